@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery],
@@ -45,10 +46,10 @@ func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (O
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
-		if err := in.decode(as, input, &arg); err != nil {
+		if err := in.Decode(as, input, &arg); err != nil {
 			return dst, inputError(d, err)
 		}
-		ctx := &Context{turn: t, core: d.core}
+		ctx := newContext(t, d.core)
 		result, err := handler(s, ctx, arg)
 		if err = ctx.end(err); err != nil {
 			return dst, err
@@ -68,10 +69,10 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.query = func(s *S, r host.Reader, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
-		if err := in.decode(as, input, &arg); err != nil {
+		if err := in.Decode(as, input, &arg); err != nil {
 			return dst, inputError(d, err)
 		}
-		result, err := handler(*s, &ReadContext{r: r, core: d.core}, arg)
+		result, err := handler(*s, newReadContext(r, d.core), arg)
 		if err != nil {
 			return dst, err
 		}
@@ -90,10 +91,10 @@ func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error)
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
-		if err := in.decode(as, input, &arg); err != nil {
+		if err := in.Decode(as, input, &arg); err != nil {
 			return dst, inputError(d, err)
 		}
-		ctx := &Context{turn: t, core: d.core}
+		ctx := newContext(t, d.core)
 		return dst, ctx.end(handler(s, ctx, arg))
 	}
 	return b
@@ -108,17 +109,18 @@ func OnAlarm[S, T any](a *Alarm[S, T], handler func(*S, *Context, T) error) Bind
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.alarm = func(s *S, t host.Turn, instance string, payload []byte) error {
 		var arg T
-		if err := w.decode(host.CBOR, payload, &arg); err != nil {
+		if err := w.Decode(host.CBOR, payload, &arg); err != nil {
 			return valueError(d, err)
 		}
-		ctx := &Context{turn: t, core: d.core, instance: instance}
+		ctx := newContext(t, d.core)
+		ctx.instance = instance
 		return ctx.end(handler(s, ctx, arg))
 	}
 	return b
 }
 
-func appendOutput[Out any](d *declared, w *wire[Out], as host.Codec, dst []byte, v *Out) ([]byte, error) {
-	out, err := w.append(as, dst, v)
+func appendOutput[Out any](d *declared, w *codec.Value[Out], as host.Codec, dst []byte, v *Out) ([]byte, error) {
+	out, err := w.Append(as, dst, v)
 	if err != nil {
 		return dst, Errorf(Internal, "output of %s: %s", d, err)
 	}

@@ -1,6 +1,11 @@
 package actor
 
-import "github.com/cairn-run/cairn/actor/host"
+import (
+	"slices"
+
+	"github.com/cairn-run/cairn/actor/handle"
+	"github.com/cairn-run/cairn/actor/host"
+)
 
 // OnConnect binds the hook that is asked when a client connects: OnConnect(Clients, (*Room).join).
 // An error refuses the client, which gets it; otherwise the connection is stored with the state
@@ -16,7 +21,8 @@ func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, 
 		if err := c.decodeParams(params, &p); err != nil {
 			return Errorf(InvalidArgument, "parameters of the connection: %s", err)
 		}
-		ctx := &Context{turn: t, core: c.decl.core, hook: &hookConnection{ConnectionState: stored, during: connecting}}
+		ctx := newContext(t, c.decl.core)
+		ctx.hook = &hookConnection{ConnectionState: stored, during: connecting}
 		one, err := c.load(ctx, stored)
 		if err != nil {
 			return err
@@ -44,7 +50,8 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 	b := Binding[S]{decl: c.decl, slot: slotDisconnect, handler: funcName(handler)}
 	b.disconnect = func(s *S, t host.Turn, stored *host.ConnectionState, cause *host.Error) error {
 		hook := &hookConnection{ConnectionState: stored, during: disconnected, cause: cause}
-		ctx := &Context{turn: t, core: c.decl.core, hook: hook}
+		ctx := newContext(t, c.decl.core)
+		ctx.hook = hook
 		one, err := c.load(ctx, stored)
 		if err != nil {
 			return err
@@ -58,21 +65,22 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 // OnSubscribe(Said, (*Room).maySubscribe). An error refuses the subscription, and the client gets
 // the error. [Connections.Get] loads the connection with its state. An event with a hook is
 // delivered to connections only, and not to anonymous subscribers.
-func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, ConnectionInfo) error) Binding[S] {
+func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, handle.ConnectionInfo) error) Binding[S] {
 	if e == nil {
 		return Binding[S]{}
 	}
 	core := e.decl.core
 	b := Binding[S]{decl: e.decl, handler: funcName(handler)}
 	b.subscribe = func(s *S, t host.Turn, stored *host.ConnectionState) error {
-		ctx := &Context{turn: t, core: core, hook: &hookConnection{ConnectionState: stored, during: subscribing}}
+		ctx := newContext(t, core)
+		ctx.hook = &hookConnection{ConnectionState: stored, during: subscribing}
 		return ctx.end(handler(s, ctx, infoOf(stored)))
 	}
 	return b
 }
 
-func infoOf(stored *host.ConnectionState) ConnectionInfo {
-	info := ConnectionInfo{ID: stored.ID, Events: stored.Events, Transport: stored.Transport, Connected: stored.Connected}
+func infoOf(stored *host.ConnectionState) handle.ConnectionInfo {
+	info := handle.ConnectionInfo{ID: stored.ID, Events: slices.Clone(stored.Events), Transport: stored.Transport, Connected: stored.Connected}
 	if lost := stored.Lost; !lost.IsZero() {
 		info.Lost = &lost
 	}

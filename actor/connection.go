@@ -2,13 +2,11 @@ package actor
 
 import (
 	"bytes"
-	"context"
 	"iter"
-	"slices"
-	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // Connections are the clients of an actor, over WebSocket or server-sent events. Each has
@@ -21,18 +19,18 @@ import (
 // that the node admits may connect.
 type Connections[S, P, C any] struct {
 	decl   *declared
-	params *wire[P]
-	state  *wire[C]
+	params *codec.Value[P]
+	state  *codec.Value[C]
 }
 
 // NewConnections declares the connections of t: the type of the parameters and of the state. A type
 // has at most one. P must be encodable as JSON, C as CBOR; both may be [None].
 func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 	core := coreOf(t)
-	c := &Connections[S, P, C]{params: newWire[P](core, jsonValue), state: newWire[C](core, cborValue)}
+	c := &Connections[S, P, C]{params: codec.Of[P](core.codec, codec.JSON), state: codec.Of[C](core.codec, codec.CBOR)}
 	c.decl = declare(t, declared{
-		kind: kindConnections, values: []value{c.params.value(core, host.ConnectParams)},
-		faults: append(prefixed("parameters ", c.params.faults()), prefixed("state ", c.state.faults())...),
+		kind: kindConnections, values: []codec.Described{c.params.Describe(host.ConnectParams)},
+		faults: append(prefixed("parameters ", c.params.Faults()), prefixed("state ", c.state.Faults())...),
 	})
 	return c
 }
@@ -40,8 +38,8 @@ func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 // A Connection is one connection of an actor with its state, as it was when it was loaded. It is
 // for the turn or query that it was loaded in.
 type Connection[C any] struct {
-	// ID is unique. [Event.EmitTo] takes it.
-	ID string
+	// ConnectionInfo describes the connection. Its ID is unique; [Event.EmitTo] takes it.
+	handle.ConnectionInfo
 	// State is what the actor keeps for the client: the zero value before the first Save.
 	State C
 
@@ -68,22 +66,6 @@ const (
 	disconnected
 	subscribing
 )
-
-// Events returns the names of the events that the client is subscribed to.
-func (c *Connection[C]) Events() []string { return slices.Clone(c.stored.Events) }
-
-// Transport returns "websocket", "sse" or "go".
-func (c *Connection[C]) Transport() string { return c.stored.Transport }
-
-// Connected returns when the client connected first.
-func (c *Connection[C]) Connected() time.Time { return c.stored.Connected }
-
-// Lost returns when the client was lost; false means that it is there.
-func (c *Connection[C]) Lost() (time.Time, bool) { return c.stored.Lost, !c.stored.Lost.IsZero() }
-
-// Params returns what the client sent when it connected, as JSON, without what looks like
-// credentials; nil if nothing was kept. [Connections.Params] decodes it.
-func (c *Connection[C]) Params() []byte { return bytes.Clone(c.stored.Params) }
 
 // ForgetParams keeps the parameters from being stored. It works in the connect hook only; elsewhere
 // the error code is FailedPrecondition.
@@ -144,7 +126,7 @@ func (c *Connections[S, P, C]) decodeParams(data []byte, p *P) error {
 	if data = bytes.Trim(data, " \t\r\n"); len(data) == 0 || string(data) == "null" {
 		return nil
 	}
-	return c.params.decode(host.JSON, data, p)
+	return c.params.Decode(host.JSON, data, p)
 }
 
 // All ranges over the actor's connections in the order of their ids, including lost ones that may
@@ -219,9 +201,9 @@ func (c *Connections[S, P, C]) load(ctx Reader, stored *host.ConnectionState) (*
 }
 
 func (c *Connections[S, P, C]) decode(stored *host.ConnectionState) (*Connection[C], error) {
-	one := &Connection[C]{ID: stored.ID, stored: *stored, decl: c.decl, encode: c.encodeState}
+	one := &Connection[C]{ConnectionInfo: infoOf(stored), stored: *stored, decl: c.decl, encode: c.encodeState}
 	if len(stored.State) > 0 {
-		if err := c.state.decode(host.CBOR, stored.State, &one.State); err != nil {
+		if err := c.state.Decode(host.CBOR, stored.State, &one.State); err != nil {
 			return nil, valueError(c.decl, err)
 		}
 	}
@@ -229,51 +211,13 @@ func (c *Connections[S, P, C]) decode(stored *host.ConnectionState) (*Connection
 }
 
 func (c *Connections[S, P, C]) encodeState(state *C) ([]byte, error) {
-	return c.state.append(host.CBOR, nil, state)
+	return c.state.Append(host.CBOR, nil, state)
 }
 
-// ListOf ranges over an actor's connections from outside, in the order of their ids. The error is
-// an [*Error] and ends it.
-func (c *Connections[S, P, C]) ListOf(ctx context.Context, ref Ref[S]) iter.Seq2[ConnectionInfo, error] {
-	return func(yield func(ConnectionInfo, error) bool) {
-		at, err := ref.site(c.decl)
-		if err != nil {
-			yield(ConnectionInfo{}, err)
-			return
-		}
-		var in host.ConnectionListInput
-		for {
-			page, err := ask(ctx, at, method.ConnectionList, &in)
-			if err != nil {
-				yield(ConnectionInfo{}, err)
-				return
-			}
-			for i := range page.Connections {
-				if !yield(page.Connections[i], nil) {
-					return
-				}
-				in.After = page.Connections[i].ID
-			}
-			if !page.More || len(page.Connections) == 0 {
-				return
-			}
-		}
-	}
+// Of returns the connections of an actor, for operators.
+func (c *Connections[S, P, C]) Of(ref Ref[S]) handle.Connections {
+	return handle.NewConnections(ref.site(label{decl: c.decl}))
 }
-
-// CloseOf ends a connection of an actor from outside and reports whether there was one. The client
-// gets the reason.
-func (c *Connections[S, P, C]) CloseOf(ctx context.Context, ref Ref[S], connection, reason string) (bool, error) {
-	at, err := ref.site(c.decl)
-	if err != nil {
-		return false, err
-	}
-	n, err := count(ctx, at, method.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
-	return n > 0, err
-}
-
-// A ConnectionInfo describes a connection without its state.
-type ConnectionInfo = host.ConnectionInfo
 
 // Caller returns the id of the connection that the call came over, or "". [Connections.Caller]
 // loads it.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -24,7 +26,7 @@ func joining(d *desks) {
 		s.logf("leave %s %s %v", c.ID, c.State.Nick, ctx.DisconnectCause())
 		return nil
 	}
-	d.subscribe = func(*desk, *actor.Context, actor.ConnectionInfo) error { return nil }
+	d.subscribe = func(*desk, *actor.Context, handle.ConnectionInfo) error { return nil }
 }
 
 func mustConnect(t testing.TB, n *fakeNode, ids ...string) {
@@ -43,14 +45,14 @@ func TestConnectHooksStateIsStoredWhenItReturns(t *testing.T) {
 	mustConnect(t, n, "one", "two")
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
 		c, ok, err := d.clients.Get(ctx, "two")
-		if err != nil || !ok || c.State.Nick != "TWO" || c.Transport() != "go" || !c.Connected().Equal(n.now) || len(c.Events()) != 0 {
+		if err != nil || !ok || c.State.Nick != "TWO" || c.Transport != "go" || !c.Connected.Equal(n.now) || len(c.Events) != 0 {
 			return fmt.Errorf("%+v, %t, %w", c, ok, err)
 		}
-		if _, lost := c.Lost(); lost {
+		if c.Lost != nil {
 			return errors.New("it is lost")
 		}
 		p, err := d.clients.Params(c)
-		if err != nil || p.Name != "TWO" || string(c.Params()) != `{"name":"TWO"}` {
+		if err != nil || p.Name != "TWO" {
 			return fmt.Errorf("parameters %v, %w", p, err)
 		}
 		if _, ok, err := d.clients.Get(ctx, "three"); ok || err != nil {
@@ -164,7 +166,7 @@ func TestConnectHookRefusesAndForgets(t *testing.T) {
 	}
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
 		c, ok, err := d.clients.Get(ctx, "good")
-		if err != nil || !ok || c.Params() != nil || c.State.Nick != "set again" {
+		if err != nil || !ok || c.State.Nick != "set again" {
 			return fmt.Errorf("%+v, %t, %w", c, ok, err)
 		}
 		if err := c.ForgetParams(); actor.CodeOf(err) != actor.FailedPrecondition {
@@ -219,7 +221,7 @@ func TestSubscribeHookIsAskedWithTheConnection(t *testing.T) {
 	d := newDesks("desk")
 	n := mustNode(t, d.definition())
 	joining(d)
-	d.subscribe = func(s *desk, ctx *actor.Context, info actor.ConnectionInfo) error {
+	d.subscribe = func(s *desk, ctx *actor.Context, info handle.ConnectionInfo) error {
 		c, ok, err := d.clients.Get(ctx, info.ID)
 		if err != nil || !ok || info.Transport != "go" || info.Lost != nil {
 			return fmt.Errorf("%+v, %t, %w", info, ok, err)
@@ -241,7 +243,7 @@ func TestSubscribeHookIsAskedWithTheConnection(t *testing.T) {
 	}
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
 		c, ok, err := d.clients.Get(ctx, "one")
-		if err != nil || !ok || c.State.Nick != "ONE!!" || !slices.Equal(c.Events(), []string{"said", "quiet"}) {
+		if err != nil || !ok || c.State.Nick != "ONE!!" || !slices.Equal(c.Events, []string{"said", "quiet"}) {
 			return fmt.Errorf("%+v, %t, %w", c, ok, err)
 		}
 		return nil
@@ -295,7 +297,7 @@ func TestConnectionsAreListedAndClosedFromOutside(t *testing.T) {
 	mustConnect(t, n, "c1", "c2", "c3", "c4", "c5")
 	ref := d.typ.Ref(n, "a")
 	var ids []string
-	for c, err := range d.clients.ListOf(t.Context(), ref) {
+	for c, err := range d.clients.Of(ref).List(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,11 +307,11 @@ func TestConnectionsAreListedAndClosedFromOutside(t *testing.T) {
 		t.Errorf("%q", ids)
 	}
 	for _, want := range []bool{true, false} {
-		if was, err := d.clients.CloseOf(t.Context(), ref, "c2", "tidying up"); was != want || err != nil {
+		if was, err := d.clients.Of(ref).Close(t.Context(), "c2", "tidying up"); was != want || err != nil {
 			t.Errorf("%t, %v", was, err)
 		}
 	}
-	for _, err := range d.clients.ListOf(t.Context(), actor.Ref[desk]{}) {
+	for _, err := range d.clients.Of(actor.Ref[desk]{}).List(t.Context()) {
 		if actor.CodeOf(err) != actor.InvalidArgument {
 			t.Error(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
 // A Reader is what *Context and *ReadContext have in common: enough to read. Only they implement
@@ -38,6 +39,8 @@ var (
 //     is silently missing from a commit. Only writes to the key-value store are left to the
 //     handler.
 type Context struct {
+	context.Context
+	Node
 	turn   host.Turn
 	core   *core
 	failed atomic.Pointer[error] // also set by goroutines of the handler, which may use the context in calls
@@ -74,44 +77,18 @@ func (c *Context) end(err error) error {
 	return err
 }
 
-// Deadline returns when the turn's time is up.
-func (c *Context) Deadline() (time.Time, bool) { return c.turn.Deadline() }
-
-// Done is closed when the caller gives up or the turn's time is up.
-func (c *Context) Done() <-chan struct{} { return c.turn.Done() }
-
-// Err says why Done is closed.
-func (c *Context) Err() error { return c.turn.Err() }
+// newContext returns the Context of a turn.
+func newContext(t host.Turn, c *core) *Context {
+	return &Context{Context: t, Node: t, turn: t, core: c}
+}
 
 // Value returns a value of the turn's context.
 func (c *Context) Value(key any) any {
-	if key == (contextKey{}) {
-		return c
+	if key == (site.InsideKey{}) {
+		return &site.Inside{Fail: c.fail}
 	}
 	return c.turn.Value(key)
 }
-
-// contextKey finds the Context that a context.Context is, or was made of.
-type contextKey struct{}
-
-// Call implements [Node]; use the typed contracts instead.
-func (c *Context) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
-	return c.turn.Call(ctx, r)
-}
-
-// Lookup implements [Node]; use [Type.Lookup] instead.
-func (c *Context) Lookup(ctx context.Context, a host.Address) (Status, error) {
-	return c.turn.Lookup(ctx, a)
-}
-
-// List implements [Node]; use [Type.List] instead.
-func (c *Context) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return c.turn.List(ctx, q)
-}
-
-// Destroy implements [Node]; use [Type.Destroy] instead, or [Context.DestroySelf] for the actor
-// itself.
-func (c *Context) Destroy(ctx context.Context, a host.Address) error { return c.turn.Destroy(ctx, a) }
 
 // Type returns the name of the actor's type.
 func (c *Context) Type() string { return c.turn.Self().Type }
@@ -168,8 +145,14 @@ func (c *Context) DestroySelf() { c.turn.DestroySelf() }
 // other actors' queries. It is the context.Context of the query, and is valid until the handler
 // returns.
 type ReadContext struct {
+	context.Context
+	Node
 	r    host.Reader
 	core *core
+}
+
+func newReadContext(r host.Reader, c *core) *ReadContext {
+	return &ReadContext{Context: r, Node: r, r: r, core: c}
 }
 
 func (c *ReadContext) own(d *declared) error { return own(c.core, d) }
@@ -178,36 +161,13 @@ func (c *ReadContext) reader() host.Reader { return c.r }
 
 func (c *ReadContext) connection() *hookConnection { return nil }
 
-// Deadline returns when the caller gives up.
-func (c *ReadContext) Deadline() (time.Time, bool) { return c.r.Deadline() }
-
-// Done is closed when the caller gives up.
-func (c *ReadContext) Done() <-chan struct{} { return c.r.Done() }
-
-// Err says why Done is closed.
-func (c *ReadContext) Err() error { return c.r.Err() }
-
 // Value returns a value of the query's context.
-func (c *ReadContext) Value(key any) any { return c.r.Value(key) }
-
-// Call implements [Node]; use the typed contracts instead. Calling an action has the error code
-// ReadOnly.
-func (c *ReadContext) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
-	return c.r.Call(ctx, r)
+func (c *ReadContext) Value(key any) any {
+	if key == (site.InsideKey{}) {
+		return new(site.Inside)
+	}
+	return c.r.Value(key)
 }
-
-// Lookup implements [Node]; use [Type.Lookup] instead.
-func (c *ReadContext) Lookup(ctx context.Context, a host.Address) (Status, error) {
-	return c.r.Lookup(ctx, a)
-}
-
-// List implements [Node]; use [Type.List] instead.
-func (c *ReadContext) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return c.r.List(ctx, q)
-}
-
-// Destroy implements [Node]. The error code is ReadOnly.
-func (c *ReadContext) Destroy(ctx context.Context, a host.Address) error { return c.r.Destroy(ctx, a) }
 
 // Type returns the name of the actor's type.
 func (c *ReadContext) Type() string { return c.r.Self().Type }

@@ -6,13 +6,14 @@ import (
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // maxName bounds the names of types and of their contracts, in bytes.
 const maxName = 64
 
 // None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
-type None struct{}
+type None = codec.None
 
 // A Type is a kind of actor, whose state is an S. Make one with [NewType], in a package variable;
 // the other contract values are declared on it. Safe for concurrent use.
@@ -38,13 +39,13 @@ func (t *Type[S]) Name() string { return t.core.name }
 //     only grows.
 type core struct {
 	name  string
-	codec *codec
+	codec *codec.Codec
 
 	mu       sync.Mutex
 	declared []*declared // guarded by mu
 }
 
-func newCore(name string) *core { return &core{name: name, codec: newCodec()} }
+func newCore(name string) *core { return &core{name: name, codec: codec.New()} }
 
 // A kind of contract value.
 type kind uint8
@@ -57,7 +58,6 @@ const (
 	kindEvent
 	kindMap
 	kindQueue
-	kindRequests
 	kindSchedule
 	kindStream
 	kindConnections
@@ -80,8 +80,6 @@ func (k kind) String() string {
 		return "map"
 	case kindQueue:
 		return "queue"
-	case kindRequests:
-		return "request queue"
 	case kindSchedule:
 		return "schedule"
 	case kindStream:
@@ -111,14 +109,12 @@ func (d *declared) binder() string {
 		return "OnRun"
 	}
 	switch {
-	case d.workers || d.queue.ByRun:
+	case d.kind != kindQueue || d.workers || d.queue.ByRun:
 		return ""
-	case d.kind == kindQueue:
-		return "OnMessage"
-	case d.kind == kindRequests:
+	case d.replies:
 		return "OnRequest"
 	}
-	return ""
+	return "OnMessage"
 }
 
 // space groups the kinds whose names must differ from each other.
@@ -126,8 +122,6 @@ func (k kind) space() kind {
 	switch k {
 	case kindQuery, kindCreate:
 		return kindAction
-	case kindRequests:
-		return kindQueue
 	}
 	return k
 }
@@ -135,7 +129,7 @@ func (k kind) space() kind {
 // open reports whether a contract of the kind may stand for every name that is not declared by
 // itself.
 func (k kind) open() bool {
-	return k == kindQueue || k == kindRequests || k == kindSchedule || k == kindStream
+	return k == kindQueue || k == kindSchedule || k == kindStream
 }
 
 // declared is the part of a contract value that does not depend on its Go types. Immutable.
@@ -147,8 +141,9 @@ type declared struct {
 	durable bool
 	queue   host.Queue
 	workers bool
+	replies bool
 	stream  host.Stream
-	values  []value
+	values  []codec.Described
 	faults  []string
 }
 

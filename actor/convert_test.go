@@ -126,7 +126,7 @@ func TestValueWithOneEncodingIsConvertedToNoOther(t *testing.T) {
 	typ := actor.NewType[desk]("desk")
 	actor.NewEvent[struct {
 		At lonely `json:"at"`
-	}](typ, "json")
+	}](typ, "json", actor.EventConfig{})
 	bell := actor.NewAlarm[map[point]int](typ, "cbor")
 	ring := actor.OnAlarm(bell, func(*desk, *actor.Context, map[point]int) error { return nil })
 	b := actor.Define(typ, actor.Spec[desk]{}, ring).Behavior()
@@ -159,8 +159,8 @@ func (l *lonely) UnmarshalJSON(b []byte) error { l.text = strings.Trim(string(b)
 
 func TestConvertChecksWhatIsWritten(t *testing.T) {
 	typ := actor.NewType[desk]("desk")
-	actor.NewStream[time.Time](typ, "times")
-	actor.NewStream[float64](typ, "floats")
+	actor.NewStream[time.Time](typ, "times", actor.StreamConfig{})
+	actor.NewStream[float64](typ, "floats", actor.StreamConfig{})
 	b := actor.Define(typ, actor.Spec[desk]{}).Behavior()
 	far := []byte("\xc1\x1b\x00\x00\x00\x7f\x00\x00\x00\x00") // a number of seconds in a year of five digits
 	for _, to := range []host.Codec{host.CBOR, host.JSON} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // A Spec says how a type's actors live. All fields are optional.
@@ -64,7 +65,7 @@ type Spec[S any] struct {
 type Stored struct {
 	version uint64
 	blob    []byte
-	codec   *codec
+	codec   *codec.Codec
 }
 
 // Version returns the Spec.Version that the state was saved with.
@@ -73,7 +74,7 @@ func (o Stored) Version() uint64 { return o.version }
 // Decode decodes the state into what v points to: a struct of the old form, or the new state as far
 // as its fields still fit. Stored fields that v does not have are ignored. It may be called more
 // than once.
-func (o Stored) Decode(v any) error { return o.codec.decodeCBOR(o.blob, v) }
+func (o Stored) Decode(v any) error { return o.codec.DecodeCBOR(o.blob, v) }
 
 // A Definition is an actor type with its implementation: what a runtime hosts. Immutable. Made by
 // [Define].
@@ -84,7 +85,7 @@ type Definition struct {
 }
 
 // Define implements a type. Bind every action, query, creation method, alarm, schedule and queue of
-// the type exactly once, except queues of [Workers]. Hooks of connections and events are optional.
+// the type exactly once, except queues that workers or the run receive. Hooks of connections and events are optional.
 // [Definition.Validate] reports mistakes; opening a runtime calls it.
 func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition {
 	if t == nil || t.core == nil {
@@ -92,7 +93,7 @@ func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition 
 	}
 	d := definer[S]{core: t.core, bound: make(map[place]Binding[S])}
 	d.bind(bindings)
-	p := &program[S]{core: t.core, spec: spec, state: newWire[S](t.core, cborValue)}
+	p := &program[S]{core: t.core, spec: spec, state: codec.Of[S](t.core.codec, codec.CBOR)}
 	behavior := d.compile(p)
 	d.checkState(p)
 	d.checkLimits(p.spec.Limits)
@@ -146,9 +147,9 @@ func (d *definer[S]) bind(bindings []Binding[S]) {
 		case b.decl.core != d.core:
 			d.fault(b.decl.String(), "is declared on another Type value, %q, and cannot be bound here", b.decl.core.name)
 		case b.decl.queue.ByRun:
-			d.fault(b.decl.String(), "is received by the workflow run (actor.ByRun) and cannot be bound, to %s", b.handler)
+			d.fault(b.decl.String(), "is received by the workflow run (QueueConfig.ByRun) and cannot be bound, to %s", b.handler)
 		case b.decl.workers:
-			d.fault(b.decl.String(), "is received by workers (actor.Workers) and cannot be bound, to %s", b.handler)
+			d.fault(b.decl.String(), "is received by workers (QueueConfig.Workers) and cannot be bound, to %s", b.handler)
 		case b.handler == "":
 			d.fault(b.decl.String(), "is bound to a nil handler")
 			d.bound[at] = b
@@ -173,7 +174,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		Limits:       p.spec.Limits,
 		HasSleep:     p.spec.OnSleep != nil,
 		HasWake:      p.spec.OnWake != nil,
-		SharedState:  p.state.shape.flat,
+		SharedState:  p.state.IsFlat(),
 		Migrations:   slices.Clone(p.spec.Migrations),
 		OpenSQL:      p.spec.OpenSQL,
 		SQLDecimal:   p.spec.SQLDecimal,
@@ -183,7 +184,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		Convert:      p.convert,
 		Schema:       p.schema,
 	}
-	p.values = make(map[host.ValueKind][]value)
+	p.values = make(map[host.ValueKind][]codec.Described)
 	type spot struct {
 		space kind
 		name  string
@@ -207,7 +208,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		if bind := c.binder(); bind != "" && !ok {
 			hint := ""
 			if c.kind.space() == kindQueue {
-				hint = ", or declare it with actor.Workers"
+				hint = ", or set QueueConfig.Workers"
 			}
 			d.fault(c.String(), "is declared but not bound: pass actor.%s(...) to actor.Define%s", bind, hint)
 			continue
@@ -220,7 +221,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 // add enters a contract value into the tables of the behavior and the program.
 func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b Binding[S]) {
 	for _, v := range c.values {
-		p.values[v.kind] = append(p.values[v.kind], v)
+		p.values[v.Kind] = append(p.values[v.Kind], v)
 	}
 	switch c.kind {
 	case kindAction, kindQuery, kindCreate:
@@ -232,7 +233,7 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 	case kindEvent:
 		behavior.Events = append(behavior.Events, host.Event{Name: c.name, Durable: c.durable, Subscribe: b.handler})
 		p.events = append(p.events, b)
-	case kindQueue, kindRequests:
+	case kindQueue:
 		q := c.queue
 		q.Handler = b.handler
 		behavior.Queues = append(behavior.Queues, q)
@@ -266,7 +267,7 @@ func (k kind) method() host.MethodKind {
 
 // checkState checks the state's type and how it migrates.
 func (d *definer[S]) checkState(p *program[S]) {
-	for _, f := range p.state.faults() {
+	for _, f := range p.state.Faults() {
 		d.fault("state", "%s", f)
 	}
 	if p.spec.Migrate != nil && p.spec.Version == 0 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -14,33 +16,31 @@ import (
 func TestValidateReportsEveryFaultOfTheNewKinds(t *testing.T) {
 	typ := actor.NewType[desk]("desk")
 	other := actor.NewType[desk]("other")
-	actor.NewQueue[func()](typ, "unbound")
-	actor.NewRequestQueue[int, chan int](typ, "unbound") // same name as the queue
-	mail := actor.NewQueue[job](typ, "mail", actor.Workers())
-	bad := actor.NewQueue[job](typ, "bad name",
-		actor.MaxMessages(0), actor.MaxQueueBytes(-1), actor.MaxMessageBytes(-2), actor.RetryBackoff(-1, 31*24*time.Hour),
-		actor.LockFor(-time.Second), actor.DedupWindow(0), actor.DeadLetterRetention(-1), actor.MaxDeadLetters(-1), actor.ReplyRetention(-1))
-	long := actor.NewQueue[job](typ, "long", actor.LockFor(31*24*time.Hour))
-	any1 := actor.NewQueue[job](typ, "*")
-	any2 := actor.NewRequestQueue[job, int](typ, "*")
+	actor.NewQueue[func()](typ, "unbound", actor.QueueConfig{})
+	actor.NewRequestQueue[int, chan int](typ, "unbound", actor.QueueConfig{}) // same name as the queue
+	mail := actor.NewQueue[job](typ, "mail", actor.QueueConfig{Workers: true})
+	bad := actor.NewQueue[job](typ, "bad name", actor.QueueConfig{MaxMessages: -1, MaxBytes: -1, MaxMessageBytes: -2, Backoff: []time.Duration{-1, 31 * 24 * time.Hour}, Lock: -time.Second, DedupWindow: -1, DeadLetterRetention: -1, MaxDeadLetters: -1, ReplyRetention: -1})
+	long := actor.NewQueue[job](typ, "long", actor.QueueConfig{Lock: 31 * 24 * time.Hour})
+	any1 := actor.NewQueue[job](typ, "*", actor.QueueConfig{})
+	any2 := actor.NewRequestQueue[job, int](typ, "*", actor.QueueConfig{})
 	actor.NewSchedule[error](typ, "dusk")
 	anySchedule1 := actor.NewSchedule[int](typ, "*")
 	anySchedule2 := actor.NewSchedule[int](typ, "*")
-	actor.NewStream[func()](typ, "cairn.log", actor.Keep(0), actor.KeepBytes(-1), actor.KeepFor(-1), actor.MaxItemBytes(-1))
-	actor.NewStream[int](typ, "*")
-	actor.NewStream[int](typ, "*")
+	actor.NewStream[func()](typ, "cairn.log", actor.StreamConfig{MaxItems: -1, MaxBytes: -1, MaxAge: -1, MaxItemBytes: -1})
+	actor.NewStream[int](typ, "*", actor.StreamConfig{})
+	actor.NewStream[int](typ, "*", actor.StreamConfig{})
 	first := actor.NewConnections[func(), error](typ)
 	actor.NewConnections[int, int](typ)
-	actor.NewEvent[int](typ, "cairn.bye")
-	actor.NewEvent[int](typ, "*")
-	foreign := actor.NewEvent[int](other, "foreign")
-	heard := actor.NewEvent[int](typ, "heard")
-	maySubscribe := func(*desk, *actor.Context, actor.ConnectionInfo) error { return nil }
+	actor.NewEvent[int](typ, "cairn.bye", actor.EventConfig{})
+	actor.NewEvent[int](typ, "*", actor.EventConfig{})
+	foreign := actor.NewEvent[int](other, "foreign", actor.EventConfig{})
+	heard := actor.NewEvent[int](typ, "heard", actor.EventConfig{})
+	maySubscribe := func(*desk, *actor.Context, handle.ConnectionInfo) error { return nil }
 	handle := func(*desk, *actor.Context, job) error { return nil }
 	tick := func(*desk, *actor.Context, int) error { return nil }
 	leave := func(*desk, *actor.Context, *actor.Connection[error]) error { return nil }
-	var noQueue *actor.Queue[desk, job]
-	var noRequests *actor.RequestQueue[desk, job, int]
+	var noQueue *actor.Queue[desk, job, actor.None]
+	var noRequests *actor.Queue[desk, job, int]
 	var noSchedule *actor.Schedule[desk, int]
 	var noEvent *actor.Event[int]
 	var noConnections *actor.Connections[desk, int, int]
@@ -60,34 +60,34 @@ func TestValidateReportsEveryFaultOfTheNewKinds(t *testing.T) {
 		t.Fatal("the definition was accepted")
 	}
 	for _, want := range []string{
-		`queue "unbound": is declared but not bound: pass actor.OnMessage(...) to actor.Define, or declare it with actor.Workers`,
+		`queue "unbound": is declared but not bound: pass actor.OnMessage(...) to actor.Define, or set QueueConfig.Workers`,
 		`queue "unbound": body a func cannot be encoded`,
-		`request queue "unbound": there is also queue "unbound"; names must differ`,
-		`request queue "unbound": is declared but not bound: pass actor.OnRequest(`,
-		`request queue "unbound": reply a chan cannot be encoded`,
-		`queue "mail": is received by workers (actor.Workers) and cannot be bound, to `,
+		`queue "unbound": there is also queue "unbound"; names must differ`,
+		`queue "unbound": is declared but not bound: pass actor.OnRequest(`,
+		`queue "unbound": reply a chan cannot be encoded`,
+		`queue "mail": is received by workers (QueueConfig.Workers) and cannot be bound, to `,
 		`queue "bad name": a name is a letter`,
-		`queue "bad name": MaxMessages is 0; it must be positive`,
-		`queue "bad name": MaxQueueBytes is -1`,
-		`queue "bad name": MaxMessageBytes is -2`,
-		`queue "bad name": RetryBackoff: a pause of -1ns; it is 0 to 720h0m0s`,
-		`queue "bad name": RetryBackoff: a pause of 744h0m0s`,
-		`queue "bad name": LockFor is -1s`,
-		`queue "bad name": DedupWindow is 0s`,
-		`queue "bad name": DeadLetterRetention is -1ns`,
-		`queue "bad name": MaxDeadLetters is -1`,
-		`queue "bad name": ReplyRetention is -1ns`,
-		`queue "long": LockFor is 744h0m0s; it is at most 720h0m0s`,
+		`queue "bad name": QueueConfig.MaxMessages is negative`,
+		`queue "bad name": QueueConfig.MaxBytes is negative`,
+		`queue "bad name": QueueConfig.MaxMessageBytes is negative`,
+		`queue "bad name": QueueConfig.Backoff[0] is -1ns; a pause is 0 to 720h0m0s`,
+		`queue "bad name": QueueConfig.Backoff[1] is 744h0m0s`,
+		`queue "bad name": QueueConfig.Lock is negative`,
+		`queue "bad name": QueueConfig.DedupWindow is negative`,
+		`queue "bad name": QueueConfig.DeadLetterRetention is negative`,
+		`queue "bad name": QueueConfig.MaxDeadLetters is negative`,
+		`queue "bad name": QueueConfig.ReplyRetention is negative`,
+		`queue "long": QueueConfig.Lock is 744h0m0s; it is at most 720h0m0s`,
 		`queue "long": is bound to a nil handler`,
-		`request queue "*": there is also queue "*"`,
+		`queue "*": there is also queue "*"`,
 		`schedule "dusk": is declared but not bound: pass actor.OnSchedule(...) to actor.Define` + "\n",
 		`schedule "dusk": payload an interface with methods does not decode`,
 		`schedule "*": there is also schedule "*"`,
 		`stream "cairn.log": a name is a letter`,
-		`stream "cairn.log": Keep is 0`,
-		`stream "cairn.log": KeepBytes is -1`,
-		`stream "cairn.log": KeepFor is -1ns`,
-		`stream "cairn.log": MaxItemBytes is -1`,
+		`stream "cairn.log": StreamConfig.MaxItems is negative`,
+		`stream "cairn.log": StreamConfig.MaxBytes is negative`,
+		`stream "cairn.log": StreamConfig.MaxAge is negative`,
+		`stream "cairn.log": StreamConfig.MaxItemBytes is negative`,
 		`stream "cairn.log": item a func cannot be encoded`,
 		`stream "*": there is also stream "*"`,
 		`connections: parameters a func cannot be encoded`,
@@ -124,10 +124,10 @@ func TestValidateReportsEveryFaultOfTheNewKinds(t *testing.T) {
 
 func TestNewContractsOfANilTypeAreFaultsNotPanics(t *testing.T) {
 	var typ *actor.Type[desk]
-	queue := actor.NewQueue[job](typ, "q")
-	requests := actor.NewRequestQueue[job, int](typ, "r")
+	queue := actor.NewQueue[job](typ, "q", actor.QueueConfig{})
+	requests := actor.NewRequestQueue[job, int](typ, "r", actor.QueueConfig{})
 	schedule := actor.NewSchedule[int](typ, "s")
-	stream := actor.NewStream[int](typ, "t")
+	stream := actor.NewStream[int](typ, "t", actor.StreamConfig{})
 	clients := actor.NewConnections[int, int](typ)
 	good := actor.NewType[desk]("desk")
 	n := mustNode(t, actor.Define(good, actor.Spec[desk]{}))
@@ -139,12 +139,12 @@ func TestNewContractsOfANilTypeAreFaultsNotPanics(t *testing.T) {
 	}
 	ref := good.Ref(n, "a")
 	for name, err := range map[string]error{
-		"send":   second(queue.Send(t.Context(), ref, job{})),
-		"ask":    second(requests.Ask(t.Context(), ref, job{})),
-		"set":    second(schedule.Set(t.Context(), ref, actor.Every(time.Hour), 1)),
-		"read":   second(stream.Read(t.Context(), ref, 0)),
-		"append": second(stream.AppendTo(t.Context(), ref, 1)),
-		"close":  second(clients.CloseOf(t.Context(), ref, "c", "")),
+		"send":   second(queue.Of(ref).Send(t.Context(), job{})),
+		"ask":    second(requests.Of(ref).Ask(t.Context(), job{})),
+		"set":    second(schedule.Of(ref).Set(t.Context(), actor.Rule{Every: time.Hour}, 1)),
+		"read":   second(stream.Of(ref).Read(t.Context(), handle.Position{}, handle.ReadConfig{})),
+		"append": second(stream.Of(ref).Append(t.Context(), 1)),
+		"close":  second(clients.Of(ref).Close(t.Context(), "c", "")),
 	} {
 		if actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("%s: %v", name, err)

@@ -42,8 +42,8 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 	actor.NewQuery[int, int](typ, "bad name")
 	actor.NewAlarm[int](typ, "forgotten")
 	actor.NewCreate[int](typ)
-	actor.NewEvent[int](typ, "")
-	actor.NewEvent[int](typ, "unbound") // events have names of their own
+	actor.NewEvent[int](typ, "", actor.EventConfig{})
+	actor.NewEvent[int](typ, "unbound", actor.EventConfig{}) // events have names of their own
 	actor.NewMap[struct{ A int }, int](typ, "structs")
 	h := func(*state, *actor.Context, int) (int, error) { return 0, nil }
 	var none *actor.Query[state, int, int]
@@ -99,7 +99,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 func TestContractOfANilTypeIsAFaultNotAPanic(t *testing.T) {
 	var typ *actor.Type[counter]
 	add := actor.NewAction[int, int](typ, "add")
-	actor.NewEvent[int](typ, "e")
+	actor.NewEvent[int](typ, "e", actor.EventConfig{})
 	actor.NewMap[int, int](typ, "m")
 	if err := actor.Define(typ, actor.Spec[counter]{}).Validate(); err == nil {
 		t.Error("a nil Type was accepted")
@@ -121,8 +121,8 @@ func TestBehaviorListsWhatIsDeclared(t *testing.T) {
 		create = actor.NewCreate[int](typ)
 		ring   = actor.NewAlarm[string](typ, "ring")
 	)
-	actor.NewEvent[int](typ, "first")
-	actor.NewEvent[int](typ, "second", actor.Durable())
+	actor.NewEvent[int](typ, "first", actor.EventConfig{})
+	actor.NewEvent[int](typ, "second", actor.EventConfig{Durable: true})
 	def := actor.Define(typ, actor.Spec[counter]{
 		Version: 3, IdleTimeout: time.Second, Limits: actor.Limits{StateBytes: 9},
 		OnSleep: func(*counter, *actor.Context) error { return nil },

@@ -8,15 +8,16 @@
 // The nouns:
 //
 //   - A [Type] is a kind of actor. Its contract is a set of package variables declared on it:
-//     [Action], [Query], [Create], [Event], [Alarm], [Map], [Queue], [RequestQueue], [Schedule],
-//     [Stream] and [Connections]. A caller needs only the contract.
+//     [Action], [Query], [Create], [Event], [Alarm], [Map], [Queue], [Schedule], [Stream],
+//     [Connections] and [Workflow]. A caller needs only the contract.
 //   - A [Definition] is a type's implementation: [Define] binds handlers, which are methods of the
 //     state struct, to the contract with [On], [OnQuery], [OnCreate], [OnAlarm], [OnMessage],
-//     [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect] and [OnSubscribe]. A runtime takes
-//     definitions.
-//   - A [Ref] names one actor: a type, a key, and the [Node] that takes the calls.
+//     [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect], [OnSubscribe] and [OnRun]. A runtime
+//     takes definitions.
 //   - A [Context] is for turns, a [ReadContext] for queries, a [Task] for work beside the turns.
 //     All are a context.Context and a Node.
+//   - A [Ref] names one actor: a type, a key, and the [Node] that takes the calls. A contract value
+//     and a Ref make a handle, for callers and operators: Mail.Of(ref). See package handle.
 //   - An [Error] with a [Code] crosses between actors and callers.
 //
 // Declare and bind in two steps: the contract in package variables, the binding in a function that
@@ -25,9 +26,11 @@
 //
 // # In a turn and from outside
 //
-// Turns use the actor's data as part of their commit; callers name the actor with a Ref. If both
-// can do the same, the method for callers ends in Of: [Queue.Stats] and [Queue.StatsOf],
-// [Stream.Close] and [Stream.CloseOf]. Errors of callers are an [*Error].
+// The methods of a contract value are for turns, and part of their commit: [Queue.Put],
+// [Stream.Append], [Schedule.Set]. Its handle is for callers and operators, and each call of it is
+// a request of its own: [handle.Queue.Send], [handle.Stream.Follow], [handle.Schedule.Trigger].
+// Actions, queries and creation methods are called with a Ref ([Action.Call]). Errors of callers
+// are an [*Error].
 //
 // Use a [Queue] for work that must be done: the actor handles each message in a turn, or workers
 // receive it. Use an [Alarm] or a [Schedule] for work at a certain time, and a [Task] for long work
@@ -36,6 +39,12 @@
 //
 // A queue, schedule or stream that is declared as "*" stands for every name that is not declared:
 // Named says which.
+//
+// # Descriptions
+//
+// A type may describe its own JSON form with a method JSONSchema() []byte: a JSON Schema (2020-12)
+// without "$defs" and "$ref". It is called on a zero value; a result that is not a JSON object
+// counts as no schema. A method JSONExample() any returns an example for the schema.
 //
 // # What is saved
 //

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // An Event is something that actors of a type tell the world: clients that are connected to the
@@ -11,38 +12,27 @@ import (
 // UTF-8. [OnSubscribe] binds a hook that says which connections may subscribe.
 type Event[T any] struct {
 	decl *declared
-	data *wire[T]
+	data *codec.Value[T]
 }
 
-// An EventOption changes an event's declaration.
-type EventOption interface{ applyEvent(*declared) }
-
-// Durable makes a turn that emits the event fail, rather than the event be dropped, while the
-// outbox is full.
-func Durable() EventOption { return durable{} }
-
-type durable struct{}
-
-func (durable) applyEvent(d *declared) { d.durable = true }
+// An EventConfig declares how an event is delivered. Zero fields have defaults.
+type EventConfig struct {
+	// Durable makes a turn that emits the event fail while the outbox is full. Otherwise the event
+	// is dropped.
+	Durable bool
+}
 
 // NewEvent declares an event of t. The name has the form that [NewType] describes and is unique
 // among the type's events. T must be encodable as JSON.
-func NewEvent[T, S any](t *Type[S], name string, opts ...EventOption) *Event[T] {
+func NewEvent[T, S any](t *Type[S], name string, cfg EventConfig) *Event[T] {
 	c := coreOf(t)
-	e := &Event[T]{data: newWire[T](c, jsonValue)}
-	d := declared{
-		kind: kindEvent, name: name, faults: prefixed("value ", e.data.faults()),
-		values: []value{e.data.value(c, host.EventValue)},
-	}
-	for _, o := range opts {
-		o.applyEvent(&d)
-	}
-	e.decl = declare(t, d)
+	e := &Event[T]{data: codec.Of[T](c.codec, codec.JSON)}
+	e.decl = declare(t, declared{
+		kind: kindEvent, name: name, durable: cfg.Durable, faults: prefixed("value ", e.data.Faults()),
+		values: []codec.Described{e.data.Describe(host.EventValue)},
+	})
 	return e
 }
-
-// Name returns the event's name.
-func (e *Event[T]) Name() string { return e.decl.name }
 
 // Emit publishes the event when the turn is durable, in the order of the emits of the actor. The
 // value is encoded at once.
@@ -84,7 +74,7 @@ func (e *Event[T]) encode(ctx *Context, value *T) ([]byte, error) {
 	if err := ctx.own(e.decl); err != nil {
 		return nil, err
 	}
-	data, err := e.data.append(host.JSON, nil, value)
+	data, err := e.data.Append(host.JSON, nil, value)
 	if err != nil {
 		return nil, valueError(e.decl, err)
 	}
@@ -99,7 +89,7 @@ func (e *Event[T]) encode(ctx *Context, value *T) ([]byte, error) {
 func (e *Event[T]) Decode(data []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(data, &v); err != nil {
-		return v, Errorf(InvalidArgument, "%s: %s", e.decl, jsonReason(err))
+		return v, Errorf(InvalidArgument, "%s: %s", e.decl, codec.JSONReason(err))
 	}
 	return v, nil
 }

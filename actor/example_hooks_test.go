@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
@@ -13,13 +15,13 @@ import (
 var (
 	Rooms   = actor.NewType[Room]("room")
 	Greet   = actor.NewAction[string, actor.None](Rooms, "greet")
-	Jobs    = actor.NewQueue[string](Rooms, "jobs")
-	Mail    = actor.NewQueue[Letter](Rooms, "mail", actor.Workers(), actor.LockFor(time.Minute))
-	Price   = actor.NewRequestQueue[string, int](Rooms, "price")
+	Jobs    = actor.NewQueue[string](Rooms, "jobs", actor.QueueConfig{})
+	Mail    = actor.NewQueue[Letter](Rooms, "mail", actor.QueueConfig{Workers: true, Lock: time.Minute})
+	Price   = actor.NewRequestQueue[string, int](Rooms, "price", actor.QueueConfig{})
 	Nightly = actor.NewSchedule[int](Rooms, "nightly")
-	Tokens  = actor.NewStream[string](Rooms, "tokens", actor.Keep(1000))
+	Tokens  = actor.NewStream[string](Rooms, "tokens", actor.StreamConfig{MaxItems: 1000})
 	Clients = actor.NewConnections[Join, Member](Rooms)
-	Said    = actor.NewEvent[string](Rooms, "said")
+	Said    = actor.NewEvent[string](Rooms, "said", actor.EventConfig{})
 )
 
 // A Letter is a message to be sent by a worker.
@@ -45,7 +47,7 @@ func (r *Room) greet(ctx *actor.Context, name string) (actor.None, error) {
 	Jobs.Put(ctx, name, actor.DedupID(name)) // once a day at most
 	Mail.Put(ctx, Letter{To: name, Text: "welcome"}, actor.Priority(5), actor.Backoff(time.Minute, time.Hour),
 		actor.KeysIfUndelivered(tuple.Tuple{"undelivered", name}))
-	Nightly.Cron(ctx, "0 3 * * *", r.Greeted, actor.In("Europe/Zurich"))
+	Nightly.Set(ctx, actor.Rule{Cron: "0 3 * * *", Zone: "Europe/Zurich"}, r.Greeted)
 	Said.Emit(ctx, "hello "+name)
 	return actor.None{}, nil // state, messages, schedule, event: one commit
 }
@@ -86,7 +88,7 @@ func (r *Room) leave(ctx *actor.Context, c *actor.Connection[Member]) error {
 	return Said.Emit(ctx, c.State.Nick+" left")
 }
 
-func (r *Room) maySubscribe(ctx *actor.Context, c actor.ConnectionInfo) error {
+func (r *Room) maySubscribe(ctx *actor.Context, c handle.ConnectionInfo) error {
 	member, ok, err := Clients.Get(ctx, c.ID)
 	if err == nil && (!ok || member.State.Nick == "ghost") {
 		err = actor.Errorf(actor.PermissionDenied, "ghosts hear nothing")
@@ -114,7 +116,7 @@ func Example_queuesAndStreams() {
 		fmt.Println(err)
 	}
 
-	letters, err := Mail.Receive(ctx, lobby, actor.Max(10)) // a worker; Mail.Work does all of this
+	letters, err := Mail.Of(lobby).Receive(ctx, handle.ReceiveConfig{Max: 10}) // a worker; Mail.Work does all of this
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -123,15 +125,15 @@ func Example_queuesAndStreams() {
 	}
 
 	rt.run(ctx) // what a runtime does by itself
-	for item, err := range Tokens.Follow(ctx, lobby, 0) {
+	for item, err := range Tokens.Of(lobby).Follow(ctx, handle.Position{}) {
 		if err != nil {
 			fmt.Println(err)
 			break
 		}
 		fmt.Println(item.Sequence, item.Value)
 	}
-	set, _, err := Nightly.GetOf(ctx, lobby)
-	fmt.Println(set.Rule, set.Zone, set.Payload, err)
+	set, _, err := Nightly.Of(lobby).Get(ctx)
+	fmt.Println(set.Rule, set.Rule.Zone, set.Payload, err)
 	fmt.Println(rt.emitted)
 	// Output:
 	// letter to ada attempt 1
@@ -142,7 +144,7 @@ func Example_queuesAndStreams() {
 	// [said "hello ada"]
 }
 
-func ExampleRequestQueue_Ask() {
+func ExampleNewRequestQueue() {
 	ctx := context.Background()
 	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
 	if err != nil {
@@ -151,14 +153,14 @@ func ExampleRequestQueue_Ask() {
 	}
 	rt.prompt = true // as a runtime is: messages are handled when they are sent
 	lobby := Rooms.Ref(rt, "lobby")
-	price, err := Price.Ask(ctx, lobby, "table")
+	price, err := Price.Of(lobby).Ask(ctx, "table")
 	fmt.Println(price, err)
-	_, err = Price.Ask(ctx, lobby, "", actor.Backoff()) // one attempt, then the error
+	_, err = Price.Of(lobby).Ask(ctx, "", actor.Backoff()) // one attempt, then the error
 	fmt.Println(err)
-	for dead, err := range Price.DeadLetters(ctx, lobby) {
+	for dead, err := range Price.Of(lobby).DeadLetters().List(ctx) {
 		fmt.Println(dead.ID, dead.Attempts, dead.Error, err)
 	}
-	n, err := Price.DeleteAllDead(ctx, lobby)
+	n, err := Price.Of(lobby).DeadLetters().DeleteAll(ctx)
 	fmt.Println(n, err)
 	// Output:
 	// 500 <nil>
@@ -176,16 +178,16 @@ func ExampleQueue_Work() {
 		return
 	}
 	lobby := Rooms.Ref(rt, "lobby")
-	if _, err := Mail.Send(ctx, lobby, Letter{To: "ada", Text: "welcome"}); err != nil {
+	if _, err := Mail.Of(lobby).Send(ctx, Letter{To: "ada", Text: "welcome"}); err != nil {
 		fmt.Println(err)
 	}
-	err = Mail.Work(ctx, lobby, 4, func(ctx context.Context, l *actor.Delivery[Letter]) error {
+	err = Mail.Of(lobby).Work(ctx, handle.WorkConfig{Workers: 4}, func(ctx context.Context, l *handle.Delivery[Letter, actor.None]) (actor.None, error) {
 		fmt.Println("to", l.Body.To+":", l.Body.Text)
 		stop()
-		return nil // acknowledged; an error would have it tried again
+		return actor.None{}, nil // acknowledged; an error would have it tried again
 	})
 	fmt.Println(err)
-	stats, err := Mail.StatsOf(context.Background(), lobby)
+	stats, err := Mail.Of(lobby).Stats(context.Background())
 	fmt.Println(stats.Pending, stats.Processing, stats.Dead, err)
 	// Output:
 	// to ada: welcome
@@ -205,7 +207,7 @@ func ExampleConnections() {
 	fmt.Println(rt.connect(ctx, at, "c1", `{"Name":"ada"}`, "said")) // what a gateway does for a WebSocket
 	fmt.Println(rt.connect(ctx, at, "c2", `{"Name":"ghost"}`, "said"))
 	fmt.Println(rt.connect(ctx, at, "c3", `{}`))
-	for c, err := range Clients.ListOf(ctx, lobby) {
+	for c, err := range Clients.Of(lobby).List(ctx) {
 		fmt.Println(c.ID, c.Transport, err)
 	}
 	fmt.Println(rt.disconnect(ctx, at, "c1", nil), rt.emitted)

@@ -15,7 +15,7 @@ var (
 	Add     = actor.NewAction[Note, Note](Tenants, "add")
 	Sent    = actor.NewQuery[actor.None, []int64](Tenants, "sent")
 	Tagged  = actor.NewQuery[string, []int64](Tenants, "tagged")
-	Added   = actor.NewEvent[Note](Tenants, "added")
+	Added   = actor.NewEvent[Note](Tenants, "added", actor.EventConfig{})
 	Remind  = actor.NewAlarm[int64](Tenants, "remind")
 	Tags    = actor.NewMap[string, []int64](Tenants, "tags")
 )

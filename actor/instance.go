@@ -5,20 +5,21 @@ import (
 	"strconv"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // A program is one type's code in the form in which it runs. Immutable once compiled.
 type program[S any] struct {
 	core  *core
 	spec  Spec[S]
-	state *wire[S]
+	state *codec.Value[S]
 	// In the order of the behavior's tables. A queue of workers and an event without a hook have an
 	// empty Binding.
 	methods, alarms, queues, schedules, events []Binding[S]
 
 	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
 	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
-	values     map[host.ValueKind][]value
+	values     map[host.ValueKind][]codec.Described
 }
 
 // load replaces s by a stored state.
@@ -38,10 +39,10 @@ func (p *program[S]) load(s *S, version uint64, blob []byte) error {
 		}
 		return nil
 	}
-	if p.state.none {
+	if p.state.IsNone() {
 		return nil
 	}
-	if err := p.core.codec.decodeCBOR(blob, s); err != nil {
+	if err := p.core.codec.DecodeCBOR(blob, s); err != nil {
 		return fmt.Errorf("decode the state of version %d: %w", version, err)
 	}
 	return nil
@@ -81,7 +82,7 @@ func (i *instance[S]) Load(version uint64, blob []byte) error {
 
 // Save implements host.Instance.
 func (i *instance[S]) Save(dst []byte) ([]byte, error) {
-	out, err := i.program.state.append(host.CBOR, dst, &i.state)
+	out, err := i.program.state.Append(host.CBOR, dst, &i.state)
 	if err != nil {
 		return dst, fmt.Errorf("encode the state: %w", err)
 	}
@@ -120,6 +121,6 @@ func (i *instance[S]) hook(f func(*S, *Context) error, t host.Turn) error {
 	if f == nil {
 		return nil
 	}
-	ctx := &Context{turn: t, core: i.program.core}
+	ctx := newContext(t, i.program.core)
 	return ctx.end(f(&i.state, ctx))
 }

@@ -1,6 +1,9 @@
 package actor
 
-import "github.com/cairn-run/cairn/actor/host"
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
+)
 
 // Message implements host.Instance.
 func (i *instance[S]) Message(t host.Turn, queue int, m *host.Received, out []byte) ([]byte, error) {
@@ -54,14 +57,28 @@ func (p *program[S]) convert(
 ) ([]byte, error) {
 	v, ok := p.value(kind, index)
 	if !ok {
-		return out, &ValueError{Reason: "there is no such value"}
+		return out, &codec.ValueError{Reason: "there is no such value"}
 	}
-	return v.convert(from, data, to, out)
+	return v.Convert(from, data, to, out)
 }
 
-func (p *program[S]) value(kind host.ValueKind, index int) (value, bool) {
+func (p *program[S]) value(kind host.ValueKind, index int) (codec.Described, bool) {
 	if index < 0 || index >= len(p.values[kind]) {
-		return value{}, false
+		return codec.Described{}, false
 	}
 	return p.values[kind][index], true
+}
+
+// schema implements host.Behavior.Schema. What only the actor writes is described as written; what
+// clients may write, too, as it is read.
+func (p *program[S]) schema(kind host.ValueKind, index int) []byte {
+	v, ok := p.value(kind, index)
+	if !ok {
+		return nil
+	}
+	use := codec.ReadSchema
+	if kind == host.MethodOutput || kind == host.EventValue {
+		use = codec.WrittenSchema
+	}
+	return codec.Schema(v.Type, use)
 }

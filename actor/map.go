@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -21,16 +22,16 @@ import (
 type Map[K, V any] struct {
 	decl   *declared
 	form   keyForm
-	values *wire[V]
+	values *codec.Value[V]
 	prefix []byte
 }
 
 // NewMap declares a map of t. The name has the form that [NewType] describes and is unique among
 // the type's maps.
 func NewMap[K, V, S any](t *Type[S], name string) *Map[K, V] {
-	m := &Map[K, V]{values: newWire[V](coreOf(t), cborValue), prefix: tuple.AppendString(nil, name)}
+	m := &Map[K, V]{values: codec.Of[V](coreOf(t).codec, codec.CBOR), prefix: tuple.AppendString(nil, name)}
 	form, fault := keyFormOf(reflect.TypeFor[K]())
-	faults := prefixed("value ", m.values.faults())
+	faults := prefixed("value ", m.values.Faults())
 	if fault != "" {
 		faults = append(faults, fault)
 	}
@@ -73,7 +74,7 @@ func (m *Map[K, V]) Entry(ctx Reader, key K) (MapEntry[K, V], bool, error) {
 		return MapEntry[K, V]{}, false, err
 	}
 	e := MapEntry[K, V]{Key: key, Version: stored.Version, Created: stored.Created, Updated: stored.Updated, Expire: stored.Expire}
-	if err := m.values.decode(host.CBOR, stored.Value, &e.Value); err != nil {
+	if err := m.values.Decode(host.CBOR, stored.Value, &e.Value); err != nil {
 		return MapEntry[K, V]{}, false, valueError(m.decl, err)
 	}
 	return e, true, nil
@@ -86,7 +87,7 @@ func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
 	if err != nil {
 		return err
 	}
-	data, err := m.values.append(host.CBOR, nil, &value)
+	data, err := m.values.Append(host.CBOR, nil, &value)
 	if err != nil {
 		return valueError(m.decl, err)
 	}
@@ -196,7 +197,7 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 			e := MapEntry[K, V]{Version: stored.Version, Created: stored.Created, Updated: stored.Updated, Expire: stored.Expire}
 			err := decodeKey(stored.Key[len(m.prefix):], m.form, &e.Key)
 			if err == nil && !l.keysOnly {
-				err = m.values.decode(host.CBOR, stored.Value, &e.Value)
+				err = m.values.Decode(host.CBOR, stored.Value, &e.Value)
 			}
 			if err != nil {
 				yield(MapEntry[K, V]{}, valueError(m.decl, err))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // createName is the name under which a type's creation method is called.
@@ -13,15 +14,15 @@ const createName = "create"
 // must be encodable both as CBOR and as JSON.
 type Action[S, In, Out any] struct {
 	decl *declared
-	in   *wire[In]
-	out  *wire[Out]
+	in   *codec.Value[In]
+	out  *codec.Value[Out]
 }
 
 // NewAction declares an action of t. The name has the form that [NewType] describes and is unique
 // among the type's methods. Mistakes are reported by [Definition.Validate].
 func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 	c := coreOf(t)
-	a := &Action[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
+	a := &Action[S, In, Out]{in: codec.Of[In](c.codec, codec.CBOR|codec.JSON), out: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
 	a.decl = declare(t, declared{
 		kind: kindAction, name: name, faults: methodFaults(a.in, a.out), values: methodValues(c, a.in, a.out),
 	})
@@ -56,7 +57,7 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 	if ref.core != a.decl.core {
 		return ctx.fail(Errorf(InvalidArgument, "%s of type %q: the Ref names an actor of type %q", a.decl, a.decl.core.name, ref.Type()))
 	}
-	input, err := a.in.append(host.CBOR, nil, &in)
+	input, err := a.in.Append(host.CBOR, nil, &in)
 	if err != nil {
 		return ctx.fail(inputError(a.decl, err))
 	}
@@ -68,15 +69,15 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 // CBOR and as JSON.
 type Query[S, In, Out any] struct {
 	decl *declared
-	in   *wire[In]
-	out  *wire[Out]
+	in   *codec.Value[In]
+	out  *codec.Value[Out]
 }
 
 // NewQuery declares a query of t. The name has the form that [NewType] describes and is unique
 // among the type's methods.
 func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
 	c := coreOf(t)
-	q := &Query[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
+	q := &Query[S, In, Out]{in: codec.Of[In](c.codec, codec.CBOR|codec.JSON), out: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
 	q.decl = declare(t, declared{
 		kind: kindQuery, name: name, faults: methodFaults(q.in, q.out), values: methodValues(c, q.in, q.out),
 	})
@@ -105,17 +106,17 @@ func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ..
 // does not run it; calls with [Existing] keep that from happening.
 type Create[S, In any] struct {
 	decl *declared
-	in   *wire[In]
+	in   *codec.Value[In]
 }
 
 // NewCreate declares the creation method of t, named "create". A type has at most one. In must be
 // encodable both as CBOR and as JSON.
 func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
 	core := coreOf(t)
-	c := &Create[S, In]{in: newWire[In](core, cborValue|jsonValue)}
+	c := &Create[S, In]{in: codec.Of[In](core.codec, codec.CBOR|codec.JSON)}
 	c.decl = declare(t, declared{
-		kind: kindCreate, name: createName, faults: prefixed("input ", c.in.faults()),
-		values: methodValues(core, c.in, newWire[None](core, cborValue|jsonValue)),
+		kind: kindCreate, name: createName, faults: prefixed("input ", c.in.Faults()),
+		values: methodValues(core, c.in, codec.Of[None](core.codec, codec.CBOR|codec.JSON)),
 	})
 	return c
 }
@@ -139,11 +140,11 @@ func (c *Create[S, In]) Call(ctx context.Context, ref Ref[S], in In, opts ...Cre
 }
 
 // request makes the request of a call to d.
-func request[S, In any](d *declared, w *wire[In], ref Ref[S], in *In) (*host.Request, error) {
+func request[S, In any](d *declared, w *codec.Value[In], ref Ref[S], in *In) (*host.Request, error) {
 	if err := ref.check(d.core); err != nil {
 		return nil, err
 	}
-	input, err := w.append(host.CBOR, nil, in)
+	input, err := w.Append(host.CBOR, nil, in)
 	if err != nil {
 		return nil, inputError(d, err)
 	}
@@ -151,13 +152,13 @@ func request[S, In any](d *declared, w *wire[In], ref Ref[S], in *In) (*host.Req
 }
 
 // call sends a request and decodes the reply.
-func call[Out any](ctx context.Context, node Node, req *host.Request, d *declared, w *wire[Out]) (Out, error) {
+func call[Out any](ctx context.Context, node Node, req *host.Request, d *declared, w *codec.Value[Out]) (Out, error) {
 	var out Out
 	reply, err := node.Call(ctx, req)
 	if err != nil {
 		return out, err
 	}
-	if err := w.decode(host.CBOR, reply.Output, &out); err != nil {
+	if err := w.Decode(host.CBOR, reply.Output, &out); err != nil {
 		return out, Errorf(Internal, "the reply of %s does not decode: caller and actor disagree about its type", d)
 	}
 	return out, nil
@@ -168,12 +169,12 @@ func inputError(d *declared, err error) error {
 	return host.WithMember(Errorf(InvalidArgument, "input of %s: %s", d, err), "", err)
 }
 
-func methodFaults[In, Out any](in *wire[In], out *wire[Out]) []string {
-	return append(prefixed("input ", in.faults()), prefixed("output ", out.faults())...)
+func methodFaults[In, Out any](in *codec.Value[In], out *codec.Value[Out]) []string {
+	return append(prefixed("input ", in.Faults()), prefixed("output ", out.Faults())...)
 }
 
-func methodValues[In, Out any](c *core, in *wire[In], out *wire[Out]) []value {
-	return []value{in.value(c, host.MethodInput), out.value(c, host.MethodOutput)}
+func methodValues[In, Out any](c *core, in *codec.Value[In], out *codec.Value[Out]) []codec.Described {
+	return []codec.Described{in.Describe(host.MethodInput), out.Describe(host.MethodOutput)}
 }
 
 func prefixed(prefix string, faults []string) []string {

@@ -6,7 +6,9 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
 // A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running
@@ -30,6 +32,30 @@ type Ref[S any] struct {
 // The slice must not be changed afterwards. A bad key is reported by the calls.
 func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
 	return Ref[S]{core: t.core, node: node, key: key}
+}
+
+// site returns the actor for a handle of a contract value.
+func (r Ref[S]) site(l label) site.Site {
+	s := site.Site{Node: r.node, Codec: l.decl.core.codec, Contract: l.decl.String(), Name: l.name, Fault: r.check(l.decl.core)}
+	if s.Fault == nil {
+		s.At, s.Fault = r.address(), l.err()
+	}
+	switch node := r.node.(type) {
+	case *Context:
+		s.Inside = &site.Inside{Fail: node.fail}
+	case *ReadContext:
+		s.Inside = new(site.Inside)
+	}
+	return s
+}
+
+// DeadMessages returns the messages of the actor to other actors that were given up.
+func (r Ref[S]) DeadMessages() handle.DeadLetters[handle.DeadMessage] {
+	s := site.Site{Node: r.node, Fault: r.check(r.core)}
+	if s.Fault == nil {
+		s.At, s.Codec = r.address(), r.core.codec
+	}
+	return handle.NewDeadMessages(s)
 }
 
 // Key returns the parts of the actor's key, which must not be changed.
@@ -87,24 +113,6 @@ func (r Ref[S]) Destroy(ctx context.Context) error {
 		return err
 	}
 	return r.node.Destroy(ctx, r.address())
-}
-
-// Create is [Ref.Create].
-func (t *Type[S]) Create(ctx context.Context, ref Ref[S], opts ...CreateOption) error {
-	if err := ref.check(t.core); err != nil {
-		return err
-	}
-	return ref.Create(ctx, opts...)
-}
-
-// Lookup is [Ref.Lookup].
-func (t *Type[S]) Lookup(ctx context.Context, node Node, key ...string) (Status, error) {
-	return t.Ref(node, key...).Lookup(ctx)
-}
-
-// Destroy is [Ref.Destroy].
-func (t *Type[S]) Destroy(ctx context.Context, node Node, key ...string) error {
-	return t.Ref(node, key...).Destroy(ctx)
 }
 
 // List ranges over the actors of the type whose keys begin with the parts of prefix, in the order
@@ -170,7 +178,7 @@ type CreateOption interface{ applyCreate(*host.Request) }
 func IdempotencyKey(key string) interface {
 	CallOption
 	CreateOption
-	SendOption
+	handle.SendOption
 } {
 	return idempotencyKey(key)
 }
@@ -179,14 +187,14 @@ type idempotencyKey string
 
 func (k idempotencyKey) applyCall(r *host.Request)   { r.IdempotencyKey = string(k) }
 func (k idempotencyKey) applyCreate(r *host.Request) { r.IdempotencyKey = string(k) }
-func (k idempotencyKey) applySend(s *sending)        { s.request.IdempotencyKey = string(k) }
+func (k idempotencyKey) ApplySend(s *site.Sending)   { s.Request.IdempotencyKey = string(k) }
 
 // Existing demands that the actor exists: the error code is NotFound if it does not. Without it the
 // first call to a key creates the actor.
 func Existing() interface {
 	CallOption
 	QueryOption
-	SendOption
+	handle.SendOption
 } {
 	return existing{}
 }
@@ -195,7 +203,7 @@ type existing struct{}
 
 func (existing) applyCall(r *host.Request)  { r.Existing = true }
 func (existing) applyQuery(r *host.Request) { r.Existing = true }
-func (existing) applySend(s *sending)       { s.request.Existing = true }
+func (existing) ApplySend(s *site.Sending)  { s.Request.Existing = true }
 
 // Traceparent passes on the W3C trace context of a caller that is not an actor. Turns pass on their
 // own.
@@ -203,7 +211,7 @@ func Traceparent(value string) interface {
 	CallOption
 	QueryOption
 	CreateOption
-	SendOption
+	handle.SendOption
 } {
 	return traceparent(value)
 }
@@ -213,4 +221,4 @@ type traceparent string
 func (p traceparent) applyCall(r *host.Request)   { r.Traceparent = string(p) }
 func (p traceparent) applyQuery(r *host.Request)  { r.Traceparent = string(p) }
 func (p traceparent) applyCreate(r *host.Request) { r.Traceparent = string(p) }
-func (p traceparent) applySend(s *sending)        { s.request.Traceparent = string(p) }
+func (p traceparent) ApplySend(s *site.Sending)   { s.Request.Traceparent = string(p) }

@@ -4,201 +4,170 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// queue is what queues with and without replies have in common.
-type queue[S, In any] struct {
-	label
-	body *wire[In]
-}
-
-// A Queue is a durable queue of each actor of a type, whose messages are of type In. Messages are
-// put into it by the actor's own turns ([Queue.Put]), as part of their commit, and from outside
-// ([Queue.Send]).
+// A Queue is a durable queue of each actor of a type, whose messages are of type In. The actor's own
+// turns put messages into it ([Queue.Put]), as part of their commit; others send them
+// ([handle.Queue.Send] of [Queue.Of]).
 //
 // Usually the actor handles them itself: bind the handler with [OnMessage]. Each message is a turn,
-// so it is gone when what its handler did is durable, and is handled exactly once. A handler that
-// fails leaves nothing behind; the message is tried again after a pause, and becomes a dead letter
-// after the last ([RetryBackoff], [Queue.DeadLetters]).
+// so it is gone when the effects of its handler are durable, and is handled exactly once. A handler
+// that fails leaves nothing behind; the message is tried again after a pause, and becomes a dead
+// letter after the last ([QueueConfig.Backoff], [handle.Queue.DeadLetters]).
 //
-// A queue declared with [Workers] is received from outside instead ([Queue.Work], [Queue.Receive]):
-// each message at least once, by one worker at a time, for as long as its lock lasts.
+// A queue with [QueueConfig.Workers] is received from outside instead ([handle.Queue.Work],
+// [handle.Queue.Receive]): each message at least once, by one worker at a time, for as long as its
+// lock lasts.
+//
+// A queue that is declared with [NewRequestQueue] has replies of type Out for its senders
+// ([handle.Queue.Ask]); otherwise Out is [None].
 //
 // Messages are handled by priority, and within a priority in the order in which they were sent.
 // Others pass a message that is delayed or has failed.
-type Queue[S, In any] struct {
-	queue[S, In]
+type Queue[S, In, Out any] struct {
+	label
+	body  *codec.Value[In]
+	reply *codec.Value[Out]
 }
 
-// NewQueue declares a queue of t. The name has the form that [NewType] describes and is unique
-// among the type's queues; or it is "*", which stands for every name that is not declared, each a
-// queue of its own: [Queue.Named] says which. In must be encodable both as CBOR and as JSON.
-func NewQueue[In, S any](t *Type[S], name string, opts ...QueueOption) *Queue[S, In] {
-	c := coreOf(t)
-	reply := newWire[None](c, cborValue|jsonValue)
-	return &Queue[S, In]{newQueue[In](t, kindQueue, name, reply.value(c, host.QueueReplyValue), nil, opts)}
+// A QueueConfig declares how a queue works. Zero fields have defaults; negative ones are faults.
+type QueueConfig struct {
+	// Workers leaves the queue to workers outside the actor, which has no handler for it.
+	Workers bool
+	// ByRun leaves the queue to the actor's workflow run (workflow.Receive): it has neither a
+	// handler nor workers. A message is received in the commit that has it in the history. Messages
+	// that wait when a run ends become dead letters; messages sent before the next run begins are
+	// for the next run.
+	ByRun bool
+
+	// MaxMessages bounds the messages that wait or are locked; 0 is 1,000,000. Sending more has the
+	// error code Overloaded.
+	MaxMessages int
+	// MaxBytes bounds the sum of the bodies, in CBOR, of these messages; 0 is the actor's storage.
+	// Sending more has the error code Overloaded.
+	MaxBytes int64
+	// MaxMessageBytes bounds one body, in CBOR; 0 is 1 MiB. A larger one has the error code
+	// TooLarge.
+	MaxMessageBytes int
+
+	// Backoff has the pause before each new attempt of a message whose handler or worker failed, up
+	// to 30 days each. After the last attempt it becomes a dead letter; so a message is tried once
+	// more often than there are pauses. Nil is 1 s, 5 s, 10 s; empty means one attempt.
+	Backoff []time.Duration
+	// Lock is how long a message that a worker received is locked, unless the worker says otherwise,
+	// up to 30 days; 0 is 30 s.
+	Lock time.Duration
+	// DedupWindow is how long a [DedupID] is remembered; 0 is 24 h.
+	DedupWindow time.Duration
+
+	// DeadLetterRetention is how long dead letters are kept; 0 is 14 days.
+	DeadLetterRetention time.Duration
+	// MaxDeadLetters is how many dead letters are kept, the oldest going first; 0 is 10,000.
+	MaxDeadLetters int
+	// ReplyRetention is how long the reply to a message is kept for its sender; 0 is 1 h.
+	ReplyRetention time.Duration
 }
 
-// Named returns the queue of that name, if the queue was declared as "*". A name that has not the
-// form of names, or is declared by itself, is reported when the queue is used.
-func (q *Queue[S, In]) Named(name string) *Queue[S, In] {
-	return &Queue[S, In]{queue[S, In]{q.label.named(name), q.body}}
+// validate returns every fault.
+func (c *QueueConfig) validate() []string {
+	f := negative("QueueConfig", []setting{
+		{"MaxMessages", int64(c.MaxMessages)}, {"MaxBytes", c.MaxBytes}, {"MaxMessageBytes", int64(c.MaxMessageBytes)},
+		{"Lock", int64(c.Lock)}, {"DedupWindow", int64(c.DedupWindow)}, {"DeadLetterRetention", int64(c.DeadLetterRetention)},
+		{"MaxDeadLetters", int64(c.MaxDeadLetters)}, {"ReplyRetention", int64(c.ReplyRetention)},
+	})
+	for i, p := range c.Backoff {
+		if p < 0 || p > host.MaxQueueDelay {
+			f = append(f, fmt.Sprintf("QueueConfig.Backoff[%d] is %s; a pause is 0 to %s", i, p, host.MaxQueueDelay))
+		}
+	}
+	if c.Lock > host.MaxQueueDelay {
+		f = append(f, fmt.Sprintf("QueueConfig.Lock is %s; it is at most %s", c.Lock, host.MaxQueueDelay))
+	}
+	if c.Workers && c.ByRun {
+		f = append(f, "QueueConfig.Workers and QueueConfig.ByRun exclude each other")
+	}
+	return f
 }
 
-// A RequestQueue is a [Queue] whose messages are answered: the sender gets the reply of the
-// handler, or an error ([RequestQueue.Ask]). Bind the handler with [OnRequest], or declare the
-// queue with [Workers].
-type RequestQueue[S, In, Out any] struct {
-	queue[S, In]
-	reply *wire[Out]
+// A setting is a number of a config.
+type setting struct {
+	field string
+	value int64
+}
+
+// negative returns a fault for each negative setting.
+func negative(config string, settings []setting) (faults []string) {
+	for _, s := range settings {
+		if s.value < 0 {
+			faults = append(faults, fmt.Sprintf("%s.%s is negative", config, s.field))
+		}
+	}
+	return faults
+}
+
+// NewQueue declares a queue of t without replies. The name has the form that [NewType] describes and
+// is unique among the type's queues; or it is "*", which stands for every name that is not declared,
+// each a queue of its own: [Queue.Named] says which. In must be encodable both as CBOR and as JSON.
+func NewQueue[In, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, None] {
+	return newQueue[In, None](t, name, cfg, false)
 }
 
 // NewRequestQueue declares a queue of t with replies, like [NewQueue]. In and Out must be encodable
 // both as CBOR and as JSON.
-func NewRequestQueue[In, Out, S any](t *Type[S], name string, opts ...QueueOption) *RequestQueue[S, In, Out] {
+func NewRequestQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, Out] {
+	return newQueue[In, Out](t, name, cfg, true)
+}
+
+func newQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig, replies bool) *Queue[S, In, Out] {
 	c := coreOf(t)
-	q := &RequestQueue[S, In, Out]{reply: newWire[Out](c, cborValue|jsonValue)}
-	faults := prefixed("reply ", q.reply.faults())
-	q.queue = newQueue[In](t, kindRequests, name, q.reply.value(c, host.QueueReplyValue), faults, opts)
+	q := &Queue[S, In, Out]{body: codec.Of[In](c.codec, codec.CBOR|codec.JSON), reply: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
+	q.label = labelOf(declare(t, declared{
+		kind: kindQueue, name: name, workers: cfg.Workers, replies: replies,
+		queue: host.Queue{
+			Name: name, ByRun: cfg.ByRun, Messages: cfg.MaxMessages, Bytes: cfg.MaxBytes, MessageBytes: cfg.MaxMessageBytes,
+			Backoff: cfg.Backoff, Lock: cfg.Lock, DedupWindow: cfg.DedupWindow,
+			DeadFor: cfg.DeadLetterRetention, Dead: cfg.MaxDeadLetters, ReplyFor: cfg.ReplyRetention,
+		},
+		values: []codec.Described{q.body.Describe(host.QueueBody), q.reply.Describe(host.QueueReplyValue)},
+		faults: append(append(prefixed("body ", q.body.Faults()), prefixed("reply ", q.reply.Faults())...), cfg.validate()...),
+	}))
 	return q
 }
 
-// Named returns the queue of that name, if the queue was declared as "*", like [Queue.Named].
-func (q *RequestQueue[S, In, Out]) Named(name string) *RequestQueue[S, In, Out] {
-	return &RequestQueue[S, In, Out]{queue[S, In]{q.label.named(name), q.body}, q.reply}
+// Named returns the queue of that name, if the queue was declared as "*". A name that has not the
+// form of names, or is declared by itself, is reported when the queue is used.
+func (q *Queue[S, In, Out]) Named(name string) *Queue[S, In, Out] {
+	return &Queue[S, In, Out]{q.label.named(name), q.body, q.reply}
 }
 
-func newQueue[In, S any](t *Type[S], k kind, name string, reply value, faults []string, opts []QueueOption) queue[S, In] {
-	c := coreOf(t)
-	body := newWire[In](c, cborValue|jsonValue)
-	d := declared{
-		kind: k, name: name, queue: host.Queue{Name: name},
-		values: []value{body.value(c, host.QueueBody), reply}, faults: append(prefixed("body ", body.faults()), faults...),
-	}
-	for _, o := range opts {
-		o.applyQueue(&d)
-	}
-	return queue[S, In]{labelOf(declare(t, d)), body}
+// Of returns the queue of an actor, for its senders, its workers and operators.
+func (q *Queue[S, In, Out]) Of(ref Ref[S]) handle.Queue[In, Out] {
+	settings := q.decl.queue
+	settings.EnsureDefaults()
+	return handle.NewQueue(ref.site(q.label), q.body, q.reply, settings.Lock)
 }
-
-// Name returns the queue's name.
-func (q *queue[S, In]) Name() string { return q.name }
-
-// A QueueOption changes a queue's declaration.
-type QueueOption interface{ applyQueue(*declared) }
-
-type queueOption func(*declared)
-
-func (o queueOption) applyQueue(d *declared) { o(d) }
-
-// Workers declares that the queue is received by workers outside the actor, which has no handler
-// for it.
-func Workers() QueueOption { return queueOption(func(d *declared) { d.workers = true }) }
-
-// MaxMessages bounds the messages that wait or are locked; 1,000,000 by default. Sending more has
-// the error code Overloaded.
-func MaxMessages(n int) QueueOption {
-	return queueOption(func(d *declared) { d.queue.Messages = positive(d, "MaxMessages", n) })
-}
-
-// MaxQueueBytes bounds the sum of the bodies, in CBOR, of the messages that wait or are locked; by
-// default only the actor's storage does. Sending more has the error code Overloaded.
-func MaxQueueBytes(n int64) QueueOption {
-	return queueOption(func(d *declared) { d.queue.Bytes = positive(d, "MaxQueueBytes", n) })
-}
-
-// MaxMessageBytes bounds one body, in CBOR; 1 MiB by default. A larger one has the error code
-// TooLarge.
-func MaxMessageBytes(n int) QueueOption {
-	return queueOption(func(d *declared) { d.queue.MessageBytes = positive(d, "MaxMessageBytes", n) })
-}
-
-// RetryBackoff sets the pause before each new attempt of a message whose handler or worker failed.
-// After the last attempt it becomes a dead letter; so a message is tried once more often than there
-// are pauses. The default is 1 s, 5 s, 10 s. Without pauses a message is tried once.
-func RetryBackoff(pauses ...time.Duration) QueueOption {
-	return queueOption(func(d *declared) {
-		for _, p := range pauses {
-			if p < 0 || p > host.MaxQueueDelay {
-				d.faults = append(d.faults, fmt.Sprintf("RetryBackoff: a pause of %s; it is 0 to %s", p, host.MaxQueueDelay))
-			}
-		}
-		d.queue.Backoff = append([]time.Duration{}, pauses...)
-	})
-}
-
-// LockFor sets how long a message that a worker received is locked, unless the worker says
-// otherwise; 30 s by default.
-func LockFor(lock time.Duration) QueueOption {
-	return queueOption(func(d *declared) {
-		d.queue.Lock = positive(d, "LockFor", lock)
-		if lock > host.MaxQueueDelay {
-			d.faults = append(d.faults, fmt.Sprintf("LockFor is %s; it is at most %s", lock, host.MaxQueueDelay))
-		}
-	})
-}
-
-// DedupWindow sets how long a [DedupID] is remembered; 24 h by default.
-func DedupWindow(window time.Duration) QueueOption {
-	return queueOption(func(d *declared) { d.queue.DedupWindow = positive(d, "DedupWindow", window) })
-}
-
-// DeadLetterRetention sets how long dead letters are kept; 14 days by default.
-func DeadLetterRetention(keep time.Duration) QueueOption {
-	return queueOption(func(d *declared) { d.queue.DeadFor = positive(d, "DeadLetterRetention", keep) })
-}
-
-// MaxDeadLetters sets how many dead letters are kept, the oldest going first; 10,000 by default.
-func MaxDeadLetters(n int) QueueOption {
-	return queueOption(func(d *declared) { d.queue.Dead = positive(d, "MaxDeadLetters", n) })
-}
-
-// ReplyRetention sets how long the reply to a message is kept for its sender; 1 h by default.
-func ReplyRetention(keep time.Duration) QueueOption {
-	return queueOption(func(d *declared) { d.queue.ReplyFor = positive(d, "ReplyRetention", keep) })
-}
-
-// positive notes a fault of a declaration unless n is positive.
-func positive[N int | int64 | time.Duration](d *declared, option string, n N) N {
-	if n <= 0 {
-		d.faults = append(d.faults, fmt.Sprintf("%s is %v; it must be positive", option, n))
-	}
-	return n
-}
-
-// QueueStats are the counts of one queue.
-type QueueStats = host.QueueStats
 
 // Stats counts the messages of the queue. It works in a turn and in a query.
-func (q *queue[S, In]) Stats(ctx Reader) (QueueStats, error) {
+func (q *Queue[S, In, Out]) Stats(ctx Reader) (handle.QueueStats, error) {
 	if err := q.inTurn(ctx); err != nil {
-		return QueueStats{}, err
+		return handle.QueueStats{}, err
 	}
 	return ctx.reader().QueueStats(q.name)
 }
 
 // A Message describes the message of a queue that is being handled.
-type Message struct {
-	// ID is unique within the actor.
-	ID    uint64
-	Queue string
-	// Attempt counts from 1.
-	Attempt  int
-	Priority int
-	Sent     time.Time
-	DedupID  string
-	// WantReply: the sender waits for the reply.
-	WantReply bool
-}
+type Message = handle.Message
 
 // OnMessage binds a queue to a method of the state: OnMessage(Jobs, (*Tenant).job).
 // [Context.Message] describes the message. If the handler fails, the message is tried again.
-func OnMessage[S, In any](q *Queue[S, In], handler func(*S, *Context, In) error) Binding[S] {
+func OnMessage[S, In any](q *Queue[S, In, None], handler func(*S, *Context, In) error) Binding[S] {
 	if q == nil {
 		return Binding[S]{}
 	}
-	return bindMessage(&q.queue, funcName(handler), func(s *S, ctx *Context, body In, dst []byte) ([]byte, error) {
+	return bindMessage(q, funcName(handler), func(s *S, ctx *Context, body In, dst []byte) ([]byte, error) {
 		return dst, handler(s, ctx, body)
 	})
 }
@@ -206,12 +175,12 @@ func OnMessage[S, In any](q *Queue[S, In], handler func(*S, *Context, In) error)
 // OnRequest binds a queue with replies to a method of the state: OnRequest(Price, (*Tenant).price).
 // Its result is kept for the sender. If the handler fails, the message is tried again; the sender
 // gets the error of the last attempt.
-func OnRequest[S, In, Out any](q *RequestQueue[S, In, Out], handler func(*S, *Context, In) (Out, error)) Binding[S] {
+func OnRequest[S, In, Out any](q *Queue[S, In, Out], handler func(*S, *Context, In) (Out, error)) Binding[S] {
 	if q == nil {
 		return Binding[S]{}
 	}
 	d, reply := q.decl, q.reply
-	return bindMessage(&q.queue, funcName(handler), func(s *S, ctx *Context, body In, dst []byte) ([]byte, error) {
+	return bindMessage(q, funcName(handler), func(s *S, ctx *Context, body In, dst []byte) ([]byte, error) {
 		out, err := handler(s, ctx, body)
 		if err != nil {
 			return dst, err
@@ -220,15 +189,16 @@ func OnRequest[S, In, Out any](q *RequestQueue[S, In, Out], handler func(*S, *Co
 	})
 }
 
-func bindMessage[S, In any](q *queue[S, In], name string, handle func(*S, *Context, In, []byte) ([]byte, error)) Binding[S] {
+func bindMessage[S, In, Out any](q *Queue[S, In, Out], name string, handle func(*S, *Context, In, []byte) ([]byte, error)) Binding[S] {
 	d, body := q.decl, q.body
 	b := Binding[S]{decl: d, handler: name}
 	b.message = func(s *S, t host.Turn, m *host.Received, dst []byte) ([]byte, error) {
 		var arg In
-		if err := body.decode(host.CBOR, m.Body, &arg); err != nil {
+		if err := body.Decode(host.CBOR, m.Body, &arg); err != nil {
 			return dst, valueError(d, err)
 		}
-		ctx := &Context{turn: t, core: d.core, message: m}
+		ctx := newContext(t, d.core)
+		ctx.message = m
 		out, err := handle(s, ctx, arg, dst)
 		if err = ctx.end(err); err != nil {
 			return dst, err

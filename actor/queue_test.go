@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
@@ -33,11 +35,11 @@ type desks struct {
 	typ     *actor.Type[desk]
 	do      *actor.Action[desk, actor.None, string]
 	log     *actor.Query[desk, actor.None, []string]
-	jobs    *actor.Queue[desk, job]
-	price   *actor.RequestQueue[desk, string, int]
-	mail    *actor.Queue[desk, job]
-	quotes  *actor.RequestQueue[desk, string, int]
-	any     *actor.Queue[desk, string]
+	jobs    *actor.Queue[desk, job, actor.None]
+	price   *actor.Queue[desk, string, int]
+	mail    *actor.Queue[desk, job, actor.None]
+	quotes  *actor.Queue[desk, string, int]
+	any     *actor.Queue[desk, string, actor.None]
 	nightly *actor.Schedule[desk, int]
 	rest    *actor.Schedule[desk, string]
 	tokens  *actor.Stream[desk, string]
@@ -51,25 +53,25 @@ type desks struct {
 	handle    func(*desk, *actor.Context, job) error
 	join      func(*desk, *actor.Context, *actor.Connection[member], job) error
 	leave     func(*desk, *actor.Context, *actor.Connection[member]) error
-	subscribe func(*desk, *actor.Context, actor.ConnectionInfo) error
+	subscribe func(*desk, *actor.Context, handle.ConnectionInfo) error
 }
 
 func newDesks(name string) *desks {
 	d := &desks{typ: actor.NewType[desk](name)}
 	d.do = actor.NewAction[actor.None, string](d.typ, "do")
 	d.log = actor.NewQuery[actor.None, []string](d.typ, "log")
-	d.jobs = actor.NewQueue[job](d.typ, "jobs")
-	d.price = actor.NewRequestQueue[string, int](d.typ, "price", actor.RetryBackoff(0))
-	d.mail = actor.NewQueue[job](d.typ, "mail", actor.Workers(), actor.LockFor(10*time.Second), actor.RetryBackoff(0, 0))
-	d.quotes = actor.NewRequestQueue[string, int](d.typ, "quotes", actor.Workers(), actor.RetryBackoff())
-	d.any = actor.NewQueue[string](d.typ, "*")
+	d.jobs = actor.NewQueue[job](d.typ, "jobs", actor.QueueConfig{})
+	d.price = actor.NewRequestQueue[string, int](d.typ, "price", actor.QueueConfig{Backoff: []time.Duration{0}})
+	d.mail = actor.NewQueue[job](d.typ, "mail", actor.QueueConfig{Workers: true, Lock: 10 * time.Second, Backoff: []time.Duration{0, 0}})
+	d.quotes = actor.NewRequestQueue[string, int](d.typ, "quotes", actor.QueueConfig{Workers: true, Backoff: []time.Duration{}})
+	d.any = actor.NewQueue[string](d.typ, "*", actor.QueueConfig{})
 	d.nightly = actor.NewSchedule[int](d.typ, "nightly")
 	d.rest = actor.NewSchedule[string](d.typ, "*")
-	d.tokens = actor.NewStream[string](d.typ, "tokens")
-	d.lines = actor.NewStream[job](d.typ, "*", actor.External())
+	d.tokens = actor.NewStream[string](d.typ, "tokens", actor.StreamConfig{})
+	d.lines = actor.NewStream[job](d.typ, "*", actor.StreamConfig{External: true})
 	d.clients = actor.NewConnections[job, member](d.typ)
-	d.said = actor.NewEvent[string](d.typ, "said")
-	d.quiet = actor.NewEvent[int](d.typ, "quiet")
+	d.said = actor.NewEvent[string](d.typ, "said", actor.EventConfig{})
+	d.quiet = actor.NewEvent[int](d.typ, "quiet", actor.EventConfig{})
 	return d
 }
 
@@ -113,7 +115,7 @@ func (d *desks) definition() actor.Definition {
 		actor.OnDisconnect(d.clients, func(s *desk, ctx *actor.Context, c *actor.Connection[member]) error {
 			return d.leave(s, ctx, c)
 		}),
-		actor.OnSubscribe(d.said, func(s *desk, ctx *actor.Context, c actor.ConnectionInfo) error {
+		actor.OnSubscribe(d.said, func(s *desk, ctx *actor.Context, c handle.ConnectionInfo) error {
 			return d.subscribe(s, ctx, c)
 		}))
 }
@@ -155,11 +157,9 @@ func bubble(t *testing.T, f func(t *testing.T, d *desks, n *fakeNode)) {
 
 func TestQueuesAreLaidOutAsDeclared(t *testing.T) {
 	typ := actor.NewType[desk]("desk")
-	jobs := actor.NewQueue[job](typ, "jobs",
-		actor.MaxMessages(1), actor.MaxQueueBytes(2), actor.MaxMessageBytes(3), actor.RetryBackoff(4, 5), actor.LockFor(6),
-		actor.DedupWindow(7), actor.DeadLetterRetention(8), actor.MaxDeadLetters(9), actor.ReplyRetention(10))
-	actor.NewRequestQueue[job, int](typ, "once", actor.Workers(), actor.RetryBackoff())
-	actor.NewStream[job](typ, "s", actor.Keep(1), actor.KeepBytes(2), actor.KeepFor(3), actor.MaxItemBytes(4), actor.External())
+	jobs := actor.NewQueue[job](typ, "jobs", actor.QueueConfig{MaxMessages: 1, MaxBytes: 2, MaxMessageBytes: 3, Backoff: []time.Duration{4, 5}, Lock: 6, DedupWindow: 7, DeadLetterRetention: 8, MaxDeadLetters: 9, ReplyRetention: 10})
+	actor.NewRequestQueue[job, int](typ, "once", actor.QueueConfig{Workers: true, Backoff: []time.Duration{}})
+	actor.NewStream[job](typ, "s", actor.StreamConfig{MaxItems: 1, MaxBytes: 2, MaxAge: 3, MaxItemBytes: 4, External: true})
 	def := actor.Define(typ, actor.Spec[desk]{}, actor.OnMessage(jobs, func(*desk, *actor.Context, job) error { return nil }))
 	if err := def.Validate(); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestPutIsPartOfTheCommitAndTheHandlerSeesItsMessage(t *testing.T) {
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
 		first, err := d.jobs.Put(ctx, job{Name: "low"}, actor.DedupID("x"))
 		again, err2 := d.jobs.Put(ctx, job{Name: "twice"}, actor.DedupID("x"))
-		if err != nil || err2 != nil || first.ID == 0 || again != (actor.Sent{ID: first.ID, Duplicate: true}) {
+		if err != nil || err2 != nil || first.ID == 0 || again != (handle.Sent{ID: first.ID, Duplicate: true}) {
 			return fmt.Errorf("put: %v %v %v %v", first, again, err, err2)
 		}
 		sent, err := d.jobs.PutAll(ctx, []job{{Name: "b"}, {Name: "c"}}, actor.Priority(5))
@@ -245,11 +245,11 @@ func TestMessageOptionsReachTheQueueFromBothSides(t *testing.T) {
 		!slices.Equal(inside.Backoff, []time.Duration{time.Second, 2 * time.Second}) || string(inside.KeysIfUndelivered[0]) != string(packed) {
 		t.Errorf("%+v", inside)
 	}
-	send := []actor.SendOption{actor.IdempotencyKey("k"), actor.Traceparent("tp")}
+	send := []handle.SendOption{actor.IdempotencyKey("k"), actor.Traceparent("tp")}
 	for _, o := range opts {
 		send = append(send, o)
 	}
-	if _, err := d.jobs.Send(t.Context(), d.typ.Ref(n, "b"), job{Name: "out"}, send...); err != nil {
+	if _, err := d.jobs.Of(d.typ.Ref(n, "b")).Send(t.Context(), job{Name: "out"}, send...); err != nil {
 		t.Fatal(err)
 	}
 	outside := n.actors["desk/b"].holding.messages[0]
@@ -260,15 +260,15 @@ func TestMessageOptionsReachTheQueueFromBothSides(t *testing.T) {
 	if r := n.asked()[len(n.asked())-1]; r.IdempotencyKey != "k" || r.Traceparent != "tp" || r.Existing {
 		t.Errorf("%+v", r)
 	}
-	if _, err := d.jobs.Send(t.Context(), d.typ.Ref(n, "c"), job{}, actor.Existing()); actor.CodeOf(err) != actor.NotFound {
+	if _, err := d.jobs.Of(d.typ.Ref(n, "c")).Send(t.Context(), job{}, actor.Existing()); actor.CodeOf(err) != actor.NotFound {
 		t.Errorf("Existing: %v", err)
 	}
-	if _, err := d.jobs.Send(t.Context(), d.typ.Ref(n, "d"), job{}, actor.Backoff()); err != nil ||
+	if _, err := d.jobs.Of(d.typ.Ref(n, "d")).Send(t.Context(), job{}, actor.Backoff()); err != nil ||
 		n.actors["desk/d"].holding.messages[0].Backoff == nil {
 		t.Errorf("one attempt became the default: %v", err)
 	}
 	bad := actor.KeysIfUndelivered(tuple.Tuple{"k", []byte("b")})
-	_, err = d.jobs.Send(t.Context(), d.typ.Ref(n, "e"), job{}, bad)
+	_, err = d.jobs.Of(d.typ.Ref(n, "e")).Send(t.Context(), job{}, bad)
 	if actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), "key part 2 ") || n.actors["desk/e"] != nil {
 		t.Errorf("a key that requests cannot carry: %v", err)
 	}
@@ -285,28 +285,28 @@ func TestSendAllIsOneCall(t *testing.T) {
 	d := newDesks("desk")
 	n := mustNode(t, d.definition())
 	ref := d.typ.Ref(n, "a")
-	sent, err := d.jobs.SendAll(t.Context(), ref, []job{{Name: "x"}, {Name: "y"}})
+	sent, err := d.jobs.Of(ref).SendAll(t.Context(), []job{{Name: "x"}, {Name: "y"}})
 	if err != nil || len(sent) != 2 || sent[0].ID == sent[1].ID || len(n.asked()) != 1 {
 		t.Errorf("%v %v, %d calls", sent, err, len(n.asked()))
 	}
-	if sent, err := d.jobs.SendAll(t.Context(), ref, nil); sent != nil || err != nil || len(n.asked()) != 1 {
+	if sent, err := d.jobs.Of(ref).SendAll(t.Context(), nil); sent != nil || err != nil || len(n.asked()) != 1 {
 		t.Errorf("none: %v %v", sent, err)
 	}
-	stats, err := d.jobs.StatsOf(t.Context(), ref)
+	stats, err := d.jobs.Of(ref).Stats(t.Context())
 	if err != nil || stats.Pending != 2 || stats.Queue != "jobs" {
 		t.Errorf("%+v, %v", stats, err)
 	}
-	if _, err := d.jobs.Send(t.Context(), ref, job{Name: strings.Repeat("x", 2000)}); actor.CodeOf(err) != actor.TooLarge {
+	if _, err := d.jobs.Of(ref).Send(t.Context(), job{Name: strings.Repeat("x", 2000)}); actor.CodeOf(err) != actor.TooLarge {
 		t.Error(err)
 	}
 	n.intercepting(func(context.Context, *host.Request) (host.Reply, error, bool) {
 		return host.Reply{Output: []byte("\xa1\x68messages\x80")}, nil, true
 	})
-	if _, err := d.jobs.Send(t.Context(), ref, job{}); actor.CodeOf(err) != actor.Internal {
+	if _, err := d.jobs.Of(ref).Send(t.Context(), job{}); actor.CodeOf(err) != actor.Internal {
 		t.Errorf("an answer about no message: %v", err)
 	}
 	n.intercepting(func(context.Context, *host.Request) (host.Reply, error, bool) { return host.Reply{}, nil, true })
-	if _, err := d.jobs.Send(t.Context(), ref, job{}); actor.CodeOf(err) != actor.Internal {
+	if _, err := d.jobs.Of(ref).Send(t.Context(), job{}); actor.CodeOf(err) != actor.Internal {
 		t.Errorf("an answer that does not decode: %v", err)
 	}
 }
@@ -323,32 +323,27 @@ func TestQueueDeclaredAsAnyIsUsedByName(t *testing.T) {
 		"*":                     "a letter, then",
 		strings.Repeat("x", 65): "1 to 64 characters",
 		"jobs":                  `which is declared by itself`,
-		"price":                 `request queue "price", which is declared by itself`,
+		"price":                 `queue "price", which is declared by itself`,
 	} {
-		_, err := d.any.Named(name).Send(ctx, ref, "x")
+		_, err := d.any.Named(name).Of(ref).Send(ctx, "x")
 		if actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := d.any.Send(ctx, ref, "x"); actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), "Named") {
+	if _, err := d.any.Of(ref).Send(ctx, "x"); actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), "Named") {
 		t.Errorf("without a name: %v", err)
 	}
 	err := d.run(t, n, func(_ *desk, ctx *actor.Context) error { d.any.Put(ctx, "x"); return nil })
 	if actor.CodeOf(err) != actor.InvalidArgument {
 		t.Errorf("put without a name: %v", err)
 	}
-	if _, err := d.jobs.Named("other").Send(ctx, ref, job{}); actor.CodeOf(err) != actor.InvalidArgument {
+	if _, err := d.jobs.Named("other").Of(ref).Send(ctx, job{}); actor.CodeOf(err) != actor.InvalidArgument {
 		t.Errorf("a declared queue under another name: %v", err)
 	}
-	if q := d.jobs.Named("jobs"); q.Name() != "jobs" {
-		t.Error(q.Name())
-	} else if _, err := q.Send(ctx, ref, job{Name: "own"}); err != nil {
+	if _, err := d.jobs.Named("jobs").Of(ref).Send(ctx, job{Name: "own"}); err != nil {
 		t.Errorf("a declared queue under its own name: %v", err)
 	}
-	if q := d.price.Named("x"); q.Name() != "x" {
-		t.Error(q.Name())
-	}
-	if _, err := d.any.Named("inbox").Send(ctx, ref, "hello"); err != nil {
+	if _, err := d.any.Named("inbox").Of(ref).Send(ctx, "hello"); err != nil {
 		t.Fatal(err)
 	}
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
@@ -372,11 +367,11 @@ func TestAskReturnsTheReplyOrTheHandlersError(t *testing.T) {
 			}
 		})
 		defer handling.Stop()
-		if got, err := d.price.Ask(ctx, ref, "table"); err != nil || got != 5 {
+		if got, err := d.price.Of(ref).Ask(ctx, "table"); err != nil || got != 5 {
 			t.Errorf("%d, %v", got, err)
 		}
 		handling.Reset(time.Second)
-		_, err := d.price.Ask(ctx, ref, "")
+		_, err := d.price.Of(ref).Ask(ctx, "")
 		var e *actor.Error
 		if !errors.As(err, &e) || e.Code != actor.FailedPrecondition || e.Message != "nothing has no price" {
 			t.Errorf("the handler's error came as %v", err)
@@ -400,19 +395,19 @@ func TestAskSurvivesErrorsThatPass(t *testing.T) {
 			defer n.mu.Unlock()
 			return host.Reply{}, n.deliver(ctx), false
 		})
-		if got, err := d.price.Ask(t.Context(), ref, "chair"); err != nil || got != 5 || sends != 1 {
+		if got, err := d.price.Of(ref).Ask(t.Context(), "chair"); err != nil || got != 5 || sends != 1 {
 			t.Errorf("%d, %v, %d sends", got, err, sends)
 		}
 		n.intercepting(func(_ context.Context, r *host.Request) (host.Reply, error, bool) {
 			return host.Reply{}, host.Errorf(host.NotFound, "no reply is kept"), r.Method == host.QueueResult
 		})
-		if _, err := d.price.Ask(t.Context(), ref, "chair"); actor.CodeOf(err) != actor.NotFound {
+		if _, err := d.price.Of(ref).Ask(t.Context(), "chair"); actor.CodeOf(err) != actor.NotFound {
 			t.Error(err)
 		}
 		n.intercepting(func(_ context.Context, r *host.Request) (host.Reply, error, bool) {
 			return host.Reply{Output: []byte("\xa1\x64done\xf5")}, nil, r.Method == host.QueueResult
 		})
-		if _, err := d.price.Ask(t.Context(), ref, "chair"); actor.CodeOf(err) != actor.Internal {
+		if _, err := d.price.Of(ref).Ask(t.Context(), "chair"); actor.CodeOf(err) != actor.Internal {
 			t.Errorf("a reply of another type: %v", err)
 		}
 	})
@@ -423,12 +418,12 @@ func TestAskThatTimesOutLeavesItsMessageInTheQueue(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		start := time.Now()
-		_, err := d.price.Ask(ctx, d.typ.Ref(n, "a"), "table")
+		_, err := d.price.Of(d.typ.Ref(n, "a")).Ask(ctx, "table")
 		var e *actor.Error
 		if !errors.As(err, &e) || e.Code != actor.DeadlineExceeded || e.Metadata["message"] != "1" || time.Since(start) != 90*time.Second {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
-		if stats, err := d.price.StatsOf(t.Context(), d.typ.Ref(n, "a")); err != nil || stats.Pending != 1 {
+		if stats, err := d.price.Of(d.typ.Ref(n, "a")).Stats(t.Context()); err != nil || stats.Pending != 1 {
 			t.Errorf("%+v, %v", stats, err)
 		}
 	})
@@ -438,8 +433,8 @@ func TestAskInATurnIsRefusedBeforeItSends(t *testing.T) {
 	d := newDesks("desk")
 	n := mustNode(t, d.definition())
 	err := d.run(t, n, func(_ *desk, ctx *actor.Context) error {
-		_, err := d.price.Ask(ctx, d.typ.Ref(n, "b"), "x")
-		_, err2 := d.price.Ask(t.Context(), d.typ.Ref(ctx, "b"), "x")
+		_, err := d.price.Of(d.typ.Ref(n, "b")).Ask(ctx, "x")
+		_, err2 := d.price.Of(d.typ.Ref(ctx, "b")).Ask(t.Context(), "x")
 		if actor.CodeOf(err2) != actor.InvalidArgument {
 			t.Errorf("through the turn's node: %v", err2)
 		}
@@ -448,7 +443,7 @@ func TestAskInATurnIsRefusedBeforeItSends(t *testing.T) {
 	if actor.CodeOf(err) != actor.InvalidArgument || n.actors["desk/b"] != nil {
 		t.Error(err)
 	}
-	d.read = func(ctx *actor.ReadContext) error { _, err := d.price.Ask(ctx, d.typ.Ref(n, "b"), "x"); return err }
+	d.read = func(ctx *actor.ReadContext) error { _, err := d.price.Of(d.typ.Ref(n, "b")).Ask(ctx, "x"); return err }
 	d.mustRun(t, n, func(*desk, *actor.Context) error { return nil })
 	if _, err := d.log.Call(t.Context(), d.typ.Ref(n, "a"), actor.None{}); actor.CodeOf(err) != actor.InvalidArgument {
 		t.Error(err)

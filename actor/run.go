@@ -11,50 +11,6 @@ import (
 
 // This file is the access of workflow functions to their actor.
 
-// ByRun declares that only the actor's workflow run receives the queue's messages
-// (workflow.Receive): it has neither a handler nor workers. A message is received in the commit
-// that has it in the history. Messages that wait when a run ends become dead letters; messages sent
-// before the next run begins are for the next run.
-func ByRun() QueueOption { return queueOption(func(d *declared) { d.queue.ByRun = true }) }
-
-// QueueName implements workflow.Source.
-func (q *queue[S, In]) QueueName() string { return q.name }
-
-// DecodeMessage implements workflow.Source.
-func (q *queue[S, In]) DecodeMessage(body []byte) (In, error) {
-	var v In
-	err := q.body.decode(host.CBOR, body, &v)
-	return v, err
-}
-
-// Reply answers a message that a workflow of the actor has received, in a turn of the run
-// ([Update], [OnCommit]), as part of its commit. Only the first answer counts; a sender that wants
-// none gets none. A message that is not answered within 30 days is forgotten. If Reply fails, so
-// does the turn.
-func (q *RequestQueue[S, In, Out]) Reply(ctx *Context, m workflow.Message[In], reply Out) error {
-	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, &reply)
-	if err != nil {
-		return ctx.fail(err)
-	}
-	return answer(ctx, m.Queue, m.ID, data, nil)
-}
-
-// Refuse is Reply with an error, which the sender gets.
-func (q *RequestQueue[S, In, Out]) Refuse(ctx *Context, m workflow.Message[In], cause *Error) error {
-	if cause == nil {
-		return ctx.fail(Errorf(InvalidArgument, "%s: Refuse needs an error", q.decl))
-	}
-	return answer(ctx, m.Queue, m.ID, nil, cause)
-}
-
-func answer(ctx *Context, queue string, id uint64, reply []byte, cause *Error) error {
-	t, ok := ctx.turn.(host.RunTurn)
-	if !ok {
-		return ctx.fail(Errorf(FailedPrecondition, "message %d of queue %q can be answered in turns of the workflow run only", id, queue))
-	}
-	return ctx.fail(t.Answer(queue, id, reply, cause))
-}
-
 // inRun returns the turn that a function of a run has, as the Context of its actor.
 func inRun[S any](of any) (*S, *Context, error) {
 	t, ok := of.(host.RunTurn)
@@ -65,17 +21,17 @@ func inRun[S any](of any) (*S, *Context, error) {
 	if !ok {
 		return nil, nil, Errorf(Internal, "the workflow runs in an actor of type %q, whose state is another type", t.Self().Type)
 	}
-	return &i.state, &Context{turn: t, core: i.program.core}, nil
+	return &i.state, newContext(t, i.program.core), nil
 }
 
 // typeCore returns the core of the actor's type.
 func (i *instance[S]) typeCore() *core { return i.program.core }
 
-// Update runs f as a turn of the actor, with everything that an action's turn has: the state, SQL,
+// UpdateState runs f as a turn of the actor, with everything that an action's turn has: the state, SQL,
 // the key-value store, queues, alarms, events, messages. What it did, what it returned and the
 // entry of the history are one commit, so it happens exactly once, whatever fails. If f fails, or
 // panics, nothing that it did is kept, and the error is kept in the history instead.
-func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error)) (T, error) {
+func UpdateState[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error)) (T, error) {
 	return workflow.Update(ctx, name, func(tx *workflow.Tx) (T, error) {
 		var none T
 		s, c, err := inRun[S](tx.Host())
@@ -90,10 +46,10 @@ func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T
 	})
 }
 
-// Await waits until probe returns true of the actor's state, and returns what it returned then. The
+// AwaitState waits until probe returns true of the actor's state, and returns what it returned then. The
 // probe runs after turns that changed the state; it gets a copy, as queries do, must change nothing
 // that the copy points to, and must depend on nothing else.
-func Await[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
+func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
 	return workflow.Await(ctx, name, func(t host.RunTurn) (T, bool) {
 		i, ok := t.View().(*instance[S])
 		if !ok {
@@ -122,13 +78,13 @@ func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
 func StepTask(sc *workflow.StepCtx) *Task {
 	t, ok := sc.Host().(host.RunTask)
 	if !ok {
-		return &Task{task: stepTask{noTask{}, sc}, core: newCore("")}
+		return newTask(stepTask{noTask{}, sc}, newCore(""))
 	}
 	i, ok := t.Instance().(interface{ typeCore() *core })
 	if !ok {
-		return &Task{task: stepTask{t, sc}, core: newCore(t.Self().Type)}
+		return newTask(stepTask{t, sc}, newCore(t.Self().Type))
 	}
-	return &Task{task: stepTask{t, sc}, core: i.typeCore()}
+	return newTask(stepTask{t, sc}, i.typeCore())
 }
 
 // A stepTask is a task whose context is that of an attempt.

@@ -2,6 +2,7 @@ package actor_test
 
 import (
 	"fmt"
+	"github.com/cairn-run/cairn/actor/handle"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +17,10 @@ func TestSchedulesAreSetWithTheirOptions(t *testing.T) {
 	n := mustNode(t, d.definition())
 	noon := n.now.Add(8 * time.Hour)
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
-		d.nightly.Cron(ctx, "0 3 * * *", 7, actor.In("Europe/Zurich"), actor.CatchUpAll(10), actor.KeepRuns(50))
-		d.nightly.Named("often").Every(ctx, 90*time.Second, 8, actor.CatchUpNone(), actor.KeepRuns(0))
-		d.nightly.Named("once").At(ctx, noon, 9)
-		d.rest.Named("report").Every(ctx, time.Hour, "weekly")
+		d.nightly.Set(ctx, actor.Rule{Cron: "0 3 * * *", Zone: "Europe/Zurich", Missed: actor.MissedAll, CatchUp: 10, KeepRuns: 50}, 7)
+		d.nightly.Named("often").Set(ctx, actor.Rule{Every: 90 * time.Second, Missed: actor.MissedNone, KeepRuns: -1}, 8)
+		d.nightly.Named("once").Set(ctx, actor.Rule{At: noon}, 9)
+		d.rest.Named("report").Set(ctx, actor.Rule{Every: time.Hour}, "weekly")
 		if tick := ctx.Tick(); tick != (actor.Tick{}) {
 			return fmt.Errorf("an action is a run of %v", tick)
 		}
@@ -38,11 +39,11 @@ func TestSchedulesAreSetWithTheirOptions(t *testing.T) {
 	}
 	look := func(ctx actor.Reader) error {
 		list, err := d.nightly.List(ctx)
-		if err != nil || len(list) != 3 || list[0].Payload != 7 || list[0].Rule != actor.Cron("0 3 * * *") || list[0].Zone != "Europe/Zurich" {
+		if err != nil || len(list) != 3 || list[0].Payload != 7 || list[0].Rule.Cron != "0 3 * * *" || list[0].Rule.Zone != "Europe/Zurich" {
 			return fmt.Errorf("list: %+v %w", list, err)
 		}
 		one, ok, err := d.nightly.Named("often").Get(ctx)
-		if err != nil || !ok || one.Payload != 8 || one.Rule != actor.Every(90*time.Second) || one.Missed != actor.MissedNone {
+		if err != nil || !ok || one.Payload != 8 || one.Rule.Every != 90*time.Second || one.Rule.Missed != actor.MissedNone {
 			return fmt.Errorf("get: %+v %t %w", one, ok, err)
 		}
 		if _, ok, err := d.nightly.Named("never").Get(ctx); ok || err != nil {
@@ -76,8 +77,8 @@ func TestScheduleHandlerSeesItsTick(t *testing.T) {
 	d := newDesks("desk")
 	n := mustNode(t, d.definition())
 	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
-		d.nightly.Named("x").Every(ctx, time.Hour, 8)
-		return d.rest.Named("report").Every(ctx, time.Hour, "weekly")
+		d.nightly.Named("x").Set(ctx, actor.Rule{Every: time.Hour}, 8)
+		return d.rest.Named("report").Set(ctx, actor.Rule{Every: time.Hour}, "weekly")
 	})
 	at := host.Address{Type: "desk", Key: []string{"a"}}
 	for _, tick := range []host.Tick{{Name: "nightly", Instance: "x", Run: 3}, {Name: "report", Run: 1}} {
@@ -92,11 +93,13 @@ func TestWrongSchedulesAreRefused(t *testing.T) {
 	d := newDesks("desk")
 	n := mustNode(t, d.definition())
 	for want, set := range map[string]func(*actor.Context) error{
-		"at least 1s":      func(ctx *actor.Context) error { return d.nightly.Every(ctx, time.Millisecond, 1) },
-		"interval -1s":     func(ctx *actor.Context) error { return d.nightly.Every(ctx, -time.Second, 1) },
-		"with Named":       func(ctx *actor.Context) error { return d.rest.Every(ctx, time.Hour, "x") },
-		"a letter, then":   func(ctx *actor.Context) error { return d.rest.Named("a.b").Every(ctx, time.Hour, "x") },
-		"declared by itse": func(ctx *actor.Context) error { return d.rest.Named("nightly").Every(ctx, time.Hour, "x") },
+		"at least 1s":    func(ctx *actor.Context) error { return d.nightly.Set(ctx, actor.Rule{Every: time.Millisecond}, 1) },
+		"interval -1s":   func(ctx *actor.Context) error { return d.nightly.Set(ctx, actor.Rule{Every: -time.Second}, 1) },
+		"with Named":     func(ctx *actor.Context) error { return d.rest.Set(ctx, actor.Rule{Every: time.Hour}, "x") },
+		"a letter, then": func(ctx *actor.Context) error { return d.rest.Named("a.b").Set(ctx, actor.Rule{Every: time.Hour}, "x") },
+		"declared by itse": func(ctx *actor.Context) error {
+			return d.rest.Named("nightly").Set(ctx, actor.Rule{Every: time.Hour}, "x")
+		},
 	} {
 		err := d.run(t, n, func(_ *desk, ctx *actor.Context) error { set(ctx); return nil })
 		if actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), want) {
@@ -104,10 +107,10 @@ func TestWrongSchedulesAreRefused(t *testing.T) {
 		}
 	}
 	ref := d.typ.Ref(n, "a")
-	if _, err := d.nightly.Set(t.Context(), ref, actor.Every(time.Hour), 1, actor.In("UTC")); actor.CodeOf(err) != actor.InvalidArgument {
+	if _, err := d.nightly.Of(ref).Set(t.Context(), actor.Rule{Every: time.Hour, Zone: "UTC"}, 1); actor.CodeOf(err) != actor.InvalidArgument {
 		t.Errorf("a zone without a cron rule: %v", err)
 	}
-	if _, err := d.nightly.Set(t.Context(), ref, actor.Rule{}, 1); actor.CodeOf(err) != actor.InvalidArgument {
+	if _, err := d.nightly.Of(ref).Set(t.Context(), actor.Rule{}, 1); actor.CodeOf(err) != actor.InvalidArgument {
 		t.Errorf("no rule: %v", err)
 	}
 }
@@ -117,48 +120,48 @@ func TestSchedulesAreOperatedFromOutside(t *testing.T) {
 	n := mustNode(t, d.definition())
 	ctx, ref := t.Context(), d.typ.Ref(n, "a")
 	d.mustRun(t, n, func(*desk, *actor.Context) error { return nil })
-	set, err := d.nightly.Set(ctx, ref, actor.Cron("@daily"), 5, actor.In("Europe/Zurich"))
-	if err != nil || set.Payload != 5 || set.Rule != actor.Cron("@daily") || set.Zone != "Europe/Zurich" ||
+	set, err := d.nightly.Of(ref).Set(ctx, actor.Rule{Cron: "@daily", Zone: "Europe/Zurich"}, 5)
+	if err != nil || set.Payload != 5 || set.Rule.Cron != "@daily" || set.Rule.Zone != "Europe/Zurich" ||
 		!set.Next.Equal(n.now.Add(time.Hour)) {
 		t.Errorf("%+v, %v", set, err)
 	}
-	if _, err := d.nightly.Named("b").Set(ctx, ref, actor.At(n.now), 6); err != nil {
+	if _, err := d.nightly.Named("b").Of(ref).Set(ctx, actor.Rule{At: n.now}, 6); err != nil {
 		t.Error(err)
 	}
-	list, err := d.nightly.ListOf(ctx, ref)
+	list, err := d.nightly.Of(ref).List(ctx)
 	if err != nil || len(list) != 2 || list[1].Instance != "b" || list[1].Rule.String() != "at 2001-01-02T03:04:05.000000006Z" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if one, ok, err := d.nightly.GetOf(ctx, ref); err != nil || !ok || one.Payload != 5 {
+	if one, ok, err := d.nightly.Of(ref).Get(ctx); err != nil || !ok || one.Payload != 5 {
 		t.Errorf("%+v, %t, %v", one, ok, err)
 	}
-	if _, ok, err := d.nightly.Named("c").GetOf(ctx, ref); err != nil || ok {
+	if _, ok, err := d.nightly.Named("c").Of(ref).Get(ctx); err != nil || ok {
 		t.Errorf("%t, %v", ok, err)
 	}
 	for range 2 {
-		if err := d.nightly.Trigger(ctx, ref); err != nil {
+		if err := d.nightly.Of(ref).Trigger(ctx); err != nil {
 			t.Error(err)
 		}
 	}
-	runs, err := d.nightly.Runs(ctx, ref)
-	if err != nil || !slices.EqualFunc(runs, []uint64{2, 1}, func(r actor.ScheduleRun, n uint64) bool { return r.Run == n }) {
+	runs, err := d.nightly.Of(ref).Runs(ctx)
+	if err != nil || !slices.EqualFunc(runs, []uint64{2, 1}, func(r handle.ScheduleRun, n uint64) bool { return r.Run == n }) {
 		t.Errorf("%+v, %v", runs, err)
 	}
 	for _, want := range []bool{true, false} {
-		if was, err := d.nightly.CancelOf(ctx, ref); was != want || err != nil {
+		if was, err := d.nightly.Of(ref).Cancel(ctx); was != want || err != nil {
 			t.Errorf("%t, %v", was, err)
 		}
 	}
-	if _, err := d.nightly.ListOf(ctx, d.typ.Ref(n, "nobody")); actor.CodeOf(err) != actor.NotFound {
+	if _, err := d.nightly.Of(d.typ.Ref(n, "nobody")).List(ctx); actor.CodeOf(err) != actor.NotFound {
 		t.Error(err)
 	}
 }
 
 func TestRulesReadWell(t *testing.T) {
 	for want, rule := range map[string]actor.Rule{
-		"0 3 * * *":               actor.Cron("0 3 * * *"),
-		"every 1m30s":             actor.Every(90 * time.Second),
-		"at 2030-01-02T03:04:05Z": actor.At(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
+		"0 3 * * *":               actor.Rule{Cron: "0 3 * * *"},
+		"every 1m30s":             actor.Rule{Every: 90 * time.Second},
+		"at 2030-01-02T03:04:05Z": actor.Rule{At: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)},
 	} {
 		if got := rule.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

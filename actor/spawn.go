@@ -10,11 +10,11 @@ import (
 
 // This file is for workflows that use other actors.
 
-// Spawn starts a run of another actor's workflow as a child of the calling run: see workflow.Spawn.
+// SpawnRun starts a run of another actor's workflow as a child of the calling run: see workflow.Spawn.
 // The actor has that key, and is created if it does not exist. It has one run at a time, so each
 // child needs an actor without a run; Result returns its refusal. The child's workflow must not
 // have a codec of its own.
-func Spawn[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
+func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
 	core := w.decl.core
 	// The other actor's type has the definition that runs; this one has its name and codec.
 	d := workflow.Define(w.decl.name, func(workflow.Context, In) (out Out, err error) {
@@ -51,7 +51,7 @@ func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In,
 	return out, err
 }
 
-// Call is a step that calls an action of another actor, as [Action.CallFrom] does.
-func Call[S, In, Out any](ctx workflow.Context, name string, a *Action[S, In, Out], key []string, in In, opts ...workflow.StepOption) (Out, error) {
+// CallStep is a step that calls an action of another actor, as [Action.CallFrom] does.
+func CallStep[S, In, Out any](ctx workflow.Context, name string, a *Action[S, In, Out], key []string, in In, opts ...workflow.StepOption) (Out, error) {
 	return workflow.Step(ctx, name, func(sc *workflow.StepCtx) (Out, error) { return a.CallFrom(sc, key, in) }, opts...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 type everything struct {
@@ -198,7 +199,7 @@ func TestStateThatWouldNotDecodeIsRefusedWithItsPath(t *testing.T) {
 			case map[string]any:
 				_, err = saved(t, s)
 			}
-			var bad *actor.ValueError
+			var bad *codec.ValueError
 			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

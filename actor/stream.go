@@ -6,37 +6,55 @@ import (
 	"iter"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
 // A Stream is a durable log of each actor of a type, whose items are of type T, in order: tokens of
-// a model, lines of a build, changes of a document. Turns and tasks append to it; clients read what
-// there is and follow what comes, each from where it wants ([Stream.Follow]). The oldest items go
-// when there are too many ([Keep], [KeepBytes], [KeepFor]).
+// a model, lines of a build, changes of a document. Turns and tasks append to it. Clients read the
+// items that are kept and follow new ones, each from a position of its own ([handle.Stream.Follow]).
+// The oldest items go when there are too many ([StreamConfig]).
 type Stream[S, T any] struct {
 	label
-	items *wire[T]
+	items *codec.Value[T]
+}
+
+// A StreamConfig declares how long a stream's items are kept and whether clients may append. Zero fields have
+// defaults; negative ones are faults.
+type StreamConfig struct {
+	// MaxItems is how many items a stream keeps; 0 is 100,000.
+	MaxItems int
+	// MaxBytes is how much a stream keeps, the sum of its items in CBOR; 0 is 64 MiB.
+	MaxBytes int64
+	// MaxAge is how long a stream keeps items; 0 is without end.
+	MaxAge time.Duration
+	// MaxItemBytes bounds one item in CBOR; 0 is 1 MiB. A larger one has the error code TooLarge.
+	MaxItemBytes int
+	// External allows clients to append to the stream and to close it ([handle.Stream.Append],
+	// [handle.Stream.Close]).
+	External bool
 }
 
 // NewStream declares a stream of t. The name has the form that [NewType] describes and is unique
 // among the type's streams; or it is "*", which stands for every name that is not declared, each a
 // stream of its own: [Stream.Named] says which. T must be encodable both as CBOR and as JSON.
-func NewStream[T, S any](t *Type[S], name string, opts ...StreamOption) *Stream[S, T] {
+func NewStream[T, S any](t *Type[S], name string, cfg StreamConfig) *Stream[S, T] {
 	c := coreOf(t)
-	items := newWire[T](c, cborValue|jsonValue)
+	items := codec.Of[T](c.codec, codec.CBOR|codec.JSON)
 	d := declared{
-		kind: kindStream, name: name, stream: host.Stream{Name: name},
-		values: []value{items.value(c, host.StreamValue)}, faults: prefixed("item ", items.faults()),
-	}
-	for _, o := range opts {
-		o.applyStream(&d)
+		kind: kindStream, name: name,
+		stream: host.Stream{
+			Name: name, Items: cfg.MaxItems, Bytes: cfg.MaxBytes, Age: cfg.MaxAge, ItemBytes: cfg.MaxItemBytes, External: cfg.External,
+		},
+		values: []codec.Described{items.Describe(host.StreamValue)},
+		faults: append(prefixed("item ", items.Faults()), negative("StreamConfig", []setting{
+			{"MaxItems", int64(cfg.MaxItems)}, {"MaxBytes", cfg.MaxBytes}, {"MaxAge", int64(cfg.MaxAge)},
+			{"MaxItemBytes", int64(cfg.MaxItemBytes)},
+		})...),
 	}
 	return &Stream[S, T]{labelOf(declare(t, d)), items}
 }
-
-// Name returns the stream's name.
-func (s *Stream[S, T]) Name() string { return s.name }
 
 // Named returns the stream of that name, if the stream was declared as "*". A name that has not the
 // form of names, or is declared by itself, is reported when the stream is used.
@@ -44,36 +62,10 @@ func (s *Stream[S, T]) Named(name string) *Stream[S, T] {
 	return &Stream[S, T]{s.label.named(name), s.items}
 }
 
-// A StreamOption changes a stream's declaration.
-type StreamOption interface{ applyStream(*declared) }
-
-type streamOption func(*declared)
-
-func (o streamOption) applyStream(d *declared) { o(d) }
-
-// Keep sets how many items a stream keeps; 100,000 by default.
-func Keep(items int) StreamOption {
-	return streamOption(func(d *declared) { d.stream.Items = positive(d, "Keep", items) })
+// Of returns the stream of an actor, for readers, for clients that append to it, and for operators.
+func (s *Stream[S, T]) Of(ref Ref[S]) handle.Stream[T] {
+	return handle.NewStream(ref.site(s.label), s.items)
 }
-
-// KeepBytes sets how much a stream keeps, the sum of its items in CBOR; 64 MiB by default.
-func KeepBytes(n int64) StreamOption {
-	return streamOption(func(d *declared) { d.stream.Bytes = positive(d, "KeepBytes", n) })
-}
-
-// KeepFor sets how long a stream keeps items; by default age does not matter.
-func KeepFor(age time.Duration) StreamOption {
-	return streamOption(func(d *declared) { d.stream.Age = positive(d, "KeepFor", age) })
-}
-
-// MaxItemBytes bounds one item in CBOR; 1 MiB by default. A larger one has the error code TooLarge.
-func MaxItemBytes(n int) StreamOption {
-	return streamOption(func(d *declared) { d.stream.ItemBytes = positive(d, "MaxItemBytes", n) })
-}
-
-// External allows clients to append to the stream and close it ([Stream.AppendTo],
-// [Stream.CloseOf]).
-func External() StreamOption { return streamOption(func(d *declared) { d.stream.External = true }) }
 
 // An Appender is what may append to a stream of the actor itself: *[Context], as part of the turn's
 // commit, and *[Task], in a turn of its own. Only they implement it.
@@ -113,7 +105,7 @@ func (s *Stream[S, T]) Append(ctx Appender, items ...T) (uint64, error) {
 	data := make([][]byte, len(items))
 	for i := range items {
 		var err error
-		if data[i], err = s.items.append(host.CBOR, nil, &items[i]); err != nil {
+		if data[i], err = s.items.Append(host.CBOR, nil, &items[i]); err != nil {
 			return 0, ctx.fail(valueError(s.decl, err))
 		}
 	}
@@ -131,41 +123,28 @@ func (s *Stream[S, T]) Close(ctx *Context) error {
 	return ctx.fail(ctx.turn.StreamClose(s.name))
 }
 
-// StreamInfo says what is known of a stream.
-type StreamInfo = host.StreamInfo
-
 // Info describes the actor's stream. It works in a turn and in a query.
-func (s *Stream[S, T]) Info(ctx Reader) (StreamInfo, error) {
+func (s *Stream[S, T]) Info(ctx Reader) (handle.StreamInfo, error) {
 	if err := s.inTurn(ctx); err != nil {
-		return StreamInfo{}, err
+		return handle.StreamInfo{}, err
 	}
 	return ctx.reader().StreamInfo(s.name)
-}
-
-// An Item is one item of a stream.
-type Item[T any] struct {
-	// Sequence counts the items of the stream from 1, without gaps, in one life of the actor.
-	Sequence uint64
-	// Life is the id of that life. A reader that keeps its position keeps both: [InLife].
-	Life  string
-	Time  time.Time
-	Value T
 }
 
 // Range ranges over the items of the actor's stream after a sequence, 0 for all, as far as they are
 // kept: the first may come later than asked for. It works in a turn and in a query, and reads page
 // by page. An error ends it.
-func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[Item[T], error] {
-	return func(yield func(Item[T], error) bool) {
+func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T], error] {
+	return func(yield func(handle.Item[T], error) bool) {
 		if err := s.inTurn(ctx); err != nil {
-			yield(Item[T]{}, err)
+			yield(handle.Item[T]{}, err)
 			return
 		}
 		life := ctx.reader().Self().ID
 		for {
 			page, err := ctx.reader().StreamRead(s.name, after, pageEntries)
 			if err != nil {
-				yield(Item[T]{}, err)
+				yield(handle.Item[T]{}, err)
 				return
 			}
 			for i := range page.Items {
@@ -173,7 +152,7 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[Item[T], error]
 				item, err := s.item(p.Sequence, p.Time, p.Data)
 				item.Life = life
 				if err != nil {
-					yield(Item[T]{}, valueError(s.decl, err))
+					yield(handle.Item[T]{}, valueError(s.decl, err))
 					return
 				}
 				if !yield(item, nil) {
@@ -188,74 +167,10 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[Item[T], error]
 	}
 }
 
-func (s *Stream[S, T]) item(sequence uint64, at time.Time, data []byte) (Item[T], error) {
-	item := Item[T]{Sequence: sequence, Time: at}
-	if err := s.items.decode(host.CBOR, data, &item.Value); err != nil {
+func (s *Stream[S, T]) item(sequence uint64, at time.Time, data []byte) (handle.Item[T], error) {
+	item := handle.Item[T]{Sequence: sequence, Time: at}
+	if err := s.items.Decode(host.CBOR, data, &item.Value); err != nil {
 		return item, fmt.Errorf("item %d: %w", sequence, err)
 	}
 	return item, nil
-}
-
-// site returns the actor that the stream is used on from outside.
-func (s *Stream[S, T]) site(ref Ref[S]) (site, error) {
-	at, err := ref.site(s.decl)
-	if err == nil {
-		err = s.err()
-	}
-	return at, err
-}
-
-// AppendTo appends items, at most 1,000, to the stream of an actor, which the first call creates,
-// and returns the sequence of the last when that is durable; without items it does nothing and
-// returns 0. Appending again after an error may append twice. The error code is PermissionDenied
-// unless the stream was declared with [External].
-func (s *Stream[S, T]) AppendTo(ctx context.Context, ref Ref[S], items ...T) (uint64, error) {
-	at, err := s.site(ref)
-	if err != nil || len(items) == 0 {
-		return 0, err
-	}
-	in := host.StreamAppendInput{Stream: s.name, Items: make([]host.Raw, len(items))}
-	for i := range items {
-		if in.Items[i], err = s.items.append(host.CBOR, nil, &items[i]); err != nil {
-			return 0, Errorf(InvalidArgument, "item %d of %s: %s", i+1, s.decl, err)
-		}
-	}
-	out, err := ask(ctx, at, method.StreamAppend, &in)
-	return out.Last, err
-}
-
-// CloseOf closes the stream of an actor from outside. The error code is PermissionDenied unless the
-// stream was declared with [External].
-func (s *Stream[S, T]) CloseOf(ctx context.Context, ref Ref[S]) error {
-	at, err := s.site(ref)
-	if err != nil {
-		return err
-	}
-	_, err = ask(ctx, at, method.StreamClose, &host.StreamInput{Stream: s.name})
-	return err
-}
-
-// InfoOf describes the stream of an actor from outside. The error code is NotFound if there is no
-// such actor.
-func (s *Stream[S, T]) InfoOf(ctx context.Context, ref Ref[S]) (StreamInfo, error) {
-	at, err := s.site(ref)
-	if err != nil {
-		return StreamInfo{}, err
-	}
-	out, err := ask(ctx, at, method.StreamList, &host.StreamListInput{Stream: s.name})
-	if err != nil || len(out.Streams) == 0 {
-		return StreamInfo{Stream: s.name, First: 1}, err
-	}
-	return out.Streams[0], nil
-}
-
-// Delete removes the items of an actor's stream and opens it again if it was closed; the sequence
-// goes on. It reports whether there was such a stream.
-func (s *Stream[S, T]) Delete(ctx context.Context, ref Ref[S]) (bool, error) {
-	at, err := s.site(ref)
-	if err != nil {
-		return false, err
-	}
-	n, err := count(ctx, at, method.StreamDelete, &host.StreamInput{Stream: s.name})
-	return n > 0, err
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -79,44 +81,41 @@ func TestStreamsAreUsedFromOutside(t *testing.T) {
 	n.pageSize = 2
 	ctx, ref := t.Context(), d.typ.Ref(n, "a")
 	build := d.lines.Named("build")
-	if build.Name() != "build" || d.lines.Name() != "*" {
-		t.Error(build.Name())
-	}
-	last, err := build.AppendTo(ctx, ref, job{Name: "1"}, job{Name: "2"}, job{Name: "3"})
+	last, err := build.Of(ref).Append(ctx, job{Name: "1"}, job{Name: "2"}, job{Name: "3"})
 	if err != nil || last != 3 {
 		t.Errorf("%d, %v", last, err)
 	}
-	if last, err := build.AppendTo(ctx, ref); last != 0 || err != nil {
+	if last, err := build.Of(ref).Append(ctx); last != 0 || err != nil {
 		t.Errorf("nothing: %d, %v", last, err)
 	}
-	if _, err := d.tokens.AppendTo(ctx, ref, "x"); actor.CodeOf(err) != actor.PermissionDenied {
+	if _, err := d.tokens.Of(ref).Append(ctx, "x"); actor.CodeOf(err) != actor.PermissionDenied {
 		t.Errorf("not external: %v", err)
 	}
-	page, err := build.Read(ctx, ref, 0)
-	if err != nil || len(page.Items) != 2 || page.Next != 2 || page.Closed || page.Items[1].Value.Name != "2" {
+	page, err := build.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})
+	if err != nil || len(page.Items) != 2 || page.Next.After != 2 || page.Closed || page.Items[1].Value.Name != "2" {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if page, err = build.Read(ctx, ref, 0, actor.Max(1)); err != nil || len(page.Items) != 1 {
+	if page, err = build.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{Max: 1}); err != nil || len(page.Items) != 1 {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if err := build.CloseOf(ctx, ref); err != nil {
+	if err := build.Of(ref).Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if page, err = build.Read(ctx, ref, page.Next); err != nil || !page.Closed || len(page.Items) != 2 {
+	if page, err = build.Of(ref).Read(ctx, handle.Position{After: page.Next.After}, handle.ReadConfig{}); err != nil || !page.Closed || len(page.Items) != 2 {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if info, err := build.InfoOf(ctx, ref); err != nil || info.Last != 3 || !info.Closed {
+	if info, err := build.Of(ref).Info(ctx); err != nil || info.Last != 3 || !info.Closed {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, want := range []bool{true, false} {
-		if was, err := build.Delete(ctx, ref); was != want || err != nil {
+		if was, err := build.Of(ref).Delete(ctx); was != want || err != nil {
 			t.Errorf("%t, %v", was, err)
 		}
 	}
 	for name, err := range map[string]error{
-		"read":  second(d.lines.Read(ctx, ref, 0)),
-		"info":  second(d.lines.InfoOf(ctx, ref)),
-		"close": d.lines.CloseOf(ctx, ref),
+		"read":  second(d.lines.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})),
+		"info":  second(d.lines.Of(ref).Info(ctx)),
+		"close": d.lines.Of(ref).Close(ctx),
 	} {
 		if actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("%s without a name: %v", name, err)
@@ -130,11 +129,11 @@ func TestReadWaitsForTheFirstItem(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
 		ctx, ref := t.Context(), d.typ.Ref(n, "a")
 		build := d.lines.Named("build")
-		if _, err := build.AppendTo(ctx, ref, job{Name: "1"}); err != nil {
+		if _, err := build.Of(ref).Append(ctx, job{Name: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if page, err := build.Read(ctx, ref, 1, actor.Wait(2*time.Minute)); err != nil || len(page.Items) != 0 || page.Next != 1 {
+		if page, err := build.Of(ref).Read(ctx, handle.Position{After: 1}, handle.ReadConfig{Wait: 2 * time.Minute}); err != nil || len(page.Items) != 0 || page.Next.After != 1 {
 			t.Errorf("%+v, %v", page, err)
 		}
 		if waited := time.Since(start); waited < 2*time.Minute || waited > 2*time.Minute+time.Second {
@@ -148,16 +147,16 @@ func TestItemThatDoesNotDecodeEndsAPageBeforeIt(t *testing.T) {
 	n := mustNode(t, d.definition())
 	ctx, ref := t.Context(), d.typ.Ref(n, "a")
 	build := d.lines.Named("build")
-	if _, err := build.AppendTo(ctx, ref, job{Name: "1"}, job{}, job{Name: "3"}); err != nil {
+	if _, err := build.Of(ref).Append(ctx, job{Name: "1"}, job{}, job{Name: "3"}); err != nil {
 		t.Fatal(err)
 	}
 	n.actors["desk/a"].holding.streams["build"].items[1].Data = []byte("\x01")
-	page, err := build.Read(ctx, ref, 0)
-	if actor.CodeOf(err) != actor.Internal || len(page.Items) != 1 || page.Next != 1 || !strings.Contains(err.Error(), "item 2") {
+	page, err := build.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})
+	if actor.CodeOf(err) != actor.Internal || len(page.Items) != 1 || page.Next.After != 1 || !strings.Contains(err.Error(), "item 2") {
 		t.Errorf("%+v, %v", page, err)
 	}
 	var got []string
-	for item, err := range build.Follow(ctx, ref, 0) {
+	for item, err := range build.Of(ref).Follow(ctx, handle.Position{}) {
 		got = append(got, fmt.Sprintf("%d %s", item.Sequence, actor.CodeOf(err)))
 		if item.Sequence == 3 {
 			break
@@ -179,8 +178,8 @@ func TestItemThatDoesNotDecodeEndsAPageBeforeIt(t *testing.T) {
 
 // follow collects what Follow yields.
 func follow(ctx context.Context, s *actor.Stream[desk, job], ref actor.Ref[desk], after uint64) (got []string) {
-	for item, err := range s.Follow(ctx, ref, after) {
-		var gap *actor.GapError
+	for item, err := range s.Of(ref).Follow(ctx, handle.Position{After: after}) {
+		var gap *handle.GapError
 		switch {
 		case errors.As(err, &gap):
 			got = append(got, fmt.Sprintf("gap %d", gap.Missed))
@@ -201,7 +200,7 @@ func TestFollowYieldsEachItemOnceUntilTheStreamIsClosed(t *testing.T) {
 		var want []string
 		add := func(name string) {
 			want = append(want, name)
-			if _, err := build.AppendTo(ctx, ref, job{Name: name}); err != nil {
+			if _, err := build.Of(ref).Append(ctx, job{Name: name}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -219,7 +218,7 @@ func TestFollowYieldsEachItemOnceUntilTheStreamIsClosed(t *testing.T) {
 				n.intercepting(nil)
 			}
 		}
-		if err := build.CloseOf(ctx, ref); err != nil {
+		if err := build.Of(ref).Close(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-got; !slices.Equal(got, want) {
@@ -233,7 +232,7 @@ func TestFollowYieldsAGapOnceAndGoesOn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		ref, build := d.typ.Ref(n, "a"), d.lines.Named("build")
-		if _, err := build.AppendTo(ctx, ref, job{Name: "1"}, job{Name: "2"}, job{Name: "3"}, job{Name: "4"}); err != nil {
+		if _, err := build.Of(ref).Append(ctx, job{Name: "1"}, job{Name: "2"}, job{Name: "3"}, job{Name: "4"}); err != nil {
 			t.Fatal(err)
 		}
 		h := &n.actors["desk/a"].holding
@@ -243,7 +242,7 @@ func TestFollowYieldsAGapOnceAndGoesOn(t *testing.T) {
 		if got := follow(ctx, build, ref, 1); !slices.Equal(got, []string{"gap 2", "4", "deadline_exceeded"}) {
 			t.Errorf("%q", got)
 		}
-		for _, err := range build.Follow(t.Context(), ref, 0) {
+		for _, err := range build.Of(ref).Follow(t.Context(), handle.Position{}) {
 			if err == nil || err.Error() != "3 items of the stream are no longer kept" {
 				t.Error(err)
 			}
@@ -255,7 +254,7 @@ func TestFollowYieldsAGapOnceAndGoesOn(t *testing.T) {
 func TestFollowEndsWithTheContextOrAnErrorThatStays(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
 		ref, build := d.typ.Ref(n, "a"), d.lines.Named("build")
-		if _, err := build.AppendTo(t.Context(), ref, job{Name: "1"}); err != nil {
+		if _, err := build.Of(ref).Append(t.Context(), job{Name: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

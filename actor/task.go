@@ -3,7 +3,6 @@ package actor
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -20,9 +19,13 @@ import (
 //     ([Stream.Append]). Each is durable when it returns.
 //  4. Its methods may be called from any goroutine until the task's function returns.
 type Task struct {
+	context.Context
+	Node
 	task host.Task
 	core *core
 }
+
+func newTask(t host.Task, c *core) *Task { return &Task{Context: t, Node: t, task: t, core: c} }
 
 var (
 	_ context.Context = (*Task)(nil)
@@ -38,7 +41,7 @@ func (c *Context) Go(name string, f func(*Task) error) error {
 		return c.fail(Errorf(InvalidArgument, "task %.80q has no function", name))
 	}
 	core := c.core
-	return c.fail(c.turn.Go(name, func(t host.Task) error { return f(&Task{task: t, core: core}) }))
+	return c.fail(c.turn.Go(name, func(t host.Task) error { return f(newTask(t, core)) }))
 }
 
 // Enter runs f as a turn of the task's actor, on its state, and returns when what it did is
@@ -55,40 +58,10 @@ func Enter[S any](t *Task, f func(*S, *Context) error) error {
 		if !ok {
 			return Errorf(Internal, "Enter was given a function for the state of another type than %q", t.core.name)
 		}
-		ctx := &Context{turn: turn, core: t.core}
+		ctx := newContext(turn, t.core)
 		return ctx.end(f(s, ctx))
 	})
 }
-
-// Deadline returns when the task must end, if that is known.
-func (t *Task) Deadline() (time.Time, bool) { return t.task.Deadline() }
-
-// Done is closed when the task must end.
-func (t *Task) Done() <-chan struct{} { return t.task.Done() }
-
-// Err says why Done is closed.
-func (t *Task) Err() error { return t.task.Err() }
-
-// Value returns a value of the task's context.
-func (t *Task) Value(key any) any { return t.task.Value(key) }
-
-// Call implements [Node]; use the typed contracts instead.
-func (t *Task) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
-	return t.task.Call(ctx, r)
-}
-
-// Lookup implements [Node]; use [Type.Lookup] instead.
-func (t *Task) Lookup(ctx context.Context, a host.Address) (Status, error) {
-	return t.task.Lookup(ctx, a)
-}
-
-// List implements [Node]; use [Type.List] instead.
-func (t *Task) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return t.task.List(ctx, q)
-}
-
-// Destroy implements [Node]; use [Type.Destroy] instead.
-func (t *Task) Destroy(ctx context.Context, a host.Address) error { return t.task.Destroy(ctx, a) }
 
 // Type returns the name of the actor's type.
 func (t *Task) Type() string { return t.task.Self().Type }

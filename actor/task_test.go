@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 )
 
@@ -23,7 +25,7 @@ func TestTaskEntersTurnsAndAppends(t *testing.T) {
 			if err != nil || last != 2 {
 				return fmt.Errorf("append: %d, %w", last, err)
 			}
-			if _, err := d.jobs.Send(task, d.typ.Ref(task, "b"), job{Name: "x"}); err != nil {
+			if _, err := d.jobs.Of(d.typ.Ref(task, "b")).Send(task, job{Name: "x"}); err != nil {
 				return err
 			}
 			return actor.Enter(task, func(s *desk, ctx *actor.Context) error {
@@ -109,7 +111,7 @@ func TestTaskIsAContext(t *testing.T) {
 			if _, ok := task.Deadline(); ok || task.Err() != nil || task.Done() == nil || task.Value("k") != nil {
 				return errors.New("another context")
 			}
-			if _, err := d.typ.Lookup(task, task, "nobody"); actor.CodeOf(err) != actor.NotFound {
+			if _, err := d.typ.Ref(task, "nobody").Lookup(task); actor.CodeOf(err) != actor.NotFound {
 				return err
 			}
 			for s, err := range d.typ.List(task, task) {
@@ -117,7 +119,7 @@ func TestTaskIsAContext(t *testing.T) {
 					return fmt.Errorf("list: %v, %w", s, err)
 				}
 			}
-			if err := d.typ.Destroy(task, task, "nobody"); actor.CodeOf(err) != actor.NotFound {
+			if err := d.typ.Ref(task, "nobody").Destroy(task); actor.CodeOf(err) != actor.NotFound {
 				return err
 			}
 			return nil
@@ -137,9 +139,9 @@ func TestRefusedWritesOfTheNewKindsFailTheTurnEvenIfIgnored(t *testing.T) {
 	a := n.actors["desk/a"]
 	for name, write := range map[string]func(*actor.Context){
 		"put":      func(ctx *actor.Context) { d.jobs.Put(ctx, job{}) },
-		"cron":     func(ctx *actor.Context) { d.nightly.Cron(ctx, "@daily", 1) },
-		"every":    func(ctx *actor.Context) { d.nightly.Every(ctx, time.Hour, 1) },
-		"at":       func(ctx *actor.Context) { d.nightly.At(ctx, n.now, 1) },
+		"cron":     func(ctx *actor.Context) { d.nightly.Set(ctx, actor.Rule{Cron: "@daily"}, 1) },
+		"every":    func(ctx *actor.Context) { d.nightly.Set(ctx, actor.Rule{Every: time.Hour}, 1) },
+		"at":       func(ctx *actor.Context) { d.nightly.Set(ctx, actor.Rule{At: n.now}, 1) },
 		"cancel":   func(ctx *actor.Context) { d.nightly.Cancel(ctx) },
 		"append":   func(ctx *actor.Context) { d.tokens.Append(ctx, "x") },
 		"close":    func(ctx *actor.Context) { d.tokens.Close(ctx) },
@@ -165,24 +167,28 @@ func TestNewContractsOfAnotherTypeAreRefused(t *testing.T) {
 	for name, use := range map[string]func(*actor.Context) error{
 		"put":    func(ctx *actor.Context) error { return second(other.jobs.Put(ctx, job{})) },
 		"stats":  func(ctx *actor.Context) error { return second(other.jobs.Stats(ctx)) },
-		"send":   func(ctx *actor.Context) error { return second(d.jobs.Send(ctx, other.typ.Ref(ctx), job{})) },
-		"ask":    func(*actor.Context) error { return second(d.price.Ask(t.Context(), other.typ.Ref(n), "x")) },
-		"every":  func(ctx *actor.Context) error { return other.nightly.Every(ctx, time.Hour, 1) },
+		"send":   func(ctx *actor.Context) error { return second(d.jobs.Of(other.typ.Ref(ctx)).Send(ctx, job{})) },
+		"ask":    func(*actor.Context) error { return second(d.price.Of(other.typ.Ref(n)).Ask(t.Context(), "x")) },
+		"every":  func(ctx *actor.Context) error { return other.nightly.Set(ctx, actor.Rule{Every: time.Hour}, 1) },
 		"cancel": func(ctx *actor.Context) error { return second(other.nightly.Cancel(ctx)) },
 		"list":   func(ctx *actor.Context) error { return second(other.nightly.List(ctx)) },
 		"get":    func(ctx *actor.Context) error { _, _, err := other.nightly.Get(ctx); return err },
 		"set": func(ctx *actor.Context) error {
-			return second(d.nightly.Set(ctx, other.typ.Ref(n), actor.Every(time.Hour), 1))
+			return second(d.nightly.Of(other.typ.Ref(n)).Set(ctx, actor.Rule{Every: time.Hour}, 1))
 		},
-		"append":        func(ctx *actor.Context) error { return second(other.tokens.Append(ctx, "x")) },
-		"close":         func(ctx *actor.Context) error { return other.tokens.Close(ctx) },
-		"info":          func(ctx *actor.Context) error { return second(other.tokens.Info(ctx)) },
-		"read":          func(ctx *actor.Context) error { return second(d.tokens.Read(ctx, other.typ.Ref(n), 0)) },
-		"emit to":       func(ctx *actor.Context) error { return other.said.EmitTo(ctx, "one", "x") },
-		"emit except":   func(ctx *actor.Context) error { return other.said.EmitExcept(ctx, "x") },
-		"connection":    func(ctx *actor.Context) error { _, _, err := other.clients.Get(ctx, "one"); return err },
-		"caller":        func(ctx *actor.Context) error { _, _, err := other.clients.Caller(ctx); return err },
-		"close from it": func(*actor.Context) error { return second(d.clients.CloseOf(t.Context(), other.typ.Ref(n), "one", "")) },
+		"append": func(ctx *actor.Context) error { return second(other.tokens.Append(ctx, "x")) },
+		"close":  func(ctx *actor.Context) error { return other.tokens.Close(ctx) },
+		"info":   func(ctx *actor.Context) error { return second(other.tokens.Info(ctx)) },
+		"read": func(ctx *actor.Context) error {
+			return second(d.tokens.Of(other.typ.Ref(n)).Read(ctx, handle.Position{}, handle.ReadConfig{}))
+		},
+		"emit to":     func(ctx *actor.Context) error { return other.said.EmitTo(ctx, "one", "x") },
+		"emit except": func(ctx *actor.Context) error { return other.said.EmitExcept(ctx, "x") },
+		"connection":  func(ctx *actor.Context) error { _, _, err := other.clients.Get(ctx, "one"); return err },
+		"caller":      func(ctx *actor.Context) error { _, _, err := other.clients.Caller(ctx); return err },
+		"close from it": func(*actor.Context) error {
+			return second(d.clients.Of(other.typ.Ref(n)).Close(t.Context(), "one", ""))
+		},
 		"range": func(ctx *actor.Context) error {
 			for _, err := range other.tokens.Range(ctx, 0) {
 				return err

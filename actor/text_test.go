@@ -34,7 +34,7 @@ type profile struct {
 func TestTextThatIsNotUTF8IsRefusedInOutputsAndEvents(t *testing.T) {
 	typ := actor.NewType[counter]("text")
 	read := actor.NewAction[actor.None, profile](typ, "read")
-	seen := actor.NewEvent[profile](typ, "seen")
+	seen := actor.NewEvent[profile](typ, "seen", actor.EventConfig{})
 	var value profile
 	emit := false
 	b := actor.Define(typ, actor.Spec[counter]{}, actor.On(read, func(_ *counter, ctx *actor.Context, _ actor.None) (profile, error) {

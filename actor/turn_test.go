@@ -38,8 +38,8 @@ func newProbes(name string) *probes {
 	p.log = actor.NewQuery[actor.None, []string](p.typ, "log")
 	p.open = actor.NewCreate[string](p.typ)
 	p.bell = actor.NewAlarm[string](p.typ, "bell")
-	p.rang = actor.NewEvent[string](p.typ, "rang")
-	p.nobody = actor.NewEvent[actor.None](p.typ, "nobody")
+	p.rang = actor.NewEvent[string](p.typ, "rang", actor.EventConfig{})
+	p.nobody = actor.NewEvent[actor.None](p.typ, "nobody", actor.EventConfig{})
 	return p
 }
 
@@ -179,8 +179,8 @@ func TestContractsOfAnotherTypeAreRefused(t *testing.T) {
 func TestAContractOfAnotherTypeFailsTheTurnEvenIfTheErrorIsIgnored(t *testing.T) {
 	p, other := newProbes("probe"), newProbes("other")
 	m := actor.NewMap[string, int](other.typ, "m")
-	queue := actor.NewQueue[string](other.typ, "q")
-	stream := actor.NewStream[string](other.typ, "s")
+	queue := actor.NewQueue[string](other.typ, "q", actor.QueueConfig{})
+	stream := actor.NewStream[string](other.typ, "s", actor.StreamConfig{})
 	schedule := actor.NewSchedule[string](other.typ, "c")
 	n := mustNode(t, p.definition())
 	for name, use := range map[string]func(*actor.Context){
@@ -195,7 +195,7 @@ func TestAContractOfAnotherTypeFailsTheTurnEvenIfTheErrorIsIgnored(t *testing.T)
 		"queue stats":  func(ctx *actor.Context) { queue.Stats(ctx) },
 		"stream":       func(ctx *actor.Context) { stream.Append(ctx, "x") },
 		"stream close": func(ctx *actor.Context) { stream.Close(ctx) },
-		"schedule":     func(ctx *actor.Context) { schedule.Every(ctx, time.Hour, "x") },
+		"schedule":     func(ctx *actor.Context) { schedule.Set(ctx, actor.Rule{Every: time.Hour}, "x") },
 		"no schedule":  func(ctx *actor.Context) { schedule.Cancel(ctx) },
 	} {
 		p.script = func(_ *probe, ctx *actor.Context) (string, error) { use(ctx); return "fine", nil }
@@ -314,10 +314,10 @@ func TestExplicitCreationRunsItsMethodOnce(t *testing.T) {
 	if err := p.open.Call(ctx, ref, "it"); actor.CodeOf(err) != actor.AlreadyExists {
 		t.Error(err)
 	}
-	if err := p.typ.Create(ctx, ref); actor.CodeOf(err) != actor.AlreadyExists {
+	if err := ref.Create(ctx); actor.CodeOf(err) != actor.AlreadyExists {
 		t.Error(err)
 	}
-	if err := p.typ.Create(ctx, p.typ.Ref(n, "b")); err != nil {
+	if err := p.typ.Ref(n, "b").Create(ctx); err != nil {
 		t.Error(err)
 	}
 	log, err := p.log.Call(ctx, ref, actor.None{}, actor.Existing())
@@ -357,19 +357,19 @@ func TestLookupAndDestroy(t *testing.T) {
 	ctx := t.Context()
 	p := newProbes("probe")
 	n := mustNode(t, p.definition())
-	if _, err := p.typ.Lookup(ctx, n, "a"); actor.CodeOf(err) != actor.NotFound {
+	if _, err := p.typ.Ref(n, "a").Lookup(ctx); actor.CodeOf(err) != actor.NotFound {
 		t.Error(err)
 	}
-	if err := p.typ.Create(ctx, p.typ.Ref(n, "a")); err != nil {
+	if err := p.typ.Ref(n, "a").Create(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := p.typ.Lookup(ctx, n, "a"); err != nil || s.Type != "probe" {
+	if s, err := p.typ.Ref(n, "a").Lookup(ctx); err != nil || s.Type != "probe" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := p.typ.Destroy(ctx, n, "a"); err != nil {
+	if err := p.typ.Ref(n, "a").Destroy(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := p.typ.Destroy(ctx, n, "a"); actor.CodeOf(err) != actor.NotFound {
+	if err := p.typ.Ref(n, "a").Destroy(ctx); actor.CodeOf(err) != actor.NotFound {
 		t.Error(err)
 	}
 	p.script = func(_ *probe, ctx *actor.Context) (string, error) { ctx.DestroySelf(); return "bye", nil }
@@ -387,7 +387,7 @@ func TestRefWithoutANodeIsAnErrorNotAPanic(t *testing.T) {
 		_, errQuery := p.log.Call(ctx, ref, actor.None{})
 		_, errLookup := ref.Lookup(ctx)
 		for i, err := range []error{
-			errCall, errQuery, errLookup, ref.Create(ctx), ref.Destroy(ctx), p.open.Call(ctx, ref, ""), p.typ.Create(ctx, ref),
+			errCall, errQuery, errLookup, ref.Create(ctx), ref.Destroy(ctx), p.open.Call(ctx, ref, ""), ref.Create(ctx),
 		} {
 			if actor.CodeOf(err) != actor.InvalidArgument {
 				t.Errorf("%d: %v", i, err)

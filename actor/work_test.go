@@ -13,19 +13,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 )
 
 // working runs Work in a bubble until f, which runs beside it, returns. A goroutine that is left over fails the bubble.
 func working(
-	t *testing.T, workers int, handle func(context.Context, *actor.Delivery[job]) error, f func(ctx context.Context, d *desks, n *fakeNode),
+	t *testing.T, workers int, do func(context.Context, *handle.Delivery[job, actor.None]) error, f func(ctx context.Context, d *desks, n *fakeNode),
 ) {
 	t.Helper()
 	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- d.mail.Work(ctx, d.typ.Ref(n, "a"), workers, handle) }()
+		go func() {
+			done <- d.mail.Of(d.typ.Ref(n, "a")).Work(ctx, handle.WorkConfig{Workers: workers},
+				func(ctx context.Context, m *handle.Delivery[job, actor.None]) (none actor.None, err error) {
+					return none, do(ctx, m)
+				})
+		}()
 		defer func() {
 			cancel()
 			if err := <-done; err != nil {
@@ -42,7 +49,7 @@ func mustSend(t testing.TB, d *desks, n *fakeNode, names ...string) {
 	for i, name := range names {
 		bodies[i].Name = name
 	}
-	if _, err := d.mail.SendAll(t.Context(), d.typ.Ref(n, "a"), bodies); err != nil { // in one call: workers act at once
+	if _, err := d.mail.Of(d.typ.Ref(n, "a")).SendAll(t.Context(), bodies); err != nil { // in one call: workers act at once
 		t.Fatal(err)
 	}
 }
@@ -58,7 +65,7 @@ func TestWorkersHandleEachMessageOnceAndNeverMoreThanTheyAre(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
 	var now, most atomic.Int32
-	working(t, 3, func(_ context.Context, m *actor.Delivery[job]) error {
+	working(t, 3, func(_ context.Context, m *handle.Delivery[job, actor.None]) error {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
 		time.Sleep(time.Second)
@@ -92,7 +99,7 @@ func TestWorkersHandleEachMessageOnceAndNeverMoreThanTheyAre(t *testing.T) {
 
 func TestLockIsExtendedWhileTheWorkerWorks(t *testing.T) {
 	var runs atomic.Int32
-	working(t, 1, func(context.Context, *actor.Delivery[job]) error {
+	working(t, 1, func(context.Context, *handle.Delivery[job, actor.None]) error {
 		runs.Add(1)
 		time.Sleep(65 * time.Second) // the queue's lock is 10 s
 		return nil
@@ -108,7 +115,7 @@ func TestLockIsExtendedWhileTheWorkerWorks(t *testing.T) {
 func TestFailedWorkIsTriedAgainAndBecomesADeadLetter(t *testing.T) {
 	var mu sync.Mutex
 	var attempts []int
-	working(t, 1, func(_ context.Context, m *actor.Delivery[job]) error {
+	working(t, 1, func(_ context.Context, m *handle.Delivery[job, actor.None]) error {
 		mu.Lock()
 		attempts = append(attempts, m.Attempt)
 		mu.Unlock()
@@ -136,9 +143,9 @@ func TestFailedWorkIsTriedAgainAndBecomesADeadLetter(t *testing.T) {
 }
 
 func TestHandlerMaySettleByItself(t *testing.T) {
-	working(t, 2, func(ctx context.Context, m *actor.Delivery[job]) error {
+	working(t, 2, func(ctx context.Context, m *handle.Delivery[job, actor.None]) error {
 		if m.Body.Name == "done" {
-			if err := m.Ack(ctx); err != nil {
+			if err := m.Ack(ctx, actor.None{}); err != nil {
 				return err
 			}
 			time.Sleep(30 * time.Second)
@@ -147,7 +154,7 @@ func TestHandlerMaySettleByItself(t *testing.T) {
 			}
 			return errors.New("after the fact")
 		}
-		return m.Nack(ctx, errors.New("hopeless"), actor.GiveUp())
+		return m.GiveUp(ctx, errors.New("hopeless"))
 	}, func(ctx context.Context, d *desks, n *fakeNode) {
 		mustSend(t, d, n, "done", "hopeless")
 		time.Sleep(time.Minute)
@@ -160,7 +167,7 @@ func TestHandlerMaySettleByItself(t *testing.T) {
 func TestWorkGoesOnWhileTheNodeIsAway(t *testing.T) {
 	var away atomic.Bool
 	var handled atomic.Int32
-	working(t, 1, func(context.Context, *actor.Delivery[job]) error {
+	working(t, 1, func(context.Context, *handle.Delivery[job, actor.None]) error {
 		away.Store(true) // before the acknowledgement
 		time.AfterFunc(3*time.Second, func() { away.Store(false) })
 		handled.Add(1)
@@ -187,7 +194,7 @@ func TestWorkGoesOnWhileTheNodeIsAway(t *testing.T) {
 func TestLostLockEndsTheHandlersContext(t *testing.T) {
 	var cause atomic.Value
 	var runs atomic.Int32
-	working(t, 1, func(ctx context.Context, m *actor.Delivery[job]) error {
+	working(t, 1, func(ctx context.Context, m *handle.Delivery[job, actor.None]) error {
 		if runs.Add(1) > 1 {
 			return nil
 		}
@@ -220,7 +227,7 @@ func TestWorkThatEndsSettlesWhatRuns(t *testing.T) {
 	for _, name := range []string{"finishes", "gives up", "fails"} {
 		t.Run(name, func(t *testing.T) {
 			var node *fakeNode
-			working(t, 4, func(ctx context.Context, m *actor.Delivery[job]) error {
+			working(t, 4, func(ctx context.Context, m *handle.Delivery[job, actor.None]) error {
 				<-ctx.Done()
 				time.Sleep(25 * time.Second) // longer than the lock
 				switch m.Body.Name {
@@ -250,7 +257,7 @@ func TestWorkThatEndsSettlesWhatRuns(t *testing.T) {
 
 func TestHandlerThatEndsItsGoroutineHoldsNothing(t *testing.T) {
 	var runs atomic.Int32
-	working(t, 1, func(context.Context, *actor.Delivery[job]) error {
+	working(t, 1, func(context.Context, *handle.Delivery[job, actor.None]) error {
 		if runs.Add(1) == 1 {
 			runtime.Goexit()
 		}
@@ -273,7 +280,7 @@ func TestWorkReturnsWhatItCannotWorkAround(t *testing.T) {
 					return host.Reply{}, host.Errorf(host.PermissionDenied, "not you"), denied
 				})
 				mustSend(t, d, n, "x")
-				err := d.mail.Work(t.Context(), d.typ.Ref(n, "a"), 2, func(context.Context, *actor.Delivery[job]) error { return nil })
+				err := d.mail.Of(d.typ.Ref(n, "a")).Work(t.Context(), handle.WorkConfig{Workers: 2}, func(context.Context, *handle.Delivery[job, actor.None]) (actor.None, error) { return actor.None{}, nil })
 				if actor.CodeOf(err) != actor.PermissionDenied {
 					t.Error(err)
 				}
@@ -290,16 +297,16 @@ func TestReplyThatIsRefusedIsAFailureOfTheHandler(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- d.quotes.Work(ctx, d.typ.Ref(n, "a"), 1, func(context.Context, *actor.RequestDelivery[string, int]) (int, error) {
+			done <- d.quotes.Of(d.typ.Ref(n, "a")).Work(ctx, handle.WorkConfig{Workers: 1, Lock: time.Minute}, func(context.Context, *handle.Delivery[string, int]) (int, error) {
 				return 1, nil
-			}, actor.Lock(time.Minute))
+			})
 		}()
-		_, err := d.quotes.Ask(ctx, d.typ.Ref(n, "a"), "x")
+		_, err := d.quotes.Of(d.typ.Ref(n, "a")).Ask(ctx, "x")
 		if err == nil || !strings.Contains(err.Error(), "the reply is too large") {
 			t.Error(err)
 		}
 		n.intercepting(nil)
-		if got, err := d.quotes.Ask(ctx, d.typ.Ref(n, "a"), "x"); err != nil || got != 1 {
+		if got, err := d.quotes.Of(d.typ.Ref(n, "a")).Ask(ctx, "x"); err != nil || got != 1 {
 			t.Errorf("%d, %v", got, err)
 		}
 		cancel()
@@ -313,13 +320,15 @@ func TestWorkRefusesWhatMakesNoSense(t *testing.T) {
 	d := newDesks("desk")
 	n := mustNode(t, d.definition())
 	ctx, ref := t.Context(), d.typ.Ref(n, "a")
-	f := func(context.Context, *actor.Delivery[job]) error { return nil }
+	f := func(context.Context, *handle.Delivery[job, actor.None]) (none actor.None, err error) {
+		return none, nil
+	}
 	for name, err := range map[string]error{
-		"no workers":  d.mail.Work(ctx, ref, 0, f),
-		"no function": d.mail.Work(ctx, ref, 1, nil),
-		"no reply":    d.quotes.Work(ctx, ref, 1, nil),
-		"no lock":     d.mail.Work(ctx, ref, 1, f, actor.Lock(-1)),
-		"no actor":    d.mail.Work(ctx, actor.Ref[desk]{}, 1, f),
+		"no workers":  d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: -1}, f),
+		"no function": d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1}, nil),
+		"no reply":    d.quotes.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1}, nil),
+		"no lock":     d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1, Lock: -1}, f),
+		"no actor":    d.mail.Of(actor.Ref[desk]{}).Work(ctx, handle.WorkConfig{Workers: 1}, f),
 	} {
 		if actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("%s: %v", name, err)

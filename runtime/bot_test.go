@@ -41,7 +41,7 @@ var (
 	open    = actor.NewCreate[string](bots)
 	ask     = actor.NewQuery[string, string](bots, "ask")
 	ring    = actor.NewAlarm[string](bots, "ring")
-	said    = actor.NewEvent[string](bots, "said")
+	said    = actor.NewEvent[string](bots, "said", actor.EventConfig{})
 	things  = actor.NewMap[string, string](bots, "things")
 
 	closures sync.Map
@@ -168,7 +168,7 @@ func wantCode(t *testing.T, err error, code actor.Code) *actor.Error {
 // exists reports whether a bot is in the directory.
 func exists(t *testing.T, h *actortest.Harness, key string) bool {
 	t.Helper()
-	_, err := bots.Lookup(context.Background(), h, key)
+	_, err := bots.Ref(h, key).Lookup(context.Background())
 	if err != nil && actor.CodeOf(err) != actor.NotFound {
 		t.Fatal(err)
 	}

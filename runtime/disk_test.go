@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -83,7 +84,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 		})
 		start("crash", call(func(b *bot, _ *actor.Context) (string, error) { panic("boom") }))
 		start("query after a crash", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
-		start("destroy", func() error { return bots.Destroy(ctx, rt, "a") })
+		start("destroy", func() error { return bots.Ref(rt, "a").Destroy(ctx) })
 		start("not found", func() error { _, err := run.Call(ctx, ref, named(add(1)), actor.Existing()); return err })
 		start("successor", call(add(1)))
 		start("successor's query", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
@@ -141,7 +142,7 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 		var calls, readers sync.WaitGroup
 		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "lost"), named(add(1))) })
 		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "new"), named(add(1))) })
-		calls.Go(func() { bots.Destroy(ctx, rt, "destroyed") })
+		calls.Go(func() { bots.Ref(rt, "destroyed").Destroy(ctx) })
 		synctest.Wait()
 		reads := map[string]func() error{
 			"status of a changed actor":   func() error { _, err := rt.Lookup(ctx, botAt("lost")); return err },
@@ -271,13 +272,13 @@ func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 		for _, key := range []string{"a", "b", "c"} {
 			startClaim(t, desks.Ref(rt, key), claim{"naps undurably", 1})
 		}
-		if err := handle.Pause(ctx, desks.Ref(rt, "b"), "look at it"); err != nil {
+		if err := deskRun.Of(desks.Ref(rt, "b")).Pause(ctx, "look at it"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		answer := n.holdSync()
 		var done sync.WaitGroup
-		done.Go(func() { _ = handle.Pause(ctx, desks.Ref(rt, "a"), "look at it") })
+		done.Go(func() { _ = deskRun.Of(desks.Ref(rt, "a")).Pause(ctx, "look at it") })
 		synctest.Wait()
 		reads := map[string]func() (string, error){
 			"runs": func() (string, error) {

@@ -159,7 +159,7 @@ func TestQueryCannotWriteNorCallActions(t *testing.T) {
 		})))
 		wantCode(t, err, actor.ReadOnly)
 		_, err = ask.Call(t.Context(), bots.Ref(h, "a"), named(query(func(_ bot, ctx *actor.ReadContext) (string, error) {
-			return "", bots.Destroy(ctx, h, "a") // through the node, with the query's context
+			return "", bots.Ref(h, "a").Destroy(ctx) // through the node, with the query's context
 		})))
 		wantCode(t, err, actor.ReadOnly)
 		_, err = ask.Call(t.Context(), bots.Ref(h, "a"), named(query(func(bot, *actor.ReadContext) (string, error) { panic("boom") })))

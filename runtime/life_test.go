@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -20,8 +22,8 @@ type diary struct{}
 var (
 	diaries = actor.NewType[diary]("diary")
 	tell    = actor.NewAction[[]int, actor.None](diaries, "tell")
-	told    = actor.NewEvent[int](diaries, "told")
-	entries = actor.NewStream[int](diaries, "entries", actor.Keep(10_000))
+	told    = actor.NewEvent[int](diaries, "told", actor.EventConfig{})
+	entries = actor.NewStream[int](diaries, "entries", actor.StreamConfig{MaxItems: 10_000})
 	diaryA  = host.Address{Type: "diary", Key: []string{"a"}}
 )
 
@@ -54,7 +56,7 @@ func lives(t *testing.T, f func(t *testing.T, h *actortest.Harness, live func(nu
 		}
 		die := func() {
 			t.Helper()
-			if err := diaries.Destroy(t.Context(), h, "a"); err != nil {
+			if err := diaries.Ref(h, "a").Destroy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -212,7 +214,7 @@ func TestAReaderThatFollowsAStreamEndsWithTheLifeOfItsActor(t *testing.T) {
 		for name, after := range map[string]uint64{"reader": 0, "bare": 3} {
 			wg.Go(func() {
 				var last error
-				for item, err := range entries.Follow(ctx, ref, after) {
+				for item, err := range entries.Of(ref).Follow(ctx, handle.Position{After: after}) {
 					if last = err; err == nil && item.Life != first {
 						mu.Lock()
 						seen = append(seen, fmt.Sprintf("%s: item %d of %s", name, item.Sequence, item.Life))
@@ -245,10 +247,10 @@ func TestAPositionInAStreamOfAnotherLifeIsTold(t *testing.T) {
 		first := live(1, 2, 3)
 		ref := diaries.Ref(h, "a")
 		die()
-		if _, err := entries.Read(t.Context(), ref, 3, actor.InLife(first)); actor.CodeOf(err) != actor.Destroyed {
+		if _, err := entries.Of(ref).Read(t.Context(), handle.Position{After: 3, Life: first}, handle.ReadConfig{}); actor.CodeOf(err) != actor.Destroyed {
 			t.Errorf("a life that is over: %v", err)
 		}
-		if _, err := entries.Read(t.Context(), ref, 3); actor.CodeOf(err) != actor.NotFound {
+		if _, err := entries.Of(ref).Read(t.Context(), handle.Position{After: 3}, handle.ReadConfig{}); actor.CodeOf(err) != actor.NotFound {
 			t.Errorf("no actor: %v", err)
 		}
 		second := live(10, 20, 30, 40, 50)
@@ -263,14 +265,14 @@ func TestAPositionInAStreamOfAnotherLifeIsTold(t *testing.T) {
 			{after: 3, first: 4},
 			{after: 99, reset: true, first: 1},
 		} {
-			page, err := entries.Read(t.Context(), ref, c.after, actor.InLife(c.life))
-			if err != nil || page.Reset != c.reset || page.Life != second || page.Items[0].Sequence != c.first || page.Items[0].Life != second || page.Next != 5 {
+			page, err := entries.Of(ref).Read(t.Context(), handle.Position{After: c.after, Life: c.life}, handle.ReadConfig{})
+			if err != nil || page.Reset != c.reset || page.Next.Life != second || page.Items[0].Sequence != c.first || page.Items[0].Life != second || page.Next.After != 5 {
 				t.Errorf("%+v: %+v, %v", c, page, err)
 			}
 		}
-		var gap *actor.GapError
+		var gap *handle.GapError
 		var got []int
-		for item, err := range entries.Follow(t.Context(), ref, 3, actor.InLife(first)) {
+		for item, err := range entries.Of(ref).Follow(t.Context(), handle.Position{After: 3, Life: first}) {
 			if errors.As(err, &gap) {
 				if len(got) > 0 {
 					t.Error("the gap comes late")
@@ -287,11 +289,11 @@ func TestAPositionInAStreamOfAnotherLifeIsTold(t *testing.T) {
 		if gap == nil || !gap.Reset || gap.Missed != 0 || fmt.Sprint(got) != "[10 20 30 40 50]" {
 			t.Errorf("%+v, %v", gap, got)
 		}
-		_, err := entries.Read(t.Context(), ref, 0, actor.InLife("x"))
+		_, err := entries.Of(ref).Read(t.Context(), handle.Position{Life: "x"}, handle.ReadConfig{})
 		if wantCode(t, err, actor.InvalidArgument).Metadata["field"] != "life" {
 			t.Error(err)
 		}
-		info, err := entries.InfoOf(t.Context(), ref)
+		info, err := entries.Of(ref).Info(t.Context())
 		if err != nil || info.Life != second {
 			t.Errorf("%+v, %v", info, err)
 		}

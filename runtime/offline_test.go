@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -119,10 +120,10 @@ func TestRunThatIsPausedOfflineGoesOnWhenItIsResumed(t *testing.T) {
 	rt = openDesks(t, dir)
 	defer rt.Close()
 	d := desks.Ref(rt, "child")
-	if _, err := papers.Send(ctx, d, "went on"); err != nil {
+	if _, err := papers.Of(d).Send(ctx, "went on"); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := handle.Status(ctx, d); err != nil || now.Pause == nil || now.Pause.Reason != workflow.PausedOperator || entered.Load() != 1 {
+	if now, err := deskRun.Of(d).Status(ctx); err != nil || now.Pause == nil || now.Pause.Reason != workflow.PausedOperator || entered.Load() != 1 {
 		t.Fatalf("entered %d times: %+v, %v", entered.Load(), now, err)
 	}
 	if _, err := rt.Call(ctx, &host.Request{Address: childAt, Method: host.WorkflowResume, Codec: host.JSON}); err != nil {
@@ -157,7 +158,7 @@ func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	})
 	dir, ctx := t.TempDir(), t.Context()
 	rt := openDesks(t, dir)
-	if _, err := awaitClaim.Start(ctx, households.Ref(rt, "p"), claim{"waits offline", 1}); err != nil {
+	if _, err := awaitClaim.Of(households.Ref(rt, "p")).Start(ctx, claim{"waits offline", 1}); err != nil {
 		t.Fatal(err)
 	}
 	for { // the message that starts the child is on its way
@@ -197,7 +198,7 @@ func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	defer rt.Close()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if out, err := awaitClaim.Result(ctx, households.Ref(rt, "p")); err == nil || ctx.Err() != nil {
+	if out, err := awaitClaim.Of(households.Ref(rt, "p")).Result(ctx); err == nil || ctx.Err() != nil {
 		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -19,8 +19,8 @@ type relay struct{ In, Out []string }
 
 var (
 	relays   = actor.NewType[relay]("relay")
-	relayIn  = actor.NewQueue[string](relays, "in")
-	relayOut = actor.NewQueue[string](relays, "out")
+	relayIn  = actor.NewQueue[string](relays, "in", actor.QueueConfig{})
+	relayOut = actor.NewQueue[string](relays, "out", actor.QueueConfig{})
 	relayLog = actor.NewQuery[actor.None, relay](relays, "log")
 
 	relayNode actor.Node    // outside of turns
@@ -47,10 +47,10 @@ func (r *relay) in(ctx *actor.Context, s string) error {
 	case "send with a deadline":
 		until, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		relayOut.Send(until, relays.Ref(relayNode, "b"), "never")
+		relayOut.Of(relays.Ref(relayNode, "b")).Send(until, "never")
 		return nil
 	case "send":
-		_, err := relayOut.Send(ctx, other, "never")
+		_, err := relayOut.Of(other).Send(ctx, "never")
 		if actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "Post") {
 			return actor.Errorf(actor.Internal, "Send: %v", err)
 		}
@@ -86,7 +86,7 @@ func TestMessageThatAHandlerSentToAnotherQueueSurvivesACrash(t *testing.T) {
 		r := relays.Ref(h, "a")
 		relayHeld = make(chan struct{})
 		held := relayHeld
-		if _, err := relayIn.SendAll(t.Context(), r, []string{"forward", "keep"}); err != nil {
+		if _, err := relayIn.Of(r).SendAll(t.Context(), []string{"forward", "keep"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -113,15 +113,15 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 		ctx := t.Context()
 		relayHeld, relayNode = nil, h
 		failing := []string{"post and fail", "send", "post too many", "post too late", "send with a deadline"}
-		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), failing, actor.Backoff()); err != nil {
+		if _, err := relayIn.Of(relays.Ref(h, "a")).SendAll(ctx, failing, actor.Backoff()); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
-		if _, err := relays.Lookup(ctx, h, "b"); actor.CodeOf(err) != actor.NotFound {
+		if _, err := relays.Ref(h, "b").Lookup(ctx); actor.CodeOf(err) != actor.NotFound {
 			t.Fatalf("a turn that failed has posted: %v", err)
 		}
 		var dead []string
-		for letter, err := range relayIn.DeadLetters(ctx, relays.Ref(h, "a")) {
+		for letter, err := range relayIn.Of(relays.Ref(h, "a")).DeadLetters().List(ctx) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 				t.Fatalf("%q lack %q", dead, want)
 			}
 		}
-		if _, err := relayIn.Send(ctx, relays.Ref(h, "a"), "post"); err != nil {
+		if _, err := relayIn.Of(relays.Ref(h, "a")).Send(ctx, "post"); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -143,7 +143,7 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 		if err != nil || !slices.Equal(got.Out, []string{"1", "2"}) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if st, err := relays.Lookup(ctx, h, "a"); err != nil || st.PendingSends != 0 || st.FailedSends != 0 {
+		if st, err := relays.Ref(h, "a").Lookup(ctx); err != nil || st.PendingSends != 0 || st.FailedSends != 0 {
 			t.Fatalf("%+v, %v", st, err)
 		}
 	}, relayDefinition())
@@ -153,7 +153,7 @@ func TestDrainDoesNotWorkOffQueues(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
 		relayHeld = nil
-		if _, err := relayOut.SendAll(ctx, relays.Ref(h, "a"), slices.Repeat([]string{"slow"}, 20)); err != nil {
+		if _, err := relayOut.Of(relays.Ref(h, "a")).SendAll(ctx, slices.Repeat([]string{"slow"}, 20)); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle() // the first is being handled
@@ -191,7 +191,7 @@ func callMill(t *testing.T, h *actortest.Harness, method, key string, in, out an
 // A receipt is good for as long as its lock. The reply to queue.receive is remembered no longer, with the bodies in it.
 func TestRepeatedReceiveIsAnsweredAgainUntilTheLockEnds(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
-		if _, err := carry.SendAll(t.Context(), m, []grain{{Name: "1"}, {Name: "2"}}); err != nil {
+		if _, err := carry.Of(m).SendAll(t.Context(), []grain{{Name: "1"}, {Name: "2"}}); err != nil {
 			t.Fatal(err)
 		}
 		receive := func() (string, bool) {
@@ -226,7 +226,7 @@ func TestRepeatedReceiveIsAnsweredAgainUntilTheLockEnds(t *testing.T) {
 // What a poll finds out about a queue stays, though it brings no message.
 func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
-		if _, err := carry.Send(t.Context(), m, grain{Name: "1"}, actor.MessageTTL(time.Second)); err != nil {
+		if _, err := carry.Of(m).Send(t.Context(), grain{Name: "1"}, actor.MessageTTL(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := callMill(t, h, host.ActorPause, "", struct{}{}, nil); err != nil { // its rows of the wake index wait
@@ -238,10 +238,10 @@ func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
 		if _, err := callMill(t, h, host.QueueReceive, "key", in, &out); err != nil || len(out.Messages) != 0 {
 			t.Fatal(out, err)
 		}
-		if s := queueStats(t, carry.StatsOf, m); s.Pending != 0 || s.Dead != 1 {
+		if s := queueStats(t, carry.Of(m).Stats); s.Pending != 0 || s.Dead != 1 {
 			t.Fatalf("%+v", s)
 		}
-		if _, err := carry.Send(t.Context(), m, grain{Name: "2"}); err != nil {
+		if _, err := carry.Of(m).Send(t.Context(), grain{Name: "2"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := callMill(t, h, host.QueueReceive, "key", in, &out); err != nil || len(out.Messages) != 1 {
@@ -253,11 +253,11 @@ func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
 func TestPurgeSaysWhetherItIsDone(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
 		ctx := t.Context()
-		if _, err := grind.Send(ctx, m, grain{Name: "late"}, actor.Delay(time.Hour)); err != nil { // or the purge would take ranges
+		if _, err := grind.Of(m).Send(ctx, grain{Name: "late"}, actor.Delay(time.Hour)); err != nil { // or the purge would take ranges
 			t.Fatal(err)
 		}
 		for range 11 {
-			if _, err := carry.SendAll(ctx, m, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
+			if _, err := carry.Of(m).SendAll(ctx, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -271,11 +271,11 @@ func TestPurgeSaysWhetherItIsDone(t *testing.T) {
 			t.Fatal(out, err)
 		}
 		for range 11 {
-			if _, err := carry.SendAll(ctx, m, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
+			if _, err := carry.Of(m).SendAll(ctx, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n, err := carry.Purge(ctx, m); n != 11_000 || err != nil {
+		if n, err := carry.Of(m).Purge(ctx); n != 11_000 || err != nil {
 			t.Fatal(n, err)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -33,9 +35,9 @@ type grain struct {
 
 var (
 	mills  = actor.NewType[mill]("mill")
-	grind  = actor.NewQueue[grain](mills, "grind")
-	carry  = actor.NewQueue[grain](mills, "carry", actor.Workers())
-	weigh  = actor.NewRequestQueue[grain, int](mills, "weigh")
+	grind  = actor.NewQueue[grain](mills, "grind", actor.QueueConfig{})
+	carry  = actor.NewQueue[grain](mills, "carry", actor.QueueConfig{Workers: true})
+	weigh  = actor.NewRequestQueue[grain, int](mills, "weigh", actor.QueueConfig{})
 	fill   = actor.NewAction[[]grain, actor.None](mills, "fill")
 	tally  = actor.NewQuery[actor.None, mill](mills, "tally")
 	spills = actor.NewQuery[string, []byte](mills, "spills")
@@ -120,9 +122,9 @@ func ground(t *testing.T, m actor.Ref[mill]) []string {
 	return got.Ground
 }
 
-func queueStats(t *testing.T, stats func(context.Context, actor.Ref[mill]) (actor.QueueStats, error), m actor.Ref[mill]) actor.QueueStats {
+func queueStats(t *testing.T, stats func(context.Context) (handle.QueueStats, error)) handle.QueueStats {
 	t.Helper()
-	s, err := stats(context.Background(), m)
+	s, err := stats(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestMessagesOfATurnAreHandledInOrderAndThoseOfAFailedOneAreNot(t *testing.T
 		if got := ground(t, m); !slices.Equal(got, []string{"1", "2", "3", "2'"}) {
 			t.Fatal(got)
 		}
-		if s := queueStats(t, grind.StatsOf, m); s.Done != 4 || s.Sent != 4 || s.Pending+s.Delayed+s.Processing+s.Dead != 0 {
+		if s := queueStats(t, grind.Of(m).Stats); s.Done != 4 || s.Sent != 4 || s.Pending+s.Delayed+s.Processing+s.Dead != 0 {
 			t.Fatalf("%+v", s)
 		}
 	})
@@ -156,16 +158,16 @@ func TestMessageThatFailsIsTriedAfterItsPausesAndThenSetAside(t *testing.T) {
 				}
 				for _, at := range []time.Duration{time.Second, 6 * time.Second} {
 					time.Sleep(at - time.Since(begun) + 10*time.Millisecond)
-					if s := queueStats(t, grind.StatsOf, m); s.Delayed != 1 || s.Dead != 0 {
+					if s := queueStats(t, grind.Of(m).Stats); s.Delayed != 1 || s.Dead != 0 {
 						t.Fatalf("after %v: %+v", at, s)
 					}
 				}
 				time.Sleep(16*time.Second - time.Since(begun) + 10*time.Millisecond)
 				h.Settle()
-				if s := queueStats(t, grind.StatsOf, m); s.Delayed != 0 || s.Dead != 1 || s.Failed != 1 {
+				if s := queueStats(t, grind.Of(m).Stats); s.Delayed != 0 || s.Dead != 1 || s.Failed != 1 {
 					t.Fatalf("%+v", s)
 				}
-				for l, err := range grind.DeadLetters(t.Context(), m) {
+				for l, err := range grind.Of(m).DeadLetters().List(t.Context()) {
 					if err != nil || l.Body.Name != "bad" || l.Attempts != 4 || !strings.Contains(l.Error, text) {
 						t.Fatalf("%+v %v", l, err)
 					}
@@ -176,7 +178,7 @@ func TestMessageThatFailsIsTriedAfterItsPausesAndThenSetAside(t *testing.T) {
 				if got := ground(t, m); !slices.Equal(got, []string{"good"}) {
 					t.Fatalf("attempts that failed left a trace: %v", got)
 				}
-				if n, err := grind.RequeueAll(t.Context(), m); n != 1 || err != nil {
+				if n, err := grind.Of(m).DeadLetters().RequeueAll(t.Context()); n != 1 || err != nil {
 					t.Fatal(n, err)
 				}
 			})
@@ -201,7 +203,7 @@ func TestMessageWhoseHandlerHangsCountsAsAnAttempt(t *testing.T) {
 func TestHandlerMayDestroyItsActor(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
 		grindLater := func(name string) {
-			if _, err := grind.Send(t.Context(), m, grain{Name: name}, actor.Delay(time.Hour)); err != nil {
+			if _, err := grind.Of(m).Send(t.Context(), grain{Name: name}, actor.Delay(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -221,7 +223,7 @@ func TestHandlerMayDestroyItsActor(t *testing.T) {
 
 func TestDelayedMessageWakesItsActor(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
-		if _, err := grind.Send(t.Context(), m, grain{Name: "1"}, actor.Delay(time.Hour)); err != nil {
+		if _, err := grind.Of(m).Send(t.Context(), grain{Name: "1"}, actor.Delay(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Minute)
@@ -240,11 +242,11 @@ func TestDelayedMessageWakesItsActor(t *testing.T) {
 func TestWorkersLockEndsAtItsTimeAndCountsAsAnAttempt(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
 		ctx := t.Context()
-		if _, err := carry.Send(ctx, m, grain{Name: "1"}); err != nil {
+		if _, err := carry.Of(m).Send(ctx, grain{Name: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		for attempt := 1; attempt <= 4; attempt++ {
-			d, err := carry.Receive(ctx, m, actor.Wait(time.Minute))
+			d, err := carry.Of(m).Receive(ctx, handle.ReceiveConfig{Wait: time.Minute})
 			if err != nil || len(d) != 1 || d[0].Attempt != attempt {
 				t.Fatalf("attempt %d: %+v %v", attempt, d, err)
 			}
@@ -253,18 +255,18 @@ func TestWorkersLockEndsAtItsTimeAndCountsAsAnAttempt(t *testing.T) {
 				m = mills.Ref(h, "a")
 			}
 			time.Sleep(29 * time.Second)
-			if s := queueStats(t, carry.StatsOf, m); s.Processing != 1 {
+			if s := queueStats(t, carry.Of(m).Stats); s.Processing != 1 {
 				t.Fatalf("the lock ended early: %+v", s)
 			}
 			time.Sleep(1100 * time.Millisecond)
-			if s := queueStats(t, carry.StatsOf, m); s.Processing != 0 {
+			if s := queueStats(t, carry.Of(m).Stats); s.Processing != 0 {
 				t.Fatalf("the lock did not end: %+v", s)
 			}
-			if err := d[0].Ack(ctx); err == nil {
+			if err := d[0].Ack(ctx, actor.None{}); err == nil {
 				t.Fatal("a message whose lock has ended was acknowledged")
 			}
 		}
-		if s := queueStats(t, carry.StatsOf, m); s.Dead != 1 || s.Pending+s.Delayed != 0 {
+		if s := queueStats(t, carry.Of(m).Stats); s.Dead != 1 || s.Pending+s.Delayed != 0 {
 			t.Fatalf("%+v", s)
 		}
 	})
@@ -272,17 +274,17 @@ func TestWorkersLockEndsAtItsTimeAndCountsAsAnAttempt(t *testing.T) {
 
 func TestReplyOutlivesTheNode(t *testing.T) {
 	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
-		n, err := weigh.Ask(t.Context(), m, grain{Name: "abc"})
+		n, err := weigh.Of(m).Ask(t.Context(), grain{Name: "abc"})
 		if err != nil || n != 3 {
 			t.Fatal(n, err)
 		}
-		_, err = weigh.Ask(t.Context(), m, grain{How: "fail"}, actor.Backoff())
+		_, err = weigh.Of(m).Ask(t.Context(), grain{How: "fail"}, actor.Backoff())
 		if e := wantCode(t, err, actor.FailedPrecondition); e.Message != "the scales are broken" {
 			t.Fatal(err)
 		}
 		answer := make(chan string, 1)
 		go func() {
-			n, err := weigh.Ask(context.Background(), m, grain{Name: "abcd"}, actor.Delay(time.Minute))
+			n, err := weigh.Of(m).Ask(context.Background(), grain{Name: "abcd"}, actor.Delay(time.Minute))
 			answer <- fmt.Sprint(n, err)
 		}()
 		h.Settle()
@@ -306,14 +308,14 @@ func TestPausedActorKeepsItsMessagesUntilItIsResumed(t *testing.T) {
 		}
 		call(host.ActorPause)
 		for i := range 3 {
-			if _, err := grind.Send(ctx, m, grain{Name: fmt.Sprint(i + 1)}); err != nil {
+			if _, err := grind.Of(m).Send(ctx, grain{Name: fmt.Sprint(i + 1)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Minute)
 		h.Crash()
 		time.Sleep(time.Minute)
-		if s := queueStats(t, grind.StatsOf, m); s.Pending != 3 {
+		if s := queueStats(t, grind.Of(m).Stats); s.Pending != 3 {
 			t.Fatalf("%+v", s)
 		}
 		call(host.ActorResume)
@@ -372,7 +374,7 @@ func TestMessageIsNeitherLostNorHandledTwiceWhateverSyncThePowerFailsAt(t *testi
 				t.Fatal(err)
 			}
 			if err == nil {
-				for l, err := range grind.DeadLetters(context.Background(), ref) {
+				for l, err := range grind.Of(ref).DeadLetters().List(context.Background()) {
 					if err != nil {
 						t.Fatal(err)
 					}

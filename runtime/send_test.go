@@ -90,7 +90,7 @@ func TestMessagesThatWereGivenUpAreSentAgainByHand(t *testing.T) {
 		h.Settle()
 		a, ctx := bots.Ref(h, "a"), t.Context()
 		var ids []uint64
-		for m, err := range a.DeadMessages(ctx) {
+		for m, err := range a.DeadMessages().List(ctx) {
 			if err != nil || m.Type != "bot" || !slices.Equal(m.Key, []string{"x"}) || m.Method != "deliver" || len(m.Input) == 0 {
 				t.Fatalf("%+v, %v", m, err)
 			}
@@ -100,20 +100,20 @@ func TestMessagesThatWereGivenUpAreSentAgainByHand(t *testing.T) {
 			t.Fatal(ids)
 		}
 		mended.Store(true)
-		if n, err := a.DeleteDeadMessages(ctx, ids[0]); n != 1 || err != nil {
+		if n, err := a.DeadMessages().Delete(ctx, ids[0]); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if n, err := a.RequeueDeadMessages(ctx, ids[2]); n != 1 || err != nil {
+		if n, err := a.DeadMessages().Requeue(ctx, ids[2]); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if n, err := a.RequeueAllDeadMessages(ctx); n != 1 || err != nil {
+		if n, err := a.DeadMessages().RequeueAll(ctx); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 		h.Settle()
 		if got := look(t, h, "x").Notes["a"]; !slices.Equal(got, []int{2, 1}) {
 			t.Fatal(got)
 		}
-		if n, err := a.DeleteAllDeadMessages(ctx); n != 0 || err != nil {
+		if n, err := a.DeadMessages().DeleteAll(ctx); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
 	})
@@ -150,7 +150,7 @@ func TestLateMessageDoesNotReachTheSuccessorOfADestroyedActor(t *testing.T) {
 				release := make(chan struct{})
 				go do(h, "x", func(*bot, *actor.Context) (string, error) { <-release; return "", nil })
 				synctest.Wait()
-				go bots.Destroy(t.Context(), h, "x")
+				go bots.Ref(h, "x").Destroy(t.Context())
 				synctest.Wait()
 				if waits {
 					go do(h, "x", add(0))

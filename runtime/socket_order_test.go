@@ -24,7 +24,7 @@ var (
 	inscribe = actor.NewAction[int, actor.None](scrolls, "inscribe")
 	length   = actor.NewQuery[actor.None, int](scrolls, "length")
 	numbers  = actor.NewQuery[actor.None, []int](scrolls, "numbers")
-	_        = actor.NewQueue[string](scrolls, "orders", actor.Workers())
+	_        = actor.NewQueue[string](scrolls, "orders", actor.QueueConfig{Workers: true})
 )
 
 func scrollDefinition() actor.Definition {

@@ -31,9 +31,9 @@ var (
 	ledgerNote  = actor.NewAction[int, actor.None](ledgers, "note")
 	ledgerKept  = actor.NewQuery[actor.None, ledgerPlaces](ledgers, "kept")
 	ledgerMap   = actor.NewMap[int, int](ledgers, "numbers")
-	ledgerQueue = actor.NewQueue[int](ledgers, "numbers", actor.Workers())
+	ledgerQueue = actor.NewQueue[int](ledgers, "numbers", actor.QueueConfig{Workers: true})
 	ledgerAlarm = actor.NewAlarm[int](ledgers, "number")
-	ledgerEvent = actor.NewEvent[int](ledgers, "noted")
+	ledgerEvent = actor.NewEvent[int](ledgers, "noted", actor.EventConfig{})
 )
 
 // ledgerPlaces is what the places hold.

@@ -138,7 +138,7 @@ func TestHooksRunInOrderInTheTurnsThatTheyBelongTo(t *testing.T) {
 		if got := look(t, h, "a"); got.N != 2 || !slices.Equal(got.Log, []string{"create", "wake", "sleep", "wake"}) {
 			t.Fatalf("%+v", got)
 		}
-		if err := bots.Destroy(t.Context(), h, "a"); err != nil {
+		if err := bots.Ref(h, "a").Destroy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"create", "wake", "sleep", "wake", "destroy"}; !slices.Equal(calls, want) {
@@ -151,7 +151,7 @@ func TestDestroyHookThatFailsKeepsTheActor(t *testing.T) {
 	spec := actor.Spec[bot]{OnDestroy: func(*bot, *actor.Context) error { return errRefused }}
 	with(t, spec, func(t *testing.T, h *actortest.Harness) {
 		mustDo(t, h, "a", add(1))
-		wantCode(t, bots.Destroy(t.Context(), h, "a"), actor.FailedPrecondition)
+		wantCode(t, bots.Ref(h, "a").Destroy(t.Context()), actor.FailedPrecondition)
 		if look(t, h, "a").N != 1 {
 			t.Fatal("the state changed")
 		}

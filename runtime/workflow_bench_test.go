@@ -21,7 +21,7 @@ type clerk struct{ Paid int }
 var (
 	clerks  = actor.NewType[clerk]("clerk")
 	serving = actor.NewWorkflow[claim, string](clerks, "serve")
-	letters = actor.NewQueue[string](clerks, "letters", actor.ByRun())
+	letters = actor.NewQueue[string](clerks, "letters", actor.QueueConfig{ByRun: true})
 )
 
 // benchDesk starts a node on a real disk.
@@ -77,11 +77,11 @@ func runAll(b *testing.B, rt *runtime.Runtime, how string, actors, most int) {
 				n := min(share, most)
 				share -= n
 				ref := clerks.Ref(rt, fmt.Sprint(a), fmt.Sprint(k))
-				if _, err := serving.Start(context.Background(), ref, claim{how, n}); err != nil {
+				if _, err := serving.Of(ref).Start(context.Background(), claim{how, n}); err != nil {
 					b.Error(err)
 					return
 				}
-				if _, err := serving.Result(context.Background(), ref); err != nil {
+				if _, err := serving.Of(ref).Result(context.Background()); err != nil {
 					b.Error(err)
 					return
 				}
@@ -97,7 +97,7 @@ func runAll(b *testing.B, rt *runtime.Runtime, how string, actors, most int) {
 func BenchmarkWorkflowUpdates(b *testing.B) {
 	does("bench updates", func(ctx workflow.Context, c claim) (string, error) {
 		for i := range c.N {
-			_, err := actor.Update(ctx, fmt.Sprint("u", i), func(d *clerk, _ *actor.Context) (int, error) { d.Paid++; return d.Paid, nil })
+			_, err := actor.UpdateState(ctx, fmt.Sprint("u", i), func(d *clerk, _ *actor.Context) (int, error) { d.Paid++; return d.Paid, nil })
 			if err != nil {
 				return "", err
 			}
@@ -138,17 +138,17 @@ func BenchmarkWorkflowWake(b *testing.B) {
 	})
 	rt := benchDesk(b)
 	ref := clerks.Ref(rt, "w")
-	if _, err := serving.Start(context.Background(), ref, claim{"bench wake", b.N}); err != nil {
+	if _, err := serving.Of(ref).Start(context.Background(), claim{"bench wake", b.N}); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		if _, err := letters.Send(context.Background(), ref, "x"); err != nil {
+		if _, err := letters.Of(ref).Send(context.Background(), "x"); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if _, err := serving.Result(context.Background(), ref); err != nil {
+	if _, err := serving.Of(ref).Result(context.Background()); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -22,7 +22,7 @@ type yard struct{}
 type yardCode struct {
 	typ        *actor.Type[yard]
 	deal       *actor.Workflow[yard, string, string]
-	orders     *actor.Queue[yard, string]
+	orders     *actor.Queue[yard, string, actor.None]
 	definition actor.Definition
 	broken     error // of the wake hook
 }
@@ -30,7 +30,7 @@ type yardCode struct {
 func yardWith(queue string, opts ...workflow.Option) *yardCode {
 	c := &yardCode{typ: actor.NewType[yard]("yard")}
 	c.deal = actor.NewWorkflow[string, string](c.typ, "deal")
-	c.orders = actor.NewQueue[string](c.typ, queue, actor.ByRun())
+	c.orders = actor.NewQueue[string](c.typ, queue, actor.QueueConfig{ByRun: true})
 	c.definition = actor.Define(c.typ, actor.Spec[yard]{IdleTimeout: -1, OnWake: func(*yard, *actor.Context) error { return c.broken }}, actor.OnRun(c.deal, func(ctx workflow.Context, how string) (string, error) {
 		if how == "naps" {
 			return "", workflow.Sleep(ctx, "nap", 1000*time.Hour)
@@ -72,11 +72,11 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 		rt := n.openYard(t, old)
 		defer func() { rt.Close() }()
 		for _, how := range []string{"naps", "receives", "receives too"} {
-			if _, err := old.deal.Start(ctx, old.typ.Ref(rt, how), how); err != nil {
+			if _, err := old.deal.Of(old.typ.Ref(rt, how)).Start(ctx, how); err != nil {
 				t.Fatal(err)
 			}
 		}
-		old.typ.Create(ctx, old.typ.Ref(rt, "without a run"))
+		old.typ.Ref(rt, "without a run").Create(ctx)
 		time.Sleep(time.Second) // the first start is one with other code, too
 		reopen := func(c *yardCode) {
 			t.Helper()
@@ -114,10 +114,10 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 		if got := pausedYards(t, rt); got != "" {
 			t.Errorf("the queue has its name again: %q", got)
 		}
-		if _, err := old.orders.Send(ctx, old.typ.Ref(rt, "receives"), "bricks"); err != nil {
+		if _, err := old.orders.Of(old.typ.Ref(rt, "receives")).Send(ctx, "bricks"); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := old.deal.Result(ctx, old.typ.Ref(rt, "receives")); out != "bricks" || err != nil {
+		if out, err := old.deal.Of(old.typ.Ref(rt, "receives")).Result(ctx); out != "bricks" || err != nil {
 			t.Fatal(out, err)
 		}
 	})
@@ -129,7 +129,7 @@ func (n *node) park(t *testing.T, runs int) {
 	old := yardWith("orders")
 	rt := n.openYard(t, old)
 	for i := range runs {
-		if _, err := old.deal.Start(t.Context(), old.typ.Ref(rt, fmt.Sprintf("%03d", i)), "receives"); err != nil {
+		if _, err := old.deal.Of(old.typ.Ref(rt, fmt.Sprintf("%03d", i))).Start(t.Context(), "receives"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestComparisonWithOtherCodeMissesNoRun(t *testing.T) {
 		rt := n.openYard(t, old)
 		defer func() { rt.Close() }()
 		for _, key := range []string{"a", "held"} {
-			if _, err := old.deal.Start(ctx, old.typ.Ref(rt, key), "receives"); err != nil {
+			if _, err := old.deal.Of(old.typ.Ref(rt, key)).Start(ctx, "receives"); err != nil {
 				t.Fatal(err)
 			}
 		}

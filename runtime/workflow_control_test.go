@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -54,7 +55,7 @@ func TestWorkflowIsStartedAndCancelledOverHTTP(t *testing.T) {
 		if code, body := overHTTP(t, h, "workflow.cancel", `{"reason":"no longer needed"}`); code != 200 && code != 204 {
 			t.Fatal(code, body)
 		}
-		_, err := handle.Result(context.Background(), d)
+		_, err := deskRun.Of(d).Result(context.Background())
 		if actor.CodeOf(err) != actor.Canceled {
 			t.Error(err)
 		}
@@ -104,7 +105,7 @@ func TestWorkflowStandsStillWhileItOrItsActorIsPaused(t *testing.T) {
 		if n := bodies.Load(); n != 1 {
 			t.Fatalf("%d steps after it", n)
 		}
-		if err := handle.Pause(ctx, d, "audit"); err != nil {
+		if err := deskRun.Of(d).Pause(ctx, "audit"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -113,13 +114,13 @@ func TestWorkflowStandsStillWhileItOrItsActorIsPaused(t *testing.T) {
 		if st := claimStatus(t, d); bodies.Load() != 1 || st.State != workflow.StatePaused || st.Pause.Text != "audit" {
 			t.Fatalf("%d steps, %+v", bodies.Load(), st)
 		}
-		if err := handle.Resume(ctx, d); err != nil {
+		if err := deskRun.Of(d).Resume(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if got := claimResult(t, d); got != "done" || bodies.Load() != 3 {
 			t.Errorf("%q, %d", got, bodies.Load())
 		}
-		if err := handle.Pause(ctx, d, ""); actor.CodeOf(err) != actor.FailedPrecondition {
+		if err := deskRun.Of(d).Pause(ctx, ""); actor.CodeOf(err) != actor.FailedPrecondition {
 			t.Error("a run that has ended is paused:", err)
 		}
 	})
@@ -138,7 +139,7 @@ func TestWorkflowEndsWithItsActor(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Settle()
-		if _, err := handle.Status(ctx, d); actor.CodeOf(err) != actor.NotFound {
+		if _, err := deskRun.Of(d).Status(ctx); actor.CodeOf(err) != actor.NotFound {
 			t.Error(err)
 		}
 		if _, err := begin.Call(ctx, d, claim{"steps", 1}); err != nil {
@@ -235,7 +236,7 @@ func TestWorkflowStepReachesItsActorAndOthers(t *testing.T) {
 		}
 		f := desks.Ref(h, "f")
 		startClaim(t, f, claim{"fails", 1})
-		out, err := handle.Result(context.Background(), f)
+		out, err := deskRun.Of(f).Result(context.Background())
 		if e, ok := errors.AsType[*actor.Error](err); !ok || e.Code != actor.QuotaExceeded || e.Metadata["limit"] != "3" || e.Metadata["state"] != "failed" {
 			t.Errorf("%q, %+v", out, err)
 		}
@@ -256,13 +257,13 @@ func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
 		startClaim(t, d, claim{"forked", 1})
 		h.Settle()
 		fork := desks.Ref(h, "fork")
-		if out, err := handle.Fork(ctx, d, fork); err != nil || !out.Started {
+		if out, err := deskRun.Of(d).Fork(ctx, deskRun.Of(fork)); err != nil || !out.Started {
 			t.Fatal(out, err)
 		}
 		var seen []string
 		watched := make(chan error)
 		go func() {
-			for c, err := range handle.Watch(ctx, d, 0) {
+			for c, err := range deskRun.Of(d).Watch(ctx, 0) {
 				if err != nil {
 					watched <- err
 					return
@@ -275,7 +276,7 @@ func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
 		}()
 		h.Settle()
 		for ref, paper := range map[*actor.Ref[desk]]string{&d: "x", &fork: "y"} {
-			if _, err := papers.Send(ctx, *ref, paper); err != nil {
+			if _, err := papers.Of(*ref).Send(ctx, paper); err != nil {
 				t.Fatal(err)
 			}
 			if got := claimResult(t, *ref); got != "1"+paper && got != "1 "+paper {
@@ -286,7 +287,7 @@ func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
 			t.Errorf("%q, %v", seen, err)
 		}
 		n := 0
-		for e, err := range handle.History(ctx, d) {
+		for e, err := range deskRun.Of(d).History(ctx) {
 			if n++; err != nil || !e.Status.Over() {
 				t.Errorf("%+v, %v", e, err)
 			}
@@ -307,7 +308,7 @@ func TestAForkNeedsTheRecordedWorkflow(t *testing.T) {
 		ctx := context.Background()
 		startClaim(t, d, claim{"recorded", 1})
 		h.Settle()
-		file, err := handle.Export(ctx, d)
+		file, err := deskRun.Of(d).Export(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,10 +323,10 @@ func TestAForkNeedsTheRecordedWorkflow(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := desks.Ref(h, "other")
-		if out, err := handle.Import(ctx, other, file); actor.CodeOf(err) != actor.NotFound || !strings.Contains(err.Error(), `no workflow "wooden"`) {
+		if out, err := deskRun.Of(other).Import(ctx, file); actor.CodeOf(err) != actor.NotFound || !strings.Contains(err.Error(), `no workflow "wooden"`) {
 			t.Errorf("%+v, %v", out, err)
 		}
-		if st, err := handle.Status(ctx, other); actor.CodeOf(err) != actor.NotFound {
+		if st, err := deskRun.Of(other).Status(ctx); actor.CodeOf(err) != actor.NotFound {
 			t.Errorf("%+v, %v", st, err)
 		}
 	})

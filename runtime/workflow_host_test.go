@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -28,7 +30,7 @@ func TestWorkflowTakesWhatCameWhileItsActorWasPaused(t *testing.T) {
 		askDesk(t, h, host.ActorPause, &host.PauseInput{Reason: "stocktaking"}, nil)
 		h.Restart()
 		h.Settle()
-		if _, err := papers.Send(context.Background(), d, "deed"); err != nil {
+		if _, err := papers.Of(d).Send(context.Background(), "deed"); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -73,7 +75,7 @@ func TestWorkflowTakesWhatCameWhileItsActorFellAsleep(t *testing.T) {
 		if !asked.Load() {
 			t.Fatal("the task was not asked to return")
 		}
-		if _, err := papers.Send(context.Background(), d, "deed"); err != nil {
+		if _, err := papers.Of(d).Send(context.Background(), "deed"); err != nil {
 			t.Fatal(err)
 		}
 		close(stop)
@@ -82,7 +84,7 @@ func TestWorkflowTakesWhatCameWhileItsActorFellAsleep(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
-		if got, err := handle.Result(ctx, d); err != nil || got != "deed" {
+		if got, err := deskRun.Of(d).Result(ctx); err != nil || got != "deed" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
@@ -115,9 +117,9 @@ func TestWorkflowThatIsTerminatedBeginsNoAttempt(t *testing.T) {
 			return nil
 		})
 		errs := make(chan error, 2)
-		go func() { _, err := handle.Start(ctx, d, claim{"too late", 0}); errs <- err }()
+		go func() { _, err := deskRun.Of(d).Start(ctx, claim{"too late", 0}); errs <- err }()
 		h.Settle()
-		go func() { errs <- handle.Terminate(ctx, d, "a mistake") }()
+		go func() { errs <- deskRun.Of(d).Terminate(ctx, "a mistake") }()
 		h.Settle()
 		close(synced)
 		for range 2 {
@@ -130,12 +132,12 @@ func TestWorkflowThatIsTerminatedBeginsNoAttempt(t *testing.T) {
 		if n := bodies.Load(); n != 0 {
 			t.Errorf("%d bodies of a run that is over", n)
 		}
-		if _, err := handle.Start(ctx, d, claim{"too late", 1}, actor.Replace()); err != nil {
+		if _, err := deskRun.Of(d).Start(ctx, claim{"too late", 1}, handle.Replace()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
-		if got, err := handle.Result(ctx, d); err != nil || got != "next" {
+		if got, err := deskRun.Of(d).Result(ctx); err != nil || got != "next" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
@@ -143,7 +145,7 @@ func TestWorkflowThatIsTerminatedBeginsNoAttempt(t *testing.T) {
 
 // childOfDesk spawns a claim at another desk.
 func childOfDesk(ctx workflow.Context, key string, c claim) (string, error) {
-	child, err := actor.Spawn(ctx, "sub", handle, []string{key}, c)
+	child, err := actor.SpawnRun(ctx, "sub", deskRun, []string{key}, c)
 	if err != nil {
 		return "", err
 	}
@@ -163,18 +165,18 @@ func TestWorkflowChildrenWhoseActorsAreDestroyed(t *testing.T) {
 		if err := b.Destroy(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := handle.Result(ctx, d); err == nil || !strings.Contains(err.Error(), "destroyed") {
+		if out, err := deskRun.Of(d).Result(ctx); err == nil || !strings.Contains(err.Error(), "destroyed") {
 			t.Fatalf("the child's actor is gone: %q, %v", out, err)
 		}
 		// A child that its actor refuses.
 		startClaim(t, b, claim{"naps", 7})
-		if _, err := handle.Start(ctx, d, claim{"mother", 1}, actor.Replace()); err != nil {
+		if _, err := deskRun.Of(d).Start(ctx, claim{"mother", 1}, handle.Replace()); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := handle.Result(ctx, d); err == nil || !strings.Contains(err.Error(), "refused") {
+		if out, err := deskRun.Of(d).Result(ctx); err == nil || !strings.Contains(err.Error(), "refused") {
 			t.Fatalf("the child's actor has another run: %q, %v", out, err)
 		}
-		if err := handle.Terminate(ctx, b, ""); err != nil {
+		if err := deskRun.Of(b).Terminate(ctx, ""); err != nil {
 			t.Fatal(err)
 		}
 		// The parent's actor is destroyed: the child ends with it, and what it has to say does not bring the actor back.
@@ -214,7 +216,7 @@ func TestWorkflowChildThatCannotBeSent(t *testing.T) {
 		startClaim(t, d, claim{"nowhere", 1})
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
-		if got, err := handle.Result(ctx, d); err != nil || got != "told" {
+		if got, err := deskRun.Of(d).Result(ctx); err != nil || got != "told" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
@@ -235,7 +237,7 @@ func TestWorkflowKeepsWhatAStepBroughtInAFullActor(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		_, err = actor.Update(ctx, "store", func(d *desk, ctx *actor.Context) (actor.None, error) {
+		_, err = actor.UpdateState(ctx, "store", func(d *desk, ctx *actor.Context) (actor.None, error) {
 			d.Paid++
 			return actor.None{}, ctx.KV().Put(tuple.Tuple{"more"}, make([]byte, 4<<10))
 		})
@@ -323,13 +325,13 @@ func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
 			over := make(chan struct{})
 			go func() {
 				for {
-					if _, err := handle.Start(ctx, d, claim{"everything", 1}); err == nil {
+					if _, err := deskRun.Of(d).Start(ctx, claim{"everything", 1}); err == nil {
 						break
 					}
 					time.Sleep(time.Second)
 				}
 				for {
-					if _, err := papers.Send(ctx, d, "deed", actor.DedupID("1")); err == nil {
+					if _, err := papers.Of(d).Send(ctx, "deed", actor.DedupID("1")); err == nil {
 						break
 					}
 					time.Sleep(time.Second)
@@ -340,7 +342,7 @@ func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
 			go func() {
 				<-over
 				for {
-					if _, err := handle.Result(ctx, d); err == nil {
+					if _, err := deskRun.Of(d).Result(ctx); err == nil {
 						break
 					}
 					time.Sleep(time.Second)
@@ -397,12 +399,12 @@ func TestWorkflowThatEndsAnswersThoseWhoWait(t *testing.T) {
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
 		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
 		defer cancel()
-		for _, end := range []func(){func() {}, func() { handle.Terminate(ctx, d, "a mistake") }} {
-			if _, err := handle.Start(ctx, d, claim{"forgets", 1}, actor.Replace()); err != nil {
+		for _, end := range []func(){func() {}, func() { deskRun.Of(d).Terminate(ctx, "a mistake") }} {
+			if _, err := deskRun.Of(d).Start(ctx, claim{"forgets", 1}, handle.Replace()); err != nil {
 				t.Fatal(err)
 			}
 			asked := make(chan error)
-			go func() { _, err := consent.Ask(ctx, d, "please"); asked <- err }()
+			go func() { _, err := consent.Of(d).Ask(ctx, "please"); asked <- err }()
 			h.Settle()
 			end()
 			if err := <-asked; actor.CodeOf(err) != actor.FailedPrecondition {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -104,7 +106,7 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 			startClaim(t, desks.Ref(h, key), claim{how, 1})
 		}
 		for _, key := range []string{"held", "put away"} {
-			if err := handle.Pause(ctx, desks.Ref(h, key), "look at it"); err != nil {
+			if err := deskRun.Of(desks.Ref(h, key)).Pause(ctx, "look at it"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,16 +156,16 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 		does("changes", first)
 		h.Restart()
 		h.Settle()
-		if err := handle.Resume(ctx, desks.Ref(h, "held")); err != nil {
+		if err := deskRun.Of(desks.Ref(h, "held")).Resume(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := handle.Terminate(ctx, desks.Ref(h, "put away"), "enough"); err != nil {
+		if err := deskRun.Of(desks.Ref(h, "put away")).Terminate(ctx, "enough"); err != nil {
 			t.Fatal(err)
 		}
 		if err := desks.Ref(h, "gone").Destroy(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := handle.Start(ctx, desks.Ref(h, "failed"), claim{"naps", 2}, actor.Replace()); err != nil {
+		if _, err := deskRun.Of(desks.Ref(h, "failed")).Start(ctx, claim{"naps", 2}, handle.Replace()); err != nil {
 			t.Fatal(err)
 		}
 		if got := listRuns(t, h, host.RunQuery{}) + pausedGauge(t, h); got != "" {
@@ -196,11 +198,11 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 	rt := open(deskDefinition())
 	failed, paused := desks.Ref(rt, "failed"), desks.Ref(rt, "paused")
 	startClaim(t, failed, claim{"fails", 1})
-	if _, err := handle.Result(ctx, failed); err == nil {
+	if _, err := deskRun.Of(failed).Result(ctx); err == nil {
 		t.Fatal("the run has not failed")
 	}
 	startClaim(t, paused, claim{"naps", 1})
-	if err := handle.Pause(ctx, paused, "look at it"); err != nil {
+	if err := deskRun.Of(paused).Pause(ctx, "look at it"); err != nil {
 		t.Fatal(err)
 	}
 	if err := rt.Close(); err != nil {
@@ -229,7 +231,7 @@ func TestRunsOfAnotherNamespaceAreNotCounted(t *testing.T) {
 	namespace := "default"
 	actortest.Config{Options: func(o *runtime.Options) { o.Namespace = namespace }}.Run(t, func(t *testing.T, h *actortest.Harness) {
 		startClaim(t, desks.Ref(h, "a"), claim{"naps", 1})
-		if err := handle.Pause(t.Context(), desks.Ref(h, "a"), ""); err != nil {
+		if err := deskRun.Of(desks.Ref(h, "a")).Pause(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"", "operator 1"} {

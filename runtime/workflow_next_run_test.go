@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/workflow"
@@ -27,12 +29,12 @@ func TestWorkflowMessagesOfOneRunDoNotReachTheNext(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]){
 		"by itself": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) { time.Sleep(time.Hour); h.Settle() },
 		"cancelled": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
-			handle.Cancel(t.Context(), d, "")
+			deskRun.Of(d).Cancel(t.Context(), "")
 			h.Settle()
 		},
-		"terminated": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) { handle.Terminate(t.Context(), d, "") },
+		"terminated": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) { deskRun.Of(d).Terminate(t.Context(), "") },
 		"and crashes": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
-			handle.Terminate(t.Context(), d, "")
+			deskRun.Of(d).Terminate(t.Context(), "")
 			h.Restart()
 		},
 	} {
@@ -42,31 +44,31 @@ func TestWorkflowMessagesOfOneRunDoNotReachTheNext(t *testing.T) {
 				defer cancel()
 				startClaim(t, d, claim{"ignores", 1})
 				h.Settle()
-				if _, err := papers.Send(ctx, d, "to the first"); err != nil {
+				if _, err := papers.Of(d).Send(ctx, "to the first"); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := papers.Send(ctx, d, "later to the first", actor.Delay(2*time.Hour)); err != nil {
+				if _, err := papers.Of(d).Send(ctx, "later to the first", actor.Delay(2*time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 				asked := make(chan error, 1)
-				go func() { _, err := consent.Ask(ctx, d, "may I?"); asked <- err }()
+				go func() { _, err := consent.Of(d).Ask(ctx, "may I?"); asked <- err }()
 				h.Settle()
 				end(t, h, d)
 				if err := <-asked; actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "ended without receiving") {
 					t.Errorf("the sender got %v", err)
 				}
-				if _, err := handle.Start(ctx, d, claim{"receives", 2}, actor.Replace()); err != nil {
+				if _, err := deskRun.Of(d).Start(ctx, claim{"receives", 2}, handle.Replace()); err != nil {
 					t.Fatal(err)
 				}
 				h.Settle()
-				if _, err := papers.Send(ctx, d, "to the second"); err != nil {
+				if _, err := papers.Of(d).Send(ctx, "to the second"); err != nil {
 					t.Fatal(err)
 				}
 				if got := claimResult(t, d); got != "to the second" {
 					t.Errorf("the second run received %q", got)
 				}
-				for want, stats := range map[int64]func(context.Context, actor.Ref[desk]) (actor.QueueStats, error){2: papers.StatsOf, 1: consent.StatsOf} {
-					if st, err := stats(ctx, d); err != nil || st.Dead != want || st.Pending+st.Delayed != 0 {
+				for want, stats := range map[int64]func(context.Context) (handle.QueueStats, error){2: papers.Of(d).Stats, 1: consent.Of(d).Stats} {
+					if st, err := stats(ctx); err != nil || st.Dead != want || st.Pending+st.Delayed != 0 {
 						t.Errorf("%+v, %v", st, err)
 					}
 				}
@@ -81,11 +83,11 @@ func TestWorkflowReceivesWhatWasSentBeforeItBegan(t *testing.T) {
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
 		for n := range 2 {
 			want := fmt.Sprint("to run ", n)
-			if _, err := papers.Send(t.Context(), d, want); err != nil {
+			if _, err := papers.Of(d).Send(t.Context(), want); err != nil {
 				t.Fatal(err)
 			}
 			h.Restart()
-			if _, err := handle.Start(t.Context(), d, claim{"receives", n}, actor.Replace()); err != nil {
+			if _, err := deskRun.Of(d).Start(t.Context(), claim{"receives", n}, handle.Replace()); err != nil {
 				t.Fatal(err)
 			}
 			if got := claimResult(t, d); got != want {

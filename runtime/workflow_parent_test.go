@@ -46,7 +46,7 @@ func TestWorkflowResultOfAChildWaitsForAParentThatDoesNotWake(t *testing.T) {
 	})
 	withHousehold(t, func(t *testing.T, h *actortest.Harness, parent actor.Ref[household]) {
 		ctx := context.Background()
-		if _, err := awaitClaim.Start(ctx, parent, claim{"an hour", 1}); err != nil {
+		if _, err := awaitClaim.Of(parent).Start(ctx, claim{"an hour", 1}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -64,7 +64,7 @@ func TestWorkflowResultOfAChildWaitsForAParentThatDoesNotWake(t *testing.T) {
 		sick.Store(false)
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 		defer cancel()
-		if out, err := awaitClaim.Result(ctx, parent); err != nil || out != "done" {
+		if out, err := awaitClaim.Of(parent).Result(ctx); err != nil || out != "done" {
 			t.Fatalf("%q, %v", out, err)
 		}
 	})
@@ -78,7 +78,7 @@ func TestWorkflowParentAsksForTheResultOfAChildWhenItWakes(t *testing.T) {
 	for _, destroyed := range []bool{false, true} {
 		withHousehold(t, func(t *testing.T, h *actortest.Harness, parent actor.Ref[household]) {
 			ctx := context.Background()
-			if _, err := awaitClaim.Start(ctx, parent, claim{"an hour", 1}); err != nil {
+			if _, err := awaitClaim.Of(parent).Start(ctx, claim{"an hour", 1}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -99,7 +99,7 @@ func TestWorkflowParentAsksForTheResultOfAChildWhenItWakes(t *testing.T) {
 			}
 			sick.Store(false)
 			time.Sleep(10 * time.Minute)
-			if st, err := awaitClaim.Status(ctx, parent); err != nil || st.State.Over() {
+			if st, err := awaitClaim.Of(parent).Status(ctx); err != nil || st.State.Over() {
 				t.Fatalf("it has its answer already: %+v, %v", st, err)
 			}
 			if _, err := knock.Call(ctx, parent, actor.None{}); err != nil {
@@ -107,7 +107,7 @@ func TestWorkflowParentAsksForTheResultOfAChildWhenItWakes(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			out, err := awaitClaim.Result(ctx, parent)
+			out, err := awaitClaim.Of(parent).Result(ctx)
 			if destroyed != (err != nil) || !destroyed && out != "done" {
 				t.Fatalf("destroyed %v: %q, %v", destroyed, out, err)
 			}

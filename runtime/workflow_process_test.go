@@ -28,7 +28,7 @@ type mine struct{}
 var (
 	mines  = actor.NewType[mine]("mine")
 	blast  = actor.NewWorkflow[string, string](mines, "blast")
-	fuses  = actor.NewQueue[string](mines, "fuses", actor.ByRun())
+	fuses  = actor.NewQueue[string](mines, "fuses", actor.QueueConfig{ByRun: true})
 	tick   = actor.NewAction[actor.None, actor.None](mines, "tick")
 	exited = 3
 )
@@ -75,17 +75,17 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := mines.Ref(rt, "a")
-	if _, err := blast.Start(t.Context(), d, how); err != nil {
+	if _, err := blast.Of(d).Start(t.Context(), how); err != nil {
 		t.Fatal(err)
 	}
 	mend := os.Getenv(nodeMend)
-	if st, err := blast.Status(t.Context(), d); err == nil && mend != "" && st.Pause != nil {
-		if err := blast.Resume(t.Context(), d); err != nil {
+	if st, err := blast.Of(d).Status(t.Context()); err == nil && mend != "" && st.Pause != nil {
+		if err := blast.Of(d).Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		st, err := blast.Status(t.Context(), d)
+		st, err := blast.Of(d).Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

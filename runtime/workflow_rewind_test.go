@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -17,7 +19,7 @@ import (
 // claimEntry returns the id of the entry of a claim's run that is at a path.
 func claimEntry(t *testing.T, d actor.Ref[desk], path string) workflow.EntryID {
 	t.Helper()
-	for e, err := range handle.History(context.Background(), d) {
+	for e, err := range deskRun.Of(d).History(context.Background()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +56,7 @@ func rounds(bodies *atomic.Int64) way {
 func sendPapers(t *testing.T, d actor.Ref[desk], list ...string) {
 	t.Helper()
 	for _, paper := range list {
-		if _, err := papers.Send(context.Background(), d, paper); err != nil {
+		if _, err := papers.Of(d).Send(context.Background(), paper); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,20 +85,20 @@ func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 					entry := claimEntry(t, d, to)
 					sendPapers(t, d, "late") // for the run to come
 					h.Settle()
-					if err := handle.Rewind(ctx, d, entry); err != nil {
+					if err := deskRun.Of(d).Rewind(ctx, entry); err != nil {
 						t.Fatal(err)
 					}
 					asked := make(chan string, 1)
-					go func() { out, err := handle.Result(ctx, d); asked <- fmt.Sprint(out, err) }()
+					go func() { out, err := deskRun.Of(d).Result(ctx); asked <- fmt.Sprint(out, err) }()
 					stop(h)
 					h.Settle()
 					if st := claimStatus(t, d); st.State != workflow.StateSleeping || st.ID != before.ID || st.Output != nil || !st.Ended.IsZero() || st.Epoch != 1 {
 						t.Errorf("rewound: %+v", st)
 					}
-					if out, err := handle.Start(ctx, d, claim{"rounds", 1}); err != nil || out.Started || out.Run != before.ID {
+					if out, err := deskRun.Of(d).Start(ctx, claim{"rounds", 1}); err != nil || out.Started || out.Run != before.ID {
 						t.Errorf("started again: %+v, %v", out, err)
 					}
-					if _, err := handle.Start(ctx, d, claim{"rounds", 2}, actor.Replace()); actor.CodeOf(err) != actor.AlreadyExists {
+					if _, err := deskRun.Of(d).Start(ctx, claim{"rounds", 2}, handle.Replace()); actor.CodeOf(err) != actor.AlreadyExists {
 						t.Errorf("replaced: %v", err)
 					}
 					select {
@@ -109,7 +111,7 @@ func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 					if got := <-asked; got != "1a 4b 5c <nil>" && (name != "and crashes" || got != "1a 5b 6c <nil>" && got != "1a 4b 6c <nil>") {
 						t.Errorf("%q", got)
 					}
-					if st, err := papers.StatsOf(ctx, d); err != nil || st.Dead != 1 { // the late one was not received
+					if st, err := papers.Of(d).Stats(ctx); err != nil || st.Dead != 1 { // the late one was not received
 						t.Errorf("%+v, %v", st, err)
 					}
 				})
@@ -127,7 +129,7 @@ func TestWorkflowThatWasRewoundIsFoundByARestart(t *testing.T) {
 		sendPapers(t, d, "a", "b", "c")
 		claimResult(t, d)
 		askDesk(t, h, host.ActorPause, &host.PauseInput{Reason: "stocktaking"}, nil)
-		if err := handle.Rewind(t.Context(), d, claimEntry(t, d, "round~2/s")); err != nil {
+		if err := deskRun.Of(d).Rewind(t.Context(), claimEntry(t, d, "round~2/s")); err != nil {
 			t.Fatal(err)
 		}
 		h.Crash()
@@ -161,7 +163,7 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		if _, err := actor.Update(ctx, "yes", func(_ *desk, ctx *actor.Context) (actor.None, error) {
+		if _, err := actor.UpdateState(ctx, "yes", func(_ *desk, ctx *actor.Context) (actor.None, error) {
 			return actor.None{}, consent.Reply(ctx, q, true)
 		}); err != nil {
 			return "", err
@@ -176,13 +178,13 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 		sendPapers(t, d, "enough", "more")
 		claimResult(t, d)
 		h.Settle()
-		if _, err := consent.Ask(ctx, d, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition {
+		if _, err := consent.Of(d).Ask(ctx, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition {
 			t.Errorf("a request to a run that is over: %v", err)
 		}
 		if st := claimStatus(t, d); st.Undo != 0 {
 			t.Errorf("it owes: %+v", st)
 		}
-		if err := handle.Rewind(ctx, d, claimEntry(t, d, "paper")); err != nil {
+		if err := deskRun.Of(d).Rewind(ctx, claimEntry(t, d, "paper")); err != nil {
 			t.Fatal(err)
 		}
 		if got := claimResult(t, d); got != "enough" { // the same message again
@@ -190,7 +192,7 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 		}
 		// The message that it got is deleted, and the dead letter is given back instead.
 		askDesk(t, h, host.ActorPause, &host.PauseInput{}, nil)
-		if err := handle.Rewind(ctx, d, claimEntry(t, d, "paper")); err != nil {
+		if err := deskRun.Of(d).Rewind(ctx, claimEntry(t, d, "paper")); err != nil {
 			t.Fatal(err)
 		}
 		var purged, back host.CountOutput
@@ -200,13 +202,13 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 			t.Fatalf("purged %d, requeued %d", purged.Count, back.Count)
 		}
 		askDesk(t, h, host.ActorResume, nil, nil)
-		if ok, err := consent.Ask(ctx, d, "may I?"); err != nil || !ok {
+		if ok, err := consent.Of(d).Ask(ctx, "may I?"); err != nil || !ok {
 			t.Errorf("a request to the run that lives: %v, %v", ok, err)
 		}
 		if st := claimStatus(t, d); st.State != workflow.StateSleeping || st.Undo != 1 {
 			t.Errorf("%+v", st)
 		}
-		if err := handle.Cancel(ctx, d, "enough"); err != nil {
+		if err := deskRun.Of(d).Cancel(ctx, "enough"); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -230,14 +232,14 @@ func TestWorkflowRewindsThatAreRefused(t *testing.T) {
 		}
 		b := desks.Ref(h, "b")
 		first := claimStatus(t, b).ID
-		if err := handle.Rewind(ctx, b, claimEntry(t, b, "s")); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "parent was told") {
+		if err := deskRun.Of(b).Rewind(ctx, claimEntry(t, b, "s")); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "parent was told") {
 			t.Errorf("the child: %v", err)
 		}
 		var path string
-		for e := range handle.History(ctx, d) {
+		for e := range deskRun.Of(d).History(ctx) {
 			path = e.Path
 		}
-		if err := handle.Rewind(ctx, d, claimEntry(t, d, path)); err != nil {
+		if err := deskRun.Of(d).Rewind(ctx, claimEntry(t, d, path)); err != nil {
 			t.Fatal(err)
 		}
 		if got := claimResult(t, d); got != "done" {
@@ -251,10 +253,10 @@ func TestWorkflowRewindsThatAreRefused(t *testing.T) {
 		startClaim(t, c, claim{"stuck", 1})
 		h.Settle()
 		nap := claimEntry(t, c, "nap")
-		if err := handle.Terminate(ctx, c, "a mistake"); err != nil {
+		if err := deskRun.Of(c).Terminate(ctx, "a mistake"); err != nil {
 			t.Fatal(err)
 		}
-		if err := handle.Rewind(ctx, c, nap); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "an operator gave it up") {
+		if err := deskRun.Of(c).Rewind(ctx, nap); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "an operator gave it up") {
 			t.Errorf("terminated: %v", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -29,8 +30,8 @@ func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 	}{
 		{"ends", nil, workflow.StateCompleted},
 		{"fails", nil, workflow.StateFailed},
-		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return handle.Terminate(ctx, d, "enough") }, workflow.StateTerminated},
-		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return handle.Cancel(ctx, d, "enough") }, workflow.StateCancelled},
+		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return deskRun.Of(d).Terminate(ctx, "enough") }, workflow.StateTerminated},
+		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return deskRun.Of(d).Cancel(ctx, "enough") }, workflow.StateCancelled},
 	} {
 		t.Run(string(test.state), func(t *testing.T) {
 			withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
@@ -47,7 +48,7 @@ func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 				}
 				for range 2 {
 					began := time.Now()
-					if _, err := consent.Ask(t.Context(), d, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition {
+					if _, err := consent.Of(d).Ask(t.Context(), "may I?"); actor.CodeOf(err) != actor.FailedPrecondition {
 						t.Errorf("in the process: %v", err)
 					}
 					code, body := overHTTP(t, h, host.QueueSend, `{"queue":"consent","messages":[{"body":"may I?","want_reply":true}]}`)
@@ -60,10 +61,10 @@ func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 					h.Restart()
 				}
 				// Nothing of the requests is kept; a message that asks for nothing is, for the next run.
-				if _, err := papers.Send(t.Context(), d, "deed"); err != nil {
+				if _, err := papers.Of(d).Send(t.Context(), "deed"); err != nil {
 					t.Error(err)
 				}
-				if st, err := consent.StatsOf(t.Context(), d); err != nil || st.Pending+st.Delayed+st.Dead != 0 {
+				if st, err := consent.Of(d).Stats(t.Context()); err != nil || st.Pending+st.Delayed+st.Dead != 0 {
 					t.Errorf("%+v, %v", st, err)
 				}
 			})
@@ -106,7 +107,7 @@ func TestWorkflowPayloadsAreShownAsJSON(t *testing.T) {
 			t.Errorf("output %s", got)
 		}
 		// In CBOR they are as the run has them, for programs that know the types.
-		for e, err := range handle.History(t.Context(), d) {
+		for e, err := range deskRun.Of(d).History(t.Context()) {
 			if err != nil || len(e.Output) == 0 && e.Kind == workflow.KindStep || e.OutputJSON != nil {
 				t.Errorf("%+v, %v", e, err)
 			}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -41,13 +43,13 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				defer close(release)
 				does("pass", func(workflow.Context, claim) (string, error) { return "", nil })
 				for range 3 { // runs are known to take little time
-					if _, err := handle.Start(t.Context(), d, claim{How: "pass"}, actor.Replace()); err != nil {
+					if _, err := deskRun.Of(d).Start(t.Context(), claim{How: "pass"}, handle.Replace()); err != nil {
 						t.Fatal(err)
 					}
 					claimResult(t, d)
 				}
 				begun := time.Now()
-				if _, err := handle.Start(t.Context(), d, claim{How: "block"}, actor.Replace()); err != nil {
+				if _, err := deskRun.Of(d).Start(t.Context(), claim{How: "block"}, handle.Replace()); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(begun); took > 1500*time.Millisecond {
@@ -72,10 +74,10 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				if entered.Load() != 1 {
 					t.Errorf("the function was called %d times", entered.Load())
 				}
-				if err := handle.Resume(t.Context(), d); err != nil {
+				if err := deskRun.Of(d).Resume(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := handle.Terminate(t.Context(), d, "enough"); err != nil {
+				if err := deskRun.Of(d).Terminate(t.Context(), "enough"); err != nil {
 					t.Error(err)
 				}
 				if st := claimStatus(t, d); st.State != workflow.StateTerminated {
@@ -181,7 +183,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 				return nil
 			})
 			d := desks.Ref(rt, "a")
-			if _, err := papers.Send(t.Context(), d, "paper"); err != nil {
+			if _, err := papers.Of(d).Send(t.Context(), "paper"); err != nil {
 				t.Fatal(err)
 			}
 			for claimStatus(t, d).State != workflow.StateCompleted {

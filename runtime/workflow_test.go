@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
@@ -35,14 +36,14 @@ type claim struct {
 
 var (
 	desks   = actor.NewType[desk]("desk")
-	handle  = actor.NewWorkflow[claim, string](desks, "handle")
-	papers  = actor.NewQueue[string](desks, "papers", actor.ByRun())
-	consent = actor.NewRequestQueue[string, bool](desks, "consent", actor.ByRun())
+	deskRun = actor.NewWorkflow[claim, string](desks, "handle")
+	papers  = actor.NewQueue[string](desks, "papers", actor.QueueConfig{ByRun: true})
+	consent = actor.NewRequestQueue[string, bool](desks, "consent", actor.QueueConfig{ByRun: true})
 	begin   = actor.NewAction[claim, string](desks, "begin")
 	unlock  = actor.NewAction[actor.None, actor.None](desks, "unlock")
 	seeDesk = actor.NewQuery[actor.None, desk](desks, "see")
 	rowsOf  = actor.NewQuery[actor.None, []string](desks, "rows")
-	tidings = actor.NewQueue[string](desks, "tidings")
+	tidings = actor.NewQueue[string](desks, "tidings", actor.QueueConfig{})
 	chore   = actor.NewAction[actor.None, actor.None](desks, "chore")
 	stuff   = actor.NewAction[int, actor.None](desks, "stuff")
 	wedge   = actor.NewAction[actor.None, actor.None](desks, "wedge")
@@ -70,7 +71,7 @@ func runClaim(ctx workflow.Context, c claim) (string, error) {
 }
 
 func (d *desk) begin(ctx *actor.Context, c claim) (string, error) {
-	out, err := handle.Begin(ctx, c)
+	out, err := deskRun.Begin(ctx, c)
 	d.Notes = append(d.Notes, "begun")
 	return out.Run, err
 }
@@ -133,7 +134,7 @@ func limitedDesk(limits actor.Limits, opts ...workflow.Option) actor.Definition 
 	},
 		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff), actor.On(wedge, (*desk).wedge),
 		actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows),
-		actor.OnMessage(tidings, (*desk).tidings), actor.OnRun(handle, runClaim, opts...))
+		actor.OnMessage(tidings, (*desk).tidings), actor.OnRun(deskRun, runClaim, opts...))
 }
 
 func withDesk(t *testing.T, f func(t *testing.T, h *actortest.Harness, d actor.Ref[desk])) {
@@ -179,14 +180,14 @@ func exactCounts(t *testing.T, h *actortest.Harness) {
 
 func startClaim(t *testing.T, d actor.Ref[desk], c claim) {
 	t.Helper()
-	if _, err := handle.Start(context.Background(), d, c); err != nil {
+	if _, err := deskRun.Of(d).Start(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func claimResult(t *testing.T, d actor.Ref[desk]) string {
 	t.Helper()
-	out, err := handle.Result(context.Background(), d)
+	out, err := deskRun.Of(d).Result(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func claimResult(t *testing.T, d actor.Ref[desk]) string {
 
 func claimStatus(t *testing.T, d actor.Ref[desk]) workflow.RunStatus {
 	t.Helper()
-	st, err := handle.Status(context.Background(), d)
+	st, err := deskRun.Of(d).Status(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +214,7 @@ func deskOf(t *testing.T, d actor.Ref[desk]) desk {
 
 // pay is an Update that touches everything that a turn has.
 func pay(ctx workflow.Context, name string, n int) (int, error) {
-	return actor.Update(ctx, name, func(d *desk, ctx *actor.Context) (int, error) {
+	return actor.UpdateState(ctx, name, func(d *desk, ctx *actor.Context) (int, error) {
 		d.Paid += n
 		if _, err := ctx.SQL().ExecContext(ctx, "INSERT INTO paid(note) VALUES (?)", name); err != nil {
 			return 0, err
@@ -253,18 +254,18 @@ func TestWorkflowRunsStepsAndUpdates(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		// The same start finds the run; another is refused.
-		out, err := handle.Start(context.Background(), d, claim{"steps", 21})
+		out, err := deskRun.Of(d).Start(context.Background(), claim{"steps", 21})
 		if err != nil || out.Started {
 			t.Errorf("%+v, %v", out, err)
 		}
-		if _, err := handle.Start(context.Background(), d, claim{"steps", 22}); actor.CodeOf(err) != actor.AlreadyExists {
+		if _, err := deskRun.Of(d).Start(context.Background(), claim{"steps", 22}); actor.CodeOf(err) != actor.AlreadyExists {
 			t.Error(err)
 		}
 		h.Restart()
 		if got := claimResult(t, d); got != "paid 42" || bodies.Load() != 2 {
 			t.Errorf("%q, %d bodies", got, bodies.Load())
 		}
-		if out, err := handle.Start(context.Background(), d, claim{"steps", 1}, actor.Replace()); err != nil || !out.Started {
+		if out, err := deskRun.Of(d).Start(context.Background(), claim{"steps", 1}, handle.Replace()); err != nil || !out.Started {
 			t.Errorf("%+v, %v", out, err)
 		}
 		if got := claimResult(t, d); got != "paid 2" {
@@ -283,7 +284,7 @@ func TestWorkflowThatWritesTooMuchIsPaused(t *testing.T) {
 		return "", workflow.Sleep(ctx, "nap", time.Hour)
 	})
 	does("state", func(ctx workflow.Context, _ claim) (string, error) {
-		return actor.Update(ctx, "fill", func(d *desk, _ *actor.Context) (string, error) {
+		return actor.UpdateState(ctx, "fill", func(d *desk, _ *actor.Context) (string, error) {
 			d.Notes = append(d.Notes, large)
 			return "", nil
 		})
@@ -302,11 +303,11 @@ func TestWorkflowThatWritesTooMuchIsPaused(t *testing.T) {
 		"panic": workflow.PausedPanicked, "error": "", "step": "", "restart": "",
 	} {
 		withDesk(t, func(t *testing.T, h *actortest.Harness, ref actor.Ref[desk]) {
-			if _, err := handle.Start(t.Context(), ref, claim{How: how}); err != nil {
+			if _, err := deskRun.Of(ref).Start(t.Context(), claim{How: how}); err != nil {
 				t.Fatal(err)
 			}
 			h.Settle()
-			s, err := handle.Status(t.Context(), ref)
+			s, err := deskRun.Of(ref).Status(t.Context())
 			switch {
 			case err != nil:
 				t.Fatal(err)
@@ -348,7 +349,7 @@ func TestWorkflowWaitsWhileItsActorSleeps(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		n, err := actor.Await(ctx, "open", func(d desk) (int, bool) { return d.Paid + 7, d.Open })
+		n, err := actor.AwaitState(ctx, "open", func(d desk) (int, bool) { return d.Paid + 7, d.Open })
 		return fmt.Sprint(m.Body, n), err
 	})
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
@@ -376,7 +377,7 @@ func TestWorkflowWaitsWhileItsActorSleeps(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		asleep("while it waits for a message")
-		if _, err := papers.Send(context.Background(), d, "passport"); err != nil {
+		if _, err := papers.Of(d).Send(context.Background(), "passport"); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -402,7 +403,7 @@ func TestWorkflowMessagesAreAnsweredInItsCommits(t *testing.T) {
 		if err := workflow.Sleep(ctx, "think", time.Hour); err != nil {
 			return "", err
 		}
-		_, err = actor.Update(ctx, "answer", func(_ *desk, ctx *actor.Context) (actor.None, error) {
+		_, err = actor.UpdateState(ctx, "answer", func(_ *desk, ctx *actor.Context) (actor.None, error) {
 			return actor.None{}, consent.Reply(ctx, m, m.Body == "please")
 		})
 		return m.Body, err
@@ -415,7 +416,7 @@ func TestWorkflowMessagesAreAnsweredInItsCommits(t *testing.T) {
 		}
 		asked := make(chan answer)
 		go func() {
-			ok, err := consent.Ask(context.Background(), d, "please")
+			ok, err := consent.Of(d).Ask(context.Background(), "please")
 			asked <- answer{ok, err}
 		}()
 		if got := claimResult(t, d); got != "please" {
@@ -440,7 +441,7 @@ func TestTheErrorThatARunAnswersHasItsMetadata(t *testing.T) {
 	})
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
 		startClaim(t, d, claim{"refuses", 1})
-		_, err := consent.Ask(context.Background(), d, "please")
+		_, err := consent.Of(d).Ask(context.Background(), "please")
 		if e, ok := errors.AsType[*actor.Error](err); !ok || e.Code != actor.TooLarge || e.Metadata["limit"] != "10" || e.Metadata["actual"] != "11" {
 			t.Errorf("%+v", err)
 		}
@@ -473,7 +474,7 @@ func TestWorkflowCommitsAreWhole(t *testing.T) {
 			ctx := context.Background()
 			startClaim(t, d, claim{"whole", 1})
 			for i := range 3 {
-				if _, err := papers.Send(ctx, d, fmt.Sprint("p", i), actor.DedupID(fmt.Sprint(i))); err != nil {
+				if _, err := papers.Of(d).Send(ctx, fmt.Sprint("p", i), actor.DedupID(fmt.Sprint(i))); err != nil {
 					t.Fatal(err)
 				}
 				if delay%4 == i {

@@ -143,14 +143,14 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))
 			at := func(i int) actor.Ref[actor.None] { return errands.Ref(h, fmt.Sprint(i)) }
 			for i := range runs {
-				if _, err := errand.Start(ctx, at(i), 100*seed+i); err != nil {
+				if _, err := errand.Of(at(i)).Start(ctx, 100*seed+i); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for i := range 12 {
 				time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
 				if i < 8 {
-					_ = errand.Cancel(ctx, at(random.IntN(runs)), "enough") // it may have ended
+					_ = errand.Of(at(random.IntN(runs))).Cancel(ctx, "enough") // it may have ended
 				}
 				if random.IntN(3) == 0 {
 					h.Crash()
@@ -160,7 +160,7 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 			h.Settle()
 			var stay []string
 			for i := range runs {
-				status, err := errand.Status(ctx, at(i))
+				status, err := errand.Of(at(i)).Status(ctx)
 				if err != nil || !status.State.Over() || status.Undo != 0 {
 					t.Fatalf("errand %d: %+v, %v", i, status, err)
 				}
@@ -169,7 +169,7 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 					continue
 				}
 				states[0].Add(1)
-				keys, err := errand.Result(ctx, at(i))
+				keys, err := errand.Of(at(i)).Result(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -24,7 +24,7 @@ var (
 	forward  = actor.NewAction[string, actor.None](tallies, "forward")
 	count    = actor.NewQuery[actor.None, int](tallies, "count")
 	rings    = actor.NewQuery[actor.None, []string](tallies, "rings")
-	added    = actor.NewEvent[int](tallies, "added")
+	added    = actor.NewEvent[int](tallies, "added", actor.EventConfig{})
 	ring     = actor.NewAlarm[string](tallies, "ring")
 	errWrong = errors.New("wrong")
 )

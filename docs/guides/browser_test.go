@@ -24,7 +24,7 @@ type board struct{ Posts int }
 var (
 	boards = actor.NewType[board]("board")
 	post   = actor.NewAction[string, int](boards, "post")
-	posted = actor.NewEvent[string](boards, "posted")
+	posted = actor.NewEvent[string](boards, "posted", actor.EventConfig{})
 )
 
 func (b *board) post(ctx *actor.Context, text string) (int, error) {

@@ -12,7 +12,7 @@ import (
 var (
 	Rooms   = actor.NewType[Room]("room")
 	Say     = actor.NewAction[string, actor.None](Rooms, "say")
-	Said    = actor.NewEvent[Line](Rooms, "said")
+	Said    = actor.NewEvent[Line](Rooms, "said", actor.EventConfig{})
 	Clients = actor.NewConnections[Join, Member](Rooms)
 )
 

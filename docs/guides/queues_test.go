@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 )
@@ -15,9 +17,9 @@ import (
 var (
 	Shops  = actor.NewType[Shop]("shop")
 	Order  = actor.NewAction[string, actor.None](Shops, "order")
-	Orders = actor.NewQueue[string](Shops, "orders")
-	Mail   = actor.NewQueue[string](Shops, "mail", actor.Workers(), actor.LockFor(time.Minute))
-	Price  = actor.NewRequestQueue[string, int](Shops, "price")
+	Orders = actor.NewQueue[string](Shops, "orders", actor.QueueConfig{})
+	Mail   = actor.NewQueue[string](Shops, "mail", actor.QueueConfig{Workers: true, Lock: time.Minute})
+	Price  = actor.NewRequestQueue[string, int](Shops, "price", actor.QueueConfig{})
 )
 
 type Shop struct{ Packed []string }
@@ -66,27 +68,27 @@ func TestQueues(t *testing.T) {
 		if _, err := Order.Call(ctx, acme, "kettle"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Orders.Send(ctx, acme, "teapot", actor.DedupID("order-4711")) // durable when it returns
+		_, err := Orders.Of(acme).Send(ctx, "teapot", actor.DedupID("order-4711")) // durable when it returns
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sent, err := Orders.Send(ctx, acme, "teapot", actor.DedupID("order-4711")); err != nil || !sent.Duplicate {
+		if sent, err := Orders.Of(acme).Send(ctx, "teapot", actor.DedupID("order-4711")); err != nil || !sent.Duplicate {
 			t.Errorf("%+v %v", sent, err)
 		}
-		cents, err := Price.Ask(ctx, acme, "teapot") // waits for the reply
+		cents, err := Price.Of(acme).Ask(ctx, "teapot") // waits for the reply
 		if err != nil || cents != 600 {
 			t.Errorf("%d %v", cents, err)
 		}
-		if _, err := Orders.Send(ctx, acme, "", actor.Backoff()); err != nil {
+		if _, err := Orders.Of(acme).Send(ctx, "", actor.Backoff()); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
-		for letter, err := range Orders.DeadLetters(ctx, acme) {
+		for letter, err := range Orders.Of(acme).DeadLetters().List(ctx) {
 			if err != nil || letter.Body != "" || letter.Error == "" {
 				t.Errorf("%+v %v", letter, err)
 			}
 		}
-		n, err := Orders.RequeueAll(ctx, acme)
+		n, err := Orders.Of(acme).DeadLetters().RequeueAll(ctx)
 		if err != nil || n != 1 {
 			t.Errorf("%d %v", n, err)
 		}
@@ -95,8 +97,8 @@ func TestQueues(t *testing.T) {
 		}
 		h.Crash()
 
-		err = Mail.Work(ctx, acme, 4, func(ctx context.Context, d *actor.Delivery[string]) error {
-			return deliver(ctx, d.Body) // its lock is extended meanwhile
+		err = Mail.Of(acme).Work(ctx, handle.WorkConfig{Workers: 4}, func(ctx context.Context, d *handle.Delivery[string, actor.None]) (actor.None, error) {
+			return actor.None{}, deliver(ctx, d.Body) // its lock is extended meanwhile
 		})
 		if err != nil {
 			t.Error(err)

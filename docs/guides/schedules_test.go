@@ -18,7 +18,7 @@ var (
 type Account struct{ Reports int }
 
 func (a *Account) open(ctx *actor.Context, zone string) (actor.None, error) {
-	err := Nightly.Cron(ctx, "0 3 * * *", "daily", actor.In(zone), actor.KeepRuns(30))
+	err := Nightly.Set(ctx, actor.Rule{Cron: "0 3 * * *", Zone: zone, KeepRuns: 30}, "daily")
 	return actor.None{}, err
 }
 
@@ -57,21 +57,21 @@ func TestSchedules(t *testing.T) {
 		h.Crash()
 		count(2)
 
-		set, err := Nightly.Set(ctx, acme, actor.Every(time.Hour), "hourly", actor.CatchUpAll(24))
+		set, err := Nightly.Of(acme).Set(ctx, actor.Rule{Every: time.Hour, Missed: actor.MissedAll, CatchUp: 24}, "hourly")
 		if err != nil || set.Next.IsZero() {
 			t.Fatal(set, err)
 		}
 		time.Sleep(2*time.Hour + time.Minute)
 		count(4)
-		if err := Nightly.Trigger(ctx, acme); err != nil {
+		if err := Nightly.Of(acme).Trigger(ctx); err != nil {
 			t.Error(err)
 		}
 		count(5)
-		runs, err := Nightly.Runs(ctx, acme) // the latest first
+		runs, err := Nightly.Of(acme).Runs(ctx) // the latest first
 		if err != nil || len(runs) == 0 || runs[0].Result != "ok" {
 			t.Errorf("%+v %v", runs, err)
 		}
-		if was, err := Nightly.CancelOf(ctx, acme); err != nil || !was {
+		if was, err := Nightly.Of(acme).Cancel(ctx); err != nil || !was {
 			t.Error(was, err)
 		}
 	}, account())

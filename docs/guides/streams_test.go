@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 )
@@ -12,7 +14,7 @@ import (
 var (
 	Chats  = actor.NewType[Chat]("chat")
 	Ask    = actor.NewAction[string, actor.None](Chats, "ask")
-	Tokens = actor.NewStream[string](Chats, "tokens", actor.Keep(10_000))
+	Tokens = actor.NewStream[string](Chats, "tokens", actor.StreamConfig{MaxItems: 10_000})
 )
 
 type Chat struct{ Questions int }
@@ -44,7 +46,7 @@ func TestStreams(t *testing.T) {
 		}
 
 		after := uint64(0) // what the reader has already
-		for item, err := range Tokens.Follow(ctx, mine, after) {
+		for item, err := range Tokens.Of(mine).Follow(ctx, handle.Position{After: after}) {
 			if err != nil {
 				break // ctx ended, or the actor is gone
 			}
@@ -55,7 +57,7 @@ func TestStreams(t *testing.T) {
 		if text.String() != "You asked: why" || after != 3 {
 			t.Errorf("%q after %d", &text, after)
 		}
-		page, err := Tokens.Read(t.Context(), mine, 1, actor.Max(1))
+		page, err := Tokens.Of(mine).Read(t.Context(), handle.Position{After: 1}, handle.ReadConfig{Max: 1})
 		if err != nil || len(page.Items) != 1 || page.Items[0].Value != "asked: " {
 			t.Errorf("%+v %v", page, err)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 )
@@ -12,7 +14,7 @@ var (
 	Imports = actor.NewType[Import]("import")
 	Start   = actor.NewAction[int, actor.None](Imports, "start")
 	Done    = actor.NewQuery[actor.None, int](Imports, "done")
-	Log     = actor.NewStream[string](Imports, "log")
+	Log     = actor.NewStream[string](Imports, "log", actor.StreamConfig{})
 )
 
 type Import struct{ Running, Done int }
@@ -64,7 +66,7 @@ func TestTasks(t *testing.T) {
 		if n, err := Done.Call(ctx, one, actor.None{}); err != nil || n != 3 {
 			t.Errorf("%d rows are done: %v", n, err)
 		}
-		page, err := Log.Read(ctx, one, 0)
+		page, err := Log.Of(one).Read(ctx, handle.Position{}, handle.ReadConfig{})
 		if err != nil || len(page.Items) != 3 || page.Items[2].Value != "row 2" {
 			t.Errorf("%+v %v", page, err)
 		}

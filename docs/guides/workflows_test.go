@@ -15,7 +15,7 @@ import (
 var (
 	Parcels   = actor.NewType[Parcel]("parcel")
 	Journey   = actor.NewWorkflow[Address, string](Parcels, "journey")
-	Receipts  = actor.NewQueue[string](Parcels, "receipts", actor.ByRun())
+	Receipts  = actor.NewQueue[string](Parcels, "receipts", actor.QueueConfig{ByRun: true})
 	Where     = actor.NewQuery[actor.None, []string](Parcels, "where")
 	Rerouting = actor.NewAction[actor.None, actor.None](Parcels, "rerouting")
 )
@@ -35,7 +35,7 @@ func journey(ctx workflow.Context, to Address) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = actor.Update(ctx, "sent", func(p *Parcel, ctx *actor.Context) (actor.None, error) {
+	_, err = actor.UpdateState(ctx, "sent", func(p *Parcel, ctx *actor.Context) (actor.None, error) {
 		p.Stops = append(p.Stops, "sent") // a turn of the actor, exactly once
 		return actor.None{}, nil
 	})
@@ -73,17 +73,17 @@ func TestWorkflows(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
 		parcel := Parcels.Ref(h, "4711")
-		started, err := Journey.Start(ctx, parcel, Address{"Oslo"})
+		started, err := Journey.Of(parcel).Start(ctx, Address{"Oslo"})
 		if err != nil || !started.Started {
 			t.Fatal(started, err)
 		}
 		h.Crash()
 		time.Sleep(3 * 24 * time.Hour)
-		if _, err := Receipts.Send(ctx, parcel, "ann"); err != nil {
+		if _, err := Receipts.Of(parcel).Send(ctx, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		h.Crash()
-		text, err := Journey.Result(ctx, parcel)
+		text, err := Journey.Of(parcel).Result(ctx)
 		if err != nil || text != "parcel to Oslo was received by ann" {
 			t.Errorf("%q, %v", text, err)
 		}
@@ -103,7 +103,7 @@ func tour(ctx workflow.Context, places []string) ([]string, error) {
 	if err := workflow.Sleep(ctx, "until morning", 8*time.Hour); err != nil {
 		return nil, err
 	}
-	rerouted, err := actor.Await(ctx, "rerouted", func(p Parcel) (string, bool) { return "rerouted", p.Rerouted }, workflow.Within(time.Hour))
+	rerouted, err := actor.AwaitState(ctx, "rerouted", func(p Parcel) (string, bool) { return "rerouted", p.Rerouted }, workflow.Within(time.Hour))
 	if errors.Is(err, workflow.ErrTimeout) {
 		rerouted, err = "as planned", nil
 	}
@@ -156,7 +156,7 @@ func toll(place string) (int, error) { return len(place), nil }
 
 func round(ctx workflow.Context, keys []string) (int, error) {
 	received, err := workflow.Map(ctx, "parcels", keys, func(ctx workflow.Context, _ int, key string) (string, error) {
-		child, err := actor.Spawn(ctx, "journey", Journey, []string{key}, Address{"Rome"}) // in the actor with that key
+		child, err := actor.SpawnRun(ctx, "journey", Journey, []string{key}, Address{"Rome"}) // in the actor with that key
 		if err != nil {
 			return "", err
 		}
@@ -169,7 +169,7 @@ func TestWorkflowsWaitAndBranch(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
 		one := Parcels.Ref(h, "1")
-		if _, err := Tour.Start(ctx, one, []string{"Rome", "Oslo"}); err != nil {
+		if _, err := Tour.Of(one).Start(ctx, []string{"Rome", "Oslo"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(8*time.Hour + time.Minute)
@@ -179,21 +179,21 @@ func TestWorkflowsWaitAndBranch(t *testing.T) {
 		}
 		h.Settle()
 		h.Crash()
-		got, err := Tour.Result(ctx, one)
+		got, err := Tour.Of(one).Result(ctx)
 		if want := []string{"rerouted", "2 [4 4]", "sunny", "none", "silence"}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q, %v", got, err)
 		}
-		if _, err := Round.Start(ctx, Parcels.Ref(h, "round"), []string{"a", "b"}); err != nil {
+		if _, err := Round.Of(Parcels.Ref(h, "round")).Start(ctx, []string{"a", "b"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
 		h.Crash()
 		for _, key := range []string{"a", "b"} {
-			if _, err := Receipts.Send(ctx, Parcels.Ref(h, key), "bob"); err != nil {
+			if _, err := Receipts.Of(Parcels.Ref(h, key)).Send(ctx, "bob"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n, err := Round.Result(ctx, Parcels.Ref(h, "round")); err != nil || n != 2 {
+		if n, err := Round.Of(Parcels.Ref(h, "round")).Result(ctx); err != nil || n != 2 {
 			t.Errorf("%d, %v", n, err)
 		}
 	}, parcels())
@@ -225,7 +225,7 @@ func storage(ctx workflow.Context, _ actor.None) (string, error) {
 		}
 	}
 	if err := workflow.Sleep(ctx, "a year", 365*24*time.Hour); errors.Is(err, workflow.ErrCanceled) {
-		_, uerr := actor.Update(workflow.Detach(ctx), "fetched", func(p *Parcel, _ *actor.Context) (actor.None, error) {
+		_, uerr := actor.UpdateState(workflow.Detach(ctx), "fetched", func(p *Parcel, _ *actor.Context) (actor.None, error) {
 			p.Stops = append(p.Stops, "fetched from "+shelf)
 			return actor.None{}, nil
 		})
@@ -267,11 +267,11 @@ func TestStepsWhoseOutcomeIsUnknownAreUndone(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		forgotten = nil
 		parcel := Parcels.Ref(h, "1")
-		if _, err := Travel.Start(t.Context(), parcel, actor.None{}); err != nil {
+		if _, err := Travel.Of(parcel).Start(t.Context(), actor.None{}); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
-		if _, err := Travel.Result(t.Context(), parcel); err == nil || len(forgotten) != 1 {
+		if _, err := Travel.Of(parcel).Result(t.Context()); err == nil || len(forgotten) != 1 {
 			t.Errorf("%v, forgotten: %q", err, forgotten)
 		}
 	}, parcels())
@@ -281,20 +281,20 @@ func TestWorkflowsUndoAndAreCancelled(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
 		parcel := Parcels.Ref(h, "1")
-		if _, err := Storage.Start(ctx, parcel, actor.None{}); err != nil {
+		if _, err := Storage.Of(parcel).Start(ctx, actor.None{}); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
 		h.Crash()
-		status, err := Storage.Status(ctx, parcel)
+		status, err := Storage.Of(parcel).Status(ctx)
 		if err != nil || status.State != workflow.StateSleeping || len(status.Waiting) != 1 || status.Waiting[0].Path != "a year" {
 			t.Errorf("%+v, %v", status, err)
 		}
-		err = Storage.Cancel(ctx, parcel, "fetched early")
+		err = Storage.Of(parcel).Cancel(ctx, "fetched early")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Storage.Result(ctx, parcel); actor.CodeOf(err) != actor.Canceled {
+		if _, err := Storage.Of(parcel).Result(ctx); actor.CodeOf(err) != actor.Canceled {
 			t.Error(err)
 		}
 		if stops, err := Where.Call(ctx, parcel, actor.None{}); err != nil || !slices.Equal(stops, []string{"fetched from nowhere"}) {

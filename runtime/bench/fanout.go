@@ -26,7 +26,7 @@ const lineText = "sixty-four bytes that everybody in the audience is going to he
 var (
 	stages = actor.NewType[stage]("stage")
 	say    = actor.NewAction[line, actor.None](stages, "say")
-	said   = actor.NewEvent[line](stages, "said")
+	said   = actor.NewEvent[line](stages, "said", actor.EventConfig{})
 )
 
 // stageDefinition writes the time at which the handler emits line n to emitted(n).

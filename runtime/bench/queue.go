@@ -23,8 +23,8 @@ type parcel struct {
 
 var (
 	depots  = actor.NewType[depot]("depot")
-	parcels = actor.NewQueue[parcel](depots, "parcels")
-	pallets = actor.NewQueue[parcel](depots, "pallets", actor.Workers(), actor.MaxMessages(2*longQueue))
+	parcels = actor.NewQueue[parcel](depots, "parcels", actor.QueueConfig{})
+	pallets = actor.NewQueue[parcel](depots, "pallets", actor.QueueConfig{Workers: true, MaxMessages: 2 * longQueue})
 )
 
 const parcelLabel = "sixty-four bytes that say where a parcel comes from and goes to.."
@@ -54,7 +54,7 @@ func (b *bench) queued(producers int) (v float64) {
 }
 
 func send(ref actor.Ref[depot], i int) {
-	_, err := parcels.Send(context.Background(), ref, parcel{N: int64(i), Label: parcelLabel})
+	_, err := parcels.Of(ref).Send(context.Background(), parcel{N: int64(i), Label: parcelLabel})
 	check(err)
 }
 
@@ -64,7 +64,7 @@ func awaitHandled(ref actor.Ref[depot], handled *atomic.Int64, n int64) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	for {
-		stats, err := parcels.StatsOf(context.Background(), ref) // passes the gate after the last commit
+		stats, err := parcels.Of(ref).Stats(context.Background()) // passes the gate after the last commit
 		check(err)
 		switch {
 		case stats.Done == uint64(n) && handled.Load() == n:

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
@@ -57,12 +59,12 @@ func (b *bench) received(n int) receiveTimes {
 
 func takeOne(ref actor.Ref[depot]) {
 	ctx := context.Background()
-	d, err := pallets.Receive(ctx, ref)
+	d, err := pallets.Of(ref).Receive(ctx, handle.ReceiveConfig{})
 	check(err)
 	if len(d) != 1 {
 		fatal(fmt.Errorf("%d messages were received, not one", len(d)))
 	}
-	check(d[0].Ack(ctx))
+	check(d[0].Ack(ctx, actor.None{}))
 }
 
 // takeBatch receives messages with one call and acknowledges them with another.
@@ -72,13 +74,13 @@ func takeBatch(rt *runtime.Runtime, key []string, n int) {
 			Receipt string `json:"receipt"`
 		} `json:"messages"`
 	}
-	builtin(rt, key, host.QueueReceive, &host.QueueReceiveInput{Queue: pallets.Name(), Limit: n}, &got)
+	builtin(rt, key, host.QueueReceive, &host.QueueReceiveInput{Queue: "pallets", Limit: n}, &got)
 	receipts := make([]string, len(got.Messages))
 	for i := range receipts {
 		receipts[i] = got.Messages[i].Receipt
 	}
 	var settled host.QueueSettleOutput
-	builtin(rt, key, host.QueueAck, &host.QueueAckInput{Queue: pallets.Name(), Receipts: receipts}, &settled)
+	builtin(rt, key, host.QueueAck, &host.QueueAckInput{Queue: "pallets", Receipts: receipts}, &settled)
 	if settled.Settled != n {
 		fatal(fmt.Errorf("%d messages were received and acknowledged, not %d", settled.Settled, n))
 	}
@@ -102,7 +104,7 @@ func stock(ref actor.Ref[depot], n int) {
 		for i := range batch {
 			batch[i] = parcel{N: int64(n - i), Label: parcelLabel}
 		}
-		_, err := pallets.SendAll(context.Background(), ref, batch)
+		_, err := pallets.Of(ref).SendAll(context.Background(), batch)
 		check(err)
 		n -= len(batch)
 	}
@@ -110,7 +112,7 @@ func stock(ref actor.Ref[depot], n int) {
 
 // holds makes sure that the queue for workers holds n messages.
 func holds(ref actor.Ref[depot], n int) {
-	s, err := pallets.StatsOf(context.Background(), ref)
+	s, err := pallets.Of(ref).Stats(context.Background())
 	check(err)
 	if s.Pending != int64(n) || s.Processing != 0 {
 		fatal(fmt.Errorf("the queue is to hold %d messages: %+v", n, s))

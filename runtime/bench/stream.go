@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
@@ -18,7 +20,7 @@ type model struct{}
 var (
 	models = actor.NewType[model]("model")
 	run    = actor.NewAction[actor.None, actor.None](models, "run")
-	tokens = actor.NewStream[string](models, "tokens")
+	tokens = actor.NewStream[string](models, "tokens", actor.StreamConfig{})
 )
 
 // modelDefinition runs task in a task that the action starts.
@@ -59,7 +61,7 @@ func (b *bench) streamed(size int) (v float64) {
 		_, err = run.Call(ctx, models.Ref(rt, "one"), actor.None{})
 		check(err)
 		read := uint64(0)
-		for item, err := range tokens.Follow(ctx, models.Ref(remote, "one"), 0) {
+		for item, err := range tokens.Of(models.Ref(remote, "one")).Follow(ctx, handle.Position{}) {
 			check(err)
 			if read++; item.Sequence != read {
 				fatal(fmt.Errorf("item %d of the stream came as number %d", item.Sequence, read))

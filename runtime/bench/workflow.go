@@ -62,7 +62,7 @@ func (q *quern) grind(ctx workflow.Context, what string) (int, error) {
 			if what == "step" {
 				_, err = workflow.Step(it, name, func(*workflow.StepCtx) (int, error) { return 7, nil })
 			} else {
-				_, err = actor.Update(it, name, func(m *mill, _ *actor.Context) (int, error) { m.Turned++; return 7, nil })
+				_, err = actor.UpdateState(it, name, func(m *mill, _ *actor.Context) (int, error) { m.Turned++; return 7, nil })
 			}
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func (b *bench) ground(what string, actors int) (v float64) {
 	b.node(runtime.Options{Actors: millDefinition(q)}, func(rt *runtime.Runtime) {
 		ctx := context.Background()
 		for i := range actors {
-			_, err := grind.Start(ctx, mills.Ref(rt, fmt.Sprint(i)), what)
+			_, err := grind.Of(mills.Ref(rt, fmt.Sprint(i))).Start(ctx, what)
 			check(err)
 		}
 		from, begin, spent := q.done.Load(), time.Now(), usage.Processor()
@@ -101,7 +101,7 @@ func (b *bench) ground(what string, actors int) (v float64) {
 		b.spend(spent, int(done))
 		q.stop.Store(true)
 		for i := range actors {
-			_, err := grind.Result(ctx, mills.Ref(rt, fmt.Sprint(i)))
+			_, err := grind.Of(mills.Ref(rt, fmt.Sprint(i))).Result(ctx)
 			check(err)
 		}
 	})
@@ -113,9 +113,9 @@ func (b *bench) stepTime() float64 { return 1 / b.ground("step", 1) }
 
 func runFive(ctx context.Context, rt *runtime.Runtime, key string) {
 	ref := mills.Ref(rt, key)
-	_, err := five.Start(ctx, ref, actor.None{})
+	_, err := five.Of(ref).Start(ctx, actor.None{})
 	check(err)
-	sum, err := five.Result(ctx, ref)
+	sum, err := five.Of(ref).Result(ctx)
 	check(err)
 	if sum != 10 {
 		fatal(fmt.Errorf("a run returned %d", sum))
@@ -151,9 +151,9 @@ func (b *bench) millCommits(what string) []commit {
 		}
 		q.stop.Store(true)
 		ref := mills.Ref(rt, "one")
-		_, err := grind.Start(ctx, ref, what)
+		_, err := grind.Of(ref).Start(ctx, what)
 		check(err)
-		_, err = grind.Result(ctx, ref)
+		_, err = grind.Of(ref).Result(ctx)
 		check(err)
 	})
 	return ofLastActor(commits)
@@ -266,7 +266,7 @@ func (b *bench) parkedMemory(asleep bool) (v float64) {
 	b.node(o, func(rt *runtime.Runtime) {
 		before := inUse()
 		rateOnce(16, parkedRuns, func(i int) {
-			_, err := parked.Start(context.Background(), mills.Ref(rt, fmt.Sprint(i)), actor.None{})
+			_, err := parked.Of(mills.Ref(rt, fmt.Sprint(i))).Start(context.Background(), actor.None{})
 			check(err)
 		})
 		for asleep && awake(rt) > 0 {

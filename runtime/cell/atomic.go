@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
@@ -65,7 +67,7 @@ type AtomicResult struct {
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order, and Messages one for each message.
 	Results  []MutationResult `json:"results,omitempty"`
-	Messages []actor.Sent     `json:"messages,omitempty"`
+	Messages []handle.Sent    `json:"messages,omitempty"`
 }
 
 // A MutationResult is the result of a mutation.

@@ -41,10 +41,10 @@ var (
 	List        = actor.NewQuery[ListInput, ListResult](Type, "list")
 	Count       = actor.NewQuery[PrefixInput, CountResult](Type, "count")
 	Size        = actor.NewQuery[actor.None, SizeResult](Type, "size")
-	Changed     = actor.NewEvent[Change](Type, "changed")
-	Ticked      = actor.NewEvent[Tick](Type, "tick")
-	Queues      = actor.NewRequestQueue[Document, Document](Type, "*", actor.Workers())
-	Streams     = actor.NewStream[Document](Type, "*", actor.External())
+	Changed     = actor.NewEvent[Change](Type, "changed", actor.EventConfig{})
+	Ticked      = actor.NewEvent[Tick](Type, "tick", actor.EventConfig{})
+	Queues      = actor.NewRequestQueue[Document, Document](Type, "*", actor.QueueConfig{Workers: true})
+	Streams     = actor.NewStream[Document](Type, "*", actor.StreamConfig{External: true})
 	Schedules   = actor.NewSchedule[Job](Type, "*")
 )
 
@@ -273,7 +273,7 @@ type SizeResult struct {
 }
 
 func (c Cell) size(ctx *actor.ReadContext, _ actor.None) (SizeResult, error) {
-	s, err := Type.Lookup(ctx, ctx, ctx.Key()...)
+	s, err := Type.Ref(ctx, ctx.Key()...).Lookup(ctx)
 	if actor.CodeOf(err) == actor.NotFound {
 		// A query on a cell that was never written to reads the empty state.
 		return SizeResult{}, nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor"
@@ -83,7 +85,7 @@ func validName(name string) bool {
 }
 
 // put puts the message into its queue.
-func (m *Message) put(ctx *actor.Context) (actor.Sent, error) {
+func (m *Message) put(ctx *actor.Context) (handle.Sent, error) {
 	milliseconds := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	opts := []actor.MessageOption{
 		actor.Delay(milliseconds(m.DelayMS)), actor.Priority(m.Priority), actor.DedupID(m.DedupID),
@@ -102,7 +104,7 @@ func (m *Message) put(ctx *actor.Context) (actor.Sent, error) {
 	for _, k := range m.KeysIfUndelivered {
 		key, err := k.entry()
 		if err != nil {
-			return actor.Sent{}, err
+			return handle.Sent{}, err
 		}
 		keys = append(keys, key)
 	}

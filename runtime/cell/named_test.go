@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
@@ -165,28 +167,28 @@ func TestStreamsKeepDocumentsAsWritten(t *testing.T) {
 func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, ref := t.Context(), cell.Type.Ref(h, "go")
-		if _, err := cell.Queues.Named("jobs").Send(ctx, ref, cell.Document(`{"a":1}`)); err != nil {
+		if _, err := cell.Queues.Named("jobs").Of(ref).Send(ctx, cell.Document(`{"a":1}`)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := cell.Queues.Named("jobs").Receive(ctx, ref)
+		got, err := cell.Queues.Named("jobs").Of(ref).Receive(ctx, handle.ReceiveConfig{})
 		if err != nil || len(got) != 1 || string(got[0].Body) != `{"a":1}` {
 			t.Fatal(got, err)
 		}
-		if err := got[0].Reply(ctx, cell.Document(`{"done":true}`)); err != nil {
+		if err := got[0].Ack(ctx, cell.Document(`{"done":true}`)); err != nil {
 			t.Error(err)
 		}
-		if _, err := cell.Streams.Named("log").AppendTo(ctx, ref, cell.Document(`[1]`), nil); err != nil {
+		if _, err := cell.Streams.Named("log").Of(ref).Append(ctx, cell.Document(`[1]`), nil); err != nil {
 			t.Fatal(err)
 		}
-		page, err := cell.Streams.Named("log").Read(ctx, ref, 0)
+		page, err := cell.Streams.Named("log").Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})
 		if err != nil || len(page.Items) != 2 || string(page.Items[0].Value) != `[1]` || page.Items[1].Value != nil {
 			t.Error(page, err)
 		}
-		set, err := cell.Schedules.Named("s").Set(ctx, ref, actor.Every(time.Minute), cell.Job{Event: true})
+		set, err := cell.Schedules.Named("s").Of(ref).Set(ctx, actor.Rule{Every: time.Minute}, cell.Job{Event: true})
 		if err != nil || !set.Payload.Event || set.Next.IsZero() {
 			t.Error(set, err)
 		}
-		if _, err := cell.Schedules.Named("s").Set(ctx, ref, actor.Every(time.Minute), cell.Job{}); actor.CodeOf(err) != actor.InvalidArgument {
+		if _, err := cell.Schedules.Named("s").Of(ref).Set(ctx, actor.Rule{Every: time.Minute}, cell.Job{}); actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("a job that does nothing: %v", err)
 		}
 	}, cell.Definition())
@@ -197,14 +199,14 @@ func TestWorkersOfACellReply(t *testing.T) {
 		ctx, ref, jobs := t.Context(), cell.Type.Ref(h, "a"), cell.Queues.Named("jobs")
 		answer := make(chan string, 1)
 		go func() {
-			got, err := jobs.Ask(ctx, ref, cell.Document(`{"add":[1,2]}`))
+			got, err := jobs.Of(ref).Ask(ctx, cell.Document(`{"add":[1,2]}`))
 			answer <- fmt.Sprint(string(got), err)
 		}()
-		got, err := jobs.Receive(ctx, ref, actor.Wait(time.Minute))
+		got, err := jobs.Of(ref).Receive(ctx, handle.ReceiveConfig{Wait: time.Minute})
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
-		if err := got[0].Reply(ctx, cell.Document(`3`)); err != nil {
+		if err := got[0].Ack(ctx, cell.Document(`3`)); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-answer; got != "3<nil>" {

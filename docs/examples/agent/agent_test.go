@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 )
@@ -39,7 +41,7 @@ func TestSessions(t *testing.T) {
 // tokens joins what an attempt of a session's model has streamed.
 func tokens(t *testing.T, node actor.Node, session string, attempt int) string {
 	t.Helper()
-	page, err := Tokens.Read(t.Context(), Sessions.Ref(node, session), 0)
+	page, err := Tokens.Of(Sessions.Ref(node, session)).Read(t.Context(), handle.Position{}, handle.ReadConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +94,10 @@ func TestSessionGoesOnAfterPowerCuts(t *testing.T) {
 	}
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		session := Sessions.Ref(h, "first")
-		if _, err := Chat.Start(t.Context(), session, actor.None{}); err != nil {
+		if _, err := Chat.Of(session).Start(t.Context(), actor.None{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Says.Send(t.Context(), session, "What is the weather in Oslo and Rome?"); err != nil {
+		if _, err := Says.Of(session).Send(t.Context(), "What is the weather in Oslo and Rome?"); err != nil {
 			t.Fatal(err)
 		}
 		for _, where := range []string{"Rome", "speech"} {
@@ -105,7 +107,7 @@ func TestSessionGoesOnAfterPowerCuts(t *testing.T) {
 			h.Settle()
 			h.Crash()
 		}
-		for answer, err := range Answers.Follow(t.Context(), session, 0) {
+		for answer, err := range Answers.Of(session).Follow(t.Context(), handle.Position{}) {
 			if err != nil || answer.Value != "I know this: Oslo has 20 degrees, Rome has 20 degrees." {
 				t.Errorf("%+v, %v", answer, err)
 			}

@@ -17,6 +17,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
 )
@@ -45,31 +47,31 @@ func open(ctx context.Context, out io.Writer) error {
 // demonstrate holds a session and a fork of it.
 func demonstrate(ctx context.Context, node actor.Node, out io.Writer) error {
 	first, second := Sessions.Ref(node, "first"), Sessions.Ref(node, "second")
-	if _, err := Chat.Start(ctx, first, actor.None{}); err != nil {
+	if _, err := Chat.Of(first).Start(ctx, actor.None{}); err != nil {
 		return err
 	}
 	if err := talk(ctx, first, 0, "What is the weather in Oslo and Rome?", out); err != nil {
 		return err
 	}
 	// A recording is the present run with its history. A program keeps it to return to this point later.
-	bookmark, err := Chat.Export(ctx, first)
+	bookmark, err := Chat.Of(first).Export(ctx)
 	if err != nil {
 		return err
 	}
 	if err := talk(ctx, first, 1, "What is the weather in Lima?", out); err != nil {
 		return err
 	}
-	if _, err := Chat.Import(ctx, second, bookmark); err != nil {
+	if _, err := Chat.Of(second).Import(ctx, bookmark); err != nil {
 		return err
 	}
 	if err := talk(ctx, second, 0, "What is the weather in Kyoto?", out); err != nil {
 		return err
 	}
 	for _, session := range []actor.Ref[Session]{first, second} {
-		if _, err := Says.Send(ctx, session, "bye", actor.DedupID("bye")); err != nil {
+		if _, err := Says.Of(session).Send(ctx, "bye", actor.DedupID("bye")); err != nil {
 			return err
 		}
-		n, err := Chat.Result(ctx, session)
+		n, err := Chat.Of(session).Result(ctx)
 		if err != nil {
 			return err
 		}
@@ -80,10 +82,10 @@ func demonstrate(ctx context.Context, node actor.Node, out io.Writer) error {
 
 // talk says something and waits for the answer, of which there have been some before.
 func talk(ctx context.Context, session actor.Ref[Session], before uint64, text string, out io.Writer) error {
-	if _, err := Says.Send(ctx, session, text, actor.DedupID(text)); err != nil {
+	if _, err := Says.Of(session).Send(ctx, text, actor.DedupID(text)); err != nil {
 		return err
 	}
-	for answer, err := range Answers.Follow(ctx, session, before) {
+	for answer, err := range Answers.Of(session).Follow(ctx, handle.Position{After: before}) {
 		if err != nil {
 			return err
 		}

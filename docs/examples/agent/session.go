@@ -15,12 +15,12 @@ var (
 	// Chat is the life of a session: it ends when the user says bye, and returns how many messages there were.
 	Chat = actor.NewWorkflow[actor.None, int](Sessions, "chat")
 	// Says brings the user's messages to the run.
-	Says = actor.NewQueue[string](Sessions, "says", actor.ByRun())
+	Says = actor.NewQueue[string](Sessions, "says", actor.QueueConfig{ByRun: true})
 	// Tokens has the pieces of an answer as the model returns them: a reader sees the answer grow. An attempt that was cut
 	// off has tokens too; the next attempt has another number.
-	Tokens = actor.NewStream[Token](Sessions, "tokens")
+	Tokens = actor.NewStream[Token](Sessions, "tokens", actor.StreamConfig{})
 	// Answers has each answer once.
-	Answers = actor.NewStream[string](Sessions, "answers")
+	Answers = actor.NewStream[string](Sessions, "answers", actor.StreamConfig{})
 )
 
 // Session is the state of a session.
@@ -70,7 +70,7 @@ func (a agent) chat(ctx workflow.Context, _ actor.None) (int, error) {
 		if err != nil {
 			return err
 		}
-		_, err = actor.Update(it, "answer", func(s *Session, ctx *actor.Context) (int, error) {
+		_, err = actor.UpdateState(it, "answer", func(s *Session, ctx *actor.Context) (int, error) {
 			s.Answers++
 			_, err := Answers.Append(ctx, it.State[len(it.State)-1].Text)
 			return s.Answers, err

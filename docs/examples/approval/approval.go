@@ -19,9 +19,9 @@ var (
 	Decide = actor.NewAction[Verdict, actor.None](Requests, "decide")
 	Show   = actor.NewQuery[actor.None, Request](Requests, "show")
 	// Verdicts brings decisions to the run.
-	Verdicts = actor.NewQueue[Verdict](Requests, "verdicts", actor.ByRun())
+	Verdicts = actor.NewQueue[Verdict](Requests, "verdicts", actor.QueueConfig{ByRun: true})
 	// Told is emitted with each question, reminder and end. A program that sends mail can follow it.
-	Told = actor.NewEvent[string](Requests, "told")
+	Told = actor.NewEvent[string](Requests, "told", actor.EventConfig{})
 )
 
 // An Ask is a request for a decision by Approver, or by Boss if the approver does not answer.
@@ -134,7 +134,7 @@ func (o office) ask(ctx workflow.Context, who string, days int) (Verdict, error)
 func (o office) note(ctx workflow.Context, name, asked, text string) error {
 	// The run's time is the time of its last operation, so a replay gets the same time.
 	day := int(ctx.Now().Sub(ctx.Info().Started) / o.day)
-	_, err := actor.Update(ctx, name, func(r *Request, ctx *actor.Context) (actor.None, error) {
+	_, err := actor.UpdateState(ctx, name, func(r *Request, ctx *actor.Context) (actor.None, error) {
 		r.Asked = asked
 		r.Log = append(r.Log, fmt.Sprintf("day %d: %s", day, text))
 		return actor.None{}, Told.Emit(ctx, text)

@@ -84,7 +84,7 @@ func TestRequestSleepsWhileItWaits(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		begun := time.Now()
 		ref := Requests.Ref(h, "1")
-		if _, err := Approval.Start(t.Context(), ref, Ask{What: "a lamp", Approver: "ann", Boss: "bob"}); err != nil {
+		if _, err := Approval.Of(ref).Start(t.Context(), Ask{What: "a lamp", Approver: "ann", Boss: "bob"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -92,7 +92,7 @@ func TestRequestSleepsWhileItWaits(t *testing.T) {
 		if st := h.Status("request", "1"); st.State != host.Asleep {
 			t.Errorf("the actor is %s", st.State)
 		}
-		status, err := Approval.Status(t.Context(), ref)
+		status, err := Approval.Of(ref).Status(t.Context())
 		if err != nil || status.State != workflow.StateWaiting || len(status.Waiting) != 1 {
 			t.Fatalf("%+v, %v", status, err)
 		}
@@ -104,7 +104,7 @@ func TestRequestSleepsWhileItWaits(t *testing.T) {
 		if _, err := Decide.Call(t.Context(), ref, Verdict{By: "ann", Yes: true}); err != nil {
 			t.Fatal(err)
 		}
-		if v, err := Approval.Result(t.Context(), ref); err != nil || !v.Yes {
+		if v, err := Approval.Of(ref).Result(t.Context()); err != nil || !v.Yes {
 			t.Errorf("%v, %v", v, err)
 		}
 		if _, err := Decide.Call(t.Context(), ref, Verdict{By: "ann"}); actor.CodeOf(err) != actor.PermissionDenied {

@@ -68,7 +68,7 @@ func open(ctx context.Context, dir string, serve bool, out io.Writer) error {
 func demonstrate(ctx context.Context, node actor.Node, o office, out io.Writer) error {
 	requests := []string{"a chair", "a press", "a yacht", "a party"}
 	for _, what := range requests {
-		if _, err := Approval.Start(ctx, Requests.Ref(node, what), Ask{What: what, Approver: "ann", Boss: "bob"}); err != nil {
+		if _, err := Approval.Of(Requests.Ref(node, what)).Start(ctx, Ask{What: what, Approver: "ann", Boss: "bob"}); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func demonstrate(ctx context.Context, node actor.Node, o office, out io.Writer) 
 		return err
 	}
 	at(1.5)
-	if err := Approval.Cancel(ctx, Requests.Ref(node, "a yacht"), "too expensive after all"); err != nil {
+	if err := Approval.Of(Requests.Ref(node, "a yacht")).Cancel(ctx, "too expensive after all"); err != nil {
 		return err
 	}
 	at(3.5) // by now it is for the boss to decide
@@ -91,12 +91,12 @@ func demonstrate(ctx context.Context, node actor.Node, o office, out io.Writer) 
 	}
 	for _, what := range requests {
 		ref := Requests.Ref(node, what)
-		verdict, err := Approval.Result(ctx, ref)
+		verdict, err := Approval.Of(ref).Result(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		r, serr := Show.Call(ctx, ref, actor.None{})
-		status, terr := Approval.Status(ctx, ref)
+		status, terr := Approval.Of(ref).Status(ctx)
 		if serr != nil || terr != nil {
 			return fmt.Errorf("%w, %w", serr, terr)
 		}

@@ -11,7 +11,7 @@ var (
 	Counters = actor.NewType[Counter]("counter")
 	Add      = actor.NewAction[int, int](Counters, "add")
 	Value    = actor.NewQuery[actor.None, int](Counters, "value")
-	Passed   = actor.NewEvent[int](Counters, "passed-100")
+	Passed   = actor.NewEvent[int](Counters, "passed-100", actor.EventConfig{})
 )
 
 // Counter is the state. Every turn that changes it saves it.

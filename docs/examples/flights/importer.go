@@ -91,7 +91,7 @@ func (i *importer) documents(ctx context.Context) error {
 			if err == nil && known.Ending != "" || err != nil && actor.CodeOf(err) != actor.NotFound {
 				return err
 			}
-			_, err = traffic.Documents.Send(ctx, claim, traffic.Papers{Complete: haveDocuments(number)}, actor.DedupID("papers"))
+			_, err = traffic.Documents.Of(claim).Send(ctx, traffic.Papers{Complete: haveDocuments(number)}, actor.DedupID("papers"))
 			return err
 		})
 		if err != nil {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/docs/examples/jobs/post"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -228,11 +230,11 @@ func account(t *testing.T, url, dir string, senders []*process, reader *process,
 	defer cancel()
 	office := post.Offices.Ref(remote, "zurich")
 	total := int64(len(senders) * *letters)
-	var carried, audit actor.QueueStats
+	var carried, audit handle.QueueStats
 	for {
 		err := patiently(ctx, func() (err error) {
-			if carried, err = post.Letters.StatsOf(ctx, office); err == nil {
-				audit, err = post.Audit.StatsOf(ctx, office)
+			if carried, err = post.Letters.Of(office).Stats(ctx); err == nil {
+				audit, err = post.Audit.Of(office).Stats(ctx)
 			}
 			return err
 		})
@@ -260,7 +262,7 @@ func account(t *testing.T, url, dir string, senders []*process, reader *process,
 		}
 	}
 	dead := int64(0)
-	for l, err := range post.Letters.DeadLetters(ctx, office) {
+	for l, err := range post.Letters.Of(office).DeadLetters().List(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}

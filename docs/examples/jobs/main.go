@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/docs/examples/jobs/post"
 	"github.com/cairn-run/cairn/runtime"
@@ -113,12 +115,12 @@ func (c *clerk) work(ctx context.Context) error {
 	}
 	defer f.Close()
 	return patiently(ctx, func() error {
-		return post.Letters.Work(ctx, c.office, c.workers, func(ctx context.Context, d *actor.Delivery[post.Letter]) error {
+		return post.Letters.Of(c.office).Work(ctx, handle.WorkConfig{Workers: c.workers}, func(ctx context.Context, d *handle.Delivery[post.Letter, actor.None]) (actor.None, error) {
 			if d.Body.Undeliverable {
-				return fmt.Errorf("nobody knows the address of %s", d.Body.ID)
+				return actor.None{}, fmt.Errorf("nobody knows the address of %s", d.Body.ID)
 			}
 			_, err := fmt.Fprintln(f, d.Body.ID)
-			return err
+			return actor.None{}, err
 		})
 	})
 }
@@ -126,7 +128,7 @@ func (c *clerk) work(ctx context.Context) error {
 // follow prints the sequence and the id of each letter that was audited.
 func (c *clerk) follow(ctx context.Context) error {
 	return patiently(ctx, func() error {
-		for item, err := range post.Log.Follow(ctx, c.office, c.after) {
+		for item, err := range post.Log.Of(c.office).Follow(ctx, handle.Position{After: c.after}) {
 			if err != nil {
 				return err
 			}

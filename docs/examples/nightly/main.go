@@ -41,7 +41,7 @@ func open(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := Nightly.Trigger(ctx, company); err != nil {
+	if err := Nightly.Of(company).Trigger(ctx); err != nil {
 		return err
 	}
 	for {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cairn-run/cairn/actor/handle"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -86,12 +88,12 @@ func (p press) definitions() []actor.Definition {
 
 func (c *Company) open(ctx *actor.Context, tenants []string) (actor.None, error) {
 	c.Tenants = tenants
-	return actor.None{}, Nightly.Cron(ctx, "0 2 * * *", actor.None{})
+	return actor.None{}, Nightly.Set(ctx, actor.Rule{Cron: "0 2 * * *"}, actor.None{})
 }
 
 // night begins a run. If that of the night before is not over, this fails, and the schedule tries again until it is.
 func (c *Company) night(ctx *actor.Context, _ actor.None) error {
-	_, err := Closing.Begin(ctx, Night{Date: ctx.Tick().Due.UTC().Format("2006-01-02")}, actor.Replace())
+	_, err := Closing.Begin(ctx, Night{Date: ctx.Tick().Due.UTC().Format("2006-01-02")}, handle.Replace())
 	return err
 }
 
@@ -101,14 +103,14 @@ func (c Company) show(*actor.ReadContext, actor.None) (Company, error) { return 
 // made does not keep the others from theirs.
 func closeBooks(ctx workflow.Context, night Night) (Report, error) {
 	// What the run works on is read once, and recorded: tenants that come later are for the next night.
-	tenants, err := actor.Update(ctx, "tenants", func(c *Company, _ *actor.Context) ([]string, error) {
+	tenants, err := actor.UpdateState(ctx, "tenants", func(c *Company, _ *actor.Context) ([]string, error) {
 		return slices.Clone(c.Tenants), nil
 	})
 	if err != nil {
 		return Report{}, err
 	}
 	sums, err := workflow.Map(ctx, "bills", tenants, func(ctx workflow.Context, _ int, tenant string) (int, error) {
-		child, err := actor.Spawn(ctx, "bill", Billing, []string{tenant, night.Date}, Night{night.Date, tenant})
+		child, err := actor.SpawnRun(ctx, "bill", Billing, []string{tenant, night.Date}, Night{night.Date, tenant})
 		if err != nil {
 			return 0, err
 		}
@@ -128,7 +130,7 @@ func closeBooks(ctx workflow.Context, night Night) (Report, error) {
 	for _, cents := range sums {
 		report.Cents += cents
 	}
-	_, err = actor.Update(ctx, "report", func(c *Company, _ *actor.Context) (actor.None, error) {
+	_, err = actor.UpdateState(ctx, "report", func(c *Company, _ *actor.Context) (actor.None, error) {
 		c.Reports = append(c.Reports, report)
 		return actor.None{}, nil
 	})
@@ -137,7 +139,7 @@ func closeBooks(ctx workflow.Context, night Night) (Report, error) {
 
 // bill makes a bill.
 func (p press) bill(ctx workflow.Context, night Night) (int, error) {
-	used, err := actor.Call(ctx, "meter", Meter, []string{night.Tenant}, night.Date)
+	used, err := actor.CallStep(ctx, "meter", Meter, []string{night.Tenant}, night.Date)
 	if err != nil {
 		return 0, err
 	}
@@ -145,7 +147,7 @@ func (p press) bill(ctx workflow.Context, night Night) (int, error) {
 	if err := workflow.Do(ctx, "print", func(sc *workflow.StepCtx) error { return p(sc, text) }); err != nil {
 		return 0, err
 	}
-	return actor.Update(ctx, "file", func(b *Bill, _ *actor.Context) (int, error) {
+	return actor.UpdateState(ctx, "file", func(b *Bill, _ *actor.Context) (int, error) {
 		b.Text = text
 		return used, nil
 	})

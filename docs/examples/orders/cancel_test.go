@@ -35,7 +35,7 @@ func cancelAtRandom(t *testing.T, h *actortest.Harness, cuts bool) {
 	for i := range orders {
 		p := Purchase{ID: fmt.Sprint("c", i), Article: "cup", Count: 1, Customer: "eve", Cents: cents, Address: "Berne"}
 		order := Orders.Ref(h, p.ID)
-		if _, err := Checkout.Start(ctx, order, p); err != nil {
+		if _, err := Checkout.Of(order).Start(ctx, p); err != nil {
 			t.Fatal(err)
 		}
 		wait := func(n int) {
@@ -49,14 +49,14 @@ func cancelAtRandom(t *testing.T, h *actortest.Harness, cuts bool) {
 		if cuts && random.IntN(3) == 0 {
 			h.Crash()
 		}
-		if err := Checkout.Cancel(ctx, order, "changed my mind"); err != nil && actor.CodeOf(err) != actor.FailedPrecondition {
+		if err := Checkout.Of(order).Cancel(ctx, "changed my mind"); err != nil && actor.CodeOf(err) != actor.FailedPrecondition {
 			t.Fatal(err)
 		}
 		if wait(10); cuts && random.IntN(3) == 0 {
 			h.Crash()
 		}
-		_, _ = Checkout.Result(ctx, order)
-		status, err := Checkout.Status(ctx, order)
+		_, _ = Checkout.Of(order).Result(ctx)
+		status, err := Checkout.Of(order).Status(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,11 +61,11 @@ func run(ctx context.Context, node actor.Node, out io.Writer) error {
 	}
 	for _, p := range orders {
 		order := Orders.Ref(node, p.ID)
-		if _, err := Checkout.Start(ctx, order, p); err != nil {
+		if _, err := Checkout.Of(order).Start(ctx, p); err != nil {
 			return err
 		}
 		// An order that is refused is a run that failed, and its error is the reason.
-		if _, err := Checkout.Result(ctx, order); err != nil && ctx.Err() != nil {
+		if _, err := Checkout.Of(order).Result(ctx); err != nil && ctx.Err() != nil {
 			return err
 		}
 		if err := tell(ctx, order, p, out); err != nil {
@@ -93,12 +93,12 @@ func tell(ctx context.Context, order actor.Ref[Order], p Purchase, out io.Writer
 	if err != nil {
 		return err
 	}
-	status, err := Checkout.Status(ctx, order)
+	status, err := Checkout.Of(order).Status(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "order %s (%s): %s\n", p.ID, status.State, o.Note)
-	for e, err := range Checkout.History(ctx, order) {
+	for e, err := range Checkout.Of(order).History(ctx) {
 		switch {
 		case err != nil:
 			return err

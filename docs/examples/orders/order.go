@@ -17,7 +17,7 @@ var (
 	Checkout = actor.NewWorkflow[Purchase, Receipt](Orders, "checkout")
 	Show     = actor.NewQuery[actor.None, Order](Orders, "show")
 	// Settled is emitted when an order has come to its end, well or not.
-	Settled = actor.NewEvent[string](Orders, "settled")
+	Settled = actor.NewEvent[string](Orders, "settled", actor.EventConfig{})
 )
 
 // A Purchase is what a customer orders.
@@ -110,7 +110,7 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 
 // settle ends an order. The note, the event and the entry of the history are one commit.
 func settle(ctx workflow.Context, note string) error {
-	_, err := actor.Update(ctx, "settle", func(o *Order, ctx *actor.Context) (actor.None, error) {
+	_, err := actor.UpdateState(ctx, "settle", func(o *Order, ctx *actor.Context) (actor.None, error) {
 		o.Note = note
 		return actor.None{}, Settled.Emit(ctx, note)
 	})

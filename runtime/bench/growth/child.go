@@ -177,7 +177,7 @@ func list(j job, say func(result)) {
 func park(j job, say func(result)) {
 	c := openCairn(j.Dir)
 	say(each(j.Callers, j.Actors, func(i int) {
-		_, err := rest.Start(context.Background(), sleepers.Ref(c, keyOf(i)), actor.None{})
+		_, err := rest.Of(sleepers.Ref(c, keyOf(i))).Start(context.Background(), actor.None{})
 		check(err)
 	}))
 	c.close()

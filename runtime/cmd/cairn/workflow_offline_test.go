@@ -15,7 +15,7 @@ type errand struct{}
 
 var (
 	errands = actor.NewType[errand]("errand")
-	notes   = actor.NewQueue[string](errands, "notes", actor.ByRun())
+	notes   = actor.NewQueue[string](errands, "notes", actor.QueueConfig{ByRun: true})
 	deliver = actor.NewWorkflow[string, string](errands, "deliver")
 )
 
@@ -31,7 +31,7 @@ func TestRunsOfAStoppedNodeAreSteered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deliver.Start(t.Context(), errands.Ref(rt, "a"), "x"); err != nil {
+	if _, err := deliver.Of(errands.Ref(rt, "a")).Start(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) result {

@@ -69,7 +69,7 @@ func handle(ctx workflow.Context, o offer) (Ending, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = actor.Update(ctx, "close", func(c *Claim, _ *actor.Context) (actor.None, error) {
+	_, err = actor.UpdateState(ctx, "close", func(c *Claim, _ *actor.Context) (actor.None, error) {
 		c.Ending = ending
 		return actor.None{}, nil
 	})
@@ -101,7 +101,7 @@ func decide(ctx workflow.Context, o offer) (Ending, error) {
 		if err := workflow.Do(ctx, "transfer", func(*workflow.StepCtx) error { return transfer(o) }); err != nil {
 			return "", err
 		}
-		_, err = actor.Call(ctx, "book", Book, fund, p)
+		_, err = actor.CallStep(ctx, "book", Book, fund, p)
 		return Paid, err
 	}, workflow.UndoRetry(workflow.RetryPolicy{MaxAttempts: -1}))
 	if errors.Is(err, errRefused) {

@@ -23,8 +23,8 @@ var (
 
 	// Congested is emitted when the mean delay of the last RecentFlights departures reaches CongestedAt, Cleared when it
 	// is back at ClearedAt, or when no flight has left for QuietAfter.
-	Congested = actor.NewEvent[Congestion](Airports, "congested")
-	Cleared   = actor.NewEvent[Clearance](Airports, "cleared")
+	Congested = actor.NewEvent[Congestion](Airports, "congested", actor.EventConfig{})
+	Cleared   = actor.NewEvent[Clearance](Airports, "cleared", actor.EventConfig{})
 	// Quiet is the alarm that clears a congested airport after its last departure.
 	Quiet = actor.NewAlarm[actor.None](Airports, "quiet")
 )
@@ -57,7 +57,7 @@ var (
 	// File begins to handle a claim; the input is the delay in minutes. Departures send it.
 	File = actor.NewAction[int, actor.None](Claims, "file")
 	// Documents are what the passengers hand in. The claim's workflow receives the first.
-	Documents = actor.NewQueue[Papers](Claims, "documents", actor.ByRun())
+	Documents = actor.NewQueue[Papers](Claims, "documents", actor.QueueConfig{ByRun: true})
 	// LookAt tells how a claim stands.
 	LookAt = actor.NewQuery[actor.None, ClaimReport](Claims, "look")
 )

@@ -18,12 +18,11 @@ var (
 	Totals = actor.NewQuery[actor.None, Office](Offices, "totals")
 
 	// Letters are carried by workers: other processes, which may die at any moment.
-	Letters = actor.NewQueue[Letter](Offices, "letters", actor.Workers(), actor.LockFor(2*time.Second),
-		actor.RetryBackoff(100*time.Millisecond, 200*time.Millisecond, 400*time.Millisecond))
+	Letters = actor.NewQueue[Letter](Offices, "letters", actor.QueueConfig{Workers: true, Lock: 2 * time.Second, Backoff: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}})
 	// Audit is handled by the actor, exactly once for each letter.
-	Audit = actor.NewQueue[Letter](Offices, "audit", actor.RetryBackoff(10*time.Millisecond, 20*time.Millisecond))
+	Audit = actor.NewQueue[Letter](Offices, "audit", actor.QueueConfig{Backoff: []time.Duration{10 * time.Millisecond, 20 * time.Millisecond}})
 	// Log is what was audited, in order.
-	Log = actor.NewStream[string](Offices, "log")
+	Log = actor.NewStream[string](Offices, "log", actor.StreamConfig{})
 )
 
 // An Office is the state of an actor.

@@ -1,4 +1,4 @@
-package actor
+package codec
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func checkJSONForm[T any](t *testing.T, data []byte) (taken bool) {
 	if form == nil {
 		t.Fatalf("%T has no form", *new(T))
 	}
-	c := newCodec()
+	c := New()
 	var got, want T
 	err := c.decodeJSON(data, &want)
 	if taken = form.decode(data, unsafe.Pointer(&got)); taken && (err != nil || !reflect.DeepEqual(got, want)) {
@@ -107,7 +107,7 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 		checkJSONForm[[]float32](t, append(append([]byte("["), data...), ']'))
 	}
 	for _, b := range []booking{{}, {Seats: []seat{}, Deep: [][]int{nil}, Tags: []string{"<&>\x7f"}}, {Price: 1, Weight: -1.25, Small: math.MinInt8, Count: math.MaxUint64, Left: math.MinInt64}} {
-		form, c := make(jsonForms).of(reflect.TypeFor[booking]()), newCodec()
+		form, c := make(jsonForms).of(reflect.TypeFor[booking]()), New()
 		got, ok := form.append(nil, unsafe.Pointer(&b))
 		want, err := c.appendJSON(nil, &b)
 		if !ok || err != nil || !bytes.Equal(got, want) {
@@ -116,7 +116,7 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 	}
 	for _, s := range []string{"", "\"", "a\\", "\na\r\tb\"c", "<&>\x7f", "Zürich\n"} {
 		got, ok := textForm.append(nil, unsafe.Pointer(&s))
-		if want, err := newCodec().appendJSON(nil, &s); !ok || err != nil || !bytes.Equal(got, want) {
+		if want, err := New().appendJSON(nil, &s); !ok || err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%q: %s (%v), the library says %s (%v)", s, got, ok, want, err)
 		}
 	}
@@ -180,27 +180,27 @@ func TestTypesThatHaveNoJSONForm(t *testing.T) {
 }
 
 func TestWhatTheFormLeavesIsDecodedFromTheBeginning(t *testing.T) {
-	w := newWire[booking](&core{codec: newCodec()}, cborValue|jsonValue)
+	w := Of[booking](New(), CBOR|JSON)
 	var b booking
-	if err := w.decode(host.JSON, []byte(`{"seats":[{"Row":1}],"tags":["a"],"flight":"a\tb"}`), &b); err != nil || b.Flight != "a\tb" || len(b.Seats) != 1 || len(b.Tags) != 1 {
+	if err := w.Decode(host.JSON, []byte(`{"seats":[{"Row":1}],"tags":["a"],"flight":"a\tb"}`), &b); err != nil || b.Flight != "a\tb" || len(b.Seats) != 1 || len(b.Tags) != 1 {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
 
 func TestTextThatTheFormLeavesIsWrittenOrRefused(t *testing.T) {
-	w := newWire[booking](&core{codec: newCodec()}, cborValue|jsonValue)
-	out, err := w.append(host.JSON, []byte("x"), &booking{Flight: "a\u2028b\x01"})
+	w := Of[booking](New(), CBOR|JSON)
+	out, err := w.Append(host.JSON, []byte("x"), &booking{Flight: "a\u2028b\x01"})
 	if want := `x{"flight":"a\u2028b\u0001",`; err != nil || !strings.HasPrefix(string(out), want) {
 		t.Errorf("%s, %v", out, err)
 	}
-	if out, err := w.append(host.JSON, []byte("x"), &booking{Flight: "\xff"}); err == nil || string(out) != "x" {
+	if out, err := w.Append(host.JSON, []byte("x"), &booking{Flight: "\xff"}); err == nil || string(out) != "x" {
 		t.Errorf("%q, %v", out, err)
 	}
 }
 
 func BenchmarkJSONOfAStruct(b *testing.B) {
 	data := []byte(`{"flight":"AA100","price":129.5,"Weight":20.5,"seats":[{"Row":12,"letter":"A"}],"paid":true,"Count":7,"Left":-9}`)
-	c := newCodec()
+	c := New()
 	form := make(jsonForms).of(reflect.TypeFor[booking]())
 	var out []byte
 	run := func(name string, f func() error) {

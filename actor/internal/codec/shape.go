@@ -1,4 +1,4 @@
-package actor
+package codec
 
 import (
 	"encoding"
@@ -18,12 +18,12 @@ import (
 // end the process.
 const maxDepth = 500
 
-// encodings says which encodings a type needs.
-type encodings uint8
+// Uses says which Uses a type needs.
+type Uses uint8
 
 const (
-	cborValue encodings = 1 << iota
-	jsonValue
+	CBOR Uses = 1 << iota
+	JSON
 )
 
 // A shape is what reflection says about a type, worked out once. Immutable.
@@ -43,7 +43,7 @@ type shape struct {
 type checker func(v reflect.Value, depth int) error
 
 // shapeOf works out the shape of t.
-func shapeOf(t reflect.Type, uses encodings) *shape {
+func shapeOf(t reflect.Type, uses Uses) *shape {
 	b := builder{nodes: make(map[nodeKey]*node)}
 	n := b.visit(t, uses, "")
 	s := &shape{faults: b.faults, flat: flat(t)}
@@ -55,7 +55,7 @@ func shapeOf(t reflect.Type, uses encodings) *shape {
 
 type nodeKey struct {
 	typ  reflect.Type
-	uses encodings
+	uses Uses
 }
 
 // A node is one type while a shape is being worked out. A type that contains itself meets its own
@@ -91,9 +91,9 @@ func (b *builder) fault(path, format string, args ...any) {
 	b.faults = append(b.faults, s)
 }
 
-func (b *builder) visit(t reflect.Type, uses encodings, path string) *node {
-	if uses&jsonValue != 0 && (implements[json.Marshaler](t) || implements[encoding.TextMarshaler](t)) {
-		uses &^= jsonValue
+func (b *builder) visit(t reflect.Type, uses Uses, path string) *node {
+	if uses&JSON != 0 && (implements[json.Marshaler](t) || implements[encoding.TextMarshaler](t)) {
+		uses &^= JSON
 	}
 	key := nodeKey{t, uses}
 	if n, ok := b.nodes[key]; ok {
@@ -109,11 +109,11 @@ func (b *builder) visit(t reflect.Type, uses encodings, path string) *node {
 	return n
 }
 
-func (b *builder) build(t reflect.Type, uses encodings, path string) checker {
+func (b *builder) build(t reflect.Type, uses Uses, path string) checker {
 	if uses == 0 {
 		return nil
 	}
-	if uses&cborValue != 0 {
+	if uses&CBOR != 0 {
 		switch {
 		case t == reflect.TypeFor[time.Time]():
 			return checkTime
@@ -124,7 +124,7 @@ func (b *builder) build(t reflect.Type, uses encodings, path string) checker {
 			if fault != "" {
 				b.fault(path, "%s", fault)
 			}
-			if uses &^= cborValue; uses == 0 {
+			if uses &^= CBOR; uses == 0 {
 				return nil
 			}
 		}
@@ -138,7 +138,7 @@ func (b *builder) build(t reflect.Type, uses encodings, path string) checker {
 		if t.NumMethod() > 0 {
 			b.fault(path, "an interface with methods does not decode; use a concrete type or any")
 		}
-		if uses&cborValue == 0 {
+		if uses&CBOR == 0 {
 			return nil
 		}
 		return checkAny
@@ -168,15 +168,15 @@ func (b *builder) build(t reflect.Type, uses encodings, path string) checker {
 	return nil
 }
 
-func (b *builder) buildMap(t reflect.Type, uses encodings, path string) checker {
+func (b *builder) buildMap(t reflect.Type, uses Uses, path string) checker {
 	if t.Key().Kind() == reflect.Interface {
 		b.fault(path, "a map's keys cannot be of an interface type")
 		return nil
 	}
-	if uses&jsonValue != 0 && !jsonKey(t.Key()) {
+	if uses&JSON != 0 && !jsonKey(t.Key()) {
 		b.fault(path, "a map's keys must be strings or integers, or text marshalers, to become JSON")
 	}
-	key := b.visit(t.Key(), uses&cborValue, path+" key")
+	key := b.visit(t.Key(), uses&CBOR, path+" key")
 	elem := b.visit(t.Elem(), uses, path+"[]")
 	if !key.needed() && !elem.needed() {
 		return nil
@@ -194,7 +194,7 @@ func (b *builder) buildMap(t reflect.Type, uses encodings, path string) checker 
 	}
 }
 
-func (b *builder) buildStruct(t reflect.Type, uses encodings, path string) checker {
+func (b *builder) buildStruct(t reflect.Type, uses Uses, path string) checker {
 	type field struct {
 		index int
 		name  string
@@ -209,10 +209,10 @@ func (b *builder) buildStruct(t reflect.Type, uses encodings, path string) check
 		}
 		fieldUses := uses
 		if skipped(f, "cbor", "json") {
-			fieldUses &^= cborValue
+			fieldUses &^= CBOR
 		}
 		if skipped(f, "json") {
-			fieldUses &^= jsonValue
+			fieldUses &^= JSON
 		}
 		if fieldUses == 0 {
 			saved++ // left out on purpose

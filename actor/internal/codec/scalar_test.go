@@ -1,4 +1,4 @@
-package actor
+package codec
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func FuzzScalar(f *testing.F) {
 		"\x61a", "\x78\x01a", "\x61\xff", "\x62a", "\xf4", "\xf5", "\xf6", "\xfb\x00", "\x7f\xff", "\x00\x00", "\x1c", "\x40", ""} {
 		f.Add([]byte(seed))
 	}
-	c := newCodec()
+	c := New()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want := scalars()
 		for i, got := range scalars() {
@@ -31,9 +31,9 @@ func FuzzScalar(f *testing.F) {
 }
 
 // sameForms compares the forms of a value with the forms that the libraries make.
-func sameForms(t *testing.T, c *codec, v any) {
+func sameForms(t *testing.T, c *Codec, v any) {
 	t.Helper()
-	got, err := c.appendCBOR(nil, v)
+	got, err := c.AppendCBOR(nil, v)
 	want, werr := c.appendAnyCBOR(nil, v)
 	if err != nil || werr != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v: %x, the library says %x (%v, %v)", reflect.ValueOf(v).Elem(), got, want, err, werr)
@@ -41,7 +41,7 @@ func sameForms(t *testing.T, c *codec, v any) {
 }
 
 func TestScalarsHaveTheFormsThatTheLibrariesMake(t *testing.T) {
-	c := newCodec()
+	c := New()
 	for _, n := range []int64{0, 1, 23, 24, 255, 256, 65535, 65536, math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64} {
 		for _, n := range []int64{n, -n, ^n} {
 			i, u := int(n), uint64(n)
@@ -49,7 +49,7 @@ func TestScalarsHaveTheFormsThatTheLibrariesMake(t *testing.T) {
 			sameForms(t, c, &i)
 			sameForms(t, c, &u)
 			for _, v := range []any{&n, &i, &u} {
-				data, err := c.appendCBOR(nil, v)
+				data, err := c.AppendCBOR(nil, v)
 				back := reflect.New(reflect.TypeOf(v).Elem()).Interface()
 				if err != nil || !decodeScalarCBOR(data, back) || !reflect.DeepEqual(v, back) {
 					t.Errorf("%v is %x, which is read as %v", reflect.ValueOf(v).Elem(), data, reflect.ValueOf(back).Elem())

@@ -1,4 +1,4 @@
-package actor
+package codec
 
 import (
 	"bytes"
@@ -25,14 +25,14 @@ const (
 	maxPooled = 64 << 10
 )
 
-// A codec holds the CBOR modes and the buffers of one actor type. Safe for concurrent use.
+// A Codec holds the CBOR modes and the buffers of one actor type. Safe for concurrent use.
 //
 //  1. Equal values encode to equal bytes: map keys are sorted, numbers take their shortest form
 //     that keeps the value.
 //  2. Whatever encodes also decodes, to an equal value. So text need not be UTF-8 and lengths are
 //     bounded by the input alone; what could break the rule is refused at encoding (see shape).
 //  3. Decoding never writes to its input nor keeps a part of it.
-type codec struct {
+type Codec struct {
 	enc   cbor.UserBufferEncMode
 	dec   cbor.DecMode
 	cbors sync.Pool // of *bytes.Buffer
@@ -45,8 +45,8 @@ type jsonBuffer struct {
 	enc *json.Encoder
 }
 
-// newCodec panics only if the options, which are constant, are wrong.
-func newCodec() *codec {
+// New panics only if the options, which are constant, are wrong.
+func New() *Codec {
 	enc, err := cbor.EncOptions{
 		Sort:          cbor.SortCoreDeterministic,
 		ShortestFloat: cbor.ShortestFloat16,
@@ -74,7 +74,7 @@ func newCodec() *codec {
 	if err != nil {
 		panic(fmt.Sprintf("actor: CBOR decoding options: %v", err))
 	}
-	c := &codec{enc: enc, dec: dec}
+	c := &Codec{enc: enc, dec: dec}
 	c.cbors.New = func() any { return new(bytes.Buffer) }
 	c.jsons.New = func() any {
 		j := new(jsonBuffer)
@@ -85,15 +85,15 @@ func newCodec() *codec {
 	return c
 }
 
-// appendCBOR appends the encoded form of what v, a pointer, points to.
-func (c *codec) appendCBOR(dst []byte, v any) ([]byte, error) {
+// AppendCBOR appends the encoded form of what v, a pointer, points to.
+func (c *Codec) AppendCBOR(dst []byte, v any) ([]byte, error) {
 	if out, ok := appendScalarCBOR(dst, v); ok {
 		return out, nil
 	}
 	return c.appendAnyCBOR(dst, v)
 }
 
-func (c *codec) appendAnyCBOR(dst []byte, v any) ([]byte, error) {
+func (c *Codec) appendAnyCBOR(dst []byte, v any) ([]byte, error) {
 	// The pooled buffer borrows dst, so that nothing is copied and nothing allocated if dst has
 	// room.
 	b := c.cbors.Get().(*bytes.Buffer)
@@ -109,7 +109,7 @@ func (c *codec) appendAnyCBOR(dst []byte, v any) ([]byte, error) {
 }
 
 // appendJSON appends the encoded form of what v, a pointer, points to.
-func (c *codec) appendJSON(dst []byte, v any) ([]byte, error) {
+func (c *Codec) appendJSON(dst []byte, v any) ([]byte, error) {
 	j := c.jsons.Get().(*jsonBuffer)
 	j.buf.Reset()
 	err := j.enc.Encode(v)
@@ -125,15 +125,15 @@ func (c *codec) appendJSON(dst []byte, v any) ([]byte, error) {
 	return dst, nil
 }
 
-// decodeCBOR decodes data, one whole CBOR item, into what v points to.
-func (c *codec) decodeCBOR(data []byte, v any) error {
+// DecodeCBOR decodes data, one whole CBOR item, into what v points to.
+func (c *Codec) DecodeCBOR(data []byte, v any) error {
 	if decodeScalarCBOR(data, v) {
 		return nil
 	}
 	return c.decodeAnyCBOR(data, v)
 }
 
-func (c *codec) decodeAnyCBOR(data []byte, v any) error {
+func (c *Codec) decodeAnyCBOR(data []byte, v any) error {
 	if err := c.dec.Unmarshal(data, v); err != nil {
 		return &ValueError{Reason: cborReason(err)}
 	}
@@ -141,11 +141,11 @@ func (c *codec) decodeAnyCBOR(data []byte, v any) error {
 }
 
 // decodeJSON decodes data into *v. It refuses more than one JSON value, and unknown fields.
-func (c *codec) decodeJSON(data []byte, v any) error {
+func (c *Codec) decodeJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		fault := &ValueError{Reason: jsonReason(err)}
+		fault := &ValueError{Reason: JSONReason(err)}
 		if m := host.FindMember(data, v, err); m != nil {
 			fault.cause = m
 		}
@@ -165,7 +165,7 @@ func (c *codec) decodeJSON(data []byte, v any) error {
 func cborReason(err error) string {
 	var (
 		mismatch *cbor.UnmarshalTypeError
-		own      *Error
+		own      *host.Error
 	)
 	switch {
 	case errors.As(err, &own):
@@ -180,16 +180,17 @@ func cborReason(err error) string {
 }
 
 func cborEncodeReason(err error) string {
-	var own *Error
+	var own *host.Error
 	if errors.As(err, &own) {
 		return own.Message
 	}
 	return "has no CBOR form"
 }
 
-func jsonReason(err error) string {
+// JSONReason says what is wrong with a JSON text, in words for remote callers.
+func JSONReason(err error) string {
 	var (
-		own      *Error
+		own      *host.Error
 		mismatch *json.UnmarshalTypeError
 		syntax   *json.SyntaxError
 		instant  *time.ParseError
@@ -218,7 +219,7 @@ func jsonReason(err error) string {
 
 func jsonEncodeReason(err error) string {
 	var (
-		own   *Error
+		own   *host.Error
 		value *json.UnsupportedValueError
 	)
 	switch {

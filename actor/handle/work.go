@@ -1,6 +1,7 @@
-package actor
+package handle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,78 +12,62 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
 // minSettle is how long settling a message is tried at least, however little of its lock is left.
 const minSettle = time.Second
 
-// Work receives messages of a queue that was declared with [Workers] and runs f on each, up to
-// workers at a time. While f runs, the message's lock is extended. When f returns nil the message
-// is done. When it returns an error or panics, the message is given back as a failed attempt. f may
-// also settle it by itself. Each message is handled at least once: a handled message comes again if
-// the worker or the node dies before the acknowledgement is durable.
+// A WorkConfig says how [Queue.Work] works. Zero fields have defaults.
+type WorkConfig struct {
+	// Workers is how many messages are handled at a time; 0 is one.
+	Workers int
+	// Lock is how long a message is locked and the lock then extended, 1 ms to 30 days; 0 is 30 s.
+	Lock time.Duration
+}
+
+// Work receives messages of a queue of workers and runs f on each. While f runs, the message's lock
+// is extended. When f returns no error the message is done, and its sender gets what f returned if
+// it waits for a reply. When f returns an error or panics, the message is given back as a failed
+// attempt. f may also settle it by itself. Each message is handled at least once: a handled message
+// comes again if the worker or the node dies before the acknowledgement is durable.
 //
-// The context of f ends with ctx, and when the lock was lost, because the node could not be reached
-// for its whole time; then what f returns does not count. A message that f gives up because ctx
+// The context of f ends with ctx, and when the lock was lost because the node could not be reached
+// for its whole time; then the result of f does not count. A message that f gives up because ctx
 // ended is tried again at once.
 //
-// Work goes on after errors that are retryable. It returns nil when ctx has ended and what was
-// running is settled, or the [*Error] that it cannot work around, after the same. It waits for f to
-// return.
-func (q *Queue[S, In]) Work(
-	ctx context.Context, ref Ref[S], workers int, f func(context.Context, *Delivery[In]) error, opts ...WorkOption,
+// Work goes on after errors that are retryable. It returns nil when ctx has ended and the running
+// messages are settled, or the [*host.Error] that it cannot work around, after the same. It waits
+// for f to return.
+func (q Queue[In, Out]) Work(
+	ctx context.Context, cfg WorkConfig, f func(context.Context, *Delivery[In, Out]) (Out, error),
 ) error {
-	if f == nil {
-		return Errorf(InvalidArgument, "%s: Work needs a function", q.decl)
+	switch {
+	case q.site.Fault != nil:
+		return q.site.Fault
+	case f == nil:
+		return host.Errorf(host.InvalidArgument, "%s: Work needs a function", q.site.Contract)
+	case cfg.Workers < 0:
+		return host.Errorf(host.InvalidArgument, "%s: Work with %d workers", q.site.Contract, cfg.Workers)
 	}
-	return work(ctx, &q.queue, ref, workers, opts, func(ctx context.Context, m Message, body In, l *lease) (host.Raw, error) {
-		return nil, f(ctx, &Delivery[In]{Message: m, Body: body, lease: l})
-	})
-}
-
-// Work is [Queue.Work]; what f returns is the reply.
-func (q *RequestQueue[S, In, Out]) Work(
-	ctx context.Context, ref Ref[S], workers int, f func(context.Context, *RequestDelivery[In, Out]) (Out, error), opts ...WorkOption,
-) error {
-	if f == nil {
-		return Errorf(InvalidArgument, "%s: Work needs a function", q.decl)
+	lock := cmp.Or(cfg.Lock, q.lock)
+	if lock < time.Millisecond {
+		return host.Errorf(host.InvalidArgument, "%s: a lock of %s is too short", q.site.Contract, lock)
 	}
-	return work(ctx, &q.queue, ref, workers, opts, func(ctx context.Context, m Message, body In, l *lease) (host.Raw, error) {
-		out, err := f(ctx, q.delivery(m, body, l))
-		if err != nil || l.over() {
-			return nil, err
+	workers := max(cfg.Workers, 1)
+	c := &crew{site: &q.site, lock: lock, free: make(chan struct{}, workers)}
+	c.open = func(m *host.ReceivedMessage) (*lease, handler) {
+		d, err := q.delivery(m)
+		return d.lease, func(ctx context.Context) (host.Raw, error) {
+			if err != nil {
+				return nil, err
+			}
+			out, err := f(ctx, d)
+			if err != nil || d.lease.over() {
+				return nil, err
+			}
+			return q.encodeReply(&out)
 		}
-		return q.encodeReply(&out)
-	})
-}
-
-func work[S, In any](
-	ctx context.Context, q *queue[S, In], ref Ref[S], workers int, opts []WorkOption,
-	f func(context.Context, Message, In, *lease) (host.Raw, error),
-) error {
-	at, err := q.site(ref)
-	if err != nil {
-		return err
-	}
-	if workers < 1 {
-		return Errorf(InvalidArgument, "%s: Work with %d workers", q.decl, workers)
-	}
-	settings := q.decl.queue
-	settings.EnsureDefaults()
-	r := receiving{lock: settings.Lock}
-	for _, o := range opts {
-		o.applyWork(&r)
-	}
-	if r.lock < time.Millisecond {
-		return Errorf(InvalidArgument, "%s: a lock of %s is too short", q.decl, r.lock)
-	}
-	c := &crew{site: at, queue: q.name, lock: r.lock, free: make(chan struct{}, workers)}
-	c.handle = func(ctx context.Context, l *lease, m *host.ReceivedMessage) (host.Raw, error) {
-		body, err := q.decodeBody(m)
-		if err != nil {
-			return nil, err
-		}
-		return f(ctx, messageOf(m), body, l)
 	}
 	for range workers {
 		c.free <- struct{}{}
@@ -90,16 +75,19 @@ func work[S, In any](
 	return c.run(ctx)
 }
 
+// A handler handles one message and returns the reply.
+type handler func(context.Context) (host.Raw, error)
+
 // A crew is the workers of one Work: one goroutine receives for all of them.
 //
 //  1. free holds a token for each idle worker; each requested message takes a token.
 //  2. No worker outlives run.
 type crew struct {
-	site   site
-	queue  string
-	lock   time.Duration
-	free   chan struct{}
-	handle func(context.Context, *lease, *host.ReceivedMessage) (host.Raw, error)
+	site *site.Site
+	lock time.Duration
+	free chan struct{}
+	// open returns the lease of a message and the function that handles it.
+	open func(*host.ReceivedMessage) (*lease, handler)
 }
 
 // run receives messages and hands them out until ctx ends or something fails for good.
@@ -107,14 +95,14 @@ func (c *crew) run(ctx context.Context) error {
 	receiving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
-	var pause pacer
+	var pause site.Pacer
 	for {
 		workers := c.takeFree(receiving)
 		if workers == 0 {
 			break
 		}
 		start := time.Now()
-		got, err := c.site.receive(receiving, c.queue, c.asks(workers))
+		got, err := receive(receiving, c.site, ReceiveConfig{Max: workers, Lock: c.lock, Wait: site.WaitSlice})
 		got = got[:min(len(got), workers)]
 		for range workers - len(got) {
 			c.free <- struct{}{}
@@ -130,10 +118,10 @@ func (c *crew) run(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
-			pause.waited(receiving, start, len(got) == 0)
+			pause.Waited(receiving, start, len(got) == 0)
 		case receiving.Err() != nil:
-		case again(err):
-			pause.pause(receiving)
+		case site.Again(err):
+			pause.Pause(receiving)
 		default:
 			stop(err)
 		}
@@ -144,10 +132,6 @@ func (c *crew) run(ctx context.Context) error {
 		return nil
 	}
 	return cause
-}
-
-func (c *crew) asks(workers int) receiving {
-	return receiving{limit: workers, lock: c.lock, wait: waitSlice}
 }
 
 // takeFree waits for a worker that has nothing to do and takes all there are. It returns 0 when ctx
@@ -175,7 +159,7 @@ func (c *crew) takeFree(ctx context.Context) int {
 
 // one handles a message and settles it. The error is why settling it failed for good.
 func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.Time) error {
-	l := newLease(c.site, m)
+	l, handle := c.open(m)
 	handling, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -183,7 +167,7 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 	k := &keeper{lease: l, lock: c.lock, held: received}
 	var kept sync.WaitGroup
 	kept.Go(func() { k.keep(keeping, cancel) })
-	reply, err := c.protect(handling, l, m)
+	reply, err := protect(handling, handle)
 	stop()
 	kept.Wait()
 	if l.over() || k.gone {
@@ -198,28 +182,26 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 		}
 		// The reply was refused, because it is too large, say: that is a failure of the handler.
 	}
-	return settle(settling, func() error { return l.nack(settling, err, nackOptions(ctx, err)) })
+	return settle(settling, func() error { return l.nack(settling, err, givenBack(ctx, err)) })
 }
 
-// nackOptions makes a message that was given up because the work ends be tried again at once.
-func nackOptions(ctx context.Context, err error) []NackOption {
-	if ctx.Err() == nil {
-		return nil
+// givenBack makes a message that was given up because the work ends be tried again at once.
+func givenBack(ctx context.Context, err error) host.QueueNackInput {
+	var in host.QueueNackInput
+	if code := host.CodeOf(err); ctx.Err() != nil && (code == host.Canceled || code == host.DeadlineExceeded) {
+		in.DelayMS = new(int64)
 	}
-	if code := CodeOf(err); code != Canceled && code != DeadlineExceeded {
-		return nil
-	}
-	return []NackOption{RetryAfter(0)}
+	return in
 }
 
 // protect runs the handler and makes an error of a panic.
-func (c *crew) protect(ctx context.Context, l *lease, m *host.ReceivedMessage) (reply host.Raw, err error) {
+func protect(ctx context.Context, handle handler) (reply host.Raw, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			reply, err = nil, Errorf(Crashed, "the worker panicked: %v%s", p, panicPlace())
+			reply, err = nil, host.Errorf(host.Crashed, "the worker panicked: %v%s", p, panicPlace())
 		}
 	}()
-	return c.handle(ctx, l, m)
+	return handle(ctx)
 }
 
 // panicPlace says where the panic came from that is being recovered.
@@ -242,15 +224,15 @@ func panicPlace() string {
 // settle repeats f while it fails in a way that may pass and ctx lasts. A message that is settled
 // already, or cannot be settled in time, is no error: it comes again.
 func settle(ctx context.Context, f func() error) error {
-	var pause pacer
+	var pause site.Pacer
 	for {
 		err := f()
 		switch {
-		case err == nil, ctx.Err() != nil, errors.Is(err, &Error{Code: FailedPrecondition}):
+		case err == nil, ctx.Err() != nil, errors.Is(err, &host.Error{Code: host.FailedPrecondition}):
 			return nil
-		case !again(err):
+		case !site.Again(err):
 			return err
-		case !pause.pause(ctx):
+		case !pause.Pause(ctx):
 			return nil
 		}
 	}
@@ -288,7 +270,7 @@ func (k *keeper) keep(ctx context.Context, lost context.CancelCauseFunc) {
 			timer.Reset(k.lock / 2)
 		case ctx.Err() != nil, k.lease.isSettled():
 			return
-		case k.lease.over(), !again(err), time.Since(k.held) >= k.lock:
+		case k.lease.over(), !site.Again(err), time.Since(k.held) >= k.lock:
 			k.gone = true
 			lost(err)
 			return

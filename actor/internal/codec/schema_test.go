@@ -1,4 +1,4 @@
-package actor
+package codec
 
 import (
 	"bytes"
@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/cairn-run/cairn/actor/host"
 )
 
 // The types of these tests have what encoding/json treats in its own way.
@@ -141,15 +139,15 @@ func TestSchemasSayWhatEachKindOfTypeAllows(t *testing.T) {
 				`"Value":{"type":"integer","format":"int64","minimum":-9223372036854775808,"maximum":9223372036854775807}},` +
 				`"additionalProperties":false}}`, ``},
 	} {
-		for use, want := range map[schemaUse]string{readSchema: test.read, writtenSchema: test.written} {
-			got := string(schemaOf(test.typ, use))
+		for use, want := range map[SchemaUse]string{ReadSchema: test.read, WrittenSchema: test.written} {
+			got := string(Schema(test.typ, use))
 			if test.read == "" && test.typ.Kind() != reflect.Interface && test.typ.Kind() != reflect.Slice {
 				if got != "" {
 					t.Errorf("%s has the schema %s, want none", test.typ, got)
 				}
 				continue
 			}
-			if use == writtenSchema && want == "" && test.typ.Kind() == reflect.Struct {
+			if use == WrittenSchema && want == "" && test.typ.Kind() == reflect.Struct {
 				continue
 			}
 			if want == "" {
@@ -166,10 +164,10 @@ func TestSchemasSayWhatEachKindOfTypeAllows(t *testing.T) {
 
 func TestSchemasOfEqualTypesAreEqual(t *testing.T) {
 	for _, typ := range schemaZooTypes {
-		for _, use := range []schemaUse{readSchema, writtenSchema} {
-			first := schemaOf(typ, use)
+		for _, use := range []SchemaUse{ReadSchema, WrittenSchema} {
+			first := Schema(typ, use)
 			for range 5 {
-				if !bytes.Equal(schemaOf(typ, use), first) {
+				if !bytes.Equal(Schema(typ, use), first) {
 					t.Fatalf("%s has more than one schema", typ)
 				}
 			}
@@ -178,9 +176,9 @@ func TestSchemasOfEqualTypesAreEqual(t *testing.T) {
 }
 
 // compileSchema also checks the schema against the one of JSON Schema itself.
-func compileSchema(t testing.TB, typ reflect.Type, use schemaUse) *jsonschema.Schema {
+func compileSchema(t testing.TB, typ reflect.Type, use SchemaUse) *jsonschema.Schema {
 	t.Helper()
-	text := schemaOf(typ, use)
+	text := Schema(typ, use)
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatalf("the schema of %s is not JSON: %v\n%s", typ, err, text)
@@ -198,12 +196,12 @@ func compileSchema(t testing.TB, typ reflect.Type, use schemaUse) *jsonschema.Sc
 }
 
 func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
-	codec := newCodec()
+	codec := New()
 	for _, typ := range schemaZooTypes {
 		if typ.Kind() == reflect.Interface {
 			continue
 		}
-		read, written := compileSchema(t, typ, readSchema), compileSchema(t, typ, writtenSchema)
+		read, written := compileSchema(t, typ, ReadSchema), compileSchema(t, typ, WrittenSchema)
 		fits := func(v reflect.Value) bool {
 			p := reflect.New(typ)
 			p.Elem().Set(v)
@@ -253,7 +251,7 @@ func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, use := range []schemaUse{readSchema, writtenSchema} {
+	for _, use := range []SchemaUse{ReadSchema, WrittenSchema} {
 		if err := compileSchema(t, reflect.TypeFor[schemaZoo](), use).Validate(doc); err != nil {
 			t.Errorf("%v\n%s", err, text)
 		}
@@ -273,10 +271,10 @@ func FuzzSchemaAllowsWhatDecodes(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	codec := newCodec()
+	codec := New()
 	schemas := make([]*jsonschema.Schema, len(schemaZooTypes))
 	for i, typ := range schemaZooTypes {
-		schemas[i] = compileSchema(f, typ, readSchema)
+		schemas[i] = compileSchema(f, typ, ReadSchema)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if beyond.MatchString(text) {
@@ -301,49 +299,4 @@ func FuzzSchemaAllowsWhatDecodes(f *testing.F) {
 // beyondSchemas reports whether an error is about the content of a string.
 func beyondSchemas(err error) bool {
 	return strings.Contains(err.Error(), "not valid JSON for the type") || strings.Contains(err.Error(), "a JSON string")
-}
-
-func TestEveryValueOfATypeHasItsSchema(t *testing.T) {
-	typ := NewType[struct{ N int }]("described")
-	NewAction[schemaNote, int8](typ, "add")
-	NewQuery[None, []string](typ, "all")
-	NewEvent[schemaNote](typ, "added")
-	NewQueue[bool](typ, "jobs", Workers())
-	NewRequestQueue[string, int16](typ, "price", Workers())
-	NewStream[uint8](typ, "tokens")
-	NewSchedule[time.Time](typ, "nightly")
-	NewAlarm[chan int](typ, "impossible")
-	NewConnections[schemaBase, None](typ)
-	d := definer[struct{ N int }]{core: typ.core, bound: make(map[place]Binding[struct{ N int }])}
-	p := &program[struct{ N int }]{core: typ.core, state: newWire[struct{ N int }](typ.core, cborValue)}
-	for _, c := range typ.core.contracts() {
-		d.bound[place{c, slotOnly}] = Binding[struct{ N int }]{decl: c, handler: "handler"}
-	}
-	d.compile(p)
-	for _, test := range []struct {
-		kind  host.ValueKind
-		index int
-		part  string // "" has no schema
-	}{
-		{host.MethodInput, 0, `"additionalProperties":false`},
-		{host.MethodOutput, 0, `"format":"int8"`},
-		{host.MethodInput, 1, ``},
-		{host.MethodOutput, 1, `"items":{"type":"string"}`},
-		{host.EventValue, 0, `"required":["body"]`},
-		{host.QueueBody, 0, `"type":"boolean"`},
-		{host.QueueReplyValue, 0, ``},
-		{host.QueueBody, 1, `"type":"string"`},
-		{host.QueueReplyValue, 1, `"format":"int16"`},
-		{host.StreamValue, 0, `"format":"uint8"`},
-		{host.SchedulePayload, 0, `"format":"date-time"`},
-		{host.AlarmPayload, 0, ``},
-		{host.ConnectParams, 0, `"id"`},
-		{host.ConnectParams, 1, ``},
-		{host.MethodInput, -1, ``},
-	} {
-		got := string(p.schema(test.kind, test.index))
-		if (got == "") != (test.part == "") || !strings.Contains(got, test.part) {
-			t.Errorf("the schema of value %d of kind %d is %s, want %s", test.index, test.kind, got, test.part)
-		}
-	}
 }

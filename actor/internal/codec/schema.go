@@ -1,4 +1,4 @@
-package actor
+package codec
 
 import (
 	"bytes"
@@ -13,39 +13,37 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A SelfDescribing type describes its own JSON form, because it has a MarshalJSON or because its
+// A selfDescribing type describes its own JSON form, because it has a MarshalJSON or because its
 // fields say too little. JSONSchema is called on a zero value and returns a JSON Schema (2020-12)
 // without "$defs" and without "$ref". A result that is not a JSON object counts as no schema: any
 // value.
-type SelfDescribing interface{ JSONSchema() []byte }
+type selfDescribing interface{ JSONSchema() []byte }
 
-// A WithExample type has an example in the schemas that describe it. JSONExample is called on a
+// A withExample type has an example in the schemas that describe it. JSONExample is called on a
 // zero value and returns a value of the type.
-type WithExample interface{ JSONExample() any }
+type withExample interface{ JSONExample() any }
 
-// schemaUse says what a schema is for.
-type schemaUse uint8
+// SchemaUse says what a schema is for.
+type SchemaUse uint8
 
 const (
-	// readSchema describes what is decoded. A value that it allows decodes, except for rules that a
+	// ReadSchema describes what is decoded. A value that it allows decodes, except for rules that a
 	// schema cannot express: that whole numbers are written without a fraction, that numbers in
 	// text and keys are in range, that text is base64, a time or JSON. The decoder also takes null
 	// for any zero value, and names of members in another case.
-	readSchema schemaUse = iota
-	// writtenSchema describes what is encoded: what is always there is required. It does not close
+	ReadSchema SchemaUse = iota
+	// WrittenSchema describes what is encoded: what is always there is required. It does not close
 	// its objects, because a later version of the code may write more.
-	writtenSchema
+	WrittenSchema
 )
 
-// schemaOf returns the JSON Schema (2020-12) of the JSON form of t, or nil if there is none: for
+// Schema returns the JSON Schema (2020-12) of the JSON form of t, or nil if there is none: for
 // None, and for types that cannot be encoded. Named structs, and other named types that may contain
 // themselves, are in "$defs" under the names of their Go types. Equal types have equal bytes.
-func schemaOf(t reflect.Type, use schemaUse) []byte {
-	if t == reflect.TypeFor[None]() || len(shapeOf(t, jsonValue).faults) > 0 {
+func Schema(t reflect.Type, use SchemaUse) []byte {
+	if t == reflect.TypeFor[None]() || len(shapeOf(t, JSON).faults) > 0 {
 		return nil
 	}
 	w := schemaWriter{use: use, names: make(map[reflect.Type]string), taken: make(map[string]bool)}
@@ -67,23 +65,9 @@ func schemaOf(t reflect.Type, use schemaUse) []byte {
 	return b.Bytes()
 }
 
-// schema implements host.Behavior.Schema. What only the actor writes is described as written; what
-// clients may write, too, as it is read.
-func (p *program[S]) schema(kind host.ValueKind, index int) []byte {
-	v, ok := p.value(kind, index)
-	if !ok {
-		return nil
-	}
-	use := readSchema
-	if kind == host.MethodOutput || kind == host.EventValue {
-		use = writtenSchema
-	}
-	return schemaOf(v.typ, use)
-}
-
 // A schemaWriter writes one schema. defs are in the order in which they were first met.
 type schemaWriter struct {
-	use   schemaUse
+	use   SchemaUse
 	names map[reflect.Type]string
 	taken map[string]bool
 	defs  []*schemaDef
@@ -159,7 +143,7 @@ func (w *schemaWriter) special(t reflect.Type) (string, bool) {
 	case reflect.TypeFor[json.Number]():
 		return `{"type":"number"}`, true
 	}
-	if d, ok := zeroOf[SelfDescribing](t); ok {
+	if d, ok := zeroOf[selfDescribing](t); ok {
 		s := bytes.TrimSpace(d.JSONSchema())
 		var compact bytes.Buffer
 		if len(s) == 0 || s[0] != '{' || json.Compact(&compact, s) != nil {
@@ -168,7 +152,7 @@ func (w *schemaWriter) special(t reflect.Type) (string, bool) {
 		return w.annotate(t, compact.String()), true
 	}
 	own, text := implements[json.Unmarshaler](t), implements[encoding.TextUnmarshaler](t)
-	if w.use == writtenSchema {
+	if w.use == WrittenSchema {
 		own, text = implements[json.Marshaler](t), implements[encoding.TextMarshaler](t)
 	}
 	switch {
@@ -193,7 +177,7 @@ func zeroOf[I any](t reflect.Type) (I, bool) {
 
 // annotate adds the example that t has.
 func (w *schemaWriter) annotate(t reflect.Type, schema string) string {
-	e, ok := zeroOf[WithExample](t)
+	e, ok := zeroOf[withExample](t)
 	if !ok {
 		return schema
 	}
@@ -311,7 +295,7 @@ func (w *schemaWriter) object(t reflect.Type) string {
 		b.WriteByte('}')
 	}
 	switch {
-	case w.use == readSchema:
+	case w.use == ReadSchema:
 		b.WriteString(`,"additionalProperties":false`)
 	case len(required) > 0:
 		b.WriteString(`,"required":[` + strings.Join(required, ",") + `]`)

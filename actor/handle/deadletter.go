@@ -1,0 +1,90 @@
+package handle
+
+import (
+	"context"
+	"iter"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// DeadLetters are the messages that were given up: of a queue ([Queue.DeadLetters]) or sent to other
+// actors (actor.Ref.DeadMessages).
+type DeadLetters[M any] struct {
+	list func(context.Context) iter.Seq2[M, error]
+	// requeue and remove are for all messages if ids is nil.
+	requeue, remove func(ctx context.Context, ids []uint64) (int64, error)
+}
+
+// List ranges over the messages in the order of their ids. It reads page by page. A body that does
+// not decode is an error beside the rest of its message, after which the loop may go on; any other
+// error, which is an [*host.Error], ends it.
+func (d DeadLetters[M]) List(ctx context.Context) iter.Seq2[M, error] { return d.list(ctx) }
+
+// Requeue sends messages again as new first attempts, behind the waiting ones, and counts them. It
+// ignores ids without a dead letter.
+func (d DeadLetters[M]) Requeue(ctx context.Context, ids ...uint64) (int64, error) {
+	return d.requeue(ctx, append([]uint64{}, ids...))
+}
+
+// RequeueAll is Requeue of all.
+func (d DeadLetters[M]) RequeueAll(ctx context.Context) (int64, error) { return d.requeue(ctx, nil) }
+
+// Delete removes messages for good and counts them.
+func (d DeadLetters[M]) Delete(ctx context.Context, ids ...uint64) (int64, error) {
+	return d.remove(ctx, append([]uint64{}, ids...))
+}
+
+// DeleteAll is Delete of all.
+func (d DeadLetters[M]) DeleteAll(ctx context.Context) (int64, error) { return d.remove(ctx, nil) }
+
+// DeadLetters returns the messages of the queue that were given up.
+func (q Queue[In, Out]) DeadLetters() DeadLetters[Listed[In]] {
+	with := func(m site.Counting[host.QueueSelectInput]) func(context.Context, []uint64) (int64, error) {
+		return selecting(&q.site, m, func(ids []uint64) *host.QueueSelectInput {
+			return &host.QueueSelectInput{Queue: q.site.Name, IDs: ids, All: ids == nil}
+		})
+	}
+	return DeadLetters[Listed[In]]{
+		list:    func(ctx context.Context) iter.Seq2[Listed[In], error] { return q.list(ctx, method.QueueDeadList) },
+		requeue: with(method.QueueDeadRequeue), remove: with(method.QueueDeadDelete),
+	}
+}
+
+// selecting returns a function that calls a counting method for the messages of ids, or for all if
+// ids is nil.
+func selecting[In any](at *site.Site, m site.Counting[In], input func(ids []uint64) *In) func(context.Context, []uint64) (int64, error) {
+	return func(ctx context.Context, ids []uint64) (int64, error) {
+		if ids != nil && len(ids) == 0 {
+			return 0, at.Fault
+		}
+		return site.Count(ctx, at, m, input(ids))
+	}
+}
+
+// A DeadMessage is a message to another actor (actor.Action.Send) that was given up. The sender keeps
+// it for 14 days, and 10,000 of them.
+type DeadMessage = host.DeadMessage
+
+func deadMessages(ctx context.Context, at *site.Site) iter.Seq2[DeadMessage, error] {
+	return func(yield func(DeadMessage, error) bool) {
+		var in host.SendListInput
+		for {
+			page, err := site.Ask(ctx, at, method.SendDeadList, &in)
+			if err != nil {
+				yield(DeadMessage{}, err)
+				return
+			}
+			for _, m := range page.Messages {
+				if !yield(m, nil) {
+					return
+				}
+				in.After = m.ID
+			}
+			if !page.More || len(page.Messages) == 0 {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package handle
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// maxCause is how much of an error is kept with a message, in bytes.
+const maxCause = 1024
+
+// A ReceiveConfig says how [Queue.Receive] receives. Zero fields have defaults.
+type ReceiveConfig struct {
+	// Max is how many messages to take at most: 1 to 1,000; 0 is one.
+	Max int
+	// Wait is how long to wait for the first message; 0 does not wait.
+	Wait time.Duration
+	// Lock is how long the messages are locked, at most 30 days; 0 is the queue's time.
+	Lock time.Duration
+}
+
+// A Message describes a message of a queue.
+type Message struct {
+	// ID is unique within the actor.
+	ID    uint64
+	Queue string
+	// Attempt counts from 1.
+	Attempt  int
+	Priority int
+	Sent     time.Time
+	DedupID  string
+	// WantReply: the sender waits for the reply.
+	WantReply bool
+}
+
+// A Delivery is a message that a worker received and that is locked for it. Settle it before the
+// lock ends: with Ack, Nack, RetryAfter or GiveUp. Otherwise it returns to the queue, and
+// another worker may receive it. Safe for concurrent use.
+//
+// The error of each method is an [*host.Error], with code FailedPrecondition if the lock has ended or
+// the message is settled already.
+type Delivery[In, Out any] struct {
+	Message
+	Body  In
+	reply func(*Out) (host.Raw, error)
+	lease *lease
+}
+
+// Ack says that the message is done: it is removed from the queue, and a sender that waits for a
+// reply gets it. The reply is actor.None{} for a queue without replies.
+func (d *Delivery[In, Out]) Ack(ctx context.Context, reply Out) error {
+	raw, err := d.reply(&reply)
+	if err != nil {
+		return err
+	}
+	return d.lease.ack(ctx, raw)
+}
+
+// Nack gives the message back as a failed attempt. It is tried again after the queue's pause, or
+// becomes a dead letter after the last. The cause's text, cut to 1,024 bytes, is kept with the
+// message for operators; a sender that waits for a reply gets it if the message becomes a dead
+// letter.
+func (d *Delivery[In, Out]) Nack(ctx context.Context, cause error) error {
+	return d.lease.nack(ctx, cause, host.QueueNackInput{})
+}
+
+// RetryAfter is Nack with a pause of its own before the next attempt, at most 30 days.
+func (d *Delivery[In, Out]) RetryAfter(ctx context.Context, pause time.Duration, cause error) error {
+	ms := site.Millis(pause)
+	return d.lease.nack(ctx, cause, host.QueueNackInput{DelayMS: &ms})
+}
+
+// GiveUp is Nack that makes the message a dead letter at once.
+func (d *Delivery[In, Out]) GiveUp(ctx context.Context, cause error) error {
+	return d.lease.nack(ctx, cause, host.QueueNackInput{Dead: true})
+}
+
+// Extend locks the message for another d, counted from now; 0 is the queue's time.
+func (d *Delivery[In, Out]) Extend(ctx context.Context, lock time.Duration) error {
+	return d.lease.extend(ctx, lock)
+}
+
+// LockedUntil returns when the lock ends, by the clock of the node.
+func (d *Delivery[In, Out]) LockedUntil() time.Time { return d.lease.lockedUntil() }
+
+// Receive takes messages out of a queue of workers and locks them. It returns none if none came in
+// time. When ctx ends while a call is under way, messages that it locked return to the queue when
+// their lock ends.
+//
+// A message whose body does not decode is given back; that is an error only if there is no other.
+func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Delivery[In, Out], error) {
+	messages, err := receive(ctx, &q.site, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Delivery[In, Out]
+	var bad error
+	for i := range messages {
+		d, err := q.delivery(&messages[i])
+		if err != nil {
+			bad = err
+			d.lease.nack(ctx, err, host.QueueNackInput{}) // if this fails, the message comes back when its lock ends
+			continue
+		}
+		out = append(out, d)
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	return nil, bad
+}
+
+// delivery makes a Delivery of a received message. It has a lease also if its body does not decode.
+func (q Queue[In, Out]) delivery(m *host.ReceivedMessage) (*Delivery[In, Out], error) {
+	d := &Delivery[In, Out]{Message: messageOf(m), reply: q.encodeReply, lease: newLease(&q.site, m)}
+	if err := q.body.Decode(host.CBOR, m.Body, &d.Body); err != nil {
+		return d, host.Errorf(host.Internal, "the body of message %d of %s does not decode: %s", m.ID, q.site.Contract, err)
+	}
+	return d, nil
+}
+
+func (q Queue[In, Out]) encodeReply(v *Out) (host.Raw, error) {
+	if q.reply.IsNone() {
+		return nil, nil
+	}
+	raw, err := q.reply.Append(host.CBOR, nil, v)
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "reply of %s: %s", q.site.Contract, err)
+	}
+	return raw, nil
+}
+
+// receive waits for messages for as long as cfg says.
+func receive(ctx context.Context, s *site.Site, cfg ReceiveConfig) ([]host.ReceivedMessage, error) {
+	until := time.Now().Add(cfg.Wait)
+	for left := cfg.Wait; ; {
+		in := host.QueueReceiveInput{
+			Queue: s.Name, Limit: cfg.Max, LockMS: site.Millis(cfg.Lock), WaitMS: site.Millis(min(left, site.WaitSlice)),
+		}
+		out, err := site.Ask(ctx, s, method.QueueReceive, &in)
+		if err != nil || len(out.Messages) > 0 {
+			return out.Messages, err
+		}
+		if left = time.Until(until); left <= 0 {
+			return nil, nil
+		}
+	}
+}
+
+func messageOf(m *host.ReceivedMessage) Message {
+	return Message{
+		ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent, DedupID: m.DedupID, WantReply: m.WantReply,
+	}
+}
+
+// A lease is a worker's hold on a message.
+//
+//  1. calling is held over each call about the message, so that extending its lock is never taken
+//     for losing it because it was settled meanwhile. It is locked before mu.
+//  2. Once it is over, the message gets no more requests.
+type lease struct {
+	site    *site.Site
+	queue   string
+	id      uint64
+	receipt string
+
+	calling sync.Mutex
+	mu      sync.Mutex
+	until   time.Time // guarded by mu
+	settled bool      // guarded by mu
+	lost    bool      // guarded by mu
+}
+
+func newLease(s *site.Site, m *host.ReceivedMessage) *lease {
+	return &lease{site: s, queue: m.Queue, id: m.ID, receipt: m.Receipt, until: m.LockedUntil}
+}
+
+func (l *lease) lockedUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+// over reports whether the message is settled or its lock known to have ended.
+func (l *lease) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled || l.lost
+}
+
+// isSettled reports whether the message is settled.
+func (l *lease) isSettled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled
+}
+
+// err returns why the message takes no further requests; nil if it takes them.
+func (l *lease) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.settled:
+		return host.Errorf(host.FailedPrecondition, "message %d is settled already", l.id)
+	case l.lost:
+		return host.Errorf(host.FailedPrecondition, "the lock of message %d has ended: it waits again, is with another worker, or gone", l.id)
+	}
+	return nil
+}
+
+func (l *lease) ack(ctx context.Context, reply host.Raw) error {
+	in := host.QueueAckInput{Queue: l.queue, Receipts: []string{l.receipt}, Reply: reply}
+	return release(ctx, l, method.QueueAck, &in)
+}
+
+func (l *lease) nack(ctx context.Context, cause error, in host.QueueNackInput) error {
+	in.Queue, in.Receipts = l.queue, []string{l.receipt}
+	if cause != nil {
+		in.Error = clip(cause.Error())
+	}
+	return release(ctx, l, method.QueueNack, &in)
+}
+
+// release settles a message with a method for that.
+func release[In any](ctx context.Context, l *lease, m method.Typed[In, host.QueueSettleOutput], in *In) error {
+	l.calling.Lock()
+	defer l.calling.Unlock()
+	if err := l.err(); err != nil {
+		return err
+	}
+	out, err := site.Ask(ctx, l.site, m, in)
+	if err != nil {
+		return err
+	}
+	if out.Settled == 0 {
+		return l.end(&l.lost)
+	}
+	l.end(&l.settled)
+	return nil
+}
+
+func (l *lease) extend(ctx context.Context, lock time.Duration) error {
+	l.calling.Lock()
+	defer l.calling.Unlock()
+	if err := l.err(); err != nil {
+		return err
+	}
+	in := host.QueueExtendInput{Queue: l.queue, Receipts: []string{l.receipt}, LockMS: site.Millis(lock)}
+	out, err := site.Ask(ctx, l.site, method.QueueExtend, &in)
+	if err != nil {
+		return err
+	}
+	if len(out.Lost) > 0 {
+		return l.end(&l.lost)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = out.LockedUntil
+	return nil
+}
+
+// end notes how the lease ended, and returns what to say of it from now on.
+func (l *lease) end(how *bool) error {
+	l.mu.Lock()
+	*how = true
+	l.mu.Unlock()
+	return l.err()
+}
+
+// clip cuts a text to maxCause bytes of whole characters.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= maxCause {
+		return s
+	}
+	end := maxCause
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}

@@ -1,0 +1,243 @@
+package handle
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/codec"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Queue is one queue of one actor: for its senders, its workers and operators. Out is the type of
+// the replies, actor.None for a queue without. Made by actor.Queue.Of. Safe for concurrent use.
+type Queue[In, Out any] struct {
+	site  site.Site
+	body  *codec.Value[In]
+	reply *codec.Value[Out]
+	lock  time.Duration
+}
+
+// A Sent is the result of sending a message: its id, and whether it is a duplicate of the earlier
+// message with this id.
+type Sent = host.Sent
+
+// QueueStats are the counts of one queue.
+type QueueStats = host.QueueStats
+
+// A SendOption changes how messages are sent: an actor.MessageOption, actor.IdempotencyKey,
+// actor.Existing or actor.Traceparent.
+type SendOption = site.SendOption
+
+// Send sends a message to the queue; the first call creates the actor. It returns when the message
+// is durable. Sending it again after an error may send it twice; actor.DedupID prevents that. The
+// error is an [*host.Error], with code Overloaded if the queue is full and TooLarge if the body is
+// too large.
+//
+// A turn cannot use it, because the message would not be part of the turn's commit: the error code
+// is FailedPrecondition. Turns use Put and Post of the contract.
+func (q Queue[In, Out]) Send(ctx context.Context, body In, opts ...SendOption) (Sent, error) {
+	sent, err := q.send(ctx, []In{body}, false, opts)
+	if err != nil {
+		return Sent{}, err
+	}
+	return sent[0], nil
+}
+
+// SendAll is Send of up to 1,000 messages, all or none, with the same options. It returns the
+// result of each.
+func (q Queue[In, Out]) SendAll(ctx context.Context, bodies []In, opts ...SendOption) ([]Sent, error) {
+	if len(bodies) == 0 {
+		return nil, nil
+	}
+	return q.send(ctx, bodies, false, opts)
+}
+
+func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts []SendOption) ([]Sent, error) {
+	if q.site.Fault != nil {
+		return nil, q.site.Fault
+	}
+	if turn := q.site.InsideOf(ctx); turn != nil && turn.Fail != nil {
+		return nil, turn.Fail(host.Errorf(host.FailedPrecondition, "%s: Send in a turn would be no part of its commit; use Put for the "+
+			"actor's own queue and Post for another actor's", q.site.Contract))
+	}
+	var s site.Sending
+	for _, o := range opts {
+		o.ApplySend(&s)
+	}
+	r, err := SendRequest(&q.site, q.body, &s, bodies, reply)
+	if err != nil {
+		return nil, err
+	}
+	var out host.QueueSendOutput
+	if err := q.site.Send(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	if len(out.Messages) != len(bodies) {
+		return nil, host.Errorf(host.Internal, "the output of %s is about %d messages, not %d", host.QueueSend, len(out.Messages), len(bodies))
+	}
+	return out.Messages, nil
+}
+
+// Ask sends a message to the queue and waits until it is handled, and for its reply if the queue has
+// replies; the first call creates the actor.
+// The error is an [*host.Error]: why the message could not be sent, or, if all attempts failed and
+// it became a dead letter, the error of the last attempt.
+//
+// With actor.DedupID, asking again waits for the reply to the first message; the error code is
+// NotFound if that was sent without asking, or its reply is no longer kept.
+//
+// When ctx ends first, the error code is DeadlineExceeded or Canceled and Metadata "message" is the
+// message's id; the message stays in the queue and will be handled. Ask cannot wait in a turn, which
+// would stop the actor meanwhile: the error code is then InvalidArgument, and nothing is sent.
+func (q Queue[In, Out]) Ask(ctx context.Context, body In, opts ...SendOption) (Out, error) {
+	var out Out
+	if q.site.Fault != nil {
+		return out, q.site.Fault
+	}
+	if q.site.InsideOf(ctx) != nil {
+		return out, host.Errorf(host.InvalidArgument, "%s: Ask cannot wait inside a turn; ask from a task, or send and take the reply "+
+			"as a message of its own", q.site.Contract)
+	}
+	sent, err := q.send(ctx, []In{body}, true, opts)
+	if err != nil {
+		return out, err
+	}
+	result, err := q.result(ctx, sent[0].ID)
+	switch {
+	case err != nil:
+		return out, err
+	case result.Error != nil:
+		return out, result.Error
+	}
+	if err := q.reply.Decode(host.CBOR, result.Reply, &out); err != nil {
+		return out, host.Errorf(host.Internal, "the reply of %s does not decode: caller and actor disagree about its type", q.site.Contract)
+	}
+	return out, nil
+}
+
+// result waits for the result of a message, for as long as ctx lasts.
+func (q Queue[In, Out]) result(ctx context.Context, id uint64) (host.QueueResultOutput, error) {
+	var pause site.Pacer
+	for {
+		start := time.Now()
+		in := host.QueueResultInput{Queue: q.site.Name, ID: id, WaitMS: site.WaitSlice.Milliseconds()}
+		out, err := site.Ask(ctx, &q.site, method.QueueResult, &in)
+		switch {
+		case err == nil && out.Done:
+			return out, nil
+		case ctx.Err() != nil:
+			message := site.ContextError(ctx, "waiting for the reply to a message, which stays in the queue")
+			return out, message.With("message", strconv.FormatUint(id, 10))
+		case err == nil:
+			pause.Waited(ctx, start, true)
+		case !site.Again(err):
+			return out, err
+		default:
+			pause.Pause(ctx)
+		}
+	}
+}
+
+// Stats counts the messages of the queue. The error code is NotFound if there is no such actor.
+func (q Queue[In, Out]) Stats(ctx context.Context) (QueueStats, error) {
+	out, err := site.Ask(ctx, &q.site, method.QueueStats, &host.QueueStatsInput{Queue: q.site.Name})
+	if err != nil || len(out.Queues) == 0 {
+		return QueueStats{Queue: q.site.Name}, err
+	}
+	return out.Queues[0], nil
+}
+
+// A Listed is a message of a queue as operators see it.
+type Listed[In any] struct {
+	ID    uint64
+	Queue string
+	Body  In
+	// State is "pending", "delayed", "processing" or "dead".
+	State    string
+	Priority int
+	Attempts int
+	Sent     time.Time
+	// Due is when a delayed or locked message can be received, Expires when it becomes a dead
+	// letter unless it is; zero if there is no such time.
+	Due, Expires time.Time
+	DedupID      string
+	// Error is why the last attempt failed, with details that a sender is not told; Tried is when
+	// it failed; Died when the message became a dead letter.
+	Error       string
+	Tried, Died time.Time
+}
+
+// Peek ranges over the messages that wait or are locked, in the order of their ids, and changes
+// nothing. It reads page by page. A body that does not decode is an error beside the rest of its
+// message, after which the loop may go on; any other error, which is an [*host.Error], ends it.
+func (q Queue[In, Out]) Peek(ctx context.Context) iter.Seq2[Listed[In], error] {
+	return q.list(ctx, method.QueuePeek)
+}
+
+// Delete removes messages that wait or are locked, and counts them. They do not become dead
+// letters.
+func (q Queue[In, Out]) Delete(ctx context.Context, ids ...uint64) (int64, error) {
+	if len(ids) == 0 {
+		return 0, q.site.Fault
+	}
+	return site.Count(ctx, &q.site, method.QueueDelete, &host.QueueSelectInput{Queue: q.site.Name, IDs: ids})
+}
+
+// Purge removes all waiting messages, except messages that workers hold, and counts them. They do
+// not become dead letters.
+func (q Queue[In, Out]) Purge(ctx context.Context) (int64, error) {
+	return site.Count(ctx, &q.site, method.QueuePurge, &host.QueueInput{Queue: q.site.Name})
+}
+
+// Skip makes the next message a dead letter, so that later messages can run. It returns 0 if there
+// is none.
+func (q Queue[In, Out]) Skip(ctx context.Context) (int64, error) {
+	return site.Count(ctx, &q.site, method.QueueSkip, &host.QueueInput{Queue: q.site.Name})
+}
+
+func (q Queue[In, Out]) list(
+	ctx context.Context, m method.Typed[host.QueueListInput, host.QueueListOutput],
+) iter.Seq2[Listed[In], error] {
+	return func(yield func(Listed[In], error) bool) {
+		in := host.QueueListInput{Queue: q.site.Name}
+		for {
+			page, err := site.Ask(ctx, &q.site, m, &in)
+			if err != nil {
+				yield(Listed[In]{}, err)
+				return
+			}
+			for i := range page.Messages {
+				if !yield(q.listed(&page.Messages[i])) {
+					return
+				}
+				in.After = page.Messages[i].ID
+			}
+			if !page.More || len(page.Messages) == 0 {
+				return
+			}
+		}
+	}
+}
+
+func (q Queue[In, Out]) listed(m *host.ListedMessage) (Listed[In], error) {
+	l := Listed[In]{
+		ID: m.ID, Queue: m.Queue, State: m.State, Priority: m.Priority, Attempts: m.Attempts, Sent: m.Sent, DedupID: m.DedupID,
+		Due: timeOf(m.Due), Expires: timeOf(m.Expires), Error: m.Error, Tried: timeOf(m.Tried), Died: timeOf(m.Died),
+	}
+	if err := q.body.Decode(host.CBOR, m.Body, &l.Body); err != nil {
+		return l, host.Errorf(host.Internal, "the body of message %d of %s does not decode: %s", m.ID, q.site.Contract, err)
+	}
+	return l, nil
+}
+
+// timeOf returns the time that p points to, or the zero time.
+func timeOf(p *time.Time) time.Time {
+	if p == nil {
+		return time.Time{}
+	}
+	return *p
+}

@@ -1,0 +1,159 @@
+package handle
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/codec"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Rule says when a schedule runs, by one of Cron, Every and At, and how. Other zero fields have
+// defaults. It is comparable.
+type Rule struct {
+	// Cron is an expression of five fields: minute, hour, day of month, month and day of week; of
+	// six with seconds first; or a descriptor such as "@daily".
+	Cron string
+	// Zone is the time zone of Cron, an IANA name such as "Europe/Zurich"; "" is UTC.
+	Zone string
+	// Every is a fixed interval of at least a second, in whole milliseconds, counted from the time
+	// when the schedule is set.
+	Every time.Duration
+	// At is the time of a single run. One that has passed runs after the commit. The schedule ends
+	// with its run.
+	At time.Time
+
+	// Missed is what happens to missed ticks; "" is MissedOnce.
+	Missed host.Missed
+	// CatchUp is how many of the latest missed ticks MissedAll makes up for, at most 10,000; 0 is
+	// 100.
+	CatchUp int
+	// KeepRuns is how many runs the history keeps, at most 1,000; 0 is 100, negative is none.
+	KeepRuns int
+}
+
+// String returns the rule's time as people read it, such as "0 3 * * *", "every 1m0s" or "at
+// 2030-01-02T03:04:05Z".
+func (r Rule) String() string {
+	switch {
+	case r.Cron != "":
+		return r.Cron
+	case !r.At.IsZero():
+		return "at " + r.At.Format(time.RFC3339Nano)
+	}
+	return "every " + r.Every.String()
+}
+
+// A Scheduled describes a schedule that is set.
+type Scheduled[T any] struct {
+	// Name is the schedule's contract name; Instance is "" unless it was set through
+	// actor.Schedule.Named.
+	Name, Instance string
+	Rule           Rule
+	Payload        T
+	// Next is the tick that comes next; zero when there is none.
+	Next time.Time
+	// Runs counts the runs, Attempts the failures of the current tick, Skipped the ticks that were
+	// missed and not made up for.
+	Runs     uint64
+	Attempts int
+	Skipped  uint64
+	// LastResult is "ok", "error" or "", if there was no run yet; LastError says why.
+	LastResult, LastError string
+}
+
+// A ScheduleRun is the result of one run of a schedule.
+type ScheduleRun = host.ScheduleRun
+
+// A Schedule is one schedule of one actor, for callers and operators. Made by actor.Schedule.Of. Safe
+// for concurrent use.
+type Schedule[T any] struct {
+	site     site.Site
+	instance string
+	payload  *codec.Value[T]
+	// all is where List looks, and mine reports whether a schedule of that name is of the contract.
+	all  site.Site
+	mine func(name string) bool
+}
+
+// Set sets the schedule, or replaces it, and returns it as it is then. If its rule is the same, its
+// ticks stay as they are.
+func (s Schedule[T]) Set(ctx context.Context, rule Rule, payload T) (Scheduled[T], error) {
+	data, err := s.payload.Append(host.CBOR, nil, &payload)
+	if err != nil {
+		return Scheduled[T]{}, host.Errorf(host.InvalidArgument, "payload of %s: %s", s.site.Contract, err)
+	}
+	in := host.Schedule{Name: s.site.Name, Instance: s.instance, Payload: data}
+	if err := FillSchedule(&in, rule, s.site.Contract); err != nil {
+		return Scheduled[T]{}, err
+	}
+	out, err := site.Ask(ctx, &s.site, method.ScheduleSet, &in)
+	if err != nil {
+		return Scheduled[T]{}, err
+	}
+	return ReadSchedule(&out, s.payload, s.site.Contract)
+}
+
+// Get describes the schedule; false means that it is not set. The error code is NotFound if there is
+// no such actor.
+func (s Schedule[T]) Get(ctx context.Context) (Scheduled[T], bool, error) {
+	out, err := site.Ask(ctx, &s.site, method.ScheduleList, &host.ScheduleListInput{Name: s.site.Name})
+	if err != nil {
+		return Scheduled[T]{}, false, err
+	}
+	for i := range out.Schedules {
+		if h := &out.Schedules[i]; h.Name == s.site.Name && h.Instance == s.instance {
+			one, err := ReadSchedule(h, s.payload, s.site.Contract)
+			return one, err == nil, err
+		}
+	}
+	return Scheduled[T]{}, false, nil
+}
+
+// List returns the instances of the schedule that are set, in the order of their names. If it was
+// declared as "*", these are all schedules whose names are not declared by themselves. The error
+// code is NotFound if there is no such actor.
+func (s Schedule[T]) List(ctx context.Context) ([]Scheduled[T], error) {
+	out, err := site.Ask(ctx, &s.all, method.ScheduleList, &host.ScheduleListInput{Name: s.all.Name})
+	if err != nil {
+		return nil, err
+	}
+	var list []Scheduled[T]
+	for i := range out.Schedules {
+		if !s.mine(out.Schedules[i].Name) {
+			continue
+		}
+		one, err := ReadSchedule(&out.Schedules[i], s.payload, s.site.Contract)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// Cancel removes the schedule and its history, and reports whether there was one.
+func (s Schedule[T]) Cancel(ctx context.Context) (bool, error) {
+	n, err := site.Count(ctx, &s.site, method.ScheduleCancel, s.input())
+	return n > 0, err
+}
+
+// Runs returns the latest runs of the schedule, the latest first, as far as its history keeps them
+// ([Rule.KeepRuns]).
+func (s Schedule[T]) Runs(ctx context.Context) ([]ScheduleRun, error) {
+	out, err := site.Ask(ctx, &s.site, method.ScheduleRuns, s.input())
+	return out.Runs, err
+}
+
+// Trigger runs the schedule now, besides its ticks. It returns when the run is certain, not when it
+// is done.
+func (s Schedule[T]) Trigger(ctx context.Context) error {
+	_, err := site.Ask(ctx, &s.site, method.ScheduleTrigger, s.input())
+	return err
+}
+
+func (s Schedule[T]) input() *host.ScheduleInput {
+	return &host.ScheduleInput{Name: s.site.Name, Instance: s.instance}
+}

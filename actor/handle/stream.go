@@ -1,0 +1,243 @@
+package handle
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/codec"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Stream is one stream of one actor: for its readers, for clients that append to it, and for
+// operators. Made by actor.Stream.Of. Safe for concurrent use.
+type Stream[T any] struct {
+	site  site.Site
+	items *codec.Value[T]
+}
+
+// StreamInfo describes a stream.
+type StreamInfo = host.StreamInfo
+
+// A Position is a place in a stream. Zero is its beginning. A reader that continues later keeps both
+// fields.
+type Position struct {
+	// After is the sequence of the last item that the reader has; 0 for none.
+	After uint64
+	// Life is the id of the actor's life that After counts in. If the actor was destroyed and
+	// created again since, the reader is told, and begins with the first item of the present life.
+	// "" is the present life, whichever it is.
+	Life string
+}
+
+// An Item is one item of a stream.
+type Item[T any] struct {
+	// Sequence counts the items of the stream from 1, without gaps, in one life of the actor.
+	Sequence uint64
+	// Life is the id of that life.
+	Life  string
+	Time  time.Time
+	Value T
+}
+
+// Position returns the position of a reader that has the item.
+func (i Item[T]) Position() Position { return Position{After: i.Sequence, Life: i.Life} }
+
+// A Page is what follows a position in a stream.
+type Page[T any] struct {
+	// Missed counts the items between the position and the first of Items that are no longer kept.
+	Missed uint64
+	// Reset: the position belongs to another life of the actor, which was destroyed and created
+	// again, or restored. Items and Missed begin with the first item of the present life.
+	Reset bool
+	Items []Item[T]
+	// Next is the position after Items, to continue from.
+	Next Position
+	// Closed: the stream is closed, and nothing comes after Items.
+	Closed bool
+}
+
+// A ReadConfig says how [Stream.Read] reads. Zero fields have defaults.
+type ReadConfig struct {
+	// Max is how many items to read at most: 1 to 1,000; 0 is 100.
+	Max int
+	// Wait is how long to wait for the first item; 0 does not wait.
+	Wait time.Duration
+}
+
+// A GapError says that a reader of a stream asked for items that are no longer kept. The reader may
+// go on after them.
+type GapError struct {
+	// Missed counts the items.
+	Missed uint64
+	// Reset: the position belongs to another life of the actor. The items that follow begin with
+	// the first of the present life, Missed of which are no longer kept.
+	Reset bool
+}
+
+// Error says how many items are missing.
+func (e *GapError) Error() string {
+	if e.Reset {
+		return fmt.Sprintf("the position belongs to another life of the actor; the stream begins anew, with %d items no longer kept", e.Missed)
+	}
+	return fmt.Sprintf("%d items of the stream are no longer kept", e.Missed)
+}
+
+// Append appends items, at most 1,000; the first call creates the actor. It returns the sequence of
+// the last item when that is durable; without items it does nothing and returns 0. Appending again
+// after an error may append twice. The error code is PermissionDenied unless the stream is External.
+func (s Stream[T]) Append(ctx context.Context, items ...T) (uint64, error) {
+	if s.site.Fault != nil || len(items) == 0 {
+		return 0, s.site.Fault
+	}
+	in := host.StreamAppendInput{Stream: s.site.Name, Items: make([]host.Raw, len(items))}
+	for i := range items {
+		var err error
+		if in.Items[i], err = s.items.Append(host.CBOR, nil, &items[i]); err != nil {
+			return 0, host.Errorf(host.InvalidArgument, "item %d of %s: %s", i+1, s.site.Contract, err)
+		}
+	}
+	out, err := site.Ask(ctx, &s.site, method.StreamAppend, &in)
+	return out.Last, err
+}
+
+// Close closes the stream: readers end after its last item. The error code is PermissionDenied
+// unless the stream is External.
+func (s Stream[T]) Close(ctx context.Context) error {
+	_, err := site.Ask(ctx, &s.site, method.StreamClose, &host.StreamInput{Stream: s.site.Name})
+	return err
+}
+
+// Info describes the stream. The error code is NotFound if there is no such actor.
+func (s Stream[T]) Info(ctx context.Context) (StreamInfo, error) {
+	out, err := site.Ask(ctx, &s.site, method.StreamList, &host.StreamListInput{Stream: s.site.Name})
+	if err != nil {
+		return StreamInfo{}, err
+	}
+	if len(out.Streams) == 0 {
+		return StreamInfo{Stream: s.site.Name, First: 1}, nil
+	}
+	return out.Streams[0], nil
+}
+
+// Delete removes the items of the stream and opens it again if it was closed; the sequence goes on.
+// It reports whether there was such a stream.
+func (s Stream[T]) Delete(ctx context.Context) (bool, error) {
+	n, err := site.Count(ctx, &s.site, method.StreamDelete, &host.StreamInput{Stream: s.site.Name})
+	return n > 0, err
+}
+
+// Read reads items after a position. It returns none if there is none, or none came in time. The
+// error is an [*host.Error].
+func (s Stream[T]) Read(ctx context.Context, from Position, cfg ReadConfig) (Page[T], error) {
+	until := time.Now().Add(cfg.Wait)
+	for {
+		out, err := s.read(ctx, from, cfg)
+		if err != nil {
+			return Page[T]{Next: from}, err
+		}
+		wait := time.Until(until)
+		if len(out.Items) > 0 || out.Missed > 0 || out.Reset || out.Closed || wait <= 0 {
+			return s.page(&out)
+		}
+		cfg.Wait, from.Life = wait, out.Life
+	}
+}
+
+// read makes one call.
+func (s Stream[T]) read(ctx context.Context, from Position, cfg ReadConfig) (host.StreamReadOutput, error) {
+	in := host.StreamReadInput{
+		Stream: s.site.Name, After: from.After, Life: from.Life, Limit: cfg.Max, WaitMS: site.Millis(min(cfg.Wait, site.WaitSlice)),
+	}
+	return site.Ask(ctx, &s.site, method.StreamRead, &in)
+}
+
+func (s Stream[T]) page(out *host.StreamReadOutput) (Page[T], error) {
+	page := Page[T]{
+		Missed: out.Missed, Reset: out.Reset, Items: make([]Item[T], len(out.Items)),
+		Next: Position{out.Next, out.Life}, Closed: out.Closed,
+	}
+	for i := range out.Items {
+		var err error
+		if page.Items[i], err = s.item(&out.Items[i], out.Life); err != nil {
+			page.Items, page.Next.After = page.Items[:i], out.Items[i].Sequence-1
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+func (s Stream[T]) item(r *host.ReadStreamItem, life string) (Item[T], error) {
+	item := Item[T]{Sequence: r.Sequence, Life: life, Time: r.Time}
+	if err := s.items.Decode(host.CBOR, r.Value, &item.Value); err != nil {
+		return item, host.Errorf(host.Internal, "%s: item %d: %s", s.site.Contract, r.Sequence, err)
+	}
+	return item, nil
+}
+
+// Follow ranges over the items of the stream after a position, each once and in order, and waits for
+// new items. It ends when the stream is closed and its last item was yielded.
+// It continues after temporary errors for as long as ctx lasts, such as a paused actor or a restart
+// of the node.
+//
+// It follows one life of the actor: when the actor is destroyed it ends with an [*host.Error] of code
+// Destroyed, whether or not the actor was created again.
+//
+// Some errors are yielded and do not end it, if the loop goes on: a [*GapError], once for each gap,
+// before the first item after it; and an item whose value does not decode. Any other is an [*host.Error]
+// and ends it; the last one has the code Canceled or DeadlineExceeded when ctx ended.
+func (s Stream[T]) Follow(ctx context.Context, from Position) iter.Seq2[Item[T], error] {
+	return func(yield func(Item[T], error) bool) {
+		var pause site.Pacer
+		at, begun := from, false
+		for {
+			start := time.Now()
+			out, err := s.read(ctx, at, ReadConfig{Wait: site.WaitSlice})
+			if err == nil && begun && out.Life != at.Life {
+				err = host.Errorf(host.Destroyed, "the actor was destroyed, and created again")
+			}
+			switch {
+			case err == nil:
+				next, more := s.deliver(&out, at.After, yield)
+				if !more {
+					return
+				}
+				pause.Waited(ctx, start, next == at.After && !out.Reset)
+				at, begun = Position{next, out.Life}, true
+			case ctx.Err() == nil && site.Again(err):
+				pause.Pause(ctx)
+			case ctx.Err() == nil:
+				yield(Item[T]{}, err)
+				return
+			}
+			if ctx.Err() != nil {
+				yield(Item[T]{}, site.ContextError(ctx, "following a stream"))
+				return
+			}
+		}
+	}
+}
+
+// deliver yields what was read after a position, and returns the position after it and whether to
+// go on.
+func (s Stream[T]) deliver(out *host.StreamReadOutput, after uint64, yield func(Item[T], error) bool) (uint64, bool) {
+	if (out.Missed > 0 || out.Reset) && !yield(Item[T]{}, &GapError{Missed: out.Missed, Reset: out.Reset}) {
+		return after, false
+	}
+	if out.Reset {
+		after = 0
+	}
+	for i := range out.Items {
+		if out.Items[i].Sequence <= after {
+			continue
+		}
+		after = out.Items[i].Sequence
+		if !yield(s.item(&out.Items[i], out.Life)) {
+			return after, false
+		}
+	}
+	return max(after, out.Next), !out.Closed
+}

@@ -1,0 +1,3 @@
+// Package codec encodes the values of contracts as CBOR and JSON, checks their Go types, and
+// describes them as JSON Schema.
+package codec

@@ -1,0 +1,216 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"unsafe"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
+type None struct{}
+
+// A Value is how values of one Go type are encoded and decoded, worked out once from the type.
+// Immutable.
+type Value[T any] struct {
+	codec *Codec
+	shape *shape
+	json  *jsonForm // nil if encoding/json must write and read each value
+	uses  Uses
+	none  bool
+	// null reports whether JSON null is a value of the type rather than a missing one.
+	null bool
+}
+
+// Of derives the encoding of a T. uses names the Uses that it needs.
+func Of[T any](c *Codec, uses Uses) *Value[T] {
+	t := reflect.TypeFor[T]()
+	w := &Value[T]{codec: c, uses: uses, none: t == reflect.TypeFor[None]()}
+	if w.none {
+		w.shape, w.uses = new(shape), CBOR|JSON
+		return w
+	}
+	w.shape = shapeOf(t, uses)
+	if uses&JSON != 0 {
+		w.json = make(jsonForms).of(t)
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		w.null = true
+	default:
+		w.null = reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	}
+	return w
+}
+
+// Faults says why the type cannot be encoded.
+func (w *Value[T]) Faults() []string { return w.shape.faults }
+
+// Append appends the encoded form of v to dst. Text of a value that has a form in JSON must be
+// UTF-8. The error is a *ValueError.
+func (w *Value[T]) Append(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	if out, ok := w.appendForm(as, dst, v); ok {
+		return out, nil
+	}
+	out, err := w.appendByLibrary(as, dst, v)
+	if err != nil || w.none || !w.has(host.JSON) {
+		return out, err
+	}
+	if err := checkText(as, out[len(dst):], reflect.ValueOf(v).Elem()); err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// appendForm appends the encoded form of v if the type's JSON has one for it.
+func (w *Value[T]) appendForm(as host.Codec, dst []byte, v *T) ([]byte, bool) {
+	if as != host.JSON || w.json == nil {
+		return dst, false
+	}
+	return w.json.append(dst, unsafe.Pointer(v))
+}
+
+func (w *Value[T]) appendByLibrary(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	if w.none {
+		return dst, nil
+	}
+	if as == host.JSON {
+		return w.codec.appendJSON(dst, v)
+	}
+	if w.shape.check != nil {
+		if err := w.shape.check(reflect.ValueOf(v).Elem(), 0); err != nil {
+			return dst, err
+		}
+	}
+	return w.codec.AppendCBOR(dst, v)
+}
+
+// appendAny is Append that takes any text, as what was stored by an earlier version may hold.
+func (w *Value[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	if out, ok := w.appendForm(as, dst, v); ok {
+		return out, nil
+	}
+	return w.appendByLibrary(as, dst, v)
+}
+
+// Decode decodes data into v, which must be zero. The error is a *ValueError.
+func (w *Value[T]) Decode(as host.Codec, data []byte, v *T) error {
+	if w.none {
+		return DecodeNone(as, data)
+	}
+	if as == host.JSON {
+		return w.decodeJSON(data, v)
+	}
+	if len(data) == 0 {
+		return &ValueError{Reason: "is missing"}
+	}
+	return w.codec.DecodeCBOR(data, v)
+}
+
+func (w *Value[T]) decodeJSON(data []byte, v *T) error {
+	trimmed := bytes.Trim(data, " \t\r\n")
+	if len(trimmed) == 0 {
+		return &ValueError{Reason: "is missing; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+	}
+	if !w.null && string(trimmed) == "null" {
+		return &ValueError{Reason: "is null; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+	}
+	if w.json != nil {
+		if w.json.decode(data, unsafe.Pointer(v)) {
+			return nil
+		}
+		*v = *new(T)
+	}
+	return w.codec.decodeJSON(data, v)
+}
+
+// A Described is one kind of value of a contract, free of its Go type. Immutable.
+type Described struct {
+	Kind    host.ValueKind
+	Type    reflect.Type
+	Convert Converter
+}
+
+// A Converter decodes a value and appends it in another encoding, or in the same. The error is a
+// *ValueError.
+type Converter func(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error)
+
+// Describe describes the values of w. A type that has only one of the encodings is converted to no
+// other.
+func (w *Value[T]) Describe(kind host.ValueKind) Described {
+	v := Described{Kind: kind, Type: reflect.TypeFor[T]()}
+	both := w
+	if w.uses != CBOR|JSON {
+		both = Of[T](w.codec, CBOR|JSON)
+	}
+	if len(both.Faults()) == 0 {
+		v.Convert = both.convert
+		return v
+	}
+	v.Convert = func(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
+		for _, as := range []host.Codec{from, to} {
+			if !w.has(as) {
+				return out, &ValueError{Reason: "has no form in " + as.String()}
+			}
+		}
+		return w.convert(from, data, to, out)
+	}
+	return v
+}
+
+// IsNone reports whether T is None.
+func (w *Value[T]) IsNone() bool { return w.none }
+
+// IsFlat reports whether a copy of a T shares no changeable memory with it.
+func (w *Value[T]) IsFlat() bool { return w.shape.flat }
+
+func (w *Value[T]) has(as host.Codec) bool {
+	if as == host.JSON {
+		return w.uses&JSON != 0
+	}
+	return w.uses&CBOR != 0
+}
+
+// convert is a Converter. Nothing, which encodes to no bytes elsewhere, becomes null: converted
+// values stand inside others.
+func (w *Value[T]) convert(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
+	var v T
+	if err := w.Decode(from, data, &v); err != nil {
+		return out, err
+	}
+	return w.AppendInside(to, out, &v)
+}
+
+// AppendInside is Append without the check of text, for a value that stands inside of another.
+func (w *Value[T]) AppendInside(to host.Codec, out []byte, v *T) ([]byte, error) {
+	switch {
+	case w.none && to == host.JSON:
+		return append(out, "null"...), nil
+	case w.none:
+		return append(out, 0xF6), nil
+	}
+	return w.appendAny(to, out, v)
+}
+
+// DecodeNone accepts no data and the forms in which generic clients say nothing: null and an empty
+// object.
+func DecodeNone(as host.Codec, data []byte) error {
+	if as == host.JSON {
+		data = bytes.Trim(data, " \t\r\n")
+	}
+	switch string(data) {
+	case "":
+		return nil
+	case "null", "{}":
+		if as == host.JSON {
+			return nil
+		}
+	case "\xf6", "\xa0":
+		if as == host.CBOR {
+			return nil
+		}
+	}
+	return &ValueError{Reason: "none is expected"}
+}
