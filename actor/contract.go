@@ -137,6 +137,7 @@ type declared struct {
 	core    *core
 	kind    kind
 	name    string
+	text    string // what errors call it
 	index   int
 	durable bool
 	queue   host.Queue
@@ -147,12 +148,7 @@ type declared struct {
 	faults  []string
 }
 
-func (d *declared) String() string {
-	if d.kind == kindConnections {
-		return d.kind.String()
-	}
-	return fmt.Sprintf("%s %q", d.kind, d.name)
-}
+func (d *declared) String() string { return d.text }
 
 // nameFault says what is wrong with the declared name, or "".
 func (d *declared) nameFault() string {
@@ -165,6 +161,10 @@ func (d *declared) nameFault() string {
 // declare registers a contract value with its type. A nil type is a fault that shows when the value
 // is used.
 func declare[S any](t *Type[S], d declared) *declared {
+	d.text = d.kind.String()
+	if d.kind != kindConnections {
+		d.text = fmt.Sprintf("%s %q", d.kind, d.name)
+	}
 	if t == nil || t.core == nil {
 		d.core = newCore("")
 		return &d
