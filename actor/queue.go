@@ -2,6 +2,7 @@ package actor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/handle"
@@ -128,7 +129,7 @@ func newQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig, replies 
 		kind: kindQueue, name: name, workers: cfg.Workers, replies: replies,
 		queue: host.Queue{
 			Name: name, ByRun: cfg.ByRun, Messages: cfg.MaxMessages, Bytes: cfg.MaxBytes, MessageBytes: cfg.MaxMessageBytes,
-			Backoff: cfg.Backoff, Lock: cfg.Lock, DedupWindow: cfg.DedupWindow,
+			Backoff: slices.Clone(cfg.Backoff), Lock: cfg.Lock, DedupWindow: cfg.DedupWindow,
 			DeadFor: cfg.DeadLetterRetention, Dead: cfg.MaxDeadLetters, ReplyFor: cfg.ReplyRetention,
 		},
 		values: []codec.Described{q.body.Describe(host.QueueBody), q.reply.Describe(host.QueueReplyValue)},
