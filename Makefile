@@ -50,7 +50,7 @@ test: go cc tools node ## go vet and all tests with the race detector
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
 	cd runtime/bench && CGO_ENABLED=0 $(GO) run . -rounds '$(ROUNDS)'
 	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run SQL
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor/... ./sqlitevfs ./workflow
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor/... ./sqlitevfs ./workflow/internal/replay
 
 .PHONY: bench-growth
 bench-growth: go ## measure a node whose store has many actors beside raw Pebble (ACTORS=1000000 ROUNDS=5 ARGS='-soak 20m')

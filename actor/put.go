@@ -139,7 +139,7 @@ func (q *Queue[S, In, Out]) DecodeMessage(body []byte) (In, error) {
 // ([UpdateState], [OnCommit]), as part of its commit. Only the first answer counts; a sender that wants
 // none gets none. A message that is not answered within 30 days is forgotten. If Reply fails, so
 // does the turn.
-func (q *Queue[S, In, Out]) Reply(ctx *Context, m workflow.Message[In], reply Out) error {
+func (q *Queue[S, In, Out]) Reply(ctx *Context, m workflow.Received[In], reply Out) error {
 	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, &reply)
 	if err != nil {
 		return ctx.fail(err)
@@ -148,7 +148,7 @@ func (q *Queue[S, In, Out]) Reply(ctx *Context, m workflow.Message[In], reply Ou
 }
 
 // Refuse is Reply with an error, which the sender gets.
-func (q *Queue[S, In, Out]) Refuse(ctx *Context, m workflow.Message[In], cause *Error) error {
+func (q *Queue[S, In, Out]) Refuse(ctx *Context, m workflow.Received[In], cause *Error) error {
 	if cause == nil {
 		return ctx.fail(Errorf(InvalidArgument, "%s: Refuse needs an error", q.decl))
 	}

@@ -17,10 +17,10 @@ import (
 func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
 	core := w.decl.core
 	// The other actor's type has the definition that runs; this one has its name and codec.
-	d := workflow.Define(w.decl.name, func(workflow.Context, In) (out Out, err error) {
+	d := workflow.NewFunction(w.decl.name, func(workflow.Context, In) (out Out, err error) {
 		return out, Errorf(Internal, "%s runs in an actor", w.decl)
 	}, workflow.WithCodec(runCodec{core.codec}))
-	at := workflow.At(workflow.Destination{Type: core.name, Key: key})
+	at := workflow.OnActor(workflow.Destination{Type: core.name, Key: key})
 	return workflow.Spawn(ctx, name, d, in, append([]workflow.SpawnOption{at}, opts...)...)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // openDesks starts a node with desks and households on a directory.
@@ -62,7 +63,7 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 		if err := o.ControlRun(t.Context(), at, host.RunControl{Verb: host.WorkflowPause, Reason: "it kills the node"}); err != nil {
 			t.Fatal(err)
 		}
-		page, err := o.Runs(t.Context(), host.RunQuery{Reason: workflow.PausedOperator})
+		page, err := o.Runs(t.Context(), host.RunQuery{Reason: wfhost.PausedOperator})
 		if err != nil || len(page.Runs) != 1 || page.Runs[0].Text != "it kills the node" {
 			t.Fatalf("%+v, %v", page, err)
 		}
@@ -123,7 +124,7 @@ func TestRunThatIsPausedOfflineGoesOnWhenItIsResumed(t *testing.T) {
 	if _, err := papers.Of(d).Send(ctx, "went on"); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := deskRun.Of(d).Status(ctx); err != nil || now.Pause == nil || now.Pause.Reason != workflow.PausedOperator || entered.Load() != 1 {
+	if now, err := deskRun.Of(d).Status(ctx); err != nil || now.Pause == nil || now.Pause.Reason != wfhost.PausedOperator || entered.Load() != 1 {
 		t.Fatalf("entered %d times: %+v, %v", entered.Load(), now, err)
 	}
 	if _, err := rt.Call(ctx, &host.Request{Address: childAt, Method: host.WorkflowResume, Codec: host.JSON}); err != nil {
@@ -135,7 +136,7 @@ func TestRunThatIsPausedOfflineGoesOnWhenItIsResumed(t *testing.T) {
 }
 
 // awaitWaiting returns the status of the run of an actor when it waits for something.
-func awaitWaiting(t *testing.T, rt *runtime.Runtime, at host.Address) workflow.RunStatus {
+func awaitWaiting(t *testing.T, rt *runtime.Runtime, at host.Address) wfhost.RunStatus {
 	t.Helper()
 	in := host.WorkflowWatchInput{WaitMS: 30_000}
 	for {
@@ -183,7 +184,7 @@ func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 		if err := o.ControlRun(ctx, childAt, end); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := o.Lookup(ctx, childAt); err != nil || st.Run == nil || st.Run.State != workflow.StateTerminated {
+		if st, err := o.Lookup(ctx, childAt); err != nil || st.Run == nil || st.Run.State != wfhost.StateTerminated {
 			t.Errorf("%+v, %v", st.Run, err)
 		}
 		page, err := o.Inspect(ctx, childAt, host.InspectQuery{Limit: 1000})

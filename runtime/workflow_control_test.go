@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // overHTTP calls a built-in method of the desk through the gateway's handler.
@@ -59,7 +60,7 @@ func TestWorkflowIsStartedAndCancelledOverHTTP(t *testing.T) {
 		if actor.CodeOf(err) != actor.Canceled {
 			t.Error(err)
 		}
-		if st := claimStatus(t, d); st.State != workflow.StateCancelled || !cleaned.Load() {
+		if st := claimStatus(t, d); st.State != wfhost.StateCancelled || !cleaned.Load() {
 			t.Errorf("%+v, cleaned %v", st, cleaned.Load())
 		}
 		if code, body := overHTTP(t, h, "workflow.result", ``); code != 200 || !strings.Contains(body, `"state":"cancelled"`) {
@@ -111,7 +112,7 @@ func TestWorkflowStandsStillWhileItOrItsActorIsPaused(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.Restart()
 		h.Settle()
-		if st := claimStatus(t, d); bodies.Load() != 1 || st.State != workflow.StatePaused || st.Pause.Text != "audit" {
+		if st := claimStatus(t, d); bodies.Load() != 1 || st.State != wfhost.StatePaused || st.Pause.Text != "audit" {
 			t.Fatalf("%d steps, %+v", bodies.Load(), st)
 		}
 		if err := deskRun.Of(d).Resume(ctx); err != nil {
@@ -180,9 +181,9 @@ func TestWorkflowStartsAChildInAnotherActor(t *testing.T) {
 		}
 		return fmt.Sprint("child of ", c.N), nil
 	})
-	def := workflow.Define("handle", runClaim)
+	def := workflow.NewFunction("handle", runClaim)
 	does("parent", func(ctx workflow.Context, c claim) (string, error) {
-		child, err := workflow.Spawn(ctx, "sub", def, claim{"child", c.N}, workflow.At(workflow.Destination{Type: "desk", Key: []string{"b"}}))
+		child, err := workflow.Spawn(ctx, "sub", def, claim{"child", c.N}, workflow.OnActor(workflow.Destination{Type: "desk", Key: []string{"b"}}))
 		if err != nil {
 			return "", err
 		}
@@ -312,7 +313,7 @@ func TestAForkNeedsTheRecordedWorkflow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec, err := workflow.DecodeRecording(file)
+		rec, err := wfhost.DecodeRecording(file)
 		if err != nil {
 			t.Fatal(err)
 		}

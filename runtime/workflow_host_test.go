@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // What comes for a run while its actor is paused and out of memory is looked at when the actor is resumed.
@@ -188,7 +189,7 @@ func TestWorkflowChildrenWhoseActorsAreDestroyed(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Settle()
-		if st := claimStatus(t, desks.Ref(h, "c")); st.State != workflow.StateCancelled {
+		if st := claimStatus(t, desks.Ref(h, "c")); st.State != wfhost.StateCancelled {
 			t.Errorf("the child is %s", st.State)
 		}
 		time.Sleep(2 * time.Hour)
@@ -201,9 +202,9 @@ func TestWorkflowChildrenWhoseActorsAreDestroyed(t *testing.T) {
 
 // A child of a type that the node does not host cannot stop its parent.
 func TestWorkflowChildThatCannotBeSent(t *testing.T) {
-	def := workflow.Define("handle", runClaim)
+	def := workflow.NewFunction("handle", runClaim)
 	does("nowhere", func(ctx workflow.Context, c claim) (string, error) {
-		child, err := workflow.Spawn(ctx, "sub", def, claim{"naps", c.N}, workflow.At(workflow.Destination{Type: "unknown", Key: []string{"b"}}))
+		child, err := workflow.Spawn(ctx, "sub", def, claim{"naps", c.N}, workflow.OnActor(workflow.Destination{Type: "unknown", Key: []string{"b"}}))
 		if err != nil {
 			return "", err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A logBook is a log that tests read.
@@ -120,12 +121,12 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 		all := "changed paused diverged, failed failed, gone failed, held paused operator, put away paused operator"
 		for range 2 {
 			for q, want := range map[host.RunQuery]string{
-				{}:                                      all,
-				{Limit: 1}:                              all,
-				{State: workflow.StatePaused, Limit: 2}: "changed paused diverged, held paused operator, put away paused operator",
-				{State: workflow.StateFailed}:           "failed failed, gone failed",
-				{Reason: workflow.PausedDiverged}:       "changed paused diverged",
-				{Type: "bot"}:                           "",
+				{}:                                    all,
+				{Limit: 1}:                            all,
+				{State: wfhost.StatePaused, Limit: 2}: "changed paused diverged, held paused operator, put away paused operator",
+				{State: wfhost.StateFailed}:           "failed failed, gone failed",
+				{Reason: wfhost.PausedDiverged}:       "changed paused diverged",
+				{Type: "bot"}:                         "",
 				{Type: "desk", Before: time.Now().Add(-time.Hour - 59*time.Minute)}: "failed failed, gone failed, held paused operator, put away paused operator",
 			} {
 				if got := listRuns(t, h, q); got != want {
@@ -145,11 +146,11 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 		if n := book.count("a workflow run is paused"); n != 3 {
 			t.Errorf("%d log lines of 3 pauses", n)
 		}
-		if st := h.Status("desk", "changed"); st.Run == nil || st.Run.State != workflow.StatePaused || st.Run.Reason != workflow.PausedDiverged {
+		if st := h.Status("desk", "changed"); st.Run == nil || st.Run.State != wfhost.StatePaused || st.Run.Reason != wfhost.PausedDiverged {
 			t.Fatalf("%+v", st.Run)
 		}
 		page, err := h.List(ctx, host.ListQuery{Type: "desk"})
-		if err != nil || len(page.Actors) != 6 || page.Actors[0].Run == nil || page.Actors[0].Run.Reason != workflow.PausedDiverged {
+		if err != nil || len(page.Actors) != 6 || page.Actors[0].Run == nil || page.Actors[0].Run.Reason != wfhost.PausedDiverged {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		// A node with other code tries at once what its code did not fit.

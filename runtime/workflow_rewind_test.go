@@ -14,10 +14,11 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // claimEntry returns the id of the entry of a claim's run that is at a path.
-func claimEntry(t *testing.T, d actor.Ref[desk], path string) workflow.EntryID {
+func claimEntry(t *testing.T, d actor.Ref[desk], path string) wfhost.EntryID {
 	t.Helper()
 	for e, err := range deskRun.Of(d).History(context.Background()) {
 		if err != nil {
@@ -92,7 +93,7 @@ func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 					go func() { out, err := deskRun.Of(d).Result(ctx); asked <- fmt.Sprint(out, err) }()
 					stop(h)
 					h.Settle()
-					if st := claimStatus(t, d); st.State != workflow.StateSleeping || st.ID != before.ID || st.Output != nil || !st.Ended.IsZero() || st.Epoch != 1 {
+					if st := claimStatus(t, d); st.State != wfhost.StateSleeping || st.ID != before.ID || st.Output != nil || !st.Ended.IsZero() || st.Epoch != 1 {
 						t.Errorf("rewound: %+v", st)
 					}
 					if out, err := deskRun.Of(d).Start(ctx, claim{"rounds", 1}); err != nil || out.Started || out.Run != before.ID {
@@ -205,14 +206,14 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 		if ok, err := consent.Of(d).Ask(ctx, "may I?"); err != nil || !ok {
 			t.Errorf("a request to the run that lives: %v, %v", ok, err)
 		}
-		if st := claimStatus(t, d); st.State != workflow.StateSleeping || st.Undo != 1 {
+		if st := claimStatus(t, d); st.State != wfhost.StateSleeping || st.Undo != 1 {
 			t.Errorf("%+v", st)
 		}
 		if err := deskRun.Of(d).Cancel(ctx, "enough"); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
-		if st := claimStatus(t, d); st.State != workflow.StateCancelled || repaid.Load() != 7 {
+		if st := claimStatus(t, d); st.State != wfhost.StateCancelled || repaid.Load() != 7 {
 			t.Errorf("repaid %d, %+v", repaid.Load(), st)
 		}
 	}, deskDefinition(undo))
@@ -245,7 +246,7 @@ func TestWorkflowRewindsThatAreRefused(t *testing.T) {
 		if got := claimResult(t, d); got != "done" {
 			t.Errorf("%q", got)
 		}
-		if st := claimStatus(t, b); st.ID == first || st.State != workflow.StateCompleted {
+		if st := claimStatus(t, b); st.ID == first || st.State != wfhost.StateCompleted {
 			t.Errorf("the child's run after that: %+v", st)
 		}
 		c := desks.Ref(h, "c")

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A request to a run that is over is answered at once, however the run ended and wherever the caller is.
@@ -26,12 +27,12 @@ func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		how   string
 		end   func(ctx context.Context, d actor.Ref[desk]) error
-		state workflow.State
+		state wfhost.State
 	}{
-		{"ends", nil, workflow.StateCompleted},
-		{"fails", nil, workflow.StateFailed},
-		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return deskRun.Of(d).Terminate(ctx, "enough") }, workflow.StateTerminated},
-		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return deskRun.Of(d).Cancel(ctx, "enough") }, workflow.StateCancelled},
+		{"ends", nil, wfhost.StateCompleted},
+		{"fails", nil, wfhost.StateFailed},
+		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return deskRun.Of(d).Terminate(ctx, "enough") }, wfhost.StateTerminated},
+		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return deskRun.Of(d).Cancel(ctx, "enough") }, wfhost.StateCancelled},
 	} {
 		t.Run(string(test.state), func(t *testing.T) {
 			withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {

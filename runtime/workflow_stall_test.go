@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A function that blocks outside of a step is paused as misuse, with its stack, and does not hold its actor: the start is answered
@@ -63,7 +64,7 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				}
 				time.Sleep(time.Hour) // it is not tried again
 				p := claimStatus(t, d).Pause
-				if p == nil || p.Reason != workflow.PausedMisuse || !p.Next.IsZero() {
+				if p == nil || p.Reason != wfhost.PausedMisuse || !p.Next.IsZero() {
 					t.Fatalf("%+v", p)
 				}
 				for _, part := range []string{"without an operation", "belongs into the body of a step", "workflow_stall_test.go:"} {
@@ -80,7 +81,7 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				if err := deskRun.Of(d).Terminate(t.Context(), "enough"); err != nil {
 					t.Error(err)
 				}
-				if st := claimStatus(t, d); st.State != workflow.StateTerminated {
+				if st := claimStatus(t, d); st.State != wfhost.StateTerminated {
 					t.Errorf("%+v", st)
 				}
 			})
@@ -111,7 +112,7 @@ func TestFunctionThatWaitsForAMutexIsPaused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p := claimStatus(t, d).Pause; p.Reason != workflow.PausedMisuse || !strings.Contains(p.Text, "sync.(*Mutex).Lock") {
+	if p := claimStatus(t, d).Pause; p.Reason != wfhost.PausedMisuse || !strings.Contains(p.Text, "sync.(*Mutex).Lock") {
 		t.Errorf("%+v", p)
 	}
 	mu.Unlock()
@@ -186,7 +187,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 			if _, err := papers.Of(d).Send(t.Context(), "paper"); err != nil {
 				t.Fatal(err)
 			}
-			for claimStatus(t, d).State != workflow.StateCompleted {
+			for claimStatus(t, d).State != wfhost.StateCompleted {
 				if p := claimStatus(t, d).Pause; p != nil {
 					t.Fatalf("after %d reads: %+v", reads.Load(), p)
 				}

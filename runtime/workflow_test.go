@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A desk handles claims, each by a workflow.
@@ -194,7 +195,7 @@ func claimResult(t *testing.T, d actor.Ref[desk]) string {
 	return out
 }
 
-func claimStatus(t *testing.T, d actor.Ref[desk]) workflow.RunStatus {
+func claimStatus(t *testing.T, d actor.Ref[desk]) wfhost.RunStatus {
 	t.Helper()
 	st, err := deskRun.Of(d).Status(context.Background())
 	if err != nil {
@@ -298,9 +299,9 @@ func TestWorkflowThatWritesTooMuchIsPaused(t *testing.T) {
 	does("step", func(ctx workflow.Context, _ claim) (string, error) {
 		return workflow.Step(ctx, "shout", func(*workflow.StepCtx) (string, error) { return "", workflow.Permanent(errors.New(large)) })
 	})
-	for how, want := range map[string]workflow.PauseReason{
-		"output": workflow.PausedMisuse, "published": workflow.PausedMisuse, "state": workflow.PausedMisuse,
-		"panic": workflow.PausedPanicked, "error": "", "step": "", "restart": "",
+	for how, want := range map[string]wfhost.PauseReason{
+		"output": wfhost.PausedMisuse, "published": wfhost.PausedMisuse, "state": wfhost.PausedMisuse,
+		"panic": wfhost.PausedPanicked, "error": "", "step": "", "restart": "",
 	} {
 		withDesk(t, func(t *testing.T, h *actortest.Harness, ref actor.Ref[desk]) {
 			if _, err := deskRun.Of(ref).Start(t.Context(), claim{How: how}); err != nil {
@@ -316,7 +317,7 @@ func TestWorkflowThatWritesTooMuchIsPaused(t *testing.T) {
 				if how == "restart" {
 					text = "the input"
 				}
-				if s.State != workflow.StateFailed || s.Failure == nil || !strings.Contains(s.Failure.Message, text) || len(s.Failure.Message) > 100_000 {
+				if s.State != wfhost.StateFailed || s.Failure == nil || !strings.Contains(s.Failure.Message, text) || len(s.Failure.Message) > 100_000 {
 					t.Errorf("%s: %s %.200v", how, s.State, s.Failure)
 				}
 			case s.Pause == nil || s.Pause.Reason != want || s.Pause.Next.IsZero() || len(s.Pause.Text) > 100_000:
@@ -363,17 +364,17 @@ func TestWorkflowWaitsWhileItsActorSleeps(t *testing.T) {
 		}
 		startClaim(t, d, claim{"waits", 1})
 		asleep("during the nap")
-		if st := claimStatus(t, d); st.State != workflow.StateSleeping || len(st.Waiting) != 1 {
+		if st := claimStatus(t, d); st.State != wfhost.StateSleeping || len(st.Waiting) != 1 {
 			t.Errorf("%+v", st)
 		}
 		h.Restart()
 		time.Sleep(71 * time.Hour)
-		if st := claimStatus(t, d); st.State != workflow.StateSleeping {
+		if st := claimStatus(t, d); st.State != wfhost.StateSleeping {
 			t.Errorf("too early: %+v", st)
 		}
 		time.Sleep(2 * time.Hour)
 		h.Settle()
-		if st := claimStatus(t, d); st.State != workflow.StateWaiting {
+		if st := claimStatus(t, d); st.State != wfhost.StateWaiting {
 			t.Errorf("%+v", st)
 		}
 		asleep("while it waits for a message")
@@ -618,7 +619,7 @@ func TestWorkflowThatDivergedGoesOnWithFixedCode(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		h.Settle()
 		st := claimStatus(t, d)
-		if st.State != workflow.StatePaused || st.Pause == nil || st.Pause.Reason != workflow.PausedDiverged {
+		if st.State != wfhost.StatePaused || st.Pause == nil || st.Pause.Reason != wfhost.PausedDiverged {
 			t.Fatalf("%+v", st)
 		}
 		var why host.Explanation

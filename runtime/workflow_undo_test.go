@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A journal is an actor in which errands leave and undo their effects, by the idempotency key of the step.
@@ -164,7 +165,7 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 				if err != nil || !status.State.Over() || status.Undo != 0 {
 					t.Fatalf("errand %d: %+v, %v", i, status, err)
 				}
-				if status.State != workflow.StateCompleted {
+				if status.State != wfhost.StateCompleted {
 					states[1].Add(1)
 					continue
 				}

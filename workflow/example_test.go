@@ -27,7 +27,7 @@ type order struct {
 
 // An order: what was done is undone if a later step fails.
 func Example() {
-	buy := workflow.Define("buy", func(ctx workflow.Context, o order) (string, error) {
+	buy := workflow.NewFunction("buy", func(ctx workflow.Context, o order) (string, error) {
 		return workflow.Saga(ctx, "checkout", func(ctx workflow.Context) (string, error) {
 			reservation, err := workflow.Compensated(ctx, "reserve",
 				func(*workflow.StepCtx) (string, error) { fmt.Println("reserve", o.Item); return "R1", nil },
@@ -61,7 +61,7 @@ func Example() {
 // A body is executed again until it succeeds, here with waits of 1 and 2 seconds in between. The idempotency key stays the
 // same, so a service that the body calls can recognize a repetition.
 func ExampleStep() {
-	d := workflow.Define("import", func(ctx workflow.Context, _ struct{}) (int, error) {
+	d := workflow.NewFunction("import", func(ctx workflow.Context, _ struct{}) (int, error) {
 		return workflow.Step(ctx, "fetch", func(sc *workflow.StepCtx) (int, error) {
 			fmt.Println("attempt", sc.Attempt())
 			if sc.Attempt() < 3 {
@@ -85,8 +85,8 @@ func ExampleStep() {
 // An approval that is waited for, with a reminder each day, for three days at most.
 func ExampleReceive() {
 	type decision struct{ Approved bool }
-	decisions := workflow.Queue[decision]{Name: "decisions"}
-	d := workflow.Define("approval", func(ctx workflow.Context, _ struct{}) (string, error) {
+	decisions := workflow.Inbox[decision]{Name: "decisions"}
+	d := workflow.NewFunction("approval", func(ctx workflow.Context, _ struct{}) (string, error) {
 		return workflow.Loop(ctx, "days", 0, func(it *workflow.Iter[int, string]) error {
 			m, err := workflow.Receive(it, "decision", decisions, workflow.Within(24*time.Hour))
 			switch {
@@ -118,7 +118,7 @@ func ExampleReceive() {
 // What an Update changes and its result are one transaction: here a stock that never goes below zero, whatever crashes.
 func ExampleUpdate() {
 	type stock struct{ Teapots int }
-	d := workflow.Define("sell", func(ctx workflow.Context, n int) (int, error) {
+	d := workflow.NewFunction("sell", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Update(ctx, "take", func(tx *workflow.Tx) (int, error) {
 			s := tx.Host().(*stock)
 			s.Teapots -= n
@@ -139,7 +139,7 @@ func ExampleUpdate() {
 
 // Branches go on at the same time.
 func ExampleJoin() {
-	d := workflow.Define("profile", func(ctx workflow.Context, user string) (string, error) {
+	d := workflow.NewFunction("profile", func(ctx workflow.Context, user string) (string, error) {
 		var name string
 		var orders int
 		err := workflow.Join(ctx, "load",
@@ -157,7 +157,7 @@ func ExampleJoin() {
 
 // The first result counts. The losing branches are canceled, and their steps are undone.
 func ExampleRace() {
-	d := workflow.Define("quote", func(ctx workflow.Context, _ struct{}) (string, error) {
+	d := workflow.NewFunction("quote", func(ctx workflow.Context, _ struct{}) (string, error) {
 		who, price, err := workflow.Race(ctx, "offers",
 			workflow.C("slow", func(ctx workflow.Context) (int, error) { return 90, workflow.Sleep(ctx, "think", time.Hour) }),
 			workflow.C("quick", func(ctx workflow.Context) (int, error) { return 100, workflow.Sleep(ctx, "think", time.Minute) }))
@@ -167,9 +167,9 @@ func ExampleRace() {
 	// Output: quick 100 <nil>
 }
 
-func ExampleMap() {
-	d := workflow.Define("thumbnails", func(ctx workflow.Context, files []string) ([]int, error) {
-		return workflow.Map(ctx, "resize", files, func(ctx workflow.Context, _ int, file string) (int, error) {
+func ExampleForEach() {
+	d := workflow.NewFunction("thumbnails", func(ctx workflow.Context, files []string) ([]int, error) {
+		return workflow.ForEach(ctx, "resize", files, func(ctx workflow.Context, _ int, file string) (int, error) {
 			return workflow.Step(ctx, "resize", func(*workflow.StepCtx) (int, error) { return len(file), nil })
 		}, workflow.Concurrency(10))
 	})
@@ -179,9 +179,9 @@ func ExampleMap() {
 
 // A child in another actor has a history of its own.
 func ExampleSpawn() {
-	child := workflow.Define("greet", func(_ workflow.Context, name string) (string, error) { return "hello " + name, nil })
-	d := workflow.Define("parent", func(ctx workflow.Context, name string) (string, error) {
-		c, err := workflow.Spawn(ctx, "greeting", child, name, workflow.At(workflow.Destination{Type: "greeter", Key: []string{name}}))
+	child := workflow.NewFunction("greet", func(_ workflow.Context, name string) (string, error) { return "hello " + name, nil })
+	d := workflow.NewFunction("parent", func(ctx workflow.Context, name string) (string, error) {
+		c, err := workflow.Spawn(ctx, "greeting", child, name, workflow.OnActor(workflow.Destination{Type: "greeter", Key: []string{name}}))
 		if err != nil {
 			return "", err
 		}
@@ -193,8 +193,8 @@ func ExampleSpawn() {
 
 // A change of the code that runs which exist do not follow: theirs has gone past the place.
 func ExamplePatched() {
-	define := func(patched bool) *workflow.Definition[struct{}, string] {
-		return workflow.Define("ship", func(ctx workflow.Context, _ struct{}) (string, error) {
+	define := func(patched bool) *workflow.Function[struct{}, string] {
+		return workflow.NewFunction("ship", func(ctx workflow.Context, _ struct{}) (string, error) {
 			out := ""
 			say := func(name string) {
 				s, _ := workflow.Step(ctx, name, func(*workflow.StepCtx) (string, error) { return name + " ", nil })
@@ -222,7 +222,7 @@ func ExamplePatched() {
 
 // A run that goes on for ever keeps its history short.
 func ExampleLoop() {
-	d := workflow.Define("nightly", func(ctx workflow.Context, nights int) (int, error) {
+	d := workflow.NewFunction("nightly", func(ctx workflow.Context, nights int) (int, error) {
 		return workflow.Loop(ctx, "nights", 0, func(it *workflow.Iter[int, int]) error {
 			if it.Iteration() == nights {
 				return it.Break(it.State)

@@ -1,173 +1,75 @@
 package workflow
 
-import (
-	"fmt"
-	"reflect"
-	"strings"
-)
+import "github.com/cairn-run/cairn/workflow/internal/replay"
 
 // A Branch is one of the functions that Join and JoinFast run. Make it with B.
-type Branch struct {
-	name string
-	run  func(ctx Context) ([]byte, error)
-	set  func(s *scope, output []byte)
-}
+type Branch = replay.Branch
 
-// B makes a branch. When the join returns, *out has the result of fn if that succeeded, and is as it was if not. A nil out
-// drops the result. Names are those of the join's branches, and distinct.
+// B makes a branch. When the join returns, *out has the result of fn if that succeeded, and is as
+// it was if not. A nil out drops the result. Names are those of the join's branches, and
+// distinct.
 func B[T any](name string, out *T, fn func(ctx Context) (T, error)) Branch {
-	return Branch{
-		name: name,
-		run: func(ctx Context) ([]byte, error) {
-			ctx.scope().mustEncode(reflect.TypeFor[T]())
-			v, err := fn(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return ctx.scope().encoded(v), nil
-		},
-		set: func(s *scope, output []byte) {
-			if out != nil {
-				*out, _ = resultOf[T](s, output, nil)
-			}
-		},
-	}
+	return replay.B[T](name, out, fn)
 }
 
-// A BranchError is how one branch failed.
-type BranchError struct {
-	// Branch is its name; for an element of a map its index.
-	Branch string
-	Err    error
-}
-
-func (e *BranchError) Error() string { return "branch " + e.Branch + ": " + e.Err.Error() }
-
-// Unwrap returns the branch's error.
-func (e *BranchError) Unwrap() error { return e.Err }
-
-// A JoinError is the error of Join, JoinFast and Map: some branches failed.
-type JoinError struct {
-	Name   string         // of the join
-	Failed []*BranchError // in the order in which the function lists the branches
-	first  *BranchError
-	fast   bool
-}
-
-func (e *JoinError) Error() string { return "workflow: " + failures(e.Name, e.Failed, e.first) }
-
-// First returns the failure that came first.
-func (e *JoinError) First() *BranchError { return e.first }
-
-// Unwrap returns the errors of the branches; for JoinFast only the first, since that one canceled the others.
-func (e *JoinError) Unwrap() []error {
-	if e.fast {
-		return []error{e.first}
-	}
-	return branchErrors(e.Failed)
-}
-
-func branchErrors(failed []*BranchError) []error {
-	errs := make([]error, len(failed))
-	for i, b := range failed {
-		errs[i] = b
-	}
-	return errs
-}
-
-func failures(name string, failed []*BranchError, first *BranchError) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %v", name, first)
-	if n := len(failed) - 1; n > 0 {
-		fmt.Fprintf(&b, " (and %d more)", n)
-	}
-	return b.String()
-}
-
-// Join runs the branches concurrently and waits until all have ended. If some failed, the error is a *JoinError that has
-// the error of each; the others are not disturbed by it.
+// Join runs the branches concurrently and waits until all have ended. If some failed, the error
+// is a *JoinError that has the error of each; the others are not disturbed by it.
 //
-// Branches run one at a time, and switch only where they wait, so they may share variables while the join lasts. Once a branch
-// has ended, what counts is what it returned. The set of branches and its order belong to the history: changing it
-// while runs are under way needs a Version.
+// Branches run one at a time, and switch only where they wait, so they may share variables while
+// the join lasts. Once a branch has ended, what counts is what it returned. The set of branches
+// and its order belong to the history: changing it while runs are under way needs a Version.
 func Join(ctx Context, name string, branches ...Branch) error {
-	return join(ctx, name, branches, false)
+	return replay.Join(ctx, name, branches...)
 }
 
-// JoinFast is Join, but the first branch that fails cancels the others. It still waits for them to end. Its error is a
-// *JoinError that matches the first failure only.
+// JoinFast is Join, but the first branch that fails cancels the others. It still waits for them
+// to end. Its error is a *JoinError that matches the first failure only.
 func JoinFast(ctx Context, name string, branches ...Branch) error {
-	return join(ctx, name, branches, true)
+	return replay.JoinFast(ctx, name, branches...)
 }
 
-func join(ctx Context, name string, branches []Branch, fast bool) error {
-	s := ctx.scope()
-	r := s.run
-	o, skip, err := s.open(KindJoin, name)
-	if err != nil {
-		return err
-	}
-	names := make([]string, len(branches))
-	for i, b := range branches {
-		names[i] = b.name
-	}
-	if err := s.sameBranches(o, names); err != nil {
-		return o.refuse(err)
-	}
-	g := s.group(o)
-	members := make([]*member, len(branches))
-	for i, b := range branches {
-		members[i] = &member{name: b.name, ordinal: uint32(i), loc: childName(nil, o.loc, o.entry.Branches[i]), run: b.run}
-	}
-	if skip {
-		g.recall(members)
-		o.wait(s.owner)
-	} else {
-		if !o.recorded {
-			r.put(o)
-		}
-		g.again = true
-		g.ended = func(m *member) {
-			if fast && m.o.entry.Status != Completed && g.cancel.err() == nil {
-				g.cancel.cancel(fmt.Errorf("branch %q of %q failed", m.name, name), false)
-			}
-		}
-		for _, m := range members {
-			g.start(m)
-		}
-		g.wait()
-		o.end(nil, joinError(name, members, fast), nil, members...)
-	}
-	for i, b := range branches {
-		if m := members[i]; m.o.entry.Status == Completed {
-			b.set(s, m.o.entry.Output)
-		}
-	}
-	return joinError(name, members, fast)
+// A Case is one of the functions that Race runs. Make it with C.
+type Case[T any] = replay.Case[T]
+
+// C makes a case of a race. Names are those of the race's cases, and distinct.
+func C[T any](name string, fn func(ctx Context) (T, error)) Case[T] {
+	return replay.C[T](name, fn)
 }
 
-// joinError returns what the members' ends come to: a *JoinError, or nil.
-func joinError(name string, members []*member, fast bool) error {
-	e := &JoinError{Name: name, fast: fast}
-	seq := uint64(0)
-	e.Failed, e.first, seq = failed(members)
-	if seq == 0 {
-		return nil
-	}
-	return e
+// Race runs the cases concurrently until the first returns without an error. It returns that
+// one's name and result. If all fail, the error is a *RaceError.
+//
+// The losers are canceled, and it is as if they had never been: results that their steps still
+// bring are dropped, messages that they received and did not answer go back to the head of their
+// queues in order, what they did with Compensated or UndoBy is undone, and their history is
+// deleted, all before Race returns. For that, Race waits for the bodies of such steps. What other
+// steps have done outside stays done.
+func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T, err error) {
+	return replay.Race[T](ctx, name, cases...)
 }
 
-// failed returns the branches that failed, which of them was the first, and its seq.
-func failed(members []*member) (all []*BranchError, first *BranchError, seq uint64) {
-	for _, m := range members {
-		if m.o == nil || m.lost || m.o.entry.Status == Completed {
-			continue
-		}
-		b := &BranchError{m.name, m.g.s.run.errorOf(m.o.entry.Failure)}
-		all = append(all, b)
-		if first == nil || m.o.entry.Seq < seq {
-			first, seq = b, m.o.entry.Seq
-		}
-	}
-	return all, first, seq
+// ForEach calls fn for each item, concurrently, and returns the results in the order of the items.
+// All elements are finished even if some fail; the error is then a *JoinError whose branches are
+// named by index, and the results of the others are there.
+//
+// Each element is a branch with a scope of its own, as in Join, and is told apart by its index:
+// at most MaxBranches. The number of items belongs to the history, so the items must come
+// from the input or from an operation. An element that has ended is not entered again after a
+// crash: what it should leave behind belongs into its result, not into variables that it shares.
+func ForEach[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i int, item T) (R, error), opts ...ForEachOption) ([]R, error) {
+	return replay.ForEach[T, R](ctx, name, items, fn, opts...)
 }
+
+// A ForEachOption changes how ForEach runs.
+type ForEachOption = replay.ForEachOption
+
+// Concurrency bounds how many elements are under way at the same time. The default, and 0, is no
+// bound.
+func Concurrency(n int) ForEachOption {
+	return replay.Concurrency(n)
+}
+
+const (
+	// MaxBranches is how many branches Join, Race or ForEach may have.
+	MaxBranches = replay.MaxBranches
+)

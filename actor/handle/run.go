@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/internal/codec"
 	"github.com/cairn-run/cairn/actor/internal/site"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A Run is the run of a workflow in one actor: for callers that start it and wait for it, and for
@@ -36,7 +36,7 @@ func Replace() StartOption { return startOption(func(s *host.RunStart) { s.Repla
 
 // UpTo makes a run of a recording ([Run.Import], [Run.Fork]) go on after an entry of it, as if
 // nothing had happened since.
-func UpTo(entry workflow.EntryID) StartOption {
+func UpTo(entry wfhost.EntryID) StartOption {
 	return startOption(func(s *host.RunStart) { s.UpTo = string(entry) })
 }
 
@@ -57,7 +57,7 @@ func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (St
 
 // Status describes the actor's run without waking the actor: what it waits for, since when, and why
 // it is paused if it is. The error code is NotFound if the actor has none.
-func (r Run[In, Out]) Status(ctx context.Context) (workflow.RunStatus, error) {
+func (r Run[In, Out]) Status(ctx context.Context) (wfhost.RunStatus, error) {
 	return site.Ask(ctx, &r.site, method.WorkflowStatus, new(method.None))
 }
 
@@ -84,7 +84,7 @@ func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 			}
 			pace.Waited(ctx, start, true)
 			continue
-		case got.State != workflow.StateCompleted:
+		case got.State != wfhost.StateCompleted:
 			return out, runFailure(&got)
 		}
 		if r.out.IsNone() {
@@ -100,7 +100,7 @@ func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 // runFailure is the error of a run that did not complete.
 func runFailure(r *host.WorkflowResultOutput) *host.Error {
 	code := host.FailedPrecondition
-	if r.State != workflow.StateFailed {
+	if r.State != wfhost.StateFailed {
 		code = host.Canceled
 	}
 	text, metadata := "the run is "+string(r.State), map[string]string(nil)
@@ -151,7 +151,7 @@ func (r Run[In, Out]) Resume(ctx context.Context) error {
 
 // Retry runs a step again that has failed for good, and what came after it. The error code is
 // FailedPrecondition, with the reason, if that cannot be done.
-func (r Run[In, Out]) Retry(ctx context.Context, entry workflow.EntryID) error {
+func (r Run[In, Out]) Retry(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRetry, "", string(entry))
 }
 
@@ -159,19 +159,19 @@ func (r Run[In, Out]) Retry(ctx context.Context, entry workflow.EntryID) error {
 // there, also if it was over: then its result is gone, and [Run.Result] waits again. The error
 // code is FailedPrecondition, with the reason, if that cannot be done, such as for a run that was
 // terminated, or whose parent has its outcome.
-func (r Run[In, Out]) Rewind(ctx context.Context, entry workflow.EntryID) error {
+func (r Run[In, Out]) Rewind(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRewind, "", string(entry))
 }
 
 // History returns the entries of the run in the order of their places: each before the entries
 // inside it. An error ends it.
-func (r Run[In, Out]) History(ctx context.Context) iter.Seq2[workflow.HistoryEntry, error] {
-	return func(yield func(workflow.HistoryEntry, error) bool) {
+func (r Run[In, Out]) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry, error] {
+	return func(yield func(wfhost.HistoryEntry, error) bool) {
 		in := host.WorkflowHistoryInput{Limit: 1000}
 		for {
 			page, err := site.Ask(ctx, &r.site, method.WorkflowHistory, &in)
 			if err != nil {
-				yield(workflow.HistoryEntry{}, err)
+				yield(wfhost.HistoryEntry{}, err)
 				return
 			}
 			for _, e := range page.Entries {

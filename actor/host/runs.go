@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A RunQuery selects workflow runs that are paused or have failed. All fields are optional.
 type RunQuery struct {
 	// Type is the type of their actors.
 	Type string
-	// State is workflow.StatePaused or workflow.StateFailed.
-	State workflow.State
+	// State is workflow/host.StatePaused or workflow/host.StateFailed.
+	State wfhost.State
 	// Reason is why they are paused. No failed run has one.
-	Reason workflow.PauseReason
+	Reason wfhost.PauseReason
 	// Before selects runs that have been paused, or had failed, at that time.
 	Before time.Time
 	// Limit is how many runs a page has at most: 1 to 1,000; 0 means 100.
@@ -28,10 +28,10 @@ type ListedRun struct {
 	Type string   `json:"type"`
 	Key  []string `json:"key"`
 	// Run is the id of the run, in hex.
-	Run      string               `json:"run"`
-	Workflow string               `json:"workflow"`
-	State    workflow.State       `json:"state"`
-	Reason   workflow.PauseReason `json:"reason,omitempty"`
+	Run      string             `json:"run"`
+	Workflow string             `json:"workflow"`
+	State    wfhost.State       `json:"state"`
+	Reason   wfhost.PauseReason `json:"reason,omitempty"`
 	// Text is the report of the pause or the message of the failure, cut to 1,024 bytes.
 	Text string `json:"text,omitempty"`
 	// Since is when the run was paused or failed. Next is when a paused run is tried again by
@@ -44,9 +44,9 @@ type ListedRun struct {
 type RunSummary struct {
 	Workflow string `json:"workflow"`
 	// State is as it is stored: a run that only waits is running.
-	State workflow.State `json:"state"`
+	State wfhost.State `json:"state"`
 	// Reason is why it is paused.
-	Reason workflow.PauseReason `json:"reason,omitempty"`
+	Reason wfhost.PauseReason `json:"reason,omitempty"`
 	// Since is when it was started, paused or ended.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -63,10 +63,10 @@ type RunPage struct {
 
 // A RunCount is how many runs of a type are paused for a reason, or have failed.
 type RunCount struct {
-	Type   string               `json:"type"`
-	State  workflow.State       `json:"state"`
-	Reason workflow.PauseReason `json:"reason,omitempty"`
-	Count  int64                `json:"count"`
+	Type   string             `json:"type"`
+	State  wfhost.State       `json:"state"`
+	Reason wfhost.PauseReason `json:"reason,omitempty"`
+	Count  int64              `json:"count"`
 }
 
 // RunCounts are the counts of all runs that are paused or have failed, by type, state and reason,

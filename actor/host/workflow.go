@@ -3,7 +3,7 @@ package host
 import (
 	"time"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A Workflow is a workflow that actors of a type can run. An actor has one run at a time.
@@ -11,7 +11,7 @@ type Workflow struct {
 	// Name is that of the program, unique within the behavior.
 	Name    string
 	Handler string
-	Program *workflow.Program
+	Program *wfhost.Program
 	// Input makes the program's input of a value that came in a request; the error says what is
 	// wrong with that.
 	Input func(from Codec, value []byte) ([]byte, error)
@@ -107,11 +107,11 @@ type WorkflowResultInput struct {
 // WorkflowResultOutput is how a run ended, if it did.
 type WorkflowResultOutput struct {
 	Done bool `json:"done"`
-	// State is that of workflow.RunStatus.
-	State workflow.State `json:"state"`
+	// State is that of workflow/host.RunStatus.
+	State wfhost.State `json:"state"`
 	// Output is what the workflow returned, Failure why it failed.
-	Output  Raw               `json:"output,omitempty"`
-	Failure *workflow.Failure `json:"failure,omitempty"`
+	Output  Raw             `json:"output,omitempty"`
+	Failure *wfhost.Failure `json:"failure,omitempty"`
 	// Run is the id of the run.
 	Run string `json:"run"`
 }
@@ -138,8 +138,8 @@ type WorkflowHistoryInput struct {
 
 // WorkflowHistoryOutput is one page; More says that there is another, after the last entry.
 type WorkflowHistoryOutput struct {
-	Entries []workflow.HistoryEntry `json:"entries"`
-	More    bool                    `json:"more,omitempty"`
+	Entries []wfhost.HistoryEntry `json:"entries"`
+	More    bool                  `json:"more,omitempty"`
 }
 
 // WorkflowWatchInput asks for what changed in a run since a version of the actor.
@@ -153,9 +153,9 @@ type WorkflowWatchInput struct {
 // listed: if Count differs from a watcher's number, it reads the history anew.
 type WorkflowWatchOutput struct {
 	// Version is what to ask after next; it is that of the last change.
-	Version uint64                  `json:"version"`
-	Status  workflow.RunStatus      `json:"status"`
-	Changed []workflow.HistoryEntry `json:"changed"`
+	Version uint64                `json:"version"`
+	Status  wfhost.RunStatus      `json:"status"`
+	Changed []wfhost.HistoryEntry `json:"changed"`
 	// Count is how many entries there are. More says that more has changed than one answer holds.
 	Count int  `json:"count"`
 	More  bool `json:"more,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 var (
@@ -123,7 +124,7 @@ func tour(ctx workflow.Context, places []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	costs, err := workflow.Map(ctx, "costs", places, func(ctx workflow.Context, _ int, place string) (int, error) {
+	costs, err := workflow.ForEach(ctx, "costs", places, func(ctx workflow.Context, _ int, place string) (int, error) {
 		return workflow.Step(ctx, "toll", func(*workflow.StepCtx) (int, error) { return toll(place) })
 	}, workflow.Concurrency(10))
 	if err != nil {
@@ -155,7 +156,7 @@ func drive(string) error             { return nil }
 func toll(place string) (int, error) { return len(place), nil }
 
 func round(ctx workflow.Context, keys []string) (int, error) {
-	received, err := workflow.Map(ctx, "parcels", keys, func(ctx workflow.Context, _ int, key string) (string, error) {
+	received, err := workflow.ForEach(ctx, "parcels", keys, func(ctx workflow.Context, _ int, key string) (string, error) {
 		child, err := actor.SpawnRun(ctx, "journey", Journey, []string{key}, Address{"Rome"}) // in the actor with that key
 		if err != nil {
 			return "", err
@@ -287,7 +288,7 @@ func TestWorkflowsUndoAndAreCancelled(t *testing.T) {
 		h.Settle()
 		h.Crash()
 		status, err := Storage.Of(parcel).Status(ctx)
-		if err != nil || status.State != workflow.StateSleeping || len(status.Waiting) != 1 || status.Waiting[0].Path != "a year" {
+		if err != nil || status.State != wfhost.StateSleeping || len(status.Waiting) != 1 || status.Waiting[0].Path != "a year" {
 			t.Errorf("%+v, %v", status, err)
 		}
 		err = Storage.Of(parcel).Cancel(ctx, "fetched early")

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // An Actor is what one run belongs to: its rows, its queues, and its state. Methods that change something only write; see Env
@@ -14,21 +15,21 @@ type Actor struct {
 	self     workflow.Destination
 	rows     *rows
 	state    any // a pointer, or nil
-	queues   map[string][]workflow.Delivery
+	queues   map[string][]wfhost.Delivery
 	requests map[uint64]*Request // by id of their message
 
-	run     *workflow.Run
+	run     *wfhost.Run
 	ctx     context.Context
 	cancel  context.CancelFunc
-	out     workflow.Outcome
+	out     wfhost.Outcome
 	started bool
 	stale   bool // the run is to Advance
 	ended   bool
 }
 
 // values encodes bodies of messages, which are in CBOR whatever the codec of a workflow is.
-var values = sync.OnceValue(func() *workflow.Program {
-	return workflow.Define("values", func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
+var values = sync.OnceValue(func() *wfhost.Program {
+	return workflow.NewFunction("values", func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
 })
 
 // transact runs f in a transaction, and has the run look at the control rows, and go on.
@@ -54,7 +55,7 @@ func (a *Actor) changed() {
 }
 
 // control runs a control function, whose errors fail the test unless it is a refusal.
-func (a *Actor) control(reopen bool, f func(t workflow.Turn) error) error {
+func (a *Actor) control(reopen bool, f func(t wfhost.Turn) error) error {
 	a.w.t.Helper()
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
@@ -65,42 +66,42 @@ func (a *Actor) control(reopen bool, f func(t workflow.Turn) error) error {
 	return a.transact(func(t *turn) error { return f(t) })
 }
 
-// Cancel requests that the run ends: see workflow.Cancel.
+// Cancel requests that the run ends: see wfhost.Cancel.
 func (a *Actor) Cancel(reason string) error {
-	return a.control(false, func(t workflow.Turn) error { return workflow.Cancel(t, reason) })
+	return a.control(false, func(t wfhost.Turn) error { return wfhost.Cancel(t, reason) })
 }
 
-// Terminate ends the run without asking it: see workflow.Terminate.
+// Terminate ends the run without asking it: see wfhost.Terminate.
 func (a *Actor) Terminate(reason string) error {
-	return a.control(true, func(t workflow.Turn) error { return workflow.Terminate(t, reason) })
+	return a.control(true, func(t wfhost.Turn) error { return wfhost.Terminate(t, reason) })
 }
 
-// Pause pauses the run until Resume: see workflow.Hold.
+// Pause pauses the run until Resume: see wfhost.Hold.
 func (a *Actor) Pause(reason string) error {
-	return a.control(false, func(t workflow.Turn) error { return workflow.Hold(t, reason) })
+	return a.control(false, func(t wfhost.Turn) error { return wfhost.Hold(t, reason) })
 }
 
-// Resume lets a paused run go on: see workflow.Resume.
-func (a *Actor) Resume() error { return a.control(false, workflow.Resume) }
+// Resume lets a paused run go on: see wfhost.Resume.
+func (a *Actor) Resume() error { return a.control(false, wfhost.Resume) }
 
-// Retry executes a step again: see workflow.RetryEntry.
-func (a *Actor) Retry(entry workflow.EntryID) error {
-	return a.control(true, func(t workflow.Turn) error { return workflow.RetryEntry(t, entry) })
+// Retry executes a step again: see wfhost.RetryEntry.
+func (a *Actor) Retry(entry wfhost.EntryID) error {
+	return a.control(true, func(t wfhost.Turn) error { return wfhost.RetryEntry(t, entry) })
 }
 
-// Rewind has the run go on from before an entry: see workflow.Rewind.
-func (a *Actor) Rewind(entry workflow.EntryID) error {
-	return a.control(true, func(t workflow.Turn) error { return workflow.Rewind(t, entry) })
+// Rewind has the run go on from before an entry: see wfhost.Rewind.
+func (a *Actor) Rewind(entry wfhost.EntryID) error {
+	return a.control(true, func(t wfhost.Turn) error { return wfhost.Rewind(t, entry) })
 }
 
-// Restore replaces the run by a recorded one, which goes on from where it was: see workflow.Import. Its clock must not be
+// Restore replaces the run by a recorded one, which goes on from where it was: see wfhost.Import. Its clock must not be
 // behind, so the Env's is set to when the recording was made, if that is later.
-func (a *Actor) Restore(rec *workflow.Recording) error {
-	return a.control(true, func(t workflow.Turn) error {
+func (a *Actor) Restore(rec *wfhost.Recording) error {
+	return a.control(true, func(t wfhost.Turn) error {
 		if a.w.clock.Before(rec.Manifest.Time) {
 			a.w.clock = rec.Manifest.Time
 		}
-		_, err := workflow.Import(t, rec, workflow.StartOptions{Restore: true, Replace: true})
+		_, err := wfhost.Import(t, rec, wfhost.StartOptions{Restore: true, Replace: true})
 		return err
 	})
 }
@@ -131,7 +132,7 @@ func (a *Actor) send(queue string, body any, want bool) uint64 {
 	}
 	a.w.lastID++
 	id := a.w.lastID
-	a.queues[queue] = append(a.queues[queue], workflow.Delivery{Queue: queue, ID: id, Body: data, Sent: a.w.now(), WantReply: want})
+	a.queues[queue] = append(a.queues[queue], wfhost.Delivery{Queue: queue, ID: id, Body: data, Sent: a.w.now(), WantReply: want})
 	a.stale = true
 	a.w.wakeUp()
 	return id
@@ -141,7 +142,7 @@ func (a *Actor) send(queue string, body any, want bool) uint64 {
 type Request struct {
 	w        *world
 	answer   []byte
-	failure  *workflow.Failure
+	failure  *wfhost.Failure
 	answered bool
 }
 
@@ -194,11 +195,11 @@ func Change[S any](a *Actor, f func(s *S)) {
 }
 
 // Status returns what the run does. There must be one.
-func (a *Actor) Status() workflow.RunStatus {
+func (a *Actor) Status() wfhost.RunStatus {
 	a.w.t.Helper()
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
-	s, err := workflow.ReadStatus(a.rows)
+	s, err := wfhost.ReadStatus(a.rows)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func (a *Actor) Published(v any) bool {
 }
 
 // History returns the entries of the run's history that a filter lets through, in the order of their places.
-func (a *Actor) History(f workflow.Filter) (list []workflow.HistoryEntry) {
+func (a *Actor) History(f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	a.w.t.Helper()
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
@@ -232,23 +233,23 @@ func (a *Actor) History(f workflow.Filter) (list []workflow.HistoryEntry) {
 }
 
 // Entry returns the entry of the history at a path: the first whose path matches the pattern (see Env.Stub). There must be one.
-func (a *Actor) Entry(pattern string) workflow.HistoryEntry {
+func (a *Actor) Entry(pattern string) wfhost.HistoryEntry {
 	a.w.t.Helper()
-	for _, e := range a.History(workflow.Filter{}) {
+	for _, e := range a.History(wfhost.Filter{}) {
 		if matches(pattern, e.Path) {
 			return e
 		}
 	}
 	a.w.t.Fatalf("the history has no entry %q", pattern)
-	return workflow.HistoryEntry{}
+	return wfhost.HistoryEntry{}
 }
 
 // Export returns a recording of the run as it is now, made at the Env's time.
-func (a *Actor) Export() *workflow.Recording {
+func (a *Actor) Export() *wfhost.Recording {
 	a.w.t.Helper()
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
-	rec, err := workflow.Export(a.rows)
+	rec, err := wfhost.Export(a.rows)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}

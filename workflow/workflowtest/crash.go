@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // An Ending is the part of an Env's final state that must not depend on the moment of a crash.
@@ -50,7 +51,7 @@ func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
 //
 // The script starts the run, sends messages and so on, and must do the same each time. What it asserts is asserted with every
 // crash.
-func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Definition[In, Out], script func(env *Env[In, Out]), opts ...Option) {
+func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]), opts ...Option) {
 	t.Helper()
 	first := New(t, d, opts...)
 	first.w.tracing = true
@@ -85,7 +86,7 @@ func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Definition[In, Out],
 }
 
 // once runs the script with one crash.
-func once[In, Out any](t testing.TB, d *workflow.Definition[In, Out], script func(env *Env[In, Out]), opts []Option, n int, when When, where string) (e *Ending, crashed bool) {
+func once[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]), opts []Option, n int, when When, where string) (e *Ending, crashed bool) {
 	t.Helper()
 	env := New(t, d, opts...).CrashAtCommit(n, when)
 	returned := false
@@ -117,7 +118,7 @@ func (e *Env[In, Out]) ending() *Ending {
 func (a *Actor) ending() ActorEnding {
 	a.w.t.Helper()
 	e := ActorEnding{Actor: a.self, State: a.state, Queues: map[string][]string{}}
-	s, err := workflow.ReadStatus(a.rows)
+	s, err := wfhost.ReadStatus(a.rows)
 	switch {
 	case err != nil:
 		e.Run = err.Error()

@@ -11,7 +11,7 @@ import (
 func TestCrashInABody(t *testing.T) {
 	var env *workflowtest.Env[none, int]
 	var attempts []int
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 		return workflow.Step(ctx, "step", func(sc *workflow.StepCtx) (int, error) {
 			if attempts = append(attempts, sc.Attempt()); len(attempts) == 1 {
 				env.Crash()

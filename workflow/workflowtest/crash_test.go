@@ -53,7 +53,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text := failing(t, func(t testing.TB) {
-				workflowtest.CrashEverywhere(t, workflow.Define("w", tt.fn), func(env *workflowtest.Env[none, int]) {
+				workflowtest.CrashEverywhere(t, workflow.NewFunction("w", tt.fn), func(env *workflowtest.Env[none, int]) {
 					env.Send("orders", "tea")
 					env.Start(none{}).Wait()
 				}, workflowtest.WithState(newShop))
@@ -65,7 +65,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 
 // TestCrashEverywhereSaysWhichCommit is about what a script asserts.
 func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 		return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
 	})
 	for _, fatal := range []bool{false, true} {
@@ -90,7 +90,7 @@ func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
 }
 
 func TestCrashEverywhereWantsTheSameScript(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, n int) (int, error) { return step(ctx, "s", n) })
+	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) { return step(ctx, "s", n) })
 	runs := 0
 	text := failing(t, func(t testing.TB) {
 		workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
@@ -103,7 +103,7 @@ func TestCrashEverywhereWantsTheSameScript(t *testing.T) {
 }
 
 func TestWithCrashes(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, n int) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "l", 0, func(it *workflow.Iter[int, int]) error {
 			if it.Iteration() == n {
 				return it.Break(n)
@@ -124,7 +124,7 @@ func TestWithCrashes(t *testing.T) {
 }
 
 func TestCrashAtCommit(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 		if _, err := step(ctx, "a", 1); err != nil {
 			return 0, err
 		}
@@ -150,7 +150,7 @@ func TestCrashAtCommit(t *testing.T) {
 // TestCrashLosesWhatABodyReturns also holds that a crash waits for bodies.
 func TestCrashLosesWhatABodyReturns(t *testing.T) {
 	ended := 0
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 		return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) {
 			if sc.Attempt() == 1 {
 				_ = workflowtest.Block(sc)
@@ -177,7 +177,7 @@ func TestCrashLosesWhatABodyReturns(t *testing.T) {
 }
 
 func TestRunThatDoesNotComeToRest(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 		return workflow.Loop(ctx, "tick", 0, func(it *workflow.Iter[int, int]) error { return workflow.Sleep(it, "s", time.Second) })
 	})
 	text := failing(t, func(t testing.TB) { workflowtest.New(t, d, workflowtest.WithLimit(1000)).Start(none{}).Wait() })

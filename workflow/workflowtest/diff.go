@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // Diff says how the histories of two recordings differ, in lines that begin with - for what only a has and + for what only b
 // has; "" if they do not. Times, ids and numbers of attempts are left out, so two runs that did the same do not differ.
-func Diff(a, b *workflow.Recording) string {
+func Diff(a, b *wfhost.Recording) string {
 	left, right := describe(a), describe(b)
 	where := map[string]int{} // in right
 	for i, l := range right {
@@ -49,9 +49,9 @@ func Diff(a, b *workflow.Recording) string {
 // A line says one thing of a recording; key says what it is about.
 type line struct{ key, text string }
 
-func describe(rec *workflow.Recording) (list []line) {
+func describe(rec *wfhost.Recording) (list []line) {
 	rows := recorded(rec)
-	s, err := workflow.ReadStatus(rows)
+	s, err := wfhost.ReadStatus(rows)
 	if err != nil {
 		return []line{{"", err.Error()}}
 	}
@@ -69,7 +69,7 @@ func describe(rec *workflow.Recording) (list []line) {
 		list = append(list, line{"\x00published", "published " + show(s.Published)})
 	}
 	seen := map[string]int{}
-	for e, err := range workflow.History(rows, workflow.Filter{}) {
+	for e, err := range wfhost.History(rows, wfhost.Filter{}) {
 		if err != nil {
 			return append(list, line{"\x00error", err.Error()})
 		}
@@ -80,7 +80,7 @@ func describe(rec *workflow.Recording) (list []line) {
 }
 
 // text prints an entry.
-func text(e *workflow.HistoryEntry) string {
+func text(e *wfhost.HistoryEntry) string {
 	s := fmt.Sprintf("%s %q at position %d: %s", e.Kind, e.Path, e.Ordinal, e.Status)
 	switch {
 	case e.Failure != nil:
@@ -108,9 +108,9 @@ func text(e *workflow.HistoryEntry) string {
 }
 
 // entries returns what History does.
-func entries(t testing.TB, r workflow.Reader, f workflow.Filter) (list []workflow.HistoryEntry) {
+func entries(t testing.TB, r wfhost.Reader, f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	t.Helper()
-	for e, err := range workflow.History(r, f) {
+	for e, err := range wfhost.History(r, f) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // drive lets things happen until until returns true, which it reports, or nothing is left that happens before or at the limit.
@@ -196,13 +196,13 @@ func (w *world) advance(a *Actor) {
 	w.t.Helper()
 	a.stale = false
 	if a.run == nil {
-		a.run = workflow.Open(workflow.RunOptions{Programs: w.lookup, Self: a.self, Logger: w.options.logger})
+		a.run = wfhost.Open(wfhost.RunOptions{Programs: w.lookup, Self: a.self, Logger: w.options.logger})
 		a.ctx, a.cancel = context.WithCancel(context.Background())
 	}
 	t := a.begin()
 	out, err := a.run.Advance(t)
 	switch {
-	case errors.Is(err, workflow.ErrNoRun):
+	case errors.Is(err, wfhost.ErrNoRun):
 		t.rollback()
 		w.shut(a)
 		a.stale, a.started = false, false
@@ -266,7 +266,7 @@ func (w *world) shut(a *Actor) {
 	}
 	a.cancel()
 	run := a.run
-	a.run, a.out = nil, workflow.Outcome{}
+	a.run, a.out = nil, wfhost.Outcome{}
 	a.stale = true
 	w.unlocked(run.Close) // deferred functions of the user run
 }
@@ -323,9 +323,9 @@ func (w *world) deliver() {
 	t := to.begin()
 	var err error
 	if refusal != nil {
-		err = workflow.Undeliverable(t, &l.m, refusal)
+		err = wfhost.Undeliverable(t, &l.m, refusal)
 	} else {
-		err = workflow.Deliver(t, w.lookup, l.m.Body)
+		err = wfhost.Deliver(t, w.lookup, l.m.Body)
 	}
 	if err != nil {
 		w.t.Fatalf("%s to %v: %v", l.m.Verb, l.m.To, err)
@@ -360,7 +360,7 @@ func (w *world) waits(pattern string) bool {
 		if a.stale || a.ended || !a.started {
 			continue
 		}
-		s, err := workflow.ReadStatus(a.rows)
+		s, err := wfhost.ReadStatus(a.rows)
 		if err != nil {
 			continue
 		}

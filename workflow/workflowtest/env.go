@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // An Env is a host in memory for the run of one workflow, and for the runs that it spawns in other actors. It ends with the
@@ -20,14 +21,14 @@ import (
 type Env[In, Out any] struct {
 	// Actor is the actor of the workflow.
 	*Actor
-	d *workflow.Definition[In, Out]
+	d *workflow.Function[In, Out]
 }
 
 // An Option is an option of New and CrashEverywhere.
 type Option func(*options)
 
 type options struct {
-	programs []*workflow.Program
+	programs []*wfhost.Program
 	states   map[string]func() any // by type of actor; "" for all others
 	self     workflow.Destination
 	host     any
@@ -43,7 +44,7 @@ type options struct {
 func WithLimit(n int) Option { return func(o *options) { o.limit = n } }
 
 // WithPrograms adds workflows that Spawn with At can start in other actors.
-func WithPrograms(programs ...*workflow.Program) Option {
+func WithPrograms(programs ...*wfhost.Program) Option {
 	return func(o *options) { o.programs = append(o.programs, programs...) }
 }
 
@@ -80,14 +81,14 @@ func WithLogger(l *slog.Logger) Option {
 func WithClock(start time.Time) Option { return func(o *options) { o.start = start } }
 
 // New returns an Env for a workflow, with nothing started in it.
-func New[In, Out any](t testing.TB, d *workflow.Definition[In, Out], opts ...Option) *Env[In, Out] {
+func New[In, Out any](t testing.TB, d *workflow.Function[In, Out], opts ...Option) *Env[In, Out] {
 	t.Helper()
 	o := options{self: workflow.Destination{Type: "test", Key: []string{"main"}}, start: time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC), limit: 1_000_000}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	w := &world{t: t, options: o, main: d.Program().Name(), clock: o.start, actors: map[string]*Actor{}, refused: map[string]error{}, events: make(chan struct{}, 1), bubble: inBubble()}
-	w.use(append([]*workflow.Program{d.Program()}, o.programs...))
+	w.use(append([]*wfhost.Program{d.Program()}, o.programs...))
 	t.Cleanup(w.close)
 	return &Env[In, Out]{w.actor(o.self), d}
 }
@@ -111,7 +112,7 @@ type world struct {
 	events  chan struct{} // capacity 1: something has changed while mu was not held
 
 	mu       sync.Mutex
-	programs map[string]*workflow.Program
+	programs map[string]*wfhost.Program
 	main     string    // name of the program that the Env is of
 	clock    time.Time // unless in a bubble
 	actors   map[string]*Actor
@@ -135,7 +136,7 @@ type world struct {
 // A letter is what a run sends another.
 type letter struct {
 	from *Actor
-	m    workflow.Outgoing
+	m    wfhost.Outgoing
 }
 
 // An executed is a body that was started.
@@ -162,9 +163,9 @@ func (w When) String() string {
 	return "before"
 }
 
-func (w *world) use(programs []*workflow.Program) {
+func (w *world) use(programs []*wfhost.Program) {
 	w.t.Helper()
-	w.programs = map[string]*workflow.Program{}
+	w.programs = map[string]*wfhost.Program{}
 	for _, p := range programs {
 		if err := p.Err(); err != nil {
 			w.t.Fatal(err)
@@ -173,7 +174,7 @@ func (w *world) use(programs []*workflow.Program) {
 	}
 }
 
-func (w *world) lookup(name string) *workflow.Program {
+func (w *world) lookup(name string) *wfhost.Program {
 	if name == "" { // histories of form 1 do not say of which workflow they are
 		name = w.main
 	}
@@ -194,7 +195,7 @@ func (w *world) actor(d workflow.Destination) *Actor {
 		return a
 	}
 	d.Key = slices.Clone(d.Key)
-	a := &Actor{w: w, self: d, rows: newRows(), queues: map[string][]workflow.Delivery{}, requests: map[uint64]*Request{}}
+	a := &Actor{w: w, self: d, rows: newRows(), queues: map[string][]wfhost.Delivery{}, requests: map[uint64]*Request{}}
 	fresh := w.options.states[d.Type]
 	if fresh == nil {
 		fresh = w.options.states[""]
@@ -242,7 +243,7 @@ func (e *Env[In, Out]) Start(in In) *Env[In, Out] {
 	input, err := e.d.Program().EncodeInput(in)
 	if err == nil {
 		err = e.transact(func(t *turn) error {
-			_, err := workflow.Start(t, e.d.Program(), input, workflow.StartOptions{ID: runID(e.self)})
+			_, err := wfhost.Start(t, e.d.Program(), input, wfhost.StartOptions{ID: runID(e.self)})
 			return err
 		})
 	}
@@ -269,7 +270,7 @@ func runID(d workflow.Destination) (id [16]byte) {
 }
 
 // An UnfinishedError says that a run is not over, and that nothing is left to do.
-type UnfinishedError struct{ Status workflow.RunStatus }
+type UnfinishedError struct{ Status wfhost.RunStatus }
 
 func (e *UnfinishedError) Error() string {
 	s := "workflowtest: the run is " + string(e.Status.State)
@@ -302,12 +303,12 @@ func (e *Env[In, Out]) Result() (Out, error) {
 	}
 	err := e.d.Program().DecodeFailure(s.Failure)
 	switch {
-	case s.State == workflow.StateCompleted:
+	case s.State == wfhost.StateCompleted:
 		if err := e.d.Program().DecodeOutput(s.Output, &out); err != nil {
 			e.w.t.Fatal(err)
 		}
 		return out, nil
-	case s.State == workflow.StateFailed && err != nil:
+	case s.State == wfhost.StateFailed && err != nil:
 		return out, err
 	}
 	ended := &workflow.CanceledError{Cause: err}
@@ -399,7 +400,7 @@ func (e *Env[In, Out]) Crashes() int {
 
 // Deploy replaces all programs, as a new version of the code does. It drops all memory, and each run continues with the new
 // program of its name.
-func (e *Env[In, Out]) Deploy(programs ...*workflow.Program) {
+func (e *Env[In, Out]) Deploy(programs ...*wfhost.Program) {
 	e.w.t.Helper()
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
@@ -421,7 +422,7 @@ func (e *Env[In, Out]) Sleep() {
 
 // Wait lets happen what is to happen, and the clock jump as far as runs want, until the run is over or nothing is left to do: it
 // waits for a message, say, or is paused. It returns the run's status.
-func (e *Env[In, Out]) Wait() workflow.RunStatus {
+func (e *Env[In, Out]) Wait() wfhost.RunStatus {
 	e.w.t.Helper()
 	e.w.drive(forever, func() bool { return e.over() })
 	return e.Status()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
@@ -21,7 +22,7 @@ func step[T any](ctx workflow.Context, name string, v T) (T, error) {
 }
 
 func TestResult(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, in int) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, in int) (int, error) {
 		v, err := step(ctx, "double", 2*in)
 		return v + 1, err
 	})
@@ -32,7 +33,7 @@ func TestResult(t *testing.T) {
 	if n := env.Calls("double"); n != 1 {
 		t.Errorf("%d calls", n)
 	}
-	if e := env.Entry("double"); e.Kind != workflow.KindStep || e.Status != workflow.Completed {
+	if e := env.Entry("double"); e.Kind != workflow.KindStep || e.Status != wfhost.Completed {
 		t.Errorf("%+v", e)
 	}
 }
@@ -42,7 +43,7 @@ type declined struct{ Code int }
 func (e *declined) Error() string { return fmt.Sprintf("declined %d", e.Code) }
 
 func TestResultOfAFailure(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, in none) (none, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, in none) (none, error) {
 		return none{}, workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return workflow.Permanent(&declined{51}) })
 	}, workflow.WithError[*declined]("declined"))
 	_, err := workflowtest.New(t, d).Start(none{}).Result()
@@ -53,18 +54,18 @@ func TestResultOfAFailure(t *testing.T) {
 }
 
 func TestClockJumpsAndAdvances(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (time.Time, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (time.Time, error) {
 		err := workflow.Sleep(ctx, "night", 12*time.Hour)
 		return ctx.Now(), err
 	})
 	env := workflowtest.New(t, d).Start(none{})
 	start := env.Now()
 	env.Settle()
-	if s := env.Status(); s.State != workflow.StateSleeping || !env.Now().Equal(start) {
+	if s := env.Status(); s.State != wfhost.StateSleeping || !env.Now().Equal(start) {
 		t.Fatalf("%s at %v", s.State, env.Now())
 	}
 	env.Advance(11 * time.Hour)
-	if s := env.Status(); s.State != workflow.StateSleeping || !env.Now().Equal(start.Add(11*time.Hour)) {
+	if s := env.Status(); s.State != wfhost.StateSleeping || !env.Now().Equal(start.Add(11*time.Hour)) {
 		t.Fatalf("%s at %v", s.State, env.Now())
 	}
 	env.Sleep()
@@ -75,7 +76,7 @@ func TestClockJumpsAndAdvances(t *testing.T) {
 }
 
 func TestStub(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		var a, b string
 		err := workflow.Join(ctx, "both",
 			workflow.B("left", &a, func(ctx workflow.Context) (string, error) { return step(ctx, "load", "L") }),
@@ -93,7 +94,7 @@ func TestStub(t *testing.T) {
 			return "x", nil
 		})
 		if out, err := env.Start(none{}).Result(); out != tt.want || err != nil {
-			t.Errorf("%s: %q, %v; %+v", tt.pattern, out, err, env.History(workflow.Filter{}))
+			t.Errorf("%s: %q, %v; %+v", tt.pattern, out, err, env.History(wfhost.Filter{}))
 		}
 		if env.Calls(tt.pattern) != n {
 			t.Errorf("%s: %d calls of %d", tt.pattern, env.Calls(tt.pattern), n)
@@ -104,7 +105,7 @@ func TestStub(t *testing.T) {
 // TestStubOfAnUndoHandler also holds that the pattern of a step does not mean its undo handler.
 func TestStubOfAnUndoHandler(t *testing.T) {
 	undone := ""
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
 		return workflow.Saga(ctx, "trip", func(ctx workflow.Context) (none, error) {
 			_, err := workflow.Compensated(ctx, "book", func(*workflow.StepCtx) (int, error) { return 1, nil },
 				func(*workflow.StepCtx, int) error { undone += "own "; return nil })
@@ -126,10 +127,10 @@ func TestStubOfAnUndoHandler(t *testing.T) {
 	}
 }
 
-var orders = workflow.Queue[string]{Name: "orders"}
+var orders = workflow.Inbox[string]{Name: "orders"}
 
 func TestQueuesAndReplies(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, n int) (string, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (string, error) {
 		return workflow.Loop(ctx, "serve", "", func(it *workflow.Iter[string, string]) error {
 			if it.Iteration() == n {
 				return it.Break(it.State)
@@ -182,7 +183,7 @@ type shop struct {
 func newShop() *shop { return &shop{sales: map[string]int{}} }
 
 func TestState(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 		_, err := workflow.Await(ctx, "open", func(s *shop) (bool, bool) { return true, s.Open })
 		if err != nil {
 			return 0, err
@@ -201,7 +202,7 @@ func TestState(t *testing.T) {
 	})
 	script := func(env *workflowtest.Env[none, int]) {
 		env.Start(none{}).Settle()
-		if s := env.Status(); s.State != workflow.StateWaiting {
+		if s := env.Status(); s.State != wfhost.StateWaiting {
 			t.Fatalf("%s", s.State)
 		}
 		workflowtest.Change(env.Actor, func(s *shop) { s.Open = true })
@@ -216,7 +217,7 @@ func TestState(t *testing.T) {
 }
 
 func TestUnfinished(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		m, err := workflow.Receive(ctx, "next", orders)
 		return m.Body, err
 	})
@@ -233,7 +234,7 @@ func TestUnfinished(t *testing.T) {
 }
 
 func TestControl(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
 		if err := workflow.Do(ctx, "long", func(sc *workflow.StepCtx) error { return workflowtest.Block(sc) }); err != nil {
 			return none{}, err
 		}
@@ -245,10 +246,10 @@ func TestControl(t *testing.T) {
 		if err := env.Cancel("enough"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != workflow.StateCancelled {
+		if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != wfhost.StateCancelled {
 			t.Errorf("%v, %s", err, env.Status().State)
 		}
-		var refused *workflow.ControlError
+		var refused *wfhost.ControlError
 		if err := env.Pause("again"); !errors.As(err, &refused) {
 			t.Errorf("%v", err)
 		}
@@ -259,12 +260,12 @@ func TestControl(t *testing.T) {
 		if err := env.Terminate("enough"); err != nil {
 			t.Fatal(err)
 		}
-		if s := env.Wait(); s.State != workflow.StateTerminated {
+		if s := env.Wait(); s.State != wfhost.StateTerminated {
 			t.Errorf("%s", s.State)
 		}
 	})
 	t.Run("pause", func(t *testing.T) {
-		d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
 			if err := workflow.Sleep(ctx, "wait", time.Hour); err != nil {
 				return none{}, err
 			}
@@ -275,7 +276,7 @@ func TestControl(t *testing.T) {
 		if err := env.Pause("look"); err != nil {
 			t.Fatal(err)
 		}
-		if s := env.Wait(); s.State != workflow.StatePaused {
+		if s := env.Wait(); s.State != wfhost.StatePaused {
 			t.Errorf("%s", s.State)
 		}
 		env.Advance(2 * time.Hour)
@@ -309,7 +310,7 @@ func TestControl(t *testing.T) {
 		}
 	})
 	t.Run("rewind", func(t *testing.T) {
-		d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
 			v, err := step(ctx, "a", 1)
 			if err != nil {
 				return 0, err
@@ -330,7 +331,7 @@ func TestControl(t *testing.T) {
 }
 
 func TestChildrenInOtherActors(t *testing.T) {
-	child := workflow.Define("child", func(ctx workflow.Context, in int) (int, error) {
+	child := workflow.NewFunction("child", func(ctx workflow.Context, in int) (int, error) {
 		if err := workflow.Sleep(ctx, "nap", time.Hour); err != nil {
 			return 0, err
 		}
@@ -343,11 +344,11 @@ func TestChildrenInOtherActors(t *testing.T) {
 	at := func(i int) workflow.Destination {
 		return workflow.Destination{Type: "worker", Key: []string{fmt.Sprint(i)}}
 	}
-	d := workflow.Define("parent", func(ctx workflow.Context, n int) (int, error) {
+	d := workflow.NewFunction("parent", func(ctx workflow.Context, n int) (int, error) {
 		sum := 0
 		var list []*workflow.Child[int]
 		for i := range n {
-			c, err := workflow.Spawn(ctx, fmt.Sprint("c", i), child, i+1, workflow.At(at(i)))
+			c, err := workflow.Spawn(ctx, fmt.Sprint("c", i), child, i+1, workflow.OnActor(at(i)))
 			if err != nil {
 				return 0, err
 			}
@@ -370,7 +371,7 @@ func TestChildrenInOtherActors(t *testing.T) {
 		if s := workflowtest.StateOf[shop](env.At(at(1))); s.sales["child"] != 2 {
 			t.Errorf("%v", s.sales)
 		}
-		if s := env.At(at(2)).Status(); s.State != workflow.StateCompleted || s.Workflow != "child" {
+		if s := env.At(at(2)).Status(); s.State != wfhost.StateCompleted || s.Workflow != "child" {
 			t.Errorf("%+v", s)
 		}
 	}, opts...)
@@ -386,7 +387,7 @@ func TestChildrenInOtherActors(t *testing.T) {
 func TestEverythingInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int32
-		d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 			err := workflow.Do(ctx, "hangs", func(sc *workflow.StepCtx) error {
 				<-sc.Done()
 				return context.Cause(sc)
@@ -394,7 +395,7 @@ func TestEverythingInABubble(t *testing.T) {
 			if !errors.Is(err, workflow.ErrTimeout) {
 				return "", err
 			}
-			_, err = workflow.Map(ctx, "all", []int{1, 2, 3}, func(ctx workflow.Context, i, item int) (none, error) {
+			_, err = workflow.ForEach(ctx, "all", []int{1, 2, 3}, func(ctx workflow.Context, i, item int) (none, error) {
 				return none{}, workflow.Do(ctx, "work", func(*workflow.StepCtx) error {
 					most.Store(max(most.Load(), now.Add(1)))
 					time.Sleep(time.Duration(item) * time.Minute)
@@ -424,8 +425,8 @@ func TestEverythingInABubble(t *testing.T) {
 }
 
 func TestDeployAndSleep(t *testing.T) {
-	define := func(v string) *workflow.Definition[none, string] {
-		return workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+	define := func(v string) *workflow.Function[none, string] {
+		return workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 			if err := workflow.Sleep(ctx, "wait", time.Hour); err != nil {
 				return "", err
 			}
@@ -447,7 +448,7 @@ func TestDeployAndSleep(t *testing.T) {
 // TestBodiesMayUseTheEnv is about locks: a body sends to its own run.
 func TestBodiesMayUseTheEnv(t *testing.T) {
 	var env *workflowtest.Env[none, string]
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		if err := workflow.Do(ctx, "send", func(*workflow.StepCtx) error { env.Send("orders", "self"); return nil }); err != nil {
 			return "", err
 		}
@@ -462,8 +463,8 @@ func TestBodiesMayUseTheEnv(t *testing.T) {
 
 func TestBodiesRunInOrder(t *testing.T) {
 	var ran []int
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
-		_, err := workflow.Map(ctx, "all", make([]none, 20), func(ctx workflow.Context, i int, _ none) (none, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
+		_, err := workflow.ForEach(ctx, "all", make([]none, 20), func(ctx workflow.Context, i int, _ none) (none, error) {
 			return none{}, workflow.Do(ctx, "s", func(*workflow.StepCtx) error { ran = append(ran, i); return nil })
 		})
 		return none{}, err
@@ -474,7 +475,7 @@ func TestBodiesRunInOrder(t *testing.T) {
 }
 
 func TestLosersOfARaceBlock(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		name, _, err := workflow.Race(ctx, "first",
 			workflow.C("slow", func(ctx workflow.Context) (none, error) { return none{}, workflow.Do(ctx, "s", workflowtest.Block) }),
 			workflow.C("fast", func(ctx workflow.Context) (none, error) { return step(ctx, "f", none{}) }))

@@ -23,7 +23,7 @@ func (inTest) Fatalf(f string, a ...any)    { panic(fmt.Sprintf(f, a...)) }
 
 var t = inTest{}
 
-var renewal = workflow.Define("renewal", func(ctx workflow.Context, months int) (string, error) {
+var renewal = workflow.NewFunction("renewal", func(ctx workflow.Context, months int) (string, error) {
 	for i := range months {
 		if err := workflow.Sleep(ctx, fmt.Sprint("month ", i), 30*24*time.Hour); err != nil {
 			return "", err
@@ -63,7 +63,7 @@ func ExampleEnv_Reach() {
 
 // This workflow is wrong: what it returns depends on how often the process has died.
 func ExampleCrashEverywhere() {
-	d := workflow.Define("count", func(ctx workflow.Context, _ struct{}) (int, error) {
+	d := workflow.NewFunction("count", func(ctx workflow.Context, _ struct{}) (int, error) {
 		return workflow.Step(ctx, "work", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
 	})
 	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[struct{}, int]) { env.Start(struct{}{}).Wait() })
@@ -76,8 +76,8 @@ func ExampleCrashEverywhere() {
 
 // A run that the old code has begun is held against the new.
 func ExampleReplay() {
-	define := func(names ...string) *workflow.Definition[struct{}, int] {
-		return workflow.Define("etl", func(ctx workflow.Context, _ struct{}) (int, error) {
+	define := func(names ...string) *workflow.Function[struct{}, int] {
+		return workflow.NewFunction("etl", func(ctx workflow.Context, _ struct{}) (int, error) {
 			for _, name := range names {
 				if err := workflow.Do(ctx, name, func(*workflow.StepCtx) error { return nil }); err != nil {
 					return 0, err

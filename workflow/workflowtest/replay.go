@@ -9,21 +9,22 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // Replay replays a recorded run with a program, and fails the test if they do not agree: if the function asks for something else
 // than the history has, or returns something else than the run came to. No step is executed and nothing is written. Programs
 // besides d are those of WithPrograms; other options have no effect.
-func Replay[In, Out any](t testing.TB, d *workflow.Definition[In, Out], rec *workflow.Recording, opts ...Option) {
+func Replay[In, Out any](t testing.TB, d *workflow.Function[In, Out], rec *wfhost.Recording, opts ...Option) {
 	t.Helper()
-	if problem := replay(d.Program(), rec, opts); problem != nil {
+	if problem := replayed(d.Program(), rec, opts); problem != nil {
 		t.Errorf("the recorded run of %q (version %q) does not replay: %v", rec.Manifest.Workflow, rec.Manifest.Version, problem)
 	}
 }
 
 // ReplayDir is Replay for all recordings in files whose paths match a pattern (see filepath.Glob); that there is none fails the
 // test as well. Keep a folder of recordings for each version that was released: testdata/v1/*.rec, testdata/v2/*.rec.
-func ReplayDir[In, Out any](t testing.TB, d *workflow.Definition[In, Out], pattern string, opts ...Option) {
+func ReplayDir[In, Out any](t testing.TB, d *workflow.Function[In, Out], pattern string, opts ...Option) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil {
@@ -34,13 +35,13 @@ func ReplayDir[In, Out any](t testing.TB, d *workflow.Definition[In, Out], patte
 	}
 	for _, file := range files {
 		rec := Load(t, file)
-		if problem := replay(d.Program(), rec, opts); problem != nil {
+		if problem := replayed(d.Program(), rec, opts); problem != nil {
 			t.Errorf("%s: the recorded run of %q (version %q) does not replay: %v", file, rec.Manifest.Workflow, rec.Manifest.Version, problem)
 		}
 	}
 }
 
-func replay(p *workflow.Program, rec *workflow.Recording, opts []Option) error {
+func replayed(p *wfhost.Program, rec *wfhost.Recording, opts []Option) error {
 	var o options
 	for _, opt := range opts {
 		opt(&o)
@@ -49,8 +50,8 @@ func replay(p *workflow.Program, rec *workflow.Recording, opts []Option) error {
 		return err
 	}
 	rows := recorded(rec)
-	report, err := workflow.Replay(rows, func(name string) *workflow.Program {
-		for _, other := range append([]*workflow.Program{p}, o.programs...) {
+	report, err := wfhost.Replay(rows, func(name string) *wfhost.Program {
+		for _, other := range append([]*wfhost.Program{p}, o.programs...) {
 			if other.Name() == name || name == "" { // histories of form 1 do not say of which workflow they are
 				return other
 			}
@@ -63,7 +64,7 @@ func replay(p *workflow.Program, rec *workflow.Recording, opts []Option) error {
 	case report.Problem != nil:
 		return errors.New(report.Problem.Text)
 	}
-	s, err := workflow.ReadStatus(rows)
+	s, err := wfhost.ReadStatus(rows)
 	if err != nil {
 		return err
 	}
@@ -71,9 +72,9 @@ func replay(p *workflow.Program, rec *workflow.Recording, opts []Option) error {
 }
 
 // agree holds what the function came to against what the run came to.
-func agree(p *workflow.Program, s *workflow.RunStatus, report *workflow.Report) error {
+func agree(p *wfhost.Program, s *wfhost.RunStatus, report *wfhost.Report) error {
 	switch s.State {
-	case workflow.StateCompleted, workflow.StateFailed, workflow.StateCancelled:
+	case wfhost.StateCompleted, wfhost.StateFailed, wfhost.StateCancelled:
 	default:
 		return nil
 	}
@@ -81,7 +82,7 @@ func agree(p *workflow.Program, s *workflow.RunStatus, report *workflow.Report) 
 		return errors.New("the run was " + string(s.State) + ", and the function goes on to something that the history does not have")
 	}
 	switch {
-	case s.State == workflow.StateCancelled: // whatever the function returns
+	case s.State == wfhost.StateCancelled: // whatever the function returns
 	case s.Failure != nil && report.Failure == nil:
 		return errors.New("the run failed, and the function now returns " + show(report.Output) + ": " + s.Failure.Message)
 	case s.Failure == nil && report.Failure != nil:
@@ -96,7 +97,7 @@ func agree(p *workflow.Program, s *workflow.RunStatus, report *workflow.Report) 
 
 // sameValue reports whether two encoded outputs of a program are of the same value. An encoding of another time need not be the
 // one of today.
-func sameValue(p *workflow.Program, a, b []byte) bool {
+func sameValue(p *wfhost.Program, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
@@ -120,7 +121,7 @@ const RecordVariable = "CAIRN_RECORD"
 // Record keeps a recording in a file. A file that exists is left as it is, because it is of a version that was released: name
 // a new folder for each. One that does not is written if the environment has RecordVariable set, with its folders; otherwise
 // that it is missing fails the test.
-func Record(t testing.TB, file string, rec *workflow.Recording) {
+func Record(t testing.TB, file string, rec *wfhost.Recording) {
 	t.Helper()
 	_, err := os.Stat(file)
 	switch {
@@ -146,13 +147,13 @@ func Record(t testing.TB, file string, rec *workflow.Recording) {
 }
 
 // Load reads a recording out of a file, such as Record or an operator's export has written.
-func Load(t testing.TB, file string) *workflow.Recording {
+func Load(t testing.TB, file string) *wfhost.Recording {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := workflow.DecodeRecording(data)
+	rec, err := wfhost.DecodeRecording(data)
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/replay"
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
 // booking is a workflow as it was first released, and as it was changed since, rightly and wrongly.
-func booking(fn func(ctx workflow.Context) error) *workflow.Definition[none, none] {
-	return workflow.Define("booking", func(ctx workflow.Context, _ none) (none, error) { return none{}, fn(ctx) })
+func booking(fn func(ctx workflow.Context) error) *workflow.Function[none, none] {
+	return workflow.NewFunction("booking", func(ctx workflow.Context, _ none) (none, error) { return none{}, fn(ctx) })
 }
 
 func do(ctx workflow.Context, names ...string) error {
@@ -42,7 +44,7 @@ func TestChangedFunctionsReplay(t *testing.T) {
 	sleeping.Settle()
 	over := workflowtest.New(t, booking(bookingV1)).Start(none{})
 	over.Wait()
-	recordings := map[string]*workflow.Recording{"sleeping": sleeping.Export(), "over": over.Export()}
+	recordings := map[string]*wfhost.Recording{"sleeping": sleeping.Export(), "over": over.Export()}
 	for _, tt := range []struct {
 		name string
 		fn   func(ctx workflow.Context) error
@@ -158,7 +160,7 @@ func TestPatchedRunGoesOn(t *testing.T) {
 	}
 	env.Deploy(booking(v2).Program())
 	s := env.Wait()
-	if s.State != workflow.StatePaused || s.Pause.Reason != workflow.PausedDiverged || !strings.Contains(s.Pause.Text, `step "check"`) {
+	if s.State != wfhost.StatePaused || s.Pause.Reason != wfhost.PausedDiverged || !strings.Contains(s.Pause.Text, `step "check"`) {
 		t.Fatalf("%+v", s)
 	}
 	v3 := func(ctx workflow.Context) error {
@@ -195,8 +197,8 @@ func TestPatchedRunGoesOn(t *testing.T) {
 }
 
 func TestReplayOfAnotherOutput(t *testing.T) {
-	define := func(factor int) *workflow.Definition[int, int] {
-		return workflow.Define("w", func(ctx workflow.Context, in int) (int, error) {
+	define := func(factor int) *workflow.Function[int, int] {
+		return workflow.NewFunction("w", func(ctx workflow.Context, in int) (int, error) {
 			v, err := step(ctx, "s", in)
 			return v * factor, err
 		})
@@ -205,7 +207,7 @@ func TestReplayOfAnotherOutput(t *testing.T) {
 	env.Wait()
 	workflowtest.Replay(t, define(2), env.Export())
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.Replay(t, define(3), env.Export()) }), "the run returned 42, and the function now returns 63")
-	other := workflow.Define("other", func(ctx workflow.Context, in int) (int, error) { return in, nil })
+	other := workflow.NewFunction("other", func(ctx workflow.Context, in int) (int, error) { return in, nil })
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.Replay(t, other, env.Export()) }), `no workflow "w"`)
 }
 
@@ -267,10 +269,10 @@ func TestDiff(t *testing.T) {
 }
 
 // form1 assembles a run as the first documented encoding of histories stores it, which is only read.
-func form1(t *testing.T) *workflow.Recording {
+func form1(t *testing.T) *wfhost.Recording {
 	t.Helper()
-	rec := &workflow.Recording{Manifest: workflow.Manifest{Recording: 1, State: workflow.StateRunning, Time: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}}
-	add := func(key, value []byte) { rec.Rows = append(rec.Rows, workflow.Row{Key: key, Value: value}) }
+	rec := &wfhost.Recording{Manifest: replay.Manifest{Recording: 1, State: wfhost.StateRunning, Time: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}}
+	add := func(key, value []byte) { rec.Rows = append(rec.Rows, replay.Row{Key: key, Value: value}) }
 	unhex := func(s string) []byte {
 		b, err := hex.DecodeString(strings.NewReplacer(" ", "", "|", "").Replace(s))
 		if err != nil {
@@ -290,7 +292,7 @@ func form1(t *testing.T) *workflow.Recording {
 	}
 	type entry struct{ loc, value string } // both after what is common
 	const message = "b9 00 04 | 62 69 64 61 37 | 64 6e 61 6d 65 61 71 | 64 62 6f 64 79 b9 00 01 61 6e 01 | 69 63 72 65 61 74 65 64 41 74 fb 42 79 c8 cf 21 00 00 00"
-	var metadata []workflow.Row
+	var metadata []replay.Row
 	for i, e := range []entry{
 		{"14", "01 00 00000000 | 00 | 01 02 18 2a | 00"},
 		{"15 01", "01 00 01000000 | 00 | 00 | 00"},
@@ -308,7 +310,7 @@ func form1(t *testing.T) *workflow.Recording {
 		if e.loc == "15 0a" {
 			continue // the loop goes on
 		}
-		metadata = append(metadata, workflow.Row{
+		metadata = append(metadata, replay.Row{
 			Key:   append(append(unhex("07150402"), id...), 0),
 			Value: unhex("01 00 | 02 | 00 | 01 00 00 00 | 01 00 00 00 00 00 00 00 | 01 00 00 00 00 00 00 00 | 01 02 00 00 00 00 00 00 00 | 00 | 00"),
 		})
@@ -324,8 +326,8 @@ func TestHistoryOfForm1Replays(t *testing.T) {
 	type state struct {
 		N int `cbor:"n"`
 	}
-	define := func(charge string) *workflow.Definition[string, string] {
-		return workflow.Define("form1", func(ctx workflow.Context, in string) (string, error) {
+	define := func(charge string) *workflow.Function[string, string] {
+		return workflow.NewFunction("form1", func(ctx workflow.Context, in string) (string, error) {
 			amount, err := step(ctx, charge, 0)
 			if err != nil {
 				return "", err
@@ -336,7 +338,7 @@ func TestHistoryOfForm1Replays(t *testing.T) {
 			if err := workflow.Sleep(ctx, "nap", time.Hour); err != nil {
 				return "", err
 			}
-			m, err := workflow.Receive(ctx, "w", workflow.Queue[state]{Name: "q"})
+			m, err := workflow.Receive(ctx, "w", workflow.Inbox[state]{Name: "q"})
 			if err != nil {
 				return "", err
 			}

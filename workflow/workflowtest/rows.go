@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // rows are ordered, and what was done to them since the last commit can be undone.
@@ -88,7 +88,7 @@ func (r *rows) between(start, end []byte) []string {
 }
 
 // recorded reads the rows of a recording.
-func recorded(rec *workflow.Recording) *rows {
+func recorded(rec *wfhost.Recording) *rows {
 	r := newRows()
 	for _, row := range rec.Rows {
 		r.values[string(row.Key)] = bytes.Clone(row.Value)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
@@ -17,22 +18,22 @@ import (
 // into the folder of the version that is released next.
 type scenario struct {
 	name   string
-	record func(t *testing.T) *workflow.Recording
-	replay func(t testing.TB, rec *workflow.Recording)
+	record func(t *testing.T) *wfhost.Recording
+	replay func(t testing.TB, rec *wfhost.Recording)
 	crash  func(t *testing.T)
 }
 
-func scene[In, Out any](name string, d *workflow.Definition[In, Out], script func(t testing.TB, env *workflowtest.Env[In, Out]), opts ...workflowtest.Option) scenario {
+func scene[In, Out any](name string, d *workflow.Function[In, Out], script func(t testing.TB, env *workflowtest.Env[In, Out]), opts ...workflowtest.Option) scenario {
 	opts = append(opts, workflowtest.WithState(newShop))
 	return scenario{
 		name: name,
-		record: func(t *testing.T) *workflow.Recording {
+		record: func(t *testing.T) *wfhost.Recording {
 			env := workflowtest.New(t, d, opts...)
 			script(t, env)
 			env.Settle()
 			return env.Export()
 		},
-		replay: func(t testing.TB, rec *workflow.Recording) { workflowtest.Replay(t, d, rec, opts...) },
+		replay: func(t testing.TB, rec *wfhost.Recording) { workflowtest.Replay(t, d, rec, opts...) },
 		crash: func(t *testing.T) {
 			workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[In, Out]) { script(t, env) }, opts...)
 		},
@@ -71,7 +72,7 @@ func flaky(ctx workflow.Context, name string, n int, opts ...workflow.StepOption
 	}, opts...)
 }
 
-var helper = workflow.Define("helper", func(ctx workflow.Context, in int) (int, error) {
+var helper = workflow.NewFunction("helper", func(ctx workflow.Context, in int) (int, error) {
 	if in < 0 {
 		return 0, errors.New("negative")
 	}
@@ -83,7 +84,7 @@ var helper = workflow.Define("helper", func(ctx workflow.Context, in int) (int, 
 })
 
 var scenarios = []scenario{
-	scene("steps", workflow.Define("steps", func(ctx workflow.Context, in string) (string, error) {
+	scene("steps", workflow.NewFunction("steps", func(ctx workflow.Context, in string) (string, error) {
 		a, err := step(ctx, "a/b~1", in)
 		if err != nil {
 			return "", err
@@ -105,7 +106,7 @@ var scenarios = []scenario{
 		return fmt.Sprintf("%s %d %v %s %v", a, n, err, secret, serr), nil
 	}), result[string, string]("tea", `tea 1 step "refused" failed: busy pin <nil>`)),
 
-	scene("retries", workflow.Define("retries", func(ctx workflow.Context, _ none) (string, error) {
+	scene("retries", workflow.NewFunction("retries", func(ctx workflow.Context, _ none) (string, error) {
 		a, err := flaky(ctx, "third", 3)
 		if err != nil {
 			return "", err
@@ -116,7 +117,7 @@ var scenarios = []scenario{
 		return fmt.Sprint(a, err != nil, errors.As(perm, &de)), nil
 	}, workflow.WithError[*declined]("declined")), result[none, string](none{}, "3 true true")),
 
-	scene("loops", workflow.Define("loops", func(ctx workflow.Context, n int) (int, error) {
+	scene("loops", workflow.NewFunction("loops", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "outer", 0, func(it *workflow.Iter[int, int]) error {
 			if it.Iteration() == n {
 				return it.Break(it.State)
@@ -134,7 +135,7 @@ var scenarios = []scenario{
 		}, workflow.TrimEvery(2))
 	}), result[int, int](7, "63")),
 
-	scene("joins", workflow.Define("joins", func(ctx workflow.Context, _ none) (string, error) {
+	scene("joins", workflow.NewFunction("joins", func(ctx workflow.Context, _ none) (string, error) {
 		var a, b int
 		err := workflow.Join(ctx, "both",
 			workflow.B("retries", &a, func(ctx workflow.Context) (int, error) { return flaky(ctx, "s", 3) }),
@@ -146,7 +147,7 @@ var scenarios = []scenario{
 		return fmt.Sprint(a, b, err, fast), nil
 	}), result[none, string](none{}, "3 7 workflow: both: branch fails: busy workflow: fast: branch fails: busy (and 1 more)")),
 
-	scene("races", workflow.Define("races", func(ctx workflow.Context, _ none) (string, error) {
+	scene("races", workflow.NewFunction("races", func(ctx workflow.Context, _ none) (string, error) {
 		name, v, err := workflow.Race(ctx, "first",
 			workflow.C("message", func(ctx workflow.Context) (string, error) {
 				m, err := workflow.Receive(ctx, "m", orders)
@@ -166,11 +167,11 @@ var scenarios = []scenario{
 		}
 	}),
 
-	scene("maps", workflow.Define("maps", func(ctx workflow.Context, items []int) ([]int, error) {
-		return workflow.Map(ctx, "squares", items, func(ctx workflow.Context, i, item int) (int, error) { return step(ctx, "square", item*item) }, workflow.Concurrency(2))
+	scene("maps", workflow.NewFunction("maps", func(ctx workflow.Context, items []int) ([]int, error) {
+		return workflow.ForEach(ctx, "squares", items, func(ctx workflow.Context, i, item int) (int, error) { return step(ctx, "square", item*item) }, workflow.Concurrency(2))
 	}), result[[]int, []int]([]int{1, 2, 3, 4, 5}, "[1 4 9 16 25]")),
 
-	scene("sagas", workflow.Define("sagas", func(ctx workflow.Context, _ none) (string, error) {
+	scene("sagas", workflow.NewFunction("sagas", func(ctx workflow.Context, _ none) (string, error) {
 		note := func(sc *workflow.StepCtx, s string) error {
 			sc.OnCommit(func(tx *workflow.Tx) error { tx.Host().(*shop).sales[s]++; return nil })
 			return nil
@@ -201,7 +202,7 @@ var scenarios = []scenario{
 		}
 	}),
 
-	scene("messages", workflow.Define("messages", func(ctx workflow.Context, _ none) (string, error) {
+	scene("messages", workflow.NewFunction("messages", func(ctx workflow.Context, _ none) (string, error) {
 		batch, err := workflow.ReceiveBatch(ctx, "batch", orders, 2)
 		if err != nil || len(batch) != 2 {
 			return "", fmt.Errorf("%d messages: %v", len(batch), err)
@@ -225,7 +226,7 @@ var scenarios = []scenario{
 		}
 	}),
 
-	scene("conditions", workflow.Define("conditions", func(ctx workflow.Context, _ none) (string, error) {
+	scene("conditions", workflow.NewFunction("conditions", func(ctx workflow.Context, _ none) (string, error) {
 		probe := func(s *shop) (int, bool) { return s.sales["tea"], s.Open }
 		_, late := workflow.Await(ctx, "soon", probe, workflow.Within(time.Minute))
 		n, err := workflow.Await(ctx, "some time", probe)
@@ -236,7 +237,7 @@ var scenarios = []scenario{
 		end(t, env, "4 true")
 	}),
 
-	scene("gates", workflow.Define("gates", func(ctx workflow.Context, _ none) (string, error) {
+	scene("gates", workflow.NewFunction("gates", func(ctx workflow.Context, _ none) (string, error) {
 		v := workflow.Version(ctx, "pricing", 3)
 		if !workflow.Patched(ctx, "audit") {
 			return "", errors.New("a new run is not patched")
@@ -245,7 +246,7 @@ var scenarios = []scenario{
 		return fmt.Sprint(v, workflow.Version(ctx, "pricing", 3)), err
 	}), result[none, string](none{}, "3 3")),
 
-	scene("futures", workflow.Define("futures", func(ctx workflow.Context, _ none) (string, error) {
+	scene("futures", workflow.NewFunction("futures", func(ctx workflow.Context, _ none) (string, error) {
 		timer, err := workflow.Timer(ctx, "limit", time.Hour)
 		if err != nil {
 			return "", err
@@ -265,16 +266,16 @@ var scenarios = []scenario{
 		return fmt.Sprint(s, " ", at.UTC().Format("15:04"), " ", ctx.Rand().IntN(1000) < 1000), err
 	}), result[none, string](none{}, "done 10:00 true")),
 
-	scene("children", workflow.Define("children", func(ctx workflow.Context, _ none) (string, error) {
+	scene("children", workflow.NewFunction("children", func(ctx workflow.Context, _ none) (string, error) {
 		within, err := workflow.Spawn(ctx, "within", helper, 3)
 		if err != nil {
 			return "", err
 		}
-		away, err := workflow.Spawn(ctx, "away", helper, 4, workflow.At(workflow.Destination{Type: "worker", Key: []string{"1"}}))
+		away, err := workflow.Spawn(ctx, "away", helper, 4, workflow.OnActor(workflow.Destination{Type: "worker", Key: []string{"1"}}))
 		if err != nil {
 			return "", err
 		}
-		fails, err := workflow.Spawn(ctx, "fails", helper, -1, workflow.At(workflow.Destination{Type: "worker", Key: []string{"2"}}))
+		fails, err := workflow.Spawn(ctx, "fails", helper, -1, workflow.OnActor(workflow.Destination{Type: "worker", Key: []string{"2"}}))
 		if err != nil {
 			return "", err
 		}
@@ -290,7 +291,7 @@ var scenarios = []scenario{
 		return fmt.Sprint(a, b, err), nil
 	}), result[none, string](none{}, `9 16 workflow: child "fails" (helper): negative`), workflowtest.WithPrograms(helper.Program())),
 
-	scene("cancelled", workflow.Define("cancelled", func(ctx workflow.Context, _ none) (none, error) {
+	scene("cancelled", workflow.NewFunction("cancelled", func(ctx workflow.Context, _ none) (none, error) {
 		_, err := workflow.Saga(ctx, "work", func(ctx workflow.Context) (none, error) {
 			_, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil }, func(*workflow.StepCtx, int) error { return nil })
 			if err != nil {
@@ -308,12 +309,12 @@ var scenarios = []scenario{
 		if err := env.Cancel("changed my mind"); err != nil {
 			t.Fatal(err)
 		}
-		if s := env.Wait(); s.State != workflow.StateCancelled || env.Calls("undo of take") == 0 || env.Calls("clean") == 0 {
+		if s := env.Wait(); s.State != wfhost.StateCancelled || env.Calls("undo of take") == 0 || env.Calls("clean") == 0 {
 			t.Errorf("%s, undone %d, cleaned %d", s.State, env.Calls("undo of take"), env.Calls("clean"))
 		}
 	}),
 
-	scene("large", workflow.Define("large", func(ctx workflow.Context, _ none) (int, error) {
+	scene("large", workflow.NewFunction("large", func(ctx workflow.Context, _ none) (int, error) {
 		text := strings.Repeat("0123456789abcdef", 1500)
 		a, err := step(ctx, "a", text)
 		if err != nil {
@@ -323,13 +324,13 @@ var scenarios = []scenario{
 		return len(a) + len(b), err
 	}), result[none, int](none{}, "48000")),
 
-	scene("failed", workflow.Define("failed", func(ctx workflow.Context, _ none) (int, error) {
+	scene("failed", workflow.NewFunction("failed", func(ctx workflow.Context, _ none) (int, error) {
 		if _, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil }, func(*workflow.StepCtx, int) error { return nil }); err != nil {
 			return 0, err
 		}
 		return workflow.Step(ctx, "panics", func(*workflow.StepCtx) (int, error) { panic("ouch") }, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 3}))
 	}), func(t testing.TB, env *workflowtest.Env[none, int]) {
-		if s := env.Start(none{}).Wait(); s.State != workflow.StateFailed || env.Crashes() == 0 && !strings.Contains(s.Failure.Message, "panic: ouch") || env.Calls("undo of take") == 0 {
+		if s := env.Start(none{}).Wait(); s.State != wfhost.StateFailed || env.Crashes() == 0 && !strings.Contains(s.Failure.Message, "panic: ouch") || env.Calls("undo of take") == 0 {
 			t.Errorf("%+v", s)
 		}
 	}, workflowtest.WithTolerance(func(want, got *workflowtest.Ending) bool { // the last attempt cut off: nobody knows how it ended
@@ -337,14 +338,14 @@ var scenarios = []scenario{
 		return strings.HasPrefix(g.Run, "failed: ") && slices.Equal(w.Undone, g.Undone) && g.Owed == 0
 	})),
 
-	scene("restarted", workflow.Define("restarted", func(ctx workflow.Context, n int) (int, error) {
+	scene("restarted", workflow.NewFunction("restarted", func(ctx workflow.Context, n int) (int, error) {
 		if _, err := step(ctx, "work", n); err != nil || n == 0 {
 			return len(ctx.Info().RunID), err
 		}
 		return 0, workflow.Restart(ctx, n-1)
 	}), result[int, int](3, "32")),
 
-	scene("waiting", workflow.Define("waiting", func(ctx workflow.Context, _ none) (string, error) {
+	scene("waiting", workflow.NewFunction("waiting", func(ctx workflow.Context, _ none) (string, error) {
 		if _, err := step(ctx, "before", 1); err != nil {
 			return "", err
 		}
@@ -352,16 +353,16 @@ var scenarios = []scenario{
 		if err != nil {
 			return "", err
 		}
-		var m workflow.Message[string]
+		var m workflow.Received[string]
 		err = workflow.Join(ctx, "either",
-			workflow.B("approval", &m, func(ctx workflow.Context) (workflow.Message[string], error) {
+			workflow.B("approval", &m, func(ctx workflow.Context) (workflow.Received[string], error) {
 				return workflow.Receive(ctx, "approval", orders)
 			}),
 			workflow.B("reminder", nil, func(ctx workflow.Context) (none, error) { return none{}, workflow.Sleep(ctx, "week", 7*24*time.Hour) }))
 		return m.Body, err
 	}), func(t testing.TB, env *workflowtest.Env[none, string]) {
 		env.Start(none{}).Advance(24 * time.Hour)
-		if s := env.Status(); s.State != workflow.StateWaiting || len(s.Waiting) != 2 || s.Undo != 1 {
+		if s := env.Status(); s.State != wfhost.StateWaiting || len(s.Waiting) != 2 || s.Undo != 1 {
 			t.Errorf("%+v", s)
 		}
 	}),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A stub stands in for the bodies of steps.
@@ -17,7 +18,7 @@ type stub struct {
 // A body is an execution of the body of a step.
 type body struct {
 	a       *Actor
-	attempt *workflow.Attempt
+	attempt *wfhost.Attempt
 	path    string
 	cancel  context.CancelFunc
 	started bool

@@ -8,17 +8,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 // A turn is a transaction of an actor. It writes through, and knows how it was before.
 type turn struct {
 	*rows
 	a       *Actor
-	queues  map[string][]workflow.Delivery // before; nil while nothing was changed
-	state   *snapshot                      // before; nil while nobody looked
-	replies []*Request                     // answered
-	sent    []workflow.Outgoing
+	queues  map[string][]wfhost.Delivery // before; nil while nothing was changed
+	state   *snapshot                    // before; nil while nobody looked
+	replies []*Request                   // answered
+	sent    []wfhost.Outgoing
 }
 
 func (a *Actor) begin() *turn { return &turn{rows: a.rows, a: a} }
@@ -42,7 +43,7 @@ func (t *turn) describe() string {
 		keys[i] = []byte(c.key)
 	}
 	var parts []string
-	if d, err := workflow.Changed(t.rows, keys); err == nil {
+	if d, err := replay.Changed(t.rows, keys); err == nil {
 		for _, e := range d.Entries {
 			parts = append(parts, fmt.Sprintf("%s %q %s", e.Kind, e.Path, e.Status))
 		}
@@ -53,7 +54,7 @@ func (t *turn) describe() string {
 	for _, m := range t.sent {
 		parts = append(parts, m.Verb+" to "+nameOf(m.To))
 	}
-	if s, err := workflow.ReadStatus(t.rows); err == nil && (s.State.Over() || s.State == workflow.StateRollingBack || len(parts) == 0) {
+	if s, err := wfhost.ReadStatus(t.rows); err == nil && (s.State.Over() || s.State == wfhost.StateRollingBack || len(parts) == 0) {
 		parts = append(parts, "the run is "+string(s.State))
 	}
 	return nameOf(t.a.self) + ": " + strings.Join(parts, ", ")
@@ -77,7 +78,7 @@ func (t *turn) Put(key, value []byte) error {
 	return nil
 }
 
-// PutNew implements workflow.NewPutter, and checks what it is told.
+// PutNew implements wfhost.NewPutter, and checks what it is told.
 func (t *turn) PutNew(key, value []byte) error {
 	if _, ok, _ := t.Get(key); ok {
 		return fmt.Errorf("PutNew of %x, which has a row", key)
@@ -114,8 +115,8 @@ func (t *turn) own() {
 	}
 }
 
-func (t *turn) Receive(queues []string, limit int) ([]workflow.Delivery, error) {
-	var got []workflow.Delivery
+func (t *turn) Receive(queues []string, limit int) ([]wfhost.Delivery, error) {
+	var got []wfhost.Delivery
 	for _, q := range queues {
 		list := t.a.queues[q]
 		n := min(limit-len(got), len(list))
@@ -129,15 +130,15 @@ func (t *turn) Receive(queues []string, limit int) ([]workflow.Delivery, error) 
 	return got, nil
 }
 
-func (t *turn) Return(messages []workflow.Delivery) error {
+func (t *turn) Return(messages []wfhost.Delivery) error {
 	t.own()
 	for _, m := range slices.Backward(messages) {
-		t.a.queues[m.Queue] = append([]workflow.Delivery{m}, t.a.queues[m.Queue]...)
+		t.a.queues[m.Queue] = append([]wfhost.Delivery{m}, t.a.queues[m.Queue]...)
 	}
 	return nil
 }
 
-func (t *turn) Reply(m *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
+func (t *turn) Reply(m *wfhost.Delivery, reply []byte, failure *wfhost.Failure) error {
 	q := t.a.requests[m.ID]
 	if q == nil || q.answered {
 		return nil // the sender no longer waits, or has its answer
@@ -147,7 +148,7 @@ func (t *turn) Reply(m *workflow.Delivery, reply []byte, failure *workflow.Failu
 	return nil
 }
 
-func (t *turn) Send(m *workflow.Outgoing) error {
+func (t *turn) Send(m *wfhost.Outgoing) error {
 	c := *m
 	c.Body = bytes.Clone(m.Body)
 	t.sent = append(t.sent, c)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // The kinds of rows, under short names.
@@ -140,7 +140,7 @@ var (
 var (
 	WorkflowStart = row[host.WorkflowStartInput, host.RunStarted](host.WorkflowStart, act, Workflows, Anyone, creates,
 		"Starts a workflow run, or finds the one that was started with the same input.")
-	WorkflowStatus = row[None, workflow.RunStatus](host.WorkflowStatus, ask, Runs, Anyone, none,
+	WorkflowStatus = row[None, wfhost.RunStatus](host.WorkflowStatus, ask, Runs, Anyone, none,
 		"Describes the workflow run: what it waits for, and why.")
 	WorkflowResult = row[host.WorkflowResultInput, host.WorkflowResultOutput](host.WorkflowResult, ask, Runs, Anyone, waits,
 		"Tells how the workflow run ended, if it did.")

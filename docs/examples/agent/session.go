@@ -96,7 +96,7 @@ func (a agent) answer(ctx workflow.Context, talk []Message) ([]Message, error) {
 			return it.Break(append(it.State, Message{"model", reply.Text}))
 		}
 		// All tools at once. Each call is its own step, so a call that has ended is not repeated after a crash.
-		results, err := workflow.Map(it, "tools", reply.Tools, func(ctx workflow.Context, _ int, call string) (string, error) {
+		results, err := workflow.ForEach(it, "tools", reply.Tools, func(ctx workflow.Context, _ int, call string) (string, error) {
 			return workflow.Step(ctx, "call", func(sc *workflow.StepCtx) (string, error) { return a.tool(sc, call) })
 		})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 const printed = `ann is too late: permission_denied: it is not for "ann" to decide
@@ -93,7 +94,7 @@ func TestRequestSleepsWhileItWaits(t *testing.T) {
 			t.Errorf("the actor is %s", st.State)
 		}
 		status, err := Approval.Of(ref).Status(t.Context())
-		if err != nil || status.State != workflow.StateWaiting || len(status.Waiting) != 1 {
+		if err != nil || status.State != wfhost.StateWaiting || len(status.Waiting) != 1 {
 			t.Fatalf("%+v, %v", status, err)
 		}
 		w := status.Waiting[0]

@@ -109,7 +109,7 @@ func closeBooks(ctx workflow.Context, night Night) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	sums, err := workflow.Map(ctx, "bills", tenants, func(ctx workflow.Context, _ int, tenant string) (int, error) {
+	sums, err := workflow.ForEach(ctx, "bills", tenants, func(ctx workflow.Context, _ int, tenant string) (int, error) {
 		child, err := actor.SpawnRun(ctx, "bill", Billing, []string{tenant, night.Date}, Night{night.Date, tenant})
 		if err != nil {
 			return 0, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // However early or late an order is cancelled, and whenever the power fails, the customer has not paid for it, and its
@@ -63,7 +63,7 @@ func cancelAtRandom(t *testing.T, h *actortest.Harness, cuts bool) {
 		if status.Undo != 0 {
 			t.Errorf("order %s is %s and owes %d", p.ID, status.State, status.Undo)
 		}
-		if status.State == workflow.StateCompleted {
+		if status.State == wfhost.StateCompleted {
 			done++
 		}
 	}

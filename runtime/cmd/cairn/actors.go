@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/slip"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 func (c *cli) actorsCommand() *cobra.Command {
@@ -149,7 +149,7 @@ func (c *cli) printListed(t table.Table, s *host.Status, first bool) error {
 		t.Row("ACTOR", t.Paint(table.Bold, "STATE"), "VERSION", "KEYS", "SIZE", "UPDATED")
 	}
 	state := state(t, s.State)
-	if r := s.Run; r != nil && (r.State == workflow.StatePaused || r.State == workflow.StateFailed) {
+	if r := s.Run; r != nil && (r.State == wfhost.StatePaused || r.State == wfhost.StateFailed) {
 		state += ", run " + string(r.State)
 	}
 	t.Row(formatAddress(s.Type, s.Key), state, table.Count(s.Version), table.Count(s.Keys), table.Size(s.Bytes), table.Clock(s.Updated))

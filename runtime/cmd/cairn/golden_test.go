@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // golden compares text with a file of testdata, which -update writes.
@@ -99,11 +99,11 @@ func goldenAnswers() map[string]any {
 		host.ActorPause:      host.Pause{Since: epoch}, host.ActorResume: host.CountOutput{}, host.ActorRetry: host.CountOutput{Count: 1},
 		host.LimitsSet: host.ActorLimits{StorageBytes: new(int64(2 << 30))}, host.LimitsReset: host.CountOutput{Count: 2},
 		host.SQLStatus:      host.SQLStatusOutput{Exists: true, Bytes: 12288, Sequence: 1700, Migrations: 2, Pending: []string{"3_<index>"}},
-		host.WorkflowStatus: workflow.RunStatus{ID: "r1", Workflow: "order", State: workflow.StatePaused, Started: epoch, Entries: 3, Bytes: 4096},
+		host.WorkflowStatus: wfhost.RunStatus{ID: "r1", Workflow: "order", State: wfhost.StatePaused, Started: epoch, Entries: 3, Bytes: 4096},
 		host.WorkflowHistory: func(host.Request) (any, error) {
-			return host.WorkflowHistoryOutput{More: page(), Entries: []workflow.HistoryEntry{{ID: "1503", Path: "pay", Ended: epoch, Attempts: 2}}}, nil
+			return host.WorkflowHistoryOutput{More: page(), Entries: []wfhost.HistoryEntry{{ID: "1503", Path: "pay", Ended: epoch, Attempts: 2}}}, nil
 		},
-		host.WorkflowWatch:  host.WorkflowWatchOutput{Version: 3, Status: workflow.RunStatus{Workflow: "order", State: workflow.StateCompleted}, Changed: []workflow.HistoryEntry{{ID: "1", Path: "pay"}}},
+		host.WorkflowWatch:  host.WorkflowWatchOutput{Version: 3, Status: wfhost.RunStatus{Workflow: "order", State: wfhost.StateCompleted}, Changed: []wfhost.HistoryEntry{{ID: "1", Path: "pay"}}},
 		host.WorkflowExport: host.WorkflowRecording{Recording: []byte("recorded\n")},
 		host.WorkflowImport: host.RunStarted{Run: "r2", Started: true},
 	}
@@ -234,7 +234,7 @@ func TestGoldenCommands(t *testing.T) {
 	var b strings.Builder
 	run := func(line string) {
 		n := newFakeNode()
-		n.runs = []host.ListedRun{{Type: "cell", Key: []string{"acme"}, Run: "r1", Workflow: "order", State: workflow.StatePaused, Reason: "operator", Since: epoch}}
+		n.runs = []host.ListedRun{{Type: "cell", Key: []string{"acme"}, Run: "r1", Workflow: "order", State: wfhost.StatePaused, Reason: "operator", Since: epoch}}
 		n.respond(goldenAnswers())
 		url := n.serve(t, "")
 		r := runCommand(t, "recorded", map[string]string{"CAIRN_URL": url}, append([]string{"--attempts=1"}, strings.Fields(line)...)...)

@@ -15,16 +15,16 @@ import (
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 func (c *cli) workflowCommand() *cobra.Command {
 	return group("workflow",
 		c.workflowListCommand(),
-		row[method.None, workflow.RunStatus]{
+		row[method.None, wfhost.RunStatus]{
 			use:    "status TYPE/KEY...",
 			method: method.WorkflowStatus,
-			print: func(t *target, _ *method.None, st *workflow.RunStatus) error {
+			print: func(t *target, _ *method.None, st *wfhost.RunStatus) error {
 				if t.c.json {
 					return t.c.printJSON(st)
 				}
@@ -37,7 +37,7 @@ func (c *cli) workflowCommand() *cobra.Command {
 			method: method.WorkflowHistory,
 			flags:  []bind.Flag{{Member: "under", Usage: "only an `entry`, by its id, and what it encloses"}},
 			list: listed("ID,PATH,KIND,STATUS,ENDED,ATTEMPTS,OUTPUT,FAILURE",
-				func(o *host.WorkflowHistoryOutput) []workflow.HistoryEntry { return o.Entries }, entryCells),
+				func(o *host.WorkflowHistoryOutput) []wfhost.HistoryEntry { return o.Entries }, entryCells),
 			next: func(in *host.WorkflowHistoryInput, out *host.WorkflowHistoryOutput) bool {
 				if n := len(out.Entries); n > 0 {
 					in.After = string(out.Entries[n-1].ID)
@@ -121,7 +121,7 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 }
 
 // printRun prints what a run does.
-func (c *cli) printRun(st *workflow.RunStatus) {
+func (c *cli) printRun(st *wfhost.RunStatus) {
 	rows := c.table()
 	rows.Row("workflow", table.OneLine(st.Workflow))
 	rows.Row("run", st.ID)
@@ -169,7 +169,7 @@ func (c *cli) printRun(st *workflow.RunStatus) {
 }
 
 // entryCells is an entry of a history as a row.
-func entryCells(e *workflow.HistoryEntry) []string {
+func entryCells(e *wfhost.HistoryEntry) []string {
 	failure, attempts := "", ""
 	if e.Failure != nil {
 		failure = e.Failure.Message

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A runSelection says which runs that are paused or have failed a command is for.
@@ -39,12 +39,12 @@ func (s *runSelection) given() bool {
 // check checks the flags.
 func (s *runSelection) check() error {
 	switch {
-	case s.state != "" && s.state != string(workflow.StatePaused) && s.state != string(workflow.StateFailed):
+	case s.state != "" && s.state != string(wfhost.StatePaused) && s.state != string(wfhost.StateFailed):
 		return usagef("--state %q: paused or failed", s.state)
-	case s.state == string(workflow.StateFailed) && s.pausedFor != "":
+	case s.state == string(wfhost.StateFailed) && s.pausedFor != "":
 		return usagef("--paused-for and --state failed exclude each other")
-	case s.pausedFor != "" && !slices.Contains(workflow.PauseReasons(), workflow.PauseReason(s.pausedFor)):
-		return usagef("--paused-for %q: known are %q", s.pausedFor, workflow.PauseReasons())
+	case s.pausedFor != "" && !slices.Contains(wfhost.PauseReasons(), wfhost.PauseReason(s.pausedFor)):
+		return usagef("--paused-for %q: known are %q", s.pausedFor, wfhost.PauseReasons())
 	case s.older < 0:
 		return usagef("--older %s: must not be negative", s.older)
 	case s.limit < 0:
@@ -59,7 +59,7 @@ func (s *runSelection) check() error {
 
 // each calls f for every run that is selected, up to the limit, and reports whether there may be more.
 func (s *runSelection) each(ctx context.Context, c *cli, n host.RunLister, f func(*host.ListedRun) error) (more bool, err error) {
-	q := host.RunQuery{Type: s.typ, State: workflow.State(s.state), Reason: workflow.PauseReason(s.pausedFor)}
+	q := host.RunQuery{Type: s.typ, State: wfhost.State(s.state), Reason: wfhost.PauseReason(s.pausedFor)}
 	if s.older > 0 {
 		q.Before = time.Now().Add(-s.older)
 	}

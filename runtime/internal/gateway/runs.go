@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // ListRuns is the AuthRequest.Method of requests for the workflow runs that are paused or have failed.
@@ -31,7 +31,7 @@ func (x *exchange) runs() {
 	q.Cursor, _ = p.one("cursor")
 	state, _ := p.one("state")
 	reason, _ := p.one("reason")
-	q.State, q.Reason = workflow.State(state), workflow.PauseReason(reason)
+	q.State, q.Reason = wfhost.State(state), wfhost.PauseReason(reason)
 	q.Limit, fault = p.number("limit", 1, maxPage)
 	if s, ok := p.one("before"); ok && fault == nil {
 		var err error

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // fakeRuns answers with what it is asked for.
@@ -19,7 +19,7 @@ func (fakeRuns) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
 }
 
 func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
-	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: workflow.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
+	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
 }
 
 func TestRunsThatArePausedOrFailedAreListedOverHTTP(t *testing.T) {

@@ -299,9 +299,9 @@ func conforming() []kerneltest.Subject {
 }
 
 // working is a workflow that takes one message after the other.
-var working = workflow.Define("work", func(ctx workflow.Context, _ int) (int, error) {
+var working = workflow.NewFunction("work", func(ctx workflow.Context, _ int) (int, error) {
 	for i := 0; ; i++ {
-		m, err := workflow.Receive(ctx, fmt.Sprint("take ", i), workflow.Queue[int]{Name: "in"})
+		m, err := workflow.Receive(ctx, fmt.Sprint("take ", i), workflow.Inbox[int]{Name: "in"})
 		if err != nil {
 			return 0, err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
@@ -368,8 +369,8 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		now := time.Now()
-		waits := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Since: now}}}
-		stops := &workflow.RunStatus{Workflow: "checkout", Pause: &workflow.Pause{Reason: workflow.PausedOperator, Since: now}}
+		waits := &wfhost.RunStatus{Workflow: "checkout", Waiting: []wfhost.Waiting{{Kind: workflow.KindReceive, Path: "next", Since: now}}}
+		stops := &wfhost.RunStatus{Workflow: "checkout", Pause: &wfhost.Pause{Reason: wfhost.PausedOperator, Since: now}}
 		steps := []struct {
 			why  host.Why
 			text string
@@ -472,10 +473,10 @@ func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		q := admin.Question{Inquiry: &survey.Inquiry{S: g.Kernel, Typ: g.Kernel.Types["p"], Addr: pAddr("a"), Status: g.status("a")}}
-		status := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		status := &wfhost.RunStatus{Workflow: "checkout", Waiting: []wfhost.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
 		run.ExplainRun(q.Inquiry, status)
 		explained(t, q.Explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
-		status.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		status.Pause = &wfhost.Pause{Reason: wfhost.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
 		explained(t, q.Explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
 	})
 }

@@ -49,7 +49,9 @@ var policy = []rule{
 	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
 	{pkg: "sqlitevfs", uses: []string{"keyspace"}, libs: []string{sqlite}, never: []string{"net/http", pebble}, why: "the only importer of the SQLite library; usable alone"},
 	{pkg: "workflow/lazy", never: []string{"net", "os", "log"}, why: "a context: standard library only"},
-	{pkg: "workflow", uses: []string{"keyspace", "workflow/lazy"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
+	{pkg: "workflow/internal/replay", uses: []string{"keyspace", "workflow/lazy"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
+	{pkg: "workflow/host", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what hosts of runs use: names for the implementation"},
+	{pkg: "workflow", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what authors of workflow functions use: names for the implementation"},
 	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
 	{pkg: "actor/host/method", uses: []string{"actor/host", "workflow"}, never: []string{"net", "os"}, why: "the table of built-in methods: facts, no behaviour"},
@@ -142,7 +144,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow/internal/memhost", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memhost", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

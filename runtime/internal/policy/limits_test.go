@@ -102,12 +102,12 @@ var limitSections = []struct {
 		{"subscriptions of a connection", "actor/host.MaxSubscriptions", ""},
 	}},
 	{"Workflows", []limit{
-		{"a result, state or message", "workflow.DefaultMaxPayload bytes", ""},
-		{"size up to which a result is stored in its entry", "workflow.inlineLimit bytes", ""},
-		{"bytes of a name", "workflow.MaxName", ""},
-		{"distinct names of a run", "workflow.MaxNames", ""},
-		{"branches of a `Map`, `Join` or `Race`", "workflow.MaxBranches", ""},
-		{"a recording", "workflow.MaxRecording bytes", ""},
+		{"a result, state or message", "workflow/internal/replay.DefaultMaxPayload bytes", ""},
+		{"size up to which a result is stored in its entry", "workflow/internal/replay.inlineLimit bytes", ""},
+		{"bytes of a name", "workflow/internal/replay.MaxName", ""},
+		{"distinct names of a run", "workflow/internal/replay.MaxNames", ""},
+		{"branches of a `ForEach`, `Join` or `Race`", "workflow/internal/replay.MaxBranches", ""},
+		{"a recording", "workflow/internal/replay.MaxRecording bytes", ""},
 	}},
 	{"SQL", []limit{
 		{"heap of one connection", "sqlitevfs.DefaultConnMemory bytes", "`[sql] conn_memory`"},

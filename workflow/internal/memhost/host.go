@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A Host drives one run. Its methods are called from one goroutine.
@@ -20,9 +20,9 @@ import (
 // bodies run on goroutines.
 type Host struct {
 	// Programs finds programs by name.
-	Programs func(name string) *workflow.Program
+	Programs func(name string) *wfhost.Program
 	// Options are the options of the run, except Programs.
-	Options workflow.RunOptions
+	Options wfhost.RunOptions
 	// Live: see Host.
 	Live bool
 	// Now is the clock unless Live.
@@ -38,22 +38,22 @@ type Host struct {
 	// clock, and Crashes deaths of the process.
 	Commits, Advances, Reads, Wakes, Crashes int
 	// Last is the outcome of the last Advance.
-	Last workflow.Outcome
+	Last wfhost.Outcome
 	// Replies are the replies to messages, in order.
 	Replies []string
 
 	rows    *rows
 	state   *State
-	queues  map[string][]workflow.Delivery
+	queues  map[string][]wfhost.Delivery
 	lastID  uint64
-	run     *workflow.Run
+	run     *wfhost.Run
 	stale   bool
 	started bool
-	launch  []*workflow.Attempt
+	launch  []*wfhost.Attempt
 	cancel  context.CancelFunc
 	ctx     context.Context
 	events  chan struct{} // capacity 1
-	done    chan *workflow.Attempt
+	done    chan *wfhost.Attempt
 	running int
 	resting bool
 }
@@ -76,18 +76,18 @@ func (s *State) Set(key, value string) {
 }
 
 // New returns a host without a run. Its clock begins in November 2023.
-func New(programs ...*workflow.Program) *Host {
+func New(programs ...*wfhost.Program) *Host {
 	h := &Host{
 		Now: time.UnixMilli(1_700_000_000_000).UTC(), rows: newRows(), state: &State{values: map[string]string{}},
-		queues: map[string][]workflow.Delivery{}, events: make(chan struct{}, 1),
+		queues: map[string][]wfhost.Delivery{}, events: make(chan struct{}, 1),
 	}
 	h.Use(programs...)
 	return h
 }
 
 // Use replaces the programs, as a deploy does. It takes effect when the run is opened the next time.
-func (h *Host) Use(programs ...*workflow.Program) {
-	h.Programs = func(name string) *workflow.Program {
+func (h *Host) Use(programs ...*wfhost.Program) {
+	h.Programs = func(name string) *wfhost.Program {
 		for _, p := range programs {
 			if p.Name() == name {
 				return p
@@ -108,19 +108,19 @@ func (h *Host) now() time.Time {
 func (h *Host) State() *State { return h.state }
 
 // Start starts a run in a transaction.
-func (h *Host) Start(p *workflow.Program, in any) error {
+func (h *Host) Start(p *wfhost.Program, in any) error {
 	input, err := p.EncodeInput(in)
 	if err != nil {
 		return err
 	}
-	return h.Transact(func(t workflow.Turn) error {
-		_, err := workflow.Start(t, p, input, workflow.StartOptions{})
+	return h.Transact(func(t wfhost.Turn) error {
+		_, err := wfhost.Start(t, p, input, wfhost.StartOptions{})
 		return err
 	})
 }
 
 // Transact runs f in a transaction of its own, which is not counted, and has the run advance after it.
-func (h *Host) Transact(f func(t workflow.Turn) error) error {
+func (h *Host) Transact(f func(t wfhost.Turn) error) error {
 	t := h.begin()
 	if err := f(t); err != nil {
 		t.undo()
@@ -136,13 +136,13 @@ func (h *Host) Changed() {
 	if h.run != nil {
 		h.run.ControlChanged()
 	}
-	h.started, h.stale, h.Last = true, true, workflow.Outcome{}
+	h.started, h.stale, h.Last = true, true, wfhost.Outcome{}
 }
 
 // Send puts a message into a queue. body is in CBOR.
 func (h *Host) Send(queue string, body []byte) {
 	h.lastID++
-	h.queues[queue] = append(h.queues[queue], workflow.Delivery{Queue: queue, ID: h.lastID, Body: body, Sent: h.now(), WantReply: true})
+	h.queues[queue] = append(h.queues[queue], wfhost.Delivery{Queue: queue, ID: h.lastID, Body: body, Sent: h.now(), WantReply: true})
 	h.stale = true
 }
 
@@ -175,10 +175,10 @@ func (h *Host) Load(all map[string]string) {
 }
 
 // Reader reads the committed rows.
-func (h *Host) Reader() workflow.Reader { return &turn{h: h} }
+func (h *Host) Reader() wfhost.Reader { return &turn{h: h} }
 
 // Run returns the run in memory, nil if there is none.
-func (h *Host) Run() *workflow.Run { return h.run }
+func (h *Host) Run() *wfhost.Run { return h.run }
 
 // open opens the run, unless it is in memory.
 func (h *Host) open() {
@@ -187,9 +187,9 @@ func (h *Host) open() {
 	}
 	o := h.Options
 	o.Programs = h.Programs
-	h.run = workflow.Open(o)
+	h.run = wfhost.Open(o)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.done = make(chan *workflow.Attempt, 1024)
+	h.done = make(chan *wfhost.Attempt, 1024)
 }
 
 // Close drops what is in memory, as the death of the process does, and waits until it is gone. The next Drive opens the
@@ -203,7 +203,7 @@ func (h *Host) Close() {
 	for ; h.running > 0; h.running-- {
 		<-h.done
 	}
-	h.run, h.launch, h.Last = nil, nil, workflow.Outcome{}
+	h.run, h.launch, h.Last = nil, nil, wfhost.Outcome{}
 	h.stale = true
 }
 
@@ -292,7 +292,7 @@ func (h *Host) Advance() error {
 	return nil
 }
 
-func (h *Host) start(a *workflow.Attempt) {
+func (h *Host) start(a *wfhost.Attempt) {
 	h.running++
 	ctx, done := h.ctx, h.done
 	go func() {

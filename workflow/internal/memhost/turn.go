@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A turn is a transaction.
 type turn struct {
 	h       *Host
-	queues  map[string][]workflow.Delivery // before; nil while nothing was changed
+	queues  map[string][]wfhost.Delivery // before; nil while nothing was changed
 	replies int
 	changed bool
 }
@@ -61,7 +61,7 @@ func (t *turn) Put(key, value []byte) error {
 	return nil
 }
 
-// PutNew implements workflow.NewPutter, and checks what it is told.
+// PutNew implements wfhost.NewPutter, and checks what it is told.
 func (t *turn) PutNew(key, value []byte) error {
 	if _, ok := t.h.rows.values[string(key)]; ok {
 		return fmt.Errorf("PutNew of %x, which has a row", key)
@@ -96,8 +96,8 @@ func (t *turn) own() {
 	}
 }
 
-func (t *turn) Receive(queues []string, limit int) ([]workflow.Delivery, error) {
-	var got []workflow.Delivery
+func (t *turn) Receive(queues []string, limit int) ([]wfhost.Delivery, error) {
+	var got []wfhost.Delivery
 	for _, q := range queues {
 		list := t.h.queues[q]
 		n := min(limit-len(got), len(list))
@@ -111,16 +111,16 @@ func (t *turn) Receive(queues []string, limit int) ([]workflow.Delivery, error) 
 	return got, nil
 }
 
-func (t *turn) Return(messages []workflow.Delivery) error {
+func (t *turn) Return(messages []wfhost.Delivery) error {
 	t.own()
 	for i := len(messages) - 1; i >= 0; i-- {
 		q := messages[i].Queue
-		t.h.queues[q] = append([]workflow.Delivery{messages[i]}, t.h.queues[q]...)
+		t.h.queues[q] = append([]wfhost.Delivery{messages[i]}, t.h.queues[q]...)
 	}
 	return nil
 }
 
-func (t *turn) Reply(m *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
+func (t *turn) Reply(m *wfhost.Delivery, reply []byte, failure *wfhost.Failure) error {
 	t.changed = true
 	if failure != nil {
 		t.h.Replies = append(t.h.Replies, fmt.Sprintf("%s/%d error %s", m.Queue, m.ID, failure.Message))
@@ -130,6 +130,6 @@ func (t *turn) Reply(m *workflow.Delivery, reply []byte, failure *workflow.Failu
 	return nil
 }
 
-func (t *turn) Send(m *workflow.Outgoing) error {
+func (t *turn) Send(m *wfhost.Outgoing) error {
 	return fmt.Errorf("memhost has one run: %s to %v", m.Verb, m.To)
 }

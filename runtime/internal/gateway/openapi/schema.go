@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A family is the named things of one kind that a behavior has: its queues, schedules or streams. Their values have
@@ -139,6 +140,9 @@ func anyOf(schemas []any) any {
 	return object{"anyOf": distinct}
 }
 
+// ofWorkflows is the package that declares what hosts say of workflow runs.
+var ofWorkflows = reflect.TypeFor[wfhost.RunStatus]().PkgPath()
+
 // object returns a reference to the schema of a struct, or to one for each name if it holds the name.
 func (s shaper) object(t reflect.Type, fixed int) any {
 	dynamic := s.family != nil && carries(t)
@@ -150,7 +154,7 @@ func (s shaper) object(t reflect.Type, fixed int) any {
 		return anyOf(all)
 	}
 	name := t.Name()
-	if strings.HasSuffix(t.PkgPath(), "/workflow") {
+	if t.PkgPath() == ofWorkflows {
 		name = "Workflow" + name
 	}
 	if s.input && !strings.HasSuffix(name, "Input") {

@@ -286,7 +286,7 @@ var hostText = map[string]string{
 	"WorkflowResultOutput":        "WorkflowResultOutput is how a run ended, if it did.",
 	"WorkflowResultOutput.output": "output is what the workflow returned, failure why it failed.",
 	"WorkflowResultOutput.run":    "run is the id of the run.",
-	"WorkflowResultOutput.state":  "state is that of workflow.RunStatus.",
+	"WorkflowResultOutput.state":  "state is that of workflow/host.RunStatus.",
 	"WorkflowStartInput": "WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same " +
 		"input finds that run.",
 	"WorkflowStartInput.replace": "replace starts anew if a run has ended, and drops its history.",

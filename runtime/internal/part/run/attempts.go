@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // maxAttempts is how many attempts of a run are under way at once; the others wait.
@@ -68,7 +68,7 @@ func (q *attemptQueue) clear() {
 }
 
 // launch starts the requested attempts of a turn when it is durable.
-func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
+func launch(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome) {
 	k := task.NeedCrew(c)
 	f, inst, traceparent, launch := flowOf(c), c.Instance, h.From.Traceparent, out.Launch
 	held := f.held // a later run has another
@@ -91,7 +91,7 @@ func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 // the tasks of handlers. It implements host.RunTask.
 type attempt struct {
 	task.Task
-	of   *workflow.Attempt
+	of   *wfhost.Attempt
 	flow *flow
 	held *attemptQueue
 	inst host.Instance

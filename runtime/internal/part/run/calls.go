@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // Methods implements call.Server: the verbs of workflow runs. Reading verbs wake nothing, so they
@@ -54,19 +55,19 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 	if err := flowKnown(c); err != nil {
 		return host.RunStarted{}, err
 	}
-	rec, err := workflow.DecodeRecording(in.Recording)
+	rec, err := wfhost.DecodeRecording(in.Recording)
 	if errors.Is(err, workflow.ErrTooLarge) {
 		return host.RunStarted{}, err
 	}
 	if err != nil {
 		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err).With("field", "recording")
 	}
-	out, err := workflow.Import(&RunRows{H: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
+	out, err := wfhost.Import(&RunRows{H: h}, rec, wfhost.StartOptions{Replace: in.Replace, UpTo: wfhost.EntryID(in.UpTo)})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
 	started := host.RunStarted{Run: out.ID, Started: out.Started}
-	made, err := workflow.ReadOutcome(&RunRows{H: h})
+	made, err := wfhost.ReadOutcome(&RunRows{H: h})
 	switch {
 	case err != nil:
 		return host.RunStarted{}, runError(err)
@@ -106,9 +107,9 @@ func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(ro
 	return err
 }
 
-func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (st workflow.RunStatus, err error) {
+func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (st wfhost.RunStatus, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
-		st, err = workflow.ReadStatus(rows)
+		st, err = wfhost.ReadStatus(rows)
 		return err
 	})
 	if on.Veiled {
@@ -116,7 +117,7 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *metho
 		for i := range st.Waiting {
 			st.Waiting[i].Failure = veil(st.Waiting[i].Failure)
 		}
-		if p := st.Pause; p != nil && p.Reason != workflow.PausedOperator {
+		if p := st.Pause; p != nil && p.Reason != wfhost.PausedOperator {
 			p.Text = ""
 		}
 	}
@@ -126,18 +127,18 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *metho
 
 // veil is a failure as callers read it that are not operators: without the text of an error that
 // has no code, also of one around it that has, unless an operator wrote it.
-func veil(f *workflow.Failure) *workflow.Failure {
+func veil(f *wfhost.Failure) *wfhost.Failure {
 	switch {
 	case f == nil || f.Reason == "terminated" || f.Code != "" && f.Own == "":
 		return f
 	case f.Code != "":
-		return &workflow.Failure{Code: f.Code, Message: f.Own, Reason: f.Reason, Metadata: f.Metadata}
+		return &wfhost.Failure{Code: f.Code, Message: f.Own, Reason: f.Reason, Metadata: f.Metadata}
 	}
-	return &workflow.Failure{Reason: f.Reason, Message: "the error is shown to operators only"}
+	return &wfhost.Failure{Reason: f.Reason, Message: "the error is shown to operators only"}
 }
 
 // showRun has payloads shown in answers that are JSON.
-func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.HistoryEntry) {
+func showRun(codec host.Codec, st *wfhost.RunStatus, entries []wfhost.HistoryEntry) {
 	if codec != host.JSON {
 		return
 	}
@@ -157,7 +158,7 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host
 		return o.result(on)
 	}
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
-		st, err := workflow.ReadOutcome(rows)
+		st, err := wfhost.ReadOutcome(rows)
 		if err != nil {
 			return err
 		}
@@ -165,7 +166,7 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host
 		if _, _, live, err := readRun(rows.Snapshot); err != nil {
 			return err
 		} else if live {
-			o = outcome{run: st.ID, state: workflow.StateRunning}
+			o = outcome{run: st.ID, state: wfhost.StateRunning}
 		}
 		out, err = o.result(on)
 		return err
@@ -177,9 +178,9 @@ func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *hos
 	if in.Limit == 0 {
 		in.Limit = 100
 	}
-	out.Entries = []workflow.HistoryEntry{}
+	out.Entries = []wfhost.HistoryEntry{}
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
-		for e, err := range workflow.History(rows, workflow.Filter{Under: workflow.EntryID(in.Under), After: workflow.EntryID(in.After)}) {
+		for e, err := range wfhost.History(rows, wfhost.Filter{Under: wfhost.EntryID(in.Under), After: wfhost.EntryID(in.After)}) {
 			if err != nil {
 				return err
 			}
@@ -229,18 +230,18 @@ func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 				break
 			}
 		}
-		if out.Status, err = workflow.ReadStatus(rows); err != nil {
+		if out.Status, err = wfhost.ReadStatus(rows); err != nil {
 			return err
 		}
 		if !news {
 			out.Version = in.After
 			return nil // Changed stays nil: nothing has changed
 		}
-		out.Changed = []workflow.HistoryEntry{}
+		out.Changed = []wfhost.HistoryEntry{}
 		if len(changed) == 0 {
 			return nil
 		}
-		for e, err := range workflow.History(rows, workflow.Filter{}) {
+		for e, err := range wfhost.History(rows, wfhost.Filter{}) {
 			if err != nil {
 				return err
 			}
@@ -261,7 +262,7 @@ func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 
 func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (out host.WorkflowRecording, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
-		rec, err := workflow.Export(rows)
+		rec, err := wfhost.Export(rows)
 		if err != nil {
 			return err
 		}

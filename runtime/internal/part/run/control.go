@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // startRun starts a run in a turn.
@@ -23,7 +24,7 @@ func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted,
 	if err != nil {
 		return host.RunStarted{}, err
 	}
-	out, err := workflow.Start(&RunRows{H: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	out, err := wfhost.Start(&RunRows{H: h}, flow.Program, input, wfhost.StartOptions{Replace: s.Replace})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
@@ -68,7 +69,7 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 	}
 	t := &RunRows{H: h, exempt: true}
 	if in.Run != "" {
-		if st, err := workflow.ReadOutcome(t); err != nil {
+		if st, err := wfhost.ReadOutcome(t); err != nil {
 			return runError(err)
 		} else if st.ID != in.Run {
 			return host.Errorf(host.FailedPrecondition, "the actor's run is %s, not %s", st.ID, in.Run)
@@ -78,17 +79,17 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 	anew := false
 	switch in.Verb {
 	case host.WorkflowCancel:
-		err = workflow.Cancel(t, in.Reason)
+		err = wfhost.Cancel(t, in.Reason)
 	case host.WorkflowTerminate:
-		err, anew = workflow.Terminate(t, in.Reason), true
+		err, anew = wfhost.Terminate(t, in.Reason), true
 	case host.WorkflowPause:
-		err = workflow.Hold(t, in.Reason)
+		err = wfhost.Hold(t, in.Reason)
 	case host.WorkflowResume:
-		err = workflow.Resume(t)
+		err = wfhost.Resume(t)
 	case host.WorkflowRetry:
-		err, anew = workflow.RetryEntry(t, workflow.EntryID(in.Entry)), true
+		err, anew = wfhost.RetryEntry(t, wfhost.EntryID(in.Entry)), true
 	case host.WorkflowRewind:
-		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
+		err, anew = wfhost.Rewind(t, wfhost.EntryID(in.Entry)), true
 	default:
 		return host.Errorf(host.InvalidArgument, "a run has no verb %q", in.Verb)
 	}
@@ -103,7 +104,7 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
 	h.Notify(runTopic)
 	f := flowOf(c)
-	st, err := workflow.ReadOutcome(&RunRows{H: h})
+	st, err := wfhost.ReadOutcome(&RunRows{H: h})
 	if err != nil {
 		return err
 	}
@@ -140,15 +141,15 @@ func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
 // runError makes an error of package workflow public.
 func runError(err error) error {
 	switch {
-	case errors.Is(err, workflow.ErrNoRun):
+	case errors.Is(err, wfhost.ErrNoRun):
 		return host.Errorf(host.NotFound, "the actor has no workflow run")
-	case errors.Is(err, workflow.ErrExists):
+	case errors.Is(err, wfhost.ErrExists):
 		return host.Errorf(host.AlreadyExists, "%s", err)
 	}
-	if e, ok := errors.AsType[*workflow.ControlError](err); ok {
+	if e, ok := errors.AsType[*wfhost.ControlError](err); ok {
 		return host.Errorf(host.FailedPrecondition, "%s", e.Error())
 	}
-	if e, ok := errors.AsType[*workflow.ValueError](err); ok {
+	if e, ok := errors.AsType[*workflow.CodecError](err); ok {
 		return host.Errorf(host.InvalidArgument, "%s", e.Error())
 	}
 	return err

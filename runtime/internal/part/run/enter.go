@@ -12,7 +12,7 @@ import (
 // because its next work is due by then.
 const cautionTime = 10 * time.Minute
 
-// An entering is where a run stands that is counted before it goes on: see workflow.Run.Enter.
+// An entering is where a run stands that is counted before it goes on: see wfhost.Run.Enter.
 type entering struct {
 	asked bool        // the count was written
 	known atomic.Bool // it is durable

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A flow is the workflow run of an awake actor. The goroutine that runs the actor uses it, except
@@ -32,7 +33,7 @@ type flow struct {
 	// goroutine that runs the actor holds mu while it uses the run, so that Abandon can close the
 	// run after that; over is set then.
 	mu    sync.Mutex
-	run   *workflow.Run
+	run   *wfhost.Run
 	over  atomic.Bool
 	fresh bool
 	// queues are the queues that the run waited for when it last advanced.
@@ -102,7 +103,7 @@ func flowKnown(c *kernel.Core) error {
 		if !ok {
 			if state, err := runState(storedRows{c.Rows}); err != nil {
 				return err
-			} else if state == workflow.StateFailed {
+			} else if state == wfhost.StateFailed {
 				f.listed = listedFailed
 			}
 		}
@@ -197,8 +198,8 @@ func reopenRun(c *kernel.Core) {
 		f.Close(c)
 	}
 	t := c.Actor.Type
-	run := workflow.Open(workflow.RunOptions{
-		Programs:   func(name string) *workflow.Program { return program(t, name) },
+	run := wfhost.Open(wfhost.RunOptions{
+		Programs:   func(name string) *wfhost.Program { return program(t, name) },
 		Self:       workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key},
 		Logger:     func() *slog.Logger { return c.Actor.Logger(c.ID, 0) },
 		Coroutines: &runTypeOf(t).coroutines,
@@ -214,7 +215,7 @@ func reopenRun(c *kernel.Core) {
 	}
 	if text, ok := kernel.PartOf[*Part](c.Actor.Kernel).blames.Load(c.Actor.Key); ok {
 		f.blamed = true
-		run.Blame(workflow.PausedMisuse, text.(string))
+		run.Blame(wfhost.PausedMisuse, text.(string))
 	}
 	f.fresh, f.stale, f.queues, f.held, f.enter = true, false, nil, new(attemptQueue), new(entering)
 	f.outstanding, f.hurried = 0, false

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // The node lists the runs that are paused or have failed in its wake index, under times that never
@@ -65,7 +65,7 @@ func listRun(c *kernel.Core, h *kernel.Turn, reason string) error {
 	if reason == listedFailed {
 		return nil
 	}
-	st, err := workflow.ReadOutcome(&RunRows{H: h, sealed: h.Returned()})
+	st, err := wfhost.ReadOutcome(&RunRows{H: h, sealed: h.Returned()})
 	if err != nil {
 		return tolerate(c, err)
 	}
@@ -147,8 +147,8 @@ func (p *Part) countPaused(s *kernel.Kernel) {
 func retryPausedRuns(s *kernel.Kernel) {
 	slots := make(chan struct{}, s.Options.AlarmConcurrency)
 	err := listed(s.Store, keyspace.PausedRunsDue, keyspace.PausedRunsDue, nil, func(row engine.Wake) (bool, error) {
-		switch workflow.PauseReason(row.Instance) {
-		case workflow.PausedOperator, workflow.PausedExhausted, workflow.PausedCrashing:
+		switch wfhost.PauseReason(row.Instance) {
+		case wfhost.PausedOperator, wfhost.PausedExhausted, wfhost.PausedCrashing:
 			return true, nil // each waits for an operator, or for its time
 		}
 		if s.Types[row.Name] == nil {
@@ -206,18 +206,18 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 	first, last := keyspace.PausedRunsDue, keyspace.FailedRunsDue
 	switch q.State {
 	case "":
-	case workflow.StatePaused:
+	case wfhost.StatePaused:
 		last = first
-	case workflow.StateFailed:
+	case wfhost.StateFailed:
 		first = last
 	default:
-		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State, workflow.StatePaused, workflow.StateFailed).With("field", "state")
+		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State, wfhost.StatePaused, wfhost.StateFailed).With("field", "state")
 	}
 	if q.Reason != "" {
-		if known := workflow.PauseReasons(); !slices.Contains(known, q.Reason) {
+		if known := wfhost.PauseReasons(); !slices.Contains(known, q.Reason) {
 			return page, host.Errorf(host.InvalidArgument, "reason is %q; known are %q", q.Reason, known).With("field", "reason")
 		}
-		if q.State == workflow.StateFailed {
+		if q.State == wfhost.StateFailed {
 			return page, host.Errorf(host.InvalidArgument, "reason is %q; a failed run has none", q.Reason).With("field", "reason")
 		}
 		last = keyspace.PausedRunsDue
@@ -261,25 +261,25 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 	if err != nil || !ok || ident.Namespace != namespace {
 		return host.ListedRun{}, false, err
 	}
-	run := host.ListedRun{Type: ident.Type, Key: append([]string{}, ident.Key...), State: workflow.StateFailed}
+	run := host.ListedRun{Type: ident.Type, Key: append([]string{}, ident.Key...), State: wfhost.StateFailed}
 	if row.Instance != listedFailed {
-		run.State, run.Reason = workflow.StatePaused, workflow.PauseReason(row.Instance)
+		run.State, run.Reason = wfhost.StatePaused, wfhost.PauseReason(row.Instance)
 	}
 	snap := store.Snapshot(row.ID)
 	defer snap.Close()
-	st, err := workflow.ReadOutcome(storedRun{snap})
+	st, err := wfhost.ReadOutcome(storedRun{snap})
 	switch {
-	case errors.Is(err, workflow.ErrNoRun):
+	case errors.Is(err, wfhost.ErrNoRun):
 		return run, false, nil
 	case err != nil:
-		if _, ok := errors.AsType[*workflow.CorruptError](err); !ok {
+		if _, ok := errors.AsType[*wfhost.CorruptError](err); !ok {
 			return run, false, err
 		}
 		run.Text = cutText(err.Error())
 		return run, true, nil
 	}
 	run.Run, run.Workflow, run.Since = st.ID, st.Workflow, st.Ended
-	if p := st.Pause; p != nil && run.State == workflow.StatePaused {
+	if p := st.Pause; p != nil && run.State == wfhost.StatePaused {
 		run.Since, run.Next, run.Text = p.Since, p.Next, cutText(p.Text)
 	} else if st.Failure != nil {
 		run.Text = cutText(st.Failure.Message)
@@ -321,9 +321,9 @@ func StoredRunCounts(store *engine.Store, namespace string, without []host.Addre
 	})
 	counts := []host.RunCount{}
 	for g, n := range found {
-		c := host.RunCount{Type: g.typ, State: workflow.StateFailed, Count: n}
+		c := host.RunCount{Type: g.typ, State: wfhost.StateFailed, Count: n}
 		if g.reason != listedFailed {
-			c.State, c.Reason = workflow.StatePaused, workflow.PauseReason(g.reason)
+			c.State, c.Reason = wfhost.StatePaused, wfhost.PauseReason(g.reason)
 		}
 		counts = append(counts, c)
 	}
@@ -334,12 +334,12 @@ func StoredRunCounts(store *engine.Store, namespace string, without []host.Addre
 }
 
 // runSummary describes the run of an actor for its status; nil if it has none.
-func runSummary(r workflow.Reader) (*host.RunSummary, error) {
-	st, err := workflow.ReadOutcome(r)
-	if errors.Is(err, workflow.ErrNoRun) {
+func runSummary(r wfhost.Reader) (*host.RunSummary, error) {
+	st, err := wfhost.ReadOutcome(r)
+	if errors.Is(err, wfhost.ErrNoRun) {
 		return nil, nil
 	}
-	if _, ok := errors.AsType[*workflow.CorruptError](err); ok {
+	if _, ok := errors.AsType[*wfhost.CorruptError](err); ok {
 		return nil, nil // workflow.status has the error
 	}
 	if err != nil {
@@ -347,7 +347,7 @@ func runSummary(r workflow.Reader) (*host.RunSummary, error) {
 	}
 	out := &host.RunSummary{Workflow: st.Workflow, State: st.State, Since: st.Started}
 	if p := st.Pause; p != nil && !st.State.Over() {
-		out.State, out.Reason, out.Since = workflow.StatePaused, p.Reason, p.Since
+		out.State, out.Reason, out.Since = wfhost.StatePaused, p.Reason, p.Since
 	} else if st.State.Over() {
 		out.Since = st.Ended
 	}

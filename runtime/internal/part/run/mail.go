@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // The methods under which the runs of two actors send to each other, which cannot be called:
@@ -47,8 +48,8 @@ func HandleMessages(p *mail.Part) {
 
 // runUndeliverable tells the run that sent a message that it cannot be handled.
 func runUndeliverable(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) error {
-	out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
-	if err := tolerate(t.Core, workflow.Undeliverable(&RunRows{H: t, exempt: true}, &out, e)); err != nil {
+	out := wfhost.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
+	if err := tolerate(t.Core, wfhost.Undeliverable(&RunRows{H: t, exempt: true}, &out, e)); err != nil {
 		return err
 	}
 	if err := flowKnown(t.Core); err != nil {
@@ -65,8 +66,8 @@ func receiveRun(c *kernel.Core, h *kernel.Turn, body []byte) error {
 	}
 	t := &RunRows{H: h}
 	was := flowOf(c).live
-	err := workflow.Deliver(t, func(a0 string) *workflow.Program { return program(c.Actor.Type, a0) }, body)
-	if errors.Is(err, workflow.ErrLetter) {
+	err := wfhost.Deliver(t, func(a0 string) *wfhost.Program { return program(c.Actor.Type, a0) }, body)
+	if errors.Is(err, wfhost.ErrLetter) {
 		return host.Errorf(host.InvalidArgument, "%s", err) // another attempt reads the same
 	}
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // maxOutcome is the largest output that is kept in memory, in bytes.
@@ -17,9 +17,9 @@ const maxOutcome = 1 << 10
 type outcome struct {
 	run      string
 	workflow string
-	state    workflow.State
+	state    wfhost.State
 	output   []byte
-	failure  *workflow.Failure
+	failure  *wfhost.Failure
 }
 
 // result makes the answer for a caller.
@@ -28,7 +28,7 @@ func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err e
 	if on.Veiled {
 		out.Failure = veil(out.Failure)
 	}
-	if o.state != workflow.StateCompleted {
+	if o.state != wfhost.StateCompleted {
 		return out, nil
 	}
 	i := workflowIndex(on.Typ, o.workflow)
@@ -51,10 +51,10 @@ type known struct {
 }
 
 // wrote notes that a turn writes the state of the run, and returns the number of that.
-func (k *known) wrote(s workflow.State) uint64 {
+func (k *known) wrote(s wfhost.State) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.lives && s != workflow.StatePending && !s.Over() {
+	if k.lives && s != wfhost.StatePending && !s.Over() {
 		return k.writes // it goes on
 	}
 	k.of, k.lives = nil, false
@@ -63,7 +63,7 @@ func (k *known) wrote(s workflow.State) uint64 {
 }
 
 // forget notes that a turn removes rows of the run.
-func (k *known) forget() { k.wrote(workflow.StatePending) }
+func (k *known) forget() { k.wrote(wfhost.StatePending) }
 
 // keep sets what a turn has made of the run when that is durable. writes is the number of its write of the state: if another
 // one came since, the actor was taken away from the turn.
@@ -84,11 +84,11 @@ func (k *known) keep(h *kernel.Turn, o *outcome, writes uint64) {
 
 // began notes a run that a turn has written.
 func (k *known) began(h *kernel.Turn, id string, writes uint64) {
-	k.keep(h, &outcome{run: id, state: workflow.StateRunning}, writes)
+	k.keep(h, &outcome{run: id, state: wfhost.StateRunning}, writes)
 }
 
 // completed notes the result of a run that has come to its end.
-func (k *known) completed(h *kernel.Turn, st *workflow.RunStatus, writes uint64) {
+func (k *known) completed(h *kernel.Turn, st *wfhost.RunStatus, writes uint64) {
 	if st != nil && len(st.Output) <= maxOutcome {
 		k.keep(h, &outcome{run: st.ID, workflow: st.Workflow, state: st.State, output: bytes.Clone(st.Output)}, writes)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
@@ -40,11 +40,11 @@ func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
 			switch event {
 			case begin:
 				id = map[string]string{"": "1", "1": "2"}[id]
-				k.began(h, id, k.wrote(workflow.StatePending))
+				k.began(h, id, k.wrote(wfhost.StatePending))
 			case running, rewind:
-				k.wrote(workflow.StateRunning)
+				k.wrote(wfhost.StateRunning)
 			case end:
-				k.completed(h, &workflow.RunStatus{ID: id, State: workflow.StateCompleted}, k.wrote(workflow.StateCompleted))
+				k.completed(h, &wfhost.RunStatus{ID: id, State: wfhost.StateCompleted}, k.wrote(wfhost.StateCompleted))
 			case remove:
 				k.forget()
 			}
@@ -69,7 +69,7 @@ func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
 func TestLargeOutputsAreNotKeptInMemory(t *testing.T) {
 	var k known
 	h := new(kernel.Turn)
-	k.completed(h, &workflow.RunStatus{ID: "1", State: workflow.StateCompleted, Output: make([]byte, maxOutcome+1)}, 0)
+	k.completed(h, &wfhost.RunStatus{ID: "1", State: wfhost.StateCompleted, Output: make([]byte, maxOutcome+1)}, 0)
 	for _, c := range h.After {
 		c.Durable()
 	}
@@ -80,9 +80,9 @@ func TestLargeOutputsAreNotKeptInMemory(t *testing.T) {
 
 func TestTurnThatLostItsActorDoesNotHideLaterWrites(t *testing.T) {
 	var k known
-	begins := k.wrote(workflow.StatePending)
+	begins := k.wrote(wfhost.StatePending)
 	h := new(kernel.Turn) // the actor is taken away, and on the next core the run of before ends
-	k.completed(h, &workflow.RunStatus{ID: "1", State: workflow.StateCompleted}, k.wrote(workflow.StateCompleted))
+	k.completed(h, &wfhost.RunStatus{ID: "1", State: wfhost.StateCompleted}, k.wrote(wfhost.StateCompleted))
 	for _, c := range h.After {
 		c.Durable()
 	}
@@ -90,7 +90,7 @@ func TestTurnThatLostItsActorDoesNotHideLaterWrites(t *testing.T) {
 	if k.of == nil || k.of.run != "1" {
 		t.Errorf("after the end of the run: %+v", k.of)
 	}
-	if k.wrote(workflow.StateRunning); k.of != nil {
+	if k.wrote(wfhost.StateRunning); k.of != nil {
 		t.Errorf("the run was rewound, and its result is still %+v", k.of)
 	}
 }

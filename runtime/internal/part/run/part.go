@@ -20,6 +20,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // Part is the part for the workflow run.
@@ -156,7 +157,7 @@ func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 type runType struct {
 	// pace is the time that the turns of runs take.
 	pace       pace.Average
-	coroutines workflow.Coroutines
+	coroutines wfhost.Coroutines
 }
 
 func runTypeOf(t *kernel.Type) *runType { return attach.Get[*runType](&t.Attached) }

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/record"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // runRecord is the value of kind run.
@@ -219,7 +219,7 @@ func advanceAll(c *kernel.Core, w *kernel.Work) error {
 }
 
 // program finds a workflow of the type.
-func program(t *kernel.Type, name string) *workflow.Program {
+func program(t *kernel.Type, name string) *wfhost.Program {
 	if i := workflowIndex(t, name); i >= 0 {
 		return t.Workflows[i].Program
 	}
@@ -246,7 +246,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	p := kernel.PartOf[*Part](a.Kernel)
 	leaving := leaving(c)
 	seen := f.returned.Load()
-	var out workflow.Outcome
+	var out wfhost.Outcome
 	var early []func()
 	fresh, begun := f.fresh, time.Now()
 	f.advancing = true
@@ -353,7 +353,7 @@ func leaving(c *kernel.Core) bool {
 
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is
 // durable.
-func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running int64, leaving bool) error {
+func settleRun(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome, running int64, leaving bool) error {
 	if h.Changed() {
 		runTurnOf(h).tellSteps()
 	}
@@ -458,7 +458,7 @@ func runEnded(c *kernel.Core, h *kernel.Turn) error {
 		return err
 	}
 	h.Then(func() { p.ended.WithLabelValues(c.Actor.Type.Type, string(state)).Inc() })
-	if state == workflow.StateFailed {
+	if state == wfhost.StateFailed {
 		return listRun(c, h, listedFailed)
 	}
 	return listRun(c, h, "")
@@ -498,9 +498,9 @@ func (*Part) StateChanged(h *kernel.Turn) error {
 }
 
 // runState reads the stored state of a run; "" if there is none.
-func runState(r workflow.Reader) (workflow.State, error) {
+func runState(r wfhost.Reader) (wfhost.State, error) {
 	value, _, err := r.Get(runStateKey)
-	return workflow.State(value), err
+	return wfhost.State(value), err
 }
 
 var runStateKey = keyspace.WorkflowField.Append(nil, keyspace.FieldState)
@@ -520,12 +520,12 @@ func (*Part) Destroy(t *kernel.Turn) error {
 	}
 	t.Notify(runTopic)
 	t.Notify(runEndedTopic)
-	return tolerate(c, workflow.Destroyed(&RunRows{H: t, sealed: true}))
+	return tolerate(c, wfhost.Destroyed(&RunRows{H: t, sealed: true}))
 }
 
 // tolerate logs that a run's rows cannot be read, where that must not stop the actor.
 func tolerate(c *kernel.Core, err error) error {
-	if _, ok := errors.AsType[*workflow.CorruptError](err); !ok && !errors.Is(err, workflow.ErrLetter) {
+	if _, ok := errors.AsType[*wfhost.CorruptError](err); !ok && !errors.Is(err, wfhost.ErrLetter) {
 		return err
 	}
 	c.Actor.Kernel.Logger.Error("a workflow run cannot be read", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key, "error", err)

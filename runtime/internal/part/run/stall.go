@@ -7,12 +7,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/stacks"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // An advancing is a workflow run that advances in a turn, with its data for the watchdog.
 type advancing struct {
-	*workflow.Run
+	*wfhost.Run
 	stall
 }
 

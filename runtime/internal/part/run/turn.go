@@ -14,10 +14,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A RunRows is a turn as a workflow run sees it, as workflow.Turn.
+// A RunRows is a turn as a workflow run sees it, as wfhost.Turn.
 type RunRows struct {
 	H *kernel.Turn
 	// exempt: writes count towards the actor's quota, but are not refused for it.
@@ -35,9 +35,9 @@ func (t *RunRows) enter() error {
 	return t.H.Enter()
 }
 
-var _ workflow.Turn = (*RunRows)(nil)
+var _ wfhost.Turn = (*RunRows)(nil)
 
-// Get implements workflow.Reader.
+// Get implements wfhost.Reader.
 func (t *RunRows) Get(key []byte) ([]byte, bool, error) {
 	if err := t.enter(); err != nil {
 		return nil, false, err
@@ -47,7 +47,7 @@ func (t *RunRows) Get(key []byte) ([]byte, bool, error) {
 	return e.Value, ok, err
 }
 
-// Scan implements workflow.Reader.
+// Scan implements wfhost.Reader.
 func (t *RunRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
 	if err := t.enter(); err != nil {
 		return err
@@ -115,38 +115,38 @@ func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) err
 }
 
 // storedRows is the rows of a run as the actor's write set has them, outside of a turn, as
-// workflow.Reader.
+// wfhost.Reader.
 type storedRows struct{ *engine.WriteSet }
 
-// Get implements workflow.Reader.
+// Get implements wfhost.Reader.
 func (s storedRows) Get(key []byte) ([]byte, bool, error) {
 	e, ok, err := s.WriteSet.Get(key)
 	return e.Value, ok, err
 }
 
-// Scan implements workflow.Reader.
+// Scan implements wfhost.Reader.
 func (s storedRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
 	return scanRows(s.WriteSet, start, end, visit)
 }
 
-// storedRun is the rows of a run as of a snapshot, as workflow.Reader.
+// storedRun is the rows of a run as of a snapshot, as wfhost.Reader.
 type storedRun struct{ *engine.Snapshot }
 
-// Get implements workflow.Reader.
+// Get implements wfhost.Reader.
 func (s storedRun) Get(key []byte) ([]byte, bool, error) {
 	e, ok, err := s.Snapshot.Get(key)
 	return e.Value, ok, err
 }
 
-// Scan implements workflow.Reader.
+// Scan implements wfhost.Reader.
 func (s storedRun) Scan(start, end []byte, visit func(key, value []byte) error) error {
 	return scanRows(s.Snapshot, start, end, visit)
 }
 
-// Put implements workflow.Journal.
+// Put implements wfhost.Journal.
 func (t *RunRows) Put(key, value []byte) error { return t.put(key, value, false) }
 
-// PutNew implements workflow.NewPutter.
+// PutNew implements wfhost.NewPutter.
 func (t *RunRows) PutNew(key, value []byte) error { return t.put(key, value, true) }
 
 func (t *RunRows) put(key, value []byte, isNew bool) error {
@@ -161,7 +161,7 @@ func (t *RunRows) put(key, value []byte, isNew bool) error {
 		return rows.Put(key, value, o)
 	}
 	if field == keyspace.FieldState {
-		flowOf(t.H.Core).writes = RunOf(t.H.Actor).known.wrote(workflow.State(value))
+		flowOf(t.H.Core).writes = RunOf(t.H.Actor).known.wrote(wfhost.State(value))
 	}
 	f := &flowOf(t.H.Core).fields
 	err := rows.Put(key, value, f.options(field, o))
@@ -171,7 +171,7 @@ func (t *RunRows) put(key, value []byte, isNew bool) error {
 	return err
 }
 
-// Delete implements workflow.Journal.
+// Delete implements wfhost.Journal.
 func (t *RunRows) Delete(key []byte) error {
 	if err := t.enter(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (t *RunRows) Delete(key []byte) error {
 	return err
 }
 
-// DeleteRange implements workflow.Journal.
+// DeleteRange implements wfhost.Journal.
 func (t *RunRows) DeleteRange(start, end []byte) error {
 	if err := t.enter(); err != nil {
 		return err
@@ -225,10 +225,10 @@ func (t *RunRows) wrote(changed bool) {
 	}
 }
 
-// Now implements workflow.Turn.
+// Now implements wfhost.Turn.
 func (t *RunRows) Now() time.Time { return t.H.Start }
 
-// Value implements workflow.Turn: a host.RunTurn.
+// Value implements wfhost.Turn: a host.RunTurn.
 func (t *RunRows) Value() any { return t.H.Host }
 
 // Instance implements host.RunTurn.
@@ -249,8 +249,8 @@ func (h *Turn) Answer(name string, id uint64, reply []byte, failure *host.Error)
 	return queue.SetOf(h.K).Answer(name, id, reply, failure)
 }
 
-// Receive implements workflow.Turn.
-func (t *RunRows) Receive(queues []string, limit int) (all []workflow.Delivery, err error) {
+// Receive implements wfhost.Turn.
+func (t *RunRows) Receive(queues []string, limit int) (all []wfhost.Delivery, err error) {
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
@@ -271,14 +271,14 @@ func (t *RunRows) Receive(queues []string, limit int) (all []workflow.Delivery, 
 			queue.Queueing(h.Actor.Type).Lag.Observe(h.Start.Sub(m.Sent).Seconds())
 			queue.QueueChange(h, "done", name, func(d map[string]any) { d["id"] = m.ID })
 			flowOf(h.Core).asked = flowOf(h.Core).asked || m.WantReply
-			all = append(all, workflow.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
+			all = append(all, wfhost.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
 		}
 	}
 	return all, nil
 }
 
-// Return implements workflow.Turn. The last message goes back first, so that the first is the next.
-func (t *RunRows) Return(messages []workflow.Delivery) error {
+// Return implements wfhost.Turn. The last message goes back first, so that the first is the next.
+func (t *RunRows) Return(messages []wfhost.Delivery) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -294,8 +294,8 @@ func (t *RunRows) Return(messages []workflow.Delivery) error {
 	return nil
 }
 
-// Reply implements workflow.Turn.
-func (t *RunRows) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
+// Reply implements wfhost.Turn.
+func (t *RunRows) Reply(d *wfhost.Delivery, reply []byte, failure *wfhost.Failure) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (t *RunRows) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Fa
 }
 
 // publicFailure makes the public error of a failure in a run.
-func publicFailure(f *workflow.Failure) *host.Error {
+func publicFailure(f *wfhost.Failure) *host.Error {
 	code := host.Code(f.Code)
 	if !code.Known() {
 		code = host.FailedPrecondition
@@ -316,10 +316,10 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	return &host.Error{Code: code, Message: cmp.Or(f.Own, f.Message), Metadata: f.Metadata}
 }
 
-// Send implements workflow.Turn. A message that cannot be sent, because the node has no such
+// Send implements wfhost.Turn. A message that cannot be sent, because the node has no such
 // actors, must not stop the run: the run gets an error for a child that cannot be started, and
 // other messages are dropped.
-func (t *RunRows) Send(m *workflow.Outgoing) error {
+func (t *RunRows) Send(m *wfhost.Outgoing) error {
 	h := t.H
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
 	if addr.Type == "" {
@@ -338,7 +338,7 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 		if method != runDeliver {
 			return nil
 		}
-		if err := workflow.Undeliverable(t, m, err); err != nil {
+		if err := wfhost.Undeliverable(t, m, err); err != nil {
 			return err
 		}
 		runNews(h.Core, h)
@@ -358,7 +358,7 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 }
 
 // childLives reports whether the child lives, without waking it.
-func childLives(s *kernel.Kernel, addr host.Address, m *workflow.Outgoing) (bool, error) {
+func childLives(s *kernel.Kernel, addr host.Address, m *wfhost.Outgoing) (bool, error) {
 	id, ok, err := s.Store.Lookup(s.Identity(addr))
 	if err != nil || !ok {
 		return false, err
@@ -366,7 +366,7 @@ func childLives(s *kernel.Kernel, addr host.Address, m *workflow.Outgoing) (bool
 	snap := s.Store.Snapshot(id)
 	defer snap.Close()
 	lives, err := m.AsksLiving(storedRun{snap})
-	if _, ok := errors.AsType[*workflow.CorruptError](err); ok {
+	if _, ok := errors.AsType[*wfhost.CorruptError](err); ok {
 		return false, nil // its actor says so
 	}
 	return lives, err

@@ -7,15 +7,15 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A VerifiedRun is a run that lives, and whether its code still fits its history.
 type VerifiedRun struct {
 	host.Address
-	Status workflow.RunStatus
+	Status wfhost.RunStatus
 	// Report is of the replay; Err why there was none.
-	Report workflow.Report
+	Report wfhost.Report
 	Err    error
 }
 
@@ -67,8 +67,8 @@ func verify(t *kernel.Type, store *engine.Store, namespace string, addr host.Add
 		return nil, err
 	}
 	v := &VerifiedRun{Address: addr}
-	if v.Status, v.Err = workflow.ReadStatus(storedRun{snap}); v.Err == nil {
-		v.Report, v.Err = workflow.Verify(storedRun{snap}, func(a0 string) *workflow.Program { return program(t, a0) })
+	if v.Status, v.Err = wfhost.ReadStatus(storedRun{snap}); v.Err == nil {
+		v.Report, v.Err = wfhost.Verify(storedRun{snap}, func(a0 string) *wfhost.Program { return program(t, a0) })
 	}
 	return v, nil
 }

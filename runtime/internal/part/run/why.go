@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
-	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // Report implements survey.Reporter.
@@ -38,7 +38,7 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	if err != nil || !live {
 		return err
 	}
-	st, err := workflow.ReadStatus(storedRun{rows})
+	st, err := wfhost.ReadStatus(storedRun{rows})
 	if err != nil {
 		return err
 	}
@@ -47,13 +47,13 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 }
 
 // ExplainRun adds what the status of a run says.
-func ExplainRun(q *survey.Inquiry, st *workflow.RunStatus) {
+func ExplainRun(q *survey.Inquiry, st *wfhost.RunStatus) {
 	q.Ask(survey.RankRunPaused, func() *host.Explanation { return explainPause(st) })
 	q.Ask(survey.RankRunWaits, func() *host.Explanation { return explainWait(st) })
 }
 
 // explainPause explains a run that does not go on.
-func explainPause(st *workflow.RunStatus) *host.Explanation {
+func explainPause(st *wfhost.RunStatus) *host.Explanation {
 	p := st.Pause
 	if p == nil {
 		return nil
@@ -63,7 +63,7 @@ func explainPause(st *workflow.RunStatus) *host.Explanation {
 		"workflow": st.Workflow, "run": st.ID, "reason": string(p.Reason), "text": p.Text,
 	}}
 	x.Text = fmt.Sprintf("Its workflow %s is paused (%s): %s", st.Workflow, p.Reason, firstLine(p.Text))
-	if p.Reason == workflow.PausedOperator {
+	if p.Reason == wfhost.PausedOperator {
 		x.Text = fmt.Sprintf("Its workflow %s was paused by an operator: %s", st.Workflow, firstLine(p.Text))
 	}
 	if !p.Next.IsZero() {
@@ -92,7 +92,7 @@ func firstLine(s string) string {
 }
 
 // explainWait explains what a run waits for: the first thing of several.
-func explainWait(st *workflow.RunStatus) *host.Explanation {
+func explainWait(st *wfhost.RunStatus) *host.Explanation {
 	if len(st.Waiting) == 0 {
 		return nil
 	}

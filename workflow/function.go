@@ -1,0 +1,71 @@
+package workflow
+
+import "github.com/cairn-run/cairn/workflow/internal/replay"
+
+// A Func is a workflow function. It must be deterministic: what it does may depend only on its
+// input and on what its operations return.
+type Func[In, Out any] func(ctx Context, in In) (Out, error)
+
+// A Function is a workflow: a name, a function, and options. It is immutable and may be used by
+// many runs at once.
+//
+//	// Program returns the function without its types, as hosts use it.
+//	func (d *Function[In, Out]) Program() *host.Program
+type Function[In, Out any] = replay.Function[In, Out]
+
+// NewFunction makes a workflow of a function. Its name is stored with each run, and is how the
+// function is found again; it has 1 to 256 bytes. What is wrong with the arguments is told by
+// Program.Err, and by every start of a run of it.
+func NewFunction[In, Out any](name string, fn Func[In, Out], options ...Option) *Function[In, Out] {
+	return replay.NewFunction[In, Out](name, replay.Func[In, Out](fn), options...)
+}
+
+// An Option is an option of NewFunction.
+type Option = replay.Option
+
+// WithVersion names the version of the code, for people: it is stored with each run that it
+// starts. At most 256 bytes.
+func WithVersion(v string) Option {
+	return replay.WithVersion(v)
+}
+
+// WithCodec sets the codec of all values; the last one counts. The default is deterministic CBOR.
+func WithCodec(codec Codec) Option {
+	return replay.WithCodec(codec)
+}
+
+// WithError registers an error type under a name: errors.As finds it in errors that come out of
+// the history. E is encoded by the codec, so its exported fields survive. Of several types that
+// match, the first registered counts.
+func WithError[E error](name string) Option {
+	return replay.WithError[E](name)
+}
+
+// WithErrorValue registers an error value under a name: errors.Is finds it in errors that come
+// out of the history.
+func WithErrorValue(name string, value error) Option {
+	return replay.WithErrorValue(name, value)
+}
+
+// WithStepDefaults sets options for all steps, before their own.
+func WithStepDefaults(options ...StepOption) Option {
+	return replay.WithStepDefaults(options...)
+}
+
+// WithUndo registers a handler for UndoBy. fn gets the arguments that UndoBy was given, whether
+// the step's result is known or not (see StepCtx.Undoes). It is called at least once, as the body
+// of a step is, and always under the same StepCtx.IdempotencyKey. It must stay registered, and
+// take the same type, for as long as runs may owe it.
+func WithUndo[T any](handler string, fn func(sc *StepCtx, args T) error) Option {
+	return replay.WithUndo[T](handler, fn)
+}
+
+// A Codec encodes what a run stores: inputs, results, states of loops, errors. It must be safe
+// for concurrent use, and Encode must give the same bytes for the same value. Encryption wraps a
+// codec.
+type Codec interface {
+	// Encode returns the encoded form of v, never nil.
+	Encode(v any) ([]byte, error)
+	// Decode stores what data is the encoded form of in what v points to. It keeps nothing of data.
+	Decode(data []byte, v any) error
+}

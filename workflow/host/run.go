@@ -1,0 +1,200 @@
+package host
+
+import (
+	"log/slog"
+
+	"github.com/cairn-run/cairn/workflow/internal/replay"
+)
+
+// A Run is one activation of a workflow run: its coroutines in memory. Its methods are not safe
+// for concurrent use, except Attempt.Run: the host calls them one after another. A dropped Run
+// loses only memory; the next one replays the history.
+//
+// The host must:
+//
+//  1. Open a Run when the actor wakes. That reads nothing.
+//  2. Advance it in a transaction, at wake and after each event that the run waits for: an
+//     [Attempt] returned or called notify, Outcome.Wake was reached, a message arrived in one of
+//     Outcome.Queues, the state changed while Outcome.Watching, a control row was written
+//     (ControlChanged).
+//  3. Commit the transaction. Once it is durable, start the attempts of Outcome.Launch, each on
+//     its own goroutine.
+//  4. Discard the Run when Advance returned an error, or when a transaction in which Advance
+//     succeeded was undone, unless Outcome.Undo asked for that. Open another Run when the
+//     attempts of the old one have returned.
+//  5. Rest in a transaction and Close, when the actor goes to sleep.
+//
+// Its methods:
+//
+//	// Advance runs the function as far as it can go within a transaction, and returns what the
+//	// run waits for. An error ends the transaction: the host undoes it and discards the run.
+//	func (r *Run) Advance(t Turn) (out Outcome, err error)
+//	// Enter counts that this process, which process names, is about to let the run go on, and
+//	// reports whether it did: the transaction must be durable before Advance. It is for hosts
+//	// whose last process ended without notice. When too many processes ended inside of
+//	// Advance, the next Advance pauses the run with PausedCrashing instead of letting it go
+//	// on, and only Resume does.
+//	func (r *Run) Enter(t Turn, process uint64) (counted bool, err error)
+//	// ControlChanged has the next Advance read the control rows again, because a request to
+//	// cancel, pause or resume was committed. After Retry, Rewind, Terminate or a replacing
+//	// Start, the host discards the run instead and opens another one when the attempts have
+//	// returned.
+//	func (r *Run) ControlChanged()
+//	// TryNow has the next Advance try a paused run at once that would be tried again later:
+//	// its code may have changed. A run that an operator has paused stays paused, and so does a
+//	// run whose steps have ended the process.
+//	func (r *Run) TryNow()
+//	// Rest tells that the host is about to close the run and has ended the contexts of its
+//	// attempts, so that these count as not run instead of as cut off by a crash. It is called
+//	// in a transaction, after the attempts have returned and what they came to has been seen
+//	// by an Advance.
+//	func (r *Run) Rest(t Turn) error
+//	// Close ends the run in memory: its coroutines unwind, which runs deferred functions of
+//	// the user, and are gone when Close returns. Attempts that are running go on, and what
+//	// they come to is dropped. Close may be called again.
+//	func (r *Run) Close()
+//	// Discard is Close, for a run whose transaction was undone.
+//	func (r *Run) Discard()
+//	// Refused tells a run that was just opened that the host has refused, for good, what the
+//	// one before it wanted to write: the next Advance pauses it, with PausedMisuse and the
+//	// text of the error.
+//	func (r *Run) Refused(err error)
+//	// Moves returns a number that changes with every operation that the functions of the run
+//	// ask for, and whether the Advance that goes on waits for a function of the run. It may be
+//	// called from any goroutine.
+//	func (r *Run) Moves() (n uint64, inside bool)
+//	// Stalled calls do and reports true if the functions of the run have not moved since Moves
+//	// returned n and inside, and no other do runs. Until do returns, Advance does not go on.
+//	// It may be called from any goroutine.
+//	func (r *Run) Stalled(n uint64, do func()) bool
+//	// Abandon makes the run useless for good, while an Advance may be waiting for a function
+//	// that does not return. Should it return, Advance ends with ErrClosed, and the run is
+//	// closed. It may be called from any goroutine.
+//	func (r *Run) Abandon()
+//	// Blame has the next Advance pause the run, because its function did harm that it would do
+//	// again: only Resume lets the run go on. The run was just opened.
+//	func (r *Run) Blame(reason PauseReason, text string)
+//	// Stack returns where the function is that Advance waits for, and whether it waits: false
+//	// if it computes, or if that cannot be told because a function of another run of the
+//	// process computes. If functions of several runs wait, it returns all of their stacks. It
+//	// stops all goroutines for a moment, and may be called from any of them.
+//	func (r *Run) Stack() (stack string, waits bool)
+type Run = replay.Run
+
+// Open returns a run that has not read anything yet.
+func Open(o RunOptions) *Run {
+	return replay.Open(replay.RunOptions(o))
+}
+
+// RunOptions are a host's options of a run. Zero fields have defaults.
+type RunOptions struct {
+	// Programs finds the program of a run by its name; nil if there is none, which pauses the
+	// run.
+	Programs func(name string) *Program
+	// Self is the run's own actor, as a parent or child in another one names it.
+	Self Destination
+	// NameOnly lets operations of a scope be found by name in any order. For prototypes.
+	NameOnly bool
+	// Logger returns the receiver of the messages of [Context.Logger]. It is called when the
+	// function first logs. Without it, or if it returns nil, the messages are discarded.
+	Logger func() *slog.Logger
+	// Coroutines are shared with other runs; nil for none.
+	Coroutines *Coroutines
+	// MaxPayload bounds one result, state or message, in bytes; 0 means 16 MiB.
+	MaxPayload int64
+}
+
+// An Outcome tells the host what the run needs after an Advance.
+//
+//	// Undo: a function of the user failed, or the run must pause. The host undoes the
+//	// transaction, and then calls Advance in another one at once. The run stays valid.
+//	Undo bool
+//	// Again: there is more to do, in another transaction. The host commits this one, without
+//	// waiting for the disk, and calls Advance again; other work of the actor may come in
+//	// between.
+//	Again bool
+//	// Launch lists attempts to run when the transaction is durable. It may come with Again.
+//	Launch []*Attempt
+//	// Deferred: Launch need not wait until this transaction is durable, only until the earlier
+//	// ones are.
+//	Deferred bool
+//	// Wake is the time at which the run must advance; zero for none. The host must keep it
+//	// across restarts.
+//	Wake time.Time
+//	// Queues are the queues whose next message the run waits for; empty for none.
+//	Queues []string
+//	// Watching: the run waits for a condition of the host's state.
+//	Watching bool
+//	// Children: the run waits for children in other actors. A newly opened run asks them for
+//	// their results, so advancing it when the actor wakes recovers a lost result.
+//	Children bool
+//	// Result is what [ReadOutcome] says of ID, Workflow, State and Output of a run that has
+//	// completed, with Ended.
+//	Result *RunStatus
+//	// Ended: the run is over, and nothing else but Result is set. Paused: it goes on after
+//	// Resume, or when Wake has come.
+//	Ended, Paused bool
+//	// Pause says why the run is paused; nil if it is not.
+//	Pause *Pause
+type Outcome = replay.Outcome
+
+// An Attempt is one execution of a step's body.
+//
+//	// Name returns the path of the step, for logs.
+//	func (a *Attempt) Name() string
+//	// Replace makes Run execute fn instead of the step's body, and encode its result. It is
+//	// for tests, and called before Run.
+//	func (a *Attempt) Replace(fn func(sc *StepCtx) (any, error))
+//	// Run executes the body, on the calling goroutine. The host ends ctx to end the body: an
+//	// error that the body returns afterwards is no outcome, and the attempt counts as not run.
+//	// StepCtx.Host returns value. notify is called when the run must Advance before the body
+//	// has returned. That may be on any goroutine; notify must not block, and may be nil. The
+//	// next Advance after Run has returned handles the body's result. The error is only for the
+//	// host's metrics and logs.
+//	func (a *Attempt) Run(ctx context.Context, value any, notify func()) (err error)
+type Attempt = replay.Attempt
+
+// Coroutines keeps the goroutines of coroutines that have ended for the next ones of any run, so
+// that their stacks need not grow again. The zero value is ready. A nil *Coroutines keeps none.
+// Safe for concurrent use. Its owner must call Close.
+//
+// A function that leaves its goroutine locked to a thread ends the process, as Go's coroutines
+// do.
+//
+//	// Begin is called on the goroutine of each coroutine before it runs; nil for nothing.
+//	Begin func()
+//	// Close ends the goroutines that are kept. Runs may go on; theirs end with their
+//	// coroutines.
+//	func (s *Coroutines) Close()
+type Coroutines = replay.Coroutines
+
+// A Destination names the actor of a child run by its type and key in the host's directory. The
+// zero value is the run's own actor.
+//
+//	Type string
+//	Key []string
+type Destination = replay.Destination
+
+// A Program is a Function without its types, as hosts use it.
+//
+//	// EncodeInput encodes an input of the program. The error is a *CodecError.
+//	func (p *Program) EncodeInput(in any) ([]byte, error)
+//	// DecodeOutput decodes what the program returned into what out points to. The error is a
+//	// *CodecError.
+//	func (p *Program) DecodeOutput(data []byte, out any) error
+//	// Name returns the name of the workflow.
+//	func (p *Program) Name() string
+//	// Version returns what WithVersion said.
+//	func (p *Program) Version() string
+//	// Err says what is wrong with the definition; nil if it can be run.
+//	func (p *Program) Err() error
+//	// DecodeFailure returns the error that a failure of a run, or of an entry of its history,
+//	// stands for: errors.As and errors.Is find in it what the program registered. It is a
+//	// *FailureError, or nil for nil.
+//	func (p *Program) DecodeFailure(f *Failure) error
+type Program = replay.Program
+
+var (
+	// ErrClosed is returned by a Run that was closed or discarded.
+	ErrClosed = replay.ErrClosed
+)

@@ -1,0 +1,680 @@
+package replay
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How a paused run tries again by itself.
+const (
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+	// maxBoots is how many cold starts without progress a run gets that have attempts to repeat.
+	maxBoots = 10
+)
+
+// maxResolutions is the largest number of resolutions in one transaction.
+const maxResolutions = 256
+
+// Advance runs the function as far as it can go within a transaction, and returns what the run waits for. An error ends the
+// transaction: the host undoes it and discards the run.
+func (r *Run) Advance(t Turn) (out Outcome, err error) {
+	if r.gone {
+		return Outcome{}, ErrClosed
+	}
+	r.turn, r.turnTime = t, millisUTC(t.Now())
+	r.wrote, r.durable, r.resolved, r.err = false, false, 0, nil
+	r.began = r.seq
+	if r.top == nil {
+		r.began = 0
+	}
+	r.asked++
+	r.turns++
+	r.polled, r.glanced = false, false
+	if r.st != nil {
+		r.st.begin()
+	}
+	if r.image != nil {
+		r.image.reader = t
+	}
+	through := false
+	defer func() {
+		r.turn = nil
+		if err != nil || !through { // a function of the user called runtime.Goexit on the host's goroutine
+			r.Close()
+		}
+	}()
+	if out, err = r.advance(); err == nil && r.entered && !out.Undo {
+		err = r.leaveEntered(&out)
+	}
+	out.Children = len(r.children) > 0 && !out.Ended
+	if out.Paused {
+		out.Pause = r.pause
+	}
+	through = true
+	return out, err
+}
+
+// advance is Advance within its transaction.
+func (r *Run) advance() (Outcome, error) {
+	var known *fields
+	if r.changed || r.st == nil {
+		var err error
+		if known, err = r.readControl(); err != nil {
+			return Outcome{}, err
+		}
+	}
+	switch {
+	case r.ended:
+		return Outcome{Ended: true}, nil
+	case r.fault != nil:
+		return r.writePause()
+	case r.pause != nil && !r.verify:
+		if stay, out := r.stayPaused(); stay {
+			return out, nil
+		}
+	}
+	if r.top == nil {
+		// What a body does that was begun before the function was stopped must end before it is begun again.
+		if r.drain(); len(r.inflight) > 0 {
+			return Outcome{Paused: true}, nil
+		}
+		if out, done, err := r.boot(known); done || err != nil {
+			return out, err
+		}
+	}
+	return r.drive()
+}
+
+// readControl reads the fields of the run, and takes what others write.
+func (r *Run) readControl() (*fields, error) {
+	r.changed = false
+	f, err := loadFields(r.turn)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.state == "":
+		return nil, ErrNoRun
+	case f.state.Over() && !r.verifyEnded:
+		r.ended, r.state, r.record = true, f.state, f.run
+		r.stopAttempts()
+		r.kill()
+		return f, nil
+	}
+	r.pause = f.pause
+	if f.control != nil && (r.control == nil || r.control.Seq == 0) {
+		c := *f.control
+		r.control = &c
+	}
+	return f, nil
+}
+
+// stayPaused reports whether a run that is recorded as paused stays so, and with which outcome.
+func (r *Run) stayPaused() (stay bool, out Outcome) {
+	p, now := r.pause, r.hurried && r.pause.Reason != PausedCrashing
+	r.hurried = false
+	switch {
+	case p.Reason == PausedOperator, p.Next.IsZero():
+		return true, Outcome{Paused: true}
+	case now:
+	case p.Next.After(r.turnTime):
+		return true, Outcome{Paused: true, Wake: p.Next}
+	}
+	return false, Outcome{}
+}
+
+// drain drops the results of attempts whose coroutines are gone.
+func (r *Run) drain() {
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		if a.take().returned {
+			a.land()
+		}
+	}
+}
+
+// writePause records a fault. The transaction in which it was found is undone first, if something was written.
+func (r *Run) writePause() (Outcome, error) {
+	if r.pause != nil && r.pause.Reason == PausedOperator && !r.verify {
+		r.fault, r.final = nil, false // it is found again when the operator lets the run go on
+		return Outcome{Paused: true}, nil
+	}
+	p := r.fault
+	since, attempts := r.turnTime, uint32(0)
+	if r.pause != nil && r.pause.Reason == p.Reason {
+		since, attempts = r.pause.Since, r.pause.Attempts+1
+	}
+	p.Since, p.Attempts = since, attempts
+	if p.Reason != PausedExhausted && p.Reason != PausedOperator && !r.final {
+		p.Next = r.turnTime.Add(min(firstRetry<<min(attempts, 10), lastRetry))
+	}
+	r.fault, r.pause = nil, p
+	if r.verify {
+		return Outcome{Paused: true}, nil
+	}
+	if p.Reason == PausedCrashing && !r.final {
+		// It is tried again once, and seldom: each try may cost the process, with all that it does for others, and a try leaves no
+		// pause behind that would count it. What countBoot wrote was undone.
+		r.record.Boots = maxBoots - 1
+		p.Next = r.turnTime.Add(lastRetry)
+		if err := putRecord(r.turn, &r.record); err != nil {
+			return Outcome{}, err
+		}
+	}
+	r.final = false
+	if err := putPause(r.turn, p); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Paused: true, Wake: p.Next}, nil
+}
+
+// boot loads what is recorded and spawns the root. known are the fields, if they were loaded in this transaction.
+func (r *Run) boot(known *fields) (out Outcome, done bool, err error) {
+	im, err := loadImageWith(r.turn, known)
+	if err != nil {
+		var corrupted *CorruptError
+		if errors.As(err, &corrupted) {
+			r.fail(PausedCorrupt, err.Error())
+			out, err := r.writePause()
+			return out, true, err
+		}
+		return Outcome{}, false, err
+	}
+	r.state, r.record, r.published, r.publish = im.state, im.run, im.published, nil
+	r.names = im.names
+	r.bytes, r.entries = im.bytes, im.entries
+	var p *Program
+	if r.options.Programs != nil {
+		p = r.options.Programs(im.program)
+	}
+	if r.st, err = newStore(im, r.options.MaxPayload); err == nil && (p == nil || p.err != nil) {
+		text := fmt.Sprintf("no workflow %q is registered here", im.program)
+		if p != nil {
+			text = p.err.Error()
+		}
+		r.fail(PausedUnknown, text)
+		out, err := r.writePause()
+		return out, true, err
+	}
+	if err != nil {
+		r.fail(PausedCorrupt, err.Error())
+		out, err := r.writePause()
+		return out, true, err
+	}
+	if err := r.obligations.load(im.obligations); err != nil {
+		r.fail(PausedCorrupt, err.Error())
+		out, err := r.writePause()
+		return out, true, err
+	}
+	r.program = p
+	r.image, r.lifted = im, nil
+	r.fresh = im.state == StatePending
+	r.live, r.rested, r.rootOver, r.output, r.failed = false, false, false, nil, nil
+	r.seq, r.now = 0, im.run.Started
+	r.seed = fnv(fnvOffset, r.record.ID[:])
+	r.control = nil
+	r.cancelRoot = newCancellation(nil, true)
+	if c := im.control; c != nil {
+		cc := *c
+		r.control = &cc
+		if c.Seq != 0 {
+			r.replays.push(replayItem{seq: c.Seq, at: c.Time, do: r.applyCancel})
+		}
+	}
+	r.top = &scope{place: r.newPlace(nil, nil), cancel: r.cancelRoot}
+	input := im.input
+	root := r.top
+	root.owner = r.spawn(func(*coroutine) {
+		out, err := r.rootSaga(root, r.program.invoke, input)
+		root.end()
+		r.output, r.failed, r.rootOver = out, err, true
+	})
+	return Outcome{}, false, nil
+}
+
+// applyCancel cancels the run, except detached scopes.
+func (r *Run) applyCancel() {
+	var cause error
+	if r.control.Reason != "" {
+		cause = errors.New(r.control.Reason)
+	}
+	r.cancelRoot.cancel(cause, false)
+}
+
+// drive is the scheduler.
+func (r *Run) drive() (Outcome, error) {
+	for {
+		for r.runnable.len() > 0 && r.fault == nil && r.err == nil {
+			c := r.runnable.pop()
+			c.queued = false
+			if r.step(c); r.moves.abandoned.Load() {
+				return Outcome{}, ErrClosed
+			}
+		}
+		switch {
+		case r.err != nil:
+			return r.stuck(r.err)
+		case r.fault != nil:
+			return r.faulted()
+		case r.halt != nil:
+			return r.halted()
+		case r.rootOver:
+			return r.finishRun()
+		case len(r.replays) > 0:
+			r.hand(r.replays.pop())
+			continue
+		case !r.live:
+			if done, err := r.goLive(); err != nil || done {
+				return Outcome{}, err
+			}
+			continue
+		case r.resolved >= maxResolutions:
+			return r.again()
+		case r.due.len() == 0:
+			more, err := r.poll()
+			if err != nil {
+				return r.stuck(err)
+			}
+			if !more && r.fault == nil && r.err == nil && r.due.len() == 0 {
+				return r.park()
+			}
+			continue
+		case !r.glanced:
+			if err := r.glance(); err != nil {
+				return r.stuck(err)
+			}
+			continue
+		}
+		o := r.due.first()
+		if o.done {
+			r.due.pop()
+			continue
+		}
+		if o.clean && r.wrote {
+			return r.again()
+		}
+		switch err := r.resolveLive(o); {
+		case errors.Is(err, errUndo):
+			r.st.undone()
+			return Outcome{Undo: true}, nil
+		case err != nil:
+			return r.stuck(err)
+		}
+	}
+}
+
+// stuck ends an Advance by an error. What the codec or a limit refuses is no error of the transaction: it pauses the run.
+func (r *Run) stuck(err error) (Outcome, error) {
+	if errors.Is(err, ErrTooLarge) {
+		r.fail(PausedMisuse, err.Error())
+		return r.faulted()
+	}
+	var corrupted *CorruptError
+	if errors.As(err, &corrupted) {
+		r.fail(PausedCorrupt, err.Error())
+		return r.faulted()
+	}
+	return Outcome{}, err
+}
+
+// resolveLive lets a live op, the first that is due, be resolved.
+func (r *Run) resolveLive(o *op) error {
+	seq, ended := o.entry.Seq, o.entry.Ended
+	now := r.clock()
+	o.entry.Seq, o.entry.Ended = r.seq+1, now
+	wrote := r.wrote
+	err := o.settleLive()
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		o.entry.Seq, o.entry.Ended = seq, ended
+		if errors.Is(err, errNotYet) {
+			r.due.pop()
+			o.queued = false
+			return nil
+		}
+		if errors.Is(err, errUndo) {
+			r.wrote = wrote
+		}
+		return err
+	}
+	r.due.pop()
+	o.queued = false
+	r.seq++
+	r.now = now
+	r.resolved++
+	if !o.quiet {
+		durable := r.durable
+		r.put(o)
+		r.durable = durable || !o.deferred
+	}
+	if o.after != nil && r.err == nil {
+		if err := o.after(); err != nil {
+			return err
+		}
+	}
+	o.finish()
+	return r.err
+}
+
+// faulted ends an Advance in which the run was found to be unable to go on.
+func (r *Run) faulted() (Outcome, error) {
+	if r.pause == nil && r.lifted != nil && r.began <= r.progress {
+		r.pause = r.lifted // nothing was achieved since: it goes on
+	}
+	r.stopAttempts()
+	r.kill()
+	if r.wrote && !r.verify {
+		r.st.undone()
+		return Outcome{Undo: true}, nil
+	}
+	return r.writePause()
+}
+
+// halted ends an Advance in which a step asked for the run to be paused. What was written stays.
+func (r *Run) halted() (Outcome, error) {
+	p := r.halt
+	p.Since = r.turnTime
+	r.stopAttempts()
+	r.kill()
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	r.pause = p
+	return Outcome{Paused: true}, putPause(r.turn, p)
+}
+
+// stopAttempts ends the contexts of the running attempts. Their results are dropped.
+func (r *Run) stopAttempts() {
+	r.drain()
+	for _, a := range r.inflight {
+		a.stop(ErrClosed)
+	}
+}
+
+// again ends an Advance after which the host calls Advance again at once.
+func (r *Run) again() (Outcome, error) {
+	// Steps of earlier transactions have waited for the run to park. It may never park, so they start now.
+	old := 0
+	for old < len(r.starting) && r.starting[old].since != r.turns {
+		old++
+	}
+	list, err := r.launch(old)
+	if err != nil {
+		return r.stuck(err)
+	}
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Again: true, Launch: list}, nil
+}
+
+// launch makes attempts of the first n steps of r.starting.
+func (r *Run) launch(n int) ([]*Attempt, error) {
+	if n == 0 || r.rested {
+		return nil, nil
+	}
+	if r.record.Boots == 0 {
+		r.record.Boots, r.record.SeqAtBoot = 1, r.seq
+		r.wrote, r.durable = true, true
+		if err := putRecord(r.turn, &r.record); err != nil {
+			return nil, err
+		}
+	}
+	list := make([]*Attempt, 0, n)
+	for _, t := range r.starting[:n] {
+		list = append(list, t.launch())
+	}
+	r.starting = slices.Delete(r.starting, 0, n)
+	return list, r.err
+}
+
+// goLive ends the replay: from here on, things happen.
+func (r *Run) goLive() (done bool, err error) {
+	if r.options.NameOnly {
+		// The function may still ask for recorded operations after new ones.
+		r.seq = max(r.seq, r.image.lastSeq)
+		r.live = true
+		if r.verify {
+			return true, nil
+		}
+	} else {
+		for _, p := range r.places {
+			if rec := p.leftover(); rec != nil {
+				r.divergedLeftover(&scope{place: p}, rec)
+				return false, nil
+			}
+		}
+		r.live = true
+		if r.verify {
+			return true, nil
+		}
+		for _, p := range r.places {
+			p.records, p.cursor = nil, 0
+		}
+		r.image, r.places = nil, nil
+	}
+	r.lifted, r.progress = r.pause, r.seq
+	if r.pause != nil {
+		r.pause = nil
+		r.wrote = true
+		if err := deletePause(r.turn); err != nil {
+			return false, err
+		}
+	}
+	if r.state == StatePending || r.state == StateRollingBack && r.undoing == 0 {
+		r.setState(StateRunning)
+	}
+	if err := r.askChildren(); err != nil {
+		return false, err
+	}
+	return false, r.countBoot()
+}
+
+// countBoot counts executions that a crash has cut off: of steps that had begun when the last activation ended, unless it
+// ended in order.
+func (r *Run) countBoot() error {
+	if r.record.Boots == 0 {
+		return nil // it rested, or nothing was launched yet
+	}
+	r.starting = slices.DeleteFunc(r.starting, (*task).wasCutOff)
+	if len(r.starting) == 0 || r.blamed() {
+		return nil
+	}
+	boots := uint32(1)
+	if r.record.SeqAtBoot == r.seq {
+		boots = r.record.Boots + 1
+	}
+	if boots > maxBoots {
+		r.fail(PausedCrashing, fmt.Sprintf("the process has ended %d times while the run executed: %s", boots-1, r.launching()))
+		return nil
+	}
+	r.record.Boots, r.record.SeqAtBoot = boots, r.seq
+	r.wrote = true
+	return putRecord(r.turn, &r.record)
+}
+
+// launching names what is about to be launched.
+func (r *Run) launching() (list string) {
+	for i, t := range r.starting {
+		if i == 3 {
+			return list + ", …"
+		}
+		if i > 0 {
+			list += ", "
+		}
+		list += fmt.Sprintf("step %q", t.o.s.pathOf(t.o.name))
+	}
+	return list
+}
+
+// poll looks for one thing that has happened, and reports whether there was one.
+func (r *Run) poll() (bool, error) {
+	if a := r.nextReported(); a != nil {
+		return true, a.t.heard(a)
+	}
+	if !r.polled {
+		r.polled = true
+		if err := r.pollChildren(); err != nil || r.due.len() > 0 {
+			return true, err
+		}
+	}
+	if t := r.timers.due(r.turnTime); t != nil {
+		return true, t.fire()
+	}
+	if c := r.control; c != nil && c.Seq == 0 {
+		return true, r.noticeControl()
+	}
+	if more, err := r.pollReceives(); more || err != nil {
+		return more, err
+	}
+	return r.pollAwaits()
+}
+
+// glance looks, once in an Advance, for what has happened although something is due already: while one branch never waits,
+// there always is, and the others and a request to cancel have a right to their turn.
+func (r *Run) glance() error {
+	r.glanced = true
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		if err := a.t.heard(a); err != nil {
+			return err
+		}
+	}
+	if !r.polled {
+		r.polled = true
+		if err := r.pollChildren(); err != nil {
+			return err
+		}
+	}
+	for t := r.timers.due(r.turnTime); t != nil; t = r.timers.due(r.turnTime) {
+		if err := t.fire(); err != nil {
+			return err
+		}
+	}
+	if err := r.noticeControl(); err != nil || r.err != nil || r.fault != nil || r.halt != nil {
+		return err
+	}
+	// What is taken out of a queue, or holds now, has to be resolved before anything can end the transaction.
+	due := r.due.len()
+	more, err := r.pollReceives()
+	if !more && err == nil {
+		_, err = r.pollAwaits()
+	}
+	if r.due.len() > due {
+		r.due.hurry()
+	}
+	return err
+}
+
+// noticeControl gives a request to cancel that was not seen yet its place in the order.
+func (r *Run) noticeControl() error {
+	c := r.control
+	if c == nil || c.Seq != 0 {
+		return nil
+	}
+	r.seq++
+	r.now = r.clock()
+	c.Seq, c.Time = r.seq, r.now
+	r.wrote, r.durable = true, true
+	r.applyCancel()
+	return putControl(r.turn, c)
+}
+
+// park ends an Advance after which the run waits.
+func (r *Run) park() (Outcome, error) {
+	var out Outcome
+	var err error
+	if out.Launch, err = r.launch(len(r.starting)); err != nil {
+		return r.stuck(err)
+	}
+	out.Queues = r.waitingQueues()
+	r.recordAwaits()
+	if r.err != nil {
+		return r.stuck(r.err)
+	}
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	out.Watching = len(r.awaits) > 0
+	out.Deferred = !r.durable && len(out.Launch) > 0
+	out.Wake = r.timers.next()
+	return out, nil
+}
+
+// flush writes what is written once per transaction.
+func (r *Run) flush() error {
+	if r.publish != nil && string(r.publish) != string(r.published) {
+		r.published = r.publish
+		if err := putPublished(r.turn, r.published); err != nil {
+			return err
+		}
+	}
+	return r.names.write(r.turn)
+}
+
+// finishRun ends a run whose function has returned.
+func (r *Run) finishRun() (Outcome, error) {
+	if r.verify {
+		return Outcome{Ended: true}, nil
+	}
+	var again *restartError
+	if errors.As(r.failed, &again) && r.cancelRoot.cause == nil {
+		return r.restart(again)
+	}
+	var outErr *outputError
+	if errors.As(r.failed, &outErr) {
+		r.fail(PausedMisuse, r.failed.Error())
+		return r.faulted()
+	}
+	if err := r.fits("the output of the function", r.output); err != nil {
+		return r.stuck(err)
+	}
+	state, f := StateCompleted, (*Failure)(nil)
+	if r.failed != nil {
+		state, f = StateFailed, r.failure(r.failed)
+	}
+	if r.cancelRoot.cause != nil {
+		state = StateCancelled
+	}
+	if r.pause != nil {
+		if err := deletePause(r.turn); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	var err error
+	if f != nil {
+		err = putFailure(r.turn, f)
+	} else {
+		err = putOutput(r.turn, r.output)
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	r.record.Ended = r.clock()
+	// What is kept to be undone goes with the run. A run with a parent is not rewound, so it keeps nothing.
+	r.record.Kept = state == StateCompleted && r.record.Parent == nil
+	if err := putRecord(r.turn, &r.record); err != nil {
+		return Outcome{}, err
+	}
+	r.setState(state)
+	if r.err == nil {
+		r.err = r.atEnd(state, r.output, f)
+	}
+	if r.err != nil {
+		return Outcome{}, r.err
+	}
+	r.ended = true
+	r.kill()
+	out := Outcome{Ended: true}
+	if state == StateCompleted {
+		out.Result = &RunStatus{ID: hex.EncodeToString(r.record.ID[:]), Workflow: r.program.name, State: state, Output: r.output}
+	}
+	return out, nil
+}

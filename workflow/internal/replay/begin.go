@@ -1,0 +1,206 @@
+package replay
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// begin begins an operation: it finds it in the history, or makes a new one. The error is that of a canceled scope, in which
+// nothing begins and nothing is recorded. It does not return if the operation must not be asked for here, or is not what
+// the history says.
+func (s *scope) begin(kind Kind, name string) (*op, error) {
+	o := new(op)
+	return o, s.beginOp(o, kind, name)
+}
+
+// beginOp is begin for an op that is a part of something.
+func (s *scope) beginOp(o *op, kind Kind, name string) error {
+	s.own()
+	if err := s.cancel.err(); err != nil {
+		return err
+	}
+	r := s.run
+	i := s.nameIndex(name)
+	if !s.used.add(i) {
+		s.misuse(s.owner, fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
+	}
+	o.s, o.name, o.index = s, name, i
+	rec, i := s.match(kind, name, i)
+	if rec == nil {
+		if s.sealed {
+			s.divergeSealed(kind, name)
+		}
+		o.entry.Kind, o.entry.Ordinal, o.entry.Created = kind, s.next, r.clock()
+		o.loc = childName(nil, s.loc, i)
+		o.hidden = true
+		s.next++
+		return nil
+	}
+	o.recorded, o.loc = true, rec.loc
+	o.index = i
+	if err := rec.into(&o.entry); err != nil {
+		s.corrupt(err)
+	}
+	if id := o.entry.ID; id != 0 {
+		if m := r.image.metadata(id); m != nil {
+			o.tries = m.Attempts
+		}
+	}
+	o.arrange()
+	return nil
+}
+
+// arrange lets a recorded op wait for its turn, if it has ended.
+func (o *op) arrange() {
+	if !o.entry.Status.Over() {
+		return
+	}
+	if o.entry.Seq == 0 {
+		o.done = true // it ended at once
+		return
+	}
+	o.replay = o.entry.Seq
+	o.s.run.replays.push(replayItem{seq: o.replay, at: o.entry.Ended, o: o})
+}
+
+// again prepares an op that was resolved and has not ended for another resolution.
+func (o *op) again() {
+	o.done, o.queued, o.replay = false, false, 0
+}
+
+// branch makes the op of a branch of o at loc. If it is recorded as ended, the caller must queue it for its turn.
+func (r *Run) branch(o *op, loc location, name string) (*op, error) {
+	b := &op{s: o.s, name: name, loc: loc}
+	if r.image != nil {
+		if rec := r.image.find(loc); rec != nil {
+			e, err := rec.decode()
+			if err != nil {
+				return nil, err
+			}
+			rec.visited = true
+			b.recorded, b.entry = true, *e
+			return b, nil
+		}
+	}
+	b.entry.Kind, b.entry.Created = KindScope, r.clock()
+	b.hidden = true
+	return b, nil
+}
+
+// nameIndex returns the index of a name. It does not return if it is no name.
+//
+// REQUIRES: called on the owner's coroutine.
+func (s *scope) nameIndex(name string) uint32 {
+	i, _, err := s.run.names.index(name)
+	if err != nil {
+		s.misuse(s.run.current.Load(), err.Error())
+	}
+	return i
+}
+
+// corrupt pauses the run because something recorded cannot be read. It does not return.
+func (s *scope) corrupt(err error) {
+	s.run.fail(PausedCorrupt, err.Error()+callSite())
+	s.run.hang(s.run.current.Load())
+}
+
+// clock returns when something that happens now happens: never before what happened last, to the millisecond.
+func (r *Run) clock() time.Time {
+	if r.turnTime.After(r.now) {
+		return r.turnTime
+	}
+	return r.now
+}
+
+// match returns the record of the operation that the code asks for next, nil if it is new, and the index of its name. It does not return if the
+// history has another one there.
+func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
+	if s.run.image == nil || len(s.records) == 0 {
+		return nil, i
+	}
+	if old, ok := s.renames[name]; ok {
+		if index, ok := s.run.names.lookup(old); ok {
+			if rec := s.recorded(index); rec != nil {
+				i = index
+			}
+		}
+	}
+	if s.byName {
+		rec := s.recorded(i)
+		if rec == nil {
+			return nil, i
+		}
+		if !s.same(rec, kind, i) {
+			s.diverge(kind, name, rec)
+		}
+		s.consume(rec)
+		return rec, i
+	}
+	if s.cursor == len(s.records) {
+		return nil, i
+	}
+	rec := s.records[s.cursor]
+	switch {
+	case rec.ordinal <= s.next+s.slack && s.same(rec, kind, i):
+		s.cursor++
+		s.slack -= min(s.slack, rec.ordinal-s.next)
+		s.consume(rec)
+		return rec, i
+	case rec.ordinal > s.next && (kind == KindStep || kind == KindSpawn || kind == KindSleep) && s.recorded(i) == nil:
+		// A step, and a timer that is over when it begins, leave no row before they end. This one had begun when a later one
+		// ended, and was cut off.
+		return nil, i
+	}
+	s.diverge(kind, name, rec)
+	return nil, i
+}
+
+// consume marks a record as asked for.
+func (s *scope) consume(rec *record) {
+	rec.visited = true
+	if rec.form != form1 {
+		s.next = max(s.next, rec.ordinal+1)
+	}
+}
+
+// same reports whether a record is that of an operation.
+func (s *scope) same(rec *record, kind Kind, i uint32) bool {
+	if rec.visited {
+		return false
+	}
+	if k := rec.kind(); k != kind && !(kind == KindReceive && k == KindMessage) {
+		return false
+	}
+	r := s.run
+	r.scratch = childName(r.scratch[:0], s.loc, i)
+	return string(r.scratch) == string(rec.loc)
+}
+
+// recorded returns the record that has a name in the place and was not consumed; nil if there is none.
+func (p *place) recorded(i uint32) *record {
+	p.run.scratch = childName(p.run.scratch[:0], p.loc, i)
+	loc := p.run.scratch
+	for _, rec := range p.records[p.cursor:] {
+		if !rec.visited && string(rec.loc) == string(loc) {
+			return rec
+		}
+	}
+	return nil
+}
+
+// atFrontier reports whether everything that is recorded in the place was asked for.
+func (p *place) atFrontier() bool { return p.leftover() == nil }
+
+// nameOf returns the name of a record within the place.
+func (p *place) nameOf(rec *record) string {
+	segments, err := rec.loc.segments()
+	if err != nil || len(segments) == 0 {
+		return fmt.Sprintf("?%x", []byte(rec.loc))
+	}
+	last := segments[len(segments)-1]
+	if last.Loop {
+		return "~" + strconv.FormatUint(uint64(last.Iteration), 10)
+	}
+	return p.run.names.name(last.Name)
+}

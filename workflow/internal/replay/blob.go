@@ -1,0 +1,170 @@
+package replay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Large payloads stand in rows of their own, by the hash of their content, so that equal ones of a run are stored once. The
+// head counts the entries' payloads that refer to it; the transaction that takes the last reference removes the rows. Since
+// an entry and the heads that it changes are one transaction, a crash leaves no rows that nothing refers to.
+
+const (
+	inlineLimit = 16 << 10 // bytes of a payload up to which it stands in its entry
+	blobChunk   = 64 << 10 // bytes of a payload in one row
+
+	// DefaultMaxPayload is how large one result, state or message may be, in bytes, unless a run has another limit.
+	DefaultMaxPayload = 16 << 20
+)
+
+// ErrTooLarge is matched by a *TooLargeError.
+var ErrTooLarge = errors.New("too large")
+
+// A TooLargeError says which value exceeds which limit.
+type TooLargeError struct {
+	What  string // such as "output of step \"charge\""
+	Size  int64
+	Limit int64
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("workflow: %s has %d bytes, and the limit is %d", e.What, e.Size, e.Limit)
+}
+
+// Is reports whether target is ErrTooLarge.
+func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
+
+// addBlob takes one more reference to a payload, and writes it if it is the first.
+func addBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
+	refs, size, err := blobHead(j, hash)
+	if err != nil {
+		return err
+	}
+	if refs == 0 {
+		for chunk := uint32(1); len(payload) > 0; chunk++ {
+			n := min(len(payload), blobChunk)
+			if err := j.Put(keyspace.WorkflowBlob.Append(nil, hash, chunk), payload[:n]); err != nil {
+				return err
+			}
+			size, payload = size+uint64(n), payload[n:]
+		}
+	}
+	return putBlobHead(j, hash, refs+1, size)
+}
+
+// shareBlob takes one more reference to a payload that is stored.
+func shareBlob(j Journal, hash *keyspace.WorkflowHash) error {
+	refs, size, err := blobHead(j, hash)
+	if err != nil {
+		return err
+	}
+	if refs == 0 {
+		return corrupt(keyspace.WorkflowBlob.Append(nil, hash, 0), errors.New("missing"))
+	}
+	return putBlobHead(j, hash, refs+1, size)
+}
+
+// dropBlob takes a reference back, and removes the payload with the last.
+func dropBlob(j Journal, hash *keyspace.WorkflowHash) error {
+	refs, size, err := blobHead(j, hash)
+	switch {
+	case err != nil:
+		return err
+	case refs > 1:
+		return putBlobHead(j, hash, refs-1, size)
+	}
+	start := keyspace.WorkflowBlob.Append(nil, hash, 0)
+	return j.DeleteRange(start, keyspace.TupleEnd(start))
+}
+
+func putBlobHead(j Journal, hash *keyspace.WorkflowHash, refs, size uint64) error {
+	value := binary.AppendUvarint(binary.AppendUvarint([]byte{form2, 0}, refs), size)
+	return j.Put(keyspace.WorkflowBlob.Append(nil, hash, 0), value)
+}
+
+// blobHead returns how many refer to a payload, 0 if it is not stored, and how long it is.
+func blobHead(r Reader, hash *keyspace.WorkflowHash) (refs, size uint64, err error) {
+	key := keyspace.WorkflowBlob.Append(nil, hash, 0)
+	value, ok, err := r.Get(key)
+	if err != nil || !ok {
+		return 0, 0, err
+	}
+	form, err := formOf("large value", value)
+	if err == nil && form != form2 {
+		err = &SyntaxError{"large value", 0, fmt.Sprintf("form %d", form)}
+	}
+	if err != nil {
+		return 0, 0, corrupt(key, err)
+	}
+	d := reader{what: "large value", b: value, off: 2}
+	refs, size = d.uvarint(), d.uvarint()
+	if d.err == nil && refs == 0 {
+		d.fail(2, "no references")
+	}
+	return refs, size, corrupt(key, d.end())
+}
+
+// readBlob reads a payload.
+func readBlob(r Reader, ref *largeRef) ([]byte, error) {
+	start := keyspace.WorkflowBlob.Append(nil, &ref.hash, 1)
+	end := keyspace.TupleEnd(keyspace.WorkflowBlob.Append(nil, &ref.hash, 0))
+	var payload []byte
+	err := r.Scan(start, end, func(_, value []byte) error {
+		if payload == nil {
+			payload = make([]byte, 0, min(ref.size, DefaultMaxPayload))
+		}
+		payload = append(payload, value...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(payload)) != ref.size || sha256.Sum256(payload) != ref.hash {
+		return nil, corrupt(start, errors.New("is not what its hash and size say"))
+	}
+	return payload, nil
+}
+
+// fetch reads the large payloads of an entry.
+func fetch(r Reader, e *Entry) error {
+	for i := range e.large {
+		ref := &e.large[i]
+		payload, err := readBlob(r, ref)
+		if err != nil {
+			return err
+		}
+		switch {
+		case ref.payload == payloadOutput:
+			e.Output = payload
+		case ref.payload == payloadState:
+			e.State = payload
+		case ref.payload == payloadFailure && e.Failure != nil:
+			e.Failure.Data = payload
+		case ref.payload >= payloadMessages && ref.payload-payloadMessages < len(e.Messages):
+			e.Messages[ref.payload-payloadMessages].Body = payload
+		}
+	}
+	e.large = nil
+	return nil
+}
+
+// hashOf names a payload.
+func hashOf(payload []byte) keyspace.WorkflowHash { return sha256.Sum256(payload) }
+
+// sameRefs reports whether two entries refer to the same payloads.
+func sameRefs(a, b []largeRef) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].payload != b[i].payload || !bytes.Equal(a[i].hash[:], b[i].hash[:]) {
+			return false
+		}
+	}
+	return true
+}

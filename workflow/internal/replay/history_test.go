@@ -1,0 +1,454 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// testTurn is a transaction over rows.
+type testTurn struct {
+	*rows
+	now      time.Time
+	sent     []Outgoing
+	returned []Delivery
+}
+
+func (t *testTurn) Now() time.Time                            { return t.now }
+func (t *testTurn) Value() any                                { return nil }
+func (t *testTurn) Receive([]string, int) ([]Delivery, error) { return nil, nil }
+func (t *testTurn) Return(m []Delivery) error                 { t.returned = append(t.returned, m...); return nil }
+func (t *testTurn) Reply(*Delivery, []byte, *Failure) error   { return nil }
+func (t *testTurn) Send(m *Outgoing) error                    { t.sent = append(t.sent, *m); return nil }
+
+// A testRun writes histories by names.
+type testRun struct {
+	testing.TB
+	*testTurn
+	st *store
+}
+
+func newTestRun(t testing.TB) *testRun {
+	r := &testRun{TB: t, testTurn: &testTurn{rows: newRows(), now: at(1000)}}
+	if _, err := start(r.testTurn, "order", "v1", CodecCBOR, []byte{0x01}, StartOptions{ID: [16]byte{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := putState(r, StateRunning); err != nil {
+		t.Fatal(err)
+	}
+	r.st = openStore(t, r.rows)
+	return r
+}
+
+// place returns the location of a path such as serve~3/charge.
+func (r *testRun) place(path string) location {
+	r.Helper()
+	var l location
+	for part := range strings.SplitSeq(path, "/") {
+		name, iteration, loop := strings.Cut(part, "~")
+		i, _, err := r.st.names.index(name)
+		if err != nil {
+			r.Fatal(err)
+		}
+		l = childName(nil, l, i)
+		if loop {
+			n := uint32(0)
+			for _, c := range iteration {
+				n = n*10 + uint32(c-'0')
+			}
+			l = childIteration(nil, l, i, n)
+		}
+	}
+	return l
+}
+
+func (r *testRun) id(path string) EntryID { return entryID(r.place(path)) }
+
+func (r *testRun) put(path string, e Entry) {
+	r.Helper()
+	putEntry(r, r.st, r.rows, r.place(path), e)
+}
+
+// meta puts an entry with metadata.
+func (r *testRun) meta(path string, e Entry, m Metadata) {
+	r.Helper()
+	e.ID = r.st.newID()
+	if err := r.st.putMetadata(r, e.ID, &m); err != nil {
+		r.Fatal(err)
+	}
+	r.put(path, e)
+}
+
+// done is a step that ended as the seq-th.
+func done(ordinal uint32, seq uint64) Entry {
+	return Entry{Kind: KindStep, Status: Completed, Ordinal: ordinal, Seq: seq, Created: at(int64(10 * seq)), Ended: at(int64(10*seq) + 5), Output: cborNull}
+}
+
+func paths(t testing.TB, seq iter.Seq2[HistoryEntry, error]) (list []string) {
+	t.Helper()
+	for e, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e.Path)
+	}
+	return list
+}
+
+// sample is a run with a bit of everything.
+func sample(t testing.TB) *testRun {
+	r := newTestRun(t)
+	r.put("charge", done(0, 1))
+	failed := done(1, 2)
+	failed.Status, failed.Output, failed.Failure = Exhausted, nil, &Failure{Message: "no"}
+	r.meta("ship", failed, Metadata{Attempts: 4, LastAttempt: at(24), Failure: &Failure{Message: "no"}})
+	secret := done(2, 3)
+	secret.Sensitive, secret.Output, secret.Failure = true, []byte("\x66secret"), &Failure{Message: "m", Data: []byte("secret")}
+	r.put("secret", secret)
+	r.put("serve", Entry{Kind: KindLoop, Ordinal: 3, Created: at(40), Iteration: 3, State: []byte{0x03}})
+	r.put("serve~3/charge", done(0, 4))
+	r.put("serve~3/wait", Entry{Kind: KindReceive, Ordinal: 1, Created: at(60), Deadline: at(9000), Queues: []string{"orders"}})
+	large := done(4, 5)
+	large.Output = bytes.Repeat([]byte("x"), inlineLimit+1)
+	r.put("report", large)
+	r.put("nap", Entry{Kind: KindSleep, Ordinal: 5, Created: at(70), Deadline: at(5000)})
+	r.meta("flaky", Entry{Kind: KindStep, Ordinal: 6, Created: at(80)}, Metadata{Attempts: 2, Due: at(3000), Failure: &Failure{Message: "again"}})
+	r.put("kid", Entry{Kind: KindSpawn, Ordinal: 7, Created: at(90), Child: Destination{"ship", []string{"7"}}, Program: "ship", OnClose: closeTerminates})
+	return r
+}
+
+func TestHistoryFilters(t *testing.T) {
+	r := sample(t)
+	all := []string{"charge", "ship", "secret", "serve", "serve~3/charge", "serve~3/wait", "report", "nap", "flaky", "kid"}
+	for what, v := range map[string]struct {
+		filter Filter
+		want   []string
+	}{
+		"all":             {Filter{}, all},
+		"kind":            {Filter{Kinds: []Kind{KindSleep, KindReceive}}, []string{"serve~3/wait", "nap"}},
+		"status":          {Filter{Statuses: []EntryStatus{Pending}}, []string{"serve", "serve~3/wait", "nap", "flaky", "kid"}},
+		"kind and status": {Filter{Kinds: []Kind{KindStep}, Statuses: []EntryStatus{Exhausted}}, []string{"ship"}},
+		"name":            {Filter{Name: "charge"}, []string{"charge", "serve~3/charge"}},
+		"glob":            {Filter{Name: "?a*"}, []string{"serve~3/wait", "nap"}},
+		"glob in between": {Filter{Name: "*e*r*"}, []string{"secret", "serve", "report"}},
+		"under":           {Filter{Under: r.id("serve")}, []string{"serve", "serve~3/charge", "serve~3/wait"}},
+		"under one":       {Filter{Under: r.id("charge")}, []string{"charge"}},
+		"after":           {Filter{After: r.id("nap")}, []string{"flaky", "kid"}},
+		"under and after": {Filter{Under: r.id("serve"), After: r.id("serve~3/charge")}, []string{"serve~3/wait"}},
+		"after the end":   {Filter{Under: r.id("serve"), After: r.id("nap")}, nil},
+		"since":           {Filter{Since: at(80)}, []string{"flaky", "kid"}},
+		"before":          {Filter{Before: at(20)}, []string{"charge"}},
+	} {
+		got := paths(t, History(r, v.filter))
+		want := slices.Clone(v.want)
+		slices.SortFunc(want, func(a, b string) int { return bytes.Compare(r.place(a), r.place(b)) })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	for range History(r, Filter{}) {
+		break // and nothing goes wrong
+	}
+	for _, f := range []Filter{{Under: "zz"}, {Under: "13"}, {After: "1"}} {
+		var refused *ControlError
+		for _, err := range History(r, f) {
+			if !errors.As(err, &refused) {
+				t.Errorf("%+v: %v", f, err)
+			}
+		}
+		if refused == nil {
+			t.Errorf("%+v is accepted", f)
+		}
+	}
+}
+
+func TestHistoryShowsWhatIsRecorded(t *testing.T) {
+	r := sample(t)
+	got := map[string]HistoryEntry{}
+	for e, err := range History(r, Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[e.Path] = e
+	}
+	if e := got["ship"]; e.Attempts != 4 || e.LastFailure.Message != "no" || e.Failure.Message != "no" || e.Status != Exhausted || e.Seq != 2 || e.ID != r.id("ship") {
+		t.Errorf("%+v", e)
+	}
+	if e := got["secret"]; e.Output != nil || e.Failure.Data != nil || !e.Sensitive || e.Failure.Message != "m" {
+		t.Errorf("a secret is shown: %+v", e)
+	}
+	if e := got["report"]; e.Output != nil || e.Large != inlineLimit+1 {
+		t.Errorf("a large payload: %+v", e)
+	}
+	if e := got["serve"]; e.Iteration != 3 || e.State[0] != 3 {
+		t.Errorf("%+v", e)
+	}
+	if e := got["kid"]; e.Child.Type != "ship" || e.Program != "ship" {
+		t.Errorf("%+v", e)
+	}
+	// What is shown does not change with the rows.
+	if e := got["charge"]; !bytes.Equal(e.Output, cborNull) {
+		t.Errorf("%+v", e)
+	}
+	// JSON has words for kinds and statuses, and so has CBOR.
+	b, err := json.Marshal(got["nap"])
+	if err != nil || !strings.Contains(string(b), `"kind":"sleep"`) || !strings.Contains(string(b), `"status":"pending"`) || strings.Contains(string(b), "ended") {
+		t.Errorf("%s, %v", b, err)
+	}
+	var back HistoryEntry
+	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(back, got["nap"]) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	b, err = cbor.Marshal(got["nap"])
+	if err != nil || !bytes.Contains(b, []byte("sleep")) {
+		t.Errorf("%x, %v", b, err)
+	}
+	back = HistoryEntry{}
+	if err := cbor.Unmarshal(b, &back); err != nil || back.Kind != KindSleep || back.Status != Pending {
+		t.Errorf("%+v, %v", back, err)
+	}
+	var k Kind
+	var s EntryStatus
+	if k.UnmarshalText([]byte("dance")) == nil || s.UnmarshalText([]byte("dance")) == nil || k.UnmarshalCBOR([]byte{1}) == nil {
+		t.Error("words that are none are accepted")
+	}
+}
+
+func TestStatus(t *testing.T) {
+	if _, err := ReadStatus(newRows()); err != ErrNoRun {
+		t.Error(err)
+	}
+	r := sample(t)
+	st, err := ReadStatus(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Workflow != "order" || st.Version != "v1" || st.State != StateWaiting || st.Entries != 10 || !st.Wake.Equal(at(3000)) || st.ID != "01"+strings.Repeat("00", 15) || !st.Started.Equal(at(1000)) {
+		t.Errorf("%+v", st)
+	}
+	im, err := loadImage(r)
+	if err != nil || st.Bytes != im.bytes || st.Names != im.names.len() {
+		t.Errorf("%d bytes and %d names, the image has %d and %d (%v)", st.Bytes, st.Names, im.bytes, im.names.len(), err)
+	}
+	waiting := map[string]Waiting{}
+	for _, w := range st.Waiting {
+		waiting[w.Path] = w
+	}
+	if w := waiting["serve~3/wait"]; w.Kind != KindReceive || w.Queues[0] != "orders" || !w.Until.Equal(at(9000)) || !w.Since.Equal(at(60)) || w.ID != r.id("serve~3/wait") {
+		t.Errorf("%+v", w)
+	}
+	if w := waiting["flaky"]; w.Kind != KindStep || w.Attempts != 2 || w.Failure.Message != "again" || !w.Until.Equal(at(3000)) {
+		t.Errorf("%+v", w)
+	}
+	if w := waiting["kid"]; w.Child.Key[0] != "7" || len(waiting) != 4 {
+		t.Errorf("%+v of %v", w, waiting)
+	}
+}
+
+func TestStatesThatAreDerived(t *testing.T) {
+	for what, v := range map[string]struct {
+		do   func(r *testRun)
+		want State
+	}{
+		"pending":     {func(r *testRun) { putState(r, StatePending) }, StatePending},
+		"running":     {func(r *testRun) { r.put("charge", done(0, 1)) }, StateRunning},
+		"sleeping":    {func(r *testRun) { r.put("nap", Entry{Kind: KindSleep, Deadline: at(1)}) }, StateSleeping},
+		"backing off": {func(r *testRun) { r.meta("s", Entry{}, Metadata{Due: at(1)}) }, StateSleeping},
+		"at most once": {func(r *testRun) {
+			r.put("s", Entry{Status: Running})
+			r.put("nap", Entry{Kind: KindSleep, Deadline: at(1)})
+		}, StateRunning},
+		"waiting":      {func(r *testRun) { r.put("a", Entry{Kind: KindAwait}) }, StateWaiting},
+		"cancelling":   {func(r *testRun) { putControl(r, &control{Kind: controlCancel}) }, StateCancelling},
+		"rolling back": {func(r *testRun) { putControl(r, &control{Kind: controlCancel}); putState(r, StateRollingBack) }, StateRollingBack},
+		"paused":       {func(r *testRun) { putState(r, StateRollingBack); putPause(r, &Pause{Reason: PausedDiverged}) }, StatePaused},
+		"completed":    {func(r *testRun) { putState(r, StateCompleted); r.put("nap", Entry{Kind: KindSleep}) }, StateCompleted},
+		"terminated":   {func(r *testRun) { Terminate(r.testTurn, "") }, StateTerminated},
+	} {
+		r := newTestRun(t)
+		v.do(r)
+		st, err := ReadStatus(r)
+		if err != nil || st.State != v.want {
+			t.Errorf("%s: %s (%v), want %s", what, st.State, err, v.want)
+		}
+		if st.State.Over() && len(st.Waiting) > 0 {
+			t.Errorf("%s: waits for %v", what, st.Waiting)
+		}
+	}
+}
+
+func TestHistoryOfForm1(t *testing.T) {
+	r := newForm1Run(t)
+	st, err := ReadStatus(r)
+	if err != nil || st.State != StateWaiting || len(st.Waiting) != 2 || st.Waiting[1].Path != "t" || st.ID != "" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	want := []string{"charge", "void", "both", "both/x", "both/x/job", "both/y", "serve", "serve~2/tick", "flaky", "gone", "w", "t", "e"}
+	if got := paths(t, History(r, Filter{})); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := paths(t, History(r, Filter{Statuses: []EntryStatus{Exhausted, TimedOut}})); !slices.Equal(got, []string{"gone", "e"}) {
+		t.Error(got)
+	}
+	// A history that went on in form 2 is shown whole, each entry once.
+	im, _ := loadImage(r)
+	st2, err := newStore(im, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	putEntry(t, st2, r.rows, loc(0), done(0, 1))
+	putEntry(t, st2, r.rows, loc(15, 0), done(0, 11))
+	want = slices.Insert(want, 10, "gone/charge")
+	if got := paths(t, History(r, Filter{})); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestHistoryOfDamagedRows(t *testing.T) {
+	for what, damage := range map[string]func(r *testRun){
+		"entry":    func(r *testRun) { r.Put(historyKey(nil, loc(7)), []byte{2, 0, 0}) },
+		"location": func(r *testRun) { r.Put([]byte("\x07\x15\x02\x13"), []byte{2, 0, 0}) },
+		"form":     func(r *testRun) { r.Put(historyKey(nil, loc(7)), []byte{9, 0, 0}) },
+		"metadata": func(r *testRun) { r.Put(metadataKey(nil, 2), []byte{9, 0, 0}) },
+		"names":    func(r *testRun) { r.Put(nameKey(nil, 99), []byte("x")) },
+	} {
+		r := sample(t)
+		damage(r)
+		var bad *CorruptError
+		for _, err := range History(r, Filter{}) {
+			if err != nil && !errors.As(err, &bad) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if bad == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+func TestChangedRows(t *testing.T) {
+	r := sample(t)
+	before := r.clone()
+	r.put("charge", done(0, 1))
+	r.put("new", done(8, 9))
+	if err := r.st.drop(r, r.place("serve"), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.st.putMetadata(r, 2, &Metadata{Attempts: 3, Due: at(4000)}); err != nil { // of flaky
+		t.Fatal(err)
+	}
+	var keys [][]byte
+	for k, v := range r.m {
+		if !bytes.Equal(before.m[k], v) {
+			keys = append(keys, []byte(k))
+		}
+	}
+	for k := range before.m {
+		if _, there := r.m[k]; !there {
+			keys = append(keys, []byte(k))
+		}
+	}
+	d, err := Changed(r, append(keys, []byte{4, 0x15, 1}, []byte("?")))
+	if err != nil || !d.Status {
+		t.Fatal(err)
+	}
+	var changed []string
+	for _, e := range d.Entries {
+		changed = append(changed, e.Path)
+	}
+	want := []string{"flaky", "new"}
+	slices.SortFunc(want, func(a, b string) int { return bytes.Compare(r.place(a), r.place(b)) })
+	if !slices.Equal(changed, want) || len(d.Removed) != 3 || !slices.Contains(d.Removed, r.id("serve~3/wait")) {
+		t.Errorf("changed %v, removed %v", changed, d.Removed)
+	}
+	if d, err = Changed(r, [][]byte{{4, 0x15, 1}}); err != nil || d.Status || d.Entries != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+func TestGlob(t *testing.T) {
+	for _, v := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"", "", true}, {"*", "", true}, {"?", "", false}, {"a", "a", true}, {"a", "ab", false}, {"a*", "ab/c~1", true}, {"*c", "abc", true}, {"*b*", "abc", true},
+		{"a?c", "aéc", true}, {"a*b*c", "axbybzc", true}, {"a*b*c", "axbybz", false}, {"**", "x", true},
+	} {
+		if glob(v.pattern, v.text) != v.want {
+			t.Errorf("%q matches %q: %v", v.pattern, v.text, !v.want)
+		}
+	}
+}
+
+func TestInspection(t *testing.T) {
+	r := sample(t)
+	in, err := Inspect(r, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		NameRegistry []string `json:"nameRegistry"`
+		Entries      []struct {
+			ID       string `json:"id"`
+			Location []any  `json:"location"`
+			Kind     struct {
+				Type string         `json:"type"`
+				Data map[string]any `json:"data"`
+			} `json:"kind"`
+		} `json:"entries"`
+		EntryMetadata map[string]map[string]any `json:"entryMetadata"`
+		Waiting       []map[string]any          `json:"waiting"`
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.NameRegistry[0] != "charge" || len(doc.Entries) != 10 || len(doc.EntryMetadata) != 10 || len(doc.Waiting) != 4 {
+		t.Errorf("%s", b)
+	}
+	nested := slices.IndexFunc(doc.Entries, func(e struct {
+		ID       string `json:"id"`
+		Location []any  `json:"location"`
+		Kind     struct {
+			Type string         `json:"type"`
+			Data map[string]any `json:"data"`
+		} `json:"kind"`
+	}) bool {
+		return e.ID == string(r.id("serve~3/charge"))
+	})
+	if l := doc.Entries[nested].Location; !reflect.DeepEqual(l, []any{3.0, map[string]any{"loop": 3.0, "iteration": 3.0}, 0.0}) {
+		t.Errorf("%v", l)
+	}
+	if m := doc.EntryMetadata[string(r.id("ship"))]; m["status"] != "exhausted" || m["attempts"] != 4.0 || m["error"] != "no" {
+		t.Errorf("%v", m)
+	}
+	if m := doc.EntryMetadata[string(r.id("charge"))]; m["status"] != "completed" || m["attempts"] != 1.0 || m["createdAt"] != float64(at(10).UnixMilli()) || m["completedAt"] != float64(at(15).UnixMilli()) {
+		t.Errorf("%v", m)
+	}
+	if strings.Contains(string(b), "secret\"") && strings.Contains(string(b), "c2VjcmV0") {
+		t.Error("a secret is shown")
+	}
+	if _, err := Inspect(r, 9); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	if _, err := Inspect(newRows(), 9); err != ErrNoRun {
+		t.Error(err)
+	}
+	if v := shownPayload([]byte{0xff}, CodecCBOR); v != "1 bytes: ff" {
+		t.Error(v)
+	}
+	if v := shownPayload([]byte{1}, 3); v != "1 bytes: 01" {
+		t.Error(v)
+	}
+}

@@ -1,0 +1,331 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"sort"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// An image is what is recorded of a run, as one ordered scan of its rows found it. It does not change with later writes.
+//
+//  1. Records stand in the order of keys: the records inside one follow it directly.
+//  2. Values are decoded on demand, and large payloads are fetched then. Values of form 1 are decoded at once.
+//  3. The memory of a record's value is shared with its neighbours, in blocks. A block is free when all its values were
+//     released.
+type image struct {
+	fields
+	names       *names
+	records     []record
+	obligations []numbered // by number
+	inbox       []numbered // by number
+	metadatas   map[uint32]*Metadata
+	ids1        map[string]uint32 // of form 1: the number under which the metadata of an id stands in metadatas
+	facts1      map[uint32]found1 // of form 1: the parts of metadata that belong to the entry itself
+	nextID      uint32            // the first free number of metadata
+	lastSeq     uint64            // the largest number of a resolution
+	entries     int
+	bytes       int64 // of keys and values of the history and the metadata
+	// reader is the source of large payloads. Before records are decoded, it must be set to the present transaction.
+	reader Reader
+}
+
+// A record is one entry of an image.
+type record struct {
+	im      *image
+	loc     location
+	value   []byte // nil once it is decoded or released
+	ordinal uint32
+	form    uint8
+	flags   uint16 // of form 2
+	// visited is set by a replay when the code has asked for the entry.
+	visited bool
+	decoded *Entry // of a record of form 1 from the start
+}
+
+// errStop ends a scan early.
+var errStop = errors.New("stop")
+
+// recordPage is the number of records that are gathered at a time.
+const recordPage = 512
+
+// loadImage reads all rows of a run except the large values. The image of no run has no state.
+func loadImage(r Reader) (*image, error) { return loadImageWith(r, nil) }
+
+// loadImageWith is loadImage for a caller that may have loaded the fields in the same transaction; known is nil if not.
+func loadImageWith(r Reader, known *fields) (*image, error) {
+	// There may be many records, and a slice that grows is copied over and over. So records are gathered in pages, and
+	// copied once when their number is known.
+	var pages [][]record
+	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
+	if im.form = form1; known != nil {
+		im.fields = *known
+	}
+	var arena arena
+	var list []string
+	var found []found1
+	start := []byte{byte(keyspace.KindWorkflow)}
+	blobs, _ := keyspace.WorkflowBlob.Range()
+	err := r.Scan(start, blobs, func(key, value []byte) error {
+		if len(key) > len(historyPrefix) && string(key[:len(historyPrefix)]) == historyPrefix {
+			if len(im.records) == cap(im.records) {
+				pages = append(pages, im.records)
+				im.records = make([]record, 0, recordPage)
+			}
+			return im.add(key, arena.copy(key[len(historyPrefix):]), arena.copy(value))
+		}
+		if known != nil && keyspace.WorkflowField.Has(key) {
+			return nil
+		}
+		value = bytes.Clone(value)
+		switch {
+		case keyspace.WorkflowName.Has(key):
+			index, err := keyspace.WorkflowName.Parse(key)
+			if err == nil && int(index) != len(list) {
+				err = &SyntaxError{"name", 0, "names are missing before it"}
+			}
+			list = append(list, string(value))
+			return corrupt(key, err)
+		case keyspace.WorkflowField.Has(key):
+			return im.set(key, value)
+		case keyspace.WorkflowMetadata.Has(key):
+			im.bytes += int64(len(key) + len(value))
+			number, bad := keyspace.WorkflowMetadata.Parse(key)
+			if bad != nil {
+				id, err := keyspace.WorkflowEntry.Parse(key)
+				if err != nil {
+					return corrupt(key, bad)
+				}
+				m, err := decodeMetadata1(value)
+				found = append(found, found1{id, &m})
+				return corrupt(key, err)
+			}
+			m, err := decodeMetadata(key, value)
+			im.metadatas[number] = &m
+			im.nextID = max(im.nextID, number+1)
+			return err
+		case keyspace.WorkflowUndo.Has(key):
+			number, err := keyspace.WorkflowUndo.Parse(key)
+			im.obligations = append(im.obligations, numbered{number, value})
+			return corrupt(key, err)
+		case keyspace.WorkflowMessage.Has(key):
+			number, err := keyspace.WorkflowMessage.Parse(key)
+			im.inbox = append(im.inbox, numbered{number, value})
+			return corrupt(key, err)
+		}
+		err := keyspace.KindWorkflow.Check(key)
+		if err == nil {
+			err = &SyntaxError{"key", 0, "out of order"}
+		}
+		return corrupt(key, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	im.records = slices.Concat(append(pages, im.records)...)
+	if im.control != nil {
+		im.lastSeq = max(im.lastSeq, im.control.Seq)
+	}
+	im.names = newNames(list)
+	im.number1(found)
+	for i := range im.records {
+		if im.records[i].form == form1 {
+			return im, im.adopt()
+		}
+	}
+	return im, nil
+}
+
+// A found1 is metadata of form 1 with the id of its entry.
+type found1 struct {
+	id string
+	*metadata1
+}
+
+// number1 gives metadata of form 1 numbers, as if they were ours; they last as long as the image.
+func (im *image) number1(found []found1) {
+	if len(found) == 0 {
+		return
+	}
+	im.ids1, im.facts1 = make(map[string]uint32, len(found)), make(map[uint32]found1, len(found))
+	for _, f := range found {
+		im.ids1[f.id], im.metadatas[im.nextID], im.facts1[im.nextID] = im.nextID, &f.Metadata, f
+		im.nextID++
+	}
+}
+
+// add takes one row of the history, both parts of which it keeps.
+func (im *image) add(key []byte, loc location, value []byte) error {
+	for at := 0; at < len(loc); {
+		n := elementEnd(loc[at:])
+		if n == 0 {
+			return corrupt(key, &SyntaxError{"location", at, "no element"})
+		}
+		at += n
+	}
+	rec := record{im: im, loc: loc, value: value}
+	if p, ok := peekEntry(value); ok {
+		rec.form, rec.ordinal, rec.flags = form2, p.ordinal, uint16(p.flags)
+		im.lastSeq = max(im.lastSeq, p.seq)
+	} else {
+		form, err := formOf("entry", value)
+		if err != nil {
+			return corrupt(key, err)
+		}
+		rec.form = uint8(form)
+	}
+	im.bytes += int64(len(key) + len(value))
+	im.entries++
+	im.records = append(im.records, rec)
+	return nil
+}
+
+// at returns the index of the first record whose location is loc or follows it.
+func (im *image) at(loc location) int {
+	return sort.Search(len(im.records), func(i int) bool { return bytes.Compare(im.records[i].loc, loc) >= 0 })
+}
+
+// find returns the record of a location, nil if there is none.
+func (im *image) find(loc location) *record {
+	if i := im.at(loc); i < len(im.records) && bytes.Equal(im.records[i].loc, loc) {
+		return &im.records[i]
+	}
+	return nil
+}
+
+// under returns all records that lie inside loc, itself included, in the order of keys.
+func (im *image) under(loc location) []record {
+	from := im.at(loc)
+	return im.records[from : from+im.span(from, loc)]
+}
+
+// span returns how many records from index from on begin with a prefix. It looks at few of them if it is few.
+func (im *image) span(from int, prefix location) int {
+	list := im.records[from:]
+	step := 1
+	for step <= len(list) && bytes.HasPrefix(list[step-1].loc, prefix) {
+		step *= 2
+	}
+	low := step / 2 // so many have it
+	high := min(step, len(list))
+	return low + sort.Search(high-low, func(i int) bool { return !bytes.HasPrefix(list[low+i].loc, prefix) })
+}
+
+// children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none:
+// they come first, in the order of keys, which is that of their names.
+func (im *image) children(loc location) []*record {
+	var list []*record
+	i := im.at(loc)
+	if i < len(im.records) && len(im.records[i].loc) == len(loc) && bytes.Equal(im.records[i].loc, loc) {
+		i++
+	}
+	sorted := true
+	for i < len(im.records) && loc.encloses(im.records[i].loc) {
+		rec := &im.records[i]
+		n := elementEnd(rec.loc[len(loc):])
+		if n == 0 {
+			i++
+			continue
+		}
+		child := rec.loc[:len(loc)+n]
+		if len(child) == len(rec.loc) {
+			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal && list[len(list)-1].form <= rec.form)
+			list = append(list, rec)
+		}
+		if i+1 < len(im.records) && !child.encloses(im.records[i+1].loc) {
+			i++
+		} else {
+			i += im.span(i, child)
+		}
+	}
+	if !sorted {
+		slices.SortStableFunc(list, func(a, b *record) int { return cmp.Or(cmp.Compare(a.form, b.form), cmp.Compare(a.ordinal, b.ordinal)) })
+	}
+	return list
+}
+
+// decode returns the entry of a record, with its large payloads. It decodes once. The error is a *CorruptError, or one of the
+// image's reader.
+func (rec *record) decode() (*Entry, error) {
+	e, err := rec.header()
+	if err != nil || len(e.large) == 0 {
+		return e, err
+	}
+	if err := fetch(rec.im.reader, e); err != nil {
+		return nil, corrupt(historyKey(nil, rec.loc), err)
+	}
+	return e, nil
+}
+
+// header is decode, but leaves large payloads where they are.
+func (rec *record) header() (*Entry, error) {
+	if rec.decoded != nil {
+		return rec.decoded, nil
+	}
+	if rec.value == nil {
+		return nil, corrupt(historyKey(nil, rec.loc), errors.New("asked for after it was released"))
+	}
+	e := new(Entry)
+	if err := decodeEntry2(e, rec.value); err != nil {
+		return nil, corrupt(historyKey(nil, rec.loc), err)
+	}
+	rec.decoded, rec.value = e, nil
+	return e, nil
+}
+
+// into is decode, into an entry of the caller's that is zero.
+func (rec *record) into(e *Entry) error {
+	if rec.decoded != nil || rec.value == nil {
+		d, err := rec.decode()
+		if err == nil {
+			*e = *d
+		}
+		return err
+	}
+	if err := decodeEntry2(e, rec.value); err != nil {
+		return corrupt(historyKey(nil, rec.loc), err)
+	}
+	if len(e.large) == 0 {
+		return nil
+	}
+	if err := fetch(rec.im.reader, e); err != nil {
+		return corrupt(historyKey(nil, rec.loc), err)
+	}
+	return nil
+}
+
+// kind returns the kind of a record without decoding it. Of a value that is none, it is any.
+func (rec *record) kind() Kind {
+	switch {
+	case rec.decoded != nil:
+		return rec.decoded.Kind
+	case len(rec.value) > 2:
+		return Kind(rec.value[2])
+	}
+	return 0
+}
+
+// metadata returns the metadata of a number, nil if there is none.
+func (im *image) metadata(id uint32) *Metadata { return im.metadatas[id] }
+
+// release gives the memory of a record's entry back. Its location stays, and whether it was visited.
+func (rec *record) release() { rec.decoded, rec.value = nil, nil }
+
+// An arena copies small byte strings into large blocks.
+type arena struct{ block []byte }
+
+func (a *arena) copy(b []byte) []byte {
+	const size = 64 << 10
+	if len(b) > size/8 {
+		return bytes.Clone(b)
+	}
+	if len(b) > cap(a.block)-len(a.block) {
+		a.block = make([]byte, 0, size)
+	}
+	at := len(a.block)
+	a.block = append(a.block, b...)
+	return a.block[at:len(a.block):len(a.block)]
+}

@@ -1,0 +1,271 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// history writes n entries: a loop of 100 iterations, with a join in each, and plain steps for the rest.
+func history(t testing.TB, n int) *rows {
+	j := newRows()
+	st := openStore(t, j)
+	for _, s := range []string{"loop", "join", "x", "y", "job"} {
+		st.names.index(s)
+	}
+	putEntry(t, st, j, loc(0), Entry{Kind: KindLoop, Created: at(0)})
+	for i := 1; i < n; i++ {
+		e := step([]byte{0x18, 0x2a})
+		e.Ordinal, e.Seq = uint32(i), uint64(i)
+		switch i % 4 {
+		case 0:
+			putEntry(t, st, j, loc(0, [2]int{0, i / 4}, 1), e)
+		case 1:
+			putEntry(t, st, j, loc(0, [2]int{0, i / 4}, 1, 2, 4), e)
+		case 2:
+			putEntry(t, st, j, loc(0, [2]int{0, i / 4}, 1, 3, 4), e)
+		default:
+			putEntry(t, st, j, loc(1+i), e)
+		}
+	}
+	return j
+}
+
+func TestImageFindsChildrenByOrdinal(t *testing.T) {
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		j := newRows()
+		st := openStore(t, j)
+		children := map[string][]location{}
+		for range 200 {
+			var l location
+			for range 1 + random.IntN(4) {
+				if random.IntN(3) == 0 {
+					l = childIteration(nil, l, uint32(random.IntN(3)), uint32(random.IntN(400)))
+				} else {
+					l = childName(nil, l, uint32(random.IntN(6)))
+				}
+			}
+			parent := string(parentOf(l))
+			if slices.ContainsFunc(children[parent], func(o location) bool { return bytes.Equal(o, l) }) {
+				continue
+			}
+			e := step([]byte{1})
+			e.Ordinal, e.Seq = uint32(len(children[parent])), random.Uint64()>>20
+			putEntry(t, st, j, l, e)
+			children[parent] = append(children[parent], l)
+		}
+		im, err := loadImage(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for parent, want := range children {
+			got := im.children(location(parent))
+			if len(got) != len(want) {
+				t.Fatalf("seed %d: %x has %d children, want %d", seed, parent, len(got), len(want))
+			}
+			for i, rec := range got {
+				if !bytes.Equal(rec.loc, want[i]) || rec != im.find(rec.loc) {
+					t.Fatalf("seed %d: child %d of %x is %x, want %x", seed, i, parent, rec.loc, want[i])
+				}
+			}
+			total += len(got)
+		}
+		if total != len(im.records) || im.entries != total || len(im.under(nil)) != total {
+			t.Fatalf("seed %d: %d of %d records", seed, total, len(im.records))
+		}
+		for range 50 {
+			l := im.records[random.IntN(len(im.records))].loc
+			l = l[:elementEnd(l)]
+			want := 0
+			for i := range im.records {
+				if l.encloses(im.records[i].loc) {
+					want++
+				}
+			}
+			if got := len(im.under(l)); got != want {
+				t.Fatalf("seed %d: %d under %x, want %d", seed, got, l, want)
+			}
+		}
+		if im.find(loc(99)) != nil || len(im.children(loc(99))) != 0 || len(im.under(loc(99))) != 0 {
+			t.Error("something is where nothing is")
+		}
+	}
+}
+
+func TestImageHasEveryRow(t *testing.T) {
+	j := newRows()
+	st := openStore(t, j)
+	st.names.index("charge")
+	e := step([]byte{1})
+	e.ID, e.Seq = st.newID(), 41
+	st.putMetadata(j, e.ID, &Metadata{Attempts: 3})
+	putEntry(t, st, j, loc(0), e)
+	record := runRecord{ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Codec: 5,
+		Parent: &parentRef{To: Destination{"order", []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1}}
+	pause := Pause{PausedDiverged, "this code did X", at(1), 2, at(5)}
+	ctl := control{"cancel", "because", at(2), 42}
+	for _, err := range []error{
+		putState(j, StateRunning), putProgram(j, "order\x00s", "v2"), putInput(j, []byte{1}), putOutput(j, []byte{2}), putPublished(j, []byte{3}),
+		putFailure(j, &Failure{Message: "no", Data: []byte{9}}), putRecord(j, &record), putControl(j, &ctl), putPause(j, &pause),
+		j.Put(obligationKey(nil, 300), []byte("undo")), j.Put(obligationKey(nil, 2), []byte("first")), j.Put(inboxKey(nil, 1), []byte("in")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	im, err := loadImage(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := loadFields(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*fields{f, &im.fields} {
+		if f.state != StateRunning || f.program != "order\x00s" || f.version != "v2" || f.input[0] != 1 || f.output[0] != 2 || f.published[0] != 3 || f.form != form2 ||
+			f.failure.Message != "no" || f.failure.Data[0] != 9 || *f.pause != pause || *f.control != ctl {
+			t.Errorf("%+v", f)
+		}
+		p := f.run.Parent
+		if f.run.ID != record.ID || f.run.Epoch != 2 || f.run.Started != at(0) || f.run.Ended != at(9) || f.run.Boots != 3 || f.run.SeqAtBoot != 4 || f.run.Codec != 5 ||
+			p.To.Type != "order" || p.Run != record.Parent.Run || !bytes.Equal(p.Location, loc(3)) || p.Policy != 1 {
+			t.Errorf("%+v, %+v", f.run, p)
+		}
+	}
+	if im.lastSeq != 42 || im.nextID != e.ID+1 || im.metadata(e.ID).Attempts != 3 || im.metadata(99) != nil {
+		t.Errorf("last resolution %d, next id %d", im.lastSeq, im.nextID)
+	}
+	if len(im.obligations) != 2 || im.obligations[0].n != 2 || string(im.obligations[1].value) != "undo" || len(im.inbox) != 1 || string(im.inbox[0].value) != "in" {
+		t.Errorf("%v, %v", im.obligations, im.inbox)
+	}
+	if inbox, err := loadInbox(j); err != nil || len(inbox) != 1 || inbox[0].n != 1 {
+		t.Errorf("%v, %v", inbox, err)
+	}
+	if err := deletePause(j); err != nil {
+		t.Fatal(err)
+	}
+	if im, err = loadImage(j); err != nil || im.pause != nil {
+		t.Errorf("%v, %v", im.pause, err)
+	}
+}
+
+func TestImageOfNoRun(t *testing.T) {
+	im, err := loadImage(newRows())
+	if err != nil || im.state != "" || len(im.records) != 0 || im.names.len() != 0 {
+		t.Errorf("%+v, %v", im, err)
+	}
+}
+
+func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
+	j := history(t, 2000)
+	j.scanned = 0
+	im, err := loadImage(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.scanned != len(j.m) {
+		t.Errorf("%d rows were read, there are %d", j.scanned, len(j.m))
+	}
+	for i := range im.records {
+		if im.records[i].decoded != nil {
+			t.Fatal("decoded before anybody asked")
+		}
+	}
+	rec := im.find(loc(0))
+	a, err := rec.decode()
+	b, _ := rec.decode()
+	if err != nil || a != b {
+		t.Errorf("decoded twice (%v)", err)
+	}
+	rec.visited = true
+	rec.release()
+	if _, err := rec.decode(); err == nil || !rec.visited {
+		t.Error("what was released is there")
+	}
+}
+
+func TestImageOfRowsThatAreNone(t *testing.T) {
+	for what, row := range map[string][2]string{
+		"a key":          {"07 15 02 13", "02 00"},
+		"another family": {"07 15 07 14", "02 00"},
+		"an entry":       {"07 15 02 14", "05"},
+		"a newer entry":  {"07 15 02 14", "03 00"},
+		"a record":       {"07 15 03 15 07", "02 00 a0"},
+		"record fields":  {"07 15 03 15 06", "02 00 a1 18 63 01"},
+		"metadata":       {"07 15 04 15 01", "02 00"},
+		"a program":      {"07 15 03 15 04", "02 61"},
+	} {
+		j := newRows()
+		j.Put(unhex(t, row[0]), unhex(t, row[1]))
+		_, err := loadImage(j)
+		var bad *CorruptError
+		if !errors.As(err, &bad) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if newer := what == "a newer entry" || what == "record fields"; newer != errors.Is(err, ErrNewer) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	j := newRows()
+	j.Put(historyKey(nil, childName(nil, nil, 0)), unhex(t, "02 00 00 02 00"))
+	im, err := loadImage(j)
+	if err == nil {
+		_, err = im.records[0].decode()
+	}
+	var bad *CorruptError
+	if !errors.As(err, &bad) {
+		t.Errorf("an entry that is cut off: %v", err)
+	}
+}
+
+// The journal of these is a sorted list in memory, so that they measure the image and not a database.
+type sortedRows struct {
+	rows
+	list [][2][]byte
+}
+
+func (r *sortedRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
+	i, _ := slices.BinarySearchFunc(r.list, start, func(row [2][]byte, key []byte) int { return bytes.Compare(row[0], key) })
+	for ; i < len(r.list) && (end == nil || bytes.Compare(r.list[i][0], end) < 0); i++ {
+		if err := visit(r.list[i][0], r.list[i][1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func benchmarkLoad(b *testing.B, n int, more func(im *image)) {
+	j := history(b, n)
+	sorted := &sortedRows{}
+	for _, k := range j.sorted() {
+		sorted.list = append(sorted.list, [2][]byte{[]byte(k), j.m[k]})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		im, err := loadImage(sorted)
+		if err != nil {
+			b.Fatal(err)
+		}
+		more(im)
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
+
+func BenchmarkLoad1000(b *testing.B)   { benchmarkLoad(b, 1000, func(*image) {}) }
+func BenchmarkLoad100000(b *testing.B) { benchmarkLoad(b, 100_000, func(*image) {}) }
+func BenchmarkLoadAndDecode1000(b *testing.B) {
+	benchmarkLoad(b, 1000, func(im *image) {
+		for i := range im.records {
+			if _, err := im.records[i].decode(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+func BenchmarkChildren100000(b *testing.B) {
+	benchmarkLoad(b, 100_000, func(im *image) { im.children(nil) })
+}

@@ -1,0 +1,153 @@
+package replay
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
+	for _, v := range []struct {
+		what string
+		loc  location
+		hex  string
+	}{
+		{"all history", nil, "07 15 02"},
+		{"root step 0", loc(0), "07 15 02 14"},
+		{"root step 5", loc(5), "07 15 02 15 05"},
+		{"root step 300", loc(300), "07 15 02 16 01 2c"},
+		{"iteration 0", loc(0, [2]int{0, 0}, 1), "07 15 02 14 05 14 14 00 15 01"},
+		{"iteration 1", loc(0, [2]int{0, 1}, 1), "07 15 02 14 05 14 15 01 00 15 01"},
+		{"iteration 255", loc(0, [2]int{0, 255}, 1), "07 15 02 14 05 14 15 ff 00 15 01"},
+		{"iteration 256", loc(0, [2]int{0, 256}, 1), "07 15 02 14 05 14 16 01 00 00 15 01"},
+		{"iteration 65535", loc(0, [2]int{0, 65535}, 1), "07 15 02 14 05 14 16 ff ff 00 15 01"},
+		{"iteration 65536", loc(0, [2]int{0, 65536}, 1), "07 15 02 14 05 14 17 01 00 00 00 15 01"},
+		{"subtree of iteration 1", loc(0, [2]int{0, 1}), "07 15 02 14 05 14 15 01 00"},
+		{"nested loop", loc(0, [2]int{0, 2}, 1), "07 15 02 14 05 14 15 02 00 15 01"},
+		{"step in the nested loop", loc(0, [2]int{0, 2}, 1, [2]int{1, 7}, 2), "07 15 02 14 05 14 15 02 00 15 01 05 15 01 15 07 00 15 02"},
+		{"join", loc(4), "07 15 02 15 04"},
+		{"branch x", loc(4, 5, 6), "07 15 02 15 04 15 05 15 06"},
+		{"branch y", loc(4, 7, 6), "07 15 02 15 04 15 07 15 06"},
+		{"join in a loop", loc(0, [2]int{0, 3}, 4, 5, 6), "07 15 02 14 05 14 15 03 00 15 04 15 05 15 06"},
+		{"loop in a join", loc(4, 5, 8, [2]int{8, 0}, 6), "07 15 02 15 04 15 05 15 08 05 15 08 14 00 15 06"},
+		{"race branch", loc(9, 10, 11), "07 15 02 15 09 15 0a 15 0b"},
+		{"wait:count", loc(12), "07 15 02 15 0c"},
+		{"element 9 of a map", loc(0, [2]int{0, 9}), "07 15 02 14 05 14 15 09 00"},
+	} {
+		if got := historyKey(nil, v.loc); !bytes.Equal(got, unhex(t, v.hex)) {
+			t.Errorf("%s: %x, want %s", v.what, got, v.hex)
+		}
+		segments, err := v.loc.segments()
+		if err != nil || len(segments) != v.loc.depth() {
+			t.Errorf("%s: %v (%v), depth %d", v.what, segments, err, v.loc.depth())
+		}
+		var again location
+		for _, s := range segments {
+			if s.Loop {
+				again = childIteration(nil, again, s.Name, s.Iteration)
+			} else {
+				again = childName(nil, again, s.Name)
+			}
+		}
+		if !bytes.Equal(again, v.loc) {
+			t.Errorf("%s: %v has the bytes %x", v.what, segments, again)
+		}
+	}
+	for _, v := range []struct {
+		key []byte
+		hex string
+	}{
+		{nameKey(nil, 0), "07 15 01 14"}, {nameKey(nil, 1), "07 15 01 15 01"}, {nameKey(nil, 255), "07 15 01 15 ff"}, {nameKey(nil, 256), "07 15 01 16 01 00"},
+		{fieldKey(nil, keyspace.FieldState), "07 15 03 15 01"}, {fieldKey(nil, keyspace.FieldOutput), "07 15 03 15 02"}, {fieldKey(nil, keyspace.FieldError), "07 15 03 15 03"},
+		{fieldKey(nil, keyspace.FieldVersion), "07 15 03 15 04"}, {fieldKey(nil, keyspace.FieldInput), "07 15 03 15 05"}, {fieldKey(nil, keyspace.FieldPause), "07 15 03 15 09"},
+		{metadataKey(nil, 300), "07 15 04 16 01 2c"}, {obligationKey(nil, 1), "07 15 05 15 01"}, {inboxKey(nil, 1), "07 15 06 15 01"},
+		// The ranges that a loop of 180 iterations, a nested one, and a branch are removed by.
+		{historyKey(nil, childIteration(nil, loc(0), 0, 180)), "07 15 02 14 05 14 15 b4 00"},
+		{historyKey(nil, childIteration(nil, loc(0, [2]int{0, 2}, 1), 1, 7)), "07 15 02 14 05 14 15 02 00 15 01 05 15 01 15 07 00"},
+	} {
+		if !bytes.Equal(v.key, unhex(t, v.hex)) {
+			t.Errorf("%x, want %s", v.key, v.hex)
+		}
+	}
+}
+
+func TestHistoryKeysOrder(t *testing.T) {
+	order := []location{
+		loc(0), loc(0, [2]int{0, 0}, 1), loc(0, [2]int{0, 255}, 1), loc(0, [2]int{0, 256}, 1), loc(0, [2]int{0, 65535}, 1), loc(0, [2]int{0, 65536}, 1),
+		loc(0, 5), loc(1), loc(255), loc(256), loc(65536),
+	}
+	if !slices.IsSortedFunc(order, func(a, b location) int { return bytes.Compare(historyKey(nil, a), historyKey(nil, b)) }) {
+		t.Error("keys do not order as locations do")
+	}
+}
+
+func TestLocationsTakeApart(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var elements []any
+		for range random.IntN(6) {
+			if random.IntN(2) == 0 {
+				elements = append(elements, int(random.Uint32()>>random.IntN(32)))
+			} else {
+				elements = append(elements, [2]int{int(random.Uint32() >> random.IntN(32)), int(random.Uint32() >> random.IntN(32))})
+			}
+		}
+		l := loc(elements...)
+		if l.depth() != len(elements) {
+			t.Fatalf("%v has depth %d", elements, l.depth())
+		}
+		if len(elements) == 0 {
+			continue
+		}
+		parent := parentOf(l)
+		if want := loc(elements[:len(elements)-1]...); !bytes.Equal(parent, want) {
+			t.Fatalf("parent of %v is %x, want %x", elements, parent, want)
+		}
+		if !parent.encloses(l) || l.encloses(parent) {
+			t.Fatalf("%v and its parent enclose each other wrongly", elements)
+		}
+		if start, end := historyKey(nil, parent), historyEnd(nil, parent); bytes.Compare(historyKey(nil, l), start) < 0 || bytes.Compare(historyKey(nil, l), end) >= 0 {
+			t.Fatalf("%v is outside of the range of its parent", elements)
+		}
+		sibling := childName(nil, parent, 1<<32-1)
+		if !bytes.Equal(sibling, l) && l.encloses(sibling) {
+			t.Fatalf("%v encloses a sibling", elements)
+		}
+	}
+}
+
+func TestKeysAllocateNothing(t *testing.T) {
+	buf := make([]byte, 0, 256)
+	l := loc(0, [2]int{0, 2}, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		buf = historyKey(buf[:0], l)
+		buf = childName(buf[:0], l, 70000)
+		buf = childIteration(buf[:0], l, 1, 70000)
+		buf = metadataKey(buf[:0], 300)
+		buf = obligationKey(buf[:0], 300)
+		buf = fieldKey(buf[:0], keyspace.FieldRun)
+		_ = parentOf(l)
+		_ = l.depth()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzLocation(f *testing.F) {
+	f.Add([]byte(loc(0, [2]int{0, 2}, 1, [2]int{1, 7}, 2)))
+	f.Add([]byte{0x05, 0x14})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := location(b)
+		segments, err := l.segments()
+		if err == nil && len(segments) != l.depth() {
+			t.Fatalf("%x: %v, depth %d", b, segments, l.depth())
+		}
+		if !parentOf(l).encloses(l) {
+			t.Fatalf("%x is not inside of its parent", b)
+		}
+		newNames(nil).path(l)
+	})
+}

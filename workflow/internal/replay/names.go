@@ -1,0 +1,153 @@
+package replay
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Limits of the names of a run.
+const (
+	MaxName      = 256    // bytes of a name
+	MaxNames     = 65_536 // distinct names of a run
+	crowdedNames = 1_000  // distinct names from which on a run is warned of
+)
+
+// A NameError says why a name cannot be used.
+type NameError struct {
+	Name   string // shortened if it is too long
+	Reason string
+}
+
+func (e *NameError) Error() string {
+	return "workflow: name " + strconv.Quote(e.Name) + ": " + e.Reason
+}
+
+// names is the registry of the names in the locations of a run: a name keeps its first index.
+//
+//  1. Indexes are given in sequence from 0, and never again.
+//  2. The first written names are in the journal; write puts the rest. Before a row with an index is written, the names must
+//     be written, in the same transaction.
+//  3. A name stays registered when its transaction is undone; the next transaction writes it.
+type names struct {
+	list    []string
+	byName  map[string]uint32
+	written int
+	durable int // as written was when the transaction began
+
+	key, value []byte // buffers
+}
+
+// newNames returns a registry of the recorded names, in the order of indexes.
+func newNames(list []string) *names {
+	n := &names{list: list, byName: make(map[string]uint32, len(list)), written: len(list), durable: len(list)}
+	for i, s := range list {
+		// If a name is recorded twice, the first record counts.
+		if _, twice := n.byName[s]; !twice {
+			n.byName[s] = uint32(i)
+		}
+	}
+	return n
+}
+
+// loadNames reads the registry.
+func loadNames(r Reader) (*names, error) {
+	var list []string
+	start, end := keyspace.WorkflowName.Range()
+	err := r.Scan(start, end, func(key, value []byte) error {
+		index, err := keyspace.WorkflowName.Parse(key)
+		if err != nil {
+			return corrupt(key, err)
+		}
+		if int(index) != len(list) {
+			return corrupt(key, fmt.Errorf("name %d follows name %d", index, len(list)-1))
+		}
+		list = append(list, string(value))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newNames(list), nil
+}
+
+// index returns the index of a name, and registers it if it is new. The error is a *NameError.
+func (n *names) index(s string) (i uint32, isNew bool, err error) {
+	if i, ok := n.byName[s]; ok {
+		return i, false, nil
+	}
+	switch {
+	case s == "":
+		return 0, false, &NameError{s, "empty"}
+	case len(s) > MaxName:
+		return 0, false, &NameError{s[:MaxName], fmt.Sprintf("has %d bytes, and the limit is %d", len(s), MaxName)}
+	case !utf8.ValidString(s):
+		return 0, false, &NameError{s, "is not UTF-8"}
+	case len(n.list) >= MaxNames:
+		return 0, false, &NameError{s, fmt.Sprintf("the run has %d names already, which is the limit: names that are made from data do not belong into a native loop, but into ForEach or Loop, which number their rounds", MaxNames)}
+	}
+	i = uint32(len(n.list))
+	n.list = append(n.list, s)
+	n.byName[s] = i
+	return i, true, nil
+}
+
+// lookup returns the index of a name that is registered.
+func (n *names) lookup(s string) (i uint32, ok bool) {
+	i, ok = n.byName[s]
+	return i, ok
+}
+
+// name returns the name of an index, or "?7" for one that is not registered.
+func (n *names) name(i uint32) string {
+	if uint64(i) >= uint64(len(n.list)) {
+		return "?" + strconv.FormatUint(uint64(i), 10)
+	}
+	return n.list[i]
+}
+
+func (n *names) len() int { return len(n.list) }
+
+// crowded reports whether there are so many names that a warning is due: they are probably made from data.
+func (n *names) crowded() bool { return len(n.list) > crowdedNames }
+
+// begin begins a transaction. undone reverts the writes since.
+func (n *names) begin() { n.durable = n.written }
+
+// undone reverts the writes of an undone transaction.
+func (n *names) undone() { n.written = n.durable }
+
+// write puts the names that are not in the journal yet.
+func (n *names) write(j Journal) error {
+	for ; n.written < len(n.list); n.written++ {
+		n.key = nameKey(n.key[:0], uint32(n.written))
+		n.value = append(n.value[:0], n.list[n.written]...)
+		if err := putNew(j, n.key, n.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// path prints a location: names joined by slashes, iterations as ~7. It is for people; two locations may print alike.
+func (n *names) path(loc location) string {
+	segments, err := loc.segments()
+	if err != nil {
+		return fmt.Sprintf("?%x", []byte(loc))
+	}
+	var dst []byte
+	for _, s := range segments {
+		if s.Loop {
+			dst = append(dst, '~')
+			dst = strconv.AppendUint(dst, uint64(s.Iteration), 10)
+			continue
+		}
+		if len(dst) > 0 {
+			dst = append(dst, '/')
+		}
+		dst = append(dst, n.name(s.Name)...)
+	}
+	return string(dst)
+}

@@ -1,0 +1,289 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Obligations are what a run has to undo if things fail.
+//
+//  1. An obligation is written in the transaction that ends the step that it undoes, under the seq of that end, and removed
+//     in the transaction of the undo handler's success, or in that in which its saga succeeds. A step that has not ended
+//     is owed by its own entry (see duty).
+//  2. An obligation belongs to the innermost saga that encloses its location and lasts. So a saga that fails undoes what
+//     begins with its own location, in descending order of numbers; what is left after a restart is what is left to do.
+//  3. The handler is a registered one, by name, or a function of the code, which only running again can provide. For the
+//     latter, sites counts the obligations inside of each location: those containers are entered again, and not trimmed.
+type obligations struct {
+	list  []*pledge // ascending by number
+	sites map[string]int
+}
+
+// An obligation is the duty to undo a step if its saga fails.
+type obligation struct {
+	Number  uint64   // the seq at which the step ended that it undoes
+	Entry   location // of that step
+	Handler string   // name of an undo handler; "" for a function of the code
+	Args    []byte   // of a handler by name
+	Unknown bool     // the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
+	Owed    uint32   // Entry.Owed of the step; 0 in rows of versions that did not write it
+	// The attempts to undo it so far.
+	Attempts         uint32
+	LastAttempt, Due time.Time
+	Failure          *Failure
+}
+
+// An undoRow is the value of the row of an obligation. Times are Unix ms.
+type undoRow struct {
+	Entry       []byte   `cbor:"1,keyasint"`
+	Handler     string   `cbor:"2,keyasint,omitempty"`
+	Args        []byte   `cbor:"3,keyasint,omitempty"`
+	Attempts    uint32   `cbor:"4,keyasint,omitempty"`
+	LastAttempt int64    `cbor:"5,keyasint,omitempty"`
+	Due         int64    `cbor:"6,keyasint,omitempty"`
+	Failure     *Failure `cbor:"7,keyasint,omitempty"`
+	Unknown     bool     `cbor:"8,keyasint,omitempty"`
+	Owed        uint32   `cbor:"9,keyasint,omitempty"`
+}
+
+func putObligation(j Journal, o *obligation) error {
+	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, millis(o.LastAttempt), millis(o.Due), o.Failure, o.Unknown, o.Owed})
+	if err != nil {
+		return err
+	}
+	return j.Put(obligationKey(nil, o.Number), value)
+}
+
+func deleteObligation(j Journal, number uint64) error { return j.Delete(obligationKey(nil, number)) }
+
+func decodeObligation(row numbered) (*obligation, error) {
+	var u undoRow
+	if err := decodeRow(obligationKey(nil, row.n), row.value, &u); err != nil {
+		return nil, err
+	}
+	return &obligation{
+		Number: row.n, Entry: u.Entry, Handler: u.Handler, Args: u.Args,
+		Attempts: u.Attempts, LastAttempt: fromMillis(u.LastAttempt), Due: fromMillis(u.Due), Failure: u.Failure,
+		Unknown: u.Unknown, Owed: u.Owed,
+	}, nil
+}
+
+// A pledge is an obligation while the run is in memory.
+type pledge struct {
+	*obligation
+	// undo is the function of the code; nil until running again has come by, and for obligations by name.
+	undo func(sc *StepCtx) error
+}
+
+func (p *pledge) compare(number uint64) int { return cmp.Compare(p.Number, number) }
+
+// load takes what is recorded.
+func (b *obligations) load(recorded []numbered) error {
+	for _, row := range recorded {
+		o, err := decodeObligation(row)
+		if err != nil {
+			return err
+		}
+		b.add(&pledge{obligation: o})
+	}
+	return nil
+}
+
+func (b *obligations) add(p *pledge) {
+	b.list = append(b.list, p)
+	b.count(p, 1)
+}
+
+func (b *obligations) count(p *pledge, by int) {
+	if p.Handler != "" {
+		return
+	}
+	if b.sites == nil {
+		b.sites = map[string]int{}
+	}
+	for loc := p.Entry; ; loc = parentOf(loc) {
+		key := string(loc)
+		if b.sites[key] += by; b.sites[key] == 0 {
+			delete(b.sites, key)
+		}
+		if len(loc) == 0 {
+			return
+		}
+	}
+}
+
+// find returns the obligation of a number, nil if it is settled.
+func (b *obligations) find(number uint64) *pledge {
+	if i, ok := slices.BinarySearchFunc(b.list, number, (*pledge).compare); ok {
+		return b.list[i]
+	}
+	return nil
+}
+
+func (b *obligations) remove(p *pledge) {
+	if i, ok := slices.BinarySearchFunc(b.list, p.Number, (*pledge).compare); ok {
+		b.list = slices.Delete(b.list, i, i+1)
+		b.count(p, -1)
+	}
+}
+
+// under returns those inside of any of the locations, the last first.
+func (b *obligations) under(locs ...location) (list []*pledge) {
+	return b.within(true, locs...)
+}
+
+// within is under; without all, it returns only obligations whose step has not succeeded.
+func (b *obligations) within(all bool, locs ...location) (list []*pledge) {
+	for _, p := range slices.Backward(b.list) {
+		if !all && !p.Unknown {
+			continue
+		}
+		if slices.ContainsFunc(locs, func(loc location) bool { return loc.encloses(p.Entry) }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// oblige writes the obligation to undo a step whose end has just been recorded. It runs in the transaction of that record.
+func (o *op) oblige(d *duty, unknown bool) error {
+	r := o.s.run
+	p := &pledge{obligation: &obligation{Number: o.entry.Seq, Entry: o.loc, Handler: d.handler, Args: d.args, Unknown: unknown, Owed: d.owed}}
+	p.bind(o, d.undo)
+	r.touched()
+	if err := putObligation(r.turn, p.obligation); err != nil {
+		return err
+	}
+	r.obligations.add(p)
+	return nil
+}
+
+// reoblige gives an obligation that is recorded for o the function that the code has for it.
+func (o *op) reoblige(undo undoing) {
+	if p := o.s.run.obligations.find(o.entry.Seq); p != nil {
+		p.bind(o, undo)
+	}
+}
+
+// bind sets the function of the code that undoes a step.
+func (p *pledge) bind(o *op, undo undoing) {
+	if undo != nil {
+		p.undo = func(sc *StepCtx) error { return undo(sc, o.entry.Output) }
+	}
+}
+
+// discharge removes all obligations inside of a location: their steps are no longer undone.
+func (r *Run) discharge(loc location) error {
+	done := r.obligations.under(loc)
+	if len(done) > 0 {
+		r.touched()
+	}
+	for _, p := range done {
+		if err := deleteObligation(r.turn, p.Number); err != nil {
+			return err
+		}
+	}
+	r.obligations.list = slices.DeleteFunc(r.obligations.list, func(p *pledge) bool { return loc.encloses(p.Entry) })
+	for _, p := range done {
+		r.obligations.count(p, -1)
+	}
+	return nil
+}
+
+// obliged reports whether inside of loc there are obligations whose handlers are functions of the code.
+func (r *Run) obliged(loc location) bool { return r.obligations.sites[string(loc)] > 0 }
+
+// obligedIterations returns the iterations of the loop at loc that obliged holds for, ascending.
+func (r *Run) obligedIterations(loc location) (list []uint32) {
+	if !r.obliged(loc) {
+		return nil
+	}
+	for _, p := range r.obligations.list {
+		if p.Handler != "" || !loc.encloses(p.Entry) {
+			continue
+		}
+		n := elementEnd(p.Entry[len(loc):])
+		segments, err := p.Entry[len(loc) : len(loc)+n].segments()
+		if err == nil && len(segments) == 1 && segments[0].Loop {
+			list = append(list, segments[0].Iteration)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// pinnedState returns the state in the row of an ended iteration.
+func (r *Run) pinnedState(loc location) ([]byte, bool) {
+	if r.image == nil {
+		return nil, false
+	}
+	rec := r.image.find(loc)
+	if rec == nil {
+		return nil, false
+	}
+	e, err := rec.decode()
+	if err != nil {
+		r.must(err)
+		return nil, false
+	}
+	return e.State, true
+}
+
+// messagesIn returns the messages that operations inside of loc received, did not answer, and whose iteration, if they are
+// in a loop, has not ended: what an iteration received counts as dealt with when it is over.
+func (r *Run) messagesIn(loc location) (list []received, err error) {
+	start, end := historyKey(nil, loc), historyEnd(nil, loc)
+	var loops []loopAt
+	type name struct {
+		queue string
+		id    uint64
+	}
+	answered := map[name]bool{}
+	err = r.turn.Scan(start, end, func(key, value []byte) error {
+		at := location(key[len(historyPrefix):])
+		for len(loops) > 0 && !loops[len(loops)-1].loc.encloses(at) {
+			loops = loops[:len(loops)-1]
+		}
+		e, err := decodeEntry(key, value)
+		if err != nil {
+			return err
+		}
+		switch e.Kind {
+		case KindLoop:
+			loops = append(loops, loopAt{append(location(nil), at...), e.Iteration, e.Status.Over()})
+		case KindReceive:
+			if len(loops) > 0 && loops[len(loops)-1].past(at) {
+				return nil
+			}
+			if err := fetch(r.turn, &e); err != nil {
+				return err
+			}
+			for _, m := range e.Messages {
+				m.Body = append([]byte(nil), m.Body...)
+				list = append(list, received{e.Seq, m})
+			}
+		case KindStep:
+			for _, m := range e.Messages {
+				answered[name{m.Queue, m.ID}] = true
+			}
+		}
+		return nil
+	})
+	list = slices.DeleteFunc(list, func(m received) bool { return answered[name{m.message.Queue, m.message.ID}] })
+	return list, err
+}
+
+// A loopAt is a loop that a scan is in.
+type loopAt struct {
+	loc       location
+	iteration uint32
+	over      bool
+}
+
+// past reports whether a location lies in an iteration that has ended.
+func (l *loopAt) past(at location) bool {
+	inside := at[len(l.loc):]
+	segments, err := inside[:elementEnd(inside)].segments()
+	return err == nil && len(segments) == 1 && segments[0].Loop && (l.over || segments[0].Iteration < l.iteration)
+}

@@ -1,0 +1,406 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// A State is the state of a whole run.
+type State string
+
+const (
+	StatePending     State = "pending" // started, and nothing has run yet
+	StateRunning     State = "running"
+	StateSleeping    State = "sleeping" // derived: waits only for a time
+	StateWaiting     State = "waiting"  // derived: waits for a message, a condition or a child
+	StatePaused      State = "paused"   // derived: see Pause
+	StateCancelling  State = "cancelling"
+	StateRollingBack State = "rolling_back" // undo handlers run, and then it is failed or cancelled
+	StateCompleted   State = "completed"
+	StateFailed      State = "failed"
+	StateCancelled   State = "cancelled"
+	StateTerminated  State = "terminated"
+)
+
+// Over reports whether the state is final.
+func (s State) Over() bool {
+	switch s {
+	case StateCompleted, StateFailed, StateCancelled, StateTerminated:
+		return true
+	}
+	return false
+}
+
+// A PauseReason says why a run is paused.
+type PauseReason string
+
+const (
+	PausedDiverged  PauseReason = "diverged"         // the code asks for another operation than the history has
+	PausedMisuse    PauseReason = "misuse"           // the code breaks a rule of the package
+	PausedPanicked  PauseReason = "panicked"         // outside of a step
+	PausedUnknown   PauseReason = "unknown_workflow" // the program is not registered
+	PausedCorrupt   PauseReason = "corrupt"          // a row cannot be read
+	PausedCrashing  PauseReason = "crashing"         // the process ends whenever the run goes on
+	PausedOperator  PauseReason = "operator"         // see Hold
+	PausedExhausted PauseReason = "exhausted"        // a step has used up its attempts, and asked for this
+)
+
+// PauseReasons returns the reasons for which a run can be paused.
+func PauseReasons() []PauseReason {
+	return []PauseReason{PausedDiverged, PausedMisuse, PausedPanicked, PausedUnknown, PausedCorrupt, PausedCrashing, PausedOperator, PausedExhausted}
+}
+
+// A Pause says that a run does not go on, and why.
+type Pause struct {
+	Reason PauseReason `json:"reason"`
+	// Text explains it to people; for a divergence it is the report.
+	Text string `json:"text,omitempty"`
+	// Since is when the run was paused first.
+	Since time.Time `json:"since"`
+	// Attempts counts how often it was tried to go on; Next is when that happens again by itself, zero for not at all.
+	Attempts uint32    `json:"attempts,omitempty"`
+	Next     time.Time `json:"next,omitzero"`
+}
+
+// A runRecord is what is known of a run beside its history: the field FieldRun.
+type runRecord struct {
+	ID [16]byte // random
+	// Epoch counts how often the run began anew: by Restart, or by a rewind. It is part of idempotency keys.
+	Epoch   uint32
+	Started time.Time // when the run was started
+	Ended   time.Time // zero while it lasts
+	// Boots counts the cold starts since SeqAtBoot was the number of the last resolution.
+	Boots     uint32
+	SeqAtBoot uint64
+	// Entered counts the processes in a row that let the run go on and may have ended by that, EnteredIn names the last: see
+	// Run.Enter.
+	Entered   uint32
+	EnteredIn uint64
+	// Codec is the Entry.Codec of input, output and published value.
+	Codec uint8
+	// Rewinds counts how many of the epochs began by a rewind.
+	Rewinds uint32
+	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed since the history began: after
+	// a rewind, and in a fork. 0 if they have not.
+	Seed uint64
+	// Kept says of a run that has completed that its obligations are still on record: a rewind needs them.
+	Kept bool
+	// Parent is nil for a run that no other run started.
+	Parent *parentRef
+}
+
+// randomSeed returns what the random numbers of the run's function depend on.
+func (r *runRecord) randomSeed() uint64 {
+	if r.Seed != 0 {
+		return r.Seed
+	}
+	return fnv(fnv(fnvOffset, r.ID[:]), binary.BigEndian.AppendUint32(nil, r.Epoch))
+}
+
+// A parentRef says which run started a child.
+type parentRef struct {
+	To       Destination
+	Run      [16]byte // id of the parent's run
+	Location location // of its Spawn
+	Policy   uint8    // what happens to the child when the parent ends before it
+}
+
+// A control is what was requested of a run.
+type control struct {
+	Kind   string // "cancel"
+	Reason string
+	Time   time.Time
+	// Seq is the number of the resolution with which the run handled the request; 0 before.
+	Seq uint64
+}
+
+// A numbered row is a row of the undo obligations or of the inbox, with its value encoded.
+type numbered struct {
+	n     uint64
+	value []byte
+}
+
+// fields are the data of the run's rows besides the history.
+type fields struct {
+	state     State // "" if there is no run
+	program   string
+	version   string
+	input     []byte
+	output    []byte
+	failure   *Failure
+	published []byte
+	control   *control
+	pause     *Pause
+	run       runRecord
+	// form is 1 for a run that another engine wrote, which has no run record.
+	form uint16
+}
+
+// The rows of records as CBOR. Times are Unix ms.
+type (
+	runRow struct {
+		ID        []byte     `cbor:"1,keyasint"`
+		Epoch     uint32     `cbor:"2,keyasint,omitempty"`
+		Started   int64      `cbor:"3,keyasint"`
+		Ended     int64      `cbor:"4,keyasint,omitempty"`
+		Boots     uint32     `cbor:"5,keyasint,omitempty"`
+		SeqAtBoot uint64     `cbor:"6,keyasint,omitempty"`
+		Codec     uint8      `cbor:"7,keyasint,omitempty"`
+		Parent    *parentRow `cbor:"8,keyasint,omitempty"`
+		Seed      uint64     `cbor:"9,keyasint,omitempty"`
+		Rewinds   uint32     `cbor:"10,keyasint,omitempty"`
+		Entered   uint32     `cbor:"11,keyasint,omitempty"`
+		EnteredIn uint64     `cbor:"12,keyasint,omitempty"`
+		Kept      bool       `cbor:"13,keyasint,omitempty"`
+	}
+	parentRow struct {
+		To       Destination `cbor:"1,keyasint"`
+		Run      []byte      `cbor:"2,keyasint"`
+		Location []byte      `cbor:"3,keyasint"`
+		Policy   uint8       `cbor:"4,keyasint,omitempty"`
+	}
+	controlRow struct {
+		Kind   string `cbor:"1,keyasint"`
+		Reason string `cbor:"2,keyasint,omitempty"`
+		At     int64  `cbor:"3,keyasint"`
+		Seq    uint64 `cbor:"4,keyasint,omitempty"`
+	}
+	pauseRow struct {
+		Reason   string `cbor:"1,keyasint"`
+		Text     string `cbor:"2,keyasint,omitempty"`
+		Since    int64  `cbor:"3,keyasint"`
+		Attempts uint32 `cbor:"4,keyasint,omitempty"`
+		Next     int64  `cbor:"5,keyasint,omitempty"`
+	}
+)
+
+// appendRow appends the value of a record: the form, then deterministic CBOR.
+func appendRow(dst []byte, row any) ([]byte, error) {
+	b, err := rowEncoding.Marshal(row)
+	if err != nil {
+		return dst, fmt.Errorf("workflow: %T: %w", row, err)
+	}
+	return append(append(dst, form2, 0), b...), nil
+}
+
+// decodeRow is the inverse of appendRow. Fields that this version does not know are an error that matches ErrNewer.
+func decodeRow(key, value []byte, row any) error {
+	form, err := formOf("record", value)
+	switch {
+	case err != nil:
+		return corrupt(key, err)
+	case form != form2:
+		return corrupt(key, &SyntaxError{"record", 0, fmt.Sprintf("form %d", form)})
+	}
+	err = rowDecoding.Unmarshal(value[2:], row)
+	if _, unknown := err.(*cbor.UnknownFieldError); unknown {
+		err = newer("%T with unknown fields", row)
+	}
+	return corrupt(key, err)
+}
+
+// Both modes are made of constant options, which cannot fail, and are immutable.
+var rowEncoding, rowDecoding = func() (cbor.EncMode, cbor.DecMode) {
+	enc, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic(err)
+	}
+	dec, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return enc, dec
+}()
+
+// sixteen checks the length of a run id.
+func sixteen(key, b []byte) (id [16]byte, err error) {
+	if len(b) != len(id) {
+		return id, corrupt(key, &SyntaxError{"record", 2, fmt.Sprintf("run id of %d bytes", len(b))})
+	}
+	return [16]byte(b), nil
+}
+
+func putField(j Journal, f keyspace.Field, value []byte) error {
+	var key [8]byte
+	return j.Put(fieldKey(key[:0], f), value)
+}
+
+func deleteField(j Journal, f keyspace.Field) error {
+	var key [8]byte
+	return j.Delete(fieldKey(key[:0], f))
+}
+
+func putFieldRow(j Journal, f keyspace.Field, row any) error {
+	value, err := appendRow(nil, row)
+	if err != nil {
+		return err
+	}
+	return putField(j, f, value)
+}
+
+// putState writes the state word.
+func putState(j Journal, s State) error { return putField(j, keyspace.FieldState, []byte(s)) }
+
+// putProgram writes the name and the version of the workflow.
+func putProgram(j Journal, name, version string) error {
+	return putField(j, keyspace.FieldVersion, tuple.AppendString(tuple.AppendString(nil, name), version))
+}
+
+// putInput writes what the run was started with.
+func putInput(j Journal, input []byte) error { return putField(j, keyspace.FieldInput, input) }
+
+// putOutput writes what the run returned.
+func putOutput(j Journal, output []byte) error { return putField(j, keyspace.FieldOutput, output) }
+
+// putPublished writes what the run shows of itself.
+func putPublished(j Journal, value []byte) error { return putField(j, keyspace.FieldPublished, value) }
+
+// putFailure writes why the run failed.
+func putFailure(j Journal, f *Failure) error {
+	return putField(j, keyspace.FieldError, appendFailure([]byte{form2, 0}, f, nil))
+}
+
+// putRecord writes the run record.
+func putRecord(j Journal, r *runRecord) error {
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn, Kept: r.Kept}
+	if p := r.Parent; p != nil {
+		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
+	}
+	return putFieldRow(j, keyspace.FieldRun, &row)
+}
+
+func decodeRecord(key, value []byte) (runRecord, error) {
+	var row runRow
+	if err := decodeRow(key, value, &row); err != nil {
+		return runRecord{}, err
+	}
+	id, err := sixteen(key, row.ID)
+	if err != nil {
+		return runRecord{}, err
+	}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn, Kept: row.Kept}
+	if p := row.Parent; p != nil {
+		run, err := sixteen(key, p.Run)
+		if err != nil {
+			return runRecord{}, err
+		}
+		r.Parent = &parentRef{To: p.To, Run: run, Location: p.Location, Policy: p.Policy}
+	}
+	return r, nil
+}
+
+// putControl writes what is requested of the run.
+func putControl(j Journal, c *control) error {
+	return putFieldRow(j, keyspace.FieldControl, &controlRow{c.Kind, c.Reason, millis(c.Time), c.Seq})
+}
+
+func decodeControl(key, value []byte) (*control, error) {
+	var row controlRow
+	if err := decodeRow(key, value, &row); err != nil {
+		return nil, err
+	}
+	return &control{row.Kind, row.Reason, fromMillis(row.At), row.Seq}, nil
+}
+
+// putPause writes that the run is paused.
+func putPause(j Journal, p *Pause) error {
+	return putFieldRow(j, keyspace.FieldPause, &pauseRow{string(p.Reason), p.Text, millis(p.Since), p.Attempts, millis(p.Next)})
+}
+
+// deletePause removes what putPause wrote.
+func deletePause(j Journal) error { return deleteField(j, keyspace.FieldPause) }
+
+func decodePause(key, value []byte) (*Pause, error) {
+	var row pauseRow
+	if err := decodeRow(key, value, &row); err != nil {
+		return nil, err
+	}
+	return &Pause{Reason: PauseReason(row.Reason), Text: row.Text, Since: fromMillis(row.Since), Attempts: row.Attempts, Next: fromMillis(row.Next)}, nil
+}
+
+// obligationKey appends the key of an undo obligation.
+func obligationKey(dst []byte, n uint64) []byte { return keyspace.WorkflowUndo.Append(dst, n) }
+
+// inboxKey appends the key of a message in the inbox.
+func inboxKey(dst []byte, n uint64) []byte { return keyspace.WorkflowMessage.Append(dst, n) }
+
+// loadInbox reads the messages that wait, by number.
+func loadInbox(r Reader) (list []numbered, err error) {
+	start, end := keyspace.WorkflowMessage.Range()
+	err = r.Scan(start, end, func(key, value []byte) error {
+		n, err := keyspace.WorkflowMessage.Parse(key)
+		list = append(list, numbered{n, bytes.Clone(value)})
+		return corrupt(key, err)
+	})
+	return list, err
+}
+
+// set takes one row of the family of fields. Values are kept.
+func (f *fields) set(key, value []byte) (err error) {
+	field, err := keyspace.WorkflowField.Parse(key)
+	if err != nil {
+		return corrupt(key, err)
+	}
+	switch field {
+	case keyspace.FieldState:
+		switch s := State(value); s {
+		case StatePending, StateRunning, StateRollingBack, StateCompleted, StateFailed, StateCancelled, StateTerminated:
+			f.state = s
+		case StateSleeping: // a word of form 1
+			f.state = StateRunning
+		default:
+			err = newer("state %q", value)
+		}
+	case keyspace.FieldOutput:
+		f.output = value
+	case keyspace.FieldError:
+		f.failure, err = decodeRunFailure(value)
+	case keyspace.FieldVersion:
+		d := tuple.NewDecoder(value)
+		if f.program, err = d.String(); err == nil {
+			if f.version, err = d.String(); err == nil {
+				err = d.End()
+			}
+		}
+	case keyspace.FieldInput:
+		f.input = value
+	case keyspace.FieldControl:
+		f.control, err = decodeControl(key, value)
+	case keyspace.FieldRun:
+		f.run, err = decodeRecord(key, value)
+		f.form = form2
+	case keyspace.FieldPublished:
+		f.published = value
+	case keyspace.FieldPause:
+		f.pause, err = decodePause(key, value)
+	}
+	return corrupt(key, err)
+}
+
+// decodeRunFailure reads the field error in either form.
+func decodeRunFailure(value []byte) (*Failure, error) {
+	if len(value) < 2 || binary.LittleEndian.Uint16(value) != form2 {
+		return decodeFailure1(value)
+	}
+	r := reader{what: "error", b: value, off: 2}
+	f := r.failure(nil, false)
+	return f, r.end()
+}
+
+// loadFields reads what the run's rows say beside the history.
+func loadFields(r Reader) (*fields, error) {
+	f := &fields{form: form1}
+	start, end := keyspace.WorkflowField.Range()
+	err := r.Scan(start, end, func(key, value []byte) error { return f.set(key, append([]byte(nil), value...)) })
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}

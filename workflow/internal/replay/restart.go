@@ -1,0 +1,70 @@
+package replay
+
+import (
+	"fmt"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A restartError is what Restart returns.
+type restartError struct{ input []byte }
+
+func (*restartError) Error() string {
+	return "workflow: the function has not returned what Restart returned"
+}
+
+// Restart ends the run's history and begins it anew with another input, in place: same run, same
+// id, next epoch.
+func Restart[In any](ctx Context, in In) error {
+	s := ctx.scope()
+	s.own()
+	data, err := s.run.encode(in)
+	if err == nil {
+		err = s.run.fits("the input", data)
+	}
+	if err != nil {
+		return fmt.Errorf("workflow: restart: %w", err)
+	}
+	return &restartError{data}
+}
+
+// restart begins the run anew.
+func (r *Run) restart(to *restartError) (Outcome, error) {
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	for _, family := range []func() (start, end []byte){
+		keyspace.WorkflowName.Range, keyspace.WorkflowHistory.Range, keyspace.WorkflowMetadata.Range, keyspace.WorkflowUndo.Range, keyspace.WorkflowBlob.Range,
+	} {
+		start, end := family()
+		if err := r.turn.DeleteRange(start, end); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if err := r.discharge(location{}); err != nil {
+		return Outcome{}, err
+	}
+	r.record.Epoch++
+	r.record.Started = r.clock()
+	r.record.Seed = 0
+	r.record.Boots, r.record.SeqAtBoot = 0, 0
+	if err := putRecord(r.turn, &r.record); err != nil {
+		return Outcome{}, err
+	}
+	if err := putInput(r.turn, to.input); err != nil {
+		return Outcome{}, err
+	}
+	if r.pause != nil {
+		r.pause = nil
+		if err := deletePause(r.turn); err != nil {
+			return Outcome{}, err
+		}
+	}
+	r.setState(StatePending) // as nothing of the epoch has run: what runs next is no replay
+	if r.err != nil {
+		return Outcome{}, r.err
+	}
+	r.stopAttempts()
+	r.kill()
+	return Outcome{Again: true}, nil
+}

@@ -1,0 +1,80 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
+)
+
+// A step whose attempt has exceeded its time, and whose body goes on all the same, is not tried again once the run is
+// canceled.
+func TestCancelOfStepWhoseTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran atomic.Int32
+		release := make(chan struct{})
+		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (bool, error) {
+			err := workflow.Do(ctx, "step", func(sc *workflow.StepCtx) error {
+				ran.Add(1)
+				<-release // it ignores its context
+				return context.Cause(sc)
+			}, workflow.Timeout(time.Second))
+			return errors.Is(err, workflow.ErrCanceled), nil
+		})
+		h := startedLive(t, d.Program(), none{})
+		began := time.Now()
+		if err := h.Drive(func() bool {
+			return time.Since(began) > 5*time.Second || h.Last.Wake.IsZero() && ran.Load() > 0 && time.Since(began) > time.Second
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Transact(func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") }); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Advance(); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		drive(t, h)
+		wantState(t, h, wfhost.StateCancelled)
+		if n := ran.Load(); n != 1 {
+			t.Errorf("the body ran %d times", n)
+		}
+	})
+}
+
+// What a run does first after Restart is no replay, and what it has published before is seen.
+func TestRestartIsNoReplay(t *testing.T) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (bool, error) {
+		replaying := ctx.Info().Replaying
+		if n == 0 {
+			workflow.Publish(ctx, "first")
+			return false, workflow.Restart(ctx, 1)
+		}
+		return replaying, nil
+	})
+	h := started(t, d.Program(), 0)
+	drive(t, h)
+	wantOutput(t, h, false)
+	if s := status(t, h); string(s.Published) != string(body(t, "first")) {
+		t.Errorf("published %x", s.Published)
+	}
+}
+
+// Random numbers of a context belong to the function that has it.
+func TestRandOfAnotherFunction(t *testing.T) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
+		_, err := workflow.Scope(ctx, "scope", func(workflow.Context) (uint64, error) { return ctx.Rand().Uint64(), nil })
+		return none{}, err
+	})
+	h := started(t, d.Program(), none{})
+	if err := h.Drive(func() bool { return status(t, h).Pause != nil }); err != nil {
+		t.Fatal(err)
+	}
+	wantPause(t, h, wfhost.PausedMisuse, "scope")
+}

@@ -1,0 +1,436 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A rewinding takes back what happened in a history after an entry.
+//
+//  1. An entry that ended before the target did stays; one that ended later goes, or becomes pending again if it encloses what
+//     stays.
+//  2. An entry that lasts, or that ended without a resolution, stays if it began before the target.
+//  3. A loop that has moved on goes back to the iteration that it was in. The rows of ended iterations say what that began with;
+//     an iteration is gone if it began after the cut.
+//  4. It is refused if what stays could not go on as if the rest had never been: an undo handler has run, the row of an
+//     iteration is missing, a race was decided, a saga has ended.
+//  5. What may have to be undone of what stays is owed as before. A run that completes keeps those obligations for this.
+type rewinding struct {
+	im        *image
+	target    *record
+	verb      string
+	keep      bool      // the target stays, with everything inside it
+	cut       uint64    // resolutions from this number on are removed
+	reference time.Time // an entry of another branch that began at this time or later began after the target
+	gone      []*record
+	goneAt    map[string]bool // the locations of gone
+	reopen    []reopening
+	loops     map[string]uint32 // the iterations of loops in reopen
+}
+
+// A reopening is a container that becomes open again, or a loop that goes back to an earlier iteration.
+type reopening struct {
+	rec   *record
+	entry Entry
+	row   location // of the loop's earlier iteration, whose state is then in entry; nil for other containers
+}
+
+// rewind removes the entry of a record and everything after it; with keep, only everything after it.
+func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
+	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, goneAt: map[string]bool{}, loops: map[string]uint32{}}
+	e, err := target.header()
+	if err != nil {
+		return err
+	}
+	if w.reference = e.Created; !e.Ended.IsZero() {
+		w.reference = e.Ended
+	}
+	switch loop, i := w.ofLoop(target); {
+	case loop != nil && e.Status.Over():
+		if w.cut, err = w.endOf(loop, i); err != nil {
+			return err
+		}
+	case e.Status.Over() && e.Seq > 0:
+		if w.cut = e.Seq; keep {
+			w.cut++
+		}
+	case keep:
+		return w.refuse("entry " + w.path(target) + " has not ended")
+	}
+	for i := range im.records {
+		if err := w.sort(&im.records[i]); err != nil {
+			return err
+		}
+	}
+	for _, rec := range w.gone {
+		w.goneAt[string(rec.loc)] = true
+	}
+	if err := w.undone(); err != nil {
+		return err
+	}
+	return w.write(t)
+}
+
+func (w *rewinding) path(rec *record) string { return w.im.names.path(rec.loc) }
+
+func (w *rewinding) refuse(reason string) error { return &ControlError{w.verb, reason} }
+
+// sort decides whether a record stays, goes or is reopened.
+func (w *rewinding) sort(rec *record) error {
+	e, err := rec.header()
+	if err != nil {
+		return err
+	}
+	inside := w.target.loc.encloses(rec.loc)
+	encloses := rec.loc.encloses(w.target.loc) && rec != w.target
+	switch {
+	case inside:
+		if !w.keep {
+			w.gone = append(w.gone, rec)
+		}
+		return nil
+	case w.isIteration(rec, e):
+		if e.Seq >= w.cut {
+			w.gone = append(w.gone, rec)
+		}
+		return nil
+	case encloses:
+		return w.enclosing(rec, e)
+	}
+	if e.Status.Over() && e.Seq > 0 && e.Seq < w.cut {
+		return nil
+	}
+	after := w.after(rec, e)
+	switch {
+	case !e.Status.Over() && !after:
+		if e.Kind == KindLoop && e.Seq >= w.cut {
+			return w.again(rec, e)
+		}
+	case e.Status.Over() && e.Seq == 0 && !after:
+	case after || !container(e.Kind):
+		w.gone = append(w.gone, rec)
+	default:
+		return w.enclosing(rec, e)
+	}
+	return nil
+}
+
+// enclosing decides about a record that began before the target and has records inside that stay.
+func (w *rewinding) enclosing(rec *record, e *Entry) error {
+	if e.Kind == KindLoop {
+		return w.again(rec, e)
+	}
+	if !e.Status.Over() {
+		return nil
+	}
+	switch e.Kind {
+	case KindScope, KindJoin, KindForEach:
+		if rec != w.target && w.hollow(rec) {
+			return w.refuse("what was inside of " + w.path(rec) + ", which has ended since, is not on record any more")
+		}
+		open := *e
+		open.Status, open.Seq, open.Ended, open.Output, open.Failure, open.large = Pending, 0, time.Time{}, nil, nil, nil
+		w.reopen = append(w.reopen, reopening{rec: rec, entry: open})
+		return nil
+	}
+	return w.refuse(e.Kind.String() + " " + w.path(rec) + " has ended since; rewind to it, or to what is before it")
+}
+
+// again has a loop go on with the iteration that encloses the target, or else with the one that it was in at the cut. Every
+// later iteration must have its row: what a deleted one has received could not be given back.
+func (w *rewinding) again(loop *record, e *Entry) error {
+	to, inside := iterationOf(w.element(loop))
+	ended := int64(e.Iteration) // the last iteration that has
+	if !e.Status.Over() {
+		if inside && to == e.Iteration || !inside && e.Seq < w.cut {
+			return nil
+		}
+		ended--
+	}
+	if inside && w.cut == math.MaxUint64 {
+		return w.refuse("entry " + w.path(w.target) + " was given up when its iteration ended; rewind to another one of the iteration")
+	}
+	for i := ended; i >= 0; i-- {
+		row, err := w.iteration(loop, uint32(i))
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			break
+		}
+		if inside && uint32(i) != to || !inside && i > 0 && row.decoded.Seq >= w.cut {
+			continue
+		}
+		open, began := *e, row.decoded
+		open.Status, open.Output, open.Failure = Pending, nil, nil
+		open.Iteration, open.State, open.large, open.Seq, open.Ended = uint32(i), began.State, began.large, began.Seq, began.Created
+		if i == 0 {
+			open.Seq, open.Ended = 0, time.Time{} // it began with the loop
+		}
+		w.reopen = append(w.reopen, reopening{loop, open, row.loc})
+		w.loops[string(loop.loc)] = uint32(i)
+		return nil
+	}
+	return w.refuse("loop " + w.path(loop) + " has moved on since, and what the iteration began with is not on record (see Keep); rewind to the loop, or to what is before it")
+}
+
+// iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier versions is pending, and does
+// not say when the iteration began.
+func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
+	s, err := loop.loc.segments()
+	if err != nil || len(s) == 0 {
+		return nil, err
+	}
+	rec := w.im.find(childIteration(nil, loop.loc, s[len(s)-1].Name, i))
+	if rec == nil {
+		return nil, nil
+	}
+	if e, err := rec.header(); err != nil || !e.Status.Over() {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// ofLoop returns the loop of which a record is the row of an iteration, and which one; nil if it is another entry.
+func (w *rewinding) ofLoop(rec *record) (loop *record, i uint32) {
+	up := parentOf(rec.loc)
+	i, ok := iterationOf(rec.loc[len(up):])
+	if !ok {
+		return nil, 0
+	}
+	if loop = w.im.find(up); loop == nil || loop.kind() != KindLoop {
+		return nil, 0
+	}
+	return loop, i
+}
+
+// isIteration reports whether an entry is the row of an iteration, and says when it began.
+func (w *rewinding) isIteration(rec *record, e *Entry) bool {
+	if e.Kind != KindScope || !e.Status.Over() {
+		return false
+	}
+	loop, _ := w.ofLoop(rec)
+	return loop != nil
+}
+
+// endOf returns the number of the resolution with which an ended iteration of a loop ended.
+func (w *rewinding) endOf(loop *record, i uint32) (uint64, error) {
+	e, err := loop.header()
+	switch {
+	case err != nil:
+		return 0, err
+	case e.Status.Over() && e.Iteration == i, !e.Status.Over() && e.Iteration == i+1:
+		return e.Seq, nil
+	}
+	next, err := w.iteration(loop, i+1)
+	if err == nil && next == nil {
+		err = w.refuse("the iteration after " + w.path(w.target) + " is not on record any more")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return next.decoded.Seq, nil
+}
+
+// hollow reports whether nothing is on record inside of a container but the ends of branches: what was there was dropped
+// when it ended, because the history was large.
+func (w *rewinding) hollow(rec *record) bool {
+	for _, inner := range w.im.under(rec.loc) {
+		if len(inner.loc) > len(rec.loc) && inner.kind() != KindScope {
+			return false
+		}
+	}
+	return true
+}
+
+// element returns the element of the target's location that follows a record's: the iteration, for a loop that encloses it.
+func (w *rewinding) element(rec *record) location {
+	if !rec.loc.encloses(w.target.loc) {
+		return nil
+	}
+	rest := w.target.loc[len(rec.loc):]
+	return rest[:elementEnd(rest)]
+}
+
+func container(k Kind) bool {
+	switch k {
+	case KindLoop, KindJoin, KindRace, KindForEach, KindSaga, KindScope, KindSpawn:
+		return true
+	}
+	return false
+}
+
+// after reports whether a record that is not inside the target began after it. Within a scope the order of operations says so;
+// between branches, which run at once, only time does.
+func (w *rewinding) after(rec *record, e *Entry) bool {
+	common := 0
+	for common < len(rec.loc) && common < len(w.target.loc) {
+		a, b := elementEnd(rec.loc[common:]), elementEnd(w.target.loc[common:])
+		if !bytes.Equal(rec.loc[common:common+a], w.target.loc[common:common+b]) {
+			break
+		}
+		common += a
+	}
+	for at := common; at < len(rec.loc); at += elementEnd(rec.loc[at:]) {
+		if n, ok := w.loops[string(rec.loc[:at])]; ok {
+			if i, _ := iterationOf(rec.loc[at:][:elementEnd(rec.loc[at:])]); i != n {
+				return i > n
+			}
+		}
+	}
+	mine, theirs := rec.loc[:common+elementEnd(rec.loc[common:])], w.target.loc[:common+elementEnd(w.target.loc[common:])]
+	i, isIteration := iterationOf(mine[common:])
+	j, both := iterationOf(theirs[common:])
+	concurrent := false
+	if parent := w.im.find(rec.loc[:common]); parent != nil {
+		p, err := parent.header()
+		concurrent = err == nil && (p.Kind == KindJoin || p.Kind == KindRace || p.Kind == KindForEach)
+	}
+	if !concurrent && isIteration && both {
+		return i > j
+	}
+	a, b := w.im.find(mine), w.im.find(theirs)
+	if !concurrent && a != nil && b != nil {
+		return a.ordinal > b.ordinal
+	}
+	return !e.Created.Before(w.reference)
+}
+
+// undone refuses if an undo handler has run for something that stays and whose saga did not end before the target.
+func (w *rewinding) undone() error {
+	for i := range w.im.records {
+		rec := &w.im.records[i]
+		e := rec.decoded
+		m := w.im.metadata(e.ID)
+		if e.ID == 0 || m == nil || m.Undone.IsZero() {
+			continue
+		}
+		if !w.goes(rec.loc) && !w.settled(rec.loc) {
+			return w.refuse("the effect of " + w.path(rec) + " was undone since")
+		}
+	}
+	return nil
+}
+
+// goes reports whether what is at a location is taken back: it is done again, under another idempotency key.
+func (w *rewinding) goes(loc location) bool {
+	for ; len(loc) > 0; loc = parentOf(loc) {
+		if w.goneAt[string(loc)] {
+			return true
+		}
+	}
+	return false
+}
+
+// settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
+// is inside of it before it ends, the outermost one leaves nothing to be undone, and a race undoes what the losers did.
+func (w *rewinding) settled(undone location) bool {
+	outermost := false // the outermost saga so far has ended before the target
+	for loc := parentOf(undone); len(loc) > 0; loc = parentOf(loc) {
+		rec := w.im.find(loc)
+		if rec == nil {
+			continue
+		}
+		e := rec.decoded
+		before := e.Status.Over() && e.Seq > 0 && e.Seq < w.cut
+		switch e.Kind {
+		case KindRace:
+			branch, err := undone[len(loc):].segments()
+			if before && e.Winner != "" && err == nil && w.im.names.name(branch[0].Name) != e.Winner {
+				return true
+			}
+		case KindSaga:
+			if before && e.Status != Completed {
+				return true
+			}
+			outermost = before
+		case KindSpawn: // sagas inside of it leave nothing to those around it
+			if before || outermost {
+				return true
+			}
+		}
+	}
+	return outermost
+}
+
+// write changes the rows.
+func (w *rewinding) write(t Turn) error {
+	st, err := newStore(w.im, 0)
+	if err != nil {
+		return err
+	}
+	var received []*Entry
+	for _, rec := range w.gone {
+		e, err := rec.decode()
+		if err != nil {
+			return err
+		}
+		if w.keep {
+			continue // a fork: messages were not received from its queues, and children are not its own
+		}
+		if e.Kind == KindReceive || e.Kind == KindMessage {
+			received = append(received, e)
+		}
+		if e.Kind == KindSpawn && !e.Status.Over() && e.Child.Type != "" {
+			if err := closeChild(t, &w.im.run, rec.loc, e, verbTerminateChild); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range w.reopen { // before large states are removed with what had them
+		o := &w.reopen[i]
+		if _, err := st.put(t, o.rec.loc, &o.entry); err != nil {
+			return err
+		}
+	}
+	for _, rec := range w.gone {
+		if err := st.drop(t, rec.loc, true); err != nil {
+			return err
+		}
+	}
+	for _, o := range w.reopen {
+		if o.row != nil {
+			if err := st.remove(t, o.row); err != nil {
+				return err
+			}
+		}
+	}
+	slices.SortStableFunc(received, func(a, b *Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	var messages []Delivery
+	for _, e := range received {
+		messages = append(messages, e.Messages...)
+	}
+	if len(messages) > 0 {
+		if err := t.Return(messages); err != nil {
+			return err
+		}
+	}
+	for _, row := range w.im.obligations {
+		o, err := decodeObligation(row)
+		if err != nil {
+			return err
+		}
+		// What was inside of an entry that is gone ended before that did.
+		if row.n >= w.cut || w.goes(o.Entry) {
+			if err := deleteObligation(t, row.n); err != nil {
+				return err
+			}
+		}
+	}
+	if c := w.im.control; c != nil && (c.Seq >= w.cut || c.Seq == 0 && w.im.state.Over()) { // a run that is over has not noticed it
+		if err := deleteField(t, keyspace.FieldControl); err != nil {
+			return err
+		}
+	}
+	run := w.im.run
+	run.Seed = run.randomSeed() // what stays was drawn with it
+	run.Epoch, run.Rewinds, run.Ended, run.Kept = run.Epoch+1, run.Rewinds+1, time.Time{}, false
+	run.Boots, run.Entered, run.EnteredIn = 0, 0, 0
+	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t), deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
+}

@@ -1,0 +1,36 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// maxShown is how many bytes a payload may have that is shown as JSON.
+const maxShown = 64 << 10
+
+// Show fills the fields for JSON: what the payloads say, or a text that says how large they are if they have more than 64 KiB or
+// are not CBOR.
+func (s *RunStatus) Show() {
+	s.InputJSON, s.PublishedJSON, s.OutputJSON = payloadJSON(s.Input, s.Codec), payloadJSON(s.Published, s.Codec), payloadJSON(s.Output, s.Codec)
+}
+
+// Show fills the fields for JSON, as [RunStatus.Show] does.
+func (h *HistoryEntry) Show() {
+	h.OutputJSON, h.StateJSON = payloadJSON(h.Output, h.Codec), payloadJSON(h.State, h.Codec)
+}
+
+// payloadJSON returns a payload as JSON; nil if there is none.
+func payloadJSON(b []byte, codec uint8) json.RawMessage {
+	if len(b) == 0 {
+		return nil
+	}
+	var v any = fmt.Sprintf("%d bytes", len(b))
+	if len(b) <= maxShown {
+		v = shownPayload(b, codec)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return nil // shownPayload returns nothing of the kind
+	}
+	return out
+}

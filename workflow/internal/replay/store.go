@@ -1,0 +1,393 @@
+package replay
+
+import (
+	"strconv"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A store writes the history of one run.
+//
+//  1. Before an entry the names are written that its location refers to.
+//  2. It knows, without reading, which entries have rows elsewhere: metadata, large payloads. These go with the entry, in its
+//     transaction, whether it is overwritten or dropped with all that encloses it.
+//  3. What it knows is as the transaction has it that goes on; undone takes it back.
+type store struct {
+	names *names
+	// maxPayload bounds a payload, in bytes.
+	maxPayload int64
+
+	nextID uint32 // the first number of metadata that is free
+	root   sideNode
+	log    []sideChange // of the transaction that goes on, to take back
+
+	key, value []byte // buffers
+}
+
+// A side names the rows of an entry besides its own.
+type side struct {
+	id   uint32 // of its metadata, 0 for none
+	id1  string // of its metadata of form 1, "" for none
+	refs []largeRef
+}
+
+func (s side) empty() bool { return s.id == 0 && s.id1 == "" && len(s.refs) == 0 }
+
+// A sideNode is a node in the tree of the locations with a side.
+type sideNode struct {
+	side
+	inner map[string]*sideNode // by the next element
+}
+
+// A sideChange is how a location's side was before a change.
+type sideChange struct {
+	loc    string
+	before side
+}
+
+// newStore returns a store that continues an image. maxPayload 0 is the default.
+func newStore(im *image, maxPayload int64) (*store, error) {
+	if maxPayload == 0 {
+		maxPayload = DefaultMaxPayload
+	}
+	st := &store{names: im.names, maxPayload: maxPayload, nextID: im.nextID}
+	for i := range im.records {
+		rec := &im.records[i]
+		if rec.form == form2 && rec.flags&(flagID|flagLarge) == 0 {
+			continue
+		}
+		e, err := rec.header()
+		if err != nil {
+			return nil, err
+		}
+		if s := (side{id: e.ID, id1: im.facts1[e.ID].id, refs: e.large}); !s.empty() {
+			st.root.set(rec.loc, s)
+		}
+	}
+	return st, nil
+}
+
+// begin says that a transaction begins.
+func (st *store) begin() {
+	st.log = st.log[:0]
+	st.names.begin()
+}
+
+// undone says that the transaction was undone.
+func (st *store) undone() {
+	for i := len(st.log) - 1; i >= 0; i-- {
+		st.root.set(location(st.log[i].loc), st.log[i].before)
+	}
+	st.log = st.log[:0]
+	st.names.undone()
+}
+
+// newID returns a number for the metadata of an entry.
+func (st *store) newID() uint32 {
+	st.nextID++
+	return st.nextID - 1
+}
+
+// put writes an entry. Payloads over the inline limit go to rows of their own. It returns how many bytes the entry's row has.
+// The error is a *TooLargeError, before anything is written, or one of the journal.
+func (st *store) put(j Journal, loc location, e *Entry) (size int, err error) {
+	return st.write(j, loc, e, false)
+}
+
+// putNew is put of an entry that has no row.
+func (st *store) putNew(j Journal, loc location, e *Entry) (size int, err error) {
+	return st.write(j, loc, e, true)
+}
+
+func (st *store) write(j Journal, loc location, e *Entry, isNew bool) (size int, err error) {
+	refs, err := st.large(e)
+	if err != nil {
+		return 0, err
+	}
+	if err := st.names.write(j); err != nil {
+		return 0, err
+	}
+	before := st.root.get(loc)
+	after := side{id: e.ID, id1: before.id1, refs: refs}
+	written := e
+	if len(refs) > 0 {
+		slim := slimmed(e, refs)
+		written = &slim
+	}
+	if !before.empty() || !after.empty() {
+		if err := st.change(j, loc, e, before, after); err != nil {
+			return 0, err
+		}
+	}
+	if st.value, err = appendEntry(st.value[:0], written); err != nil {
+		return 0, err
+	}
+	st.key = historyKey(st.key[:0], loc)
+	size = len(st.key) + len(st.value)
+	if isNew {
+		return size, putNew(j, st.key, st.value)
+	}
+	return size, j.Put(st.key, st.value)
+}
+
+// putMetadata writes the metadata of an entry, whose ID is not 0.
+func (st *store) putMetadata(j Journal, id uint32, m *Metadata) error {
+	if size := int64(len(m.Progress)); size > st.maxPayload {
+		return &TooLargeError{"progress of a step", size, st.maxPayload}
+	}
+	st.key = metadataKey(st.key[:0], id)
+	st.value = appendMetadata(st.value[:0], m)
+	return j.Put(st.key, st.value)
+}
+
+// change writes what an entry has in other rows, as it becomes.
+func (st *store) change(j Journal, loc location, e *Entry, before, after side) error {
+	if before.id == after.id && sameRefs(before.refs, after.refs) {
+		return nil
+	}
+	st.log = append(st.log, sideChange{string(loc), before})
+	st.root.set(loc, after)
+	// New references come first, so that what both have is not removed in between.
+	for i := range after.refs {
+		ref := &after.refs[i]
+		payload := payloadOf(e, ref.payload)
+		var err error
+		if payload == nil {
+			err = shareBlob(j, &ref.hash)
+		} else {
+			err = addBlob(j, &ref.hash, payload)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return st.forget(j, side{id: differing(before.id, after.id), refs: before.refs})
+}
+
+// differing returns before if it is not after, else 0.
+func differing(before, after uint32) uint32 {
+	if before == after {
+		return 0
+	}
+	return before
+}
+
+// forget removes the rows of a side.
+func (st *store) forget(j Journal, s side) error {
+	if s.id != 0 {
+		st.key = metadataKey(st.key[:0], s.id)
+		if err := j.Delete(st.key); err != nil {
+			return err
+		}
+	}
+	if s.id1 != "" {
+		if err := j.Delete(keyspace.WorkflowEntry.Append(nil, s.id1)); err != nil {
+			return err
+		}
+	}
+	for i := range s.refs {
+		if err := dropBlob(j, &s.refs[i].hash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// large returns the references of an entry: the existing ones, and new ones for its payloads over the inline limit.
+func (st *store) large(e *Entry) ([]largeRef, error) {
+	big := len(e.Output) > inlineLimit || len(e.State) > inlineLimit || e.Failure != nil && len(e.Failure.Data) > inlineLimit
+	for i := range e.Messages {
+		big = big || len(e.Messages[i].Body) > inlineLimit
+	}
+	if !big {
+		return e.large, nil
+	}
+	refs := append([]largeRef(nil), e.large...)
+	for which := range payloadMessages + len(e.Messages) {
+		b := payloadOf(e, which)
+		if len(b) <= inlineLimit {
+			continue
+		}
+		if size := int64(len(b)); size > st.maxPayload {
+			return nil, &TooLargeError{payloadName(e, which), size, st.maxPayload}
+		}
+		refs = append(refs, largeRef{which, uint64(len(b)), hashOf(b)})
+	}
+	return refs, nil
+}
+
+// payloadOf returns a payload that an entry holds.
+func payloadOf(e *Entry, which int) []byte {
+	switch {
+	case which == payloadOutput:
+		return e.Output
+	case which == payloadState:
+		return e.State
+	case which == payloadFailure:
+		if e.Failure == nil {
+			return nil
+		}
+		return e.Failure.Data
+	default:
+		return e.Messages[which-payloadMessages].Body
+	}
+}
+
+func payloadName(e *Entry, which int) string {
+	switch which {
+	case payloadOutput:
+		return "the result of a " + e.Kind.String()
+	case payloadState:
+		return "the state of a " + e.Kind.String()
+	case payloadFailure:
+		return "the error of a " + e.Kind.String()
+	default:
+		return "message " + strconv.FormatUint(e.Messages[which-payloadMessages].ID, 10) + " of queue " + strconv.Quote(e.Messages[which-payloadMessages].Queue)
+	}
+}
+
+// slimmed returns a copy of an entry without the payloads that have references.
+func slimmed(e *Entry, refs []largeRef) Entry {
+	slim := *e
+	slim.large = refs
+	slim.Messages = append([]Delivery(nil), e.Messages...)
+	if e.Failure != nil {
+		failure := *e.Failure
+		slim.Failure = &failure
+	}
+	for _, ref := range refs {
+		switch {
+		case ref.payload == payloadOutput:
+			slim.Output = nil
+		case ref.payload == payloadState:
+			slim.State = nil
+		case ref.payload == payloadFailure:
+			slim.Failure.Data = nil
+		default:
+			slim.Messages[ref.payload-payloadMessages].Body = nil
+		}
+	}
+	return slim
+}
+
+// drop removes all entries inside loc, and with self its own, with all rows that belong to them.
+func (st *store) drop(j Journal, loc location, self bool) error {
+	node := st.root.find(loc)
+	if node != nil {
+		if err := st.forgetAll(j, loc, node, self); err != nil {
+			return err
+		}
+	}
+	start := historyKey(nil, loc)
+	if !self {
+		start = append(start, 0) // no element begins with it
+	}
+	return j.DeleteRange(start, historyEnd(nil, loc))
+}
+
+// dropIterations removes the iterations from <= i < to of the loop at loc, whose name is name.
+func (st *store) dropIterations(j Journal, loc location, name, from, to uint32) error {
+	if from >= to {
+		return nil
+	}
+	if node := st.root.find(loc); node != nil {
+		for element, inner := range node.inner {
+			at := append(append(location(nil), loc...), element...)
+			if i, ok := iterationOf(location(element)); !ok || i < from || i >= to {
+				continue
+			}
+			if err := st.forgetAll(j, at, inner, true); err != nil {
+				return err
+			}
+		}
+	}
+	return j.DeleteRange(historyKey(nil, childIteration(nil, loc, name, from)), historyKey(nil, childIteration(nil, loc, name, to)))
+}
+
+// iterationOf returns the number of an element that is an iteration.
+func iterationOf(element location) (uint32, bool) {
+	s, err := element.segments()
+	if err != nil || len(s) != 1 || !s[0].Loop {
+		return 0, false
+	}
+	return s[0].Iteration, true
+}
+
+// forgetAll removes the rows of all sides at and, with self, of a node.
+func (st *store) forgetAll(j Journal, loc location, node *sideNode, self bool) error {
+	for element, inner := range node.inner {
+		if err := st.forgetAll(j, append(append(location(nil), loc...), element...), inner, true); err != nil {
+			return err
+		}
+	}
+	if !self {
+		return nil
+	}
+	return st.forgetOne(j, loc, node.side)
+}
+
+// forgetOne removes the rows of the side of one location.
+func (st *store) forgetOne(j Journal, loc location, gone side) error {
+	if gone.empty() {
+		return nil
+	}
+	st.log = append(st.log, sideChange{string(loc), gone})
+	st.root.set(loc, side{})
+	return st.forget(j, gone)
+}
+
+// remove removes one entry, and leaves what is inside of it.
+func (st *store) remove(j Journal, loc location) error {
+	if err := st.forgetOne(j, loc, st.root.get(loc)); err != nil {
+		return err
+	}
+	return j.Delete(historyKey(nil, loc))
+}
+
+// find returns the node of a location, nil if nothing at or inside it has a side.
+func (n *sideNode) find(loc location) *sideNode {
+	for n != nil && len(loc) > 0 {
+		end := elementEnd(loc)
+		if end == 0 {
+			return nil
+		}
+		n, loc = n.inner[string(loc[:end])], loc[end:]
+	}
+	return n
+}
+
+// get returns the side of a location.
+func (n *sideNode) get(loc location) side {
+	if len(n.inner) == 0 && len(loc) > 0 {
+		return side{}
+	}
+	if n = n.find(loc); n == nil {
+		return side{}
+	}
+	return n.side
+}
+
+// set gives a location a side. Nodes that become empty are removed.
+func (n *sideNode) set(loc location, s side) {
+	end := elementEnd(loc)
+	if end == 0 {
+		n.side = s
+		return
+	}
+	element := string(loc[:end])
+	inner := n.inner[element]
+	if inner == nil {
+		if s.empty() {
+			return
+		}
+		inner = &sideNode{}
+		if n.inner == nil {
+			n.inner = map[string]*sideNode{}
+		}
+		n.inner[element] = inner
+	}
+	inner.set(loc[end:], s)
+	if inner.side.empty() && len(inner.inner) == 0 {
+		delete(n.inner, element)
+	}
+}

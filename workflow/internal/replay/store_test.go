@@ -1,0 +1,435 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func openStore(t testing.TB, j *rows) *store {
+	t.Helper()
+	im, err := loadImage(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := newStore(im, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func putEntry(t testing.TB, st *store, j Journal, l location, e Entry) {
+	t.Helper()
+	if _, err := st.put(j, l, &e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func step(output []byte) Entry {
+	return Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: output}
+}
+
+func TestLargePayloadsAreStoredOnce(t *testing.T) {
+	j := newRows()
+	st := openStore(t, j)
+	large := bytes.Repeat([]byte("large "), 20_000) // two chunks
+	putEntry(t, st, j, loc(0), step(large))
+	one := j.count(8)
+	if one != 3 {
+		t.Fatalf("%d rows, want a head and two chunks", one)
+	}
+	message := Entry{Kind: KindReceive, Status: Completed, Messages: []Delivery{{Queue: "q", Body: []byte{1}}, {Queue: "q", Body: large}}}
+	putEntry(t, st, j, loc(1), message)
+	state := Entry{Kind: KindLoop, State: large, Output: large, Failure: &Failure{Data: large}}
+	putEntry(t, st, j, loc(2), state)
+	if n := j.count(8); n != one {
+		t.Errorf("%d rows for equal payloads, want %d", n, one)
+	}
+	if message.Messages[1].Body == nil || state.State == nil || state.Failure.Data == nil {
+		t.Error("the entry that was put lost its payloads")
+	}
+	im, err := loadImage(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		rec := im.find(loc(i))
+		header, err := rec.header()
+		if err != nil || bytes.Equal(header.Output, large) {
+			t.Errorf("%d: fetched before it was asked for (%v)", i, err)
+		}
+		e, err := rec.decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for which := range payloadMessages + len(e.Messages) {
+			if b := payloadOf(e, which); b != nil && len(b) > 1 && !bytes.Equal(b, large) {
+				t.Errorf("payload %d of %d is another", which, i)
+			}
+		}
+	}
+	// What has a reference and was not fetched keeps it when it is put again.
+	im, _ = loadImage(j)
+	again := openStore(t, j)
+	e, err := im.find(loc(0)).header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Ordinal = 5
+	if _, err := again.put(j, loc(0), e); err != nil {
+		t.Fatal(err)
+	}
+	im, _ = loadImage(j)
+	if e, err := im.find(loc(0)).decode(); err != nil || !bytes.Equal(e.Output, large) || e.Ordinal != 5 {
+		t.Errorf("%v", err)
+	}
+	// The rows go with the last reference.
+	st = openStore(t, j)
+	putEntry(t, st, j, loc(0), step([]byte{1}))
+	if err := st.drop(j, loc(1), true); err != nil {
+		t.Fatal(err)
+	}
+	if n := j.count(8); n != one {
+		t.Errorf("%d rows while references are left, want %d", n, one)
+	}
+	if err := st.drop(j, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if n := j.count(8) + j.count(2); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+func TestPayloadsThatAreTooLarge(t *testing.T) {
+	j := newRows()
+	im, err := loadImage(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := newStore(im, 100_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := step(make([]byte, 100_001))
+	_, err = st.put(j, loc(0), &e)
+	var large *TooLargeError
+	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 || !strings.Contains(large.What, "step") {
+		t.Error(err)
+	}
+	if len(j.m) != 0 {
+		t.Error("something was written")
+	}
+	m := Entry{Kind: KindReceive, Messages: []Delivery{{Queue: "jobs", ID: 4, Body: make([]byte, 100_001)}}}
+	if _, err = st.put(j, loc(0), &m); !errors.As(err, &large) || !strings.Contains(large.What, `"jobs"`) {
+		t.Error(err)
+	}
+	if err := st.putMetadata(j, 1, &Metadata{Progress: make([]byte, 100_001)}); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
+func TestLargePayloadsThatAreDamaged(t *testing.T) {
+	large := bytes.Repeat([]byte("x"), 70_000)
+	hash := hashOf(large)
+	for what, damage := range map[string]func(j *rows){
+		"head missing": func(j *rows) { j.Delete(keyspace.WorkflowBlob.Append(nil, &hash, 0)) },
+		"head garbage": func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{2}) },
+		"head unused":  func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{2, 0, 0, 1}) },
+		"head newer":   func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{3, 0, 0, 1}) },
+		"part missing": func(j *rows) { j.Delete(keyspace.WorkflowBlob.Append(nil, &hash, 2)) },
+		"part another": func(j *rows) {
+			j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 1), bytes.Repeat([]byte("y"), blobChunk))
+		},
+		"parts too many": func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 3), []byte("z")) },
+	} {
+		j := newRows()
+		st := openStore(t, j)
+		putEntry(t, st, j, loc(0), step(large))
+		damage(j)
+		im, err := loadImage(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = im.find(loc(0)).decode()
+		var bad *CorruptError
+		if strings.HasPrefix(what, "part") && !errors.As(err, &bad) {
+			t.Errorf("%s: %v", what, err)
+		}
+		e, _ := im.find(loc(0)).header()
+		if strings.HasPrefix(what, "head") {
+			moved := Entry{Kind: KindStep, Status: Completed, large: e.large}
+			if moved.large == nil {
+				moved.large = []largeRef{{payloadOutput, 70_000, hash}}
+			}
+			moved.Output = nil
+			if _, err := st.put(j, loc(1), &moved); !errors.As(err, &bad) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+// modelStore is what the rows should hold: entries by place, with metadata.
+type modelStore map[string]struct {
+	output   string
+	metadata bool
+}
+
+// The store against a model: entries with and without metadata and large payloads are put, put again, dropped alone, with
+// what they enclose, and by iterations, in transactions that are undone at times. The rows must be those of the model: no
+// metadata and no payload that nothing refers to, and none missing.
+func TestStoreAgainstAModel(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		j := newRows()
+		model := modelStore{}
+		st := openStore(t, j)
+		place := func() location {
+			all := []location{loc(0), loc(1), loc(2, 3), loc(2), loc(4, [2]int{4, random.IntN(5)}, random.IntN(3)), loc(4), loc(4, [2]int{4, random.IntN(5)})}
+			return all[random.IntN(len(all))]
+		}
+		payload := func() []byte {
+			b := bytes.Repeat([]byte{byte('a' + random.IntN(3))}, []int{1, inlineLimit, inlineLimit + 1, blobChunk, blobChunk + 1}[random.IntN(5)])
+			return b
+		}
+		drop := func(from modelStore, in func(l location) bool) {
+			for k := range from {
+				if in(location(k)) {
+					delete(from, k)
+				}
+			}
+		}
+		for range 60 {
+			if random.IntN(8) == 0 {
+				st = openStore(t, j)
+			}
+			st.begin()
+			before, was := j.clone(), modelStore{}
+			for k, v := range model {
+				was[k] = v
+			}
+			for range 1 + random.IntN(4) {
+				switch random.IntN(8) {
+				case 0:
+					l, self := place(), random.IntN(2) == 0
+					if err := st.drop(j, l, self); err != nil {
+						t.Fatal(err)
+					}
+					drop(model, func(k location) bool { return l.encloses(k) && (self || len(k) > len(l)) })
+				case 1:
+					from, to := uint32(random.IntN(5)), uint32(random.IntN(6))
+					if err := st.dropIterations(j, loc(4), 4, from, to); err != nil {
+						t.Fatal(err)
+					}
+					drop(model, func(k location) bool {
+						s, _ := k.segments()
+						return len(s) > 1 && s[0].Name == 4 && s[1].Loop && s[1].Iteration >= from && s[1].Iteration < to
+					})
+				default:
+					l := place()
+					e := step(payload())
+					if random.IntN(3) == 0 {
+						e.ID = st.newID()
+						if err := st.putMetadata(j, e.ID, &Metadata{Attempts: 1}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					output := string(e.Output)
+					putEntry(t, st, j, l, e)
+					model[string(l)] = struct {
+						output   string
+						metadata bool
+					}{output, e.ID != 0}
+				}
+			}
+			if random.IntN(4) == 0 {
+				st.undone()
+				j.m, j.keys, model = before.m, nil, was
+			}
+			checkModel(t, seed, j, model)
+		}
+	}
+}
+
+func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
+	t.Helper()
+	im, err := loadImage(j)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	if len(im.records) != len(model) {
+		t.Fatalf("seed %d: %d entries, want %d", seed, len(im.records), len(model))
+	}
+	metadata, large := 0, map[string]bool{}
+	refs := map[string]int{}
+	for i := range im.records {
+		rec := &im.records[i]
+		want := model[string(rec.loc)]
+		e, err := rec.decode()
+		if err != nil || string(e.Output) != want.output || (e.ID != 0) != want.metadata || want.metadata && im.metadata(e.ID) == nil {
+			t.Fatalf("seed %d: %x: %v", seed, rec.loc, err)
+		}
+		if want.metadata {
+			metadata++
+		}
+		if len(want.output) > inlineLimit {
+			large[want.output] = true
+			refs[want.output]++
+		}
+	}
+	rowsOfLarge := 0
+	for payload := range large {
+		rowsOfLarge += 1 + (len(payload)+blobChunk-1)/blobChunk
+		hash := hashOf([]byte(payload))
+		if n, _, err := blobHead(j, &hash); err != nil || int(n) != refs[payload] {
+			t.Fatalf("seed %d: %d references, want %d (%v)", seed, n, refs[payload], err)
+		}
+	}
+	if j.count(4) != metadata || j.count(8) != rowsOfLarge {
+		t.Fatalf("seed %d: %d rows of metadata and %d of large values, want %d and %d", seed, j.count(4), j.count(8), metadata, rowsOfLarge)
+	}
+}
+
+func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
+	j := newRows()
+	st := openStore(t, j)
+	e := step(make([]byte, inlineLimit+1))
+	e.ID = st.newID()
+	if err := st.putMetadata(j, e.ID, &Metadata{Attempts: 2}); err != nil {
+		t.Fatal(err)
+	}
+	putEntry(t, st, j, loc(9), e)
+	for i := range 100 {
+		putEntry(t, st, j, loc(0, [2]int{0, i}, 1), step([]byte{1}))
+	}
+	j.scanned = 0
+	if err := st.dropIterations(j, loc(0), 0, 0, 90); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.drop(j, loc(0), false); err != nil {
+		t.Fatal(err)
+	}
+	if j.scanned != 0 || j.count(2) != 1 {
+		t.Errorf("%d rows were read, %d are left", j.scanned, j.count(2))
+	}
+}
+
+// tripwire is a journal that fails at its n-th write.
+type tripwire struct {
+	*rows
+	left int
+}
+
+var errTripped = errors.New("tripped")
+
+func (w *tripwire) trip() error {
+	if w.left--; w.left < 0 {
+		return errTripped
+	}
+	return nil
+}
+
+func (w *tripwire) Put(key, value []byte) error {
+	if err := w.trip(); err != nil {
+		return err
+	}
+	return w.rows.Put(key, value)
+}
+
+func (w *tripwire) Delete(key []byte) error {
+	if err := w.trip(); err != nil {
+		return err
+	}
+	return w.rows.Delete(key)
+}
+
+func (w *tripwire) DeleteRange(start, end []byte) error {
+	if err := w.trip(); err != nil {
+		return err
+	}
+	return w.rows.DeleteRange(start, end)
+}
+
+// Errors of the journal come out of every write, and the store is as before when the transaction was undone.
+func TestErrorsOfTheJournal(t *testing.T) {
+	base := newRows()
+	st := openStore(t, base)
+	zero, _, _ := st.names.index("zero")
+	e := step(bytes.Repeat([]byte("a"), blobChunk+1))
+	e.ID = st.newID()
+	st.begin()
+	if err := st.putMetadata(base, e.ID, &Metadata{Attempts: 1}); err != nil {
+		t.Fatal(err)
+	}
+	putEntry(t, st, base, loc(int(zero)), e)
+	work := func(j Journal) error {
+		if _, _, err := st.names.index("one"); err != nil {
+			return err
+		}
+		next := step(bytes.Repeat([]byte("b"), blobChunk+1))
+		next.ID = st.newID()
+		if err := st.putMetadata(j, next.ID, &Metadata{Attempts: 1}); err != nil {
+			return err
+		}
+		if _, err := st.put(j, loc(int(zero)), &next); err != nil {
+			return err
+		}
+		if _, err := st.put(j, loc(int(zero), 1), &next); err != nil {
+			return err
+		}
+		return st.drop(j, loc(int(zero)), false)
+	}
+	for n := 0; ; n++ {
+		trial := base.clone()
+		st.begin()
+		err := work(&tripwire{trial, n})
+		if err == nil {
+			if n < 8 {
+				t.Fatalf("only %d writes", n)
+			}
+			return
+		}
+		if !errors.Is(err, errTripped) {
+			t.Fatal(err)
+		}
+		st.undone()
+		if s := st.root.get(loc(int(zero))); s.id != e.ID || len(s.refs) != 1 || fmt.Sprint(s.refs[0].hash) != fmt.Sprint(hashOf(e.Output)) {
+			t.Fatalf("after %d writes the store knows %+v", n, s)
+		}
+	}
+}
+
+func BenchmarkStorePut(b *testing.B) {
+	j := discard{}
+	im, err := loadImage(newRows())
+	if err != nil {
+		b.Fatal(err)
+	}
+	st, err := newStore(im, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := step([]byte{0x18, 0x2a})
+	l := loc(0, [2]int{0, 300}, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := st.put(j, l, &e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// discard is a journal that keeps nothing.
+type discard struct{}
+
+func (discard) Get([]byte) ([]byte, bool, error)                        { return nil, false, nil }
+func (discard) Scan(_, _ []byte, _ func(key, value []byte) error) error { return nil }
+func (discard) Put(_, _ []byte) error                                   { return nil }
+func (discard) Delete([]byte) error                                     { return nil }
+func (discard) DeleteRange(_, _ []byte) error                           { return nil }

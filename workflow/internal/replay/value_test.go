@@ -1,0 +1,333 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// plainStep is the example of docs/keyspace.md.
+const plainStep = "02 00 | 00 | 02 | 00 | 00 | 01 | 80 d0 95 ff bc 31 | 03 | 00 | 02 18 2a"
+
+func TestEntriesAreTheDocumentedBytes(t *testing.T) {
+	created, _ := binary.Uvarint(unhex(t, "80 d0 95 ff bc 31"))
+	day := time.UnixMilli(int64(created)).UTC()
+	hash := keyspace.WorkflowHash(bytes.Repeat([]byte{0xAB}, 32))
+	for _, v := range []struct {
+		what  string
+		entry Entry
+		hex   string
+	}{
+		{"plain step", Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: day, Ended: day.Add(3 * time.Millisecond), Output: unhex(t, "18 2a")}, plainStep},
+		{"void step", Entry{Kind: KindStep, Status: Completed, Ordinal: 1, Seq: 2, Created: day, Ended: day, Output: cborNull}, "02 00 00 02 00 01 02 80d095ffbc31 00 00 01 f6"},
+		{"sleep", Entry{Kind: KindSleep, Created: day, Deadline: day.Add(time.Second)}, "02 00 02 00 05 00 00 80d095ffbc31 00 00 e8d795ffbc31"},
+		{"failed step with metadata", Entry{Kind: KindStep, Status: Exhausted, Seq: 300, Created: day, Ended: day, ID: 7, Failure: &Failure{Message: "no", Reason: "exhausted"}},
+			"02 00 00 04 0b 00 ac02 80d095ffbc31 00 00 07 0c 02 6e6f 09 657868617573746564"},
+		{"failure in full", Entry{Status: Failed, Failure: &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1}}}, "02 00 00 03 09 00 00 00 00 00 1f 01 74 01 63 01 6d 01 72 01 01"},
+		{"failure with metadata", Entry{Status: Failed, Failure: &Failure{Metadata: map[string]string{"b": "2", "a": ""}}}, "02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 62 01 32"},
+		{"failure with an own text", Entry{Status: Failed, Failure: &Failure{Code: "c", Message: "m", Own: "o"}}, "02 00 00 03 09 00 00 00 00 00 46 01 63 01 6d 01 6f"},
+		{"loop that goes on", Entry{Kind: KindLoop, Seq: 9, Created: day, Ended: day.Add(time.Millisecond), Iteration: 20, State: []byte{0xa0}, Ordinal: 2},
+			"02 00 01 00 e1 80 02 02 09 80d095ffbc31 01 00 14 01 a0"},
+		{"race", Entry{Kind: KindRace, Status: Completed, Output: []byte{1}, Winner: "fast", Branches: []uint32{10, 12}, Sensitive: true}, "02 00 06 02 90 82 01 00 00 00 00 00 01 01 04 66617374 02 0a 0c"},
+		{"receive", Entry{Kind: KindReceive, Status: Completed, Queues: []string{"q"}, Messages: []Delivery{{Queue: "q", ID: 5, Body: []byte{0xf5}, Sent: day, WantReply: true}, {Queue: "q"}}},
+			"02 00 09 02 81 0c 00 00 00 00 00 01 01 71 02 01 01 71 05 80d095ffbc31 01 f5 02 01 71 00 00"},
+		{"version", Entry{Kind: KindVersion, Status: Completed, Resolved: 1, Latest: 3}, "02 00 08 02 81 10 00 00 00 00 00 01 03"},
+		{"spawn", Entry{Kind: KindSpawn, Child: Destination{"ship", []string{"a", "b"}}, Program: "p", OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
+		{"map", Entry{Kind: KindForEach, Count: 300}, "02 00 0a 00 81 40 00 00 00 00 00 ac02"},
+		{"custom codec, large", Entry{Kind: KindStep, Status: Completed, Codec: 1, large: []largeRef{{payloadOutput, 70000, hash}}}, "02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
+	} {
+		got, err := appendEntry(nil, &v.entry)
+		if err != nil || !bytes.Equal(got, unhex(t, v.hex)) {
+			t.Errorf("%s: %x (%v), want %s", v.what, got, err, v.hex)
+			continue
+		}
+		back, err := decodeEntry(nil, got)
+		if v.entry.Status.Over() && v.entry.Ended.IsZero() {
+			v.entry.Ended = back.Ended
+		}
+		if err != nil || !reflect.DeepEqual(back, v.entry) {
+			t.Errorf("%s comes back as %+v (%v)", v.what, back, err)
+		}
+		for n := range got {
+			if _, err := decodeEntry(nil, got[:n]); err == nil {
+				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(got))
+			}
+		}
+		if _, err := decodeEntry(nil, append(slices.Clone(got), 0)); err == nil {
+			t.Errorf("%s: a byte after the end is accepted", v.what)
+		}
+	}
+}
+
+func TestMetadataIsTheDocumentedBytes(t *testing.T) {
+	for _, v := range []struct {
+		what     string
+		metadata Metadata
+		hex      string
+	}{
+		{"nothing", Metadata{}, "02 00 00"},
+		{"a retry", Metadata{Attempts: 2, LastAttempt: time.UnixMilli(1).UTC(), Due: time.UnixMilli(300).UTC(), Failure: &Failure{Message: "no"}}, "02 00 0f 02 01 ac02 04 02 6e6f"},
+		{"progress", Metadata{Progress: []byte{}}, "02 00 10 00"},
+		{"undone", Metadata{Undone: time.UnixMilli(5).UTC(), UndoFailure: &Failure{Code: "x"}}, "02 00 60 05 02 01 78"},
+	} {
+		got := appendMetadata(nil, &v.metadata)
+		if !bytes.Equal(got, unhex(t, v.hex)) {
+			t.Errorf("%s: %x, want %s", v.what, got, v.hex)
+		}
+		if back, err := decodeMetadata(nil, got); err != nil || !reflect.DeepEqual(back, v.metadata) {
+			t.Errorf("%s comes back as %+v (%v)", v.what, back, err)
+		}
+		for n := range got {
+			if _, err := decodeMetadata(nil, got[:n]); err == nil {
+				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(got))
+			}
+		}
+	}
+}
+
+func TestEntriesThatAreNone(t *testing.T) {
+	for what, v := range map[string]struct {
+		hex   string
+		newer bool
+	}{
+		"nothing":               {"", false},
+		"half a form":           {"02", false},
+		"form 0":                {"00 00 00", false},
+		"form 3":                {"03 00 00 02", true},
+		"form 258":              {"02 01 00 02", true},
+		"kind 16":               {"02 00 10 02 00 00 01 00 00 00 00", true},
+		"status 7":              {"02 00 00 07 00 00 01 00 00 00 00", true},
+		"flag 17":               {"02 00 00 02 80 80 08 00 01 00 00 00 00", true},
+		"flag of a failure":     {"02 00 00 03 09 00 00 00 00 00 80", true},
+		"no metadata":           {"02 00 00 03 09 00 00 00 00 00 20 00", false},
+		"metadata twice":        {"02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 61 00", false},
+		"flag of a message":     {"02 00 09 02 81 08 00 00 00 00 00 01 04 01 71 00 00", true},
+		"leading zero":          {"02 00 00 02 00 80 00 01 00 00 00 01 f6", false},
+		"ordinal of 33 bits":    {"02 00 00 02 00 80 80 80 80 10 01 00 00 00 01 f6", false},
+		"65 bits":               {"02 00 00 02 00 00 ff ff ff ff ff ff ff ff ff 7f 00 00 00 01 f6", false},
+		"id zero":               {"02 00 00 02 03 00 00 00 00 00 00", false},
+		"iteration zero":        {"02 00 00 02 21 00 00 00 00 00 00", false},
+		"no winner":             {"02 00 00 02 81 02 00 00 00 00 00 00", false},
+		"no queues":             {"02 00 00 02 81 04 00 00 00 00 00 00", false},
+		"no messages":           {"02 00 00 02 81 08 00 00 00 00 00 00", false},
+		"more queues than room": {"02 00 00 02 81 04 00 00 00 00 00 ff ff ff 7f 01 71", false},
+		"large without any":     {"02 00 00 02 81 01 00 00 00 00 00", false},
+		"ended twice":           {"02 00 00 02 81 80 02 00 00 00 05 00", false},
+		"pending with duration": {"02 00 00 00 01 00 00 00 05 00", false},
+		"output without end":    {"02 00 00 02 00 00 00 00 00 00 ff ff ff ff ff ff ff ff ff 01 00", false},
+		"empty text of failure": {"02 00 00 03 09 00 00 00 00 00 01 00", false},
+	} {
+		_, err := decodeEntry([]byte("\x07\x15\x02\x14"), unhex(t, v.hex))
+		var bad *CorruptError
+		if !errors.As(err, &bad) || errors.Is(err, ErrNewer) != v.newer {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "workflow/history[0]") {
+			t.Errorf("%s: the error does not say which row: %v", what, err)
+		}
+	}
+	if _, err := decodeMetadata(nil, unhex(t, "02 00 80")); !errors.Is(err, ErrNewer) {
+		t.Errorf("unknown flag of metadata: %v", err)
+	}
+	if _, err := decodeMetadata(nil, unhex(t, "02 00 01 00")); err == nil {
+		t.Error("no attempts, but flagged")
+	}
+	if _, err := appendEntry(nil, &Entry{Kind: 16}); err == nil {
+		t.Error("an unknown kind is written")
+	}
+}
+
+// randomEntry returns an entry with any of its parts.
+func randomEntry(random *rand.Rand) Entry {
+	maybe := func() bool { return random.IntN(3) == 0 }
+	some := func(n int) []byte {
+		b := make([]byte, random.IntN(n+1))
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return b
+	}
+	when := func() time.Time { return time.UnixMilli(random.Int64N(1<<44) + 1).UTC() }
+	e := Entry{Kind: Kind(random.IntN(16)), Status: EntryStatus(random.IntN(7)), Ordinal: random.Uint32() >> random.IntN(32), Seq: random.Uint64() >> random.IntN(64), Codec: uint8(random.IntN(3)), Created: when()}
+	if e.Status.Over() || maybe() {
+		e.Ended = when() // may be before it began: clocks step back
+	}
+	if maybe() {
+		e.ID = random.Uint32() | 1
+	}
+	if maybe() {
+		e.Output = some(40)
+	}
+	if maybe() {
+		e.Failure = &Failure{Type: string(some(3)), Code: string(some(3)), Message: string(some(30)), Reason: string(some(3))}
+		if maybe() {
+			e.Failure.Data = some(20)
+		}
+		if maybe() {
+			e.Failure.Metadata = map[string]string{string(some(3)): string(some(3)), "k": "v"}
+		}
+	}
+	e.Sensitive = maybe()
+	if maybe() {
+		e.Deadline = when()
+	}
+	if maybe() {
+		e.Iteration, e.State = random.Uint32()>>random.IntN(32), some(20)
+	}
+	if maybe() {
+		e.Winner = string(some(5))
+	}
+	for range random.IntN(3) {
+		e.Queues = append(e.Queues, string(some(4)))
+	}
+	for range random.IntN(3) {
+		m := Delivery{Queue: string(some(4)), ID: random.Uint64(), WantReply: maybe()}
+		if maybe() {
+			m.Body, m.Sent = some(9), when()
+		}
+		e.Messages = append(e.Messages, m)
+	}
+	if maybe() {
+		e.Resolved, e.Latest = random.Uint32(), random.Uint32()
+	}
+	if maybe() {
+		e.Child, e.Program, e.OnClose = Destination{Type: string(some(4)), Key: []string{string(some(2))}}, string(some(4)), uint8(random.IntN(3))
+	}
+	if maybe() {
+		e.Count, e.Branches = random.Uint32(), []uint32{random.Uint32(), 0}
+	}
+	return e
+}
+
+func TestEntriesComeBack(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 5000 {
+		e := randomEntry(random)
+		b, err := appendEntry([]byte("before"), &e)
+		if err != nil || string(b[:6]) != "before" {
+			t.Fatal(err)
+		}
+		back, err := decodeEntry(nil, b[6:])
+		if err != nil || !reflect.DeepEqual(back, e) {
+			t.Fatalf("%x:\n%+v comes back as\n%+v (%v)", b[6:], e, back, err)
+		}
+		p, ok := peekEntry(b[6:])
+		if !ok || p.status != e.Status || p.ordinal != e.Ordinal || p.seq != e.Seq || (p.flags&flagID != 0) != (e.ID != 0) {
+			t.Fatalf("%x peeks as %+v, %v", b[6:], p, ok)
+		}
+	}
+}
+
+// Whatever is decoded without an error is encoded to the same bytes: an entry has one encoding.
+func FuzzDecodeEntry(f *testing.F) {
+	f.Add(unhex(f, plainStep))
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 50 {
+		e := randomEntry(random)
+		b, _ := appendEntry(nil, &e)
+		f.Add(b)
+	}
+	for _, v := range form1Entries {
+		f.Add(unhex(f, form1Head+v.hex))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := decodeEntry(nil, b)
+		p, ok := peekEntry(b)
+		if err != nil {
+			var bad *CorruptError
+			if !errors.As(err, &bad) {
+				t.Fatalf("%x: %v", b, err)
+			}
+			return
+		}
+		if b[0] == form1 {
+			// It is written in form 2 from then on, and that keeps all of it.
+			if b, err = appendEntry(nil, &e); err != nil {
+				t.Fatal(err)
+			}
+			again, err := decodeEntry(nil, b)
+			if err != nil {
+				t.Fatalf("%+v: %v", e, err)
+			}
+			e = again
+		} else if !ok || p.ordinal != e.Ordinal || p.seq != e.Seq || p.status != e.Status {
+			t.Fatalf("%x peeks as %+v", b, p)
+		}
+		again, err := appendEntry(nil, &e)
+		if err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%x decodes to %+v, which encodes to %x (%v)", b, e, again, err)
+		}
+	})
+}
+
+func FuzzDecodeMetadata(f *testing.F) {
+	f.Add(unhex(f, "02 00 0f 02 01 ac02 04 02 6e6f"))
+	f.Add(unhex(f, form1Metadata))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decodeMetadata(nil, b)
+		if err != nil {
+			return
+		}
+		if again := appendMetadata(nil, &m); b[0] == form2 && !bytes.Equal(again, b) {
+			t.Fatalf("%x decodes to %+v, which encodes to %x", b, m, again)
+		}
+	})
+}
+
+func TestAPlainStepAllocatesNothing(t *testing.T) {
+	e := Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: []byte{0x18, 0x2a}}
+	buf := make([]byte, 0, 64)
+	var back Entry
+	if n := testing.AllocsPerRun(100, func() {
+		buf, _ = appendEntry(buf[:0], &e)
+		if err := decodeEntry2(&back, buf); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestTimesAtTheEdges(t *testing.T) {
+	for _, ms := range []int64{0, -1, -62135596800000, 1, math.MaxInt32, 1 << 50} {
+		e := Entry{Kind: KindStep, Status: Completed, Created: time.UnixMilli(ms), Ended: time.UnixMilli(ms + 7), Output: cborNull}
+		b, err := appendEntry(nil, &e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := decodeEntry(nil, b)
+		if err != nil || !back.Ended.Equal(e.Ended) || millis(back.Created) != millis(e.Created) {
+			t.Errorf("%d comes back as %v, %v (%v)", ms, back.Created, back.Ended, err)
+		}
+	}
+}
+
+func BenchmarkAppendEntry(b *testing.B) {
+	e := Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: []byte{0x18, 0x2a}}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = appendEntry(buf[:0], &e)
+	}
+}
+
+func BenchmarkDecodeEntry(b *testing.B) {
+	value := unhex(b, plainStep)
+	var e Entry
+	b.ReportAllocs()
+	for b.Loop() {
+		e = Entry{}
+		if err := decodeEntry2(&e, value); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package replay
+
+import "fmt"
+
+// Version lets the code change under runs that exist: it returns how new the code is that this
+// run, or iteration, should follow.
+func Version(ctx Context, name string, latest int) int {
+	s := ctx.scope()
+	s.own()
+	if latest < 1 || int64(latest) > int64(^uint32(0)) {
+		s.misuse(s.owner, fmt.Sprintf("version %q: latest is %d, and counts from 1", s.pathOf(name), latest))
+	}
+	if v, ok := s.versions[name]; ok {
+		return v
+	}
+	v := s.version(name, latest)
+	if s.versions == nil {
+		s.versions = make(map[string]int)
+	}
+	s.versions[name] = v
+	return v
+}
+
+func (s *scope) version(name string, latest int) int {
+	r := s.run
+	i := s.nameIndex(name)
+	rec := s.recorded(i)
+	if rec == nil && (!s.atFrontier() || s.sealed || s.cancel.err() != nil) {
+		return 1
+	}
+	if rec != nil && !s.byName && rec != s.records[s.cursor] {
+		// It stands further on: what is in between diverges, or the gate was moved.
+		s.diverge(KindVersion, name, s.records[s.cursor])
+	}
+	// A gate is asked for also where nothing else may begin, so that the answer is the same when the function runs again.
+	detached := s.with(newCancellation(nil, true), s.saga)
+	o := new(op)
+	if err := detached.beginOp(o, KindVersion, name); err != nil {
+		return 1
+	}
+	if o.recorded {
+		return max(int(o.entry.Resolved), 1)
+	}
+	o.entry.Status, o.entry.Resolved, o.entry.Latest = Completed, uint32(latest), uint32(latest)
+	o.entry.Ended = o.entry.Created
+	o.done = true
+	r.put(o)
+	return latest
+}
+
+// Patched is Version for a single change: it reports whether the run should follow the changed code.
+func Patched(ctx Context, name string) bool { return Version(ctx, name, 2) >= 2 }
+
+// Removed says that an operation was removed from the code, where it stood: runs whose history
+// has it skip it, with all that is recorded inside it.
+func Removed(ctx Context, name string, kind Kind) {
+	s := ctx.scope()
+	s.own()
+	r := s.run
+	if r.image == nil {
+		return
+	}
+	i, known := r.names.lookup(name)
+	if !known {
+		return
+	}
+	rec := s.recorded(i)
+	if rec == nil {
+		if !s.byName && s.cursor < len(s.records) && s.records[s.cursor].ordinal > s.next+s.slack {
+			s.slack++ // it was perhaps running, and left no row
+		}
+		return
+	}
+	e, err := rec.header()
+	if err != nil {
+		s.corrupt(err)
+	}
+	if e.Kind != kind && e.Kind != KindRemoved && !(kind == KindReceive && e.Kind == KindMessage) {
+		return
+	}
+	if !s.byName {
+		if rec != s.records[s.cursor] {
+			return // it comes later, and this call was perhaps moved; the operation before it tells
+		}
+		s.cursor++
+	}
+	s.consume(rec)
+	if e.Status.Over() || r.verify {
+		return
+	}
+	// It would be shown as waiting for ever.
+	o := &op{s: s, name: name, loc: rec.loc, entry: Entry{
+		Kind: KindRemoved, Status: Completed, Ordinal: rec.ordinal, Created: e.Created, Ended: r.clock(),
+	}}
+	if err := r.drop(rec.loc, false); err != nil {
+		r.err = err
+		r.hang(s.owner)
+	}
+	r.put(o)
+}
+
+// Renamed says that an operation has another name now: in histories that have it as from, to
+// finds it.
+func Renamed(ctx Context, from, to string) {
+	s := ctx.scope()
+	s.own()
+	if s.renames == nil {
+		s.renames = make(map[string]string)
+	}
+	s.renames[to] = from
+}
