@@ -93,8 +93,6 @@ type RunOptions struct {
 	Programs func(name string) *Program
 	// Self is the run's own actor, as a parent or child in another one names it.
 	Self Destination
-	// NameOnly lets operations of a scope be found by name in any order. For prototypes.
-	NameOnly bool
 	// Logger returns the receiver of the messages of [Context.Logger]. It is called when the
 	// function first logs. Without it, or if it returns nil, the messages are discarded.
 	Logger func() *slog.Logger

@@ -128,7 +128,7 @@ func (w *world) begin() bool {
 			w.mu.Unlock()
 			w.wakeUp()
 		}()
-		_ = b.attempt.Run(ctx, w.options.host, notify) // the next Advance handles the result
+		_ = b.attempt.Run(ctx, nil, notify) // the next Advance handles the result
 	}()
 	if w.bubble {
 		w.unlocked(synctest.Wait)

@@ -30,8 +30,6 @@ type Option func(*options)
 type options struct {
 	programs []*wfhost.Program
 	states   map[string]func() any // by type of actor; "" for all others
-	self     workflow.Destination
-	host     any
 	logger   func() *slog.Logger
 	start    time.Time
 	tolerate func(want, got *Ending) bool
@@ -43,7 +41,7 @@ type options struct {
 // run does not come to rest. The default is 1,000,000.
 func WithLimit(n int) Option { return func(o *options) { o.limit = n } }
 
-// WithPrograms adds workflows that Spawn with At can start in other actors.
+// WithPrograms adds workflows that Spawn with OnActor can start in other actors.
 func WithPrograms(programs ...*wfhost.Program) Option {
 	return func(o *options) { o.programs = append(o.programs, programs...) }
 }
@@ -65,12 +63,6 @@ func WithState[S any](fresh func() *S, types ...string) Option {
 	}
 }
 
-// WithSelf sets where the workflow runs. The default is an actor of type "test" with the key "main".
-func WithSelf(d workflow.Destination) Option { return func(o *options) { o.self = d } }
-
-// WithHost sets what StepCtx.Host returns to bodies. The default is nil.
-func WithHost(v any) Option { return func(o *options) { o.host = v } }
-
 // WithLogger sets what the loggers of workflows write to. The default is nowhere.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
@@ -83,14 +75,14 @@ func WithClock(start time.Time) Option { return func(o *options) { o.start = sta
 // New returns an Env for a workflow, with nothing started in it.
 func New[In, Out any](t testing.TB, d *workflow.Function[In, Out], opts ...Option) *Env[In, Out] {
 	t.Helper()
-	o := options{self: workflow.Destination{Type: "test", Key: []string{"main"}}, start: time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC), limit: 1_000_000}
+	o := options{start: time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC), limit: 1_000_000}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	w := &world{t: t, options: o, main: d.Program().Name(), clock: o.start, actors: map[string]*Actor{}, refused: map[string]error{}, events: make(chan struct{}, 1), bubble: inBubble()}
 	w.use(append([]*wfhost.Program{d.Program()}, o.programs...))
 	t.Cleanup(w.close)
-	return &Env[In, Out]{w.actor(o.self), d}
+	return &Env[In, Out]{w.actor(workflow.Destination{Type: "test", Key: []string{"main"}}), d}
 }
 
 // inBubble reports whether the caller is in a bubble of testing/synctest.

@@ -435,29 +435,20 @@ func (r *Run) launch(n int) ([]*Attempt, error) {
 
 // goLive ends the replay: from here on, things happen.
 func (r *Run) goLive() (done bool, err error) {
-	if r.options.NameOnly {
-		// The function may still ask for recorded operations after new ones.
-		r.seq = max(r.seq, r.image.lastSeq)
-		r.live = true
-		if r.verify {
-			return true, nil
+	for _, p := range r.places {
+		if rec := p.leftover(); rec != nil {
+			r.divergedLeftover(&scope{place: p}, rec)
+			return false, nil
 		}
-	} else {
-		for _, p := range r.places {
-			if rec := p.leftover(); rec != nil {
-				r.divergedLeftover(&scope{place: p}, rec)
-				return false, nil
-			}
-		}
-		r.live = true
-		if r.verify {
-			return true, nil
-		}
-		for _, p := range r.places {
-			p.records, p.cursor = nil, 0
-		}
-		r.image, r.places = nil, nil
 	}
+	r.live = true
+	if r.verify {
+		return true, nil
+	}
+	for _, p := range r.places {
+		p.records, p.cursor = nil, 0
+	}
+	r.image, r.places = nil, nil
 	r.lifted, r.progress = r.pause, r.seq
 	if r.pause != nil {
 		r.pause = nil

@@ -21,9 +21,10 @@ var (
 	ErrOutcomeUnknown = errors.New("workflow: outcome unknown: the attempt was cut off")
 	// ErrClosed is returned by a Run that was closed or discarded.
 	ErrClosed = errors.New("workflow: the run is closed")
-	// ErrTx is returned by the functions of a Tx after the function that it was given to has returned.
-	ErrTx = errors.New("workflow: transaction used after its function has returned")
 )
+
+// errTx is the error of the functions of a Tx that is used too late.
+var errTx = errors.New("workflow: transaction used after its function has returned")
 
 // A StepError says that a step failed for good. A replay returns the same error.
 type StepError struct {

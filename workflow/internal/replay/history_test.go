@@ -388,63 +388,7 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-func TestInspection(t *testing.T) {
-	r := sample(t)
-	in, err := Inspect(r, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc struct {
-		NameRegistry []string `json:"nameRegistry"`
-		Entries      []struct {
-			ID       string `json:"id"`
-			Location []any  `json:"location"`
-			Kind     struct {
-				Type string         `json:"type"`
-				Data map[string]any `json:"data"`
-			} `json:"kind"`
-		} `json:"entries"`
-		EntryMetadata map[string]map[string]any `json:"entryMetadata"`
-		Waiting       []map[string]any          `json:"waiting"`
-	}
-	if err := json.Unmarshal(b, &doc); err != nil {
-		t.Fatal(err)
-	}
-	if doc.NameRegistry[0] != "charge" || len(doc.Entries) != 10 || len(doc.EntryMetadata) != 10 || len(doc.Waiting) != 4 {
-		t.Errorf("%s", b)
-	}
-	nested := slices.IndexFunc(doc.Entries, func(e struct {
-		ID       string `json:"id"`
-		Location []any  `json:"location"`
-		Kind     struct {
-			Type string         `json:"type"`
-			Data map[string]any `json:"data"`
-		} `json:"kind"`
-	}) bool {
-		return e.ID == string(r.id("serve~3/charge"))
-	})
-	if l := doc.Entries[nested].Location; !reflect.DeepEqual(l, []any{3.0, map[string]any{"loop": 3.0, "iteration": 3.0}, 0.0}) {
-		t.Errorf("%v", l)
-	}
-	if m := doc.EntryMetadata[string(r.id("ship"))]; m["status"] != "exhausted" || m["attempts"] != 4.0 || m["error"] != "no" {
-		t.Errorf("%v", m)
-	}
-	if m := doc.EntryMetadata[string(r.id("charge"))]; m["status"] != "completed" || m["attempts"] != 1.0 || m["createdAt"] != float64(at(10).UnixMilli()) || m["completedAt"] != float64(at(15).UnixMilli()) {
-		t.Errorf("%v", m)
-	}
-	if strings.Contains(string(b), "secret\"") && strings.Contains(string(b), "c2VjcmV0") {
-		t.Error("a secret is shown")
-	}
-	if _, err := Inspect(r, 9); !errors.Is(err, ErrTooLarge) {
-		t.Error(err)
-	}
-	if _, err := Inspect(newRows(), 9); err != ErrNoRun {
-		t.Error(err)
-	}
+func TestShownPayload(t *testing.T) {
 	if v := shownPayload([]byte{0xff}, CodecCBOR); v != "1 bytes: ff" {
 		t.Error(v)
 	}

@@ -26,7 +26,6 @@ type image struct {
 	ids1        map[string]uint32 // of form 1: the number under which the metadata of an id stands in metadatas
 	facts1      map[uint32]found1 // of form 1: the parts of metadata that belong to the entry itself
 	nextID      uint32            // the first free number of metadata
-	lastSeq     uint64            // the largest number of a resolution
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
 	// reader is the source of large payloads. Before records are decoded, it must be set to the present transaction.
@@ -126,9 +125,6 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 		return nil, err
 	}
 	im.records = slices.Concat(append(pages, im.records)...)
-	if im.control != nil {
-		im.lastSeq = max(im.lastSeq, im.control.Seq)
-	}
 	im.names = newNames(list)
 	im.number1(found)
 	for i := range im.records {
@@ -169,7 +165,6 @@ func (im *image) add(key []byte, loc location, value []byte) error {
 	rec := record{im: im, loc: loc, value: value}
 	if p, ok := peekEntry(value); ok {
 		rec.form, rec.ordinal, rec.flags = form2, p.ordinal, uint16(p.flags)
-		im.lastSeq = max(im.lastSeq, p.seq)
 	} else {
 		form, err := formOf("entry", value)
 		if err != nil {

@@ -221,5 +221,4 @@ func (im *image) resolve1() {
 	for i := len(open) - 1; i >= 0; i-- {
 		end(open[i])
 	}
-	im.lastSeq = max(im.lastSeq, seq)
 }

@@ -30,8 +30,8 @@ func (e *RaceError) Error() string {
 // Unwrap returns the errors of the cases.
 func (e *RaceError) Unwrap() []error { return branchErrors(e.Failed) }
 
-// ErrNoCases is the error of a Race without cases.
-var ErrNoCases = errors.New("workflow: a race needs cases")
+// errNoCases is the error of a Race without cases.
+var errNoCases = errors.New("workflow: a race needs cases")
 
 // errLost is what cancels the losers of a race.
 var errLost = errors.New("another case won the race")
@@ -44,7 +44,7 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 		return "", v, err
 	}
 	if len(cases) == 0 {
-		return "", v, o.refuse(ErrNoCases)
+		return "", v, o.refuse(errNoCases)
 	}
 	names := make([]string, len(cases))
 	for i, c := range cases {

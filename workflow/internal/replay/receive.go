@@ -363,7 +363,7 @@ func Reply[T, R any](tx *Tx, m Received[T], reply R) error {
 // ReplyError answers the sender of a message with an error, which is not nil.
 func ReplyError[T any](tx *Tx, m Received[T], reason error) error {
 	if tx.run == nil {
-		return ErrTx
+		return errTx
 	}
 	if reason == nil {
 		return fmt.Errorf("workflow: ReplyError: nil")
@@ -373,7 +373,7 @@ func ReplyError[T any](tx *Tx, m Received[T], reason error) error {
 
 func sendReply(tx *Tx, queue string, id uint64, sent time.Time, want bool, reply []byte, f *Failure) error {
 	if tx.run == nil {
-		return ErrTx
+		return errTx
 	}
 	// The entry says which messages were answered: a race does not take these back from its losers.
 	tx.o.entry.Messages = append(tx.o.entry.Messages, Delivery{Queue: queue, ID: id, Sent: sent})

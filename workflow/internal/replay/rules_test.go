@@ -60,30 +60,6 @@ func TestR01R02KindAndNameMustAgree(t *testing.T) {
 	wantPause(t, h, wfhost.PausedDiverged, `sleep "a"`, `step "a"`, "another name", "rules_test.go:")
 }
 
-// TestR04NewOperationsOnlyAtTheFrontier: see also TestD08. In lenient mode the order does not count.
-func TestR04NameOnly(t *testing.T) {
-	h := recorded(t, func(ctx workflow.Context, _ none) (string, error) {
-		for _, name := range []string{"a", "b"} {
-			if err := workflow.Do(ctx, name, ok); err != nil {
-				return "", err
-			}
-		}
-		return "", workflow.Sleep(ctx, "wait", time.Hour)
-	})
-	h.Options.NameOnly = true
-	var ran []string
-	if got := deploy(t, h, func(ctx workflow.Context, _ none) (string, error) {
-		for _, name := range []string{"new", "b", "a"} {
-			if err := workflow.Do(ctx, name, func(*workflow.StepCtx) error { ran = append(ran, name); return nil }); err != nil {
-				return "", err
-			}
-		}
-		return "done", workflow.Sleep(ctx, "wait", time.Hour)
-	}); got != "completed done" || fmt.Sprint(ran) != "[new]" {
-		t.Error(got, ran)
-	}
-}
-
 // TestR05ResolutionsReplayInTheirOrder: what ended first is handed out first, whatever the order in which it began.
 func TestR05ResolutionsReplayInTheirOrder(t *testing.T) {
 	var runs []string

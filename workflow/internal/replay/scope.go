@@ -64,7 +64,7 @@ type place struct {
 	slack    uint32 // ordinals that removed operations may have had and that the history does not show
 	records  []*record
 	cursor   int  // the first of records that was not consumed, if they are consumed in order
-	byName   bool // the order does not count: records of version 1, or RunOptions.NameOnly
+	byName   bool // the order does not count: records of form 1
 	used     nameSet
 	inner    *op // the container whose body runs on the owner's coroutine
 	ended    bool
@@ -110,7 +110,6 @@ func (r *Run) newPlace(parent *scope, loc location) *place {
 	}
 	if r.image != nil {
 		p.records = r.image.children(loc)
-		p.byName = r.options.NameOnly
 		for _, rec := range p.records {
 			if rec.form == form1 {
 				p.byName = true
@@ -120,20 +119,6 @@ func (r *Run) newPlace(parent *scope, loc location) *place {
 		r.places = append(r.places, p)
 	}
 	return p
-}
-
-// scopeAt returns the scope of a branch of o, or of o itself if branch is "". It runs on the coroutine of the enclosing
-// scope unless its owner is changed.
-func (r *Run) scopeAt(o *op, branch string) (*scope, error) {
-	loc := o.loc
-	if branch != "" {
-		i, _, err := r.names.index(branch)
-		if err != nil {
-			return nil, err
-		}
-		loc = childName(nil, o.loc, i)
-	}
-	return &scope{r.newPlace(o.s, loc), o.s.cancel, o.s.saga}, nil
 }
 
 // iteration returns the scope of the i-th iteration, or element, of o.

@@ -3,6 +3,9 @@ package replay
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+
+	"github.com/fxamacker/cbor/v2"
 )
 
 // maxShown is how many bytes a payload may have that is shown as JSON.
@@ -34,3 +37,26 @@ func payloadJSON(b []byte, codec uint8) json.RawMessage {
 	}
 	return out
 }
+
+// shownPayload returns a payload as a value that encodes as JSON: what the CBOR says if that can be shown, else the bytes.
+func shownPayload(b []byte, codec uint8) any {
+	if b == nil {
+		return nil
+	}
+	var v any
+	if codec == CodecCBOR && shownDecoding.Unmarshal(b, &v) == nil {
+		if _, err := json.Marshal(v); err == nil {
+			return v
+		}
+	}
+	return fmt.Sprintf("%d bytes: %x", len(b), b[:min(len(b), 64)])
+}
+
+// shownDecoding decodes what there may be in a payload to what JSON knows. Its options are constant and cannot be wrong.
+var shownDecoding = func() cbor.DecMode {
+	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), DefaultByteStringType: reflect.TypeFor[[]byte]()}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return mode
+}()

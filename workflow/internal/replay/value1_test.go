@@ -240,8 +240,8 @@ func TestARunOfForm1Loads(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("missing: %v", want)
 	}
-	if seqs["charge"] >= seqs["void"] || seqs["both/x/job"] >= seqs["both/x"] || seqs["both/x"] >= seqs["both"] || im.lastSeq != 10 {
-		t.Errorf("resolutions in the order %v, the last is %d", seqs, im.lastSeq)
+	if seqs["charge"] >= seqs["void"] || seqs["both/x/job"] >= seqs["both/x"] || seqs["both/x"] >= seqs["both"] {
+		t.Errorf("resolutions in the order %v", seqs)
 	}
 	find := func(path string) *record {
 		for i := range im.records {
@@ -288,7 +288,7 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait, _, _ := im.names.index("t")
-	receive := Entry{Kind: KindReceive, Status: TimedOut, Seq: im.lastSeq + 1}
+	receive := Entry{Kind: KindReceive, Status: TimedOut, Seq: 11}
 	if _, err := st.put(r, childName(nil, nil, wait), &receive); err != nil {
 		t.Fatal(err)
 	}
@@ -297,8 +297,8 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := again.find(childName(nil, nil, wait))
-	if rec == nil || rec.form != form2 || again.lastSeq != im.lastSeq+1 {
-		t.Errorf("%+v, last resolution %d", rec, again.lastSeq)
+	if rec == nil || rec.form != form2 {
+		t.Errorf("%+v", rec)
 	}
 	if children := again.children(nil); children[len(children)-1] != rec {
 		t.Error("what was added does not come last")
