@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,9 +29,7 @@ func benchOptions(b *testing.B) Options {
 
 func benchStore(b *testing.B, o Options) *Store {
 	s, err := Open(b.Context(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { s.Close() })
 	return s
 }
@@ -41,9 +40,7 @@ func rawPebble(b *testing.B) *pebble.DB {
 	p := pebbleOptions(o, nil, &Store{opts: o})
 	p.FS = vfs.Default
 	db, err := pebble.Open(o.Dir, p)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { db.Close() })
 	return db
 }
@@ -88,9 +85,7 @@ func BenchmarkCommitOneCaller(b *testing.B) {
 				from := time.Now()
 				sp.Writes().Advance(int64(i))
 				sp.Writes().Put([]byte{1}, value, PutOptions{})
-				if _, err := sp.Commit(told); err != nil {
-					b.Fatal(err)
-				}
+				must(b, errOf(sp.Commit(told)))
 				<-done
 				times.add(from)
 			}
@@ -105,9 +100,7 @@ func BenchmarkCommitOneCaller(b *testing.B) {
 		for range b.N {
 			from := time.Now()
 			batch := a.batch(db)
-			if err := db.Apply(batch, pebble.Sync); err != nil {
-				b.Fatal(err)
-			}
+			must(b, db.Apply(batch, pebble.Sync))
 			batch.Close()
 			times.add(from)
 		}
@@ -177,92 +170,16 @@ func BenchmarkCommit64Spaces(b *testing.B) {
 	})
 }
 
-// BenchmarkCommitDepth64 keeps 64 commits of one space in flight.
-func BenchmarkCommitDepth64(b *testing.B) {
-	const depth = 64
-	for name, o := range map[string]Options{"pipelined": {}, "plain": {PlainCommit: true}} {
-		b.Run(name, func(b *testing.B) {
-			o.Dir, o.CacheBytes = b.TempDir(), 64<<20
-			sp := openSpace(b, benchStore(b, o), 1)
-			value, slots := make([]byte, benchState), make(chan struct{}, depth)
-			told := func(error) { <-slots }
-			b.ResetTimer()
-			for i := range b.N {
-				slots <- struct{}{}
-				sp.Writes().Advance(int64(i))
-				sp.Writes().Put([]byte{1}, value, PutOptions{})
-				if _, err := sp.Commit(told); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for range depth {
-				slots <- struct{}{}
-			}
-			report(b)
-		})
-	}
-	b.Run("raw", func(b *testing.B) {
-		db, a := rawPebble(b), newRawActor(1)
-		queue, done := make(chan *pebble.Batch, depth), make(chan struct{})
-		go func() {
-			for batch := range queue {
-				batch.SyncWait()
-				batch.Close()
-			}
-			close(done)
-		}()
-		b.ResetTimer()
-		for range b.N {
-			batch := a.batch(db)
-			if err := db.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
-				b.Fatal(err)
-			}
-			queue <- batch
-		}
-		close(queue)
-		<-done
-		report(b)
-	})
-}
-
-// BenchmarkTurnShared commits 16 turns at once, as a busy mailbox does.
-func BenchmarkTurnShared(b *testing.B) {
-	const turns, depth = 16, 8
-	sp := openSpace(b, benchStore(b, benchOptions(b)), 1)
-	value, slots := make([]byte, benchState), make(chan struct{}, depth)
-	told := func(error) { <-slots }
-	b.ResetTimer()
-	for i := range b.N {
-		w := sp.Writes()
-		w.Savepoint()
-		w.Advance(int64(i))
-		w.Put([]byte{1}, value, PutOptions{})
-		if i%turns == 0 {
-			slots <- struct{}{}
-			sp.Commit(told)
-		}
-	}
-	for range depth {
-		slots <- struct{}{}
-	}
-	b.ReportAllocs()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
-}
-
 // fillActors writes actors with a state, and flushes them.
 func fillActors(b *testing.B, s *Store, n int) {
 	value := make([]byte, benchState)
 	for i := range n {
 		sp := openSpace(b, s, i)
 		sp.Writes().Put([]byte{1}, value, PutOptions{})
-		if _, err := sp.Commit(nil); err != nil {
-			b.Fatal(err)
-		}
+		must(b, errOf(sp.Commit(nil)))
 		sp.Close()
 	}
-	if err := s.db.Flush(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, s.db.Flush())
 }
 
 func BenchmarkWake(b *testing.B) {
@@ -274,12 +191,9 @@ func BenchmarkWake(b *testing.B) {
 	for i := range b.N {
 		from := time.Now()
 		sp, err := s.OpenSpace(testID(i * 7 % actors))
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, ok, err := sp.Writes().Get([]byte{1}); !ok || err != nil {
-			b.Fatal(ok, err)
-		}
+		must(b, err)
+		_, ok, err := sp.Writes().Get([]byte{1})
+		fatalIf(b, !ok || err != nil, "%v %v", ok, err)
 		sp.Close()
 		times.add(from)
 	}
@@ -294,9 +208,7 @@ func benchKeys(b *testing.B, n int) *Space {
 		sp.Writes().Put(fmt.Appendf([]byte{4}, "key %06d", i), make([]byte, 100), PutOptions{New: true})
 	}
 	commit(b, sp)
-	if err := s.db.Flush(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, s.db.Flush())
 	return sp
 }
 
@@ -309,18 +221,16 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("write set", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			if _, ok, err := sp.Writes().Get(keys[i%len(keys)]); !ok || err != nil {
-				b.Fatal(ok, err)
-			}
+			_, ok, err := sp.Writes().Get(keys[i%len(keys)])
+			fatalIf(b, !ok || err != nil, "%v %v", ok, err)
 		}
 	})
 	b.Run("snapshot", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
 			sn := sp.Snapshot()
-			if _, ok, err := sn.Get(keys[i%len(keys)]); !ok || err != nil {
-				b.Fatal(ok, err)
-			}
+			_, ok, err := sn.Get(keys[i%len(keys)])
+			fatalIf(b, !ok || err != nil, "%v %v", ok, err)
 			sn.Close()
 		}
 	})
@@ -330,39 +240,10 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("absent", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			if _, ok, err := sp.Writes().Get(keys[i%len(keys)]); ok || err != nil {
-				b.Fatal(ok, err)
-			}
+			_, ok, err := sp.Writes().Get(keys[i%len(keys)])
+			fatalIf(b, ok || err != nil, "%v %v", ok, err)
 		}
 	})
-}
-
-// BenchmarkGetThenPut is a turn that reads a key and writes it, without a commit.
-func BenchmarkGetThenPut(b *testing.B) {
-	sp := benchKeys(b, 10000)
-	w := sp.Writes()
-	value := make([]byte, 100)
-	for name, format := range map[string]string{"present": "key %06d", "absent": "nothing %06d"} {
-		keys := make([][]byte, 1000)
-		for i := range keys {
-			keys[i] = fmt.Appendf([]byte{4}, format, i*9)
-		}
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for i := range b.N {
-				key := keys[i%len(keys)]
-				at := w.Savepoint()
-				w.Advance(int64(i))
-				if _, _, err := w.Get(key); err != nil {
-					b.Fatal(err)
-				}
-				if err := w.Put(key, value, PutOptions{}); err != nil {
-					b.Fatal(err)
-				}
-				w.Rollback(at)
-			}
-		})
-	}
 }
 
 func BenchmarkList(b *testing.B) {
@@ -373,9 +254,7 @@ func BenchmarkList(b *testing.B) {
 				b.ReportAllocs()
 				for range b.N {
 					page, err := sp.Writes().List(ListQuery{Prefix: []byte{4}, Limit: 100, Reverse: reverse, KeysOnly: keysOnly})
-					if err != nil || len(page.Entries) != 100 {
-						b.Fatal(len(page.Entries), err)
-					}
+					fatalIf(b, err != nil || len(page.Entries) != 100, "%v %v", len(page.Entries), err)
 				}
 			})
 		}
@@ -395,4 +274,195 @@ func (t *times) report(b *testing.B) {
 	}
 	slices.Sort(t.all)
 	b.ReportMetric(float64(t.all[len(t.all)/2])/1e3, "p50-µs")
+}
+
+// The benchmarks of this file are about the pages of a database: values of 4 KiB
+// under consecutive keys, 3,000 of them, which are 12 MB.
+
+const (
+	pages    = 3000
+	pageSize = 4096
+)
+
+func pageKey(n int) []byte { return keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, uint32(n)) }
+
+// pageOf returns a page of rows, which takes about half of its size when it is
+// compressed.
+func pageOf(n int) []byte {
+	page, rnd := make([]byte, 0, 2*pageSize), rand.New(rand.NewPCG(uint64(n), 1))
+	for len(page) < pageSize {
+		page = fmt.Appendf(page, "customer %016x of %d since 2024-%02d|", rnd.Uint64(), rnd.IntN(1e6), rnd.IntN(12))
+	}
+	return page[:pageSize]
+}
+
+// benchPages returns an actor with pages: where is "memtable", or "tables", where
+// a block cache holds them.
+func benchPages(b *testing.B, where string) *Space {
+	s := benchStore(b, benchOptions(b))
+	sp := openSpace(b, s, 1)
+	for n := range pages {
+		must(b, sp.Writes().Put(pageKey(n), pageOf(n), PutOptions{New: true}))
+	}
+	commit(b, sp)
+	if where == "tables" {
+		must(b, s.db.Flush())
+		start, end := rowRange(sp.id, nil, nil)
+		must(b, s.db.Compact(b.Context(), start, end, false))
+	}
+	return sp
+}
+
+func BenchmarkPageRead(b *testing.B) {
+	for _, where := range []string{"memtable", "tables"} {
+		sp := benchPages(b, where)
+		order, keys := rand.New(rand.NewPCG(1, 1)).Perm(pages), make([][]byte, pages)
+		for i := range keys {
+			keys[i] = pageKey(order[i])
+		}
+		w, sn := sp.Writes(), sp.Snapshot()
+		defer sn.Close()
+		var page []byte
+		var rows [][]byte
+		for _, key := range keys {
+			rows = append(rows, keyspace.AppendMetadataRow(nil, sp.id, key))
+		}
+		for _, way := range []struct {
+			name string
+			read func(i int) bool
+		}{
+			{"get", func(i int) bool {
+				e, ok, err := w.Get(keys[i])
+				return err == nil && ok && len(e.Value) == pageSize
+			}},
+			{"append", func(i int) (ok bool) {
+				var err error
+				page, ok, err = w.AppendValue(page[:0], keys[i])
+				return err == nil && ok && len(page) == pageSize
+			}},
+			{"append snapshot", func(i int) (ok bool) {
+				var err error
+				page, ok, err = sn.AppendValue(page[:0], keys[i])
+				return err == nil && ok && len(page) == pageSize
+			}},
+			{"raw", func(i int) bool {
+				v, closer, err := sp.store.db.Get(rows[i])
+				if err == nil {
+					page = append(page[:0], v...)
+					closer.Close()
+				}
+				return err == nil && len(page) == pageSize
+			}},
+		} {
+			b.Run(where+"/"+way.name, func(b *testing.B) {
+				b.ReportAllocs()
+				for i := range b.N {
+					fatalIf(b, !way.read(i%pages), "no page")
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPageScan reads all pages in order; its figure is per page.
+func BenchmarkPageScan(b *testing.B) {
+	for _, where := range []string{"memtable", "tables"} {
+		sp := benchPages(b, where)
+		start, end := pageKey(0), pageKey(pages)
+		var image []byte
+		all := func(b *testing.B, scan func() int) {
+			b.ReportAllocs()
+			for range b.N {
+				image = image[:0]
+				n := scan()
+				fatalIf(b, n != pages || len(image) != pages*pageSize, "%v %v", n, len(image))
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/pages, "ns/page")
+		}
+		collect := func(n *int) func(key, value []byte) bool {
+			return func(_, value []byte) bool {
+				*n++
+				image = append(image, value...)
+				return true
+			}
+		}
+		b.Run(where+"/snapshot", func(b *testing.B) {
+			all(b, func() (n int) {
+				sn := sp.Snapshot()
+				defer sn.Close()
+				must(b, sn.Scan(start, end, collect(&n)))
+				return n
+			})
+		})
+		b.Run(where+"/write set", func(b *testing.B) {
+			all(b, func() (n int) {
+				must(b, sp.Writes().Scan(start, end, collect(&n)))
+				return n
+			})
+		})
+		b.Run(where+"/raw", func(b *testing.B) {
+			lower, upper := rowRange(sp.id, start, end)
+			all(b, func() (n int) {
+				it, err := sp.store.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+				must(b, err)
+				for ok := it.First(); ok; ok = it.Next() {
+					if v := it.Value(); len(v) == pageSize {
+						n++
+						image = append(image, v...)
+					}
+				}
+				it.Close()
+				return n
+			})
+		})
+	}
+}
+
+// BenchmarkPagePut writes two pages that are there, in turns that are undone.
+func BenchmarkPagePut(b *testing.B) {
+	for _, where := range []string{"memtable", "tables"} {
+		sp := benchPages(b, where)
+		w, page := sp.Writes(), pageOf(0)
+		for name, o := range map[string]PutOptions{"known": {Known: true, Old: pageSize}, "unknown": {}} {
+			b.Run(where+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for i := range b.N {
+					at := w.Savepoint()
+					w.Advance(int64(i))
+					for k := range 2 {
+						must(b, w.Put(pageKey(i*2*7%pages+k), page, o))
+					}
+					w.Rollback(at)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPageCommit commits turns that write pages which are there. Its
+// figures are per turn: put, and commit until it is visible.
+func BenchmarkPageCommit(b *testing.B) {
+	for _, n := range []int{2, pages} {
+		for name, o := range map[string]PutOptions{"known": {Known: true, Old: pageSize}, "unknown": {}} {
+			b.Run(fmt.Sprintf("%d pages/%s", n, name), func(b *testing.B) {
+				sp := benchPages(b, "memtable")
+				page, slots := pageOf(0), make(chan struct{}, 8)
+				told := func(error) { <-slots }
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := range b.N {
+					w := sp.Writes()
+					w.Advance(int64(i))
+					for k := range n {
+						must(b, w.Put(pageKey((i+k)%pages), page, o))
+					}
+					slots <- struct{}{}
+					must(b, errOf(sp.Commit(told)))
+				}
+				for range cap(slots) {
+					slots <- struct{}{}
+				}
+			})
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range 4 * *rounds {
+			for seed := range seeds(2) {
 				crashRun(t, modes()[name], seed)
 			}
 		})
@@ -29,15 +29,11 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			n, done := int64(0), false
-			for ; !done; n += stride(4) {
+			for ; !done; n += stride(8) {
 				done = faultRun(t, modes()[name], n)
-				if n > 2000 {
-					t.Fatal("no end of faults")
-				}
+				fatalIf(t, n > 2000, "no end of faults")
 			}
-			if n < 60 {
-				t.Fatalf("only %d operations could fail", n)
-			}
+			fatalIf(t, n < 60, "only %d operations could fail", n)
 			t.Logf("faults among %d operations", n)
 		})
 	}
@@ -50,6 +46,14 @@ func stride(most int64) int64 {
 		return 1
 	}
 	return rand.Int64N(most) + 1
+}
+
+// seeds returns how often a random test runs, each time with another seed.
+func seeds(n uint64) uint64 {
+	if long() {
+		n *= 8
+	}
+	return n * *rounds
 }
 
 // long reports whether tests run in their long form.
@@ -88,15 +92,11 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 					key, value := w.randomKey(), w.randomValue()
 					if w.rnd.IntN(4) == 0 {
 						w.model.delete(key)
-						if _, err := w.space.Writes().Delete(key); err != nil {
-							t.Error(err)
-						}
+						check(t, errOf(w.space.Writes().Delete(key)))
 						continue
 					}
 					w.model.put(key, value, 0, false)
-					if err := w.space.Writes().Put(key, value, PutOptions{}); err != nil {
-						t.Error(err)
-					}
+					check(t, w.space.Writes().Put(key, value, PutOptions{}))
 				}
 				state := w.model.clone()
 				h.mu.Lock()
@@ -104,9 +104,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 				h.mu.Unlock()
 				slots <- struct{}{}
 				_, err := w.space.Commit(func(err error) {
-					if err != nil {
-						t.Error(err)
-					}
+					check(t, err)
 					h.mu.Lock()
 					h.acked = state.version
 					h.mu.Unlock()
@@ -137,16 +135,12 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 			h.mu.Lock()
 			state, known := h.states[version]
 			h.mu.Unlock()
-			if version < acked[n] || !known {
-				t.Fatalf("actor %d: version %d after the cut, %d was acknowledged", n, version, acked[n])
-			}
+			fatalIf(t, version < acked[n] || !known,
+				"actor %d: version %d after the cut, %d was acknowledged", n, version, acked[n])
 			(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
-			put(t, sp.Writes(), []byte{1}, "life goes on")
-			commit(t, sp)
+			putCommit(t, sp, []byte{1}, "life goes on")
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close())
 	}
 	close(stop)
 	wg.Wait()
@@ -189,40 +183,30 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 			h.acked = state.version
 			continue
 		}
-		if !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil {
-			t.Fatalf("fault %d: %v, store says %v", n, err, s.Err())
-		}
+		fatalIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil,
+			"fault %d: %v, store says %v", n, err, s.Err())
 		// Reads go on, a further commit is refused.
 		w.checkAll(sp.Writes())
 		put(t, sp.Writes(), []byte{1}, "more")
-		if _, err := sp.Commit(nil); !errors.Is(err, ErrReadOnly) {
-			t.Fatalf("fault %d: commit on a failed store: %v", n, err)
-		}
+		wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly, n)
 		break
 	}
 	closed := s.Close()
-	if failure := s.Err(); failure != nil && !errors.Is(closed, errFault) {
-		t.Fatalf("fault %d: close returned %v after %v", n, closed, failure)
-	}
+	failure := s.Err()
+	fatalIf(t, failure != nil && !errors.Is(closed, errFault), "fault %d: close returned %v after %v", n, closed, failure)
 	o.Disk.Fail(nil)
 	for _, percent := range []int{0, 100} {
 		after := o
 		after.Disk = o.Disk.Crash(uint64(n), percent)
 		c, err := Open(t.Context(), small(after))
-		if err != nil {
-			t.Fatalf("fault %d: open: %v", n, err)
-		}
+		fatalIf(t, err != nil, "fault %d: open: %v", n, err)
 		checkRows(t, c)
 		sp := openSpace(t, c, 1)
 		version := sp.Head().Version
 		state, known := h.states[version]
-		if version < h.acked || !known {
-			t.Fatalf("fault %d: version %d, %d was acknowledged", n, version, h.acked)
-		}
+		fatalIf(t, version < h.acked || !known, "fault %d: version %d, %d was acknowledged", n, version, h.acked)
 		(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close())
 	}
 	mu.Lock()
 	defer mu.Unlock()

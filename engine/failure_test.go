@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -24,17 +29,14 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		defer s.Close()
 		o.Disk.SetFree(500_000)
 		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), []byte{1}, "before")
-		commit(t, sp)
+		putCommit(t, sp, []byte{1}, "before")
 		o.Disk.SetFree(99_999)
 		put(t, sp.Writes(), []byte{1}, "same second")
 		commit(t, sp) // it looks once a second
 		time.Sleep(time.Second)
 		put(t, sp.Writes(), []byte{1}, "refused, since it is longer")
 		for range 2 {
-			if _, err := commitWait(sp); !errors.Is(err, ErrDiskFull) {
-				t.Fatalf("commit on a full disk: %v", err)
-			}
+			wantErr(t, errOf(commitWait(sp)), ErrDiskFull)
 		}
 		wantValue(t, sp.Writes(), []byte{1}, "refused, since it is longer")
 		sn := sp.Snapshot()
@@ -43,9 +45,7 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		o.Disk.SetFree(100_000)
 		time.Sleep(time.Second)
 		commit(t, sp)
-		if s.Err() != nil {
-			t.Fatal(s.Err())
-		}
+		fatalIf(t, s.Err() != nil, "%v", s.Err())
 	})
 }
 
@@ -55,29 +55,20 @@ func TestManyBytesMakeTheStoreLookAtTheDiskBeforeItsTime(t *testing.T) {
 		s := mustOpen(t, o)
 		defer s.Close()
 		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 2000))
-		commit(t, sp)
+		putCommit(t, sp, []byte{1}, strings.Repeat("x", 2000))
 		o.Disk.SetFree(7999)
 		put(t, sp.Writes(), []byte{1}, strings.Repeat("refused within the second", 100))
-		if _, err := commitWait(sp); !errors.Is(err, ErrDiskFull) {
-			t.Fatalf("commit on a full disk: %v", err)
-		}
+		wantErr(t, errOf(commitWait(sp)), ErrDiskFull)
 	})
 }
 
 func TestOpenOnAFullDiskIsAnErrorAndNotAWait(t *testing.T) {
 	o := small(Options{})
-	s := mustOpen(t, o)
-	sp := openSpace(t, s, 1)
-	put(t, sp.Writes(), []byte{1}, "kept")
-	commit(t, sp)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s, sp := mustSpace(t, o)
+	putCommit(t, sp, []byte{1}, "kept")
+	must(t, s.Close())
 	o.Disk.SetFree(4096)
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrDiskFull) {
-		t.Fatalf("open on a full disk: %v", err)
-	}
+	wantErr(t, errOf(Open(t.Context(), o)), ErrDiskFull)
 	o.Disk.SetFree(1 << 30)
 	s = mustOpen(t, o)
 	defer s.Close()
@@ -85,30 +76,20 @@ func TestOpenOnAFullDiskIsAnErrorAndNotAWait(t *testing.T) {
 }
 
 func TestDestroyOfASmallActorLeavesNoRangeTombstone(t *testing.T) {
-	s := openTest(t, small(Options{}))
-	sp := openSpace(t, s, 1)
+	s, sp := testSpace(t, small(Options{}))
 	w := sp.Writes()
 	w.Advance(1000)
 	put(t, w, []byte{1}, "state")
-	if err := w.Put([]byte("\x04k"), []byte("v"), PutOptions{ExpireAt: 5000}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Put([]byte("\x04k"), []byte("v"), PutOptions{ExpireAt: 5000}))
 	commit(t, sp)
 	put(t, w, []byte("\x04new"), "not stored yet")
-	if err := w.Destroy(); err != nil {
-		t.Fatal(err)
-	}
-	if len(w.ranges) != 0 {
-		t.Errorf("%d ranges are deleted: every iterator pays for them", len(w.ranges))
-	}
+	must(t, w.Destroy())
+	errorIf(t, len(w.ranges) != 0, "%d ranges are deleted: every iterator pays for them", len(w.ranges))
 	commit(t, sp)
-	if page, err := s.Snapshot(sp.ID()).List(ListQuery{}); err != nil || len(page.Entries) != 0 {
-		t.Errorf("%d keys are left, %v", len(page.Entries), err)
-	}
+	page, err := s.Snapshot(sp.ID()).List(ListQuery{})
+	errorIf(t, err != nil || len(page.Entries) != 0, "%d keys are left, %v", len(page.Entries), err)
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: keyspace.AppendActorPrefix(nil, sp.ID()), UpperBound: keyspace.Successor(keyspace.AppendActorPrefix(nil, sp.ID()))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
 		t.Errorf("row %s is left", keyspace.FormatRow(it.Key()))
@@ -122,14 +103,10 @@ func TestWatermarkHasADefaultOnAnyDisk(t *testing.T) {
 			o.Disk.SetFree(free)
 		}
 		s := openTest(t, o)
-		if s.free.min != want {
-			t.Errorf("free %d: watermark %d, want %d", free, s.free.min, want)
-		}
+		errorIf(t, s.free.min != want, "free %d: watermark %d, want %d", free, s.free.min, want)
 	}
 	s := openTest(t, Options{Dir: t.TempDir()})
-	if s.free.min < 1<<20 {
-		t.Errorf("watermark %d", s.free.min)
-	}
+	errorIf(t, s.free.min < 1<<20, "watermark %d", s.free.min)
 }
 
 // failOn makes all operations of a kind on files with a suffix fail with err.
@@ -149,39 +126,28 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 				var log bytes.Buffer
 				o := small(modes()[name])
 				o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				s := mustOpen(t, o)
-				sp := openSpace(t, s, 1)
-				put(t, sp.Writes(), []byte{1}, "durable")
-				commit(t, sp)
+				s, sp := mustSpace(t, o)
+				putCommit(t, sp, []byte{1}, "durable")
 				failOn(o.Disk, op, ".log", errFault)
 				told := make(chan int, 10)
 				for i := range 10 {
 					put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
 					if _, err := sp.Commit(func(err error) {
-						if !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) {
-							t.Errorf("commit %d was told %v", i, err)
-						}
+						errorIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault),
+							"commit %d was told %v", i, err)
 						told <- i
 					}); err != nil {
-						if i == 0 || !errors.Is(err, ErrReadOnly) {
-							t.Fatalf("commit %d: %v", i, err)
-						}
+						fatalIf(t, i == 0 || !errors.Is(err, ErrReadOnly), "commit %d: %v", i, err)
 						break
 					}
 				}
-				if !errors.Is(s.Close(), errFault) || !errors.Is(s.Err(), errFault) {
-					t.Fatalf("store says %v", s.Err())
-				}
+				fatalIf(t, !errors.Is(s.Close(), errFault) || !errors.Is(s.Err(), errFault), "store says %v", s.Err())
 				next := 0
 				for len(told) > 0 { // all were told before Close returned
-					if i := <-told; i != next {
-						t.Fatalf("told %d, want %d", i, next)
-					}
+					same(t, <-told, next)
 					next++
 				}
-				if n := strings.Count(log.String(), "store is read-only"); n != 1 {
-					t.Fatalf("logged %d times:\n%s", n, log.String())
-				}
+				same(t, strings.Count(log.String(), "store is read-only"), 1, log.String())
 				o.Disk.Fail(nil)
 				o.Disk = o.Disk.Crash(1, 0)
 				sp = openSpace(t, openTest(t, o), 1)
@@ -198,10 +164,8 @@ func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
 	for _, op := range []string{"create", "sync", "write"} {
 		t.Run(op, func(t *testing.T) {
 			o := small(Options{MemTableBytes: 64 << 10})
-			s := mustOpen(t, o)
-			sp := openSpace(t, s, 1)
-			put(t, sp.Writes(), []byte{1}, "first")
-			commit(t, sp)
+			s, sp := mustSpace(t, o)
+			putCommit(t, sp, []byte{1}, "first")
 			o.Disk.Fail(func(got, path string) error {
 				if got == op && !isTable(path) {
 					return errFault
@@ -210,16 +174,12 @@ func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
 			})
 			for i := 0; s.Err() == nil && i < 100; i++ {
 				put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 50_000))
-				if _, err := sp.Commit(nil); err != nil && !errors.Is(err, errFault) {
-					t.Fatal(err)
-				}
+				_, err := sp.Commit(nil)
+				fatalIf(t, err != nil && !errors.Is(err, errFault), "%v", err)
 			}
-			if !errors.Is(s.Err(), errFault) {
-				t.Fatalf("store says %v", s.Err())
-			}
-			if _, ok, err := sp.Writes().Get([]byte{1}); !ok || err != nil {
-				t.Fatalf("reads do not go on: %v", err)
-			}
+			fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
+			_, ok, err := sp.Writes().Get([]byte{1})
+			fatalIf(t, !ok || err != nil, "reads do not go on: %v", err)
 			s.Close()
 			o.Disk.Fail(nil)
 			s = openTest(t, o)
@@ -230,15 +190,11 @@ func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
 
 func TestManifestFaultFreezesTheDisk(t *testing.T) {
 	o := small(Options{})
-	s := mustOpen(t, o)
-	sp := openSpace(t, s, 1)
-	put(t, sp.Writes(), []byte{1}, "durable")
-	commit(t, sp)
+	s, sp := mustSpace(t, o)
+	putCommit(t, sp, []byte{1}, "durable")
 	failOn(o.Disk, "sync", "MANIFEST", errFault)
 	s.db.Flush()
-	if !errors.Is(s.Err(), errFault) {
-		t.Fatalf("store says %v", s.Err())
-	}
+	fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
 	wantValue(t, sp.Writes(), []byte{1}, "durable")
 	o.Disk.Fail(nil)
 	for _, percent := range []int{0, 100} {
@@ -246,19 +202,15 @@ func TestManifestFaultFreezesTheDisk(t *testing.T) {
 		after.Disk = o.Disk.Crash(3, percent)
 		wantValue(t, openSpace(t, openTest(t, after), 1).Writes(), []byte{1}, "durable")
 	}
-	if err := s.Close(); !errors.Is(err, errFault) {
-		t.Fatalf("close: %v", err)
-	}
+	wantErr(t, s.Close(), errFault)
 	wantValue(t, openSpace(t, openTest(t, o), 1).Writes(), []byte{1}, "durable")
 }
 
 func TestFlushThatFailsTurnsTheStoreReadOnlyAndIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(Options{})
-		s := mustOpen(t, o)
-		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), []byte{1}, "durable")
-		commit(t, sp)
+		s, sp := mustSpace(t, o)
+		putCommit(t, sp, []byte{1}, "durable")
 		var faults atomic.Int64
 		o.Disk.Fail(func(op, path string) error {
 			if op == "create" && isTable(path) {
@@ -268,25 +220,15 @@ func TestFlushThatFailsTurnsTheStoreReadOnlyAndIsRetried(t *testing.T) {
 			return nil
 		})
 		done, err := s.db.AsyncFlush()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(10*tableRetry + tableRetry/2)
-		if n := faults.Load(); n != 11 {
-			t.Fatalf("tried %d times in the time of 10 retries", n)
-		}
-		if !errors.Is(s.Err(), errFault) {
-			t.Fatalf("store says %v", s.Err())
-		}
+		same(t, faults.Load(), 11)
+		fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
 		put(t, sp.Writes(), []byte{1}, "refused")
-		if _, err := sp.Commit(nil); !errors.Is(err, ErrReadOnly) {
-			t.Fatal(err)
-		}
+		wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly)
 		o.Disk.Fail(nil)
 		<-done
-		if err := s.Close(); !errors.Is(err, errFault) {
-			t.Fatalf("close: %v", err)
-		}
+		wantErr(t, s.Close(), errFault)
 		s = mustOpen(t, o)
 		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, "durable")
 		s.Close()
@@ -300,8 +242,7 @@ func TestFullDiskDuringAFlushIsNotTheEnd(t *testing.T) {
 		s := mustOpen(t, o)
 		defer s.Close()
 		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), []byte{1}, "a")
-		commit(t, sp)
+		putCommit(t, sp, []byte{1}, "a")
 		o.Disk.Fail(func(op, path string) error {
 			if op == "create" && isTable(path) {
 				return syscall.ENOSPC
@@ -309,14 +250,10 @@ func TestFullDiskDuringAFlushIsNotTheEnd(t *testing.T) {
 			return nil
 		})
 		done, err := s.db.AsyncFlush()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(tableRetry / 2)
 		put(t, sp.Writes(), []byte{1}, "b")
-		if _, err := sp.Commit(nil); !errors.Is(err, ErrDiskFull) {
-			t.Fatal(err)
-		}
+		wantErr(t, errOf(sp.Commit(nil)), ErrDiskFull)
 		o.Disk.Fail(nil)
 		<-done
 		time.Sleep(freeSpaceInterval)
@@ -329,8 +266,7 @@ func TestFullDiskDuringAFlushIsNotTheEnd(t *testing.T) {
 func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(Options{MemTableBytes: 64 << 10})
-		s := mustOpen(t, o)
-		sp := openSpace(t, s, 1)
+		s, sp := mustSpace(t, o)
 		stalled := make(chan struct{})
 		o.Disk.Fail(func(op, path string) error {
 			if op == "create" && isTable(path) {
@@ -350,61 +286,42 @@ func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if s.metrics.stalls.Load() == 0 {
-			t.Fatal("no commit waits for a flush")
-		}
+		fatalIf(t, s.metrics.stalls.Load() == 0, "no commit waits for a flush")
 		close(stalled)
 		synctest.Wait()
-		if !errors.Is(s.Err(), errFault) {
-			t.Fatalf("store says %v", s.Err())
-		}
-		if err := s.Close(); !errors.Is(err, errFault) {
-			t.Fatalf("close: %v", err)
-		}
-		if err := <-ended; !errors.Is(err, ErrReadOnly) && !errors.Is(err, ErrClosed) {
-			t.Fatalf("the stalled commit: %v", err)
-		}
+		fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
+		wantErr(t, s.Close(), errFault)
+		err := <-ended
+		fatalIf(t, !errors.Is(err, ErrReadOnly) && !errors.Is(err, ErrClosed), "the stalled commit: %v", err)
 		o.Disk.Fail(nil)
 		s = mustOpen(t, o)
 		checkRows(t, s)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 	})
 }
 
 func TestFatalOfPebbleDoesNotEndTheProcess(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
+	s, sp := testSpace(t, Options{})
 	pebbleLog{s}.Fatalf("invariant %d", 7)
 	put(t, sp.Writes(), []byte{1}, "a")
-	if _, err := sp.Commit(nil); !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "invariant 7") {
-		t.Fatal(err)
-	}
+	_, err := sp.Commit(nil)
+	fatalIf(t, !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "invariant 7"), "%v", err)
 	wantValue(t, sp.Writes(), []byte{1}, "a")
 }
 
 func TestPanicOfPebbleDuringACommitIsAnError(t *testing.T) {
-	s := mustOpen(t, Options{})
-	sp := openSpace(t, s, 1)
+	s, sp := mustSpace(t, Options{})
 	batch := s.db.NewBatch()
 	batch.Set([]byte("x"), nil, nil)
-	if err := s.db.Apply(batch, pebble.NoSync); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.db.Apply(batch, pebble.NoSync))
 	// Pebble panics on a batch that was applied before.
 	err := s.apply(batch)
-	if err == nil || !s.broken.Load() {
-		t.Fatal("no panic")
-	}
+	fatalIf(t, err == nil || !s.broken.Load(), "no panic")
 	s.fail(err)
 	put(t, sp.Writes(), []byte{1}, "a")
-	if _, err := sp.Commit(nil); !errors.Is(err, ErrReadOnly) {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err == nil {
-		t.Fatal("close of a broken store returned nil")
-	}
+	wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly)
+	err = s.Close()
+	fatalIf(t, err == nil, "close of a broken store returned nil")
 	s.db.Close() // here it is known to be whole; leaves nothing running
 }
 
@@ -426,9 +343,7 @@ func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
 			s.Close()
 			continue
 		}
-		if !errors.Is(err, errFault) {
-			t.Fatalf("fault %d: %v", n, err)
-		}
+		fatalIf(t, !errors.Is(err, errFault), "fault %d: %v", n, err)
 		o.Disk.Fail(nil)
 		if s, err = Open(t.Context(), o); err != nil {
 			t.Fatalf("open after fault %d: %v", n, err)
@@ -438,16 +353,12 @@ func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
 }
 
 func TestCorruptRowsAreReported(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
+	s, sp := testSpace(t, Options{})
 	put(t, sp.Writes(), kv("a"), strings.Repeat("x", 25000))
-	put(t, sp.Writes(), kv("b"), "b")
-	commit(t, sp)
+	putCommit(t, sp, kv("b"), "b")
 	rows := map[string]func(){}
 	it, err := s.db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for ok := it.First(); ok; ok = it.Next() {
 		if key := it.Key(); len(key) > actorPrefix+1 && key[actorPrefix] == 0x05 {
 			row, value := string(key), clone(it.Value())
@@ -466,9 +377,7 @@ func TestCorruptRowsAreReported(t *testing.T) {
 				s.db.Set([]byte(row), []byte(broken), pebble.NoSync)
 			}
 			for _, q := range []ListQuery{{}, {Reverse: true}} {
-				if _, err := sp.Writes().List(q); !errors.Is(err, &CorruptError{}) {
-					t.Errorf("row %x %q, list reverse %v: %v", row, broken, q.Reverse, err)
-				}
+				wantErr(t, errOf(sp.Writes().List(q)), &CorruptError{}, row, broken, q.Reverse)
 			}
 			restore()
 		}
@@ -480,32 +389,440 @@ func TestStoreLeavesNothingRunningInABubble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o.Disk = NewDisk()
-				s := mustOpen(t, o)
-				sp := openSpace(t, s, 1)
+				s, sp := mustSpace(t, o)
 				start := time.Now()
 				for i := range 50 {
-					put(t, sp.Writes(), []byte{1}, fmt.Sprint(i))
-					commit(t, sp)
+					putCommit(t, sp, []byte{1}, fmt.Sprint(i))
 				}
-				if time.Since(start) != 0 {
-					t.Errorf("commits took %v of virtual time", time.Since(start))
-				}
-				if err := s.db.Flush(); err != nil {
-					t.Error(err)
-				}
+				errorIf(t, time.Since(start) != 0, "commits took %v of virtual time", time.Since(start))
+				check(t, s.db.Flush())
 				crashed := o
 				crashed.Disk = o.Disk.Crash(1, 0)
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				check(t, s.Close())
 				s = mustOpen(t, crashed)
 				if o.Durability == Sync {
 					wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, "49")
 				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				check(t, s.Close())
 			})
 		})
 	}
+}
+
+// contents returns a file of a disk, and false if there is none.
+func contents(t testing.TB, d *Disk, name string) ([]byte, bool) {
+	t.Helper()
+	f, err := d.mem.Open("store/" + name)
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	must(t, err)
+	return b, true
+}
+
+func logsOf(t testing.TB, d *Disk) (logs []string) {
+	t.Helper()
+	names, err := d.mem.List("store")
+	must(t, err)
+	for _, name := range names {
+		if isLog(name) {
+			logs = append(logs, name)
+		}
+	}
+	return logs
+}
+
+func zero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// writeLeft puts a file in the place of the spare of a disk that no store has open.
+func writeLeft(t testing.TB, d *Disk, content []byte) {
+	t.Helper()
+	f, err := d.mem.Create("store/"+spareName, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write(bytes.Clone(content)) // the disk spoils what it is given, in builds that check invariants
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	must(t, err)
+}
+
+func TestFirstLogIsASpareAndTheNextIsMadeWhenItIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{})
+		s := mustOpen(t, o)
+		defer func() { s.Close() }()
+		logs := logsOf(t, o.Disk)
+		fatalIf(t, len(logs) != 1, "logs %v", logs)
+		b, _ := contents(t, o.Disk, logs[0])
+		errorIf(t, len(b) != memoryFirstSpare, "the first log has %d bytes, want %d", len(b), memoryFirstSpare)
+		_, ok := contents(t, o.Disk, spareName)
+		errorIf(t, ok, "a store that is not written to has a second spare")
+		sp := openSpace(t, s, 1)
+		for written, want := 0, 0; written < memoryFullSpare; {
+			putCommit(t, sp, []byte{1}, strings.Repeat("x", 1000))
+			synctest.Wait()
+			spare, _ := contents(t, o.Disk, spareName)
+			fatalIf(t, !zero(spare) || len(spare) < want || len(spare) > memoryFullSpare,
+				"a spare of %d bytes, zero is %v, after one of %d", len(spare), zero(spare), want)
+			written, want = written+1000, len(spare)
+			fatalIf(t, written > memoryFirstSpare && 2*len(spare) < min(written, memoryFullSpare),
+				"a spare of %d bytes when %d were written", len(spare), written)
+		}
+		must(t, s.Close())
+		s = mustOpen(t, o)
+		found := false
+		for _, log := range logsOf(t, o.Disk) {
+			b, _ := contents(t, o.Disk, log)
+			found = found || len(b) == memoryFullSpare && zero(b)
+		}
+		errorIf(t, !found, "the spare that was left is not the log of the store that was opened again")
+	})
+}
+
+func TestStoreWithoutSyncHasNoSpare(t *testing.T) {
+	o := small(Options{Durability: NoSync})
+	s, sp := testSpace(t, o)
+	putCommit(t, sp, []byte{1}, strings.Repeat("x", 100_000))
+	_, ok := contents(t, o.Disk, spareName)
+	errorIf(t, ok || s.guard.spare != nil, "there is a spare")
+}
+
+// TestPowerCutAtEveryStepOfTheSpare takes what a cut would leave before each
+// operation on a spare or a log, while a store fills memtables and uses logs
+// again, and opens it twice, with another cut between.
+func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
+	o := small(Options{MemTableBytes: 64 << 10})
+	var acked atomic.Int64
+	type cut struct {
+		disk  *Disk
+		acked int64
+		step  string
+	}
+	var mu sync.Mutex
+	var cuts []cut
+	var steps int
+	o.Disk.Fail(func(op, path string) error {
+		spare := strings.Contains(path, spareName)
+		if !spare && !isLog(path) || op == "stat" || op == "read" || op == "preallocate" {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if steps++; !spare && op != "create" && op != "rename" && steps%16 > 0 {
+			return nil
+		}
+		at := acked.Load()
+		cuts = append(cuts, cut{o.Disk.Crash(uint64(steps), []int{0, 50, 100}[steps%3]), at, op + " " + path})
+		return nil
+	})
+	s, sp := mustSpace(t, o)
+	for n := 1; n <= 120; n++ {
+		putCommit(t, sp, []byte{1}, fmt.Sprint(n, strings.Repeat("x", 3000)))
+		acked.Store(int64(n))
+		if n%40 == 0 {
+			if err := s.db.Flush(); err != nil { // logs can be used again
+				t.Fatal(err)
+			}
+		}
+	}
+	must(t, s.Close())
+	o.Disk.Fail(nil)
+	fatalIf(t, len(cuts) < 30, "only %d cuts", len(cuts))
+	for _, c := range cuts {
+		for _, again := range []bool{true, false} {
+			s, err := Open(t.Context(), small(Options{MemTableBytes: o.MemTableBytes, Disk: c.disk}))
+			fatalIf(t, err != nil, "open after a cut before %s (again: %v): %v", c.step, !again, err)
+			checkRows(t, s)
+			sp := openSpace(t, s, 1)
+			e, ok, err := sp.Writes().Get([]byte{1})
+			must(t, err)
+			var n int64
+			if ok {
+				fmt.Sscan(strings.TrimRight(string(e.Value), "x"), &n)
+			}
+			fatalIf(t, n < c.acked, "cut before %s: %d of %d that were acknowledged", c.step, n, c.acked)
+			c.disk = c.disk.Crash(uint64(n), int(n%2*100))
+			must(t, s.Close())
+		}
+	}
+	t.Logf("%d cuts", len(cuts))
+}
+
+func TestFileInThePlaceOfTheSpare(t *testing.T) {
+	closed := small(Options{})
+	s, sp := mustSpace(t, closed)
+	putCommit(t, sp, []byte{1}, "old")
+	must(t, s.Close())
+	log, _ := contents(t, closed.Disk, logsOf(t, closed.Disk)[0])
+	for name, c := range map[string]struct {
+		content []byte
+		used    bool
+	}{
+		"zeros":           {make([]byte, 3*memoryFirstSpare), true},
+		"odd size":        {make([]byte, memoryFirstSpare+1), true},
+		"empty":           {nil, false},
+		"too small":       {make([]byte, memoryFirstSpare-1), false},
+		"too large":       {make([]byte, memoryFullSpare+1), false},
+		"foreign":         {bytes.Repeat([]byte("not a log "), 1000), false},
+		"foreign later":   {append(make([]byte, memoryFirstSpare), bytes.Repeat([]byte{1, 2, 3}, 9000)...), true},
+		"log of before":   {append(bytes.Clone(log), make([]byte, memoryFirstSpare)...), false},
+		"log later in it": {append(make([]byte, memoryFirstSpare), log...), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := closed
+			o.Disk = closed.Disk.Crash(1, 0)
+			writeLeft(t, o.Disk, c.content)
+			for n := range 3 {
+				s := mustOpen(t, o)
+				if n == 0 {
+					size := memoryFirstSpare
+					if c.used {
+						size = len(c.content)
+					}
+					found := false
+					for _, log := range logsOf(t, o.Disk) {
+						b, _ := contents(t, o.Disk, log)
+						found = found || len(b) == size && (!c.used || bytes.Equal(b, c.content))
+					}
+					errorIf(t, !found, "no log of %d bytes; used %v", size, c.used)
+				}
+				sp := openSpace(t, s, 1)
+				want := "old"
+				if n > 0 {
+					want = fmt.Sprint(n - 1)
+				}
+				wantValue(t, sp.Writes(), []byte{1}, want)
+				putCommit(t, sp, []byte{1}, fmt.Sprint(n))
+				o.Disk = o.Disk.Crash(uint64(n), n%3*50)
+				s.Close()
+			}
+		})
+	}
+	t.Run("directory", func(t *testing.T) {
+		o := small(Options{Dir: t.TempDir(), MemTableBytes: 128 << 10})
+		must(t, os.MkdirAll(filepath.Join(o.Dir, spareName, "full"), 0o755))
+		fillAndCheck(t, o)
+	})
+}
+
+// fillAndCheck writes more than a memtable in the options' store, closes it and looks at it again.
+func fillAndCheck(t *testing.T, o Options) {
+	t.Helper()
+	s, sp := mustSpace(t, o)
+	n := int(s.opts.MemTableBytes/10_000) * 2
+	for i := range n {
+		putCommit(t, sp, kv(fmt.Sprint(i)), strings.Repeat("x", 9000))
+	}
+	fatalIf(t, s.Err() != nil, "%v", s.Err())
+	must(t, s.Close())
+	s = mustOpen(t, o)
+	checkRows(t, s)
+	sp = openSpace(t, s, 1)
+	for i := range n {
+		wantValue(t, sp.Writes(), kv(fmt.Sprint(i)), strings.Repeat("x", 9000))
+	}
+	must(t, s.Close())
+}
+
+func TestNoErrorOfTheSpareReachesTheStore(t *testing.T) {
+	for _, op := range []string{"create", "open", "write", "sync", "rename", "stat", "remove", "all"} {
+		for _, err := range []error{errFault, syscall.ENOSPC} {
+			t.Run(fmt.Sprint(op, " ", err), func(t *testing.T) {
+				o := small(Options{MemTableBytes: 128 << 10})
+				o.Disk.Fail(func(got, path string) error {
+					if strings.Contains(path, spareName) && (got == op || op == "all") {
+						return err
+					}
+					return nil
+				})
+				fillAndCheck(t, o)
+			})
+		}
+	}
+}
+
+func TestSpareTakesNoRoomThatIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const watermark = 100_000
+		o := small(Options{MinFreeBytes: watermark, MemTableBytes: 128 << 10})
+		o.Disk.SetFree(2*watermark + memoryFirstSpare - 1)
+		s := mustOpen(t, o)
+		defer s.Close()
+		sp := openSpace(t, s, 1)
+		fill := func() int {
+			for range 20 {
+				putCommit(t, sp, []byte{1}, strings.Repeat("x", 1000))
+				synctest.Wait()
+			}
+			b, _ := contents(t, o.Disk, spareName)
+			return len(b)
+		}
+		same(t, fill(), 0)
+		o.Disk.SetFree(1 << 30)
+		n := fill()
+		fatalIf(t, n == 0, "no spare when there is room")
+	})
+}
+
+// blockSpare makes the n-th write of a spare, and those after it, wait until the
+// channel is closed, and counts them.
+func blockSpare(d *Disk, n int64) (release chan struct{}, writes *atomic.Int64) {
+	release, writes = make(chan struct{}), new(atomic.Int64)
+	d.Fail(func(op, path string) error {
+		if op == "write" && strings.Contains(path, spareName) && writes.Add(1) >= n {
+			<-release
+		}
+		return nil
+	})
+	return release, writes
+}
+
+// growsFrom is the size of the spare, and the number of writes it took, before it grows in more than one step.
+const (
+	growsFrom = memoryFullSpare / 2
+	before    = growsFrom / sparePage
+)
+
+func TestCloseEndsTheWorkOnTheSpareAndWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{})
+		s := mustOpen(t, o)
+		defer func() { s.Close() }()
+		sp := openSpace(t, s, 1)
+		release, writes := blockSpare(o.Disk, before+1)
+		for i := 0; i < 100 && writes.Load() <= before; i++ {
+			putCommit(t, sp, []byte{1}, fmt.Sprint(i, strings.Repeat("x", 1000)))
+			synctest.Wait()
+		}
+		same(t, writes.Load(), before+1)
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Errorf("closed while the spare is written: %v", err)
+			closed <- err
+		default:
+		}
+		close(release)
+		check(t, <-closed)
+		o.Disk.Fail(nil)
+		if b, _ := contents(t, o.Disk, spareName); !zero(b) || len(b) != growsFrom+memorySpareStep {
+			t.Errorf("a spare of %d bytes is left, zero is %v; want one step more than %d", len(b), zero(b), growsFrom)
+		}
+		s = mustOpen(t, o)
+		checkRows(t, s)
+	})
+}
+
+// TestSpareThatGrowsIsNoLog changes the log while the spare grows: zeros that are
+// written late must not be written over records.
+func TestSpareThatGrowsIsNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{})
+		s := mustOpen(t, o)
+		defer func() { s.Close() }()
+		sp := openSpace(t, s, 1)
+		release, writes := blockSpare(o.Disk, before+1)
+		last := 0
+		fill := func() {
+			last++
+			putCommit(t, sp, []byte{1}, fmt.Sprint(last, strings.Repeat("x", 1000)))
+			synctest.Wait()
+		}
+		for last < 100 && writes.Load() <= before {
+			fill()
+		}
+		if err := s.db.Flush(); err != nil { // another log begins
+			t.Error(err)
+		}
+		for range memoryFullSpare/1000 + 1 {
+			fill()
+		}
+		close(release)
+		synctest.Wait()
+		o.Disk.Fail(nil)
+		crashed := o
+		crashed.Disk = o.Disk.Crash(1, 0)
+		check(t, s.Close())
+		s = mustOpen(t, crashed)
+		checkRows(t, s)
+		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, fmt.Sprint(last, strings.Repeat("x", 1000)))
+	})
+}
+
+// TestLogsThatAreUsedAgainGiveWayToALargerSpare counts which files become logs.
+func TestLogsThatAreUsedAgainGiveWayToALargerSpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{MemTableBytes: 64 << 10})
+		var spares, logs, created atomic.Int64
+		var mu sync.Mutex
+		var looked string // at this log, to see whether the spare is larger
+		var replaced []string
+		o.Disk.Fail(func(op, path string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case op == "stat" && isLog(path):
+				looked = path
+			case op == "rename" && strings.Contains(path, spareName):
+				spares.Add(1)
+				replaced = append(replaced, looked)
+				looked = ""
+			case op == "rename" && isLog(path):
+				logs.Add(1)
+				looked = ""
+			case op == "create" && isLog(path):
+				created.Add(1)
+			}
+			return nil
+		})
+		s := mustOpen(t, o)
+		defer func() { s.Close() }()
+		sp := openSpace(t, s, 1)
+		last := 0
+		for logs.Load() < 5 {
+			if last++; last > 5000 {
+				t.Fatalf("%d spares, %d old logs, %d new files became logs", spares.Load(), logs.Load(), created.Load())
+			}
+			putCommit(t, sp, []byte{1}, fmt.Sprint(last, strings.Repeat("x", 2000)))
+			if last%20 == 0 {
+				must(t, s.db.Flush())
+			}
+			synctest.Wait()
+		}
+		errorIf(t, spares.Load() < 3,
+			"%d spares, %d old logs, %d new files became logs", spares.Load(), logs.Load(), created.Load())
+		o.Disk.Fail(nil)
+		names := 0
+		for _, path := range replaced {
+			if path == "" {
+				continue // a new log
+			}
+			names++
+			_, err := o.Disk.mem.Stat(path)
+			errorIf(t, err == nil, "%s is there, in whose place a spare was taken", path)
+		}
+		errorIf(t, names == 0, "no log was replaced")
+		crashed := o
+		crashed.Disk = o.Disk.Crash(1, 0)
+		must(t, s.Close())
+		s = mustOpen(t, crashed)
+		checkRows(t, s)
+		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, fmt.Sprint(last, strings.Repeat("x", 2000)))
+	})
+}
+
+func TestSpareOfARealDirectory(t *testing.T) {
+	o := small(Options{Dir: t.TempDir(), MemTableBytes: 1 << 20})
+	fillAndCheck(t, o)
+	b, err := os.ReadFile(filepath.Join(o.Dir, spareName))
+	fatalIf(t, err == nil && (!zero(b) || int64(len(b)) > 1<<20) || err != nil && !os.IsNotExist(err),
+		"a spare of %d bytes, zero is %v, %v", len(b), zero(b), err)
 }

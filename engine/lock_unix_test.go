@@ -12,22 +12,12 @@ import (
 func TestClosedDirectoryIsFreeAlthoughAProcessIsBeingStarted(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := lockDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	child, err := syscall.Dup(int(lock.(*dirLock).f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer syscall.Close(child)
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Close())
 	again, err := lockDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, again.Close())
 }

@@ -170,9 +170,7 @@ func (w *walker) put(key, value []byte, expire int64) {
 	set := w.space.Writes()
 	unread := o.Known && set.overlay.find(key) < 0
 	w.model.put(key, value, expire, unread)
-	if err := set.Put(key, value, o); err != nil {
-		w.t.Fatalf("put: %v", err)
-	}
+	must(w.t, set.Put(key, value, o))
 }
 
 // randomKnowledge sometimes says what is there under a key: the truth, or
@@ -234,16 +232,12 @@ func (w *walker) step() {
 	case op < 93:
 		w.checkExpired()
 	case op < 95:
-		if err := set.Outbox(fmt.Appendf(nil, "record %d", m.records), nil); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, set.Outbox(fmt.Appendf(nil, "record %d", m.records), nil))
 		m.records++
 	default:
 		before := m.clone()
 		savepoint := set.Savepoint()
-		if set.Changed(&savepoint) {
-			w.t.Fatal("changed since now")
-		}
+		fatalIf(w.t, set.Changed(&savepoint), "changed since now")
 		w.advance()
 		w.depth++
 		for range w.rnd.IntN(8) {
@@ -253,12 +247,9 @@ func (w *walker) step() {
 		w.checkChanged(before, &savepoint)
 		if w.depth == 0 && w.rnd.IntN(2) == 0 {
 			kept, split, err := w.space.CommitBefore(savepoint, nil)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			if split && w.space.Head().Version != before.version {
-				w.t.Fatalf("version %d of the part before the turn, want %d", w.space.Head().Version, before.version)
-			}
+			must(w.t, err)
+			fatalIf(w.t, split && w.space.Head().Version != before.version,
+				"version %d of the part before the turn, want %d", w.space.Head().Version, before.version)
 			savepoint = kept
 			w.checkChanged(before, &savepoint)
 			for range w.rnd.IntN(4) {
@@ -269,9 +260,7 @@ func (w *walker) step() {
 		}
 		if w.rnd.IntN(2) == 0 {
 			set.Rollback(savepoint)
-			if set.Changed(&savepoint) {
-				w.t.Fatal("changed after a rollback")
-			}
+			fatalIf(w.t, set.Changed(&savepoint), "changed after a rollback")
 			w.model = before
 			if !set.turned {
 				w.advance() // without a turn, the clock is the real one
@@ -285,17 +274,13 @@ func (w *walker) step() {
 func (w *walker) checkChanged(before *model, since *Savepoint) {
 	w.t.Helper()
 	differs := before.records != w.model.records || !reflect.DeepEqual(before.entries, w.model.entries)
-	if differs && !w.space.Writes().Changed(since) {
-		w.t.Fatal("the set does not know that it changed")
-	}
+	fatalIf(w.t, differs && !w.space.Writes().Changed(since), "the set does not know that it changed")
 }
 
 func (w *walker) advance() {
 	w.model.now += int64(w.rnd.IntN(5))
 	w.model.version++
-	if v := w.space.Writes().Advance(w.model.now); v != w.model.version {
-		w.t.Fatalf("version %d, want %d", v, w.model.version)
-	}
+	same(w.t, w.space.Writes().Advance(w.model.now), w.model.version)
 }
 
 func (w *walker) checkCounts() {
@@ -316,18 +301,15 @@ func (w *walker) checkGet(g getter, key []byte) {
 	e, ok, err := g.Get(key)
 	want, exists := w.model.entries[string(key)]
 	exists = exists && !want.gone(w.model.now)
-	if err != nil || ok != exists {
-		w.t.Fatalf("get %x: found %v, error %v, want %v", key, ok, err, exists)
-	}
+	fatalIf(w.t, err != nil || ok != exists, "get %x: found %v, error %v, want %v", key, ok, err, exists)
 	if ok {
 		w.checkEntry(e, want)
 	}
 }
 
 func (w *walker) checkEntry(e Entry, want modelEntry) {
-	if string(e.Value) != want.value || e.Version != want.version || e.Created != want.created || e.Expire != want.expire || e.Size != len(want.value) {
-		w.t.Fatalf("entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
-	}
+	fatalIf(w.t, string(e.Value) != want.value || e.Version != want.version || e.Created != want.created || e.Expire != want.expire || e.Size != len(want.value),
+		"entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
 }
 
 type lister interface {
@@ -351,21 +333,16 @@ func (w *walker) checkList(l lister) {
 	want := w.model.list(start, end, q.Reverse)
 	for {
 		page, err := l.List(q)
-		if err != nil {
-			w.t.Fatalf("list %+v: %v", q, err)
-		}
+		fatalIf(w.t, err != nil, "list %+v: %v", q, err)
 		size := 0
 		for i, e := range page.Entries {
 			if e.Key[0] == byte(keyspace.Expiry.Kind) {
 				continue // the index is the engine's business
 			}
-			if len(want) == 0 || string(e.Key) != want[0] {
-				w.t.Fatalf("list %+v: key %x, want the rest to be %x", q, e.Key, want)
-			}
+			fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0],
+				"list %+v: key %x, want the rest to be %x", q, e.Key, want)
 			size += len(e.Key) + len(e.Value)
-			if q.MaxBytes > 0 && i > 0 && size > q.MaxBytes {
-				w.t.Fatalf("list %+v: %d bytes", q, size)
-			}
+			fatalIf(w.t, q.MaxBytes > 0 && i > 0 && size > q.MaxBytes, "list %+v: %d bytes", q, size)
 			if !q.KeysOnly {
 				w.checkEntry(e, w.model.entries[want[0]])
 			} else if e.Value != nil {
@@ -373,48 +350,36 @@ func (w *walker) checkList(l lister) {
 			}
 			want = want[1:]
 		}
-		if q.Limit > 0 && len(page.Entries) > q.Limit {
-			w.t.Fatalf("list %+v: %d entries", q, len(page.Entries))
-		}
+		fatalIf(w.t, q.Limit > 0 && len(page.Entries) > q.Limit, "list %+v: %d entries", q, len(page.Entries))
 		if page.Next == nil {
 			break
 		}
-		if len(page.Entries) == 0 {
-			w.t.Fatalf("list %+v: an empty page that goes on", q)
-		}
+		fatalIf(w.t, len(page.Entries) == 0, "list %+v: an empty page that goes on", q)
 		q.After = page.Next
 	}
-	if len(want) > 0 {
-		w.t.Fatalf("list %+v misses %x", q, want)
-	}
+	fatalIf(w.t, len(want) > 0, "list %+v misses %x", q, want)
 }
 
 func (w *walker) checkExpired() {
 	limit := 1 + w.rnd.IntN(5)
 	due, err := w.space.Writes().Expired(w.model.now, limit)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	var want int
 	for _, e := range w.model.entries {
 		if e.gone(w.model.now) {
 			want++
 		}
 	}
-	if len(due) != min(want, limit) {
-		w.t.Fatalf("%d keys have expired, want %d", len(due), min(want, limit))
-	}
+	fatalIf(w.t, len(due) != min(want, limit), "%d keys have expired, want %d", len(due), min(want, limit))
 	last := int64(-1 << 62)
 	for _, key := range due {
 		e, ok := w.model.entries[string(key)]
-		if !ok || !e.gone(w.model.now) || e.expire < last {
-			w.t.Fatalf("key %x expired at %d, %d is now, %d before", key, e.expire, w.model.now, last)
-		}
+		fatalIf(w.t, !ok || !e.gone(w.model.now) || e.expire < last,
+			"key %x expired at %d, %d is now, %d before", key, e.expire, w.model.now, last)
 		last = e.expire
 		if w.rnd.IntN(2) == 0 {
-			if was, err := w.space.Writes().Delete(key); err != nil || was {
-				w.t.Fatalf("delete of an expired key: %v, %v", was, err)
-			}
+			was, err := w.space.Writes().Delete(key)
+			fatalIf(w.t, err != nil || was, "delete of an expired key: %v, %v", was, err)
 			w.model.delete(key)
 		}
 	}
@@ -428,30 +393,24 @@ func (w *walker) checkAll(r interface {
 }) {
 	w.checkScanOf(r, nil, nil, 0)
 	page, err := r.List(ListQuery{Limit: 1 << 20, MaxBytes: 1 << 30})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	want := w.model.list(nil, nil, false)
 	for _, e := range page.Entries {
 		if e.Key[0] == byte(keyspace.Expiry.Kind) {
 			continue
 		}
-		if len(want) == 0 || string(e.Key) != want[0] {
-			w.t.Fatalf("key %x, want %x", e.Key, want)
-		}
+		fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0], "key %x, want %x", e.Key, want)
 		w.checkEntry(e, w.model.entries[want[0]])
 		want = want[1:]
 	}
-	if len(want) > 0 {
-		w.t.Fatalf("keys %x are missing", want)
-	}
+	fatalIf(w.t, len(want) > 0, "keys %x are missing", want)
 }
 
 // TestRandomOperationsAgreeWithAMap commits now and then, reopens spaces, and
 // compares write set, snapshot and store with the model.
 func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
-		for seed := range 6 * *rounds {
+		for seed := range seeds(3) {
 			o.Disk = NewDisk()
 			s := mustOpen(t, o)
 			w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: openSpace(t, s, 1), model: &model{entries: map[string]modelEntry{}, now: 1000}}
@@ -466,9 +425,8 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 				}
 				commit(t, w.space)
 				w.checkCounts()
-				if h := w.space.Head(); h.Version != w.model.version {
-					t.Fatalf("version %d, want %d", h.Version, w.model.version)
-				}
+				h := w.space.Head()
+				fatalIf(t, h.Version != w.model.version, "version %d, want %d", h.Version, w.model.version)
 				sn := w.space.SnapshotAt(w.model.now)
 				w.checkAll(sn)
 				w.checkList(sn)
@@ -484,24 +442,17 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 					w.space.Close()
 					w.space = openSpace(t, s, 1)
 				case 1:
-					if err := s.db.Flush(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, s.db.Flush())
 				case 2:
-					if err := s.Close(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, s.Close())
 					s = mustOpen(t, o)
 					w.space = openSpace(t, s, 1)
 				}
 			}
-			if rows, _ := s.OutboxSize(); rows != int64(w.model.records) {
-				t.Fatalf("%d rows in the outbox, want %d", rows, w.model.records)
-			}
+			rows, _ := s.OutboxSize()
+			fatalIf(t, rows != int64(w.model.records), "%d rows in the outbox, want %d", rows, w.model.records)
 			checkRows(t, s)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close())
 		}
 	})
 }
@@ -511,9 +462,7 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 func checkRows(t testing.TB, s *Store) {
 	t.Helper()
 	it, err := s.db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer it.Close()
 	var keys, bytes int64
 	chunks, size := 0, 0
@@ -521,16 +470,13 @@ func checkRows(t testing.TB, s *Store) {
 	var heads int
 	var want head
 	check := func(next keyspace.ActorID) {
-		if !of.IsZero() && heads != 1 || want.Keys != keys || want.Bytes != bytes || chunks > 0 {
-			t.Fatalf("%d heads of %v, %+v; there are %d keys of %d bytes, and %d chunks", heads, of, want, keys, bytes, chunks)
-		}
+		fatalIf(t, !of.IsZero() && heads != 1 || want.Keys != keys || want.Bytes != bytes || chunks > 0,
+			"%d heads of %v, %+v; there are %d keys of %d bytes, and %d chunks", heads, of, want, keys, bytes, chunks)
 		of, heads, keys, bytes, want = next, 0, 0, 0, head{}
 	}
 	for ok := it.First(); ok; ok = it.Next() {
 		row, err := keyspace.ParseRow(it.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		switch row.Type {
 		case keyspace.RowData, keyspace.RowMetadata, keyspace.RowHead:
 			if row.ID != of {
@@ -539,9 +485,7 @@ func checkRows(t testing.TB, s *Store) {
 		}
 		switch row.Type {
 		case keyspace.RowData:
-			if row.Chunk != chunks {
-				t.Fatalf("chunk %d of %x, want %d", row.Chunk, row.Key, chunks)
-			}
+			fatalIf(t, row.Chunk != chunks, "chunk %d of %x, want %d", row.Chunk, row.Key, chunks)
 			chunks++
 			size += len(it.Value())
 		case keyspace.RowMetadata:
@@ -567,9 +511,7 @@ func checkRows(t testing.TB, s *Store) {
 			heads++
 		}
 	}
-	if err := it.Error(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Error())
 	check(keyspace.ActorID{})
 }
 

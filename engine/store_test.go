@@ -1,15 +1,21 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -21,9 +27,8 @@ func openTest(t testing.TB, o Options) *Store {
 	t.Helper()
 	s := mustOpen(t, o)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil && !errors.Is(err, ErrClosed) && s.Err() == nil {
-			t.Errorf("close: %v", err)
-		}
+		err := s.Close()
+		errorIf(t, err != nil && !errors.Is(err, ErrClosed) && s.Err() == nil, "close: %v", err)
 	})
 	return s
 }
@@ -31,9 +36,7 @@ func openTest(t testing.TB, o Options) *Store {
 func mustOpen(t testing.TB, o Options) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), small(o))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -73,29 +76,42 @@ func testID(n int) keyspace.ActorID {
 func openSpace(t testing.TB, s *Store, n int) *Space {
 	t.Helper()
 	sp, err := s.OpenSpace(testID(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sp
 }
 
-func kv(name string) []byte { return append([]byte{byte(keyspace.UserKV.Kind)}, name...) }
+// testSpace opens a store that is closed with the test, and a space.
+func testSpace(t testing.TB, o Options) (*Store, *Space) {
+	s := openTest(t, o)
+	return s, openSpace(t, s, 1)
+}
+
+// mustSpace opens a store and a space.
+func mustSpace(t testing.TB, o Options) (*Store, *Space) {
+	s := mustOpen(t, o)
+	return s, openSpace(t, s, 1)
+}
+
+func kv(name string) []byte { return append([]byte{byte(keyspace.KindUserKV)}, name...) }
 
 func put(t testing.TB, w *WriteSet, key []byte, value string) {
 	t.Helper()
-	if err := w.Put(key, []byte(value), PutOptions{}); err != nil {
-		t.Fatalf("put %x: %v", key, err)
-	}
+	must(t, w.Put(key, []byte(value), PutOptions{}), key)
 }
 
 // commit commits and waits until the commit is durable.
 func commit(t testing.TB, sp *Space) Version {
 	t.Helper()
 	v, err := commitWait(sp)
-	if err != nil {
-		t.Fatalf("commit: %v", err)
-	}
+	fatalIf(t, err != nil, "commit: %v", err)
 	return v
+}
+
+// putCommit commits a value and waits until it is durable.
+func putCommit(t testing.TB, sp *Space, key []byte, value string) Version {
+	t.Helper()
+	put(t, sp.Writes(), key, value)
+	return commit(t, sp)
 }
 
 func commitWait(sp *Space) (Version, error) {
@@ -114,53 +130,15 @@ type getter interface {
 func wantValue(t testing.TB, g getter, key []byte, want string) Entry {
 	t.Helper()
 	e, ok, err := g.Get(key)
-	if err != nil || !ok || string(e.Value) != want {
-		t.Fatalf("get %x: %q (found %v, error %v), want %q", key, e.Value, ok, err, want)
-	}
+	fatalIf(t, err != nil || !ok || string(e.Value) != want,
+		"get %x: %q (found %v, error %v), want %q", key, e.Value, ok, err, want)
 	return e
 }
 
 func wantAbsent(t testing.TB, g getter, key []byte) {
 	t.Helper()
-	if e, ok, err := g.Get(key); err != nil || ok {
-		t.Fatalf("get %x: %q (error %v), want it absent", key, e.Value, err)
-	}
-}
-
-func TestCommittedStateIsThereAfterReopen(t *testing.T) {
-	eachMode(t, func(t *testing.T, o Options) {
-		o.Disk = NewDisk()
-		s := mustOpen(t, o)
-		sp := openSpace(t, s, 1)
-		w := sp.Writes()
-		if v := w.Advance(1000); v != 1 {
-			t.Fatalf("first version is %d", v)
-		}
-		put(t, w, []byte{1}, "state")
-		put(t, w, kv("empty"), "")
-		wantValue(t, w, []byte{1}, "state")
-		if v := commit(t, sp); v != 1 {
-			t.Fatalf("version %d", v)
-		}
-		if h := sp.Head(); h != (Head{Generation: 1, Version: 1, Keys: 2, Bytes: 12, Created: 1000, Updated: 1000}) {
-			t.Fatalf("head %+v", h)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		s = openTest(t, o)
-		sp = openSpace(t, s, 1)
-		e := wantValue(t, sp.Writes(), []byte{1}, "state")
-		if e.Version != 1 || e.Created != 1000 || e.Updated != 1000 || e.Size != 5 {
-			t.Fatalf("entry %+v", e)
-		}
-		if e := wantValue(t, sp.Writes(), kv("empty"), ""); e.Value == nil {
-			t.Fatal("an empty value reads as nil")
-		}
-		if h := sp.Head(); h.Generation != 2 || h.Version != 1 || h.Keys != 2 {
-			t.Fatalf("head %+v", h)
-		}
-	})
+	e, ok, err := g.Get(key)
+	fatalIf(t, err != nil || ok, "get %x: %q (error %v), want it absent", key, e.Value, err)
 }
 
 func TestOnDurableComesInCommitOrder(t *testing.T) {
@@ -180,9 +158,7 @@ func TestOnDurableComesInCommitOrder(t *testing.T) {
 					}
 					want := Version(i + 1)
 					v, err := sp.Commit(func(err error) {
-						if err != nil {
-							t.Errorf("version %d: %v", want, err)
-						}
+						errorIf(t, err != nil, "version %d: %v", want, err)
 						told <- want
 					})
 					if err != nil || v != want {
@@ -191,14 +167,12 @@ func TestOnDurableComesInCommitOrder(t *testing.T) {
 					}
 				}
 				for range commits {
-					if v := <-told; v != next+1 {
-						t.Errorf("told %d after %d", v, next)
-					}
+					v := <-told
+					errorIf(t, v != next+1, "told %d after %d", v, next)
 					next++
 				}
-				if v := sp.Durable(); v != commits {
-					t.Errorf("durable %d", v)
-				}
+				v := sp.Durable()
+				errorIf(t, v != commits, "durable %d", v)
 			})
 		}
 		wg.Wait()
@@ -207,58 +181,16 @@ func TestOnDurableComesInCommitOrder(t *testing.T) {
 
 func TestEmptyCommitWaitsForEarlierCommits(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
-		s := openTest(t, o)
-		sp := openSpace(t, s, 1)
+		s, sp := testSpace(t, o)
 		order := make(chan int, 2)
 		put(t, sp.Writes(), []byte{1}, "a")
-		if _, err := sp.Commit(func(error) { order <- 1 }); err != nil {
-			t.Fatal(err)
-		}
-		if sp.Writes().turned {
-			t.Fatal("the write set is not empty after its commit")
-		}
+		must(t, errOf(sp.Commit(func(error) { order <- 1 })))
+		fatalIf(t, sp.Writes().turned, "the write set is not empty after its commit")
 		v, err := sp.Commit(func(error) { order <- 2 })
-		if err != nil || v != 1 {
-			t.Fatalf("version %d, error %v", v, err)
-		}
-		if a, b := <-order, <-order; a != 1 || b != 2 {
-			t.Fatalf("told in the order %d, %d", a, b)
-		}
-		if n := s.Metrics().Commits; n != 1 {
-			t.Fatalf("%d batches for one commit and one without changes", n)
-		}
-	})
-}
-
-func TestSecondActivationFencesTheFirst(t *testing.T) {
-	eachMode(t, func(t *testing.T, o Options) {
-		s := openTest(t, o)
-		first := openSpace(t, s, 1)
-		put(t, first.Writes(), []byte{1}, "first")
-		commit(t, first)
-		put(t, first.Writes(), []byte{1}, "stale")
-		second := openSpace(t, s, 1)
-		if g := second.Head().Generation; g != 2 {
-			t.Fatalf("generation %d", g)
-		}
-		if _, err := first.Commit(func(error) { t.Error("told a refused commit") }); !errors.Is(err, ErrFenced) {
-			t.Fatalf("commit of a fenced space: %v", err)
-		}
-		wantValue(t, first.Writes(), []byte{1}, "stale")
-		wantValue(t, second.Writes(), []byte{1}, "first")
-		put(t, second.Writes(), []byte{1}, "second")
-		commit(t, second)
-		first.Close()
-		put(t, second.Writes(), []byte{1}, "third")
-		commit(t, second)
-		third := openSpace(t, s, 1)
-		if g := third.Head().Generation; g != 3 {
-			t.Fatalf("generation %d", g)
-		}
-		third.Close()
-		if _, err := third.Commit(nil); !errors.Is(err, ErrClosed) {
-			t.Fatalf("commit of a closed space: %v", err)
-		}
+		fatalIf(t, err != nil || v != 1, "version %d, error %v", v, err)
+		a, b := <-order, <-order
+		fatalIf(t, a != 1 || b != 2, "told in the order %d, %d", a, b)
+		same(t, s.Metrics().Commits, 1)
 	})
 }
 
@@ -280,9 +212,8 @@ func TestTwoSpacesOfOneActorNeverBothCommit(t *testing.T) {
 				before := sp.Head().Version
 				w.Advance(1)
 				w.Put([]byte{1}, fmt.Appendf(nil, "%d", before+1), PutOptions{})
-				if _, err := sp.Commit(nil); err != nil && !errors.Is(err, ErrFenced) {
-					t.Error(err)
-				}
+				_, err = sp.Commit(nil)
+				errorIf(t, err != nil && !errors.Is(err, ErrFenced), "%v", err)
 				if before%3 == 0 {
 					sp.Close()
 				}
@@ -295,22 +226,14 @@ func TestTwoSpacesOfOneActorNeverBothCommit(t *testing.T) {
 }
 
 func TestClosedStoreRefusesEverything(t *testing.T) {
-	s := mustOpen(t, Options{})
-	sp := openSpace(t, s, 1)
-	put(t, sp.Writes(), []byte{1}, "a")
-	commit(t, sp)
+	s, sp := mustSpace(t, Options{})
+	putCommit(t, sp, []byte{1}, "a")
 	snapshot := sp.Snapshot()
 	put(t, sp.Writes(), kv("x"), "a")
 	told := make(chan error, 1)
-	if _, err := sp.Commit(func(err error) { told <- err }); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-told; err != nil {
-		t.Fatalf("a commit before Close was told %v", err)
-	}
+	must(t, errOf(sp.Commit(func(err error) { told <- err })))
+	must(t, s.Close())
+	must(t, <-told)
 	_, _, err1 := sp.Writes().Get([]byte{1})
 	_, err2 := sp.Writes().List(ListQuery{})
 	_, err3 := sp.Commit(nil)
@@ -322,26 +245,18 @@ func TestClosedStoreRefusesEverything(t *testing.T) {
 	_, _, err9 := sp.Snapshot().Get([]byte{1})
 	_, err10 := s.Actors(ActorsQuery{})
 	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, s.AckOutbox(nil), s.Close()} {
-		if !errors.Is(err, ErrClosed) {
-			t.Errorf("call %d on a closed store: %v", i+1, err)
-		}
+		errorIf(t, !errors.Is(err, ErrClosed), "call %d on a closed store: %v", i+1, err)
 	}
-	if err := snapshot.Close(); err != nil {
-		t.Error(err)
-	}
+	check(t, snapshot.Close())
 	sp.Close()
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
 	o := small(Options{})
 	s := mustOpen(t, o)
-	if err := s.db.Set(keyspace.AppendMetaRow(nil, "format"), []byte{StoreFormat + 1}, pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.db.Set(keyspace.AppendMetaRow(nil, "format"), []byte{StoreFormat + 1}, pebble.Sync))
 	s.Close()
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrFormat) {
-		t.Fatalf("open: %v", err)
-	}
+	wantErr(t, errOf(Open(t.Context(), o)), ErrFormat)
 }
 
 // A store of a later version of Pebble is refused by the name of the file that says so, and is left as it is.
@@ -354,69 +269,51 @@ func TestNewerFormatOfFilesIsRefused(t *testing.T) {
 	before := slices.Sorted(slices.Values(m.names(t)))
 	for _, accept := range []bool{false, true} {
 		o.AcceptDataLoss = accept
-		if _, err := Open(t.Context(), o); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), marker) {
-			t.Errorf("open: %v", err)
-		}
+		_, err := Open(t.Context(), o)
+		errorIf(t, !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), marker), "open: %v", err)
 	}
-	if after := slices.Sorted(slices.Values(m.names(t))); !slices.Equal(before, after) {
-		t.Errorf("%v became %v", before, after)
-	}
+	after := slices.Sorted(slices.Values(m.names(t)))
+	errorIf(t, !slices.Equal(before, after), "%v became %v", before, after)
 }
 
 func TestStoreWithRowsButNoFormatIsRefused(t *testing.T) {
 	o := small(Options{})
-	s := mustOpen(t, o)
-	sp := openSpace(t, s, 1)
-	put(t, sp.Writes(), []byte{1}, "a")
-	commit(t, sp)
-	if err := s.db.Delete(keyspace.AppendMetaRow(nil, "format"), pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
+	s, sp := mustSpace(t, o)
+	putCommit(t, sp, []byte{1}, "a")
+	must(t, s.db.Delete(keyspace.AppendMetaRow(nil, "format"), pebble.Sync))
 	s.Close()
-	if _, err := Open(t.Context(), o); !errors.Is(err, &CorruptError{}) {
-		t.Fatalf("open: %v", err)
-	}
+	wantErr(t, errOf(Open(t.Context(), o)), &CorruptError{})
 }
 
 func TestOptionsReportEveryFault(t *testing.T) {
 	err := Options{Durability: 9, CacheBytes: -1, MemTableBytes: 1, Limits: Limits{MaxKey: -1, MaxValue: 1 << 30, Quota: -1}}.Validate()
 	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) || len(joined.Unwrap()) != 5 {
-		t.Fatalf("validate: %v", err)
-	}
-	if _, err := Open(t.Context(), Options{}); err == nil {
-		t.Fatal("a store without a directory was opened")
-	}
-	if err := (Options{Dir: "x"}).Validate(); err != nil {
-		t.Fatalf("zero options: %v", err)
-	}
+	fatalIf(t, !errors.As(err, &joined) || len(joined.Unwrap()) != 5, "validate: %v", err)
+	_, err = Open(t.Context(), Options{})
+	fatalIf(t, err == nil, "a store without a directory was opened")
+	must(t, (Options{Dir: "x"}).Validate())
 }
 
 func TestOneDirectoryIsOpenOnce(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		o := small(Options{})
 		s := mustOpen(t, o)
-		if _, err := Open(t.Context(), o); !errors.Is(err, ErrLocked) {
-			t.Fatalf("second open: %v", err)
-		}
+		wantErr(t, errOf(Open(t.Context(), o)), ErrLocked)
 		s.Close()
 		openTest(t, o)
 	})
 	t.Run("disk", func(t *testing.T) {
 		o := small(Options{Dir: t.TempDir()})
 		openTest(t, o)
-		if _, err := Open(t.Context(), o); !errors.Is(err, ErrLocked) {
-			t.Fatalf("second open: %v", err)
-		}
+		wantErr(t, errOf(Open(t.Context(), o)), ErrLocked)
 	})
 	t.Run("process", func(t *testing.T) {
 		o := small(Options{Dir: t.TempDir()})
 		openTest(t, o)
 		child := exec.Command(os.Args[0], "-test.run=^TestChildOpensDirectory$")
 		child.Env = append(os.Environ(), "ENGINE_TEST_DIR="+o.Dir)
-		if out, err := child.CombinedOutput(); err != nil {
-			t.Fatalf("the other process: %v\n%s", err, out)
-		}
+		out, err := child.CombinedOutput()
+		fatalIf(t, err != nil, "the other process: %v\n%s", err, out)
 	})
 }
 
@@ -427,7 +324,266 @@ func TestChildOpensDirectory(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	if _, err := Open(t.Context(), small(Options{Dir: dir})); !errors.Is(err, ErrLocked) {
-		t.Fatalf("open of a directory that another process has open: %v", err)
+	wantErr(t, errOf(Open(t.Context(), small(Options{Dir: dir}))), ErrLocked)
+}
+
+// must ends the test if err is not nil. Like the others, it says where it is.
+func must(t testing.TB, err error, where ...any) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(append(where, err)...)
 	}
+}
+
+// check is must for goroutines of a test, which goes on.
+func check(t testing.TB, err error, where ...any) {
+	if err != nil {
+		t.Helper()
+		t.Error(append(where, err)...)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is fatalIf for a test that goes on.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same ends the test unless got is want.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Fatalf("got %v, want %v %v", got, want, where)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }
+
+// wantErr ends the test unless err is target.
+func wantErr(t testing.TB, err, target error, where ...any) {
+	if !errors.Is(err, target) {
+		t.Helper()
+		t.Fatalf("the error is %v, want %v %v", err, target, where)
+	}
+}
+
+// A store tells whether the node before ended in order; a store that was only looked at does not change that.
+func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
+	o := small(Options{})
+	run := func(want bool, stop bool) {
+		t.Helper()
+		s := mustOpen(t, o)
+		unclean, err := s.MarkRunning()
+		fatalIf(t, err != nil || unclean != want, "unclean %v, %v, want %v", unclean, err, want)
+		if stop {
+			must(t, s.MarkStopped())
+		}
+		must(t, s.Close())
+	}
+	run(false, true)
+	run(false, false)
+	if err := mustOpen(t, o).Close(); err != nil { // a tool
+		t.Fatal(err)
+	}
+	run(true, false)
+	run(true, true)
+	run(false, true)
+}
+
+// Notes are kept under their names, and are no other metadata of the store.
+func TestNotesAreKept(t *testing.T) {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	must(t, s.SetNote("running", []byte("far")))
+	unclean, err := s.MarkRunning()
+	fatalIf(t, err != nil || unclean, "%v %v", unclean, err)
+	must(t, s.Close())
+	s = mustOpen(t, o)
+	note, err := s.Note("running")
+	errorIf(t, string(note) != "far" || err != nil, "%q, %v", note, err)
+	if note, err := s.Note("other"); note != nil || err != nil {
+		t.Errorf("%q, %v", note, err)
+	}
+}
+
+// TestCompactDropsWhatWasOverwritten writes the same keys many times over, and compares the size of the tables.
+func TestCompactDropsWhatWasOverwritten(t *testing.T) {
+	s := openTest(t, Options{})
+	const actors, times = 20, 30
+	for n := range actors {
+		sp := openSpace(t, s, n)
+		for i := range times {
+			for k := range 5 {
+				put(t, sp.Writes(), kv(fmt.Sprint("key-", k)), fmt.Sprintf("%d %s", i, strings.Repeat(fmt.Sprint(n, i, k), 100)))
+			}
+			commit(t, sp)
+			sp.Writes().Advance(0)
+		}
+		sp.Close()
+		if n%5 == 4 { // several tables
+			must(t, s.db.Flush())
+		}
+	}
+	before := s.db.Metrics().Total().TablesSize
+	must(t, s.Compact(t.Context()))
+	if m := s.db.Metrics(); m.Total().TablesSize > before || m.ReadAmp() != 1 { // it may have compacted itself meanwhile
+		t.Errorf("%d bytes before and %d after, in %d runs", before, m.Total().TablesSize, m.ReadAmp())
+	}
+	for n := range actors {
+		sp := openSpace(t, s, n)
+		page, err := sp.Writes().List(ListQuery{Prefix: kv("")})
+		fatalIf(t, err != nil || len(page.Entries) != 5, "actor %d has %d entries: %v", n, len(page.Entries), err)
+		for _, e := range page.Entries {
+			errorIf(t, !strings.HasPrefix(string(e.Value), fmt.Sprint(times-1, " ")),
+				"actor %d: %q is %q", n, e.Key, e.Value)
+		}
+		sp.Close()
+	}
+}
+
+func TestCompactEndsWithItsContextAndRefusesAClosedStore(t *testing.T) {
+	s, sp := testSpace(t, Options{})
+	putCommit(t, sp, kv("a"), "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, s.Compact(ctx), context.Canceled)
+	sp.Close()
+	must(t, s.Close())
+	wantErr(t, s.Compact(t.Context()), ErrClosed)
+}
+
+func TestWriteSetsShareTheirMemory(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Options{Disk: NewDisk(), WriteBytes: 1 << 20, Limits: Limits{MaxValue: 1 << 20}})
+	must(t, err)
+	defer s.Close()
+	open := func(key string) *Space {
+		sp, err := s.OpenSpace(s.NewActorID(Identity{Namespace: "n", Type: "t", Key: []string{key}}))
+		must(t, err)
+		t.Cleanup(sp.Close)
+		return sp
+	}
+	first, second := open("1"), open("2")
+	put := func(sp *Space, key byte, size int) error {
+		return sp.Writes().Put([]byte{4, key}, make([]byte, size), PutOptions{})
+	}
+	// What cannot fit even alone is too large, and no reason to try again.
+	err = put(first, 1, 1<<20)
+	fatalIf(t, !errors.Is(err, &LimitError{}) || errors.Is(err, ErrBusy), "more than there can be: %v", err)
+	before := first.Writes().Savepoint()
+	must(t, put(first, 1, 700_000))
+	must(t, put(second, 1, 10_000))
+	size := second.Writes().Bytes()
+	wantErr(t, put(second, 2, 500_000), ErrBusy)
+	got := second.Writes().Bytes()
+	fatalIf(t, got != size, "the refused write took %d bytes", got-size)
+	first.Writes().Rollback(before)
+	must(t, put(second, 2, 500_000))
+	must(t, errOf(second.Commit(nil)))
+	same(t, s.Metrics().WriteBytes, 0)
+}
+
+func TestFilesOfAStoreArePrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes of files")
+	}
+	above := filepath.Join(t.TempDir(), "data")
+	o := small(Options{Dir: filepath.Join(above, "store"), MemTableBytes: 64 << 10})
+	var log bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	s, sp := mustSpace(t, o)
+	for range 4 {
+		putCommit(t, sp, []byte{1}, strings.Repeat("x", 30_000))
+	}
+	must(t, s.db.Flush())
+	must(t, s.Close())
+	files := 0
+	err := filepath.Walk(above, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		want := fileMode
+		if info.IsDir() {
+			want = dirMode
+		} else {
+			files++
+		}
+		errorIf(t, info.Mode().Perm() != want, "%s has mode %v", path, info.Mode())
+		return nil
+	})
+	errorIf(t, err != nil || files < 6, "%d files, %v", files, err)
+	errorIf(t, strings.Contains(log.String(), "chmod -R go= "+o.Dir), "logged: %s", &log)
+	must(t, os.Chmod(o.Dir, 0o755))
+	openTest(t, o)
+	errorIf(t, !strings.Contains(log.String(), "chmod -R go= "+o.Dir),
+		"a directory that is open to others is not told of: %s", &log)
+}
+
+// TestRemovedLockFileLetsNobodyIn runs itself as the second process, which finds no lock file.
+func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
+	const second = "CAIRN_TEST_SECOND_PROCESS"
+	if dir := os.Getenv(second); dir != "" {
+		s, err := Open(t.Context(), small(Options{Dir: dir}))
+		if err == nil {
+			s.Close()
+		}
+		fatalIf(t, !errors.Is(err, ErrLocked), "opened by a second process: %v", err)
+		return
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	dir := t.TempDir()
+	openTest(t, Options{Dir: dir})
+	must(t, os.Remove(filepath.Join(dir, "LOCK")))
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRemovedLockFileLetsNobodyIn$")
+	cmd.Env = append(os.Environ(), second+"="+dir)
+	out, err := cmd.CombinedOutput()
+	errorIf(t, err != nil, "%v: %s", err, out)
+}
+
+func TestNearlyFullDiskLetsThroughWhatMakesSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{MinFreeBytes: 100_000})
+		s := mustOpen(t, o)
+		defer s.Close()
+		sp := openSpace(t, s, 1)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			put(t, sp.Writes(), kv(name), strings.Repeat("x", 1000))
+		}
+		commit(t, sp)
+		remove := func(name string) {
+			t.Helper()
+			ok, err := sp.Writes().Delete(kv(name))
+			fatalIf(t, !ok || err != nil, "%v %v", ok, err)
+		}
+		o.Disk.SetFree(99_999)
+		time.Sleep(freeSpaceInterval)
+		remove("a")
+		commit(t, sp)
+		before := sp.Writes().Savepoint()
+		remove("b")
+		put(t, sp.Writes(), kv("e"), strings.Repeat("x", 2000))
+		wantErr(t, errOf(sp.Commit(nil)), ErrDiskFull)
+		sp.Writes().Rollback(before)
+		o.Disk.SetFree(24_999)
+		time.Sleep(freeSpaceInterval)
+		remove("b")
+		wantErr(t, errOf(sp.Commit(nil)), ErrDiskFull)
+		o.Disk.SetFree(99_999)
+		time.Sleep(freeSpaceInterval)
+		must(t, sp.Writes().Destroy())
+		commit(t, sp)
+	})
 }

@@ -4,76 +4,30 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
 
 func TestOverwritingALongValueRemovesItsChunks(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
+	s, sp := testSpace(t, Options{})
 	for _, size := range []int{3 * ChunkSize, 1, 200 * ChunkSize, 2*ChunkSize + 1, 0, 90 * ChunkSize} {
 		value := strings.Repeat("v", size)
-		put(t, sp.Writes(), []byte{9, 0, 0}, value)
-		commit(t, sp)
+		putCommit(t, sp, []byte{9, 0, 0}, value)
 		wantValue(t, sp.Writes(), []byte{9, 0, 0}, value)
 		checkRows(t, s)
 	}
-	if ok, err := sp.Writes().Delete([]byte{9, 0, 0}); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := sp.Writes().Delete([]byte{9, 0, 0})
+	fatalIf(t, !ok || err != nil, "%v %v", ok, err)
 	commit(t, sp)
 	checkRows(t, s)
-	if h := sp.Head(); h.Keys != 0 || h.Bytes != 0 {
-		t.Fatalf("head %+v", h)
-	}
-}
-
-func TestReverseListReturnsWholeValues(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{}), 1)
-	values := map[string]string{}
-	for i, size := range []int{0, 1, ChunkSize, ChunkSize + 1, 3 * ChunkSize, 25000} {
-		key := kv(fmt.Sprint(i))
-		values[string(key)] = strings.Repeat(fmt.Sprint(i), size)
-		put(t, sp.Writes(), key, values[string(key)])
-	}
-	commit(t, sp)
-	for _, keysOnly := range []bool{false, true} {
-		page, err := sp.Writes().List(ListQuery{Reverse: true, KeysOnly: keysOnly})
-		if err != nil || len(page.Entries) != len(values) {
-			t.Fatal(len(page.Entries), err)
-		}
-		for i, e := range page.Entries {
-			if want := kv(fmt.Sprint(len(values) - 1 - i)); !bytes.Equal(e.Key, want) || e.Size != len(values[string(want)]) {
-				t.Fatalf("entry %d is %q of %d bytes", i, e.Key, e.Size)
-			}
-			if !keysOnly && string(e.Value) != values[string(e.Key)] {
-				t.Fatalf("value of %q has %d bytes", e.Key, len(e.Value))
-			}
-		}
-	}
-}
-
-func TestPrefixListFindsKeysThatGoOnWithFF(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{}), 1)
-	keys := [][]byte{{4, 0xFE}, {4, 0xFF}, {4, 0xFF, 0}, {4, 0xFF, 0xFF}, {4, 0xFF, 0xFF, 7}}
-	for _, key := range keys {
-		put(t, sp.Writes(), key, "x")
-	}
-	put(t, sp.Writes(), []byte{5}, "other")
-	for _, stored := range []bool{false, true} {
-		if stored {
-			commit(t, sp)
-		}
-		for prefix, want := range map[string]int{"\x04": 5, "\x04\xFF": 4, "\x04\xFF\xFF": 2, "": 6} {
-			page, err := sp.Writes().List(ListQuery{Prefix: []byte(prefix)})
-			if err != nil || len(page.Entries) != want || page.Next != nil {
-				t.Errorf("prefix %x, stored %v: %d entries, error %v, want %d", prefix, stored, len(page.Entries), err, want)
-			}
-		}
-	}
+	h := sp.Head()
+	fatalIf(t, h.Keys != 0 || h.Bytes != 0, "head %+v", h)
 }
 
 func TestListWithoutBoundsIsBoundedByLimits(t *testing.T) {
@@ -85,51 +39,13 @@ func TestListWithoutBoundsIsBoundedByLimits(t *testing.T) {
 	q := ListQuery{}
 	for {
 		page, err := sp.Writes().List(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sizes = append(sizes, len(page.Entries))
 		if q.After = page.Next; q.After == nil {
 			break
 		}
 	}
-	if fmt.Sprint(sizes) != "[3 1 1 1 1 1 1 1]" {
-		t.Fatalf("pages of %v entries", sizes)
-	}
-}
-
-func TestQuotaIsExactAndGivesCreditForOverwrittenBytes(t *testing.T) {
-	s := openTest(t, Options{Limits: Limits{Quota: 1000}})
-	sp := openSpace(t, s, 1)
-	w := sp.Writes()
-	put(t, w, kv("a"), strings.Repeat("x", 498)) // 500 with its key
-	commit(t, sp)
-	put(t, w, kv("b"), strings.Repeat("x", 498))
-	if w.Size() != 1000 {
-		t.Fatalf("size %d", w.Size())
-	}
-	for range 2 {
-		if err := w.Put(kv("c"), nil, PutOptions{}); !errors.Is(err, &QuotaError{}) {
-			t.Fatalf("put over the quota: %v", err)
-		}
-		if err := w.Put(kv("a"), make([]byte, 499), PutOptions{}); !errors.Is(err, &QuotaError{}) {
-			t.Fatalf("longer value over the quota: %v", err)
-		}
-		put(t, w, kv("a"), strings.Repeat("y", 498))
-		commit(t, sp)
-	}
-	wantValue(t, w, kv("a"), strings.Repeat("y", 498))
-	put(t, w, kv("b"), "short")
-	put(t, w, kv("c"), "fits")
-	if ok, err := w.Delete(kv("a")); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	if n, err := w.DeleteRange(nil, nil); n != 2 || err != nil {
-		t.Fatal(n, err)
-	}
-	if w.Size() != 0 || w.Keys() != 0 {
-		t.Fatalf("%d keys of %d bytes are left", w.Keys(), w.Size())
-	}
+	fatalIf(t, fmt.Sprint(sizes) != "[3 1 1 1 1 1 1 1]", "pages of %v entries", sizes)
 }
 
 func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
@@ -138,9 +54,8 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 	check := func(err error, what string, limit, actual int64) {
 		t.Helper()
 		var e *LimitError
-		if !errors.As(err, &e) || *e != (LimitError{what, limit, actual}) || !errors.Is(err, &LimitError{}) {
-			t.Errorf("%v, want %s over %d", err, what, limit)
-		}
+		errorIf(t, !errors.As(err, &e) || *e != (LimitError{what, limit, actual}) || !errors.Is(err, &LimitError{}),
+			"%v, want %s over %d", err, what, limit)
 	}
 	before := w.Savepoint()
 	put(t, w, kv(strings.Repeat("k", 16)), "")
@@ -151,278 +66,73 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 	put(t, w, []byte{1}, strings.Repeat("x", 4000))
 	check(w.Put(kv("v"), make([]byte, 100), PutOptions{}), LimitWriteSet, 4<<10, 4001+102)
 	check(w.Outbox(make([]byte, 200), nil), LimitWriteSet, 4<<10, 4001+200)
-	if w.Keys() != 1 || w.Bytes() != 4001 {
-		t.Fatalf("%d keys, %d bytes held", w.Keys(), w.Bytes())
-	}
-	for _, key := range [][]byte{nil, {byte(keyspace.Expiry.Kind), 1}} {
-		if err := w.Put(key, nil, PutOptions{}); !errors.Is(err, ErrReserved) {
-			t.Errorf("put %x: %v", key, err)
-		}
-		if _, err := w.Delete(key); !errors.Is(err, ErrReserved) {
-			t.Errorf("delete %x: %v", key, err)
-		}
-	}
-}
-
-// TestTurnsOfOneCommitHaveALimitEach shows that a turn is refused for what it
-// writes itself, whatever the turns before it wrote.
-func TestTurnsOfOneCommitHaveALimitEach(t *testing.T) {
-	s := openTest(t, Options{Limits: Limits{MaxWriteSet: 4 << 10}})
-	w := openSpace(t, s, 1).Writes()
-	for i := range 3 {
-		w.Advance(int64(i + 1))
-		put(t, w, []byte{1, byte(i)}, strings.Repeat("x", 3000))
-		if room := w.Room(); room != 4<<10-3002 {
-			t.Fatalf("turn %d has room for %d bytes", i, room)
-		}
-		turn := w.Savepoint()
-		if err := w.Put([]byte{2}, make([]byte, 2000), PutOptions{}); !errors.Is(err, &LimitError{}) {
-			t.Fatalf("turn %d: %v", i, err)
-		}
-		w.Rollback(turn)
-	}
-}
-
-// TestOverwritingWithinATurnHoldsOneValue shows that a turn which writes one key
-// over and over does not run into the limit of the write set.
-func TestOverwritingWithinATurnHoldsOneValue(t *testing.T) {
-	s := openTest(t, Options{Limits: Limits{MaxWriteSet: 64 << 10}})
-	sp := openSpace(t, s, 1)
-	for range 100 {
-		put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 10000))
-	}
-	if n := sp.Writes().Bytes(); n != 10001 {
-		t.Fatalf("%d bytes held", n)
-	}
-}
-
-func TestRollbackRestoresEverything(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
-	w := sp.Writes()
-	if err := w.Create(Identity{"ns", "t", []string{"k"}}); err != nil {
-		t.Fatal(err)
-	}
-	put(t, w, []byte{1}, "one")
-	commit(t, sp)
-
-	w.Advance(10)
-	put(t, w, []byte{1}, "two")
-	outer := w.Savepoint()
-	w.Advance(20)
-	put(t, w, []byte{1}, "three")
-	put(t, w, kv("x"), "x")
-	w.SetWake(5, keyspace.WakeAlarm, "a", "")
-	w.Outbox([]byte("r"), nil)
-	inner := w.Savepoint()
-	if err := w.Destroy(); err != nil {
-		t.Fatal(err)
-	}
-	wantAbsent(t, w, []byte{1})
-	w.Rollback(inner)
-	wantValue(t, w, []byte{1}, "three")
-	wantValue(t, w, kv("x"), "x")
-	if w.Version() != 3 || w.Keys() != 2 {
-		t.Fatalf("version %d, %d keys", w.Version(), w.Keys())
-	}
-	for range 2 { // a savepoint can be used again
-		w.Rollback(outer)
-		wantValue(t, w, []byte{1}, "two")
-		wantAbsent(t, w, kv("x"))
-		if w.Version() != 2 || w.Keys() != 1 || w.Size() != 4 {
-			t.Fatalf("version %d, %d keys, %d bytes", w.Version(), w.Keys(), w.Size())
-		}
-		put(t, w, []byte{1}, "four")
-		w.Outbox([]byte("again"), nil)
-	}
-	w.Rollback(outer)
-	commit(t, sp)
-	if rows, _ := s.OutboxSize(); rows != 0 {
-		t.Fatalf("%d rows in the outbox", rows)
-	}
-	if rows, err := s.Wakes(nil, 1<<62, 1); len(rows) > 0 || err != nil {
-		t.Fatalf("a wake row: %v", err)
-	}
-
-	empty := w.Savepoint()
-	w.Advance(30)
-	put(t, w, kv("y"), "y")
-	w.Rollback(empty)
-	if w.turned || w.Bytes() != 0 {
-		t.Fatal("the set is not empty after a rollback to its start")
-	}
-	wantValue(t, w, []byte{1}, "two")
-}
-
-func TestTurnsThatShareACommitKeepTheirVersions(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{}), 1)
-	w := sp.Writes()
-	for i := range 5 {
-		before := w.Savepoint()
-		w.Advance(int64(100 + i))
-		put(t, w, kv(fmt.Sprint(i)), "x")
-		if i == 2 {
-			w.Rollback(before)
-		}
-	}
-	if v := commit(t, sp); v != 4 {
-		t.Fatalf("version %d", v)
-	}
-	for i, want := range map[int]Version{0: 1, 1: 2, 3: 3, 4: 4} {
-		if e := wantValue(t, w, kv(fmt.Sprint(i)), "x"); e.Version != want || e.Created != int64(100+i) {
-			t.Errorf("turn %d: %+v", i, e)
-		}
+	fatalIf(t, w.Keys() != 1 || w.Bytes() != 4001, "%d keys, %d bytes held", w.Keys(), w.Bytes())
+	for _, key := range [][]byte{nil, {byte(keyspace.KindExpiry), 1}} {
+		wantErr(t, w.Put(key, nil, PutOptions{}), ErrReserved, key)
+		wantErr(t, errOf(w.Delete(key)), ErrReserved, key)
 	}
 }
 
 func TestCommitOfAStateReadsNothing(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
-	put(t, sp.Writes(), []byte{1}, "a")
-	commit(t, sp)
+	s, sp := testSpace(t, Options{})
+	putCommit(t, sp, []byte{1}, "a")
 	// A reader would find the store closed.
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	put(t, sp.Writes(), []byte{1}, "b")
 	wantValue(t, sp.Writes(), []byte{1}, "b")
-	if err := sp.Writes().Put(kv("other"), nil, PutOptions{}); !errors.Is(err, ErrClosed) {
-		t.Fatalf("put of a key that has to be looked up: %v", err)
-	}
+	wantErr(t, sp.Writes().Put(kv("other"), nil, PutOptions{}), ErrClosed)
 }
 
 func TestManyKeysAreDeletedAsARange(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
+	s, sp := testSpace(t, Options{})
 	w := sp.Writes()
 	const n = 5000
 	for i := range n {
 		put(t, w, fmt.Appendf([]byte{5}, "%05d", i), "message")
 	}
-	put(t, w, kv("stays"), "x")
-	commit(t, sp)
+	putCommit(t, sp, kv("stays"), "x")
 	got, err := w.DeleteRange([]byte{5}, []byte{6})
-	if err != nil || got != n {
-		t.Fatalf("deleted %d: %v", got, err)
-	}
-	if w.Bytes() > 100 {
-		t.Fatalf("%d bytes held for a range", w.Bytes())
-	}
+	fatalIf(t, err != nil || got != n, "deleted %d: %v", got, err)
+	fatalIf(t, w.Bytes() > 100, "%d bytes held for a range", w.Bytes())
 	put(t, w, []byte("\x0500007"), "again")
 	if got, err := w.DeleteRange([]byte{5}, []byte{6}); err != nil || got != 1 {
 		t.Fatalf("deleted %d: %v", got, err)
 	}
-	put(t, w, []byte("\x0500008"), "again")
-	commit(t, sp)
+	putCommit(t, sp, []byte("\x0500008"), "again")
 	page, err := w.List(ListQuery{})
-	if err != nil || len(page.Entries) != 2 {
-		t.Fatalf("%d entries: %v", len(page.Entries), err)
-	}
+	fatalIf(t, err != nil || len(page.Entries) != 2, "%d entries: %v", len(page.Entries), err)
 	checkRows(t, s)
 }
 
 func TestIdleSpaceIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(Space{}); n > 600 {
-		t.Fatalf("an idle space takes %d bytes", n)
-	}
+	n := unsafe.Sizeof(Space{})
+	fatalIf(t, n > 600, "an idle space takes %d bytes", n)
 	sp := openSpace(t, openTest(t, Options{}), 1)
 	for i := range 1000 {
 		put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
 	}
 	commit(t, sp)
-	if sp.set.overlay != nil || sp.set.ranges != nil {
-		t.Fatal("a space without writes holds their buffers")
-	}
-}
-
-func TestExpiredKeysReadAsAbsent(t *testing.T) {
-	s := openTest(t, Options{Limits: Limits{Quota: 100}})
-	sp := openSpace(t, s, 1)
-	w := sp.Writes()
-	w.Advance(1000)
-	if err := w.Put(kv("a"), []byte("soon"), PutOptions{ExpireAt: 2000}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Put(kv("b"), []byte("later"), PutOptions{ExpireAt: 3000}); err != nil {
-		t.Fatal(err)
-	}
-	put(t, w, kv("c"), "never")
-	commit(t, sp)
-
-	w.Advance(1999)
-	if e := wantValue(t, w, kv("a"), "soon"); e.Expire != 2000 {
-		t.Fatalf("expires at %d", e.Expire)
-	}
-	w.Advance(2000)
-	wantAbsent(t, w, kv("a"))
-	if w.Keys() != 3 {
-		t.Fatalf("%d keys; an expired one counts until it is deleted", w.Keys())
-	}
-	due, err := w.Expired(2500, 10)
-	if err != nil || len(due) != 1 || !bytes.Equal(due[0], kv("a")) {
-		t.Fatalf("expired: %q, %v", due, err)
-	}
-	sn := sp.SnapshotAt(1500)
-	wantValue(t, sn, kv("a"), "soon")
-	sn.Close()
-	sn = sp.SnapshotAt(2000)
-	wantAbsent(t, sn, kv("a"))
-	if page, err := sn.List(ListQuery{Prefix: []byte{4}}); err != nil || len(page.Entries) != 2 {
-		t.Fatalf("%d entries: %v", len(page.Entries), err)
-	}
-	sn.Close()
-
-	// A put over an expired key makes it anew, with credit for its bytes.
-	if err := w.Put(kv("a"), []byte("anew"), PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if e := wantValue(t, w, kv("a"), "anew"); e.Created != 2000 || w.Keys() != 3 {
-		t.Fatalf("created %d, %d keys", e.Created, w.Keys())
-	}
-	commit(t, sp)
-	if due, err := w.Expired(1<<50, 10); err != nil || len(due) != 1 {
-		t.Fatalf("expired: %q, %v", due, err)
-	}
-	w.Advance(5000)
-	if was, err := w.Delete(kv("b")); was || err != nil {
-		t.Fatal(was, err)
-	}
-	commit(t, sp)
-	page, err := w.List(ListQuery{})
-	if err != nil || len(page.Entries) != 2 {
-		t.Fatalf("%d entries, index included: %v", len(page.Entries), err)
-	}
-	checkRows(t, s)
+	fatalIf(t, sp.set.overlay != nil || sp.set.ranges != nil, "a space without writes holds their buffers")
 }
 
 func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
-	s := openTest(t, Options{})
-	sp := openSpace(t, s, 1)
+	sp := openSpace(t, openTest(t, Options{}), 1)
 	w := sp.Writes()
 	w.Advance(1)
 	for i := range 200 {
-		if err := w.Put(kv(fmt.Sprint(i)), nil, PutOptions{ExpireAt: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Put(kv(fmt.Sprint(i)), nil, PutOptions{ExpireAt: 10}))
 	}
 	commit(t, sp)
 	w.Advance(2)
-	if n, err := w.DeleteRange([]byte{4}, []byte{5}); n != 200 || err != nil {
-		t.Fatal(n, err)
-	}
-	if err := w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}); err != nil {
-		t.Fatal(err)
-	}
+	n, err := w.DeleteRange([]byte{4}, []byte{5})
+	fatalIf(t, n != 200 || err != nil, "%v %v", n, err)
+	must(t, w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}))
 	commit(t, sp)
 	due, err := w.Expired(10, 1000)
-	if err != nil || len(due) != 1 || !bytes.Equal(due[0], kv("7")) {
-		t.Fatalf("expired: %q, %v", due, err)
-	}
+	fatalIf(t, err != nil || len(due) != 1 || !bytes.Equal(due[0], kv("7")), "expired: %q, %v", due, err)
 	commit(t, sp)
-	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
-	if err != nil || len(page.Entries) != 1 {
-		t.Fatalf("%d entries in the index: %v", len(page.Entries), err)
-	}
+	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.KindExpiry)}})
+	fatalIf(t, err != nil || len(page.Entries) != 1, "%d entries in the index: %v", len(page.Entries), err)
 }
 
 func TestRefusalSaysWhatPutWould(t *testing.T) {
@@ -436,13 +146,10 @@ func TestRefusalSaysWhatPutWould(t *testing.T) {
 	} {
 		w := openSpace(t, openTest(t, Options{Limits: c.limits}), 1).Writes()
 		room := w.Room()
-		if err := w.Refusal(room); err != nil {
-			t.Errorf("%d bytes of %d: %v", room, room, err)
-		}
+		must(t, w.Refusal(room), room, room)
 		refusal, put := w.Refusal(room+1), w.Put(kv("k"), make([]byte, int(room)+1-len(kv("k"))), PutOptions{})
-		if !errors.Is(refusal, c.want) || !errors.Is(put, c.want) || refusal.Error() != put.Error() {
-			t.Errorf("Refusal: %v; Put: %v", refusal, put)
-		}
+		errorIf(t, !errors.Is(refusal, c.want) || !errors.Is(put, c.want) || refusal.Error() != put.Error(),
+			"Refusal: %v; Put: %v", refusal, put)
 	}
 }
 
@@ -459,33 +166,21 @@ func TestEachKindOfWriteIsAChange(t *testing.T) {
 		"destroy":      func(w *WriteSet) error { return w.Destroy() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openTest(t, Options{})
-			sp := openSpace(t, s, 1)
+			sp := openSpace(t, openTest(t, Options{}), 1)
 			w := sp.Writes()
 			for i := range 3 * pointDeletes {
 				put(t, w, kv("m"+strings.Repeat("x", i)), "")
 			}
-			put(t, w, kv("there"), "x")
-			commit(t, sp)
+			putCommit(t, sp, kv("there"), "x")
 			w.Advance(10)
 			before := w.Savepoint()
 			w.Advance(20)
-			if _, err := w.Delete(kv("absent")); err != nil {
-				t.Fatal(err)
-			}
-			if w.Changed(&before) {
-				t.Fatal("nothing was written, and the set says that it changed")
-			}
-			if err := write(w); err != nil {
-				t.Fatal(err)
-			}
-			if !w.Changed(&before) {
-				t.Fatal("the set does not know that it changed")
-			}
+			must(t, errOf(w.Delete(kv("absent"))))
+			fatalIf(t, w.Changed(&before), "nothing was written, and the set says that it changed")
+			must(t, write(w))
+			fatalIf(t, !w.Changed(&before), "the set does not know that it changed")
 			w.Rollback(before)
-			if w.Changed(&before) {
-				t.Fatal("the set says that it changed after a rollback")
-			}
+			fatalIf(t, w.Changed(&before), "the set says that it changed after a rollback")
 		})
 	}
 }
@@ -498,22 +193,258 @@ func TestDeletingAKnownKeyCountsWithoutReading(t *testing.T) {
 	long := strings.Repeat("x", 3*ChunkSize)
 	put(t, w, kv("a"), long)
 	put(t, w, kv("b"), "short")
-	put(t, w, kv("c"), "stays")
-	commit(t, sp)
+	putCommit(t, sp, kv("c"), "stays")
 	for key, old := range map[string]int{"a": len(long), "b": 5} {
-		if ok, err := w.DeleteKnown(kv(key), old); !ok || err != nil {
-			t.Fatal(key, ok, err)
-		}
-		if ok, err := w.DeleteKnown(kv(key), old); ok || err != nil {
-			t.Fatal(key, "again", ok, err)
-		}
+		ok, err := w.DeleteKnown(kv(key), old)
+		fatalIf(t, !ok || err != nil, "%v %v %v", key, ok, err)
+		ok, err = w.DeleteKnown(kv(key), old)
+		fatalIf(t, ok || err != nil, "%v %v %v %v", key, "again", ok, err)
 	}
-	if ok, err := w.DeleteKnown(kv("none"), -1); ok || err != nil {
-		t.Fatal("absent", ok, err)
-	}
+	ok, err := w.DeleteKnown(kv("none"), -1)
+	fatalIf(t, ok || err != nil, "%v %v %v", "absent", ok, err)
 	commit(t, sp)
 	checkRows(t, s)
-	if h := sp.Head(); h.Keys != 1 || h.Bytes != int64(len(kv("c"))+5) {
-		t.Fatalf("%+v", h)
+	h := sp.Head()
+	fatalIf(t, h.Keys != 1 || h.Bytes != int64(len(kv("c"))+5), "%+v", h)
+}
+
+type scanner interface {
+	Scan(start, end []byte, f func(key, value []byte) bool) error
+}
+
+type appender interface {
+	AppendValue(dst, key []byte) ([]byte, bool, error)
+}
+
+// checkAppend compares what AppendValue says with the model; the time does not
+// count.
+func (w *walker) checkAppend(a appender, key []byte) {
+	want, exists := w.model.entries[string(key)]
+	dst := make([]byte, 3, 3+w.rnd.IntN(200))
+	got, ok, err := a.AppendValue(dst, key)
+	fatalIf(w.t, err != nil || ok != exists || string(got) != "\x00\x00\x00"+want.value,
+		"append %x: %d bytes, found %v, error %v; want %d bytes, %v", key, len(got), ok, err, 3+len(want.value), exists)
+}
+
+// checkScan reads a range, or the beginning of one.
+func (w *walker) checkScan(s scanner) {
+	start, end := w.randomRange()
+	w.checkScanOf(s, start, end, w.rnd.IntN(4)*(1+w.rnd.IntN(20)))
+}
+
+// checkScanOf reads up to limit keys of a range; 0 is all.
+func (w *walker) checkScanOf(s scanner, start, end []byte, limit int) {
+	want := w.model.all(start, end)
+	if 0 < limit && limit <= len(want) {
+		want = want[:limit]
+	} else {
+		want = append(want, "") // the end
 	}
+	err := s.Scan(start, end, func(key, value []byte) bool {
+		if key[0] == byte(keyspace.KindExpiry) {
+			return true // the index is the engine's business
+		}
+		fatalIf(w.t, len(want) == 0 || string(key) != want[0] || string(value) != w.model.entries[want[0]].value,
+			"scan %x %x: key %x with %d bytes, want the rest to be %x", start, end, key, len(value), want)
+		want = want[1:]
+		return len(want) > 0
+	})
+	if len(want) > 0 && want[0] == "" {
+		want = want[1:]
+	}
+	fatalIf(w.t, err != nil || len(want) > 0, "scan %x %x misses %x, error %v", start, end, want, err)
+}
+
+func TestScanAllocatesNothingForAnEntry(t *testing.T) {
+	const entries = 500
+	sp := openSpace(t, openTest(t, Options{}), 1)
+	for i := range entries {
+		put(t, sp.Writes(), kv(fmt.Sprintf("%06d", i)), strings.Repeat("v", 4096))
+	}
+	commit(t, sp)
+	sn := sp.Snapshot()
+	defer sn.Close()
+	all := func() {
+		seen := 0
+		err := sn.Scan(kv(""), kv("~"), func(_, value []byte) bool { seen++; return true })
+		errorIf(t, err != nil || seen != entries, "%v %v", seen, err)
+	}
+	scan := math.Inf(1) // the store's own goroutines allocate as well, now and then
+	for range 20 {
+		if scan = min(scan, testing.AllocsPerRun(5, all)); scan < entries/2 {
+			break
+		}
+	}
+	lower, upper := rowRange(sp.id, kv(""), kv("~"))
+	bare := testing.AllocsPerRun(5, func() { // Pebble allocates where the race detector is on
+		it, err := sn.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+		must(t, err)
+		for ok := it.First(); ok; ok = it.Next() {
+		}
+		it.Close()
+	})
+	errorIf(t, scan > bare+entries/2, "%v allocations for %d entries, %v for a bare iterator", scan, entries, bare)
+}
+
+func TestScanWhoseFunctionPanicsLeavesNothingOpen(t *testing.T) {
+	s, sp := testSpace(t, Options{})
+	putCommit(t, sp, kv("a"), "value")
+	func() {
+		defer func() {
+			errorIf(t, recover() == nil, "no panic")
+		}()
+		sp.Writes().Scan(nil, nil, func(_, _ []byte) bool { panic("f") })
+	}()
+	if err := s.Close(); err != nil { // waits for readers, and Pebble counts iterators
+		t.Fatal(err)
+	}
+}
+
+func TestScanAndAppendValueReportDamage(t *testing.T) {
+	s, sp := testSpace(t, Options{})
+	for _, key := range []string{"a", "b"} {
+		put(t, sp.Writes(), kv(key), strings.Repeat("v", ChunkSize+1))
+		put(t, sp.Writes(), kv(key+" long"), strings.Repeat("v", 3*ChunkSize))
+	}
+	commit(t, sp)
+	damage := func(rows ...[]byte) {
+		for _, row := range rows {
+			must(t, s.db.Delete(row, nil))
+		}
+	}
+	scan := func(start, end string) error {
+		return sp.Writes().Scan(kv(start), kv(end), func(_, _ []byte) bool { return true })
+	}
+	damage(keyspace.AppendMetadataRow(nil, sp.id, kv("a")), keyspace.AppendDataRow(nil, sp.id, kv("a long"), 1))
+	damage(keyspace.AppendDataRow(nil, sp.id, kv("b"), 0), keyspace.AppendMetadataRow(nil, sp.id, kv("b long")))
+	for _, r := range [][2]string{{"a", "a "}, {"a", "b"}, {"a long", "b"}, {"b", "b "}, {"b long", "c"}} {
+		wantErr(t, scan(r[0], r[1]), &CorruptError{}, r)
+	}
+	for _, key := range []string{"a long", "b"} {
+		v, ok, err := sp.Writes().AppendValue([]byte("x"), kv(key))
+		errorIf(t, ok || !errors.Is(err, &CorruptError{}) || string(v) != "x", "append %q: %q, %v, %v", key, v, ok, err)
+	}
+}
+
+func TestPutWithWrongLengthLeavesAHeadThatCanBeRead(t *testing.T) {
+	s, sp := testSpace(t, Options{})
+	w := sp.Writes()
+	putCommit(t, sp, kv("a"), "value")
+	wantErr(t, w.Put(kv("a"), nil, PutOptions{Known: true, Old: MaxValueCap + 1}), &LimitError{What: LimitValue})
+	must(t, w.Put(kv("a"), nil, PutOptions{Known: true, Old: MaxValueCap}))
+	commit(t, sp)
+	sp = openSpace(t, s, 1)
+	h := sp.Head()
+	errorIf(t, h.Keys != 1 || h.Bytes != 0, "head %+v", h)
+	wantValue(t, sp.Writes(), kv("a"), "")
+}
+
+func TestRoomIsWhatCanStillBePut(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits Limits
+		room   int64
+		err    error
+	}{
+		"quota":     {Limits{Quota: 10000, MaxWriteSet: 1 << 20}, 10000, &QuotaError{}},
+		"write set": {Limits{Quota: 1 << 30, MaxWriteSet: 8192}, 8192, &LimitError{What: LimitWriteSet}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sp := openSpace(t, openTest(t, Options{Limits: c.limits}), 1)
+			w := sp.Writes()
+			fatalIf(t, w.Room() != c.room, "room %d", w.Room())
+			put(t, w, kv("a"), strings.Repeat("v", 998))
+			fatalIf(t, w.Room() != c.room-1000, "room %d after 1000 bytes", w.Room())
+			rest := int(w.Room()) - 2
+			wantErr(t, w.Put(kv("b"), make([]byte, rest+1), PutOptions{}), c.err)
+			put(t, w, kv("b"), strings.Repeat("v", rest))
+			fatalIf(t, w.Room() != 0, "room %d in a full set", w.Room())
+			// What only takes the place of something needs no room.
+			put(t, w, kv("b"), strings.Repeat("w", rest))
+			err := w.Put(kv("b"), make([]byte, rest+1), PutOptions{})
+			fatalIf(t, err == nil, "a longer value fits")
+			sp.SetLimits(&Limits{MaxKey: 16, MaxValue: 1, MaxWriteSet: 4 << 10, Quota: 1, ListEntries: 1, ListBytes: 1})
+			fatalIf(t, w.Room() != 0, "room %d over the limits", w.Room())
+		})
+	}
+}
+
+func TestRewritingAPageInATurnHoldsItOnce(t *testing.T) {
+	sp := openSpace(t, openTest(t, Options{}), 1)
+	w := sp.Writes()
+	w.Advance(1)
+	put(t, w, pageKey(1), strings.Repeat("v", pageSize))
+	held := w.Bytes()
+	for i := range 100 {
+		put(t, w, pageKey(1), strings.Repeat(fmt.Sprint(i%10), pageSize))
+	}
+	errorIf(t, w.Bytes() != held, "%d bytes held after rewriting, %d before", w.Bytes(), held)
+	at := w.Savepoint()
+	errorIf(t, w.Bytes() != held, "a savepoint copies values")
+	for range 100 {
+		put(t, w, pageKey(1), strings.Repeat("w", pageSize))
+	}
+	errorIf(t, w.Bytes() != held+pageSize, "%d bytes held after a savepoint and rewriting, %d before", w.Bytes(), held)
+	w.Rollback(at)
+	wantValue(t, w, pageKey(1), strings.Repeat("9", pageSize))
+	errorIf(t, w.Bytes() != held, "%d bytes held after the rollback, %d before", w.Bytes(), held)
+}
+
+func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
+	sp := openSpace(t, openTest(t, Options{}), 1)
+	w := sp.Writes()
+	for i := range 400 {
+		put(t, w, fmt.Appendf([]byte{5}, "%03d", i), "x")
+		put(t, w, fmt.Appendf([]byte{7}, "%03d", i), "x")
+	}
+	commit(t, sp)
+	for name, turns := range map[string][2]func() error{
+		"both hide ranges": {
+			func() error { _, err := w.DeleteRange([]byte{5}, []byte{6}); return err },
+			func() error { _, err := w.DeleteRange([]byte{7}, []byte{8}); return err },
+		},
+		"open turn creates": {
+			func() error { return nil },
+			func() error { return w.Create(Identity{"ns", "t", nil}) },
+		},
+		"open turn destroys": {
+			func() error { return nil },
+			func() error { return w.Destroy() },
+		},
+	} {
+		before := w.Savepoint()
+		w.Advance(1)
+		must(t, turns[0]())
+		at := w.Savepoint()
+		w.Advance(2)
+		must(t, turns[1]())
+		_, split, err := sp.CommitBefore(at, nil)
+		errorIf(t, split || err != nil, "%s: split %v, error %v", name, split, err)
+		errorIf(t, w.Version() != 3 || sp.Head().Version != 1,
+			"%s: version %d on %d", name, w.Version(), sp.Head().Version)
+		w.Rollback(before)
+	}
+}
+
+func TestSpaceCanHaveLimitsOfItsOwn(t *testing.T) {
+	s := openTest(t, Options{})
+	sp, other := openSpace(t, s, 1), openSpace(t, s, 2)
+	must(t, sp.SetLimits(&Limits{Quota: 10}))
+	err := sp.SetLimits(&Limits{Quota: -1})
+	fatalIf(t, err == nil, "bad limits were taken")
+	wantErr(t, sp.Writes().Put([]byte{1}, make([]byte, 10), PutOptions{}), &QuotaError{})
+	put(t, other.Writes(), []byte{1}, strings.Repeat("x", 10))
+}
+
+func TestOrphanedWakeRowsCanBeDropped(t *testing.T) {
+	s, sp := testSpace(t, Options{})
+	sp.Writes().SetWake(0, keyspace.WakeSends, "", "")
+	sp.Writes().SetWake(5, keyspace.WakeAlarm, "a", "b")
+	commit(t, sp)
+	wakes, err := s.Wakes(nil, 100, 10)
+	fatalIf(t, err != nil || len(wakes) != 2, "%v %v", wakes, err)
+	err = s.DropWakes([][]byte{[]byte("not a wake row")})
+	fatalIf(t, err == nil, "a row of another space was dropped")
+	must(t, s.DropWakes([][]byte{wakes[0].Row}))
+	left, err := s.Wakes(nil, 100, 10)
+	fatalIf(t, err != nil || len(left) != 1 || left[0].Due != 5, "%v %v", left, err)
 }
