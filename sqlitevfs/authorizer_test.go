@@ -47,8 +47,7 @@ func TestWhatSQLMayNotDo(t *testing.T) {
 			"EXPLAIN PRAGMA writable_schema = ON": "writable_schema",
 			"SELECT 1; ATTACH 'stolen.db' AS x":   "ATTACH",
 		} {
-			_, err := db.Exec(text)
-			wantError(t, err, ErrRefused, says)
+			wantError(t, errOf(db.Exec(text)), ErrRefused, says)
 		}
 		for text, says := range map[string]string{
 			"INSERT INTO sqlite_master VALUES (1, 2, 3, 4, 5)":  "may not be modified",
@@ -63,31 +62,21 @@ func TestWhatSQLMayNotDo(t *testing.T) {
 			"SELECT * FROM sqlite_dbpage":                       "no such table",
 			"SELECT * FROM fsdir('/')":                          "no such table",
 		} {
-			_, err := db.Exec(text)
-			wantError(t, err, nil, says)
+			wantError(t, errOf(db.Exec(text)), nil, says)
 		}
 		wantText(t, ask(t, db, "SELECT a FROM t"), "1")
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) > 0 {
-		t.Errorf("files appeared: %v, %v", files, err)
-	}
+	errorIf(t, err != nil || len(files) > 0, "files appeared: %v, %v", files, err)
 }
 
 func TestTableOfMigrationsIsForReading(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
-	if err := r.try(context.Background(), func(*sql.DB) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.try(context.Background(), func(*sql.DB) error { return nil }))
 	w := r.writer()
 	s := r.db.Write(context.Background(), w)
-	if _, err := s.Migrate([]Migration{{Name: "one", SQL: "CREATE TABLE t (a)"}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(s.Migrate([]Migration{{Name: "one", SQL: "CREATE TABLE t (a)"}})))
+	must(t, errOf(s.Commit()))
 	r.store.commit(w)
 	r.turn(func(db *sql.DB) {
 		wantText(t, ask(t, db, "SELECT position, name FROM cairn_migration"), "1|one")
@@ -107,8 +96,7 @@ func TestTableOfMigrationsIsForReading(t *testing.T) {
 			"REPLACE INTO cairn_migration VALUES (1, 'x', 'y', 'z')",
 			"PRAGMA writable_schema = 1",
 		} {
-			_, err := db.Exec(text)
-			wantError(t, err, ErrRefused, "")
+			wantError(t, errOf(db.Exec(text)), ErrRefused, "")
 			run(t, db, "DROP TRIGGER IF EXISTS x")
 		}
 		wantText(t, ask(t, db, "SELECT position, name FROM cairn_migration"), "1|one")
@@ -116,7 +104,6 @@ func TestTableOfMigrationsIsForReading(t *testing.T) {
 }
 
 func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (a)")
@@ -131,21 +118,17 @@ func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
 			{"SELECT group_concat(name) FROM (SELECT name FROM pragma_collation_list WHERE name IN ('BINARY', 'NOCASE', 'RTRIM') ORDER BY name)", "BINARY,NOCASE,RTRIM"}, {"PRAGMA optimize", ""}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 			{"PRAGMA cache_size = -256; PRAGMA cache_size", "-256"}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 		} {
-			if got := ask(t, db, s.text); got != s.want {
-				t.Errorf("%s answers %q, want %q", s.text, got, s.want)
-			}
+			same(t, ask(t, db, s.text), s.want, s.text)
 		}
 	})
 	r.view(func(db *sql.DB) {
 		wantText(t, ask(t, db, "PRAGMA user_version"), "7")
 		wantText(t, ask(t, db, "PRAGMA locking_mode"), "normal")
-		_, err := db.Exec("PRAGMA user_version = 8")
-		wantError(t, err, ErrReadOnly, "")
+		wantError(t, errOf(db.Exec("PRAGMA user_version = 8")), ErrReadOnly, "")
 	})
 }
 
 func TestSettingsEndWithTheirSession(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.exec("CREATE TABLE t (a)")
 	for _, s := range []struct{ set, get, want string }{
@@ -162,9 +145,7 @@ func TestSettingsEndWithTheirSession(t *testing.T) {
 		for _, session := range []func(func(db *sql.DB)){r.turn, r.view} {
 			session(func(db *sql.DB) { run(t, db, s.set) })
 			session(func(db *sql.DB) {
-				if got := ask(t, db, s.get); got != s.want {
-					t.Errorf("after %s in an earlier session %s answers %s, want %s", s.set, s.get, got, s.want)
-				}
+				same(t, ask(t, db, s.get), s.want, s.set, s.get)
 			})
 		}
 	}
@@ -188,41 +169,30 @@ func pragmaTable(t *testing.T) string {
 }
 
 func TestPageHasTheTableOfPragmas(t *testing.T) {
-	t.Parallel()
 	page, err := os.ReadFile("../docs/sql.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := pragmaTable(t); !strings.Contains(string(page), want) {
-		t.Errorf("docs/sql.md lacks this table:\n%s", want)
-	}
+	must(t, err)
+	want := pragmaTable(t)
+	errorIf(t, !strings.Contains(string(page), want), "docs/sql.md lacks this table:\n%s", want)
 }
 
 func TestEveryPragmaOfTheLibraryHasARule(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	rules := pragmaRules()
 	r.view(func(db *sql.DB) {
 		for name := range strings.SplitSeq(ask(t, db, "PRAGMA pragma_list"), ",") {
-			if _, ok := rules[name]; !ok {
-				t.Errorf("PRAGMA %s has no rule", name)
-			}
+			_, ok := rules[name]
+			errorIf(t, !ok, "PRAGMA %s has no rule", name)
 		}
 	})
 }
 
 func TestPageHasTheLimits(t *testing.T) {
-	t.Parallel()
 	page, err := os.ReadFile("../docs/sql.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := newRig(t, Options{})
-	s := r.db.Read(context.Background(), r.store.snapshot())
-	defer s.Rollback()
-	if !strings.Contains(string(page), "SQLite "+ask(t, s.DB(), "SELECT sqlite_version()")+" ") {
-		t.Error("docs/sql.md names another version of SQLite")
-	}
+	s := ended(t, r.db.Read(context.Background(), r.store.snapshot()))
+	errorIf(t, !strings.Contains(string(page), "SQLite "+ask(t, s.DB(), "SELECT sqlite_version()")+" "),
+		"docs/sql.md names another version of SQLite")
 	for name, id := range map[string]sqlite3.LimitCategory{
 		"columns of a table, index or result": sqlite3.LIMIT_COLUMN, "depth of an expression": sqlite3.LIMIT_EXPR_DEPTH,
 		"terms of a compound SELECT": sqlite3.LIMIT_COMPOUND_SELECT, "arguments of a function": sqlite3.LIMIT_FUNCTION_ARG,
@@ -237,8 +207,7 @@ func TestPageHasTheLimits(t *testing.T) {
 		for i := len(value) - 3; i > 0; i -= 3 {
 			value = value[:i] + "," + value[i:]
 		}
-		if row := "| " + name + " | " + value + " |"; !strings.Contains(string(page), row) {
-			t.Errorf("docs/sql.md lacks %s", row)
-		}
+		row := "| " + name + " | " + value + " |"
+		errorIf(t, !strings.Contains(string(page), row), "docs/sql.md lacks %s", row)
 	}
 }

@@ -1,4 +1,4 @@
-package sqlitevfs_test
+package sqlitevfs
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // A sorted is a store in memory, as fast as one can be: what is left is SQLite and this package.
@@ -61,8 +59,8 @@ func (s *sorted) Room() int64 { return 1 << 40 }
 type benchmarked struct {
 	b        *testing.B
 	store    *sorted
-	pool     *sqlitevfs.Pool
-	database *sqlitevfs.Database
+	pool     *Pool
+	database *Database
 }
 
 const (
@@ -74,16 +72,12 @@ var benchBody = strings.Repeat("a body of some length. ", 4)[:90]
 
 func newBenchmarked(b *testing.B, rows int) *benchmarked {
 	b.Helper()
-	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	pool, err := NewPool(Options{})
+	must(b, err)
 	x := &benchmarked{b, &sorted{values: make(map[string][]byte)}, pool, pool.Database("bench")}
 	b.Cleanup(func() {
 		x.database.Close()
-		if err := pool.Close(); err != nil {
-			b.Error(err)
-		}
+		check(b, pool.Close())
 	})
 	x.write(func(db *sql.DB) {
 		x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
@@ -132,35 +126,6 @@ func BenchmarkInsertSession(b *testing.B) {
 	}
 }
 
-// BenchmarkEmptySession is a write session that nobody uses, as of a turn without SQL.
-func BenchmarkEmptySession(b *testing.B) {
-	x := newBenchmarked(b, 0)
-	for range b.N {
-		s := x.database.Write(context.Background(), x.store)
-		s.Commit()
-	}
-}
-
-// BenchmarkInsertMany inserts in one session.
-func BenchmarkInsertMany(b *testing.B) {
-	x := newBenchmarked(b, 0)
-	for done := 0; done < b.N; {
-		x.write(func(db *sql.DB) {
-			stmt, err := db.Prepare(benchInsert)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer stmt.Close()
-			for range min(100_000, b.N-done) { // as much as a session may change
-				if _, err := stmt.Exec("a key", done, benchBody); err != nil {
-					b.Fatal(err)
-				}
-				done++
-			}
-		})
-	}
-}
-
 // BenchmarkPointSession is a read session with one SELECT.
 func BenchmarkPointSession(b *testing.B) {
 	const rows = 1000
@@ -177,9 +142,7 @@ func BenchmarkPoint(b *testing.B) {
 			x := newBenchmarked(b, rows)
 			x.read(func(db *sql.DB) {
 				stmt, err := db.Prepare(benchPoint)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				defer stmt.Close()
 				for range b.N {
 					x.point(stmt.QueryRow(1 + rand.IntN(rows)))
@@ -237,18 +200,5 @@ func BenchmarkOpen(b *testing.B) {
 	for range b.N {
 		x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 50)) })
 		x.reopen()
-	}
-}
-
-// BenchmarkCreate makes a database with a table and a row.
-func BenchmarkCreate(b *testing.B) {
-	x := newBenchmarked(b, 0)
-	for range b.N {
-		x.reopen()
-		x.store = &sorted{values: make(map[string][]byte)}
-		x.write(func(db *sql.DB) {
-			x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
-			x.exec(db, benchInsert, "a key", 1, benchBody)
-		})
 	}
 }

@@ -219,7 +219,6 @@ func sessionSQL(db *sql.Conn, text string) string {
 // where no transaction is open, and now and then everything is read back from the store. Between them are turns that are
 // rolled back, of which the plain database does not hear.
 func TestStatementsHaveTheOutcomeThatTheyHaveInAPlainDatabase(t *testing.T) {
-	t.Parallel()
 	runs, length := 8, 500
 	if os.Getenv("CAIRN_LONG") != "" {
 		runs, length = 200, 2000
@@ -240,16 +239,12 @@ func differential(t *testing.T, seed uint64, length int) {
 	}
 	r := newRig(t, o)
 	plain, err := sqlite3.Open(":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer plain.Close()
 	plain.Limit(sqlite3.LIMIT_LENGTH, DefaultMaxLength)
 	must := func(text string) {
 		t.Helper()
-		if err := plain.Exec(text); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		must(t, plain.Exec(text), text)
 	}
 	for i := range 4 {
 		text := strings.Replace(a.createTable(), "IF NOT EXISTS ", "", 1)

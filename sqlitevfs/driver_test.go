@@ -11,28 +11,7 @@ import (
 	"time"
 )
 
-func TestStatementsOfATurnAreCommittedTogether(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT)")
-	err := r.try(context.Background(), func(db *sql.DB) error {
-		run(t, db, "INSERT INTO note (body) VALUES (?)", "lost")
-		return errors.New("the handler fails")
-	})
-	wantError(t, err, nil, "the handler fails")
-	r.turn(func(db *sql.DB) {
-		run(t, db, "INSERT INTO note (body) VALUES (?), (?)", "one", "two")
-		wantText(t, ask(t, db, "SELECT id, body FROM note ORDER BY id"), "1|one,2|two")
-	})
-	r.view(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT id, body FROM note ORDER BY id"), "1|one,2|two")
-		_, err := db.Exec("INSERT INTO note (body) VALUES ('x')")
-		wantError(t, err, ErrReadOnly, "readonly")
-	})
-}
-
 func TestResultsSayWhatTheLastStatementDid(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		for _, c := range []struct {
@@ -52,20 +31,16 @@ func TestResultsSayWhatTheLastStatementDid(t *testing.T) {
 			{"  -- nothing\n ;; /* at all */", 0, 0},
 		} {
 			res, err := db.Exec(c.text)
-			if err != nil {
-				t.Fatalf("%s: %v", c.text, err)
-			}
+			fatalIf(t, err != nil, "%s: %v", c.text, err)
 			id, _ := res.LastInsertId()
 			changes, _ := res.RowsAffected()
-			if id != c.id || changes != c.changes {
-				t.Errorf("%q: id %d, changes %d; want %d, %d", c.text, id, changes, c.id, c.changes)
-			}
+			errorIf(t, id != c.id || changes != c.changes,
+				"%q: id %d, changes %d; want %d, %d", c.text, id, changes, c.id, c.changes)
 		}
 	})
 }
 
 func TestArgumentsFindTheirParameters(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		for _, c := range []struct {
@@ -97,91 +72,67 @@ func TestArgumentsFindTheirParameters(t *testing.T) {
 				wantError(t, err, nil, c.err)
 				continue
 			}
-			if err != nil || got != c.want {
-				t.Errorf("%s: %q, %v; want %q", c.text, got, err, c.want)
-			}
+			errorIf(t, err != nil || got != c.want, "%s: %q, %v; want %q", c.text, got, err, c.want)
 		}
 	})
 }
 
 func TestSeveralStatementsCannotBePreparedAsOne(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
-		_, err := db.Prepare("SELECT 1; SELECT 2")
-		wantError(t, err, nil, "several statements")
+		wantError(t, errOf(db.Prepare("SELECT 1; SELECT 2")), nil, "several statements")
 		st, err := db.Prepare("SELECT 1; -- one\n /* and */ ;")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		st.Close()
 	})
 }
 
 func TestPreparedStatementIsUsedWhileItsOwnRowsAreRead(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)")
 		tx, err := db.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer tx.Rollback()
 		st, err := tx.Prepare("SELECT a FROM t WHERE a >= ? ORDER BY a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []int
 		outer, err := st.Query(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for outer.Next() {
 			var a, b int
 			outer.Scan(&a)
 			inner, err := st.Query(a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for inner.Next() {
 				inner.Scan(&b)
 				got = append(got, 10*a+b)
 			}
 		}
-		if want := []int{11, 12, 13, 22, 23, 33}; !reflect.DeepEqual(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
-		}
+		want := []int{11, 12, 13, 22, 23, 33}
+		fatalIf(t, !reflect.DeepEqual(got, want), "got %v, want %v", got, want)
 		tx.Commit()
 	})
 }
 
 func TestRowsAreReadWhileOtherStatementsWrite(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE a (x); CREATE TABLE b (x)")
 		run(t, db, "INSERT INTO a SELECT value FROM generate_series(1, 500)")
 		rows, err := db.Query("SELECT x FROM a ORDER BY x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for rows.Next() {
 			var x int
-			if err := rows.Scan(&x); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(&x))
 			run(t, db, "INSERT INTO b VALUES (?)", 2*x)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Err())
 	})
 	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*), sum(x) FROM b"), "500|250500") })
 }
 
 func TestHandleIsUsedByManyGoroutines(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.exec("CREATE TABLE n (v); INSERT INTO n VALUES (0)")
 	r.turn(func(db *sql.DB) {
@@ -190,13 +141,9 @@ func TestHandleIsUsedByManyGoroutines(t *testing.T) {
 			wg.Go(func() {
 				for range 50 {
 					ctx, cancel := context.WithCancel(context.Background())
-					if _, err := db.ExecContext(ctx, "UPDATE n SET v = v + 1"); err != nil {
-						t.Error(err)
-					}
+					check(t, errOf(db.ExecContext(ctx, "UPDATE n SET v = v + 1")))
 					var v int
-					if err := db.QueryRowContext(ctx, "SELECT v FROM n").Scan(&v); err != nil {
-						t.Error(err)
-					}
+					check(t, db.QueryRowContext(ctx, "SELECT v FROM n").Scan(&v))
 					rows, err := db.QueryContext(ctx, "SELECT value FROM generate_series(1, 100)")
 					if err != nil {
 						t.Error(err)
@@ -215,7 +162,6 @@ func TestHandleIsUsedByManyGoroutines(t *testing.T) {
 }
 
 func TestNothingWorksAfterTheSession(t *testing.T) {
-	t.Parallel()
 	for _, end := range []string{"commit", "rollback"} {
 		r := newRig(t, Options{})
 		r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)")
@@ -224,43 +170,27 @@ func TestNothingWorksAfterTheSession(t *testing.T) {
 		db := s.DB()
 		ctx := context.Background()
 		conn, err := db.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		st, err := conn.PrepareContext(ctx, "SELECT a FROM t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows, err := db.Query("SELECT a FROM t")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !rows.Next() {
-			t.Fatal("there is no row")
-		}
+		must(t, err)
+		fatalIf(t, !rows.Next(), "there is no row")
 		if end == "commit" {
-			if _, err := s.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(s.Commit()))
 		}
 		s.Rollback()
 		// The connection serves another session now.
 		r.turn(func(db *sql.DB) {
 			mine := ask(t, db, "SELECT a FROM t")
-			if rows.Next() {
-				t.Error("rows go on after the end of their session")
-			}
+			errorIf(t, rows.Next(), "rows go on after the end of their session")
 			wantError(t, rows.Err(), ErrClosed, "")
 			rows.Close()
-			_, err = conn.ExecContext(ctx, "DELETE FROM t")
-			wantError(t, err, ErrClosed, "")
-			_, err = st.Query()
-			wantError(t, err, ErrClosed, "")
-			_, err = conn.BeginTx(ctx, nil)
-			wantError(t, err, ErrClosed, "")
+			wantError(t, errOf(conn.ExecContext(ctx, "DELETE FROM t")), ErrClosed, "")
+			wantError(t, errOf(st.Query()), ErrClosed, "")
+			wantError(t, errOf(conn.BeginTx(ctx, nil)), ErrClosed, "")
 			wantError(t, conn.PingContext(ctx), ErrClosed, "")
-			_, err = s.DB().Exec("DELETE FROM t")
-			wantError(t, err, nil, "closed")
+			wantError(t, errOf(s.DB().Exec("DELETE FROM t")), nil, "closed")
 			wantText(t, ask(t, db, "SELECT a FROM t"), mine)
 		})
 		conn.Close()
@@ -268,7 +198,6 @@ func TestNothingWorksAfterTheSession(t *testing.T) {
 }
 
 func TestRowsLeftOpenDoNotHinderTheCommit(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.exec("CREATE TABLE t (a)")
 	var left []*sql.Rows
@@ -276,43 +205,34 @@ func TestRowsLeftOpenDoNotHinderTheCommit(t *testing.T) {
 		run(t, db, "INSERT INTO t VALUES (1), (2), (3)")
 		for _, text := range []string{"SELECT a FROM t", "INSERT INTO t VALUES (4), (5) RETURNING a", "UPDATE t SET a = a + 10 RETURNING a"} {
 			rows, err := db.Query(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			rows.Next()
 			left = append(left, rows)
 		}
 	})
 	for _, rows := range left {
-		if err := rows.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, rows.Close())
 	}
 	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT a FROM t ORDER BY a"), "11,12,13,14,15") })
 }
 
 func TestQueriesThatChangeSomethingDoSoUnread(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (a INTEGER PRIMARY KEY, b UNIQUE)")
 		rows, err := db.Query("INSERT INTO t (b) VALUES ('x')")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows.Close()
 		var id int
 		if err := db.QueryRow("INSERT INTO t (b) VALUES ('y'), ('z') RETURNING a").Scan(&id); err != nil || id != 2 {
 			t.Fatal(id, err)
 		}
-		_, err = db.Query("INSERT INTO t (b) VALUES ('x') RETURNING a")
-		wantError(t, err, ErrUnique, "UNIQUE constraint failed: t.b")
+		wantError(t, errOf(db.Query("INSERT INTO t (b) VALUES ('x') RETURNING a")), ErrUnique, "UNIQUE constraint failed: t.b")
 		wantText(t, ask(t, db, "SELECT a, b FROM t ORDER BY a"), "1|x,2|y,3|z")
 	})
 }
 
 func TestKeptStatementsFollowTheSchema(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
 	r.turn(func(db *sql.DB) {
@@ -321,9 +241,7 @@ func TestKeptStatementsFollowTheSchema(t *testing.T) {
 		wantText(t, ask(t, db, "SELECT * FROM t"), "1|true")
 		run(t, db, "ALTER TABLE t RENAME COLUMN b TO c")
 		rows, err := db.Query("SELECT * FROM t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		columns, _ := rows.Columns()
 		rows.Close()
 		wantText(t, strings.Join(columns, " "), "a c")
@@ -333,7 +251,6 @@ func TestKeptStatementsFollowTheSchema(t *testing.T) {
 }
 
 func TestRunawayStatementIsInterrupted(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.exec("CREATE TABLE t (a)")
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -364,10 +281,8 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, cause)
 		defer cancel()
 		err := r.try(ctx, func(db *sql.DB) error {
-			_, err := db.Exec(endless + "SELECT count(*) FROM n")
-			wantError(t, err, cause, "")
-			_, err = db.Exec("SELECT 1")
-			return err
+			wantError(t, errOf(db.Exec(endless+"SELECT count(*) FROM n")), cause, "")
+			return errOf(db.Exec("SELECT 1"))
 		})
 		wantError(t, err, ErrInterrupted, "")
 	})
@@ -390,13 +305,11 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 func wantBound(t *testing.T, err error, what string, limit, actual int64) {
 	t.Helper()
 	e, ok := errors.AsType[*LimitError](err)
-	if !ok || e.What != what || e.Limit != limit || e.Actual != actual {
-		t.Errorf("%v: %+v, want %s of %d over %d", err, e, what, actual, limit)
-	}
+	errorIf(t, !ok || e.What != what || e.Limit != limit || e.Actual != actual,
+		"%v: %+v, want %s of %d over %d", err, e, what, actual, limit)
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{ConnMemory: 4 << 20, MaxLength: 64 << 20})
 	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
 	err := r.try(context.Background(), func(db *sql.DB) error {
@@ -404,8 +317,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		_, err := db.Exec("INSERT INTO t SELECT hex(randomblob(20000000))")
 		wantError(t, err, ErrMemory, "")
 		wantBound(t, err, "SQL memory", 4<<20, 4<<20+1)
-		_, err = db.Exec("SELECT 1")
-		wantError(t, err, ErrMemory, "")
+		wantError(t, errOf(db.Exec("SELECT 1")), ErrMemory, "")
 		return nil
 	})
 	wantError(t, err, ErrMemory, "")
@@ -440,36 +352,5 @@ func TestMemoryIsBounded(t *testing.T) {
 		_, err = db.Exec("SELECT 1" + strings.Repeat(" UNION ALL SELECT 1", 200))
 		wantError(t, err, ErrTooBig, "")
 		wantBound(t, err, "terms of a compound SELECT", maxCompound, maxCompound+1)
-	})
-}
-
-func TestErrorsSayWhatSQLiteSays(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, `CREATE TABLE p (id INTEGER PRIMARY KEY, n TEXT UNIQUE NOT NULL, CHECK (n <> 'bad'));
-			CREATE TABLE c (p REFERENCES p); INSERT INTO p VALUES (1, 'x')`)
-		for _, c := range []struct {
-			text string
-			is   error
-			says string
-		}{
-			{"INSERT INTO p VALUES (1, 'y')", ErrUnique, "UNIQUE constraint failed: p.id"},
-			{"INSERT INTO p VALUES (2, 'x')", ErrUnique, "UNIQUE constraint failed: p.n"},
-			{"INSERT INTO p VALUES (2, NULL)", ErrConstraint, "NOT NULL constraint failed: p.n"},
-			{"INSERT INTO p VALUES (2, 'bad')", ErrConstraint, "CHECK constraint failed: n <> 'bad'"},
-			{"INSERT INTO c VALUES (7)", ErrForeignKey, "FOREIGN KEY constraint failed"},
-			{"SELEC 1", nil, `near "SELEC": syntax error`},
-			{"SELECT * FROM nowhere", nil, "no such table: nowhere"},
-			{"SELECT nix()", nil, "no such function: nix"},
-		} {
-			_, err := db.Exec(c.text)
-			wantError(t, err, c.is, c.says)
-			var e *Error
-			if !errors.As(err, &e) || e.SQL == "" {
-				t.Errorf("%s: %#v has no SQL", c.text, err)
-			}
-		}
-		wantText(t, ask(t, db, "SELECT count(*) FROM p"), "1")
 	})
 }

@@ -1,10 +1,18 @@
 package sqlitevfs
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 // extensionScripts make and ask something of each extension.
@@ -50,7 +58,6 @@ func extensionScripts() map[string]struct{ setup, query, want string } {
 }
 
 func TestExtensionsWork(t *testing.T) {
-	t.Parallel()
 	for name, s := range extensionScripts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,37 +85,14 @@ func TestExtensionsWork(t *testing.T) {
 	}
 }
 
-func TestExtensionTablesAreDroppedAndRolledBack(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{})
-	r.exec("CREATE VIRTUAL TABLE doc USING fts5 (body); INSERT INTO doc VALUES ('kept')")
-	err := r.try(context.Background(), func(db *sql.DB) error {
-		run(t, db, "INSERT INTO doc VALUES ('lost')")
-		wantText(t, ask(t, db, "SELECT count(*) FROM doc('lost')"), "1")
-		return errors.New("no")
-	})
-	wantError(t, err, nil, "no")
-	r.turn(func(db *sql.DB) {
-		run(t, db, "BEGIN; INSERT INTO doc VALUES ('lost'); ROLLBACK")
-		wantText(t, ask(t, db, "SELECT body FROM doc"), "kept")
-		wantText(t, ask(t, db, "SELECT count(*) FROM doc('lost')"), "0")
-	})
-	fresh := &rig{t: t, store: r.store, pool: newTestPool(t, Options{})}
-	fresh.db = fresh.pool.Database("again")
-	fresh.exec("DROP TABLE doc")
-	fresh.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*) FROM sqlite_schema"), "0") })
-}
-
 func TestExtensionsAreRegisteredWhenTheyAreNeeded(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	has := func(db *sql.DB, module string) string {
 		return ask(t, db, "SELECT count(*) FROM pragma_module_list WHERE name = ?", module)
 	}
 	r.turn(func(db *sql.DB) {
 		wantText(t, has(db, "fts5"), "0")
-		_, err := db.Exec("CREATE VIRTUAL TABLE x USING nonsense (a)")
-		wantError(t, err, nil, "no such module: nonsense")
+		wantError(t, errOf(db.Exec("CREATE VIRTUAL TABLE x USING nonsense (a)")), nil, "no such module: nonsense")
 		wantText(t, has(db, "fts5"), "0")
 		run(t, db, "CREATE VIRTUAL TABLE x USING fts5 (a)")
 		wantText(t, has(db, "fts5"), "1")
@@ -119,7 +103,6 @@ func TestExtensionsAreRegisteredWhenTheyAreNeeded(t *testing.T) {
 }
 
 func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE VIRTUAL TABLE doc USING fts5 (body); CREATE VIEW v AS SELECT body FROM doc; CREATE TABLE p (s)")
@@ -135,20 +118,268 @@ func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
 	}
 }
 
-func TestErrorsThatAStatementMakesUpAreNotBelieved(t *testing.T) {
+// TestFunctionsReturnWhatThoseOfSQLiteReturn compares them with a connection of the library's, on values of each kind.
+func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	t.Parallel()
+	plain, err := sqlite3.Open(":memory:")
+	must(t, err)
+	defer plain.Close()
+	random := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"a", "b", "ab", "é", "\u20ac", "\U0001f600", " ", "aa"}
+	value := func() string {
+		switch random.IntN(12) {
+		case 0:
+			return "NULL"
+		case 1:
+			return "12.5"
+		case 2:
+			return "''"
+		case 3:
+			return "x''"
+		case 4:
+			return "21"
+		case 5:
+			return "char(0)||'a'"
+		case 6:
+			return fmt.Sprintf("x'%x'", [...]string{"\x82", "\xac", "\x00a", "\xe2", "a\x82", "\x82b", "\xe2\x82"}[random.IntN(7)])
+		}
+		var b strings.Builder
+		for range random.IntN(6) {
+			b.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		if random.IntN(3) == 0 {
+			return fmt.Sprintf("x'%x'", b.String())
+		}
+		return "'" + b.String() + "'"
+	}
 	r := newRig(t, Options{})
-	r.exec(`CREATE TABLE t (a); CREATE TABLE log (a);
-		CREATE TRIGGER x AFTER INSERT ON t BEGIN INSERT INTO log VALUES (new.a); SELECT RAISE(FAIL, 'no such module: fts5'); END;
-		CREATE TRIGGER y AFTER DELETE ON t BEGIN SELECT RAISE(ABORT, 'cannot VACUUM from within a transaction'); END`)
-	r.turn(func(db *sql.DB) {
-		_, err := db.Exec("INSERT INTO t VALUES (1)")
-		wantError(t, err, ErrConstraint, "no such module: fts5")
-		wantText(t, ask(t, db, "SELECT count(*) FROM log"), "1")
-		_, err = db.Exec("DELETE FROM t")
-		wantError(t, err, ErrConstraint, "cannot VACUUM")
-		_, err = db.Exec("UPDATE t SET a = json_extract('{}', 'no such module: rtree')")
-		wantError(t, err, nil, "no such module")
-		wantText(t, ask(t, db, "SELECT count(*) FROM pragma_module_list WHERE name IN ('fts5', 'rtree')"), "0")
+	r.view(func(db *sql.DB) {
+		for range 1500 {
+			call := []string{"instr(%s, %s)", "trim(%s, %s)", "ltrim(%s, %s)", "rtrim(%s, %s)", "replace(%s, %s, %s)"}[random.IntN(5)]
+			args := []any{value(), value(), value()}
+			call = fmt.Sprintf(call, args[:strings.Count(call, "%")]...)
+			text := "SELECT typeof(v) || ' ' || hex(v) || ' ' || length(CAST(v AS BLOB)) FROM (SELECT " + call + " AS v)"
+			st, _, err := plain.Prepare(text)
+			fatalIf(t, err != nil, "%v %v", text, err)
+			st.Step()
+			want := "NULL"
+			if st.ColumnType(0) != sqlite3.NULL {
+				want = st.ColumnText(0)
+			}
+			st.Close()
+			same(t, ask(t, db, text), want, call)
+		}
 	})
+}
+
+func TestFunctionsOfLongArgumentsEnd(t *testing.T) {
+	r := newRig(t, Options{})
+	r.view(func(db *sql.DB) {
+		start := time.Now()
+		for text, want := range map[string]string{
+			"instr(zeroblob(2000000), zeroblob(100000) || x'01')":                                                                       "0",
+			"instr(zeroblob(2000000) || x'01', zeroblob(100000) || x'01')":                                                              "1900001",
+			"length(replace(printf('%.*c', 2000000, 'a'), printf('%.*c', 100000, 'a') || 'b', 'c'))":                                    "2000000",
+			"length(trim(printf('%.*c', 2000000, 'a'), replace(hex(zeroblob(100000)), '0', char(233)) || printf('%.*c', 9, 'b')||'a'))": "0",
+		} {
+			wantText(t, ask(t, db, "SELECT "+text), want)
+		}
+		// These take less than a second. SQLite's own need from 10 s to minutes for each, and some 20 times that with the race
+		// detector.
+		limit := 20 * time.Second
+		if RaceDetector {
+			limit = 2 * time.Minute
+		}
+		took := time.Since(start)
+		errorIf(t, took > limit, "took %v", took)
+		_, err := answer(db, "SELECT replace(printf('%.*c', 2000000, 'a'), 'a', 'bbbbbbbbbbbb')")
+		var e *Error
+		errorIf(t, !errors.As(err, &e) || e.Code != int(sqlite3.TOOBIG), "a result that is too long: %v", err)
+		wantError(t, errOf(answer(db, "SELECT 'a' LIKE printf('%.*c', 1001, '%')")), nil, "pattern too complex")
+	})
+}
+
+func TestFunctionsMayBeInASchema(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec(`CREATE TABLE t (a, b AS (replace(a, 'x', 'y')) STORED, CHECK (instr(a, 'z') = 0));
+		CREATE INDEX i ON t (trim(a, 'x')); INSERT INTO t (a) VALUES ('xax')`)
+	r.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT b FROM t INDEXED BY i WHERE trim(a, 'x') = 'a'"), "yay")
+	})
+}
+
+func BenchmarkInstr(b *testing.B) {
+	r := newRig(b, Options{})
+	r.view(func(db *sql.DB) {
+		for b.Loop() {
+			ask(b, db, "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) SELECT sum(instr('some text that is found', 'found')) FROM c")
+		}
+	})
+}
+
+// nested returns a chain of views that C's stack is too small for.
+func nested(n int) string {
+	var b strings.Builder
+	b.WriteString("CREATE TABLE v0 (a);")
+	for i := range n {
+		fmt.Fprintf(&b, "CREATE VIEW v%d AS SELECT a + 1 AS a FROM v%d WHERE a > 1;", i+1, i)
+	}
+	return b.String()
+}
+
+func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
+	var log bytes.Buffer
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r.exec(nested(300))
+	for _, text := range []string{
+		"SELECT * FROM v300",
+		"WITH c0 AS (SELECT 1 AS a)" + func() (s string) {
+			for i := range 900 {
+				s += fmt.Sprintf(", c%d AS (SELECT a + 1 AS a FROM c%d WHERE a > 1)", i+1, i)
+			}
+			return s
+		}() + " SELECT * FROM c900",
+	} {
+		err := r.try(context.Background(), func(db *sql.DB) error {
+			run(t, db, "INSERT INTO v0 VALUES (1)")
+			rows, err := db.Query("SELECT 1 UNION ALL SELECT 2") // is open meanwhile
+			must(t, err)
+			defer rows.Close()
+			tx, err := db.Begin()
+			must(t, err)
+			defer tx.Rollback()
+			_, err = answer(db, text)
+			wantError(t, err, ErrMemory, "too complex")
+			wantBound(t, err, "SQL stack", stackBytes, stackBytes+1)
+			var e *Error
+			fatalIf(t, !errors.As(err, &e), "%T is not an *Error", err)
+			wantError(t, errOf(answer(db, "SELECT 1")), ErrMemory, "the session cannot go on")
+			return nil
+		})
+		wantError(t, err, ErrMemory, "too complex")
+		r.view(func(db *sql.DB) {
+			wantErr(t, errOf(answer(db, text)), ErrMemory)
+		})
+		s := r.pool.Stats()
+		errorIf(t, s.Open != 0 || s.Bytes != 0, "a broken connection is still counted: %+v", s)
+	}
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*) FROM v0"), "0") })
+	errorIf(t, log.Len() > 0, "memory was lost: %s", &log)
+}
+
+func TestMemoryOfABrokenConnectionIsReleased(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec(nested(300))
+	s := r.db.Read(context.Background(), r.store.snapshot())
+	wantError(t, errOf(answer(s.DB(), "SELECT * FROM v300")), ErrMemory, "")
+	c := s.conn
+	s.Rollback()
+	fatalIf(t, !c.broken || len(*c.memory) != 0, "broken is %v, and it has %d bytes", c.broken, len(*c.memory))
+}
+
+func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
+	r := newRig(t, Options{})
+	deep := func(before, inner, after string, n int) string {
+		return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
+	}
+	r.view(func(db *sql.DB) {
+		for _, text := range []string{
+			deep("SELECT * FROM (", "SELECT 1", ")", 400),
+			deep("SELECT sum(a) OVER () AS a FROM (", "SELECT 1 AS a", ")", 150),
+			deep("SELECT count(*) AS a FROM (", "SELECT 1 AS a", ") GROUP BY a", 300),
+			"SELECT " + deep("NOT ", "random()", "", 600),
+			"SELECT random()" + strings.Repeat("+1", 600),
+			"SELECT random()" + strings.Repeat(" UNION ALL SELECT random()", 300),
+		} {
+			_, err := answer(db, text)
+			errorIf(t, err == nil || errors.Is(err, ErrMemory), "%.40s: %v", text, err)
+		}
+		for _, text := range []string{ // what the limits leave
+			deep("SELECT * FROM (", "SELECT 1", ")", 60),
+			deep("SELECT sum(a) OVER () AS a FROM (", "SELECT 1 AS a", ")", 60),
+			"SELECT 1 WHERE random()" + strings.Repeat(" AND random()", 480),
+			"SELECT random()" + strings.Repeat("+1", 480),
+			"SELECT random()" + strings.Repeat(" UNION SELECT random() UNION ALL SELECT random()", 74) + " ORDER BY 1",
+		} {
+			must(t, errOf(answer(db, text)), text)
+		}
+	})
+}
+
+func TestLongNamesAreErrors(t *testing.T) {
+	var log bytes.Buffer
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	long := strings.Repeat("n", 1_100_000)
+	for _, text := range []string{
+		`SELECT 1 AS "` + long + `"`, `SAVEPOINT "` + long + `"`, `PRAGMA user_version='` + long + `'`, `SELECT :` + long,
+		`CREATE TABLE "` + long + `" (a)`, `CREATE TABLE z (a "` + long + `")`, `SELECT "` + long + `"()`,
+	} {
+		err := r.try(context.Background(), func(db *sql.DB) error {
+			_, err := answer(db, text)
+			return err
+		})
+		var e *Error
+		errorIf(t, !errors.As(err, &e), "%.20s: %.100v", text, err)
+	}
+	for _, name := range []string{"table_info", "index_list", "foreign_key_check", "integrity_check"} {
+		err := r.try(context.Background(), func(db *sql.DB) error {
+			_, err := answer(db, "SELECT * FROM pragma_"+name+"(?)", long)
+			return err
+		})
+		var e *Error
+		errorIf(t, err != nil && !errors.As(err, &e), "pragma_%s: %.100v", name, err)
+	}
+	r.view(func(db *sql.DB) { // just short enough
+		rows, err := db.Query(`SELECT 1 AS "` + long[:999_900] + `"`)
+		must(t, err)
+		rows.Close()
+	})
+	errorIf(t, log.Len() > 0, "memory was lost: %.300s", &log)
+}
+
+// panicky is a store that panics when its pages are read.
+type panicky struct{ Reader }
+
+func (p panicky) Get(dst, key []byte) ([]byte, bool, error) {
+	if len(key) == pageKeySize && key[pageKeySize-1] == 1 {
+		panic("the store's")
+	}
+	return p.Reader.Get(dst, key)
+}
+
+func TestPanicOfTheStoreIsPassedOn(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+	s := r.db.Read(context.Background(), panicky{r.store.snapshot()})
+	func() {
+		defer func() {
+			same(t, recover(), "the store's")
+		}()
+		answer(s.DB(), "SELECT * FROM t")
+	}()
+	_, err := answer(s.DB(), "SELECT 1")
+	errorIf(t, err == nil, "the session goes on")
+	s.Rollback()
+	if st := r.pool.Stats(); st.Open != 1 || st.InUse != 0 { // the one that wrote
+		t.Errorf("%+v", st)
+	}
+}
+
+// badMetadata is a store that panics when the database is opened.
+type badMetadata struct{ Reader }
+
+func (badMetadata) Get([]byte, []byte) ([]byte, bool, error) { panic("the store's") }
+
+func TestPanicAtTheBeginLocksNothing(t *testing.T) {
+	r := newRig(t, Options{})
+	s := r.db.Read(context.Background(), badMetadata{r.store.snapshot()})
+	func() {
+		defer func() { recover() }()
+		s.enter(context.Background())
+	}()
+	fatalIf(t, !s.mu.TryLock(), "the session is locked")
+	s.mu.Unlock()
+	s.Rollback()
+	st := r.pool.Stats()
+	fatalIf(t, st.Open != 0 || st.InUse != 0, "%+v", st)
 }

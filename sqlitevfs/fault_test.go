@@ -92,9 +92,7 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 					return err
 				}
 				w := m.writer()
-				if err := turn(w); err != nil {
-					t.Fatal(err)
-				}
+				must(t, turn(w))
 				after := newMapStore()
 				after.commit(w)
 				next := readStore(t, after, p.Database("after"), faultDigest)
@@ -112,36 +110,23 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 					if err == nil && *calls < n {
 						break
 					}
-					if err == nil {
-						t.Fatalf("call %d failed, and nobody noticed", n)
-					}
+					fatalIf(t, err == nil, "call %d failed, and nobody noticed", n)
 					failed++
-					if !errors.Is(err, kind.err) {
-						t.Fatalf("call %d: the cause is lost in %v", n, err)
-					}
-					if errors.Is(kind.err, ErrFull) && !errors.Is(err, ErrFull) {
-						t.Fatalf("call %d: %v is not ErrFull", n, err)
-					}
-					if got := readStore(t, m, d, faultDigest); got != old {
-						t.Fatalf("call %d: the old state %s became %s", n, old, got)
-					}
+					fatalIf(t, !errors.Is(err, kind.err), "call %d: the cause is lost in %v", n, err)
+					fatalIf(t, errors.Is(kind.err, ErrFull) && !errors.Is(err, ErrFull),
+						"call %d: %v is not ErrFull", n, err)
+					same(t, readStore(t, m, d, faultDigest), old, n)
 					// The next turn goes on from there, whatever happened to the connection.
 					if failed%10 == 5 {
 						w := m.writer()
-						if err := turn(w); err != nil {
-							t.Fatalf("call %d: the turn after: %v", n, err)
-						}
+						must(t, turn(w), n)
 						after := newMapStore()
 						after.commit(w)
-						if got := readStore(t, after, p.Database("after"), faultDigest+"; PRAGMA integrity_check"); got != next+",ok" {
-							t.Fatalf("call %d: the turn after made %s, want %s", n, got, next)
-						}
+						same(t, readStore(t, after, p.Database("after"), faultDigest+"; PRAGMA integrity_check"), next+",ok", n, next)
 						d.Discard()
 					}
 				}
-				if failed < 100/step {
-					t.Fatalf("only %d calls failed", failed)
-				}
+				fatalIf(t, failed < 100/step, "only %d calls failed", failed)
 				checkStore(t, m, d)
 			})
 		}
@@ -193,23 +178,18 @@ func TestTurnsThatIgnoreFaultsStayConsistent(t *testing.T) {
 					committed++
 				} else {
 					refused++
-					if got := readStore(t, m, d, faultDigest); got != before {
-						t.Fatalf("turn %d: Commit failed with %v and %s became %s", turn, err, before, got)
-					}
+					same(t, readStore(t, m, d, faultDigest), before, turn, err)
 				}
-				if got := readStore(t, m, d, faultDigest+"; PRAGMA integrity_check"); !strings.HasPrefix(got, "1|") || !strings.HasSuffix(got, ",ok") {
-					t.Fatalf("turn %d: %s", turn, got)
-				}
+				got := readStore(t, m, d, faultDigest+"; PRAGMA integrity_check")
+				fatalIf(t, !strings.HasPrefix(got, "1|") || !strings.HasSuffix(got, ",ok"), "turn %d: %s", turn, got)
 			}
-			if committed < turns/4 || refused < turns/20 {
-				t.Fatalf("%d turns were committed and %d refused", committed, refused)
-			}
+			fatalIf(t, committed < turns/4 || refused < turns/20,
+				"%d turns were committed and %d refused", committed, refused)
 		})
 	}
 }
 
 func TestReadSessionsSurviveFaults(t *testing.T) {
-	t.Parallel()
 	m, d := newMapStore(), newTestPool(t, Options{CacheBytes: 16 * PageSize}).Database("test")
 	writeStore(t, m, d, faultSchema, manyRows(1, 100))
 	want := readStore(t, m, d, faultDigest)
@@ -236,21 +216,16 @@ func TestReadSessionsSurviveFaults(t *testing.T) {
 			case err == nil || !errors.Is(err, errPlain):
 				t.Fatalf("call %d: %q, %v", n, got, err)
 			}
-			if got := readStore(t, m, d, faultDigest); got != want {
-				t.Fatalf("after call %d: %q", n, got)
-			}
+			same(t, readStore(t, m, d, faultDigest), want, n)
 		}
 		d.Close()
 	}
-	if open := d.pool.Stats().InUse; open != 0 {
-		t.Fatalf("%d connections are in use", open)
-	}
+	same(t, d.pool.Stats().InUse, 0)
 }
 
 // TestSessionGoesOnAfterAVacuumThatFailed makes VACUUM fail at each of its calls. It has no journal then, so either the
 // session is over, or what it goes on with is sound.
 func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
-	t.Parallel()
 	p := newTestPool(t, Options{})
 	m, d := newMapStore(), p.Database("test")
 	writeStore(t, m, d, faultSchema, manyRows(1, 60))
@@ -273,50 +248,36 @@ func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
 		err := vacuumNative(s)
 		w.fault = nil
 		if err == nil {
-			if calls >= n {
-				t.Fatalf("call %d failed, and nobody noticed", n)
-			}
+			fatalIf(t, calls >= n, "call %d failed, and nobody noticed", n)
 			s.Rollback()
 			break
 		}
 		if err := execNative(s, "INSERT INTO t VALUES (100, 'x', 1)"); err != nil {
 			poisoned++
-			if changed, err := s.Commit(); err == nil {
-				t.Fatalf("call %d: Commit = %v, %v", n, changed, err)
-			}
+			changed, err := s.Commit()
+			fatalIf(t, err == nil, "call %d: Commit = %v, %v", n, changed, err)
 			continue
 		}
 		went++
-		if _, err := s.Commit(); err != nil {
-			t.Fatalf("call %d: %v", n, err)
-		}
+		must(t, errOf(s.Commit()), n)
 		after := newMapStore()
 		after.commit(w)
-		if got := readStore(t, after, p.Database("after"), "SELECT count(*), (SELECT n FROM total) FROM t; PRAGMA integrity_check"); got != "21|21,ok" {
-			t.Fatalf("call %d: %s", n, got)
-		}
+		same(t, readStore(t, after, p.Database("after"), "SELECT count(*), (SELECT n FROM total) FROM t; PRAGMA integrity_check"), "21|21,ok", n)
 		// And the connection that did that is sound, too.
 		w = after.writer()
 		s = d.Write(context.Background(), w)
 		mustExec(t, s, "DELETE FROM t WHERE id % 2 = 0;"+manyRows(300, 340))
-		if _, err := s.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Commit()))
 		after.commit(w)
-		if got := readStore(t, after, p.Database("after"), "SELECT count(*) = (SELECT n FROM total) FROM t; PRAGMA integrity_check"); got != "1,ok" {
-			t.Fatalf("call %d: %s", n, got)
-		}
+		same(t, readStore(t, after, p.Database("after"), "SELECT count(*) = (SELECT n FROM total) FROM t; PRAGMA integrity_check"), "1,ok", n)
 	}
-	if poisoned == 0 {
-		t.Fatal("no fault cost the session")
-	}
+	fatalIf(t, poisoned == 0, "no fault cost the session")
 	t.Logf("%d faults cost the session, after %d it went on", poisoned, went)
 }
 
 // TestFirstFaultOfAPublishIsTheError refuses each call of a publish of more pages than the journal keeps. The rollback after it
 // reads nothing of what was put, which is no longer what it was.
 func TestFirstFaultOfAPublishIsTheError(t *testing.T) {
-	t.Parallel()
 	p := newTestPool(t, Options{})
 	m, d := newMapStore(), p.Database("test")
 	writeStore(t, m, d, "CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB)",
@@ -344,18 +305,13 @@ func TestFirstFaultOfAPublishIsTheError(t *testing.T) {
 		}
 		changed, err := s.Commit()
 		if err == nil {
-			if puts >= n || n < 270 {
-				t.Fatalf("the publish has %d calls, and call %d did not fail it", puts, n)
-			}
+			fatalIf(t, puts >= n || n < 270, "the publish has %d calls, and call %d did not fail it", puts, n)
 			break
 		}
-		if !errors.Is(err, errPlain) || !changed || after != 0 {
-			t.Fatalf("call %d: Commit = %v, %v; %d calls of the writer after that", n, changed, err, after)
-		}
+		fatalIf(t, !errors.Is(err, errPlain) || !changed || after != 0,
+			"call %d: Commit = %v, %v; %d calls of the writer after that", n, changed, err, after)
 		if n%30 == 0 {
-			if got := readStore(t, m, d, "SELECT count(*), min(v), max(v) FROM t"); got != old {
-				t.Fatalf("call %d: the old state became another", n)
-			}
+			same(t, readStore(t, m, d, "SELECT count(*), min(v), max(v) FROM t"), old, n)
 		}
 	}
 	checkStore(t, m, d)

@@ -33,34 +33,24 @@ func TestATurnRewritesMoreThanTheHeapOfAConnection(t *testing.T) {
 }
 
 func TestWhatATurnRewroteIsUndone(t *testing.T) {
-	t.Parallel()
 	for name, undone := range map[string]func(t *testing.T, db *sql.DB){
 		"by a savepoint": func(t *testing.T, db *sql.DB) {
 			tx, err := db.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			run(t, tx, "UPDATE t SET n = n + 1, v = randomblob(1900)")
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tx.Rollback())
 		},
 		"by a savepoint after another change": func(t *testing.T, db *sql.DB) {
 			run(t, db, "UPDATE t SET n = n + 5, v = randomblob(1900)")
 			run(t, db, "UPDATE t SET n = n - 5, v = randomblob(1900)")
 			tx, err := db.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			run(t, tx, "UPDATE t SET n = n + 1, v = randomblob(1900) WHERE id > 10; DELETE FROM t WHERE id < 1000")
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tx.Rollback())
 		},
 		"by a statement that fails": func(t *testing.T, db *sql.DB) {
 			run(t, db, "CREATE UNIQUE INDEX only ON t (n) WHERE n > 1")
-			_, err := db.Exec("UPDATE t SET v = randomblob(1900), n = CASE WHEN id > 3997 THEN 9 ELSE 1 END")
-			wantError(t, err, ErrUnique, "")
+			wantError(t, errOf(db.Exec("UPDATE t SET v = randomblob(1900), n = CASE WHEN id > 3997 THEN 9 ELSE 1 END")), ErrUnique, "")
 		},
 		"by the end of the session": func(t *testing.T, db *sql.DB) {
 			run(t, db, "UPDATE t SET n = n + 1, v = randomblob(1900)")
@@ -79,9 +69,7 @@ func TestWhatATurnRewroteIsUndone(t *testing.T) {
 					}
 					return enough
 				})
-				if !errors.Is(err, enough) {
-					t.Fatal(err)
-				}
+				fatalIf(t, !errors.Is(err, enough), "%v", err)
 			}
 			r.turn(func(db *sql.DB) {
 				wantText(t, ask(t, db, checkRewritten), "4000|0|7600000")
@@ -99,18 +87,14 @@ func TestAnIdleConnectionKeepsNothingToUndo(t *testing.T) {
 	for range 2 { // the second time with the connection of the first
 		r.turn(func(db *sql.DB) {
 			run(t, db, "UPDATE t SET n = 0, v = randomblob(1900)")
-			_, err := db.Exec("UPDATE t SET n = CASE WHEN id > 3997 THEN abs(-9223372036854775808) ELSE 1 END")
-			wantError(t, err, nil, "integer overflow")
+			wantError(t, errOf(db.Exec("UPDATE t SET n = CASE WHEN id > 3997 THEN abs(-9223372036854775808) ELSE 1 END")), nil, "integer overflow")
 			if used := r.pool.temporary.used.Load(); used < 4<<20 {
 				t.Errorf("the turn can undo %d bytes", used)
 			}
 			wantText(t, ask(t, db, checkRewritten), "4000|0|7600000")
 		})
-		if used := r.pool.temporary.used.Load(); used != 0 {
-			t.Errorf("%d bytes are kept after the turn", used)
-		}
+		same(t, r.pool.temporary.used.Load(), 0)
 	}
-	if got := r.pool.Stats(); got.Closed != 0 {
-		t.Errorf("%d connections were closed", got.Closed)
-	}
+	got := r.pool.Stats()
+	errorIf(t, got.Closed != 0, "%d connections were closed", got.Closed)
 }

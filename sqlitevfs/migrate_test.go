@@ -1,4 +1,4 @@
-package sqlitevfs_test
+package sqlitevfs
 
 import (
 	"context"
@@ -8,34 +8,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-func migrationsOf(texts ...string) []sqlitevfs.Migration {
-	var ms []sqlitevfs.Migration
+func migrationsOf(texts ...string) []Migration {
+	var ms []Migration
 	for i, text := range texts {
-		ms = append(ms, sqlitevfs.Migration{Name: fmt.Sprintf("%04d", i+1), SQL: text})
+		ms = append(ms, Migration{Name: fmt.Sprintf("%04d", i+1), SQL: text})
 	}
 	return ms
 }
 
-func newPool(t *testing.T) *sqlitevfs.Pool {
+func newPool(t *testing.T) *Pool {
 	t.Helper()
-	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool, err := NewPool(Options{})
+	must(t, err)
 	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, pool.Close())
 	})
 	return pool
 }
 
 // migrate opens a database of its own over the keys, migrates and commits.
-func migrate(t *testing.T, k keys, ms []sqlitevfs.Migration) ([]string, error) {
+func migrate(t *testing.T, k keys, ms []Migration) ([]string, error) {
 	t.Helper()
 	d := newPool(t).Database(t.Name())
 	defer d.Close()
@@ -56,23 +50,18 @@ func query(t *testing.T, k keys, text string) string {
 	s := d.Read(t.Context(), k)
 	defer s.Rollback()
 	var result string
-	if err := s.DB().QueryRow(text).Scan(&result); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	must(t, s.DB().QueryRow(text).Scan(&result), text)
 	return result
 }
 
-func metadata(t *testing.T, k keys) sqlitevfs.Metadata {
+func metadata(t *testing.T, k keys) Metadata {
 	t.Helper()
-	m, _, err := sqlitevfs.ReadMetadata(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _, err := ReadMetadata(k)
+	must(t, err)
 	return m
 }
 
 func TestMigrateAppliesWhatIsMissingInOrderAndOnce(t *testing.T) {
-	t.Parallel()
 	k := keys{}
 	ms := migrationsOf(
 		`CREATE TABLE a (x); INSERT INTO a VALUES (1)`,
@@ -81,51 +70,35 @@ func TestMigrateAppliesWhatIsMissingInOrderAndOnce(t *testing.T) {
 	)
 	for n := range len(ms) + 1 {
 		applied, err := migrate(t, k, ms[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := n - max(n-1, 0); len(applied) != want {
-			t.Errorf("%d applied %v", n, applied)
-		}
-		if m := metadata(t, k); !m.Current(ms[:n]) || n < len(ms) && m.Current(ms[:n+1]) || int(m.Migrations) != n {
-			t.Errorf("after %d: %+v", n, m)
-		}
+		must(t, err)
+		want := n - max(n-1, 0)
+		errorIf(t, len(applied) != want, "%d applied %v", n, applied)
+		m := metadata(t, k)
+		errorIf(t, !m.Current(ms[:n]) || n < len(ms) && m.Current(ms[:n+1]) || int(m.Migrations) != n, "after %d: %+v", n, m)
 	}
 	before := metadata(t, k)
-	if applied, err := migrate(t, k, ms); err != nil || len(applied) > 0 {
-		t.Errorf("again: %v, %v", applied, err)
-	}
-	if after := metadata(t, k); after != before {
-		t.Errorf("metadata was %+v, is %+v though nothing was applied", before, after)
-	}
-	if got := query(t, k, `SELECT group_concat(x) FROM a`); got != "1,2,3" {
-		t.Errorf("rows %s", got)
-	}
-	if got := query(t, k, `SELECT group_concat(position || ' ' || name, ', ') FROM cairn_migration WHERE applied LIKE '20__-__-__T%Z' AND length(checksum) = 64`); got != "1 0001, 2 0002, 3 0003" {
-		t.Errorf("table: %s", got)
-	}
-	if got := query(t, k, `SELECT t FROM f WHERE f MATCH 'found'`); got != "found" {
-		t.Errorf("search found %s", got)
-	}
+	applied, err := migrate(t, k, ms)
+	errorIf(t, err != nil || len(applied) > 0, "again: %v, %v", applied, err)
+	same(t, metadata(t, k), before)
+	same(t, query(t, k, `SELECT group_concat(x) FROM a`), "1,2,3")
+	same(t, query(t, k, `SELECT group_concat(position || ' ' || name, ', ') FROM cairn_migration WHERE applied LIKE '20__-__-__T%Z' AND length(checksum) = 64`), "1 0001, 2 0002, 3 0003")
+	same(t, query(t, k, `SELECT t FROM f WHERE f MATCH 'found'`), "found")
 }
 
 func TestMigrateRefusesAnotherHistory(t *testing.T) {
-	t.Parallel()
 	k := keys{}
 	ms := migrationsOf(`CREATE TABLE a (x)`, `CREATE TABLE b (x)`, `CREATE TABLE c (x)`, `CREATE TABLE d (x)`)
-	if _, err := migrate(t, k, ms[:3]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(migrate(t, k, ms[:3])))
 	before := fmt.Sprint(k)
 	tests := []struct {
 		name  string
-		ms    []sqlitevfs.Migration
+		ms    []Migration
 		want  string
 		newer bool
 	}{
-		{"changed text", slices.Concat(ms[:1], []sqlitevfs.Migration{{Name: "0002", SQL: `CREATE TABLE b (x, y)`}}, ms[2:]),
+		{"changed text", slices.Concat(ms[:1], []Migration{{Name: "0002", SQL: `CREATE TABLE b (x, y)`}}, ms[2:]),
 			`migration "0002": its text was changed after it was applied`, false},
-		{"renamed", slices.Concat(ms[:1], []sqlitevfs.Migration{{Name: "b", SQL: ms[1].SQL}}, ms[2:]),
+		{"renamed", slices.Concat(ms[:1], []Migration{{Name: "b", SQL: ms[1].SQL}}, ms[2:]),
 			`migration "b": as number 2 the database has "0002": what was applied must stay where it was in the list`, false},
 		{"one in between", slices.Concat(ms[:1], ms[3:], ms[1:3]),
 			`migration "0004": as number 2 the database has "0002": what was applied must stay where it was in the list`, false},
@@ -135,24 +108,18 @@ func TestMigrateRefusesAnotherHistory(t *testing.T) {
 	}
 	for _, test := range tests {
 		_, err := migrate(t, k, test.ms)
-		var fault *sqlitevfs.MigrationError
-		if !errors.As(err, &fault) || err.Error() != test.want || errors.Is(err, sqlitevfs.ErrNewer) != test.newer {
-			t.Errorf("%s: %v, want %s", test.name, err, test.want)
-		}
-		if _, err := metadata(t, k).Pending(test.ms); !errors.As(err, &fault) || errors.Is(err, sqlitevfs.ErrNewer) != test.newer {
-			t.Errorf("%s: pending says %v", test.name, err)
-		}
+		var fault *MigrationError
+		errorIf(t, !errors.As(err, &fault) || err.Error() != test.want || errors.Is(err, ErrNewer) != test.newer,
+			"%s: %v, want %s", test.name, err, test.want)
+		_, err = metadata(t, k).Pending(test.ms)
+		errorIf(t, !errors.As(err, &fault) || errors.Is(err, ErrNewer) != test.newer, "%s: pending says %v", test.name, err)
 	}
-	if fmt.Sprint(k) != before {
-		t.Error("the refused lists changed the database")
-	}
-	if pending, err := metadata(t, k).Pending(ms); err != nil || !slices.Equal(pending, []string{"0004"}) {
-		t.Errorf("pending %v, %v", pending, err)
-	}
+	errorIf(t, fmt.Sprint(k) != before, "the refused lists changed the database")
+	pending, err := metadata(t, k).Pending(ms)
+	errorIf(t, err != nil || !slices.Equal(pending, []string{"0004"}), "pending %v, %v", pending, err)
 }
 
 func TestFailedMigrationNamesItsStatementAndChangesNothing(t *testing.T) {
-	t.Parallel()
 	tests := []struct{ text, want string }{
 		{`CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)`, `migration "0002": at INSERT INTO nowhere VALUES (1): no such table: nowhere`},
 		{`INSERT INTO a VALUES (1)`, `migration "0002": at INSERT INTO a VALUES (1): UNIQUE constraint failed: a.x`},
@@ -174,44 +141,33 @@ func TestFailedMigrationNamesItsStatementAndChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		k := keys{}
 		ms := migrationsOf(`CREATE TABLE a (x INTEGER PRIMARY KEY); INSERT INTO a VALUES (1); CREATE TABLE child (x REFERENCES a)`)
-		if _, err := migrate(t, k, ms); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(migrate(t, k, ms)))
 		before := fmt.Sprint(k)
-		applied, err := migrate(t, k, append(ms, sqlitevfs.Migration{Name: "0002", SQL: test.text}))
-		var fault *sqlitevfs.MigrationError
-		if !errors.As(err, &fault) || test.want != "" && err.Error() != test.want || applied != nil {
-			t.Errorf("%s\n got %v, %v\nwant %s", test.text, applied, err, test.want)
-		}
-		if fmt.Sprint(k) != before {
-			t.Errorf("%s: it failed and changed the database", test.text)
-		}
+		applied, err := migrate(t, k, append(ms, Migration{Name: "0002", SQL: test.text}))
+		var fault *MigrationError
+		errorIf(t, !errors.As(err, &fault) || test.want != "" && err.Error() != test.want || applied != nil,
+			"%s\n got %v, %v\nwant %s", test.text, applied, err, test.want)
+		errorIf(t, fmt.Sprint(k) != before, "%s: it failed and changed the database", test.text)
 	}
 }
 
 func TestSessionOfAFailedMigrationCannotBeCommitted(t *testing.T) {
-	t.Parallel()
 	k := keys{}
 	d := newPool(t).Database("x")
 	defer d.Close()
 	s := d.Write(t.Context(), k)
-	if _, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`, `nonsense`)); err == nil {
-		t.Fatal("no error")
-	}
-	if changed, err := s.Commit(); err == nil || changed || len(k) > 0 {
-		t.Errorf("commit: %v, %v; %d keys", changed, err, len(k))
-	}
+	_, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`, `nonsense`))
+	fatalIf(t, err == nil, "no error")
+	changed, err := s.Commit()
+	errorIf(t, err == nil || changed || len(k) > 0, "commit: %v, %v; %d keys", changed, err, len(k))
 	s.Rollback()
-	again := d.Write(t.Context(), k)
-	defer again.Rollback()
-	if applied, err := again.Migrate(migrationsOf(`CREATE TABLE a (x)`)); err != nil || len(applied) != 1 {
-		t.Errorf("afterwards: %v, %v", applied, err)
-	}
+	again := ended(t, d.Write(t.Context(), k))
+	applied, err := again.Migrate(migrationsOf(`CREATE TABLE a (x)`))
+	errorIf(t, err != nil || len(applied) != 1, "afterwards: %v, %v", applied, err)
 }
 
 // A table that others refer to is rebuilt in the twelve steps of https://sqlite.org/lang_altertable.html, which ORMs write too.
 func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
-	t.Parallel()
 	k := keys{}
 	ms := migrationsOf(
 		`CREATE TABLE parent (id INTEGER PRIMARY KEY, x); CREATE TABLE child (id INTEGER PRIMARY KEY, p NOT NULL REFERENCES parent ON DELETE CASCADE);
@@ -224,23 +180,17 @@ func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
 			PRAGMA foreign_key_check;
 			PRAGMA foreign_keys=ON;`,
 	)
-	if _, err := migrate(t, k, ms); err != nil {
-		t.Fatal(err)
-	}
-	if got := query(t, k, `SELECT group_concat(x) FROM child JOIN parent ON p = parent.id`); got != "one,two" {
-		t.Errorf("rows %s", got)
-	}
+	must(t, errOf(migrate(t, k, ms)))
+	same(t, query(t, k, `SELECT group_concat(x) FROM child JOIN parent ON p = parent.id`), "one,two")
 	// And afterwards the keys hold, also if a migration does not switch them on again.
-	ms = append(ms, sqlitevfs.Migration{Name: "0003", SQL: `PRAGMA foreign_keys(0); DROP TABLE parent; CREATE TABLE parent (id INTEGER PRIMARY KEY); INSERT INTO parent VALUES (1), (2)`},
-		sqlitevfs.Migration{Name: "0004", SQL: `INSERT INTO child VALUES (30, 3)`})
-	if _, err := migrate(t, k, ms); !errors.Is(err, sqlitevfs.ErrForeignKey) || !strings.HasPrefix(err.Error(), `migration "0004"`) {
-		t.Errorf("a violation: %v", err)
-	}
+	ms = append(ms, Migration{Name: "0003", SQL: `PRAGMA foreign_keys(0); DROP TABLE parent; CREATE TABLE parent (id INTEGER PRIMARY KEY); INSERT INTO parent VALUES (1), (2)`},
+		Migration{Name: "0004", SQL: `INSERT INTO child VALUES (30, 3)`})
+	_, err := migrate(t, k, ms)
+	errorIf(t, !errors.Is(err, ErrForeignKey) || !strings.HasPrefix(err.Error(), `migration "0004"`), "a violation: %v", err)
 }
 
 // SQLite does not ask whether a table may be renamed to the name of that of migrations.
 func TestMigrateTakesNoTableForItsOwnThatItDidNotMake(t *testing.T) {
-	t.Parallel()
 	ms := migrationsOf(`CREATE TABLE a (x)`, `CREATE TABLE b (x)`)
 	forged := keys{}
 	change(t, forged, `CREATE TABLE foo (position INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied TEXT NOT NULL)`,
@@ -248,85 +198,61 @@ func TestMigrateTakesNoTableForItsOwnThatItDidNotMake(t *testing.T) {
 	virtual := keys{}
 	change(t, virtual, `CREATE VIRTUAL TABLE foo USING fts5 (position, name, checksum)`, `ALTER TABLE foo RENAME TO cairn_migration`)
 	for want, k := range map[string]keys{"a table cairn_migration": forged, "a virtual table cairn_migration": virtual} {
-		var fault *sqlitevfs.MigrationError
+		var fault *MigrationError
 		if applied, err := migrate(t, k, ms); !errors.As(err, &fault) || !strings.Contains(err.Error(), want+", which no migration made") {
 			t.Errorf("%s: applied %v, %v", want, applied, err)
 		}
 		// Its owner can put that right.
 		change(t, k, `ALTER TABLE cairn_migration RENAME TO bar`, `DROP TABLE bar`)
-		if applied, err := migrate(t, k, ms); err != nil || len(applied) != 2 {
-			t.Errorf("afterwards: applied %v, %v", applied, err)
-		}
+		applied, err := migrate(t, k, ms)
+		errorIf(t, err != nil || len(applied) != 2, "afterwards: applied %v, %v", applied, err)
 	}
 	// Nor one that a migration brings.
-	var fault *sqlitevfs.MigrationError
-	if _, err := migrate(t, keys{}, migrationsOf(`CREATE TABLE foo (x); ALTER TABLE foo RENAME TO cairn_migration`)); !errors.As(err, &fault) || !strings.Contains(err.Error(), "already exists") {
-		t.Errorf("by a migration: %v", err)
-	}
+	var fault *MigrationError
+	_, err := migrate(t, keys{}, migrationsOf(`CREATE TABLE foo (x); ALTER TABLE foo RENAME TO cairn_migration`))
+	errorIf(t, !errors.As(err, &fault) || !strings.Contains(err.Error(), "already exists"), "by a migration: %v", err)
 }
 
 func TestTableOfMigrationsIsForReadingInTheTurnThatMakesIt(t *testing.T) {
-	t.Parallel()
 	d := newPool(t).Database("x")
 	defer d.Close()
-	s := d.Write(t.Context(), keys{})
-	defer s.Rollback()
+	s := ended(t, d.Write(t.Context(), keys{}))
 	ms := migrationsOf(`CREATE TABLE a (x)`)
-	if _, err := s.Migrate(ms); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(s.Migrate(ms)))
 	for _, text := range []string{`DELETE FROM cairn_migration`, `DROP TABLE cairn_migration`, `ALTER TABLE cairn_migration RENAME TO x`} {
-		if _, err := s.DB().Exec(text); !errors.Is(err, sqlitevfs.ErrRefused) {
-			t.Errorf("%s: %v", text, err)
-		}
+		wantErr(t, errOf(s.DB().Exec(text)), ErrRefused, text)
 	}
-	if applied, err := s.Migrate(ms); err != nil || applied != nil {
-		t.Errorf("again: applied %v, %v", applied, err)
-	}
+	applied, err := s.Migrate(ms)
+	errorIf(t, err != nil || applied != nil, "again: applied %v, %v", applied, err)
 }
 
 func TestMigrateAfterTheTableWasLostSaysSo(t *testing.T) {
-	t.Parallel()
 	k := keys{}
-	if _, err := migrate(t, k, migrationsOf(`CREATE TABLE a (x)`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(migrate(t, k, migrationsOf(`CREATE TABLE a (x)`))))
 	other := keys{} // a database without migrations, under the metadata of one with
-	if _, err := migrate(t, other, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(migrate(t, other, nil)))
 	d := newPool(t).Database("x")
 	defer d.Close()
-	s := d.Write(t.Context(), other)
-	defer s.Rollback()
-	if _, err := s.DB().Exec(`CREATE TABLE a (x); CREATE TABLE b (x)`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	s := ended(t, d.Write(t.Context(), other))
+	must(t, errOf(s.DB().Exec(`CREATE TABLE a (x); CREATE TABLE b (x)`)))
+	must(t, errOf(s.Commit()))
 	other["\x09\x00\x00"] = k["\x09\x00\x00"]
-	if m, n := metadata(t, k), len(other)-1; int(m.Pages) != n {
-		t.Fatalf("the test has %d pages, %d in the metadata", n, m.Pages)
-	}
-	if _, err := migrate(t, other, migrationsOf(`CREATE TABLE a (x)`)); err == nil || !strings.Contains(err.Error(), "is gone") {
-		t.Error(err)
-	}
+	m, n := metadata(t, k), len(other)-1
+	fatalIf(t, int(m.Pages) != n, "the test has %d pages, %d in the metadata", n, m.Pages)
+	_, err := migrate(t, other, migrationsOf(`CREATE TABLE a (x)`))
+	errorIf(t, err == nil || !strings.Contains(err.Error(), "is gone"), "%v", err)
 }
 
 func TestValidateMigrationsReportsEveryFault(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("n", sqlitevfs.MaxMigrationName)
-	ok := []sqlitevfs.Migration{{Name: long, SQL: "SELECT 1"}, {Name: "b", SQL: "SELECT " + strings.Repeat(" ", sqlitevfs.MaxMigrationSQL-8) + "1"}}
-	if err := sqlitevfs.ValidateMigrations(ok); err != nil {
-		t.Error(err)
-	}
-	err := sqlitevfs.ValidateMigrations([]sqlitevfs.Migration{
+	long := strings.Repeat("n", MaxMigrationName)
+	ok := []Migration{{Name: long, SQL: "SELECT 1"}, {Name: "b", SQL: "SELECT " + strings.Repeat(" ", MaxMigrationSQL-8) + "1"}}
+	check(t, ValidateMigrations(ok))
+	err := ValidateMigrations([]Migration{
 		{Name: "", SQL: "SELECT 1"},
 		{Name: long + "n", SQL: "SELECT 1"},
 		{Name: "a", SQL: " ;; -- nothing\n /* at all"},
 		{Name: "a", SQL: "SELECT 1"},
-		{Name: "b", SQL: strings.Repeat(" ", sqlitevfs.MaxMigrationSQL) + "1"},
+		{Name: "b", SQL: strings.Repeat(" ", MaxMigrationSQL) + "1"},
 		{Name: "c\x00", SQL: "SELECT 1\x00"},
 		{Name: "d\xff", SQL: "SELECT '\xff'"},
 	})
@@ -341,131 +267,99 @@ func TestValidateMigrationsReportsEveryFault(t *testing.T) {
 		`migration 7 ("d\xff"): the name is not UTF-8 without zero bytes`,
 		`migration 7 ("d\xff"): the text is not UTF-8 without zero bytes`,
 	}
-	if err == nil || err.Error() != strings.Join(want, "\n") {
-		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
-	}
-	if _, err := migrate(t, keys{}, []sqlitevfs.Migration{{}}); err == nil {
-		t.Error("Migrate took a list with faults")
-	}
+	errorIf(t, err == nil || err.Error() != strings.Join(want, "\n"),
+		"got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
+	_, err = migrate(t, keys{}, []Migration{{}})
+	errorIf(t, err == nil, "Migrate took a list with faults")
 }
 
 func TestFingerprintTellsNamesTextsAndOrder(t *testing.T) {
-	t.Parallel()
-	a, b := sqlitevfs.Migration{Name: "a", SQL: "x"}, sqlitevfs.Migration{Name: "b", SQL: "y"}
-	lists := [][]sqlitevfs.Migration{nil, {a}, {b}, {a, b}, {b, a}, {a, a}, {{Name: "ax", SQL: ""}}, {{Name: "", SQL: "ax"}}, {{Name: "a", SQL: "y"}}, {{Name: "ab", SQL: "xy"}}}
+	a, b := Migration{Name: "a", SQL: "x"}, Migration{Name: "b", SQL: "y"}
+	lists := [][]Migration{nil, {a}, {b}, {a, b}, {b, a}, {a, a}, {{Name: "ax", SQL: ""}}, {{Name: "", SQL: "ax"}}, {{Name: "a", SQL: "y"}}, {{Name: "ab", SQL: "xy"}}}
 	seen := map[[16]byte]int{}
 	for i, l := range lists {
-		f := sqlitevfs.Fingerprint(l)
-		if j, ok := seen[f]; ok {
-			t.Errorf("lists %d and %d have the same fingerprint", i, j)
-		}
+		f := Fingerprint(l)
+		j, ok := seen[f]
+		errorIf(t, ok, "lists %d and %d have the same fingerprint", i, j)
 		seen[f] = i
 	}
-	if sqlitevfs.Fingerprint(nil) != [16]byte{} {
-		t.Error("that of no migrations is not zero")
-	}
+	errorIf(t, Fingerprint(nil) != [16]byte{}, "that of no migrations is not zero")
 	// It is on disk: it never changes.
-	if got := fmt.Sprintf("%x", sqlitevfs.Fingerprint([]sqlitevfs.Migration{a, b})); got != "3931fa9e582542d2cbcbe35a56f33915" {
-		t.Errorf("fingerprint %s", got)
-	}
+	same(t, fmt.Sprintf("%x", Fingerprint([]Migration{a, b})), "3931fa9e582542d2cbcbe35a56f33915")
 }
 
 func TestScratchShowsItsChangesAndLeavesTheReaderAlone(t *testing.T) {
-	t.Parallel()
 	under := keys{"b": []byte("1"), "d": []byte("2"), "f": []byte("3")}
 	before := fmt.Sprint(under)
 	const limit = 4 << 10
-	w := sqlitevfs.Scratch(under, limit)
+	w := Scratch(under, limit)
 	model := keys{"b": []byte("1"), "d": []byte("2"), "f": []byte("3")}
-	both := []sqlitevfs.Writer{w, model}
-	listing := func(r sqlitevfs.Reader, start, end string, limit int) (all []string) {
-		if err := r.Scan([]byte(start), []byte(end), func(k, v []byte) bool {
+	both := []Writer{w, model}
+	listing := func(r Reader, start, end string, limit int) (all []string) {
+		err := r.Scan([]byte(start), []byte(end), func(k, v []byte) bool {
 			all = append(all, string(k)+"="+string(v))
 			return len(all) != limit
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
+		fatalIf(t, err != nil, "%v", err)
 		return all
 	}
-	steps := []func(w sqlitevfs.Writer) error{
-		func(w sqlitevfs.Writer) error { return w.Put([]byte("a"), []byte("10"), -1) },
-		func(w sqlitevfs.Writer) error { return w.Put([]byte("d"), []byte("20"), 1) },
-		func(w sqlitevfs.Writer) error { return w.DeleteRange([]byte("b"), []byte("d")) },
-		func(w sqlitevfs.Writer) error { return w.Put([]byte("c"), []byte("30"), -1) },
-		func(w sqlitevfs.Writer) error { return w.Put([]byte("g"), []byte("40"), -1) },
-		func(w sqlitevfs.Writer) error { return w.DeleteRange([]byte("a"), []byte("e")) },
-		func(w sqlitevfs.Writer) error { return w.Put([]byte("b"), nil, -1) },
-		func(w sqlitevfs.Writer) error { return w.DeleteRange([]byte("f"), []byte("z")) },
+	steps := []func(w Writer) error{
+		func(w Writer) error { return w.Put([]byte("a"), []byte("10"), -1) },
+		func(w Writer) error { return w.Put([]byte("d"), []byte("20"), 1) },
+		func(w Writer) error { return w.DeleteRange([]byte("b"), []byte("d")) },
+		func(w Writer) error { return w.Put([]byte("c"), []byte("30"), -1) },
+		func(w Writer) error { return w.Put([]byte("g"), []byte("40"), -1) },
+		func(w Writer) error { return w.DeleteRange([]byte("a"), []byte("e")) },
+		func(w Writer) error { return w.Put([]byte("b"), nil, -1) },
+		func(w Writer) error { return w.DeleteRange([]byte("f"), []byte("z")) },
 	}
 	for i, step := range steps {
 		for _, w := range both {
-			if err := step(w); err != nil {
-				t.Fatal(err)
-			}
+			must(t, step(w))
 		}
 		for _, r := range [][2]string{{"a", "z"}, {"b", "d"}, {"d", "g"}} {
 			for _, limit := range []int{-1, 1, 2} {
-				if got, want := listing(w, r[0], r[1], limit), listing(model, r[0], r[1], limit); !slices.Equal(got, want) {
-					t.Errorf("step %d, %v: %v, want %v", i, r, got, want)
-				}
+				got, want := listing(w, r[0], r[1], limit), listing(model, r[0], r[1], limit)
+				errorIf(t, !slices.Equal(got, want), "step %d, %v: %v, want %v", i, r, got, want)
 			}
 		}
 		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 			got, ok, _ := w.Get([]byte("x"), []byte(key))
 			want, there, _ := model.Get([]byte("x"), []byte(key))
-			if string(got) != string(want) || ok != there {
-				t.Errorf("step %d, %s: %q, %v, want %q, %v", i, key, got, ok, want, there)
-			}
+			errorIf(t, string(got) != string(want) || ok != there,
+				"step %d, %s: %q, %v, want %q, %v", i, key, got, ok, want, there)
 		}
 	}
-	if fmt.Sprint(under) != before {
-		t.Error("the reader was changed")
-	}
+	errorIf(t, fmt.Sprint(under) != before, "the reader was changed")
 	big := make([]byte, 1<<10)
 	for range limit/len(big) - 1 {
-		if err := w.Put(fmt.Appendf(nil, "big %d", w.Room()), big, -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Put(fmt.Appendf(nil, "big %d", w.Room()), big, -1))
 	}
 	room := w.Room()
-	if err := w.Put([]byte("too big"), big, -1); !errors.Is(err, sqlitevfs.ErrFull) || w.Room() != room {
-		t.Errorf("beyond the bound: %v", err)
-	}
-	if err := w.DeleteRange([]byte("big"), []byte("bih")); err != nil || w.Room() < limit-100 {
-		t.Errorf("room %d after all was deleted, %v", w.Room(), err)
-	}
+	err := w.Put([]byte("too big"), big, -1)
+	errorIf(t, !errors.Is(err, ErrFull) || w.Room() != room, "beyond the bound: %v", err)
+	err = w.DeleteRange([]byte("big"), []byte("bih"))
+	errorIf(t, err != nil || w.Room() < limit-100, "room %d after all was deleted, %v", w.Room(), err)
 }
 
 func TestMigrateInAReadSessionIsRefused(t *testing.T) {
-	t.Parallel()
 	k := keys{}
-	if _, err := migrate(t, k, migrationsOf(`CREATE TABLE a (x)`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(migrate(t, k, migrationsOf(`CREATE TABLE a (x)`))))
 	d := newPool(t).Database("x")
 	defer d.Close()
-	s := d.Read(t.Context(), k)
-	defer s.Rollback()
-	if _, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`)); !errors.Is(err, sqlitevfs.ErrReadOnly) {
-		t.Error(err)
-	}
+	s := ended(t, d.Read(t.Context(), k))
+	wantErr(t, errOf(s.Migrate(migrationsOf(`CREATE TABLE a (x)`))), ErrReadOnly)
 }
 
 func TestMigrationEndsWithTheContext(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
 	d := newPool(t).Database("x")
 	defer d.Close()
 	k := keys{}
-	s := d.Write(ctx, k)
-	defer s.Rollback()
-	if _, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`)); err != nil {
-		t.Fatal(err)
-	}
+	s := ended(t, d.Write(ctx, k))
+	must(t, errOf(s.Migrate(migrationsOf(`CREATE TABLE a (x)`))))
 	cancel(why)
 	_, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`, `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n`))
-	if !errors.Is(err, sqlitevfs.ErrInterrupted) || !errors.Is(err, why) {
-		t.Error(err)
-	}
+	errorIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "%v", err)
 }

@@ -3,29 +3,31 @@ package sqlitevfs
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 func TestBlankTextIsFound(t *testing.T) {
-	t.Parallel()
 	for text, want := range map[string]bool{
 		"": true, " \t\r\n\f;": true, "-- x": true, "-- x\n;": true, "/* x": true, "/**/": true, "/* -- */ -- /*\n": true,
 		"x": false, "-- x\ny": false, "/* x */ y": false, "-": false, "/": false, "/*/ */": true, "'": false,
 	} {
-		if got := blank(text); got != want {
-			t.Errorf("blank(%q) is %v", text, got)
-		}
+		same(t, blank(text), want, text)
 	}
 }
 
 func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{Statements: 4})
 	w := r.writer()
-	s := r.db.Write(context.Background(), w)
-	defer s.Rollback()
+	s := ended(t, r.db.Write(context.Background(), w))
 	db := s.DB()
 	kept := func() (texts []string) {
 		s.mu.Lock()
@@ -34,9 +36,8 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 		for st := k.newest; st != nil; st = st.older {
 			texts = append(texts, st.text)
 		}
-		if len(texts) != len(k.table) {
-			t.Errorf("%d statements in the list and %d in the table", len(texts), len(k.table))
-		}
+		errorIf(t, len(texts) != len(k.table),
+			"%d statements in the list and %d in the table", len(texts), len(k.table))
 		return texts
 	}
 	for i := range 10 {
@@ -48,17 +49,13 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 
 	// In use, a statement is not closed; a second use of it is compiled apart and not kept.
 	rows, err := db.Query("SELECT 6")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantText(t, ask(t, db, "SELECT 6"), "6")
 	for i := range 10 {
 		ask(t, db, fmt.Sprintf("SELECT 1%d", i))
 	}
 	wantText(t, strings.Join(kept(), ","), "SELECT 19,SELECT 18,SELECT 17,SELECT 6")
-	if !rows.Next() {
-		t.Error("the row is gone")
-	}
+	errorIf(t, !rows.Next(), "the row is gone")
 	rows.Close()
 	wantText(t, strings.Join(kept(), ","), "SELECT 6,SELECT 19,SELECT 18,SELECT 17")
 
@@ -67,8 +64,7 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 	ask(t, db, "PRAGMA user_version")
 	ask(t, db, "SELECT 1 --"+strings.Repeat("x", maxCachedText))
 	run(t, db, "SELECT 1; SELECT 2")
-	_, err = db.Exec("SELECT nix()")
-	wantError(t, err, nil, "")
+	wantError(t, errOf(db.Exec("SELECT nix()")), nil, "")
 	after := strings.Join(kept(), ",")
 	wantText(t, after, strings.Replace(" SELECT 2,"+before, ",SELECT 17", "", 1))
 	s.mu.Lock()
@@ -83,96 +79,158 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 }
 
 func TestZeroByteInAStatementIsRefused(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (a)")
 		for _, text := range []string{"\x00", "SELECT 1\x00; DROP TABLE t", "SELECT 1;\x00DROP TABLE t"} {
-			_, err := db.Exec(text)
-			wantError(t, err, nil, "a zero byte")
+			wantError(t, errOf(db.Exec(text)), nil, "a zero byte")
 		}
 	})
 }
 
-func TestArgumentsAreForgottenAfterUse(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT ?1, ?2", 1, 2), "1|2")
-		_, err := db.Query("SELECT ?1, ?2", 3)
-		wantError(t, err, nil, "1 arguments")
-		wantText(t, ask(t, db, "SELECT ?1, ?2", nil, 5), "NULL|5")
-	})
-}
-
-func BenchmarkDriverPointSelect(b *testing.B) {
-	r := newRig(b, Options{})
-	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)")
-	r.exec("INSERT INTO t SELECT value, 'name ' || value, value * 2 FROM generate_series(1, 10000)")
-	for _, prepared := range []bool{false, true} {
-		b.Run(fmt.Sprintf("prepared=%v", prepared), func(b *testing.B) {
-			r.view(func(db *sql.DB) {
-				st, err := db.Prepare("SELECT name, n FROM t WHERE id = ?")
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					var name string
-					var n int64
-					var row *sql.Row
-					if prepared {
-						row = st.QueryRow(i%10000 + 1)
-					} else {
-						row = db.QueryRow("SELECT name, n FROM t WHERE id = ?", i%10000+1)
-					}
-					if err := row.Scan(&name, &n); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		})
+// Whatever the text: nothing panics, the session's transaction is never ended by it, no file appears, and after a rollback
+// everything is as it was, the connection too.
+func FuzzStatements(f *testing.F) {
+	for _, text := range []string{
+		"INSERT INTO t VALUES (3, 'x'); SELECT * FROM t", "BEGIN; DELETE FROM t; ROLLBACK", "SAVEPOINT a; RELEASE a; COMMIT",
+		"INSERT OR ROLLBACK INTO t VALUES (1, 'x')", "VACUUM; VACUUM INTO 'x'", "ATTACH 'x' AS y; CREATE TABLE y.z (a)",
+		"PRAGMA journal_mode = WAL; PRAGMA writable_schema = 1", "CREATE TEMP TABLE x (a); PRAGMA temp.user_version = 3", "EXPLAIN COMMIT; EXPLAIN QUERY PLAN VACUUM",
+		"CREATE VIRTUAL TABLE f USING fts5 (a); INSERT INTO f VALUES ('b')", "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+		"DROP TABLE t; CREATE TABLE t (x)", "SELECT hex(zeroblob(100000000))", "PRAGMA foreign_keys = OFF; PRAGMA foreign_keys", "/* */ -- \n;", "SELECT ?1, :a; 'x",
+		"ALTER TABLE t RENAME TO cairn_migration", "CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT RAISE(ROLLBACK, ''); END; INSERT INTO t VALUES (9, 9)", "SELECT * FROM pragma_cache_size; SELECT * FROM pragma_optimize(-1)",
+		"ANALYZE; REINDEX; PRAGMA incremental_vacuum; PRAGMA auto_vacuum = 1; VACUUM", "PRAGMA cache_size = 0; PRAGMA recursive_triggers(1)", "CREATE TABLE sqlite_x (a)", "\x00", "SELECT '\xff'",
+	} {
+		f.Add(text)
 	}
-}
-
-func BenchmarkDriverScan(b *testing.B) {
-	r := newRig(b, Options{})
-	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)")
-	r.exec("INSERT INTO t SELECT value, 'name ' || value, value * 2 FROM generate_series(1, 100000)")
-	r.view(func(db *sql.DB) {
-		b.ReportAllocs()
-		for b.Loop() {
-			rows, err := db.Query("SELECT id, name, n FROM t")
-			if err != nil {
-				b.Fatal(err)
+	dir := f.TempDir()
+	f.Chdir(dir)
+	o := Options{ConnMemory: 8 << 20, MaxLength: 1 << 20, TurnBytes: 4 << 20, Temporary: 4 << 20}
+	r := newRig(f, o)
+	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v); CREATE INDEX i ON t (v); INSERT INTO t VALUES (1, 'one'), (2, 'two')")
+	const look = `SELECT group_concat(id || v || coalesce((SELECT group_concat(sql) FROM sqlite_schema), '')) FROM t`
+	var before string
+	r.view(func(db *sql.DB) { before = ask(f, db, look) })
+	f.Fuzz(func(t *testing.T, text string) {
+		r := &rig{t: t, store: r.store, pool: r.pool, db: r.db}
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		for _, write := range []bool{true, false} {
+			var s *Session
+			if write {
+				s = r.db.Write(ctx, r.writer())
+			} else {
+				s = r.db.Read(ctx, r.store.snapshot())
 			}
-			var id, n int64
-			var name string
-			for rows.Next() {
-				if err := rows.Scan(&id, &name, &n); err != nil {
-					b.Fatal(err)
+			db := s.DB()
+			rows, err := db.Query(text)
+			if err == nil {
+				for range 20 {
+					if !rows.Next() {
+						break
+					}
 				}
+				rows.Close()
 			}
-			if err := rows.Err(); err != nil {
-				b.Fatal(err)
+			db.Exec(text)
+			s.mu.Lock()
+			errorIf(t, s.poisoned == nil && s.conn != nil && s.conn.db.GetAutocommit(),
+				"%q ended the transaction of the session", text)
+			s.mu.Unlock()
+			if s.Rollback() {
+				r.db.Discard()
 			}
 		}
+		r.turn(func(db *sql.DB) {
+			wantText(t, ask(t, db, look), before)
+			wantText(t, ask(t, db, "PRAGMA integrity_check"), "ok")
+			wantText(t, ask(t, db, "SELECT count(*) FROM temp.sqlite_schema"), "0")
+			wantText(t, ask(t, db, "SELECT count(*) FROM pragma_database_list WHERE name NOT IN ('main', 'temp')"), "0")
+			wantText(t, ask(t, db, "SELECT (SELECT foreign_keys FROM pragma_foreign_keys) || (SELECT cache_size FROM pragma_cache_size) || (SELECT journal_mode FROM pragma_journal_mode)"), "1-2000delete")
+		})
+		files, err := os.ReadDir(dir)
+		fatalIf(t, err != nil || len(files) > 0, "%q: files appeared: %v, %v", text, files, err)
 	})
 }
 
-func BenchmarkDriverInsert(b *testing.B) {
-	r := newRig(b, Options{})
-	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)")
-	r.turn(func(db *sql.DB) {
-		st, err := db.Prepare("INSERT INTO t (name, n) VALUES (?, ?)")
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			if _, err := st.Exec("a name", i); err != nil {
-				b.Fatal(err)
+func TestErrorsAreTheVariablesOfTheirCodes(t *testing.T) {
+	all := []error{ErrFull, ErrMemory, ErrBusy, ErrInterrupted, ErrReadOnly, ErrClosed, ErrOpenTransaction, ErrRefused,
+		ErrConstraint, ErrUnique, ErrForeignKey, ErrCorrupt}
+	for _, c := range []struct {
+		err  error
+		want []error
+	}{
+		{sqlite3.FULL, []error{ErrFull}},
+		{sqlite3.NOMEM, []error{ErrMemory}},
+		{sqlite3.TOOBIG, []error{ErrTooBig}},
+		{sqlite3.BUSY, []error{ErrBusy}},
+		{sqlite3.BUSY_SNAPSHOT, []error{ErrBusy}},
+		{sqlite3.INTERRUPT, []error{ErrInterrupted}},
+		{sqlite3.READONLY, []error{ErrReadOnly}},
+		{sqlite3.AUTH, []error{ErrRefused}},
+		{sqlite3.CONSTRAINT, []error{ErrConstraint}},
+		{sqlite3.CONSTRAINT_CHECK, []error{ErrConstraint}},
+		{sqlite3.CONSTRAINT_UNIQUE, []error{ErrConstraint, ErrUnique}},
+		{sqlite3.CONSTRAINT_PRIMARYKEY, []error{ErrConstraint, ErrUnique}},
+		{sqlite3.CONSTRAINT_ROWID, []error{ErrConstraint, ErrUnique}},
+		{sqlite3.CONSTRAINT_FOREIGNKEY, []error{ErrConstraint, ErrForeignKey}},
+		{sqlite3.CORRUPT, []error{ErrCorrupt}},
+		{sqlite3.NOTADB, []error{ErrCorrupt}},
+		{sqlite3.IOERR_CORRUPTFS, []error{ErrCorrupt}},
+		{sqlite3.IOERR_READ, nil},
+		{sqlite3.ERROR, nil},
+	} {
+		err := wrap(c.err, "SELECT 1")
+		var e *Error
+		fatalIf(t, !errors.As(err, &e) || e.Message == "" || e.SQL != "SELECT 1", "%v became %#v", c.err, err)
+		for _, target := range all {
+			is := false
+			for _, w := range c.want {
+				is = is || w == target
 			}
+			errorIf(t, errors.Is(err, target) != is, "%v is %v: %v", c.err, target, !is)
 		}
-	})
+	}
+	errorIf(t, wrap(nil, "") != nil || wrap(io.EOF, "") != io.EOF, "what is not of the library was changed")
+}
+
+func TestErrorsHaveTheMessageOfSQLite(t *testing.T) {
+	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
+	s := ended(t, d.Write(context.Background(), m.writer()))
+	mustExec(t, s, "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT UNIQUE CHECK (text <> ''), other REFERENCES note); INSERT INTO note VALUES (1, 'a', NULL)")
+	long := "SELECT 'é" + strings.Repeat("é", 300) + "', nowhere"
+	for _, c := range []struct{ sql, message, at string }{
+		{"INSERT INTO note VALUES (1, 'b', NULL)", "UNIQUE constraint failed: note.id", "INSERT INTO note VALUES (1, 'b', NULL)"},
+		{"INSERT INTO note VALUES (2, '', NULL)", "CHECK constraint failed: text <> ''", "INSERT INTO note VALUES (2, '', NULL)"},
+		{"INSERT INTO note VALUES (3, 'c', 9)", "FOREIGN KEY constraint failed", "INSERT INTO note VALUES (3, 'c', 9)"},
+		{"SELECT nowhere FROM note", "no such column: nowhere", "nowhere FROM note"},
+		{"SELEC 1", `near "SELEC": syntax error`, "SELEC 1"},
+		{long, "no such column: nowhere", "nowhere"},
+	} {
+		err := execNative(s, c.sql)
+		var e *Error
+		errorIf(t, !errors.As(err, &e) || e.Message != c.message || e.SQL != c.at || err.Error() != c.message,
+			"%.40s: %#v", c.sql, err)
+	}
+	err := wrap(sqlite3.ERROR, long)
+	var e *Error
+	errorIf(t, !errors.As(err, &e) || len(e.SQL) > maxErrorSQL || len(e.SQL) < maxErrorSQL-3 || !utf8.ValidString(e.SQL),
+		"%d bytes are quoted", len(e.SQL))
+}
+
+func TestContextThatEndsStopsAStatement(t *testing.T) {
+	why := errors.New("the deadline of the turn")
+	const forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n"
+	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := ended(t, d.Write(ctx, m.writer()))
+	mustExec(t, s, "CREATE TABLE t (v)")
+	go cancel(why)
+	err := execNative(s, forever)
+	fatalIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "the context of the session has ended: %v", err)
+	err = execNative(s, "SELECT 1")
+	fatalIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "after it has ended: %v", err)
+	// Whether the turn counts is for its owner to say.
+	changed, err := s.Commit()
+	fatalIf(t, err != nil || !changed, "Commit = %v, %v", changed, err)
 }

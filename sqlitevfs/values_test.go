@@ -25,7 +25,6 @@ func (w weekday) Value() (driver.Value, error) {
 }
 
 func TestValuesAreStoredAsTheirKind(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	berlin := time.FixedZone("", 2*3600)
 	seven := 7
@@ -49,22 +48,18 @@ func TestValuesAreStoredAsTheirKind(t *testing.T) {
 		} {
 			var kind string
 			var text []byte
-			if err := db.QueryRow("SELECT typeof(:v), :v", sql.Named("v", c.in)).Scan(&kind, &text); err != nil {
-				t.Errorf("%#v: %v", c.in, err)
-			}
+			must(t, db.QueryRow("SELECT typeof(:v), :v", sql.Named("v", c.in)).Scan(&kind, &text), c.in)
 			if text := strings.Replace(string(text), "+Inf", "Inf", 1); kind != c.kind || text != c.text {
 				t.Errorf("%#v is stored as %s %q, want %s %q", c.in, kind, text, c.kind, c.text)
 			}
 		}
 		for in, says := range map[any]string{uint64(1 << 63): "high bit set", struct{}{}: "unsupported type", weekday(9): "no such day"} {
-			_, err := db.Exec("SELECT ?", in)
-			wantError(t, err, nil, says)
+			wantError(t, errOf(db.Exec("SELECT ?", in)), nil, says)
 		}
 	})
 }
 
 func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
-	t.Parallel()
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	at := day.Add(12*time.Hour + 30*time.Minute + 15*time.Second)
 	r := newRig(t, Options{})
@@ -85,9 +80,7 @@ func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 		} {
 			run(t, db, fmt.Sprintf("CREATE TABLE v%d (v %s); INSERT INTO v%d VALUES (%s)", i, c.declared, i, c.literal))
 			var got any
-			if err := db.QueryRow(fmt.Sprintf("SELECT v FROM v%d", i)).Scan(&got); err != nil {
-				t.Errorf("%s %s: %v", c.declared, c.literal, err)
-			}
+			must(t, db.QueryRow(fmt.Sprintf("SELECT v FROM v%d", i)).Scan(&got), c.declared, c.literal)
 			if want, ok := c.want.(time.Time); ok {
 				if got, ok := got.(time.Time); !ok || !got.Equal(want) {
 					t.Errorf("%s %s is read as %v, want %v", c.declared, c.literal, got, want)
@@ -100,7 +93,6 @@ func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 }
 
 func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (at TIMESTAMP)")
@@ -108,73 +100,54 @@ func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
 			want := time.Date(2026, 7, 8, 9, 10, 11, 123456789, time.FixedZone("", offset))
 			run(t, db, "DELETE FROM t; INSERT INTO t VALUES (?)", want)
 			var got time.Time
-			if err := db.QueryRow("SELECT at FROM t").Scan(&got); err != nil {
-				t.Fatal(err)
-			}
-			if _, have := got.Zone(); !got.Equal(want) || have != offset {
-				t.Errorf("stored %v, read %v", want, got)
-			}
-			if text := ask(t, db, "SELECT unixepoch(at) FROM t"); text != fmt.Sprint(want.Unix()) {
-				t.Errorf("SQLite takes %v for %s", want, text)
-			}
+			must(t, db.QueryRow("SELECT at FROM t").Scan(&got))
+			_, have := got.Zone()
+			errorIf(t, !got.Equal(want) || have != offset, "stored %v, read %v", want, got)
+			same(t, ask(t, db, "SELECT unixepoch(at) FROM t"), fmt.Sprint(want.Unix()), want)
 		}
 	})
 }
 
 func TestTimesOfOneOffsetSortAsTexts(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		at := time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)
 		run(t, db, "CREATE TABLE t (at TIMESTAMP)")
 		run(t, db, "INSERT INTO t VALUES (?), (?)", at, at.Add(time.Millisecond))
-		if got := ask(t, db, "SELECT count(*) FROM t WHERE at < ?", at.Add(time.Microsecond)); got != "1" {
-			t.Errorf("%s rows are before %v, want 1", got, at.Add(time.Microsecond))
-		}
+		same(t, ask(t, db, "SELECT count(*) FROM t WHERE at < ?", at.Add(time.Microsecond)), "1", at.Add(time.Microsecond))
 	})
 }
 
 func TestBlobsThatWereReadAreCopies(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (b); INSERT INTO t VALUES (x'0101'), (x''), (NULL), (x'0202'), (x'')")
 		rows, err := db.Query("SELECT b FROM t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got [][]byte
 		for rows.Next() {
 			var b sql.RawBytes
-			if err := rows.Scan(&b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(&b))
 			got = append(got, b)
 		}
 		run(t, db, "UPDATE t SET b = x'ffff'")
 		want := [][]byte{{1, 1}, {}, nil, {2, 2}, {}}
 		for i := range want {
-			if string(got[i]) != string(want[i]) || (got[i] == nil) != (want[i] == nil) {
-				t.Errorf("row %d: %#v, want %#v", i, got[i], want[i])
-			}
+			errorIf(t, string(got[i]) != string(want[i]) || (got[i] == nil) != (want[i] == nil),
+				"row %d: %#v, want %#v", i, got[i], want[i])
 		}
 	})
 }
 
 func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
 		run(t, db, `CREATE TABLE t (id INTEGER PRIMARY KEY, a VARCHAR(20) NOT NULL, b bigint, c BLOB, d DOUBLE NOT NULL, e boolean, f DATETIME NOT NULL, g)`)
 		rows, err := db.Query("SELECT id, a, b, c, d, e, f, g, 1 + 1 FROM t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer rows.Close()
 		types, err := rows.ColumnTypes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, c := range types {
 			nullable, ok := c.Nullable()
@@ -185,21 +158,16 @@ func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
 			"d DOUBLE false true float64", "e BOOLEAN true true sql.NullBool", "f DATETIME false true time.Time", "g  true true interface {}",
 			"1 + 1  true false interface {}",
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		errorIf(t, !reflect.DeepEqual(got, want),
+			"got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	})
 }
 
 func TestDriverIsNotOpenedByName(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, Options{})
 	r.turn(func(db *sql.DB) {
-		_, err := db.Driver().Open("file:x.db")
-		wantError(t, err, nil, "opened by its session")
-		if err := db.PingContext(context.Background()); err != nil {
-			t.Error(err)
-		}
+		wantError(t, errOf(db.Driver().Open("file:x.db")), nil, "opened by its session")
+		check(t, db.PingContext(context.Background()))
 	})
 }
 
@@ -213,8 +181,6 @@ func FuzzTimes(f *testing.F) {
 			return
 		}
 		again, ok := parseTime(at.Format(time.RFC3339Nano))
-		if !ok || !again.Equal(at) {
-			t.Errorf("%q is %v, and that is %v", s, at, again)
-		}
+		errorIf(t, !ok || !again.Equal(at), "%q is %v, and that is %v", s, at, again)
 	})
 }

@@ -1,0 +1,724 @@
+package sqlitevfs
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func TestPatchGolden(t *testing.T) {
+	var was, now page
+	now[3], now[8], now[24], now[PageSize-1] = 1, 2, 3, 4
+	runs, ok := appendRuns(nil, &was, &now, maxPatches)
+	want := []byte{
+		0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+		0, 3, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0,
+		1, 255, 0, 1, 0, 0, 0, 0, 0, 0, 0, 4,
+	}
+	fatalIf(t, !ok || !bytes.Equal(runs, want), "runs %x, %v, want %x", runs, ok, want)
+	l := patches{{page: 7, runs: runs}}
+	m := Metadata{Pages: 8, Sequence: 1}
+	b := m.appendWith(nil, l)
+	head := append(m.append(nil), 0, 0, 0, 7, 0, byte(len(runs)))
+	head[0] = 2
+	fatalIf(t, !bytes.Equal(b, append(head, runs...)), "metadata with a patch is %x", b)
+	if got, err := parseMetadata(b); err != nil || got != m {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	got, err := parsePatches(nil, b[metadataSize:], m.Pages)
+	fatalIf(t, err != nil || len(got) != 1 || got[0].page != 7 || !bytes.Equal(got[0].runs, runs) || got.size() != len(b)-metadataSize,
+		"%+v, %v", got, err)
+	if got.apply(7, was[:]); was != now {
+		t.Fatal("the patch does not make the page")
+	}
+}
+
+func TestRunsLeadFromOnePageToAnother(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	large := 0
+	for range 3000 {
+		var was, now page
+		for i := range was {
+			was[i] = byte(rnd.Uint32())
+		}
+		now = was
+		for range rnd.IntN(12) {
+			at := rnd.IntN(PageSize)
+			for i := at; i < min(at+rnd.IntN(300), PageSize); i++ {
+				now[i] = byte(rnd.Uint32())
+			}
+		}
+		limit := rnd.IntN(PageSize)
+		runs, ok := appendRuns([]byte("before"), &was, &now, limit)
+		fatalIf(t, !strings.HasPrefix(string(runs), "before") || len(runs)-6 > limit,
+			"%d bytes of runs, limit %d", len(runs)-6, limit)
+		if !ok {
+			large++
+			continue
+		}
+		must(t, checkRuns(runs[6:]))
+		p := patch{runs: runs[6:]}
+		if p.apply(was[:]); was != now {
+			t.Fatal("the runs lead elsewhere")
+		}
+	}
+	errorIf(t, large == 0, "no limit was ever reached")
+}
+
+func TestParsePatchesRefuses(t *testing.T) {
+	run := func(at, n byte) []byte { return append([]byte{0, at, 0, n}, make([]byte, int(n)*word)...) }
+	one := func(page byte, runs ...[]byte) []byte {
+		all := slices.Concat(runs...)
+		return append([]byte{0, 0, 0, page, byte(len(all) >> 8), byte(len(all))}, all...)
+	}
+	l, err := parsePatches(nil, slices.Concat(one(1, run(0, 2), run(3, 1)), one(2, run(200, 1))), 3)
+	fatalIf(t, err != nil || len(l) != 2, "%v, %v", l, err)
+	good := one(1, run(0, 1))
+	for name, b := range map[string][]byte{
+		"cut head":          good[:5],
+		"cut runs":          good[:len(good)-1],
+		"no runs":           one(1),
+		"page out of range": one(3, run(0, 1)),
+		"the same page":     slices.Concat(good, good),
+		"wrong order":       slices.Concat(one(2, run(0, 1)), good),
+		"an empty run":      append([]byte{0, 0, 0, 1, 0, 12}, make([]byte, 12)...),
+		"runs that touch":   one(1, run(0, 2), run(2, 1)),
+		"runs out of order": one(1, run(9, 1), run(2, 1)),
+		"a run too long":    one(1, run(0, 1), []byte{0, 9, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8}),
+		"beyond the page":   one(1, []byte{1, 255, 0, 2}, make([]byte, 2*word)),
+	} {
+		l, err := parsePatches(nil, b, 3)
+		errorIf(t, !errors.Is(err, ErrCorrupt), "%s: %v, %v", name, l, err)
+	}
+	for name, b := range map[string][]byte{
+		"patches in format 1":   append(Metadata{Pages: 3}.append(nil), good...),
+		"nothing in format 2":   append([]byte{formatPatched}, Metadata{}.append(nil)[1:]...),
+		"format 2 is cut short": {formatPatched, 0, 0},
+		"an unknown format":     append([]byte{3}, Metadata{}.append(nil)[1:]...),
+	} {
+		wantErr(t, errOf(parseMetadata(b)), ErrCorrupt, name)
+	}
+}
+
+func FuzzParsePatches(f *testing.F) {
+	f.Add([]byte{}, uint32(1))
+	f.Add([]byte{0, 0, 0, 1, 0, 12, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}, uint32(2))
+	f.Add([]byte{0, 0, 0, 0, 0, 12, 1, 255, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9}, uint32(9))
+	f.Fuzz(func(t *testing.T, b []byte, pages uint32) {
+		l, err := parsePatches(nil, b, pages)
+		if err != nil {
+			fatalIf(t, !errors.Is(err, ErrCorrupt), "%v", err)
+			return
+		}
+		again := l.append(nil)
+		fatalIf(t, !bytes.Equal(again, b), "%x came back as %x", b, again)
+		var p page
+		for i := range l {
+			l[i].apply(p[:])
+		}
+	})
+}
+
+// TestPatchesStayInOrder compares a list of patches with a map.
+func TestPatchesStayInOrder(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	var l patches
+	want := map[uint32]string{}
+	for range 5000 {
+		n := uint32(rnd.IntN(9))
+		switch k := rnd.IntN(20); {
+		case k < 11:
+			runs := strings.Repeat(string(rune('a'+rnd.IntN(26))), 1+rnd.IntN(40))
+			l.set(n, []byte(runs))
+			want[n] = runs
+		case k < 19:
+			l.remove(n)
+			delete(want, n)
+		default:
+			l.cut(n)
+			for at := range want {
+				if at >= n {
+					delete(want, at)
+				}
+			}
+		}
+		fatalIf(t, len(l) != len(want), "%d patches, want %d", len(l), len(want))
+		for i := range l {
+			fatalIf(t, string(l[i].runs) != want[l[i].page] || i > 0 && l[i-1].page >= l[i].page,
+				"%+v, want %v", l, want)
+		}
+	}
+}
+
+func TestStoredKeepsThePagesUsedLast(t *testing.T) {
+	var s stored
+	var b [keptImages + 2]page
+	for i := range keptImages {
+		gone := s.add(uint32(i), &b[i])
+		fatalIf(t, gone != nil, "a page had to go")
+	}
+	s.find(0)
+	if gone := s.add(100, &b[keptImages]); gone != &b[1] || s.find(1) != nil || s.find(0) != &b[0] {
+		t.Fatal("another page had to go than the one that was used least recently")
+	}
+	s.remove(2, 100, new(buffers))
+	fatalIf(t, s.find(2) != nil || s.find(100) != &b[keptImages] || s.find(0) != &b[0], "other pages were removed")
+	gone := s.add(100, &b[keptImages+1])
+	fatalIf(t, gone != &b[keptImages] || s.find(100) != &b[keptImages+1], "a page is there twice")
+	if gone := s.add(7, &b[1]); gone != nil {
+		t.Fatal("a page had to go although there was room")
+	}
+}
+
+// patched returns what a store has of a database beside its pages.
+func patched(t *testing.T, r Reader) (Metadata, patches) {
+	t.Helper()
+	m, value, err := readMetadata(r, nil)
+	fatalIf(t, err != nil || value == nil, "%v, %v", value, err)
+	l, err := parsePatches(nil, value[metadataSize:], m.Pages)
+	must(t, err)
+	return m, l
+}
+
+// pagesPut returns how many pages a writer has that a reader has not, or others of.
+func pagesPut(w *mapWriter, before *mapReader) (n int) {
+	start := string(keyspace.AppendSQLiteChunks(nil, keyspace.SQLiteMain))
+	for key, v := range w.keys {
+		if old, ok := before.keys[key]; strings.HasPrefix(key, start) && (!ok || !bytes.Equal(old, v)) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSmallCommitsPutPatches inserts rows one by one. Each reader, on a connection that was open before or not, and an export
+// has them all, and so has the next write connection.
+func TestSmallCommitsPutPatches(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT UNIQUE, body TEXT)")
+	body := strings.Repeat("b", 90)
+	whole, seen := 0, 0
+	const rows = 300
+	for i := range rows {
+		if i%97 == 50 {
+			r.db.Discard() // a new connection does not know what is stored
+		}
+		before := r.store.snapshot()
+		w := r.writer()
+		s := r.db.Write(context.Background(), w)
+		run(t, s.DB(), "INSERT INTO t(k, body) VALUES(?, ?)", fmt.Sprintf("key %06d", i), body)
+		must(t, errOf(s.Commit()))
+		r.store.commit(w)
+		whole += pagesPut(w, before)
+		m, l := patched(t, r.store.snapshot())
+		if len(l) > 0 {
+			seen++
+		}
+		fatalIf(t, l.size() > maxPatches || m.Sequence != uint64(i+2),
+			"%d bytes of patches, sequence %d", l.size(), m.Sequence)
+		if i%17 == 0 {
+			want := fmt.Sprintf("%d|%d,ok", i+1, i+1)
+			r.view(func(db *sql.DB) {
+				wantText(t, ask(t, db, "SELECT count(*), count(DISTINCT k) FROM t")+","+ask(t, db, "PRAGMA integrity_check"), want)
+			})
+			fresh := r.pool.Database("another")
+			s := fresh.Read(context.Background(), r.store.snapshot())
+			wantText(t, ask(t, s.DB(), "SELECT count(*), count(DISTINCT k) FROM t")+","+ask(t, s.DB(), "PRAGMA integrity_check"), want)
+			s.Rollback()
+			fresh.Close()
+		}
+	}
+	// A commit puts a page of the table and one of the index without patches.
+	errorIf(t, whole > rows*2/3 || seen < rows/2,
+		"%d pages were put for %d rows, and %d commits had patches", whole, rows, seen)
+	t.Logf("%d pages were put for %d rows, and %d commits had patches", whole, rows, seen)
+	var file bytes.Buffer
+	must(t, errOf(Export(context.Background(), &file, r.store.snapshot())))
+	other := newRig(t, Options{})
+	w := other.writer()
+	must(t, errOf(other.db.Import(context.Background(), w, &file, 1<<30)))
+	other.store.commit(w)
+	other.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT count(*), count(DISTINCT k), max(id) FROM t"), fmt.Sprintf("%d|%d|%d", rows, rows, rows))
+	})
+}
+
+// TestASnapshotKeepsItsPatches reads old snapshots after later commits have put the pages.
+func TestASnapshotKeepsItsPatches(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
+	var old []*mapReader
+	for i := range 40 {
+		r.exec("INSERT INTO t(body) VALUES(?)", strings.Repeat("x", 40+i))
+		old = append(old, r.store.snapshot())
+	}
+	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(len(old)) {
+		s := r.db.Read(context.Background(), old[i])
+		wantText(t, ask(t, s.DB(), "SELECT count(*), sum(length(body)) FROM t"), fmt.Sprintf("%d|%d", i+1, 40*(i+1)+i*(i+1)/2))
+		s.Rollback()
+	}
+}
+
+// TestAFullActorGetsNoPatches has room for nothing but what is there already.
+func TestAFullActorGetsNoPatches(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
+	for range 20 {
+		r.exec("INSERT INTO t(body) VALUES('some text')")
+	}
+	_, l := patched(t, r.store.snapshot())
+	fatalIf(t, len(l) == 0, "there are no patches")
+	for id := range 10 {
+		w := r.store.writer()
+		w.room = 0
+		s := r.db.Write(context.Background(), w)
+		run(t, s.DB(), "DELETE FROM t WHERE id = ?", id+1)
+		must(t, errOf(s.Commit()))
+		r.store.commit(w)
+		_, l := patched(t, r.store.snapshot())
+		errorIf(t, len(l) != 0, "there are %d patches", len(l))
+	}
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*) FROM t"), "10") })
+}
+
+// TestPatchesEndWithTheirPages frees pages that have patches.
+func TestPatchesEndWithTheirPages(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE keep(id INTEGER PRIMARY KEY, body TEXT)")
+	r.exec("CREATE TABLE gone(id INTEGER PRIMARY KEY, body TEXT)")
+	for range 5 {
+		r.exec("INSERT INTO keep(body) VALUES('text')")
+		r.exec("INSERT INTO gone(body) VALUES('text')")
+	}
+	m, l := patched(t, r.store.snapshot())
+	fatalIf(t, len(l) == 0 || l[len(l)-1].page != m.Pages-1, "patches %+v of %d pages", l, m.Pages)
+	r.exec("DROP TABLE gone")
+	r.exec("VACUUM")
+	if m, _ := patched(t, r.store.snapshot()); m.Pages != 2 {
+		t.Errorf("there are %d pages", m.Pages)
+	}
+	r.exec("CREATE TABLE again(id INTEGER PRIMARY KEY, body TEXT)")
+	r.exec("INSERT INTO again(body) VALUES('text')")
+	r.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT (SELECT count(*) FROM keep), (SELECT count(*) FROM again)")+ask(t, db, "PRAGMA integrity_check"), "5|1ok")
+	})
+}
+
+// TestManyPatchesAreBounded changes little in many pages, in turn.
+func TestManyPatchesAreBounded(t *testing.T) {
+	r := newRig(t, Options{})
+	for i := range 8 {
+		r.exec(fmt.Sprintf("CREATE TABLE t%d(id INTEGER PRIMARY KEY, body TEXT)", i))
+	}
+	most := 0
+	for i := range 400 {
+		r.exec(fmt.Sprintf("INSERT INTO t%d(body) VALUES(?)", i*i%8%keptImages), strings.Repeat("y", 20+i*37%400))
+		_, l := patched(t, r.store.snapshot())
+		if most = max(most, l.size()); most > maxPatches {
+			t.Fatalf("%d bytes of patches", most)
+		}
+	}
+	errorIf(t, most < maxPatches/2, "there were never more than %d bytes of patches", most)
+	r.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT (SELECT count(*) FROM t0)+(SELECT count(*) FROM t1)+(SELECT count(*) FROM t2)+(SELECT count(*) FROM t3)")+
+			ask(t, db, "PRAGMA integrity_check"), "400ok")
+	})
+}
+
+// TestADamagedPatchIsCorruption refuses metadata whose patches are not whole.
+func TestADamagedPatchIsCorruption(t *testing.T) {
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY)")
+	r.exec("INSERT INTO t VALUES(1)")
+	r.exec("INSERT INTO t VALUES(2)")
+	w := r.writer()
+	key := string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain))
+	v := w.keys[key]
+	fatalIf(t, v[0] != formatPatched, "there is no patch in %x", v)
+	w.keys[key] = v[:len(v)-1]
+	r.store.commit(w)
+	r.db.Discard()
+	s := r.db.Read(context.Background(), r.store.snapshot())
+	wantError(t, errOf(s.DB().Exec("SELECT 1")), ErrCorrupt, "patch")
+	s.Rollback()
+	wantError(t, errOf(Export(context.Background(), &bytes.Buffer{}, r.store.snapshot())), ErrCorrupt, "patch")
+}
+
+// TestBindingsAreNotSeenByTheNextRun leaves an argument out after a run that had it.
+func TestBindingsAreNotSeenByTheNextRun(t *testing.T) {
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		for _, n := range []int{10, keptBound + 1, 20} {
+			wantText(t, ask(t, db, "SELECT length(?), ?", strings.Repeat("a", n), "b"), fmt.Sprintf("%d|b", n))
+			got, err := answer(db, "SELECT length(?), ?", "a")
+			errorIf(t, err == nil, "with an argument too few the answer is %s", got)
+		}
+	})
+}
+
+func BenchmarkAppendRuns(b *testing.B) {
+	var was, now page
+	now[4] = 1
+	for i := 2000; i < 2130; i++ {
+		now[i] = 7
+	}
+	var dst []byte
+	for b.Loop() {
+		dst, _ = appendRuns(dst[:0], &was, &now, maxPatches)
+	}
+}
+
+// numberedPages returns a reader of pages that begin with their number.
+func numberedPages(n uint32) *mapReader {
+	r := &mapReader{keys: map[string][]byte{}}
+	for i := range n {
+		b := make([]byte, PageSize)
+		binary.BigEndian.PutUint32(b, i)
+		r.keys[string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, i))] = b
+	}
+	return r
+}
+
+func readNumber(t *testing.T, f *file, n uint32) error {
+	t.Helper()
+	p := make([]byte, PageSize)
+	if _, err := f.ReadAt(p, int64(n)*PageSize); err != nil {
+		return err
+	}
+	same(t, binary.BigEndian.Uint32(p), n)
+	return nil
+}
+
+func TestPagesInARowAreReadAhead(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		next        func(i uint32) uint32
+		count       uint32
+		gets, scans int // at most
+	}{
+		{"in a row", func(i uint32) uint32 { return i }, 1000, 4, 20},
+		{"every second", func(i uint32) uint32 { return 2 * i }, 500, 4, 20},
+		{"backwards", func(i uint32) uint32 { return 999 - i }, 1000, 1000, 0},
+		{"far apart", func(i uint32) uint32 { return i * 379 % 1000 }, 1000, 1000, 0},
+		{"in a row, and a page far away between", func(i uint32) uint32 {
+			if i%50 == 49 {
+				return 999
+			}
+			return i - i/50
+		}, 900, 60, 50},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := numberedPages(1000)
+			f := &file{stop: new(stopper), buffers: new(buffers)}
+			f.begin(r, nil, Metadata{Pages: 1000}, 10)
+			for i := range c.count {
+				must(t, readNumber(t, f, c.next(i)))
+			}
+			errorIf(t, r.gets > c.gets || r.scans > c.scans,
+				"%d lookups and %d scans, want at most %d and %d", r.gets, r.scans, c.gets, c.scans)
+			same(t, readNumber(t, f, 1000), io.EOF)
+			f.finish()
+			errorIf(t, f.ahead != (readAhead{}), "what was read is kept after the session")
+		})
+	}
+}
+
+func TestReadAheadFindsHoles(t *testing.T) {
+	for hole := uint32(1); hole < 120; hole += 7 {
+		r := numberedPages(150)
+		delete(r.keys, string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, hole)))
+		f := &file{stop: new(stopper), buffers: new(buffers)}
+		f.begin(r, nil, Metadata{Pages: 150}, 10)
+		for n := range uint32(150) {
+			err := readNumber(t, f, n)
+			fatalIf(t, n == hole != errors.Is(f.fault, ErrCorrupt) || n == hole != (err != nil),
+				"page %d, with page %d missing: %v", n, hole, err)
+			f.fault = nil
+		}
+		f.finish()
+	}
+}
+
+// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks what it is told.
+func TestFileMatchesItsModel(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	w := newMapStore().writer()
+	f := &file{stop: new(stopper), buffers: new(buffers), limit: 1 << 40, write: true}
+	var meta Metadata
+	length := -1
+	var committed, model []uint32 // the numbers that the pages begin with
+	serial := uint32(1)
+	for range 400 {
+		f.begin(w, w, meta, length)
+		model = append([]uint32(nil), committed...)
+		for range rnd.IntN(30) {
+			switch rnd.IntN(5) {
+			case 0, 1, 2:
+				n := rnd.IntN(len(model) + 4)
+				b := make([]byte, PageSize)
+				serial++
+				binary.BigEndian.PutUint32(b, serial)
+				must(t, errOf(f.WriteAt(b, int64(n)*PageSize)))
+				for len(model) <= n {
+					model = append(model, 0)
+				}
+				model[n] = serial
+			case 3:
+				n := rnd.IntN(len(model) + 1)
+				if rnd.IntN(3) == 0 && n < len(model) {
+					must(t, f.Truncate(int64(n)*PageSize))
+					model = model[:n]
+				}
+			default:
+				checkFile(t, f, model)
+			}
+		}
+		if rnd.IntN(3) > 0 {
+			f.committing = true
+			must(t, f.SyncSuper(""))
+			must(t, f.CommitPhaseTwo())
+			committed, meta, length = model, f.meta, f.metaLength
+			fatalIf(t, int(meta.Pages) != len(model), "%d pages are published, want %d", meta.Pages, len(model))
+			checkFile(t, f, model)
+		}
+		f.finish()
+		keys := len(committed)
+		if length >= 0 {
+			keys++
+		}
+		fatalIf(t, len(w.keys) != keys, "%d keys for %d pages", len(w.keys), len(committed))
+	}
+}
+
+func checkFile(t *testing.T, f *file, model []uint32) {
+	t.Helper()
+	size, _ := f.Size()
+	fatalIf(t, size != int64(len(model))*PageSize, "size %d, want %d pages", size, len(model))
+	p := make([]byte, PageSize)
+	for n, want := range model {
+		must(t, errOf(f.ReadAt(p, int64(n)*PageSize)))
+		same(t, binary.BigEndian.Uint32(p), want, n)
+	}
+}
+
+// SQLite does not write pages that a transaction adds and frees again, and so leaves holes.
+func TestHolesOfATransactionArePublishedAsZeros(t *testing.T) {
+	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
+	writeStore(t, m, d, "CREATE TABLE t (v); CREATE TABLE u (v)")
+	for i := range 5 {
+		w := m.writer()
+		s := d.Write(context.Background(), w)
+		mustExec(t, s, fmt.Sprintf("INSERT INTO t VALUES (zeroblob(%d)); INSERT INTO u VALUES (zeroblob(10000)); DELETE FROM t", 100000*(i+1)))
+		must(t, errOf(s.Commit()))
+		m.commit(w)
+		meta, _, _ := ReadMetadata(w)
+		fatalIf(t, len(w.keys) != int(meta.Pages)+1, "%d keys for %d pages", len(w.keys), meta.Pages)
+		checkStore(t, m, d)
+	}
+}
+
+// Under SQLite's byte at 1 GiB lies a page that it never writes. These databases reach two pages beyond it.
+const beyondLock = lockPage + 2
+
+// madeUp is a database that makes up its pages: each begins with its number.
+type madeUp struct {
+	first, other page
+	without      uint32
+}
+
+func newMadeUp(without uint32) *madeUp {
+	m := &madeUp{without: without}
+	copy(m.first[:], emptyFile())
+	binary.BigEndian.PutUint32(m.first[headerPages:], beyondLock)
+	return m
+}
+
+func (m *madeUp) Get(dst, key []byte) ([]byte, bool, error) {
+	if string(key) != string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain)) {
+		return dst, false, fmt.Errorf("a lookup of %x", key)
+	}
+	return Metadata{Pages: beyondLock, Sequence: 1}.append(dst), true, nil
+}
+
+func (m *madeUp) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	from, to := binary.BigEndian.Uint32(start[3:]), uint32(beyondLock)
+	if len(end) == len(start) {
+		to = min(to, binary.BigEndian.Uint32(end[3:]))
+	}
+	key := make([]byte, 0, pageKeySize)
+	for n := from; n < to; n++ {
+		b := &m.other
+		binary.BigEndian.PutUint32(b[:], n)
+		if n == 0 {
+			b = &m.first
+		}
+		if n != m.without && !f(keyspace.AppendSQLiteChunk(key, keyspace.SQLiteMain, n), b[:]) {
+			break
+		}
+	}
+	return nil
+}
+
+// pageChecker is an io.Writer that takes pages of a madeUp database only.
+type pageChecker struct{ next uint32 }
+
+func (c *pageChecker) Write(p []byte) (int, error) {
+	for b := p; len(b) > 0; b = b[PageSize:] {
+		want := c.next
+		if want == lockPage {
+			want = 0 // zeros
+		}
+		if got := binary.BigEndian.Uint32(b); c.next > 0 && got != want {
+			return 0, fmt.Errorf("page %d begins with %d", c.next, got)
+		}
+		c.next++
+	}
+	return len(p), nil
+}
+
+func TestExportHasAPageOfZerosForTheOneThatSQLiteNeverWrites(t *testing.T) {
+	for _, without := range []uint32{lockPage, beyondLock} { // absent, and there with anything in it
+		var c pageChecker
+		n, err := Export(context.Background(), &c, newMadeUp(without))
+		errorIf(t, err != nil || n != beyondLock*PageSize || c.next != beyondLock,
+			"%d bytes, %d pages: %v", n, c.next, err)
+	}
+}
+
+// keyCounter is a Writer that remembers which of the last pages it got.
+type keyCounter struct {
+	Writer
+	pages int
+	last  []uint32
+}
+
+func (c *keyCounter) Put(key, _ []byte, _ int) error {
+	if len(key) == pageKeySize {
+		c.pages++
+		if n := binary.BigEndian.Uint32(key[3:]); n >= lockPage-1 {
+			c.last = append(c.last, n)
+		}
+	}
+	return nil
+}
+
+func (c *keyCounter) DeleteRange(_, _ []byte) error { return nil }
+
+func TestPageThatSQLiteNeverWritesIsNotStored(t *testing.T) {
+	want := fmt.Sprint([]uint32{lockPage - 1, lockPage + 1})
+
+	m := &image{temporary{size: beyondLock * PageSize}}
+	chunk := make([]byte, chunkSize)
+	for range beyondLock*PageSize/chunkSize + 1 {
+		m.chunks = append(m.chunks, chunk)
+	}
+	var c keyCounter
+	if err := putImage(context.Background(), &c, m, Metadata{Pages: beyondLock}); err != nil || c.pages != beyondLock-1 || fmt.Sprint(c.last) != want {
+		t.Errorf("an import put %d pages, the last are %v: %v", c.pages, c.last, err)
+	}
+
+	c = keyCounter{}
+	f := &file{w: &c, buffers: new(buffers)}
+	err := f.fill(lockPage-1, beyondLock)
+	errorIf(t, err != nil || fmt.Sprint(c.last) != want, "a file that grows got the pages %v: %v", c.last, err)
+}
+
+func TestMetadataGolden(t *testing.T) {
+	m := Metadata{Pages: 300, Sequence: 1<<40 + 7, Migrations: 2, Fingerprint: [16]byte{0xaa, 15: 0xbb}}
+	want := append([]byte{1, 0, 0, 1, 44, 0, 0, 1, 0, 0, 0, 0, 7, 0, 0, 0, 2, 0xaa}, append(make([]byte, 14), 0xbb)...)
+	got := m.append(nil)
+	fatalIf(t, !bytes.Equal(got, want), "encoded %x, want %x", got, want)
+	for _, m := range []Metadata{m, {}, {Pages: math.MaxUint32, Sequence: math.MaxUint64, Migrations: math.MaxUint32}} {
+		b := m.append(nil)
+		errorIf(t, len(b) != metadataSize, "%+v takes %d bytes", m, len(b))
+		got, err := parseMetadata(b)
+		errorIf(t, err != nil || got != m, "%+v came back as %+v, %v", m, got, err)
+		for n := range b {
+			wantErr(t, errOf(parseMetadata(b[:n])), ErrCorrupt, n, len(b))
+		}
+		wantErr(t, errOf(parseMetadata(append(b, 0))), ErrCorrupt)
+	}
+}
+
+func FuzzParseMetadata(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(Metadata{Pages: 300, Sequence: 1 << 40, Migrations: 3}.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parseMetadata(b)
+		if err != nil {
+			fatalIf(t, !errors.Is(err, ErrCorrupt), "%v", err)
+			return
+		}
+		again, err := parseMetadata(m.append(nil))
+		fatalIf(t, err != nil || again != m, "%+v came back as %+v, %v", m, again, err)
+	})
+}
+
+// TestTemporaryFilesBehaveLikeFiles compares with a slice.
+func TestTemporaryFilesBehaveLikeFiles(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	b := &budget{limit: 8 * chunkSize}
+	f, model := &temporary{budget: b}, []byte{}
+	for range 3000 {
+		off := rnd.IntN(3 * chunkSize)
+		p := make([]byte, rnd.IntN(9000))
+		switch rnd.IntN(4) {
+		case 0:
+			n := min(off, len(model))
+			must(t, f.Truncate(int64(n)))
+			model = model[:n]
+		case 1, 2:
+			for i := range p {
+				p[i] = byte(rnd.Uint32())
+			}
+			if n, err := f.WriteAt(p, int64(off)); n != len(p) || err != nil {
+				t.Fatal(n, err)
+			}
+			if len(p) > 0 && off+len(p) > len(model) {
+				model = append(model, make([]byte, off+len(p)-len(model))...)
+			}
+			copy(model[min(off, len(model)):], p)
+		default:
+			n, err := f.ReadAt(p, int64(off))
+			want := model[min(off, len(model)):min(off+len(p), len(model))]
+			fatalIf(t, !bytes.Equal(p[:n], want) || (n < len(p)) != (err == io.EOF),
+				"read %d of %d bytes at %d of %d: %v", n, len(p), off, len(model), err)
+		}
+		size, _ := f.Size()
+		fatalIf(t, size != int64(len(model)), "size %d, want %d", size, len(model))
+	}
+	_, err := f.WriteAt([]byte{1}, b.limit)
+	fatalIf(t, err != sqlite3.FULL, "beyond the budget: %v", err)
+	f.Close()
+	fatalIf(t, b.used != 0, "%d bytes are still taken", b.used)
+}
+
+func TestFileSystemOpensItsDatabaseOnce(t *testing.T) {
+	fs := &fileSystem{main: &file{stop: new(stopper), write: true}}
+	_, _, err := fs.Open("/other", vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE)
+	fatalIf(t, err != sqlite3.CANTOPEN, "another name: %v", err)
+	f, flags, err := fs.Open(mainName, vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE)
+	fatalIf(t, err != nil || f != vfs.File(fs.main) || flags&vfs.OPEN_MEMORY != 0, "%v %v %v", f, flags, err)
+	for _, flag := range []vfs.OpenFlag{vfs.OPEN_MAIN_DB, vfs.OPEN_MAIN_JOURNAL, vfs.OPEN_WAL, vfs.OPEN_SUPER_JOURNAL} {
+		_, _, err := fs.Open(mainName, flag|vfs.OPEN_READWRITE|vfs.OPEN_CREATE)
+		fatalIf(t, err != sqlite3.CANTOPEN, "flags %#x: %v", flag, err)
+	}
+	if _, flags, err := (&fileSystem{main: &file{}}).Open(mainName, vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE|vfs.OPEN_CREATE); err != nil ||
+		flags&vfs.OPEN_READONLY == 0 || flags&vfs.OPEN_READWRITE != 0 {
+		t.Fatalf("to read: flags %#x, %v", flags, err)
+	}
+}
