@@ -284,7 +284,7 @@ const (
 	pageSize = 4096
 )
 
-func pageKey(n int) []byte { return keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, uint32(n)) }
+func pageKey(n int) []byte { return keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, uint32(n)) }
 
 // pageOf returns a page of rows, which takes about half of its size when it is
 // compressed.

@@ -162,7 +162,8 @@ func hardRows() [][]byte {
 		for n := range 2 {
 			id := testID(n)
 			k := []byte(key)
-			rows = append(rows, keyspace.AppendMetadataRow(nil, id, k), keyspace.AppendScanPrefix(nil, id, k), keyspace.AppendKeyPrefix(nil, id, k))
+			row := keyspace.AppendMetadataRow(nil, id, k)
+			rows = append(rows, row, keyspace.AppendScanPrefix(nil, id, k), row[:keyspace.SplitRow(row)])
 			for _, chunk := range []int{0, 1, 255, 256} {
 				rows = append(rows, keyspace.AppendDataRow(nil, id, k, chunk))
 			}

@@ -553,7 +553,7 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
-	for n, done := int64(1), false; !done; n += stride(8) {
+	for n, done := int64(1), false; !done; n += stride(4) {
 		o := small(Options{Disk: whole.disk.Crash(uint64(n), 50), MemTableBytes: 64 << 10})
 		reached, release := holdAt(o.Disk, n)
 		opened := make(chan *Store)

@@ -57,8 +57,8 @@ func writeFixture(t *testing.T, dir string) {
 	}
 	w := gone.Writes()
 	w.Advance(1_700_000_000_500)
-	put(t, w, []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
-	must(t, w.Destroy(keyspace.KindOutgoing))
+	put(t, w, []byte{byte(keyspace.Outgoing.Kind), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
+	must(t, w.Destroy(keyspace.Outgoing.Kind))
 	commit(t, gone)
 	must(t, s.Close())
 	must(t, os.RemoveAll(dir))
@@ -107,7 +107,7 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 			tomb, ok, err := s.Tombstone(testID(2))
 			fatalIf(t, err != nil || !ok || tomb.Identity.Key[1] != "1" || tomb.Destroyed != 1_700_000_000_500,
 				"tombstone %+v %v %v", tomb, ok, err)
-			wantValue(t, openSpace(t, s, 2).Writes(), []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
+			wantValue(t, openSpace(t, s, 2).Writes(), []byte{byte(keyspace.Outgoing.Kind), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
 			if wakes, err := s.Wakes(nil, 1<<60, 9); err != nil || len(wakes) != 2 || wakes[0].Name != "remind" {
 				t.Fatalf("wakes: %+v %v", wakes, err)
 			}
@@ -349,7 +349,7 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 		sp, err := s.NewSpace(testID(1)) // to destroy it, nothing needs to be read
 		must(t, err)
 		sp.Writes().Advance(2000)
-		must(t, sp.Writes().Destroy(keyspace.KindUserKV))
+		must(t, sp.Writes().Destroy(keyspace.UserKV.Kind))
 		commit(t, sp)
 		checkRows(t, s)
 		wantErr(t, errOf(s.OpenSpace(testID(1))), ErrDestroyed, old)

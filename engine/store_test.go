@@ -92,7 +92,7 @@ func mustSpace(t testing.TB, o Options) (*Store, *Space) {
 	return s, openSpace(t, s, 1)
 }
 
-func kv(name string) []byte { return append([]byte{byte(keyspace.KindUserKV)}, name...) }
+func kv(name string) []byte { return append([]byte{byte(keyspace.UserKV.Kind)}, name...) }
 
 func put(t testing.TB, w *WriteSet, key []byte, value string) {
 	t.Helper()

@@ -67,7 +67,7 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 	check(w.Put(kv("v"), make([]byte, 100), PutOptions{}), LimitWriteSet, 4<<10, 4001+102)
 	check(w.Outbox(make([]byte, 200), nil), LimitWriteSet, 4<<10, 4001+200)
 	fatalIf(t, w.Keys() != 1 || w.Bytes() != 4001, "%d keys, %d bytes held", w.Keys(), w.Bytes())
-	for _, key := range [][]byte{nil, {byte(keyspace.KindExpiry), 1}} {
+	for _, key := range [][]byte{nil, {byte(keyspace.Expiry.Kind), 1}} {
 		wantErr(t, w.Put(key, nil, PutOptions{}), ErrReserved, key)
 		wantErr(t, errOf(w.Delete(key)), ErrReserved, key)
 	}
@@ -131,7 +131,7 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	due, err := w.Expired(10, 1000)
 	fatalIf(t, err != nil || len(due) != 1 || !bytes.Equal(due[0], kv("7")), "expired: %q, %v", due, err)
 	commit(t, sp)
-	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.KindExpiry)}})
+	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
 	fatalIf(t, err != nil || len(page.Entries) != 1, "%d entries in the index: %v", len(page.Entries), err)
 }
 
@@ -241,7 +241,7 @@ func (w *walker) checkScanOf(s scanner, start, end []byte, limit int) {
 		want = append(want, "") // the end
 	}
 	err := s.Scan(start, end, func(key, value []byte) bool {
-		if key[0] == byte(keyspace.KindExpiry) {
+		if key[0] == byte(keyspace.Expiry.Kind) {
 			return true // the index is the engine's business
 		}
 		fatalIf(w.t, len(want) == 0 || string(key) != want[0] || string(value) != w.model.entries[want[0]].value,

@@ -196,7 +196,7 @@ func patched(t *testing.T, r Reader) (Metadata, patches) {
 
 // pagesPut returns how many pages a writer has that a reader has not, or others of.
 func pagesPut(w *mapWriter, before *mapReader) (n int) {
-	start := string(keyspace.AppendSQLiteChunks(nil, keyspace.SQLiteMain))
+	start := string(keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain))
 	for key, v := range w.keys {
 		if old, ok := before.keys[key]; strings.HasPrefix(key, start) && (!ok || !bytes.Equal(old, v)) {
 			n++
@@ -346,7 +346,7 @@ func TestADamagedPatchIsCorruption(t *testing.T) {
 	r.exec("INSERT INTO t VALUES(1)")
 	r.exec("INSERT INTO t VALUES(2)")
 	w := r.writer()
-	key := string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain))
+	key := string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain))
 	v := w.keys[key]
 	fatalIf(t, v[0] != formatPatched, "there is no patch in %x", v)
 	w.keys[key] = v[:len(v)-1]
@@ -388,7 +388,7 @@ func numberedPages(n uint32) *mapReader {
 	for i := range n {
 		b := make([]byte, PageSize)
 		binary.BigEndian.PutUint32(b, i)
-		r.keys[string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, i))] = b
+		r.keys[string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, i))] = b
 	}
 	return r
 }
@@ -440,7 +440,7 @@ func TestPagesInARowAreReadAhead(t *testing.T) {
 func TestReadAheadFindsHoles(t *testing.T) {
 	for hole := uint32(1); hole < 120; hole += 7 {
 		r := numberedPages(150)
-		delete(r.keys, string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, hole)))
+		delete(r.keys, string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, hole)))
 		f := &file{stop: new(stopper), buffers: new(buffers)}
 		f.begin(r, nil, Metadata{Pages: 150}, 10)
 		for n := range uint32(150) {
@@ -548,7 +548,7 @@ func newMadeUp(without uint32) *madeUp {
 }
 
 func (m *madeUp) Get(dst, key []byte) ([]byte, bool, error) {
-	if string(key) != string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain)) {
+	if string(key) != string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain)) {
 		return dst, false, fmt.Errorf("a lookup of %x", key)
 	}
 	return Metadata{Pages: beyondLock, Sequence: 1}.append(dst), true, nil
@@ -566,7 +566,7 @@ func (m *madeUp) Scan(start, end []byte, f func(key, value []byte) bool) error {
 		if n == 0 {
 			b = &m.first
 		}
-		if n != m.without && !f(keyspace.AppendSQLiteChunk(key, keyspace.SQLiteMain, n), b[:]) {
+		if n != m.without && !f(keyspace.SQLiteChunk.Append(key, keyspace.SQLiteMain, n), b[:]) {
 			break
 		}
 	}
