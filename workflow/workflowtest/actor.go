@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // An Actor is what one run belongs to: its rows, its queues, and its state. Methods that change something only write; see Env
@@ -13,9 +14,9 @@ import (
 type Actor struct {
 	w        *world
 	self     workflow.Destination
-	rows     *rows
+	rows     *memory.Rows
 	state    any // a pointer, or nil
-	queues   map[string][]wfhost.Delivery
+	queues   *memory.Queues
 	requests map[uint64]*Request // by id of their message
 
 	run     *wfhost.Run
@@ -132,7 +133,7 @@ func (a *Actor) send(queue string, body any, want bool) uint64 {
 	}
 	a.w.lastID++
 	id := a.w.lastID
-	a.queues[queue] = append(a.queues[queue], wfhost.Delivery{Queue: queue, ID: id, Body: data, Sent: a.w.now(), WantReply: want})
+	a.queues.Add(wfhost.Delivery{Queue: queue, ID: id, Body: data, Sent: a.w.now(), WantReply: want})
 	a.stale = true
 	a.w.wakeUp()
 	return id
@@ -170,7 +171,7 @@ func (q *Request) Reply(v any) (answered bool, err error) {
 func (a *Actor) Queued(queue string) int {
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
-	return len(a.queues[queue])
+	return len(a.queues.Lists()[queue])
 }
 
 // StateOf returns the state of an actor, which has the type that WithState made.

@@ -132,7 +132,7 @@ func (a *Actor) ending() ActorEnding {
 		e.Run = string(s.State)
 	}
 	e.Published, e.Owed = show(s.Published), s.Undo
-	for name, list := range a.queues {
+	for name, list := range a.queues.Lists() {
 		for _, m := range list {
 			e.Queues[name] = append(e.Queues[name], show(m.Body))
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // Diff says how the histories of two recordings differ, in lines that begin with - for what only a has and + for what only b
@@ -50,7 +51,7 @@ func Diff(a, b *wfhost.Recording) string {
 type line struct{ key, text string }
 
 func describe(rec *wfhost.Recording) (list []line) {
-	rows := recorded(rec)
+	rows := memory.Recorded(rec)
 	s, err := wfhost.ReadStatus(rows)
 	if err != nil {
 		return []line{{"", err.Error()}}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // An Env is a host in memory for the run of one workflow, and for the runs that it spawns in other actors. It ends with the
@@ -187,7 +188,7 @@ func (w *world) actor(d workflow.Destination) *Actor {
 		return a
 	}
 	d.Key = slices.Clone(d.Key)
-	a := &Actor{w: w, self: d, rows: newRows(), queues: map[string][]wfhost.Delivery{}, requests: map[uint64]*Request{}}
+	a := &Actor{w: w, self: d, rows: memory.NewRows(), queues: memory.NewQueues(), requests: map[uint64]*Request{}}
 	fresh := w.options.states[d.Type]
 	if fresh == nil {
 		fresh = w.options.states[""]

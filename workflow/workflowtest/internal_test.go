@@ -1,12 +1,10 @@
 package workflowtest
 
 import (
-	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,53 +43,6 @@ func TestGlobAgainstRegexp(t *testing.T) {
 	}
 	if matched < 100 {
 		t.Errorf("only %d of the pairs match", matched)
-	}
-}
-
-// TestRowsAgainstAModel changes rows at random, in transactions of which some are undone.
-func TestRowsAgainstAModel(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	rows := newRows()
-	committed := map[string]string{}
-	for range rounds(500) {
-		now := maps.Clone(committed)
-		for range r.IntN(8) {
-			key, other := pick(r, "abc", 2), pick(r, "abc", 2)
-			switch r.IntN(3) {
-			case 0:
-				value := pick(r, "xy", 2)
-				rows.put(key, []byte(value))
-				now[key] = value
-			case 1:
-				rows.remove(key)
-				delete(now, key)
-			default:
-				rows.removeRange([]byte(key), []byte(other))
-				maps.DeleteFunc(now, func(k, _ string) bool { return k >= key && k < other })
-			}
-		}
-		wantRows(t, rows, now)
-		if r.IntN(2) == 0 {
-			rows.commit()
-			committed = now
-		} else {
-			rows.rollback()
-			wantRows(t, rows, committed)
-		}
-	}
-}
-
-func wantRows(t *testing.T, rows *rows, want map[string]string) {
-	t.Helper()
-	got := map[string]string{}
-	var order []string
-	_ = rows.Scan(nil, []byte{0xFF}, func(k, v []byte) error {
-		got[string(k)] = string(v)
-		order = append(order, string(k))
-		return nil
-	})
-	if !maps.Equal(got, want) || !slices.IsSorted(order) {
-		t.Fatalf("%v in the order %q, want %v", got, order, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // Replay replays a recorded run with a program, and fails the test if they do not agree: if the function asks for something else
@@ -49,7 +50,7 @@ func replayed(p *wfhost.Program, rec *wfhost.Recording, opts []Option) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	rows := recorded(rec)
+	rows := memory.Recorded(rec)
 	report, err := wfhost.Replay(rows, func(name string) *wfhost.Program {
 		for _, other := range append([]*wfhost.Program{p}, o.programs...) {
 			if other.Name() == name || name == "" { // histories of form 1 do not say of which workflow they are

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // A Host drives one run. Its methods are called from one goroutine.
@@ -42,9 +43,9 @@ type Host struct {
 	// Replies are the replies to messages, in order.
 	Replies []string
 
-	rows    *rows
+	rows    *memory.Rows
 	state   *State
-	queues  map[string][]wfhost.Delivery
+	queues  *memory.Queues
 	lastID  uint64
 	run     *wfhost.Run
 	stale   bool
@@ -78,8 +79,8 @@ func (s *State) Set(key, value string) {
 // New returns a host without a run. Its clock begins in November 2023.
 func New(programs ...*wfhost.Program) *Host {
 	h := &Host{
-		Now: time.UnixMilli(1_700_000_000_000).UTC(), rows: newRows(), state: &State{values: map[string]string{}},
-		queues: map[string][]wfhost.Delivery{}, events: make(chan struct{}, 1),
+		Now: time.UnixMilli(1_700_000_000_000).UTC(), rows: memory.NewRows(), state: &State{values: map[string]string{}},
+		queues: memory.NewQueues(), events: make(chan struct{}, 1),
 	}
 	h.Use(programs...)
 	return h
@@ -142,12 +143,12 @@ func (h *Host) Changed() {
 // Send puts a message into a queue. body is in CBOR.
 func (h *Host) Send(queue string, body []byte) {
 	h.lastID++
-	h.queues[queue] = append(h.queues[queue], wfhost.Delivery{Queue: queue, ID: h.lastID, Body: body, Sent: h.now(), WantReply: true})
+	h.queues.Add(wfhost.Delivery{Queue: queue, ID: h.lastID, Body: body, Sent: h.now(), WantReply: true})
 	h.stale = true
 }
 
 // Queued returns how many messages a queue has.
-func (h *Host) Queued(queue string) int { return len(h.queues[queue]) }
+func (h *Host) Queued(queue string) int { return len(h.queues.Lists()[queue]) }
 
 // Set changes the state in a transaction.
 func (h *Host) Set(key, value string) {
@@ -157,25 +158,20 @@ func (h *Host) Set(key, value string) {
 }
 
 // Rows returns a copy of all rows.
-func (h *Host) Rows() map[string]string {
-	all := make(map[string]string, len(h.rows.values))
-	for k, v := range h.rows.values {
-		all[k] = string(v)
-	}
-	return all
-}
+func (h *Host) Rows() map[string]string { return h.rows.All() }
 
 // Load replaces all rows.
 func (h *Host) Load(all map[string]string) {
-	h.rows = newRows()
+	h.rows = memory.NewRows()
 	for k, v := range all {
-		h.rows.values[k] = []byte(v)
+		_ = h.rows.Put([]byte(k), []byte(v)) // never fails
 	}
+	h.rows.Commit()
 	h.started, h.stale = true, true
 }
 
 // Reader reads the committed rows.
-func (h *Host) Reader() wfhost.Reader { return &turn{h: h} }
+func (h *Host) Reader() wfhost.Reader { return h.begin() }
 
 // Run returns the run in memory, nil if there is none.
 func (h *Host) Run() *wfhost.Run { return h.run }
