@@ -178,7 +178,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 			rt = open()
 			var reads atomic.Int64
 			disk.Fail(func(op, _ string) error {
-				if op == "read" && bytes.Contains(debug.Stack(), []byte("workflow.(*coroutine).main(")) && reads.Add(1) <= 64 {
+				if op == "read" && bytes.Contains(debug.Stack(), []byte("replay.(*coroutine).main(")) && reads.Add(1) <= 64 {
 					time.Sleep(100 * time.Millisecond) // a payload is more than 32 reads
 				}
 				return nil
