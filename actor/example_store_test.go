@@ -1,0 +1,122 @@
+package actor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// A shelf keeps its books in a map, and notes about them as bytes in its key-value store.
+var (
+	shelves = actor.NewType[shelf]("shelf")
+	fill    = actor.NewAction[[]string, actor.None](shelves, "fill")
+	empty   = actor.NewAction[actor.None, string](shelves, "empty")
+	titles  = actor.NewQuery[actor.None, string](shelves, "titles")
+	books   = actor.NewMap[string, int](shelves, "books")
+)
+
+type shelf struct{}
+
+func (*shelf) fill(ctx *actor.Context, names []string) (actor.None, error) {
+	for i, name := range names {
+		if err := books.Put(ctx, name, i+1); err != nil {
+			return actor.None{}, err
+		}
+		if err := ctx.KV().Put(tuple.Tuple{"note", name}, []byte("new"), actor.TTL(24*time.Hour)); err != nil {
+			return actor.None{}, err
+		}
+	}
+	return actor.None{}, ctx.KV().Put(tuple.Tuple{"sale"}, []byte("10 %"), actor.ExpireAt(ctx.Now().Add(time.Hour)))
+}
+
+func (shelf) titles(ctx *actor.ReadContext, _ actor.None) (string, error) {
+	var out []string
+	var failed error
+	add := func(text string, err error) {
+		out, failed = append(out, text), errors.Join(failed, err)
+	}
+	for e, err := range books.All(ctx, actor.Reverse(), actor.Limit(2)) {
+		add(fmt.Sprint("all:", e.Key, e.Value), err)
+	}
+	for e, err := range books.Range(ctx, "b", "d") { // "b" <= key < "d"
+		add("range:"+e.Key, err)
+	}
+	for e, err := range books.From(ctx, "c") {
+		add("from:"+e.Key, err)
+	}
+	for e, err := range books.Prefix(ctx, "a") { // the key "a"; of a struct key, its first fields
+		add("prefix:"+e.Key, err)
+	}
+	for e, err := range ctx.KV().List(tuple.Tuple{"note"}, actor.KeysOnly()) {
+		add(fmt.Sprint("list:", e.Key), err)
+	}
+	for e, err := range ctx.KV().Range(tuple.Tuple{"sale"}, nil) {
+		add(fmt.Sprintf("%s %s", e.Key, e.Value), err)
+	}
+	first, _, err := books.Entry(ctx, "a")
+	if err != nil {
+		return "", err
+	}
+	note, found, err := ctx.KV().Get(tuple.Tuple{"note", "a"})
+	if err != nil {
+		return "", err
+	}
+	sale, _, err := ctx.KV().Entry(tuple.Tuple{"sale"})
+	add(fmt.Sprintf("%s %v since version %d, for %s", note, found, first.Version, sale.Expire.Sub(sale.Created)), err)
+	return strings.Join(out, "\n"), failed
+}
+
+func (*shelf) empty(ctx *actor.Context, _ actor.None) (string, error) {
+	one, err := books.Delete(ctx, "a")
+	if err != nil {
+		return "", err
+	}
+	some, err := books.DeleteRange(ctx, "b", "d")
+	if err != nil {
+		return "", err
+	}
+	rest, err := books.Clear(ctx)
+	if err != nil {
+		return "", err
+	}
+	note, err := ctx.KV().Delete(tuple.Tuple{"note", "a"})
+	if err != nil {
+		return "", err
+	}
+	notes, err := ctx.KV().DeletePrefix(tuple.Tuple{"note"})
+	if err != nil {
+		return "", err
+	}
+	all, err := ctx.KV().DeleteRange(nil, nil)
+	return fmt.Sprintln(one, some, rest, note, notes, all), err
+}
+
+func Example_store() {
+	node, stop := open(actor.Define(shelves, actor.Spec[shelf]{},
+		actor.On(fill, (*shelf).fill), actor.On(empty, (*shelf).empty), actor.OnQuery(titles, shelf.titles)))
+	defer stop()
+	ctx, mine := context.Background(), shelves.Ref(node, "mine")
+	must(fill.Call(ctx, mine, []string{"a", "b", "c", "d"}))
+	fmt.Println(books.Name(), must(titles.Call(ctx, mine, actor.None{})))
+	fmt.Print(must(empty.Call(ctx, mine, actor.None{})))
+	// Output:
+	// books all:d4
+	// all:c3
+	// range:b
+	// range:c
+	// from:c
+	// from:d
+	// prefix:a
+	// list:("note", "a")
+	// list:("note", "b")
+	// list:("note", "c")
+	// list:("note", "d")
+	// ("sale") 10 %
+	// new true since version 2, for 1h0m0s
+	// true 2 1 true 3 1
+}
