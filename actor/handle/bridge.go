@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// The functions of this file are for package actor: they take types that nobody else can make.
+// The functions of this file are for package actor: they take types of internal packages.
 
 // NewQueue makes a handle of a queue. lock is the queue's own time of locks.
 func NewQueue[In, Out any](at site.Site, body *codec.Value[In], reply *codec.Value[Out], lock time.Duration) Queue[In, Out] {
@@ -33,8 +33,8 @@ func NewDeadMessages(at site.Site) DeadLetters[DeadMessage] {
 	}
 }
 
-// FillSchedule sets what a rule says. The error is an [*host.Error] of code InvalidArgument. The node
-// checks the cron expression and the zone.
+// FillSchedule copies a rule into a schedule. The error code is InvalidArgument. The node checks
+// the cron expression and the zone.
 func FillSchedule(s *host.Schedule, r Rule, contract string) error {
 	given := 0
 	for _, is := range []bool{r.Cron != "", r.Every != 0, !r.At.IsZero()} {

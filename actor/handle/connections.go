@@ -16,8 +16,8 @@ type Connections struct{ site site.Site }
 // A ConnectionInfo describes a connection without its state.
 type ConnectionInfo = host.ConnectionInfo
 
-// List ranges over the connections in the order of their ids. The error is an [*host.Error] and ends
-// it.
+// List ranges over the connections in the order of their ids. It reads page by page. An error ends
+// the loop.
 func (c Connections) List(ctx context.Context) iter.Seq2[ConnectionInfo, error] {
 	return func(yield func(ConnectionInfo, error) bool) {
 		var in host.ConnectionListInput
@@ -40,7 +40,8 @@ func (c Connections) List(ctx context.Context) iter.Seq2[ConnectionInfo, error] 
 	}
 }
 
-// Close ends a connection and reports whether there was one. The client gets the reason.
+// Close ends a connection and reports whether there was one. The client gets the reason, with the
+// error code FailedPrecondition.
 func (c Connections) Close(ctx context.Context, connection, reason string) (bool, error) {
 	n, err := site.Count(ctx, &c.site, method.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
 	return n > 0, err

@@ -9,34 +9,36 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// DeadLetters are the messages that were given up: of a queue ([Queue.DeadLetters]) or sent to other
-// actors (actor.Ref.DeadMessages).
+// DeadLetters are messages that were given up: those of a queue ([Queue.DeadLetters]), or messages
+// that an actor sent to other actors (actor.Ref.DeadMessages). Safe for concurrent use.
 type DeadLetters[M any] struct {
 	list func(context.Context) iter.Seq2[M, error]
 	// requeue and remove are for all messages if ids is nil.
 	requeue, remove func(ctx context.Context, ids []uint64) (int64, error)
 }
 
-// List ranges over the messages in the order of their ids. It reads page by page. A body that does
-// not decode is an error beside the rest of its message, after which the loop may go on; any other
-// error, which is an [*host.Error], ends it.
+// List ranges over the messages in the order of their ids. It reads page by page. If a body does
+// not decode, the pair has the rest of the message and an error, and the loop may go on. Any other
+// error ends the loop.
 func (d DeadLetters[M]) List(ctx context.Context) iter.Seq2[M, error] { return d.list(ctx) }
 
-// Requeue sends messages again as new first attempts, behind the waiting ones, and counts them. It
-// ignores ids without a dead letter.
+// Requeue sends messages again, as new first attempts behind the waiting messages, and counts them.
+// It takes up to 1,000 ids; the error code is TooLarge for more, and Overloaded if the queue is
+// full. It ignores ids without a dead letter.
 func (d DeadLetters[M]) Requeue(ctx context.Context, ids ...uint64) (int64, error) {
 	return d.requeue(ctx, append([]uint64{}, ids...))
 }
 
-// RequeueAll is Requeue of all.
+// RequeueAll is Requeue of all dead letters.
 func (d DeadLetters[M]) RequeueAll(ctx context.Context) (int64, error) { return d.requeue(ctx, nil) }
 
-// Delete removes messages for good and counts them.
+// Delete removes messages for good and counts them. It takes up to 1,000 ids; the error code is
+// TooLarge for more. It ignores ids without a dead letter.
 func (d DeadLetters[M]) Delete(ctx context.Context, ids ...uint64) (int64, error) {
 	return d.remove(ctx, append([]uint64{}, ids...))
 }
 
-// DeleteAll is Delete of all.
+// DeleteAll is Delete of all dead letters.
 func (d DeadLetters[M]) DeleteAll(ctx context.Context) (int64, error) { return d.remove(ctx, nil) }
 
 // DeadLetters returns the messages of the queue that were given up.
@@ -63,8 +65,8 @@ func selecting[In any](at *site.Site, m site.Counting[In], input func(ids []uint
 	}
 }
 
-// A DeadMessage is a message to another actor (actor.Action.Send) that was given up. The sender keeps
-// it for 14 days, and 10,000 of them.
+// A DeadMessage is a message to another actor (actor.Action.Send, actor.Queue.Post) that was given
+// up. The sender keeps it for 14 days, and up to 10,000 of them.
 type DeadMessage = host.DeadMessage
 
 func deadMessages(ctx context.Context, at *site.Site) iter.Seq2[DeadMessage, error] {

@@ -39,12 +39,12 @@ type Message struct {
 	WantReply bool
 }
 
-// A Delivery is a message that a worker received and that is locked for it. Settle it before the
-// lock ends: with Ack, Nack, RetryAfter or GiveUp. Otherwise it returns to the queue, and
-// another worker may receive it. Safe for concurrent use.
+// A Delivery is a received message that is locked for its worker. Settle it before the lock ends,
+// with Ack, Nack, RetryAfter or GiveUp. Otherwise the message returns to the queue, and another
+// worker may receive it. Safe for concurrent use.
 //
-// The error of each method is an [*host.Error], with code FailedPrecondition if the lock has ended or
-// the message is settled already.
+// The error code of each method is FailedPrecondition if the lock has ended or the message is
+// settled already.
 type Delivery[In, Out any] struct {
 	Message
 	Body  In
@@ -52,8 +52,9 @@ type Delivery[In, Out any] struct {
 	lease *lease
 }
 
-// Ack says that the message is done: it is removed from the queue, and a sender that waits for a
-// reply gets it. The reply is actor.None{} for a queue without replies.
+// Ack removes the message from the queue as done. A sender that waits for a reply gets the reply,
+// which is actor.None{} in a queue without replies. The error code is TooLarge if the reply is too
+// large.
 func (d *Delivery[In, Out]) Ack(ctx context.Context, reply Out) error {
 	raw, err := d.reply(&reply)
 	if err != nil {
@@ -62,15 +63,15 @@ func (d *Delivery[In, Out]) Ack(ctx context.Context, reply Out) error {
 	return d.lease.ack(ctx, raw)
 }
 
-// Nack gives the message back as a failed attempt. It is tried again after the queue's pause, or
-// becomes a dead letter after the last. The cause's text, cut to 1,024 bytes, is kept with the
-// message for operators; a sender that waits for a reply gets it if the message becomes a dead
-// letter.
+// Nack gives the message back as a failed attempt. The message is tried again after the queue's
+// pause, or becomes a dead letter after the last attempt. The message keeps the first 1,024 bytes
+// of the cause's text for operators. A sender that waits for a reply gets the cause when the
+// message becomes a dead letter.
 func (d *Delivery[In, Out]) Nack(ctx context.Context, cause error) error {
 	return d.lease.nack(ctx, cause, host.QueueNackInput{})
 }
 
-// RetryAfter is Nack with a pause of its own before the next attempt, at most 30 days.
+// RetryAfter is Nack with another pause before the next attempt, at most 30 days.
 func (d *Delivery[In, Out]) RetryAfter(ctx context.Context, pause time.Duration, cause error) error {
 	ms := site.Millis(pause)
 	return d.lease.nack(ctx, cause, host.QueueNackInput{DelayMS: &ms})
@@ -81,7 +82,7 @@ func (d *Delivery[In, Out]) GiveUp(ctx context.Context, cause error) error {
 	return d.lease.nack(ctx, cause, host.QueueNackInput{Dead: true})
 }
 
-// Extend locks the message for another d, counted from now; 0 is the queue's time.
+// Extend locks the message for a duration from now, at most 30 days; 0 is the queue's time.
 func (d *Delivery[In, Out]) Extend(ctx context.Context, lock time.Duration) error {
 	return d.lease.extend(ctx, lock)
 }
@@ -89,11 +90,13 @@ func (d *Delivery[In, Out]) Extend(ctx context.Context, lock time.Duration) erro
 // LockedUntil returns when the lock ends, by the clock of the node.
 func (d *Delivery[In, Out]) LockedUntil() time.Time { return d.lease.lockedUntil() }
 
-// Receive takes messages out of a queue of workers and locks them. It returns none if none came in
-// time. When ctx ends while a call is under way, messages that it locked return to the queue when
-// their lock ends.
+// Receive takes messages out of a queue with workers and locks them. It returns none if none came
+// in time. If ctx ends during a call, the messages that the call locked return to the queue when
+// their locks end.
 //
-// A message whose body does not decode is given back; that is an error only if there is no other.
+// A message whose body does not decode is given back as a failed attempt; that is an error only if
+// there is no other message. The error code is FailedPrecondition if the actor itself handles the
+// queue.
 func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Delivery[In, Out], error) {
 	messages, err := receive(ctx, &q.site, cfg)
 	if err != nil {

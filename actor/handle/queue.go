@@ -12,8 +12,9 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Queue is one queue of one actor: for its senders, its workers and operators. Out is the type of
-// the replies, actor.None for a queue without. Made by actor.Queue.Of. Safe for concurrent use.
+// A Queue is one queue of one actor, for its senders, its workers and operators. Out is the type of
+// the replies; it is actor.None in a queue without replies. Made by actor.Queue.Of. Safe for
+// concurrent use.
 type Queue[In, Out any] struct {
 	site  site.Site
 	body  *codec.Value[In]
@@ -21,8 +22,8 @@ type Queue[In, Out any] struct {
 	lock  time.Duration
 }
 
-// A Sent is the result of sending a message: its id, and whether it is a duplicate of the earlier
-// message with this id.
+// A Sent is the result of sending a message: its id, and whether it is a duplicate of an earlier
+// message with the same actor.DedupID.
 type Sent = host.Sent
 
 // QueueStats are the counts of one queue.
@@ -32,13 +33,13 @@ type QueueStats = host.QueueStats
 // actor.Existing or actor.Traceparent.
 type SendOption = site.SendOption
 
-// Send sends a message to the queue; the first call creates the actor. It returns when the message
-// is durable. Sending it again after an error may send it twice; actor.DedupID prevents that. The
-// error is an [*host.Error], with code Overloaded if the queue is full and TooLarge if the body is
-// too large.
+// Send sends a message to the queue and returns when the message is durable. The first call creates
+// the actor. Sending again after an error may send the message twice; actor.DedupID prevents that.
 //
-// A turn cannot use it, because the message would not be part of the turn's commit: the error code
-// is FailedPrecondition. Turns use Put and Post of the contract.
+// The error code is Overloaded if the queue is full, TooLarge if the body is over the queue's
+// limit, and FailedPrecondition in a turn, because the message would not be part of the turn's
+// commit. Turns use actor.Queue.Put and actor.Queue.Post. See actor.QueueConfig for the limits of a
+// queue; a delay and a time to live are at most 30 days.
 func (q Queue[In, Out]) Send(ctx context.Context, body In, opts ...SendOption) (Sent, error) {
 	sent, err := q.send(ctx, []In{body}, false, opts)
 	if err != nil {
@@ -47,8 +48,9 @@ func (q Queue[In, Out]) Send(ctx context.Context, body In, opts ...SendOption) (
 	return sent[0], nil
 }
 
-// SendAll is Send of up to 1,000 messages, all or none, with the same options. It returns the
-// result of each.
+// SendAll sends up to 1,000 messages with the same options, all or none. It returns the result of
+// each. The error codes are those of [Queue.Send]; the code is also TooLarge for more messages than
+// the queue can hold.
 func (q Queue[In, Out]) SendAll(ctx context.Context, bodies []In, opts ...SendOption) ([]Sent, error) {
 	if len(bodies) == 0 {
 		return nil, nil
@@ -82,17 +84,18 @@ func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts 
 	return out.Messages, nil
 }
 
-// Ask sends a message to the queue and waits until it is handled, and for its reply if the queue has
-// replies; the first call creates the actor.
-// The error is an [*host.Error]: why the message could not be sent, or, if all attempts failed and
-// it became a dead letter, the error of the last attempt.
+// Ask sends a message to the queue and waits for its reply. In a queue without replies it waits
+// until the message is handled. The first call creates the actor.
 //
-// With actor.DedupID, asking again waits for the reply to the first message; the error code is
-// NotFound if that was sent without asking, or its reply is no longer kept.
+// If all attempts fail and the message becomes a dead letter, the error is that of the last
+// attempt. The other error codes are those of [Queue.Send]. If ctx ends first, the code is
+// DeadlineExceeded or Canceled, and Metadata "message" has the message's id; the message stays in
+// the queue and will be handled.
 //
-// When ctx ends first, the error code is DeadlineExceeded or Canceled and Metadata "message" is the
-// message's id; the message stays in the queue and will be handled. Ask cannot wait in a turn, which
-// would stop the actor meanwhile: the error code is then InvalidArgument, and nothing is sent.
+// With actor.DedupID, asking again waits for the reply to the first message. The error code is
+// NotFound if the first message was sent without asking, or if its reply is no longer kept.
+//
+// Ask in a turn would stop the actor: the error code is InvalidArgument, and nothing is sent.
 func (q Queue[In, Out]) Ask(ctx context.Context, body In, opts ...SendOption) (Out, error) {
 	var out Out
 	if q.site.Fault != nil {
@@ -142,7 +145,7 @@ func (q Queue[In, Out]) result(ctx context.Context, id uint64) (host.QueueResult
 	}
 }
 
-// Stats counts the messages of the queue. The error code is NotFound if there is no such actor.
+// Stats counts the messages of the queue.
 func (q Queue[In, Out]) Stats(ctx context.Context) (QueueStats, error) {
 	out, err := site.Ask(ctx, &q.site, method.QueueStats, &host.QueueStatsInput{Queue: q.site.Name})
 	if err != nil || len(out.Queues) == 0 {
@@ -151,7 +154,7 @@ func (q Queue[In, Out]) Stats(ctx context.Context) (QueueStats, error) {
 	return out.Queues[0], nil
 }
 
-// A Listed is a message of a queue as operators see it.
+// A Listed is a message of a queue, for operators.
 type Listed[In any] struct {
 	ID    uint64
 	Queue string
@@ -172,14 +175,15 @@ type Listed[In any] struct {
 }
 
 // Peek ranges over the messages that wait or are locked, in the order of their ids, and changes
-// nothing. It reads page by page. A body that does not decode is an error beside the rest of its
-// message, after which the loop may go on; any other error, which is an [*host.Error], ends it.
+// nothing. It reads page by page. If a body does not decode, the pair has the rest of the message
+// and an error, and the loop may go on. Any other error ends the loop.
 func (q Queue[In, Out]) Peek(ctx context.Context) iter.Seq2[Listed[In], error] {
 	return q.list(ctx, method.QueuePeek)
 }
 
-// Delete removes messages that wait or are locked, and counts them. They do not become dead
-// letters.
+// Delete removes messages that wait or are locked, and counts them. It takes up to 1,000 ids; the
+// error code is TooLarge for more. It ignores ids without such a message. The messages do not
+// become dead letters.
 func (q Queue[In, Out]) Delete(ctx context.Context, ids ...uint64) (int64, error) {
 	if len(ids) == 0 {
 		return 0, q.site.Fault
@@ -187,14 +191,14 @@ func (q Queue[In, Out]) Delete(ctx context.Context, ids ...uint64) (int64, error
 	return site.Count(ctx, &q.site, method.QueueDelete, &host.QueueSelectInput{Queue: q.site.Name, IDs: ids})
 }
 
-// Purge removes all waiting messages, except messages that workers hold, and counts them. They do
-// not become dead letters.
+// Purge removes and counts all waiting messages, except messages that workers hold. They do not
+// become dead letters.
 func (q Queue[In, Out]) Purge(ctx context.Context) (int64, error) {
 	return site.Count(ctx, &q.site, method.QueuePurge, &host.QueueInput{Queue: q.site.Name})
 }
 
-// Skip makes the next message a dead letter, so that later messages can run. It returns 0 if there
-// is none.
+// Skip makes the next message a dead letter, so that later messages can run. It returns the number
+// of skipped messages, 1 or 0.
 func (q Queue[In, Out]) Skip(ctx context.Context) (int64, error) {
 	return site.Count(ctx, &q.site, method.QueueSkip, &host.QueueInput{Queue: q.site.Name})
 }

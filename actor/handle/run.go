@@ -12,8 +12,12 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A Run is the run of a workflow in one actor: for callers that start it and wait for it, and for
+// A Run is the workflow run of one actor, for callers that start it and wait for it, and for
 // operators. Made by actor.Workflow.Of. Safe for concurrent use.
+//
+// The error code of each method is NotFound if the actor has no run, except where the method starts
+// one, and FailedPrecondition with the reason if the state of the run does not allow the call. A
+// History of no run has no entries.
 type Run[In, Out any] struct {
 	site site.Site
 	in   *codec.Value[In]
@@ -23,26 +27,26 @@ type Run[In, Out any] struct {
 // A Started is the result of starting a run.
 type Started = host.RunStarted
 
-// A StartOption changes how a run is started.
+// A StartOption changes the start of a run.
 type StartOption interface{ applyStart(*host.RunStart) }
 
 type startOption func(*host.RunStart)
 
 func (o startOption) applyStart(s *host.RunStart) { o(s) }
 
-// Replace starts a new run although the actor has had one. It drops the history of a run that has
-// ended, and never replaces a run that lives.
+// Replace starts a new run in place of a run that has ended, and drops its history. It never
+// replaces a live run.
 func Replace() StartOption { return startOption(func(s *host.RunStart) { s.Replace = true }) }
 
-// UpTo makes a run of a recording ([Run.Import], [Run.Fork]) go on after an entry of it, as if
-// nothing had happened since.
+// UpTo makes a run of a recording ([Run.Import], [Run.Fork]) go on after an entry of the recording,
+// as if nothing had happened since.
 func UpTo(entry wfhost.EntryID) StartOption {
 	return startOption(func(s *host.RunStart) { s.UpTo = string(entry) })
 }
 
-// Start starts a run on the actor, which the first start creates, and returns when that is durable.
-// Starting again with the same input finds the run that is there, whether it lives or has ended;
-// the error code is AlreadyExists if it is another.
+// Start starts a run and returns when that is durable. The first call creates the actor. Starting
+// again with the same input finds the run that is there, live or ended. The error code is
+// AlreadyExists if the actor has another run.
 func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (Started, error) {
 	input, err := r.in.Append(host.CBOR, nil, &in)
 	if err != nil {
@@ -55,15 +59,16 @@ func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (St
 	return site.Ask(ctx, &r.site, method.WorkflowStart, &host.WorkflowStartInput{Workflow: s.Workflow, Input: input, Replace: s.Replace})
 }
 
-// Status describes the actor's run without waking the actor: what it waits for, since when, and why
-// it is paused if it is. The error code is NotFound if the actor has none.
+// Status describes the run without waking the actor: what the run waits for, since when, and why it
+// is paused.
 func (r Run[In, Out]) Status(ctx context.Context) (wfhost.RunStatus, error) {
 	return site.Ask(ctx, &r.site, method.WorkflowStatus, new(method.None))
 }
 
-// Result waits until the run has ended, and returns what its function returned. A run that failed
-// has the code of the error that it failed with, or FailedPrecondition. A run that was
-// cancelled or terminated has code Canceled. The result is durable.
+// Result waits until the run has ended, and returns the result of its function, which is durable.
+// If the run failed, the error has the code of the failure, or FailedPrecondition. If the run was
+// cancelled or terminated, the code is Canceled. If ctx ends first, it is DeadlineExceeded or
+// Canceled.
 func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 	var out Out
 	var pace site.Pacer
@@ -125,20 +130,19 @@ func (r Run[In, Out]) control(
 	return err
 }
 
-// Cancel asks the run to end, and returns when the request is durable. Its waits end with
-// workflow.ErrCanceled, and the contexts of its steps end. Steps with an undo are undone, and its
-// final state is cancelled.
+// Cancel asks the run to end, and returns when the request is durable. Waits of the run end with
+// workflow.ErrCanceled, and the contexts of its steps end. Steps with an undo are undone. The final
+// state of the run is cancelled.
 func (r Run[In, Out]) Cancel(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowCancel, reason, "")
 }
 
-// Terminate ends the run at once: its code no longer runs, and nothing is undone.
+// Terminate ends the run at once. Its code no longer runs, and nothing is undone.
 func (r Run[In, Out]) Terminate(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowTerminate, reason, "")
 }
 
-// Pause keeps the run from going on until Resume. Attempts of steps that are under way are
-// finished.
+// Pause stops the run until Resume. Attempts of steps that are under way are finished.
 func (r Run[In, Out]) Pause(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowPause, reason, "")
 }
@@ -149,22 +153,20 @@ func (r Run[In, Out]) Resume(ctx context.Context) error {
 	return r.control(ctx, method.WorkflowResume, "", "")
 }
 
-// Retry runs a step again that has failed for good, and what came after it. The error code is
-// FailedPrecondition, with the reason, if that cannot be done.
+// Retry runs a failed step again, and everything after it. An entry is an ID of [Run.History].
 func (r Run[In, Out]) Retry(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRetry, "", string(entry))
 }
 
-// Rewind forgets an entry of the history and all that came after it, so that the run goes on from
-// there, also if it was over: then its result is gone, and [Run.Result] waits again. The error
-// code is FailedPrecondition, with the reason, if that cannot be done, such as for a run that was
-// terminated, or whose parent has its outcome.
+// Rewind removes an entry and everything after it from the history, and the run goes on from there.
+// The run may have ended: then its result is gone, and [Run.Result] waits again. A run that was
+// terminated, or whose result its parent has, cannot be rewound.
 func (r Run[In, Out]) Rewind(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRewind, "", string(entry))
 }
 
-// History returns the entries of the run in the order of their places: each before the entries
-// inside it. An error ends it.
+// History ranges over the entries of the run in the order of their places: each entry comes before
+// the entries inside it. An error ends the loop.
 func (r Run[In, Out]) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry, error] {
 	return func(yield func(wfhost.HistoryEntry, error) bool) {
 		in := host.WorkflowHistoryInput{Limit: 1000}
@@ -187,12 +189,12 @@ func (r Run[In, Out]) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry
 	}
 }
 
-// A Change is what has changed in a run: see [Run.Watch].
+// A Change is a change of a run: see [Run.Watch].
 type Change = host.WorkflowWatchOutput
 
-// Watch returns what changes in the run after a version of the actor, which 0 is before all; the
-// first is what is there. It ends with the run, after its last change, or with an error. To go on
-// later, watch after Change.Version.
+// Watch ranges over the changes of the run after a version of the actor. The first change after
+// version 0 is the whole run. Watch ends with the last change of the run, or with an error. To go
+// on later, watch after Change.Version.
 func (r Run[In, Out]) Watch(ctx context.Context, after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var pace site.Pacer
@@ -223,21 +225,23 @@ func (r Run[In, Out]) Watch(ctx context.Context, after uint64) iter.Seq2[Change,
 	}
 }
 
-// Export returns the run with its whole history, as of one commit: a workflow.Recording in its
-// encoded form, for tests and for [Run.Fork].
+// Export returns the run with its whole history, as of one commit. The result is an encoded
+// workflow.Recording, for tests and for [Run.Import].
 func (r Run[In, Out]) Export(ctx context.Context) ([]byte, error) {
 	out, err := site.Ask(ctx, &r.site, method.WorkflowExport, new(method.None))
 	return out.Recording, err
 }
 
-// Import makes a run of a recording, which goes on from where the recording ends.
+// Import makes a run of a recording. The run goes on from the end of the recording, or from an
+// entry ([UpTo]). The error codes are those of [Run.Start]; the code is InvalidArgument if the
+// recording does not decode, and NotFound if the type does not have its workflow.
 func (r Run[In, Out]) Import(ctx context.Context, recording []byte, opts ...StartOption) (Started, error) {
 	s := NewStart("", opts)
 	return site.Ask(ctx, &r.site, method.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace, UpTo: s.UpTo})
 }
 
-// Fork copies the run with its history to another actor, where it goes on by itself. The actor's
-// state and its other data are not copied.
+// Fork copies the run with its history to another actor, where the copy goes on by itself. The
+// state and the other data of the actor are not copied. The error codes are those of [Run.Import].
 func (r Run[In, Out]) Fork(ctx context.Context, to Run[In, Out], opts ...StartOption) (Started, error) {
 	recording, err := r.Export(ctx)
 	if err != nil {

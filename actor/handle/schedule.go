@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Rule says when a schedule runs, by one of Cron, Every and At, and how. Other zero fields have
-// defaults. It is comparable.
+// A Rule says when a schedule runs, and how. Set one of Cron, Every and At. The other zero fields
+// have defaults. Rules are comparable.
 type Rule struct {
 	// Cron is an expression of five fields: minute, hour, day of month, month and day of week; of
 	// six with seconds first; or a descriptor such as "@daily".
@@ -34,7 +34,7 @@ type Rule struct {
 	KeepRuns int
 }
 
-// String returns the rule's time as people read it, such as "0 3 * * *", "every 1m0s" or "at
+// String returns the time of the rule for people, such as "0 3 * * *", "every 1m0s" or "at
 // 2030-01-02T03:04:05Z".
 func (r Rule) String() string {
 	switch {
@@ -67,8 +67,8 @@ type Scheduled[T any] struct {
 // A ScheduleRun is the result of one run of a schedule.
 type ScheduleRun = host.ScheduleRun
 
-// A Schedule is one schedule of one actor, for callers and operators. Made by actor.Schedule.Of. Safe
-// for concurrent use.
+// A Schedule is one schedule of one actor, for callers and operators. Made by actor.Schedule.Of.
+// Safe for concurrent use.
 type Schedule[T any] struct {
 	site     site.Site
 	instance string
@@ -78,8 +78,9 @@ type Schedule[T any] struct {
 	mine func(name string) bool
 }
 
-// Set sets the schedule, or replaces it, and returns it as it is then. If its rule is the same, its
-// ticks stay as they are.
+// Set sets or replaces the schedule, and returns it. The first call creates the actor. If the rule
+// is the same as before, the ticks stay as they are. The error code is InvalidArgument if the rule
+// is wrong.
 func (s Schedule[T]) Set(ctx context.Context, rule Rule, payload T) (Scheduled[T], error) {
 	data, err := s.payload.Append(host.CBOR, nil, &payload)
 	if err != nil {
@@ -96,8 +97,7 @@ func (s Schedule[T]) Set(ctx context.Context, rule Rule, payload T) (Scheduled[T
 	return ReadSchedule(&out, s.payload, s.site.Contract)
 }
 
-// Get describes the schedule; false means that it is not set. The error code is NotFound if there is
-// no such actor.
+// Get describes the schedule; false means that it is not set.
 func (s Schedule[T]) Get(ctx context.Context) (Scheduled[T], bool, error) {
 	out, err := site.Ask(ctx, &s.site, method.ScheduleList, &host.ScheduleListInput{Name: s.site.Name})
 	if err != nil {
@@ -112,9 +112,9 @@ func (s Schedule[T]) Get(ctx context.Context) (Scheduled[T], bool, error) {
 	return Scheduled[T]{}, false, nil
 }
 
-// List returns the instances of the schedule that are set, in the order of their names. If it was
-// declared as "*", these are all schedules whose names are not declared by themselves. The error
-// code is NotFound if there is no such actor.
+// List returns the instances of the schedule that are set, in the order of their names. For a
+// schedule that is declared as "*", these are all schedules whose names are not declared by
+// themselves.
 func (s Schedule[T]) List(ctx context.Context) ([]Scheduled[T], error) {
 	out, err := site.Ask(ctx, &s.all, method.ScheduleList, &host.ScheduleListInput{Name: s.all.Name})
 	if err != nil {
@@ -134,21 +134,21 @@ func (s Schedule[T]) List(ctx context.Context) ([]Scheduled[T], error) {
 	return list, nil
 }
 
-// Cancel removes the schedule and its history, and reports whether there was one.
+// Cancel removes the schedule and its history, and reports whether it was set.
 func (s Schedule[T]) Cancel(ctx context.Context) (bool, error) {
 	n, err := site.Count(ctx, &s.site, method.ScheduleCancel, s.input())
 	return n > 0, err
 }
 
-// Runs returns the latest runs of the schedule, the latest first, as far as its history keeps them
-// ([Rule.KeepRuns]).
+// Runs returns the runs that the history keeps ([Rule.KeepRuns]), the latest first. It returns none
+// if the schedule is not set.
 func (s Schedule[T]) Runs(ctx context.Context) ([]ScheduleRun, error) {
 	out, err := site.Ask(ctx, &s.site, method.ScheduleRuns, s.input())
 	return out.Runs, err
 }
 
 // Trigger runs the schedule now, besides its ticks. It returns when the run is certain, not when it
-// is done.
+// is done. The error code is NotFound if the schedule is not set.
 func (s Schedule[T]) Trigger(ctx context.Context) error {
 	_, err := site.Ask(ctx, &s.site, method.ScheduleTrigger, s.input())
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Stream is one stream of one actor: for its readers, for clients that append to it, and for
+// A Stream is one stream of one actor, for its readers, for clients that append to it, and for
 // operators. Made by actor.Stream.Of. Safe for concurrent use.
 type Stream[T any] struct {
 	site  site.Site
@@ -22,8 +22,8 @@ type Stream[T any] struct {
 // StreamInfo describes a stream.
 type StreamInfo = host.StreamInfo
 
-// A Position is a place in a stream. Zero is its beginning. A reader that continues later keeps both
-// fields.
+// A Position is a place in a stream. The zero value is the beginning. A reader that continues later
+// keeps both fields.
 type Position struct {
 	// After is the sequence of the last item that the reader has; 0 for none.
 	After uint64
@@ -46,7 +46,7 @@ type Item[T any] struct {
 // Position returns the position of a reader that has the item.
 func (i Item[T]) Position() Position { return Position{After: i.Sequence, Life: i.Life} }
 
-// A Page is what follows a position in a stream.
+// A Page is a part of a stream after a position.
 type Page[T any] struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
@@ -68,8 +68,8 @@ type ReadConfig struct {
 	Wait time.Duration
 }
 
-// A GapError says that a reader of a stream asked for items that are no longer kept. The reader may
-// go on after them.
+// A GapError says that items after the position of a reader are no longer kept. The reader may go
+// on after them.
 type GapError struct {
 	// Missed counts the items.
 	Missed uint64
@@ -86,9 +86,13 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%d items of the stream are no longer kept", e.Missed)
 }
 
-// Append appends items, at most 1,000; the first call creates the actor. It returns the sequence of
-// the last item when that is durable; without items it does nothing and returns 0. Appending again
-// after an error may append twice. The error code is PermissionDenied unless the stream is External.
+// Append appends up to 1,000 items, all or none, and returns the sequence of the last item when
+// that is durable. The first call creates the actor. Without items, Append does nothing and returns
+// 0. Appending again after an error may append the items twice.
+//
+// The error code is PermissionDenied unless the stream is External, FailedPrecondition if the
+// stream is closed, and TooLarge if there are more items or an item is over the stream's limit
+// (actor.StreamConfig).
 func (s Stream[T]) Append(ctx context.Context, items ...T) (uint64, error) {
 	if s.site.Fault != nil || len(items) == 0 {
 		return 0, s.site.Fault
@@ -104,14 +108,14 @@ func (s Stream[T]) Append(ctx context.Context, items ...T) (uint64, error) {
 	return out.Last, err
 }
 
-// Close closes the stream: readers end after its last item. The error code is PermissionDenied
-// unless the stream is External.
+// Close closes the stream: its readers end after the last item. Closing it again does nothing. The
+// error code is PermissionDenied unless the stream is External.
 func (s Stream[T]) Close(ctx context.Context) error {
 	_, err := site.Ask(ctx, &s.site, method.StreamClose, &host.StreamInput{Stream: s.site.Name})
 	return err
 }
 
-// Info describes the stream. The error code is NotFound if there is no such actor.
+// Info describes the stream.
 func (s Stream[T]) Info(ctx context.Context) (StreamInfo, error) {
 	out, err := site.Ask(ctx, &s.site, method.StreamList, &host.StreamListInput{Stream: s.site.Name})
 	if err != nil {
@@ -123,15 +127,18 @@ func (s Stream[T]) Info(ctx context.Context) (StreamInfo, error) {
 	return out.Streams[0], nil
 }
 
-// Delete removes the items of the stream and opens it again if it was closed; the sequence goes on.
-// It reports whether there was such a stream.
+// Delete removes the items of the stream, and opens the stream if it was closed. The sequence goes
+// on. Delete reports whether there was such a stream.
 func (s Stream[T]) Delete(ctx context.Context) (bool, error) {
 	n, err := site.Count(ctx, &s.site, method.StreamDelete, &host.StreamInput{Stream: s.site.Name})
 	return n > 0, err
 }
 
-// Read reads items after a position. It returns none if there is none, or none came in time. The
-// error is an [*host.Error].
+// Read reads items after a position. It returns none if there are none, or if none came in time
+// ([ReadConfig.Wait]).
+//
+// If the value of an item does not decode, the page ends before the item, and the error code is
+// Internal.
 func (s Stream[T]) Read(ctx context.Context, from Position, cfg ReadConfig) (Page[T], error) {
 	until := time.Now().Add(cfg.Wait)
 	for {
@@ -178,17 +185,16 @@ func (s Stream[T]) item(r *host.ReadStreamItem, life string) (Item[T], error) {
 	return item, nil
 }
 
-// Follow ranges over the items of the stream after a position, each once and in order, and waits for
-// new items. It ends when the stream is closed and its last item was yielded.
-// It continues after temporary errors for as long as ctx lasts, such as a paused actor or a restart
-// of the node.
+// Follow ranges over the items of the stream after a position, each once and in order, and waits
+// for new items. It ends after the last item of a closed stream. It continues after temporary
+// errors, such as a paused actor or a restart of the node, for as long as ctx lasts.
 //
-// It follows one life of the actor: when the actor is destroyed it ends with an [*host.Error] of code
-// Destroyed, whether or not the actor was created again.
+// Follow stays in one life of the actor. When the actor is destroyed, Follow ends with the error
+// code Destroyed, whether or not the actor is created again.
 //
-// Some errors are yielded and do not end it, if the loop goes on: a [*GapError], once for each gap,
-// before the first item after it; and an item whose value does not decode. Any other is an [*host.Error]
-// and ends it; the last one has the code Canceled or DeadlineExceeded when ctx ended.
+// Two errors do not end the loop: a [*GapError], once for each gap, before the first item after the
+// gap; and the error of an item whose value does not decode. Any other error is an [*host.Error]
+// and ends the loop. When ctx ends, its code is Canceled or DeadlineExceeded.
 func (s Stream[T]) Follow(ctx context.Context, from Position) iter.Seq2[Item[T], error] {
 	return func(yield func(Item[T], error) bool) {
 		var pause site.Pacer

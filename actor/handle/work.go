@@ -26,19 +26,19 @@ type WorkConfig struct {
 	Lock time.Duration
 }
 
-// Work receives messages of a queue of workers and runs f on each. While f runs, the message's lock
-// is extended. When f returns no error the message is done, and its sender gets what f returned if
-// it waits for a reply. When f returns an error or panics, the message is given back as a failed
-// attempt. f may also settle it by itself. Each message is handled at least once: a handled message
-// comes again if the worker or the node dies before the acknowledgement is durable.
+// Work receives messages of a queue with workers and runs f on each. While f runs, Work extends the
+// lock of the message. If f returns no error, the message is done, and a sender that waits for a
+// reply gets the result of f. If f returns an error or panics, the message is given back as a
+// failed attempt. f may also settle the message itself. Each message is handled at least once: a
+// handled message comes again if the worker or the node dies before the acknowledgement is durable.
 //
-// The context of f ends with ctx, and when the lock was lost because the node could not be reached
-// for its whole time; then the result of f does not count. A message that f gives up because ctx
-// ended is tried again at once.
+// The context of f ends with ctx. It also ends when the lock is lost because the node could not be
+// reached in time; the result of f then does not count. A message that f gives up because ctx ended
+// is tried again at once.
 //
-// Work goes on after errors that are retryable. It returns nil when ctx has ended and the running
-// messages are settled, or the [*host.Error] that it cannot work around, after the same. It waits
-// for f to return.
+// Work goes on after retryable errors. When ctx ends, Work waits for f, settles the running
+// messages and returns nil. After an error that is not retryable it does the same and returns the
+// error. The error code is FailedPrecondition if the actor itself handles the queue.
 func (q Queue[In, Out]) Work(
 	ctx context.Context, cfg WorkConfig, f func(context.Context, *Delivery[In, Out]) (Out, error),
 ) error {
