@@ -8,12 +8,12 @@ import (
 )
 
 // An Alarm is a kind of durable timer of an actor; its payload is a T. Bind its handler with
-// [OnAlarm]. Each actor has at most one armed alarm for each instance name: "" unless [Alarm.Named]
-// says another.
+// [OnAlarm]. Each actor has at most one armed alarm for each instance name. The name is "" unless
+// [Alarm.Named] says another.
 //
-// An alarm rings once, at its time or as soon after it as the node runs. It is removed by the
-// commit of its handler, so it rings again if the handler fails, with growing pauses. Setting it
-// again replaces it, also from its own handler.
+// An alarm rings once, at its time or as soon after it as the node runs. The commit of its handler
+// removes it. So it rings again if the handler fails, with growing pauses. Setting it again
+// replaces it, also from its own handler.
 type Alarm[S, T any] struct {
 	decl     *declared
 	payload  *codec.Value[T]

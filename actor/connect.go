@@ -7,10 +7,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// OnConnect binds the hook that is asked when a client connects: OnConnect(Clients, (*Room).join).
-// An error refuses the client, which gets it; otherwise the connection is stored with the state
-// that the hook has given it. Parameters that the client did not send are the zero value. A client
-// that comes back is not asked again.
+// OnConnect binds the hook that runs when a client connects: OnConnect(Clients, (*Room).join). If
+// the hook returns an error, the client is refused and gets the error. Otherwise the connection is
+// stored with the state that the hook has set. Parameters that the client did not send are the zero
+// value. The hook does not run again when a lost client comes back.
 func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, *Connection[C], P) error) Binding[S] {
 	if c == nil {
 		return Binding[S]{}
@@ -87,8 +87,8 @@ func infoOf(stored *host.ConnectionState) handle.ConnectionInfo {
 	return info
 }
 
-// DisconnectCause returns why the connection ended whose disconnect hook is running; nil if its
-// client closed it, and in other turns.
+// DisconnectCause returns the reason of a disconnect hook: why the connection ended. It is nil if
+// the client closed the connection, and in other turns.
 func (c *Context) DisconnectCause() *Error {
 	if c.hook == nil {
 		return nil

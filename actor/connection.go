@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// Connections are the clients of an actor, over WebSocket or server-sent events. Each has
-// parameters of type P, which it sent when it connected, and a state of type C, which the actor
-// keeps for it. A lost client may come back within the time that the type's limits allow; until
+// Connections are the clients of an actor, over WebSocket or server-sent events. Each connection
+// has parameters of type P, which the client sent when it connected, and a state of type C, which
+// the actor keeps. A lost client may come back within the grace that the type's limits allow. Until
 // then its connection stays, also while the actor sleeps.
 //
-// Bind [OnConnect] to accept or refuse clients and [OnDisconnect] to run code when a connection
-// ends; neither is required. Without them, and for types that declare no Connections, every client
+// Bind [OnConnect] to accept or refuse clients, and [OnDisconnect] to run code when a connection
+// ends. Neither is required. Without hooks, and for types that declare no Connections, each client
 // that the node admits may connect.
 type Connections[S, P, C any] struct {
 	decl   *declared
@@ -35,8 +35,8 @@ func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 	return c
 }
 
-// A Connection is one connection of an actor with its state, as it was when it was loaded. It is
-// for the turn or query that it was loaded in.
+// A Connection is one connection of an actor with its state at the time of loading. It belongs to
+// the turn or query that loaded it.
 type Connection[C any] struct {
 	// ConnectionInfo describes the connection. Its ID is unique; [Event.EmitTo] takes it.
 	handle.ConnectionInfo
@@ -77,8 +77,8 @@ func (c *Connection[C]) ForgetParams() error {
 	return nil
 }
 
-// Save stores State as part of the turn's commit. The connect hook's is stored when the hook
-// returns, and the disconnect hook's is gone with the connection: there Save does nothing.
+// Save stores State as part of the turn's commit. In the connect and disconnect hooks Save does
+// nothing: a new connection is stored when the connect hook returns, and an ended one is gone.
 //
 // If Save fails, so does the turn, whether or not the handler looks at the error. The error code is
 // NotFound if the connection is gone.
@@ -111,8 +111,8 @@ func (c *Connection[C]) Close(ctx *Context, reason *Error) (bool, error) {
 	return was, ctx.fail(err)
 }
 
-// Params decodes what a client sent when it connected. Without what was not kept: the zero value,
-// if that is all.
+// Params decodes the parameters that the client sent when it connected. They are the zero value if
+// they were not kept ([Connection.ForgetParams]).
 func (c *Connections[S, P, C]) Params(connection *Connection[C]) (P, error) {
 	var p P
 	if err := c.decodeParams(connection.stored.Params, &p); err != nil {
@@ -174,8 +174,8 @@ func (c *Connections[S, P, C]) Get(ctx Reader, id string) (*Connection[C], bool,
 	return one, err == nil, err
 }
 
-// Caller returns the connection that the call came over; false means that it came over none, or
-// that the connection is gone since. It works in a turn and in a query.
+// Caller returns the connection of the call; false means that the call came over no connection, or
+// that the connection is gone. It works in a turn and in a query.
 func (c *Connections[S, P, C]) Caller(ctx Reader) (*Connection[C], bool, error) {
 	id := ctx.reader().Caller()
 	if id == "" {

@@ -26,16 +26,16 @@ var (
 	_ Reader = (*ReadContext)(nil)
 )
 
-// A Context is what a turn may do: everything that a handler writes through it is one commit when
-// the handler returns nil, and nothing otherwise.
+// A Context is for turns. Everything that a handler writes through it is one commit when the
+// handler returns nil, and nothing otherwise.
 //
-//  1. It is the context.Context of the turn: it ends with the caller's or when the turn's time is
-//     up, and goes straight into calls to other actors, HTTP requests and the like.
+//  1. It is the context.Context of the turn. It ends when the caller's context ends or when the
+//     turn's time is up. Pass it to calls of other actors, HTTP requests and the like.
 //  2. It is valid until the handler returns; using it afterwards is an error.
-//  3. A handler's goroutines may use it as a context.Context and as a Node; the rest is for the
-//     handler's own goroutine.
+//  3. Goroutines of a handler may use it as a context.Context and as a Node. The other methods are
+//     for the handler's own goroutine.
 //  4. A failed Emit, Send, Put, Append, Save and so on, or a failed call of an alarm or schedule,
-//     fails the turn, even if the handler ignores its error and returns nil. So no requested effect
+//     fails the turn, even if the handler ignores the error and returns nil. So no requested effect
 //     is silently missing from a commit. Only writes to the key-value store are left to the
 //     handler.
 type Context struct {
@@ -119,8 +119,8 @@ func (c *Context) AlarmInstance() string { return c.instance }
 // KV returns the actor's key-value store.
 func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
 
-// SQL returns a handle of the actor's SQLite database, the same throughout the turn. It goes into
-// anything that works with database/sql.
+// SQL returns a handle of the actor's SQLite database, the same throughout the turn. It works with
+// every library for database/sql.
 //
 //  1. The turn is one transaction: rows are committed together with the state and everything else
 //     when the handler returns nil, and vanish otherwise. BeginTx, and BEGIN in SQL, set savepoints
@@ -129,20 +129,20 @@ func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
 //     while other statements run.
 //  3. Pass the Context to every statement; in any case they are interrupted when the turn's time is
 //     up.
-//  4. An error for want of room, memory or time usually takes the transaction with it: then every
-//     later statement fails, and so does the turn, even if the handler returns nil.
+//  4. An error because room, memory or time ran out usually ends the transaction. Then every later
+//     statement fails, and so does the turn, even if the handler returns nil.
 //  5. After the turn the handle is closed.
 //
-// The database is made by the first statement that writes; an actor that never asks for it pays
-// nothing. Its schema is best kept in [Spec.Migrations].
+// The first statement that writes makes the database; an actor that does not use it has none. Keep
+// the schema in [Spec.Migrations].
 func (c *Context) SQL() *sql.DB { return c.turn.SQL() }
 
 // DestroySelf removes the actor and everything that it stored when the turn commits. Events and
 // messages of the turn still go out.
 func (c *Context) DestroySelf() { c.turn.DestroySelf() }
 
-// A ReadContext is what a query may do: read the actor's last committed state and store, and call
-// other actors' queries. It is the context.Context of the query, and is valid until the handler
+// A ReadContext is for queries. A query reads the actor's last committed state and store, and calls
+// queries of other actors. It is the context.Context of the query, and is valid until the handler
 // returns.
 type ReadContext struct {
 	context.Context

@@ -76,17 +76,17 @@ func (o Stored) Version() uint64 { return o.version }
 // than once.
 func (o Stored) Decode(v any) error { return o.codec.DecodeCBOR(o.blob, v) }
 
-// A Definition is an actor type with its implementation: what a runtime hosts. Immutable. Made by
-// [Define].
+// A Definition is an actor type with its implementation. A runtime hosts it. Made by [Define].
+// Immutable.
 type Definition struct {
 	name     string
 	behavior *host.Behavior
 	faults   []error
 }
 
-// Define implements a type. Bind every action, query, creation method, alarm, schedule and queue of
-// the type exactly once, except queues that workers or the run receive. Hooks of connections and events are optional.
-// [Definition.Validate] reports mistakes; opening a runtime calls it.
+// Define implements a type. Bind each action, query, creation method, alarm, schedule and queue of
+// the type exactly once, except queues that workers or the run receive. Hooks of connections and
+// events are optional. [Definition.Validate] reports mistakes; opening a runtime calls it.
 func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition {
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}

@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// An Event is something that actors of a type tell the world: clients that are connected to the
-// actor, subscribers over HTTP, NATS. The value is sent as JSON, and refused if text in it is not
-// UTF-8. [OnSubscribe] binds a hook that says which connections may subscribe.
+// An Event is news of an actor for clients that are connected now, for subscribers over HTTP, and
+// for NATS. The value is sent as JSON; text in it must be UTF-8. [OnSubscribe] binds a hook that
+// admits or refuses subscribers.
 type Event[T any] struct {
 	decl *declared
 	data *codec.Value[T]

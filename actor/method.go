@@ -32,9 +32,9 @@ func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 // Name returns the action's name.
 func (a *Action[S, In, Out]) Name() string { return a.decl.name }
 
-// Call runs the action on an actor, which the first call creates, and returns when its effects are
-// durable. The error is an [*Error]: what the handler returned, with code Internal and no details
-// if it was not an Error, or what kept the call from being handled.
+// Call runs the action on an actor and returns when its effects are durable. The first call creates
+// the actor. The error is an [*Error]. An error of the handler that is not an Error has the code
+// Internal and no details.
 func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ...CallOption) (Out, error) {
 	req, err := request(a.decl, a.in, ref, &in)
 	if err != nil {
@@ -48,9 +48,9 @@ func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts .
 }
 
 // Send queues a one-way call to the action as part of the turn's commit. It is delivered after the
-// commit, in order for each pair of actors, and handled exactly once; it is retried with backoff
-// until the handler succeeds, or moved aside as failed after the attempts that the sender's limits
-// allow. Its output is dropped.
+// commit, in order for each pair of actors, and handled exactly once. A failed handler is tried
+// again with growing pauses. After the attempts that the sender's limits allow, the message becomes
+// a dead message of the sender ([Ref.DeadMessages]). The output is dropped.
 //
 // If Send fails, so does the turn, whether or not the handler looks at the error.
 func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
@@ -102,8 +102,8 @@ func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ..
 }
 
 // A Create is the creation method of a type: explicit creation with an input. Bind it with
-// [OnCreate]. It runs after Spec.OnCreate, in the same turn. An actor that its first call creates
-// does not run it; calls with [Existing] keep that from happening.
+// [OnCreate]. It runs after [Spec.OnCreate], in the same turn. It does not run if the first call of
+// another method creates the actor; pass [Existing] to those calls to prevent that.
 type Create[S, In any] struct {
 	decl *declared
 	in   *codec.Value[In]

@@ -19,9 +19,9 @@ type Node = host.Node
 // A Status describes an actor without waking it.
 type Status = host.Status
 
-// A Ref names one actor: a type, a key, and the node that takes the calls. Making one does nothing
-// to the actor. It is a small value, safe for concurrent use if its node is; one made from a turn's
-// context works only during that turn.
+// A Ref names one actor: a type, a key, and the node that takes the calls. Making a Ref does
+// nothing to the actor. A Ref is a small value, and safe for concurrent use if its node is. A Ref
+// that was made from a turn's context works only during that turn.
 type Ref[S any] struct {
 	core *core
 	node Node
@@ -49,7 +49,8 @@ func (r Ref[S]) site(l label) site.Site {
 	return s
 }
 
-// DeadMessages returns the messages of the actor to other actors that were given up.
+// DeadMessages returns the dead messages of the actor: messages to other actors ([Action.Send],
+// [Queue.Post]) that were given up.
 func (r Ref[S]) DeadMessages() handle.DeadLetters[handle.DeadMessage] {
 	s := site.Site{Node: r.node, Fault: r.check(r.core)}
 	if s.Fault == nil {
@@ -116,9 +117,11 @@ func (r Ref[S]) Destroy(ctx context.Context) error {
 }
 
 // List ranges over the actors of the type whose keys begin with the parts of prefix, in the order
-// of their keys, without waking them. It reads page by page: actors created or destroyed meanwhile
-// may or may not appear. An error ends it. After an error of the disk the last one names the actors
-// that were left out: what they are is unknown until the node is restarted.
+// of their keys, without waking them. It reads page by page: actors that are created or destroyed
+// meanwhile may or may not appear. An error ends the loop.
+//
+// After a failure of the disk the last pair has an error of code Unavailable with the keys of the
+// actors that List left out. Their state is unknown until the node restarts.
 func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if node == nil {

@@ -28,11 +28,12 @@ func Delay(d time.Duration) MessageOption {
 	return messageOption(func(m *site.Sending) { m.Delay = d })
 }
 
-// Priority is -1,000 to 1,000, 0 without it: higher first.
+// Priority is the priority of the message, from -1,000 to 1,000; the default is 0. Higher
+// priorities come first.
 func Priority(p int) MessageOption { return messageOption(func(m *site.Sending) { m.Priority = p }) }
 
-// DedupID makes a second message with the same id, within the queue's DedupWindow, no message at
-// all: sending it returns the id of the first. At most 255 bytes.
+// DedupID names the message, in up to 255 bytes. A second message with the same id within the
+// queue's DedupWindow is not sent; its sender gets the id of the first message.
 func DedupID(id string) MessageOption { return messageOption(func(m *site.Sending) { m.DedupID = id }) }
 
 // MessageTTL is how long the message may wait to be handled, at most 30 days; then it becomes a
@@ -41,7 +42,8 @@ func MessageTTL(d time.Duration) MessageOption {
 	return messageOption(func(m *site.Sending) { m.TTL = d })
 }
 
-// Backoff overrides the queue's Backoff for the message. Without pauses it is tried once.
+// Backoff overrides [QueueConfig.Backoff] for the message. Without pauses the message is tried
+// once.
 func Backoff(pauses ...time.Duration) MessageOption {
 	return messageOption(func(m *site.Sending) { m.Backoff = append([]time.Duration{}, pauses...) })
 }
@@ -56,7 +58,7 @@ func KeysIfUndelivered(keys ...tuple.Tuple) MessageOption {
 // Put sends a message to the actor's own queue, as part of the turn's commit.
 //
 // If Put fails, so does the turn, whether or not the handler looks at the error. The error code is
-// Overloaded if the queue is full, TooLarge if the body is.
+// Overloaded if the queue is full, and TooLarge if the body is too large.
 func (q *Queue[S, In, Out]) Put(ctx *Context, body In, opts ...MessageOption) (handle.Sent, error) {
 	sent, err := q.PutAll(ctx, []In{body}, opts...)
 	if err != nil || len(sent) == 0 {
@@ -98,10 +100,11 @@ func (q *Queue[S, In, Out]) PutAll(ctx *Context, bodies []In, opts ...MessageOpt
 }
 
 // Post sends a message to the queue of another actor of the queue's type, as part of the turn's
-// commit. It is delivered after the commit, which creates the actor if it is not there, in order
-// for each pair of actors with [Action.Send], and put into the queue exactly once. A [Delay] counts
-// from then. A queue that is full is tried again; a message that is refused, such as one that is too
-// large, or that failed in all attempts, is moved aside as failed at the sender.
+// commit. The message is put into the other queue after the commit, exactly once. This creates the
+// actor if there is none. Messages of one actor to another arrive in the order of sending, together
+// with those of [Action.Send]. A [Delay] counts from the arrival. Delivery is tried again while the
+// other queue is full. A message that is refused or failed in all attempts becomes a dead message
+// of the sender ([Ref.DeadMessages]).
 //
 // If Post fails, so does the turn, whether or not the handler looks at the error.
 func (q *Queue[S, In, Out]) Post(ctx *Context, ref Ref[S], body In, opts ...MessageOption) error {
@@ -125,20 +128,20 @@ func (q *Queue[S, In, Out]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts 
 	return ctx.fail(ctx.turn.Send(&host.Message{Type: at.At.Type, Key: at.At.Key, Method: r.Method, Input: r.Input}))
 }
 
-// QueueName implements workflow.Source.
+// QueueName implements workflow.Source: it returns the name of the queue.
 func (q *Queue[S, In, Out]) QueueName() string { return q.name }
 
-// DecodeMessage implements workflow.Source.
+// DecodeMessage implements workflow.Source: it decodes a body.
 func (q *Queue[S, In, Out]) DecodeMessage(body []byte) (In, error) {
 	var v In
 	err := q.body.Decode(host.CBOR, body, &v)
 	return v, err
 }
 
-// Reply answers a message that a workflow of the actor has received, in a turn of the run
-// ([UpdateState], [OnCommit]), as part of its commit. Only the first answer counts; a sender that wants
-// none gets none. A message that is not answered within 30 days is forgotten. If Reply fails, so
-// does the turn.
+// Reply answers a message that a workflow of the actor has received. It works in a turn of the run
+// ([UpdateState], [OnCommit]), as part of its commit. Only the first answer counts. A sender that
+// did not ask gets none. A message that is not answered within 30 days is forgotten. If Reply
+// fails, so does the turn.
 func (q *Queue[S, In, Out]) Reply(ctx *Context, m workflow.Received[In], reply Out) error {
 	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, &reply)
 	if err != nil {

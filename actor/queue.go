@@ -10,24 +10,25 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// A Queue is a durable queue of each actor of a type, whose messages are of type In. The actor's own
-// turns put messages into it ([Queue.Put]), as part of their commit; others send them
-// ([handle.Queue.Send] of [Queue.Of]).
+// A Queue is a durable queue of an actor, with messages of type In. The actor's own turns put
+// messages into it ([Queue.Put]), as part of their commit. Other senders use the handle
+// ([Queue.Of], [handle.Queue.Send]).
 //
-// Usually the actor handles them itself: bind the handler with [OnMessage]. Each message is a turn,
-// so it is gone when the effects of its handler are durable, and is handled exactly once. A handler
-// that fails leaves nothing behind; the message is tried again after a pause, and becomes a dead
-// letter after the last ([QueueConfig.Backoff], [handle.Queue.DeadLetters]).
+// Usually the actor handles the messages: bind the handler with [OnMessage]. The handler of a
+// message runs in a turn, and the commit of the turn removes the message. So each message is
+// handled exactly once. A handler that fails leaves nothing behind. The message is tried again
+// after a pause, and becomes a dead letter after the last attempt ([QueueConfig.Backoff],
+// [handle.Queue.DeadLetters]).
 //
 // A queue with [QueueConfig.Workers] is received from outside instead ([handle.Queue.Work],
-// [handle.Queue.Receive]): each message at least once, by one worker at a time, for as long as its
-// lock lasts.
+// [handle.Queue.Receive]). Each message is received at least once, by one worker at a time, for as
+// long as its lock lasts.
 //
 // A queue that is declared with [NewRequestQueue] has replies of type Out for its senders
 // ([handle.Queue.Ask]); otherwise Out is [None].
 //
-// Messages are handled by priority, and within a priority in the order in which they were sent.
-// Others pass a message that is delayed or has failed.
+// Messages are handled by priority, and within a priority in the order of sending. Other messages
+// pass a message that is delayed or has failed.
 type Queue[S, In, Out any] struct {
 	label
 	body  *codec.Value[In]
@@ -138,8 +139,8 @@ func newQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig, replies 
 	return q
 }
 
-// Named returns the queue of that name, if the queue was declared as "*". A name that has not the
-// form of names, or is declared by itself, is reported when the queue is used.
+// Named returns the queue of that name, if the queue was declared as "*". Using a queue fails if
+// its name does not have the form of names, or is declared by itself.
 func (q *Queue[S, In, Out]) Named(name string) *Queue[S, In, Out] {
 	return &Queue[S, In, Out]{q.label.named(name), q.body, q.reply}
 }

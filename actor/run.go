@@ -27,10 +27,10 @@ func inRun[S any](of any) (*S, *Context, error) {
 // typeCore returns the core of the actor's type.
 func (i *instance[S]) typeCore() *core { return i.program.core }
 
-// UpdateState runs f as a turn of the actor, with everything that an action's turn has: the state, SQL,
-// the key-value store, queues, alarms, events, messages. What it did, what it returned and the
-// entry of the history are one commit, so it happens exactly once, whatever fails. If f fails, or
-// panics, nothing that it did is kept, and the error is kept in the history instead.
+// UpdateState runs f as a turn of the actor, with everything that an action's turn has: the state,
+// SQL, the key-value store, queues, alarms, events, messages. The changes, the result and the entry
+// of the history are one commit, so it happens exactly once. If f fails or panics, nothing that it
+// did is kept, and the history has the error instead.
 func UpdateState[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error)) (T, error) {
 	return workflow.Update(ctx, name, func(tx *workflow.Tx) (T, error) {
 		var none T
@@ -46,9 +46,9 @@ func UpdateState[S, T any](ctx workflow.Context, name string, f func(*S, *Contex
 	})
 }
 
-// AwaitState waits until probe returns true of the actor's state, and returns what it returned then. The
-// probe runs after turns that changed the state; it gets a copy, as queries do, must change nothing
-// that the copy points to, and must depend on nothing else.
+// AwaitState waits until probe returns true of the actor's state, and returns the other result of
+// probe. The probe runs after turns that changed the state. It gets a copy, as queries do. It must
+// not change anything that the copy points to, and must depend on nothing else.
 func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
 	return workflow.Await(ctx, name, func(t host.RunTurn) (T, bool) {
 		i, ok := t.View().(*instance[S])
@@ -72,9 +72,10 @@ func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
 	})
 }
 
-// StepTask returns what the body of a step has of its actor: a node for calls to other actors,
-// streams to append to, and turns of its own ([Enter]), all of which end with the attempt. They are
-// done when they return, whatever becomes of the step, and once more if the body runs again.
+// StepTask returns what the body of a step may use of its actor: a node for calls to other actors,
+// streams to append to, and turns of its own ([Enter]). All of them end with the attempt. Their
+// effects are durable when they return, also if the step then fails, and happen again if the body
+// runs again.
 func StepTask(sc *workflow.StepCtx) *Task {
 	t, ok := sc.Host().(host.RunTask)
 	if !ok {

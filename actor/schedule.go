@@ -7,16 +7,16 @@ import (
 )
 
 // A Schedule is a kind of recurring timer of an actor; its payload is a T. Bind its handler with
-// [OnSchedule]. Each actor has at most one for each instance name: "" unless [Schedule.Named] says
-// another.
+// [OnSchedule]. Each actor has at most one schedule for each instance name. The name is "" unless
+// [Schedule.Named] says another.
 //
-// A run is a turn. It is done when its commit is durable; a handler that fails leaves nothing behind
-// and is tried again, with growing pauses. Ticks that come while the node is down, the actor paused
-// or an earlier run under way are missed: by default one run makes up for all of them
+// A run is a turn, and is done when its commit is durable. A handler that fails leaves nothing
+// behind and is tried again, with growing pauses. Ticks are missed while the node is down, the
+// actor is paused or an earlier run is under way. By default one run makes up for all of them
 // ([Rule.Missed]). Runs of one schedule never overlap.
 //
-// Setting a schedule again replaces it; if its rule is the same, its ticks stay as they are, so that
-// it may be set at every wake. For a single appointment without a history there is [Alarm].
+// Setting a schedule again replaces it. The same rule keeps its ticks, so a schedule may be set at
+// every wake. For a single appointment without a history there is [Alarm].
 type Schedule[S, T any] struct {
 	label
 	payload  *codec.Value[T]
@@ -26,8 +26,8 @@ type Schedule[S, T any] struct {
 // A Rule says when a schedule runs, and how.
 type Rule = handle.Rule
 
-// Missed says what happens to ticks of a schedule that came while the node was down, the actor
-// paused or an earlier run under way.
+// Missed says what happens to ticks of a schedule that are missed: while the node is down, the
+// actor is paused or an earlier run is under way.
 type Missed = host.Missed
 
 // The policies for missed ticks; MissedOnce is the default. package host documents each.
@@ -51,9 +51,9 @@ func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 }
 
 // Named returns the schedule's instance of that name. Instances of one schedule run independently.
-// If the schedule was declared as "*", it returns the schedule of that name instead; a name that
-// has not the form of names, or is declared by itself, is reported when it is used. [Context.Tick]
-// tells the handler which one runs.
+// If the schedule was declared as "*", Named returns the schedule of that name instead. Using it
+// fails if the name does not have the form of names, or is declared by itself. [Context.Tick] tells
+// the handler which schedule runs.
 func (s *Schedule[S, T]) Named(name string) *Schedule[S, T] {
 	if s.decl.name == host.AnyName {
 		return &Schedule[S, T]{label: s.label.named(name), payload: s.payload}
@@ -67,8 +67,9 @@ func (s *Schedule[S, T]) Of(ref Ref[S]) handle.Schedule[T] {
 	return handle.NewSchedule(ref.site(s.label), s.instance, s.payload, all, s.mine)
 }
 
-// Set sets the schedule. If Set fails, so does the turn, whether or not the handler looks at the
-// error. The error code is InvalidArgument if the rule is wrong.
+// Set sets the schedule, or replaces it. The error code is InvalidArgument if the rule is wrong.
+//
+// If Set fails, so does the turn, whether or not the handler looks at the error.
 func (s *Schedule[S, T]) Set(ctx *Context, rule Rule, payload T) error {
 	if err := s.inTurn(ctx); err != nil {
 		return ctx.fail(err)

@@ -10,10 +10,10 @@ import (
 
 // This file is for workflows that use other actors.
 
-// SpawnRun starts a run of another actor's workflow as a child of the calling run: see workflow.Spawn.
-// The actor has that key, and is created if it does not exist. It has one run at a time, so each
-// child needs an actor without a run; Result returns its refusal. The child's workflow must not
-// have a codec of its own.
+// SpawnRun starts a run of another actor's workflow as a child of the calling run: see
+// workflow.Spawn. The key names the actor, which is created if it does not exist. An actor has one
+// run at a time, so each child needs an actor without a run. Otherwise Result of the child returns
+// the refusal. The child's workflow must not have a codec of its own.
 func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
 	core := w.decl.core
 	// The other actor's type has the definition that runs; this one has its name and codec.
@@ -27,12 +27,13 @@ func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, 
 // maxIdempotencyKey is how long the idempotency key of a call may be, in bytes.
 const maxIdempotencyKey = 255
 
-// CallFrom is Call in the body of a step, on the actor with that key: with the idempotency key of
-// the step, so that the action runs once although the body may run again, for as long as replies
-// are remembered. A body may call each action of an actor once. An error that says that the actor
-// does not want to do it, such as FailedPrecondition, is permanent: the step is not tried again,
-// and nothing must be undone (workflow.Permanent). A body that has done something else before it
-// wraps workflow.ErrOutcomeUnknown in addition.
+// CallFrom is Call in the body of a step, on the actor with that key. It has the idempotency key of
+// the step: the action runs once although the body may run again, for as long as replies are
+// remembered. A body may call each action of an actor once.
+//
+// An error by which the actor refuses, such as FailedPrecondition, is permanent: the step is not
+// tried again, and nothing must be undone (workflow.Permanent). A body that has done something else
+// before the call also wraps workflow.ErrOutcomeUnknown.
 func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (Out, error) {
 	ref := Ref[S]{core: a.decl.core, node: StepTask(sc), key: key}
 	once := sc.IdempotencyKey() + "/" + a.decl.name

@@ -11,17 +11,17 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// A Stream is a durable log of each actor of a type, whose items are of type T, in order: tokens of
-// a model, lines of a build, changes of a document. Turns and tasks append to it. Clients read the
-// items that are kept and follow new ones, each from a position of its own ([handle.Stream.Follow]).
-// The oldest items go when there are too many ([StreamConfig]).
+// A Stream is a durable log of an actor, such as tokens of a model, lines of a build or changes of
+// a document. Its items are of type T. Turns and tasks append to it. Clients read the items that
+// are kept and follow new ones, each from a position of its own ([handle.Stream.Follow]). The
+// oldest items go when there are too many ([StreamConfig]).
 type Stream[S, T any] struct {
 	label
 	items *codec.Value[T]
 }
 
-// A StreamConfig declares how long a stream's items are kept and whether clients may append. Zero fields have
-// defaults; negative ones are faults.
+// A StreamConfig declares how long a stream keeps items, and whether clients may append. Zero
+// fields have defaults; negative ones are faults.
 type StreamConfig struct {
 	// MaxItems is how many items a stream keeps; 0 is 100,000.
 	MaxItems int

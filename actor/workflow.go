@@ -9,10 +9,10 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A Workflow is a durable workflow that actors of a type can run: an ordinary function that
-// survives crashes, sleeps and deploys, in the words of package workflow. Bind it with [OnRun]. An
-// actor has one run at a time; its history is part of the actor, and each of its entries is one
-// commit with the state, the rows and the messages that belong to it.
+// A Workflow is a durable workflow of an actor: an ordinary function that survives crashes, sleeps
+// and deploys. Package workflow has its operations. Bind the function with [OnRun]. An actor has
+// one run at a time. The history of the run is part of the actor. Each entry is one commit with the
+// state, the rows and the messages that belong to it.
 //
 // In and Out must be encodable both as CBOR and as JSON.
 type Workflow[S, In, Out any] struct {
@@ -22,8 +22,8 @@ type Workflow[S, In, Out any] struct {
 }
 
 // NewWorkflow declares a workflow of t. The name has the form that [NewType] describes and is
-// unique among the type's workflows. It is stored with each run and must not change while there are
-// any.
+// unique among the type's workflows. Each run stores the name, so do not change it while there are
+// runs.
 func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] {
 	c := coreOf(t)
 	w := &Workflow[S, In, Out]{in: codec.Of[In](c.codec, codec.CBOR|codec.JSON), out: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
@@ -108,9 +108,10 @@ func (c runCodec) Decode(data []byte, v any) error {
 }
 
 // Begin starts a run in a turn of the actor itself, as part of its commit. The run goes on when the
-// turn is durable. Beginning again with the same input finds the run that is there, whether it
-// lives or has ended; the error code is AlreadyExists if it is another. If Begin fails, so does the
-// turn.
+// turn is durable. Beginning again with the same input finds the run that is there, live or ended.
+// The error code is AlreadyExists if the actor has another run.
+//
+// If Begin fails, so does the turn, whether or not the handler looks at the error.
 func (w *Workflow[S, In, Out]) Begin(ctx *Context, in In, opts ...handle.StartOption) (handle.Started, error) {
 	if err := ctx.own(w.decl); err != nil {
 		return handle.Started{}, ctx.fail(err)
