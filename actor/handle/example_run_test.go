@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A release is compiled, answers two questions, and waits for an approval.
@@ -64,7 +65,7 @@ func ExampleRun() {
 	defer stop()
 	ctx, cairn := context.Background(), projects.Ref(node, "cairn")
 	run := release.Of(cairn)
-	entry := func(path string) workflow.EntryID {
+	entry := func(path string) wfhost.EntryID {
 		for e, err := range run.History(ctx) {
 			if err == nil && e.Path == path {
 				return e.ID
