@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -96,33 +95,6 @@ func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 		a.Vacate()
 		if g.Find(pAddr("a")) != nil {
 			t.Error("it stays in memory though its resident is not busy")
-		}
-	})
-}
-
-func TestSleepHookWaitsForMessagesThatAreOnTheirWay(t *testing.T) {
-	var slept atomic.Int32
-	types := []*puppetType{{name: "p"}, {name: "q", idle: time.Second, sleep: func(*puppet, host.Turn) error { slept.Add(1); return nil }}}
-	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		var ready atomic.Bool
-		letter := func(p *puppet, _ host.Turn) error {
-			if !ready.Load() {
-				return errors.New("not yet") // the message waits for its next attempt
-			}
-			p.s.N++
-			return nil
-		}
-		if err := g.doAt(host.Address{Type: "q", Key: []string{"a"}}, sends("b", 1, letter)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		if n := slept.Load(); n != 0 {
-			t.Errorf("the sleep hook ran %d times while a message was on its way", n)
-		}
-		ready.Store(true)
-		time.Sleep(2 * time.Minute)
-		if n, slept := g.n("b"), slept.Load(); n != 1 || slept != 1 {
-			t.Errorf("%d messages were handled, and the sleep hook ran %d times", n, slept)
 		}
 	})
 }

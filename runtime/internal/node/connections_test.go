@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
-	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
 // in runs a test in a bubble with a hotel.
@@ -70,29 +68,6 @@ func TestConnectHookKeepsWhatItSets(t *testing.T) {
 		h.connect(host.ConnectRequest{Params: []byte(`{"token":"kept"}`)})
 		if got := string(h.records()[0].Params); got != `{"token":"kept"}` {
 			t.Errorf("stored %s", got)
-		}
-	})
-}
-
-func TestConnectionThatIsRefusedLeavesNothing(t *testing.T) {
-	rs := &rooms{connect: func(_ host.Turn, r *room, _ *host.ConnectionState, _ []byte) error {
-		r.Log = append(r.Log, "joined")
-		return host.Errorf(host.Unauthenticated, "who are you")
-	}}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
-		_, err := h.s.Connect(t.Context(), roomA, host.ConnectRequest{})
-		wantCode(t, err, host.Unauthenticated)
-		if _, err := h.s.Lookup(t.Context(), roomA); host.CodeOf(err) != host.NotFound {
-			t.Errorf("the actor was created: %v", err)
-		}
-		h.say("x")
-		_, err = h.s.Connect(t.Context(), roomA, host.ConnectRequest{})
-		wantCode(t, err, host.Unauthenticated)
-		if log := h.log(); len(log) != 0 || len(h.records()) != 0 || h.wakes() != 0 {
-			t.Errorf("left: state %q, %d connections, %d wake rows", log, len(h.records()), h.wakes())
-		}
-		if n := len(event.HubOf(h.s.Kernel).Audiences); n != 0 {
-			t.Errorf("%d audiences are left in the hub", n)
 		}
 	})
 }
@@ -199,96 +174,6 @@ func TestAnonymousSubscribersAreKeptOut(t *testing.T) {
 	})
 }
 
-func TestSubscribeHookDecidesAndSubscriptionsBeginWithTheirTurn(t *testing.T) {
-	allowed := false
-	rs := &rooms{subscribe: func(h host.Turn, event int, c *host.ConnectionState) error {
-		if event != evPrivate || c.ID != h.Caller() {
-			return fmt.Errorf("asked for event %d of %q", event, c.ID)
-		}
-		if !allowed {
-			return host.Errorf(host.PermissionDenied, "not for you")
-		}
-		return nil
-	}}
-	private := func(text string) script {
-		return func(h host.Turn, _ *room) error { return h.Emit(evPrivate, []byte(`"`+text+`"`)) }
-	}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
-		ctx := t.Context()
-		_, err := h.s.Connect(ctx, roomA, host.ConnectRequest{Events: []string{"private"}})
-		wantCode(t, err, host.PermissionDenied)
-		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		wantCode(t, l.Subscribe(ctx, "said", "private"), host.PermissionDenied)
-		wantCode(t, l.Subscribe(ctx, "sung"), host.InvalidArgument)
-		h.run(private("early"))
-		h.say("one")
-		allowed = true
-		if err := l.Subscribe(ctx, "private", "said"); err != nil {
-			t.Fatal(err)
-		}
-		h.run(private("late"))
-		expect(t, l, "one", "late")
-		if got := h.records()[0].Events; !slices.Equal(got, []string{"said", "private"}) {
-			t.Errorf("stored %q", got)
-		}
-		if err := l.Unsubscribe(ctx, "said"); err != nil {
-			t.Fatal(err)
-		}
-		h.say("two")
-		h.run(private("later"))
-		expect(t, l, "later")
-		// The stored subscriptions begin where they did: what was early stays unheard.
-		w := l.Welcome()
-		if err := l.Close(ctx, true); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, h.back(w, w.Cursor), "late", "later")
-	})
-}
-
-func TestEventsOfTheConnectTurnAreDelivered(t *testing.T) {
-	rs := &rooms{connect: func(h host.Turn, _ *room, c *host.ConnectionState, _ []byte) error {
-		return h.Emit(evSaid, []byte(`"joined"`))
-	}}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
-		a := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		b := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		expect(t, a, "joined", "joined")
-		expect(t, b, "joined")
-		if w := b.Welcome(); w.Cursor != 1 {
-			t.Errorf("cursor %d", w.Cursor)
-		}
-	})
-}
-
-func TestClientThatDoesNotReadIsCutOffAndMayComeBack(t *testing.T) {
-	in(t, &rooms{}, host.Limits{ConnectionBytes: 2000, EventHistory: 1000}, func(t *testing.T, h *hotel) {
-		slow := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		quick := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		var want []string
-		for i := range 30 {
-			want = append(want, fmt.Sprint(i))
-			h.say(want[i])
-			expect(t, quick, want[i])
-		}
-		got, last, _, err := heard(slow)
-		wantCode(t, err, host.Overloaded)
-		if len(got) == 0 || !slices.Equal(got, want[:len(got)]) {
-			t.Errorf("heard %q", got)
-		}
-		if lost := h.records(); lost[0].Lost.IsZero() == lost[1].Lost.IsZero() {
-			t.Error("the client that was cut off does not count as lost")
-		}
-		back := h.back(slow.Welcome(), last)
-		expect(t, back, want[len(got):]...)
-		if err := slow.Close(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
-		h.say("more")
-		expect(t, back, "more")
-	})
-}
-
 func TestActorSleepsWhileClientsStayAndACallWakesIt(t *testing.T) {
 	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
@@ -313,115 +198,6 @@ func TestActorSleepsWhileClientsStayAndACallWakesIt(t *testing.T) {
 			t.Errorf("the caller of a query is %q, %v", reply.Output, err)
 		}
 		expect(t, l, "good morning")
-	})
-}
-
-func TestDestroyEndsConnectionsWithoutTheirHook(t *testing.T) {
-	rs := &rooms{disconnect: func(host.Turn, *room, *host.ConnectionState, *host.Error) error { panic("it is not asked") }}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
-		live, lost := h.connect(host.ConnectRequest{Events: []string{"said"}}), h.connect(host.ConnectRequest{})
-		if err := lost.Close(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.try(func(t host.Turn, r *room) error {
-			t.DestroySelf()
-			return says("bye")(t, r)
-		}); err != nil {
-			t.Fatal(err)
-		}
-		got, _, _, err := heard(live)
-		wantCode(t, err, host.Destroyed)
-		if !slices.Equal(got, []string{"bye"}) {
-			t.Errorf("heard %q", got)
-		}
-		if n := h.wakes(); n != 0 {
-			t.Errorf("%d wake rows are left", n)
-		}
-		_, err = live.Call(t.Context(), h.rooms.request(says("late")))
-		wantCode(t, err, host.Destroyed)
-		if err := live.Close(t.Context(), false); err != nil {
-			t.Error(err)
-		}
-		// The token means nothing to the successor.
-		l := h.connect(host.ConnectRequest{Token: live.Welcome().Token, After: 17, HasAfter: true, Events: []string{"said"}})
-		if w := l.Welcome(); w.Resumed || w.Cursor != 0 {
-			t.Errorf("welcome %+v", w)
-		}
-		time.Sleep(time.Hour)
-	})
-}
-
-func TestClientsOfAPredecessorAndItsSuccessorAreToldApart(t *testing.T) {
-	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
-		old := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		// The destruction, its last event and a new client of the successor wait for the disk together.
-		hold := make(chan struct{})
-		h.disk.Fail(func(op, path string) error {
-			if op == "sync" && strings.HasSuffix(path, ".log") {
-				<-hold
-			}
-			return nil
-		})
-		go h.try(func(t host.Turn, r *room) error {
-			t.DestroySelf()
-			return says("bye")(t, r)
-		})
-		synctest.Wait()
-		joined := make(chan host.LiveConnection)
-		go func() { joined <- h.connect(host.ConnectRequest{Events: []string{"said"}}) }()
-		synctest.Wait()
-		h.disk.Fail(nil)
-		close(hold)
-		next := <-joined
-		got, _, _, err := heard(old)
-		wantCode(t, err, host.Destroyed)
-		if !slices.Equal(got, []string{"bye"}) {
-			t.Errorf("the predecessor's client heard %q", got)
-		}
-		h.say("hello")
-		expect(t, next, "hello")
-	})
-}
-
-func TestShutdownEndsConnectionsAtOnce(t *testing.T) {
-	rs := &rooms{disconnect: func(_ host.Turn, r *room, c *host.ConnectionState, cause *host.Error) error {
-		r.Log = append(r.Log, cause.Message)
-		return nil
-	}}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
-		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
-		h.say("last words")
-		h.restart()
-		got, _, _, err := heard(l)
-		wantCode(t, err, host.Unavailable)
-		if !slices.Equal(got, []string{"last words"}) {
-			t.Errorf("heard %q", got)
-		}
-		if err := l.Close(t.Context(), true); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(host.DefaultConnectionGrace - time.Minute)
-		if log := h.log(); len(log) != 0 {
-			t.Errorf("the connection ended early: %q", log)
-		}
-		time.Sleep(2 * time.Minute)
-		if log := h.log(); !slices.Equal(log, []string{"the client did not come back"}) || h.wakes() != 0 {
-			t.Errorf("%q, and %d wake rows are left", log, h.wakes())
-		}
-	})
-}
-
-func TestFailedActorRefusesConnections(t *testing.T) {
-	rs := &rooms{connect: func(host.Turn, *room, *host.ConnectionState, []byte) error { panic("told to") }}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
-		h.say("x")
-		var err error
-		for range retry.CrashesToFail {
-			_, err = h.s.Connect(t.Context(), roomA, host.ConnectRequest{})
-			wantCode(t, err, host.Crashed)
-		}
-		_, err = h.s.Connect(t.Context(), roomA, host.ConnectRequest{})
-		wantCode(t, err, host.ActorFailed)
 	})
 }
 

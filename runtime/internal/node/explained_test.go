@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
@@ -59,29 +58,6 @@ func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
 		}
 		if result.Error == nil || result.Error.Code != host.Internal || strings.Contains(result.Error.Error(), "10.0.0.7") {
 			t.Errorf("the sender reads %+v", result.Error)
-		}
-	})
-}
-
-func TestOperatorsReadWhyARunOfAScheduleFailed(t *testing.T) {
-	bubble(t, nil, []*puppetType{{name: "p", tick: failing}}, func(t *testing.T, g *stage) {
-		g.must("a", func(_ *puppet, h host.Turn) error {
-			_, err := h.SetSchedule(host.Schedule{Name: "tick", Every: time.Hour.Milliseconds()})
-			return err
-		})
-		time.Sleep(90 * time.Minute)
-		var runs host.ScheduleRunsOutput
-		g.mustVerb("a", host.ScheduleRuns, host.ScheduleInput{Name: "tick"}, &runs)
-		if len(runs.Runs) != 1 || !strings.HasPrefix(runs.Runs[0].Error, secretCause+" (error ") {
-			t.Errorf("operators read %+v", runs)
-		}
-		var list host.ScheduleListOutput
-		g.mustVerb("a", host.ScheduleList, nil, &list)
-		if s := list.Schedules; len(s) != 1 || s[0].LastResult != "error" || s[0].LastError == "" || strings.Contains(s[0].LastError, "10.0.0.7") {
-			t.Errorf("callers read %+v", s)
-		}
-		if method.ScheduleRuns.By(true) != method.Operators || method.ScheduleList.By(false) == method.Operators {
-			t.Error("runs are not for operators, or the list is")
 		}
 	})
 }

@@ -20,71 +20,6 @@ func stores(n int) deed {
 
 func whole(n int64) *int64 { return &n }
 
-func TestLimitsOfOneActorGoBeforeThoseOfItsTypeAndOutlastARestart(t *testing.T) {
-	bubble(t, func(o *Options) { o.Limits.StorageBytes = 10_000 }, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		g.must("b", add(1))
-		wantCode(t, g.do("a", stores(20_000)), host.QuotaExceeded)
-		var out host.ActorLimits
-		g.mustVerb("a", host.LimitsSet, host.ActorLimits{StorageBytes: whole(100_000)}, &out)
-		g.must("a", stores(20_000)) // it is awake, and has them at once
-		rate := 0.001
-		g.mustVerb("a", host.LimitsSet, host.ActorLimits{CallRate: &rate, CallBurst: whole(2)}, &out)
-		for range 2 {
-			if out.StorageBytes == nil || *out.StorageBytes != 100_000 || *out.CallRate != rate {
-				t.Fatalf("%+v", out)
-			}
-			wantCode(t, g.do("b", stores(20_000)), host.QuotaExceeded)
-			g.must("a", stores(30_000))
-			g.must("a", add(1))
-			wantCode(t, g.do("a", add(1)), host.Overloaded)
-			st := g.status("a")
-			if st.Limits == nil || *st.Limits.StorageBytes != 100_000 || *st.Limits.CallBurst != 2 || st.State == host.Paused {
-				t.Fatalf("%+v", st.Limits)
-			}
-			out = *st.Limits
-			g.restart()
-		}
-		if st := g.status("b"); st.Limits != nil {
-			t.Fatalf("another actor has %+v", st.Limits)
-		}
-	})
-}
-
-func TestLimitsAndPauseOfAnActorAreIndependent(t *testing.T) {
-	bubble(t, func(o *Options) { o.Limits.StorageBytes = 10_000 }, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: "ticket"}, &host.Pause{})
-		g.mustVerb("a", host.LimitsSet, host.ActorLimits{StorageBytes: whole(100_000)}, &host.ActorLimits{})
-		g.restart()
-		if st := g.status("a"); st.Pause == nil || st.Pause.Reason != "ticket" || st.Limits == nil {
-			t.Fatalf("%+v", st)
-		}
-		var n host.CountOutput
-		g.mustVerb("a", host.ActorResume, nil, &n)
-		g.restart()
-		if st := g.status("a"); st.Pause != nil || st.Limits == nil || n.Count != 1 {
-			t.Fatalf("%+v, %d", st, n.Count)
-		}
-		g.must("a", stores(20_000))
-		g.mustVerb("a", host.ActorResume, nil, &n)
-		if n.Count != 0 {
-			t.Fatal("an actor with limits counts as paused")
-		}
-		g.mustVerb("a", host.LimitsReset, host.LimitsResetInput{Names: []string{"call_rate"}}, &n)
-		if n.Count != 0 {
-			t.Fatal(n)
-		}
-		g.mustVerb("a", host.LimitsReset, nil, &n)
-		wantCode(t, g.do("a", stores(30_000)), host.QuotaExceeded)
-		g.restart()
-		wantCode(t, g.do("a", stores(30_000)), host.QuotaExceeded)
-		if st := g.status("a"); n.Count != 1 || st.Limits != nil {
-			t.Fatalf("%d, %+v", n.Count, st.Limits)
-		}
-	})
-}
-
 func TestFullActorObeysItsOperatorsAndCallsThatMakeRoom(t *testing.T) {
 	bubble(t, func(o *Options) { o.Limits.StorageBytes = 10_000 }, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -165,26 +100,6 @@ func TestMessagesUnderWayAreGivenUpThoughTheWriteSetWasMadeSmall(t *testing.T) {
 	})
 }
 
-func TestOperatorsControlAnActorWhoseMailboxIsFull(t *testing.T) {
-	bubble(t, func(o *Options) { o.Limits.MailboxCount = 2 }, nil, func(t *testing.T, g *stage) {
-		let, done := make(chan struct{}), make(chan error)
-		for range 3 { // one runs, two wait
-			go func() { done <- g.do("a", func(*puppet, host.Turn) error { <-let; return nil }) }()
-			synctest.Wait()
-		}
-		wantCode(t, g.do("a", add(1)), host.Overloaded)
-		go func() { done <- g.verb("a", host.LimitsSet, host.ActorLimits{MailboxCount: whole(10)}, nil) }()
-		go func() { done <- g.verb("a", host.ActorPause, nil, nil) }()
-		synctest.Wait()
-		close(let)
-		for range 5 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 func TestTurnsOfOneCommitDoNotShareAWriteSetLimit(t *testing.T) {
 	bubble(t, func(o *Options) { o.Limits.WriteSetBytes = 8192 }, nil, func(t *testing.T, g *stage) {
 		put := func(keys ...byte) deed {
@@ -211,46 +126,6 @@ func TestTurnsOfOneCommitDoNotShareAWriteSetLimit(t *testing.T) {
 			}
 		}
 		wantCode(t, g.do("a", put(1, 2)), host.TooLarge)
-	})
-}
-
-func TestLimitsOfAnActorEndWithIt(t *testing.T) {
-	bubble(t, func(o *Options) { o.Limits.StorageBytes = 10_000 }, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		g.mustVerb("a", host.LimitsSet, host.ActorLimits{StorageBytes: whole(100_000)}, &host.ActorLimits{})
-		g.must("a", stores(20_000))
-		if err := g.Destroy(t.Context(), pAddr("a")); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			wantCode(t, g.do("a", stores(20_000)), host.QuotaExceeded)
-			g.restart()
-		}
-		if n := g.Overrides.Len(); n != 0 {
-			t.Fatalf("%d actors have limits", n)
-		}
-	})
-}
-
-func TestImpossibleLimitsAreRefusedByName(t *testing.T) {
-	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		rate := -1.0
-		for want, in := range map[string]host.ActorLimits{
-			"no limit is given": {}, "storage_bytes is -1": {StorageBytes: whole(-1)}, "mailbox_count is 0": {MailboxCount: whole(0)},
-			"write_set_bytes is 5": {WriteSetBytes: whole(5)}, "call_rate is -1": {CallRate: &rate},
-		} {
-			if err := g.verb("a", host.LimitsSet, in, nil); host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %q", err, want)
-			}
-		}
-		if err := g.verb("a", host.LimitsReset, host.LimitsResetInput{Names: []string{"storage"}}, nil); host.CodeOf(err) != host.InvalidArgument {
-			t.Error(err)
-		}
-		wantCode(t, g.verb("nobody", host.LimitsSet, host.ActorLimits{MailboxCount: whole(1)}, nil), host.NotFound)
-		if st := g.status("a"); st.Limits != nil {
-			t.Errorf("%+v", st.Limits)
-		}
 	})
 }
 

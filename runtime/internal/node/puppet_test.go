@@ -22,6 +22,10 @@ import (
 type puppet struct {
 	typ *puppetType
 	s   puppetState
+
+	// What a hook is about.
+	tick  *host.Tick
+	cause *host.Error
 }
 
 type puppetState struct {
@@ -41,13 +45,16 @@ type puppetType struct {
 	create                 deed
 	alarm                  deed
 	message, tick          deed // what queues and the schedule "tick" run
-	limits                 host.Limits
-	idle                   time.Duration
-	events                 []host.Event
-	queues                 []host.Queue
-	migrations             []host.Migration
-	openSQL, decimal       bool
-	outside                bool // takes values from outside, and has a stream for them
+
+	connect, disconnect, subscribe deed // the last is of the event "private"
+
+	limits           host.Limits
+	idle             time.Duration
+	events           []host.Event
+	queues           []host.Queue
+	migrations       []host.Migration
+	openSQL, decimal bool
+	outside          bool // takes values from outside, and has a stream for them
 }
 
 var (
@@ -92,7 +99,18 @@ func (d *puppetType) behavior() *host.Behavior {
 		},
 	}
 	if d.outside {
-		b.Convert, b.Streams = convertAny, []host.Stream{{Name: "log", External: true}}
+		b.Convert = convertAny
+		b.Streams = []host.Stream{{Name: "log", External: true, Items: 100}, {Name: "short", Age: time.Minute}, {Name: host.AnyName}}
+	}
+	if d.connect != nil {
+		b.Connections.Connect = "puppet.connect"
+	}
+	if d.disconnect != nil {
+		b.Connections.Disconnect = "puppet.disconnect"
+	}
+	if d.subscribe != nil {
+		b.Events = append([]host.Event(nil), b.Events...)
+		b.Events[1].Subscribe = "puppet.subscribe"
 	}
 	return b
 }
@@ -129,17 +147,27 @@ func (p *puppet) Alarm(t host.Turn, _ int, _ string, _ []byte) error { return p.
 func (p *puppet) Message(t host.Turn, _ int, _ *host.Received, _ []byte) ([]byte, error) {
 	return nil, p.hook(p.typ.message, t)
 }
-func (p *puppet) Schedule(t host.Turn, _ int, _ *host.Tick, _ []byte) error {
+func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {
+	p.tick = tick
+	defer func() { p.tick = nil }()
 	return p.hook(p.typ.tick, t)
 }
-func (p *puppet) Connect(host.Turn, *host.ConnectionState, []byte) error         { return nil }
-func (p *puppet) Disconnect(host.Turn, *host.ConnectionState, *host.Error) error { return nil }
-func (p *puppet) Subscribe(host.Turn, int, *host.ConnectionState) error          { return nil }
-func (p *puppet) State() any                                                     { return &p.s }
-func (p *puppet) Create(t host.Turn) error                                       { return p.hook(p.typ.create, t) }
-func (p *puppet) Wake(t host.Turn) error                                         { return p.hook(p.typ.wake, t) }
-func (p *puppet) Sleep(t host.Turn) error                                        { return p.hook(p.typ.sleep, t) }
-func (p *puppet) Destroy(t host.Turn) error                                      { return p.hook(p.typ.onDestroy, t) }
+func (p *puppet) Connect(t host.Turn, _ *host.ConnectionState, _ []byte) error {
+	return p.hook(p.typ.connect, t)
+}
+func (p *puppet) Disconnect(t host.Turn, _ *host.ConnectionState, cause *host.Error) error {
+	p.cause = cause
+	defer func() { p.cause = nil }()
+	return p.hook(p.typ.disconnect, t)
+}
+func (p *puppet) Subscribe(t host.Turn, _ int, _ *host.ConnectionState) error {
+	return p.hook(p.typ.subscribe, t)
+}
+func (p *puppet) State() any                { return &p.s }
+func (p *puppet) Create(t host.Turn) error  { return p.hook(p.typ.create, t) }
+func (p *puppet) Wake(t host.Turn) error    { return p.hook(p.typ.wake, t) }
+func (p *puppet) Sleep(t host.Turn) error   { return p.hook(p.typ.sleep, t) }
+func (p *puppet) Destroy(t host.Turn) error { return p.hook(p.typ.onDestroy, t) }
 
 // A stage is a node of puppets under test.
 type stage struct {

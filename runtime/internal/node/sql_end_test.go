@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"runtime"
 
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -62,49 +61,6 @@ func TestAFailedSealTakesBackTheRowsThatWerePut(t *testing.T) {
 	g.must("a", note("two"))
 	g.wantNotes("a", "one", "two")
 	g.check("a")
-}
-
-func TestAnActorMadeByAFailedCallLeavesNoDatabase(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p", create: note("created")})
-	if err := g.do("a", func(*puppet, host.Turn) error { return errOnPurpose }); err == nil {
-		t.Fatal("no error")
-	}
-	if _, err := g.Lookup(context.Background(), pAddr("a")); host.CodeOf(err) != host.NotFound {
-		t.Fatalf("look-up: %v", err)
-	}
-	g.must("a", note("one"))
-	g.wantNotes("a", "created", "one")
-}
-
-func TestADestroyedActorBeginsAgainWithAnEmptyDatabase(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	g.wantNotes("a", "one")
-	if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
-		t.Fatal(err)
-	}
-	g.must("a", func(_ *puppet, h host.Turn) error {
-		var n int
-		err := h.SQL().QueryRowContext(h, "SELECT count(*) FROM sqlite_schema").Scan(&n)
-		if err == nil && n != 0 {
-			err = fmt.Errorf("there are %d tables", n)
-		}
-		return err
-	})
-	// By its own hand, after writing.
-	g.must("a", note("two"))
-	g.must("a", func(p *puppet, h host.Turn) error {
-		h.DestroySelf()
-		return note("three")(p, h)
-	})
-	g.must("a", note("four"))
-	g.wantNotes("a", "four")
-	g.check("a")
-	if n := g.sqlPool().Stats().InUse; n != 0 {
-		t.Fatalf("%d connections are in use", n)
-	}
 }
 
 // timeIsUp makes the watchdog treat running turns as late, however little time has passed: on a

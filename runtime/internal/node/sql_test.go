@@ -74,64 +74,6 @@ func (g *stage) wantNotes(key string, want ...string) {
 
 var errOnPurpose = errors.New("on purpose")
 
-func TestRowsOfATurnStandOrFallWithIt(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	for _, end := range []deed{
-		func(*puppet, host.Turn) error { return errOnPurpose },
-		func(*puppet, host.Turn) error { panic("on purpose") },
-	} {
-		err := g.do("a", func(p *puppet, h host.Turn) error {
-			p.s.N = 99
-			if err := note("lost")(p, h); err != nil {
-				return err
-			}
-			if err := exec(h, "CREATE TABLE gone (x)"); err != nil {
-				return err
-			}
-			return end(p, h)
-		})
-		if err == nil {
-			t.Fatal("the turn did not fail")
-		}
-	}
-	g.must("a", func(p *puppet, h host.Turn) error {
-		if all, err := bodies(h); err != nil || !slices.Equal(all, []string{"one"}) {
-			return fmt.Errorf("the next turn sees %q, %v", all, err)
-		}
-		if err := exec(h, "SELECT * FROM gone"); err == nil {
-			return errors.New("a table of a failed turn is there")
-		}
-		return note("two")(p, h)
-	})
-	g.wantNotes("a", "one", "two")
-	if n := g.n("a"); n != 0 {
-		t.Fatalf("N is %d", n)
-	}
-	g.restart()
-	g.wantNotes("a", "one", "two")
-	g.crash()
-	g.wantNotes("a", "one", "two")
-}
-
-func TestATurnThatOnlyReadsRowsCommitsNothing(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	before := g.status("a").Version
-	g.must("a", func(_ *puppet, h host.Turn) error { _, err := bodies(h); return err })
-	g.must("a", func(_ *puppet, h host.Turn) error { return exec(h, "UPDATE note SET body = body WHERE id = 77") })
-	g.must("a", func(_ *puppet, h host.Turn) error { h.SQL(); return nil })
-	if after := g.status("a").Version; after != before {
-		t.Fatalf("the version went from %d to %d", before, after)
-	}
-	g.must("a", note("two"))
-	if after := g.status("a").Version; after != before+1 {
-		t.Fatalf("a turn that wrote SQL only took the version from %d to %d", before, after)
-	}
-}
-
 func TestRowsCanBeReadWhileOthersAreWritten(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -278,24 +220,6 @@ func TestATurnThatQueriesItsOwnActorSeesTheLastCommit(t *testing.T) {
 	g.wantNotes("a", "one", "two", "three")
 }
 
-func TestQueriesCannotWriteRows(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	for _, stmt := range []string{"INSERT INTO note (body) VALUES ('x')", "CREATE TABLE t (x)", "DELETE FROM note", "VACUUM"} {
-		err := g.look("a", func(_ *puppetState, r host.Reader) error { return exec(r, stmt) })
-		wantCode(t, err, host.ReadOnly)
-	}
-	// Not either where there is no database yet.
-	g.must("b", add(1))
-	err := g.look("b", func(_ *puppetState, r host.Reader) error { return exec(r, "CREATE TABLE t (x)") })
-	wantCode(t, err, host.ReadOnly)
-	if err := g.look("b", func(_ *puppetState, r host.Reader) error { return exec(r, "SELECT 1") }); err != nil {
-		t.Fatal(err)
-	}
-	g.wantNotes("a", "one")
-}
-
 func TestATurnInAGroupIsUndoneAlone(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -425,34 +349,4 @@ func TestATurnThatWaitsCommitsThoseBeforeItAndNotItsOwnRows(t *testing.T) {
 		}
 		g.check("a")
 	}
-}
-
-func TestTasksEnterTurnsWithSQL(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	ended := make(chan error, 1)
-	g.must("a", func(p *puppet, h host.Turn) error {
-		if err := note("turn")(p, h); err != nil {
-			return err
-		}
-		return h.Go("task", func(k host.Task) error {
-			for _, fail := range []error{nil, errOnPurpose, nil} {
-				if err := k.Turn(k, func(_ any, h host.Turn) error {
-					if err := exec(h, "INSERT INTO note (body) VALUES ('task')"); err != nil {
-						return err
-					}
-					return fail
-				}); !errors.Is(err, fail) {
-					ended <- err
-					return nil
-				}
-			}
-			ended <- nil
-			return nil
-		})
-	})
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	g.wantNotes("a", "turn", "task", "task")
 }

@@ -34,74 +34,6 @@ func (g *stage) sqlStatus(key string) (s host.SQLStatusOutput) {
 	return s
 }
 
-func TestMigrationsRunWhenAnActorIsMade(t *testing.T) {
-	t.Parallel()
-	typ := &puppetType{name: "p", migrations: schema, create: insert("created"), wake: insert("woken")}
-	g := newStage(t, nil, typ)
-	g.must("a", insert("called"))
-	g.wantNotes("a", "created", "woken", "called")
-	if v := g.status("a").Version; v != 2 {
-		t.Errorf("the version is %d: the creation and the call are two turns", v)
-	}
-	s := g.sqlStatus("a")
-	if !s.Exists || s.Migrations != 3 || len(s.Pending) != 0 || s.Bytes == 0 {
-		t.Errorf("%+v", s)
-	}
-	// A query makes one too.
-	g.wantNotes("b", "created", "woken")
-}
-
-func TestMigrationsRunBeforeAnythingElseAtWake(t *testing.T) {
-	t.Parallel()
-	typ := &puppetType{name: "p", migrations: schema[:1]}
-	g := newStage(t, nil, typ)
-	for _, key := range []string{"a", "b", "c"} {
-		g.must(key, insert("one"))
-	}
-	before := g.status("a").Version
-	typ.migrations = schema
-	typ.wake = func(_ *puppet, h host.Turn) error { return exec(h, "INSERT INTO tag (note, name) VALUES (1, 'woken')") }
-	g.restart()
-	if s := g.sqlStatus("a"); s.Migrations != 1 || !slices.Equal(s.Pending, []string{"2-tag", "3-done"}) {
-		t.Fatalf("%+v", s)
-	}
-	done := func(r host.Reader) (n int, err error) {
-		err = r.SQL().QueryRowContext(r, "SELECT count(*) FROM tag JOIN note ON note.id = tag.note WHERE done = 0").Scan(&n)
-		return n, err
-	}
-	// By an action, a query, and sql.exec.
-	g.must("a", func(_ *puppet, h host.Turn) error {
-		if n, err := done(h); err != nil || n != 1 {
-			return fmt.Errorf("%d, %w", n, err)
-		}
-		return nil
-	})
-	if v := g.status("a").Version; v != before+2 {
-		t.Errorf("the version went from %d to %d, want two turns: migration and hook", before, v)
-	}
-	if err := g.look("b", func(_ *puppetState, r host.Reader) error {
-		if n, err := done(r); err != nil || n != 1 {
-			return fmt.Errorf("%d, %w", n, err)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	var out host.SQLOutput
-	g.mustVerb("c", host.SQLExec, host.SQLInput{SQL: "UPDATE note SET done = 1", Reason: "test"}, &out)
-	if out.Changes != 1 {
-		t.Fatalf("%+v", out)
-	}
-	// It is done once.
-	version := g.status("a").Version
-	typ.wake = nil
-	g.restart()
-	g.wantNotes("a", "one")
-	if v := g.status("a").Version; v != version {
-		t.Errorf("the version went from %d to %d", version, v)
-	}
-}
-
 func TestAFailedMigrationLeavesTheActorFailedAndItsDataAlone(t *testing.T) {
 	t.Parallel()
 	typ := &puppetType{name: "p", migrations: schema[:1]}
@@ -145,28 +77,6 @@ func TestAFailedMigrationLeavesTheActorFailedAndItsDataAlone(t *testing.T) {
 	}
 }
 
-func TestAMigrationIsUndoneIfTheWakeHookFails(t *testing.T) {
-	t.Parallel()
-	typ := &puppetType{name: "p", migrations: schema[:1]}
-	g := newStage(t, nil, typ)
-	g.must("a", insert("one"))
-	for _, hook := range []deed{
-		func(*puppet, host.Turn) error { return errOnPurpose },
-		func(*puppet, host.Turn) error { panic("on purpose") },
-		func(_ *puppet, h host.Turn) error { h.Done(); return errOnPurpose },
-	} {
-		typ.migrations, typ.wake = schema, hook
-		g.restart()
-		wantCode(t, g.do("a", insert("two")), host.ActorFailed)
-		if s := g.sqlStatus("a"); s.Migrations != 1 {
-			t.Fatalf("%+v", s)
-		}
-		typ.migrations, typ.wake = schema[:1], nil // a roll-back of the deploy
-		g.restart()
-		g.wantNotes("a", "one")
-	}
-}
-
 func TestADatabaseOfNewerCodeIsNotTouched(t *testing.T) {
 	t.Parallel()
 	typ := &puppetType{name: "p", migrations: schema}
@@ -188,26 +98,6 @@ func TestADatabaseOfNewerCodeIsNotTouched(t *testing.T) {
 	typ.migrations = schema
 	g.restart()
 	g.wantNotes("a", "one")
-}
-
-func TestMigrationsOfAPausedActorWait(t *testing.T) {
-	t.Parallel()
-	typ := &puppetType{name: "p", migrations: schema[:1]}
-	g := newStage(t, nil, typ)
-	g.must("a", insert("one"))
-	g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: "test"}, nil)
-	typ.migrations = schema
-	g.restart()
-	g.wantNotes("a", "one")
-	if s := g.sqlStatus("a"); s.Migrations != 1 {
-		t.Fatalf("%+v", s)
-	}
-	wantCode(t, g.verb("a", host.SQLMigrate, nil, nil), host.ActorPaused)
-	var out host.SQLOutput // for operators it runs
-	g.mustVerb("a", host.SQLExec, host.SQLInput{SQL: "INSERT INTO note (body) VALUES ('two')", Reason: "test"}, &out)
-	g.mustVerb("a", host.ActorResume, nil, nil)
-	g.must("a", func(_ *puppet, h host.Turn) error { return exec(h, "UPDATE note SET done = 1") })
-	g.wantNotes("a", "one", "two")
 }
 
 func TestAPauseHoldsForWhoeverMayCall(t *testing.T) {
@@ -248,36 +138,6 @@ func TestAWakeHookThatQueriesItsActorBeforeTheMigrationIsCommittedIsACycle(t *te
 	if asked != nil {
 		t.Error(asked)
 	}
-}
-
-func TestMigrateAppliesOrTries(t *testing.T) {
-	t.Parallel()
-	typ := &puppetType{name: "p", migrations: schema[:1]}
-	g := newStage(t, nil, typ)
-	g.must("a", insert("one"))
-	typ.migrations = schema
-	g.restart()
-	want := []string{"2-tag", "3-done"}
-	for _, dry := range []bool{true, true, false} {
-		var out host.SQLMigrateOutput
-		g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: dry}, &out)
-		if !slices.Equal(out.Applied, want) || out.Error != "" {
-			t.Fatalf("dry %v: %+v", dry, out)
-		}
-		if awake := g.status("a").State == host.Awake; awake == dry {
-			t.Fatalf("dry %v: awake %v", dry, awake)
-		}
-	}
-	for _, dry := range []bool{true, false} {
-		var out host.SQLMigrateOutput
-		g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: dry}, &out)
-		if len(out.Applied) != 0 || out.Error != "" {
-			t.Fatalf("dry %v: %+v", dry, out)
-		}
-	}
-	wantCode(t, g.verb("nobody", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, nil), host.NotFound)
-	wantCode(t, g.verb("nobody", host.SQLMigrate, nil, nil), host.NotFound)
-	wantCode(t, g.verb("nobody", host.SQLStatus, nil, nil), host.NotFound)
 }
 
 func TestSQLMethods(t *testing.T) {

@@ -94,3 +94,10 @@ func everythingAtOnce(t *testing.T, g *stage) {
 		t.Errorf("%d actors are still paused", n)
 	}
 }
+
+// rings is a deed that sets an alarm.
+func rings(instance string, in time.Duration) deed {
+	return func(_ *puppet, t host.Turn) error {
+		return t.SetAlarm(host.Alarm{Name: "ring", Instance: instance, Due: t.Now().Add(in)})
+	}
+}

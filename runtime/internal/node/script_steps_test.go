@@ -1,0 +1,214 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/part/mail"
+)
+
+// A player is where the steps of a scenario run: a turn, a hook or a task.
+type player struct {
+	state *puppetState
+	turn  host.Turn // nil in a task outside of its turns
+	task  host.Task
+	tick  *host.Tick
+	cause *host.Error
+}
+
+// deed makes a turn of steps.
+func (s *scene) deed(body []string) deed {
+	return func(p *puppet, t host.Turn) error {
+		return s.run(&player{state: &p.s, turn: t, tick: p.tick, cause: p.cause}, body)
+	}
+}
+
+// puppets makes a type from "idle 1m", "limits Name=value,...", "queue name" and hooks like "wake { steps }".
+func (s *scene) puppets(name string, w []string) *puppetType {
+	d := &puppetType{name: name, outside: true, events: []host.Event{{Name: "said"}, {Name: "private"}}}
+	hooks := map[string]*deed{"wake": &d.wake, "sleep": &d.sleep, "create": &d.create, "destroy": &d.onDestroy, "alarm": &d.alarm, "tick": &d.tick,
+		"message": &d.message, "connect": &d.connect, "disconnect": &d.disconnect, "subscribe": &d.subscribe}
+	for len(w) > 0 {
+		hook := hooks[w[0]]
+		switch {
+		case hook != nil:
+			depth, end := 0, 1
+			for ; end == 1 || depth > 0; end++ {
+				depth += map[string]int{"{": 1, "}": -1}[w[end]]
+			}
+			*hook, w = s.deed(w[2:end-1]), w[end:]
+			continue
+		case w[0] == "idle":
+			d.idle = s.duration(w[1])
+		case w[0] == "limits":
+			s.fill(&d.limits, strings.Split(w[1], ","))
+		case w[0] == "queue": // a queue with a handler if there is a hook for messages before it
+			q := host.Queue{Name: w[1]}
+			if d.message != nil {
+				q.Handler = "puppet.message"
+			}
+			d.queues = append(d.queues, q)
+		case w[0] == "migrations":
+			d.migrations = schema[:s.number(w[1])]
+		default:
+			s.fatal("a type has no %q", w[0])
+		}
+		w = w[2:]
+	}
+	return d
+}
+
+func (s *scene) run(x *player, body []string) error {
+	for _, step := range steps(body) {
+		w, inner := block(step)
+		if err := s.step(x, w, inner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text joins words, and puts in what "$due" and the like stand for.
+func (x *player) text(w []string) string {
+	out := strings.Join(w, " ")
+	if x.tick != nil {
+		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed", strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
+	}
+	if x.cause != nil {
+		out = strings.ReplaceAll(out, "$cause", x.cause.Message)
+	}
+	if x.task != nil && x.task.Err() != nil {
+		out = strings.ReplaceAll(out, "$cause", describe(context.Cause(x.task)))
+	}
+	return out
+}
+
+func (s *scene) step(x *player, w, body []string) error {
+	t := x.turn
+	rest := x.text(w[min(2, len(w)):])
+	switch w[0] {
+	case "add":
+		x.state.N += s.number(w[1])
+	case "log":
+		x.state.Log = append(x.state.Log, x.text(w[1:]))
+	case "say": // prints
+		s.say("%s", x.text(w[1:]))
+	case "try":
+		if err := s.run(x, body); err != nil {
+			s.say("%s: %s", x.text(w[1:]), describe(err))
+		}
+	case "hold":
+		<-s.gate(w[1])
+	case "sleep":
+		time.Sleep(s.duration(w[1]))
+	case "told":
+		<-x.task.Done()
+	case "if", "unless":
+		if s.is(w[1]) == (w[0] == "if") {
+			return s.run(x, body)
+		}
+	case "set":
+		s.set(w[1], true)
+	case "fail":
+		return host.Errorf(host.Code(w[1]), "%s", rest)
+	case "error":
+		return errors.New(x.text(w[1:]))
+	case "panic":
+		panic("told to")
+	case "goexit":
+		runtime.Goexit()
+	case "repeat":
+		for range s.number(w[1]) {
+			if err := s.run(x, body); err != nil {
+				return err
+			}
+		}
+	case "send":
+		a := addr(w[1])
+		return t.Send(&host.Message{Type: a.Type, Key: a.Key, Method: "do", Input: remember(s.deed(body))})
+	case "large": // sends a message that is too large
+		return t.Send(&host.Message{Type: "p", Key: []string{w[1]}, Method: "do", Input: make([]byte, mail.MaxMessageBytes+1)})
+	case "later":
+		return host.Errorf(host.FailedPrecondition, "later").With("retry_at", w[1])
+	case "call":
+		node := host.Node(t)
+		ctx := context.Context(t)
+		if t == nil {
+			node, ctx = x.task, x.task
+		}
+		_, err := node.Call(ctx, &host.Request{Address: addr(w[1]), Method: "do", Codec: host.JSON, Input: remember(s.deed(body))})
+		return err
+	case "verb":
+		_, err := t.Call(t, &host.Request{Address: addr(w[1]), Method: w[2], Codec: host.JSON})
+		return err
+	case "go":
+		return t.Go(w[1], func(task host.Task) error { return s.run(&player{task: task}, body) })
+	case "turn": // of a task; "turn 1s" gives up after a second, "turn late" goes on when the task has been told to end
+		ctx, cancel := context.Context(x.task), context.CancelFunc(func() {})
+		if len(w) > 1 && w[1] == "late" {
+			ctx = context.Background()
+		} else if len(w) > 1 && w[1] == "inner" {
+			ctx = t
+		} else if len(w) > 1 {
+			ctx, cancel = context.WithTimeout(ctx, s.duration(w[1]))
+		}
+		defer cancel()
+		return x.task.Turn(ctx, func(state any, t host.Turn) error {
+			return s.run(&player{state: state.(*puppetState), turn: t, task: x.task}, body)
+		})
+	case "done": // commits the turns before
+		t.Done()
+	case "destroy":
+		t.DestroySelf()
+	case "ring":
+		return t.SetAlarm(host.Alarm{Name: "ring", Instance: w[1], Due: t.Now().Add(s.duration(w[2]))})
+	case "schedule": // schedule 1m [missed]
+		r := host.Schedule{Name: "tick", Every: s.duration(w[1]).Milliseconds(), Missed: host.Missed(rest)}
+		_, err := t.SetSchedule(r)
+		return err
+	case "cancel":
+		_, err := t.CancelSchedule("tick", "")
+		return err
+	case "put":
+		return t.KVPut([]byte(w[1]), make([]byte, s.number(w[2])), time.Time{})
+	case "delete":
+		_, err := t.KVDelete([]byte(w[1]))
+		return err
+	case "emit": // emit said TEXT
+		return t.Emit(map[string]int{"said": 0, "private": 1}[w[1]], []byte(`"`+rest+`"`))
+	case "enqueue":
+		_, err := t.Enqueue(w[1], []host.Enqueue{{Body: []byte("1")}})
+		return err
+	case "append":
+		values := []any{}
+		for _, v := range w[2:] {
+			values = append(values, v)
+		}
+		_, err := t.StreamAppend(w[1], cborOf(values...))
+		return err
+	case "close":
+		return t.StreamClose(w[1])
+	case "kick": // closes each connection
+		all, err := t.Connections("", 0)
+		for _, c := range all {
+			if _, err := t.CloseConnection(c.ID, host.Errorf(host.PermissionDenied, "out")); err != nil {
+				return err
+			}
+		}
+		return err
+	case "sql":
+		return exec(t, w[1])
+	case "insert":
+		return insert(w[1])(nil, t)
+	case "note":
+		return note(w[1])(nil, t)
+	default:
+		s.t.Errorf("%s: no step %q", s.at, w)
+	}
+	return nil
+}
