@@ -23,6 +23,7 @@ func (c *counter) ring(*actor.Context, string) error { c.N++; return nil }
 func (c *counter) open(_ *actor.Context, n int) error { c.N = n; return nil }
 
 func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
+	//lint:ignore U1000 Validate must find it
 	type hidden struct{ mu sync.Mutex }
 	type state struct {
 		Lock    sync.Mutex

@@ -16,7 +16,6 @@ import (
 // A writer of statements: random ones that are often right, on a schema that it remembers as far as is useful.
 type author struct {
 	*rand.Rand
-	temp bool
 }
 
 func (a *author) pick(of ...string) string { return of[a.IntN(len(of))] }

@@ -292,7 +292,7 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 			have, err = s.appliedMigrations(c)
 			return err
 		}); err != nil {
-			return nil, s.wrap(nil, err, "")
+			return nil, s.wrap(context.Background(), err, "")
 		}
 	}
 	done, err := compare(have, want)
@@ -312,7 +312,7 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 // migrate applies one migration and notes it in the table.
 func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) (err error) {
 	internal := func(sql string, args ...string) error {
-		return s.wrap(nil, c.internally(func() error { return execute(c.db, sql, args...) }), sql)
+		return s.wrap(context.Background(), c.internally(func() error { return execute(c.db, sql, args...) }), sql)
 	}
 	unchecked := false // whether foreign keys were, for a while
 	defer func() {
@@ -330,11 +330,11 @@ func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) 
 		}
 		st, tail, err := c.statement(rest)
 		if err != nil {
-			return fail("", s.wrap(nil, err, rest))
+			return fail("", s.wrap(context.Background(), err, rest))
 		}
 		switch st.class {
 		case runOrdinary:
-			err = s.wrap(nil, c.run(st), rest)
+			err = s.wrap(context.Background(), c.run(st), rest)
 		case runNothing:
 		case runForeignKeys:
 			off := st.name == "off"
@@ -344,7 +344,7 @@ func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) 
 			err = fail(word+" cannot be in a migration, which is in a transaction", ErrRefused)
 		}
 		if reset := c.cache.put(st); err == nil {
-			err = s.wrap(nil, reset, rest)
+			err = s.wrap(context.Background(), reset, rest)
 		}
 		if err != nil {
 			var refused *MigrationError

@@ -247,7 +247,7 @@ func (r *rows) Close() (err error) {
 		return nil
 	}
 	r.over = true
-	_, err = r.s.enter(nil)
+	_, err = r.s.enter(cleanup)
 	if err != nil {
 		return nil // the session has reset, or will reset, the statement
 	}

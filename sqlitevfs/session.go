@@ -83,8 +83,9 @@ func (s *Session) Shut() { s.interrupt.shut.Store(true) }
 // Wait returns when no statement runs. An interrupted statement may still run for a single step of SQLite.
 // After Shut and Wait, neither Commit nor Rollback waits for statements.
 func (s *Session) Wait() {
+	//lint:ignore SA2001 a statement holds mu until it is done
 	s.mu.Lock()
-	s.mu.Unlock() //nolint:staticcheck // only waited for
+	s.mu.Unlock()
 }
 
 // Commit ends a write session and puts the pages that it changed into its Writer; changed is false if there are none. If it
@@ -135,8 +136,11 @@ func (s *Session) Rollback() (published bool) {
 	return published
 }
 
+// cleanup is the context of statements that clean up.
+var cleanup context.Context
+
 // enter locks the session for a statement of ctx and returns its connection, which it takes at the first call. The caller
-// must leave. A nil ctx is for cleaning up, which contexts that have ended do not hinder.
+// must leave. Contexts that have ended do not hinder a statement of cleanup.
 func (s *Session) enter(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
 	ready := false
@@ -162,7 +166,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	if s.poisoned != nil {
 		return fmt.Errorf("the session cannot go on: %w", s.poisoned)
 	}
-	s.interrupt.call, s.interrupt.off = ctx, ctx == nil
+	s.interrupt.call, s.interrupt.off = ctx, ctx == cleanup
 	if err := s.interrupt.cause(); err != nil {
 		return err
 	}

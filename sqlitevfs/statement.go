@@ -145,17 +145,6 @@ func (k *statements) unlink(st *statement) {
 	st.newer, st.older = nil, nil
 }
 
-// close closes all statements. Those in use must have been put back.
-func (k *statements) close() {
-	for _, st := range k.table {
-		st.close()
-	}
-	for _, st := range k.commands {
-		st.close()
-	}
-	*k = statements{limit: k.limit}
-}
-
 func (st *statement) close() {
 	if st.native != nil {
 		finalize(st.native)

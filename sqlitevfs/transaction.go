@@ -214,7 +214,7 @@ func (t *transaction) Rollback() error {
 
 func (t *transaction) end(f func(s *Session, c *conn, place int) error) (err error) {
 	s := t.l.s
-	c, err := s.enter(nil)
+	c, err := s.enter(cleanup)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (t *transaction) end(f func(s *Session, c *conn, place int) error) (err err
 	for i := range s.tx {
 		if s.tx[i] == t {
 			if err := f(s, c, i); err != nil {
-				return s.wrap(nil, err, "")
+				return s.wrap(context.Background(), err, "")
 			}
 			return nil
 		}

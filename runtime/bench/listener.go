@@ -68,9 +68,6 @@ func (l *listener) next(n int) (came int, err error) {
 	return came, nil
 }
 
-// ended reports that an error of next is the end that close makes.
-func ended(err error) bool { return errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) }
-
 // maskedFrame returns a frame of a client's, masked with zeros; the payload is short.
 func maskedFrame(first byte, payload []byte) []byte {
 	if len(payload) > 125 {

@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
+	_ "github.com/cairn-run/cairn/runtime/localnats" // for NATSListen
 )
 
 // guide is the page whose examples are run.

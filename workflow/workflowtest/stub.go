@@ -20,7 +20,6 @@ type body struct {
 	a       *Actor
 	attempt *wfhost.Attempt
 	path    string
-	cancel  context.CancelFunc
 	started bool
 	// Guarded by world.mu.
 	returned bool
@@ -80,7 +79,7 @@ func matches(pattern, path string) bool {
 
 // glob reports whether a pattern matches a text: * stands for any text without a slash, ? for any one character but a slash.
 func glob(pattern, text string) bool {
-	p, t := []rune(pattern), []rune(text)
+	p := []rune(pattern)
 	// reach[i] says that the first i runes of the pattern match what was read of the text.
 	reach := make([]bool, len(p)+1)
 	reach[0] = true
@@ -92,7 +91,7 @@ func glob(pattern, text string) bool {
 		}
 	}
 	stars()
-	for _, c := range t {
+	for _, c := range text {
 		next := make([]bool, len(p)+1)
 		for i, want := range p {
 			switch {

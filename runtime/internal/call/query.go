@@ -171,8 +171,11 @@ type Session interface{ End() }
 // A HandlerQuery is a query as its handler sees it.
 type HandlerQuery interface {
 	host.Reader
-	query() *Query
+	base
 }
+
+// base is what a HandlerQuery gets from the Query that it embeds.
+type base interface{ query() *Query }
 
 func (r *Query) query() *Query { return r }
 

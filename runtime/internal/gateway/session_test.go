@@ -166,7 +166,7 @@ func TestAClientThatStopsReadingIsClosedAndMayComeBack(t *testing.T) {
 		if n := g.front.Open(); n != 1 {
 			t.Fatalf("%d are open before the deadline", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := g.front.Open(); n != 0 || !<-conn.closed {
 			t.Fatalf("%d are open", n)

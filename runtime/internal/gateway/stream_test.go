@@ -240,7 +240,7 @@ func TestAClientThatDoesNotReadIsCutOffAndMayResume(t *testing.T) {
 		if n := g.front.Open(); n != 1 {
 			t.Fatalf("%d streams are open before the deadline", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := g.front.Open(); n != 0 {
 			t.Fatalf("%d streams are open after %v", n, time.Since(start))

@@ -287,7 +287,7 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
 		h, body := errorReply(e)
 		if m.respond(req, nats.Header(h), body) != nil && len(e.Metadata) > 0 {
 			h, body = errorReply(&host.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable})
-			m.respond(req, nats.Header(h), body) //nolint:errcheck // there is no one left to tell
+			m.respond(req, nats.Header(h), body) // nobody is left to tell
 		}
 	} else {
 		m.c.p.metrics.calls.WithLabelValues("ok").Inc()

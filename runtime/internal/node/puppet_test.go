@@ -69,11 +69,6 @@ func remember(f any) []byte {
 	return []byte(name)
 }
 
-const (
-	puppetDo = iota
-	puppetLook
-)
-
 func (d *puppetType) behavior() *host.Behavior {
 	decode := func(_ uint64, blob []byte) (any, error) {
 		s := new(puppetState)

@@ -4,17 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"runtime"
-
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
-	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
-
-	gort "runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -144,7 +141,7 @@ func TestGoroutinesOfAHandlerCannotOutliveItsSession(t *testing.T) {
 			}()
 			<-begun
 			for g.sqlPool().Stats().InUse == 0 { // the statement has not got its connection yet
-				gort.Gosched()
+				runtime.Gosched()
 			}
 			return fail
 		})

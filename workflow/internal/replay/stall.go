@@ -32,8 +32,9 @@ func (m *movement) leave() {
 			return
 		}
 		if n&claimed != 0 {
+			//lint:ignore SA2001 do of Stalled holds mu until it is done
 			m.mu.Lock()
-			m.mu.Unlock() //nolint:staticcheck // only waited for
+			m.mu.Unlock()
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for which := range payloadMessages + len(e.Messages) {
-			if b := payloadOf(e, which); b != nil && len(b) > 1 && !bytes.Equal(b, large) {
+			if b := payloadOf(e, which); len(b) > 1 && !bytes.Equal(b, large) {
 				t.Errorf("payload %d of %d is another", which, i)
 			}
 		}

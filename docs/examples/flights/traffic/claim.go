@@ -57,7 +57,7 @@ func (c *Claim) file(ctx *actor.Context, delay int) (actor.None, error) {
 }
 
 func (c Claim) look(*actor.ReadContext, actor.None) (ClaimReport, error) {
-	return ClaimReport{Amount: c.Amount, Ending: c.Ending}, nil
+	return ClaimReport(c), nil
 }
 
 // handle is the life of a claim: it waits for documents, and pays if they are there. Money is set aside before it is

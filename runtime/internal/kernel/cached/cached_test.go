@@ -31,8 +31,10 @@ func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {
 		}
 		return n
 	}
-	if get() != 10 || get() != 10 {
-		t.Error("read again")
+	for range 2 {
+		if get() != 10 {
+			t.Error("read again")
+		}
 	}
 	before := rows.Savepoint()
 	at := rows.Version()

@@ -15,6 +15,9 @@ type owner struct {
 	timer  *Timer
 }
 
+// orphan is the parent of a context without one.
+var orphan context.Context
+
 func begin(parent context.Context, limit time.Duration, timer *Timer) *owner {
 	c := &owner{parent: parent, timer: timer}
 	c.Begin(parent, time.Now(), limit)
@@ -48,7 +51,7 @@ func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timer Timer
 		for range 3 {
-			early := begin(nil, time.Second, &timer)
+			early := begin(orphan, time.Second, &timer)
 			early.done()
 			time.Sleep(time.Second / 2)
 			early.close()
@@ -56,7 +59,7 @@ func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 				t.Errorf("a context that was canceled has ended with %v", early.err())
 			}
 
-			late := begin(nil, 2*time.Second, &timer)
+			late := begin(orphan, 2*time.Second, &timer)
 			late.done()
 			time.Sleep(2*time.Second - 1)
 			if late.err() != nil {
@@ -79,7 +82,7 @@ func TestTimerThatFiresLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var timer Timer
-		now := begin(nil, time.Minute, &timer)
+		now := begin(orphan, time.Minute, &timer)
 		now.done()
 		timer.fire()
 		if now.err() != nil {
@@ -113,11 +116,11 @@ func TestContextEndsWithItsParent(t *testing.T) {
 		if _, first := gone.wait(); first || gone.err() != context.Canceled {
 			t.Errorf("with a parent that had ended it ended with %v", gone.err())
 		}
-		passed := begin(nil, 0, &timer)
+		passed := begin(orphan, 0, &timer)
 		if _, first := passed.wait(); first || passed.err() != context.DeadlineExceeded {
 			t.Errorf("after its deadline it ended with %v", passed.err())
 		}
-		closed := begin(nil, time.Hour, &timer)
+		closed := begin(orphan, time.Hour, &timer)
 		closed.close()
 		if <-closed.done(); closed.err() != context.Canceled {
 			t.Errorf("after its end it ended with %v", closed.err())

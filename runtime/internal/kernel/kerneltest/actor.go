@@ -49,11 +49,6 @@ type instance struct {
 	record
 }
 
-// Handle does in a turn what the input of a call says. inst is the instance whose handler calls it.
-func Handle(inst host.Instance, t host.Turn, input []byte) error {
-	return inst.(*instance).handle(t, input)
-}
-
 // End notes that the work of use n has ended. state is an instance or its state.
 func End(state any, n int) {
 	r, ok := state.(*record)

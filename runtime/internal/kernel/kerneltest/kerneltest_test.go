@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +33,6 @@ type probe struct {
 	listen func(n int)
 	lost   map[string]bool
 	held   []*kernel.Core
-	begun  atomic.Int64
 }
 
 // The keys of a probe: one for each use, one for each use whose work is under way, and their number.

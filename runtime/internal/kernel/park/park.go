@@ -88,10 +88,10 @@ func (p *Lot) Park(addr host.Address, name string, f func()) bool {
 	if p.n.Load() == 0 {
 		return false
 	}
-	key := string(address.Append(nil, addr))
+	key := address.Append(nil, addr)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := p.paused[key]
+	x := p.paused[string(key)]
 	if x == nil {
 		return false
 	}

@@ -62,9 +62,6 @@ func connTypeOf(t *kernel.Type) *connType {
 // Turn is the view of handlers on connections.
 type Turn struct{ Reads[*kernel.Turn] }
 
-// turnOf returns what handlers may do in a turn.
-func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
-
 // Reads is the view of handlers of turns and queries on connections.
 type Reads[S call.Scope] struct{ K S }
 

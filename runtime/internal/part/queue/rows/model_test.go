@@ -11,15 +11,15 @@ import (
 
 // modelMessage is a message as the model knows it.
 type modelMessage struct {
-	id, sent                 int64
-	queue, body, dedup, code string
-	state                    state
-	priority, attempts       int
-	due, expires, ttl, died  int64
-	pauses                   []int64 // nil: the queue's
-	key                      string  // packed, "" for none
-	wantReply                bool
-	receipt                  string
+	id, sent                int64
+	queue, body, dedup      string
+	state                   state
+	priority, attempts      int
+	due, expires, ttl, died int64
+	pauses                  []int64 // nil: the queue's
+	key                     string  // packed, "" for none
+	wantReply               bool
+	receipt                 string
 }
 
 type modelReply struct {
