@@ -7,9 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 )
 
 func TestDeadLettersAreListedRequeuedAndDeleted(t *testing.T) {

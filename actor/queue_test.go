@@ -10,9 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )

@@ -8,9 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 )
 

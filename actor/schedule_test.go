@@ -2,13 +2,13 @@ package actor_test
 
 import (
 	"fmt"
-	"github.com/cairn-run/cairn/actor/handle"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 )
 

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/handle"
 )
 
 var (

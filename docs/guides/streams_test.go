@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/handle"
 )
 
 var (

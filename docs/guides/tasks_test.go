@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/handle"
 )
 
 var (

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 	"github.com/cairn-run/cairn/runtime/client"

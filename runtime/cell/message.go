@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )

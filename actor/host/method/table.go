@@ -62,7 +62,7 @@ var (
 	QueueHeld = row[host.QueueHeldInput, host.QueueHeldOutput](host.QueueHeld, ask, WorkerQueues, Workers, free|waits,
 		"Tells which receipts are still valid.")
 	QueueResult = row[host.QueueResultInput, host.QueueResultOutput](host.QueueResult, ask, Queues, Anyone, waits,
-		"Tells what came of a message that was sent with want_reply.")
+		"Returns the result of a message that was sent with want_reply.")
 	QueueStats = row[host.QueueStatsInput, host.QueueStatsOutput](host.QueueStatsMethod, ask, Queues, Anyone, none,
 		"Counts the messages of queues.")
 	QueuePeek = row[host.QueueListInput, host.QueueListOutput](host.QueuePeek, ask, Queues, Operators, none,

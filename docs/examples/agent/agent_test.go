@@ -7,10 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/handle"
 )
 
 const printed = `first> What is the weather in Oslo and Rome?

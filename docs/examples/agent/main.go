@@ -17,9 +17,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/runtime"
 )
 

@@ -18,9 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/docs/examples/jobs/post"
 	"github.com/cairn-run/cairn/runtime/client"
 )

@@ -1,5 +1,5 @@
 // Nightly closes the books of a company every night: a schedule begins a workflow, which has a bill made for every tenant, a few
-// at a time, by workflows in actors of their own, and collects what they come to. It may be restarted or lose power in the
+// at a time, by workflows in actors of their own, and collects their results. It may be restarted or lose power in the
 // middle of the night: every tenant has one bill, and it counts once.
 //
 //	go run ./docs/examples/nightly

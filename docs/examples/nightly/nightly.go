@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cairn-run/cairn/actor/handle"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/workflow"
 )
 
