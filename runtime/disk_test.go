@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"

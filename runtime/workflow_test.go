@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
