@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,8 +29,6 @@ type diary struct {
 
 // diaryHooks are what the handlers of a test do.
 type diaryHooks struct {
-	do func(d *diary, t host.Turn, what string) error
-
 	mu       sync.Mutex
 	schedule func(d *diary, t host.Turn, tick *host.Tick, payload []byte) error
 }
@@ -64,15 +61,15 @@ func (d *diary) Save(dst []byte) ([]byte, error) {
 	return append(dst, b...), err
 }
 
-func (d *diary) Act(t host.Turn, _ int, codec host.Codec, input, out []byte) ([]byte, error) {
-	return out, d.hooks.do(d, t, string(input))
+func (d *diary) Act(host.Turn, int, host.Codec, []byte, []byte) ([]byte, error) {
+	return nil, errors.New("no action")
 }
 
 func (d *diary) Schedule(t host.Turn, _ int, tick *host.Tick, payload []byte) error {
 	return d.hooks.scheduled()(d, t, tick, payload)
 }
 
-func (d *diary) Alarm(host.Turn, int, string, []byte) error { d.note("alarm"); return nil }
+func (d *diary) Alarm(host.Turn, int, string, []byte) error { return errors.New("no alarm") }
 func (d *diary) Message(host.Turn, int, *host.Received, []byte) ([]byte, error) {
 	return nil, errors.New("no queue")
 }
@@ -85,40 +82,20 @@ func (d *diary) Wake(host.Turn) error                                           
 func (d *diary) Sleep(host.Turn) error                                          { return nil }
 func (d *diary) Destroy(host.Turn) error                                        { return nil }
 
-// diaryBehavior has schedules of any name, and streams: "log", which clients may append to, and those of any other name.
+// diaryBehavior has schedules of any name, and the stream "log", which clients may append to.
 func diaryBehavior(hooks *diaryHooks) *host.Behavior {
 	return &host.Behavior{
 		Type: "diary", StateVersion: 1,
-		Methods: []host.Method{
-			{Name: "do", Kind: host.Action, Handler: "diary.do"}, {Name: "notes", Kind: host.Query, Handler: "diary.notes"},
-			{Name: "list", Kind: host.Query, Handler: "diary.list"},
-		},
-		Alarms:    []host.AlarmMethod{{Name: "ring", Handler: "diary.ring"}},
+		Methods:   []host.Method{{Name: "notes", Kind: host.Query, Handler: "diary.notes"}},
 		Schedules: []host.ScheduleMethod{{Name: host.AnyName, Handler: "diary.schedule"}},
-		Streams:   []host.Stream{{Name: "log", External: true, Items: 100}, {Name: "short", Age: time.Minute}, {Name: host.AnyName}},
+		Streams:   []host.Stream{{Name: "log", External: true, Items: 100}},
 		New:       func() host.Instance { return &diary{hooks: hooks} },
 		Decode: func(_ uint64, blob []byte) (any, error) {
 			d := &diary{}
 			return d, d.Load(0, blob)
 		},
-		Query: func(r host.Reader, method int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
-			if method == 1 {
-				b, err := json.Marshal(state.(*diary).Notes)
-				return append(out, b...), err
-			}
-			all, err := r.Schedules("")
-			if err != nil {
-				return nil, err
-			}
-			info, err := r.StreamInfo("log")
-			if err != nil {
-				return nil, err
-			}
-			page, err := r.StreamRead("log", 0, 10)
-			if err != nil {
-				return nil, err
-			}
-			b, err := json.Marshal([]int{len(all), int(info.Last), len(page.Items)})
+		Query: func(_ host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
+			b, err := json.Marshal(state.(*diary).Notes)
 			return append(out, b...), err
 		},
 		Convert: convertAny,
@@ -199,18 +176,6 @@ func (n *diaryNode) stop() {
 	}
 }
 
-// crash cuts the power, and starts a node on what is left after a while.
-func (n *diaryNode) crash(unsynced int, down time.Duration) {
-	n.t.Helper()
-	n.Halt()
-	left := n.disk.Crash(1, unsynced)
-	n.Kill()
-	n.Store.Close()
-	time.Sleep(down)
-	n.disk = left
-	n.open()
-}
-
 // call calls a method in JSON.
 func (n *diaryNode) call(method string, in, out any) error {
 	n.t.Helper()
@@ -238,32 +203,10 @@ func (n *diaryNode) must(method string, in, out any) {
 	}
 }
 
-// do runs f as a turn.
-func (n *diaryNode) do(f func(d *diary, t host.Turn) error) error {
-	n.t.Helper()
-	n.hooks.do = func(d *diary, t host.Turn, _ string) error { return f(d, t) }
-	return n.call("do", "", nil)
-}
-
-func (n *diaryNode) mustDo(f func(d *diary, t host.Turn) error) {
-	n.t.Helper()
-	if err := n.do(f); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 func (n *diaryNode) notes() (notes []string) {
 	n.t.Helper()
 	n.must("notes", "", &notes)
 	return notes
-}
-
-func (n *diaryNode) wantNotes(want ...string) {
-	n.t.Helper()
-	synctest.Wait()
-	if got := n.notes(); !slices.Equal(got, want) {
-		n.t.Errorf("noted %q, want %q", got, want)
-	}
 }
 
 var diaryAddress = host.Address{Type: "diary", Key: []string{"a"}}
@@ -286,16 +229,6 @@ func (n *diaryNode) runs(name string) []host.ScheduleRun {
 	var out host.ScheduleRunsOutput
 	n.must(host.ScheduleRuns, host.ScheduleInput{Name: name}, &out)
 	return out.Runs
-}
-
-// wakes returns the whole wake index.
-func (n *diaryNode) wakes() []engine.Wake {
-	n.t.Helper()
-	rows, err := n.Store.Wakes(nil, 1<<60, 1000)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return rows
 }
 
 // newBenchNode hosts diaries in real time, on a disk in memory.

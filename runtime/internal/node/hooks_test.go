@@ -1,11 +1,8 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,50 +64,6 @@ func TestMemoryPressureStopsAttemptsOfSteps(t *testing.T) {
 		}
 		if len(causes) == 0 {
 			t.Error("no task was stopped")
-		}
-	})
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func TestWhatIsLeftOfAnActorWhoseTypeIsGoneDoesNotCountAsFailed(t *testing.T) {
-	log := new(lockedBuffer)
-	bubble(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) }, []*puppetType{{name: "p"}, {name: "q"}}, func(t *testing.T, g *stage) {
-		g.must("b", add(0))
-		g.mustVerb("b", host.ActorPause, nil, nil)
-		if err := g.doAt(host.Address{Type: "q", Key: []string{"a"}}, sends("b", 1, add(1))); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.doAt(host.Address{Type: "q", Key: []string{"kept"}}, add(1)); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Destroy(t.Context(), host.Address{Type: "q", Key: []string{"a"}}); err != nil {
-			t.Fatal(err)
-		}
-		g.stop()
-		g.types = g.types[:1]
-		g.start()
-		time.Sleep(time.Minute)
-		g.mustVerb("b", host.ActorResume, nil, nil)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if n := g.n("b"); n != 1 {
-			t.Errorf("%d messages were handled", n)
-		}
-		if n := g.Failures.Len(); n != 0 {
-			t.Errorf("%d actors count as failed", n)
-		}
-		if bytes.Contains(log.b.Bytes(), []byte("ERROR")) {
-			t.Errorf("%.1500s", log.b.String())
 		}
 	})
 }

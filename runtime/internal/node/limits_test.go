@@ -3,8 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -80,57 +78,6 @@ func TestFullMailboxSaysWhenToTryAgain(t *testing.T) {
 	a := &kernel.Actor{Type: &kernel.Type{}}
 	if d := a.Drains(&kernel.Work{Job: &mail.Delivery{}}, 1000); d != pace.MinDrain {
 		t.Errorf("a mailbox of a type that never ran drains in %s", d)
-	}
-}
-
-func TestTurnThatIsTooLargeIsRefusedWithTheLimitThatItBroke(t *testing.T) {
-	limits := host.Limits{StateBytes: 1000, ValueBytes: 2000, WriteSetBytes: 10_000, StorageBytes: 20_000}
-	put := func(key byte, n int) deed {
-		return func(_ *puppet, h host.Turn) error {
-			return h.KVPut([]byte{2, key, 0}, bytes.Repeat([]byte{key}, n), time.Time{})
-		}
-	}
-	fill := func(from byte) deed {
-		return func(p *puppet, h host.Turn) error {
-			for k := from; k < from+4; k++ {
-				if err := put(k, 1900)(p, h); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
-	for _, tt := range []struct {
-		name  string
-		limit int
-		code  host.Code
-		do    []deed
-	}{
-		{"state", 1000, host.TooLarge, []deed{func(p *puppet, _ host.Turn) error { p.s.Log = []string{string(make([]byte, 1000))}; return nil }}},
-		{"value", 2000, host.TooLarge, []deed{put('a', 2001)}},
-		{"write set", 10_000, host.TooLarge, []deed{func(p *puppet, h host.Turn) error {
-			return errors.Join(fill('a')(p, h), fill('f')(p, h))
-		}}},
-		{"storage", 20_000, host.QuotaExceeded, []deed{fill('a'), fill('f'), fill('k')}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, nil, []*puppetType{{name: "p", limits: limits}}, func(t *testing.T, g *stage) {
-				g.must("a", add(1))
-				for _, f := range tt.do[:len(tt.do)-1] {
-					g.must("a", f)
-				}
-				before := g.status("a")
-				e := wantCode(t, g.do("a", tt.do[len(tt.do)-1]), tt.code)
-				if e.Metadata["limit"] != fmt.Sprint(tt.limit) || e.Metadata["actual"] == "" || e.Retryable {
-					t.Errorf("%+v", e)
-				}
-				if after := g.status("a"); after.Bytes != before.Bytes || after.Keys != before.Keys {
-					t.Errorf("%d bytes in %d keys, before %d in %d", after.Bytes, after.Keys, before.Bytes, before.Keys)
-				}
-				g.must("a", func(_ *puppet, h host.Turn) error { _, err := h.KVDeleteRange(nil, nil); return err }) // a way out
-				g.must("a", add(1))
-			})
-		})
 	}
 }
 

@@ -62,9 +62,9 @@ var (
 	deedName atomic.Int64
 )
 
-// remember gives a closure a name for an input to carry.
+// remember gives a closure a name for an input to carry. No name is valid CBOR, so none is shown as an input.
 func remember(f any) []byte {
-	name := strconv.FormatInt(deedName.Add(1), 10)
+	name := "#" + strconv.FormatInt(deedName.Add(1), 10)
 	deeds.Store(name, f)
 	return []byte(name)
 }

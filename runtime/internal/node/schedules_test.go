@@ -15,10 +15,6 @@ import (
 
 // Bubbles begin at 2000-01-01 00:00:00 UTC.
 
-func every(d time.Duration) host.Schedule {
-	return host.Schedule{Name: "s", Every: d.Milliseconds()}
-}
-
 // changes collects what is published.
 type changes struct{ data []map[string]any }
 
@@ -40,7 +36,7 @@ func TestChangesOfSchedulesArePublishedAsThoseOfAlarms(t *testing.T) {
 		n := &diaryNode{t: t, disk: engine.NewDisk(), sink: sink}
 		n.hooks.onSchedule(func(*diary, host.Turn, *host.Tick, []byte) error { return nil })
 		n.open()
-		n.must(host.ScheduleSet, every(time.Hour), nil)
+		n.must(host.ScheduleSet, host.Schedule{Name: "s", Every: time.Hour.Milliseconds()}, nil)
 		time.Sleep(90 * time.Minute)
 		n.must(host.ScheduleCancel, host.ScheduleInput{Name: "s"}, nil)
 		n.stop()

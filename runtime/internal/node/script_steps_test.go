@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -120,8 +119,6 @@ func (s *scene) step(x *player, w, body []string) error {
 		return errors.New(x.text(w[1:]))
 	case "panic":
 		panic("told to")
-	case "goexit":
-		runtime.Goexit()
 	case "repeat":
 		for range s.number(w[1]) {
 			if err := s.run(x, body); err != nil {
@@ -178,6 +175,9 @@ func (s *scene) step(x *player, w, body []string) error {
 		return t.KVPut([]byte(w[1]), make([]byte, s.number(w[2])), time.Time{})
 	case "delete":
 		_, err := t.KVDelete([]byte(w[1]))
+		return err
+	case "clear":
+		_, err := t.KVDeleteRange(nil, nil)
 		return err
 	case "emit": // emit said TEXT
 		return t.Emit(map[string]int{"said": 0, "private": 1}[w[1]], []byte(`"`+rest+`"`))

@@ -38,25 +38,35 @@ func TestLimitScripts(t *testing.T)       { runScripts(t, "limits") }
 func TestSQLScripts(t *testing.T)         { runScripts(t, "sql") }
 
 func runScripts(t *testing.T, file string) {
-	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) (out string) {
-		if d.Cmd != "scenario" {
-			d.Fatalf(t, "a file holds scenarios, not %q", d.Cmd)
+	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) string {
+		if d.Cmd != "scenario" || len(d.CmdArgs) != 1 {
+			d.Fatalf(t, "a file holds scenarios with names, not %q", d.Cmd)
 		}
-		synctest.Test(t, func(t *testing.T) {
-			s := &scene{t: t, at: d.Pos, flags: map[string]bool{}, gates: map[string]chan struct{}{}, jobs: map[string]chan string{}, clients: map[string]host.LiveConnection{}}
-			for line := range strings.Lines(d.Input) {
-				if line, _, _ = strings.Cut(strings.TrimSpace(line), "# "); line != "" {
-					s.print(s.command(line))
-				}
-			}
-			for name := range s.gates {
-				s.open(name)
-			}
-			synctest.Wait()
-			out = s.out.String()
+		out := d.Expected // of a scenario that -run leaves out
+		t.Run(d.CmdArgs[0].Key, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { out = newScene(t, d.Pos).play(d.Input) })
 		})
 		return out
 	})
+}
+
+func newScene(t *testing.T, at string) *scene {
+	return &scene{t: t, at: at, flags: make(map[string]bool), gates: make(map[string]chan struct{}), jobs: make(map[string]chan string),
+		clients: make(map[string]host.LiveConnection)}
+}
+
+// play runs the commands of a scenario and returns what they print.
+func (s *scene) play(input string) string {
+	for line := range strings.Lines(input) {
+		if line, _, _ = strings.Cut(strings.TrimSpace(line), "# "); line != "" {
+			s.print(s.command(line))
+		}
+	}
+	for name := range s.gates {
+		s.open(name)
+	}
+	synctest.Wait()
+	return s.out.String()
 }
 
 // A scene is the state of a scenario.
@@ -285,8 +295,7 @@ func (s *scene) command(line string) string {
 	case "type":
 		s.types = append(s.types, s.puppets(w[1], w[2:]))
 	case "types": // the program has only these from the next start on
-		s.types = slices.DeleteFunc(slices.Clone(s.types), func(d *puppetType) bool { return !slices.Contains(w[1:], d.name) })
-		s.g.types = s.types
+		s.g.types = slices.DeleteFunc(slices.Clone(s.types), func(d *puppetType) bool { return !slices.Contains(w[1:], d.name) })
 	case "node":
 		s.fields = w[1:]
 	case "migrations": // of the type p, from the next start on
@@ -347,11 +356,19 @@ func (s *scene) command(line string) string {
 		return s.state(w[1])
 	case "why":
 		return s.why(w[1])
+	case "version":
+		return fmt.Sprintf("%s has version %d", w[1], s.stage().status(w[1]).Version)
 	case "keys":
 		return fmt.Sprintf("%s has %d keys", w[1], s.stage().status(w[1]).Keys)
 	case "wakes":
 		rows, err := s.stage().store.Wakes(nil, 1<<60, 1000)
 		return fmt.Sprintf("%d wake rows, %d at 0%s", len(rows), len(s.g.atZero()), result("", err))
+	case "parked":
+		parked := 0
+		for _, n := range s.stage().Pauses.Parked() {
+			parked += n
+		}
+		return fmt.Sprintf("%d wait for the end of a pause", parked)
 	case "memory":
 		return fmt.Sprintf("%d awake, %d remains, %d signals, %d failures", s.stage().Memory.Awake.Load(), s.g.Remains.Len(), s.g.Signals.Len(),
 			s.g.Failures.Len()+len(kernel.PartOf[*schedule.Part](s.g.Kernel).FailedRuns))
@@ -402,16 +419,11 @@ func (s *scene) state(key string) string {
 	if err != nil {
 		return result(key, err)
 	}
-	out := fmt.Sprintf("%s is %s at version %d", key, st.State, st.Version)
-	for name, n := range map[string]int{"connections": st.Connections} {
-		if n > 0 {
-			out += fmt.Sprintf(", %d %s", n, name)
-		}
-	}
+	out := fmt.Sprintf("%s is %s", key, st.State)
 	for _, c := range []struct {
 		name string
 		n    int
-	}{{"pending", st.PendingSends}, {"failed", st.FailedSends}, {"tasks", st.Tasks}, {"in the mailbox", st.Mailbox}} {
+	}{{"connections", st.Connections}, {"pending", st.PendingSends}, {"failed", st.FailedSends}, {"tasks", st.Tasks}, {"in the mailbox", st.Mailbox}} {
 		if c.n > 0 {
 			out += fmt.Sprintf(", %d %s", c.n, c.name)
 		}

@@ -17,14 +17,15 @@ func TestGuaranteesNameTestsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	declared := make(map[string]bool)
-	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	function := regexp.MustCompile(`(?m)^(?:func |scenario )(Test\w+\(|[\w-]+$)`)
 	err = filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(file, "_test.go") {
+		script := filepath.Base(filepath.Dir(file)) == "testdata" && filepath.Ext(file) == ""
+		if err != nil || d.IsDir() || !script && !strings.HasSuffix(file, "_test.go") {
 			return err
 		}
 		src, err := os.ReadFile(file)
 		for _, m := range function.FindAllSubmatch(src, -1) {
-			declared[string(m[1])] = true
+			declared[strings.TrimSuffix(string(m[1]), "(")] = true
 		}
 		return err
 	})
@@ -37,13 +38,13 @@ func TestGuaranteesNameTestsThatExist(t *testing.T) {
 			continue
 		}
 		rows++
-		names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(line, -1)
+		names := regexp.MustCompile("`(Test\\w+)(?:/([\\w-]+))?`").FindAllStringSubmatch(line, -1)
 		if len(names) == 0 {
 			t.Errorf("no test stands behind: %s", line)
 		}
 		for _, n := range names {
-			if !declared[n[1]] {
-				t.Errorf("docs/guarantees.md names %s, which does not exist", n[1])
+			if !declared[n[1]] || n[2] != "" && !declared[n[2]] {
+				t.Errorf("docs/guarantees.md names %s, which does not exist", n[0])
 			}
 		}
 	}
