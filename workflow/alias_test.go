@@ -16,7 +16,7 @@ var unlisted = regexp.MustCompile(`^(Error|Unwrap|Is|String|(M|Unm)arshal(CBOR|T
 // TestCommentsOfAliasesListTheirMembers: go doc shows no fields and no methods of an alias, so its comment does.
 func TestCommentsOfAliasesListTheirMembers(t *testing.T) {
 	members := map[string][]string{} // exported fields and methods, by type
-	for _, f := range parse(t, "internal/replay") {
+	for _, f := range append(parse(t, "internal/replay"), parse(t, "internal/journal")...) {
 		for _, d := range f.Decls {
 			if m, ok := d.(*ast.FuncDecl); ok && m.Recv != nil {
 				members[receiver(m)] = append(members[receiver(m)], m.Name.Name)

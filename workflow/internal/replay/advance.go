@@ -604,7 +604,7 @@ func (r *Run) flush() error {
 			return err
 		}
 	}
-	return r.names.write(r.turn)
+	return r.names.Write(r.turn)
 }
 
 // finishRun ends a run whose function has returned.

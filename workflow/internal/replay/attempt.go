@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
@@ -83,7 +84,7 @@ func (sc *StepCtx) IdempotencyKey() string {
 }
 
 // key returns the idempotency key of the step at a location.
-func (a *Attempt) key(loc location) string {
+func (a *Attempt) key(loc journal.Location) string {
 	dst := hex.AppendEncode(make([]byte, 0, 64), a.run[:])
 	dst = append(dst, '.')
 	dst = strconv.AppendUint(dst, uint64(a.epoch), 10)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // begin begins an operation: it finds it in the history, or makes a new one. The error is that of a canceled scope, in which
@@ -32,7 +34,7 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 			s.divergeSealed(kind, name)
 		}
 		o.entry.Kind, o.entry.Ordinal, o.entry.Created = kind, s.next, r.clock()
-		o.loc = childName(nil, s.loc, i)
+		o.loc = journal.ChildName(nil, s.loc, i)
 		o.hidden = true
 		s.next++
 		return nil
@@ -70,7 +72,7 @@ func (o *op) again() {
 }
 
 // branch makes the op of a branch of o at loc. If it is recorded as ended, the caller must queue it for its turn.
-func (r *Run) branch(o *op, loc location, name string) (*op, error) {
+func (r *Run) branch(o *op, loc journal.Location, name string) (*op, error) {
 	b := &op{s: o.s, name: name, loc: loc}
 	if r.image != nil {
 		if rec := r.image.find(loc); rec != nil {
@@ -92,7 +94,7 @@ func (r *Run) branch(o *op, loc location, name string) (*op, error) {
 //
 // REQUIRES: called on the owner's coroutine.
 func (s *scope) nameIndex(name string) uint32 {
-	i, _, err := s.run.names.index(name)
+	i, _, err := s.run.names.Index(name)
 	if err != nil {
 		s.misuse(s.run.current.Load(), err.Error())
 	}
@@ -120,7 +122,7 @@ func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 		return nil, i
 	}
 	if old, ok := s.renames[name]; ok {
-		if index, ok := s.run.names.lookup(old); ok {
+		if index, ok := s.run.names.Lookup(old); ok {
 			if rec := s.recorded(index); rec != nil {
 				i = index
 			}
@@ -159,7 +161,7 @@ func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 // consume marks a record as asked for.
 func (s *scope) consume(rec *record) {
 	rec.visited = true
-	if rec.form != form1 {
+	if rec.form != journal.Form1 {
 		s.next = max(s.next, rec.ordinal+1)
 	}
 }
@@ -173,13 +175,13 @@ func (s *scope) same(rec *record, kind Kind, i uint32) bool {
 		return false
 	}
 	r := s.run
-	r.scratch = childName(r.scratch[:0], s.loc, i)
+	r.scratch = journal.ChildName(r.scratch[:0], s.loc, i)
 	return string(r.scratch) == string(rec.loc)
 }
 
 // recorded returns the record that has a name in the place and was not consumed; nil if there is none.
 func (p *place) recorded(i uint32) *record {
-	p.run.scratch = childName(p.run.scratch[:0], p.loc, i)
+	p.run.scratch = journal.ChildName(p.run.scratch[:0], p.loc, i)
 	loc := p.run.scratch
 	for _, rec := range p.records[p.cursor:] {
 		if !rec.visited && string(rec.loc) == string(loc) {
@@ -194,7 +196,7 @@ func (p *place) atFrontier() bool { return p.leftover() == nil }
 
 // nameOf returns the name of a record within the place.
 func (p *place) nameOf(rec *record) string {
-	segments, err := rec.loc.segments()
+	segments, err := rec.loc.Segments()
 	if err != nil || len(segments) == 0 {
 		return fmt.Sprintf("?%x", []byte(rec.loc))
 	}
@@ -202,5 +204,5 @@ func (p *place) nameOf(rec *record) string {
 	if last.Loop {
 		return "~" + strconv.FormatUint(uint64(last.Iteration), 10)
 	}
-	return p.run.names.name(last.Name)
+	return p.run.names.Name(last.Name)
 }

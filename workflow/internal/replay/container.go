@@ -3,6 +3,8 @@ package replay
 import (
 	"errors"
 	"fmt"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A container is an operation with operations inside: a scope, a loop, a join, a race, a map, a saga, a child within the
@@ -159,10 +161,10 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 // structure is what containers keep of a run while it is in memory.
 type structure struct {
 	obligations obligations
-	undoing     int        // sagas that undo
-	programs    []*Program // of children within the run
-	children    []*op      // spawned in other actors, and not ended
-	undoless    []location // of steps that were under way and may have to be undone, and for which the code has no undo
+	undoing     int                // sagas that undo
+	programs    []*Program         // of children within the run
+	children    []*op              // spawned in other actors, and not ended
+	undoless    []journal.Location // of steps that were under way and may have to be undone, and for which the code has no undo
 }
 
 // dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding another.

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // This file has the operations on a run from outside. Each works within one transaction of the host, and runs no code of the
@@ -51,7 +52,7 @@ const controlCancel = "cancel"
 // changes nothing, unless the options name another id. The error is ErrExists, a *TooLargeError, or one of t.
 func start(t Turn, name, version string, codec uint8, input []byte, o StartOptions) (Started, error) {
 	if n := int64(len(input)); n > DefaultMaxPayload {
-		return Started{}, &TooLargeError{"the input", n, DefaultMaxPayload}
+		return Started{}, &TooLargeError{What: "the input", Size: n, Limit: DefaultMaxPayload}
 	}
 	f, err := loadFields(t)
 	if err != nil {
@@ -125,7 +126,7 @@ func Resume(t Turn) error {
 	case f.pause == nil:
 		return &ControlError{"resume", "the run is not paused"}
 	}
-	if f.form == form2 && (f.run.Boots != 0 || f.run.Entered != 0) {
+	if f.form == journal.Form2 && (f.run.Boots != 0 || f.run.Entered != 0) {
 		f.run.Boots, f.run.Entered, f.run.EnteredIn = 0, 0, 0
 		if err := putRecord(t, &f.run); err != nil {
 			return err
@@ -144,9 +145,9 @@ func RetryEntry(t Turn, id EntryID) error {
 	}
 	switch {
 	case e.Kind != KindStep && e.Kind != KindCall:
-		return &ControlError{verb, "entry " + im.names.path(rec.loc) + " is a " + e.Kind.String() + ", not a step"}
+		return &ControlError{verb, "entry " + im.names.Path(rec.loc) + " is a " + e.Kind.String() + ", not a step"}
 	case e.Status == Completed:
-		return &ControlError{verb, "step " + im.names.path(rec.loc) + " has not failed; rewind to it to execute it again"}
+		return &ControlError{verb, "step " + im.names.Path(rec.loc) + " has not failed; rewind to it to execute it again"}
 	case e.Status.Over():
 		return rewind(t, im, rec, verb, false)
 	case im.state.Over():
@@ -155,7 +156,7 @@ func RetryEntry(t Turn, id EntryID) error {
 	if m := im.metadata(e.ID); m != nil {
 		again := *m
 		again.Attempts, again.Due = 0, t.Now()
-		if err := t.Put(metadataKey(nil, e.ID), appendMetadata(nil, &again)); err != nil {
+		if err := t.Put(journal.MetadataKey(nil, e.ID), journal.AppendMetadata(nil, &again)); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,7 @@ func target(t Turn, verb string, id EntryID) (*image, *record, *Entry, error) {
 	switch {
 	case im.state == "":
 		return nil, nil, nil, ErrNoRun
-	case im.form == form1:
+	case im.form == journal.Form1:
 		reason = "the history is of form 1, which is only read"
 	case im.state == StateTerminated:
 		reason = "the run is terminated: an operator gave it up, and nothing goes on from there; fork it up to that entry"
@@ -202,7 +203,7 @@ func target(t Turn, verb string, id EntryID) (*image, *record, *Entry, error) {
 		reason = "an earlier release completed the run, and dropped what it would have to undo; fork it up to that entry"
 	case rec == nil:
 		reason = im.missing(loc)
-	case rec.form == form1:
+	case rec.form == journal.Form1:
 		reason = "the entry is of form 1, which is only read"
 	default:
 		e, err := rec.header()
@@ -212,9 +213,9 @@ func target(t Turn, verb string, id EntryID) (*image, *record, *Entry, error) {
 }
 
 // missing says why the history has no entry at a location.
-func (im *image) missing(loc location) string {
+func (im *image) missing(loc journal.Location) string {
 	reason := "the history has no entry " + quoteID(entryID(loc))
-	for up := parentOf(loc); len(up) > 0; up = parentOf(up) {
+	for up := journal.ParentOf(loc); len(up) > 0; up = journal.ParentOf(up) {
 		rec := im.find(up)
 		if rec == nil {
 			continue
@@ -222,9 +223,9 @@ func (im *image) missing(loc location) string {
 		switch e, err := rec.header(); {
 		case err != nil:
 		case e.Kind == KindLoop:
-			reason += ": the history of iterations of loop " + im.names.path(up) + " that have ended is deleted (see Keep)"
+			reason += ": the history of iterations of loop " + im.names.Path(up) + " that have ended is deleted (see Keep)"
 		case e.Status.Over():
-			reason += ": what was inside of " + im.names.path(up) + " was dropped when it ended, because the history was large"
+			reason += ": what was inside of " + im.names.Path(up) + " was dropped when it ended, because the history was large"
 		}
 		break
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // refused checks that an error is a *ControlError that says something.
@@ -49,7 +50,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("the same after it has ended: %+v, %v", again, err)
 	}
 	st := openStore(t, turn.rows)
-	putEntry(t, st, turn, loc(0), step(make([]byte, inlineLimit+1)))
+	putEntry(t, st, turn, loc(0), step(make([]byte, journal.InlineLimit+1)))
 	parent := &parentRef{To: Destination{Type: "p"}, Run: [16]byte{9}, Location: loc(1)}
 	next, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{7}, Replace: true, parent: parent})
 	if err != nil || !next.Started || next.ID != "07"+strings.Repeat("00", 15) {
@@ -240,7 +241,7 @@ func TestRewind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if path := im.names.path(im.records[i].loc); !e.Status.Over() && (e.Output != nil || e.Seq > 2 || e.Kind != KindLoop && !e.Ended.IsZero()) {
+			if path := im.names.Path(im.records[i].loc); !e.Status.Over() && (e.Output != nil || e.Seq > 2 || e.Kind != KindLoop && !e.Ended.IsZero()) {
 				t.Errorf("%s: %s is %+v", to, path, e)
 			}
 		}
@@ -292,7 +293,7 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		"nothing":                {"nowhere", "no entry", nil},
 		"what was dropped of a join": {"serve~2/both/x/b", "serve~2/both was dropped when it ended", func(r *testRun) {
 			for _, path := range []string{"x", "y"} {
-				r.DeleteRange(historyKey(nil, r.place("serve~2/both/"+path)), historyEnd(nil, r.place("serve~2/both/"+path)))
+				r.DeleteRange(journal.HistoryKey(nil, r.place("serve~2/both/"+path)), journal.HistoryEnd(nil, r.place("serve~2/both/"+path)))
 			}
 		}},
 		"what was deleted of a loop": {"serve~0/old", "iterations of loop serve that have ended is deleted (see Keep)", nil},
@@ -352,7 +353,7 @@ func TestRewindTakesACancelBack(t *testing.T) {
 		if err := Rewind(r.testTurn, r.id("serve~2/last")); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok, _ := r.Get(fieldKey(nil, keyspace.FieldControl)); ok != want {
+		if _, ok, _ := r.Get(journal.FieldKey(nil, keyspace.FieldControl)); ok != want {
 			t.Errorf("%s: a cancel that was noticed as %d is there: %v", v.state, seq, ok)
 		}
 	}

@@ -263,7 +263,7 @@ func TestD13UndoneIsNotDone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if im.names.path(im.records[i].loc) != "charge" {
+			if im.names.Path(im.records[i].loc) != "charge" {
 				continue
 			}
 			if m := im.metadata(e.ID); m == nil || m.Undone.IsZero() {

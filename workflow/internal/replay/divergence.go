@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A Divergence says where the code asked for something else than the history has. Its text is for people.
@@ -59,11 +61,11 @@ func (s *scope) diverge(kind Kind, name string, rec *record) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name), Site: userLine()}
 	s.expected(d, rec)
 	expected := s.nameOf(rec)
-	i, known := s.run.names.lookup(name)
+	i, known := s.run.names.Lookup(name)
 	var own *record
 	if known {
 		for _, other := range s.records {
-			if string(other.loc) == string(childName(nil, s.loc, i)) {
+			if string(other.loc) == string(journal.ChildName(nil, s.loc, i)) {
 				own = other
 			}
 		}
@@ -71,13 +73,13 @@ func (s *scope) diverge(kind Kind, name string, rec *record) {
 	e, _ := rec.header()
 	switch {
 	case own == rec:
-		d.Hint = fmt.Sprintf("%q was something else when the run began. Give the new one another name, and say workflow.Removed(ctx, %q, workflow.%s) before it.", name, name, e.Kind.goName())
+		d.Hint = fmt.Sprintf("%q was something else when the run began. Give the new one another name, and say workflow.Removed(ctx, %q, workflow.%s) before it.", name, name, goName(e.Kind))
 	case own != nil && !own.visited:
-		d.Hint = fmt.Sprintf("%q is recorded further on: what stands between was removed (workflow.Removed(ctx, %q, workflow.%s)), or the order was changed, which runs that exist do not allow.", name, expected, e.Kind.goName())
+		d.Hint = fmt.Sprintf("%q is recorded further on: what stands between was removed (workflow.Removed(ctx, %q, workflow.%s)), or the order was changed, which runs that exist do not allow.", name, expected, goName(e.Kind))
 	default:
 		d.Near = s.near(name)
 		d.Hint = fmt.Sprintf("If %q is new here, let only new runs do it: if workflow.Patched(ctx, \"…\") { … }. If it replaces %q: workflow.Renamed(ctx, %q, %q), or workflow.Removed(ctx, %q, workflow.%s) before it.",
-			name, expected, expected, name, expected, e.Kind.goName())
+			name, expected, expected, name, expected, goName(e.Kind))
 	}
 	s.run.fail(PausedDiverged, d.String())
 	s.run.hang(s.run.current.Load())
@@ -100,7 +102,7 @@ func (r *Run) divergedLeftover(s *scope, rec *record) {
 	s.expected(d, rec)
 	e, _ := rec.header()
 	if e != nil {
-		d.Hint = fmt.Sprintf("If it was removed on purpose: workflow.Removed(ctx, %q, workflow.%s) where it stood.", s.nameOf(rec), e.Kind.goName())
+		d.Hint = fmt.Sprintf("If it was removed on purpose: workflow.Removed(ctx, %q, workflow.%s) where it stood.", s.nameOf(rec), goName(e.Kind))
 	}
 	r.fail(PausedDiverged, d.String())
 }
@@ -121,7 +123,7 @@ func (p *place) expected(d *Divergence, rec *record) {
 		return
 	}
 	d.Expected = fmt.Sprintf("%s %q (%s)", e.Kind, p.nameOf(rec), e.Status)
-	if rec.form != form1 {
+	if rec.form != journal.Form1 {
 		d.Expected += fmt.Sprintf(" at position %d", rec.ordinal)
 	}
 	d.Recorded = e.Created
@@ -166,8 +168,8 @@ func distance(a, b string, limit int) int {
 	return min(row[len(b)], limit)
 }
 
-// goName is the kind's constant in Go.
-func (k Kind) goName() string {
+// goName returns the constant of a kind in Go.
+func goName(k Kind) string {
 	names := [...]string{"KindStep", "KindLoop", "KindSleep", "KindMessage", "KindCheckpoint", "KindJoin", "KindRace", "KindRemoved",
 		"KindVersion", "KindReceive", "KindMap", "KindSaga", "KindScope", "KindAwait", "KindSpawn", "KindCall"}
 	if int(k) < len(names) {

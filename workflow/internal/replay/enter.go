@@ -1,6 +1,10 @@
 package replay
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
+)
 
 // A function that ends the process (os.Exit, a stack overflow, a concurrent write to a map) does so in every process that lets
 // it go on. So a host whose last process ended without notice counts before it lets a run go on:
@@ -32,7 +36,7 @@ func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
-	case f.state == "" || f.state.Over() || f.form != form2:
+	case f.state == "" || f.state.Over() || f.form != journal.Form2:
 		return false, nil
 	case f.pause != nil && (f.pause.Reason == PausedOperator || f.pause.Next.IsZero() || f.pause.Next.After(t.Now())):
 		return false, nil
@@ -66,7 +70,7 @@ func (r *Run) blamed() bool {
 func (r *Run) leaveEntered(out *Outcome) error {
 	r.entered = false
 	f, err := loadFields(r.turn)
-	if err != nil || f.form != form2 || f.run.Entered == 0 {
+	if err != nil || f.form != journal.Form2 || f.run.Entered == 0 {
 		return err
 	}
 	n := f.run.Entered - 1

@@ -220,7 +220,7 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 		if v != nil {
 			data, eerr := p.encode(v)
 			if eerr == nil && len(data) > maxErrorData {
-				eerr = &TooLargeError{"the error", int64(len(data)), maxErrorData}
+				eerr = &TooLargeError{What: "the error", Size: int64(len(data)), Limit: maxErrorData}
 			}
 			if eerr != nil {
 				f.Message += " (the error's fields could not be stored: " + eerr.Error() + ")"

@@ -1,6 +1,10 @@
 package replay
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
+)
 
 // Form1Rows returns the rows of a run that another engine wrote: a step, one that returned nothing, a message, a join, and a
 // loop that goes on.
@@ -9,8 +13,8 @@ func Form1Rows(t *testing.T) map[string]string {
 	for _, s := range []string{"charge", "void", "w:count", "w:deadline", "w:0", "both", "x", "y", "serve", "tick"} {
 		r.name(s)
 	}
-	r.Put(fieldKey(nil, 1), []byte("sleeping"))
-	r.Put(fieldKey(nil, 5), []byte{0xf6})
+	r.Put(journal.FieldKey(nil, 1), []byte("sleeping"))
+	r.Put(journal.FieldKey(nil, 5), []byte{0xf6})
 	r.entry(loc(0), "00 | 01 02 18 2a | 00", form1Metadata)
 	r.entry(loc(1), "00 | 00 | 00", form1Metadata)
 	r.entry(loc(2), "03 | 07 77 3a 63 6f 75 6e 74 | 01 01", "")

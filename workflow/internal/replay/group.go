@@ -3,6 +3,8 @@ package replay
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A member is one branch of a group: a branch of a join or race, an element of a map, each a coroutine with a scope.
@@ -10,7 +12,7 @@ type member struct {
 	g       *group
 	name    string // for errors and status
 	ordinal uint32
-	loc     location
+	loc     journal.Location
 	run     func(ctx Context) ([]byte, error) // returns the encoded result
 	o       *op                               // its end; nil before it began
 	// lost: the group has been decided without it, and its end is not recorded.
@@ -146,7 +148,7 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 	if !same {
 		var recorded []string
 		for _, i := range o.entry.Branches {
-			recorded = append(recorded, r.names.name(i))
+			recorded = append(recorded, r.names.Name(i))
 		}
 		r.diverged(o, fmt.Sprintf("branches %s", quoted(recorded)), fmt.Sprintf("branches %s", quoted(branches)), "")
 	}

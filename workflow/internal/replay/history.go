@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A Filter selects entries of a history. An entry must match every field; the zero value matches all entries.
@@ -79,7 +80,7 @@ func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 	return func(yield func(HistoryEntry, error) bool) {
 		under, err := f.Under.location()
 		if err == nil {
-			var after location
+			var after journal.Location
 			if after, err = f.After.location(); err == nil {
 				err = f.each(r, under, after, func(e HistoryEntry) bool { return yield(e, nil) })
 			}
@@ -91,7 +92,7 @@ func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 }
 
 // each calls visit with the entries that meet the filter until it returns false, for which the error is errStop.
-func (f *Filter) each(r Reader, under, after location, visit func(HistoryEntry) bool) error {
+func (f *Filter) each(r Reader, under, after journal.Location, visit func(HistoryEntry) bool) error {
 	w := walk{r: r}
 	for e, err := range w.entries(under, after) {
 		if err != nil {
@@ -122,13 +123,13 @@ func (f *Filter) each(r Reader, under, after location, visit func(HistoryEntry) 
 // A walk goes through the history of a run without an image of it.
 type walk struct {
 	r     Reader
-	names *names
+	names *journal.Names
 }
 
 // A walked is one entry of a walk. It is valid until the next.
 type walked struct {
 	r      Reader
-	loc    location
+	loc    journal.Location
 	size   int // of its row
 	peeks  bool
 	peeked EntryStatus
@@ -141,34 +142,34 @@ var errForm1 = errors.New("form 1")
 
 // entries returns the entries under a location, itself included, that come after another one. Entries of form 1 need each other
 // to be understood, so with the first of them it goes on over an image.
-func (w *walk) entries(under, after location) iter.Seq2[*walked, error] {
+func (w *walk) entries(under, after journal.Location) iter.Seq2[*walked, error] {
 	return func(yield func(*walked, error) bool) {
 		var err error
-		if w.names, err = loadNames(w.r); err != nil {
+		if w.names, err = journal.LoadNames(w.r); err != nil {
 			yield(nil, err)
 			return
 		}
-		start := historyKey(nil, under)
+		start := journal.HistoryKey(nil, under)
 		if after != nil {
-			if next := append(historyKey(nil, after), 0); bytes.Compare(next, start) > 0 {
+			if next := append(journal.HistoryKey(nil, after), 0); bytes.Compare(next, start) > 0 {
 				start = next
 			}
 		}
 		last := after
-		err = w.r.Scan(start, historyEnd(nil, under), func(key, value []byte) error {
-			e := walked{r: w.r, loc: location(key[len(historyPrefix):]), size: len(key) + len(value), value: value}
-			form, err := formOf("entry", value)
+		err = w.r.Scan(start, journal.HistoryEnd(nil, under), func(key, value []byte) error {
+			e := walked{r: w.r, loc: journal.Location(key[len(journal.HistoryPrefix):]), size: len(key) + len(value), value: value}
+			form, err := journal.FormOf("entry", value)
 			switch {
 			case err != nil:
-				return corrupt(key, err)
-			case form == form1:
+				return journal.Corrupt(key, err)
+			case form == journal.Form1:
 				return errForm1
 			}
-			if _, err := e.loc.segments(); err != nil {
-				return corrupt(key, err)
+			if _, err := e.loc.Segments(); err != nil {
+				return journal.Corrupt(key, err)
 			}
-			p, ok := peekEntry(value)
-			e.peeks, e.peeked = ok, p.status
+			p, ok := journal.PeekEntry(value)
+			e.peeks, e.peeked = ok, p.Status
 			last = append(last[:0:0], e.loc...)
 			if !yield(&e, nil) {
 				return errStop
@@ -185,7 +186,7 @@ func (w *walk) entries(under, after location) iter.Seq2[*walked, error] {
 }
 
 // adopted goes on with entries over an image.
-func (w *walk) adopted(under, after location, yield func(*walked, error) bool) error {
+func (w *walk) adopted(under, after journal.Location, yield func(*walked, error) bool) error {
 	im, err := loadImage(w.r)
 	if err != nil {
 		return err
@@ -197,7 +198,7 @@ func (w *walk) adopted(under, after location, yield func(*walked, error) bool) e
 		if after != nil && bytes.Compare(rec.loc, after) <= 0 {
 			continue
 		}
-		e := walked{r: w.r, loc: rec.loc, size: len(historyPrefix) + len(rec.loc) + len(rec.value), rec: rec}
+		e := walked{r: w.r, loc: rec.loc, size: len(journal.HistoryPrefix) + len(rec.loc) + len(rec.value), rec: rec}
 		if entry, err := rec.header(); err != nil {
 			return err
 		} else {
@@ -215,7 +216,7 @@ func (e *walked) decode() (*Entry, error) {
 	if e.rec != nil {
 		return e.rec.header()
 	}
-	entry, err := decodeEntry(historyKey(nil, e.loc), e.value)
+	entry, err := decodeEntry(journal.HistoryKey(nil, e.loc), e.value)
 	return &entry, err
 }
 
@@ -227,7 +228,7 @@ func (e *walked) metadata(entry *Entry) (*Metadata, error) {
 	if e.rec != nil {
 		return e.rec.im.metadata(entry.ID), nil
 	}
-	key := metadataKey(nil, entry.ID)
+	key := journal.MetadataKey(nil, entry.ID)
 	value, ok, err := e.r.Get(key)
 	if err != nil || !ok {
 		return nil, err
@@ -239,7 +240,7 @@ func (e *walked) metadata(entry *Entry) (*Metadata, error) {
 // show returns an entry as it is shown. It shares nothing with the walk.
 func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 	h := HistoryEntry{
-		ID: entryID(e.loc), Path: w.names.path(e.loc), Kind: entry.Kind, Status: entry.Status, Ordinal: entry.Ordinal, Seq: entry.Seq,
+		ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind, Status: entry.Status, Ordinal: entry.Ordinal, Seq: entry.Seq,
 		Created: entry.Created, Ended: entry.Ended, Codec: entry.Codec, Sensitive: entry.Sensitive, Failure: shownFailure(entry.Failure, entry.Sensitive),
 		Deadline: entry.Deadline, Iteration: entry.Iteration, Winner: entry.Winner, Queues: entry.Queues, Messages: len(entry.Messages),
 		Resolved: entry.Resolved, Latest: entry.Latest, Program: entry.Program, Branches: max(int(entry.Count), len(entry.Branches)), Bytes: e.size,
@@ -248,8 +249,8 @@ func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 		child := entry.Child
 		h.Child = &child
 	}
-	for i := range entry.large {
-		h.Large += entry.large[i].size
+	for i := range entry.Large {
+		h.Large += entry.Large[i].Size
 	}
 	if !entry.Sensitive {
 		h.Output, h.State = bytes.Clone(entry.Output), bytes.Clone(entry.State)
@@ -278,12 +279,12 @@ func shownFailure(f *Failure, sensitive bool) *Failure {
 }
 
 // lastName returns the name of an entry itself: for an iteration that of the loop.
-func (w *walk) lastName(loc location) string {
-	segments, err := loc.segments()
+func (w *walk) lastName(loc journal.Location) string {
+	segments, err := loc.Segments()
 	if err != nil || len(segments) == 0 {
 		return ""
 	}
-	return w.names.name(segments[len(segments)-1].Name)
+	return w.names.Name(segments[len(segments)-1].Name)
 }
 
 // glob reports whether a text matches a pattern of * and ?.
@@ -328,7 +329,7 @@ func Changed(r Reader, keys [][]byte) (Delta, error) {
 	var d Delta
 	w := walk{r: r}
 	var err error
-	if w.names, err = loadNames(r); err != nil {
+	if w.names, err = journal.LoadNames(r); err != nil {
 		return d, err
 	}
 	places := map[string]bool{}
@@ -339,7 +340,7 @@ func Changed(r Reader, keys [][]byte) (Delta, error) {
 		}
 		d.Status = true
 		if keyspace.WorkflowHistory.Has(key) {
-			places[string(key[len(historyPrefix):])] = true
+			places[string(key[len(journal.HistoryPrefix):])] = true
 		} else if number, err := keyspace.WorkflowMetadata.Parse(key); err == nil {
 			metadata[number] = true
 		}
@@ -348,12 +349,12 @@ func Changed(r Reader, keys [][]byte) (Delta, error) {
 		// A row of metadata does not say whose it is.
 		start, end := keyspace.WorkflowHistory.Range()
 		err := r.Scan(start, end, func(key, value []byte) error {
-			if p, ok := peekEntry(value); !ok || p.flags&flagID == 0 {
+			if p, ok := journal.PeekEntry(value); !ok || p.Flags&journal.FlagID == 0 {
 				return nil
 			}
 			e, err := decodeEntry(key, value)
 			if err == nil && metadata[e.ID] {
-				places[string(key[len(historyPrefix):])] = true
+				places[string(key[len(journal.HistoryPrefix):])] = true
 			}
 			return err
 		})
@@ -367,8 +368,8 @@ func Changed(r Reader, keys [][]byte) (Delta, error) {
 	}
 	slices.Sort(sorted)
 	for _, place := range sorted {
-		loc := location(place)
-		key := historyKey(nil, loc)
+		loc := journal.Location(place)
+		key := journal.HistoryKey(nil, loc)
 		value, ok, err := r.Get(key)
 		if err != nil {
 			return d, err

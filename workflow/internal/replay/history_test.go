@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // testTurn is a transaction over rows.
@@ -49,22 +51,22 @@ func newTestRun(t testing.TB) *testRun {
 }
 
 // place returns the location of a path such as serve~3/charge.
-func (r *testRun) place(path string) location {
+func (r *testRun) place(path string) journal.Location {
 	r.Helper()
-	var l location
+	var l journal.Location
 	for part := range strings.SplitSeq(path, "/") {
 		name, iteration, loop := strings.Cut(part, "~")
-		i, _, err := r.st.names.index(name)
+		i, _, err := r.st.names.Index(name)
 		if err != nil {
 			r.Fatal(err)
 		}
-		l = childName(nil, l, i)
+		l = journal.ChildName(nil, l, i)
 		if loop {
 			n := uint32(0)
 			for _, c := range iteration {
 				n = n*10 + uint32(c-'0')
 			}
-			l = childIteration(nil, l, i, n)
+			l = journal.ChildIteration(nil, l, i, n)
 		}
 	}
 	return l
@@ -117,11 +119,11 @@ func sample(t testing.TB) *testRun {
 	r.put("serve~3/charge", done(0, 4))
 	r.put("serve~3/wait", Entry{Kind: KindReceive, Ordinal: 1, Created: at(60), Deadline: at(9000), Queues: []string{"orders"}})
 	large := done(4, 5)
-	large.Output = bytes.Repeat([]byte("x"), inlineLimit+1)
+	large.Output = bytes.Repeat([]byte("x"), journal.InlineLimit+1)
 	r.put("report", large)
 	r.put("nap", Entry{Kind: KindSleep, Ordinal: 5, Created: at(70), Deadline: at(5000)})
 	r.meta("flaky", Entry{Kind: KindStep, Ordinal: 6, Created: at(80)}, Metadata{Attempts: 2, Due: at(3000), Failure: &Failure{Message: "again"}})
-	r.put("kid", Entry{Kind: KindSpawn, Ordinal: 7, Created: at(90), Child: Destination{"ship", []string{"7"}}, Program: "ship", OnClose: closeTerminates})
+	r.put("kid", Entry{Kind: KindSpawn, Ordinal: 7, Created: at(90), Child: Destination{Type: "ship", Key: []string{"7"}}, Program: "ship", OnClose: closeTerminates})
 	return r
 }
 
@@ -185,7 +187,7 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	if e := got["secret"]; e.Output != nil || e.Failure.Data != nil || !e.Sensitive || e.Failure.Message != "m" {
 		t.Errorf("a secret is shown: %+v", e)
 	}
-	if e := got["report"]; e.Output != nil || e.Large != inlineLimit+1 {
+	if e := got["report"]; e.Output != nil || e.Large != journal.InlineLimit+1 {
 		t.Errorf("a large payload: %+v", e)
 	}
 	if e := got["serve"]; e.Iteration != 3 || e.State[0] != 3 {
@@ -235,8 +237,8 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	im, err := loadImage(r)
-	if err != nil || st.Bytes != im.bytes || st.Names != im.names.len() {
-		t.Errorf("%d bytes and %d names, the image has %d and %d (%v)", st.Bytes, st.Names, im.bytes, im.names.len(), err)
+	if err != nil || st.Bytes != im.bytes || st.Names != im.names.Len() {
+		t.Errorf("%d bytes and %d names, the image has %d and %d (%v)", st.Bytes, st.Names, im.bytes, im.names.Len(), err)
 	}
 	waiting := map[string]Waiting{}
 	for _, w := range st.Waiting {
@@ -314,11 +316,11 @@ func TestHistoryOfForm1(t *testing.T) {
 
 func TestHistoryOfDamagedRows(t *testing.T) {
 	for what, damage := range map[string]func(r *testRun){
-		"entry":    func(r *testRun) { r.Put(historyKey(nil, loc(7)), []byte{2, 0, 0}) },
+		"entry":    func(r *testRun) { r.Put(journal.HistoryKey(nil, loc(7)), []byte{2, 0, 0}) },
 		"location": func(r *testRun) { r.Put([]byte("\x07\x15\x02\x13"), []byte{2, 0, 0}) },
-		"form":     func(r *testRun) { r.Put(historyKey(nil, loc(7)), []byte{9, 0, 0}) },
-		"metadata": func(r *testRun) { r.Put(metadataKey(nil, 2), []byte{9, 0, 0}) },
-		"names":    func(r *testRun) { r.Put(nameKey(nil, 99), []byte("x")) },
+		"form":     func(r *testRun) { r.Put(journal.HistoryKey(nil, loc(7)), []byte{9, 0, 0}) },
+		"metadata": func(r *testRun) { r.Put(journal.MetadataKey(nil, 2), []byte{9, 0, 0}) },
+		"names":    func(r *testRun) { r.Put(journal.NameKey(nil, 99), []byte("x")) },
 	} {
 		r := sample(t)
 		damage(r)

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // An image is what is recorded of a run, as one ordered scan of its rows found it. It does not change with later writes.
@@ -18,7 +19,7 @@ import (
 //     released.
 type image struct {
 	fields
-	names       *names
+	names       *journal.Names
 	records     []record
 	obligations []numbered // by number
 	inbox       []numbered // by number
@@ -35,7 +36,7 @@ type image struct {
 // A record is one entry of an image.
 type record struct {
 	im      *image
-	loc     location
+	loc     journal.Location
 	value   []byte // nil once it is decoded or released
 	ordinal uint32
 	form    uint8
@@ -60,7 +61,7 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 	// copied once when their number is known.
 	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
-	if im.form = form1; known != nil {
+	if im.form = journal.Form1; known != nil {
 		im.fields = *known
 	}
 	var arena arena
@@ -69,12 +70,12 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 	start := []byte{byte(keyspace.KindWorkflow)}
 	blobs, _ := keyspace.WorkflowBlob.Range()
 	err := r.Scan(start, blobs, func(key, value []byte) error {
-		if len(key) > len(historyPrefix) && string(key[:len(historyPrefix)]) == historyPrefix {
+		if len(key) > len(journal.HistoryPrefix) && string(key[:len(journal.HistoryPrefix)]) == journal.HistoryPrefix {
 			if len(im.records) == cap(im.records) {
 				pages = append(pages, im.records)
 				im.records = make([]record, 0, recordPage)
 			}
-			return im.add(key, arena.copy(key[len(historyPrefix):]), arena.copy(value))
+			return im.add(key, arena.copy(key[len(journal.HistoryPrefix):]), arena.copy(value))
 		}
 		if known != nil && keyspace.WorkflowField.Has(key) {
 			return nil
@@ -84,10 +85,10 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 		case keyspace.WorkflowName.Has(key):
 			index, err := keyspace.WorkflowName.Parse(key)
 			if err == nil && int(index) != len(list) {
-				err = &SyntaxError{"name", 0, "names are missing before it"}
+				err = &SyntaxError{What: "name", Offset: 0, Reason: "names are missing before it"}
 			}
 			list = append(list, string(value))
-			return corrupt(key, err)
+			return journal.Corrupt(key, err)
 		case keyspace.WorkflowField.Has(key):
 			return im.set(key, value)
 		case keyspace.WorkflowMetadata.Has(key):
@@ -96,11 +97,11 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 			if bad != nil {
 				id, err := keyspace.WorkflowEntry.Parse(key)
 				if err != nil {
-					return corrupt(key, bad)
+					return journal.Corrupt(key, bad)
 				}
 				m, err := decodeMetadata1(value)
 				found = append(found, found1{id, &m})
-				return corrupt(key, err)
+				return journal.Corrupt(key, err)
 			}
 			m, err := decodeMetadata(key, value)
 			im.metadatas[number] = &m
@@ -109,26 +110,26 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 		case keyspace.WorkflowUndo.Has(key):
 			number, err := keyspace.WorkflowUndo.Parse(key)
 			im.obligations = append(im.obligations, numbered{number, value})
-			return corrupt(key, err)
+			return journal.Corrupt(key, err)
 		case keyspace.WorkflowMessage.Has(key):
 			number, err := keyspace.WorkflowMessage.Parse(key)
 			im.inbox = append(im.inbox, numbered{number, value})
-			return corrupt(key, err)
+			return journal.Corrupt(key, err)
 		}
 		err := keyspace.KindWorkflow.Check(key)
 		if err == nil {
-			err = &SyntaxError{"key", 0, "out of order"}
+			err = &SyntaxError{What: "key", Offset: 0, Reason: "out of order"}
 		}
-		return corrupt(key, err)
+		return journal.Corrupt(key, err)
 	})
 	if err != nil {
 		return nil, err
 	}
 	im.records = slices.Concat(append(pages, im.records)...)
-	im.names = newNames(list)
+	im.names = journal.NewNames(list)
 	im.number1(found)
 	for i := range im.records {
-		if im.records[i].form == form1 {
+		if im.records[i].form == journal.Form1 {
 			return im, im.adopt()
 		}
 	}
@@ -154,21 +155,21 @@ func (im *image) number1(found []found1) {
 }
 
 // add takes one row of the history, both parts of which it keeps.
-func (im *image) add(key []byte, loc location, value []byte) error {
+func (im *image) add(key []byte, loc journal.Location, value []byte) error {
 	for at := 0; at < len(loc); {
-		n := elementEnd(loc[at:])
+		n := journal.ElementEnd(loc[at:])
 		if n == 0 {
-			return corrupt(key, &SyntaxError{"location", at, "no element"})
+			return journal.Corrupt(key, &SyntaxError{What: "location", Offset: at, Reason: "no element"})
 		}
 		at += n
 	}
 	rec := record{im: im, loc: loc, value: value}
-	if p, ok := peekEntry(value); ok {
-		rec.form, rec.ordinal, rec.flags = form2, p.ordinal, uint16(p.flags)
+	if p, ok := journal.PeekEntry(value); ok {
+		rec.form, rec.ordinal, rec.flags = journal.Form2, p.Ordinal, uint16(p.Flags)
 	} else {
-		form, err := formOf("entry", value)
+		form, err := journal.FormOf("entry", value)
 		if err != nil {
-			return corrupt(key, err)
+			return journal.Corrupt(key, err)
 		}
 		rec.form = uint8(form)
 	}
@@ -179,12 +180,12 @@ func (im *image) add(key []byte, loc location, value []byte) error {
 }
 
 // at returns the index of the first record whose location is loc or follows it.
-func (im *image) at(loc location) int {
+func (im *image) at(loc journal.Location) int {
 	return sort.Search(len(im.records), func(i int) bool { return bytes.Compare(im.records[i].loc, loc) >= 0 })
 }
 
 // find returns the record of a location, nil if there is none.
-func (im *image) find(loc location) *record {
+func (im *image) find(loc journal.Location) *record {
 	if i := im.at(loc); i < len(im.records) && bytes.Equal(im.records[i].loc, loc) {
 		return &im.records[i]
 	}
@@ -192,13 +193,13 @@ func (im *image) find(loc location) *record {
 }
 
 // under returns all records that lie inside loc, itself included, in the order of keys.
-func (im *image) under(loc location) []record {
+func (im *image) under(loc journal.Location) []record {
 	from := im.at(loc)
 	return im.records[from : from+im.span(from, loc)]
 }
 
 // span returns how many records from index from on begin with a prefix. It looks at few of them if it is few.
-func (im *image) span(from int, prefix location) int {
+func (im *image) span(from int, prefix journal.Location) int {
 	list := im.records[from:]
 	step := 1
 	for step <= len(list) && bytes.HasPrefix(list[step-1].loc, prefix) {
@@ -211,16 +212,16 @@ func (im *image) span(from int, prefix location) int {
 
 // children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none:
 // they come first, in the order of keys, which is that of their names.
-func (im *image) children(loc location) []*record {
+func (im *image) children(loc journal.Location) []*record {
 	var list []*record
 	i := im.at(loc)
 	if i < len(im.records) && len(im.records[i].loc) == len(loc) && bytes.Equal(im.records[i].loc, loc) {
 		i++
 	}
 	sorted := true
-	for i < len(im.records) && loc.encloses(im.records[i].loc) {
+	for i < len(im.records) && loc.Encloses(im.records[i].loc) {
 		rec := &im.records[i]
-		n := elementEnd(rec.loc[len(loc):])
+		n := journal.ElementEnd(rec.loc[len(loc):])
 		if n == 0 {
 			i++
 			continue
@@ -230,7 +231,7 @@ func (im *image) children(loc location) []*record {
 			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal && list[len(list)-1].form <= rec.form)
 			list = append(list, rec)
 		}
-		if i+1 < len(im.records) && !child.encloses(im.records[i+1].loc) {
+		if i+1 < len(im.records) && !child.Encloses(im.records[i+1].loc) {
 			i++
 		} else {
 			i += im.span(i, child)
@@ -246,11 +247,11 @@ func (im *image) children(loc location) []*record {
 // image's reader.
 func (rec *record) decode() (*Entry, error) {
 	e, err := rec.header()
-	if err != nil || len(e.large) == 0 {
+	if err != nil || len(e.Large) == 0 {
 		return e, err
 	}
-	if err := fetch(rec.im.reader, e); err != nil {
-		return nil, corrupt(historyKey(nil, rec.loc), err)
+	if err := journal.FetchPayloads(rec.im.reader, e); err != nil {
+		return nil, journal.Corrupt(journal.HistoryKey(nil, rec.loc), err)
 	}
 	return e, nil
 }
@@ -261,11 +262,11 @@ func (rec *record) header() (*Entry, error) {
 		return rec.decoded, nil
 	}
 	if rec.value == nil {
-		return nil, corrupt(historyKey(nil, rec.loc), errors.New("asked for after it was released"))
+		return nil, journal.Corrupt(journal.HistoryKey(nil, rec.loc), errors.New("asked for after it was released"))
 	}
 	e := new(Entry)
-	if err := decodeEntry2(e, rec.value); err != nil {
-		return nil, corrupt(historyKey(nil, rec.loc), err)
+	if err := journal.DecodeEntry(e, rec.value); err != nil {
+		return nil, journal.Corrupt(journal.HistoryKey(nil, rec.loc), err)
 	}
 	rec.decoded, rec.value = e, nil
 	return e, nil
@@ -280,14 +281,14 @@ func (rec *record) into(e *Entry) error {
 		}
 		return err
 	}
-	if err := decodeEntry2(e, rec.value); err != nil {
-		return corrupt(historyKey(nil, rec.loc), err)
+	if err := journal.DecodeEntry(e, rec.value); err != nil {
+		return journal.Corrupt(journal.HistoryKey(nil, rec.loc), err)
 	}
-	if len(e.large) == 0 {
+	if len(e.Large) == 0 {
 		return nil
 	}
-	if err := fetch(rec.im.reader, e); err != nil {
-		return corrupt(historyKey(nil, rec.loc), err)
+	if err := journal.FetchPayloads(rec.im.reader, e); err != nil {
+		return journal.Corrupt(journal.HistoryKey(nil, rec.loc), err)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // adopt turns records of form 1 into form 2 in memory, so that replay and display need only one form:
@@ -25,7 +27,7 @@ func (im *image) adopt() error {
 	var order []string
 	for i := range im.records {
 		rec := &im.records[i]
-		if rec.form != form1 {
+		if rec.form != journal.Form1 {
 			continue
 		}
 		e, branches, err := rec.header1()
@@ -57,16 +59,16 @@ func (im *image) adopt() error {
 	}
 	for _, key := range order {
 		w := waits[key]
-		name, _, err := im.names.index(w.name)
+		name, _, err := im.names.Index(w.name)
 		if err != nil {
-			return corrupt(historyKey(nil, w.parent), err)
+			return journal.Corrupt(journal.HistoryKey(nil, w.parent), err)
 		}
-		loc := childName(nil, w.parent, name)
-		added = append(added, record{im: im, loc: loc, form: form1, decoded: w.entry()})
+		loc := journal.ChildName(nil, w.parent, name)
+		added = append(added, record{im: im, loc: loc, form: journal.Form1, decoded: w.entry()})
 	}
 	im.records = slices.DeleteFunc(im.records, func(rec record) bool { return rec.loc == nil })
 	for _, rec := range added {
-		i, there := slices.BinarySearchFunc(im.records, rec.loc, func(rec record, loc location) int { return bytes.Compare(rec.loc, loc) })
+		i, there := slices.BinarySearchFunc(im.records, rec.loc, func(rec record, loc journal.Location) int { return bytes.Compare(rec.loc, loc) })
 		if !there { // else it was written since, in form 2
 			im.records = slices.Insert(im.records, i, rec)
 		}
@@ -77,13 +79,13 @@ func (im *image) adopt() error {
 
 // header1 decodes a record of form 1, and returns what it says of branches.
 func (rec *record) header1() (*Entry, []branch1, error) {
-	key := historyKey(nil, rec.loc)
+	key := journal.HistoryKey(nil, rec.loc)
 	e, err := parseEntry1(rec.value)
 	if err != nil {
-		return nil, nil, corrupt(key, err)
+		return nil, nil, journal.Corrupt(key, err)
 	}
 	if !bytes.Equal(e.loc, rec.loc) {
-		return nil, nil, corrupt(key, &SyntaxError{"entry of form 1", 2, "is that of another location"})
+		return nil, nil, journal.Corrupt(key, &SyntaxError{What: "entry of form 1", Offset: 2, Reason: "is that of another location"})
 	}
 	if id := rec.im.ids1[e.id]; id != 0 {
 		e.ID = id
@@ -96,9 +98,9 @@ func (rec *record) header1() (*Entry, []branch1, error) {
 // branch1 returns the record of a branch, which it adds to those of the container. ok is false if it is not over: then there is
 // nothing to say of it.
 func (im *image) branch1(container *record, b branch1) (rec record, ok bool, err error) {
-	name, _, err := im.names.index(b.name)
+	name, _, err := im.names.Index(b.name)
 	if err != nil {
-		return rec, false, corrupt(historyKey(nil, container.loc), err)
+		return rec, false, journal.Corrupt(journal.HistoryKey(nil, container.loc), err)
 	}
 	container.decoded.Branches = append(container.decoded.Branches, name)
 	if !b.status.Over() {
@@ -116,12 +118,12 @@ func (im *image) branch1(container *record, b branch1) (rec record, ok bool, err
 	case Canceled:
 		e.Failure = &Failure{Message: b.failure, Reason: "canceled"}
 	}
-	return record{im: im, loc: childName(nil, container.loc, name), form: form1, decoded: e}, true, nil
+	return record{im: im, loc: journal.ChildName(nil, container.loc, name), form: journal.Form1, decoded: e}, true, nil
 }
 
 // A wait1 is a wait for messages, gathered from its parts.
 type wait1 struct {
-	parent   location
+	parent   journal.Location
 	name     string
 	count    int // of messages; -1 if it is not recorded
 	deadline *Entry
@@ -129,15 +131,15 @@ type wait1 struct {
 }
 
 // waitPart reports whether a record is a part of a wait for messages, and of which: the part is what follows the colon.
-func (im *image) waitPart(rec *record, e *Entry) (parent location, name, part string, ok bool) {
+func (im *image) waitPart(rec *record, e *Entry) (parent journal.Location, name, part string, ok bool) {
 	if e.Kind != KindMessage && e.Kind != KindSleep {
 		return nil, "", "", false
 	}
-	segments, err := rec.loc.segments()
+	segments, err := rec.loc.Segments()
 	if err != nil || len(segments) == 0 || segments[len(segments)-1].Loop {
 		return nil, "", "", false
 	}
-	full := im.names.name(segments[len(segments)-1].Name)
+	full := im.names.Name(segments[len(segments)-1].Name)
 	colon := strings.LastIndexByte(full, ':')
 	if colon <= 0 {
 		return nil, "", "", false
@@ -149,7 +151,7 @@ func (im *image) waitPart(rec *record, e *Entry) (parent location, name, part st
 		n, err := strconv.ParseUint(part, 10, 31)
 		ok = err == nil && strconv.FormatUint(n, 10) == part
 	}
-	return parentOf(rec.loc), name, part, ok
+	return journal.ParentOf(rec.loc), name, part, ok
 }
 
 func (w *wait1) take(part string, e *Entry) {
@@ -205,14 +207,14 @@ func (im *image) resolve1() {
 	var seq uint64
 	var open []*record
 	end := func(rec *record) {
-		if rec.form == form1 && rec.decoded.Status.Over() {
+		if rec.form == journal.Form1 && rec.decoded.Status.Over() {
 			seq++
 			rec.decoded.Seq = seq
 		}
 	}
 	for i := range im.records {
 		rec := &im.records[i]
-		for len(open) > 0 && !open[len(open)-1].loc.encloses(rec.loc) {
+		for len(open) > 0 && !open[len(open)-1].loc.Encloses(rec.loc) {
 			end(open[len(open)-1])
 			open = open[:len(open)-1]
 		}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // history writes n entries: a loop of 100 iterations, with a join in each, and plain steps for the rest.
@@ -13,7 +15,7 @@ func history(t testing.TB, n int) *rows {
 	j := newRows()
 	st := openStore(t, j)
 	for _, s := range []string{"loop", "join", "x", "y", "job"} {
-		st.names.index(s)
+		st.names.Index(s)
 	}
 	putEntry(t, st, j, loc(0), Entry{Kind: KindLoop, Created: at(0)})
 	for i := 1; i < n; i++ {
@@ -38,18 +40,18 @@ func TestImageFindsChildrenByOrdinal(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		j := newRows()
 		st := openStore(t, j)
-		children := map[string][]location{}
+		children := map[string][]journal.Location{}
 		for range 200 {
-			var l location
+			var l journal.Location
 			for range 1 + random.IntN(4) {
 				if random.IntN(3) == 0 {
-					l = childIteration(nil, l, uint32(random.IntN(3)), uint32(random.IntN(400)))
+					l = journal.ChildIteration(nil, l, uint32(random.IntN(3)), uint32(random.IntN(400)))
 				} else {
-					l = childName(nil, l, uint32(random.IntN(6)))
+					l = journal.ChildName(nil, l, uint32(random.IntN(6)))
 				}
 			}
-			parent := string(parentOf(l))
-			if slices.ContainsFunc(children[parent], func(o location) bool { return bytes.Equal(o, l) }) {
+			parent := string(journal.ParentOf(l))
+			if slices.ContainsFunc(children[parent], func(o journal.Location) bool { return bytes.Equal(o, l) }) {
 				continue
 			}
 			e := step([]byte{1})
@@ -63,7 +65,7 @@ func TestImageFindsChildrenByOrdinal(t *testing.T) {
 		}
 		total := 0
 		for parent, want := range children {
-			got := im.children(location(parent))
+			got := im.children(journal.Location(parent))
 			if len(got) != len(want) {
 				t.Fatalf("seed %d: %x has %d children, want %d", seed, parent, len(got), len(want))
 			}
@@ -79,10 +81,10 @@ func TestImageFindsChildrenByOrdinal(t *testing.T) {
 		}
 		for range 50 {
 			l := im.records[random.IntN(len(im.records))].loc
-			l = l[:elementEnd(l)]
+			l = l[:journal.ElementEnd(l)]
 			want := 0
 			for i := range im.records {
-				if l.encloses(im.records[i].loc) {
+				if l.Encloses(im.records[i].loc) {
 					want++
 				}
 			}
@@ -99,13 +101,13 @@ func TestImageFindsChildrenByOrdinal(t *testing.T) {
 func TestImageHasEveryRow(t *testing.T) {
 	j := newRows()
 	st := openStore(t, j)
-	st.names.index("charge")
+	st.names.Index("charge")
 	e := step([]byte{1})
 	e.ID, e.Seq = st.newID(), 41
 	st.putMetadata(j, e.ID, &Metadata{Attempts: 3})
 	putEntry(t, st, j, loc(0), e)
 	record := runRecord{ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Codec: 5,
-		Parent: &parentRef{To: Destination{"order", []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1}}
+		Parent: &parentRef{To: Destination{Type: "order", Key: []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1}}
 	pause := Pause{PausedDiverged, "this code did X", at(1), 2, at(5)}
 	ctl := control{"cancel", "because", at(2), 42}
 	for _, err := range []error{
@@ -126,7 +128,7 @@ func TestImageHasEveryRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []*fields{f, &im.fields} {
-		if f.state != StateRunning || f.program != "order\x00s" || f.version != "v2" || f.input[0] != 1 || f.output[0] != 2 || f.published[0] != 3 || f.form != form2 ||
+		if f.state != StateRunning || f.program != "order\x00s" || f.version != "v2" || f.input[0] != 1 || f.output[0] != 2 || f.published[0] != 3 || f.form != journal.Form2 ||
 			f.failure.Message != "no" || f.failure.Data[0] != 9 || *f.pause != pause || *f.control != ctl {
 			t.Errorf("%+v", f)
 		}
@@ -155,7 +157,7 @@ func TestImageHasEveryRow(t *testing.T) {
 
 func TestImageOfNoRun(t *testing.T) {
 	im, err := loadImage(newRows())
-	if err != nil || im.state != "" || len(im.records) != 0 || im.names.len() != 0 {
+	if err != nil || im.state != "" || len(im.records) != 0 || im.names.Len() != 0 {
 		t.Errorf("%+v, %v", im, err)
 	}
 }
@@ -211,7 +213,7 @@ func TestImageOfRowsThatAreNone(t *testing.T) {
 		}
 	}
 	j := newRows()
-	j.Put(historyKey(nil, childName(nil, nil, 0)), unhex(t, "02 00 00 02 00"))
+	j.Put(journal.HistoryKey(nil, journal.ChildName(nil, nil, 0)), unhex(t, "02 00 00 02 00"))
 	im, err := loadImage(j)
 	if err == nil {
 		_, err = im.records[0].decode()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A Branch is one of the functions that Join and JoinFast run. Make it with B.
@@ -110,7 +112,7 @@ func join(ctx Context, name string, branches []Branch, fast bool) error {
 	g := s.group(o)
 	members := make([]*member, len(branches))
 	for i, b := range branches {
-		members[i] = &member{name: b.name, ordinal: uint32(i), loc: childName(nil, o.loc, o.entry.Branches[i]), run: b.run}
+		members[i] = &member{name: b.name, ordinal: uint32(i), loc: journal.ChildName(nil, o.loc, o.entry.Branches[i]), run: b.run}
 	}
 	if skip {
 		g.recall(members)

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 	for _, v := range []struct {
 		what string
-		loc  location
+		loc  journal.Location
 		hex  string
 	}{
 		{"all history", nil, "07 15 02"},
@@ -37,19 +38,19 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 		{"wait:count", loc(12), "07 15 02 15 0c"},
 		{"element 9 of a map", loc(0, [2]int{0, 9}), "07 15 02 14 05 14 15 09 00"},
 	} {
-		if got := historyKey(nil, v.loc); !bytes.Equal(got, unhex(t, v.hex)) {
+		if got := journal.HistoryKey(nil, v.loc); !bytes.Equal(got, unhex(t, v.hex)) {
 			t.Errorf("%s: %x, want %s", v.what, got, v.hex)
 		}
-		segments, err := v.loc.segments()
-		if err != nil || len(segments) != v.loc.depth() {
-			t.Errorf("%s: %v (%v), depth %d", v.what, segments, err, v.loc.depth())
+		segments, err := v.loc.Segments()
+		if err != nil || len(segments) != v.loc.Depth() {
+			t.Errorf("%s: %v (%v), depth %d", v.what, segments, err, v.loc.Depth())
 		}
-		var again location
+		var again journal.Location
 		for _, s := range segments {
 			if s.Loop {
-				again = childIteration(nil, again, s.Name, s.Iteration)
+				again = journal.ChildIteration(nil, again, s.Name, s.Iteration)
 			} else {
-				again = childName(nil, again, s.Name)
+				again = journal.ChildName(nil, again, s.Name)
 			}
 		}
 		if !bytes.Equal(again, v.loc) {
@@ -60,13 +61,13 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 		key []byte
 		hex string
 	}{
-		{nameKey(nil, 0), "07 15 01 14"}, {nameKey(nil, 1), "07 15 01 15 01"}, {nameKey(nil, 255), "07 15 01 15 ff"}, {nameKey(nil, 256), "07 15 01 16 01 00"},
-		{fieldKey(nil, keyspace.FieldState), "07 15 03 15 01"}, {fieldKey(nil, keyspace.FieldOutput), "07 15 03 15 02"}, {fieldKey(nil, keyspace.FieldError), "07 15 03 15 03"},
-		{fieldKey(nil, keyspace.FieldVersion), "07 15 03 15 04"}, {fieldKey(nil, keyspace.FieldInput), "07 15 03 15 05"}, {fieldKey(nil, keyspace.FieldPause), "07 15 03 15 09"},
-		{metadataKey(nil, 300), "07 15 04 16 01 2c"}, {obligationKey(nil, 1), "07 15 05 15 01"}, {inboxKey(nil, 1), "07 15 06 15 01"},
+		{journal.NameKey(nil, 0), "07 15 01 14"}, {journal.NameKey(nil, 1), "07 15 01 15 01"}, {journal.NameKey(nil, 255), "07 15 01 15 ff"}, {journal.NameKey(nil, 256), "07 15 01 16 01 00"},
+		{journal.FieldKey(nil, keyspace.FieldState), "07 15 03 15 01"}, {journal.FieldKey(nil, keyspace.FieldOutput), "07 15 03 15 02"}, {journal.FieldKey(nil, keyspace.FieldError), "07 15 03 15 03"},
+		{journal.FieldKey(nil, keyspace.FieldVersion), "07 15 03 15 04"}, {journal.FieldKey(nil, keyspace.FieldInput), "07 15 03 15 05"}, {journal.FieldKey(nil, keyspace.FieldPause), "07 15 03 15 09"},
+		{journal.MetadataKey(nil, 300), "07 15 04 16 01 2c"}, {obligationKey(nil, 1), "07 15 05 15 01"}, {inboxKey(nil, 1), "07 15 06 15 01"},
 		// The ranges that a loop of 180 iterations, a nested one, and a branch are removed by.
-		{historyKey(nil, childIteration(nil, loc(0), 0, 180)), "07 15 02 14 05 14 15 b4 00"},
-		{historyKey(nil, childIteration(nil, loc(0, [2]int{0, 2}, 1), 1, 7)), "07 15 02 14 05 14 15 02 00 15 01 05 15 01 15 07 00"},
+		{journal.HistoryKey(nil, journal.ChildIteration(nil, loc(0), 0, 180)), "07 15 02 14 05 14 15 b4 00"},
+		{journal.HistoryKey(nil, journal.ChildIteration(nil, loc(0, [2]int{0, 2}, 1), 1, 7)), "07 15 02 14 05 14 15 02 00 15 01 05 15 01 15 07 00"},
 	} {
 		if !bytes.Equal(v.key, unhex(t, v.hex)) {
 			t.Errorf("%x, want %s", v.key, v.hex)
@@ -75,11 +76,13 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 }
 
 func TestHistoryKeysOrder(t *testing.T) {
-	order := []location{
+	order := []journal.Location{
 		loc(0), loc(0, [2]int{0, 0}, 1), loc(0, [2]int{0, 255}, 1), loc(0, [2]int{0, 256}, 1), loc(0, [2]int{0, 65535}, 1), loc(0, [2]int{0, 65536}, 1),
 		loc(0, 5), loc(1), loc(255), loc(256), loc(65536),
 	}
-	if !slices.IsSortedFunc(order, func(a, b location) int { return bytes.Compare(historyKey(nil, a), historyKey(nil, b)) }) {
+	if !slices.IsSortedFunc(order, func(a, b journal.Location) int {
+		return bytes.Compare(journal.HistoryKey(nil, a), journal.HistoryKey(nil, b))
+	}) {
 		t.Error("keys do not order as locations do")
 	}
 }
@@ -96,24 +99,24 @@ func TestLocationsTakeApart(t *testing.T) {
 			}
 		}
 		l := loc(elements...)
-		if l.depth() != len(elements) {
-			t.Fatalf("%v has depth %d", elements, l.depth())
+		if l.Depth() != len(elements) {
+			t.Fatalf("%v has depth %d", elements, l.Depth())
 		}
 		if len(elements) == 0 {
 			continue
 		}
-		parent := parentOf(l)
+		parent := journal.ParentOf(l)
 		if want := loc(elements[:len(elements)-1]...); !bytes.Equal(parent, want) {
 			t.Fatalf("parent of %v is %x, want %x", elements, parent, want)
 		}
-		if !parent.encloses(l) || l.encloses(parent) {
+		if !parent.Encloses(l) || l.Encloses(parent) {
 			t.Fatalf("%v and its parent enclose each other wrongly", elements)
 		}
-		if start, end := historyKey(nil, parent), historyEnd(nil, parent); bytes.Compare(historyKey(nil, l), start) < 0 || bytes.Compare(historyKey(nil, l), end) >= 0 {
+		if start, end := journal.HistoryKey(nil, parent), journal.HistoryEnd(nil, parent); bytes.Compare(journal.HistoryKey(nil, l), start) < 0 || bytes.Compare(journal.HistoryKey(nil, l), end) >= 0 {
 			t.Fatalf("%v is outside of the range of its parent", elements)
 		}
-		sibling := childName(nil, parent, 1<<32-1)
-		if !bytes.Equal(sibling, l) && l.encloses(sibling) {
+		sibling := journal.ChildName(nil, parent, 1<<32-1)
+		if !bytes.Equal(sibling, l) && l.Encloses(sibling) {
 			t.Fatalf("%v encloses a sibling", elements)
 		}
 	}
@@ -123,14 +126,14 @@ func TestKeysAllocateNothing(t *testing.T) {
 	buf := make([]byte, 0, 256)
 	l := loc(0, [2]int{0, 2}, 1)
 	if n := testing.AllocsPerRun(100, func() {
-		buf = historyKey(buf[:0], l)
-		buf = childName(buf[:0], l, 70000)
-		buf = childIteration(buf[:0], l, 1, 70000)
-		buf = metadataKey(buf[:0], 300)
+		buf = journal.HistoryKey(buf[:0], l)
+		buf = journal.ChildName(buf[:0], l, 70000)
+		buf = journal.ChildIteration(buf[:0], l, 1, 70000)
+		buf = journal.MetadataKey(buf[:0], 300)
 		buf = obligationKey(buf[:0], 300)
-		buf = fieldKey(buf[:0], keyspace.FieldRun)
-		_ = parentOf(l)
-		_ = l.depth()
+		buf = journal.FieldKey(buf[:0], keyspace.FieldRun)
+		_ = journal.ParentOf(l)
+		_ = l.Depth()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -140,14 +143,14 @@ func FuzzLocation(f *testing.F) {
 	f.Add([]byte(loc(0, [2]int{0, 2}, 1, [2]int{1, 7}, 2)))
 	f.Add([]byte{0x05, 0x14})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := location(b)
-		segments, err := l.segments()
-		if err == nil && len(segments) != l.depth() {
-			t.Fatalf("%x: %v, depth %d", b, segments, l.depth())
+		l := journal.Location(b)
+		segments, err := l.Segments()
+		if err == nil && len(segments) != l.Depth() {
+			t.Fatalf("%x: %v, depth %d", b, segments, l.Depth())
 		}
-		if !parentOf(l).encloses(l) {
+		if !journal.ParentOf(l).Encloses(l) {
 			t.Fatalf("%x is not inside of its parent", b)
 		}
-		newNames(nil).path(l)
+		journal.NewNames(nil).Path(l)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // An Iter is one iteration of a Loop: the Context for what it does, and the state that it has from the iteration before.
@@ -150,7 +152,9 @@ func (s *scope) loop(name string, opts []LoopOption) (*loop, bool, error) {
 	return l, skip, nil
 }
 
-func (l *loop) at(i uint32) location { return childIteration(nil, l.o.loc, l.o.index, i) }
+func (l *loop) at(i uint32) journal.Location {
+	return journal.ChildIteration(nil, l.o.loc, l.o.index, i)
+}
 
 // run goes through the iterations until one ends the loop.
 func (l *loop) run(body iterate) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A ForEachOption changes how ForEach runs.
@@ -67,7 +69,7 @@ func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func
 	}
 	members := make([]*member, count)
 	for i := range members {
-		members[i] = &member{name: strconv.Itoa(i), ordinal: uint32(i), loc: childIteration(nil, o.loc, o.index, uint32(i)), run: func(ctx Context) ([]byte, error) {
+		members[i] = &member{name: strconv.Itoa(i), ordinal: uint32(i), loc: journal.ChildIteration(nil, o.loc, o.index, uint32(i)), run: func(ctx Context) ([]byte, error) {
 			return fn(ctx, i)
 		}}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // Obligations are what a run has to undo if things fail.
@@ -22,12 +24,12 @@ type obligations struct {
 
 // An obligation is the duty to undo a step if its saga fails.
 type obligation struct {
-	Number  uint64   // the seq at which the step ended that it undoes
-	Entry   location // of that step
-	Handler string   // name of an undo handler; "" for a function of the code
-	Args    []byte   // of a handler by name
-	Unknown bool     // the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
-	Owed    uint32   // Entry.Owed of the step; 0 in rows of versions that did not write it
+	Number  uint64           // the seq at which the step ended that it undoes
+	Entry   journal.Location // of that step
+	Handler string           // name of an undo handler; "" for a function of the code
+	Args    []byte           // of a handler by name
+	Unknown bool             // the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
+	Owed    uint32           // Entry.Owed of the step; 0 in rows of versions that did not write it
 	// The attempts to undo it so far.
 	Attempts         uint32
 	LastAttempt, Due time.Time
@@ -48,7 +50,7 @@ type undoRow struct {
 }
 
 func putObligation(j Journal, o *obligation) error {
-	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, millis(o.LastAttempt), millis(o.Due), o.Failure, o.Unknown, o.Owed})
+	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, journal.Millis(o.LastAttempt), journal.Millis(o.Due), o.Failure, o.Unknown, o.Owed})
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func decodeObligation(row numbered) (*obligation, error) {
 	}
 	return &obligation{
 		Number: row.n, Entry: u.Entry, Handler: u.Handler, Args: u.Args,
-		Attempts: u.Attempts, LastAttempt: fromMillis(u.LastAttempt), Due: fromMillis(u.Due), Failure: u.Failure,
+		Attempts: u.Attempts, LastAttempt: journal.FromMillis(u.LastAttempt), Due: journal.FromMillis(u.Due), Failure: u.Failure,
 		Unknown: u.Unknown, Owed: u.Owed,
 	}, nil
 }
@@ -102,7 +104,7 @@ func (b *obligations) count(p *pledge, by int) {
 	if b.sites == nil {
 		b.sites = map[string]int{}
 	}
-	for loc := p.Entry; ; loc = parentOf(loc) {
+	for loc := p.Entry; ; loc = journal.ParentOf(loc) {
 		key := string(loc)
 		if b.sites[key] += by; b.sites[key] == 0 {
 			delete(b.sites, key)
@@ -129,17 +131,17 @@ func (b *obligations) remove(p *pledge) {
 }
 
 // under returns those inside of any of the locations, the last first.
-func (b *obligations) under(locs ...location) (list []*pledge) {
+func (b *obligations) under(locs ...journal.Location) (list []*pledge) {
 	return b.within(true, locs...)
 }
 
 // within is under; without all, it returns only obligations whose step has not succeeded.
-func (b *obligations) within(all bool, locs ...location) (list []*pledge) {
+func (b *obligations) within(all bool, locs ...journal.Location) (list []*pledge) {
 	for _, p := range slices.Backward(b.list) {
 		if !all && !p.Unknown {
 			continue
 		}
-		if slices.ContainsFunc(locs, func(loc location) bool { return loc.encloses(p.Entry) }) {
+		if slices.ContainsFunc(locs, func(loc journal.Location) bool { return loc.Encloses(p.Entry) }) {
 			list = append(list, p)
 		}
 	}
@@ -174,7 +176,7 @@ func (p *pledge) bind(o *op, undo undoing) {
 }
 
 // discharge removes all obligations inside of a location: their steps are no longer undone.
-func (r *Run) discharge(loc location) error {
+func (r *Run) discharge(loc journal.Location) error {
 	done := r.obligations.under(loc)
 	if len(done) > 0 {
 		r.touched()
@@ -184,7 +186,7 @@ func (r *Run) discharge(loc location) error {
 			return err
 		}
 	}
-	r.obligations.list = slices.DeleteFunc(r.obligations.list, func(p *pledge) bool { return loc.encloses(p.Entry) })
+	r.obligations.list = slices.DeleteFunc(r.obligations.list, func(p *pledge) bool { return loc.Encloses(p.Entry) })
 	for _, p := range done {
 		r.obligations.count(p, -1)
 	}
@@ -192,19 +194,19 @@ func (r *Run) discharge(loc location) error {
 }
 
 // obliged reports whether inside of loc there are obligations whose handlers are functions of the code.
-func (r *Run) obliged(loc location) bool { return r.obligations.sites[string(loc)] > 0 }
+func (r *Run) obliged(loc journal.Location) bool { return r.obligations.sites[string(loc)] > 0 }
 
 // obligedIterations returns the iterations of the loop at loc that obliged holds for, ascending.
-func (r *Run) obligedIterations(loc location) (list []uint32) {
+func (r *Run) obligedIterations(loc journal.Location) (list []uint32) {
 	if !r.obliged(loc) {
 		return nil
 	}
 	for _, p := range r.obligations.list {
-		if p.Handler != "" || !loc.encloses(p.Entry) {
+		if p.Handler != "" || !loc.Encloses(p.Entry) {
 			continue
 		}
-		n := elementEnd(p.Entry[len(loc):])
-		segments, err := p.Entry[len(loc) : len(loc)+n].segments()
+		n := journal.ElementEnd(p.Entry[len(loc):])
+		segments, err := p.Entry[len(loc) : len(loc)+n].Segments()
 		if err == nil && len(segments) == 1 && segments[0].Loop {
 			list = append(list, segments[0].Iteration)
 		}
@@ -214,7 +216,7 @@ func (r *Run) obligedIterations(loc location) (list []uint32) {
 }
 
 // pinnedState returns the state in the row of an ended iteration.
-func (r *Run) pinnedState(loc location) ([]byte, bool) {
+func (r *Run) pinnedState(loc journal.Location) ([]byte, bool) {
 	if r.image == nil {
 		return nil, false
 	}
@@ -232,8 +234,8 @@ func (r *Run) pinnedState(loc location) ([]byte, bool) {
 
 // messagesIn returns the messages that operations inside of loc received, did not answer, and whose iteration, if they are
 // in a loop, has not ended: what an iteration received counts as dealt with when it is over.
-func (r *Run) messagesIn(loc location) (list []received, err error) {
-	start, end := historyKey(nil, loc), historyEnd(nil, loc)
+func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
+	start, end := journal.HistoryKey(nil, loc), journal.HistoryEnd(nil, loc)
 	var loops []loopAt
 	type name struct {
 		queue string
@@ -241,8 +243,8 @@ func (r *Run) messagesIn(loc location) (list []received, err error) {
 	}
 	answered := map[name]bool{}
 	err = r.turn.Scan(start, end, func(key, value []byte) error {
-		at := location(key[len(historyPrefix):])
-		for len(loops) > 0 && !loops[len(loops)-1].loc.encloses(at) {
+		at := journal.Location(key[len(journal.HistoryPrefix):])
+		for len(loops) > 0 && !loops[len(loops)-1].loc.Encloses(at) {
 			loops = loops[:len(loops)-1]
 		}
 		e, err := decodeEntry(key, value)
@@ -251,12 +253,12 @@ func (r *Run) messagesIn(loc location) (list []received, err error) {
 		}
 		switch e.Kind {
 		case KindLoop:
-			loops = append(loops, loopAt{append(location(nil), at...), e.Iteration, e.Status.Over()})
+			loops = append(loops, loopAt{append(journal.Location(nil), at...), e.Iteration, e.Status.Over()})
 		case KindReceive:
 			if len(loops) > 0 && loops[len(loops)-1].past(at) {
 				return nil
 			}
-			if err := fetch(r.turn, &e); err != nil {
+			if err := journal.FetchPayloads(r.turn, &e); err != nil {
 				return err
 			}
 			for _, m := range e.Messages {
@@ -276,14 +278,14 @@ func (r *Run) messagesIn(loc location) (list []received, err error) {
 
 // A loopAt is a loop that a scan is in.
 type loopAt struct {
-	loc       location
+	loc       journal.Location
 	iteration uint32
 	over      bool
 }
 
 // past reports whether a location lies in an iteration that has ended.
-func (l *loopAt) past(at location) bool {
+func (l *loopAt) past(at journal.Location) bool {
 	inside := at[len(l.loc):]
-	segments, err := inside[:elementEnd(inside)].segments()
+	segments, err := inside[:journal.ElementEnd(inside)].Segments()
 	return err == nil && len(segments) == 1 && segments[0].Loop && (l.over || segments[0].Iteration < l.iteration)
 }

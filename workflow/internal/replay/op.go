@@ -3,6 +3,8 @@ package replay
 import (
 	"errors"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // An op is one operation of a workflow function while it lasts: from when the function asks for it until it is resolved.
@@ -17,7 +19,7 @@ type op struct {
 	s     *scope
 	name  string // in the code; a renamed operation has another one in the history
 	index uint32 // of the recorded name
-	loc   location
+	loc   journal.Location
 	entry Entry
 	// recorded is set if the history has the op, in any status.
 	recorded bool

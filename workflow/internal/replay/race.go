@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A Case is one of the functions that Race runs. Make it with C.
@@ -55,7 +57,7 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 	}
 	members := make([]*member, len(cases))
 	for i, c := range cases {
-		members[i] = &member{name: c.name, ordinal: uint32(i), loc: childName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
+		members[i] = &member{name: c.name, ordinal: uint32(i), loc: journal.ChildName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
 			ctx.scope().mustEncode(reflect.TypeFor[T]())
 			v, err := c.run(ctx)
 			if err != nil {
@@ -126,7 +128,7 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 		o.end(nil, e, nil, members...)
 		return
 	}
-	var lost []location
+	var lost []journal.Location
 	for _, m := range members {
 		if m != won {
 			lost = append(lost, m.loc)

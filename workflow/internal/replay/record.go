@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A State is the state of a whole run.
@@ -107,9 +108,9 @@ func (r *runRecord) randomSeed() uint64 {
 // A parentRef says which run started a child.
 type parentRef struct {
 	To       Destination
-	Run      [16]byte // id of the parent's run
-	Location location // of its Spawn
-	Policy   uint8    // what happens to the child when the parent ends before it
+	Run      [16]byte         // id of the parent's run
+	Location journal.Location // of its Spawn
+	Policy   uint8            // what happens to the child when the parent ends before it
 }
 
 // A control is what was requested of a run.
@@ -187,23 +188,23 @@ func appendRow(dst []byte, row any) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("workflow: %T: %w", row, err)
 	}
-	return append(append(dst, form2, 0), b...), nil
+	return append(append(dst, journal.Form2, 0), b...), nil
 }
 
 // decodeRow is the inverse of appendRow. Fields that this version does not know are an error that matches ErrNewer.
 func decodeRow(key, value []byte, row any) error {
-	form, err := formOf("record", value)
+	form, err := journal.FormOf("record", value)
 	switch {
 	case err != nil:
-		return corrupt(key, err)
-	case form != form2:
-		return corrupt(key, &SyntaxError{"record", 0, fmt.Sprintf("form %d", form)})
+		return journal.Corrupt(key, err)
+	case form != journal.Form2:
+		return journal.Corrupt(key, &SyntaxError{What: "record", Offset: 0, Reason: fmt.Sprintf("form %d", form)})
 	}
 	err = rowDecoding.Unmarshal(value[2:], row)
 	if _, unknown := err.(*cbor.UnknownFieldError); unknown {
-		err = newer("%T with unknown fields", row)
+		err = journal.Newer("%T with unknown fields", row)
 	}
-	return corrupt(key, err)
+	return journal.Corrupt(key, err)
 }
 
 // Both modes are made of constant options, which cannot fail, and are immutable.
@@ -222,19 +223,19 @@ var rowEncoding, rowDecoding = func() (cbor.EncMode, cbor.DecMode) {
 // sixteen checks the length of a run id.
 func sixteen(key, b []byte) (id [16]byte, err error) {
 	if len(b) != len(id) {
-		return id, corrupt(key, &SyntaxError{"record", 2, fmt.Sprintf("run id of %d bytes", len(b))})
+		return id, journal.Corrupt(key, &SyntaxError{What: "record", Offset: 2, Reason: fmt.Sprintf("run id of %d bytes", len(b))})
 	}
 	return [16]byte(b), nil
 }
 
 func putField(j Journal, f keyspace.Field, value []byte) error {
 	var key [8]byte
-	return j.Put(fieldKey(key[:0], f), value)
+	return j.Put(journal.FieldKey(key[:0], f), value)
 }
 
 func deleteField(j Journal, f keyspace.Field) error {
 	var key [8]byte
-	return j.Delete(fieldKey(key[:0], f))
+	return j.Delete(journal.FieldKey(key[:0], f))
 }
 
 func putFieldRow(j Journal, f keyspace.Field, row any) error {
@@ -264,12 +265,12 @@ func putPublished(j Journal, value []byte) error { return putField(j, keyspace.F
 
 // putFailure writes why the run failed.
 func putFailure(j Journal, f *Failure) error {
-	return putField(j, keyspace.FieldError, appendFailure([]byte{form2, 0}, f, nil))
+	return putField(j, keyspace.FieldError, journal.AppendFailure([]byte{journal.Form2, 0}, f, nil))
 }
 
 // putRecord writes the run record.
 func putRecord(j Journal, r *runRecord) error {
-	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn, Kept: r.Kept}
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: journal.Millis(r.Started), Ended: journal.Millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn, Kept: r.Kept}
 	if p := r.Parent; p != nil {
 		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
 	}
@@ -285,7 +286,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	if err != nil {
 		return runRecord{}, err
 	}
-	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn, Kept: row.Kept}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: journal.FromMillis(row.Started), Ended: journal.FromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn, Kept: row.Kept}
 	if p := row.Parent; p != nil {
 		run, err := sixteen(key, p.Run)
 		if err != nil {
@@ -298,7 +299,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 
 // putControl writes what is requested of the run.
 func putControl(j Journal, c *control) error {
-	return putFieldRow(j, keyspace.FieldControl, &controlRow{c.Kind, c.Reason, millis(c.Time), c.Seq})
+	return putFieldRow(j, keyspace.FieldControl, &controlRow{c.Kind, c.Reason, journal.Millis(c.Time), c.Seq})
 }
 
 func decodeControl(key, value []byte) (*control, error) {
@@ -306,12 +307,12 @@ func decodeControl(key, value []byte) (*control, error) {
 	if err := decodeRow(key, value, &row); err != nil {
 		return nil, err
 	}
-	return &control{row.Kind, row.Reason, fromMillis(row.At), row.Seq}, nil
+	return &control{row.Kind, row.Reason, journal.FromMillis(row.At), row.Seq}, nil
 }
 
 // putPause writes that the run is paused.
 func putPause(j Journal, p *Pause) error {
-	return putFieldRow(j, keyspace.FieldPause, &pauseRow{string(p.Reason), p.Text, millis(p.Since), p.Attempts, millis(p.Next)})
+	return putFieldRow(j, keyspace.FieldPause, &pauseRow{string(p.Reason), p.Text, journal.Millis(p.Since), p.Attempts, journal.Millis(p.Next)})
 }
 
 // deletePause removes what putPause wrote.
@@ -322,7 +323,7 @@ func decodePause(key, value []byte) (*Pause, error) {
 	if err := decodeRow(key, value, &row); err != nil {
 		return nil, err
 	}
-	return &Pause{Reason: PauseReason(row.Reason), Text: row.Text, Since: fromMillis(row.Since), Attempts: row.Attempts, Next: fromMillis(row.Next)}, nil
+	return &Pause{Reason: PauseReason(row.Reason), Text: row.Text, Since: journal.FromMillis(row.Since), Attempts: row.Attempts, Next: journal.FromMillis(row.Next)}, nil
 }
 
 // obligationKey appends the key of an undo obligation.
@@ -337,7 +338,7 @@ func loadInbox(r Reader) (list []numbered, err error) {
 	err = r.Scan(start, end, func(key, value []byte) error {
 		n, err := keyspace.WorkflowMessage.Parse(key)
 		list = append(list, numbered{n, bytes.Clone(value)})
-		return corrupt(key, err)
+		return journal.Corrupt(key, err)
 	})
 	return list, err
 }
@@ -346,7 +347,7 @@ func loadInbox(r Reader) (list []numbered, err error) {
 func (f *fields) set(key, value []byte) (err error) {
 	field, err := keyspace.WorkflowField.Parse(key)
 	if err != nil {
-		return corrupt(key, err)
+		return journal.Corrupt(key, err)
 	}
 	switch field {
 	case keyspace.FieldState:
@@ -356,7 +357,7 @@ func (f *fields) set(key, value []byte) (err error) {
 		case StateSleeping: // a word of form 1
 			f.state = StateRunning
 		default:
-			err = newer("state %q", value)
+			err = journal.Newer("state %q", value)
 		}
 	case keyspace.FieldOutput:
 		f.output = value
@@ -375,28 +376,28 @@ func (f *fields) set(key, value []byte) (err error) {
 		f.control, err = decodeControl(key, value)
 	case keyspace.FieldRun:
 		f.run, err = decodeRecord(key, value)
-		f.form = form2
+		f.form = journal.Form2
 	case keyspace.FieldPublished:
 		f.published = value
 	case keyspace.FieldPause:
 		f.pause, err = decodePause(key, value)
 	}
-	return corrupt(key, err)
+	return journal.Corrupt(key, err)
 }
 
 // decodeRunFailure reads the field error in either form.
 func decodeRunFailure(value []byte) (*Failure, error) {
-	if len(value) < 2 || binary.LittleEndian.Uint16(value) != form2 {
+	if len(value) < 2 || binary.LittleEndian.Uint16(value) != journal.Form2 {
 		return decodeFailure1(value)
 	}
-	r := reader{what: "error", b: value, off: 2}
-	f := r.failure(nil, false)
-	return f, r.end()
+	r := journal.Decoder{What: "error", B: value, Off: 2}
+	f := r.Failure(nil, false)
+	return f, r.End()
 }
 
 // loadFields reads what the run's rows say beside the history.
 func loadFields(r Reader) (*fields, error) {
-	f := &fields{form: form1}
+	f := &fields{form: journal.Form1}
 	start, end := keyspace.WorkflowField.Range()
 	err := r.Scan(start, end, func(key, value []byte) error { return f.set(key, append([]byte(nil), value...)) })
 	if err != nil {

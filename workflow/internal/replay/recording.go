@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // MaxRecording is how many bytes the file of a recording may have.
@@ -55,14 +56,14 @@ func Export(r Reader) (*Recording, error) {
 		return nil, ErrNoRun
 	}
 	rec := &Recording{Manifest: Manifest{Recording: recordingFormat, Workflow: f.program, Version: f.version, State: f.state, Build: build()}}
-	if f.form == form2 {
+	if f.form == journal.Form2 {
 		rec.Manifest.Run = hex.EncodeToString(f.run.ID[:])
 	}
 	start, end := keyspace.KindWorkflow.Range()
 	size := 0
 	err = r.Scan(start, end, func(key, value []byte) error {
 		if size += 2*len(key) + len(value)*4/3; size > MaxRecording {
-			return &TooLargeError{"the recording", int64(size), MaxRecording}
+			return &TooLargeError{What: "the recording", Size: int64(size), Limit: MaxRecording}
 		}
 		rec.Rows = append(rec.Rows, Row{bytes.Clone(key), bytes.Clone(value)})
 		return nil
@@ -117,7 +118,7 @@ func (rec *Recording) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("workflow: recording: %w", err)
 	}
 	if b.Len() > MaxRecording {
-		return nil, &TooLargeError{"the recording", int64(b.Len()), MaxRecording}
+		return nil, &TooLargeError{What: "the recording", Size: int64(b.Len()), Limit: MaxRecording}
 	}
 	return b.Bytes(), nil
 }
@@ -125,7 +126,7 @@ func (rec *Recording) Encode() ([]byte, error) {
 // DecodeRecording reads the file of a recording.
 func DecodeRecording(file []byte) (*Recording, error) {
 	if len(file) > MaxRecording {
-		return nil, &TooLargeError{"the recording", int64(len(file)), MaxRecording}
+		return nil, &TooLargeError{What: "the recording", Size: int64(len(file)), Limit: MaxRecording}
 	}
 	d := &recordingDecoder{sum: sha256.New(), rec: &Recording{}}
 	lines := bufio.NewReader(bytes.NewReader(file))
@@ -153,7 +154,7 @@ type recordingDecoder struct {
 }
 
 func (d *recordingDecoder) fail(reason string) error {
-	return &SyntaxError{"recording", d.offset, reason}
+	return &SyntaxError{What: "recording", Offset: d.offset, Reason: reason}
 }
 
 // line takes one line, which ends in a newline.
@@ -179,7 +180,7 @@ func (d *recordingDecoder) line(line []byte) error {
 			return d.fail("is no manifest of a recording")
 		}
 		if version.Recording > recordingFormat {
-			return newer("recording of format %d", version.Recording)
+			return journal.Newer("recording of format %d", version.Recording)
 		}
 		if err := strict(&d.rec.Manifest); err != nil {
 			return err
@@ -270,7 +271,7 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 			return Started{}, err
 		}
 		if e.Kind == KindSpawn && !e.Status.Over() && e.Child.Type != "" {
-			return Started{}, &ControlError{"import", "it waits for child " + im.names.path(im.records[i].loc) + ", which would answer the recorded run"}
+			return Started{}, &ControlError{"import", "it waits for child " + im.names.Path(im.records[i].loc) + ", which would answer the recorded run"}
 		}
 	}
 	return Started{ID: hex.EncodeToString(im.run.ID[:]), Started: true}, nil
@@ -334,7 +335,7 @@ func upTo(t Turn, im *image, id EntryID) error {
 	switch {
 	case rec == nil:
 		return &ControlError{"import", im.missing(loc)}
-	case rec.form == form1:
+	case rec.form == journal.Form1:
 		return &ControlError{"import", "a history of form 1 goes on from its end only"}
 	}
 	return rewind(t, im, rec, "import", true)

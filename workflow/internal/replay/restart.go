@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A restartError is what Restart returns.
@@ -41,7 +42,7 @@ func (r *Run) restart(to *restartError) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	if err := r.discharge(location{}); err != nil {
+	if err := r.discharge(journal.Location{}); err != nil {
 		return Outcome{}, err
 	}
 	r.record.Epoch++

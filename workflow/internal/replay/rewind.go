@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A rewinding takes back what happened in a history after an entry.
@@ -38,7 +39,7 @@ type rewinding struct {
 type reopening struct {
 	rec   *record
 	entry Entry
-	row   location // of the loop's earlier iteration, whose state is then in entry; nil for other containers
+	row   journal.Location // of the loop's earlier iteration, whose state is then in entry; nil for other containers
 }
 
 // rewind removes the entry of a record and everything after it; with keep, only everything after it.
@@ -77,7 +78,7 @@ func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
 	return w.write(t)
 }
 
-func (w *rewinding) path(rec *record) string { return w.im.names.path(rec.loc) }
+func (w *rewinding) path(rec *record) string { return w.im.names.Path(rec.loc) }
 
 func (w *rewinding) refuse(reason string) error { return &ControlError{w.verb, reason} }
 
@@ -87,8 +88,8 @@ func (w *rewinding) sort(rec *record) error {
 	if err != nil {
 		return err
 	}
-	inside := w.target.loc.encloses(rec.loc)
-	encloses := rec.loc.encloses(w.target.loc) && rec != w.target
+	inside := w.target.loc.Encloses(rec.loc)
+	encloses := rec.loc.Encloses(w.target.loc) && rec != w.target
 	switch {
 	case inside:
 		if !w.keep {
@@ -135,7 +136,7 @@ func (w *rewinding) enclosing(rec *record, e *Entry) error {
 			return w.refuse("what was inside of " + w.path(rec) + ", which has ended since, is not on record any more")
 		}
 		open := *e
-		open.Status, open.Seq, open.Ended, open.Output, open.Failure, open.large = Pending, 0, time.Time{}, nil, nil, nil
+		open.Status, open.Seq, open.Ended, open.Output, open.Failure, open.Large = Pending, 0, time.Time{}, nil, nil, nil
 		w.reopen = append(w.reopen, reopening{rec: rec, entry: open})
 		return nil
 	}
@@ -169,7 +170,7 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 		}
 		open, began := *e, row.decoded
 		open.Status, open.Output, open.Failure = Pending, nil, nil
-		open.Iteration, open.State, open.large, open.Seq, open.Ended = uint32(i), began.State, began.large, began.Seq, began.Created
+		open.Iteration, open.State, open.Large, open.Seq, open.Ended = uint32(i), began.State, began.Large, began.Seq, began.Created
 		if i == 0 {
 			open.Seq, open.Ended = 0, time.Time{} // it began with the loop
 		}
@@ -183,11 +184,11 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 // iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier versions is pending, and does
 // not say when the iteration began.
 func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
-	s, err := loop.loc.segments()
+	s, err := loop.loc.Segments()
 	if err != nil || len(s) == 0 {
 		return nil, err
 	}
-	rec := w.im.find(childIteration(nil, loop.loc, s[len(s)-1].Name, i))
+	rec := w.im.find(journal.ChildIteration(nil, loop.loc, s[len(s)-1].Name, i))
 	if rec == nil {
 		return nil, nil
 	}
@@ -199,7 +200,7 @@ func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
 
 // ofLoop returns the loop of which a record is the row of an iteration, and which one; nil if it is another entry.
 func (w *rewinding) ofLoop(rec *record) (loop *record, i uint32) {
-	up := parentOf(rec.loc)
+	up := journal.ParentOf(rec.loc)
 	i, ok := iterationOf(rec.loc[len(up):])
 	if !ok {
 		return nil, 0
@@ -250,12 +251,12 @@ func (w *rewinding) hollow(rec *record) bool {
 }
 
 // element returns the element of the target's location that follows a record's: the iteration, for a loop that encloses it.
-func (w *rewinding) element(rec *record) location {
-	if !rec.loc.encloses(w.target.loc) {
+func (w *rewinding) element(rec *record) journal.Location {
+	if !rec.loc.Encloses(w.target.loc) {
 		return nil
 	}
 	rest := w.target.loc[len(rec.loc):]
-	return rest[:elementEnd(rest)]
+	return rest[:journal.ElementEnd(rest)]
 }
 
 func container(k Kind) bool {
@@ -271,20 +272,20 @@ func container(k Kind) bool {
 func (w *rewinding) after(rec *record, e *Entry) bool {
 	common := 0
 	for common < len(rec.loc) && common < len(w.target.loc) {
-		a, b := elementEnd(rec.loc[common:]), elementEnd(w.target.loc[common:])
+		a, b := journal.ElementEnd(rec.loc[common:]), journal.ElementEnd(w.target.loc[common:])
 		if !bytes.Equal(rec.loc[common:common+a], w.target.loc[common:common+b]) {
 			break
 		}
 		common += a
 	}
-	for at := common; at < len(rec.loc); at += elementEnd(rec.loc[at:]) {
+	for at := common; at < len(rec.loc); at += journal.ElementEnd(rec.loc[at:]) {
 		if n, ok := w.loops[string(rec.loc[:at])]; ok {
-			if i, _ := iterationOf(rec.loc[at:][:elementEnd(rec.loc[at:])]); i != n {
+			if i, _ := iterationOf(rec.loc[at:][:journal.ElementEnd(rec.loc[at:])]); i != n {
 				return i > n
 			}
 		}
 	}
-	mine, theirs := rec.loc[:common+elementEnd(rec.loc[common:])], w.target.loc[:common+elementEnd(w.target.loc[common:])]
+	mine, theirs := rec.loc[:common+journal.ElementEnd(rec.loc[common:])], w.target.loc[:common+journal.ElementEnd(w.target.loc[common:])]
 	i, isIteration := iterationOf(mine[common:])
 	j, both := iterationOf(theirs[common:])
 	concurrent := false
@@ -319,8 +320,8 @@ func (w *rewinding) undone() error {
 }
 
 // goes reports whether what is at a location is taken back: it is done again, under another idempotency key.
-func (w *rewinding) goes(loc location) bool {
-	for ; len(loc) > 0; loc = parentOf(loc) {
+func (w *rewinding) goes(loc journal.Location) bool {
+	for ; len(loc) > 0; loc = journal.ParentOf(loc) {
 		if w.goneAt[string(loc)] {
 			return true
 		}
@@ -330,9 +331,9 @@ func (w *rewinding) goes(loc location) bool {
 
 // settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
 // is inside of it before it ends, the outermost one leaves nothing to be undone, and a race undoes what the losers did.
-func (w *rewinding) settled(undone location) bool {
+func (w *rewinding) settled(undone journal.Location) bool {
 	outermost := false // the outermost saga so far has ended before the target
-	for loc := parentOf(undone); len(loc) > 0; loc = parentOf(loc) {
+	for loc := journal.ParentOf(undone); len(loc) > 0; loc = journal.ParentOf(loc) {
 		rec := w.im.find(loc)
 		if rec == nil {
 			continue
@@ -341,8 +342,8 @@ func (w *rewinding) settled(undone location) bool {
 		before := e.Status.Over() && e.Seq > 0 && e.Seq < w.cut
 		switch e.Kind {
 		case KindRace:
-			branch, err := undone[len(loc):].segments()
-			if before && e.Winner != "" && err == nil && w.im.names.name(branch[0].Name) != e.Winner {
+			branch, err := undone[len(loc):].Segments()
+			if before && e.Winner != "" && err == nil && w.im.names.Name(branch[0].Name) != e.Winner {
 				return true
 			}
 		case KindSaga:

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // rows is a journal in memory: a sorted list of rows. It hands out slices that it overwrites afterwards, as a journal may.
@@ -110,14 +112,14 @@ func unhex(t testing.TB, s string) []byte {
 func at(ms int64) time.Time { return time.UnixMilli(1_771_891_200_000 + ms).UTC() }
 
 // loc makes a location of names (int) and of name and iteration pairs.
-func loc(elements ...any) location {
-	var l location
+func loc(elements ...any) journal.Location {
+	var l journal.Location
 	for _, e := range elements {
 		switch e := e.(type) {
 		case int:
-			l = childName(nil, l, uint32(e))
+			l = journal.ChildName(nil, l, uint32(e))
 		case [2]int:
-			l = childIteration(nil, l, uint32(e[0]), uint32(e[1]))
+			l = journal.ChildIteration(nil, l, uint32(e[0]), uint32(e[1]))
 		}
 	}
 	return l

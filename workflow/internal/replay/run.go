@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A Run is one activation of a workflow run: its coroutines in memory.
@@ -14,7 +16,7 @@ type Run struct {
 	options RunOptions
 	program *Program
 	st      *store
-	names   *names
+	names   *journal.Names
 	record  runRecord
 	seed    uint64 // of what is random without being secret: jitter
 
@@ -51,7 +53,7 @@ type Run struct {
 	halt     *Pause // requested by a step: written with the other rows of the transaction
 	image    *image // until it is live
 	places   []*place
-	scratch  location
+	scratch  journal.Location
 	bytes    int64 // approximate size of the history's keys and values; dropped rows are not subtracted
 	entries  int
 
@@ -229,7 +231,7 @@ func (r *Run) putMetadata(o *op, m *Metadata) {
 }
 
 // drop deletes what is recorded at and inside a location, with all that belongs to it; self includes the entry itself.
-func (r *Run) drop(loc location, self bool) error {
+func (r *Run) drop(loc journal.Location, self bool) error {
 	r.wrote, r.durable = true, true
 	return r.st.drop(r.turn, loc, self)
 }
@@ -281,7 +283,7 @@ func (r *Run) fits(what string, value []byte) error {
 		limit = DefaultMaxPayload
 	}
 	if size := int64(len(value)); size > limit {
-		return &TooLargeError{what, size, limit}
+		return &TooLargeError{What: what, Size: size, Limit: limit}
 	}
 	return nil
 }

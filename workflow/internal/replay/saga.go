@@ -3,6 +3,8 @@ package replay
 import (
 	"errors"
 	"fmt"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A SagaOption changes how a Saga undoes.
@@ -34,7 +36,7 @@ func UndoParallel(n int) SagaOption {
 // A saga is what encloses Compensated steps.
 type saga struct {
 	parent *saga // nil for the run as a whole, which undoes if it fails or is canceled
-	loc    location
+	loc    journal.Location
 }
 
 // Saga runs fn, and if that returns an error, undoes what the steps inside have to be undone by:
@@ -138,7 +140,7 @@ func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte,
 	back := false // the word stays: the run ends
 	for {
 		failed := s.Err() != nil || err != nil && !errors.As(err, &again)
-		list := r.obligations.within(failed, location{})
+		list := r.obligations.within(failed, journal.Location{})
 		if len(list) == 0 {
 			break
 		}

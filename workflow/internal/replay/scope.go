@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // Context is what a workflow function has.
@@ -58,7 +60,7 @@ type place struct {
 	run    *Run
 	parent *scope
 	owner  *coroutine
-	loc    location
+	loc    journal.Location
 
 	next     uint32
 	slack    uint32 // ordinals that removed operations may have had and that the history does not show
@@ -103,7 +105,7 @@ func (s *scope) with(cancel *cancellation, saga *saga) *scope {
 }
 
 // newPlace makes the place at loc. While the history is not used up, it fetches what is recorded in it.
-func (r *Run) newPlace(parent *scope, loc location) *place {
+func (r *Run) newPlace(parent *scope, loc journal.Location) *place {
 	p := &place{run: r, parent: parent, loc: loc}
 	if parent != nil {
 		p.owner, p.racing = parent.owner, parent.racing
@@ -111,7 +113,7 @@ func (r *Run) newPlace(parent *scope, loc location) *place {
 	if r.image != nil {
 		p.records = r.image.children(loc)
 		for _, rec := range p.records {
-			if rec.form == form1 {
+			if rec.form == journal.Form1 {
 				p.byName = true
 				break
 			}
@@ -123,14 +125,14 @@ func (r *Run) newPlace(parent *scope, loc location) *place {
 
 // iteration returns the scope of the i-th iteration, or element, of o.
 func (r *Run) iteration(o *op, i uint32) *scope {
-	loc := childIteration(nil, o.loc, o.index, i)
+	loc := journal.ChildIteration(nil, o.loc, o.index, i)
 	return &scope{r.newPlace(o.s, loc), o.s.cancel, o.s.saga}
 }
 
 // path says for people where the place is: "serve~3/checkout".
 func (p *place) path() string {
 	if p.printed == "" && len(p.loc) > 0 {
-		p.printed = p.run.names.path(p.loc)
+		p.printed = p.run.names.Path(p.loc)
 	}
 	return p.printed
 }

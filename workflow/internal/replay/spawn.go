@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A ParentClose says how a child is ended if it still runs at the end of the scope that spawned it.
@@ -107,8 +109,8 @@ func Spawn[In, Out any](ctx Context, name string, d *Function[In, Out], in In, o
 	case options.to.Type == "" && options.close == CloseAbandon:
 		return nil, o.refuse(fmt.Errorf("workflow: child %q runs within the run, and cannot be abandoned", name))
 	}
-	if o.recorded && (o.entry.Program != p.name || !o.entry.Child.equal(options.to)) {
-		s.run.diverged(o, o.entry.Child.describe(o.entry.Program), options.to.describe(p.name), "")
+	if o.recorded && (o.entry.Program != p.name || !sameDestination(o.entry.Child, options.to)) {
+		s.run.diverged(o, describeChild(o.entry.Child, o.entry.Program), describeChild(options.to, p.name), "")
 	}
 	s.futures = append(s.futures, o)
 	if o.ended() && !s.run.obliged(o.loc) {
@@ -275,7 +277,7 @@ func post(t Turn, to Destination, l *letter) error {
 }
 
 // childID returns the id of the run of a child: the same for the same Spawn of the same epoch.
-func childID(run *runRecord, loc location) []byte {
+func childID(run *runRecord, loc journal.Location) []byte {
 	h := sha256.New()
 	h.Write(run.ID[:])
 	h.Write(binary.BigEndian.AppendUint32(nil, run.Epoch))
@@ -369,15 +371,15 @@ func (m *Outgoing) AsksLiving(child Reader) (bool, error) {
 }
 
 // closeChild sends verb to the child whose Spawn is e at loc, because its parent has ended.
-func closeChild(t Turn, run *runRecord, loc location, e *Entry, verb string) error {
+func closeChild(t Turn, run *runRecord, loc journal.Location, e *Entry, verb string) error {
 	return post(t, e.Child, &letter{Verb: verb, Child: e.State, Parent: run.ID[:], Location: loc, Reason: errParentEnded.Error()})
 }
 
 // A message is the result of a child in another actor. It waits in the inbox.
 type message struct {
 	number   uint64
-	location location // of the Spawn
-	child    [16]byte // id of the child's run
+	location journal.Location // of the Spawn
+	child    [16]byte         // id of the child's run
 	status   EntryStatus
 	output   []byte
 	failure  *Failure
@@ -410,8 +412,8 @@ func decodeMessage(row numbered) (*message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Status > uint8(statusLast) {
-		return nil, corrupt(key, newer("status %d", m.Status))
+	if m.Status > uint8(journal.StatusLast) {
+		return nil, journal.Corrupt(key, journal.Newer("status %d", m.Status))
 	}
 	return &message{row.n, m.Location, child, EntryStatus(m.Status), m.Output, m.Failure}, nil
 }
@@ -489,7 +491,7 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		if f.run.ID == [16]byte{} || f.state.Over() || !bytes.Equal(f.run.ID[:], l.Parent) {
 			return nil
 		}
-		if s := EntryStatus(l.Status); s > statusLast || !s.Over() {
+		if s := EntryStatus(l.Status); s > journal.StatusLast || !s.Over() {
 			return fmt.Errorf("%w: a result of status %d", ErrLetter, l.Status)
 		}
 		if waits, err := l.awaited(t); err != nil || !waits {
@@ -520,7 +522,7 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 // awaited reports whether the history has the Spawn that a result is for, and it has not ended: nobody would take out the
 // result of another.
 func (l *letter) awaited(t Turn) (bool, error) {
-	key := historyKey(nil, l.Location)
+	key := journal.HistoryKey(nil, l.Location)
 	value, ok, err := t.Get(key)
 	if err != nil || !ok {
 		return false, err
@@ -638,19 +640,19 @@ func report(t Turn, run *runRecord, status EntryStatus, output []byte, f *Failur
 // atEnd runs in the last transaction of a run.
 func (r *Run) atEnd(state State, output []byte, f *Failure) error {
 	if !r.record.Kept {
-		if err := r.discharge(location{}); err != nil {
+		if err := r.discharge(journal.Location{}); err != nil {
 			return err
 		}
 	}
 	return reportEnd(r.turn, &r.record, state, output, f)
 }
 
-func (d Destination) equal(other Destination) bool {
-	return d.Type == other.Type && slices.Equal(d.Key, other.Key)
+func sameDestination(a, b Destination) bool {
+	return a.Type == b.Type && slices.Equal(a.Key, b.Key)
 }
 
-// describe says for people what runs where.
-func (d Destination) describe(program string) string {
+// describeChild says for people what runs where.
+func describeChild(d Destination, program string) string {
 	if d.Type == "" {
 		return fmt.Sprintf("child %q", program)
 	}

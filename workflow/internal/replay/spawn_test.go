@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // childDefinition is a child that does what its input says.
@@ -212,10 +214,10 @@ func FuzzDeliver(f *testing.F) {
 func FuzzRows(f *testing.F) {
 	j := newWorld(f).actor("main")
 	turn := j.begin()
-	if err := putObligation(turn, &obligation{Number: 1, Entry: location{0x14}, Handler: "h", Args: []byte{1}, Attempts: 2, Due: time.UnixMilli(5), Failure: &Failure{Message: "m"}}); err != nil {
+	if err := putObligation(turn, &obligation{Number: 1, Entry: journal.Location{0x14}, Handler: "h", Args: []byte{1}, Attempts: 2, Due: time.UnixMilli(5), Failure: &Failure{Message: "m"}}); err != nil {
 		f.Fatal(err)
 	}
-	if err := putMessage(turn, &message{number: 1, location: location{0x14}, status: Completed, output: []byte{0xF6}}); err != nil {
+	if err := putMessage(turn, &message{number: 1, location: journal.Location{0x14}, status: Completed, output: []byte{0xF6}}); err != nil {
 		f.Fatal(err)
 	}
 	for _, v := range j.rows {
@@ -228,7 +230,7 @@ func FuzzRows(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if m, err := decodeMessage(numbered{1, value}); err == nil && m.status > statusLast {
+		if m, err := decodeMessage(numbered{1, value}); err == nil && m.status > journal.StatusLast {
 			t.Fatalf("status %d", m.status)
 		}
 	})

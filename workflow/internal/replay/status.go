@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // ErrNoRun is returned where there is no run.
@@ -15,13 +16,13 @@ var ErrNoRun = errors.New("workflow: there is no run")
 // An EntryID names an entry of a history: its location in hexadecimal digits. It is the same as long as the entry is there.
 type EntryID string
 
-func entryID(loc location) EntryID { return EntryID(hex.EncodeToString(loc)) }
+func entryID(loc journal.Location) EntryID { return EntryID(hex.EncodeToString(loc)) }
 
 // location returns the location of an id: nil for "".
-func (id EntryID) location() (location, error) {
+func (id EntryID) location() (journal.Location, error) {
 	b, err := hex.DecodeString(string(id))
 	if err == nil {
-		_, err = location(b).segments()
+		_, err = journal.Location(b).Segments()
 	}
 	if err != nil {
 		return nil, &ControlError{Verb: "find", Reason: "entry id " + quoteID(id) + " is none: ids are those that History returns"}
@@ -108,7 +109,7 @@ func readOutcome(r Reader) (*fields, RunStatus, error) {
 		Workflow: f.program, Version: f.version, State: f.state, Epoch: f.run.Epoch, Started: f.run.Started, Ended: f.run.Ended,
 		Pause: f.pause, Failure: f.failure, Published: f.published, Output: f.output, Input: f.input, Codec: f.run.Codec,
 	}
-	if f.form == form2 {
+	if f.form == journal.Form2 {
 		st.ID = hex.EncodeToString(f.run.ID[:])
 	}
 	if c := f.control; c != nil && c.Kind == controlCancel {
@@ -154,7 +155,7 @@ func ReadStatus(r Reader) (RunStatus, error) {
 			busy = true
 		}
 	}
-	st.Names, st.Crowded = w.names.len(), w.names.crowded()
+	st.Names, st.Crowded = w.names.Len(), w.names.Crowded()
 	start, end := keyspace.WorkflowMetadata.Range()
 	if err := r.Scan(start, end, func(key, value []byte) error { st.Bytes += int64(len(key) + len(value)); return nil }); err != nil {
 		return RunStatus{}, err
@@ -195,7 +196,7 @@ func derive(f *fields, st *RunStatus, busy bool) State {
 // waiting returns what an entry that is not over waits for. ok is false for what encloses others, and for a step that is being
 // executed.
 func (w *walk) waiting(e *walked, entry *Entry) (out Waiting, ok bool, err error) {
-	out = Waiting{ID: entryID(e.loc), Path: w.names.path(e.loc), Kind: entry.Kind, Since: entry.Created, Until: entry.Deadline}
+	out = Waiting{ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind, Since: entry.Created, Until: entry.Deadline}
 	switch entry.Kind {
 	case KindSleep, KindAwait, KindMessage, KindCall:
 	case KindReceive:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // An Exhausted policy says what happens when the attempts of a step are used up.
@@ -728,7 +730,7 @@ func (o *op) stepError() error {
 }
 
 // random returns a number of at least 0 and less than 1 that depends on the run, a place in it and n.
-func (r *Run) random(loc location, n uint32) float64 {
+func (r *Run) random(loc journal.Location, n uint32) float64 {
 	h := fnv(fnv(r.seed, loc), strconv.AppendUint(nil, uint64(n), 10))
 	h ^= h >> 29
 	h *= 0xbf58476d1ce4e5b9

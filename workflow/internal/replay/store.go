@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // A store writes the history of one run.
@@ -13,7 +14,7 @@ import (
 //     transaction, whether it is overwritten or dropped with all that encloses it.
 //  3. What it knows is as the transaction has it that goes on; undone takes it back.
 type store struct {
-	names *names
+	names *journal.Names
 	// maxPayload bounds a payload, in bytes.
 	maxPayload int64
 
@@ -28,7 +29,7 @@ type store struct {
 type side struct {
 	id   uint32 // of its metadata, 0 for none
 	id1  string // of its metadata of form 1, "" for none
-	refs []largeRef
+	refs []journal.LargeRef
 }
 
 func (s side) empty() bool { return s.id == 0 && s.id1 == "" && len(s.refs) == 0 }
@@ -53,14 +54,14 @@ func newStore(im *image, maxPayload int64) (*store, error) {
 	st := &store{names: im.names, maxPayload: maxPayload, nextID: im.nextID}
 	for i := range im.records {
 		rec := &im.records[i]
-		if rec.form == form2 && rec.flags&(flagID|flagLarge) == 0 {
+		if rec.form == journal.Form2 && rec.flags&(journal.FlagID|journal.FlagLarge) == 0 {
 			continue
 		}
 		e, err := rec.header()
 		if err != nil {
 			return nil, err
 		}
-		if s := (side{id: e.ID, id1: im.facts1[e.ID].id, refs: e.large}); !s.empty() {
+		if s := (side{id: e.ID, id1: im.facts1[e.ID].id, refs: e.Large}); !s.empty() {
 			st.root.set(rec.loc, s)
 		}
 	}
@@ -70,16 +71,16 @@ func newStore(im *image, maxPayload int64) (*store, error) {
 // begin says that a transaction begins.
 func (st *store) begin() {
 	st.log = st.log[:0]
-	st.names.begin()
+	st.names.Begin()
 }
 
 // undone says that the transaction was undone.
 func (st *store) undone() {
 	for i := len(st.log) - 1; i >= 0; i-- {
-		st.root.set(location(st.log[i].loc), st.log[i].before)
+		st.root.set(journal.Location(st.log[i].loc), st.log[i].before)
 	}
 	st.log = st.log[:0]
-	st.names.undone()
+	st.names.Undone()
 }
 
 // newID returns a number for the metadata of an entry.
@@ -90,21 +91,21 @@ func (st *store) newID() uint32 {
 
 // put writes an entry. Payloads over the inline limit go to rows of their own. It returns how many bytes the entry's row has.
 // The error is a *TooLargeError, before anything is written, or one of the journal.
-func (st *store) put(j Journal, loc location, e *Entry) (size int, err error) {
+func (st *store) put(j Journal, loc journal.Location, e *Entry) (size int, err error) {
 	return st.write(j, loc, e, false)
 }
 
 // putNew is put of an entry that has no row.
-func (st *store) putNew(j Journal, loc location, e *Entry) (size int, err error) {
+func (st *store) putNew(j Journal, loc journal.Location, e *Entry) (size int, err error) {
 	return st.write(j, loc, e, true)
 }
 
-func (st *store) write(j Journal, loc location, e *Entry, isNew bool) (size int, err error) {
+func (st *store) write(j Journal, loc journal.Location, e *Entry, isNew bool) (size int, err error) {
 	refs, err := st.large(e)
 	if err != nil {
 		return 0, err
 	}
-	if err := st.names.write(j); err != nil {
+	if err := st.names.Write(j); err != nil {
 		return 0, err
 	}
 	before := st.root.get(loc)
@@ -119,13 +120,13 @@ func (st *store) write(j Journal, loc location, e *Entry, isNew bool) (size int,
 			return 0, err
 		}
 	}
-	if st.value, err = appendEntry(st.value[:0], written); err != nil {
+	if st.value, err = journal.AppendEntry(st.value[:0], written); err != nil {
 		return 0, err
 	}
-	st.key = historyKey(st.key[:0], loc)
+	st.key = journal.HistoryKey(st.key[:0], loc)
 	size = len(st.key) + len(st.value)
 	if isNew {
-		return size, putNew(j, st.key, st.value)
+		return size, journal.PutNew(j, st.key, st.value)
 	}
 	return size, j.Put(st.key, st.value)
 }
@@ -133,16 +134,16 @@ func (st *store) write(j Journal, loc location, e *Entry, isNew bool) (size int,
 // putMetadata writes the metadata of an entry, whose ID is not 0.
 func (st *store) putMetadata(j Journal, id uint32, m *Metadata) error {
 	if size := int64(len(m.Progress)); size > st.maxPayload {
-		return &TooLargeError{"progress of a step", size, st.maxPayload}
+		return &TooLargeError{What: "progress of a step", Size: size, Limit: st.maxPayload}
 	}
-	st.key = metadataKey(st.key[:0], id)
-	st.value = appendMetadata(st.value[:0], m)
+	st.key = journal.MetadataKey(st.key[:0], id)
+	st.value = journal.AppendMetadata(st.value[:0], m)
 	return j.Put(st.key, st.value)
 }
 
 // change writes what an entry has in other rows, as it becomes.
-func (st *store) change(j Journal, loc location, e *Entry, before, after side) error {
-	if before.id == after.id && sameRefs(before.refs, after.refs) {
+func (st *store) change(j Journal, loc journal.Location, e *Entry, before, after side) error {
+	if before.id == after.id && journal.SameRefs(before.refs, after.refs) {
 		return nil
 	}
 	st.log = append(st.log, sideChange{string(loc), before})
@@ -150,12 +151,12 @@ func (st *store) change(j Journal, loc location, e *Entry, before, after side) e
 	// New references come first, so that what both have is not removed in between.
 	for i := range after.refs {
 		ref := &after.refs[i]
-		payload := payloadOf(e, ref.payload)
+		payload := payloadOf(e, ref.Payload)
 		var err error
 		if payload == nil {
-			err = shareBlob(j, &ref.hash)
+			err = journal.ShareBlob(j, &ref.Hash)
 		} else {
-			err = addBlob(j, &ref.hash, payload)
+			err = journal.AddBlob(j, &ref.Hash, payload)
 		}
 		if err != nil {
 			return err
@@ -175,7 +176,7 @@ func differing(before, after uint32) uint32 {
 // forget removes the rows of a side.
 func (st *store) forget(j Journal, s side) error {
 	if s.id != 0 {
-		st.key = metadataKey(st.key[:0], s.id)
+		st.key = journal.MetadataKey(st.key[:0], s.id)
 		if err := j.Delete(st.key); err != nil {
 			return err
 		}
@@ -186,7 +187,7 @@ func (st *store) forget(j Journal, s side) error {
 		}
 	}
 	for i := range s.refs {
-		if err := dropBlob(j, &s.refs[i].hash); err != nil {
+		if err := journal.DropBlob(j, &s.refs[i].Hash); err != nil {
 			return err
 		}
 	}
@@ -194,24 +195,24 @@ func (st *store) forget(j Journal, s side) error {
 }
 
 // large returns the references of an entry: the existing ones, and new ones for its payloads over the inline limit.
-func (st *store) large(e *Entry) ([]largeRef, error) {
-	big := len(e.Output) > inlineLimit || len(e.State) > inlineLimit || e.Failure != nil && len(e.Failure.Data) > inlineLimit
+func (st *store) large(e *Entry) ([]journal.LargeRef, error) {
+	big := len(e.Output) > journal.InlineLimit || len(e.State) > journal.InlineLimit || e.Failure != nil && len(e.Failure.Data) > journal.InlineLimit
 	for i := range e.Messages {
-		big = big || len(e.Messages[i].Body) > inlineLimit
+		big = big || len(e.Messages[i].Body) > journal.InlineLimit
 	}
 	if !big {
-		return e.large, nil
+		return e.Large, nil
 	}
-	refs := append([]largeRef(nil), e.large...)
-	for which := range payloadMessages + len(e.Messages) {
+	refs := append([]journal.LargeRef(nil), e.Large...)
+	for which := range journal.PayloadMessages + len(e.Messages) {
 		b := payloadOf(e, which)
-		if len(b) <= inlineLimit {
+		if len(b) <= journal.InlineLimit {
 			continue
 		}
 		if size := int64(len(b)); size > st.maxPayload {
-			return nil, &TooLargeError{payloadName(e, which), size, st.maxPayload}
+			return nil, &TooLargeError{What: payloadName(e, which), Size: size, Limit: st.maxPayload}
 		}
-		refs = append(refs, largeRef{which, uint64(len(b)), hashOf(b)})
+		refs = append(refs, journal.LargeRef{Payload: which, Size: uint64(len(b)), Hash: journal.HashOf(b)})
 	}
 	return refs, nil
 }
@@ -219,37 +220,37 @@ func (st *store) large(e *Entry) ([]largeRef, error) {
 // payloadOf returns a payload that an entry holds.
 func payloadOf(e *Entry, which int) []byte {
 	switch {
-	case which == payloadOutput:
+	case which == journal.PayloadOutput:
 		return e.Output
-	case which == payloadState:
+	case which == journal.PayloadState:
 		return e.State
-	case which == payloadFailure:
+	case which == journal.PayloadFailure:
 		if e.Failure == nil {
 			return nil
 		}
 		return e.Failure.Data
 	default:
-		return e.Messages[which-payloadMessages].Body
+		return e.Messages[which-journal.PayloadMessages].Body
 	}
 }
 
 func payloadName(e *Entry, which int) string {
 	switch which {
-	case payloadOutput:
+	case journal.PayloadOutput:
 		return "the result of a " + e.Kind.String()
-	case payloadState:
+	case journal.PayloadState:
 		return "the state of a " + e.Kind.String()
-	case payloadFailure:
+	case journal.PayloadFailure:
 		return "the error of a " + e.Kind.String()
 	default:
-		return "message " + strconv.FormatUint(e.Messages[which-payloadMessages].ID, 10) + " of queue " + strconv.Quote(e.Messages[which-payloadMessages].Queue)
+		return "message " + strconv.FormatUint(e.Messages[which-journal.PayloadMessages].ID, 10) + " of queue " + strconv.Quote(e.Messages[which-journal.PayloadMessages].Queue)
 	}
 }
 
 // slimmed returns a copy of an entry without the payloads that have references.
-func slimmed(e *Entry, refs []largeRef) Entry {
+func slimmed(e *Entry, refs []journal.LargeRef) Entry {
 	slim := *e
-	slim.large = refs
+	slim.Large = refs
 	slim.Messages = append([]Delivery(nil), e.Messages...)
 	if e.Failure != nil {
 		failure := *e.Failure
@@ -257,43 +258,43 @@ func slimmed(e *Entry, refs []largeRef) Entry {
 	}
 	for _, ref := range refs {
 		switch {
-		case ref.payload == payloadOutput:
+		case ref.Payload == journal.PayloadOutput:
 			slim.Output = nil
-		case ref.payload == payloadState:
+		case ref.Payload == journal.PayloadState:
 			slim.State = nil
-		case ref.payload == payloadFailure:
+		case ref.Payload == journal.PayloadFailure:
 			slim.Failure.Data = nil
 		default:
-			slim.Messages[ref.payload-payloadMessages].Body = nil
+			slim.Messages[ref.Payload-journal.PayloadMessages].Body = nil
 		}
 	}
 	return slim
 }
 
 // drop removes all entries inside loc, and with self its own, with all rows that belong to them.
-func (st *store) drop(j Journal, loc location, self bool) error {
+func (st *store) drop(j Journal, loc journal.Location, self bool) error {
 	node := st.root.find(loc)
 	if node != nil {
 		if err := st.forgetAll(j, loc, node, self); err != nil {
 			return err
 		}
 	}
-	start := historyKey(nil, loc)
+	start := journal.HistoryKey(nil, loc)
 	if !self {
 		start = append(start, 0) // no element begins with it
 	}
-	return j.DeleteRange(start, historyEnd(nil, loc))
+	return j.DeleteRange(start, journal.HistoryEnd(nil, loc))
 }
 
 // dropIterations removes the iterations from <= i < to of the loop at loc, whose name is name.
-func (st *store) dropIterations(j Journal, loc location, name, from, to uint32) error {
+func (st *store) dropIterations(j Journal, loc journal.Location, name, from, to uint32) error {
 	if from >= to {
 		return nil
 	}
 	if node := st.root.find(loc); node != nil {
 		for element, inner := range node.inner {
-			at := append(append(location(nil), loc...), element...)
-			if i, ok := iterationOf(location(element)); !ok || i < from || i >= to {
+			at := append(append(journal.Location(nil), loc...), element...)
+			if i, ok := iterationOf(journal.Location(element)); !ok || i < from || i >= to {
 				continue
 			}
 			if err := st.forgetAll(j, at, inner, true); err != nil {
@@ -301,12 +302,12 @@ func (st *store) dropIterations(j Journal, loc location, name, from, to uint32) 
 			}
 		}
 	}
-	return j.DeleteRange(historyKey(nil, childIteration(nil, loc, name, from)), historyKey(nil, childIteration(nil, loc, name, to)))
+	return j.DeleteRange(journal.HistoryKey(nil, journal.ChildIteration(nil, loc, name, from)), journal.HistoryKey(nil, journal.ChildIteration(nil, loc, name, to)))
 }
 
 // iterationOf returns the number of an element that is an iteration.
-func iterationOf(element location) (uint32, bool) {
-	s, err := element.segments()
+func iterationOf(element journal.Location) (uint32, bool) {
+	s, err := element.Segments()
 	if err != nil || len(s) != 1 || !s[0].Loop {
 		return 0, false
 	}
@@ -314,9 +315,9 @@ func iterationOf(element location) (uint32, bool) {
 }
 
 // forgetAll removes the rows of all sides at and, with self, of a node.
-func (st *store) forgetAll(j Journal, loc location, node *sideNode, self bool) error {
+func (st *store) forgetAll(j Journal, loc journal.Location, node *sideNode, self bool) error {
 	for element, inner := range node.inner {
-		if err := st.forgetAll(j, append(append(location(nil), loc...), element...), inner, true); err != nil {
+		if err := st.forgetAll(j, append(append(journal.Location(nil), loc...), element...), inner, true); err != nil {
 			return err
 		}
 	}
@@ -327,7 +328,7 @@ func (st *store) forgetAll(j Journal, loc location, node *sideNode, self bool) e
 }
 
 // forgetOne removes the rows of the side of one location.
-func (st *store) forgetOne(j Journal, loc location, gone side) error {
+func (st *store) forgetOne(j Journal, loc journal.Location, gone side) error {
 	if gone.empty() {
 		return nil
 	}
@@ -337,17 +338,17 @@ func (st *store) forgetOne(j Journal, loc location, gone side) error {
 }
 
 // remove removes one entry, and leaves what is inside of it.
-func (st *store) remove(j Journal, loc location) error {
+func (st *store) remove(j Journal, loc journal.Location) error {
 	if err := st.forgetOne(j, loc, st.root.get(loc)); err != nil {
 		return err
 	}
-	return j.Delete(historyKey(nil, loc))
+	return j.Delete(journal.HistoryKey(nil, loc))
 }
 
 // find returns the node of a location, nil if nothing at or inside it has a side.
-func (n *sideNode) find(loc location) *sideNode {
+func (n *sideNode) find(loc journal.Location) *sideNode {
 	for n != nil && len(loc) > 0 {
-		end := elementEnd(loc)
+		end := journal.ElementEnd(loc)
 		if end == 0 {
 			return nil
 		}
@@ -357,7 +358,7 @@ func (n *sideNode) find(loc location) *sideNode {
 }
 
 // get returns the side of a location.
-func (n *sideNode) get(loc location) side {
+func (n *sideNode) get(loc journal.Location) side {
 	if len(n.inner) == 0 && len(loc) > 0 {
 		return side{}
 	}
@@ -368,8 +369,8 @@ func (n *sideNode) get(loc location) side {
 }
 
 // set gives a location a side. Nodes that become empty are removed.
-func (n *sideNode) set(loc location, s side) {
-	end := elementEnd(loc)
+func (n *sideNode) set(loc journal.Location, s side) {
+	end := journal.ElementEnd(loc)
 	if end == 0 {
 		n.side = s
 		return

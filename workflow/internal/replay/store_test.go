@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 func openStore(t testing.TB, j *rows) *store {
@@ -24,7 +25,7 @@ func openStore(t testing.TB, j *rows) *store {
 	return st
 }
 
-func putEntry(t testing.TB, st *store, j Journal, l location, e Entry) {
+func putEntry(t testing.TB, st *store, j Journal, l journal.Location, e Entry) {
 	t.Helper()
 	if _, err := st.put(j, l, &e); err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for which := range payloadMessages + len(e.Messages) {
+		for which := range journal.PayloadMessages + len(e.Messages) {
 			if b := payloadOf(e, which); len(b) > 1 && !bytes.Equal(b, large) {
 				t.Errorf("payload %d of %d is another", which, i)
 			}
@@ -136,7 +137,7 @@ func TestPayloadsThatAreTooLarge(t *testing.T) {
 
 func TestLargePayloadsThatAreDamaged(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), 70_000)
-	hash := hashOf(large)
+	hash := journal.HashOf(large)
 	for what, damage := range map[string]func(j *rows){
 		"head missing": func(j *rows) { j.Delete(keyspace.WorkflowBlob.Append(nil, &hash, 0)) },
 		"head garbage": func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{2}) },
@@ -144,7 +145,7 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 		"head newer":   func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{3, 0, 0, 1}) },
 		"part missing": func(j *rows) { j.Delete(keyspace.WorkflowBlob.Append(nil, &hash, 2)) },
 		"part another": func(j *rows) {
-			j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 1), bytes.Repeat([]byte("y"), blobChunk))
+			j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 1), bytes.Repeat([]byte("y"), journal.BlobChunk))
 		},
 		"parts too many": func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 3), []byte("z")) },
 	} {
@@ -163,9 +164,9 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 		}
 		e, _ := im.find(loc(0)).header()
 		if strings.HasPrefix(what, "head") {
-			moved := Entry{Kind: KindStep, Status: Completed, large: e.large}
-			if moved.large == nil {
-				moved.large = []largeRef{{payloadOutput, 70_000, hash}}
+			moved := Entry{Kind: KindStep, Status: Completed, Large: e.Large}
+			if moved.Large == nil {
+				moved.Large = []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70_000, Hash: hash}}
 			}
 			moved.Output = nil
 			if _, err := st.put(j, loc(1), &moved); !errors.As(err, &bad) {
@@ -190,17 +191,17 @@ func TestStoreAgainstAModel(t *testing.T) {
 		j := newRows()
 		model := modelStore{}
 		st := openStore(t, j)
-		place := func() location {
-			all := []location{loc(0), loc(1), loc(2, 3), loc(2), loc(4, [2]int{4, random.IntN(5)}, random.IntN(3)), loc(4), loc(4, [2]int{4, random.IntN(5)})}
+		place := func() journal.Location {
+			all := []journal.Location{loc(0), loc(1), loc(2, 3), loc(2), loc(4, [2]int{4, random.IntN(5)}, random.IntN(3)), loc(4), loc(4, [2]int{4, random.IntN(5)})}
 			return all[random.IntN(len(all))]
 		}
 		payload := func() []byte {
-			b := bytes.Repeat([]byte{byte('a' + random.IntN(3))}, []int{1, inlineLimit, inlineLimit + 1, blobChunk, blobChunk + 1}[random.IntN(5)])
+			b := bytes.Repeat([]byte{byte('a' + random.IntN(3))}, []int{1, journal.InlineLimit, journal.InlineLimit + 1, journal.BlobChunk, journal.BlobChunk + 1}[random.IntN(5)])
 			return b
 		}
-		drop := func(from modelStore, in func(l location) bool) {
+		drop := func(from modelStore, in func(l journal.Location) bool) {
 			for k := range from {
-				if in(location(k)) {
+				if in(journal.Location(k)) {
 					delete(from, k)
 				}
 			}
@@ -221,14 +222,14 @@ func TestStoreAgainstAModel(t *testing.T) {
 					if err := st.drop(j, l, self); err != nil {
 						t.Fatal(err)
 					}
-					drop(model, func(k location) bool { return l.encloses(k) && (self || len(k) > len(l)) })
+					drop(model, func(k journal.Location) bool { return l.Encloses(k) && (self || len(k) > len(l)) })
 				case 1:
 					from, to := uint32(random.IntN(5)), uint32(random.IntN(6))
 					if err := st.dropIterations(j, loc(4), 4, from, to); err != nil {
 						t.Fatal(err)
 					}
-					drop(model, func(k location) bool {
-						s, _ := k.segments()
+					drop(model, func(k journal.Location) bool {
+						s, _ := k.Segments()
 						return len(s) > 1 && s[0].Name == 4 && s[1].Loop && s[1].Iteration >= from && s[1].Iteration < to
 					})
 				default:
@@ -278,16 +279,16 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 		if want.metadata {
 			metadata++
 		}
-		if len(want.output) > inlineLimit {
+		if len(want.output) > journal.InlineLimit {
 			large[want.output] = true
 			refs[want.output]++
 		}
 	}
 	rowsOfLarge := 0
 	for payload := range large {
-		rowsOfLarge += 1 + (len(payload)+blobChunk-1)/blobChunk
-		hash := hashOf([]byte(payload))
-		if n, _, err := blobHead(j, &hash); err != nil || int(n) != refs[payload] {
+		rowsOfLarge += 1 + (len(payload)+journal.BlobChunk-1)/journal.BlobChunk
+		hash := journal.HashOf([]byte(payload))
+		if n, _, err := journal.BlobHead(j, &hash); err != nil || int(n) != refs[payload] {
 			t.Fatalf("seed %d: %d references, want %d (%v)", seed, n, refs[payload], err)
 		}
 	}
@@ -299,7 +300,7 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
 	j := newRows()
 	st := openStore(t, j)
-	e := step(make([]byte, inlineLimit+1))
+	e := step(make([]byte, journal.InlineLimit+1))
 	e.ID = st.newID()
 	if err := st.putMetadata(j, e.ID, &Metadata{Attempts: 2}); err != nil {
 		t.Fatal(err)
@@ -360,8 +361,8 @@ func (w *tripwire) DeleteRange(start, end []byte) error {
 func TestErrorsOfTheJournal(t *testing.T) {
 	base := newRows()
 	st := openStore(t, base)
-	zero, _, _ := st.names.index("zero")
-	e := step(bytes.Repeat([]byte("a"), blobChunk+1))
+	zero, _, _ := st.names.Index("zero")
+	e := step(bytes.Repeat([]byte("a"), journal.BlobChunk+1))
 	e.ID = st.newID()
 	st.begin()
 	if err := st.putMetadata(base, e.ID, &Metadata{Attempts: 1}); err != nil {
@@ -369,10 +370,10 @@ func TestErrorsOfTheJournal(t *testing.T) {
 	}
 	putEntry(t, st, base, loc(int(zero)), e)
 	work := func(j Journal) error {
-		if _, _, err := st.names.index("one"); err != nil {
+		if _, _, err := st.names.Index("one"); err != nil {
 			return err
 		}
-		next := step(bytes.Repeat([]byte("b"), blobChunk+1))
+		next := step(bytes.Repeat([]byte("b"), journal.BlobChunk+1))
 		next.ID = st.newID()
 		if err := st.putMetadata(j, next.ID, &Metadata{Attempts: 1}); err != nil {
 			return err
@@ -399,7 +400,7 @@ func TestErrorsOfTheJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 		st.undone()
-		if s := st.root.get(loc(int(zero))); s.id != e.ID || len(s.refs) != 1 || fmt.Sprint(s.refs[0].hash) != fmt.Sprint(hashOf(e.Output)) {
+		if s := st.root.get(loc(int(zero))); s.id != e.ID || len(s.refs) != 1 || fmt.Sprint(s.refs[0].Hash) != fmt.Sprint(journal.HashOf(e.Output)) {
 			t.Fatalf("after %d writes the store knows %+v", n, s)
 		}
 	}

@@ -369,7 +369,7 @@ func TestLargeMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := im.names.len(); n > 5 {
+	if n := im.names.Len(); n > 5 {
 		t.Errorf("%d names", n)
 	}
 }
@@ -466,7 +466,7 @@ func TestUndoThatFailsPauses(t *testing.T) {
 		}
 		seen := false
 		for i := range im.records {
-			if e, err := im.records[i].decode(); err == nil && e.ID != 0 && im.names.path(im.records[i].loc) == "saga/second" {
+			if e, err := im.records[i].decode(); err == nil && e.ID != 0 && im.names.Path(im.records[i].loc) == "saga/second" {
 				m := im.metadata(e.ID)
 				seen = m != nil && m.UndoFailure != nil && m.UndoFailure.Message == "bad" && m.Undone.IsZero()
 			}

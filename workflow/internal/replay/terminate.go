@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // The values of Entry.OnClose: how a child in another actor is ended when its parent ends.
@@ -33,7 +34,7 @@ func Terminate(t Turn, reason string) error {
 	if err := errors.Join(putState(t, StateTerminated), putFailure(t, failure), deletePause(t), t.DeleteRange(start, end)); err != nil {
 		return err
 	}
-	if f.form == form1 {
+	if f.form == journal.Form1 {
 		return nil
 	}
 	f.run.Ended = t.Now()
@@ -46,7 +47,7 @@ func Terminate(t Turn, reason string) error {
 // closeChildren tells the children in other actors, which have not ended, that their parent's run has.
 func closeChildren(t Turn, run *runRecord) error {
 	type open struct {
-		loc   location
+		loc   journal.Location
 		entry Entry
 	}
 	var children []open

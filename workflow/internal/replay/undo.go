@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // Compensated is a Step whose effect can be undone: if the enclosing Saga fails, or outside of
@@ -152,9 +154,9 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 	r := s.run
 	so := new(stepOp)
 	o := &so.op
-	o.s, o.name, o.quiet = s, "undo of "+r.names.path(p.Entry), true
+	o.s, o.name, o.quiet = s, "undo of "+r.names.Path(p.Entry), true
 	// The location is only what the idempotency key is made of: that of the step has another one.
-	o.loc = childIteration(nil, p.Entry, 0, 0)
+	o.loc = journal.ChildIteration(nil, p.Entry, 0, 0)
 	o.recorded = p.Attempts > 0
 	o.entry = Entry{Kind: KindStep, Created: r.clock()}
 	so.task.undoes = p
@@ -203,12 +205,12 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 
 // noteUndo changes the metadata of the entry that an obligation undoes, or of the innermost entry around it that is left: a
 // rewind has to know that the effect is gone, although the iteration that had it is deleted. It changes nothing outside of within.
-func (r *Run) noteUndo(p *pledge, within location, change func(m *Metadata)) error {
+func (r *Run) noteUndo(p *pledge, within journal.Location, change func(m *Metadata)) error {
 	at, value, err := r.recordedAround(p.Entry, within)
 	if err != nil || at == nil {
 		return err
 	}
-	e, err := decodeEntry(historyKey(nil, at), value)
+	e, err := decodeEntry(journal.HistoryKey(nil, at), value)
 	if err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func (r *Run) noteUndo(p *pledge, within location, change func(m *Metadata)) err
 			return err
 		}
 	} else {
-		key := metadataKey(nil, e.ID)
+		key := journal.MetadataKey(nil, e.ID)
 		value, ok, err := r.turn.Get(key)
 		if err != nil {
 			return err
@@ -236,9 +238,9 @@ func (r *Run) noteUndo(p *pledge, within location, change func(m *Metadata)) err
 
 // recordedAround returns the innermost location around loc, itself included, that has a row, and that row. Both are nil if there
 // is none inside of within, itself included.
-func (r *Run) recordedAround(loc, within location) (location, []byte, error) {
-	for ; len(loc) > 0 && len(loc) >= len(within); loc = parentOf(loc) {
-		value, ok, err := r.turn.Get(historyKey(nil, loc))
+func (r *Run) recordedAround(loc, within journal.Location) (journal.Location, []byte, error) {
+	for ; len(loc) > 0 && len(loc) >= len(within); loc = journal.ParentOf(loc) {
+		value, ok, err := r.turn.Get(journal.HistoryKey(nil, loc))
 		if err != nil {
 			return nil, nil, err
 		}

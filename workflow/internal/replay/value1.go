@@ -10,6 +10,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // Values of form 1: BARE, with payloads in CBOR, as another engine writes them. They are read and never written.
@@ -36,17 +37,17 @@ type metadata1 struct {
 }
 
 // bare reads BARE: integers of fixed size are little-endian, tags and lengths are uvarints.
-type bare struct{ reader }
+type bare struct{ journal.Decoder }
 
 func (r *bare) uint32() uint32 {
-	if b := r.take(4); b != nil {
+	if b := r.Take(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
 func (r *bare) uint64() uint64 {
-	if b := r.take(8); b != nil {
+	if b := r.Take(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
@@ -54,10 +55,10 @@ func (r *bare) uint64() uint64 {
 
 // tag reads the number of an alternative, up to last.
 func (r *bare) tag(last uint64, what string) uint64 {
-	at := r.off
-	v := r.uvarint()
-	if r.err == nil && v > last {
-		r.fail(at, "unknown "+what+" "+strconv.FormatUint(v, 10))
+	at := r.Off
+	v := r.Uvarint()
+	if r.Err == nil && v > last {
+		r.Fail(at, "unknown "+what+" "+strconv.FormatUint(v, 10))
 	}
 	return v
 }
@@ -69,7 +70,7 @@ func (r *bare) optional() []byte {
 	if !r.present() {
 		return nil
 	}
-	if b := r.bytes(); b != nil {
+	if b := r.Bytes(); b != nil {
 		return b
 	}
 	return []byte{}
@@ -83,13 +84,13 @@ func (r *bare) optionalTime() time.Time {
 }
 
 func (r *bare) time() time.Time {
-	at := r.off
+	at := r.Off
 	v := r.uint64()
 	if v > math.MaxInt64 {
-		r.fail(at, "time out of range")
+		r.Fail(at, "time out of range")
 		return time.Time{}
 	}
-	return fromMillis(int64(v))
+	return journal.FromMillis(int64(v))
 }
 
 // A branch1 is what a join or race of form 1 says of one of its branches.
@@ -104,7 +105,7 @@ type branch1 struct {
 type entry1 struct {
 	Entry
 	id       string
-	loc      location
+	loc      journal.Location
 	branches []branch1
 }
 
@@ -115,15 +116,15 @@ func decodeEntry1(value []byte) (Entry, string, error) {
 }
 
 func parseEntry1(value []byte) (e entry1, err error) {
-	r := bare{reader{what: "entry of form 1", b: value, off: 2}}
-	e.id = r.string()
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+	r := bare{journal.Decoder{What: "entry of form 1", B: value, Off: 2}}
+	e.id = r.String()
+	for n := r.Count(); n > 0 && r.Err == nil; n-- {
 		if r.tag(1, "segment") == 0 {
 			e.loc = tuple.AppendUint(e.loc, uint64(r.uint32()))
 			continue
 		}
 		name, iteration := r.uint32(), r.uint32()
-		e.loc = childIteration(nil, e.loc, name, iteration)
+		e.loc = journal.ChildIteration(nil, e.loc, name, iteration)
 	}
 	e.Kind = Kind(r.tag(uint64(KindVersion), "kind"))
 	switch e.Kind {
@@ -136,7 +137,7 @@ func parseEntry1(value []byte) (e entry1, err error) {
 			e.Status, e.Failure = Completed, nil
 		}
 	case KindLoop:
-		e.State, e.Iteration = nonNil(r.bytes()), r.uint32()
+		e.State, e.Iteration = nonNil(r.Bytes()), r.uint32()
 		if e.Output = r.optional(); e.Output != nil {
 			e.Status = Completed
 		}
@@ -144,34 +145,34 @@ func parseEntry1(value []byte) (e entry1, err error) {
 		e.Deadline = r.time()
 		e.Status = [...]EntryStatus{Pending, Completed, Canceled}[min(r.tag(2, "sleep state"), 2)]
 	case KindMessage:
-		name, data := r.string(), nonNil(r.bytes())
+		name, data := r.String(), nonNil(r.Bytes())
 		e.Status, e.Output, e.Queues = Completed, data, []string{name}
 		if m, ok := decodeMessage1(name, data); ok {
 			e.Messages = []Delivery{m}
 		}
 	case KindCheckpoint:
-		e.Status, e.Program = Completed, r.string()
+		e.Status, e.Program = Completed, r.String()
 	case KindJoin:
 		e.branches = r.branches()
 		e.join()
 	case KindRace:
 		winner, won := "", r.present()
 		if won {
-			winner = r.string()
+			winner = r.String()
 		}
 		e.branches = r.branches()
 		if won {
 			e.race(winner)
 		}
 	case KindRemoved:
-		e.Status, e.Resolved = Completed, uint32(kindOf1(r.string()))
+		e.Status, e.Resolved = Completed, uint32(kindOf1(r.String()))
 		if r.present() {
-			e.Program = r.string()
+			e.Program = r.String()
 		}
 	case KindVersion:
 		e.Status, e.Resolved, e.Latest = Completed, r.uint32(), r.uint32()
 	}
-	return e, r.end()
+	return e, r.End()
 }
 
 func nonNil(b []byte) []byte {
@@ -182,8 +183,8 @@ func nonNil(b []byte) []byte {
 }
 
 func (r *bare) branches() (list []branch1) {
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		b := branch1{name: r.string()}
+	for n := r.Count(); n > 0 && r.Err == nil; n-- {
+		b := branch1{name: r.String()}
 		// Pending and running mean the same here: not over.
 		b.status = [...]EntryStatus{Pending, Pending, Completed, Failed, Canceled}[min(r.tag(4, "branch status"), 4)]
 		b.output = r.optional()
@@ -268,7 +269,7 @@ func decodeMessage1(name string, data []byte) (m Delivery, ok bool) {
 		m.Queue = name
 	}
 	if ms := fields.CreatedAt; ms >= 1 && ms < 1<<53 {
-		m.Sent = fromMillis(int64(ms))
+		m.Sent = journal.FromMillis(int64(ms))
 	}
 	m.ID = messageID1(fields.ID)
 	return m, true
@@ -294,14 +295,14 @@ func messageID1(raw []byte) uint64 {
 }
 
 func decodeMetadata1(value []byte) (m metadata1, err error) {
-	form, err := formOf("metadata", value)
+	form, err := journal.FormOf("metadata", value)
 	if err != nil {
 		return m, err
 	}
-	if form != form1 {
-		return m, &SyntaxError{"metadata", 0, fmt.Sprintf("form %d under an id of form 1", form)}
+	if form != journal.Form1 {
+		return m, &SyntaxError{What: "metadata", Offset: 0, Reason: fmt.Sprintf("form %d under an id of form 1", form)}
 	}
-	r := bare{reader{what: "metadata of form 1", b: value, off: 2}}
+	r := bare{journal.Decoder{What: "metadata of form 1", B: value, Off: 2}}
 	m.status = byte(r.tag(meta1Last, "status"))
 	if text := r.optional(); text != nil {
 		m.Failure = &Failure{Message: string(text)}
@@ -311,7 +312,7 @@ func decodeMetadata1(value []byte) (m metadata1, err error) {
 	if text := r.optional(); text != nil {
 		m.UndoFailure = &Failure{Message: string(text)}
 	}
-	return m, r.end()
+	return m, r.End()
 }
 
 // complete adds to an entry what only its metadata knows. An entry that metadata calls completed is that, whether it has a
@@ -362,4 +363,41 @@ func decodeFailure1(value []byte) (*Failure, error) {
 		row.Name = ""
 	}
 	return &Failure{Type: row.Name, Message: row.Message}, nil
+}
+
+// decodeEntry takes the value of an entry apart, whichever its form. Payloads alias value. The key is for errors. An entry of
+// form 1 has what its value says by itself; what its metadata adds is added by record.entry.
+func decodeEntry(key, value []byte) (Entry, error) {
+	var e Entry
+	form, err := journal.FormOf("entry", value)
+	if err == nil {
+		if form == journal.Form1 {
+			e, _, err = decodeEntry1(value)
+		} else {
+			err = journal.DecodeEntry(&e, value)
+		}
+	}
+	if err != nil {
+		return Entry{}, journal.Corrupt(key, err)
+	}
+	return e, nil
+}
+
+// decodeMetadata takes the value of metadata apart, whichever its form. Progress aliases value. The key is for errors.
+func decodeMetadata(key, value []byte) (Metadata, error) {
+	var m Metadata
+	form, err := journal.FormOf("metadata", value)
+	if err == nil {
+		if form == journal.Form1 {
+			var m1 metadata1
+			m1, err = decodeMetadata1(value)
+			m = m1.Metadata
+		} else {
+			err = journal.DecodeMetadata(&m, value)
+		}
+	}
+	if err != nil {
+		return Metadata{}, journal.Corrupt(key, err)
+	}
+	return m, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // The id of all entries of these vectors, and what an entry begins with: the form and that id.
@@ -27,7 +28,7 @@ const form1Metadata = "01 00 | 02 | 00 | 01 00 00 00 | 01 00 00 00 00 00 00 00 |
 var form1Entries = []struct {
 	what  string
 	hex   string
-	loc   location
+	loc   journal.Location
 	entry Entry
 }{
 	{"step charge", "01 00 00000000 | 00 | 01 02 18 2a | 00", loc(0), Entry{Kind: KindStep, Status: Completed, Output: []byte{0x18, 0x2a}}},
@@ -144,17 +145,17 @@ type form1Run struct {
 }
 
 func (r *form1Run) name(s string) {
-	r.Put(nameKey(nil, uint32(len(r.names))), []byte(s))
+	r.Put(journal.NameKey(nil, uint32(len(r.names))), []byte(s))
 	r.names = append(r.names, s)
 }
 
 // entry writes an entry with an id of its own, whose bytes after the location are given, and metadata if there is some.
-func (r *form1Run) entry(l location, kind, metadata string) {
+func (r *form1Run) entry(l journal.Location, kind, metadata string) {
 	r.t.Helper()
 	id := string(rune('a'+r.n)) + form1ID[1:]
 	r.n++
 	value := append([]byte{1, 0, 0x24}, id...)
-	segments, err := l.segments()
+	segments, err := l.Segments()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func (r *form1Run) entry(l location, kind, metadata string) {
 			value = append(value, 0, byte(s.Name), 0, 0, 0)
 		}
 	}
-	r.Put(historyKey(nil, l), append(value, unhex(r.t, kind)...))
+	r.Put(journal.HistoryKey(nil, l), append(value, unhex(r.t, kind)...))
 	if metadata != "" {
 		r.Put(keyspace.WorkflowEntry.Append(nil, id), unhex(r.t, metadata))
 	}
@@ -177,8 +178,8 @@ func newForm1Run(t *testing.T) *form1Run {
 	for _, s := range []string{"charge", "void", "w:count", "w:deadline", "w:0", "both", "x", "y", "job", "serve", "tick", "t:deadline", "e:count", "e:deadline", "flaky", "gone"} {
 		r.name(s)
 	}
-	r.Put(fieldKey(nil, keyspace.FieldState), []byte("sleeping"))
-	r.Put(fieldKey(nil, keyspace.FieldInput), []byte{0xf7})
+	r.Put(journal.FieldKey(nil, keyspace.FieldState), []byte("sleeping"))
+	r.Put(journal.FieldKey(nil, keyspace.FieldInput), []byte{0xf7})
 	r.entry(loc(0), "00 | 01 02 18 2a | 00", form1Metadata)
 	r.entry(loc(1), "00 | 00 | 00", form1Metadata) // D1: returned nothing
 	r.entry(loc(2), "03 | 07 77 3a 63 6f 75 6e 74 | 01 01", "")
@@ -202,7 +203,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if im.state != StateRunning || im.form != form1 {
+	if im.state != StateRunning || im.form != journal.Form1 {
 		t.Errorf("state %q, form %d", im.state, im.form)
 	}
 	type got struct {
@@ -220,7 +221,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 		if i > 0 && bytes.Compare(im.records[i-1].loc, rec.loc) >= 0 {
 			t.Errorf("record %d is out of order", i)
 		}
-		path := im.names.path(rec.loc)
+		path := im.names.Path(rec.loc)
 		e, err := rec.decode()
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +246,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	}
 	find := func(path string) *record {
 		for i := range im.records {
-			if im.names.path(im.records[i].loc) == path {
+			if im.names.Path(im.records[i].loc) == path {
 				return &im.records[i]
 			}
 		}
@@ -268,8 +269,8 @@ func TestARunOfForm1Loads(t *testing.T) {
 		t.Errorf("gone: %+v", e)
 	}
 	// The names of derived entries follow the recorded names.
-	if i, ok := im.names.lookup("w"); !ok || i != 16 || im.names.written != 16 {
-		t.Errorf("w has index %d, %d are written", i, im.names.written)
+	if i, ok := im.names.Lookup("w"); !ok || i != 16 || im.names.Written != 16 {
+		t.Errorf("w has index %d, %d are written", i, im.names.Written)
 	}
 	if children := im.children(nil); len(children) != 9 {
 		t.Errorf("the root has %d children", len(children))
@@ -287,17 +288,17 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait, _, _ := im.names.index("t")
+	wait, _, _ := im.names.Index("t")
 	receive := Entry{Kind: KindReceive, Status: TimedOut, Seq: 11}
-	if _, err := st.put(r, childName(nil, nil, wait), &receive); err != nil {
+	if _, err := st.put(r, journal.ChildName(nil, nil, wait), &receive); err != nil {
 		t.Fatal(err)
 	}
 	again, err := loadImage(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := again.find(childName(nil, nil, wait))
-	if rec == nil || rec.form != form2 {
+	rec := again.find(journal.ChildName(nil, nil, wait))
+	if rec == nil || rec.form != journal.Form2 {
 		t.Errorf("%+v", rec)
 	}
 	if children := again.children(nil); children[len(children)-1] != rec {
@@ -305,8 +306,8 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	}
 	// Its metadata goes with an entry.
 	before := r.count(4)
-	flaky, _, _ := im.names.index("flaky")
-	if err := st.drop(r, childName(nil, nil, flaky), true); err != nil {
+	flaky, _, _ := im.names.Index("flaky")
+	if err := st.drop(r, journal.ChildName(nil, nil, flaky), true); err != nil {
 		t.Fatal(err)
 	}
 	if r.count(4) != before-1 {
@@ -316,11 +317,14 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 
 func TestARunOfForm1ThatIsDamaged(t *testing.T) {
 	for what, damage := range map[string]func(r *form1Run){
-		"another location": func(r *form1Run) { v := r.m[string(historyKey(nil, loc(0)))]; r.Put(historyKey(nil, loc(15, 1)), v) },
-		"metadata":         func(r *form1Run) { r.Put(keyspace.WorkflowEntry.Append(nil, "x"), []byte{1, 0, 9}) },
-		"entry":            func(r *form1Run) { r.Put(historyKey(nil, loc(0)), []byte{1, 0, 9}) },
-		"state":            func(r *form1Run) { r.Put(fieldKey(nil, keyspace.FieldState), []byte("dancing")) },
-		"error":            func(r *form1Run) { r.Put(fieldKey(nil, keyspace.FieldError), []byte("?")) },
+		"another location": func(r *form1Run) {
+			v := r.m[string(journal.HistoryKey(nil, loc(0)))]
+			r.Put(journal.HistoryKey(nil, loc(15, 1)), v)
+		},
+		"metadata": func(r *form1Run) { r.Put(keyspace.WorkflowEntry.Append(nil, "x"), []byte{1, 0, 9}) },
+		"entry":    func(r *form1Run) { r.Put(journal.HistoryKey(nil, loc(0)), []byte{1, 0, 9}) },
+		"state":    func(r *form1Run) { r.Put(journal.FieldKey(nil, keyspace.FieldState), []byte("dancing")) },
+		"error":    func(r *form1Run) { r.Put(journal.FieldKey(nil, keyspace.FieldError), []byte("?")) },
 		"branch name": func(r *form1Run) {
 			name := strings.Repeat("61", 300)
 			r.entry(loc(14, 5), "05 | 01 | ac02 "+name+" 02 01 01 01 00", "")

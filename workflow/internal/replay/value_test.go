@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // plainStep is the example of docs/keyspace.md.
@@ -41,11 +42,11 @@ func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 		{"receive", Entry{Kind: KindReceive, Status: Completed, Queues: []string{"q"}, Messages: []Delivery{{Queue: "q", ID: 5, Body: []byte{0xf5}, Sent: day, WantReply: true}, {Queue: "q"}}},
 			"02 00 09 02 81 0c 00 00 00 00 00 01 01 71 02 01 01 71 05 80d095ffbc31 01 f5 02 01 71 00 00"},
 		{"version", Entry{Kind: KindVersion, Status: Completed, Resolved: 1, Latest: 3}, "02 00 08 02 81 10 00 00 00 00 00 01 03"},
-		{"spawn", Entry{Kind: KindSpawn, Child: Destination{"ship", []string{"a", "b"}}, Program: "p", OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
+		{"spawn", Entry{Kind: KindSpawn, Child: Destination{Type: "ship", Key: []string{"a", "b"}}, Program: "p", OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
 		{"map", Entry{Kind: KindForEach, Count: 300}, "02 00 0a 00 81 40 00 00 00 00 00 ac02"},
-		{"custom codec, large", Entry{Kind: KindStep, Status: Completed, Codec: 1, large: []largeRef{{payloadOutput, 70000, hash}}}, "02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
+		{"custom codec, large", Entry{Kind: KindStep, Status: Completed, Codec: 1, Large: []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70000, Hash: hash}}}, "02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
 	} {
-		got, err := appendEntry(nil, &v.entry)
+		got, err := journal.AppendEntry(nil, &v.entry)
 		if err != nil || !bytes.Equal(got, unhex(t, v.hex)) {
 			t.Errorf("%s: %x (%v), want %s", v.what, got, err, v.hex)
 			continue
@@ -79,7 +80,7 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 		{"progress", Metadata{Progress: []byte{}}, "02 00 10 00"},
 		{"undone", Metadata{Undone: time.UnixMilli(5).UTC(), UndoFailure: &Failure{Code: "x"}}, "02 00 60 05 02 01 78"},
 	} {
-		got := appendMetadata(nil, &v.metadata)
+		got := journal.AppendMetadata(nil, &v.metadata)
 		if !bytes.Equal(got, unhex(t, v.hex)) {
 			t.Errorf("%s: %x, want %s", v.what, got, v.hex)
 		}
@@ -141,7 +142,7 @@ func TestEntriesThatAreNone(t *testing.T) {
 	if _, err := decodeMetadata(nil, unhex(t, "02 00 01 00")); err == nil {
 		t.Error("no attempts, but flagged")
 	}
-	if _, err := appendEntry(nil, &Entry{Kind: 16}); err == nil {
+	if _, err := journal.AppendEntry(nil, &Entry{Kind: 16}); err == nil {
 		t.Error("an unknown kind is written")
 	}
 }
@@ -212,7 +213,7 @@ func TestEntriesComeBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
 		e := randomEntry(random)
-		b, err := appendEntry([]byte("before"), &e)
+		b, err := journal.AppendEntry([]byte("before"), &e)
 		if err != nil || string(b[:6]) != "before" {
 			t.Fatal(err)
 		}
@@ -220,8 +221,8 @@ func TestEntriesComeBack(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(back, e) {
 			t.Fatalf("%x:\n%+v comes back as\n%+v (%v)", b[6:], e, back, err)
 		}
-		p, ok := peekEntry(b[6:])
-		if !ok || p.status != e.Status || p.ordinal != e.Ordinal || p.seq != e.Seq || (p.flags&flagID != 0) != (e.ID != 0) {
+		p, ok := journal.PeekEntry(b[6:])
+		if !ok || p.Status != e.Status || p.Ordinal != e.Ordinal || p.Seq != e.Seq || (p.Flags&journal.FlagID != 0) != (e.ID != 0) {
 			t.Fatalf("%x peeks as %+v, %v", b[6:], p, ok)
 		}
 	}
@@ -233,7 +234,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 50 {
 		e := randomEntry(random)
-		b, _ := appendEntry(nil, &e)
+		b, _ := journal.AppendEntry(nil, &e)
 		f.Add(b)
 	}
 	for _, v := range form1Entries {
@@ -241,7 +242,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := decodeEntry(nil, b)
-		p, ok := peekEntry(b)
+		p, ok := journal.PeekEntry(b)
 		if err != nil {
 			var bad *CorruptError
 			if !errors.As(err, &bad) {
@@ -249,9 +250,9 @@ func FuzzDecodeEntry(f *testing.F) {
 			}
 			return
 		}
-		if b[0] == form1 {
+		if b[0] == journal.Form1 {
 			// It is written in form 2 from then on, and that keeps all of it.
-			if b, err = appendEntry(nil, &e); err != nil {
+			if b, err = journal.AppendEntry(nil, &e); err != nil {
 				t.Fatal(err)
 			}
 			again, err := decodeEntry(nil, b)
@@ -259,10 +260,10 @@ func FuzzDecodeEntry(f *testing.F) {
 				t.Fatalf("%+v: %v", e, err)
 			}
 			e = again
-		} else if !ok || p.ordinal != e.Ordinal || p.seq != e.Seq || p.status != e.Status {
+		} else if !ok || p.Ordinal != e.Ordinal || p.Seq != e.Seq || p.Status != e.Status {
 			t.Fatalf("%x peeks as %+v", b, p)
 		}
-		again, err := appendEntry(nil, &e)
+		again, err := journal.AppendEntry(nil, &e)
 		if err != nil || !bytes.Equal(again, b) {
 			t.Fatalf("%x decodes to %+v, which encodes to %x (%v)", b, e, again, err)
 		}
@@ -277,7 +278,7 @@ func FuzzDecodeMetadata(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := appendMetadata(nil, &m); b[0] == form2 && !bytes.Equal(again, b) {
+		if again := journal.AppendMetadata(nil, &m); b[0] == journal.Form2 && !bytes.Equal(again, b) {
 			t.Fatalf("%x decodes to %+v, which encodes to %x", b, m, again)
 		}
 	})
@@ -288,8 +289,8 @@ func TestAPlainStepAllocatesNothing(t *testing.T) {
 	buf := make([]byte, 0, 64)
 	var back Entry
 	if n := testing.AllocsPerRun(100, func() {
-		buf, _ = appendEntry(buf[:0], &e)
-		if err := decodeEntry2(&back, buf); err != nil {
+		buf, _ = journal.AppendEntry(buf[:0], &e)
+		if err := journal.DecodeEntry(&back, buf); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -300,12 +301,12 @@ func TestAPlainStepAllocatesNothing(t *testing.T) {
 func TestTimesAtTheEdges(t *testing.T) {
 	for _, ms := range []int64{0, -1, -62135596800000, 1, math.MaxInt32, 1 << 50} {
 		e := Entry{Kind: KindStep, Status: Completed, Created: time.UnixMilli(ms), Ended: time.UnixMilli(ms + 7), Output: cborNull}
-		b, err := appendEntry(nil, &e)
+		b, err := journal.AppendEntry(nil, &e)
 		if err != nil {
 			t.Fatal(err)
 		}
 		back, err := decodeEntry(nil, b)
-		if err != nil || !back.Ended.Equal(e.Ended) || millis(back.Created) != millis(e.Created) {
+		if err != nil || !back.Ended.Equal(e.Ended) || journal.Millis(back.Created) != journal.Millis(e.Created) {
 			t.Errorf("%d comes back as %v, %v (%v)", ms, back.Created, back.Ended, err)
 		}
 	}
@@ -316,7 +317,7 @@ func BenchmarkAppendEntry(b *testing.B) {
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		buf, _ = appendEntry(buf[:0], &e)
+		buf, _ = journal.AppendEntry(buf[:0], &e)
 	}
 }
 
@@ -326,7 +327,7 @@ func BenchmarkDecodeEntry(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		e = Entry{}
-		if err := decodeEntry2(&e, value); err != nil {
+		if err := journal.DecodeEntry(&e, value); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -74,7 +74,7 @@ func verify(r Reader, lookup func(name string) *Program, ended bool) (Report, er
 // missingUndos names what the run owes to undo and the program does not know how to, each once.
 func (r *Run) missingUndos() (list []string) {
 	for _, loc := range r.undoless {
-		list = append(list, "the undo function of step "+strconv.Quote(r.names.path(loc)))
+		list = append(list, "the undo function of step "+strconv.Quote(r.names.Path(loc)))
 	}
 	for _, p := range r.obligations.list {
 		name := ""
@@ -82,7 +82,7 @@ func (r *Run) missingUndos() (list []string) {
 		case p.Handler != "" && r.undoHandler(p.Handler) == nil:
 			name = "undo handler " + strconv.Quote(p.Handler)
 		case p.Handler == "" && p.undo == nil:
-			name = "the undo function of step " + strconv.Quote(r.names.path(p.Entry))
+			name = "the undo function of step " + strconv.Quote(r.names.Path(p.Entry))
 		}
 		if name != "" && !slices.Contains(list, name) {
 			list = append(list, name)

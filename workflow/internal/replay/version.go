@@ -60,7 +60,7 @@ func Removed(ctx Context, name string, kind Kind) {
 	if r.image == nil {
 		return
 	}
-	i, known := r.names.lookup(name)
+	i, known := r.names.Lookup(name)
 	if !known {
 		return
 	}

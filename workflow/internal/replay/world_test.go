@@ -452,7 +452,7 @@ func (h *rig) history() string {
 		if err != nil {
 			h.w.t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%s: %s %s #%d", im.names.path(rec.loc), e.Kind, e.Status, e.Ordinal)
+		fmt.Fprintf(&b, "%s: %s %s #%d", im.names.Path(rec.loc), e.Kind, e.Status, e.Ordinal)
 		if e.Output != nil {
 			fmt.Fprintf(&b, " -> %x", e.Output)
 		}
@@ -476,7 +476,7 @@ func (h *rig) history() string {
 		if err != nil {
 			h.w.t.Fatal(err)
 		}
-		owes = append(owes, "owes "+im.names.path(o.Entry)+"\n")
+		owes = append(owes, "owes "+im.names.Path(o.Entry)+"\n")
 	}
 	slices.Sort(owes)
 	b.WriteString(strings.Join(owes, ""))
@@ -490,7 +490,7 @@ func (h *rig) entries() (list []string) {
 		h.w.t.Fatal(err)
 	}
 	for i := range im.records {
-		list = append(list, im.names.path(im.records[i].loc))
+		list = append(list, im.names.Path(im.records[i].loc))
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package replay
+package journal
 
 import (
 	"encoding/binary"
@@ -19,13 +19,13 @@ const CodecCBOR uint8 = 0
 // Flags of an entry: the optional parts that follow, in the order of the bits. The first byte has the most frequent flags.
 const (
 	flagNoOutput  = 1 << iota // Output is nil, and absent
-	flagID                    // ID
+	FlagID                    // ID
 	flagDeadline              // Deadline
 	flagFailure               // Failure
 	flagSensitive             // nothing follows
 	flagIteration             // Iteration
 	flagState                 // State
-	flagLarge                 // payloads may be references
+	FlagLarge                 // payloads may be references
 	flagWinner                // Winner
 	flagQueues                // Queues
 	flagMessages              // Messages
@@ -56,47 +56,47 @@ const (
 	deliveryKnown = 1<<iota - 1
 )
 
-// Payloads of an entry that can be large; a message's is payloadMessages plus its number.
+// Payloads of an entry that can be large; a message's is PayloadMessages plus its number.
 const (
-	payloadOutput = iota
-	payloadState
-	payloadFailure
-	payloadMessages
+	PayloadOutput = iota
+	PayloadState
+	PayloadFailure
+	PayloadMessages
 )
 
-// A largeRef stands for a payload that is in rows of its own.
-type largeRef struct {
-	payload int // which one of the entry
-	size    uint64
-	hash    keyspace.WorkflowHash
+// A LargeRef stands for a payload that is in rows of its own.
+type LargeRef struct {
+	Payload int // which one of the entry
+	Size    uint64
+	Hash    keyspace.WorkflowHash
 }
 
 // find returns the reference of a payload, nil if it has none.
-func findLarge(refs []largeRef, payload int) *largeRef {
+func findLarge(refs []LargeRef, payload int) *LargeRef {
 	for i := range refs {
-		if refs[i].payload == payload {
+		if refs[i].Payload == payload {
 			return &refs[i]
 		}
 	}
 	return nil
 }
 
-// appendEntry appends the value of an entry. Payloads with a reference in e.large are appended as that.
-func appendEntry(dst []byte, e *Entry) ([]byte, error) {
+// AppendEntry appends the value of an entry. Payloads with a reference in e.Large are appended as that.
+func AppendEntry(dst []byte, e *Entry) ([]byte, error) {
 	var flags uint64
 	set := func(flag uint64, on bool) {
 		if on {
 			flags |= flag
 		}
 	}
-	set(flagNoOutput, e.Output == nil && findLarge(e.large, payloadOutput) == nil)
-	set(flagID, e.ID != 0)
+	set(flagNoOutput, e.Output == nil && findLarge(e.Large, PayloadOutput) == nil)
+	set(FlagID, e.ID != 0)
 	set(flagDeadline, !e.Deadline.IsZero())
 	set(flagFailure, e.Failure != nil)
 	set(flagSensitive, e.Sensitive)
 	set(flagIteration, e.Iteration != 0)
-	set(flagState, e.State != nil || findLarge(e.large, payloadState) != nil)
-	set(flagLarge, len(e.large) > 0)
+	set(flagState, e.State != nil || findLarge(e.Large, PayloadState) != nil)
+	set(FlagLarge, len(e.Large) > 0)
 	set(flagWinner, e.Winner != "")
 	set(flagQueues, len(e.Queues) > 0)
 	set(flagMessages, len(e.Messages) > 0)
@@ -108,23 +108,23 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	set(flagEnded, timed && !e.Status.Over())
 	set(flagOwed, e.Owed != 0)
 
-	if e.Kind > kindLast || e.Status > statusLast {
+	if e.Kind > kindLast || e.Status > StatusLast {
 		return dst, fmt.Errorf("workflow: entry of kind %d and status %d cannot be written", e.Kind, e.Status)
 	}
-	dst = append(dst, form2, 0, byte(e.Kind), byte(e.Status))
+	dst = append(dst, Form2, 0, byte(e.Kind), byte(e.Status))
 	dst = binary.AppendUvarint(dst, flags)
 	dst = binary.AppendUvarint(dst, uint64(e.Ordinal))
 	dst = binary.AppendUvarint(dst, e.Seq)
-	created := millis(e.Created)
+	created := Millis(e.Created)
 	dst = binary.AppendUvarint(dst, uint64(created))
 	var duration int64
 	if timed {
-		duration = millis(e.Ended) - created
+		duration = Millis(e.Ended) - created
 	}
 	dst = binary.AppendUvarint(dst, uint64(duration))
 	dst = append(dst, e.Codec)
 	if flags&flagNoOutput == 0 {
-		dst = appendPayload(dst, e.Output, e.large, payloadOutput)
+		dst = appendPayload(dst, e.Output, e.Large, PayloadOutput)
 	}
 	if flags == 0 || flags == flagNoOutput {
 		return dst, nil
@@ -136,13 +136,13 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 		dst = binary.AppendUvarint(dst, uint64(e.Deadline.UnixMilli()))
 	}
 	if e.Failure != nil {
-		dst = appendFailure(dst, e.Failure, e.large)
+		dst = AppendFailure(dst, e.Failure, e.Large)
 	}
 	if e.Iteration != 0 {
 		dst = binary.AppendUvarint(dst, uint64(e.Iteration))
 	}
 	if flags&flagState != 0 {
-		dst = appendPayload(dst, e.State, e.large, payloadState)
+		dst = appendPayload(dst, e.State, e.Large, PayloadState)
 	}
 	if e.Winner != "" {
 		dst = appendString(dst, e.Winner)
@@ -153,7 +153,7 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	if flags&flagMessages != 0 {
 		dst = binary.AppendUvarint(dst, uint64(len(e.Messages)))
 		for i := range e.Messages {
-			dst = appendDelivery(dst, &e.Messages[i], e.large, payloadMessages+i)
+			dst = appendDelivery(dst, &e.Messages[i], e.Large, PayloadMessages+i)
 		}
 	}
 	if flags&flagVersion != 0 {
@@ -180,14 +180,14 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	return dst, nil
 }
 
-// appendPayload appends a payload: its length and bytes, or, in an entry with flagLarge, twice its length, plus one if a
+// appendPayload appends a payload: its length and bytes, or, in an entry with FlagLarge, twice its length, plus one if a
 // hash follows in place of the bytes.
-func appendPayload(dst, b []byte, refs []largeRef, payload int) []byte {
+func appendPayload(dst, b []byte, refs []LargeRef, payload int) []byte {
 	if len(refs) == 0 {
 		return appendBytes(dst, b)
 	}
 	if ref := findLarge(refs, payload); ref != nil {
-		return append(binary.AppendUvarint(dst, ref.size<<1|1), ref.hash[:]...)
+		return append(binary.AppendUvarint(dst, ref.Size<<1|1), ref.Hash[:]...)
 	}
 	return append(binary.AppendUvarint(dst, uint64(len(b))<<1), b...)
 }
@@ -200,7 +200,8 @@ func appendStrings(dst []byte, list []string) []byte {
 	return dst
 }
 
-func appendFailure(dst []byte, f *Failure, refs []largeRef) []byte {
+// AppendFailure appends a failure.
+func AppendFailure(dst []byte, f *Failure, refs []LargeRef) []byte {
 	at := len(dst)
 	dst = append(dst, 0)
 	text := func(flag byte, s string) {
@@ -213,9 +214,9 @@ func appendFailure(dst []byte, f *Failure, refs []largeRef) []byte {
 	text(failureCode, f.Code)
 	text(failureMessage, f.Message)
 	text(failureReason, f.Reason)
-	if f.Data != nil || findLarge(refs, payloadFailure) != nil {
+	if f.Data != nil || findLarge(refs, PayloadFailure) != nil {
 		dst[at] |= failureData
-		dst = appendPayload(dst, f.Data, refs, payloadFailure)
+		dst = appendPayload(dst, f.Data, refs, PayloadFailure)
 	}
 	if len(f.Metadata) > 0 {
 		dst[at] |= failureMetadata
@@ -228,7 +229,7 @@ func appendFailure(dst []byte, f *Failure, refs []largeRef) []byte {
 	return dst
 }
 
-func appendDelivery(dst []byte, m *Delivery, refs []largeRef, payload int) []byte {
+func appendDelivery(dst []byte, m *Delivery, refs []LargeRef, payload int) []byte {
 	var flags byte
 	if m.WantReply {
 		flags |= deliveryWantReply
@@ -247,120 +248,104 @@ func appendDelivery(dst []byte, m *Delivery, refs []largeRef, payload int) []byt
 	return dst
 }
 
-// decodeEntry takes the value of an entry apart, whichever its form. Payloads alias value. The key is for errors. An entry of
-// form 1 has what its value says by itself; what its metadata adds is added by record.entry.
-func decodeEntry(key, value []byte) (Entry, error) {
-	var e Entry
-	form, err := formOf("entry", value)
-	if err == nil {
-		if form == form1 {
-			e, _, err = decodeEntry1(value)
-		} else {
-			err = decodeEntry2(&e, value)
-		}
-	}
-	if err != nil {
-		return Entry{}, corrupt(key, err)
-	}
-	return e, nil
-}
-
-func decodeEntry2(e *Entry, value []byte) error {
-	r := reader{what: "entry", b: value, off: 2}
+// DecodeEntry takes the value of an entry of form 2 apart, into an entry that is zero. Payloads alias
+// value.
+func DecodeEntry(e *Entry, value []byte) error {
+	r := Decoder{What: "entry", B: value, Off: 2}
 	kind, status := r.byte(), r.byte()
-	flags := r.uvarint()
-	if r.err != nil {
-		return r.err
+	flags := r.Uvarint()
+	if r.Err != nil {
+		return r.Err
 	}
-	if kind > byte(kindLast) || status > byte(statusLast) || flags&^flagsKnown != 0 {
-		return newer("entry of kind %d, status %d and flags %#x", kind, status, flags)
+	if kind > byte(kindLast) || status > byte(StatusLast) || flags&^flagsKnown != 0 {
+		return Newer("entry of kind %d, status %d and flags %#x", kind, status, flags)
 	}
 	e.Kind, e.Status = Kind(kind), EntryStatus(status)
 	e.Ordinal = r.uint32()
-	e.Seq = r.uvarint()
-	created := int64(r.uvarint())
-	e.Created = fromMillis(created)
-	at := r.off
-	duration := int64(r.uvarint())
+	e.Seq = r.Uvarint()
+	created := int64(r.Uvarint())
+	e.Created = FromMillis(created)
+	at := r.Off
+	duration := int64(r.Uvarint())
 	if e.Status.Over() || flags&flagEnded != 0 {
-		e.Ended = fromMillis(created + duration)
+		e.Ended = FromMillis(created + duration)
 	} else if duration != 0 {
-		r.fail(at, "duration of what is not over")
+		r.Fail(at, "duration of what is not over")
 	}
 	e.Codec = r.byte()
-	refs := flags&flagLarge != 0
+	refs := flags&FlagLarge != 0
 	present := func(flag uint64, zero func() bool) {
 		// What is flagged says something, or two values would mean the same.
-		if at := r.off; flags&flag != 0 && zero() {
-			r.fail(at, "flagged, but nothing there")
+		if at := r.Off; flags&flag != 0 && zero() {
+			r.Fail(at, "flagged, but nothing there")
 		}
 	}
 	if flags&flagNoOutput == 0 {
-		e.Output = r.payload(e, refs, payloadOutput)
+		e.Output = r.payload(e, refs, PayloadOutput)
 	}
 	if flags&^flagNoOutput == 0 {
-		return r.end()
+		return r.End()
 	}
-	present(flagID, func() bool { e.ID = r.uint32(); return e.ID == 0 })
-	present(flagDeadline, func() bool { e.Deadline = time.UnixMilli(int64(r.uvarint())).UTC(); return e.Deadline.IsZero() })
-	present(flagFailure, func() bool { e.Failure = r.failure(e, refs); return false })
+	present(FlagID, func() bool { e.ID = r.uint32(); return e.ID == 0 })
+	present(flagDeadline, func() bool { e.Deadline = time.UnixMilli(int64(r.Uvarint())).UTC(); return e.Deadline.IsZero() })
+	present(flagFailure, func() bool { e.Failure = r.Failure(e, refs); return false })
 	e.Sensitive = flags&flagSensitive != 0
 	present(flagIteration, func() bool { e.Iteration = r.uint32(); return e.Iteration == 0 })
 	if flags&flagState != 0 {
-		e.State = r.payload(e, refs, payloadState)
+		e.State = r.payload(e, refs, PayloadState)
 	}
-	present(flagWinner, func() bool { e.Winner = r.string(); return e.Winner == "" })
+	present(flagWinner, func() bool { e.Winner = r.String(); return e.Winner == "" })
 	present(flagQueues, func() bool { e.Queues = r.strings(); return len(e.Queues) == 0 })
 	present(flagMessages, func() bool {
-		n := r.count()
+		n := r.Count()
 		e.Messages = make([]Delivery, 0, min(n, 64))
-		for i := 0; i < n && r.err == nil; i++ {
-			e.Messages = append(e.Messages, r.delivery(e, refs, payloadMessages+i))
+		for i := 0; i < n && r.Err == nil; i++ {
+			e.Messages = append(e.Messages, r.delivery(e, refs, PayloadMessages+i))
 		}
 		return n == 0
 	})
 	present(flagVersion, func() bool { e.Resolved, e.Latest = r.uint32(), r.uint32(); return e.Resolved == 0 && e.Latest == 0 })
 	present(flagChild, func() bool {
-		e.Child.Type, e.Child.Key, e.Program, e.OnClose = r.string(), r.strings(), r.string(), r.byte()
+		e.Child.Type, e.Child.Key, e.Program, e.OnClose = r.String(), r.strings(), r.String(), r.byte()
 		return e.Child.Type == "" && len(e.Child.Key) == 0 && e.Program == "" && e.OnClose == 0
 	})
 	present(flagCount, func() bool { e.Count = r.uint32(); return e.Count == 0 })
 	present(flagBranches, func() bool {
-		n := r.count()
+		n := r.Count()
 		e.Branches = make([]uint32, 0, min(n, 64))
-		for i := 0; i < n && r.err == nil; i++ {
+		for i := 0; i < n && r.Err == nil; i++ {
 			e.Branches = append(e.Branches, r.uint32())
 		}
 		return n == 0
 	})
 	present(flagEnded, func() bool { return e.Ended.IsZero() || e.Status.Over() })
 	present(flagOwed, func() bool { e.Owed = r.uint32(); return e.Owed == 0 })
-	present(flagLarge, func() bool { return len(e.large) == 0 })
-	return r.end()
+	present(FlagLarge, func() bool { return len(e.Large) == 0 })
+	return r.End()
 }
 
-// payload reads a payload: nil if it is a reference, which it adds to e.large.
-func (r *reader) payload(e *Entry, refs bool, which int) []byte {
+// payload reads a payload: nil if it is a reference, which it adds to e.Large.
+func (r *Decoder) payload(e *Entry, refs bool, which int) []byte {
 	if !refs {
-		return r.bytes()
+		return r.Bytes()
 	}
-	n := r.uvarint()
+	n := r.Uvarint()
 	if n&1 == 0 {
-		return r.take(n >> 1)
+		return r.Take(n >> 1)
 	}
-	ref := largeRef{payload: which, size: n >> 1}
-	if hash := r.take(uint64(len(ref.hash))); hash != nil {
-		copy(ref.hash[:], hash)
-		e.large = append(e.large, ref)
+	ref := LargeRef{Payload: which, Size: n >> 1}
+	if hash := r.Take(uint64(len(ref.Hash))); hash != nil {
+		copy(ref.Hash[:], hash)
+		e.Large = append(e.Large, ref)
 	}
 	return nil
 }
 
-func (r *reader) strings() []string {
-	n := r.count()
+func (r *Decoder) strings() []string {
+	n := r.Count()
 	list := make([]string, 0, min(n, 64))
-	for i := 0; i < n && r.err == nil; i++ {
-		list = append(list, r.string())
+	for i := 0; i < n && r.Err == nil; i++ {
+		list = append(list, r.String())
 	}
 	if n == 0 {
 		return nil
@@ -368,20 +353,20 @@ func (r *reader) strings() []string {
 	return list
 }
 
-// failure reads a failure; e is nil where its data cannot be a reference.
-func (r *reader) failure(e *Entry, refs bool) *Failure {
+// Failure reads a failure; e is nil where its data cannot be a reference.
+func (r *Decoder) Failure(e *Entry, refs bool) *Failure {
 	flags := r.byte()
-	if r.err == nil && flags&^failureKnown != 0 {
-		r.err = newer("failure with flags %#x", flags)
+	if r.Err == nil && flags&^failureKnown != 0 {
+		r.Err = Newer("failure with flags %#x", flags)
 	}
 	var f Failure
 	text := func(flag byte, s *string) {
 		if flags&flag == 0 {
 			return
 		}
-		at := r.off
-		if *s = r.string(); *s == "" {
-			r.fail(at, "flagged, but nothing there")
+		at := r.Off
+		if *s = r.String(); *s == "" {
+			r.Fail(at, "flagged, but nothing there")
 		}
 	}
 	text(failureType, &f.Type)
@@ -389,7 +374,7 @@ func (r *reader) failure(e *Entry, refs bool) *Failure {
 	text(failureMessage, &f.Message)
 	text(failureReason, &f.Reason)
 	if flags&failureData != 0 {
-		f.Data = r.payload(e, refs, payloadFailure)
+		f.Data = r.payload(e, refs, PayloadFailure)
 	}
 	if flags&failureMetadata != 0 {
 		f.Metadata = r.metadata()
@@ -399,51 +384,51 @@ func (r *reader) failure(e *Entry, refs bool) *Failure {
 }
 
 // metadata reads the metadata of a failure, which are in the order of their keys.
-func (r *reader) metadata() map[string]string {
-	at, n, last := r.off, r.count(), ""
+func (r *Decoder) metadata() map[string]string {
+	at, n, last := r.Off, r.Count(), ""
 	if n == 0 {
-		r.fail(at, "flagged, but nothing there")
+		r.Fail(at, "flagged, but nothing there")
 	}
 	m := make(map[string]string, min(n, 64))
-	for i := 0; i < n && r.err == nil; i++ {
-		at := r.off
-		key := r.string()
+	for i := 0; i < n && r.Err == nil; i++ {
+		at := r.Off
+		key := r.String()
 		if i > 0 && key <= last {
-			r.fail(at, "out of order")
+			r.Fail(at, "out of order")
 		}
-		m[key], last = r.string(), key
+		m[key], last = r.String(), key
 	}
 	return m
 }
 
-func (r *reader) delivery(e *Entry, refs bool, which int) (m Delivery) {
+func (r *Decoder) delivery(e *Entry, refs bool, which int) (m Delivery) {
 	flags := r.byte()
-	if r.err == nil && flags&^deliveryKnown != 0 {
-		r.err = newer("message with flags %#x", flags)
+	if r.Err == nil && flags&^deliveryKnown != 0 {
+		r.Err = Newer("message with flags %#x", flags)
 	}
 	m.WantReply = flags&deliveryWantReply != 0
-	m.Queue, m.ID, m.Sent = r.string(), r.uvarint(), r.time()
+	m.Queue, m.ID, m.Sent = r.String(), r.Uvarint(), r.time()
 	if flags&deliveryNoBody == 0 {
 		m.Body = r.payload(e, refs, which)
 	}
 	return m
 }
 
-// A peek is what of an entry's value can be read without decoding it.
-type peek struct {
-	status  EntryStatus
-	flags   uint64
-	ordinal uint32
-	seq     uint64
+// A Peek is what of an entry's value can be read without decoding it.
+type Peek struct {
+	Status  EntryStatus
+	Flags   uint64
+	Ordinal uint32
+	Seq     uint64
 }
 
-// peekEntry reads the beginning of a value of form 2. ok is false for other forms and for bytes that are no value, of which
+// PeekEntry reads the beginning of a value of form 2. ok is false for other forms and for bytes that are no value, of which
 // decoding will say more.
-func peekEntry(value []byte) (p peek, ok bool) {
-	if len(value) < 4 || value[0] != form2 || value[1] != 0 {
+func PeekEntry(value []byte) (p Peek, ok bool) {
+	if len(value) < 4 || value[0] != Form2 || value[1] != 0 {
 		return p, false
 	}
-	p.status = EntryStatus(value[3])
+	p.Status = EntryStatus(value[3])
 	at := 4
 	next := func() uint64 {
 		if at < len(value) && value[at] < 0x80 {
@@ -458,7 +443,7 @@ func peekEntry(value []byte) (p peek, ok bool) {
 		at += n
 		return v
 	}
-	p.flags, p.ordinal, p.seq = next(), uint32(next()), next()
+	p.Flags, p.Ordinal, p.Seq = next(), uint32(next()), next()
 	return p, at <= len(value)
 }
 
@@ -474,9 +459,9 @@ const (
 	metaKnown = 1<<iota - 1
 )
 
-// appendMetadata appends the value of metadata.
-func appendMetadata(dst []byte, m *Metadata) []byte {
-	dst = append(dst, form2, 0)
+// AppendMetadata appends the value of metadata.
+func AppendMetadata(dst []byte, m *Metadata) []byte {
+	dst = append(dst, Form2, 0)
 	at := len(dst)
 	dst = append(dst, 0)
 	if m.Attempts != 0 {
@@ -493,7 +478,7 @@ func appendMetadata(dst []byte, m *Metadata) []byte {
 	timed(metaDue, m.Due)
 	if m.Failure != nil {
 		dst[at] |= metaFailure
-		dst = appendFailure(dst, m.Failure, nil)
+		dst = AppendFailure(dst, m.Failure, nil)
 	}
 	if m.Progress != nil {
 		dst[at] |= metaProgress
@@ -502,62 +487,44 @@ func appendMetadata(dst []byte, m *Metadata) []byte {
 	timed(metaUndone, m.Undone)
 	if m.UndoFailure != nil {
 		dst[at] |= metaUndoFailure
-		dst = appendFailure(dst, m.UndoFailure, nil)
+		dst = AppendFailure(dst, m.UndoFailure, nil)
 	}
 	return dst
 }
 
-// decodeMetadata takes the value of metadata apart, whichever its form. Progress aliases value. The key is for errors.
-func decodeMetadata(key, value []byte) (Metadata, error) {
-	var m Metadata
-	form, err := formOf("metadata", value)
-	if err == nil {
-		if form == form1 {
-			var m1 metadata1
-			m1, err = decodeMetadata1(value)
-			m = m1.Metadata
-		} else {
-			err = decodeMetadata2(&m, value)
-		}
-	}
-	if err != nil {
-		return Metadata{}, corrupt(key, err)
-	}
-	return m, nil
-}
-
-func decodeMetadata2(m *Metadata, value []byte) error {
-	r := reader{what: "metadata", b: value, off: 2}
+// DecodeMetadata takes the value of metadata of form 2 apart. Progress aliases value.
+func DecodeMetadata(m *Metadata, value []byte) error {
+	r := Decoder{What: "metadata", B: value, Off: 2}
 	flags := r.byte()
-	if r.err == nil && flags&^metaKnown != 0 {
-		return newer("metadata with flags %#x", flags)
+	if r.Err == nil && flags&^metaKnown != 0 {
+		return Newer("metadata with flags %#x", flags)
 	}
 	if flags&metaAttempts != 0 {
-		at := r.off
+		at := r.Off
 		if m.Attempts = r.uint32(); m.Attempts == 0 {
-			r.fail(at, "flagged, but nothing there")
+			r.Fail(at, "flagged, but nothing there")
 		}
 	}
 	timed := func(flag byte, t *time.Time) {
 		if flags&flag == 0 {
 			return
 		}
-		at := r.off
-		if *t = time.UnixMilli(int64(r.uvarint())).UTC(); t.IsZero() {
-			r.fail(at, "flagged, but nothing there")
+		at := r.Off
+		if *t = time.UnixMilli(int64(r.Uvarint())).UTC(); t.IsZero() {
+			r.Fail(at, "flagged, but nothing there")
 		}
 	}
 	timed(metaLastAttempt, &m.LastAttempt)
 	timed(metaDue, &m.Due)
 	if flags&metaFailure != 0 {
-		m.Failure = r.failure(nil, false)
+		m.Failure = r.Failure(nil, false)
 	}
 	if flags&metaProgress != 0 {
-		m.Progress = r.bytes()
+		m.Progress = r.Bytes()
 	}
 	timed(metaUndone, &m.Undone)
 	if flags&metaUndoFailure != 0 {
-		m.UndoFailure = r.failure(nil, false)
+		m.UndoFailure = r.Failure(nil, false)
 	}
-	return r.end()
+	return r.End()
 }

@@ -1,4 +1,4 @@
-package replay
+package journal
 
 import (
 	"strconv"
@@ -50,7 +50,7 @@ const (
 	Canceled  EntryStatus = 5 // ended because its scope was canceled
 	TimedOut  EntryStatus = 6 // ended by its own time limit
 
-	statusLast = TimedOut
+	StatusLast = TimedOut
 )
 
 // String returns the word for the status.
@@ -115,8 +115,8 @@ type Entry struct {
 	Count    uint32
 	Branches []uint32
 
-	// large names the payloads above that are stored in other rows, and are nil here until they are fetched.
-	large []largeRef
+	// Large names the payloads above that are stored in other rows, and are nil here until they are fetched.
+	Large []LargeRef
 }
 
 // Metadata is the part of an entry that is not its result, such as a step's attempts. Most entries have none.

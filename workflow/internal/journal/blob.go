@@ -1,4 +1,4 @@
-package replay
+package journal
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 // an entry and the heads that it changes are one transaction, a crash leaves no rows that nothing refers to.
 
 const (
-	inlineLimit = 16 << 10 // bytes of a payload up to which it stands in its entry
-	blobChunk   = 64 << 10 // bytes of a payload in one row
+	InlineLimit = 16 << 10 // bytes of a payload up to which it stands in its entry
+	BlobChunk   = 64 << 10 // bytes of a payload in one row
 
 	// DefaultMaxPayload is how large one result, state or message may be, in bytes, unless a run has another limit.
 	DefaultMaxPayload = 16 << 20
@@ -39,15 +39,15 @@ func (e *TooLargeError) Error() string {
 // Is reports whether target is ErrTooLarge.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
-// addBlob takes one more reference to a payload, and writes it if it is the first.
-func addBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
-	refs, size, err := blobHead(j, hash)
+// AddBlob takes one more reference to a payload, and writes it if it is the first.
+func AddBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
+	refs, size, err := BlobHead(j, hash)
 	if err != nil {
 		return err
 	}
 	if refs == 0 {
 		for chunk := uint32(1); len(payload) > 0; chunk++ {
-			n := min(len(payload), blobChunk)
+			n := min(len(payload), BlobChunk)
 			if err := j.Put(keyspace.WorkflowBlob.Append(nil, hash, chunk), payload[:n]); err != nil {
 				return err
 			}
@@ -57,21 +57,21 @@ func addBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
 	return putBlobHead(j, hash, refs+1, size)
 }
 
-// shareBlob takes one more reference to a payload that is stored.
-func shareBlob(j Journal, hash *keyspace.WorkflowHash) error {
-	refs, size, err := blobHead(j, hash)
+// ShareBlob takes one more reference to a payload that is stored.
+func ShareBlob(j Journal, hash *keyspace.WorkflowHash) error {
+	refs, size, err := BlobHead(j, hash)
 	if err != nil {
 		return err
 	}
 	if refs == 0 {
-		return corrupt(keyspace.WorkflowBlob.Append(nil, hash, 0), errors.New("missing"))
+		return Corrupt(keyspace.WorkflowBlob.Append(nil, hash, 0), errors.New("missing"))
 	}
 	return putBlobHead(j, hash, refs+1, size)
 }
 
-// dropBlob takes a reference back, and removes the payload with the last.
-func dropBlob(j Journal, hash *keyspace.WorkflowHash) error {
-	refs, size, err := blobHead(j, hash)
+// DropBlob takes a reference back, and removes the payload with the last.
+func DropBlob(j Journal, hash *keyspace.WorkflowHash) error {
+	refs, size, err := BlobHead(j, hash)
 	switch {
 	case err != nil:
 		return err
@@ -83,40 +83,40 @@ func dropBlob(j Journal, hash *keyspace.WorkflowHash) error {
 }
 
 func putBlobHead(j Journal, hash *keyspace.WorkflowHash, refs, size uint64) error {
-	value := binary.AppendUvarint(binary.AppendUvarint([]byte{form2, 0}, refs), size)
+	value := binary.AppendUvarint(binary.AppendUvarint([]byte{Form2, 0}, refs), size)
 	return j.Put(keyspace.WorkflowBlob.Append(nil, hash, 0), value)
 }
 
-// blobHead returns how many refer to a payload, 0 if it is not stored, and how long it is.
-func blobHead(r Reader, hash *keyspace.WorkflowHash) (refs, size uint64, err error) {
+// BlobHead returns how many refer to a payload, 0 if it is not stored, and how long it is.
+func BlobHead(r Reader, hash *keyspace.WorkflowHash) (refs, size uint64, err error) {
 	key := keyspace.WorkflowBlob.Append(nil, hash, 0)
 	value, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return 0, 0, err
 	}
-	form, err := formOf("large value", value)
-	if err == nil && form != form2 {
+	form, err := FormOf("large value", value)
+	if err == nil && form != Form2 {
 		err = &SyntaxError{"large value", 0, fmt.Sprintf("form %d", form)}
 	}
 	if err != nil {
-		return 0, 0, corrupt(key, err)
+		return 0, 0, Corrupt(key, err)
 	}
-	d := reader{what: "large value", b: value, off: 2}
-	refs, size = d.uvarint(), d.uvarint()
-	if d.err == nil && refs == 0 {
-		d.fail(2, "no references")
+	d := Decoder{What: "large value", B: value, Off: 2}
+	refs, size = d.Uvarint(), d.Uvarint()
+	if d.Err == nil && refs == 0 {
+		d.Fail(2, "no references")
 	}
-	return refs, size, corrupt(key, d.end())
+	return refs, size, Corrupt(key, d.End())
 }
 
 // readBlob reads a payload.
-func readBlob(r Reader, ref *largeRef) ([]byte, error) {
-	start := keyspace.WorkflowBlob.Append(nil, &ref.hash, 1)
-	end := keyspace.TupleEnd(keyspace.WorkflowBlob.Append(nil, &ref.hash, 0))
+func readBlob(r Reader, ref *LargeRef) ([]byte, error) {
+	start := keyspace.WorkflowBlob.Append(nil, &ref.Hash, 1)
+	end := keyspace.TupleEnd(keyspace.WorkflowBlob.Append(nil, &ref.Hash, 0))
 	var payload []byte
 	err := r.Scan(start, end, func(_, value []byte) error {
 		if payload == nil {
-			payload = make([]byte, 0, min(ref.size, DefaultMaxPayload))
+			payload = make([]byte, 0, min(ref.Size, DefaultMaxPayload))
 		}
 		payload = append(payload, value...)
 		return nil
@@ -124,45 +124,45 @@ func readBlob(r Reader, ref *largeRef) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uint64(len(payload)) != ref.size || sha256.Sum256(payload) != ref.hash {
-		return nil, corrupt(start, errors.New("is not what its hash and size say"))
+	if uint64(len(payload)) != ref.Size || sha256.Sum256(payload) != ref.Hash {
+		return nil, Corrupt(start, errors.New("is not what its hash and size say"))
 	}
 	return payload, nil
 }
 
-// fetch reads the large payloads of an entry.
-func fetch(r Reader, e *Entry) error {
-	for i := range e.large {
-		ref := &e.large[i]
+// FetchPayloads reads the large payloads of an entry.
+func FetchPayloads(r Reader, e *Entry) error {
+	for i := range e.Large {
+		ref := &e.Large[i]
 		payload, err := readBlob(r, ref)
 		if err != nil {
 			return err
 		}
 		switch {
-		case ref.payload == payloadOutput:
+		case ref.Payload == PayloadOutput:
 			e.Output = payload
-		case ref.payload == payloadState:
+		case ref.Payload == PayloadState:
 			e.State = payload
-		case ref.payload == payloadFailure && e.Failure != nil:
+		case ref.Payload == PayloadFailure && e.Failure != nil:
 			e.Failure.Data = payload
-		case ref.payload >= payloadMessages && ref.payload-payloadMessages < len(e.Messages):
-			e.Messages[ref.payload-payloadMessages].Body = payload
+		case ref.Payload >= PayloadMessages && ref.Payload-PayloadMessages < len(e.Messages):
+			e.Messages[ref.Payload-PayloadMessages].Body = payload
 		}
 	}
-	e.large = nil
+	e.Large = nil
 	return nil
 }
 
-// hashOf names a payload.
-func hashOf(payload []byte) keyspace.WorkflowHash { return sha256.Sum256(payload) }
+// HashOf names a payload.
+func HashOf(payload []byte) keyspace.WorkflowHash { return sha256.Sum256(payload) }
 
-// sameRefs reports whether two entries refer to the same payloads.
-func sameRefs(a, b []largeRef) bool {
+// SameRefs reports whether two entries refer to the same payloads.
+func SameRefs(a, b []LargeRef) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if a[i].payload != b[i].payload || !bytes.Equal(a[i].hash[:], b[i].hash[:]) {
+		if a[i].Payload != b[i].Payload || !bytes.Equal(a[i].Hash[:], b[i].Hash[:]) {
 			return false
 		}
 	}

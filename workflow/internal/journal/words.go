@@ -1,4 +1,4 @@
-package replay
+package journal
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func (s EntryStatus) MarshalText() ([]byte, error) { return []byte(s.String()), 
 
 // UnmarshalText takes a word that MarshalText returns.
 func (s *EntryStatus) UnmarshalText(text []byte) error {
-	for i := range statusLast + 1 {
+	for i := range StatusLast + 1 {
 		if i.String() == string(text) {
 			*s = i
 			return nil

@@ -1,4 +1,4 @@
-package replay
+package journal
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 const (
 	MaxName      = 256    // bytes of a name
 	MaxNames     = 65_536 // distinct names of a run
-	crowdedNames = 1_000  // distinct names from which on a run is warned of
+	CrowdedNames = 1_000  // distinct names from which on a run is warned of
 )
 
 // A NameError says why a name cannot be used.
@@ -25,24 +25,24 @@ func (e *NameError) Error() string {
 	return "workflow: name " + strconv.Quote(e.Name) + ": " + e.Reason
 }
 
-// names is the registry of the names in the locations of a run: a name keeps its first index.
+// Names is the registry of the names in the locations of a run: a name keeps its first index.
 //
 //  1. Indexes are given in sequence from 0, and never again.
 //  2. The first written names are in the journal; write puts the rest. Before a row with an index is written, the names must
 //     be written, in the same transaction.
 //  3. A name stays registered when its transaction is undone; the next transaction writes it.
-type names struct {
+type Names struct {
 	list    []string
 	byName  map[string]uint32
-	written int
+	Written int
 	durable int // as written was when the transaction began
 
 	key, value []byte // buffers
 }
 
-// newNames returns a registry of the recorded names, in the order of indexes.
-func newNames(list []string) *names {
-	n := &names{list: list, byName: make(map[string]uint32, len(list)), written: len(list), durable: len(list)}
+// NewNames returns a registry of the recorded names, in the order of indexes.
+func NewNames(list []string) *Names {
+	n := &Names{list: list, byName: make(map[string]uint32, len(list)), Written: len(list), durable: len(list)}
 	for i, s := range list {
 		// If a name is recorded twice, the first record counts.
 		if _, twice := n.byName[s]; !twice {
@@ -52,17 +52,17 @@ func newNames(list []string) *names {
 	return n
 }
 
-// loadNames reads the registry.
-func loadNames(r Reader) (*names, error) {
+// LoadNames reads the registry.
+func LoadNames(r Reader) (*Names, error) {
 	var list []string
 	start, end := keyspace.WorkflowName.Range()
 	err := r.Scan(start, end, func(key, value []byte) error {
 		index, err := keyspace.WorkflowName.Parse(key)
 		if err != nil {
-			return corrupt(key, err)
+			return Corrupt(key, err)
 		}
 		if int(index) != len(list) {
-			return corrupt(key, fmt.Errorf("name %d follows name %d", index, len(list)-1))
+			return Corrupt(key, fmt.Errorf("name %d follows name %d", index, len(list)-1))
 		}
 		list = append(list, string(value))
 		return nil
@@ -70,11 +70,11 @@ func loadNames(r Reader) (*names, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newNames(list), nil
+	return NewNames(list), nil
 }
 
-// index returns the index of a name, and registers it if it is new. The error is a *NameError.
-func (n *names) index(s string) (i uint32, isNew bool, err error) {
+// Index returns the index of a name, and registers it if it is new. The error is a *NameError.
+func (n *Names) Index(s string) (i uint32, isNew bool, err error) {
 	if i, ok := n.byName[s]; ok {
 		return i, false, nil
 	}
@@ -94,46 +94,47 @@ func (n *names) index(s string) (i uint32, isNew bool, err error) {
 	return i, true, nil
 }
 
-// lookup returns the index of a name that is registered.
-func (n *names) lookup(s string) (i uint32, ok bool) {
+// Lookup returns the index of a name that is registered.
+func (n *Names) Lookup(s string) (i uint32, ok bool) {
 	i, ok = n.byName[s]
 	return i, ok
 }
 
-// name returns the name of an index, or "?7" for one that is not registered.
-func (n *names) name(i uint32) string {
+// Name returns the name of an index, or "?7" for one that is not registered.
+func (n *Names) Name(i uint32) string {
 	if uint64(i) >= uint64(len(n.list)) {
 		return "?" + strconv.FormatUint(uint64(i), 10)
 	}
 	return n.list[i]
 }
 
-func (n *names) len() int { return len(n.list) }
+// Len returns the number of names.
+func (n *Names) Len() int { return len(n.list) }
 
-// crowded reports whether there are so many names that a warning is due: they are probably made from data.
-func (n *names) crowded() bool { return len(n.list) > crowdedNames }
+// Crowded reports whether there are so many names that a warning is due: they are probably made from data.
+func (n *Names) Crowded() bool { return len(n.list) > CrowdedNames }
 
-// begin begins a transaction. undone reverts the writes since.
-func (n *names) begin() { n.durable = n.written }
+// Begin begins a transaction. Undone reverts the writes since.
+func (n *Names) Begin() { n.durable = n.Written }
 
-// undone reverts the writes of an undone transaction.
-func (n *names) undone() { n.written = n.durable }
+// Undone reverts the writes of an undone transaction.
+func (n *Names) Undone() { n.Written = n.durable }
 
-// write puts the names that are not in the journal yet.
-func (n *names) write(j Journal) error {
-	for ; n.written < len(n.list); n.written++ {
-		n.key = nameKey(n.key[:0], uint32(n.written))
-		n.value = append(n.value[:0], n.list[n.written]...)
-		if err := putNew(j, n.key, n.value); err != nil {
+// Write puts the names that are not in the journal yet.
+func (n *Names) Write(j Journal) error {
+	for ; n.Written < len(n.list); n.Written++ {
+		n.key = NameKey(n.key[:0], uint32(n.Written))
+		n.value = append(n.value[:0], n.list[n.Written]...)
+		if err := PutNew(j, n.key, n.value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// path prints a location: names joined by slashes, iterations as ~7. It is for people; two locations may print alike.
-func (n *names) path(loc location) string {
-	segments, err := loc.segments()
+// Path prints a location: names joined by slashes, iterations as ~7. It is for people; two locations may print alike.
+func (n *Names) Path(loc Location) string {
+	segments, err := loc.Segments()
 	if err != nil {
 		return fmt.Sprintf("?%x", []byte(loc))
 	}
@@ -147,7 +148,7 @@ func (n *names) path(loc location) string {
 		if len(dst) > 0 {
 			dst = append(dst, '/')
 		}
-		dst = append(dst, n.name(s.Name)...)
+		dst = append(dst, n.Name(s.Name)...)
 	}
 	return string(dst)
 }
