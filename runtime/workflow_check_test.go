@@ -72,17 +72,13 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 		rt := n.openYard(t, old)
 		defer func() { rt.Close() }()
 		for _, how := range []string{"naps", "receives", "receives too"} {
-			if _, err := old.deal.Of(old.typ.Ref(rt, how)).Start(ctx, how); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(old.deal.Of(old.typ.Ref(rt, how)).Start(ctx, how)))
 		}
 		old.typ.Ref(rt, "without a run").Create(ctx)
 		time.Sleep(time.Second) // the first start is one with other code, too
 		reopen := func(c *yardCode) {
 			t.Helper()
-			if err := rt.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rt.Close())
 			rt = n.openYard(t, c)
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -90,9 +86,7 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 		states := func() (all string) {
 			for _, key := range []string{"naps", "receives", "receives too", "without a run"} {
 				st, err := rt.Lookup(ctx, host.Address{Type: "yard", Key: []string{key}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				all += fmt.Sprintf("%s %d ", st.State, st.Version)
 			}
 			return all
@@ -114,9 +108,7 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 		if got := pausedYards(t, rt); got != "" {
 			t.Errorf("the queue has its name again: %q", got)
 		}
-		if _, err := old.orders.Of(old.typ.Ref(rt, "receives")).Send(ctx, "bricks"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(old.orders.Of(old.typ.Ref(rt, "receives")).Send(ctx, "bricks")))
 		if out, err := old.deal.Of(old.typ.Ref(rt, "receives")).Result(ctx); out != "bricks" || err != nil {
 			t.Fatal(out, err)
 		}
@@ -129,13 +121,9 @@ func (n *node) park(t *testing.T, runs int) {
 	old := yardWith("orders")
 	rt := n.openYard(t, old)
 	for i := range runs {
-		if _, err := old.deal.Of(old.typ.Ref(rt, fmt.Sprintf("%03d", i))).Start(t.Context(), "receives"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(old.deal.Of(old.typ.Ref(rt, fmt.Sprintf("%03d", i))).Start(t.Context(), "receives")))
 	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rt.Close())
 }
 
 // The comparison takes at most 200 runs a second, and goes on where it was after a restart.
@@ -149,12 +137,8 @@ func TestComparisonWithOtherCodeIsPacedAndGoesOn(t *testing.T) {
 		compared := func() int { return len(strings.Split(pausedYards(t, rt), ", ")) }
 		time.Sleep(time.Second)
 		first := compared()
-		if err := rt.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if first < 100 || first > 210 {
-			t.Errorf("%d runs compared in a second", first)
-		}
+		must(t, rt.Close())
+		errorIf(t, first < 100 || first > 210, "%d runs compared in a second", first)
 		rt = n.openYard(t, other)
 		time.Sleep(3 * time.Second)
 		if got := compared(); got != runs {
@@ -172,24 +156,18 @@ func TestComparisonWithOtherCodeMissesNoRun(t *testing.T) {
 		rt := n.openYard(t, old)
 		defer func() { rt.Close() }()
 		for _, key := range []string{"a", "held"} {
-			if _, err := old.deal.Of(old.typ.Ref(rt, key)).Start(ctx, "receives"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(old.deal.Of(old.typ.Ref(rt, key)).Start(ctx, "receives")))
 		}
 		synctest.Wait() // a run that has not begun fits any code
 		operate := func(verb, input string) {
 			t.Helper()
 			r := host.Request{Address: host.Address{Type: "yard", Key: []string{"held"}}, Method: verb, Codec: host.JSON, Input: []byte(input)}
-			if _, err := rt.Call(ctx, &r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(rt.Call(ctx, &r)))
 		}
 		operate(host.ActorPause, `{"reason":"stocktaking"}`)
 		other.broken = errors.New("the hook does not work")
 		for _, want := range []string{"", "a paused diverged", "a paused diverged, held paused diverged"} {
-			if err := rt.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rt.Close())
 			rt = n.openYard(t, other)
 			time.Sleep(time.Minute)
 			if strings.Contains(want, "held") {
@@ -218,12 +196,8 @@ func TestComparisonRemembersAfterARestartThatItSkippedRuns(t *testing.T) {
 			rt := n.openYard(t, other)
 			time.Sleep(life.time)
 			compared = len(strings.Split(pausedYards(t, rt), ", "))
-			if err := rt.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rt.Close())
 		}
-		if compared != runs {
-			t.Errorf("%d of %d runs were compared", compared, runs)
-		}
+		errorIf(t, compared != runs, "%d of %d runs were compared", compared, runs)
 	})
 }

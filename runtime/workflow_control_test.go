@@ -21,6 +21,40 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is fatalIf for a test that goes on.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// wantResult checks what the run of a desk returns.
+func wantResult(t *testing.T, d actor.Ref[desk], want string) {
+	t.Helper()
+	got := claimResult(t, d)
+	errorIf(t, got != want, "the run returned %q, want %q", got, want)
+}
+
 // overHTTP calls a built-in method of the desk through the gateway's handler.
 func overHTTP(t *testing.T, h *actortest.Harness, method, body string) (int, string) {
 	t.Helper()
@@ -56,9 +90,7 @@ func TestWorkflowIsStartedAndCancelledOverHTTP(t *testing.T) {
 			t.Fatal(code, body)
 		}
 		_, err := deskRun.Of(d).Result(context.Background())
-		if actor.CodeOf(err) != actor.Canceled {
-			t.Error(err)
-		}
+		errorIf(t, actor.CodeOf(err) != actor.Canceled, "%v", err)
 		if st := claimStatus(t, d); st.State != wfhost.StateCancelled || !cleaned.Load() {
 			t.Errorf("%+v, cleaned %v", st, cleaned.Load())
 		}
@@ -105,18 +137,14 @@ func TestWorkflowStandsStillWhileItOrItsActorIsPaused(t *testing.T) {
 		if n := bodies.Load(); n != 1 {
 			t.Fatalf("%d steps after it", n)
 		}
-		if err := deskRun.Of(d).Pause(ctx, "audit"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(d).Pause(ctx, "audit"))
 		time.Sleep(time.Hour)
 		h.Restart()
 		h.Settle()
 		if st := claimStatus(t, d); bodies.Load() != 1 || st.State != wfhost.StatePaused || st.Pause.Text != "audit" {
 			t.Fatalf("%d steps, %+v", bodies.Load(), st)
 		}
-		if err := deskRun.Of(d).Resume(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(d).Resume(ctx))
 		if got := claimResult(t, d); got != "done" || bodies.Load() != 3 {
 			t.Errorf("%q, %d", got, bodies.Load())
 		}
@@ -135,9 +163,7 @@ func TestWorkflowEndsWithItsActor(t *testing.T) {
 		ctx := context.Background()
 		startClaim(t, d, claim{"destroyed", 1})
 		h.Settle()
-		if err := d.Destroy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Destroy(ctx))
 		h.Settle()
 		if _, err := deskRun.Of(d).Status(ctx); actor.CodeOf(err) != actor.NotFound {
 			t.Error(err)
@@ -164,9 +190,7 @@ func TestWorkflowGoesOnWhenThereIsRoomAgain(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		h.Settle()
 		h.Disk().SetFree(1 << 40)
-		if got := claimResult(t, d); got != "done" {
-			t.Errorf("%q", got)
-		}
+		wantResult(t, d, "done")
 	})
 }
 
@@ -192,13 +216,9 @@ func TestWorkflowStartsAChildInAnotherActor(t *testing.T) {
 		startClaim(t, d, claim{"parent", 4})
 		h.Settle()
 		h.Crash()
-		if got := claimResult(t, d); got != "child of 4" {
-			t.Errorf("%q", got)
-		}
+		wantResult(t, d, "child of 4")
 		b := desks.Ref(h, "b")
-		if got := claimResult(t, b); got != "child of 4" {
-			t.Errorf("%q", got)
-		}
+		wantResult(t, b, "child of 4")
 	})
 }
 
@@ -225,15 +245,11 @@ func TestWorkflowStepReachesItsActorAndOthers(t *testing.T) {
 	})
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
 		startClaim(t, d, claim{"reaches", 1})
-		if got := claimResult(t, d); got != "deska" {
-			t.Errorf("%q", got)
-		}
+		wantResult(t, d, "deska")
 		if got := deskOf(t, d); len(got.Notes) != 1 {
 			t.Errorf("%+v", got)
 		}
-		if !deskOf(t, desks.Ref(h, "other")).Open {
-			t.Error("the call was not made")
-		}
+		errorIf(t, !deskOf(t, desks.Ref(h, "other")).Open, "the call was not made")
 		f := desks.Ref(h, "f")
 		startClaim(t, f, claim{"fails", 1})
 		out, err := deskRun.Of(f).Result(context.Background())
@@ -276,9 +292,7 @@ func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
 		}()
 		h.Settle()
 		for ref, paper := range map[*actor.Ref[desk]]string{&d: "x", &fork: "y"} {
-			if _, err := papers.Of(*ref).Send(ctx, paper); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(papers.Of(*ref).Send(ctx, paper)))
 			if got := claimResult(t, *ref); got != "1"+paper && got != "1 "+paper {
 				t.Errorf("%q", got)
 			}
@@ -292,9 +306,7 @@ func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
 				t.Errorf("%+v, %v", e, err)
 			}
 		}
-		if n != 2 {
-			t.Errorf("%d entries", n)
-		}
+		errorIf(t, n != 2, "%d entries", n)
 	})
 }
 
@@ -309,13 +321,9 @@ func TestAForkNeedsTheRecordedWorkflow(t *testing.T) {
 		startClaim(t, d, claim{"recorded", 1})
 		h.Settle()
 		file, err := deskRun.Of(d).Export(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rec, err := wfhost.DecodeRecording(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range rec.Rows {
 			rec.Rows[i].Value = bytes.ReplaceAll(rec.Rows[i].Value, []byte("handle"), []byte("wooden"))
 		}
@@ -332,97 +340,51 @@ func TestAForkNeedsTheRecordedWorkflow(t *testing.T) {
 	})
 }
 
+// Verify finds runs that diverge from the code, and runs that owe an undo which the code lacks.
 func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
-	dir := t.TempDir()
-	ctx := context.Background()
-	does("verified", func(ctx workflow.Context, c claim) (string, error) {
-		if _, err := workflow.Step(ctx, "before", func(*workflow.StepCtx) (int, error) { return 1, nil }); err != nil {
-			return "", err
-		}
-		return "", workflow.Sleep(ctx, "nap", time.Hour)
+	dir, ctx := t.TempDir(), t.Context()
+	options := func(o ...workflow.Option) runtime.Options {
+		return runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition(o...)}}
+	}
+	refund := workflow.WithUndo("refund", func(*workflow.StepCtx, int) error { return nil })
+	does("owes", func(ctx workflow.Context, _ claim) (string, error) {
+		err := workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return nil }, workflow.UndoBy("refund", 1))
+		return "", errors.Join(err, workflow.Sleep(ctx, "nap", time.Hour))
 	})
-	rt, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}})
-	if err != nil {
-		t.Fatal(err)
+	does("naps", func(ctx workflow.Context, _ claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
+	rt, err := runtime.Open(ctx, options(refund))
+	must(t, err)
+	for how, key := range map[string][]string{"owes": {"a"}, "naps": nil} {
+		startClaim(t, desks.Ref(rt, key...), claim{how, 1})
+		awaitWaiting(t, rt, host.Address{Type: "desk", Key: key})
 	}
-	d := desks.Ref(rt, "a")
-	startClaim(t, d, claim{"verified", 1})
-	for len(claimStatus(t, d).Waiting) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := runtime.Verify(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := runtime.Verify(ctx, options(refund)); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Error("data in use is verified:", err)
 	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rt.Close())
 	verify := func() (string, error) {
 		var out, errs bytes.Buffer
-		err := runtime.Program{Name: "desk", Actors: []actor.Definition{deskDefinition()}}.Run(ctx, []string{"workflow", "verify", "--data", dir}, &out, &errs)
+		p := runtime.Program{Name: "desk", Actors: options(refund).Actors}
+		err := p.Run(ctx, []string{"workflow", "verify", "--data", dir}, &out, &errs)
 		return out.String(), err
 	}
-	if out, err := verify(); err != nil || !strings.Contains(out, "1 runs fit") {
+	if out, err := verify(); err != nil || !strings.Contains(out, "2 runs fit") {
 		t.Errorf("%q, %v", out, err)
 	}
-	does("verified", func(ctx workflow.Context, c claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
-	out, err := verify()
-	if !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk/a") || !strings.Contains(out, "diverged") {
-		t.Errorf("%q, %v", out, err)
+	v, err := runtime.Verify(ctx, options())
+	if err != nil || v.Runs != 2 || len(v.Unfit) != 1 || v.Unfit[0].Reason != "undo_missing" || !strings.Contains(v.Unfit[0].Report, `undo handler "refund"`) {
+		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()}); err == nil {
-		t.Error("no data is verified")
-	}
-}
-
-// A list is a list in JSON, too, if it is empty.
-func TestWorkflowVerifyNamesAnActorWithoutAKey(t *testing.T) {
-	dir, ctx := t.TempDir(), t.Context()
-	does("keyless", func(ctx workflow.Context, c claim) (string, error) { return "", workflow.Sleep(ctx, "hour", time.Hour) })
-	o := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
-	rt, err := runtime.Open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := desks.Ref(rt)
-	startClaim(t, d, claim{"keyless", 1})
-	for len(claimStatus(t, d).Waiting) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
-	does("keyless", func(ctx workflow.Context, c claim) (string, error) {
+	does("naps", func(ctx workflow.Context, _ claim) (string, error) {
 		return "", workflow.Sleep(ctx, "other", time.Hour)
 	})
-	if v, err := runtime.Verify(ctx, o); err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil {
-		t.Errorf("%+v, %v", v, err)
+	if out, err := verify(); !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk") || !strings.Contains(out, "diverged") {
+		t.Errorf("%q, %v", out, err)
 	}
-}
-
-// A run that owes an undo which the code no longer has does not fit it, although it replays.
-func TestWorkflowVerifyFindsUndosThatTheCodeNoLongerHas(t *testing.T) {
-	dir, ctx := t.TempDir(), t.Context()
-	does("owes", func(ctx workflow.Context, _ claim) (string, error) {
-		if _, err := workflow.Step(ctx, "pay", func(*workflow.StepCtx) (int, error) { return 1, nil }, workflow.UndoBy("refund", 1)); err != nil {
-			return "", err
-		}
-		return "", workflow.Sleep(ctx, "nap", time.Hour)
-	})
-	whole := deskDefinition(workflow.WithUndo("refund", func(*workflow.StepCtx, int) error { return nil }))
-	rt, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{whole}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	startClaim(t, desks.Ref(rt, "a"), claim{"owes", 1})
-	awaitWaiting(t, rt, host.Address{Type: "desk", Key: []string{"a"}})
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if v, err := runtime.Verify(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{whole}}); err != nil || v.Runs != 1 || len(v.Unfit) != 0 {
-		t.Errorf("%+v, %v", v, err)
-	}
-	v, err := runtime.Verify(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}})
-	if err != nil || len(v.Unfit) != 1 || v.Unfit[0].Reason != "undo_missing" || !strings.Contains(v.Unfit[0].Report, `undo handler "refund"`) {
-		t.Errorf("%+v, %v", v, err)
+	// A list is a list in JSON, also if it is empty, as the key of an actor is.
+	v, err = runtime.Verify(ctx, options(refund))
+	errorIf(t, err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil, "%+v, %v", v, err)
+	if _, err := runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()}); err == nil {
+		t.Error("no data is verified")
 	}
 }

@@ -30,18 +30,14 @@ func TestWorkflowTakesWhatCameWhileItsActorWasPaused(t *testing.T) {
 		askDesk(t, h, host.ActorPause, &host.PauseInput{Reason: "stocktaking"}, nil)
 		h.Restart()
 		h.Settle()
-		if _, err := papers.Of(d).Send(context.Background(), "deed"); err != nil {
-			t.Fatal(err)
-		}
+		sendPapers(t, d, "deed")
 		h.Settle()
 		if st := claimStatus(t, d); st.State.Over() {
 			t.Fatalf("it went on: %+v", st)
 		}
 		askDesk(t, h, host.ActorResume, nil, nil)
 		h.Settle()
-		if got := claimResult(t, d); got != "deed" {
-			t.Errorf("%q", got)
-		}
+		wantResult(t, d, "deed")
 	})
 }
 
@@ -62,9 +58,7 @@ func TestWorkflowTakesWhatCameWhileItsActorFellAsleep(t *testing.T) {
 			<-stop
 			return nil
 		})
-		if _, err := chore.Call(context.Background(), d, actor.None{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(chore.Call(context.Background(), d, actor.None{})))
 		h.Settle()
 		slept := make(chan error)
 		go func() {
@@ -72,16 +66,10 @@ func TestWorkflowTakesWhatCameWhileItsActorFellAsleep(t *testing.T) {
 			slept <- err
 		}()
 		h.Settle()
-		if !asked.Load() {
-			t.Fatal("the task was not asked to return")
-		}
-		if _, err := papers.Of(d).Send(context.Background(), "deed"); err != nil {
-			t.Fatal(err)
-		}
+		fatalIf(t, !asked.Load(), "the task was not asked to return")
+		sendPapers(t, d, "deed")
 		close(stop)
-		if err := <-slept; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-slept)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		if got, err := deskRun.Of(d).Result(ctx); err != nil || got != "deed" {
@@ -106,9 +94,7 @@ func TestWorkflowThatIsTerminatedBeginsNoAttempt(t *testing.T) {
 	})
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
 		ctx := context.Background()
-		if _, err := unlock.Call(ctx, d, actor.None{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(unlock.Call(ctx, d, actor.None{})))
 		synced := make(chan struct{})
 		h.Disk().Fail(func(op, _ string) error {
 			if op == "sync" {
@@ -123,18 +109,14 @@ func TestWorkflowThatIsTerminatedBeginsNoAttempt(t *testing.T) {
 		h.Settle()
 		close(synced)
 		for range 2 {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-errs)
 		}
 		h.Disk().Fail(nil)
 		h.Settle()
 		if n := bodies.Load(); n != 0 {
 			t.Errorf("%d bodies of a run that is over", n)
 		}
-		if _, err := deskRun.Of(d).Start(ctx, claim{"too late", 1}, handle.Replace()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(deskRun.Of(d).Start(ctx, claim{"too late", 1}, handle.Replace())))
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		if got, err := deskRun.Of(d).Result(ctx); err != nil || got != "next" {
@@ -162,31 +144,23 @@ func TestWorkflowChildrenWhoseActorsAreDestroyed(t *testing.T) {
 		b := desks.Ref(h, "b")
 		startClaim(t, d, claim{"mother", 1})
 		h.Settle()
-		if err := b.Destroy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Destroy(ctx))
 		if out, err := deskRun.Of(d).Result(ctx); err == nil || !strings.Contains(err.Error(), "destroyed") {
 			t.Fatalf("the child's actor is gone: %q, %v", out, err)
 		}
 		// A child that its actor refuses.
 		startClaim(t, b, claim{"naps", 7})
-		if _, err := deskRun.Of(d).Start(ctx, claim{"mother", 1}, handle.Replace()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(deskRun.Of(d).Start(ctx, claim{"mother", 1}, handle.Replace())))
 		if out, err := deskRun.Of(d).Result(ctx); err == nil || !strings.Contains(err.Error(), "refused") {
 			t.Fatalf("the child's actor has another run: %q, %v", out, err)
 		}
-		if err := deskRun.Of(b).Terminate(ctx, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(b).Terminate(ctx, ""))
 		// The parent's actor is destroyed: the child ends with it, and what it has to say does not bring the actor back.
 		m := desks.Ref(h, "m")
 		does("mother of c", func(ctx workflow.Context, c claim) (string, error) { return childOfDesk(ctx, "c", claim{"naps", 1}) })
 		startClaim(t, m, claim{"mother of c", 1})
 		h.Settle()
-		if err := m.Destroy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Destroy(ctx))
 		h.Settle()
 		if st := claimStatus(t, desks.Ref(h, "c")); st.State != wfhost.StateCancelled {
 			t.Errorf("the child is %s", st.State)
@@ -252,9 +226,7 @@ func TestWorkflowKeepsWhatAStepBroughtInAFullActor(t *testing.T) {
 		startClaim(t, d, claim{"full", 1})
 		h.Settle()
 		used := h.Status("desk", "a").Bytes
-		if _, err := stuff.Call(ctx, d, int(64<<10-used-512)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(stuff.Call(ctx, d, int(64<<10-used-512))))
 		time.Sleep(time.Hour)
 		h.Settle()
 		if got := claimResult(t, d); got != "4096" || bodies.Load() != 1 {
@@ -303,9 +275,7 @@ func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
 	// scenario runs it with a power cut at the n-th sync, and reports whether there was one.
 	scenario := func(t *testing.T, n int64, before bool) (cut bool) {
 		withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
-			if _, err := stuff.Call(ctx, d, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(stuff.Call(ctx, d, 0)))
 			var syncs atomic.Int64
 			now := make(chan struct{})
 			dead := make(chan struct{})
@@ -368,9 +338,7 @@ func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
 				t.Errorf("cut %d: %+v", n, got)
 			}
 			rows, err := rowsOf.Call(ctx, d, actor.None{})
-			if err != nil || strings.Join(rows, ",") != "pay,note" {
-				t.Errorf("cut %d: %q, %v", n, rows, err)
-			}
+			errorIf(t, err != nil || strings.Join(rows, ",") != "pay,note", "cut %d: %q, %v", n, rows, err)
 		})
 		return cut
 	}
@@ -400,9 +368,7 @@ func TestWorkflowThatEndsAnswersThoseWhoWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
 		defer cancel()
 		for _, end := range []func(){func() {}, func() { deskRun.Of(d).Terminate(ctx, "a mistake") }} {
-			if _, err := deskRun.Of(d).Start(ctx, claim{"forgets", 1}, handle.Replace()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(deskRun.Of(d).Start(ctx, claim{"forgets", 1}, handle.Replace())))
 			asked := make(chan error)
 			go func() { _, err := consent.Of(d).Ask(ctx, "please"); asked <- err }()
 			h.Settle()

@@ -45,13 +45,9 @@ func listRuns(t *testing.T, h *actortest.Harness, q host.RunQuery) string {
 	found := map[string]bool{}
 	for {
 		page, err := h.Runtime().Runs(context.Background(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, r := range page.Runs {
-			if r.Run == "" || r.Workflow != "handle" || r.Since.IsZero() {
-				t.Fatalf("%+v", r)
-			}
+			fatalIf(t, r.Run == "" || r.Workflow != "handle" || r.Since.IsZero(), "%+v", r)
 			found[strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key[0], r.State, r.Reason))] = true
 		}
 		if q.Cursor = page.Cursor; q.Cursor == "" {
@@ -64,9 +60,7 @@ func listRuns(t *testing.T, h *actortest.Harness, q host.RunQuery) string {
 func pausedGauge(t *testing.T, h *actortest.Harness) string {
 	t.Helper()
 	families, err := h.Runtime().Gatherer().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[string]bool{}
 	for _, f := range families {
 		if f.GetName() != "cairn_workflow_runs_paused" {
@@ -106,9 +100,7 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 			startClaim(t, desks.Ref(h, key), claim{how, 1})
 		}
 		for _, key := range []string{"held", "put away"} {
-			if err := deskRun.Of(desks.Ref(h, key)).Pause(ctx, "look at it"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, deskRun.Of(desks.Ref(h, key)).Pause(ctx, "look at it"))
 		}
 		if got := listRuns(t, h, host.RunQuery{}); got != "failed failed, gone failed, held paused operator, put away paused operator" {
 			t.Fatal(got)
@@ -156,25 +148,15 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 		does("changes", first)
 		h.Restart()
 		h.Settle()
-		if err := deskRun.Of(desks.Ref(h, "held")).Resume(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := deskRun.Of(desks.Ref(h, "put away")).Terminate(ctx, "enough"); err != nil {
-			t.Fatal(err)
-		}
-		if err := desks.Ref(h, "gone").Destroy(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := deskRun.Of(desks.Ref(h, "failed")).Start(ctx, claim{"naps", 2}, handle.Replace()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(desks.Ref(h, "held")).Resume(ctx))
+		must(t, deskRun.Of(desks.Ref(h, "put away")).Terminate(ctx, "enough"))
+		must(t, desks.Ref(h, "gone").Destroy(ctx))
+		must(t, errOf(deskRun.Of(desks.Ref(h, "failed")).Start(ctx, claim{"naps", 2}, handle.Replace())))
 		if got := listRuns(t, h, host.RunQuery{}) + pausedGauge(t, h); got != "" {
 			t.Fatal(got)
 		}
 		time.Sleep(2 * time.Hour)
-		if got := claimResult(t, desks.Ref(h, "changed")); got != "well" {
-			t.Fatal(got)
-		}
+		wantResult(t, desks.Ref(h, "changed"), "well")
 		for _, q := range []host.RunQuery{{State: "running"}, {Limit: -1}, {Limit: 1001}, {Cursor: "x"}, {State: "failed", Reason: "operator"}, {Reason: "divergd"}} {
 			if _, err := h.Runtime().Runs(ctx, q); actor.CodeOf(err) != actor.InvalidArgument || q.Reason == "divergd" && !strings.Contains(err.Error(), `"diverged" "misuse"`) {
 				t.Errorf("%+v: %v", q, err)
@@ -190,9 +172,7 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	open := func(d actor.Definition) *runtime.Runtime {
 		rt, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{d}, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return rt
 	}
 	rt := open(deskDefinition())
@@ -202,21 +182,15 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 		t.Fatal("the run has not failed")
 	}
 	startClaim(t, paused, claim{"naps", 1})
-	if err := deskRun.Of(paused).Pause(ctx, "look at it"); err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, deskRun.Of(paused).Pause(ctx, "look at it"))
+	must(t, rt.Close())
 	rt = open(botDefinition(actor.Spec[bot]{}))
 	defer rt.Close()
 	if counts, err := rt.CountRuns(ctx); err != nil || len(counts.Counts) != 2 {
 		t.Fatalf("%v, %v", counts, err)
 	}
 	for _, key := range []string{"failed", "paused"} {
-		if err := desks.Ref(rt, key).Destroy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, desks.Ref(rt, key).Destroy(ctx))
 	}
 	if counts, err := rt.CountRuns(ctx); err != nil || len(counts.Counts) != 0 {
 		t.Errorf("%v, %v", counts, err)
@@ -231,9 +205,7 @@ func TestRunsOfAnotherNamespaceAreNotCounted(t *testing.T) {
 	namespace := "default"
 	actortest.Config{Options: func(o *runtime.Options) { o.Namespace = namespace }}.Run(t, func(t *testing.T, h *actortest.Harness) {
 		startClaim(t, desks.Ref(h, "a"), claim{"naps", 1})
-		if err := deskRun.Of(desks.Ref(h, "a")).Pause(t.Context(), ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(desks.Ref(h, "a")).Pause(t.Context(), ""))
 		for _, want := range []string{"", "operator 1"} {
 			if namespace = "other"; want != "" {
 				namespace = "default"

@@ -43,12 +43,8 @@ func TestWorkflowMessagesOfOneRunDoNotReachTheNext(t *testing.T) {
 				defer cancel()
 				startClaim(t, d, claim{"ignores", 1})
 				h.Settle()
-				if _, err := papers.Of(d).Send(ctx, "to the first"); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := papers.Of(d).Send(ctx, "later to the first", actor.Delay(2*time.Hour)); err != nil {
-					t.Fatal(err)
-				}
+				sendPapers(t, d, "to the first")
+				must(t, errOf(papers.Of(d).Send(ctx, "later to the first", actor.Delay(2*time.Hour))))
 				asked := make(chan error, 1)
 				go func() { _, err := consent.Of(d).Ask(ctx, "may I?"); asked <- err }()
 				h.Settle()
@@ -56,16 +52,10 @@ func TestWorkflowMessagesOfOneRunDoNotReachTheNext(t *testing.T) {
 				if err := <-asked; actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "ended without receiving") {
 					t.Errorf("the sender got %v", err)
 				}
-				if _, err := deskRun.Of(d).Start(ctx, claim{"receives", 2}, handle.Replace()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(deskRun.Of(d).Start(ctx, claim{"receives", 2}, handle.Replace())))
 				h.Settle()
-				if _, err := papers.Of(d).Send(ctx, "to the second"); err != nil {
-					t.Fatal(err)
-				}
-				if got := claimResult(t, d); got != "to the second" {
-					t.Errorf("the second run received %q", got)
-				}
+				sendPapers(t, d, "to the second")
+				wantResult(t, d, "to the second")
 				for want, stats := range map[int64]func(context.Context) (handle.QueueStats, error){2: papers.Of(d).Stats, 1: consent.Of(d).Stats} {
 					if st, err := stats(ctx); err != nil || st.Dead != want || st.Pending+st.Delayed != 0 {
 						t.Errorf("%+v, %v", st, err)
@@ -82,13 +72,9 @@ func TestWorkflowReceivesWhatWasSentBeforeItBegan(t *testing.T) {
 	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
 		for n := range 2 {
 			want := fmt.Sprint("to run ", n)
-			if _, err := papers.Of(d).Send(t.Context(), want); err != nil {
-				t.Fatal(err)
-			}
+			sendPapers(t, d, want)
 			h.Restart()
-			if _, err := deskRun.Of(d).Start(t.Context(), claim{"receives", n}, handle.Replace()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(deskRun.Of(d).Start(t.Context(), claim{"receives", n}, handle.Replace())))
 			if got := claimResult(t, d); got != want {
 				t.Errorf("received %q, want %q", got, want)
 			}

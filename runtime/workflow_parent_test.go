@@ -46,16 +46,12 @@ func TestWorkflowResultOfAChildWaitsForAParentThatDoesNotWake(t *testing.T) {
 	})
 	withHousehold(t, func(t *testing.T, h *actortest.Harness, parent actor.Ref[household]) {
 		ctx := context.Background()
-		if _, err := awaitClaim.Of(parent).Start(ctx, claim{"an hour", 1}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(awaitClaim.Of(parent).Start(ctx, claim{"an hour", 1})))
 		time.Sleep(time.Minute)
 		sick.Store(true)
 		time.Sleep(5 * time.Hour)
 		child := h.Status("desk", "child")
-		if child.FailedSends != 0 || child.PendingSends != 1 {
-			t.Fatalf("the child's result: %+v", child)
-		}
+		fatalIf(t, child.FailedSends != 0 || child.PendingSends != 1, "the child's result: %+v", child)
 		if st := h.Status("household", "p"); st.Failure == nil || st.Failure.Attempts > 80 {
 			t.Fatalf("the parent is woken more often than it asks for: %+v", st.Failure)
 		}
@@ -78,9 +74,7 @@ func TestWorkflowParentAsksForTheResultOfAChildWhenItWakes(t *testing.T) {
 	for _, destroyed := range []bool{false, true} {
 		withHousehold(t, func(t *testing.T, h *actortest.Harness, parent actor.Ref[household]) {
 			ctx := context.Background()
-			if _, err := awaitClaim.Of(parent).Start(ctx, claim{"an hour", 1}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(awaitClaim.Of(parent).Start(ctx, claim{"an hour", 1})))
 			time.Sleep(time.Minute)
 			sick.Store(true)
 			time.Sleep(2 * time.Hour)
@@ -89,28 +83,20 @@ func TestWorkflowParentAsksForTheResultOfAChildWhenItWakes(t *testing.T) {
 			skip := host.SendSkipInput{Type: "household", Key: []string{"p"}}
 			var skipped host.CountOutput
 			askOf(t, h, host.Address{Type: "desk", Key: []string{"child"}}, host.SendSkip, &skip, &skipped)
-			if skipped.Count != 1 {
-				t.Fatal(skipped)
-			}
+			fatalIf(t, skipped.Count != 1, "%v", skipped)
 			if destroyed {
-				if err := child.Destroy(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, child.Destroy(ctx))
 			}
 			sick.Store(false)
 			time.Sleep(10 * time.Minute)
 			if st, err := awaitClaim.Of(parent).Status(ctx); err != nil || st.State.Over() {
 				t.Fatalf("it has its answer already: %+v, %v", st, err)
 			}
-			if _, err := knock.Call(ctx, parent, actor.None{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(knock.Call(ctx, parent, actor.None{})))
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			out, err := awaitClaim.Of(parent).Result(ctx)
-			if destroyed != (err != nil) || !destroyed && out != "done" {
-				t.Fatalf("destroyed %v: %q, %v", destroyed, out, err)
-			}
+			fatalIf(t, destroyed != (err != nil) || !destroyed && out != "done", "destroyed %v: %q, %v", destroyed, out, err)
 			time.Sleep(time.Minute) // the result is there before the message that brought it is off the books
 			if st := h.Status("household", "p"); st.FailedSends != 0 || st.PendingSends != 0 {
 				t.Fatalf("%+v", st)

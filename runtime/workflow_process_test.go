@@ -71,24 +71,16 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 		t.Skip("it runs as the child of other tests")
 	}
 	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: []actor.Definition{mineDefinition()}, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := mines.Ref(rt, "a")
-	if _, err := blast.Of(d).Start(t.Context(), how); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(blast.Of(d).Start(t.Context(), how)))
 	mend := os.Getenv(nodeMend)
 	if st, err := blast.Of(d).Status(t.Context()); err == nil && mend != "" && st.Pause != nil {
-		if err := blast.Of(d).Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, blast.Of(d).Resume(t.Context()))
 	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		st, err := blast.Of(d).Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if st.State.Over() {
 			fmt.Printf("%s: %+v\n", st.State, st.Failure)
 			if err := rt.Close(); err != nil {
@@ -124,9 +116,7 @@ func nodeProcess(t *testing.T, dir, how, mend string) (out string, died bool) {
 	if errors.As(err, &exit) && exit.ExitCode() == exited {
 		return string(b), true
 	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
+	fatalIf(t, err != nil, "%v\n%s", err, b)
 	return string(b), false
 }
 

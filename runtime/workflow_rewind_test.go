@@ -20,9 +20,7 @@ import (
 func claimEntry(t *testing.T, d actor.Ref[desk], path string) wfhost.EntryID {
 	t.Helper()
 	for e, err := range deskRun.Of(d).History(context.Background()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if e.Path == path {
 			return e.ID
 		}
@@ -56,9 +54,7 @@ func rounds(bodies *atomic.Int64) way {
 func sendPapers(t *testing.T, d actor.Ref[desk], list ...string) {
 	t.Helper()
 	for _, paper := range list {
-		if _, err := papers.Of(d).Send(context.Background(), paper); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(papers.Of(d).Send(context.Background(), paper)))
 	}
 }
 
@@ -78,16 +74,12 @@ func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 					ctx := t.Context()
 					startClaim(t, d, claim{"rounds", 1})
 					sendPapers(t, d, "a", "b", "c")
-					if got := claimResult(t, d); got != "1a 2b 3c " {
-						t.Fatalf("%q", got)
-					}
+					wantResult(t, d, "1a 2b 3c ")
 					before := claimStatus(t, d)
 					entry := claimEntry(t, d, to)
 					sendPapers(t, d, "late") // for the run to come
 					h.Settle()
-					if err := deskRun.Of(d).Rewind(ctx, entry); err != nil {
-						t.Fatal(err)
-					}
+					must(t, deskRun.Of(d).Rewind(ctx, entry))
 					asked := make(chan string, 1)
 					go func() { out, err := deskRun.Of(d).Result(ctx); asked <- fmt.Sprint(out, err) }()
 					stop(h)
@@ -129,9 +121,7 @@ func TestWorkflowThatWasRewoundIsFoundByARestart(t *testing.T) {
 		sendPapers(t, d, "a", "b", "c")
 		claimResult(t, d)
 		askDesk(t, h, host.ActorPause, &host.PauseInput{Reason: "stocktaking"}, nil)
-		if err := deskRun.Of(d).Rewind(t.Context(), claimEntry(t, d, "round~2/s")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(d).Rewind(t.Context(), claimEntry(t, d, "round~2/s")))
 		h.Crash()
 		h.Settle()
 		if n := bodies.Load(); n != 3 {
@@ -142,9 +132,7 @@ func TestWorkflowThatWasRewoundIsFoundByARestart(t *testing.T) {
 		if n := bodies.Load(); n != 4 {
 			t.Errorf("%d bodies", n)
 		}
-		if got := claimResult(t, d); got != "1a 2b 4c " {
-			t.Errorf("%q", got)
-		}
+		wantResult(t, d, "1a 2b 4c ")
 	})
 }
 
@@ -184,23 +172,17 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 		if st := claimStatus(t, d); st.Undo != 0 {
 			t.Errorf("it owes: %+v", st)
 		}
-		if err := deskRun.Of(d).Rewind(ctx, claimEntry(t, d, "paper")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(d).Rewind(ctx, claimEntry(t, d, "paper")))
 		if got := claimResult(t, d); got != "enough" { // the same message again
 			t.Errorf("%q", got)
 		}
 		// The message that it got is deleted, and the dead letter is given back instead.
 		askDesk(t, h, host.ActorPause, &host.PauseInput{}, nil)
-		if err := deskRun.Of(d).Rewind(ctx, claimEntry(t, d, "paper")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(d).Rewind(ctx, claimEntry(t, d, "paper")))
 		var purged, back host.CountOutput
 		askDesk(t, h, host.QueuePurge, &host.QueueInput{Queue: "papers"}, &purged)
 		askDesk(t, h, host.QueueDeadRequeue, &host.QueueSelectInput{Queue: "papers", All: true}, &back)
-		if purged.Count != 1 || back.Count != 1 {
-			t.Fatalf("purged %d, requeued %d", purged.Count, back.Count)
-		}
+		fatalIf(t, purged.Count != 1 || back.Count != 1, "purged %d, requeued %d", purged.Count, back.Count)
 		askDesk(t, h, host.ActorResume, nil, nil)
 		if ok, err := consent.Of(d).Ask(ctx, "may I?"); err != nil || !ok {
 			t.Errorf("a request to the run that lives: %v, %v", ok, err)
@@ -208,58 +190,12 @@ func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
 		if st := claimStatus(t, d); st.State != wfhost.StateSleeping || st.Undo != 1 {
 			t.Errorf("%+v", st)
 		}
-		if err := deskRun.Of(d).Cancel(ctx, "enough"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deskRun.Of(d).Cancel(ctx, "enough"))
 		h.Settle()
 		if st := claimStatus(t, d); st.State != wfhost.StateCancelled || repaid.Load() != 7 {
 			t.Errorf("repaid %d, %+v", repaid.Load(), st)
 		}
 	}, deskDefinition(undo))
-}
-
-// A child whose parent was told is not rewound, nor a run that an operator has terminated; the parent itself is.
-func TestWorkflowRewindsThatAreRefused(t *testing.T) {
-	does("child", func(ctx workflow.Context, c claim) (string, error) {
-		return workflow.Step(ctx, "s", func(*workflow.StepCtx) (string, error) { return "done", nil })
-	})
-	does("parent", func(ctx workflow.Context, c claim) (string, error) { return childOfDesk(ctx, "b", claim{"child", 1}) })
-	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
-		ctx := t.Context()
-		startClaim(t, d, claim{"parent", 1})
-		if got := claimResult(t, d); got != "done" {
-			t.Fatalf("%q", got)
-		}
-		b := desks.Ref(h, "b")
-		first := claimStatus(t, b).ID
-		if err := deskRun.Of(b).Rewind(ctx, claimEntry(t, b, "s")); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "parent was told") {
-			t.Errorf("the child: %v", err)
-		}
-		var path string
-		for e := range deskRun.Of(d).History(ctx) {
-			path = e.Path
-		}
-		if err := deskRun.Of(d).Rewind(ctx, claimEntry(t, d, path)); err != nil {
-			t.Fatal(err)
-		}
-		if got := claimResult(t, d); got != "done" {
-			t.Errorf("%q", got)
-		}
-		if st := claimStatus(t, b); st.ID == first || st.State != wfhost.StateCompleted {
-			t.Errorf("the child's run after that: %+v", st)
-		}
-		c := desks.Ref(h, "c")
-		does("stuck", func(ctx workflow.Context, c claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
-		startClaim(t, c, claim{"stuck", 1})
-		h.Settle()
-		nap := claimEntry(t, c, "nap")
-		if err := deskRun.Of(c).Terminate(ctx, "a mistake"); err != nil {
-			t.Fatal(err)
-		}
-		if err := deskRun.Of(c).Rewind(ctx, nap); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "an operator gave it up") {
-			t.Errorf("terminated: %v", err)
-		}
-	})
 }
 
 // Rewinding over HTTP answers as the other verbs do, and shows in the result and in what watches the run.
@@ -279,9 +215,7 @@ func TestWorkflowIsRewoundOverHTTP(t *testing.T) {
 		if code, body := overHTTP(t, h, "workflow.result", ``); code != 200 || !strings.Contains(body, `"done":false`) || !strings.Contains(body, `"state":"running"`) {
 			t.Error(code, body)
 		}
-		if changes() < before {
-			t.Error("events are gone")
-		}
+		errorIf(t, changes() < before, "events are gone")
 		if code, body := overHTTP(t, h, "workflow.rewind", `{"entry":"1501"}`); code != 412 && code != 400 && code != 409 || !strings.Contains(body, "no entry") {
 			t.Error(code, body)
 		}

@@ -38,9 +38,7 @@ func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 				startClaim(t, d, claim{test.how, 1})
 				h.Settle()
 				if test.end != nil {
-					if err := test.end(t.Context(), d); err != nil {
-						t.Fatal(err)
-					}
+					must(t, test.end(t.Context(), d))
 					h.Settle()
 				}
 				if st := claimStatus(t, d); st.State != test.state {
@@ -108,9 +106,7 @@ func TestWorkflowPayloadsAreShownAsJSON(t *testing.T) {
 		}
 		// In CBOR they are as the run has them, for programs that know the types.
 		for e, err := range deskRun.Of(d).History(t.Context()) {
-			if err != nil || len(e.Output) == 0 && e.Kind == workflow.KindStep || e.OutputJSON != nil {
-				t.Errorf("%+v, %v", e, err)
-			}
+			errorIf(t, err != nil || len(e.Output) == 0 && e.Kind == workflow.KindStep || e.OutputJSON != nil, "%+v, %v", e, err)
 		}
 		if st := claimStatus(t, d); len(st.Input) == 0 || len(st.Output) == 0 || len(st.Published) == 0 {
 			t.Errorf("%+v", st)

@@ -43,15 +43,11 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				defer close(release)
 				does("pass", func(workflow.Context, claim) (string, error) { return "", nil })
 				for range 3 { // runs are known to take little time
-					if _, err := deskRun.Of(d).Start(t.Context(), claim{How: "pass"}, handle.Replace()); err != nil {
-						t.Fatal(err)
-					}
+					must(t, errOf(deskRun.Of(d).Start(t.Context(), claim{How: "pass"}, handle.Replace())))
 					claimResult(t, d)
 				}
 				begun := time.Now()
-				if _, err := deskRun.Of(d).Start(t.Context(), claim{How: "block"}, handle.Replace()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(deskRun.Of(d).Start(t.Context(), claim{How: "block"}, handle.Replace())))
 				if took := time.Since(begun); took > 1500*time.Millisecond {
 					t.Errorf("the start was answered after %v", took)
 				}
@@ -63,20 +59,14 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				}
 				time.Sleep(time.Hour) // it is not tried again
 				p := claimStatus(t, d).Pause
-				if p == nil || p.Reason != wfhost.PausedMisuse || !p.Next.IsZero() {
-					t.Fatalf("%+v", p)
-				}
+				fatalIf(t, p == nil || p.Reason != wfhost.PausedMisuse || !p.Next.IsZero(), "%+v", p)
 				for _, part := range []string{"without an operation", "belongs into the body of a step", "workflow_stall_test.go:"} {
-					if !strings.Contains(p.Text, part) {
-						t.Errorf("the pause does not say %q: %s", part, p.Text)
-					}
+					errorIf(t, !strings.Contains(p.Text, part), "the pause does not say %q: %s", part, p.Text)
 				}
 				if entered.Load() != 1 {
 					t.Errorf("the function was called %d times", entered.Load())
 				}
-				if err := deskRun.Of(d).Resume(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, deskRun.Of(d).Resume(t.Context()))
 				if err := deskRun.Of(d).Terminate(t.Context(), "enough"); err != nil {
 					t.Error(err)
 				}
@@ -98,18 +88,14 @@ func TestFunctionThatWaitsForAMutexIsPaused(t *testing.T) {
 		return "late", nil
 	})
 	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{deskDefinition()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := desks.Ref(rt, "a")
 	startClaim(t, d, claim{How: "mutex"})
 	if _, err := unlock.Call(t.Context(), d, actor.None{}); err != nil {
 		t.Error(err)
 	}
 	for claimStatus(t, d).Pause == nil {
-		if _, err := unlock.Call(t.Context(), d, actor.None{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(unlock.Call(t.Context(), d, actor.None{})))
 	}
 	if p := claimStatus(t, d).Pause; p.Reason != wfhost.PausedMisuse || !strings.Contains(p.Text, "sync.(*Mutex).Lock") {
 		t.Errorf("%+v", p)
@@ -129,15 +115,11 @@ func TestFunctionThatComputesIsNotPaused(t *testing.T) {
 		return "done", nil
 	})
 	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{deskDefinition()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rt.Close()
 	d := desks.Ref(rt, "a")
 	startClaim(t, d, claim{How: "compute"})
-	if got := claimResult(t, d); got != "done" {
-		t.Error(got)
-	}
+	wantResult(t, d, "done")
 }
 
 // A function whose operation waits for the disk does not block: the disk does.
@@ -163,17 +145,13 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 					Dir: "data", Disk: disk, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler),
 					TypeLimits: map[string]actor.Limits{"desk": {TurnTimeout: limit}}, TurnGrace: time.Second,
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return rt
 			}
 			rt := open()
 			startClaim(t, desks.Ref(rt, "a"), claim{How: "read"})
 			awaitWaiting(t, rt, host.Address{Type: "desk", Key: []string{"a"}})
-			if err := rt.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rt.Close())
 			rt = open()
 			var reads atomic.Int64
 			disk.Fail(func(op, _ string) error {
@@ -183,9 +161,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 				return nil
 			})
 			d := desks.Ref(rt, "a")
-			if _, err := papers.Of(d).Send(t.Context(), "paper"); err != nil {
-				t.Fatal(err)
-			}
+			sendPapers(t, d, "paper")
 			for claimStatus(t, d).State != wfhost.StateCompleted {
 				if p := claimStatus(t, d).Pause; p != nil {
 					t.Fatalf("after %d reads: %+v", reads.Load(), p)

@@ -144,9 +144,7 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))
 			at := func(i int) actor.Ref[actor.None] { return errands.Ref(h, fmt.Sprint(i)) }
 			for i := range runs {
-				if _, err := errand.Of(at(i)).Start(ctx, 100*seed+i); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(errand.Of(at(i)).Start(ctx, 100*seed+i)))
 			}
 			for i := range 12 {
 				time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
@@ -162,24 +160,18 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 			var stay []string
 			for i := range runs {
 				status, err := errand.Of(at(i)).Status(ctx)
-				if err != nil || !status.State.Over() || status.Undo != 0 {
-					t.Fatalf("errand %d: %+v, %v", i, status, err)
-				}
+				fatalIf(t, err != nil || !status.State.Over() || status.Undo != 0, "errand %d: %+v, %v", i, status, err)
 				if status.State != wfhost.StateCompleted {
 					states[1].Add(1)
 					continue
 				}
 				states[0].Add(1)
 				keys, err := errand.Of(at(i)).Result(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				stay = append(stay, keys...)
 			}
 			l, err := auditOf.Call(ctx, journals.Ref(h, bookKey...), actor.None{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for key := range l.Done {
 				want := 1
 				if slices.Contains(stay, key) {
@@ -190,9 +182,7 @@ func TestWorkflowUndoesOnceWhateverGaveItUp(t *testing.T) {
 				}
 			}
 			for _, key := range stay {
-				if !l.Done[key] {
-					t.Errorf("seed %d: %s is to stay, and was not done", seed, key)
-				}
+				errorIf(t, !l.Done[key], "seed %d: %s is to stay, and was not done", seed, key)
 			}
 		},
 			actor.Define(journals, actor.Spec[journal]{}, actor.On(enterIn, (*journal).enterIn), actor.On(strikeIn, (*journal).strikeIn), actor.OnQuery(auditOf, journal.auditOf)),

@@ -72,9 +72,7 @@ func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
 		text := failing(t, func(t testing.TB) {
 			workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, int]) {
 				if out, err := env.Start(none{}).Result(); out != 1 || err != nil {
-					if fatal {
-						t.Fatal("no fatal one")
-					}
+					fatalIf(t, fatal, "no fatal one")
 					t.Errorf("%d is no one", out)
 				}
 			})
@@ -84,9 +82,7 @@ func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
 	text := failing(t, func(t testing.TB) {
 		workflowtest.CrashEverywhere(t, d, func(*workflowtest.Env[none, int]) { t.Error("broken anyway") })
 	})
-	if text != "broken anyway\n" {
-		t.Errorf("%q", text)
-	}
+	errorIf(t, text != "broken anyway\n", "%q", text)
 }
 
 func TestCrashEverywhereWantsTheSameScript(t *testing.T) {
@@ -118,9 +114,7 @@ func TestWithCrashes(t *testing.T) {
 		env.Start(20).Wait()
 	}
 	workflowtest.CrashEverywhere(t, d, script, workflowtest.WithCrashes(3))
-	if runs < 3 || runs > 1+2*3 {
-		t.Errorf("%d runs", runs)
-	}
+	errorIf(t, runs < 3 || runs > 1+2*3, "%d runs", runs)
 }
 
 func TestCrashAtCommit(t *testing.T) {
@@ -162,9 +156,7 @@ func TestCrashLosesWhatABodyReturns(t *testing.T) {
 	env := workflowtest.New(t, d).Start(none{})
 	env.Reach("s")
 	env.Crash()
-	if ended != 1 {
-		t.Errorf("%d bodies have ended", ended)
-	}
+	errorIf(t, ended != 1, "%d bodies have ended", ended)
 	if out, err := env.Result(); out != 2 || err != nil {
 		t.Errorf("%d, %v", out, err)
 	}

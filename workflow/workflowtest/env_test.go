@@ -48,9 +48,7 @@ func TestResultOfAFailure(t *testing.T) {
 	}, workflow.WithError[*declined]("declined"))
 	_, err := workflowtest.New(t, d).Start(none{}).Result()
 	var de *declined
-	if !errors.As(err, &de) || de.Code != 51 {
-		t.Errorf("%v", err)
-	}
+	errorIf(t, !errors.As(err, &de) || de.Code != 51, "%v", err)
 }
 
 func TestClockJumpsAndAdvances(t *testing.T) {
@@ -170,9 +168,7 @@ func TestQueuesAndReplies(t *testing.T) {
 		t.Errorf("%d are left", n)
 	}
 	_, err := workflowtest.New(t, d).Start(1).Result()
-	if !errors.Is(err, workflow.ErrTimeout) {
-		t.Errorf("%v", err)
-	}
+	errorIf(t, !errors.Is(err, workflow.ErrTimeout), "%v", err)
 }
 
 type shop struct {
@@ -243,9 +239,7 @@ func TestControl(t *testing.T) {
 	t.Run("cancel", func(t *testing.T) {
 		env := workflowtest.New(t, d).Start(none{})
 		env.Reach("long")
-		if err := env.Cancel("enough"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Cancel("enough"))
 		if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != wfhost.StateCancelled {
 			t.Errorf("%v, %s", err, env.Status().State)
 		}
@@ -257,9 +251,7 @@ func TestControl(t *testing.T) {
 	t.Run("terminate", func(t *testing.T) {
 		env := workflowtest.New(t, d).Start(none{})
 		env.Reach("long")
-		if err := env.Terminate("enough"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Terminate("enough"))
 		if s := env.Wait(); s.State != wfhost.StateTerminated {
 			t.Errorf("%s", s.State)
 		}
@@ -273,9 +265,7 @@ func TestControl(t *testing.T) {
 		})
 		env := workflowtest.New(t, d).Start(none{})
 		env.Reach("wait")
-		if err := env.Pause("look"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Pause("look"))
 		if s := env.Wait(); s.State != wfhost.StatePaused {
 			t.Errorf("%s", s.State)
 		}
@@ -283,9 +273,7 @@ func TestControl(t *testing.T) {
 		if n := env.Calls("go"); n != 0 {
 			t.Errorf("%d calls while it is paused", n)
 		}
-		if err := env.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Resume())
 		if _, err := env.Result(); err != nil || env.Calls("go") != 1 {
 			t.Errorf("%v, %d calls", err, env.Calls("go"))
 		}
@@ -301,9 +289,7 @@ func TestControl(t *testing.T) {
 		})
 		env.Settle()
 		fail = false
-		if err := env.Retry(env.Entry("long").ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Retry(env.Entry("long").ID))
 		start := env.Now()
 		if _, err := env.Result(); err != nil || !env.Now().Equal(start) {
 			t.Errorf("%v after %v", err, env.Now().Sub(start))
@@ -321,9 +307,7 @@ func TestControl(t *testing.T) {
 		env := workflowtest.New(t, d).Start(none{})
 		env.Reach("wait")
 		env.Stub("a", func(*workflow.StepCtx) (any, error) { return 2, nil })
-		if err := env.Rewind(env.Entry("a").ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Rewind(env.Entry("a").ID))
 		if out, err := env.Result(); out != 2 || err != nil {
 			t.Errorf("%d, %v", out, err)
 		}
@@ -379,9 +363,7 @@ func TestChildrenInOtherActors(t *testing.T) {
 	env := workflowtest.New(t, d, opts...)
 	env.Refuse(at(1), errors.New("full"))
 	_, err := env.Start(2).Result()
-	if err == nil || err.Error() != `workflow: child "c1" (child): full` {
-		t.Errorf("%v", err)
-	}
+	errorIf(t, err == nil || err.Error() != `workflow: child "c1" (child): full`, "%v", err)
 }
 
 func TestEverythingInABubble(t *testing.T) {

@@ -188,9 +188,7 @@ func TestPatchedRunGoesOn(t *testing.T) {
 
 	// A recording goes on in the same way, elsewhere.
 	other := workflowtest.New(t, booking(v3))
-	if err := other.Restore(rec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Restore(rec))
 	if _, err := other.Result(); err != nil || other.Calls("*") != 2 {
 		t.Errorf("%v, %d calls", err, other.Calls("*"))
 	}
@@ -221,9 +219,7 @@ func TestFilesOfRecordings(t *testing.T) {
 	t.Setenv(workflowtest.RecordVariable, "1")
 	workflowtest.Record(t, file, env.Export())
 	first, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	env.Wait()
 	workflowtest.Record(t, file, env.Export())
 	if second, err := os.ReadFile(file); err != nil || string(second) != string(first) {
@@ -235,9 +231,7 @@ func TestFilesOfRecordings(t *testing.T) {
 	})
 	wantText(t, text, file, `step "reserve"`)
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.ReplayDir(t, booking(bookingV1), filepath.Join(dir, "*.none")) }), "no recording")
-	if err := os.WriteFile(file, first[:len(first)-9], 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, first[:len(first)-9], 0o666))
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.Load(t, file) }), file)
 }
 
@@ -275,9 +269,7 @@ func form1(t *testing.T) *wfhost.Recording {
 	add := func(key, value []byte) { rec.Rows = append(rec.Rows, replay.Row{Key: key, Value: value}) }
 	unhex := func(s string) []byte {
 		b, err := hex.DecodeString(strings.NewReplacer(" ", "", "|", "").Replace(s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	for i, name := range []string{"charge", "note", "nap", "w:count", "w:0", "both", "x", "y", "first", "gate", "ticks", "tick"} {
@@ -370,9 +362,7 @@ func TestHistoryOfForm1Replays(t *testing.T) {
 	workflowtest.Replay(t, define("charge"), rec)
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.Replay(t, define("bill"), rec) }), `step "charge"`)
 	env := workflowtest.New(t, define("charge"))
-	if err := env.Restore(rec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, env.Restore(rec))
 	if out, err := env.Result(); err != nil || out != "tea42 1 1 2fast1 1 4" {
 		t.Errorf("%q, %v", out, err)
 	}

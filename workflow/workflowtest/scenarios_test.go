@@ -55,9 +55,7 @@ func end[In, Out any](t testing.TB, env *workflowtest.Env[In, Out], want string)
 	if err != nil {
 		got = err.Error()
 	}
-	if got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	errorIf(t, got != want, "%s, want %s", got, want)
 }
 
 var errBusy = errors.New("busy")

@@ -26,7 +26,7 @@ const (
 	KindSpawn      Kind = 14
 	KindCall       Kind = 15
 
-	kindLast = KindCall
+	KindLast = KindCall
 )
 
 // String returns the word for the kind.

@@ -108,7 +108,7 @@ func AppendEntry(dst []byte, e *Entry) ([]byte, error) {
 	set(flagEnded, timed && !e.Status.Over())
 	set(flagOwed, e.Owed != 0)
 
-	if e.Kind > kindLast || e.Status > StatusLast {
+	if e.Kind > KindLast || e.Status > StatusLast {
 		return dst, fmt.Errorf("workflow: entry of kind %d and status %d cannot be written", e.Kind, e.Status)
 	}
 	dst = append(dst, Form2, 0, byte(e.Kind), byte(e.Status))
@@ -257,7 +257,7 @@ func DecodeEntry(e *Entry, value []byte) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	if kind > byte(kindLast) || status > byte(StatusLast) || flags&^flagsKnown != 0 {
+	if kind > byte(KindLast) || status > byte(StatusLast) || flags&^flagsKnown != 0 {
 		return Newer("entry of kind %d, status %d and flags %#x", kind, status, flags)
 	}
 	e.Kind, e.Status = Kind(kind), EntryStatus(status)

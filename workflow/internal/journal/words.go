@@ -14,7 +14,7 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText takes a word that MarshalText returns.
 func (k *Kind) UnmarshalText(text []byte) error {
-	for i := range kindLast + 1 {
+	for i := range KindLast + 1 {
 		if i.String() == string(text) {
 			*k = i
 			return nil

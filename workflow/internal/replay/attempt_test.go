@@ -14,36 +14,6 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memhost"
 )
 
-// TestAtMostOnce: an execution that a crash cuts off is not repeated, and that is what the function is told, for good.
-func TestAtMostOnce(t *testing.T) {
-	runs := 0
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		err := workflow.Do(ctx, "once", func(*workflow.StepCtx) error { runs++; return nil }, workflow.AtMostOnce())
-		if err != nil && !errors.Is(err, workflow.ErrOutcomeUnknown) {
-			return "", err
-		}
-		return fmt.Sprint(err), workflow.Sleep(ctx, "wait", time.Hour)
-	})
-	clean := started(t, d.Program(), none{})
-	drive(t, clean)
-	wantOutput(t, clean, "<nil>")
-	for n := 1; n <= clean.Commits; n++ {
-		for _, after := range []bool{false, true} {
-			runs = 0
-			h := started(t, d.Program(), none{})
-			h.CrashAt, h.CrashAfter = n, after
-			drive(t, h)
-			s := outcome(t, h)
-			switch {
-			case runs == 1 && s == "completed <nil>":
-			case runs <= 1 && s == `completed step "once" failed: workflow: outcome unknown: the attempt was cut off`:
-			default:
-				t.Errorf("crash at %d (after %v): ran %d times, %s", n, after, runs, s)
-			}
-		}
-	}
-}
-
 // TestProgress: what an attempt saves is there for the next, whether it failed, was cut off by a crash, or rested.
 func TestProgress(t *testing.T) {
 	for _, how := range []string{"failure", "crash", "rest"} {
@@ -81,9 +51,7 @@ func TestProgress(t *testing.T) {
 				h := startedLive(t, d.Program(), none{})
 				if how != "failure" {
 					for i := range 2 {
-						if err := h.Drive(func() bool { synctest.Wait(); return len(seen) == i+1 && h.Idle() }); err != nil {
-							t.Fatal(err)
-						}
+						until(t, h, func() bool { synctest.Wait(); return len(seen) == i+1 && h.Idle() })
 						if how == "crash" {
 							h.Close()
 						} else if err := h.Rest(); err != nil {
@@ -123,26 +91,18 @@ func TestRetryWaits(t *testing.T) {
 		h = started(t, d.Program(), none{})
 		began = h.Now
 		for !h.Last.Ended {
-			if err := h.Drive(func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended }); err != nil {
-				t.Fatal(err)
-			}
+			until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended })
 			if crash {
 				wake := h.Last.Wake
 				h.Close()
-				if err := h.Advance(); err != nil {
-					t.Fatal(err)
-				}
-				if !h.Last.Wake.Equal(wake) {
-					t.Errorf("wakes at %v instead of %v", h.Last.Wake, wake)
-				}
+				must(t, h.Advance())
+				errorIf(t, !h.Last.Wake.Equal(wake), "wakes at %v instead of %v", h.Last.Wake, wake)
 			}
 			if h.Last.Ended {
 				break
 			}
 			h.Now = h.Last.Wake
-			if err := h.Advance(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.Advance())
 		}
 		if got := fmt.Sprint(at); got != "[0s 1s 4s 1h0m4s 1h0m24s 1h0m44s]" {
 			t.Errorf("crash %v: attempts at %s", crash, got)
@@ -160,46 +120,10 @@ func TestJitter(t *testing.T) {
 		h := started(t, d.Program(), none{})
 		untilAsleep(t, h)
 		wait := h.Last.Wake.Sub(h.Now)
-		if wait < 8*time.Second || wait > 12*time.Second {
-			t.Errorf("waits %v", wait)
-		}
+		errorIf(t, wait < 8*time.Second || wait > 12*time.Second, "waits %v", wait)
 		waits[wait] = true
 	}
-	if len(waits) < 5 {
-		t.Errorf("only %d different waits in 20 runs", len(waits))
-	}
-}
-
-// TestExhaustedPauses: a step may pause the run instead of failing; Resume grants as many attempts again.
-func TestExhaustedPauses(t *testing.T) {
-	runs := 0
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-		return workflow.Step(ctx, "s", func(*workflow.StepCtx) (int, error) {
-			runs++
-			if runs < 6 {
-				return 0, errors.New("not yet")
-			}
-			return runs, nil
-		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2, OnExhausted: workflow.PauseRun}))
-	})
-	h := started(t, d.Program(), none{})
-	for i := 1; i <= 2; i++ {
-		if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-			t.Fatal(err)
-		}
-		wantPause(t, h, wfhost.PausedExhausted, `step "s"`, "not yet")
-		if runs != 2*i || !h.Last.Wake.IsZero() {
-			t.Errorf("ran %d times, wakes at %v", runs, h.Last.Wake)
-		}
-		if i == 2 {
-			h.Close() // resumed cold
-		}
-		if err := h.Transact(wfhost.Resume); err != nil {
-			t.Fatal(err)
-		}
-	}
-	drive(t, h)
-	wantOutput(t, h, 6)
+	errorIf(t, len(waits) < 5, "only %d different waits in 20 runs", len(waits))
 }
 
 // TestHold: an operator's pause stops what would begin, keeps what ends, and goes on where it was.
@@ -219,41 +143,15 @@ func TestHold(t *testing.T) {
 			return fmt.Sprint(ran), nil
 		})
 		h := startedLive(t, d.Program(), none{})
-		if err := h.Drive(func() bool { return h.Running() == 1 }); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Transact(func(tx wfhost.Turn) error { return wfhost.Hold(tx, "maintenance") }); err != nil {
-			t.Fatal(err)
-		}
+		until(t, h, func() bool { return h.Running() == 1 })
+		control(t, h, func(tx wfhost.Turn) error { return wfhost.Hold(tx, "maintenance") })
 		drive(t, h)
 		wantPause(t, h, wfhost.PausedOperator, "maintenance")
-		if fmt.Sprint(ran) != "[a]" {
-			t.Errorf("ran %v", ran)
-		}
-		if err := h.Transact(wfhost.Resume); err != nil {
-			t.Fatal(err)
-		}
+		errorIf(t, fmt.Sprint(ran) != "[a]", "ran %v", ran)
+		control(t, h, wfhost.Resume)
 		drive(t, h)
 		wantOutput(t, h, "[a b]")
 	})
-}
-
-func TestTerminateRunsNothing(t *testing.T) {
-	ran := false
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-		defer func() { ran = ran || workflow.Do(workflow.Detach(ctx), "clean up", ok) == nil }()
-		return none{}, workflow.Sleep(ctx, "wait", time.Hour)
-	})
-	h := started(t, d.Program(), none{})
-	untilAsleep(t, h)
-	if err := h.Transact(func(tx wfhost.Turn) error { return wfhost.Terminate(tx, "enough") }); err != nil {
-		t.Fatal(err)
-	}
-	drive(t, h)
-	wantState(t, h, wfhost.StateTerminated)
-	if ran || !h.Last.Ended {
-		t.Errorf("ran %v, %+v", ran, h.Last)
-	}
 }
 
 // TestDeferred: only a transaction that holds nothing but records of deferred steps need not be durable.
@@ -268,15 +166,13 @@ func TestDeferred(t *testing.T) {
 		return none{}, errors.Join(workflow.Do(ctx, "plain", ok), workflow.Do(ctx, "last", ok))
 	})
 	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool {
+	until(t, h, func() bool {
 		if len(h.Last.Launch) > 0 {
 			list = append(list, h.Last.Deferred)
 			h.Last.Launch = nil
 		}
 		return false
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if got := fmt.Sprint(list); got != "[false true true true false]" {
 		t.Errorf("%s", got)
 	}
@@ -293,9 +189,7 @@ func TestTotalTimeoutSurvivesCrashes(t *testing.T) {
 	h := started(t, d.Program(), none{})
 	for !h.Last.Ended {
 		wakes := h.Wakes
-		if err := h.Drive(func() bool { return h.Wakes > wakes || h.Last.Ended }); err != nil {
-			t.Fatal(err)
-		}
+		until(t, h, func() bool { return h.Wakes > wakes || h.Last.Ended })
 		if !h.Last.Ended {
 			h.Close()
 		}
@@ -335,9 +229,7 @@ func TestCloseWhileBodiesRun(t *testing.T) {
 			})
 		})
 		h := startedLive(t, d.Program(), none{})
-		if err := h.Drive(func() bool { return h.Running() == 1 }); err != nil {
-			t.Fatal(err)
-		}
+		until(t, h, func() bool { return h.Running() == 1 })
 		synctest.Wait()
 		run := h.Run()
 		h.Close()
@@ -362,14 +254,10 @@ func TestFaultWhileBodiesRun(t *testing.T) {
 				runs++
 				inside++
 				defer func() { inside-- }()
-				if inside > 1 {
-					t.Error("two at once")
-				}
+				errorIf(t, inside > 1, "two at once")
 				if runs == 1 {
 					<-sc.Done()
-					if context.Cause(sc) == nil {
-						t.Error("no cause")
-					}
+					errorIf(t, context.Cause(sc) == nil, "no cause")
 					time.Sleep(time.Hour) // slow to leave
 				}
 				return 5, nil
@@ -386,16 +274,12 @@ func TestFaultWhileBodiesRun(t *testing.T) {
 			return f.Get(ctx)
 		})
 		h := startedLive(t, d.Program(), none{})
-		if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-			t.Fatal(err)
-		}
+		pause(t, h)
 		wantPause(t, h, wfhost.PausedPanicked, "ouch")
 		broken = false
 		drive(t, h)
 		wantOutput(t, h, 5)
-		if runs != 2 {
-			t.Errorf("ran %d times", runs)
-		}
+		errorIf(t, runs != 2, "ran %d times", runs)
 	})
 }
 

@@ -121,14 +121,10 @@ func TestMisuseInABodyPausesTheRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bodies = 0
-			h := started(t, workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) { return "", tt.f(ctx) }).Program(), none{})
-			if err := h.Drive(func() bool { return h.Last.Paused || h.Last.Ended }); err != nil {
-				t.Fatal(err)
-			}
+			h := begun(t, func(ctx workflow.Context, _ none) (string, error) { return "", tt.f(ctx) })
+			pause(t, h)
 			wantPause(t, h, wfhost.PausedMisuse, tt.says)
-			if bodies != tt.bodies {
-				t.Errorf("%d bodies ran, want %d", bodies, tt.bodies)
-			}
+			errorIf(t, bodies != tt.bodies, "%d bodies ran, want %d", bodies, tt.bodies)
 		})
 	}
 }
@@ -142,11 +138,7 @@ func TestOutputThatCannotBeEncodedUndoesNothing(t *testing.T) {
 		return make(chan int), err
 	})
 	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return h.Last.Paused || h.Last.Ended }); err != nil {
-		t.Fatal(err)
-	}
+	pause(t, h)
 	wantPause(t, h, wfhost.PausedMisuse, "the output of the function")
-	if undone != 0 {
-		t.Errorf("it was undone %d times", undone)
-	}
+	errorIf(t, undone != 0, "it was undone %d times", undone)
 }

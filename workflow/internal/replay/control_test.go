@@ -15,23 +15,17 @@ import (
 func refused(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	var c *ControlError
-	if !errors.As(err, &c) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: %v, want an error that says %q", what, err, says)
-	}
+	errorIf(t, !errors.As(err, &c) || !strings.Contains(err.Error(), says), "%s: %v, want an error that says %q", what, err, says)
 }
 
 func TestStart(t *testing.T) {
 	turn := &testTurn{rows: newRows(), now: at(0)}
 	input := []byte{1, 2}
 	first, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{})
-	if err != nil || !first.Started || len(first.ID) != 32 || first.ID == strings.Repeat("0", 32) {
-		t.Fatalf("%+v, %v", first, err)
-	}
+	fatalIf(t, err != nil || !first.Started || len(first.ID) != 32 || first.ID == strings.Repeat("0", 32), "%+v, %v", first, err)
 	before := turn.clone()
 	again, err := start(turn, "order", "v2", CodecCBOR, input, StartOptions{})
-	if err != nil || again.Started || again.ID != first.ID || !turn.equal(before) {
-		t.Errorf("the same again: %+v, %v", again, err)
-	}
+	errorIf(t, err != nil || again.Started || again.ID != first.ID || !turn.equal(before), "the same again: %+v, %v", again, err)
 	if _, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{3}}); !errors.Is(err, ErrExists) {
 		t.Errorf("another id: %v", err)
 	}
@@ -43,9 +37,7 @@ func TestStart(t *testing.T) {
 	if _, err := start(turn, "other", "v1", CodecCBOR, input, StartOptions{}); !errors.Is(err, ErrExists) {
 		t.Errorf("other workflow: %v", err)
 	}
-	if err := putState(turn, StateCompleted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, putState(turn, StateCompleted))
 	if again, err = start(turn, "order", "v1", CodecCBOR, input, StartOptions{}); err != nil || again.Started || again.ID != first.ID {
 		t.Errorf("the same after it has ended: %+v, %v", again, err)
 	}
@@ -53,12 +45,8 @@ func TestStart(t *testing.T) {
 	putEntry(t, st, turn, loc(0), step(make([]byte, journal.InlineLimit+1)))
 	parent := &parentRef{To: Destination{Type: "p"}, Run: [16]byte{9}, Location: loc(1)}
 	next, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{7}, Replace: true, parent: parent})
-	if err != nil || !next.Started || next.ID != "07"+strings.Repeat("00", 15) {
-		t.Fatalf("%+v, %v", next, err)
-	}
-	if turn.count(2)+turn.count(8)+turn.count(1) != 0 {
-		t.Error("rows of the run before are left")
-	}
+	fatalIf(t, err != nil || !next.Started || next.ID != "07"+strings.Repeat("00", 15), "%+v, %v", next, err)
+	errorIf(t, turn.count(2)+turn.count(8)+turn.count(1) != 0, "rows of the run before are left")
 	f, err := loadFields(turn)
 	if err != nil || f.state != StatePending || f.run.Parent.To.Type != "p" || !f.run.Started.Equal(at(0)) {
 		t.Errorf("%+v, %v", f, err)
@@ -78,32 +66,20 @@ func TestCancelHoldResume(t *testing.T) {
 		}
 	}
 	r := newTestRun(t)
-	if err := Cancel(r.testTurn, "first"); err != nil {
-		t.Fatal(err)
-	}
-	if err := Cancel(r.testTurn, "second"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Cancel(r.testTurn, "first"))
+	must(t, Cancel(r.testTurn, "second"))
 	if st, _ := ReadStatus(r); st.Cancel.Reason != "first" || !st.Cancel.Time.Equal(at(1000)) {
 		t.Errorf("%+v", st.Cancel)
 	}
 	refused(t, "resume what runs", Resume(r.testTurn), "not paused")
 	putPause(r, &Pause{Reason: PausedDiverged, Text: "report"})
-	if err := Hold(r.testTurn, "look at it"); err != nil {
-		t.Fatal(err)
-	}
-	if err := Hold(r.testTurn, "again"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Hold(r.testTurn, "look at it"))
+	must(t, Hold(r.testTurn, "again"))
 	f, _ := loadFields(r)
-	if f.pause.Reason != PausedOperator || f.pause.Text != "look at it" || !f.pause.Since.Equal(at(1000)) {
-		t.Errorf("%+v", f.pause)
-	}
+	errorIf(t, f.pause.Reason != PausedOperator || f.pause.Text != "look at it" || !f.pause.Since.Equal(at(1000)), "%+v", f.pause)
 	f.run.Boots, f.run.SeqAtBoot = 10, 4
 	putRecord(r, &f.run)
-	if err := Resume(r.testTurn); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Resume(r.testTurn))
 	if f, _ = loadFields(r); f.pause != nil || f.run.Boots != 0 {
 		t.Errorf("%+v", f)
 	}
@@ -125,36 +101,26 @@ func TestTerminate(t *testing.T) {
 	f.run.Parent = &parentRef{To: Destination{Type: "parent"}}
 	putRecord(r, &f.run)
 	putPause(r, &Pause{Reason: PausedCrashing})
-	if err := Terminate(r.testTurn, "enough"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Terminate(r.testTurn, "enough"))
 	var told []string
 	for _, m := range r.sent {
 		told = append(told, m.Verb+" "+m.To.Type)
 	}
 	slices.Sort(told)
-	if !slices.Equal(told, []string{"cancel b", "result parent", "terminate ship"}) {
-		t.Error(told)
-	}
+	errorIf(t, !slices.Equal(told, []string{"cancel b", "result parent", "terminate ship"}), "%v", told)
 	st, err := ReadStatus(r)
 	if err != nil || st.State != StateTerminated || st.Failure.Message != "enough" || !st.Ended.Equal(at(1000)) || st.Undo != 1 || st.Pause != nil || len(st.Waiting) != 0 || !st.Wake.IsZero() {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if r.count(6) != 0 {
-		t.Error("the inbox is left")
-	}
+	errorIf(t, r.count(6) != 0, "the inbox is left")
 }
 
 func TestRetryOfAStepThatWaits(t *testing.T) {
 	r := sample(t)
 	putPause(r, &Pause{Reason: PausedExhausted})
-	if err := RetryEntry(r.testTurn, r.id("flaky")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RetryEntry(r.testTurn, r.id("flaky")))
 	for e, err := range History(r, Filter{Name: "flaky"}) {
-		if err != nil || e.Attempts != 0 || !e.Due.Equal(at(1000)) || e.LastFailure == nil {
-			t.Errorf("%+v, %v", e, err)
-		}
+		errorIf(t, err != nil || e.Attempts != 0 || !e.Due.Equal(at(1000)) || e.LastFailure == nil, "%+v, %v", e, err)
 	}
 	if st, _ := ReadStatus(r); st.Pause != nil || st.State != StateWaiting {
 		t.Errorf("%+v", st)
@@ -174,9 +140,7 @@ func TestRetryOfAStepThatFailed(t *testing.T) {
 	putRecord(r, &f.run)
 	putObligation(r, &obligation{Number: 1, Entry: r.place("charge")})
 	putObligation(r, &obligation{Number: 4, Entry: r.place("ship")})
-	if err := RetryEntry(r.testTurn, r.id("ship")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RetryEntry(r.testTurn, r.id("ship")))
 	if got := paths(t, History(r, Filter{})); !slices.Equal(got, []string{"charge"}) {
 		t.Errorf("%v are left", got)
 	}
@@ -184,9 +148,7 @@ func TestRetryOfAStepThatFailed(t *testing.T) {
 	if err != nil || st.State != StateRunning || st.Failure != nil || st.Epoch != 1 || !st.Ended.IsZero() || st.Undo != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if r.count(4) != 0 || r.count(8) != 0 {
-		t.Error("rows of what was taken back are left")
-	}
+	errorIf(t, r.count(4) != 0 || r.count(8) != 0, "rows of what was taken back are left")
 	if len(r.sent) != 1 || r.sent[0].Verb != verbTerminateChild {
 		t.Errorf("the child was told %v", r.sent)
 	}
@@ -229,18 +191,12 @@ func TestRewind(t *testing.T) {
 		}
 		slices.SortFunc(want, func(a, b string) int { return bytes.Compare(r.place(a), r.place(b)) })
 		got := paths(t, History(r, Filter{}))
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v are left, want %v", to, got, want)
-		}
+		errorIf(t, !slices.Equal(got, want), "%s: %v are left, want %v", to, got, want)
 		im, err := loadImage(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range im.records {
 			e, err := im.records[i].decode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if path := im.names.Path(im.records[i].loc); !e.Status.Over() && (e.Output != nil || e.Seq > 2 || e.Kind != KindLoop && !e.Ended.IsZero()) {
 				t.Errorf("%s: %s is %+v", to, path, e)
 			}
@@ -314,9 +270,7 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		}
 		before := r.clone()
 		refused(t, what, Rewind(r.testTurn, r.id(v.to)), v.says)
-		if !r.equal(before) || len(r.sent)+len(r.returned) > 0 {
-			t.Errorf("%s: something was written", what)
-		}
+		errorIf(t, !r.equal(before) || len(r.sent)+len(r.returned) > 0, "%s: something was written", what)
 	}
 	// What was undone within a saga that had ended before does not matter.
 	r := tree(t)
@@ -350,9 +304,7 @@ func TestRewindTakesACancelBack(t *testing.T) {
 		r := tree(t)
 		putState(r, v.state)
 		putControl(r, &control{Kind: controlCancel, Seq: seq})
-		if err := Rewind(r.testTurn, r.id("serve~2/last")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Rewind(r.testTurn, r.id("serve~2/last")))
 		if _, ok, _ := r.Get(journal.FieldKey(nil, keyspace.FieldControl)); ok != want {
 			t.Errorf("%s: a cancel that was noticed as %d is there: %v", v.state, seq, ok)
 		}
@@ -365,14 +317,10 @@ func TestErrorsInsideControlComeOut(t *testing.T) {
 		turn := &trippingTurn{r.testTurn, &tripwire{r.rows, n}}
 		err := RetryEntry(turn, r.id("ship"))
 		if err == nil {
-			if n < 5 {
-				t.Errorf("only %d writes", n)
-			}
+			errorIf(t, n < 5, "only %d writes", n)
 			return
 		}
-		if !errors.Is(err, errTripped) {
-			t.Errorf("after %d writes: %v", n, err)
-		}
+		errorIf(t, !errors.Is(err, errTripped), "after %d writes: %v", n, err)
 	}
 	t.Error("never got through")
 }

@@ -21,9 +21,7 @@ func TestOneCoroutineAfterAnotherHasTheSameGoroutine(t *testing.T) {
 			t.Fatalf("over: %v, on the same goroutine: %v, %d free", c.over, c.carrier == first.carrier, len(all.free))
 		}
 	}
-	if begun != 4 {
-		t.Fatalf("Begin was called %d times", begun)
-	}
+	fatalIf(t, begun != 4, "Begin was called %d times", begun)
 	// One that is parked has its goroutine for itself, and ends with its run.
 	r, parked := run(true)
 	if _, c := run(false); c.carrier == parked.carrier || parked.over || len(all.free) != 1 {

@@ -312,9 +312,7 @@ func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 				}
 				return false
 			})
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
+			fatalIf(t, err != nil, "seed %d: %v", seed, err)
 			s := status(t, h)
 			if !s.State.Over() || s.Undo != 0 {
 				t.Fatalf("seed %d: %s, and owes %d: %s", seed, s.State, s.Undo, why(s))
@@ -325,9 +323,7 @@ func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 				kept = s.Output
 			}
 			if kept != nil {
-				if err := cbor.Unmarshal(kept, &stay); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cbor.Unmarshal(kept, &stay))
 			}
 			if err := p.rec.check(stay); err != nil {
 				t.Errorf("seed %d, %s after %d crashes: %v", seed, s.State, h.Crashes, err)

@@ -24,9 +24,7 @@ func TestMetadataOfAnyErrorIsStoredWithinBounds(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	e.metadata["key 0"] = "changed"
-	if f.Metadata["key 0"] != "v" {
-		t.Error("the metadata is the user's own")
-	}
+	errorIf(t, f.Metadata["key 0"] != "v", "the metadata is the user's own")
 	if f = new(Program).failureOf(e); f.Own != "" {
 		t.Errorf("an error that stands alone has the text %q besides", f.Own)
 	}

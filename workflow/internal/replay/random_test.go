@@ -553,13 +553,9 @@ func TestRandomRewinds(t *testing.T) {
 		ended.start(programs[0], 0).w.run()
 		want, live := comesTo(ended)
 		f, err := loadFields(ended.actor("main").begin())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for e, err := range History(ended.actor("main").begin(), Filter{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			w := ended.copy()
 			w.lenient, w.chance = true, rand.New(rand.NewPCG(seed, uint64(e.Seq)))
 			h := w.actor("main")

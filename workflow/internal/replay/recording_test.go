@@ -18,9 +18,7 @@ var update = flag.Bool("update", false, "write the golden files of this package 
 func export(t testing.TB, r Reader) *Recording {
 	t.Helper()
 	rec, err := Export(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rec.Manifest.Build, rec.Manifest.Time = "example@v1", at(0)
 	return rec
 }
@@ -30,36 +28,26 @@ func TestRecordingsAreTheDocumentedFile(t *testing.T) {
 	r.put("charge", done(0, 1))
 	r.put("nap", Entry{Kind: KindSleep, Ordinal: 1, Created: at(20), Deadline: at(5000)})
 	got, err := export(t, r).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join("testdata", "recording.jsonl")
 	if *update {
-		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(path, got, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(path, got, 0o644)))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("%v\ngot\n%s\nwant\n%s", err, got, want)
-	}
+	fatalIf(t, err != nil || !bytes.Equal(got, want), "%v\ngot\n%s\nwant\n%s", err, got, want)
 	rec, err := DecodeRecording(want)
 	if err != nil || rec.Manifest.Workflow != "order" || rec.Manifest.Version != "v1" || rec.Manifest.State != StateRunning || len(rec.Rows) != len(r.m) {
 		t.Fatalf("%+v, %v", rec, err)
 	}
 	again, err := rec.Encode()
-	if err != nil || !bytes.Equal(again, want) {
-		t.Error("it does not encode to the same")
-	}
+	errorIf(t, err != nil || !bytes.Equal(again, want), "it does not encode to the same")
 }
 
 func TestRecordingsThatAreNone(t *testing.T) {
 	r := newTestRun(t)
 	r.put("charge", done(0, 1))
 	file, err := export(t, r).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := strings.SplitAfter(string(file), "\n")
 	join := func(lines ...string) string { return strings.Join(lines, "") }
 	for what, v := range map[string]string{
@@ -116,9 +104,7 @@ func FuzzDecodeRecording(f *testing.F) {
 			return
 		}
 		again, err := rec.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if back, err := DecodeRecording(again); err != nil || len(back.Rows) != len(rec.Rows) {
 			t.Fatalf("%v", err)
 		}
@@ -135,16 +121,12 @@ func TestImportMakesAnotherRun(t *testing.T) {
 	rec := export(t, r)
 	turn := &testTurn{rows: newRows(), now: at(7)}
 	started, err := Import(turn, rec, StartOptions{ID: [16]byte{5}})
-	if err != nil || !started.Started || started.ID != "05"+strings.Repeat("00", 15) {
-		t.Fatalf("%+v, %v", started, err)
-	}
+	fatalIf(t, err != nil || !started.Started || started.ID != "05"+strings.Repeat("00", 15), "%+v, %v", started, err)
 	st, err := ReadStatus(turn)
 	if err != nil || st.ID != started.ID || st.Pause != nil || st.Cancel != nil || st.Undo != 0 || st.State != StateSleeping || turn.count(6) != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if !slices.Equal(paths(t, History(turn, Filter{})), paths(t, History(r, Filter{}))) {
-		t.Error("the history is another")
-	}
+	errorIf(t, !slices.Equal(paths(t, History(turn, Filter{})), paths(t, History(r, Filter{}))), "the history is another")
 	if _, err := Import(turn, rec, StartOptions{}); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
@@ -164,9 +146,7 @@ func TestImportRestoresARun(t *testing.T) {
 	rec := export(t, r)
 	turn := &testTurn{rows: newRows(), now: at(7)}
 	started, err := Import(turn, rec, StartOptions{Restore: true})
-	if err != nil || started.ID != rec.Manifest.Run || !turn.equal(r.rows) {
-		t.Errorf("%+v, %v", started, err)
-	}
+	errorIf(t, err != nil || started.ID != rec.Manifest.Run || !turn.equal(r.rows), "%+v, %v", started, err)
 }
 
 func TestImportUpToAnEntry(t *testing.T) {

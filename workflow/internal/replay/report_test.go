@@ -25,9 +25,7 @@ func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 		}).Program()
 	}
 	h := started(t, program("a"), none{})
-	if err := h.Drive(func() bool { return len(status(t, h).Waiting) == 1 }); err != nil {
-		t.Fatal(err)
-	}
+	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
 	h.Close()
 	h.Use(program("b"))
 	pause(t, h)
@@ -42,9 +40,7 @@ func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
 	h := started(t, workflow.NewFunction("w", func(ctx workflow.Context, _ string) (string, error) {
 		return "", workflow.Sleep(ctx, "nap", time.Hour)
 	}).Program(), "text")
-	if err := h.Drive(func() bool { return len(status(t, h).Waiting) == 1 }); err != nil {
-		t.Fatal(err)
-	}
+	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
 	h.Close()
 	h.Use(workflow.NewFunction("w", func(ctx workflow.Context, _ int) (string, error) {
 		return "", workflow.Sleep(ctx, "nap", time.Hour)
@@ -53,28 +49,5 @@ func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
 	wantPause(t, h, wfhost.PausedDiverged, "the recorded input of the run is not what the function takes", "still decode it")
 	if text := status(t, h).Pause.Text; strings.Contains(text, "end of the scope") || strings.Contains(text, "Removed") {
 		t.Error(text)
-	}
-}
-
-// Verify lists the undos that a run owes and new code no longer has.
-func TestVerifyListsUndosThatTheCodeNoLongerHas(t *testing.T) {
-	program := func(o ...workflow.Option) *wfhost.Program {
-		return workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-			if err := workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return nil }, workflow.UndoBy("refund", 7)); err != nil {
-				return "", err
-			}
-			return "", workflow.Sleep(ctx, "nap", time.Hour)
-		}, o...).Program()
-	}
-	whole := program(workflow.WithUndo("refund", func(*workflow.StepCtx, int) error { return nil }))
-	h := started(t, whole, none{})
-	if err := h.Drive(func() bool { return len(status(t, h).Waiting) == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	for p, want := range map[*wfhost.Program]string{whole: "", program(): `undo handler "refund"`} {
-		rep, err := wfhost.Verify(h.Reader(), func(string) *wfhost.Program { return p })
-		if err != nil || rep.Problem != nil || strings.Join(rep.MissingUndos, ", ") != want {
-			t.Errorf("%+v, %v, want %q", rep, err, want)
-		}
 	}
 }

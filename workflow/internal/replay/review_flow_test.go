@@ -28,17 +28,11 @@ func TestCancelOfStepWhoseTimeIsOver(t *testing.T) {
 		})
 		h := startedLive(t, d.Program(), none{})
 		began := time.Now()
-		if err := h.Drive(func() bool {
+		until(t, h, func() bool {
 			return time.Since(began) > 5*time.Second || h.Last.Wake.IsZero() && ran.Load() > 0 && time.Since(began) > time.Second
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Transact(func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") }); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Advance(); err != nil {
-			t.Fatal(err)
-		}
+		})
+		cancel(t, h)
+		must(t, h.Advance())
 		close(release)
 		drive(t, h)
 		wantState(t, h, wfhost.StateCancelled)
@@ -64,17 +58,4 @@ func TestRestartIsNoReplay(t *testing.T) {
 	if s := status(t, h); string(s.Published) != string(body(t, "first")) {
 		t.Errorf("published %x", s.Published)
 	}
-}
-
-// Random numbers of a context belong to the function that has it.
-func TestRandOfAnotherFunction(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-		_, err := workflow.Scope(ctx, "scope", func(workflow.Context) (uint64, error) { return ctx.Rand().Uint64(), nil })
-		return none{}, err
-	})
-	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return status(t, h).Pause != nil }); err != nil {
-		t.Fatal(err)
-	}
-	wantPause(t, h, wfhost.PausedMisuse, "scope")
 }

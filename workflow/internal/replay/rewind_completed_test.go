@@ -86,9 +86,7 @@ func TestRewoundRunStillOwesItsUndos(t *testing.T) {
 			}
 			fail = v.state == wfhost.StateFailed
 			if v.state == wfhost.StateCancelled {
-				if err := h.Transact(func(turn wfhost.Turn) error { return wfhost.Cancel(turn, "enough") }); err != nil {
-					t.Fatal(err)
-				}
+				cancel(t, h)
 			}
 			drive(t, h)
 			wantState(t, h, v.state)

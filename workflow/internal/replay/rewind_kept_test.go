@@ -175,9 +175,7 @@ var keptPrograms = []*kept{
 func listed(t *testing.T, h *memhost.Host) (list []wfhost.HistoryEntry) {
 	t.Helper()
 	for e, err := range wfhost.History(h.Reader(), wfhost.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = append(list, e)
 	}
 	return list
@@ -250,9 +248,7 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 				play(t, k, h, k.messages-ending.missing, 0, ending.end)
 				history, rows, done := listed(t, h), h.Rows(), maps.Clone(k.done)
 				recording, err := wfhost.Export(h.Reader())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				tried := 0
 				for i := range history {
 					e := &history[i]
@@ -325,9 +321,7 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 						like.Close()
 					}
 				}
-				if tried < 15 {
-					t.Errorf("only %d", tried)
-				}
+				errorIf(t, tried < 15, "only %d", tried)
 			})
 		}
 	}
@@ -399,9 +393,7 @@ func TestOnlyKeepWritesRowsOfIterations(t *testing.T) {
 			}, workflow.Keep(keep))
 		}).Program()
 		h := started(t, p, none{})
-		if err := h.Drive(func() bool { return !h.Last.Wake.IsZero() }); err != nil {
-			t.Fatal(err)
-		}
+		until(t, h, func() bool { return !h.Last.Wake.IsZero() })
 		rows := 0
 		for _, e := range listed(t, h) {
 			if _, n, ok := cutIteration(e.Path); ok {
@@ -411,8 +403,6 @@ func TestOnlyKeepWritesRowsOfIterations(t *testing.T) {
 				}
 			}
 		}
-		if rows != want {
-			t.Errorf("Keep(%d): %d rows of iterations, want %d", keep, rows, want)
-		}
+		errorIf(t, rows != want, "Keep(%d): %d rows of iterations, want %d", keep, rows, want)
 	}
 }

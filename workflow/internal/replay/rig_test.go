@@ -7,6 +7,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
+	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 	"github.com/cairn-run/cairn/workflow/internal/memhost"
 )
@@ -16,15 +17,7 @@ type none = struct{}
 // started returns a host with a run that was started and has not advanced.
 func started(t testing.TB, p *wfhost.Program, in any) *memhost.Host {
 	t.Helper()
-	if err := p.Err(); err != nil {
-		t.Fatal(err)
-	}
-	h := memhost.New(p)
-	t.Cleanup(h.Close)
-	if err := h.Start(p, in); err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return startedOn(t, memhost.New(p), p, in)
 }
 
 // startedLive is started, for bubbles of synctest.
@@ -32,18 +25,91 @@ func startedLive(t testing.TB, p *wfhost.Program, in any) *memhost.Host {
 	t.Helper()
 	h := memhost.New(p)
 	h.Live = true
+	return startedOn(t, h, p, in)
+}
+
+func startedOn(t testing.TB, h *memhost.Host, p *wfhost.Program, in any) *memhost.Host {
+	t.Helper()
 	t.Cleanup(h.Close)
-	if err := h.Start(p, in); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Err())
+	must(t, h.Start(p, in))
 	return h
 }
 
-// drive lets a host go on until nothing is left to do.
-func drive(t testing.TB, h *memhost.Host) {
+// code makes the program of a function.
+func code[Out any](fn workflow.Func[none, Out]) *wfhost.Program {
+	return workflow.NewFunction("w", fn).Program()
+}
+
+// begun returns a host with a run of a function that has not advanced.
+func begun[Out any](t testing.TB, fn workflow.Func[none, Out]) *memhost.Host {
 	t.Helper()
-	if err := h.Drive(nil); err != nil {
+	return started(t, code(fn), none{})
+}
+
+// drive drives a host until nothing is left to do.
+func drive(t testing.TB, h *memhost.Host) { t.Helper(); must(t, h.Drive(nil)) }
+
+// until drives a host until something is so.
+func until(t testing.TB, h *memhost.Host, so func() bool) { t.Helper(); must(t, h.Drive(so)) }
+
+// pause drives a host until its run is paused or has ended.
+func pause(t testing.TB, h *memhost.Host) {
+	t.Helper()
+	until(t, h, func() bool { return h.Last.Paused || h.Last.Ended })
+}
+
+// untilAsleep drives a host until its run waits for the clock, is paused or has ended. A wake at this
+// instant is none.
+func untilAsleep(t testing.TB, h *memhost.Host) {
+	t.Helper()
+	until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended || h.Last.Paused })
+}
+
+// control runs a control function in a transaction of its own.
+func control(t testing.TB, h *memhost.Host, f func(t wfhost.Turn) error) {
+	t.Helper()
+	must(t, h.Transact(f))
+}
+
+func cancel(t testing.TB, h *memhost.Host) {
+	t.Helper()
+	control(t, h, func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") })
+}
+
+// entryOf returns the id of the entry at a path.
+func entryOf(t *testing.T, h *memhost.Host, path string) wfhost.EntryID {
+	t.Helper()
+	for _, e := range listed(t, h) {
+		if e.Path == path {
+			return e.ID
+		}
+	}
+	t.Fatalf("no entry %q", path)
+	return ""
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
 		t.Fatal(err)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is fatalIf for a test that goes on.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
 	}
 }
 
@@ -51,9 +117,7 @@ func drive(t testing.TB, h *memhost.Host) {
 func status(t testing.TB, h *memhost.Host) wfhost.RunStatus {
 	t.Helper()
 	s, err := wfhost.ReadStatus(h.Reader())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -65,12 +129,8 @@ func wantOutput[T comparable](t testing.TB, h *memhost.Host, want T) {
 		t.Fatalf("state %s, want completed: %s", s.State, why(s))
 	}
 	var got T
-	if err := cbor.Unmarshal(s.Output, &got); err != nil {
-		t.Fatal(err)
-	}
-	if got != want {
-		t.Errorf("output %v, want %v", got, want)
-	}
+	must(t, cbor.Unmarshal(s.Output, &got))
+	errorIf(t, got != want, "output %v, want %v", got, want)
 }
 
 // wantState checks the state that is shown.
@@ -91,9 +151,7 @@ func wantPause(t testing.TB, h *memhost.Host, reason wfhost.PauseReason, parts .
 		t.Fatalf("paused %v, want %s: %s", s.Pause, reason, why(s))
 	}
 	for _, part := range parts {
-		if !strings.Contains(s.Pause.Text, part) {
-			t.Errorf("the pause does not say %q:\n%s", part, s.Pause.Text)
-		}
+		errorIf(t, !strings.Contains(s.Pause.Text, part), "the pause does not say %q:\n%s", part, s.Pause.Text)
 	}
 }
 
@@ -120,9 +178,7 @@ func outcome(t testing.TB, h *memhost.Host) string {
 	}
 	if s.Output != nil {
 		var v any
-		if err := cbor.Unmarshal(s.Output, &v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cbor.Unmarshal(s.Output, &v))
 		out += fmt.Sprintf(" %v", v)
 	}
 	return out
@@ -131,9 +187,7 @@ func outcome(t testing.TB, h *memhost.Host) string {
 func body(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := cbor.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -150,13 +204,9 @@ func everywhere(t *testing.T, p *wfhost.Program, in any, play func(h *memhost.Ho
 			if got := play(h); got != want {
 				t.Errorf("crash at commit %d of %d (after it: %v): %s\nwant %s", n, clean.Commits, after, got, want)
 			}
-			if h.Crashes != 1 {
-				t.Errorf("crash at commit %d: %d crashes", n, h.Crashes)
-			}
+			errorIf(t, h.Crashes != 1, "crash at commit %d: %d crashes", n, h.Crashes)
 			h.Close()
 		}
 	}
-	if clean.Commits == 0 {
-		t.Error("nothing was committed")
-	}
+	errorIf(t, clean.Commits == 0, "nothing was committed")
 }

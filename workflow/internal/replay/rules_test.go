@@ -34,63 +34,12 @@ func deploy(t *testing.T, h *memhost.Host, fn workflow.Func[none, string]) strin
 	h.Close()
 	h.Use(workflow.NewFunction("w", fn).Program())
 	h.Now = h.Now.Add(10 * time.Minute) // should it be paused, it tries again
-	if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-		t.Fatal(err)
-	}
+	pause(t, h)
 	s := status(t, h)
 	if s.Pause != nil {
 		return "paused " + string(s.Pause.Reason)
 	}
 	return outcome(t, h)
-}
-
-// TestR01R02KindAndNameMustAgree: what is recorded is found by scope, name, kind and position.
-func TestR01R02KindAndNameMustAgree(t *testing.T) {
-	h := recorded(t, func(ctx workflow.Context, _ none) (string, error) {
-		if err := workflow.Do(ctx, "a", ok); err != nil {
-			return "", err
-		}
-		return "", workflow.Sleep(ctx, "b", time.Hour)
-	})
-	if got := deploy(t, h, func(ctx workflow.Context, _ none) (string, error) {
-		return "", workflow.Sleep(ctx, "a", time.Hour)
-	}); got != "paused diverged" {
-		t.Error(got)
-	}
-	wantPause(t, h, wfhost.PausedDiverged, `sleep "a"`, `step "a"`, "another name", "rules_test.go:")
-}
-
-// TestR05ResolutionsReplayInTheirOrder: what ended first is handed out first, whatever the order in which it began.
-func TestR05ResolutionsReplayInTheirOrder(t *testing.T) {
-	var runs []string
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		var fs []*workflow.Future[time.Time]
-		for i, name := range []string{"c", "a", "d", "b"} {
-			f, err := workflow.Timer(ctx, name, []time.Duration{3, 1, 4, 2}[i]*time.Minute)
-			if err != nil {
-				return "", err
-			}
-			fs = append(fs, f)
-		}
-		log := ""
-		for i := range 4 {
-			if err := workflow.Sleep(ctx, names[i], time.Minute); err != nil {
-				return "", err
-			}
-			log += fmt.Sprint(fs[0].Done(), fs[1].Done(), fs[2].Done(), fs[3].Done(), ctx.Now().Minute(), " ")
-		}
-		runs = append(runs, log)
-		return log, workflow.Sleep(ctx, "end", time.Hour)
-	})
-	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return len(runs) == 1 && h.Last.Wake.After(h.Now) }); err != nil {
-		t.Fatal(err)
-	}
-	h.Close()
-	drive(t, h)
-	if len(runs) != 2 || runs[0] != runs[1] {
-		t.Errorf("%q", runs)
-	}
 }
 
 // TestR07NowRandAndInfoReplay: so do the things that look random.
@@ -115,9 +64,7 @@ func TestR07NowRandAndInfoReplay(t *testing.T) {
 	untilAsleep(t, h)
 	h.Close()
 	drive(t, h)
-	if len(runs) != 2 || runs[0] != runs[1] {
-		t.Errorf("%q", runs)
-	}
+	errorIf(t, len(runs) != 2 || runs[0] != runs[1], "%q", runs)
 	if n := strings.Count(lines.String(), "\n"); n != 5 || !strings.Contains(lines.String(), "workflow=w run=") {
 		t.Errorf("%d lines:\n%s", n, lines.String())
 	}
@@ -136,9 +83,7 @@ func TestR09FailedAttemptsLeaveNothing(t *testing.T) {
 		_, err3 := workflow.Update(ctx, "too large", func(tx *workflow.Tx) ([]byte, error) { set(tx, "3"); return make([]byte, 17<<20), nil })
 		var kept *workflow.Tx
 		v, err4 := workflow.Update(ctx, "works", func(tx *workflow.Tx) (int, error) { set(tx, "4"); kept = tx; return 4, nil })
-		if kept != nil && kept.Host() != nil {
-			t.Error("a transaction is used after its function")
-		}
+		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
 		err5 := workflow.Do(ctx, "commit fails once", func(sc *workflow.StepCtx) error {
 			tries++
 			n := tries
@@ -170,28 +115,6 @@ func TestR09FailedAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestR11Names: what is no name is refused, and the limits are where they are said to be.
-func TestR11Names(t *testing.T) {
-	for _, tt := range []struct {
-		name, says string
-	}{
-		{"", "empty"}, {strings.Repeat("x", 257), "257 bytes"}, {"\xff", "UTF-8"},
-	} {
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) { return "", workflow.Do(ctx, tt.name, ok) })
-		h := started(t, d.Program(), none{})
-		if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-			t.Fatal(err)
-		}
-		wantPause(t, h, wfhost.PausedMisuse, tt.says, "rules_test.go:")
-	}
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		return "", workflow.Do(ctx, strings.Repeat("x", 256), ok)
-	})
-	h := started(t, d.Program(), none{})
-	drive(t, h)
-	wantState(t, h, wfhost.StateCompleted)
-}
-
 func TestMisusePauses(t *testing.T) {
 	q := workflow.Inbox[int]{Name: "q"}
 	var leaked workflow.Context
@@ -201,6 +124,10 @@ func TestMisusePauses(t *testing.T) {
 		says string
 	}{
 		{"same name twice", func(ctx workflow.Context) error { _ = workflow.Do(ctx, "a", ok); return workflow.Do(ctx, "a", ok) }, `step "a" is asked for twice`},
+		{"no name", func(ctx workflow.Context) error { return workflow.Do(ctx, "", ok) }, "empty"},
+		{"long name", func(ctx workflow.Context) error { return workflow.Do(ctx, strings.Repeat("x", 257), ok) }, "257 bytes"},
+		{"longest name", func(ctx workflow.Context) error { return workflow.Do(ctx, strings.Repeat("x", 256), ok) }, ""},
+		{"no UTF-8", func(ctx workflow.Context) error { return workflow.Do(ctx, "\xff", ok) }, "UTF-8"},
 		{"nil function", func(ctx workflow.Context) error { return workflow.Do(ctx, "a", nil) }, `step "a": the function is nil`},
 		{"nil update", func(ctx workflow.Context) error { _, err := workflow.Update[int](ctx, "a", nil); return err }, `update "a": the function is nil`},
 		{"nil option", func(ctx workflow.Context) error { return workflow.Do(ctx, "a", ok, nil) }, "option 0 is nil"},
@@ -222,14 +149,35 @@ func TestMisusePauses(t *testing.T) {
 		{"context in a step", func(ctx workflow.Context) error {
 			return workflow.Do(ctx, "a", func(*workflow.StepCtx) error { return workflow.Do(ctx, "b", ok) })
 		}, "outside of its workflow function"},
+		{"context in a scope", func(ctx workflow.Context) error {
+			_, err := workflow.Scope(ctx, "inner", func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) })
+			return err
+		}, `used inside of "inner"`},
+		{"context in a loop", func(ctx workflow.Context) error {
+			_, err := workflow.Loop(ctx, "inner", 0, func(it *workflow.Iter[int, int]) error { return workflow.Do(ctx, "a", ok) })
+			return err
+		}, `used inside of "inner"`},
+		{"context in a branch", func(ctx workflow.Context) error {
+			var n int
+			return workflow.Join(ctx, "inner", workflow.B("b", &n, func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) }))
+		}, "a Context of its own"},
+		{"context of a scope that has ended", func(ctx workflow.Context) error {
+			var kept workflow.Context
+			if _, err := workflow.Scope(ctx, "inner", func(inner workflow.Context) (int, error) { kept = inner; return 0, nil }); err != nil {
+				return err
+			}
+			return workflow.Do(kept, "a", ok)
+		}, "after its function returned"},
+		{"random numbers of another function", func(ctx workflow.Context) error {
+			_, err := workflow.Scope(ctx, "scope", func(workflow.Context) (uint64, error) { return ctx.Rand().Uint64(), nil })
+			return err
+		}, "scope"},
 		{"context after the end", func(ctx workflow.Context) error { leaked = ctx; return nil }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) { return none{}, tt.fn(ctx) })
 			h := started(t, d.Program(), none{})
-			if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-				t.Fatal(err)
-			}
+			pause(t, h)
 			switch {
 			case tt.says != "":
 				wantPause(t, h, wfhost.PausedMisuse, tt.says, "rules_test.go:")
@@ -245,66 +193,6 @@ func TestMisusePauses(t *testing.T) {
 	}
 }
 
-// The transaction in which a run that is tried again fails is undone, and the pause that it had lifted counts all the same.
-func TestTriesAreCountedWhenTheyGotSomewhere(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		if err := workflow.Sleep(ctx, "a", time.Minute); err != nil {
-			return "", err
-		}
-		panic("ouch")
-	})
-	h := started(t, d.Program(), none{})
-	var since, next time.Time
-	for tries := range uint32(4) {
-		if err := h.Drive(func() bool {
-			p := status(t, h).Pause
-			return p != nil && !p.Next.Equal(next)
-		}); err != nil {
-			t.Fatal(err)
-		}
-		p := status(t, h).Pause
-		if tries == 0 {
-			since = p.Since
-		}
-		if wait := p.Next.Sub(next); p.Attempts != tries || !p.Since.Equal(since) || tries > 0 && wait != time.Second<<tries {
-			t.Errorf("after %d tries: %+v, %v after the one before", tries, p, wait)
-		}
-		next = p.Next
-	}
-}
-
-// A step that went well each time is not out of attempts because the function panics behind it: the run stays paused, and goes on
-// when the code is mended.
-func TestFunctionThatPanicsUsesUpNoAttemptsOfAStep(t *testing.T) {
-	broken := true
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-		n, err := workflow.Step(ctx, "a", func(*workflow.StepCtx) (int, error) { return 5, nil })
-		if broken {
-			panic("ouch")
-		}
-		return n, err
-	})
-	h := started(t, d.Program(), none{})
-	for tries := range uint32(12) { // more than maxBoots
-		if err := h.Drive(func() bool {
-			p := status(t, h).Pause
-			return p != nil && p.Attempts == tries
-		}); err != nil {
-			t.Fatal(err)
-		}
-		wantPause(t, h, wfhost.PausedPanicked, "ouch")
-	}
-	broken = false
-	for crashes, after := range []bool{true, false} { // while the step is executed, and before its result is committed
-		h.CrashAt, h.CrashAfter = h.Commits+1, after
-		if err := h.Drive(func() bool { return h.Crashes > crashes }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	drive(t, h)
-	wantOutput(t, h, 5)
-}
-
 // An output that no journal takes pauses the run as well: code that returns less lets it end.
 func TestOutputThatIsTooLargePauses(t *testing.T) {
 	size := replay.DefaultMaxPayload
@@ -313,17 +201,11 @@ func TestOutputThatIsTooLargePauses(t *testing.T) {
 		return strings.Repeat("x", size), err
 	})
 	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return h.Last.Paused || h.Last.Ended }); err != nil {
-		t.Fatal(err)
-	}
-	if h.Last.Ended {
-		t.Fatal("the run has ended with it")
-	}
+	pause(t, h)
+	fatalIf(t, h.Last.Ended, "the run has ended with it")
 	wantPause(t, h, wfhost.PausedMisuse, "the output of the function has 16777221 bytes, and the limit is 16777216")
 	size = 3
-	if err := h.Drive(func() bool { return h.Last.Ended }); err != nil {
-		t.Fatal(err)
-	}
+	until(t, h, func() bool { return h.Last.Ended })
 	wantOutput(t, h, "xxx")
 }
 
@@ -339,9 +221,7 @@ func TestPanicsPause(t *testing.T) {
 		return "fixed", nil
 	})
 	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-		t.Fatal(err)
-	}
+	pause(t, h)
 	wantPause(t, h, wfhost.PausedPanicked, "ouch", "rules_test.go:")
 	broken = false
 	drive(t, h)
@@ -352,23 +232,8 @@ func TestPanicsPause(t *testing.T) {
 		return "", nil
 	})
 	h = started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-		t.Fatal(err)
-	}
+	pause(t, h)
 	wantPause(t, h, wfhost.PausedPanicked, "Goexit")
-}
-
-func TestUnknownWorkflowPauses(t *testing.T) {
-	h := started(t, steps("a"), none{})
-	h.Use()
-	if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-		t.Fatal(err)
-	}
-	wantPause(t, h, wfhost.PausedUnknown, `"w"`)
-	h.Use(steps("a"))
-	h.Close()
-	drive(t, h)
-	wantState(t, h, wfhost.StateCompleted)
 }
 
 // TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run, and a build that agrees goes on.
@@ -399,9 +264,7 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 	// An input that does not decode.
 	h = started(t, workflow.NewFunction("w", func(workflow.Context, string) (string, error) { return "", nil }).Program(), "text")
 	h.Use(workflow.NewFunction("w", func(workflow.Context, int) (string, error) { return "", nil }).Program())
-	if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-		t.Fatal(err)
-	}
+	pause(t, h)
 	wantPause(t, h, wfhost.PausedDiverged, "the recorded input of the run", "still decode it")
 }
 
@@ -425,228 +288,6 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000`)
 	if x := h.State().Get("x"); x != "" {
 		t.Errorf("x is %q", x)
-	}
-}
-
-func TestVersion(t *testing.T) {
-	asleep := func(ctx workflow.Context, log string) (string, error) {
-		return log, workflow.Sleep(ctx, "wait", time.Hour)
-	}
-	v1 := func(ctx workflow.Context, _ none) (string, error) {
-		if err := workflow.Do(ctx, "a", ok); err != nil {
-			return "", err
-		}
-		return asleep(ctx, "old")
-	}
-	patched := func(ctx workflow.Context, _ none) (string, error) {
-		log := fmt.Sprint(workflow.Version(ctx, "front", 3), workflow.Patched(ctx, "p"), workflow.Patched(ctx, "p"))
-		if err := workflow.Do(ctx, "a", ok); err != nil {
-			return "", err
-		}
-		if workflow.Patched(ctx, "middle") {
-			if err := workflow.Do(ctx, "b", ok); err != nil {
-				return "", err
-			}
-			log += " b"
-		}
-		return asleep(ctx, log)
-	}
-	// Old runs take the old way.
-	if got := deploy(t, recorded(t, v1), patched); got != "completed 1 false false" {
-		t.Error(got)
-	}
-	// New runs take the new one, and stay with it, also when the code offers more.
-	h := recorded(t, patched)
-	if got := deploy(t, h, func(ctx workflow.Context, in none) (string, error) {
-		log := fmt.Sprint(workflow.Version(ctx, "front", 9), workflow.Patched(ctx, "p"))
-		if err := workflow.Do(ctx, "a", ok); err != nil {
-			return "", err
-		}
-		if workflow.Version(ctx, "middle", 5) == 2 {
-			if err := workflow.Do(ctx, "b", ok); err != nil {
-				return "", err
-			}
-		}
-		return asleep(ctx, log)
-	}); got != "completed 3 true" {
-		t.Error(got)
-	}
-	// A gate that is gone is a divergence, unless it is said to be removed.
-	without := func(remove bool) workflow.Func[none, string] {
-		return func(ctx workflow.Context, _ none) (string, error) {
-			if remove {
-				workflow.Removed(ctx, "front", workflow.KindVersion)
-				workflow.Removed(ctx, "p", workflow.KindVersion)
-			}
-			if err := workflow.Do(ctx, "a", ok); err != nil {
-				return "", err
-			}
-			workflow.Removed(ctx, "middle", workflow.KindVersion)
-			if err := workflow.Do(ctx, "b", ok); err != nil {
-				return "", err
-			}
-			return asleep(ctx, "retired")
-		}
-	}
-	if got := deploy(t, recorded(t, patched), without(false)); got != "paused diverged" {
-		t.Error(got)
-	}
-	if got := deploy(t, recorded(t, patched), without(true)); got != "completed retired" {
-		t.Error(got)
-	}
-	// At the frontier of a run that goes on, the gate is open.
-	h = recorded(t, v1)
-	if got := deploy(t, h, func(ctx workflow.Context, in none) (string, error) {
-		if _, err := v1(ctx, in); err != nil {
-			return "", err
-		}
-		return fmt.Sprint(workflow.Version(ctx, "tail", 4)), nil
-	}); got != "completed 4" {
-		t.Error(got)
-	}
-}
-
-func TestRemovedAndRenamed(t *testing.T) {
-	q := workflow.Inbox[int]{Name: "q"}
-	old := func(ctx workflow.Context, _ none) (string, error) {
-		if err := workflow.Do(ctx, "a", ok); err != nil {
-			return "", err
-		}
-		if err := workflow.Sleep(ctx, "s", time.Millisecond); err != nil {
-			return "", err
-		}
-		if _, err := workflow.Receive(ctx, "r", q, workflow.Within(0)); !errors.Is(err, workflow.ErrTimeout) {
-			return "", err
-		}
-		if err := workflow.Do(ctx, "b", ok); err != nil {
-			return "", err
-		}
-		return "old", workflow.Sleep(ctx, "wait", time.Hour)
-	}
-	newer := func(ctx workflow.Context, _ none) (string, error) {
-		workflow.Removed(ctx, "a", workflow.KindStep)
-		workflow.Removed(ctx, "s", workflow.KindSleep)
-		workflow.Removed(ctx, "r", workflow.KindReceive)
-		workflow.Renamed(ctx, "b", "better")
-		if err := workflow.Do(ctx, "better", ok); err != nil {
-			return "", err
-		}
-		workflow.Removed(ctx, "wait", workflow.KindSleep)
-		return "new", nil
-	}
-	h := started(t, workflow.NewFunction("w", old).Program(), none{})
-	if err := h.Drive(func() bool { return h.Last.Wake.Sub(h.Now) > time.Minute }); err != nil {
-		t.Fatal(err)
-	}
-	if got := deploy(t, h, newer); got != "completed new" {
-		t.Error(got)
-	}
-	// For new runs they do nothing.
-	h = started(t, workflow.NewFunction("w", newer).Program(), none{})
-	drive(t, h)
-	wantOutput(t, h, "new")
-}
-
-func TestRestart(t *testing.T) {
-	var seen []string
-	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (string, error) {
-		seen = append(seen, fmt.Sprint(n, ctx.Info().Epoch, ctx.Info().Resolutions))
-		key := ""
-		if err := workflow.Do(ctx, "a", func(sc *workflow.StepCtx) error { key = sc.IdempotencyKey(); return nil }); err != nil {
-			return "", err
-		}
-		seen = append(seen, key)
-		if n < 3 {
-			return "", workflow.Restart(ctx, n+1)
-		}
-		return fmt.Sprint("done ", n), nil
-	})
-	h := started(t, d.Program(), 1)
-	drive(t, h)
-	wantOutput(t, h, "done 3")
-	if len(seen) != 6 || seen[0] != "1 0 0" || seen[2] != "2 1 0" || seen[4] != "3 2 0" || seen[1] == seen[3] {
-		t.Errorf("%q", seen)
-	}
-	if s := status(t, h); s.Entries != 1 || s.Epoch != 2 {
-		t.Errorf("%+v", s)
-	}
-	everywhere(t, d.Program(), 1, func(h *memhost.Host) string {
-		drive(t, h)
-		return outcome(t, h)
-	})
-}
-
-func TestPublish(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-		workflow.Publish(ctx, "first")
-		if err := workflow.Sleep(ctx, "a", time.Hour); err != nil {
-			return none{}, err
-		}
-		workflow.Publish(ctx, "second")
-		return none{}, workflow.Sleep(ctx, "b", time.Hour)
-	})
-	h := started(t, d.Program(), none{})
-	untilAsleep(t, h)
-	if got := string(status(t, h).Published); got != "efirst" {
-		t.Errorf("%q", got)
-	}
-	wakes := h.Wakes
-	if err := h.Drive(func() bool { return h.Wakes > wakes && h.Last.Wake.After(h.Now) }); err != nil {
-		t.Fatal(err)
-	}
-	h.Close()
-	commits := h.Commits
-	if err := h.Advance(); err != nil {
-		t.Fatal(err)
-	}
-	if got := string(status(t, h).Published); got != "fsecond" {
-		t.Errorf("%q", got)
-	}
-	if h.Commits != commits {
-		t.Error("a replay wrote something")
-	}
-}
-
-// TestVerify: a replay that writes nothing tells whether code agrees with what is recorded.
-func TestVerify(t *testing.T) {
-	h := started(t, steps("a", "b"), none{})
-	untilAsleep(t, h)
-	h.Close()
-	before := h.Rows()
-	verify := func(p *wfhost.Program) wfhost.Report {
-		rep, err := wfhost.Verify(h.Reader(), func(string) *wfhost.Program { return p })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rep
-	}
-	if rep := verify(steps("a", "b")); rep.Problem != nil || rep.Resolutions != 2 || rep.Workflow != "w" || rep.State != wfhost.StateRunning {
-		t.Errorf("%+v", rep)
-	}
-	if rep := verify(steps("a")); rep.Problem == nil || rep.Problem.Reason != wfhost.PausedDiverged {
-		t.Errorf("%+v", rep)
-	}
-	if rep := verify(nil); rep.Problem == nil || rep.Problem.Reason != wfhost.PausedUnknown {
-		t.Errorf("%+v", rep)
-	}
-	if got := fmt.Sprint(h.Rows()); got != fmt.Sprint(before) {
-		t.Error("a verification wrote")
-	}
-	if _, err := wfhost.Verify(memhost.New().Reader(), func(string) *wfhost.Program { return nil }); !errors.Is(err, wfhost.ErrNoRun) {
-		t.Error(err)
-	}
-	// A paused run is judged by what it would do.
-	if err := h.Drive(func() bool { h.Use(steps("x")); return h.Last.Paused }); err != nil {
-		t.Fatal(err)
-	}
-	if rep := verify(steps("a", "b")); rep.Problem != nil {
-		t.Errorf("%+v", rep)
-	}
-	h.Close()
-	h.Use(steps("a", "b"))
-	drive(t, h)
-	if rep := verify(steps("other")); rep.Problem != nil || rep.State != wfhost.StateCompleted {
-		t.Errorf("%+v", rep)
 	}
 }
 
@@ -675,42 +316,5 @@ func TestDefineSaysWhatIsWrong(t *testing.T) {
 		if serr := memhost.New(tt.d.Program()).Start(tt.d.Program(), none{}); serr == nil {
 			t.Errorf("started in spite of %v", err)
 		}
-	}
-}
-
-// TestContextsOfOtherScopes: the Context of an enclosing function is refused where the inner one has its own.
-func TestContextsOfOtherScopes(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		fn   func(ctx workflow.Context) error
-		says string
-	}{
-		{"scope", func(ctx workflow.Context) error {
-			_, err := workflow.Scope(ctx, "inner", func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) })
-			return err
-		}, `used inside of "inner"`},
-		{"loop", func(ctx workflow.Context) error {
-			_, err := workflow.Loop(ctx, "inner", 0, func(it *workflow.Iter[int, int]) error { return workflow.Do(ctx, "a", ok) })
-			return err
-		}, `used inside of "inner"`},
-		{"branch", func(ctx workflow.Context) error {
-			var n int
-			return workflow.Join(ctx, "inner", workflow.B("b", &n, func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) }))
-		}, "a Context of its own"},
-		{"after its end", func(ctx workflow.Context) error {
-			var kept workflow.Context
-			if _, err := workflow.Scope(ctx, "inner", func(inner workflow.Context) (int, error) { kept = inner; return 0, nil }); err != nil {
-				return err
-			}
-			return workflow.Do(kept, "a", ok)
-		}, "after its function returned"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			h := started(t, workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) { return none{}, tt.fn(ctx) }).Program(), none{})
-			if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
-				t.Fatal(err)
-			}
-			wantPause(t, h, wfhost.PausedMisuse, tt.says, "rules_test.go:")
-		})
 	}
 }

@@ -3,42 +3,12 @@ package replay_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
 )
-
-func TestStepsRunInOrderAndReplay(t *testing.T) {
-	var ran []string
-	d := workflow.NewFunction("w", func(ctx workflow.Context, in int) (string, error) {
-		out := ""
-		for _, name := range []string{"a", "b", "c"} {
-			v, err := workflow.Step(ctx, name, func(*workflow.StepCtx) (string, error) {
-				ran = append(ran, name)
-				return name + fmt.Sprint(in), nil
-			})
-			if err != nil {
-				return "", err
-			}
-			out += v
-		}
-		return out, nil
-	})
-	h := started(t, d.Program(), 7)
-	drive(t, h)
-	wantOutput(t, h, "a7b7c7")
-	if got := strings.Join(ran, ""); got != "abc" {
-		t.Errorf("ran %s", got)
-	}
-	everywhere(t, d.Program(), 7, func(h *memhost.Host) string {
-		drive(t, h)
-		return outcome(t, h)
-	})
-}
 
 func TestStepRetries(t *testing.T) {
 	for _, tt := range []struct {
@@ -83,17 +53,13 @@ func TestStepRetries(t *testing.T) {
 					return "", nil
 				}
 				var se *workflow.StepError
-				if !errors.As(err, &se) || se.Step != "s" || se.Attempts != runs {
-					t.Errorf("error %#v after %d runs", err, runs)
-				}
+				errorIf(t, !errors.As(err, &se) || se.Step != "s" || se.Attempts != runs, "error %#v after %d runs", err, runs)
 				return err.Error(), nil
 			})
 			h := started(t, d.Program(), none{})
 			drive(t, h)
 			wantOutput(t, h, tt.want)
-			if runs != tt.runs {
-				t.Errorf("ran %d times, want %d", runs, tt.runs)
-			}
+			errorIf(t, runs != tt.runs, "ran %d times, want %d", runs, tt.runs)
 		})
 	}
 }
@@ -113,15 +79,11 @@ func TestStepErrorIsTheSameAfterReplay(t *testing.T) {
 		return none{}, workflow.Sleep(ctx, "wait", time.Hour)
 	}, workflow.WithError[*declined]("declined"), workflow.WithErrorValue("sold out", sentinel))
 	h := started(t, d.Program(), none{})
-	if err := h.Drive(func() bool { return len(seen) == 1 }); err != nil {
-		t.Fatal(err)
-	}
+	until(t, h, func() bool { return len(seen) == 1 })
 	h.Close()
 	drive(t, h)
 	wantState(t, h, wfhost.StateCompleted)
-	if len(seen) != 2 || seen[0] != seen[1] {
-		t.Errorf("seen %q", seen)
-	}
+	errorIf(t, len(seen) != 2 || seen[0] != seen[1], "seen %q", seen)
 	if want := `step "typed" failed after 2 attempts: wrapped: declined 51; {Code:51}; step "value" failed: sold out true`; seen[0] != want {
 		t.Errorf("seen %q, want %q", seen[0], want)
 	}

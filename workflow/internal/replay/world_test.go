@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -142,9 +143,7 @@ func (w *world) actor(name string) *rig {
 func (w *world) start(p *Program, in any) *rig {
 	h := w.actor("main")
 	input, err := p.EncodeInput(in)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	h.transact(func(t *rigTurn) error {
 		_, err := Start(t, p, input, StartOptions{ID: [16]byte{1}})
 		return err
@@ -167,9 +166,7 @@ func (h *rig) transact(f func(t *rigTurn) error) {
 // send puts a message into a queue.
 func (h *rig) send(queue string, body any) {
 	b, err := rowEncoding.Marshal(body)
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	must(h.w.t, err)
 	h.nextID++
 	h.queues[queue] = append(h.queues[queue], Delivery{Queue: queue, ID: h.nextID, Body: b, Sent: h.w.now, WantReply: true})
 	h.stale = true
@@ -240,9 +237,7 @@ func (w *world) until(done func() bool) {
 	w.t.Helper()
 	for {
 		w.steps++
-		if w.steps > 2_000_000 {
-			w.t.Fatal("the world does not come to rest")
-		}
+		fatalIf(w.t, w.steps > 2_000_000, "the world does not come to rest")
 		if done != nil && done() {
 			return
 		}
@@ -331,9 +326,7 @@ func (w *world) deliver(l letterTo) {
 	} else {
 		err = Deliver(t, w.lookup, l.m.Body)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	// The letter is taken out by the transaction.
 	w.mail = w.mail[1:]
 	t.undone = func() { w.mail = append([]letterTo{l}, w.mail...) }
@@ -411,9 +404,7 @@ func (h *rig) launch(a *Attempt) {
 // outcome says how the run of an actor ended.
 func (h *rig) outcome() string {
 	f, err := loadFields(h.begin())
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	must(h.w.t, err)
 	switch {
 	case f.pause != nil:
 		return fmt.Sprintf("%s paused %s: %s", f.state, f.pause.Reason, f.pause.Text)
@@ -421,9 +412,7 @@ func (h *rig) outcome() string {
 		return fmt.Sprintf("%s: %s", f.state, f.failure.Message)
 	case f.output != nil:
 		var v any
-		if err := rowDecoding.Unmarshal(f.output, &v); err != nil {
-			h.w.t.Fatal(err)
-		}
+		must(h.w.t, rowDecoding.Unmarshal(f.output, &v))
 		return fmt.Sprintf("%s %v", f.state, v)
 	}
 	return string(f.state)
@@ -441,17 +430,13 @@ func (h *rig) want(outcome string) {
 func (h *rig) history() string {
 	t := h.begin()
 	im, err := loadImage(t)
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	must(h.w.t, err)
 	im.reader = t
 	var b strings.Builder
 	for i := range im.records {
 		rec := &im.records[i]
 		e, err := rec.decode()
-		if err != nil {
-			h.w.t.Fatal(err)
-		}
+		must(h.w.t, err)
 		fmt.Fprintf(&b, "%s: %s %s #%d", im.names.Path(rec.loc), e.Kind, e.Status, e.Ordinal)
 		if e.Output != nil {
 			fmt.Fprintf(&b, " -> %x", e.Output)
@@ -473,9 +458,7 @@ func (h *rig) history() string {
 	var owes []string // in an order that does not depend on when what runs at once has ended
 	for _, row := range im.obligations {
 		o, err := decodeObligation(row)
-		if err != nil {
-			h.w.t.Fatal(err)
-		}
+		must(h.w.t, err)
 		owes = append(owes, "owes "+im.names.Path(o.Entry)+"\n")
 	}
 	slices.Sort(owes)
@@ -486,9 +469,7 @@ func (h *rig) history() string {
 // entries returns the paths of what is recorded.
 func (h *rig) entries() (list []string) {
 	im, err := loadImage(h.begin())
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	must(h.w.t, err)
 	for i := range im.records {
 		list = append(list, im.names.Path(im.records[i].loc))
 	}
@@ -638,4 +619,132 @@ func (t *rigTurn) Send(m *Outgoing) error {
 	c.Body = bytes.Clone(m.Body)
 	t.sent = append(t.sent, letterTo{t.h.self, c})
 	return nil
+}
+
+// everywhere runs a scenario once, and then with a crash before and after each commit. It must come to the same result
+// each time. The result is what the scenario returns and, in all actors, how the run ended, what it recorded, and the state.
+func everywhere(t *testing.T, scenario func(w *world) string) {
+	t.Helper()
+	run := func(at int, after bool) (*world, string) {
+		w := newWorld(t)
+		w.crashAt, w.after = at, after
+		var b strings.Builder
+		b.WriteString(scenario(w))
+		for _, h := range w.order {
+			fmt.Fprintf(&b, "\n%s: %s\n%s", h.self.Key[0], h.outcome(), h.history())
+			keys := make([]string, 0, len(h.state))
+			for k, v := range h.state {
+				keys = append(keys, k+"="+v)
+			}
+			slices.Sort(keys)
+			fmt.Fprintf(&b, "state %v replies %v", keys, h.replies)
+			for _, q := range []string{"in", "out"} {
+				for _, m := range h.queues[q] {
+					fmt.Fprintf(&b, " %s/%d", q, m.ID)
+				}
+			}
+		}
+		for _, h := range w.order {
+			h.close()
+		}
+		return w, attempts.ReplaceAllString(b.String(), "")
+	}
+	w, want := run(0, false)
+	if t.Failed() {
+		t.Log(want)
+		return
+	}
+	for at := 1; at <= w.commits; at++ {
+		for _, after := range []bool{false, true} {
+			c, got := run(at, after)
+			errorIf(t, c.crashes != 1, "crash at commit %d (after: %v): %d crashes", at, after, c.crashes)
+			fatalIf(t, got != want, "crash at commit %d (after: %v):\n%s\n\nwithout a crash:\n%s", at, after, got, want)
+			fatalIf(t, t.Failed(), "crash at commit %d (after: %v)", at, after)
+		}
+	}
+}
+
+// attempts is what texts say about executions, which crashes add to.
+var attempts = regexp.MustCompile(` after \d+ attempts`)
+
+// with registers programs and starts the first.
+func (w *world) with(in any, programs ...*Program) *rig {
+	w.t.Helper()
+	for _, p := range programs {
+		if p.err != nil {
+			w.t.Fatal(p.err)
+		}
+		w.programs[p.name] = p
+	}
+	return w.start(programs[0], in)
+}
+
+// program makes a program without input.
+func program[Out any](fn func(ctx Context) (Out, error), options ...Option) *Program {
+	return NewFunction("test", func(ctx Context, _ int) (Out, error) { return fn(ctx) }, options...).Program()
+}
+
+// mark is a step that leaves a mark in the state, with an undo that replaces it.
+func mark(ctx Context, name string) error {
+	_, err := Compensated(ctx, name, func(sc *StepCtx) (string, error) {
+		note(sc, name, "done")
+		return name, nil
+	}, func(sc *StepCtx, was string) error {
+		note(sc, was, "undone")
+		return nil
+	})
+	return err
+}
+
+// note sets a key of the actor's state in the transaction of a step. "undone" also appends to the order of undoing.
+func note(sc *StepCtx, key, value string) {
+	sc.OnCommit(func(tx *Tx) error {
+		t := tx.Host().(*rigTurn)
+		t.changed = true
+		t.h.state[key] = value
+		if value == "undone" {
+			t.h.state["order"] += " " + key
+		}
+		return nil
+	})
+}
+
+func pass(ctx Context, name string) error {
+	return Do(ctx, name, func(*StepCtx) error { return nil })
+}
+
+// sagaOf is a saga without a result.
+func sagaOf(ctx Context, name string, fn func(ctx Context) error, options ...SagaOption) error {
+	_, err := Saga(ctx, name, func(ctx Context) (any, error) { return nil, fn(ctx) }, options...)
+	return err
+}
+
+var errBad = errors.New("bad")
+
+func fail(ctx Context, name string) error {
+	return Do(ctx, name, func(*StepCtx) error { return Permanent(errBad) })
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is fatalIf for a test that goes on.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
 }

@@ -1,0 +1,469 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
+)
+
+// A line is a statement of a workflow function, or a command of a scenario: words, of which some are
+// options (a word or name=value), and a block.
+type line struct {
+	words []string
+	block []*line
+}
+
+// parse reads lines from the words of a script, up to the closing brace or the end.
+func parse(t testing.TB, words []string) (list []*line, rest []string) {
+	l := &line{}
+	end := func() {
+		if len(l.words) > 0 {
+			list = append(list, l)
+		}
+		l = &line{}
+	}
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		switch word {
+		case ";":
+			end()
+		case "{":
+			l.block, words = parse(t, words)
+			end()
+		case "}":
+			end()
+			return list, words
+		default:
+			l.words = append(l.words, word)
+		}
+	}
+	end()
+	return list, nil
+}
+
+// split splits a script into words. Quotes hold words with spaces. A line that begins with # is a
+// comment.
+func split(t testing.TB, text string) (words []string) {
+	for row := range strings.Lines(text) {
+		row = strings.TrimSpace(row)
+		if strings.HasPrefix(row, "#") {
+			continue
+		}
+		for row != "" {
+			if quoted, err := strconv.QuotedPrefix(row); err == nil {
+				word, err := strconv.Unquote(quoted)
+				must(t, err)
+				words, row = append(words, word), strings.TrimSpace(row[len(quoted):])
+				continue
+			}
+			word, more, _ := strings.Cut(row, " ")
+			if n := strings.IndexAny(word, ";{}"); n == 0 {
+				word, more = word[:1], row[1:]
+			} else if n > 0 {
+				word, more = word[:n], row[n:]
+			}
+			words, row = append(words, word), strings.TrimSpace(more)
+		}
+		words = append(words, ";")
+	}
+	return words
+}
+
+func (l *line) arg(n int) string {
+	if n < len(l.words) {
+		return l.words[n]
+	}
+	return ""
+}
+
+// option returns the value of an option, "" if it is absent.
+func (l *line) option(name string) string {
+	for _, w := range l.words {
+		if v, ok := strings.CutPrefix(w, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+func (l *line) number(name string) int {
+	n, _ := strconv.Atoi(l.option(name))
+	return n
+}
+
+// is reports whether a word follows the name.
+func (l *line) is(word string) bool {
+	for i, w := range l.words {
+		if i > 1 && w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *script) duration(text string) time.Duration {
+	if text == "forever" {
+		return 1<<63 - 1
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatalf("%s: %v", s.at, err)
+	}
+	return d
+}
+
+// An env holds the variables of one execution of a workflow function.
+type env struct {
+	*script
+	in      string
+	futures map[string]func(ctx Context) (string, error)
+	over    map[string]func() bool
+	kids    map[string]*Child[string]
+	got     map[string]Received[string]
+}
+
+// function makes the function of a "code" command.
+func (s *script) function(c *line) *Function[string, string] {
+	options := []Option{WithErrorValue("bad", errBad)}
+	if !c.is("undo=none") {
+		options = append(options, WithUndo("undo", func(sc *StepCtx, name string) error { return s.undo(sc, c, name, name) }))
+	}
+	return NewFunction(c.arg(1), func(ctx Context, in string) (string, error) {
+		e := &env{
+			script: s, in: in, futures: map[string]func(Context) (string, error){}, over: map[string]func() bool{},
+			kids: map[string]*Child[string]{}, got: map[string]Received[string]{},
+		}
+		s.calls++
+		return e.run(ctx, c.block)
+	}, options...)
+}
+
+// run executes statements, and returns their values.
+func (e *env) run(ctx Context, block []*line) (string, error) {
+	var values []string
+	for _, l := range block {
+		v, err := e.do(ctx, l)
+		if err != nil {
+			return "", err
+		}
+		if v != "" {
+			values = append(values, v)
+		}
+	}
+	return strings.Join(values, " "), nil
+}
+
+// describe says what an error is, as far as crashes do not change it.
+func describe(err error) string {
+	text := attempts.ReplaceAllString(err.Error(), "")
+	for word, target := range map[string]error{"canceled": ErrCanceled, "timeout": ErrTimeout, "unknown": ErrOutcomeUnknown} {
+		if errors.Is(err, target) {
+			text += ", " + word
+		}
+	}
+	var failed *JoinError
+	if errors.As(err, &failed) {
+		text += ", first " + failed.First().Branch
+	}
+	return "(" + text + ")"
+}
+
+// body is the body of a step. It fails as the options say, and leaves a mark in the state with the
+// option "marks".
+func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
+	return func(sc *StepCtx) (string, error) {
+		e.execute(name, sc.IdempotencyKey())
+		if key, known := sc.Undoes(); key != "" || known {
+			return "", Permanent(fmt.Errorf("a step undoes %q", key))
+		}
+		switch n := l.number("errs"); {
+		case l.is("errs"), n >= sc.Attempt():
+			return "", errBad
+		case l.is("hangs"): // until its context ends
+			if err := block(sc); !l.is("marks") {
+				return "", err
+			}
+		case l.is("fails"):
+			return "", Permanent(errBad)
+		case l.is("partly"):
+			return "", Permanent(fmt.Errorf("partly: %w", ErrOutcomeUnknown))
+		case l.option("later") != "" && sc.Attempt() == 1:
+			return "", RetryAfter(errBad, e.duration(l.option("later")))
+		case l.option("broken") != "" && !e.flags[l.option("broken")]:
+			return "", errBad
+		}
+		if l.words[0] == "mark" || l.is("marks") {
+			note(sc, name, "done")
+		}
+		if size := l.number("size"); size > 0 {
+			return strings.Repeat("x", size), nil
+		}
+		return l.option("value"), nil
+	}
+}
+
+// undo is the undo of a mark. It leaves a mark of its own if it does not know the result.
+func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
+	s.execute("undo "+name, sc.IdempotencyKey())
+	key, known := sc.Undoes()
+	if s.ran[name] > 0 && !slices.Contains(s.keys[name], key) {
+		return fmt.Errorf("the undo of %s has the key of no execution", name)
+	}
+	if slices.Contains(s.keys[name], sc.IdempotencyKey()) {
+		return fmt.Errorf("the undo of %s has no key of its own", name)
+	}
+	switch {
+	case l.option("undo-hangs") != "" && !s.flags[l.option("undo-hangs")]:
+		return block(sc)
+	case l.option("undo-broken") != "" && !s.flags[l.option("undo-broken")]:
+		if l.is("permanent") {
+			return Permanent(errBad)
+		}
+		return errBad
+	}
+	if !known && result != "" && result != name {
+		return fmt.Errorf("an unknown result is %q", result)
+	}
+	if !known {
+		note(sc, name+"?", "undone")
+	}
+	note(sc, name, "undone")
+	return nil
+}
+
+// execute notes that a body runs.
+func (s *script) execute(name, key string) {
+	s.ran[name]++
+	if !slices.Contains(s.keys[name], key) {
+		s.keys[name] = append(s.keys[name], key)
+	}
+}
+
+func (e *env) options(l *line, name string) (list []StepOption) {
+	p := RetryPolicy{MaxAttempts: l.number("attempts")}
+	if l.is("pauses") {
+		p.OnExhausted = PauseRun
+	}
+	list = append(list, Retry(p))
+	if l.is("once") {
+		list = append(list, AtMostOnce())
+	}
+	if by := l.option("undo-by"); by != "" {
+		list = append(list, UndoBy(by, name))
+	}
+	return list
+}
+
+func (e *env) wait(l *line) (list []WaitOption) {
+	if d := l.option("within"); d != "" {
+		list = append(list, Within(e.duration(d)))
+	}
+	return list
+}
+
+// branches runs f for each branch of a block: a name and the branch's own block.
+func (e *env) branches(l *line, f func(name string, body func(ctx Context) (string, error))) {
+	for _, b := range l.block {
+		f(b.words[0], func(ctx Context) (string, error) { return e.run(ctx, b.block) })
+	}
+}
+
+// do executes a statement.
+func (e *env) do(ctx Context, l *line) (string, error) {
+	name := strings.ReplaceAll(l.arg(1), "$", e.in) // the number of an iteration or element
+	switch l.words[0] {
+	case "try": // the error is the value
+		v, err := e.do(ctx, &line{l.words[1:], l.block})
+		if err != nil {
+			return describe(err), nil
+		}
+		return v, nil
+	case "ignore": // an error is no value
+		_, _ = e.do(ctx, &line{l.words[1:], l.block})
+		return "", nil
+	case "detach":
+		return e.run(Detach(ctx), l.block)
+	case "say":
+		return name, nil
+	case "input":
+		return e.in, nil
+	case "if":
+		if e.in == name {
+			return e.run(ctx, l.block)
+		}
+		return "", nil
+	case "unless": // a function that a command changes
+		if !e.flags[name] {
+			return e.run(ctx, l.block)
+		}
+		return "", nil
+	case "fail":
+		return "", errors.New(name)
+	case "panic":
+		panic(name)
+	case "publish":
+		Publish(ctx, name)
+		return "", nil
+	case "restart":
+		return "", Restart(ctx, name)
+	case "epoch":
+		return fmt.Sprint(ctx.Info().Epoch), nil
+	case "now":
+		return ctx.Now().Sub(e.began).String(), nil
+	case "version":
+		return fmt.Sprint(Version(ctx, name, l.number("latest"))), nil
+	case "patched":
+		if Patched(ctx, name) {
+			return e.run(ctx, l.block)
+		}
+		return "", nil
+	case "removed":
+		for kind := range journal.KindLast + 1 {
+			if kind.String() == l.arg(2) {
+				Removed(ctx, name, kind)
+			}
+		}
+		return "", nil
+	case "renamed":
+		Renamed(ctx, name, l.arg(2))
+		return "", nil
+	case "step":
+		return Step(ctx, name, e.body(l, name), e.options(l, name)...)
+	case "mark":
+		undo := func(sc *StepCtx, v string) error { return e.undo(sc, l, name, v) }
+		return Compensated(ctx, name, e.body(l, name), undo, e.options(l, name)...)
+	case "draw": // a step whose name is a random number
+		return "", pass(ctx, fmt.Sprint("drawn ", ctx.Rand().Uint64(), " ", ctx.Info().Epoch))
+	case "update":
+		return Update(ctx, name, func(tx *Tx) (string, error) {
+			t := tx.Host().(*rigTurn)
+			t.changed = true
+			t.h.state[name] += "x"
+			return l.option("value"), nil
+		})
+	case "begin":
+		f, err := Begin(ctx, name, e.body(l, name), e.options(l, name)...)
+		if err != nil {
+			return "", err
+		}
+		e.futures[name] = f.Get
+		return "", nil
+	case "timer":
+		f, err := Timer(ctx, name, e.duration(l.arg(2)))
+		if err != nil {
+			return "", err
+		}
+		e.futures[name] = func(ctx Context) (string, error) {
+			at, err := f.Get(ctx)
+			return at.Sub(e.began).String(), err
+		}
+		e.over[name] = f.Done
+		return "", nil
+	case "done":
+		return fmt.Sprint(e.over[name]()), nil
+	case "get":
+		return e.futures[name](ctx)
+	case "sleepto": // a time after the beginning
+		return "", SleepUntil(ctx, name, e.began.Add(e.duration(l.arg(2))))
+	case "sleep":
+		return "", Sleep(ctx, name, e.duration(l.arg(2)))
+	case "receive":
+		m, err := Receive(ctx, name, Inbox[string]{Name: l.arg(2)}, e.wait(l)...)
+		e.got[name] = m
+		return m.Body, err
+	case "batch":
+		list, err := ReceiveBatch(ctx, name, Inbox[string]{Name: l.arg(2)}, l.number("limit"), e.wait(l)...)
+		out := fmt.Sprint(len(list))
+		for _, m := range list {
+			out += " " + m.Body
+		}
+		return out, err
+	case "any":
+		m, err := ReceiveAny(ctx, name, strings.Split(l.arg(2), ","), e.wait(l)...)
+		return m.Queue, err
+	case "reply":
+		return Update(ctx, name, func(tx *Tx) (string, error) { return "", Reply(tx, e.got[l.arg(2)], "ok") })
+	case "await":
+		return Await(ctx, name, func(t *rigTurn) (string, bool) { v, ok := t.h.state[l.arg(2)]; return v, ok }, e.wait(l)...)
+	case "scope":
+		return Scope(ctx, name, func(ctx Context) (string, error) { return e.run(ctx, l.block) })
+	case "saga":
+		options := []SagaOption{UndoParallel(l.number("parallel"))}
+		if n := l.number("undo-attempts"); n > 0 {
+			options = append(options, UndoRetry(RetryPolicy{MaxAttempts: n}))
+		}
+		return Saga(ctx, name, func(ctx Context) (string, error) { return e.run(ctx, l.block) }, options...)
+	case "loop":
+		options := []LoopOption{Keep(l.number("keep"))}
+		if l.option("trim") != "" {
+			options = append(options, TrimEvery(l.number("trim")))
+		}
+		return Loop(ctx, name, "", func(it *Iter[string, string]) error {
+			v, err := e.of(int(it.Iteration())).run(it, l.block)
+			if it.State += v; err == nil && strconv.Itoa(int(it.Iteration())+1) == l.arg(2) {
+				return it.Break(it.State)
+			}
+			return err
+		}, options...)
+	case "join", "joinfast":
+		outs := make([]string, len(l.block))
+		var list []Branch
+		e.branches(l, func(name string, body func(ctx Context) (string, error)) {
+			list = append(list, B(name, &outs[len(list)], body))
+		})
+		if l.words[0] == "join" {
+			return "", errors.Join(Join(ctx, name, list...), e.keep(name, outs))
+		}
+		return "", errors.Join(JoinFast(ctx, name, list...), e.keep(name, outs))
+	case "values": // of a join, also of one that has failed
+		return e.futures[name](ctx)
+	case "race":
+		var list []Case[string]
+		e.branches(l, func(name string, body func(ctx Context) (string, error)) { list = append(list, C(name, body)) })
+		winner, v, err := Race(ctx, name, list...)
+		return strings.TrimSpace(winner + " " + v), err
+	case "map":
+		n, _ := strconv.Atoi(l.arg(2))
+		out, err := ForEach(ctx, name, make([]int, n), func(ctx Context, i, _ int) (string, error) {
+			return e.of(i).run(ctx, l.block)
+		}, Concurrency(l.number("at-once")))
+		return "", errors.Join(err, e.keep(name, out))
+	case "spawn":
+		var options []SpawnOption
+		if to := l.option("on"); to != "" {
+			options = append(options, OnActor(destination(to)))
+		}
+		if p, ok := map[string]ParentClose{"abandon": CloseAbandon, "cancel": CloseCancel, "terminate": CloseTerminate}[l.option("close")]; ok {
+			options = append(options, OnParentClose(p))
+		}
+		c, err := Spawn(ctx, name, e.functions[l.arg(2)], l.option("in")+strings.Repeat("x", l.number("size")), options...)
+		e.kids[name] = c
+		return "", err
+	case "cancel":
+		return "", e.kids[name].Cancel(ctx, "enough")
+	case "result":
+		return e.kids[name].Result(ctx)
+	}
+	e.t.Fatalf("%s: no statement %q", e.at, l.words[0])
+	return "", nil
+}
+
+// of returns the variables of an iteration or element.
+func (e *env) of(n int) *env {
+	inner := *e
+	inner.in = strconv.Itoa(n)
+	return &inner
+}
+
+// keep has "values" return what the branches of a join have returned.
+func (e *env) keep(name string, outs []string) error {
+	e.futures[name] = func(Context) (string, error) { return fmt.Sprintf("%q", outs), nil }
+	return nil
+}
