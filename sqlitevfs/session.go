@@ -83,8 +83,8 @@ func (s *Session) Shut() { s.interrupt.shut.Store(true) }
 // Wait returns when no statement runs. An interrupted statement may still run for a single step of SQLite.
 // After Shut and Wait, neither Commit nor Rollback waits for statements.
 func (s *Session) Wait() {
-	//lint:ignore SA2001 a statement holds mu until it is done
 	s.mu.Lock()
+	//lint:ignore SA2001 a statement holds mu until it is done
 	s.mu.Unlock()
 }
 

@@ -1,10 +1,13 @@
 package workflowtest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -226,6 +229,24 @@ func TestUnfinished(t *testing.T) {
 	env.Send("orders", "tea")
 	if out, err := env.Result(); out != "tea" || err != nil {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestWithLoggerGetsTheLogOfAWorkflow(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		ctx.Logger().Info("begun")
+		return step(ctx, "ask", "yes")
+	})
+	var log bytes.Buffer
+	env := workflowtest.New(t, d, workflowtest.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).Start(none{})
+	if !env.Until(func() bool { return env.Calls("ask") == 1 }) || env.Until(func() bool { return env.Calls("ask") > 1 }) {
+		t.Errorf("the step ran %d times", env.Calls("ask"))
+	}
+	if out, err := env.Result(); out != "yes" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	if !strings.Contains(log.String(), "msg=begun") {
+		t.Errorf("the log is %q", log.String())
 	}
 }
 

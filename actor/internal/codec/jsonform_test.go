@@ -18,6 +18,7 @@ import (
 type seat struct {
 	Row    uint8
 	Letter string `json:"letter,omitempty"`
+	//lint:ignore U1000 encoding/json must skip it
 	hidden int
 }
 
@@ -31,11 +32,12 @@ type booking struct {
 	Small  int8    `json:"small,omitempty"`
 	Count  uint64
 	Left   int64
-	Deep   [][]int  `json:"deep,omitempty"`
-	To     **seat   `json:"to"`
-	Secret string   `json:"-"`
-	Dash   string   `json:"-,"`
-	Tags   []string `json:"tags,omitempty"`
+	Deep   [][]int `json:"deep,omitempty"`
+	To     **seat  `json:"to"`
+	Secret string  `json:"-"`
+	//lint:ignore SA5008 the field is named "-"
+	Dash string   `json:"-,"`
+	Tags []string `json:"tags,omitempty"`
 }
 
 // checkJSONForm compares what a type's form makes of data, and of the value that data is, with what encoding/json makes.

@@ -68,15 +68,18 @@ type (
 		Box       schemaBox[[]schemaBox[int32]]
 		Range     schemaRange
 		Span      time.Duration
-		Hundred   int             `json:"hundred,string"`
-		Maybe     *bool           `json:"maybe,string"`
-		Said      string          `json:",string"`
-		Left      string          `json:"-"`
-		Dash      string          `json:"-,"`
-		Odd       string          `json:"<odd/name>,omitzero"`
-		Invalid   string          `json:"a\"b"`
-		Raw       json.RawMessage `json:"raw,omitempty"`
-		unseen    int
+		Hundred   int    `json:"hundred,string"`
+		Maybe     *bool  `json:"maybe,string"`
+		Said      string `json:",string"`
+		Left      string `json:"-"`
+		//lint:ignore SA5008 the field is named "-"
+		Dash string `json:"-,"`
+		Odd  string `json:"<odd/name>,omitzero"`
+		//lint:ignore SA5008 an invalid name is the case under test
+		Invalid string          `json:"a\"b"`
+		Raw     json.RawMessage `json:"raw,omitempty"`
+		//lint:ignore U1000 schemas must skip it
+		unseen int
 		schemaDeep
 	}
 )

@@ -200,8 +200,8 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	if !a.Turn.CompareAndSwap(t, nil) {
 		// Another goroutine is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
 		// committed although its caller is told that it was not.
-		//lint:ignore SA2001 the other goroutine holds mu until it is done
 		a.Mu.Lock()
+		//lint:ignore SA2001 the other goroutine holds mu until it is done
 		a.Mu.Unlock()
 	}
 	if c.Gone() {

@@ -32,8 +32,8 @@ func (m *movement) leave() {
 			return
 		}
 		if n&claimed != 0 {
-			//lint:ignore SA2001 do of Stalled holds mu until it is done
 			m.mu.Lock()
+			//lint:ignore SA2001 do of Stalled holds mu until it is done
 			m.mu.Unlock()
 		}
 	}
