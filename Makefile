@@ -7,7 +7,6 @@ SHELL      := /bin/bash
 # Settings of `make run`.
 DATA        ?= data/flights
 LISTEN      ?= 127.0.0.1:6420
-NATS_LISTEN ?= 127.0.0.1:4222
 ONCE        ?=
 ARGS        ?=
 
@@ -21,6 +20,17 @@ ACTORS      ?= 1000000
 
 GO ?= go
 
+# One set of flags for all that runs, so that nothing is compiled twice: no cgo, whether or not there is a C compiler. The race
+# detector needs cgo, and has the other set: vet and staticcheck share it, because they need the same compiled packages.
+export CGO_ENABLED := 0
+RACE := CGO_ENABLED=1
+
+# Programs in bin have no debugging information, which is a third of their size. Stack traces and profiles need none.
+LINK := -ldflags '-s -w'
+
+# Programs that check the sources. Their versions are in a module of their own, which users of Cairn do not get.
+CHECKS := -modfile=$(CURDIR)/runtime/internal/policy/tools/go.mod
+
 # Modules of their own: what is measured beside other libraries, and examples with dependencies that nobody else should have.
 MODULES := runtime/bench docs/examples/orm
 
@@ -32,29 +42,46 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## replay 20,000 flights through durable actors, print a table, keep serving (ONCE=1 DATA=dir LISTEN=addr NATS_LISTEN=addr, empty for none)
-	@exec bin/flights --data '$(DATA)' --listen '$(LISTEN)' --nats-listen '$(NATS_LISTEN)' $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
+run: go ## replay 20,000 flights through durable actors, print a table, keep serving (ONCE=1 DATA=dir LISTEN=addr)
+	@mkdir -p bin
+	@echo 'Building bin/flights. The first build compiles SQLite and Pebble too, and takes about a minute; the next takes a second.' >&2
+	@$(GO) build $(LINK) -o bin/ ./docs/examples/flights
+	@exec bin/flights --data '$(DATA)' --listen '$(LISTEN)' $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
 
 .PHONY: build
 build: go ## build bin/cairn and bin/flights
 	@mkdir -p bin
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
+	@echo 'Building bin/cairn and bin/flights. The first build takes a minute or two.' >&2
+	@$(GO) build $(LINK) -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
 .PHONY: test
-test: go cc tools node ## go vet and all tests with the race detector
-	$(GO) vet ./...
-	$(GO) test -race ./...
-	@for module in $(MODULES); do echo "cd $$module"; (cd $$module && $(GO) vet ./... && $(GO) test -race ./...); done
+test: go cc tools node lint ## go vet, staticcheck, deadcode, and all tests with the race detector
+	$(RACE) $(GO) test -race ./...
+	@for module in $(MODULES); do echo "cd $$module"; (cd $$module && $(RACE) $(GO) test -race ./...); done
+
+# deadcode need not look at the input of ent's generator.
+.PHONY: lint
+lint: go cc ## go vet, staticcheck and deadcode: faults, and code that no program and no test reaches
+	@staticcheck="$$($(GO) tool $(CHECKS) -n staticcheck)"; \
+	deadcode="$$($(GO) tool $(CHECKS) -n deadcode)"; \
+	for module in . $(MODULES); do \
+		echo "check $$module"; \
+		( cd $$module; \
+		$(RACE) $(GO) vet -race ./...; \
+		$(RACE) GOFLAGS="$$($(GO) env GOFLAGS) -race" "$$staticcheck" ./...; \
+		dead="$$("$$deadcode" -test ./... | sed '/^ent\//d')"; \
+		if [ -n "$$dead" ]; then echo "$$dead" >&2; exit 1; fi ); \
+	done
 
 .PHONY: bench
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
-	cd runtime/bench && CGO_ENABLED=0 $(GO) run . -rounds '$(ROUNDS)'
-	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run SQL
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor/... ./sqlitevfs ./workflow/internal/replay
+	cd runtime/bench && $(GO) run . -rounds '$(ROUNDS)'
+	cd runtime/bench && CGO_ENABLED=1 $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run SQL
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor ./sqlitevfs ./workflow
 
 .PHONY: bench-growth
 bench-growth: go ## measure a node whose store has many actors beside raw Pebble (ACTORS=1000000 ROUNDS=5 ARGS='-soak 20m')
-	cd runtime/bench && CGO_ENABLED=0 $(GO) run ./growth -actors '$(ACTORS)' -rounds '$(ROUNDS)' $(ARGS)
+	cd runtime/bench && $(GO) run ./growth -actors '$(ACTORS)' -rounds '$(ROUNDS)' $(ARGS)
 
 .PHONY: fuzz
 fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)
@@ -72,7 +99,7 @@ crash: build ## kill -9 the flights program at random moments, many times, and c
 .PHONY: chaos
 chaos: go ## kill -9 node, senders, workers and readers of the jobs example at random, and account for every message (KILLS=100)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./docs/examples/jobs
+	$(GO) build $(LINK) -o bin/ ./docs/examples/jobs
 	$(GO) test -count=1 -timeout 120m -v ./docs/examples/jobs -binary '$(CURDIR)/bin/jobs' -kills '$(KILLS)' -letters 5000
 
 .PHONY: browser
@@ -93,11 +120,11 @@ breaks: go ## break the code on purpose, one place at a time, and show that the 
 
 .PHONY: conformance
 conformance: go cc ## the conformance suite on all parts, with a crash at every sync
-	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 60m -run '^TestPartsConform$$' ./runtime/internal/node
+	CAIRN_LONG=1 $(RACE) $(GO) test -race -count=1 -timeout 60m -run '^TestPartsConform$$' ./runtime/internal/node
 
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
-	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...
+	CAIRN_LONG=1 $(RACE) $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...
 
 .PHONY: peers
 peers: go node ## measure one workflow on Cairn, Restate and Temporal in turn (ROUNDS=5); builds Temporal's server, which takes minutes

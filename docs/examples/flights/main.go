@@ -1,5 +1,6 @@
 // Flights is a complete small application on Cairn. It replays 20,000 real US flights of early 2001 through durable
-// actors, one per airport and one per route, prints which airports were worst, and keeps serving them over HTTP and NATS.
+// actors, one per airport and one per route, prints which airports were worst, and keeps serving them over HTTP,
+// and over NATS with --nats-url.
 //
 // It may be killed at any moment, in any way: the next run goes on where this one was, counts no flight twice and ends
 // with the same table.
@@ -121,7 +122,7 @@ func (a *app) next(rt *runtime.Runtime, s *survey) {
 	if worst := s.worstAirports(1); len(worst) > 0 {
 		airport = worst[0].Airport
 	}
-	fmt.Fprintf(a.stderr, "\nServing on. In another terminal, try:\n")
+	fmt.Fprintf(a.stderr, "\nServing on. In another terminal, try (`make build` builds bin/cairn):\n")
 	try := func(what, format string, args ...any) {
 		fmt.Fprintf(a.stderr, "\n  # %s\n  %s\n", what, fmt.Sprintf(format, args...))
 	}
