@@ -233,7 +233,7 @@ func TestUnfinished(t *testing.T) {
 }
 
 func TestWithLoggerGetsTheLogOfAWorkflow(t *testing.T) {
-	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		ctx.Logger().Info("begun")
 		return step(ctx, "ask", "yes")
 	})
