@@ -100,6 +100,9 @@ type Options struct {
 	// NATSListen, if not "", runs a NATS server in the process and opens its port there. An address
 	// beyond loopback is refused unless Token is set, which NATS clients then need too.
 	NATSListen string
+	// NATSServer starts the server of NATSListen: set it to localnats.Serve. Only programs that name
+	// that function have the server in them, which is 13 MB.
+	NATSServer func(listen, token, storeDir string, log *slog.Logger) (NATSServer, error)
 	// NATSURL, if not "", is the NATS server, or the comma-separated servers of a cluster, to
 	// publish changes to and to take calls from.
 	NATSURL string
@@ -254,6 +257,9 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.NATSListen != "" {
+		if o.NATSServer == nil {
+			fault("runtime: Options.NATSListen needs NATSServer: set it to localnats.Serve of runtime/localnats")
+		}
 		if err := exposed("nats-listen", o.NATSListen, o.Token != "", "a token (CAIRN_TOKEN)"); err != nil {
 			faults = append(faults, err)
 		}
@@ -329,4 +335,11 @@ func isLoopback(address string) (bool, error) {
 	}
 	ip := net.ParseIP(h)
 	return ip != nil && ip.IsLoopback(), nil
+}
+
+// NATSServer is a running NATS server in the process, as localnats.Serve returns it.
+type NATSServer = interface {
+	Connect(...nats.Option) (*nats.Conn, error)
+	ClientURL() string
+	Close()
 }

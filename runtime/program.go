@@ -41,6 +41,8 @@ type Program struct {
 	Dir string
 	// Flags, if not nil, adds flags to those of Run.
 	Flags func(*flag.FlagSet)
+	// NATSServer, if not nil, is Options.NATSServer: localnats.Serve. Without it there is no flag --nats-listen.
+	NATSServer func(listen, token, storeDir string, log *slog.Logger) (NATSServer, error)
 	// Started, if not nil, runs once the node serves. Its context ends with the program. When it
 	// returns ErrStop the program shuts down and succeeds, with any other error it shuts down and
 	// fails; nil keeps it serving.
@@ -88,7 +90,7 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 //
 //	--listen ADDRESS       of the HTTP gateway (127.0.0.1:6420)
 //	--data DIR             of the data (./data)
-//	--nats-listen ADDRESS  runs a NATS server in the process
+//	--nats-listen ADDRESS  runs a NATS server in the process, if the program has one
 //	--nats-url URL         uses this NATS server
 //	--pprof-listen ADDRESS serves Go's profiles, on loopback; see docs/operate/profile.md
 //	--config FILE          a TOML file; see docs/operate/configure.md
@@ -163,7 +165,9 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	var f Options
 	fs.StringVar(&f.Listen, "listen", DefaultListen, "`address` of the HTTP gateway; port 0 picks a free one")
 	fs.StringVar(&f.Dir, "data", or(p.Dir, DefaultDir), "`directory` of the data")
-	fs.StringVar(&f.NATSListen, "nats-listen", "", "run a NATS server in the process and listen on this `address`")
+	if p.NATSServer != nil {
+		fs.StringVar(&f.NATSListen, "nats-listen", "", "run a NATS server in the process and listen on this `address`")
+	}
 	fs.StringVar(&f.NATSURL, "nats-url", "", "publish changes to, and take calls from, the NATS server at this `url`")
 	fs.StringVar(&f.PprofListen, "pprof-listen", "", "serve Go's profiles on this `address`, which must be on loopback")
 	fs.BoolVar(&f.AcceptDataLoss, "accept-data-loss", false, "open damaged data without what was lost")
@@ -216,7 +220,7 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	if token := os.Getenv("CAIRN_TOKEN"); token != "" {
 		o.Token = token
 	}
-	o.Actors = p.Actors
+	o.Actors, o.NATSServer = p.Actors, p.NATSServer
 	o.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	if err := o.Validate(); err != nil {
 		return Options{}, &usageError{err}

@@ -24,7 +24,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/natspub"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
-	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
 // A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through
@@ -35,7 +34,7 @@ type Runtime struct {
 	node      *node.Node
 	front     *serve.Front
 	gateway   *gateway.Gateway
-	local     *localnats.Server
+	local     NATSServer
 	publisher *natspub.Publisher
 	registry  *prometheus.Registry
 	pprof     *pprofServer // nil for none
@@ -136,12 +135,13 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 	}
 	switch {
 	case o.NATSListen != "":
+		dir := ""
+		if o.NATSJetStream {
+			dir = filepath.Join(o.Dir, "nats")
+		}
 		var err error
-		r.local, err = localnats.Start(localnats.Options{
-			Listen: o.NATSListen, Token: o.Token, JetStream: o.NATSJetStream, StoreDir: filepath.Join(o.Dir, "nats"),
-			ServerName: "cairn", Logger: o.Logger,
-		})
-		if err != nil {
+		if r.local, err = o.NATSServer(o.NATSListen, o.Token, dir, o.Logger); err != nil {
+			r.local = nil
 			return fmt.Errorf("runtime: start NATS on %s; choose another address with --nats-listen: %w", o.NATSListen, err)
 		}
 		p.Dial = r.local.Connect

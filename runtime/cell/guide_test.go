@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
-	_ "github.com/cairn-run/cairn/runtime/localnats" // for NATSListen
+	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
 // guide is the page whose examples are run.
@@ -62,7 +62,7 @@ func blocks(t *testing.T, page string) []block {
 // before it prints: see same and matches for what may differ.
 func TestGuideShowsWhatTheCommandsPrint(t *testing.T) {
 	rt, err := runtime.Open(t.Context(), runtime.Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", Actors: []actor.Definition{cell.Definition()},
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve, Actors: []actor.Definition{cell.Definition()},
 	})
 	if err != nil {
 		t.Fatal(err)

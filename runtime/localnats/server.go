@@ -3,6 +3,7 @@ package localnats
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -52,6 +53,23 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("localnats: %w", err)
 	}
 	return &Server{nats: ns, opts: o, closed: make(chan struct{})}, nil
+}
+
+// Serve runs the server of a node, for runtime.Options.NATSServer and runtime.Program.NATSServer. It opens a port on listen,
+// demands token if that is not "", and keeps JetStream's data in storeDir, or has no JetStream if that is "". Errors are
+// those of Start.
+func Serve(listen, token, storeDir string, log *slog.Logger) (interface {
+	Connect(...nats.Option) (*nats.Conn, error)
+	ClientURL() string
+	Close()
+}, error) {
+	s, err := Start(Options{
+		Listen: listen, Token: token, JetStream: storeDir != "", StoreDir: storeDir, ServerName: "cairn", Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Connect opens a connection within the process, with the server's credentials. Options given are applied last. Such a

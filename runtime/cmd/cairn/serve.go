@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
+	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -51,8 +52,9 @@ func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
 		}
 	}
 	p := runtime.Program{
-		Name:   "cairn serve",
-		Actors: []actor.Definition{cell.Definition()},
+		Name:       "cairn serve",
+		Actors:     []actor.Definition{cell.Definition()},
+		NATSServer: localnats.Serve,
 		Started: func(_ context.Context, rt *runtime.Runtime) error {
 			if !c.json {
 				return nil
