@@ -31,6 +31,14 @@ func constants(t *testing.T, path string, match func(*ast.ValueSpec) bool) []str
 	return names
 }
 
+func TestNATSListenWithoutAServerSaysWhatToSet(t *testing.T) {
+	o := Options{Dir: t.TempDir(), NATSListen: "127.0.0.1:0"}
+	o.EnsureDefaults()
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "set it to localnats.Serve") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestEveryOperationThatAuthorizeIsAskedAboutHasAConstant(t *testing.T) {
 	sources, err := filepath.Glob(filepath.Join("internal", "gateway", "serve", "*.go"))
 	if err != nil {
