@@ -96,18 +96,6 @@ func TestD06SleepIsNoCrash(t *testing.T) {
 	})
 }
 
-// steps makes a workflow of steps with these names, and a sleep at the end.
-func steps(names ...string) *wfhost.Program {
-	return workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-		for _, name := range names {
-			if err := workflow.Do(ctx, name, func(*workflow.StepCtx) error { return nil }); err != nil {
-				return none{}, err
-			}
-		}
-		return none{}, workflow.Sleep(ctx, "wait", time.Hour)
-	}).Program()
-}
-
 // TestD09SuspensionCannotBeSwallowed: errors and panics that a function ignores do not make it run past a wait.
 func TestD09SuspensionCannotBeSwallowed(t *testing.T) {
 	careless := func(f func()) {
