@@ -23,6 +23,7 @@ import (
 // some files.
 var exampled = []struct{ pkg, except, why string }{
 	{pkg: "actor"},
+	{pkg: "workflow"},
 	{pkg: "actor/handle", except: "bridge.go", why: "package actor alone can call its functions"},
 }
 

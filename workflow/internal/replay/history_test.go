@@ -219,7 +219,7 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	}
 	var k Kind
 	var s EntryStatus
-	if k.UnmarshalText([]byte("dance")) == nil || s.UnmarshalText([]byte("dance")) == nil || k.UnmarshalCBOR([]byte{1}) == nil {
+	if k.UnmarshalText([]byte("dance")) == nil || s.UnmarshalText([]byte("dance")) == nil || k.UnmarshalCBOR([]byte{1}) == nil || s.UnmarshalCBOR([]byte{1}) == nil {
 		t.Error("words that are none are accepted")
 	}
 }
