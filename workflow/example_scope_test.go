@@ -22,8 +22,8 @@ func ExampleJoinFast() {
 			}),
 			workflow.B[int]("broken", nil, func(ctx workflow.Context) (int, error) { return 0, errors.New("no such user") }))
 		var join *workflow.JoinError
-		if errors.As(err, &join) {
-			var first *workflow.BranchError = join.First()
+		var first *workflow.BranchError
+		if errors.As(err, &join) && errors.As(join.First(), &first) {
 			return first.Branch + ": " + first.Err.Error(), nil
 		}
 		return slow, err
@@ -95,9 +95,9 @@ func ExampleKeep() {
 
 // A run that lasts for years starts anew each month, with nothing but the balance.
 func ExampleRestart() {
+	old := func(info workflow.Info) bool { return info.Epoch == 12 }
 	d := workflow.NewFunction("account", func(ctx workflow.Context, balance int) (int, error) {
-		var info workflow.Info = ctx.Info()
-		if info.Epoch == 12 {
+		if old(ctx.Info()) {
 			return balance, nil
 		}
 		if err := workflow.Sleep(ctx, "month", 30*24*time.Hour); err != nil {

@@ -64,14 +64,14 @@ func ExampleTimeout() {
 // A run that waits for a person when the attempts of a step are used up, instead of failing.
 func ExampleExhaustedPolicy() {
 	up := false
-	var then workflow.ExhaustedPolicy = workflow.PauseRun // the other one is Fail
+	policies := map[string]workflow.ExhaustedPolicy{"critical": workflow.PauseRun, "other": workflow.Fail}
 	d := workflow.NewFunction("sync", func(ctx workflow.Context, _ struct{}) (string, error) {
 		return workflow.Step(ctx, "push", func(*workflow.StepCtx) (string, error) {
 			if !up {
 				return "", errors.New("unavailable")
 			}
 			return "pushed", nil
-		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2, OnExhausted: then}))
+		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2, OnExhausted: policies["critical"]}))
 	})
 	env := workflowtest.New(t, d).Start(struct{}{})
 	fmt.Println(env.Wait().State)
@@ -80,11 +80,9 @@ func ExampleExhaustedPolicy() {
 		fmt.Println(err)
 	}
 	fmt.Println(env.Result())
-	fmt.Println(then == workflow.Fail)
 	// Output:
 	// paused
 	// pushed <nil>
-	// false
 }
 
 // Two steps that run at the same time, with a time limit for both.

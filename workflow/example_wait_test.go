@@ -79,6 +79,7 @@ func ExampleReceiveBatch() {
 
 // The first message of two queues, whose bodies have different types.
 func ExampleReceiveAny() {
+	read := func(raw workflow.Raw, v any) error { return cbor.Unmarshal(raw, v) }
 	d := workflow.NewFunction("desk", func(ctx workflow.Context, _ struct{}) (string, error) {
 		m, err := workflow.ReceiveAny(ctx, "next", []string{"calls", "letters"})
 		if err != nil {
@@ -86,12 +87,11 @@ func ExampleReceiveAny() {
 		}
 		if m.Queue == "calls" {
 			var number int
-			err := cbor.Unmarshal(m.Body, &number)
+			err := read(m.Body, &number)
 			return fmt.Sprint("call of ", number), err
 		}
-		var raw workflow.Raw = m.Body
 		var text string
-		err = cbor.Unmarshal(raw, &text)
+		err = read(m.Body, &text)
 		return "letter: " + text, err
 	})
 	env := workflowtest.New(t, d).Start(struct{}{})
