@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/form1"
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
@@ -24,8 +25,7 @@ type image struct {
 	obligations []numbered // by number
 	inbox       []numbered // by number
 	metadatas   map[uint32]*Metadata
-	ids1        map[string]uint32 // of form 1: the number under which the metadata of an id stands in metadatas
-	facts1      map[uint32]found1 // of form 1: the parts of metadata that belong to the entry itself
+	ids1        map[uint32]string // of form 1: the id of the metadata with a number in metadatas
 	nextID      uint32            // the first free number of metadata
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
@@ -66,7 +66,8 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 	}
 	var arena arena
 	var list []string
-	var found []found1
+	var ids []string // of form 1
+	var about map[string]*form1.Metadata
 	start := []byte{byte(keyspace.KindWorkflow)}
 	blobs, _ := keyspace.WorkflowBlob.Range()
 	err := r.Scan(start, blobs, func(key, value []byte) error {
@@ -99,8 +100,11 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 				if err != nil {
 					return journal.Corrupt(key, bad)
 				}
-				m, err := decodeMetadata1(value)
-				found = append(found, found1{id, &m})
+				m, err := form1.DecodeMetadata(value)
+				if about == nil {
+					about = make(map[string]*form1.Metadata)
+				}
+				ids, about[id] = append(ids, id), &m
 				return journal.Corrupt(key, err)
 			}
 			m, err := decodeMetadata(key, value)
@@ -127,31 +131,15 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 	}
 	im.records = slices.Concat(append(pages, im.records)...)
 	im.names = journal.NewNames(list)
-	im.number1(found)
+	for _, id := range ids {
+		im.number1(id, about[id])
+	}
 	for i := range im.records {
 		if im.records[i].form == journal.Form1 {
-			return im, im.adopt()
+			return im, im.adopt(about)
 		}
 	}
 	return im, nil
-}
-
-// A found1 is metadata of form 1 with the id of its entry.
-type found1 struct {
-	id string
-	*metadata1
-}
-
-// number1 gives metadata of form 1 numbers, as if they were ours; they last as long as the image.
-func (im *image) number1(found []found1) {
-	if len(found) == 0 {
-		return
-	}
-	im.ids1, im.facts1 = make(map[string]uint32, len(found)), make(map[uint32]found1, len(found))
-	for _, f := range found {
-		im.ids1[f.id], im.metadatas[im.nextID], im.facts1[im.nextID] = im.nextID, &f.Metadata, f
-		im.nextID++
-	}
 }
 
 // add takes one row of the history, both parts of which it keeps.

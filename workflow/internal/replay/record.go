@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/workflow/internal/form1"
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
@@ -388,7 +389,7 @@ func (f *fields) set(key, value []byte) (err error) {
 // decodeRunFailure reads the field error in either form.
 func decodeRunFailure(value []byte) (*Failure, error) {
 	if len(value) < 2 || binary.LittleEndian.Uint16(value) != journal.Form2 {
-		return decodeFailure1(value)
+		return form1.DecodeFailure(value)
 	}
 	r := journal.Decoder{What: "error", B: value, Off: 2}
 	f := r.Failure(nil, false)

@@ -61,7 +61,7 @@ func newStore(im *image, maxPayload int64) (*store, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s := (side{id: e.ID, id1: im.facts1[e.ID].id, refs: e.Large}); !s.empty() {
+		if s := (side{id: e.ID, id1: im.ids1[e.ID], refs: e.Large}); !s.empty() {
 			st.root.set(rec.loc, s)
 		}
 	}

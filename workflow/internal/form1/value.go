@@ -1,4 +1,6 @@
-package replay
+// Package form1 reads histories that another engine wrote: BARE, with payloads in CBOR. They are read and never written.
+// docs/keyspace.md says how each kind is understood.
+package form1
 
 import (
 	"encoding/binary"
@@ -13,25 +15,23 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// Values of form 1: BARE, with payloads in CBOR, as another engine writes them. They are read and never written.
-// docs/keyspace.md says how each kind is understood.
+// null is what stands for the result of something that ended and returned nothing.
+var null = []byte{0xF6}
 
-// cborNull is what stands for the result of something that ended and returned nothing.
-var cborNull = []byte{0xF6}
-
-// Status words of metadata in form 1.
+// Status words of metadata.
 const (
-	meta1Pending = iota
-	meta1Running
-	meta1Completed
-	meta1Failed
-	meta1Exhausted
-	meta1Last = meta1Exhausted
+	metaPending = iota
+	metaRunning
+	metaCompleted
+	metaFailed
+	metaExhausted
+	metaLast = metaExhausted
 )
 
-// metadata1 is metadata of form 1, which knows more of its entry than ours does.
-type metadata1 struct {
-	Metadata
+// Metadata knows more of its entry than that of form 2 does.
+type Metadata struct {
+	journal.Metadata
+	Number             uint32 // which the caller gives it, instead of the id
 	status             byte
 	created, completed time.Time
 }
@@ -93,29 +93,30 @@ func (r *bare) time() time.Time {
 	return journal.FromMillis(int64(v))
 }
 
-// A branch1 is what a join or race of form 1 says of one of its branches.
-type branch1 struct {
+// A branch is what a join or race says of one of its branches.
+type branch struct {
 	name    string
-	status  EntryStatus
+	status  journal.EntryStatus
 	output  []byte
 	failure string
 }
 
-// An entry1 is an entry of form 1 with what has no place in an Entry.
-type entry1 struct {
-	Entry
+// An entry is one with what has no place in an Entry.
+type entry struct {
+	journal.Entry
 	id       string
 	loc      journal.Location
-	branches []branch1
+	branches []branch
 }
 
-// decodeEntry1 takes an entry of form 1 apart and returns its id too. Payloads alias value.
-func decodeEntry1(value []byte) (Entry, string, error) {
-	e, err := parseEntry1(value)
-	return e.Entry, e.id, err
+// DecodeEntry takes an entry apart and returns what its value says by itself: Adopt adds what its metadata says, and what
+// other entries say of it. Payloads alias value.
+func DecodeEntry(value []byte) (journal.Entry, error) {
+	e, err := parse(value)
+	return e.Entry, err
 }
 
-func parseEntry1(value []byte) (e entry1, err error) {
+func parse(value []byte) (e entry, err error) {
 	r := bare{journal.Decoder{What: "entry of form 1", B: value, Off: 2}}
 	e.id = r.String()
 	for n := r.Count(); n > 0 && r.Err == nil; n-- {
@@ -126,36 +127,36 @@ func parseEntry1(value []byte) (e entry1, err error) {
 		name, iteration := r.uint32(), r.uint32()
 		e.loc = journal.ChildIteration(nil, e.loc, name, iteration)
 	}
-	e.Kind = Kind(r.tag(uint64(KindVersion), "kind"))
+	e.Kind = journal.Kind(r.tag(uint64(journal.KindVersion), "kind"))
 	switch e.Kind {
-	case KindStep:
+	case journal.KindStep:
 		e.Output = r.optional()
 		if text := r.optional(); text != nil {
-			e.Failure = &Failure{Message: string(text)}
+			e.Failure = &journal.Failure{Message: string(text)}
 		}
 		if e.Output != nil {
-			e.Status, e.Failure = Completed, nil
+			e.Status, e.Failure = journal.Completed, nil
 		}
-	case KindLoop:
+	case journal.KindLoop:
 		e.State, e.Iteration = nonNil(r.Bytes()), r.uint32()
 		if e.Output = r.optional(); e.Output != nil {
-			e.Status = Completed
+			e.Status = journal.Completed
 		}
-	case KindSleep:
+	case journal.KindSleep:
 		e.Deadline = r.time()
-		e.Status = [...]EntryStatus{Pending, Completed, Canceled}[min(r.tag(2, "sleep state"), 2)]
-	case KindMessage:
+		e.Status = [...]journal.EntryStatus{journal.Pending, journal.Completed, journal.Canceled}[min(r.tag(2, "sleep state"), 2)]
+	case journal.KindMessage:
 		name, data := r.String(), nonNil(r.Bytes())
-		e.Status, e.Output, e.Queues = Completed, data, []string{name}
-		if m, ok := decodeMessage1(name, data); ok {
-			e.Messages = []Delivery{m}
+		e.Status, e.Output, e.Queues = journal.Completed, data, []string{name}
+		if m, ok := decodeMessage(name, data); ok {
+			e.Messages = []journal.Delivery{m}
 		}
-	case KindCheckpoint:
-		e.Status, e.Program = Completed, r.String()
-	case KindJoin:
+	case journal.KindCheckpoint:
+		e.Status, e.Program = journal.Completed, r.String()
+	case journal.KindJoin:
 		e.branches = r.branches()
 		e.join()
-	case KindRace:
+	case journal.KindRace:
 		winner, won := "", r.present()
 		if won {
 			winner = r.String()
@@ -164,13 +165,13 @@ func parseEntry1(value []byte) (e entry1, err error) {
 		if won {
 			e.race(winner)
 		}
-	case KindRemoved:
-		e.Status, e.Resolved = Completed, uint32(kindOf1(r.String()))
+	case journal.KindRemoved:
+		e.Status, e.Resolved = journal.Completed, uint32(kindOf(r.String()))
 		if r.present() {
 			e.Program = r.String()
 		}
-	case KindVersion:
-		e.Status, e.Resolved, e.Latest = Completed, r.uint32(), r.uint32()
+	case journal.KindVersion:
+		e.Status, e.Resolved, e.Latest = journal.Completed, r.uint32(), r.uint32()
 	}
 	return e, r.End()
 }
@@ -182,11 +183,11 @@ func nonNil(b []byte) []byte {
 	return b
 }
 
-func (r *bare) branches() (list []branch1) {
+func (r *bare) branches() (list []branch) {
 	for n := r.Count(); n > 0 && r.Err == nil; n-- {
-		b := branch1{name: r.String()}
+		b := branch{name: r.String()}
 		// Pending and running mean the same here: not over.
-		b.status = [...]EntryStatus{Pending, Pending, Completed, Failed, Canceled}[min(r.tag(4, "branch status"), 4)]
+		b.status = [...]journal.EntryStatus{journal.Pending, journal.Pending, journal.Completed, journal.Failed, journal.Canceled}[min(r.tag(4, "branch status"), 4)]
 		b.output = r.optional()
 		b.failure = string(r.optional())
 		list = append(list, b)
@@ -195,31 +196,31 @@ func (r *bare) branches() (list []branch1) {
 }
 
 // join derives the result of a join from its branches.
-func (e *entry1) join() {
+func (e *entry) join() {
 	e.Count = uint32(len(e.branches))
-	e.Status = Completed
+	e.Status = journal.Completed
 	for _, b := range e.branches {
 		switch b.status {
-		case Completed:
-		case Failed:
+		case journal.Completed:
+		case journal.Failed:
 			if e.Failure == nil {
-				e.Failure = &Failure{Message: "branch " + strconv.Quote(b.name) + ": " + b.failure}
+				e.Failure = &journal.Failure{Message: "branch " + strconv.Quote(b.name) + ": " + b.failure}
 			}
 		default:
-			e.Status, e.Failure = Pending, nil
+			e.Status, e.Failure = journal.Pending, nil
 			return
 		}
 	}
 	if e.Failure != nil {
-		e.Status = Failed
+		e.Status = journal.Failed
 		return
 	}
-	e.Output = cborNull
+	e.Output = null
 }
 
 // race derives the result of a won race from its branches.
-func (e *entry1) race(winner string) {
-	e.Status, e.Winner, e.Count, e.Output = Completed, winner, uint32(len(e.branches)), cborNull
+func (e *entry) race(winner string) {
+	e.Status, e.Winner, e.Count, e.Output = journal.Completed, winner, uint32(len(e.branches)), null
 	for _, b := range e.branches {
 		if b.name == winner && b.output != nil {
 			e.Output = b.output
@@ -227,31 +228,31 @@ func (e *entry1) race(winner string) {
 	}
 }
 
-// kindOf1 returns the kind that form 1 has a word for.
-func kindOf1(word string) Kind {
+// kindOf returns the kind that form 1 has a word for.
+func kindOf(word string) journal.Kind {
 	switch word {
 	case "loop":
-		return KindLoop
+		return journal.KindLoop
 	case "sleep":
-		return KindSleep
+		return journal.KindSleep
 	case "message":
-		return KindMessage
+		return journal.KindMessage
 	case "rollback_checkpoint":
-		return KindCheckpoint
+		return journal.KindCheckpoint
 	case "join":
-		return KindJoin
+		return journal.KindJoin
 	case "race":
-		return KindRace
+		return journal.KindRace
 	case "removed":
-		return KindRemoved
+		return journal.KindRemoved
 	case "version_check":
-		return KindVersion
+		return journal.KindVersion
 	}
-	return KindStep
+	return journal.KindStep
 }
 
-// decodeMessage1 reads the map that is the data of a message. Other data, such as the count of a wait, is none.
-func decodeMessage1(name string, data []byte) (m Delivery, ok bool) {
+// decodeMessage reads the map that is the data of a message. Other data, such as the count of a wait, is none.
+func decodeMessage(name string, data []byte) (m journal.Delivery, ok bool) {
 	if len(data) == 0 || data[0]>>5 != 5 {
 		return m, false
 	}
@@ -271,12 +272,12 @@ func decodeMessage1(name string, data []byte) (m Delivery, ok bool) {
 	if ms := fields.CreatedAt; ms >= 1 && ms < 1<<53 {
 		m.Sent = journal.FromMillis(int64(ms))
 	}
-	m.ID = messageID1(fields.ID)
+	m.ID = messageID(fields.ID)
 	return m, true
 }
 
-// messageID1 returns the id of a message, which is a number, a number in a string, or a string, for which it is 0.
-func messageID1(raw []byte) uint64 {
+// messageID returns the id of a message, which is a number, a number in a string, or a string, for which it is 0.
+func messageID(raw []byte) uint64 {
 	var number uint64
 	if cbor.Unmarshal(raw, &number) == nil {
 		return number
@@ -294,51 +295,52 @@ func messageID1(raw []byte) uint64 {
 	return 0
 }
 
-func decodeMetadata1(value []byte) (m metadata1, err error) {
+// DecodeMetadata takes metadata apart.
+func DecodeMetadata(value []byte) (m Metadata, err error) {
 	form, err := journal.FormOf("metadata", value)
 	if err != nil {
 		return m, err
 	}
 	if form != journal.Form1 {
-		return m, &SyntaxError{What: "metadata", Offset: 0, Reason: fmt.Sprintf("form %d under an id of form 1", form)}
+		return m, &journal.SyntaxError{What: "metadata", Offset: 0, Reason: fmt.Sprintf("form %d under an id of form 1", form)}
 	}
 	r := bare{journal.Decoder{What: "metadata of form 1", B: value, Off: 2}}
-	m.status = byte(r.tag(meta1Last, "status"))
+	m.status = byte(r.tag(metaLast, "status"))
 	if text := r.optional(); text != nil {
-		m.Failure = &Failure{Message: string(text)}
+		m.Failure = &journal.Failure{Message: string(text)}
 	}
 	m.Attempts, m.LastAttempt, m.created = r.uint32(), r.time(), r.time()
 	m.completed, m.Undone = r.optionalTime(), r.optionalTime()
 	if text := r.optional(); text != nil {
-		m.UndoFailure = &Failure{Message: string(text)}
+		m.UndoFailure = &journal.Failure{Message: string(text)}
 	}
 	return m, r.End()
 }
 
 // complete adds to an entry what only its metadata knows. An entry that metadata calls completed is that, whether it has a
 // result or not: form 1 stores none for a function that returns nothing.
-func (m *metadata1) complete(e *Entry) {
+func (m *Metadata) complete(e *journal.Entry) {
 	e.Created = m.created
 	switch {
-	case e.Kind != KindStep && e.Kind != KindLoop:
+	case e.Kind != journal.KindStep && e.Kind != journal.KindLoop:
 		// Other kinds know themselves whether they are over.
-	case m.status == meta1Completed:
-		e.Status, e.Failure = Completed, nil
+	case m.status == metaCompleted:
+		e.Status, e.Failure = journal.Completed, nil
 		if e.Output == nil {
-			e.Output = cborNull
+			e.Output = null
 		}
-	case m.status == meta1Exhausted:
-		e.Status, e.Output = Exhausted, nil
+	case m.status == metaExhausted:
+		e.Status, e.Output = journal.Exhausted, nil
 		if e.Failure == nil {
 			e.Failure = m.Failure
 		}
 		if e.Failure == nil {
-			e.Failure = &Failure{Message: "exhausted"}
+			e.Failure = &journal.Failure{Message: "exhausted"}
 		}
-	case e.Status == Pending:
+	case e.Status == journal.Pending:
 		// It failed, and would have been tried again, after a delay that was not stored but follows from the attempts.
 		e.Failure = nil
-		if m.status == meta1Failed {
+		if m.status == metaFailed {
 			m.Due = m.LastAttempt.Add(min(100*time.Millisecond<<min(m.Attempts, 16), 30*time.Second))
 		}
 	}
@@ -350,8 +352,8 @@ func (m *metadata1) complete(e *Entry) {
 	}
 }
 
-// decodeFailure1 reads the error of a run: a CBOR map with its name, message, stack and more.
-func decodeFailure1(value []byte) (*Failure, error) {
+// DecodeFailure reads the error of a run: a CBOR map with its name, message, stack and more.
+func DecodeFailure(value []byte) (*journal.Failure, error) {
 	var row struct {
 		Name    string `cbor:"name"`
 		Message string `cbor:"message"`
@@ -362,42 +364,5 @@ func decodeFailure1(value []byte) (*Failure, error) {
 	if row.Name == "Error" {
 		row.Name = ""
 	}
-	return &Failure{Type: row.Name, Message: row.Message}, nil
-}
-
-// decodeEntry takes the value of an entry apart, whichever its form. Payloads alias value. The key is for errors. An entry of
-// form 1 has what its value says by itself; what its metadata adds is added by record.entry.
-func decodeEntry(key, value []byte) (Entry, error) {
-	var e Entry
-	form, err := journal.FormOf("entry", value)
-	if err == nil {
-		if form == journal.Form1 {
-			e, _, err = decodeEntry1(value)
-		} else {
-			err = journal.DecodeEntry(&e, value)
-		}
-	}
-	if err != nil {
-		return Entry{}, journal.Corrupt(key, err)
-	}
-	return e, nil
-}
-
-// decodeMetadata takes the value of metadata apart, whichever its form. Progress aliases value. The key is for errors.
-func decodeMetadata(key, value []byte) (Metadata, error) {
-	var m Metadata
-	form, err := journal.FormOf("metadata", value)
-	if err == nil {
-		if form == journal.Form1 {
-			var m1 metadata1
-			m1, err = decodeMetadata1(value)
-			m = m1.Metadata
-		} else {
-			err = journal.DecodeMetadata(&m, value)
-		}
-	}
-	if err != nil {
-		return Metadata{}, journal.Corrupt(key, err)
-	}
-	return m, nil
+	return &journal.Failure{Type: row.Name, Message: row.Message}, nil
 }

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -24,103 +22,8 @@ var form1Head = "01 00 24" + hex.EncodeToString([]byte(form1ID))
 // form1Metadata is metadata of a step that is completed: one attempt, begun at 1, ended at 2.
 const form1Metadata = "01 00 | 02 | 00 | 01 00 00 00 | 01 00 00 00 00 00 00 00 | 01 00 00 00 00 00 00 00 | 01 02 00 00 00 00 00 00 00 | 00 | 00"
 
-// form1Entries are entries after their head.
-var form1Entries = []struct {
-	what  string
-	hex   string
-	loc   journal.Location
-	entry Entry
-}{
-	{"step charge", "01 00 00000000 | 00 | 01 02 18 2a | 00", loc(0), Entry{Kind: KindStep, Status: Completed, Output: []byte{0x18, 0x2a}}},
-	{"step that failed", "01 00 00000000 | 00 | 00 | 01 02 6e 6f", loc(0), Entry{Kind: KindStep, Status: Pending, Failure: &Failure{Message: "no"}}},
-	{"step that returned nothing", "01 00 00000000 | 00 | 00 | 00", loc(0), Entry{Kind: KindStep}},
-	{"sleep, pending", "01 00 01000000 | 02 | e803000000000000 | 00", loc(1), Entry{Kind: KindSleep, Deadline: time.UnixMilli(1000).UTC()}},
-	{"sleep, completed", "01 00 01000000 | 02 | e803000000000000 | 01", loc(1), Entry{Kind: KindSleep, Status: Completed, Deadline: time.UnixMilli(1000).UTC()}},
-	{"sleep, interrupted", "01 00 01000000 | 02 | e803000000000000 | 02", loc(1), Entry{Kind: KindSleep, Status: Canceled, Deadline: time.UnixMilli(1000).UTC()}},
-	{"loop, over", "01 00 00000000 | 01 | 06 b9 00 01 61 6e 01 | 01000000 | 01 05 64 64 6f 6e 65", loc(0),
-		Entry{Kind: KindLoop, Status: Completed, State: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Iteration: 1, Output: []byte("\x64done")}},
-	{"loop that goes on", "01 00 00000000 | 01 | 00 | 14000000 | 00", loc(0), Entry{Kind: KindLoop, State: []byte{}, Iteration: 20}},
-	{"step in a loop", "03 00 00000000 01 00000000 00000000 00 01000000 | 00 | 01 01 00 | 00", loc(0, [2]int{0, 0}, 1), Entry{Kind: KindStep, Status: Completed, Output: []byte{0}}},
-	{"join", "01 00 00000000 | 05 | 02 | 01 78 02 01 01 01 00 | 01 79 02 01 01 02 00", loc(0), Entry{Kind: KindJoin, Status: Completed, Output: cborNull, Count: 2}},
-	{"join with a failure", "01 00 00000000 | 05 | 02 | 01 78 02 01 01 01 00 | 01 79 03 00 01 02 6e 6f", loc(0),
-		Entry{Kind: KindJoin, Status: Failed, Count: 2, Failure: &Failure{Message: `branch "y": no`}}},
-	{"join that goes on", "01 00 00000000 | 05 | 02 | 01 78 03 00 01 02 6e 6f | 01 79 01 00 00", loc(0), Entry{Kind: KindJoin, Count: 2}},
-	{"race", "01 00 00000000 | 06 | 01 04 66 61 73 74 | 02 | 04 66 61 73 74 02 01 01 01 00 | 04 73 6c 6f 77 04 00 00", loc(0),
-		Entry{Kind: KindRace, Status: Completed, Winner: "fast", Count: 2, Output: []byte{1}}},
-	{"race that goes on", "01 00 00000000 | 06 | 00 | 01 | 04 66 61 73 74 00 00 00", loc(0), Entry{Kind: KindRace}},
-	{"removed", "01 00 00000000 | 07 | 04 73 74 65 70 | 01 03 6f 6c 64", loc(0), Entry{Kind: KindRemoved, Status: Completed, Resolved: uint32(KindStep), Program: "old"}},
-	{"removed join without a name", "01 00 00000000 | 07 | 04 6a 6f 69 6e | 00", loc(0), Entry{Kind: KindRemoved, Status: Completed, Resolved: uint32(KindJoin)}},
-	{"checkpoint", "01 00 00000000 | 04 | 02 63 70", loc(0), Entry{Kind: KindCheckpoint, Status: Completed, Program: "cp"}},
-	{"version", "01 00 00000000 | 08 | 01000000 | 03000000", loc(0), Entry{Kind: KindVersion, Status: Completed, Resolved: 1, Latest: 3}},
-	{"count of messages", "01 00 0c000000 | 03 | 07 77 3a 63 6f 75 6e 74 | 01 01", loc(12), Entry{Kind: KindMessage, Status: Completed, Queues: []string{"w:count"}, Output: []byte{1}}},
-	{"message", "01 00 0e000000 | 03 | 01 71 | 2d" + form1Message, loc(14), Entry{Kind: KindMessage, Status: Completed, Queues: []string{"q"}, Output: nil,
-		Messages: []Delivery{{Queue: "q", ID: 7, Body: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Sent: time.UnixMilli(1771891200000).UTC()}}}},
-}
-
 // form1Message is the data of a message as cbor-x writes it: maps with lengths of 16 bits, large numbers as doubles.
 const form1Message = "b9 00 04 | 62 69 64 61 37 | 64 6e 61 6d 65 61 71 | 64 62 6f 64 79 b9 00 01 61 6e 01 | 69 63 72 65 61 74 65 64 41 74 fb 42 79 c8 cf 21 00 00 00"
-
-func TestEntriesOfForm1(t *testing.T) {
-	for _, v := range form1Entries {
-		value := unhex(t, form1Head+v.hex)
-		e, err := parseEntry1(value)
-		if err != nil || e.id != form1ID || !bytes.Equal(e.loc, v.loc) {
-			t.Errorf("%s: %v, id %q, location %x", v.what, err, e.id, e.loc)
-			continue
-		}
-		if v.what == "message" {
-			v.entry.Output = unhex(t, form1Message)
-		}
-		if v.what == "race that goes on" {
-			v.entry.Count = e.Count
-		}
-		if !reflect.DeepEqual(e.Entry, v.entry) {
-			t.Errorf("%s: %+v, want %+v", v.what, e.Entry, v.entry)
-		}
-		for n := 2; n < len(value); n++ {
-			if _, err := parseEntry1(value[:n]); err == nil {
-				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(value))
-			}
-		}
-		if _, err := parseEntry1(append(bytes.Clone(value), 0)); err == nil {
-			t.Errorf("%s: a byte after the end is accepted", v.what)
-		}
-	}
-}
-
-func TestEntriesOfForm1ThatAreNone(t *testing.T) {
-	for what, bytes := range map[string]string{
-		"segment 2":       "01 02 00000000 | 04 | 02 63 70",
-		"kind 9":          "01 00 00000000 | 09",
-		"sleep state 3":   "01 00 00000000 | 02 | e803000000000000 | 03",
-		"branch status 5": "01 00 00000000 | 05 | 01 | 01 78 05 00 00",
-		"presence 2":      "01 00 00000000 | 00 | 02 00 | 00",
-		"time of 64 bits": "01 00 00000000 | 02 | ffffffffffffffff | 00",
-	} {
-		_, err := decodeEntry([]byte("\x07\x15\x02\x14"), unhex(t, form1Head+bytes))
-		var bad *SyntaxError
-		if !errors.As(err, &bad) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
-
-func TestMetadataOfForm1(t *testing.T) {
-	m, err := decodeMetadata1(unhex(t, form1Metadata))
-	if err != nil || m.status != meta1Completed || m.Attempts != 1 || m.LastAttempt.UnixMilli() != 1 || m.created.UnixMilli() != 1 || m.completed.UnixMilli() != 2 {
-		t.Errorf("%+v, %v", m, err)
-	}
-	m, err = decodeMetadata1(unhex(t, "01 00 04 | 01 02 6e6f | 03000000 | 0100000000000000 | 0200000000000000 | 00 | 01 0700000000000000 | 01 01 78"))
-	if err != nil || m.status != meta1Exhausted || m.Failure.Message != "no" || m.Undone.UnixMilli() != 7 || m.UndoFailure.Message != "x" {
-		t.Errorf("%+v, %v", m, err)
-	}
-	if _, err := decodeMetadata1(unhex(t, "02 00 00")); err == nil {
-		t.Error("metadata of form 2 under an id of form 1 is accepted")
-	}
-	if _, err := decodeMetadata1(unhex(t, "01 00 05")); err == nil {
-		t.Error("status 5 is accepted")
-	}
-}
 
 func TestRunErrorOfForm1(t *testing.T) {
 	value, err := cbor.Marshal(map[string]any{"name": "StepExhaustedError", "message": "no", "stack": "at x", "metadata": map[string]any{"step": "charge"}})

@@ -1,0 +1,162 @@
+package form1
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
+)
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.NewReplacer(" ", "", "|", "").Replace(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// loc makes a location of names (int) and of name and iteration pairs.
+func loc(elements ...any) (l journal.Location) {
+	for _, e := range elements {
+		switch e := e.(type) {
+		case int:
+			l = journal.ChildName(nil, l, uint32(e))
+		case [2]int:
+			l = journal.ChildIteration(nil, l, uint32(e[0]), uint32(e[1]))
+		}
+	}
+	return l
+}
+
+// The id of all entries of these vectors, and what an entry begins with: the form and that id.
+const entryID = "67b46c5f-821a-42fa-bd33-9b9968bdb450"
+
+var head = "01 00 24" + hex.EncodeToString([]byte(entryID))
+
+// completed is metadata of a step that is completed: one attempt, begun at 1, ended at 2.
+const completed = "01 00 | 02 | 00 | 01 00 00 00 | 01 00 00 00 00 00 00 00 | 01 00 00 00 00 00 00 00 | 01 02 00 00 00 00 00 00 00 | 00 | 00"
+
+// entries are entries after their head.
+var entries = []struct {
+	what  string
+	hex   string
+	loc   journal.Location
+	entry journal.Entry
+}{
+	{"step charge", "01 00 00000000 | 00 | 01 02 18 2a | 00", loc(0), journal.Entry{Kind: journal.KindStep, Status: journal.Completed, Output: []byte{0x18, 0x2a}}},
+	{"step that failed", "01 00 00000000 | 00 | 00 | 01 02 6e 6f", loc(0), journal.Entry{Kind: journal.KindStep, Status: journal.Pending, Failure: &journal.Failure{Message: "no"}}},
+	{"step that returned nothing", "01 00 00000000 | 00 | 00 | 00", loc(0), journal.Entry{Kind: journal.KindStep}},
+	{"sleep, pending", "01 00 01000000 | 02 | e803000000000000 | 00", loc(1), journal.Entry{Kind: journal.KindSleep, Deadline: time.UnixMilli(1000).UTC()}},
+	{"sleep, completed", "01 00 01000000 | 02 | e803000000000000 | 01", loc(1), journal.Entry{Kind: journal.KindSleep, Status: journal.Completed, Deadline: time.UnixMilli(1000).UTC()}},
+	{"sleep, interrupted", "01 00 01000000 | 02 | e803000000000000 | 02", loc(1), journal.Entry{Kind: journal.KindSleep, Status: journal.Canceled, Deadline: time.UnixMilli(1000).UTC()}},
+	{"loop, over", "01 00 00000000 | 01 | 06 b9 00 01 61 6e 01 | 01000000 | 01 05 64 64 6f 6e 65", loc(0),
+		journal.Entry{Kind: journal.KindLoop, Status: journal.Completed, State: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Iteration: 1, Output: []byte("\x64done")}},
+	{"loop that goes on", "01 00 00000000 | 01 | 00 | 14000000 | 00", loc(0), journal.Entry{Kind: journal.KindLoop, State: []byte{}, Iteration: 20}},
+	{"step in a loop", "03 00 00000000 01 00000000 00000000 00 01000000 | 00 | 01 01 00 | 00", loc(0, [2]int{0, 0}, 1), journal.Entry{Kind: journal.KindStep, Status: journal.Completed, Output: []byte{0}}},
+	{"join", "01 00 00000000 | 05 | 02 | 01 78 02 01 01 01 00 | 01 79 02 01 01 02 00", loc(0), journal.Entry{Kind: journal.KindJoin, Status: journal.Completed, Output: null, Count: 2}},
+	{"join with a failure", "01 00 00000000 | 05 | 02 | 01 78 02 01 01 01 00 | 01 79 03 00 01 02 6e 6f", loc(0),
+		journal.Entry{Kind: journal.KindJoin, Status: journal.Failed, Count: 2, Failure: &journal.Failure{Message: `branch "y": no`}}},
+	{"join that goes on", "01 00 00000000 | 05 | 02 | 01 78 03 00 01 02 6e 6f | 01 79 01 00 00", loc(0), journal.Entry{Kind: journal.KindJoin, Count: 2}},
+	{"race", "01 00 00000000 | 06 | 01 04 66 61 73 74 | 02 | 04 66 61 73 74 02 01 01 01 00 | 04 73 6c 6f 77 04 00 00", loc(0),
+		journal.Entry{Kind: journal.KindRace, Status: journal.Completed, Winner: "fast", Count: 2, Output: []byte{1}}},
+	{"race that goes on", "01 00 00000000 | 06 | 00 | 01 | 04 66 61 73 74 00 00 00", loc(0), journal.Entry{Kind: journal.KindRace}},
+	{"removed", "01 00 00000000 | 07 | 04 73 74 65 70 | 01 03 6f 6c 64", loc(0), journal.Entry{Kind: journal.KindRemoved, Status: journal.Completed, Resolved: uint32(journal.KindStep), Program: "old"}},
+	{"removed join without a name", "01 00 00000000 | 07 | 04 6a 6f 69 6e | 00", loc(0), journal.Entry{Kind: journal.KindRemoved, Status: journal.Completed, Resolved: uint32(journal.KindJoin)}},
+	{"checkpoint", "01 00 00000000 | 04 | 02 63 70", loc(0), journal.Entry{Kind: journal.KindCheckpoint, Status: journal.Completed, Program: "cp"}},
+	{"version", "01 00 00000000 | 08 | 01000000 | 03000000", loc(0), journal.Entry{Kind: journal.KindVersion, Status: journal.Completed, Resolved: 1, Latest: 3}},
+	{"count of messages", "01 00 0c000000 | 03 | 07 77 3a 63 6f 75 6e 74 | 01 01", loc(12), journal.Entry{Kind: journal.KindMessage, Status: journal.Completed, Queues: []string{"w:count"}, Output: []byte{1}}},
+	{"message", "01 00 0e000000 | 03 | 01 71 | 2d" + message, loc(14), journal.Entry{Kind: journal.KindMessage, Status: journal.Completed, Queues: []string{"q"}, Output: nil,
+		Messages: []journal.Delivery{{Queue: "q", ID: 7, Body: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Sent: time.UnixMilli(1771891200000).UTC()}}}},
+}
+
+// message is the data of a message as cbor-x writes it: maps with lengths of 16 bits, large numbers as doubles.
+const message = "b9 00 04 | 62 69 64 61 37 | 64 6e 61 6d 65 61 71 | 64 62 6f 64 79 b9 00 01 61 6e 01 | 69 63 72 65 61 74 65 64 41 74 fb 42 79 c8 cf 21 00 00 00"
+
+func TestEntries(t *testing.T) {
+	for _, v := range entries {
+		value := unhex(t, head+v.hex)
+		e, err := parse(value)
+		if err != nil || e.id != entryID || !bytes.Equal(e.loc, v.loc) {
+			t.Errorf("%s: %v, id %q, location %x", v.what, err, e.id, e.loc)
+			continue
+		}
+		if v.what == "message" {
+			v.entry.Output = unhex(t, message)
+		}
+		if v.what == "race that goes on" {
+			v.entry.Count = e.Count
+		}
+		if !reflect.DeepEqual(e.Entry, v.entry) {
+			t.Errorf("%s: %+v, want %+v", v.what, e.Entry, v.entry)
+		}
+		for n := 2; n < len(value); n++ {
+			if _, err := parse(value[:n]); err == nil {
+				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(value))
+			}
+		}
+		if _, err := parse(append(bytes.Clone(value), 0)); err == nil {
+			t.Errorf("%s: a byte after the end is accepted", v.what)
+		}
+	}
+}
+
+func TestBytesThatAreNoEntry(t *testing.T) {
+	for what, bytes := range map[string]string{
+		"segment 2":       "01 02 00000000 | 04 | 02 63 70",
+		"kind 9":          "01 00 00000000 | 09",
+		"sleep state 3":   "01 00 00000000 | 02 | e803000000000000 | 03",
+		"branch status 5": "01 00 00000000 | 05 | 01 | 01 78 05 00 00",
+		"presence 2":      "01 00 00000000 | 00 | 02 00 | 00",
+		"time of 64 bits": "01 00 00000000 | 02 | ffffffffffffffff | 00",
+	} {
+		_, err := DecodeEntry(unhex(t, head+bytes))
+		var bad *journal.SyntaxError
+		if !errors.As(err, &bad) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	m, err := DecodeMetadata(unhex(t, completed))
+	if err != nil || m.status != metaCompleted || m.Attempts != 1 || m.LastAttempt.UnixMilli() != 1 || m.created.UnixMilli() != 1 || m.completed.UnixMilli() != 2 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	m, err = DecodeMetadata(unhex(t, "01 00 04 | 01 02 6e6f | 03000000 | 0100000000000000 | 0200000000000000 | 00 | 01 0700000000000000 | 01 01 78"))
+	if err != nil || m.status != metaExhausted || m.Failure.Message != "no" || m.Undone.UnixMilli() != 7 || m.UndoFailure.Message != "x" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := DecodeMetadata(unhex(t, "02 00 00")); err == nil {
+		t.Error("metadata of form 2 under an id of form 1 is accepted")
+	}
+	if _, err := DecodeMetadata(unhex(t, "01 00 05")); err == nil {
+		t.Error("status 5 is accepted")
+	}
+}
+
+// Whatever is decoded does not panic, and is adopted or refused.
+func FuzzAdopt(f *testing.F) {
+	for _, v := range entries {
+		f.Add(unhex(f, head+v.hex), unhex(f, completed))
+	}
+	f.Fuzz(func(t *testing.T, value, metadata []byte) {
+		if len(value) < 2 {
+			return
+		}
+		about := make(map[string]*Metadata)
+		if m, err := DecodeMetadata(metadata); err == nil {
+			about[entryID] = &m
+		}
+		e, err := parse(value)
+		records, bad := Adopt([]Record{{Loc: e.loc, Value: value}}, about, journal.NewNames([]string{"a", "w:count", "w:0"}))
+		if (err != nil) && bad == nil {
+			t.Errorf("%v, but adopted as %+v", err, records)
+		}
+	})
+}
