@@ -140,8 +140,8 @@ func anyOf(schemas []any) any {
 	return object{"anyOf": distinct}
 }
 
-// ofWorkflows is the package that declares what hosts say of workflow runs.
-var ofWorkflows = reflect.TypeFor[wfhost.RunStatus]().PkgPath()
+// ofWorkflows are the packages that declare what hosts say of workflow runs.
+var ofWorkflows = []string{reflect.TypeFor[wfhost.RunStatus]().PkgPath(), reflect.TypeFor[wfhost.Failure]().PkgPath()}
 
 // object returns a reference to the schema of a struct, or to one for each name if it holds the name.
 func (s shaper) object(t reflect.Type, fixed int) any {
@@ -154,7 +154,7 @@ func (s shaper) object(t reflect.Type, fixed int) any {
 		return anyOf(all)
 	}
 	name := t.Name()
-	if t.PkgPath() == ofWorkflows {
+	if slices.Contains(ofWorkflows, t.PkgPath()) {
 		name = "Workflow" + name
 	}
 	if s.input && !strings.HasSuffix(name, "Input") {
