@@ -28,20 +28,33 @@ type Run[In, Out any] struct {
 type Started = host.RunStarted
 
 // A StartOption changes the start of a run.
-type StartOption interface{ applyStart(*host.RunStart) }
+type StartOption interface {
+	ImportOption
+	applyStart(*host.RunStart)
+}
 
-type startOption func(*host.RunStart)
+// An ImportOption changes [Run.Import] and [Run.Fork]. Each StartOption is one.
+type ImportOption interface {
+	applyImport(*host.WorkflowImportInput)
+}
 
-func (o startOption) applyStart(s *host.RunStart) { o(s) }
+type importOption func(*host.WorkflowImportInput)
+
+func (o importOption) applyImport(in *host.WorkflowImportInput) { o(in) }
+
+type replace struct{}
+
+func (replace) applyStart(s *host.RunStart)              { s.Replace = true }
+func (replace) applyImport(in *host.WorkflowImportInput) { in.Replace = true }
 
 // Replace starts a new run in place of a run that has ended, and drops its history. It never
 // replaces a live run.
-func Replace() StartOption { return startOption(func(s *host.RunStart) { s.Replace = true }) }
+func Replace() StartOption { return replace{} }
 
-// UpTo makes a run of a recording ([Run.Import], [Run.Fork]) go on after an entry of the recording,
-// as if nothing had happened since.
-func UpTo(entry wfhost.EntryID) StartOption {
-	return startOption(func(s *host.RunStart) { s.UpTo = string(entry) })
+// UpTo makes a run of a recording go on after an entry of the recording, as if nothing had happened
+// since.
+func UpTo(entry wfhost.EntryID) ImportOption {
+	return importOption(func(in *host.WorkflowImportInput) { in.UpTo = string(entry) })
 }
 
 // Start starts a run and returns when that is durable. The first call creates the actor. Starting
@@ -235,14 +248,17 @@ func (r Run[In, Out]) Export(ctx context.Context) ([]byte, error) {
 // Import makes a run of a recording. The run goes on from the end of the recording, or from an
 // entry ([UpTo]). The error codes are those of [Run.Start]; the code is InvalidArgument if the
 // recording does not decode, and NotFound if the type does not have its workflow.
-func (r Run[In, Out]) Import(ctx context.Context, recording []byte, opts ...StartOption) (Started, error) {
-	s := NewStart("", opts)
-	return site.Ask(ctx, &r.site, method.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace, UpTo: s.UpTo})
+func (r Run[In, Out]) Import(ctx context.Context, recording []byte, opts ...ImportOption) (Started, error) {
+	in := host.WorkflowImportInput{Recording: recording}
+	for _, o := range opts {
+		o.applyImport(&in)
+	}
+	return site.Ask(ctx, &r.site, method.WorkflowImport, &in)
 }
 
 // Fork copies the run with its history to another actor, where the copy goes on by itself. The
 // state and the other data of the actor are not copied. The error codes are those of [Run.Import].
-func (r Run[In, Out]) Fork(ctx context.Context, to Run[In, Out], opts ...StartOption) (Started, error) {
+func (r Run[In, Out]) Fork(ctx context.Context, to Run[In, Out], opts ...ImportOption) (Started, error) {
 	recording, err := r.Export(ctx)
 	if err != nil {
 		return Started{}, err

@@ -48,8 +48,6 @@ type RunStart struct {
 	// Replace drops the history of a run that has ended. Without it a start with the same input
 	// finds that run.
 	Replace bool
-	// UpTo is the last entry that a run made of a recording has of it.
-	UpTo string
 }
 
 // A RunStarted is the result of a start.
