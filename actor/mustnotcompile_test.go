@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,7 +79,8 @@ func errorText(errs []error) string {
 // compiledImports imports package actor and what it depends on from the build cache.
 func compiledImports(t *testing.T, fset *token.FileSet) types.Importer {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".", "context")
+	args := append([]string{"list"}, raceFlag()...)
+	cmd := exec.Command("go", append(args, "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".", "context")...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -91,4 +94,12 @@ func compiledImports(t *testing.T, fset *token.FileSet) types.Importer {
 	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(exports[path])
 	})
+}
+
+// raceFlag has the go command use the packages that this test was compiled with, instead of compiling all of them again.
+func raceFlag() (flags []string) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		flags = append(flags, "-race")
+	}
+	return flags
 }

@@ -140,7 +140,11 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 			dir = filepath.Join(o.Dir, "nats")
 		}
 		var err error
-		if r.local, err = o.NATSServer(o.NATSListen, o.Token, dir, o.Logger); err != nil {
+		r.local, err = o.NATSServer(o.NATSListen, o.Token, dir, o.Logger)
+		if err == nil && r.local == nil {
+			err = errors.New("Options.NATSServer returned no server")
+		}
+		if err != nil {
 			r.local = nil
 			return fmt.Errorf("runtime: start NATS on %s; choose another address with --nats-listen: %w", o.NATSListen, err)
 		}

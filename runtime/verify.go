@@ -53,6 +53,7 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 			return v, fmt.Errorf("runtime: there is no node's data in %s", o.Dir)
 		}
 	}
+	o.NATSListen, o.NATSURL, o.NATSConn, o.NATSJetStream = "", "", nil, false
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return v, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -245,4 +246,32 @@ func ours() (n int, all string) {
 		}
 	}
 	return n, all
+}
+
+func TestServeDemandsItsTokenAndKeepsStreamsInItsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "nats")
+	s, err := Serve("127.0.0.1:0", "secret", dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if nc, err := nats.Connect(s.ClientURL()); err == nil {
+		nc.Close()
+		t.Error("a client without the token is let in")
+	}
+	nc, err := nats.Connect(s.ClientURL(), nats.Token("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "s"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
 }

@@ -71,7 +71,11 @@ func mask(s string) string {
 }
 
 func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
-	d := serve(t, t.TempDir())
+	config := filepath.Join(t.TempDir(), "cairn.toml") // no actor goes to sleep, however slow the machine is
+	if err := os.WriteFile(config, []byte("[actors]\nidle_timeout = \"1h\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := serve(t, t.TempDir(), "--config", config)
 	page, err := os.ReadFile(cliPage)
 	if err != nil {
 		t.Fatal(err)

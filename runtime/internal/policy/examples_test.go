@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,8 @@ type exampleLoader struct {
 
 func loadExamples(t *testing.T) *exampleLoader {
 	t.Helper()
-	args := []string{"list", "-test", "-export", "-deps", "-json=ImportPath,Dir,Export,ForTest,GoFiles,ImportMap,DepOnly", "./" + programs + "/..."}
+	args := append([]string{"list"}, raceFlag()...)
+	args = append(args, "-test", "-export", "-deps", "-json=ImportPath,Dir,Export,ForTest,GoFiles,ImportMap,DepOnly", "./"+programs+"/...")
 	for _, e := range exampled {
 		args = append(args, "./"+e.pkg)
 	}
@@ -95,6 +97,14 @@ func loadExamples(t *testing.T) *exampleLoader {
 			l.packages = append(l.packages, p)
 		}
 	}
+}
+
+// raceFlag has the go command use the packages that this test was compiled with, instead of compiling all of them again.
+func raceFlag() (flags []string) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		flags = append(flags, "-race")
+	}
+	return flags
 }
 
 // importer reads what the compiler wrote of the packages that p imports.

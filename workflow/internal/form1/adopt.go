@@ -26,7 +26,8 @@ type Record struct {
 //   - An ended entry gets the number of a resolution: inner before outer, else in the order of keys, which within a scope is
 //     the order in which names were first used.
 //
-// Records come and go in the order of places. about has the metadata by the ids of entries. Names that are new are added to
+// Records come and go in the order of places, one for each: what is stored goes before what is derived. Numbers do not depend
+// on what was written in form 2 since. about has the metadata by the ids of entries. Names that are new are added to
 // names. The rows themselves do not change: numbers and new names are the same each time until something is written.
 func Adopt(rows []Record, about map[string]*Metadata, names *journal.Names) ([]Record, error) {
 	h := history{names: names, waits: make(map[string]*wait)}
@@ -40,7 +41,9 @@ func Adopt(rows []Record, about map[string]*Metadata, names *journal.Names) ([]R
 			return nil, err
 		}
 	}
-	slices.SortFunc(h.records, func(a, b Record) int { return bytes.Compare(a.Loc, b.Loc) })
+	h.records = append(h.records, h.derived...) // after what is stored, which goes before them at the same place
+	slices.SortStableFunc(h.records, func(a, b Record) int { return bytes.Compare(a.Loc, b.Loc) })
+	h.records = slices.CompactFunc(h.records, func(a, b Record) bool { return bytes.Equal(a.Loc, b.Loc) })
 	h.resolve()
 	return h.records, nil
 }
@@ -49,6 +52,7 @@ func Adopt(rows []Record, about map[string]*Metadata, names *journal.Names) ([]R
 type history struct {
 	names   *journal.Names
 	records []Record
+	derived []Record // from parts of other records: branches, then waits
 	waits   map[string]*wait
 	order   []*wait
 }
@@ -94,7 +98,7 @@ func (h *history) add(parent journal.Location, name string, e *journal.Entry) er
 	if err != nil {
 		return journal.Corrupt(journal.HistoryKey(nil, parent), err)
 	}
-	h.records = append(h.records, Record{Loc: journal.ChildName(nil, parent, index), Entry: e})
+	h.derived = append(h.derived, Record{Loc: journal.ChildName(nil, parent, index), Entry: e})
 	return nil
 }
 

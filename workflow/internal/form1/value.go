@@ -117,6 +117,13 @@ func DecodeEntry(value []byte) (journal.Entry, error) {
 }
 
 func parse(value []byte) (e entry, err error) {
+	form, err := journal.FormOf("entry", value)
+	if err != nil {
+		return e, err
+	}
+	if form != journal.Form1 {
+		return e, &journal.SyntaxError{What: "entry of form 1", Offset: 0, Reason: fmt.Sprintf("is of form %d", form)}
+	}
 	r := bare{journal.Decoder{What: "entry of form 1", B: value, Off: 2}}
 	e.id = r.String()
 	for n := r.Count(); n > 0 && r.Err == nil; n-- {

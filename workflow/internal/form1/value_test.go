@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,23 +142,63 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// At a place with a stored record none is derived, however many records there are, and numbers have no gaps.
+func TestStoredRecordsGoBeforeDerivedOnes(t *testing.T) {
+	names := []string{"both", "x", "w", "w:count", "w:0"}
+	for n := range 40 {
+		names = append(names, fmt.Sprint("step-", n))
+	}
+	const step, join = "00 | 01 02 18 2a | 00", "05 | 02 | 01 78 02 01 01 01 00 | 01 78 02 01 01 01 00"
+	for n := range 40 {
+		var rows []Record
+		row := func(l journal.Location, at, entry string) {
+			rows = append(rows, Record{Loc: l, Value: unhex(t, head+at+" | "+entry)})
+		}
+		row(loc(0), "01 00 00000000", join)
+		row(loc(0, 1), "02 00 00000000 00 01000000", step)
+		row(loc(2), "01 00 02000000", step)
+		row(loc(3), "01 00 03000000", "03 | 07 77 3a 63 6f 75 6e 74 | 01 01")
+		row(loc(4), "01 00 04000000", "03 | 01 71 | 2d"+message)
+		for i := range n {
+			row(loc(5+i), fmt.Sprintf("01 00 %02x000000", 5+i), step)
+		}
+		records, err := Adopt(rows, nil, journal.NewNames(names))
+		if err != nil || len(records) != 3+n {
+			t.Fatalf("%d records, %v", len(records), err)
+		}
+		if k := []journal.Kind{records[0].Entry.Kind, records[1].Entry.Kind, records[2].Entry.Kind}; !slices.Equal(k, []journal.Kind{journal.KindJoin, journal.KindStep, journal.KindStep}) {
+			t.Errorf("with %d steps: %v", n, k)
+		}
+		for i, want := range append([]uint64{2, 1}, 3) {
+			if got := records[i].Entry.Seq; got != want {
+				t.Errorf("with %d steps: record %d has number %d, want %d", n, i, got, want)
+			}
+		}
+	}
+}
+
 // Whatever is decoded does not panic, and is adopted or refused.
 func FuzzAdopt(f *testing.F) {
 	for _, v := range entries {
 		f.Add(unhex(f, head+v.hex), unhex(f, completed))
 	}
 	f.Fuzz(func(t *testing.T, value, metadata []byte) {
-		if len(value) < 2 {
-			return
-		}
 		about := make(map[string]*Metadata)
 		if m, err := DecodeMetadata(metadata); err == nil {
 			about[entryID] = &m
 		}
 		e, err := parse(value)
 		records, bad := Adopt([]Record{{Loc: e.loc, Value: value}}, about, journal.NewNames([]string{"a", "w:count", "w:0"}))
-		if (err != nil) && bad == nil {
+		if err != nil && bad == nil {
 			t.Errorf("%v, but adopted as %+v", err, records)
+		}
+		for i, rec := range records {
+			if i > 0 && bytes.Compare(records[i-1].Loc, rec.Loc) >= 0 {
+				t.Errorf("record %d is out of order", i)
+			}
+			if rec.Entry.Status.Over() != (rec.Entry.Seq > 0) {
+				t.Errorf("%v has number %d", rec.Entry.Status, rec.Entry.Seq)
+			}
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (im *image) number1(id string, m *form1.Metadata) {
 }
 
 // decodeEntry takes the value of an entry apart, whichever its form. Payloads alias value. The key is for errors. An entry of
-// form 1 has what its value says by itself; what its metadata adds is added by record.entry.
+// form 1 has what its value says by itself: see form1.Adopt for the rest.
 func decodeEntry(key, value []byte) (Entry, error) {
 	var e Entry
 	form, err := journal.FormOf("entry", value)
