@@ -28,13 +28,13 @@ func (e *NameError) Error() string {
 // Names is the registry of the names in the locations of a run: a name keeps its first index.
 //
 //  1. Indexes are given in sequence from 0, and never again.
-//  2. The first written names are in the journal; write puts the rest. Before a row with an index is written, the names must
+//  2. The first names, as many as Written says, are in the journal; Write puts the rest. Before a row with an index is written, the names must
 //     be written, in the same transaction.
 //  3. A name stays registered when its transaction is undone; the next transaction writes it.
 type Names struct {
 	list    []string
 	byName  map[string]uint32
-	Written int
+	written int // how many are in the journal, or in the writes of the transaction
 	durable int // as written was when the transaction began
 
 	key, value []byte // buffers
@@ -42,7 +42,7 @@ type Names struct {
 
 // NewNames returns a registry of the recorded names, in the order of indexes.
 func NewNames(list []string) *Names {
-	n := &Names{list: list, byName: make(map[string]uint32, len(list)), Written: len(list), durable: len(list)}
+	n := &Names{list: list, byName: make(map[string]uint32, len(list)), written: len(list), durable: len(list)}
 	for i, s := range list {
 		// If a name is recorded twice, the first record counts.
 		if _, twice := n.byName[s]; !twice {
@@ -111,20 +111,23 @@ func (n *Names) Name(i uint32) string {
 // Len returns the number of names.
 func (n *Names) Len() int { return len(n.list) }
 
+// Written returns how many names are in the journal, the writes of the transaction included.
+func (n *Names) Written() int { return n.written }
+
 // Crowded reports whether there are so many names that a warning is due: they are probably made from data.
 func (n *Names) Crowded() bool { return len(n.list) > CrowdedNames }
 
 // Begin begins a transaction. Undone reverts the writes since.
-func (n *Names) Begin() { n.durable = n.Written }
+func (n *Names) Begin() { n.durable = n.written }
 
 // Undone reverts the writes of an undone transaction.
-func (n *Names) Undone() { n.Written = n.durable }
+func (n *Names) Undone() { n.written = n.durable }
 
 // Write puts the names that are not in the journal yet.
 func (n *Names) Write(j Journal) error {
-	for ; n.Written < len(n.list); n.Written++ {
-		n.key = NameKey(n.key[:0], uint32(n.Written))
-		n.value = append(n.value[:0], n.list[n.Written]...)
+	for ; n.written < len(n.list); n.written++ {
+		n.key = NameKey(n.key[:0], uint32(n.written))
+		n.value = append(n.value[:0], n.list[n.written]...)
 		if err := PutNew(j, n.key, n.value); err != nil {
 			return err
 		}

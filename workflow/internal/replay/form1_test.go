@@ -172,8 +172,8 @@ func TestARunOfForm1Loads(t *testing.T) {
 		t.Errorf("gone: %+v", e)
 	}
 	// The names of derived entries follow the recorded names.
-	if i, ok := im.names.Lookup("w"); !ok || i != 16 || im.names.Written != 16 {
-		t.Errorf("w has index %d, %d are written", i, im.names.Written)
+	if i, ok := im.names.Lookup("w"); !ok || i != 16 || im.names.Written() != 16 {
+		t.Errorf("w has index %d, %d are written", i, im.names.Written())
 	}
 	if children := im.children(nil); len(children) != 9 {
 		t.Errorf("the root has %d children", len(children))

@@ -90,7 +90,7 @@ func TestNamesOfAnUndoneTransactionAreWrittenByTheNext(t *testing.T) {
 		t.Errorf("%v, %v", loaded, err)
 	}
 	n.Undone()
-	if n.Written != 2 {
+	if n.Written() != 2 {
 		t.Error("names of an earlier transaction are written again")
 	}
 }
