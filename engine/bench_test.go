@@ -66,9 +66,9 @@ func (a *rawActor) batch(db *pebble.DB) *pebble.Batch {
 	return batch
 }
 
-func report(b *testing.B) {
+func report(b *testing.B, unit string) {
 	b.ReportAllocs()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), unit)
 }
 
 func BenchmarkCommitOneCaller(b *testing.B) {
@@ -89,7 +89,7 @@ func BenchmarkCommitOneCaller(b *testing.B) {
 				<-done
 				times.add(from)
 			}
-			report(b)
+			report(b, "commits/s")
 			times.report(b)
 		})
 	}
@@ -104,8 +104,57 @@ func BenchmarkCommitOneCaller(b *testing.B) {
 			batch.Close()
 			times.add(from)
 		}
-		report(b)
+		report(b, "commits/s")
 		times.report(b)
+	})
+}
+
+// BenchmarkCommitDepth64 has one caller with up to 64 commits that are not
+// durable yet. With turns=16, as many turns share a commit; its figure is per
+// turn.
+func BenchmarkCommitDepth64(b *testing.B) {
+	const depth = 64
+	for _, turns := range []int{1, 16} {
+		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
+			sp := openSpace(b, benchStore(b, benchOptions(b)), 1)
+			value, slots := make([]byte, benchState), make(chan struct{}, depth)
+			told := func(error) { <-slots }
+			b.ResetTimer()
+			for i := range b.N {
+				w := sp.Writes()
+				w.Savepoint()
+				w.Advance(int64(i))
+				must(b, w.Put([]byte{1}, value, PutOptions{}))
+				if i%turns == 0 {
+					slots <- struct{}{}
+					must(b, errOf(sp.Commit(told)))
+				}
+			}
+			for range depth {
+				slots <- struct{}{}
+			}
+			report(b, "turns/s")
+		})
+	}
+	b.Run("raw", func(b *testing.B) {
+		db, a := rawPebble(b), newRawActor(1)
+		queue, done := make(chan *pebble.Batch, depth), make(chan struct{})
+		go func() {
+			for batch := range queue {
+				batch.SyncWait()
+				batch.Close()
+			}
+			close(done)
+		}()
+		b.ResetTimer()
+		for range b.N {
+			batch := a.batch(db)
+			must(b, db.ApplyNoSyncWait(batch, pebble.Sync))
+			queue <- batch
+		}
+		close(queue)
+		<-done
+		report(b, "turns/s")
 	})
 }
 
@@ -130,7 +179,7 @@ func BenchmarkCommit64Spaces(b *testing.B) {
 			})
 		}
 		wg.Wait()
-		report(b)
+		report(b, "commits/s")
 	}
 	b.Run("cairn", func(b *testing.B) {
 		s := benchStore(b, benchOptions(b))
@@ -244,6 +293,30 @@ func BenchmarkGet(b *testing.B) {
 			fatalIf(b, ok || err != nil, "%v %v", ok, err)
 		}
 	})
+}
+
+// BenchmarkGetThenPut reads a row and writes it, in turns that are undone.
+func BenchmarkGetThenPut(b *testing.B) {
+	sp := benchKeys(b, 10000)
+	w, value := sp.Writes(), make([]byte, 100)
+	for name, format := range map[string]string{"present": "key %06d", "absent": "nothing %06d"} {
+		b.Run(name, func(b *testing.B) {
+			keys := make([][]byte, 1000)
+			for i := range keys {
+				keys[i] = fmt.Appendf([]byte{4}, format, i*9)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				key, at := keys[i%len(keys)], w.Savepoint()
+				w.Advance(int64(i))
+				_, ok, err := w.Get(key)
+				fatalIf(b, err != nil || ok != (name == "present"), "%v %v", ok, err)
+				must(b, w.Put(key, value, PutOptions{}))
+				w.Rollback(at)
+			}
+		})
+	}
 }
 
 func BenchmarkList(b *testing.B) {
@@ -432,6 +505,45 @@ func BenchmarkPagePut(b *testing.B) {
 					for k := range 2 {
 						must(b, w.Put(pageKey(i*2*7%pages+k), page, o))
 					}
+					w.Rollback(at)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPageEncode makes the batch of a write set with pages.
+func BenchmarkPageEncode(b *testing.B) {
+	for _, n := range []int{2, pages} {
+		b.Run(fmt.Sprintf("%d pages", n), func(b *testing.B) {
+			sp := openSpace(b, benchStore(b, benchOptions(b)), 1)
+			w, page := sp.Writes(), pageOf(0)
+			for k := range n {
+				must(b, w.Put(pageKey(k), page, PutOptions{New: true}))
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				next, batch := w.nextHead(), sp.store.newBatch(w)
+				must(b, errOf(w.encode(batch, &next, outboxSpan{})))
+				batch.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkPageTruncate deletes the last pages, in turns that are undone.
+func BenchmarkPageTruncate(b *testing.B) {
+	for _, where := range []string{"memtable", "tables"} {
+		w := benchPages(b, where).Writes()
+		for _, n := range []int{1, 1000} {
+			b.Run(fmt.Sprintf("%s/%d pages", where, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := range b.N {
+					at := w.Savepoint()
+					w.Advance(int64(i))
+					got, err := w.DeleteRange(pageKey(pages-n), pageKey(pages))
+					fatalIf(b, err != nil || got != int64(n), "%v %v", got, err)
 					w.Rollback(at)
 				}
 			})

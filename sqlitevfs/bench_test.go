@@ -126,6 +126,37 @@ func BenchmarkInsertSession(b *testing.B) {
 	}
 }
 
+// BenchmarkInsertMany inserts with one statement, in write sessions of 100,000 rows. Its figure is per row.
+func BenchmarkInsertMany(b *testing.B) {
+	x := newBenchmarked(b, 0)
+	for done := 0; done < b.N; {
+		x.write(func(db *sql.DB) {
+			stmt, err := db.Prepare(benchInsert)
+			must(b, err)
+			defer stmt.Close()
+			for range min(100_000, b.N-done) {
+				if _, err := stmt.Exec("a key", done, benchBody); err != nil {
+					b.Fatal(err)
+				}
+				done++
+			}
+		})
+	}
+}
+
+// BenchmarkCreate makes a database with a table and a row.
+func BenchmarkCreate(b *testing.B) {
+	x := newBenchmarked(b, 0)
+	for range b.N {
+		x.reopen()
+		x.store = &sorted{values: make(map[string][]byte)}
+		x.write(func(db *sql.DB) {
+			x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
+			x.exec(db, benchInsert, "a key", 1, benchBody)
+		})
+	}
+}
+
 // BenchmarkPointSession is a read session with one SELECT.
 func BenchmarkPointSession(b *testing.B) {
 	const rows = 1000

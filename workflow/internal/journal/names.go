@@ -100,7 +100,7 @@ func (n *Names) Lookup(s string) (i uint32, ok bool) {
 	return i, ok
 }
 
-// Name returns the name of an index, or "?7" for one that is not registered.
+// Name returns the name of an index, or "?7" if index 7 has no name.
 func (n *Names) Name(i uint32) string {
 	if uint64(i) >= uint64(len(n.list)) {
 		return "?" + strconv.FormatUint(uint64(i), 10)
