@@ -69,6 +69,12 @@ func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
 			WriteStallBegin: func(pebble.WriteStallBeginInfo) { s.metrics.stalls.Add(1) },
 		},
 	}
+	if o.Disk != nil {
+		// The scheduler that Pebble takes by default polls ten times a second, only
+		// for limits that change, and this one does not. A test in virtual time that
+		// lets a day pass would do little else.
+		p.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bitsPerKey
 		p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }

@@ -80,7 +80,7 @@ func TestMoreMessagesThanATurnMayWriteAreBoundToTheirTarget(t *testing.T) {
 
 func TestMessagesAreHandledOnceInOrderThoughTheirBindingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const messages = 700
+		const messages = 300
 		var p postOffice
 		g := newStage(t, nil)
 		p.fill(g, 2, messages/2, 0)
