@@ -79,6 +79,9 @@ type scene struct {
 	out     strings.Builder
 	clients map[string]host.LiveConnection
 
+	// The idempotency key of calls, if any, and the last request that had one.
+	key, last, input string
+
 	mu    sync.Mutex
 	said  []string // by steps since the last command
 	flags map[string]bool
@@ -267,12 +270,19 @@ func (s *scene) stage() *stage {
 }
 
 func (s *scene) call(a host.Address, method, input string) (string, error) {
-	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input)})
+	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key})
 	return string(r.Output), err
 }
 
 func (s *scene) turn(key string, body []string) error {
-	_, err := s.call(addr(key), "do", string(remember(s.deed(body))))
+	input := s.input
+	if s.key == "" || s.key != s.last {
+		input = string(remember(s.deed(body)))
+	}
+	if s.key != "" { // a request that is repeated has the same input
+		s.last, s.input = s.key, input
+	}
+	_, err := s.call(addr(key), "do", input)
 	return err
 }
 

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+)
+
+// A manner is a way to run a scenario that must not change what it prints.
+type manner struct {
+	name    string
+	options func(o *Options)
+	ready   func(r *rerun)              // each time that the node has started
+	after   func(r *rerun)              // a command
+	through func(r *rerun, line string) // runs the command, instead of scene.command
+}
+
+var manners = []manner{
+	{name: "asleep", options: func(o *Options) { o.IdleTimeout = time.Millisecond }},
+	{name: "restarted", after: func(r *rerun) { r.g.restart() }},
+	{name: "crashed", after: func(r *rerun) { r.g.crash() }},
+	{name: "crowded", options: func(o *Options) {
+		o.MaxAwake, o.AlarmConcurrency = 1, 1
+		o.SQL = sqlite.Options{MaxOpen: 2}
+	}},
+	{name: "on a slow disk", ready: func(r *rerun) { // turns share commits, and read what is not durable
+		r.g.disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		})
+	}},
+	{name: "cut off, nothing unsynced left", through: (*rerun).cutOff},
+	{name: "cut off, half of the unsynced left", through: (*rerun).cutOff},
+}
+
+// TestRandomScenariosEndAlike runs random scenarios, each in many manners. They print the same, although actors fall asleep after
+// every turn, the node restarts or crashes after every command, or the power fails at a random write and sync within commands, and
+// the caller repeats the command with its idempotency key. The seed of a failure gives the scenario.
+func TestRandomScenariosEndAlike(t *testing.T) {
+	seeds := uint64(3)
+	if long() {
+		seeds = 200
+	}
+	for seed := range seeds {
+		lines := randomScenario(rand.New(rand.NewPCG(seed, 1)))
+		var want []string
+		for _, m := range append([]manner{{name: "plain"}}, manners...) {
+			t.Run(fmt.Sprintf("seed %d, %s", seed, m.name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := &rerun{scene: newScene(t, "random"), manner: m, r: rand.New(rand.NewPCG(seed, 2))}
+					got := r.play(lines)
+					if want == nil {
+						want = got
+					}
+					for i := range want {
+						if want[i] != got[i] {
+							t.Fatalf("after\n%s\nit prints\n%s\nand not\n%s", strings.Join(lines[:min(i+1, len(lines))], "\n"), got[i], want[i])
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A rerun is a scenario in a manner.
+type rerun struct {
+	*scene
+	manner
+	r *rand.Rand
+}
+
+// passing is what may differ: instants, because recovery takes its time, and whether an actor is in memory.
+var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|next at [0-9hms.]+|awake|asleep`)
+
+// play returns what each line prints, and then what is left of the actors.
+func (r *rerun) play(lines []string) (printed []string) {
+	r.command("type p message { add 100; log message } tick { log tick $run; put tick 10 } alarm { add 1000; log ring } queue jobs")
+	r.g = newStage(r.t, r.options, r.types...)
+	r.begun()
+	for i, line := range lines {
+		r.key = fmt.Sprint("line ", i)
+		r.out.Reset()
+		if r.through != nil {
+			r.through(r, line)
+		} else {
+			r.print(r.command(line))
+		}
+		time.Sleep(5 * time.Second) // messages of the command are handled
+		r.print("")
+		printed = append(printed, passing.ReplaceAllString(r.out.String(), "T"))
+		if r.after != nil {
+			r.after(r)
+			r.begun()
+		}
+	}
+	r.key = ""
+	r.out.Reset()
+	time.Sleep(time.Hour)
+	for _, key := range actors {
+		for _, line := range []string{
+			"n KEY", "state KEY", "keys KEY", "verb KEY stream.read {\"stream\":\"s\"}", "verb KEY queue.stats {\"queue\":\"jobs\"}",
+			"verb KEY schedule.runs {\"name\":\"tick\"}", "verb KEY sql.query {\"sql\":\"SELECT body FROM note ORDER BY id\"}",
+		} {
+			r.print(r.command(strings.ReplaceAll(line, "KEY", key)))
+		}
+		var log []string
+		err := r.look(key, func(st *puppetState, _ host.Reader) error { log = slices.Sorted(slices.Values(st.Log)); return nil })
+		r.print(fmt.Sprint(key, " has ", log, result("", err)))
+	}
+	return append(printed, passing.ReplaceAllString(r.out.String(), "T"))
+}
+
+func (r *rerun) begun() {
+	if r.ready != nil {
+		r.ready(r)
+	}
+}
+
+// cutOff runs a command and lets the power fail at one of its first writes and syncs. Then the command is repeated.
+func (r *rerun) cutOff(line string) {
+	percent := 0
+	if strings.Contains(r.name, "half") {
+		percent = 50
+	}
+	var mu sync.Mutex
+	var left *engine.Disk
+	n, at, seed := 0, 1+r.r.IntN(6), r.r.Uint64()
+	disk := r.g.disk
+	disk.Fail(func(op, _ string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == "sync" || op == "write" {
+			if n++; n == at {
+				left = disk.Crash(seed, percent)
+			}
+		}
+		return nil
+	})
+	text := r.command(line)
+	synctest.Wait()
+	disk.Fail(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	if left == nil || strings.HasPrefix(line, "destroy") { // a second destruction says that there is nothing
+		r.print(text)
+		return
+	}
+	r.g.Kill()
+	r.g.store.Close()
+	r.g.disk = left
+	r.g.start()
+	if strings.HasPrefix(line, "advance") { // the time has passed
+		line = "advance 0s"
+	}
+	r.mu.Lock()
+	r.said = nil
+	r.mu.Unlock()
+	r.print(r.command(line))
+}
+
+var actors = []string{"a", "b", "c"}
+
+// randomScenario makes commands. Alarms and ticks are due seconds away from any command.
+func randomScenario(r *rand.Rand) (lines []string) {
+	key := func() string { return actors[r.IntN(len(actors))] }
+	lines = append(lines, "do a add 1", "do b add 1", "do c add 1")
+	for range 40 {
+		k := key()
+		switch n := r.IntN(100); {
+		case n < 70:
+			lines = append(lines, fmt.Sprintf("do %s %s", k, randomSteps(r, k, 0)))
+		case n < 85:
+			lines = append(lines, "advance "+[]string{"10s", "60s", "600s"}[r.IntN(3)])
+		case n < 88:
+			lines = append(lines, "destroy "+k)
+		default:
+			lines = append(lines, fmt.Sprintf("verb %s stream.read {\"stream\":\"s\",\"limit\":2}", k))
+		}
+	}
+	return lines
+}
+
+// randomSteps makes the steps of a turn. It sends at most one message: messages of several senders have no order.
+func randomSteps(r *rand.Rand, self string, depth int) string {
+	var steps []string
+	sent := false
+	for range 1 + r.IntN(4) {
+		other := actors[r.IntN(len(actors))]
+		switch n := r.IntN(30); {
+		case n < 3:
+			steps = append(steps, fmt.Sprintf("add %d", 1+r.IntN(9)))
+		case n < 6:
+			steps = append(steps, fmt.Sprintf("log entry %d", r.IntN(1000)))
+		case n < 10:
+			steps = append(steps, fmt.Sprintf("put key%d %d", r.IntN(5), r.IntN(3000)))
+		case n < 11:
+			steps = append(steps, fmt.Sprintf("delete key%d", r.IntN(5)))
+		case n < 12:
+			steps = append(steps, "clear")
+		case n < 14:
+			steps = append(steps, fmt.Sprintf("ring r%d %ds", r.IntN(3), 7+10*r.IntN(9)))
+		case n < 15:
+			steps = append(steps, "schedule 107s all")
+		case n < 16:
+			steps = append(steps, "try { cancel }")
+		case n < 18:
+			steps = append(steps, "enqueue jobs")
+		case n < 20:
+			steps = append(steps, fmt.Sprintf("append s v%d", r.IntN(100)))
+		case n < 22:
+			steps = append(steps, fmt.Sprintf("note n%d", r.IntN(100)))
+		case n < 23:
+			steps = append(steps, "emit said hello")
+		case n < 27 && depth < 3 && !sent:
+			sent = true
+			steps = append(steps, fmt.Sprintf("send %s { %s }", other, randomSteps(r, other, depth+1)))
+		case n < 28 && depth == 0 && other != self: // an effect that may be repeated, because a call is made at least once
+			steps = append(steps, fmt.Sprintf("call %s { put called 10 }", other))
+		case n < 29 && depth == 0:
+			return strings.Join(append(steps, "error boom"), "; ")
+		}
+	}
+	if len(steps) == 0 {
+		return "add 1"
+	}
+	return strings.Join(steps, "; ")
+}
