@@ -1,7 +1,6 @@
 package workflowtest
 
 import (
-	"context"
 	"sync"
 
 	"github.com/cairn-run/cairn/workflow"
@@ -12,20 +11,8 @@ import (
 // An Actor is what one run belongs to: its rows, its queues, and its state. Methods that change something only write; see Env
 // for what lets the run go on.
 type Actor struct {
-	w        *world
-	self     workflow.Destination
-	rows     *memory.Rows
-	state    any // a pointer, or nil
-	queues   *memory.Queues
-	requests map[uint64]*Request // by id of their message
-
-	run     *wfhost.Run
-	ctx     context.Context
-	cancel  context.CancelFunc
-	out     wfhost.Outcome
-	started bool
-	stale   bool // the run is to Advance
-	ended   bool
+	w *world
+	a *memory.Actor
 }
 
 // values encodes bodies of messages, which are in CBOR whatever the codec of a workflow is.
@@ -33,38 +20,13 @@ var values = sync.OnceValue(func() *wfhost.Program {
 	return workflow.NewFunction("values", func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
 })
 
-// transact runs f in a transaction, and has the run look at the control rows, and go on.
-//
-// REQUIRES: world.mu is held.
-func (a *Actor) transact(f func(t *turn) error) error {
-	t := a.begin()
-	if err := f(t); err != nil {
-		t.rollback()
-		return err
-	}
-	t.commit()
-	a.changed()
-	return nil
-}
-
-func (a *Actor) changed() {
-	if a.run != nil {
-		a.run.ControlChanged()
-	}
-	a.started, a.stale, a.ended = true, true, false
-	a.w.wakeUp()
-}
-
-// control runs a control function, whose errors fail the test unless it is a refusal.
+// control runs a control function. After one that changes what has happened, the run is opened again.
 func (a *Actor) control(reopen bool, f func(t wfhost.Turn) error) error {
 	a.w.t.Helper()
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
 	if reopen {
-		a.w.shut(a)
-		a.w.await(func(b *Actor) bool { return a == b })
+		a.a.Shut()
 	}
-	return a.transact(func(t *turn) error { return f(t) })
+	return a.a.Transact(func(t *memory.Turn) error { return f(t) })
 }
 
 // Cancel requests that the run ends: see wfhost.Cancel.
@@ -99,8 +61,8 @@ func (a *Actor) Rewind(entry wfhost.EntryID) error {
 // behind, so the Env's is set to when the recording was made, if that is later.
 func (a *Actor) Restore(rec *wfhost.Recording) error {
 	return a.control(true, func(t wfhost.Turn) error {
-		if a.w.clock.Before(rec.Manifest.Time) {
-			a.w.clock = rec.Manifest.Time
+		if a.w.Now.Before(rec.Manifest.Time) {
+			a.w.Now = rec.Manifest.Time
 		}
 		_, err := wfhost.Import(t, rec, wfhost.StartOptions{Restore: true, Replace: true})
 		return err
@@ -110,76 +72,81 @@ func (a *Actor) Restore(rec *wfhost.Recording) error {
 // Send puts a message into a queue. The body is encoded in CBOR.
 func (a *Actor) Send(queue string, body any) {
 	a.w.t.Helper()
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
 	a.send(queue, body, false)
 }
 
 // Request is Send for a sender that waits for a reply.
 func (a *Actor) Request(queue string, body any) *Request {
 	a.w.t.Helper()
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	q := &Request{w: a.w}
-	a.requests[a.send(queue, body, true)] = q
+	q := &Request{a, a.send(queue, body, true)}
+	a.w.Mu.Lock()
+	defer a.w.Mu.Unlock()
+	a.w.requests = append(a.w.requests, q)
 	return q
 }
 
-func (a *Actor) send(queue string, body any, want bool) uint64 {
+func (a *Actor) send(queue string, body any, reply bool) uint64 {
 	a.w.t.Helper()
 	data, err := values().EncodeInput(body)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
-	a.w.lastID++
-	id := a.w.lastID
-	a.queues.Add(wfhost.Delivery{Queue: queue, ID: id, Body: data, Sent: a.w.now(), WantReply: want})
-	a.stale = true
-	a.w.wakeUp()
-	return id
+	return a.a.Send(queue, data, reply)
 }
 
 // A Request is a message whose sender waits for a reply.
 type Request struct {
-	w        *world
-	answer   []byte
-	failure  *wfhost.Failure
-	answered bool
+	a  *Actor
+	id uint64
 }
 
 // Reply reports whether the message was answered, and decodes the answer into what v points to; nil drops it. If it was
 // answered with an error, that is returned, as a *workflow.FailureError.
 func (q *Request) Reply(v any) (answered bool, err error) {
-	q.w.t.Helper()
-	q.w.mu.Lock()
-	defer q.w.mu.Unlock()
+	w := q.a.w
+	w.t.Helper()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	r := q.reply()
 	switch {
-	case !q.answered:
+	case r == nil:
 		return false, nil
-	case q.failure != nil:
-		return true, values().DecodeFailure(q.failure)
+	case r.Failure != nil:
+		return true, values().DecodeFailure(r.Failure)
 	case v == nil:
 		return true, nil
 	}
-	if err := values().DecodeOutput(q.answer, v); err != nil {
-		q.w.t.Fatal(err)
+	if err := values().DecodeOutput(r.Body, v); err != nil {
+		w.t.Fatal(err)
 	}
 	return true, nil
 }
 
+// reply returns the first reply to the message; nil if there is none.
+//
+// REQUIRES: Mu is held.
+func (q *Request) reply() *memory.Reply {
+	for i := range q.a.a.Replies {
+		if r := &q.a.a.Replies[i]; r.ID == q.id {
+			return r
+		}
+	}
+	return nil
+}
+
 // Queued returns how many messages are in a queue.
 func (a *Actor) Queued(queue string) int {
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	return len(a.queues.Lists()[queue])
+	a.w.Mu.Lock()
+	defer a.w.Mu.Unlock()
+	return len(a.a.Queues.Lists()[queue])
 }
 
 // StateOf returns the state of an actor, which has the type that WithState made.
 func StateOf[S any](a *Actor) *S {
 	a.w.t.Helper()
-	s, ok := a.state.(*S)
+	s, ok := a.a.State.(*S)
 	if !ok {
-		a.w.t.Fatalf("the state is a %T and not a %T: see WithState", a.state, s)
+		a.w.t.Fatalf("the state is a %T and not a %T: see WithState", a.a.State, s)
 	}
 	return s
 }
@@ -188,19 +155,15 @@ func StateOf[S any](a *Actor) *S {
 func Change[S any](a *Actor, f func(s *S)) {
 	a.w.t.Helper()
 	s := StateOf[S](a)
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	f(s)
-	a.stale = true
-	a.w.wakeUp()
+	a.a.Change(func() { f(s) })
 }
 
 // Status returns what the run does. There must be one.
 func (a *Actor) Status() wfhost.RunStatus {
 	a.w.t.Helper()
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	s, err := wfhost.ReadStatus(a.rows)
+	a.w.Mu.Lock()
+	defer a.w.Mu.Unlock()
+	s, err := wfhost.ReadStatus(a.a.Rows)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
@@ -215,7 +178,7 @@ func (a *Actor) Published(v any) bool {
 	if s.Published == nil {
 		return false
 	}
-	p := a.w.lookup(s.Workflow)
+	p := a.w.Lookup(s.Workflow)
 	if p == nil {
 		p = values()
 	}
@@ -228,9 +191,9 @@ func (a *Actor) Published(v any) bool {
 // History returns the entries of the run's history that a filter lets through, in the order of their places.
 func (a *Actor) History(f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	a.w.t.Helper()
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	return entries(a.w.t, a.rows, f)
+	a.w.Mu.Lock()
+	defer a.w.Mu.Unlock()
+	return entries(a.w.t, a.a.Rows, f)
 }
 
 // Entry returns the entry of the history at a path: the first whose path matches the pattern (see Env.Stub). There must be one.
@@ -248,21 +211,12 @@ func (a *Actor) Entry(pattern string) wfhost.HistoryEntry {
 // Export returns a recording of the run as it is now, made at the Env's time.
 func (a *Actor) Export() *wfhost.Recording {
 	a.w.t.Helper()
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	rec, err := wfhost.Export(a.rows)
+	a.w.Mu.Lock()
+	defer a.w.Mu.Unlock()
+	rec, err := wfhost.Export(a.a.Rows)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
-	rec.Manifest.Time = a.w.now().Round(0)
+	rec.Manifest.Time = a.w.Time().Round(0)
 	return rec
-}
-
-// over reports whether the run has ended.
-//
-// REQUIRES: world.mu is not held.
-func (a *Actor) over() bool {
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	return a.ended && !a.stale
 }

@@ -2,7 +2,6 @@ package workflowtest
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
+	"github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 // An Ending is the part of an Env's final state that must not depend on the moment of a crash.
@@ -54,7 +55,7 @@ func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
 func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]), opts ...Option) {
 	t.Helper()
 	first := New(t, d, opts...)
-	first.w.tracing = true
+	first.w.Trace = func(t *memory.Turn) { first.w.trace = append(first.w.trace, commitOf(t)) }
 	script(first)
 	first.Settle()
 	want, commits, o := first.ending(), first.Commits(), first.w.options
@@ -99,26 +100,25 @@ func once[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(
 	env.Settle()
 	returned = true
 	e = env.ending()
-	env.w.close()
+	env.w.Close()
 	return e, env.Crashes() > 0
 }
 
 // ending returns what the Env has come to.
 func (e *Env[In, Out]) ending() *Ending {
 	e.w.t.Helper()
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
 	var all Ending
-	for _, a := range e.w.order {
-		all.Actors = append(all.Actors, a.ending())
+	for _, a := range e.w.Actors {
+		all.Actors = append(all.Actors, e.w.endingOf(a))
 	}
 	return &all
 }
 
-func (a *Actor) ending() ActorEnding {
-	a.w.t.Helper()
-	e := ActorEnding{Actor: a.self, State: a.state, Queues: map[string][]string{}}
-	s, err := wfhost.ReadStatus(a.rows)
+func (w *world) endingOf(a *memory.Actor) ActorEnding {
+	e := ActorEnding{Actor: a.Self, State: a.State, Queues: map[string][]string{}}
+	s, err := wfhost.ReadStatus(a.Rows)
 	switch {
 	case err != nil:
 		e.Run = err.Error()
@@ -132,23 +132,25 @@ func (a *Actor) ending() ActorEnding {
 		e.Run = string(s.State)
 	}
 	e.Published, e.Owed = show(s.Published), s.Undo
-	for name, list := range a.queues.Lists() {
+	for name, list := range a.Queues.Lists() {
 		for _, m := range list {
 			e.Queues[name] = append(e.Queues[name], show(m.Body))
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(a.requests)) {
-		q := a.requests[id]
-		switch {
-		case !q.answered:
+	for _, q := range w.requests {
+		if q.a.a != a {
+			continue
+		}
+		switch r := q.reply(); {
+		case r == nil:
 			e.Replies = append(e.Replies, "none")
-		case q.failure != nil:
-			e.Replies = append(e.Replies, "error: "+withoutAttempts(q.failure.Message))
+		case r.Failure != nil:
+			e.Replies = append(e.Replies, "error: "+withoutAttempts(r.Failure.Message))
 		default:
-			e.Replies = append(e.Replies, show(q.answer))
+			e.Replies = append(e.Replies, show(r.Body))
 		}
 	}
-	for _, r := range a.w.ran {
+	for _, r := range w.ran {
 		if r.a != a || !strings.Contains(r.path, undoOf) {
 			continue
 		}
@@ -157,6 +159,26 @@ func (a *Actor) ending() ActorEnding {
 		}
 	}
 	return e
+}
+
+// commitOf says for people what a transaction is about.
+func commitOf(t *memory.Turn) string {
+	var parts []string
+	if d, err := replay.Changed(t.Rows, t.Written()); err == nil {
+		for _, e := range d.Entries {
+			parts = append(parts, fmt.Sprintf("%s %q %s", e.Kind, e.Path, e.Status))
+		}
+		if len(d.Removed) > 0 {
+			parts = append(parts, fmt.Sprintf("%d entries deleted", len(d.Removed)))
+		}
+	}
+	for _, m := range t.Sent {
+		parts = append(parts, m.Verb+" to "+memory.Name(m.To))
+	}
+	if s, err := wfhost.ReadStatus(t.Rows); err == nil && (s.State.Over() || s.State == wfhost.StateRollingBack || len(parts) == 0) {
+		parts = append(parts, "the run is "+string(s.State))
+	}
+	return memory.Name(t.Actor.Self) + ": " + strings.Join(parts, ", ")
 }
 
 // withoutAttempts removes the numbers of attempts from the text of an error, because a crash adds attempts.
@@ -198,7 +220,7 @@ func (e *Ending) diff(got *Ending) string {
 	var b strings.Builder
 	line := func(actor workflow.Destination, what string, want, got any) {
 		if !reflect.DeepEqual(want, got) {
-			fmt.Fprintf(&b, "  %s: %s\n    without a crash: %s\n    with it:         %s\n", nameOf(actor), what, dump(want), dump(got))
+			fmt.Fprintf(&b, "  %s: %s\n    without a crash: %s\n    with it:         %s\n", memory.Name(actor), what, dump(want), dump(got))
 		}
 	}
 	if len(e.Actors) != len(got.Actors) {

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
@@ -80,61 +77,39 @@ func New[In, Out any](t testing.TB, d *workflow.Function[In, Out], opts ...Optio
 	for _, opt := range opts {
 		opt(&o)
 	}
-	w := &world{t: t, options: o, main: d.Program().Name(), clock: o.start, actors: map[string]*Actor{}, refused: map[string]error{}, events: make(chan struct{}, 1), bubble: inBubble()}
+	w := &world{Host: memory.New(t), t: t, options: o, main: d.Program().Name()}
+	w.Now, w.Limit, w.Patient, w.Begin, w.Options.Logger = o.start, o.limit, true, w.begin, o.logger
+	w.Fresh = func(self workflow.Destination) any {
+		fresh := o.states[self.Type]
+		if fresh == nil {
+			fresh = o.states[""]
+		}
+		if fresh == nil {
+			return nil
+		}
+		return fresh()
+	}
 	w.use(append([]*wfhost.Program{d.Program()}, o.programs...))
-	t.Cleanup(w.close)
 	return &Env[In, Out]{w.actor(workflow.Destination{Type: "test", Key: []string{"main"}}), d}
 }
 
-// inBubble reports whether the caller is in a bubble of testing/synctest.
-func inBubble() (in bool) {
-	defer func() {
-		if recover() != nil {
-			in = false
-		}
-	}()
-	synctest.Wait() // panics outside of one
-	return true
-}
-
-// A world is what an Env is about: actors, what they send each other, and the process that may die.
+// A world is what an Env is about: a host in memory, and what the test has asked of it.
 type world struct {
+	*memory.Host
 	t       testing.TB
 	options options
-	bubble  bool
-	events  chan struct{} // capacity 1: something has changed while mu was not held
+	main    string // name of the program that the Env is of
 
-	mu       sync.Mutex
-	programs map[string]*wfhost.Program
-	main     string    // name of the program that the Env is of
-	clock    time.Time // unless in a bubble
-	actors   map[string]*Actor
-	order    []*Actor // in which they were made
-	refused  map[string]error
-	mail     []letter
-	bodies   []*body // launched and not returned, in that order
+	// Guarded by Mu.
 	stubs    []stub
 	ran      []executed // bodies that were started
-	lastID   uint64     // of a message
-	commits  int
-	crashAt  int
-	when     When
-	crashes  int
-	driving  bool
-	dying    bool // a body, or a condition, has called Crash
-	tracing  bool
-	trace    []string // what the commits were, if tracing
-}
-
-// A letter is what a run sends another.
-type letter struct {
-	from *Actor
-	m    wfhost.Outgoing
+	requests []*Request
+	trace    []string // what the commits were, if CrashEverywhere asks
 }
 
 // An executed is a body that was started.
 type executed struct {
-	a    *Actor
+	a    *memory.Actor
 	path string
 }
 
@@ -156,91 +131,30 @@ func (w When) String() string {
 	return "before"
 }
 
+// use replaces the programs. Histories of form 1 do not say of which workflow they are.
 func (w *world) use(programs []*wfhost.Program) {
 	w.t.Helper()
-	w.programs = map[string]*wfhost.Program{}
-	for _, p := range programs {
-		if err := p.Err(); err != nil {
-			w.t.Fatal(err)
+	w.Use(programs...)
+	w.Programs[""] = w.Programs[w.main]
+}
+
+func (w *world) actor(d workflow.Destination) *Actor { return &Actor{w, w.Host.Actor(d)} }
+
+// begin notes which body begins, and puts a stub in its place.
+func (w *world) begin(a *memory.Actor, attempt *wfhost.Attempt) {
+	w.ran = append(w.ran, executed{a, attempt.Name()})
+	for _, s := range slices.Backward(w.stubs) {
+		if matches(s.pattern, attempt.Name()) {
+			attempt.Replace(s.fn)
+			break
 		}
-		w.programs[p.Name()] = p
 	}
-}
-
-func (w *world) lookup(name string) *wfhost.Program {
-	if name == "" { // histories of form 1 do not say of which workflow they are
-		name = w.main
-	}
-	return w.programs[name]
-}
-
-func (w *world) now() time.Time {
-	if w.bubble {
-		return time.Now().UTC()
-	}
-	return w.clock
-}
-
-// actor returns the actor at d, and makes it if there is none.
-func (w *world) actor(d workflow.Destination) *Actor {
-	name := nameOf(d)
-	if a := w.actors[name]; a != nil {
-		return a
-	}
-	d.Key = slices.Clone(d.Key)
-	a := &Actor{w: w, self: d, rows: memory.NewRows(), queues: memory.NewQueues(), requests: map[uint64]*Request{}}
-	fresh := w.options.states[d.Type]
-	if fresh == nil {
-		fresh = w.options.states[""]
-	}
-	if fresh != nil {
-		a.state = fresh()
-	}
-	w.actors[name] = a
-	w.order = append(w.order, a)
-	return a
-}
-
-// nameOf names an actor for people, and as a key.
-func nameOf(d workflow.Destination) string {
-	name := d.Type
-	for _, k := range d.Key {
-		name += "/" + strconv.Quote(k)
-	}
-	return name
-}
-
-// wakeUp has the driver look again.
-func (w *world) wakeUp() {
-	select {
-	case w.events <- struct{}{}:
-	default:
-	}
-}
-
-// close ends what is in memory.
-func (w *world) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, a := range w.order {
-		w.shut(a)
-	}
-	w.await(func(*Actor) bool { return true })
 }
 
 // Start starts the run with an input, and returns the Env. Starting it again with the same input does nothing.
 func (e *Env[In, Out]) Start(in In) *Env[In, Out] {
 	e.w.t.Helper()
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	input, err := e.d.Program().EncodeInput(in)
-	if err == nil {
-		err = e.transact(func(t *turn) error {
-			_, err := wfhost.Start(t, e.d.Program(), input, wfhost.StartOptions{ID: runID(e.self)})
-			return err
-		})
-	}
-	if err != nil {
+	if err := e.a.Start(e.d.Program(), in, wfhost.StartOptions{ID: runID(e.a.Self)}); err != nil {
 		e.w.t.Fatal(err)
 	}
 	return e
@@ -313,16 +227,14 @@ func (e *Env[In, Out]) Result() (Out, error) {
 
 // At returns another actor, in which children run. It is made if it is new.
 func (e *Env[In, Out]) At(d workflow.Destination) *Actor {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
 	return e.w.actor(d)
 }
 
 // Refuse has what is sent to an actor come back as undeliverable, because of err; nil ends that.
 func (e *Env[In, Out]) Refuse(d workflow.Destination, err error) {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	e.w.refused[nameOf(d)] = err
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
+	e.w.Refused[memory.Name(d)] = err
 }
 
 // Stub replaces the bodies of steps from now on. The pattern is that of a path, such as the history shows: names joined by
@@ -330,16 +242,16 @@ func (e *Env[In, Out]) Refuse(d workflow.Destination, err error) {
 // without a slash, ? for any one character but a slash. That of an undo handler is "undo of " and then that of the step. fn returns what
 // the step's own body would. The last stub that matches counts. It also runs the number of times that the body would.
 func (e *Env[In, Out]) Stub(pattern string, fn func(sc *workflow.StepCtx) (any, error)) *Env[In, Out] {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
 	e.w.stubs = append(e.w.stubs, stub{pattern, fn})
 	return e
 }
 
 // Calls returns how often bodies were executed of steps whose path matches the pattern (see Stub), stubs included, in all actors.
 func (e *Env[In, Out]) Calls(pattern string) (n int) {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
 	for _, r := range e.w.ran {
 		if matches(pattern, r.path) {
 			n++
@@ -350,57 +262,47 @@ func (e *Env[In, Out]) Calls(pattern string) (n int) {
 
 // Now returns the time on the Env's clock.
 func (e *Env[In, Out]) Now() time.Time {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	return e.w.now()
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
+	return e.w.Time()
 }
 
 // Commits returns the number of transactions committed since New, in all actors, without those of Start, Send and the like.
 // CrashAtCommit uses this number.
 func (e *Env[In, Out]) Commits() int {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	return e.w.commits
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
+	return e.w.Host.Commits
 }
 
 // CrashAtCommit makes the process die at the n-th commit since New, counted from 1, and restart at once. The contexts of
 // running bodies end, and the Env waits for the bodies; their results are lost.
 func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	e.w.crashAt, e.w.when = n, when
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
+	e.w.CrashAt, e.w.CrashAfter = n, when == After
 	return e
 }
 
 // Crash makes the process die now and restart. In the body of a step, Crash returns first. The process then dies before the
 // run gets a result or progress of the body.
 func (e *Env[In, Out]) Crash() {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	if e.w.driving {
-		e.w.dying = true // a crash waits for bodies, perhaps for the one that calls
-		return
-	}
-	e.w.crash()
+	e.w.Crash()
 }
 
 // Crashes returns how often the process has died.
 func (e *Env[In, Out]) Crashes() int {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	return e.w.crashes
+	e.w.Mu.Lock()
+	defer e.w.Mu.Unlock()
+	return e.w.Host.Crashes
 }
 
 // Deploy replaces all programs, as a new version of the code does. It drops all memory, and each run continues with the new
 // program of its name.
 func (e *Env[In, Out]) Deploy(programs ...*wfhost.Program) {
 	e.w.t.Helper()
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	e.w.rest()
-	for _, a := range e.w.order {
-		a.stale = true
-	}
+	e.w.Rest()
+	e.w.Close()
 	e.w.use(programs)
 }
 
@@ -408,47 +310,40 @@ func (e *Env[In, Out]) Deploy(programs ...*wfhost.Program) {
 // succeed. The next thing that happens wakes them.
 func (e *Env[In, Out]) Sleep() {
 	e.w.t.Helper()
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	e.w.rest()
+	e.w.Rest()
 }
 
 // Wait lets happen what is to happen, and the clock jump as far as runs want, until the run is over or nothing is left to do: it
 // waits for a message, say, or is paused. It returns the run's status.
 func (e *Env[In, Out]) Wait() wfhost.RunStatus {
 	e.w.t.Helper()
-	e.w.drive(forever, func() bool { return e.over() })
+	e.w.Drive(memory.Forever, e.a.Over)
 	return e.Status()
 }
 
 // Settle lets happen what can happen without the clock moving.
 func (e *Env[In, Out]) Settle() {
 	e.w.t.Helper()
-	e.w.drive(e.Now(), nil)
+	e.w.Drive(e.Now(), nil)
 }
 
 // Advance lets d pass, and happen what is to happen meanwhile. Paused runs try again when it is time for that.
 func (e *Env[In, Out]) Advance(d time.Duration) {
 	e.w.t.Helper()
-	e.w.drive(e.Now().Add(d), nil)
+	e.w.Drive(e.Now().Add(d), nil)
 }
 
 // Until is Wait until a condition holds, and reports whether it does. It is looked at between any two things that happen.
 func (e *Env[In, Out]) Until(cond func() bool) bool {
 	e.w.t.Helper()
-	return e.w.drive(forever, cond)
+	return e.w.Drive(memory.Forever, cond)
 }
 
 // Reach is Until an operation whose path matches the pattern (see Stub) waits, or is a step whose body runs, in any actor. If
 // that does not come, it fails the test.
 func (e *Env[In, Out]) Reach(pattern string) {
 	e.w.t.Helper()
-	if !e.w.drive(forever, func() bool { return e.w.waits(pattern) }) {
+	if !e.w.Drive(memory.Forever, func() bool { return e.w.Waits(func(path string) bool { return matches(pattern, path) }) }) {
 		e.w.t.Fatalf("nothing reaches %q: %v", pattern, &UnfinishedError{e.Status()})
 	}
 }
-
-var forever = time.Unix(1<<40, 0)
-
-// errStuck ends the text of failures about Envs that do not come to rest.
-var errStuck = errors.New("the run does not come to rest")

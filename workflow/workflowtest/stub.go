@@ -1,12 +1,11 @@
 package workflowtest
 
 import (
-	"context"
 	"slices"
 	"strings"
 
 	"github.com/cairn-run/cairn/workflow"
-	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // A stub stands in for the bodies of steps.
@@ -15,43 +14,10 @@ type stub struct {
 	fn      func(sc *workflow.StepCtx) (any, error)
 }
 
-// A body is an execution of the body of a step.
-type body struct {
-	a       *Actor
-	attempt *wfhost.Attempt
-	path    string
-	started bool
-	// Guarded by world.mu.
-	returned bool
-	blocked  context.Context // what it waits for to end; nil if it does not say so
-}
-
-// busy reports whether the Env must wait for the body's next act.
-func (b *body) busy() bool {
-	return b.started && !b.returned && (b.blocked == nil || b.blocked.Err() != nil)
-}
-
-type bodyKey struct{}
-
 // Block waits until the context of a step ends, and returns its error. It is for stubs that the test cuts off: the Env goes
 // on while it waits, although it otherwise waits for each body to return. In a bubble of testing/synctest, a receive from
 // sc.Done() does the same.
-func Block(sc *workflow.StepCtx) error {
-	if b, ok := sc.Value(bodyKey{}).(*body); ok {
-		w := b.a.w
-		w.mu.Lock()
-		b.blocked = sc
-		w.mu.Unlock()
-		w.wakeUp()
-		defer func() {
-			w.mu.Lock()
-			b.blocked = nil
-			w.mu.Unlock()
-		}()
-	}
-	<-sc.Done()
-	return sc.Err()
-}
+func Block(sc *workflow.StepCtx) error { return memory.Block(sc) }
 
 // undoOf is what the name of the execution of an undo handler begins with.
 const undoOf = "undo of "

@@ -54,7 +54,7 @@ var policy = []rule{
 	{pkg: "workflow/internal/replay", uses: []string{"keyspace", "workflow/lazy", "workflow/internal/form1", "workflow/internal/journal"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
 	{pkg: "workflow/host", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what hosts of runs use: names for the implementation"},
 	{pkg: "workflow", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what authors of workflow functions use: names for the implementation"},
-	{pkg: "workflow/internal/memory", uses: []string{"workflow/host"}, never: []string{"net", "os"}, why: "rows and queues in memory, for tests"},
+	{pkg: "workflow/internal/memory", uses: []string{"workflow/host"}, never: []string{"net", "os"}, why: "a host of runs in memory, for tests"},
 	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
 	{pkg: "actor/host/method", uses: []string{"actor/host", "workflow"}, never: []string{"net", "os"}, why: "the table of built-in methods: facts, no behaviour"},

@@ -1,5 +1,3 @@
-// Package memory keeps the rows and the queues of a workflow run in memory, with one transaction at
-// a time. The hosts of tests share it.
 package memory
 
 import (

@@ -1,4 +1,4 @@
-package workflowtest
+package memory
 
 import (
 	"reflect"
