@@ -55,7 +55,6 @@ var policy = []rule{
 	{pkg: "workflow/host", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what hosts of runs use: names for the implementation"},
 	{pkg: "workflow", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what authors of workflow functions use: names for the implementation"},
 	{pkg: "workflow/internal/memory", uses: []string{"workflow/host"}, never: []string{"net", "os"}, why: "a host of runs in memory, for tests"},
-	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
 	{pkg: "actor/host/method", uses: []string{"actor/host", "workflow"}, never: []string{"net", "os"}, why: "the table of built-in methods: facts, no behaviour"},
 	{pkg: "actor/internal/codec", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "how values are encoded: reflection and bytes"},
@@ -147,7 +146,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memhost", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

@@ -206,7 +206,7 @@ func (h *Host) step(limit time.Time) bool {
 	if h.land() || h.begin() {
 		return true
 	}
-	if !h.bubble && slices.ContainsFunc(h.bodies, (*body).busy) {
+	if h.busy() {
 		h.unlocked(func() { <-h.events })
 		return true
 	}
@@ -450,6 +450,16 @@ func (b *body) busy() bool {
 	return b.started && !b.returned && (b.blocked == nil || b.blocked.Err() != nil)
 }
 
+// busy reports whether Drive must wait for a body. In a bubble it never must.
+func (h *Host) busy() bool { return !h.bubble && slices.ContainsFunc(h.bodies, (*body).busy) }
+
+// Busy reports whether a body runs beside a condition of Drive, outside of a bubble.
+func (h *Host) Busy() bool {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return h.busy()
+}
+
 // land removes the first launched body that has returned, and reports whether there was one.
 func (h *Host) land() bool {
 	i := slices.IndexFunc(h.bodies, func(b *body) bool { return b.returned })
@@ -469,7 +479,7 @@ func (h *Host) Body() bool {
 	if !h.begin() {
 		return false
 	}
-	for slices.ContainsFunc(h.bodies, (*body).busy) {
+	for h.busy() {
 		h.unlocked(func() { <-h.events })
 	}
 	return true
@@ -478,7 +488,7 @@ func (h *Host) Body() bool {
 // begin starts the next body. In a bubble it then waits until the body blocks. Otherwise it starts no body while another one
 // is busy.
 func (h *Host) begin() bool {
-	if !h.bubble && slices.ContainsFunc(h.bodies, (*body).busy) {
+	if h.busy() {
 		return false
 	}
 	i := slices.IndexFunc(h.bodies, func(b *body) bool { return !b.started })

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 	"github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
@@ -50,15 +50,15 @@ func TestARunOfForm1GoesOn(t *testing.T) {
 		return fmt.Sprint(charge, m.Body["n"], x, y, sum, flaky), err
 	}).Program()
 	rows := replay.Form1Rows(t)
-	h := memhost.New(p)
+	h := newActor(t, p)
 	t.Cleanup(h.Close)
 	h.Load(rows)
-	recorded, err := wfhost.Export(h.Reader())
+	recorded, err := wfhost.Export(h.Rows)
 	must(t, err)
 	recorded.Manifest.Workflow = "old"
-	h = memhost.New(p)
+	h = newActor(t, p)
 	t.Cleanup(h.Close)
-	must(t, h.Transact(func(turn wfhost.Turn) error {
+	must(t, h.Transact(func(turn *memory.Turn) error {
 		_, err := wfhost.Import(turn, recorded, wfhost.StartOptions{})
 		return err
 	}))

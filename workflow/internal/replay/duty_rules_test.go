@@ -26,20 +26,15 @@ var noRetry = workflow.Retry(workflow.RetryPolicy{MaxAttempts: 1})
 
 // TestDutyIsOnRecordWithoutAnotherCommit: it is part of the commit that launches the first attempt.
 func TestDutyIsOnRecordWithoutAnotherCommit(t *testing.T) {
-	owed := func(h interface{ Reader() wfhost.Reader }) int {
-		s, err := wfhost.ReadStatus(h.Reader())
-		must(t, err)
-		return s.Undo
-	}
 	commits := func(step func(ctx workflow.Context, do func(sc *workflow.StepCtx) (int, error)) (int, error)) int {
 		var during func() int
 		h := begun(t, func(ctx workflow.Context, _ none) (int, error) {
 			return step(ctx, func(*workflow.StepCtx) (int, error) { return during(), nil })
 		})
-		during = func() int { return owed(h) }
+		during = func() int { return status(t, h).Undo }
 		drive(t, h)
 		wantState(t, h, wfhost.StateCompleted)
-		errorIf(t, owed(h) != 0, "a run that has ended owes something")
+		errorIf(t, status(t, h).Undo != 0, "a run that has ended owes something")
 		return h.Commits
 	}
 	plain := commits(func(ctx workflow.Context, do func(sc *workflow.StepCtx) (int, error)) (int, error) {
@@ -90,7 +85,7 @@ func TestBodyUnderADutyIsNotInterrupted(t *testing.T) {
 				options = append(options, workflow.CancelBody())
 			}
 			begun := time.Now()
-			h := startedLive(t, owing(func(sc *workflow.StepCtx) (string, error) {
+			h := started(t, owing(func(sc *workflow.StepCtx) (string, error) {
 				select {
 				case <-sc.Done():
 				case <-time.After(time.Hour):
@@ -114,7 +109,7 @@ func TestLateResultOfATimedOutBodyCounts(t *testing.T) {
 	for name, option := range map[string]workflow.StepOption{"Timeout": workflow.Timeout(time.Second), "TotalTimeout": workflow.TotalTimeout(time.Second)} {
 		synctest.Test(t, func(t *testing.T) {
 			ended := 0
-			h := startedLive(t, workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
+			h := started(t, workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 				return workflow.Compensated(ctx, "pay", func(sc *workflow.StepCtx) (string, error) {
 					<-sc.Done()
 					ended++
@@ -135,7 +130,7 @@ func TestBodyThatDoesNotReturnPausesTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Bool
 		undone := 0
-		h := startedLive(t, owing(func(*workflow.StepCtx) (string, error) {
+		h := started(t, owing(func(*workflow.StepCtx) (string, error) {
 			running.Store(true)
 			time.Sleep(time.Hour)
 			running.Store(false)
@@ -162,7 +157,7 @@ func TestBodyThatReturnedIsNotBlamedForTheNext(t *testing.T) {
 	for _, second := range []time.Duration{40 * time.Second, time.Hour} { // the first returns, and the second does not in time
 		synctest.Test(t, func(t *testing.T) {
 			var attempts atomic.Int64
-			h := startedLive(t, workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
+			h := started(t, workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 				return workflow.Compensated(ctx, "pay", func(sc *workflow.StepCtx) (string, error) {
 					if attempts.Add(1) == 1 {
 						<-sc.Done()

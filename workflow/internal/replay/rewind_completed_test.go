@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // indebted is a run that owes undos when it completes: by name, by a function of the code, and of early iterations of a loop. It fails
@@ -67,9 +67,9 @@ func TestRewoundRunStillOwesItsUndos(t *testing.T) {
 		var undone []string
 		var fail bool
 		p := indebted(&undone, &fail)
-		everywhere(t, p, none{}, func(h *memhost.Host) string {
+		everywhere(t, p, none{}, func(h *memory.Actor) string {
 			fail = false
-			h.Send("end", body(t, "go"))
+			send(t, h, "end", "go")
 			drive(t, h)
 			wantState(t, h, wfhost.StateCompleted)
 			if st := status(t, h); st.Undo != 0 || st.Output == nil {
@@ -77,7 +77,7 @@ func TestRewoundRunStillOwesItsUndos(t *testing.T) {
 			}
 			h.Close()
 			undone = nil
-			if err := h.Transact(func(turn wfhost.Turn) error { return wfhost.Rewind(turn, entryOf(t, h, v.to)) }); err != nil {
+			if err := h.Transact(func(turn *memory.Turn) error { return wfhost.Rewind(turn, entryOf(t, h, v.to)) }); err != nil {
 				t.Fatalf("rewind to %s: %v", v.to, err)
 			}
 			st := status(t, h)

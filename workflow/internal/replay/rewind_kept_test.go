@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 // A kept is a workflow with loops that keep their history. Its steps say in which life of the run they were executed, so that two
@@ -172,9 +172,9 @@ var keptPrograms = []*kept{
 }
 
 // listed returns the history of a run.
-func listed(t *testing.T, h *memhost.Host) (list []wfhost.HistoryEntry) {
+func listed(t *testing.T, h *memory.Actor) (list []wfhost.HistoryEntry) {
 	t.Helper()
-	for e, err := range wfhost.History(h.Reader(), wfhost.Filter{}) {
+	for e, err := range wfhost.History(h.Rows, wfhost.Filter{}) {
 		must(t, err)
 		list = append(list, e)
 	}
@@ -246,8 +246,8 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 				k.reset(func(string) int { return 1 })
 				k.undo = ending.end != "fail"
 				play(t, k, h, k.messages-ending.missing, 0, ending.end)
-				history, rows, done := listed(t, h), h.Rows(), maps.Clone(k.done)
-				recording, err := wfhost.Export(h.Reader())
+				history, rows, done := listed(t, h), h.Rows.All(), maps.Clone(k.done)
+				recording, err := wfhost.Export(h.Rows)
 				must(t, err)
 				tried := 0
 				for i := range history {
@@ -262,16 +262,16 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 						if !fork && lost(history, stay) {
 							continue
 						}
-						again := memhost.New(k.program)
+						again := newActor(t, k.program)
 						again.CrashAt, again.CrashAfter = tried%9, tried%2 == 0
 						tried++
-						err := again.Transact(func(turn wfhost.Turn) error {
+						err := again.Transact(func(turn *memory.Turn) error {
 							_, err := wfhost.Import(turn, recording, wfhost.StartOptions{UpTo: e.ID})
 							return err
 						})
 						if !fork {
 							again.Load(rows)
-							err = again.Transact(func(turn wfhost.Turn) error { return wfhost.Rewind(turn, e.ID) })
+							err = again.Transact(func(turn *memory.Turn) error { return wfhost.Rewind(turn, e.ID) })
 						}
 						if err != nil {
 							t.Errorf("%s: %v", what, err)
@@ -340,21 +340,21 @@ func lost(history []wfhost.HistoryEntry, stay map[string]bool) bool {
 }
 
 // play drives a run, with the messages from one up to another, and the message that ends it.
-func play(t *testing.T, k *kept, h *memhost.Host, messages, from int, end string) {
+func play(t *testing.T, k *kept, h *memory.Actor, messages, from int, end string) {
 	t.Helper()
 	for i := from; i < messages; i++ {
-		h.Send("inbox", body(t, fmt.Sprint("m", i)))
+		send(t, h, "inbox", fmt.Sprint("m", i))
 	}
 	if end != "" {
-		h.Send("end", body(t, end))
+		send(t, h, "end", end)
 	}
 	drive(t, h)
 }
 
 // sameRecords checks that two runs have the same rows, and histories that differ only in times.
-func sameRecords(t *testing.T, what string, a, b *memhost.Host) {
+func sameRecords(t *testing.T, what string, a, b *memory.Actor) {
 	t.Helper()
-	left, right := a.Rows(), b.Rows()
+	left, right := a.Rows.All(), b.Rows.All()
 	for _, rows := range []map[string]string{left, right} {
 		maps.DeleteFunc(rows, func(key, _ string) bool { // a crash leaves metadata of the attempt that it cut off
 			return strings.HasPrefix(keyspace.Format([]byte(key)), "workflow/entry ")
@@ -370,7 +370,7 @@ func sameRecords(t *testing.T, what string, a, b *memhost.Host) {
 			t.Errorf("%s: no row %s", what, keyspace.Format([]byte(key)))
 		}
 	}
-	show := func(h *memhost.Host) (list []string) {
+	show := func(h *memory.Actor) (list []string) {
 		for _, e := range listed(t, h) {
 			list = append(list, fmt.Sprintf("%s %s %s %d #%d ~%d %x %x %d", e.Path, e.Kind, e.Status, e.Ordinal, e.Seq, e.Iteration, e.Output, e.State, e.Large))
 		}

@@ -9,30 +9,36 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
 type none = struct{}
 
-// started returns a host with a run that was started and has not advanced.
-func started(t testing.TB, p *wfhost.Program, in any) *memhost.Host {
-	t.Helper()
-	return startedOn(t, memhost.New(p), p, in)
+// A state is the state of an actor.
+type state map[string]string
+
+// put changes the state in a transaction.
+func put(tx *workflow.Tx, key, value string) { (*tx.Host().(*state))[key] = value }
+
+func stateOf(h *memory.Actor) state { return *h.State.(*state) }
+
+func destination(name string) wfhost.Destination {
+	return wfhost.Destination{Type: "test", Key: []string{name}}
 }
 
-// startedLive is started, for bubbles of synctest.
-func startedLive(t testing.TB, p *wfhost.Program, in any) *memhost.Host {
+// newActor returns an actor of a host of its own.
+func newActor(t testing.TB, programs ...*wfhost.Program) *memory.Actor {
 	t.Helper()
-	h := memhost.New(p)
-	h.Live = true
-	return startedOn(t, h, p, in)
+	h := memory.New(t, programs...)
+	h.Fresh = func(wfhost.Destination) any { return &state{} }
+	return h.Actor(destination("main"))
 }
 
-func startedOn(t testing.TB, h *memhost.Host, p *wfhost.Program, in any) *memhost.Host {
+// started returns an actor with a run that was started and has not advanced.
+func started(t testing.TB, p *wfhost.Program, in any) *memory.Actor {
 	t.Helper()
-	t.Cleanup(h.Close)
-	must(t, p.Err())
-	must(t, h.Start(p, in))
+	h := newActor(t, p)
+	must(t, h.Start(p, in, wfhost.StartOptions{}))
 	return h
 }
 
@@ -42,43 +48,46 @@ func code[Out any](fn workflow.Func[none, Out]) *wfhost.Program {
 }
 
 // begun returns a host with a run of a function that has not advanced.
-func begun[Out any](t testing.TB, fn workflow.Func[none, Out]) *memhost.Host {
+func begun[Out any](t testing.TB, fn workflow.Func[none, Out]) *memory.Actor {
 	t.Helper()
 	return started(t, code(fn), none{})
 }
 
 // drive drives a host until nothing is left to do.
-func drive(t testing.TB, h *memhost.Host) { t.Helper(); must(t, h.Drive(nil)) }
+func drive(t testing.TB, h *memory.Actor) { t.Helper(); h.Drive(memory.Forever, nil) }
 
-// until drives a host until something is so.
-func until(t testing.TB, h *memhost.Host, so func() bool) { t.Helper(); must(t, h.Drive(so)) }
+// until drives a host until something is so. so may look at what bodies change.
+func until(t testing.TB, h *memory.Actor, so func() bool) {
+	t.Helper()
+	h.Drive(memory.Forever, func() bool { return !h.Busy() && so() })
+}
 
 // pause drives a host until its run is paused or has ended.
-func pause(t testing.TB, h *memhost.Host) {
+func pause(t testing.TB, h *memory.Actor) {
 	t.Helper()
 	until(t, h, func() bool { return h.Last.Paused || h.Last.Ended })
 }
 
 // untilAsleep drives a host until its run waits for the clock, is paused or has ended. A wake at this
 // instant is none.
-func untilAsleep(t testing.TB, h *memhost.Host) {
+func untilAsleep(t testing.TB, h *memory.Actor) {
 	t.Helper()
 	until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended || h.Last.Paused })
 }
 
 // control runs a control function in a transaction of its own.
-func control(t testing.TB, h *memhost.Host, f func(t wfhost.Turn) error) {
+func control(t testing.TB, h *memory.Actor, f func(t wfhost.Turn) error) {
 	t.Helper()
-	must(t, h.Transact(f))
+	must(t, h.Transact(func(t *memory.Turn) error { return f(t) }))
 }
 
-func cancel(t testing.TB, h *memhost.Host) {
+func cancel(t testing.TB, h *memory.Actor) {
 	t.Helper()
 	control(t, h, func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") })
 }
 
 // entryOf returns the id of the entry at a path.
-func entryOf(t *testing.T, h *memhost.Host, path string) wfhost.EntryID {
+func entryOf(t *testing.T, h *memory.Actor, path string) wfhost.EntryID {
 	t.Helper()
 	for _, e := range listed(t, h) {
 		if e.Path == path {
@@ -114,15 +123,15 @@ func errorIf(t testing.TB, wrong bool, format string, args ...any) {
 }
 
 // status returns what is recorded of the run as a whole.
-func status(t testing.TB, h *memhost.Host) wfhost.RunStatus {
+func status(t testing.TB, h *memory.Actor) wfhost.RunStatus {
 	t.Helper()
-	s, err := wfhost.ReadStatus(h.Reader())
+	s, err := wfhost.ReadStatus(h.Rows)
 	must(t, err)
 	return s
 }
 
 // wantOutput checks that a run has completed with an output.
-func wantOutput[T comparable](t testing.TB, h *memhost.Host, want T) {
+func wantOutput[T comparable](t testing.TB, h *memory.Actor, want T) {
 	t.Helper()
 	s := status(t, h)
 	if s.State != wfhost.StateCompleted {
@@ -134,7 +143,7 @@ func wantOutput[T comparable](t testing.TB, h *memhost.Host, want T) {
 }
 
 // wantState checks the state that is shown.
-func wantState(t testing.TB, h *memhost.Host, want wfhost.State) wfhost.RunStatus {
+func wantState(t testing.TB, h *memory.Actor, want wfhost.State) wfhost.RunStatus {
 	t.Helper()
 	s := status(t, h)
 	if s.State != want {
@@ -144,7 +153,7 @@ func wantState(t testing.TB, h *memhost.Host, want wfhost.State) wfhost.RunStatu
 }
 
 // wantPause checks that the run is paused, and that the text has all of the parts.
-func wantPause(t testing.TB, h *memhost.Host, reason wfhost.PauseReason, parts ...string) {
+func wantPause(t testing.TB, h *memory.Actor, reason wfhost.PauseReason, parts ...string) {
 	t.Helper()
 	s := status(t, h)
 	if s.Pause == nil || s.Pause.Reason != reason {
@@ -166,7 +175,7 @@ func why(s wfhost.RunStatus) string {
 }
 
 // outcome says how a run has ended, in what must not depend on crashes.
-func outcome(t testing.TB, h *memhost.Host) string {
+func outcome(t testing.TB, h *memory.Actor) string {
 	t.Helper()
 	s := status(t, h)
 	out := string(s.State)
@@ -184,16 +193,17 @@ func outcome(t testing.TB, h *memhost.Host) string {
 	return out
 }
 
-func body(t testing.TB, v any) []byte {
+// send puts a message into a queue.
+func send(t testing.TB, h *memory.Actor, queue string, v any) {
 	t.Helper()
 	b, err := cbor.Marshal(v)
 	must(t, err)
-	return b
+	h.Send(queue, b, true)
 }
 
 // everywhere runs a scenario once without a crash, and then once for each commit with a crash before and one after it. play
 // drives the host to the end, and returns what must be the same each time.
-func everywhere(t *testing.T, p *wfhost.Program, in any, play func(h *memhost.Host) string) {
+func everywhere(t *testing.T, p *wfhost.Program, in any, play func(h *memory.Actor) string) {
 	t.Helper()
 	clean := started(t, p, in)
 	want := play(clean)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 	"github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
@@ -20,7 +20,7 @@ import (
 func ok(*workflow.StepCtx) error { return nil }
 
 // recorded drives a workflow until it sleeps, closes it, and returns the host.
-func recorded(t *testing.T, fn workflow.Func[none, string]) *memhost.Host {
+func recorded(t *testing.T, fn workflow.Func[none, string]) *memory.Actor {
 	t.Helper()
 	h := started(t, workflow.NewFunction("w", fn).Program(), none{})
 	untilAsleep(t, h)
@@ -29,7 +29,7 @@ func recorded(t *testing.T, fn workflow.Func[none, string]) *memhost.Host {
 }
 
 // deploy drives the run of a host with other code, to the end or until it is paused.
-func deploy(t *testing.T, h *memhost.Host, fn workflow.Func[none, string]) string {
+func deploy(t *testing.T, h *memory.Actor, fn workflow.Func[none, string]) string {
 	t.Helper()
 	h.Close()
 	h.Use(workflow.NewFunction("w", fn).Program())
@@ -75,7 +75,7 @@ func TestR07NowRandAndInfoReplay(t *testing.T) {
 
 // TestR09FailedAttemptsLeaveNothing: what an Update or OnCommit did before it failed is undone.
 func TestR09FailedAttemptsLeaveNothing(t *testing.T) {
-	set := func(tx *workflow.Tx, k string) { tx.Host().(*memhost.State).Set(k, "x") }
+	set := func(tx *workflow.Tx, k string) { put(tx, k, "x") }
 	tries := 0
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		_, err1 := workflow.Update(ctx, "fails", func(tx *workflow.Tx) (int, error) { set(tx, "1"); return 0, errors.New("no") })
@@ -102,11 +102,11 @@ func TestR09FailedAttemptsLeaveNothing(t *testing.T) {
 		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 1}))
 		return fmt.Sprint(err1, "; ", err2, "; ", err3 != nil, v, err4, "; ", err5, "; ", err6), nil
 	})
-	play := func(h *memhost.Host) string {
+	play := func(h *memory.Actor) string {
 		tries = 0
 		drive(t, h)
-		s := h.State()
-		return outcome(t, h) + fmt.Sprint("|", s.Get("1"), s.Get("2"), s.Get("3"), s.Get("4"), s.Get("5.1"), s.Get("5.2") != "" || s.Get("5.3") != "", s.Get("6"))
+		s := stateOf(h)
+		return outcome(t, h) + fmt.Sprint("|", s["1"], s["2"], s["3"], s["4"], s["5.1"], s["5.2"] != "" || s["5.3"] != "", s["6"])
 	}
 	h := started(t, d.Program(), none{})
 	want := `completed step "fails" failed: no; step "panics" failed: panic: ouch; true 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch|xtrue`
@@ -273,11 +273,11 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	big := func() []byte { return make([]byte, 2000) }
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
 		_, err1 := workflow.Step(ctx, "step", func(sc *workflow.StepCtx) ([]byte, error) {
-			sc.OnCommit(func(tx *workflow.Tx) error { tx.Host().(*memhost.State).Set("x", "1"); return nil })
+			sc.OnCommit(func(tx *workflow.Tx) error { put(tx, "x", "1"); return nil })
 			return big(), nil
 		})
 		_, err2 := workflow.Update(ctx, "update", func(tx *workflow.Tx) ([]byte, error) {
-			tx.Host().(*memhost.State).Set("x", "2")
+			put(tx, "x", "2")
 			return big(), nil
 		})
 		return fmt.Sprint(err1, "; ", err2), nil
@@ -286,7 +286,7 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	h.Options.MaxPayload = 1000
 	drive(t, h)
 	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000`)
-	if x := h.State().Get("x"); x != "" {
+	if x := stateOf(h)["x"]; x != "" {
 		t.Errorf("x is %q", x)
 	}
 }
@@ -313,7 +313,7 @@ func TestDefineSaysWhatIsWrong(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v, want %q", err, tt.says)
 		}
-		if serr := memhost.New(tt.d.Program()).Start(tt.d.Program(), none{}); serr == nil {
+		if serr := newActor(t).Start(tt.d.Program(), none{}, wfhost.StartOptions{}); serr == nil {
 			t.Errorf("started in spite of %v", err)
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memhost"
 )
 
 // TestClockThatStepsBackwards: the run's time does not, and deadlines are kept.
@@ -28,18 +28,12 @@ func TestClockThatStepsBackwards(t *testing.T) {
 		return none{}, workflow.Sleep(ctx, "wait", time.Hour)
 	})
 	h := started(t, d.Program(), none{})
-	for i := 0; ; i++ {
-		if i%2 == 0 {
-			h.Now = h.Now.Add(-10 * time.Minute)
-		} else {
-			h.Now = h.Now.Add(11 * time.Minute)
-		}
-		if more, err := h.Step(); err != nil {
-			t.Fatal(err)
-		} else if !more || h.Last.Wake.After(h.Now) {
-			break
-		}
-	}
+	steps := []time.Duration{-10 * time.Minute, 11 * time.Minute}
+	until(t, h, func() bool {
+		h.Now = h.Now.Add(steps[0])
+		slices.Reverse(steps)
+		return h.Last.Wake.After(h.Now)
+	})
 	for i := 1; i < len(seen); i++ {
 		if seen[i].Before(seen[i-1]) {
 			t.Errorf("time went from %v to %v", seen[i-1], seen[i])
@@ -48,7 +42,7 @@ func TestClockThatStepsBackwards(t *testing.T) {
 	warm := fmt.Sprint(seen)
 	h.Close()
 	h.Now = h.Now.Add(-24 * time.Hour)
-	must(t, h.Advance())
+	h.Advance()
 	if got := fmt.Sprint(seen); got != warm {
 		t.Errorf("after replay the times are\n%s, and were\n%s", got, warm)
 	}
@@ -65,8 +59,8 @@ func TestReceiveOfAnotherType(t *testing.T) {
 		next, nextErr := workflow.Receive(ctx, "n", q)
 		return fmt.Sprint(errors.As(err, &ve), " ", next.Body), nextErr
 	})
-	h.Send("q", body(t, 5))
-	h.Send("q", body(t, "a"))
+	send(t, h, "q", 5)
+	send(t, h, "q", "a")
 	drive(t, h)
 	wantOutput(t, h, "true a")
 }
@@ -74,9 +68,9 @@ func TestReceiveOfAnotherType(t *testing.T) {
 func TestProbesThatDoNotWork(t *testing.T) {
 	for says, fn := range map[string]workflow.Func[none, none]{
 		"ouch": func(ctx workflow.Context, _ none) (none, error) {
-			return workflow.Await(ctx, "a", func(*memhost.State) (none, bool) { panic("ouch") })
+			return workflow.Await(ctx, "a", func(*state) (none, bool) { panic("ouch") })
 		},
-		"*memhost.State": func(ctx workflow.Context, _ none) (none, error) { // another view
+		"*replay_test.state": func(ctx workflow.Context, _ none) (none, error) { // another view
 			return workflow.Await(ctx, "a", func(int) (none, bool) { return none{}, true })
 		},
 	} {
@@ -124,17 +118,17 @@ func TestWithCancel(t *testing.T) {
 		return fmt.Sprint(errors.Is(err1, cause), v, err2, errors.Is(err3, workflow.ErrCanceled), errors.Is(err4, cause), err5, ctx.Err(), inner.Err() != nil), nil
 	}, workflow.WithErrorValue("cause", cause))
 	synctest.Test(t, func(t *testing.T) {
-		h := startedLive(t, d.Program(), none{})
+		h := started(t, d.Program(), none{})
 		drive(t, h)
 		wantOutput(t, h, "true 7 <nil> true true <nil> <nil> true")
 	})
 	t.Run("crash", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			clean := startedLive(t, d.Program(), none{})
+			clean := started(t, d.Program(), none{})
 			drive(t, clean)
 			for n := 1; n <= clean.Commits; n++ {
 				for _, after := range []bool{false, true} {
-					h := startedLive(t, d.Program(), none{})
+					h := started(t, d.Program(), none{})
 					h.CrashAt, h.CrashAfter = n, after
 					drive(t, h)
 					// A step that the crash has cut off after it was canceled is not run again.
@@ -159,7 +153,7 @@ func TestScopesWaitForWhatTheyStarted(t *testing.T) {
 			}, workflow.AtMostOnce())
 			return "returned", err
 		})
-		h := startedLive(t, d.Program(), none{})
+		h := started(t, d.Program(), none{})
 		drive(t, h)
 		wantOutput(t, h, "returned")
 		errorIf(t, !ended, "the run ended before its step")
