@@ -544,6 +544,13 @@ func Block(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Launched returns how many bodies were launched and have not returned.
+func (h *Host) Launched() int {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return len(h.bodies)
+}
+
 // Running returns how many bodies have begun and not returned.
 func (h *Host) Running() (n int) {
 	h.Mu.Lock()

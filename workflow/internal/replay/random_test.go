@@ -1,7 +1,6 @@
-package replay
+package replay_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/memory"
+	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 // A node is a random workflow program: a tree.
@@ -216,23 +218,24 @@ func direct(n *node) (string, []string) {
 	return out, slices.Sorted(maps.Keys(m.live))
 }
 
+// effects are the state of an actor.
+type effects struct {
+	on map[string]bool
+	// lenient: what was done may be done again, and what was not done undone, because runs are rewound.
+	lenient bool
+}
+
 // set has the transaction of a step change the state of the actor.
 func set(sc *StepCtx, path string, on bool) {
 	sc.OnCommit(func(tx *Tx) error { return setIn(tx, path, on) })
 }
 
 func setIn(tx *Tx, path string, on bool) error {
-	t := tx.Host().(*rigTurn)
-	_, is := t.h.state[path]
-	if is == on && !t.h.w.lenient {
+	e := tx.Host().(*effects)
+	if e.on[path] == on && !e.lenient {
 		return Permanent(fmt.Errorf("effect %s: %v twice", path, on))
 	}
-	t.changed = true
-	if on {
-		t.h.state[path] = "on"
-	} else {
-		delete(t.h.state, path)
-	}
+	e.on[path] = on
 	return nil
 }
 
@@ -434,16 +437,15 @@ func randomPrograms(n *node) []*Program {
 }
 
 // comesTo returns how the run of main has ended, without the texts of errors, and the effects that are left.
-func comesTo(w *world) (string, []string) {
-	h := w.actor("main")
-	out := h.outcome()
+func comesTo(t testing.TB, h *memory.Actor) (string, []string) {
+	out := outcome(t, h)
 	if strings.HasPrefix(out, "failed: ") {
 		out = "failed"
 	}
 	var live []string
-	for _, h := range w.order {
-		for k := range h.state {
-			if !strings.Contains(k, ":busy") { // see failfast
+	for _, a := range h.Actors {
+		for k, on := range a.State.(*effects).on {
+			if on && !strings.Contains(k, ":busy") { // see failfast
 				live = append(live, k)
 			}
 		}
@@ -453,9 +455,9 @@ func comesTo(w *world) (string, []string) {
 }
 
 // steady returns the history without what depends on when a branch was canceled.
-func steady(w *world) string {
+func steady(t testing.TB, h *memory.Actor) string {
 	var b strings.Builder
-	for line := range strings.Lines(w.actor("main").history()) {
+	for line := range strings.Lines(Recorded(t, h.Rows)) {
 		if !strings.Contains(line, "/busy") {
 			b.WriteString(line)
 		}
@@ -463,65 +465,53 @@ func steady(w *world) string {
 	return b.String()
 }
 
+// rounds returns how often a random test runs.
+func rounds(n, long int) int {
+	if os.Getenv("CAIRN_LONG") != "" {
+		return long
+	}
+	return n
+}
+
+// randomActor returns an actor for random programs, at whose host crashes come by chance unless chance is nil.
+func randomActor(t testing.TB, lenient bool, chance *rand.Rand, programs ...*Program) *memory.Actor {
+	h := memory.New(t, programs...)
+	h.Fresh = func(Destination) any { return &effects{map[string]bool{}, lenient} }
+	h.Chance = chance
+	return h.Actor(destination("main"))
+}
+
 // Random programs come to what they come to when they are executed directly, wherever the process dies.
 func TestRandomPrograms(t *testing.T) {
-	seeds := 30
-	if os.Getenv("CAIRN_LONG") != "" {
-		seeds = 600
-	}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(rounds(30, 600)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}
 		n := g.program(3, true)
 		want, live := direct(n)
-		run := func(at int, after bool) (*world, bool) {
+		history := ""
+		run := func(what string, crash func(h *memory.Actor)) (commits int) {
 			programs := randomPrograms(n)
-			w := newWorld(t, programs...)
-			w.crashAt, w.after = at, after
-			w.label = fmt.Sprintf("seed %d, %d: %v", seed, at, n)
-			if at < 0 {
-				w.chance = rand.New(rand.NewPCG(seed, uint64(-at)))
+			h := randomActor(t, false, nil, programs...)
+			defer h.Close()
+			crash(h)
+			must(t, h.Start(programs[0], 0, StartOptions{ID: [16]byte{1}}))
+			drive(t, h)
+			got, left := comesTo(t, h)
+			fatalIf(t, got != want || !slices.Equal(left, live), "seed %d, %s: %v\n got %s %v\nwant %s %v\n%s",
+				seed, what, n, got, left, want, live, Recorded(t, h.Rows))
+			if history == "" {
+				history = steady(t, h)
 			}
-			w.start(programs[0], 0)
-			w.run()
-			got, left := comesTo(w)
-			if got != want || !slices.Equal(left, live) {
-				t.Errorf("seed %d, crash at commit %d (after: %v): %v\n got %s %v\nwant %s %v\n%s", seed, at, after, n, got, left, want, live, w.actor("main").history())
-				return w, false
-			}
-			return w, true
+			fatalIf(t, steady(t, h) != history, "seed %d, %s: %v\nhistory\n%swant\n%s", seed, what, n, steady(t, h), history)
+			return h.Commits
 		}
-		w, ok := run(0, false)
-		if !ok {
-			return
-		}
-		history := steady(w)
-		for at := 1; at <= w.commits; at++ {
+		commits := run("no crash", func(*memory.Actor) {})
+		for at := 1; at <= commits; at++ {
 			for _, after := range []bool{false, true} {
-				c, ok := run(at, after)
-				if !ok {
-					return
-				}
-				if got := steady(c); got != history {
-					t.Errorf("seed %d, crash at commit %d (after: %v): %v\nhistory\n%swant\n%s", seed, at, after, n, got, history)
-					return
-				}
-				for _, h := range c.order {
-					h.close()
-				}
+				run(fmt.Sprintf("crash at commit %d (after: %v)", at, after), func(h *memory.Actor) { h.CrashAt, h.CrashAfter = at, after })
 			}
 		}
-		for at := -1; at >= -3; at-- {
-			c, ok := run(at, false)
-			if !ok {
-				return
-			}
-			if got := steady(c); got != history {
-				t.Errorf("seed %d, %d crashes: %v\nhistory\n%swant\n%s", seed, c.crashes, n, got, history)
-				return
-			}
-		}
-		for _, h := range w.order {
-			h.close()
+		for i := range uint64(3) {
+			run("many crashes", func(h *memory.Actor) { h.Chance = rand.New(rand.NewPCG(seed, i+1)) })
 		}
 	}
 }
@@ -535,49 +525,45 @@ func grandchildren(n *node, inChild bool) bool {
 // Runs of random programs that have ended are rewound to each of their entries: they come to the same end again, wherever the
 // process dies, or it is refused and nothing is written.
 func TestRandomRewinds(t *testing.T) {
-	seeds := 40
-	if os.Getenv("CAIRN_LONG") != "" {
-		seeds = 1000
-	}
 	rewound := map[State]int{}
 	refusals := map[string]int{}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(rounds(40, 1000)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 6)), left: 10}
 		n := g.program(3, seed%3 == 0)
 		if grandchildren(n, false) {
 			continue // a child that runs anew finds the actors of its own children taken
 		}
 		programs := randomPrograms(n)
-		ended := newWorld(t, programs...)
-		ended.lenient = true
-		ended.start(programs[0], 0).w.run()
-		want, live := comesTo(ended)
-		f, err := loadFields(ended.actor("main").begin())
-		must(t, err)
-		for e, err := range History(ended.actor("main").begin(), Filter{}) {
-			must(t, err)
-			w := ended.copy()
-			w.lenient, w.chance = true, rand.New(rand.NewPCG(seed, uint64(e.Seq)))
-			h := w.actor("main")
-			before, turn := maps.Clone(h.rows), h.begin()
-			switch err := Rewind(turn, e.ID).(type) {
-			case nil:
-				turn.commit()
-				rewound[f.state]++
-			case *ControlError:
-				refusals[strings.Fields(err.Reason)[0]]++
-				if turn.undo(); !maps.EqualFunc(before, h.rows, bytes.Equal) {
-					t.Errorf("seed %d, %s: something was written", seed, e.Path)
-				}
+		ended := randomActor(t, true, nil, programs...)
+		must(t, ended.Start(programs[0], 0, StartOptions{ID: [16]byte{1}}))
+		drive(t, ended)
+		want, live := comesTo(t, ended)
+		state := status(t, ended).State
+		for _, e := range listed(t, ended) {
+			h := randomActor(t, true, rand.New(rand.NewPCG(seed, uint64(e.Seq))), programs...)
+			h.Now = ended.Now
+			for _, a := range ended.Actors {
+				again := h.Host.Actor(a.Self)
+				again.Load(a.Rows.All())
+				again.State = &effects{maps.Clone(a.State.(*effects).on), true}
+			}
+			err := h.Transact(func(turn *memory.Turn) error {
+				err := Rewind(turn, e.ID)
+				errorIf(t, err != nil && turn.Wrote(), "seed %d, %s: something was written", seed, e.Path)
+				return err
+			})
+			var refused *ControlError
+			if errors.As(err, &refused) {
+				refusals[strings.Fields(refused.Reason)[0]]++
 				continue
-			default:
-				t.Fatal(err)
 			}
-			h.ended, h.stale = false, true
-			w.run()
-			if got, left := comesTo(w); got != want || !slices.Equal(left, live) {
-				t.Fatalf("seed %d, %s %s rewound to %s: %v\n got %s %v\nwant %s %v\n%s", seed, f.state, h.self.Key[0], e.Path, n, got, left, want, live, h.history())
-			}
+			must(t, err)
+			rewound[state]++
+			drive(t, h)
+			got, left := comesTo(t, h)
+			fatalIf(t, got != want || !slices.Equal(left, live), "seed %d, %s rewound to %s: %v\n got %s %v\nwant %s %v\n%s",
+				seed, state, e.Path, n, got, left, want, live, Recorded(t, h.Rows))
+			h.Close()
 		}
 	}
 	if t.Logf("rewound %v, refused %v", rewound, refusals); rewound[StateCompleted] < 100 || rewound[StateFailed] < 5 {

@@ -172,7 +172,7 @@ var keptPrograms = []*kept{
 }
 
 // listed returns the history of a run.
-func listed(t *testing.T, h *memory.Actor) (list []wfhost.HistoryEntry) {
+func listed(t testing.TB, h *memory.Actor) (list []wfhost.HistoryEntry) {
 	t.Helper()
 	for e, err := range wfhost.History(h.Rows, wfhost.Filter{}) {
 		must(t, err)
@@ -245,7 +245,7 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 				h := started(t, k.program, none{})
 				k.reset(func(string) int { return 1 })
 				k.undo = ending.end != "fail"
-				play(t, k, h, k.messages-ending.missing, 0, ending.end)
+				live(t, k, h, k.messages-ending.missing, 0, ending.end)
 				history, rows, done := listed(t, h), h.Rows.All(), maps.Clone(k.done)
 				recording, err := wfhost.Export(h.Rows)
 				must(t, err)
@@ -290,12 +290,12 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 						}
 						k.reset(func(string) int { return 2 })
 						if fork {
-							play(t, k, again, k.messages, got, end)
+							live(t, k, again, k.messages, got, end)
 						} else { // the messages that it had received after that are in its queues
 							if ending.end != "" {
 								end = ""
 							}
-							play(t, k, again, k.messages, k.messages-ending.missing, end)
+							live(t, k, again, k.messages, k.messages-ending.missing, end)
 						}
 						anew := k.done
 						like := started(t, k.program, none{})
@@ -305,7 +305,7 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 							}
 							return 2
 						})
-						play(t, k, like, k.messages, 0, "go")
+						live(t, k, like, k.messages, 0, "go")
 						if got, want := outcome(t, again), outcome(t, like); got != want || !strings.HasPrefix(want, "completed") {
 							t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
 						}
@@ -339,8 +339,8 @@ func lost(history []wfhost.HistoryEntry, stay map[string]bool) bool {
 	return false
 }
 
-// play drives a run, with the messages from one up to another, and the message that ends it.
-func play(t *testing.T, k *kept, h *memory.Actor, messages, from int, end string) {
+// live drives a run, with the messages from one up to another, and the message that ends it.
+func live(t *testing.T, k *kept, h *memory.Actor, messages, from int, end string) {
 	t.Helper()
 	for i := from; i < messages; i++ {
 		send(t, h, "inbox", fmt.Sprint("m", i))

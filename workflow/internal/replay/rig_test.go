@@ -1,7 +1,11 @@
 package replay_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 	"github.com/cairn-run/cairn/workflow/internal/memory"
+	"github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 type none = struct{}
@@ -37,8 +42,14 @@ func newActor(t testing.TB, programs ...*wfhost.Program) *memory.Actor {
 // started returns an actor with a run that was started and has not advanced.
 func started(t testing.TB, p *wfhost.Program, in any) *memory.Actor {
 	t.Helper()
-	h := newActor(t, p)
-	must(t, h.Start(p, in, wfhost.StartOptions{}))
+	return start(t, newActor(t), in, p)
+}
+
+// start registers programs and starts the first.
+func start(t testing.TB, h *memory.Actor, in any, programs ...*wfhost.Program) *memory.Actor {
+	t.Helper()
+	h.Use(programs...)
+	must(t, h.Start(programs[0], in, wfhost.StartOptions{}))
 	return h
 }
 
@@ -98,29 +109,7 @@ func entryOf(t *testing.T, h *memory.Actor, path string) wfhost.EntryID {
 	return ""
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is fatalIf for a test that goes on.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var must, fatalIf, errorIf = replay.Must, replay.FatalIf, replay.ErrorIf
 
 // status returns what is recorded of the run as a whole.
 func status(t testing.TB, h *memory.Actor) wfhost.RunStatus {
@@ -174,23 +163,58 @@ func why(s wfhost.RunStatus) string {
 	return fmt.Sprintf("%+v", s)
 }
 
-// outcome says how a run has ended, in what must not depend on crashes.
+// outcome says how the run of an actor has ended.
 func outcome(t testing.TB, h *memory.Actor) string {
 	t.Helper()
-	s := status(t, h)
-	out := string(s.State)
-	if s.Failure != nil {
-		out += ": " + s.Failure.Message
-	}
-	if s.Pause != nil {
-		out += ": " + s.Pause.Text
-	}
-	if s.Output != nil {
+	s, state := status(t, h), replay.RecordedState(t, h.Rows)
+	switch {
+	case s.Pause != nil:
+		return fmt.Sprintf("%s paused %s: %s", state, s.Pause.Reason, s.Pause.Text)
+	case s.Failure != nil:
+		return fmt.Sprintf("%s: %s", state, s.Failure.Message)
+	case s.Output != nil:
 		var v any
 		must(t, cbor.Unmarshal(s.Output, &v))
-		out += fmt.Sprintf(" %v", v)
+		return fmt.Sprintf("%s %v", state, v)
 	}
-	return out
+	return string(state)
+}
+
+// attempts is what texts say about executions, which crashes add to.
+var attempts = regexp.MustCompile(` after \d+ attempts`)
+
+// want checks how the run of an actor has ended.
+func want(t testing.TB, h *memory.Actor, how string) {
+	t.Helper()
+	got := attempts.ReplaceAllString(outcome(t, h), "")
+	errorIf(t, got != how, "outcome %q, want %q", got, how)
+}
+
+// snapshot prints how the runs of all actors have ended, what they have recorded, states, replies and queues, as far as it
+// must not depend on crashes.
+func snapshot(t testing.TB, h *memory.Host) string {
+	t.Helper()
+	var b strings.Builder
+	for _, a := range h.Actors {
+		fmt.Fprintf(&b, "\n%s: %s\n%s%v", a.Self.Key[0], shown(t, a), replay.Recorded(t, a.Rows), a.State)
+		for _, r := range a.Replies {
+			fmt.Fprintf(&b, " reply %s/%d", r.Queue, r.ID)
+		}
+		for _, queue := range slices.Sorted(maps.Keys(a.Queues.Lists())) {
+			for _, m := range a.Queues.Lists()[queue] {
+				fmt.Fprintf(&b, " %s/%d", queue, m.ID)
+			}
+		}
+	}
+	return b.String()
+}
+
+// shown returns the outcome, without what depends on crashes.
+func shown(t testing.TB, h *memory.Actor) string {
+	if _, err := wfhost.ReadStatus(h.Rows); errors.Is(err, wfhost.ErrNoRun) {
+		return "no run"
+	}
+	return attempts.ReplaceAllString(outcome(t, h), "")
 }
 
 // send puts a message into a queue.
@@ -201,22 +225,25 @@ func send(t testing.TB, h *memory.Actor, queue string, v any) {
 	h.Send(queue, b, true)
 }
 
-// everywhere runs a scenario once without a crash, and then once for each commit with a crash before and one after it. play
-// drives the host to the end, and returns what must be the same each time.
-func everywhere(t *testing.T, p *wfhost.Program, in any, play func(h *memory.Actor) string) {
+// everywhere runs a scenario once, and then with a crash before and after each commit. It must return the same each time,
+// and leave the same snapshot.
+func everywhere(t *testing.T, scenario func(h *memory.Actor) string) {
 	t.Helper()
-	clean := started(t, p, in)
-	want := play(clean)
-	for n := 1; n <= clean.Commits; n++ {
+	run := func(at int, after bool) (*memory.Actor, string) {
+		h := newActor(t)
+		h.CrashAt, h.CrashAfter = at, after
+		end := scenario(h)
+		defer h.Close()
+		return h, end + snapshot(t, h.Host)
+	}
+	clean, want := run(0, false)
+	fatalIf(t, t.Failed() || clean.Commits == 0, "%d commits\n%s", clean.Commits, want)
+	for at := 1; at <= clean.Commits; at++ {
 		for _, after := range []bool{false, true} {
-			h := started(t, p, in)
-			h.CrashAt, h.CrashAfter = n, after
-			if got := play(h); got != want {
-				t.Errorf("crash at commit %d of %d (after it: %v): %s\nwant %s", n, clean.Commits, after, got, want)
-			}
-			errorIf(t, h.Crashes != 1, "crash at commit %d: %d crashes", n, h.Crashes)
-			h.Close()
+			h, got := run(at, after)
+			errorIf(t, h.Crashes != 1, "crash at commit %d (after: %v): %d crashes", at, after, h.Crashes)
+			fatalIf(t, got != want, "crash at commit %d (after: %v):\n%s\n\nwithout a crash:\n%s", at, after, got, want)
+			fatalIf(t, t.Failed(), "crash at commit %d (after: %v)", at, after)
 		}
 	}
-	errorIf(t, clean.Commits == 0, "nothing was committed")
 }

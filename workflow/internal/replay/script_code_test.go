@@ -1,4 +1,4 @@
-package replay
+package replay_test
 
 import (
 	"errors"
@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/workflow/internal/journal"
+
+	"github.com/cairn-run/cairn/workflow/internal/memory"
+	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 // A line is a statement of a workflow function, or a command of a scenario: words, of which some are
@@ -187,7 +190,7 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 		case l.is("errs"), n >= sc.Attempt():
 			return "", errBad
 		case l.is("hangs"): // until its context ends
-			if err := block(sc); !l.is("marks") {
+			if err := memory.Block(sc); !l.is("marks") {
 				return "", err
 			}
 		case l.is("fails"):
@@ -221,7 +224,7 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	}
 	switch {
 	case l.option("undo-hangs") != "" && !s.flags[l.option("undo-hangs")]:
-		return block(sc)
+		return memory.Block(sc)
 	case l.option("undo-broken") != "" && !s.flags[l.option("undo-broken")]:
 		if l.is("permanent") {
 			return Permanent(errBad)
@@ -343,9 +346,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", pass(ctx, fmt.Sprint("drawn ", ctx.Rand().Uint64(), " ", ctx.Info().Epoch))
 	case "update":
 		return Update(ctx, name, func(tx *Tx) (string, error) {
-			t := tx.Host().(*rigTurn)
-			t.changed = true
-			t.h.state[name] += "x"
+			(*tx.Host().(*state))[name] += "x"
 			return l.option("value"), nil
 		})
 	case "begin":
@@ -391,7 +392,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 	case "reply":
 		return Update(ctx, name, func(tx *Tx) (string, error) { return "", Reply(tx, e.got[l.arg(2)], "ok") })
 	case "await":
-		return Await(ctx, name, func(t *rigTurn) (string, bool) { v, ok := t.h.state[l.arg(2)]; return v, ok }, e.wait(l)...)
+		return Await(ctx, name, func(s *state) (string, bool) { v, ok := (*s)[l.arg(2)]; return v, ok }, e.wait(l)...)
 	case "scope":
 		return Scope(ctx, name, func(ctx Context) (string, error) { return e.run(ctx, l.block) })
 	case "saga":

@@ -1,4 +1,4 @@
-package replay
+package replay_test
 
 import (
 	"errors"
@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/cairn-run/cairn/workflow/internal/memory"
+	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 // Each file of testdata/scripts holds scenarios: the lives of runs, as commands and what they print.
@@ -40,27 +43,23 @@ func play(t *testing.T, at, input string, crashes bool) string {
 	commands, _ := parse(t, split(t, input))
 	once := func(n int, after bool) (*script, string) {
 		s := &script{
-			world: newWorld(t), t: t, at: at, functions: map[string]*Function[string, string]{},
+			Actor: newActor(t), t: t, at: at, functions: map[string]*Function[string, string]{},
 			flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
 		}
-		s.crashAt, s.after, s.began, s.lenient = n, after, s.now, true
+		s.CrashAt, s.CrashAfter, s.began = n, after, s.Now
 		for _, c := range commands {
 			s.command(c)
 		}
-		end := ""
-		for _, h := range s.order {
-			end += fmt.Sprintf("\n%s: %s\n%s%v %v %v", h.self.Key[0], h.shown(), h.history(), h.state, h.replies, h.queues)
-			h.close()
-		}
-		return s, end
+		defer s.Close()
+		return s, snapshot(t, s.Host)
 	}
 	s, end := once(0, false)
 	shown := s.out.String()
-	for n := 1; crashes && n <= s.commits && !t.Failed(); n++ {
+	for n := 1; crashes && n <= s.Commits && !t.Failed(); n++ {
 		for _, after := range []bool{false, true} {
 			c, got := once(n, after)
 			// A body that ends beside the run may save it a commit, and then there is no crash.
-			if c.out.String() != shown || got != end || c.crashes == s.crashes && c.commits >= n {
+			if c.out.String() != shown || got != end || c.Crashes == 0 && c.Commits >= n {
 				t.Fatalf("%s: with a crash at commit %d (after it: %v)\n%s%s\n\nwithout it\n%s%s",
 					at, n, after, c.out.String(), got, shown, end)
 			}
@@ -90,16 +89,17 @@ func collapsed(text string) string {
 
 // A script is the state of a scenario.
 type script struct {
-	*world
-	t         *testing.T
-	at        string
-	began     time.Time
-	out       strings.Builder
-	functions map[string]*Function[string, string]
-	flags     map[string]bool
-	ran       map[string]int      // bodies by the names of their steps
-	keys      map[string][]string // of their executions
-	calls     int                 // of workflow functions
+	*memory.Actor // main
+	t             *testing.T
+	at            string
+	began         time.Time
+	out           strings.Builder
+	functions     map[string]*Function[string, string]
+	flags         map[string]bool
+	ran           map[string]int      // bodies by the names of their steps
+	keys          map[string][]string // of their executions
+	calls         int                 // of workflow functions
+	later         []func()            // when nothing else is left to do, one after another
 }
 
 func (s *script) printf(format string, args ...any) {
@@ -109,136 +109,119 @@ func (s *script) printf(format string, args ...any) {
 // positions are what reports say about places in the code, which is the interpreter's.
 var positions = regexp.MustCompile(`\([^( ]*?(\w+_test\.go):[^)]*\)`)
 
-// shown returns the outcome, without what depends on crashes.
-func (h *rig) shown() string {
-	if !h.started() {
-		return "no run"
+// drive goes on until something is so, or nothing happens by itself.
+func (s *script) drive(so func() bool) {
+	s.t.Helper()
+	for !s.Drive(memory.Forever, func() bool { return !s.Busy() && so() }) && len(s.later) > 0 {
+		next := s.later[0]
+		s.later = s.later[1:]
+		next()
 	}
-	return attempts.ReplaceAllString(h.outcome(), "")
 }
 
 // control runs a control function, and prints its error.
-func (s *script) control(c *line, h *rig, f func(t Turn) error) {
-	t := h.begin()
-	err := f(t)
+func (s *script) control(c *line, h *memory.Actor, f func(t Turn) error) {
+	err := h.Transact(func(t *memory.Turn) error {
+		err := f(t)
+		errorIf(s.t, err != nil && t.Wrote(), "%s: %q was refused, and has written", s.at, c.words)
+		return err
+	})
 	if err != nil {
 		var refused *ControlError
 		fatalIf(s.t, !errors.As(err, &refused), "%s: %q: %v", s.at, c.words, err)
-		if len(t.before) > 0 || len(t.sent) > 0 || t.changed {
-			s.t.Errorf("%s: %q was refused, and has written", s.at, c.words)
-		}
-		t.undo()
 		s.printf("%s: %v", strings.Join(c.words, " "), err)
-		return
 	}
-	t.commit()
-	if h.run != nil {
-		h.run.ControlChanged()
-	}
-	h.paused, h.stale, h.ended = false, true, false
 }
 
 // entry returns the id of the entry at a path.
-func (s *script) entry(h *rig, path string) EntryID {
-	for e, err := range History(h.begin(), Filter{}) {
+func (s *script) entry(h *memory.Actor, path string) EntryID {
+	for e, err := range History(h.Rows, Filter{}) {
 		must(s.t, err)
 		if e.Path == path {
 			return e.ID
 		}
 	}
-	s.t.Fatalf("%s: no entry %q in\n%s", s.at, path, h.history())
+	s.t.Fatalf("%s: no entry %q in\n%s", s.at, path, Recorded(s.t, h.Rows))
 	return ""
 }
 
 // command executes a command. "on x" stands before a command for another actor than main.
 func (s *script) command(c *line) {
-	h, name := s.actor("main"), c.arg(1)
+	h, name := s.Actor, c.arg(1)
 	if c.words[0] == "on" {
-		h, c = s.actor(name), &line{c.words[2:], c.block}
+		h, c = s.Host.Actor(destination(name)), &line{c.words[2:], c.block}
 		name = c.arg(1)
 	}
 	who := ""
-	if h.self.Key[0] != "main" {
-		who = h.self.Key[0] + ": "
+	if h.Self.Key[0] != "main" {
+		who = h.Self.Key[0] + ": "
 	}
 	switch c.words[0] {
 	case "code":
 		s.functions[name] = s.function(c)
-		s.programs[name] = s.functions[name].Program()
+		s.Programs[name] = s.functions[name].Program()
 	case "deploy": // other code, which is tried at once
 		s.command(&line{append([]string{"code"}, c.words[1:]...), c.block})
 		s.command(&line{words: []string{"crash"}})
-		if f, err := loadFields(h.begin()); err == nil && f.pause != nil {
-			s.now = f.pause.Next
+		if st, err := ReadStatus(h.Rows); err == nil && st.Pause != nil {
+			s.Now = st.Pause.Next
 		}
 	case "start":
-		d := s.functions[name]
-		h.transact(func(t *rigTurn) error {
-			in, err := d.Program().EncodeInput(c.arg(2))
-			if err == nil {
-				_, err = Start(t, d.Program(), in, StartOptions{ID: [16]byte{byte(len(s.order))}})
-			}
-			return err
-		})
-		h.stale = true
+		must(s.t, h.Start(s.Programs[name], c.arg(2), StartOptions{ID: [16]byte{byte(len(s.Actors))}}))
 	case "run": // to the end, or until nothing happens by itself
-		s.world.run()
-		s.printf("%s%s", who, h.shown())
+		s.drive(func() bool { return false })
+		s.printf("%s%s", who, shown(s.t, h))
 	case "until": // a line of the history is there, or the run is asleep, hanging or paused (again)
-		if name == "paused" && h.paused {
-			s.now, h.paused, h.stale = h.out.Wake, false, true
+		if name == "paused" && h.Last.Paused {
+			s.Now = h.Last.Wake
+			h.Change(func() { h.Last = Outcome{} })
 		}
-		s.until(func() bool {
+		s.drive(func() bool {
 			switch text := strings.Join(c.words[1:], " "); text {
 			case "paused":
-				return h.paused
+				return h.Last.Paused
 			case "asleep":
-				busy := func(at *attempting) bool { return at.start != nil }
-				return h.out.Wake.After(s.now) && !h.stale && len(s.mail) == 0 && !slices.ContainsFunc(h.pending, busy)
+				return h.Last.Wake.After(s.Now) && s.Idle()
 			case "faulty": // its transaction was undone, and the pause is not recorded yet
-				return h.run != nil && h.run.fault != nil
+				return h.Last.Undo
 			case "hanging":
-				return slices.ContainsFunc(h.pending, func(at *attempting) bool { return at.start == nil }) && !h.stale
+				return s.Running() > 0 && s.Idle()
 			default:
-				return h.started() && strings.Contains("\n"+h.history(), "\n"+text)
+				return strings.Contains("\n"+Recorded(s.t, h.Rows), "\n"+text)
 			}
 		})
 		if name == "paused" {
-			text, _, _ := strings.Cut(h.shown(), "\n")
+			text, _, _ := strings.Cut(shown(s.t, h), "\n")
 			s.printf("%s%s", who, text)
 		}
 	case "report": // the outcome, or the text of the pause after its first line
-		text, _, _ := strings.Cut(h.shown(), "\n\n")
+		text, _, _ := strings.Cut(shown(s.t, h), "\n\n")
 		_, rest, more := strings.Cut(text, "\n")
 		if !more {
 			rest = text
 		}
 		s.printf("%s%s", who, rest)
 	case "crash":
-		s.crash()
-		s.crashes--
-		for _, h := range s.order {
-			h.paused = false
-		}
+		s.Close()
 	case "advance":
-		s.now = s.now.Add(s.duration(name))
-		for _, h := range s.order {
-			h.stale = true
+		s.Now = s.Now.Add(s.duration(name))
+		for _, h := range s.Actors {
+			h.Change(func() {})
 		}
 	case "send":
 		for _, text := range c.words[2:] {
-			h.send(name, text)
+			send(s.t, h, name, text)
 		}
 	case "later": // when nothing happens by itself
-		s.script = append(s.script, func() { s.command(&line{c.words[1:], c.block}) })
+		s.later = append(s.later, func() { s.command(&line{c.words[1:], c.block}) })
 	case "put":
-		h.state[name], h.stale = c.arg(2), true
+		h.Change(func() { stateOf(h)[name] = c.arg(2) })
 	case "forget":
-		delete(s.programs, name)
+		delete(s.Programs, name)
 	case "flag":
 		s.flags[name] = true
 	case "refuse":
-		s.refuse[name] = true
+		s.Refused[memory.Name(destination(name))] = errors.New("no such actor")
 	case "cancel":
 		s.control(c, h, func(t Turn) error { return Cancel(t, name) })
 	case "hold":
@@ -248,7 +231,7 @@ func (s *script) command(c *line) {
 	case "terminate":
 		s.control(c, h, func(t Turn) error { return Terminate(t, name) })
 	case "retry", "rewind":
-		h.close()
+		h.Shut()
 		id := s.entry(h, name)
 		s.control(c, h, func(t Turn) error {
 			if c.words[0] == "retry" {
@@ -257,7 +240,7 @@ func (s *script) command(c *line) {
 			return Rewind(t, id)
 		})
 	case "fork": // the run goes on as another, from an entry on
-		h.close()
+		h.Shut()
 		id := s.entry(h, name)
 		s.control(c, h, func(t Turn) error {
 			rec, err := Export(t)
@@ -271,14 +254,13 @@ func (s *script) command(c *line) {
 		})
 	case "destroy", "lose": // an actor that is lost tells nobody
 		if c.words[0] == "destroy" {
-			h.transact(func(t *rigTurn) error { return Destroyed(t) })
+			must(s.t, h.Transact(func(t *memory.Turn) error { return Destroyed(t) }))
 		}
-		h.close()
-		clear(h.rows)
-		clear(h.state)
-		h.keys, h.ended, h.stale = nil, true, false
+		h.Shut()
+		h.Load(nil)
+		clear(stateOf(h))
 	case "verify":
-		rep, err := Verify(h.begin(), s.lookup)
+		rep, err := Verify(h.Rows, s.Lookup)
 		switch {
 		case err != nil:
 			s.printf("verify: %v", err)
@@ -289,7 +271,7 @@ func (s *script) command(c *line) {
 			s.printf("verify: fits %s", strings.Join(rep.MissingUndos, ", "))
 		}
 	case "history":
-		for e, err := range History(h.begin(), Filter{}) {
+		for e, err := range History(h.Rows, Filter{}) {
 			must(s.t, err)
 			text := fmt.Sprintf("  %s: %s %s", e.Path, e.Kind, e.Status)
 			if !e.Undone.IsZero() {
@@ -302,22 +284,24 @@ func (s *script) command(c *line) {
 		}
 	case "state":
 		var all []string
-		for _, k := range slices.Sorted(maps.Keys(h.state)) {
-			all = append(all, k+"="+strings.TrimSpace(h.state[k]))
+		for _, k := range slices.Sorted(maps.Keys(stateOf(h))) {
+			all = append(all, k+"="+strings.TrimSpace(stateOf(h)[k]))
 		}
 		s.printf("%sstate %s", who, strings.Join(all, ", "))
 	case "order":
-		s.printf("%sundone%s", who, h.state["order"])
+		s.printf("%sundone%s", who, stateOf(h)["order"])
 	case "queued":
-		s.printf("%s%s has %d", who, name, len(h.queues[name]))
+		s.printf("%s%s has %d", who, name, len(h.Queues.Lists()[name]))
 	case "inbox": // results of children that the run has not received
-		inbox, err := loadInbox(h.begin())
-		must(s.t, err)
-		s.printf("%sinbox has %d", who, len(inbox))
+		s.printf("%sinbox has %d", who, InboxLen(s.t, h.Rows))
 	case "replies":
-		s.printf("%sreplies %v", who, h.replies)
+		var all []string
+		for _, r := range h.Replies {
+			all = append(all, fmt.Sprintf("%s/%d", r.Queue, r.ID))
+		}
+		s.printf("%sreplies %v", who, all)
 	case "status":
-		st, err := ReadStatus(h.begin())
+		st, err := ReadStatus(h.Rows)
 		must(s.t, err)
 		text := fmt.Sprintf("%s%s, epoch %d", who, st.State, st.Epoch)
 		if st.Undo > 0 {
@@ -333,7 +317,7 @@ func (s *script) command(c *line) {
 	case "ran":
 		s.printf("%s ran %d times, %d keys", name, s.ran[name], len(s.keys[name]))
 	case "commits":
-		s.printf("%d commits", s.commits)
+		s.printf("%d commits", s.Commits)
 	case "calls":
 		s.printf("%d calls", s.calls)
 	case "repeat":

@@ -1,4 +1,4 @@
-package replay
+package replay_test
 
 import (
 	"bytes"
@@ -7,20 +7,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/internal/memory"
+	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
 // A loop keeps the iterations that it is told to, deletes the others in time, and all of them when it has ended.
 func TestLoopTrims(t *testing.T) {
 	for _, c := range []struct{ keep, every, rows int }{{0, 1, 1}, {0, 5, 5}, {3, 1, 4}, {0, 0, 20}} {
-		w := newWorld(t)
 		most := 0 // iterations with rows beside the one that asks
-		var h *rig
-		h = w.with(0, program(func(ctx Context) (int, error) {
+		var h *memory.Actor
+		h = start(t, newActor(t), 0, program(func(ctx Context) (int, error) {
 			return Loop(ctx, "loop", 0, func(it *Iter[int, int]) error {
 				if err := Do(it, "step", func(*StepCtx) error {
 					n := 0
-					for _, path := range h.entries() {
+					for _, path := range entries(t, h) {
 						if strings.Contains(path, "step") {
 							n++
 						}
@@ -33,19 +36,18 @@ func TestLoopTrims(t *testing.T) {
 				return it.Break(1)
 			}, Keep(c.keep), TrimEvery(c.every))
 		}))
-		w.run()
-		h.want("completed 1")
+		drive(t, h)
+		want(t, h, "completed 1")
 		errorIf(t, most < c.rows-1 || most > c.rows, "Keep(%d), TrimEvery(%d): %d iterations at most", c.keep, c.every, most)
-		if got := len(h.entries()); got != 1+2*c.keep { // each with its row, which has its state
-			t.Errorf("Keep(%d), TrimEvery(%d): %d entries at the end: %q", c.keep, c.every, got, h.entries())
+		if got := len(entries(t, h)); got != 1+2*c.keep { // each with its row, which has its state
+			t.Errorf("Keep(%d), TrimEvery(%d): %d entries at the end: %q", c.keep, c.every, got, entries(t, h))
 		}
 	}
 }
 
 // Iterations are counted beyond what one, two and three bytes of a key hold, and a crash there loses none.
 func TestManyIterations(t *testing.T) {
-	w := newWorld(t)
-	h := w.with(0, program(func(ctx Context) (int, error) {
+	h := start(t, newActor(t), 0, program(func(ctx Context) (int, error) {
 		return Loop(ctx, "loop", 0, func(it *Iter[int, int]) error {
 			it.State += it.Iteration()
 			switch it.Iteration() {
@@ -63,26 +65,32 @@ func TestManyIterations(t *testing.T) {
 		}, Keep(2))
 	}))
 	waiting := ""
-	w.until(func() bool {
-		if h.out.Wake.IsZero() || h.stale || waiting == h.out.Wake.String() {
-			return false
+	until(t, h, func() bool {
+		if !h.Last.Wake.IsZero() && h.Idle() && waiting != h.Last.Wake.String() {
+			waiting = h.Last.Wake.String()
+			h.Crash()
 		}
-		waiting = h.out.Wake.String()
-		w.crash()
-		h.out = Outcome{}
 		return false
 	})
-	h.want(fmt.Sprint("completed ", 65600*65601/2))
-	errorIf(t, w.crashes != 8, "%d crashes", w.crashes)
-	if got := h.entries(); !slices.Equal(got, []string{"loop", "loop~65599", "loop~65600"}) {
+	want(t, h, fmt.Sprint("completed ", 65600*65601/2))
+	errorIf(t, h.Crashes != 8, "%d crashes", h.Crashes)
+	if got := entries(t, h); !slices.Equal(got, []string{"loop", "loop~65599", "loop~65600"}) {
 		t.Errorf("entries %q", got)
 	}
 }
 
+// entries returns the paths of what is recorded.
+func entries(t testing.TB, h *memory.Actor) (list []string) {
+	for _, e := range listed(t, h) {
+		list = append(list, e.Path)
+	}
+	return list
+}
+
 // Branches run one at a time, so they may share variables; and again in the same order.
 func TestBranchesShareVariables(t *testing.T) {
-	everywhere(t, func(w *world) string {
-		h := w.with(0, program(func(ctx Context) (string, error) {
+	everywhere(t, func(h *memory.Actor) string {
+		start(t, h, 0, program(func(ctx Context) (string, error) {
 			var log []string
 			branch := func(name string, d ...time.Duration) Branch {
 				return B[int](name, nil, func(ctx Context) (int, error) {
@@ -103,7 +111,7 @@ func TestBranchesShareVariables(t *testing.T) {
 				}))
 			return strings.Join(log, " "), err
 		}))
-		w.until(func() bool { return h.ended })
+		drive(t, h)
 		// After the join has ended it is not entered, so only the history tells.
 		return ""
 	})
@@ -112,8 +120,7 @@ func TestBranchesShareVariables(t *testing.T) {
 // A map of as many elements as there may be; one more is refused.
 func TestLargeMap(t *testing.T) {
 	items := make([]int, MaxBranches)
-	w := newWorld(t)
-	h := w.with(0, program(func(ctx Context) (int, error) {
+	h := start(t, newActor(t), 0, program(func(ctx Context) (int, error) {
 		out, err := ForEach(ctx, "map", items, func(ctx Context, i, _ int) (int, error) {
 			return Step(ctx, "step", func(*StepCtx) (int, error) { return i, nil })
 		}, Concurrency(100))
@@ -133,27 +140,22 @@ func TestLargeMap(t *testing.T) {
 		return sum, Sleep(ctx, "sleep", time.Hour)
 	}))
 	crashed := 0
-	w.until(func() bool {
-		if n := w.commits / 4000; n > crashed {
+	until(t, h, func() bool {
+		if n := h.Commits / 4000; n > crashed {
 			crashed = n
-			w.crash()
+			h.Crash()
 		}
 		return false
 	})
-	errorIf(t, w.crashes < 2, "%d crashes", w.crashes)
-	h.want(fmt.Sprint("completed ", MaxBranches*(MaxBranches-1)/2))
-	im, err := loadImage(h.begin())
-	must(t, err)
-	if n := im.names.Len(); n > 5 {
-		t.Errorf("%d names", n)
-	}
+	errorIf(t, h.Crashes < 2, "%d crashes", h.Crashes)
+	want(t, h, fmt.Sprint("completed ", MaxBranches*(MaxBranches-1)/2))
+	errorIf(t, status(t, h).Names > 5, "%d names", status(t, h).Names)
 }
 
 // When the history is large, containers that end drop what is inside of them, and the run goes on after a crash.
 func TestLargeHistoriesCollapse(t *testing.T) {
-	w := newWorld(t)
 	payload := bytes.Repeat([]byte("x"), 10_000)
-	h := w.with(0, program(func(ctx Context) (int, error) {
+	h := start(t, newActor(t), 0, program(func(ctx Context) (int, error) {
 		sum := 0
 		for i := range 12 {
 			n, err := Scope(ctx, fmt.Sprint("scope", i), func(ctx Context) (int, error) {
@@ -179,15 +181,15 @@ func TestLargeHistoriesCollapse(t *testing.T) {
 		return sum, nil
 	}))
 	crashed := 0
-	w.until(func() bool {
-		if n := w.commits / 20; n > crashed {
+	until(t, h, func() bool {
+		if n := h.Commits / 20; n > crashed {
 			crashed = n
-			w.crash()
+			h.Crash()
 		}
 		return false
 	})
-	h.want("completed 12")
-	got := h.entries()
+	want(t, h, "completed 12")
+	got := entries(t, h)
 	if n := len(got); n > 60 {
 		t.Errorf("%d entries: %q", n, got)
 	}
@@ -221,82 +223,62 @@ func TestWrongTypesPause(t *testing.T) {
 		return v, Sleep(ctx, "sleep", time.Hour)
 	}
 	for name, fn := range map[string]func(Context) (int, error){"diverged": wrong, "misuse": unwritable} {
-		w := newWorld(t)
 		first := right
 		if name == "misuse" {
 			first = unwritable
 		}
-		h := w.with(0, program(first))
-		w.until(func() bool { return h.paused || strings.Contains(h.history(), "sleep: sleep pending") })
-		w.crash()
-		h.paused = false
-		w.programs["test"] = program(fn)
-		w.until(func() bool { return h.paused })
-		if got := h.outcome(); !strings.Contains(got, "paused "+name) {
+		h := start(t, newActor(t), 0, program(first))
+		until(t, h, func() bool { return h.Last.Paused || strings.Contains(Recorded(t, h.Rows), "sleep: sleep pending") })
+		h.Close()
+		h.Use(program(fn))
+		until(t, h, func() bool { return h.Last.Paused })
+		if got := outcome(t, h); !strings.Contains(got, "paused "+name) {
 			t.Errorf("%s: %s", name, got)
 		}
-		if h.state["a"] != "done" {
-			t.Errorf("%s: a is %q", name, h.state["a"])
+		if stateOf(h)["a"] != "done" {
+			t.Errorf("%s: a is %q", name, stateOf(h)["a"])
 		}
-		w.programs["test"] = program(right)
-		w.crash()
-		h.paused = false
-		w.run()
-		h.want("completed 5")
+		h.Use(program(right))
+		h.Close()
+		drive(t, h)
+		want(t, h, "completed 5")
 	}
 }
 
 // A race that is decided while it is being canceled does not wait for bodies that mind nothing.
 func TestDecidedRaceGivesUpBodies(t *testing.T) {
-	w := newWorld(t)
-	release := make(chan struct{})
-	h := w.with(0, program(func(ctx Context) (string, error) {
-		winner, _, err := Race(ctx, "race",
-			C("stuck", func(ctx Context) (int, error) {
-				return 0, Do(ctx, "stuck", func(sc *StepCtx) error {
-					at := sc.Value(attemptKey{}).(*attempting)
-					at.once.Do(func() { close(at.blocked) })
-					<-release
-					return nil
-				})
-			}),
-			C("wins", func(ctx Context) (int, error) {
-				_ = Sleep(ctx, "sleep", time.Hour)
-				return 1, nil
-			}))
-		return winner, err
-	}))
-	asked := false
-	for !h.ended {
-		if !asked && len(h.pending) == 1 && h.pending[0].start == nil && !h.stale {
-			asked = true
-			h.control(func(t Turn) error { return Cancel(t, "enough") })
-		}
-		if h.stale {
-			h.stale = false
-			h.advance()
-			continue
-		}
-		if asked {
-			break
-		}
-		fatalIf(t, !w.step(), "the race waits")
-	}
-	errorIf(t, !h.ended, "the race waits for the body of a loser")
-	close(release)
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := start(t, newActor(t), 0, program(func(ctx Context) (string, error) {
+			winner, _, err := Race(ctx, "race",
+				C("stuck", func(ctx Context) (int, error) {
+					return 0, Do(ctx, "stuck", func(*StepCtx) error { <-release; return nil })
+				}),
+				C("wins", func(ctx Context) (int, error) {
+					_ = Sleep(ctx, "sleep", time.Hour)
+					return 1, nil
+				}))
+			return winner, err
+		}))
+		until(t, h, func() bool { return h.Running() == 1 && h.Idle() })
+		cancel(t, h)
+		began := time.Now()
+		until(t, h, func() bool { return h.Last.Ended || time.Since(began) > time.Minute })
+		errorIf(t, !h.Last.Ended || h.Running() != 1, "the race waits for the body of a loser")
+		close(release)
+	})
 }
 
 // Undo handlers run one at a time, or as many as UndoParallel says.
 func TestUndoParallel(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
-		everywhere(t, func(w *world) string {
+		everywhere(t, func(h *memory.Actor) string {
 			most := 0
-			var h *rig
-			h = w.with(0, program(func(ctx Context) (int, error) {
+			start(t, h, 0, program(func(ctx Context) (int, error) {
 				return 0, sagaOf(ctx, "saga", func(ctx Context) error {
 					for i := range 5 {
 						_, err := Compensated(ctx, fmt.Sprint("step", i), func(*StepCtx) (int, error) { return i, nil }, func(sc *StepCtx, v int) error {
-							most = max(most, len(h.pending))
+							most = max(most, h.Launched())
 							note(sc, fmt.Sprint("v", v), "undone")
 							return nil
 						})
@@ -307,12 +289,56 @@ func TestUndoParallel(t *testing.T) {
 					return fail(ctx, "bad")
 				}, UndoParallel(n))
 			}))
-			w.run()
-			if got := h.state["order"]; got != " v4 v3 v2 v1 v0" {
+			drive(t, h)
+			if got := stateOf(h)["order"]; got != " v4 v3 v2 v1 v0" {
 				t.Errorf("UndoParallel(%d): undone:%s", n, got)
 			}
-			errorIf(t, w.crashes == 0 && most != max(n, 1), "UndoParallel(%d): %d at the same time", n, most)
+			errorIf(t, h.Crashes == 0 && most != max(n, 1), "UndoParallel(%d): %d at the same time", n, most)
 			return ""
 		})
 	}
+}
+
+// program makes a program without input.
+func program[Out any](fn func(ctx Context) (Out, error), options ...Option) *Program {
+	return NewFunction("test", func(ctx Context, _ int) (Out, error) { return fn(ctx) }, options...).Program()
+}
+
+// mark is a step that leaves a mark in the state, with an undo that replaces it.
+func mark(ctx Context, name string) error {
+	_, err := Compensated(ctx, name, func(sc *StepCtx) (string, error) {
+		note(sc, name, "done")
+		return name, nil
+	}, func(sc *StepCtx, was string) error {
+		note(sc, was, "undone")
+		return nil
+	})
+	return err
+}
+
+// note sets a key of the actor's state in the transaction of a step. "undone" also appends to the order of undoing.
+func note(sc *StepCtx, key, value string) {
+	sc.OnCommit(func(tx *Tx) error {
+		put(tx, key, value)
+		if value == "undone" {
+			(*tx.Host().(*state))["order"] += " " + key
+		}
+		return nil
+	})
+}
+
+func pass(ctx Context, name string) error {
+	return Do(ctx, name, func(*StepCtx) error { return nil })
+}
+
+// sagaOf is a saga without a result.
+func sagaOf(ctx Context, name string, fn func(ctx Context) error, options ...SagaOption) error {
+	_, err := Saga(ctx, name, func(ctx Context) (any, error) { return nil, fn(ctx) }, options...)
+	return err
+}
+
+var errBad = errors.New("bad")
+
+func fail(ctx Context, name string) error {
+	return Do(ctx, name, func(*StepCtx) error { return Permanent(errBad) })
 }

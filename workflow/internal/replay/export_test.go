@@ -1,0 +1,93 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// This file has what tests of package replay_test need of the implementation. They are a package of their own because the
+// host on which they run imports this one.
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is fatalIf for a test that goes on.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// The same for package replay_test.
+var Must, FatalIf, ErrorIf = must, fatalIf, errorIf
+
+// RecordedState returns the state that is recorded. ReadStatus derives others from it.
+func RecordedState(t testing.TB, r Reader) State {
+	f, err := loadFields(r)
+	must(t, err)
+	return f.state
+}
+
+// InboxLen returns how many results of children the run has not received.
+func InboxLen(t testing.TB, r Reader) int {
+	inbox, err := loadInbox(r)
+	must(t, err)
+	return len(inbox)
+}
+
+// Cancellations returns how many cancellations are inside of that of a context.
+func Cancellations(ctx Context) int { return len(ctx.scope().cancel.inner) }
+
+// Recorded prints what is recorded, without what depends on time and on crashes.
+func Recorded(t testing.TB, r Reader) string {
+	im, err := loadImage(r)
+	must(t, err)
+	im.reader = r
+	var b strings.Builder
+	for i := range im.records {
+		rec := &im.records[i]
+		e, err := rec.decode()
+		must(t, err)
+		fmt.Fprintf(&b, "%s: %s %s #%d", im.names.Path(rec.loc), e.Kind, e.Status, e.Ordinal)
+		if e.Output != nil {
+			fmt.Fprintf(&b, " -> %x", e.Output)
+		}
+		if e.Failure != nil {
+			b.WriteString(" !") // the text may tell of attempts
+		}
+		if e.State != nil && e.Kind != KindSpawn {
+			fmt.Fprintf(&b, " state %d %x", e.Iteration, e.State)
+		}
+		if e.Winner != "" {
+			fmt.Fprintf(&b, " winner %s", e.Winner)
+		}
+		for _, m := range e.Messages {
+			fmt.Fprintf(&b, " got %s/%d", m.Queue, m.ID)
+		}
+		b.WriteByte('\n')
+	}
+	var owes []string // in an order that does not depend on when what runs at once has ended
+	for _, row := range im.obligations {
+		o, err := decodeObligation(row)
+		must(t, err)
+		owes = append(owes, "owes "+im.names.Path(o.Entry)+"\n")
+	}
+	slices.Sort(owes)
+	return b.String() + strings.Join(owes, "")
+}
