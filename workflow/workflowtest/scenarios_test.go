@@ -304,9 +304,7 @@ var scenarios = []scenario{
 	}), func(t testing.TB, env *workflowtest.Env[none, none]) {
 		env.Start(none{})
 		env.Reach("long")
-		if err := env.Cancel("changed my mind"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, env.Cancel("changed my mind"))
 		if s := env.Wait(); s.State != wfhost.StateCancelled || env.Calls("undo of take") == 0 || env.Calls("clean") == 0 {
 			t.Errorf("%s, undone %d, cleaned %d", s.State, env.Calls("undo of take"), env.Calls("clean"))
 		}

@@ -149,9 +149,7 @@ func TestRetryOfAStepThatFailed(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	errorIf(t, r.count(4) != 0 || r.count(8) != 0, "rows of what was taken back are left")
-	if len(r.sent) != 1 || r.sent[0].Verb != verbTerminateChild {
-		t.Errorf("the child was told %v", r.sent)
-	}
+	errorIf(t, len(r.sent) != 1 || r.sent[0].Verb != verbTerminateChild, "the child was told %v", r.sent)
 }
 
 // tree is a run with branches: a join of x and y in an iteration of a loop that goes on.
@@ -203,9 +201,7 @@ func TestRewind(t *testing.T) {
 		}
 		switch to {
 		case "serve~2/both/x/b":
-			if len(r.returned) != 1 || r.returned[0].ID != 2 {
-				t.Errorf("%s: returned %v", to, r.returned)
-			}
+			errorIf(t, len(r.returned) != 1 || r.returned[0].ID != 2, "%s: returned %v", to, r.returned)
 			if e, _ := im.find(r.place("serve~2/both")).decode(); e.Status != Pending || len(e.Branches) != 2 {
 				t.Errorf("%s: the join is %+v", to, e)
 			}

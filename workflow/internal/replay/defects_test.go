@@ -167,9 +167,7 @@ func TestD10CancelIsNotLost(t *testing.T) {
 				control(t, h, func(tx wfhost.Turn) error { return wfhost.Cancel(tx, "no longer wanted") })
 				drive(t, h)
 				s := wantState(t, h, wfhost.StateCancelled)
-				if s.Cancel == nil || s.Cancel.Reason != "no longer wanted" {
-					t.Errorf("cancel %+v", s.Cancel)
-				}
+				errorIf(t, s.Cancel == nil || s.Cancel.Reason != "no longer wanted", "cancel %+v", s.Cancel)
 				errorIf(t, tt.heed != errors.Is(got, workflow.ErrCanceled) || !tt.heed && got != nil, "the step returned %v", got)
 				errorIf(t, !errors.Is(cause, workflow.ErrCanceled) || after != 10, "cause %v, after %d", cause, after)
 			})

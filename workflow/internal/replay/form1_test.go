@@ -27,13 +27,9 @@ const form1Message = "b9 00 04 | 62 69 64 61 37 | 64 6e 61 6d 65 61 71 | 64 62 6
 
 func TestRunErrorOfForm1(t *testing.T) {
 	value, err := cbor.Marshal(map[string]any{"name": "StepExhaustedError", "message": "no", "stack": "at x", "metadata": map[string]any{"step": "charge"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := decodeRunFailure(value)
-	if err != nil || f.Type != "StepExhaustedError" || f.Message != "no" {
-		t.Errorf("%+v, %v", f, err)
-	}
+	errorIf(t, err != nil || f.Type != "StepExhaustedError" || f.Message != "no", "%+v, %v", f, err)
 	if _, err := decodeRunFailure([]byte{0xff}); err == nil {
 		t.Error("garbage is accepted")
 	}
@@ -103,12 +99,8 @@ func newForm1Run(t *testing.T) *form1Run {
 func TestARunOfForm1Loads(t *testing.T) {
 	r := newForm1Run(t)
 	im, err := loadImage(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if im.state != StateRunning || im.form != journal.Form1 {
-		t.Errorf("state %q, form %d", im.state, im.form)
-	}
+	must(t, err)
+	errorIf(t, im.state != StateRunning || im.form != journal.Form1, "state %q, form %d", im.state, im.form)
 	type got struct {
 		kind   Kind
 		status EntryStatus
@@ -121,29 +113,19 @@ func TestARunOfForm1Loads(t *testing.T) {
 	seqs := map[string]uint64{}
 	for i := range im.records {
 		rec := &im.records[i]
-		if i > 0 && bytes.Compare(im.records[i-1].loc, rec.loc) >= 0 {
-			t.Errorf("record %d is out of order", i)
-		}
+		errorIf(t, i > 0 && bytes.Compare(im.records[i-1].loc, rec.loc) >= 0, "record %d is out of order", i)
 		path := im.names.Path(rec.loc)
 		e, err := rec.decode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if w, ok := want[path]; !ok || w != (got{e.Kind, e.Status}) {
 			t.Errorf("%s is %v %v", path, e.Kind, e.Status)
 		}
-		if e.Status.Over() != (e.Seq > 0) {
-			t.Errorf("%s, %v, has seq %d", path, e.Status, e.Seq)
-		}
-		if e.Status == Completed && e.Kind == KindStep && e.Output == nil {
-			t.Errorf("%s has no output", path)
-		}
+		errorIf(t, e.Status.Over() != (e.Seq > 0), "%s, %v, has seq %d", path, e.Status, e.Seq)
+		errorIf(t, e.Status == Completed && e.Kind == KindStep && e.Output == nil, "%s has no output", path)
 		seqs[path] = e.Seq
 		delete(want, path)
 	}
-	if len(want) > 0 {
-		t.Errorf("missing: %v", want)
-	}
+	errorIf(t, len(want) > 0, "missing: %v", want)
 	if seqs["charge"] >= seqs["void"] || seqs["both/x/job"] >= seqs["both/x"] || seqs["both/x"] >= seqs["both"] {
 		t.Errorf("resolutions in the order %v", seqs)
 	}
@@ -184,35 +166,25 @@ func TestARunOfForm1Loads(t *testing.T) {
 func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	r := newForm1Run(t)
 	im, err := loadImage(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, err := newStore(im, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wait, _, _ := im.names.Index("t")
 	receive := Entry{Kind: KindReceive, Status: TimedOut, Seq: 11}
 	if _, err := st.put(r, journal.ChildName(nil, nil, wait), &receive); err != nil {
 		t.Fatal(err)
 	}
 	again, err := loadImage(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rec := again.find(journal.ChildName(nil, nil, wait))
-	if rec == nil || rec.form != journal.Form2 {
-		t.Errorf("%+v", rec)
-	}
+	errorIf(t, rec == nil || rec.form != journal.Form2, "%+v", rec)
 	if children := again.children(nil); children[len(children)-1] != rec {
 		t.Error("what was added does not come last")
 	}
 	// Its metadata goes with an entry.
 	before := r.count(4)
 	flaky, _, _ := im.names.Index("flaky")
-	if err := st.drop(r, journal.ChildName(nil, nil, flaky), true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.drop(r, journal.ChildName(nil, nil, flaky), true))
 	if r.count(4) != before-1 {
 		t.Errorf("%d rows of metadata, want %d", r.count(4), before-1)
 	}

@@ -43,9 +43,7 @@ func newTestRun(t testing.TB) *testRun {
 	if _, err := start(r.testTurn, "order", "v1", CodecCBOR, []byte{0x01}, StartOptions{ID: [16]byte{1}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := putState(r, StateRunning); err != nil {
-		t.Fatal(err)
-	}
+	must(t, putState(r, StateRunning))
 	r.st = openStore(t, r.rows)
 	return r
 }
@@ -97,9 +95,7 @@ func done(ordinal uint32, seq uint64) Entry {
 func paths(t testing.TB, seq iter.Seq2[HistoryEntry, error]) (list []string) {
 	t.Helper()
 	for e, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = append(list, e.Path)
 	}
 	return list
@@ -152,9 +148,7 @@ func TestHistoryFilters(t *testing.T) {
 		got := paths(t, History(r, v.filter))
 		want := slices.Clone(v.want)
 		slices.SortFunc(want, func(a, b string) int { return bytes.Compare(r.place(a), r.place(b)) })
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
+		errorIf(t, !slices.Equal(got, want), "%s: %v, want %v", what, got, want)
 	}
 	for range History(r, Filter{}) {
 		break // and nothing goes wrong
@@ -162,13 +156,9 @@ func TestHistoryFilters(t *testing.T) {
 	for _, f := range []Filter{{Under: "zz"}, {Under: "13"}, {After: "1"}} {
 		var refused *ControlError
 		for _, err := range History(r, f) {
-			if !errors.As(err, &refused) {
-				t.Errorf("%+v: %v", f, err)
-			}
+			errorIf(t, !errors.As(err, &refused), "%+v: %v", f, err)
 		}
-		if refused == nil {
-			t.Errorf("%+v is accepted", f)
-		}
+		errorIf(t, refused == nil, "%+v is accepted", f)
 	}
 }
 
@@ -176,9 +166,7 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	r := sample(t)
 	got := map[string]HistoryEntry{}
 	for e, err := range History(r, Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got[e.Path] = e
 	}
 	if e := got["ship"]; e.Attempts != 4 || e.LastFailure.Message != "no" || e.Failure.Message != "no" || e.Status != Exhausted || e.Seq != 2 || e.ID != r.id("ship") {
@@ -210,9 +198,7 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	b, err = cbor.Marshal(got["nap"])
-	if err != nil || !bytes.Contains(b, []byte("sleep")) {
-		t.Errorf("%x, %v", b, err)
-	}
+	errorIf(t, err != nil || !bytes.Contains(b, []byte("sleep")), "%x, %v", b, err)
 	back = HistoryEntry{}
 	if err := cbor.Unmarshal(b, &back); err != nil || back.Kind != KindSleep || back.Status != Pending {
 		t.Errorf("%+v, %v", back, err)
@@ -230,9 +216,7 @@ func TestStatus(t *testing.T) {
 	}
 	r := sample(t)
 	st, err := ReadStatus(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if st.Workflow != "order" || st.Version != "v1" || st.State != StateWaiting || st.Entries != 10 || !st.Wake.Equal(at(3000)) || st.ID != "01"+strings.Repeat("00", 15) || !st.Started.Equal(at(1000)) {
 		t.Errorf("%+v", st)
 	}
@@ -278,12 +262,8 @@ func TestStatesThatAreDerived(t *testing.T) {
 		r := newTestRun(t)
 		v.do(r)
 		st, err := ReadStatus(r)
-		if err != nil || st.State != v.want {
-			t.Errorf("%s: %s (%v), want %s", what, st.State, err, v.want)
-		}
-		if st.State.Over() && len(st.Waiting) > 0 {
-			t.Errorf("%s: waits for %v", what, st.Waiting)
-		}
+		errorIf(t, err != nil || st.State != v.want, "%s: %s (%v), want %s", what, st.State, err, v.want)
+		errorIf(t, st.State.Over() && len(st.Waiting) > 0, "%s: waits for %v", what, st.Waiting)
 	}
 }
 
@@ -303,9 +283,7 @@ func TestHistoryOfForm1(t *testing.T) {
 	// A history that went on in form 2 is shown whole, each entry once.
 	im, _ := loadImage(r)
 	st2, err := newStore(im, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	putEntry(t, st2, r.rows, loc(0), done(0, 1))
 	putEntry(t, st2, r.rows, loc(15, 0), done(0, 11))
 	want = slices.Insert(want, 10, "gone/charge")
@@ -326,13 +304,9 @@ func TestHistoryOfDamagedRows(t *testing.T) {
 		damage(r)
 		var bad *CorruptError
 		for _, err := range History(r, Filter{}) {
-			if err != nil && !errors.As(err, &bad) {
-				t.Errorf("%s: %v", what, err)
-			}
+			errorIf(t, err != nil && !errors.As(err, &bad), "%s: %v", what, err)
 		}
-		if bad == nil {
-			t.Errorf("%s: no error", what)
-		}
+		errorIf(t, bad == nil, "%s: no error", what)
 	}
 }
 
@@ -341,9 +315,7 @@ func TestChangedRows(t *testing.T) {
 	before := r.clone()
 	r.put("charge", done(0, 1))
 	r.put("new", done(8, 9))
-	if err := r.st.drop(r, r.place("serve"), true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.st.drop(r, r.place("serve"), true))
 	if err := r.st.putMetadata(r, 2, &Metadata{Attempts: 3, Due: at(4000)}); err != nil { // of flaky
 		t.Fatal(err)
 	}
@@ -384,9 +356,7 @@ func TestGlob(t *testing.T) {
 		{"", "", true}, {"*", "", true}, {"?", "", false}, {"a", "a", true}, {"a", "ab", false}, {"a*", "ab/c~1", true}, {"*c", "abc", true}, {"*b*", "abc", true},
 		{"a?c", "aéc", true}, {"a*b*c", "axbybzc", true}, {"a*b*c", "axbybz", false}, {"**", "x", true},
 	} {
-		if glob(v.pattern, v.text) != v.want {
-			t.Errorf("%q matches %q: %v", v.pattern, v.text, !v.want)
-		}
+		errorIf(t, glob(v.pattern, v.text) != v.want, "%q matches %q: %v", v.pattern, v.text, !v.want)
 	}
 }
 

@@ -60,9 +60,7 @@ func TestImageFindsChildrenByOrdinal(t *testing.T) {
 			children[parent] = append(children[parent], l)
 		}
 		im, err := loadImage(j)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		total := 0
 		for parent, want := range children {
 			got := im.children(journal.Location(parent))
@@ -115,18 +113,12 @@ func TestImageHasEveryRow(t *testing.T) {
 		putFailure(j, &Failure{Message: "no", Data: []byte{9}}), putRecord(j, &record), putControl(j, &ctl), putPause(j, &pause),
 		j.Put(obligationKey(nil, 300), []byte("undo")), j.Put(obligationKey(nil, 2), []byte("first")), j.Put(inboxKey(nil, 1), []byte("in")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	im, err := loadImage(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := loadFields(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range []*fields{f, &im.fields} {
 		if f.state != StateRunning || f.program != "order\x00s" || f.version != "v2" || f.input[0] != 1 || f.output[0] != 2 || f.published[0] != 3 || f.form != journal.Form2 ||
 			f.failure.Message != "no" || f.failure.Data[0] != 9 || *f.pause != pause || *f.control != ctl {
@@ -138,18 +130,14 @@ func TestImageHasEveryRow(t *testing.T) {
 			t.Errorf("%+v, %+v", f.run, p)
 		}
 	}
-	if im.nextID != e.ID+1 || im.metadata(e.ID).Attempts != 3 || im.metadata(99) != nil {
-		t.Errorf("next id %d", im.nextID)
-	}
+	errorIf(t, im.nextID != e.ID+1 || im.metadata(e.ID).Attempts != 3 || im.metadata(99) != nil, "next id %d", im.nextID)
 	if len(im.obligations) != 2 || im.obligations[0].n != 2 || string(im.obligations[1].value) != "undo" || len(im.inbox) != 1 || string(im.inbox[0].value) != "in" {
 		t.Errorf("%v, %v", im.obligations, im.inbox)
 	}
 	if inbox, err := loadInbox(j); err != nil || len(inbox) != 1 || inbox[0].n != 1 {
 		t.Errorf("%v, %v", inbox, err)
 	}
-	if err := deletePause(j); err != nil {
-		t.Fatal(err)
-	}
+	must(t, deletePause(j))
 	if im, err = loadImage(j); err != nil || im.pause != nil {
 		t.Errorf("%v, %v", im.pause, err)
 	}
@@ -157,32 +145,24 @@ func TestImageHasEveryRow(t *testing.T) {
 
 func TestImageOfNoRun(t *testing.T) {
 	im, err := loadImage(newRows())
-	if err != nil || im.state != "" || len(im.records) != 0 || im.names.Len() != 0 {
-		t.Errorf("%+v, %v", im, err)
-	}
+	errorIf(t, err != nil || im.state != "" || len(im.records) != 0 || im.names.Len() != 0, "%+v, %v", im, err)
 }
 
 func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
 	j := history(t, 2000)
 	j.scanned = 0
 	im, err := loadImage(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if j.scanned != len(j.m) {
 		t.Errorf("%d rows were read, there are %d", j.scanned, len(j.m))
 	}
 	for i := range im.records {
-		if im.records[i].decoded != nil {
-			t.Fatal("decoded before anybody asked")
-		}
+		fatalIf(t, im.records[i].decoded != nil, "decoded before anybody asked")
 	}
 	rec := im.find(loc(0))
 	a, err := rec.decode()
 	b, _ := rec.decode()
-	if err != nil || a != b {
-		t.Errorf("decoded twice (%v)", err)
-	}
+	errorIf(t, err != nil || a != b, "decoded twice (%v)", err)
 	rec.visited = true
 	rec.release()
 	if _, err := rec.decode(); err == nil || !rec.visited {
@@ -205,9 +185,7 @@ func TestImageOfRowsThatAreNone(t *testing.T) {
 		j.Put(unhex(t, row[0]), unhex(t, row[1]))
 		_, err := loadImage(j)
 		var bad *CorruptError
-		if !errors.As(err, &bad) {
-			t.Errorf("%s: %v", what, err)
-		}
+		errorIf(t, !errors.As(err, &bad), "%s: %v", what, err)
 		if newer := what == "a newer entry" || what == "record fields"; newer != errors.Is(err, ErrNewer) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -219,9 +197,7 @@ func TestImageOfRowsThatAreNone(t *testing.T) {
 		_, err = im.records[0].decode()
 	}
 	var bad *CorruptError
-	if !errors.As(err, &bad) {
-		t.Errorf("an entry that is cut off: %v", err)
-	}
+	errorIf(t, !errors.As(err, &bad), "an entry that is cut off: %v", err)
 }
 
 // The journal of these is a sorted list in memory, so that they measure the image and not a database.
@@ -249,9 +225,7 @@ func benchmarkLoad(b *testing.B, n int, more func(im *image)) {
 	b.ReportAllocs()
 	for b.Loop() {
 		im, err := loadImage(sorted)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		more(im)
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")

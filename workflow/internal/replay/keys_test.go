@@ -53,9 +53,7 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 				again = journal.ChildName(nil, again, s.Name)
 			}
 		}
-		if !bytes.Equal(again, v.loc) {
-			t.Errorf("%s: %v has the bytes %x", v.what, segments, again)
-		}
+		errorIf(t, !bytes.Equal(again, v.loc), "%s: %v has the bytes %x", v.what, segments, again)
 	}
 	for _, v := range []struct {
 		key []byte
@@ -69,9 +67,7 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 		{journal.HistoryKey(nil, journal.ChildIteration(nil, loc(0), 0, 180)), "07 15 02 14 05 14 15 b4 00"},
 		{journal.HistoryKey(nil, journal.ChildIteration(nil, loc(0, [2]int{0, 2}, 1), 1, 7)), "07 15 02 14 05 14 15 02 00 15 01 05 15 01 15 07 00"},
 	} {
-		if !bytes.Equal(v.key, unhex(t, v.hex)) {
-			t.Errorf("%x, want %s", v.key, v.hex)
-		}
+		errorIf(t, !bytes.Equal(v.key, unhex(t, v.hex)), "%x, want %s", v.key, v.hex)
 	}
 }
 
@@ -109,16 +105,12 @@ func TestLocationsTakeApart(t *testing.T) {
 		if want := loc(elements[:len(elements)-1]...); !bytes.Equal(parent, want) {
 			t.Fatalf("parent of %v is %x, want %x", elements, parent, want)
 		}
-		if !parent.Encloses(l) || l.Encloses(parent) {
-			t.Fatalf("%v and its parent enclose each other wrongly", elements)
-		}
+		fatalIf(t, !parent.Encloses(l) || l.Encloses(parent), "%v and its parent enclose each other wrongly", elements)
 		if start, end := journal.HistoryKey(nil, parent), journal.HistoryEnd(nil, parent); bytes.Compare(journal.HistoryKey(nil, l), start) < 0 || bytes.Compare(journal.HistoryKey(nil, l), end) >= 0 {
 			t.Fatalf("%v is outside of the range of its parent", elements)
 		}
 		sibling := journal.ChildName(nil, parent, 1<<32-1)
-		if !bytes.Equal(sibling, l) && l.Encloses(sibling) {
-			t.Fatalf("%v encloses a sibling", elements)
-		}
+		fatalIf(t, !bytes.Equal(sibling, l) && l.Encloses(sibling), "%v encloses a sibling", elements)
 	}
 }
 
@@ -148,9 +140,7 @@ func FuzzLocation(f *testing.F) {
 		if err == nil && len(segments) != l.Depth() {
 			t.Fatalf("%x: %v, depth %d", b, segments, l.Depth())
 		}
-		if !journal.ParentOf(l).Encloses(l) {
-			t.Fatalf("%x is not inside of its parent", b)
-		}
+		fatalIf(t, !journal.ParentOf(l).Encloses(l), "%x is not inside of its parent", b)
 		journal.NewNames(nil).Path(l)
 	})
 }

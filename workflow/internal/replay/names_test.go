@@ -15,20 +15,14 @@ func TestNamesKeepTheirIndices(t *testing.T) {
 	strange := []string{"a", "p/q/r", "x~7", "nul\x00inside", "ü", strings.Repeat("é", 128), "w:0"}
 	for i, s := range strange {
 		index, isNew, err := n.Index(s)
-		if err != nil || !isNew || index != uint32(i) {
-			t.Fatalf("%q: %d, %v, %v", s, index, isNew, err)
-		}
+		fatalIf(t, err != nil || !isNew || index != uint32(i), "%q: %d, %v, %v", s, index, isNew, err)
 		if again, isNew, err := n.Index(s); again != index || isNew || err != nil {
 			t.Fatalf("%q again: %d, %v, %v", s, again, isNew, err)
 		}
 	}
-	if err := n.Write(stored); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Write(stored))
 	loaded, err := journal.LoadNames(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, s := range strange {
 		if index, isNew, err := loaded.Index(s); index != uint32(i) || isNew || err != nil || loaded.Name(uint32(i)) != s {
 			t.Errorf("%q loads as %d, %v, %v", s, index, isNew, err)
@@ -81,18 +75,12 @@ func TestNamesOfAnUndoneTransactionAreWrittenByTheNext(t *testing.T) {
 	n.Undone()
 	n.Begin()
 	n.Index("b")
-	if err := n.Write(stored); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Write(stored))
 	n.Begin()
 	loaded, err := journal.LoadNames(stored)
-	if err != nil || loaded.Len() != 2 || loaded.Name(0) != "a" {
-		t.Errorf("%v, %v", loaded, err)
-	}
+	errorIf(t, err != nil || loaded.Len() != 2 || loaded.Name(0) != "a", "%v, %v", loaded, err)
 	n.Undone()
-	if n.Written() != 2 {
-		t.Error("names of an earlier transaction are written again")
-	}
+	errorIf(t, n.Written() != 2, "names of an earlier transaction are written again")
 }
 
 func TestNamesThatAreMissing(t *testing.T) {

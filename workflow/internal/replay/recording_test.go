@@ -86,9 +86,7 @@ func FuzzDecodeRecording(f *testing.F) {
 	r := newTestRun(f)
 	r.put("charge", done(0, 1))
 	file, err := export(f, r).Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(file)
 	f.Add(file[:bytes.LastIndexByte(file[:len(file)-1], '\n')+1])
 	f.Add([]byte(`{"recording":1}` + "\n" + `{"key":"0714","value":""}` + "\n"))

@@ -15,13 +15,9 @@ import (
 func openStore(t testing.TB, j *rows) *store {
 	t.Helper()
 	im, err := loadImage(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, err := newStore(im, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return st
 }
 
@@ -42,9 +38,7 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	large := bytes.Repeat([]byte("large "), 20_000) // two chunks
 	putEntry(t, st, j, loc(0), step(large))
 	one := j.count(8)
-	if one != 3 {
-		t.Fatalf("%d rows, want a head and two chunks", one)
-	}
+	fatalIf(t, one != 3, "%d rows, want a head and two chunks", one)
 	message := Entry{Kind: KindReceive, Status: Completed, Messages: []Delivery{{Queue: "q", Body: []byte{1}}, {Queue: "q", Body: large}}}
 	putEntry(t, st, j, loc(1), message)
 	state := Entry{Kind: KindLoop, State: large, Output: large, Failure: &Failure{Data: large}}
@@ -56,19 +50,13 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 		t.Error("the entry that was put lost its payloads")
 	}
 	im, err := loadImage(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 3 {
 		rec := im.find(loc(i))
 		header, err := rec.header()
-		if err != nil || bytes.Equal(header.Output, large) {
-			t.Errorf("%d: fetched before it was asked for (%v)", i, err)
-		}
+		errorIf(t, err != nil || bytes.Equal(header.Output, large), "%d: fetched before it was asked for (%v)", i, err)
 		e, err := rec.decode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for which := range journal.PayloadMessages + len(e.Messages) {
 			if b := payloadOf(e, which); len(b) > 1 && !bytes.Equal(b, large) {
 				t.Errorf("payload %d of %d is another", which, i)
@@ -79,9 +67,7 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	im, _ = loadImage(j)
 	again := openStore(t, j)
 	e, err := im.find(loc(0)).header()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.Ordinal = 5
 	if _, err := again.put(j, loc(0), e); err != nil {
 		t.Fatal(err)
@@ -93,15 +79,11 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	// The rows go with the last reference.
 	st = openStore(t, j)
 	putEntry(t, st, j, loc(0), step([]byte{1}))
-	if err := st.drop(j, loc(1), true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.drop(j, loc(1), true))
 	if n := j.count(8); n != one {
 		t.Errorf("%d rows while references are left, want %d", n, one)
 	}
-	if err := st.drop(j, nil, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.drop(j, nil, false))
 	if n := j.count(8) + j.count(2); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
@@ -110,22 +92,16 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 func TestPayloadsThatAreTooLarge(t *testing.T) {
 	j := newRows()
 	im, err := loadImage(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, err := newStore(im, 100_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := step(make([]byte, 100_001))
 	_, err = st.put(j, loc(0), &e)
 	var large *TooLargeError
 	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 || !strings.Contains(large.What, "step") {
 		t.Error(err)
 	}
-	if len(j.m) != 0 {
-		t.Error("something was written")
-	}
+	errorIf(t, len(j.m) != 0, "something was written")
 	m := Entry{Kind: KindReceive, Messages: []Delivery{{Queue: "jobs", ID: 4, Body: make([]byte, 100_001)}}}
 	if _, err = st.put(j, loc(0), &m); !errors.As(err, &large) || !strings.Contains(large.What, `"jobs"`) {
 		t.Error(err)
@@ -154,14 +130,10 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 		putEntry(t, st, j, loc(0), step(large))
 		damage(j)
 		im, err := loadImage(j)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = im.find(loc(0)).decode()
 		var bad *CorruptError
-		if strings.HasPrefix(what, "part") && !errors.As(err, &bad) {
-			t.Errorf("%s: %v", what, err)
-		}
+		errorIf(t, strings.HasPrefix(what, "part") && !errors.As(err, &bad), "%s: %v", what, err)
 		e, _ := im.find(loc(0)).header()
 		if strings.HasPrefix(what, "head") {
 			moved := Entry{Kind: KindStep, Status: Completed, Large: e.Large}
@@ -219,15 +191,11 @@ func TestStoreAgainstAModel(t *testing.T) {
 				switch random.IntN(8) {
 				case 0:
 					l, self := place(), random.IntN(2) == 0
-					if err := st.drop(j, l, self); err != nil {
-						t.Fatal(err)
-					}
+					must(t, st.drop(j, l, self))
 					drop(model, func(k journal.Location) bool { return l.Encloses(k) && (self || len(k) > len(l)) })
 				case 1:
 					from, to := uint32(random.IntN(5)), uint32(random.IntN(6))
-					if err := st.dropIterations(j, loc(4), 4, from, to); err != nil {
-						t.Fatal(err)
-					}
+					must(t, st.dropIterations(j, loc(4), 4, from, to))
 					drop(model, func(k journal.Location) bool {
 						s, _ := k.Segments()
 						return len(s) > 1 && s[0].Name == 4 && s[1].Loop && s[1].Iteration >= from && s[1].Iteration < to
@@ -237,9 +205,7 @@ func TestStoreAgainstAModel(t *testing.T) {
 					e := step(payload())
 					if random.IntN(3) == 0 {
 						e.ID = st.newID()
-						if err := st.putMetadata(j, e.ID, &Metadata{Attempts: 1}); err != nil {
-							t.Fatal(err)
-						}
+						must(t, st.putMetadata(j, e.ID, &Metadata{Attempts: 1}))
 					}
 					output := string(e.Output)
 					putEntry(t, st, j, l, e)
@@ -261,9 +227,7 @@ func TestStoreAgainstAModel(t *testing.T) {
 func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 	t.Helper()
 	im, err := loadImage(j)
-	if err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
-	}
+	fatalIf(t, err != nil, "seed %d: %v", seed, err)
 	if len(im.records) != len(model) {
 		t.Fatalf("seed %d: %d entries, want %d", seed, len(im.records), len(model))
 	}
@@ -302,20 +266,14 @@ func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
 	st := openStore(t, j)
 	e := step(make([]byte, journal.InlineLimit+1))
 	e.ID = st.newID()
-	if err := st.putMetadata(j, e.ID, &Metadata{Attempts: 2}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.putMetadata(j, e.ID, &Metadata{Attempts: 2}))
 	putEntry(t, st, j, loc(9), e)
 	for i := range 100 {
 		putEntry(t, st, j, loc(0, [2]int{0, i}, 1), step([]byte{1}))
 	}
 	j.scanned = 0
-	if err := st.dropIterations(j, loc(0), 0, 0, 90); err != nil {
-		t.Fatal(err)
-	}
-	if err := st.drop(j, loc(0), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.dropIterations(j, loc(0), 0, 0, 90))
+	must(t, st.drop(j, loc(0), false))
 	if j.scanned != 0 || j.count(2) != 1 {
 		t.Errorf("%d rows were read, %d are left", j.scanned, j.count(2))
 	}
@@ -365,9 +323,7 @@ func TestErrorsOfTheJournal(t *testing.T) {
 	e := step(bytes.Repeat([]byte("a"), journal.BlobChunk+1))
 	e.ID = st.newID()
 	st.begin()
-	if err := st.putMetadata(base, e.ID, &Metadata{Attempts: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.putMetadata(base, e.ID, &Metadata{Attempts: 1}))
 	putEntry(t, st, base, loc(int(zero)), e)
 	work := func(j Journal) error {
 		if _, _, err := st.names.Index("one"); err != nil {
@@ -391,9 +347,7 @@ func TestErrorsOfTheJournal(t *testing.T) {
 		st.begin()
 		err := work(&tripwire{trial, n})
 		if err == nil {
-			if n < 8 {
-				t.Fatalf("only %d writes", n)
-			}
+			fatalIf(t, n < 8, "only %d writes", n)
 			return
 		}
 		if !errors.Is(err, errTripped) {
@@ -409,13 +363,9 @@ func TestErrorsOfTheJournal(t *testing.T) {
 func BenchmarkStorePut(b *testing.B) {
 	j := discard{}
 	im, err := loadImage(newRows())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	st, err := newStore(im, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	e := step([]byte{0x18, 0x2a})
 	l := loc(0, [2]int{0, 300}, 1)
 	b.ReportAllocs()

@@ -55,9 +55,7 @@ func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 		if v.entry.Status.Over() && v.entry.Ended.IsZero() {
 			v.entry.Ended = back.Ended
 		}
-		if err != nil || !reflect.DeepEqual(back, v.entry) {
-			t.Errorf("%s comes back as %+v (%v)", v.what, back, err)
-		}
+		errorIf(t, err != nil || !reflect.DeepEqual(back, v.entry), "%s comes back as %+v (%v)", v.what, back, err)
 		for n := range got {
 			if _, err := decodeEntry(nil, got[:n]); err == nil {
 				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(got))
@@ -81,9 +79,7 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 		{"undone", Metadata{Undone: time.UnixMilli(5).UTC(), UndoFailure: &Failure{Code: "x"}}, "02 00 60 05 02 01 78"},
 	} {
 		got := journal.AppendMetadata(nil, &v.metadata)
-		if !bytes.Equal(got, unhex(t, v.hex)) {
-			t.Errorf("%s: %x, want %s", v.what, got, v.hex)
-		}
+		errorIf(t, !bytes.Equal(got, unhex(t, v.hex)), "%s: %x, want %s", v.what, got, v.hex)
 		if back, err := decodeMetadata(nil, got); err != nil || !reflect.DeepEqual(back, v.metadata) {
 			t.Errorf("%s comes back as %+v (%v)", v.what, back, err)
 		}
@@ -129,9 +125,7 @@ func TestEntriesThatAreNone(t *testing.T) {
 	} {
 		_, err := decodeEntry([]byte("\x07\x15\x02\x14"), unhex(t, v.hex))
 		var bad *CorruptError
-		if !errors.As(err, &bad) || errors.Is(err, ErrNewer) != v.newer {
-			t.Errorf("%s: %v", what, err)
-		}
+		errorIf(t, !errors.As(err, &bad) || errors.Is(err, ErrNewer) != v.newer, "%s: %v", what, err)
 		if err != nil && !strings.Contains(err.Error(), "workflow/history[0]") {
 			t.Errorf("%s: the error does not say which row: %v", what, err)
 		}
@@ -218,9 +212,7 @@ func TestEntriesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		back, err := decodeEntry(nil, b[6:])
-		if err != nil || !reflect.DeepEqual(back, e) {
-			t.Fatalf("%x:\n%+v comes back as\n%+v (%v)", b[6:], e, back, err)
-		}
+		fatalIf(t, err != nil || !reflect.DeepEqual(back, e), "%x:\n%+v comes back as\n%+v (%v)", b[6:], e, back, err)
 		p, ok := journal.PeekEntry(b[6:])
 		if !ok || p.Status != e.Status || p.Ordinal != e.Ordinal || p.Seq != e.Seq || (p.Flags&journal.FlagID != 0) != (e.ID != 0) {
 			t.Fatalf("%x peeks as %+v, %v", b[6:], p, ok)
@@ -243,9 +235,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		p, ok := journal.PeekEntry(b)
 		if err != nil {
 			var bad *CorruptError
-			if !errors.As(err, &bad) {
-				t.Fatalf("%x: %v", b, err)
-			}
+			fatalIf(t, !errors.As(err, &bad), "%x: %v", b, err)
 			return
 		}
 		if b[0] == journal.Form1 {
@@ -254,17 +244,13 @@ func FuzzDecodeEntry(f *testing.F) {
 				t.Fatal(err)
 			}
 			again, err := decodeEntry(nil, b)
-			if err != nil {
-				t.Fatalf("%+v: %v", e, err)
-			}
+			fatalIf(t, err != nil, "%+v: %v", e, err)
 			e = again
 		} else if !ok || p.Ordinal != e.Ordinal || p.Seq != e.Seq || p.Status != e.Status {
 			t.Fatalf("%x peeks as %+v", b, p)
 		}
 		again, err := journal.AppendEntry(nil, &e)
-		if err != nil || !bytes.Equal(again, b) {
-			t.Fatalf("%x decodes to %+v, which encodes to %x (%v)", b, e, again, err)
-		}
+		fatalIf(t, err != nil || !bytes.Equal(again, b), "%x decodes to %+v, which encodes to %x (%v)", b, e, again, err)
 	})
 }
 
@@ -288,9 +274,7 @@ func TestAPlainStepAllocatesNothing(t *testing.T) {
 	var back Entry
 	if n := testing.AllocsPerRun(100, func() {
 		buf, _ = journal.AppendEntry(buf[:0], &e)
-		if err := journal.DecodeEntry(&back, buf); err != nil {
-			t.Fatal(err)
-		}
+		must(t, journal.DecodeEntry(&back, buf))
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -300,9 +284,7 @@ func TestTimesAtTheEdges(t *testing.T) {
 	for _, ms := range []int64{0, -1, -62135596800000, 1, math.MaxInt32, 1 << 50} {
 		e := Entry{Kind: KindStep, Status: Completed, Created: time.UnixMilli(ms), Ended: time.UnixMilli(ms + 7), Output: cborNull}
 		b, err := journal.AppendEntry(nil, &e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		back, err := decodeEntry(nil, b)
 		if err != nil || !back.Ended.Equal(e.Ended) || journal.Millis(back.Created) != journal.Millis(e.Created) {
 			t.Errorf("%d comes back as %v, %v (%v)", ms, back.Created, back.Ended, err)
@@ -325,8 +307,6 @@ func BenchmarkDecodeEntry(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		e = Entry{}
-		if err := journal.DecodeEntry(&e, value); err != nil {
-			b.Fatal(err)
-		}
+		must(b, journal.DecodeEntry(&e, value))
 	}
 }

@@ -35,9 +35,7 @@ func TestClockThatStepsBackwards(t *testing.T) {
 		return h.Last.Wake.After(h.Now)
 	})
 	for i := 1; i < len(seen); i++ {
-		if seen[i].Before(seen[i-1]) {
-			t.Errorf("time went from %v to %v", seen[i-1], seen[i])
-		}
+		errorIf(t, seen[i].Before(seen[i-1]), "time went from %v to %v", seen[i-1], seen[i])
 	}
 	warm := fmt.Sprint(seen)
 	h.Close()
