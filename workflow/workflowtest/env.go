@@ -135,6 +135,8 @@ func (w When) String() string {
 func (w *world) use(programs []*wfhost.Program) {
 	w.t.Helper()
 	w.Use(programs...)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	w.Programs[""] = w.Programs[w.main]
 }
 

@@ -272,7 +272,7 @@ func form1(t *testing.T) *wfhost.Recording {
 		must(t, err)
 		return b
 	}
-	for i, name := range []string{"charge", "note", "nap", "w:count", "w:0", "both", "x", "y", "first", "gate", "ticks", "tick"} {
+	for i, name := range []string{"charge", "note", "nap", "w:count", "w:0", "both", "x", "y", "first", "gate", "ticks", "tick", "w:deadline"} {
 		key := "071501"
 		if i > 0 {
 			key += "15"
@@ -296,6 +296,7 @@ func form1(t *testing.T) *wfhost.Recording {
 		{"15 09", "01 00 09000000 | 08 | 01000000 | 03000000"},
 		{"15 0a", "01 00 0a000000 | 01 | 06 b9 00 01 61 6e 02 | 02000000 | 00"},
 		{"15 0a 05 15 0a 15 02 00 15 0b", "03 00 0a000000 01 0a000000 02000000 00 0b000000 | 00 | 01 01 05 | 00"},
+		{"15 0c", "01 00 0c000000 | 02 | e803000000000000 | 02"},
 	} {
 		id := fmt.Sprintf("67b46c5f-821a-42fa-bd33-9b9968bdb4%02d", i)
 		add(unhex("071502"+e.loc), append(append([]byte{1, 0, 36}, id...), unhex(e.value)...))
@@ -330,7 +331,7 @@ func TestHistoryOfForm1Replays(t *testing.T) {
 			if err := workflow.Sleep(ctx, "nap", time.Hour); err != nil {
 				return "", err
 			}
-			m, err := workflow.Receive(ctx, "w", workflow.Inbox[state]{Name: "q"})
+			m, err := workflow.Receive(ctx, "w", workflow.Inbox[state]{Name: "q"}, workflow.Within(time.Hour))
 			if err != nil {
 				return "", err
 			}

@@ -48,7 +48,7 @@ func TestD01VoidResultsAreResults(t *testing.T) {
 	errorIf(t, runs != 3, "bodies ran %d times, want 3", runs)
 }
 
-// TestD06SleepIsNoCrash: a host that rests in order, and one that wakes between attempts, uses up no attempts.
+// TestD06SleepIsNoCrash: a host that rests in order uses up no attempts. TestRetryWaits has one that wakes between attempts.
 func TestD06SleepIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -71,27 +71,6 @@ func TestD06SleepIsNoCrash(t *testing.T) {
 		drive(t, h)
 		wantOutput(t, h, 1)
 		errorIf(t, runs != 6, "ran %d times", runs)
-	})
-	t.Run("between attempts", func(t *testing.T) {
-		runs := 0
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) {
-				runs++
-				if runs < 4 {
-					return 0, errors.New("not yet")
-				}
-				return sc.Attempt(), nil
-			})
-		})
-		h := started(t, d.Program(), none{})
-		for i := 1; i < 4; i++ {
-			until(t, h, func() bool { return runs == i && !h.Last.Wake.IsZero() })
-			h.Close() // a cold start while the next attempt waits for its time
-			h.Advance()
-			h.Close()
-		}
-		drive(t, h)
-		wantOutput(t, h, 4)
 	})
 }
 

@@ -234,30 +234,60 @@ func TestPanicsPause(t *testing.T) {
 	wantPause(t, h, wfhost.PausedPanicked, "Goexit")
 }
 
-// TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run, and a build that agrees goes on.
+// TestCodecErrorsDoNotLoseTheRun: what does not decode, or does not encode, pauses the run and undoes nothing. A build that
+// agrees goes on.
 func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
-	step := func(fn func(ctx workflow.Context) error) workflow.Func[none, string] {
+	code := func(fn func(ctx workflow.Context) error) workflow.Func[none, string] {
 		return func(ctx workflow.Context, _ none) (string, error) {
-			if err := fn(ctx); err != nil {
+			if err := errors.Join(mark(ctx, "a"), fn(ctx)); err != nil {
 				return "", err
 			}
 			return "done", workflow.Sleep(ctx, "wait", time.Hour)
 		}
 	}
-	text := step(func(ctx workflow.Context) error {
-		_, err := workflow.Step(ctx, "a", func(*workflow.StepCtx) (string, error) { return "text", nil })
+	right := code(func(ctx workflow.Context) error {
+		_, err := workflow.Scope(ctx, "scope", func(ctx workflow.Context) (int, error) {
+			_, err := workflow.Step(ctx, "b", func(*workflow.StepCtx) (string, error) { return "text", nil })
+			return 5, err
+		})
 		return err
 	})
-	h := recorded(t, text)
-	if got := deploy(t, h, step(func(ctx workflow.Context) error {
-		_, err := workflow.Step(ctx, "a", func(*workflow.StepCtx) (int, error) { return 1, nil })
+	unwritable := code(func(ctx workflow.Context) error {
+		_, err := workflow.Scope(ctx, "scope", func(ctx workflow.Context) (any, error) { return func() {}, pass(ctx, "b") })
 		return err
-	})); got != "paused diverged" {
-		t.Error(got)
-	}
-	wantPause(t, h, wfhost.PausedDiverged, `step "a"`, "int")
-	if got := deploy(t, h, text); got != "completed done" {
-		t.Error(got)
+	})
+	for _, v := range []struct {
+		what        string
+		first, then workflow.Func[none, string]
+		reason      wfhost.PauseReason
+		says        []string
+	}{
+		{"a scope of another type", right, code(func(ctx workflow.Context) error {
+			_, err := workflow.Scope(ctx, "scope", func(ctx workflow.Context) ([]string, error) { return nil, pass(ctx, "b") })
+			return err
+		}), wfhost.PausedDiverged, []string{"[]string"}},
+		{"a step of another type", code(func(ctx workflow.Context) error {
+			_, err := workflow.Step(ctx, "b", func(*workflow.StepCtx) (string, error) { return "text", nil })
+			return err
+		}), code(func(ctx workflow.Context) error {
+			_, err := workflow.Step(ctx, "b", func(*workflow.StepCtx) (int, error) { return 1, nil })
+			return err
+		}), wfhost.PausedDiverged, []string{`step "b"`, "int"}},
+		{"a result without an encoding", unwritable, unwritable, wfhost.PausedMisuse, []string{"scope"}},
+	} {
+		t.Run(v.what, func(t *testing.T) {
+			h := recorded(t, v.first)
+			got := deploy(t, h, v.then)
+			errorIf(t, got != "paused "+string(v.reason), "%s", got)
+			wantPause(t, h, v.reason, v.says...)
+			errorIf(t, stateOf(h)["a"] != "done", "a is %q", stateOf(h)["a"])
+			agrees := v.first
+			if v.reason == wfhost.PausedMisuse {
+				agrees = right
+			}
+			got = deploy(t, h, agrees)
+			errorIf(t, got != "completed done", "%s", got)
+		})
 	}
 }
 

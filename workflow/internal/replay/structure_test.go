@@ -196,55 +196,6 @@ func TestLargeHistoriesCollapse(t *testing.T) {
 	errorIf(t, !slices.Contains(got, "scope11") || slices.Contains(got, "scope11/join"), "entries %q", got)
 }
 
-// Code that cannot read what is recorded, or not write what it has, pauses the run: it undoes nothing, and code that can goes on.
-func TestWrongTypesPause(t *testing.T) {
-	wrong := func(ctx Context) (int, error) {
-		if err := mark(ctx, "a"); err != nil {
-			return 0, err
-		}
-		_, err := Scope(ctx, "scope", func(ctx Context) ([]string, error) { return nil, pass(ctx, "b") })
-		return 0, err
-	}
-	unwritable := func(ctx Context) (int, error) {
-		if err := mark(ctx, "a"); err != nil {
-			return 0, err
-		}
-		_, err := Scope(ctx, "scope", func(ctx Context) (any, error) { return func() {}, pass(ctx, "b") })
-		return 0, err
-	}
-	right := func(ctx Context) (int, error) {
-		if err := mark(ctx, "a"); err != nil {
-			return 0, err
-		}
-		v, err := Scope(ctx, "scope", func(ctx Context) (int, error) { return 5, pass(ctx, "b") })
-		if err != nil {
-			return 0, err
-		}
-		return v, Sleep(ctx, "sleep", time.Hour)
-	}
-	for name, fn := range map[string]func(Context) (int, error){"diverged": wrong, "misuse": unwritable} {
-		first := right
-		if name == "misuse" {
-			first = unwritable
-		}
-		h := start(t, newActor(t), 0, program(first))
-		until(t, h, func() bool { return h.Last.Paused || strings.Contains(Recorded(t, h.Rows), "sleep: sleep pending") })
-		h.Close()
-		h.Use(program(fn))
-		until(t, h, func() bool { return h.Last.Paused })
-		if got := outcome(t, h); !strings.Contains(got, "paused "+name) {
-			t.Errorf("%s: %s", name, got)
-		}
-		if stateOf(h)["a"] != "done" {
-			t.Errorf("%s: a is %q", name, stateOf(h)["a"])
-		}
-		h.Use(program(right))
-		h.Close()
-		drive(t, h)
-		want(t, h, "completed 5")
-	}
-}
-
 // A race that is decided while it is being canceled does not wait for bodies that mind nothing.
 func TestDecidedRaceGivesUpBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
