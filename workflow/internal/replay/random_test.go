@@ -477,7 +477,7 @@ func rounds(n, long int) int {
 func randomActor(t testing.TB, lenient bool, chance *rand.Rand, programs ...*Program) *memory.Actor {
 	h := memory.New(t, programs...)
 	h.Fresh = func(Destination) any { return &effects{map[string]bool{}, lenient} }
-	h.Chance = chance
+	h.Chance, h.Limit = chance, 100_000
 	return h.Actor(destination("main"))
 }
 

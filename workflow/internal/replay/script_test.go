@@ -46,7 +46,7 @@ func play(t *testing.T, at, input string, crashes bool) string {
 			Actor: newActor(t), t: t, at: at, functions: map[string]*Function[string, string]{},
 			flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
 		}
-		s.CrashAt, s.CrashAfter, s.began = n, after, s.Now
+		s.CrashAt, s.CrashAfter, s.began, s.Limit = n, after, s.Now, 20_000
 		for _, c := range commands {
 			s.command(c)
 		}

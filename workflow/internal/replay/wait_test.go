@@ -48,6 +48,21 @@ func TestClockThatStepsBackwards(t *testing.T) {
 	wantState(t, h, wfhost.StateCompleted)
 }
 
+// A run that waits goes on with a message without reading a row.
+func TestRunInMemoryReadsNoRows(t *testing.T) {
+	q := workflow.Inbox[int]{Name: "q"}
+	h := begun(t, func(ctx workflow.Context, _ none) (int, error) {
+		m, err := workflow.Receive(ctx, "m", q)
+		return m.Body, err
+	})
+	drive(t, h)
+	reads := h.Reads
+	send(t, h, "q", 5)
+	drive(t, h)
+	wantOutput(t, h, 5)
+	errorIf(t, h.Reads != reads, "%d reads", h.Reads-reads)
+}
+
 // A message that is no string is an error of its receive, and gone.
 func TestReceiveOfAnotherType(t *testing.T) {
 	q := workflow.Inbox[string]{Name: "q"}
