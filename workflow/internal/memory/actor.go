@@ -80,7 +80,7 @@ func (a *Actor) changed() {
 	a.wakeUp()
 }
 
-// Send puts a message into a queue, and returns its number. The body is in CBOR. reply says whether the sender waits for one.
+// Send puts a message into a queue, and returns its number. The body is in CBOR. reply says whether the sender waits.
 func (a *Actor) Send(queue string, body []byte, reply bool) uint64 {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()

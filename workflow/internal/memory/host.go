@@ -21,8 +21,8 @@ import (
 // steps run on goroutines, one after another in the order in which they were launched. In a bubble of testing/synctest the
 // clock is that of the bubble, and bodies run at the same time.
 //
-// Mu guards the host and its actors. Methods with an upper-case name take it. A test that has one goroutine may use fields
-// between calls, in conditions of Drive, and in bodies while they run one after another.
+// Mu guards the host and its actors. Exported methods take it, except Time, Lookup and Turn. A test that has one goroutine may
+// use fields between calls, in conditions of Drive, and in bodies while they run one after another.
 type Host struct {
 	Mu sync.Mutex
 	// Programs are the programs by name. The name "" is that of histories which do not say theirs.
