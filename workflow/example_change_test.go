@@ -45,5 +45,5 @@ func ExampleKind() {
 		workflow.KindReceive, workflow.KindForEach, workflow.KindSaga, workflow.KindScope, workflow.KindAwait, workflow.KindSpawn,
 	}
 	fmt.Println(kinds)
-	// Output: [step loop sleep join race version receive map saga scope await spawn]
+	// Output: [step loop sleep join race version receive foreach saga scope await spawn]
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A container is an operation with operations inside: a scope, a loop, a join, a race, a map, a saga, a child within the
+// A container is an operation with operations inside: a scope, a loop, a join, a race, a foreach, a saga, a child within the
 // run.
 //
 //  1. Its entry is written when it begins, so that the order of its scope's operations and its shape are on record, and again

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A member is one branch of a group: a branch of a join or race, an element of a map, each a coroutine with a scope.
+// A member is one branch of a group: a branch of a join or race, an element of a foreach, each a coroutine with a scope.
 type member struct {
 	g       *group
 	name    string // for errors and status
@@ -25,7 +25,7 @@ type member struct {
 //     out that resolution, live or in a replay.
 //  2. left counts the branches that have not ended. The group's own operation ends after all of them.
 //  3. In a replay, a group that has not ended enters all its branches, even ended ones, because branches may share
-//     variables. A map skips ended branches, except those with obligations whose handlers are functions of the code: its
+//     variables. A foreach skips ended branches, except those with obligations whose handlers are functions of the code: its
 //     results come only from the values that its elements return.
 type group struct {
 	s       *scope // that contains the group
@@ -155,7 +155,7 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 	return nil
 }
 
-// MaxBranches is how many branches a join, race or map may have.
+// MaxBranches is how many branches a join, race or foreach may have.
 const MaxBranches = 10_000
 
 func quoted(names []string) string {

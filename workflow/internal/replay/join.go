@@ -37,7 +37,7 @@ func B[T any](name string, out *T, fn func(ctx Context) (T, error)) Branch {
 
 // A BranchError is how one branch failed.
 type BranchError struct {
-	// Branch is its name; for an element of a map its index.
+	// Branch is its name; for an element of a foreach its index.
 	Branch string
 	Err    error
 }

@@ -58,7 +58,7 @@ func ForEach[T, R any](ctx Context, name string, items []T, fn func(ctx Context,
 	return results, joinError(name, members, false)
 }
 
-// mapping runs the elements of a map, and returns them with their ends.
+// mapping runs the elements of a foreach, and returns them with their ends.
 func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func(ctx Context, i int) ([]byte, error)) ([]*member, error) {
 	r := s.run
 	if count > MaxBranches {

@@ -43,7 +43,7 @@ func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 			"02 00 09 02 81 0c 00 00 00 00 00 01 01 71 02 01 01 71 05 80d095ffbc31 01 f5 02 01 71 00 00"},
 		{"version", Entry{Kind: KindVersion, Status: Completed, Resolved: 1, Latest: 3}, "02 00 08 02 81 10 00 00 00 00 00 01 03"},
 		{"spawn", Entry{Kind: KindSpawn, Child: Destination{Type: "ship", Key: []string{"a", "b"}}, Program: "p", OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
-		{"map", Entry{Kind: KindForEach, Count: 300}, "02 00 0a 00 81 40 00 00 00 00 00 ac02"},
+		{"foreach", Entry{Kind: KindForEach, Count: 300}, "02 00 0a 00 81 40 00 00 00 00 00 ac02"},
 		{"custom codec, large", Entry{Kind: KindStep, Status: Completed, Codec: 1, Large: []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70000, Hash: hash}}}, "02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
 	} {
 		got, err := journal.AppendEntry(nil, &v.entry)
