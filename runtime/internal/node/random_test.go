@@ -28,7 +28,11 @@ type manner struct {
 var manners = []manner{
 	{name: "asleep", options: func(o *Options) { o.IdleTimeout = time.Millisecond }},
 	{name: "restarted", after: func(r *rerun) { r.g.restart() }},
-	{name: "crashed", after: func(r *rerun) { r.g.crash() }},
+	{name: "crashed at once", through: func(r *rerun, line string) {
+		text := r.command(line)
+		r.g.crash()
+		r.print(text)
+	}},
 	{name: "crowded", options: func(o *Options) {
 		o.MaxAwake, o.AlarmConcurrency = 1, 1
 		o.SQL = sqlite.Options{MaxOpen: 2}
@@ -137,7 +141,7 @@ func (r *rerun) cutOff(line string) {
 	}
 	var mu sync.Mutex
 	var left *engine.Disk
-	n, at, seed := 0, 1+r.r.IntN(6), r.r.Uint64()
+	n, at, seed := 0, 1+r.r.IntN(12), r.r.Uint64()
 	disk := r.g.disk
 	disk.Fail(func(op, _ string) error {
 		mu.Lock()
@@ -199,7 +203,7 @@ func randomSteps(r *rand.Rand, self string, depth int) string {
 	sent := false
 	for range 1 + r.IntN(4) {
 		other := actors[r.IntN(len(actors))]
-		switch n := r.IntN(30); {
+		switch n := r.IntN(32); {
 		case n < 3:
 			steps = append(steps, fmt.Sprintf("add %d", 1+r.IntN(9)))
 		case n < 6:
@@ -210,26 +214,26 @@ func randomSteps(r *rand.Rand, self string, depth int) string {
 			steps = append(steps, fmt.Sprintf("delete key%d", r.IntN(5)))
 		case n < 12:
 			steps = append(steps, "clear")
-		case n < 14:
-			steps = append(steps, fmt.Sprintf("ring r%d %ds", r.IntN(3), 7+10*r.IntN(9)))
-		case n < 15:
-			steps = append(steps, "schedule 107s all")
 		case n < 16:
-			steps = append(steps, "try { cancel }")
+			steps = append(steps, fmt.Sprintf("ring r%d %ds", r.IntN(3), 7+10*r.IntN(9)))
+		case n < 17:
+			steps = append(steps, "schedule 107s all")
 		case n < 18:
-			steps = append(steps, "enqueue jobs")
+			steps = append(steps, "try { cancel }")
 		case n < 20:
-			steps = append(steps, fmt.Sprintf("append s v%d", r.IntN(100)))
+			steps = append(steps, "enqueue jobs")
 		case n < 22:
+			steps = append(steps, fmt.Sprintf("append s v%d", r.IntN(100)))
+		case n < 24:
 			steps = append(steps, fmt.Sprintf("note n%d", r.IntN(100)))
-		case n < 23:
+		case n < 25:
 			steps = append(steps, "emit said hello")
-		case n < 27 && depth < 3 && !sent:
+		case n < 29 && depth < 3 && !sent:
 			sent = true
 			steps = append(steps, fmt.Sprintf("send %s { %s }", other, randomSteps(r, other, depth+1)))
-		case n < 28 && depth == 0 && other != self: // an effect that may be repeated, because a call is made at least once
+		case n < 30 && depth == 0 && other != self: // an effect that may be repeated, because a call is made at least once
 			steps = append(steps, fmt.Sprintf("call %s { put called 10 }", other))
-		case n < 29 && depth == 0:
+		case n < 31 && depth == 0:
 			return strings.Join(append(steps, "error boom"), "; ")
 		}
 	}
