@@ -18,7 +18,7 @@ func openOnce(t *testing.T, o runtime.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unlock.Call(t.Context(), desks.Ref(rt, "a"), actor.None{}); err != nil {
+	if _, err := office.order.Call(t.Context(), office.typ.Ref(rt, "a"), order{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rt.Close(); err != nil {
@@ -29,7 +29,7 @@ func openOnce(t *testing.T, o runtime.Options) {
 // A store whose manifest cannot be read is refused by its name, with the page that helps, whether data loss is accepted or not.
 func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 	dir := t.TempDir()
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.DiscardHandler)}
 	openOnce(t, options)
 	manifests, err := filepath.Glob(filepath.Join(dir, "store", "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
@@ -53,7 +53,7 @@ func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 // A store that a newer version wrote is refused with the page that says what then.
 func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
 	dir := t.TempDir()
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.DiscardHandler)}
 	openOnce(t, options)
 	const marker = "marker.format-version.000099.099"
 	if err := os.WriteFile(filepath.Join(dir, "store", marker), nil, 0o600); err != nil {
@@ -70,7 +70,7 @@ func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
 // A table that cannot be read is refused by its name, with the page that helps, also if only the start of the node reads it.
 func TestTableThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 	dir := t.TempDir()
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.DiscardHandler)}
 	for range 3 { // each start makes a table of the log
 		openOnce(t, options)
 	}

@@ -23,7 +23,7 @@ func TestDirectoryThatCannotBeUsedIsNamedWithItsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := t.TempDir()
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: used, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{deskDefinition()}})
+	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: used, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{office.definition()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestDirectoryThatCannotBeUsedIsNamedWithItsPage(t *testing.T) {
 		if strings.HasPrefix(what, "no permission") && (os.Getuid() == 0 || goruntime.GOOS == "windows") {
 			continue
 		}
-		_, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{deskDefinition()}})
+		_, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{office.definition()}})
 		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), directoryPage) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -67,7 +67,7 @@ func TestDataDirectoryThatOthersCanLookIntoIsWarnedAbout(t *testing.T) {
 	}
 	var log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "data")
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	openOnce(t, options)
 	openOnce(t, options)
 	if strings.Contains(log.String(), "chmod") {

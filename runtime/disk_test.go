@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
@@ -26,7 +25,7 @@ var reading = query(func(b bot, _ *actor.ReadContext) (string, error) { return s
 // TestNothingLeavesBeforeItIsDurable holds the sync of the log up and then makes it fail.
 func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
+		n := newNode()
 		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
 		ctx := t.Context()
 		ref := bots.Ref(rt, "a")
@@ -129,7 +128,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 // that wakes no actor: the actors of those commits are refused, and lists leave them out and name them.
 func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
+		n := newNode()
 		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
 		ctx := t.Context()
 		for _, key := range []string{"destroyed", "lost", "safe", "sound"} {
@@ -265,19 +264,21 @@ func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 		return "", workflow.Sleep(ctx, "nap", 100*time.Hour)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		rt := n.open(t, func(o *runtime.Options) { o.Actors, o.DrainTimeout = append(o.Actors, deskDefinition()), time.Second })
+		n := newNode()
+		rt := n.open(t, func(o *runtime.Options) {
+			o.Actors, o.DrainTimeout = append(o.Actors, office.definition()), time.Second
+		})
 		ctx := t.Context()
 		for _, key := range []string{"a", "b", "c"} {
-			startClaim(t, desks.Ref(rt, key), claim{"naps undurably", 1})
+			startClaim(t, rt, key, "naps undurably")
 		}
-		if err := deskRun.Of(desks.Ref(rt, "b")).Pause(ctx, "look at it"); err != nil {
+		if err := office.at(rt, "b").Pause(ctx, "look at it"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		answer := n.holdSync()
 		var done sync.WaitGroup
-		done.Go(func() { _ = deskRun.Of(desks.Ref(rt, "a")).Pause(ctx, "look at it") })
+		done.Go(func() { _ = office.at(rt, "a").Pause(ctx, "look at it") })
 		synctest.Wait()
 		reads := map[string]func() (string, error){
 			"runs": func() (string, error) {
@@ -329,72 +330,8 @@ func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 	})
 }
 
-// botAt is the address of a bot.
-func botAt(key string) host.Address { return host.Address{Type: "bot", Key: []string{key}} }
-
-func TestFullDiskRefusesWritesAndReadsGoOn(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "a", add(1))
-		h.Disk().SetFree(0)
-		time.Sleep(2 * time.Second)
-		for range 3 {
-			_, err := do(h, "a", add(1))
-			if e := wantCode(t, err, actor.Unavailable); !e.Retryable || e.Metadata["reason"] != "disk_full" {
-				t.Fatalf("%+v", e)
-			}
-			if look(t, h, "a").N != 1 {
-				t.Fatal("a refused write shows")
-			}
-			if got := mustDo(t, h, "a", add(0)); got != "1" {
-				t.Fatal(got)
-			}
-		}
-		h.Disk().SetFree(1 << 40)
-		time.Sleep(2 * time.Second)
-		if got := mustDo(t, h, "a", add(1)); got != "2" {
-			t.Fatal(got)
-		}
-	})
-}
-
-// TestCommitThatIsRefusedInTheMiddleOfATurnIsNotMadeLater: the turns before a turn that blocks are committed alone. If
-// that is refused, their callers are told so, and the actor must not commit them with a later turn.
-func TestCommitThatIsRefusedInTheMiddleOfATurnIsNotMadeLater(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "a", add(0))
-		mustDo(t, h, "b", add(0))
-		var wg sync.WaitGroup
-		release := make(chan struct{})
-		wg.Go(func() { mustDo(t, h, "a", func(*bot, *actor.Context) (string, error) { <-release; return "", nil }) })
-		synctest.Wait()
-		var first, second error
-		wg.Go(func() { _, first = do(h, "a", add(1)) })
-		synctest.Wait()
-		wg.Go(func() {
-			_, second = do(h, "a", func(b *bot, ctx *actor.Context) (string, error) {
-				b.N += 10
-				_, err := run.Call(ctx, bots.Ref(ctx, "b"), named(add(0)))
-				h.Disk().SetFree(1 << 40)
-				time.Sleep(2 * time.Second)
-				return "", err
-			})
-		})
-		synctest.Wait()
-		h.Disk().SetFree(0)
-		time.Sleep(2 * time.Second)
-		close(release)
-		wg.Wait()
-		wantCode(t, first, actor.Unavailable)
-		wantCode(t, second, actor.Unavailable)
-		h.Crash()
-		if n := look(t, h, "a").N; n != 0 {
-			t.Fatalf("N is %d although both callers were told that nothing was done", n)
-		}
-	})
-}
-
 func TestTwoNodesOnOneDirectoryAreRefused(t *testing.T) {
-	n := newNode(t)
+	n := newNode()
 	rt := n.open(t, nil)
 	defer rt.Close()
 	_, err := runtime.Open(t.Context(), runtime.Options{Dir: "data", Disk: n.disk, Actors: []actor.Definition{botDefinition(actor.Spec[bot]{})}})

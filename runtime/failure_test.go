@@ -3,7 +3,6 @@ package runtime_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	gort "runtime"
@@ -20,51 +19,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
 )
-
-func boom(*bot, *actor.Context) (string, error) { panic("boom") }
-
-func TestActorThatKeepsCrashingFailsVisiblyBacksOffAndRecovers(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "a", add(1))
-		for range 5 {
-			_, err := do(h, "a", boom)
-			wantCode(t, err, actor.Crashed)
-		}
-		var waits []time.Duration
-		for range 4 {
-			_, err := do(h, "a", boom)
-			e := wantCode(t, err, actor.ActorFailed)
-			if !strings.Contains(e.Metadata["reason"], "crashed") {
-				t.Fatalf("%+v", e)
-			}
-			at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"])
-			if perr != nil {
-				t.Fatal(perr)
-			}
-			st := h.Status("bot", "a")
-			if st.State != host.Failed || st.Failure == nil || !st.Failure.RetryAt.Equal(at) || st.Keys == 0 {
-				t.Fatalf("%+v", st)
-			}
-			waits = append(waits, time.Until(at))
-			time.Sleep(time.Until(at) + time.Millisecond)
-			_, err = do(h, "a", boom)
-			wantCode(t, err, actor.Crashed)
-		}
-		if !slices.IsSorted(waits) || waits[0] == waits[3] {
-			t.Fatalf("the pauses do not grow: %v", waits)
-		}
-		time.Sleep(time.Hour)
-		if got := mustDo(t, h, "a", add(1)); got != "2" {
-			t.Fatal(got)
-		}
-		if st := h.Status("bot", "a"); st.State != host.Awake || st.Failure != nil {
-			t.Fatalf("%+v", st)
-		}
-		_, err := do(h, "a", boom) // counted from one again
-		wantCode(t, err, actor.Crashed)
-		mustDo(t, h, "a", add(1))
-	})
-}
 
 func TestStateTooNewIsRefusedAndDataUntouched(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
@@ -138,22 +92,8 @@ func TestImpatientCallerDoesNotFailTheActorThatHeWakes(t *testing.T) {
 	})
 }
 
-func TestActorWithASleepHookThatWritesFallsAsleep(t *testing.T) {
-	spec := actor.Spec[bot]{IdleTimeout: time.Minute, OnSleep: func(b *bot, ctx *actor.Context) error { b.Log = append(b.Log, "sleep"); return nil }}
-	with(t, spec, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "a", add(1))
-		time.Sleep(time.Hour)
-		if st := h.Status("bot", "a"); st.State != host.Asleep {
-			t.Fatalf("%+v", st)
-		}
-		if got := look(t, h, "a").Log; !slices.Equal(got, []string{"sleep"}) {
-			t.Fatalf("the sleep hook ran %v", got)
-		}
-	})
-}
-
 func TestLeastRecentlyUsedSleepFirstUnderPressure(t *testing.T) {
-	withOptions(t, actor.Spec[bot]{IdleTimeout: -1}, func(o *runtime.Options) { o.MaxAwake = 20 }, func(t *testing.T, h *actortest.Harness) {
+	with(t, actor.Spec[bot]{IdleTimeout: -1}, func(t *testing.T, h *actortest.Harness) {
 		for i := range 60 {
 			mustDo(t, h, fmt.Sprint(i), add(1))
 			time.Sleep(10 * time.Millisecond)
@@ -172,7 +112,7 @@ func TestLeastRecentlyUsedSleepFirstUnderPressure(t *testing.T) {
 		if awake > 20 {
 			t.Fatalf("%d actors are awake", awake)
 		}
-	})
+	}, func(o *runtime.Options) { o.MaxAwake = 20 })
 }
 
 func TestDrainFinishesCallsRefusesNewOnesAndKeepsMessages(t *testing.T) {
@@ -299,7 +239,7 @@ func TestListAndInspectPage(t *testing.T) {
 func TestIdleActorsTakeNoGoroutineAndCloseLeavesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outside, _ := bubbled()
-		n := newNode(t)
+		n := newNode()
 		rt := n.open(t, nil)
 		synctest.Wait()
 		before, _ := bubbled()
@@ -351,7 +291,7 @@ func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 
 func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	t.Helper()
-	n := newNode(t)
+	n := newNode()
 	rt := n.open(t, func(o *runtime.Options) { o.NoSync = true })
 	defer func() { rt.Close() }()
 	const actors = 5_000
@@ -387,45 +327,4 @@ func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	per := (int64(again) - int64(asleep)) / actors
 	t.Logf("%d bytes per awake idle actor (heap %d asleep, %d awake; %d at the first writing)", per, asleep, again, awake)
 	return per
-}
-
-func TestActorThatDoesNotWakeSaysWhyAndCanStillBeDestroyed(t *testing.T) {
-	refuse := false
-	spec := actor.Spec[bot]{
-		OnWake: func(*bot, *actor.Context) error {
-			if refuse {
-				return errors.New("the licence server is gone")
-			}
-			return nil
-		},
-	}
-	with(t, spec, func(t *testing.T, h *actortest.Harness) {
-		ctx := context.Background()
-		mustDo(t, h, "a", add(1))
-		before := h.Status("bot", "a").ID
-		refuse = true
-		h.Restart()
-		for range 2 { // the second time while it is left alone
-			_, err := do(h, "a", add(1))
-			if e := wantCode(t, err, actor.ActorFailed); strings.Contains(e.Error(), "licence") {
-				t.Fatalf("the cause crossed to a caller: %v", e)
-			}
-		}
-		if st := h.Status("bot", "a"); st.Failure == nil || !strings.Contains(st.Failure.Reason, "licence server is gone") {
-			t.Fatalf("the status does not say why: %+v", st)
-		}
-		if err := h.Destroy(ctx, host.Address{Type: "bot", Key: []string{"a"}}); err != nil {
-			t.Fatal(err)
-		}
-		if keys := h.Inspect("bot", "a"); len(keys) != 0 {
-			t.Fatalf("%d keys are left", len(keys))
-		}
-		refuse = false
-		if got := mustDo(t, h, "a", add(1)); got != "1" {
-			t.Fatalf("the successor starts at %s", got)
-		}
-		if st := h.Status("bot", "a"); st.ID == before || st.Failure != nil {
-			t.Fatalf("%+v", st)
-		}
-	})
 }

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,68 +20,35 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// openDesks starts a node with desks and households on a directory.
-func openDesks(t *testing.T, dir string) *runtime.Runtime {
-	t.Helper()
-	parents := actor.Define(households, actor.Spec[household]{}, actor.On(knock, func(*household, *actor.Context, actor.None) (int, error) {
-		return 0, nil
-	}), actor.OnRun(awaitClaim, func(ctx workflow.Context, c claim) (string, error) {
-		return childOfDesk(ctx, "child", c)
-	}))
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition(), parents}, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
-}
-
 // offline gives f the data of a node that is stopped.
 func offline(t *testing.T, dir string, f func(o *runtime.Offline)) {
 	t.Helper()
 	o, err := runtime.Inspect(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f(o)
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 }
-
-var childAt = host.Address{Type: "desk", Key: []string{"child"}}
 
 // A run that takes the node down at each start is paused without a node, and the next start serves. What happened to the node
 // before is still known after that.
 func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if out, died := nodeProcess(t, dir, "after a step", ""); !died {
-		t.Fatal(out)
-	}
+	out, died := nodeProcess(t, dir, "after a step", "")
+	fatalIf(t, !died, "%s", out)
 	offline(t, dir, func(o *runtime.Offline) {
-		at := host.Address{Type: "mine", Key: []string{"a"}}
-		if err := o.ControlRun(t.Context(), at, host.RunControl{Verb: host.WorkflowPause, Reason: "it kills the node"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.ControlRun(t.Context(), deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Reason: "it kills the node"}))
 		page, err := o.Runs(t.Context(), host.RunQuery{Reason: wfhost.PausedOperator})
-		if err != nil || len(page.Runs) != 1 || page.Runs[0].Text != "it kills the node" {
-			t.Fatalf("%+v, %v", page, err)
-		}
+		fatalIf(t, err != nil || len(page.Runs) != 1 || page.Runs[0].Text != "it kills the node", "%+v, %v", page, err)
 	})
 	s, err := engine.Open(t.Context(), engine.Options{Dir: filepath.Join(dir, "store")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if unclean, err := s.MarkRunning(); err != nil || !unclean {
-		t.Errorf("that the node ended without notice is forgotten: %v, %v", unclean, err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	unclean, err := s.MarkRunning()
+	errorIf(t, err != nil || !unclean, "that the node ended without notice is forgotten: %v, %v", unclean, err)
+	must(t, s.Close())
 	for range 2 {
-		if out, died := nodeProcess(t, dir, "after a step", ""); died || !strings.Contains(out, "paused operator: it kills the node") {
-			t.Fatalf("died %v: %s", died, out)
-		}
+		out, died := nodeProcess(t, dir, "after a step", "")
+		fatalIf(t, died || !strings.Contains(out, "paused operator: it kills the node"), "died %v: %s", died, out)
 	}
 }
 
@@ -88,117 +56,153 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 func TestRunThatIsPausedOfflineGoesOnWhenItIsResumed(t *testing.T) {
 	t.Parallel()
 	var entered atomic.Int32
-	does("enters offline", func(ctx workflow.Context, c claim) (string, error) {
+	does("enters offline", func(ctx workflow.Context, _ claim) (string, error) {
 		entered.Add(1)
-		m, err := workflow.Receive(ctx, "paper", papers)
+		m, err := workflow.Receive(ctx, "paper", office.papers)
 		return m.Body, err
 	})
 	dir, ctx := t.TempDir(), t.Context()
-	rt := openDesks(t, dir)
-	startClaim(t, desks.Ref(rt, "child"), claim{"enters offline", 1})
-	st := awaitWaiting(t, rt, childAt)
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rt := openDir(t, dir, office.definition())
+	startClaim(t, rt, "a", "enters offline")
+	st := awaitWaiting(t, rt, "a")
+	must(t, rt.Close())
 	offline(t, dir, func(o *runtime.Offline) {
-		other := host.RunControl{Verb: host.WorkflowPause, Run: strings.Repeat("0", 32)}
-		if err := o.ControlRun(ctx, childAt, other); host.CodeOf(err) != host.FailedPrecondition {
-			t.Errorf("a run that is not there any more: %v", err)
-		}
-		if err := o.ControlRun(ctx, childAt, host.RunControl{Verb: host.WorkflowPause, Run: st.ID}); err != nil {
-			t.Error(err)
-		}
-		if err := o.ControlRun(ctx, childAt, host.RunControl{Verb: host.WorkflowResume}); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("resume: %v", err)
-		}
-		for _, at := range []host.Address{{Type: "desk", Key: []string{"nobody"}}, {Type: "stranger", Key: []string{"a"}}} {
-			if err := o.ControlRun(ctx, at, host.RunControl{Verb: host.WorkflowPause}); host.CodeOf(err) != host.NotFound {
-				t.Errorf("%v: %v", at, err)
-			}
+		for _, c := range []struct {
+			at   host.Address
+			in   host.RunControl
+			want host.Code
+		}{
+			{deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Run: strings.Repeat("0", 32)}, host.FailedPrecondition}, // another run
+			{deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Run: st.ID}, ""},
+			{deskAt("a"), host.RunControl{Verb: host.WorkflowResume}, host.InvalidArgument},
+			{deskAt("nobody"), host.RunControl{Verb: host.WorkflowPause}, host.NotFound},
+			{host.Address{Type: "stranger", Key: []string{"a"}}, host.RunControl{Verb: host.WorkflowPause}, host.NotFound},
+		} {
+			err := o.ControlRun(ctx, c.at, c.in)
+			errorIf(t, host.CodeOf(err) != c.want, "%+v: %v", c, err)
 		}
 	})
-	rt = openDesks(t, dir)
+	rt = openDir(t, dir, office.definition())
 	defer rt.Close()
-	d := desks.Ref(rt, "child")
-	if _, err := papers.Of(d).Send(ctx, "went on"); err != nil {
-		t.Fatal(err)
-	}
-	if now, err := deskRun.Of(d).Status(ctx); err != nil || now.Pause == nil || now.Pause.Reason != wfhost.PausedOperator || entered.Load() != 1 {
-		t.Fatalf("entered %d times: %+v, %v", entered.Load(), now, err)
-	}
-	if _, err := rt.Call(ctx, &host.Request{Address: childAt, Method: host.WorkflowResume, Codec: host.JSON}); err != nil {
-		t.Fatal(err)
-	}
-	if got := claimResult(t, d); got != "went on" {
-		t.Error(got)
-	}
-}
-
-// awaitWaiting returns the status of the run of an actor when it waits for something.
-func awaitWaiting(t *testing.T, rt *runtime.Runtime, at host.Address) wfhost.RunStatus {
-	t.Helper()
-	in := host.WorkflowWatchInput{WaitMS: 30_000}
-	for {
-		var out host.WorkflowWatchOutput
-		askOf(t, rt, at, host.WorkflowWatch, &in, &out)
-		if len(out.Status.Waiting) > 0 {
-			return out.Status
-		}
-		in.After = out.Version
-	}
+	must(t, errOf(office.papers.Of(office.typ.Ref(rt, "a")).Send(ctx, "went on")))
+	now := claimStatus(t, rt, "a")
+	fatalIf(t, now.Pause == nil || now.Pause.Reason != wfhost.PausedOperator || entered.Load() != 1, "entered %d times: %+v", entered.Load(), now)
+	must(t, office.at(rt, "a").Resume(ctx))
+	wantResult(t, rt, "a", "went on")
 }
 
 // A run that is terminated offline has ended. Its parent is notified when a node runs again. No
 // other process has the data meanwhile.
 func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	t.Parallel()
-	does("waits offline", func(ctx workflow.Context, c claim) (string, error) {
-		_, err := workflow.Receive(ctx, "paper", papers)
+	does("waits offline", func(ctx workflow.Context, _ claim) (string, error) {
+		_, err := workflow.Receive(ctx, "paper", office.papers)
 		return "", err
 	})
-	dir, ctx := t.TempDir(), t.Context()
-	rt := openDesks(t, dir)
-	if _, err := awaitClaim.Of(households.Ref(rt, "p")).Start(ctx, claim{"waits offline", 1}); err != nil {
-		t.Fatal(err)
-	}
-	for { // the message that starts the child is on its way
-		if _, err := rt.Lookup(ctx, childAt); err == nil {
-			break
-		} else if host.CodeOf(err) != host.NotFound {
-			t.Fatal(err)
+	does("waits for the child", func(ctx workflow.Context, _ claim) (string, error) {
+		child, err := actor.SpawnRun(ctx, "sub", office.run, []string{"child"}, claim{"waits offline", 1})
+		if err != nil {
+			return "", err
 		}
-	}
-	awaitWaiting(t, rt, childAt)
-	if _, err := runtime.Inspect(ctx, dir); !errors.Is(err, engine.ErrLocked) {
-		t.Fatalf("while a node runs: %v", err)
-	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
-	offline(t, dir, func(o *runtime.Offline) {
-		if _, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, engine.ErrLocked) {
-			t.Fatalf("a node while the data is open: %v", err)
-		}
-		end := host.RunControl{Verb: host.WorkflowTerminate, Reason: "enough"}
-		if err := o.ControlRun(ctx, childAt, end); err != nil {
-			t.Fatal(err)
-		}
-		if st, err := o.Lookup(ctx, childAt); err != nil || st.Run == nil || st.Run.State != wfhost.StateTerminated {
-			t.Errorf("%+v, %v", st.Run, err)
-		}
-		page, err := o.Inspect(ctx, childAt, host.InspectQuery{Limit: 1000})
-		if err != nil || !slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return strings.HasPrefix(k.Text, "outgoing/") }) {
-			t.Errorf("no message waits for the parent: %v, %v", page.Keys, err)
-		}
-		if err := o.ControlRun(ctx, childAt, end); host.CodeOf(err) != host.FailedPrecondition {
-			t.Errorf("again: %v", err)
-		}
+		return child.Result(ctx)
 	})
-	rt = openDesks(t, dir)
+	dir, ctx := t.TempDir(), t.Context()
+	rt := openDir(t, dir, office.definition())
+	startClaim(t, rt, "p", "waits for the child")
+	for { // the message that starts the child is on its way
+		_, err := rt.Lookup(ctx, deskAt("child"))
+		if err == nil {
+			break
+		}
+		fatalIf(t, host.CodeOf(err) != host.NotFound, "%v", err)
+	}
+	awaitWaiting(t, rt, "child")
+	_, err := runtime.Inspect(ctx, dir)
+	fatalIf(t, !errors.Is(err, engine.ErrLocked), "while a node runs: %v", err)
+	must(t, rt.Close())
+	offline(t, dir, func(o *runtime.Offline) {
+		_, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.DiscardHandler)})
+		fatalIf(t, !errors.Is(err, engine.ErrLocked), "a node while the data is open: %v", err)
+		end := host.RunControl{Verb: host.WorkflowTerminate, Reason: "enough"}
+		must(t, o.ControlRun(ctx, deskAt("child"), end))
+		st, err := o.Lookup(ctx, deskAt("child"))
+		errorIf(t, err != nil || st.Run == nil || st.Run.State != wfhost.StateTerminated, "%+v, %v", st.Run, err)
+		page, err := o.Inspect(ctx, deskAt("child"), host.InspectQuery{Limit: 1000})
+		waits := slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return strings.HasPrefix(k.Text, "outgoing/") })
+		errorIf(t, err != nil || !waits, "no message waits for the parent: %v, %v", page.Keys, err)
+		err = o.ControlRun(ctx, deskAt("child"), end)
+		errorIf(t, host.CodeOf(err) != host.FailedPrecondition, "again: %v", err)
+	})
+	rt = openDir(t, dir, office.definition())
 	defer rt.Close()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if out, err := awaitClaim.Of(households.Ref(rt, "p")).Result(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("%q, %v", out, err)
+	out, err := office.at(rt, "p").Result(ctx)
+	errorIf(t, err == nil || ctx.Err() != nil, "%q, %v", out, err)
+}
+
+// Verify finds runs that diverge from the code, and runs that owe an undo which the code lacks.
+func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	refunds := newBureau("papers", workflow.WithUndo("refund", func(*workflow.StepCtx, int) error { return nil }))
+	options := func(b *bureau) runtime.Options {
+		return runtime.Options{Dir: dir, Actors: []actor.Definition{b.definition()}}
+	}
+	does("owes", func(ctx workflow.Context, _ claim) (string, error) {
+		err := workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return nil }, workflow.UndoBy("refund", 1))
+		return "", errors.Join(err, workflow.Sleep(ctx, "nap", time.Hour))
+	})
+	does("naps", func(ctx workflow.Context, _ claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
+	rt := openDir(t, dir, refunds.definition())
+	for how, key := range map[string][]string{"owes": {"a"}, "naps": nil} {
+		must(t, errOf(refunds.at(rt, key...).Start(ctx, claim{how, 1})))
+		awaitWaiting(t, rt, key...)
+	}
+	_, err := runtime.Verify(ctx, options(refunds))
+	errorIf(t, err == nil || !strings.Contains(err.Error(), "in use"), "data in use is verified: %v", err)
+	must(t, rt.Close())
+	verify := func() (string, error) {
+		var out, errs bytes.Buffer
+		p := runtime.Program{Name: "desk", Actors: options(refunds).Actors}
+		err := p.Run(ctx, []string{"workflow", "verify", "--data", dir}, &out, &errs)
+		return out.String(), err
+	}
+	out, err := verify()
+	errorIf(t, err != nil || !strings.Contains(out, "2 runs fit"), "%q, %v", out, err)
+	v, err := runtime.Verify(ctx, options(newBureau("papers")))
+	errorIf(t, err != nil || v.Runs != 2 || len(v.Unfit) != 1 || v.Unfit[0].Reason != "undo_missing" ||
+		!strings.Contains(v.Unfit[0].Report, `undo handler "refund"`), "%+v, %v", v, err)
+	does("naps", func(ctx workflow.Context, _ claim) (string, error) {
+		return "", workflow.Sleep(ctx, "other", time.Hour)
+	})
+	out, err = verify()
+	errorIf(t, !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk") || !strings.Contains(out, "diverged"), "%q, %v", out, err)
+	// A list is a list in JSON, also if it is empty, as the key of an actor may be.
+	v, err = runtime.Verify(ctx, options(refunds))
+	errorIf(t, err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil, "%+v, %v", v, err)
+	_, err = runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()})
+	errorIf(t, err == nil, "no data is verified")
+}
+
+// The run of an actor whose code is gone leaves the list with its actor.
+func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
+	does("fails at once", func(workflow.Context, claim) (string, error) { return "", errors.New("no such thing") })
+	does("naps for long", func(ctx workflow.Context, _ claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
+	dir, ctx := t.TempDir(), t.Context()
+	rt := openDir(t, dir, office.definition())
+	startClaim(t, rt, "failed", "fails at once")
+	_, err := office.at(rt, "failed").Result(ctx)
+	fatalIf(t, err == nil, "the run has not failed")
+	startClaim(t, rt, "paused", "naps for long")
+	must(t, office.at(rt, "paused").Pause(ctx, "look at it"))
+	must(t, rt.Close())
+	rt = openDir(t, dir, botDefinition(actor.Spec[bot]{}))
+	defer rt.Close()
+	for want := range 3 {
+		if want > 0 {
+			must(t, rt.Destroy(ctx, deskAt([]string{"failed", "paused"}[want-1])))
+		}
+		counts, err := rt.CountRuns(ctx)
+		errorIf(t, err != nil || len(counts.Counts) != 2-want, "%v, %v", counts, err)
 	}
 }

@@ -3,15 +3,12 @@ package runtime_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -23,19 +20,11 @@ const (
 	nodeMend = "CAIRN_TEST_MEND"
 )
 
-type mine struct{}
+const exited = 3
 
-var (
-	mines  = actor.NewType[mine]("mine")
-	blast  = actor.NewWorkflow[string, string](mines, "blast")
-	fuses  = actor.NewQueue[string](mines, "fuses", actor.QueueConfig{ByRun: true})
-	tick   = actor.NewAction[actor.None, actor.None](mines, "tick")
-	exited = 3
-)
-
-// runBlast ends the process as how says.
-func runBlast(ctx workflow.Context, how string) (string, error) {
-	switch how {
+// blast ends the process as the claim says.
+func blast(ctx workflow.Context, c claim) (string, error) {
+	switch c.How {
 	case "after a step":
 		mend := os.Getenv(nodeMend)
 		err := workflow.Do(ctx, "step", func(*workflow.StepCtx) error {
@@ -52,16 +41,11 @@ func runBlast(ctx workflow.Context, how string) (string, error) {
 			return "", err
 		}
 	case "never":
-		_, err := workflow.Receive(ctx, "fuse", fuses)
+		_, err := workflow.Receive(ctx, "paper", office.papers)
 		return "", err
 	}
 	os.Exit(exited)
 	return "", nil
-}
-
-func mineDefinition() actor.Definition {
-	return actor.Define(mines, actor.Spec[mine]{},
-		actor.On(tick, func(*mine, *actor.Context, actor.None) (actor.None, error) { return actor.None{}, nil }), actor.OnRun(blast, runBlast))
 }
 
 // TestNodeInAProcessOfItsOwn is the node of the tests below.
@@ -70,35 +54,25 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 	if dir == "" {
 		t.Skip("it runs as the child of other tests")
 	}
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: []actor.Definition{mineDefinition()}, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	d := mines.Ref(rt, "a")
-	must(t, errOf(blast.Of(d).Start(t.Context(), how)))
-	mend := os.Getenv(nodeMend)
-	if st, err := blast.Of(d).Status(t.Context()); err == nil && mend != "" && st.Pause != nil {
-		must(t, blast.Of(d).Resume(t.Context()))
+	does(how, blast)
+	rt := openDir(t, dir, office.definition())
+	startClaim(t, rt, "a", how)
+	if os.Getenv(nodeMend) != "" && claimStatus(t, rt, "a").Pause != nil {
+		must(t, office.at(rt, "a").Resume(t.Context()))
 	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		st, err := blast.Of(d).Status(t.Context())
-		must(t, err)
-		if st.State.Over() {
+		st := claimStatus(t, rt, "a")
+		switch {
+		case st.State.Over():
 			fmt.Printf("%s: %+v\n", st.State, st.Failure)
-			if err := rt.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, rt.Close())
 			return
-		}
-		if st.Pause != nil {
-			if _, err := tick.Call(t.Context(), d, actor.None{}); err != nil {
-				t.Error(err)
-			}
+		case st.Pause != nil:
+			must(t, errOf(office.order.Call(t.Context(), office.typ.Ref(rt, "a"), order{}))) // the node serves
 			fmt.Printf("paused %s: %s\n", st.Pause.Reason, st.Pause.Text)
-			if err := rt.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, rt.Close())
 			return
-		}
-		if how == "never" && len(st.Waiting) == 1 {
+		case how == "never" && len(st.Waiting) == 1:
 			os.Exit(exited)
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"bytes"
-	"log/slog"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -13,8 +12,6 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/handle"
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
@@ -27,6 +24,7 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			var release chan struct{} // of the bubble
 			var entered atomic.Int64
+			does("pass", func(workflow.Context, claim) (string, error) { return "", nil })
 			does("block", func(ctx workflow.Context, _ claim) (string, error) {
 				if when == "after a step" {
 					if err := workflow.Do(ctx, "step", func(*workflow.StepCtx) error { return nil }); err != nil {
@@ -37,45 +35,39 @@ func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
 				<-release
 				return "late", nil
 			})
-			withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 				release = make(chan struct{})
 				defer h.Settle()
 				defer close(release)
-				does("pass", func(workflow.Context, claim) (string, error) { return "", nil })
+				ctx, r := t.Context(), office.at(h, "a")
 				for range 3 { // runs are known to take little time
-					must(t, errOf(deskRun.Of(d).Start(t.Context(), claim{How: "pass"}, handle.Replace())))
-					claimResult(t, d)
+					must(t, errOf(r.Start(ctx, claim{How: "pass"}, handle.Replace())))
+					must(t, errOf(r.Result(ctx)))
 				}
-				begun := time.Now()
-				must(t, errOf(deskRun.Of(d).Start(t.Context(), claim{How: "block"}, handle.Replace())))
-				if took := time.Since(begun); took > 1500*time.Millisecond {
-					t.Errorf("the start was answered after %v", took)
-				}
-				if _, err := unlock.Call(t.Context(), d, actor.None{}); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begun); took > 5*time.Second {
-					t.Errorf("the actor went on after %v", took)
-				}
+				within(t, 5*time.Second, func() {
+					within(t, 1500*time.Millisecond, func() { must(t, errOf(r.Start(ctx, claim{How: "block"}, handle.Replace()))) })
+					touch(t, h)
+				})
 				time.Sleep(time.Hour) // it is not tried again
-				p := claimStatus(t, d).Pause
+				p := claimStatus(t, h, "a").Pause
 				fatalIf(t, p == nil || p.Reason != wfhost.PausedMisuse || !p.Next.IsZero(), "%+v", p)
 				for _, part := range []string{"without an operation", "belongs into the body of a step", "workflow_stall_test.go:"} {
 					errorIf(t, !strings.Contains(p.Text, part), "the pause does not say %q: %s", part, p.Text)
 				}
-				if entered.Load() != 1 {
-					t.Errorf("the function was called %d times", entered.Load())
-				}
-				must(t, deskRun.Of(d).Resume(t.Context()))
-				if err := deskRun.Of(d).Terminate(t.Context(), "enough"); err != nil {
-					t.Error(err)
-				}
-				if st := claimStatus(t, d); st.State != wfhost.StateTerminated {
-					t.Errorf("%+v", st)
-				}
-			})
+				errorIf(t, entered.Load() != 1, "the function was called %d times", entered.Load())
+				must(t, r.Resume(ctx))
+				must(t, r.Terminate(ctx, "enough"))
+				st := claimStatus(t, h, "a")
+				errorIf(t, st.State != wfhost.StateTerminated, "%+v", st)
+			}, office.definition())
 		})
 	}
+}
+
+// touch calls an action of the desk a.
+func touch(t *testing.T, n actor.Node) {
+	t.Helper()
+	must(t, errOf(office.order.Call(t.Context(), office.typ.Ref(n, "a"), order{What: "open"})))
 }
 
 // In real time, what a function waits for may be anything: a mutex as well.
@@ -87,23 +79,14 @@ func TestFunctionThatWaitsForAMutexIsPaused(t *testing.T) {
 		defer mu.Unlock()
 		return "late", nil
 	})
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{deskDefinition()}})
-	must(t, err)
-	d := desks.Ref(rt, "a")
-	startClaim(t, d, claim{How: "mutex"})
-	if _, err := unlock.Call(t.Context(), d, actor.None{}); err != nil {
-		t.Error(err)
+	rt := openDir(t, t.TempDir(), office.definition())
+	startClaim(t, rt, "a", "mutex")
+	for touch(t, rt); claimStatus(t, rt, "a").Pause == nil; touch(t, rt) {
 	}
-	for claimStatus(t, d).Pause == nil {
-		must(t, errOf(unlock.Call(t.Context(), d, actor.None{})))
-	}
-	if p := claimStatus(t, d).Pause; p.Reason != wfhost.PausedMisuse || !strings.Contains(p.Text, "sync.(*Mutex).Lock") {
-		t.Errorf("%+v", p)
-	}
+	p := claimStatus(t, rt, "a").Pause
+	errorIf(t, p.Reason != wfhost.PausedMisuse || !strings.Contains(p.Text, "sync.(*Mutex).Lock"), "%+v", p)
 	mu.Unlock()
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, rt.Close())
 }
 
 // A function that computes for long is no misuse.
@@ -114,12 +97,10 @@ func TestFunctionThatComputesIsNotPaused(t *testing.T) {
 		}
 		return "done", nil
 	})
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{deskDefinition()}})
-	must(t, err)
+	rt := openDir(t, t.TempDir(), office.definition())
 	defer rt.Close()
-	d := desks.Ref(rt, "a")
-	startClaim(t, d, claim{How: "compute"})
-	wantResult(t, d, "done")
+	startClaim(t, rt, "a", "compute")
+	wantResult(t, rt, "a", "done")
 }
 
 // A function whose operation waits for the disk does not block: the disk does.
@@ -133,47 +114,36 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 			}
 			read += large[:1]
 		}
-		_, err := workflow.Receive(ctx, "paper", papers)
+		_, err := workflow.Receive(ctx, "paper", office.papers)
 		return read, err
 	})
 	for name, limit := range map[string]time.Duration{"longer than an operation may take": 10 * time.Second, "longer than a turn": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			disk := engine.NewDisk()
-			open := func() *runtime.Runtime {
-				rt, err := runtime.Open(t.Context(), runtime.Options{
-					Dir: "data", Disk: disk, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler),
-					TypeLimits: map[string]actor.Limits{"desk": {TurnTimeout: limit}}, TurnGrace: time.Second,
-				})
-				must(t, err)
-				return rt
+			n := newNode()
+			options := func(o *runtime.Options) {
+				o.Actors, o.TurnGrace = []actor.Definition{office.definition()}, time.Second
+				o.TypeLimits = map[string]actor.Limits{"desk": {TurnTimeout: limit}}
 			}
-			rt := open()
-			startClaim(t, desks.Ref(rt, "a"), claim{How: "read"})
-			awaitWaiting(t, rt, host.Address{Type: "desk", Key: []string{"a"}})
+			rt := n.open(t, options)
+			startClaim(t, rt, "a", "read")
+			awaitWaiting(t, rt, "a")
 			must(t, rt.Close())
-			rt = open()
+			rt = n.open(t, options)
 			var reads atomic.Int64
-			disk.Fail(func(op, _ string) error {
+			n.disk.Fail(func(op, _ string) error {
 				if op == "read" && bytes.Contains(debug.Stack(), []byte("replay.(*coroutine).main(")) && reads.Add(1) <= 64 {
 					time.Sleep(100 * time.Millisecond) // a payload is more than 32 reads
 				}
 				return nil
 			})
-			d := desks.Ref(rt, "a")
-			sendPapers(t, d, "paper")
-			for claimStatus(t, d).State != wfhost.StateCompleted {
-				if p := claimStatus(t, d).Pause; p != nil {
-					t.Fatalf("after %d reads: %+v", reads.Load(), p)
-				}
+			must(t, errOf(office.papers.Of(office.typ.Ref(rt, "a")).Send(t.Context(), "paper")))
+			for st := claimStatus(t, rt, "a"); st.State != wfhost.StateCompleted; st = claimStatus(t, rt, "a") {
+				fatalIf(t, st.Pause != nil, "after %d reads: %+v", reads.Load(), st.Pause)
 			}
-			if reads.Load() < 64 {
-				t.Errorf("%d reads", reads.Load())
-			}
-			disk.Fail(nil)
-			if err := rt.Close(); err != nil {
-				t.Error(err)
-			}
+			errorIf(t, reads.Load() < 64, "%d reads", reads.Load())
+			n.disk.Fail(nil)
+			must(t, rt.Close())
 		})
 	}
 }

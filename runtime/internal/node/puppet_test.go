@@ -26,6 +26,8 @@ type puppet struct {
 	// What a hook is about.
 	tick  *host.Tick
 	cause *host.Error
+	msg   *host.Received
+	rang  string // the instance of the alarm
 }
 
 type puppetState struct {
@@ -138,8 +140,13 @@ func (p *puppet) hook(f deed, t host.Turn) error {
 	return f(p, t)
 }
 
-func (p *puppet) Alarm(t host.Turn, _ int, _ string, _ []byte) error { return p.hook(p.typ.alarm, t) }
-func (p *puppet) Message(t host.Turn, _ int, _ *host.Received, _ []byte) ([]byte, error) {
+func (p *puppet) Alarm(t host.Turn, _ int, instance string, _ []byte) error {
+	p.rang = instance
+	return p.hook(p.typ.alarm, t)
+}
+func (p *puppet) Message(t host.Turn, _ int, m *host.Received, _ []byte) ([]byte, error) {
+	p.msg = m
+	defer func() { p.msg = nil }()
 	return nil, p.hook(p.typ.message, t)
 }
 func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {

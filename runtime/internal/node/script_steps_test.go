@@ -3,9 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
@@ -18,12 +21,14 @@ type player struct {
 	task  host.Task
 	tick  *host.Tick
 	cause *host.Error
+	msg   *host.Received
+	rang  string
 }
 
 // deed makes a turn of steps.
 func (s *scene) deed(body []string) deed {
 	return func(p *puppet, t host.Turn) error {
-		return s.run(&player{state: &p.s, turn: t, tick: p.tick, cause: p.cause}, body)
+		return s.run(&player{state: &p.s, turn: t, tick: p.tick, cause: p.cause, msg: p.msg, rang: p.rang}, body)
 	}
 }
 
@@ -78,6 +83,13 @@ func (x *player) text(w []string) string {
 	if x.tick != nil {
 		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed", strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
 	}
+	if x.turn != nil && strings.Contains(out, "$") {
+		now := x.turn.Now()
+		out = strings.NewReplacer("$now", since(&now), "$alarm", x.rang).Replace(out)
+	}
+	if x.msg != nil {
+		out = strings.NewReplacer("$body", body(x.msg), "$queue", x.msg.Queue, "$attempt", strconv.Itoa(x.msg.Attempt)).Replace(out)
+	}
 	if x.cause != nil {
 		out = strings.ReplaceAll(out, "$cause", x.cause.Message)
 	}
@@ -85,6 +97,12 @@ func (x *player) text(w []string) string {
 		out = strings.ReplaceAll(out, "$cause", describe(context.Cause(x.task)))
 	}
 	return out
+}
+
+// body returns the body of a message that a step has put into a queue.
+func body(m *host.Received) (text string) {
+	_ = cbor.Unmarshal(m.Body, &text)
+	return text
 }
 
 func (s *scene) step(x *player, w, body []string) error {
@@ -119,6 +137,12 @@ func (s *scene) step(x *player, w, body []string) error {
 		return errors.New(x.text(w[1:]))
 	case "panic":
 		panic("told to")
+	case "goexit": // as a failed assertion of package testing does
+		runtime.Goexit()
+	case "is": // is $body TEXT { steps }
+		if x.text(w[1:2]) == w[2] {
+			return s.run(x, body)
+		}
 	case "repeat":
 		for range s.number(w[1]) {
 			if err := s.run(x, body); err != nil {
@@ -164,6 +188,12 @@ func (s *scene) step(x *player, w, body []string) error {
 		t.DestroySelf()
 	case "ring":
 		return t.SetAlarm(host.Alarm{Name: "ring", Instance: w[1], Due: t.Now().Add(s.duration(w[2]))})
+	case "free": // space on the disk
+		s.g.disk.SetFree(1 << 40)
+	case "silence":
+		ok, err := t.CancelAlarm("ring", w[1])
+		s.say("%s was set: %t", w[1], ok)
+		return err
 	case "schedule": // schedule 1m [missed]
 		r := host.Schedule{Name: "tick", Every: s.duration(w[1]).Milliseconds(), Missed: host.Missed(rest)}
 		_, err := t.SetSchedule(r)
@@ -181,8 +211,12 @@ func (s *scene) step(x *player, w, body []string) error {
 		return err
 	case "emit": // emit said TEXT
 		return t.Emit(map[string]int{"said": 0, "private": 1}[w[1]], []byte(`"`+rest+`"`))
-	case "enqueue":
-		_, err := t.Enqueue(w[1], []host.Enqueue{{Body: []byte("1")}})
+	case "enqueue": // enqueue QUEUE BODIES...
+		all := []host.Enqueue{{Body: []byte("1")}}
+		for i, text := range w[2:] {
+			all = append(all[:i], host.Enqueue{Body: cborOf(text)[0]})
+		}
+		_, err := t.Enqueue(w[1], all)
 		return err
 	case "append":
 		values := []any{}
