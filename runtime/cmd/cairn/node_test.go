@@ -304,36 +304,6 @@ func TestNodeBeyondLoopbackNeedsAToken(t *testing.T) {
 	}
 }
 
-func TestLifeOfACell(t *testing.T) {
-	d := serve(t, t.TempDir())
-	if r := at(t, d.url, "create", "cell/a%2Fb/~"); r.status != 0 {
-		t.Errorf("%+v", r)
-	}
-	if r := at(t, d.url, "create", "cell/a%2Fb/~"); r.status != 1 || !strings.Contains(r.stderr, "already_exists") {
-		t.Errorf("%+v", r)
-	}
-	if r := at(t, d.url, "call", "--existing", "cell/b", "size"); r.status != 1 || !strings.Contains(r.stderr, "not_found") {
-		t.Errorf("%+v", r)
-	}
-	first := at(t, d.url, "call", "--json", "--idempotency-key=k1", "cell/a%2Fb/~", "put", `{"key":[1],"value":1}`)
-	again := at(t, d.url, "call", "--json", "--idempotency-key=k1", "cell/a%2Fb/~", "put", `{"key":[1],"value":1}`)
-	if want := strings.Replace(first.stdout, `"replayed":false`, `"replayed":true`, 1); first.status != 0 || again.stdout != want {
-		t.Errorf("%+v then %+v", first, again)
-	}
-	if r := at(t, d.url, "call", "--idempotency-key=k1", "cell/a%2Fb/~", "put", `{"key":[1],"value":2}`); r.status != 1 || !strings.Contains(r.stderr, "idempotency_mismatch") {
-		t.Errorf("%+v", r)
-	}
-	if r := at(t, d.url, "call", "cel/x", "put"); r.status != 1 || !strings.Contains(r.stderr, "did you mean cell/x?") {
-		t.Errorf("%+v", r)
-	}
-	if r := at(t, d.url, "destroy", "--yes", "cell/a%2Fb/~"); r.status != 0 {
-		t.Errorf("%+v", r)
-	}
-	if r := at(t, d.url, "status", "cell/a%2Fb/~"); r.status != 1 || !strings.Contains(r.stderr, "not_found") {
-		t.Errorf("%+v", r)
-	}
-}
-
 func TestBenchMeasuresEveryCombination(t *testing.T) {
 	args := []string{"bench", "--duration=30ms", "--callers=1,4", "--actors=1,3", "--json"}
 	check := func(r result, target string) {

@@ -40,8 +40,9 @@ func openTerminal(t *testing.T) (master, device *os.File) {
 // The whole program, on a terminal of its own.
 func TestTheShellOnATerminal(t *testing.T) {
 	t.Parallel()
-	n, _ := newSQLFake(t, noteSetup)
-	url := n.serve(t, "")
+	s := newScene(t)
+	s.run(strings.Fields("create cell/acme"), "")
+	s.run(strings.Fields("sql cell/acme --write --reason r"), "CREATE TABLE note (id INTEGER PRIMARY KEY);\n")
 	master, device := openTerminal(t)
 	before, err := term.GetState(int(device.Fd()))
 	if err != nil {
@@ -49,7 +50,7 @@ func TestTheShellOnATerminal(t *testing.T) {
 	}
 	home := t.TempDir()
 	cmd := exec.Command(executable, "sql", "cell/acme")
-	cmd.Env = []string{"CAIRN_URL=" + url, "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TERM=xterm"}
+	cmd.Env = []string{"CAIRN_URL=" + s.server.URL, "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TERM=xterm"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = device, device, device
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -73,7 +74,7 @@ func TestTheShellOnATerminal(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wait("cell/acme: 12.0 KiB; read-only. .help lists the commands, Ctrl-D leaves.\r\n")
+	wait("cell/acme: 8.0 KiB; read-only. .help lists the commands, Ctrl-D leaves.\r\n")
 	wait("cell/acme> ")
 	typed("SELECT 1 AS a, NULL AS b;\r")
 	wait("a  b\r\n-  ----\r\n1  \x1b[90mNULL\x1b[0m\r\n")

@@ -5,29 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
-	"github.com/cairn-run/cairn/workflow"
-)
-
-// An errand is an actor whose run waits for a message.
-type errand struct{}
-
-var (
-	errands = actor.NewType[errand]("errand")
-	notes   = actor.NewQueue[string](errands, "notes", actor.QueueConfig{ByRun: true})
-	deliver = actor.NewWorkflow[string, string](errands, "deliver")
 )
 
 func TestRunsOfAStoppedNodeAreSteered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{
-		actor.Define(errands, actor.Spec[errand]{}, actor.OnRun(deliver, func(ctx workflow.Context, _ string) (string, error) {
-			m, err := workflow.Receive(ctx, "note", notes)
-			return m.Body, err
-		})),
-	}})
+	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
