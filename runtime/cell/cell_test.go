@@ -1,7 +1,6 @@
 package cell_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime"
@@ -86,76 +84,6 @@ func TestValuesAreKeptAsWritten(t *testing.T) {
 	}
 	if f := get(t, n, `["v"]`); string(f.Value) != `{"a":[1,2]}` {
 		t.Errorf("read %s", f.Value)
-	}
-}
-
-func TestNullIsNotAbsence(t *testing.T) {
-	n := open(t)
-	if out := call(t, n, "get", `{"key":["n"]}`); out != `{"found":false}` {
-		t.Error(out)
-	}
-	call(t, n, "put", `{"key":["n"],"value":null}`)
-	if f := get(t, n, `["n"]`); !f.Found {
-		t.Error("a stored null reads as absent")
-	}
-	if out := call(t, n, "delete", `{"key":["n"]}`); out != `{"deleted":true}` {
-		t.Error(out)
-	}
-	if out := call(t, n, "delete", `{"key":["n"]}`); out != `{"deleted":false}` {
-		t.Error(out)
-	}
-}
-
-func TestFaultyInputIsNamedAndDoesNothing(t *testing.T) {
-	n := open(t)
-	call(t, n, "put", `{"key":["a"],"value":1}`)
-	before := get(t, n, `["a"]`)
-	for _, test := range []struct{ method, input, want string }{
-		{"put", `{"key":["a"]}`, "the value is missing"},
-		{"put", `{"value":1}`, "the key is missing or empty"},
-		{"put", `{"key":[],"value":1}`, "the key is missing or empty"},
-		{"put", `{"key":"a","value":1}`, "a key is an array of strings, numbers and booleans"},
-		{"put", `{"key":["a",null],"value":1}`, "key part 2"},
-		{"put", `{"key":["a"],"value":1,"ttl":5}`, "unknown field"},
-		{"put", `{"key":["a"],"value":1,"ttl_ms":0}`, "ttl_ms is 0; it must be a number from 1"},
-		{"put", `{"key":["a"],"key":["b"],"value":1}`, `"key" is given twice`},
-		{"put", `{"key":["a"],"value":{"x":[{"y":1,"y":2}]}}`, `member "value.x[0].y" is given twice`},
-		{"set_state", `{"state":{"x":1,"x":2}}`, `member "state.x" is given twice`},
-		{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":{"x":1,"x":2}}]}`, `member "mutations[0].value.x" is given twice`},
-		{"atomic", `{"enqueues":[{"queue":"a","body":{"x":1,"x":2}}]}`, `member "enqueues[0].body.x" is given twice`},
-		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":{"x":1,"x":2}}]}`, `messages[1].body: member "x" is given twice`},
-		{"stream.append", `{"stream":"a","items":[1,{"x":1,"x":2}]}`, `member "x" is given twice`},
-		{"schedule.set", `{"name":"a","every_ms":1000,"payload":{"event":true,"body":{"x":1,"x":2}}}`, `member "body.x" is given twice`},
-		{"put", `{"key":["a"],"Value":1}`, `unknown field "Value"`},
-		{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":1,"ttl_ms":0}]}`, "ttl_ms is 0"},
-		{"queue.send", `{"queue":"","messages":[{"body":1}]}`, "invalid_argument: queue is missing"},
-		{"queue.send", `{"queue":"a b","messages":[{"body":1}]}`, "a name is 1 to 64 characters"},
-		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":1,"ttl_ms":0}]}`, "messages[1].ttl_ms: 0 is not"},
-		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":1,"delay_ms":-5}]}`, "messages[1].delay_ms: -5 is not from 0 to 2592000000"},
-		{"schedule.set", `{"name":"é","every_ms":1000,"payload":{"event":true}}`, "a name is 1 to 64 characters"},
-		{"stream.append", `{"stream":"a.b","items":[1]}`, "a name is 1 to 64 characters"},
-		{"put", `{"key":["` + strings.Repeat("k", 3000) + `"],"value":1}`, "too_large"},
-		{"put", `{"key":["a"],"value":"` + strings.Repeat("v", 200_000) + `"}`, "too_large"},
-		{"put", "{\"key\":[\"a\"],\"value\":\"\xff\"}", "not JSON"},
-		{"get", ``, "missing"},
-		{"get", `{}`, "the key is missing or empty"},
-		{"delete", `{"prefix":["a"]}`, "unknown field"},
-		{"delete_range", `{}`, "the prefix is missing"},
-		{"delete_range", ``, "missing"},
-		{"delete_range", `{"prefix":null}`, "a key is an array"},
-		{"list", `{"limit":1001}`, "the limit is 1001"},
-		{"list", `{"limit":-1}`, "the limit is -1"},
-		{"list", `{"limit":0}`, "the limit is 0"},
-		{"list", `{"cursor":"?"}`, "the cursor does not belong"},
-		{"list", `{"prefix":["b"],"cursor":"AmEA"}`, "the cursor does not belong"},
-		{"size", `{"a":1}`, "invalid_argument"},
-	} {
-		if out := call(t, n, test.method, test.input); !strings.Contains(out, test.want) || strings.Contains(out, "internal") {
-			t.Errorf("%s %.60s: %.200s, want %q", test.method, test.input, out, test.want)
-		}
-	}
-	if f := get(t, n, `["a"]`); string(f.Value) != "1" || f.Version != before.Version {
-		t.Errorf("a faulty call changed the cell: %+v", f)
 	}
 }
 
@@ -249,50 +177,6 @@ func TestPageIsBoundedByBytes(t *testing.T) {
 	}
 }
 
-func TestEveryWriteEmitsOneChange(t *testing.T) {
-	n := open(t)
-	large := `"` + strings.Repeat("v", cell.MaxEventValue) + `"`
-	for _, c := range [][2]string{
-		{"put", `{"key":["a",1],"value":{"n":123456789012345678901}}`},
-		{"put", `{"key":["a",2],"value":` + large + `}`},
-		{"delete", `{"key":["a",2]}`},
-		{"delete", `{"key":["none"]}`},
-		{"delete_range", `{"prefix":["none"]}`},
-		{"delete_range", `{"prefix":["a"]}`},
-		{"get", `{"key":["a"]}`},
-	} {
-		call(t, n, c[0], c[1])
-	}
-	stream, err := n.Subscribe(t.Context(), host.Address{Type: "cell", Key: []string{"c"}}, host.Subscription{Resume: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	want := []string{
-		`{"op":"put","key":["a",1],"value":{"n":123456789012345678901},"size":27}`,
-		fmt.Sprintf(`{"op":"put","key":["a",2],"size":%d}`, len(large)),
-		`{"op":"delete","key":["a",2]}`,
-		`{"op":"delete_range","prefix":["a"],"deleted":1}`,
-	}
-	for i := 0; i < len(want); {
-		d, err := stream.Next(t.Context())
-		if err != nil || d.Missed > 0 {
-			t.Fatal(d, err)
-		}
-		for _, e := range d.Events {
-			if i == len(want) || e.Name != "changed" || string(e.Data) != want[i] {
-				t.Fatalf("event %d is %s %s", i+1, e.Name, e.Data)
-			}
-			i++
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if d, err := stream.Next(ctx); err == nil {
-		t.Errorf("one more event: %+v", d)
-	}
-}
-
 func TestGoCallersUseTheTypedContract(t *testing.T) {
 	n := open(t)
 	ctx, ref := t.Context(), cell.Type.Ref(n, "go")
@@ -370,41 +254,4 @@ func TestCellAgreesWithAMap(t *testing.T) {
 	if out := call(t, n, "size", "{}"); !strings.HasPrefix(out, fmt.Sprintf(`{"entries":%d,"bytes":`, len(all))) {
 		t.Errorf("%d entries, size says %s", len(all), out)
 	}
-}
-
-func TestReadingACellThatWasNeverWrittenFindsNothing(t *testing.T) {
-	n := open(t)
-	if out := call(t, n, "list", `{}`); out != `{"entries":[]}` {
-		t.Error(out)
-	}
-	if out := call(t, n, "size", ``); !strings.HasPrefix(out, `{"entries":0,"bytes":`) {
-		t.Error(out)
-	}
-}
-
-func TestStateIsOneDocumentThatIsReplacedIfItsVersionIsAsExpected(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		ctx, ref := t.Context(), cell.Type.Ref(h, "a")
-		zero, other := uint64(0), uint64(99)
-		if got, err := cell.State.Call(ctx, ref, actor.None{}); err != nil || got.State != nil || got.Version != 0 {
-			t.Fatalf("%+v %v", got, err)
-		}
-		set, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: cell.Document(`{"n": 12345678901234567890}`), Version: &zero})
-		if err != nil || !set.OK || set.Version == 0 {
-			t.Fatalf("%+v %v", set, err)
-		}
-		if again, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: cell.Document(`1`), Version: &other}); err != nil || again.OK || again.Version != set.Version {
-			t.Fatalf("%+v %v", again, err)
-		}
-		if _, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: cell.Document(`"` + strings.Repeat("x", cell.MaxState) + `"`)}); actor.CodeOf(err) != actor.TooLarge {
-			t.Fatal(err)
-		}
-		if _, err := cell.SetState.Call(ctx, ref, cell.StateInput{}); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Fatal(err)
-		}
-		h.Crash()
-		if got, err := cell.State.Call(ctx, ref, actor.None{}); err != nil || string(got.State) != `{"n":12345678901234567890}` || got.Version != set.Version {
-			t.Fatalf("%s %v", got.State, err)
-		}
-	}, cell.Definition())
 }

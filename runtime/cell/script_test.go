@@ -1,0 +1,136 @@
+package cell_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cell"
+)
+
+var update = flag.Bool("update", false, "write what the scenarios of testdata print")
+
+// TestScenarios plays testdata/scenarios.txt. A scenario is the life of one cell, in virtual time that begins with the year 2000:
+// requests and other commands after "> ", and below each what it prints. `go test -run Scenarios ./runtime/cell -update` writes
+// the results anew.
+func TestScenarios(t *testing.T) {
+	const file = "testdata/scenarios.txt"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := ""
+	for i, part := range strings.SplitAfter(string(text), "\n\n") {
+		name, body, _ := strings.Cut(part, "\n")
+		played := part // of a scenario that -run leaves out, and of the head
+		if i > 0 {
+			t.Run(strings.TrimPrefix(name, "=== "), func(t *testing.T) {
+				actortest.Run(t, func(t *testing.T, h *actortest.Harness) { played = name + "\n" + play(t, h, body) }, cell.Definition())
+			})
+		}
+		now += played
+	}
+	switch {
+	case now == string(text):
+	case *update:
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Error("to write the results anew: go test -run Scenarios ./runtime/cell -update")
+	}
+}
+
+// play runs the commands of a scenario, and returns them with their results.
+func play(t *testing.T, h *actortest.Harness, body string) string {
+	now, receipt := "", ""
+	lines := strings.Split(body, "\n")
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		now += line + "\n"
+		i++
+		command, ok := strings.CutPrefix(line, "> ")
+		if !ok {
+			continue
+		}
+		want := ""
+		for ; i < len(lines) && lines[i] != "" && !strings.HasPrefix(lines[i], "> ") && !strings.HasPrefix(lines[i], "#"); i++ {
+			want += lines[i] + "\n"
+		}
+		got := do(t, h, strings.ReplaceAll(command, "$RECEIPT", receipt))
+		if got != want {
+			t.Errorf("%s\n prints %s and not %s", command, got, want)
+		}
+		if found := regexp.MustCompile(`"receipt":"([^"]+)"`).FindStringSubmatch(got); found != nil {
+			receipt = found[1]
+		}
+		now += got
+	}
+	return strings.TrimSuffix(now, "\n")
+}
+
+var large = regexp.MustCompile(`\$(long|huge|state|event|deep|checks)(\d*)`)
+
+var life = regexp.MustCompile(`"life":"[^"]+"`)
+
+// do runs a command and returns what it prints. In requests "$long" and the like stand for large inputs.
+func do(t *testing.T, h *actortest.Harness, command string) string {
+	method, input, _ := strings.Cut(command, " ")
+	switch method {
+	case "crash":
+		h.Crash()
+		return ""
+	case "advance":
+		d, err := time.ParseDuration(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(d)
+		return ""
+	case "events":
+		all := ""
+		for _, e := range h.Events("cell", "c") {
+			all += fmt.Sprintf("%s %.200s\n", e.Name, e.Data)
+		}
+		return all
+	case "version":
+		return fmt.Sprintln(h.Status("cell", "c").Version)
+	}
+	input = large.ReplaceAllStringFunc(input, func(s string) string {
+		m := large.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(m[2])
+		switch m[1] {
+		case "long":
+			return strings.Repeat("k", 5000)
+		case "huge":
+			return strings.Repeat("v", 200_000)
+		case "state":
+			return strings.Repeat("x", cell.MaxState)
+		case "event":
+			return strings.Repeat("v", cell.MaxEventValue)
+		case "deep":
+			return strings.Repeat("[", n) + strings.Repeat("]", n)
+		}
+		return strings.TrimSuffix(strings.Repeat(`{"key":["n"],"version":0},`, n), ",")
+	})
+	r, err := h.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: method, Codec: host.JSON,
+		Input: []byte(input)})
+	e, ok := errors.AsType[*host.Error](err)
+	switch {
+	case ok && e.Code == host.TooLarge && e.Metadata["field"] != "" && (e.Metadata["limit"] == "" || e.Metadata["actual"] == ""):
+		return fmt.Sprintf("%.250v lacks its limit: %v\n", err, e.Metadata)
+	case ok:
+		return fmt.Sprintf("%.250v [%s]\n", err, e.Metadata["field"])
+	case err != nil:
+		t.Fatal(err)
+	}
+	return life.ReplaceAllString(fmt.Sprintf("%.400s\n", r.Output), `"life":"..."`)
+}
