@@ -20,7 +20,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
@@ -63,8 +62,8 @@ type scene struct {
 	t      *testing.T
 	node   *scriptNode // nil while it is stopped
 	server *httptest.Server
-	disk   *engine.Disk
-	schema int // how many migrations the type room has
+	data   string // the node's directory
+	schema int    // how many migrations the type room has
 	token  string
 	vars   []string // names with a "$" and values, in turn
 	last   result
@@ -107,7 +106,7 @@ func play(t *testing.T, body string) string {
 // newScene starts a node, which the end of the test stops.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{t: t, disk: engine.NewDisk(), schema: 1, jobs: make(map[string]chan result)}
+	s := &scene{t: t, data: t.TempDir(), schema: 1, jobs: make(map[string]chan result)}
 	s.vars = []string{"$DIR", t.TempDir()}
 	s.start()
 	t.Cleanup(s.stop)
@@ -245,7 +244,7 @@ func (s *scene) files() string {
 }
 
 func (s *scene) start() {
-	rt, err := runtime.Open(context.Background(), runtime.Options{Dir: "data", Disk: s.disk, IdleTimeout: time.Hour,
+	rt, err := runtime.Open(context.Background(), runtime.Options{Dir: s.data, IdleTimeout: time.Hour,
 		Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(s.schema)})
 	if err != nil {
 		s.t.Fatal(err)
