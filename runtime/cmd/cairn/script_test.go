@@ -381,7 +381,7 @@ var (
 	rooms    = actor.NewType[room]("room")
 	roomMade = actor.NewCreate[int](rooms)
 	said     = actor.NewEvent[string](rooms, "said", actor.EventConfig{})
-	left     = actor.NewEvent[string](rooms, "left", actor.EventConfig{})
+	_        = actor.NewEvent[string](rooms, "left", actor.EventConfig{})
 	say      = actor.NewAction[string, string](rooms, "say")
 	spoil    = actor.NewAction[bool, actor.None](rooms, "spoil")
 	tell     = actor.NewAction[string, actor.None](rooms, "tell")
