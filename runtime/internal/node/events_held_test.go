@@ -376,3 +376,37 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 		t.Errorf("%d bytes are held; %d actors have an audience", held, len(event.HubOf(g.Kernel).Audiences))
 	}
 }
+
+// A client that loses its connection before the first event resumes from where it began.
+func TestASubscriptionKnowsWhereItBegins(t *testing.T) {
+	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
+		begins := func(s host.EventStream) (host.Position, bool) { return s.(*event.Subscription).Position() }
+		early := g.follow("a")
+		if at, known := begins(early); known {
+			t.Errorf("without an actor it begins at %v", at)
+		}
+		g.must("a", emits(3, 10))
+		s := g.follow("a")
+		at, known := begins(s)
+		if want := (host.Position{Sequence: 3, Life: g.status("a").ID}); !known || at != want {
+			t.Errorf("it begins at %v, %t, want %v", at, known, want)
+		}
+		g.must("a", emits(2, 10))
+		if got := sequences(t, s); !slices.Equal(got, []uint64{4, 5}) {
+			t.Errorf("the client got %v", got)
+		}
+		if got := sequences(t, early); !slices.Equal(got, upTo(5)) {
+			t.Errorf("the early client got %v", got)
+		}
+		again, err := g.Subscribe(t.Context(), pAddr("a"), host.Subscription{Resume: true, After: at.Sequence, Life: at.Life})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sequences(t, again); !slices.Equal(got, []uint64{4, 5}) {
+			t.Errorf("the client that came back got %v", got)
+		}
+		for _, s := range []host.EventStream{early, s, again} {
+			s.Close()
+		}
+	})
+}

@@ -44,6 +44,10 @@ type Subscription struct {
 	position uint64
 	life     keyspace.ActorID // zero until it is known
 
+	// begin is where the subscription begins, if it is known. Subscribe sets it.
+	begin      host.Position
+	beginKnown bool
+
 	// Of the goroutine that reads.
 	adopting bool // the history was not read yet: life is what the subscriber says
 	reset    bool // the subscriber's position was of another life, and the subscriber was not notified yet
@@ -88,8 +92,36 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub hos
 	if err := st.Hub.Add(st); err != nil {
 		return nil, err
 	}
+	if !sub.Resume {
+		st.locate(ctx)
+	}
 	return st, nil
 }
+
+// locate has the subscription begin after the actor's last event. Without an actor that can be read
+// it begins with the first event that is pushed. Later events than the one read here are pushed,
+// because the hub has the subscription already.
+func (s *Subscription) locate(ctx context.Context) {
+	snap, id, err := s.S.Durable(ctx, s.addr)
+	if err != nil {
+		return
+	}
+	defer snap.Close()
+	last, err := lastEvent(snap)
+	if err != nil {
+		return
+	}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if !s.started {
+		s.started, s.position, s.life = true, last, id
+	}
+	s.begin, s.beginKnown = host.Position{Sequence: s.position, Life: s.life.String()}, true
+}
+
+// Position is the place before the subscription's first event, if it does not resume and the actor
+// was there. From it a client that gets no event can resume.
+func (s *Subscription) Position() (host.Position, bool) { return s.begin, s.beginKnown }
 
 // push takes a batch of an incarnation's events, and reports whether the subscription holds it.
 // full says that it may not hold much.
