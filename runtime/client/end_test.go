@@ -30,7 +30,6 @@ type node struct {
 	mu       sync.Mutex
 	requests []host.Request
 	answer   func(op string, r *host.Request) (host.Reply, error)
-	feed     func(s host.Subscription) (host.EventStream, error)
 	listed   host.ListQuery
 	asked    host.InspectQuery
 }
@@ -64,8 +63,8 @@ func (n *node) Inspect(_ context.Context, _ host.Address, q host.InspectQuery) (
 	n.asked = q
 	return host.InspectPage{Keys: []host.StoredKey{{Key: []byte{0xff}, Value: []byte("v"), Text: "state"}}, Next: []byte{0xfb, 0xff}}, nil
 }
-func (n *node) Subscribe(_ context.Context, _ host.Address, s host.Subscription) (host.EventStream, error) {
-	return n.feed(s)
+func (n *node) Subscribe(context.Context, host.Address, host.Subscription) (host.EventStream, error) {
+	return nil, host.Errorf(host.PermissionDenied, "nobody may subscribe")
 }
 
 func (n *node) Connect(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {

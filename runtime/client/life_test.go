@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -8,41 +9,41 @@ import (
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
-// The ids of two lives of an actor.
-const (
-	lifeOne = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
-	lifeTwo = "0a3f6931-7777-8a01-9c3e-5d0f2b7c8e14"
-)
-
-// reborn gives the actor another life, without events.
-func (s *stage) reborn(life string) {
-	s.change(func() { s.life, s.events, s.kept = life, nil, 0 })
+// reborn gives the room another life, without events.
+func (s *stage) reborn() {
+	s.call("leave", "")
+	s.last = 0
+	s.call("none", "")
 }
 
 func TestAStreamEndsWhenItsActorWasBornAgainWhileItWasAway(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
-		s.reborn(lifeOne)
 		s.emit(3)
+		st, err := s.node.Lookup(t.Context(), room)
+		if err != nil {
+			t.Fatal(err)
+		}
 		stream := s.open(c, host.Subscription{Resume: true})
 		defer stream.Close()
 		s.expect(stream, 1, 3)
 		synctest.Wait()
 		s.cut()
-		s.reborn(lifeTwo)
+		synctest.Wait()
+		s.reborn()
 		s.emit(5)
 		if d, err := stream.Next(t.Context()); host.CodeOf(err) != host.Destroyed {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if last := s.asked[len(s.asked)-1]; last.After != 3 || last.Life != lifeOne {
-			t.Errorf("it asked to go on from %+v", last)
+		if all := s.asked(); !strings.Contains(all[len(all)-1], "After:3 Life:"+st.ID) {
+			t.Errorf("it asked to go on with %s", all)
 		}
 	})
 }
 
 func TestASubscriberIsToldThatItsPositionIsOfAnotherLife(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
-		s.reborn(lifeTwo)
-		stream := s.open(c, host.Subscription{Resume: true, After: 3, Life: lifeOne})
+		s.call("none", "")
+		stream := s.open(c, host.Subscription{Resume: true, After: 3, Life: "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"})
 		defer stream.Close()
 		d, err := stream.Next(t.Context())
 		if err != nil || !d.Reset || d.Missed != 0 || len(d.Events) != 0 {

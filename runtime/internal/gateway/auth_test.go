@@ -1,15 +1,9 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-
-	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -23,14 +17,14 @@ type walked struct {
 
 // everyRoute has a path of each route.
 var everyRoute = map[route]walked{
-	toCall:      {"/actors/counter/a/-/call/add", "POST"},
-	toActor:     {"/actors/counter/a/-/", "GET HEAD PUT DELETE"},
-	toKeys:      {"/actors/counter/a/-/keys", "GET HEAD"},
-	toEvents:    {"/actors/counter/a/-/events", "GET"},
-	toConnect:   {"/actors/counter/a/-/connect", "GET POST DELETE"},
-	toQueue:     {"/actors/counter/a/-/queues/mail", "GET"},
-	toStream:    {"/actors/counter/a/-/streams/tokens", "GET"},
-	toSQLite:    {"/actors/counter/a/-/sqlite", "GET PUT"},
+	toCall:      {"/actors/room/a/-/call/add", "POST"},
+	toActor:     {"/actors/room/a/-/", "GET HEAD PUT DELETE"},
+	toKeys:      {"/actors/room/a/-/keys", "GET HEAD"},
+	toEvents:    {"/actors/room/a/-/events", "GET"},
+	toConnect:   {"/actors/room/a/-/connect", "GET POST DELETE"},
+	toQueue:     {"/actors/room/a/-/queues/mail", "GET"},
+	toStream:    {"/actors/room/a/-/streams/tokens", "GET"},
+	toSQLite:    {"/actors/room/a/-/sqlite", "GET PUT"},
 	toList:      {"/actors", "GET HEAD"},
 	toRuns:      {"/workflows", "GET HEAD"},
 	toRunCounts: {"/workflows/counts", "GET HEAD"},
@@ -53,7 +47,7 @@ var faults = []struct{ query, body, header string }{
 
 func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	// The node panics if it is asked for anything.
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
+	g := newGateway(t, setup{Node: failing(nil), Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
 	g.front.Drain() // a draining gateway does not tell so without the token either
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
@@ -63,7 +57,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 		}
 		paths = append(paths, w.path)
 	}
-	paths = append(paths, "/nothing", "/actors/", "/actors/counter/a", "/actors//-/", "/actors/counter/~a/-/", "/actors/counter/-/call/", "/actors/c/%ff/-/")
+	paths = append(paths, "/nothing", "/actors/", "/actors/room/a", "/actors//-/", "/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/")
 	for _, path := range paths {
 		for _, method := range strings.Fields("GET HEAD POST PUT DELETE PATCH OPTIONS") {
 			if path == "/healthz" && (method == "GET" || method == "HEAD") {
@@ -79,38 +73,9 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	}
 }
 
-// net/http answers "OPTIONS *" itself, unless it is told not to.
-func TestTheServerAsksForTheTokenOfOPTIONSOfAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := launch(t, newGateway(t, setup{Node: &fakeNode{}, Token: "secret"}))
-		for header, want := range map[string]int{"": 401, "Authorization: Bearer secret\r\n": 204} {
-			conn := l.dial()
-			fmt.Fprintf(conn, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n%s\r\n", header)
-			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res.StatusCode != want {
-				t.Errorf("with %q: %d, not %d", header, res.StatusCode, want)
-			}
-			conn.Close()
-		}
-	})
-}
-
-func TestAPreflightNeedsNoTokenAndTellsNothingOfThePath(t *testing.T) {
-	g := newGateway(t, setup{Node: &fakeNode{}, Token: "secret", AllowedOrigins: []string{"https://app.example"}})
-	for _, path := range []string{"/actors/counter/-/call/add", "/actors/", "/nothing"} {
-		w := ask(g, "OPTIONS", path, "", "Origin: https://app.example", "Access-Control-Request-Method: POST")
-		if w.Code != 204 || w.Body.Len() > 0 || w.Header().Get("Access-Control-Allow-Origin") == "" {
-			t.Errorf("%s: %d %q", path, w.Code, w.Body)
-		}
-	}
-}
-
 func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 	asked := 0
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
+	g := newGateway(t, setup{Node: failing(nil), Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
 		asked++
 		return host.Errorf(host.Unauthenticated, "who are you?")
 	}})
@@ -128,23 +93,4 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestAWebSocketWithoutTheTokenIsToldNothingElse(t *testing.T) {
-	lobby(t, setup{Token: "secret"}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
-		for _, path := range []string{connectPath, connectPath + "?nonsense=1"} {
-			c, _, err := handshake(t, l, path, []string{Subprotocol}, "If-Match: 5")
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-			c.expectBye("a bearer token is required", websocket.StatusPolicyViolation)
-		}
-		for _, header := range []string{"Sec-WebSocket-Version: 12", "Sec-WebSocket-Key: "} {
-			headers := []string{"Upgrade: websocket", "Connection: Upgrade"}
-			w := ask(g, "GET", connectPath, "", append(headers, header)...)
-			if w.Code != http.StatusUnauthorized {
-				t.Errorf("%s: %d %q", header, w.Code, w.Body)
-			}
-		}
-	})
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -79,10 +77,8 @@ func BenchmarkHTTPCall(b *testing.B) {
 		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 			path, len(benchBody), benchBody)
 	}
-	node := &fakeNode{call: func(_ context.Context, r *host.Request) (host.Reply, error) {
-		return host.Reply{Output: r.Input, Version: 1234567}, nil
-	}}
-	path := "/actors/counter/acme/-/call/add"
+	node := new(hall)
+	path := "/actors/room/acme/-/call/add"
 	b.Run("empty", func(b *testing.B) {
 		drive(b, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), request(path))
 	})
@@ -106,13 +102,9 @@ func BenchmarkHTTPCall(b *testing.B) {
 
 // BenchmarkSocketCall calls a node that does nothing over one WebSocket, with 32 calls in flight.
 func BenchmarkSocketCall(b *testing.B) {
-	conn := newFakeConn()
-	conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
-		return host.Reply{Output: r.Input, Version: 1234567}, nil
-	}
-	s := httptest.NewServer(newGateway(b, setup{Node: &fakeNode{connect: conn.connect}}))
+	s := httptest.NewServer(newGateway(b, setup{Node: new(hall)}))
 	defer s.Close()
-	c := gather(b, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":["said"]}}`)
+	c := gather(b, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
 	defer c.leave()
 	const inFlight = 32
 	request := []byte{}

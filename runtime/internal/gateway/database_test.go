@@ -24,7 +24,7 @@ import (
 func TestADatabaseIsExportedAsAFile(t *testing.T) {
 	t.Parallel()
 	var asked []serve.AuthRequest
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s %q", a.Type, a.Key)
 			return err
@@ -33,13 +33,13 @@ func TestADatabaseIsExportedAsAFile(t *testing.T) {
 		asked = append(asked, r)
 		return nil
 	}})
-	w := ask(g, "GET", "/actors/counter/a%2Fb/%C3%A9/-/sqlite", "")
-	if w.Code != 200 || w.Body.String() != `counter ["a/b" "é"]` {
+	w := ask(g, "GET", "/actors/room/a%2Fb/%C3%A9/-/sqlite", "")
+	if w.Code != 200 || w.Body.String() != `room ["a/b" "é"]` {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "application/vnd.sqlite3", "Cache-Control": "no-store",
-		"Content-Disposition": "attachment; filename=counter-a_b-_.sqlite",
+		"Content-Disposition": "attachment; filename=room-a_b-_.sqlite",
 	} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -48,23 +48,23 @@ func TestADatabaseIsExportedAsAFile(t *testing.T) {
 	if len(asked) != 1 || asked[0].Operation != serve.Operate || asked[0].Method != ExportSQL || !slices.Equal(asked[0].Key, []string{"a/b", "é"}) {
 		t.Errorf("asked %+v", asked)
 	}
-	if w := ask(g, "HEAD", "/actors/counter/-/sqlite", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, PUT, OPTIONS" {
+	if w := ask(g, "HEAD", "/actors/room/-/sqlite", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, PUT, OPTIONS" {
 		t.Error("HEAD: ", w.Code, w.Header())
 	}
-	if w := ask(g, "GET", "/actors/counter/-/sqlite?reason=x", ""); w.Code != 400 {
+	if w := ask(g, "GET", "/actors/room/-/sqlite?reason=x", ""); w.Code != 400 {
 		t.Error("unknown parameter: ", w.Code)
 	}
 }
 
 func TestAFailureBeforeTheFileBeginsIsAnErrorLikeAnyOther(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			w.Write(make([]byte, 4096)) // less than is put together before it is written
 			return host.Errorf(host.NotFound, "there is no database")
 		},
 	}})
-	w := ask(g, "GET", "/actors/counter/a/-/sqlite", "")
+	w := ask(g, "GET", "/actors/room/a/-/sqlite", "")
 	if e := errorOf(t, w); w.Code != 404 || e.Code != host.NotFound || w.Header().Get("Content-Disposition") != "" {
 		t.Error(w.Code, e, w.Header())
 	}
@@ -73,7 +73,7 @@ func TestAFailureBeforeTheFileBeginsIsAnErrorLikeAnyOther(t *testing.T) {
 func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 	t.Parallel()
 	const sent = 1 << 20
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			for range sent / 4096 {
 				if _, err := w.Write(make([]byte, 4096)); err != nil {
@@ -87,7 +87,7 @@ func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 		server := httptest.NewUnstartedServer(g)
 		server.EnableHTTP2 = h2
 		server.StartTLS()
-		res, err := server.Client().Get(server.URL + "/actors/counter/a/-/sqlite")
+		res, err := server.Client().Get(server.URL + "/actors/room/a/-/sqlite")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 func TestAClientThatDoesNotReadItsFileIsCutOff(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
-	g := newGateway(t, setup{Node: &fakeNode{}, Limits: serve.Limits{StreamWriteTimeout: 50 * time.Millisecond}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Limits: serve.Limits{StreamWriteTimeout: 50 * time.Millisecond}, Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			for {
 				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
@@ -120,7 +120,7 @@ func TestAClientThatDoesNotReadItsFileIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET /actors/counter/a/-/sqlite HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	fmt.Fprintf(conn, "GET /actors/room/a/-/sqlite HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if err := <-ended; err == nil {
 		t.Error("no error")
 	}
@@ -141,12 +141,12 @@ func importing(got *string) *fakeDatabases {
 func TestAFileIsImported(t *testing.T) {
 	t.Parallel()
 	var got string
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: importing(&got), Token: "secret"})
+	g := newGateway(t, setup{Databases: importing(&got), Token: "secret"})
 	server := httptest.NewServer(g)
 	defer server.Close()
 	for _, length := range []int64{4, -1} {
 		got = ""
-		r, err := http.NewRequest("PUT", server.URL+"/actors/counter/a/-/sqlite?reason="+url.QueryEscape("ticket 7: é"), io.NopCloser(strings.NewReader("file")))
+		r, err := http.NewRequest("PUT", server.URL+"/actors/room/a/-/sqlite?reason="+url.QueryEscape("ticket 7: é"), io.NopCloser(strings.NewReader("file")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestAFileIsImported(t *testing.T) {
 		var out host.SQLStatusOutput
 		err = json.NewDecoder(res.Body).Decode(&out)
 		res.Body.Close()
-		if res.StatusCode != 200 || err != nil || out.Bytes != 4 || got != `counter ["a"] "ticket 7: é": file` {
+		if res.StatusCode != 200 || err != nil || out.Bytes != 4 || got != `room ["a"] "ticket 7: é": file` {
 			t.Errorf("length %d: %d %v %+v %q", length, res.StatusCode, err, out, got)
 		}
 	}
@@ -168,7 +168,7 @@ func TestAFileIsImported(t *testing.T) {
 
 func TestAnImportThatIsNotAllowedOrHasNoReasonIsNotRead(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Limits: serve.Limits{ImportBytes: 100},
+	g := newGateway(t, setup{Databases: &fakeDatabases{}, Limits: serve.Limits{ImportBytes: 100},
 		Authorize: func(_ context.Context, r serve.AuthRequest) error {
 			if r.Method != ImportSQL || r.Operation != serve.Operate {
 				t.Errorf("%+v", r)
@@ -187,7 +187,7 @@ func TestAnImportThatIsNotAllowedOrHasNoReasonIsNotRead(t *testing.T) {
 		"locked/-/sqlite?reason=x":                         host.PermissionDenied,
 		"a/-/sqlite?reason=" + strings.Repeat("%C3%A9", 8): host.TooLarge, // by its Content-Length
 	} {
-		w := ask(g, "PUT", "/actors/counter/"+path, strings.Repeat("x", 101))
+		w := ask(g, "PUT", "/actors/room/"+path, strings.Repeat("x", 101))
 		if e := errorOf(t, w); e.Code != code {
 			t.Errorf("%s: %v", path, e)
 		}
@@ -206,14 +206,14 @@ func TestABodyThatIsTooLongOrEndsEarlyIsTheClientsFault(t *testing.T) {
 		"stuck":    {"c8\r\n" + strings.Repeat("x", 50), 50 * time.Millisecond, host.DeadlineExceeded},
 		"broken":   {"what\r\n", time.Hour, host.InvalidArgument},
 	} {
-		g := newGateway(t, setup{Node: &fakeNode{}, Databases: importing(&got), Limits: serve.Limits{ImportBytes: 100, BodyTimeout: c.timeout}})
+		g := newGateway(t, setup{Databases: importing(&got), Limits: serve.Limits{ImportBytes: 100, BodyTimeout: c.timeout}})
 		server := httptest.NewServer(g)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "PUT /actors/counter/a/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%s", c.body)
+		fmt.Fprintf(conn, "PUT /actors/room/a/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%s", c.body)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(name, err)
@@ -229,7 +229,7 @@ func TestABodyThatIsTooLongOrEndsEarlyIsTheClientsFault(t *testing.T) {
 func TestAClientThatWaitsForPermissionSendsNothingBeforeIt(t *testing.T) {
 	t.Parallel()
 	var got string
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: importing(&got), Authorize: func(_ context.Context, r serve.AuthRequest) error {
+	g := newGateway(t, setup{Databases: importing(&got), Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		if r.Key[0] == "locked" {
 			return host.Errorf(host.PermissionDenied, "not allowed")
 		}
@@ -242,7 +242,7 @@ func TestAClientThatWaitsForPermissionSendsNothingBeforeIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "PUT /actors/counter/%s/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", key)
+		fmt.Fprintf(conn, "PUT /actors/room/%s/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", key)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil || !strings.HasPrefix(line, want) {
 			t.Errorf("%s: %q %v", key, line, err)
@@ -253,9 +253,9 @@ func TestAClientThatWaitsForPermissionSendsNothingBeforeIt(t *testing.T) {
 
 func TestANodeWithoutDatabasesHasNothingAtTheirPaths(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, setup{Node: &fakeNode{}})
+	g := newGateway(t, setup{})
 	for _, method := range []string{"GET", "PUT", "OPTIONS"} {
-		if w := ask(g, method, "/actors/counter/a/-/sqlite", ""); w.Code != 404 {
+		if w := ask(g, method, "/actors/room/a/-/sqlite", ""); w.Code != 404 {
 			t.Errorf("%s: %d", method, w.Code)
 		}
 	}
@@ -264,28 +264,9 @@ func TestANodeWithoutDatabasesHasNothingAtTheirPaths(t *testing.T) {
 	}
 }
 
-func TestATypeThatOpensSQLLeavesItToItsCallers(t *testing.T) {
-	t.Parallel()
-	var ops []serve.Operation
-	g := newGateway(t, setup{
-		Node:      &fakeNode{call: func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{}, nil }},
-		Behaviors: []*host.Behavior{{Type: "open", OpenSQL: true}, {Type: "closed"}},
-		Authorize: func(_ context.Context, r serve.AuthRequest) error {
-			ops = append(ops, r.Operation)
-			return nil
-		},
-	})
-	for _, path := range []string{"open/a/-/call/sql.exec", "closed/a/-/call/sql.exec", "open/a/-/call/sql.migrate", "none/-/call/sql.query"} {
-		ask(g, "POST", "/actors/"+path, "{}")
-	}
-	if want := []serve.Operation{serve.Call, serve.Operate, serve.Operate, serve.Operate}; !slices.Equal(ops, want) {
-		t.Errorf("operations %v, want %v", ops, want)
-	}
-}
-
 func TestAnImportThatTheNodeFindsTooLargeIsNotSent(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Databases: &fakeDatabases{
 		imp: func(_ context.Context, _ host.Address, file io.Reader, _ string) (host.SQLStatusOutput, error) {
 			return host.SQLStatusOutput{}, host.Errorf(host.TooLarge, "%d bytes", file.(interface{ Len() int }).Len())
 		}}})
@@ -296,7 +277,7 @@ func TestAnImportThatTheNodeFindsTooLargeIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT /actors/counter/a/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 70000000\r\n\r\n")
+	fmt.Fprintf(conn, "PUT /actors/room/a/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 70000000\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

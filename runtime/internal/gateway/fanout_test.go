@@ -113,32 +113,61 @@ func maskedFrame(text string) string {
 	return string([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
 }
 
-// A hall is a node to whose connections events are handed at once.
+// A hall is a node that does nothing but answer calls with their input and hand events to its connections.
 type hall struct {
-	fakeNode
+	Node
 	mu    sync.Mutex
-	conns []*fakeConn
+	conns []*guest
 }
 
-func newHall() *hall {
-	h := &hall{}
-	h.connect = func(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {
-		c := &fakeConn{welcome: host.Welcome{Connection: "c1", Token: "t1"}, deliveries: make(chan host.Delivery, 4),
-			fault: make(chan error), closed: make(chan bool, 1)}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.conns = append(h.conns, c)
-		return c, nil
-	}
-	return h
+func (h *hall) Call(_ context.Context, r *host.Request) (host.Reply, error) {
+	return host.Reply{Output: r.Input, Version: 1234567}, nil
+}
+
+func (h *hall) Connect(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := &guest{hall: h, events: make(chan []host.EmittedEvent, 4), closed: make(chan bool, 1)}
+	h.conns = append(h.conns, c)
+	return c, nil
 }
 
 func (h *hall) emit(e host.EmittedEvent) {
 	e.Shared = new(host.SharedFrames)
 	events := []host.EmittedEvent{e}
 	for _, c := range h.conns {
-		c.deliveries <- host.Delivery{Events: events}
+		c.events <- events
 	}
+}
+
+// A guest is a connection to a hall.
+type guest struct {
+	host.LiveConnection
+	hall   *hall
+	events chan []host.EmittedEvent
+	closed chan bool // what Close said of its loss
+}
+
+func (c *guest) Welcome() host.Welcome { return host.Welcome{Connection: "c1", Token: "t1"} }
+
+func (c *guest) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	r.Order.Placed()
+	return c.hall.Call(ctx, r)
+}
+
+func (c *guest) Next(ctx context.Context) (host.Delivery, error) {
+	select {
+	case events := <-c.events:
+		return host.Delivery{Events: events}, nil
+	case <-ctx.Done():
+		return host.Delivery{}, host.Errorf(host.CodeOf(ctx.Err()), "done")
+	}
+}
+
+func (c *guest) Close(_ context.Context, lost bool) error { c.closed <- lost; return nil }
+
+func said(n uint64, data string) host.EmittedEvent {
+	return host.EmittedEvent{Sequence: n, Version: n + 100, Name: "said", Time: time.Unix(1_000_000_000, 0), Data: []byte(data)}
 }
 
 const crowdSize = 1000
@@ -183,7 +212,7 @@ func BenchmarkFanOut(b *testing.B) {
 		})
 	})
 	b.Run("websocket/gateway", func(b *testing.B) {
-		h := newHall()
+		h := new(hall)
 		s := httptest.NewServer(newGateway(b, setup{Node: h}))
 		defer s.Close()
 		c := gather(b, s.Listener.Addr().String(), crowdSize, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
@@ -221,7 +250,7 @@ func BenchmarkFanOut(b *testing.B) {
 		})
 	})
 	b.Run("events/gateway", func(b *testing.B) {
-		h := newHall()
+		h := new(hall)
 		s := httptest.NewServer(newGateway(b, setup{Node: h}))
 		defer s.Close()
 		c := gather(b, s.Listener.Addr().String(), crowdSize, strings.Split(upgradeRequest, "Connection")[0]+"\r\n", "\n\n\r\n")
@@ -260,7 +289,7 @@ func BenchmarkIdleWebSocket(b *testing.B) {
 		}), upgradeRequest, "\r\n\r\n")
 	})
 	b.Run("gateway", func(b *testing.B) {
-		run(b, newGateway(b, setup{Node: newHall()}), upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
+		run(b, newGateway(b, setup{Node: new(hall)}), upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
 	})
 	b.Run("connection alone", func(b *testing.B) {
 		run(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

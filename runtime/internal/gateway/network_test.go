@@ -11,29 +11,22 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
 // TestManyClientsOverTheNetwork lets many clients call and listen at once over loopback. Each must get exactly its own
 // answers and all events in order.
 func TestManyClientsOverTheNetwork(t *testing.T) {
 	const clients, calls, events = 40, 50, 100
-	h := newHall()
-	connect := h.connect
-	h.connect = func(ctx context.Context, a host.Address, q host.ConnectRequest) (host.LiveConnection, error) {
-		conn, err := connect(ctx, a, q)
-		c := conn.(*fakeConn)
-		c.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
-			return host.Reply{Output: r.Input, Version: 1}, nil
-		}
-		return c, err
-	}
+	h := new(hall)
 	g := newGateway(t, setup{Node: h})
 	s := httptest.NewServer(g)
 	var connected, all sync.WaitGroup
 	connected.Add(clients)
 	for n := range clients {
 		all.Go(func() {
-			ws, _, err := websocket.Dial(t.Context(), s.URL+connectPath, &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
+			ws, _, err := websocket.Dial(t.Context(), s.URL+"/actors/room/a/-/connect", &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
 			if err != nil {
 				t.Error(err)
 				connected.Done()
@@ -73,7 +66,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 					}
 				default:
 					fmt.Sscanf(text, `{"id":%d`, &id)
-					if want := fmt.Sprintf(`{"id":%d,"version":1,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)); text != want {
+					if want := fmt.Sprintf(`{"id":%d,"version":1234567,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)); text != want {
 						t.Errorf("got %.100q", text)
 					}
 					answers[text] = true
@@ -111,24 +104,27 @@ func FuzzWhatAClientSends(f *testing.F) {
 	}
 	f.Add([]byte("\x88\x82\x00\x00\x00\x00\x03\xe8"))
 	f.Add([]byte("\x89\x80\x00\x00\x00\x00\x01\xff\x00\x00\x00\x00\x00\x00\x00\x00"))
+	node := nodetest.Open(f, hosttest.Room())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		conn := newFakeConn()
-		conn.call = func(context.Context, *host.Request) (host.Reply, error) {
-			return host.Reply{Output: []byte(`{"items":[],"closed":true}`)}, nil
+		closed := make(chan struct{}, 10)
+		node.Before = func(_ context.Context, op string, _ *host.Request) error {
+			if op == "close" {
+				closed <- struct{}{}
+			}
+			return nil
 		}
-		conn.subscribed = func(string, []string) error { return nil }
-		g := newGateway(t, setup{Node: &fakeNode{connect: conn.connect}})
+		g := newGateway(t, setup{Node: node})
 		s := httptest.NewServer(g)
 		defer s.Close()
-		c := gather(t, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":["said"]}}`)
+		c := gather(t, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
 		c.listen()
 		c.conns[0].Write(data)
 		c.leave()
-		<-conn.closed
+		<-closed
 		if text := ask(g, "GET", "/metrics", "").Body.String(); !strings.Contains(text, "cairn_http_panics_total 0\n") {
 			t.Error("a panic")
 		}
-		if g.front.Close(); len(conn.closed) != 0 {
+		if g.front.Close(); len(closed) != 0 {
 			t.Error("the node was told twice")
 		}
 	})

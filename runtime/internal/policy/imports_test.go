@@ -56,6 +56,7 @@ var policy = []rule{
 	{pkg: "workflow", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what authors of workflow functions use: names for the implementation"},
 	{pkg: "workflow/internal/memory", uses: []string{"workflow/host"}, never: []string{"net", "os"}, why: "a host of runs in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
+	{pkg: "actor/host/hosttest", uses: []string{"actor/host"}, never: []string{"net", "os"}, why: "what tests put before a node and on it"},
 	{pkg: "actor/host/method", uses: []string{"actor/host", "workflow"}, never: []string{"net", "os"}, why: "the table of built-in methods: facts, no behaviour"},
 	{pkg: "actor/internal/codec", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "how values are encoded: reflection and bytes"},
 	{pkg: "actor/internal/site", uses: []string{"actor/host", "actor/internal/codec", "keyspace/tuple"}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "calls of built-in methods"},
@@ -117,6 +118,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/run", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/duty", "runtime/internal/record", "workflow", "runtime/internal/part/queue", "runtime/internal/part/mail", "runtime/internal/part/task"}, libs: []string{prometheus, cbor, xxh3}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/part/admin", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/record", "runtime/internal/part/admin/control"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/node", uses: []string{"actor/host", "runtime/internal/timed", "engine", "keyspace", "sqlitevfs", "workflow", "runtime/internal/record", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/duty", "runtime/internal/part"}, never: []string{"net/http", nats}, why: "the list of parts; knows neither HTTP nor NATS"},
+	{pkg: "runtime/internal/node/nodetest", uses: []string{"actor/host", "engine", "runtime/internal/kernel/options", "runtime/internal/node"}, never: []string{"net/http", nats}, why: "opens nodes for tests"},
 	{pkg: "runtime/internal/offline", uses: []string{"actor/host", "engine", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/node"}, never: []string{"net/http", nats}, why: "a store without a node"},
 	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the node and the gateway"},
 	{pkg: "runtime/internal/gateway/serve", uses: []string{"actor/host"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "what every gateway over HTTP needs; knows no gateway and no node"},
@@ -146,7 +148,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
+)
+
+// A setup is what tests say of a gateway and of its front.
+type setup struct {
+	Node           Node
+	Databases      host.Databases
+	Runs           host.RunLister
+	Health         func() error
+	Behaviors      []*host.Behavior
+	Authorize      func(context.Context, serve.AuthRequest) error
+	Token          string
+	AllowedOrigins []string
+	LoopbackOnly   bool
+	Limits         serve.Limits
+	Registerer     prometheus.Registerer
+	Logger         *slog.Logger
+}
+
+// newGateway makes a gateway and its front. A node that the setup leaves out is never asked.
+func newGateway(t testing.TB, s setup) *Gateway {
+	t.Helper()
+	if s.Behaviors == nil {
+		s.Behaviors = []*host.Behavior{hosttest.Room()}
+	}
+	if s.Node == nil {
+		s.Node = failing(nil)
+	}
+	f, err := serve.New(serve.Options{
+		Behaviors: s.Behaviors, Authorize: s.Authorize, Token: s.Token, AllowedOrigins: s.AllowedOrigins,
+		LoopbackOnly: s.LoopbackOnly, Limits: s.Limits, Registerer: s.Registerer, Logger: s.Logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return New(f, Options{Node: s.Node, Databases: s.Databases, Runs: s.Runs, Health: s.Health})
+}
+
+// failing is a node whose operations fail, or panic if err is nil.
+func failing(err error) *hosttest.Recorder {
+	return &hosttest.Recorder{Before: func(context.Context, string, *host.Request) error {
+		if err == nil {
+			panic("the node was asked")
+		}
+		return err
+	}}
+}
+
+// ask sends one request straight to the handler. Headers are "Name: value".
+func ask(g http.Handler, method, url, body string, headers ...string) *httptest.ResponseRecorder {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req := httptest.NewRequest(method, url, r)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, req)
+	return w
+}
+
+func errorOf(t testing.TB, w *httptest.ResponseRecorder) *host.Error {
+	t.Helper()
+	e := new(host.Error)
+	if err := json.Unmarshal(w.Body.Bytes(), e); err != nil {
+		t.Fatalf("no error in JSON: %v: %q", err, w.Body)
+	}
+	return e
+}
+
+// A pipeListener accepts connections that exist only in memory, so that servers run in a synctest bubble. A pipe has no
+// buffer: what the other side does not read blocks.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipe() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l *pipeListener) Close() error   { close(l.closed); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6420} }
+
+func (l *pipeListener) dial() net.Conn {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client
+}
+
+// launch runs the gateway's server in the bubble.
+func launch(t *testing.T, g *Gateway) *pipeListener {
+	l := newPipe()
+	s := g.front.Server(g)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		g.front.Close()
+		if err := <-served; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// fakeDatabases answer with their functions.
+type fakeDatabases struct {
+	export func(context.Context, host.Address, io.Writer) error
+	imp    func(context.Context, host.Address, io.Reader, string) (host.SQLStatusOutput, error)
+}
+
+func (d *fakeDatabases) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
+	return d.export(ctx, a, w)
+}
+
+func (d *fakeDatabases) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+	return d.imp(ctx, a, file, reason)
+}
+
+// fakeRuns answers with what it is asked for.
+type fakeRuns struct{}
+
+func (fakeRuns) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
+	return host.RunPage{Runs: []host.ListedRun{{Type: q.Type, Key: []string{}, State: q.State, Reason: q.Reason, Since: q.Before, Text: fmt.Sprint(q.Limit)}}, Cursor: q.Cursor}, nil
+}
+
+func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
+	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
+}
