@@ -82,6 +82,7 @@ func TestFunctionThatWaitsForAMutexIsPaused(t *testing.T) {
 	rt := openDir(t, t.TempDir(), office.definition())
 	startClaim(t, rt, "a", "mutex")
 	for touch(t, rt); claimStatus(t, rt, "a").Pause == nil; touch(t, rt) {
+		time.Sleep(10 * time.Millisecond)
 	}
 	p := claimStatus(t, rt, "a").Pause
 	errorIf(t, p.Reason != wfhost.PausedMisuse || !strings.Contains(p.Text, "sync.(*Mutex).Lock"), "%+v", p)
@@ -139,6 +140,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 			})
 			must(t, errOf(office.papers.Of(office.typ.Ref(rt, "a")).Send(t.Context(), "paper")))
 			for st := claimStatus(t, rt, "a"); st.State != wfhost.StateCompleted; st = claimStatus(t, rt, "a") {
+				time.Sleep(10 * time.Millisecond)
 				fatalIf(t, st.Pause != nil, "after %d reads: %+v", reads.Load(), st.Pause)
 			}
 			errorIf(t, reads.Load() < 64, "%d reads", reads.Load())
