@@ -38,7 +38,8 @@ type WorkConfig struct {
 //
 // Work goes on after retryable errors. When ctx ends, Work waits for f, settles the running
 // messages and returns nil. After an error that is not retryable it does the same and returns the
-// error. The error code is FailedPrecondition if the actor itself handles the queue.
+// error. The error code is FailedPrecondition if the actor itself handles the queue, and Destroyed if
+// the actor is destroyed while Work waits for messages.
 func (q Queue[In, Out]) Work(
 	ctx context.Context, cfg WorkConfig, f func(context.Context, *Delivery[In, Out]) (Out, error),
 ) error {

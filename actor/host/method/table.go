@@ -51,7 +51,7 @@ type (
 var (
 	QueueSend = row[host.QueueSendInput, host.QueueSendOutput](host.QueueSend, act, Queues, Anyone, creates,
 		"Sends messages to a queue, all or none.")
-	QueueReceive = row[host.QueueReceiveInput, host.QueueReceiveOutput](host.QueueReceive, act, WorkerQueues, Workers, creates|waits,
+	QueueReceive = row[host.QueueReceiveInput, host.QueueReceiveOutput](host.QueueReceive, act, WorkerQueues, Workers, waits,
 		"Takes messages out of a queue and locks them for the caller.")
 	QueueAck = row[host.QueueAckInput, host.QueueSettleOutput](host.QueueAck, act, WorkerQueues, Workers, free,
 		"Says that received messages are done, with a reply for senders that want one.")

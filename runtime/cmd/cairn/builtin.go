@@ -70,7 +70,7 @@ func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], i
 
 // ask calls a method whose input and output have the shapes of in and out.
 func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOptions) error {
-	r := &host.Request{Address: t.a, Method: m.Name, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing || !m.Creates}
+	r := &host.Request{Address: t.a, Method: m.Name, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing}
 	if m.Input != nil {
 		var err error
 		if r.Input, err = json.Marshal(in); err != nil {

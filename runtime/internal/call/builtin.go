@@ -33,16 +33,17 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	if from != nil && from.Kind == kernel.FromTurn {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := p.k.Signals.Subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
+	sub := p.k.Signals.Subscribe(string(address.Append(nil, r.Address)), topic)
 	defer sub.Close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		reply, err := p.builtinOnce(ctx, t, b, r, from)
-		if sub.Destroyed() {
-			return host.Reply{}, fault.Destroyed() // what was read may be a successor's
+		nothing := err != nil || b.empty(in, r.Codec, reply.Output)
+		if sub.Destroyed() && (nothing || b.Run == nil) {
+			return host.Reply{}, fault.Destroyed() // what was read may be a successor's; what was taken from it must not be lost
 		}
-		if err != nil || !b.empty(in, r.Codec, reply.Output) {
+		if err != nil || !nothing {
 			return reply, err
 		}
 		if r.Order != nil {
@@ -64,8 +65,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	if from == nil && p.k.Draining.Load() {
 		return host.Reply{}, fault.Unavailable("the node is shutting down")
 	}
-	switch {
-	case b.serve != nil:
+	if b.serve != nil {
 		if b.reads {
 			if err := inOrder(ctx, r); err != nil {
 				return host.Reply{}, err
@@ -75,16 +75,20 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 		}
 		out, err := b.serve(ctx, p.k, t, r, from)
 		return host.Reply{Output: out}, err
-	case b.query != nil:
+	}
+	var reply host.Reply
+	var err error
+	if b.query != nil {
 		q := *r
 		q.Existing = true
-		reply, err := p.queryBuiltin(ctx, t, &q, from, b.Row.Name, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
-		if b.Missing != nil && host.CodeOf(err) == host.NotFound {
-			err = b.Missing(&q, err)
-		}
-		return reply, err
+		reply, err = p.queryBuiltin(ctx, t, &q, from, b.Row.Name, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
+	} else {
+		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.OpenSQL))
 	}
-	return p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.OpenSQL))
+	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
+		reply.Output, err = b.Missing(t, r, err)
+	}
+	return reply, err
 }
 
 // placed notes that a request has its place among those of the same client.

@@ -26,10 +26,8 @@ type Method struct {
 	// is nothing yet.
 	wait  func(req *host.Request) (in any, topic string, d time.Duration, err error)
 	empty func(in any, codec host.Codec, out []byte) bool
-	// OfLife: the caller waits for something of this life of the actor. When the actor is destroyed, the wait ends.
-	OfLife bool
-	// Missing says what a query answers of an actor that is not there; nil for NotFound.
-	Missing func(req *host.Request, notFound error) error
+	// Missing answers for an actor that is not there, or for what is not there in it; nil for the error itself.
+	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }
 
 // An Option is something that only some methods have.

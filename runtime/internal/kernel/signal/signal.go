@@ -27,15 +27,13 @@ type Subscription struct {
 	signal       chan struct{} // C; capacity 1
 	topics       *Topics
 	actor, topic string
-	ofLife       bool
 	destroyed    atomic.Bool
 }
 
-// Subscribe begins to wait for a topic of an actor. ofLife: the wait is for something of the actor as it is, and ends when
-// the actor is destroyed.
-func (s *Topics) Subscribe(actor, topic string, ofLife bool) *Subscription {
+// Subscribe begins to wait for a topic of an actor.
+func (s *Topics) Subscribe(actor, topic string) *Subscription {
 	signal := make(chan struct{}, 1)
-	sub := &Subscription{C: signal, signal: signal, topics: s, actor: actor, topic: topic, ofLife: ofLife}
+	sub := &Subscription{C: signal, signal: signal, topics: s, actor: actor, topic: topic}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs == nil {
@@ -59,8 +57,7 @@ func (sub *Subscription) Close() {
 	}
 }
 
-// Destroyed reports whether the actor was destroyed after the wait began. It is always false for a wait that is not of the
-// actor's life.
+// Destroyed reports whether the actor was destroyed after the wait began.
 func (sub *Subscription) Destroyed() bool { return sub.destroyed.Load() }
 
 // Notify wakes the waiters for a topic of an actor. It is called when the commit that made the difference is durable.
@@ -74,16 +71,14 @@ func (s *Topics) Notify(actor, topic string) {
 	}
 }
 
-// End ends the waits that are of the life of an actor, because the actor is destroyed. It is called before anything of a
+// End ends the waits for an actor that is destroyed. It is called before anything of a
 // successor is durable.
 func (s *Topics) End(actor string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sub := range s.subs[actor] {
-		if sub.ofLife {
-			sub.destroyed.Store(true)
-			sub.wake()
-		}
+		sub.destroyed.Store(true)
+		sub.wake()
 	}
 }
 

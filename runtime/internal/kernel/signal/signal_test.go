@@ -18,7 +18,7 @@ func woken(sub *Subscription) bool {
 func TestASignalReachesTheWaitersForItsTopic(t *testing.T) {
 	var topics Topics
 	topics.Notify("a", "queue") // nobody waits
-	queue, other, neighbour := topics.Subscribe("a", "queue", false), topics.Subscribe("a", "stream", false), topics.Subscribe("b", "queue", false)
+	queue, other, neighbour := topics.Subscribe("a", "queue"), topics.Subscribe("a", "stream"), topics.Subscribe("b", "queue")
 	if woken(queue) {
 		t.Error("a signal from before the wait woke it")
 	}
@@ -46,17 +46,17 @@ func TestASignalReachesTheWaitersForItsTopic(t *testing.T) {
 	}
 }
 
-func TestDestructionEndsTheWaitsThatAreOfTheLifeOfTheActor(t *testing.T) {
+func TestDestructionEndsTheWaitsForTheActor(t *testing.T) {
 	var topics Topics
-	life, other, neighbour := topics.Subscribe("a", "run", true), topics.Subscribe("a", "run", false), topics.Subscribe("b", "run", true)
+	own, neighbour := topics.Subscribe("a", "run"), topics.Subscribe("b", "run")
 	topics.End("a")
-	if !woken(life) || !life.Destroyed() {
+	if !woken(own) || !own.Destroyed() {
 		t.Error("the wait did not end")
 	}
-	if woken(other) || other.Destroyed() || woken(neighbour) || neighbour.Destroyed() {
-		t.Error("another wait ended")
+	if woken(neighbour) || neighbour.Destroyed() {
+		t.Error("a wait for another actor ended")
 	}
-	if next := topics.Subscribe("a", "run", true); next.Destroyed() {
+	if next := topics.Subscribe("a", "run"); next.Destroyed() {
 		t.Error("a wait that began after the destruction has ended")
 	}
 }
@@ -65,7 +65,7 @@ func TestNoSignalIsLostBetweenTwoLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topics Topics
 		items := make(chan int, 100)
-		sub := topics.Subscribe("a", "queue", false)
+		sub := topics.Subscribe("a", "queue")
 		defer sub.Close()
 		for i := range cap(items) {
 			go func() {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -19,13 +20,15 @@ import (
 
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
+	receive := call.Act(method.QueueReceive, queueReceive, call.Waiting(
+		func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
+		func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
+			return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
+		}))
+	receive.Missing = receiveNothing
 	return []*call.Method{
 		call.Act(method.QueueSend, queueSend),
-		call.Act(method.QueueReceive, queueReceive, call.Waiting(
-			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
-			func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
-				return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
-			})),
+		receive,
 		call.Act(method.QueueAck, queueAck),
 		call.Act(method.QueueNack, queueNack),
 		call.Act(method.QueueExtend, queueExtend),
@@ -210,6 +213,22 @@ func workers(t *kernel.Type, name string) (int, error) {
 	return i, err
 }
 
+// receiveNothing answers a worker of an actor that is not there: its queue is empty. A worker that begins before the first send
+// waits for it, and one that goes on after the end of the actor does not bring it back.
+func receiveNothing(t *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
+	var in host.QueueReceiveInput
+	if err := wire.Decode(req.Method, req.Codec, req.Input, &in); err != nil {
+		return nil, err
+	}
+	if _, err := workers(t, in.Queue); err != nil {
+		return nil, err
+	}
+	if req.Existing {
+		return nil, notFound
+	}
+	return wire.Encode(req.Codec, &host.QueueReceiveOutput{Messages: []host.ReceivedMessage{}})
+}
+
 func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
 	h.Work.GoodFor = -1 // the next request asks for messages
@@ -217,11 +236,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 	if err != nil {
 		return out, err
 	}
-	limit := in.Limit
-	if limit == 0 {
-		limit = 1
-	}
-	received, err := SetOf(h).Receive(in.Queue, limit, millis(in.LockMS))
+	received, err := SetOf(h).Receive(in.Queue, cmp.Or(in.Limit, 1), millis(in.LockMS))
 	if err != nil {
 		return out, err
 	}

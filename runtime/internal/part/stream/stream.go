@@ -129,7 +129,7 @@ func (h Turn) StreamClose(stream string) error {
 func (*Part) Methods() []*call.Method {
 	read := call.Ask(method.StreamRead, readStream, call.Waiting(
 		func(in *host.StreamReadInput) (string, int64) { return streamTopic(in.Stream), in.WaitMS }, noItems))
-	read.Missing, read.OfLife = streamGone, true
+	read.Missing = streamGone
 	return []*call.Method{
 		call.Act(method.StreamAppend, appendStream),
 		call.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
@@ -244,15 +244,15 @@ func readStream(r *call.Query, codec host.Codec, in *host.StreamReadInput) (out 
 }
 
 // streamGone says that the actor of a reader is gone, or only that there is none.
-func streamGone(req *host.Request, notFound error) error {
+func streamGone(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 	var in host.StreamReadInput
 	if wire.Decode(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
-		return notFound
+		return nil, notFound
 	}
 	if err := host.CheckLife(in.Life); err != nil {
-		return err
+		return nil, err
 	}
-	return fault.Destroyed()
+	return nil, fault.Destroyed()
 }
 
 // noItems reports whether a reader is up to date: nothing follows its position, which is one in
