@@ -40,7 +40,7 @@ var manners = []manner{
 	{name: "on a slow disk", ready: func(r *rerun) { // turns share commits, and read what is not durable
 		r.g.disk.Fail(func(op, _ string) error {
 			if op == "sync" {
-				time.Sleep(time.Millisecond)
+				time.Sleep(20 * time.Millisecond)
 			}
 			return nil
 		})
@@ -53,7 +53,7 @@ var manners = []manner{
 // every turn, the node restarts or crashes after every command, or the power fails at a random write and sync within commands, and
 // the caller repeats the command with its idempotency key. The seed of a failure gives the scenario.
 func TestRandomScenariosEndAlike(t *testing.T) {
-	seeds := uint64(2)
+	seeds := uint64(6)
 	if long() {
 		seeds = 200
 	}
@@ -94,6 +94,7 @@ func (r *rerun) play(lines []string) (printed []string) {
 	r.command("type p message { add 100; log message } tick { log tick $run; put tick 10 } alarm { add 1000; log ring } queue jobs")
 	r.g = newStage(r.t, r.options, r.types...)
 	r.begun()
+	start := time.Now()
 	for i, line := range lines {
 		r.key = fmt.Sprint("line ", i)
 		r.out.Reset()
@@ -102,7 +103,7 @@ func (r *rerun) play(lines []string) (printed []string) {
 		} else {
 			r.print(r.command(line))
 		}
-		time.Sleep(5 * time.Second) // messages of the command are handled
+		time.Sleep(5*time.Second - time.Since(start)%(5*time.Second)) // messages of the command are handled
 		r.print("")
 		printed = append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 		if r.after != nil {
@@ -121,11 +122,15 @@ func (r *rerun) play(lines []string) (printed []string) {
 			r.print(r.command(strings.ReplaceAll(line, "KEY", key)))
 		}
 		var log []string
-		err := r.look(key, func(st *puppetState, _ host.Reader) error { log = slices.Sorted(slices.Values(st.Log)); return nil })
+		err := r.look(key, func(st *puppetState, _ host.Reader) error { log = slices.Clone(st.Log); return nil })
+		slices.SortStableFunc(log, func(a, b string) int { return strings.Compare(way(a), way(b)) })
 		r.print(fmt.Sprint(key, " has ", log, result("", err)))
 	}
 	return append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 }
+
+// way is how a message came to its actor. Those that came another way have no order.
+func way(entry string) string { w, _, _ := strings.Cut(entry, " "); return w }
 
 func (r *rerun) begun() {
 	if r.ready != nil {
@@ -177,19 +182,23 @@ func (r *rerun) cutOff(line string) {
 
 var actors = []string{"a", "b", "c"}
 
-// randomScenario makes commands. Alarms and ticks are due seconds away from any command.
+// randomScenario makes commands. Alarms are due seconds away from any command.
 func randomScenario(r *rand.Rand) (lines []string) {
-	key := func() string { return actors[r.IntN(len(actors))] }
+	g := &generator{Rand: r}
 	lines = append(lines, "do a add 1", "do b add 1", "do c add 1")
 	for range 40 {
-		k := key()
+		k := actors[r.IntN(len(actors))]
 		switch n := r.IntN(100); {
-		case n < 70:
-			lines = append(lines, fmt.Sprintf("do %s %s", k, randomSteps(r, k, 0)))
-		case n < 85:
+		case n < 65:
+			lines = append(lines, fmt.Sprintf("do %s %s", k, g.steps(k, k, 0)))
+		case n < 80:
 			lines = append(lines, "advance "+[]string{"10s", "60s", "600s"}[r.IntN(3)])
-		case n < 88:
+		case n < 83:
 			lines = append(lines, "destroy "+k)
+		case n < 87:
+			lines = append(lines, fmt.Sprintf("verb %s actor.pause {\"reason\":\"rest\"}", k))
+		case n < 92:
+			lines = append(lines, fmt.Sprintf("verb %s actor.resume", k))
 		default:
 			lines = append(lines, fmt.Sprintf("verb %s stream.read {\"stream\":\"s\",\"limit\":2}", k))
 		}
@@ -197,43 +206,54 @@ func randomScenario(r *rand.Rand) (lines []string) {
 	return lines
 }
 
-// randomSteps makes the steps of a turn. It sends at most one message: messages of several senders have no order.
-func randomSteps(r *rand.Rand, self string, depth int) string {
+// A generator makes steps.
+type generator struct {
+	*rand.Rand
+	entries int
+}
+
+// steps makes the steps of a turn of an actor. Messages that come another way have no order, so what a message does depends on
+// nothing that others do: it names what it writes after the way that it came.
+func (g *generator) steps(self, way string, depth int) string {
 	var steps []string
-	sent := false
-	for range 1 + r.IntN(4) {
-		other := actors[r.IntN(len(actors))]
-		switch n := r.IntN(32); {
+	for range 1 + g.IntN(4) {
+		other := actors[g.IntN(len(actors))]
+		n := g.IntN(32)
+		if depth > 0 {
+			n = g.IntN(20)
+		}
+		switch {
 		case n < 3:
-			steps = append(steps, fmt.Sprintf("add %d", 1+r.IntN(9)))
+			steps = append(steps, fmt.Sprintf("add %d", 1+g.IntN(9)))
 		case n < 6:
-			steps = append(steps, fmt.Sprintf("log entry %d", r.IntN(1000)))
+			g.entries++
+			steps = append(steps, fmt.Sprintf("log %s %d", way, g.entries))
 		case n < 10:
-			steps = append(steps, fmt.Sprintf("put key%d %d", r.IntN(5), r.IntN(3000)))
+			steps = append(steps, fmt.Sprintf("put %s-%d %d", way, g.IntN(5), g.IntN(3000)))
 		case n < 11:
-			steps = append(steps, fmt.Sprintf("delete key%d", r.IntN(5)))
-		case n < 12:
-			steps = append(steps, "clear")
-		case n < 16:
-			steps = append(steps, fmt.Sprintf("ring r%d %ds", r.IntN(3), 7+10*r.IntN(9)))
-		case n < 17:
-			steps = append(steps, "schedule 107s all")
-		case n < 18:
-			steps = append(steps, "try { cancel }")
-		case n < 20:
-			steps = append(steps, "enqueue jobs")
-		case n < 22:
-			steps = append(steps, fmt.Sprintf("append s v%d", r.IntN(100)))
-		case n < 24:
-			steps = append(steps, fmt.Sprintf("note n%d", r.IntN(100)))
-		case n < 25:
+			steps = append(steps, fmt.Sprintf("delete %s-%d", way, g.IntN(5)))
+		case n < 14:
+			steps = append(steps, fmt.Sprintf("ring %s-%d %ds", way, g.IntN(3), 7+10*g.IntN(9)))
+		case n < 15:
 			steps = append(steps, "emit said hello")
-		case n < 29 && depth < 3 && !sent:
-			sent = true
-			steps = append(steps, fmt.Sprintf("send %s { %s }", other, randomSteps(r, other, depth+1)))
-		case n < 30 && depth == 0 && other != self: // an effect that may be repeated, because a call is made at least once
+		case n < 16:
+			steps = append(steps, "enqueue jobs")
+		case n < 20 && depth < 3:
+			steps = append(steps, fmt.Sprintf("send %s { %s }", other, g.steps(other, way+">"+other, depth+1)))
+		case n < 20:
+		case n < 21:
+			steps = append(steps, "clear")
+		case n < 22:
+			steps = append(steps, "schedule 107s all")
+		case n < 23:
+			steps = append(steps, "try { cancel }")
+		case n < 26:
+			steps = append(steps, fmt.Sprintf("append s v%d", g.IntN(100)))
+		case n < 29:
+			steps = append(steps, fmt.Sprintf("note n%d", g.IntN(100)))
+		case n < 30 && other != self: // an effect that may be repeated, because a call is made at least once
 			steps = append(steps, fmt.Sprintf("call %s { put called 10 }", other))
-		case n < 31 && depth == 0:
+		case n < 31:
 			return strings.Join(append(steps, "error boom"), "; ")
 		}
 	}
