@@ -129,6 +129,8 @@ func TestConnectionGetsWhatIsForIt(t *testing.T) {
 		expect(t, a, "to a", "all")
 		expect(t, b, "all but a", "private", "all")
 		expect(t, c, "to c")
+		again := h.connect(host.ConnectRequest{Token: a.Welcome().Token, After: 1, HasAfter: true}) // reads them from the history
+		expect(t, again, "to a", "all")
 		d, err := anonymous.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ var manners = []manner{
 	{name: "asleep", options: func(o *Options) { o.IdleTimeout = time.Millisecond }},
 	{name: "restarted", after: func(r *rerun) { r.g.restart() }},
 	{name: "crashed at once", through: func(r *rerun, line string) {
-		text := r.command(line)
+		text := r.perform(line)
 		r.g.crash()
 		r.print(text)
 	}},
@@ -69,8 +69,11 @@ func TestRandomScenariosEndAlike(t *testing.T) {
 						want = got
 					}
 					for i := range want {
-						if want[i] != got[i] {
-							t.Fatalf("after\n%s\nit prints\n%s\nand not\n%s", strings.Join(lines[:min(i+1, len(lines))], "\n"), got[i], want[i])
+						is, wants := strings.Split(got[i], "\n"), strings.Split(want[i], "\n")
+						for n := range min(len(is), len(wants)) {
+							if is[n] != wants[n] {
+								t.Fatalf("after\n%s\nit prints\n%s\nand not\n%s", strings.Join(lines[:min(i+1, len(lines))], "\n"), is[n], wants[n])
+							}
 						}
 					}
 				})
@@ -83,37 +86,53 @@ func TestRandomScenariosEndAlike(t *testing.T) {
 type rerun struct {
 	*scene
 	manner
-	r *rand.Rand
+	r    *rand.Rand
+	ears map[string]*ear
 }
 
-// passing is what may differ: instants, because recovery takes its time, and whether an actor is in memory.
-var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|next at [0-9hms.]+|awake|asleep`)
+// An ear is a client of an actor, that comes back whenever its connection ends.
+type ear struct {
+	l      host.LiveConnection
+	token  string
+	cursor uint64
+	away   bool
+	left   string // the key of the command with which it left
+	heard  []string
+}
+
+// passing is what may differ: instants, because recovery takes its time, whether an actor is in memory, and whether clients of a
+// paused actor, which lets none in, were there before.
+var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|next at [0-9hms.]+|awake|asleep|paused at [0-9hms.]+|paused(, \d connections)?`)
 
 // play returns what each line prints, and then what is left of the actors.
 func (r *rerun) play(lines []string) (printed []string) {
 	r.command("type p message { add 100; log message } tick { log tick $run; put tick 10 } alarm { add 1000; log ring } queue jobs")
 	r.g = newStage(r.t, r.options, r.types...)
 	r.begun()
-	start := time.Now()
+	r.ears = map[string]*ear{"x": {}, "y": {}}
 	for i, line := range lines {
+		start := time.Now()
 		r.key = fmt.Sprint("line ", i)
 		r.out.Reset()
 		if r.through != nil {
 			r.through(r, line)
 		} else {
-			r.print(r.command(line))
+			r.print(r.perform(line))
 		}
-		time.Sleep(5*time.Second - time.Since(start)%(5*time.Second)) // messages of the command are handled
-		r.print("")
+		time.Sleep(5*time.Second - time.Since(start)) // messages of the command are handled
+		r.print(r.hear())
 		printed = append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 		if r.after != nil {
 			r.after(r)
 			r.begun()
+			r.listen() // before the time passes in which a client that is lost may come back
 		}
+		time.Sleep(20*time.Second - time.Since(start)%(20*time.Second))
 	}
 	r.key = ""
 	r.out.Reset()
 	time.Sleep(time.Hour)
+	r.print(r.hear())
 	for _, key := range actors {
 		for _, line := range []string{
 			"n KEY", "state KEY", "keys KEY", "verb KEY stream.read {\"stream\":\"s\"}", "verb KEY queue.stats {\"queue\":\"jobs\"}",
@@ -129,7 +148,7 @@ func (r *rerun) play(lines []string) (printed []string) {
 	return append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 }
 
-// way is how a message came to its actor. Those that came another way have no order.
+// way is how a message came to its actor. Between messages of two ways there is no order.
 func way(entry string) string { w, _, _ := strings.Cut(entry, " "); return w }
 
 func (r *rerun) begun() {
@@ -158,7 +177,7 @@ func (r *rerun) cutOff(line string) {
 		}
 		return nil
 	})
-	text := r.command(line)
+	text := r.perform(line)
 	synctest.Wait()
 	disk.Fail(nil)
 	mu.Lock()
@@ -177,28 +196,100 @@ func (r *rerun) cutOff(line string) {
 	r.mu.Lock()
 	r.said = nil
 	r.mu.Unlock()
-	r.print(r.command(line))
+	r.print(r.perform(line))
+}
+
+// perform runs a command of a node or a client.
+func (r *rerun) perform(line string) string {
+	name, deed, _ := strings.Cut(line, " ")
+	c := r.ears[name]
+	if c == nil {
+		return r.command(line)
+	}
+	err := r.come(c)
+	switch {
+	case err != nil: // it comes later
+	case deed == "loses" || deed == "leaves":
+		err = c.l.Close(r.t.Context(), deed == "loses")
+		if c.l, c.away = nil, true; deed == "leaves" {
+			c.left = r.key
+		}
+	case deed == "subscribes":
+		err = c.l.Subscribe(r.t.Context(), "private")
+	case deed == "unsubscribes":
+		err = c.l.Unsubscribe(r.t.Context(), "private")
+	}
+	return result(line, err)
+}
+
+// come connects a client that is not.
+func (r *rerun) come(c *ear) error {
+	if c.left != "" && c.left != r.key { // it has left for good, which it repeats if the power fails
+		c.token, c.left = "", ""
+	}
+	if c.away = false; c.l != nil {
+		texts, last, _, err := heard(c.l)
+		c.heard, c.cursor = append(c.heard, texts...), max(c.cursor, last)
+		if err == nil {
+			return nil
+		}
+		if host.CodeOf(err) == host.Destroyed {
+			c.token = ""
+		}
+	}
+	var err error
+	if c.l, err = r.stage().Connect(r.t.Context(), addr("a"), host.ConnectRequest{
+		Events: []string{"said"}, Token: c.token, After: c.cursor, HasAfter: c.token != "",
+	}); err == nil {
+		c.token, c.cursor = c.l.Welcome().Token, c.l.Welcome().Cursor
+	}
+	return err
+}
+
+// listen lets clients take what there is, and come back if they must.
+func (r *rerun) listen() {
+	for _, c := range r.ears {
+		if !c.away {
+			_ = r.come(c)
+			_ = r.come(c)
+		}
+	}
+}
+
+// hear says what the clients have heard, the events of each way in order.
+func (r *rerun) hear() string {
+	r.listen()
+	var all []string
+	for _, name := range []string{"x", "y"} {
+		c := r.ears[name]
+		slices.SortStableFunc(c.heard, func(a, b string) int { return strings.Compare(way(a), way(b)) })
+		all = append(all, fmt.Sprintf("%s heard %q", name, c.heard))
+		c.heard = nil
+	}
+	return strings.Join(all, "\n")
 }
 
 var actors = []string{"a", "b", "c"}
 
 // randomScenario makes commands. Alarms are due seconds away from any command.
 func randomScenario(r *rand.Rand) (lines []string) {
-	g := &generator{Rand: r}
+	g, paused := &generator{Rand: r}, false
 	lines = append(lines, "do a add 1", "do b add 1", "do c add 1")
 	for range 40 {
-		k := actors[r.IntN(len(actors))]
-		switch n := r.IntN(100); {
-		case n < 65:
+		k, n := actors[r.IntN(len(actors))], r.IntN(100)
+		switch {
+		case n < 62:
 			lines = append(lines, fmt.Sprintf("do %s %s", k, g.steps(k, k, 0)))
-		case n < 80:
+		case n < 75:
 			lines = append(lines, "advance "+[]string{"10s", "60s", "600s"}[r.IntN(3)])
-		case n < 83:
-			lines = append(lines, "destroy "+k)
+		case n < 78:
+			lines, paused = append(lines, "destroy "+k), paused && k != "a"
+		case n < 82:
+			lines, paused = append(lines, fmt.Sprintf("verb %s actor.pause {\"reason\":\"rest\"}", k)), paused || k == "a"
 		case n < 87:
-			lines = append(lines, fmt.Sprintf("verb %s actor.pause {\"reason\":\"rest\"}", k))
-		case n < 92:
-			lines = append(lines, fmt.Sprintf("verb %s actor.resume", k))
+			lines, paused = append(lines, fmt.Sprintf("verb %s actor.resume", k)), paused && k != "a"
+		case n < 97 && !paused: // a client of an actor that is paused waits, if it is connected
+			lines = append(lines, []string{"x ", "y "}[r.IntN(2)]+[]string{"comes", "loses", "leaves", "subscribes", "unsubscribes"}[r.IntN(5)])
 		default:
 			lines = append(lines, fmt.Sprintf("verb %s stream.read {\"stream\":\"s\",\"limit\":2}", k))
 		}
@@ -232,10 +323,11 @@ func (g *generator) steps(self, way string, depth int) string {
 			steps = append(steps, fmt.Sprintf("put %s-%d %d", way, g.IntN(5), g.IntN(3000)))
 		case n < 11:
 			steps = append(steps, fmt.Sprintf("delete %s-%d", way, g.IntN(5)))
-		case n < 14:
+		case n < 13:
 			steps = append(steps, fmt.Sprintf("ring %s-%d %ds", way, g.IntN(3), 7+10*g.IntN(9)))
 		case n < 15:
-			steps = append(steps, "emit said hello")
+			g.entries++
+			steps = append(steps, fmt.Sprintf("emit %s %s %d", []string{"said", "private"}[g.IntN(2)], way, g.entries))
 		case n < 16:
 			steps = append(steps, "enqueue jobs")
 		case n < 20 && depth < 3:
