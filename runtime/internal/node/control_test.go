@@ -2,16 +2,11 @@ package node
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 )
 
 // sends is a deed that sends messages to another puppet, each of which runs a closure.
@@ -73,54 +68,5 @@ func TestVerbsOfOperatorsAreActionsAndNotForQueries(t *testing.T) {
 			_, err := h.Call(h, &host.Request{Address: pAddr("a"), Method: host.ActorSleep, Codec: host.JSON})
 			return err
 		}), host.FailedPrecondition)
-	})
-}
-
-// changeLog is a ChangeSink that keeps what it gets.
-type changeLog struct {
-	mu     sync.Mutex
-	life   []string
-	refuse atomic.Pointer[host.Error]
-}
-
-func (l *changeLog) Committed(_ uint64, cs *engine.ChangeSet) { l.Life(cs) }
-
-func (l *changeLog) Life(cs *engine.ChangeSet) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range cs.Changes {
-		if c.Kind != engine.ChangeLife {
-			continue
-		}
-		var data struct{ Reason string }
-		if err := json.Unmarshal(c.Data, &data); err != nil {
-			panic(err)
-		}
-		l.life = append(l.life, strings.TrimSpace(c.Name+" "+data.Reason))
-	}
-}
-
-func (l *changeLog) Refuse() error {
-	if e := l.refuse.Load(); e != nil {
-		return e
-	}
-	return nil
-}
-
-func TestPauseAndResumeArePublished(t *testing.T) {
-	var log changeLog
-	bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		for _, reason := range []string{"one", "two"} {
-			g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: reason}, nil)
-		}
-		g.mustVerb("a", host.ActorResume, nil, nil)
-		g.mustVerb("a", host.ActorSleep, nil, nil)
-		synctest.Wait()
-		log.mu.Lock()
-		defer log.mu.Unlock()
-		if want := []string{"created", "paused one", "resumed", "slept"}; !slices.Equal(log.life, want) {
-			t.Fatalf("%q were published, not %q", log.life, want)
-		}
 	})
 }

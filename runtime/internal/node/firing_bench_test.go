@@ -20,7 +20,7 @@ func BenchmarkSchedulesDueAtOnce(b *testing.B) {
 		var left atomic.Int64
 		left.Store(count)
 		done := make(chan struct{})
-		s := newBenchNode(b, &diaryHooks{schedule: func(*diary, host.Turn, *host.Tick, []byte) error {
+		s := newStage(b, nil, &puppetType{name: "p", tick: func(*puppet, host.Turn) error {
 			if left.Add(-1) == 0 {
 				close(done)
 			}
@@ -31,9 +31,8 @@ func BenchmarkSchedulesDueAtOnce(b *testing.B) {
 		for caller := range callers {
 			armed.Go(func() {
 				for i := range count / callers {
-					in := fmt.Sprintf(`{"name":"s","at":%q}`, at.Format(time.RFC3339Nano))
-					addr := host.Address{Type: "diary", Key: []string{fmt.Sprint(caller, i)}}
-					r := &host.Request{Address: addr, Method: host.ScheduleSet, Codec: host.JSON, Input: []byte(in)}
+					in := fmt.Sprintf(`{"name":"tick","at":%q}`, at.Format(time.RFC3339Nano))
+					r := &host.Request{Address: pAddr(fmt.Sprint(caller, i)), Method: host.ScheduleSet, Codec: host.JSON, Input: []byte(in)}
 					if _, err := s.Call(context.Background(), r); err != nil {
 						b.Error(err)
 						return

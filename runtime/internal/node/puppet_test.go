@@ -6,16 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
+	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/fxamacker/cbor/v2"
 )
 
 // A puppet is an actor that does what the test tells it to: its methods run closures, which the input names.
@@ -112,6 +116,31 @@ func (d *puppetType) behavior() *host.Behavior {
 	return b
 }
 
+// convertAny converts any value but the string "bad".
+func convertAny(_ host.ValueKind, _ int, from host.Codec, value []byte, to host.Codec, out []byte) ([]byte, error) {
+	var v any
+	var err error
+	if from == host.JSON {
+		err = json.Unmarshal(value, &v)
+	} else {
+		mode, _ := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
+		err = mode.Unmarshal(value, &v)
+	}
+	if err == nil && v == "bad" {
+		err = errors.New("it is bad")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var b []byte
+	if to == host.JSON {
+		b, err = json.Marshal(v)
+	} else {
+		b, err = cbor.Marshal(v)
+	}
+	return append(out, b...), err
+}
+
 func (p *puppet) Load(_ uint64, blob []byte) error {
 	p.s = puppetState{}
 	if blob == nil {
@@ -192,7 +221,13 @@ func newStage(t testing.TB, options func(*Options), types ...*puppetType) *stage
 	if len(types) == 0 {
 		types = []*puppetType{{name: "p"}}
 	}
-	g := &stage{t: t, disk: engine.NewDisk(), types: types, options: options}
+	return stageOn(t, engine.NewDisk(), options, types...)
+}
+
+// stageOn starts a node on what a disk has.
+func stageOn(t testing.TB, disk *engine.Disk, options func(*Options), types ...*puppetType) *stage {
+	t.Helper()
+	g := &stage{t: t, disk: disk, types: types, options: options}
 	g.start()
 	t.Cleanup(g.stop)
 	return g
@@ -340,5 +375,37 @@ func (g *stage) crash() {
 	g.start()
 }
 
+// cuts lets f run, and cuts the power at each write and sync meanwhile: it returns what the disk has left each time. seen is
+// called with it, when all else is blocked.
+func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
+	moment, done := make(chan struct{}), make(chan struct{})
+	g.disk.Fail(func(op, _ string) error {
+		if op == "sync" || op == "write" {
+			moment <- struct{}{}
+			<-moment
+		}
+		return nil
+	})
+	go func() {
+		f()
+		close(done)
+	}()
+	for n := 0; ; n++ {
+		select {
+		case <-moment:
+			synctest.Wait()
+			seen(g.disk.Crash(uint64(n), 35*(n%4)))
+			moment <- struct{}{}
+		case <-done:
+			g.disk.Fail(nil)
+			g.t.Logf("%d power cuts", n)
+			return
+		}
+	}
+}
+
 // kernelTurn is the kernel's own view of the turn that a handler was handed.
 func kernelTurn(h host.Turn) *kernel.Turn { return &h.(*handlerTurn).Turn }
+
+// long reports whether the tests run in their long form, as in `make soak`.
+func long() bool { return os.Getenv("CAIRN_LONG") != "" }

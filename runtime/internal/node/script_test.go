@@ -42,6 +42,7 @@ func TestConnectionScripts(t *testing.T)  { runScripts(t, "connections") }
 func TestExplanationScripts(t *testing.T) { runScripts(t, "why") }
 func TestLimitScripts(t *testing.T)       { runScripts(t, "limits") }
 func TestSQLScripts(t *testing.T)         { runScripts(t, "sql") }
+func TestChangeScripts(t *testing.T)      { runScripts(t, "changes") }
 
 func runScripts(t *testing.T, file string) {
 	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) string {
@@ -82,6 +83,7 @@ type scene struct {
 	g       *stage // nil before the first command that needs a node
 	types   []*puppetType
 	fields  []string // of the options
+	changes *changeLog
 	out     strings.Builder
 	clients map[string]host.LiveConnection
 	life    keyspace.ActorID
@@ -273,7 +275,11 @@ func (s *scene) stage() *stage {
 		if s.types == nil {
 			s.command("type p")
 		}
-		s.g = newStage(s.t, func(o *Options) { s.fill(o, s.fields) }, s.types...)
+		s.g = newStage(s.t, func(o *Options) {
+			if s.fill(o, s.fields); s.changes != nil {
+				o.Changes = s.changes
+			}
+		}, s.types...)
 	}
 	return s.g
 }
@@ -319,6 +325,11 @@ func (s *scene) command(line string) string {
 		s.fields = w[1:]
 	case "migrations": // of the type p, from the next start on
 		s.stage().types[0].migrations = schema[:s.number(w[1])]
+	case "publish": // what "published" prints from now on
+		s.changes = new(changeLog)
+	case "published":
+		synctest.Wait()
+		return strings.Join(s.changes.take(""), "\n")
 	case "set", "unset":
 		s.set(w[1], w[0] == "set")
 	case "open":

@@ -46,23 +46,8 @@ func explained(t *testing.T, x host.Explanation, why host.Why, text, remedy stri
 	}
 }
 
-// whileLeaving is a ChangeSink that runs a function when an actor has been put to sleep: before that is answered, and while
-// the goroutine that ran the actor still does.
-type whileLeaving struct {
-	changeLog
-	slept func()
-}
-
-func (l *whileLeaving) Life(cs *engine.ChangeSet) {
-	for _, c := range cs.Changes {
-		if c.Name == "slept" {
-			l.slept()
-		}
-	}
-}
-
 func TestWhyOfAnActorWhoseGoroutineIsOnItsWayOut(t *testing.T) {
-	var log whileLeaving
+	var log changeLog
 	bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
 		asked := 0
 		log.slept = func() {
