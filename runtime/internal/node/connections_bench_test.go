@@ -82,7 +82,7 @@ func BenchmarkFollow(b *testing.B) {
 
 // BenchmarkBroadcast measures a turn that emits one event until 1,000 readers have it.
 func BenchmarkBroadcast(b *testing.B) {
-	h := newHotel(b, &rooms{}, host.Limits{})
+	h := newHotel(b, puppetType{}, host.Limits{})
 	var got atomic.Int64
 	var readers sync.WaitGroup
 	ctx, cancel := context.WithCancel(b.Context())
@@ -102,10 +102,10 @@ func BenchmarkBroadcast(b *testing.B) {
 			}
 		})
 	}
-	q := h.rooms.request(says(strconv.Itoa(1)))
+	q := request(says(strconv.Itoa(1)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := h.s.Call(ctx, q); err != nil {
+		if _, err := h.Call(ctx, q); err != nil {
 			b.Fatal(err)
 		}
 		<-round
@@ -114,11 +114,7 @@ func BenchmarkBroadcast(b *testing.B) {
 
 // BenchmarkReconnect measures how fast 1,000 clients that were lost come back at once, hook and all.
 func BenchmarkReconnect(b *testing.B) {
-	rs := &rooms{
-		connect:    func(host.Turn, *room, *host.ConnectionState, []byte) error { return nil },
-		disconnect: func(host.Turn, *room, *host.ConnectionState, *host.Error) error { return nil },
-	}
-	h := newHotel(b, rs, host.Limits{})
+	h := newHotel(b, puppetType{connect: add(0), disconnect: add(0)}, host.Limits{})
 	tokens := make([]string, 1000)
 	for i := range tokens {
 		tokens[i] = h.connect(host.ConnectRequest{Events: []string{"said"}}).Welcome().Token
@@ -127,7 +123,7 @@ func BenchmarkReconnect(b *testing.B) {
 		var clients sync.WaitGroup
 		for _, token := range tokens {
 			clients.Go(func() {
-				if l, err := h.s.Connect(b.Context(), roomA, host.ConnectRequest{Token: token}); err != nil || !l.Welcome().Resumed {
+				if l, err := h.Connect(b.Context(), pAddr("a"), host.ConnectRequest{Token: token}); err != nil || !l.Welcome().Resumed {
 					b.Errorf("%v", err)
 				}
 			})

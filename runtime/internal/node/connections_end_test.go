@@ -15,17 +15,17 @@ import (
 )
 
 // noting makes a disconnect hook that notes why connections end.
-func noting(_ host.Turn, r *room, c *host.ConnectionState, cause *host.Error) error {
-	if cause == nil {
-		r.Log = append(r.Log, "left")
-	} else {
-		r.Log = append(r.Log, cause.Message)
+func noting(p *puppet, _ host.Turn) error {
+	why := "left"
+	if p.cause != nil {
+		why = p.cause.Message
 	}
+	p.s.Log = append(p.s.Log, why)
 	return nil
 }
 
 func TestLongHistoryIsReadInPages(t *testing.T) {
-	in(t, &rooms{}, host.Limits{EventHistory: 2000, ConnectionBytes: 4096}, func(t *testing.T, h *hotel) {
+	in(t, puppetType{}, host.Limits{EventHistory: 2000, ConnectionBytes: 4096}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
 		l.Close(t.Context(), true)
 		var want []string
@@ -57,15 +57,15 @@ func TestLongHistoryIsReadInPages(t *testing.T) {
 }
 
 func TestStateOfAConnectionIsPartOfTheTurn(t *testing.T) {
-	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
+	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{})
 		id := l.Welcome().Connection
-		h.run(func(t host.Turn, _ *room) error { return t.SetConnectionState(id, []byte{1}) })
-		h.try(func(t host.Turn, _ *room) error {
+		h.must("a", func(_ *puppet, t host.Turn) error { return t.SetConnectionState(id, []byte{1}) })
+		h.do("a", func(_ *puppet, t host.Turn) error {
 			t.SetConnectionState(id, []byte{2})
 			return host.Errorf(host.FailedPrecondition, "told to")
 		})
-		h.crash(1, 0)
+		h.cut(1, 0)
 		if c := h.records(); len(c) != 1 || len(c[0].State) != 1 || c[0].State[0] != 1 {
 			t.Errorf("%+v", c)
 		}
@@ -73,13 +73,13 @@ func TestStateOfAConnectionIsPartOfTheTurn(t *testing.T) {
 }
 
 func TestCallsOverATokenNameTheirConnection(t *testing.T) {
-	in(t, &rooms{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
+	in(t, puppetType{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
 		ctx := t.Context()
 		l := h.connect(host.ConnectRequest{})
 		w := l.Welcome()
 		caller := func(token string) (string, error) {
 			who := ""
-			_, err := h.s.CallOver(ctx, token, h.rooms.request(func(t host.Turn, _ *room) error {
+			_, err := h.CallOver(ctx, token, request(func(_ *puppet, t host.Turn) error {
 				who = t.Caller()
 				return nil
 			}))
@@ -100,10 +100,10 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 			if _, err := caller(token); host.CodeOf(err) != host.Unauthenticated {
 				t.Errorf("token %q: %v", token, err)
 			}
-			wantCode(t, h.s.Disconnect(ctx, roomA, token), host.Unauthenticated)
+			wantCode(t, h.Disconnect(ctx, pAddr("a"), token), host.Unauthenticated)
 		}
 		l = h.back(w, 0)
-		if err := h.s.Disconnect(ctx, roomA, w.Token); err != nil {
+		if err := h.Disconnect(ctx, pAddr("a"), w.Token); err != nil {
 			t.Fatal(err)
 		}
 		wantCode(t, ending(t, l), host.FailedPrecondition)
@@ -112,15 +112,15 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 		}
 		_, err = caller(w.Token)
 		wantCode(t, err, host.Unauthenticated)
-		wantCode(t, h.s.Disconnect(ctx, host.Address{Type: "room", Key: []string{"none"}}, w.Token), host.Unauthenticated)
+		wantCode(t, h.Disconnect(ctx, pAddr("none"), w.Token), host.Unauthenticated)
 	})
 }
 
 func TestOperatorsListAndCloseConnections(t *testing.T) {
-	in(t, &rooms{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
+	in(t, puppetType{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
 		call := func(method, input, key string) (string, error) {
-			r, err := h.s.Call(t.Context(), &host.Request{
-				Address: roomA, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: key,
+			r, err := h.Call(t.Context(), &host.Request{
+				Address: pAddr("a"), Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: key,
 			})
 			return string(r.Output), err
 		}
@@ -172,17 +172,17 @@ func TestOperatorsListAndCloseConnections(t *testing.T) {
 func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		hold := make(chan struct{})
-		rs := &rooms{disconnect: noting, connect: func(host.Turn, *room, *host.ConnectionState, []byte) error {
+		d := puppetType{disconnect: noting, connect: func(*puppet, host.Turn) error {
 			<-hold
 			return nil
 		}}
-		in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
+		in(t, d, host.Limits{}, func(t *testing.T, h *hotel) {
 			hold = make(chan struct{})
 			h.say("x")
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error)
 			go func() {
-				_, err := h.s.Connect(ctx, roomA, host.ConnectRequest{Events: []string{"said"}})
+				_, err := h.Connect(ctx, pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
 				failed <- err
 			}()
 			if gone { // before the turn begins
@@ -194,7 +194,7 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 			wantCode(t, <-failed, host.Canceled)
 			close(hold)
 			synctest.Wait()
-			if n := len(event.HubOf(h.s.Kernel).Audiences); n != 0 || len(h.records()) != 0 || h.wakes() != 0 {
+			if n := len(event.HubOf(h.Kernel).Audiences); n != 0 || len(h.records()) != 0 || h.wakes() != 0 {
 				t.Errorf("%d audiences, %d connections, %d wake rows are left", n, len(h.records()), h.wakes())
 			}
 			if log := h.log(); len(log) > 1 || len(log) == 1 && log[0] != "the client gave up" {
@@ -206,11 +206,11 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 
 func TestRestartLosesNoConnection(t *testing.T) {
 	for name, stop := range map[string]func(h *hotel){
-		"restart": (*hotel).restart,
-		"crash":   func(h *hotel) { h.crash(1, 50) },
+		"restart": func(h *hotel) { h.restart() },
+		"crash":   func(h *hotel) { h.cut(1, 50) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, &rooms{disconnect: noting}, host.Limits{ConnectionGrace: time.Minute}, func(t *testing.T, h *hotel) {
+			in(t, puppetType{disconnect: noting}, host.Limits{ConnectionGrace: time.Minute}, func(t *testing.T, h *hotel) {
 				const n = conn.SweepPage + 44
 				var ends []host.LiveConnection
 				for range n {

@@ -16,7 +16,7 @@ import (
 // TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet is for the race detector, too: real time, everything at once.
 // Every client gets all events after its cursor, without a hole, over however many connections.
 func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
-	h := newHotel(t, &rooms{disconnect: noting}, host.Limits{EventHistory: 100_000})
+	h := newHotel(t, puppetType{disconnect: noting}, host.Limits{EventHistory: 100_000})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	const emitters, emissions, clients = 4, 100, 8
@@ -24,7 +24,7 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	for g := range emitters {
 		emitting.Go(func() {
 			for i := range emissions {
-				if err := h.try(says(fmt.Sprint(g, i), "again")); err != nil {
+				if err := h.do("a", says(fmt.Sprint(g, i), "again")); err != nil {
 					t.Error(err)
 				}
 			}
@@ -35,7 +35,7 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 		listening.Go(func() {
 			r := host.ConnectRequest{Events: []string{"said"}}
 			for first := true; ; first = false {
-				l, err := h.s.Connect(ctx, roomA, r)
+				l, err := h.Connect(ctx, pAddr("a"), r)
 				if err != nil {
 					t.Error(err)
 					return
@@ -79,9 +79,9 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	emitting.Wait()
 	h.say("end")
 	listening.Wait()
-	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || event.HubOf(h.s.Kernel).Total() != 0 {
+	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || event.HubOf(h.Kernel).Total() != 0 {
 		t.Errorf("%d clients left; %d connections, %d wake rows, %d live ends are there",
-			len(log), len(h.records()), h.wakes(), event.HubOf(h.s.Kernel).Total())
+			len(log), len(h.records()), h.wakes(), event.HubOf(h.Kernel).Total())
 	}
 }
 

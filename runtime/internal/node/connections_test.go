@@ -14,24 +14,22 @@ import (
 )
 
 // in runs a test in a bubble with a hotel.
-func in(t *testing.T, rs *rooms, limits host.Limits, f func(t *testing.T, h *hotel)) {
+func in(t *testing.T, d puppetType, limits host.Limits, f func(t *testing.T, h *hotel)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newHotel(t, rs, limits)) })
+	synctest.Test(t, func(t *testing.T) { f(t, newHotel(t, d, limits)) })
 }
 
 func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 	const params = `{"name":"ann","Access-Token":"s3cret","deep":[{"my_password":"s3cret","n":12345678901234567890}]}`
 	var saw string
-	rs := &rooms{connect: func(h host.Turn, r *room, c *host.ConnectionState, params []byte) error {
-		saw = string(params)
-		r.Log = append(r.Log, "joined "+c.ID)
-		c.State = []byte{0x01}
-		if h.Caller() != c.ID {
+	d := puppetType{connect: func(p *puppet, h host.Turn) error {
+		saw, p.conn.State = string(p.given), []byte{0x01}
+		if h.Caller() != p.conn.ID {
 			return fmt.Errorf("the caller is %q", h.Caller())
 		}
-		return h.EmitTo(evSaid, []byte(`"welcome"`), c.ID, nil)
+		return h.EmitTo(evSaid, []byte(`"welcome"`), p.conn.ID, nil)
 	}}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
+	in(t, d, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{Params: []byte(params), Transport: "sse"})
 		if saw != params {
 			t.Errorf("the hook saw %s", saw)
@@ -45,7 +43,7 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 			!bytes.Equal(c.State, []byte{0x01}) || c.Transport != "sse" || c.Connected.IsZero() || !c.Lost.IsZero() {
 			t.Errorf("stored %+v, parameters %s", c, c.Params)
 		}
-		page, err := h.s.Inspect(t.Context(), roomA, host.InspectQuery{ValueBytes: 1 << 20})
+		page, err := h.Inspect(t.Context(), pAddr("a"), host.InspectQuery{ValueBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,11 +58,8 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 }
 
 func TestConnectHookKeepsWhatItSets(t *testing.T) {
-	rs := &rooms{connect: func(_ host.Turn, _ *room, c *host.ConnectionState, params []byte) error {
-		c.Params = params
-		return nil
-	}}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
+	d := puppetType{connect: func(p *puppet, _ host.Turn) error { p.conn.Params = p.given; return nil }}
+	in(t, d, host.Limits{}, func(t *testing.T, h *hotel) {
 		h.connect(host.ConnectRequest{Params: []byte(`{"token":"kept"}`)})
 		if got := string(h.records()[0].Params); got != `{"token":"kept"}` {
 			t.Errorf("stored %s", got)
@@ -73,7 +68,7 @@ func TestConnectHookKeepsWhatItSets(t *testing.T) {
 }
 
 func TestConnectIsChecked(t *testing.T) {
-	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
+	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		for _, c := range []struct {
 			name string
 			r    host.ConnectRequest
@@ -85,20 +80,20 @@ func TestConnectIsChecked(t *testing.T) {
 			{"large parameters", host.ConnectRequest{Params: make([]byte, host.MaxConnectionParams+1)}, host.TooLarge},
 			{"unknown transport", host.ConnectRequest{Transport: "pigeon"}, host.InvalidArgument},
 		} {
-			if _, err := h.s.Connect(context.Background(), roomA, c.r); host.CodeOf(err) != c.want {
+			if _, err := h.Connect(context.Background(), pAddr("a"), c.r); host.CodeOf(err) != c.want {
 				t.Errorf("%s: %v, want the code %q", c.name, err, c.want)
 			}
 		}
-		_, err := h.s.Connect(t.Context(), host.Address{Type: "other"}, host.ConnectRequest{})
+		_, err := h.Connect(t.Context(), host.Address{Type: "other"}, host.ConnectRequest{})
 		wantCode(t, err, host.UnknownType)
 	})
 }
 
 func TestConnectionGetsWhatIsForIt(t *testing.T) {
-	rs := &rooms{subscribe: func(host.Turn, int, *host.ConnectionState) error { return nil }}
-	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
+	d := puppetType{subscribe: add(0)}
+	in(t, d, host.Limits{}, func(t *testing.T, h *hotel) {
 		h.say("before")
-		anonymous, err := h.s.Subscribe(t.Context(), roomA, host.Subscription{})
+		anonymous, err := h.Subscribe(t.Context(), pAddr("a"), host.Subscription{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +104,7 @@ func TestConnectionGetsWhatIsForIt(t *testing.T) {
 		if w := a.Welcome(); w.Cursor != 1 || !slices.Equal(w.Events, []string{"said"}) {
 			t.Errorf("welcome %+v", w)
 		}
-		h.run(func(t host.Turn, _ *room) error {
+		h.must("a", func(_ *puppet, t host.Turn) error {
 			for _, err := range []error{
 				t.EmitTo(evSaid, []byte(`"to a"`), a.Welcome().Connection, nil),
 				t.EmitTo(evSaid, []byte(`"all but a"`), "", []string{a.Welcome().Connection}),
@@ -142,9 +137,9 @@ func TestConnectionGetsWhatIsForIt(t *testing.T) {
 		if want := []string{`"all but a"`, `"all"`, `"nobody but c"`}; !slices.Equal(got, want) || d.Missed != 0 {
 			t.Errorf("an anonymous subscriber heard %q, missed %d; want %q", got, d.Missed, want)
 		}
-		err = h.try(func(t host.Turn, _ *room) error { return t.EmitTo(evSaid, []byte("1"), "nobody", nil) })
+		err = h.do("a", func(_ *puppet, t host.Turn) error { return t.EmitTo(evSaid, []byte("1"), "nobody", nil) })
 		wantCode(t, err, host.NotFound)
-		err = h.try(func(t host.Turn, _ *room) error {
+		err = h.do("a", func(_ *puppet, t host.Turn) error {
 			return t.EmitTo(evSaid, []byte("1"), a.Welcome().Connection, []string{"x"})
 		})
 		wantCode(t, err, host.InvalidArgument)
@@ -152,49 +147,48 @@ func TestConnectionGetsWhatIsForIt(t *testing.T) {
 }
 
 func TestAnonymousSubscribersAreKeptOut(t *testing.T) {
-	may := func(host.Turn, int, *host.ConnectionState) error { return nil }
-	in(t, &rooms{subscribe: may}, host.Limits{}, func(t *testing.T, h *hotel) {
-		_, err := h.s.Subscribe(t.Context(), roomA, host.Subscription{Names: []string{"private"}})
+	in(t, puppetType{subscribe: add(0)}, host.Limits{}, func(t *testing.T, h *hotel) {
+		_, err := h.Subscribe(t.Context(), pAddr("a"), host.Subscription{Names: []string{"private"}})
 		wantCode(t, err, host.PermissionDenied)
 	})
-	join := func(host.Turn, *room, *host.ConnectionState, []byte) error { return nil }
-	in(t, &rooms{connect: join}, host.Limits{}, func(t *testing.T, h *hotel) {
-		_, err := h.s.Subscribe(t.Context(), roomA, host.Subscription{})
+	in(t, puppetType{connect: add(0)}, host.Limits{}, func(t *testing.T, h *hotel) {
+		_, err := h.Subscribe(t.Context(), pAddr("a"), host.Subscription{})
 		wantCode(t, err, host.PermissionDenied)
 	})
 }
 
 func TestActorSleepsWhileClientsStayAndACallWakesIt(t *testing.T) {
-	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
+	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		st, err := h.s.Lookup(t.Context(), roomA)
+		st, err := h.Lookup(t.Context(), pAddr("a"))
 		if err != nil || st.State != host.Asleep || st.Connections != 1 {
 			t.Errorf("%+v, %v", st, err)
 		}
 		caller := ""
-		if _, err := l.Call(t.Context(), h.rooms.request(func(t host.Turn, r *room) error {
+		if _, err := l.Call(t.Context(), request(func(p *puppet, t host.Turn) error {
 			caller = t.Caller()
-			return says("good morning")(t, r)
+			return says("good morning")(p, t)
 		})); err != nil {
 			t.Fatal(err)
 		}
 		if caller != l.Welcome().Connection {
 			t.Errorf("the caller is %q", caller)
 		}
-		reply, err := l.Call(t.Context(), &host.Request{Method: "who", Codec: host.JSON})
-		if err != nil || string(reply.Output) != l.Welcome().Connection {
-			t.Errorf("the caller of a query is %q, %v", reply.Output, err)
+		if _, err = l.Call(t.Context(), &host.Request{Method: "look", Codec: host.JSON,
+			Input: remember(glance(func(_ *puppetState, r host.Reader) error { caller = "query by " + r.Caller(); return nil }))}); err != nil ||
+			caller != "query by "+l.Welcome().Connection {
+			t.Errorf("the caller of a query is %q, %v", caller, err)
 		}
 		expect(t, l, "good morning")
 	})
 }
 
 func TestTurnCannotHoldAConnection(t *testing.T) {
-	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
-		err := h.try(func(turn host.Turn, _ *room) error {
-			_, err := h.s.Connect(turn, roomA, host.ConnectRequest{})
+	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
+		err := h.do("a", func(_ *puppet, turn host.Turn) error {
+			_, err := h.Connect(turn, pAddr("a"), host.ConnectRequest{})
 			return err
 		})
 		wantCode(t, err, host.FailedPrecondition)
@@ -203,15 +197,15 @@ func TestTurnCannotHoldAConnection(t *testing.T) {
 
 func TestEventsThatShareTheCommitOfAConnectionAreDelivered(t *testing.T) {
 	for _, connecting := range []bool{true, false} {
-		in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
+		in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
 			h.say("before")
 			old := h.connect(host.ConnectRequest{})
 			hold := make(chan struct{})
-			go h.try(func(host.Turn, *room) error { <-hold; return nil })
+			go h.do("a", func(*puppet, host.Turn) error { <-hold; return nil })
 			synctest.Wait()
 			// All of this waits, and is worked through as one batch.
 			joined := make(chan host.LiveConnection, 1)
-			go h.try(says("earlier"))
+			go h.do("a", says("earlier"))
 			synctest.Wait()
 			go func() {
 				if connecting {
@@ -224,9 +218,9 @@ func TestEventsThatShareTheCommitOfAConnectionAreDelivered(t *testing.T) {
 				joined <- old
 			}()
 			synctest.Wait()
-			go h.try(says("later"))
+			go h.do("a", says("later"))
 			synctest.Wait()
-			a := h.s.Find(roomA)
+			a := h.Find(pAddr("a"))
 			before := a.Applied.Load()
 			close(hold)
 			expect(t, <-joined, "later")

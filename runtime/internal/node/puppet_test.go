@@ -32,6 +32,8 @@ type puppet struct {
 	cause *host.Error
 	msg   *host.Received
 	rang  string // the instance of the alarm
+	conn  *host.ConnectionState
+	given []byte // the parameters of the connection
 }
 
 type puppetState struct {
@@ -183,7 +185,8 @@ func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {
 	defer func() { p.tick = nil }()
 	return p.hook(p.typ.tick, t)
 }
-func (p *puppet) Connect(t host.Turn, _ *host.ConnectionState, _ []byte) error {
+func (p *puppet) Connect(t host.Turn, c *host.ConnectionState, params []byte) error {
+	p.conn, p.given = c, params
 	return p.hook(p.typ.connect, t)
 }
 func (p *puppet) Disconnect(t host.Turn, _ *host.ConnectionState, cause *host.Error) error {
@@ -285,8 +288,15 @@ func pAddr(key string) host.Address { return host.Address{Type: "p", Key: []stri
 func (g *stage) do(key string, f deed) error { return g.doAt(pAddr(key), f) }
 
 func (g *stage) doAt(a host.Address, f deed) error {
-	_, err := g.Call(context.Background(), &host.Request{Address: a, Method: "do", Codec: host.JSON, Input: remember(f)})
+	r := request(f)
+	r.Address = a
+	_, err := g.Call(context.Background(), r)
 	return err
+}
+
+// request asks the puppet "a" to run a closure as a turn.
+func request(f deed) *host.Request {
+	return &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(f)}
 }
 
 // must is do for a closure that must succeed.
@@ -365,10 +375,13 @@ func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 }
 
 // crash cuts the power and starts the node on what is left.
-func (g *stage) crash() {
+func (g *stage) crash() { g.cut(1, 0) }
+
+// cut is crash, after which some percent of what was not synced may be left.
+func (g *stage) cut(seed uint64, unsynced int) {
 	g.t.Helper()
 	g.Halt()
-	left := g.disk.Crash(1, 0)
+	left := g.disk.Crash(seed, unsynced)
 	g.Kill()
 	g.store.Close()
 	g.disk = left
