@@ -89,7 +89,7 @@ func BenchmarkBroadcast(b *testing.B) {
 	b.Cleanup(func() { cancel(); readers.Wait() })
 	round := make(chan struct{}, 1)
 	for range 1000 {
-		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
+		l := h.connect(listening)
 		readers.Go(func() {
 			for {
 				d, err := l.Next(ctx)
@@ -117,7 +117,7 @@ func BenchmarkReconnect(b *testing.B) {
 	h := newHotel(b, puppetType{connect: add(0), disconnect: add(0)}, host.Limits{})
 	tokens := make([]string, 1000)
 	for i := range tokens {
-		tokens[i] = h.connect(host.ConnectRequest{Events: []string{"said"}}).Welcome().Token
+		tokens[i] = h.connect(listening).Welcome().Token
 	}
 	for b.Loop() {
 		var clients sync.WaitGroup

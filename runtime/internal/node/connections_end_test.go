@@ -26,7 +26,7 @@ func noting(p *puppet, _ host.Turn) error {
 
 func TestLongHistoryIsReadInPages(t *testing.T) {
 	in(t, puppetType{}, host.Limits{EventHistory: 2000, ConnectionBytes: 4096}, func(t *testing.T, h *hotel) {
-		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
+		l := h.connect(listening)
 		l.Close(t.Context(), true)
 		var want []string
 		for i := range 1000 {
@@ -127,7 +127,7 @@ func TestOperatorsListAndCloseConnections(t *testing.T) {
 		var ids []string
 		lives := make(map[string]host.LiveConnection)
 		for range 3 {
-			l := h.connect(host.ConnectRequest{Events: []string{"said"}})
+			l := h.connect(listening)
 			ids = append(ids, l.Welcome().Connection)
 			lives[l.Welcome().Connection] = l
 		}
@@ -214,7 +214,7 @@ func TestRestartLosesNoConnection(t *testing.T) {
 				const n = conn.SweepPage + 44
 				var ends []host.LiveConnection
 				for range n {
-					ends = append(ends, h.connect(host.ConnectRequest{Events: []string{"said"}}))
+					ends = append(ends, h.connect(listening))
 				}
 				ends[0].Close(t.Context(), true)
 				h.say("one")

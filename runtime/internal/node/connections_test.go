@@ -159,7 +159,7 @@ func TestAnonymousSubscribersAreKeptOut(t *testing.T) {
 
 func TestActorSleepsWhileClientsStayAndACallWakesIt(t *testing.T) {
 	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
-		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
+		l := h.connect(listening)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		st, err := h.Lookup(t.Context(), pAddr("a"))
@@ -209,7 +209,7 @@ func TestEventsThatShareTheCommitOfAConnectionAreDelivered(t *testing.T) {
 			synctest.Wait()
 			go func() {
 				if connecting {
-					joined <- h.connect(host.ConnectRequest{Events: []string{"said"}})
+					joined <- h.connect(listening)
 					return
 				}
 				if err := old.Subscribe(context.Background(), "said"); err != nil {

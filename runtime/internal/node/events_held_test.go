@@ -142,18 +142,11 @@ func TestEventOfManyFollowersCountsOnce(t *testing.T) {
 
 func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
-		connect := func(key string) host.LiveConnection {
-			l, err := g.Connect(t.Context(), pAddr(key), host.ConnectRequest{Events: []string{"said"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
-		}
-		hoarder := connect("a")
+		hoarder := g.client("a", listening)
 		for range 3 { // with anything more, the node is full
 			g.must("a", emits(1, 10_000))
 		}
-		reads, idle := connect("b"), connect("b")
+		reads, idle := g.client("b", listening), g.client("b", listening)
 		g.must("b", emits(1, 1000)) // which is less than each may hold
 		if got := sequences(t, reads); !slices.Equal(got, upTo(1)) {
 			t.Errorf("the reader got %v", got)
@@ -184,10 +177,7 @@ func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 
 // full connects a client that holds so much that the node is full with anything more.
 func full(t *testing.T, g *stage) {
-	hoarder, err := g.Connect(t.Context(), pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hoarder := g.client("a", listening)
 	t.Cleanup(func() { hoarder.Close(context.Background(), false) })
 	for range 3 {
 		g.must("a", emits(1, 10_000))
@@ -197,14 +187,7 @@ func full(t *testing.T, g *stage) {
 func TestConnectionThatReadsIsNotCutOffThoughTheNodeIsFull(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
 		full(t, g)
-		connect := func() host.LiveConnection {
-			l, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
-		}
-		fresh, waits := connect(), connect()
+		fresh, waits := g.client("b", listening), g.client("b", listening)
 		got := make(chan []uint64)
 		go func() {
 			defer close(got)
@@ -242,10 +225,7 @@ func TestConnectionThatDoesNotReadIsCutOffThoughItsActorHasSlept(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, types, func(t *testing.T, g *stage) {
 		full(t, g)
 		g.must("b", add(0))
-		l, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := g.client("b", listening)
 		time.Sleep(time.Second)
 		g.must("b", emits(1, 100)) // the first commit since the actor woke
 		time.Sleep(time.Second)
@@ -266,10 +246,7 @@ func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
 		full(t, g)
 		g.must("b", emits(3, 200))
-		reads, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}, HasAfter: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		reads := g.client("b", host.ConnectRequest{Events: []string{"said"}, HasAfter: true})
 		disk := make(chan struct{})
 		g.disk.Fail(func(op, _ string) error {
 			if op == "sync" {
@@ -302,7 +279,7 @@ func TestConnectionThatIsNeverTakenHoldsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 20 {
-			g.Connect(ctx, pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
+			g.Connect(ctx, pAddr("a"), listening)
 			g.must("a", emits(1, 100))
 		}
 		synctest.Wait()
@@ -350,7 +327,7 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 					defer s.Close()
 				} else {
 					soon, stop := context.WithTimeout(ctx, time.Duration(r.IntN(20))*time.Millisecond)
-					l, err := g.Connect(soon, pAddr(key), host.ConnectRequest{Events: []string{"said"}})
+					l, err := g.Connect(soon, pAddr(key), listening)
 					stop()
 					if err != nil {
 						continue

@@ -454,17 +454,27 @@ func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
 	}
 }
 
-// A regret is a job that destroys its actor in a turn, and panics before the commit.
-type regret struct{}
+// A regret is a job that destroys its actor in a turn, and panics before the commit. A late one does so after the commit of a turn
+// before it was refused.
+type regret struct{ late bool }
 
 func (regret) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "regret"} }
 
-func (regret) Run(c *kernel.Core, w *kernel.Work) {
-	_, err := c.RunTurn(w, "regret", true, func(h *kernel.Turn) ([]byte, error) {
-		h.DestroySelf()
-		return nil, nil
-	})
+func (j regret) Run(c *kernel.Core, w *kernel.Work) {
+	var err error
+	if j.late {
+		err = c.System(w, "before", func(h *kernel.Turn) error { h.ExpireAt(time.Now().Add(time.Hour).UnixMilli()); return nil })
+	}
 	if err == nil {
+		err = c.System(w, "regret", func(h *kernel.Turn) error {
+			if j.late {
+				h.Done() // commits the turn before
+			}
+			h.DestroySelf()
+			return nil
+		})
+	}
+	if err == nil && !j.late {
 		panic("the job panics after its turn")
 	}
 	c.Respond(w, nil, err)
@@ -477,110 +487,54 @@ func (*survivor) Busy() bool  { return false }
 func (*survivor) Leave() bool { return true }
 func (s *survivor) Lost()     { s.lost.Add(1) }
 
-// The destruction is not committed, so what survives a lost core must go on.
-func TestJobThatPanicsAfterItDestroyedItsActorHasNotDestroyedIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, true)
-		b.must("a", "")
-		a := b.Find(at("a"))
-		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
-		done := make(chan error, 1)
-		w := &kernel.Work{Job: regret{}, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
-		if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; host.CodeOf(err) != host.Internal {
-			t.Errorf("the job ended with %v", err)
-		}
-		synctest.Wait()
-		if _, err := b.Lookup(t.Context(), at("a")); err != nil {
-			t.Error(err)
-		}
-		if n := s.lost.Load(); n != 1 {
-			t.Errorf("what survives was told %d times that the core was lost", n)
-		}
-		b.must("a", "")
-		b.stop()
-	})
-}
-
-// fence opens the space of an actor anew behind the kernel's back, so that the next commit is refused.
-func (b *bench) fence(a *kernel.Actor) *engine.Space {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	space, err := b.Store.OpenSpace(a.Core.ID)
-	if err != nil {
+// post runs a job on actor "a".
+func (b *bench) post(j kernel.Job) error {
+	done := make(chan error, 1)
+	w := &kernel.Work{Job: j, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
+	if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
 		b.t.Fatal(err)
 	}
-	return space
+	return <-done
 }
 
-// A destruction whose commit is refused has not happened, so what survives a lost core must go on.
-func TestRefusedDestructionTellsWhatSurvivesTheCore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, true)
-		b.must("a", "")
-		a := b.Find(at("a"))
-		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
-		space := b.fence(a)
-		if err := b.Destroy(t.Context(), at("a")); err == nil {
-			t.Fatal("the commit was not refused")
-		}
-		space.Close()
-		synctest.Wait()
-		if n := s.lost.Load(); n != 1 {
-			t.Errorf("what survives was told %d times that the core was lost", n)
-		}
-		if _, err := b.Lookup(t.Context(), at("a")); err != nil {
-			t.Error(err)
-		}
-		b.must("a", "")
-		b.stop()
-	})
-}
-
-// A late regret is a job whose commit is refused in the middle of a turn, which then destroys its actor.
-type lateRegret struct{}
-
-func (lateRegret) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "late regret"} }
-
-func (lateRegret) Run(c *kernel.Core, w *kernel.Work) {
-	err := c.System(w, "before", func(h *kernel.Turn) error {
-		h.ExpireAt(time.Now().Add(time.Hour).UnixMilli())
-		return nil
-	})
-	if err == nil {
-		err = c.System(w, "regret", func(h *kernel.Turn) error {
-			h.Done() // commits the turn before
-			h.DestroySelf()
-			return nil
+// A destruction that is not committed has not happened, so what survives a lost core must go on.
+func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused bool // the next commit is
+		destroy func(b *bench) error
+	}{
+		"job panics after its turn":         {false, func(b *bench) error { return b.post(regret{}) }},
+		"commit is refused":                 {true, func(b *bench) error { return b.Destroy(b.t.Context(), at("a")) }},
+		"commit of a turn before is, in it": {true, func(b *bench) error { return b.post(regret{late: true}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, true)
+				b.must("a", "")
+				a := b.Find(at("a"))
+				s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
+				if c.refused { // because the space is opened anew behind the kernel's back
+					a.Mu.Lock()
+					space, err := b.Store.OpenSpace(a.Core.ID)
+					a.Mu.Unlock()
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer space.Close()
+				}
+				if err := c.destroy(b); err == nil {
+					t.Error("the destruction was committed")
+				}
+				synctest.Wait()
+				if n := s.lost.Load(); n != 1 {
+					t.Errorf("what survives was told %d times that the core was lost", n)
+				}
+				if _, err := b.Lookup(t.Context(), at("a")); err != nil {
+					t.Error(err)
+				}
+				b.must("a", "")
+				b.stop()
+			})
 		})
 	}
-	c.Respond(w, nil, err)
-}
-
-// A turn may destroy its actor after the commit of the turns before it was refused. Neither is committed.
-func TestDestructionAfterARefusedCommitTellsWhatSurvivesTheCore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, true)
-		b.must("a", "")
-		a := b.Find(at("a"))
-		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
-		space := b.fence(a)
-		done := make(chan error, 1)
-		w := &kernel.Work{Job: lateRegret{}, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
-		if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; err == nil {
-			t.Error("the destruction was committed")
-		}
-		space.Close()
-		synctest.Wait()
-		if n := s.lost.Load(); n != 1 {
-			t.Errorf("what survives was told %d times that the core was lost", n)
-		}
-		b.must("a", "")
-		b.stop()
-	})
 }

@@ -45,13 +45,22 @@ func says(texts ...string) deed {
 	}
 }
 
-func (h *hotel) connect(r host.ConnectRequest) host.LiveConnection {
-	h.t.Helper()
-	l, err := h.Connect(context.Background(), pAddr("a"), r)
+// listening is what a client asks for that hears all events said from now on.
+var listening = host.ConnectRequest{Events: []string{"said"}}
+
+// client connects a client.
+func (g *stage) client(key string, r host.ConnectRequest) host.LiveConnection {
+	g.t.Helper()
+	l, err := g.Connect(context.Background(), pAddr(key), r)
 	if err != nil {
-		h.t.Fatal(err)
+		g.t.Fatal(err)
 	}
 	return l
+}
+
+func (h *hotel) connect(r host.ConnectRequest) host.LiveConnection {
+	h.t.Helper()
+	return h.client("a", r)
 }
 
 // back resumes a connection after an event.
