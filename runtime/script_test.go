@@ -447,10 +447,12 @@ func (s *scene) command(line string) string {
 			b = new(bodies)
 		}
 		return fmt.Sprintf("%s ran %d times, %d at once", key, b.ran, b.most)
-	case "commits": // since the last time
+	case "commits": // since the last time; the first time only counts
 		now := metric(s.t, s.h, "cairn_commits_total", "")
 		before := s.commits
-		s.commits = now
+		if s.commits = now; before == 0 {
+			return ""
+		}
 		return fmt.Sprintf("%v commits", now-before)
 	case "runs": // that are listed
 		return s.runs(ctx, w[1:])

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,10 +73,11 @@ func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], i
 func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOptions) error {
 	r := &host.Request{Address: t.a, Method: m.Name, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing}
 	if m.Input != nil {
-		var err error
-		if r.Input, err = json.Marshal(in); err != nil {
+		var b bytes.Buffer // in it, raw JSON keeps its characters as they were given
+		if err := writeJSON(&b, in); err != nil {
 			return err
 		}
+		r.Input = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	}
 	limited, cancel := t.c.requestContext(ctx)
 	if t.c.timeout > 0 && o.wait > 0 {

@@ -99,7 +99,11 @@ func Encode(codec host.Codec, v any) ([]byte, error) {
 		return nil, nil
 	}
 	if codec == host.JSON {
-		return json.Marshal(v)
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false) // values in it keep their characters as they were given
+		err := e.Encode(v)
+		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 	}
 	return Output.Marshal(v)
 }
