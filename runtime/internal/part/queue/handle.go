@@ -25,18 +25,24 @@ type failedMessage struct {
 	message host.Received
 	cause   *host.Error
 	reason  string // for operators; "" for the message of cause
+	counted bool   // written and read in turns of the actor
 }
 
 // queueActivation is the part's data of an Actor: the duty to handle the messages of its own
 // queues.
-type queueActivation struct{ duty.Duty }
+type queueActivation struct {
+	duty.Duty
+	failed atomic.Pointer[failedMessage] // what is to be counted before any message is handled
+}
+
+func activationOf(a *kernel.Actor) *queueActivation {
+	return attach.Make(&a.Attached, func() *queueActivation {
+		return &queueActivation{Duty: duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+	})
+}
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
-func queueDuty(a *kernel.Actor) *duty.Duty {
-	return &attach.Make(&a.Attached, func() *queueActivation {
-		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
-	}).Duty
-}
+func queueDuty(a *kernel.Actor) *duty.Duty { return &activationOf(a).Duty }
 
 // A queueJob handles messages of the actor's own queues.
 type queueJob struct {
@@ -76,6 +82,7 @@ func pumped(a *kernel.Actor, w *kernel.Work) {
 	case failed == nil:
 		queueDuty(a).Done(w)
 	case w.Err != nil:
+		activationOf(a).failed.Store(failed) // another job may come first
 		duty.Again(a.Kernel, a.Address, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { countFailed(a, failed) })
 	}
 }
@@ -87,19 +94,24 @@ const maxPump = 64
 // queue after the other. A broken queue does not delay the others. A stopping node keeps waiting
 // messages for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
-	a, own := c.Actor, queueDuty(c.Actor)
+	a, own := c.Actor, activationOf(c.Actor)
 	if j.failed == nil {
 		own.Begin() // a message that is sent from here on asks again
+		j.failed = own.failed.Load()
 	}
 	if !c.Exists {
 		c.Respond(w, nil, fault.NotFound(a.Address))
 		return
 	}
-	if j.failed != nil {
-		if err := messageFailed(c, w, j.failed); err != nil {
-			c.Respond(w, nil, err)
-			return
+	if f := j.failed; f != nil {
+		if !f.counted {
+			if err := messageFailed(c, w, f); err != nil {
+				c.Respond(w, nil, err)
+				return
+			}
 		}
+		f.counted, j.failed = true, nil
+		own.failed.CompareAndSwap(f, nil)
 	}
 	if j.recovered {
 		c.Standing.Note(keyspace.WakeQueue, standing.Armed)
