@@ -45,7 +45,7 @@ func says(texts ...string) deed {
 	}
 }
 
-// listening is what a client asks for that hears all events said from now on.
+// listening asks for all events said from now on.
 var listening = host.ConnectRequest{Events: []string{"said"}}
 
 // client connects a client.

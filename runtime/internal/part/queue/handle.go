@@ -32,7 +32,7 @@ type failedMessage struct {
 // queues.
 type queueActivation struct {
 	duty.Duty
-	failed atomic.Pointer[failedMessage] // what is to be counted before any message is handled
+	failed atomic.Pointer[failedMessage] // its attempt must be counted before any message is handled
 }
 
 func activationOf(a *kernel.Actor) *queueActivation {
