@@ -63,7 +63,7 @@ func newAirports(b *testing.B) airports {
 
 func benchAct(b *testing.B, method int, as host.Codec, input []byte) {
 	i := newAirports(b).behavior.New()
-	turn := &fakeTurn{Context: context.Background()}
+	turn := &stub{}
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {
@@ -88,7 +88,7 @@ func BenchmarkQuery(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	turn := &fakeTurn{Context: context.Background()}
+	turn := &stub{}
 	for name, method := range map[string]int{"none": 3, "struct": 2} {
 		b.Run(name, func(b *testing.B) {
 			var out []byte
@@ -138,21 +138,13 @@ func BenchmarkState(b *testing.B) {
 	})
 }
 
-// echoNode answers every call with the same reply.
-type echoNode struct {
-	host.Node
-	reply host.Reply
-}
-
-func (n *echoNode) Call(context.Context, *host.Request) (host.Reply, error) { return n.reply, nil }
-
 func BenchmarkCall(b *testing.B) {
 	a := newAirports(b)
-	out, err := a.behavior.New().Act(&fakeTurn{}, 0, host.CBOR, []byte("\xa0"), nil)
+	out, err := a.behavior.New().Act(&stub{}, 0, host.CBOR, []byte("\xa0"), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	ref := a.typ.Ref(&echoNode{reply: host.Reply{Output: out}}, "ORD")
+	ref := a.typ.Ref(&replies{Reply: host.Reply{Output: out}}, "ORD")
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -60,7 +60,7 @@ func saved[S any](t testing.TB, s S) ([]byte, error) {
 	t.Helper()
 	b := behaviorOf(t, actor.Spec[S]{OnCreate: func(p *S, _ *actor.Context) error { *p = s; return nil }})
 	i := b.New()
-	if err := i.Create(&fakeTurn{}); err != nil {
+	if err := i.Create(&stub{}); err != nil {
 		t.Fatal(err)
 	}
 	return i.Save(nil)
@@ -280,13 +280,13 @@ func TestLoadForgetsEverythingBefore(t *testing.T) {
 	}
 	for _, blob := range [][]byte{nil, empty} {
 		i := b.New()
-		if _, err := i.Act(&fakeTurn{}, 0, host.CBOR, nil, nil); err != nil {
+		if _, err := i.Act(&stub{}, 0, host.CBOR, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := i.Load(0, blob); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := i.Act(&fakeTurn{}, 1, host.JSON, nil, nil); err != nil || string(out) != "0" {
+		if out, err := i.Act(&stub{}, 1, host.JSON, nil, nil); err != nil || string(out) != "0" {
 			t.Errorf("after Load: %s, %v", out, err)
 		}
 	}
