@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +24,10 @@ func (c counter) get(*actor.ReadContext, actor.None) (int, error) { return c.N, 
 func (c *counter) ring(*actor.Context, string) error { c.N++; return nil }
 
 func (c *counter) open(_ *actor.Context, n int) error { c.N = n; return nil }
+
+func (c *counter) maySubscribe(*actor.Context, handle.ConnectionInfo) error { return nil }
+
+func (c *counter) leave(*actor.Context, *actor.Connection[actor.None]) error { return nil }
 
 func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 	//lint:ignore U1000 Validate must find it
@@ -54,7 +58,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 
 	def := actor.Define(typ, actor.Spec[state]{
 		Migrate: func(*state, actor.Stored) error { return nil },
-		Limits:  actor.Limits{TurnTimeout: -1, QueryTimeout: -1, ValueBytes: 16<<20 + 1},
+		Limits:  actor.Limits{ValueBytes: 16<<20 + 1},
 	},
 		actor.On(bound, h), actor.On(bound, h), actor.On(foreign, h), actor.On(nilHandler, nil), actor.OnQuery(none, nil))
 	err := hasFaults(t, "9lives", def,
@@ -79,8 +83,6 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 		`state: Ch: a chan cannot be encoded`,
 		`state: Err: an interface with methods does not decode`,
 		`Spec.Migrate: is never called while Spec.Version is 0`,
-		`Spec.Limits.TurnTimeout: is negative`,
-		`Spec.Limits.QueryTimeout: is negative`,
 		`Spec.Limits.ValueBytes: is 16777217`,
 	)
 	if strings.Contains(err.Error(), "Skipped") || strings.Contains(err.Error(), `event "unbound"`) {
@@ -140,7 +142,7 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 	var noConnections *actor.Connections[desk, int, int]
 
 	def := actor.Define(typ, actor.Spec[desk]{Limits: actor.Limits{
-		CallRate: math.NaN(), CallBurst: -1, Connections: -1, ConnectionBytes: -1, ConnectionGrace: -1, TaskGrace: -1,
+		CallRate: math.NaN(), TurnTimeout: -1, QueryTimeout: -1, CallBurst: -1, Connections: -1, ConnectionBytes: -1, ConnectionGrace: -1, TaskGrace: -1,
 	}},
 		actor.OnMessage(mail, handle), actor.OnMessage(bad, handle), actor.OnMessage(long, nil), actor.OnMessage(any1, handle),
 		actor.OnRequest(any2, func(*desk, *actor.Context, job) (int, error) { return 0, nil }),
@@ -158,16 +160,8 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		`queue "unbound": reply a chan cannot be encoded`,
 		`queue "mail": is received by workers (QueueConfig.Workers) and cannot be bound, to `,
 		`queue "bad name": a name is a letter`,
-		`queue "bad name": QueueConfig.MaxMessages is negative`,
-		`queue "bad name": QueueConfig.MaxBytes is negative`,
-		`queue "bad name": QueueConfig.MaxMessageBytes is negative`,
 		`queue "bad name": QueueConfig.Backoff[0] is -1ns; a pause is 0 to 720h0m0s`,
 		`queue "bad name": QueueConfig.Backoff[1] is 744h0m0s`,
-		`queue "bad name": QueueConfig.Lock is negative`,
-		`queue "bad name": QueueConfig.DedupWindow is negative`,
-		`queue "bad name": QueueConfig.DeadLetterRetention is negative`,
-		`queue "bad name": QueueConfig.MaxDeadLetters is negative`,
-		`queue "bad name": QueueConfig.ReplyRetention is negative`,
 		`queue "long": QueueConfig.Lock is 744h0m0s; it is at most 720h0m0s`,
 		`queue "long": is bound to a nil handler`,
 		`queue "*": there is also queue "*"`,
@@ -175,10 +169,6 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		`schedule "dusk": payload an interface with methods does not decode`,
 		`schedule "*": there is also schedule "*"`,
 		`stream "cairn.log": a name is a letter`,
-		`stream "cairn.log": StreamConfig.MaxItems is negative`,
-		`stream "cairn.log": StreamConfig.MaxBytes is negative`,
-		`stream "cairn.log": StreamConfig.MaxAge is negative`,
-		`stream "cairn.log": StreamConfig.MaxItemBytes is negative`,
 		`stream "cairn.log": item a func cannot be encoded`,
 		`stream "*": there is also stream "*"`,
 		`connections: parameters a func cannot be encoded`,
@@ -193,12 +183,16 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		`binding 14 is of a nil contract value`,
 		`binding 19 is of a nil contract value`,
 		`Spec.Limits.CallRate: is NaN`,
-		`Spec.Limits.CallBurst: is negative`,
-		`Spec.Limits.Connections: is negative`,
-		`Spec.Limits.ConnectionBytes: is negative`,
-		`Spec.Limits.ConnectionGrace: is negative`,
-		`Spec.Limits.TaskGrace: is negative`,
 	)
+	for format, fields := range map[string]string{
+		`queue "bad name": QueueConfig.%s is negative`: "MaxMessages MaxBytes MaxMessageBytes Lock DedupWindow DeadLetterRetention MaxDeadLetters ReplyRetention",
+		`stream "cairn.log": StreamConfig.%s is neg`:   "MaxItems MaxBytes MaxAge MaxItemBytes",
+		`Spec.Limits.%s: is negative`:                  "TurnTimeout QueryTimeout CallBurst Connections ConnectionBytes ConnectionGrace TaskGrace",
+	} {
+		for field := range strings.FieldsSeq(fields) {
+			hasFaults(t, "desk", def, fmt.Sprintf(format, field))
+		}
+	}
 	burst := actor.Define(actor.NewType[desk]("x"), actor.Spec[desk]{Limits: actor.Limits{CallBurst: 5}})
 	hasFaults(t, "x", burst, "Spec.Limits.CallBurst: has no effect")
 }
@@ -238,94 +232,53 @@ func TestContractOfANilTypeIsAFaultNotAPanic(t *testing.T) {
 	}
 }
 
-func TestHooksAreNamedInTheBehavior(t *testing.T) {
-	d := newDesks("desk")
-	b := d.definition().Behavior()
-	if b.Connections.Connect == "" || b.Connections.Disconnect == "" {
-		t.Errorf("%+v", b.Connections)
-	}
-	for _, e := range b.Events {
-		if (e.Subscribe != "") != (e.Name == "said") {
-			t.Errorf("%+v", e)
-		}
-	}
-	for _, q := range b.Queues {
-		if (q.Handler == "") != (q.Name == "mail" || q.Name == "quotes") {
-			t.Errorf("%+v", q)
-		}
-	}
-	if len(b.Schedules) != 2 || b.Schedules[0].Handler == "" || b.Schedules[1].Name != host.AnyName {
-		t.Errorf("%+v", b.Schedules)
-	}
-	if b = behaviorOf(t, actor.Spec[desk]{}); b.Connections != (host.ConnectionMethods{}) {
-		t.Errorf("%+v", b.Connections)
-	}
-}
-
-func TestQueuesAreLaidOutAsDeclared(t *testing.T) {
-	typ := actor.NewType[desk]("desk")
-	jobs := actor.NewQueue[job](typ, "jobs", actor.QueueConfig{
-		MaxMessages: 1, MaxBytes: 2, MaxMessageBytes: 3, Backoff: []time.Duration{4, 5}, Lock: 6, DedupWindow: 7, DeadLetterRetention: 8,
-		MaxDeadLetters: 9, ReplyRetention: 10,
-	})
-	actor.NewRequestQueue[job, int](typ, "once", actor.QueueConfig{Workers: true, Backoff: []time.Duration{}})
-	actor.NewStream[job](typ, "s", actor.StreamConfig{MaxItems: 1, MaxBytes: 2, MaxAge: 3, MaxItemBytes: 4, External: true})
-	def := actor.Define(typ, actor.Spec[desk]{}, actor.OnMessage(jobs, func(*desk, *actor.Context, job) error { return nil }))
-	if err := def.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	b := def.Behavior()
-	handler := b.Queues[0].Handler
-	if want := fmt.Sprintf("%+v", []host.Queue{
-		{
-			Name: "jobs", Handler: handler, Backoff: []time.Duration{4, 5}, Lock: 6, Messages: 1, Bytes: 2, MessageBytes: 3,
-			DedupWindow: 7, DeadFor: 8, Dead: 9, ReplyFor: 10,
-		},
-		{Name: "once", Backoff: []time.Duration{}},
-	}); fmt.Sprintf("%+v", b.Queues) != want || handler == "" || b.Queues[1].Backoff == nil {
-		t.Errorf("%+v\nwant %s", b.Queues, want)
-	}
-	if want := []host.Stream{{Name: "s", Items: 1, Bytes: 2, Age: 3, ItemBytes: 4, External: true}}; !slices.Equal(b.Streams, want) {
-		t.Errorf("%+v", b.Streams)
-	}
-}
-
-func TestBehaviorListsWhatIsDeclared(t *testing.T) {
+func TestBehaviorHasWhatIsDeclared(t *testing.T) {
 	typ := actor.NewType[counter]("counter")
 	var (
-		get    = actor.NewQuery[actor.None, int](typ, "get")
-		add    = actor.NewAction[int, int](typ, "add")
-		create = actor.NewCreate[int](typ)
-		ring   = actor.NewAlarm[string](typ, "ring")
+		get     = actor.NewQuery[actor.None, int](typ, "get")
+		add     = actor.NewAction[int, int](typ, "add")
+		create  = actor.NewCreate[int](typ)
+		ring    = actor.NewAlarm[string](typ, "ring")
+		first   = actor.NewEvent[int](typ, "first", actor.EventConfig{})
+		nightly = actor.NewSchedule[string](typ, "*")
+		clients = actor.NewConnections[actor.None, actor.None](typ)
+		jobs    = actor.NewQueue[string](typ, "jobs", actor.QueueConfig{
+			MaxMessages: 1, MaxBytes: 2, MaxMessageBytes: 3, Backoff: []time.Duration{4, 5}, Lock: 6, DedupWindow: 7, DeadLetterRetention: 8,
+			MaxDeadLetters: 9, ReplyRetention: 10,
+		})
 	)
-	actor.NewEvent[int](typ, "first", actor.EventConfig{})
 	actor.NewEvent[int](typ, "second", actor.EventConfig{Durable: true})
+	actor.NewRequestQueue[job, int](typ, "once", actor.QueueConfig{Workers: true, Backoff: []time.Duration{}})
+	actor.NewStream[job](typ, "s", actor.StreamConfig{MaxItems: 1, MaxBytes: 2, MaxAge: 3, MaxItemBytes: 4, External: true})
 	def := actor.Define(typ, actor.Spec[counter]{
-		Version: 3, IdleTimeout: time.Second, Limits: actor.Limits{StateBytes: 9},
-		OnSleep: func(*counter, *actor.Context) error { return nil },
+		Version: 3, IdleTimeout: time.Second, Limits: actor.Limits{StateBytes: 9}, OnSleep: func(*counter, *actor.Context) error { return nil },
 	},
-		actor.OnAlarm(ring, (*counter).ring), actor.OnCreate(create, (*counter).open),
-		actor.On(add, (*counter).add), actor.OnQuery(get, counter.get))
+		actor.OnAlarm(ring, (*counter).ring), actor.OnCreate(create, (*counter).open), actor.On(add, (*counter).add),
+		actor.OnQuery(get, counter.get), actor.OnMessage(jobs, (*counter).ring), actor.OnSchedule(nightly, (*counter).ring),
+		actor.OnSubscribe(first, (*counter).maySubscribe), actor.OnDisconnect(clients, (*counter).leave))
 	if err := def.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	b := def.Behavior()
-	if b.Type != "counter" || b.StateVersion != 3 || b.IdleTimeout != time.Second || b.Limits.StateBytes != 9 || !b.HasSleep || b.HasWake {
-		t.Errorf("behavior: %+v", b)
-	}
-	const pkg = "github.com/cairn-run/cairn/actor_test."
-	if want := []host.Method{
-		{Name: "get", Kind: host.Query, Handler: pkg + "counter.get"},
-		{Name: "add", Kind: host.Action, Handler: pkg + "(*counter).add"},
-		{Name: "create", Kind: host.Creation, Handler: pkg + "(*counter).open"},
-	}; !slices.Equal(b.Methods, want) {
-		t.Errorf("methods: %v", b.Methods)
-	}
-	if want := []host.AlarmMethod{{Name: "ring", Handler: pkg + "(*counter).ring"}}; !slices.Equal(b.Alarms, want) {
-		t.Errorf("alarms: %v", b.Alarms)
-	}
-	if want := []host.Event{{Name: "first"}, {Name: "second", Durable: true}}; !slices.Equal(b.Events, want) {
-		t.Errorf("events: %v", b.Events)
+	got := *def.Behavior()
+	got.New, got.Decode, got.Query, got.Convert, got.Schema = nil, nil, nil, nil, nil
+	const handler = "github.com/cairn-run/cairn/actor_test.(*counter)."
+	if want := (host.Behavior{
+		Type: "counter", StateVersion: 3, IdleTimeout: time.Second, Limits: host.Limits{StateBytes: 9}, HasSleep: true, SharedState: true,
+		Methods: []host.Method{
+			{Name: "get", Kind: host.Query, Handler: "github.com/cairn-run/cairn/actor_test.counter.get"},
+			{Name: "add", Kind: host.Action, Handler: handler + "add"}, {Name: "create", Kind: host.Creation, Handler: handler + "open"},
+		},
+		Alarms:      []host.AlarmMethod{{Name: "ring", Handler: handler + "ring"}},
+		Events:      []host.Event{{Name: "first", Subscribe: handler + "maySubscribe"}, {Name: "second", Durable: true}},
+		Schedules:   []host.ScheduleMethod{{Name: host.AnyName, Handler: handler + "ring"}},
+		Connections: host.ConnectionMethods{Disconnect: handler + "leave"},
+		Queues: []host.Queue{{
+			Name: "jobs", Handler: handler + "ring", Backoff: []time.Duration{4, 5}, Lock: 6, Messages: 1, Bytes: 2, MessageBytes: 3,
+			DedupWindow: 7, DeadFor: 8, Dead: 9, ReplyFor: 10,
+		}, {Name: "once", Backoff: []time.Duration{}}},
+		Streams: []host.Stream{{Name: "s", Items: 1, Bytes: 2, Age: 3, ItemBytes: 4, External: true}},
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
@@ -334,28 +287,21 @@ func TestOnlyFlatStatesAreShared(t *testing.T) {
 		A [4]float64
 		T time.Time
 	}
-	shared(t, true, struct {
-		S string
-		I inner
-	}{})
-	shared(t, false, struct{ S []int }{})
-	shared(t, false, struct{ M [2]map[int]int }{})
-	shared(t, false, struct{ P *int }{})
-	shared(t, false, struct {
+	type hidden struct {
 		A int
 		p *int
-	}{})
-	shared(t, false, struct{ V any }{})
-	shared(t, true, 7)
-}
-
-func shared[S any](t *testing.T, want bool, _ S) {
-	t.Helper()
-	def := actor.Define(actor.NewType[S]("x"), actor.Spec[S]{})
-	if err := def.Validate(); err != nil {
-		t.Fatal(err)
 	}
-	if got := def.Behavior().SharedState; got != want {
-		t.Errorf("%T: shared %t, want %t", *new(S), got, want)
+	for name, c := range map[string]struct {
+		*host.Behavior
+		shared bool
+	}{
+		"flat": {behaviorOf(t, actor.Spec[struct{ I inner }]{}), true}, "number": {behaviorOf(t, actor.Spec[int]{}), true},
+		"slice": {behaviorOf(t, actor.Spec[struct{ S []int }]{}), false}, "map": {behaviorOf(t, actor.Spec[struct{ M [2]map[int]int }]{}), false},
+		"pointer": {behaviorOf(t, actor.Spec[struct{ P *int }]{}), false}, "any": {behaviorOf(t, actor.Spec[struct{ V any }]{}), false},
+		"hidden": {behaviorOf(t, actor.Spec[hidden]{}), false},
+	} {
+		if c.SharedState != c.shared {
+			t.Errorf("%s: shared %t", name, c.SharedState)
+		}
 	}
 }

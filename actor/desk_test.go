@@ -261,9 +261,7 @@ type stub struct {
 
 func (s *stub) Self() host.Identity                                     { return host.Identity{} }
 func (s *stub) Value(key any) any                                       { return key }
-func (s *stub) KVPut(_, _ []byte, _ time.Time) error                    { return s.err }
-func (s *stub) KVDelete([]byte) (bool, error)                           { return false, s.err }
-func (s *stub) KVDeleteRange(_, _ []byte) (int64, error)                { return 0, s.err }
+func (s *stub) Caller() string                                          { return "" }
 func (s *stub) Emit(int, []byte) error                                  { return s.err }
 func (s *stub) EmitTo(int, []byte, string, []string) error              { return s.err }
 func (s *stub) Send(m *host.Message) error                              { s.sent = append(s.sent, m); return s.err }
