@@ -112,28 +112,23 @@ func TestCBORInputErrorsNameTheField(t *testing.T) {
 }
 
 func TestOnlyNoneTakesAnEmptyInput(t *testing.T) {
-	b := echo[actor.None](t)
-	for _, input := range []string{"", " ", "null", "{}", " {}\n"} {
-		if out, err := send(b, host.JSON, input); err != nil || out != "" {
-			t.Errorf("%q: %q, %v", input, out, err)
+	none, number, list := echo[actor.None](t), echo[int](t), echo[[]int](t)
+	for _, c := range []struct {
+		of     *host.Behavior
+		as     host.Codec
+		inputs []string
+		out    string
+		code   actor.Code
+	}{
+		{none, host.JSON, []string{"", " ", "null", "{}", " {}\n"}, "", ""}, {none, host.CBOR, []string{"", "\xf6", "\xa0"}, "", ""},
+		{none, host.JSON, []string{`{"a":1}`}, "", actor.InvalidArgument}, {none, host.CBOR, []string{"\x01"}, "", actor.InvalidArgument},
+		{number, host.JSON, []string{""}, "", actor.InvalidArgument}, {list, host.JSON, []string{"null"}, "null", ""},
+	} {
+		for _, input := range c.inputs {
+			if out, err := send(c.of, c.as, input); actor.CodeOf(err) != c.code || out != c.out {
+				t.Errorf("%s %q: %q, %v", c.as, input, out, err)
+			}
 		}
-	}
-	for _, input := range []string{"", "\xf6", "\xa0"} {
-		if out, err := send(b, host.CBOR, input); err != nil || out != "" {
-			t.Errorf("%x: %q, %v", input, out, err)
-		}
-	}
-	if _, err := send(b, host.JSON, `{"a":1}`); actor.CodeOf(err) != actor.InvalidArgument {
-		t.Errorf("an input was accepted: %v", err)
-	}
-	if _, err := send(b, host.CBOR, "\x01"); actor.CodeOf(err) != actor.InvalidArgument {
-		t.Errorf("an input was accepted: %v", err)
-	}
-	if _, err := send(echo[int](t), host.JSON, ""); actor.CodeOf(err) != actor.InvalidArgument {
-		t.Errorf("no number was accepted: %v", err)
-	}
-	if out, err := send(echo[[]int](t), host.JSON, "null"); err != nil || out != "null" {
-		t.Errorf("a nil slice: %q, %v", out, err)
 	}
 }
 

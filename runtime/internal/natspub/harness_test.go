@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,18 +48,7 @@ func (m *memory) notify() {
 func (m *memory) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(m.rows, after+1, func(r engine.OutboxRow, seq uint64) int {
-		switch {
-		case r.Seq < seq:
-			return -1
-		case r.Seq > seq:
-			return 1
-		}
-		return 0
-	})
-	if after+1 == 0 {
-		i = len(m.rows)
-	}
+	i := sort.Search(len(m.rows), func(i int) bool { return m.rows[i].Seq > after })
 	var page []engine.OutboxRow
 	for ; i < len(m.rows) && len(page) < limit; i++ {
 		if m.readable != 0 && m.rows[i].Seq > m.readable {
@@ -76,15 +66,12 @@ func (m *memory) AckOutbox(seqs []uint64) error {
 		m.notify()
 		return errors.New("the store is gone")
 	}
-	gone := make(map[uint64]bool, len(seqs))
-	for _, seq := range seqs {
-		gone[seq] = true
-	}
 	m.rows = slices.DeleteFunc(m.rows, func(r engine.OutboxRow) bool {
-		if gone[r.Seq] {
+		gone := slices.Contains(seqs, r.Seq)
+		if gone {
 			m.bytes -= int64(len(r.Record))
 		}
-		return gone[r.Seq]
+		return gone
 	})
 	m.notify()
 	return nil
@@ -190,6 +177,17 @@ func (o *outage) stop() {
 	}
 }
 
+// listen lets the server listen on a port, and returns the URL.
+func (o *outage) listen() string {
+	o.t.Helper()
+	o.stop()
+	o.opts.Listen = "127.0.0.1:0"
+	o.start()
+	url := o.s.ClientURL()
+	o.opts.Listen = strings.TrimPrefix(url, "nats://") // when it comes back
+	return url
+}
+
 // dial connects to the server that runs now.
 func (o *outage) dial(opts ...nats.Option) (*nats.Conn, error) {
 	o.mu.Lock()
@@ -212,69 +210,55 @@ func (o *outage) client() *nats.Conn {
 	return nc
 }
 
-// stream makes a stream.
-func (o *outage) stream(c jetstream.StreamConfig) jetstream.Stream {
+// js opens a connection for the streams of the test itself.
+func (o *outage) js() (context.Context, jetstream.JetStream) {
 	o.t.Helper()
 	js, err := jetstream.New(o.client())
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s, err := js.CreateOrUpdateStream(ctx, c)
-	if err != nil {
+	o.t.Cleanup(cancel)
+	return ctx, js
+}
+
+// stream makes a stream.
+func (o *outage) stream(c jetstream.StreamConfig) {
+	o.t.Helper()
+	ctx, js := o.js()
+	if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
 		o.t.Fatal(err)
 	}
-	return s
 }
 
 // awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some time after the server
 // has them.
 func (o *outage) awaitStored(name string, n int) {
 	o.t.Helper()
-	js, err := jetstream.New(o.client())
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s, err := js.Stream(ctx, name)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	ctx, js := o.js()
 	eventually(o.t, fmt.Sprintf("%d messages in %s", n, name), func() bool {
-		info, err := s.Info(ctx)
-		return err == nil && info.State.Msgs >= uint64(n)
+		s, err := js.Stream(ctx, name)
+		return err == nil && s.CachedInfo().State.Msgs >= uint64(n)
 	})
 }
 
 // stored returns all messages of a stream.
 func (o *outage) stored(name string) []*jetstream.RawStreamMsg {
 	o.t.Helper()
-	js, err := jetstream.New(o.client())
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx, js := o.js()
 	s, err := js.Stream(ctx, name)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	info, err := s.Info(ctx)
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	var all []*jetstream.RawStreamMsg
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-		m, err := s.GetMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
+	state := s.CachedInfo().State
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		switch m, err := s.GetMsg(ctx, seq); {
+		case err == nil:
+			all = append(all, m)
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
 			o.t.Fatal(err)
 		}
-		all = append(all, m)
 	}
 	return all
 }

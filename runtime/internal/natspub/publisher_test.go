@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 )
 
@@ -174,12 +173,10 @@ func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 	for _, acks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
 			srv := newOutage(t)
-			srv.stop()
-			srv.opts.Listen = "127.0.0.1:0"
-			srv.start()
+			url := srv.listen()
 			srv.stream(allEvents)
 			box := newMemory()
-			p := begin(t, Options{Outbox: box, JetStream: acks, MemoryRows: 64, Dial: URL(srv.s.ClientURL(), nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
+			p := begin(t, Options{Outbox: box, JetStream: acks, MemoryRows: 64, Dial: URL(url, nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
 			const actors, versions = 7, 400
 			for v := 1; v <= versions; v++ {
 				for a := range actors {
@@ -228,10 +225,7 @@ func (c *breakingConn) Write(b []byte) (int, error) {
 
 func TestATCPServerThatRestartsIsFoundAgain(t *testing.T) {
 	srv := newOutage(t)
-	srv.stop()
-	srv.opts.Listen = "127.0.0.1:0"
-	srv.start()
-	url := srv.s.ClientURL()
+	url := srv.listen()
 	srv.stream(allEvents)
 	box := newMemory()
 	p := begin(t, Options{Outbox: box, Dial: URL(url)})
@@ -242,7 +236,6 @@ func TestATCPServerThatRestartsIsFoundAgain(t *testing.T) {
 	eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
 	box.commit(p, emitted(0, 2, false, "moved"))
 	eventually(t, "lag", func() bool { return p.Lag() > 0 })
-	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
 	srv.start()
 	box.awaitEmpty(t)
 	eventually(t, "no lag", func() bool { return p.Lag() == 0 })
@@ -357,8 +350,7 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 		before, _ := ours()
 		box := newMemory()
 		registry := prometheus.NewRegistry()
-		p, err := Start(t.Context(), Options{Outbox: box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: nodeFunc(nil),
-			Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: "m", Kind: host.Action}}}}})
+		p, err := Start(t.Context(), Options{Outbox: box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: fakeNode{}, Endpoints: airport})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +401,7 @@ func closeWithoutServer(t *testing.T) time.Duration {
 	t.Helper()
 	srv := newOutage(t)
 	box := newMemory()
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, Node: nodeFunc(nil), Endpoints: airport})
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, Node: fakeNode{}, Endpoints: airport})
 	box.commit(p, emitted(0, 1, true, "moved"))
 	box.awaitEmpty(t)
 	srv.stop()
