@@ -40,7 +40,7 @@ var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
 func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (host.Reply, error)) (*Publisher, *nats.Conn) {
 	t.Helper()
 	srv := newOutage(t)
-	o.Outbox, o.Dial, o.Node, o.Endpoints = newMemory(), srv.dial, fakeNode{call: f}, airport
+	o.Outbox, o.Dial, o.Node, o.Endpoints = newOutbox(t), srv.dial, fakeNode{call: f}, airport
 	p := begin(t, o)
 	nc := srv.client()
 	flushCalls(t, p)
@@ -298,7 +298,7 @@ func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {
 
 func TestCallsAreServedAgainAfterTheServerRestarts(t *testing.T) {
 	srv := newOutage(t)
-	p := begin(t, Options{Outbox: newMemory(), Dial: URL(srv.listen())})
+	p := begin(t, Options{Outbox: newOutbox(t), Dial: URL(srv.listen())})
 	if err := p.Serve(fakeNode{call: one}, airport); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestCallsAreServedOnceThereIsAServer(t *testing.T) {
 	srv := newOutage(t)
 	url := srv.listen()
 	srv.stop()
-	begin(t, Options{Outbox: newMemory(), Dial: URL(url), Endpoints: airport, Node: fakeNode{call: one}})
+	begin(t, Options{Outbox: newOutbox(t), Dial: URL(url), Endpoints: airport, Node: fakeNode{call: one}})
 	srv.start()
 	srv.awaitServed()
 }

@@ -5,12 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,101 +28,83 @@ import (
 // patience bounds every wait of the tests.
 const patience = 2 * time.Minute
 
-// memory is an outbox in memory. What it holds survives the publishers of a test, as a store survives a process.
-type memory struct {
-	mu       sync.Mutex
-	rows     []engine.OutboxRow
-	bytes    int64
-	seq      uint64
-	readable uint64        // rows above can not be read yet; 0 means that all can
-	deaf     bool          // acknowledgements get lost, as when the process dies first
-	changed  chan struct{} // closed and replaced at each change
+// An outbox is that of a store on a disk in memory. It survives the publishers of a test, as a store survives a process.
+type outbox struct {
+	*engine.Store
+	t    testing.TB
+	deaf atomic.Bool   // acknowledgements get lost, as when the process dies first
+	last atomic.Uint64 // rows above cannot be read yet; 0 means that all can
 }
 
-func newMemory() *memory { return &memory{changed: make(chan struct{})} }
+func newOutbox(t testing.TB) *outbox { return openOutbox(t, engine.NewDisk()) }
 
-func (m *memory) notify() {
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
-func (m *memory) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i := sort.Search(len(m.rows), func(i int) bool { return m.rows[i].Seq > after })
-	var page []engine.OutboxRow
-	for ; i < len(m.rows) && len(page) < limit; i++ {
-		if m.readable != 0 && m.rows[i].Seq > m.readable {
-			break
-		}
-		page = append(page, m.rows[i])
+func openOutbox(t testing.TB, disk *engine.Disk) *outbox {
+	t.Helper()
+	s, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return page, nil
+	t.Cleanup(func() { s.Close() })
+	return &outbox{Store: s, t: t}
 }
 
-func (m *memory) AckOutbox(seqs []uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.deaf {
-		m.notify()
+func (o *outbox) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
+	rows, err := o.Store.Outbox(after, limit)
+	if last := o.last.Load(); last > 0 {
+		rows = slices.DeleteFunc(rows, func(r engine.OutboxRow) bool { return r.Seq > last })
+	}
+	return rows, err
+}
+
+func (o *outbox) AckOutbox(seqs []uint64) error {
+	if o.deaf.Load() {
 		return errors.New("the store is gone")
 	}
-	m.rows = slices.DeleteFunc(m.rows, func(r engine.OutboxRow) bool {
-		gone := slices.Contains(seqs, r.Seq)
-		if gone {
-			m.bytes -= int64(len(r.Record))
-		}
-		return gone
-	})
-	m.notify()
-	return nil
+	return o.Store.AckOutbox(seqs)
 }
 
-func (m *memory) OutboxSize() (rows, bytes int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return int64(len(m.rows)), m.bytes
-}
+// insert commits a turn of an actor.
+func (o *outbox) insert(set *engine.ChangeSet) uint64 { return o.insertRecord(set, set.Append(nil)) }
 
-// insert writes a row, as a commit does.
-func (m *memory) insert(set *engine.ChangeSet) uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.seq++
-	record := set.Append(nil)
-	m.rows = append(m.rows, engine.OutboxRow{Seq: m.seq, Record: record})
-	m.bytes += int64(len(record))
-	m.notify()
-	return m.seq
+func (o *outbox) insertRecord(set *engine.ChangeSet, record []byte) (seq uint64) {
+	o.t.Helper()
+	space, err := o.OpenSpace(set.ID)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer space.Close()
+	w := space.Writes()
+	if w.Advance(set.TimeMS) == 1 {
+		err = w.Create(set.Identity)
+	}
+	done := make(chan error, 1)
+	if err = errors.Join(err, w.Outbox(record, &seq)); err == nil {
+		_, err = space.Commit(func(err error) { done <- err })
+	}
+	if err == nil {
+		err = <-done
+	}
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return seq
 }
 
 // commit writes a row and hands it to the publisher, as a durable commit does.
-func (m *memory) commit(p *Publisher, set *engine.ChangeSet) {
-	p.Committed(m.insert(set), set)
-}
+func (o *outbox) commit(p *Publisher, set *engine.ChangeSet) { p.Committed(o.insert(set), set) }
 
 // await waits until the outbox is as ok wants it.
-func (m *memory) await(t testing.TB, what string, ok func(rows int) bool) {
+func (o *outbox) await(t testing.TB, what string, ok func(rows int) bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	for {
-		m.mu.Lock()
-		n, changed := len(m.rows), m.changed
-		m.mu.Unlock()
-		if ok(n) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-deadline:
-			t.Fatalf("%s: the outbox holds %d rows", what, n)
-		}
-	}
+	eventually(t, what, func() bool {
+		rows, _ := o.OutboxSize()
+		return ok(int(rows))
+	})
 }
 
-func (m *memory) awaitEmpty(t testing.TB) {
+func (o *outbox) awaitEmpty(t testing.TB) {
 	t.Helper()
-	m.await(t, "not published", func(rows int) bool { return rows == 0 })
+	o.await(t, "not published", func(rows int) bool { return rows == 0 })
 }
 
 // eventually waits for something that has no channel to wait on.
