@@ -284,8 +284,12 @@ func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 		return nil, errors.New("gave up")
 	}})
 	<-dialed
+	seqs := make([]uint64, 1001)
 	for v := 1; v <= 1000; v++ {
-		box.commit(p, emitted(0, v, true, "moved"))
+		seqs[v] = box.insert(emitted(0, v, true, "moved"))
+	}
+	for v := 1; v <= 1000; v++ {
+		p.Committed(seqs[v], emitted(0, v, true, "moved"))
 		p.Life(emitted(0, v, false, "slept"))
 	}
 	if p.Refuse() != nil {
