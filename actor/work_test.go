@@ -46,6 +46,9 @@ func TestWorkersHandleEachMessageOnceAndNeverMoreThanTheyAre(t *testing.T) {
 		defer now.Add(-1)
 		time.Sleep(time.Second)
 		seen <- m.Body.Name
+		if m.Attempt != 1 {
+			t.Errorf("%s was received before a worker was free", m.Body.Name)
+		}
 		return nil
 	}, func(r *rig) {
 		var want, got []string
