@@ -35,7 +35,10 @@ func TestEveryValueConvertsAndHasItsSchema(t *testing.T) {
 		{host.MethodInput, open, `"line"`, "\x64line", `"type":"string"`},
 		{host.EventValue, 0, `"said"`, "\x64said", `"type":"string"`},
 		{host.EventValue, 1, `null`, "\xf6", ``},
-		{host.AlarmPayload, 0, `{"name":"n","count":3,"at":"2001-01-01T00:00:00Z","rows":[{"ok":true}],"meta":{"a":"b"},"pick":"good"}`, "", `"format":"int8"`},
+		{
+			host.AlarmPayload, 0, `{"name":"n","count":3,"at":"2001-01-01T00:00:00Z","rows":[{"ok":true}],"meta":{"a":"b"},"pick":"good"}`,
+			"", `"format":"int8"`,
+		},
 		{host.QueueBody, jobs, `{"name":"x","n":2}`, "\xa2\x61n\x02\x64name\x61x", `"additionalProperties":false`},
 		{host.QueueReplyValue, jobs, `null`, "\xf6", ``},
 		{host.QueueBody, price, `"table"`, "\x65table", `"type":"string"`},

@@ -115,7 +115,10 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 	actor.NewQueue[func()](typ, "unbound", actor.QueueConfig{})
 	actor.NewRequestQueue[int, chan int](typ, "unbound", actor.QueueConfig{}) // same name as the queue
 	mail := actor.NewQueue[job](typ, "mail", actor.QueueConfig{Workers: true})
-	bad := actor.NewQueue[job](typ, "bad name", actor.QueueConfig{MaxMessages: -1, MaxBytes: -1, MaxMessageBytes: -2, Backoff: []time.Duration{-1, 31 * 24 * time.Hour}, Lock: -time.Second, DedupWindow: -1, DeadLetterRetention: -1, MaxDeadLetters: -1, ReplyRetention: -1})
+	bad := actor.NewQueue[job](typ, "bad name", actor.QueueConfig{
+		MaxMessages: -1, MaxBytes: -1, MaxMessageBytes: -2, Backoff: []time.Duration{-1, 31 * 24 * time.Hour}, Lock: -time.Second,
+		DedupWindow: -1, DeadLetterRetention: -1, MaxDeadLetters: -1, ReplyRetention: -1,
+	})
 	long := actor.NewQueue[job](typ, "long", actor.QueueConfig{Lock: 31 * 24 * time.Hour})
 	any1 := actor.NewQueue[job](typ, "*", actor.QueueConfig{})
 	any2 := actor.NewRequestQueue[job, int](typ, "*", actor.QueueConfig{})

@@ -128,7 +128,8 @@ func TestMessageOptionsReachTheQueueFromAllSides(t *testing.T) {
 			t.Error(err)
 		}
 		q := r.node.Requests()[0]
-		if q.IdempotencyKey != "k" || q.Traceparent != "tp" || q.Existing || q.Method != host.QueueSend || turn.sent[0].Method != q.Method || turn.sent[0].Key[0] != "b" {
+		if q.IdempotencyKey != "k" || q.Traceparent != "tp" || q.Existing || q.Method != host.QueueSend ||
+			turn.sent[0].Method != q.Method || turn.sent[0].Key[0] != "b" {
 			t.Errorf("%+v, %+v", q, turn.sent[0])
 		}
 		ttl := int64(3_600_002)

@@ -289,7 +289,8 @@ func TestOptionsOfACallReachTheNode(t *testing.T) {
 		key, trace, existing := actor.IdempotencyKey("k"), actor.Traceparent("tp"), actor.Existing()
 		for name, err := range map[string]error{
 			"create": r.ref.Create(ctx, key, trace), "open": r.open.Call(ctx, r.typ.Ref(r.node, "b"), "it", key, trace),
-			"action": second(r.note.Call(ctx, r.ref, "x", actor.IdempotencyKey("l"), trace, existing)), "query": second(r.log.Call(ctx, r.ref, actor.None{}, trace, existing)),
+			"action": second(r.note.Call(ctx, r.ref, "x", actor.IdempotencyKey("l"), trace, existing)),
+			"query":  second(r.log.Call(ctx, r.ref, actor.None{}, trace, existing)),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)

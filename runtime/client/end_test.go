@@ -118,7 +118,8 @@ func TestRepliesAndReadsAreThoseOfTheNode(t *testing.T) {
 			err = errors.Join(err, n.Node.Destroy(ctx, a))
 		}
 		got, err2 := c.Call(ctx, &q)
-		if errors.Join(err, err2) != nil || !bytes.Equal(got.Output, want.Output) || got.Version < want.Version || q.Codec == host.JSON && got.Version > want.Version {
+		if errors.Join(err, err2) != nil || !bytes.Equal(got.Output, want.Output) || got.Version < want.Version ||
+			q.Codec == host.JSON && got.Version > want.Version {
 			t.Errorf("%+v: %+v %v, want %+v %v", q, got, err2, want, err)
 		}
 	}
@@ -291,6 +292,7 @@ func TestRetries(t *testing.T) {
 		return err
 	}
 	destroy := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, room) }
+	never := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, host.Address{Type: "room"}) }
 	for _, tc := range []struct {
 		name          string
 		do            func(*client.Client, context.Context) error
@@ -311,7 +313,7 @@ func TestRetries(t *testing.T) {
 		{name: "overloaded after a loss", do: call, after: first(1, lost), answer: first(9, host.Errorf(host.Overloaded, "full").Retry()), sent: 5, code: host.Overloaded},
 		{name: "final", do: call, answer: first(1, host.Errorf(host.FailedPrecondition, "no")), sent: 1, code: host.FailedPrecondition},
 		{name: "destroyed by the lost attempt", do: destroy, after: first(1, lost), sent: 2},
-		{name: "never there", do: func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, host.Address{Type: "room"}) }, sent: 1, code: host.NotFound},
+		{name: "never there", do: never, sent: 1, code: host.NotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
