@@ -166,8 +166,10 @@ func TestAByeEndsAConnectionOrAsksToComeBack(t *testing.T) {
 					s.expect(cn, 2, 2)
 					return
 				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
 				for range 2 {
-					if _, err := cn.Next(t.Context()); host.CodeOf(err) != tc.code {
+					if _, err := cn.Next(ctx); host.CodeOf(err) != tc.code {
 						t.Error(err)
 					}
 				}
