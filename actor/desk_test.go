@@ -173,7 +173,7 @@ func (r *rig) turn(f func(*desk, *actor.Context) error) error {
 	var own error
 	r.script = func(s *desk, ctx *actor.Context) error { own = f(s, ctx); return own }
 	_, err := r.do.Call(r.Context(), r.ref, actor.None{})
-	if (own != nil) && err == nil {
+	if own != nil && err == nil {
 		r.Errorf("the turn returned %v and the caller got nothing", own)
 	}
 	return errors.Join(own, err)
