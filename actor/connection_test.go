@@ -220,6 +220,20 @@ func TestSubscribeHookIsAskedWithTheConnection(t *testing.T) {
 	})
 }
 
+func TestEventsGoToSomeConnections(t *testing.T) {
+	onNode(t, func(r *rig) {
+		one, id := r.client("ONE", "said")
+		two, _ := r.client("TWO", "said")
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			r.said.EmitTo(ctx, id, "to one")
+			r.said.EmitExcept(ctx, "not to one", id)
+			return r.said.EmitExcept(ctx, "to all")
+		})
+		r.gets(one, `said "to one"`, `said "to all"`)
+		r.gets(two, `said "not to one"`, `said "to all"`)
+	})
+}
+
 func TestParametersDecodeStrictlyAndMayBeMissing(t *testing.T) {
 	typ := actor.NewType[desk]("desk")
 	without := actor.Define(typ, actor.Spec[desk]{}, actor.OnConnect(actor.NewConnections[actor.None, actor.None](typ),
