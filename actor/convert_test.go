@@ -19,36 +19,37 @@ func kinds(b *host.Behavior) map[host.ValueKind]int {
 	}
 }
 
-func TestConvertKnowsEveryValue(t *testing.T) {
-	d := newDesks("desk")
-	bell := actor.NewAlarm[form](d.typ, "bell")
-	ring := actor.OnAlarm(bell, func(*desk, *actor.Context, form) error { return nil })
-	def := actor.Define(d.typ, actor.Spec[desk]{}, append(bindings(d), ring)...)
-	if err := def.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	b := def.Behavior()
-	queue := func(name string) int { return find(b.Queues, name, queueName) }
+func TestEveryValueConvertsAndHasItsSchema(t *testing.T) {
+	b := newDesks("desk").definition().Behavior()
+	const do, log, note, open, jobs, price = 0, 1, 2, 3, 0, 1
 	for _, c := range []struct {
-		kind  host.ValueKind
-		index int
-		json  string
-		cbor  string
+		kind       host.ValueKind
+		index      int
+		json, cbor string
+		schema     string // a part of it; "" has none
 	}{
-		{host.MethodInput, 0, `null`, "\xf6"},
-		{host.MethodOutput, 0, `"out"`, "\x63out"},
-		{host.MethodOutput, 1, `["a"]`, "\x81\x61a"},
-		{host.EventValue, 0, `"said"`, "\x64said"},
-		{host.EventValue, 1, `7`, "\x07"},
-		{host.AlarmPayload, 0, `{"name":"n","count":3,"at":"2001-01-01T00:00:00Z","rows":[{"ok":true}],"meta":{"a":"b"},"pick":"good"}`, ""},
-		{host.QueueBody, queue("jobs"), `{"name":"x","n":2}`, "\xa2\x61n\x02\x64name\x61x"},
-		{host.QueueBody, queue("price"), `"table"`, "\x65table"},
-		{host.QueueReplyValue, queue("price"), `5`, "\x05"},
-		{host.QueueReplyValue, queue("jobs"), `null`, "\xf6"},
-		{host.SchedulePayload, 0, `9`, "\x09"},
-		{host.StreamValue, 0, `"tok"`, "\x63tok"},
-		{host.ConnectParams, 0, `{"name":"x"}`, "\xa1\x64name\x61x"},
+		{host.MethodInput, do, `null`, "\xf6", ``},
+		{host.MethodOutput, do, `"out"`, "\x63out", `"type":"string"`},
+		{host.MethodOutput, log, `["a"]`, "\x81\x61a", `"items":{"type":"string"}`},
+		{host.MethodInput, note, `"line"`, "\x64line", `"type":"string"`},
+		{host.MethodInput, open, `"line"`, "\x64line", `"type":"string"`},
+		{host.EventValue, 0, `"said"`, "\x64said", `"type":"string"`},
+		{host.EventValue, 1, `null`, "\xf6", ``},
+		{
+			host.AlarmPayload, 0, `{"name":"n","count":3,"at":"2001-01-01T00:00:00Z","rows":[{"ok":true}],"meta":{"a":"b"},"pick":"good"}`,
+			"", `"format":"int8"`,
+		},
+		{host.QueueBody, jobs, `{"name":"x","n":2}`, "\xa2\x61n\x02\x64name\x61x", `"additionalProperties":false`},
+		{host.QueueReplyValue, jobs, `null`, "\xf6", ``},
+		{host.QueueBody, price, `"table"`, "\x65table", `"type":"string"`},
+		{host.QueueReplyValue, price, `5`, "\x05", `"type":"integer"`},
+		{host.SchedulePayload, 0, `9`, "\x09", `"type":"integer"`},
+		{host.StreamValue, 0, `"tok"`, "\x63tok", `"type":"string"`},
+		{host.ConnectParams, 0, `{"name":"x"}`, "\xa1\x64name\x61x", `"name"`},
 	} {
+		if got := string(b.Schema(c.kind, c.index)); (got == "") != (c.schema == "") || !strings.Contains(got, c.schema) {
+			t.Errorf("%d %d: schema %s, want %s", c.kind, c.index, got, c.schema)
+		}
 		as, err := b.Convert(c.kind, c.index, host.JSON, []byte(c.json), host.CBOR, []byte("kept"))
 		if err != nil || !strings.HasPrefix(string(as), "kept") || c.cbor != "" && string(as) != "kept"+c.cbor {
 			t.Errorf("%d %d: %s became %x, %v", c.kind, c.index, c.json, as, err)
@@ -70,7 +71,7 @@ func TestConvertKnowsEveryValue(t *testing.T) {
 	}
 	for kind, n := range kinds(b) {
 		for _, index := range []int{-1, n} {
-			if _, err := b.Convert(kind, index, host.JSON, []byte("1"), host.CBOR, nil); err == nil {
+			if _, err := b.Convert(kind, index, host.JSON, []byte("1"), host.CBOR, nil); err == nil || b.Schema(kind, index) != nil {
 				t.Errorf("kind %d has a value %d", kind, index)
 			}
 		}
@@ -80,44 +81,22 @@ func TestConvertKnowsEveryValue(t *testing.T) {
 	}
 }
 
-// bindings returns the bindings of a desk's definition, for definitions with more.
-func bindings(d *desks) []actor.Binding[desk] {
-	return []actor.Binding[desk]{
-		actor.On(d.do, func(*desk, *actor.Context, actor.None) (string, error) { return "", nil }),
-		actor.OnQuery(d.log, func(desk, *actor.ReadContext, actor.None) ([]string, error) { return nil, nil }),
-		actor.OnMessage(d.jobs, func(*desk, *actor.Context, job) error { return nil }),
-		actor.OnRequest(d.price, func(*desk, *actor.Context, string) (int, error) { return 0, nil }),
-		actor.OnMessage(d.any, func(*desk, *actor.Context, string) error { return nil }),
-		actor.OnSchedule(d.nightly, func(*desk, *actor.Context, int) error { return nil }),
-		actor.OnSchedule(d.rest, func(*desk, *actor.Context, string) error { return nil }),
-	}
-}
-
-func TestConvertSaysWhatIsWrongWithoutGoTypes(t *testing.T) {
-	d := newDesks("desk")
-	b := d.definition().Behavior()
-	for value, want := range map[string]string{
-		``:             "is missing; an object is expected",
-		`null`:         "is null; an object is expected",
-		`[]`:           "a JSON array where an object is expected",
-		`{"x":1}`:      `unknown field "x"`,
-		`{"name":1}`:   `field "name": a JSON number where a string is expected`,
-		`{"name":"x"`:  "cut off",
-		`{"n":1e400}`:  "where a whole number",
-		`{"name":"x}}`: "cut off",
+func TestConvertKeepsWhatIsThereIfAValueIsWrong(t *testing.T) {
+	b := newDesks("desk").definition().Behavior()
+	for _, c := range []struct {
+		kind        host.ValueKind
+		codec       host.Codec
+		value, want string
+	}{
+		{host.QueueBody, host.JSON, `null`, "is null; an object is expected"}, {host.QueueBody, host.JSON, `{"n":1e400}`, "where a whole number"},
+		{host.QueueBody, host.CBOR, "\x01", "does not fit"}, {host.StreamValue, host.CBOR, "", "is missing"},
 	} {
-		out, err := b.Convert(host.QueueBody, 0, host.JSON, []byte(value), host.CBOR, []byte("kept"))
-		if err == nil || !strings.Contains(err.Error(), want) || string(out) != "kept" {
-			t.Errorf("%s: %q, %v", value, out, err)
+		out, err := b.Convert(c.kind, 0, c.codec, []byte(c.value), host.CBOR, []byte("kept"))
+		if err == nil || !strings.Contains(err.Error(), c.want) || string(out) != "kept" {
+			t.Errorf("%q: %q, %v", c.value, out, err)
 			continue
 		}
 		leaksNoGoTypes(t, err)
-	}
-	if _, err := b.Convert(host.QueueBody, 0, host.CBOR, []byte("\x01"), host.JSON, nil); err == nil {
-		t.Error("a number is an object")
-	}
-	if _, err := b.Convert(host.StreamValue, 0, host.CBOR, nil, host.JSON, nil); err == nil {
-		t.Error("nothing is a string")
 	}
 }
 
@@ -176,10 +155,7 @@ func TestConvertChecksWhatIsWritten(t *testing.T) {
 
 // Whatever bytes arrive as any value: no panic, no Go types in the error, and what is accepted goes there and back.
 func FuzzConvert(f *testing.F) {
-	d := newDesks("desk")
-	bell := actor.NewAlarm[form](d.typ, "bell")
-	ring := actor.OnAlarm(bell, func(*desk, *actor.Context, form) error { return nil })
-	b := actor.Define(d.typ, actor.Spec[desk]{}, append(bindings(d), ring)...).Behavior()
+	b := newDesks("desk").definition().Behavior()
 	count := kinds(b)
 	f.Add(uint8(host.QueueBody), uint8(0), true, []byte(`{"name":"x","n":2}`))
 	f.Add(uint8(host.QueueBody), uint8(0), false, []byte("\xa2\x61n\x02\x64name\x61x"))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/handle"
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -52,9 +53,10 @@ func (r *Room) greet(ctx *actor.Context, name string) (actor.None, error) {
 }
 
 func (r *Room) job(ctx *actor.Context, name string) error {
-	fmt.Println("job", ctx.Message().ID, "attempt", ctx.Message().Attempt, "for", name)
+	m := ctx.Message()
+	words := []string{fmt.Sprintf("job %d, attempt %d:", m.ID, m.Attempt), "dear", name}
 	return ctx.Go("compose", func(t *actor.Task) error {
-		for _, word := range []string{"dear", name} { // from a slow service
+		for _, word := range words { // from a slow service
 			if _, err := Tokens.Append(t, word); err != nil {
 				return err
 			}
@@ -104,63 +106,37 @@ func RoomDefinition() actor.Definition {
 }
 
 func Example_queuesAndStreams() {
-	ctx := context.Background()
-	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	lobby := Rooms.Ref(rt, "lobby")
-	if _, err := Greet.Call(ctx, lobby, "ada"); err != nil {
-		fmt.Println(err)
-	}
-
-	letters, err := Mail.Of(lobby).Receive(ctx, handle.ReceiveConfig{Max: 10}) // a worker; Mail.Work does all of this
-	if err != nil {
-		fmt.Println(err)
-	}
-	for _, l := range letters {
+	node, stop := open(RoomDefinition())
+	defer stop()
+	ctx, lobby := context.Background(), Rooms.Ref(node, "lobby")
+	must(Greet.Call(ctx, lobby, "ada"))
+	for _, l := range must(Mail.Of(lobby).Receive(ctx, handle.ReceiveConfig{Max: 10})) { // a worker; Mail.Work does all of this
 		fmt.Println("letter to", l.Body.To, "attempt", l.Attempt)
 	}
-
-	rt.run(ctx) // what a runtime does by itself
 	for item, err := range Tokens.Of(lobby).Follow(ctx, handle.Position{}) {
-		if err != nil {
-			fmt.Println(err)
-			break
-		}
-		fmt.Println(item.Sequence, item.Value)
+		fmt.Println(item.Sequence, item.Value, err)
 	}
 	set, _, err := Nightly.Of(lobby).Get(ctx)
 	fmt.Println(set.Rule, set.Rule.Zone, set.Payload, err)
-	fmt.Println(rt.emitted)
 	// Output:
 	// letter to ada attempt 1
-	// job 1 attempt 1 for ada
-	// 1 dear
-	// 2 ada
+	// 1 job 1, attempt 1: <nil>
+	// 2 dear <nil>
+	// 3 ada <nil>
 	// 0 3 * * * Europe/Zurich 1 <nil>
-	// [said "hello ada"]
 }
 
 func ExampleNewRequestQueue() {
-	ctx := context.Background()
-	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	rt.prompt = true // as a runtime is: messages are handled when they are sent
-	lobby := Rooms.Ref(rt, "lobby")
-	price, err := Price.Of(lobby).Ask(ctx, "table")
-	fmt.Println(price, err)
-	_, err = Price.Of(lobby).Ask(ctx, "", actor.Backoff()) // one attempt, then the error
+	node, stop := open(RoomDefinition())
+	defer stop()
+	ctx, lobby := context.Background(), Rooms.Ref(node, "lobby")
+	fmt.Println(Price.Of(lobby).Ask(ctx, "table"))
+	_, err := Price.Of(lobby).Ask(ctx, "", actor.Backoff()) // one attempt, then the error
 	fmt.Println(err)
 	for dead, err := range Price.Of(lobby).DeadLetters().List(ctx) {
 		fmt.Println(dead.ID, dead.Attempts, dead.Error, err)
 	}
-	n, err := Price.Of(lobby).DeadLetters().DeleteAll(ctx)
-	fmt.Println(n, err)
+	fmt.Println(Price.Of(lobby).DeadLetters().DeleteAll(ctx))
 	// Output:
 	// 500 <nil>
 	// invalid_argument: an item has a name
@@ -169,24 +145,19 @@ func ExampleNewRequestQueue() {
 }
 
 func ExampleQueue_Work() {
-	ctx, stop := context.WithCancel(context.Background()) // in a program: signal.NotifyContext
+	ctx, cancel := context.WithCancel(context.Background()) // in a program: signal.NotifyContext
+	defer cancel()
+	node, stop := open(RoomDefinition()) // or a client of a node
 	defer stop()
-	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open, or a client of a node
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	lobby := Rooms.Ref(rt, "lobby")
-	if _, err := Mail.Of(lobby).Send(ctx, Letter{To: "ada", Text: "welcome"}); err != nil {
-		fmt.Println(err)
-	}
-	err = Mail.Of(lobby).Work(ctx, handle.WorkConfig{Workers: 4}, func(ctx context.Context, l *handle.Delivery[Letter, actor.None]) (actor.None, error) {
+	letters := Mail.Of(Rooms.Ref(node, "lobby"))
+	must(letters.Send(ctx, Letter{To: "ada", Text: "welcome"}))
+	err := letters.Work(ctx, handle.WorkConfig{Workers: 4}, func(ctx context.Context, l *handle.Delivery[Letter, actor.None]) (actor.None, error) {
 		fmt.Println("to", l.Body.To+":", l.Body.Text)
-		stop()
+		cancel()
 		return actor.None{}, nil // acknowledged; an error would have it tried again
 	})
 	fmt.Println(err)
-	stats, err := Mail.Of(lobby).Stats(context.Background())
+	stats, err := letters.Stats(context.Background())
 	fmt.Println(stats.Pending, stats.Processing, stats.Dead, err)
 	// Output:
 	// to ada: welcome
@@ -195,25 +166,22 @@ func ExampleQueue_Work() {
 }
 
 func ExampleConnections() {
-	ctx := context.Background()
-	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
-	if err != nil {
+	node, stop := open(RoomDefinition())
+	defer stop()
+	ctx, at := context.Background(), host.Address{Type: "room", Key: []string{"lobby"}}
+	for _, params := range []string{`{"Name":"ada"}`, `{"Name":"ghost"}`, `{}`} { // what a gateway does for a WebSocket
+		_, err := node.Connect(ctx, at, host.ConnectRequest{Params: []byte(params), Events: []string{"said"}, Transport: "go"})
 		fmt.Println(err)
-		return
 	}
-	lobby := Rooms.Ref(rt, "lobby")
-	at := rt.address("room", "lobby")
-	fmt.Println(rt.connect(ctx, at, "c1", `{"Name":"ada"}`, "said")) // what a gateway does for a WebSocket
-	fmt.Println(rt.connect(ctx, at, "c2", `{"Name":"ghost"}`, "said"))
-	fmt.Println(rt.connect(ctx, at, "c3", `{}`))
-	for c, err := range Clients.Of(lobby).List(ctx) {
-		fmt.Println(c.ID, c.Transport, err)
+	clients := Clients.Of(Rooms.Ref(node, "lobby"))
+	for c, err := range clients.List(ctx) {
+		fmt.Println(c.Transport, c.Events, err)
+		fmt.Println(clients.Close(ctx, c.ID, "the room closes"))
 	}
-	fmt.Println(rt.disconnect(ctx, at, "c1", nil), rt.emitted)
 	// Output:
 	// <nil>
 	// permission_denied: ghosts hear nothing
 	// invalid_argument: a member has a name
-	// c1 go <nil>
-	// <nil> [said "ada left"]
+	// go [said] <nil>
+	// true <nil>
 }

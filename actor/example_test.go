@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // The contract: names and types. A caller needs only this.
@@ -15,7 +16,8 @@ var (
 	Add     = actor.NewAction[Note, Note](Tenants, "add")
 	Sent    = actor.NewQuery[actor.None, []int64](Tenants, "sent")
 	Tagged  = actor.NewQuery[string, []int64](Tenants, "tagged")
-	Added   = actor.NewEvent[Note](Tenants, "added", actor.EventConfig{})
+	Added   = actor.NewEvent[Note](Tenants, "added", actor.EventConfig{Durable: true})
+	Done    = actor.NewEvent[int64](Tenants, "reminded", actor.EventConfig{Durable: true})
 	Remind  = actor.NewAlarm[int64](Tenants, "remind")
 	Tags    = actor.NewMap[string, []int64](Tenants, "tags")
 )
@@ -53,9 +55,9 @@ func (t *Tenant) add(ctx *actor.Context, n Note) (Note, error) {
 	return n, nil // state, map, alarm, event, reply: one commit
 }
 
-func (t *Tenant) remind(_ *actor.Context, id int64) error {
+func (t *Tenant) remind(ctx *actor.Context, id int64) error {
 	t.Sent = append(t.Sent, id)
-	return nil
+	return Done.Emit(ctx, id)
 }
 
 // A value receiver: a query only reads.
@@ -74,30 +76,30 @@ func Definition() actor.Definition {
 }
 
 func Example() {
-	ctx := context.Background()
-	rt, err := newNode(Definition()) // in a program: runtime.Open
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	acme := Tenants.Ref(rt, "acme")
-	note, err := Add.Call(ctx, acme, Note{Body: "renew", At: rt.now.Add(time.Hour), Tag: "todo"})
+	node, stop := open(Definition())
+	defer stop()
+	ctx, acme := context.Background(), Tenants.Ref(node, "acme")
+	note, err := Add.Call(ctx, acme, Note{Body: "renew", At: time.Now(), Tag: "todo"})
 	fmt.Println(note.ID, note.Body, err)
 	_, err = Add.Call(ctx, acme, Note{})
 	fmt.Println(err)
 
-	if err := rt.ring(ctx, 61*time.Minute); err != nil {
-		fmt.Println(err)
+	// Clients follow events over a WebSocket or server-sent events; this is what the gateway does for them.
+	events := must(node.Subscribe(ctx, host.Address{Type: "tenant", Key: []string{"acme"}}, host.Subscription{Resume: true}))
+	defer events.Close()
+	for seen := 0; seen < 2; {
+		for _, e := range must(events.Next(ctx)).Events {
+			fmt.Println(e.Sequence, e.Name)
+			seen++
+		}
 	}
-	sent, err := Sent.Call(ctx, acme, actor.None{})
-	fmt.Println(sent, err)
-	tagged, err := Tagged.Call(ctx, acme, "todo")
-	fmt.Println(tagged, err)
-	fmt.Println(rt.emitted)
+	fmt.Println(must(Sent.Call(ctx, acme, actor.None{})))
+	fmt.Println(must(Tagged.Call(ctx, acme, "todo")))
 	// Output:
 	// 1 renew <nil>
 	// invalid_argument: a note has a body
-	// [1] <nil>
-	// [1] <nil>
-	// [added {"id":1,"body":"renew","at":"2001-01-02T04:04:05.000000006Z","tag":"todo"}]
+	// 1 added
+	// 2 reminded
+	// [1]
+	// [1]
 }

@@ -1,15 +1,15 @@
 package actor_test
 
 import (
-	"bytes"
 	"fmt"
+	"iter"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -24,24 +24,26 @@ type (
 )
 
 // inTurn runs f in a turn of a new actor whose type declare has put contracts on.
-func inTurn(t *testing.T, declare func(*actor.Type[probe]), f func(*actor.Context)) *fakeNode {
+func inTurn(t *testing.T, declare func(*actor.Type[counter]), f func(*actor.Context)) {
 	t.Helper()
-	p := newProbes("probe")
-	declare(p.typ)
-	n := mustNode(t, p.definition())
-	n.pageSize = 2
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) { f(ctx); return "", nil }
-	if _, err := p.do.Call(t.Context(), p.typ.Ref(n, "a"), 1); err != nil {
-		t.Error(err)
-	}
-	return n
+	typ := actor.NewType[counter]("counter")
+	declare(typ)
+	do := actor.NewAction[actor.None, actor.None](typ, "do")
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		if _, err := do.Call(t.Context(), typ.Ref(h, "a"), actor.None{}); err != nil {
+			t.Error(err)
+		}
+	}, actor.Define(typ, actor.Spec[counter]{}, actor.On(do, func(_ *counter, ctx *actor.Context, _ actor.None) (none actor.None, err error) {
+		f(ctx)
+		return none, nil
+	})))
 }
 
-// ordered checks that a map returns keys that were put in any order in this order, and each to its value.
-func ordered[K any](t *testing.T, keys ...K) {
-	t.Helper()
-	var m *actor.Map[K, int]
-	inTurn(t, func(typ *actor.Type[probe]) { m = actor.NewMap[K, int](typ, "m") }, func(ctx *actor.Context) {
+// ordered declares a map. The function that it returns checks that the map returns keys that were
+// put in any order in this order, and each to its value.
+func ordered[K any](t *testing.T, typ *actor.Type[counter], name string, keys ...K) func(*actor.Context) {
+	m := actor.NewMap[K, int](typ, name)
+	return func(ctx *actor.Context) {
 		for i := range keys {
 			j := (i*7 + 3) % len(keys)
 			if err := m.Put(ctx, keys[j], j); err != nil {
@@ -72,27 +74,36 @@ func ordered[K any](t *testing.T, keys ...K) {
 		if _, ok, err := m.Get(ctx, keys[0]); ok || err != nil {
 			t.Errorf("%T: deleted and still there: %v", keys, err)
 		}
-	})
+	}
 }
 
 func TestMapKeysKeepTheirOrder(t *testing.T) {
-	ordered(t, "", "\x00", "\x00\x01", "a", "a\x00", "ab", "b", "\xff")
-	ordered[label](t, "", "a", "b")
-	ordered(t, math.MinInt64, -256, -255, -1, 0, 1, 255, 256, math.MaxInt64)
-	ordered[int64](t, -1, 0, 1)
-	ordered[small](t, -128, 0, 127)
-	ordered[uint64](t, 0, 1, 255, 256, math.MaxUint64)
-	ordered[tiny](t, 0, 1, 65535)
-	ordered(t, math.Inf(-1), -1.5, 0, 1e-9, 2, math.Inf(1))
-	ordered[ratio](t, -1, 0, 0.5)
-	ordered(t, false, true)
-	ordered[flag](t, false, true)
-	ordered(t, []byte{}, []byte{0}, []byte{0, 0}, []byte{1}, []byte{255, 255})
-	ordered(t, blob{1}, blob{2})
-	ordered(t, [16]byte{1}, [16]byte{1, 1}, [16]byte{2})
-	ordered(t, ident{1}, ident{2})
-	ordered(t, tuple.UUID{1}, tuple.UUID{2})
-	ordered(t, tuple.Tuple{"a"}, tuple.Tuple{"a", 1}, tuple.Tuple{"a", 2}, tuple.Tuple{"b"}, tuple.Tuple{7})
+	var checks []func(*actor.Context)
+	inTurn(t, func(typ *actor.Type[counter]) {
+		checks = []func(*actor.Context){
+			ordered(t, typ, "string", "", "\x00", "\x00\x01", "a", "a\x00", "ab", "b", "\xff"),
+			ordered[label](t, typ, "label", "", "a", "b"),
+			ordered(t, typ, "int", math.MinInt64, -256, -255, -1, 0, 1, 255, 256, math.MaxInt64),
+			ordered[int64](t, typ, "int64", -1, 0, 1),
+			ordered[small](t, typ, "small", -128, 0, 127),
+			ordered[uint64](t, typ, "uint64", 0, 1, 255, 256, math.MaxUint64),
+			ordered[tiny](t, typ, "tiny", 0, 1, 65535),
+			ordered(t, typ, "float64", math.Inf(-1), -1.5, 0, 1e-9, 2, math.Inf(1)),
+			ordered[ratio](t, typ, "ratio", -1, 0, 0.5),
+			ordered(t, typ, "bool", false, true),
+			ordered[flag](t, typ, "flag", false, true),
+			ordered(t, typ, "bytes", []byte{}, []byte{0}, []byte{0, 0}, []byte{1}, []byte{255, 255}),
+			ordered(t, typ, "blob", blob{1}, blob{2}),
+			ordered(t, typ, "array", [16]byte{1}, [16]byte{1, 1}, [16]byte{2}),
+			ordered(t, typ, "ident", ident{1}, ident{2}),
+			ordered(t, typ, "uuid", tuple.UUID{1}, tuple.UUID{2}),
+			ordered(t, typ, "tuple", tuple.Tuple{"a"}, tuple.Tuple{"a", 1}, tuple.Tuple{"a", 2}, tuple.Tuple{"b"}, tuple.Tuple{7}),
+		}
+	}, func(ctx *actor.Context) {
+		for _, check := range checks {
+			check(ctx)
+		}
+	})
 }
 
 func keysOf[K, V any](t *testing.T, seq func(func(actor.MapEntry[K, V], error) bool)) string {
@@ -114,7 +125,7 @@ func TestMapSelections(t *testing.T) {
 		parts *actor.Map[tuple.Tuple, int]
 		bytez *actor.Map[[]byte, actor.None]
 	)
-	inTurn(t, func(typ *actor.Type[probe]) {
+	inTurn(t, func(typ *actor.Type[counter]) {
 		names, nums = actor.NewMap[string, int](typ, "names"), actor.NewMap[int, int](typ, "nums")
 		parts, bytez = actor.NewMap[tuple.Tuple, int](typ, "parts"), actor.NewMap[[]byte, actor.None](typ, "bytez")
 	}, func(ctx *actor.Context) {
@@ -169,7 +180,7 @@ func TestMapSelections(t *testing.T) {
 
 func TestMapsNeverOverlap(t *testing.T) {
 	var a, ab *actor.Map[string, int]
-	inTurn(t, func(typ *actor.Type[probe]) {
+	inTurn(t, func(typ *actor.Type[counter]) {
 		a, ab = actor.NewMap[string, int](typ, "a"), actor.NewMap[string, int](typ, "ab")
 	}, func(ctx *actor.Context) {
 		a.Put(ctx, "1", 1)
@@ -192,7 +203,7 @@ func TestMapsNeverOverlap(t *testing.T) {
 
 func TestEntriesExpireInTheFutureOnly(t *testing.T) {
 	var m *actor.Map[string, int]
-	n := inTurn(t, func(typ *actor.Type[probe]) { m = actor.NewMap[string, int](typ, "m") }, func(ctx *actor.Context) {
+	inTurn(t, func(typ *actor.Type[counter]) { m = actor.NewMap[string, int](typ, "m") }, func(ctx *actor.Context) {
 		if err := m.Put(ctx, "a", 1, actor.TTL(time.Minute)); err != nil {
 			t.Error(err)
 		}
@@ -202,20 +213,18 @@ func TestEntriesExpireInTheFutureOnly(t *testing.T) {
 		if err := m.Put(ctx, "c", 1, actor.TTL(0)); actor.CodeOf(err) != actor.InvalidArgument {
 			t.Error(err)
 		}
-		e, ok, err := m.Entry(ctx, "a")
-		if !ok || err != nil || !e.Expire.Equal(ctx.Now().Add(time.Minute)) {
-			t.Errorf("%+v, %v", e, err)
+		for key, after := range map[string]time.Duration{"a": time.Minute, "b": time.Hour} {
+			if e, ok, err := m.Entry(ctx, key); !ok || err != nil || !e.Expire.Equal(ctx.Now().Add(after)) {
+				t.Errorf("%s: %+v, %v", key, e, err)
+			}
 		}
 	})
-	if len(n.actors["probe/a"].kv) != 2 {
-		t.Error("entries were not committed")
-	}
 }
 
 func TestRawStore(t *testing.T) {
-	inTurn(t, func(*actor.Type[probe]) {}, func(ctx *actor.Context) {
+	inTurn(t, func(*actor.Type[counter]) {}, func(ctx *actor.Context) {
 		kv := ctx.KV()
-		for i := range 5 {
+		for i := range 300 { // more than a page
 			if err := kv.Put(tuple.Tuple{"u", i}, []byte{byte(i)}); err != nil {
 				t.Error(err)
 			}
@@ -223,44 +232,25 @@ func TestRawStore(t *testing.T) {
 		if err := kv.Put(tuple.Tuple{"v"}, nil); err != nil {
 			t.Error(err)
 		}
-		count := func(seq func(func(actor.Entry, error) bool)) (keys []string) {
-			for e, err := range seq {
-				if err != nil {
-					t.Error(err)
-				}
-				keys = append(keys, e.Key.String())
-			}
-			return keys
-		}
-		for _, c := range []struct {
-			got  []string
+		for name, c := range map[string]struct {
+			list iter.Seq2[actor.Entry, error]
 			want int
 		}{
-			{count(kv.List(nil)), 6},
-			{count(kv.List(tuple.Tuple{"u"})), 5},
-			{count(kv.List(tuple.Tuple{"u", 3})), 1},
-			{count(kv.Range(tuple.Tuple{"u", 1}, tuple.Tuple{"u", 3})), 2},
-			{count(kv.Range(nil, tuple.Tuple{"u", 3}, actor.Reverse())), 3},
-			{count(kv.Range(tuple.Tuple{"u", 4}, nil)), 2},
-			{count(kv.Range(nil, tuple.Tuple{})), 0},
+			"all": {kv.List(nil), 301}, "prefix": {kv.List(tuple.Tuple{"u"}), 300}, "one": {kv.List(tuple.Tuple{"u", 3}), 1},
+			"range": {kv.Range(tuple.Tuple{"u", 1}, tuple.Tuple{"u", 3}), 2}, "reverse": {kv.Range(nil, tuple.Tuple{"u", 298}, actor.Reverse()), 298},
+			"open": {kv.Range(tuple.Tuple{"u", 299}, nil), 2}, "none": {kv.Range(nil, tuple.Tuple{}), 0},
 		} {
-			if len(c.got) != c.want {
-				t.Errorf("%q, want %d", c.got, c.want)
+			seen := make(map[string]bool)
+			for e, err := range c.list {
+				if seen[e.Key.String()] = true; err != nil {
+					t.Error(name, err)
+				}
+			}
+			if len(seen) != c.want {
+				t.Errorf("%s: %d entries, want %d", name, len(seen), c.want)
 			}
 		}
-		if v, ok, err := kv.Get(tuple.Tuple{"u", 2}); !ok || err != nil || !bytes.Equal(v, []byte{2}) {
-			t.Error(v, ok, err)
-		}
-		if e, ok, err := kv.Entry(tuple.Tuple{"u", 2}); !ok || err != nil || e.Version == 0 {
-			t.Error(e, ok, err)
-		}
-		if was, err := kv.Delete(tuple.Tuple{"u", 2}); !was || err != nil {
-			t.Error(err)
-		}
-		if n, err := kv.DeleteRange(tuple.Tuple{"u", 4}, nil); n != 2 || err != nil {
-			t.Error(n, err)
-		}
-		if n, err := kv.DeletePrefix(tuple.Tuple{"u"}); n != 3 || err != nil {
+		if n, err := kv.DeleteRange(tuple.Tuple{"u", 299}, nil); n != 2 || err != nil {
 			t.Error(n, err)
 		}
 		_, _, err := kv.Get(tuple.Tuple{"u", struct{}{}})
@@ -268,33 +258,4 @@ func TestRawStore(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestMapOfAQuerySeesTheCommittedState(t *testing.T) {
-	p := newProbes("probe")
-	m := actor.NewMap[string, int](p.typ, "m")
-	n := mustNode(t, p.definition())
-	ref := p.typ.Ref(n, "a")
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) { return "", m.Put(ctx, "k", 7) }
-	if _, err := p.do.Call(t.Context(), ref, 1); err != nil {
-		t.Fatal(err)
-	}
-	var got []int
-	p.read = func(ctx *actor.ReadContext) error {
-		v, _, err := m.Get(ctx, "k")
-		got = append(got, v)
-		for e, err := range m.All(ctx) {
-			if err != nil {
-				return err
-			}
-			got = append(got, e.Value)
-		}
-		for range ctx.KV().List(nil) {
-			got = append(got, 1)
-		}
-		return err
-	}
-	if _, err := p.log.Call(t.Context(), ref, actor.None{}); err != nil || !slices.Equal(got, []int{7, 7, 1}) {
-		t.Errorf("%v, %v", got, err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
@@ -15,124 +16,85 @@ import (
 )
 
 func TestAppendedItemsAreReadInOrder(t *testing.T) {
-	d := newDesks("desk")
-	n := mustNode(t, d.definition())
-	n.pageSize = 2
-	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error {
-		last, err := d.tokens.Append(ctx, "a", "b", "c")
-		if err != nil || last != 3 {
-			return fmt.Errorf("append: %d %w", last, err)
+	onNode(t, func(r *rig) {
+		var many []string
+		for i := range 300 { // more than a page
+			many = append(many, fmt.Sprint(i+1))
 		}
-		if last, err := d.tokens.Append(ctx); last != 0 || err != nil {
-			return fmt.Errorf("append of nothing: %d %w", last, err)
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			if last, err := r.tokens.Append(ctx, many...); err != nil || last != 300 {
+				t.Errorf("append: %d %v", last, err)
+			}
+			if last, err := r.tokens.Append(ctx); last != 0 || err != nil {
+				t.Errorf("append of nothing: %d %v", last, err)
+			}
+			return second(r.lines.Named("build").Append(ctx, job{Name: "line"}))
+		})
+		r.look(func(ctx actor.Reader) error {
+			next := uint64(2)
+			for item, err := range r.tokens.Range(ctx, 1) {
+				if err != nil || item.Sequence != next || item.Value != many[next-1] {
+					t.Fatalf("%+v, %v", item, err)
+				}
+				next++
+			}
+			if info, err := r.tokens.Info(ctx); err != nil || info.Last != 300 || info.Closed || next != 301 {
+				t.Errorf("info: %+v %v, up to %d", info, err, next)
+			}
+			for item, err := range r.lines.Named("build").Range(ctx, 0) {
+				if err != nil || item.Value.Name != "line" || !item.Time.Equal(time.Now()) {
+					t.Errorf("range: %+v %v", item, err)
+				}
+				break
+			}
+			if err := first(r.lines.Range(ctx, 0)); actor.CodeOf(err) != actor.InvalidArgument {
+				t.Errorf("without a name: %v", err)
+			}
+			return nil
+		})
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error { return r.tokens.Close(ctx) })
+		err := r.turn(func(_ *desk, ctx *actor.Context) error { r.tokens.Append(ctx, "x"); return nil })
+		if actor.CodeOf(err) != actor.FailedPrecondition {
+			t.Errorf("append to a closed stream: %v", err)
 		}
-		_, err = d.lines.Named("build").Append(ctx, job{Name: "line"})
-		return err
 	})
-	look := func(ctx actor.Reader) error {
-		var got []string
-		for item, err := range d.tokens.Range(ctx, 1) {
-			if err != nil {
-				return err
-			}
-			got = append(got, fmt.Sprintf("%d %s", item.Sequence, item.Value))
-		}
-		if !slices.Equal(got, []string{"2 b", "3 c"}) {
-			return fmt.Errorf("range: %q", got)
-		}
-		info, err := d.tokens.Info(ctx)
-		if err != nil || info.Last != 3 || info.Closed {
-			return fmt.Errorf("info: %+v %w", info, err)
-		}
-		for item, err := range d.lines.Named("build").Range(ctx, 0) {
-			if err != nil || item.Value.Name != "line" || !item.Time.Equal(n.now) {
-				return fmt.Errorf("range: %+v %w", item, err)
-			}
-			break
-		}
-		for _, err := range d.lines.Range(ctx, 0) {
+}
+
+func TestUseOfAStreamFromOutsideThatMakesNoSense(t *testing.T) {
+	onNode(t, func(r *rig) {
+		ctx, unnamed := r.Context(), r.lines.Of(r.ref)
+		for name, err := range map[string]error{
+			"read": second(unnamed.Read(ctx, handle.Position{}, handle.ReadConfig{})), "info": second(unnamed.Info(ctx)), "close": unnamed.Close(ctx),
+		} {
 			if actor.CodeOf(err) != actor.InvalidArgument {
-				return fmt.Errorf("without a name: %w", err)
+				t.Errorf("%s without a name: %v", name, err)
 			}
 		}
-		return nil
-	}
-	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error { return look(ctx) })
-	d.read = func(ctx *actor.ReadContext) error { return look(ctx) }
-	if _, err := d.log.Call(t.Context(), d.typ.Ref(n, "a"), actor.None{}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestClosedStreamTakesNoMore(t *testing.T) {
-	d := newDesks("desk")
-	n := mustNode(t, d.definition())
-	d.mustRun(t, n, func(_ *desk, ctx *actor.Context) error { return d.tokens.Close(ctx) })
-	err := d.run(t, n, func(_ *desk, ctx *actor.Context) error { d.tokens.Append(ctx, "x"); return nil })
-	if actor.CodeOf(err) != actor.FailedPrecondition {
-		t.Error(err)
-	}
-}
-
-func TestStreamsAreUsedFromOutside(t *testing.T) {
-	d := newDesks("desk")
-	n := mustNode(t, d.definition())
-	n.pageSize = 2
-	ctx, ref := t.Context(), d.typ.Ref(n, "a")
-	build := d.lines.Named("build")
-	last, err := build.Of(ref).Append(ctx, job{Name: "1"}, job{Name: "2"}, job{Name: "3"})
-	if err != nil || last != 3 {
-		t.Errorf("%d, %v", last, err)
-	}
-	if last, err := build.Of(ref).Append(ctx); last != 0 || err != nil {
-		t.Errorf("nothing: %d, %v", last, err)
-	}
-	if _, err := d.tokens.Of(ref).Append(ctx, "x"); actor.CodeOf(err) != actor.PermissionDenied {
-		t.Errorf("not external: %v", err)
-	}
-	page, err := build.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})
-	if err != nil || len(page.Items) != 2 || page.Next.After != 2 || page.Closed || page.Items[1].Value.Name != "2" {
-		t.Errorf("%+v, %v", page, err)
-	}
-	if page, err = build.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{Max: 1}); err != nil || len(page.Items) != 1 {
-		t.Errorf("%+v, %v", page, err)
-	}
-	if err := build.Of(ref).Close(ctx); err != nil {
-		t.Error(err)
-	}
-	if page, err = build.Of(ref).Read(ctx, handle.Position{After: page.Next.After}, handle.ReadConfig{}); err != nil || !page.Closed || len(page.Items) != 2 {
-		t.Errorf("%+v, %v", page, err)
-	}
-	if info, err := build.Of(ref).Info(ctx); err != nil || info.Last != 3 || !info.Closed {
-		t.Errorf("%+v, %v", info, err)
-	}
-	for _, want := range []bool{true, false} {
-		if was, err := build.Of(ref).Delete(ctx); was != want || err != nil {
-			t.Errorf("%t, %v", was, err)
+		build := r.lines.Named("build").Of(r.ref)
+		if last, err := build.Append(ctx); last != 0 || err != nil || len(r.node.Requests()) != 0 {
+			t.Errorf("nothing: %d, %v", last, err)
 		}
-	}
-	for name, err := range map[string]error{
-		"read":  second(d.lines.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})),
-		"info":  second(d.lines.Of(ref).Info(ctx)),
-		"close": d.lines.Of(ref).Close(ctx),
-	} {
-		if actor.CodeOf(err) != actor.InvalidArgument {
-			t.Errorf("%s without a name: %v", name, err)
+		if _, err := r.tokens.Of(r.ref).Append(ctx, "x"); actor.CodeOf(err) != actor.PermissionDenied {
+			t.Errorf("not external: %v", err)
 		}
-	}
+		if err := r.ref.Create(ctx); err != nil {
+			t.Error(err)
+		}
+		if info, err := build.Info(ctx); err != nil || info.Stream != "build" || info.First != 1 || info.Last != 0 {
+			t.Errorf("nothing was appended: %+v, %v", info, err)
+		}
+	})
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func TestReadWaitsForTheFirstItem(t *testing.T) {
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-		ctx, ref := t.Context(), d.typ.Ref(n, "a")
-		build := d.lines.Named("build")
-		if _, err := build.Of(ref).Append(ctx, job{Name: "1"}); err != nil {
+	onNode(t, func(r *rig) {
+		build := r.lines.Named("build").Of(r.ref)
+		if _, err := build.Append(r.Context(), job{Name: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if page, err := build.Of(ref).Read(ctx, handle.Position{After: 1}, handle.ReadConfig{Wait: 2 * time.Minute}); err != nil || len(page.Items) != 0 || page.Next.After != 1 {
+		page, err := build.Read(r.Context(), handle.Position{After: 1}, handle.ReadConfig{Wait: 2 * time.Minute})
+		if err != nil || len(page.Items) != 0 || page.Next.After != 1 {
 			t.Errorf("%+v, %v", page, err)
 		}
 		if waited := time.Since(start); waited < 2*time.Minute || waited > 2*time.Minute+time.Second {
@@ -142,42 +104,38 @@ func TestReadWaitsForTheFirstItem(t *testing.T) {
 }
 
 func TestItemThatDoesNotDecodeEndsAPageBeforeIt(t *testing.T) {
-	d := newDesks("desk")
-	n := mustNode(t, d.definition())
-	ctx, ref := t.Context(), d.typ.Ref(n, "a")
-	build := d.lines.Named("build")
-	if _, err := build.Of(ref).Append(ctx, job{Name: "1"}, job{}, job{Name: "3"}); err != nil {
-		t.Fatal(err)
-	}
-	n.actors["desk/a"].holding.streams["build"].items[1].Data = []byte("\x01")
-	page, err := build.Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})
-	if actor.CodeOf(err) != actor.Internal || len(page.Items) != 1 || page.Next.After != 1 || !strings.Contains(err.Error(), "item 2") {
-		t.Errorf("%+v, %v", page, err)
-	}
-	var got []string
-	for item, err := range build.Of(ref).Follow(ctx, handle.Position{}) {
-		got = append(got, fmt.Sprintf("%d %s", item.Sequence, actor.CodeOf(err)))
-		if item.Sequence == 3 {
-			break
+	onNode(t, func(r *rig) {
+		ctx := r.Context()
+		typ := actor.NewType[desk]("desk")
+		build := actor.NewStream[narrow](typ, "build", actor.StreamConfig{}).Of(typ.Ref(r.node, "a"))
+		if _, err := r.lines.Named("build").Of(r.ref).Append(ctx, job{Name: "1"}, job{N: 1000}, job{Name: "3"}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if !slices.Equal(got, []string{"1 ", "2 internal", "3 "}) {
-		t.Errorf("%q", got)
-	}
-	err = d.run(t, n, func(_ *desk, ctx *actor.Context) error {
-		for _, err := range build.Range(ctx, 1) {
-			return err
+		page, err := build.Read(ctx, handle.Position{}, handle.ReadConfig{})
+		if actor.CodeOf(err) != actor.Internal || len(page.Items) != 1 || page.Next.After != 1 || !strings.Contains(err.Error(), "item 2") {
+			t.Errorf("%+v, %v", page, err)
 		}
-		return nil
+		var got []string
+		for item, err := range build.Follow(ctx, handle.Position{}) {
+			got = append(got, fmt.Sprintf("%d %s", item.Sequence, actor.CodeOf(err)))
+			if item.Sequence == 3 {
+				break
+			}
+		}
+		if !slices.Equal(got, []string{"1 ", "2 internal", "3 "}) {
+			t.Errorf("%q", got)
+		}
+		if err := r.act(&stub{items: []host.StreamItem{{Sequence: 1, Data: []byte("\x01")}}}, func(ctx *actor.Context) error {
+			return first(r.tokens.Range(ctx, 0))
+		}); actor.CodeOf(err) != actor.Internal {
+			t.Errorf("range: %v", err)
+		}
 	})
-	if actor.CodeOf(err) != actor.Internal {
-		t.Errorf("range: %v", err)
-	}
 }
 
 // follow collects what Follow yields.
-func follow(ctx context.Context, s *actor.Stream[desk, job], ref actor.Ref[desk], after uint64) (got []string) {
-	for item, err := range s.Of(ref).Follow(ctx, handle.Position{After: after}) {
+func follow(ctx context.Context, s handle.Stream[job], after uint64) (got []string) {
+	for item, err := range s.Follow(ctx, handle.Position{After: after}) {
 		var gap *handle.GapError
 		switch {
 		case errors.As(err, &gap):
@@ -192,32 +150,29 @@ func follow(ctx context.Context, s *actor.Stream[desk, job], ref actor.Ref[desk]
 }
 
 func TestFollowYieldsEachItemOnceUntilTheStreamIsClosed(t *testing.T) {
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-		n.pageSize = 2
-		ctx, ref := t.Context(), d.typ.Ref(n, "a")
-		build := d.lines.Named("build")
+	onNode(t, func(r *rig) {
+		ctx, build := r.Context(), r.lines.Named("build").Of(r.ref)
 		var want []string
 		add := func(name string) {
 			want = append(want, name)
-			if _, err := build.Of(ref).Append(ctx, job{Name: name}); err != nil {
+			if _, err := build.Append(ctx, job{Name: name}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		add("0")
 		got := make(chan []string)
-		go func() { got <- follow(ctx, build, ref, 0) }()
+		go func() { got <- follow(ctx, build, 0) }()
 		for i := range 20 {
 			add(fmt.Sprint(i + 1))
 			time.Sleep(time.Duration(i*i) * time.Second)
+			r.h.Settle()
 			if i == 10 {
-				n.intercepting(func(_ context.Context, r *host.Request) (host.Reply, error, bool) {
-					return host.Reply{}, host.Errorf(host.Unavailable, "restarting"), r.Method == host.StreamRead
-				})
+				r.refusing(host.Errorf(host.Unavailable, "restarting"), host.StreamRead)
 			} else if i == 12 {
-				n.intercepting(nil)
+				r.refusing(nil)
 			}
 		}
-		if err := build.Of(ref).Close(ctx); err != nil {
+		if err := build.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-got; !slices.Equal(got, want) {
@@ -226,49 +181,33 @@ func TestFollowYieldsEachItemOnceUntilTheStreamIsClosed(t *testing.T) {
 	})
 }
 
-func TestFollowYieldsAGapOnceAndGoesOn(t *testing.T) {
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		ref, build := d.typ.Ref(n, "a"), d.lines.Named("build")
-		if _, err := build.Of(ref).Append(ctx, job{Name: "1"}, job{Name: "2"}, job{Name: "3"}, job{Name: "4"}); err != nil {
-			t.Fatal(err)
+func TestGapIsToldWithItsSize(t *testing.T) {
+	for want, e := range map[string]handle.GapError{
+		"3 items of the stream are no longer kept": {Missed: 3}, "another life of the actor; the stream begins anew, with 3 items": {Missed: 3, Reset: true},
+	} {
+		if got := e.Error(); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
 		}
-		h := &n.actors["desk/a"].holding
-		s := h.streams["build"]
-		s.first = 4
-		h.streams["build"] = s
-		if got := follow(ctx, build, ref, 1); !slices.Equal(got, []string{"gap 2", "4", "deadline_exceeded"}) {
-			t.Errorf("%q", got)
-		}
-		for _, err := range build.Of(ref).Follow(t.Context(), handle.Position{}) {
-			if err == nil || err.Error() != "3 items of the stream are no longer kept" {
-				t.Error(err)
-			}
-			break
-		}
-	})
+	}
 }
 
 func TestFollowEndsWithTheContextOrAnErrorThatStays(t *testing.T) {
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-		ref, build := d.typ.Ref(n, "a"), d.lines.Named("build")
-		if _, err := build.Of(ref).Append(t.Context(), job{Name: "1"}); err != nil {
+	onNode(t, func(r *rig) {
+		build := r.lines.Named("build").Of(r.ref)
+		if _, err := build.Append(r.Context(), job{Name: "1"}); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(r.Context())
 		time.AfterFunc(45*time.Second, cancel)
 		start := time.Now()
-		if got := follow(ctx, build, ref, 0); !slices.Equal(got, []string{"1", "canceled"}) || time.Since(start) != 45*time.Second {
+		if got := follow(ctx, build, 0); !slices.Equal(got, []string{"1", "canceled"}) || time.Since(start) != 45*time.Second {
 			t.Errorf("%q after %s", got, time.Since(start))
 		}
-		n.intercepting(func(context.Context, *host.Request) (host.Reply, error, bool) {
-			return host.Reply{}, host.Errorf(host.PermissionDenied, "not you"), true
-		})
-		if got := follow(t.Context(), build, ref, 0); !slices.Equal(got, []string{"permission_denied"}) {
+		r.refusing(host.Errorf(host.PermissionDenied, "not you"), host.StreamRead)
+		if got := follow(r.Context(), build, 0); !slices.Equal(got, []string{"permission_denied"}) {
 			t.Errorf("%q", got)
 		}
-		if got := follow(t.Context(), build, actor.Ref[desk]{}, 0); !slices.Equal(got, []string{"invalid_argument"}) {
+		if got := follow(r.Context(), r.lines.Named("build").Of(actor.Ref[desk]{}), 0); !slices.Equal(got, []string{"invalid_argument"}) {
 			t.Errorf("%q", got)
 		}
 	})
@@ -276,16 +215,13 @@ func TestFollowEndsWithTheContextOrAnErrorThatStays(t *testing.T) {
 
 // A node that answers at once although it was asked to wait must not be asked in a tight loop.
 func TestFollowDoesNotSpin(t *testing.T) {
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		calls := 0
-		n.intercepting(func(context.Context, *host.Request) (host.Reply, error, bool) {
-			calls++
-			return host.Reply{Output: []byte("\xa2\x65items\x80\x64next\x05")}, nil, true
-		})
-		if got := follow(ctx, d.lines.Named("build"), d.typ.Ref(n, "a"), 5); len(got) != 1 || calls > 60 {
-			t.Errorf("%q after %d calls", got, calls)
+		d := newDesks("desk")
+		hasty := &replies{Reply: host.Reply{Output: []byte("\xa2\x65items\x80\x64next\x05")}}
+		if got := follow(ctx, d.lines.Named("build").Of(d.typ.Ref(hasty, "a")), 5); len(got) != 1 || hasty.calls > 60 {
+			t.Errorf("%q after %d calls", got, hasty.calls)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestTextThatIsNotUTF8IsRefusedInOutputsAndEvents(t *testing.T) {
 	})).Behavior()
 	const bad = "a\xffb"
 	try := func(as host.Codec) (string, error) {
-		out, err := b.New().Act(&fakeTurn{actor: &fakeActor{behavior: b}}, 0, as, nil, nil)
+		out, err := b.New().Act(&stub{}, 0, as, nil, nil)
 		return string(out), err
 	}
 	for want, v := range map[string]profile{

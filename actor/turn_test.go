@@ -1,393 +1,319 @@
 package actor_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// The bench of these tests: an actor type with one action that runs whatever function the test gives it.
-type probe struct {
-	Log []string
-}
-
-type probes struct {
-	typ    *actor.Type[probe]
-	do     *actor.Action[probe, int, string]
-	note   *actor.Action[probe, string, actor.None]
-	log    *actor.Query[probe, actor.None, []string]
-	open   *actor.Create[probe, string]
-	bell   *actor.Alarm[probe, string]
-	rang   *actor.Event[string]
-	nobody *actor.Event[actor.None]
-	script func(*probe, *actor.Context) (string, error)
-	read   func(*actor.ReadContext) error
-}
-
-func newProbes(name string) *probes {
-	p := &probes{typ: actor.NewType[probe](name)}
-	p.do = actor.NewAction[int, string](p.typ, "do")
-	p.note = actor.NewAction[string, actor.None](p.typ, "note")
-	p.log = actor.NewQuery[actor.None, []string](p.typ, "log")
-	p.open = actor.NewCreate[string](p.typ)
-	p.bell = actor.NewAlarm[string](p.typ, "bell")
-	p.rang = actor.NewEvent[string](p.typ, "rang", actor.EventConfig{})
-	p.nobody = actor.NewEvent[actor.None](p.typ, "nobody", actor.EventConfig{})
-	return p
-}
-
-func (p *probes) definition() actor.Definition {
-	logs := func(line string) func(*probe, *actor.Context) error {
-		return func(s *probe, _ *actor.Context) error { s.Log = append(s.Log, line); return nil }
-	}
-	return actor.Define(p.typ, actor.Spec[probe]{
-		OnCreate: logs("create"), OnWake: logs("wake"), OnSleep: logs("sleep"), OnDestroy: logs("destroy"),
-	},
-		actor.On(p.do, func(s *probe, ctx *actor.Context, _ int) (string, error) { return p.script(s, ctx) }),
-		actor.On(p.note, func(s *probe, _ *actor.Context, line string) (actor.None, error) {
-			s.Log = append(s.Log, line)
-			return actor.None{}, nil
-		}),
-		actor.OnQuery(p.log, func(s probe, ctx *actor.ReadContext, _ actor.None) ([]string, error) {
-			if p.read != nil {
-				if err := p.read(ctx); err != nil {
-					return nil, err
-				}
-			}
-			return s.Log, nil
-		}),
-		actor.OnCreate(p.open, func(s *probe, _ *actor.Context, line string) error {
-			if line == "" {
-				return actor.Errorf(actor.FailedPrecondition, "nothing to open")
-			}
-			s.Log = append(s.Log, "open "+line)
-			return nil
-		}),
-		actor.OnAlarm(p.bell, func(s *probe, ctx *actor.Context, payload string) error {
-			s.Log = append(s.Log, fmt.Sprintf("bell %q %s", ctx.AlarmInstance(), payload))
-			return nil
-		}))
-}
-
-func TestTurnSeesItsActor(t *testing.T) {
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	ref := p.typ.Ref(n, "a", "b")
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) {
-		return fmt.Sprintf("%s %q %s %d %s %t %t", ctx.Type(), ctx.Key(), ctx.ID(), ctx.Version(), ctx.Traceparent(),
-			ctx.Now().Equal(n.now), ctx.Log() != nil), nil
-	}
-	if out, err := p.do.Call(t.Context(), ref, 1); err != nil || out != `probe ["a" "b"] id-1 2 00-trace true true` {
-		t.Errorf("%q, %v", out, err)
-	}
-	p.read = func(ctx *actor.ReadContext) error {
-		if ctx.Type() != "probe" || !slices.Equal(ctx.Key(), []string{"a", "b"}) || ctx.ID() != "id-1" || ctx.Log() == nil ||
-			ctx.Version() == 0 || ctx.Traceparent() == "" {
-			return errors.New("the query does not see its actor")
+func TestTurnsQueriesAndTasksSeeTheirActor(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	onNode(t, func(r *rig) {
+		var seen []string
+		see := func(c interface {
+			Type() string
+			Key() []string
+			ID() string
+			Log() *slog.Logger
+		}) {
+			seen = append(seen, fmt.Sprintf("%s %q %s %t", c.Type(), c.Key(), c.ID(), c.Log() != nil))
 		}
-		return nil
-	}
-	if log, err := p.log.Call(t.Context(), ref, actor.None{}); err != nil || !slices.Equal(log, []string{"create", "wake"}) {
-		t.Errorf("%q, %v", log, err)
-	}
+		ref := r.typ.Ref(r.node, "a", "b")
+		r.script = func(s *desk, ctx *actor.Context) error {
+			s.logf("written")
+			if see(ctx); !ctx.Now().Equal(time.Now()) || !strings.HasPrefix(ctx.Traceparent(), trace[:36]) || ctx.Version() != 2 {
+				t.Errorf("now %s, trace %s, version %d", ctx.Now(), ctx.Traceparent(), ctx.Version())
+			}
+			return ctx.Go("t", func(task *actor.Task) error { see(task); return nil })
+		}
+		if out, err := r.do.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace)); err != nil || out != "out" {
+			t.Errorf("%q, %v", out, err)
+		}
+		r.h.Settle()
+		r.read = func(ctx *actor.ReadContext) error {
+			if see(ctx); !strings.HasPrefix(ctx.Traceparent(), trace[:36]) || ctx.Version() != 2 {
+				t.Errorf("trace %s, version %d", ctx.Traceparent(), ctx.Version())
+			}
+			return nil
+		}
+		if _, err := r.log.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace)); err != nil {
+			t.Error(err)
+		}
+		want := `desk ["a" "b"] ` + r.h.Status("desk", "a", "b").ID + " true"
+		if !slices.Equal(seen, []string{want, want, want}) {
+			t.Errorf("%q, want %s", seen, want)
+		}
+	})
 }
 
-func TestTurnContextIsTheCallersContext(t *testing.T) {
-	type key struct{}
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) {
-		inner, stop := context.WithTimeout(ctx, time.Hour)
-		defer stop()
-		v, _ := inner.Value(key{}).(string)
-		if _, ok := inner.Deadline(); !ok {
-			return "", errors.New("no deadline")
+func TestContextOfATurnIsAContext(t *testing.T) {
+	onNode(t, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.Context())
+		r.script = func(_ *desk, ctx *actor.Context) error {
+			inner, stop := context.WithTimeout(ctx, time.Hour)
+			defer stop()
+			cancel()
+			<-inner.Done() // as the caller is gone
+			return nil
 		}
-		cancel()
-		<-ctx.Done()
-		return v, nil
+		if _, err := r.do.Call(ctx, r.ref, actor.None{}); err != nil && actor.CodeOf(err) != actor.Canceled {
+			t.Error(err)
+		}
+		if err := r.act(&stub{}, func(ctx *actor.Context) error {
+			if v := ctx.Value("the turn's own"); v != "the turn's own" {
+				t.Errorf("value %v", v)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func third[T any](_ T, _ bool, err error) error { return err }
+
+// first returns the error of the first pair.
+func first[T any](seq iter.Seq2[T, error]) error {
+	for _, err := range seq {
+		return err
 	}
-	if out, err := p.do.Call(ctx, p.typ.Ref(n), 1); err != nil || out != "v" {
-		t.Errorf("%q, %v", out, err)
-	}
+	return nil
 }
 
 func TestRefusedWriteFailsTheTurnEvenIfIgnored(t *testing.T) {
-	full := actor.Errorf(actor.Unavailable, "the outbox is full").Retry()
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	self := p.typ.Ref(n, "a")
+	d := newDesks("desk")
+	full, own := actor.Errorf(actor.Unavailable, "the outbox is full").Retry(), actor.Errorf(actor.NotFound, "mine")
 	for name, write := range map[string]func(*actor.Context){
-		"emit":   func(ctx *actor.Context) { p.rang.Emit(ctx, "x") },
-		"send":   func(ctx *actor.Context) { p.note.Send(ctx, self, "x") },
-		"alarm":  func(ctx *actor.Context) { p.bell.After(ctx, time.Second, "x") },
-		"cancel": func(ctx *actor.Context) { p.bell.Cancel(ctx) },
+		"emit":         func(ctx *actor.Context) { d.said.Emit(ctx, "x") },
+		"emit to":      func(ctx *actor.Context) { d.said.EmitTo(ctx, "one", "x") },
+		"emit except":  func(ctx *actor.Context) { d.said.EmitExcept(ctx, "x") },
+		"send":         func(ctx *actor.Context) { d.note.Send(ctx, d.typ.Ref(ctx, "a"), "x") },
+		"alarm":        func(ctx *actor.Context) { d.bell.After(ctx, time.Second, form{}) },
+		"no alarm":     func(ctx *actor.Context) { d.bell.Cancel(ctx) },
+		"put":          func(ctx *actor.Context) { d.jobs.Put(ctx, job{}) },
+		"cron":         func(ctx *actor.Context) { d.nightly.Set(ctx, actor.Rule{Cron: "@daily"}, 1) },
+		"no schedule":  func(ctx *actor.Context) { d.nightly.Cancel(ctx) },
+		"append":       func(ctx *actor.Context) { d.tokens.Append(ctx, "x") },
+		"close":        func(ctx *actor.Context) { d.tokens.Close(ctx) },
+		"go":           func(ctx *actor.Context) { ctx.Go("t", func(*actor.Task) error { return nil }) },
+		"save":         func(ctx *actor.Context) { c, _, _ := d.clients.Get(ctx, "one"); c.Save(ctx) },
+		"close client": func(ctx *actor.Context) { c, _, _ := d.clients.Get(ctx, "one"); c.Close(ctx, nil) },
 	} {
-		b := p.definition().Behavior()
-		p.script = func(_ *probe, ctx *actor.Context) (string, error) { write(ctx); return "fine", nil }
-		turn := &fakeTurn{Context: t.Context(), Node: n, node: n, actor: &fakeActor{behavior: b}, refuse: full}
-		if _, err := b.New().Act(turn, 0, host.JSON, []byte("1"), nil); !errors.Is(err, full) {
-			t.Errorf("%s: %v", name, err)
-		}
-		own := actor.Errorf(actor.NotFound, "mine")
-		p.script = func(_ *probe, ctx *actor.Context) (string, error) { write(ctx); return "", own }
-		if _, err := b.New().Act(turn, 0, host.JSON, []byte("1"), nil); err != own {
-			t.Errorf("%s: the handler's error was replaced by %v", name, err)
-		}
-	}
-}
-
-func TestContractsOfAnotherTypeAreRefused(t *testing.T) {
-	p, other := newProbes("probe"), newProbes("other")
-	m := actor.NewMap[string, int](other.typ, "m")
-	n := mustNode(t, p.definition(), other.definition())
-	for name, use := range map[string]func(*actor.Context) error{
-		"emit":   func(ctx *actor.Context) error { return other.rang.Emit(ctx, "x") },
-		"alarm":  func(ctx *actor.Context) error { return other.bell.At(ctx, n.now, "x") },
-		"cancel": func(ctx *actor.Context) error { _, err := other.bell.Cancel(ctx); return err },
-		"get":    func(ctx *actor.Context) error { _, _, err := other.bell.Get(ctx); return err },
-		"list":   func(ctx *actor.Context) error { _, err := other.bell.List(ctx); return err },
-		"put":    func(ctx *actor.Context) error { return m.Put(ctx, "k", 1) },
-		"clear":  func(ctx *actor.Context) error { _, err := m.Clear(ctx); return err },
-		"all": func(ctx *actor.Context) error {
-			for _, err := range m.All(ctx) {
-				return err
+		turn := &stub{err: full, connections: make([]host.ConnectionState, 1)}
+		for _, returned := range []error{nil, own} {
+			err := d.act(turn, func(ctx *actor.Context) error { write(ctx); return returned })
+			if want := cmp.Or[error](returned, full); err != want {
+				t.Errorf("%s: %v, want %v", name, err, want)
 			}
-			return nil
-		},
-		"send": func(ctx *actor.Context) error { return p.note.Send(ctx, other.typ.Ref(ctx), "x") },
-		"call": func(ctx *actor.Context) error {
-			_, err := p.note.Call(ctx, other.typ.Ref(ctx), "x")
-			return err
-		},
-	} {
-		p.script = func(_ *probe, ctx *actor.Context) (string, error) { return "", use(ctx) }
-		if _, err := p.do.Call(t.Context(), p.typ.Ref(n), 1); err == nil || !strings.Contains(err.Error(), `"other"`) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestAContractOfAnotherTypeFailsTheTurnEvenIfTheErrorIsIgnored(t *testing.T) {
-	p, other := newProbes("probe"), newProbes("other")
+func TestMistakesAreErrorsAndFailTheTurnEvenIfIgnored(t *testing.T) {
+	d, other := newDesks("desk"), newDesks("other")
 	m := actor.NewMap[string, int](other.typ, "m")
-	queue := actor.NewQueue[string](other.typ, "q", actor.QueueConfig{})
-	stream := actor.NewStream[string](other.typ, "s", actor.StreamConfig{})
-	schedule := actor.NewSchedule[string](other.typ, "c")
-	n := mustNode(t, p.definition())
-	for name, use := range map[string]func(*actor.Context){
-		"event":        func(ctx *actor.Context) { other.rang.Emit(ctx, "x") },
-		"alarm":        func(ctx *actor.Context) { other.bell.After(ctx, time.Second, "x") },
-		"alarm read":   func(ctx *actor.Context) { other.bell.Get(ctx) },
-		"map put":      func(ctx *actor.Context) { m.Put(ctx, "k", 1) },
-		"map delete":   func(ctx *actor.Context) { m.Delete(ctx, "k") },
-		"map clear":    func(ctx *actor.Context) { m.Clear(ctx) },
-		"map get":      func(ctx *actor.Context) { m.Get(ctx, "k") },
-		"queue":        func(ctx *actor.Context) { queue.Put(ctx, "x") },
-		"queue stats":  func(ctx *actor.Context) { queue.Stats(ctx) },
-		"stream":       func(ctx *actor.Context) { stream.Append(ctx, "x") },
-		"stream close": func(ctx *actor.Context) { stream.Close(ctx) },
-		"schedule":     func(ctx *actor.Context) { schedule.Set(ctx, actor.Rule{Every: time.Hour}, "x") },
-		"no schedule":  func(ctx *actor.Context) { schedule.Cancel(ctx) },
+	type in = *actor.Context
+	hourly, badKey := actor.Rule{Every: time.Hour}, actor.KeysIfUndelivered(tuple.Tuple{"x", struct{}{}})
+	foreign := func(ctx in) actor.Ref[desk] { return other.typ.Ref(ctx) }
+	for name, c := range map[string]struct {
+		want string // a part of the error
+		use  func(in) error
+	}{
+		"emit":          {`"other"`, func(ctx in) error { return other.said.Emit(ctx, "x") }},
+		"emit to":       {`"other"`, func(ctx in) error { return other.said.EmitTo(ctx, "one", "x") }},
+		"emit except":   {`"other"`, func(ctx in) error { return other.said.EmitExcept(ctx, "x") }},
+		"alarm":         {`"other"`, func(ctx in) error { return other.bell.At(ctx, ctx.Now(), form{}) }},
+		"no alarm":      {`"other"`, func(ctx in) error { return second(other.bell.Cancel(ctx)) }},
+		"get alarm":     {`"other"`, func(ctx in) error { return third(other.bell.Get(ctx)) }},
+		"list alarms":   {`"other"`, func(ctx in) error { return second(other.bell.List(ctx)) }},
+		"map put":       {`"other"`, func(ctx in) error { return m.Put(ctx, "k", 1) }},
+		"map delete":    {`"other"`, func(ctx in) error { return second(m.Delete(ctx, "k")) }},
+		"map clear":     {`"other"`, func(ctx in) error { return second(m.Clear(ctx)) }},
+		"map get":       {`"other"`, func(ctx in) error { return third(m.Get(ctx, "k")) }},
+		"send":          {`"other"`, func(ctx in) error { return d.note.Send(ctx, foreign(ctx), "x") }},
+		"put":           {`"other"`, func(ctx in) error { return second(other.jobs.Put(ctx, job{})) }},
+		"post":          {`"other"`, func(ctx in) error { return d.jobs.Post(ctx, foreign(ctx), job{}) }},
+		"stats":         {`"other"`, func(ctx in) error { return second(other.jobs.Stats(ctx)) }},
+		"set":           {`"other"`, func(ctx in) error { return other.nightly.Set(ctx, hourly, 1) }},
+		"no schedule":   {`"other"`, func(ctx in) error { return second(other.nightly.Cancel(ctx)) }},
+		"append":        {`"other"`, func(ctx in) error { return second(other.tokens.Append(ctx, "x")) }},
+		"close":         {`"other"`, func(ctx in) error { return other.tokens.Close(ctx) }},
+		"to nobody":     {"the id of a connection", func(ctx in) error { return d.said.EmitTo(ctx, "", "x") }},
+		"bad key":       {"key part 2", func(ctx in) error { return second(d.jobs.Put(ctx, job{}, badKey)) }},
+		"no name":       {"Named", func(ctx in) error { return second(d.any.Put(ctx, "x")) }},
+		"sent":          {"use Put", func(ctx in) error { return second(d.jobs.Of(d.typ.Ref(ctx)).Send(ctx, job{})) }},
+		"no task":       {"function", func(ctx in) error { return ctx.Go("t", nil) }},
+		"too often":     {"at least 1s", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{Every: time.Millisecond}, 1) }},
+		"negative":      {"interval -1s", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{Every: -time.Second}, 1) }},
+		"no rule":       {"not 0", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{}, 1) }},
+		"zone":          {"time zone", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{Every: 1, Zone: "UTC"}, 1) }},
+		"no schedule's": {"with Named", func(ctx in) error { return d.rest.Set(ctx, hourly, "x") }},
+		"bad name":      {"a letter, then", func(ctx in) error { return d.rest.Named("a.b").Set(ctx, hourly, "x") }},
+		"own name":      {"declared by itself", func(ctx in) error { return d.rest.Named("nightly").Set(ctx, hourly, "x") }},
+		// Reading and calling does not fail the turn.
+		"read call":        {`"other"`, func(ctx in) error { return second(d.note.Call(ctx, foreign(ctx), "x")) }},
+		"read send":        {`"other"`, func(ctx in) error { return second(d.jobs.Of(foreign(ctx)).Send(ctx, job{})) }},
+		"read ask":         {`"other"`, func(ctx in) error { return second(d.price.Of(foreign(ctx)).Ask(ctx, "x")) }},
+		"read set":         {`"other"`, func(ctx in) error { return second(d.nightly.Of(foreign(ctx)).Set(ctx, hourly, 1)) }},
+		"read stream":      {`"other"`, func(ctx in) error { return second(d.tokens.Of(foreign(ctx)).Info(ctx)) }},
+		"read client":      {`"other"`, func(ctx in) error { return second(d.clients.Of(foreign(ctx)).Close(ctx, "one", "")) }},
+		"read info":        {`"other"`, func(ctx in) error { return second(other.tokens.Info(ctx)) }},
+		"read schedules":   {`"other"`, func(ctx in) error { return second(other.nightly.List(ctx)) }},
+		"read schedule":    {`"other"`, func(ctx in) error { return third(other.nightly.Get(ctx)) }},
+		"read connection":  {`"other"`, func(ctx in) error { return third(other.clients.Get(ctx, "one")) }},
+		"read caller":      {`"other"`, func(ctx in) error { return third(other.clients.Caller(ctx)) }},
+		"read connections": {`"other"`, func(ctx in) error { return first(other.clients.All(ctx)) }},
+		"read items":       {`"other"`, func(ctx in) error { return first(other.tokens.Range(ctx, 0)) }},
+		"read map":         {`"other"`, func(ctx in) error { return first(m.All(ctx)) }},
 	} {
-		p.script = func(_ *probe, ctx *actor.Context) (string, error) { use(ctx); return "fine", nil }
-		out, err := p.do.Call(t.Context(), p.typ.Ref(n), 1)
-		if err == nil || !strings.Contains(err.Error(), `"other"`) {
-			t.Errorf("%s: %q, %v", name, out, err)
+		var direct error
+		err := d.act(&stub{}, func(ctx *actor.Context) error { direct = c.use(ctx); return nil })
+		if direct == nil || !strings.Contains(direct.Error(), c.want) || err != direct && !strings.HasPrefix(name, "read ") {
+			t.Errorf("%s: %v, and the turn: %v", name, direct, err)
 		}
 	}
 }
 
-func TestSendIsPartOfTheCommit(t *testing.T) {
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	fail := true
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) {
-		if err := p.note.Send(ctx, p.typ.Ref(ctx, "b"), "hello"); err != nil {
-			return "", err
+func TestMessagesOfATurnAreSentIfItSucceeds(t *testing.T) {
+	onNode(t, func(r *rig) {
+		b := r.typ.Ref(r.node, "b")
+		after := errors.New("after all")
+		for _, err := range []error{after, nil} {
+			if got := r.turn(func(_ *desk, ctx *actor.Context) error {
+				r.note.Send(ctx, r.typ.Ref(ctx, "b"), "hello")
+				r.jobs.Put(ctx, job{Name: "own"})
+				r.jobs.Post(ctx, r.typ.Ref(ctx, "b"), job{Name: "posted"})
+				return err
+			}); err != nil && !errors.Is(got, err) || err == nil && got != nil {
+				t.Error(got)
+			}
+			r.h.Settle()
+			if _, err2 := b.Lookup(r.Context()); (err2 == nil) != (err == nil) {
+				t.Errorf("after %v: %v", err, err2)
+			}
 		}
-		if fail {
-			return "", errors.New("after all")
-		}
-		return "", nil
-	}
-	call := func() error { _, err := p.do.Call(t.Context(), p.typ.Ref(n, "a"), 1); return err }
-	if err := call(); err == nil || n.actors["probe/b"] != nil {
-		t.Errorf("a failed turn sent: %v", err)
-	}
-	fail = false
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
-	if log, err := p.log.Call(t.Context(), p.typ.Ref(n, "b"), actor.None{}); err != nil || !slices.Contains(log, "hello") {
-		t.Errorf("%q, %v", log, err)
-	}
+		r.logged("jobs own")
+		r.ref = b
+		r.logged("hello", "jobs posted")
+	})
 }
 
 func TestAlarmsReplaceCancelAndTellTheirInstance(t *testing.T) {
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	ref := p.typ.Ref(n, "a")
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) {
-		p.bell.After(ctx, time.Hour, "late")
-		p.bell.After(ctx, time.Minute, "soon")
-		p.bell.Named("x").At(ctx, ctx.Now().Add(time.Minute), "named")
-		p.bell.Named("y").At(ctx, ctx.Now(), "never")
-		armed, err := p.bell.List(ctx)
-		if err != nil || len(armed) != 3 || armed[0].Payload != "soon" || armed[1].Instance != "x" {
-			return "", fmt.Errorf("armed: %v, %w", armed, err)
-		}
-		was, err := p.bell.Named("y").Cancel(ctx)
-		again, err2 := p.bell.Named("y").Cancel(ctx)
-		if !was || again || err != nil || err2 != nil {
-			return "", errors.New("cancel")
-		}
-		if _, ok, err := p.bell.Named("y").Get(ctx); ok || err != nil {
-			return "", errors.New("get of a cancelled alarm")
-		}
-		one, ok, err := p.bell.Get(ctx)
-		if !ok || err != nil || one.Payload != "soon" || !one.Due.Equal(ctx.Now().Add(time.Minute)) {
-			return "", fmt.Errorf("get: %v", one)
-		}
-		return "", nil
-	}
-	if _, err := p.do.Call(t.Context(), ref, 1); err != nil {
-		t.Fatal(err)
-	}
-	n.sleep()
-	if err := n.ring(t.Context(), 2*time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	log, err := p.log.Call(t.Context(), ref, actor.None{})
-	if want := []string{"create", "wake", `bell "" soon`, `bell "x" named`}; err != nil || !slices.Equal(log, want) {
-		t.Errorf("%q, %v", log, err)
-	}
+	onNode(t, func(r *rig) {
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			r.bell.After(ctx, time.Hour, form{Name: "late"})
+			r.bell.After(ctx, time.Minute, form{Name: "soon"})
+			r.bell.Named("x").At(ctx, ctx.Now().Add(time.Minute), form{Name: "named"})
+			r.bell.Named("y").At(ctx, ctx.Now(), form{Name: "never"})
+			armed, err := r.bell.List(ctx)
+			if err != nil || len(armed) != 3 || armed[0].Payload.Name != "soon" || armed[1].Instance != "x" {
+				t.Errorf("armed: %v, %v", armed, err)
+			}
+			was, err := r.bell.Named("y").Cancel(ctx)
+			again, err2 := r.bell.Named("y").Cancel(ctx)
+			if !was || again || err != nil || err2 != nil {
+				t.Errorf("cancel: %t %t %v %v", was, again, err, err2)
+			}
+			if _, ok, err := r.bell.Named("y").Get(ctx); ok || err != nil {
+				t.Errorf("get of a cancelled alarm: %t, %v", ok, err)
+			}
+			one, ok, err := r.bell.Get(ctx)
+			if !ok || err != nil || one.Payload.Name != "soon" || !one.Due.Equal(ctx.Now().Add(time.Minute)) {
+				t.Errorf("get: %v, %v", one, err)
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Hour)
+		r.logged(`bell "" soon`, `bell "x" named`)
+	})
 }
 
-func TestEventsReachSubscribersAsJSON(t *testing.T) {
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) {
-		p.rang.Emit(ctx, "<one>")
-		p.nobody.Emit(ctx, actor.None{})
-		return "", nil
-	}
-	if _, err := p.do.Call(t.Context(), p.typ.Ref(n), 1); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{`rang "<one>"`, `nobody null`}; !slices.Equal(n.emitted, want) {
-		t.Errorf("%q", n.emitted)
-	}
-	if v, err := p.rang.Decode([]byte(`"<one>"`)); err != nil || v != "<one>" {
-		t.Errorf("%q, %v", v, err)
-	}
-	if _, err := p.rang.Decode([]byte(`1`)); actor.CodeOf(err) != actor.InvalidArgument {
-		t.Error(err)
-	}
-}
-
-func TestExplicitCreationRunsItsMethodOnce(t *testing.T) {
-	ctx := t.Context()
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	ref := p.typ.Ref(n, "a")
-	if _, err := p.note.Call(ctx, ref, "x", actor.Existing()); actor.CodeOf(err) != actor.NotFound {
-		t.Errorf("Existing: %v", err)
-	}
-	if err := p.open.Call(ctx, ref, ""); actor.CodeOf(err) != actor.FailedPrecondition {
-		t.Error(err)
-	}
-	if err := p.open.Call(ctx, ref, "it", actor.IdempotencyKey("k"), actor.Traceparent("tp")); err != nil {
-		t.Fatal(err)
-	}
-	if r := n.requests[len(n.requests)-1]; !r.Create || r.Method != "create" || r.IdempotencyKey != "k" || r.Traceparent != "tp" {
-		t.Errorf("%+v", r)
-	}
-	if err := p.open.Call(ctx, ref, "it"); actor.CodeOf(err) != actor.AlreadyExists {
-		t.Error(err)
-	}
-	if err := ref.Create(ctx); actor.CodeOf(err) != actor.AlreadyExists {
-		t.Error(err)
-	}
-	if err := p.typ.Ref(n, "b").Create(ctx); err != nil {
-		t.Error(err)
-	}
-	log, err := p.log.Call(ctx, ref, actor.None{}, actor.Existing())
-	if want := []string{"create", "wake", "open it"}; err != nil || !slices.Equal(log, want) {
-		t.Errorf("%q, %v", log, err)
-	}
-}
-
-func TestListTurnsPagesAndStopsWhenAsked(t *testing.T) {
-	ctx := t.Context()
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	for i := range 5 {
-		if err := p.typ.Ref(n, "eu", fmt.Sprint(i)).Create(ctx); err != nil {
-			t.Fatal(err)
+func TestEventsAreJSON(t *testing.T) {
+	onNode(t, func(r *rig) {
+		client, _ := r.client("x", "said", "nothing")
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			r.said.Emit(ctx, "<one>")
+			r.nothing.Emit(ctx, actor.None{})
+			return nil
+		})
+		r.gets(client, `said "<one>"`, `nothing null`)
+		if v, err := r.said.Decode([]byte(`"<one>"`)); err != nil || v != "<one>" {
+			t.Errorf("%q, %v", v, err)
 		}
-	}
-	if err := p.typ.Ref(n, "us", "1").Create(ctx); err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for s, err := range p.typ.List(ctx, n, "eu") {
-		if err != nil {
-			t.Fatal(err)
+		if _, err := r.said.Decode([]byte(`1`)); actor.CodeOf(err) != actor.InvalidArgument {
+			t.Error(err)
 		}
-		keys = append(keys, s.Key[1])
-	}
-	if !slices.Equal(keys, []string{"0", "1", "2", "3", "4"}) {
-		t.Errorf("%q", keys)
-	}
-	for range p.typ.List(ctx, n) {
-		break
-	}
+	})
 }
 
-func TestLookupAndDestroy(t *testing.T) {
-	ctx := t.Context()
-	p := newProbes("probe")
-	n := mustNode(t, p.definition())
-	if _, err := p.typ.Ref(n, "a").Lookup(ctx); actor.CodeOf(err) != actor.NotFound {
-		t.Error(err)
-	}
-	if err := p.typ.Ref(n, "a").Create(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := p.typ.Ref(n, "a").Lookup(ctx); err != nil || s.Type != "probe" {
-		t.Errorf("%+v, %v", s, err)
-	}
-	if err := p.typ.Ref(n, "a").Destroy(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := p.typ.Ref(n, "a").Destroy(ctx); actor.CodeOf(err) != actor.NotFound {
-		t.Error(err)
-	}
-	p.script = func(_ *probe, ctx *actor.Context) (string, error) { ctx.DestroySelf(); return "bye", nil }
-	if out, err := p.do.Call(ctx, p.typ.Ref(n, "b"), 1); err != nil || out != "bye" || n.actors["probe/b"] != nil {
-		t.Errorf("%q, %v", out, err)
-	}
+func TestAllActorsAreListed(t *testing.T) {
+	onNode(t, func(r *rig) {
+		for i := range 102 { // more than a page
+			if err := r.typ.Ref(r.node, "eu", fmt.Sprintf("%03d", i)).Create(r.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.typ.Ref(r.node, "us").Create(r.Context()); err != nil {
+			t.Error(err)
+		}
+		listed := 0
+		for s, err := range r.typ.List(r.Context(), r.node, "eu") {
+			if err != nil || s.Type != "desk" || s.Key[1] != fmt.Sprintf("%03d", listed) {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			listed++
+		}
+		if listed != 102 {
+			t.Errorf("%d actors are listed", listed)
+		}
+	})
+}
+
+func TestOptionsOfACallReachTheNode(t *testing.T) {
+	onNode(t, func(r *rig) {
+		ctx := r.Context()
+		key, trace, existing := actor.IdempotencyKey("k"), actor.Traceparent("tp"), actor.Existing()
+		for name, err := range map[string]error{
+			"create": r.ref.Create(ctx, key, trace), "open": r.open.Call(ctx, r.typ.Ref(r.node, "b"), "it", key, trace),
+			"action": second(r.note.Call(ctx, r.ref, "x", actor.IdempotencyKey("l"), trace, existing)),
+			"query":  second(r.log.Call(ctx, r.ref, actor.None{}, trace, existing)),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, q := range r.node.Requests() {
+			creates := q.Method == "" || q.Method == "create"
+			if q.Create != creates || q.Existing == creates || (q.IdempotencyKey == "") != (q.Method == "log") || q.Traceparent != "tp" {
+				t.Errorf("%+v", q)
+			}
+		}
+	})
 }
 
 func TestRefWithoutANodeIsAnErrorNotAPanic(t *testing.T) {
 	ctx := t.Context()
-	p := newProbes("probe")
-	var zero actor.Ref[probe]
-	for _, ref := range []actor.Ref[probe]{zero, p.typ.Ref(nil, "a")} {
-		_, errCall := p.do.Call(ctx, ref, 1)
-		_, errQuery := p.log.Call(ctx, ref, actor.None{})
-		_, errLookup := ref.Lookup(ctx)
+	d := newDesks("desk")
+	var zero actor.Ref[desk]
+	for _, ref := range []actor.Ref[desk]{zero, d.typ.Ref(nil, "a")} {
 		for i, err := range []error{
-			errCall, errQuery, errLookup, ref.Create(ctx), ref.Destroy(ctx), p.open.Call(ctx, ref, ""), ref.Create(ctx),
+			second(d.note.Call(ctx, ref, "")), second(d.log.Call(ctx, ref, actor.None{})), second(ref.Lookup(ctx)), ref.Create(ctx), ref.Destroy(ctx),
+			d.open.Call(ctx, ref, ""), second(d.mail.Of(ref).Receive(ctx, handle.ReceiveConfig{})), first(d.clients.Of(ref).List(ctx)),
+			first(d.typ.List(ctx, nil)),
 		} {
 			if actor.CodeOf(err) != actor.InvalidArgument {
 				t.Errorf("%d: %v", i, err)
@@ -397,37 +323,45 @@ func TestRefWithoutANodeIsAnErrorNotAPanic(t *testing.T) {
 	if zero.Type() != "" || zero.Key() != nil {
 		t.Error("a zero Ref names something")
 	}
-	for _, err := range p.typ.List(ctx, nil) {
-		if actor.CodeOf(err) != actor.InvalidArgument {
-			t.Error(err)
-		}
-	}
 }
 
-func TestUnknownMethodNumbersAreRefused(t *testing.T) {
-	p := newProbes("probe")
-	b := p.definition().Behavior()
-	i := b.New()
-	query := slices.IndexFunc(b.Methods, func(m host.Method) bool { return m.Kind == host.Query })
-	for _, method := range []int{-1, 99, query} {
-		if _, err := i.Act(&fakeTurn{}, method, host.CBOR, nil, nil); actor.CodeOf(err) != actor.UnknownMethod {
-			t.Errorf("action %d: %v", method, err)
-		}
-	}
+func TestUnknownNumbersAndForeignValuesAreRefused(t *testing.T) {
+	d := newDesks("desk")
+	b := d.definition().Behavior()
+	i, turn := b.New(), &stub{}
 	state, err := b.Decode(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, method := range []int{-1, 99, 0} {
-		if _, err := b.Query(&fakeTurn{}, method, state, host.CBOR, nil, nil); actor.CodeOf(err) != actor.UnknownMethod {
-			t.Errorf("query %d: %v", method, err)
+	const query, workers = 1, 2
+	for _, number := range []int{-1, 99} {
+		for name, err := range map[string]error{
+			"action":   second(i.Act(turn, number, host.CBOR, nil, nil)),
+			"query":    second(b.Query(turn, number, state, host.CBOR, nil, nil)),
+			"alarm":    i.Alarm(turn, number, "", nil),
+			"queue":    second(i.Message(turn, number, &host.Received{}, nil)),
+			"schedule": i.Schedule(turn, number, &host.Tick{}, nil),
+			"event":    i.Subscribe(turn, number, &host.ConnectionState{}),
+			"no act":   second(i.Act(turn, query, host.CBOR, nil, nil)),
+			"no query": second(b.Query(turn, 0, state, host.CBOR, nil, nil)),
+			"workers":  second(i.Message(turn, workers, &host.Received{}, nil)),
+		} {
+			if actor.CodeOf(err) != actor.UnknownMethod {
+				t.Errorf("%s %d: %v", name, number, err)
+			}
 		}
 	}
-	if _, err := b.Query(&fakeTurn{}, query, 1, host.CBOR, nil, nil); actor.CodeOf(err) != actor.Internal {
-		t.Errorf("foreign state: %v", err)
+	out, err := i.Message(turn, 0, &host.Received{Body: []byte("\x01")}, []byte("kept"))
+	if string(out) != "kept" {
+		t.Errorf("%q", out)
 	}
-	if err := i.Alarm(&fakeTurn{}, 5, "", nil); actor.CodeOf(err) != actor.UnknownMethod {
-		t.Error(err)
+	for name, err := range map[string]error{
+		"state": second(b.Query(turn, query, 1, host.CBOR, nil, nil)), "body": err,
+		"alarm": i.Alarm(turn, 0, "", []byte("\x61x")), "payload": i.Schedule(turn, 0, &host.Tick{}, []byte("\x61x")),
+	} {
+		if actor.CodeOf(err) != actor.Internal {
+			t.Errorf("%s of another type: %v", name, err)
+		}
 	}
 }
 
@@ -443,8 +377,81 @@ func TestQueryCannotChangeTheState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if out, err := b.Query(&fakeTurn{}, 0, state, host.JSON, nil, nil); err != nil || string(out) != "1" {
+		if out, err := b.Query(&stub{}, 0, state, host.JSON, nil, nil); err != nil || string(out) != "1" {
 			t.Errorf("%s, %v", out, err)
 		}
 	}
+}
+
+func TestTasksEnterTurnsAppendAndCall(t *testing.T) {
+	onNode(t, func(r *rig) {
+		done := make(chan struct{})
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			return ctx.Go("import", func(task *actor.Task) error {
+				defer close(done)
+				if _, ok := task.Deadline(); ok || task.Err() != nil || task.Done() == nil || task.Value("k") != nil {
+					t.Error("the task is another context")
+				}
+				if last, err := r.tokens.Append(task, "a", "b"); err != nil || last != 2 {
+					t.Errorf("append: %d, %v", last, err)
+				}
+				if _, err := r.jobs.Of(r.typ.Ref(task, "b")).Send(task, job{Name: "x"}); err != nil {
+					t.Error(err)
+				}
+				for s, err := range r.typ.List(task, task) {
+					if err != nil || s.Type != "desk" {
+						t.Errorf("list: %v, %v", s, err)
+					}
+				}
+				if s, err := r.typ.Ref(task, "b").Lookup(task); err != nil || s.Type != "desk" {
+					t.Errorf("lookup: %v, %v", s, err)
+				}
+				if err := r.typ.Ref(task, "nobody").Destroy(task); actor.CodeOf(err) != actor.NotFound {
+					t.Error(err)
+				}
+				return actor.Enter(task, func(s *desk, ctx *actor.Context) error {
+					s.logf("entered")
+					return second(r.jobs.Put(ctx, job{Name: "from the task"}))
+				})
+			})
+		})
+		<-done
+		r.logged("entered", "jobs from the task")
+	})
+}
+
+func TestFailedEntryLeavesNothing(t *testing.T) {
+	onNode(t, func(r *rig) {
+		client, _ := r.client("x", "said")
+		other := newDesks("other")
+		own := actor.Errorf(actor.NotFound, "not after all")
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			return ctx.Go("t", func(task *actor.Task) error {
+				for name, c := range map[string]struct {
+					err  error
+					code actor.Code
+				}{
+					"its own error": {actor.Enter(task, func(s *desk, _ *actor.Context) error { s.logf("lost"); return own }), actor.NotFound},
+					"a mistake": {actor.Enter(task, func(s *desk, ctx *actor.Context) error {
+						s.logf("lost")
+						r.said.Emit(ctx, "lost")
+						r.said.EmitTo(ctx, "", "x")
+						return nil
+					}), actor.InvalidArgument},
+					"another state":  {actor.Enter(task, func(*counter, *actor.Context) error { return nil }), actor.Internal},
+					"no function":    {actor.Enter[desk](task, nil), actor.InvalidArgument},
+					"another type":   {second(other.tokens.Append(task, "x")), actor.Internal},
+					"without a name": {second(r.lines.Append(task, job{})), actor.InvalidArgument},
+				} {
+					if actor.CodeOf(c.err) != c.code {
+						t.Errorf("%s: %v", name, c.err)
+					}
+				}
+				return nil
+			})
+		})
+		r.logged()
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error { return r.said.Emit(ctx, "first") })
+		r.gets(client, `said "first"`)
+	})
 }

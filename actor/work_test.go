@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,131 +17,97 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// working runs Work in a bubble until f, which runs beside it, returns. A goroutine that is left over fails the bubble.
-func working(
-	t *testing.T, workers int, do func(context.Context, *handle.Delivery[job, actor.None]) error, f func(ctx context.Context, d *desks, n *fakeNode),
-) {
+// working runs Work until f, which runs beside it, returns. A goroutine that is left over fails the bubble.
+func working(t *testing.T, workers int, do func(context.Context, *delivery) error, f func(r *rig), then ...func(r *rig)) {
 	t.Helper()
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-		ctx, cancel := context.WithCancel(t.Context())
+	onNode(t, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.Context())
 		done := make(chan error)
 		go func() {
-			done <- d.mail.Of(d.typ.Ref(n, "a")).Work(ctx, handle.WorkConfig{Workers: workers},
-				func(ctx context.Context, m *handle.Delivery[job, actor.None]) (none actor.None, err error) {
-					return none, do(ctx, m)
-				})
+			done <- r.mail.Of(r.ref).Work(ctx, handle.WorkConfig{Workers: workers},
+				func(ctx context.Context, m *delivery) (none actor.None, err error) { return none, do(ctx, m) })
 		}()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("Work: %v", err)
-			}
-		}()
-		f(ctx, d, n)
+		f(r)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Work: %v", err)
+		}
+		for _, f := range then {
+			f(r)
+		}
 	})
-}
-
-func mustSend(t testing.TB, d *desks, n *fakeNode, names ...string) {
-	t.Helper()
-	bodies := make([]job, len(names))
-	for i, name := range names {
-		bodies[i].Name = name
-	}
-	if _, err := d.mail.Of(d.typ.Ref(n, "a")).SendAll(t.Context(), bodies); err != nil { // in one call: workers act at once
-		t.Fatal(err)
-	}
-}
-
-// held returns what the queue holds.
-func held(n *fakeNode) []fakeMessage {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.actors["desk/a"].holding.messages)
 }
 
 func TestWorkersHandleEachMessageOnceAndNeverMoreThanTheyAre(t *testing.T) {
-	var mu sync.Mutex
-	seen := map[string]int{}
 	var now, most atomic.Int32
-	working(t, 3, func(_ context.Context, m *handle.Delivery[job, actor.None]) error {
+	seen := make(chan string, 20)
+	working(t, 3, func(_ context.Context, m *delivery) error {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
 		time.Sleep(time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		seen[m.Body.Name]++
+		seen <- m.Body.Name
+		if m.Attempt != 1 {
+			t.Errorf("%s was received before a worker was free", m.Body.Name)
+		}
 		return nil
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
+	}, func(r *rig) {
+		var want, got []string
 		for i := range 10 {
-			mustSend(t, d, n, fmt.Sprint(i))
+			want = append(want, fmt.Sprint(i))
+			r.send(want[i])
 		}
 		time.Sleep(time.Minute)
-		if got := held(n); len(got) != 0 {
-			t.Errorf("left: %+v", got)
+		r.mailHolds()
+		if extended := called[host.QueueExtendInput](r, host.QueueExtend); len(extended) > 0 {
+			t.Error("a lock was extended without need")
 		}
-		for _, r := range n.asked() {
-			if r.Method == host.QueueExtend {
-				t.Error("a lock was extended without need")
-			}
+		for len(seen) > 0 {
+			got = append(got, <-seen)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) || most.Load() != 3 {
+			t.Errorf("%v, up to %d at once", got, most.Load())
 		}
 	})
-	if len(seen) != 10 || most.Load() != 3 {
-		t.Errorf("%v, up to %d at once", seen, most.Load())
-	}
-	for name, times := range seen {
-		if times != 1 {
-			t.Errorf("%s was handled %d times", name, times)
-		}
-	}
 }
 
 func TestLockIsExtendedWhileTheWorkerWorks(t *testing.T) {
 	var runs atomic.Int32
-	working(t, 1, func(context.Context, *handle.Delivery[job, actor.None]) error {
+	working(t, 1, func(context.Context, *delivery) error {
 		runs.Add(1)
 		time.Sleep(65 * time.Second) // the queue's lock is 10 s
 		return nil
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
-		mustSend(t, d, n, "long")
+	}, func(r *rig) {
+		r.send("long")
 		time.Sleep(2 * time.Minute)
-		if got := held(n); len(got) != 0 || runs.Load() != 1 {
-			t.Errorf("%d runs, left %+v", runs.Load(), got)
+		if r.mailHolds(); runs.Load() != 1 {
+			t.Errorf("%d runs", runs.Load())
 		}
 	})
 }
 
 func TestFailedWorkIsTriedAgainAndBecomesADeadLetter(t *testing.T) {
-	var mu sync.Mutex
-	var attempts []int
-	working(t, 1, func(_ context.Context, m *handle.Delivery[job, actor.None]) error {
-		mu.Lock()
-		attempts = append(attempts, m.Attempt)
-		mu.Unlock()
+	working(t, 1, func(_ context.Context, m *delivery) error {
 		if m.Body.Name == "panics" {
 			var none *job
 			none.N++
 		}
 		return errors.New("no luck")
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
-		mustSend(t, d, n, "fails")
+	}, func(r *rig) {
+		r.send("fails")
 		time.Sleep(time.Minute)
-		mu.Lock()
-		tried := slices.Clone(attempts)
-		mu.Unlock()
-		if got := held(n); len(got) != 1 || !got[0].dead || got[0].cause != "no luck" || !slices.Equal(tried, []int{1, 2, 3}) {
-			t.Errorf("attempts %v, %+v", tried, got)
-		}
-		mustSend(t, d, n, "panics")
+		r.mailHolds("fails dead 3 no luck")
+		r.send("panics")
 		time.Sleep(time.Minute)
-		if got := held(n); len(got) != 2 || !got[1].dead || !strings.Contains(got[1].cause, "nil pointer") ||
-			!strings.Contains(got[1].cause, "work_test.go:") {
-			t.Errorf("%+v", got)
+		for l := range r.mail.Of(r.ref).DeadLetters().List(r.Context()) {
+			if l.Body.Name == "panics" && (!strings.Contains(l.Error, "nil pointer") || !strings.Contains(l.Error, "work_test.go:")) {
+				t.Errorf("%+v", l)
+			}
 		}
 	})
 }
 
 func TestHandlerMaySettleByItself(t *testing.T) {
-	working(t, 2, func(ctx context.Context, m *handle.Delivery[job, actor.None]) error {
+	working(t, 2, func(ctx context.Context, m *delivery) error {
 		if m.Body.Name == "done" {
 			if err := m.Ack(ctx, actor.None{}); err != nil {
 				return err
@@ -154,36 +119,38 @@ func TestHandlerMaySettleByItself(t *testing.T) {
 			return errors.New("after the fact")
 		}
 		return m.GiveUp(ctx, errors.New("hopeless"))
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
-		mustSend(t, d, n, "done", "hopeless")
+	}, func(r *rig) {
+		r.send("done", "not")
 		time.Sleep(time.Minute)
-		if got := held(n); len(got) != 1 || !got[0].dead || got[0].cause != "hopeless" || got[0].Body == nil {
-			t.Errorf("%+v", got)
-		}
+		r.mailHolds("not dead 1 hopeless")
 	})
 }
 
 func TestWorkGoesOnWhileTheNodeIsAway(t *testing.T) {
 	var away atomic.Bool
 	var handled atomic.Int32
-	working(t, 1, func(context.Context, *handle.Delivery[job, actor.None]) error {
+	working(t, 1, func(context.Context, *delivery) error {
 		away.Store(true) // before the acknowledgement
 		time.AfterFunc(3*time.Second, func() { away.Store(false) })
 		handled.Add(1)
 		return nil
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
-		n.intercepting(func(context.Context, *host.Request) (host.Reply, error, bool) {
-			return host.Reply{}, host.Errorf(host.Unavailable, "restarting"), away.Load()
-		})
-		mustSend(t, d, n, "x", "y")
+	}, func(r *rig) {
+		synctest.Wait() // until Work has asked
+		r.node.Before = func(context.Context, string, *host.Request) error {
+			if away.Load() {
+				return host.Errorf(host.Unavailable, "restarting")
+			}
+			return nil
+		}
+		r.send("x", "y")
 		time.Sleep(time.Minute)
-		if got := held(n); len(got) != 0 || handled.Load() != 2 {
-			t.Errorf("handled %d times, left %+v", handled.Load(), got)
+		if r.mailHolds(); handled.Load() != 2 {
+			t.Errorf("handled %d times", handled.Load())
 		}
 		away.Store(true)
-		before := len(n.asked())
+		before := len(r.node.Requests())
 		time.Sleep(10 * time.Minute)
-		if tries := len(n.asked()) - before; tries < 100 || tries > 400 {
+		if tries := len(r.node.Requests()) - before; tries < 100 || tries > 400 {
 			t.Errorf("%d tries in 10 minutes", tries)
 		}
 		away.Store(false)
@@ -193,119 +160,107 @@ func TestWorkGoesOnWhileTheNodeIsAway(t *testing.T) {
 func TestLostLockEndsTheHandlersContext(t *testing.T) {
 	var cause atomic.Value
 	var runs atomic.Int32
-	working(t, 1, func(ctx context.Context, m *handle.Delivery[job, actor.None]) error {
+	working(t, 1, func(ctx context.Context, m *delivery) error {
 		if runs.Add(1) > 1 {
 			return nil
 		}
 		<-ctx.Done()
 		cause.Store(context.Cause(ctx))
 		return ctx.Err()
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
-		n.intercepting(func(_ context.Context, r *host.Request) (host.Reply, error, bool) {
-			return host.Reply{}, host.Errorf(host.Unavailable, "cut off"), r.Method == host.QueueExtend
-		})
-		mustSend(t, d, n, "x")
+	}, func(r *rig) {
+		synctest.Wait()
+		r.refusing(host.Errorf(host.Unavailable, "cut off"), host.QueueExtend)
+		r.send("x")
 		time.Sleep(9 * time.Second)
 		if early := cause.Load(); early != nil {
 			t.Errorf("the lock was given up early: %v", early)
 		}
 		time.Sleep(time.Minute)
 		err, _ := cause.Load().(error)
-		if got := held(n); len(got) != 0 || runs.Load() != 2 || actor.CodeOf(err) != actor.Unavailable {
-			t.Errorf("%d runs, %v, left %+v", runs.Load(), err, got)
+		if r.mailHolds(); runs.Load() != 2 || actor.CodeOf(err) != actor.Unavailable {
+			t.Errorf("%d runs, %v", runs.Load(), err)
 		}
-		for _, r := range n.asked() {
-			if r.Method == host.QueueNack {
-				t.Error("a message was given back that was lost")
-			}
+		if given := called[host.QueueNackInput](r, host.QueueNack); len(given) > 0 {
+			t.Error("a message was given back that was lost")
 		}
 	})
 }
 
 func TestWorkThatEndsSettlesWhatRuns(t *testing.T) {
-	for _, name := range []string{"finishes", "gives up", "fails"} {
+	for name, left := range map[string][]string{"finishes": nil, "stops": {"stops pending 1"}, "fails": {"fails pending 1"}} {
 		t.Run(name, func(t *testing.T) {
-			var node *fakeNode
-			working(t, 4, func(ctx context.Context, m *handle.Delivery[job, actor.None]) error {
+			working(t, 4, func(ctx context.Context, m *delivery) error {
 				<-ctx.Done()
 				time.Sleep(25 * time.Second) // longer than the lock
-				switch m.Body.Name {
-				case "gives up":
+				switch name {
+				case "stops":
 					return fmt.Errorf("stopped: %w", ctx.Err())
 				case "fails":
 					return errors.New("for another reason")
 				}
 				return nil
-			}, func(ctx context.Context, d *desks, n *fakeNode) {
-				node = n
-				mustSend(t, d, n, name)
-				synctest.Wait()
+			}, func(r *rig) {
+				r.send(name)
 				time.Sleep(time.Second)
+			}, func(r *rig) {
+				r.mailHolds(left...)
+				if nacks := called[host.QueueNackInput](r, host.QueueNack); len(nacks) > 0 && (nacks[0].DelayMS != nil) != (name == "stops") {
+					t.Errorf("%+v", nacks)
+				}
 			})
-			got := held(node)
-			switch {
-			case name == "finishes" && len(got) == 0:
-			case name == "gives up" && len(got) == 1 && got[0].receipt == "" && got[0].attempt == 1:
-			case name == "fails" && len(got) == 1 && got[0].cause == "for another reason":
-			default:
-				t.Errorf("%+v", got)
-			}
 		})
 	}
 }
 
 func TestHandlerThatEndsItsGoroutineHoldsNothing(t *testing.T) {
 	var runs atomic.Int32
-	working(t, 1, func(context.Context, *handle.Delivery[job, actor.None]) error {
+	working(t, 1, func(context.Context, *delivery) error {
 		if runs.Add(1) == 1 {
 			runtime.Goexit()
 		}
 		return nil
-	}, func(ctx context.Context, d *desks, n *fakeNode) {
-		mustSend(t, d, n, "x")
+	}, func(r *rig) {
+		r.send("x")
 		time.Sleep(time.Minute)
-		if got := held(n); len(got) != 0 || runs.Load() != 2 {
-			t.Errorf("%d runs, left %+v", runs.Load(), got)
+		if r.mailHolds(); runs.Load() != 2 {
+			t.Errorf("%d runs", runs.Load())
 		}
 	})
 }
 
 func TestWorkReturnsWhatItCannotWorkAround(t *testing.T) {
-	for _, method := range []string{host.QueueReceive, host.QueueAck} {
-		t.Run(method, func(t *testing.T) {
-			bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-				n.intercepting(func(_ context.Context, r *host.Request) (host.Reply, error, bool) {
-					denied := r.Method == method || method == host.QueueAck && r.Method == host.QueueNack
-					return host.Reply{}, host.Errorf(host.PermissionDenied, "not you"), denied
-				})
-				mustSend(t, d, n, "x")
-				err := d.mail.Of(d.typ.Ref(n, "a")).Work(t.Context(), handle.WorkConfig{Workers: 2}, func(context.Context, *handle.Delivery[job, actor.None]) (actor.None, error) { return actor.None{}, nil })
-				if actor.CodeOf(err) != actor.PermissionDenied {
-					t.Error(err)
-				}
-			})
+	for _, methods := range [][]string{{host.QueueReceive}, {host.QueueAck, host.QueueNack}} {
+		onNode(t, func(r *rig) {
+			r.refusing(host.Errorf(host.PermissionDenied, "not you"), methods...)
+			r.send("x")
+			err := r.mail.Of(r.ref).Work(r.Context(), handle.WorkConfig{Workers: 2}, func(context.Context, *delivery) (none actor.None, err error) { return })
+			if actor.CodeOf(err) != actor.PermissionDenied {
+				t.Errorf("%v: %v", methods, err)
+			}
 		})
 	}
 }
 
 func TestReplyThatIsRefusedIsAFailureOfTheHandler(t *testing.T) {
-	bubble(t, func(t *testing.T, d *desks, n *fakeNode) {
-		n.intercepting(func(_ context.Context, r *host.Request) (host.Reply, error, bool) {
-			return host.Reply{}, host.Errorf(host.TooLarge, "the reply is too large"), r.Method == host.QueueAck
-		})
-		ctx, cancel := context.WithCancel(t.Context())
+	onNode(t, func(r *rig) {
+		var fine atomic.Bool
+		r.node.Before = func(_ context.Context, _ string, q *host.Request) error {
+			if q.Method == host.QueueAck && !fine.Load() {
+				return host.Errorf(host.TooLarge, "the reply is too large")
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(r.Context())
 		done := make(chan error)
+		quotes := r.quotes.Of(r.ref)
 		go func() {
-			done <- d.quotes.Of(d.typ.Ref(n, "a")).Work(ctx, handle.WorkConfig{Workers: 1, Lock: time.Minute}, func(context.Context, *handle.Delivery[string, int]) (int, error) {
-				return 1, nil
-			})
+			done <- quotes.Work(ctx, handle.WorkConfig{Lock: time.Minute}, func(context.Context, *handle.Delivery[string, int]) (int, error) { return 1, nil })
 		}()
-		_, err := d.quotes.Of(d.typ.Ref(n, "a")).Ask(ctx, "x")
-		if err == nil || !strings.Contains(err.Error(), "the reply is too large") {
+		if _, err := quotes.Ask(ctx, "x"); err == nil || !strings.Contains(err.Error(), "the reply is too large") {
 			t.Error(err)
 		}
-		n.intercepting(nil)
-		if got, err := d.quotes.Of(d.typ.Ref(n, "a")).Ask(ctx, "x"); err != nil || got != 1 {
+		fine.Store(true)
+		if got, err := quotes.Ask(ctx, "x"); err != nil || got != 1 {
 			t.Errorf("%d, %v", got, err)
 		}
 		cancel()
@@ -317,15 +272,11 @@ func TestReplyThatIsRefusedIsAFailureOfTheHandler(t *testing.T) {
 
 func TestWorkRefusesWhatMakesNoSense(t *testing.T) {
 	d := newDesks("desk")
-	n := mustNode(t, d.definition())
-	ctx, ref := t.Context(), d.typ.Ref(n, "a")
-	f := func(context.Context, *handle.Delivery[job, actor.None]) (none actor.None, err error) {
-		return none, nil
-	}
+	ctx, ref := t.Context(), d.typ.Ref(&replies{}, "a")
+	f := func(context.Context, *delivery) (none actor.None, err error) { return none, nil }
 	for name, err := range map[string]error{
 		"no workers":  d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: -1}, f),
 		"no function": d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1}, nil),
-		"no reply":    d.quotes.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1}, nil),
 		"no lock":     d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1, Lock: -1}, f),
 		"no actor":    d.mail.Of(actor.Ref[desk]{}).Work(ctx, handle.WorkConfig{Workers: 1}, f),
 	} {

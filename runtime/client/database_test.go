@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -68,7 +69,7 @@ func serveDatabases(t *testing.T, d *databases) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(gateway.New(f, gateway.Options{Node: &node{}, Databases: d}))
+	s := httptest.NewServer(gateway.New(f, gateway.Options{Node: &hosttest.Recorder{}, Databases: d}))
 	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

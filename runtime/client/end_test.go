@@ -13,70 +13,22 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-// A node answers with its function and remembers requests.
-type node struct {
-	mu       sync.Mutex
-	requests []host.Request
-	answer   func(op string, r *host.Request) (host.Reply, error)
-	listed   host.ListQuery
-	asked    host.InspectQuery
-}
-
-func (n *node) handle(op string, r *host.Request) (host.Reply, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.requests = append(n.requests, *r)
-	if n.answer == nil {
-		return host.Reply{Output: r.Input, Version: 7}, nil
-	}
-	return n.answer(op, r)
-}
-
-func (n *node) Call(_ context.Context, r *host.Request) (host.Reply, error) {
-	return n.handle("call", r)
-}
-func (n *node) Lookup(_ context.Context, a host.Address) (host.Status, error) {
-	_, err := n.handle("lookup", &host.Request{Address: a})
-	return host.Status{ID: "id", Type: a.Type, Key: a.Key, State: host.Awake, Version: 1 << 60, Created: time.Unix(1, 5).UTC()}, err
-}
-func (n *node) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
-	n.listed = q
-	return host.ListPage{Actors: []host.Status{{Type: "t", Key: []string{"a"}}}, Cursor: "next one"}, nil
-}
-func (n *node) Destroy(_ context.Context, a host.Address) error {
-	_, err := n.handle("destroy", &host.Request{Address: a})
-	return err
-}
-func (n *node) Inspect(_ context.Context, _ host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	n.asked = q
-	return host.InspectPage{Keys: []host.StoredKey{{Key: []byte{0xff}, Value: []byte("v"), Text: "state"}}, Next: []byte{0xfb, 0xff}}, nil
-}
-func (n *node) Subscribe(context.Context, host.Address, host.Subscription) (host.EventStream, error) {
-	return nil, host.Errorf(host.PermissionDenied, "nobody may subscribe")
-}
-
-func (n *node) Connect(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {
-	return nil, host.Errorf(host.PermissionDenied, "nobody may connect")
-}
-func (n *node) CallOver(_ context.Context, token string, r *host.Request) (host.Reply, error) {
-	q := *r
-	q.Connection = "of " + token
-	return n.handle("call", &q)
-}
-func (n *node) Disconnect(context.Context, host.Address, string) error {
-	return host.Errorf(host.Unauthenticated, "no such connection")
+// refusing is a Recorder's Before that fails each operation.
+func refusing(err error) func(context.Context, string, *host.Request) error {
+	return func(context.Context, string, *host.Request) error { return err }
 }
 
 // A wire hands requests to a handler the way they would arrive at a server: as a request line and a header.
@@ -117,7 +69,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-func connect(t testing.TB, n *node, o client.Options) (*client.Client, *wire) {
+func connect(t testing.TB, n *hosttest.Recorder, o client.Options) (*client.Client, *wire) {
 	t.Helper()
 	f, err := serve.New(serve.Options{Token: "secret"})
 	if err != nil {
@@ -140,48 +92,61 @@ func TestEverythingOfARequestReachesTheNode(t *testing.T) {
 		{Address: host.Address{Type: "t"}, Method: "a/b ü", Codec: host.JSON, Input: []byte("1"), Traceparent: trace},
 		{Address: host.Address{Type: "t"}, Method: "add", Codec: host.CBOR, IdempotencyKey: "k 1", Existing: true},
 		{Address: host.Address{Type: "t"}, Method: "create", Codec: host.CBOR, Create: true, Input: bytes.Repeat([]byte{7}, 300_000)},
+		{Address: host.Address{Type: "t"}, Codec: host.CBOR, Create: true},
 	} {
-		n := &node{}
+		n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
 		c, _ := connect(t, n, client.Options{Attempts: 1})
-		reply, err := c.Call(t.Context(), &want)
-		if err != nil || !bytes.Equal(reply.Output, want.Input) || reply.Version != 7 {
-			t.Errorf("%+v: %+v, %v", want, reply, err)
+		if _, err := c.Call(t.Context(), &want); host.CodeOf(err) != host.NotFound {
+			t.Errorf("%+v: %v", want, err)
 		}
-		if !reflect.DeepEqual(n.requests, []host.Request{want}) {
-			t.Errorf("sent %+v, arrived %+v", want, n.requests)
+		if !reflect.DeepEqual(n.Requests(), []host.Request{want}) {
+			t.Errorf("sent %+v, arrived %+v", want, n.Requests())
 		}
-	}
-	n := &node{}
-	c, _ := connect(t, n, client.Options{Attempts: 1})
-	reply, err := c.Call(t.Context(), &host.Request{Address: host.Address{Type: "t"}, Codec: host.CBOR, Create: true})
-	if err != nil || reply.Output != nil || reply.Version != 7 || !n.requests[0].Create || n.requests[0].Method != "" {
-		t.Errorf("%+v %v %+v", reply, err, n.requests)
 	}
 }
 
-func TestReadsHaveTheSameAnswersAsTheNode(t *testing.T) {
-	n := &node{}
+func TestRepliesAndReadsAreThoseOfTheNode(t *testing.T) {
+	n := nodetest.Open(t, hosttest.Room())
 	c, _ := connect(t, n, client.Options{})
-	a := host.Address{Type: "t", Key: []string{"", "-"}}
-	want, _ := n.Lookup(t.Context(), a)
-	if got, err := c.Lookup(t.Context(), a); err != nil || !reflect.DeepEqual(got, want) {
+	ctx, a := t.Context(), host.Address{Type: "room", Key: []string{"", "-"}}
+	for _, q := range []host.Request{
+		{Address: a, Codec: host.CBOR, Create: true}, {Address: a, Method: "echo", Codec: host.CBOR, Input: []byte{1, 0xff}},
+		{Address: a, Method: "total", Codec: host.JSON}, {Address: a, Method: "none", Codec: host.CBOR},
+	} {
+		want, err := n.Node.Call(ctx, &q)
+		if q.Create { // there cannot be two
+			err = errors.Join(err, n.Node.Destroy(ctx, a))
+		}
+		got, err2 := c.Call(ctx, &q)
+		if errors.Join(err, err2) != nil || !bytes.Equal(got.Output, want.Output) || got.Version < want.Version ||
+			q.Codec == host.JSON && got.Version > want.Version {
+			t.Errorf("%+v: %+v %v, want %+v %v", q, got, err2, want, err)
+		}
+	}
+	want, _ := n.Lookup(ctx, a)
+	if got, err := c.Lookup(ctx, a); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v %v", got, err)
 	}
-	q := host.ListQuery{Type: "t", Prefix: []string{"a b", ""}, Limit: 3, Cursor: "c&d"}
-	page, err := c.List(t.Context(), q)
-	if err != nil || page.Cursor != "next one" || len(page.Actors) != 1 || !reflect.DeepEqual(n.listed, q) {
-		t.Errorf("%+v %v %+v", page, err, n.listed)
+	q := host.ListQuery{Type: "room", Prefix: []string{"a b", ""}, Limit: 3, Cursor: "c&d"}
+	c.List(ctx, q)
+	if told := n.Told(); !slices.Contains(told, fmt.Sprintf("list  %+v", q)) {
+		t.Errorf("%q", told)
+	}
+	page, err := c.List(ctx, host.ListQuery{Type: "room"})
+	if want, _ := n.List(ctx, host.ListQuery{Type: "room"}); err != nil || len(page.Actors) != 1 || !reflect.DeepEqual(page, want) {
+		t.Errorf("%+v %v", page, err)
 	}
 	iq := host.InspectQuery{After: []byte{0xfb, 0xff}, Limit: 5, ValueBytes: 9}
-	keys, err := c.Inspect(t.Context(), a, iq)
-	wantKeys, _ := n.Inspect(t.Context(), a, iq)
-	if err != nil || !reflect.DeepEqual(keys, wantKeys) || !reflect.DeepEqual(n.asked, iq) {
-		t.Errorf("%+v %v %+v", keys, err, n.asked)
+	c.Inspect(ctx, a, iq)
+	if told := n.Told(); !slices.Contains(told, fmt.Sprintf("inspect room//- %+v", iq)) {
+		t.Errorf("%q", told)
 	}
-	if err := c.Destroy(t.Context(), a); err != nil {
-		t.Error(err)
+	iq = host.InspectQuery{Limit: 1, ValueBytes: 9}
+	keys, err := c.Inspect(ctx, a, iq)
+	if want, _ := n.Inspect(ctx, a, iq); err != nil || len(keys.Keys) != 1 || keys.Next == nil || !reflect.DeepEqual(keys, want) {
+		t.Errorf("%+v %v", keys, err)
 	}
-	if err := c.Health(t.Context()); err != nil {
+	if err := errors.Join(c.Destroy(ctx, a), c.Health(ctx)); err != nil {
 		t.Error(err)
 	}
 }
@@ -189,9 +154,8 @@ func TestReadsHaveTheSameAnswersAsTheNode(t *testing.T) {
 func TestErrorsKeepTheirCodeMetadataAndRetryability(t *testing.T) {
 	for _, code := range host.Codes() {
 		want := host.Errorf(code, "why: %s", code).With("k", "v")
-		n := &node{answer: func(string, *host.Request) (host.Reply, error) { return host.Reply{}, want }}
-		c, w := connect(t, n, client.Options{})
-		_, err := c.Call(t.Context(), &host.Request{Address: host.Address{Type: "t"}, Method: "m", Codec: host.CBOR})
+		c, w := connect(t, &hosttest.Recorder{Before: refusing(want)}, client.Options{})
+		_, err := c.Call(t.Context(), &host.Request{Address: room, Method: "m", Codec: host.CBOR})
 		if got := (*host.Error)(nil); !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v", code, err)
 		}
@@ -202,7 +166,7 @@ func TestErrorsKeepTheirCodeMetadataAndRetryability(t *testing.T) {
 }
 
 func TestRequestsThatHTTPCannotCarryAreRefused(t *testing.T) {
-	c, w := connect(t, &node{}, client.Options{})
+	c, w := connect(t, &hosttest.Recorder{}, client.Options{})
 	at := host.Address{Type: "t"}
 	for _, r := range []host.Request{
 		{Address: host.Address{Type: ""}, Method: "m", Codec: host.CBOR},
@@ -260,7 +224,7 @@ func TestOptionsAndURLsAreChecked(t *testing.T) {
 }
 
 func TestABaseURLMayHaveAPath(t *testing.T) {
-	n := &node{}
+	n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
 	f, err := serve.New(serve.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -272,8 +236,9 @@ func TestABaseURLMayHaveAPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := []string{"x/y", "-", "ü"}
-	if _, err := c.Lookup(t.Context(), host.Address{Type: "t", Key: key}); err != nil || !slices.Equal(n.requests[0].Key, key) {
-		t.Error(err, n.requests)
+	_, err = c.Lookup(t.Context(), host.Address{Type: "t", Key: key})
+	if told := n.Told(); host.CodeOf(err) != host.NotFound || !slices.Equal(told, []string{"lookup t/x/y/-/ü"}) {
+		t.Error(err, told)
 	}
 }
 
@@ -293,19 +258,19 @@ func FuzzEveryKeyRoundTrips(f *testing.F) {
 		if method == "" {
 			return
 		}
-		n := &node{}
+		n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
 		c, _ := connect(t, n, client.Options{Attempts: 1})
 		_, err := c.Call(t.Context(), &host.Request{Address: host.Address{Type: typ, Key: key}, Method: method, Codec: host.CBOR})
 		if !valid {
-			if host.CodeOf(err) != host.InvalidArgument || len(n.requests) > 0 {
-				t.Fatalf("%v %+v", err, n.requests)
+			if host.CodeOf(err) != host.InvalidArgument || len(n.Requests()) > 0 {
+				t.Fatalf("%v %+v", err, n.Requests())
 			}
 			return
 		}
-		if err != nil {
+		if host.CodeOf(err) != host.NotFound {
 			t.Fatal(err)
 		}
-		if got := n.requests[0]; got.Type != typ || !slices.Equal(got.Key, key) || got.Method != method {
+		if got := n.Requests()[0]; got.Type != typ || !slices.Equal(got.Key, key) || got.Method != method {
 			t.Fatalf("sent %q %q %q, arrived %q %q %q", typ, key, method, got.Type, got.Key, got.Method)
 		}
 		// Whatever resolves dot segments or merges slashes on the way must leave the path alone.
@@ -323,16 +288,17 @@ func TestRetries(t *testing.T) {
 	lost := errors.New("connection reset")
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	call := func(c *client.Client, ctx context.Context) error {
-		_, err := c.Call(ctx, &host.Request{Address: host.Address{Type: "t"}, Method: "m", Codec: host.CBOR})
+		_, err := c.Call(ctx, &host.Request{Address: room, Method: "none", Codec: host.CBOR})
 		return err
 	}
-	destroy := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, host.Address{Type: "t"}) }
+	destroy := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, room) }
+	never := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, host.Address{Type: "room"}) }
 	for _, tc := range []struct {
 		name          string
 		do            func(*client.Client, context.Context) error
 		attempts      int
 		before, after func(int) error
-		answer        func(n int) error // of the node, at its nth request
+		answer        func(n int) error // of the node instead, at its nth request
 		sent          int
 		code          host.Code
 		retryable     bool
@@ -346,22 +312,21 @@ func TestRetries(t *testing.T) {
 		{name: "overloaded for long", do: call, answer: first(9, host.Errorf(host.Overloaded, "full").Retry()), sent: 5, code: host.Overloaded, retryable: true},
 		{name: "overloaded after a loss", do: call, after: first(1, lost), answer: first(9, host.Errorf(host.Overloaded, "full").Retry()), sent: 5, code: host.Overloaded},
 		{name: "final", do: call, answer: first(1, host.Errorf(host.FailedPrecondition, "no")), sent: 1, code: host.FailedPrecondition},
-		{name: "destroyed by the lost attempt", do: destroy, after: first(1, lost), answer: func(n int) error {
-			if n == 2 {
-				return host.Errorf(host.NotFound, "gone")
-			}
-			return nil
-		}, sent: 2},
-		{name: "never there", do: destroy, answer: first(1, host.Errorf(host.NotFound, "none")), sent: 1, code: host.NotFound},
+		{name: "destroyed by the lost attempt", do: destroy, after: first(1, lost), sent: 2},
+		{name: "never there", do: never, sent: 1, code: host.NotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := &node{}
-				n.answer = func(string, *host.Request) (host.Reply, error) {
-					if tc.answer == nil {
-						return host.Reply{}, nil
+				n := nodetest.Open(t, hosttest.Room())
+				if _, err := n.Node.Call(t.Context(), &host.Request{Address: room, Codec: host.CBOR, Create: true}); err != nil {
+					t.Fatal(err)
+				}
+				asked := 0
+				n.Before = func(context.Context, string, *host.Request) error {
+					if asked++; tc.answer != nil {
+						return tc.answer(asked)
 					}
-					return host.Reply{}, tc.answer(len(n.requests))
+					return nil
 				}
 				c, w := connect(t, n, client.Options{Attempts: tc.attempts})
 				w.before, w.after = tc.before, tc.after
@@ -374,7 +339,7 @@ func TestRetries(t *testing.T) {
 					t.Errorf("%d attempts, want %d", w.attempts, tc.sent)
 				}
 				key := w.headers[0].Get("Idempotency-Key")
-				if isCall := n.requests == nil || n.requests[0].Method == "m"; isCall && tc.attempts != 1 && key == "" && tc.name != "destroyed by the lost attempt" {
+				if q := n.Requests(); key == "" && len(q) > 0 && tc.attempts != 1 {
 					t.Error("no idempotency key")
 				}
 				for _, h := range w.headers {
@@ -398,9 +363,7 @@ func first(n int, err error) func(int) error {
 
 func TestWaitsEndWithTheContextAndRespectTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{answer: func(string, *host.Request) (host.Reply, error) {
-			return host.Reply{}, host.Errorf(host.Overloaded, "full").Retry()
-		}}
+		n := &hosttest.Recorder{Before: refusing(host.Errorf(host.Overloaded, "full").Retry())}
 		c, w := connect(t, n, client.Options{Attempts: 1000})
 		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
 		defer cancel()

@@ -6,57 +6,58 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
 func TestCallsInFlightAreRepeatedOnlyIfThatIsSafe(t *testing.T) {
 	for _, tc := range []struct {
-		name, method, key string
-		attempts          int
-		runs              int
-		code              host.Code
+		name, method, input, key string
+		attempts, sent           int
+		code                     host.Code
 	}{
-		{name: "a key of the client's making", method: "pay", runs: 1},
-		{name: "the caller's key", method: "pay", key: "order-7", runs: 1},
-		{name: "a query of every actor", method: host.QueueStatsMethod, runs: 2},
-		{name: "sent once only", method: "pay", attempts: 1, runs: 1, code: host.Unavailable},
+		{name: "a key of the client's making", method: "add", input: "1", sent: 2},
+		{name: "the caller's key", method: "add", input: "1", key: "order-7", sent: 2},
+		{name: "a query of every actor", method: host.QueueStatsMethod, input: "{}", sent: 2},
+		{name: "sent once only", method: "add", input: "1", attempts: 1, sent: 1, code: host.Unavailable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			withSocketNode(t, client.Options{Attempts: tc.attempts}, func(t *testing.T, n *socketNode, c *client.Client) {
-				cn := n.connect(c, host.ConnectRequest{})
+			onStage(t, client.Options{Attempts: tc.attempts}, func(t *testing.T, s *stage, c *client.Client) {
+				s.call("none", "")
+				cn := s.connect(c, host.ConnectRequest{})
 				defer hangUp(t, cn)
-				keys := make(map[string]bool)
-				lost := false
-				n.onCall(func(m *frame) (string, bool) {
-					keys[m.IdempotencyKey] = true
-					if !lost {
-						// It is done, and the answer is lost.
-						lost = true
-						n.done[m.Call]++
-						if m.IdempotencyKey != "" {
-							n.replies[m.IdempotencyKey] = `"version":7,"output":1`
-						}
-						n.cutLocked()
-						return "", true
+				var sent atomic.Int32
+				s.node.Before = func(_ context.Context, op string, r *host.Request) error {
+					if op == "call" && r.Method == tc.method && sent.Add(1) == 1 {
+						s.mu.Lock()
+						s.lose = true // the answer
+						s.mu.Unlock()
 					}
-					return "", false
-				})
-				reply, err := call(cn, t.Context(), tc.method, "1", tc.key)
+					return nil
+				}
+				reply, err := call(cn, t.Context(), tc.method, tc.input, tc.key)
 				var e *host.Error
 				if errors.As(err, &e); host.CodeOf(err) != tc.code || e != nil && (e.Retryable || !strings.Contains(e.Message, "unknown")) {
 					t.Errorf("%+v", err)
 				}
-				if err == nil && tc.runs == 1 && !reply.Replayed {
-					t.Errorf("%+v", reply)
+				total, err2 := s.node.Call(t.Context(), &host.Request{Address: room, Method: "total", Codec: host.JSON})
+				if err2 != nil || tc.method == "add" && (string(total.Output) != "1" || err == nil && !reply.Replayed) {
+					t.Errorf("the total is %s, %v: %+v", total.Output, err2, reply)
 				}
-				synctest.Wait()
-				if n.done[tc.method] != tc.runs || len(keys) != 1 || tc.key != "" && !keys[tc.key] {
-					t.Errorf("it ran %d times, with the keys %v", n.done[tc.method], keys)
+				keys := make(map[string]bool)
+				for _, q := range s.node.Requests() {
+					if q.Method == tc.method {
+						keys[q.IdempotencyKey] = true
+					}
+				}
+				if int(sent.Load()) != tc.sent || len(keys) != 1 || tc.key != "" && !keys[tc.key] {
+					t.Errorf("it was sent %d times, with the keys %v", sent.Load(), keys)
 				}
 			})
 		})
@@ -64,94 +65,98 @@ func TestCallsInFlightAreRepeatedOnlyIfThatIsSafe(t *testing.T) {
 }
 
 func TestARequestThatBreaksEverySocketIsGivenUp(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		cn := n.connect(c, host.ConnectRequest{})
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		cn := s.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
-		sent := 0
-		n.onCall(func(m *frame) (string, bool) {
-			if m.Call != "poison" {
-				return "", false
+		var sent atomic.Int32
+		s.node.Before = func(_ context.Context, op string, r *host.Request) error {
+			if op == "call" && string(r.Input) == `"poison"` {
+				sent.Add(1)
+				s.cut()
 			}
-			sent++
-			n.cutLocked()
-			return "", true
-		})
-		if _, err := call(cn, t.Context(), "poison", "1", ""); host.CodeOf(err) != host.Unavailable || sent != client.DefaultAttempts {
-			t.Errorf("%v after %d", err, sent)
+			return nil
 		}
-		if _, err := call(cn, t.Context(), "say", "1", ""); err != nil {
+		if _, err := call(cn, t.Context(), "echo", `"poison"`, ""); host.CodeOf(err) != host.Unavailable || sent.Load() != client.DefaultAttempts {
+			t.Errorf("%v after %d", err, sent.Load())
+		}
+		if _, err := call(cn, t.Context(), "echo", "1", ""); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		cn := n.connect(c, host.ConnectRequest{})
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		s.bodies = 30_000
+		s.restart(0)
+		cn := s.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
-		n.onCall(func(m *frame) (string, bool) { return "", m.Call == "wait" && len(n.hellos) == 1 }) // answered by the second socket
+		release := s.holding(`"wait"`)
 		answered := make(chan error)
 		go func() {
-			_, err := call(cn, t.Context(), "wait", "1", "")
+			_, err := call(cn, t.Context(), "echo", `"wait"`, "")
 			answered <- err
 		}()
 		synctest.Wait()
-		// The node reads 32 KiB at most, and does not say so.
-		if _, err := call(cn, t.Context(), "say", `"`+strings.Repeat("x", 40_000)+`"`, ""); host.CodeOf(err) != host.InvalidArgument {
+		_, err := call(cn, t.Context(), "echo", `"`+strings.Repeat("x", 40_000)+`"`, "")
+		if e := (*host.Error)(nil); !errors.As(err, &e) || e.Code != host.TooLarge || e.Metadata["limit"] != "30000" {
 			t.Error(err)
 		}
-		if err := <-answered; err != nil {
-			t.Error(err)
+		release()
+		if err := <-answered; err != nil || len(s.asked("connect")) != 2 {
+			t.Error(err, s.asked("connect"))
 		}
 	})
 }
 
 func TestCallsWaitForTheNodeToComeBack(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		cn := n.connect(c, host.ConnectRequest{})
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		cn := s.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
-		n.stop()
+		s.stop()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := call(cn, ctx, "pay", "1", ""); host.CodeOf(err) != host.DeadlineExceeded {
+		if _, err := call(cn, ctx, "echo", `"given up"`, ""); host.CodeOf(err) != host.DeadlineExceeded {
 			t.Error(err)
 		}
-		time.AfterFunc(time.Minute, n.start)
-		if _, err := call(cn, t.Context(), "say", "2", ""); err != nil {
+		time.AfterFunc(time.Minute, s.start)
+		if _, err := call(cn, t.Context(), "echo", "2", ""); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if n.done["pay"] != 0 || n.done["say"] != 1 {
-			t.Errorf("%v: what its caller gave up before it was sent is not sent", n.done)
+		if sent := s.asked("call"); len(sent) != 1 {
+			t.Errorf("%q: what its caller gave up before it was sent is not sent", sent)
 		}
 	})
 }
 
 func TestCallsThatDidNothingAreRepeated(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		cn := n.connect(c, host.ConnectRequest{})
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		cn := s.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
-		asked := 0
-		n.onCall(func(m *frame) (string, bool) {
-			asked++
-			return fmt.Sprintf(`{"id":%d,"error":{"code":"overloaded","message":"full","retryable":true}}`, m.ID), asked < 3
-		})
-		if _, err := call(cn, t.Context(), "say", "1", ""); err != nil || asked != 3 {
-			t.Error(err, asked)
+		var asked atomic.Int32
+		s.node.Before = func(_ context.Context, op string, r *host.Request) error {
+			switch {
+			case op == "call" && string(r.Input) == "2":
+				return &host.Error{Code: "not_yet_invented", Message: "no"}
+			case op == "call" && asked.Add(1) < 3:
+				return host.Errorf(host.Overloaded, "full").Retry()
+			}
+			return nil
 		}
-		n.onCall(func(m *frame) (string, bool) {
-			return fmt.Sprintf(`{"id":%d,"error":{"code":"not_yet_invented","message":"no"}}`, m.ID), true
-		})
-		if _, err := call(cn, t.Context(), "say", "1", ""); host.CodeOf(err) != host.Internal || !strings.Contains(err.Error(), "not_yet_invented") {
+		if _, err := call(cn, t.Context(), "echo", "1", ""); err != nil || asked.Load() != 3 {
+			t.Error(err, asked.Load())
+		}
+		if _, err := call(cn, t.Context(), "echo", "2", ""); host.CodeOf(err) != host.Internal || !strings.Contains(err.Error(), "not_yet_invented") {
 			t.Error(err)
 		}
 	})
 }
 
 func TestABadRequestIsNotSent(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		cn := n.connect(c, host.ConnectRequest{})
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		cn := s.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
 		for _, r := range []host.Request{
 			{Codec: host.JSON}, {Method: "m"}, {Method: "m", Codec: host.JSON, Input: []byte("{")}, {Method: "m", Codec: host.JSON, Create: true},
@@ -174,22 +179,21 @@ func TestABadRequestIsNotSent(t *testing.T) {
 		if _, err := c.CallOver(t.Context(), "a\nb", &host.Request{Address: room, Method: "m", Codec: host.JSON}); host.CodeOf(err) != host.InvalidArgument {
 			t.Error(err)
 		}
+		if all := fmt.Sprint(s.asked("call"), s.asked("subscribe"), s.asked("unsubscribe"), len(s.asked("connect"))); all != "[] [] [] 1" {
+			t.Error(all)
+		}
 	})
 }
 
 func TestCallsOverATokenCarryIt(t *testing.T) {
-	n := &node{}
-	c, w := connect(t, n, client.Options{})
-	r := host.Request{Address: host.Address{Type: "t"}, Method: "m", Codec: host.CBOR, Input: []byte{1}, IdempotencyKey: "k"}
-	w.before = func(int) error {
-		h := w.headers[len(w.headers)-1]
-		if h.Get("Cairn-Connection") != "the token" || h.Get("Idempotency-Key") != "k" {
-			t.Errorf("%v", h)
-		}
-		return errors.New("seen")
-	}
-	if _, err := c.CallOver(t.Context(), "the token", &r); host.CodeOf(err) != host.Unavailable {
+	n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
+	c, _ := connect(t, n, client.Options{})
+	r := host.Request{Address: room, Method: "m", Codec: host.CBOR, Input: []byte{1}, IdempotencyKey: "k"}
+	if _, err := c.CallOver(t.Context(), "the token", &r); host.CodeOf(err) != host.NotFound {
 		t.Error(err)
+	}
+	if r.Connection = "the token"; !reflect.DeepEqual(n.Requests(), []host.Request{r}) {
+		t.Errorf("%+v", n.Requests())
 	}
 }
 
@@ -200,12 +204,13 @@ func TestQueriesOfEveryActorCarryNoKey(t *testing.T) {
 		host.ScheduleList: false, host.ScheduleRuns: false, host.AlarmList: false, host.StreamRead: false, host.StreamList: false,
 		host.ConnectionList: false, host.ActorWhy: false,
 	} {
-		n := &node{}
+		n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
 		c, w := connect(t, n, client.Options{Backoff: 1, MaxBackoff: 1})
 		w.after = first(1, errors.New("connection reset"))
-		_, err := c.Call(t.Context(), &host.Request{Address: host.Address{Type: "t"}, Method: method, Codec: host.JSON, Input: []byte("{}")})
-		if err != nil || w.attempts != 2 || !reflect.DeepEqual(n.requests[0], n.requests[1]) || (n.requests[0].IdempotencyKey != "") != want {
-			t.Errorf("%s: %d attempts, %+v, %v", method, w.attempts, n.requests, err)
+		_, err := c.Call(t.Context(), &host.Request{Address: room, Method: method, Codec: host.JSON, Input: []byte("{}")})
+		q := n.Requests()
+		if host.CodeOf(err) != host.NotFound || len(q) != 2 || !reflect.DeepEqual(q[0], q[1]) || (q[0].IdempotencyKey != "") != want {
+			t.Errorf("%s: %+v, %v", method, q, err)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestAStreamEndsWhenItsActorWasBornAgainWhileItWasAway(t *testing.T) {
 		if d, err := stream.Next(t.Context()); host.CodeOf(err) != host.Destroyed {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if all := s.asked(); !strings.Contains(all[len(all)-1], "After:3 Life:"+st.ID) {
+		if all := s.asked("subscribe"); !strings.Contains(all[len(all)-1], "After:3 Life:"+st.ID) {
 			t.Errorf("it asked to go on with %s", all)
 		}
 	})

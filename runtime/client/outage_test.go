@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -40,43 +41,41 @@ func TestConnectingDistinguishesRefusalsFromOutages(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, times := range []int{1, 1000} {
-				withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-					n.handshake = func(try int, w http.ResponseWriter) bool {
+				onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+					s.onUpgrade(func(try int, w http.ResponseWriter, _ *http.Request) bool {
 						if try <= times {
 							tc.answer(w)
 						}
 						return try <= times
-					}
+					})
 					cn, err := c.Connect(t.Context(), room, host.ConnectRequest{})
 					switch {
 					case tc.again && times == 1:
-						if err != nil || n.tries != 2 {
-							t.Fatalf("%d tries, %v", n.tries, err)
+						if err != nil || s.tries != 2 {
+							t.Fatalf("%d tries, %v", s.tries, err)
 						}
 						hangUp(t, cn)
 					case host.CodeOf(err) != tc.code:
 						t.Errorf("%v", err)
-					case tc.again && n.tries != client.DefaultAttempts, !tc.again && n.tries != 1:
-						t.Errorf("%d tries", n.tries)
+					case tc.again && s.tries != client.DefaultAttempts, !tc.again && s.tries != 1:
+						t.Errorf("%d tries", s.tries)
 					}
 				})
 				// The same while it reconnects: an outage is waited for, a refusal ends it.
-				withSocketNode(t, client.Options{MaxOutage: time.Minute}, func(t *testing.T, n *socketNode, c *client.Client) {
-					cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
+				onStage(t, client.Options{MaxOutage: time.Minute}, func(t *testing.T, s *stage, c *client.Client) {
+					cn := s.connect(c, host.ConnectRequest{Events: []string{"said"}})
 					defer hangUp(t, cn)
-					n.mu.Lock()
-					n.handshake = func(try int, w http.ResponseWriter) bool {
-						if try <= 1+times {
+					s.onUpgrade(func(try int, w http.ResponseWriter, _ *http.Request) bool {
+						if try <= times {
 							tc.answer(w)
 						}
-						return try <= 1+times
-					}
-					n.mu.Unlock()
-					n.cut()
-					n.emit("said")
+						return try <= times
+					})
+					s.cut()
+					s.emit(1)
 					start := time.Now()
 					if tc.again && times == 1 {
-						n.expect(cn, 1)
+						s.expect(cn, 1, 1)
 						return
 					}
 					_, err := cn.Next(t.Context())
@@ -92,46 +91,89 @@ func TestConnectingDistinguishesRefusalsFromOutages(t *testing.T) {
 	}
 }
 
+// A peer is what answers a WebSocket instead of the gateway.
+type peer struct {
+	*websocket.Conn
+	stop context.Context
+}
+
+// instead has f answer each of the next n WebSockets, after the connect message.
+func (s *stage) instead(n int, f func(try int, p peer)) {
+	s.onUpgrade(func(try int, w http.ResponseWriter, r *http.Request) bool {
+		if try > n {
+			return false
+		}
+		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"cairn.v1"}})
+		if err != nil {
+			s.t.Error(err)
+			return true
+		}
+		defer ws.CloseNow()
+		p := peer{ws, s.t.Context()}
+		if p.reads() {
+			f(try, p)
+		}
+		return true
+	})
+}
+
+// reads waits for a message and reports whether one came.
+func (p peer) reads() bool {
+	_, _, err := p.Read(p.stop)
+	return err == nil
+}
+
+func (p peer) says(frames ...string) {
+	for _, f := range frames {
+		p.Write(p.stop, websocket.MessageText, []byte(f))
+	}
+}
+
+const welcome = `{"welcome":{"connection":"x","token":"t","cursor":0,"events":["said"]}}`
+
 func TestAByeEndsAConnectionOrAsksToComeBack(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		bye    bye
-		resume bool
-		code   host.Code
+		bye    *host.Error
+		status websocket.StatusCode
+		code   host.Code // "" if it comes back
 	}{
-		{"shutting down", bye{host.Errorf(host.Unavailable, "shutting down").Retry(), websocket.StatusGoingAway}, true, ""},
-		{"shutting down without a word", bye{nil, websocket.StatusGoingAway}, true, ""},
-		{"too slow", bye{host.Errorf(host.Overloaded, "too slow"), websocket.StatusTryAgainLater}, true, ""},
-		{"a fault of the node", bye{nil, websocket.StatusInternalError}, true, ""},
-		{"the actor closed it", bye{host.Errorf(host.FailedPrecondition, "kicked"), websocket.StatusNormalClosure}, false, host.FailedPrecondition},
-		{"the actor is gone", bye{host.Errorf(host.Destroyed, "gone"), websocket.StatusNormalClosure}, false, host.Destroyed},
-		{"another client took it", bye{host.Errorf(host.Unavailable, "taken over").With("reason", "taken_over").Retry(), websocket.StatusGoingAway}, false, host.Unavailable},
-		{"policy", bye{host.Errorf(host.PermissionDenied, "no"), websocket.StatusPolicyViolation}, false, host.PermissionDenied},
-		{"policy without a word", bye{nil, websocket.StatusPolicyViolation}, false, host.PermissionDenied},
-		{"ended without a word", bye{nil, websocket.StatusNormalClosure}, false, host.Canceled},
+		{"shutting down", host.Errorf(host.Unavailable, "shutting down").Retry(), websocket.StatusGoingAway, ""},
+		{"shutting down without a word", nil, websocket.StatusGoingAway, ""},
+		{"too slow", host.Errorf(host.Overloaded, "too slow"), websocket.StatusTryAgainLater, ""},
+		{"a fault of the node", nil, websocket.StatusInternalError, ""},
+		{"the actor closed it", host.Errorf(host.FailedPrecondition, "kicked"), websocket.StatusNormalClosure, host.FailedPrecondition},
+		{"the actor is gone", host.Errorf(host.Destroyed, "gone"), websocket.StatusNormalClosure, host.Destroyed},
+		{"another client took it", host.Errorf(host.Unavailable, "taken over").With("reason", "taken_over").Retry(), websocket.StatusGoingAway, host.Unavailable},
+		{"policy", host.Errorf(host.PermissionDenied, "no"), websocket.StatusPolicyViolation, host.PermissionDenied},
+		{"policy without a word", nil, websocket.StatusPolicyViolation, host.PermissionDenied},
+		{"ended without a word", nil, websocket.StatusNormalClosure, host.Canceled},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-				cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
+			onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+				s.emit(2)
+				s.instead(1, func(_ int, p peer) {
+					p.says(welcome, `{"event":"said","sequence":1,"version":1,"time":"2026-11-21T12:00:00Z","data":{"n":1}}`)
+					if bye, err := json.Marshal(tc.bye); err == nil && tc.bye != nil {
+						p.says(`{"bye":` + string(bye) + `}`)
+					}
+					p.Close(tc.status, "because")
+				})
+				cn := s.connect(c, host.ConnectRequest{Events: []string{"said"}})
 				defer hangUp(t, cn)
-				n.emit("said")
-				n.say(&tc.bye)
-				time.Sleep(time.Second)
-				n.mu.Lock()
-				n.bye = nil
-				n.mu.Unlock()
-				n.emit("said")
-				n.expect(cn, 1)
-				if tc.resume {
-					n.expect(cn, 2)
+				s.expect(cn, 1, 1)
+				if tc.code == "" {
+					s.expect(cn, 2, 2)
 					return
 				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
 				for range 2 {
-					if _, err := cn.Next(t.Context()); host.CodeOf(err) != tc.code {
+					if _, err := cn.Next(ctx); host.CodeOf(err) != tc.code {
 						t.Error(err)
 					}
 				}
-				if _, err := call(cn, t.Context(), "say", "1", ""); host.CodeOf(err) != tc.code {
+				if _, err := call(cn, t.Context(), "echo", "1", ""); host.CodeOf(err) != tc.code {
 					t.Error(err)
 				}
 			})
@@ -140,115 +182,85 @@ func TestAByeEndsAConnectionOrAsksToComeBack(t *testing.T) {
 }
 
 func TestARefusalInTheFirstMessage(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		n.onWelcome(func(try int, s *websocket.Conn) bool {
-			write(t.Context(), s, `{"bye":{"code":"permission_denied","message":"not you"}}`)
-			s.Close(websocket.StatusPolicyViolation, "")
-			return true
-		})
-		if _, err := c.Connect(t.Context(), room, host.ConnectRequest{}); host.CodeOf(err) != host.PermissionDenied || n.tries != 1 {
-			t.Error(err, n.tries)
-		}
-		n.onWelcome(func(try int, s *websocket.Conn) bool {
-			if try < 4 {
-				write(t.Context(), s, `{"bye":{"code":"actor_paused","message":"for an hour","retryable":true}}`)
-				s.Close(websocket.StatusTryAgainLater, "")
-			}
-			return try < 4
-		})
-		hangUp(t, n.connect(c, host.ConnectRequest{}))
-		if n.tries != 4 {
-			t.Errorf("%d tries", n.tries)
-		}
-		n.tries = 0
-		n.onWelcome(func(try int, s *websocket.Conn) bool {
-			write(t.Context(), s, `{"bye":{"code":"too_large","message":"parameters"}}`)
-			s.Close(websocket.StatusMessageTooBig, "")
-			return true
-		})
-		if _, err := c.Connect(t.Context(), room, host.ConnectRequest{}); host.CodeOf(err) != host.TooLarge || n.tries != 1 {
-			t.Error(err, n.tries)
-		}
-		for _, garbage := range []string{"", "hello", "{}", `{"welcome":`, `[]`} {
-			n.onWelcome(func(try int, s *websocket.Conn) bool {
-				write(t.Context(), s, garbage)
-				return true
+	for _, tc := range []struct {
+		frame  string
+		status websocket.StatusCode
+		code   host.Code // "" if the node is asked until it welcomes
+	}{
+		{`{"bye":{"code":"permission_denied","message":"not you"}}`, websocket.StatusPolicyViolation, host.PermissionDenied},
+		{`{"bye":{"code":"actor_paused","message":"for an hour","retryable":true}}`, websocket.StatusTryAgainLater, ""},
+		{`{"bye":{"code":"too_large","message":"parameters"}}`, websocket.StatusMessageTooBig, host.TooLarge},
+		{"", 0, host.Internal}, {"hello", 0, host.Internal}, {"{}", 0, host.Internal}, {`{"welcome":`, 0, host.Internal}, {`[]`, 0, host.Internal},
+	} {
+		onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+			s.instead(3, func(_ int, p peer) {
+				p.says(tc.frame)
+				if tc.status != 0 {
+					p.Close(tc.status, "")
+				}
 			})
-			if _, err := c.Connect(t.Context(), room, host.ConnectRequest{}); host.CodeOf(err) != host.Internal {
-				t.Errorf("%q: %v", garbage, err)
+			cn, err := c.Connect(t.Context(), room, host.ConnectRequest{})
+			if err == nil {
+				hangUp(t, cn)
 			}
-		}
-	})
+			if want := map[bool]int{true: 4, false: 1}[tc.code == ""]; host.CodeOf(err) != tc.code || s.tries != want {
+				t.Errorf("%s: %v after %d tries", tc.frame, err, s.tries)
+			}
+		})
+	}
 }
 
 func TestGarbageIsALossOfTheSocket(t *testing.T) {
-	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
-		defer hangUp(t, cn)
-		asked := 0
-		n.onCall(func(m *frame) (string, bool) {
-			asked++
-			return []string{"\x00", `{"id":"x"}`, `{"time":7}`, ""}[asked-1], asked < 4
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		s.instead(3, func(try int, p peer) {
+			p.says(welcome)
+			p.reads()
+			// What a newer node may send is skipped.
+			p.says(`{"news":{"of":"later"}}`, []string{"\x00", `{"id":"x"}`, `{"time":7}`}[try-1])
+			p.reads()
 		})
-		if _, err := call(cn, t.Context(), "say", "1", ""); err != nil || asked != 4 {
-			t.Error(err, asked)
+		cn := s.connect(c, host.ConnectRequest{Events: []string{"said"}})
+		defer hangUp(t, cn)
+		if _, err := call(cn, t.Context(), "echo", "1", ""); err != nil || s.tries != 4 {
+			t.Error(err, s.tries)
 		}
-		n.onCall(nil)
-		n.emit("said")
-		n.expect(cn, 1)
-		// What a newer node may send is skipped.
-		n.onCall(func(m *frame) (string, bool) { return `{"news":{"of":"later"}}`, m.Call == "odd" })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := call(cn, ctx, "odd", "1", ""); host.CodeOf(err) != host.DeadlineExceeded {
-			t.Error(err)
-		}
-		if _, err := call(cn, t.Context(), "say", "1", ""); err != nil || len(n.hellos) != 4 {
-			t.Error(err, len(n.hellos))
-		}
+		s.emit(1)
+		s.expect(cn, 1, 1)
 	})
 }
 
 func TestASocketThatFallsSilentIsReplaced(t *testing.T) {
-	withSocketNode(t, client.Options{StreamSilence: 30 * time.Second}, func(t *testing.T, n *socketNode, c *client.Client) {
-		n.onWelcome(func(try int, s *websocket.Conn) bool {
-			if try == 1 {
-				write(t.Context(), s, `{"welcome":{"connection":"x","token":"t","cursor":0,"events":["said"]}}`)
-				time.Sleep(time.Hour) // without reading, so without pongs
-			}
-			return try == 1
+	onStage(t, client.Options{StreamSilence: 30 * time.Second}, func(t *testing.T, s *stage, c *client.Client) {
+		s.instead(1, func(_ int, p peer) {
+			p.says(welcome)
+			time.Sleep(time.Hour) // without reading, so without pongs
 		})
-		cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
+		cn := s.connect(c, host.ConnectRequest{Events: []string{"said"}})
 		defer hangUp(t, cn)
-		n.emit("said")
+		s.emit(1)
 		start := time.Now()
-		n.expect(cn, 1)
+		s.expect(cn, 1, 1)
 		if took := time.Since(start); took > 31*time.Second {
 			t.Errorf("after %v", took)
 		}
 		// One that only has nothing to say stays.
 		time.Sleep(time.Hour)
-		if len(n.hellos) != 1 {
-			t.Errorf("%d sockets", len(n.hellos)+1)
+		if s.tries != 2 {
+			t.Errorf("%d sockets", s.tries)
 		}
 	})
 }
 
 func TestANodeThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
-	withSocketNode(t, client.Options{StreamSilence: 10 * time.Second}, func(t *testing.T, n *socketNode, c *client.Client) {
-		n.onWelcome(func(try int, s *websocket.Conn) bool {
-			if try == 1 {
-				s.Read(context.Background()) // until the client gives up
-			}
-			return try == 1
-		})
+	onStage(t, client.Options{StreamSilence: 10 * time.Second}, func(t *testing.T, s *stage, c *client.Client) {
+		s.instead(1, func(_ int, p peer) { p.reads() }) // until the client gives up
 		start := time.Now()
-		cn := n.connect(c, host.ConnectRequest{})
+		cn := s.connect(c, host.ConnectRequest{})
 		if took := time.Since(start); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("after %v", took)
 		}
 		hangUp(t, cn)
-		n.onWelcome(func(try int, s *websocket.Conn) bool { s.Read(context.Background()); return true })
+		s.instead(1000, func(_ int, p peer) { p.reads() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Connect(ctx, room, host.ConnectRequest{}); host.CodeOf(err) != host.DeadlineExceeded {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,8 +34,17 @@ type stage struct {
 	last int // events of the present life
 	told []string
 
+	token  string // that the gateway demands
+	bodies int64  // limit of a message, in bytes
+	pad    string // in each event
+
+	// upgrade, if set, may answer a request for a WebSocket, the nth, instead of the gateway.
+	upgrade func(n int, w http.ResponseWriter, r *http.Request) bool
+	tries   int
+
 	mu        sync.Mutex
 	refuse    bool // connections
+	lose      bool // the connection that the gateway writes to next
 	conns     []net.Conn
 	server    *http.Server
 	front     *serve.Front
@@ -47,7 +55,7 @@ type stage struct {
 func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c *client.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, node: nodetest.Open(t, keeping(10_000))}
+		s := &stage{t: t, node: nodetest.Open(t, keeping(10_000)), token: o.Token}
 		s.start()
 		s.transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			s.mu.Lock()
@@ -57,7 +65,7 @@ func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c 
 			}
 			mine, theirs := net.Pipe()
 			s.conns = append(s.conns, mine)
-			l := &oneListener{conn: theirs, done: make(chan struct{})}
+			l := &oneListener{conn: &losing{theirs, s}, done: make(chan struct{})}
 			server := s.server
 			s.served.Go(func() { server.Serve(l) })
 			return mine, nil
@@ -76,14 +84,44 @@ func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c 
 
 // start starts a gateway, like the process of a node.
 func (s *stage) start() {
-	f, err := serve.New(serve.Options{})
+	// The pings of the two ends must not cross: in a pipe, which holds nothing, each would wait for the other's answer.
+	heartbeat := 15*time.Second - time.Nanosecond
+	f, err := serve.New(serve.Options{Token: s.token, Limits: serve.Limits{BodyBytes: s.bodies, Heartbeat: heartbeat}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.front, s.refuse = f, false
-	s.server = f.Server(gateway.New(f, gateway.Options{Node: s.node}))
+	g := gateway.New(f, gateway.Options{Node: s.node})
+	s.server = f.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			s.mu.Lock()
+			s.tries++
+			n, upgrade := s.tries, s.upgrade
+			s.mu.Unlock()
+			if upgrade != nil && upgrade(n, w, r) {
+				return
+			}
+		}
+		g.ServeHTTP(w, r)
+	}))
+}
+
+// restart starts a gateway to a node whose rooms keep a number of events, or to the same if that is 0.
+func (s *stage) restart(keep int) {
+	s.stop()
+	if keep > 0 {
+		s.node = nodetest.Open(s.t, keeping(keep))
+	}
+	s.start()
+}
+
+// onUpgrade sets what answers requests for WebSockets, and counts them anew.
+func (s *stage) onUpgrade(f func(n int, w http.ResponseWriter, r *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upgrade, s.tries = f, 0
 }
 
 // stop shuts the gateway down in good order and refuses connections.
@@ -107,6 +145,37 @@ func (s *stage) cut() {
 	s.conns = nil
 }
 
+// away breaks all connections, and refuses others until f has returned.
+func (s *stage) away(f func()) {
+	refuse := func(is bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refuse = is
+	}
+	refuse(true)
+	s.cut()
+	synctest.Wait()
+	f()
+	refuse(false)
+}
+
+// A losing connection is closed instead of written to, when the stage says so.
+type losing struct {
+	net.Conn
+	s *stage
+}
+
+func (c *losing) Write(b []byte) (int, error) {
+	c.s.mu.Lock()
+	lose := c.s.lose
+	c.s.lose = false
+	c.s.mu.Unlock()
+	if lose {
+		c.Close()
+	}
+	return c.Conn.Write(b)
+}
+
 // call calls a method of the room past the gateway.
 func (s *stage) call(method, input string) {
 	s.t.Helper()
@@ -118,14 +187,21 @@ func (s *stage) call(method, input string) {
 func (s *stage) emit(n int) {
 	for range n {
 		s.last++
-		s.call("say", fmt.Sprintf(`{"n":%d}`, s.last))
+		s.call("say", s.data(uint64(s.last)))
 	}
 }
 
-// asked returns what the gateway has subscribed to.
-func (s *stage) asked() []string {
-	s.told = append(s.told, slices.DeleteFunc(s.node.Told(), func(line string) bool { return !strings.HasPrefix(line, "subscribe ") })...)
-	return s.told
+func (s *stage) data(n uint64) string { return fmt.Sprintf(`{"n":%d%s}`, n, s.pad) }
+
+// asked returns the operations of a kind that the gateway has asked for.
+func (s *stage) asked(op string) (lines []string) {
+	s.told = append(s.told, s.node.Told()...)
+	for _, line := range s.told {
+		if strings.HasPrefix(line, op+" ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // A oneListener accepts one connection.
@@ -162,7 +238,9 @@ func (s *stage) open(c *client.Client, sub host.Subscription) host.EventStream {
 }
 
 // expect reads the events from..to and returns how many were told to be missing before them.
-func (s *stage) expect(stream host.EventStream, from, to uint64) (missed uint64) {
+func (s *stage) expect(stream interface {
+	Next(context.Context) (host.Delivery, error)
+}, from, to uint64) (missed uint64) {
 	s.t.Helper()
 	for from <= to {
 		d, err := stream.Next(s.t.Context())
@@ -171,8 +249,7 @@ func (s *stage) expect(stream host.EventStream, from, to uint64) (missed uint64)
 		}
 		missed += d.Missed
 		for _, e := range d.Events {
-			if e.Sequence != from || e.Version == 0 || e.Name != "said" || string(e.Data) != fmt.Sprintf(`{"n":%d}`, from) ||
-				e.Time.IsZero() {
+			if e.Sequence != from || e.Version == 0 || e.Name != "said" || string(e.Data) != s.data(from) || e.Time.IsZero() {
 				s.t.Fatalf("got %+v %s, want %d", e, e.Data, from)
 			}
 			from++
@@ -199,7 +276,7 @@ func TestAStreamSurvivesItsConnections(t *testing.T) {
 			s.emit(3)
 			s.expect(stream, last+1, last+5)
 		}
-		for _, sub := range s.asked() {
+		for _, sub := range s.asked("subscribe") {
 			if !strings.Contains(sub, "{Names:[said left] ") {
 				t.Error(sub)
 			}
@@ -223,9 +300,7 @@ func TestAStreamSurvivesTheRestartOfItsNode(t *testing.T) {
 
 func TestAStreamTellsWhatItMissed(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
-		s.node = nodetest.Open(t, keeping(4))
-		s.stop()
-		s.start()
+		s.restart(4)
 		s.emit(9)
 		stream := s.open(c, host.Subscription{Resume: true, After: 1})
 		defer stream.Close()
@@ -244,7 +319,7 @@ func TestASlowReaderGetsEverythingThatIsKept(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 		}
 		s.expect(stream, 1, 9000)
-		if len(s.asked()) < 2 {
+		if len(s.asked("subscribe")) < 2 {
 			t.Error("the reader was not too slow for its first stream")
 		}
 	})
@@ -256,7 +331,7 @@ func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
 		defer stream.Close()
 		time.Sleep(11 * time.Second) // the node's heartbeats come every 15 s
 		synctest.Wait()
-		if n := len(s.asked()); n != 2 {
+		if n := len(s.asked("subscribe")); n != 2 {
 			t.Errorf("%d subscriptions", n)
 		}
 		s.emit(1)

@@ -41,7 +41,7 @@ func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 		away.Store(true)
 		began := time.Now()
 		var attempts atomic.Int32
-		box := newMemory()
+		box := newOutbox(t)
 		p, err := Start(t.Context(), Options{Outbox: box, Dial: func(opts ...nats.Option) (*nats.Conn, error) {
 			attempts.Add(1)
 			if away.Load() {

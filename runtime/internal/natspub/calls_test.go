@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,21 +17,19 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// nodeFunc is a node that takes calls and nothing else.
-type nodeFunc func(ctx context.Context, r *host.Request) (host.Reply, error)
-
-func (f nodeFunc) Call(ctx context.Context, r *host.Request) (host.Reply, error) { return f(ctx, r) }
-
-func (nodeFunc) Lookup(context.Context, host.Address) (host.Status, error) {
-	return host.Status{}, host.Errorf(host.NotFound, "no actor")
+// A fakeNode takes calls and nothing else.
+type fakeNode struct {
+	host.Node
+	call func(ctx context.Context, r *host.Request) (host.Reply, error)
 }
 
-func (nodeFunc) List(context.Context, host.ListQuery) (host.ListPage, error) {
-	return host.ListPage{}, nil
+func (n fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return n.call(ctx, r)
 }
 
-func (nodeFunc) Destroy(context.Context, host.Address) error {
-	return host.Errorf(host.NotFound, "no actor")
+// one answers every call with 1.
+func one(context.Context, *host.Request) (host.Reply, error) {
+	return host.Reply{Output: []byte("1")}, nil
 }
 
 var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
@@ -38,10 +37,10 @@ var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
 }}}
 
 // serving starts a publisher that serves calls, and returns once a request finds it.
-func serving(t *testing.T, o Options, f nodeFunc) (*Publisher, *nats.Conn) {
+func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (host.Reply, error)) (*Publisher, *nats.Conn) {
 	t.Helper()
 	srv := newOutage(t)
-	o.Outbox, o.Dial, o.Node, o.Endpoints = newMemory(), srv.dial, f, airport
+	o.Outbox, o.Dial, o.Node, o.Endpoints = newOutbox(t), srv.dial, fakeNode{call: f}, airport
 	p := begin(t, o)
 	nc := srv.client()
 	flushCalls(t, p)
@@ -100,34 +99,44 @@ func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
 }
 
 func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
-	_, nc := serving(t, Options{}, func(_ context.Context, r *host.Request) (host.Reply, error) {
+	full := host.Errorf(host.QuotaExceeded, "no room\nfor this").With("limit", "10").With("odd key:", "\"v\"\n").Retry()
+	_, nc := serving(t, Options{}, func(ctx context.Context, r *host.Request) (host.Reply, error) {
 		switch r.Key[0] {
-		case "plain":
-			return host.Reply{}, errors.New("secret detail")
+		case "full":
+			return host.Reply{}, full
 		case "bare":
 			return host.Reply{}, &host.Error{Code: host.NotFound}
+		case "large":
+			return host.Reply{Output: make([]byte, 2<<20)}, nil
 		case "late":
-			return host.Reply{}, context.DeadlineExceeded
+			<-ctx.Done()
+			return host.Reply{}, ctx.Err()
 		}
-		return host.Reply{}, host.Errorf(host.QuotaExceeded, "no room\nfor this").With("limit", "10").With("odd key:", "\"v\"\n").Retry()
+		return host.Reply{}, errors.New("secret detail")
 	})
 	m := request(t, nc, "cairn.default.call.airport.arrive.full", "")
-	if m.Header.Get(micro.ErrorCodeHeader) != "quota_exceeded" || m.Header.Get(micro.ErrorHeader) != "no room for this" ||
-		m.Header.Get(HeaderRetryable) != "true" {
+	if m.Header.Get(micro.ErrorHeader) != "no room for this" || m.Header.Get(HeaderRetryable) != "true" {
 		t.Errorf("headers %v", m.Header)
 	}
 	var metadata map[string]string
-	if err := json.Unmarshal([]byte(m.Header.Get(HeaderMetadata)), &metadata); err != nil || metadata["limit"] != "10" || metadata["odd key:"] != "\"v\"\n" {
+	if err := json.Unmarshal([]byte(m.Header.Get(HeaderMetadata)), &metadata); err != nil || !maps.Equal(metadata, full.Metadata) {
 		t.Errorf("metadata %v, %v", metadata, err)
 	}
 	var body host.Error
-	if err := json.Unmarshal(m.Data, &body); err != nil || body.Code != host.QuotaExceeded || body.Message != "no room\nfor this" || !body.Retryable {
+	if err := json.Unmarshal(m.Data, &body); err != nil || body.Code != full.Code || body.Message != full.Message || !body.Retryable {
 		t.Errorf("body %s, %v", m.Data, err)
 	}
-	for key, want := range map[string]string{"plain": "internal", "bare": "not_found", "late": "deadline_exceeded"} {
-		m := request(t, nc, "cairn.default.call.airport.arrive."+key, "")
+	for key, want := range map[string]string{
+		"full": "quota_exceeded", "plain": "internal", "bare": "not_found", "late": "deadline_exceeded", "large": "too_large",
+	} {
+		timeout := map[bool]string{true: "10ms", false: "1m"}[key == "late"]
+		m := request(t, nc, "cairn.default.call.airport.arrive."+key, "", HeaderTimeout, timeout)
 		if got := m.Header.Get(micro.ErrorCodeHeader); got != want || m.Header.Get(micro.ErrorHeader) == "" || strings.Contains(string(m.Data), "secret") {
 			t.Errorf("%s: code %q, body %s", key, got, m.Data)
+		}
+		// With the header of the version: what fits without it may not fit with it.
+		if key == "large" && !strings.Contains(m.Header.Get(HeaderMetadata), `"actual":"2097182","limit":"1048576"`) {
+			t.Errorf("headers %v", m.Header)
 		}
 	}
 }
@@ -191,28 +200,6 @@ func TestCallsRunConcurrentlyUpToTheLimitAndAreRefusedBeyond(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
-}
-
-func TestADeadlineEndsTheCallsContext(t *testing.T) {
-	_, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
-		<-ctx.Done()
-		return host.Reply{}, ctx.Err()
-	})
-	m := request(t, nc, "cairn.default.call.airport.arrive.a", "", HeaderTimeout, "10ms")
-	if got := m.Header.Get(micro.ErrorCodeHeader); got != "deadline_exceeded" {
-		t.Errorf("code %q", got)
-	}
-}
-
-func TestAnOutputLargerThanAMessageIsAnErrorThatSaysSo(t *testing.T) {
-	_, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
-		return host.Reply{Output: make([]byte, 2<<20)}, nil
-	})
-	m := request(t, nc, "cairn.default.call.airport.arrive.a", "")
-	// With the header of the version: what fits without it may not fit with it.
-	if m.Header.Get(micro.ErrorCodeHeader) != "too_large" || !strings.Contains(m.Header.Get(HeaderMetadata), `"actual":"2097182","limit":"1048576"`) {
-		t.Errorf("headers %v", m.Header)
-	}
 }
 
 func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
@@ -311,23 +298,24 @@ func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {
 
 func TestCallsAreServedAgainAfterTheServerRestarts(t *testing.T) {
 	srv := newOutage(t)
-	srv.stop()
-	srv.opts.Listen = "127.0.0.1:0"
-	srv.start()
-	url := srv.s.ClientURL()
-	p := begin(t, Options{Outbox: newMemory(), Dial: URL(url)})
-	if err := p.Serve(nodeFunc(func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{Output: []byte("1")}, nil }), airport); err != nil {
+	p := begin(t, Options{Outbox: newOutbox(t), Dial: URL(srv.listen())})
+	if err := p.Serve(fakeNode{call: one}, airport); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Serve(nodeFunc(nil), airport); !errors.Is(err, ErrServing) {
+	if err := p.Serve(fakeNode{}, airport); !errors.Is(err, ErrServing) {
 		t.Errorf("second Serve: %v", err)
 	}
 	flushCalls(t, p)
 	srv.stop()
-	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
 	srv.start()
-	nc := srv.client()
-	eventually(t, "served again", func() bool {
+	srv.awaitServed()
+}
+
+// awaitServed waits until a call is answered.
+func (o *outage) awaitServed() {
+	o.t.Helper()
+	nc := o.client()
+	eventually(o.t, "served", func() bool {
 		m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience)
 		return err == nil && string(m.Data) == "1"
 	})
@@ -335,18 +323,9 @@ func TestCallsAreServedAgainAfterTheServerRestarts(t *testing.T) {
 
 func TestCallsAreServedOnceThereIsAServer(t *testing.T) {
 	srv := newOutage(t)
+	url := srv.listen()
 	srv.stop()
-	srv.opts.Listen = "127.0.0.1:0"
+	begin(t, Options{Outbox: newOutbox(t), Dial: URL(url), Endpoints: airport, Node: fakeNode{call: one}})
 	srv.start()
-	url := srv.s.ClientURL()
-	srv.stop()
-	begin(t, Options{Outbox: newMemory(), Dial: URL(url), Endpoints: airport,
-		Node: nodeFunc(func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{Output: []byte("1")}, nil })})
-	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
-	srv.start()
-	nc := srv.client()
-	eventually(t, "served", func() bool {
-		m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience)
-		return err == nil && string(m.Data) == "1"
-	})
+	srv.awaitServed()
 }

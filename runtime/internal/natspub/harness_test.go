@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,115 +28,83 @@ import (
 // patience bounds every wait of the tests.
 const patience = 2 * time.Minute
 
-// memory is an outbox in memory. What it holds survives the publishers of a test, as a store survives a process.
-type memory struct {
-	mu       sync.Mutex
-	rows     []engine.OutboxRow
-	bytes    int64
-	seq      uint64
-	readable uint64        // rows above can not be read yet; 0 means that all can
-	deaf     bool          // acknowledgements get lost, as when the process dies first
-	changed  chan struct{} // closed and replaced at each change
+// An outbox is that of a store on a disk in memory. It survives the publishers of a test, as a store survives a process.
+type outbox struct {
+	*engine.Store
+	t    testing.TB
+	deaf atomic.Bool   // acknowledgements get lost, as when the process dies first
+	last atomic.Uint64 // rows above cannot be read yet; 0 means that all can
 }
 
-func newMemory() *memory { return &memory{changed: make(chan struct{})} }
+func newOutbox(t testing.TB) *outbox { return openOutbox(t, engine.NewDisk()) }
 
-func (m *memory) notify() {
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
-func (m *memory) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(m.rows, after+1, func(r engine.OutboxRow, seq uint64) int {
-		switch {
-		case r.Seq < seq:
-			return -1
-		case r.Seq > seq:
-			return 1
-		}
-		return 0
-	})
-	if after+1 == 0 {
-		i = len(m.rows)
+func openOutbox(t testing.TB, disk *engine.Disk) *outbox {
+	t.Helper()
+	s, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var page []engine.OutboxRow
-	for ; i < len(m.rows) && len(page) < limit; i++ {
-		if m.readable != 0 && m.rows[i].Seq > m.readable {
-			break
-		}
-		page = append(page, m.rows[i])
-	}
-	return page, nil
+	t.Cleanup(func() { s.Close() })
+	return &outbox{Store: s, t: t}
 }
 
-func (m *memory) AckOutbox(seqs []uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.deaf {
-		m.notify()
+func (o *outbox) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
+	rows, err := o.Store.Outbox(after, limit)
+	if last := o.last.Load(); last > 0 {
+		rows = slices.DeleteFunc(rows, func(r engine.OutboxRow) bool { return r.Seq > last })
+	}
+	return rows, err
+}
+
+func (o *outbox) AckOutbox(seqs []uint64) error {
+	if o.deaf.Load() {
 		return errors.New("the store is gone")
 	}
-	gone := make(map[uint64]bool, len(seqs))
-	for _, seq := range seqs {
-		gone[seq] = true
+	return o.Store.AckOutbox(seqs)
+}
+
+// insert commits a turn of an actor.
+func (o *outbox) insert(set *engine.ChangeSet) uint64 { return o.insertRecord(set, set.Append(nil)) }
+
+func (o *outbox) insertRecord(set *engine.ChangeSet, record []byte) (seq uint64) {
+	o.t.Helper()
+	space, err := o.OpenSpace(set.ID)
+	if err != nil {
+		o.t.Fatal(err)
 	}
-	m.rows = slices.DeleteFunc(m.rows, func(r engine.OutboxRow) bool {
-		if gone[r.Seq] {
-			m.bytes -= int64(len(r.Record))
-		}
-		return gone[r.Seq]
-	})
-	m.notify()
-	return nil
-}
-
-func (m *memory) OutboxSize() (rows, bytes int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return int64(len(m.rows)), m.bytes
-}
-
-// insert writes a row, as a commit does.
-func (m *memory) insert(set *engine.ChangeSet) uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.seq++
-	record := set.Append(nil)
-	m.rows = append(m.rows, engine.OutboxRow{Seq: m.seq, Record: record})
-	m.bytes += int64(len(record))
-	m.notify()
-	return m.seq
+	defer space.Close()
+	w := space.Writes()
+	if w.Advance(set.TimeMS) == 1 {
+		err = w.Create(set.Identity)
+	}
+	done := make(chan error, 1)
+	if err = errors.Join(err, w.Outbox(record, &seq)); err == nil {
+		_, err = space.Commit(func(err error) { done <- err })
+	}
+	if err == nil {
+		err = <-done
+	}
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return seq
 }
 
 // commit writes a row and hands it to the publisher, as a durable commit does.
-func (m *memory) commit(p *Publisher, set *engine.ChangeSet) {
-	p.Committed(m.insert(set), set)
-}
+func (o *outbox) commit(p *Publisher, set *engine.ChangeSet) { p.Committed(o.insert(set), set) }
 
 // await waits until the outbox is as ok wants it.
-func (m *memory) await(t testing.TB, what string, ok func(rows int) bool) {
+func (o *outbox) await(t testing.TB, what string, ok func(rows int) bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	for {
-		m.mu.Lock()
-		n, changed := len(m.rows), m.changed
-		m.mu.Unlock()
-		if ok(n) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-deadline:
-			t.Fatalf("%s: the outbox holds %d rows", what, n)
-		}
-	}
+	eventually(t, what, func() bool {
+		rows, _ := o.OutboxSize()
+		return ok(int(rows))
+	})
 }
 
-func (m *memory) awaitEmpty(t testing.TB) {
+func (o *outbox) awaitEmpty(t testing.TB) {
 	t.Helper()
-	m.await(t, "not published", func(rows int) bool { return rows == 0 })
+	o.await(t, "not published", func(rows int) bool { return rows == 0 })
 }
 
 // eventually waits for something that has no channel to wait on.
@@ -190,6 +160,17 @@ func (o *outage) stop() {
 	}
 }
 
+// listen lets the server listen on a port, and returns the URL.
+func (o *outage) listen() string {
+	o.t.Helper()
+	o.stop()
+	o.opts.Listen = "127.0.0.1:0"
+	o.start()
+	url := o.s.ClientURL()
+	o.opts.Listen = strings.TrimPrefix(url, "nats://") // when it comes back
+	return url
+}
+
 // dial connects to the server that runs now.
 func (o *outage) dial(opts ...nats.Option) (*nats.Conn, error) {
 	o.mu.Lock()
@@ -212,69 +193,55 @@ func (o *outage) client() *nats.Conn {
 	return nc
 }
 
-// stream makes a stream.
-func (o *outage) stream(c jetstream.StreamConfig) jetstream.Stream {
+// js opens a connection for the streams of the test itself.
+func (o *outage) js() (context.Context, jetstream.JetStream) {
 	o.t.Helper()
 	js, err := jetstream.New(o.client())
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s, err := js.CreateOrUpdateStream(ctx, c)
-	if err != nil {
+	o.t.Cleanup(cancel)
+	return ctx, js
+}
+
+// stream makes a stream.
+func (o *outage) stream(c jetstream.StreamConfig) {
+	o.t.Helper()
+	ctx, js := o.js()
+	if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
 		o.t.Fatal(err)
 	}
-	return s
 }
 
 // awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some time after the server
 // has them.
 func (o *outage) awaitStored(name string, n int) {
 	o.t.Helper()
-	js, err := jetstream.New(o.client())
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s, err := js.Stream(ctx, name)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	ctx, js := o.js()
 	eventually(o.t, fmt.Sprintf("%d messages in %s", n, name), func() bool {
-		info, err := s.Info(ctx)
-		return err == nil && info.State.Msgs >= uint64(n)
+		s, err := js.Stream(ctx, name)
+		return err == nil && s.CachedInfo().State.Msgs >= uint64(n)
 	})
 }
 
 // stored returns all messages of a stream.
 func (o *outage) stored(name string) []*jetstream.RawStreamMsg {
 	o.t.Helper()
-	js, err := jetstream.New(o.client())
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx, js := o.js()
 	s, err := js.Stream(ctx, name)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	info, err := s.Info(ctx)
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	var all []*jetstream.RawStreamMsg
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-		m, err := s.GetMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
+	state := s.CachedInfo().State
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		switch m, err := s.GetMsg(ctx, seq); {
+		case err == nil:
+			all = append(all, m)
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
 			o.t.Fatal(err)
 		}
-		all = append(all, m)
 	}
 	return all
 }

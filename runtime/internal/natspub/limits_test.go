@@ -21,7 +21,7 @@ func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
 	stored := 0
 	for _, memory := range []int{4, 1000} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
-			box := newMemory()
+			box := newOutbox(t)
 			p := begin(t, Options{Outbox: box, Dial: srv.dial, MaxOutboxRows: 100, MemoryRows: memory})
 			actor := memory // each case has an actor of its own
 			for v := 1; v <= 95; v++ {
@@ -64,7 +64,7 @@ func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
 func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
 	srv := newOutage(t)
 	srv.stop()
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, MaxOutboxRows: 20})
 	for v := 1; v <= 20; v++ {
 		if err := p.Refuse(); err != nil {
@@ -92,9 +92,9 @@ func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
 }
 
 func TestTheLimitHoldsEvenIfDroppingLagsBehind(t *testing.T) {
-	box := newMemory()
+	box := newOutbox(t)
 	entered, release := make(chan struct{}), make(chan struct{})
-	p := begin(t, Options{Outbox: &stalled{memory: box, entered: entered, release: release}, MaxOutboxRows: 20,
+	p := begin(t, Options{Outbox: &stalled{outbox: box, entered: entered, release: release}, MaxOutboxRows: 20,
 		Dial: func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("away") }})
 	for v := 1; v <= 20; v++ {
 		box.commit(p, changed(0, v))
@@ -117,7 +117,7 @@ func TestTheLimitHoldsEvenIfDroppingLagsBehind(t *testing.T) {
 func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial})
 	huge := emitted(0, 2, true, "moved")
 	huge.Changes[0].Data = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
@@ -141,7 +141,7 @@ func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
 func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial})
 	long := emitted(0, 1, true, "moved")
 	long.Identity.Key = []string{strings.Repeat(".", 2000)}
@@ -173,7 +173,7 @@ func TestAServerWithShorterControlLinesIsLearnedFrom(t *testing.T) {
 	}
 	t.Cleanup(nc.Close)
 	sub := subscribe(t, nc, "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: dial})
 	long := emitted(0, 1, true, "moved")
 	long.Identity.Key = []string{strings.Repeat("k", 1000)}

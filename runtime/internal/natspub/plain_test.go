@@ -116,7 +116,7 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			srv, dialer := newMute(t, answers)
 			defer dialer.letGo() // before the publisher is closed
 			sub := subscribe(t, srv.client(), "cairn.>")
-			box := newMemory()
+			box := newOutbox(t)
 			const versions = 4*batchRows + 10
 			for v := 1; v <= versions; v++ {
 				box.insert(emitted(0, v, true, "moved"))
@@ -166,7 +166,7 @@ func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
 	srv, dialer := newMute(t, 0)
 	defer dialer.letGo() // before the publisher is closed
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	for v := 1; v <= 50; v++ {
 		box.insert(changed(0, v))
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 )
 
@@ -49,7 +48,7 @@ func subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
 func TestCommittedChangesArriveInOrderAndTheirRowsAreDeleted(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial})
 	const actors, versions = 5, 200
 	for v := 1; v <= versions; v++ {
@@ -74,8 +73,7 @@ func TestCommittedChangesArriveInOrderAndTheirRowsAreDeleted(t *testing.T) {
 func TestRowsOfAnEarlierProcessComeFirst(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.default.event.>")
-	box := newMemory()
-	box.seq = 1 << 40
+	box := newOutbox(t)
 	for v := 1; v <= 500; v++ {
 		box.insert(emitted(0, v, false, "moved"))
 	}
@@ -96,7 +94,7 @@ func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
 			srv := newOutage(t)
 			srv.stream(allEvents)
-			box := newMemory()
+			box := newOutbox(t)
 
 			// The first process commits and dies before it published anything.
 			away := func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("no route") }
@@ -107,9 +105,7 @@ func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
 			kill(t, p)
 
 			// The second publishes and dies before the rows are deleted.
-			box.mu.Lock()
-			box.deaf = true
-			box.mu.Unlock()
+			box.deaf.Store(true)
 			p = begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks})
 			box.commit(p, emitted(0, 4, true, "moved"))
 			eventually(t, "published", func() bool { return value(t, p.metrics.published, familyEvent) == 4 })
@@ -117,9 +113,7 @@ func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
 			if rows, _ := box.OutboxSize(); rows != 4 {
 				t.Fatalf("%d rows", rows)
 			}
-			box.mu.Lock()
-			box.deaf = false
-			box.mu.Unlock()
+			box.deaf.Store(false)
 
 			// The third publishes all of it again.
 			p = begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks})
@@ -139,7 +133,7 @@ func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
 		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
 			srv := newOutage(t)
 			srv.stream(allEvents)
-			box := newMemory()
+			box := newOutbox(t)
 			p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks, MemoryRows: 16})
 			const actors, versions, outages = 7, 300, 4
 			published := func() float64 { return value(t, p.metrics.published, familyEvent) }
@@ -174,12 +168,10 @@ func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 	for _, acks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
 			srv := newOutage(t)
-			srv.stop()
-			srv.opts.Listen = "127.0.0.1:0"
-			srv.start()
+			url := srv.listen()
 			srv.stream(allEvents)
-			box := newMemory()
-			p := begin(t, Options{Outbox: box, JetStream: acks, MemoryRows: 64, Dial: URL(srv.s.ClientURL(), nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
+			box := newOutbox(t)
+			p := begin(t, Options{Outbox: box, JetStream: acks, MemoryRows: 64, Dial: URL(url, nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
 			const actors, versions = 7, 400
 			for v := 1; v <= versions; v++ {
 				for a := range actors {
@@ -228,12 +220,9 @@ func (c *breakingConn) Write(b []byte) (int, error) {
 
 func TestATCPServerThatRestartsIsFoundAgain(t *testing.T) {
 	srv := newOutage(t)
-	srv.stop()
-	srv.opts.Listen = "127.0.0.1:0"
-	srv.start()
-	url := srv.s.ClientURL()
+	url := srv.listen()
 	srv.stream(allEvents)
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: URL(url)})
 	box.commit(p, emitted(0, 1, false, "moved"))
 	box.awaitEmpty(t)
@@ -242,7 +231,6 @@ func TestATCPServerThatRestartsIsFoundAgain(t *testing.T) {
 	eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
 	box.commit(p, emitted(0, 2, false, "moved"))
 	eventually(t, "lag", func() bool { return p.Lag() > 0 })
-	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
 	srv.start()
 	box.awaitEmpty(t)
 	eventually(t, "no lag", func() bool { return p.Lag() == 0 })
@@ -253,7 +241,7 @@ func TestAConnectionGivenIsThePatternForOthers(t *testing.T) {
 	srv := newOutage(t)
 	nc := srv.client()
 	sub := subscribe(t, nc, "acme.actors.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Conn: nc, Root: "acme.actors"})
 	box.commit(p, emitted(0, 1, false, "moved"))
 	if m := next(t, sub); m.Subject != "acme.actors.default.event.airport.moved.A0" {
@@ -264,21 +252,18 @@ func TestAConnectionGivenIsThePatternForOthers(t *testing.T) {
 func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, MemoryRows: 1, MemoryBytes: 1}) // nothing fits: every record is read back
-	box.mu.Lock()
-	box.readable = 1
-	box.mu.Unlock()
 	first, second, third := emitted(0, 1, false, "a"), emitted(1, 1, false, "b"), emitted(2, 1, false, "c")
-	one, two, three := box.insert(first), box.insert(second), box.insert(third)
+	one := box.insert(first)
+	box.last.Store(one)
+	two, three := box.insert(second), box.insert(third)
 	p.Committed(one, first)
 	p.Committed(three, third) // the commit of row 2 is not durable yet
 	if m := next(t, sub); !strings.HasSuffix(m.Subject, "A0") {
 		t.Fatalf("got %q", m.Subject)
 	}
-	box.mu.Lock()
-	box.readable = 0
-	box.mu.Unlock()
+	box.last.Store(0)
 	p.Committed(two, second)
 	got := []string{next(t, sub).Subject, next(t, sub).Subject}
 	if !strings.HasSuffix(got[0], "A2") || !strings.HasSuffix(got[1], "A1") {
@@ -290,7 +275,7 @@ func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
 func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 	release, dialed := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, MemoryRows: 10, Dial: func(...nats.Option) (*nats.Conn, error) {
 		if once.CompareAndSwap(false, true) {
 			close(dialed)
@@ -299,8 +284,12 @@ func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 		return nil, errors.New("gave up")
 	}})
 	<-dialed
+	seqs := make([]uint64, 1001)
 	for v := 1; v <= 1000; v++ {
-		box.commit(p, emitted(0, v, true, "moved"))
+		seqs[v] = box.insert(emitted(0, v, true, "moved"))
+	}
+	for v := 1; v <= 1000; v++ {
+		p.Committed(seqs[v], emitted(0, v, true, "moved"))
 		p.Life(emitted(0, v, false, "slept"))
 	}
 	if p.Refuse() != nil {
@@ -318,7 +307,7 @@ func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 
 // stalled is an outbox whose deletions hang until released.
 type stalled struct {
-	*memory
+	*outbox
 	entered, release chan struct{}
 	once             atomic.Bool
 }
@@ -328,17 +317,14 @@ func (s *stalled) AckOutbox(seqs []uint64) error {
 		close(s.entered)
 		<-s.release
 	}
-	return s.memory.AckOutbox(seqs)
+	return s.outbox.AckOutbox(seqs)
 }
 
 func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
-	box.insert(emitted(0, 1, false, "moved"))
-	box.mu.Lock()
-	box.rows[0].Record = []byte{0xFF, 1, 2, 3}
-	box.mu.Unlock()
+	box := newOutbox(t)
+	box.insertRecord(emitted(0, 1, false, "moved"), []byte{0xFF, 1, 2, 3})
 	box.insert(emitted(0, 2, false, "moved"))
 	p := begin(t, Options{Outbox: box, Dial: srv.dial})
 	if id := next(t, sub).Header.Get(nats.MsgIdHdr); !strings.HasSuffix(id, "/2/0") {
@@ -355,10 +341,9 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 	srv.stream(allEvents)
 	for _, acks := range []bool{false, true} {
 		before, _ := ours()
-		box := newMemory()
+		box := newOutbox(t)
 		registry := prometheus.NewRegistry()
-		p, err := Start(t.Context(), Options{Outbox: box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: nodeFunc(nil),
-			Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: "m", Kind: host.Action}}}}})
+		p, err := Start(t.Context(), Options{Outbox: box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: fakeNode{}, Endpoints: airport})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +364,7 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 
 func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
 	srv := newOutage(t) // without a stream a durable event waits for ever
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	box.commit(p, emitted(0, 1, true, "moved"))
 	eventually(t, "connected", p.Connected)
@@ -408,8 +393,8 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 func closeWithoutServer(t *testing.T) time.Duration {
 	t.Helper()
 	srv := newOutage(t)
-	box := newMemory()
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, Node: nodeFunc(nil), Endpoints: airport})
+	box := newOutbox(t)
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, Node: fakeNode{}, Endpoints: airport})
 	box.commit(p, emitted(0, 1, true, "moved"))
 	box.awaitEmpty(t)
 	srv.stop()
@@ -436,19 +421,15 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	dial := func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("away") }
-	begin(t, Options{Outbox: newMemory(), Dial: dial, Registerer: registry})
-	if _, err := Start(t.Context(), Options{Outbox: newMemory(), Dial: dial, Registerer: registry}); err == nil {
+	begin(t, Options{Outbox: newOutbox(t), Dial: dial, Registerer: registry})
+	if _, err := Start(t.Context(), Options{Outbox: newOutbox(t), Dial: dial, Registerer: registry}); err == nil {
 		t.Error("two publishers share one registry")
 	}
 }
 
 func TestLastRowIsFoundInFewReads(t *testing.T) {
 	for _, seqs := range [][]uint64{{}, {1}, {5}, {1, 2, 3}, {1 << 40}, {7, 1 << 62, 1<<64 - 2}, {1<<64 - 1}, {3, 900, 1_000_000}} {
-		box := newMemory()
-		for _, seq := range seqs {
-			box.rows = append(box.rows, engine.OutboxRow{Seq: seq})
-		}
-		reads := &counted{memory: box}
+		reads := &counted{rows: seqs}
 		got, err := lastRow(t.Context(), reads)
 		want := uint64(0)
 		if len(seqs) > 0 {
@@ -463,20 +444,27 @@ func TestLastRowIsFoundInFewReads(t *testing.T) {
 	}
 }
 
+// counted is an outbox with rows of which nothing but the sequence is known.
 type counted struct {
-	*memory
-	n int
+	sink
+	rows []uint64
+	n    int
 }
 
-func (c *counted) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
+func (c *counted) Outbox(after uint64, limit int) (page []engine.OutboxRow, err error) {
 	c.n++
-	return c.memory.Outbox(after, limit)
+	for _, seq := range c.rows {
+		if seq > after && len(page) < limit {
+			page = append(page, engine.OutboxRow{Seq: seq})
+		}
+	}
+	return page, nil
 }
 
 func TestLifeChangesAreToldApart(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.default.life.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial})
 	eventually(t, "connected", p.Connected)
 	set := emitted(3, 9, false)

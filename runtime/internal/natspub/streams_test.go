@@ -24,7 +24,7 @@ func storedIDs(srv *outage, name string) []string {
 func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
 	srv := newOutage(t)
 	sub := subscribe(t, srv.client(), "cairn.>") // a subscriber must not be taken for a stream
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	for v := 1; v <= 10; v++ {
 		box.commit(p, changed(0, v))
@@ -50,7 +50,7 @@ func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
 func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
 	srv := newOutage(t)
 	srv.stream(jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	for v := 1; v <= 5; v++ {
 		box.commit(p, emitted(0, v, false, "moved"))
@@ -69,7 +69,7 @@ func TestOrderHoldsWhenAFullStreamRefusesForAWhile(t *testing.T) {
 	srv := newOutage(t)
 	config := jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, MaxMsgs: 10, Discard: jetstream.DiscardNew, Duplicates: time.Hour}
 	srv.stream(config)
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	const actors, versions = 4, 25
 	for v := 1; v <= versions; v++ {
@@ -90,7 +90,7 @@ func TestOrderHoldsWhenAFullStreamRefusesForAWhile(t *testing.T) {
 func TestAStreamsOwnSizeLimitLeavesThePayloadOut(t *testing.T) {
 	srv := newOutage(t)
 	srv.stream(jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"cairn.>"}, MaxMsgSize: 600})
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	set := emitted(0, 1, true, "a", "b")
 	set.Changes[0].Data = []byte(`"` + strings.Repeat("x", 2000) + `"`)
@@ -113,7 +113,7 @@ func TestOneTurnsChangesStayTogetherAndInOrder(t *testing.T) {
 	srv := newOutage(t)
 	srv.stream(allEvents)
 	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newMemory()
+	box := newOutbox(t)
 	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	for v := 1; v <= 20; v++ {
 		set := emitted(0, v, true, "a", "b")
