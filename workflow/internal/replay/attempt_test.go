@@ -1,114 +1,15 @@
 package replay_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
-	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
-
-// TestProgress: what an attempt saves is there for the next, whether it failed, was cut off by a crash, or rested.
-func TestProgress(t *testing.T) {
-	for _, how := range []string{"failure", "crash", "rest"} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var seen []int
-				var keys []string
-				d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-					return workflow.Step(ctx, "long", func(sc *workflow.StepCtx) (int, error) {
-						n, _ := workflow.LastProgress[int](sc)
-						seen = append(seen, n)
-						keys = append(keys, sc.IdempotencyKey())
-						if _, ok := workflow.LastProgress[string](sc); ok {
-							t.Error("progress of another type")
-						}
-						if len(seen) < 3 {
-							for range 10 {
-								n++
-								if err := sc.Progress(n); err != nil {
-									return 0, err
-								}
-							}
-							if got, _ := workflow.LastProgress[int](sc); got != n {
-								t.Errorf("own progress %d, want %d", got, n)
-							}
-							if how == "failure" {
-								return 0, errors.New("again")
-							}
-							<-sc.Done()
-							return 0, sc.Err()
-						}
-						return n, nil
-					})
-				})
-				h := started(t, d.Program(), none{})
-				if how != "failure" {
-					for i := range 2 {
-						until(t, h, func() bool { synctest.Wait(); return len(seen) == i+1 && h.Idle() })
-						if how == "crash" {
-							h.Close()
-						} else {
-							h.Rest()
-						}
-					}
-				}
-				drive(t, h)
-				wantOutput(t, h, 20)
-				if fmt.Sprint(seen) != "[0 10 20]" || keys[0] != keys[1] || keys[1] != keys[2] {
-					t.Errorf("seen %v, keys %v", seen, keys)
-				}
-			})
-		})
-	}
-}
-
-// TestRetryWaits: the times of retries are as the policy says, RetryAfter beats it, and both are kept across a crash.
-func TestRetryWaits(t *testing.T) {
-	for _, crash := range []bool{false, true} {
-		var at []time.Duration
-		var h *memory.Actor
-		var began time.Time
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-			err := workflow.Do(ctx, "s", func(sc *workflow.StepCtx) error {
-				at = append(at, h.Now.Sub(began))
-				switch sc.Attempt() {
-				case 3:
-					return workflow.RetryAfter(errors.New("busy"), time.Hour)
-				case 6:
-					return nil
-				}
-				return errors.New("no")
-			}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 7, Initial: time.Second, Factor: 3, Max: 20 * time.Second, Jitter: -1}))
-			return none{}, err
-		})
-		h = started(t, d.Program(), none{})
-		began = h.Now
-		for !h.Last.Ended {
-			until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended })
-			if crash {
-				wake := h.Last.Wake
-				h.Close()
-				h.Advance()
-				errorIf(t, !h.Last.Wake.Equal(wake), "wakes at %v instead of %v", h.Last.Wake, wake)
-			}
-			if h.Last.Ended {
-				break
-			}
-			h.Now = h.Last.Wake
-			h.Advance()
-		}
-		if got := fmt.Sprint(at); got != "[0s 1s 4s 1h0m4s 1h0m24s 1h0m44s]" {
-			t.Errorf("crash %v: attempts at %s", crash, got)
-		}
-	}
-}
 
 // TestJitterIsKept: with the default jitter, waits differ between runs and do not change when a run replays.
 func TestJitter(t *testing.T) {
@@ -124,34 +25,6 @@ func TestJitter(t *testing.T) {
 		waits[wait] = true
 	}
 	errorIf(t, len(waits) < 5, "only %d different waits in 20 runs", len(waits))
-}
-
-// TestHold: an operator's pause stops what would begin, keeps what ends, and goes on where it was.
-func TestHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ran []string
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-			for _, name := range []string{"a", "b"} {
-				if err := workflow.Do(ctx, name, func(*workflow.StepCtx) error {
-					time.Sleep(time.Minute)
-					ran = append(ran, name)
-					return nil
-				}); err != nil {
-					return "", err
-				}
-			}
-			return fmt.Sprint(ran), nil
-		})
-		h := started(t, d.Program(), none{})
-		until(t, h, func() bool { return h.Running() == 1 })
-		control(t, h, func(tx wfhost.Turn) error { return wfhost.Hold(tx, "maintenance") })
-		drive(t, h)
-		wantPause(t, h, wfhost.PausedOperator, "maintenance")
-		errorIf(t, fmt.Sprint(ran) != "[a]", "ran %v", ran)
-		control(t, h, wfhost.Resume)
-		drive(t, h)
-		wantOutput(t, h, "[a b]")
-	})
 }
 
 // TestDeferred: only a transaction that holds nothing but records of deferred steps need not be durable.
@@ -176,111 +49,6 @@ func TestDeferred(t *testing.T) {
 	if got := fmt.Sprint(list); got != "[false true true true false]" {
 		t.Errorf("%s", got)
 	}
-}
-
-// TestTotalTimeoutSurvivesCrashes: the limit counts from when the step began first.
-func TestTotalTimeoutSurvivesCrashes(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		began := ctx.Now()
-		err := workflow.Do(ctx, "s", func(*workflow.StepCtx) error { return errors.New("no") },
-			workflow.TotalTimeout(time.Minute), workflow.Retry(workflow.RetryPolicy{MaxAttempts: -1, Initial: 7 * time.Second, Factor: 1, Jitter: -1}))
-		return fmt.Sprint(ctx.Now().Sub(began), errors.Is(err, workflow.ErrTimeout)), nil
-	})
-	h := started(t, d.Program(), none{})
-	for !h.Last.Ended {
-		wakes := h.Wakes
-		until(t, h, func() bool { return h.Wakes > wakes || h.Last.Ended })
-		if !h.Last.Ended {
-			h.Close()
-		}
-	}
-	wantOutput(t, h, "1m0s true")
-}
-
-// TestBodiesThatLeaveByGoexit: such a body has failed, and its host is told.
-func TestBodiesThatLeaveByGoexit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-			err := workflow.Do(ctx, "s", func(sc *workflow.StepCtx) error {
-				runtime.Goexit()
-				return nil
-			}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2}))
-			return err.Error(), nil
-		})
-		h := started(t, d.Program(), none{})
-		drive(t, h)
-		wantOutput(t, h, `step "s" failed after 2 attempts: the function called runtime.Goexit, which a failed assertion of a test does`)
-	})
-}
-
-// TestCloseWhileBodiesRun: what they come to is dropped, and the step runs again.
-func TestCloseWhileBodiesRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		runs := 0
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) {
-				runs++
-				n := runs
-				select {
-				case <-sc.Done():
-				case <-time.After(time.Minute):
-				}
-				return n, nil // succeeds all the same
-			})
-		})
-		h := started(t, d.Program(), none{})
-		until(t, h, func() bool { return h.Running() == 1 })
-		synctest.Wait()
-		run := h.Run
-		h.Close()
-		if _, err := run.Advance(nil); !errors.Is(err, wfhost.ErrClosed) {
-			t.Errorf("%v", err)
-		}
-		if err := run.Rest(nil); !errors.Is(err, wfhost.ErrClosed) {
-			t.Errorf("%v", err)
-		}
-		drive(t, h)
-		wantOutput(t, h, 2)
-	})
-}
-
-// TestFaultWhileBodiesRun: a run that pauses while bodies run ends their contexts, and does not begin them again before they
-// have returned.
-func TestFaultWhileBodiesRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broken, inside, runs := true, 0, 0
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-			f, err := workflow.Begin(ctx, "slow", func(sc *workflow.StepCtx) (int, error) {
-				runs++
-				inside++
-				defer func() { inside-- }()
-				errorIf(t, inside > 1, "two at once")
-				if runs == 1 {
-					<-sc.Done()
-					errorIf(t, context.Cause(sc) == nil, "no cause")
-					time.Sleep(time.Hour) // slow to leave
-				}
-				return 5, nil
-			})
-			if err != nil {
-				return 0, err
-			}
-			if err := workflow.Sleep(ctx, "minute", time.Minute); err != nil {
-				return 0, err
-			}
-			if broken {
-				panic("ouch")
-			}
-			return f.Get(ctx)
-		})
-		h := started(t, d.Program(), none{})
-		pause(t, h)
-		wantPause(t, h, wfhost.PausedPanicked, "ouch")
-		broken = false
-		drive(t, h)
-		wantOutput(t, h, 5)
-		errorIf(t, runs != 2, "ran %d times", runs)
-	})
 }
 
 // TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run concurrently.
@@ -314,4 +82,56 @@ func TestManyStepsAtOnce(t *testing.T) {
 	h.CrashAt = 7
 	drive(t, h)
 	wantOutput(t, h, 299*300/2)
+}
+
+// TestUndoOfStepsWithoutContentNeedNotAsk: there is nothing in the result that could be missing.
+func TestUndoOfStepsWithoutContentNeedNotAsk(t *testing.T) {
+	undone := 0
+	h := begun(t, func(ctx workflow.Context, _ none) (none, error) {
+		return workflow.Compensated(ctx, "pay", func(*workflow.StepCtx) (none, error) { return none{}, errors.New("lost") },
+			func(*workflow.StepCtx, none) error { undone++; return nil }, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 1}))
+	})
+	drive(t, h)
+	if wantState(t, h, wfhost.StateFailed); undone != 1 {
+		t.Errorf("undone %d times", undone)
+	}
+}
+
+// TestStepErrorIsTheSameAfterReplay holds what the function sees of a failed step against what it sees when it runs again.
+func TestStepErrorIsTheSameAfterReplay(t *testing.T) {
+	var sentinel = errors.New("sold out")
+	var seen []string
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
+		_, err := workflow.Step(ctx, "typed", func(*workflow.StepCtx) (int, error) {
+			return 0, fmt.Errorf("wrapped: %w", &declined{Code: 51})
+		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2}))
+		var de *declined
+		errors.As(err, &de)
+		err2 := workflow.Do(ctx, "value", func(*workflow.StepCtx) error { return workflow.Permanent(sentinel) })
+		seen = append(seen, fmt.Sprintf("%v; %+v; %v %v", err, *de, err2, errors.Is(err2, sentinel)))
+		return none{}, workflow.Sleep(ctx, "wait", time.Hour)
+	}, workflow.WithError[*declined]("declined"), workflow.WithErrorValue("sold out", sentinel))
+	h := started(t, d.Program(), none{})
+	until(t, h, func() bool { return len(seen) == 1 })
+	h.Close()
+	drive(t, h)
+	wantState(t, h, wfhost.StateCompleted)
+	errorIf(t, len(seen) != 2 || seen[0] != seen[1], "seen %q", seen)
+	if want := `step "typed" failed after 2 attempts: wrapped: declined 51; {Code:51}; step "value" failed: sold out true`; seen[0] != want {
+		t.Errorf("seen %q, want %q", seen[0], want)
+	}
+}
+
+type declined struct{ Code int }
+
+func (e *declined) Error() string { return fmt.Sprintf("declined %d", e.Code) }
+
+// A run that is closed does nothing more.
+func TestClosedRun(t *testing.T) {
+	h := begun(t, func(ctx workflow.Context, _ none) (none, error) { return none{}, workflow.Sleep(ctx, "s", time.Hour) })
+	untilAsleep(t, h)
+	run := h.Run
+	h.Close()
+	_, err := run.Advance(nil)
+	errorIf(t, !errors.Is(err, wfhost.ErrClosed) || !errors.Is(run.Rest(nil), wfhost.ErrClosed), "%v, %v", err, run.Rest(nil))
 }

@@ -1,8 +1,10 @@
 package replay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,6 +131,8 @@ type env struct {
 	futures map[string]func(ctx Context) (string, error)
 	over    map[string]func() bool
 	kids    map[string]*Child[string]
+	inner   map[string]Context
+	stop    map[string]func(error)
 	got     map[string]Received[string]
 }
 
@@ -142,6 +146,7 @@ func (s *script) function(c *line) *Function[string, string] {
 		e := &env{
 			script: s, in: in, futures: map[string]func(Context) (string, error){}, over: map[string]func() bool{},
 			kids: map[string]*Child[string]{}, got: map[string]Received[string]{},
+			inner: map[string]Context{}, stop: map[string]func(error){},
 		}
 		s.calls++
 		return e.run(ctx, c.block)
@@ -179,14 +184,29 @@ func describe(err error) string {
 }
 
 // body is the body of a step. It fails as the options say, and leaves a mark in the state with the
-// option "marks".
+// option "marks", or with "numbered" the number of the execution, which is also its value.
 func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 	return func(sc *StepCtx) (string, error) {
-		e.execute(name, sc.IdempotencyKey())
+		run, over := e.execute(name, sc.IdempotencyKey(), "")
+		defer over()
 		if key, known := sc.Undoes(); key != "" || known {
 			return "", Permanent(fmt.Errorf("a step undoes %q", key))
 		}
+		if l.is("numbered") {
+			note(sc, name, strconv.Itoa(run))
+		}
+		if err := e.take(l, sc, run); err != nil {
+			return "", err
+		}
+		progress, err := e.count(l, sc)
+		if err != nil {
+			return "", err
+		}
 		switch n := l.number("errs"); {
+		case progress != "":
+			return progress, nil
+		case l.option("later") != "" && sc.Attempt() == max(l.number("at"), 1):
+			return "", RetryAfter(errBad, e.duration(l.option("later")))
 		case l.is("errs"), n >= sc.Attempt():
 			return "", errBad
 		case l.is("hangs"): // until its context ends
@@ -197,8 +217,10 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 			return "", Permanent(errBad)
 		case l.is("partly"):
 			return "", Permanent(fmt.Errorf("partly: %w", ErrOutcomeUnknown))
-		case l.option("later") != "" && sc.Attempt() == 1:
-			return "", RetryAfter(errBad, e.duration(l.option("later")))
+		case l.is("panics"):
+			panic("ouch")
+		case l.is("leaves"):
+			runtime.Goexit()
 		case l.option("broken") != "" && !e.flags[l.option("broken")]:
 			return "", errBad
 		}
@@ -208,19 +230,72 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 		if size := l.number("size"); size > 0 {
 			return strings.Repeat("x", size), nil
 		}
+		if l.is("numbered") {
+			return strconv.Itoa(run), nil
+		}
 		return l.option("value"), nil
 	}
 }
 
+// take lets a body take the time of "takes=1h", or of "takes=1h,1m" by its executions. It ends early with
+// its context, with an error unless it is stubborn; but not at "1h!", which is deaf.
+func (e *env) take(l *line, sc *StepCtx, run int) error {
+	times := strings.Split(l.option("takes"), ",")
+	if times[0] == "" {
+		return nil
+	}
+	text, deaf := strings.CutSuffix(times[min(run, len(times))-1], "!")
+	if deaf {
+		time.Sleep(e.duration(text))
+		return nil
+	}
+	select {
+	case <-time.After(e.duration(text)):
+	case <-sc.Done():
+		if !l.is("stubborn") {
+			return context.Cause(sc)
+		}
+	}
+	return nil
+}
+
+// count has a body count by ten and keep that as its progress, until it returns the number of "counts".
+func (e *env) count(l *line, sc *StepCtx) (string, error) {
+	n, _ := LastProgress[int](sc)
+	if _, ok := LastProgress[string](sc); ok {
+		return "", Permanent(errors.New("progress of another type"))
+	}
+	if l.option("counts") == strconv.Itoa(n) {
+		return l.option("counts"), nil
+	}
+	for range min(l.number("counts"), 10) {
+		n++
+		if err := sc.Progress(n); err != nil {
+			return "", err
+		}
+		if got, _ := LastProgress[int](sc); got != n {
+			return "", Permanent(fmt.Errorf("own progress %d, want %d", got, n))
+		}
+	}
+	return "", nil
+}
+
 // undo is the undo of a mark. It leaves a mark of its own if it does not know the result.
 func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
-	s.execute("undo "+name, sc.IdempotencyKey())
+	if f := l.option("undo-blind"); f != "" && !s.flags[f] { // it does not ask whether the result is known
+		return nil
+	}
 	key, known := sc.Undoes()
+	_, over := s.execute("undo "+name, sc.IdempotencyKey(), key)
+	defer over()
 	if s.ran[name] > 0 && !slices.Contains(s.keys[name], key) {
 		return fmt.Errorf("the undo of %s has the key of no execution", name)
 	}
 	if slices.Contains(s.keys[name], sc.IdempotencyKey()) {
 		return fmt.Errorf("the undo of %s has no key of its own", name)
+	}
+	if d := l.option("undo-takes"); d != "" {
+		time.Sleep(s.duration(d))
 	}
 	switch {
 	case l.option("undo-hangs") != "" && !s.flags[l.option("undo-hangs")]:
@@ -241,22 +316,52 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	return nil
 }
 
-// execute notes that a body runs.
-func (s *script) execute(name, key string) {
+// execute notes that a body runs, and returns how often it has; over must be called when it has ended. No
+// body runs beside another with its key, nor an undo beside what it undoes.
+func (s *script) execute(name, key, undoes string) (run int, over func()) {
+	s.bodies.Lock()
+	defer s.bodies.Unlock()
+	for _, k := range []string{key, undoes} {
+		errorIf(s.t, k != "" && s.active[k], "%s: a body of %s runs beside one of the same step", s.at, name)
+	}
+	s.active[key] = true
+	s.most = max(s.most, len(s.active))
 	s.ran[name]++
+	s.times[name] = append(s.times[name], s.Time().Sub(s.began))
 	if !slices.Contains(s.keys[name], key) {
 		s.keys[name] = append(s.keys[name], key)
+	}
+	return s.ran[name], func() {
+		s.bodies.Lock()
+		defer s.bodies.Unlock()
+		delete(s.active, key)
 	}
 }
 
 func (e *env) options(l *line, name string) (list []StepOption) {
-	p := RetryPolicy{MaxAttempts: l.number("attempts")}
+	p := RetryPolicy{MaxAttempts: l.number("attempts"), Factor: float64(l.number("factor"))}
+	for option, d := range map[string]*time.Duration{"initial": &p.Initial, "max": &p.Max, "elapsed": &p.MaxElapsed} {
+		if text := l.option(option); text != "" {
+			*d, p.Jitter = e.duration(text), -1
+		}
+	}
 	if l.is("pauses") {
 		p.OnExhausted = PauseRun
 	}
+	if l.is("hopeless") {
+		p.Retryable = func(error) bool { return false }
+	}
 	list = append(list, Retry(p))
-	if l.is("once") {
-		list = append(list, AtMostOnce())
+	for word, option := range map[string]StepOption{"once": AtMostOnce(), "cancelled": CancelBody(), "limited": FailOnTimeout()} {
+		if l.is(word) {
+			list = append(list, option)
+		}
+	}
+	if d := l.option("timeout"); d != "" {
+		list = append(list, Timeout(e.duration(d)))
+	}
+	if d := l.option("total"); d != "" {
+		list = append(list, TotalTimeout(e.duration(d)))
 	}
 	if by := l.option("undo-by"); by != "" {
 		list = append(list, UndoBy(by, name))
@@ -293,6 +398,14 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", nil
 	case "detach":
 		return e.run(Detach(ctx), l.block)
+	case "cancelable": // the same Context each time
+		if e.inner[name] == nil {
+			e.inner[name], e.stop[name] = WithCancel(ctx)
+		}
+		return e.run(e.inner[name], l.block)
+	case "stop":
+		e.stop[name](errBad)
+		return "", nil
 	case "say":
 		return name, nil
 	case "input":
@@ -302,8 +415,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			return e.run(ctx, l.block)
 		}
 		return "", nil
-	case "unless": // a function that a command changes
-		if !e.flags[name] {
+	case "unless", "whether": // a function that a command changes
+		if e.flags[name] == (l.words[0] == "whether") {
 			return e.run(ctx, l.block)
 		}
 		return "", nil
@@ -316,6 +429,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", nil
 	case "restart":
 		return "", Restart(ctx, name)
+	case "replaying":
+		return fmt.Sprint(ctx.Info().Replaying), nil
 	case "epoch":
 		return fmt.Sprint(ctx.Info().Epoch), nil
 	case "now":

@@ -5,45 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
-
-// A loop keeps the iterations that it is told to, deletes the others in time, and all of them when it has ended.
-func TestLoopTrims(t *testing.T) {
-	for _, c := range []struct{ keep, every, rows int }{{0, 1, 1}, {0, 5, 5}, {3, 1, 4}, {0, 0, 20}} {
-		most := 0 // iterations with rows beside the one that asks
-		var h *memory.Actor
-		h = start(t, newActor(t), 0, program(func(ctx Context) (int, error) {
-			return Loop(ctx, "loop", 0, func(it *Iter[int, int]) error {
-				if err := Do(it, "step", func(*StepCtx) error {
-					n := 0
-					for _, path := range entries(t, h) {
-						if strings.Contains(path, "step") {
-							n++
-						}
-					}
-					most = max(most, n)
-					return nil
-				}); err != nil || it.Iteration() < 60 {
-					return err
-				}
-				return it.Break(1)
-			}, Keep(c.keep), TrimEvery(c.every))
-		}))
-		drive(t, h)
-		want(t, h, "completed 1")
-		errorIf(t, most < c.rows-1 || most > c.rows, "Keep(%d), TrimEvery(%d): %d iterations at most", c.keep, c.every, most)
-		if got := len(entries(t, h)); got != 1+2*c.keep { // each with its row, which has its state
-			t.Errorf("Keep(%d), TrimEvery(%d): %d entries at the end: %q", c.keep, c.every, got, entries(t, h))
-		}
-	}
-}
 
 // Iterations are counted beyond what one, two and three bytes of a key hold, and a crash there loses none.
 func TestManyIterations(t *testing.T) {
@@ -85,36 +52,6 @@ func entries(t testing.TB, h *memory.Actor) (list []string) {
 		list = append(list, e.Path)
 	}
 	return list
-}
-
-// Branches run one at a time, so they may share variables; and again in the same order.
-func TestBranchesShareVariables(t *testing.T) {
-	everywhere(t, func(h *memory.Actor) string {
-		start(t, h, 0, program(func(ctx Context) (string, error) {
-			var log []string
-			branch := func(name string, d ...time.Duration) Branch {
-				return B[int](name, nil, func(ctx Context) (int, error) {
-					for i, d := range d {
-						if err := Sleep(ctx, fmt.Sprint("s", i), d); err != nil {
-							return 0, err
-						}
-						log = append(log, fmt.Sprint(name, i))
-					}
-					_, err := Step(ctx, fmt.Sprint("after ", strings.Join(log, " ")), func(*StepCtx) (int, error) { return 0, nil })
-					return 0, err
-				})
-			}
-			out := ""
-			err := Join(ctx, "join", branch("a", 1*time.Second, 5*time.Second), branch("b", 2*time.Second, 2*time.Second, 2*time.Second),
-				B("c", &out, func(ctx Context) (string, error) {
-					return strings.Join(log, " "), Sleep(ctx, "sleep", time.Minute)
-				}))
-			return strings.Join(log, " "), err
-		}))
-		drive(t, h)
-		// After the join has ended it is not entered, so only the history tells.
-		return ""
-	})
 }
 
 // A map of as many elements as there may be; one more is refused.
@@ -194,60 +131,6 @@ func TestLargeHistoriesCollapse(t *testing.T) {
 		t.Errorf("%d entries: %q", n, got)
 	}
 	errorIf(t, !slices.Contains(got, "scope11") || slices.Contains(got, "scope11/join"), "entries %q", got)
-}
-
-// A race that is decided while it is being canceled does not wait for bodies that mind nothing.
-func TestDecidedRaceGivesUpBodies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		h := start(t, newActor(t), 0, program(func(ctx Context) (string, error) {
-			winner, _, err := Race(ctx, "race",
-				C("stuck", func(ctx Context) (int, error) {
-					return 0, Do(ctx, "stuck", func(*StepCtx) error { <-release; return nil })
-				}),
-				C("wins", func(ctx Context) (int, error) {
-					_ = Sleep(ctx, "sleep", time.Hour)
-					return 1, nil
-				}))
-			return winner, err
-		}))
-		until(t, h, func() bool { return h.Running() == 1 && h.Idle() })
-		cancel(t, h)
-		began := time.Now()
-		until(t, h, func() bool { return h.Last.Ended || time.Since(began) > time.Minute })
-		errorIf(t, !h.Last.Ended || h.Running() != 1, "the race waits for the body of a loser")
-		close(release)
-	})
-}
-
-// Undo handlers run one at a time, or as many as UndoParallel says.
-func TestUndoParallel(t *testing.T) {
-	for _, n := range []int{0, 1, 3} {
-		everywhere(t, func(h *memory.Actor) string {
-			most := 0
-			start(t, h, 0, program(func(ctx Context) (int, error) {
-				return 0, sagaOf(ctx, "saga", func(ctx Context) error {
-					for i := range 5 {
-						_, err := Compensated(ctx, fmt.Sprint("step", i), func(*StepCtx) (int, error) { return i, nil }, func(sc *StepCtx, v int) error {
-							most = max(most, h.Launched())
-							note(sc, fmt.Sprint("v", v), "undone")
-							return nil
-						})
-						if err != nil {
-							return err
-						}
-					}
-					return fail(ctx, "bad")
-				}, UndoParallel(n))
-			}))
-			drive(t, h)
-			if got := stateOf(h)["order"]; got != " v4 v3 v2 v1 v0" {
-				t.Errorf("UndoParallel(%d): undone:%s", n, got)
-			}
-			errorIf(t, h.Crashes == 0 && most != max(n, 1), "UndoParallel(%d): %d at the same time", n, most)
-			return ""
-		})
-	}
 }
 
 // program makes a program without input.

@@ -1,12 +1,10 @@
 package replay_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
@@ -91,84 +89,4 @@ func TestProbesThatDoNotWork(t *testing.T) {
 		pause(t, h)
 		wantPause(t, h, wfhost.PausedPanicked, says)
 	}
-}
-
-func TestWithCancel(t *testing.T) {
-	cause := errors.New("changed my mind")
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		inner, cancel := workflow.WithCancel(ctx)
-		slow, err := workflow.Begin(inner, "slow", func(sc *workflow.StepCtx) (int, error) {
-			<-sc.Done()
-			return 0, context.Cause(sc)
-		})
-		if err != nil {
-			return "", err
-		}
-		stubborn, err := workflow.Begin(inner, "stubborn", func(sc *workflow.StepCtx) (int, error) {
-			<-sc.Done()
-			return 7, nil
-		})
-		if err != nil {
-			return "", err
-		}
-		timer, err := workflow.Timer(inner, "timer", time.Hour)
-		if err != nil {
-			return "", err
-		}
-		kept, err := workflow.Timer(ctx, "kept", 2*time.Minute)
-		if err != nil {
-			return "", err
-		}
-		if err := workflow.Sleep(ctx, "minute", time.Minute); err != nil {
-			return "", err
-		}
-		cancel(cause)
-		_, err1 := slow.Get(ctx)
-		v, err2 := stubborn.Get(ctx)
-		_, err3 := timer.Get(ctx)
-		err4 := workflow.Sleep(inner, "never", time.Hour)
-		_, err5 := kept.Get(ctx)
-		return fmt.Sprint(errors.Is(err1, cause), v, err2, errors.Is(err3, workflow.ErrCanceled), errors.Is(err4, cause), err5, ctx.Err(), inner.Err() != nil), nil
-	}, workflow.WithErrorValue("cause", cause))
-	synctest.Test(t, func(t *testing.T) {
-		h := started(t, d.Program(), none{})
-		drive(t, h)
-		wantOutput(t, h, "true 7 <nil> true true <nil> <nil> true")
-	})
-	t.Run("crash", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			clean := started(t, d.Program(), none{})
-			drive(t, clean)
-			for n := 1; n <= clean.Commits; n++ {
-				for _, after := range []bool{false, true} {
-					h := started(t, d.Program(), none{})
-					h.CrashAt, h.CrashAfter = n, after
-					drive(t, h)
-					// A step that the crash has cut off after it was canceled is not run again.
-					if s := outcome(t, h); s != outcome(t, clean) && s != "completed true 0 workflow: canceled: changed my mind true true <nil> <nil> true" {
-						t.Errorf("crash at %d (after %v): %s", n, after, s)
-					}
-				}
-			}
-		})
-	})
-}
-
-// TestScopesWaitForWhatTheyStarted: a function may return before its steps have; the run ends after them.
-func TestScopesWaitForWhatTheyStarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ended := false
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-			_, err := workflow.Begin(ctx, "slow", func(*workflow.StepCtx) (int, error) {
-				time.Sleep(time.Hour)
-				ended = true
-				return 0, errors.New("nobody asks")
-			}, workflow.AtMostOnce())
-			return "returned", err
-		})
-		h := started(t, d.Program(), none{})
-		drive(t, h)
-		wantOutput(t, h, "returned")
-		errorIf(t, !ended, "the run ended before its step")
-	})
 }
