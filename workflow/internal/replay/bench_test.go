@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 	"github.com/cairn-run/cairn/workflow/internal/memory"
+	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
 // names are what the benchmarks call their operations: formatting is not what they measure.
@@ -70,7 +71,7 @@ func newEngine(b *testing.B, p *wfhost.Program, in any) *engine {
 	b.Helper()
 	input, err := p.EncodeInput(in)
 	must(b, err)
-	e := &engine{Rows: memory.NewRows(), Queues: memory.NewQueues(), b: b}
+	e := &engine{Rows: rowmap.New(), Queues: memory.NewQueues(), b: b}
 	e.o.Programs = func(string) *wfhost.Program { return p }
 	_, err = wfhost.Start(e, p, input, wfhost.StartOptions{})
 	must(b, err)

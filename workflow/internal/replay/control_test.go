@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +24,9 @@ func TestStart(t *testing.T) {
 	input := []byte{1, 2}
 	first, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{})
 	fatalIf(t, err != nil || !first.Started || len(first.ID) != 32 || first.ID == strings.Repeat("0", 32), "%+v, %v", first, err)
-	before := turn.clone()
+	before := turn.All()
 	again, err := start(turn, "order", "v2", CodecCBOR, input, StartOptions{})
-	errorIf(t, err != nil || again.Started || again.ID != first.ID || !turn.equal(before), "the same again: %+v, %v", again, err)
+	errorIf(t, err != nil || again.Started || again.ID != first.ID || !maps.Equal(turn.All(), before), "the same again: %+v, %v", again, err)
 	if _, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{3}}); !errors.Is(err, ErrExists) {
 		t.Errorf("another id: %v", err)
 	}
@@ -46,7 +47,7 @@ func TestStart(t *testing.T) {
 	parent := &parentRef{To: Destination{Type: "p"}, Run: [16]byte{9}, Location: loc(1)}
 	next, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{7}, Replace: true, parent: parent})
 	fatalIf(t, err != nil || !next.Started || next.ID != "07"+strings.Repeat("00", 15), "%+v, %v", next, err)
-	errorIf(t, turn.count(2)+turn.count(8)+turn.count(1) != 0, "rows of the run before are left")
+	errorIf(t, count(turn.rows, 2)+count(turn.rows, 8)+count(turn.rows, 1) != 0, "rows of the run before are left")
 	f, err := loadFields(turn)
 	if err != nil || f.state != StatePending || f.run.Parent.To.Type != "p" || !f.run.Started.Equal(at(0)) {
 		t.Errorf("%+v, %v", f, err)
@@ -112,7 +113,7 @@ func TestTerminate(t *testing.T) {
 	if err != nil || st.State != StateTerminated || st.Failure.Message != "enough" || !st.Ended.Equal(at(1000)) || st.Undo != 1 || st.Pause != nil || len(st.Waiting) != 0 || !st.Wake.IsZero() {
 		t.Errorf("%+v, %v", st, err)
 	}
-	errorIf(t, r.count(6) != 0, "the inbox is left")
+	errorIf(t, count(r.rows, 6) != 0, "the inbox is left")
 }
 
 func TestRetryOfAStepThatWaits(t *testing.T) {
@@ -148,7 +149,7 @@ func TestRetryOfAStepThatFailed(t *testing.T) {
 	if err != nil || st.State != StateRunning || st.Failure != nil || st.Epoch != 1 || !st.Ended.IsZero() || st.Undo != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	errorIf(t, r.count(4) != 0 || r.count(8) != 0, "rows of what was taken back are left")
+	errorIf(t, count(r.rows, 4)+count(r.rows, 8) != 0, "rows of what was taken back are left")
 	errorIf(t, len(r.sent) != 1 || r.sent[0].Verb != verbTerminateChild, "the child was told %v", r.sent)
 }
 
@@ -264,9 +265,9 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		if v.change != nil {
 			v.change(r)
 		}
-		before := r.clone()
+		before := r.All()
 		refused(t, what, Rewind(r.testTurn, r.id(v.to)), v.says)
-		errorIf(t, !r.equal(before) || len(r.sent)+len(r.returned) > 0, "%s: something was written", what)
+		errorIf(t, !maps.Equal(r.All(), before) || len(r.sent)+len(r.returned) > 0, "%s: something was written", what)
 	}
 	// What was undone within a saga that had ended before does not matter.
 	r := tree(t)

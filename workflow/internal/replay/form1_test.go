@@ -182,18 +182,18 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 		t.Error("what was added does not come last")
 	}
 	// Its metadata goes with an entry.
-	before := r.count(4)
+	before := count(r.rows, 4)
 	flaky, _, _ := im.names.Index("flaky")
 	must(t, st.drop(r, journal.ChildName(nil, nil, flaky), true))
-	if r.count(4) != before-1 {
-		t.Errorf("%d rows of metadata, want %d", r.count(4), before-1)
+	if count(r.rows, 4) != before-1 {
+		t.Errorf("%d rows of metadata, want %d", count(r.rows, 4), before-1)
 	}
 }
 
 func TestARunOfForm1ThatIsDamaged(t *testing.T) {
 	for what, damage := range map[string]func(r *form1Run){
 		"another location": func(r *form1Run) {
-			v := r.m[string(journal.HistoryKey(nil, loc(0)))]
+			v, _, _ := r.Get(journal.HistoryKey(nil, loc(0)))
 			r.Put(journal.HistoryKey(nil, loc(15, 1)), v)
 		},
 		"metadata": func(r *form1Run) { r.Put(keyspace.WorkflowEntry.Append(nil, "x"), []byte{1, 0, 9}) },

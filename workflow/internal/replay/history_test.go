@@ -312,7 +312,7 @@ func TestHistoryOfDamagedRows(t *testing.T) {
 
 func TestChangedRows(t *testing.T) {
 	r := sample(t)
-	before := r.clone()
+	before := r.All()
 	r.put("charge", done(0, 1))
 	r.put("new", done(8, 9))
 	must(t, r.st.drop(r, r.place("serve"), true))
@@ -320,13 +320,13 @@ func TestChangedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var keys [][]byte
-	for k, v := range r.m {
-		if !bytes.Equal(before.m[k], v) {
+	for k, v := range r.All() {
+		if was, there := before[k]; !there || was != v {
 			keys = append(keys, []byte(k))
 		}
 	}
-	for k := range before.m {
-		if _, there := r.m[k]; !there {
+	for k := range before {
+		if _, there, _ := r.Get([]byte(k)); !there {
 			keys = append(keys, []byte(k))
 		}
 	}

@@ -149,13 +149,10 @@ func TestImageOfNoRun(t *testing.T) {
 }
 
 func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
-	j := history(t, 2000)
-	j.scanned = 0
+	j := &counted{rows: history(t, 2000)}
 	im, err := loadImage(j)
 	must(t, err)
-	if j.scanned != len(j.m) {
-		t.Errorf("%d rows were read, there are %d", j.scanned, len(j.m))
-	}
+	errorIf(t, j.n != len(j.All()), "%d rows were read, there are %d", j.n, len(j.All()))
 	for i := range im.records {
 		fatalIf(t, im.records[i].decoded != nil, "decoded before anybody asked")
 	}
@@ -200,31 +197,11 @@ func TestImageOfRowsThatAreNone(t *testing.T) {
 	errorIf(t, !errors.As(err, &bad), "an entry that is cut off: %v", err)
 }
 
-// The journal of these is a sorted list in memory, so that they measure the image and not a database.
-type sortedRows struct {
-	rows
-	list [][2][]byte
-}
-
-func (r *sortedRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
-	i, _ := slices.BinarySearchFunc(r.list, start, func(row [2][]byte, key []byte) int { return bytes.Compare(row[0], key) })
-	for ; i < len(r.list) && (end == nil || bytes.Compare(r.list[i][0], end) < 0); i++ {
-		if err := visit(r.list[i][0], r.list[i][1]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func benchmarkLoad(b *testing.B, n int, more func(im *image)) {
 	j := history(b, n)
-	sorted := &sortedRows{}
-	for _, k := range j.sorted() {
-		sorted.list = append(sorted.list, [2][]byte{[]byte(k), j.m[k]})
-	}
 	b.ReportAllocs()
 	for b.Loop() {
-		im, err := loadImage(sorted)
+		im, err := loadImage(j)
 		must(b, err)
 		more(im)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ func TestRecordingsAreTheDocumentedFile(t *testing.T) {
 	want, err := os.ReadFile(path)
 	fatalIf(t, err != nil || !bytes.Equal(got, want), "%v\ngot\n%s\nwant\n%s", err, got, want)
 	rec, err := DecodeRecording(want)
-	if err != nil || rec.Manifest.Workflow != "order" || rec.Manifest.Version != "v1" || rec.Manifest.State != StateRunning || len(rec.Rows) != len(r.m) {
+	if err != nil || rec.Manifest.Workflow != "order" || rec.Manifest.Version != "v1" || rec.Manifest.State != StateRunning || len(rec.Rows) != len(r.All()) {
 		t.Fatalf("%+v, %v", rec, err)
 	}
 	again, err := rec.Encode()
@@ -121,7 +122,7 @@ func TestImportMakesAnotherRun(t *testing.T) {
 	started, err := Import(turn, rec, StartOptions{ID: [16]byte{5}})
 	fatalIf(t, err != nil || !started.Started || started.ID != "05"+strings.Repeat("00", 15), "%+v, %v", started, err)
 	st, err := ReadStatus(turn)
-	if err != nil || st.ID != started.ID || st.Pause != nil || st.Cancel != nil || st.Undo != 0 || st.State != StateSleeping || turn.count(6) != 0 {
+	if err != nil || st.ID != started.ID || st.Pause != nil || st.Cancel != nil || st.Undo != 0 || st.State != StateSleeping || count(turn.rows, 6) != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	errorIf(t, !slices.Equal(paths(t, History(turn, Filter{})), paths(t, History(r, Filter{}))), "the history is another")
@@ -144,7 +145,7 @@ func TestImportRestoresARun(t *testing.T) {
 	rec := export(t, r)
 	turn := &testTurn{rows: newRows(), now: at(7)}
 	started, err := Import(turn, rec, StartOptions{Restore: true})
-	errorIf(t, err != nil || started.ID != rec.Manifest.Run || !turn.equal(r.rows), "%+v, %v", started, err)
+	errorIf(t, err != nil || started.ID != rec.Manifest.Run || !maps.Equal(turn.All(), r.All()), "%+v, %v", started, err)
 }
 
 func TestImportUpToAnEntry(t *testing.T) {
