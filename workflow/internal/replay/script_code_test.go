@@ -98,6 +98,12 @@ func (l *line) option(name string) string {
 	return ""
 }
 
+// count returns the number after the name.
+func (l *line) count() int {
+	n, _ := strconv.Atoi(l.arg(2))
+	return n
+}
+
 func (l *line) number(name string) int {
 	n, _ := strconv.Atoi(l.option(name))
 	return n
@@ -128,6 +134,7 @@ func (s *script) duration(text string) time.Duration {
 type env struct {
 	*script
 	in      string
+	path    string // the input, and the iterations and elements around
 	futures map[string]func(ctx Context) (string, error)
 	over    map[string]func() bool
 	kids    map[string]*Child[string]
@@ -144,7 +151,7 @@ func (s *script) function(c *line) *Function[string, string] {
 	}
 	return NewFunction(c.arg(1), func(ctx Context, in string) (string, error) {
 		e := &env{
-			script: s, in: in, futures: map[string]func(Context) (string, error){}, over: map[string]func() bool{},
+			script: s, in: in, path: in, futures: map[string]func(Context) (string, error){}, over: map[string]func() bool{},
 			kids: map[string]*Child[string]{}, got: map[string]Received[string]{},
 			inner: map[string]Context{}, stop: map[string]func(error){},
 		}
@@ -225,7 +232,7 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 			return "", errBad
 		}
 		if l.words[0] == "mark" || l.is("marks") {
-			note(sc, name, "done")
+			e.note(sc, name, "done")
 		}
 		if size := l.number("size"); size > 0 {
 			return strings.Repeat("x", size), nil
@@ -300,20 +307,33 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	switch {
 	case l.option("undo-hangs") != "" && !s.flags[l.option("undo-hangs")]:
 		return memory.Block(sc)
+	case l.number("undo-errs") >= sc.Attempt():
+		return errBad
 	case l.option("undo-broken") != "" && !s.flags[l.option("undo-broken")]:
 		if l.is("permanent") {
 			return Permanent(errBad)
 		}
 		return errBad
 	}
-	if !known && result != "" && result != name {
-		return fmt.Errorf("an unknown result is %q", result)
+	if result != name && result != "" && (!known || result != l.option("value")) {
+		return fmt.Errorf("a result is %q, known: %v", result, known)
 	}
 	if !known {
 		note(sc, name+"?", "undone")
 	}
-	note(sc, name, "undone")
+	s.note(sc, name, "undone")
 	return nil
+}
+
+// note notes that something was done or undone. Neither may happen twice in a strict script.
+func (s *script) note(sc *StepCtx, name, what string) {
+	sc.OnCommit(func(tx *Tx) error {
+		if s.strict && (*tx.Host().(*state))[name] == what {
+			return Permanent(fmt.Errorf("%s is %s twice", name, what))
+		}
+		return nil
+	})
+	note(sc, name, what)
 }
 
 // execute notes that a body runs, and returns how often it has; over must be called when it has ended. No
@@ -385,12 +405,24 @@ func (e *env) branches(l *line, f func(name string, body func(ctx Context) (stri
 
 // do executes a statement.
 func (e *env) do(ctx Context, l *line) (string, error) {
-	name := strings.ReplaceAll(l.arg(1), "$", e.in) // the number of an iteration or element
+	if strings.Contains(strings.Join(l.words, ""), "$") {
+		l = &line{slices.Clone(l.words), l.block}
+		for i, w := range l.words { // where it is, and the number of an iteration or element
+			l.words[i] = strings.ReplaceAll(strings.ReplaceAll(w, "$$", e.path), "$", e.in)
+		}
+	}
+	name := l.arg(1)
 	switch l.words[0] {
 	case "try": // the error is the value
 		v, err := e.do(ctx, &line{l.words[1:], l.block})
 		if err != nil {
 			return describe(err), nil
+		}
+		return v, nil
+	case "or": // a word is the value of an error
+		v, err := e.do(ctx, &line{l.words[2:], l.block})
+		if err != nil {
+			return name, nil
 		}
 		return v, nil
 	case "ignore": // an error is no value
@@ -461,7 +493,9 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", pass(ctx, fmt.Sprint("drawn ", ctx.Rand().Uint64(), " ", ctx.Info().Epoch))
 	case "update":
 		return Update(ctx, name, func(tx *Tx) (string, error) {
-			(*tx.Host().(*state))[name] += "x"
+			if (*tx.Host().(*state))[name] += "x"; e.strict && (*tx.Host().(*state))[name] != "x" {
+				return "", fmt.Errorf("%s is updated twice", name)
+			}
 			return l.option("value"), nil
 		})
 	case "begin":
@@ -546,8 +580,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		winner, v, err := Race(ctx, name, list...)
 		return strings.TrimSpace(winner + " " + v), err
 	case "map":
-		n, _ := strconv.Atoi(l.arg(2))
-		out, err := ForEach(ctx, name, make([]int, n), func(ctx Context, i, _ int) (string, error) {
+		out, err := ForEach(ctx, name, make([]int, l.count()), func(ctx Context, i, _ int) (string, error) {
 			return e.of(i).run(ctx, l.block)
 		}, Concurrency(l.number("at-once")))
 		return "", errors.Join(err, e.keep(name, out))
@@ -574,7 +607,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 // of returns the variables of an iteration or element.
 func (e *env) of(n int) *env {
 	inner := *e
-	inner.in = strconv.Itoa(n)
+	inner.in, inner.path = strconv.Itoa(n), fmt.Sprint(e.path, ".", n)
 	return &inner
 }
 

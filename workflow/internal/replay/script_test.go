@@ -51,12 +51,8 @@ func TestRunScripts(t *testing.T) {
 func play(t *testing.T, at, input string, crashes, bubble bool) string {
 	commands, _ := parse(t, split(t, input))
 	once := func(n int, after bool) (*script, string) {
-		s := &script{
-			Actor: newActor(t), t: t, at: at, bubble: bubble, functions: map[string]*Function[string, string]{},
-			flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
-			times: map[string][]time.Duration{}, active: map[string]bool{},
-		}
-		s.CrashAt, s.CrashAfter, s.began, s.Limit = n, after, s.Time(), 20_000
+		s := newScript(t, at, bubble)
+		s.CrashAt, s.CrashAfter = n, after
 		for _, c := range commands {
 			s.command(c)
 		}
@@ -103,6 +99,7 @@ type script struct {
 	t             *testing.T
 	at            string
 	bubble        bool // of testing/synctest: bodies take time
+	strict        bool // what is done is not done again
 	began         time.Time
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
@@ -116,6 +113,16 @@ type script struct {
 	times  map[string][]time.Duration // of their executions, after the beginning
 	active map[string]bool            // keys of bodies that run
 	most   int                        // bodies at the same time
+}
+
+func newScript(t *testing.T, at string, bubble bool) *script {
+	s := &script{
+		Actor: newActor(t), t: t, at: at, bubble: bubble, functions: map[string]*Function[string, string]{},
+		flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
+		times: map[string][]time.Duration{}, active: map[string]bool{},
+	}
+	s.began, s.Limit = s.Time(), 20_000
+	return s
 }
 
 func (s *script) printf(format string, args ...any) {
