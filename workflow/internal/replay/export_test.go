@@ -54,6 +54,9 @@ func InboxLen(t testing.TB, r Reader) int {
 // Cancellations returns how many cancellations are inside of that of a context.
 func Cancellations(ctx Context) int { return len(ctx.scope().cancel.inner) }
 
+// Path returns the path of a name in a context.
+func Path(ctx Context, name string) string { return ctx.scope().pathOf(name) }
+
 // Recorded prints what is recorded, without what depends on time and on crashes.
 func Recorded(t testing.TB, r Reader) string {
 	im, err := loadImage(r)

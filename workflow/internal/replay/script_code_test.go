@@ -192,10 +192,13 @@ func describe(err error) string {
 
 // body is the body of a step. It fails as the options say, and leaves a mark in the state with the
 // option "marks", or with "numbered" the number of the execution, which is also its value.
-func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
+func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error) {
 	return func(sc *StepCtx) (string, error) {
 		run, over := e.execute(name, sc.IdempotencyKey(), "")
 		defer over()
+		if e.life != nil {
+			e.done[path] = true
+		}
 		if key, known := sc.Undoes(); key != "" || known {
 			return "", Permanent(fmt.Errorf("a step undoes %q", key))
 		}
@@ -235,7 +238,7 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 			e.note(sc, name, "done")
 		}
 		if size := l.number("size"); size > 0 {
-			return strings.Repeat("x", size), nil
+			return l.option("value") + strings.Repeat("x", size), nil
 		}
 		if l.is("numbered") {
 			return strconv.Itoa(run), nil
@@ -315,7 +318,7 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 		}
 		return errBad
 	}
-	if result != name && result != "" && (!known || result != l.option("value")) {
+	if result != name && result != "" && (!known || !strings.HasPrefix(result, l.option("value"))) {
 		return fmt.Errorf("a result is %q, known: %v", result, known)
 	}
 	if !known {
@@ -412,6 +415,11 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		}
 	}
 	name := l.arg(1)
+	path := ""
+	if e.life != nil {
+		path = Path(ctx, name)
+		l = &line{append(slices.Clone(l.words), fmt.Sprintf("value=%s.%d", path, e.life(path))), l.block}
+	}
 	switch l.words[0] {
 	case "try": // the error is the value
 		v, err := e.do(ctx, &line{l.words[1:], l.block})
@@ -485,10 +493,10 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		Renamed(ctx, name, l.arg(2))
 		return "", nil
 	case "step":
-		return Step(ctx, name, e.body(l, name), e.options(l, name)...)
+		return Step(ctx, name, e.body(l, name, path), e.options(l, name)...)
 	case "mark":
 		undo := func(sc *StepCtx, v string) error { return e.undo(sc, l, name, v) }
-		return Compensated(ctx, name, e.body(l, name), undo, e.options(l, name)...)
+		return Compensated(ctx, name, e.body(l, name, path), undo, e.options(l, name)...)
 	case "draw": // a step whose name is a random number
 		return "", pass(ctx, fmt.Sprint("drawn ", ctx.Rand().Uint64(), " ", ctx.Info().Epoch))
 	case "update":
@@ -499,7 +507,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			return l.option("value"), nil
 		})
 	case "begin":
-		f, err := Begin(ctx, name, e.body(l, name), e.options(l, name)...)
+		f, err := Begin(ctx, name, e.body(l, name, path), e.options(l, name)...)
 		if err != nil {
 			return "", err
 		}
@@ -526,7 +534,9 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", Sleep(ctx, name, e.duration(l.arg(2)))
 	case "receive":
 		m, err := Receive(ctx, name, Inbox[string]{Name: l.arg(2)}, e.wait(l)...)
-		e.got[name] = m
+		if e.got[name] = m; err == nil && e.life != nil {
+			e.done[path] = true
+		}
 		return m.Body, err
 	case "batch":
 		list, err := ReceiveBatch(ctx, name, Inbox[string]{Name: l.arg(2)}, l.number("limit"), e.wait(l)...)

@@ -104,8 +104,10 @@ type script struct {
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
 	flags         map[string]bool
-	calls         int      // of workflow functions
-	later         []func() // when nothing else is left to do, one after another
+	calls         int                   // of workflow functions
+	life          func(path string) int // in which life of the run something is done, which the values of steps then say
+	done          map[string]bool       // the paths of steps and receives that were done in it
+	later         []func()              // when nothing else is left to do, one after another
 
 	bodies sync.Mutex                 // guards the rest
 	ran    map[string]int             // bodies by the names of their steps
