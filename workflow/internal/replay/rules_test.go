@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
+
 	"strings"
 	"testing"
 	"time"
@@ -113,81 +113,6 @@ func TestR09FailedAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-func TestMisusePauses(t *testing.T) {
-	q := workflow.Inbox[int]{Name: "q"}
-	var leaked workflow.Context
-	for _, tt := range []struct {
-		name string
-		fn   func(ctx workflow.Context) error
-		says string
-	}{
-		{"same name twice", func(ctx workflow.Context) error { _ = workflow.Do(ctx, "a", ok); return workflow.Do(ctx, "a", ok) }, `step "a" is asked for twice`},
-		{"no name", func(ctx workflow.Context) error { return workflow.Do(ctx, "", ok) }, "empty"},
-		{"long name", func(ctx workflow.Context) error { return workflow.Do(ctx, strings.Repeat("x", 257), ok) }, "257 bytes"},
-		{"longest name", func(ctx workflow.Context) error { return workflow.Do(ctx, strings.Repeat("x", 256), ok) }, ""},
-		{"no UTF-8", func(ctx workflow.Context) error { return workflow.Do(ctx, "\xff", ok) }, "UTF-8"},
-		{"nil function", func(ctx workflow.Context) error { return workflow.Do(ctx, "a", nil) }, `step "a": the function is nil`},
-		{"nil update", func(ctx workflow.Context) error { _, err := workflow.Update[int](ctx, "a", nil); return err }, `update "a": the function is nil`},
-		{"nil option", func(ctx workflow.Context) error { return workflow.Do(ctx, "a", ok, nil) }, "option 0 is nil"},
-		{"bad option", func(ctx workflow.Context) error { return workflow.Do(ctx, "a", ok, workflow.Timeout(-1)) }, "negative"},
-		{"bad policy", func(ctx workflow.Context) error {
-			return workflow.Do(ctx, "a", ok, workflow.Retry(workflow.RetryPolicy{MaxAttempts: -2, Jitter: 2}))
-		}, "MaxAttempts -2"},
-		{"nil wait option", func(ctx workflow.Context) error { _, err := workflow.Receive(ctx, "a", q, nil); return err }, "option 0 is nil"},
-		{"nil source", func(ctx workflow.Context) error { _, err := workflow.Receive[int](ctx, "a", nil); return err }, "the source is nil"},
-		{"no queue", func(ctx workflow.Context) error { _, err := workflow.ReceiveAny(ctx, "a", nil); return err }, "no queues"},
-		{"queue without a name", func(ctx workflow.Context) error {
-			_, err := workflow.Receive(ctx, "a", workflow.Inbox[int]{})
-			return err
-		}, "name of a queue is empty"},
-		{"no messages", func(ctx workflow.Context) error { _, err := workflow.ReceiveBatch(ctx, "a", q, 0); return err }, "limit of 0"},
-		{"nil probe", func(ctx workflow.Context) error { _, err := workflow.Await[int, int](ctx, "a", nil); return err }, "the function is nil"},
-		{"version 0", func(ctx workflow.Context) error { workflow.Version(ctx, "a", 0); return nil }, "latest is 0"},
-		{"publish", func(ctx workflow.Context) error { workflow.Publish(ctx, func() {}); return nil }, "publish"},
-		{"context in a scope", func(ctx workflow.Context) error {
-			_, err := workflow.Scope(ctx, "inner", func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) })
-			return err
-		}, `used inside of "inner"`},
-		{"context in a loop", func(ctx workflow.Context) error {
-			_, err := workflow.Loop(ctx, "inner", 0, func(it *workflow.Iter[int, int]) error { return workflow.Do(ctx, "a", ok) })
-			return err
-		}, `used inside of "inner"`},
-		{"context in a branch", func(ctx workflow.Context) error {
-			var n int
-			return workflow.Join(ctx, "inner", workflow.B("b", &n, func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) }))
-		}, "a Context of its own"},
-		{"context of a scope that has ended", func(ctx workflow.Context) error {
-			var kept workflow.Context
-			if _, err := workflow.Scope(ctx, "inner", func(inner workflow.Context) (int, error) { kept = inner; return 0, nil }); err != nil {
-				return err
-			}
-			return workflow.Do(kept, "a", ok)
-		}, "after its function returned"},
-		{"random numbers of another function", func(ctx workflow.Context) error {
-			_, err := workflow.Scope(ctx, "scope", func(workflow.Context) (uint64, error) { return ctx.Rand().Uint64(), nil })
-			return err
-		}, "scope"},
-		{"context after the end", func(ctx workflow.Context) error { leaked = ctx; return nil }, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) { return none{}, tt.fn(ctx) })
-			h := started(t, d.Program(), none{})
-			pause(t, h)
-			switch {
-			case tt.says != "":
-				wantPause(t, h, wfhost.PausedMisuse, tt.says, "rules_test.go:")
-			case leaked != nil:
-				defer func() {
-					if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "outside of its workflow function") {
-						t.Errorf("panic %v", p)
-					}
-				}()
-				_ = workflow.Do(leaked, "late", ok)
-			}
-		})
-	}
-}
-
 // An output that no journal takes pauses the run as well: code that returns less lets it end.
 func TestOutputThatIsTooLargePauses(t *testing.T) {
 	size := replay.DefaultMaxPayload
@@ -202,33 +127,6 @@ func TestOutputThatIsTooLargePauses(t *testing.T) {
 	size = 3
 	until(t, h, func() bool { return h.Last.Ended })
 	wantOutput(t, h, "xxx")
-}
-
-func TestPanicsPause(t *testing.T) {
-	broken := true
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		if err := workflow.Do(ctx, "a", ok); err != nil {
-			return "", err
-		}
-		if broken {
-			panic("ouch")
-		}
-		return "fixed", nil
-	})
-	h := started(t, d.Program(), none{})
-	pause(t, h)
-	wantPause(t, h, wfhost.PausedPanicked, "ouch", "rules_test.go:")
-	broken = false
-	drive(t, h)
-	wantOutput(t, h, "fixed")
-
-	d = workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		runtime.Goexit()
-		return "", nil
-	})
-	h = started(t, d.Program(), none{})
-	pause(t, h)
-	wantPause(t, h, wfhost.PausedPanicked, "Goexit")
 }
 
 // TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build that agrees goes on.
