@@ -290,6 +290,7 @@ func comesTo(t testing.TB, h *memory.Actor) (string, []string) {
 	}
 	var live []string
 	for _, a := range h.Actors {
+		CheckRows(t, a.Rows)
 		for k, v := range stateOf(a) {
 			if k != "order" && v != "undone" && !strings.HasPrefix(k, "busy") {
 				live = append(live, k)

@@ -148,35 +148,10 @@ func TestImportRestoresARun(t *testing.T) {
 	errorIf(t, err != nil || started.ID != rec.Manifest.Run || !maps.Equal(turn.All(), r.All()), "%+v, %v", started, err)
 }
 
-func TestImportUpToAnEntry(t *testing.T) {
+func TestImportUpToNoEntry(t *testing.T) {
 	r := tree(t)
-	putState(r, StateCompleted)
-	putOutput(r, cborNull)
-	rec := export(t, r)
-	for to, want := range map[string][]string{
-		"first":            {"first"},
-		"serve~2/get":      {"first", "serve", "serve~1/old", "serve~2/get"},
-		"serve~2/both/x/a": {"first", "serve", "serve~1/old", "serve~2/get", "serve~2/both", "serve~2/both/x", "serve~2/both/x/a", "serve~2/both/y"},
-		"serve~2/both":     {"first", "serve", "serve~1/old", "serve~2/get", "serve~2/both", "serve~2/both/x", "serve~2/both/x/a", "serve~2/both/x/b", "serve~2/both/y", "serve~2/both/y/a", "serve~2/both/y/more"},
-	} {
-		turn := &testTurn{rows: newRows(), now: at(7)}
-		if _, err := Import(turn, rec, StartOptions{UpTo: r.id(to)}); err != nil {
-			t.Errorf("%s: %v", to, err)
-			continue
-		}
-		slices.SortFunc(want, func(a, b string) int { return bytes.Compare(r.place(a), r.place(b)) })
-		if got := paths(t, History(turn, Filter{})); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", to, got, want)
-		}
-		if st, err := ReadStatus(turn); err != nil || st.State.Over() || st.Output != nil {
-			t.Errorf("%s: %+v, %v", to, st, err)
-		}
-		if len(turn.sent)+len(turn.returned) > 0 {
-			t.Errorf("%s: the fork sent %v and gave back %v", to, turn.sent, turn.returned)
-		}
-	}
 	for to, says := range map[EntryID]string{r.id("serve~2/nap"): "has not ended", r.id("nowhere"): "no entry", "zz": "is none"} {
-		_, err := Import(&testTurn{rows: newRows()}, rec, StartOptions{UpTo: to})
+		_, err := Import(&testTurn{rows: newRows()}, export(t, r), StartOptions{UpTo: to})
 		refused(t, string(to), err, says)
 	}
 }

@@ -97,18 +97,6 @@ func cancel(t testing.TB, h *memory.Actor) {
 	control(t, h, func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") })
 }
 
-// entryOf returns the id of the entry at a path.
-func entryOf(t *testing.T, h *memory.Actor, path string) wfhost.EntryID {
-	t.Helper()
-	for _, e := range listed(t, h) {
-		if e.Path == path {
-			return e.ID
-		}
-	}
-	t.Fatalf("no entry %q", path)
-	return ""
-}
-
 var must, fatalIf, errorIf = replay.Must, replay.FatalIf, replay.ErrorIf
 
 // status returns what is recorded of the run as a whole.
@@ -196,6 +184,7 @@ func snapshot(t testing.TB, h *memory.Host) string {
 	t.Helper()
 	var b strings.Builder
 	for _, a := range h.Actors {
+		replay.CheckRows(t, a.Rows)
 		fmt.Fprintf(&b, "\n%s: %s\n%s%v", a.Self.Key[0], shown(t, a), replay.Recorded(t, a.Rows), a.State)
 		for _, r := range a.Replies {
 			fmt.Fprintf(&b, " reply %s/%d", r.Queue, r.ID)
@@ -223,27 +212,4 @@ func send(t testing.TB, h *memory.Actor, queue string, v any) {
 	b, err := cbor.Marshal(v)
 	must(t, err)
 	h.Send(queue, b, true)
-}
-
-// everywhere runs a scenario once, and then with a crash before and after each commit. It must return the same each time,
-// and leave the same snapshot.
-func everywhere(t *testing.T, scenario func(h *memory.Actor) string) {
-	t.Helper()
-	run := func(at int, after bool) (*memory.Actor, string) {
-		h := newActor(t)
-		h.CrashAt, h.CrashAfter = at, after
-		end := scenario(h)
-		defer h.Close()
-		return h, end + snapshot(t, h.Host)
-	}
-	clean, want := run(0, false)
-	fatalIf(t, t.Failed() || clean.Commits == 0, "%d commits\n%s", clean.Commits, want)
-	for at := 1; at <= clean.Commits; at++ {
-		for _, after := range []bool{false, true} {
-			h, got := run(at, after)
-			errorIf(t, h.Crashes != 1, "crash at commit %d (after: %v): %d crashes", at, after, h.Crashes)
-			fatalIf(t, got != want, "crash at commit %d (after: %v):\n%s\n\nwithout a crash:\n%s", at, after, got, want)
-			fatalIf(t, t.Failed(), "crash at commit %d (after: %v)", at, after)
-		}
-	}
 }

@@ -227,8 +227,6 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 	if len(im.records) != len(model) {
 		t.Fatalf("seed %d: %d entries, want %d", seed, len(im.records), len(model))
 	}
-	metadata, large := 0, map[string]bool{}
-	refs := map[string]int{}
 	for i := range im.records {
 		rec := &im.records[i]
 		want := model[string(rec.loc)]
@@ -236,25 +234,8 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 		if err != nil || string(e.Output) != want.output || (e.ID != 0) != want.metadata || want.metadata && im.metadata(e.ID) == nil {
 			t.Fatalf("seed %d: %x: %v", seed, rec.loc, err)
 		}
-		if want.metadata {
-			metadata++
-		}
-		if len(want.output) > journal.InlineLimit {
-			large[want.output] = true
-			refs[want.output]++
-		}
 	}
-	rowsOfLarge := 0
-	for payload := range large {
-		rowsOfLarge += 1 + (len(payload)+journal.BlobChunk-1)/journal.BlobChunk
-		hash := journal.HashOf([]byte(payload))
-		if n, _, err := journal.BlobHead(j, &hash); err != nil || int(n) != refs[payload] {
-			t.Fatalf("seed %d: %d references, want %d (%v)", seed, n, refs[payload], err)
-		}
-	}
-	if count(j, 4) != metadata || count(j, 8) != rowsOfLarge {
-		t.Fatalf("seed %d: %d rows of metadata and %d of large values, want %d and %d", seed, count(j, 4), count(j, 8), metadata, rowsOfLarge)
-	}
+	CheckRows(t, j)
 }
 
 func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
@@ -273,40 +254,31 @@ func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
 	errorIf(t, c.n != 0 || count(j, 2) != 1, "%d rows were read, %d are left", c.n, count(j, 2))
 }
 
-// tripwire is a journal that fails at its n-th write.
+// tripwire is a transaction that fails at its n-th write.
 type tripwire struct {
-	*rows
+	*testTurn
 	left int
 }
 
 var errTripped = errors.New("tripped")
 
-func (w *tripwire) trip() error {
+func (w *tripwire) trip(write func() error) error {
 	if w.left--; w.left < 0 {
 		return errTripped
 	}
-	return nil
+	return write()
 }
 
 func (w *tripwire) Put(key, value []byte) error {
-	if err := w.trip(); err != nil {
-		return err
-	}
-	return w.rows.Put(key, value)
+	return w.trip(func() error { return w.rows.Put(key, value) })
 }
 
 func (w *tripwire) Delete(key []byte) error {
-	if err := w.trip(); err != nil {
-		return err
-	}
-	return w.rows.Delete(key)
+	return w.trip(func() error { return w.rows.Delete(key) })
 }
 
 func (w *tripwire) DeleteRange(start, end []byte) error {
-	if err := w.trip(); err != nil {
-		return err
-	}
-	return w.rows.DeleteRange(start, end)
+	return w.trip(func() error { return w.rows.DeleteRange(start, end) })
 }
 
 // Errors of the journal come out of every write, and the store is as before when the transaction was undone.
@@ -339,7 +311,7 @@ func TestErrorsOfTheJournal(t *testing.T) {
 	for n := 0; ; n++ {
 		trial := rowmap.Of(base.All())
 		st.begin()
-		err := work(&tripwire{trial, n})
+		err := work(&tripwire{&testTurn{rows: trial}, n})
 		if err == nil {
 			fatalIf(t, n < 8, "only %d writes", n)
 			return

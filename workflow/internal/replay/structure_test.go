@@ -165,12 +165,6 @@ func pass(ctx Context, name string) error {
 	return Do(ctx, name, func(*StepCtx) error { return nil })
 }
 
-// sagaOf is a saga without a result.
-func sagaOf(ctx Context, name string, fn func(ctx Context) error, options ...SagaOption) error {
-	_, err := Saga(ctx, name, func(ctx Context) (any, error) { return nil, fn(ctx) }, options...)
-	return err
-}
-
 var errBad = errors.New("bad")
 
 func fail(ctx Context, name string) error {
