@@ -292,24 +292,6 @@ func TestHistoryOfForm1(t *testing.T) {
 	}
 }
 
-func TestHistoryOfDamagedRows(t *testing.T) {
-	for what, damage := range map[string]func(r *testRun){
-		"entry":    func(r *testRun) { r.Put(journal.HistoryKey(nil, loc(7)), []byte{2, 0, 0}) },
-		"location": func(r *testRun) { r.Put([]byte("\x07\x15\x02\x13"), []byte{2, 0, 0}) },
-		"form":     func(r *testRun) { r.Put(journal.HistoryKey(nil, loc(7)), []byte{9, 0, 0}) },
-		"metadata": func(r *testRun) { r.Put(journal.MetadataKey(nil, 2), []byte{9, 0, 0}) },
-		"names":    func(r *testRun) { r.Put(journal.NameKey(nil, 99), []byte("x")) },
-	} {
-		r := sample(t)
-		damage(r)
-		var bad *CorruptError
-		for _, err := range History(r, Filter{}) {
-			errorIf(t, err != nil && !errors.As(err, &bad), "%s: %v", what, err)
-		}
-		errorIf(t, bad == nil, "%s: no error", what)
-	}
-}
-
 func TestChangedRows(t *testing.T) {
 	r := sample(t)
 	before := r.All()

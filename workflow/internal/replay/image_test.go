@@ -167,34 +167,33 @@ func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
 	}
 }
 
-func TestImageOfRowsThatAreNone(t *testing.T) {
-	for what, row := range map[string][2]string{
-		"a key":          {"07 15 02 13", "02 00"},
-		"another family": {"07 15 07 14", "02 00"},
-		"an entry":       {"07 15 02 14", "05"},
-		"a newer entry":  {"07 15 02 14", "03 00"},
-		"a record":       {"07 15 03 15 07", "02 00 a0"},
-		"record fields":  {"07 15 03 15 06", "02 00 a1 18 63 01"},
-		"metadata":       {"07 15 04 15 01", "02 00"},
-		"a program":      {"07 15 03 15 04", "02 61"},
+// Rows that are not what they should be are errors: of the history, if they belong to it, and of the run as a whole.
+func TestDamagedRows(t *testing.T) {
+	for _, v := range []struct {
+		what, key, value string
+		history, newer   bool
+	}{
+		{"a key", "07 15 02 13", "02 00", true, false}, {"another family", "07 15 07 14", "02 00", false, false},
+		{"an entry", "07 15 02 15 63", "05", true, false}, {"an entry that is cut off", "07 15 02 15 63", "02 00 00 02 00", true, false},
+		{"a newer entry", "07 15 02 15 63", "03 00", true, true}, {"a name without those before it", "07 15 01 15 63", "78", true, false},
+		{"metadata", "07 15 04 15 02", "09 00 00", true, true}, {"metadata that is cut off", "07 15 04 15 02", "02 00", true, false},
+		{"a record", "07 15 03 15 07", "02 00 a0", false, false}, {"record fields", "07 15 03 15 06", "02 00 a1 18 63 01", false, true},
+		{"a program", "07 15 03 15 04", "02 61", false, false},
 	} {
-		j := newRows()
-		j.Put(unhex(t, row[0]), unhex(t, row[1]))
-		_, err := loadImage(j)
-		var bad *CorruptError
-		errorIf(t, !errors.As(err, &bad), "%s: %v", what, err)
-		if newer := what == "a newer entry" || what == "record fields"; newer != errors.Is(err, ErrNewer) {
-			t.Errorf("%s: %v", what, err)
+		r := sample(t)
+		r.Put(unhex(t, v.key), unhex(t, v.value))
+		im, err := loadImage(r)
+		for i := 0; err == nil && i < len(im.records); i++ {
+			_, err = im.records[i].decode()
 		}
+		var bad *CorruptError
+		errorIf(t, !errors.As(err, &bad) || v.newer != errors.Is(err, ErrNewer), "%s: %v", v.what, err)
+		err = nil
+		for _, e := range History(r, Filter{}) {
+			err = errors.Join(err, e)
+		}
+		errorIf(t, v.history != errors.As(err, &bad), "%s: the history: %v", v.what, err)
 	}
-	j := newRows()
-	j.Put(journal.HistoryKey(nil, journal.ChildName(nil, nil, 0)), unhex(t, "02 00 00 02 00"))
-	im, err := loadImage(j)
-	if err == nil {
-		_, err = im.records[0].decode()
-	}
-	var bad *CorruptError
-	errorIf(t, !errors.As(err, &bad), "an entry that is cut off: %v", err)
 }
 
 func benchmarkLoad(b *testing.B, n int, more func(im *image)) {

@@ -219,6 +219,8 @@ func (s *script) command(c *line) {
 				return h.Last.Paused
 			case "over":
 				return h.Last.Ended
+			case "idle":
+				return s.Idle()
 			case "asleep":
 				return h.Last.Wake.After(s.Time()) && s.Idle()
 			case "faulty": // its transaction was undone, and the pause is not recorded yet
