@@ -16,6 +16,18 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of this package anew")
 
+// golden compares bytes with a file, and returns what is in it.
+func golden(t *testing.T, name string, got []byte) []byte {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		must(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	fatalIf(t, err != nil || !bytes.Equal(got, want), "%v\ngot\n%s\nwant\n%s", err, got, want)
+	return want
+}
+
 func export(t testing.TB, r Reader) *Recording {
 	t.Helper()
 	rec, err := Export(r)
@@ -30,12 +42,7 @@ func TestRecordingsAreTheDocumentedFile(t *testing.T) {
 	r.put("nap", Entry{Kind: KindSleep, Ordinal: 1, Created: at(20), Deadline: at(5000)})
 	got, err := export(t, r).Encode()
 	must(t, err)
-	path := filepath.Join("testdata", "recording.jsonl")
-	if *update {
-		must(t, errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(path, got, 0o644)))
-	}
-	want, err := os.ReadFile(path)
-	fatalIf(t, err != nil || !bytes.Equal(got, want), "%v\ngot\n%s\nwant\n%s", err, got, want)
+	want := golden(t, "recording.jsonl", got)
 	rec, err := DecodeRecording(want)
 	if err != nil || rec.Manifest.Workflow != "order" || rec.Manifest.Version != "v1" || rec.Manifest.State != StateRunning || len(rec.Rows) != len(r.All()) {
 		t.Fatalf("%+v, %v", rec, err)
