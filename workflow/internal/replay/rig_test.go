@@ -42,14 +42,8 @@ func newActor(t testing.TB, programs ...*wfhost.Program) *memory.Actor {
 // started returns an actor with a run that was started and has not advanced.
 func started(t testing.TB, p *wfhost.Program, in any) *memory.Actor {
 	t.Helper()
-	return start(t, newActor(t), in, p)
-}
-
-// start registers programs and starts the first.
-func start(t testing.TB, h *memory.Actor, in any, programs ...*wfhost.Program) *memory.Actor {
-	t.Helper()
-	h.Use(programs...)
-	must(t, h.Start(programs[0], in, wfhost.StartOptions{}))
+	h := newActor(t, p)
+	must(t, h.Start(p, in, wfhost.StartOptions{}))
 	return h
 }
 
@@ -170,13 +164,6 @@ func outcome(t testing.TB, h *memory.Actor) string {
 
 // attempts is what texts say about executions, which crashes add to.
 var attempts = regexp.MustCompile(` after \d+ attempts`)
-
-// want checks how the run of an actor has ended.
-func want(t testing.TB, h *memory.Actor, how string) {
-	t.Helper()
-	got := attempts.ReplaceAllString(outcome(t, h), "")
-	errorIf(t, got != how, "outcome %q, want %q", got, how)
-}
 
 // snapshot prints how the runs of all actors have ended, what they have recorded, states, replies and queues, as far as it
 // must not depend on crashes.

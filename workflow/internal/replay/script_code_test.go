@@ -626,3 +626,16 @@ func (e *env) keep(name string, outs []string) error {
 	e.futures[name] = func(Context) (string, error) { return fmt.Sprintf("%q", outs), nil }
 	return nil
 }
+
+var errBad = errors.New("bad")
+
+// note sets a key of the actor's state in the transaction of a step. "undone" also appends to the order of undoing.
+func note(sc *StepCtx, key, value string) {
+	sc.OnCommit(func(tx *Tx) error {
+		put(tx, key, value)
+		if value == "undone" {
+			(*tx.Host().(*state))["order"] += " " + key
+		}
+		return nil
+	})
+}
