@@ -25,16 +25,16 @@ func TestStart(t *testing.T) {
 	before := turn.All()
 	again, err := start(turn, "order", "v2", CodecCBOR, input, StartOptions{})
 	errorIf(t, err != nil || again.Started || again.ID != first.ID || !maps.Equal(turn.All(), before), "the same again: %+v, %v", again, err)
-	if _, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{3}}); !errors.Is(err, ErrExists) {
-		t.Errorf("another id: %v", err)
-	}
-	for what, o := range map[string]StartOptions{"other input": {}, "replace a run that lives": {Replace: true}} {
-		if _, err := start(turn, "order", "v1", CodecCBOR, []byte{9}, o); !errors.Is(err, ErrExists) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if _, err := start(turn, "other", "v1", CodecCBOR, input, StartOptions{}); !errors.Is(err, ErrExists) {
-		t.Errorf("other workflow: %v", err)
+	for _, v := range []struct {
+		what, program string
+		input         []byte
+		o             StartOptions
+	}{
+		{"another id", "order", input, StartOptions{ID: [16]byte{3}}}, {"other input", "order", []byte{9}, StartOptions{}},
+		{"replace a run that lives", "order", []byte{9}, StartOptions{Replace: true}}, {"other workflow", "other", input, StartOptions{}},
+	} {
+		_, err := start(turn, v.program, "v1", CodecCBOR, v.input, v.o)
+		errorIf(t, !errors.Is(err, ErrExists), "%s: %v", v.what, err)
 	}
 	must(t, putState(turn, StateCompleted))
 	if again, err = start(turn, "order", "v1", CodecCBOR, input, StartOptions{}); err != nil || again.Started || again.ID != first.ID {

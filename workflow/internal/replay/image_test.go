@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -104,32 +105,23 @@ func TestImageHasEveryRow(t *testing.T) {
 	e.ID, e.Seq = st.newID(), 41
 	st.putMetadata(j, e.ID, &Metadata{Attempts: 3})
 	putEntry(t, st, j, loc(0), e)
-	record := runRecord{ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Codec: 5,
-		Parent: &parentRef{To: Destination{Type: "order", Key: []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1}}
-	pause := Pause{PausedDiverged, "this code did X", at(1), 2, at(5)}
-	ctl := control{"cancel", "because", at(2), 42}
-	for _, err := range []error{
-		putState(j, StateRunning), putProgram(j, "order\x00s", "v2"), putInput(j, []byte{1}), putOutput(j, []byte{2}), putPublished(j, []byte{3}),
-		putFailure(j, &Failure{Message: "no", Data: []byte{9}}), putRecord(j, &record), putControl(j, &ctl), putPause(j, &pause),
-		j.Put(obligationKey(nil, 300), []byte("undo")), j.Put(obligationKey(nil, 2), []byte("first")), j.Put(inboxKey(nil, 1), []byte("in")),
-	} {
-		must(t, err)
+	want := fields{
+		state: StateRunning, program: "order\x00s", version: "v2", input: []byte{1}, output: []byte{2}, published: []byte{3}, form: journal.Form2,
+		failure: &Failure{Message: "no", Data: []byte{9}}, control: &control{"cancel", "because", at(2), 42}, pause: &Pause{PausedDiverged, "this code did X", at(1), 2, at(5)},
+		run: runRecord{
+			ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Entered: 6, EnteredIn: 7, Codec: 5, Rewinds: 8, Seed: 9, Kept: true,
+			Parent: &parentRef{To: Destination{Type: "order", Key: []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1},
+		},
 	}
+	must(t, errors.Join(
+		putState(j, want.state), putProgram(j, want.program, want.version), putInput(j, want.input), putOutput(j, want.output), putPublished(j, want.published),
+		putFailure(j, want.failure), putRecord(j, &want.run), putControl(j, want.control), putPause(j, want.pause),
+		j.Put(obligationKey(nil, 300), []byte("undo")), j.Put(obligationKey(nil, 2), []byte("first")), j.Put(inboxKey(nil, 1), []byte("in"))))
 	im, err := loadImage(j)
 	must(t, err)
 	f, err := loadFields(j)
 	must(t, err)
-	for _, f := range []*fields{f, &im.fields} {
-		if f.state != StateRunning || f.program != "order\x00s" || f.version != "v2" || f.input[0] != 1 || f.output[0] != 2 || f.published[0] != 3 || f.form != journal.Form2 ||
-			f.failure.Message != "no" || f.failure.Data[0] != 9 || *f.pause != pause || *f.control != ctl {
-			t.Errorf("%+v", f)
-		}
-		p := f.run.Parent
-		if f.run.ID != record.ID || f.run.Epoch != 2 || f.run.Started != at(0) || f.run.Ended != at(9) || f.run.Boots != 3 || f.run.SeqAtBoot != 4 || f.run.Codec != 5 ||
-			p.To.Type != "order" || p.Run != record.Parent.Run || !bytes.Equal(p.Location, loc(3)) || p.Policy != 1 {
-			t.Errorf("%+v, %+v", f.run, p)
-		}
-	}
+	errorIf(t, !reflect.DeepEqual(*f, want) || !reflect.DeepEqual(im.fields, want), "%+v and %+v, want %+v", *f, im.fields, want)
 	errorIf(t, im.nextID != e.ID+1 || im.metadata(e.ID).Attempts != 3 || im.metadata(99) != nil, "next id %d", im.nextID)
 	if len(im.obligations) != 2 || im.obligations[0].n != 2 || string(im.obligations[1].value) != "undo" || len(im.inbox) != 1 || string(im.inbox[0].value) != "in" {
 		t.Errorf("%v, %v", im.obligations, im.inbox)
