@@ -40,7 +40,7 @@ func (k *kept) world(t *testing.T, undo bool, life func(path string) int) *scrip
 	s.life, s.done = life, map[string]bool{}
 	replace := strings.NewReplacer("UNDO", "", "MARK", "")
 	if undo {
-		replace = strings.NewReplacer("UNDO", "undo-by=undo", "MARK", "mark c size=5000")
+		replace = strings.NewReplacer("UNDO", "undo-by=undo", "MARK", "mark c size=9000")
 	}
 	code, _ := parse(t, split(t, "code main { "+replace.Replace(k.code)+"; receive end end; whether failing { fail it } }"))
 	s.command(code[0])
