@@ -9,6 +9,11 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
+// attempt is a step whose result depends on crashes.
+func attempt(ctx workflow.Context) (int, error) {
+	return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+}
+
 // TestCrashEverywhereFindsWhatDependsOnCrashes has workflows that are wrong, each in a way that only a crash shows.
 func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 	for _, tt := range []struct {
@@ -16,9 +21,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 		fn   workflow.Func[none, int]
 		want []string
 	}{
-		{"output", func(ctx workflow.Context, _ none) (int, error) {
-			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
-		}, []string{`when the process died after commit 1 of 2 (test/"main": the run is running), it ends differently`, "run", "without a crash: completed: 1", "with it:         completed: 2"}},
+		{"output", func(ctx workflow.Context, _ none) (int, error) { return attempt(ctx) }, []string{`when the process died after commit 1 of 2 (test/"main": the run is running), it ends differently`, "run", "without a crash: completed: 1", "with it:         completed: 2"}},
 		{"at most once", func(ctx workflow.Context, _ none) (int, error) {
 			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return 1, nil }, workflow.AtMostOnce())
 		}, []string{"the process died after commit 1", "completed: 1", "failed: "}},
@@ -30,7 +33,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 			})
 		}, []string{"state", "map[tea:1]", "map[tea:2]"}},
 		{"published", func(ctx workflow.Context, _ none) (int, error) {
-			n, err := workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+			n, err := attempt(ctx)
 			workflow.Publish(ctx, n)
 			return 1, err
 		}, []string{"published"}},
@@ -44,7 +47,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 			})
 		}, []string{"undone", "[saga/s]"}},
 		{"queue", func(ctx workflow.Context, _ none) (int, error) {
-			n, err := workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+			n, err := attempt(ctx)
 			if err == nil && n > 1 {
 				_, err = workflow.Receive(ctx, "m", orders)
 			}
@@ -65,9 +68,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 
 // TestCrashEverywhereSaysWhichCommit is about what a script asserts.
 func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-		return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
-	})
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) { return attempt(ctx) })
 	for _, fatal := range []bool{false, true} {
 		text := failing(t, func(t testing.TB) {
 			workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, int]) {
@@ -157,15 +158,11 @@ func TestCrashLosesWhatABodyReturns(t *testing.T) {
 	env.Reach("s")
 	env.Crash()
 	errorIf(t, ended != 1, "%d bodies have ended", ended)
-	if out, err := env.Result(); out != 2 || err != nil {
-		t.Errorf("%d, %v", out, err)
-	}
+	end(t, env, "2")
 	env = workflowtest.New(t, d).Start(none{})
 	env.Reach("s")
 	env.Sleep() // it counts as not run, unless it succeeds as this one does
-	if out, err := env.Result(); out != 1 || err != nil {
-		t.Errorf("%d, %v", out, err)
-	}
+	end(t, env, "1")
 }
 
 func TestRunThatDoesNotComeToRest(t *testing.T) {

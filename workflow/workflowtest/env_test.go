@@ -24,32 +24,23 @@ func step[T any](ctx workflow.Context, name string, v T) (T, error) {
 	return workflow.Step(ctx, name, func(*workflow.StepCtx) (T, error) { return v, nil })
 }
 
-func TestResult(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, in int) (int, error) {
-		v, err := step(ctx, "double", 2*in)
-		return v + 1, err
-	})
-	env := workflowtest.New(t, d).Start(20)
-	if out, err := env.Result(); out != 41 || err != nil {
-		t.Errorf("%d, %v", out, err)
-	}
-	if n := env.Calls("double"); n != 1 {
-		t.Errorf("%d calls", n)
-	}
-	if e := env.Entry("double"); e.Kind != workflow.KindStep || e.Status != wfhost.Completed {
-		t.Errorf("%+v", e)
-	}
-}
-
 type declined struct{ Code int }
 
 func (e *declined) Error() string { return fmt.Sprintf("declined %d", e.Code) }
 
-func TestResultOfAFailure(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, in none) (none, error) {
-		return none{}, workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return workflow.Permanent(&declined{51}) })
+func TestResult(t *testing.T) {
+	d := workflow.NewFunction("w", func(ctx workflow.Context, in int) (int, error) {
+		if in == 0 {
+			return 0, workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return workflow.Permanent(&declined{51}) })
+		}
+		v, err := step(ctx, "double", 2*in)
+		return v + 1, err
 	}, workflow.WithError[*declined]("declined"))
-	_, err := workflowtest.New(t, d).Start(none{}).Result()
+	env := workflowtest.New(t, d).Start(20)
+	end(t, env, "41")
+	e := env.Entry("double")
+	errorIf(t, env.Calls("double") != 1 || e.Kind != workflow.KindStep || e.Status != wfhost.Completed, "%d calls, %+v", env.Calls("double"), e)
+	_, err := workflowtest.New(t, d).Start(0).Result()
 	var de *declined
 	errorIf(t, !errors.As(err, &de) || de.Code != 51, "%v", err)
 }
@@ -158,9 +149,7 @@ func TestQueuesAndReplies(t *testing.T) {
 	}
 	env.Send("orders", "milk")
 	env.Send("orders", "left")
-	if out, err := env.Result(); out != "teabadmilk" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
+	end(t, env, "teabadmilk")
 	if ok, err := a.Reply(&size); !ok || err != nil || size != 3 {
 		t.Errorf("%v, %v, %d", ok, err, size)
 	}
@@ -170,8 +159,7 @@ func TestQueuesAndReplies(t *testing.T) {
 	if n := env.Queued("orders"); n != 1 {
 		t.Errorf("%d are left", n)
 	}
-	_, err := workflowtest.New(t, d).Start(1).Result()
-	errorIf(t, !errors.Is(err, workflow.ErrTimeout), "%v", err)
+	end(t, workflowtest.New(t, d).Start(1), `receive "next": workflow: time limit passed`)
 }
 
 type shop struct {
@@ -180,40 +168,6 @@ type shop struct {
 }
 
 func newShop() *shop { return &shop{sales: map[string]int{}} }
-
-func TestState(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-		_, err := workflow.Await(ctx, "open", func(s *shop) (bool, bool) { return true, s.Open })
-		if err != nil {
-			return 0, err
-		}
-		if _, err := workflow.Update(ctx, "refused", func(tx *workflow.Tx) (int, error) {
-			tx.Host().(*shop).sales["tea"] = 100
-			return 0, errors.New("no")
-		}); err == nil {
-			return 0, errors.New("the update was not refused")
-		}
-		return workflow.Update(ctx, "sell", func(tx *workflow.Tx) (int, error) {
-			s := tx.Host().(*shop)
-			s.sales["tea"]++
-			return s.sales["tea"], nil
-		})
-	})
-	script := func(env *workflowtest.Env[none, int]) {
-		env.Start(none{}).Settle()
-		if s := env.Status(); s.State != wfhost.StateWaiting {
-			t.Fatalf("%s", s.State)
-		}
-		workflowtest.Change(env.Actor, func(s *shop) { s.Open = true })
-		if out, err := env.Result(); out != 1 || err != nil {
-			t.Errorf("%d, %v", out, err)
-		}
-		if n := workflowtest.StateOf[shop](env.Actor).sales["tea"]; n != 1 {
-			t.Errorf("%d sales", n)
-		}
-	}
-	workflowtest.CrashEverywhere(t, d, script, workflowtest.WithState(newShop))
-}
 
 func TestUnfinished(t *testing.T) {
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
@@ -227,9 +181,7 @@ func TestUnfinished(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	env.Send("orders", "tea")
-	if out, err := env.Result(); out != "tea" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
+	end(t, env, "tea")
 }
 
 func TestWithLoggerGetsTheLogOfAWorkflow(t *testing.T) {
@@ -242,149 +194,95 @@ func TestWithLoggerGetsTheLogOfAWorkflow(t *testing.T) {
 	if !env.Until(func() bool { return env.Calls("ask") == 1 }) || env.Until(func() bool { return env.Calls("ask") > 1 }) {
 		t.Errorf("the step ran %d times", env.Calls("ask"))
 	}
-	if out, err := env.Result(); out != "yes" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
+	end(t, env, "yes")
 	if !strings.Contains(log.String(), "msg=begun") {
 		t.Errorf("the log is %q", log.String())
 	}
 }
 
 func TestControl(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-		if err := workflow.Do(ctx, "long", func(sc *workflow.StepCtx) error { return workflowtest.Block(sc) }); err != nil {
-			return none{}, err
+	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
+		v, err := step(ctx, "a", 1)
+		if err != nil {
+			return 0, err
 		}
-		return none{}, nil
+		if err := workflow.Do(ctx, "long", workflowtest.Block); err != nil {
+			return 0, err
+		}
+		return v, workflow.Sleep(ctx, "wait", time.Hour)
 	})
-	t.Run("cancel", func(t *testing.T) {
+	begun := func(reach string) *workflowtest.Env[none, int] {
 		env := workflowtest.New(t, d).Start(none{})
-		env.Reach("long")
-		must(t, env.Cancel("enough"))
-		if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != wfhost.StateCancelled {
-			t.Errorf("%v, %s", err, env.Status().State)
+		if reach != "long" {
+			env.Stub("long", func(*workflow.StepCtx) (any, error) { return nil, nil })
 		}
-		var refused *wfhost.ControlError
-		if err := env.Pause("again"); !errors.As(err, &refused) {
-			t.Errorf("%v", err)
+		env.Reach(reach)
+		return env
+	}
+	env := begun("long")
+	must(t, env.Cancel("enough"))
+	if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != wfhost.StateCancelled {
+		t.Errorf("%v, %s", err, env.Status().State)
+	}
+	var refused *wfhost.ControlError
+	if err := env.Pause("again"); !errors.As(err, &refused) {
+		t.Errorf("%v", err)
+	}
+	env = begun("long")
+	must(t, env.Terminate("enough"))
+	errorIf(t, env.Wait().State != wfhost.StateTerminated, "%s", env.Status().State)
+
+	env = begun("wait")
+	must(t, env.Pause("look"))
+	errorIf(t, env.Wait().State != wfhost.StatePaused, "%s", env.Status().State)
+	env.Advance(2 * time.Hour)
+	errorIf(t, env.Status().State != wfhost.StatePaused, "%s", env.Status().State)
+	must(t, env.Resume())
+	end(t, env, "1")
+
+	env = workflowtest.New(t, d).Start(none{})
+	fail := true
+	env.Stub("long", func(*workflow.StepCtx) (any, error) {
+		if fail {
+			return nil, workflow.RetryAfter(errors.New("busy"), 24*time.Hour)
 		}
+		return nil, nil
 	})
-	t.Run("terminate", func(t *testing.T) {
-		env := workflowtest.New(t, d).Start(none{})
-		env.Reach("long")
-		must(t, env.Terminate("enough"))
-		if s := env.Wait(); s.State != wfhost.StateTerminated {
-			t.Errorf("%s", s.State)
-		}
-	})
-	t.Run("pause", func(t *testing.T) {
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {
-			if err := workflow.Sleep(ctx, "wait", time.Hour); err != nil {
-				return none{}, err
-			}
-			return step(ctx, "go", none{})
-		})
-		env := workflowtest.New(t, d).Start(none{})
-		env.Reach("wait")
-		must(t, env.Pause("look"))
-		if s := env.Wait(); s.State != wfhost.StatePaused {
-			t.Errorf("%s", s.State)
-		}
-		env.Advance(2 * time.Hour)
-		if n := env.Calls("go"); n != 0 {
-			t.Errorf("%d calls while it is paused", n)
-		}
-		must(t, env.Resume())
-		if _, err := env.Result(); err != nil || env.Calls("go") != 1 {
-			t.Errorf("%v, %d calls", err, env.Calls("go"))
-		}
-	})
-	t.Run("retry", func(t *testing.T) {
-		env := workflowtest.New(t, d).Start(none{})
-		fail := true
-		env.Stub("long", func(*workflow.StepCtx) (any, error) {
-			if fail {
-				return nil, workflow.RetryAfter(errors.New("busy"), 24*time.Hour)
-			}
-			return nil, nil
-		})
-		env.Settle()
-		fail = false
-		must(t, env.Retry(env.Entry("long").ID))
-		start := env.Now()
-		if _, err := env.Result(); err != nil || !env.Now().Equal(start) {
-			t.Errorf("%v after %v", err, env.Now().Sub(start))
-		}
-	})
-	t.Run("rewind", func(t *testing.T) {
-		d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
-			v, err := step(ctx, "a", 1)
-			if err != nil {
-				return 0, err
-			}
-			_ = workflow.Sleep(ctx, "wait", time.Hour)
-			return v, nil
-		})
-		env := workflowtest.New(t, d).Start(none{})
-		env.Reach("wait")
-		env.Stub("a", func(*workflow.StepCtx) (any, error) { return 2, nil })
-		must(t, env.Rewind(env.Entry("a").ID))
-		if out, err := env.Result(); out != 2 || err != nil {
-			t.Errorf("%d, %v", out, err)
-		}
-	})
+	env.Settle()
+	fail = false
+	must(t, env.Retry(env.Entry("long").ID))
+	start := env.Now()
+	env.Reach("wait")
+	errorIf(t, !env.Now().Equal(start), "retried after %v", env.Now().Sub(start))
+
+	env.Stub("a", func(*workflow.StepCtx) (any, error) { return 2, nil })
+	must(t, env.Rewind(env.Entry("a").ID))
+	end(t, env, "2")
 }
 
 func TestChildrenInOtherActors(t *testing.T) {
+	at := workflow.Destination{Type: "worker", Key: []string{"1"}}
 	child := workflow.NewFunction("child", func(ctx workflow.Context, in int) (int, error) {
-		if err := workflow.Sleep(ctx, "nap", time.Hour); err != nil {
+		return workflow.Update(ctx, "note", func(tx *workflow.Tx) (int, error) { tx.Host().(*shop).sales["child"] += in; return 10 * in, nil })
+	})
+	d := workflow.NewFunction("parent", func(ctx workflow.Context, _ none) (int, error) {
+		c, err := workflow.Spawn(ctx, "c", child, 2, workflow.OnActor(at))
+		if err != nil {
 			return 0, err
 		}
-		_, err := workflow.Update(ctx, "note", func(tx *workflow.Tx) (none, error) {
-			tx.Host().(*shop).sales["child"] += in
-			return none{}, nil
-		})
-		return in * 10, err
-	})
-	at := func(i int) workflow.Destination {
-		return workflow.Destination{Type: "worker", Key: []string{fmt.Sprint(i)}}
-	}
-	d := workflow.NewFunction("parent", func(ctx workflow.Context, n int) (int, error) {
-		sum := 0
-		var list []*workflow.Child[int]
-		for i := range n {
-			c, err := workflow.Spawn(ctx, fmt.Sprint("c", i), child, i+1, workflow.OnActor(at(i)))
-			if err != nil {
-				return 0, err
-			}
-			list = append(list, c)
-		}
-		for _, c := range list {
-			v, err := c.Result(ctx)
-			if err != nil {
-				return sum, err
-			}
-			sum += v
-		}
-		return sum, nil
+		return c.Result(ctx)
 	})
 	opts := []workflowtest.Option{workflowtest.WithPrograms(child.Program()), workflowtest.WithState(newShop, "worker")}
-	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
-		if out, err := env.Start(3).Result(); out != 60 || err != nil {
-			t.Errorf("%d, %v", out, err)
-		}
-		if s := workflowtest.StateOf[shop](env.At(at(1))); s.sales["child"] != 2 {
-			t.Errorf("%v", s.sales)
-		}
-		if s := env.At(at(2)).Status(); s.State != wfhost.StateCompleted || s.Workflow != "child" {
-			t.Errorf("%+v", s)
+	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, int]) {
+		end(t, env.Start(none{}), "20")
+		a := env.At(at)
+		if s := a.Status(); s.State != wfhost.StateCompleted || s.Workflow != "child" || workflowtest.StateOf[shop](a).sales["child"] != 2 {
+			t.Errorf("%+v, %v", s, workflowtest.StateOf[shop](a).sales)
 		}
 	}, opts...)
-
 	env := workflowtest.New(t, d, opts...)
-	env.Refuse(at(1), errors.New("full"))
-	_, err := env.Start(2).Result()
-	errorIf(t, err == nil || err.Error() != `workflow: child "c1" (child): full`, "%v", err)
+	env.Refuse(at, errors.New("full"))
+	end(t, env.Start(none{}), `workflow: child "c" (child): full`)
 }
 
 func TestEverythingInABubble(t *testing.T) {
@@ -427,27 +325,6 @@ func TestEverythingInABubble(t *testing.T) {
 	})
 }
 
-func TestDeployAndSleep(t *testing.T) {
-	define := func(v string) *workflow.Function[none, string] {
-		return workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-			if err := workflow.Sleep(ctx, "wait", time.Hour); err != nil {
-				return "", err
-			}
-			return step(ctx, "say", v)
-		})
-	}
-	env := workflowtest.New(t, define("old")).Start(none{})
-	env.Reach("wait")
-	env.Sleep()
-	env.Deploy(define("new").Program())
-	if out, err := env.Result(); out != "new" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
-	if n := env.Crashes(); n != 0 {
-		t.Errorf("%d crashes", n)
-	}
-}
-
 // TestBodiesMayUseTheEnv is about locks: a body sends to its own run.
 func TestBodiesMayUseTheEnv(t *testing.T) {
 	var env *workflowtest.Env[none, string]
@@ -459,9 +336,7 @@ func TestBodiesMayUseTheEnv(t *testing.T) {
 		return m.Body, err
 	})
 	env = workflowtest.New(t, d)
-	if out, err := env.Start(none{}).Result(); out != "self" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
+	end(t, env.Start(none{}), "self")
 }
 
 func TestBodiesRunInOrder(t *testing.T) {
@@ -485,8 +360,6 @@ func TestLosersOfARaceBlock(t *testing.T) {
 		return name, err
 	})
 	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, string]) {
-		if out, err := env.Start(none{}).Result(); out != "fast" || err != nil {
-			t.Errorf("%q, %v", out, err)
-		}
+		end(t, env.Start(none{}), "fast")
 	})
 }

@@ -54,7 +54,8 @@ var policy = []rule{
 	{pkg: "workflow/internal/replay", uses: []string{"keyspace", "workflow/lazy", "workflow/internal/form1", "workflow/internal/journal"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
 	{pkg: "workflow/host", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what hosts of runs use: names for the implementation"},
 	{pkg: "workflow", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what authors of workflow functions use: names for the implementation"},
-	{pkg: "workflow/internal/memory", uses: []string{"workflow/host"}, never: []string{"net", "os"}, why: "a host of runs in memory, for tests"},
+	{pkg: "workflow/internal/rowmap", never: []string{"net", "os"}, why: "the rows of a run in memory, for tests"},
+	{pkg: "workflow/internal/memory", uses: []string{"workflow/host", "workflow/internal/rowmap"}, never: []string{"net", "os"}, why: "a host of runs in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
 	{pkg: "actor/host/hosttest", uses: []string{"actor/host"}, never: []string{"net", "os"}, why: "what tests put before a node and on it"},
 	{pkg: "actor/host/method", uses: []string{"actor/host", "workflow"}, never: []string{"net", "os"}, why: "the table of built-in methods: facts, no behaviour"},
@@ -148,7 +149,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
 // An Actor is what one run belongs to: its rows, its queues, and its state. Its methods only write; see Drive for what lets
@@ -104,11 +105,7 @@ func (a *Actor) Change(f func()) {
 func (a *Actor) Load(all map[string]string) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
-	a.Rows = NewRows()
-	for k, v := range all {
-		_ = a.Rows.Put([]byte(k), []byte(v)) // never fails
-	}
-	a.Rows.Commit()
+	a.Rows = rowmap.Of(all)
 	a.changed()
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
 // A Host runs workflows in memory: actors with one run each, and the mail between them. Nothing happens in it by itself:
@@ -144,7 +145,7 @@ func (h *Host) actor(d wfhost.Destination) *Actor {
 		}
 	}
 	d.Key = slices.Clone(d.Key)
-	a := &Actor{Host: h, Self: d, Rows: NewRows(), Queues: NewQueues()}
+	a := &Actor{Host: h, Self: d, Rows: rowmap.New(), Queues: NewQueues()}
 	if h.Fresh != nil {
 		a.State = h.Fresh(d)
 	}

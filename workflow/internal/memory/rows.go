@@ -1,146 +1,23 @@
 package memory
 
 import (
-	"bytes"
-	"fmt"
 	"maps"
 	"slices"
-	"sort"
 
 	wfhost "github.com/cairn-run/cairn/workflow/host"
+	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// Rows is an ordered map of rows. It implements wfhost.Journal.
-type Rows struct {
-	values map[string][]byte
-	sorted []string // nil if it is not known
-	undo   []change
-}
-
-// A change is what a key was before.
-type change struct {
-	key   string
-	value []byte
-	had   bool
-}
-
-// NewRows returns rows without any.
-func NewRows() *Rows { return &Rows{values: make(map[string][]byte)} }
-
-// Get implements wfhost.Reader.
-func (r *Rows) Get(key []byte) ([]byte, bool, error) {
-	v, ok := r.values[string(key)]
-	return v, ok, nil
-}
-
-// Scan implements wfhost.Reader. visit may change rows.
-func (r *Rows) Scan(start, end []byte, visit func(key, value []byte) error) error {
-	for _, k := range slices.Clone(r.between(start, end)) {
-		if err := visit([]byte(k), r.values[k]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Put implements wfhost.Journal.
-func (r *Rows) Put(key, value []byte) error {
-	k := string(key)
-	old, had := r.values[k]
-	r.undo = append(r.undo, change{k, old, had})
-	r.values[k] = slices.Clone(value)
-	if !had {
-		r.sorted = nil
-	}
-	return nil
-}
-
-// PutNew implements wfhost.NewPutter, and checks that the key has no row.
-func (r *Rows) PutNew(key, value []byte) error {
-	if _, ok := r.values[string(key)]; ok {
-		return fmt.Errorf("PutNew of %x, which has a row", key)
-	}
-	return r.Put(key, value)
-}
-
-// Delete implements wfhost.Journal.
-func (r *Rows) Delete(key []byte) error {
-	if old, had := r.values[string(key)]; had {
-		r.undo = append(r.undo, change{string(key), old, true})
-		delete(r.values, string(key))
-		r.sorted = nil
-	}
-	return nil
-}
-
-// DeleteRange implements wfhost.Journal.
-func (r *Rows) DeleteRange(start, end []byte) error {
-	for _, k := range slices.Clone(r.between(start, end)) {
-		_ = r.Delete([]byte(k)) // never fails
-	}
-	return nil
-}
-
-// Written returns the keys that the transaction has put or deleted, in that order.
-func (r *Rows) Written() [][]byte {
-	keys := make([][]byte, len(r.undo))
-	for i, c := range r.undo {
-		keys[i] = []byte(c.key)
-	}
-	return keys
-}
-
-// Changed reports whether the transaction has put or deleted rows.
-func (r *Rows) Changed() bool { return len(r.undo) > 0 }
-
-// Commit ends the transaction and keeps its changes.
-func (r *Rows) Commit() {
-	clear(r.undo)
-	r.undo = r.undo[:0]
-}
-
-// Rollback ends the transaction and undoes its changes.
-func (r *Rows) Rollback() {
-	for _, c := range slices.Backward(r.undo) {
-		if c.had {
-			r.values[c.key] = c.value
-		} else {
-			delete(r.values, c.key)
-		}
-	}
-	r.sorted = nil
-	r.Commit()
-}
-
-// All returns a copy of all rows.
-func (r *Rows) All() map[string]string {
-	all := make(map[string]string, len(r.values))
-	for k, v := range r.values {
-		all[k] = string(v)
-	}
-	return all
-}
-
-// between returns the keys start <= key < end.
-func (r *Rows) between(start, end []byte) []string {
-	if r.sorted == nil {
-		r.sorted = slices.Sorted(maps.Keys(r.values))
-	}
-	i := sort.SearchStrings(r.sorted, string(start))
-	j := sort.SearchStrings(r.sorted, string(end))
-	if j < i {
-		return nil
-	}
-	return r.sorted[i:j]
-}
+// Rows are the rows of an actor.
+type Rows = rowmap.Map
 
 // Recorded returns the rows of a recording.
 func Recorded(rec *wfhost.Recording) *Rows {
-	r := NewRows()
+	all := make(map[string]string, len(rec.Rows))
 	for _, row := range rec.Rows {
-		r.values[string(row.Key)] = bytes.Clone(row.Value)
+		all[string(row.Key)] = string(row.Value)
 	}
-	return r
+	return rowmap.Of(all)
 }
 
 // Queues are messages by queue, the next one first.

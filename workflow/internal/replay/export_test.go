@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
 // This file has what tests of package replay_test need of the implementation. They are a package of their own because the
@@ -53,6 +56,42 @@ func InboxLen(t testing.TB, r Reader) int {
 
 // Cancellations returns how many cancellations are inside of that of a context.
 func Cancellations(ctx Context) int { return len(ctx.scope().cancel.inner) }
+
+// CheckRows checks that all metadata and large values belong to entries, and that references are counted.
+func CheckRows(t testing.TB, r Reader) {
+	t.Helper()
+	im, err := loadImage(r)
+	must(t, err)
+	want, refs, got := map[string]bool{}, map[keyspace.WorkflowHash]uint64{}, 0
+	for i := range im.records {
+		e, err := im.records[i].header()
+		must(t, err)
+		if e.ID != 0 {
+			want[string(journal.MetadataKey(nil, e.ID))] = true
+		}
+		for _, ref := range e.Large {
+			refs[ref.Hash]++
+			for part := range 2 + (ref.Size-1)/journal.BlobChunk {
+				want[string(keyspace.WorkflowBlob.Append(nil, &ref.Hash, uint32(part)))] = true
+			}
+		}
+	}
+	for hash, n := range refs {
+		head, _, err := journal.BlobHead(r, &hash)
+		fatalIf(t, err != nil || uint64(head) != n, "%d references, want %d (%v)", head, n, err)
+	}
+	must(t, r.Scan([]byte{7, 0x15, 4}, []byte{7, 0x15, 9}, func(key, _ []byte) error {
+		if key[2] == 4 || key[2] == 8 {
+			fatalIf(t, !want[string(key)], "nothing refers to %s", keyspace.Format(key))
+			got++
+		}
+		return nil
+	}))
+	fatalIf(t, got != len(want), "%d rows beside the history, want %d", got, len(want))
+}
+
+// Path returns the path of a name in a context.
+func Path(ctx Context, name string) string { return ctx.scope().pathOf(name) }
 
 // Recorded prints what is recorded, without what depends on time and on crashes.
 func Recorded(t testing.TB, r Reader) string {

@@ -30,8 +30,8 @@ func FuzzRows(f *testing.F) {
 		Failure: &Failure{Message: "m"},
 	}))
 	must(f, putMessage(j, &message{number: 1, location: journal.Location{0x14}, status: Completed, output: []byte{0xF6}}))
-	for _, v := range j.m {
-		f.Add(v)
+	for _, v := range j.All() {
+		f.Add([]byte(v))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if o, err := decodeObligation(numbered{1, value}); err == nil {

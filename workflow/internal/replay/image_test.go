@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -104,32 +105,23 @@ func TestImageHasEveryRow(t *testing.T) {
 	e.ID, e.Seq = st.newID(), 41
 	st.putMetadata(j, e.ID, &Metadata{Attempts: 3})
 	putEntry(t, st, j, loc(0), e)
-	record := runRecord{ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Codec: 5,
-		Parent: &parentRef{To: Destination{Type: "order", Key: []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1}}
-	pause := Pause{PausedDiverged, "this code did X", at(1), 2, at(5)}
-	ctl := control{"cancel", "because", at(2), 42}
-	for _, err := range []error{
-		putState(j, StateRunning), putProgram(j, "order\x00s", "v2"), putInput(j, []byte{1}), putOutput(j, []byte{2}), putPublished(j, []byte{3}),
-		putFailure(j, &Failure{Message: "no", Data: []byte{9}}), putRecord(j, &record), putControl(j, &ctl), putPause(j, &pause),
-		j.Put(obligationKey(nil, 300), []byte("undo")), j.Put(obligationKey(nil, 2), []byte("first")), j.Put(inboxKey(nil, 1), []byte("in")),
-	} {
-		must(t, err)
+	want := fields{
+		state: StateRunning, program: "order\x00s", version: "v2", input: []byte{1}, output: []byte{2}, published: []byte{3}, form: journal.Form2,
+		failure: &Failure{Message: "no", Data: []byte{9}}, control: &control{"cancel", "because", at(2), 42}, pause: &Pause{PausedDiverged, "this code did X", at(1), 2, at(5)},
+		run: runRecord{
+			ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Entered: 6, EnteredIn: 7, Codec: 5, Rewinds: 8, Seed: 9, Kept: true,
+			Parent: &parentRef{To: Destination{Type: "order", Key: []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1},
+		},
 	}
+	must(t, errors.Join(
+		putState(j, want.state), putProgram(j, want.program, want.version), putInput(j, want.input), putOutput(j, want.output), putPublished(j, want.published),
+		putFailure(j, want.failure), putRecord(j, &want.run), putControl(j, want.control), putPause(j, want.pause),
+		j.Put(obligationKey(nil, 300), []byte("undo")), j.Put(obligationKey(nil, 2), []byte("first")), j.Put(inboxKey(nil, 1), []byte("in"))))
 	im, err := loadImage(j)
 	must(t, err)
 	f, err := loadFields(j)
 	must(t, err)
-	for _, f := range []*fields{f, &im.fields} {
-		if f.state != StateRunning || f.program != "order\x00s" || f.version != "v2" || f.input[0] != 1 || f.output[0] != 2 || f.published[0] != 3 || f.form != journal.Form2 ||
-			f.failure.Message != "no" || f.failure.Data[0] != 9 || *f.pause != pause || *f.control != ctl {
-			t.Errorf("%+v", f)
-		}
-		p := f.run.Parent
-		if f.run.ID != record.ID || f.run.Epoch != 2 || f.run.Started != at(0) || f.run.Ended != at(9) || f.run.Boots != 3 || f.run.SeqAtBoot != 4 || f.run.Codec != 5 ||
-			p.To.Type != "order" || p.Run != record.Parent.Run || !bytes.Equal(p.Location, loc(3)) || p.Policy != 1 {
-			t.Errorf("%+v, %+v", f.run, p)
-		}
-	}
+	errorIf(t, !reflect.DeepEqual(*f, want) || !reflect.DeepEqual(im.fields, want), "%+v and %+v, want %+v", *f, im.fields, want)
 	errorIf(t, im.nextID != e.ID+1 || im.metadata(e.ID).Attempts != 3 || im.metadata(99) != nil, "next id %d", im.nextID)
 	if len(im.obligations) != 2 || im.obligations[0].n != 2 || string(im.obligations[1].value) != "undo" || len(im.inbox) != 1 || string(im.inbox[0].value) != "in" {
 		t.Errorf("%v, %v", im.obligations, im.inbox)
@@ -149,13 +141,10 @@ func TestImageOfNoRun(t *testing.T) {
 }
 
 func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
-	j := history(t, 2000)
-	j.scanned = 0
+	j := &counted{rows: history(t, 2000)}
 	im, err := loadImage(j)
 	must(t, err)
-	if j.scanned != len(j.m) {
-		t.Errorf("%d rows were read, there are %d", j.scanned, len(j.m))
-	}
+	errorIf(t, j.n != len(j.All()), "%d rows were read, there are %d", j.n, len(j.All()))
 	for i := range im.records {
 		fatalIf(t, im.records[i].decoded != nil, "decoded before anybody asked")
 	}
@@ -170,61 +159,40 @@ func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
 	}
 }
 
-func TestImageOfRowsThatAreNone(t *testing.T) {
-	for what, row := range map[string][2]string{
-		"a key":          {"07 15 02 13", "02 00"},
-		"another family": {"07 15 07 14", "02 00"},
-		"an entry":       {"07 15 02 14", "05"},
-		"a newer entry":  {"07 15 02 14", "03 00"},
-		"a record":       {"07 15 03 15 07", "02 00 a0"},
-		"record fields":  {"07 15 03 15 06", "02 00 a1 18 63 01"},
-		"metadata":       {"07 15 04 15 01", "02 00"},
-		"a program":      {"07 15 03 15 04", "02 61"},
+// Rows that are not what they should be are errors: of the history, if they belong to it, and of the run as a whole.
+func TestDamagedRows(t *testing.T) {
+	for _, v := range []struct {
+		what, key, value string
+		history, newer   bool
+	}{
+		{"a key", "07 15 02 13", "02 00", true, false}, {"another family", "07 15 07 14", "02 00", false, false},
+		{"an entry", "07 15 02 15 63", "05", true, false}, {"an entry that is cut off", "07 15 02 15 63", "02 00 00 02 00", true, false},
+		{"a newer entry", "07 15 02 15 63", "03 00", true, true}, {"a name without those before it", "07 15 01 15 63", "78", true, false},
+		{"metadata", "07 15 04 15 02", "09 00 00", true, true}, {"metadata that is cut off", "07 15 04 15 02", "02 00", true, false},
+		{"a record", "07 15 03 15 07", "02 00 a0", false, false}, {"record fields", "07 15 03 15 06", "02 00 a1 18 63 01", false, true},
+		{"a program", "07 15 03 15 04", "02 61", false, false},
 	} {
-		j := newRows()
-		j.Put(unhex(t, row[0]), unhex(t, row[1]))
-		_, err := loadImage(j)
+		r := sample(t)
+		r.Put(unhex(t, v.key), unhex(t, v.value))
+		im, err := loadImage(r)
+		for i := 0; err == nil && i < len(im.records); i++ {
+			_, err = im.records[i].decode()
+		}
 		var bad *CorruptError
-		errorIf(t, !errors.As(err, &bad), "%s: %v", what, err)
-		if newer := what == "a newer entry" || what == "record fields"; newer != errors.Is(err, ErrNewer) {
-			t.Errorf("%s: %v", what, err)
+		errorIf(t, !errors.As(err, &bad) || v.newer != errors.Is(err, ErrNewer), "%s: %v", v.what, err)
+		err = nil
+		for _, e := range History(r, Filter{}) {
+			err = errors.Join(err, e)
 		}
+		errorIf(t, v.history != errors.As(err, &bad), "%s: the history: %v", v.what, err)
 	}
-	j := newRows()
-	j.Put(journal.HistoryKey(nil, journal.ChildName(nil, nil, 0)), unhex(t, "02 00 00 02 00"))
-	im, err := loadImage(j)
-	if err == nil {
-		_, err = im.records[0].decode()
-	}
-	var bad *CorruptError
-	errorIf(t, !errors.As(err, &bad), "an entry that is cut off: %v", err)
-}
-
-// The journal of these is a sorted list in memory, so that they measure the image and not a database.
-type sortedRows struct {
-	rows
-	list [][2][]byte
-}
-
-func (r *sortedRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
-	i, _ := slices.BinarySearchFunc(r.list, start, func(row [2][]byte, key []byte) int { return bytes.Compare(row[0], key) })
-	for ; i < len(r.list) && (end == nil || bytes.Compare(r.list[i][0], end) < 0); i++ {
-		if err := visit(r.list[i][0], r.list[i][1]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func benchmarkLoad(b *testing.B, n int, more func(im *image)) {
 	j := history(b, n)
-	sorted := &sortedRows{}
-	for _, k := range j.sorted() {
-		sorted.list = append(sorted.list, [2][]byte{[]byte(k), j.m[k]})
-	}
 	b.ReportAllocs()
 	for b.Loop() {
-		im, err := loadImage(sorted)
+		im, err := loadImage(j)
 		must(b, err)
 		more(im)
 	}

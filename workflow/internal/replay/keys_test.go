@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -54,6 +53,15 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 			}
 		}
 		errorIf(t, !bytes.Equal(again, v.loc), "%s: %v has the bytes %x", v.what, segments, again)
+		if len(segments) > 0 {
+			up, key := journal.ParentOf(v.loc), journal.HistoryKey(nil, v.loc)
+			errorIf(t, up.Depth() != len(segments)-1 || !up.Encloses(v.loc) || v.loc.Encloses(up), "%s: the parent is %x", v.what, up)
+			if bytes.Compare(key, journal.HistoryKey(nil, up)) < 0 || bytes.Compare(key, journal.HistoryEnd(nil, up)) >= 0 {
+				t.Errorf("%s is outside of the range of its parent", v.what)
+			}
+			sibling := journal.ChildName(nil, up, 1<<32-1)
+			errorIf(t, v.loc.Encloses(sibling) || sibling.Encloses(v.loc), "%s and a sibling enclose each other", v.what)
+		}
 	}
 	for _, v := range []struct {
 		key []byte
@@ -80,37 +88,6 @@ func TestHistoryKeysOrder(t *testing.T) {
 		return bytes.Compare(journal.HistoryKey(nil, a), journal.HistoryKey(nil, b))
 	}) {
 		t.Error("keys do not order as locations do")
-	}
-}
-
-func TestLocationsTakeApart(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		var elements []any
-		for range random.IntN(6) {
-			if random.IntN(2) == 0 {
-				elements = append(elements, int(random.Uint32()>>random.IntN(32)))
-			} else {
-				elements = append(elements, [2]int{int(random.Uint32() >> random.IntN(32)), int(random.Uint32() >> random.IntN(32))})
-			}
-		}
-		l := loc(elements...)
-		if l.Depth() != len(elements) {
-			t.Fatalf("%v has depth %d", elements, l.Depth())
-		}
-		if len(elements) == 0 {
-			continue
-		}
-		parent := journal.ParentOf(l)
-		if want := loc(elements[:len(elements)-1]...); !bytes.Equal(parent, want) {
-			t.Fatalf("parent of %v is %x, want %x", elements, parent, want)
-		}
-		fatalIf(t, !parent.Encloses(l) || l.Encloses(parent), "%v and its parent enclose each other wrongly", elements)
-		if start, end := journal.HistoryKey(nil, parent), journal.HistoryEnd(nil, parent); bytes.Compare(journal.HistoryKey(nil, l), start) < 0 || bytes.Compare(journal.HistoryKey(nil, l), end) >= 0 {
-			t.Fatalf("%v is outside of the range of its parent", elements)
-		}
-		sibling := journal.ChildName(nil, parent, 1<<32-1)
-		fatalIf(t, !bytes.Equal(sibling, l) && l.Encloses(sibling), "%v encloses a sibling", elements)
 	}
 }
 

@@ -1,7 +1,6 @@
 package replay_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,160 +14,37 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// A kept is a workflow with loops that keep their history. Its steps say in which life of the run they were executed, so that two
-// runs have the same output only if they took the same results from the history.
+// A kept is a function with loops that keep their history, in the statements of scripts. The values of its steps say in which life of
+// the run they were executed, so that two runs have the same output only if they took the same results from the history.
 type kept struct {
-	program  *wfhost.Program
+	name     string
 	messages int  // that its loops receive
 	linear   bool // nothing runs at once, so all that is on record but times follows from what was done
-
-	undo bool                  // it has steps with undo functions, so it cannot be rewound when it has failed
-	life func(path string) int // in which life something is done now
-	done map[string]bool       // the paths of steps and receives that were done in it
+	code     string
 }
 
-func newKept(name string, messages int, linear bool, fn func(k *kept, ctx workflow.Context) (string, error)) *kept {
-	k := &kept{messages: messages, linear: linear}
-	k.program = workflow.NewFunction(name, func(ctx workflow.Context, _ none) (string, error) {
-		out, err := fn(k, ctx)
-		if err != nil {
-			return "", err
-		}
-		end, err := workflow.Receive(ctx, "end", workflow.Inbox[string]{Name: "end"})
-		if err == nil && end.Body == "fail" && k.life("end") == 1 {
-			err = errors.New("it fails")
-		}
-		return out, err
-	}, workflow.WithUndo("nothing", func(*workflow.StepCtx, none) error { return nil })).Program()
-	return k
+// MARK and UNDO are for functions that owe undos, which cannot be rewound when they have failed. An undo of MARK is one of the code,
+// so the iteration is entered again after a crash; its result makes the state large enough for rows of its own.
+var keptFunctions = []kept{
+	{"plain", 6, true, `step first; loop serve 6 keep=3 trim=1 { step a; receive get inbox; sleep nap 1s; step b UNDO }; step last`},
+	{"nested", 4, true, `scope scope { loop outer 4 keep=2 { receive get inbox; loop inner 4 keep=2 trim=1 { step s }; MARK } }`},
+	{"beside", 4, false, `join both {
+		x { loop loop 4 keep=9 { sleep before 7s; step a; receive get inbox; sleep between 7s; step b } }
+		y { loop loop 4 keep=9 { sleep before 11s; step a; sleep between 11s; step b } }
+	}; values both`},
 }
 
-// reset begins a life.
-func (k *kept) reset(life func(path string) int) { k.life, k.done = life, map[string]bool{} }
-
-func (k *kept) result(path string) string {
-	k.done[path] = true
-	return fmt.Sprintf("%s.%d ", path, k.life(path))
-}
-
-// step is the step at a path.
-func (k *kept) step(ctx workflow.Context, path string, options ...workflow.StepOption) (string, error) {
-	return workflow.Step(ctx, path[strings.LastIndex(path, "/")+1:], func(*workflow.StepCtx) (string, error) { return k.result(path), nil }, options...)
-}
-
-// get is the receive at a path.
-func (k *kept) get(ctx workflow.Context, path string) (string, error) {
-	m, err := workflow.Receive(ctx, path[strings.LastIndex(path, "/")+1:], workflow.Inbox[string]{Name: "inbox"})
-	if err == nil {
-		k.done[path] = true
+// world returns a world with the function, for a life of its run.
+func (k *kept) world(t *testing.T, undo bool, life func(path string) int) *script {
+	s := newScript(t, k.name, false)
+	s.life, s.done = life, map[string]bool{}
+	replace := strings.NewReplacer("UNDO", "", "MARK", "")
+	if undo {
+		replace = strings.NewReplacer("UNDO", "undo-by=undo", "MARK", "mark c size=9000")
 	}
-	return m.Body + " ", err
-}
-
-// A padded is a state that is large enough to stand in rows of its own.
-type padded struct{ Text, Pad string }
-
-var keptPrograms = []*kept{
-	newKept("plain", 6, true, func(k *kept, ctx workflow.Context) (string, error) {
-		first, err := k.step(ctx, "first")
-		if err != nil {
-			return "", err
-		}
-		looped, err := workflow.Loop(ctx, "serve", first, func(it *workflow.Iter[string, string]) error {
-			at := fmt.Sprintf("serve~%d", it.Iteration())
-			a, err := k.step(it, at+"/a")
-			if err != nil {
-				return err
-			}
-			m, err := k.get(it, at+"/get")
-			if err != nil {
-				return err
-			}
-			if err := workflow.Sleep(it, "nap", time.Second); err != nil {
-				return err
-			}
-			var undo []workflow.StepOption
-			if k.undo {
-				undo = append(undo, workflow.UndoBy("nothing", none{}))
-			}
-			b, err := k.step(it, at+"/b", undo...)
-			if it.State += a + m + b; it.Iteration() == 5 {
-				return errors.Join(err, it.Break(it.State))
-			}
-			return err
-		}, workflow.Keep(3), workflow.TrimEvery(1))
-		if err != nil {
-			return "", err
-		}
-		last, err := k.step(ctx, "last")
-		return looped + last, err
-	}),
-	newKept("nested", 4, true, func(k *kept, ctx workflow.Context) (string, error) {
-		return workflow.Scope(ctx, "scope", func(ctx workflow.Context) (string, error) {
-			return workflow.Loop(ctx, "outer", padded{}, func(it *workflow.Iter[padded, string]) error {
-				at := fmt.Sprintf("scope/outer~%d", it.Iteration())
-				m, err := k.get(it, at+"/get")
-				if err != nil {
-					return err
-				}
-				inner, err := workflow.Loop(it, "inner", m, func(in *workflow.Iter[string, string]) error {
-					s, err := k.step(in, fmt.Sprintf("%s/inner~%d/s", at, in.Iteration()))
-					if in.State += s; in.Iteration() == 3 {
-						return errors.Join(err, in.Break(in.State))
-					}
-					return err
-				}, workflow.Keep(2), workflow.TrimEvery(1))
-				if err != nil {
-					return err
-				}
-				if !k.undo {
-					it.State.Text += inner
-					if it.Iteration() == 3 {
-						return it.Break(it.State.Text)
-					}
-					return nil
-				}
-				// The undo function is one of the code, so the iteration is entered again after a crash.
-				c, err := workflow.Compensated(it, "c", func(*workflow.StepCtx) (string, error) { return k.result(at + "/c"), nil },
-					func(*workflow.StepCtx, string) error { return nil })
-				it.State.Text += inner + c
-				if it.State.Pad = strings.Repeat(it.State.Text, 400); it.Iteration() == 3 {
-					return errors.Join(err, it.Break(it.State.Text))
-				}
-				return err
-			}, workflow.Keep(2))
-		})
-	}),
-	newKept("beside", 4, false, func(k *kept, ctx workflow.Context) (string, error) {
-		branch := func(name string, pause time.Duration, gets bool) func(ctx workflow.Context) (string, error) {
-			return func(ctx workflow.Context) (string, error) {
-				return workflow.Loop(ctx, "loop", "", func(it *workflow.Iter[string, string]) error {
-					at := fmt.Sprintf("both/%s/loop~%d", name, it.Iteration())
-					if err := workflow.Sleep(it, "before", pause); err != nil {
-						return err
-					}
-					a, err := k.step(it, at+"/a")
-					if err == nil && gets {
-						_, err = k.get(it, at+"/get")
-					}
-					if err != nil {
-						return err
-					}
-					if err := workflow.Sleep(it, "between", pause); err != nil {
-						return err
-					}
-					b, err := k.step(it, at+"/b")
-					if it.State += a + b; it.Iteration() == 3 {
-						return errors.Join(err, it.Break(it.State))
-					}
-					return err
-				}, workflow.Keep(9))
-			}
-		}
-		var x, y string
-		err := workflow.Join(ctx, "both", workflow.B("x", &x, branch("x", 7*time.Second, true)), workflow.B("y", &y, branch("y", 11*time.Second, false)))
-		return x + y, err
-	}),
+	code, _ := parse(t, split(t, "code main { "+replace.Replace(k.code)+"; receive end end; whether failing { fail it } }"))
+	s.command(code[0])
+	return s
 }
 
 // listed returns the history of a run.
@@ -181,9 +57,9 @@ func listed(t testing.TB, h *memory.Actor) (list []wfhost.HistoryEntry) {
 	return list
 }
 
-// stays returns what is done and stays done if a run with a history is rewound to one of its entries, or forked up to it: what had
+// stays returns which of what is done stays done if a run with a history is rewound to one of its entries, or forked up to it: what had
 // ended before the entry had, and what was deleted of loops that stay.
-func (k *kept) stays(history []wfhost.HistoryEntry, e *wfhost.HistoryEntry, fork bool) map[string]bool {
+func stays(history []wfhost.HistoryEntry, done map[string]bool, e *wfhost.HistoryEntry, fork bool) map[string]bool {
 	at := map[string]*wfhost.HistoryEntry{}
 	for i := range history {
 		at[history[i].Path] = &history[i]
@@ -201,7 +77,7 @@ func (k *kept) stays(history []wfhost.HistoryEntry, e *wfhost.HistoryEntry, fork
 		cut++
 	}
 	stay := map[string]bool{}
-	for path := range k.done {
+	for path := range done {
 		under := strings.HasPrefix(path+"/", e.Path+"/") || strings.HasPrefix(path, e.Path+"~")
 		switch r := at[path]; {
 		case under:
@@ -236,44 +112,42 @@ func cutIteration(path string) (loop string, n int, ok bool) {
 // TestRewindAndForkIntoKeptIterations rewinds runs to all of their entries, and forks them up to all of them, whether they are in
 // a loop or have ended. What follows must be what a run does that has done the same up to there, crashes or not.
 func TestRewindAndForkIntoKeptIterations(t *testing.T) {
-	for _, k := range keptPrograms {
+	for _, k := range keptFunctions {
 		for _, ending := range []struct {
 			name, end string
 			missing   int // messages of its loops
-		}{{"in a loop", "", 1}, {"after the loops", "", 0}, {"failed", "fail", 0}, {"completed", "go", 0}} {
-			t.Run(k.program.Name()+" "+ending.name, func(t *testing.T) {
-				h := started(t, k.program, none{})
-				k.reset(func(string) int { return 1 })
-				k.undo = ending.end != "fail"
-				live(t, k, h, k.messages-ending.missing, 0, ending.end)
-				history, rows, done := listed(t, h), h.Rows.All(), maps.Clone(k.done)
-				recording, err := wfhost.Export(h.Rows)
+		}{{"in a loop", "", 1}, {"after the loops", "", 0}, {"failed", "go", 0}, {"completed", "go", 0}} {
+			t.Run(k.name+" "+ending.name, func(t *testing.T) {
+				undo := ending.name != "failed"
+				first := k.world(t, undo, func(string) int { return 1 })
+				first.flags["failing"] = !undo
+				first.command(words("start main"))
+				live(t, first, k.messages-ending.missing, 0, ending.end)
+				history, rows := listed(t, first.Actor), first.Rows.All()
+				recording, err := wfhost.Export(first.Rows)
 				must(t, err)
 				tried := 0
 				for i := range history {
-					e := &history[i]
 					for _, fork := range []bool{false, true} {
-						if fork && !e.Status.Over() {
-							continue
-						}
+						e := &history[i]
 						what := fmt.Sprintf("%s, fork %v", e.Path, fork)
-						k.done = done
-						stay := k.stays(history, e, fork)
-						if !fork && lost(history, stay) {
+						stay := stays(history, first.done, e, fork)
+						if fork && !e.Status.Over() || !fork && lost(history, stay) {
 							continue
 						}
-						again := newActor(t, k.program)
+						again := k.world(t, undo, func(string) int { return 2 })
 						again.CrashAt, again.CrashAfter = tried%9, tried%2 == 0
 						tried++
-						err := again.Transact(func(turn *memory.Turn) error {
-							_, err := wfhost.Import(turn, recording, wfhost.StartOptions{UpTo: e.ID})
-							return err
-						})
 						if !fork {
 							again.Load(rows)
-							err = again.Transact(func(turn *memory.Turn) error { return wfhost.Rewind(turn, e.ID) })
 						}
-						if err != nil {
+						if err := again.Transact(func(turn *memory.Turn) error {
+							if !fork {
+								return wfhost.Rewind(turn, e.ID)
+							}
+							_, err := wfhost.Import(turn, recording, wfhost.StartOptions{UpTo: e.ID})
+							return err
+						}); err != nil {
 							t.Errorf("%s: %v", what, err)
 							continue
 						}
@@ -283,39 +157,31 @@ func TestRewindAndForkIntoKeptIterations(t *testing.T) {
 								got++
 							}
 						}
-						for _, e := range listed(t, again) {
-							if e.Path == "end" && e.Status.Over() {
-								end = ""
-							}
+						if !fork { // the messages that it had received after that are in its queues
+							got = k.messages - ending.missing
 						}
-						k.reset(func(string) int { return 2 })
-						if fork {
-							live(t, k, again, k.messages, got, end)
-						} else { // the messages that it had received after that are in its queues
-							if ending.end != "" {
-								end = ""
-							}
-							live(t, k, again, k.messages, k.messages-ending.missing, end)
+						if !fork && ending.end != "" || slices.ContainsFunc(listed(t, again.Actor), func(e wfhost.HistoryEntry) bool { return e.Path == "end" && e.Status.Over() }) {
+							end = ""
 						}
-						anew := k.done
-						like := started(t, k.program, none{})
-						k.reset(func(path string) int {
+						live(t, again, k.messages, got, end)
+						like := k.world(t, undo, func(path string) int {
 							if stay[path] {
 								return 1
 							}
 							return 2
 						})
-						live(t, k, like, k.messages, 0, "go")
-						if got, want := outcome(t, again), outcome(t, like); got != want || !strings.HasPrefix(want, "completed") {
+						like.command(words("start main"))
+						live(t, like, k.messages, 0, "go")
+						if got, want := outcome(t, again.Actor), outcome(t, like.Actor); got != want || !strings.HasPrefix(want, "completed") {
 							t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
 						}
-						for path := range k.done {
-							if !strings.HasSuffix(path, "/get") && anew[path] == stay[path] {
-								t.Errorf("%s: %s was done again: %v", what, path, anew[path])
+						for path := range like.done {
+							if !strings.HasSuffix(path, "/get") && path != "end" && again.done[path] == stay[path] {
+								t.Errorf("%s: %s was done again: %v", what, path, again.done[path])
 							}
 						}
-						if k.linear && !(fork && k.undo) { // a fork owes no undo for what it has copied, and keeps nothing for that
-							sameRecords(t, what, again, like)
+						if k.linear && !(fork && undo) { // a fork owes no undo for what it has copied, and keeps nothing for that
+							sameRecords(t, what, again.Actor, like.Actor)
 						}
 						again.Close()
 						like.Close()
@@ -340,15 +206,15 @@ func lost(history []wfhost.HistoryEntry, stay map[string]bool) bool {
 }
 
 // live drives a run, with the messages from one up to another, and the message that ends it.
-func live(t *testing.T, k *kept, h *memory.Actor, messages, from int, end string) {
+func live(t *testing.T, s *script, messages, from int, end string) {
 	t.Helper()
 	for i := from; i < messages; i++ {
-		send(t, h, "inbox", fmt.Sprint("m", i))
+		send(t, s.Actor, "inbox", fmt.Sprint("m", i))
 	}
 	if end != "" {
-		send(t, h, "end", end)
+		send(t, s.Actor, "end", end)
 	}
-	drive(t, h)
+	drive(t, s.Actor)
 }
 
 // sameRecords checks that two runs have the same rows, and histories that differ only in times.

@@ -42,14 +42,8 @@ func newActor(t testing.TB, programs ...*wfhost.Program) *memory.Actor {
 // started returns an actor with a run that was started and has not advanced.
 func started(t testing.TB, p *wfhost.Program, in any) *memory.Actor {
 	t.Helper()
-	return start(t, newActor(t), in, p)
-}
-
-// start registers programs and starts the first.
-func start(t testing.TB, h *memory.Actor, in any, programs ...*wfhost.Program) *memory.Actor {
-	t.Helper()
-	h.Use(programs...)
-	must(t, h.Start(programs[0], in, wfhost.StartOptions{}))
+	h := newActor(t, p)
+	must(t, h.Start(p, in, wfhost.StartOptions{}))
 	return h
 }
 
@@ -95,18 +89,6 @@ func control(t testing.TB, h *memory.Actor, f func(t wfhost.Turn) error) {
 func cancel(t testing.TB, h *memory.Actor) {
 	t.Helper()
 	control(t, h, func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") })
-}
-
-// entryOf returns the id of the entry at a path.
-func entryOf(t *testing.T, h *memory.Actor, path string) wfhost.EntryID {
-	t.Helper()
-	for _, e := range listed(t, h) {
-		if e.Path == path {
-			return e.ID
-		}
-	}
-	t.Fatalf("no entry %q", path)
-	return ""
 }
 
 var must, fatalIf, errorIf = replay.Must, replay.FatalIf, replay.ErrorIf
@@ -183,19 +165,13 @@ func outcome(t testing.TB, h *memory.Actor) string {
 // attempts is what texts say about executions, which crashes add to.
 var attempts = regexp.MustCompile(` after \d+ attempts`)
 
-// want checks how the run of an actor has ended.
-func want(t testing.TB, h *memory.Actor, how string) {
-	t.Helper()
-	got := attempts.ReplaceAllString(outcome(t, h), "")
-	errorIf(t, got != how, "outcome %q, want %q", got, how)
-}
-
 // snapshot prints how the runs of all actors have ended, what they have recorded, states, replies and queues, as far as it
 // must not depend on crashes.
 func snapshot(t testing.TB, h *memory.Host) string {
 	t.Helper()
 	var b strings.Builder
 	for _, a := range h.Actors {
+		replay.CheckRows(t, a.Rows)
 		fmt.Fprintf(&b, "\n%s: %s\n%s%v", a.Self.Key[0], shown(t, a), replay.Recorded(t, a.Rows), a.State)
 		for _, r := range a.Replies {
 			fmt.Fprintf(&b, " reply %s/%d", r.Queue, r.ID)
@@ -223,27 +199,4 @@ func send(t testing.TB, h *memory.Actor, queue string, v any) {
 	b, err := cbor.Marshal(v)
 	must(t, err)
 	h.Send(queue, b, true)
-}
-
-// everywhere runs a scenario once, and then with a crash before and after each commit. It must return the same each time,
-// and leave the same snapshot.
-func everywhere(t *testing.T, scenario func(h *memory.Actor) string) {
-	t.Helper()
-	run := func(at int, after bool) (*memory.Actor, string) {
-		h := newActor(t)
-		h.CrashAt, h.CrashAfter = at, after
-		end := scenario(h)
-		defer h.Close()
-		return h, end + snapshot(t, h.Host)
-	}
-	clean, want := run(0, false)
-	fatalIf(t, t.Failed() || clean.Commits == 0, "%d commits\n%s", clean.Commits, want)
-	for at := 1; at <= clean.Commits; at++ {
-		for _, after := range []bool{false, true} {
-			h, got := run(at, after)
-			errorIf(t, h.Crashes != 1, "crash at commit %d (after: %v): %d crashes", at, after, h.Crashes)
-			fatalIf(t, got != want, "crash at commit %d (after: %v):\n%s\n\nwithout a crash:\n%s", at, after, got, want)
-			fatalIf(t, t.Failed(), "crash at commit %d (after: %v)", at, after)
-		}
-	}
 }

@@ -1,8 +1,10 @@
 package replay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +98,12 @@ func (l *line) option(name string) string {
 	return ""
 }
 
+// count returns the number after the name.
+func (l *line) count() int {
+	n, _ := strconv.Atoi(l.arg(2))
+	return n
+}
+
 func (l *line) number(name string) int {
 	n, _ := strconv.Atoi(l.option(name))
 	return n
@@ -126,9 +134,12 @@ func (s *script) duration(text string) time.Duration {
 type env struct {
 	*script
 	in      string
+	path    string // the input, and the iterations and elements around
 	futures map[string]func(ctx Context) (string, error)
 	over    map[string]func() bool
 	kids    map[string]*Child[string]
+	inner   map[string]Context
+	stop    map[string]func(error)
 	got     map[string]Received[string]
 }
 
@@ -140,8 +151,9 @@ func (s *script) function(c *line) *Function[string, string] {
 	}
 	return NewFunction(c.arg(1), func(ctx Context, in string) (string, error) {
 		e := &env{
-			script: s, in: in, futures: map[string]func(Context) (string, error){}, over: map[string]func() bool{},
+			script: s, in: in, path: in, futures: map[string]func(Context) (string, error){}, over: map[string]func() bool{},
 			kids: map[string]*Child[string]{}, got: map[string]Received[string]{},
+			inner: map[string]Context{}, stop: map[string]func(error){},
 		}
 		s.calls++
 		return e.run(ctx, c.block)
@@ -179,14 +191,32 @@ func describe(err error) string {
 }
 
 // body is the body of a step. It fails as the options say, and leaves a mark in the state with the
-// option "marks".
-func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
+// option "marks", or with "numbered" the number of the execution, which is also its value.
+func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error) {
 	return func(sc *StepCtx) (string, error) {
-		e.execute(name, sc.IdempotencyKey())
+		run, over := e.execute(name, sc.IdempotencyKey(), "")
+		defer over()
+		if e.life != nil {
+			e.done[path] = true
+		}
 		if key, known := sc.Undoes(); key != "" || known {
 			return "", Permanent(fmt.Errorf("a step undoes %q", key))
 		}
+		if l.is("numbered") {
+			note(sc, name, strconv.Itoa(run))
+		}
+		if err := e.take(l, sc, run); err != nil {
+			return "", err
+		}
+		progress, err := e.count(l, sc)
+		if err != nil {
+			return "", err
+		}
 		switch n := l.number("errs"); {
+		case progress != "":
+			return progress, nil
+		case l.option("later") != "" && sc.Attempt() == max(l.number("at"), 1):
+			return "", RetryAfter(errBad, e.duration(l.option("later")))
 		case l.is("errs"), n >= sc.Attempt():
 			return "", errBad
 		case l.is("hangs"): // until its context ends
@@ -197,66 +227,164 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 			return "", Permanent(errBad)
 		case l.is("partly"):
 			return "", Permanent(fmt.Errorf("partly: %w", ErrOutcomeUnknown))
-		case l.option("later") != "" && sc.Attempt() == 1:
-			return "", RetryAfter(errBad, e.duration(l.option("later")))
+		case l.is("panics"):
+			panic("ouch")
+		case l.is("leaves"):
+			runtime.Goexit()
 		case l.option("broken") != "" && !e.flags[l.option("broken")]:
 			return "", errBad
 		}
 		if l.words[0] == "mark" || l.is("marks") {
-			note(sc, name, "done")
+			e.note(sc, name, "done")
 		}
 		if size := l.number("size"); size > 0 {
-			return strings.Repeat("x", size), nil
+			return l.option("value") + strings.Repeat("x", size), nil
+		}
+		if l.is("numbered") {
+			return strconv.Itoa(run), nil
 		}
 		return l.option("value"), nil
 	}
 }
 
+// take lets a body take the time of "takes=1h", or of "takes=1h,1m" by its executions. It ends early with
+// its context, with an error unless it is stubborn; but not at "1h!", which is deaf.
+func (e *env) take(l *line, sc *StepCtx, run int) error {
+	times := strings.Split(l.option("takes"), ",")
+	if times[0] == "" {
+		return nil
+	}
+	text, deaf := strings.CutSuffix(times[min(run, len(times))-1], "!")
+	if deaf {
+		time.Sleep(e.duration(text))
+		return nil
+	}
+	select {
+	case <-time.After(e.duration(text)):
+	case <-sc.Done():
+		if !l.is("stubborn") {
+			return context.Cause(sc)
+		}
+	}
+	return nil
+}
+
+// count has a body count by ten and keep that as its progress, until it returns the number of "counts".
+func (e *env) count(l *line, sc *StepCtx) (string, error) {
+	n, _ := LastProgress[int](sc)
+	if _, ok := LastProgress[string](sc); ok {
+		return "", Permanent(errors.New("progress of another type"))
+	}
+	if l.option("counts") == strconv.Itoa(n) {
+		return l.option("counts"), nil
+	}
+	for range min(l.number("counts"), 10) {
+		n++
+		if err := sc.Progress(n); err != nil {
+			return "", err
+		}
+		if got, _ := LastProgress[int](sc); got != n {
+			return "", Permanent(fmt.Errorf("own progress %d, want %d", got, n))
+		}
+	}
+	return "", nil
+}
+
 // undo is the undo of a mark. It leaves a mark of its own if it does not know the result.
 func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
-	s.execute("undo "+name, sc.IdempotencyKey())
+	if f := l.option("undo-blind"); f != "" && !s.flags[f] { // it does not ask whether the result is known
+		return nil
+	}
 	key, known := sc.Undoes()
+	_, over := s.execute("undo "+name, sc.IdempotencyKey(), key)
+	defer over()
 	if s.ran[name] > 0 && !slices.Contains(s.keys[name], key) {
 		return fmt.Errorf("the undo of %s has the key of no execution", name)
 	}
 	if slices.Contains(s.keys[name], sc.IdempotencyKey()) {
 		return fmt.Errorf("the undo of %s has no key of its own", name)
 	}
+	if d := l.option("undo-takes"); d != "" {
+		time.Sleep(s.duration(d))
+	}
 	switch {
 	case l.option("undo-hangs") != "" && !s.flags[l.option("undo-hangs")]:
 		return memory.Block(sc)
+	case l.number("undo-errs") >= sc.Attempt():
+		return errBad
 	case l.option("undo-broken") != "" && !s.flags[l.option("undo-broken")]:
 		if l.is("permanent") {
 			return Permanent(errBad)
 		}
 		return errBad
 	}
-	if !known && result != "" && result != name {
-		return fmt.Errorf("an unknown result is %q", result)
+	if result != name && result != "" && (!known || !strings.HasPrefix(result, l.option("value"))) {
+		return fmt.Errorf("a result is %q, known: %v", result, known)
 	}
 	if !known {
 		note(sc, name+"?", "undone")
 	}
-	note(sc, name, "undone")
+	s.note(sc, name, "undone")
 	return nil
 }
 
-// execute notes that a body runs.
-func (s *script) execute(name, key string) {
+// note notes that something was done or undone. Neither may happen twice in a strict script.
+func (s *script) note(sc *StepCtx, name, what string) {
+	sc.OnCommit(func(tx *Tx) error {
+		if s.strict && (*tx.Host().(*state))[name] == what {
+			return Permanent(fmt.Errorf("%s is %s twice", name, what))
+		}
+		return nil
+	})
+	note(sc, name, what)
+}
+
+// execute notes that a body runs, and returns how often it has; over must be called when it has ended. No
+// body runs beside another with its key, nor an undo beside what it undoes.
+func (s *script) execute(name, key, undoes string) (run int, over func()) {
+	s.bodies.Lock()
+	defer s.bodies.Unlock()
+	for _, k := range []string{key, undoes} {
+		errorIf(s.t, k != "" && s.active[k], "%s: a body of %s runs beside one of the same step", s.at, name)
+	}
+	s.active[key] = true
+	s.most = max(s.most, len(s.active))
 	s.ran[name]++
+	s.times[name] = append(s.times[name], s.Time().Sub(s.began))
 	if !slices.Contains(s.keys[name], key) {
 		s.keys[name] = append(s.keys[name], key)
+	}
+	return s.ran[name], func() {
+		s.bodies.Lock()
+		defer s.bodies.Unlock()
+		delete(s.active, key)
 	}
 }
 
 func (e *env) options(l *line, name string) (list []StepOption) {
-	p := RetryPolicy{MaxAttempts: l.number("attempts")}
+	p := RetryPolicy{MaxAttempts: l.number("attempts"), Factor: float64(l.number("factor"))}
+	for option, d := range map[string]*time.Duration{"initial": &p.Initial, "max": &p.Max, "elapsed": &p.MaxElapsed} {
+		if text := l.option(option); text != "" {
+			*d, p.Jitter = e.duration(text), -1
+		}
+	}
 	if l.is("pauses") {
 		p.OnExhausted = PauseRun
 	}
+	if l.is("hopeless") {
+		p.Retryable = func(error) bool { return false }
+	}
 	list = append(list, Retry(p))
-	if l.is("once") {
-		list = append(list, AtMostOnce())
+	for word, option := range map[string]StepOption{"once": AtMostOnce(), "cancelled": CancelBody(), "limited": FailOnTimeout()} {
+		if l.is(word) {
+			list = append(list, option)
+		}
+	}
+	if d := l.option("timeout"); d != "" {
+		list = append(list, Timeout(e.duration(d)))
+	}
+	if d := l.option("total"); d != "" {
+		list = append(list, TotalTimeout(e.duration(d)))
 	}
 	if by := l.option("undo-by"); by != "" {
 		list = append(list, UndoBy(by, name))
@@ -280,7 +408,18 @@ func (e *env) branches(l *line, f func(name string, body func(ctx Context) (stri
 
 // do executes a statement.
 func (e *env) do(ctx Context, l *line) (string, error) {
-	name := strings.ReplaceAll(l.arg(1), "$", e.in) // the number of an iteration or element
+	if strings.Contains(strings.Join(l.words, ""), "$") {
+		l = &line{slices.Clone(l.words), l.block}
+		for i, w := range l.words { // where it is, and the number of an iteration or element
+			l.words[i] = strings.ReplaceAll(strings.ReplaceAll(w, "$$", e.path), "$", e.in)
+		}
+	}
+	name := l.arg(1)
+	path := ""
+	if e.life != nil {
+		path = Path(ctx, name)
+		l = &line{append(slices.Clone(l.words), fmt.Sprintf("value=%s.%d", path, e.life(path))), l.block}
+	}
 	switch l.words[0] {
 	case "try": // the error is the value
 		v, err := e.do(ctx, &line{l.words[1:], l.block})
@@ -288,11 +427,25 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			return describe(err), nil
 		}
 		return v, nil
+	case "or": // a word is the value of an error
+		v, err := e.do(ctx, &line{l.words[2:], l.block})
+		if err != nil {
+			return name, nil
+		}
+		return v, nil
 	case "ignore": // an error is no value
 		_, _ = e.do(ctx, &line{l.words[1:], l.block})
 		return "", nil
 	case "detach":
 		return e.run(Detach(ctx), l.block)
+	case "cancelable": // the same Context each time
+		if e.inner[name] == nil {
+			e.inner[name], e.stop[name] = WithCancel(ctx)
+		}
+		return e.run(e.inner[name], l.block)
+	case "stop":
+		e.stop[name](errBad)
+		return "", nil
 	case "say":
 		return name, nil
 	case "input":
@@ -302,8 +455,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			return e.run(ctx, l.block)
 		}
 		return "", nil
-	case "unless": // a function that a command changes
-		if !e.flags[name] {
+	case "unless", "whether": // a function that a command changes
+		if e.flags[name] == (l.words[0] == "whether") {
 			return e.run(ctx, l.block)
 		}
 		return "", nil
@@ -316,6 +469,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", nil
 	case "restart":
 		return "", Restart(ctx, name)
+	case "replaying":
+		return fmt.Sprint(ctx.Info().Replaying), nil
 	case "epoch":
 		return fmt.Sprint(ctx.Info().Epoch), nil
 	case "now":
@@ -338,19 +493,23 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		Renamed(ctx, name, l.arg(2))
 		return "", nil
 	case "step":
-		return Step(ctx, name, e.body(l, name), e.options(l, name)...)
+		return Step(ctx, name, e.body(l, name, path), e.options(l, name)...)
 	case "mark":
 		undo := func(sc *StepCtx, v string) error { return e.undo(sc, l, name, v) }
-		return Compensated(ctx, name, e.body(l, name), undo, e.options(l, name)...)
+		return Compensated(ctx, name, e.body(l, name, path), undo, e.options(l, name)...)
+	case "do":
+		return "", pass(ctx, name)
 	case "draw": // a step whose name is a random number
 		return "", pass(ctx, fmt.Sprint("drawn ", ctx.Rand().Uint64(), " ", ctx.Info().Epoch))
 	case "update":
 		return Update(ctx, name, func(tx *Tx) (string, error) {
-			(*tx.Host().(*state))[name] += "x"
+			if (*tx.Host().(*state))[name] += "x"; e.strict && (*tx.Host().(*state))[name] != "x" {
+				return "", fmt.Errorf("%s is updated twice", name)
+			}
 			return l.option("value"), nil
 		})
 	case "begin":
-		f, err := Begin(ctx, name, e.body(l, name), e.options(l, name)...)
+		f, err := Begin(ctx, name, e.body(l, name, path), e.options(l, name)...)
 		if err != nil {
 			return "", err
 		}
@@ -377,7 +536,9 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", Sleep(ctx, name, e.duration(l.arg(2)))
 	case "receive":
 		m, err := Receive(ctx, name, Inbox[string]{Name: l.arg(2)}, e.wait(l)...)
-		e.got[name] = m
+		if e.got[name] = m; err == nil && e.life != nil {
+			e.done[path] = true
+		}
 		return m.Body, err
 	case "batch":
 		list, err := ReceiveBatch(ctx, name, Inbox[string]{Name: l.arg(2)}, l.number("limit"), e.wait(l)...)
@@ -431,8 +592,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		winner, v, err := Race(ctx, name, list...)
 		return strings.TrimSpace(winner + " " + v), err
 	case "map":
-		n, _ := strconv.Atoi(l.arg(2))
-		out, err := ForEach(ctx, name, make([]int, n), func(ctx Context, i, _ int) (string, error) {
+		out, err := ForEach(ctx, name, make([]int, l.count()), func(ctx Context, i, _ int) (string, error) {
 			return e.of(i).run(ctx, l.block)
 		}, Concurrency(l.number("at-once")))
 		return "", errors.Join(err, e.keep(name, out))
@@ -459,7 +619,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 // of returns the variables of an iteration or element.
 func (e *env) of(n int) *env {
 	inner := *e
-	inner.in = strconv.Itoa(n)
+	inner.in, inner.path = strconv.Itoa(n), fmt.Sprint(e.path, ".", n)
 	return &inner
 }
 
@@ -467,4 +627,17 @@ func (e *env) of(n int) *env {
 func (e *env) keep(name string, outs []string) error {
 	e.futures[name] = func(Context) (string, error) { return fmt.Sprintf("%q", outs), nil }
 	return nil
+}
+
+var errBad = errors.New("bad")
+
+// note sets a key of the actor's state in the transaction of a step. "undone" also appends to the order of undoing.
+func note(sc *StepCtx, key, value string) {
+	sc.OnCommit(func(tx *Tx) error {
+		put(tx, key, value)
+		if value == "undone" {
+			(*tx.Host().(*state))["order"] += " " + key
+		}
+		return nil
+	})
 }

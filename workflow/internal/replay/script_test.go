@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -31,7 +33,14 @@ func TestRunScripts(t *testing.T) {
 				d.Fatalf(t, "a file holds scenarios with names, not %q", d.Cmd)
 			}
 			out := d.Expected // of a scenario that -run leaves out
-			t.Run(d.CmdArgs[0].Key, func(t *testing.T) { out = play(t, d.Pos, d.Input, d.HasArg("crashes")) })
+			t.Run(d.CmdArgs[0].Key, func(t *testing.T) {
+				f := func(t *testing.T) { out = play(t, d.Pos, d.Input, d.HasArg("crashes"), d.HasArg("bubble")) }
+				if d.HasArg("bubble") {
+					synctest.Test(t, f)
+				} else {
+					f(t)
+				}
+			})
 			return out
 		})
 	})
@@ -39,14 +48,11 @@ func TestRunScripts(t *testing.T) {
 
 // play plays a scenario. With crashes it plays it again with a crash before and after each commit,
 // which must print the same.
-func play(t *testing.T, at, input string, crashes bool) string {
+func play(t *testing.T, at, input string, crashes, bubble bool) string {
 	commands, _ := parse(t, split(t, input))
 	once := func(n int, after bool) (*script, string) {
-		s := &script{
-			Actor: newActor(t), t: t, at: at, functions: map[string]*Function[string, string]{},
-			flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
-		}
-		s.CrashAt, s.CrashAfter, s.began, s.Limit = n, after, s.Now, 20_000
+		s := newScript(t, at, bubble)
+		s.CrashAt, s.CrashAfter = n, after
 		for _, c := range commands {
 			s.command(c)
 		}
@@ -92,14 +98,33 @@ type script struct {
 	*memory.Actor // main
 	t             *testing.T
 	at            string
+	bubble        bool // of testing/synctest: bodies take time
+	strict        bool // what is done is not done again
 	began         time.Time
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
 	flags         map[string]bool
-	ran           map[string]int      // bodies by the names of their steps
-	keys          map[string][]string // of their executions
-	calls         int                 // of workflow functions
-	later         []func()            // when nothing else is left to do, one after another
+	calls         int                   // of workflow functions
+	life          func(path string) int // in which life of the run something is done, which the values of steps then say
+	done          map[string]bool       // the paths of steps and receives that were done in it
+	later         []func()              // when nothing else is left to do, one after another
+
+	bodies sync.Mutex                 // guards the rest
+	ran    map[string]int             // bodies by the names of their steps
+	keys   map[string][]string        // of their executions
+	times  map[string][]time.Duration // of their executions, after the beginning
+	active map[string]bool            // keys of bodies that run
+	most   int                        // bodies at the same time
+}
+
+func newScript(t *testing.T, at string, bubble bool) *script {
+	s := &script{
+		Actor: newActor(t), t: t, at: at, bubble: bubble, functions: map[string]*Function[string, string]{},
+		flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
+		times: map[string][]time.Duration{}, active: map[string]bool{},
+	}
+	s.began, s.Limit = s.Time(), 20_000
+	return s
 }
 
 func (s *script) printf(format string, args ...any) {
@@ -116,6 +141,16 @@ func (s *script) drive(so func() bool) {
 		next := s.later[0]
 		s.later = s.later[1:]
 		next()
+	}
+}
+
+// clock moves the clock.
+func (s *script) clock(to time.Time) {
+	if s.Now = to; s.bubble {
+		time.Sleep(time.Until(to))
+	}
+	for _, h := range s.Actors {
+		h.Change(func() {})
 	}
 }
 
@@ -164,24 +199,30 @@ func (s *script) command(c *line) {
 		s.command(&line{append([]string{"code"}, c.words[1:]...), c.block})
 		s.command(&line{words: []string{"crash"}})
 		if st, err := ReadStatus(h.Rows); err == nil && st.Pause != nil {
-			s.Now = st.Pause.Next
+			s.clock(st.Pause.Next)
 		}
 	case "start":
-		must(s.t, h.Start(s.Programs[name], c.arg(2), StartOptions{ID: [16]byte{byte(len(s.Actors))}}))
+		var id [16]byte
+		copy(id[:], h.Self.Key[0])
+		must(s.t, h.Start(s.Programs[name], c.arg(2), StartOptions{ID: id}))
 	case "run": // to the end, or until nothing happens by itself
 		s.drive(func() bool { return false })
 		s.printf("%s%s", who, shown(s.t, h))
 	case "until": // a line of the history is there, or the run is asleep, hanging or paused (again)
 		if name == "paused" && h.Last.Paused {
-			s.Now = h.Last.Wake
+			s.clock(h.Last.Wake)
 			h.Change(func() { h.Last = Outcome{} })
 		}
 		s.drive(func() bool {
 			switch text := strings.Join(c.words[1:], " "); text {
 			case "paused":
 				return h.Last.Paused
+			case "over":
+				return h.Last.Ended
+			case "idle":
+				return s.Idle()
 			case "asleep":
-				return h.Last.Wake.After(s.Now) && s.Idle()
+				return h.Last.Wake.After(s.Time()) && s.Idle()
 			case "faulty": // its transaction was undone, and the pause is not recorded yet
 				return h.Last.Undo
 			case "hanging":
@@ -204,10 +245,11 @@ func (s *script) command(c *line) {
 	case "crash":
 		s.Close()
 	case "advance":
-		s.Now = s.Now.Add(s.duration(name))
-		for _, h := range s.Actors {
-			h.Change(func() {})
-		}
+		s.clock(s.Time().Add(s.duration(name)))
+	case "wake": // at the time for which the run waits
+		s.clock(h.Last.Wake)
+	case "rest": // all actors go to sleep
+		s.Rest()
 	case "send":
 		for _, text := range c.words[2:] {
 			send(s.t, h, name, text)
@@ -316,6 +358,12 @@ func (s *script) command(c *line) {
 		s.printf("%s", text)
 	case "ran":
 		s.printf("%s ran %d times, %d keys", name, s.ran[name], len(s.keys[name]))
+	case "times": // at which bodies of a step began
+		s.printf("%s at %v", name, s.times[name])
+	case "most":
+		s.printf("%d at once", s.most)
+	case "running":
+		s.printf("%d running after %v", s.Running(), s.Time().Sub(s.began))
 	case "commits":
 		s.printf("%d commits", s.Commits)
 	case "calls":

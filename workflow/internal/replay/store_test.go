@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/workflow/internal/journal"
+	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
 func openStore(t testing.TB, j *rows) *store {
@@ -37,13 +39,13 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	st := openStore(t, j)
 	large := bytes.Repeat([]byte("large "), 20_000) // two chunks
 	putEntry(t, st, j, loc(0), step(large))
-	one := j.count(8)
+	one := count(j, 8)
 	fatalIf(t, one != 3, "%d rows, want a head and two chunks", one)
 	message := Entry{Kind: KindReceive, Status: Completed, Messages: []Delivery{{Queue: "q", Body: []byte{1}}, {Queue: "q", Body: large}}}
 	putEntry(t, st, j, loc(1), message)
 	state := Entry{Kind: KindLoop, State: large, Output: large, Failure: &Failure{Data: large}}
 	putEntry(t, st, j, loc(2), state)
-	if n := j.count(8); n != one {
+	if n := count(j, 8); n != one {
 		t.Errorf("%d rows for equal payloads, want %d", n, one)
 	}
 	if message.Messages[1].Body == nil || state.State == nil || state.Failure.Data == nil {
@@ -80,11 +82,11 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	st = openStore(t, j)
 	putEntry(t, st, j, loc(0), step([]byte{1}))
 	must(t, st.drop(j, loc(1), true))
-	if n := j.count(8); n != one {
+	if n := count(j, 8); n != one {
 		t.Errorf("%d rows while references are left, want %d", n, one)
 	}
 	must(t, st.drop(j, nil, false))
-	if n := j.count(8) + j.count(2); n != 0 {
+	if n := count(j, 8) + count(j, 2); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 }
@@ -101,7 +103,7 @@ func TestPayloadsThatAreTooLarge(t *testing.T) {
 	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 || !strings.Contains(large.What, "step") {
 		t.Error(err)
 	}
-	errorIf(t, len(j.m) != 0, "something was written")
+	errorIf(t, j.Changed(), "something was written")
 	m := Entry{Kind: KindReceive, Messages: []Delivery{{Queue: "jobs", ID: 4, Body: make([]byte, 100_001)}}}
 	if _, err = st.put(j, loc(0), &m); !errors.As(err, &large) || !strings.Contains(large.What, `"jobs"`) {
 		t.Error(err)
@@ -149,7 +151,9 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 }
 
 // modelStore is what the rows should hold: entries by place, with metadata.
-type modelStore map[string]struct {
+type modelStore map[string]modelEntry
+
+type modelEntry struct {
 	output   string
 	metadata bool
 }
@@ -171,32 +175,25 @@ func TestStoreAgainstAModel(t *testing.T) {
 			b := bytes.Repeat([]byte{byte('a' + random.IntN(3))}, []int{1, journal.InlineLimit, journal.InlineLimit + 1, journal.BlobChunk, journal.BlobChunk + 1}[random.IntN(5)])
 			return b
 		}
-		drop := func(from modelStore, in func(l journal.Location) bool) {
-			for k := range from {
-				if in(journal.Location(k)) {
-					delete(from, k)
-				}
-			}
+		drop := func(in func(l journal.Location) bool) {
+			maps.DeleteFunc(model, func(k string, _ modelEntry) bool { return in(journal.Location(k)) })
 		}
 		for range 60 {
 			if random.IntN(8) == 0 {
 				st = openStore(t, j)
 			}
 			st.begin()
-			before, was := j.clone(), modelStore{}
-			for k, v := range model {
-				was[k] = v
-			}
+			was := maps.Clone(model)
 			for range 1 + random.IntN(4) {
 				switch random.IntN(8) {
 				case 0:
 					l, self := place(), random.IntN(2) == 0
 					must(t, st.drop(j, l, self))
-					drop(model, func(k journal.Location) bool { return l.Encloses(k) && (self || len(k) > len(l)) })
+					drop(func(k journal.Location) bool { return l.Encloses(k) && (self || len(k) > len(l)) })
 				case 1:
 					from, to := uint32(random.IntN(5)), uint32(random.IntN(6))
 					must(t, st.dropIterations(j, loc(4), 4, from, to))
-					drop(model, func(k journal.Location) bool {
+					drop(func(k journal.Location) bool {
 						s, _ := k.Segments()
 						return len(s) > 1 && s[0].Name == 4 && s[1].Loop && s[1].Iteration >= from && s[1].Iteration < to
 					})
@@ -209,16 +206,15 @@ func TestStoreAgainstAModel(t *testing.T) {
 					}
 					output := string(e.Output)
 					putEntry(t, st, j, l, e)
-					model[string(l)] = struct {
-						output   string
-						metadata bool
-					}{output, e.ID != 0}
+					model[string(l)] = modelEntry{output, e.ID != 0}
 				}
 			}
 			if random.IntN(4) == 0 {
 				st.undone()
-				j.m, j.keys, model = before.m, nil, was
+				j.Rollback()
+				model = was
 			}
+			j.Commit()
 			checkModel(t, seed, j, model)
 		}
 	}
@@ -231,8 +227,6 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 	if len(im.records) != len(model) {
 		t.Fatalf("seed %d: %d entries, want %d", seed, len(im.records), len(model))
 	}
-	metadata, large := 0, map[string]bool{}
-	refs := map[string]int{}
 	for i := range im.records {
 		rec := &im.records[i]
 		want := model[string(rec.loc)]
@@ -240,25 +234,8 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 		if err != nil || string(e.Output) != want.output || (e.ID != 0) != want.metadata || want.metadata && im.metadata(e.ID) == nil {
 			t.Fatalf("seed %d: %x: %v", seed, rec.loc, err)
 		}
-		if want.metadata {
-			metadata++
-		}
-		if len(want.output) > journal.InlineLimit {
-			large[want.output] = true
-			refs[want.output]++
-		}
 	}
-	rowsOfLarge := 0
-	for payload := range large {
-		rowsOfLarge += 1 + (len(payload)+journal.BlobChunk-1)/journal.BlobChunk
-		hash := journal.HashOf([]byte(payload))
-		if n, _, err := journal.BlobHead(j, &hash); err != nil || int(n) != refs[payload] {
-			t.Fatalf("seed %d: %d references, want %d (%v)", seed, n, refs[payload], err)
-		}
-	}
-	if j.count(4) != metadata || j.count(8) != rowsOfLarge {
-		t.Fatalf("seed %d: %d rows of metadata and %d of large values, want %d and %d", seed, j.count(4), j.count(8), metadata, rowsOfLarge)
-	}
+	CheckRows(t, j)
 }
 
 func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
@@ -271,48 +248,37 @@ func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
 	for i := range 100 {
 		putEntry(t, st, j, loc(0, [2]int{0, i}, 1), step([]byte{1}))
 	}
-	j.scanned = 0
-	must(t, st.dropIterations(j, loc(0), 0, 0, 90))
-	must(t, st.drop(j, loc(0), false))
-	if j.scanned != 0 || j.count(2) != 1 {
-		t.Errorf("%d rows were read, %d are left", j.scanned, j.count(2))
-	}
+	c := &counted{rows: j}
+	must(t, st.dropIterations(c, loc(0), 0, 0, 90))
+	must(t, st.drop(c, loc(0), false))
+	errorIf(t, c.n != 0 || count(j, 2) != 1, "%d rows were read, %d are left", c.n, count(j, 2))
 }
 
-// tripwire is a journal that fails at its n-th write.
+// tripwire is a transaction that fails at its n-th write.
 type tripwire struct {
-	*rows
+	*testTurn
 	left int
 }
 
 var errTripped = errors.New("tripped")
 
-func (w *tripwire) trip() error {
+func (w *tripwire) trip(write func() error) error {
 	if w.left--; w.left < 0 {
 		return errTripped
 	}
-	return nil
+	return write()
 }
 
 func (w *tripwire) Put(key, value []byte) error {
-	if err := w.trip(); err != nil {
-		return err
-	}
-	return w.rows.Put(key, value)
+	return w.trip(func() error { return w.rows.Put(key, value) })
 }
 
 func (w *tripwire) Delete(key []byte) error {
-	if err := w.trip(); err != nil {
-		return err
-	}
-	return w.rows.Delete(key)
+	return w.trip(func() error { return w.rows.Delete(key) })
 }
 
 func (w *tripwire) DeleteRange(start, end []byte) error {
-	if err := w.trip(); err != nil {
-		return err
-	}
-	return w.rows.DeleteRange(start, end)
+	return w.trip(func() error { return w.rows.DeleteRange(start, end) })
 }
 
 // Errors of the journal come out of every write, and the store is as before when the transaction was undone.
@@ -343,9 +309,9 @@ func TestErrorsOfTheJournal(t *testing.T) {
 		return st.drop(j, loc(int(zero)), false)
 	}
 	for n := 0; ; n++ {
-		trial := base.clone()
+		trial := rowmap.Of(base.All())
 		st.begin()
-		err := work(&tripwire{trial, n})
+		err := work(&tripwire{&testTurn{rows: trial}, n})
 		if err == nil {
 			fatalIf(t, n < 8, "only %d writes", n)
 			return

@@ -1,0 +1,579 @@
+package replay_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/cairn-run/cairn/workflow/internal/replay"
+)
+
+// The tests of this file are of what scripts do not say: types, clocks, hosts, and numbers.
+
+func ok(*StepCtx) error { return nil }
+
+func pass(ctx Context, name string) error { return Do(ctx, name, ok) }
+
+// TestVoidResultsAreResults: what returns nothing has ended all the same.
+func TestVoidResultsAreResults(t *testing.T) {
+	runs := 0
+	h := begun(t, func(ctx Context, _ none) (none, error) {
+		done := Do(ctx, "do", func(*StepCtx) error { runs++; return nil })
+		p, err1 := Step(ctx, "nil pointer", func(*StepCtx) (*int, error) { runs++; return nil, nil })
+		list, err2 := Update(ctx, "nil slice", func(*Tx) ([]byte, error) { runs++; return nil, nil })
+		if err := errors.Join(done, err1, err2); err != nil || p != nil || len(list) > 0 {
+			return none{}, fmt.Errorf("%v %v %v", err, p, list)
+		}
+		return none{}, errors.Join(Sleep(ctx, "1", time.Minute), Sleep(ctx, "2", time.Minute))
+	})
+	for range 2 {
+		untilAsleep(t, h)
+		h.Now = h.Last.Wake
+		h.Close()
+	}
+	drive(t, h)
+	wantState(t, h, StateCompleted)
+	errorIf(t, runs != 3, "bodies ran %d times, want 3", runs)
+}
+
+// TestSuspensionCannotBeSwallowed: errors and panics that a function ignores do not make it run past a wait.
+func TestSuspensionCannotBeSwallowed(t *testing.T) {
+	careless := func(f func()) {
+		defer func() { _ = recover() }()
+		f()
+	}
+	unwound := 0
+	h := begun(t, func(ctx Context, _ none) (time.Time, error) {
+		defer func() {
+			unwound++
+			careless(func() { _ = Sleep(ctx, "in a deferred function", time.Hour) })
+			careless(func() { _ = Do(ctx, "deferred step", ok) })
+		}()
+		careless(func() { _ = Sleep(ctx, "sleep", time.Hour) })
+		careless(func() { _, _ = Receive(ctx, "receive", Inbox[int]{Name: "q"}, Within(time.Hour)) })
+		careless(func() { _ = Do(ctx, "step", func(*StepCtx) error { panic("no") }) })
+		return ctx.Now(), nil
+	})
+	began := h.Now
+	for range 4 {
+		h.Close() // in the middle of every wait
+		wakes := h.Wakes
+		until(t, h, func() bool { return h.Wakes > wakes && h.Run != nil })
+	}
+	drive(t, h)
+	took := wantState(t, h, StateCompleted).Ended.Sub(began)
+	errorIf(t, took < 3*time.Hour || unwound < 4, "ended after %v, unwound %d times", took, unwound)
+}
+
+// TestJitter: with the default jitter, waits differ between runs.
+func TestJitter(t *testing.T) {
+	waits := map[time.Duration]bool{}
+	for range 20 {
+		h := begun(t, func(ctx Context, _ none) (none, error) {
+			return none{}, Do(ctx, "s", func(*StepCtx) error { return errBad }, Retry(RetryPolicy{Initial: 10 * time.Second}))
+		})
+		untilAsleep(t, h)
+		wait := h.Last.Wake.Sub(h.Now)
+		errorIf(t, wait < 8*time.Second || wait > 12*time.Second, "waits %v", wait)
+		waits[wait] = true
+	}
+	errorIf(t, len(waits) < 5, "only %d different waits in 20 runs", len(waits))
+}
+
+// TestDeferred: only a transaction that holds nothing but records of deferred steps need not be durable.
+func TestDeferred(t *testing.T) {
+	var list []bool
+	h := begun(t, func(ctx Context, _ none) (none, error) {
+		var err error
+		for _, name := range names[:3] {
+			err = errors.Join(err, Do(ctx, name, ok, Deferred()))
+		}
+		return none{}, errors.Join(err, Do(ctx, "plain", ok), Do(ctx, "last", ok))
+	})
+	until(t, h, func() bool {
+		if len(h.Last.Launch) > 0 {
+			list = append(list, h.Last.Deferred)
+			h.Last.Launch = nil
+		}
+		return false
+	})
+	errorIf(t, fmt.Sprint(list) != "[false true true true false]", "%v", list)
+}
+
+// TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run concurrently.
+func TestManyStepsAtOnce(t *testing.T) {
+	p := NewFunction("w", func(ctx Context, n int) (sum int, err error) {
+		fs := make([]*Future[int], n)
+		for i := range fs {
+			if fs[i], err = Begin(ctx, names[i], func(*StepCtx) (int, error) { return i, nil }); err != nil {
+				return 0, err
+			}
+		}
+		for _, f := range fs {
+			v, err := f.Get(ctx)
+			if sum += v; err != nil {
+				return 0, err
+			}
+		}
+		return sum, nil
+	}).Program()
+	synctest.Test(t, func(t *testing.T) {
+		h := started(t, p, 900)
+		h.Racing = true
+		drive(t, h)
+		wantOutput(t, h, 899*900/2)
+	})
+	h := started(t, p, 300)
+	h.CrashAt = 7
+	drive(t, h)
+	wantOutput(t, h, 299*300/2)
+}
+
+// TestUndoOfStepsWithoutContentNeedNotAsk: there is nothing in the result that could be missing.
+func TestUndoOfStepsWithoutContentNeedNotAsk(t *testing.T) {
+	undone := 0
+	h := begun(t, func(ctx Context, _ none) (none, error) {
+		return Compensated(ctx, "pay", func(*StepCtx) (none, error) { return none{}, errors.New("lost") },
+			func(*StepCtx, none) error { undone++; return nil }, Retry(RetryPolicy{MaxAttempts: 1}))
+	})
+	drive(t, h)
+	if wantState(t, h, StateFailed); undone != 1 {
+		t.Errorf("undone %d times", undone)
+	}
+}
+
+// TestStepErrorIsTheSameAfterReplay holds what the function sees of a failed step against what it sees when it runs again.
+func TestStepErrorIsTheSameAfterReplay(t *testing.T) {
+	var sentinel = errors.New("sold out")
+	var seen []string
+	d := NewFunction("w", func(ctx Context, _ none) (none, error) {
+		_, err := Step(ctx, "typed", func(*StepCtx) (int, error) {
+			return 0, fmt.Errorf("wrapped: %w", &declined{Code: 51})
+		}, Retry(RetryPolicy{MaxAttempts: 2}))
+		var de *declined
+		errors.As(err, &de)
+		err2 := Do(ctx, "value", func(*StepCtx) error { return Permanent(sentinel) })
+		seen = append(seen, fmt.Sprintf("%v; %+v; %v %v", err, *de, err2, errors.Is(err2, sentinel)))
+		return none{}, Sleep(ctx, "wait", time.Hour)
+	}, WithError[*declined]("declined"), WithErrorValue("sold out", sentinel))
+	h := started(t, d.Program(), none{})
+	until(t, h, func() bool { return len(seen) == 1 })
+	h.Close()
+	drive(t, h)
+	wantState(t, h, StateCompleted)
+	errorIf(t, len(seen) != 2 || seen[0] != seen[1], "seen %q", seen)
+	if want := `step "typed" failed after 2 attempts: wrapped: declined 51; {Code:51}; step "value" failed: sold out true`; seen[0] != want {
+		t.Errorf("seen %q, want %q", seen[0], want)
+	}
+}
+
+type declined struct{ Code int }
+
+func (e *declined) Error() string { return fmt.Sprintf("declined %d", e.Code) }
+
+// A run that is closed does nothing more.
+func TestClosedRun(t *testing.T) {
+	h := begun(t, func(ctx Context, _ none) (none, error) { return none{}, Sleep(ctx, "s", time.Hour) })
+	untilAsleep(t, h)
+	run := h.Run
+	h.Close()
+	_, err := run.Advance(nil)
+	errorIf(t, !errors.Is(err, ErrClosed) || !errors.Is(run.Rest(nil), ErrClosed), "%v, %v", err, run.Rest(nil))
+}
+
+// TestClockThatStepsBackwards: the run's time does not, and deadlines are kept.
+func TestClockThatStepsBackwards(t *testing.T) {
+	var seen []time.Time
+	h := begun(t, func(ctx Context, _ none) (none, error) {
+		seen = nil
+		for _, name := range names[:5] {
+			seen = append(seen, ctx.Now())
+			_ = pass(ctx, name)
+		}
+		seen = append(seen, ctx.Now())
+		return none{}, Sleep(ctx, "wait", time.Hour)
+	})
+	steps := []time.Duration{-10 * time.Minute, 11 * time.Minute}
+	until(t, h, func() bool {
+		h.Now = h.Now.Add(steps[0])
+		slices.Reverse(steps)
+		return h.Last.Wake.After(h.Now)
+	})
+	errorIf(t, !slices.IsSortedFunc(seen, time.Time.Compare), "time steps back: %v", seen)
+	warm := fmt.Sprint(seen)
+	h.Close()
+	h.Now = h.Now.Add(-24 * time.Hour)
+	h.Advance()
+	errorIf(t, fmt.Sprint(seen) != warm, "after replay the times are\n%s, and were\n%s", seen, warm)
+	drive(t, h)
+	wantState(t, h, StateCompleted)
+}
+
+// A run that waits goes on with a message without reading a row.
+func TestRunInMemoryReadsNoRows(t *testing.T) {
+	q := Inbox[int]{Name: "q"}
+	h := begun(t, func(ctx Context, _ none) (int, error) {
+		m, err := Receive(ctx, "m", q)
+		return m.Body, err
+	})
+	drive(t, h)
+	reads := h.Reads
+	send(t, h, "q", 5)
+	drive(t, h)
+	wantOutput(t, h, 5)
+	errorIf(t, h.Reads != reads, "%d reads", h.Reads-reads)
+}
+
+// A message that is no string is an error of its receive, and gone.
+func TestReceiveOfAnotherType(t *testing.T) {
+	q := Inbox[string]{Name: "q"}
+	h := begun(t, func(ctx Context, _ none) (string, error) {
+		_, err := Receive(ctx, "m", q)
+		var ve *CodecError
+		next, nextErr := Receive(ctx, "n", q)
+		return fmt.Sprint(errors.As(err, &ve), " ", next.Body), nextErr
+	})
+	send(t, h, "q", 5)
+	send(t, h, "q", "a")
+	drive(t, h)
+	wantOutput(t, h, "true a")
+}
+
+func TestProbesThatDoNotWork(t *testing.T) {
+	for says, fn := range map[string]func(ctx Context, _ none) (none, error){
+		"ouch": func(ctx Context, _ none) (none, error) {
+			return Await(ctx, "a", func(*state) (none, bool) { panic("ouch") })
+		},
+		"*replay_test.state": func(ctx Context, _ none) (none, error) { // another view
+			return Await(ctx, "a", func(int) (none, bool) { return none{}, true })
+		},
+	} {
+		h := begun(t, fn)
+		pause(t, h)
+		wantPause(t, h, PausedPanicked, says)
+	}
+}
+
+// A map of as many elements as there may be; one more is refused.
+func TestLargeMap(t *testing.T) {
+	items := make([]int, MaxBranches)
+	h := begun(t, func(ctx Context, _ none) (int, error) {
+		out, err := ForEach(ctx, "map", items, func(ctx Context, i, _ int) (int, error) {
+			return Step(ctx, "step", func(*StepCtx) (int, error) { return i, nil })
+		}, Concurrency(100))
+		sum := 0
+		for i, v := range out {
+			if v != i {
+				return 0, fmt.Errorf("element %d is %d", i, v)
+			}
+			sum += v
+		}
+		if _, more := ForEach(ctx, "too many", append(items, 0), func(Context, int, int) (int, error) { return 0, nil }); err == nil && more == nil {
+			err = errors.New("a map of more elements was accepted")
+		}
+		return sum, errors.Join(err, Sleep(ctx, "sleep", time.Hour))
+	})
+	crashed := 0
+	until(t, h, func() bool {
+		if n := h.Commits / 4000; n > crashed {
+			crashed = n
+			h.Crash()
+		}
+		return false
+	})
+	errorIf(t, h.Crashes < 2, "%d crashes", h.Crashes)
+	errorIf(t, shown(t, h) != fmt.Sprint("completed ", MaxBranches*(MaxBranches-1)/2), "%s", shown(t, h))
+	errorIf(t, status(t, h).Names > 5, "%d names", status(t, h).Names)
+}
+
+// A branch that never waits does not keep the others, nor a request to cancel, from their turn.
+func TestBusyBranchIsFair(t *testing.T) {
+	busy := func(ctx Context) (string, error) {
+		return Loop(ctx, "busy", 0, func(it *Iter[int, string]) error {
+			_, err := Update(it, "update", func(*Tx) (int, error) { return 0, nil })
+			if err == nil && it.Iteration() > 20_000 {
+				return it.Break("busy to the end")
+			}
+			return err
+		})
+	}
+	for name, other := range map[string]func(ctx Context) (string, error){
+		"sleep":   func(ctx Context) (string, error) { return "other", Sleep(ctx, "sleep", 0) },
+		"step":    func(ctx Context) (string, error) { return "other", pass(ctx, "step") },
+		"receive": func(ctx Context) (string, error) { _, err := Receive(ctx, "m", Inbox[int]{"in"}); return "other", err },
+		"await": func(ctx Context) (string, error) {
+			return Await(ctx, "a", func(s *state) (string, bool) { return "other", (*s)["go"] != "" })
+		},
+		"cancel": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := begun(t, func(ctx Context, _ none) (string, error) {
+				if other == nil {
+					return busy(ctx)
+				}
+				_, v, err := Race(ctx, "race", C("busy", busy), C("other", other))
+				return v, err
+			})
+			until(t, h, func() bool { return h.Advances > 3 })
+			send(t, h, "in", 1)
+			stateOf(h)["go"] = "yes"
+			how := "completed other"
+			if other == nil {
+				cancel(t, h)
+				how = "cancelled: workflow: canceled: enough"
+			}
+			// The host runs bodies only when no run has anything to do: a real one is fairer.
+			until(t, h, func() bool { h.Body(); return false })
+			errorIf(t, shown(t, h) != how, "%s", shown(t, h))
+		})
+	}
+}
+
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// A body that returns a nil pointer in an error has failed, and does not take the process along.
+func TestErrorOfNilPointer(t *testing.T) {
+	h := begun(t, func(ctx Context, _ none) (string, error) {
+		err := Do(ctx, "step", func(*StepCtx) error { var e *nilError; return Permanent(e) })
+		err2 := Do(ctx, "other", func(*StepCtx) error { var e *nilError; return e }, Retry(RetryPolicy{MaxAttempts: 2}))
+		_, err3 := Update(ctx, "update", func(*Tx) (int, error) { var e *nilError; return 0, e })
+		return fmt.Sprint(err != nil, err2 != nil, err3 != nil), nil
+	})
+	drive(t, h)
+	errorIf(t, shown(t, h) != "completed true true true", "%s", shown(t, h))
+}
+
+// Cancellations of children that have ended are not kept.
+func TestSpawnForgetsCancellations(t *testing.T) {
+	d := NewFunction("child", func(ctx Context, _ int) (int, error) { return 0, nil })
+	most := 0
+	h := begun(t, func(ctx Context, _ none) (int, error) {
+		return Loop(ctx, "loop", 0, func(it *Iter[int, int]) error {
+			c, err := Spawn(it, "child", d, 0)
+			if err != nil {
+				return err
+			}
+			if _, err := c.Result(it); err != nil || it.Iteration() < 50 {
+				most = max(most, Cancellations(it))
+				return err
+			}
+			return it.Break(1)
+		})
+	})
+	h.Programs["child"] = d.Program()
+	drive(t, h)
+	errorIf(t, shown(t, h) != "completed 1", "%s", shown(t, h))
+	errorIf(t, most > 2, "%d cancellations", most)
+}
+
+// TestNowRandAndInfoReplay: so do the things that look random.
+func TestNowRandAndInfoReplay(t *testing.T) {
+	var runs []string
+	var lines strings.Builder
+	d := NewFunction("w", func(ctx Context, _ none) (string, error) {
+		log := ""
+		for _, name := range names[:5] {
+			i := ctx.Info()
+			log += fmt.Sprintln(ctx.Now(), ctx.Rand().Uint64(), i.Resolutions, i.RunID, i.Started, i.Epoch, i.Workflow, i.Version)
+			ctx.Logger().Info("at " + name)
+			_ = pass(ctx, name)
+		}
+		runs = append(runs, log)
+		return "", Sleep(ctx, "end", time.Hour)
+	}, WithVersion("v7"))
+	h := started(t, d.Program(), none{})
+	h.Options.Logger = func() *slog.Logger { return slog.New(slog.NewTextHandler(&lines, nil)) }
+	untilAsleep(t, h)
+	h.Close()
+	drive(t, h)
+	errorIf(t, len(runs) != 2 || runs[0] != runs[1], "%q", runs)
+	if n := strings.Count(lines.String(), "\n"); n != 5 || !strings.Contains(lines.String(), "workflow=w run=") {
+		t.Errorf("%d lines:\n%s", n, lines.String())
+	}
+	errorIf(t, strings.Count(runs[0], "\n") != 5 || !strings.Contains(runs[0], " v7\n"), "%s", runs[0])
+}
+
+// TestFailedAttemptsLeaveNothing: what an Update or OnCommit did before it failed is undone.
+func TestFailedAttemptsLeaveNothing(t *testing.T) {
+	set := func(tx *Tx, k string) { put(tx, k, "x") }
+	tries := 0
+	h := begun(t, func(ctx Context, _ none) (string, error) {
+		_, err1 := Update(ctx, "fails", func(tx *Tx) (int, error) { set(tx, "1"); return 0, errors.New("no") })
+		_, err2 := Update(ctx, "panics", func(tx *Tx) (int, error) { set(tx, "2"); panic("ouch") })
+		_, err3 := Update(ctx, "too large", func(tx *Tx) ([]byte, error) { set(tx, "3"); return make([]byte, 17<<20), nil })
+		var kept *Tx
+		v, err4 := Update(ctx, "works", func(tx *Tx) (int, error) { set(tx, "4"); kept = tx; return 4, nil })
+		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
+		err5 := Do(ctx, "commit fails once", func(sc *StepCtx) error {
+			tries++
+			n := tries
+			sc.OnCommit(func(tx *Tx) error { set(tx, fmt.Sprint("5.", n)); return nil })
+			sc.OnCommit(func(tx *Tx) error {
+				if n == 1 {
+					return errors.New("conflict")
+				}
+				return nil
+			})
+			return nil
+		})
+		err6 := Do(ctx, "commit fails for good", func(sc *StepCtx) error {
+			sc.OnCommit(func(tx *Tx) error { set(tx, "6"); panic("ouch") })
+			return nil
+		}, Retry(RetryPolicy{MaxAttempts: 1}))
+		return fmt.Sprint(err1, "; ", err2, "; ", err3 != nil, v, err4, "; ", err5, "; ", err6), nil
+	})
+	drive(t, h)
+	wantOutput(t, h, `step "fails" failed: no; step "panics" failed: panic: ouch; true 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch`)
+	if got := fmt.Sprint(stateOf(h)); got != "map[4:x 5.2:x]" {
+		t.Errorf("state %s", got)
+	}
+}
+
+// An output that no journal takes pauses the run as well: code that returns less lets it end.
+func TestOutputThatIsTooLargePauses(t *testing.T) {
+	size := DefaultMaxPayload
+	h := begun(t, func(ctx Context, _ none) (string, error) {
+		err := Sleep(ctx, "a", time.Minute)
+		return strings.Repeat("x", size), err
+	})
+	pause(t, h)
+	fatalIf(t, h.Last.Ended, "the run has ended with it")
+	wantPause(t, h, PausedMisuse, "the output of the function has 16777221 bytes, and the limit is 16777216")
+	size = 3
+	until(t, h, func() bool { return h.Last.Ended })
+	wantOutput(t, h, "xxx")
+}
+
+// TestResultsThatAreTooLarge fail what brought them, and nothing of it is kept.
+func TestResultsThatAreTooLarge(t *testing.T) {
+	big := func() []byte { return make([]byte, 2000) }
+	h := begun(t, func(ctx Context, _ none) (string, error) {
+		_, err1 := Step(ctx, "step", func(sc *StepCtx) ([]byte, error) {
+			sc.OnCommit(func(tx *Tx) error { put(tx, "x", "1"); return nil })
+			return big(), nil
+		})
+		_, err2 := Update(ctx, "update", func(tx *Tx) ([]byte, error) {
+			put(tx, "x", "2")
+			return big(), nil
+		})
+		return fmt.Sprint(err1, "; ", err2), nil
+	})
+	h.Options.MaxPayload = 1000
+	drive(t, h)
+	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000`)
+	if x := stateOf(h)["x"]; x != "" {
+		t.Errorf("x is %q", x)
+	}
+}
+
+func TestDefineSaysWhatIsWrong(t *testing.T) {
+	fn := func(Context, none) (none, error) { return none{}, nil }
+	for _, tt := range []struct {
+		d    *Function[none, none]
+		says string
+	}{
+		{NewFunction("", fn), "empty"},
+		{NewFunction(strings.Repeat("x", 300), fn), "300 bytes"},
+		{NewFunction[none, none]("w", nil), "the function is nil"},
+		{NewFunction("w", fn, nil), "option 0 is nil"},
+		{NewFunction("w", fn, WithCodec(nil)), "WithCodec: nil"},
+		{NewFunction("w", fn, WithStepDefaults(Timeout(-1))), "negative"},
+		{NewFunction("w", fn, WithStepDefaults(nil)), "option 0 is nil"},
+		{NewFunction("w", fn, WithError[*declined]("d"), WithError[*declined]("d")), "twice"},
+		{NewFunction("w", fn, WithError[error]("d")), "interface"},
+		{NewFunction("w", fn, WithErrorValue("d", nil)), "nil"},
+		{NewFunction("w", fn, WithVersion(strings.Repeat("x", 300))), "300 bytes"},
+	} {
+		err := tt.d.Program().Err()
+		errorIf(t, err == nil || !strings.Contains(err.Error(), tt.says), "%v, want %q", err, tt.says)
+		if serr := newActor(t).Start(tt.d.Program(), none{}, StartOptions{}); serr == nil {
+			t.Errorf("started in spite of %v", err)
+		}
+	}
+}
+
+// TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build that agrees goes on.
+func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
+	scope := func(inner func(ctx Context) error) func(ctx Context) error {
+		return func(ctx Context) error {
+			return errOf(Scope(ctx, "scope", func(ctx Context) (int, error) { return 5, inner(ctx) }))
+		}
+	}
+	text := func(ctx Context) error { return errOf(Step(ctx, "b", body("text"))) }
+	number := func(ctx Context) error { return errOf(Step(ctx, "b", body(1))) }
+	list := func(ctx Context) error {
+		return errOf(Scope(ctx, "scope", func(ctx Context) ([]string, error) { return nil, text(ctx) }))
+	}
+	for _, v := range []struct {
+		first, then func(ctx Context) error
+		says        string
+	}{{scope(text), list, "[]string"}, {text, number, `step "b"`}} {
+		undone := 0
+		p := func(fn func(ctx Context) error) *Program {
+			return code(func(ctx Context, _ none) (string, error) {
+				_, err := Compensated(ctx, "a", body("done"), func(*StepCtx, string) error { undone++; return nil })
+				if err = errors.Join(err, fn(ctx)); err != nil {
+					return "", err
+				}
+				return "done", Sleep(ctx, "wait", time.Hour)
+			})
+		}
+		h := started(t, p(v.first), none{})
+		untilAsleep(t, h)
+		h.Close()
+		h.Use(p(v.then))
+		pause(t, h)
+		wantPause(t, h, PausedDiverged, v.says)
+		h.Close()
+		h.Use(p(v.first))
+		h.Now = h.Now.Add(10 * time.Minute) // it tries again
+		drive(t, h)
+		wantOutput(t, h, "done")
+		errorIf(t, undone != 0, "it was undone")
+	}
+}
+
+// A report of an operation that a helper asks for names the lines that call the helper, too.
+func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
+	program := func(name string) *Program {
+		return NewFunction("w", func(ctx Context, _ none) (string, error) {
+			if err := pass(ctx, name); err != nil {
+				return "", err
+			}
+			return "", Sleep(ctx, "nap", time.Hour)
+		}).Program()
+	}
+	h := started(t, program("a"), none{})
+	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
+	h.Close()
+	h.Use(program("b"))
+	pause(t, h)
+	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:547)")
+	if text := status(t, h).Pause.Text; strings.Count(text, "called at") != 1 {
+		t.Error(text)
+	}
+}
+
+// An input that the function no longer takes is reported as that, although the function has asked for nothing.
+func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
+	h := started(t, NewFunction("w", func(ctx Context, _ string) (string, error) {
+		return "", Sleep(ctx, "nap", time.Hour)
+	}).Program(), "text")
+	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
+	h.Close()
+	h.Use(NewFunction("w", func(ctx Context, _ int) (string, error) {
+		return "", Sleep(ctx, "nap", time.Hour)
+	}).Program())
+	pause(t, h)
+	wantPause(t, h, PausedDiverged, "the recorded input of the run is not what the function takes", "still decode it")
+	if text := status(t, h).Pause.Text; strings.Contains(text, "end of the scope") || strings.Contains(text, "Removed") {
+		t.Error(text)
+	}
+}
