@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
@@ -22,33 +25,73 @@ import (
 
 // A failedMessage is a message whose handler failed. The next turn must count the attempt.
 type failedMessage struct {
+	life    keyspace.ActorID // of the actor
 	message host.Received
 	cause   *host.Error
 	reason  string // for operators; "" for the message of cause
-	counted bool   // written and read in turns of the actor
+	at      time.Time
+}
+
+// uncounted has the failed attempts of messages whose handlers took their cores with them: they panicked or did not return. They
+// are counted before the actor handles another message, whatever has it run again. The zero value has none.
+type uncounted struct {
+	mu  sync.Mutex
+	all map[string][]*failedMessage // by the address of the actor
+}
+
+// add keeps a failed attempt. Those of actors that were destroyed meanwhile are forgotten in time.
+func (u *uncounted) add(addr host.Address, f *failedMessage) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = make(map[string][]*failedMessage)
+	}
+	if len(u.all) >= 1024 {
+		maps.DeleteFunc(u.all, func(_ string, old []*failedMessage) bool { return f.at.Sub(old[0].at) > time.Hour })
+	}
+	key := string(address.Append(nil, addr))
+	u.all[key] = append(u.all[key], f)
+}
+
+func (u *uncounted) of(addr host.Address) []*failedMessage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.all) == 0 {
+		return nil
+	}
+	return slices.Clone(u.all[string(address.Append(nil, addr))])
+}
+
+// counted forgets the first n failed attempts of an actor.
+func (u *uncounted) counted(addr host.Address, n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := string(address.Append(nil, addr))
+	if u.all[key] = u.all[key][n:]; len(u.all[key]) == 0 {
+		delete(u.all, key)
+	}
 }
 
 // queueActivation is the part's data of an Actor: the duty to handle the messages of its own
 // queues.
-type queueActivation struct {
-	duty.Duty
-	failed atomic.Pointer[failedMessage] // its attempt must be counted before any message is handled
-}
-
-func activationOf(a *kernel.Actor) *queueActivation {
-	return attach.Make(&a.Attached, func() *queueActivation {
-		return &queueActivation{Duty: duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
-	})
-}
+type queueActivation struct{ duty.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
-func queueDuty(a *kernel.Actor) *duty.Duty { return &activationOf(a).Duty }
+func queueDuty(a *kernel.Actor) *duty.Duty {
+	return &attach.Make(&a.Attached, func() *queueActivation {
+		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+	}).Duty
+}
 
 // A queueJob handles messages of the actor's own queues.
 type queueJob struct {
-	failed    *failedMessage                // a failed attempt to count first; nil for none
 	message   atomic.Pointer[host.Received] // the message that is being handled; also read when the turn is abandoned
 	recovered bool
+
+	// Of the message, and written before it.
+	life  keyspace.ActorID
+	queue int
+	began time.Time
 }
 
 func newQueueJob(recovered bool) kernel.Job { return &queueJob{recovered: recovered} }
@@ -61,30 +104,19 @@ func (*queueJob) Traits(a *kernel.Actor) kernel.Traits {
 // Run implements kernel.Job.
 func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 
-// countFailed makes the actor count a failed attempt of a message, and then handle messages.
-func countFailed(a *kernel.Actor, failed *failedMessage) {
-	w := queueDuty(a).Item(true)
-	w.Job = &queueJob{failed: failed, recovered: true}
-	if _, err := a.Kernel.Post(a.Type, a.Address, w, nil); err != nil {
-		w.Fail(err)
-	}
-}
-
-// pumped ends a job: it asks for another one if an attempt must be counted.
+// pumped ends a job. If a message took the core with it, another job comes at once, which counts the attempt.
 func pumped(a *kernel.Actor, w *kernel.Work) {
-	j := w.Job.(*queueJob)
-	failed, wait := j.failed, retry.In(w.Err, retry.Soon)
-	if m := j.message.Load(); m != nil && !w.Paused && host.CodeOf(w.Err) != host.Unavailable {
-		e, _ := a.Kernel.PublicError(w.Err)
-		failed, wait = &failedMessage{message: *m, cause: e}, 0
+	j, own := w.Job.(*queueJob), queueDuty(a)
+	m := j.message.Load()
+	if m == nil || w.Err == nil || w.Paused || host.CodeOf(w.Err) == host.Unavailable {
+		own.Done(w)
+		return
 	}
-	switch {
-	case failed == nil:
-		queueDuty(a).Done(w)
-	case w.Err != nil:
-		activationOf(a).failed.Store(failed) // another job may come first
-		duty.Again(a.Kernel, a.Address, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { countFailed(a, failed) })
-	}
+	e, _ := a.Kernel.PublicError(w.Err)
+	typ := Queueing(a.Type)
+	typ.pace[j.queue].Add(time.Since(j.began))
+	typ.uncounted.add(a.Address, &failedMessage{life: j.life, message: *m, cause: e, at: time.Now()})
+	duty.Again(a.Kernel, a.Address, "message "+strconv.FormatUint(m.ID, 10), w, 0, own.TakeUp)
 }
 
 // maxPump is the number of messages that are handled before other work of the actor.
@@ -94,24 +126,15 @@ const maxPump = 64
 // queue after the other. A broken queue does not delay the others. A stopping node keeps waiting
 // messages for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
-	a, own := c.Actor, activationOf(c.Actor)
-	if j.failed == nil {
-		own.Begin() // a message that is sent from here on asks again
-		j.failed = own.failed.Load()
-	}
+	a, own := c.Actor, queueDuty(c.Actor)
+	own.Begin() // a message that is sent from here on asks again
 	if !c.Exists {
 		c.Respond(w, nil, fault.NotFound(a.Address))
 		return
 	}
-	if f := j.failed; f != nil {
-		if !f.counted {
-			if err := messageFailed(c, w, f); err != nil {
-				c.Respond(w, nil, err)
-				return
-			}
-		}
-		f.counted, j.failed = true, nil
-		own.failed.CompareAndSwap(f, nil)
+	if err := countFailed(c, w); err != nil {
+		c.Respond(w, nil, err)
+		return
 	}
 	if j.recovered {
 		c.Standing.Note(keyspace.WakeQueue, standing.Armed)
@@ -157,6 +180,28 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 		err = disarmQueues(c, w)
 	}
 	c.Respond(w, nil, err)
+}
+
+// countFailed counts the attempts that took their cores with them, and commits that: the next handler may take its core, too.
+func countFailed(c *kernel.Core, w *kernel.Work) error {
+	own := &Queueing(c.Actor.Type).uncounted
+	all := own.of(c.Actor.Address)
+	if len(all) == 0 {
+		return nil
+	}
+	for _, f := range all {
+		if f.life != c.ID {
+			continue
+		}
+		if err := messageFailed(c, w, f); err != nil {
+			return err
+		}
+	}
+	if c.Commit(); c.Broken {
+		return fault.Unavailable("the attempts of messages were not committed")
+	}
+	own.counted(c.Actor.Address, len(all))
+	return nil
 }
 
 // readyQueues returns the queues with messages for handlers.
@@ -230,6 +275,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 			return nil, err
 		}
 		found = true
+		j.life, j.queue, j.began = c.ID, i, start
 		j.message.Store(m)
 		own.Lag.Observe(h.Start.Sub(m.Sent).Seconds())
 		reply, err := c.Instance.Message(h.Host, i, m, nil)
@@ -267,7 +313,13 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	err := c.System(w, "queue retry", func(h *kernel.Turn) error {
 		Queueing(c.Actor.Type).failures.Inc()
 		QueueChange(h, "failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
-		return SetOf(h).Fail(m, f.cause, f.reason)
+		set := SetOf(h)
+		if !f.at.IsZero() { // what made the message ready may have been lost with the core
+			if err := set.Due(m.Queue, 0); err != nil {
+				return err
+			}
+		}
+		return set.Fail(m, f.cause, f.reason)
 	})
 	return err
 }

@@ -28,7 +28,8 @@ type Part struct {
 	sent, failures, dead prometheus.Counter
 	Lag                  prometheus.Histogram
 	// receiver receives the messages of queues with ByRun.
-	receiver queueReceiver
+	receiver  queueReceiver
+	uncounted uncounted
 }
 
 var _ interface {
