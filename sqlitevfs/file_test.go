@@ -113,17 +113,28 @@ func TestParsePatchesRefuses(t *testing.T) {
 	}
 }
 
-func FuzzParsePatches(f *testing.F) {
-	f.Add([]byte{}, uint32(1))
-	f.Add([]byte{0, 0, 0, 1, 0, 12, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}, uint32(2))
-	f.Add([]byte{0, 0, 0, 0, 0, 12, 1, 255, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9}, uint32(9))
-	f.Fuzz(func(t *testing.T, b []byte, pages uint32) {
-		l, err := parsePatches(nil, b, pages)
+// FuzzMetadata takes the value of the metadata, with the patches.
+func FuzzMetadata(f *testing.F) {
+	patched := func(pages uint32, patches ...byte) []byte {
+		b := append(Metadata{Pages: pages, Sequence: 1 << 40, Migrations: 3}.append(nil), patches...)
+		b[0] = formatPatched
+		return b
+	}
+	f.Add([]byte{})
+	f.Add(Metadata{Pages: 300, Sequence: 1 << 40, Migrations: 3}.append(nil))
+	f.Add(patched(2, 0, 0, 0, 1, 0, 12, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8))
+	f.Add(patched(9, 0, 0, 0, 0, 0, 12, 1, 255, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parseMetadata(b)
+		var l patches
+		if err == nil {
+			l, err = parsePatches(nil, b[metadataSize:], m.Pages)
+		}
 		if err != nil {
-			fatalIf(t, !errors.Is(err, ErrCorrupt), "%v", err)
+			wantErr(t, err, ErrCorrupt)
 			return
 		}
-		again := l.append(nil)
+		again := m.appendWith(nil, l)
 		fatalIf(t, !bytes.Equal(again, b), "%x came back as %x", b, again)
 		var p page
 		for i := range l {
@@ -370,10 +381,23 @@ func TestReadAheadFindsHoles(t *testing.T) {
 	}
 }
 
-// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks what it is told.
+// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks what it is told, and over a
+// Scratch of it.
 func TestFileMatchesItsModel(t *testing.T) {
+	under := &mapWriter{mapReader: mapReader{keys: keys{}}, room: 1 << 40}
+	fileMatchesItsModel(t, under, func() int { return len(under.keys) })
+	before := fmt.Sprint(under.keys)
+	scratch := Scratch(under, 16<<20)
+	must(t, scratch.DeleteRange([]byte{0}, []byte{0xff}))
+	fileMatchesItsModel(t, scratch, func() (n int) {
+		must(t, scratch.Scan([]byte{0}, []byte{0xff}, func(_, _ []byte) bool { n++; return true }))
+		return n
+	})
+	same(t, fmt.Sprint(under.keys), before, "a Scratch changed its reader")
+}
+
+func fileMatchesItsModel(t *testing.T, w Writer, count func() int) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	w := (&mapStore{keys: keys{}}).writer()
 	f := &file{stop: new(stopper), buffers: new(buffers), limit: 1 << 40, write: true}
 	var meta Metadata
 	length := -1
@@ -417,7 +441,7 @@ func TestFileMatchesItsModel(t *testing.T) {
 		if length >= 0 {
 			keys++
 		}
-		fatalIf(t, len(w.keys) != keys, "%d keys for %d pages", len(w.keys), len(committed))
+		same(t, count(), keys, len(committed))
 	}
 }
 
@@ -563,20 +587,6 @@ func TestMetadataGolden(t *testing.T) {
 		}
 		wantErr(t, errOf(parseMetadata(append(b, 0))), ErrCorrupt)
 	}
-}
-
-func FuzzParseMetadata(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(Metadata{Pages: 300, Sequence: 1 << 40, Migrations: 3}.append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := parseMetadata(b)
-		if err != nil {
-			fatalIf(t, !errors.Is(err, ErrCorrupt), "%v", err)
-			return
-		}
-		again, err := parseMetadata(m.append(nil))
-		fatalIf(t, err != nil || again != m, "%+v came back as %+v, %v", m, again, err)
-	})
 }
 
 // TestTemporaryFilesBehaveLikeFiles compares with a slice.

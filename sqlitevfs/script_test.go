@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestSQLScripts runs the scripts of testdata/scripts, each on a pool with one store; `go test ./sqlitevfs -run TestSQLScripts
+// TestSessionScripts runs the scripts of testdata/scripts, each on a pool with one store; `go test ./sqlitevfs -run TestSessionScripts
 // -rewrite` writes the results anew. A command that has a result is printed with it, after an arrow. "pool max-open=2" sets options.
 //
 //	write a, read a       begin a session on the database "test"; "read a x" is one on the database x, "read a as b" one on the
@@ -23,7 +23,7 @@ import (
 //	discard, close x      close the connections of the database "test", and the database x
 //	stats                 are the connections of the pool
 //	again                 is another process
-func TestSQLScripts(t *testing.T) {
+func TestSessionScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var o Options
