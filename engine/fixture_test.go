@@ -187,14 +187,12 @@ func formatOf(t *testing.T, s *Store) uint64 {
 func TestReadingAnOlderStoreDoesNotChangeItsFormat(t *testing.T) {
 	o := older(t)
 	for range 2 {
-		s, sp := mustSpace(t, o)
-		wantValue(t, sp.Writes(), kv("a"), "value")
-		if _, err := commitWait(sp); err != nil { // without changes
-			t.Fatal(err)
-		}
-		format := formatOf(t, s)
-		fatalIf(t, format != 1 || !s.chunked, "format %d, chunked %v", format, s.chunked)
-		s.Close()
+		r := newRig(t, o)
+		r.want(kv("a"), "value")
+		must(t, errOf(commitWait(r.sp))) // without changes
+		format := formatOf(t, r.Store)
+		fatalIf(t, format != 1 || !r.chunked, "format %d, chunked %v", format, r.chunked)
+		r.Close()
 	}
 }
 
@@ -328,7 +326,8 @@ func TestRowsOfBothFormatsReadAsOne(t *testing.T) {
 // the rest of its rows.
 func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 	for _, old := range []bool{false, true} {
-		s, sp := mustSpace(t, small(Options{Disk: NewDisk()}))
+		r := newRig(t, Options{})
+		s, sp := r.Store, r.sp
 		must(t, sp.Writes().Create(Identity{Type: "room", Key: []string{"1"}}))
 		put(t, sp.Writes(), stateKey(), "old state")
 		putCommit(t, sp, kv("a"), "old value")

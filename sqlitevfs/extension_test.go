@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
 )
 
 // extensionScripts make and ask something of each extension.
