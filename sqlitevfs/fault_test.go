@@ -87,18 +87,19 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 		for _, how := range []string{"small", "vacuum", "more pages than are remembered"} {
 			t.Run(kind.name+", "+how, func(t *testing.T) {
 				t.Parallel()
-				texts, first, step, rows := faultTurn, 1, 1, 60
+				texts, first, step := faultTurn, 1, 1
+				r := newRig(t, Options{CacheBytes: 16 * PageSize}, faultSchema, manyRows(1, 60))
 				switch how {
 				case "vacuum":
 					texts = append(slices.Clip(texts), "VACUUM")
 				case "more pages than are remembered":
-					texts, rows = []string{"UPDATE t SET v = randomblob(3000) WHERE id <= 270; DELETE FROM t WHERE id > 270"}, 300
+					r = newRig(t, Options{}, faultSchema, manyRows(1, 300), "UPDATE t SET v = randomblob(3500)")
+					texts = []string{"UPDATE t SET v = randomblob(3000) WHERE id <= 270; DELETE FROM t WHERE id > 270"}
 					first, step = 1+i, len(faultKinds) // each kind at some of the calls
 				}
 				if RaceDetector {
 					first, step = 1+i*7, 37 // some calls of each kind
 				}
-				r := newRig(t, Options{CacheBytes: 16 * PageSize}, faultSchema, manyRows(1, rows))
 				old := r.digest()
 				work := func(w *mapWriter) (*turn, error) {
 					x := r.writeTo(w)

@@ -277,6 +277,8 @@ func TestPatchesEndWithTheirPages(t *testing.T) {
 	r.exec("DROP TABLE gone")
 	r.exec("VACUUM")
 	same(t, r.meta().Pages, 2)
+	l = r.patches()
+	fatalIf(t, len(l) > 0 && l[len(l)-1].page > 1, "patches %+v of 2 pages", l)
 	r.exec("CREATE TABLE again(id INTEGER PRIMARY KEY, body TEXT)")
 	r.exec("INSERT INTO again(body) VALUES('text')")
 	r.sound("SELECT (SELECT count(*) FROM keep), (SELECT count(*) FROM again)", "5|1")
