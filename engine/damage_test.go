@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -219,24 +219,20 @@ func newLogImage(t testing.TB) *image {
 	return m
 }
 
-// holdAt holds up the n-th operation that changes a disk, and all after it, until release is closed. reached is closed when the
-// first of them is there.
-func holdAt(disk *Disk, n int64) (reached, release chan struct{}) {
-	reached, release = make(chan struct{}), make(chan struct{})
-	var operations atomic.Int64
+// eachChange calls f before each operation that changes a disk, with its number.
+func eachChange(disk *Disk, f func(n int)) {
+	var mu sync.Mutex
+	operations := 0
 	disk.Fail(func(op, _ string) error {
 		switch op {
 		case "write", "sync", "create", "remove", "rename":
-			if at := operations.Add(1); at >= n {
-				if at == n {
-					close(reached)
-				}
-				<-release
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			operations++
+			f(operations)
 		}
 		return nil
 	})
-	return reached, release
 }
 
 // removeMarkers removes the markers of a kind, or with "" all of them.
@@ -535,35 +531,25 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
-	for n, done := int64(1), false; !done; n += stride(4) {
-		o := small(Options{Disk: whole.disk.Crash(uint64(n), 50), MemTableBytes: 64 << 10})
-		reached, release := holdAt(o.Disk, n)
-		opened := make(chan *Store)
-		go func() {
-			s, err := Open(context.Background(), o)
-			check(t, err)
-			opened <- s
-		}()
-		var s *Store
-		select {
-		case <-reached:
-		case s = <-opened:
-			done = true
-		}
-		for _, percent := range []int{0, 50, 100} {
-			m := &image{disk: o.Disk.Crash(uint64(n), percent), want: whole.want}
-			if out := m.outcome(t, Options{}); out != (outcome{}) {
-				t.Errorf("power cut at operation %d, %d%% of what was not synced kept: %v, %+v", n, percent, out.refused, out)
+	for seed := range uint64(3) {
+		o := small(Options{Disk: whole.disk.Crash(seed, 50), MemTableBytes: 64 << 10})
+		cuts, next := map[string]*Disk{}, 1
+		eachChange(o.Disk, func(n int) {
+			if n < next {
+				return
 			}
+			next += int(stride(4))
+			for i, percent := range []int{0, 50, 50, 50, 100} {
+				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent, i)] = o.Disk.Crash(uint64(5*n+i), percent)
+			}
+		})
+		must(t, mustOpen(t, o).Close())
+		o.Disk.Fail(nil)
+		fatalIf(t, len(cuts) < 50, "only %d cuts", len(cuts))
+		for where, disk := range cuts {
+			m := &image{disk: disk, want: whole.want}
+			same(t, m.outcome(t, Options{}), (outcome{}), "power cut", where)
 		}
-		close(release)
-		if s == nil {
-			s = <-opened
-		}
-		if s == nil {
-			return
-		}
-		check(t, s.Close())
 	}
 }
 
@@ -721,76 +707,58 @@ func TestBatchMarkReadsAnyBytes(t *testing.T) {
 // TestPowerCutsAreNoDamage cuts the power at a random operation of a store, again and again, in sessions that open it, write
 // little, much or nothing, flush, and close.
 func TestPowerCutsAreNoDamage(t *testing.T) {
-	for seed := range seeds(5) {
+	for seed := range seeds(12) {
 		powerCuts(t, seed)
 	}
 }
 
 func powerCuts(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	disk := NewDisk()
-	durability := Sync
+	o := small(Options{MemTableBytes: 64 << 10})
 	if rnd.IntN(4) == 0 {
-		durability = NoSync
+		o.Durability = NoSync
 	}
-	var acked atomic.Uint64
+	var acked atomic.Uint64 // what the cut before left has that
 	for session := range 12 {
-		o := small(Options{Disk: disk, MemTableBytes: 64 << 10, Durability: durability})
-		limit := int64(1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)]))
-		reached, release := holdAt(disk, limit)
+		limit := 1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)])
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
-		done := make(chan struct{})
-		work := rand.New(rand.NewPCG(seed, uint64(session)))
-		go func() {
-			defer close(done)
-			s, err := Open(context.Background(), o)
-			if err != nil {
-				t.Errorf("seed %d, session %d: %v", seed, session, err)
-				return
+		percent, cutSeed := []int{0, 30, 60, 100}[rnd.IntN(4)], rnd.Uint64()
+		var next *Disk // what the power cut of the session leaves
+		before := uint64(0)
+		cut := func() { before, next = acked.Load(), o.Disk.Crash(cutSeed, percent) }
+		eachChange(o.Disk, func(n int) {
+			if n == limit {
+				cut()
 			}
-			defer s.Close()
-			sp, err := s.OpenSpace(testID(1))
-			if err != nil {
-				t.Errorf("seed %d, session %d: %v", seed, session, err)
-				return
+		})
+		s, err := Open(t.Context(), o)
+		fatalIf(t, err != nil, "seed %d, session %d: %v", seed, session, err)
+		sp := openSpace(t, s, 1)
+		v := uint64(sp.Head().Version)
+		fatalIf(t, o.Durability == Sync && v < acked.Load(), "seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
+		for range commits {
+			put(t, sp.Writes(), kv(strconv.Itoa(rnd.IntN(50))), strings.Repeat("v", rnd.IntN(size)))
+			v := uint64(sp.Head().Version) + 1
+			told := make(chan struct{})
+			must(t, errOf(sp.Commit(func(err error) {
+				check(t, err)
+				acked.Store(v)
+				close(told)
+			})))
+			if rnd.IntN(3) == 0 {
+				<-told
 			}
-			if v := uint64(sp.Head().Version); durability == Sync && v < acked.Load() {
-				t.Errorf("seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
+			if flushes > 0 && rnd.IntN(20) == 0 {
+				must(t, s.db.Flush())
 			}
-			for range commits {
-				w := sp.Writes()
-				_ = w.Put(kv(strconv.Itoa(work.IntN(50))), []byte(strings.Repeat("v", work.IntN(size))), PutOptions{})
-				v := uint64(sp.Head().Version) + 1
-				told := make(chan struct{})
-				if _, err := sp.Commit(func(err error) {
-					if err == nil {
-						acked.Store(v)
-					}
-					close(told)
-				}); err != nil {
-					return
-				}
-				if work.IntN(3) == 0 {
-					<-told
-				}
-				if flushes > 0 && work.IntN(20) == 0 {
-					_ = s.db.Flush()
-				}
-			}
-		}()
-		select {
-		case <-reached:
-		case <-done:
 		}
-		before := acked.Load()
-		next := disk.Crash(rnd.Uint64(), []int{0, 30, 60, 100}[rnd.IntN(4)])
-		close(release)
-		<-done
+		must(t, s.Close())
+		o.Disk.Fail(nil)
+		if next == nil {
+			cut()
+		}
 		acked.Store(before)
-		disk = next
-		if t.Failed() {
-			return
-		}
+		o.Disk = next
 	}
 }
 
