@@ -217,15 +217,6 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 			db.run("INSERT INTO t VALUES (1)") // reading was interrupted: nothing is lost
 		})
 	})
-	t.Run("by the context of the turn", func(t *testing.T) {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, cause)
-		defer cancel()
-		err := r.try(ctx, func(db handle) error {
-			db.fails(cause, "", endless+"SELECT count(*) FROM n")
-			return errOf(db.Exec("SELECT 1"))
-		})
-		wantError(t, err, ErrInterrupted, "")
-	})
 	t.Run("and a write that is takes the turn with it", func(t *testing.T) {
 		err := r.try(context.Background(), func(db handle) error {
 			var err error
