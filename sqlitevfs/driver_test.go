@@ -117,6 +117,16 @@ func TestPreparedStatementIsUsedWhileItsOwnRowsAreRead(t *testing.T) {
 	r.sound("SELECT x FROM b", "11,12,13,22,23,33")
 }
 
+func TestTransactionsHaveAnyLevelOfIsolation(t *testing.T) {
+	newRig(t, Options{}).turn(func(db handle) {
+		for level := sql.LevelDefault; level <= sql.LevelLinearizable; level++ {
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			must(t, err, level)
+			must(t, tx.Commit(), level)
+		}
+	})
+}
+
 func TestHandleIsUsedByManyGoroutines(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE n (v); INSERT INTO n VALUES (0)")
 	r.turn(func(db handle) {

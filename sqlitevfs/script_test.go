@@ -3,6 +3,7 @@ package sqlitevfs
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,10 +57,22 @@ type script struct {
 // call runs a line and returns its result.
 func (s *script) call(line string) string {
 	said := func(result string, err error) string {
-		if err != nil {
-			return "error: " + err.Error()
+		if err == nil {
+			return result
 		}
-		return result
+		result = "error"
+		for _, x := range []struct {
+			error
+			name string
+		}{
+			{ErrBusy, "ErrBusy"}, {ErrReadOnly, "ErrReadOnly"}, {ErrClosed, "ErrClosed"}, {ErrOpenTransaction, "ErrOpenTransaction"},
+			{ErrConstraint, "ErrConstraint"}, {ErrUnique, "ErrUnique"}, {ErrForeignKey, "ErrForeignKey"}, {ErrRefused, "ErrRefused"},
+		} {
+			if errors.Is(err, x.error) {
+				result += " " + x.name
+			}
+		}
+		return result + ": " + err.Error()
 	}
 	if before, text, ok := strings.Cut(line, ": "); ok {
 		words := strings.Fields(before)
