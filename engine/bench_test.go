@@ -377,52 +377,36 @@ func BenchmarkPageScan(b *testing.B) {
 	for _, where := range []string{"memtable", "tables"} {
 		sp := benchPages(b, where)
 		start, end := pageKey(0), pageKey(pages)
-		var image []byte
-		all := func(b *testing.B, scan func() int) {
-			b.ReportAllocs()
-			for range b.N {
-				image = image[:0]
-				n := scan()
-				fatalIf(b, n != pages || len(image) != pages*pageSize, "%v %v", n, len(image))
-			}
-			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/pages, "ns/page")
-		}
-		collect := func(n *int) func(key, value []byte) bool {
-			return func(_, value []byte) bool {
-				*n++
-				image = append(image, value...)
-				return true
-			}
-		}
-		b.Run(where+"/snapshot", func(b *testing.B) {
-			all(b, func() (n int) {
+		lower, upper := rowRange(sp.id, start, end)
+		for name, scan := range map[string]func(each func(key, value []byte) bool) error{
+			"write set": func(each func(key, value []byte) bool) error { return sp.Writes().Scan(start, end, each) },
+			"snapshot": func(each func(key, value []byte) bool) error {
 				sn := sp.Snapshot()
 				defer sn.Close()
-				must(b, sn.Scan(start, end, collect(&n)))
-				return n
-			})
-		})
-		b.Run(where+"/write set", func(b *testing.B) {
-			all(b, func() (n int) {
-				must(b, sp.Writes().Scan(start, end, collect(&n)))
-				return n
-			})
-		})
-		b.Run(where+"/raw", func(b *testing.B) {
-			lower, upper := rowRange(sp.id, start, end)
-			all(b, func() (n int) {
+				return sn.Scan(start, end, each)
+			},
+			"raw": func(each func(key, value []byte) bool) error {
 				it, err := sp.store.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 				must(b, err)
 				for ok := it.First(); ok; ok = it.Next() {
 					if v := it.Value(); len(v) >= pageSize { // behind the metadata
-						n++
-						image = append(image, v[len(v)-pageSize:]...)
+						each(nil, v[len(v)-pageSize:])
 					}
 				}
-				it.Close()
-				return n
+				return it.Close()
+			},
+		} {
+			b.Run(where+"/"+name, func(b *testing.B) {
+				image := make([]byte, 0, pages*pageSize)
+				b.ReportAllocs()
+				for range b.N {
+					image = image[:0]
+					must(b, scan(func(_, value []byte) bool { image = append(image, value...); return true }))
+					same(b, len(image), pages*pageSize)
+				}
+				b.ReportMetric(float64(b.Elapsed())/float64(b.N)/pages, "ns/page")
 			})
-		})
+		}
 	}
 }
 
