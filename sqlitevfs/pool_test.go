@@ -66,23 +66,26 @@ func TestIdleConnectionsAreClosedByOneTimer(t *testing.T) {
 		use(b)
 		used := r.open("c").read()
 		used.want("SELECT * FROM t", "one")
-		for _, step := range []struct {
-			sleep time.Duration // or b is used
+		for i, step := range []struct {
+			sleep time.Duration
+			do    func()
 			open  int
 		}{
-			{0, 3}, {5 * time.Second, 2}, // 11 s of a, 5 s of b
-			{3 * time.Second, 2}, {-1, 2}, {9 * time.Second, 2}, // b goes on
-			{2 * time.Second, 1}, {time.Hour, 1}, // what is in use is not idle
-			{-2, 1}, {11 * time.Second, 0}, // used ends
+			{0, nil, 3},
+			{5 * time.Second, nil, 2}, // 11 s of a, 5 s of b
+			{3 * time.Second, func() { use(b) }, 2},
+			{9 * time.Second, nil, 2},
+			{2 * time.Second, nil, 1},
+			{time.Hour, nil, 1}, // what is in use is not idle
+			{0, func() { used.Rollback() }, 1},
+			{11 * time.Second, nil, 0},
 		} {
-			switch time.Sleep(step.sleep); step.sleep {
-			case -1:
-				use(b)
-			case -2:
-				used.Rollback()
+			time.Sleep(step.sleep)
+			if step.do != nil {
+				step.do()
 			}
 			synctest.Wait()
-			same(t, r.pool.Stats().Open, step.open, step)
+			same(t, r.pool.Stats().Open, step.open, i)
 		}
 		s := r.pool.Stats()
 		fatalIf(t, s.Bytes != 0 || s.Evicted != 0 || s.Opened != s.Closed, "%+v", s)
