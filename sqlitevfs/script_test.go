@@ -126,7 +126,10 @@ func (s *script) call(line string) string {
 		}
 		x := s.turns[name]
 		changed, err := x.Session.Commit()
-		if err == nil && x.w != nil && f[0] == "commit" {
+		switch {
+		case err != nil && changed:
+			err = fmt.Errorf("%w; pages were published", err)
+		case err == nil && x.w != nil && f[0] == "commit":
 			s.store.commit(x.w)
 		}
 		return said(map[bool]string{false: "nothing changed"}[changed], err)
