@@ -427,6 +427,7 @@ func (r *rig) spare() []byte {
 func TestFirstLogIsASpareAndTheNextIsMadeWhenItIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
+		synctest.Wait()
 		logs := logsOf(t, r.o.Disk)
 		fatalIf(t, len(logs) != 1, "logs %v", logs)
 		b, _ := contents(t, r.o.Disk, logs[0])
