@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Each benchmark of commits has a twin that writes the same rows with bare
-// Pebble: data row, metadata row and head row of the state key, from buffers,
+// The benchmark of commits has a twin that writes the same rows with bare
+// Pebble: the row of the head with the state, from buffers,
 // with the same options but on Pebble's own filesystem: its logs are as Pebble
 // makes them, not the spares of warm.go. Run both in one run; figures of
 // different runs do not compare.
@@ -45,178 +45,126 @@ func rawPebble(b *testing.B) *pebble.DB {
 	return db
 }
 
-// rawActor holds the rows that a commit of a state writes.
-type rawActor struct {
-	root, value []byte
-}
+// A starter begins a commit of the state of one actor, and calls told when it is durable.
+type starter func(told func(error))
 
-func newRawActor(n int) *rawActor {
-	id := testID(n)
-	m := metadata{version: 1000, created: 1_700_000_000_000, updated: 1_700_000_000_100, size: benchState}
-	h := head{Head: Head{Generation: 1, Version: 1000, Keys: 1, Bytes: benchState + 1, Created: m.created, Updated: m.updated}}
-	return &rawActor{
-		root:  keyspace.AppendMetadataRow(nil, id, stateKey()),
-		value: h.appendRoot(nil, &stateCache{exists: true, meta: m, value: make([]byte, benchState)}),
-	}
-}
-
-func (a *rawActor) batch(db *pebble.DB) *pebble.Batch {
-	batch := db.NewBatch()
-	batch.Set(a.root, a.value, nil)
-	return batch
-}
-
-func report(b *testing.B, unit string) {
-	b.ReportAllocs()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), unit)
-}
-
-func BenchmarkCommitOneCaller(b *testing.B) {
-	for name, o := range map[string]Options{"pipelined": {}, "plain": {PlainCommit: true}} {
-		b.Run(name, func(b *testing.B) {
-			o.Dir, o.CacheBytes = b.TempDir(), 64<<20
-			sp := openSpace(b, benchStore(b, o), 1)
-			value := make([]byte, benchState)
-			done := make(chan struct{}, 1)
-			told := func(error) { done <- struct{}{} }
-			times := newTimes(b.N)
-			b.ResetTimer()
-			for i := range b.N {
-				from := time.Now()
-				sp.Writes().Advance(int64(i))
-				sp.Writes().Put([]byte{1}, value, PutOptions{})
-				must(b, errOf(sp.Commit(told)))
-				<-done
-				times.add(from)
-			}
-			report(b, "commits/s")
-			times.report(b)
-		})
-	}
-	b.Run("raw", func(b *testing.B) {
-		db, a := rawPebble(b), newRawActor(1)
-		times := newTimes(b.N)
-		b.ResetTimer()
-		for range b.N {
-			from := time.Now()
-			batch := a.batch(db)
-			must(b, db.Apply(batch, pebble.Sync))
-			batch.Close()
-			times.add(from)
-		}
-		report(b, "commits/s")
-		times.report(b)
-	})
-}
-
-// BenchmarkCommitDepth64 has one caller with up to 64 commits that are not
-// durable yet. With turns=16, as many turns share a commit; its figure is per
-// turn.
-func BenchmarkCommitDepth64(b *testing.B) {
-	const depth = 64
-	for _, turns := range []int{1, 16} {
-		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
-			sp := openSpace(b, benchStore(b, benchOptions(b)), 1)
-			value, slots := make([]byte, benchState), make(chan struct{}, depth)
-			told := func(error) { <-slots }
-			b.ResetTimer()
-			for i := range b.N {
-				w := sp.Writes()
+// cairnStarters commits every so many turns.
+func cairnStarters(b *testing.B, o Options, turns int) func(actor int) starter {
+	o.Dir, o.CacheBytes = b.TempDir(), 64<<20
+	s, value := benchStore(b, o), make([]byte, benchState)
+	return func(actor int) starter {
+		sp, i := openSpace(b, s, actor), 0
+		return func(told func(error)) {
+			w := sp.Writes()
+			if turns > 1 {
 				w.Savepoint()
-				w.Advance(int64(i))
-				must(b, w.Put([]byte{1}, value, PutOptions{}))
-				if i%turns == 0 {
-					slots <- struct{}{}
-					must(b, errOf(sp.Commit(told)))
-				}
 			}
-			for range depth {
-				slots <- struct{}{}
+			w.Advance(int64(i))
+			must(b, w.Put([]byte{1}, value, PutOptions{}))
+			if i++; i%turns > 0 {
+				told(nil)
+				return
 			}
-			report(b, "turns/s")
-		})
+			must(b, errOf(sp.Commit(told)))
+		}
 	}
-	b.Run("raw", func(b *testing.B) {
-		db, a := rawPebble(b), newRawActor(1)
-		queue, done := make(chan *pebble.Batch, depth), make(chan struct{})
-		go func() {
-			for batch := range queue {
+}
+
+func rawStarters(b *testing.B, depth int) func(actor int) starter {
+	db := rawPebble(b)
+	return func(actor int) starter {
+		m := metadata{version: 1000, created: 1_700_000_000_000, updated: 1_700_000_000_100, size: benchState}
+		h := head{Head: Head{Generation: 1, Version: 1000, Keys: 1, Bytes: benchState + 1, Created: m.created, Updated: m.updated}}
+		root := keyspace.AppendMetadataRow(nil, testID(actor), stateKey())
+		value := h.appendRoot(nil, &stateCache{exists: true, meta: m, value: make([]byte, benchState)})
+		queue := make(chan func(), depth)
+		b.Cleanup(func() { close(queue) })
+		if depth > 1 {
+			go func() {
+				for wait := range queue {
+					wait()
+				}
+			}()
+		}
+		return func(told func(error)) {
+			batch := db.NewBatch()
+			batch.Set(root, value, nil)
+			if depth == 1 {
+				must(b, db.Apply(batch, pebble.Sync))
+				batch.Close()
+				told(nil)
+				return
+			}
+			must(b, db.ApplyNoSyncWait(batch, pebble.Sync))
+			queue <- func() {
 				batch.SyncWait()
 				batch.Close()
+				told(nil)
 			}
-			close(done)
-		}()
-		b.ResetTimer()
-		for range b.N {
-			batch := a.batch(db)
-			must(b, db.ApplyNoSyncWait(batch, pebble.Sync))
-			queue <- batch
 		}
-		close(queue)
-		<-done
-		report(b, "turns/s")
-	})
+	}
 }
 
-// BenchmarkCommit64Spaces has 64 callers, each with spaces of its own out of a
-// thousand, that wait for every commit.
-func BenchmarkCommit64Spaces(b *testing.B) {
-	const callers, actors = 64, 1024
-	run := func(b *testing.B, each func(caller int) func()) {
-		var left atomic.Int64
-		left.Store(int64(b.N))
-		steps := make([]func(), callers)
-		for c := range steps {
-			steps[c] = each(c)
-		}
-		b.ResetTimer()
-		var wg sync.WaitGroup
-		for _, step := range steps {
-			wg.Go(func() {
-				for left.Add(-1) >= 0 {
-					step()
+// BenchmarkCommit has callers, each with actors of its own, and with up to so many commits that are not durable yet. With turns=16,
+// as many turns share a commit; its figure is per turn.
+func BenchmarkCommit(b *testing.B) {
+	for _, c := range []struct {
+		name                   string
+		callers, actors, depth int
+	}{{"one caller", 1, 1, 1}, {"depth 64", 1, 1, 64}, {"64 callers of 1024 actors", 64, 16, 1}} {
+		for name, starters := range map[string]func(*testing.B) func(int) starter{
+			"pipelined": func(b *testing.B) func(int) starter { return cairnStarters(b, Options{}, 1) },
+			"turns=16":  func(b *testing.B) func(int) starter { return cairnStarters(b, Options{}, 16) },
+			"plain":     func(b *testing.B) func(int) starter { return cairnStarters(b, Options{PlainCommit: true}, 1) },
+			"raw":       func(b *testing.B) func(int) starter { return rawStarters(b, c.depth) },
+		} {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				of := starters(b)
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				took := newTimes(b.N)
+				var wg sync.WaitGroup
+				b.ResetTimer()
+				for caller := range c.callers {
+					commits, slots := make([]starter, c.actors), make(chan struct{}, c.depth)
+					for i := range commits {
+						commits[i] = of(caller*c.actors + i)
+					}
+					wg.Go(func() {
+						for i := 0; left.Add(-1) >= 0; i++ {
+							slots <- struct{}{}
+							from := time.Now()
+							commits[i%c.actors](func(error) {
+								if c.callers*c.depth == 1 {
+									took.add(from)
+								}
+								<-slots
+							})
+						}
+						for range c.depth {
+							slots <- struct{}{}
+						}
+					})
 				}
+				wg.Wait()
+				b.ReportAllocs()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
+				took.report(b)
 			})
 		}
-		wg.Wait()
-		report(b, "commits/s")
 	}
-	b.Run("cairn", func(b *testing.B) {
-		s := benchStore(b, benchOptions(b))
-		run(b, func(caller int) func() {
-			spaces := make([]*Space, actors/callers)
-			for i := range spaces {
-				spaces[i] = openSpace(b, s, caller*len(spaces)+i)
-			}
-			value, done := make([]byte, benchState), make(chan struct{}, 1)
-			told := func(error) { done <- struct{}{} }
-			i := 0
-			return func() {
-				sp := spaces[i%len(spaces)]
-				i++
-				sp.Writes().Advance(int64(i))
-				sp.Writes().Put([]byte{1}, value, PutOptions{})
-				sp.Commit(told)
-				<-done
-			}
-		})
-	})
-	b.Run("raw", func(b *testing.B) {
-		db := rawPebble(b)
-		run(b, func(caller int) func() {
-			all := make([]*rawActor, actors/callers)
-			for i := range all {
-				all[i] = newRawActor(caller*len(all) + i)
-			}
-			i := 0
-			return func() {
-				batch := all[i%len(all)].batch(db)
-				i++
-				db.Apply(batch, pebble.Sync)
-				batch.Close()
-			}
-		})
-	})
+}
+
+// undone makes turns that are undone.
+func undone(b *testing.B, w *WriteSet, turn func(i int)) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		at := w.Savepoint()
+		w.Advance(int64(i))
+		turn(i)
+		w.Rollback(at)
+	}
 }
 
 // fillActors writes actors with a state, and flushes them.
@@ -267,32 +215,23 @@ func BenchmarkGet(b *testing.B) {
 	for i := range keys {
 		keys[i] = fmt.Appendf([]byte{4}, "key %06d", i*9)
 	}
-	b.Run("write set", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := range b.N {
-			_, ok, err := sp.Writes().Get(keys[i%len(keys)])
-			fatalIf(b, !ok || err != nil, "%v %v", ok, err)
-		}
-	})
-	b.Run("snapshot", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := range b.N {
+	for name, get := range map[string]func(key []byte) (Entry, bool, error){
+		"write set": sp.Writes().Get,
+		"snapshot": func(key []byte) (Entry, bool, error) {
 			sn := sp.Snapshot()
-			_, ok, err := sn.Get(keys[i%len(keys)])
-			fatalIf(b, !ok || err != nil, "%v %v", ok, err)
-			sn.Close()
-		}
-	})
-	for i := range keys {
-		keys[i] = fmt.Appendf([]byte{4}, "nothing %06d", i)
+			defer sn.Close()
+			return sn.Get(key)
+		},
+		"absent": func(key []byte) (Entry, bool, error) { return sp.Writes().Get(append(key, 0)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := range b.N {
+				_, ok, err := get(keys[i%len(keys)])
+				fatalIf(b, ok != (name != "absent") || err != nil, "%v %v", ok, err)
+			}
+		})
 	}
-	b.Run("absent", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := range b.N {
-			_, ok, err := sp.Writes().Get(keys[i%len(keys)])
-			fatalIf(b, ok || err != nil, "%v %v", ok, err)
-		}
-	})
 }
 
 // BenchmarkGetThenPut reads a row and writes it, in turns that are undone.
@@ -305,16 +244,12 @@ func BenchmarkGetThenPut(b *testing.B) {
 			for i := range keys {
 				keys[i] = fmt.Appendf([]byte{4}, format, i*9)
 			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := range b.N {
-				key, at := keys[i%len(keys)], w.Savepoint()
-				w.Advance(int64(i))
+			undone(b, w, func(i int) {
+				key := keys[i%len(keys)]
 				_, ok, err := w.Get(key)
 				fatalIf(b, err != nil || ok != (name == "present"), "%v %v", ok, err)
 				must(b, w.Put(key, value, PutOptions{}))
-				w.Rollback(at)
-			}
+			})
 		})
 	}
 }
@@ -421,7 +356,7 @@ func BenchmarkPageRead(b *testing.B) {
 			{"raw", func(i int) bool {
 				v, closer, err := sp.store.db.Get(rows[i])
 				if err == nil {
-					page = append(page[:0], v...)
+					page = append(page[:0], v[max(0, len(v)-pageSize):]...) // behind the metadata
 					closer.Close()
 				}
 				return err == nil && len(page) == pageSize
@@ -442,52 +377,36 @@ func BenchmarkPageScan(b *testing.B) {
 	for _, where := range []string{"memtable", "tables"} {
 		sp := benchPages(b, where)
 		start, end := pageKey(0), pageKey(pages)
-		var image []byte
-		all := func(b *testing.B, scan func() int) {
-			b.ReportAllocs()
-			for range b.N {
-				image = image[:0]
-				n := scan()
-				fatalIf(b, n != pages || len(image) != pages*pageSize, "%v %v", n, len(image))
-			}
-			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/pages, "ns/page")
-		}
-		collect := func(n *int) func(key, value []byte) bool {
-			return func(_, value []byte) bool {
-				*n++
-				image = append(image, value...)
-				return true
-			}
-		}
-		b.Run(where+"/snapshot", func(b *testing.B) {
-			all(b, func() (n int) {
+		lower, upper := rowRange(sp.id, start, end)
+		for name, scan := range map[string]func(each func(key, value []byte) bool) error{
+			"write set": func(each func(key, value []byte) bool) error { return sp.Writes().Scan(start, end, each) },
+			"snapshot": func(each func(key, value []byte) bool) error {
 				sn := sp.Snapshot()
 				defer sn.Close()
-				must(b, sn.Scan(start, end, collect(&n)))
-				return n
-			})
-		})
-		b.Run(where+"/write set", func(b *testing.B) {
-			all(b, func() (n int) {
-				must(b, sp.Writes().Scan(start, end, collect(&n)))
-				return n
-			})
-		})
-		b.Run(where+"/raw", func(b *testing.B) {
-			lower, upper := rowRange(sp.id, start, end)
-			all(b, func() (n int) {
+				return sn.Scan(start, end, each)
+			},
+			"raw": func(each func(key, value []byte) bool) error {
 				it, err := sp.store.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 				must(b, err)
 				for ok := it.First(); ok; ok = it.Next() {
-					if v := it.Value(); len(v) == pageSize {
-						n++
-						image = append(image, v...)
+					if v := it.Value(); len(v) >= pageSize { // behind the metadata
+						each(nil, v[len(v)-pageSize:])
 					}
 				}
-				it.Close()
-				return n
+				return it.Close()
+			},
+		} {
+			b.Run(where+"/"+name, func(b *testing.B) {
+				image := make([]byte, 0, pages*pageSize)
+				b.ReportAllocs()
+				for range b.N {
+					image = image[:0]
+					must(b, scan(func(_, value []byte) bool { image = append(image, value...); return true }))
+					same(b, len(image), pages*pageSize)
+				}
+				b.ReportMetric(float64(b.Elapsed())/float64(b.N)/pages, "ns/page")
 			})
-		})
+		}
 	}
 }
 
@@ -498,15 +417,11 @@ func BenchmarkPagePut(b *testing.B) {
 		w, page := sp.Writes(), pageOf(0)
 		for name, o := range map[string]PutOptions{"known": {Known: true, Old: pageSize}, "unknown": {}} {
 			b.Run(where+"/"+name, func(b *testing.B) {
-				b.ReportAllocs()
-				for i := range b.N {
-					at := w.Savepoint()
-					w.Advance(int64(i))
+				undone(b, w, func(i int) {
 					for k := range 2 {
 						must(b, w.Put(pageKey(i*2*7%pages+k), page, o))
 					}
-					w.Rollback(at)
-				}
+				})
 			})
 		}
 	}
@@ -538,14 +453,10 @@ func BenchmarkPageTruncate(b *testing.B) {
 		w := benchPages(b, where).Writes()
 		for _, n := range []int{1, 1000} {
 			b.Run(fmt.Sprintf("%s/%d pages", where, n), func(b *testing.B) {
-				b.ReportAllocs()
-				for i := range b.N {
-					at := w.Savepoint()
-					w.Advance(int64(i))
+				undone(b, w, func(int) {
 					got, err := w.DeleteRange(pageKey(pages-n), pageKey(pages))
 					fatalIf(b, err != nil || got != int64(n), "%v %v", got, err)
-					w.Rollback(at)
-				}
+				})
 			})
 		}
 	}

@@ -230,7 +230,8 @@ func TestComparerKeepsTheRulesOfSplit(t *testing.T) {
 // TestBloomFilterCoversChunksAndMetadata shows that a key that is absent is
 // answered by the filter of its prefix.
 func TestBloomFilterCoversChunksAndMetadata(t *testing.T) {
-	s, sp := testSpace(t, Options{})
+	r := newRig(t, Options{})
+	s, sp := r.Store, r.sp
 	for i := range 100 {
 		put(t, sp.Writes(), kv(string(rune('a'+i))), "x")
 	}

@@ -67,6 +67,18 @@ type history struct {
 	acked  Version
 }
 
+// check compares what a store has of an actor with the history, and returns the actor's space.
+func (h *history) check(t *testing.T, s *Store, n int, acked Version, where ...any) *Space {
+	t.Helper()
+	sp := openSpace(t, s, n)
+	h.mu.Lock()
+	state, known := h.states[sp.Head().Version]
+	h.mu.Unlock()
+	fatalIf(t, sp.Head().Version < acked || !known, "%v: version %d of actor %d, %d was acknowledged", where, sp.Head().Version, n, acked)
+	(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
+	return sp
+}
+
 func crashRun(t *testing.T, o Options, seed uint64) {
 	o.Disk = NewDisk()
 	o.MemTableBytes = 256 << 10 // flushes and log rotations while it runs
@@ -76,9 +88,9 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for n := range crashActors {
-		h := &history{states: map[Version]*model{0: {entries: map[string]modelEntry{}}}}
+		w := newWalker(t, openSpace(t, s, n), seed, uint64(n))
+		h := &history{states: map[Version]*model{0: w.model.clone()}}
 		histories[n] = h
-		w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(n))), space: openSpace(t, s, n), model: &model{entries: map[string]modelEntry{}}}
 		wg.Go(func() {
 			slots := make(chan struct{}, 16) // commits in flight
 			for i := 0; i < 400; i++ {
@@ -130,15 +142,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 		c := mustOpen(t, after)
 		checkRows(t, c)
 		for n, h := range histories {
-			sp := openSpace(t, c, n)
-			version := sp.Head().Version
-			h.mu.Lock()
-			state, known := h.states[version]
-			h.mu.Unlock()
-			fatalIf(t, version < acked[n] || !known,
-				"actor %d: version %d after the cut, %d was acknowledged", n, version, acked[n])
-			(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
-			putCommit(t, sp, []byte{1}, "life goes on")
+			putCommit(t, h.check(t, c, n, acked[n], "cut", cut), []byte{1}, "life goes on")
 		}
 		must(t, c.Close())
 	}
@@ -166,11 +170,9 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 		}
 		return nil
 	})
-	rnd := rand.New(rand.NewPCG(uint64(n), 5))
 	sp := openSpace(t, s, 1)
-	m := &model{entries: map[string]modelEntry{}}
-	w := &walker{t: t, rnd: rnd, space: sp, model: m}
-	h := &history{states: map[Version]*model{0: m.clone()}}
+	w := newWalker(t, sp, uint64(n), 5)
+	h := &history{states: map[Version]*model{0: w.model.clone()}}
 	for range 24 {
 		w.advance()
 		for range 3 {
@@ -201,11 +203,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 		c, err := Open(t.Context(), small(after))
 		fatalIf(t, err != nil, "fault %d: open: %v", n, err)
 		checkRows(t, c)
-		sp := openSpace(t, c, 1)
-		version := sp.Head().Version
-		state, known := h.states[version]
-		fatalIf(t, version < h.acked || !known, "fault %d: version %d, %d was acknowledged", n, version, h.acked)
-		(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
+		h.check(t, c, 1, h.acked, "fault", n)
 		must(t, c.Close())
 	}
 	mu.Lock()

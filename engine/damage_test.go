@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,10 +9,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -59,6 +60,45 @@ func (m *image) set(t testing.TB, name string, content []byte) {
 	must(t, err)
 }
 
+// with returns a copy of the image in which a file was changed.
+func (m *image) with(t testing.TB, name string, change func([]byte) []byte) *image {
+	t.Helper()
+	b, _ := contents(t, m.disk, name)
+	c := m.copy()
+	c.set(t, name, change(b))
+	return c
+}
+
+func flip(at int, bits byte) func([]byte) []byte {
+	return func(b []byte) []byte { b[at] ^= bits; return b }
+}
+
+func cut(at int) func([]byte) []byte { return func(b []byte) []byte { return b[:at] } }
+
+// mark writes a mark of what was synced.
+func (m *image) mark(log uint64, synced int64) {
+	var mark durableMark
+	mark.start([]markEntry{{logFile, log, synced}})
+	mark.keep(m.disk.mem, "store/"+markName)
+	mark.stop()
+}
+
+// noise returns a value that does not compress.
+func noise(rnd *rand.Rand, n int) string {
+	value := make([]byte, n)
+	for i := range value {
+		value[i] = byte(rnd.Uint32())
+	}
+	return string(value)
+}
+
+// wantDamage fails unless an error is the damage of a file, at an offset up to most.
+func wantDamage(t testing.TB, err error, file string, most int, where ...any) {
+	t.Helper()
+	d, ok := errors.AsType[*DamageError](err)
+	errorIf(t, !ok || !errors.Is(err, ErrDamaged) || d.File != file || d.Offset > int64(most), "%v: %v, want damage of %s", where, err, file)
+}
+
 func (m *image) remove(t testing.TB, name string) {
 	t.Helper()
 	must(t, errors.Join(m.disk.mem.Remove("store/"+name), syncDir(m.disk.mem, "store")))
@@ -68,23 +108,20 @@ func (m *image) remove(t testing.TB, name string) {
 // killed keeps what was not synced, a power cut does not.
 func newImage(t testing.TB, killed bool) *image {
 	o := small(Options{MemTableBytes: 64 << 10})
-	s, sp := mustSpace(t, o)
+	r := newRig(t, o)
 	m := &image{want: map[string]string{}, past: map[Version]map[string]string{}}
 	rnd := rand.New(rand.NewPCG(7, 7))
 	write := func(n int) {
 		for range n {
-			key, value := fmt.Sprint(rnd.IntN(400)), make([]byte, 1500)
-			for i := range value {
-				value[i] = byte(rnd.Uint32())
-			}
-			m.want[key] = string(value)
-			put(t, sp.Writes(), kv(key), m.want[key])
-			m.past[commit(t, sp)] = maps.Clone(m.want)
+			key := fmt.Sprint(rnd.IntN(400))
+			m.want[key] = noise(rnd, 1500)
+			version := r.put(kv(key), m.want[key])
+			m.past[version] = maps.Clone(m.want)
 		}
 	}
 	for range 3 {
 		write(40)
-		must(t, s.db.Flush())
+		must(t, r.db.Flush())
 	}
 	newest := func() string { return slices.Max(logsOf(t, o.Disk)) }
 	oldest := newest() // Pebble removes those before it in its own time
@@ -108,7 +145,7 @@ func newImage(t testing.TB, killed bool) *image {
 	}
 	m.disk = o.Disk.Crash(1, percent)
 	close(hold)
-	must(t, s.Close())
+	must(t, r.Close())
 	for _, log := range logsOf(t, m.disk) {
 		if log < oldest {
 			m.remove(t, log)
@@ -168,45 +205,34 @@ func (m *image) unchanged(t testing.TB, disk *Disk) {
 
 // newLogImage returns a store killed with one log of several blocks, in a directory without a mark.
 func newLogImage(t testing.TB) *image {
-	o := small(Options{})
-	s := mustOpen(t, o)
-	must(t, s.Close())
-	s = mustOpen(t, o)
-	sp := openSpace(t, s, 1)
+	r := newRig(t, Options{})
+	r.again()
 	m := &image{want: map[string]string{}}
 	rnd := rand.New(rand.NewPCG(8, 8))
 	for i := range 60 {
-		value := make([]byte, 1500)
-		for j := range value {
-			value[j] = byte(rnd.Uint32())
-		}
-		m.want[fmt.Sprint(i)] = string(value)
-		putCommit(t, sp, kv(fmt.Sprint(i)), string(value))
+		m.want[fmt.Sprint(i)] = noise(rnd, 1500)
+		r.put(kv(fmt.Sprint(i)), m.want[fmt.Sprint(i)])
 	}
-	m.disk = o.Disk.Crash(1, 100)
-	must(t, s.Close())
+	m.disk = r.o.Disk.Crash(1, 100)
+	must(t, r.Close())
 	m.remove(t, markName)
 	return m
 }
 
-// holdAt holds up the n-th operation that changes a disk, and all after it, until release is closed. reached is closed when the
-// first of them is there.
-func holdAt(disk *Disk, n int64) (reached, release chan struct{}) {
-	reached, release = make(chan struct{}), make(chan struct{})
-	var operations atomic.Int64
+// eachChange calls f before each operation that changes a disk, with its number.
+func eachChange(disk *Disk, f func(n int)) {
+	var mu sync.Mutex
+	operations := 0
 	disk.Fail(func(op, _ string) error {
 		switch op {
 		case "write", "sync", "create", "remove", "rename":
-			if at := operations.Add(1); at >= n {
-				if at == n {
-					close(reached)
-				}
-				<-release
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			operations++
+			f(operations)
 		}
 		return nil
 	})
-	return reached, release
 }
 
 // removeMarkers removes the markers of a kind, or with "" all of them.
@@ -222,15 +248,14 @@ func (m *image) removeMarkers(t testing.TB, kind string) {
 // forgedImage returns a store without marks whose log ends with a value that a tenant has made up, and that log.
 func forgedImage(t testing.TB, value func(log uint64) string) (m *image, log string, content []byte) {
 	t.Helper()
-	o := small(Options{})
-	s, sp := mustSpace(t, o)
-	putCommit(t, sp, kv("small"), "1")
-	log = logsOf(t, o.Disk)[0]
+	r := newRig(t, Options{})
+	r.put(kv("small"), "1")
+	log = logsOf(t, r.o.Disk)[0]
 	_, num := kindOf(log)
-	putCommit(t, sp, kv("a"), value(num))
-	content, _ = contents(t, o.Disk, log)
-	m = &image{disk: o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
-	must(t, s.Close())
+	r.put(kv("a"), value(num))
+	content, _ = contents(t, r.o.Disk, log)
+	m = &image{disk: r.o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
+	must(t, r.Close())
 	m.remove(t, markName)
 	return m, log, content
 }
@@ -248,8 +273,7 @@ func seal(record []byte) []byte {
 func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 	t.Run("with a mark", func(t *testing.T) {
 		kinds, refused := damageEachFile(t, newImage(t, true), true)
-		errorIf(t, kinds["log"] < 3 || kinds["sst"] == 0 || kinds["MANIFEST"] == 0 || refused < 20,
-			"files %v, %d refused", kinds, refused)
+		errorIf(t, kinds["log"] < 3 || kinds["sst"] == 0 || kinds["MANIFEST"] == 0 || refused < 20, "files %v, %d refused", kinds, refused)
 	})
 	t.Run("without a mark", func(t *testing.T) {
 		m := newImage(t, true)
@@ -273,7 +297,7 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 	logs := logsOf(t, whole.disk)
 	slices.Sort(logs)
 	newest := logs[len(logs)-1]
-	lastCommit := lastRecord(t, whole.disk, newest)
+	lastCommit, _ := lastRecord(t, whole.disk, newest)
 	// check opens a store whose file was changed up to an offset: -1 is all that follows.
 	check := func(name, how string, m *image, changed int) {
 		t.Helper()
@@ -290,11 +314,12 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 			}
 			errorIf(t, !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), stem),
 				"%s %s: refused with %v", name, how, out.refused)
-			if !isLog(name) {
-				break
-			}
-			if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil || out.read != nil {
-				t.Errorf("%s %s, accepted: %+v", name, how, out)
+			out := m.outcome(t, Options{AcceptDataLoss: true})
+			if isLog(name) {
+				errorIf(t, out.refused != nil || out.read != nil, "%s %s, accepted: %+v", name, how, out)
+			} else { // the whole store depends on some tables, and on the manifest
+				errorIf(t, out.refused != nil && (!errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), stem)), "%s %s, accepted: %+v", name, how, out)
+				errorIf(t, how == "removed" && !strings.Contains(m.log.String(), "accepted"), "%s %s: logged %s", name, how, m.log)
 			}
 		case out.read != nil:
 			ways["read"]++
@@ -344,9 +369,7 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 				at /= 100 // in the first commit of a log
 			}
 			change(fmt.Sprintf("cut at %d", at), content[:at], -1)
-			flipped := bytes.Clone(content)
-			flipped[at] ^= 1 << rnd.IntN(8)
-			change(fmt.Sprintf("flipped at %d", at), flipped, at+1)
+			change(fmt.Sprintf("flipped at %d", at), flip(at, 1<<rnd.IntN(8))(bytes.Clone(content)), at+1)
 			block := bytes.Clone(content)
 			clear(block[at:min(at+4096, len(block))])
 			change(fmt.Sprintf("zeroed at %d", at), block, at+4096)
@@ -370,19 +393,19 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 	return kinds, ways["refused"]
 }
 
-// lastRecord returns where the last record of a log begins.
-func lastRecord(t testing.TB, disk *Disk, name string) (last int64) {
+// lastRecord returns where the last record of a log begins, and where it ends.
+func lastRecord(t testing.TB, disk *Disk, name string) (last, end int64) {
 	t.Helper()
 	f, err := disk.mem.Open("store/" + name)
 	must(t, err)
 	defer f.Close()
 	_, num := kindOf(name)
-	_, _, _, err = readRecords(f, num, func(_ []byte, offset int64) (bool, error) {
+	end, _, _, err = readRecords(f, num, func(_ []byte, offset int64) (bool, error) {
 		last = offset
 		return true, nil
 	})
-	fatalIf(t, err != nil, "%v", err)
-	return last
+	must(t, err)
+	return last, end
 }
 
 func sameKind(a, b string) bool {
@@ -403,17 +426,12 @@ func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	content, _ := contents(t, whole.disk, name)
 	end := len(bytes.TrimRight(content, "\x00"))
 	for at := 0; at < end; at += 379 {
-		m := whole.copy()
-		flipped := bytes.Clone(content)
-		flipped[at] ^= 4
-		m.set(t, name, flipped)
-		out := m.outcome(t, Options{})
-		var damage *DamageError
+		out := whole.with(t, name, flip(at, 4)).outcome(t, Options{})
 		switch {
 		case out == (outcome{}): // in what a log that is used again held before
 		case out.lost == 1 && out.refused == nil: // the last commit may be taken for a torn one
-		case !errors.As(out.refused, &damage) || damage.File != name || damage.Offset > int64(at):
-			t.Errorf("flipped at %d of %d: %+v", at, end, out)
+		default:
+			wantDamage(t, out.refused, name, at, at, end)
 		}
 	}
 }
@@ -494,39 +512,6 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 	}
 }
 
-// TestStoreThatCannotBeSavedSaysSo damages what the state of the whole store depends on.
-func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
-	whole := newImage(t, true)
-	refused := map[fileKind]int{}
-	for _, name := range whole.names(t) {
-		kind, _ := kindOf(name)
-		if kind != manifestFile && kind != tableFile {
-			continue
-		}
-		m := whole.copy()
-		if kind == tableFile {
-			m.remove(t, name)
-		} else {
-			b, _ := contents(t, m.disk, name)
-			b[len(b)*2/3] ^= 1
-			m.set(t, name, b)
-		}
-		out := m.outcome(t, Options{})
-		if kind == tableFile && out == (outcome{}) {
-			continue // a compaction had begun it
-		}
-		if refused[kind]++; !errors.Is(out.refused, ErrDamaged) {
-			t.Errorf("%s: %+v", name, out)
-		}
-		// All rows of this small store are in a few tables, those without which no store can be used among them.
-		if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil && (!errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name)) {
-			t.Errorf("%s: %v", name, out.refused)
-		}
-		errorIf(t, !strings.Contains(m.log.String(), "accepted"), "%s: logged %s", name, m.log)
-	}
-	errorIf(t, refused[tableFile] == 0 || refused[manifestFile] == 0, "refused, by kind: %v", refused)
-}
-
 // Damage of a manifest that leaves nothing to open is refused by the name of the manifest, although data loss is accepted.
 func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 	whole := newImage(t, true)
@@ -534,17 +519,10 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 	content, _ := contents(t, whole.disk, name)
 	refused := 0
 	for at := 0; at < len(content); at += int(stride(24)) {
-		m := whole.copy()
-		flipped := bytes.Clone(content)
-		flipped[at] ^= 1
-		m.set(t, name, flipped)
-		out := m.outcome(t, Options{AcceptDataLoss: true})
-		if out.refused == nil {
-			continue
-		}
-		var damage *DamageError
-		if refused++; !errors.As(out.refused, &damage) || damage.File != name {
-			t.Fatalf("flipped at %d: %v", at, out.refused)
+		out := whole.with(t, name, flip(at, 1)).outcome(t, Options{AcceptDataLoss: true})
+		if out.refused != nil {
+			refused++
+			wantDamage(t, out.refused, name, math.MaxInt, at)
 		}
 	}
 	errorIf(t, refused == 0, "all were opened")
@@ -553,79 +531,49 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
-	for n, done := int64(1), false; !done; n += stride(4) {
-		o := small(Options{Disk: whole.disk.Crash(uint64(n), 50), MemTableBytes: 64 << 10})
-		reached, release := holdAt(o.Disk, n)
-		opened := make(chan *Store)
-		go func() {
-			s, err := Open(context.Background(), o)
-			check(t, err)
-			opened <- s
-		}()
-		var s *Store
-		select {
-		case <-reached:
-		case s = <-opened:
-			done = true
-		}
-		for _, percent := range []int{0, 50, 100} {
-			m := &image{disk: o.Disk.Crash(uint64(n), percent), want: whole.want}
-			if out := m.outcome(t, Options{}); out != (outcome{}) {
-				t.Errorf("power cut at operation %d, %d%% of what was not synced kept: %v, %+v", n, percent, out.refused, out)
+	for seed := range uint64(3) {
+		o := small(Options{Disk: whole.disk.Crash(seed, 50), MemTableBytes: 64 << 10})
+		cuts, next := map[string]*Disk{}, 1
+		eachChange(o.Disk, func(n int) {
+			if n < next {
+				return
 			}
+			next += int(stride(4))
+			for i, percent := range []int{0, 50, 50, 50, 100} {
+				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent, i)] = o.Disk.Crash(uint64(5*n+i), percent)
+			}
+		})
+		must(t, mustOpen(t, o).Close())
+		o.Disk.Fail(nil)
+		fatalIf(t, len(cuts) < 50, "only %d cuts", len(cuts))
+		for where, disk := range cuts {
+			m := &image{disk: disk, want: whole.want}
+			same(t, m.outcome(t, Options{}), (outcome{}), "power cut", where)
 		}
-		close(release)
-		if s == nil {
-			s = <-opened
-		}
-		if s == nil {
-			return
-		}
-		check(t, s.Close())
 	}
 }
 
 // TestSyncWithinACommitIsNoDamage ends a process when a sync for an earlier commit has taken a part of a large one along.
 func TestSyncWithinACommitIsNoDamage(t *testing.T) {
-	o := small(Options{})
-	s, sp := mustSpace(t, o)
-	putCommit(t, sp, kv("small"), "1")
-	want := map[string]string{"small": "1"}
+	r := newRig(t, Options{})
+	r.put(kv("small"), "1")
 	for i := range 4 {
-		put(t, sp.Writes(), kv(fmt.Sprint(i)), strings.Repeat("x", 50<<10))
+		put(t, r.w, kv(fmt.Sprint(i)), strings.Repeat("x", 50<<10))
 	}
-	commit(t, sp)
-	whole := &image{disk: o.Disk.Crash(1, 100), want: want}
-	must(t, s.Close())
-	names := logsOf(t, whole.disk)
-	slices.Sort(names)
-	name, content, begin := "", []byte(nil), int64(0)
-	for _, n := range names {
-		b, _ := contents(t, whole.disk, n)
-		f, err := whole.disk.mem.Open("store/" + n)
-		must(t, err)
-		_, num := kindOf(n)
-		last := int64(0)
-		end, _, _, err := readRecords(f, num, func(_ []byte, offset int64) (bool, error) {
-			last = offset
-			return true, nil
-		})
-		if end-last > 100<<10 {
-			name, content, begin = n, b, last
-		}
-		must(t, errors.Join(err, f.Close()))
-	}
-	fatalIf(t, name == "", "no large commit in a log")
-	_, num := kindOf(name)
+	r.commit()
+	whole := &image{disk: r.o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
+	must(t, r.Close())
+	logs := logsOf(t, whole.disk)
+	at := slices.IndexFunc(logs, func(name string) bool {
+		begin, end := lastRecord(t, whole.disk, name)
+		return end-begin > 100<<10
+	})
+	fatalIf(t, at < 0, "no large commit in a log")
+	begin, _ := lastRecord(t, whole.disk, logs[at])
+	_, num := kindOf(logs[at])
 	open := func(cut, synced int64) error {
-		m := whole.copy()
-		b := bytes.Clone(content)
-		clear(b[cut:])
-		m.set(t, name, b)
-		var mark durableMark
-		mark.start([]markEntry{{logFile, num, synced}})
-		mark.keep(m.disk.mem, "store/"+markName)
-		mark.stop()
+		m := whole.with(t, logs[at], func(b []byte) []byte { clear(b[cut:]); return b })
+		m.mark(num, synced)
 		out := m.outcome(t, Options{})
 		errorIf(t, out.refused == nil && (out.read != nil || out.lost > 0), "cut at %d: %+v", cut, out)
 		return out.refused
@@ -647,10 +595,7 @@ func TestForgedMarkInAValueIsNoDamage(t *testing.T) {
 		clear(torn[len(bytes.TrimRight(torn, "\x00"))-300:])
 		m.set(t, log, torn)
 		if marked { // as after a power cut, by which the mark is older
-			var mark durableMark
-			mark.start([]markEntry{{logFile, num, 0}})
-			mark.keep(m.disk.mem, "store/"+markName)
-			mark.stop()
+			m.mark(num, 0)
 		}
 		out := m.outcome(t, Options{})
 		errorIf(t, out.refused != nil || out.read != nil || out.lost > 0, "with a mark %t: %+v", marked, out)
@@ -685,83 +630,64 @@ func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
 }
 
 func readDamagedTable(t *testing.T, length int) {
-	o := small(Options{})
-	s, sp := mustSpace(t, o)
+	r := newRig(t, Options{})
 	for i := range 40 {
 		value := make([]byte, length)
 		for j := range value {
 			value[j] = byte(i*j + j>>8)
 		}
-		put(t, sp.Writes(), kv(fmt.Sprint(100+i)), string(value))
+		put(t, r.w, kv(fmt.Sprint(100+i)), string(value))
 	}
-	commit(t, sp)
-	must(t, s.Close())
-	s = mustOpen(t, o) // which makes a table of the log
-	must(t, s.Close())
-	m := &image{disk: o.Disk.Crash(1, 100)}
+	r.commit()
+	r.again() // which makes a table of the log
+	must(t, r.Close())
+	m := &image{disk: r.o.Disk.Crash(1, 100)}
 	table, size := "", 0
 	for _, name := range m.names(t) {
 		if b, _ := contents(t, m.disk, name); isTable(name) && len(b) > size {
 			table, size = name, len(b)
 		}
 	}
-	b, _ := contents(t, m.disk, table)
-	b[len(b)*3/4] ^= 0xff
-	m.set(t, table, b)
+	m = m.with(t, table, flip(size*3/4, 0xff))
 
-	each := func(get func(key []byte) error) error {
-		for i := range 40 {
-			if err := get(kv(fmt.Sprint(100 + i))); err != nil {
-				return err
-			}
+	each := func(get func(key []byte) (any, bool, error)) (err error) {
+		for i := 0; err == nil && i < 40; i++ {
+			_, _, err = get(kv(fmt.Sprint(100 + i)))
 		}
-		return nil
+		return err
 	}
-	for _, c := range []struct {
-		name string
-		read func(*Space, *Snapshot) error
-	}{
-		{"Get", func(sp *Space, _ *Snapshot) error {
-			return each(func(key []byte) error { _, _, err := sp.Writes().Get(key); return err })
-		}},
-		{"AppendValue", func(_ *Space, sn *Snapshot) error {
-			return each(func(key []byte) error { _, _, err := sn.AppendValue(nil, key); return err })
-		}},
-		{"List", func(sp *Space, _ *Snapshot) error {
-			_, err := sp.Writes().List(ListQuery{Limit: 100, MaxBytes: 16 << 20})
-			return err
-		}},
-		{"List in reverse", func(_ *Space, sn *Snapshot) error {
-			_, err := sn.List(ListQuery{Limit: 100, MaxBytes: 16 << 20, Reverse: true})
-			return err
-		}},
-		{"Scan", func(_ *Space, sn *Snapshot) error {
-			return sn.Scan(nil, nil, func(_, _ []byte) bool { return true })
-		}},
+	all := ListQuery{Limit: 100, MaxBytes: 16 << 20}
+	back := all
+	back.Reverse = true
+	for name, read := range map[string]func(*Space, *Snapshot) error{
+		"Get": func(sp *Space, _ *Snapshot) error {
+			return each(func(key []byte) (any, bool, error) { return sp.Writes().Get(key) })
+		},
+		"AppendValue": func(_ *Space, sn *Snapshot) error {
+			return each(func(key []byte) (any, bool, error) { return sn.AppendValue(nil, key) })
+		},
+		"List":            func(sp *Space, _ *Snapshot) error { return errOf(sp.Writes().List(all)) },
+		"List in reverse": func(_ *Space, sn *Snapshot) error { return errOf(sn.List(back)) },
+		"Scan":            func(_ *Space, sn *Snapshot) error { return sn.Scan(nil, nil, func(_, _ []byte) bool { return true }) },
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s, _, err := m.open(t, Options{})
 			must(t, err)
 			defer s.Close()
-			sp, err := s.OpenSpace(testID(1))
-			must(t, err)
+			sp := openSpace(t, s, 1)
 			defer sp.Close()
 			sn := sp.Snapshot()
 			defer sn.Close()
-			one := func(what, text string) {
-				t.Helper()
-				errorIf(t, strings.Contains(text, "\n") || strings.Contains(text, "carrier") || strings.Count(text, table) != 1 || !strings.Contains(text, "mismatch"),
-					"%s: %s", what, text)
-			}
-			err = c.read(sp, sn)
-			d, ok := errors.AsType[*DamageError](err)
-			fatalIf(t, !ok || d.File != table || !errors.Is(err, ErrDamaged), "read: %T %v", err, err)
-			one("the error", fmt.Sprintf("%+v", err))
-			one("the store's", fmt.Sprintf("%+v", s.Err()))
-			for _, line := range strings.Split(strings.TrimSpace(m.log.String()), "\n") {
+			err = read(sp, sn)
+			wantDamage(t, err, table, math.MaxInt)
+			texts := map[string]string{"the error": fmt.Sprintf("%+v", err), "the store's": fmt.Sprintf("%+v", s.Err())}
+			for i, line := range strings.Split(strings.TrimSpace(m.log.String()), "\n") {
 				if strings.Contains(line, "ERROR") {
-					one("the log", strings.ReplaceAll(line, `\n`, "\n"))
+					texts[fmt.Sprint("line ", i, " of the log")] = strings.ReplaceAll(line, `\n`, "\n")
 				}
+			}
+			for what, text := range texts {
+				errorIf(t, strings.Contains(text, "\n") || strings.Contains(text, "carrier") || strings.Count(text, table) != 1 || !strings.Contains(text, "mismatch"), "%s: %s", what, text)
 			}
 		})
 	}
@@ -781,76 +707,58 @@ func TestBatchMarkReadsAnyBytes(t *testing.T) {
 // TestPowerCutsAreNoDamage cuts the power at a random operation of a store, again and again, in sessions that open it, write
 // little, much or nothing, flush, and close.
 func TestPowerCutsAreNoDamage(t *testing.T) {
-	for seed := range seeds(5) {
+	for seed := range seeds(12) {
 		powerCuts(t, seed)
 	}
 }
 
 func powerCuts(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	disk := NewDisk()
-	durability := Sync
+	o := small(Options{MemTableBytes: 64 << 10})
 	if rnd.IntN(4) == 0 {
-		durability = NoSync
+		o.Durability = NoSync
 	}
-	var acked atomic.Uint64
+	var acked atomic.Uint64 // what the cut before left has that
 	for session := range 12 {
-		o := small(Options{Disk: disk, MemTableBytes: 64 << 10, Durability: durability})
-		limit := int64(1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)]))
-		reached, release := holdAt(disk, limit)
+		limit := 1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)])
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
-		done := make(chan struct{})
-		work := rand.New(rand.NewPCG(seed, uint64(session)))
-		go func() {
-			defer close(done)
-			s, err := Open(context.Background(), o)
-			if err != nil {
-				t.Errorf("seed %d, session %d: %v", seed, session, err)
-				return
+		percent, cutSeed := []int{0, 30, 60, 100}[rnd.IntN(4)], rnd.Uint64()
+		var next *Disk // what the power cut of the session leaves
+		before := uint64(0)
+		cut := func() { before, next = acked.Load(), o.Disk.Crash(cutSeed, percent) }
+		eachChange(o.Disk, func(n int) {
+			if n == limit {
+				cut()
 			}
-			defer s.Close()
-			sp, err := s.OpenSpace(testID(1))
-			if err != nil {
-				t.Errorf("seed %d, session %d: %v", seed, session, err)
-				return
+		})
+		s, err := Open(t.Context(), o)
+		fatalIf(t, err != nil, "seed %d, session %d: %v", seed, session, err)
+		sp := openSpace(t, s, 1)
+		v := uint64(sp.Head().Version)
+		fatalIf(t, o.Durability == Sync && v < acked.Load(), "seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
+		for range commits {
+			put(t, sp.Writes(), kv(strconv.Itoa(rnd.IntN(50))), strings.Repeat("v", rnd.IntN(size)))
+			v := uint64(sp.Head().Version) + 1
+			told := make(chan struct{})
+			must(t, errOf(sp.Commit(func(err error) {
+				check(t, err)
+				acked.Store(v)
+				close(told)
+			})))
+			if rnd.IntN(3) == 0 {
+				<-told
 			}
-			if v := uint64(sp.Head().Version); durability == Sync && v < acked.Load() {
-				t.Errorf("seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
+			if flushes > 0 && rnd.IntN(20) == 0 {
+				must(t, s.db.Flush())
 			}
-			for range commits {
-				w := sp.Writes()
-				_ = w.Put(kv(strconv.Itoa(work.IntN(50))), []byte(strings.Repeat("v", work.IntN(size))), PutOptions{})
-				v := uint64(sp.Head().Version) + 1
-				told := make(chan struct{})
-				if _, err := sp.Commit(func(err error) {
-					if err == nil {
-						acked.Store(v)
-					}
-					close(told)
-				}); err != nil {
-					return
-				}
-				if work.IntN(3) == 0 {
-					<-told
-				}
-				if flushes > 0 && work.IntN(20) == 0 {
-					_ = s.db.Flush()
-				}
-			}
-		}()
-		select {
-		case <-reached:
-		case <-done:
 		}
-		before := acked.Load()
-		next := disk.Crash(rnd.Uint64(), []int{0, 30, 60, 100}[rnd.IntN(4)])
-		close(release)
-		<-done
+		must(t, s.Close())
+		o.Disk.Fail(nil)
+		if next == nil {
+			cut()
+		}
 		acked.Store(before)
-		disk = next
-		if t.Failed() {
-			return
-		}
+		o.Disk = next
 	}
 }
 
@@ -887,16 +795,9 @@ func TestCommitsSayWhatOfTheManifestWasSynced(t *testing.T) {
 	name := current(t, whole)
 	content, _ := contents(t, whole.disk, name)
 	for at := 0; at < len(content); at += int(stride(24)) {
-		m := whole.copy()
-		flipped := bytes.Clone(content)
-		flipped[at] ^= 4
-		m.set(t, name, flipped)
-		if out := m.outcome(t, Options{}); !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name) {
-			t.Errorf("flipped at %d of %d: %+v", at, len(content), out)
-		}
-		m.set(t, name, content[:at])
-		if out := m.outcome(t, Options{}); !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name) {
-			t.Errorf("cut at %d of %d: %+v", at, len(content), out)
+		for how, change := range map[string]func([]byte) []byte{"flipped": flip(at, 4), "cut": cut(at)} {
+			out := whole.with(t, name, change).outcome(t, Options{})
+			errorIf(t, !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name), "%s at %d of %d: %+v", how, at, len(content), out)
 		}
 	}
 }

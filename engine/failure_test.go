@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,83 +18,76 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
 
 func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{MinFreeBytes: 100_000})
-		s := mustOpen(t, o)
-		defer s.Close()
-		o.Disk.SetFree(500_000)
-		sp := openSpace(t, s, 1)
-		putCommit(t, sp, []byte{1}, "before")
-		o.Disk.SetFree(99_999)
-		put(t, sp.Writes(), []byte{1}, "same second")
-		commit(t, sp) // it looks once a second
+		r := newRig(t, Options{MinFreeBytes: 100_000})
+		r.o.Disk.SetFree(500_000)
+		r.put([]byte{1}, "before")
+		r.o.Disk.SetFree(99_999)
+		r.put([]byte{1}, "same second") // it looks once a second
 		time.Sleep(time.Second)
-		put(t, sp.Writes(), []byte{1}, "refused, since it is longer")
 		for range 2 {
-			wantErr(t, errOf(commitWait(sp)), ErrDiskFull)
+			r.refused([]byte{1}, "refused, since it is longer", ErrDiskFull)
 		}
-		wantValue(t, sp.Writes(), []byte{1}, "refused, since it is longer")
-		sn := sp.Snapshot()
+		r.want([]byte{1}, "refused, since it is longer")
+		sn := r.sp.Snapshot()
 		wantValue(t, sn, []byte{1}, "same second")
 		sn.Close()
-		o.Disk.SetFree(100_000)
+		r.o.Disk.SetFree(100_000)
 		time.Sleep(time.Second)
-		commit(t, sp)
-		fatalIf(t, s.Err() != nil, "%v", s.Err())
+		r.commit()
+		must(t, r.Err())
+		r.put([]byte{1}, strings.Repeat("x", 20_000)) // after which it looks before its time
+		r.o.Disk.SetFree(99_999)
+		r.refused([]byte{1}, strings.Repeat("x", 20_001), ErrDiskFull)
 	})
 }
 
-func TestManyBytesMakeTheStoreLookAtTheDiskBeforeItsTime(t *testing.T) {
+func TestNearlyFullDiskLetsThroughWhatMakesSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{MinFreeBytes: 8000})
-		s := mustOpen(t, o)
-		defer s.Close()
-		sp := openSpace(t, s, 1)
-		putCommit(t, sp, []byte{1}, strings.Repeat("x", 2000))
-		o.Disk.SetFree(7999)
-		put(t, sp.Writes(), []byte{1}, strings.Repeat("refused within the second", 100))
-		wantErr(t, errOf(commitWait(sp)), ErrDiskFull)
+		r := newRig(t, Options{MinFreeBytes: 100_000})
+		for _, name := range []string{"a", "b", "c", "d"} {
+			put(t, r.w, kv(name), strings.Repeat("x", 1000))
+		}
+		r.commit()
+		free := func(n uint64) {
+			r.o.Disk.SetFree(n)
+			time.Sleep(freeSpaceInterval)
+		}
+		remove := func(name string) {
+			t.Helper()
+			ok, err := r.w.Delete(kv(name))
+			fatalIf(t, !ok || err != nil, "%v %v", ok, err)
+		}
+		free(99_999)
+		remove("a")
+		r.commit()
+		before := r.w.Savepoint()
+		remove("b")
+		r.refused(kv("e"), strings.Repeat("x", 2000), ErrDiskFull)
+		r.w.Rollback(before)
+		free(24_999)
+		remove("b")
+		wantErr(t, errOf(r.sp.Commit(nil)), ErrDiskFull)
+		free(99_999)
+		must(t, r.w.Destroy())
+		r.commit()
 	})
 }
 
 func TestOpenOnAFullDiskIsAnErrorAndNotAWait(t *testing.T) {
-	o := small(Options{})
-	s, sp := mustSpace(t, o)
-	putCommit(t, sp, []byte{1}, "kept")
-	must(t, s.Close())
-	o.Disk.SetFree(4096)
-	wantErr(t, errOf(Open(t.Context(), o)), ErrDiskFull)
-	o.Disk.SetFree(1 << 30)
-	s = mustOpen(t, o)
-	defer s.Close()
-	wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, "kept")
-}
-
-func TestDestroyOfASmallActorLeavesNoRangeTombstone(t *testing.T) {
-	s, sp := testSpace(t, small(Options{}))
-	w := sp.Writes()
-	w.Advance(1000)
-	put(t, w, []byte{1}, "state")
-	must(t, w.Put([]byte("\x04k"), []byte("v"), PutOptions{ExpireAt: 5000}))
-	commit(t, sp)
-	put(t, w, []byte("\x04new"), "not stored yet")
-	must(t, w.Destroy())
-	errorIf(t, len(w.ranges) != 0, "%d ranges are deleted: every iterator pays for them", len(w.ranges))
-	commit(t, sp)
-	page, err := s.Snapshot(sp.ID()).List(ListQuery{})
-	errorIf(t, err != nil || len(page.Entries) != 0, "%d keys are left, %v", len(page.Entries), err)
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: keyspace.AppendActorPrefix(nil, sp.ID()), UpperBound: keyspace.Successor(keyspace.AppendActorPrefix(nil, sp.ID()))})
-	must(t, err)
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		t.Errorf("row %s is left", keyspace.FormatRow(it.Key()))
-	}
+	r := newRig(t, Options{})
+	r.put([]byte{1}, "kept")
+	must(t, r.Close())
+	r.o.Disk.SetFree(4096)
+	wantErr(t, errOf(Open(t.Context(), r.o)), ErrDiskFull)
+	r.o.Disk.SetFree(1 << 30)
+	r.start()
+	r.want([]byte{1}, "kept")
 }
 
 func TestWatermarkHasADefaultOnAnyDisk(t *testing.T) {
@@ -102,17 +96,16 @@ func TestWatermarkHasADefaultOnAnyDisk(t *testing.T) {
 		if free > 0 {
 			o.Disk.SetFree(free)
 		}
-		s := openTest(t, o)
-		errorIf(t, s.free.min != want, "free %d: watermark %d, want %d", free, s.free.min, want)
+		same(t, openTest(t, o).free.min, want, free)
 	}
 	s := openTest(t, Options{Dir: t.TempDir()})
 	errorIf(t, s.free.min < 1<<20, "watermark %d", s.free.min)
 }
 
-// failOn makes all operations of a kind on files with a suffix fail with err.
-func failOn(d *Disk, op, suffix string, err error) {
+// failOn makes all operations of a kind, or "all", on some files fail with err.
+func failOn(d *Disk, op string, file func(path string) bool, err error) {
 	d.Fail(func(o, path string) error {
-		if o == op && strings.Contains(path, suffix) {
+		if (o == op || op == "all") && file(path) {
 			return err
 		}
 		return nil
@@ -124,35 +117,31 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 		for _, op := range []string{"sync", "write"} {
 			t.Run(name+" "+op, func(t *testing.T) {
 				var log bytes.Buffer
-				o := small(modes()[name])
+				o := modes()[name]
 				o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				s, sp := mustSpace(t, o)
-				putCommit(t, sp, []byte{1}, "durable")
-				failOn(o.Disk, op, ".log", errFault)
+				r := newRig(t, o)
+				r.put([]byte{1}, "durable")
+				failOn(r.o.Disk, op, isLog, errFault)
 				told := make(chan int, 10)
 				for i := range 10 {
-					put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
-					if _, err := sp.Commit(func(err error) {
-						errorIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault),
-							"commit %d was told %v", i, err)
+					put(t, r.w, kv(fmt.Sprint(i)), "x")
+					if _, err := r.sp.Commit(func(err error) {
+						errorIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault), "commit %d was told %v", i, err)
 						told <- i
 					}); err != nil {
 						fatalIf(t, i == 0 || !errors.Is(err, ErrReadOnly), "commit %d: %v", i, err)
 						break
 					}
 				}
-				fatalIf(t, !errors.Is(s.Close(), errFault) || !errors.Is(s.Err(), errFault), "store says %v", s.Err())
-				next := 0
-				for len(told) > 0 { // all were told before Close returned
+				fatalIf(t, !errors.Is(r.Close(), errFault) || !errors.Is(r.Err(), errFault), "store says %v", r.Err())
+				for next := 0; len(told) > 0; next++ { // all were told before Close returned
 					same(t, <-told, next)
-					next++
 				}
 				same(t, strings.Count(log.String(), "store is read-only"), 1, log.String())
-				o.Disk.Fail(nil)
-				o.Disk = o.Disk.Crash(1, 0)
-				sp = openSpace(t, openTest(t, o), 1)
-				wantValue(t, sp.Writes(), []byte{1}, "durable")
-				wantAbsent(t, sp.Writes(), kv("0"))
+				r.o.Disk.Fail(nil)
+				after := r.crashed(1, 0)
+				after.want([]byte{1}, "durable")
+				wantAbsent(t, after.w, kv("0"))
 			})
 		}
 	}
@@ -162,113 +151,91 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 // Pebble when a memtable is full. Pebble panics if one returns an error.
 func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
 	for _, op := range []string{"create", "sync", "write"} {
-		t.Run(op, func(t *testing.T) {
-			o := small(Options{MemTableBytes: 64 << 10})
-			s, sp := mustSpace(t, o)
-			putCommit(t, sp, []byte{1}, "first")
-			o.Disk.Fail(func(got, path string) error {
-				if got == op && !isTable(path) {
-					return errFault
-				}
-				return nil
-			})
-			for i := 0; s.Err() == nil && i < 100; i++ {
-				put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 50_000))
-				_, err := sp.Commit(nil)
-				fatalIf(t, err != nil && !errors.Is(err, errFault), "%v", err)
-			}
-			fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
-			_, ok, err := sp.Writes().Get([]byte{1})
-			fatalIf(t, !ok || err != nil, "reads do not go on: %v", err)
-			s.Close()
-			o.Disk.Fail(nil)
-			s = openTest(t, o)
-			checkRows(t, s)
-		})
+		r := newRig(t, Options{MemTableBytes: 64 << 10})
+		r.put([]byte{1}, "first")
+		failOn(r.o.Disk, op, func(path string) bool { return !isTable(path) }, errFault)
+		for i := 0; r.Err() == nil && i < 100; i++ {
+			put(t, r.w, []byte{1}, strings.Repeat("x", 50_000))
+			_, err := r.sp.Commit(nil)
+			fatalIf(t, err != nil && !errors.Is(err, errFault), "%s: %v", op, err)
+		}
+		wantErr(t, r.Err(), errFault, op)
+		_, ok, err := r.w.Get([]byte{1})
+		fatalIf(t, !ok || err != nil, "%s: reads do not go on: %v", op, err)
+		r.Close()
+		r.o.Disk.Fail(nil)
+		r.start()
+		checkRows(t, r.Store)
 	}
 }
 
 func TestManifestFaultFreezesTheDisk(t *testing.T) {
-	o := small(Options{})
-	s, sp := mustSpace(t, o)
-	putCommit(t, sp, []byte{1}, "durable")
-	failOn(o.Disk, "sync", "MANIFEST", errFault)
-	s.db.Flush()
-	fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
-	wantValue(t, sp.Writes(), []byte{1}, "durable")
-	o.Disk.Fail(nil)
+	r := newRig(t, Options{})
+	r.put([]byte{1}, "durable")
+	failOn(r.o.Disk, "sync", func(path string) bool { return strings.Contains(path, "MANIFEST") }, errFault)
+	r.db.Flush()
+	wantErr(t, r.Err(), errFault)
+	r.want([]byte{1}, "durable")
+	r.o.Disk.Fail(nil)
 	for _, percent := range []int{0, 100} {
-		after := o
-		after.Disk = o.Disk.Crash(3, percent)
-		wantValue(t, openSpace(t, openTest(t, after), 1).Writes(), []byte{1}, "durable")
+		r.crashed(3, percent).want([]byte{1}, "durable")
 	}
-	wantErr(t, s.Close(), errFault)
-	wantValue(t, openSpace(t, openTest(t, o), 1).Writes(), []byte{1}, "durable")
+	wantErr(t, r.Close(), errFault)
+	r.start()
+	r.want([]byte{1}, "durable")
 }
 
-func TestFlushThatFailsTurnsTheStoreReadOnlyAndIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{})
-		s, sp := mustSpace(t, o)
-		putCommit(t, sp, []byte{1}, "durable")
-		var faults atomic.Int64
-		o.Disk.Fail(func(op, path string) error {
-			if op == "create" && isTable(path) {
-				faults.Add(1)
-				return errFault
+// TestTableThatCannotBeWritten: a flush is tried again; meanwhile the store is read-only, or, if the disk is full, commits are refused
+// until it has room.
+func TestTableThatCannotBeWritten(t *testing.T) {
+	for _, fault := range []error{errFault, syscall.ENOSPC} {
+		synctest.Test(t, func(t *testing.T) {
+			o := small(Options{})
+			o.Disk.SetFree(1 << 30)
+			r := newRig(t, o)
+			r.put([]byte{1}, "durable")
+			var faults atomic.Int64
+			r.o.Disk.Fail(func(op, path string) error {
+				if op == "create" && isTable(path) {
+					faults.Add(1)
+					return fault
+				}
+				return nil
+			})
+			done, err := r.db.AsyncFlush()
+			must(t, err)
+			retries := int64(10)
+			if fault != errFault {
+				retries = 0 // or it looks at the disk again
 			}
-			return nil
-		})
-		done, err := s.db.AsyncFlush()
-		must(t, err)
-		time.Sleep(10*tableRetry + tableRetry/2)
-		same(t, faults.Load(), 11)
-		fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
-		put(t, sp.Writes(), []byte{1}, "refused")
-		wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly)
-		o.Disk.Fail(nil)
-		<-done
-		wantErr(t, s.Close(), errFault)
-		s = mustOpen(t, o)
-		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, "durable")
-		s.Close()
-	})
-}
-
-func TestFullDiskDuringAFlushIsNotTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{})
-		o.Disk.SetFree(1 << 30)
-		s := mustOpen(t, o)
-		defer s.Close()
-		sp := openSpace(t, s, 1)
-		putCommit(t, sp, []byte{1}, "a")
-		o.Disk.Fail(func(op, path string) error {
-			if op == "create" && isTable(path) {
-				return syscall.ENOSPC
+			time.Sleep(time.Duration(retries)*tableRetry + tableRetry/2)
+			same(t, faults.Load(), retries+1)
+			put(t, r.w, []byte{1}, "refused")
+			err = errOf(r.sp.Commit(nil))
+			r.o.Disk.Fail(nil)
+			<-done
+			if fault != errFault {
+				wantErr(t, err, ErrDiskFull)
+				time.Sleep(freeSpaceInterval)
+				r.commit()
+				return
 			}
-			return nil
+			wantErr(t, err, ErrReadOnly)
+			wantErr(t, r.Err(), errFault)
+			wantErr(t, r.Close(), errFault)
+			r.start()
+			r.want([]byte{1}, "durable")
 		})
-		done, err := s.db.AsyncFlush()
-		must(t, err)
-		time.Sleep(tableRetry / 2)
-		put(t, sp.Writes(), []byte{1}, "b")
-		wantErr(t, errOf(sp.Commit(nil)), ErrDiskFull)
-		o.Disk.Fail(nil)
-		<-done
-		time.Sleep(freeSpaceInterval)
-		commit(t, sp)
-	})
+	}
 }
 
 // TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no
 // sstable can be written, until a commit waits inside Pebble, and closes.
 func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{MemTableBytes: 64 << 10})
-		s, sp := mustSpace(t, o)
+		r := newRig(t, Options{MemTableBytes: 64 << 10})
 		stalled := make(chan struct{})
-		o.Disk.Fail(func(op, path string) error {
+		r.o.Disk.Fail(func(op, path string) error {
 			if op == "create" && isTable(path) {
 				<-stalled
 				return errFault
@@ -276,53 +243,49 @@ func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 			return nil
 		})
 		ended := make(chan error, 1)
-		go func() {
-			for {
+		go func(sp *Space) {
+			var err error
+			for err == nil {
 				put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 60_000))
-				if _, err := sp.Commit(nil); err != nil {
-					ended <- err
-					return
-				}
+				_, err = sp.Commit(nil)
 			}
-		}()
+			ended <- err
+		}(r.sp)
 		synctest.Wait()
-		fatalIf(t, s.metrics.stalls.Load() == 0, "no commit waits for a flush")
+		fatalIf(t, r.metrics.stalls.Load() == 0, "no commit waits for a flush")
 		close(stalled)
 		synctest.Wait()
-		fatalIf(t, !errors.Is(s.Err(), errFault), "store says %v", s.Err())
-		wantErr(t, s.Close(), errFault)
+		wantErr(t, r.Err(), errFault)
+		wantErr(t, r.Close(), errFault)
 		err := <-ended
 		fatalIf(t, !errors.Is(err, ErrReadOnly) && !errors.Is(err, ErrClosed), "the stalled commit: %v", err)
-		o.Disk.Fail(nil)
-		s = mustOpen(t, o)
-		checkRows(t, s)
-		must(t, s.Close())
+		r.o.Disk.Fail(nil)
+		r.start()
+		checkRows(t, r.Store)
 	})
 }
 
 func TestFatalOfPebbleDoesNotEndTheProcess(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	pebbleLog{s}.Fatalf("invariant %d", 7)
-	put(t, sp.Writes(), []byte{1}, "a")
-	_, err := sp.Commit(nil)
+	r := newRig(t, Options{})
+	pebbleLog{r.Store}.Fatalf("invariant %d", 7)
+	put(t, r.w, []byte{1}, "a")
+	_, err := r.sp.Commit(nil)
 	fatalIf(t, !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "invariant 7"), "%v", err)
-	wantValue(t, sp.Writes(), []byte{1}, "a")
+	r.want([]byte{1}, "a")
 }
 
 func TestPanicOfPebbleDuringACommitIsAnError(t *testing.T) {
-	s, sp := mustSpace(t, Options{})
-	batch := s.db.NewBatch()
+	r := newRig(t, Options{})
+	batch := r.db.NewBatch()
 	batch.Set([]byte("x"), nil, nil)
-	must(t, s.db.Apply(batch, pebble.NoSync))
+	must(t, r.db.Apply(batch, pebble.NoSync))
 	// Pebble panics on a batch that was applied before.
-	err := s.apply(batch)
-	fatalIf(t, err == nil || !s.broken.Load(), "no panic")
-	s.fail(err)
-	put(t, sp.Writes(), []byte{1}, "a")
-	wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly)
-	err = s.Close()
-	fatalIf(t, err == nil, "close of a broken store returned nil")
-	s.db.Close() // here it is known to be whole; leaves nothing running
+	err := r.apply(batch)
+	fatalIf(t, err == nil || !r.broken.Load(), "no panic")
+	r.fail(err)
+	r.refused([]byte{1}, "a", ErrReadOnly)
+	fatalIf(t, r.Close() == nil, "close of a broken store returned nil")
+	r.db.Close() // here it is known to be whole; leaves nothing running
 }
 
 func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
@@ -352,34 +315,46 @@ func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
 	}
 }
 
+// TestCorruptRowsAreReported breaks each row of an actor, and reads it in every way.
 func TestCorruptRowsAreReported(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	put(t, sp.Writes(), kv("a"), strings.Repeat("x", 25000))
-	putCommit(t, sp, kv("b"), "b")
-	rows := map[string]func(){}
-	it, err := s.db.NewIter(nil)
+	r := newRig(t, Options{})
+	put(t, r.w, kv("a"), strings.Repeat("x", 25000))
+	put(t, r.w, kv("b"), strings.Repeat("v", ChunkSize+1))
+	r.put(kv("c"), "c")
+	all := func(_, _ []byte) bool { return true }
+	it, err := r.db.NewIter(nil)
 	must(t, err)
+	rows := map[string]string{}
 	for ok := it.First(); ok; ok = it.Next() {
-		if key := it.Key(); len(key) > actorPrefix+1 && key[actorPrefix] == 0x05 {
-			row, value := string(key), clone(it.Value())
-			rows[row] = func() { s.db.Set([]byte(row), value, pebble.NoSync) }
+		if row, err := keyspace.ParseRow(it.Key()); err == nil && len(row.Key) > 1 && (row.Type == keyspace.RowData || row.Type == keyspace.RowMetadata) {
+			rows[string(it.Key())] = string(it.Value())
 		}
 	}
 	it.Close()
-	for row, restore := range rows {
+	same(t, len(rows), 8)
+	for row, value := range rows {
+		parsed, err := keyspace.ParseRow([]byte(row))
+		must(t, err)
 		for _, broken := range []string{"", "nonsense"} {
+			r.db.Set([]byte(row), []byte(broken), pebble.NoSync)
 			if broken == "" {
-				if !strings.Contains(row, "a") { // of a value that lies in one row nothing is left to see
+				if parsed.Key[1] == 'c' { // of a value that lies in one row nothing is left to see
 					continue
 				}
-				s.db.Delete([]byte(row), pebble.NoSync)
-			} else {
-				s.db.Set([]byte(row), []byte(broken), pebble.NoSync)
+				r.db.Delete([]byte(row), pebble.NoSync)
 			}
+			where := fmt.Sprint(keyspace.FormatRow([]byte(row)), " ", broken)
 			for _, q := range []ListQuery{{}, {Reverse: true}} {
-				wantErr(t, errOf(sp.Writes().List(q)), &CorruptError{}, row, broken, q.Reverse)
+				wantErr(t, errOf(r.w.List(q)), &CorruptError{}, where, q.Reverse)
 			}
-			restore()
+			for _, end := range [][]byte{nil, append(parsed.Key, 0)} {
+				wantErr(t, r.w.Scan(parsed.Key, end, all), &CorruptError{}, where)
+			}
+			if parsed.Type == keyspace.RowData || broken != "" {
+				v, ok, err := r.w.AppendValue([]byte("x"), parsed.Key)
+				errorIf(t, ok || !errors.Is(err, &CorruptError{}) || string(v) != "x", "append, %s: %q, %v, %v", where, v, ok, err)
+			}
+			r.db.Set([]byte(row), []byte(value), pebble.NoSync)
 		}
 	}
 }
@@ -388,22 +363,18 @@ func TestStoreLeavesNothingRunningInABubble(t *testing.T) {
 	for name, o := range modes() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o.Disk = NewDisk()
-				s, sp := mustSpace(t, o)
+				r := newRig(t, o)
 				start := time.Now()
 				for i := range 50 {
-					putCommit(t, sp, []byte{1}, fmt.Sprint(i))
+					r.put([]byte{1}, fmt.Sprint(i))
 				}
 				errorIf(t, time.Since(start) != 0, "commits took %v of virtual time", time.Since(start))
-				check(t, s.db.Flush())
-				crashed := o
-				crashed.Disk = o.Disk.Crash(1, 0)
-				check(t, s.Close())
-				s = mustOpen(t, crashed)
+				check(t, r.db.Flush())
+				after := r.crashed(1, 0)
+				check(t, r.Close())
 				if o.Durability == Sync {
-					wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, "49")
+					after.want([]byte{1}, "49")
 				}
-				check(t, s.Close())
 			})
 		})
 	}
@@ -436,61 +407,51 @@ func logsOf(t testing.TB, d *Disk) (logs []string) {
 
 func zero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// writeLeft puts a file in the place of the spare of a disk that no store has open.
-func writeLeft(t testing.TB, d *Disk, content []byte) {
-	t.Helper()
-	f, err := d.mem.Create("store/"+spareName, vfs.WriteCategoryUnspecified)
-	if err == nil {
-		_, err = f.Write(bytes.Clone(content)) // the disk spoils what it is given, in builds that check invariants
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = f.Close()
-	}
-	must(t, err)
+func isSpare(path string) bool { return strings.Contains(path, spareName) }
+
+// fill commits about n bytes, and waits for the work on the spare, in a bubble.
+func (r *rig) fill(n int) {
+	r.t.Helper()
+	r.put([]byte{1}, fmt.Sprint(n, strings.Repeat("x", n)))
+	synctest.Wait()
+}
+
+// spare returns the spare, which must be zeros.
+func (r *rig) spare() []byte {
+	r.t.Helper()
+	b, _ := contents(r.t, r.o.Disk, spareName)
+	fatalIf(r.t, !zero(b), "a spare of %d bytes is not zero", len(b))
+	return b
 }
 
 func TestFirstLogIsASpareAndTheNextIsMadeWhenItIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{})
-		s := mustOpen(t, o)
-		defer func() { s.Close() }()
-		logs := logsOf(t, o.Disk)
+		r := newRig(t, Options{})
+		synctest.Wait()
+		logs := logsOf(t, r.o.Disk)
 		fatalIf(t, len(logs) != 1, "logs %v", logs)
-		b, _ := contents(t, o.Disk, logs[0])
-		errorIf(t, len(b) != memoryFirstSpare, "the first log has %d bytes, want %d", len(b), memoryFirstSpare)
-		_, ok := contents(t, o.Disk, spareName)
+		b, _ := contents(t, r.o.Disk, logs[0])
+		same(t, len(b), memoryFirstSpare)
+		_, ok := contents(t, r.o.Disk, spareName)
 		errorIf(t, ok, "a store that is not written to has a second spare")
-		sp := openSpace(t, s, 1)
 		for written, want := 0, 0; written < memoryFullSpare; {
-			putCommit(t, sp, []byte{1}, strings.Repeat("x", 1000))
-			synctest.Wait()
-			spare, _ := contents(t, o.Disk, spareName)
-			fatalIf(t, !zero(spare) || len(spare) < want || len(spare) > memoryFullSpare,
-				"a spare of %d bytes, zero is %v, after one of %d", len(spare), zero(spare), want)
+			r.fill(1000)
+			spare := r.spare()
+			fatalIf(t, len(spare) < want || len(spare) > memoryFullSpare, "a spare of %d bytes after one of %d", len(spare), want)
 			written, want = written+1000, len(spare)
 			fatalIf(t, written > memoryFirstSpare && 2*len(spare) < min(written, memoryFullSpare),
 				"a spare of %d bytes when %d were written", len(spare), written)
 		}
-		must(t, s.Close())
-		s = mustOpen(t, o)
-		found := false
-		for _, log := range logsOf(t, o.Disk) {
-			b, _ := contents(t, o.Disk, log)
-			found = found || len(b) == memoryFullSpare && zero(b)
-		}
-		errorIf(t, !found, "the spare that was left is not the log of the store that was opened again")
+		r.again()
+		errorIf(t, !slices.ContainsFunc(logsOf(t, r.o.Disk), func(log string) bool {
+			b, _ := contents(t, r.o.Disk, log)
+			return len(b) == memoryFullSpare && zero(b)
+		}), "the spare that was left is not the log of the store that was opened again")
 	})
-}
-
-func TestStoreWithoutSyncHasNoSpare(t *testing.T) {
-	o := small(Options{Durability: NoSync})
-	s, sp := testSpace(t, o)
-	putCommit(t, sp, []byte{1}, strings.Repeat("x", 100_000))
-	_, ok := contents(t, o.Disk, spareName)
-	errorIf(t, ok || s.guard.spare != nil, "there is a spare")
+	r := newRig(t, Options{Durability: NoSync})
+	r.put([]byte{1}, strings.Repeat("x", 100_000))
+	_, ok := contents(t, r.o.Disk, spareName)
+	errorIf(t, ok || r.guard.spare != nil, "a store without sync has a spare")
 }
 
 // TestPowerCutAtEveryStepOfTheSpare takes what a cut would leave before each
@@ -508,7 +469,7 @@ func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 	var cuts []cut
 	var steps int
 	o.Disk.Fail(func(op, path string) error {
-		spare := strings.Contains(path, spareName)
+		spare := isSpare(path)
 		if !spare && !isLog(path) || op == "stat" || op == "read" || op == "preallocate" {
 			return nil
 		}
@@ -521,26 +482,22 @@ func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 		cuts = append(cuts, cut{o.Disk.Crash(uint64(steps), []int{0, 50, 100}[steps%3]), at, op + " " + path})
 		return nil
 	})
-	s, sp := mustSpace(t, o)
+	r := newRig(t, o)
 	for n := 1; n <= 120; n++ {
-		putCommit(t, sp, []byte{1}, fmt.Sprint(n, strings.Repeat("x", 3000)))
+		r.put([]byte{1}, fmt.Sprint(n, strings.Repeat("x", 3000)))
 		acked.Store(int64(n))
 		if n%40 == 0 {
-			if err := s.db.Flush(); err != nil { // logs can be used again
-				t.Fatal(err)
-			}
+			must(t, r.db.Flush()) // logs can be used again
 		}
 	}
-	must(t, s.Close())
+	must(t, r.Close())
 	o.Disk.Fail(nil)
 	fatalIf(t, len(cuts) < 30, "only %d cuts", len(cuts))
 	for _, c := range cuts {
-		for _, again := range []bool{true, false} {
-			s, err := Open(t.Context(), small(Options{MemTableBytes: o.MemTableBytes, Disk: c.disk}))
-			fatalIf(t, err != nil, "open after a cut before %s (again: %v): %v", c.step, !again, err)
-			checkRows(t, s)
-			sp := openSpace(t, s, 1)
-			e, ok, err := sp.Writes().Get([]byte{1})
+		for range 2 {
+			r := newRig(t, Options{MemTableBytes: o.MemTableBytes, Disk: c.disk})
+			checkRows(t, r.Store)
+			e, ok, err := r.w.Get([]byte{1})
 			must(t, err)
 			var n int64
 			if ok {
@@ -548,18 +505,16 @@ func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 			}
 			fatalIf(t, n < c.acked, "cut before %s: %d of %d that were acknowledged", c.step, n, c.acked)
 			c.disk = c.disk.Crash(uint64(n), int(n%2*100))
-			must(t, s.Close())
+			must(t, r.Close())
 		}
 	}
-	t.Logf("%d cuts", len(cuts))
 }
 
 func TestFileInThePlaceOfTheSpare(t *testing.T) {
-	closed := small(Options{})
-	s, sp := mustSpace(t, closed)
-	putCommit(t, sp, []byte{1}, "old")
-	must(t, s.Close())
-	log, _ := contents(t, closed.Disk, logsOf(t, closed.Disk)[0])
+	closed := newRig(t, Options{})
+	closed.put([]byte{1}, "old")
+	must(t, closed.Close())
+	log, _ := contents(t, closed.o.Disk, logsOf(t, closed.o.Disk)[0])
 	for name, c := range map[string]struct {
 		content []byte
 		used    bool
@@ -575,37 +530,28 @@ func TestFileInThePlaceOfTheSpare(t *testing.T) {
 		"log later in it": {append(make([]byte, memoryFirstSpare), log...), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := closed
-			o.Disk = closed.Disk.Crash(1, 0)
-			writeLeft(t, o.Disk, c.content)
-			for n := range 3 {
-				s := mustOpen(t, o)
-				if n == 0 {
-					size := memoryFirstSpare
-					if c.used {
-						size = len(c.content)
-					}
-					found := false
-					for _, log := range logsOf(t, o.Disk) {
-						b, _ := contents(t, o.Disk, log)
-						found = found || len(b) == size && (!c.used || bytes.Equal(b, c.content))
-					}
-					errorIf(t, !found, "no log of %d bytes; used %v", size, c.used)
-				}
-				sp := openSpace(t, s, 1)
-				want := "old"
-				if n > 0 {
-					want = fmt.Sprint(n - 1)
-				}
-				wantValue(t, sp.Writes(), []byte{1}, want)
-				putCommit(t, sp, []byte{1}, fmt.Sprint(n))
-				o.Disk = o.Disk.Crash(uint64(n), n%3*50)
-				s.Close()
+			m := &image{disk: closed.o.Disk.Crash(1, 0)}
+			m.set(t, spareName, c.content)
+			r := newRig(t, Options{Disk: m.disk})
+			size := memoryFirstSpare
+			if c.used {
+				size = len(c.content)
+			}
+			errorIf(t, !slices.ContainsFunc(logsOf(t, r.o.Disk), func(log string) bool {
+				b, _ := contents(t, r.o.Disk, log)
+				return len(b) == size && (!c.used || bytes.Equal(b, c.content))
+			}), "no log of %d bytes; used %v", size, c.used)
+			for n, want := range []string{"old", "0", "1"} {
+				r.want([]byte{1}, want)
+				r.put([]byte{1}, fmt.Sprint(n))
+				after := r.crashed(uint64(n), n%3*50)
+				r.Close()
+				r = after
 			}
 		})
 	}
 	t.Run("directory", func(t *testing.T) {
-		o := small(Options{Dir: t.TempDir(), MemTableBytes: 128 << 10})
+		o := Options{Dir: t.TempDir(), MemTableBytes: 128 << 10}
 		must(t, os.MkdirAll(filepath.Join(o.Dir, spareName, "full"), 0o755))
 		fillAndCheck(t, o)
 	})
@@ -614,20 +560,18 @@ func TestFileInThePlaceOfTheSpare(t *testing.T) {
 // fillAndCheck writes more than a memtable in the options' store, closes it and looks at it again.
 func fillAndCheck(t *testing.T, o Options) {
 	t.Helper()
-	s, sp := mustSpace(t, o)
-	n := int(s.opts.MemTableBytes/10_000) * 2
+	r := newRig(t, o)
+	n := int(r.opts.MemTableBytes/10_000) * 2
 	for i := range n {
-		putCommit(t, sp, kv(fmt.Sprint(i)), strings.Repeat("x", 9000))
+		r.put(kv(fmt.Sprint(i)), strings.Repeat("x", 9000))
 	}
-	fatalIf(t, s.Err() != nil, "%v", s.Err())
-	must(t, s.Close())
-	s = mustOpen(t, o)
-	checkRows(t, s)
-	sp = openSpace(t, s, 1)
+	must(t, r.Err())
+	r.again()
+	checkRows(t, r.Store)
 	for i := range n {
-		wantValue(t, sp.Writes(), kv(fmt.Sprint(i)), strings.Repeat("x", 9000))
+		r.want(kv(fmt.Sprint(i)), strings.Repeat("x", 9000))
 	}
-	must(t, s.Close())
+	must(t, r.Close())
 }
 
 func TestNoErrorOfTheSpareReachesTheStore(t *testing.T) {
@@ -635,12 +579,7 @@ func TestNoErrorOfTheSpareReachesTheStore(t *testing.T) {
 		for _, err := range []error{errFault, syscall.ENOSPC} {
 			t.Run(fmt.Sprint(op, " ", err), func(t *testing.T) {
 				o := small(Options{MemTableBytes: 128 << 10})
-				o.Disk.Fail(func(got, path string) error {
-					if strings.Contains(path, spareName) && (got == op || op == "all") {
-						return err
-					}
-					return nil
-				})
+				failOn(o.Disk, op, isSpare, err)
 				fillAndCheck(t, o)
 			})
 		}
@@ -652,72 +591,55 @@ func TestSpareTakesNoRoomThatIsShort(t *testing.T) {
 		const watermark = 100_000
 		o := small(Options{MinFreeBytes: watermark, MemTableBytes: 128 << 10})
 		o.Disk.SetFree(2*watermark + memoryFirstSpare - 1)
-		s := mustOpen(t, o)
-		defer s.Close()
-		sp := openSpace(t, s, 1)
-		fill := func() int {
-			for range 20 {
-				putCommit(t, sp, []byte{1}, strings.Repeat("x", 1000))
-				synctest.Wait()
+		r := newRig(t, o)
+		for _, room := range []bool{false, true} {
+			if room {
+				o.Disk.SetFree(1 << 30)
 			}
-			b, _ := contents(t, o.Disk, spareName)
-			return len(b)
+			for range 20 {
+				r.fill(1000)
+			}
+			same(t, len(r.spare()) > 0, room)
 		}
-		same(t, fill(), 0)
-		o.Disk.SetFree(1 << 30)
-		n := fill()
-		fatalIf(t, n == 0, "no spare when there is room")
 	})
 }
 
-// blockSpare makes the n-th write of a spare, and those after it, wait until the
-// channel is closed, and counts them.
-func blockSpare(d *Disk, n int64) (release chan struct{}, writes *atomic.Int64) {
-	release, writes = make(chan struct{}), new(atomic.Int64)
-	d.Fail(func(op, path string) error {
-		if op == "write" && strings.Contains(path, spareName) && writes.Add(1) >= n {
+// growsFrom is the size of the spare before it grows in more than one step.
+const growsFrom = memoryFullSpare / 2
+
+// stopSpare fills the store until the spare would grow beyond growsFrom, and holds its writes up until the channel is closed.
+func (r *rig) stopSpare() (release chan struct{}) {
+	r.t.Helper()
+	release = make(chan struct{})
+	const most = growsFrom/sparePage + 1
+	var writes atomic.Int64
+	r.o.Disk.Fail(func(op, path string) error {
+		if op == "write" && isSpare(path) && writes.Add(1) >= most {
 			<-release
 		}
 		return nil
 	})
-	return release, writes
+	for i := 0; i < 100 && writes.Load() < most; i++ {
+		r.fill(1000)
+	}
+	same(r.t, writes.Load(), most)
+	return release
 }
-
-// growsFrom is the size of the spare, and the number of writes it took, before it grows in more than one step.
-const (
-	growsFrom = memoryFullSpare / 2
-	before    = growsFrom / sparePage
-)
 
 func TestCloseEndsTheWorkOnTheSpareAndWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{})
-		s := mustOpen(t, o)
-		defer func() { s.Close() }()
-		sp := openSpace(t, s, 1)
-		release, writes := blockSpare(o.Disk, before+1)
-		for i := 0; i < 100 && writes.Load() <= before; i++ {
-			putCommit(t, sp, []byte{1}, fmt.Sprint(i, strings.Repeat("x", 1000)))
-			synctest.Wait()
-		}
-		same(t, writes.Load(), before+1)
+		r := newRig(t, Options{})
+		release := r.stopSpare()
 		closed := make(chan error, 1)
-		go func() { closed <- s.Close() }()
+		go func(s *Store) { closed <- s.Close() }(r.Store)
 		synctest.Wait()
-		select {
-		case err := <-closed:
-			t.Errorf("closed while the spare is written: %v", err)
-			closed <- err
-		default:
-		}
+		errorIf(t, len(closed) > 0, "closed while the spare is written")
 		close(release)
 		check(t, <-closed)
-		o.Disk.Fail(nil)
-		if b, _ := contents(t, o.Disk, spareName); !zero(b) || len(b) != growsFrom+memorySpareStep {
-			t.Errorf("a spare of %d bytes is left, zero is %v; want one step more than %d", len(b), zero(b), growsFrom)
-		}
-		s = mustOpen(t, o)
-		checkRows(t, s)
+		r.o.Disk.Fail(nil)
+		same(t, len(r.spare()), growsFrom+memorySpareStep, "one step more")
+		r.start()
+		checkRows(t, r.Store)
 	})
 }
 
@@ -725,35 +647,19 @@ func TestCloseEndsTheWorkOnTheSpareAndWaitsForIt(t *testing.T) {
 // written late must not be written over records.
 func TestSpareThatGrowsIsNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{})
-		s := mustOpen(t, o)
-		defer func() { s.Close() }()
-		sp := openSpace(t, s, 1)
-		release, writes := blockSpare(o.Disk, before+1)
-		last := 0
-		fill := func() {
-			last++
-			putCommit(t, sp, []byte{1}, fmt.Sprint(last, strings.Repeat("x", 1000)))
-			synctest.Wait()
-		}
-		for last < 100 && writes.Load() <= before {
-			fill()
-		}
-		if err := s.db.Flush(); err != nil { // another log begins
-			t.Error(err)
-		}
+		r := newRig(t, Options{})
+		release := r.stopSpare()
+		must(t, r.db.Flush()) // another log begins
 		for range memoryFullSpare/1000 + 1 {
-			fill()
+			r.fill(1000)
 		}
+		r.fill(999)
 		close(release)
 		synctest.Wait()
-		o.Disk.Fail(nil)
-		crashed := o
-		crashed.Disk = o.Disk.Crash(1, 0)
-		check(t, s.Close())
-		s = mustOpen(t, crashed)
-		checkRows(t, s)
-		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, fmt.Sprint(last, strings.Repeat("x", 1000)))
+		r.o.Disk.Fail(nil)
+		after := r.crashed(1, 0)
+		checkRows(t, after.Store)
+		after.want([]byte{1}, fmt.Sprint(999, strings.Repeat("x", 999)))
 	})
 }
 
@@ -761,7 +667,7 @@ func TestSpareThatGrowsIsNoLog(t *testing.T) {
 func TestLogsThatAreUsedAgainGiveWayToALargerSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(Options{MemTableBytes: 64 << 10})
-		var spares, logs, created atomic.Int64
+		var spares, logs atomic.Int64
 		var mu sync.Mutex
 		var looked string // at this log, to see whether the spare is larger
 		var replaced []string
@@ -771,56 +677,41 @@ func TestLogsThatAreUsedAgainGiveWayToALargerSpare(t *testing.T) {
 			switch {
 			case op == "stat" && isLog(path):
 				looked = path
-			case op == "rename" && strings.Contains(path, spareName):
-				spares.Add(1)
-				replaced = append(replaced, looked)
+			case op == "rename" && isSpare(path):
+				if spares.Add(1); looked != "" { // and no new log
+					replaced = append(replaced, looked)
+				}
 				looked = ""
 			case op == "rename" && isLog(path):
 				logs.Add(1)
 				looked = ""
-			case op == "create" && isLog(path):
-				created.Add(1)
 			}
 			return nil
 		})
-		s := mustOpen(t, o)
-		defer func() { s.Close() }()
-		sp := openSpace(t, s, 1)
+		r := newRig(t, o)
 		last := 0
 		for logs.Load() < 5 {
-			if last++; last > 5000 {
-				t.Fatalf("%d spares, %d old logs, %d new files became logs", spares.Load(), logs.Load(), created.Load())
-			}
-			putCommit(t, sp, []byte{1}, fmt.Sprint(last, strings.Repeat("x", 2000)))
+			last++
+			fatalIf(t, last > 5000, "%d spares and %d old logs became logs", spares.Load(), logs.Load())
+			r.fill(1000 + last)
 			if last%20 == 0 {
-				must(t, s.db.Flush())
+				must(t, r.db.Flush())
 			}
-			synctest.Wait()
 		}
-		errorIf(t, spares.Load() < 3,
-			"%d spares, %d old logs, %d new files became logs", spares.Load(), logs.Load(), created.Load())
+		errorIf(t, spares.Load() < 3 || len(replaced) == 0, "%d spares and %d old logs became logs, in the place of %q", spares.Load(), logs.Load(), replaced)
 		o.Disk.Fail(nil)
-		names := 0
 		for _, path := range replaced {
-			if path == "" {
-				continue // a new log
-			}
-			names++
 			_, err := o.Disk.mem.Stat(path)
 			errorIf(t, err == nil, "%s is there, in whose place a spare was taken", path)
 		}
-		errorIf(t, names == 0, "no log was replaced")
-		crashed := o
-		crashed.Disk = o.Disk.Crash(1, 0)
-		must(t, s.Close())
-		s = mustOpen(t, crashed)
-		checkRows(t, s)
-		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, fmt.Sprint(last, strings.Repeat("x", 2000)))
+		after := r.crashed(1, 0)
+		checkRows(t, after.Store)
+		after.want([]byte{1}, fmt.Sprint(1000+last, strings.Repeat("x", 1000+last)))
 	})
 }
 
 func TestSpareOfARealDirectory(t *testing.T) {
-	o := small(Options{Dir: t.TempDir(), MemTableBytes: 1 << 20})
+	o := Options{Dir: t.TempDir(), MemTableBytes: 1 << 20}
 	fillAndCheck(t, o)
 	b, err := os.ReadFile(filepath.Join(o.Dir, spareName))
 	fatalIf(t, err == nil && (!zero(b) || int64(len(b)) > 1<<20) || err != nil && !os.IsNotExist(err),

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -165,14 +164,11 @@ func TestRowsOfFormat1AreRewrittenAsTheyAreUsed(t *testing.T) {
 // older makes a store that an earlier version wrote, as far as its format says.
 func older(t *testing.T) Options {
 	t.Helper()
-	o := small(Options{})
-	s := mustOpen(t, o)
-	put(t, openSpace(t, s, 1).Writes(), kv("a"), "value")
-	commit(t, s.spaces.byID[testID(1)])
-	err := errors.Join(s.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync),
-		s.db.Delete(keyspace.AppendMetaRow(nil, firstFormatRow), pebble.Sync), s.Close())
-	fatalIf(t, err != nil, "%v", err)
-	return o
+	r := newRig(t, Options{})
+	r.put(kv("a"), "value")
+	must(t, errors.Join(r.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync),
+		r.db.Delete(keyspace.AppendMetaRow(nil, firstFormatRow), pebble.Sync), r.Close()))
+	return r.o
 }
 
 // formatOf returns the format that the rows of an open store say.
@@ -184,17 +180,18 @@ func formatOf(t *testing.T, s *Store) uint64 {
 }
 
 // A backup that is looked at with a newer version can still be restored for an older one.
-func TestReadingAnOlderStoreDoesNotChangeItsFormat(t *testing.T) {
-	o := older(t)
-	for range 2 {
-		s, sp := mustSpace(t, o)
-		wantValue(t, sp.Writes(), kv("a"), "value")
-		if _, err := commitWait(sp); err != nil { // without changes
-			t.Fatal(err)
+func TestReadingAStoreDoesNotChangeItsFormat(t *testing.T) {
+	for want, o := range map[uint64]Options{1: older(t), StoreFormat: small(Options{})} {
+		for range 2 {
+			r := newRig(t, o)
+			if want == 1 {
+				r.want(kv("a"), "value")
+			}
+			must(t, errOf(commitWait(r.sp))) // without changes
+			format := formatOf(t, r.Store)
+			fatalIf(t, format != want || r.chunked != (want == 1), "format %d, want %d, chunked %v", format, want, r.chunked)
+			r.Close()
 		}
-		format := formatOf(t, s)
-		fatalIf(t, format != 1 || !s.chunked, "format %d, chunked %v", format, s.chunked)
-		s.Close()
 	}
 }
 
@@ -202,51 +199,33 @@ func TestReadingAnOlderStoreDoesNotChangeItsFormat(t *testing.T) {
 func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
 	kept := 0
 	for seed := range uint64(40) {
-		o := older(t)
-		s := mustOpen(t, o)
+		r := newRig(t, older(t))
 		var all sync.WaitGroup
 		for n := range 4 { // at once: several find the old format
-			sp := openSpace(t, s, n+2)
+			sp := openSpace(t, r.Store, n+2)
 			put(t, sp.Writes(), kv("b"), "new")
-			all.Go(func() {
-				check(t, errOf(sp.Commit(nil)))
-			})
+			all.Go(func() { check(t, errOf(sp.Commit(nil))) })
 		}
 		all.Wait()
-		o.Disk = o.Disk.Crash(seed, 50)
-		s.Close()
-		s = mustOpen(t, o)
-		format, rows := formatOf(t, s), 0
+		after := r.crashed(seed, 50)
+		r.Close()
+		format, rows := formatOf(t, after.Store), 0
 		for n := range 4 {
-			if _, ok, err := openSpace(t, s, n+2).Writes().Get(kv("b")); err != nil {
-				t.Fatal(err)
-			} else if ok {
+			_, ok, err := openSpace(t, after.Store, n+2).Writes().Get(kv("b"))
+			must(t, err)
+			if ok {
 				rows++
 			}
 		}
-		errorIf(t, rows > 0 && format != StoreFormat || !s.chunked,
-			"seed %d: %d commits were kept; format %d, chunked %v", seed, rows, format, s.chunked)
-		if rows > 0 {
-			kept++
-		}
-		put(t, openSpace(t, s, 9).Writes(), kv("c"), "more")
-		commit(t, s.spaces.byID[testID(9)])
-		s.Close()
-		if s = mustOpen(t, o); formatOf(t, s) != StoreFormat || !s.chunked {
-			t.Errorf("seed %d: format %d, chunked %v after a commit", seed, formatOf(t, s), s.chunked)
-		}
-		s.Close()
+		errorIf(t, rows > 0 && format != StoreFormat || !after.chunked, "seed %d: %d commits were kept; format %d, chunked %v", seed, rows, format, after.chunked)
+		kept += min(rows, 1)
+		after.put(kv("c"), "more")
+		after.again()
+		format = formatOf(t, after.Store)
+		errorIf(t, format != StoreFormat || !after.chunked, "seed %d: format %d, chunked %v after a commit", seed, format, after.chunked)
+		after.Close()
 	}
 	errorIf(t, kept == 0, "no power cut has kept a commit")
-}
-
-func TestNewStoreHasNoRowsOfAnOlderFormat(t *testing.T) {
-	o := small(Options{})
-	for range 2 {
-		s := mustOpen(t, o)
-		errorIf(t, s.chunked || formatOf(t, s) != StoreFormat, "format %d, chunked %v", formatOf(t, s), s.chunked)
-		s.Close()
-	}
 }
 
 // age rewrites rows of the store that pick chooses as format 1 has them.
@@ -289,46 +268,12 @@ func age(t *testing.T, s *Store, pick func() bool) {
 
 func always() bool { return true }
 
-func TestRowsOfBothFormatsReadAsOne(t *testing.T) {
-	o := small(Options{})
-	for seed := range seeds(8) {
-		o.Disk = NewDisk()
-		s := mustOpen(t, o)
-		rnd := rand.New(rand.NewPCG(seed, 7))
-		w := &walker{t: t, rnd: rnd, space: openSpace(t, s, 1), model: &model{entries: map[string]modelEntry{}, now: 1000}}
-		for range 20 {
-			w.advance()
-			for range rnd.IntN(25) {
-				w.step()
-			}
-			w.checkAll(w.space.Writes())
-			commit(t, w.space)
-			w.checkCounts()
-			checkRows(t, s)
-			sn := w.space.SnapshotAt(w.model.now)
-			w.checkAll(sn)
-			w.checkList(sn)
-			w.checkScan(sn)
-			sn.Close()
-			if rnd.IntN(2) == 0 {
-				w.space.Close()
-				age(t, s, func() bool { return rnd.IntN(2) == 0 })
-				w.space = openSpace(t, s, 1)
-			}
-		}
-		w.space.Writes().Advance(w.model.now)
-		must(t, w.space.Writes().Destroy())
-		commit(t, w.space)
-		checkRows(t, s)
-		must(t, s.Close())
-	}
-}
-
 // A store that was damaged may be opened without what was lost. An actor whose head was in it must not begin anew over
 // the rest of its rows.
 func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 	for _, old := range []bool{false, true} {
-		s, sp := mustSpace(t, small(Options{Disk: NewDisk()}))
+		r := newRig(t, Options{})
+		s, sp := r.Store, r.sp
 		must(t, sp.Writes().Create(Identity{Type: "room", Key: []string{"1"}}))
 		put(t, sp.Writes(), stateKey(), "old state")
 		putCommit(t, sp, kv("a"), "old value")
@@ -367,19 +312,16 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 
 // New over a key that exists breaks a promise. Its old row must not be read as its value.
 func TestAStaleDataRowIsNoValue(t *testing.T) {
-	s := mustOpen(t, small(Options{Disk: NewDisk()}))
-	defer s.Close()
-	sp := openSpace(t, s, 1)
-	putCommit(t, sp, kv("a"), "old")
-	sp.Close()
-	age(t, s, always)
-	sp = openSpace(t, s, 1)
-	must(t, sp.Writes().Put(kv("a"), []byte("new"), PutOptions{New: true}))
-	commit(t, sp)
-	wantValue(t, sp.Writes(), kv("a"), "new")
-	err := sp.Writes().Scan(nil, nil, func(key, value []byte) bool {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "old")
+	r.sp.Close()
+	age(t, r.Store, always)
+	r.open()
+	must(t, r.w.Put(kv("a"), []byte("new"), PutOptions{New: true}))
+	r.commit()
+	r.want(kv("a"), "new")
+	wantErr(t, r.w.Scan(nil, nil, func(_, value []byte) bool {
 		t.Errorf("scan: %q", value)
 		return true
-	})
-	errorIf(t, !errors.Is(err, &CorruptError{}), "scan: error %v", err)
+	}), &CorruptError{})
 }

@@ -139,11 +139,11 @@ func TestOutboxReaderMissesNothing(t *testing.T) {
 
 // TestOutboxShowsOnlyDurableRows holds up the sync of the log while a commit waits for it.
 func TestOutboxShowsOnlyDurableRows(t *testing.T) {
-	o := small(Options{})
-	s, sp := testSpace(t, o)
-	putCommit(t, sp, []byte{1}, "first")
+	r := newRig(t, Options{})
+	s, sp := r.Store, r.sp
+	r.put([]byte{1}, "first")
 	hold := make(chan struct{})
-	o.Disk.Fail(func(op, path string) error {
+	r.o.Disk.Fail(func(op, path string) error {
 		if op == "sync" && isLog(path) {
 			<-hold
 		}
@@ -162,7 +162,8 @@ func TestOutboxShowsOnlyDurableRows(t *testing.T) {
 // TestOutboxRowsAreAcknowledgedInAnyOrder compares acknowledgements of rows in
 // and out of order, near to one another and far apart, there and gone, with a map.
 func TestOutboxRowsAreAcknowledgedInAnyOrder(t *testing.T) {
-	s, sp := testSpace(t, Options{})
+	r := newRig(t, Options{})
+	s, sp := r.Store, r.sp
 	rng := rand.New(rand.NewPCG(1, 2))
 	const records = 600
 	left, bytes := map[uint64]int{}, 0

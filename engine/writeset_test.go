@@ -15,42 +15,52 @@ import (
 )
 
 func TestOverwritingALongValueRemovesItsChunks(t *testing.T) {
-	s, sp := testSpace(t, Options{})
+	r := newRig(t, Options{})
 	for _, size := range []int{3 * ChunkSize, 1, 200 * ChunkSize, 2*ChunkSize + 1, 0, 90 * ChunkSize} {
 		value := strings.Repeat("v", size)
-		putCommit(t, sp, []byte{9, 0, 0}, value)
-		wantValue(t, sp.Writes(), []byte{9, 0, 0}, value)
-		checkRows(t, s)
+		r.put([]byte{9, 0, 0}, value)
+		r.want([]byte{9, 0, 0}, value)
+		checkRows(t, r.Store)
 	}
-	ok, err := sp.Writes().Delete([]byte{9, 0, 0})
+	ok, err := r.w.Delete([]byte{9, 0, 0})
 	fatalIf(t, !ok || err != nil, "%v %v", ok, err)
-	commit(t, sp)
-	checkRows(t, s)
-	h := sp.Head()
+	r.commit()
+	checkRows(t, r.Store)
+	h := r.sp.Head()
 	fatalIf(t, h.Keys != 0 || h.Bytes != 0, "head %+v", h)
 }
 
+func TestDestroyOfASmallActorLeavesNoRangeTombstone(t *testing.T) {
+	r := newRig(t, Options{})
+	r.w.Advance(1000)
+	put(t, r.w, []byte{1}, "state")
+	must(t, r.w.Put(kv("k"), []byte("v"), PutOptions{ExpireAt: 5000}))
+	r.commit()
+	put(t, r.w, kv("new"), "not stored yet")
+	must(t, r.w.Destroy())
+	errorIf(t, len(r.w.ranges) != 0, "%d ranges are deleted: every iterator pays for them", len(r.w.ranges))
+	r.commit()
+	prefix := keyspace.AppendActorPrefix(nil, r.sp.ID())
+	same(t, countRows(t, r.Store, prefix, keyspace.Successor(prefix)), 0)
+}
+
 func TestListWithoutBoundsIsBoundedByLimits(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{Limits: Limits{ListEntries: 3, ListBytes: 100}}), 1)
+	r := newRig(t, Options{Limits: Limits{ListEntries: 3, ListBytes: 100}})
 	for i := range 10 {
-		put(t, sp.Writes(), kv(fmt.Sprint(i)), strings.Repeat("x", 20*i))
+		put(t, r.w, kv(fmt.Sprint(i)), strings.Repeat("x", 20*i))
 	}
 	var sizes []int
-	q := ListQuery{}
-	for {
-		page, err := sp.Writes().List(q)
+	for q, more := (ListQuery{}), true; more; more = q.After != nil {
+		page, err := r.w.List(q)
 		must(t, err)
 		sizes = append(sizes, len(page.Entries))
-		if q.After = page.Next; q.After == nil {
-			break
-		}
+		q.After = page.Next
 	}
-	fatalIf(t, fmt.Sprint(sizes) != "[3 1 1 1 1 1 1 1]", "pages of %v entries", sizes)
+	same(t, fmt.Sprint(sizes), "[3 1 1 1 1 1 1 1]")
 }
 
 func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
-	s := openTest(t, Options{Limits: Limits{MaxKey: 16, MaxValue: 100, MaxWriteSet: 4 << 10}})
-	w := openSpace(t, s, 1).Writes()
+	w := newRig(t, Options{Limits: Limits{MaxKey: 16, MaxValue: 100, MaxWriteSet: 4 << 10}}).w
 	check := func(err error, what string, limit, actual int64) {
 		t.Helper()
 		var e *LimitError
@@ -74,83 +84,60 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 }
 
 func TestCommitOfAStateReadsNothing(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	putCommit(t, sp, []byte{1}, "a")
-	// A reader would find the store closed.
-	must(t, s.Close())
-	put(t, sp.Writes(), []byte{1}, "b")
-	wantValue(t, sp.Writes(), []byte{1}, "b")
-	wantErr(t, sp.Writes().Put(kv("other"), nil, PutOptions{}), ErrClosed)
+	r := newRig(t, Options{})
+	r.put([]byte{1}, "a")
+	must(t, r.Close()) // which a reader would find
+	put(t, r.w, []byte{1}, "b")
+	r.want([]byte{1}, "b")
+	wantErr(t, r.w.Put(kv("other"), nil, PutOptions{}), ErrClosed)
 }
 
 func TestManyKeysAreDeletedAsARange(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	w := sp.Writes()
+	r := newRig(t, Options{})
 	const n = 5000
 	for i := range n {
-		put(t, w, fmt.Appendf([]byte{5}, "%05d", i), "message")
+		put(t, r.w, fmt.Appendf([]byte{5}, "%05d", i), "message")
 	}
-	putCommit(t, sp, kv("stays"), "x")
-	got, err := w.DeleteRange([]byte{5}, []byte{6})
-	fatalIf(t, err != nil || got != n, "deleted %d: %v", got, err)
-	fatalIf(t, w.Bytes() > 100, "%d bytes held for a range", w.Bytes())
-	put(t, w, []byte("\x0500007"), "again")
-	if got, err := w.DeleteRange([]byte{5}, []byte{6}); err != nil || got != 1 {
-		t.Fatalf("deleted %d: %v", got, err)
-	}
-	putCommit(t, sp, []byte("\x0500008"), "again")
-	page, err := w.List(ListQuery{})
+	r.put(kv("stays"), "x")
+	got, err := r.w.DeleteRange([]byte{5}, []byte{6})
+	fatalIf(t, err != nil || got != n || r.w.Bytes() > 100, "deleted %d, %d bytes held: %v", got, r.w.Bytes(), err)
+	put(t, r.w, []byte("\x0500007"), "again")
+	got, err = r.w.DeleteRange([]byte{5}, []byte{6})
+	fatalIf(t, err != nil || got != 1, "deleted %d: %v", got, err)
+	r.put([]byte("\x0500008"), "again")
+	page, err := r.w.List(ListQuery{})
 	fatalIf(t, err != nil || len(page.Entries) != 2, "%d entries: %v", len(page.Entries), err)
-	checkRows(t, s)
+	checkRows(t, r.Store)
 }
 
 func TestIdleSpaceIsSmall(t *testing.T) {
 	n := unsafe.Sizeof(Space{})
 	fatalIf(t, n > 600, "an idle space takes %d bytes", n)
-	sp := openSpace(t, openTest(t, Options{}), 1)
+	r := newRig(t, Options{})
 	for i := range 1000 {
-		put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
+		put(t, r.w, kv(fmt.Sprint(i)), "x")
 	}
-	commit(t, sp)
-	fatalIf(t, sp.set.overlay != nil || sp.set.ranges != nil, "a space without writes holds their buffers")
+	r.commit()
+	fatalIf(t, r.sp.set.overlay != nil || r.sp.set.ranges != nil, "a space without writes holds their buffers")
 }
 
 func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{}), 1)
-	w := sp.Writes()
-	w.Advance(1)
+	r := newRig(t, Options{})
+	r.w.Advance(1)
 	for i := range 200 {
-		must(t, w.Put(kv(fmt.Sprint(i)), nil, PutOptions{ExpireAt: 10}))
+		must(t, r.w.Put(kv(fmt.Sprint(i)), nil, PutOptions{ExpireAt: 10}))
 	}
-	commit(t, sp)
-	w.Advance(2)
-	n, err := w.DeleteRange([]byte{4}, []byte{5})
+	r.commit()
+	r.w.Advance(2)
+	n, err := r.w.DeleteRange([]byte{4}, []byte{5})
 	fatalIf(t, n != 200 || err != nil, "%v %v", n, err)
-	must(t, w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}))
-	commit(t, sp)
-	due, err := w.Expired(10, 1000)
+	must(t, r.w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}))
+	r.commit()
+	due, err := r.w.Expired(10, 1000)
 	fatalIf(t, err != nil || len(due) != 1 || !bytes.Equal(due[0], kv("7")), "expired: %q, %v", due, err)
-	commit(t, sp)
-	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
+	r.commit()
+	page, err := r.w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
 	fatalIf(t, err != nil || len(page.Entries) != 1, "%d entries in the index: %v", len(page.Entries), err)
-}
-
-func TestRefusalSaysWhatPutWould(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		limits Limits
-		want   error
-	}{
-		{Limits{Quota: 10_000, MaxWriteSet: 4096}, &LimitError{What: LimitWriteSet}},
-		{Limits{Quota: 4000, MaxWriteSet: 8192}, &QuotaError{}},
-	} {
-		w := openSpace(t, openTest(t, Options{Limits: c.limits}), 1).Writes()
-		room := w.Room()
-		must(t, w.Refusal(room), room, room)
-		refusal, put := w.Refusal(room+1), w.Put(kv("k"), make([]byte, int(room)+1-len(kv("k"))), PutOptions{})
-		errorIf(t, !errors.Is(refusal, c.want) || !errors.Is(put, c.want) || refusal.Error() != put.Error(),
-			"Refusal: %v; Put: %v", refusal, put)
-	}
 }
 
 func TestEachKindOfWriteIsAChange(t *testing.T) {
@@ -166,12 +153,12 @@ func TestEachKindOfWriteIsAChange(t *testing.T) {
 		"destroy":      func(w *WriteSet) error { return w.Destroy() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			sp := openSpace(t, openTest(t, Options{}), 1)
-			w := sp.Writes()
+			r := newRig(t, Options{})
+			w := r.w
 			for i := range 3 * pointDeletes {
 				put(t, w, kv("m"+strings.Repeat("x", i)), "")
 			}
-			putCommit(t, sp, kv("there"), "x")
+			r.put(kv("there"), "x")
 			w.Advance(10)
 			before := w.Savepoint()
 			w.Advance(20)
@@ -186,25 +173,20 @@ func TestEachKindOfWriteIsAChange(t *testing.T) {
 }
 
 func TestDeletingAKnownKeyCountsWithoutReading(t *testing.T) {
-	s := mustOpen(t, small(Options{Disk: NewDisk()}))
-	defer s.Close()
-	sp := openSpace(t, s, 1)
-	w := sp.Writes()
+	r := newRig(t, Options{})
 	long := strings.Repeat("x", 3*ChunkSize)
-	put(t, w, kv("a"), long)
-	put(t, w, kv("b"), "short")
-	putCommit(t, sp, kv("c"), "stays")
-	for key, old := range map[string]int{"a": len(long), "b": 5} {
-		ok, err := w.DeleteKnown(kv(key), old)
-		fatalIf(t, !ok || err != nil, "%v %v %v", key, ok, err)
-		ok, err = w.DeleteKnown(kv(key), old)
-		fatalIf(t, ok || err != nil, "%v %v %v %v", key, "again", ok, err)
+	put(t, r.w, kv("a"), long)
+	put(t, r.w, kv("b"), "short")
+	r.put(kv("c"), "stays")
+	for key, old := range map[string]int{"a": len(long), "b": 5, "none": -1} {
+		for _, there := range []bool{old >= 0, false} {
+			ok, err := r.w.DeleteKnown(kv(key), old)
+			fatalIf(t, ok != there || err != nil, "%v %v %v", key, ok, err)
+		}
 	}
-	ok, err := w.DeleteKnown(kv("none"), -1)
-	fatalIf(t, ok || err != nil, "%v %v %v", "absent", ok, err)
-	commit(t, sp)
-	checkRows(t, s)
-	h := sp.Head()
+	r.commit()
+	checkRows(t, r.Store)
+	h := r.sp.Head()
 	fatalIf(t, h.Keys != 1 || h.Bytes != int64(len(kv("c"))+5), "%+v", h)
 }
 
@@ -257,12 +239,12 @@ func (w *walker) checkScanOf(s scanner, start, end []byte, limit int) {
 
 func TestScanAllocatesNothingForAnEntry(t *testing.T) {
 	const entries = 500
-	sp := openSpace(t, openTest(t, Options{}), 1)
+	r := newRig(t, Options{})
 	for i := range entries {
-		put(t, sp.Writes(), kv(fmt.Sprintf("%06d", i)), strings.Repeat("v", 4096))
+		put(t, r.w, kv(fmt.Sprintf("%06d", i)), strings.Repeat("v", 4096))
 	}
-	commit(t, sp)
-	sn := sp.Snapshot()
+	r.commit()
+	sn := r.sp.Snapshot()
 	defer sn.Close()
 	all := func() {
 		seen := 0
@@ -275,7 +257,7 @@ func TestScanAllocatesNothingForAnEntry(t *testing.T) {
 			break
 		}
 	}
-	lower, upper := rowRange(sp.id, kv(""), kv("~"))
+	lower, upper := rowRange(r.sp.id, kv(""), kv("~"))
 	bare := testing.AllocsPerRun(5, func() { // Pebble allocates where the race detector is on
 		it, err := sn.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 		must(t, err)
@@ -287,90 +269,58 @@ func TestScanAllocatesNothingForAnEntry(t *testing.T) {
 }
 
 func TestScanWhoseFunctionPanicsLeavesNothingOpen(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	putCommit(t, sp, kv("a"), "value")
+	r := newRig(t, Options{})
+	r.put(kv("a"), "value")
 	func() {
-		defer func() {
-			errorIf(t, recover() == nil, "no panic")
-		}()
-		sp.Writes().Scan(nil, nil, func(_, _ []byte) bool { panic("f") })
+		defer func() { errorIf(t, recover() == nil, "no panic") }()
+		r.w.Scan(nil, nil, func(_, _ []byte) bool { panic("f") })
 	}()
-	if err := s.Close(); err != nil { // waits for readers, and Pebble counts iterators
-		t.Fatal(err)
-	}
-}
-
-func TestScanAndAppendValueReportDamage(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	for _, key := range []string{"a", "b"} {
-		put(t, sp.Writes(), kv(key), strings.Repeat("v", ChunkSize+1))
-		put(t, sp.Writes(), kv(key+" long"), strings.Repeat("v", 3*ChunkSize))
-	}
-	commit(t, sp)
-	damage := func(rows ...[]byte) {
-		for _, row := range rows {
-			must(t, s.db.Delete(row, nil))
-		}
-	}
-	scan := func(start, end string) error {
-		return sp.Writes().Scan(kv(start), kv(end), func(_, _ []byte) bool { return true })
-	}
-	damage(keyspace.AppendMetadataRow(nil, sp.id, kv("a")), keyspace.AppendDataRow(nil, sp.id, kv("a long"), 1))
-	damage(keyspace.AppendDataRow(nil, sp.id, kv("b"), 0), keyspace.AppendMetadataRow(nil, sp.id, kv("b long")))
-	for _, r := range [][2]string{{"a", "a "}, {"a", "b"}, {"a long", "b"}, {"b", "b "}, {"b long", "c"}} {
-		wantErr(t, scan(r[0], r[1]), &CorruptError{}, r)
-	}
-	for _, key := range []string{"a long", "b"} {
-		v, ok, err := sp.Writes().AppendValue([]byte("x"), kv(key))
-		errorIf(t, ok || !errors.Is(err, &CorruptError{}) || string(v) != "x", "append %q: %q, %v, %v", key, v, ok, err)
-	}
+	must(t, r.Close()) // waits for readers, and Pebble counts iterators
 }
 
 func TestPutWithWrongLengthLeavesAHeadThatCanBeRead(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	w := sp.Writes()
-	putCommit(t, sp, kv("a"), "value")
-	wantErr(t, w.Put(kv("a"), nil, PutOptions{Known: true, Old: MaxValueCap + 1}), &LimitError{What: LimitValue})
-	must(t, w.Put(kv("a"), nil, PutOptions{Known: true, Old: MaxValueCap}))
-	commit(t, sp)
-	sp = openSpace(t, s, 1)
-	h := sp.Head()
+	r := newRig(t, Options{})
+	r.put(kv("a"), "value")
+	wantErr(t, r.w.Put(kv("a"), nil, PutOptions{Known: true, Old: MaxValueCap + 1}), &LimitError{What: LimitValue})
+	must(t, r.w.Put(kv("a"), nil, PutOptions{Known: true, Old: MaxValueCap}))
+	r.commit()
+	r.open()
+	h := r.sp.Head()
 	errorIf(t, h.Keys != 1 || h.Bytes != 0, "head %+v", h)
-	wantValue(t, sp.Writes(), kv("a"), "")
+	r.want(kv("a"), "")
 }
 
 func TestRoomIsWhatCanStillBePut(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
 		limits Limits
 		room   int64
 		err    error
 	}{
-		"quota":     {Limits{Quota: 10000, MaxWriteSet: 1 << 20}, 10000, &QuotaError{}},
-		"write set": {Limits{Quota: 1 << 30, MaxWriteSet: 8192}, 8192, &LimitError{What: LimitWriteSet}},
+		{Limits{Quota: 10000, MaxWriteSet: 1 << 20}, 10000, &QuotaError{}},
+		{Limits{Quota: 1 << 30, MaxWriteSet: 8192}, 8192, &LimitError{What: LimitWriteSet}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			sp := openSpace(t, openTest(t, Options{Limits: c.limits}), 1)
-			w := sp.Writes()
-			fatalIf(t, w.Room() != c.room, "room %d", w.Room())
-			put(t, w, kv("a"), strings.Repeat("v", 998))
-			fatalIf(t, w.Room() != c.room-1000, "room %d after 1000 bytes", w.Room())
-			rest := int(w.Room()) - 2
-			wantErr(t, w.Put(kv("b"), make([]byte, rest+1), PutOptions{}), c.err)
-			put(t, w, kv("b"), strings.Repeat("v", rest))
-			fatalIf(t, w.Room() != 0, "room %d in a full set", w.Room())
-			// What only takes the place of something needs no room.
-			put(t, w, kv("b"), strings.Repeat("w", rest))
-			err := w.Put(kv("b"), make([]byte, rest+1), PutOptions{})
-			fatalIf(t, err == nil, "a longer value fits")
-			sp.SetLimits(&Limits{MaxKey: 16, MaxValue: 1, MaxWriteSet: 4 << 10, Quota: 1, ListEntries: 1, ListBytes: 1})
-			fatalIf(t, w.Room() != 0, "room %d over the limits", w.Room())
-		})
+		r := newRig(t, Options{Limits: c.limits})
+		w := r.w
+		same(t, w.Room(), c.room)
+		put(t, w, kv("a"), strings.Repeat("v", 998))
+		same(t, w.Room(), c.room-1000)
+		must(t, w.Refusal(w.Room()))
+		rest := int(w.Room()) - 2
+		refused, refusal := w.Put(kv("b"), make([]byte, rest+1), PutOptions{}), w.Refusal(w.Room()+1)
+		errorIf(t, !errors.Is(refused, c.err) || !errors.Is(refusal, c.err) || refused.Error() != refusal.Error(), "Put: %v; Refusal: %v", refused, refusal)
+		put(t, w, kv("b"), strings.Repeat("v", rest))
+		same(t, w.Room(), 0)
+		put(t, w, kv("b"), strings.Repeat("w", rest)) // what only takes the place of something needs no room
+		wantErr(t, w.Put(kv("b"), make([]byte, rest+1), PutOptions{}), c.err)
+		must(t, r.sp.SetLimits(&Limits{MaxKey: 16, MaxValue: 1, MaxWriteSet: 4 << 10, Quota: 1, ListEntries: 1, ListBytes: 1}))
+		same(t, w.Room(), 0)
+		fatalIf(t, r.sp.SetLimits(&Limits{Quota: -1}) == nil, "bad limits were taken")
+		put(t, openSpace(t, r.Store, 2).Writes(), []byte{1}, strings.Repeat("x", 1000)) // another actor keeps its own
 	}
 }
 
 func TestRewritingAPageInATurnHoldsItOnce(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{}), 1)
-	w := sp.Writes()
+	w := newRig(t, Options{}).w
 	w.Advance(1)
 	put(t, w, pageKey(1), strings.Repeat("v", pageSize))
 	held := w.Bytes()
@@ -390,13 +340,13 @@ func TestRewritingAPageInATurnHoldsItOnce(t *testing.T) {
 }
 
 func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
-	sp := openSpace(t, openTest(t, Options{}), 1)
-	w := sp.Writes()
+	r := newRig(t, Options{})
+	w := r.w
 	for i := range 400 {
 		put(t, w, fmt.Appendf([]byte{5}, "%03d", i), "x")
 		put(t, w, fmt.Appendf([]byte{7}, "%03d", i), "x")
 	}
-	commit(t, sp)
+	r.commit()
 	for name, turns := range map[string][2]func() error{
 		"both hide ranges": {
 			func() error { _, err := w.DeleteRange([]byte{5}, []byte{6}); return err },
@@ -417,29 +367,18 @@ func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
 		at := w.Savepoint()
 		w.Advance(2)
 		must(t, turns[1]())
-		_, split, err := sp.CommitBefore(at, nil)
+		_, split, err := r.sp.CommitBefore(at, nil)
 		errorIf(t, split || err != nil, "%s: split %v, error %v", name, split, err)
-		errorIf(t, w.Version() != 3 || sp.Head().Version != 1,
-			"%s: version %d on %d", name, w.Version(), sp.Head().Version)
+		errorIf(t, w.Version() != 3 || r.sp.Head().Version != 1, "%s: version %d on %d", name, w.Version(), r.sp.Head().Version)
 		w.Rollback(before)
 	}
 }
 
-func TestSpaceCanHaveLimitsOfItsOwn(t *testing.T) {
-	s := openTest(t, Options{})
-	sp, other := openSpace(t, s, 1), openSpace(t, s, 2)
-	must(t, sp.SetLimits(&Limits{Quota: 10}))
-	err := sp.SetLimits(&Limits{Quota: -1})
-	fatalIf(t, err == nil, "bad limits were taken")
-	wantErr(t, sp.Writes().Put([]byte{1}, make([]byte, 10), PutOptions{}), &QuotaError{})
-	put(t, other.Writes(), []byte{1}, strings.Repeat("x", 10))
-}
-
 func TestOrphanedWakeRowsCanBeDropped(t *testing.T) {
-	s, sp := testSpace(t, Options{})
-	sp.Writes().SetWake(0, keyspace.WakeSends, "", "")
-	sp.Writes().SetWake(5, keyspace.WakeAlarm, "a", "b")
-	commit(t, sp)
+	s := newRig(t, Options{})
+	s.w.SetWake(0, keyspace.WakeSends, "", "")
+	s.w.SetWake(5, keyspace.WakeAlarm, "a", "b")
+	s.commit()
 	wakes, err := s.Wakes(nil, 100, 10)
 	fatalIf(t, err != nil || len(wakes) != 2, "%v %v", wakes, err)
 	err = s.DropWakes([][]byte{[]byte("not a wake row")})

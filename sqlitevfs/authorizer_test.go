@@ -1,9 +1,8 @@
 package sqlitevfs
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,9 +15,7 @@ import (
 func TestWhatSQLMayNotDo(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir) // where a file would appear
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIRTUAL TABLE f USING fts5 (b)")
-	r.turn(func(db *sql.DB) {
+	newRig(t, Options{}, "CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIRTUAL TABLE f USING fts5 (b)").turn(func(db handle) {
 		for text, says := range map[string]string{
 			"ATTACH 'stolen.db' AS x":             "not allowed here: ATTACH: a turn writes its own database only",
 			"ATTACH 'file:stolen.db?vfs=os' AS x": "ATTACH",
@@ -28,6 +25,7 @@ func TestWhatSQLMayNotDo(t *testing.T) {
 			"DETACH main":                         "DETACH",
 			"VACUUM INTO 'stolen.db'":             "VACUUM INTO",
 			"VACUUM INTO 'file:stolen.db?vfs=os'": "VACUUM INTO",
+			"/* x */ vacuum main INTO 'a' || 'b'": "VACUUM INTO",
 			"SELECT load_extension('x')":          "load_extension()",
 			"PRAGMA writable_schema = ON":         "PRAGMA writable_schema = ON: a wrong schema corrupts the database",
 			"PRAGMA main.writable_schema(1)":      "PRAGMA writable_schema = 1",
@@ -47,7 +45,7 @@ func TestWhatSQLMayNotDo(t *testing.T) {
 			"EXPLAIN PRAGMA writable_schema = ON": "writable_schema",
 			"SELECT 1; ATTACH 'stolen.db' AS x":   "ATTACH",
 		} {
-			wantError(t, errOf(db.Exec(text)), ErrRefused, says)
+			db.fails(ErrRefused, says, text)
 		}
 		for text, says := range map[string]string{
 			"INSERT INTO sqlite_master VALUES (1, 2, 3, 4, 5)":  "may not be modified",
@@ -62,52 +60,18 @@ func TestWhatSQLMayNotDo(t *testing.T) {
 			"SELECT * FROM sqlite_dbpage":                       "no such table",
 			"SELECT * FROM fsdir('/')":                          "no such table",
 		} {
-			wantError(t, errOf(db.Exec(text)), nil, says)
+			db.fails(nil, says, text)
 		}
-		wantText(t, ask(t, db, "SELECT a FROM t"), "1")
+		db.want("SELECT a FROM t", "1")
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	errorIf(t, err != nil || len(files) > 0, "files appeared: %v, %v", files, err)
 }
 
-func TestTableOfMigrationsIsForReading(t *testing.T) {
-	r := newRig(t, Options{})
-	must(t, r.try(context.Background(), func(*sql.DB) error { return nil }))
-	w := r.writer()
-	s := r.db.Write(context.Background(), w)
-	must(t, errOf(s.Migrate([]Migration{{Name: "one", SQL: "CREATE TABLE t (a)"}})))
-	must(t, errOf(s.Commit()))
-	r.store.commit(w)
-	r.turn(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT position, name FROM cairn_migration"), "1|one")
-		for _, text := range []string{
-			"INSERT INTO cairn_migration VALUES (2, 'x', 'y', 'z')",
-			"UPDATE main.Cairn_Migration SET name = 'x'",
-			"DELETE FROM cairn_migration",
-			"DROP TABLE cairn_migration",
-			"ALTER TABLE cairn_migration RENAME TO gone",
-			"ALTER TABLE cairn_migration ADD COLUMN x",
-			"CREATE INDEX i ON cairn_migration (name)",
-			"CREATE TRIGGER x AFTER INSERT ON cairn_migration BEGIN SELECT 1; END",
-			"CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM cairn_migration; END; INSERT INTO t VALUES (1)",
-			"CREATE TEMP TABLE cairn_migration (a)",
-			"CREATE TEMP VIEW cairn_migration AS SELECT 1",
-			"WITH x AS (SELECT 1) INSERT INTO cairn_migration SELECT 2, 'x', 'y', 'z'",
-			"REPLACE INTO cairn_migration VALUES (1, 'x', 'y', 'z')",
-			"PRAGMA writable_schema = 1",
-		} {
-			wantError(t, errOf(db.Exec(text)), ErrRefused, "")
-			run(t, db, "DROP TRIGGER IF EXISTS x")
-		}
-		wantText(t, ask(t, db, "SELECT position, name FROM cairn_migration"), "1|one")
-	})
-}
-
 func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, "CREATE TABLE t (a)")
-		for _, s := range []step{
+	r := newRig(t, Options{}, "CREATE TABLE t (a)")
+	r.turn(func(db handle) {
+		for _, s := range []struct{ text, want string }{
 			{"PRAGMA journal_mode = WAL", "delete"}, {"PRAGMA journal_mode=off", "delete"}, {"PRAGMA main.journal_mode(DELETE)", "delete"}, {"PRAGMA journal_mode", "delete"},
 			{"PRAGMA locking_mode = NORMAL", "exclusive"}, {"PRAGMA synchronous = OFF", ""}, {"PRAGMA temp_store = FILE", ""}, {"PRAGMA mmap_size = 1000000", ""},
 			{"PRAGMA busy_timeout = 5000", "0"}, {"PRAGMA wal_checkpoint", "0|-1|-1"}, {"PRAGMA wal_checkpoint(TRUNCATE)", "0|-1|-1"}, {"PRAGMA threads = 8", "0"},
@@ -118,19 +82,18 @@ func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
 			{"SELECT group_concat(name) FROM (SELECT name FROM pragma_collation_list WHERE name IN ('BINARY', 'NOCASE', 'RTRIM') ORDER BY name)", "BINARY,NOCASE,RTRIM"}, {"PRAGMA optimize", ""}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 			{"PRAGMA cache_size = -256; PRAGMA cache_size", "-256"}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 		} {
-			same(t, ask(t, db, s.text), s.want, s.text)
+			db.want(s.text, s.want)
 		}
 	})
-	r.view(func(db *sql.DB) {
-		wantText(t, ask(t, db, "PRAGMA user_version"), "7")
-		wantText(t, ask(t, db, "PRAGMA locking_mode"), "normal")
-		wantError(t, errOf(db.Exec("PRAGMA user_version = 8")), ErrReadOnly, "")
+	r.view(func(db handle) {
+		db.want("PRAGMA user_version", "7")
+		db.want("PRAGMA locking_mode", "normal")
+		db.fails(ErrReadOnly, "", "PRAGMA user_version = 8")
 	})
 }
 
 func TestSettingsEndWithTheirSession(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t (a)")
+	r := newRig(t, Options{}, "CREATE TABLE t (a)")
 	for _, s := range []struct{ set, get, want string }{
 		{"PRAGMA cache_size = -64", "PRAGMA cache_size", "-2000"},
 		{"PRAGMA recursive_triggers = ON", "PRAGMA recursive_triggers", "0"},
@@ -142,44 +105,29 @@ func TestSettingsEndWithTheirSession(t *testing.T) {
 		{"CREATE TEMP VIEW x AS SELECT 1", "SELECT count(*) FROM temp.sqlite_schema", "0"},
 		{"SELECT 1 AS x", "SELECT last_insert_rowid() >= 0", "1"},
 	} {
-		for _, session := range []func(func(db *sql.DB)){r.turn, r.view} {
-			session(func(db *sql.DB) { run(t, db, s.set) })
-			session(func(db *sql.DB) {
-				same(t, ask(t, db, s.get), s.want, s.set, s.get)
-			})
+		for _, session := range []func(func(handle)){r.turn, r.view} {
+			session(func(db handle) { db.run(s.set) })
+			session(func(db handle) { db.want(s.get, s.want) })
 		}
 	}
-}
-
-// pragmaTable returns the table of pragmas of the page about SQL.
-func pragmaTable(t *testing.T) string {
-	t.Helper()
-	rules := pragmaRules()
-	names := make([]string, 0, len(rules))
-	for name := range rules {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	var b strings.Builder
-	b.WriteString("| pragma | alone | with a value |\n|---|---|---|\n")
-	for _, name := range names {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, rules[name].get, rules[name].set)
-	}
-	return b.String()
 }
 
 func TestPageHasTheTableOfPragmas(t *testing.T) {
 	page, err := os.ReadFile("../docs/sql.md")
 	must(t, err)
-	want := pragmaTable(t)
+	rules := pragmaRules()
+	want := "| pragma | alone | with a value |\n|---|---|---|\n"
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		want += fmt.Sprintf("| `%s` | %s | %s |\n", name, rules[name].get, rules[name].set)
+	}
 	errorIf(t, !strings.Contains(string(page), want), "docs/sql.md lacks this table:\n%s", want)
 }
 
 func TestEveryPragmaOfTheLibraryHasARule(t *testing.T) {
 	r := newRig(t, Options{})
 	rules := pragmaRules()
-	r.view(func(db *sql.DB) {
-		for name := range strings.SplitSeq(ask(t, db, "PRAGMA pragma_list"), ",") {
+	r.view(func(db handle) {
+		for name := range strings.SplitSeq(db.ask("PRAGMA pragma_list"), ",") {
 			_, ok := rules[name]
 			errorIf(t, !ok, "PRAGMA %s has no rule", name)
 		}
@@ -189,9 +137,8 @@ func TestEveryPragmaOfTheLibraryHasARule(t *testing.T) {
 func TestPageHasTheLimits(t *testing.T) {
 	page, err := os.ReadFile("../docs/sql.md")
 	must(t, err)
-	r := newRig(t, Options{})
-	s := ended(t, r.db.Read(context.Background(), r.store.snapshot()))
-	errorIf(t, !strings.Contains(string(page), "SQLite "+ask(t, s.DB(), "SELECT sqlite_version()")+" "),
+	x := newRig(t, Options{}).read()
+	errorIf(t, !strings.Contains(string(page), "SQLite "+x.ask("SELECT sqlite_version()")+" "),
 		"docs/sql.md names another version of SQLite")
 	for name, id := range map[string]sqlite3.LimitCategory{
 		"columns of a table, index or result": sqlite3.LIMIT_COLUMN, "depth of an expression": sqlite3.LIMIT_EXPR_DEPTH,
@@ -200,10 +147,7 @@ func TestPageHasTheLimits(t *testing.T) {
 		"depth of triggers": sqlite3.LIMIT_TRIGGER_DEPTH, "length of a statement, in bytes": sqlite3.LIMIT_SQL_LENGTH,
 		"depth of the parser, with 5 to 7 for a subselect in a FROM": sqlite3.LIMIT_PARSER_DEPTH,
 	} {
-		s.mu.Lock()
-		n := s.conn.db.Limit(id, -1)
-		s.mu.Unlock()
-		value := fmt.Sprint(n)
+		value := fmt.Sprint(x.conn.db.Limit(id, -1))
 		for i := len(value) - 3; i > 0; i -= 3 {
 			value = value[:i] + "," + value[i:]
 		}

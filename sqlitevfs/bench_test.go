@@ -64,6 +64,7 @@ type benchmarked struct {
 }
 
 const (
+	benchTable  = "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)"
 	benchInsert = "INSERT INTO t(k, v, body) VALUES(?, ?, ?)"
 	benchPoint  = "SELECT v, body FROM t WHERE id = ?"
 )
@@ -80,7 +81,7 @@ func newBenchmarked(b *testing.B, rows int) *benchmarked {
 		check(b, pool.Close())
 	})
 	x.write(func(db *sql.DB) {
-		x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
+		x.exec(db, benchTable)
 		for i := range rows {
 			x.exec(db, benchInsert, "a key", i, benchBody)
 		}
@@ -91,17 +92,13 @@ func newBenchmarked(b *testing.B, rows int) *benchmarked {
 }
 
 func (x *benchmarked) exec(db *sql.DB, text string, args ...any) {
-	if _, err := db.Exec(text, args...); err != nil {
-		x.b.Fatal(err)
-	}
+	must(x.b, errOf(db.Exec(text, args...)))
 }
 
 func (x *benchmarked) write(f func(*sql.DB)) {
 	s := x.database.Write(context.Background(), x.store)
 	f(s.DB())
-	if _, err := s.Commit(); err != nil {
-		x.b.Fatal(err)
-	}
+	must(x.b, errOf(s.Commit()))
 }
 
 func (x *benchmarked) read(f func(*sql.DB)) {
@@ -113,16 +110,44 @@ func (x *benchmarked) read(f func(*sql.DB)) {
 func (x *benchmarked) point(row *sql.Row) {
 	var v int
 	var body string
-	if err := row.Scan(&v, &body); err != nil {
-		x.b.Fatal(err)
-	}
+	must(x.b, row.Scan(&v, &body))
 }
 
-// BenchmarkInsertSession is a write session with one insert, from Write to Commit.
-func BenchmarkInsertSession(b *testing.B) {
-	x := newBenchmarked(b, 1000)
-	for i := range b.N {
-		x.write(func(db *sql.DB) { x.exec(db, benchInsert, "a key", i, benchBody) })
+// reopen closes the connections.
+func (x *benchmarked) reopen() {
+	x.database.Close()
+	x.database = x.pool.Database("bench")
+}
+
+// BenchmarkSession has sessions from their begin to their end.
+func BenchmarkSession(b *testing.B) {
+	const rows = 1000
+	for name, f := range map[string]func(x *benchmarked, i int){
+		"insert": func(x *benchmarked, i int) {
+			x.write(func(db *sql.DB) { x.exec(db, benchInsert, "a key", i, benchBody) })
+		},
+		"select": func(x *benchmarked, i int) {
+			x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 1+i%rows)) })
+		},
+		"open, select, close": func(x *benchmarked, i int) {
+			x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 1+i%rows)) })
+			x.reopen()
+		},
+		"create": func(x *benchmarked, _ int) { // a database with a table and a row
+			x.reopen()
+			x.store = &sorted{values: make(map[string][]byte)}
+			x.write(func(db *sql.DB) {
+				x.exec(db, benchTable)
+				x.exec(db, benchInsert, "a key", 1, benchBody)
+			})
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			x := newBenchmarked(b, rows)
+			for i := range b.N {
+				f(x, i)
+			}
+		})
 	}
 }
 
@@ -135,34 +160,10 @@ func BenchmarkInsertMany(b *testing.B) {
 			must(b, err)
 			defer stmt.Close()
 			for range min(100_000, b.N-done) {
-				if _, err := stmt.Exec("a key", done, benchBody); err != nil {
-					b.Fatal(err)
-				}
+				must(b, errOf(stmt.Exec("a key", done, benchBody)))
 				done++
 			}
 		})
-	}
-}
-
-// BenchmarkCreate makes a database with a table and a row.
-func BenchmarkCreate(b *testing.B) {
-	x := newBenchmarked(b, 0)
-	for range b.N {
-		x.reopen()
-		x.store = &sorted{values: make(map[string][]byte)}
-		x.write(func(db *sql.DB) {
-			x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
-			x.exec(db, benchInsert, "a key", 1, benchBody)
-		})
-	}
-}
-
-// BenchmarkPointSession is a read session with one SELECT.
-func BenchmarkPointSession(b *testing.B) {
-	const rows = 1000
-	x := newBenchmarked(b, rows)
-	for i := range b.N {
-		x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 1+i%rows)) })
 	}
 }
 
@@ -193,43 +194,20 @@ func BenchmarkScan(b *testing.B) {
 				if name == "new" {
 					x.reopen()
 				}
-				x.read(func(db *sql.DB) { x.scan(db, rows) })
+				x.read(func(db *sql.DB) {
+					all, err := db.Query("SELECT id, k, v, body FROM t")
+					must(b, err)
+					defer all.Close()
+					n := 0
+					for ; all.Next(); n++ {
+						var id, v int
+						var k, body string
+						must(b, all.Scan(&id, &k, &v, &body))
+					}
+					fatalIf(b, all.Err() != nil || n != rows, "%d rows, %v", n, all.Err())
+				})
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
 		})
-	}
-}
-
-func (x *benchmarked) scan(db *sql.DB, want int) {
-	rows, err := db.Query("SELECT id, k, v, body FROM t")
-	if err != nil {
-		x.b.Fatal(err)
-	}
-	defer rows.Close()
-	n := 0
-	for ; rows.Next(); n++ {
-		var id, v int
-		var k, body string
-		if err := rows.Scan(&id, &k, &v, &body); err != nil {
-			x.b.Fatal(err)
-		}
-	}
-	if err := rows.Err(); err != nil || n != want {
-		x.b.Fatalf("%d rows, %v", n, err)
-	}
-}
-
-// reopen closes the connections.
-func (x *benchmarked) reopen() {
-	x.database.Close()
-	x.database = x.pool.Database("bench")
-}
-
-// BenchmarkOpen opens a database, selects a row and closes it.
-func BenchmarkOpen(b *testing.B) {
-	x := newBenchmarked(b, 100)
-	for range b.N {
-		x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 50)) })
-		x.reopen()
 	}
 }

@@ -3,16 +3,12 @@ package sqlitevfs
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/ncruces/go-sqlite3"
 )
 
 // extensionScripts make and ask something of each extension.
@@ -62,85 +58,43 @@ func TestExtensionsWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, Options{})
-			r.turn(func(db *sql.DB) {
-				run(t, db, s.setup)
-				wantText(t, ask(t, db, s.query), s.want)
+			r.turn(func(db handle) {
+				db.run(s.setup)
+				db.want(s.query, s.want)
 			})
-			r.view(func(db *sql.DB) { wantText(t, ask(t, db, s.query), s.want) })
+			r.sound(s.query, s.want)
 			r.db.Discard() // closes the connection that wrote
-			r.turn(func(db *sql.DB) {
-				wantText(t, ask(t, db, s.query), s.want)
-				wantText(t, ask(t, db, "PRAGMA integrity_check"), "ok")
-			})
-			// Another process knows nothing of what was needed.
-			fresh := &rig{t: t, store: r.store, pool: newTestPool(t, Options{})}
-			fresh.db = fresh.pool.Database("again")
-			fresh.db.EnableDecimal()
-			fresh.view(func(db *sql.DB) { wantText(t, ask(t, db, s.query), s.want) })
-			fresh.turn(func(db *sql.DB) {
-				run(t, db, "VACUUM")
-				wantText(t, ask(t, db, s.query), s.want)
+			r.turn(func(db handle) { db.sound(s.query, s.want) })
+			fresh := r.again(Options{}) // knows nothing of what was needed
+			fresh.sound(s.query, s.want)
+			fresh.turn(func(db handle) {
+				db.run("VACUUM")
+				db.want(s.query, s.want)
 			})
 		})
 	}
-}
-
-func TestExtensionsAreRegisteredWhenTheyAreNeeded(t *testing.T) {
-	r := newRig(t, Options{})
-	has := func(db *sql.DB, module string) string {
-		return ask(t, db, "SELECT count(*) FROM pragma_module_list WHERE name = ?", module)
-	}
-	r.turn(func(db *sql.DB) {
-		wantText(t, has(db, "fts5"), "0")
-		wantError(t, errOf(db.Exec("CREATE VIRTUAL TABLE x USING nonsense (a)")), nil, "no such module: nonsense")
-		wantText(t, has(db, "fts5"), "0")
-		run(t, db, "CREATE VIRTUAL TABLE x USING fts5 (a)")
-		wantText(t, has(db, "fts5"), "1")
-		wantText(t, has(db, "rtree"), "0")
-	})
-	r.db.Discard()
-	r.turn(func(db *sql.DB) { wantText(t, has(db, "fts5"), "1") })
 }
 
 func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, "CREATE VIRTUAL TABLE doc USING fts5 (body); CREATE VIEW v AS SELECT body FROM doc; CREATE TABLE p (s)")
-		run(t, db, "CREATE INDEX i ON p (geopoly_area(s)); INSERT INTO p VALUES ('[[0,0],[1,0],[1,1],[0,0]]')")
-	})
+	r := newRig(t, Options{}, "CREATE VIRTUAL TABLE doc USING fts5 (body); CREATE VIEW v AS SELECT body FROM doc; CREATE TABLE p (s)",
+		"CREATE INDEX i ON p (geopoly_area(s)); INSERT INTO p VALUES ('[[0,0],[1,0],[1,1],[0,0]]')")
 	for _, text := range []string{"ALTER TABLE p RENAME TO q", "SELECT * FROM v", "SELECT geopoly_area(s) FROM p", "INSERT INTO p VALUES (NULL)", "PRAGMA integrity_check", "VACUUM", "DROP TABLE doc"} {
-		fresh := &rig{t: t, store: r.store, pool: newTestPool(t, Options{})}
-		fresh.db = fresh.pool.Database("again")
-		fresh.try(context.Background(), func(db *sql.DB) error {
-			ask(t, db, text)
-			return errors.New("undone")
-		})
+		r.again(Options{}).write().run(text)
 	}
 }
 
 // TestFunctionsReturnWhatThoseOfSQLiteReturn compares them with a connection of the library's, on values of each kind.
 func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	t.Parallel()
-	plain, err := sqlite3.Open(":memory:")
-	must(t, err)
-	defer plain.Close()
+	plain := newPlain(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", "b", "ab", "é", "\u20ac", "\U0001f600", " ", "aa"}
 	value := func() string {
-		switch random.IntN(12) {
-		case 0:
-			return "NULL"
-		case 1:
-			return "12.5"
-		case 2:
-			return "''"
-		case 3:
-			return "x''"
-		case 4:
-			return "21"
-		case 5:
-			return "char(0)||'a'"
-		case 6:
+		fixed := []string{"NULL", "12.5", "''", "x''", "21", "char(0)||'a'"}
+		switch n := random.IntN(12); {
+		case n < len(fixed):
+			return fixed[n]
+		case n == len(fixed):
 			return fmt.Sprintf("x'%x'", [...]string{"\x82", "\xac", "\x00a", "\xe2", "a\x82", "\x82b", "\xe2\x82"}[random.IntN(7)])
 		}
 		var b strings.Builder
@@ -153,66 +107,44 @@ func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 		return "'" + b.String() + "'"
 	}
 	r := newRig(t, Options{})
-	r.view(func(db *sql.DB) {
+	r.view(func(db handle) {
 		for range 1500 {
 			call := []string{"instr(%s, %s)", "trim(%s, %s)", "ltrim(%s, %s)", "rtrim(%s, %s)", "replace(%s, %s, %s)"}[random.IntN(5)]
 			args := []any{value(), value(), value()}
 			call = fmt.Sprintf(call, args[:strings.Count(call, "%")]...)
-			text := "SELECT typeof(v) || ' ' || hex(v) || ' ' || length(CAST(v AS BLOB)) FROM (SELECT " + call + " AS v)"
-			st, _, err := plain.Prepare(text)
-			fatalIf(t, err != nil, "%v %v", text, err)
-			st.Step()
-			want := "NULL"
-			if st.ColumnType(0) != sqlite3.NULL {
-				want = st.ColumnText(0)
-			}
-			st.Close()
-			same(t, ask(t, db, text), want, call)
+			text := "SELECT typeof(v), hex(v), length(CAST(v AS BLOB)) FROM (SELECT " + call + " AS v)"
+			same(t, sessionSQL(db.DB, text), plainSQL(plain, text), call)
 		}
 	})
 }
 
+// TestFunctionsOfLongArgumentsEnd makes calls that take less than a second. SQLite's own functions need from 10 s to minutes for each.
 func TestFunctionsOfLongArgumentsEnd(t *testing.T) {
-	r := newRig(t, Options{})
-	r.view(func(db *sql.DB) {
-		start := time.Now()
+	newRig(t, Options{}).view(func(db handle) {
 		for text, want := range map[string]string{
 			"instr(zeroblob(2000000), zeroblob(100000) || x'01')":                                                                       "0",
 			"instr(zeroblob(2000000) || x'01', zeroblob(100000) || x'01')":                                                              "1900001",
 			"length(replace(printf('%.*c', 2000000, 'a'), printf('%.*c', 100000, 'a') || 'b', 'c'))":                                    "2000000",
 			"length(trim(printf('%.*c', 2000000, 'a'), replace(hex(zeroblob(100000)), '0', char(233)) || printf('%.*c', 9, 'b')||'a'))": "0",
 		} {
-			wantText(t, ask(t, db, "SELECT "+text), want)
+			db.want("SELECT "+text, want)
 		}
-		// These take less than a second. SQLite's own need from 10 s to minutes for each, and some 20 times that with the race
-		// detector.
-		limit := 20 * time.Second
-		if RaceDetector {
-			limit = 2 * time.Minute
-		}
-		took := time.Since(start)
-		errorIf(t, took > limit, "took %v", took)
-		_, err := answer(db, "SELECT replace(printf('%.*c', 2000000, 'a'), 'a', 'bbbbbbbbbbbb')")
-		var e *Error
-		errorIf(t, !errors.As(err, &e) || e.Code != int(sqlite3.TOOBIG), "a result that is too long: %v", err)
-		wantError(t, errOf(answer(db, "SELECT 'a' LIKE printf('%.*c', 1001, '%')")), nil, "pattern too complex")
+		db.fails(ErrTooBig, "", "SELECT replace(printf('%.*c', 2000000, 'a'), 'a', 'bbbbbbbbbbbb')")
+		db.fails(nil, "pattern too complex", "SELECT 'a' LIKE printf('%.*c', 1001, '%')")
 	})
 }
 
 func TestFunctionsMayBeInASchema(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec(`CREATE TABLE t (a, b AS (replace(a, 'x', 'y')) STORED, CHECK (instr(a, 'z') = 0));
+	r := newRig(t, Options{}, `CREATE TABLE t (a, b AS (replace(a, 'x', 'y')) STORED, CHECK (instr(a, 'z') = 0));
 		CREATE INDEX i ON t (trim(a, 'x')); INSERT INTO t (a) VALUES ('xax')`)
-	r.view(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT b FROM t INDEXED BY i WHERE trim(a, 'x') = 'a'"), "yay")
-	})
+	r.sound("SELECT b FROM t INDEXED BY i WHERE trim(a, 'x') = 'a'", "yay")
 }
 
 func BenchmarkInstr(b *testing.B) {
 	r := newRig(b, Options{})
-	r.view(func(db *sql.DB) {
+	r.view(func(db handle) {
 		for b.Loop() {
-			ask(b, db, "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) SELECT sum(instr('some text that is found', 'found')) FROM c")
+			db.ask("WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) SELECT sum(instr('some text that is found', 'found')) FROM c")
 		}
 	})
 }
@@ -229,19 +161,14 @@ func nested(n int) string {
 
 func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
 	var log bytes.Buffer
-	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	r.exec(nested(300))
-	for _, text := range []string{
-		"SELECT * FROM v300",
-		"WITH c0 AS (SELECT 1 AS a)" + func() (s string) {
-			for i := range 900 {
-				s += fmt.Sprintf(", c%d AS (SELECT a + 1 AS a FROM c%d WHERE a > 1)", i+1, i)
-			}
-			return s
-		}() + " SELECT * FROM c900",
-	} {
-		err := r.try(context.Background(), func(db *sql.DB) error {
-			run(t, db, "INSERT INTO v0 VALUES (1)")
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nested(300))
+	chain := "WITH c0 AS (SELECT 1 AS a)"
+	for i := range 900 {
+		chain += fmt.Sprintf(", c%d AS (SELECT a + 1 AS a FROM c%d WHERE a > 1)", i+1, i)
+	}
+	for _, text := range []string{"SELECT * FROM v300", chain + " SELECT * FROM c900"} {
+		wantError(t, r.try(context.Background(), func(db handle) error {
+			db.run("INSERT INTO v0 VALUES (1)")
 			rows, err := db.Query("SELECT 1 UNION ALL SELECT 2") // is open meanwhile
 			must(t, err)
 			defer rows.Close()
@@ -250,31 +177,18 @@ func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
 			defer tx.Rollback()
 			_, err = answer(db, text)
 			wantError(t, err, ErrMemory, "too complex")
-			wantBound(t, err, "SQL stack", stackBytes, stackBytes+1)
-			var e *Error
-			fatalIf(t, !errors.As(err, &e), "%T is not an *Error", err)
-			wantError(t, errOf(answer(db, "SELECT 1")), ErrMemory, "the session cannot go on")
+			wantBound(t, err, ErrMemory, "SQL stack", stackBytes, stackBytes+1)
+			_, ok := errors.AsType[*Error](err)
+			fatalIf(t, !ok, "%T is not an *Error", err)
+			db.fails(ErrMemory, "the session cannot go on", "SELECT 1")
 			return nil
-		})
-		wantError(t, err, ErrMemory, "too complex")
-		r.view(func(db *sql.DB) {
-			wantErr(t, errOf(answer(db, text)), ErrMemory)
-		})
+		}), ErrMemory, "too complex")
+		r.view(func(db handle) { db.fails(ErrMemory, "", text) })
 		s := r.pool.Stats()
 		errorIf(t, s.Open != 0 || s.Bytes != 0, "a broken connection is still counted: %+v", s)
 	}
-	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*) FROM v0"), "0") })
+	r.sound("SELECT count(*) FROM v0", "0")
 	errorIf(t, log.Len() > 0, "memory was lost: %s", &log)
-}
-
-func TestMemoryOfABrokenConnectionIsReleased(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec(nested(300))
-	s := r.db.Read(context.Background(), r.store.snapshot())
-	wantError(t, errOf(answer(s.DB(), "SELECT * FROM v300")), ErrMemory, "")
-	c := s.conn
-	s.Rollback()
-	fatalIf(t, !c.broken || len(*c.memory) != 0, "broken is %v, and it has %d bytes", c.broken, len(*c.memory))
 }
 
 func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
@@ -282,7 +196,7 @@ func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
 	deep := func(before, inner, after string, n int) string {
 		return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
 	}
-	r.view(func(db *sql.DB) {
+	r.view(func(db handle) {
 		for _, text := range []string{
 			deep("SELECT * FROM (", "SELECT 1", ")", 400),
 			deep("SELECT sum(a) OVER () AS a FROM (", "SELECT 1 AS a", ")", 150),
@@ -301,7 +215,7 @@ func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
 			"SELECT random()" + strings.Repeat("+1", 480),
 			"SELECT random()" + strings.Repeat(" UNION SELECT random() UNION ALL SELECT random()", 74) + " ORDER BY 1",
 		} {
-			must(t, errOf(answer(db, text)), text)
+			db.ask(text)
 		}
 	})
 }
@@ -310,76 +224,53 @@ func TestLongNamesAreErrors(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	long := strings.Repeat("n", 1_100_000)
+	try := func(text string, args ...any) error {
+		err := r.tryExec(text, args...)
+		_, ok := errors.AsType[*Error](err)
+		errorIf(t, err != nil && !ok, "%.20s: %.100v", text, err)
+		return err
+	}
 	for _, text := range []string{
 		`SELECT 1 AS "` + long + `"`, `SAVEPOINT "` + long + `"`, `PRAGMA user_version='` + long + `'`, `SELECT :` + long,
 		`CREATE TABLE "` + long + `" (a)`, `CREATE TABLE z (a "` + long + `")`, `SELECT "` + long + `"()`,
 	} {
-		err := r.try(context.Background(), func(db *sql.DB) error {
-			_, err := answer(db, text)
-			return err
-		})
-		var e *Error
-		errorIf(t, !errors.As(err, &e), "%.20s: %.100v", text, err)
+		errorIf(t, try(text) == nil, "%.20s: no error", text)
 	}
 	for _, name := range []string{"table_info", "index_list", "foreign_key_check", "integrity_check"} {
-		err := r.try(context.Background(), func(db *sql.DB) error {
-			_, err := answer(db, "SELECT * FROM pragma_"+name+"(?)", long)
-			return err
-		})
-		var e *Error
-		errorIf(t, err != nil && !errors.As(err, &e), "pragma_%s: %.100v", name, err)
+		try("SELECT * FROM pragma_"+name+"(?)", long)
 	}
-	r.view(func(db *sql.DB) { // just short enough
-		rows, err := db.Query(`SELECT 1 AS "` + long[:999_900] + `"`)
-		must(t, err)
-		rows.Close()
-	})
+	must(t, try(`SELECT 1 AS "`+long[:999_900]+`"`)) // just short enough
 	errorIf(t, log.Len() > 0, "memory was lost: %.300s", &log)
 }
 
-// panicky is a store that panics when its pages are read.
-type panicky struct{ Reader }
+// panicky is a store that panics when its pages are read, or already when the database is opened.
+type panicky struct {
+	Reader
+	opened bool
+}
 
 func (p panicky) Get(dst, key []byte) ([]byte, bool, error) {
-	if len(key) == pageKeySize && key[pageKeySize-1] == 1 {
-		panic("the store's")
+	if p.opened && (len(key) < pageKeySize || key[pageKeySize-1] == 0) {
+		return p.Reader.Get(dst, key)
 	}
-	return p.Reader.Get(dst, key)
+	panic("the store's")
 }
 
 func TestPanicOfTheStoreIsPassedOn(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
-	s := r.db.Read(context.Background(), panicky{r.store.snapshot()})
-	func() {
-		defer func() {
-			same(t, recover(), "the store's")
+	r := newRig(t, Options{}, "CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+	for _, opened := range []bool{true, false} {
+		x := r.readFrom(panicky{r.store.snapshot(), opened})
+		func() {
+			defer func() { same(t, recover(), "the store's") }()
+			answer(x.handle, "SELECT * FROM t")
 		}()
-		answer(s.DB(), "SELECT * FROM t")
-	}()
-	_, err := answer(s.DB(), "SELECT 1")
-	errorIf(t, err == nil, "the session goes on")
-	s.Rollback()
-	if st := r.pool.Stats(); st.Open != 1 || st.InUse != 0 { // the one that wrote
-		t.Errorf("%+v", st)
+		fatalIf(t, !x.mu.TryLock(), "the session is locked")
+		x.mu.Unlock()
+		if opened {
+			x.fails(nil, "cannot go on: panic", "SELECT 1")
+		}
+		x.Rollback()
+		s := r.pool.Stats()
+		errorIf(t, s.Open != 1 || s.InUse != 0, "%+v", s) // the one that wrote
 	}
-}
-
-// badMetadata is a store that panics when the database is opened.
-type badMetadata struct{ Reader }
-
-func (badMetadata) Get([]byte, []byte) ([]byte, bool, error) { panic("the store's") }
-
-func TestPanicAtTheBeginLocksNothing(t *testing.T) {
-	r := newRig(t, Options{})
-	s := r.db.Read(context.Background(), badMetadata{r.store.snapshot()})
-	func() {
-		defer func() { recover() }()
-		s.enter(context.Background())
-	}()
-	fatalIf(t, !s.mu.TryLock(), "the session is locked")
-	s.mu.Unlock()
-	s.Rollback()
-	st := r.pool.Stats()
-	fatalIf(t, st.Open != 0 || st.InUse != 0, "%+v", st)
 }

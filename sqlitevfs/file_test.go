@@ -3,7 +3,6 @@ package sqlitevfs
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -114,17 +113,28 @@ func TestParsePatchesRefuses(t *testing.T) {
 	}
 }
 
-func FuzzParsePatches(f *testing.F) {
-	f.Add([]byte{}, uint32(1))
-	f.Add([]byte{0, 0, 0, 1, 0, 12, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}, uint32(2))
-	f.Add([]byte{0, 0, 0, 0, 0, 12, 1, 255, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9}, uint32(9))
-	f.Fuzz(func(t *testing.T, b []byte, pages uint32) {
-		l, err := parsePatches(nil, b, pages)
+// FuzzMetadata takes the value of the metadata, with the patches.
+func FuzzMetadata(f *testing.F) {
+	patched := func(pages uint32, patches ...byte) []byte {
+		b := append(Metadata{Pages: pages, Sequence: 1 << 40, Migrations: 3}.append(nil), patches...)
+		b[0] = formatPatched
+		return b
+	}
+	f.Add([]byte{})
+	f.Add(Metadata{Pages: 300, Sequence: 1 << 40, Migrations: 3}.append(nil))
+	f.Add(patched(2, 0, 0, 0, 1, 0, 12, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8))
+	f.Add(patched(9, 0, 0, 0, 0, 0, 12, 1, 255, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parseMetadata(b)
+		var l patches
+		if err == nil {
+			l, err = parsePatches(nil, b[metadataSize:], m.Pages)
+		}
 		if err != nil {
-			fatalIf(t, !errors.Is(err, ErrCorrupt), "%v", err)
+			wantErr(t, err, ErrCorrupt)
 			return
 		}
-		again := l.append(nil)
+		again := m.appendWith(nil, l)
 		fatalIf(t, !bytes.Equal(again, b), "%x came back as %x", b, again)
 		var p page
 		for i := range l {
@@ -184,138 +194,94 @@ func TestStoredKeepsThePagesUsedLast(t *testing.T) {
 	}
 }
 
-// patched returns what a store has of a database beside its pages.
-func patched(t *testing.T, r Reader) (Metadata, patches) {
-	t.Helper()
-	m, value, err := readMetadata(r, nil)
-	fatalIf(t, err != nil || value == nil, "%v, %v", value, err)
+// patches returns the patches that are committed.
+func (r *rig) patches() patches {
+	r.t.Helper()
+	m, value, err := readMetadata(r.store.snapshot(), nil)
+	fatalIf(r.t, err != nil || value == nil, "%v, %v", value, err)
 	l, err := parsePatches(nil, value[metadataSize:], m.Pages)
-	must(t, err)
-	return m, l
-}
-
-// pagesPut returns how many pages a writer has that a reader has not, or others of.
-func pagesPut(w *mapWriter, before *mapReader) (n int) {
-	start := string(keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain))
-	for key, v := range w.keys {
-		if old, ok := before.keys[key]; strings.HasPrefix(key, start) && (!ok || !bytes.Equal(old, v)) {
-			n++
-		}
-	}
-	return n
+	must(r.t, err)
+	return l
 }
 
 // TestSmallCommitsPutPatches inserts rows one by one. Each reader, on a connection that was open before or not, and an export
-// has them all, and so has the next write connection.
+// has them all, and so has the next write connection. Old snapshots keep their patches.
 func TestSmallCommitsPutPatches(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT UNIQUE, body TEXT)")
-	body := strings.Repeat("b", 90)
-	whole, seen := 0, 0
-	const rows = 300
+	r := newRig(t, Options{}, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT UNIQUE, body TEXT)")
+	pages, whole, seen := string(keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain)), 0, 0
+	const rows, query = 300, "SELECT count(*), count(DISTINCT k), max(id), sum(id) FROM t"
+	want := func(rows int) string { return fmt.Sprintf("%d|%d|%d|%d", rows, rows, rows, rows*(rows+1)/2) }
+	var old []*mapReader
 	for i := range rows {
 		if i%97 == 50 {
 			r.db.Discard() // a new connection does not know what is stored
 		}
 		before := r.store.snapshot()
-		w := r.writer()
-		s := r.db.Write(context.Background(), w)
-		run(t, s.DB(), "INSERT INTO t(k, body) VALUES(?, ?)", fmt.Sprintf("key %06d", i), body)
-		must(t, errOf(s.Commit()))
-		r.store.commit(w)
-		whole += pagesPut(w, before)
-		m, l := patched(t, r.store.snapshot())
+		r.exec("INSERT INTO t(k, body) VALUES(?, ?)", fmt.Sprintf("key %06d", i), strings.Repeat("b", 90))
+		old = append(old, r.store.snapshot())
+		for key, v := range old[i].keys {
+			if strings.HasPrefix(key, pages) && !bytes.Equal(before.keys[key], v) {
+				whole++
+			}
+		}
+		l := r.patches()
 		if len(l) > 0 {
 			seen++
 		}
-		fatalIf(t, l.size() > maxPatches || m.Sequence != uint64(i+2),
-			"%d bytes of patches, sequence %d", l.size(), m.Sequence)
+		fatalIf(t, l.size() > maxPatches || r.meta().Sequence != uint64(i+2), "%d bytes of patches, sequence %d", l.size(), r.meta().Sequence)
 		if i%17 == 0 {
-			want := fmt.Sprintf("%d|%d,ok", i+1, i+1)
-			r.view(func(db *sql.DB) {
-				wantText(t, ask(t, db, "SELECT count(*), count(DISTINCT k) FROM t")+","+ask(t, db, "PRAGMA integrity_check"), want)
-			})
-			fresh := r.pool.Database("another")
-			s := fresh.Read(context.Background(), r.store.snapshot())
-			wantText(t, ask(t, s.DB(), "SELECT count(*), count(DISTINCT k) FROM t")+","+ask(t, s.DB(), "PRAGMA integrity_check"), want)
-			s.Rollback()
-			fresh.Close()
+			for _, r := range []*rig{r, r.on(r.store.writer())} {
+				r.sound(query, want(i+1))
+			}
 		}
 	}
 	// A commit puts a page of the table and one of the index without patches.
-	errorIf(t, whole > rows*2/3 || seen < rows/2,
-		"%d pages were put for %d rows, and %d commits had patches", whole, rows, seen)
-	t.Logf("%d pages were put for %d rows, and %d commits had patches", whole, rows, seen)
-	var file bytes.Buffer
-	must(t, errOf(Export(context.Background(), &file, r.store.snapshot())))
+	errorIf(t, whole > rows*2/3 || seen < rows/2, "%d pages were put for %d rows, and %d commits had patches", whole, rows, seen)
+	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(rows)[:40] {
+		x := r.readFrom(old[i])
+		x.want(query, want(i+1))
+		x.Rollback()
+	}
 	other := newRig(t, Options{})
-	w := other.writer()
-	must(t, errOf(other.db.Import(context.Background(), w, &file, 1<<30)))
-	other.store.commit(w)
-	other.view(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT count(*), count(DISTINCT k), max(id) FROM t"), fmt.Sprintf("%d|%d|%d", rows, rows, rows))
-	})
-}
-
-// TestASnapshotKeepsItsPatches reads old snapshots after later commits have put the pages.
-func TestASnapshotKeepsItsPatches(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
-	var old []*mapReader
-	for i := range 40 {
-		r.exec("INSERT INTO t(body) VALUES(?)", strings.Repeat("x", 40+i))
-		old = append(old, r.store.snapshot())
-	}
-	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(len(old)) {
-		s := r.db.Read(context.Background(), old[i])
-		wantText(t, ask(t, s.DB(), "SELECT count(*), sum(length(body)) FROM t"), fmt.Sprintf("%d|%d", i+1, 40*(i+1)+i*(i+1)/2))
-		s.Rollback()
-	}
+	must(t, errOf(other.load(r.export())))
+	other.sound(query, want(rows))
 }
 
 // TestAFullActorGetsNoPatches has room for nothing but what is there already.
 func TestAFullActorGetsNoPatches(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
+	r := newRig(t, Options{}, "CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
 	for range 20 {
 		r.exec("INSERT INTO t(body) VALUES('some text')")
 	}
-	_, l := patched(t, r.store.snapshot())
-	fatalIf(t, len(l) == 0, "there are no patches")
+	fatalIf(t, len(r.patches()) == 0, "there are no patches")
 	for id := range 10 {
 		w := r.store.writer()
 		w.room = 0
-		s := r.db.Write(context.Background(), w)
-		run(t, s.DB(), "DELETE FROM t WHERE id = ?", id+1)
-		must(t, errOf(s.Commit()))
-		r.store.commit(w)
-		_, l := patched(t, r.store.snapshot())
-		errorIf(t, len(l) != 0, "there are %d patches", len(l))
+		x := r.writeTo(w)
+		x.run("DELETE FROM t WHERE id = ?", id+1)
+		must(t, x.commit())
+		errorIf(t, len(r.patches()) != 0, "there are %d patches", len(r.patches()))
 	}
-	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*) FROM t"), "10") })
+	r.sound("SELECT count(*) FROM t", "10")
 }
 
 // TestPatchesEndWithTheirPages frees pages that have patches.
 func TestPatchesEndWithTheirPages(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE keep(id INTEGER PRIMARY KEY, body TEXT)")
-	r.exec("CREATE TABLE gone(id INTEGER PRIMARY KEY, body TEXT)")
+	r := newRig(t, Options{}, "CREATE TABLE keep(id INTEGER PRIMARY KEY, body TEXT)", "CREATE TABLE gone(id INTEGER PRIMARY KEY, body TEXT)")
 	for range 5 {
 		r.exec("INSERT INTO keep(body) VALUES('text')")
 		r.exec("INSERT INTO gone(body) VALUES('text')")
 	}
-	m, l := patched(t, r.store.snapshot())
-	fatalIf(t, len(l) == 0 || l[len(l)-1].page != m.Pages-1, "patches %+v of %d pages", l, m.Pages)
+	l := r.patches()
+	fatalIf(t, len(l) == 0 || l[len(l)-1].page != r.meta().Pages-1, "patches %+v of %d pages", l, r.meta().Pages)
 	r.exec("DROP TABLE gone")
 	r.exec("VACUUM")
-	if m, _ := patched(t, r.store.snapshot()); m.Pages != 2 {
-		t.Errorf("there are %d pages", m.Pages)
-	}
+	same(t, r.meta().Pages, 2)
+	l = r.patches()
+	fatalIf(t, len(l) > 0 && l[len(l)-1].page > 1, "patches %+v of 2 pages", l)
 	r.exec("CREATE TABLE again(id INTEGER PRIMARY KEY, body TEXT)")
 	r.exec("INSERT INTO again(body) VALUES('text')")
-	r.view(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT (SELECT count(*) FROM keep), (SELECT count(*) FROM again)")+ask(t, db, "PRAGMA integrity_check"), "5|1ok")
-	})
+	r.sound("SELECT (SELECT count(*) FROM keep), (SELECT count(*) FROM again)", "5|1")
 }
 
 // TestManyPatchesAreBounded changes little in many pages, in turn.
@@ -327,47 +293,11 @@ func TestManyPatchesAreBounded(t *testing.T) {
 	most := 0
 	for i := range 400 {
 		r.exec(fmt.Sprintf("INSERT INTO t%d(body) VALUES(?)", i*i%8%keptImages), strings.Repeat("y", 20+i*37%400))
-		_, l := patched(t, r.store.snapshot())
-		if most = max(most, l.size()); most > maxPatches {
-			t.Fatalf("%d bytes of patches", most)
-		}
+		most = max(most, r.patches().size())
+		fatalIf(t, most > maxPatches, "%d bytes of patches", most)
 	}
 	errorIf(t, most < maxPatches/2, "there were never more than %d bytes of patches", most)
-	r.view(func(db *sql.DB) {
-		wantText(t, ask(t, db, "SELECT (SELECT count(*) FROM t0)+(SELECT count(*) FROM t1)+(SELECT count(*) FROM t2)+(SELECT count(*) FROM t3)")+
-			ask(t, db, "PRAGMA integrity_check"), "400ok")
-	})
-}
-
-// TestADamagedPatchIsCorruption refuses metadata whose patches are not whole.
-func TestADamagedPatchIsCorruption(t *testing.T) {
-	r := newRig(t, Options{})
-	r.exec("CREATE TABLE t(id INTEGER PRIMARY KEY)")
-	r.exec("INSERT INTO t VALUES(1)")
-	r.exec("INSERT INTO t VALUES(2)")
-	w := r.writer()
-	key := string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain))
-	v := w.keys[key]
-	fatalIf(t, v[0] != formatPatched, "there is no patch in %x", v)
-	w.keys[key] = v[:len(v)-1]
-	r.store.commit(w)
-	r.db.Discard()
-	s := r.db.Read(context.Background(), r.store.snapshot())
-	wantError(t, errOf(s.DB().Exec("SELECT 1")), ErrCorrupt, "patch")
-	s.Rollback()
-	wantError(t, errOf(Export(context.Background(), &bytes.Buffer{}, r.store.snapshot())), ErrCorrupt, "patch")
-}
-
-// TestBindingsAreNotSeenByTheNextRun leaves an argument out after a run that had it.
-func TestBindingsAreNotSeenByTheNextRun(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		for _, n := range []int{10, keptBound + 1, 20} {
-			wantText(t, ask(t, db, "SELECT length(?), ?", strings.Repeat("a", n), "b"), fmt.Sprintf("%d|b", n))
-			got, err := answer(db, "SELECT length(?), ?", "a")
-			errorIf(t, err == nil, "with an argument too few the answer is %s", got)
-		}
-	})
+	r.sound("SELECT (SELECT count(*) FROM t0)+(SELECT count(*) FROM t1)+(SELECT count(*) FROM t2)+(SELECT count(*) FROM t3)", "400")
 }
 
 func BenchmarkAppendRuns(b *testing.B) {
@@ -453,10 +383,23 @@ func TestReadAheadFindsHoles(t *testing.T) {
 	}
 }
 
-// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks what it is told.
+// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks what it is told, and over a
+// Scratch of it.
 func TestFileMatchesItsModel(t *testing.T) {
+	under := &mapWriter{mapReader: mapReader{keys: keys{}}, room: 1 << 40}
+	fileMatchesItsModel(t, under, func() int { return len(under.keys) })
+	before := fmt.Sprint(under.keys)
+	scratch := Scratch(under, 16<<20)
+	must(t, scratch.DeleteRange([]byte{0}, []byte{0xff}))
+	fileMatchesItsModel(t, scratch, func() (n int) {
+		must(t, scratch.Scan([]byte{0}, []byte{0xff}, func(_, _ []byte) bool { n++; return true }))
+		return n
+	})
+	same(t, fmt.Sprint(under.keys), before, "a Scratch changed its reader")
+}
+
+func fileMatchesItsModel(t *testing.T, w Writer, count func() int) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	w := newMapStore().writer()
 	f := &file{stop: new(stopper), buffers: new(buffers), limit: 1 << 40, write: true}
 	var meta Metadata
 	length := -1
@@ -500,7 +443,7 @@ func TestFileMatchesItsModel(t *testing.T) {
 		if length >= 0 {
 			keys++
 		}
-		fatalIf(t, len(w.keys) != keys, "%d keys for %d pages", len(w.keys), len(committed))
+		same(t, count(), keys, len(committed))
 	}
 }
 
@@ -517,17 +460,11 @@ func checkFile(t *testing.T, f *file, model []uint32) {
 
 // SQLite does not write pages that a transaction adds and frees again, and so leaves holes.
 func TestHolesOfATransactionArePublishedAsZeros(t *testing.T) {
-	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
-	writeStore(t, m, d, "CREATE TABLE t (v); CREATE TABLE u (v)")
+	r := newRig(t, Options{}, "CREATE TABLE t (v); CREATE TABLE u (v)")
 	for i := range 5 {
-		w := m.writer()
-		s := d.Write(context.Background(), w)
-		mustExec(t, s, fmt.Sprintf("INSERT INTO t VALUES (zeroblob(%d)); INSERT INTO u VALUES (zeroblob(10000)); DELETE FROM t", 100000*(i+1)))
-		must(t, errOf(s.Commit()))
-		m.commit(w)
-		meta, _, _ := ReadMetadata(w)
-		fatalIf(t, len(w.keys) != int(meta.Pages)+1, "%d keys for %d pages", len(w.keys), meta.Pages)
-		checkStore(t, m, d)
+		r.exec(fmt.Sprintf("INSERT INTO t VALUES (zeroblob(%d)); INSERT INTO u VALUES (zeroblob(10000)); DELETE FROM t", 100000*(i+1)))
+		same(t, len(r.store.keys), int(r.meta().Pages)+1)
+		r.sound()
 	}
 }
 
@@ -652,20 +589,6 @@ func TestMetadataGolden(t *testing.T) {
 		}
 		wantErr(t, errOf(parseMetadata(append(b, 0))), ErrCorrupt)
 	}
-}
-
-func FuzzParseMetadata(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(Metadata{Pages: 300, Sequence: 1 << 40, Migrations: 3}.append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := parseMetadata(b)
-		if err != nil {
-			fatalIf(t, !errors.Is(err, ErrCorrupt), "%v", err)
-			return
-		}
-		again, err := parseMetadata(m.append(nil))
-		fatalIf(t, err != nil || again != m, "%+v came back as %+v, %v", m, again, err)
-	})
 }
 
 // TestTemporaryFilesBehaveLikeFiles compares with a slice.

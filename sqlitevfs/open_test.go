@@ -5,34 +5,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
-
-func mustOpen(t *testing.T, s Store, ms []Migration) *DB {
-	t.Helper()
-	db, err := Open(t.Context(), s, ms, Options{})
-	must(t, err)
-	t.Cleanup(func() {
-		check(t, db.Close())
-	})
-	return db
-}
-
-func runs(text string, args ...any) func(*sql.DB) error {
-	return func(tx *sql.DB) error {
-		_, err := tx.Exec(text, args...)
-		return err
-	}
-}
-
-func view(t *testing.T, db *DB, text string) (result string) {
-	t.Helper()
-	must(t, db.View(t.Context(), func(tx *sql.DB) error { return tx.QueryRow(text).Scan(&result) }), text)
-	return result
-}
 
 // failing is a store whose commits fail after everything was put.
 type failing struct {
@@ -44,25 +22,43 @@ func (f *failing) Update(ctx context.Context, g func(Writer) error) error {
 	return f.mapStore.Update(ctx, func(w Writer) error { return errors.Join(g(w), f.fault) })
 }
 
-func TestCommitThatTheStoreRefusesLeavesNothingBehind(t *testing.T) {
-	store := &failing{mapStore: newMapStore()}
-	db := mustOpen(t, store, migrationsOf(`CREATE TABLE a (x)`))
-	must(t, db.Update(t.Context(), runs(`INSERT INTO a VALUES (1)`)))
-	store.fault = errors.New("no disk")
-	for _, text := range []string{`INSERT INTO a VALUES (2)`, `CREATE TABLE b (x)`, `VACUUM`} {
-		wantErr(t, db.Update(t.Context(), runs(text)), store.fault, text)
-	}
-	store.fault = nil
-	must(t, db.Update(t.Context(), runs(`INSERT INTO a VALUES (3); CREATE TABLE b (x)`)))
-	same(t, view(t, db, `SELECT group_concat(x) || ' ' || (SELECT * FROM pragma_integrity_check) FROM a`), "1,3 ok")
+// A desk is an open database in a store that can be made to fail.
+type desk struct {
+	*DB
+	t     *testing.T
+	store *failing
 }
 
-func TestUpdateThatFailsOrPanicsLeavesNothingBehind(t *testing.T) {
-	db := mustOpen(t, newMapStore(), migrationsOf(`CREATE TABLE a (x); INSERT INTO a VALUES (1)`))
+func newDesk(t *testing.T, texts ...string) desk {
+	t.Helper()
+	store := &failing{mapStore: &mapStore{keys: keys{}}}
+	db, err := Open(t.Context(), store, migrationsOf(texts...), Options{})
+	must(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	return desk{db, t, store}
+}
+
+func runs(text string, args ...any) func(*sql.DB) error {
+	return func(tx *sql.DB) error { return errOf(tx.Exec(text, args...)) }
+}
+
+func (d desk) run(text string) {
+	d.t.Helper()
+	must(d.t, d.Update(d.t.Context(), runs(text)), text)
+}
+
+func (d desk) want(text, want string) {
+	d.t.Helper()
+	must(d.t, d.View(d.t.Context(), func(tx *sql.DB) error { same(d.t, ask(d.t, tx, text), want, text); return nil }))
+}
+
+func TestUpdateThatFailsLeavesNothingBehind(t *testing.T) {
 	fault := errors.New("fault")
+	db := newDesk(t, `CREATE TABLE a (x); INSERT INTO a VALUES (1)`)
 	for name, end := range map[string]func() error{
-		"error": func() error { return fault },
-		"panic": func() error { panic(fault) },
+		"error":     func() error { return fault },
+		"panic":     func() error { panic(fault) },
+		"the store": func() error { db.store.fault = fault; return nil },
 	} {
 		for _, text := range []string{`INSERT INTO a VALUES (2)`, `DELETE FROM a; CREATE TABLE b (x)`, `DELETE FROM a; VACUUM`} {
 			func() {
@@ -70,94 +66,84 @@ func TestUpdateThatFailsOrPanicsLeavesNothingBehind(t *testing.T) {
 					p := recover()
 					errorIf(t, (p != nil) != (name == "panic"), "%s: %s: panic %v", name, text, p)
 				}()
-				err := db.Update(t.Context(), func(tx *sql.DB) error {
+				wantErr(t, db.Update(t.Context(), func(tx *sql.DB) error {
 					must(t, runs(text)(tx), name, text)
 					return end()
-				})
-				errorIf(t, err != fault, "%s: %s: %v", name, text, err)
+				}), fault, name, text)
 			}()
+			db.store.fault = nil
+			db.want(`SELECT group_concat(x), (SELECT count(*) FROM sqlite_schema WHERE name = 'b') FROM a`, "1|0")
 		}
 	}
-	same(t, view(t, db, `SELECT group_concat(x) || ' ' || (SELECT count(*) FROM sqlite_schema WHERE name = 'b') FROM a`), "1 0")
+	db.run(`INSERT INTO a VALUES (3); CREATE TABLE b (x)`)
+	db.want(`SELECT group_concat(x), (SELECT * FROM pragma_integrity_check) FROM a`, "1,3|ok")
 }
 
 func TestViewReadsTheLastCommitAndCannotWrite(t *testing.T) {
-	db := mustOpen(t, newMapStore(), migrationsOf(`CREATE TABLE a (x); INSERT INTO a VALUES (1)`))
-	err := db.View(t.Context(), runs(`INSERT INTO a VALUES (2)`))
-	errorIf(t, !errors.Is(err, ErrReadOnly), "write in a view: %v", err)
-	err = db.View(t.Context(), func(before *sql.DB) error {
-		err := db.Update(t.Context(), func(tx *sql.DB) error {
-			if err := runs(`INSERT INTO a VALUES (2)`)(tx); err != nil {
-				return err
-			}
-			same(t, view(t, db, `SELECT count(*) FROM a`), "1")
+	db := newDesk(t, `CREATE TABLE a (x); INSERT INTO a VALUES (1)`)
+	wantErr(t, db.View(t.Context(), runs(`INSERT INTO a VALUES (2)`)), ErrReadOnly)
+	must(t, db.View(t.Context(), func(before *sql.DB) error {
+		must(t, db.Update(t.Context(), func(tx *sql.DB) error {
+			must(t, runs(`INSERT INTO a VALUES (2)`)(tx))
+			db.want(`SELECT count(*) FROM a`, "1")
 			return nil
-		})
-		if err != nil {
-			return err
-		}
-		var n int
-		err = before.QueryRow(`SELECT count(*) FROM a`).Scan(&n)
-		errorIf(t, err != nil || n != 1, "a view from before a commit sees %d rows, %v", n, err)
+		}))
+		same(t, ask(t, before, `SELECT count(*) FROM a`), "1", "in a view from before the commit")
 		return nil
-	})
-	check(t, err)
-	same(t, view(t, db, `SELECT count(*) FROM a`), "2")
+	}))
+	db.want(`SELECT count(*) FROM a`, "2")
 }
 
 func TestUpdatesTakeTurnsBesideViews(t *testing.T) {
-	db := mustOpen(t, newMapStore(), migrationsOf(`CREATE TABLE a (n INTEGER, m INTEGER); INSERT INTO a VALUES (0, 0)`))
+	db := newDesk(t, `CREATE TABLE a (n INTEGER, m INTEGER); INSERT INTO a VALUES (0, 0)`)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 25 {
-				err := db.Update(t.Context(), func(tx *sql.DB) error {
+				check(t, db.Update(t.Context(), func(tx *sql.DB) error {
 					var n int
 					if err := tx.QueryRow(`SELECT n FROM a`).Scan(&n); err != nil {
 						return err
 					}
 					return errors.Join(runs(`UPDATE a SET n = ?`, n+1)(tx), runs(`UPDATE a SET m = ?`, n+1)(tx))
-				})
-				check(t, err)
+				}))
 			}
 		})
 		wg.Go(func() {
 			for range 25 {
-				got := view(t, db, `SELECT CASE n WHEN m THEN 'same' ELSE n || ' and ' || m END FROM a`)
-				errorIf(t, got != "same", "a view sees half of an update: %s", got)
+				var whole bool
+				check(t, db.View(t.Context(), func(tx *sql.DB) error { return tx.QueryRow(`SELECT n = m FROM a`).Scan(&whole) }))
+				errorIf(t, !whole, "a view sees half of an update")
 			}
 		})
 	}
 	wg.Wait()
-	same(t, view(t, db, `SELECT n FROM a`), "100")
+	db.want(`SELECT n FROM a`, "100")
 }
 
 func TestUpdateWaitsNoLongerThanItsContext(t *testing.T) {
-	db := mustOpen(t, newMapStore(), nil)
+	db := newDesk(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
-	err := db.Update(t.Context(), func(*sql.DB) error {
+	check(t, db.Update(t.Context(), func(*sql.DB) error {
 		cancel(why)
-		err := db.Update(ctx, func(*sql.DB) error { return nil })
+		err := db.Update(ctx, runs(``))
 		errorIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "a waiting update: %v", err)
 		return nil
-	})
-	check(t, err)
+	}))
 }
 
 func TestCloseWaitsForWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := Open(t.Context(), newMapStore(), migrationsOf(`CREATE TABLE a (x)`), Options{})
-		must(t, err)
+		db := newDesk(t, `CREATE TABLE a (x)`)
 		release := make(chan struct{})
 		var closed atomic.Bool
 		go func() {
-			err := db.View(t.Context(), func(tx *sql.DB) error {
+			check(t, db.View(t.Context(), func(tx *sql.DB) error {
 				<-release
 				errorIf(t, closed.Load(), "closed under a view")
 				return runs(`SELECT * FROM a`)(tx)
-			})
-			check(t, err)
+			}))
 		}()
 		synctest.Wait()
 		go func() {
@@ -165,7 +151,7 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 			closed.Store(true)
 		}()
 		synctest.Wait()
-		err = db.View(t.Context(), runs(`SELECT 1`))
+		err := db.View(t.Context(), runs(`SELECT 1`))
 		errorIf(t, !errors.Is(err, ErrClosed) || closed.Load(), "a view while it closes: %v; closed %v", err, closed.Load())
 		close(release)
 		synctest.Wait()
@@ -175,34 +161,41 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 }
 
 func TestOpenAppliesMigrationsOnceAndFailsWithoutATrace(t *testing.T) {
-	store := newMapStore()
+	store := &mapStore{keys: keys{}}
 	ms := migrationsOf(`CREATE TABLE a (x)`, `nonsense`)
-	var fault *MigrationError
-	_, err := Open(t.Context(), store, ms, Options{})
-	errorIf(t, !errors.As(err, &fault) || fault.Name != "0002" || len(store.keys) > 0, "%v, %d keys", err, len(store.keys))
-	mustOpen(t, store, ms[:1])
-	before := store.keys
-	mustOpen(t, store, ms[:1])
-	mustOpen(t, store, nil)
-	errorIf(t, len(before) != len(store.keys) || metadata(t, before) != metadata(t, store.keys),
-		"opening it again wrote something")
+	err := errOf(Open(t.Context(), store, ms, Options{}))
+	fault, ok := errors.AsType[*MigrationError](err)
+	errorIf(t, !ok || fault.Name != "0002" || len(store.keys) > 0, "%v, %d keys", err, len(store.keys))
+	var before string
+	for _, ms := range [][]Migration{ms[:1], ms[:1], nil} {
+		db, err := Open(t.Context(), store, ms, Options{})
+		must(t, err)
+		must(t, db.Close())
+		if before == "" {
+			before = fmt.Sprint(store.keys)
+		}
+		errorIf(t, fmt.Sprint(store.keys) != before, "opening it again wrote something")
+	}
 	wantErr(t, errOf(Open(t.Context(), store, ms[:0], Options{})), ErrNewer)
-	_, err = Open(t.Context(), store, nil, Options{MaxOpen: -1})
-	errorIf(t, err == nil, "options with a fault were taken")
+	wantError(t, errOf(Open(t.Context(), store, nil, Options{MaxOpen: -1})), nil, "MaxOpen")
 }
 
 func TestImportThatTheStoreRefusesLeavesTheOldDatabase(t *testing.T) {
-	from := mustOpen(t, newMapStore(), migrationsOf(`CREATE TABLE a (x); INSERT INTO a VALUES ('new')`))
+	// Both have the same schema cookie.
+	from := newDesk(t, `CREATE TABLE pad (x)`, `CREATE TABLE b (name TEXT); INSERT INTO b VALUES ('new')`)
+	db := newDesk(t, `CREATE TABLE a (x); INSERT INTO a VALUES ('old')`, `CREATE TABLE a2 (x)`)
 	var file bytes.Buffer
 	must(t, errOf(from.Export(t.Context(), &file)))
-	store := &failing{mapStore: newMapStore()}
-	db := mustOpen(t, store, migrationsOf(`CREATE TABLE a (x); INSERT INTO a VALUES ('old')`))
-	store.fault = errors.New("no disk")
-	wantErr(t, errOf(db.Import(t.Context(), bytes.NewReader(file.Bytes()), 1<<20)), store.fault)
-	store.fault = nil
-	must(t, db.Update(t.Context(), runs(`INSERT INTO a VALUES ('more')`)))
-	same(t, view(t, db, `SELECT group_concat(x) FROM a`), "old,more")
+	db.want(`SELECT x FROM a`, "old")
+	db.store.fault = errors.New("no disk")
+	wantErr(t, errOf(db.Import(t.Context(), bytes.NewReader(file.Bytes()), 1<<20)), db.store.fault)
+	db.store.fault = nil
+	db.run(`INSERT INTO a VALUES ('more')`)
+	db.want(`SELECT group_concat(x) FROM a`, "old,more")
 	must(t, errOf(db.Import(t.Context(), &file, 1<<20)))
-	must(t, db.Update(t.Context(), runs(`INSERT INTO a VALUES ('more')`)))
-	same(t, view(t, db, `SELECT group_concat(x) FROM a`), "new,more")
+	db.want(`SELECT name FROM b`, "new") // on a connection that knew the schema before
+	err := db.View(t.Context(), runs(`SELECT x FROM a2`))
+	wantError(t, err, nil, "no such table")
+	db.run(`INSERT INTO b VALUES ('more')`)
+	db.want(`SELECT group_concat(name) FROM b`, "new,more")
 }

@@ -3,7 +3,6 @@ package sqlitevfs
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -26,236 +25,167 @@ func TestOptionsSayEachFault(t *testing.T) {
 	}
 }
 
-// smallStore returns a store with a database of one table with one row.
-func smallStore(t testing.TB, p *Pool) *mapStore {
+// newSmallRig returns a rig with a table of one row, and no connection.
+func newSmallRig(t testing.TB, o Options) *rig {
 	t.Helper()
-	m := newMapStore()
-	d := p.Database("small")
-	defer d.Close()
-	writeStore(t, m, d, "CREATE TABLE t (v); INSERT INTO t VALUES ('one')")
-	return m
-}
-
-func TestPoolClosesTheConnectionThatWasUsedLeastRecently(t *testing.T) {
-	p := newTestPool(t, Options{MaxOpen: 3})
-	m := smallStore(t, p)
-	before := p.Stats()
-	var ds []*Database
-	for i := range 4 {
-		ds = append(ds, p.Database(fmt.Sprint(i)))
-	}
-	use := func(i int) { readStore(t, m, ds[i], "SELECT * FROM t") }
-	opened := func() int { return int(p.Stats().Opened - before.Opened) }
-	use(0)
-	use(1)
-	use(2)
-	use(0) // so 1 is the oldest
-	same(t, opened(), 3)
-	use(3)
-	s := p.Stats()
-	fatalIf(t, s.Open != 3 || s.Evicted != 1, "%+v", s)
-	use(0)
-	use(2)
-	same(t, opened(), 4)
-	use(1)
-	same(t, opened(), 5)
-}
-
-func TestPoolRefusesMoreThanMaxOpenInUse(t *testing.T) {
-	p := newTestPool(t, Options{MaxOpen: 2})
-	m := smallStore(t, p)
-	var in []*Session
-	for i := range 2 {
-		s := p.Database(fmt.Sprint(i)).Read(context.Background(), m.snapshot())
-		wantRows(t, s, "SELECT * FROM t", "one")
-		in = append(in, s)
-	}
-	d := p.Database("third")
-	s := d.Write(context.Background(), m.writer())
-	wantError(t, execNative(s, "SELECT * FROM t"), ErrBusy, "")
-	fatalIf(t, d.writing(), "a session without a connection is the one that writes")
-	in[0].Rollback()
-	wantRows(t, s, "SELECT * FROM t", "one") // the same session may try again
-	s.Rollback()
-	in[1].Rollback()
+	r := newRig(t, o, "CREATE TABLE t (v); INSERT INTO t VALUES ('one')")
+	r.db.Close()
+	return r.open("test")
 }
 
 func TestPoolBoundsTheMemoryOfIdleConnections(t *testing.T) {
-	p := newTestPool(t, Options{MaxMemory: 4 << 20})
-	m := smallStore(t, p)
+	r := newSmallRig(t, Options{MaxMemory: 4 << 20})
 	for i := range 40 {
-		readStore(t, m, p.Database(fmt.Sprint(i)), "SELECT * FROM t")
-		s := p.Stats()
+		r.open(fmt.Sprint(i)).sound()
+		s := r.pool.Stats()
 		fatalIf(t, s.Bytes > 4<<20 || s.Bytes < 0, "after %d databases: %+v", i+1, s)
 	}
-	s := p.Stats()
+	s := r.pool.Stats()
 	fatalIf(t, s.Evicted == 0 || s.Open < 4, "%+v", s)
 	each := s.Bytes / int64(s.Open)
 	fatalIf(t, each < 300<<10 || each > 1<<20, "a connection is said to take %d bytes", each)
 }
 
 func TestSizeOfAConnectionIsReadFromTheLibrary(t *testing.T) {
-	p := newTestPool(t, Options{})
-	m := newMapStore()
-	s := p.Database("test").Write(context.Background(), m.writer())
-	defer s.Rollback()
-	mustExec(t, s, "CREATE TABLE t (v)")
-	fatalIf(t, s.conn.inner == nil, "the inner of a connection was not found: the library has other names for it now")
-	before := s.conn.size()
-	mustExec(t, s, "INSERT INTO t VALUES (zeroblob(4000000)); SELECT length(hex(v)) FROM t")
-	grown := s.conn.size() - before
+	x := newRig(t, Options{}).write()
+	x.run("CREATE TABLE t (v)")
+	fatalIf(t, x.conn.inner == nil, "the inner of a connection was not found: the library has other names for it now")
+	before := x.conn.size()
+	x.run("INSERT INTO t VALUES (zeroblob(4000000)); SELECT length(hex(v)) FROM t")
+	grown := x.conn.size() - before
 	fatalIf(t, grown < 8<<20 || grown > 32<<20, "the connection has grown by %d bytes", grown)
-}
-
-func TestConnectionThatHasGrownIsNotKept(t *testing.T) {
-	p := newTestPool(t, Options{})
-	m, d := smallStore(t, p), p.Database("test")
-	readStore(t, m, d, "SELECT length(hex(zeroblob(4000000)))")
-	s := p.Stats()
-	fatalIf(t, s.Open != 0 || s.Bytes != 0, "%+v", s)
-	readStore(t, m, d, "SELECT * FROM t")
-	if s := p.Stats(); s.Open != 1 {
-		t.Fatalf("%+v", s)
-	}
 }
 
 func TestIdleConnectionsAreClosedByOneTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := NewPool(Options{IdleTime: 10 * time.Second})
-		must(t, err)
-		m := smallStore(t, p)
-		a, b := p.Database("a"), p.Database("b")
-		readStore(t, m, a, "SELECT * FROM t")
+		r := newSmallRig(t, Options{IdleTime: 10 * time.Second})
+		a, b := r.pool.Database("a"), r.pool.Database("b")
+		use := func(d *Database) { r.db = d; r.sound() }
+		use(a)
 		time.Sleep(6 * time.Second)
-		readStore(t, m, b, "SELECT * FROM t")
-		used := p.Database("c").Read(context.Background(), m.snapshot())
-		wantRows(t, used, "SELECT * FROM t", "one")
-		want := func(open int) {
-			t.Helper()
+		use(b)
+		used := r.open("c").read()
+		used.want("SELECT * FROM t", "one")
+		for i, step := range []struct {
+			sleep time.Duration
+			do    func()
+			open  int
+		}{
+			{0, nil, 3},
+			{5 * time.Second, nil, 2}, // 11 s of a, 5 s of b
+			{3 * time.Second, func() { use(b) }, 2},
+			{9 * time.Second, nil, 2},
+			{2 * time.Second, nil, 1},
+			{time.Hour, nil, 1}, // what is in use is not idle
+			{0, func() { used.Rollback() }, 1},
+			{11 * time.Second, nil, 0},
+		} {
+			time.Sleep(step.sleep)
+			if step.do != nil {
+				step.do()
+			}
 			synctest.Wait()
-			s := p.Stats()
-			fatalIf(t, s.Open != open, "%d are open, want %d", s.Open, open)
+			same(t, r.pool.Stats().Open, step.open, i)
 		}
-		want(3)
-		time.Sleep(5 * time.Second) // 11 s of a, 5 s of b
-		want(2)
-		time.Sleep(3 * time.Second)
-		readStore(t, m, b, "SELECT * FROM t") // b goes on
-		time.Sleep(9 * time.Second)
-		want(2)
-		time.Sleep(2 * time.Second)
-		want(1) // what is in use is not idle
-		time.Sleep(time.Hour)
-		want(1)
-		used.Rollback()
-		want(1)
-		time.Sleep(11 * time.Second)
-		want(0)
-		s := p.Stats()
+		s := r.pool.Stats()
 		fatalIf(t, s.Bytes != 0 || s.Evicted != 0 || s.Opened != s.Closed, "%+v", s)
-		must(t, p.Close())
+		must(t, r.pool.Close())
 	})
 }
 
 func TestCloseOfAPoolWaitsForSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := NewPool(Options{})
-		must(t, err)
-		m := smallStore(t, p)
-		readStore(t, m, p.Database("idle"), "SELECT * FROM t")
-		s := p.Database("used").Write(context.Background(), m.writer())
-		mustExec(t, s, "INSERT INTO t VALUES ('two')")
-		name := s.conn.fs
-		closed := make(chan error)
-		go func() { closed <- p.Close() }()
+		r := newSmallRig(t, Options{})
+		r.sound()
+		x := r.open("used").write()
+		x.run("INSERT INTO t VALUES ('two')")
+		name := x.conn.fs
+		closed := make(chan error, 1)
+		go func() { closed <- r.pool.Close() }()
 		synctest.Wait()
-		select {
-		case <-closed:
-			t.Fatal("Close did not wait")
-		default:
-		}
-		late := p.Database("late").Read(context.Background(), m.snapshot())
-		wantError(t, execNative(late, "SELECT 1"), ErrClosed, "")
-		changed, err := s.Commit()
-		fatalIf(t, !changed || err != nil, "Commit = %v, %v", changed, err)
+		fatalIf(t, len(closed) > 0, "Close did not wait")
+		r.open("late").read().fails(ErrClosed, "", "SELECT 1")
+		must(t, x.commit())
 		must(t, <-closed)
-		if s := p.Stats(); s.Open != 0 || s.InUse != 0 || s.Bytes != 0 {
-			t.Fatalf("%+v", s)
-		}
+		s := r.pool.Stats()
+		fatalIf(t, s.Open != 0 || s.InUse != 0 || s.Bytes != 0, "%+v", s)
 		fatalIf(t, vfs.Find(name.name) != nil, "the file system of a closed connection is still registered")
 	})
 }
 
-func TestClosedDatabaseLetsReadersFinish(t *testing.T) {
-	p := newTestPool(t, Options{})
-	m, d := smallStore(t, p), p.Database("test")
-	begun, unused := d.Read(context.Background(), m.snapshot()), d.Read(context.Background(), m.snapshot())
-	wantRows(t, begun, "SELECT * FROM t", "one")
-	unusedWrite := d.Write(context.Background(), m.writer())
-	d.Close()
-	wantRows(t, begun, "SELECT * FROM t", "one")
-	wantRows(t, unused, "SELECT * FROM t", "one")
-	wantError(t, execNative(unusedWrite, "SELECT 1"), ErrClosed, "")
-	wantError(t, execNative(d.Read(context.Background(), m.snapshot()), "SELECT 1"), ErrClosed, "")
-	begun.Rollback()
-	unused.Rollback()
-	s := p.Stats()
-	fatalIf(t, s.Open != 0, "%d connections of a closed database are open", s.Open)
-}
-
-func TestManyReadersBesideAWriter(t *testing.T) {
-	p := newTestPool(t, Options{MaxOpen: 6, CacheBytes: 16 * PageSize})
-	m, d := newMapStore(), p.Database("test")
-	writeStore(t, m, d, faultSchema, manyRows(1, 50))
-	done := make(chan struct{})
-	var group sync.WaitGroup
-	for i := range 4 {
-		group.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(i), 0))
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				r := m.snapshot()
-				s := d.Read(context.Background(), r)
-				first, err := queryNative(s, faultDigest)
-				if err == nil && rnd.IntN(2) == 0 {
-					var again string
-					if again, err = queryNative(s, faultDigest); err == nil && again != first {
-						t.Errorf("a session read %s, then %s", first, again)
+// TestDatabasesTakeTurnsWithInstances has more databases than connections. Each has a writer and readers, and has to find its
+// own content.
+func TestDatabasesTakeTurnsWithInstances(t *testing.T) {
+	p := newRig(t, Options{MaxOpen: 9, CacheBytes: 16 * PageSize}).pool
+	turns := 60
+	if RaceDetector {
+		turns = 20
+	}
+	var workers sync.WaitGroup
+	for worker := range 3 {
+		workers.Go(func() {
+			var rigs []*rig
+			for i := range 3 {
+				r := (&rig{t: t, store: &mapStore{keys: keys{}}, pool: p}).open(fmt.Sprint(worker, i))
+				check(t, errors.Join(r.tryExec(faultSchema+fmt.Sprintf("CREATE TABLE t%d (v); CREATE TABLE row (v)", worker*3+i)), r.tryExec(manyRows(1, 20+worker))))
+				rigs = append(rigs, r)
+			}
+			done := make(chan struct{})
+			var readers sync.WaitGroup
+			for reader := range 2 {
+				readers.Go(func() {
+					for i := reader; ; i++ {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						r := rigs[i%3]
+						s := r.db.Read(context.Background(), r.store.snapshot())
+						first, err := answer(s.DB(), faultDigest)
+						check(t, err)
+						again, err := answer(s.DB(), faultDigest)
+						errorIf(t, err != nil || again != first || !strings.HasPrefix(first, "1|"), "a session read %s, then %s, %v", first, again, err)
+						s.Rollback()
 					}
+				})
+			}
+			rnd := rand.New(rand.NewPCG(uint64(worker), 1))
+			var rows [3][]string
+			for turn := range turns {
+				i := rnd.IntN(3)
+				r, row := rigs[i], fmt.Sprintf("row %d of %d", turn, worker)
+				w := r.store.writer()
+				s := r.db.Write(context.Background(), w)
+				text := fmt.Sprintf("DELETE FROM t WHERE id %% 5 = %d; INSERT OR IGNORE INTO t VALUES (%d, zeroblob(%d), 1); INSERT INTO row VALUES ('%s')", rnd.IntN(5), 100+turn, rnd.IntN(9000), row)
+				if rnd.IntN(4) == 0 {
+					text += "; CREATE TEMP TABLE mine AS SELECT * FROM t"
 				}
-				errorIf(t, err != nil && !errors.Is(err, ErrBusy) || err == nil && !strings.HasPrefix(first, "1|"),
-					"read %s, %v", first, err)
+				check(t, errOf(s.DB().Exec(text)))
+				switch rnd.IntN(4) {
+				case 0:
+					s.Rollback()
+				case 1: // committed, and then dropped by the owner
+					check(t, errOf(s.Commit()))
+					r.db.Discard()
+				default:
+					check(t, errOf(s.Commit()))
+					r.store.commit(w)
+					rows[i] = append(rows[i], row)
+				}
+				s = r.db.Read(context.Background(), r.store.snapshot())
+				got, err := answer(s.DB(), "SELECT v FROM row ORDER BY rowid")
+				errorIf(t, err != nil || got != strings.Join(rows[i], ","), "%s has %q, %v, want %q", r.db.name, got, err, rows[i])
 				s.Rollback()
+			}
+			close(done)
+			readers.Wait()
+			for _, r := range rigs {
+				r.sound()
 			}
 		})
 	}
-	rnd := rand.New(rand.NewPCG(7, 0))
-	turns := 150
-	if RaceDetector {
-		turns = 60
-	}
-	for turn := range turns {
-		w := m.writer()
-		s := d.Write(context.Background(), w)
-		mustExec(t, s, fmt.Sprintf("DELETE FROM t WHERE id %% 5 = %d; INSERT OR IGNORE INTO t VALUES (%d, zeroblob(%d), 1)", rnd.IntN(5), turn, rnd.IntN(9000)))
-		switch rnd.IntN(4) {
-		case 0:
-			s.Rollback()
-		case 1: // committed, and then dropped by the owner
-			must(t, errOf(s.Commit()))
-			d.Discard()
-		default:
-			must(t, errOf(s.Commit()))
-			m.commit(w)
-		}
-	}
-	close(done)
-	group.Wait()
-	checkStore(t, m, d)
+	workers.Wait()
 }
 
 // needRenewal skips a test where instances are not made new, because of the system.
@@ -299,8 +229,10 @@ func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	same(t, len(slices.Collect(in.db.Stmts())), 3, what)
 }
 
-func TestNewInstancesAreAlike(t *testing.T) {
-	p := newTestPool(t, Options{IdleTime: time.Hour})
+// TestRenewedInstanceHoldsNothingOfBefore runs what leaves something behind in SQLite: rows, statements, settings, temporary
+// tables, extensions, errors, panics.
+func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
+	p := newRig(t, Options{IdleTime: time.Hour}).pool
 	needRenewal(t, p)
 	for _, write := range []bool{false, true} {
 		in, err := p.newInstance(write)
@@ -309,13 +241,6 @@ func TestNewInstancesAreAlike(t *testing.T) {
 		errorIf(t, len(in.template.names) == 0, "the name of the file system is not in the memory")
 		in.close(p.options.Logger)
 	}
-}
-
-// TestRenewedInstanceHoldsNothingOfBefore runs what leaves something behind in SQLite: rows, statements, settings, temporary
-// tables, extensions, errors, panics.
-func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
-	p := newTestPool(t, Options{IdleTime: time.Hour})
-	needRenewal(t, p)
 	for _, x := range []struct{ name, before, text string }{
 		{"rows", "", "INSERT INTO t (v) VALUES ('a secret'); SELECT v || ' of mine' FROM t"},
 		{"arguments", "", "SELECT upper('a secret'), randomblob(1000), datetime('now')"},
@@ -330,145 +255,99 @@ func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 		{"sort", "", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 500) SELECT group_concat(x) FROM (SELECT hex(randomblob(20)) AS x FROM n ORDER BY x)"},
 		{"savepoints", "", "SAVEPOINT a; INSERT INTO t (v) VALUES ('a secret')"},
 		{"auto_vacuum", "", "PRAGMA auto_vacuum = 1; PRAGMA user_version = 77"},
+		{"fault", "", "SELECT * FROM t"},
 	} {
 		for _, write := range []bool{true, false} {
 			name := fmt.Sprintf("%s, write %v", x.name, write)
-			m, d := newMapStore(), p.Database(x.name)
-			w := m.writer()
-			s := d.Write(context.Background(), w)
-			must(t, errOf(s.DB().Exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v);"+x.before)), name)
-			must(t, errOf(s.Commit()), name)
-			m.commit(w)
-			d.Discard() // so that the session has a connection of its own
-			s = d.Read(context.Background(), m.snapshot())
+			r := (&rig{t: t, store: &mapStore{keys: keys{}}, pool: p}).open(x.name)
+			r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v);" + x.before)
+			r.db.Discard() // so that the session has a connection of its own
+			s := r.read()
 			if write {
-				s = d.Write(context.Background(), m.writer())
+				s = r.write()
 			}
-			_, err := s.DB().Exec(x.text) // some fail, others do if they cannot write
-			if rows, e := s.DB().Query("SELECT v FROM t"); e == nil {
+			_, err := s.Exec(x.text) // some fail, others do if they cannot write
+			if rows, e := s.Query("SELECT v FROM t"); e == nil {
 				rows.Next() // and are open at the end
 			}
 			c := s.conn
 			fatalIf(t, c == nil, "%s: no connection: %v", name, err)
 			in := c.instance
+			if x.name == "fault" {
+				*in.outside.fault = errors.New("of a file") // as the library notes it
+			}
 			s.Rollback()
-			d.Close()
-			fatalIf(t, c.instance != nil || !slices.Contains(p.spares, in),
-				"%s: the instance is not spare after %v", name, err)
+			r.db.Close()
+			fatalIf(t, c.instance != nil || !slices.Contains(p.spares, in), "%s: the instance is not spare after %v", name, err)
 			wantNew(t, p, in, name)
 		}
 	}
-}
-
-func TestRenewedInstanceKnowsNoErrorOfBefore(t *testing.T) {
-	p := newTestPool(t, Options{IdleTime: time.Hour})
-	needRenewal(t, p)
-	m, d := smallStore(t, p), p.Database("test")
-	s := d.Read(context.Background(), m.snapshot())
-	wantRows(t, s, "SELECT * FROM t", "one")
-	in := s.conn.instance
-	s.Rollback()
-	*in.outside.fault = errors.New("of a file") // as the library notes it
-	d.Close()
-	wantNew(t, p, in, "a failed read")
 }
 
 func TestRenewedInstanceAnswersAsANewOne(t *testing.T) {
 	const question = `SELECT last_insert_rowid(), changes(), total_changes(), 'a' LIKE 'A', (SELECT foreign_keys FROM pragma_foreign_keys),
 		(SELECT auto_vacuum FROM pragma_auto_vacuum), (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema),
 		(SELECT count(*) FROM sqlite_temp_schema), (SELECT freelist_count FROM pragma_freelist_count), (SELECT cache_size FROM pragma_cache_size)`
-	fresh, p := newTestPool(t, Options{IdleTime: time.Hour}), newTestPool(t, Options{})
-	needRenewal(t, p)
-	m, d := newMapStore(), p.Database("before")
-	s := d.Write(context.Background(), m.writer())
+	r, fresh := newRig(t, Options{IdleTime: time.Hour}), newRig(t, Options{IdleTime: time.Hour})
+	needRenewal(t, r.pool)
+	before := r.write()
 	for _, text := range []string{"PRAGMA auto_vacuum = 2", "CREATE TABLE secret (v)", "INSERT INTO secret VALUES (1), (2)", "PRAGMA user_version = 5",
 		"CREATE TEMP TABLE x (v)", "PRAGMA case_sensitive_like = on", "PRAGMA foreign_keys = off", "PRAGMA cache_size = 100"} {
-		must(t, errOf(s.DB().Exec(text)))
+		before.run(text)
 	}
-	in := s.conn.instance
-	s.Rollback()
+	in := before.conn.instance
+	before.Rollback()
+	r.db.Close()
+	drawn := map[string]bool{}
 	for _, setup := range []string{"", "CREATE TABLE t (v)", "PRAGMA auto_vacuum = 1; CREATE TABLE t (v); INSERT INTO t VALUES (1)"} {
 		var answers []string
-		for _, pool := range []*Pool{fresh, p} {
-			store, after := newMapStore(), pool.Database("after")
-			if setup != "" {
-				writeStore(t, store, after, setup)
-				after.Discard()
-			}
-			s := after.Write(context.Background(), store.writer())
-			answer, err := answer(s.DB(), question)
-			must(t, err)
-			fatalIf(t, pool == p && s.conn.instance != in, "the instance was not used again")
-			if pool == fresh {
-				s.conn.broken = true // closes it
-			}
-			s.Rollback()
-			after.Close()
-			answers = append(answers, answer)
+		for _, pool := range []*Pool{fresh.pool, r.pool} {
+			after := (&rig{t: t, store: &mapStore{keys: keys{}}, pool: pool}).open("after")
+			after.exec(setup)
+			after.db.Discard()
+			x := after.write()
+			answers = append(answers, x.ask(question))
+			drawn[x.ask("SELECT hex(randomblob(16))")] = true
+			fatalIf(t, pool == r.pool && x.conn.instance != in, "the instance was not used again")
+			x.conn.broken = pool == fresh.pool // closes it
+			x.Rollback()
+			after.db.Close()
 		}
-		errorIf(t, answers[0] != answers[1], "after %q: %s, want %s", setup, answers[1], answers[0])
+		same(t, answers[1], answers[0], setup)
 	}
+	same(t, len(drawn), 6, "random numbers are drawn twice")
 }
 
-func TestInstancesDrawDifferentRandomNumbers(t *testing.T) {
-	p := newTestPool(t, Options{IdleTime: time.Hour})
-	m := smallStore(t, p)
-	seen := make(map[string]bool)
-	for range 8 {
-		d := p.Database("test")
-		s := d.Read(context.Background(), m.snapshot())
-		other := p.Database("other").Read(context.Background(), m.snapshot())
-		for _, s := range []*Session{s, other} {
-			seen[ask(t, s.DB(), "SELECT hex(randomblob(16))")] = true
-			s.Rollback()
-			s.database.Close()
-		}
+func TestBrokenOrGrownInstanceIsNotUsedAgain(t *testing.T) {
+	r := newRig(t, Options{IdleTime: time.Hour}, nested(300))
+	for i, text := range []string{"SELECT * FROM v300", "SELECT length(hex(zeroblob(400000)))"} {
+		x := r.read()
+		x.Exec(text)
+		c, in := x.conn, x.conn.instance
+		x.Rollback()
+		r.db.Discard()
+		fatalIf(t, slices.Contains(r.pool.spares, in), "after %s it is spare", text)
+		errorIf(t, c.broken != (i == 0) || len(*c.memory) != 0, "%s: broken is %v, and it has %d bytes", text, c.broken, len(*c.memory))
 	}
-	fatalIf(t, len(seen) != 16, "16 draws are %d", len(seen))
-}
-
-func TestBrokenInstanceIsNotUsedAgain(t *testing.T) {
-	r := newRig(t, Options{IdleTime: time.Hour})
-	r.exec(nested(300))
-	r.view(func(db *sql.DB) {
-		wantErr(t, errOf(answer(db, "SELECT * FROM v300")), ErrMemory)
-	})
-	for _, in := range r.pool.spares {
-		errorIf(t, in.broken || !in.write, "a broken instance is spare")
-	}
-}
-
-func TestGrownInstanceIsNotUsedAgain(t *testing.T) {
-	p := newTestPool(t, Options{IdleTime: time.Hour})
-	m, d := smallStore(t, p), p.Database("test")
-	s := d.Read(context.Background(), m.snapshot())
-	must(t, errOf(answer(s.DB(), "SELECT length(hex(zeroblob(400000)))")))
-	in := s.conn.instance
-	s.Rollback()
-	d.Close()
-	fatalIf(t, slices.Contains(p.spares, in), "it is spare")
 }
 
 func TestSparesAreBoundedAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := NewPool(Options{IdleTime: 10 * time.Second, MaxOpen: 600})
-		must(t, err)
+		r := newSmallRig(t, Options{IdleTime: 10 * time.Second, MaxOpen: 600})
+		p := r.pool
 		needRenewal(t, p)
-		m := smallStore(t, p)
-		count := func() (n [2]int) {
+		spares := func() (n [2]int, first string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return [2]int{p.countSpares(false), p.countSpares(true)}
-		}
-		first := func() string {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.spares[0].fs.name
+			if len(p.spares) > 0 {
+				first = p.spares[0].fs.name
+			}
+			return [2]int{p.countSpares(false), p.countSpares(true)}, first
 		}
 		open := func(n int) (ds []*Database) {
 			for i := range n {
-				ds = append(ds, p.Database(fmt.Sprint(i)))
-				readStore(t, m, ds[i], "SELECT * FROM t")
+				r.open(fmt.Sprint(i)).sound()
+				ds = append(ds, r.db)
 			}
 			return ds
 		}
@@ -476,82 +355,22 @@ func TestSparesAreBoundedAndClosed(t *testing.T) {
 			d.Close()
 		}
 		synctest.Wait()
-		if got, most := count(), p.options.mostSpares(); most != 4 || got != [2]int{most, 1} { // one had made the small store
-			t.Fatalf("%v are spare, want %d of a kind at most", got, most)
-		}
-		name := first()
+		got, name := spares()
+		most := p.options.mostSpares()
+		fatalIf(t, most != 4 || got != [2]int{most, 1}, "%v are spare, want %d of a kind at most", got, most) // one had made the small store
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		got := count()
+		got, _ = spares()
 		fatalIf(t, got != [2]int{} || vfs.Find(name) != nil, "%v are spare after the idle time", got)
 		ds := open(20) // so many that the next is made before it is asked for
 		synctest.Wait()
-		same(t, count(), [2]int{1, 0})
-		name = first()
+		got, name = spares()
+		same(t, got, [2]int{1, 0})
 		for _, d := range ds {
 			d.Close()
 		}
 		must(t, p.Close())
-		if got := count(); got != [2]int{} || vfs.Find(name) != nil {
-			t.Fatalf("%v are spare after Close", got)
-		}
+		got, _ = spares()
+		fatalIf(t, got != [2]int{} || vfs.Find(name) != nil, "%v are spare after Close", got)
 	})
-}
-
-// TestDatabasesTakeTurnsWithInstances has more databases than connections, each of which has to find its own content.
-func TestDatabasesTakeTurnsWithInstances(t *testing.T) {
-	p := newTestPool(t, Options{MaxOpen: 6})
-	turns := 120
-	if RaceDetector {
-		turns = 40
-	}
-	var group sync.WaitGroup
-	for worker := range 3 {
-		group.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(worker), 1))
-			type tenant struct {
-				d    *Database
-				m    *mapStore
-				rows []string
-			}
-			tenants := make([]tenant, 4)
-			for i := range tenants {
-				tenants[i] = tenant{d: p.Database(fmt.Sprint(worker, i)), m: newMapStore()}
-				writeStore(t, tenants[i].m, tenants[i].d, fmt.Sprintf("CREATE TABLE t%d (v); CREATE TABLE t (v)", worker*4+i))
-			}
-			for turn := range turns {
-				x := &tenants[rnd.IntN(len(tenants))]
-				row := fmt.Sprintf("row %d of %s", turn, x.d.name)
-				if rnd.IntN(2) == 0 {
-					w := x.m.writer()
-					s := x.d.Write(context.Background(), w)
-					_, err := s.DB().Exec("INSERT INTO t VALUES (?)", row)
-					if rnd.IntN(4) == 0 {
-						_, err = s.DB().Exec("CREATE TEMP TABLE mine AS SELECT * FROM t")
-					}
-					check(t, err)
-					if rnd.IntN(3) == 0 {
-						s.Rollback()
-					} else if _, err := s.Commit(); err != nil {
-						t.Error(err)
-					} else {
-						x.m.commit(w)
-						x.rows = append(x.rows, row)
-					}
-				}
-				s := x.d.Read(context.Background(), x.m.snapshot())
-				got, err := queryNative(s, "SELECT v FROM t ORDER BY rowid")
-				errorIf(t, err != nil || got != strings.Join(x.rows, ","), "%s has %q, %v, want %q", x.d.name, got, err, x.rows)
-				s.Rollback()
-				if rnd.IntN(5) == 0 {
-					x.d.Close()
-					x.d = p.Database(x.d.name)
-				}
-			}
-			for _, x := range tenants {
-				x.d.Close()
-			}
-		})
-	}
-	group.Wait()
 }

@@ -2,12 +2,12 @@ package sqlitevfs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -23,34 +23,87 @@ type rig struct {
 	db    *Database
 }
 
-func newRig(t testing.TB, o Options) *rig {
+// newRig returns a rig on which the texts were executed, each in a turn of its own.
+func newRig(t testing.TB, o Options, texts ...string) *rig {
 	t.Helper()
-	p := newTestPool(t, o)
-	d := p.Database("test")
-	d.EnableDecimal()
-	return &rig{t: t, store: newMapStore(), pool: p, db: d}
+	r := (&rig{t: t, store: &mapStore{keys: keys{}}}).again(o)
+	for _, text := range texts {
+		r.exec(text)
+	}
+	return r
 }
 
-// writer returns a writer on what is committed.
-func (r *rig) writer() *mapWriter {
-	w := r.store.writer()
-	w.room = 1 << 40
-	return w
+// again returns the rig of another process: its pool knows nothing of the store.
+func (r *rig) again(o Options) *rig {
+	r.t.Helper()
+	p, err := NewPool(o)
+	must(r.t, err)
+	r.t.Cleanup(func() {
+		if !r.t.Failed() { // or sessions may be left, for which Close waits
+			p.Close()
+		}
+	})
+	next := &rig{t: r.t, store: r.store, pool: p}
+	next.open("test")
+	return next
 }
 
-// ended rolls a session back at the end of the test.
-func ended(t testing.TB, s *Session) *Session {
-	t.Cleanup(func() { s.Rollback() })
-	return s
+// open makes the rig use another Database of its pool.
+func (r *rig) open(name string) *rig {
+	r.db = r.pool.Database(name)
+	r.db.EnableDecimal()
+	return r
+}
+
+// on returns a rig with another Database of the pool, on the store that a writer makes.
+func (r *rig) on(w *mapWriter) *rig {
+	next := &rig{t: r.t, store: &mapStore{keys: w.keys}, pool: r.pool}
+	return next.open("on")
+}
+
+// A turn is a session with its handle.
+type turn struct {
+	*Session
+	handle
+	r *rig
+	w *mapWriter // nil: it only reads
+}
+
+// write begins a write session, which the end of the test rolls back.
+func (r *rig) write() *turn { return r.writeTo(r.store.writer()) }
+
+func (r *rig) writeTo(w *mapWriter) *turn {
+	return r.session(r.db.Write(context.Background(), w), w)
+}
+
+// read begins a read session on what is committed.
+func (r *rig) read() *turn { return r.readFrom(r.store.snapshot()) }
+
+func (r *rig) readFrom(from Reader) *turn {
+	return r.session(r.db.Read(context.Background(), from), nil)
+}
+
+func (r *rig) session(s *Session, w *mapWriter) *turn {
+	r.t.Cleanup(func() { s.Rollback() })
+	return &turn{s, handle{r.t, s.DB()}, r, w}
+}
+
+// commit commits the session, and then its store.
+func (x *turn) commit() error {
+	_, err := x.Session.Commit()
+	if err == nil {
+		x.r.store.commit(x.w)
+	}
+	return err
 }
 
 // try runs f in a write session and commits it if f returns nil.
-func (r *rig) try(ctx context.Context, f func(db *sql.DB) error) error {
+func (r *rig) try(ctx context.Context, f func(db handle) error) error {
 	r.t.Helper()
-	w := r.writer()
+	w := r.store.writer()
 	s := r.db.Write(ctx, w)
 	defer s.Rollback()
-	err := f(s.DB())
+	err := f(handle{r.t, s.DB()})
 	if err == nil {
 		_, err = s.Commit()
 	}
@@ -61,23 +114,85 @@ func (r *rig) try(ctx context.Context, f func(db *sql.DB) error) error {
 }
 
 // turn is try for what must not fail.
-func (r *rig) turn(f func(db *sql.DB)) {
+func (r *rig) turn(f func(db handle)) {
 	r.t.Helper()
-	must(r.t, r.try(context.Background(), func(db *sql.DB) error { f(db); return nil }))
+	must(r.t, r.try(context.Background(), func(db handle) error { f(db); return nil }))
 }
 
-// exec runs statements in a turn of their own.
+// tryExec executes statements in a turn of their own.
+func (r *rig) tryExec(text string, args ...any) error {
+	return r.try(context.Background(), func(db handle) error { return errOf(db.Exec(text, args...)) })
+}
+
+// exec is tryExec for what must not fail.
 func (r *rig) exec(text string, args ...any) {
 	r.t.Helper()
-	must(r.t, r.try(context.Background(), func(db *sql.DB) error { _, err := db.Exec(text, args...); return err }), text)
+	must(r.t, r.tryExec(text, args...), text)
 }
 
 // view runs f in a read session.
-func (r *rig) view(f func(db *sql.DB)) {
+func (r *rig) view(f func(db handle)) {
 	r.t.Helper()
 	s := r.db.Read(context.Background(), r.store.snapshot())
 	defer s.Rollback()
-	f(s.DB())
+	f(handle{r.t, s.DB()})
+}
+
+// ask returns the rows of a query in a read session.
+func (r *rig) ask(text string, args ...any) (got string) {
+	r.t.Helper()
+	r.view(func(db handle) { got = db.ask(text, args...) })
+	return got
+}
+
+// sound fails unless SQLite finds the database sound. queries are pairs of a query and its rows.
+func (r *rig) sound(queries ...string) {
+	r.t.Helper()
+	r.view(func(db handle) { db.sound(queries...) })
+}
+
+// meta returns the metadata that is committed.
+func (r *rig) meta() Metadata {
+	m, _, err := ReadMetadata(r.store.snapshot())
+	must(r.t, err)
+	return m
+}
+
+// A handle runs SQL for a test. Rows are text: columns joined by a bar, rows by a comma.
+type handle struct {
+	t testing.TB
+	*sql.DB
+}
+
+// run executes statements that must not fail.
+func (h handle) run(text string, args ...any) {
+	h.t.Helper()
+	must(h.t, errOf(h.Exec(text, args...)), text)
+}
+
+func (h handle) ask(text string, args ...any) string {
+	h.t.Helper()
+	return ask(h.t, h.DB, text, args...)
+}
+
+// want fails unless a query has these rows.
+func (h handle) want(text, want string, args ...any) {
+	h.t.Helper()
+	same(h.t, h.ask(text, args...), want, text)
+}
+
+// fails fails unless statements fail with an error that is target and contains a text.
+func (h handle) fails(target error, says, text string, args ...any) {
+	h.t.Helper()
+	wantError(h.t, errOf(answer(h.DB, text, args...)), target, says)
+}
+
+func (h handle) sound(queries ...string) {
+	h.t.Helper()
+	h.want("PRAGMA integrity_check", "ok")
+	for q := range slices.Chunk(queries, 2) {
+		h.want(q[0], q[1])
+	}
 }
 
 // asker is a *sql.DB, *sql.Tx or *sql.Conn.
@@ -86,7 +201,6 @@ type asker interface {
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
 }
 
-// ask returns the rows of a query as text: columns joined by a bar, rows by a comma.
 func ask(t testing.TB, db asker, text string, args ...any) string {
 	t.Helper()
 	got, err := answer(db, text, args...)
@@ -101,47 +215,52 @@ func answer(db asker, text string, args ...any) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return allOf(rows)
+}
+
+// allOf reads and closes rows.
+func allOf(rows *sql.Rows) (string, error) {
+	_, out, err := readRows(rows, "%s")
+	return strings.Join(out, ","), err
+}
+
+// readRows reads and closes rows. verb is how texts are printed.
+func readRows(rows *sql.Rows, verb string) (columns, out []string, err error) {
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return "", err
+	if columns, err = rows.Columns(); err != nil {
+		return nil, nil, err
 	}
 	values, dest := make([]any, len(columns)), make([]any, len(columns))
 	for i := range values {
 		dest[i] = &values[i]
 	}
-	var out []string
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
-			return "", err
+			return nil, nil, err
 		}
-		var row []string
-		for _, v := range values {
-			switch v := v.(type) {
-			case nil:
-				row = append(row, "NULL")
-			case []byte:
-				row = append(row, fmt.Sprintf("x'%x'", v))
-			case time.Time:
-				row = append(row, v.Format(time.RFC3339Nano))
-			default:
-				row = append(row, fmt.Sprint(v))
-			}
-		}
-		out = append(out, strings.Join(row, "|"))
+		out = append(out, rowText(values, verb))
 	}
-	if err := rows.Err(); err != nil {
-		return "", err
-	}
-	return strings.Join(out, ","), rows.Close()
+	return columns, out, cmp.Or(rows.Err(), rows.Close())
 }
 
-// run executes statements that must not fail.
-func run(t testing.TB, db asker, text string, args ...any) sql.Result {
-	t.Helper()
-	r, err := db.ExecContext(context.Background(), text, args...)
-	fatalIf(t, err != nil, "%s: %v", text, err)
-	return r
+// rowText returns the columns of a row, joined by a bar.
+func rowText(values []any, verb string) string {
+	var row []string
+	for _, v := range values {
+		switch v := v.(type) {
+		case nil:
+			row = append(row, "NULL")
+		case string:
+			row = append(row, fmt.Sprintf(verb, v))
+		case []byte:
+			row = append(row, fmt.Sprintf("x'%x'", v))
+		case time.Time:
+			row = append(row, v.Format(time.RFC3339Nano))
+		default:
+			row = append(row, fmt.Sprint(v))
+		}
+	}
+	return strings.Join(row, "|")
 }
 
 // wantError fails unless err is target and contains text.
@@ -149,13 +268,6 @@ func wantError(t testing.TB, err, target error, text string) {
 	t.Helper()
 	if err == nil || target != nil && !errors.Is(err, target) || !strings.Contains(err.Error(), text) {
 		t.Fatalf("the error is %v; want one that is %v and says %q", err, target, text)
-	}
-}
-
-func wantText(t testing.TB, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Fatalf("got %q, want %q", got, want)
 	}
 }
 
@@ -217,8 +329,6 @@ type mapStore struct {
 	keys   keys
 }
 
-func newMapStore() *mapStore { return &mapStore{keys: keys{}} }
-
 func (m *mapStore) Snapshot(context.Context) (Snapshot, error) { return m.snapshot(), nil }
 
 func (m *mapStore) snapshot() *mapReader {
@@ -252,7 +362,7 @@ func (m *mapStore) commit(w *mapWriter) {
 	m.keys = maps.Clone(w.keys)
 }
 
-// keys are a Snapshot, and a Writer that believes its user.
+// keys are a Reader.
 type keys map[string][]byte
 
 func (k keys) Get(dst, key []byte) ([]byte, bool, error) {
@@ -268,20 +378,6 @@ func (k keys) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	}
 	return nil
 }
-
-func (k keys) Put(key, value []byte, _ int) error {
-	k[string(key)] = bytes.Clone(value)
-	return nil
-}
-
-func (k keys) DeleteRange(start, end []byte) error {
-	maps.DeleteFunc(k, func(key string, _ []byte) bool { return key >= string(start) && key < string(end) })
-	return nil
-}
-
-func (k keys) Room() int64 { return math.MaxInt64 }
-
-func (k keys) Close() error { return nil }
 
 // A mapReader is a Snapshot that counts its calls. fault is asked before every call.
 type mapReader struct {
@@ -359,120 +455,5 @@ func (w *mapWriter) DeleteRange(start, end []byte) error {
 }
 
 func (w *mapWriter) Room() int64 { return w.room }
-
-// newTestPool returns a pool that is closed at the end of the test.
-func newTestPool(t testing.TB, o Options) *Pool {
-	t.Helper()
-	p, err := NewPool(o)
-	must(t, err)
-	t.Cleanup(func() {
-		if !t.Failed() { // or sessions may be left, for which Close waits
-			p.Close()
-		}
-	})
-	return p
-}
-
-// execNative runs statements on the connection of a session, below the handle.
-func execNative(s *Session, text string) (err error) {
-	_, err = queryNative(s, text)
-	return err
-}
-
-// queryNative runs statements and returns the rows of all of them as text: columns joined by a bar, rows by a comma.
-func queryNative(s *Session, text string) (rows string, err error) {
-	ctx := context.Background()
-	c, err := s.enter(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer s.leave()
-	defer func() {
-		if v := recover(); v != nil {
-			err = s.recovered(v)
-		}
-	}()
-	defer func(before bool) { c.auth.internal = before }(c.auth.internal)
-	c.auth.internal = true
-	var out []string
-	for text != "" {
-		st, tail, err := c.db.Prepare(text)
-		if err != nil {
-			return "", s.wrap(ctx, err, text)
-		}
-		if st == nil {
-			break
-		}
-		for st.Step() {
-			var columns []string
-			for i := range st.ColumnCount() {
-				columns = append(columns, st.ColumnText(i))
-			}
-			out = append(out, strings.Join(columns, "|"))
-		}
-		err = s.wrap(ctx, st.Err(), text)
-		st.Close()
-		if err != nil {
-			return "", err
-		}
-		text = tail
-	}
-	return strings.Join(out, ","), nil
-}
-
-// vacuumNative runs VACUUM in a session.
-func vacuumNative(s *Session) error {
-	c, err := s.enter(context.Background())
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return s.republish(func() error { return s.native(func() error { return c.exec("VACUUM") }) })
-}
-
-func mustExec(t testing.TB, s *Session, text string) {
-	t.Helper()
-	must(t, execNative(s, text), text)
-}
-
-func wantRows(t testing.TB, s *Session, text, want string) {
-	t.Helper()
-	got, err := queryNative(s, text)
-	fatalIf(t, err != nil, "%s: %v", text, err)
-	fatalIf(t, got != want, "%s = %q, want %q", text, got, want)
-}
-
-// writeStore runs statements in a write session and commits them to the store.
-func writeStore(t testing.TB, m *mapStore, d *Database, text ...string) {
-	t.Helper()
-	w := m.writer()
-	s := d.Write(context.Background(), w)
-	defer s.Rollback()
-	for _, q := range text {
-		mustExec(t, s, q)
-	}
-	must(t, errOf(s.Commit()))
-	m.commit(w)
-}
-
-// readStore returns the rows of a statement in a read session on what is committed.
-func readStore(t testing.TB, m *mapStore, d *Database, text string) string {
-	t.Helper()
-	rows, err := readFrom(m.snapshot(), d, text)
-	fatalIf(t, err != nil, "%s: %v", text, err)
-	return rows
-}
-
-func readFrom(r Reader, d *Database, text string) (string, error) {
-	s := d.Read(context.Background(), r)
-	defer s.Rollback()
-	return queryNative(s, text)
-}
-
-// checkStore says whether SQLite finds the database sound.
-func checkStore(t testing.TB, m *mapStore, d *Database) {
-	t.Helper()
-	same(t, readStore(t, m, d, "PRAGMA integrity_check"), "ok")
-}
 
 var errPlain = errors.New("a plain error")

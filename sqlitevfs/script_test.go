@@ -3,6 +3,7 @@ package sqlitevfs
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,23 +11,35 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestSQLScripts runs the scripts of testdata/scripts, each on a database of its own; `go test ./sqlitevfs -run TestSQLScripts
-// -rewrite` writes the results anew. "write a" and "read a" begin a session, "begin a x" a transaction in it, and "a: SELECT 1"
-// runs a text in either. "commit", "rollback" and "drop" end it; what is dropped was committed, and the store refused it.
-// "exec: SQL" is a turn. "discard" closes the connections, and "again" is another process.
-func TestSQLScripts(t *testing.T) {
+// TestSessionScripts runs the scripts of testdata/scripts, each on a pool with one store; `go test ./sqlitevfs -run TestSessionScripts
+// -rewrite` writes the results anew. A line with a result is printed with it, after an arrow. "run max-open=2" is on a pool with
+// that option.
+//
+//	write a, read a       begin a session on the database "test"; "read a x" is one on the database x, "read a as b" one on the
+//	                      snapshot of the session b
+//	begin a x             begins the transaction x in the session a, begin-read-only does so too
+//	a: SQL                runs SQL in a session or in a transaction
+//	hold r a: SQL         reads the first of its rows, and "rest r" the others
+//	commit a, rollback a  end a session or a transaction; what drop commits is refused by the store
+//	exec: SQL             is a turn
+//	discard, close x      close the connections of the database "test", and the database x
+//	stats                 are the connections of the pool
+//	again                 is another process
+func TestSessionScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			s := &script{rig: newRig(t, Options{}), sessions: map[string]*Session{}, writers: map[string]*mapWriter{}, txs: map[string]*sql.Tx{}}
+			var o Options
+			d.MaybeScanArgs(t, "max-open", &o.MaxOpen)
+			s := &script{rig: newRig(t, o), turns: map[string]*turn{}, txs: map[string]*sql.Tx{}, held: map[string]*sql.Rows{}, databases: map[string]*Database{}}
 			defer func() {
-				for _, x := range s.sessions {
+				for _, x := range s.turns {
 					x.Rollback()
 				}
 			}()
 			var out strings.Builder
 			for line := range strings.SplitSeq(d.Input, "\n") {
 				if result := s.call(line); result != "" {
-					fmt.Fprintf(&out, "%s\n    %s\n", line, result)
+					fmt.Fprintf(&out, "%s -> %s\n", line, result)
 				}
 			}
 			return out.String()
@@ -36,44 +49,74 @@ func TestSQLScripts(t *testing.T) {
 
 type script struct {
 	*rig
-	sessions map[string]*Session
-	writers  map[string]*mapWriter
-	txs      map[string]*sql.Tx
+	turns     map[string]*turn
+	txs       map[string]*sql.Tx
+	held      map[string]*sql.Rows
+	databases map[string]*Database
 }
 
 // call runs a line and returns its result.
 func (s *script) call(line string) string {
 	said := func(result string, err error) string {
-		if err != nil {
-			return "error: " + err.Error()
+		if err == nil {
+			return result
 		}
-		return result
-	}
-	if name, text, ok := strings.Cut(line, ": "); ok {
-		switch {
-		case name == "exec":
-			return said("", s.try(context.Background(), func(db *sql.DB) error { return errOf(db.Exec(text)) }))
-		case s.txs[name] != nil:
-			return said(answer(s.txs[name], text))
+		result = "error"
+		for _, x := range []struct {
+			error
+			name string
+		}{
+			{ErrBusy, "ErrBusy"}, {ErrReadOnly, "ErrReadOnly"}, {ErrClosed, "ErrClosed"}, {ErrOpenTransaction, "ErrOpenTransaction"},
+			{ErrConstraint, "ErrConstraint"}, {ErrUnique, "ErrUnique"}, {ErrForeignKey, "ErrForeignKey"}, {ErrRefused, "ErrRefused"},
+		} {
+			if errors.Is(err, x.error) {
+				result += " " + x.name
+			}
 		}
-		return said(answer(s.sessions[name].DB(), text))
+		return result + ": " + err.Error()
 	}
-	f := append(strings.Fields(line), "", "")
+	if before, text, ok := strings.Cut(line, ": "); ok {
+		words := strings.Fields(before)
+		name := words[len(words)-1]
+		if name == "exec" {
+			return said("", s.tryExec(text))
+		}
+		var db asker = s.txs[name]
+		if s.txs[name] == nil {
+			db = s.turns[name].handle
+		}
+		if words[0] != "hold" {
+			return said(answer(db, text))
+		}
+		rows, err := db.QueryContext(context.Background(), text)
+		if s.held[words[1]] = rows; err == nil {
+			rows.Next()
+		}
+		return said("", err)
+	}
+	f := append(strings.Fields(line), "", "", "")
 	name := f[1]
 	switch f[0] {
 	case "write", "read":
-		if before := s.sessions[name]; before != nil {
+		if before := s.turns[name]; before != nil {
 			before.Rollback()
 		}
 	}
 	switch f[0] {
 	case "write":
-		s.writers[name] = s.writer()
-		s.sessions[name] = s.db.Write(context.Background(), s.writers[name])
+		s.turns[name] = s.rig.write()
 	case "read":
-		s.sessions[name] = s.db.Read(context.Background(), s.store.snapshot())
+		from := Reader(s.store.snapshot())
+		if f[2] == "as" {
+			from = s.turns[f[3]].Session.r
+		} else if f[2] != "" {
+			before := s.db
+			defer func() { s.db = before }()
+			s.db = s.database(f[2])
+		}
+		s.turns[name] = s.readFrom(from)
 	case "begin", "begin-read-only":
-		tx, err := s.sessions[name].DB().BeginTx(context.Background(), &sql.TxOptions{ReadOnly: f[0] != "begin"})
+		tx, err := s.turns[name].BeginTx(context.Background(), &sql.TxOptions{ReadOnly: f[0] != "begin"})
 		s.txs[f[2]] = tx
 		return said("", err)
 	case "commit", "drop":
@@ -81,9 +124,13 @@ func (s *script) call(line string) string {
 			delete(s.txs, name)
 			return said("", tx.Commit())
 		}
-		changed, err := s.sessions[name].Commit()
-		if err == nil && s.writers[name] != nil && f[0] == "commit" {
-			s.store.commit(s.writers[name])
+		x := s.turns[name]
+		changed, err := x.Session.Commit()
+		switch {
+		case err != nil && changed:
+			err = fmt.Errorf("%w; pages were published", err)
+		case err == nil && x.w != nil && f[0] == "commit":
+			s.store.commit(x.w)
 		}
 		return said(map[bool]string{false: "nothing changed"}[changed], err)
 	case "rollback":
@@ -91,15 +138,31 @@ func (s *script) call(line string) string {
 			delete(s.txs, name)
 			return said("", tx.Rollback())
 		}
-		return map[bool]string{true: "pages were published"}[s.sessions[name].Rollback()]
+		return map[bool]string{true: "pages were published"}[s.turns[name].Rollback()]
+	case "rest":
+		return said(allOf(s.held[name]))
 	case "discard":
 		s.db.Discard()
+	case "close":
+		s.database(name).Close()
+	case "stats":
+		st := s.pool.Stats()
+		return fmt.Sprintf("%d open, %d in use, %d opened, %d evicted, %d closed", st.Open, st.InUse, st.Opened, st.Evicted, st.Closed)
 	case "again":
-		s.pool = newTestPool(s.t, Options{})
-		s.db = s.pool.Database("again")
-		s.db.EnableDecimal()
+		s.rig = s.rig.again(Options{})
 	default:
 		s.t.Fatalf("no call %q", line)
 	}
 	return ""
+}
+
+// database returns the Database of a name: "test" is that of the turns.
+func (s *script) database(name string) *Database {
+	if name == "test" {
+		return s.db
+	}
+	if s.databases[name] == nil {
+		s.databases[name] = s.pool.Database(name)
+	}
+	return s.databases[name]
 }

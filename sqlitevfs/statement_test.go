@@ -2,11 +2,11 @@ package sqlitevfs
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,65 +25,48 @@ func TestBlankTextIsFound(t *testing.T) {
 }
 
 func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
-	r := newRig(t, Options{Statements: 4})
-	w := r.writer()
-	s := ended(t, r.db.Write(context.Background(), w))
-	db := s.DB()
-	kept := func() (texts []string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		k := &s.conn.cache
-		for st := k.newest; st != nil; st = st.older {
-			texts = append(texts, st.text)
+	x := newRig(t, Options{Statements: 4}).write()
+	kept := func(want ...string) {
+		t.Helper()
+		var texts []string
+		for st := x.conn.cache.newest; st != nil; st = st.older {
+			texts = append(texts, strings.TrimPrefix(st.text, "SELECT "))
 		}
-		errorIf(t, len(texts) != len(k.table),
-			"%d statements in the list and %d in the table", len(texts), len(k.table))
-		return texts
+		fatalIf(t, !slices.Equal(texts, want) || len(x.conn.cache.table) != len(want), "%q are kept, and %d in the table, want %q", texts, len(x.conn.cache.table), want)
 	}
 	for i := range 10 {
-		ask(t, db, fmt.Sprintf("SELECT %d", i))
+		x.ask(fmt.Sprintf("SELECT %d", i))
 	}
-	wantText(t, strings.Join(kept(), ","), "SELECT 9,SELECT 8,SELECT 7,SELECT 6")
-	ask(t, db, "SELECT 7")
-	wantText(t, strings.Join(kept(), ","), "SELECT 7,SELECT 9,SELECT 8,SELECT 6")
+	kept("9", "8", "7", "6")
+	x.ask("SELECT 7")
+	kept("7", "9", "8", "6")
 
 	// In use, a statement is not closed; a second use of it is compiled apart and not kept.
-	rows, err := db.Query("SELECT 6")
+	rows, err := x.Query("SELECT 6")
 	must(t, err)
-	wantText(t, ask(t, db, "SELECT 6"), "6")
+	x.want("SELECT 6", "6")
 	for i := range 10 {
-		ask(t, db, fmt.Sprintf("SELECT 1%d", i))
+		x.ask(fmt.Sprintf("SELECT 1%d", i))
 	}
-	wantText(t, strings.Join(kept(), ","), "SELECT 19,SELECT 18,SELECT 17,SELECT 6")
+	kept("19", "18", "17", "6")
 	errorIf(t, !rows.Next(), "the row is gone")
 	rows.Close()
-	wantText(t, strings.Join(kept(), ","), "SELECT 6,SELECT 19,SELECT 18,SELECT 17")
+	kept("6", "19", "18", "17")
 
 	// What is not kept: pragmas, long texts, statements with others.
-	before := strings.Join(kept(), ",")
-	ask(t, db, "PRAGMA user_version")
-	ask(t, db, "SELECT 1 --"+strings.Repeat("x", maxCachedText))
-	run(t, db, "SELECT 1; SELECT 2")
-	wantError(t, errOf(db.Exec("SELECT nix()")), nil, "")
-	after := strings.Join(kept(), ",")
-	wantText(t, after, strings.Replace(" SELECT 2,"+before, ",SELECT 17", "", 1))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	open := 0
-	for range s.conn.db.Stmts() {
-		open++
-	}
-	if open > 4+3 { // BEGIN, and what else the session has of its own
-		t.Errorf("%d statements are open", open)
-	}
+	x.ask("PRAGMA user_version")
+	x.ask("SELECT 1 --" + strings.Repeat("x", maxCachedText))
+	x.run("SELECT 1; SELECT 2")
+	x.fails(nil, "", "SELECT nix()")
+	kept(" SELECT 2", "6", "19", "18")
+	open := len(slices.Collect(x.conn.db.Stmts()))
+	errorIf(t, open > 4+3, "%d statements are open", open) // BEGIN, and what else the session has of its own
 }
 
 func TestZeroByteInAStatementIsRefused(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, "CREATE TABLE t (a)")
+	newRig(t, Options{}, "CREATE TABLE t (a)").turn(func(db handle) {
 		for _, text := range []string{"\x00", "SELECT 1\x00; DROP TABLE t", "SELECT 1;\x00DROP TABLE t"} {
-			wantError(t, errOf(db.Exec(text)), nil, "a zero byte")
+			db.fails(nil, "a zero byte", text)
 		}
 	})
 }
@@ -104,48 +87,32 @@ func FuzzStatements(f *testing.F) {
 	}
 	dir := f.TempDir()
 	f.Chdir(dir)
-	o := Options{ConnMemory: 8 << 20, MaxLength: 1 << 20, TurnBytes: 4 << 20, Temporary: 4 << 20}
-	r := newRig(f, o)
-	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v); CREATE INDEX i ON t (v); INSERT INTO t VALUES (1, 'one'), (2, 'two')")
+	r := newRig(f, Options{ConnMemory: 8 << 20, MaxLength: 1 << 20, TurnBytes: 4 << 20, Temporary: 4 << 20},
+		"CREATE TABLE t (id INTEGER PRIMARY KEY, v); CREATE INDEX i ON t (v); INSERT INTO t VALUES (1, 'one'), (2, 'two')")
 	const look = `SELECT group_concat(id || v || coalesce((SELECT group_concat(sql) FROM sqlite_schema), '')) FROM t`
-	var before string
-	r.view(func(db *sql.DB) { before = ask(f, db, look) })
+	before := r.ask(look)
 	f.Fuzz(func(t *testing.T, text string) {
 		r := &rig{t: t, store: r.store, pool: r.pool, db: r.db}
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		for _, write := range []bool{true, false} {
-			var s *Session
-			if write {
-				s = r.db.Write(ctx, r.writer())
-			} else {
-				s = r.db.Read(ctx, r.store.snapshot())
-			}
-			db := s.DB()
-			rows, err := db.Query(text)
-			if err == nil {
-				for range 20 {
-					if !rows.Next() {
-						break
-					}
+		for _, s := range []*Session{r.db.Write(ctx, r.store.writer()), r.db.Read(ctx, r.store.snapshot())} {
+			if rows, err := s.DB().Query(text); err == nil {
+				for i := 0; i < 20 && rows.Next(); i++ {
 				}
 				rows.Close()
 			}
-			db.Exec(text)
+			s.DB().Exec(text)
 			s.mu.Lock()
-			errorIf(t, s.poisoned == nil && s.conn != nil && s.conn.db.GetAutocommit(),
-				"%q ended the transaction of the session", text)
+			errorIf(t, s.poisoned == nil && s.conn != nil && s.conn.db.GetAutocommit(), "%q ended the transaction of the session", text)
 			s.mu.Unlock()
 			if s.Rollback() {
 				r.db.Discard()
 			}
 		}
-		r.turn(func(db *sql.DB) {
-			wantText(t, ask(t, db, look), before)
-			wantText(t, ask(t, db, "PRAGMA integrity_check"), "ok")
-			wantText(t, ask(t, db, "SELECT count(*) FROM temp.sqlite_schema"), "0")
-			wantText(t, ask(t, db, "SELECT count(*) FROM pragma_database_list WHERE name NOT IN ('main', 'temp')"), "0")
-			wantText(t, ask(t, db, "SELECT (SELECT foreign_keys FROM pragma_foreign_keys) || (SELECT cache_size FROM pragma_cache_size) || (SELECT journal_mode FROM pragma_journal_mode)"), "1-2000delete")
+		r.turn(func(db handle) {
+			db.sound(look, before, "SELECT count(*) FROM temp.sqlite_schema", "0",
+				"SELECT count(*) FROM pragma_database_list WHERE name NOT IN ('main', 'temp')", "0",
+				"SELECT foreign_keys, cache_size, journal_mode FROM pragma_foreign_keys, pragma_cache_size, pragma_journal_mode", "1|-2000|delete")
 		})
 		files, err := os.ReadDir(dir)
 		fatalIf(t, err != nil || len(files) > 0, "%q: files appeared: %v, %v", text, files, err)
@@ -159,34 +126,20 @@ func TestErrorsAreTheVariablesOfTheirCodes(t *testing.T) {
 		err  error
 		want []error
 	}{
-		{sqlite3.FULL, []error{ErrFull}},
-		{sqlite3.NOMEM, []error{ErrMemory}},
-		{sqlite3.TOOBIG, []error{ErrTooBig}},
-		{sqlite3.BUSY, []error{ErrBusy}},
-		{sqlite3.BUSY_SNAPSHOT, []error{ErrBusy}},
-		{sqlite3.INTERRUPT, []error{ErrInterrupted}},
-		{sqlite3.READONLY, []error{ErrReadOnly}},
-		{sqlite3.AUTH, []error{ErrRefused}},
-		{sqlite3.CONSTRAINT, []error{ErrConstraint}},
-		{sqlite3.CONSTRAINT_CHECK, []error{ErrConstraint}},
-		{sqlite3.CONSTRAINT_UNIQUE, []error{ErrConstraint, ErrUnique}},
-		{sqlite3.CONSTRAINT_PRIMARYKEY, []error{ErrConstraint, ErrUnique}},
-		{sqlite3.CONSTRAINT_ROWID, []error{ErrConstraint, ErrUnique}},
-		{sqlite3.CONSTRAINT_FOREIGNKEY, []error{ErrConstraint, ErrForeignKey}},
-		{sqlite3.CORRUPT, []error{ErrCorrupt}},
-		{sqlite3.NOTADB, []error{ErrCorrupt}},
-		{sqlite3.IOERR_CORRUPTFS, []error{ErrCorrupt}},
-		{sqlite3.IOERR_READ, nil},
-		{sqlite3.ERROR, nil},
+		{sqlite3.FULL, []error{ErrFull}}, {sqlite3.NOMEM, []error{ErrMemory}}, {sqlite3.TOOBIG, []error{ErrTooBig}},
+		{sqlite3.BUSY, []error{ErrBusy}}, {sqlite3.BUSY_SNAPSHOT, []error{ErrBusy}}, {sqlite3.INTERRUPT, []error{ErrInterrupted}},
+		{sqlite3.READONLY, []error{ErrReadOnly}}, {sqlite3.AUTH, []error{ErrRefused}},
+		{sqlite3.CONSTRAINT, []error{ErrConstraint}}, {sqlite3.CONSTRAINT_CHECK, []error{ErrConstraint}},
+		{sqlite3.CONSTRAINT_UNIQUE, []error{ErrConstraint, ErrUnique}}, {sqlite3.CONSTRAINT_PRIMARYKEY, []error{ErrConstraint, ErrUnique}},
+		{sqlite3.CONSTRAINT_ROWID, []error{ErrConstraint, ErrUnique}}, {sqlite3.CONSTRAINT_FOREIGNKEY, []error{ErrConstraint, ErrForeignKey}},
+		{sqlite3.CORRUPT, []error{ErrCorrupt}}, {sqlite3.NOTADB, []error{ErrCorrupt}}, {sqlite3.IOERR_CORRUPTFS, []error{ErrCorrupt}},
+		{sqlite3.IOERR_READ, nil}, {sqlite3.ERROR, nil},
 	} {
 		err := wrap(c.err, "SELECT 1")
 		var e *Error
 		fatalIf(t, !errors.As(err, &e) || e.Message == "" || e.SQL != "SELECT 1", "%v became %#v", c.err, err)
 		for _, target := range all {
-			is := false
-			for _, w := range c.want {
-				is = is || w == target
-			}
+			is := slices.Contains(c.want, target)
 			errorIf(t, errors.Is(err, target) != is, "%v is %v: %v", c.err, target, !is)
 		}
 	}
@@ -194,9 +147,8 @@ func TestErrorsAreTheVariablesOfTheirCodes(t *testing.T) {
 }
 
 func TestErrorsHaveTheMessageOfSQLite(t *testing.T) {
-	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
-	s := ended(t, d.Write(context.Background(), m.writer()))
-	mustExec(t, s, "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT UNIQUE CHECK (text <> ''), other REFERENCES note); INSERT INTO note VALUES (1, 'a', NULL)")
+	x := newRig(t, Options{}).write()
+	x.run("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT UNIQUE CHECK (text <> ''), other REFERENCES note); INSERT INTO note VALUES (1, 'a', NULL)")
 	long := "SELECT 'é" + strings.Repeat("é", 300) + "', nowhere"
 	for _, c := range []struct{ sql, message, at string }{
 		{"INSERT INTO note VALUES (1, 'b', NULL)", "UNIQUE constraint failed: note.id", "INSERT INTO note VALUES (1, 'b', NULL)"},
@@ -206,7 +158,7 @@ func TestErrorsHaveTheMessageOfSQLite(t *testing.T) {
 		{"SELEC 1", `near "SELEC": syntax error`, "SELEC 1"},
 		{long, "no such column: nowhere", "nowhere"},
 	} {
-		err := execNative(s, c.sql)
+		_, err := x.Exec(c.sql)
 		var e *Error
 		errorIf(t, !errors.As(err, &e) || e.Message != c.message || e.SQL != c.at || err.Error() != c.message,
 			"%.40s: %#v", c.sql, err)
@@ -219,17 +171,16 @@ func TestErrorsHaveTheMessageOfSQLite(t *testing.T) {
 
 func TestContextThatEndsStopsAStatement(t *testing.T) {
 	why := errors.New("the deadline of the turn")
-	const forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n"
-	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
-
+	r := newRig(t, Options{})
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := ended(t, d.Write(ctx, m.writer()))
-	mustExec(t, s, "CREATE TABLE t (v)")
+	s := r.db.Write(ctx, r.store.writer())
+	defer s.Rollback()
+	must(t, runs("CREATE TABLE t (v)")(s.DB()))
 	go cancel(why)
-	err := execNative(s, forever)
-	fatalIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "the context of the session has ended: %v", err)
-	err = execNative(s, "SELECT 1")
-	fatalIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "after it has ended: %v", err)
+	for _, text := range []string{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n", "SELECT 1"} {
+		err := runs(text)(s.DB())
+		fatalIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "%s: %v", text, err)
+	}
 	// Whether the turn counts is for its owner to say.
 	changed, err := s.Commit()
 	fatalIf(t, err != nil || !changed, "Commit = %v, %v", changed, err)

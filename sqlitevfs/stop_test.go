@@ -3,7 +3,6 @@ package sqlitevfs
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,63 +28,44 @@ func needStop(t *testing.T) {
 
 func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	needStop(t)
-	r := newRig(t, Options{})
+	r := newRig(t, Options{}, "CREATE TABLE t (v); INSERT INTO t VALUES (1)")
 	hasty(r.pool)
-	r.exec("CREATE TABLE t (v); INSERT INTO t VALUES (1)")
-	t.Run("in a turn", func(t *testing.T) {
+	soon := func() context.Context {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("the turn took too long"))
-		defer cancel()
-		err := r.try(ctx, func(db *sql.DB) error {
-			run(t, db, "INSERT INTO t VALUES (2)")
-			wantError(t, errOf(db.Exec(endless)), ErrInterrupted, "the turn took too long")
-			_, after := db.Exec("SELECT 1")
-			errorIf(t, after == nil, "the session goes on with an instance that was stopped")
-			return nil
-		})
-		wantError(t, err, ErrInterrupted, "")
-	})
-	t.Run("in a query", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		s := r.db.Read(ctx, r.store.snapshot())
-		defer s.Rollback()
-		_, err := s.DB().Query(endless)
-		wantError(t, err, ErrInterrupted, "")
-		errorIf(t, !errors.Is(err, context.DeadlineExceeded), "the error does not wrap that of the context: %v", err)
-	})
-	t.Run("by the context of a statement", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		s := r.db.Read(context.Background(), r.store.snapshot())
-		defer s.Rollback()
-		wantError(t, errOf(s.DB().QueryContext(ctx, endless)), ErrInterrupted, "")
-	})
-	t.Run("in a goroutine that the handler left", func(t *testing.T) {
-		s := r.db.Read(context.Background(), r.store.snapshot())
-		left := make(chan error)
-		go func() {
-			_, err := s.DB().Query(endless)
-			left <- err
-		}()
-		for !s.Used() {
-			runtime.Gosched()
-		}
-		s.Rollback()
-		wantError(t, <-left, ErrInterrupted, "")
-	})
-	t.Run("in a migration", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		s := r.db.Write(ctx, r.writer())
-		defer s.Rollback()
-		wantError(t, errOf(s.Migrate([]Migration{{Name: "1", SQL: endless}})), ErrInterrupted, "")
-	})
+		t.Cleanup(cancel)
+		return ctx
+	}
+	wantErr(t, r.try(soon(), func(db handle) error { // in a turn
+		db.run("INSERT INTO t VALUES (2)")
+		db.fails(ErrInterrupted, "the turn took too long", endless)
+		db.fails(nil, "", "SELECT 1") // the instance was stopped
+		return nil
+	}), ErrInterrupted)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	query := r.session(r.db.Read(ctx, r.store.snapshot()), nil)
+	query.fails(ErrInterrupted, "", endless)
+	errorIf(t, !errors.Is(query.poisoned, context.DeadlineExceeded), "the error does not wrap that of the context: %v", query.poisoned)
+	query.Rollback()
+	x := r.read()
+	wantErr(t, errOf(x.QueryContext(soon(), endless)), ErrInterrupted, "by the context of a statement")
+	x.Rollback()
+	x = r.read()
+	left := make(chan error) // by a handler
+	go func() { left <- errOf(x.Query(endless)) }()
+	for !x.Used() {
+		runtime.Gosched()
+	}
+	x.Rollback()
+	wantErr(t, <-left, ErrInterrupted, "in a goroutine that the handler left")
+	migration := r.session(r.db.Write(soon(), r.store.writer()), nil)
+	wantErr(t, errOf(migration.Migrate(migrationsOf(endless))), ErrInterrupted, "in a migration")
+	migration.Rollback()
 	// The next session has another instance, and the database is as it was.
-	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT v FROM t"), "1") })
+	r.sound("SELECT v FROM t", "1")
 	r.exec("INSERT INTO t VALUES (3)")
-	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT v FROM t"), "1,3") })
-	got := r.pool.Stats()
-	errorIf(t, got.InUse != 0, "%d connections are in use after their sessions", got.InUse)
+	r.sound("SELECT v FROM t", "1,3")
+	same(t, r.pool.Stats().InUse, 0)
 }
 
 // TestEveryFunctionEndsWithItsContext calls each function of the library with large arguments. The test would not end if one
@@ -96,33 +76,16 @@ func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 	r := newRig(t, Options{Logger: slog.New(slog.DiscardHandler)})
 	hasty(r.pool)
 	var calls []string
-	r.view(func(db *sql.DB) {
+	r.view(func(db handle) {
 		// Each extension is there once a statement has asked for one of its functions.
-		for _, ask := range []string{"SELECT fts5_source_id()", "SELECT rtreedepth(x'00000000')", "SELECT vec1_version()"} {
-			if rows, err := db.Query(ask); err == nil {
-				rows.Close()
-			}
+		for _, text := range []string{"SELECT fts5_source_id()", "SELECT rtreedepth(x'00000000')", "SELECT vec1_version()"} {
+			answer(db, text)
 		}
-		rows, err := db.Query("SELECT DISTINCT name, narg, type FROM pragma_function_list ORDER BY 1, 2")
-		must(t, err)
-		defer rows.Close()
-		for rows.Next() {
-			var (
-				name, kind string
-				n          int
-			)
-			must(t, rows.Scan(&name, &n, &kind))
-			if strings.HasPrefix(name, "->") {
-				continue // an operator of JSON, whose function has another name
-			}
-			over := ""
-			if kind == "w" {
-				over = " OVER ()"
-			}
-			if n < 0 {
-				n = 2
-			}
-			calls = append(calls, fmt.Sprintf("SELECT length(%q(%s)%s) FROM large", name, strings.Join([]string{"a", "b", "c", "d", "e"}[:min(n, 5)], ", "), over))
+		// The function of an operator of JSON has another name. A negative number of arguments is any.
+		list := db.ask(`SELECT DISTINCT '"' || name || '"(' || substr('a, b, c, d, e', 1, max(0, 3 * iif(narg < 0, 2, min(narg, 5)) - 2)) || ')' || iif(type = 'w', ' OVER ()', '')
+			FROM pragma_function_list WHERE name NOT LIKE '->%' ORDER BY 1`)
+		for call := range strings.SplitSeq(strings.ReplaceAll(list, "),", ")\n"), "\n") {
+			calls = append(calls, "SELECT length("+call+") FROM large")
 		}
 	})
 	fatalIf(t, len(calls) < 150, "there are %d functions; want more", len(calls))
@@ -161,33 +124,24 @@ func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 			errorIf(t, err != nil && !ok && !errors.Is(err, context.DeadlineExceeded), "%s: %v", call, err)
 		}
 	}
-	got := r.pool.Stats()
-	errorIf(t, got.InUse != 0, "%d connections are in use after their sessions", got.InUse)
+	same(t, r.pool.Stats().InUse, 0)
 }
 
 func TestDecimalsAreRefusedUnlessTheDatabaseHasThem(t *testing.T) {
-	p := newTestPool(t, Options{})
-	store := newMapStore()
-	without := p.Database("without").Read(t.Context(), store.snapshot())
-	defer without.Rollback()
+	r := newRig(t, Options{})
+	without := r.session(r.pool.Database("without").Read(t.Context(), r.store.snapshot()), nil)
 	for _, call := range []string{"decimal('1')", "decimal_mul('2', '3')", "decimal_sum('1')", "decimal_pow2(3)"} {
-		wantError(t, errOf(without.DB().Query("SELECT "+call)), ErrRefused, "decimals are not enabled")
+		without.fails(ErrRefused, "decimals are not enabled", "SELECT "+call)
 	}
-	d := p.Database("with")
-	d.EnableDecimal()
-	with := ended(t, d.Read(t.Context(), store.snapshot()))
-	wantText(t, ask(t, with.DB(), "SELECT decimal_mul('2', '3')"), "6")
+	r.sound("SELECT decimal_mul('2', '3')", "6")
 }
 
 func TestCheckOfAnImportThatDoesNotEndIsStopped(t *testing.T) {
 	needStop(t)
-	r := newRig(t, Options{})
+	r := newRig(t, Options{}, `CREATE TABLE t (v); CREATE INDEX i ON t (substr(v, 1,  0)); INSERT INTO t VALUES (printf('%.*c', 1000000, '7'))`)
 	hasty(r.pool)
-	r.exec(`CREATE TABLE t (v); CREATE INDEX i ON t (substr(v, 1,  0)); INSERT INTO t VALUES (printf('%.*c', 1000000, '7'))`)
-	var file bytes.Buffer
-	must(t, errOf(Export(t.Context(), &file, r.store.snapshot())))
-	hostile := bytes.ReplaceAll(file.Bytes(), []byte("substr(v, 1,  0)"), []byte("decimal_mul(v,v)"))
+	hostile := bytes.ReplaceAll(r.export(), []byte("substr(v, 1,  0)"), []byte("decimal_mul(v,v)"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	wantError(t, errOf(r.pool.Database("other").Import(ctx, r.writer(), bytes.NewReader(hostile), 1<<30)), ErrInterrupted, "")
+	wantError(t, errOf(r.pool.Database("other").Import(ctx, r.store.writer(), bytes.NewReader(hostile), 1<<30)), ErrInterrupted, "")
 }

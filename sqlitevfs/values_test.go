@@ -25,10 +25,9 @@ func (w weekday) Value() (driver.Value, error) {
 }
 
 func TestValuesAreStoredAsTheirKind(t *testing.T) {
-	r := newRig(t, Options{})
 	berlin := time.FixedZone("", 2*3600)
 	seven := 7
-	r.turn(func(db *sql.DB) {
+	newRig(t, Options{}).turn(func(db handle) {
 		for _, c := range []struct {
 			in         any
 			kind, text string
@@ -62,8 +61,7 @@ func TestValuesAreStoredAsTheirKind(t *testing.T) {
 func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	at := day.Add(12*time.Hour + 30*time.Minute + 15*time.Second)
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
+	newRig(t, Options{}).turn(func(db handle) {
 		for i, c := range []struct {
 			declared, literal string
 			want              any
@@ -78,7 +76,7 @@ func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 			{"DATETIME", "1772368215", at}, {"DATETIME", "-1", time.Unix(-1, 0)}, {"DATETIME", "'soon'", "soon"}, {"TIME", "'12:30:15'", "12:30:15"},
 			{"DATETIME", "'2026-13-01'", "2026-13-01"}, {"DATETIME", "NULL", nil}, {"DATETIME", "2461100.5", 2461100.5}, {"TEXT", "'2026-03-01'", "2026-03-01"},
 		} {
-			run(t, db, fmt.Sprintf("CREATE TABLE v%d (v %s); INSERT INTO v%d VALUES (%s)", i, c.declared, i, c.literal))
+			db.run(fmt.Sprintf("CREATE TABLE v%d (v %s); INSERT INTO v%d VALUES (%s)", i, c.declared, i, c.literal))
 			var got any
 			must(t, db.QueryRow(fmt.Sprintf("SELECT v FROM v%d", i)).Scan(&got), c.declared, c.literal)
 			if want, ok := c.want.(time.Time); ok {
@@ -93,35 +91,25 @@ func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 }
 
 func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, "CREATE TABLE t (at TIMESTAMP)")
+	newRig(t, Options{}, "CREATE TABLE t (at TIMESTAMP)").turn(func(db handle) {
 		for _, offset := range []int{0, 3600, -5400, 14 * 3600} {
 			want := time.Date(2026, 7, 8, 9, 10, 11, 123456789, time.FixedZone("", offset))
-			run(t, db, "DELETE FROM t; INSERT INTO t VALUES (?)", want)
+			db.run("DELETE FROM t; INSERT INTO t VALUES (?)", want)
 			var got time.Time
 			must(t, db.QueryRow("SELECT at FROM t").Scan(&got))
 			_, have := got.Zone()
 			errorIf(t, !got.Equal(want) || have != offset, "stored %v, read %v", want, got)
-			same(t, ask(t, db, "SELECT unixepoch(at) FROM t"), fmt.Sprint(want.Unix()), want)
+			db.want("SELECT unixepoch(at) FROM t", fmt.Sprint(want.Unix()))
 		}
-	})
-}
-
-func TestTimesOfOneOffsetSortAsTexts(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
 		at := time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)
-		run(t, db, "CREATE TABLE t (at TIMESTAMP)")
-		run(t, db, "INSERT INTO t VALUES (?), (?)", at, at.Add(time.Millisecond))
-		same(t, ask(t, db, "SELECT count(*) FROM t WHERE at < ?", at.Add(time.Microsecond)), "1", at.Add(time.Microsecond))
+		db.run("DELETE FROM t; INSERT INTO t VALUES (?), (?)", at, at.Add(time.Millisecond))
+		db.want("SELECT count(*) FROM t WHERE at < ?", "1", at.Add(time.Microsecond)) // times of one offset sort as texts
 	})
 }
 
 func TestBlobsThatWereReadAreCopies(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, "CREATE TABLE t (b); INSERT INTO t VALUES (x'0101'), (x''), (NULL), (x'0202'), (x'')")
+	newRig(t, Options{}).turn(func(db handle) {
+		db.run("CREATE TABLE t (b); INSERT INTO t VALUES (x'0101'), (x''), (NULL), (x'0202'), (x'')")
 		rows, err := db.Query("SELECT b FROM t")
 		must(t, err)
 		var got [][]byte
@@ -130,7 +118,7 @@ func TestBlobsThatWereReadAreCopies(t *testing.T) {
 			must(t, rows.Scan(&b))
 			got = append(got, b)
 		}
-		run(t, db, "UPDATE t SET b = x'ffff'")
+		db.run("UPDATE t SET b = x'ffff'")
 		want := [][]byte{{1, 1}, {}, nil, {2, 2}, {}}
 		for i := range want {
 			errorIf(t, string(got[i]) != string(want[i]) || (got[i] == nil) != (want[i] == nil),
@@ -140,9 +128,8 @@ func TestBlobsThatWereReadAreCopies(t *testing.T) {
 }
 
 func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
-		run(t, db, `CREATE TABLE t (id INTEGER PRIMARY KEY, a VARCHAR(20) NOT NULL, b bigint, c BLOB, d DOUBLE NOT NULL, e boolean, f DATETIME NOT NULL, g)`)
+	newRig(t, Options{}).turn(func(db handle) {
+		db.run(`CREATE TABLE t (id INTEGER PRIMARY KEY, a VARCHAR(20) NOT NULL, b bigint, c BLOB, d DOUBLE NOT NULL, e boolean, f DATETIME NOT NULL, g)`)
 		rows, err := db.Query("SELECT id, a, b, c, d, e, f, g, 1 + 1 FROM t")
 		must(t, err)
 		defer rows.Close()
@@ -164,8 +151,7 @@ func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
 }
 
 func TestDriverIsNotOpenedByName(t *testing.T) {
-	r := newRig(t, Options{})
-	r.turn(func(db *sql.DB) {
+	newRig(t, Options{}).turn(func(db handle) {
 		wantError(t, errOf(db.Driver().Open("file:x.db")), nil, "opened by its session")
 		check(t, db.PingContext(context.Background()))
 	})
