@@ -119,7 +119,8 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		MaxMessages: -1, MaxBytes: -1, MaxMessageBytes: -2, Backoff: []time.Duration{-1, 31 * 24 * time.Hour}, Lock: -time.Second,
 		DedupWindow: -1, DeadLetterRetention: -1, MaxDeadLetters: -1, ReplyRetention: -1,
 	})
-	long := actor.NewQueue[job](typ, "long", actor.QueueConfig{Lock: 31 * 24 * time.Hour})
+	long := actor.NewQueue[job](typ, "long", actor.QueueConfig{Lock: 31 * 24 * time.Hour, MaxBytes: 8, MaxMessageBytes: 9})
+	actor.NewStream[int](typ, "small", actor.StreamConfig{MaxBytes: 8, MaxItemBytes: 9})
 	any1 := actor.NewQueue[job](typ, "*", actor.QueueConfig{})
 	any2 := actor.NewRequestQueue[job, int](typ, "*", actor.QueueConfig{})
 	actor.NewSchedule[error](typ, "dusk")
@@ -165,7 +166,8 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		`queue "bad name": a name is a letter`,
 		`queue "bad name": QueueConfig.Backoff[0] is -1ns; a pause is 0 to 720h0m0s`,
 		`queue "bad name": QueueConfig.Backoff[1] is 744h0m0s`,
-		`queue "long": QueueConfig.Lock is 744h0m0s; it is at most 720h0m0s`,
+		`queue "long": QueueConfig.Lock is 744h0m0s; it is 1ms to 720h0m0s`, `queue "long": QueueConfig.MaxMessageBytes is 9, more than MaxBytes`,
+		`stream "small": StreamConfig.MaxItemBytes is 9, more than MaxBytes`,
 		`queue "long": is bound to a nil handler`,
 		`queue "*": there is also queue "*"`,
 		`schedule "dusk": is declared but not bound: pass actor.OnSchedule(...) to actor.Define`+"\n",
@@ -246,13 +248,13 @@ func TestBehaviorHasWhatIsDeclared(t *testing.T) {
 		nightly = actor.NewSchedule[string](typ, "*")
 		clients = actor.NewConnections[actor.None, actor.None](typ)
 		jobs    = actor.NewQueue[string](typ, "jobs", actor.QueueConfig{
-			MaxMessages: 1, MaxBytes: 2, MaxMessageBytes: 3, Backoff: []time.Duration{4, 5}, Lock: 6, DedupWindow: 7, DeadLetterRetention: 8,
+			MaxMessages: 1, MaxBytes: 3, MaxMessageBytes: 2, Backoff: []time.Duration{4, 5}, Lock: time.Second, DedupWindow: 7, DeadLetterRetention: 8,
 			MaxDeadLetters: 9, ReplyRetention: 10,
 		})
 	)
 	actor.NewEvent[int](typ, "second", actor.EventConfig{Durable: true})
 	actor.NewRequestQueue[job, int](typ, "once", actor.QueueConfig{Workers: true, Backoff: []time.Duration{}})
-	actor.NewStream[job](typ, "s", actor.StreamConfig{MaxItems: 1, MaxBytes: 2, MaxAge: 3, MaxItemBytes: 4, External: true})
+	actor.NewStream[job](typ, "s", actor.StreamConfig{MaxItems: 1, MaxBytes: 4, MaxAge: 3, MaxItemBytes: 2, External: true})
 	def := actor.Define(typ, actor.Spec[counter]{
 		Version: 3, IdleTimeout: time.Second, Limits: actor.Limits{StateBytes: 9}, OnSleep: func(*counter, *actor.Context) error { return nil },
 	},
@@ -276,10 +278,10 @@ func TestBehaviorHasWhatIsDeclared(t *testing.T) {
 		Schedules:   []host.ScheduleMethod{{Name: host.AnyName, Handler: handler + "ring"}},
 		Connections: host.ConnectionMethods{Disconnect: handler + "leave"},
 		Queues: []host.Queue{{
-			Name: "jobs", Handler: handler + "ring", Backoff: []time.Duration{4, 5}, Lock: 6, Messages: 1, Bytes: 2, MessageBytes: 3,
+			Name: "jobs", Handler: handler + "ring", Backoff: []time.Duration{4, 5}, Lock: time.Second, Messages: 1, Bytes: 3, MessageBytes: 2,
 			DedupWindow: 7, DeadFor: 8, Dead: 9, ReplyFor: 10,
 		}, {Name: "once", Backoff: []time.Duration{}}},
-		Streams: []host.Stream{{Name: "s", Items: 1, Bytes: 2, Age: 3, ItemBytes: 4, External: true}},
+		Streams: []host.Stream{{Name: "s", Items: 1, Bytes: 4, Age: 3, ItemBytes: 2, External: true}},
 	}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

@@ -6,8 +6,19 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// maxValueBytes is the most that Limits.ValueBytes may allow.
-const maxValueBytes = 16 << 20
+// The bounds of limits. The runtime has them as well, and a test there compares.
+const (
+	maxValueBytes          = 16 << 20
+	minWriteSetBytes       = 4 << 10
+	maxWriteSetBytes       = 1 << 30
+	maxStorageBytes        = 1 << 60
+	minSQLMemory           = 1 << 20
+	minSQLTemporary        = 64 << 10
+	minSQLTurnBytes        = 16 * 4096
+	minSQLValueBytes       = 1024
+	maxSQLValueBytes       = 1_000_000_000
+	unbounded        int64 = math.MaxInt64
+)
 
 // Limits bound one actor of a type. A zero field means the default of the runtime.
 type Limits = host.Limits
@@ -15,34 +26,36 @@ type Limits = host.Limits
 // checkLimits checks the limits of the spec.
 func (d *definer[S]) checkLimits(l Limits) {
 	for _, n := range []struct {
-		name  string
-		value int64
+		name               string
+		value, least, most int64
 	}{
-		{"TurnTimeout", int64(l.TurnTimeout)},
-		{"QueryTimeout", int64(l.QueryTimeout)},
-		{"MailboxCount", int64(l.MailboxCount)},
-		{"MailboxBytes", l.MailboxBytes},
-		{"StateBytes", int64(l.StateBytes)},
-		{"ValueBytes", int64(l.ValueBytes)},
-		{"StorageBytes", l.StorageBytes},
-		{"WriteSetBytes", int64(l.WriteSetBytes)},
-		{"SendAttempts", int64(l.SendAttempts)},
-		{"CallBurst", int64(l.CallBurst)},
-		{"Connections", int64(l.Connections)},
-		{"ConnectionBytes", int64(l.ConnectionBytes)},
-		{"ConnectionGrace", int64(l.ConnectionGrace)},
-		{"TaskGrace", int64(l.TaskGrace)},
-		{"SQLMemoryBytes", l.SQLMemoryBytes},
-		{"SQLTemporaryBytes", l.SQLTemporaryBytes},
-		{"SQLTurnBytes", l.SQLTurnBytes},
-		{"SQLValueBytes", int64(l.SQLValueBytes)},
+		{"TurnTimeout", int64(l.TurnTimeout), 1, unbounded},
+		{"QueryTimeout", int64(l.QueryTimeout), 1, unbounded},
+		{"MailboxCount", int64(l.MailboxCount), 1, unbounded},
+		{"MailboxBytes", l.MailboxBytes, 1, unbounded},
+		{"StateBytes", int64(l.StateBytes), 1, unbounded},
+		{"ValueBytes", int64(l.ValueBytes), 1, maxValueBytes},
+		{"StorageBytes", l.StorageBytes, 1, maxStorageBytes},
+		{"WriteSetBytes", int64(l.WriteSetBytes), minWriteSetBytes, maxWriteSetBytes},
+		{"SendAttempts", int64(l.SendAttempts), 1, unbounded},
+		{"CallBurst", int64(l.CallBurst), 1, unbounded},
+		{"Connections", int64(l.Connections), 1, unbounded},
+		{"ConnectionBytes", int64(l.ConnectionBytes), 1, unbounded},
+		{"ConnectionGrace", int64(l.ConnectionGrace), 1, unbounded},
+		{"TaskGrace", int64(l.TaskGrace), 1, unbounded},
+		{"SQLMemoryBytes", l.SQLMemoryBytes, minSQLMemory, unbounded},
+		{"SQLTemporaryBytes", l.SQLTemporaryBytes, minSQLTemporary, unbounded},
+		{"SQLTurnBytes", l.SQLTurnBytes, minSQLTurnBytes, maxWriteSetBytes},
+		{"SQLValueBytes", int64(l.SQLValueBytes), minSQLValueBytes, maxSQLValueBytes},
 	} {
-		if n.value < 0 {
+		switch {
+		case n.value < 0:
 			d.fault("Spec.Limits."+n.name, "is negative")
+		case n.value > n.most:
+			d.fault("Spec.Limits."+n.name, "is %d; it is at most %d", n.value, n.most)
+		case n.value != 0 && n.value < n.least:
+			d.fault("Spec.Limits."+n.name, "is %d; it is at least %d", n.value, n.least)
 		}
-	}
-	if l.ValueBytes > maxValueBytes {
-		d.fault("Spec.Limits.ValueBytes", "is %d; a value has at most %d bytes", l.ValueBytes, maxValueBytes)
 	}
 	switch {
 	case l.CallRate < 0 || math.IsNaN(l.CallRate) || math.IsInf(l.CallRate, 0):

@@ -60,7 +60,7 @@ type QueueConfig struct {
 	// more often than there are pauses. Nil is 1 s, 5 s, 10 s; empty means one attempt.
 	Backoff []time.Duration
 	// Lock is how long a message that a worker received is locked, unless the worker says otherwise,
-	// up to 30 days; 0 is 30 s.
+	// 1 ms to 30 days; 0 is 30 s.
 	Lock time.Duration
 	// DedupWindow is how long a [DedupID] is remembered; 0 is 24 h.
 	DedupWindow time.Duration
@@ -85,8 +85,11 @@ func (c *QueueConfig) validate() []string {
 			f = append(f, fmt.Sprintf("QueueConfig.Backoff[%d] is %s; a pause is 0 to %s", i, p, host.MaxQueueDelay))
 		}
 	}
-	if c.Lock > host.MaxQueueDelay {
-		f = append(f, fmt.Sprintf("QueueConfig.Lock is %s; it is at most %s", c.Lock, host.MaxQueueDelay))
+	if c.Lock > host.MaxQueueDelay || c.Lock > 0 && c.Lock < time.Millisecond {
+		f = append(f, fmt.Sprintf("QueueConfig.Lock is %s; it is 1ms to %s", c.Lock, host.MaxQueueDelay))
+	}
+	if c.MaxBytes > 0 && int64(c.MaxMessageBytes) > c.MaxBytes {
+		f = append(f, fmt.Sprintf("QueueConfig.MaxMessageBytes is %d, more than MaxBytes of the whole queue, %d", c.MaxMessageBytes, c.MaxBytes))
 	}
 	if c.Workers && c.ByRun {
 		f = append(f, "QueueConfig.Workers and QueueConfig.ByRun exclude each other")

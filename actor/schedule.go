@@ -10,8 +10,9 @@ import (
 // [OnSchedule]. Each actor has at most one schedule for each instance name. The name is "" unless
 // [Schedule.Named] says another.
 //
-// A run is a turn, and is done when its commit is durable. A handler that fails leaves nothing
-// behind and is tried again, with growing pauses. Ticks are missed while the node is down, the
+// A run is a turn, and is done when its commit is durable. A run that fails leaves nothing
+// behind; it is recorded as failed, and the next tick comes as usual. The one run of Rule.At is
+// tried again, with growing pauses. Ticks are missed while the node is down, the
 // actor is paused or an earlier run is under way. By default one run makes up for all of them
 // ([Rule.Missed]). Runs of one schedule never overlap.
 //
@@ -157,7 +158,7 @@ func (s *Schedule[S, T]) mine(name string) bool {
 type Tick = host.Tick
 
 // OnSchedule binds a schedule to a method of the state: OnSchedule(Nightly, (*Tenant).nightly).
-// [Context.Tick] describes the run. If the handler fails, the run is tried again.
+// [Context.Tick] describes the run.
 func OnSchedule[S, T any](s *Schedule[S, T], handler func(*S, *Context, T) error) Binding[S] {
 	if s == nil {
 		return Binding[S]{}

@@ -53,6 +53,9 @@ func NewStream[T, S any](t *Type[S], name string, cfg StreamConfig) *Stream[S, T
 			{"MaxItemBytes", int64(cfg.MaxItemBytes)},
 		})...),
 	}
+	if cfg.MaxBytes > 0 && int64(cfg.MaxItemBytes) > cfg.MaxBytes {
+		d.faults = append(d.faults, fmt.Sprintf("StreamConfig.MaxItemBytes is %d, more than MaxBytes of the whole stream, %d", cfg.MaxItemBytes, cfg.MaxBytes))
+	}
 	return &Stream[S, T]{labelOf(declare(t, d)), items}
 }
 

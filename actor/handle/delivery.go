@@ -44,7 +44,7 @@ type Message struct {
 // worker may receive it. Safe for concurrent use.
 //
 // The error code of each method is FailedPrecondition if the lock has ended or the message is
-// settled already.
+// settled already, and Destroyed if the actor was destroyed.
 type Delivery[In, Out any] struct {
 	Message
 	Body  In
@@ -240,7 +240,7 @@ func release[In any](ctx context.Context, l *lease, m method.Typed[In, host.Queu
 	}
 	out, err := site.Ask(ctx, l.site, m, in)
 	if err != nil {
-		return err
+		return destroyed(err)
 	}
 	if out.Settled == 0 {
 		return l.end(&l.lost)
@@ -258,7 +258,7 @@ func (l *lease) extend(ctx context.Context, lock time.Duration) error {
 	in := host.QueueExtendInput{Queue: l.queue, Receipts: []string{l.receipt}, LockMS: site.Millis(lock)}
 	out, err := site.Ask(ctx, l.site, method.QueueExtend, &in)
 	if err != nil {
-		return err
+		return destroyed(err)
 	}
 	if len(out.Lost) > 0 {
 		return l.end(&l.lost)
@@ -267,6 +267,14 @@ func (l *lease) extend(ctx context.Context, lock time.Duration) error {
 	defer l.mu.Unlock()
 	l.until = out.LockedUntil
 	return nil
+}
+
+// destroyed says of an actor that is not there that it was destroyed: it has had a message.
+func destroyed(err error) error {
+	if host.CodeOf(err) == host.NotFound {
+		return host.Errorf(host.Destroyed, "the actor was destroyed")
+	}
+	return err
 }
 
 // end notes how the lease ended, and returns what to say of it from now on.

@@ -22,7 +22,8 @@ const minSettle = time.Second
 type WorkConfig struct {
 	// Workers is how many messages are handled at a time; 0 is one.
 	Workers int
-	// Lock is how long a message is locked and the lock then extended, 1 ms to 30 days; 0 is 30 s.
+	// Lock is how long a message is locked and the lock then extended, 1 ms to 30 days; 0 is the
+	// queue's time.
 	Lock time.Duration
 }
 
@@ -39,7 +40,8 @@ type WorkConfig struct {
 // Work goes on after retryable errors. When ctx ends, Work waits for f, settles the running
 // messages and returns nil. After an error that is not retryable it does the same and returns the
 // error. The error code is FailedPrecondition if the actor itself handles the queue, and Destroyed if
-// the actor is destroyed while Work waits for messages.
+// the actor is destroyed: at once if a worker waits, otherwise when Work next calls the actor. If the
+// actor was created again before that call, Work goes on with the messages of the new one.
 func (q Queue[In, Out]) Work(
 	ctx context.Context, cfg WorkConfig, f func(context.Context, *Delivery[In, Out]) (Out, error),
 ) error {
@@ -171,7 +173,10 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 	reply, err := protect(handling, handle)
 	stop()
 	kept.Wait()
-	if l.over() || k.gone {
+	switch {
+	case host.CodeOf(k.lost) == host.Destroyed:
+		return k.lost
+	case l.over(), k.lost != nil:
 		return nil
 	}
 	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(k.held.Add(c.lock)), minSettle))
@@ -244,10 +249,10 @@ type keeper struct {
 	lease *lease
 	lock  time.Duration
 
-	// held is when the lock was last known to begin, and gone says that it ended. Written by keep,
-	// to be read after it.
+	// held is when the lock was last known to begin, and lost why it ended. Written by keep, to be
+	// read after it.
 	held time.Time
-	gone bool
+	lost error
 }
 
 // keep extends the lock at half its time until ctx ends or the lock is lost: then it calls lost.
@@ -272,7 +277,7 @@ func (k *keeper) keep(ctx context.Context, lost context.CancelCauseFunc) {
 		case ctx.Err() != nil, k.lease.isSettled():
 			return
 		case k.lease.over(), !site.Again(err), time.Since(k.held) >= k.lock:
-			k.gone = true
+			k.lost = err
 			lost(err)
 			return
 		default:

@@ -40,8 +40,8 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	for {
 		reply, err := p.builtinOnce(ctx, t, b, r, from)
 		nothing := err != nil || b.empty(in, r.Codec, reply.Output)
-		if sub.Destroyed() && (nothing || b.Run == nil) {
-			return host.Reply{}, fault.Destroyed() // what was read may be a successor's; what was taken from it must not be lost
+		if sub.Destroyed() && (nothing || b.OfLife) { // else it found something, perhaps as the last deed of the actor
+			return host.Reply{}, fault.Destroyed()
 		}
 		if err != nil || !nothing {
 			return reply, err

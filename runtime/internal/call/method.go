@@ -26,6 +26,8 @@ type Method struct {
 	// is nothing yet.
 	wait  func(req *host.Request) (in any, topic string, d time.Duration, err error)
 	empty func(in any, codec host.Codec, out []byte) bool
+	// OfLife: what is found after the end of the actor for which the wait began may be a successor's, and is not answered.
+	OfLife bool
 	// Missing answers for an actor that is not there, or for what is not there in it; nil for the error itself.
 	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }

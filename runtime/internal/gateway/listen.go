@@ -101,6 +101,9 @@ func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 		out, fault := callBuiltin[host.QueueHeldOutput](l.s.Context(), l.x.g, l.x.g.callNode,
 			host.Request{Address: l.address, Method: host.QueueHeld, Continues: true},
 			host.QueueHeldInput{Queue: l.queue, Receipts: l.held, WaitMS: waitMS(wait)})
+		if fault != nil && fault.Code == host.NotFound { // it had the messages
+			fault = host.Errorf(host.Destroyed, "the actor was destroyed")
+		}
 		if fault != nil {
 			return nil, fault
 		}

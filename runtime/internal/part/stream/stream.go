@@ -129,7 +129,7 @@ func (h Turn) StreamClose(stream string) error {
 func (*Part) Methods() []*call.Method {
 	read := call.Ask(method.StreamRead, readStream, call.Waiting(
 		func(in *host.StreamReadInput) (string, int64) { return streamTopic(in.Stream), in.WaitMS }, noItems))
-	read.Missing = streamGone
+	read.Missing, read.OfLife = streamGone, true
 	return []*call.Method{
 		call.Act(method.StreamAppend, appendStream),
 		call.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
