@@ -93,7 +93,8 @@ func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts 
 // the queue and will be handled.
 //
 // With actor.DedupID, asking again waits for the reply to the first message. The error code is
-// NotFound if the first message was sent without asking, or if its reply is no longer kept.
+// NotFound if the first message was sent without asking, or if its reply is no longer kept, and
+// Destroyed if the actor is destroyed while Ask waits.
 //
 // Ask in a turn would stop the actor: the error code is InvalidArgument, and nothing is sent.
 func (q Queue[In, Out]) Ask(ctx context.Context, body In, opts ...SendOption) (Out, error) {

@@ -80,8 +80,8 @@ func (r Run[In, Out]) Status(ctx context.Context) (wfhost.RunStatus, error) {
 
 // Result waits until the run has ended, and returns the result of its function, which is durable.
 // If the run failed, the error has the code of the failure, or FailedPrecondition. If the run was
-// cancelled or terminated, the code is Canceled. If ctx ends first, it is DeadlineExceeded or
-// Canceled.
+// cancelled or terminated, the code is Canceled. If the actor is
+// destroyed first, it is Destroyed, and if ctx ends first, DeadlineExceeded or Canceled.
 func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 	var out Out
 	var pace site.Pacer
@@ -206,8 +206,8 @@ func (r Run[In, Out]) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry
 type Change = host.WorkflowWatchOutput
 
 // Watch ranges over the changes of the run after a version of the actor. The first change after
-// version 0 is the whole run. Watch ends with the last change of the run, or with an error. To go
-// on later, watch after Change.Version.
+// version 0 is the whole run. Watch ends with the last change of the run, or with an error: its code
+// is Destroyed if the actor is destroyed. To go on later, watch after Change.Version.
 func (r Run[In, Out]) Watch(ctx context.Context, after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var pace site.Pacer
@@ -239,7 +239,7 @@ func (r Run[In, Out]) Watch(ctx context.Context, after uint64) iter.Seq2[Change,
 }
 
 // Export returns the run with its whole history, as of one commit. The result is an encoded
-// workflow.Recording, for tests and for [Run.Import].
+// Recording of package workflow/host, for tests and for [Run.Import].
 func (r Run[In, Out]) Export(ctx context.Context) ([]byte, error) {
 	out, err := site.Ask(ctx, &r.site, method.WorkflowExport, new(method.None))
 	return out.Recording, err

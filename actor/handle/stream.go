@@ -138,7 +138,7 @@ func (s Stream[T]) Delete(ctx context.Context) (bool, error) {
 // ([ReadConfig.Wait]).
 //
 // If the value of an item does not decode, the page ends before the item, and the error code is
-// Internal.
+// Internal. It is Destroyed if the actor is destroyed while Read waits.
 func (s Stream[T]) Read(ctx context.Context, from Position, cfg ReadConfig) (Page[T], error) {
 	until := time.Now().Add(cfg.Wait)
 	for {

@@ -89,9 +89,9 @@ var limitSections = []struct {
 	{"Schedules", []limit{
 		{"schedules of an actor", "actor/host.MaxSchedules", ""},
 		{"the shortest interval", "actor/host.MinScheduleEvery", ""},
-		{"runs in the history", "actor/host.DefaultScheduleRuns", "the schedule's declaration"},
+		{"runs in the history", "actor/host.DefaultScheduleRuns", "the schedule's rule"},
 		{"the most runs in the history", "actor/host.MaxScheduleRuns", ""},
-		{"missed ticks that are made up for", "actor/host.DefaultScheduleCatchUp", "the schedule's declaration"},
+		{"missed ticks that are made up for", "actor/host.DefaultScheduleCatchUp", "the schedule's rule"},
 		{"the most missed ticks that are made up for", "actor/host.MaxScheduleCatchUp", ""},
 	}},
 	{"Connections", []limit{
