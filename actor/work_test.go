@@ -285,3 +285,50 @@ func TestWorkRefusesWhatMakesNoSense(t *testing.T) {
 		}
 	}
 }
+
+func TestWorkEndsWithItsActor(t *testing.T) {
+	for name, takes := range map[string]time.Duration{
+		"while it waits": 0, "when it settles": 2 * time.Second, "when it extends the lock": time.Hour, // of 10 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(r *rig) {
+				if takes > 0 {
+					r.send("last")
+				}
+				done := make(chan error, 1)
+				go func() {
+					done <- r.mail.Of(r.ref).Work(r.Context(), handle.WorkConfig{}, func(ctx context.Context, m *delivery) (none actor.None, err error) {
+						select {
+						case <-time.After(takes):
+						case <-ctx.Done():
+						}
+						return none, nil
+					})
+				}()
+				time.Sleep(time.Second)
+				if err := r.ref.Destroy(r.Context()); takes > 0 && err != nil {
+					t.Fatal(err)
+				} else if takes == 0 { // Work has not created the actor
+					if actor.CodeOf(err) != actor.NotFound {
+						t.Fatal(err)
+					}
+					if err := r.ref.Create(r.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if err := r.ref.Destroy(r.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				select {
+				case err := <-done:
+					if actor.CodeOf(err) != actor.Destroyed {
+						t.Errorf("Work: %v", err)
+					}
+				default:
+					t.Fatal("Work goes on")
+				}
+			})
+		})
+	}
+}
