@@ -296,6 +296,7 @@ func TestOnlyFlatStatesAreShared(t *testing.T) {
 		A int
 		p *int
 	}
+	_ = hidden{}.p
 	for name, c := range map[string]struct {
 		*host.Behavior
 		shared bool
