@@ -394,7 +394,9 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 			if msg.ttl > 0 {
 				msg.expires = now + msg.ttl
 			}
-			delete(m.replies, msg.id)
+			if msg.wantReply {
+				delete(m.replies, msg.id)
+			}
 			m.put(msg)
 			want++
 		}
