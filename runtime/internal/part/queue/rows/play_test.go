@@ -466,8 +466,18 @@ func (p *player) compare() {
 	rows, now := p.space.Writes(), p.now.UnixMilli()
 	for _, q := range p.queues {
 		got := p.stats(q)
-		if (got.Oldest != nil) != (got.Pending > 0) || (got.NextDue != nil) != (got.Delayed+got.Processing > 0) {
-			p.fatal("stats %+v", got)
+		oldest, next := int64(0), int64(0)
+		if l := p.model.in(q, pending, byPriority); len(l) > 0 {
+			oldest = l[0].sent
+		}
+		if l := p.model.in(q, locked, byDue); len(l) > 0 {
+			next = l[0].due
+		}
+		if l := p.model.in(q, delayed, byUntil); len(l) > 0 && (next == 0 || byUntil(l[0]) < next) {
+			next = byUntil(l[0])
+		}
+		if at(got.Oldest) != oldest || at(got.NextDue) != next {
+			p.fatal("stats %+v, want the oldest from %d and the next due at %d", got, oldest, next)
 		}
 		got.Oldest, got.NextDue = nil, nil
 		if want := p.modelStats(q); got != want {
