@@ -327,7 +327,7 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	m := p.model
 	some := func(st ...state) (ids []uint64) {
 		for _, msg := range m.messages {
-			if msg.queue == q && slices.Contains(st, msg.state) && p.chance(30) {
+			if slices.Contains(st, msg.state) && p.chance(30) { // messages of other queues must stay
 				ids = append(ids, uint64(msg.id))
 			}
 		}
@@ -358,7 +358,7 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	case k < 5:
 		ids := some(pending, delayed, locked)
 		for _, id := range ids {
-			if msg, ok := m.messages[int64(id)]; ok {
+			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
 				m.drop(msg)
 				want++
 			}
@@ -367,7 +367,7 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	case k < 8:
 		ids := some(dead)
 		for _, id := range ids {
-			if msg, ok := m.messages[int64(id)]; ok {
+			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
 				m.drop(msg)
 				want++
 			}
