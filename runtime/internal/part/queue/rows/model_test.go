@@ -39,11 +39,12 @@ type model struct {
 	kv       map[string]string
 	stats    map[string]host.QueueStats
 	told     map[string]bool // what the turn reports: "ready q", "settled q" and "replied id"
+	expires  map[int64]int64 // by hour, when the first row of the turn expires
 }
 
 func (m *model) clone() *model {
 	return &model{
-		m.next, maps.Clone(m.messages), maps.Clone(m.dedup), maps.Clone(m.replies), maps.Clone(m.kv), maps.Clone(m.stats), maps.Clone(m.told),
+		m.next, maps.Clone(m.messages), maps.Clone(m.dedup), maps.Clone(m.replies), maps.Clone(m.kv), maps.Clone(m.stats), maps.Clone(m.told), maps.Clone(m.expires),
 	}
 }
 
@@ -70,10 +71,19 @@ func (m *model) drop(msg modelMessage) {
 	}
 }
 
+// expireAt notes that a row was put that expires.
+func (m *model) expireAt(at int64) {
+	hour := at / time.Hour.Milliseconds()
+	if old, ok := m.expires[hour]; !ok || at < old {
+		m.expires[hour] = at
+	}
+}
+
 func (m *model) reply(msg modelMessage, cfg host.Queue, now int64, code host.Code, value string) {
 	if msg.wantReply {
 		m.replies[msg.id] = modelReply{msg.queue, string(code), value, now + cfg.ReplyFor.Milliseconds(), false}
 		m.told[fmt.Sprint("replied ", msg.id)] = true
+		m.expireAt(m.replies[msg.id].until)
 	}
 }
 

@@ -28,8 +28,10 @@ type player struct {
 }
 
 func (p *player) chance(percent int) bool { return p.rng.IntN(100) < percent }
+
+// span returns a time below ms, in steps that are coarse enough for things to come due at the very moment of a turn.
 func (p *player) span(ms int) time.Duration {
-	return time.Duration(p.rng.IntN(ms)) * time.Millisecond
+	return time.Duration(p.rng.IntN(ms/50)) * 50 * time.Millisecond
 }
 
 func (p *player) message() host.Enqueue {
@@ -44,7 +46,7 @@ func (p *player) message() host.Enqueue {
 		e.TTL = e.Delay + time.Millisecond + p.span(6_000)
 	}
 	if p.chance(20) {
-		e.DedupID = fmt.Sprint("d", p.rng.IntN(30))
+		e.DedupID = fmt.Sprint("d", p.rng.IntN(8))
 	}
 	if p.chance(20) {
 		e.Backoff = []time.Duration{}
@@ -190,6 +192,7 @@ func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
 	m.count(q, func(s *host.QueueStats) { s.Done++ })
 	if first.wantReply {
 		m.replies[first.id] = modelReply{queue: q, until: now + host.MaxQueueDelay.Milliseconds(), open: true}
+		m.expireAt(m.replies[first.id].until)
 	}
 	p.taken = append(slices.Clip(p.taken), got)
 }
@@ -238,6 +241,7 @@ func (p *player) stepSend(s *Set, q string, cfg host.Queue, now int64) {
 		}
 		if e.DedupID != "" {
 			m.dedup[q+"/"+e.DedupID] = modelReply{value: fmt.Sprint(m.next), until: now + cfg.DedupWindow.Milliseconds()}
+			m.expireAt(now + cfg.DedupWindow.Milliseconds())
 		}
 		m.put(msg)
 		want = append(want, host.Sent{ID: uint64(m.next)})
@@ -454,6 +458,9 @@ func (p *player) compareTold(s *Set, before *model) {
 	for q, st := range p.model.stats {
 		died += int(st.Failed - before.stats[q].Failed)
 	}
+	if !slices.Equal(slices.Sorted(slices.Values(s.Expires)), slices.Sorted(maps.Values(p.model.expires))) {
+		p.fatal("the turn told that rows expire at %v, want %v", s.Expires, p.model.expires)
+	}
 	if !maps.Equal(told, p.model.told) || s.Dead != died {
 		p.fatal("the turn told %v and %d deaths, want %v and %d", told, s.Dead, p.model.told, died)
 	}
@@ -557,7 +564,7 @@ func play(t *testing.T, seed uint64, steps int) {
 			host.Queue{Name: "c", Backoff: []time.Duration{}, Dead: 20}),
 		model: &model{
 			1, map[int64]modelMessage{}, map[string]modelReply{}, map[int64]modelReply{}, map[string]string{},
-			map[string]host.QueueStats{}, nil,
+			map[string]host.QueueStats{}, nil, nil,
 		},
 		rng: rand.New(rand.NewPCG(seed, 7)), queues: []string{"a", "b", "c"},
 	}
@@ -566,7 +573,7 @@ func play(t *testing.T, seed uint64, steps int) {
 		if p.chance(40) {
 			p.now = p.now.Add(p.span(700))
 		}
-		p.model.told = map[string]bool{}
+		p.model.told, p.model.expires = map[string]bool{}, map[int64]int64{}
 		before, given, taken := p.model.clone(), len(p.receipts), p.taken
 		keep := p.chance(80)
 		err := p.turn(func(s *Set) error {
