@@ -261,7 +261,7 @@ func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testi
 	n.until(begin.Add(minute + 8*time.Second))
 	n.want("00:01:00#1.1+0", "00:01:00#1.2+0", "00:01:00#1.3+0", "00:01:00#1.4+0") // at 60, 61, 63, 67 s
 	s := n.get("s")
-	if s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || !s.Next.Equal(at) {
+	if s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || s.LastError != "failed_precondition: boom" || !s.Next.Equal(at) {
 		t.Fatalf("%+v", s)
 	}
 	if runs := n.runs("s"); len(runs) != 1 || runs[0].Attempt != 4 {
