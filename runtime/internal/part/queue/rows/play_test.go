@@ -35,7 +35,7 @@ func (p *player) span(ms int) time.Duration {
 }
 
 func (p *player) message() host.Enqueue {
-	e := host.Enqueue{Body: bytes.Repeat([]byte{byte('a' + p.rng.IntN(26))}, p.rng.IntN(40)), WantReply: p.chance(20)}
+	e := host.Enqueue{Body: bytes.Repeat([]byte{byte('a' + p.rng.IntN(26))}, p.rng.IntN(40)), WantReply: p.chance(40)}
 	if p.chance(20) {
 		e.Priority = p.rng.IntN(7) - 3
 	}
