@@ -9,7 +9,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 )
 
 // benchWorld is an actor in a store on a real disk. Commits are not waited for, so that the figures are of the processor.
@@ -59,39 +58,6 @@ func BenchmarkSendAndHandle(b *testing.B) {
 			}
 			return s.Done(m, nil)
 		})
-	}
-}
-
-// BenchmarkRawSendAndHandle commits the same rows, with what they hold known: what the engine alone takes.
-func BenchmarkRawSendAndHandle(b *testing.B) {
-	w := benchWorld(b)
-	ws := w.space.Writes()
-	m := message{state: pending, queue: []byte("jobs"), body: benchBody}
-	value := m.append(nil)
-	small := make([]byte, 28)
-	put := func(key, value []byte, isNew bool) {
-		if err := ws.Put(key, value, engine.PutOptions{New: isNew}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	id := uint64(0)
-	b.ReportAllocs()
-	for b.Loop() {
-		id++
-		stats, meta := keyspace.QueueStats.Append(nil, "jobs"), keyspace.QueueMetadata.Append(nil)
-		msg, ready := keyspace.QueueMessage.Append(nil, id), appendPlace(nil, keyspace.QueueReady.Prefix(nil, "jobs"), place{id: id})
-		ws.Advance(start.UnixMilli())
-		put(msg, value, true)
-		put(ready, nil, true)
-		put(stats, small, false)
-		put(meta, small[:4], false)
-		w.space.Commit(nil)
-		ws.Advance(start.UnixMilli())
-		ws.Delete(msg)
-		ws.Delete(ready)
-		put(stats, small, false)
-		put(meta, small[:4], false)
-		w.space.Commit(nil)
 	}
 }
 

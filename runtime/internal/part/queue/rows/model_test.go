@@ -2,6 +2,7 @@ package queuerows
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,13 +19,15 @@ type modelMessage struct {
 	due, expires, ttl, died int64
 	pauses                  []int64 // nil: the queue's
 	key                     string  // packed, "" for none
+	tried                   int64
 	wantReply               bool
-	receipt                 string
+	receipt, cause          string
 }
 
 type modelReply struct {
 	queue, code, value string
 	until              int64
+	open               bool // the message was taken, and its sender waits
 }
 
 // A model is the queues as plain maps.
@@ -35,12 +38,59 @@ type model struct {
 	replies  map[int64]modelReply
 	kv       map[string]string
 	stats    map[string]host.QueueStats
+	told     map[string]bool // what the turn reports: "ready q", "settled q" and "replied id"
+	expires  map[int64]int64 // by hour, when the first row of the turn expires
 }
 
 func (m *model) clone() *model {
 	return &model{
-		m.next, maps.Clone(m.messages), maps.Clone(m.dedup), maps.Clone(m.replies), maps.Clone(m.kv), maps.Clone(m.stats),
+		m.next, maps.Clone(m.messages), maps.Clone(m.dedup), maps.Clone(m.replies), maps.Clone(m.kv), maps.Clone(m.stats), maps.Clone(m.told), maps.Clone(m.expires),
 	}
+}
+
+// put stores a message in the state that it has now.
+func (m *model) put(msg modelMessage) {
+	m.leave(msg.id)
+	if msg.state == pending {
+		m.told["ready "+msg.queue] = true
+	}
+	m.messages[msg.id] = msg
+}
+
+func (m *model) leave(id int64) {
+	if old, ok := m.messages[id]; ok && old.state == locked {
+		m.told["settled "+old.queue] = true
+	}
+}
+
+// drop removes a message without a reply.
+func (m *model) drop(msg modelMessage) {
+	m.leave(msg.id)
+	if delete(m.messages, msg.id); msg.wantReply && msg.state != dead {
+		m.told[fmt.Sprint("replied ", msg.id)] = true
+	}
+}
+
+// expireAt notes that a row was put that expires.
+func (m *model) expireAt(at int64) {
+	hour := at / time.Hour.Milliseconds()
+	if old, ok := m.expires[hour]; !ok || at < old {
+		m.expires[hour] = at
+	}
+}
+
+func (m *model) reply(msg modelMessage, cfg host.Queue, now int64, code host.Code, value string) {
+	if msg.wantReply {
+		m.replies[msg.id] = modelReply{msg.queue, string(code), value, now + cfg.ReplyFor.Milliseconds(), false}
+		m.told[fmt.Sprint("replied ", msg.id)] = true
+		m.expireAt(m.replies[msg.id].until)
+	}
+}
+
+func (m *model) done(msg modelMessage, cfg host.Queue, now int64, reply string) {
+	m.drop(msg)
+	m.count(msg.queue, func(s *host.QueueStats) { s.Done++ })
+	m.reply(msg, cfg, now, "", reply)
 }
 
 // in returns the messages of a queue in a state, by place.
@@ -71,17 +121,23 @@ func (m *model) count(queue string, f func(*host.QueueStats)) {
 	m.stats[queue] = s
 }
 
-func (m *model) bury(msg modelMessage, cfg host.Queue, now int64, code host.Code) {
-	msg.state, msg.died, msg.due = dead, now, now+cfg.DeadFor.Milliseconds()
-	m.messages[msg.id] = msg
+func (m *model) bury(msg modelMessage, cfg host.Queue, now int64, code host.Code, cause string) {
+	msg.state, msg.died, msg.due, msg.cause = dead, now, now+cfg.DeadFor.Milliseconds(), cause
+	m.put(msg)
 	m.count(msg.queue, func(s *host.QueueStats) { s.Failed++ })
 	if msg.key != "" {
 		m.kv[msg.key] = msg.body
 	}
-	if msg.wantReply {
-		m.replies[msg.id] = modelReply{msg.queue, string(code), "", now + cfg.ReplyFor.Milliseconds()}
-	}
+	m.reply(msg, cfg, now, code, "")
 	m.trim(msg.queue, cfg, 2)
+}
+
+func (m *model) expire(msg modelMessage, cfg host.Queue, now int64) {
+	cause := "the message's time-to-live was over before it was received"
+	if msg.attempts > 0 {
+		cause = fmt.Sprintf("the message's time-to-live was over after %d failed attempts, the last: %s", msg.attempts, msg.cause)
+	}
+	m.bury(msg, cfg, now, host.DeadlineExceeded, cause)
 }
 
 func (m *model) trim(queue string, cfg host.Queue, most int) {
@@ -92,7 +148,8 @@ func (m *model) trim(queue string, cfg host.Queue, most int) {
 }
 
 // fail gives a message back whose attempt was counted.
-func (m *model) fail(msg modelMessage, cfg host.Queue, now int64, code host.Code, delay *time.Duration, toDead bool) {
+func (m *model) fail(msg modelMessage, cfg host.Queue, now int64, code host.Code, cause string, delay *time.Duration, toDead bool) {
+	msg.tried, msg.cause = now, cause
 	pauses := msg.pauses
 	if pauses == nil {
 		for _, p := range cfg.Backoff {
@@ -101,10 +158,10 @@ func (m *model) fail(msg modelMessage, cfg host.Queue, now int64, code host.Code
 	}
 	switch {
 	case msg.attempts > len(pauses) || toDead:
-		m.bury(msg, cfg, now, code)
+		m.bury(msg, cfg, now, code, cause)
 		return
 	case msg.expires != 0 && msg.expires <= now:
-		m.bury(msg, cfg, now, host.DeadlineExceeded)
+		m.expire(msg, cfg, now)
 		return
 	}
 	pause := pauses[msg.attempts-1]
@@ -115,7 +172,7 @@ func (m *model) fail(msg modelMessage, cfg host.Queue, now int64, code host.Code
 	if pause == 0 {
 		msg.state, msg.due = pending, 0
 	}
-	m.messages[msg.id] = msg
+	m.put(msg)
 }
 
 func (m *model) catchUp(queue string, cfg host.Queue, now int64) {
@@ -124,20 +181,21 @@ func (m *model) catchUp(queue string, cfg host.Queue, now int64) {
 			break
 		}
 		if msg.expires != 0 && msg.expires <= now {
-			m.bury(msg, cfg, now, host.DeadlineExceeded)
+			m.expire(msg, cfg, now)
 			continue
 		}
 		msg.state, msg.due = pending, 0
-		m.messages[msg.id] = msg
+		m.put(msg)
 	}
 	for _, msg := range m.in(queue, locked, byDue) {
 		if msg.due <= now {
-			m.fail(msg, cfg, now, host.DeadlineExceeded, new(time.Duration), false)
+			cause := "the lock expired: the worker neither settled the message nor extended the lock in time"
+			m.fail(msg, cfg, now, host.DeadlineExceeded, cause, new(time.Duration), false)
 		}
 	}
 	for _, msg := range m.in(queue, pending, byExpires) {
 		if msg.expires != 0 && msg.expires <= now {
-			m.bury(msg, cfg, now, host.DeadlineExceeded)
+			m.expire(msg, cfg, now)
 		}
 	}
 	for _, msg := range m.in(queue, dead, byDue) {

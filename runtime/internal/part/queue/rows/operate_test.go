@@ -13,46 +13,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-func TestDeadLettersAreBoundedByAgeAndCount(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs", Dead: 2, DeadFor: time.Minute, Backoff: []time.Duration{}})
-	for _, b := range []string{"a", "b", "c"} {
-		w.send("jobs", body(b))
-		w.fail("jobs", "no")
-		w.now = w.now.Add(time.Second)
-	}
-	d := w.dead("jobs")
-	if len(d) != 2 || string(d[0].Body) != "b" || w.stats("jobs").Failed != 3 {
-		t.Fatalf("dead %+v", d)
-	}
-	w.now = start.Add(time.Second + time.Minute)
-	if w.wakes()["jobs"] != w.now.UnixMilli() {
-		t.Fatalf("wakes %v", w.wakes())
-	}
-	w.due("jobs")
-	if d := w.dead("jobs"); len(d) != 1 || string(d[0].Body) != "c" {
-		t.Fatalf("dead %+v", d)
-	}
-	w.must(func(s *Set) error {
-		n, err := s.DeleteDead("jobs", nil, true)
-		if n != 1 {
-			t.Fatalf("deleted %d", n)
-		}
-		return err
-	})
-	w.verify()
-	if len(w.wakes()) != 0 {
-		t.Fatalf("wakes %v", w.wakes())
-	}
-}
-
 func TestABodyThatNoKeyTakesIsStillADeadLetter(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
 	key, _ := tuple.Tuple{"lost"}.Pack()
-	w.send("jobs", host.Enqueue{Body: make([]byte, engine.DefaultMaxValue+1), KeysIfUndelivered: [][]byte{key}})
-	w.fail("jobs", "no")
-	w.verify()
-	if d := w.dead("jobs"); len(d) != 1 || !strings.Contains(d[0].Error, "no; its body is too large for a key") {
-		t.Fatalf("dead %.200v", d[0].Error)
+	for i, cause := range []string{"no", strings.Repeat("é", 1_000)} {
+		w.send("jobs", host.Enqueue{Body: make([]byte, engine.DefaultMaxValue+1), KeysIfUndelivered: [][]byte{key}})
+		w.fail("jobs", cause)
+		w.verify()
+		text := w.dead("jobs")[i].Error
+		if said, ok := strings.CutSuffix(text, "; its body is too large for a key of keys_if_undelivered"); !ok || !strings.HasPrefix(cause, said) || len(text) > maxCause {
+			t.Errorf("dead letter says %q", text)
+		}
 	}
 }
 
@@ -69,11 +40,10 @@ func TestAnActorWithoutQuotaCanGiveUpItsMessages(t *testing.T) {
 	}
 }
 
-func TestPurgeSparesLockedMessagesAndOtherQueues(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs"}, host.Queue{Name: "other"})
-	late := host.Enqueue{Body: []byte("late"), Delay: time.Hour, WantReply: true}
-	purge := func(want int64) {
-		t.Helper()
+func TestPurgeOfAllMessagesThatAnActorHasTellsTheirSenders(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"})
+	sent := w.send("jobs", body("a"), host.Enqueue{Delay: time.Hour, WantReply: true}, host.Enqueue{TTL: time.Hour})
+	for _, want := range []int64{3, 0} {
 		w.must(func(s *Set) error {
 			n, err := s.Purge("jobs")
 			if n != want {
@@ -82,27 +52,10 @@ func TestPurgeSparesLockedMessagesAndOtherQueues(t *testing.T) {
 			return err
 		})
 		w.verify()
-	}
-	w.send("jobs", body("a"), late, host.Enqueue{TTL: time.Hour})
-	purge(3) // as ranges
-	if len(w.last.Replied) != 1 || len(w.wakes()) != 0 {
-		t.Fatalf("replied %v, wakes %v", w.last.Replied, w.wakes())
-	}
-	w.send("other", body("kept"))
-	w.send("jobs", body("locked"), body("a"), late, host.Enqueue{TTL: time.Hour})
-	w.receive("jobs", 1)
-	purge(3)
-	purge(0)
-	if l := w.peek("jobs"); len(l) != 1 || string(l[0].Body) != "locked" || len(w.peek("other")) != 1 {
-		t.Fatalf("left %+v", l)
-	}
-	w.must(func(s *Set) error {
-		if n, err := s.Delete("jobs", []uint64{w.peek("jobs")[0].ID, w.peek("other")[0].ID, 77}); n != 1 || err != nil {
-			t.Fatalf("deleted %d %v", n, err)
+		if want > 0 && !slices.Equal(w.last.Replied, []uint64{sent[1].ID}) {
+			t.Fatalf("replied %v", w.last.Replied)
 		}
-		return nil
-	})
-	w.verify()
+	}
 }
 
 func TestListsArePaged(t *testing.T) {
@@ -233,23 +186,6 @@ func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 	}
 }
 
-// A message that is skipped after it has failed says why it did; its sender is told only that it was skipped.
-func TestSkippedMessageKeepsTheCauseOfItsFailure(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{0}})
-	sent := w.send("jobs", host.Enqueue{Body: []byte("a"), WantReply: true}, body("b"))
-	w.fail("jobs", "no address")
-	for range 2 {
-		w.must(func(s *Set) error { _, err := s.Skip("jobs"); return err })
-	}
-	if dead := w.dead("jobs"); len(dead) != 2 || dead[0].Error != "skipped by an operator; the last attempt failed: no address" || dead[1].Error != "skipped by an operator" {
-		t.Errorf("%+v", dead)
-	}
-	res, _, err := ResultOf(w.space.Writes(), "jobs", sent[0].ID, w.now)
-	if err != nil || res.Err == nil || res.Err.Message != "skipped by an operator" {
-		t.Errorf("%+v, %v", res, err)
-	}
-}
-
 // Messages come due together, or are sent again together, that are more than one turn may write: then it takes several.
 func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
@@ -257,35 +193,28 @@ func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 	if err := w.space.SetLimits(&engine.Limits{MaxWriteSet: room}); err != nil {
 		t.Fatal(err)
 	}
-	limited := func(f func(s *Set) error) {
-		t.Helper()
-		w.must(func(s *Set) error { s.Room = room; return f(s) })
-		w.verify()
-	}
 	for range 20 {
 		w.send("jobs", host.Enqueue{Body: make([]byte, 8<<10), Delay: time.Second})
 	}
-	w.now = w.now.Add(time.Minute)
-	for range 20 {
-		limited(func(s *Set) error { return s.Due("jobs", 0) })
-	}
-	if st := w.stats("jobs"); st.Pending != 20 {
-		t.Fatalf("%+v", st)
-	}
-	for range 20 {
-		limited(func(s *Set) error { _, err := s.Receive("jobs", 100, time.Second); return err })
-	}
-	w.now = w.now.Add(time.Minute)
-	for range 20 {
-		limited(func(s *Set) error { return s.Due("jobs", 0) })
-	}
-	if st := w.stats("jobs"); st.Dead != 20 {
-		t.Fatalf("%+v", st)
-	}
-	for range 20 {
-		limited(func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err })
-	}
-	if st := w.stats("jobs"); st.Pending != 20 {
-		t.Fatalf("%+v", st)
+	for _, step := range []struct {
+		does string
+		do   func(s *Set) error
+		n    func(host.QueueStats) int64
+	}{
+		{"delays end", func(s *Set) error { return s.Due("jobs", 0) }, func(st host.QueueStats) int64 { return st.Pending }},
+		{"receive", func(s *Set) error { _, err := s.Receive("jobs", 100, time.Second); return err }, func(st host.QueueStats) int64 { return st.Processing }},
+		{"locks end", func(s *Set) error { return s.Due("jobs", 0) }, func(st host.QueueStats) int64 { return st.Dead }},
+		{"requeue", func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err }, func(st host.QueueStats) int64 { return st.Pending }},
+	} {
+		if step.does != "receive" {
+			w.now = w.now.Add(time.Minute)
+		}
+		for range 20 {
+			w.must(func(s *Set) error { s.Room = room; return step.do(s) })
+			w.verify()
+		}
+		if st := w.stats("jobs"); step.n(st) != 20 {
+			t.Fatalf("%s: %+v", step.does, st)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -22,16 +23,19 @@ type player struct {
 	model    *model
 	rng      *rand.Rand
 	receipts []string // every receipt that was ever given
+	taken    []*host.Received
 	queues   []string
 }
 
 func (p *player) chance(percent int) bool { return p.rng.IntN(100) < percent }
+
+// span returns a time below ms, in steps that are coarse enough for things to come due at the very moment of a turn.
 func (p *player) span(ms int) time.Duration {
-	return time.Duration(p.rng.IntN(ms)) * time.Millisecond
+	return time.Duration(p.rng.IntN(ms/50)) * 50 * time.Millisecond
 }
 
 func (p *player) message() host.Enqueue {
-	e := host.Enqueue{Body: bytes.Repeat([]byte{byte('a' + p.rng.IntN(26))}, p.rng.IntN(40)), WantReply: p.chance(20)}
+	e := host.Enqueue{Body: bytes.Repeat([]byte{byte('a' + p.rng.IntN(26))}, p.rng.IntN(40)), WantReply: p.chance(40)}
 	if p.chance(20) {
 		e.Priority = p.rng.IntN(7) - 3
 	}
@@ -42,7 +46,7 @@ func (p *player) message() host.Enqueue {
 		e.TTL = e.Delay + time.Millisecond + p.span(6_000)
 	}
 	if p.chance(20) {
-		e.DedupID = fmt.Sprint("d", p.rng.IntN(30))
+		e.DedupID = fmt.Sprint("d", p.rng.IntN(8))
 	}
 	if p.chance(20) {
 		e.Backoff = []time.Duration{}
@@ -82,16 +86,14 @@ func (p *player) step(s *Set, q string) {
 			return
 		}
 		first := want[0]
-		if int64(got.ID) != first.id || string(got.Body) != first.body || got.Attempt != first.attempts+1 {
-			p.fatal("next of %s is %+v, want %+v", q, got, first)
-		}
+		p.same(got, first)
 		if p.chance(60) {
 			p.check(s.Done(got, []byte("reply")))
-			p.modelDone(first, cfg, now, "reply")
+			m.done(first, cfg, now, "reply")
 		} else if p.chance(80) {
 			p.check(s.Fail(got, host.Errorf(host.FailedPrecondition, "no"), ""))
 			first.attempts++
-			m.fail(first, cfg, now, host.FailedPrecondition, nil, false)
+			m.fail(first, cfg, now, host.FailedPrecondition, "no", nil, false)
 		}
 	case k < 60:
 		m.catchUp(q, cfg, now)
@@ -107,21 +109,23 @@ func (p *player) step(s *Set, q string) {
 			lock = cfg.Lock
 		}
 		for i, msg := range want {
+			p.same(&got[i], msg)
 			msg.attempts++
 			msg.state, msg.due, msg.receipt = locked, now+lock.Milliseconds(), got[i].Receipt
-			if int64(got[i].ID) != msg.id || string(got[i].Body) != msg.body || got[i].Attempt != msg.attempts ||
-				got[i].LockedUntil.UnixMilli() != msg.due {
+			if got[i].LockedUntil.UnixMilli() != msg.due {
 				p.fatal("received %+v, want %+v", got[i], msg)
 			}
 			if slices.Contains(p.receipts, msg.receipt) {
 				p.fatal("receipt %q was given before", msg.receipt)
 			}
-			m.messages[msg.id] = msg
+			m.put(msg)
 			p.receipts = append(p.receipts, msg.receipt)
 		}
 	case k < 80:
 		p.stepSettle(s, q, cfg, now)
-	case k < 88:
+	case k < 85:
+		p.stepTake(s, q, cfg, now)
+	case k < 90:
 		m.catchUp(q, cfg, now)
 		m.trim(q, cfg, maxDue)
 		p.check(s.Due(q, 0))
@@ -137,11 +141,68 @@ func (p *player) check(err error) {
 	}
 }
 
-func (p *player) modelDone(msg modelMessage, cfg host.Queue, now int64, reply string) {
-	delete(p.model.messages, msg.id)
-	p.model.count(msg.queue, func(s *host.QueueStats) { s.Done++ })
-	if msg.wantReply {
-		p.model.replies[msg.id] = modelReply{msg.queue, "", reply, now + cfg.ReplyFor.Milliseconds()}
+// stepTake takes messages in the manner of a workflow run, and returns or answers them.
+func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
+	m := p.model
+	k := p.rng.IntN(len(p.taken) + 2)
+	if k < len(p.taken) && p.chance(50) {
+		answer, failure, code := []byte("answer"), (*host.Error)(nil), host.Code("")
+		if p.chance(50) {
+			answer, failure, code = nil, host.Errorf(host.NotFound, "none"), host.NotFound
+		}
+		id := p.taken[k].ID
+		p.check(s.Answer(q, id, answer, failure))
+		if w := m.replies[int64(id)]; w.open && w.queue == q {
+			m.reply(modelMessage{id: int64(id), queue: q, wantReply: true}, cfg, now, code, string(answer))
+		}
+		return
+	}
+	if k < len(p.taken) && p.taken[k].Queue != q {
+		return
+	}
+	m.catchUp(q, cfg, now)
+	want := m.in(q, pending, byPriority)
+	if k < len(p.taken) {
+		r := p.taken[k]
+		p.check(s.Return(r))
+		back := modelMessage{id: int64(r.ID), sent: r.Sent.UnixMilli(), queue: q, body: string(r.Body), dedup: r.DedupID, state: pending, attempts: r.Attempt - 1}
+		if len(want) > 0 {
+			back.priority = max(0, want[0].priority)
+		}
+		if m.replies[back.id].open {
+			back.wantReply = true
+			delete(m.replies, back.id)
+		}
+		m.put(back)
+		m.count(q, func(s *host.QueueStats) { s.Done-- })
+		p.taken = slices.Concat(p.taken[:k], p.taken[k+1:])
+		return
+	}
+	got, ok, err := s.Take(q)
+	p.check(err)
+	if ok != (len(want) > 0) {
+		p.fatal("take of %s: %v, model has %d", q, ok, len(want))
+	}
+	if !ok {
+		return
+	}
+	first := want[0]
+	p.same(got, first)
+	delete(m.messages, first.id)
+	m.count(q, func(s *host.QueueStats) { s.Done++ })
+	if first.wantReply {
+		m.replies[first.id] = modelReply{queue: q, until: now + host.MaxQueueDelay.Milliseconds(), open: true}
+		m.expireAt(m.replies[first.id].until)
+	}
+	p.taken = append(slices.Clip(p.taken), got)
+}
+
+// same compares a message that is handed out with the model's, before its attempt is counted.
+func (p *player) same(got *host.Received, want modelMessage) {
+	p.t.Helper()
+	if int64(got.ID) != want.id || got.Queue != want.queue || string(got.Body) != want.body || got.Attempt != want.attempts+1 || got.Priority != want.priority ||
+		got.Sent.UnixMilli() != want.sent || got.DedupID != want.dedup || got.WantReply != want.wantReply {
+		p.fatal("got %+v, want %+v", got, want)
 	}
 }
 
@@ -180,8 +241,9 @@ func (p *player) stepSend(s *Set, q string, cfg host.Queue, now int64) {
 		}
 		if e.DedupID != "" {
 			m.dedup[q+"/"+e.DedupID] = modelReply{value: fmt.Sprint(m.next), until: now + cfg.DedupWindow.Milliseconds()}
+			m.expireAt(now + cfg.DedupWindow.Milliseconds())
 		}
-		m.messages[msg.id] = msg
+		m.put(msg)
 		want = append(want, host.Sent{ID: uint64(m.next)})
 		m.next++
 		m.count(q, func(s *host.QueueStats) { s.Sent++ })
@@ -225,7 +287,10 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 		d := p.span(500)
 		delay = &d
 	}
-	toDead, lock := p.chance(15), p.span(2_000)
+	toDead, lock, cause := p.chance(15), p.span(2_000), [2]string{"why", "why"}
+	if p.chance(10) {
+		cause = [2]string{"", "the worker gave the message back"}
+	}
 	if lock == 0 {
 		lock = cfg.Lock
 	}
@@ -239,12 +304,12 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 		settled++
 		switch msg := m.in(q, locked, byDue)[i]; kind {
 		case 0:
-			p.modelDone(msg, cfg, now, "ack")
+			m.done(msg, cfg, now, "ack")
 		case 1:
-			m.fail(msg, cfg, now, host.FailedPrecondition, delay, toDead)
+			m.fail(msg, cfg, now, host.FailedPrecondition, cause[1], delay, toDead)
 		default:
 			msg.due = now + lock.Milliseconds()
-			m.messages[msg.id] = msg
+			m.put(msg)
 		}
 	}
 	n, lost, err := settled, []string(nil), error(nil)
@@ -252,7 +317,7 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 	case 0:
 		n, lost, err = s.Ack(q, receipts, []byte("ack"))
 	case 1:
-		n, lost, err = s.Nack(q, receipts, delay, "why", toDead)
+		n, lost, err = s.Nack(q, receipts, delay, cause[0], toDead)
 	default:
 		_, lost, err = s.Extend(q, receipts, lock)
 	}
@@ -265,12 +330,11 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	m := p.model
 	some := func(st ...state) (ids []uint64) {
-		for _, msg := range m.messages {
-			if msg.queue == q && slices.Contains(st, msg.state) && p.chance(30) {
-				ids = append(ids, uint64(msg.id))
+		for _, id := range slices.Sorted(maps.Keys(m.messages)) {
+			if slices.Contains(st, m.messages[id].state) && p.chance(30) { // messages of other queues must stay
+				ids = append(ids, uint64(id))
 			}
 		}
-		slices.Sort(ids)
 		return append(ids, 1<<40)
 	}
 	want := int64(0)
@@ -280,21 +344,25 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	case k < 2:
 		m.catchUp(q, cfg, now)
 		if first := m.in(q, pending, byPriority); len(first) > 0 {
-			m.bury(first[0], cfg, now, host.Canceled)
+			cause := causeSkipped
+			if first[0].cause != "" {
+				cause += "; the last attempt failed: " + first[0].cause
+			}
+			m.bury(first[0], cfg, now, host.Canceled, cause)
 			want = 1
 		}
 		got, err = s.Skip(q)
 	case k < 3:
 		for _, msg := range slices.Concat(m.in(q, pending, byDue), m.in(q, delayed, byDue)) {
-			delete(m.messages, msg.id)
+			m.drop(msg)
 			want++
 		}
 		got, err = s.Purge(q)
 	case k < 5:
 		ids := some(pending, delayed, locked)
 		for _, id := range ids {
-			if _, ok := m.messages[int64(id)]; ok {
-				delete(m.messages, int64(id))
+			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
+				m.drop(msg)
 				want++
 			}
 		}
@@ -302,8 +370,8 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	case k < 8:
 		ids := some(dead)
 		for _, id := range ids {
-			if _, ok := m.messages[int64(id)]; ok {
-				delete(m.messages, int64(id))
+			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
+				m.drop(msg)
 				want++
 			}
 		}
@@ -325,12 +393,14 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 				}
 				break
 			}
-			msg.state, msg.attempts, msg.due, msg.died = pending, 0, 0, 0
+			msg.state, msg.attempts, msg.due, msg.died, msg.tried, msg.cause = pending, 0, 0, 0, 0, ""
 			if msg.ttl > 0 {
 				msg.expires = now + msg.ttl
 			}
-			delete(m.replies, msg.id)
-			m.messages[msg.id] = msg
+			if msg.wantReply {
+				delete(m.replies, msg.id)
+			}
+			m.put(msg)
 			want++
 		}
 		got, err = s.RequeueDead(q, nil, true)
@@ -364,6 +434,37 @@ func (p *player) modelStats(q string) host.QueueStats {
 	return s
 }
 
+func at(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// compareTold compares what a turn reports besides its rows.
+func (p *player) compareTold(s *Set, before *model) {
+	p.t.Helper()
+	told, died := map[string]bool{}, 0
+	for _, q := range s.Ready {
+		told["ready "+q] = true
+	}
+	for _, q := range s.Settled {
+		told["settled "+q] = true
+	}
+	for _, id := range s.Replied {
+		told[fmt.Sprint("replied ", id)] = true
+	}
+	for q, st := range p.model.stats {
+		died += int(st.Failed - before.stats[q].Failed)
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(s.Expires)), slices.Sorted(maps.Values(p.model.expires))) {
+		p.fatal("the turn told that rows expire at %v, want %v", s.Expires, p.model.expires)
+	}
+	if !maps.Equal(told, p.model.told) || s.Dead != died {
+		p.fatal("the turn told %v and %d deaths, want %v and %d", told, s.Dead, p.model.told, died)
+	}
+}
+
 // compare compares everything that can be read.
 func (p *player) compare() {
 	p.t.Helper()
@@ -371,8 +472,18 @@ func (p *player) compare() {
 	rows, now := p.space.Writes(), p.now.UnixMilli()
 	for _, q := range p.queues {
 		got := p.stats(q)
-		if (got.Oldest != nil) != (got.Pending > 0) || (got.NextDue != nil) != (got.Delayed+got.Processing > 0) {
-			p.fatal("stats %+v", got)
+		oldest, next := int64(0), int64(0)
+		if l := p.model.in(q, pending, byPriority); len(l) > 0 {
+			oldest = l[0].sent
+		}
+		if l := p.model.in(q, locked, byDue); len(l) > 0 {
+			next = l[0].due
+		}
+		if l := p.model.in(q, delayed, byUntil); len(l) > 0 && (next == 0 || byUntil(l[0]) < next) {
+			next = byUntil(l[0])
+		}
+		if at(got.Oldest) != oldest || at(got.NextDue) != next {
+			p.fatal("stats %+v, want the oldest from %d and the next due at %d", got, oldest, next)
 		}
 		got.Oldest, got.NextDue = nil, nil
 		if want := p.modelStats(q); got != want {
@@ -380,8 +491,13 @@ func (p *player) compare() {
 		}
 		for _, l := range slices.Concat(p.peek(q), p.world.dead(q)) {
 			msg, ok := p.model.messages[int64(l.ID)]
+			due := int64(0)
+			if msg.state == delayed || msg.state == locked {
+				due = msg.due
+			}
 			if !ok || msg.queue != q || msg.state.String() != l.State || msg.attempts != l.Attempts || msg.body != string(l.Body) ||
-				l.Sent.UnixMilli() != msg.sent || l.DedupID != msg.dedup || l.Priority != msg.priority {
+				l.Sent.UnixMilli() != msg.sent || l.DedupID != msg.dedup || l.Priority != msg.priority || l.Error != msg.cause ||
+				at(l.Due) != due || at(l.Expires) != msg.expires || at(l.Tried) != msg.tried || at(l.Died) != msg.died {
 				p.fatal("%s has\n     %+v\nwant %+v", q, l, msg)
 			}
 		}
@@ -406,8 +522,10 @@ func (p *player) compare() {
 		p.check(err)
 		msg, waits := p.model.messages[id]
 		waits = waits && msg.queue == q && msg.wantReply && msg.state != dead
-		r, done := p.model.replies[id]
-		done = done && r.queue == q && r.until > now
+		r, kept := p.model.replies[id]
+		kept = kept && r.queue == q && r.until > now
+		waits = waits || kept && r.open
+		done := kept && !r.open
 		code := host.Code("")
 		if res.Err != nil {
 			code = res.Err.Code
@@ -425,7 +543,7 @@ func (p *player) compare() {
 }
 
 func TestQueuesDoWhatTheModelDoes(t *testing.T) {
-	seeds, steps := 2, 300
+	seeds, steps := 3, 300
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		seeds, steps = 20, 1_200
 	}
@@ -445,7 +563,7 @@ func play(t *testing.T, seed uint64, steps int) {
 			host.Queue{Name: "c", Backoff: []time.Duration{}, Dead: 20}),
 		model: &model{
 			1, map[int64]modelMessage{}, map[string]modelReply{}, map[int64]modelReply{}, map[string]string{},
-			map[string]host.QueueStats{},
+			map[string]host.QueueStats{}, nil, nil,
 		},
 		rng: rand.New(rand.NewPCG(seed, 7)), queues: []string{"a", "b", "c"},
 	}
@@ -454,7 +572,8 @@ func play(t *testing.T, seed uint64, steps int) {
 		if p.chance(40) {
 			p.now = p.now.Add(p.span(700))
 		}
-		before, given := p.model.clone(), len(p.receipts)
+		p.model.told, p.model.expires = map[string]bool{}, map[int64]int64{}
+		before, given, taken := p.model.clone(), len(p.receipts), p.taken
 		keep := p.chance(80)
 		err := p.turn(func(s *Set) error {
 			for range 1 + p.rng.IntN(4) {
@@ -469,9 +588,10 @@ func play(t *testing.T, seed uint64, steps int) {
 			return nil
 		})
 		if !keep {
-			p.model, p.receipts = before, p.receipts[:given]
+			p.model, p.receipts, p.taken = before, p.receipts[:given], taken
 		} else {
 			p.check(err)
+			p.compareTold(p.last, before)
 		}
 		if p.chance(3) {
 			p.crash()

@@ -7,6 +7,20 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
+// taken takes the next message of a queue.
+func (w *world) taken(queue string) *host.Received {
+	w.t.Helper()
+	var m *host.Received
+	w.must(func(s *Set) error {
+		r, ok, err := s.Take(queue)
+		if err == nil && ok {
+			m = r
+		}
+		return err
+	})
+	return m
+}
+
 // bury calls BuryRetired until nothing is left, and returns how many messages and turns that took.
 func (w *world) bury(queue string) (messages, turns int) {
 	w.t.Helper()

@@ -49,7 +49,7 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	}
 	n.commit()
 	n.until(begin.Add(30 * minute))
-	if s := n.get("once"); s.Runs != maxTriggers || !s.Next.Equal(at) {
+	if s := n.get("once"); s.Runs != maxTriggers || s.LastResult != "ok" || !s.Next.Equal(at) {
 		t.Fatalf("%+v", s)
 	}
 	n.until(at)

@@ -3,6 +3,7 @@ package streamrows
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -18,10 +19,12 @@ var rounds = flag.Uint64("rounds", 20, "how often the random test runs, each tim
 
 // model is one stream as a slice: what the rows must agree with.
 type model struct {
-	items  []modelItem // kept
-	next   uint64
-	last   time.Time
-	closed bool
+	items         []modelItem // kept
+	next          uint64
+	last, updated time.Time
+	closed        bool
+	listed        bool  // it was appended to or closed, and not deleted since
+	wake          int64 // when its row of the wake index is due; 0 for none
 }
 
 type modelItem struct {
@@ -61,6 +64,16 @@ func (m *model) append(cfg *host.Stream, now time.Time, values []string) {
 		m.next++
 	}
 	m.cut(cfg, now)
+	if m.listed, m.updated = true, now; m.wake == 0 {
+		m.arm(cfg)
+	}
+}
+
+// arm wakes the actor at the end of the hour in which its oldest item becomes too old.
+func (m *model) arm(cfg *host.Stream) {
+	if m.wake = 0; cfg.Age > 0 && len(m.items) > 0 {
+		m.wake = m.items[0].time.Add(cfg.Age).Truncate(time.Hour).Add(time.Hour).UnixMilli()
+	}
 }
 
 // cut drops what the limits do not allow.
@@ -80,24 +93,28 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 	if len(live.items) > 0 {
 		first = live.items[0].seq
 	}
-	info, err := Info(rows, now, cfg, "s")
-	if err != nil {
-		t.Fatal(err)
+	want := host.StreamInfo{Stream: "s", First: first, Last: m.next - 1, Bytes: live.bytes(), Closed: m.closed, Updated: m.updated}
+	if info, err := Info(rows, now, cfg, "s"); err != nil || info != want {
+		t.Fatalf("%+v, %v, the model says %+v", info, err, want)
 	}
-	if info.First != first || info.Last != m.next-1 || info.Bytes != live.bytes() || info.Closed != m.closed {
-		t.Fatalf("%+v, the model says %d to %d, %d bytes, closed %v", info, first, m.next-1, live.bytes(), m.closed)
+	infos, err := List(rows, now, func(string) *host.Stream { return cfg })
+	if err != nil || (len(infos) > 0) != m.listed || m.listed && infos[0] != want {
+		t.Fatalf("listed are %+v, %v, the model says %v, %+v", infos, err, m.listed, want)
 	}
 	near := func(after, edge uint64) bool { return after+1 >= edge && after <= edge+1 }
-	for after := range m.next + 2 {
+	pages := []struct{ limit, bytes int }{{}, {limit: 3}, {bytes: 1}} // one byte is one item: a page is never empty
+	for after := range m.next + 3 {
 		if !all && !near(after, 0) && !near(after, first) && !near(after, m.next) && r.Uint64N(m.next) >= 2 {
 			continue
 		}
-		limits := []int{0, 3}
-		if !all {
-			limits = limits[r.IntN(2):][:1]
+		if after == m.next+2 {
+			after = math.MaxUint64
 		}
-		for _, limit := range limits {
-			p, err := Read(rows, now, cfg, "s", after, limit, 0)
+		for i, page := range pages {
+			if !all && i != r.IntN(3) {
+				continue
+			}
+			p, err := Read(rows, now, cfg, "s", after, page.limit, page.bytes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,15 +125,15 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 			missed := max(first, at+1) - 1 - at
 			want := slices.Clone(live.items)
 			want = slices.DeleteFunc(want, func(it modelItem) bool { return it.seq <= at })
-			next := at + missed + uint64(len(want))
-			if limit > 0 && len(want) > limit {
-				want, next = want[:limit], at+missed+uint64(limit)
+			if most := max(page.limit, page.bytes); most > 0 && len(want) > most {
+				want = want[:most]
 			}
+			next := at + missed + uint64(len(want))
 			same := slices.EqualFunc(p.Items, want, func(a host.StreamItem, b modelItem) bool {
 				return a.Sequence == b.seq && string(a.Data) == b.data && a.Time.Equal(b.time)
 			})
-			if !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) {
-				t.Fatalf("after %d, limit %d: %+v, the model says %v, missed %d, next %d", after, limit, p, want, missed, next)
+			if !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) || p.Reset != (after >= m.next) {
+				t.Fatalf("after %d, %+v: %+v, the model says %v, missed %d, next %d", after, page, p, want, missed, next)
 			}
 		}
 	}
@@ -173,7 +190,9 @@ func modelRun(t *testing.T, seed uint64) {
 				if err != nil || ok == m.closed {
 					t.Fatal(ok, err)
 				}
-				m.closed = true
+				if !m.closed {
+					m.closed, m.listed, m.updated = true, true, now
+				}
 			}
 		case 7:
 			if r.IntN(4) == 0 {
@@ -181,7 +200,9 @@ func modelRun(t *testing.T, seed uint64) {
 				if err != nil || n != int64(len(m.items)) {
 					t.Fatal(n, len(m.items), err)
 				}
-				m.items, m.closed = nil, false
+				if m.items, m.closed = nil, false; m.listed {
+					m.listed, m.updated = false, now
+				}
 			}
 		case 8: // what is due; a purge cuts whatever the limits no longer allow
 			s.commit()
@@ -191,10 +212,15 @@ func modelRun(t *testing.T, seed uint64) {
 						t.Fatal(err)
 					}
 					m.cut(cfg, now)
+					m.arm(cfg)
 				}
 			}
 			s.commit()
 			durable = m.clone()
+			w := s.wakes()
+			if (len(w) > 0) != (m.wake != 0) || len(w) > 0 && (w[0].Due != m.wake || w[0].Name != "s" || len(w) > 1) {
+				t.Fatalf("%+v, the model says %d", w, m.wake)
+			}
 		default:
 			var values []string
 			for range 1 + r.IntN(5) {
@@ -213,6 +239,9 @@ func modelRun(t *testing.T, seed uint64) {
 			}
 		}
 		m.check(t, s.rows, now, cfg, sample, long)
+		if n := s.stored(); n != len(m.items) {
+			t.Fatalf("%d rows of items, the model has %d", n, len(m.items))
+		}
 	}
 	s.commit()
 	snap := s.store.Snapshot(actorID)

@@ -14,7 +14,7 @@ import (
 var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
 
 // begin is the time at which tests begin.
-var begin = time.UnixMilli(1_771_891_200_000)
+var begin = time.UnixMilli(1_771_891_200_000).UTC()
 
 // An actorStore is the space of one actor on a disk in memory.
 type actorStore struct {
@@ -96,15 +96,6 @@ func items(values ...string) [][]byte {
 	out := make([][]byte, len(values))
 	for i, v := range values {
 		out[i] = []byte(v)
-	}
-	return out
-}
-
-// values reads a whole page as strings.
-func values(p host.StreamPage) []string {
-	out := []string{}
-	for _, it := range p.Items {
-		out = append(out, string(it.Data))
 	}
 	return out
 }

@@ -31,205 +31,17 @@ func mustRead(t testing.TB, s *actorStore, now time.Time, cfg *host.Stream, afte
 	return p
 }
 
-func mustInfo(t testing.TB, s *actorStore, now time.Time, cfg *host.Stream) host.StreamInfo {
-	t.Helper()
-	i, err := Info(s.rows, now, cfg, "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
-}
-
-func TestItemsAreReadInOrderFromAnyPosition(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{})
-	l := s.log(begin)
-	mustAppend(t, l, cfg, "a", "b")
-	if last := mustAppend(t, l, cfg, "c"); last != 3 {
-		t.Fatal(last)
-	}
-	for after, want := range [][]string{{"a", "b", "c"}, {"b", "c"}, {"c"}, {}} {
-		p := mustRead(t, s, begin, cfg, uint64(after))
-		if !slices.Equal(values(p), want) || p.Next != 3 || p.Missed != 0 || p.Closed {
-			t.Errorf("after %d: %q, %+v", after, values(p), p)
-		}
-	}
-	p, err := Read(s.rows, begin, cfg, "s", 0, 2, 0)
-	if err != nil || !slices.Equal(values(p), []string{"a", "b"}) || p.Next != 2 {
-		t.Errorf("limit 2: %+v, %v", p, err)
-	}
-	if p, err = Read(s.rows, begin, cfg, "s", 0, 0, 1); err != nil || len(p.Items) != 1 || p.Next != 1 {
-		t.Errorf("one byte: %+v, %v", p, err)
-	}
-	if i := mustInfo(t, s, begin, cfg); i.First != 1 || i.Last != 3 || i.Bytes != 3 || !i.Updated.Equal(begin) {
-		t.Errorf("%+v", i)
-	}
-}
-
-func TestClosedStreamTakesNoItemsAndReadersLearnItsEnd(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{})
-	l := s.log(begin)
-	mustAppend(t, l, cfg, "a", "b")
-	for _, want := range []bool{true, false} {
-		if ok, err := l.Close("s"); ok != want || err != nil {
-			t.Fatal(ok, err)
-		}
-	}
-	if _, err := l.Append(cfg, "s", items("c")); host.CodeOf(err) != host.FailedPrecondition {
-		t.Fatal(err)
-	}
-	for after, closed := range []bool{true, true, true} {
-		if p := mustRead(t, s, begin, cfg, uint64(after)); p.Closed != closed {
-			t.Errorf("after %d: %+v", after, p)
-		}
-	}
-	if p, _ := Read(s.rows, begin, cfg, "s", 0, 1, 0); p.Closed {
-		t.Error("a page that ends before the last item says that the stream has ended")
-	}
-	if ok, err := l.Close("never appended to"); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	if p, err := Read(s.rows, begin, cfg, "never appended to", 0, 0, 0); err != nil || !p.Closed {
-		t.Fatal(p, err)
-	}
-}
-
-func TestPositionNeverComesToMeanAnotherItem(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{})
-	l := s.log(begin)
-	mustAppend(t, l, cfg, "a", "b", "c")
-	l.Close("s")
-	if n, err := l.Delete("s"); n != 3 || err != nil {
-		t.Fatal(n, err)
-	}
-	if all, err := List(s.rows, begin, func(string) *host.Stream { return cfg }); err != nil || len(all) != 0 {
-		t.Fatal("a deleted stream is listed", all, err)
-	}
-	if i := mustInfo(t, s, begin, cfg); i.First != 4 || i.Last != 3 || i.Bytes != 0 || i.Closed {
-		t.Fatalf("%+v", i)
-	}
-	if last := mustAppend(t, l, cfg, "d"); last != 4 {
-		t.Fatal(last)
-	}
-	if p := mustRead(t, s, begin, cfg, 1); p.Missed != 2 || !slices.Equal(values(p), []string{"d"}) {
-		t.Fatalf("%+v", p)
-	}
-	if all, err := List(s.rows, begin, func(string) *host.Stream { return nil }); err != nil || len(all) != 1 || all[0].First != 4 {
-		t.Fatal(all, err)
-	}
-	if n, err := l.Delete("none"); n != 0 || err != nil {
-		t.Fatal(n, err)
-	}
-}
-
-func TestPositionOfAnotherIncarnationReadsFromTheBeginning(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{Items: 2})
-	// Before there is anything, the reader is told where it is: items that come later must not be passed over.
-	if p := mustRead(t, s, begin, cfg, 2); p.Next != 0 || p.Missed != 0 {
-		t.Fatalf("%+v", p)
-	}
-	mustAppend(t, s.log(begin), cfg, "a", "b", "c", "d")
-	if p := mustRead(t, s, begin, cfg, 17); p.Missed != 2 || !slices.Equal(values(p), []string{"c", "d"}) || p.Next != 4 {
-		t.Fatalf("%+v", p)
-	}
-	if p := mustRead(t, s, begin, cfg, 1<<64-1); p.Missed != 2 || p.Next != 4 {
-		t.Fatalf("%+v", p)
-	}
-}
-
-func TestOldestItemsGoFirstWhateverTheLimitIs(t *testing.T) {
-	for name, cfg := range map[string]*host.Stream{
-		"items": config(host.Stream{Items: 3}),
-		"bytes": config(host.Stream{Bytes: 6, ItemBytes: 4}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStore(t)
-			for i := range 50 {
-				now := begin.Add(time.Duration(i) * time.Second)
-				mustAppend(t, s.log(now), cfg, fmt.Sprintf("%02d", i))
-				if i%7 == 0 {
-					s.commit()
-				}
-				p, info := mustRead(t, s, now, cfg, 0), mustInfo(t, s, now, cfg)
-				if want := min(i+1, 3); len(p.Items) != want || s.stored() != want || info.Bytes != int64(2*want) {
-					t.Fatalf("after %d: %d items, %d rows, %+v", i+1, len(p.Items), s.stored(), info)
-				}
-				if want := uint64(max(i-2, 0)); p.Missed != want || info.First != want+1 {
-					t.Fatalf("after %d: missed %d, %+v", i+1, p.Missed, info)
-				}
-			}
-		})
-	}
-}
-
-func TestBatchLargerThanTheStreamKeepsItsEnd(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{Items: 2})
-	mustAppend(t, s.log(begin), cfg, "a", "b", "c", "d", "e")
-	if p := mustRead(t, s, begin, cfg, 0); p.Missed != 3 || !slices.Equal(values(p), []string{"d", "e"}) {
-		t.Fatalf("%+v", p)
-	}
-	if n := s.stored(); n != 2 {
-		t.Fatal(n, "rows")
-	}
-}
-
-func TestItemsThatAreTooOldAreNeverReadAndRemovedLater(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{Age: time.Minute})
-	mustAppend(t, s.log(begin), cfg, "a", "bb")
-	mustAppend(t, s.log(begin.Add(30*time.Second)), cfg, "ccc")
-	s.commit()
-	for _, c := range []struct {
-		after time.Duration
-		want  []string
-		bytes int64
-	}{
-		{59 * time.Second, []string{"a", "bb", "ccc"}, 6}, {time.Minute, []string{"ccc"}, 3}, {90 * time.Second, []string{}, 0}, {time.Hour, []string{}, 0},
-	} {
-		now := begin.Add(c.after)
-		p, info := mustRead(t, s, now, cfg, 0), mustInfo(t, s, now, cfg)
-		if !slices.Equal(values(p), c.want) || info.Bytes != c.bytes || p.Next != 3 || info.Last != 3 || info.First != 4-uint64(len(c.want)) {
-			t.Errorf("after %v: %q, %+v, %+v", c.after, values(p), p, info)
-		}
-	}
-	if s.stored() != 3 {
-		t.Fatal("reading removed rows")
-	}
-	w := s.wakes()
-	if len(w) != 1 || w[0].Kind != keyspace.WakeExpiry || w[0].Name != "s" {
-		t.Fatalf("%+v", w)
-	}
-	now := time.UnixMilli(w[0].Due)
-	if now.Before(begin.Add(time.Minute)) || now.After(begin.Add(2*time.Hour)) {
-		t.Fatal(now)
-	}
-	if err := s.log(now).Purge(cfg, "s", w[0].Due); err != nil {
-		t.Fatal(err)
-	}
-	s.commit()
-	if s.stored() != 0 || len(s.wakes()) != 0 {
-		t.Fatal(s.stored(), s.wakes())
-	}
-	if last := mustAppend(t, s.log(now), cfg, "d"); last != 4 {
-		t.Fatal(last)
-	}
-}
-
 func TestLoweredLimitIsInForceAtOnceAndRowsGoABitAtATime(t *testing.T) {
 	s := newStore(t)
 	wide, narrow := config(host.Stream{}), config(host.Stream{Items: 10})
-	batch := make([][]byte, host.MaxStreamBatch)
-	for i := range batch {
-		batch[i] = []byte("x")
-	}
 	for range 15 {
-		if _, err := s.log(begin).Append(wide, "s", batch); err != nil {
-			t.Fatal(err)
-		}
+		mustAppend(t, s.log(begin), wide, slices.Repeat([]string{"x"}, host.MaxStreamBatch)...)
 		s.commit()
 	}
 	mustAppend(t, s.log(begin), narrow, "y")
 	s.commit()
-	if i := mustInfo(t, s, begin, narrow); i.Last-i.First != 9 || i.Bytes != 10 {
-		t.Fatalf("%+v", i)
+	if i, err := Info(s.rows, begin, narrow, "s"); err != nil || i.Last-i.First != 9 || i.Bytes != 10 {
+		t.Fatalf("%+v, %v", i, err)
 	}
 	if n := s.stored(); n != 15_001-removeMost-1 {
 		t.Fatal(n, "rows are left")
@@ -272,10 +84,17 @@ func TestRowOfTheWakeIndexThatIsOutOfDateIsRemoved(t *testing.T) {
 	}
 }
 
-func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
+func TestStreamThatTheTypeNoLongerDeclaresIsListed(t *testing.T) {
 	s := newStore(t)
-	l := s.log(begin)
-	cfg := config(host.Stream{ItemBytes: 4, Bytes: 3})
+	mustAppend(t, s.log(begin), config(host.Stream{Age: time.Minute}), "a")
+	all, err := List(s.rows, begin.Add(time.Hour), func(string) *host.Stream { return nil })
+	if err != nil || len(all) != 1 || all[0].Bytes != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+}
+
+func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
+	l := newStore(t).log(begin)
 	for _, c := range []struct {
 		items [][]byte
 		code  host.Code
@@ -285,7 +104,8 @@ func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
 		{items("four"), host.TooLarge, "limit of 3"},
 		{make([][]byte, host.MaxStreamBatch+1), host.TooLarge, "limit of 1000"},
 	} {
-		if _, err := l.Append(cfg, "s", c.items); host.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
+		_, err := l.Append(config(host.Stream{ItemBytes: 4, Bytes: 3}), "s", c.items)
+		if host.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
 			t.Error(err)
 		}
 	}
@@ -327,16 +147,6 @@ func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 	s.commit()
 	if n := s.stored(); n != 3 {
 		t.Fatal(n, "rows are stored")
-	}
-}
-
-func TestItemsKeepTheirOrderWhenTheClockIsSetBack(t *testing.T) {
-	s, cfg := newStore(t), config(host.Stream{Age: time.Hour})
-	mustAppend(t, s.log(begin), cfg, "a")
-	mustAppend(t, s.log(begin.Add(-30*time.Minute)), cfg, "b")
-	p := mustRead(t, s, begin.Add(59*time.Minute), cfg, 0)
-	if !slices.Equal(values(p), []string{"a", "b"}) || p.Items[1].Time.Before(p.Items[0].Time) {
-		t.Fatalf("%+v", p)
 	}
 }
 
