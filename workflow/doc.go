@@ -22,8 +22,8 @@
 //
 // # Order
 //
-// Of the coroutines of a run one executes at a time, so branches may share variables. Each time
-// that an operation ends, that gets a number, which its entry holds. When the function runs
+// Of the coroutines of a run one executes at a time, so branches may share variables. The
+// ends of operations are numbered, and the entry of each holds its number. When the function runs
 // again, operations end in the order of these numbers, each when every coroutine waits; what
 // happened while they were running is decided by that, so it happens again.
 //

@@ -39,7 +39,7 @@ func C[T any](name string, fn func(ctx Context) (T, error)) Case[T] {
 // Race runs the cases concurrently until the first returns without an error. It returns that
 // one's name and result. If all fail, the error is a *RaceError.
 //
-// The losers are canceled, and it is as if they had never been: results that their steps still
+// The losers are canceled, and nothing of them stays: results that their steps still
 // bring are dropped, messages that they received and did not answer go back to the head of their
 // queues in order, what they did with Compensated or UndoBy is undone, and their history is
 // deleted, all before Race returns. For that, Race waits for the bodies of such steps. What other

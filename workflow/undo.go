@@ -24,9 +24,9 @@ func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error
 	return replay.Compensated[T](ctx, name, do, undo, options...)
 }
 
-// Saga runs fn, and if that returns an error, undoes what the steps inside have to be undone by:
-// Compensated ones, and those with UndoBy. Undo handlers run one after another, in the reverse of
-// the order in which the steps ended, in loops, branches and scopes inside as well, whether these
+// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated ones,
+// and those with UndoBy. Undo handlers run one after another, in the reverse of the order in which
+// the steps ended, in loops, branches and scopes inside as well, whether these
 // have ended or not. They are not canceled along with the run, and they survive restarts: one
 // that a crash cuts off runs again, under the same idempotency key. Then Saga returns fn's error.
 //
@@ -45,7 +45,7 @@ func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts
 // A SagaOption changes how a Saga undoes.
 type SagaOption = replay.SagaOption
 
-// UndoBy has a step be undone by a handler that WithUndo registered, with arguments that are
+// UndoBy names what undoes a step: a handler that WithUndo registered, with arguments that are
 // recorded when the step ends. The handler is called where the function of Compensated would be,
 // also for a step that was given up. Unlike that function, it may be called when the history of
 // the step is gone, such as that of an early iteration of a long loop.

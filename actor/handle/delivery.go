@@ -91,9 +91,9 @@ func (d *Delivery[In, Out]) Extend(ctx context.Context, lock time.Duration) erro
 func (d *Delivery[In, Out]) LockedUntil() time.Time { return d.lease.lockedUntil() }
 
 // Receive takes messages out of a queue with workers and locks them. It returns none if none came
-// in time. An actor that does not exist has none, and Receive does not create it; while Receive waits,
-// the first send may. If ctx ends during a call, the messages that the call locked return to the queue when
-// their locks end.
+// in time. An actor that does not exist has none, and Receive does not create it; the first send,
+// while Receive waits, does. If ctx ends during a call, the messages that the call locked return to
+// the queue when their locks end.
 //
 // A message whose body does not decode is given back as a failed attempt; that is an error only if
 // there is no other message. The error code is FailedPrecondition if the actor itself handles the

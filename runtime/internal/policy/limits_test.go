@@ -78,7 +78,7 @@ var limitSections = []struct {
 		{"delay, lock or time to live of a message", "actor/host.MaxQueueDelay", ""},
 		{"messages of one call", "actor/host.MaxQueueBatch", ""},
 		{"the highest priority; the lowest is its negative", "actor/host.MaxQueuePriority", ""},
-		{"bytes of an id that drops repeats", "actor/host.MaxDedupID", ""},
+		{"bytes of a `DedupID`", "actor/host.MaxDedupID", ""},
 	}},
 	{"Streams", []limit{
 		{"items kept", "actor/host.DefaultStreamItems", "the stream's declaration"},
@@ -91,8 +91,8 @@ var limitSections = []struct {
 		{"the shortest interval", "actor/host.MinScheduleEvery", ""},
 		{"runs in the history", "actor/host.DefaultScheduleRuns", "the schedule's rule"},
 		{"the most runs in the history", "actor/host.MaxScheduleRuns", ""},
-		{"missed ticks that are made up for", "actor/host.DefaultScheduleCatchUp", "the schedule's rule"},
-		{"the most missed ticks that are made up for", "actor/host.MaxScheduleCatchUp", ""},
+		{"missed ticks that run later (`MissedAll`)", "actor/host.DefaultScheduleCatchUp", "the schedule's rule"},
+		{"the most missed ticks that run later", "actor/host.MaxScheduleCatchUp", ""},
 	}},
 	{"Connections", []limit{
 		{"connections of an actor", "actor/host.DefaultConnections", "`connections`"},

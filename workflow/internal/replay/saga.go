@@ -39,8 +39,8 @@ type saga struct {
 	loc    journal.Location
 }
 
-// Saga runs fn, and if that returns an error, undoes what the steps inside have to be undone by:
-// Compensated ones, and those with UndoBy.
+// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated ones,
+// and those with UndoBy.
 func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
 	var zero T
 	s := ctx.scope()

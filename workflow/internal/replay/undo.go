@@ -48,7 +48,7 @@ type undoBy struct {
 	args    any
 }
 
-// UndoBy has a step be undone by a handler that WithUndo registered, with arguments that are
+// UndoBy names what undoes a step: a handler that WithUndo registered, with arguments that are
 // recorded when the step ends.
 func UndoBy(handler string, args any) StepOption {
 	return stepOption(func(o *stepOptions) error {
