@@ -56,18 +56,19 @@ func (u *uncounted) add(addr host.Address, f *failedMessage) {
 func (u *uncounted) of(addr host.Address) []*failedMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.all) == 0 {
+	if len(u.all) == 0 { // as nearly always
 		return nil
 	}
 	return slices.Clone(u.all[string(address.Append(nil, addr))])
 }
 
-// counted forgets the first n failed attempts of an actor.
-func (u *uncounted) counted(addr host.Address, n int) {
+// counted forgets failed attempts of an actor.
+func (u *uncounted) counted(addr host.Address, done []*failedMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	key := string(address.Append(nil, addr))
-	if u.all[key] = u.all[key][n:]; len(u.all[key]) == 0 {
+	left := slices.DeleteFunc(u.all[key], func(f *failedMessage) bool { return slices.Contains(done, f) })
+	if u.all[key] = left; len(left) == 0 {
 		delete(u.all, key)
 	}
 }
@@ -200,7 +201,7 @@ func countFailed(c *kernel.Core, w *kernel.Work) error {
 	if c.Commit(); c.Broken {
 		return fault.Unavailable("the attempts of messages were not committed")
 	}
-	own.counted(c.Actor.Address, len(all))
+	own.counted(c.Actor.Address, all)
 	return nil
 }
 
