@@ -102,7 +102,7 @@ func Example_named() {
 	for _, line := range must(plan.Call(ctx, ada, actor.None{})) {
 		fmt.Println(line)
 	}
-	for dead, err := range ada.DeadMessages().List(ctx) { // none: both were delivered
+	for dead, err := range ada.DeadLetters().List(ctx) { // none: both were delivered
 		fmt.Println(dead.Method, err)
 	}
 	// Output:

@@ -50,7 +50,7 @@ func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts .
 // Send queues a one-way call to the action as part of the turn's commit. It is delivered after the
 // commit, in order for each pair of actors, and handled exactly once. A failed handler is tried
 // again with growing pauses. After the attempts that the sender's limits allow, the message becomes
-// a dead message of the sender ([Ref.DeadMessages]). The output is dropped.
+// a dead letter of the sender ([Ref.DeadLetters]). The output is dropped.
 //
 // If Send fails, so does the turn, whether or not the handler looks at the error.
 func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {

@@ -49,14 +49,14 @@ func (r Ref[S]) site(l label) site.Site {
 	return s
 }
 
-// DeadMessages returns the dead messages of the actor: messages to other actors ([Action.Send],
+// DeadLetters returns the dead letters of the actor: messages to other actors ([Action.Send],
 // [Queue.Post]) that were given up.
-func (r Ref[S]) DeadMessages() handle.DeadLetters[handle.DeadMessage] {
+func (r Ref[S]) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
 	s := site.Site{Node: r.node, Fault: r.check(r.core)}
 	if s.Fault == nil {
 		s.At, s.Codec = r.address(), r.core.codec
 	}
-	return handle.NewDeadMessages(s)
+	return handle.NewDeadLetters(s)
 }
 
 // Key returns the parts of the actor's key, which must not be changed.

@@ -103,8 +103,8 @@ func (q *Queue[S, In, Out]) PutAll(ctx *Context, bodies []In, opts ...MessageOpt
 // commit. The message is put into the other queue after the commit, exactly once. This creates the
 // actor if there is none. Messages of one actor to another arrive in the order of sending, together
 // with those of [Action.Send]. A [Delay] counts from the arrival. Delivery is tried again while the
-// other queue is full. A message that is refused or failed in all attempts becomes a dead message
-// of the sender ([Ref.DeadMessages]).
+// other queue is full. A message that is refused or failed in all attempts becomes a dead letter
+// of the sender ([Ref.DeadLetters]).
 //
 // If Post fails, so does the turn, whether or not the handler looks at the error.
 func (q *Queue[S, In, Out]) Post(ctx *Context, ref Ref[S], body In, opts ...MessageOption) error {

@@ -107,12 +107,12 @@ func (c runCodec) Decode(data []byte, v any) error {
 	return c.codec.DecodeCBOR(data, v)
 }
 
-// Begin starts a run in a turn of the actor itself, as part of its commit. The run goes on when the
-// turn is durable. Beginning again with the same input finds the run that is there, live or ended.
+// Start starts a run in a turn of the actor itself, as part of its commit. The run goes on when the
+// turn is durable. Starting again with the same input finds the run that is there, live or ended.
 // The error code is AlreadyExists if the actor has another run.
 //
-// If Begin fails, so does the turn, whether or not the handler looks at the error.
-func (w *Workflow[S, In, Out]) Begin(ctx *Context, in In, opts ...handle.StartOption) (handle.Started, error) {
+// If Start fails, so does the turn, whether or not the handler looks at the error.
+func (w *Workflow[S, In, Out]) Start(ctx *Context, in In, opts ...handle.StartOption) (handle.Started, error) {
 	if err := ctx.own(w.decl); err != nil {
 		return handle.Started{}, ctx.fail(err)
 	}

@@ -99,7 +99,7 @@ func (b *bureau) definition() actor.Definition {
 func (b *bureau) obey(d *desk, ctx *actor.Context, o order) (string, error) {
 	switch o.What {
 	case "begin":
-		_, err := b.run.Begin(ctx, claim{o.How, o.N})
+		_, err := b.run.Start(ctx, claim{o.How, o.N})
 		return "", err
 	case "stuff": // makes the actor store so many useless bytes
 		return "", ctx.KV().Put(tuple.Tuple{"filler"}, make([]byte, o.N))

@@ -22,13 +22,13 @@ func NewQueue[In, Out any](at site.Site, body *codec.Value[In], reply *codec.Val
 // NewStream makes a handle of a stream.
 func NewStream[T any](at site.Site, items *codec.Value[T]) Stream[T] { return Stream[T]{at, items} }
 
-// NewDeadMessages makes a handle of the messages that an actor gave up.
-func NewDeadMessages(at site.Site) DeadLetters[DeadMessage] {
+// NewDeadLetters makes a handle of the messages that an actor gave up.
+func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
 	with := func(m site.Counting[host.SendSelectInput]) func(context.Context, []uint64) (int64, error) {
 		return selecting(&at, m, func(ids []uint64) *host.SendSelectInput { return &host.SendSelectInput{IDs: ids, All: ids == nil} })
 	}
-	return DeadLetters[DeadMessage]{
-		list:    func(ctx context.Context) iter.Seq2[DeadMessage, error] { return deadMessages(ctx, &at) },
+	return DeadLetters[DeadLetter]{
+		list:    func(ctx context.Context) iter.Seq2[DeadLetter, error] { return deadSends(ctx, &at) },
 		requeue: with(method.SendDeadRequeue), remove: with(method.SendDeadDelete),
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // DeadLetters are messages that were given up: those of a queue ([Queue.DeadLetters]), or messages
-// that an actor sent to other actors (actor.Ref.DeadMessages). Safe for concurrent use.
+// that an actor sent to other actors (actor.Ref.DeadLetters). Safe for concurrent use.
 type DeadLetters[M any] struct {
 	list func(context.Context) iter.Seq2[M, error]
 	// requeue and remove are for all messages if ids is nil.
@@ -65,17 +65,17 @@ func selecting[In any](at *site.Site, m site.Counting[In], input func(ids []uint
 	}
 }
 
-// A DeadMessage is a message to another actor (actor.Action.Send, actor.Queue.Post) that was given
+// A DeadLetter is a message to another actor (actor.Action.Send, actor.Queue.Post) that was given
 // up. The sender keeps it for 14 days, and up to 10,000 of them.
-type DeadMessage = host.DeadMessage
+type DeadLetter = host.DeadLetter
 
-func deadMessages(ctx context.Context, at *site.Site) iter.Seq2[DeadMessage, error] {
-	return func(yield func(DeadMessage, error) bool) {
+func deadSends(ctx context.Context, at *site.Site) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
 		var in host.SendListInput
 		for {
 			page, err := site.Ask(ctx, at, method.SendDeadList, &in)
 			if err != nil {
-				yield(DeadMessage{}, err)
+				yield(DeadLetter{}, err)
 				return
 			}
 			for _, m := range page.Messages {

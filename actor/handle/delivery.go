@@ -21,7 +21,7 @@ type ReceiveConfig struct {
 	Max int
 	// Wait is how long to wait for the first message; 0 does not wait.
 	Wait time.Duration
-	// Lock is how long the messages are locked, at most 30 days; 0 is the queue's time.
+	// Lock is how long the messages are locked, 1 ms to 30 days; 0 is the queue's time.
 	Lock time.Duration
 }
 
@@ -71,7 +71,7 @@ func (d *Delivery[In, Out]) Nack(ctx context.Context, cause error) error {
 	return d.lease.nack(ctx, cause, host.QueueNackInput{})
 }
 
-// RetryAfter is Nack with another pause before the next attempt, at most 30 days.
+// RetryAfter is Nack with another pause before the next attempt, 0 to 30 days.
 func (d *Delivery[In, Out]) RetryAfter(ctx context.Context, pause time.Duration, cause error) error {
 	ms := site.Millis(pause)
 	return d.lease.nack(ctx, cause, host.QueueNackInput{DelayMS: &ms})
@@ -82,7 +82,7 @@ func (d *Delivery[In, Out]) GiveUp(ctx context.Context, cause error) error {
 	return d.lease.nack(ctx, cause, host.QueueNackInput{Dead: true})
 }
 
-// Extend locks the message for a duration from now, at most 30 days; 0 is the queue's time.
+// Extend locks the message for a duration from now, 1 ms to 30 days; 0 is the queue's time.
 func (d *Delivery[In, Out]) Extend(ctx context.Context, lock time.Duration) error {
 	return d.lease.extend(ctx, lock)
 }

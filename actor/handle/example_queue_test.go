@@ -69,7 +69,7 @@ func ExampleQueue() {
 	// A message to another actor that failed is kept by its sender.
 	must(ping.Call(ctx, zurich, actor.None{}))
 	for {
-		for m, err := range zurich.DeadMessages().List(ctx) {
+		for m, err := range zurich.DeadLetters().List(ctx) {
 			fmt.Println(m.Type, m.Key, m.Method, m.Error, err)
 			return
 		}

@@ -410,13 +410,13 @@ type SendListInput struct {
 
 // SendListOutput is one page; More says that there is another, after the last id.
 type SendListOutput struct {
-	Messages []DeadMessage `json:"messages"`
-	More     bool          `json:"more,omitempty"`
+	Messages []DeadLetter `json:"messages"`
+	More     bool         `json:"more,omitempty"`
 }
 
-// A DeadMessage is a message to another actor that was given up, as operators see it. Its sender
+// A DeadLetter is a message to another actor that was given up, as operators see it. Its sender
 // keeps it for 14 days, and 10,000 of them.
-type DeadMessage struct {
+type DeadLetter struct {
 	ID uint64 `json:"id"`
 	// Type and Key name the actor that it was for, Method the action.
 	Type   string   `json:"type"`

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,10 +156,10 @@ func TestAConnectionSurvivesTheRestartOfItsNode(t *testing.T) {
 
 func TestAConnectionThatIsGoneIsMadeAnew(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
-		cn := s.connect(c, host.ConnectRequest{Params: []byte(`{"a":1}`), Events: []string{"said"}})
+		cn := s.connect(c, host.ConnectRequest{Params: []byte(`{"a":1}`)})
 		defer hangUp(t, cn)
 		was := cn.Welcome()
-		if err := cn.Subscribe(t.Context(), "left"); err != nil {
+		if err := errors.Join(cn.Subscribe(t.Context(), "said", "left"), cn.Unsubscribe(t.Context(), "left")); err != nil {
 			t.Fatal(err)
 		}
 		s.emit(1)
@@ -167,14 +168,16 @@ func TestAConnectionThatIsGoneIsMadeAnew(t *testing.T) {
 			time.Sleep(time.Hour) // longer than the grace of a connection
 			s.emit(1)
 		})
+		time.Sleep(time.Minute)
+		lines := s.asked("connect")
+		if line := lines[len(lines)-1]; !strings.Contains(line, `params={"a":1} events=["said"] token="`+was.Token+`" after=1@`) {
+			t.Error(line)
+			return
+		}
 		s.expect(cn, 2, 2)
 		w := cn.Welcome()
 		if w.Resumed || w.Connection == was.Connection {
 			t.Errorf("%+v", w)
-		}
-		lines := s.asked("connect")
-		if line := lines[len(lines)-1]; !strings.Contains(line, `params={"a":1} events=["said" "left"] token="`+was.Token+`" after=1@`) {
-			t.Error(line)
 		}
 		s.cut()
 		s.emit(1)

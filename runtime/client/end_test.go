@@ -292,6 +292,8 @@ func TestRetries(t *testing.T) {
 		return err
 	}
 	destroy := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, room) }
+	var token string
+	disconnect := func(c *client.Client, ctx context.Context) error { return c.Disconnect(ctx, room, token) }
 	never := func(c *client.Client, ctx context.Context) error { return c.Destroy(ctx, host.Address{Type: "room"}) }
 	for _, tc := range []struct {
 		name          string
@@ -313,6 +315,7 @@ func TestRetries(t *testing.T) {
 		{name: "overloaded after a loss", do: call, after: first(1, lost), answer: first(9, host.Errorf(host.Overloaded, "full").Retry()), sent: 5, code: host.Overloaded},
 		{name: "final", do: call, answer: first(1, host.Errorf(host.FailedPrecondition, "no")), sent: 1, code: host.FailedPrecondition},
 		{name: "destroyed by the lost attempt", do: destroy, after: first(1, lost), sent: 2},
+		{name: "disconnected by the lost attempt", do: disconnect, after: first(1, lost), sent: 2},
 		{name: "never there", do: never, sent: 1, code: host.NotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -321,6 +324,11 @@ func TestRetries(t *testing.T) {
 				if _, err := n.Node.Call(t.Context(), &host.Request{Address: room, Codec: host.CBOR, Create: true}); err != nil {
 					t.Fatal(err)
 				}
+				cn, err := n.Node.Connect(t.Context(), room, host.ConnectRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				token = cn.Welcome().Token
 				asked := 0
 				n.Before = func(context.Context, string, *host.Request) error {
 					if asked++; tc.answer != nil {
@@ -330,7 +338,7 @@ func TestRetries(t *testing.T) {
 				}
 				c, w := connect(t, n, client.Options{Attempts: tc.attempts})
 				w.before, w.after = tc.before, tc.after
-				err := tc.do(c, t.Context())
+				err = tc.do(c, t.Context())
 				var e *host.Error
 				if errors.As(err, &e); host.CodeOf(err) != tc.code || e != nil && e.Retryable != tc.retryable {
 					t.Errorf("%+v", err)

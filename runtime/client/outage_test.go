@@ -153,7 +153,8 @@ func TestAByeEndsAConnectionOrAsksToComeBack(t *testing.T) {
 			onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
 				s.emit(2)
 				s.instead(1, func(_ int, p peer) {
-					p.says(welcome, `{"event":"said","sequence":1,"version":1,"time":"2026-11-21T12:00:00Z","data":{"n":1}}`)
+					event := `{"event":"said","sequence":1,"version":1,"time":"2026-11-21T12:00:00Z","data":{"n":1}}`
+					p.says(welcome, event, event) // is delivered once
 					if bye, err := json.Marshal(tc.bye); err == nil && tc.bye != nil {
 						p.says(`{"bye":` + string(bye) + `}`)
 					}

@@ -92,7 +92,7 @@ func (c *Company) open(ctx *actor.Context, tenants []string) (actor.None, error)
 
 // night begins a run. If that of the night before is not over, this fails, and the schedule tries again until it is.
 func (c *Company) night(ctx *actor.Context, _ actor.None) error {
-	_, err := Closing.Begin(ctx, Night{Date: ctx.Tick().Due.UTC().Format("2006-01-02")}, handle.Replace())
+	_, err := Closing.Start(ctx, Night{Date: ctx.Tick().Due.UTC().Format("2006-01-02")}, handle.Replace())
 	return err
 }
 

@@ -21,8 +21,8 @@ func (c *cli) sendCommand() *cobra.Command {
 				use:    "list TYPE/KEY... [ID...]",
 				method: method.SendDeadList, flags: listFlags, none: "no messages",
 				list: listed("ID,TO,METHOD,ATTEMPTS,SENT,DIED,ERROR,INPUT",
-					func(o *host.SendListOutput) []host.DeadMessage { return o.Messages },
-					func(m *host.DeadMessage) []string {
+					func(o *host.SendListOutput) []host.DeadLetter { return o.Messages },
+					func(m *host.DeadLetter) []string {
 						return []string{
 							strconv.FormatUint(m.ID, 10), table.OneLine(formatAddress(m.Type, m.Key)), table.OneLine(m.Method), table.Count(m.Attempts),
 							table.Clock(m.Sent), table.Clock(m.Died), reason(string(m.Code) + ": " + m.Error), brief(m.Input),

@@ -59,13 +59,22 @@ func (p *RetryPolicy) validate() error {
 	return errors.Join(errs...)
 }
 
+// The defaults of RetryPolicy, and of that of undo handlers.
+const (
+	defaultAttempts     = 4
+	defaultInitial      = 100 * time.Millisecond
+	defaultMax          = 30 * time.Second
+	defaultUndoAttempts = 20
+	defaultUndoMax      = 5 * time.Minute
+)
+
 // maxAttempts returns the bound, 0 for none.
 func (p *RetryPolicy) maxAttempts() uint32 {
 	switch {
 	case p.MaxAttempts < 0:
 		return 0
 	case p.MaxAttempts == 0:
-		return 4
+		return defaultAttempts
 	default:
 		return uint32(min(p.MaxAttempts, math.MaxUint32))
 	}
@@ -75,10 +84,10 @@ func (p *RetryPolicy) maxAttempts() uint32 {
 func (p *RetryPolicy) wait(n uint32, random float64) time.Duration {
 	initial, limit, factor, jitter := p.Initial, p.Max, p.Factor, p.Jitter
 	if initial == 0 {
-		initial = 100 * time.Millisecond
+		initial = defaultInitial
 	}
 	if limit == 0 {
-		limit = 30 * time.Second
+		limit = defaultMax
 	}
 	if factor == 0 {
 		factor = 2

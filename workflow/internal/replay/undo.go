@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
@@ -113,7 +112,7 @@ type undoOptions struct {
 }
 
 // How undo handlers are retried by default: for about 50 minutes.
-var defaultUndoRetry = RetryPolicy{MaxAttempts: 20, Max: 5 * time.Minute}
+var defaultUndoRetry = RetryPolicy{MaxAttempts: defaultUndoAttempts, Max: defaultUndoMax}
 
 var errNotAsked = errors.New("the outcome of the step is unknown, and its undo function has not asked whether it is (StepCtx.Undoes): what it got was no result")
 

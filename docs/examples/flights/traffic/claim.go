@@ -52,7 +52,7 @@ func (c *Claim) file(ctx *actor.Context, delay int) (actor.None, error) {
 		return actor.None{}, err
 	}
 	c.Amount = Compensation(delay)
-	_, err = handling.Begin(ctx, offer{number, c.Amount})
+	_, err = handling.Start(ctx, offer{number, c.Amount})
 	return actor.None{}, err
 }
 

@@ -48,13 +48,13 @@ var hostText = map[string]string{
 	"CountOutput":               "CountOutput counts what a call did.",
 	"CountOutput.more": "more: there was more to do than one call does, so call again. Of queue.purge, and of what " +
 		"takes all messages.",
-	"DeadMessage": "A DeadMessage is a message to another actor that was given up, as operators see it. Its " +
+	"DeadLetter": "A DeadLetter is a message to another actor that was given up, as operators see it. Its " +
 		"sender keeps it for 14 days, and 10,000 of them.",
-	"DeadMessage.code":    "code and error say why the last attempt failed.",
-	"DeadMessage.expires": "expires is when it is removed; nil if an earlier release gave it up: then it stays.",
-	"DeadMessage.input": "input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON " +
+	"DeadLetter.code":    "code and error say why the last attempt failed.",
+	"DeadLetter.expires": "expires is when it is removed; nil if an earlier release gave it up: then it stays.",
+	"DeadLetter.input": "input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON " +
 		"cannot show it.",
-	"DeadMessage.type":      "type and key name the actor that it was for, method the action.",
+	"DeadLetter.type":       "type and key name the actor that it was for, method the action.",
 	"EmittedEvent":          "An EmittedEvent is an event that an actor emitted in a turn that is durable.",
 	"EmittedEvent.life":     "life is the id of that life.",
 	"EmittedEvent.sequence": "sequence counts the events of one life of the actor, from 1, without gaps.",

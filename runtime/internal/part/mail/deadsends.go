@@ -191,7 +191,7 @@ func listDeadSends(r *call.Query, codec host.Codec, in *host.SendListInput) (out
 		}
 		entries, out.More = page.Entries, page.Next != nil
 	}
-	out.Messages = make([]host.DeadMessage, len(entries))
+	out.Messages = make([]host.DeadLetter, len(entries))
 	for i := range entries {
 		if err := showDeadSend(&entries[i], codec, &out.Messages[i]); err != nil {
 			return out, err
@@ -204,7 +204,7 @@ func listDeadSends(r *call.Query, codec host.Codec, in *host.SendListInput) (out
 const maxListedBytes = 4 << 20
 
 // showDeadSend describes a message that was given up.
-func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error {
+func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadLetter) error {
 	seq, err := keyspace.FailedSend.Parse(e.Key)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error 
 	if key == nil {
 		key = []string{}
 	}
-	*m = host.DeadMessage{
+	*m = host.DeadLetter{
 		ID: seq, Type: f.Message.Type, Key: key, Method: f.Message.Method, Attempts: f.Attempts,
 		Sent: clock.TimeMS(f.Message.Sent).UTC(), Died: clock.TimeMS(f.Failed).UTC(), Code: host.Code(f.Code), Error: f.Reason,
 	}

@@ -157,13 +157,13 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 }
 
 // oldestDead reads about the oldest message that was given up; nil if there is none.
-func oldestDead(rows *engine.Snapshot) (*host.DeadMessage, error) {
+func oldestDead(rows *engine.Snapshot) (*host.DeadLetter, error) {
 	start, end := keyspace.FailedSend.Range()
 	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
 	if err != nil || len(page.Entries) == 0 {
 		return nil, err
 	}
-	var m host.DeadMessage
+	var m host.DeadLetter
 	if err := showDeadSend(&page.Entries[0], host.CBOR, &m); err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func oldestDead(rows *engine.Snapshot) (*host.DeadMessage, error) {
 
 // undelivered adds to an explanation that n messages to other actors were given up. It is the
 // explanation if nothing else is waited for.
-func undelivered(x *host.Explanation, n int, oldest *host.DeadMessage) {
+func undelivered(x *host.Explanation, n int, oldest *host.DeadLetter) {
 	if x.Details == nil {
 		x.Details = make(map[string]string)
 	}
