@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,7 +19,9 @@ import (
 // A player is where the steps of a scenario run: a turn, a hook or a task.
 type player struct {
 	state *puppetState
-	turn  host.Turn // nil in a task outside of its turns
+	turn  host.Turn   // nil in a query and in a task outside of its turns
+	read  host.Reader // the turn or query
+	tx    *sql.Tx     // of the step "tx"
 	task  host.Task
 	tick  *host.Tick
 	cause *host.Error
@@ -28,8 +32,13 @@ type player struct {
 // deed makes a turn of steps.
 func (s *scene) deed(body []string) deed {
 	return func(p *puppet, t host.Turn) error {
-		return s.run(&player{state: &p.s, turn: t, tick: p.tick, cause: p.cause, msg: p.msg, rang: p.rang}, body)
+		return s.run(&player{state: &p.s, turn: t, read: t, tick: p.tick, cause: p.cause, msg: p.msg, rang: p.rang}, body)
 	}
+}
+
+// glance makes a query of steps.
+func (s *scene) glance(body []string) glance {
+	return func(state *puppetState, r host.Reader) error { return s.run(&player{state: state, read: r}, body) }
 }
 
 // puppets makes a type from "idle 1m", "limits Name=value,...", "queue name" and hooks like "wake { steps }".
@@ -57,6 +66,8 @@ func (s *scene) puppets(name string, w []string) *puppetType {
 				q.Handler = "puppet.message"
 			}
 			d.queues = append(d.queues, q)
+		case w[0] == "sql": // its callers may run SQL
+			d.openSQL = w[1] == "open"
 		case w[0] == "migrations":
 			d.migrations = schema[:s.number(w[1])]
 		default:
@@ -77,9 +88,15 @@ func (s *scene) run(x *player, body []string) error {
 	return nil
 }
 
+// longText is a text of so many bytes: "x*3000".
+var longText = regexp.MustCompile(`x\*[0-9]+`)
+
 // text joins words, and puts in what "$due" and the like stand for.
 func (x *player) text(w []string) string {
-	out := strings.Join(w, " ")
+	out := longText.ReplaceAllStringFunc(strings.Join(w, " "), func(text string) string {
+		n, _ := strconv.Atoi(text[2:])
+		return strings.Repeat("x", n)
+	})
 	if x.tick != nil {
 		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed", strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
 	}
@@ -180,7 +197,7 @@ func (s *scene) step(x *player, w, body []string) error {
 		}
 		defer cancel()
 		return x.task.Turn(ctx, func(state any, t host.Turn) error {
-			return s.run(&player{state: state.(*puppetState), turn: t, task: x.task}, body)
+			return s.run(&player{state: state.(*puppetState), turn: t, read: t, task: x.task}, body)
 		})
 	case "done": // commits the turns before
 		t.Done()
@@ -235,12 +252,45 @@ func (s *scene) step(x *player, w, body []string) error {
 			}
 		}
 		return err
+	case "to", "except": // to CLIENTS TEXT: emits it to the first of them, or to all others
+		ids := strings.Split(w[1], ",")
+		for i, name := range ids {
+			if l := s.clients[name]; l != nil {
+				ids[i] = l.Welcome().Connection
+			}
+		}
+		if w[0] == "to" {
+			return t.EmitTo(0, []byte(`"`+rest+`"`), ids[0], ids[1:])
+		}
+		return t.EmitTo(0, []byte(`"`+rest+`"`), "", ids)
+	case "query":
+		node, ctx := host.Node(t), context.Context(t)
+		_, err := node.Call(ctx, &host.Request{Address: addr(w[1]), Method: "look", Codec: host.JSON, Input: remember(s.glance(body))})
+		return err
 	case "sql":
-		return exec(t, w[1])
+		if x.tx != nil {
+			_, err := x.tx.ExecContext(x.read, x.text(w[1:]))
+			return err
+		}
+		return exec(x.read, x.text(w[1:]))
+	case "tx": // tx commit { steps } or tx rollback { steps }
+		tx, err := x.read.SQL().BeginTx(x.read, nil)
+		if err != nil {
+			return err
+		}
+		in := *x
+		if in.tx = tx; w[1] == "rollback" {
+			return errors.Join(s.run(&in, body), tx.Rollback())
+		}
+		return errors.Join(s.run(&in, body), tx.Commit())
 	case "insert":
-		return insert(w[1])(nil, t)
+		return insert(x.text(w[1:]))(nil, t)
 	case "note":
-		return note(w[1])(nil, t)
+		return note(x.text(w[1:]))(nil, t)
+	case "notes": // says what the database has
+		all, err := bodies(x.read)
+		s.say("%v", all)
+		return err
 	default:
 		s.t.Errorf("%s: no step %q", s.at, w)
 	}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 )
 
 // An unread file has a length, and must not be read.
@@ -98,3 +100,84 @@ func TestImportsShareTheirMemory(t *testing.T) {
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
+	t.Parallel()
+	typ := &puppetType{name: "p", migrations: schema[:1]}
+	g := newStage(t, func(o *Options) { o.SQL.MaxTemporary, o.SQL.CacheBytes = 16<<20, 64<<10 }, typ)
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		return exec(h, "INSERT INTO note (body) SELECT hex(randomblob(500)) FROM generate_series(1, 4000)")
+	})
+	typ.migrations = append(schema[:1:1], host.Migration{Name: "2", SQL: "CREATE TABLE sorted AS SELECT body FROM note ORDER BY random()"})
+	g.restart()
+	slow, rest := io.Pipe() // an import takes nearly all of the shared memory
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = g.ImportSQL(context.Background(), pAddr("b"), slow, "test")
+	}()
+	if _, err := rest.Write(make([]byte, 16200<<10)); err != nil {
+		t.Fatal(err)
+	}
+	var out host.SQLMigrateOutput
+	if e := wantCode(t, g.verb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out), host.Overloaded); !e.Retryable {
+		t.Error("it is not retryable")
+	}
+	rest.Close()
+	<-done
+	g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out)
+	if out.Error != "" || len(out.Applied) != 1 {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	var file bytes.Buffer
+	if err := g.ExportSQL(context.Background(), pAddr("a"), &file); err != nil {
+		t.Fatal(err)
+	}
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+	a := g.Find(pAddr("a"))
+	// Two turns that wait, and the import after the second in one batch: then a.mu is not needed until the import is committed.
+	entered, release, ended := make(chan bool), make(chan bool), make(chan error, 3)
+	wait := func(*puppet, host.Turn) error { entered <- true; <-release; return nil }
+	queued := func(n int64) {
+		for a.Mailbox.Count() != n {
+			runtime.Gosched()
+		}
+	}
+	go func() { ended <- g.do("a", wait) }()
+	<-entered
+	go func() { ended <- g.do("a", wait) }()
+	queued(1)
+	go func() {
+		_, err := g.ImportSQL(context.Background(), pAddr("a"), &file, "test")
+		ended <- err
+	}()
+	queued(2)
+	release <- true
+	<-entered
+	a.Mu.Lock()
+	before := a.Applied.Load()
+	release <- true
+	for a.Applied.Load() == before {
+		runtime.Gosched()
+	}
+	v := a.AcquireView()
+	if sqlite.DatabaseOf(v.Of).Get(a) != nil {
+		t.Error("they use the connections of the core that imported it")
+	}
+	a.ReleaseView(v)
+	a.Mu.Unlock()
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	g.wantNotes("a", "one")
+	g.check("a")
+}

@@ -1,16 +1,26 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/sqlitevfs"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // exec executes a statement that must succeed.
@@ -47,6 +57,17 @@ func bodies(r host.Reader) ([]string, error) {
 	return all, rows.Err()
 }
 
+var schema = []host.Migration{
+	{Name: "1-note", SQL: "CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT NOT NULL)"},
+	{Name: "2-tag", SQL: "CREATE TABLE tag (note REFERENCES note, name TEXT); CREATE INDEX tag_name ON tag (name)"},
+	{Name: "3-done", SQL: "ALTER TABLE note ADD COLUMN done INT DEFAULT 0"},
+}
+
+// insert is a deed that adds a row to what the migrations made.
+func insert(body string) deed {
+	return func(_ *puppet, h host.Turn) error { return exec(h, "INSERT INTO note (body) VALUES (?)", body) }
+}
+
 // look runs a closure as a query.
 func (g *stage) look(key string, f glance) error {
 	_, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON, Input: remember(f)})
@@ -72,217 +93,6 @@ func (g *stage) wantNotes(key string, want ...string) {
 	}
 }
 
-var errOnPurpose = errors.New("on purpose")
-
-func TestRowsCanBeReadWhileOthersAreWritten(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", func(p *puppet, h host.Turn) error {
-		for i := range 20 {
-			if err := note(fmt.Sprint(i))(p, h); err != nil {
-				return err
-			}
-		}
-		rows, err := h.SQL().QueryContext(h, "SELECT id FROM note")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id int
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			var body string
-			if err := h.SQL().QueryRowContext(h, "SELECT body FROM note WHERE id = ?", id).Scan(&body); err != nil {
-				return err
-			}
-			if err := exec(h, "UPDATE note SET body = ? WHERE id = ?", body+"!", id); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
-	if all := g.notes("a"); len(all) != 20 || all[19] != "19!" {
-		t.Fatalf("%q", all)
-	}
-}
-
-func TestTransactionsInATurnAreSavepointsOfIt(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", func(p *puppet, h host.Turn) error {
-		if err := note("before")(p, h); err != nil {
-			return err
-		}
-		for _, keep := range []bool{false, true} {
-			tx, err := h.SQL().BeginTx(h, nil)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.ExecContext(h, "INSERT INTO note (body) VALUES (?)", fmt.Sprint("keep ", keep)); err != nil {
-				return err
-			}
-			if keep {
-				err = tx.Commit()
-			} else {
-				err = tx.Rollback()
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	g.wantNotes("a", "before", "keep true")
-	err := g.do("a", func(p *puppet, h host.Turn) error {
-		tx, err := h.SQL().BeginTx(h, nil)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(h, "INSERT INTO note (body) VALUES ('committed')"); err != nil {
-			return err
-		}
-		if err := tx.Commit(); err != nil {
-			return err
-		}
-		return errOnPurpose
-	})
-	if err == nil {
-		t.Fatal("no error")
-	}
-	wantCode(t, g.do("a", func(_ *puppet, h host.Turn) error { return exec(h, "BEGIN; DELETE FROM note") }), host.FailedPrecondition)
-	g.wantNotes("a", "before", "keep true")
-}
-
-func TestQueriesSeeTheLastCommitAndNotTheTurnUnderWay(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	wrote, looked := make(chan bool), make(chan bool)
-	done := make(chan error)
-	go func() {
-		done <- g.do("a", func(p *puppet, h host.Turn) error {
-			if err := note("two")(p, h); err != nil {
-				return err
-			}
-			close(wrote)
-			<-looked
-			return note("three")(p, h)
-		})
-	}()
-	<-wrote
-	g.wantNotes("a", "one")
-	err := g.look("a", func(_ *puppetState, r host.Reader) error {
-		if _, err := bodies(r); err != nil {
-			return err
-		}
-		close(looked)
-		if err := <-done; err != nil { // the turn commits while the query runs
-			return err
-		}
-		all, err := bodies(r)
-		if err == nil && !slices.Equal(all, []string{"one"}) {
-			err = fmt.Errorf("the query sees %q after a commit", all)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.wantNotes("a", "one", "two", "three")
-}
-
-func TestATurnThatQueriesItsOwnActorSeesTheLastCommit(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	g.must("b", note("other"))
-	g.must("a", func(p *puppet, h host.Turn) error {
-		if err := note("two")(p, h); err != nil {
-			return err
-		}
-		for key, want := range map[string][]string{"a": {"one"}, "b": {"other"}} {
-			var got []string
-			if _, err := h.Call(h, &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON,
-				Input: remember(glance(func(_ *puppetState, r host.Reader) (err error) { got, err = bodies(r); return err }))}); err != nil {
-				return err
-			}
-			if !slices.Equal(got, want) {
-				return fmt.Errorf("%s: %q", key, got)
-			}
-		}
-		if all, err := bodies(h); err != nil || len(all) != 2 {
-			return fmt.Errorf("the turn itself sees %q, %w", all, err)
-		}
-		return note("three")(p, h)
-	})
-	g.wantNotes("a", "one", "two", "three")
-}
-
-func TestATurnInAGroupIsUndoneAlone(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	quickly := func(n int) {
-		for range n { // so that the method is known to be quick, and turns share commits
-			g.must("a", func(*puppet, host.Turn) error { return nil })
-		}
-	}
-	g.must("a", note("first"))
-	quickly(300)
-	// One turn holds the mailbox while others gather behind it.
-	started, release := make(chan bool), make(chan bool)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		g.must("a", func(*puppet, host.Turn) error { close(started); <-release; return nil })
-	})
-	<-started
-	before := g.status("a").Version
-	var failed, ok int
-	var mu sync.Mutex
-	for i := range 60 {
-		wg.Go(func() {
-			err := g.do("a", func(p *puppet, h host.Turn) error {
-				p.s.N++
-				if err := exec(h, "INSERT INTO note (body) VALUES (?)", fmt.Sprint(i)); err != nil {
-					return err
-				}
-				if i%3 == 1 {
-					return errOnPurpose
-				}
-				return nil
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed++
-			} else {
-				ok++
-			}
-		})
-	}
-	for g.status("a").Mailbox < 60 {
-		time.Sleep(time.Millisecond)
-	}
-	close(release)
-	wg.Wait()
-	if failed != 20 || ok != 40 {
-		t.Fatalf("%d failed, %d succeeded", failed, ok)
-	}
-	all := g.notes("a")
-	if len(all) != 41 || g.n("a") != 40 {
-		t.Fatalf("%d notes, N is %d: %q", len(all), g.n("a"), all)
-	}
-	if after := g.status("a").Version; after != before+40 {
-		t.Fatalf("the version went from %d to %d", before, after)
-	}
-	g.crash()
-	if again := g.notes("a"); !slices.Equal(again, all) {
-		t.Fatalf("after a crash %q, before %q", again, all)
-	}
-	g.check("a")
-}
-
 // check runs SQLite's own check of an actor's database.
 func (g *stage) check(key string) {
 	g.t.Helper()
@@ -294,59 +104,156 @@ func (g *stage) check(key string) {
 	}
 }
 
-func TestATurnThatWaitsCommitsThoseBeforeItAndNotItsOwnRows(t *testing.T) {
+// sqlPool returns the node's connections.
+func (g *stage) sqlPool() *sqlitevfs.Pool { return sqlite.SQLiteIn(g.Kernel).Pool }
+
+var errOnPurpose = errors.New("on purpose")
+
+// What sql.exec and sql.query answer is in testdata/sql, except that CBOR carries the same, and what is long.
+func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	t.Parallel()
-	for _, vacuum := range []bool{false, true} {
-		g := newStage(t, nil)
-		g.must("a", note("first"))
-		for range 300 {
-			g.must("a", func(*puppet, host.Turn) error { return nil })
-		}
-		started, release := make(chan bool), make(chan bool)
-		var wg sync.WaitGroup
-		wg.Go(func() { g.must("a", func(*puppet, host.Turn) error { close(started); <-release; return nil }) })
-		<-started
-		for i := range 3 {
-			wg.Go(func() { g.must("a", note(fmt.Sprint(i))) })
-		}
-		var failure error
-		for g.status("a").Mailbox < 3 {
-			time.Sleep(time.Millisecond)
-		}
-		wg.Go(func() {
-			failure = g.do("a", func(p *puppet, h host.Turn) error {
-				if err := note("lost")(p, h); err != nil {
-					return err
-				}
-				if vacuum {
-					if err := exec(h, "VACUUM"); err != nil {
-						return err
-					}
-				}
-				h.Done() // the turns before this one are committed
-				if err := note("lost too")(p, h); err != nil {
-					return err
-				}
-				return errOnPurpose
-			})
-		})
-		for g.status("a").Mailbox < 4 {
-			time.Sleep(time.Millisecond)
-		}
-		close(release)
-		wg.Wait()
-		if failure == nil {
-			t.Fatal("no error")
-		}
-		if all := g.notes("a"); len(all) != 4 || slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, "lost") }) {
-			t.Fatalf("vacuum %v: %q", vacuum, all)
-		}
-		g.must("a", note("last"))
-		g.check("a")
-		g.crash()
-		if all := g.notes("a"); len(all) != 5 {
-			t.Fatalf("vacuum %v, after a crash: %q", vacuum, all)
-		}
-		g.check("a")
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	input, _ := wire.Output.Marshal(host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}})
+	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: host.SQLQuery, Codec: host.CBOR, Input: input})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if s := fmt.Sprint(wire.Read[host.SQLOutput](host.CBOR, reply.Output).Rows); s != "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]" {
+		t.Errorf("rows in CBOR: %s", s)
+	}
+	const series = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5000) SELECT x FROM n"
+	for _, c := range []struct {
+		method    string
+		in        host.SQLInput
+		rows      int
+		truncated bool
+	}{
+		{host.SQLExec, host.SQLInput{SQL: series, Reason: "test"}, 1000, true},
+		{host.SQLQuery, host.SQLInput{SQL: series, Limit: 5000}, 5000, false},
+		{host.SQLQuery, host.SQLInput{SQL: "SELECT hex(zeroblob(1000000)) FROM (VALUES (1), (2), (3), (4), (5), (6))"}, 4, true},
+	} {
+		var out host.SQLOutput
+		if g.mustVerb("a", c.method, c.in, &out); len(out.Rows) != c.rows || out.Truncated != c.truncated {
+			t.Errorf("%s: %d rows, truncated %v", c.in.SQL, len(out.Rows), out.Truncated)
+		}
+	}
+	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT hex(zeroblob(5000000))"}, nil), host.TooLarge)
+	wantLimit(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT '" + strings.Repeat("x", 1_000_001) + "'"}, nil), "SQL statement", "1000000")
+}
+
+// A blob that is longer than a body or an answer may be goes in and out in parts, as docs/sql.md says.
+func TestALargeValueGoesInAndOutInParts(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	exec := func(text string, args ...any) {
+		g.mustVerb("a", host.SQLExec, host.SQLInput{SQL: text, Args: args, Reason: "test"}, &host.SQLOutput{})
+	}
+	part := make([]byte, 700_000)
+	for i := range part {
+		part[i] = byte(i * 7) // zeros among them
+	}
+	encoded := map[string]any{"base64": base64.StdEncoding.EncodeToString(part)}
+	exec("CREATE TABLE file (id INTEGER PRIMARY KEY, v)")
+	exec("INSERT INTO file VALUES (1, ?)", encoded)
+	parts := 1
+	for range 2 {
+		exec("UPDATE file SET v = CAST(v || ? AS BLOB) WHERE id = 1", encoded)
+		parts++
+	}
+	for parts*len(part) <= 8<<20 { // as much as one call returns
+		exec("UPDATE file SET v = CAST(v || v AS BLOB) WHERE id = 1")
+		parts *= 2
+	}
+	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT v FROM file"}, &host.SQLOutput{}), host.TooLarge)
+	var got []byte
+	for at := 1; at < parts*len(part); at += 4_000_000 {
+		var out host.SQLOutput
+		g.mustVerb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT substr(v, ?, 4000000) FROM file", Args: []any{at}}, &out)
+		value, _ := out.Rows[0][0].(map[string]any)
+		text, _ := value["base64"].(string)
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b...)
+	}
+	if !bytes.Equal(got, bytes.Repeat(part, parts)) {
+		t.Errorf("%d bytes come back, and are not what was written", len(got))
+	}
+}
+
+func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	if err := g.look("a", func(*puppetState, host.Reader) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a := g.Find(pAddr("a"))
+	if attach.Get[*sqlite.Database](&a.Core.Attached) != nil {
+		t.Error("a database was made")
+	}
+	if s := g.sqlPool().Stats(); s.Opened != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// wantLimit checks that an error is TooLarge and names the bound.
+func wantLimit(t *testing.T, err error, what, limit string) {
+	t.Helper()
+	e := wantCode(t, err, host.TooLarge)
+	if e.Metadata["what"] != what || e.Metadata["limit"] != limit || e.Metadata["actual"] == "" {
+		t.Errorf("%v %v, want what %q and limit %s", e, e.Metadata, what, limit)
+	}
+}
+
+func TestEveryErrorOfABoundNamesIt(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&engine.LimitError{What: "thing", Limit: 10, Actual: 11},
+		&sqlitevfs.LimitError{Err: sqlitevfs.ErrFull, What: "thing", Limit: 10, Actual: 11},
+		&sqlitevfs.Error{Err: &sqlitevfs.LimitError{Err: sqlitevfs.ErrMemory, What: "thing", Limit: 10, Actual: 11}},
+		&workflow.TooLargeError{What: "thing", Limit: 10, Size: 11},
+	} {
+		e, id := fault.Public(fmt.Errorf("wrapped: %w", err), []fault.Translator{(*sqlite.Part)(nil), (*run.Part)(nil)})
+		wantLimit(t, e, "thing", "10")
+		if id != "" || e.Metadata["actual"] != "11" {
+			t.Errorf("%T: %v %v", err, id, e.Metadata)
+		}
+	}
+}
+
+// A turn that changes more pages of its database than the journal keeps is refused in the middle of its commit, because another
+// turn has taken the node's memory for writes. It gets the error that any other write gets, and leaves nothing.
+func TestCommitOfSQLThatIsRefusedAsOverloadedSaysSo(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.SQL.TurnBytes = 6 << 20 }, &puppetType{name: "p", limits: host.Limits{ValueBytes: 6 << 20}})
+	g.writeBytes = 6 << 20
+	g.restart()
+	const rewrite = "UPDATE note SET body = hex(randomblob(1500))"
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		if err := exec(h, "CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT NOT NULL)"); err != nil {
+			return err
+		}
+		return exec(h, "INSERT INTO note (body) SELECT hex(randomblob(1500)) FROM generate_series(1, 900)")
+	})
+	before := g.notes("a")
+	var busy, plain error
+	g.must("b", func(_ *puppet, h host.Turn) error {
+		if err := h.KVPut([]byte("k"), make([]byte, 4<<20), time.Time{}); err != nil {
+			return err
+		}
+		busy = g.do("a", func(_ *puppet, h host.Turn) error { return exec(h, rewrite) })
+		plain = g.do("c", func(_ *puppet, h host.Turn) error { return h.KVPut([]byte("k"), make([]byte, 3<<20), time.Time{}) })
+		return nil
+	})
+	got, want := wantCode(t, busy, host.Overloaded), wantCode(t, plain, host.Overloaded)
+	if got.Message != want.Message || !got.Retryable || !maps.Equal(got.Metadata, want.Metadata) {
+		t.Errorf("SQL is refused with %v %v, another write with %v %v", got, got.Metadata, want, want.Metadata)
+	}
+	g.wantNotes("a", before...)
+	g.must("a", func(_ *puppet, h host.Turn) error { return exec(h, rewrite) })
+	g.check("a")
 }
