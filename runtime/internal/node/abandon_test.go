@@ -1,50 +1,29 @@
 package node
 
 import (
-	"context"
-	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
-)
-
-var (
-	gates = actor.NewType[unit]("gate")
-	pause = actor.NewAction[actor.None, int](gates, "pause")
 )
 
 func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
-	def := actor.Define(gates, actor.Spec[unit]{}, actor.On(pause, func(u *unit, ctx *actor.Context, _ actor.None) (int, error) {
-		u.N++
-		entered <- struct{}{}
-		<-release
-		return u.N, nil
-	}))
-	store, err := engine.Open(t.Context(), engine.Options{Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	g := newStage(t, nil)
 	reply := make(chan error, 1)
 	go func() {
-		_, err := pause.Call(context.Background(), gates.Ref(s, "a"), actor.None{})
-		reply <- err
+		reply <- g.do("a", func(p *puppet, _ host.Turn) error {
+			p.s.N++
+			entered <- struct{}{}
+			<-release
+			return nil
+		})
 	}()
 	<-entered
-	a := s.Find(host.Address{Type: "gate", Key: []string{"a"}})
+	a := g.Find(pAddr("a"))
 	// Abandon the turn as abandonTurn does, but let the handler return in the middle of it.
 	a.Mu.Lock()
 	turn := a.Turn.Swap(nil)
@@ -79,19 +58,14 @@ func (s *stopper) Close(*kernel.Core)                { <-s.goOn }
 func (s *stopper) Abandon(*kernel.Core)              {}
 
 func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTest(t)
-		ctx := context.Background()
-		ref := units.Ref(s, "a")
-		if _, err := step.Call(ctx, ref, ""); err != nil {
-			t.Fatal(err)
-		}
-		a, before := s.Find(host.Address{Type: "unit", Key: []string{"a"}}), s.Destroys.Load()
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		a, before := g.Find(pAddr("a")), g.Destroys.Load()
 		// The goroutine that runs the actor stops between the commit that ends the actor and the end of its core.
 		stop := &stopper{goOn: make(chan struct{})}
 		attach.Make(&a.Core.Attached, func() *stopper { return stop })
-		err := s.Destroy(ctx, a.Address)
-		v, after := a.AcquireView(), s.Destroys.Load()
+		err := g.Destroy(t.Context(), a.Address)
+		v, after := a.AcquireView(), g.Destroys.Load()
 		close(stop.goOn)
 		if err != nil {
 			t.Fatal(err)

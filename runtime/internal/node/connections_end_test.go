@@ -56,27 +56,19 @@ func TestLongHistoryIsReadInPages(t *testing.T) {
 	})
 }
 
-func TestStateOfAConnectionIsPartOfTheTurn(t *testing.T) {
-	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
-		l := h.connect(host.ConnectRequest{})
-		id := l.Welcome().Connection
-		h.must("a", func(_ *puppet, t host.Turn) error { return t.SetConnectionState(id, []byte{1}) })
-		h.do("a", func(_ *puppet, t host.Turn) error {
-			t.SetConnectionState(id, []byte{2})
-			return host.Errorf(host.FailedPrecondition, "told to")
-		})
-		h.cut(1, 0)
-		if c := h.records(); len(c) != 1 || len(c[0].State) != 1 || c[0].State[0] != 1 {
-			t.Errorf("%+v", c)
-		}
-	})
-}
-
 func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 	in(t, puppetType{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
 		ctx := t.Context()
 		l := h.connect(host.ConnectRequest{})
 		w := l.Welcome()
+		called := ""
+		if _, err := l.Call(ctx, request(func(_ *puppet, t host.Turn) error { called = t.Caller(); return nil })); err != nil || called != w.Connection {
+			t.Errorf("the caller of a turn is %q, %v", called, err)
+		}
+		look := remember(glance(func(_ *puppetState, r host.Reader) error { called = "query by " + r.Caller(); return nil }))
+		if _, err := l.Call(ctx, &host.Request{Method: "look", Codec: host.JSON, Input: look}); err != nil || called != "query by "+w.Connection {
+			t.Errorf("the caller of a query is %q, %v", called, err)
+		}
 		caller := func(token string) (string, error) {
 			who := ""
 			_, err := h.CallOver(ctx, token, request(func(_ *puppet, t host.Turn) error {
@@ -116,59 +108,6 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 	})
 }
 
-func TestOperatorsListAndCloseConnections(t *testing.T) {
-	in(t, puppetType{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
-		call := func(method, input, key string) (string, error) {
-			r, err := h.Call(t.Context(), &host.Request{
-				Address: pAddr("a"), Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: key,
-			})
-			return string(r.Output), err
-		}
-		var ids []string
-		lives := make(map[string]host.LiveConnection)
-		for range 3 {
-			l := h.connect(listening)
-			ids = append(ids, l.Welcome().Connection)
-			lives[l.Welcome().Connection] = l
-		}
-		slices.Sort(ids)
-		if err := lives[ids[0]].Close(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
-		at := time.Now().UTC().Format(time.RFC3339)
-		out, err := call(host.ConnectionList, `{"limit":2}`, "")
-		rest := `,"events":["said"],"transport":"go","connected":"` + at + `"`
-		want := `{"connections":[{"id":"` + ids[0] + `"` + rest + `,"lost":"` + at + `"},` +
-			`{"id":"` + ids[1] + `"` + rest + `}],"more":true}`
-		if out != want || err != nil {
-			t.Errorf("%s, %v\nwant %s", out, err, want)
-		}
-		out, err = call(host.ConnectionList, `{"after":"`+ids[1]+`"}`, "")
-		if !strings.Contains(out, ids[2]) || strings.Contains(out, ids[1]) || strings.Contains(out, "more") || err != nil {
-			t.Errorf("%s, %v", out, err)
-		}
-		_, err = call(host.ConnectionList, `{"limit":1001}`, "")
-		wantCode(t, err, host.InvalidArgument)
-		closing := `{"connection":"` + ids[1] + `","reason":"maintenance"}`
-		for range 2 { // the second is replayed
-			if out, err = call(host.ConnectionClose, closing, "key"); out != `{"count":1}` || err != nil {
-				t.Errorf("%s, %v", out, err)
-			}
-		}
-		if e := ending(t, lives[ids[1]]); e.Message != "maintenance" {
-			t.Error(e)
-		}
-		if out, err = call(host.ConnectionClose, closing, ""); out != `{"count":0}` || err != nil {
-			t.Errorf("%s, %v", out, err)
-		}
-		_, err = call(host.ConnectionClose, `{"connection":"x","reason":"`+strings.Repeat("x", 1025)+`"}`, "")
-		wantCode(t, err, host.TooLarge)
-		if log := h.log(); !slices.Equal(log, []string{"maintenance"}) {
-			t.Errorf("%q", log)
-		}
-	})
-}
-
 func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		hold := make(chan struct{})
@@ -204,41 +143,18 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestRestartLosesNoConnection(t *testing.T) {
-	for name, stop := range map[string]func(h *hotel){
-		"restart": func(h *hotel) { h.restart() },
-		"crash":   func(h *hotel) { h.cut(1, 50) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			in(t, puppetType{disconnect: noting}, host.Limits{ConnectionGrace: time.Minute}, func(t *testing.T, h *hotel) {
-				const n = conn.SweepPage + 44
-				var ends []host.LiveConnection
-				for range n {
-					ends = append(ends, h.connect(listening))
-				}
-				ends[0].Close(t.Context(), true)
-				h.say("one")
-				stop(h)
-				quick := h.back(ends[1].Welcome(), 0) // before or after the sweep
-				time.Sleep(10 * time.Second)
-				lost := 0
-				for _, c := range h.records() {
-					if !c.Lost.IsZero() {
-						lost++
-					}
-				}
-				if lost != n-1 {
-					t.Errorf("%d connections count as lost, want %d", lost, n-1)
-				}
-				later := h.back(ends[2].Welcome(), 0)
-				h.say("two")
-				expect(t, quick, "one", "two")
-				expect(t, later, "one", "two")
-				time.Sleep(2 * time.Minute)
-				if log := h.log(); len(log) != n-2 || len(h.records()) != 2 || h.wakes() != 1 {
-					t.Errorf("%d connections ended, %d are there, with %d wake rows", len(log), len(h.records()), h.wakes())
-				}
-			})
-		})
-	}
+func TestAStartFindsMoreConnectionsThanOneSweepTakes(t *testing.T) {
+	in(t, puppetType{disconnect: noting}, host.Limits{ConnectionGrace: time.Minute}, func(t *testing.T, h *hotel) {
+		const n = conn.SweepPage + 44
+		var ends []host.LiveConnection
+		for range n {
+			ends = append(ends, h.connect(listening))
+		}
+		h.cut(1, 50)
+		h.back(ends[1].Welcome(), 0)
+		time.Sleep(2 * time.Minute)
+		if log := h.log(); len(log) != n-1 || len(h.records()) != 1 || h.wakes() != 1 {
+			t.Errorf("%d connections ended, %d are there, with %d wake rows", len(log), len(h.records()), h.wakes())
+		}
+	})
 }

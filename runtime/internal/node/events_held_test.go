@@ -140,41 +140,6 @@ func TestEventOfManyFollowersCountsOnce(t *testing.T) {
 	})
 }
 
-func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
-		hoarder := g.client("a", listening)
-		for range 3 { // with anything more, the node is full
-			g.must("a", emits(1, 10_000))
-		}
-		reads, idle := g.client("b", listening), g.client("b", listening)
-		g.must("b", emits(1, 1000)) // which is less than each may hold
-		if got := sequences(t, reads); !slices.Equal(got, upTo(1)) {
-			t.Errorf("the reader got %v", got)
-		}
-		g.must("b", emits(3, 5000))
-		if got := sequences(t, reads); !slices.Equal(got, []uint64{2, 3, 4}) { // from the history
-			t.Errorf("the reader got %v", got)
-		}
-		if got := sequences(t, hoarder); !slices.Equal(got, upTo(3)) {
-			t.Errorf("the one that came first got %v", got)
-		}
-		if d, err := idle.Next(t.Context()); err != nil || len(d.Events) != 1 {
-			t.Errorf("before it was cut off, the idle one got %v, %v", d.Events, err)
-		}
-		if _, err := idle.Next(t.Context()); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "clients of the node") {
-			t.Errorf("the idle one ends with %v", err)
-		}
-		for _, l := range []host.LiveConnection{hoarder, reads, idle} {
-			if err := l.Close(t.Context(), false); err != nil {
-				t.Error(err)
-			}
-		}
-		if held := event.HubOf(g.Kernel).Held.Load(); held != 0 {
-			t.Errorf("%d bytes are held by nobody", held)
-		}
-	})
-}
-
 // full connects a client that holds so much that the node is full with anything more.
 func full(t *testing.T, g *stage) {
 	hoarder := g.client("a", listening)
@@ -182,26 +147,6 @@ func full(t *testing.T, g *stage) {
 	for range 3 {
 		g.must("a", emits(1, 10_000))
 	}
-}
-
-func TestConnectionThatReadsIsNotCutOffThoughTheNodeIsFull(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
-		full(t, g)
-		fresh, waits := g.client("b", listening), g.client("b", listening)
-		got := make(chan []uint64)
-		go func() {
-			defer close(got)
-			got <- sequences(t, waits)
-		}()
-		synctest.Wait()
-		g.must("b", emits(40, 200)) // together more than each may hold
-		if got := <-got; !slices.Equal(got, upTo(40)) {
-			t.Errorf("the client that waited got %v", got)
-		}
-		if got := sequences(t, fresh); !slices.Equal(got, upTo(40)) {
-			t.Errorf("the client that had missed nothing yet got %v", got)
-		}
-	})
 }
 
 func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T) {
@@ -214,32 +159,6 @@ func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T
 	if l := all[0]; l.Ended() != nil || !l.Lagging || l.Position != 0 {
 		t.Errorf("it ended with %v, or is to read on from the history after event %d: %v", l.Ended(), l.Position, l.Lagging)
 	}
-}
-
-// The commits of an actor are counted anew when it has slept.
-func TestConnectionThatDoesNotReadIsCutOffThoughItsActorHasSlept(t *testing.T) {
-	types := listeners()
-	for _, d := range types {
-		d.idle = 10 * time.Millisecond
-	}
-	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, types, func(t *testing.T, g *stage) {
-		full(t, g)
-		g.must("b", add(0))
-		l := g.client("b", listening)
-		time.Sleep(time.Second)
-		g.must("b", emits(1, 100)) // the first commit since the actor woke
-		time.Sleep(time.Second)
-		if g.Find(pAddr("b")) != nil {
-			t.Fatal("the actor is awake")
-		}
-		g.must("b", emits(1, 10_000)) // likewise
-		if d, err := l.Next(t.Context()); err != nil || len(d.Events) != 1 {
-			t.Fatal(len(d.Events), err)
-		}
-		if _, err := l.Next(t.Context()); host.CodeOf(err) != host.Overloaded {
-			t.Errorf("the client that did not read learns %v", err)
-		}
-	})
 }
 
 func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {

@@ -132,6 +132,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
 		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
 		{host.ActorPause, `{"reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
+		{host.ConnectionClose, `{"connection":"x","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
 		{host.SQLExec, `{"sql":"SELECT 1","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
 		{host.ScheduleSet, `{"name":"tick","every_ms":1000,"instance":"` + strings.Repeat("x", 257) + `"}`, "instance", "256", "257"},
 		{host.ScheduleSet, `{"name":"tick","cron":"` + strings.Repeat("x", 1025) + `"}`, "cron", "", "1025"},

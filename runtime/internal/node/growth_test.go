@@ -3,17 +3,13 @@ package node
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 type unit struct{ N int }
@@ -41,33 +37,15 @@ func (u *unit) step(ctx *actor.Context, what string) (int, error) {
 
 func (u unit) value(*actor.ReadContext, actor.None) (int, error) { return u.N, nil }
 
-func newTest(t *testing.T) *Node {
-	t.Helper()
-	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+// newUnits starts a node of units.
+func newUnits(t *testing.T) *stage {
 	def := actor.Define(units, actor.Spec[unit]{}, actor.On(step, (*unit).step), actor.OnQuery(value, unit.value))
-	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return newStage(t, func(o *Options) { o.Behaviors = append(o.Behaviors, def.Behavior()) })
 }
 
 func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTest(t)
-		ctx := context.Background()
+		s, ctx := newUnits(t), context.Background()
 		for i := range 100 {
 			ref := units.Ref(s, fmt.Sprint(i))
 			step.Call(ctx, ref, "fail")  // leaves nothing
@@ -109,7 +87,7 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 
 // TestActorsAreUsedFromManyGoroutines is for the race detector: real time, few keys, everything at once.
 func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
-	s := newTest(t)
+	s := newUnits(t)
 	ctx := t.Context()
 	var wg sync.WaitGroup
 	for g := range 8 {

@@ -1,10 +1,9 @@
-package node_test
+package node
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
-	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -131,109 +129,59 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 	})
 }
 
-// A probed actor counts its calls, and uses the probe in each.
-type probed struct {
-	host.Instance // what is not used
-	p             *probe
-	n             byte
-}
-
-func (a *probed) Load(_ uint64, blob []byte) error {
-	a.n = 0
-	if len(blob) > 0 {
-		a.n = blob[0]
+// does is a deed that uses the probe, and more of it if it is told to.
+func (p *probe) does(what string) deed {
+	return func(u *puppet, h host.Turn) error {
+		t := kernelTurn(h)
+		t.Enlist(p)
+		attach.Make(&t.Core.Attached, func() *probe { return p }) // a facet
+		t.After = append(t.After, p)
+		switch what {
+		case "fail":
+			return host.Errorf(host.FailedPrecondition, "the handler fails")
+		case "hang":
+			time.Sleep(time.Hour)
+		case "key": // nothing else: the key must be kept all the same
+			return t.Core.Rows.Put(probeKey, []byte("kept"), engine.PutOptions{})
+		case "due":
+			t.Core.Rows.SetWake(probeTime, probeWake, "x", "")
+			return t.Core.Rows.Put(probeDue, nil, engine.PutOptions{})
+		case "then":
+			t.Then(func() { p.told.Add(1) })
+		case "arm":
+			t.Core.Arm(probeWake, true)
+		}
+		u.s.N++
+		return t.Core.Rows.Put(probeKey, []byte{byte(u.s.N)}, engine.PutOptions{})
 	}
-	return nil
-}
-func (a *probed) Save(dst []byte) ([]byte, error) { return append(dst, a.n), nil }
-func (a *probed) Create(host.Turn) error          { return nil }
-func (a *probed) Wake(host.Turn) error            { return nil }
-func (a *probed) Destroy(host.Turn) error         { return nil }
-
-func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
-	t := kernel.CallerOf(h).Waiter
-	t.Enlist(a.p)
-	attach.Make(&t.Core.Attached, func() *probe { return a.p }) // a facet
-	t.After = append(t.After, a.p)
-	switch string(input) {
-	case "fail":
-		return nil, host.Errorf(host.FailedPrecondition, "the handler fails")
-	case "hang":
-		time.Sleep(time.Hour)
-	case "key": // nothing else: the key must be kept all the same
-		return out, t.Core.Rows.Put(probeKey, []byte("kept"), engine.PutOptions{})
-	case "due":
-		t.Core.Rows.SetWake(probeTime, probeWake, "x", "")
-		return out, t.Core.Rows.Put(probeDue, nil, engine.PutOptions{})
-	case "then":
-		t.Then(func() { a.p.told.Add(1) })
-	case "arm":
-		t.Core.Arm(probeWake, true)
-	}
-	a.n++
-	return out, t.Core.Rows.Put(probeKey, []byte{a.n}, engine.PutOptions{})
 }
 
-// A bench is a node with a probe.
+// A bench is a stage with a probe, whose actors do not fall asleep by themselves.
 type bench struct {
-	*node.Node
-	t     *testing.T
-	p     *probe
-	store *engine.Store
-	disk  *engine.Disk
+	*stage
+	p *probe
 }
 
-func newBench(t *testing.T, panics bool) *bench {
-	b := &bench{t: t, p: &probe{panics: panics}, disk: engine.NewDisk()}
-	b.start()
-	return b
+// probing runs a test on a bench in a bubble.
+func probing(t *testing.T, panics bool, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &probe{panics: panics}
+		f(t, &bench{p: p, stage: newStage(t, func(o *Options) { o.Parts, o.IdleTimeout = []kernel.Part{p}, 100*time.Hour })})
+	})
 }
 
-func (b *bench) start() {
-	b.t.Helper()
-	var err error
-	quiet := slog.New(slog.DiscardHandler)
-	if b.store, err = engine.Open(b.t.Context(), engine.Options{Dir: "store", Disk: b.disk, Logger: quiet}); err != nil {
-		b.t.Fatal(err)
-	}
-	behavior := &host.Behavior{
-		Type: "p", StateVersion: 1, Methods: []host.Method{{Name: "do", Kind: host.Action, Handler: "probed.do"}},
-		New:    func() host.Instance { return &probed{p: b.p} },
-		Decode: func(uint64, []byte) (any, error) { return nil, nil },
-	}
-	b.Node, err = node.New(node.Options{Parts: []kernel.Part{b.p},
-		Options: options.Options{Store: b.store, Logger: quiet, Behaviors: []*host.Behavior{behavior}}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.Start()
-}
-
-func (b *bench) stop() {
-	b.t.Helper()
-	if err := errors.Join(b.Close(context.Background()), b.store.Close()); err != nil {
-		b.t.Error(err)
-	}
-}
-
-func at(key string) host.Address { return host.Address{Type: "p", Key: []string{key}} }
-
-func (b *bench) do(key, what string) error {
-	_, err := b.Call(context.Background(), &host.Request{Address: at(key), Method: "do", Codec: host.JSON, Input: []byte(what)})
-	return err
-}
+func (b *bench) do(key, what string) error { return b.stage.do(key, b.p.does(what)) }
 
 func (b *bench) must(key, what string) {
 	b.t.Helper()
-	if err := b.do(key, what); err != nil {
-		b.t.Fatal(err)
-	}
+	b.stage.must(key, b.p.does(what))
 }
 
 // rows dumps what the store has of the actor "a".
 func (b *bench) rows() (dump string) {
 	b.t.Helper()
-	id, ok, err := b.store.Lookup(b.Identity(at("a")))
+	id, ok, err := b.store.Lookup(b.Identity(pAddr("a")))
 	if err != nil || !ok {
 		b.t.Fatal(ok, err)
 	}
@@ -257,12 +205,10 @@ func (b *bench) rows() (dump string) {
 }
 
 func TestPartFromOutsideIsUsedInATurnAtAWakeAtAStartAndAtDestroy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, false)
+	probing(t, false, func(t *testing.T, b *bench) {
 		b.must("a", "key")
 		before := b.rows()
-		b.stop()
-		b.start()
+		b.restart()
 		if after := b.rows(); after != before {
 			t.Errorf("the key was not kept: %s, not %s", after, before)
 		}
@@ -272,32 +218,25 @@ func TestPartFromOutsideIsUsedInATurnAtAWakeAtAStartAndAtDestroy(t *testing.T) {
 			t.Errorf("the row fired %d times", n)
 		}
 		b.must("a", "arm")
-		b.stop()
-		b.start()
+		b.restart()
 		time.Sleep(time.Minute)
 		if n := b.p.takenUp.Load(); n != 1 {
 			t.Errorf("the row at 0 was taken up %d times", n)
 		}
-		if err := b.Destroy(t.Context(), at("a")); err != nil || b.p.retired.Load() != 1 {
+		if err := b.Destroy(t.Context(), pAddr("a")); err != nil || b.p.retired.Load() != 1 {
 			t.Error(err, b.p.retired.Load())
 		}
 		b.must("a", "")
-		b.stop()
 	})
 }
 
 func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 	restart := func(b *bench) error {
-		b.stop()
-		b.start()
+		b.restart()
 		return b.do("a", "")
 	}
 	call := func(b *bench) error { return b.do("a", "") }
-	verb := func(b *bench, method string) error {
-		_, err := b.Call(context.Background(), &host.Request{Address: at("a"), Method: method, Codec: host.JSON})
-		return err
-	}
-	lookup := func(b *bench) error { _, err := b.Lookup(context.Background(), at("a")); return err }
+	lookup := func(b *bench) error { _, err := b.Lookup(context.Background(), pAddr("a")); return err }
 	for _, x := range []struct {
 		hook    string
 		panics  bool // it has no error to return
@@ -308,7 +247,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		{hook: "Seal", use: call},
 		{hook: "StateChanged", use: call},
 		{hook: "Succeeded", panics: true, use: call},
-		{hook: "Destroy", use: func(b *bench) error { return b.Destroy(context.Background(), at("a")) }},
+		{hook: "Destroy", use: func(b *bench) error { return b.Destroy(context.Background(), pAddr("a")) }},
 		{hook: "Stale", use: restart},
 		{hook: "Prepare", use: restart},
 		{hook: "Risen", use: restart},
@@ -316,18 +255,18 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		{hook: "Present", panics: true, quiet: true, use: lookup},
 		{hook: "Follow", panics: true, quiet: true, changes: true, use: call},
 		{hook: "Forget", panics: true, use: func(b *bench) error { return b.do("a", "fail") }},
-		{hook: "Close", panics: true, quiet: true, use: func(b *bench) error { return verb(b, host.ActorSleep) }},
+		{hook: "Close", panics: true, quiet: true, use: func(b *bench) error { return b.verb("a", host.ActorSleep, nil, nil) }},
 		{hook: "Abandon", panics: true, use: func(b *bench) error { return b.do("a", "hang") }},
 		{hook: "Durable", panics: true, quiet: true, changes: true, use: call},
-		{hook: "Keeps", use: func(b *bench) error { return verb(b, host.ActorSleep) }},
-		{hook: "Explain", use: func(b *bench) error { return verb(b, host.ActorWhy) }},
+		{hook: "Keeps", use: func(b *bench) error { return b.verb("a", host.ActorSleep, nil, nil) }},
+		{hook: "Explain", use: func(b *bench) error { return b.verb("a", host.ActorWhy, nil, nil) }},
 		{hook: "Resumed", changes: true, use: func(b *bench) error {
-			if err := verb(b, host.ActorPause); err != nil {
+			if err := b.verb("a", host.ActorPause, nil, nil); err != nil {
 				b.t.Fatal(err)
 			}
-			err := verb(b, host.ActorResume)
+			err := b.verb("a", host.ActorResume, nil, nil)
 			b.p.heal()
-			if err := verb(b, host.ActorResume); err != nil {
+			if err := b.verb("a", host.ActorResume, nil, nil); err != nil {
 				b.t.Error(err)
 			}
 			return err
@@ -337,8 +276,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		{hook: "fire", quiet: true, changes: true, use: func(b *bench) error { return b.do("a", "due") }},
 		{hook: "TakeUp", panics: true, quiet: true, changes: true, use: func(b *bench) error {
 			err := b.do("a", "arm")
-			b.stop()
-			b.start()
+			b.restart()
 			return err
 		}},
 	} {
@@ -347,8 +285,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/panics=%t", x.hook, panics), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := newBench(t, panics)
+				probing(t, panics, func(t *testing.T, b *bench) {
 					b.must("a", "key")
 					before := b.rows()
 					b.p.fail(x.hook)
@@ -373,7 +310,6 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 						}
 					}
 					b.must("a", "")
-					b.stop()
 				})
 			})
 		}
@@ -382,8 +318,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 
 // What a part remembers whose Forget has panicked may be of a turn that was undone.
 func TestActorIsRebuiltWhenAPartCannotForget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, true)
+	probing(t, true, func(t *testing.T, b *bench) {
 		b.must("a", "")
 		before := b.core("a")
 		b.p.fail("Forget")
@@ -395,35 +330,31 @@ func TestActorIsRebuiltWhenAPartCannotForget(t *testing.T) {
 		if b.core("a") == before {
 			t.Error("the core with the part's memory is still used")
 		}
-		b.stop()
 	})
 }
 
 // core returns what an actor is awake with.
 func (b *bench) core(key string) *kernel.Core {
-	a := b.Find(at(key))
+	a := b.Find(pAddr(key))
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return a.Core
 }
 
 func TestConsequenceThatPanicsStopsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, true)
+	probing(t, true, func(t *testing.T, b *bench) {
 		b.must("a", "")
 		b.p.fail("Durable")
 		b.must("a", "then")
 		if n := b.p.told.Load(); n != 1 {
 			t.Errorf("the consequence after it was let out %d times", n)
 		}
-		b.stop()
 	})
 }
 
 // A job that panics between its turns leaves no turn open, and nothing of it is committed later.
 func TestJobThatPanicsIsTriedAgainOnAnActorThatWasRebuilt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, true)
+	probing(t, true, func(t *testing.T, b *bench) {
 		b.must("a", "")
 		before := b.core("a")
 		b.p.fail("Run")
@@ -438,18 +369,13 @@ func TestJobThatPanicsIsTriedAgainOnAnActorThatWasRebuilt(t *testing.T) {
 		if n := b.p.fired.Load(); n != 1 {
 			t.Errorf("the row fired %d times", n)
 		}
-		b.stop()
 	})
 }
 
 // Of two parts with one kind of wake rows the second would get the rows of the first.
 func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
-	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if _, err := node.New(node.Options{Parts: []kernel.Part{new(probe), new(probe)}, Options: options.Options{Store: store}}); err == nil || !strings.Contains(err.Error(), "probe") {
+	g := newStage(t, nil)
+	if _, err := New(Options{Parts: []kernel.Part{new(probe), new(probe)}, Options: options.Options{Store: g.store}}); err == nil || !strings.Contains(err.Error(), "probe") {
 		t.Error(err)
 	}
 }
@@ -491,7 +417,7 @@ func (s *survivor) Lost()     { s.lost.Add(1) }
 func (b *bench) post(j kernel.Job) error {
 	done := make(chan error, 1)
 	w := &kernel.Work{Job: j, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
-	if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
+	if _, err := b.Post(b.Types["p"], pAddr("a"), w, nil); err != nil {
 		b.t.Fatal(err)
 	}
 	return <-done
@@ -504,14 +430,13 @@ func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
 		destroy func(b *bench) error
 	}{
 		"job panics after its turn":         {false, func(b *bench) error { return b.post(regret{}) }},
-		"commit is refused":                 {true, func(b *bench) error { return b.Destroy(b.t.Context(), at("a")) }},
+		"commit is refused":                 {true, func(b *bench) error { return b.Destroy(b.t.Context(), pAddr("a")) }},
 		"commit of a turn before is, in it": {true, func(b *bench) error { return b.post(regret{late: true}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, true)
+			probing(t, true, func(t *testing.T, b *bench) {
 				b.must("a", "")
-				a := b.Find(at("a"))
+				a := b.Find(pAddr("a"))
 				s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
 				if c.refused { // because the space is opened anew behind the kernel's back
 					a.Mu.Lock()
@@ -529,11 +454,10 @@ func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
 				if n := s.lost.Load(); n != 1 {
 					t.Errorf("what survives was told %d times that the core was lost", n)
 				}
-				if _, err := b.Lookup(t.Context(), at("a")); err != nil {
+				if _, err := b.Lookup(t.Context(), pAddr("a")); err != nil {
 					t.Error(err)
 				}
 				b.must("a", "")
-				b.stop()
 			})
 		})
 	}

@@ -178,9 +178,7 @@ func (s *scene) command(line string) string {
 		return s.connect(w)
 	case "heard":
 		texts, _, missed, err := heard(s.clients[w[1]])
-		for i, text := range texts {
-			texts[i] = brief(text)
-		}
+		texts = shorten(texts)
 		out := fmt.Sprintf("%s heard %v", w[1], texts)
 		if missed > 0 {
 			out += fmt.Sprintf(", missed %d", missed)
@@ -349,6 +347,9 @@ func (s *scene) records(key string) string {
 		all, err := r.Connections("", 0)
 		for _, c := range all {
 			text := fmt.Sprint(c.Events)
+			if len(c.State) > 0 {
+				text += " marked " + string(c.State)
+			}
 			if !c.Lost.IsZero() {
 				text += " lost at " + since(&c.Lost)
 			}
@@ -366,4 +367,20 @@ func brief(text string) string {
 		return fmt.Sprintf("%d bytes", len(text))
 	}
 	return text
+}
+
+// shorten shows long texts by their lengths, and those that are alike once.
+func shorten(texts []string) (all []string) {
+	for i := 0; i < len(texts); {
+		n := 1
+		for len(texts[i]) > 100 && i+n < len(texts) && texts[i+n] == texts[i] {
+			n++
+		}
+		text := brief(texts[i])
+		if n > 1 {
+			text = fmt.Sprintf("%d of %s", n, text)
+		}
+		all, i = append(all, text), i+n
+	}
+	return all
 }

@@ -263,6 +263,8 @@ func (s *scene) step(x *player, w, body []string) error {
 			return t.EmitTo(0, []byte(`"`+rest+`"`), ids[0], ids[1:])
 		}
 		return t.EmitTo(0, []byte(`"`+rest+`"`), "", ids)
+	case "mark": // mark CLIENT TEXT: sets the state of its connection
+		return t.SetConnectionState(s.clients[w[1]].Welcome().Connection, []byte(rest))
 	case "query":
 		node, ctx := host.Node(t), context.Context(t)
 		_, err := node.Call(ctx, &host.Request{Address: addr(w[1]), Method: "look", Codec: host.JSON, Input: remember(s.glance(body))})

@@ -97,7 +97,7 @@ type scene struct {
 }
 
 // unstable is what differs from run to run: ids, and the size of an input, which is the number of a closure.
-var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-z]{26}\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes`)
+var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes`)
 
 // print adds a result, after what steps have said meanwhile, whose order is that of the text.
 func (s *scene) print(result string) {
