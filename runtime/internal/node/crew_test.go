@@ -3,18 +3,19 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 )
 
@@ -104,19 +105,9 @@ func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 }
 
 func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
-	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{(&puppetType{name: "p"}).behavior()}, Logger: slog.New(slog.DiscardHandler)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	g := &stage{Node: s, t: t}
+	g := newStage(t, nil)
 	g.must("warm", add(1))
-	running := s.Goroutines.Len
+	running := g.Goroutines.Len
 	before := running()
 	for i := range 50 {
 		key := fmt.Sprint(i)
@@ -134,8 +125,46 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 			g.mustVerb(key, host.ActorSleep, nil, nil)
 		}
 	}
-	soon(t, "the goroutines of the tasks end", func() bool { return running()-s.Workers.Free() <= before+4 }) // and what is about to return
-	if err := s.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	soon(t, "the goroutines of the tasks end", func() bool { return running()-g.Workers.Free() <= before+4 }) // and what is about to return
+}
+
+// An actor that stays awake for its messages gains nothing if its tasks are stopped.
+func TestMemoryPressureLeavesTasksOfAnActorWhoseMessagesAreOnTheirWay(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxAwake = 4 }, nil, func(t *testing.T, g *stage) {
+		var told, others atomic.Int32
+		g.must("a", series(goes("x", func(task host.Task) error { <-task.Done(); told.Add(1); return nil }),
+			sends("b", 1, func(*puppet, host.Turn) error { return errors.New("not now") })))
+		time.Sleep(time.Second)
+		for i := range 8 {
+			g.must(fmt.Sprint("other", i), goes("x", func(task host.Task) error { <-task.Done(); others.Add(1); return nil }))
+		}
+		time.Sleep(20 * time.Second)
+		if n := told.Load(); n != 0 || others.Load() == 0 {
+			t.Errorf("%d of its tasks and %d of others were stopped", n, others.Load())
+		}
+	})
+}
+
+func TestMemoryPressureStopsAttemptsOfSteps(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
+		causes := make(chan error, 100)
+		for i := range 20 {
+			key := fmt.Sprint("task", i)
+			g.must(key, goes("x", func(task host.Task) error {
+				r := run.RunOf(g.Find(pAddr(key)))
+				r.Attempts.Add(1)
+				<-task.Done()
+				r.Attempts.Add(-1)
+				causes <- context.Cause(task)
+				return nil
+			}))
+		}
+		time.Sleep(10 * time.Second)
+		if n := g.Memory.Awake.Load(); n > 10 {
+			t.Errorf("%d actors are awake", n)
+		}
+		if len(causes) == 0 {
+			t.Error("no task was stopped")
+		}
+	})
 }

@@ -1,52 +1,20 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
-	"github.com/cairn-run/cairn/runtime/internal/part/mail"
-
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
-
-// shop is a stage with a sender "a" whose n messages to the actor "shut", which adds them up, were given up.
-func shop(t *testing.T, n int, run func(t *testing.T, g *stage, open *atomic.Bool)) {
-	t.Helper()
-	var open atomic.Bool
-	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
-	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		g.must("a", func(_ *puppet, h host.Turn) error {
-			for range n {
-				input := remember(deed(func(p *puppet, t host.Turn) error {
-					if !open.Load() {
-						return failing(p, t)
-					}
-					p.s.N++
-					return nil
-				}))
-				if err := h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		synctest.Wait()
-		if st := g.status("a"); st.FailedSends != n || st.PendingSends != 0 {
-			t.Fatalf("%+v", st)
-		}
-		run(t, g, &open)
-	})
-}
 
 func (g *stage) deadSends(in host.SendListInput) (out host.SendListOutput) {
 	g.t.Helper()
@@ -111,43 +79,6 @@ func TestAMessageIsGivenUpWhateverItsSizeAndItsError(t *testing.T) {
 	})
 }
 
-func TestMessagesThatWereGivenUpAreForOperatorsOfAFullActor(t *testing.T) {
-	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
-	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		drop(t, g, errors.New("no"), 3000, 3000, 3000, 100_000, 100_000)
-		g.mustVerb("a", host.LimitsSet, host.ActorLimits{WriteSetBytes: whole(4096), StorageBytes: whole(1)}, nil)
-		large := g.deadSends(host.SendListInput{}).Messages[4].ID
-		var count host.CountOutput
-		g.mustVerb("a", host.SendDeadDelete, host.SendSelectInput{IDs: []uint64{large}}, &count)
-		if count.Count != 1 || count.More {
-			t.Errorf("%+v", count)
-		}
-		g.mustVerb("a", host.SendDeadRequeue, host.SendSelectInput{All: true}, &count)
-		time.Sleep(time.Minute)
-		// The target refuses them again.
-		if st := g.status("a"); count.Count != 4 || count.More || st.FailedSends != 4 || st.PendingSends != 0 {
-			t.Errorf("%+v; %+v", count, st)
-		}
-	})
-}
-
-func TestManyBytesOfMessagesAreSentAgainByParts(t *testing.T) {
-	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
-	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		drop(t, g, errors.New("no"), mail.MaxRequeuedBytes, mail.MaxRequeuedBytes, 10)
-		in := host.SendSelectInput{}
-		for _, m := range g.deadSends(host.SendListInput{}).Messages {
-			in.IDs = append(in.IDs, m.ID)
-		}
-		for _, want := range []host.CountOutput{{Count: 1, More: true}, {Count: 1, More: true}, {Count: 1}} {
-			var got host.CountOutput
-			if g.mustVerb("a", host.SendDeadRequeue, in, &got); got != want {
-				t.Fatalf("%+v, want %+v", got, want)
-			}
-		}
-	})
-}
-
 func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		giveUp := func(first, n int) {
@@ -195,4 +126,55 @@ func TestAMessageThatWasGivenUpShowsItsInputAsJSON(t *testing.T) {
 			t.Errorf("%q is shown as %q", bad, got)
 		}
 	}
+}
+
+const secretCause = "dial tcp 10.0.0.7:25: no route to host"
+
+// failing is a deed that fails with an error of an application.
+func failing(*puppet, host.Turn) error { return errors.New(secretCause) }
+
+// cbor calls a built-in method with CBOR, which puppets need not convert.
+func (g *stage) cbor(key, name string, in, out any) error {
+	g.t.Helper()
+	input, err := wire.Output.Marshal(in)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.CBOR, Input: input})
+	if err == nil && out != nil {
+		if err := wire.Input.Unmarshal(reply.Output, out); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	return err
+}
+
+func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
+	d := &puppetType{name: "p", message: failing, queues: []host.Queue{{Name: "mail", Handler: "puppet.mail", Backoff: []time.Duration{time.Hour}, ReplyFor: 24 * time.Hour}}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		var id uint64
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			sent, err := h.Enqueue("mail", []host.Enqueue{{Body: []byte{1}, WantReply: true}})
+			id = sent[0].ID
+			return err
+		})
+		for _, method := range []string{host.QueuePeek, host.QueueDeadList} {
+			time.Sleep(time.Minute)
+			var list host.QueueListOutput
+			if err := g.cbor("a", method, host.QueueListInput{Queue: "mail"}, &list); err != nil {
+				t.Fatal(err)
+			}
+			if len(list.Messages) != 1 || !strings.HasPrefix(list.Messages[0].Error, secretCause+" (error ") {
+				t.Errorf("%s shows %+v", method, list.Messages)
+			}
+			time.Sleep(time.Hour) // the second attempt is the last
+		}
+		var result host.QueueResultOutput
+		if err := g.cbor("a", host.QueueResult, host.QueueResultInput{Queue: "mail", ID: id}, &result); err != nil {
+			t.Fatal(err)
+		}
+		if result.Error == nil || result.Error.Code != host.Internal || strings.Contains(result.Error.Error(), "10.0.0.7") {
+			t.Errorf("the sender reads %+v", result.Error)
+		}
+	})
 }

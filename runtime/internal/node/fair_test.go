@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -112,4 +113,15 @@ func TestTurnsThatWriteMuchDoNotShareACommit(t *testing.T) {
 			t.Errorf("%d turns of %d bytes took %d commits", turns, kernel.MaxGroupBytes, n)
 		}
 	})
+}
+
+// TestTurnsAndQueriesFitTheirSizeClasses bounds what each call allocates besides its result, by size classes of the allocator.
+func TestTurnsAndQueriesFitTheirSizeClasses(t *testing.T) {
+	t.Parallel()
+	if n := unsafe.Sizeof(handlerTurn{}); n > 704 {
+		t.Errorf("a turn takes %d bytes", n)
+	}
+	if n := unsafe.Sizeof(handlerQuery{}); n > 176 {
+		t.Errorf("a query takes %d bytes", n)
+	}
 }

@@ -3,20 +3,24 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
+	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
-	"github.com/cairn-run/cairn/runtime/internal/part/mail"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // retryAt returns when an overloaded actor says that another try may succeed.
@@ -43,41 +47,6 @@ func TestLimitsThatCannotWorkAreRefused(t *testing.T) {
 				t.Errorf("%+v is taken as the limit of a %s", l, name)
 			}
 		}
-	}
-}
-
-func TestFullMailboxSaysWhenToTryAgain(t *testing.T) {
-	for name, l := range map[string]host.Limits{"count": {MailboxCount: 3}, "bytes": {MailboxBytes: 300}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, nil, []*puppetType{{name: "p", limits: l}}, func(t *testing.T, g *stage) {
-				g.must("a", func(*puppet, host.Turn) error { time.Sleep(8 * time.Second); return nil }) // the pace of the type
-				hold := make(chan struct{})
-				var wg sync.WaitGroup
-				errs := make(chan error, 20)
-				for range 20 {
-					wg.Go(func() {
-						if err := g.do("a", func(*puppet, host.Turn) error { <-hold; return nil }); err != nil {
-							errs <- err
-						}
-					})
-				}
-				synctest.Wait()
-				if len(errs) == 0 {
-					t.Fatal("all calls were taken")
-				}
-				for range len(errs) {
-					if wait := time.Until(retryAt(t, <-errs)); wait != pace.MaxDrain {
-						t.Errorf("try again in %s", wait)
-					}
-				}
-				close(hold)
-				wg.Wait()
-			})
-		})
-	}
-	a := &kernel.Actor{Type: &kernel.Type{}}
-	if d := a.Drains(&kernel.Work{Job: &mail.Delivery{}}, 1000); d != pace.MinDrain {
-		t.Errorf("a mailbox of a type that never ran drains in %s", d)
 	}
 }
 
@@ -152,5 +121,73 @@ func TestAHandlerGetsTheCodeOfALimit(t *testing.T) {
 		}
 		wantCode(t, err, host.QuotaExceeded)
 		return nil
+	})
+}
+
+// A declaration has the bounds of limits without the store, so a wrong one is refused as such and with its other faults.
+func TestDeclarationsAndTheNodeAgreeOnTheBoundsOfLimits(t *testing.T) {
+	for field, bounds := range map[string][2]int64{
+		"ValueBytes": {1, engine.MaxValueCap}, "WriteSetBytes": {4 << 10, engine.MaxWriteSetCap}, "StorageBytes": {1, 1 << 60},
+		"SQLMemoryBytes": {sqlitevfs.MinConnMemory, 0}, "SQLTemporaryBytes": {sqlitevfs.MinTemporary, 0},
+		"SQLTurnBytes": {sqlitevfs.MinTurnBytes, engine.MaxWriteSetCap}, "SQLValueBytes": {sqlitevfs.MinLength, sqlitevfs.MaxLength},
+	} {
+		for _, v := range []int64{bounds[0] - 1, bounds[0], bounds[1], bounds[1] + 1} {
+			if v <= 0 || bounds[1] == 0 && v == 1 {
+				continue
+			}
+			var l actor.Limits
+			reflect.ValueOf(&l).Elem().FieldByName(field).SetInt(v)
+			declared := actor.Define(actor.NewType[struct{}]("x"), actor.Spec[struct{}]{Limits: l}).Validate()
+			_, opened := limit.New(l, []*sqlite.Part{{}})
+			if (declared == nil) != (opened == nil) || declared != nil && !strings.Contains(declared.Error(), "Spec.Limits."+field) {
+				t.Errorf("%s %d: the declaration says %v, the node %v", field, v, declared, opened)
+			}
+		}
+	}
+}
+
+func TestLimitsByTypeGoBeforeThoseOfTheCode(t *testing.T) {
+	bubble(t, func(o *Options) {
+		o.Limits.StorageBytes = 10_000
+		o.TypeLimits = map[string]host.Limits{"p": {StorageBytes: 50_000}}
+	}, nil, func(t *testing.T, g *stage) {
+		stores := func(n int) deed {
+			return func(_ *puppet, h host.Turn) error { return h.KVPut([]byte("v"), make([]byte, n), time.Time{}) }
+		}
+		g.must("a", stores(40_000))
+		wantCode(t, g.do("a", stores(60_000)), host.QuotaExceeded)
+	})
+}
+
+func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxMailboxBytes = 1000 }, nil, func(t *testing.T, g *stage) {
+		large := append(remember(add(1)), make([]byte, 2000)...)
+		deeds.Store(string(large), add(1))
+		call := func() error {
+			_, err := g.Call(t.Context(), &host.Request{Address: pAddr("b"), Method: "do", Codec: host.JSON, Input: large})
+			return err
+		}
+		// A call that is larger than all of them together gets through when nothing waits.
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		let, done := make(chan struct{}), make(chan error)
+		for range 2 {
+			go func() { done <- g.do("a", func(p *puppet, _ host.Turn) error { <-let; return nil }) }()
+			synctest.Wait() // the second waits for the first
+		}
+		if err := call(); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "mailboxes of the node") {
+			t.Fatal(err)
+		}
+		close(let)
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 { // what was worked off does not count
+			g.must("a", add(1))
+		}
+		if n := g.WaitingBytes.Load(); n != 0 {
+			t.Fatalf("%d bytes wait", n)
+		}
 	})
 }

@@ -1,58 +1,17 @@
 package node
 
 import (
+	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
-
-// A turn of the sender binds a message to its target. If that turn comes when the sender was destroyed and made again, the
-// message is of the first life, and nothing of it is written in the second.
-func TestMessageThatIsToBeBoundIsNotInheritedByTheNextLifeOfItsSender(t *testing.T) {
-	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		disk, hold := make(chan struct{}), make(chan struct{})
-		g.disk.Fail(func(op, path string) error {
-			if op == "sync" && strings.HasSuffix(path, ".log") {
-				<-disk
-			}
-			return nil
-		})
-		errs := make(chan error, 4)
-		for _, f := range []func() error{
-			func() error { return g.do("a", sends("new", 1, add(1))) },
-			func() error { return g.do("a", func(*puppet, host.Turn) error { <-hold; return nil }) },
-			func() error { return g.Destroy(t.Context(), pAddr("a")) },
-			func() error { return g.do("a", add(1)) },
-		} {
-			go func() { errs <- f() }()
-			synctest.Wait()
-		}
-		g.disk.Fail(nil)
-		close(disk) // the binding goes behind everything that waits in the mailbox
-		synctest.Wait()
-		close(hold)
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Minute)
-		if st, n := g.status("a"), g.n("new"); st.PendingSends != 0 || n != 1 {
-			t.Errorf("%d messages of the second life wait, and %d of the first were handled", st.PendingSends, n)
-		}
-		g.restart()
-		time.Sleep(time.Minute)
-		if n, rows := g.n("new"), g.atZero(); n != 1 || len(rows) != 0 {
-			t.Errorf("after a restart %d messages were handled, %d rows stand at 0", n, len(rows))
-		}
-	})
-}
 
 // A row of the wake index that no record is behind would come up again and again.
 func TestRowOfTheWakeIndexWithoutARecordIsRemovedWhenItIsDue(t *testing.T) {
@@ -100,6 +59,37 @@ func TestIdempotencyKeyIsRefusedForAnotherMethod(t *testing.T) {
 		wantCode(t, call(host.ActorPause, input), host.IdempotencyMismatch)
 		if n, st := g.n("a"), g.status("a"); n != 1 || st.Pause != nil {
 			t.Errorf("it ran %d times, and its pause is %v", n, st.Pause)
+		}
+	})
+}
+
+// farewell is a destroyer that sends a message, as the part of workflow runs does for the run of a child.
+type farewell struct{ f deed }
+
+func (x farewell) Destroy(t *kernel.Turn) error {
+	return mail.MailOf(t).Post(pAddr("b"), "do", remember(x.f))
+}
+
+func TestMessageThatADestroyerIsTheFirstToSendIsOfTheRemains(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		typ := g.Kernel.Types["p"]
+		typ.Hooks.Destroyers = append(typ.Hooks.Destroyers, farewell{add(1)})
+		g.must("b", add(0))
+		g.must("a", add(1))
+		a := g.Find(pAddr("a"))
+		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if s := mail.Mail(a); s.Part != nil && !s.Closed {
+			t.Errorf("the sender of the destroyed actor still sends; %d messages are pending", s.Pending)
+		}
+		if g.Find(pAddr("a")) != nil {
+			t.Error("the destroyed actor is still in memory")
+		}
+		if n := g.n("b"); n != 1 {
+			t.Errorf("%d messages were handled", n)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -103,7 +104,7 @@ func TestMessagesAreHandledOnceInOrderThoughTheirBindingIsCutOff(t *testing.T) {
 		parts := 0
 		for i, c := range clones {
 			m := &stage{t: t, disk: c, types: g.types}
-			if bound := m.bound(); bound > 0 && bound < messages {
+			if bound := boundOn(t, c); bound > 0 && bound < messages {
 				parts++
 			}
 			m.start()
@@ -160,7 +161,10 @@ func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 		g := newStage(t, nil)
 		p.fill(g, 1, mail.MaxPinned+10, 0) // two turns bind them
 		unbound := 0
-		p.visit = func() { unbound += g.unbound("sender") }
+		p.visit = func() {
+			_, n := count(t, g.store)
+			unbound += n
+		}
 		g.options = func(*Options) { // before anything is committed
 			time.Sleep(time.Minute)
 			g.disk.SetFree(1)
@@ -189,71 +193,47 @@ func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 	})
 }
 
-// unbound returns how many messages of an actor are bound to no target.
-func (g *stage) unbound(key string) (n int) {
-	id, ok, err := g.store.Lookup(g.Identity(pAddr(key)))
+// count returns how many messages of the sender are bound to their target, and how many are not.
+func count(t *testing.T, store *engine.Store) (bound, unbound int) {
+	t.Helper()
+	id, ok, err := store.Lookup(engine.Identity{Namespace: "default", Type: "p", Key: []string{"sender"}})
 	if err != nil || !ok {
-		g.t.Fatal(ok, err)
+		t.Fatal(ok, err)
 	}
-	snap := g.store.Snapshot(id)
+	snap := store.Snapshot(id)
 	defer snap.Close()
 	var q engine.ListQuery
 	q.Start, q.End = keyspace.Outgoing.Range()
 	for {
 		page, err := snap.List(q)
 		if err != nil {
-			g.t.Fatal(err)
+			t.Fatal(err)
 		}
 		found, err := mail.AppendOutgoing(nil, page.Entries)
 		if err != nil {
-			g.t.Fatal(err)
+			t.Fatal(err)
 		}
 		for _, m := range found {
 			if m.Record.Pinned().IsZero() {
-				n++
+				unbound++
+			} else {
+				bound++
 			}
 		}
 		if q.After = page.Next; q.After == nil {
-			return n
+			return bound, unbound
 		}
 	}
 }
 
-// bound returns how many messages of the sender are bound to their target.
-func (g *stage) bound() (n int) {
-	g.t.Helper()
-	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk})
+// boundOn is count of a disk, before a node starts on it.
+func boundOn(t *testing.T, disk *engine.Disk) int {
+	t.Helper()
+	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer store.Close()
-	id, ok, err := store.Lookup(engine.Identity{Namespace: "default", Type: "p", Key: []string{"sender"}})
-	if err != nil || !ok {
-		g.t.Fatal(ok, err)
-	}
-	space, err := store.OpenSpace(id)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer space.Close()
-	q := engine.ListQuery{}
-	q.Start, q.End = keyspace.Outgoing.Range()
-	for {
-		page, err := space.Writes().List(q)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		found, err := mail.AppendOutgoing(nil, page.Entries)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		for _, m := range found {
-			if !m.Record.Pinned().IsZero() {
-				n++
-			}
-		}
-		if q.After = page.Next; q.After == nil {
-			return n
-		}
-	}
+	bound, _ := count(t, store)
+	return bound
 }

@@ -22,6 +22,7 @@ import (
 
 // command runs a line and returns what it prints.
 func (s *scene) command(line string) string {
+	line = longText.ReplaceAllStringFunc(line, func(text string) string { return strings.Repeat("x", s.number(text[2:])) })
 	w := words(line)
 	arg := func(i int) string {
 		if i < len(w) {
@@ -129,6 +130,11 @@ func (s *scene) command(line string) string {
 		return fmt.Sprintf("%s has made %d commits since it woke", w[1], s.stage().Find(addr(w[1])).Applied.Load())
 	case "held":
 		return fmt.Sprintf("%d bytes of events are held", event.HubOf(s.stage().Kernel).Held.Load())
+	case "list": // the actors of a type
+		page, err := s.stage().List(s.t.Context(), host.ListQuery{Type: w[1]})
+		return fmt.Sprintf("%d actors of type %s%s", len(page.Actors), w[1], result("", err))
+	case "key": // key TEXT: the idempotency key of the calls that follow; none without TEXT
+		s.key, s.last = arg(1), ""
 	case "state":
 		return s.state(w[1])
 	case "why":
@@ -156,7 +162,9 @@ func (s *scene) command(line string) string {
 		return fmt.Sprintf("%s has %d keys", w[1], s.stage().status(w[1]).Keys)
 	case "wakes":
 		rows, err := s.stage().store.Wakes(nil, 1<<60, 1000)
-		return fmt.Sprintf("%d wake rows, %d at 0%s", len(rows), len(s.g.atZero()), result("", err))
+		all := len(rows)
+		rows = slices.DeleteFunc(rows, func(r engine.Wake) bool { return r.Due > 0 })
+		return fmt.Sprintf("%d wake rows, %d at 0%s", all, len(rows), result("", err))
 	case "life": // remembers the life of an actor; "rows" counts what is left of it in the store
 		if err := s.life.UnmarshalText([]byte(s.stage().status(w[1]).ID)); err != nil {
 			s.fatal("%v", err)
@@ -277,7 +285,7 @@ func (s *scene) events(key string, names []string) string {
 			return fmt.Sprintf("%s has emitted %v", key, all)
 		}
 		for _, e := range d.Events {
-			all = append(all, fmt.Sprintf("%d:%s", e.Sequence, brief(string(e.Data))))
+			all = append(all, fmt.Sprintf("%d:%s", e.Sequence, e.Data))
 		}
 	}
 }
@@ -361,22 +369,14 @@ func (s *scene) records(key string) string {
 	return fmt.Sprintf("clients %v, %d live%s", list, event.HubOf(s.g.Kernel).Total(), result("", err))
 }
 
-// brief shows a long text by its length.
-func brief(text string) string {
-	if len(text) > 100 {
-		return fmt.Sprintf("%d bytes", len(text))
-	}
-	return text
-}
-
-// shorten shows long texts by their lengths, and those that are alike once.
+// shorten shows long texts that are alike once.
 func shorten(texts []string) (all []string) {
 	for i := 0; i < len(texts); {
 		n := 1
 		for len(texts[i]) > 100 && i+n < len(texts) && texts[i+n] == texts[i] {
 			n++
 		}
-		text := brief(texts[i])
+		text := texts[i]
 		if n > 1 {
 			text = fmt.Sprintf("%d of %s", n, text)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -88,15 +87,9 @@ func (s *scene) run(x *player, body []string) error {
 	return nil
 }
 
-// longText is a text of so many bytes: "x*3000".
-var longText = regexp.MustCompile(`x\*[0-9]+`)
-
 // text joins words, and puts in what "$due" and the like stand for.
 func (x *player) text(w []string) string {
-	out := longText.ReplaceAllStringFunc(strings.Join(w, " "), func(text string) string {
-		n, _ := strconv.Atoi(text[2:])
-		return strings.Repeat("x", n)
-	})
+	out := strings.Join(w, " ")
 	if x.tick != nil {
 		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed", strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
 	}
@@ -169,8 +162,12 @@ func (s *scene) step(x *player, w, body []string) error {
 	case "send":
 		a := addr(w[1])
 		return t.Send(&host.Message{Type: a.Type, Key: a.Key, Method: "do", Input: remember(s.deed(body))})
-	case "large": // sends a message that is too large
-		return t.Send(&host.Message{Type: "p", Key: []string{w[1]}, Method: "do", Input: make([]byte, mail.MaxMessageBytes+1)})
+	case "large": // large KEY [BYTES]: sends a message that fails, and by itself one that is too large
+		n := mail.MaxMessageBytes + 1
+		if len(w) > 2 {
+			n = s.number(w[2])
+		}
+		return t.Send(&host.Message{Type: "p", Key: []string{w[1]}, Method: "do", Input: make([]byte, n)})
 	case "later":
 		return host.Errorf(host.FailedPrecondition, "later").With("retry_at", w[1])
 	case "call":
@@ -182,7 +179,7 @@ func (s *scene) step(x *player, w, body []string) error {
 		_, err := node.Call(ctx, &host.Request{Address: addr(w[1]), Method: "do", Codec: host.JSON, Input: remember(s.deed(body))})
 		return err
 	case "verb":
-		_, err := t.Call(t, &host.Request{Address: addr(w[1]), Method: w[2], Codec: host.JSON})
+		_, err := x.read.Call(x.read, &host.Request{Address: addr(w[1]), Method: w[2], Codec: host.JSON})
 		return err
 	case "go":
 		return t.Go(w[1], func(task host.Task) error { return s.run(&player{task: task}, body) })

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -99,5 +100,58 @@ func everythingAtOnce(t *testing.T, g *stage) {
 func rings(instance string, in time.Duration) deed {
 	return func(_ *puppet, t host.Turn) error {
 		return t.SetAlarm(host.Alarm{Name: "ring", Instance: instance, Due: t.Now().Add(in)})
+	}
+}
+
+// sends is a deed that sends messages to another puppet, each of which runs a closure.
+func sends(to string, n int, f deed) deed {
+	input := remember(f)
+	return func(_ *puppet, t host.Turn) error {
+		for range n {
+			if err := t.Send(&host.Message{Type: "p", Key: []string{to}, Method: "do", Input: input}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestSleepUnderLoadEndsAndNothingIsLost(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", wake: goes("x", untilTold)}}, func(t *testing.T, g *stage) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 100 {
+					if err := g.do("a", add(1)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 20 {
+			if err := g.verb("a", host.ActorSleep, nil, nil); err != nil && host.CodeOf(err) != host.NotFound {
+				t.Error(err)
+			}
+		}
+		wg.Wait()
+		if n := g.n("a"); n != 800 {
+			t.Fatal(n)
+		}
+		synctest.Wait()
+		if st := g.status("a"); st.Tasks != 1 {
+			t.Fatalf("an awake actor has %d tasks", st.Tasks)
+		}
+	})
+}
+
+// series runs deeds one after the other.
+func series(all ...deed) deed {
+	return func(p *puppet, t host.Turn) error {
+		for _, f := range all {
+			if err := f(p, t); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +48,63 @@ func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The longest time limit that a type can set is a way to say that there is none.
+func TestHandlersRunUnderTheLongestTimeLimit(t *testing.T) {
+	p := &puppetType{name: "p", limits: host.Limits{TurnTimeout: math.MaxInt64, QueryTimeout: math.MaxInt64}}
+	bubble(t, nil, []*puppetType{p}, func(t *testing.T, g *stage) {
+		g.must("a", func(_ *puppet, h host.Turn) error { return lasting(h) })
+		if err := g.look("a", func(_ *puppetState, r host.Reader) error { return lasting(r) }); err != nil {
+			t.Errorf("a query: %v", err)
+		}
+	})
+}
+
+// lasting waits for a minute, and returns the error of a context.
+func lasting(ctx host.Reader) error {
+	select {
+	case <-time.After(time.Minute):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// An orderNotes is the order of a request that reads. Its turn comes when the turns before it have run.
+type orderNotes struct {
+	before func()
+	calls  string
+}
+
+// Reads implements host.Order.
+func (o *orderNotes) Reads(context.Context) bool {
+	o.before()
+	o.calls += "reads "
+	return true
+}
+
+// Placed implements host.Order.
+func (o *orderNotes) Placed() { o.calls += "placed " }
+
+// Waits implements host.Order.
+func (o *orderNotes) Waits() { o.calls += "waits " }
+
+// A later request begins while the handler of a query runs, and no earlier turn is missing in what the query sees.
+func TestQueryHasItsPlaceWhenTheTurnsBeforeItHaveRunAndNotWhenItIsAnswered(t *testing.T) {
+	for _, awake := range []bool{true, false} {
+		bubble(t, nil, nil, func(t *testing.T, g *stage) {
+			if awake {
+				g.must("a", add(1))
+			}
+			o := &orderNotes{before: func() { g.must("a", add(1)) }}
+			seen, at := 0, ""
+			look := glance(func(s *puppetState, _ host.Reader) error { seen, at = s.N, o.calls; return nil })
+			if _, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(look), Order: o}); err != nil {
+				t.Fatal(err)
+			}
+			if n := g.n("a"); seen != n || at != "reads placed " {
+				t.Errorf("awake %t: the query saw %d of %d turns, and had %q when its handler ran", awake, seen, n, at)
+			}
+		})
+	}
 }

@@ -1,10 +1,7 @@
 package node
 
 import (
-	"bytes"
-	"context"
 	"io"
-	"log/slog"
 	"os"
 	"regexp"
 	"strings"
@@ -265,30 +262,5 @@ func TestWhyOfWorkflowRuns(t *testing.T) {
 		explained(t, q.Explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
 		status.Pause = &wfhost.Pause{Reason: wfhost.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
 		explained(t, q.Explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
-	})
-}
-
-// A program may lose a type, by a release or by mistake: its actors are not lost sight of.
-func TestActorsOfATypeThatTheProgramNoLongerHasAreLoggedOnceAndListed(t *testing.T) {
-	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		for _, key := range []string{"a", "b"} {
-			g.must(key, add(1))
-		}
-		g.must("a", func(_ *puppet, h host.Turn) error {
-			return h.SetAlarm(host.Alarm{Name: "ring", Due: time.Now().Add(time.Minute)})
-		})
-		g.types = []*puppetType{{name: "q"}}
-		var log bytes.Buffer
-		g.options = func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
-		g.restart()
-		time.Sleep(time.Hour) // its alarm comes due
-		if n := strings.Count(log.String(), "of a type that the program does not have"); n != 1 || !strings.Contains(log.String(), "actor_type=p") {
-			t.Errorf("the log names it %d times: %s", n, log.String())
-		}
-
-		page, err := g.List(context.Background(), host.ListQuery{Type: "p"})
-		if err != nil || len(page.Actors) != 2 {
-			t.Fatalf("%+v, %v", page, err)
-		}
 	})
 }
