@@ -142,14 +142,17 @@ func (r *rerun) play(lines []string) (printed []string) {
 		}
 		var log []string
 		err := r.look(key, func(st *puppetState, _ host.Reader) error { log = slices.Clone(st.Log); return nil })
-		slices.SortStableFunc(log, func(a, b string) int { return strings.Compare(way(a), way(b)) })
-		r.print(fmt.Sprint(key, " has ", log, result("", err)))
+		r.print(fmt.Sprint(key, " has ", byWay(log), result("", err)))
 	}
 	return append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 }
 
-// way is how a message came to its actor. Between messages of two ways there is no order.
-func way(entry string) string { w, _, _ := strings.Cut(entry, " "); return w }
+// byWay sorts entries by the way that their messages came, which is their first word. Between messages of two ways there is no order.
+func byWay(entries []string) []string {
+	way := func(entry string) string { w, _, _ := strings.Cut(entry, " "); return w }
+	slices.SortStableFunc(entries, func(a, b string) int { return strings.Compare(way(a), way(b)) })
+	return entries
+}
 
 func (r *rerun) begun() {
 	if r.ready != nil {
@@ -262,8 +265,7 @@ func (r *rerun) hear() string {
 	var all []string
 	for _, name := range []string{"x", "y"} {
 		c := r.ears[name]
-		slices.SortStableFunc(c.heard, func(a, b string) int { return strings.Compare(way(a), way(b)) })
-		all = append(all, fmt.Sprintf("%s heard %q", name, c.heard))
+		all = append(all, fmt.Sprintf("%s heard %q", name, byWay(c.heard)))
 		c.heard = nil
 	}
 	return strings.Join(all, "\n")

@@ -97,6 +97,8 @@ func (s *scene) command(line string) string {
 		return strings.Join(s.each(w[1:], func(st *puppetState) string { return fmt.Sprint(st.N) }), ", ")
 	case "log":
 		return strings.Join(s.each(w[1:], func(st *puppetState) string { return fmt.Sprint(st.Log) }), ", ")
+	case "ways": // the log by the first words of its entries, between which there is no order
+		return strings.Join(s.each(w[1:], func(st *puppetState) string { return fmt.Sprint(byWay(slices.Clone(st.Log))) }), ", ")
 	case "notes":
 		return fmt.Sprintf("%s noted %v", w[1], s.stage().notes(w[1]))
 	case "look":
