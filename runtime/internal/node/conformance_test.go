@@ -52,14 +52,7 @@ func conforming() []kerneltest.Subject {
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
 				page, err := r.KVList(host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
-				for _, e := range page.Entries {
-					n, err := strconv.Atoi(string(e.Key[2 : len(e.Key)-1]))
-					if err != nil {
-						return nil, err
-					}
-					seen = append(seen, n)
-				}
-				return seen, err
+				return numbers(page.Entries, err, func(e host.KVEntry) string { return string(e.Key[2 : len(e.Key)-1]) })
 			},
 		},
 		{
@@ -70,17 +63,8 @@ func conforming() []kerneltest.Subject {
 			},
 			Show: func(k *kernel.Kernel, a host.Address) (seen []int, err error) {
 				var out host.AlarmListOutput
-				if err := asked(k, a, host.AlarmList, nil, &out); err != nil {
-					return nil, err
-				}
-				for _, alarm := range out.Alarms {
-					n, err := strconv.Atoi(alarm.Instance)
-					if err != nil {
-						return nil, err
-					}
-					seen = append(seen, n)
-				}
-				return seen, nil
+				err = asked(k, a, host.AlarmList, nil, &out)
+				return numbers(out.Alarms, err, func(alarm host.ListedAlarm) string { return alarm.Instance })
 			},
 		},
 		{
@@ -93,16 +77,8 @@ func conforming() []kerneltest.Subject {
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
 				all, err := r.Schedules("tick")
-				for _, s := range all {
-					if s.Next != nil {
-						n, err := strconv.Atoi(s.Instance)
-						if err != nil {
-							return nil, err
-						}
-						seen = append(seen, n)
-					}
-				}
-				return seen, err
+				all = slices.DeleteFunc(all, func(s host.Schedule) bool { return s.Next == nil })
+				return numbers(all, err, func(s host.Schedule) string { return s.Instance })
 			},
 		},
 		{
@@ -116,17 +92,8 @@ func conforming() []kerneltest.Subject {
 			},
 			Show: func(k *kernel.Kernel, a host.Address) (seen []int, err error) {
 				var out host.QueueListOutput
-				if err := asked(k, a, host.QueuePeek, host.QueueListInput{Queue: "work"}, &out); err != nil {
-					return nil, err
-				}
-				for _, m := range out.Messages {
-					n, err := strconv.Atoi(string(m.Body))
-					if err != nil {
-						return nil, err
-					}
-					seen = append(seen, n)
-				}
-				return seen, nil
+				err = asked(k, a, host.QueuePeek, host.QueueListInput{Queue: "work"}, &out)
+				return numbers(out.Messages, err, func(m host.ListedMessage) string { return string(m.Body) })
 			},
 		},
 		{
@@ -320,6 +287,18 @@ var working = workflow.NewFunction("work", func(ctx workflow.Context, _ int) (in
 		}
 	}
 })
+
+// numbers returns the numbers of items, which have them as texts.
+func numbers[T any](items []T, err error, text func(T) string) (seen []int, _ error) {
+	for _, item := range items {
+		n, aerr := strconv.Atoi(text(item))
+		if aerr != nil {
+			return nil, aerr
+		}
+		seen = append(seen, n)
+	}
+	return seen, err
+}
 
 // packed is a key of the key-value store.
 func packed(prefix string, n int) []byte { return fmt.Appendf(nil, "\x02%s%05d\x00", prefix, n) }

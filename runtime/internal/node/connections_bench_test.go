@@ -1,10 +1,7 @@
 package node
 
 import (
-	"context"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -77,38 +74,6 @@ func BenchmarkFollow(b *testing.B) {
 		if d, err := s.Next(b.Context()); err != nil || len(d.Events) != 1 {
 			b.Fatal(d, err)
 		}
-	}
-}
-
-// BenchmarkBroadcast measures a turn that emits one event until 1,000 readers have it.
-func BenchmarkBroadcast(b *testing.B) {
-	h := newHotel(b, puppetType{}, host.Limits{})
-	var got atomic.Int64
-	var readers sync.WaitGroup
-	ctx, cancel := context.WithCancel(b.Context())
-	b.Cleanup(func() { cancel(); readers.Wait() })
-	round := make(chan struct{}, 1)
-	for range 1000 {
-		l := h.connect(listening)
-		readers.Go(func() {
-			for {
-				d, err := l.Next(ctx)
-				if err != nil {
-					return
-				}
-				if got.Add(int64(len(d.Events)))%1000 == 0 {
-					round <- struct{}{}
-				}
-			}
-		})
-	}
-	q := request(says(strconv.Itoa(1)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := h.Call(ctx, q); err != nil {
-			b.Fatal(err)
-		}
-		<-round
 	}
 }
 

@@ -69,16 +69,20 @@ func (s *scene) command(line string) string {
 	case "repeat":
 		var all []string
 		for range s.number(w[1]) {
-			all = append(all, s.command(rest(2)))
+			all = append(all, unstable.ReplaceAllString(s.command(rest(2)), "ID"))
 		}
-		return strings.Trim(strings.Join(all, "\n"), "\n")
+		return strings.Trim(strings.Join(shorten(all, 0), "\n"), "\n")
 	case "bg": // a command that takes its time; "join" prints its result
 		job := make(chan string, 1)
 		s.jobs[w[1]] = job
 		s.stage()
 		go func() { job <- s.command(rest(2)) }()
 	case "join":
-		return w[1] + ": " + cmp.Or(<-s.jobs[w[1]], "ok")
+		var all []string
+		for _, name := range w[1:] {
+			all = append(all, name+": "+cmp.Or(<-s.jobs[name], "ok"))
+		}
+		return strings.Join(all, "; ")
 	case "pending":
 		return fmt.Sprintf("%s has not ended: %t", w[1], len(s.jobs[w[1]]) == 0)
 	case "verb": // a built-in method
@@ -188,7 +192,7 @@ func (s *scene) command(line string) string {
 		return s.connect(w)
 	case "heard":
 		texts, _, missed, err := heard(s.clients[w[1]])
-		texts = shorten(texts)
+		texts = shorten(texts, 100)
 		out := fmt.Sprintf("%s heard %v", w[1], texts)
 		if missed > 0 {
 			out += fmt.Sprintf(", missed %d", missed)
@@ -371,16 +375,16 @@ func (s *scene) records(key string) string {
 	return fmt.Sprintf("clients %v, %d live%s", list, event.HubOf(s.g.Kernel).Total(), result("", err))
 }
 
-// shorten shows long texts that are alike once.
-func shorten(texts []string) (all []string) {
+// shorten shows texts of more bytes than long that are alike, one after the other, once.
+func shorten(texts []string, long int) (all []string) {
 	for i := 0; i < len(texts); {
 		n := 1
-		for len(texts[i]) > 100 && i+n < len(texts) && texts[i+n] == texts[i] {
+		for len(texts[i]) > long && i+n < len(texts) && texts[i+n] == texts[i] {
 			n++
 		}
 		text := texts[i]
 		if n > 1 {
-			text = fmt.Sprintf("%d of %s", n, text)
+			text = fmt.Sprintf("%d times %s", n, text)
 		}
 		all, i = append(all, text), i+n
 	}

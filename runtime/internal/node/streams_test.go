@@ -1,9 +1,7 @@
 package node
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -11,7 +9,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // cborOf encodes values as items.
@@ -92,31 +89,4 @@ func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 			m.stop()
 		}
 	})
-}
-
-func BenchmarkStreamAppendCall(b *testing.B) {
-	n := newStage(b, nil, &puppetType{name: "p", outside: true})
-	r := &host.Request{Address: pAddr("a"), Method: host.StreamAppend, Codec: host.JSON, Input: []byte(`{"stream":"log","items":["a token"]}`)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := n.Call(context.Background(), r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkStreamReadCall(b *testing.B) {
-	n := newStage(b, nil, &puppetType{name: "p", outside: true})
-	items := `{"stream":"log","items":["a token"` + strings.Repeat(`,"a token"`, 99) + `]}`
-	if _, err := n.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: host.StreamAppend, Codec: host.JSON, Input: []byte(items)}); err != nil {
-		b.Fatal(err)
-	}
-	r := &host.Request{Address: pAddr("a"), Method: host.StreamRead, Codec: host.CBOR}
-	r.Input, _ = wire.Output.Marshal(&host.StreamReadInput{Stream: "log"})
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := n.Call(context.Background(), r); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
