@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -102,25 +101,6 @@ func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Fatal(err)
 		}
-	})
-}
-
-// A handler can tell by the code why the keyspace refuses an entry, and go on.
-func TestAHandlerGetsTheCodeOfALimit(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{StorageBytes: 64 << 10, ValueBytes: 32 << 10}})
-	g.must("a", func(_ *puppet, h host.Turn) error {
-		wantLimit(t, h.KVPut(bytes.Repeat([]byte("k"), 5000), nil, time.Time{}), "key", "2048")
-		wantLimit(t, h.KVPut([]byte("k"), make([]byte, 33<<10), time.Time{}), "value", "32768")
-		_, err := h.KVDelete(bytes.Repeat([]byte("k"), 5000))
-		wantLimit(t, err, "key", "2048")
-		for i := range 3 {
-			if err = h.KVPut([]byte{byte(i)}, make([]byte, 30<<10), time.Time{}); err != nil {
-				break
-			}
-		}
-		wantCode(t, err, host.QuotaExceeded)
-		return nil
 	})
 }
 

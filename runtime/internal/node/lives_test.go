@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,24 +42,6 @@ func TestRowOfTheWakeIndexWithoutARecordIsRemovedWhenItIsDue(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The same input means another request if the method is another.
-func TestIdempotencyKeyIsRefusedForAnotherMethod(t *testing.T) {
-	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		call := func(method string, input []byte) error {
-			_, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: method, Codec: host.JSON, Input: input, IdempotencyKey: "k"})
-			return err
-		}
-		input := remember(add(1))
-		if err := errors.Join(call("do", input), call("do", input)); err != nil {
-			t.Fatal(err)
-		}
-		wantCode(t, call(host.ActorPause, input), host.IdempotencyMismatch)
-		if n, st := g.n("a"), g.status("a"); n != 1 || st.Pause != nil {
-			t.Errorf("it ran %d times, and its pause is %v", n, st.Pause)
-		}
-	})
 }
 
 // farewell is a destroyer that sends a message, as the part of workflow runs does for the run of a child.

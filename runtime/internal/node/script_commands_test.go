@@ -44,6 +44,9 @@ func (s *scene) command(line string) string {
 			all = append(all, host.Migration{Name: w[i], SQL: w[i+1]})
 		}
 		s.stage().types[0].migrations = all
+	case "store": // store BYTES: how much memory the store has for writes, from now on
+		s.stage().writeBytes = int64(s.number(w[1]))
+		s.g.restart()
 	case "publish": // what "published" prints from now on
 		s.changes = new(changeLog)
 	case "published":

@@ -53,6 +53,9 @@ func TestImportsShareTheirMemory(t *testing.T) {
 	if err := g.ExportSQL(ctx, pAddr("a"), &file); err != nil {
 		t.Fatal(err)
 	}
+	if err := g.ExportSQL(ctx, pAddr("a"), brokenWriter{}); !errors.Is(err, errOnPurpose) {
+		t.Errorf("a writer that fails: %v", err)
+	}
 	imports := func(key string) error {
 		_, err := g.ImportSQL(ctx, pAddr(key), bytes.NewReader(file.Bytes()), "test")
 		return err
@@ -97,9 +100,13 @@ func TestImportsShareTheirMemory(t *testing.T) {
 	g.wantNotes("c", "one")
 }
 
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errOnPurpose }
+
 type brokenReader struct{}
 
-func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
+func (brokenReader) Read([]byte) (int, error) { return 0, errOnPurpose }
 
 func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
 	t.Parallel()
