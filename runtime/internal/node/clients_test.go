@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -127,15 +126,4 @@ func expect(t testing.TB, l host.LiveConnection, want ...string) {
 	if !slices.Equal(got, want) || missed != 0 || err != nil {
 		t.Errorf("heard %q, missed %d, %v; want %q", got, missed, err, want)
 	}
-}
-
-// ending reads to the end of the connection and returns why it ended.
-func ending(t testing.TB, l host.LiveConnection) *host.Error {
-	t.Helper()
-	_, _, _, err := heard(l)
-	e, ok := errors.AsType[*host.Error](err)
-	if !ok {
-		t.Fatalf("the connection did not end: %v", err)
-	}
-	return e
 }

@@ -98,7 +98,8 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 		if err := h.Disconnect(ctx, pAddr("a"), w.Token); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, ending(t, l), host.FailedPrecondition)
+		_, _, _, err = heard(l)
+		wantCode(t, err, host.FailedPrecondition)
 		if log := h.log(); !slices.Equal(log, []string{"left"}) {
 			t.Errorf("%q", log)
 		}

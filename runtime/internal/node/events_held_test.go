@@ -140,15 +140,6 @@ func TestEventOfManyFollowersCountsOnce(t *testing.T) {
 	})
 }
 
-// full connects a client that holds so much that the node is full with anything more.
-func full(t *testing.T, g *stage) {
-	hoarder := g.client("a", listening)
-	t.Cleanup(func() { hoarder.Close(context.Background(), false) })
-	for range 3 {
-		g.must("a", emits(1, 10_000))
-	}
-}
-
 func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T) {
 	h, all := crowd(1)
 	h.Limit = 0 // the node is full
@@ -163,7 +154,11 @@ func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T
 
 func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
-		full(t, g)
+		hoarder := g.client("a", listening) // with anything more, the node is full
+		defer hoarder.Close(context.Background(), false)
+		for range 3 {
+			g.must("a", emits(1, 10_000))
+		}
 		g.must("b", emits(3, 200))
 		reads := g.client("b", host.ConnectRequest{Events: []string{"said"}, HasAfter: true})
 		disk := make(chan struct{})

@@ -315,9 +315,7 @@ func add(n int) deed {
 // n reads a puppet's number by a query.
 func (g *stage) n(key string) (n int) {
 	g.t.Helper()
-	_, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON,
-		Input: remember(glance(func(s *puppetState, _ host.Reader) error { n = s.N; return nil }))})
-	if err != nil {
+	if err := g.look(key, func(s *puppetState, _ host.Reader) error { n = s.N; return nil }); err != nil {
 		g.t.Fatal(err)
 	}
 	return n

@@ -42,8 +42,7 @@ func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 			var history host.ScheduleRunsOutput
 			m.mustVerb("a", host.ScheduleRuns, host.ScheduleInput{Name: "tick"}, &history)
 			var notes, want []string
-			_, err := m.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON,
-				Input: remember(glance(func(s *puppetState, _ host.Reader) error { notes = s.Log; return nil }))})
+			err := m.look("a", func(s *puppetState, _ host.Reader) error { notes = s.Log; return nil })
 			s, runs := list.Schedules[0], history.Runs
 			ticks := int(time.Since(begin) / time.Second)
 			if time.Since(begin)%time.Second == 0 {
