@@ -247,24 +247,3 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 		t.Errorf("with the token: %+v", r)
 	}
 }
-
-func TestPagesLinkToPagesThatExist(t *testing.T) {
-	pages, err := filepath.Glob(docsDir + "/operate/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(pages, cliPage) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[a-z-]*)?\)`).FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s links to %s", page, m[1])
-			}
-		}
-	}
-	if len(pages) == 0 {
-		t.Error(fmt.Sprint("no pages in ", docsDir))
-	}
-}
