@@ -249,9 +249,15 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 		defer close(closed)
 		end(t, r.Publisher)
 	}()
-	eventually(t, "no new calls", func() bool {
+	refused := 0
+	eventually(t, "no new calls", func() bool { // and time to close the connection, which must not happen
 		_, err := nc.Request(callSubject+"delays.a", nil, patience)
-		return errors.Is(err, nats.ErrNoResponders)
+		r.calls.mu.Lock()
+		defer r.calls.mu.Unlock()
+		if errors.Is(err, nats.ErrNoResponders) && r.calls.sealed {
+			refused++
+		}
+		return refused == 20
 	})
 	select {
 	case <-closed:

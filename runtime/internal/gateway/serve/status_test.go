@@ -59,25 +59,16 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsASecondOrUntilRetryAt(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	e := host.Errorf(host.ActorFailed, "x")
-	for at, want := range map[string]string{
-		"": "1", "soon": "1", "2026-01-02T03:04:00Z": "1", "2026-01-02T03:04:15.5Z": "11", "2027-01-02T03:04:05Z": "3600",
-	} {
-		if got := retryAfter(e.With("retry_at", at), now); got != want {
-			t.Errorf("retry_at %q: %s, want %s", at, got, want)
-		}
-	}
-}
-
 func TestRetryAfterIsAsLongAsTheErrorAsksFor(t *testing.T) {
-	e := host.Errorf(host.Overloaded, "x")
-	for ms, want := range map[string]string{
-		"": "1", "-5": "1", "soon": "1", "0": "1", "1000": "1", "1001": "2", "90000": "90", "99999999999999999": "3600",
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range [][3]string{
+		{"retry_at", "", "1"}, {"retry_at", "soon", "1"}, {"retry_at", "2026-01-02T03:04:00Z", "1"},
+		{"retry_at", "2026-01-02T03:04:15.5Z", "11"}, {"retry_at", "2027-01-02T03:04:05Z", "3600"},
+		{"retry_after_ms", "", "1"}, {"retry_after_ms", "-5", "1"}, {"retry_after_ms", "soon", "1"}, {"retry_after_ms", "0", "1"},
+		{"retry_after_ms", "1000", "1"}, {"retry_after_ms", "1001", "2"}, {"retry_after_ms", "90000", "90"}, {"retry_after_ms", "99999999999999999", "3600"},
 	} {
-		if got := retryAfter(e.With("retry_after_ms", ms), time.Now()); got != want {
-			t.Errorf("retry_after_ms %q: %s, want %s", ms, got, want)
+		if got := retryAfter(host.Errorf(host.Overloaded, "x").With(c[0], c[1]), now); got != c[2] {
+			t.Errorf("%s %q: %s, want %s", c[0], c[1], got, c[2])
 		}
 	}
 }
