@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,11 +9,8 @@ import (
 
 func TestLimitsOfACellAreSetByConfigurationAndByVerb(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "cairn.toml")
-	if err := os.WriteFile(file, []byte("[limits.cell]\nstorage_bytes = \"64KiB\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d := serve(t, filepath.Join(dir, "data"), "--config", file)
+	file := configFile(t, "[limits.cell]\nstorage_bytes = \"64KiB\"\n")
+	d := serve(t, dir, "--config", file)
 	put := `call cell/a put {"key":["%s"],"value":"` + strings.Repeat("v", 50_000) + `"}`
 	for _, tc := range []struct {
 		line           string
@@ -34,7 +29,7 @@ func TestLimitsOfACellAreSetByConfigurationAndByVerb(t *testing.T) {
 	} {
 		if tc.line == "" {
 			d.stop(syscall.SIGTERM)
-			d = serve(t, filepath.Join(dir, "data"), "--config", file)
+			d = serve(t, dir, "--config", file)
 		} else if r := at(t, d.url, strings.Fields(tc.line)...); r.status != tc.status || !strings.Contains(r.stdout, tc.stdout) || !strings.Contains(r.stderr, tc.stderr) {
 			t.Fatalf("%.60s: %+v", tc.line, r)
 		}
@@ -60,12 +55,7 @@ func TestImpossibleSettingsOfTheConfigurationAreRefused(t *testing.T) {
 		"[limits.cell]\nmailbox_count = -1\n":     "cairn.toml: limits.cell.mailbox_count is -1; it must not be negative",
 		"memory = \"64MiB\"\n":                    "cairn.toml: memory is 67108864; it must be 134217728 or more",
 	} {
-		dir := t.TempDir()
-		file := filepath.Join(dir, "cairn.toml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if r := runCommand(t, "", nil, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--config", file); r.status == 0 || !strings.Contains(r.stderr, want) {
+		if r := runCommand(t, "", nil, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--config", configFile(t, text)); r.status == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%q: %+v, want %q", text, r, want)
 		}
 	}

@@ -64,6 +64,16 @@ func serve(t *testing.T, dir string, args ...string) *daemon {
 	return d
 }
 
+// configFile writes a configuration, and returns its path.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cairn.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // begin starts the process and waits until it serves.
 func (d *daemon) begin(t *testing.T) {
 	t.Helper()
@@ -161,18 +171,6 @@ func TestNothingAcknowledgedIsLostWhenTheNodeIsKilled(t *testing.T) {
 	}
 }
 
-func TestSignalEndsTheNodeCleanly(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		d := serve(t, t.TempDir())
-		if r := at(t, d.url, "call", "cell/a", "put", `{"key":["a"],"value":1}`); r.status != 0 {
-			t.Errorf("%+v", r)
-		}
-		if err := d.stop(s); err != nil {
-			t.Errorf("%v: %v\n%s", s, err, d.stderr)
-		}
-	}
-}
-
 func TestNodeBeyondLoopbackNeedsAToken(t *testing.T) {
 	out, err := exec.Command(executable, "serve", "--listen", "0.0.0.0:0", "--data", t.TempDir()).CombinedOutput()
 	var exit *exec.ExitError
@@ -217,7 +215,7 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 	if r := at(t, d.url, "actors", "--json"); r.stdout != "" {
 		t.Errorf("the benchmark left actors: %s", r.stdout)
 	}
-	if err := d.stop(syscall.SIGTERM); err != nil {
+	if err := d.stop(syscall.SIGINT); err != nil {
 		t.Errorf("after destroying actors the node does not stop cleanly: %v\n%s", err, d.stderr)
 	}
 }
