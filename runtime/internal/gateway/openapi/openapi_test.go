@@ -233,35 +233,27 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 	})
 	seen := make(map[string]string)
 	d.each(func(path, method string, op map[string]any) {
-		where := method + " " + path
-		id := op["operationId"].(string)
+		where, id := method+" "+path, op["operationId"].(string)
 		if other := seen[id]; other != "" {
 			t.Errorf("%s and %s are both %s", where, other, id)
 		}
 		seen[id] = where
-		declared := make(map[string]bool)
+		declared := make(map[string]bool) // "in name"
 		parameters, _ := op["parameters"].([]any)
-		names := make(map[string]bool)
 		for _, p := range parameters {
 			p := p.(map[string]any)
 			if ref, ok := p["$ref"].(string); ok {
 				at, _ := d.at(ref)
 				p = at.(map[string]any)
 			}
-			name := p["in"].(string) + " " + p["name"].(string)
-			if names[name] {
-				t.Errorf("%s declares %s twice", where, name)
+			name := fmt.Sprint(p["in"], " ", p["name"])
+			if declared[name] || p["in"] == "path" && !strings.Contains(path, "{"+p["name"].(string)+"}") {
+				t.Errorf("%s declares %s twice, or it is not in the path", where, name)
 			}
-			names[name] = true
-			if p["in"] == "path" {
-				declared[p["name"].(string)] = true
-				if !strings.Contains(path, "{"+p["name"].(string)+"}") {
-					t.Errorf("%s declares %v, which is not in its path", where, p["name"])
-				}
-			}
+			declared[name] = true
 		}
-		for _, part := range strings.Split(path, "/") {
-			if name, ok := strings.CutPrefix(part, "{"); ok && !declared[strings.TrimSuffix(name, "}")] {
+		for part := range strings.SplitSeq(path, "/") {
+			if name, ok := strings.CutPrefix(part, "{"); ok && !declared["path "+strings.TrimSuffix(name, "}")] {
 				t.Errorf("%s does not declare %s", where, part)
 			}
 		}
