@@ -481,19 +481,26 @@ func fill(t *testing.T, v any, field string) {
 	}
 }
 
+// unhex returns text, or the bytes of one that begins with "hex:".
+func unhex(t *testing.T, text string) string {
+	t.Helper()
+	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
+		b, err := hexadecimal.DecodeString(digits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	return text
+}
+
 // parts splits "METHOD PATH BODY ;; Header: value ;; Header: value". A body that begins with "hex:" is in hexadecimal.
 func parts(t *testing.T, line string) (method, path, body string, headers []string) {
 	all := strings.Split(line, " ;; ")
 	w := strings.SplitN(all[0], " ", 3)
 	if len(w) > 2 {
 		body = w[2]
-		if digits, ok := strings.CutPrefix(body, "hex:"); ok {
-			b, err := hexadecimal.DecodeString(digits)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body = string(b)
-		}
+		body = unhex(t, body)
 	}
 	for _, h := range all[1:] {
 		if strings.HasSuffix(h, ":") {
@@ -648,21 +655,12 @@ func (c *client) listen() {
 func (s *scene) tell(c *client, w []string, text string) string {
 	switch w[1] {
 	case ">": // sends a message
-		write := func(typ websocket.MessageType, b []byte) {
-			if err := c.ws.Write(s.t.Context(), typ, b); err != nil {
-				c.hears("not sent")
-			}
+		typ, b := websocket.MessageText, unhex(s.t, text)
+		if binary, ok := strings.CutPrefix(text, "binary:"); ok {
+			typ, b = websocket.MessageBinary, binary
 		}
-		if digits, ok := strings.CutPrefix(text, "hex:"); ok {
-			b, err := hexadecimal.DecodeString(digits)
-			if err != nil {
-				s.t.Fatal(s.at, err)
-			}
-			write(websocket.MessageText, b)
-		} else if binary, ok := strings.CutPrefix(text, "binary:"); ok {
-			write(websocket.MessageBinary, []byte(binary))
-		} else {
-			write(websocket.MessageText, []byte(text))
+		if err := c.ws.Write(s.t.Context(), typ, []byte(b)); err != nil {
+			c.hears("not sent")
 		}
 	case "close":
 		code, err := strconv.Atoi(w[2])
@@ -673,11 +671,8 @@ func (s *scene) tell(c *client, w []string, text string) string {
 	case "cut":
 		c.conn.Close()
 	case "raw": // bytes in hexadecimal
-		b, err := hexadecimal.DecodeString(w[2])
-		if err != nil {
-			s.t.Fatal(s.at, err)
-		}
-		go c.conn.Write(b)
+		b := unhex(s.t, "hex:"+w[2])
+		go io.WriteString(c.conn, b)
 	case "stops": // reading
 		c.mu.Lock()
 		c.stall = make(chan struct{})
