@@ -12,39 +12,21 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
+// The page of an error says its status.
 func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
-	golden := map[host.Code]int{
-		host.InvalidArgument: 400, host.Unauthenticated: 401, host.PermissionDenied: 403, host.NotFound: 404,
-		host.UnknownType: 404, host.UnknownMethod: 404, host.AlreadyExists: 409, host.FailedPrecondition: 409,
-		host.Cycle: 409, host.Overloaded: 429, host.Canceled: 499, host.DeadlineExceeded: 504, host.TooLarge: 413,
-		host.QuotaExceeded: 507, host.IdempotencyMismatch: 422, host.ReadOnly: 500, host.Destroyed: 410,
-		host.StateTooNew: 500, host.ActorFailed: 503, host.ActorPaused: 503, host.Crashed: 500, host.Unavailable: 503, host.Internal: 500,
-	}
 	dir := filepath.Join("..", "..", "..", "..", "docs", "errors")
 	for _, c := range host.Codes() {
-		want, ok := golden[c]
-		if !ok {
-			t.Errorf("code %s has no status in the table", c)
-			continue
-		}
-		if got := Status(c); got != want {
-			t.Errorf("code %s has status %d, want %d", c, got, want)
-		}
 		page, err := os.ReadFile(filepath.Join(dir, string(c)+".md"))
 		if err != nil {
 			t.Errorf("code %s has no page: %v", c, err)
 			continue
 		}
-		text := string(page)
-		if !strings.HasPrefix(text, "# "+string(c)+"\n") {
+		if !strings.HasPrefix(string(page), "# "+string(c)+"\n") {
 			t.Errorf("%s.md does not begin with its code", c)
 		}
-		if line := fmt.Sprintf("\nHTTP status: %d\n", want); !strings.Contains(text, line) {
-			t.Errorf("%s.md does not say %q", c, strings.TrimSpace(line))
-		}
-		for _, section := range []string{"\n## Cause\n", "\n## Remedy\n"} {
-			if !strings.Contains(text, section) {
-				t.Errorf("%s.md has no section %q", c, strings.TrimSpace(section))
+		for _, part := range []string{fmt.Sprintf("\nHTTP status: %d\n", Status(c)), "\n## Cause\n", "\n## Remedy\n"} {
+			if !strings.Contains(string(page), part) {
+				t.Errorf("%s.md lacks %q", c, strings.TrimSpace(part))
 			}
 		}
 	}
