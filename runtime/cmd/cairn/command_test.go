@@ -43,20 +43,6 @@ func at(t *testing.T, url string, args ...string) result {
 	return runCommand(t, "", map[string]string{"CAIRN_URL": url}, args...)
 }
 
-// same compares a run with what it must print.
-func same(t *testing.T, r result, status int, stdout, stderr string) {
-	t.Helper()
-	if r.status != status {
-		t.Errorf("exit status %d, want %d", r.status, status)
-	}
-	if r.stdout != stdout {
-		t.Errorf("stdout:\n%swant:\n%s", r.stdout, stdout)
-	}
-	if r.stderr != stderr {
-		t.Errorf("stderr:\n%swant:\n%s", r.stderr, stderr)
-	}
-}
-
 // documents decodes one JSON document a line.
 func documents[T any](t *testing.T, text string) []T {
 	t.Helper()
