@@ -14,22 +14,31 @@ func TestSnippetsStandInTestsThatRun(t *testing.T) {
 		t.Fatal("no guides: ", err)
 	}
 	for _, page := range pages {
-		snippets := goBlocks(t, page)
+		snippets := blocks(t, page, "go")
 		if len(snippets) == 0 {
 			if page != "cell.md" { // which has its own tests, beside the code of cells
 				t.Errorf("%s has no snippet", page)
 			}
 			continue
 		}
-		code, err := os.ReadFile(strings.TrimSuffix(page, ".md") + "_test.go")
+		wantInCode(t, page, snippets, strings.TrimSuffix(page, ".md")+"_test.go")
+	}
+}
+
+// wantInCode checks that files have the snippets of a page.
+func wantInCode(t *testing.T, page string, snippets []string, files ...string) {
+	t.Helper()
+	var code strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
 		if err != nil {
-			t.Errorf("%s has no test: %v", page, err)
-			continue
+			t.Errorf("%s: %v", page, err)
 		}
-		for _, snippet := range snippets {
-			if !strings.Contains(flat(string(code)), flat(snippet)) {
-				t.Errorf("%s: this is not in its test:\n%s", page, snippet)
-			}
+		code.WriteString(flat(string(text)))
+	}
+	for _, snippet := range snippets {
+		if !strings.Contains(code.String(), flat(snippet)) {
+			t.Errorf("%s: this is in no file that is compiled:\n%s", page, snippet)
 		}
 	}
 }
@@ -37,20 +46,17 @@ func TestSnippetsStandInTestsThatRun(t *testing.T) {
 // TestSnippetsOfOtherPagesStandInCode holds the snippets of the pages beside the guides to code that is compiled: that of
 // the examples and of the tests here.
 func TestSnippetsOfOtherPagesStandInCode(t *testing.T) {
-	var code strings.Builder
+	var files, pages []string
 	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(file, ".go") {
-			return err
+		if strings.HasSuffix(file, ".go") {
+			files = append(files, file)
 		}
-		text, err := os.ReadFile(file)
-		code.WriteString(flat(string(text)))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := []string{"../../README.md"}
-	for _, pattern := range []string{"../*.md", "../operate/*.md", "../errors/*.md"} {
+	for _, pattern := range []string{"../../README.md", "../*.md", "../operate/*.md", "../errors/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -59,21 +65,14 @@ func TestSnippetsOfOtherPagesStandInCode(t *testing.T) {
 	}
 	n := 0
 	for _, page := range pages {
-		for _, snippet := range goBlocks(t, page) {
-			if n++; !strings.Contains(code.String(), flat(snippet)) {
-				t.Errorf("%s: this is in no Go file below docs:\n%s", page, snippet)
-			}
+		snippets := blocks(t, page, "go")
+		if n += len(snippets); len(snippets) > 0 {
+			wantInCode(t, page, snippets, files...)
 		}
 	}
 	if n < 8 {
 		t.Errorf("only %d snippets were found", n)
 	}
-}
-
-// goBlocks returns the Go snippets of a page.
-func goBlocks(t *testing.T, page string) []string {
-	t.Helper()
-	return blocks(t, page, "go")
 }
 
 // blocks returns the snippets of a page in a language.

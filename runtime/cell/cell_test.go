@@ -3,14 +3,15 @@ package cell_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime"
@@ -18,9 +19,10 @@ import (
 )
 
 // open starts a node that hosts cells, in a directory of its own.
-func open(t *testing.T) *runtime.Runtime {
+func open(t *testing.T, o runtime.Options) *runtime.Runtime {
 	t.Helper()
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{cell.Definition()}})
+	o.Dir, o.Actors = t.TempDir(), []actor.Definition{cell.Definition()}
+	rt, err := runtime.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,86 +46,14 @@ func call(t *testing.T, n host.Node, method, input string) string {
 	return string(r.Output)
 }
 
-// found is the part of an answer of get that does not depend on the time.
-type found struct {
-	Found   bool
-	Value   json.RawMessage
-	Version uint64
-	Created time.Time
-	Updated time.Time
-}
-
-func get(t *testing.T, n host.Node, key string) found {
-	t.Helper()
-	var f found
-	output := call(t, n, "get", `{"key":`+key+`}`)
-	if err := json.Unmarshal([]byte(output), &f); err != nil {
-		t.Fatalf("get %s: %s", key, output)
-	}
-	return f
-}
-
-func TestValuesAreKeptAsWritten(t *testing.T) {
-	n := open(t)
-	last := uint64(0)
-	for _, value := range []string{
-		`null`, `true`, `""`, `0`, `-0`, `1.10`, `1e400`, `123456789012345678901234567890`, `"<&>\u2028\u00e9é"`, `{"b":1,"a":2,"c":3}`, `[[],{}]`,
-	} {
-		var put cell.PutResult
-		out := call(t, n, "put", `{"key":["v"],"value":`+value+`}`)
-		if err := json.Unmarshal([]byte(out), &put); err != nil || put.Created != (last == 0) || put.Version <= last {
-			t.Errorf("put %s: %s", value, out)
-		}
-		last = put.Version
-		if f := get(t, n, `["v"]`); !f.Found || string(f.Value) != value || f.Version != last || f.Created.IsZero() || f.Updated.IsZero() {
-			t.Errorf("%s is read as %s at version %d", value, f.Value, f.Version)
-		}
-	}
-	if out := call(t, n, "put", "{\"key\":[\"v\"],\"value\": { \"a\" : [ 1 ,\t2 ] } }"); !strings.Contains(out, `"created":false`) {
-		t.Error(out)
-	}
-	if f := get(t, n, `["v"]`); string(f.Value) != `{"a":[1,2]}` {
-		t.Errorf("read %s", f.Value)
-	}
-}
-
-func TestPrefixSelectsWholeParts(t *testing.T) {
-	n := open(t)
-	for _, key := range []string{`["user"]`, `["user",1]`, `["user",1,"x"]`, `["user",10]`, `["user\u0000"]`, `["users"]`, `["users",1]`, `[1]`} {
-		call(t, n, "put", `{"key":`+key+`,"value":0}`)
-	}
-	for prefix, want := range map[string]string{
-		`[]`:         `["user"] ["user",1] ["user",1,"x"] ["user",10] ["user\u0000"] ["users"] ["users",1] [1]`,
-		`["user"]`:   `["user"] ["user",1] ["user",1,"x"] ["user",10]`,
-		`["user",1]`: `["user",1] ["user",1,"x"]`,
-		`["u"]`:      ``,
-	} {
-		if got := strings.Join(keys(t, n, prefix, false, 100), " "); got != want {
-			t.Errorf("prefix %s selects %s, want %s", prefix, got, want)
-		}
-	}
-	if out := call(t, n, "delete_range", `{"prefix":["user"]}`); out != `{"deleted":4}` {
-		t.Error(out)
-	}
-	if got, want := strings.Join(keys(t, n, `[]`, false, 100), " "), `["user\u0000"] ["users"] ["users",1] [1]`; got != want {
-		t.Errorf("left are %s, want %s", got, want)
-	}
-	if out := call(t, n, "delete_range", `{"prefix":[]}`); out != `{"deleted":4}` {
-		t.Error(out)
-	}
-	if out := call(t, n, "size", ""); !strings.HasPrefix(out, `{"entries":0,`) {
-		t.Error(out)
-	}
-}
-
-// keys lists the keys below a prefix, page by page.
-func keys(t *testing.T, n host.Node, prefix string, reverse bool, limit int) []string {
+// entries lists the keys below a prefix with their values, page by page.
+func entries(t *testing.T, n host.Node, prefix string, reverse bool, limit int) []string {
 	t.Helper()
 	var all []string
 	cursor := ""
 	for {
 		var page struct {
-			Entries []struct{ Key json.RawMessage }
+			Entries []struct{ Key, Value json.RawMessage }
 			Cursor  string
 		}
 		output := call(t, n, "list", fmt.Sprintf(`{"prefix":%s,"reverse":%t,"limit":%d,"cursor":%q}`, prefix, reverse, limit, cursor))
@@ -131,7 +61,7 @@ func keys(t *testing.T, n host.Node, prefix string, reverse bool, limit int) []s
 			t.Fatalf("list %s: %s", prefix, output)
 		}
 		for _, e := range page.Entries {
-			all = append(all, string(e.Key))
+			all = append(all, string(e.Key)+string(e.Value))
 		}
 		if len(page.Entries) > limit || page.Cursor != "" && len(page.Entries) == 0 {
 			t.Fatalf("a page of %d entries, limit %d", len(page.Entries), limit)
@@ -142,43 +72,21 @@ func keys(t *testing.T, n host.Node, prefix string, reverse bool, limit int) []s
 	}
 }
 
-func TestPagesMeetWithoutGapOrRepeat(t *testing.T) {
-	n := open(t)
-	for i := range 23 {
-		call(t, n, "put", fmt.Sprintf(`{"key":["p",%d],"value":%d}`, i*100, i))
-		call(t, n, "put", fmt.Sprintf(`{"key":["q%d"],"value":%d}`, i, i))
-	}
-	for _, prefix := range []string{`["p"]`, `[]`} {
-		want := keys(t, n, prefix, false, 1000)
-		for _, limit := range []int{1, 2, 7, 22, 23, 24, 46} {
-			if got := keys(t, n, prefix, false, limit); !slices.Equal(got, want) {
-				t.Errorf("pages of %d below %s bring %v", limit, prefix, got)
-			}
-			got := keys(t, n, prefix, true, limit)
-			slices.Reverse(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("reverse pages of %d below %s bring %v", limit, prefix, got)
-			}
-		}
-	}
-}
-
 func TestPageIsBoundedByBytes(t *testing.T) {
-	n := open(t)
+	n := open(t, runtime.Options{})
 	for i := range 12 {
 		call(t, n, "put", fmt.Sprintf(`{"key":[%d],"value":"%s"}`, i, strings.Repeat("v", 120_000)))
 	}
-	output := call(t, n, "list", `{}`)
-	if len(output) > cell.PageBytes+200_000 || !strings.Contains(output, `"cursor":"`) {
-		t.Errorf("a page of %d bytes", len(output))
+	if page := call(t, n, "list", `{}`); len(page) > cell.PageBytes+200_000 || !strings.Contains(page, `"cursor":"`) {
+		t.Errorf("a page of %d bytes", len(page))
 	}
-	if got := keys(t, n, `[]`, false, 1000); len(got) != 12 {
+	if got := entries(t, n, `[]`, false, 1000); len(got) != 12 {
 		t.Errorf("%d entries of 12", len(got))
 	}
 }
 
 func TestGoCallersUseTheTypedContract(t *testing.T) {
-	n := open(t)
+	n := open(t, runtime.Options{})
 	ctx, ref := t.Context(), cell.Type.Ref(n, "go")
 	big1 := new(big.Int).Lsh(big.NewInt(1), 100)
 	key := cell.Key{"k", 7, int64(-1), uint8(3), 1.0, true, big1}
@@ -200,13 +108,13 @@ func TestGoCallersUseTheTypedContract(t *testing.T) {
 	if text, err := json.Marshal(page.Entries[0].Key); err != nil || string(text) != `["k",7,-1,3,1.0,true,1267650600228229401496703205376]` {
 		t.Errorf("key is %s, %v", text, err)
 	}
-	for _, faulty := range []cell.Key{{nil}, {"\xff"}, {[]byte("b")}} {
-		if _, err := cell.Put.Call(ctx, ref, cell.Entry{Key: faulty, Value: json.RawMessage("1")}); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Errorf("key %#v: %v", faulty, err)
+	for _, faulty := range []cell.Entry{
+		{Key: cell.Key{nil}, Value: json.RawMessage("1")}, {Key: cell.Key{"\xff"}, Value: json.RawMessage("1")},
+		{Key: cell.Key{[]byte("b")}, Value: json.RawMessage("1")}, {Key: cell.Key{"k"}, Value: json.RawMessage("{")},
+	} {
+		if _, err := cell.Put.Call(ctx, ref, faulty); actor.CodeOf(err) != actor.InvalidArgument {
+			t.Errorf("%#v: %v", faulty, err)
 		}
-	}
-	if _, err := cell.Put.Call(ctx, ref, cell.Entry{Key: cell.Key{"k"}, Value: json.RawMessage("{")}); actor.CodeOf(err) != actor.InvalidArgument {
-		t.Error(err)
 	}
 	if _, err := cell.DeleteRange.Call(ctx, ref, cell.PrefixInput{}); actor.CodeOf(err) != actor.InvalidArgument {
 		t.Error(err)
@@ -216,42 +124,87 @@ func TestGoCallersUseTheTypedContract(t *testing.T) {
 	}
 }
 
+// A prefix selects whole parts of keys, and pages of any size meet without a gap or a repetition, in both directions.
 func TestCellAgreesWithAMap(t *testing.T) {
-	n := open(t)
-	random := rand.New(rand.NewPCG(1, 2))
-	model := make(map[string]string)
-	for range 400 {
-		a, b := random.IntN(4), random.IntN(6)
-		key := fmt.Sprintf(`[%d,"%d"]`, a, b)
-		switch random.IntN(10) {
-		case 0:
-			call(t, n, "delete_range", fmt.Sprintf(`{"prefix":[%d]}`, a))
-			for k := range model {
-				if strings.HasPrefix(k, fmt.Sprintf("[%d,", a)) {
-					delete(model, k)
+	pool := []string{`["user"]`, `["user",1]`, `["user",1,"x"]`, `["user",10]`, `["user\u0000"]`, `["users"]`, `["users",1]`, `[1]`} // in order
+	for i := range 12 {
+		pool = slices.Insert(pool, i, fmt.Sprintf(`["p",%d]`, i*100))
+	}
+	prefixes := []string{`["user"]`, `["user",1]`, `["u"]`, `["p"]`, `[]`}
+	below := func(key, prefix string) bool {
+		prefix = strings.TrimSuffix(prefix, "]")
+		return prefix == "[" || strings.HasPrefix(key, prefix) && strings.Contains(",]", key[len(prefix):][:1])
+	}
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		random := rand.New(rand.NewPCG(1, 2))
+		model := make(map[string]string)
+		for n := range 400 {
+			key := pool[random.IntN(len(pool))]
+			switch _, exists := model[key]; random.IntN(10) {
+			case 0:
+				prefix, deleted := prefixes[random.IntN(len(prefixes))], len(model)
+				maps.DeleteFunc(model, func(key, _ string) bool { return below(key, prefix) })
+				if out := call(t, h, "delete_range", `{"prefix":`+prefix+`}`); out != fmt.Sprintf(`{"deleted":%d}`, deleted-len(model)) {
+					t.Fatal(prefix, out)
+				}
+			case 1, 2, 3:
+				delete(model, key)
+				if out := call(t, h, "delete", `{"key":`+key+`}`); out != fmt.Sprintf(`{"deleted":%t}`, exists) {
+					t.Fatal(key, out)
+				}
+			default:
+				model[key] = fmt.Sprint(n)
+				if out := call(t, h, "put", fmt.Sprintf(`{"key":%s,"value":%d}`, key, n)); !strings.Contains(out, fmt.Sprintf(`"created":%t`, !exists)) {
+					t.Fatal(key, out)
 				}
 			}
-		case 1, 2, 3:
-			call(t, n, "delete", `{"key":`+key+`}`)
-			delete(model, key)
-		default:
-			value := fmt.Sprint(random.IntN(1000))
-			call(t, n, "put", `{"key":`+key+`,"value":`+value+`}`)
-			model[key] = value
+			if n%40 != 39 {
+				continue
+			}
+			for _, prefix := range prefixes {
+				var want []string
+				for _, key := range pool {
+					if value, ok := model[key]; ok && below(key, prefix) {
+						want = append(want, key+value)
+					}
+				}
+				limit := 1 + random.IntN(10)
+				forward, backward := entries(t, h, prefix, false, limit), entries(t, h, prefix, true, limit)
+				if slices.Reverse(backward); !slices.Equal(forward, want) || !slices.Equal(backward, want) {
+					t.Fatalf("below %s are %v, in pages of %d %v, in reverse %v", prefix, want, limit, forward, backward)
+				}
+			}
+			if out := call(t, h, "size", ""); !strings.HasPrefix(out, fmt.Sprintf(`{"entries":%d,`, len(model))) {
+				t.Fatalf("%d entries, size says %s", len(model), out)
+			}
 		}
-	}
-	for _, key := range keys(t, n, `[]`, false, 5) {
-		f := get(t, n, key)
-		if string(f.Value) != model[key] {
-			t.Errorf("%s is %s, want %s", key, f.Value, model[key])
+	}, cell.Definition())
+}
+
+func TestCountersAgreeWithAModel(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		random := rand.New(rand.NewPCG(1, 2))
+		model := make(map[string]*big.Int)
+		for range 300 {
+			key, op := fmt.Sprintf(`["%d"]`, random.IntN(5)), []string{"sum", "min", "max"}[random.IntN(3)]
+			n := new(big.Int).Lsh(big.NewInt(random.Int64()-random.Int64()), uint(random.IntN(100)))
+			old := model[key]
+			switch {
+			case old == nil, op == "min" && n.Cmp(old) < 0, op == "max" && n.Cmp(old) > 0:
+				model[key] = n
+			case op == "sum":
+				model[key] = new(big.Int).Add(old, n)
+			}
+			out := call(t, h, "atomic", fmt.Sprintf(`{"mutations":[{"op":%q,"key":%s,"value":%s}]}`, op, key, n))
+			if !strings.Contains(out, `"results":[{"value":`+model[key].String()+`}]`) {
+				t.Fatalf("%s %s of %s: %s, want %s", op, n, old, out, model[key])
+			}
 		}
-		delete(model, key)
-	}
-	if len(model) > 0 {
-		t.Errorf("missing: %v", model)
-	}
-	all := keys(t, n, `[]`, true, 1000)
-	if out := call(t, n, "size", "{}"); !strings.HasPrefix(out, fmt.Sprintf(`{"entries":%d,"bytes":`, len(all))) {
-		t.Errorf("%d entries, size says %s", len(all), out)
-	}
+		h.Crash()
+		for key, want := range model {
+			if out := call(t, h, "get", `{"key":`+key+`}`); !strings.Contains(out, `"value":`+want.String()+`,`) {
+				t.Errorf("%s is %s after a crash, want %s", key, out, want)
+			}
+		}
+	}, cell.Definition())
 }

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +18,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go"
 
-	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
-	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
@@ -61,17 +59,7 @@ func blocks(t *testing.T, page string) []block {
 // The examples of the guide run in the order of the page, against one node. A json or text block says what the sh block
 // before it prints: see same and matches for what may differ.
 func TestGuideShowsWhatTheCommandsPrint(t *testing.T) {
-	rt, err := runtime.Open(t.Context(), runtime.Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve, Actors: []actor.Definition{cell.Definition()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	rt := open(t, runtime.Options{Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve})
 	g := guideRun{t: t, rt: rt, dir: t.TempDir()}
 	all := blocks(t, guide)
 	ran := 0
@@ -129,22 +117,17 @@ func (g *guideRun) shell(b block) string {
 
 func (g *guideRun) compare(want block, got string) {
 	g.t.Helper()
+	if !agrees(g.t, want, got) {
+		g.t.Errorf("line %d: printed is\n%s\nand the page says\n%s", want.line, got, want.text)
+	}
+}
+
+// agrees compares text, or all values of JSON.
+func agrees(t *testing.T, want block, got string) bool {
 	if want.kind == "text" {
-		if !matches(want.text, got) {
-			g.t.Errorf("line %d: printed is\n%s\nand the page says\n%s", want.line, got, want.text)
-		}
-		return
+		return matches(want.text, got)
 	}
-	wanted, printed := values(g.t, want.text), values(g.t, got)
-	if len(wanted) != len(printed) {
-		g.t.Errorf("line %d: %d values are printed, and the page shows %d:\n%s", want.line, len(printed), len(wanted), got)
-		return
-	}
-	for i := range wanted {
-		if !same(wanted[i], printed[i]) {
-			g.t.Errorf("line %d: printed is\n%v\nand the page says\n%v", want.line, encode(printed[i]), encode(wanted[i]))
-		}
-	}
+	return same(values(t, want.text), values(t, got))
 }
 
 // values decodes JSON documents that follow each other. Numbers keep all their digits.
@@ -164,14 +147,6 @@ func values(t *testing.T, text string) []any {
 		}
 		all = append(all, v)
 	}
-}
-
-func encode(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(text)
 }
 
 // same compares JSON values. The string "..." on the page is any value.
@@ -227,39 +202,30 @@ func (g *guideRun) websocket(b block) {
 	}
 	defer c.CloseNow()
 	var expected []any
-	settle := func() {
+	for line := range strings.Lines(rest + ".") { // the end settles what is expected
+		mark, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if mark == "<" {
+			expected = append(expected, values(g.t, text)...)
+			continue
+		}
 		for len(expected) > 0 {
 			_, data, err := c.Read(ctx)
 			if err != nil {
-				g.t.Errorf("line %d: %v while waiting for %s", b.line, err, encode(expected))
-				return
+				g.t.Fatalf("line %d: %v while waiting for %s", b.line, err, expected)
 			}
 			got := values(g.t, string(data))[0]
-			found := false
-			for i := range expected {
-				if found = same(expected[i], got); found {
-					expected = append(expected[:i], expected[i+1:]...)
-					break
-				}
+			i := slices.IndexFunc(expected, func(want any) bool { return same(want, got) })
+			if i < 0 {
+				g.t.Fatalf("line %d: the node says\n%s\nand the page\n%s", b.line, data, expected)
 			}
-			if !found {
-				g.t.Errorf("line %d: the node says\n%s\nand the page\n%s", b.line, data, encode(expected))
-				return
-			}
+			expected = slices.Delete(expected, i, i+1)
 		}
-	}
-	for line := range strings.Lines(rest) {
-		switch message, text, _ := strings.Cut(strings.TrimSpace(line), " "); message {
-		case ">":
-			settle()
+		if mark == ">" {
 			if err := c.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
 				g.t.Errorf("line %d: %v", b.line, err)
 			}
-		case "<":
-			expected = append(expected, values(g.t, text)...)
 		}
 	}
-	settle()
 	c.Close(websocket.StatusNormalClosure, "")
 }
 
@@ -293,30 +259,22 @@ func (g *guideRun) nats(b block) {
 
 func TestGuideComparisonIsStrictWhereThePageIs(t *testing.T) {
 	for _, test := range []struct {
-		want, got string
-		same      bool
+		kind, want, got string
+		same            bool
 	}{
-		{`{"a":"...","b":1}`, `{"b":1,"a":[2]}`, true},
-		{`{"a":"..."}`, `{}`, false},
-		{`{"a":1}`, `{"a":1,"b":2}`, false},
-		{`[12345678901234567890]`, `[12345678901234567891]`, false},
-		{`[1,"..."]`, `[1]`, false},
+		{"json", `{"a":"...","b":1}`, `{"b":1,"a":[2]}`, true},
+		{"json", `{"a":"..."}`, `{}`, false},
+		{"json", `{"a":1}`, `{"a":1,"b":2}`, false},
+		{"json", `[12345678901234567890]`, `[12345678901234567891]`, false},
+		{"json", `[1,"..."]`, `[1]`, false},
+		{"json", `1`, `1 1`, false},
+		{"text", "id: 1\ndata: ...\n", "id: 1\ndata: {}\n\n", true},
+		{"text", "id: 1\ndata: ...\n", "id: 1\ndata: {}\nid: 2\n", false},
+		{"text", "id: 1\n...\nid: 3", "id: 1\nx\ny\nid: 3", true},
+		{"text", "a.c", "abc", false},
 	} {
-		if got := same(values(t, test.want)[0], values(t, test.got)[0]); got != test.same {
-			t.Errorf("%s and %s are the same: %t", test.want, test.got, got)
-		}
-	}
-	for _, test := range []struct {
-		want, got string
-		same      bool
-	}{
-		{"id: 1\ndata: ...\n", "id: 1\ndata: {}\n\n", true},
-		{"id: 1\ndata: ...\n", "id: 1\ndata: {}\nid: 2\n", false},
-		{"id: 1\n...\nid: 3", "id: 1\nx\ny\nid: 3", true},
-		{"a.c", "abc", false},
-	} {
-		if got := matches(test.want, test.got); got != test.same {
-			t.Errorf("%q matches %q: %t", test.got, test.want, got)
+		if got := agrees(t, block{kind: test.kind, text: test.want}, test.got); got != test.same {
+			t.Errorf("%q agrees with %q: %t", test.got, test.want, got)
 		}
 	}
 }

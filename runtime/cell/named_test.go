@@ -30,15 +30,20 @@ func TestOnlyDocumentsAreAppendedInCBOR(t *testing.T) {
 func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, ref := t.Context(), cell.Type.Ref(h, "go")
-		if _, err := cell.Queues.Named("jobs").Of(ref).Send(ctx, cell.Document(`{"a":1}`)); err != nil {
-			t.Fatal(err)
-		}
-		got, err := cell.Queues.Named("jobs").Of(ref).Receive(ctx, handle.ReceiveConfig{})
+		answer := make(chan string, 1)
+		go func() {
+			got, err := cell.Queues.Named("jobs").Of(ref).Ask(ctx, cell.Document(`{"a":1}`))
+			answer <- fmt.Sprint(string(got), err)
+		}()
+		got, err := cell.Queues.Named("jobs").Of(ref).Receive(ctx, handle.ReceiveConfig{Wait: time.Minute})
 		if err != nil || len(got) != 1 || string(got[0].Body) != `{"a":1}` {
 			t.Fatal(got, err)
 		}
-		if err := got[0].Ack(ctx, cell.Document(`{"done":true}`)); err != nil {
-			t.Error(err)
+		if err := got[0].Ack(ctx, cell.Document(`3`)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-answer; got != "3<nil>" {
+			t.Error(got)
 		}
 		if _, err := cell.Streams.Named("log").Of(ref).Append(ctx, cell.Document(`[1]`), nil); err != nil {
 			t.Fatal(err)
@@ -53,27 +58,6 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 		}
 		if _, err := cell.Schedules.Named("s").Of(ref).Set(ctx, actor.Rule{Every: time.Minute}, cell.Job{}); actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("a job that does nothing: %v", err)
-		}
-	}, cell.Definition())
-}
-
-func TestWorkersOfACellReply(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		ctx, ref, jobs := t.Context(), cell.Type.Ref(h, "a"), cell.Queues.Named("jobs")
-		answer := make(chan string, 1)
-		go func() {
-			got, err := jobs.Of(ref).Ask(ctx, cell.Document(`{"add":[1,2]}`))
-			answer <- fmt.Sprint(string(got), err)
-		}()
-		got, err := jobs.Of(ref).Receive(ctx, handle.ReceiveConfig{Wait: time.Minute})
-		if err != nil || len(got) != 1 {
-			t.Fatal(got, err)
-		}
-		if err := got[0].Ack(ctx, cell.Document(`3`)); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-answer; got != "3<nil>" {
-			t.Fatal(got)
 		}
 	}, cell.Definition())
 }

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/cairn-run/cairn/runtime"
 )
 
 // The document of a node that hosts cells has all that a cell can do, with examples that are valid.
 func TestNodesDescribeCells(t *testing.T) {
 	w := httptest.NewRecorder()
-	open(t).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))
+	open(t, runtime.Options{}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}

@@ -26,29 +26,21 @@ type result struct {
 func runCommand(t *testing.T, stdin string, env map[string]string, args ...string) result {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	c := &cli{stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+	c := newCLI(strings.NewReader(stdin), &stdout, &stderr)
+	c.getenv = func(name string) string { return env[name] }
 	status := c.run(t.Context(), args)
 	return result{status, stdout.String(), stderr.String()}
+}
+
+// newCLI makes a command whose environment is empty.
+func newCLI(stdin io.Reader, stdout, stderr io.Writer) *cli {
+	return &cli{stdin: stdin, stdout: stdout, stderr: stderr, getenv: func(string) string { return "" }}
 }
 
 // at runs the command against the node at url.
 func at(t *testing.T, url string, args ...string) result {
 	t.Helper()
 	return runCommand(t, "", map[string]string{"CAIRN_URL": url}, args...)
-}
-
-// same compares a run with what it must print.
-func same(t *testing.T, r result, status int, stdout, stderr string) {
-	t.Helper()
-	if r.status != status {
-		t.Errorf("exit status %d, want %d", r.status, status)
-	}
-	if r.stdout != stdout {
-		t.Errorf("stdout:\n%swant:\n%s", r.stdout, stdout)
-	}
-	if r.stderr != stderr {
-		t.Errorf("stderr:\n%swant:\n%s", r.stderr, stderr)
-	}
 }
 
 // documents decodes one JSON document a line.
@@ -116,7 +108,7 @@ func TestAWrongCommandLineLeavesStandardInputAlone(t *testing.T) {
 	for _, args := range [][]string{{"schedule", "set", "cell/acme", "poll", "--payload=-"}, {"workflow", "import", "cell/%zz", "-"}} {
 		var stderr strings.Builder
 		in := strings.NewReader("{}")
-		c := &cli{stdin: in, stdout: &stderr, stderr: &stderr, getenv: func(string) string { return "" }}
+		c := newCLI(in, &stderr, &stderr)
 		if status := c.run(t.Context(), args); status != exitUsage || in.Len() != 2 {
 			t.Errorf("%q: status %d, %d bytes left of standard input: %s", args, status, in.Len(), &stderr)
 		}
@@ -199,7 +191,7 @@ func TestFollowersEndQuietlyWhenInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
-		c := &cli{stdin: strings.NewReader(""), stdout: out, stderr: errs, getenv: func(string) string { return "" }}
+		c := newCLI(strings.NewReader(""), out, errs)
 		if status := c.run(ctx, append(strings.Fields(args), "--url", s.server.URL)); status != 0 || errs.String() != stderr || out.Len() == 0 {
 			t.Errorf("%s: status %d, %s, %s", args, status, errs, out)
 		}
@@ -212,7 +204,7 @@ func TestConnectionEndsWhileStandardInputGoesOn(t *testing.T) {
 	s.run(strings.Fields("create room/a create 1"), "")
 	in, _ := io.Pipe()
 	var stdout, stderr strings.Builder
-	c := &cli{stdin: in, stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
+	c := newCLI(in, &stdout, &stderr)
 	done := make(chan int)
 	go func() { done <- c.run(t.Context(), []string{"connect", "room/a", "--url", s.server.URL}) }()
 	s.run(strings.Fields("stream follow room/a door --count=1"), "")

@@ -53,12 +53,6 @@ func (r *running) next(v any) {
 	}
 }
 
-// interrupt ends it as Ctrl-C does, and expects nothing more.
-func (r *running) interrupt() {
-	r.t.Helper()
-	r.end(func(text string) { r.t.Errorf("after the end: %s", text) })
-}
-
 // end ends it as Ctrl-C does, and hands over the lines that it still says.
 func (r *running) end(more func(text string)) {
 	r.t.Helper()
@@ -80,83 +74,74 @@ func (d *daemon) restart(t *testing.T, dir string) *daemon {
 	return serve(t, dir, "--listen", strings.TrimPrefix(d.url, "http://"))
 }
 
-func TestStreamIsFollowedAfterTheNodeWasKilled(t *testing.T) {
-	dir := t.TempDir()
-	d := serve(t, dir, "--listen", reserve(t))
-	add := func(i int) {
-		t.Helper()
-		if r := at(t, d.url, "stream", "append", "cell/a", "log", fmt.Sprint(i)); r.status != 0 {
-			t.Fatalf("%+v", r)
+func TestFollowersMissNothingWhenTheNodeIsKilled(t *testing.T) {
+	const put, add = `call cell/a put {"key":[%d],"value":%[1]d}`, `stream append cell/a log %d`
+	for _, f := range []struct {
+		args, write string
+		sequence    bool // from 1, in what is printed
+	}{
+		{"events cell/a --after=0 --json", put, true},
+		{"stream follow cell/a log --json", add, true},
+		{"connect cell/a --event=changed --json", put, false},
+	} {
+		dir := t.TempDir()
+		d := serve(t, dir, "--listen", reserve(t))
+		run := func(line string) result { t.Helper(); return at(t, d.url, strings.Fields(line)...) }
+		write := func(i int) {
+			t.Helper()
+			if r := run(fmt.Sprintf(f.write, i)); r.status != 0 {
+				t.Fatalf("%+v", r)
+			}
 		}
-	}
-	add(1)
-	f := start(t, "stream", "follow", "cell/a", "log", "--json", "--url", d.url)
-	next := func(want uint64) {
-		t.Helper()
-		var item host.ReadStreamItem
-		if f.next(&item); item.Sequence != want || string(item.Value) != fmt.Sprint(want) {
-			t.Fatalf("got %+v, want %d", item, want)
+		var welcome struct{ Connection string }
+		if f.sequence {
+			write(1) // what is followed exists already
 		}
-	}
-	next(1)
-	add(2)
-	next(2)
-	for i := 3; i < 9; i += 2 {
-		d = d.restart(t, dir)
-		add(i)
-		add(i + 1)
-		next(uint64(i))
-		next(uint64(i + 1))
-	}
-	f.interrupt()
-}
-
-func TestConnectionResumesAfterTheNodeWasKilled(t *testing.T) {
-	dir := t.TempDir()
-	d := serve(t, dir, "--listen", reserve(t))
-	c := start(t, "connect", "cell/a", "--event", "changed", "--json", "--url", d.url)
-	var welcome struct{ Connection string }
-	if c.next(&welcome); welcome.Connection == "" {
-		t.Fatal("no welcome")
-	}
-	put := func(i int) {
-		t.Helper()
-		if r := at(t, d.url, "call", "cell/a", "put", fmt.Sprintf(`{"key":[%d],"value":%d}`, i, i)); r.status != 0 {
-			t.Fatalf("%+v", r)
+		follower := start(t, append(strings.Fields(f.args), "--url", d.url)...)
+		next := func(want int) {
+			t.Helper()
+			var got struct {
+				Sequence, Value int
+				Data            struct{ Value int }
+			}
+			if follower.next(&got); got.Value+got.Data.Value != want || f.sequence && got.Sequence != want {
+				t.Fatalf("%s: got %s, want %d", f.args, follower.lines.Text(), want)
+			}
 		}
-	}
-	next := func(want int) {
-		t.Helper()
-		var e struct{ Data struct{ Value int } }
-		if c.next(&e); e.Data.Value != want {
-			t.Fatalf("got %s, want %d", c.lines.Text(), want)
+		if !f.sequence {
+			if follower.next(&welcome); welcome.Connection == "" {
+				t.Fatal("no welcome")
+			}
+			write(1)
 		}
-	}
-	put(1)
-	next(1)
-	for i := 2; i < 6; i += 2 {
-		d = d.restart(t, dir)
-		put(i)
-		put(i + 1)
-		next(i)
-		next(i + 1)
-	}
-	// It is still the same connection, and its calls go through.
-	all := documents[host.ConnectionInfo](t, at(t, d.url, "connections", "list", "cell/a", "--json").stdout)
-	if len(all) != 1 || all[0].ID != welcome.Connection || all[0].Lost != nil || !slices.Equal(all[0].Events, []string{"changed"}) {
-		t.Errorf("%+v", all)
-	}
-	fmt.Fprintln(c.stdin, `get {"key":[1]}`)
-	var reply struct {
-		Call   string
-		Output struct{ Value int }
-	}
-	if c.next(&reply); reply.Call != "get" || reply.Output.Value != 1 {
-		t.Errorf("%s", c.lines.Text())
-	}
-	c.interrupt()
-	if r := at(t, d.url, "connections", "list", "cell/a"); r.stderr != "no connections\n" {
-		t.Errorf("%+v", r)
+		next(1)
+		write(2)
+		next(2)
+		for i := 3; i < 7; i += 2 {
+			d = d.restart(t, dir)
+			write(i)
+			write(i + 1)
+			next(i)
+			next(i + 1)
+		}
+		if !f.sequence { // it is still the same connection, and its calls go through
+			all := documents[host.ConnectionInfo](t, run("connections list cell/a --json").stdout)
+			if len(all) != 1 || all[0].ID != welcome.Connection || all[0].Lost != nil || !slices.Equal(all[0].Events, []string{"changed"}) {
+				t.Errorf("%+v", all)
+			}
+			fmt.Fprintln(follower.stdin, `get {"key":[1]}`)
+			var reply struct {
+				Call   string
+				Output struct{ Value int }
+			}
+			if follower.next(&reply); reply.Call != "get" || reply.Output.Value != 1 {
+				t.Errorf("%s", follower.lines.Text())
+			}
+		}
+		follower.end(func(text string) { t.Errorf("%s: after the end: %s", f.args, text) })
+		if r := run("connections list cell/a"); r.stderr != "no connections\n" {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 
@@ -164,11 +149,7 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	d := serve(t, dir, "--listen", reserve(t))
 	const messages = 40
-	in := ""
-	for i := range messages {
-		in += fmt.Sprintf("%d\n", i+1)
-	}
-	if r := runCommand(t, in, nil, "queue", "send", "--url", d.url, "cell/a", "mail", "--lines"); r.status != 0 {
+	if r := runCommand(t, strings.Repeat("1\n", messages), nil, "queue", "send", "--url", d.url, "cell/a", "mail", "--lines"); r.status != 0 {
 		t.Fatalf("%+v", r)
 	}
 	w := start(t, "queue", "work", "cell/a", "mail", "--workers=4", "--lock=2s", "--json", "--url", d.url, "--", "true")
@@ -199,40 +180,13 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 }
 
 func TestConnectPrintsTheEventsOfItsOwnCalls(t *testing.T) {
-	d := serve(t, t.TempDir())
+	s := newScene(t)
 	for i := range 20 {
 		put := fmt.Sprintf("put {\"key\":[\"a\"],\"value\":%d}\n", i)
-		r := runCommand(t, put+put, nil, "connect", "cell/shop", "--event", "changed", "--json", "--url", d.url)
+		r := s.run(strings.Fields("connect cell/shop --event changed --json"), put+put)
 		events, replies := strings.Count(r.stdout, `"name":"changed"`), strings.Count(r.stdout, `{"call":"put","output":`)
 		if r.status != 0 || r.stderr != "" || events != 2 || replies != 2 {
 			t.Fatalf("in round %d: %+v", i, r)
 		}
-	}
-}
-
-func TestEventsOfAnAbsentActorSayThatTheyWait(t *testing.T) {
-	d := serve(t, t.TempDir())
-	// The note stands on standard error before the first event, which the actor's creation brings.
-	in, out := io.Pipe()
-	var stdout strings.Builder
-	c := &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: out, getenv: func(string) string { return "" }}
-	done := make(chan int, 1)
-	go func() { done <- c.run(t.Context(), []string{"events", "cell/late", "--count", "1", "--url", d.url}) }()
-	note := bufio.NewReader(in)
-	if line, err := note.ReadString('\n'); err != nil || line != "cell/late does not exist yet: waiting for its first event\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	go io.Copy(io.Discard, note)
-	if r := at(t, d.url, "call", "cell/late", "put", `{"key":["a"],"value":1}`); r.status != 0 {
-		t.Fatalf("%+v", r)
-	}
-	if status := <-done; status != 0 || !strings.Contains(stdout.String(), "changed") {
-		t.Errorf("status %d, %s", status, &stdout)
-	}
-	stdout.Reset()
-	var stderr strings.Builder
-	c = &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, getenv: c.getenv}
-	if status := c.run(t.Context(), []string{"events", "cell/late", "--after", "0", "--count", "1", "--url", d.url}); status != 0 || stderr.Len() != 0 {
-		t.Errorf("status %d, %s", status, &stderr)
 	}
 }

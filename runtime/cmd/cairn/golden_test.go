@@ -37,17 +37,30 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
+// TestGoldenHelp holds the usage and the flags of all commands. The texts are those of help.md.
 func TestGoldenHelp(t *testing.T) {
 	c := &cli{getenv: func(string) string { return "" }}
 	root := c.root()
 	var b strings.Builder
 	for _, cmd := range append([]*cobra.Command{root}, allCommands(root)...) {
+		section := "## " + cmd.CommandPath() + "\n\n" + cmd.Short + "\n\n" + cmd.Long + "\n"
+		if cmd.Example != "" {
+			section += strings.ReplaceAll("\n"+cmd.Example+"\n", "\n  ", "\n    ")
+		}
 		var out strings.Builder
 		cmd.SetOut(&out)
-		if err := cmd.Help(); err != nil {
-			t.Fatal(err)
+		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Long) || !strings.Contains(out.String(), cmd.Example) || !strings.Contains(helpPage, section) {
+			t.Errorf("the help of %s is not that of help.md: %v", cmd.CommandPath(), err)
 		}
-		fmt.Fprintf(&b, "=== %s --help\n%s", cmd.CommandPath(), &out)
+		text := strings.Replace(strings.Replace(out.String(), cmd.Long, "", 1), cmd.Example, "", 1)
+		text, _, _ = strings.Cut(text, "\nGlobal Flags:") // those of the root
+		fmt.Fprintf(&b, "=== %s", cmd.CommandPath())
+		for line := range strings.Lines(text) {
+			if line != "\n" && line != "Usage:\n" && line != "Examples:\n" && line != "Flags:\n" {
+				b.WriteString("\n" + strings.TrimRight(line, "\n"))
+			}
+		}
+		b.WriteString("\n")
 	}
 	golden(t, "help.txt", b.String())
 }
@@ -66,7 +79,9 @@ func TestGoldenCompletion(t *testing.T) {
 		path := strings.Fields(cmd.CommandPath())[1:]
 		for _, args := range [][]string{{"cell/ac"}, {"cell/acme", ""}, {"cell/acme", "x", ""}} {
 			r := s.run(append(append([]string{"__complete"}, path...), args...), "")
-			fmt.Fprintf(&b, "=== %s %q\n%s", cmd.CommandPath(), args, r.stdout)
+			if r.stdout != ":4\n" { // something other than "no names, and no files"
+				fmt.Fprintf(&b, "%s %q: %s\n", cmd.CommandPath(), args, strings.Join(strings.Fields(r.stdout), " "))
+			}
 		}
 	}
 	golden(t, "completion.txt", b.String())

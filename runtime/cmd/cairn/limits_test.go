@@ -1,8 +1,7 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,50 +9,30 @@ import (
 
 func TestLimitsOfACellAreSetByConfigurationAndByVerb(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "cairn.toml")
-	if err := os.WriteFile(file, []byte("[limits.cell]\nstorage_bytes = \"64KiB\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d := serve(t, filepath.Join(dir, "data"), "--config", file)
-	put := func(key string) result {
-		return at(t, d.url, "call", "cell/a", "put", `{"key":["`+key+`"],"value":"`+strings.Repeat("v", 50_000)+`"}`)
-	}
-	if r := put("1"); r.status != 0 {
-		t.Fatalf("%+v", r)
-	}
-	if r := put("2"); !strings.Contains(r.stderr, "quota_exceeded") {
-		t.Fatalf("beyond the quota of the configuration: %+v", r)
-	}
-	if r := at(t, d.url, "limits", "set", "cell/a", "storage=1MiB", "call_rate=500.5", "mailbox_count=7"); r.status != 0 || r.stdout != "storage=1MiB mailbox_count=7 call_rate=500.5\n" {
-		t.Fatalf("%+v", r)
-	}
-	if r := put("2"); r.status != 0 {
-		t.Fatalf("within the limit of the actor: %+v", r)
-	}
-	d.stop(syscall.SIGTERM)
-	d = serve(t, filepath.Join(dir, "data"), "--config", file)
-	if r := put("3"); r.status != 0 {
-		t.Fatalf("after a restart: %+v", r)
-	}
-	if r := at(t, d.url, "status", "cell/a"); !strings.Contains(r.stdout, "storage=1MiB mailbox_count=7 call_rate=500.5") {
-		t.Fatalf("%+v", r)
-	}
-	if r := at(t, d.url, "limits", "reset", "cell/a", "call_rate", "--json"); r.stdout != "{\"count\":1}\n" {
-		t.Fatalf("%+v", r)
-	}
-	if r := at(t, d.url, "limits", "reset", "cell/a"); r.stdout != "reset 2 limits\n" {
-		t.Fatalf("%+v", r)
-	}
-	if r := put("4"); !strings.Contains(r.stderr, "quota_exceeded") {
-		t.Fatalf("after the reset: %+v", r)
-	}
-	for _, bad := range []string{"storage", "storage=2GB", "disk=1", "mailbox_count=1.5", "call_rate=x", "storage=-1"} {
-		if r := at(t, d.url, "limits", "set", "cell/a", bad); r.status != 2 {
-			t.Errorf("%s: %+v", bad, r)
+	file := configFile(t, "[limits.cell]\nstorage_bytes = \"64KiB\"\n")
+	d := serve(t, dir, "--config", file)
+	put := `call cell/a put {"key":["%s"],"value":"` + strings.Repeat("v", 50_000) + `"}`
+	for _, tc := range []struct {
+		line           string
+		status         int
+		stdout, stderr string
+	}{
+		{fmt.Sprintf(put, "1"), 0, "created", ""},
+		{fmt.Sprintf(put, "2"), 1, "", "quota_exceeded"}, // of the configuration
+		{"limits set cell/a storage=1MiB", 0, "storage=1MiB\n", ""},
+		{fmt.Sprintf(put, "2"), 0, "created", ""},
+		{"", 0, "", ""}, // a restart
+		{fmt.Sprintf(put, "3"), 0, "created", ""},
+		{"status cell/a", 0, "storage=1MiB", ""},
+		{"limits reset cell/a", 0, "reset 1 limit\n", ""},
+		{fmt.Sprintf(put, "4"), 1, "", "quota_exceeded"},
+	} {
+		if tc.line == "" {
+			d.stop(syscall.SIGTERM)
+			d = serve(t, dir, "--config", file)
+		} else if r := at(t, d.url, strings.Fields(tc.line)...); r.status != tc.status || !strings.Contains(r.stdout, tc.stdout) || !strings.Contains(r.stderr, tc.stderr) {
+			t.Fatalf("%.60s: %+v", tc.line, r)
 		}
-	}
-	if r := at(t, d.url, "limits", "set", "cell/nobody", "storage=1MiB"); !strings.Contains(r.stderr, "not_found") {
-		t.Errorf("%+v", r)
 	}
 }
 
@@ -76,12 +55,7 @@ func TestImpossibleSettingsOfTheConfigurationAreRefused(t *testing.T) {
 		"[limits.cell]\nmailbox_count = -1\n":     "cairn.toml: limits.cell.mailbox_count is -1; it must not be negative",
 		"memory = \"64MiB\"\n":                    "cairn.toml: memory is 67108864; it must be 134217728 or more",
 	} {
-		dir := t.TempDir()
-		file := filepath.Join(dir, "cairn.toml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if r := runCommand(t, "", nil, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--config", file); r.status == 0 || !strings.Contains(r.stderr, want) {
+		if r := runCommand(t, "", nil, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--config", configFile(t, text)); r.status == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%q: %+v, want %q", text, r, want)
 		}
 	}

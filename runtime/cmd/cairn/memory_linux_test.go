@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,12 +34,12 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 	d := &daemon{cmd: exec.Command("/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, executable,
 		"serve", "--json", "--listen", "127.0.0.1:0", "--data", dir), stderr: new(strings.Builder), exited: make(chan error, 1)}
 	d.begin(t)
-	load := &memoryLoad{url: d.url, ctx: t.Context(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}}}
 	ctx, cancel := context.WithTimeout(t.Context(), *cgroupTime)
 	defer cancel()
-	load.ctx = ctx
+	load := &memoryLoad{url: d.url, ctx: ctx, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}}}
+	kinds := load.kinds()
 	var wg sync.WaitGroup
-	for _, kind := range load.kinds() {
+	for _, kind := range kinds {
 		for range kind.clients {
 			wg.Go(func() {
 				for ctx.Err() == nil {
@@ -55,7 +54,7 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		case err := <-d.exited:
 			d.exited <- err
-			for _, k := range load.all {
+			for _, k := range kinds {
 				t.Logf("%-12s %8d done %8d refused", k.name, k.done.Load(), k.refused.Load())
 			}
 			t.Fatalf("the node ended after a peak of %d MiB: %v\n%s", peak>>20, err, d.stderr)
@@ -63,7 +62,7 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 		peak = max(peak, residentBytes(d.cmd.Process.Pid))
 	}
 	wg.Wait()
-	for _, k := range load.all {
+	for _, k := range kinds {
 		t.Logf("%-12s %8d done %8d refused", k.name, k.done.Load(), k.refused.Load())
 		if k.done.Load() == 0 {
 			t.Errorf("no %s was done", k.name)
@@ -118,12 +117,11 @@ func residentBytes(pid int) int64 {
 	return 0
 }
 
-// A memoryLoad calls cells.
+// A memoryLoad is work for cells of a node.
 type memoryLoad struct {
 	ctx    context.Context
 	url    string
 	client *http.Client
-	all    []*loadKind
 }
 
 // A loadKind is a kind of work and how many clients do it.
@@ -136,77 +134,50 @@ type loadKind struct {
 
 func (l *memoryLoad) kinds() []*loadKind {
 	blob := strings.Repeat("0123456789abcdef", 7<<10) // 112 KiB
+	some := func(n int) string { return blob[:rand.IntN(n)] }
 	cell := func(n int) string { return fmt.Sprintf("k%d", rand.IntN(n)) }
-	l.all = []*loadKind{
-		{name: "state", clients: 16, do: func(k *loadKind) {
-			l.call(k, cell(20_000), "set_state", map[string]any{"state": blob[:rand.IntN(32<<10)]})
-		}},
+	call := func(k *loadKind, cell, method string, input map[string]any) { l.send(k, cell+"/-/call/"+method, input) }
+	return []*loadKind{
+		{name: "state", clients: 16, do: func(k *loadKind) { call(k, cell(20_000), "set_state", map[string]any{"state": some(32 << 10)}) }},
 		{name: "kv", clients: 24, do: func(k *loadKind) {
-			l.call(k, cell(500), "put", map[string]any{"key": []any{rand.IntN(100)}, "value": blob[:rand.IntN(len(blob))]})
+			call(k, cell(500), "put", map[string]any{"key": []any{rand.IntN(100)}, "value": some(len(blob))})
 		}},
 		{name: "sql", clients: 16, do: func(k *loadKind) {
 			c := cell(300)
-			l.call(k, c, "sql.exec", map[string]any{"sql": "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, body TEXT, n REAL)", "reason": "load"})
-			l.call(k, c, "sql.exec", map[string]any{"sql": "INSERT INTO t (body, n) SELECT hex(randomblob(500)), random() FROM generate_series(1, 1000)", "reason": "load"})
+			call(k, c, "sql.exec", map[string]any{"sql": "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, body TEXT, n REAL)", "reason": "load"})
+			call(k, c, "sql.exec", map[string]any{"sql": "INSERT INTO t (body, n) SELECT hex(randomblob(500)), random() FROM generate_series(1, 1000)", "reason": "load"})
 		}},
 		{name: "sort", clients: 16, do: func(k *loadKind) {
-			l.call(k, cell(300), "sql.query", map[string]any{"sql": "SELECT count(*) FROM (SELECT body, n FROM t ORDER BY body, n LIMIT 50000)"})
-			l.call(k, cell(300), "sql.query", map[string]any{"sql": "SELECT length(group_concat(a.body)) FROM t a, (SELECT 1 FROM t LIMIT 5) b"})
+			call(k, cell(300), "sql.query", map[string]any{"sql": "SELECT count(*) FROM (SELECT body, n FROM t ORDER BY body, n LIMIT 50000)"})
+			call(k, cell(300), "sql.query", map[string]any{"sql": "SELECT length(group_concat(a.body)) FROM t a, (SELECT 1 FROM t LIMIT 5) b"})
 		}},
 		{name: "stream", clients: 16, do: func(k *loadKind) {
-			l.call(k, cell(200), "stream.append", map[string]any{"stream": "s", "items": []string{blob[:60<<10], blob[:rand.IntN(60<<10)]}})
+			call(k, cell(200), "stream.append", map[string]any{"stream": "s", "items": []string{blob[:60<<10], some(60 << 10)}})
 		}},
 		{name: "queue", clients: 16, do: func(k *loadKind) {
 			c := cell(200)
-			l.call(k, c, "queue.send", map[string]any{"queue": "q", "messages": []any{map[string]any{"body": blob[:rand.IntN(60<<10)]}}})
-			l.call(k, c, "queue.receive", map[string]any{"queue": "q", "limit": 10, "lock_ms": 1000})
+			call(k, c, "queue.send", map[string]any{"queue": "q", "messages": []any{map[string]any{"body": some(60 << 10)}}})
+			call(k, c, "queue.receive", map[string]any{"queue": "q", "limit": 10, "lock_ms": 1000})
 		}},
-		{name: "follower", clients: 48, do: func(k *loadKind) { l.follow(k, cell(200), "streams/s") }},
-		{name: "events", clients: 48, do: func(k *loadKind) { l.follow(k, cell(500), "events") }},
-	}
-	return l.all
-}
-
-// call calls a method, and counts it as refused if the node is busy.
-func (l *memoryLoad) call(k *loadKind, cell, method string, input any) {
-	body, err := json.Marshal(input)
-	if err != nil {
-		panic(err)
-	}
-	q, err := http.NewRequestWithContext(l.ctx, http.MethodPost, l.url+"/actors/cell/"+cell+"/-/call/"+method, bytes.NewReader(body))
-	if err != nil {
-		panic(err)
-	}
-	q.Header.Set("Content-Type", "application/json")
-	res, err := l.client.Do(q)
-	if err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			time.Sleep(10 * time.Millisecond)
-		}
-		return
-	}
-	defer res.Body.Close()
-	out, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-	io.Copy(io.Discard, res.Body)
-	switch {
-	case res.StatusCode == http.StatusOK:
-		k.done.Add(1)
-	default:
-		if k.refused.Add(1) < 4 {
-			fmt.Fprintf(os.Stderr, "%s: %d %s\n", method, res.StatusCode, out)
-		}
+		{name: "follower", clients: 48, do: func(k *loadKind) { l.send(k, cell(200)+"/-/streams/s", nil) }},
+		{name: "events", clients: 48, do: func(k *loadKind) { l.send(k, cell(500)+"/-/events", nil) }},
 	}
 }
 
-// follow reads events or items slowly for a second.
-func (l *memoryLoad) follow(k *loadKind, cell, what string) {
-	ctx, cancel := context.WithTimeout(l.ctx, time.Second)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/actors/cell/"+cell+"/-/"+what, nil)
+// send calls a method. Without an input it reads events or items slowly for a second. A node that is busy refuses.
+func (l *memoryLoad) send(k *loadKind, path string, input map[string]any) {
+	ctx, method, body := l.ctx, http.MethodPost, []byte(nil)
+	if input == nil {
+		c, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		ctx, method = c, http.MethodGet
+	} else {
+		body, _ = json.Marshal(input)
+	}
+	q, err := http.NewRequestWithContext(ctx, method, l.url+"/actors/cell/"+path, bytes.NewReader(body))
 	if err != nil {
 		panic(err)
 	}
-	q.Header.Set("Accept", "text/event-stream")
 	res, err := l.client.Do(q)
 	if err != nil {
 		return
@@ -215,16 +186,14 @@ func (l *memoryLoad) follow(k *loadKind, cell, what string) {
 	if res.StatusCode != http.StatusOK {
 		if k.refused.Add(1) < 4 {
 			out, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-			fmt.Fprintf(os.Stderr, "%s: %d %s\n", what, res.StatusCode, out)
+			fmt.Fprintf(os.Stderr, "%s: %d %s\n", path, res.StatusCode, out)
 		}
 		return
 	}
 	k.done.Add(1)
-	buf := make([]byte, 1024)
-	for ctx.Err() == nil {
-		if _, err := res.Body.Read(buf); err != nil {
-			return
+	for buf := make([]byte, 1024); err == nil; {
+		if _, err = res.Body.Read(buf); input == nil {
+			time.Sleep(5 * time.Millisecond)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

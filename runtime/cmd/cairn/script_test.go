@@ -107,7 +107,7 @@ func play(t *testing.T, body string) string {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{t: t, data: t.TempDir(), schema: 1, jobs: make(map[string]chan result)}
-	s.vars = []string{"$DIR", t.TempDir()}
+	s.vars = []string{"$DATA", s.data, "$DIR", t.TempDir()}
 	s.start()
 	t.Cleanup(s.stop)
 	return s
@@ -227,7 +227,7 @@ func (s *scene) show(r result) string {
 		out += fmt.Sprintf("exit %d\n", r.status)
 	}
 	out = strings.ReplaceAll(out, "\n\n", "\n.\n") // an empty line ends a result
-	return strings.ReplaceAll(out, s.vars[len(s.vars)-1], "$DIR")
+	return strings.NewReplacer(s.data, "$DATA", s.vars[len(s.vars)-1], "$DIR").Replace(out)
 }
 
 func (s *scene) files() string {

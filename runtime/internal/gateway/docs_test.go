@@ -21,14 +21,20 @@ func readPage(t *testing.T, name string) string {
 	return string(page)
 }
 
-func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
-	page := readPage(t, "http.md")
-	rows := make(map[string]string) // the error table
+// tableRows are the rows of a page's tables with so many columns, by their first cell.
+func tableRows(page string, columns int) map[string]string {
+	rows := make(map[string]string)
 	for line := range strings.Lines(page) {
-		if cells := strings.Split(line, "|"); len(cells) == 4 {
-			rows[strings.TrimSpace(cells[1])] = cells[2]
+		if cells := strings.Split(line, "|"); len(cells) == columns+2 {
+			rows[strings.Trim(cells[1], " `")] = strings.Join(cells[2:], " ")
 		}
 	}
+	return rows
+}
+
+func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
+	page := readPage(t, "http.md")
+	rows := tableRows(page, 2)
 	for _, c := range host.Codes() {
 		if row := rows[fmt.Sprint(serve.Status(c))]; !strings.Contains(row, "`"+string(c)+"`") {
 			t.Errorf("the row of status %d does not have %s: %q", serve.Status(c), c, row)
@@ -48,12 +54,7 @@ func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
 
 func TestTheWebSocketPageHasTheCloseCodeOfEveryError(t *testing.T) {
 	page := readPage(t, "websocket.md")
-	rows := make(map[string]string)
-	for line := range strings.Lines(page) {
-		if cells := strings.Split(line, "|"); len(cells) == 5 {
-			rows[strings.TrimSpace(cells[1])] = cells[2] + cells[3]
-		}
-	}
+	rows := tableRows(page, 3)
 	for _, c := range host.Codes() {
 		before, after := serve.CloseCode(host.Errorf(c, "x"), false), serve.CloseCode(host.Errorf(c, "x"), true)
 		row := rows[fmt.Sprint(int(before))]

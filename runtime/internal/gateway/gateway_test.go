@@ -63,40 +63,28 @@ func TestARegistryIsSharedByNoTwoFronts(t *testing.T) {
 	}
 }
 
-// post sends a body of n bytes, whose length is told or not, to the method echo of a server in memory.
-func post(t *testing.T, limits serve.Limits, n int, told bool) (*http.Response, []byte) {
-	t.Helper()
-	s := httptest.NewServer(newGateway(t, setup{Node: nodetest.Open(t, hosttest.Room()), Limits: limits}))
+// Bodies without a length are limited too, and long replies arrive whole.
+func TestBodiesAndRepliesOfAnyLength(t *testing.T) {
+	s := httptest.NewServer(newGateway(t, setup{Node: nodetest.Open(t, hosttest.Room()), Limits: serve.Limits{BodyBytes: 900_000}}))
 	defer s.Close()
-	body := io.Reader(bytes.NewReader(bytes.Repeat([]byte("1"), n)))
-	if !told {
-		body = struct{ io.Reader }{body}
-	}
-	res, err := s.Client().Post(s.URL+"/actors/room/-/call/echo", "application/json", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	got, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res, got
-}
-
-func TestBodiesWithoutALengthAreLimitedToo(t *testing.T) {
-	for n, want := range map[int]int{0: 204, 1: 200, 1000: 200, 1001: 413} {
-		res, got := post(t, serve.Limits{BodyBytes: 1000}, n, false)
-		if res.StatusCode != want || want == 200 && len(got) != n+1 { // with a line break
-			t.Errorf("%d bytes: %d %q", n, res.StatusCode, got)
-		}
-	}
-}
-
-func TestLongRepliesArriveWhole(t *testing.T) {
-	for _, n := range []int{1, autoLength - 1, autoLength, 100_000, 900_000} {
-		if res, got := post(t, serve.Limits{}, n, true); len(got) != n+1 || got[n] != '\n' || res.ContentLength != int64(n+1) {
-			t.Errorf("%d bytes: got %d of %d", n, len(got), res.ContentLength)
+	for _, n := range []int{0, 1, 1000, autoLength - 1, autoLength, 100_000, 900_000, 900_001} {
+		for _, told := range []bool{false, true} {
+			body := io.Reader(strings.NewReader(strings.Repeat("1", n)))
+			if !told {
+				body = struct{ io.Reader }{body}
+			}
+			res, err := s.Client().Post(s.URL+"/actors/room/-/call/echo", "application/json", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			switch want := map[int]int{0: 204, 900_001: 413}[n]; {
+			case err != nil || want != 0 && res.StatusCode != want:
+				t.Errorf("%d bytes: %d, %v", n, res.StatusCode, err)
+			case want == 0 && (res.StatusCode != 200 || len(got) != n+1 || got[n] != '\n' || res.ContentLength != int64(n+1)): // with a line break
+				t.Errorf("%d bytes: %d, got %d of %d", n, res.StatusCode, len(got), res.ContentLength)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -139,18 +140,38 @@ func launch(t *testing.T, g *Gateway) *pipeListener {
 	return l
 }
 
-// fakeDatabases answer with their functions.
-type fakeDatabases struct {
-	export func(context.Context, host.Address, io.Writer) error
-	imp    func(context.Context, host.Address, io.Reader, string) (host.SQLStatusOutput, error)
+// fakeDatabases tells what it is asked for, which the key of the actor decides.
+type fakeDatabases struct{ heard func(string) }
+
+func (d *fakeDatabases) ExportSQL(_ context.Context, a host.Address, w io.Writer) error {
+	name, page := fmt.Sprintf("%s %q", a.Type, a.Key), make([]byte, 4096)
+	for n := 0; name == `room ["half"]` && n < 1<<20 || name == `room ["endless"]`; n += len(page) {
+		if _, err := w.Write(page); err != nil {
+			d.heard(err.Error())
+			return err
+		}
+	}
+	switch name {
+	case `room ["half"]`:
+		return errors.New("a page is missing")
+	case `room ["none"]`:
+		w.Write(page) // less than is put together before it is written
+		return host.Errorf(host.NotFound, "there is no database")
+	}
+	_, err := io.WriteString(w, name)
+	return err
 }
 
-func (d *fakeDatabases) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
-	return d.export(ctx, a, w)
-}
-
-func (d *fakeDatabases) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
-	return d.imp(ctx, a, file, reason)
+func (d *fakeDatabases) ImportSQL(_ context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+	if a.Key[0] == "large" {
+		return host.SQLStatusOutput{}, host.Errorf(host.TooLarge, "%d bytes", file.(interface{ Len() int }).Len())
+	}
+	b, err := io.ReadAll(file)
+	if err != nil {
+		return host.SQLStatusOutput{}, host.Errorf(host.Internal, "the import's own words")
+	}
+	d.heard(fmt.Sprintf("imported %s %q %q: %s", a.Type, a.Key, reason, b))
+	return host.SQLStatusOutput{Exists: true, Bytes: int64(len(b)), Sequence: 1}, nil
 }
 
 // fakeRuns answers with what it is asked for.

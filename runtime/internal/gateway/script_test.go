@@ -41,6 +41,7 @@ func TestFollowScripts(t *testing.T)     { runScripts(t, "follow") }
 func TestWorkerScripts(t *testing.T)     { runScripts(t, "workers") }
 func TestConnectionScripts(t *testing.T) { runScripts(t, "connections") }
 func TestSessionScripts(t *testing.T)    { runScripts(t, "sessions") }
+func TestDatabaseScripts(t *testing.T)   { runScripts(t, "databases") }
 
 func runScripts(t *testing.T, file string) {
 	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) string {
@@ -274,6 +275,13 @@ func (s *scene) start() {
 	s.l = launch(s.t, s.g)
 }
 
+// note keeps a line that the next result begins with.
+func (s *scene) note(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, line)
+}
+
 func (s *scene) fault(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,9 +301,7 @@ func (s *scene) before(ctx context.Context, op string, r *host.Request) error {
 			select {
 			case <-gate:
 			case <-ctx.Done():
-				s.mu.Lock()
-				s.said = append(s.said, fmt.Sprintf("the call of %s ends: %v", r.Method, ctx.Err()))
-				s.mu.Unlock()
+				s.note(fmt.Sprintf("the call of %s ends: %v", r.Method, ctx.Err()))
 			}
 		}
 		op = r.Method
@@ -412,10 +418,7 @@ func (s *scene) command(line string) string {
 		time.Sleep(d)
 	case w[0] == "shutdown":
 		go func() {
-			err := s.g.front.Close()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.said = append(s.said, fmt.Sprint("shut down: ", err))
+			s.note(fmt.Sprint("shut down: ", s.g.front.Close()))
 		}()
 	case w[0] == "open": // responses that last, and memory in use
 		return fmt.Sprintf("%d open, %d bytes", s.g.front.Open(), s.g.front.Memory.Used())
@@ -439,7 +442,7 @@ func (s *scene) set(field string) {
 	case "hook":
 		s.setup.Authorize = s.authorize
 	case "databases":
-		s.setup.Databases = &fakeDatabases{}
+		s.setup.Databases = &fakeDatabases{s.note}
 	case "runs":
 		s.setup.Runs = fakeRuns{}
 	default:
@@ -478,19 +481,26 @@ func fill(t *testing.T, v any, field string) {
 	}
 }
 
+// unhex returns text, or the bytes of one that begins with "hex:".
+func unhex(t *testing.T, text string) string {
+	t.Helper()
+	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
+		b, err := hexadecimal.DecodeString(digits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	return text
+}
+
 // parts splits "METHOD PATH BODY ;; Header: value ;; Header: value". A body that begins with "hex:" is in hexadecimal.
 func parts(t *testing.T, line string) (method, path, body string, headers []string) {
 	all := strings.Split(line, " ;; ")
 	w := strings.SplitN(all[0], " ", 3)
 	if len(w) > 2 {
 		body = w[2]
-		if digits, ok := strings.CutPrefix(body, "hex:"); ok {
-			b, err := hexadecimal.DecodeString(digits)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body = string(b)
-		}
+		body = unhex(t, body)
 	}
 	for _, h := range all[1:] {
 		if strings.HasSuffix(h, ":") {
@@ -543,7 +553,7 @@ func (s *scene) open(name, line string) {
 	c := &client{name: name, conn: s.l.dial()}
 	s.clients[name] = c
 	if method != "SOCKET" {
-		if !slices.ContainsFunc(headers, func(h string) bool { return strings.HasPrefix(h, "Content-Length:") }) {
+		if !strings.Contains(strings.Join(headers, "\n"), "Content-Length:") && !slices.Contains(headers, "Transfer-Encoding: chunked") {
 			headers = append(headers, fmt.Sprint("Content-Length: ", len(body)))
 		}
 		fmt.Fprintf(c.conn, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s", method, path,
@@ -645,21 +655,12 @@ func (c *client) listen() {
 func (s *scene) tell(c *client, w []string, text string) string {
 	switch w[1] {
 	case ">": // sends a message
-		write := func(typ websocket.MessageType, b []byte) {
-			if err := c.ws.Write(s.t.Context(), typ, b); err != nil {
-				c.hears("not sent")
-			}
+		typ, b := websocket.MessageText, unhex(s.t, text)
+		if binary, ok := strings.CutPrefix(text, "binary:"); ok {
+			typ, b = websocket.MessageBinary, binary
 		}
-		if digits, ok := strings.CutPrefix(text, "hex:"); ok {
-			b, err := hexadecimal.DecodeString(digits)
-			if err != nil {
-				s.t.Fatal(s.at, err)
-			}
-			write(websocket.MessageText, b)
-		} else if binary, ok := strings.CutPrefix(text, "binary:"); ok {
-			write(websocket.MessageBinary, []byte(binary))
-		} else {
-			write(websocket.MessageText, []byte(text))
+		if err := c.ws.Write(s.t.Context(), typ, []byte(b)); err != nil {
+			c.hears("not sent")
 		}
 	case "close":
 		code, err := strconv.Atoi(w[2])
@@ -670,11 +671,8 @@ func (s *scene) tell(c *client, w []string, text string) string {
 	case "cut":
 		c.conn.Close()
 	case "raw": // bytes in hexadecimal
-		b, err := hexadecimal.DecodeString(w[2])
-		if err != nil {
-			s.t.Fatal(s.at, err)
-		}
-		go c.conn.Write(b)
+		b := unhex(s.t, "hex:"+w[2])
+		go io.WriteString(c.conn, b)
 	case "stops": // reading
 		c.mu.Lock()
 		c.stall = make(chan struct{})

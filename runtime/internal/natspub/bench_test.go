@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cairn-run/cairn/engine"
@@ -19,7 +18,7 @@ func (s sink) AckOutbox(seqs []uint64) error                { s.acked <- len(seq
 func (sink) OutboxSize() (rows, bytes int64)                { return 1, 1 }
 
 // BenchmarkPublish compares the publisher, from Committed to the deletion of the row, with bare publishing of the same
-// payload to the same kind of server, without and with headers.
+// payload and headers to the same kind of server.
 func BenchmarkPublish(b *testing.B) {
 	payload := []byte(`{"mean_delay_minutes":31.5,"flights":120,"since":"2001-01-01T09:00:00Z"}`)
 	const actors = 64
@@ -28,18 +27,6 @@ func BenchmarkPublish(b *testing.B) {
 		sets[a] = emitted(a, 1, true, "delay-bad")
 		sets[a].Changes[0].Data = payload
 	}
-	b.Run("raw", func(b *testing.B) {
-		nc := newOutage(b).client()
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := nc.Publish("cairn.default.event.airport.delay-bad.ORD", payload); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if err := nc.Flush(); err != nil {
-			b.Fatal(err)
-		}
-	})
 	b.Run("raw with the same headers", func(b *testing.B) {
 		nc := newOutage(b).client()
 		e := newEnvelope(b)
@@ -83,17 +70,4 @@ func BenchmarkPublish(b *testing.B) {
 			})
 		}
 	}
-	b.Run("raw jetstream, one at a time", func(b *testing.B) {
-		srv := newOutage(b)
-		srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"}, Storage: jetstream.MemoryStorage, MaxMsgs: 1000, Duplicates: 100 * time.Millisecond})
-		js, err := jetstream.New(srv.client())
-		if err != nil {
-			b.Fatal(err)
-		}
-		for b.Loop() {
-			if _, err := js.PublishMsg(b.Context(), &nats.Msg{Subject: "cairn.default.event.airport.delay-bad.ORD", Data: payload}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -37,26 +37,27 @@ var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
 }}}
 
 // serving starts a publisher that serves calls, and returns once a request finds it.
-func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (host.Reply, error)) (*Publisher, *nats.Conn) {
+func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (host.Reply, error)) (*rig, *nats.Conn) {
 	t.Helper()
-	srv := newOutage(t)
-	o.Outbox, o.Dial, o.Node, o.Endpoints = newOutbox(t), srv.dial, fakeNode{call: f}, airport
-	p := begin(t, o)
-	nc := srv.client()
-	flushCalls(t, p)
-	return p, nc
+	o.Node, o.Endpoints = fakeNode{call: f}, airport
+	r := publishing(t, o)
+	r.flush()
+	return r, r.srv.client()
 }
 
-// flushCalls waits until the server knows the service's subscriptions.
-func flushCalls(t *testing.T, p *Publisher) {
-	t.Helper()
-	if err := p.calls.nc.FlushTimeout(patience); err != nil {
-		t.Fatal(err)
+// flush waits until the server knows the service's subscriptions.
+func (r *rig) flush() {
+	r.t.Helper()
+	if err := r.calls.nc.FlushTimeout(patience); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
-// request sends a request with headers given as pairs.
-func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...string) *nats.Msg {
+// callSubject is what the subjects of calls begin with.
+const callSubject = "cairn.default.call.airport."
+
+// request sends a request with headers given as pairs. It returns the reply and the code of its error.
+func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...string) (reply *nats.Msg, code string) {
 	t.Helper()
 	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
 	for i := 0; i < len(headers); i += 2 {
@@ -66,7 +67,7 @@ func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 	if err != nil {
 		t.Fatalf("%s: %v", subject, err)
 	}
-	return reply
+	return reply, reply.Header.Get(micro.ErrorCodeHeader)
 }
 
 func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
@@ -79,10 +80,8 @@ func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
 		return host.Reply{Output: []byte(`{"ok":true}`), Version: 42, Replayed: true}, nil
 	})
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	m := request(t, nc, "cairn.default.call.airport.arrive.eu%20west.%.1", `{"delay":3}`,
-		"idempotency-key", "k-1", "Traceparent", trace, HeaderTimeout, "20m")
-	if string(m.Data) != `{"ok":true}` || m.Header.Get(HeaderVersion) != "42" || m.Header.Get(HeaderReplayed) != "true" ||
-		m.Header.Get(micro.ErrorCodeHeader) != "" {
+	m, code := request(t, nc, callSubject+"arrive.eu%20west.%.1", `{"delay":3}`, "idempotency-key", "k-1", "Traceparent", trace, HeaderTimeout, "20m")
+	if string(m.Data) != `{"ok":true}` || m.Header.Get(HeaderVersion) != "42" || m.Header.Get(HeaderReplayed) != "true" || code != "" {
 		t.Errorf("reply %q, headers %v", m.Data, m.Header)
 	}
 	if got.Type != "airport" || !slices.Equal(got.Key, []string{"eu west", "", "1"}) || got.Method != "arrive" || got.Codec != host.JSON ||
@@ -92,7 +91,7 @@ func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
 	if left <= 0 || left > 20*time.Minute {
 		t.Errorf("deadline in %v", left)
 	}
-	request(t, nc, "cairn.default.call.airport.delays._", "")
+	request(t, nc, callSubject+"delays._", "")
 	if got.Method != "delays" || len(got.Key) != 0 || got.IdempotencyKey != "" {
 		t.Errorf("request %+v", got)
 	}
@@ -114,7 +113,7 @@ func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
 		}
 		return host.Reply{}, errors.New("secret detail")
 	})
-	m := request(t, nc, "cairn.default.call.airport.arrive.full", "")
+	m, _ := request(t, nc, callSubject+"arrive.full", "")
 	if m.Header.Get(micro.ErrorHeader) != "no room for this" || m.Header.Get(HeaderRetryable) != "true" {
 		t.Errorf("headers %v", m.Header)
 	}
@@ -130,9 +129,9 @@ func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
 		"full": "quota_exceeded", "plain": "internal", "bare": "not_found", "late": "deadline_exceeded", "large": "too_large",
 	} {
 		timeout := map[bool]string{true: "10ms", false: "1m"}[key == "late"]
-		m := request(t, nc, "cairn.default.call.airport.arrive."+key, "", HeaderTimeout, timeout)
-		if got := m.Header.Get(micro.ErrorCodeHeader); got != want || m.Header.Get(micro.ErrorHeader) == "" || strings.Contains(string(m.Data), "secret") {
-			t.Errorf("%s: code %q, body %s", key, got, m.Data)
+		m, code := request(t, nc, callSubject+"arrive."+key, "", HeaderTimeout, timeout)
+		if code != want || m.Header.Get(micro.ErrorHeader) == "" || strings.Contains(string(m.Data), "secret") {
+			t.Errorf("%s: code %q, body %s", key, code, m.Data)
 		}
 		// With the header of the version: what fits without it may not fit with it.
 		if key == "large" && !strings.Contains(m.Header.Get(HeaderMetadata), `"actual":"2097182","limit":"1048576"`) {
@@ -142,30 +141,23 @@ func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
 }
 
 func TestWrongKeysAndHeadersAreInvalidArguments(t *testing.T) {
-	p, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
+	r, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
 		t.Error("the node was called")
 		return host.Reply{}, nil
 	})
-	for _, key := range []string{"%2", "%zz", "a%2e", "%41", "_.a", "a%"} {
-		m := request(t, nc, "cairn.default.call.airport.arrive."+key, "")
-		if got := m.Header.Get(micro.ErrorCodeHeader); got != "invalid_argument" {
-			t.Errorf("key %q: code %q", key, got)
+	for _, c := range []struct{ key, timeout string }{
+		{"%2", "1m"}, {"%zz", "1m"}, {"a%2e", "1m"}, {"%41", "1m"}, {"_.a", "1m"}, {"a%", "1m"}, {"a", "soon"}, {"a", "-1s"}, {"a", "0s"}, {"a", "5"},
+	} {
+		if _, code := request(t, nc, callSubject+"arrive."+c.key, "", HeaderTimeout, c.timeout); code != "invalid_argument" {
+			t.Errorf("%q: code %q", c, code)
 		}
 	}
-	for _, timeout := range []string{"soon", "-1s", "0s", "5"} {
-		m := request(t, nc, "cairn.default.call.airport.arrive.a", "", HeaderTimeout, timeout)
-		if got := m.Header.Get(micro.ErrorCodeHeader); got != "invalid_argument" {
-			t.Errorf("timeout %q: code %q", timeout, got)
-		}
-	}
-	if got := value(t, p.metrics.calls, "invalid_argument"); got != 10 {
-		t.Errorf("counted %v", got)
-	}
+	wantValue(t, r.metrics.calls, "invalid_argument", 10)
 }
 
 func TestTypesAndMethodsNotServedHaveNoResponder(t *testing.T) {
 	_, nc := serving(t, Options{}, nil)
-	for _, subject := range []string{"cairn.default.call.airport.open.a", "cairn.default.call.airport.nothing.a", "cairn.default.call.port.arrive.a", "cairn.other.call.airport.arrive.a"} {
+	for _, subject := range []string{callSubject + "open.a", callSubject + "nothing.a", "cairn.default.call.port.arrive.a", "cairn.other.call.airport.arrive.a"} {
 		if _, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s: %v", subject, err)
 		}
@@ -175,7 +167,7 @@ func TestTypesAndMethodsNotServedHaveNoResponder(t *testing.T) {
 func TestCallsRunConcurrentlyUpToTheLimitAndAreRefusedBeyond(t *testing.T) {
 	const limit = 8
 	entered, release := make(chan struct{}, limit), make(chan struct{})
-	p, nc := serving(t, Options{MaxCalls: limit}, func(context.Context, *host.Request) (host.Reply, error) {
+	r, nc := serving(t, Options{MaxCalls: limit}, func(context.Context, *host.Request) (host.Reply, error) {
 		entered <- struct{}{}
 		<-release
 		return host.Reply{Output: []byte("1")}, nil
@@ -183,7 +175,7 @@ func TestCallsRunConcurrentlyUpToTheLimitAndAreRefusedBeyond(t *testing.T) {
 	var wg sync.WaitGroup
 	for range limit {
 		wg.Go(func() {
-			if m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience); err != nil || string(m.Data) != "1" {
+			if m, err := nc.Request(callSubject+"arrive.a", nil, patience); err != nil || string(m.Data) != "1" {
 				t.Errorf("got %v, %v", m, err)
 			}
 		})
@@ -191,11 +183,10 @@ func TestCallsRunConcurrentlyUpToTheLimitAndAreRefusedBeyond(t *testing.T) {
 	for range limit {
 		<-entered
 	}
-	if got := p.calls.inFlight.Load(); got != limit {
+	if got := r.calls.inFlight.Load(); got != limit {
 		t.Errorf("%d in flight", got)
 	}
-	m := request(t, nc, "cairn.default.call.airport.delays.b", "")
-	if m.Header.Get(micro.ErrorCodeHeader) != "overloaded" || m.Header.Get(HeaderRetryable) != "true" {
+	if m, code := request(t, nc, callSubject+"delays.b", ""); code != "overloaded" || m.Header.Get(HeaderRetryable) != "true" {
 		t.Errorf("headers %v", m.Header)
 	}
 	close(release)
@@ -210,25 +201,28 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 		return host.Reply{}, nil
 	})
 	for _, key := range []string{"a", "b", "bad", "%zz"} {
-		request(t, nc, "cairn.default.call.airport.arrive."+key, "")
+		request(t, nc, callSubject+"arrive."+key, "")
 	}
 	var info micro.Info
-	if err := json.Unmarshal(request(t, nc, "$SRV.INFO.cairn", "").Data, &info); err != nil {
-		t.Fatal(err)
+	ask := func(subject string, v any) {
+		t.Helper()
+		m, _ := request(t, nc, subject, "")
+		if err := json.Unmarshal(m.Data, v); err != nil {
+			t.Fatal(err)
+		}
 	}
+	ask("$SRV.INFO.cairn", &info)
 	if info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2 {
 		t.Fatalf("info %+v", info)
 	}
 	for _, e := range info.Endpoints {
-		if e.Subject != "cairn.default.call.airport."+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport" {
+		if e.Subject != callSubject+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport" {
 			t.Errorf("endpoint %+v", e)
 		}
 	}
 	eventually(t, "statistics", func() bool {
 		var stats micro.Stats
-		if err := json.Unmarshal(request(t, nc, "$SRV.STATS.cairn", "").Data, &stats); err != nil {
-			t.Fatal(err)
-		}
+		ask("$SRV.STATS.cairn", &stats)
 		i := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "airport-arrive" })
 		var data methodStats
 		if err := json.Unmarshal(stats.Endpoints[i].Data, &data); err != nil {
@@ -240,7 +234,7 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 
 func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	p, nc := serving(t, Options{}, func(_ context.Context, r *host.Request) (host.Reply, error) {
+	r, nc := serving(t, Options{}, func(_ context.Context, r *host.Request) (host.Reply, error) {
 		if r.Method == "delays" {
 			return host.Reply{}, nil
 		}
@@ -248,19 +242,22 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 		<-release
 		return host.Reply{Output: []byte("done")}, nil
 	})
-	inbox := subscribe(t, nc, "reply")
-	if err := nc.PublishRequest("cairn.default.call.airport.arrive.a", "reply", nil); err != nil {
-		t.Fatal(err)
-	}
+	r.ask(nc)
 	<-entered
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		end(t, p)
+		end(t, r.Publisher)
 	}()
-	eventually(t, "no new calls", func() bool {
-		_, err := nc.Request("cairn.default.call.airport.delays.a", nil, patience)
-		return errors.Is(err, nats.ErrNoResponders)
+	refused := 0
+	eventually(t, "no new calls", func() bool { // and time to close the connection, which must not happen
+		_, err := nc.Request(callSubject+"delays.a", nil, patience)
+		r.calls.mu.Lock()
+		defer r.calls.mu.Unlock()
+		if errors.Is(err, nats.ErrNoResponders) && r.calls.sealed {
+			refused++
+		}
+		return refused == 20
 	})
 	select {
 	case <-closed:
@@ -268,64 +265,60 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 	default:
 	}
 	close(release)
-	if m := next(t, inbox); string(m.Data) != "done" {
+	if m := r.next(); string(m.Data) != "done" {
 		t.Errorf("reply %q, headers %v", m.Data, m.Header)
 	}
 	<-closed
 }
 
+// ask sends a request whose reply is the next message of the rig.
+func (r *rig) ask(nc *nats.Conn) {
+	r.t.Helper()
+	r.sub = subscribe(r.t, nc, "reply")
+	if err := nc.PublishRequest(callSubject+"arrive.a", "reply", nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {
 	entered := make(chan struct{})
-	p, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
+	r, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
 		close(entered)
 		<-ctx.Done()
 		return host.Reply{}, ctx.Err()
 	})
-	inbox := subscribe(t, nc, "reply")
-	if err := nc.PublishRequest("cairn.default.call.airport.arrive.a", "reply", nil); err != nil {
-		t.Fatal(err)
-	}
+	r.ask(nc)
 	<-entered
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := shut(r.Publisher, 20*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
-	if got := next(t, inbox).Header.Get(micro.ErrorCodeHeader); got != "canceled" {
+	if got := r.next().Header.Get(micro.ErrorCodeHeader); got != "canceled" {
 		t.Errorf("code %q", got)
 	}
 }
 
-func TestCallsAreServedAgainAfterTheServerRestarts(t *testing.T) {
+func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
 	srv := newOutage(t)
-	p := begin(t, Options{Outbox: newOutbox(t), Dial: URL(srv.listen())})
+	url := srv.listen()
+	served := func() {
+		t.Helper()
+		nc := srv.client()
+		eventually(t, "served", func() bool {
+			m, err := nc.Request(callSubject+"arrive.a", nil, patience)
+			return err == nil && string(m.Data) == "1"
+		})
+	}
+	srv.stop()
+	p := begin(t, Options{Outbox: newOutbox(t), Dial: URL(url)})
 	if err := p.Serve(fakeNode{call: one}, airport); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Serve(fakeNode{}, airport); !errors.Is(err, ErrServing) {
 		t.Errorf("second Serve: %v", err)
 	}
-	flushCalls(t, p)
+	srv.start()
+	served()
 	srv.stop()
 	srv.start()
-	srv.awaitServed()
-}
-
-// awaitServed waits until a call is answered.
-func (o *outage) awaitServed() {
-	o.t.Helper()
-	nc := o.client()
-	eventually(o.t, "served", func() bool {
-		m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience)
-		return err == nil && string(m.Data) == "1"
-	})
-}
-
-func TestCallsAreServedOnceThereIsAServer(t *testing.T) {
-	srv := newOutage(t)
-	url := srv.listen()
-	srv.stop()
-	begin(t, Options{Outbox: newOutbox(t), Dial: URL(url), Endpoints: airport, Node: fakeNode{call: one}})
-	srv.start()
-	srv.awaitServed()
+	served()
 }

@@ -253,20 +253,21 @@ func begin(t testing.TB, o Options) *Publisher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		p.Close(ctx) // a test that closes it by itself looks at the error
-	})
+	t.Cleanup(func() { shut(p, patience) }) // a test that closes it by itself looks at the error
 	return p
+}
+
+// shut closes a publisher within a time.
+func shut(p *Publisher, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return p.Close(ctx)
 }
 
 // end closes a publisher, which must take no more than the tests' patience.
 func end(t testing.TB, p *Publisher) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := p.Close(ctx); err != nil {
+	if err := shut(p, patience); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 }
@@ -274,11 +275,97 @@ func end(t testing.TB, p *Publisher) {
 // kill ends a publisher without letting it finish anything.
 func kill(t testing.TB, p *Publisher) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := p.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := shut(p, 0); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
+}
+
+// A rig is a publisher between an outbox and a server, and without JetStream a subscription to what is published.
+type rig struct {
+	*Publisher
+	t   testing.TB
+	srv *outage
+	box *outbox
+	sub *nats.Subscription
+}
+
+// publishing starts a publisher, with a server and an outbox of its own where the options name none.
+func publishing(t testing.TB, o Options, streams ...jetstream.StreamConfig) *rig {
+	t.Helper()
+	r := &rig{t: t, srv: newOutage(t)}
+	if !o.JetStream && o.Node == nil { // or it must be seen that nothing listens
+		r.sub = subscribe(t, r.srv.client(), "cairn.>")
+	}
+	for _, c := range streams {
+		r.srv.stream(c)
+	}
+	if o.Outbox == nil {
+		r.box = newOutbox(t)
+		o.Outbox = r.box
+	} else {
+		r.box, _ = o.Outbox.(*outbox)
+	}
+	if o.Dial == nil && o.Conn == nil {
+		o.Dial = r.srv.dial
+	}
+	r.Publisher = begin(t, o)
+	return r
+}
+
+// commit commits versions of the first actors, each of which emits an event.
+func (r *rig) commit(actors, from, to int, durable bool) {
+	r.t.Helper()
+	for v := from; v <= to; v++ {
+		for a := range actors {
+			r.box.commit(r.Publisher, emitted(a, v, durable, "moved"))
+		}
+	}
+}
+
+// change commits versions of an actor that write its state.
+func (r *rig) change(actor, from, to int) {
+	r.t.Helper()
+	for v := from; v <= to; v++ {
+		r.box.commit(r.Publisher, changed(actor, v))
+	}
+}
+
+// next receives one message.
+func (r *rig) next() *nats.Msg {
+	r.t.Helper()
+	m, err := r.sub.NextMsg(patience)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// wantRows checks how many rows the outbox has.
+func (r *rig) wantRows(want int64) {
+	r.t.Helper()
+	if rows, _ := r.box.OutboxSize(); rows != want {
+		r.t.Errorf("%d rows, want %d", rows, want)
+	}
+}
+
+// bothModes runs a test with and without JetStream.
+func bothModes(t *testing.T, f func(t *testing.T, acks bool)) {
+	for _, acks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) { f(t, acks) })
+	}
+}
+
+// subscribe subscribes, and returns once the server knows.
+func subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	sub, err := nc.SubscribeSync(subject)
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sub
 }
 
 // actorID makes a recognisable id.
@@ -331,6 +418,14 @@ func value(t testing.TB, c prometheus.Collector, label string) float64 {
 	return 0
 }
 
+// wantValue checks a metric.
+func wantValue(t testing.TB, c prometheus.Collector, label string, want float64) {
+	t.Helper()
+	if got := value(t, c, label); got != want {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
 // checkOrder checks that the messages of each actor are those of versions 1 to n, each once and in order.
 func checkOrder(t testing.TB, ids []string, actors, n int) {
 	t.Helper()
@@ -366,29 +461,13 @@ func checkGrowing(t testing.TB, ids []string) {
 	}
 }
 
-// ours counts the goroutines of this package and of the client library, and returns their stacks. Those of the server come
-// and go as it likes.
-func ours() (n int, all string) {
+// ours counts the goroutines of this package and of the client library. Those of the server come and go as it likes.
+func ours() (n int) {
 	stacks := make([]byte, 4<<20)
 	for one := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
 		if strings.Contains(one, "/nats.go.") || strings.Contains(one, "/natspub.(*") {
 			n++
-			all += one + "\n\n"
 		}
 	}
-	return n, all
-}
-
-// checkGoroutines checks that no more goroutines run than before, once those of the client library have ended.
-func checkGoroutines(t testing.TB, before int) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		n, all := ours()
-		if n <= before {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, before %d\n%s", n, before, all)
-		}
-	}
+	return n
 }

@@ -24,12 +24,15 @@ type mute struct {
 // letGo lets further connections be opened.
 func (m *mute) letGo() { m.once.Do(func() { close(m.again) }) }
 
-func newMute(t testing.TB, heard int) (*outage, *mute) {
+// newMute starts a publisher for what is in box, whose first connection is mute.
+func newMute(t testing.TB, heard int, box *outbox, o Options) (*rig, *mute) {
 	srv := newOutage(t)
-	srv.stop()
-	srv.opts.Listen = "127.0.0.1:0"
-	srv.start()
-	return srv, &mute{url: srv.s.ClientURL(), heard: heard, again: make(chan struct{})}
+	m := &mute{url: srv.listen(), heard: heard, again: make(chan struct{})}
+	r := &rig{t: t, srv: srv, box: box, sub: subscribe(t, srv.client(), "cairn.>")}
+	o.Outbox, o.Dial = box, m.dial
+	r.Publisher = begin(t, o)
+	t.Cleanup(m.letGo) // before the publisher is closed
+	return r, m
 }
 
 func (m *mute) dial(opts ...nats.Option) (*nats.Conn, error) {
@@ -110,52 +113,49 @@ func versionOf(t testing.TB, m *nats.Msg) (v int) {
 	return v
 }
 
+// wantVersions receives versions from first to last.
+func (r *rig) wantVersions(first, last int) {
+	r.t.Helper()
+	for want := first; want <= last; want++ {
+		if v := versionOf(r.t, r.next()); v != want {
+			r.t.Fatalf("version %d where %d was due", v, want)
+		}
+	}
+}
+
 func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t *testing.T) {
 	for answers := range 2 {
 		t.Run(fmt.Sprintf("heard=%d", answers), func(t *testing.T) {
-			srv, dialer := newMute(t, answers)
-			defer dialer.letGo() // before the publisher is closed
-			sub := subscribe(t, srv.client(), "cairn.>")
 			box := newOutbox(t)
 			const versions = 4*batchRows + 10
 			for v := 1; v <= versions; v++ {
 				box.insert(emitted(0, v, true, "moved"))
 			}
-			p := begin(t, Options{Outbox: box, Dial: dialer.dial})
+			r, dialer := newMute(t, answers, box, Options{})
 
 			// Flushes of several batches may be under way in any order. The answer that gets through may be to a later
 			// flush, and then does not confirm the first batch. Without an answer nothing is deleted.
-			sent := 0
-			for sent < (answers+2)*batchRows {
-				sent++
-				if v := versionOf(t, next(t, sub)); v != sent {
-					t.Fatalf("version %d where %d was due", v, sent)
-				}
-			}
+			sent := (answers + 2) * batchRows
+			r.wantVersions(1, sent)
 			dialer.conn.Close()
-			eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
+			eventually(t, "the loss is noticed", func() bool { return !r.Connected() })
 			if rows, _ := box.OutboxSize(); rows < int64(versions-answers*batchRows) {
 				t.Fatalf("%d rows of %d, although %d answers were heard", rows, versions, answers)
 			}
 
 			// What was sent besides comes first; then all that is not confirmed, in order, from the first.
 			dialer.letGo()
-			again := false
-			for want := sent + 1; want <= versions || !again; want++ {
-				v := versionOf(t, next(t, sub))
-				if !again && v < want {
-					if confirmed := v - 1; confirmed%batchRows != 0 || confirmed > answers*batchRows {
-						t.Fatalf("it goes on after %d of %d, with %d answers", confirmed, versions, answers)
-					}
-					again, want = true, v
-				}
-				if v != want {
-					t.Fatalf("version %d where %d was due, again=%v", v, want, again)
-				}
+			want, v := sent+1, versionOf(t, r.next())
+			for ; v == want; want++ {
+				v = versionOf(t, r.next())
 			}
+			if confirmed := v - 1; v > want || confirmed%batchRows != 0 || confirmed > answers*batchRows {
+				t.Fatalf("it goes on after %d of %d, with %d answers", confirmed, versions, answers)
+			}
+			r.wantVersions(v+1, versions)
 			box.awaitEmpty(t)
-			eventually(t, "counted", func() bool { return value(t, p.metrics.published, familyEvent) == versions })
-			if got := value(t, p.metrics.repeated, ""); got < batchRows || got > maxBatches*batchRows {
+			eventually(t, "counted", func() bool { return value(t, r.metrics.published, familyEvent) == versions })
+			if got := value(t, r.metrics.repeated, ""); got < batchRows || got > maxBatches*batchRows {
 				t.Errorf("repeated %v", got)
 			}
 		})
@@ -163,30 +163,17 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 }
 
 func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
-	srv, dialer := newMute(t, 0)
-	defer dialer.letGo() // before the publisher is closed
-	sub := subscribe(t, srv.client(), "cairn.>")
 	box := newOutbox(t)
 	for v := 1; v <= 50; v++ {
 		box.insert(changed(0, v))
 	}
-	p := begin(t, Options{Outbox: box, Dial: dialer.dial, MaxOutboxRows: 100})
-	for v := 1; v <= 50; v++ {
-		next(t, sub)
-	}
-	for v := 51; v <= 100; v++ {
-		box.commit(p, changed(0, v))
-	}
-	eventually(t, "counted", func() bool { return value(t, p.metrics.dropped, dropOutboxFull) == 11 })
+	r, dialer := newMute(t, 0, box, Options{MaxOutboxRows: 100})
+	r.wantVersions(1, 50)
+	r.change(0, 51, 100)
+	eventually(t, "counted", func() bool { return value(t, r.metrics.dropped, dropOutboxFull) == 11 })
 	dialer.conn.Close()
 	dialer.letGo()
-	for v := 1; v <= 100; v++ {
-		if v == 51 {
-			v = 62 // the oldest that were not on the way are dropped
-		}
-		if got := versionOf(t, next(t, sub)); got != v {
-			t.Fatalf("version %d where %d was due", got, v)
-		}
-	}
+	r.wantVersions(1, 50)
+	r.wantVersions(62, 100) // the oldest that were not on the way are dropped
 	box.awaitEmpty(t)
 }

@@ -2,9 +2,7 @@ package natspub
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -22,173 +20,125 @@ import (
 
 var allEvents = jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, Storage: jetstream.FileStorage, Duplicates: time.Hour}
 
-// next receives one message.
-func next(t testing.TB, sub *nats.Subscription) *nats.Msg {
-	t.Helper()
-	m, err := sub.NextMsg(patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// subscribe subscribes, and returns once the server knows.
-func subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
-	t.Helper()
-	sub, err := nc.SubscribeSync(subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	return sub
-}
-
 func TestCommittedChangesArriveInOrderAndTheirRowsAreDeleted(t *testing.T) {
-	srv := newOutage(t)
-	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	r := publishing(t, Options{})
 	const actors, versions = 5, 200
 	for v := 1; v <= versions; v++ {
-		for a := range actors {
-			box.commit(p, emitted(a, v, v%2 == 0, "moved"))
-		}
+		r.commit(actors, v, v, v%2 == 0)
 	}
 	var ids []string
 	for range actors * versions {
-		ids = append(ids, next(t, sub).Header.Get(nats.MsgIdHdr))
+		ids = append(ids, r.next().Header.Get(nats.MsgIdHdr))
 	}
 	checkOrder(t, ids, actors, versions)
-	box.awaitEmpty(t)
-	if got := value(t, p.metrics.published, familyEvent); got != actors*versions {
-		t.Errorf("published %v", got)
-	}
-	if got := value(t, p.metrics.repeated, ""); got != 0 {
-		t.Errorf("repeated %v", got)
-	}
+	r.box.awaitEmpty(t)
+	wantValue(t, r.metrics.published, familyEvent, actors*versions)
+	wantValue(t, r.metrics.repeated, "", 0)
 }
 
-func TestRowsOfAnEarlierProcessComeFirst(t *testing.T) {
-	srv := newOutage(t)
-	sub := subscribe(t, srv.client(), "cairn.default.event.>")
-	box := newOutbox(t)
-	for v := 1; v <= 500; v++ {
-		box.insert(emitted(0, v, false, "moved"))
-	}
-	p := begin(t, Options{Outbox: box, Dial: srv.dial})
-	for v := 501; v <= 700; v++ {
-		box.commit(p, emitted(0, v, false, "moved"))
-	}
-	var ids []string
-	for range 700 {
-		ids = append(ids, next(t, sub).Header.Get(nats.MsgIdHdr))
-	}
-	checkOrder(t, ids, 1, 700)
-	box.awaitEmpty(t)
-}
+// away is a server that cannot be reached.
+func away(...nats.Option) (*nats.Conn, error) { return nil, errors.New("no route") }
 
 func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
-	for _, acks := range []bool{false, true} {
-		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
-			srv := newOutage(t)
-			srv.stream(allEvents)
-			box := newOutbox(t)
+	bothModes(t, func(t *testing.T, acks bool) {
+		// The first process commits and dies before it published anything.
+		r := publishing(t, Options{Dial: away, JetStream: acks}, allEvents)
+		r.commit(1, 1, 3, true)
+		kill(t, r.Publisher)
 
-			// The first process commits and dies before it published anything.
-			away := func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("no route") }
-			p := begin(t, Options{Outbox: box, Dial: away, JetStream: acks})
-			for v := 1; v <= 3; v++ {
-				box.commit(p, emitted(0, v, true, "moved"))
-			}
-			kill(t, p)
+		// The second publishes and dies before the rows are deleted.
+		r.box.deaf.Store(true)
+		o := Options{Outbox: r.box, Dial: r.srv.dial, JetStream: acks}
+		r.Publisher = begin(t, o)
+		r.commit(1, 4, 4, true)
+		eventually(t, "published", func() bool { return value(t, r.metrics.published, familyEvent) == 4 })
+		kill(t, r.Publisher)
+		r.wantRows(4)
+		r.box.deaf.Store(false)
 
-			// The second publishes and dies before the rows are deleted.
-			box.deaf.Store(true)
-			p = begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks})
-			box.commit(p, emitted(0, 4, true, "moved"))
-			eventually(t, "published", func() bool { return value(t, p.metrics.published, familyEvent) == 4 })
-			kill(t, p)
-			if rows, _ := box.OutboxSize(); rows != 4 {
-				t.Fatalf("%d rows", rows)
-			}
-			box.deaf.Store(false)
+		// The third publishes all of it again.
+		r.Publisher = begin(t, o)
+		r.commit(1, 5, 5, true)
+		r.box.awaitEmpty(t)
+		wantValue(t, r.metrics.published, familyEvent, 5)
+		r.srv.awaitStored("EVENTS", 5)
+		checkOrder(t, storedIDs(r.srv, "EVENTS"), 1, 5)
+	})
+}
 
-			// The third publishes all of it again.
-			p = begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks})
-			box.commit(p, emitted(0, 5, true, "moved"))
-			box.awaitEmpty(t)
-			if got := value(t, p.metrics.published, familyEvent); got != 5 {
-				t.Errorf("the third process published %v", got)
-			}
-			srv.awaitStored("EVENTS", 5)
-			checkOrder(t, storedIDs(srv, "EVENTS"), 1, 5)
-		})
-	}
+// Commits while NATS is away, a power cut that takes what was not synced, and a second node on what is left.
+func TestEventsSurviveAPowerCut(t *testing.T) {
+	bothModes(t, func(t *testing.T, acks bool) {
+		disk := engine.NewDisk()
+		r := publishing(t, Options{Outbox: openOutbox(t, disk), Dial: away, JetStream: acks, MemoryRows: 8}, allEvents)
+		const versions = 400
+		r.commit(1, 1, versions/2, true)
+		crashed := disk.Crash(1, 0)
+		kill(t, r.Publisher)
+		r.box = openOutbox(t, crashed)
+		r.wantRows(versions / 2)
+		r.Publisher = begin(t, Options{Outbox: r.box, Dial: r.srv.dial, JetStream: acks, MemoryRows: 8})
+		r.commit(1, versions/2+1, versions, true)
+		end(t, r.Publisher)
+		if rows, bytes := r.box.OutboxSize(); rows != 0 || bytes != 0 {
+			t.Errorf("%d rows of %d bytes left", rows, bytes)
+		}
+		r.srv.awaitStored("EVENTS", versions)
+		checkOrder(t, storedIDs(r.srv, "EVENTS"), 1, versions)
+	})
 }
 
 func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
-	for _, acks := range []bool{false, true} {
-		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
-			srv := newOutage(t)
-			srv.stream(allEvents)
-			box := newOutbox(t)
-			p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks, MemoryRows: 16})
-			const actors, versions, outages = 7, 300, 4
-			published := func() float64 { return value(t, p.metrics.published, familyEvent) }
-			for v := 1; v <= versions; v++ {
-				if v%(versions/outages) == versions/outages/2 {
-					srv.stop()
-				}
-				for a := range actors {
-					box.commit(p, emitted(a, v, true, "moved"))
-				}
-				if v%(versions/outages) == 0 {
-					before := published()
-					srv.start()
-					eventually(t, "publishing goes on", func() bool { return published() > before })
-				}
+	bothModes(t, func(t *testing.T, acks bool) {
+		r := publishing(t, Options{JetStream: acks, MemoryRows: 16}, allEvents)
+		const actors, versions, outages = 7, 300, 4
+		published := func() float64 { return value(t, r.metrics.published, familyEvent) }
+		for v := 1; v <= versions; v++ {
+			if v%(versions/outages) == versions/outages/2 {
+				r.srv.stop()
 			}
-			box.awaitEmpty(t)
-			if ids := storedIDs(srv, "EVENTS"); acks {
-				checkOrder(t, ids, actors, versions)
-			} else {
-				checkGrowing(t, ids) // a server that goes away takes along what its streams had not stored yet
+			r.commit(actors, v, v, true)
+			if v%(versions/outages) == 0 {
+				eventually(t, "lag", func() bool { return r.Lag() > 0 })
+				before := published()
+				r.srv.start()
+				eventually(t, "publishing goes on", func() bool { return published() > before })
 			}
-			// The first outage may begin before there was a connection at all.
-			if got := value(t, p.metrics.connects, ""); got < outages-1 {
-				t.Errorf("%v connections for %d outages", got, outages)
-			}
-		})
-	}
+		}
+		r.box.awaitEmpty(t)
+		eventually(t, "no lag", func() bool { return r.Lag() == 0 })
+		if ids := storedIDs(r.srv, "EVENTS"); acks {
+			checkOrder(t, ids, actors, versions)
+		} else {
+			checkGrowing(t, ids) // a server that goes away takes along what its streams had not stored yet
+		}
+		// The first outage may begin before there was a connection at all.
+		if got := value(t, r.metrics.connects, ""); got < outages-1 {
+			t.Errorf("%v connections for %d outages", got, outages)
+		}
+	})
 }
 
 func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
-	for _, acks := range []bool{false, true} {
-		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
-			srv := newOutage(t)
-			url := srv.listen()
-			srv.stream(allEvents)
-			box := newOutbox(t)
-			p := begin(t, Options{Outbox: box, JetStream: acks, MemoryRows: 64, Dial: URL(url, nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
-			const actors, versions = 7, 400
-			for v := 1; v <= versions; v++ {
-				for a := range actors {
-					box.commit(p, emitted(a, v, true, "moved"))
-				}
-				if v%50 == 0 {
-					box.await(t, "nothing is published", func(rows int) bool { return rows < 150 })
-				}
-			}
-			box.awaitEmpty(t)
-			srv.awaitStored("EVENTS", actors*versions)
-			checkOrder(t, storedIDs(srv, "EVENTS"), actors, versions)
-			if got := value(t, p.metrics.connects, ""); got < 4 {
-				t.Errorf("only %v connections", got)
-			}
-		})
-	}
+	bothModes(t, func(t *testing.T, acks bool) {
+		srv := newOutage(t)
+		url := srv.listen()
+		srv.stream(allEvents)
+		r := &rig{t: t, srv: srv, box: newOutbox(t)}
+		r.Publisher = begin(t, Options{Outbox: r.box, JetStream: acks, MemoryRows: 64,
+			Dial: URL(url, nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
+		const actors, versions = 7, 400
+		for v := 0; v < versions; v += 50 {
+			r.commit(actors, v+1, v+50, true)
+			r.box.await(t, "nothing is published", func(rows int) bool { return rows < 150 })
+		}
+		r.box.awaitEmpty(t)
+		srv.awaitStored("EVENTS", actors*versions)
+		checkOrder(t, storedIDs(srv, "EVENTS"), actors, versions)
+		if got := value(t, r.metrics.connects, ""); got < 4 {
+			t.Errorf("only %v connections", got)
+		}
+	})
 }
 
 // breaking dials connections that break in the middle of a write, after some tens of kilobytes.
@@ -218,56 +168,32 @@ func (c *breakingConn) Write(b []byte) (int, error) {
 	return n, net.ErrClosed
 }
 
-func TestATCPServerThatRestartsIsFoundAgain(t *testing.T) {
-	srv := newOutage(t)
-	url := srv.listen()
-	srv.stream(allEvents)
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: URL(url)})
-	box.commit(p, emitted(0, 1, false, "moved"))
-	box.awaitEmpty(t)
-	srv.awaitStored("EVENTS", 1)
-	srv.stop()
-	eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
-	box.commit(p, emitted(0, 2, false, "moved"))
-	eventually(t, "lag", func() bool { return p.Lag() > 0 })
-	srv.start()
-	box.awaitEmpty(t)
-	eventually(t, "no lag", func() bool { return p.Lag() == 0 })
-	srv.awaitStored("EVENTS", 2)
-}
-
 func TestAConnectionGivenIsThePatternForOthers(t *testing.T) {
-	srv := newOutage(t)
-	nc := srv.client()
-	sub := subscribe(t, nc, "acme.actors.>")
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Conn: nc, Root: "acme.actors"})
-	box.commit(p, emitted(0, 1, false, "moved"))
-	if m := next(t, sub); m.Subject != "acme.actors.default.event.airport.moved.A0" {
+	nc := newOutage(t).client()
+	r := publishing(t, Options{Conn: nc, Root: "acme.actors"})
+	r.sub = subscribe(t, nc, "acme.actors.>")
+	r.commit(1, 1, 1, false)
+	if m := r.next(); m.Subject != "acme.actors.default.event.airport.moved.A0" {
 		t.Errorf("subject %q", m.Subject)
 	}
 }
 
 func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
-	srv := newOutage(t)
-	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, MemoryRows: 1, MemoryBytes: 1}) // nothing fits: every record is read back
+	r := publishing(t, Options{MemoryRows: 1, MemoryBytes: 1}) // nothing fits: every record is read back
+	box := r.box
 	first, second, third := emitted(0, 1, false, "a"), emitted(1, 1, false, "b"), emitted(2, 1, false, "c")
 	one := box.insert(first)
 	box.last.Store(one)
 	two, three := box.insert(second), box.insert(third)
-	p.Committed(one, first)
-	p.Committed(three, third) // the commit of row 2 is not durable yet
-	if m := next(t, sub); !strings.HasSuffix(m.Subject, "A0") {
+	r.Committed(one, first)
+	r.Committed(three, third) // the commit of row 2 is not durable yet
+	if m := r.next(); !strings.HasSuffix(m.Subject, "A0") {
 		t.Fatalf("got %q", m.Subject)
 	}
 	box.last.Store(0)
-	p.Committed(two, second)
-	got := []string{next(t, sub).Subject, next(t, sub).Subject}
-	if !strings.HasSuffix(got[0], "A2") || !strings.HasSuffix(got[1], "A1") {
-		t.Errorf("got %q", got)
+	r.Committed(two, second)
+	if a, b := r.next().Subject, r.next().Subject; !strings.HasSuffix(a, "A2") || !strings.HasSuffix(b, "A1") {
+		t.Errorf("got %q, %q", a, b)
 	}
 	box.awaitEmpty(t)
 }
@@ -292,121 +218,77 @@ func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 		p.Committed(seqs[v], emitted(0, v, true, "moved"))
 		p.Life(emitted(0, v, false, "slept"))
 	}
-	if p.Refuse() != nil {
-		t.Error("refused below the limit")
+	if p.Refuse() != nil || p.Lag() == 0 {
+		t.Errorf("below the limit: %v, lag %v", p.Refuse(), p.Lag())
 	}
 	close(release)
 	end(t, p)
 	if rows, _ := box.OutboxSize(); rows != 1000 {
 		t.Errorf("%d rows", rows)
 	}
-	if got := value(t, p.metrics.dropped, dropMemoryFull); got == 0 {
+	if value(t, p.metrics.dropped, dropMemoryFull) == 0 {
 		t.Error("no life change was dropped, although the memory was full")
 	}
 }
 
-// stalled is an outbox whose deletions hang until released.
-type stalled struct {
-	*outbox
-	entered, release chan struct{}
-	once             atomic.Bool
-}
-
-func (s *stalled) AckOutbox(seqs []uint64) error {
-	if s.once.CompareAndSwap(false, true) {
-		close(s.entered)
-		<-s.release
-	}
-	return s.outbox.AckOutbox(seqs)
-}
-
 func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
-	srv := newOutage(t)
-	sub := subscribe(t, srv.client(), "cairn.>")
 	box := newOutbox(t)
 	box.insertRecord(emitted(0, 1, false, "moved"), []byte{0xFF, 1, 2, 3})
 	box.insert(emitted(0, 2, false, "moved"))
-	p := begin(t, Options{Outbox: box, Dial: srv.dial})
-	if id := next(t, sub).Header.Get(nats.MsgIdHdr); !strings.HasSuffix(id, "/2/0") {
-		t.Errorf("got %q", id)
+	r := publishing(t, Options{Outbox: box})
+	if v := versionOf(t, r.next()); v != 2 {
+		t.Errorf("got version %d", v)
 	}
 	box.await(t, "not kept", func(rows int) bool { return rows == 1 })
-	if got := value(t, p.metrics.dropped, dropInvalid); got != 1 {
-		t.Errorf("counted %v", got)
-	}
+	wantValue(t, r.metrics.dropped, dropInvalid, 1)
 }
 
 func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 	srv := newOutage(t)
 	srv.stream(allEvents)
-	for _, acks := range []bool{false, true} {
-		before, _ := ours()
-		box := newOutbox(t)
+	bothModes(t, func(t *testing.T, acks bool) {
+		before := ours()
 		registry := prometheus.NewRegistry()
-		p, err := Start(t.Context(), Options{Outbox: box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: fakeNode{}, Endpoints: airport})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for v := 1; v <= 500; v++ {
-			box.commit(p, emitted(0, v, true, "moved"))
-		}
-		end(t, p)
-		if rows, _ := box.OutboxSize(); rows != 0 {
-			t.Errorf("jetstream=%v: %d rows after Close", acks, rows)
-		}
-		end(t, p) // again
+		r := &rig{t: t, box: newOutbox(t)}
+		r.Publisher = begin(t, Options{Outbox: r.box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: fakeNode{}, Endpoints: airport})
+		r.commit(1, 1, 500, true)
+		end(t, r.Publisher)
+		r.wantRows(0)
+		end(t, r.Publisher) // again
 		if families, err := registry.Gather(); err != nil || len(families) != 0 {
 			t.Errorf("metrics still registered: %v, %v", families, err)
 		}
-		checkGoroutines(t, before)
-	}
+		eventually(t, "no goroutine is left", func() bool { return ours() <= before })
+	})
 }
 
 func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
-	srv := newOutage(t) // without a stream a durable event waits for ever
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
-	box.commit(p, emitted(0, 1, true, "moved"))
-	eventually(t, "connected", p.Connected)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	r := publishing(t, Options{JetStream: true}) // without a stream a durable event waits for ever
+	r.commit(1, 1, 1, true)
+	eventually(t, "connected", r.Connected)
+	if err := shut(r.Publisher, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
-	if rows, _ := box.OutboxSize(); rows != 1 {
-		t.Errorf("%d rows", rows)
-	}
+	r.wantRows(1)
 }
 
 func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
-	took := closeWithoutServer(t)
-	for range 2 { // a slow machine is not as slow three times
-		if took >= flushTimeout {
-			took = closeWithoutServer(t)
-		}
+	took := flushTimeout
+	for n := 0; n < 3 && took >= flushTimeout; n++ { // a slow machine is not as slow three times
+		r := publishing(t, Options{Node: fakeNode{}, Endpoints: airport})
+		r.commit(1, 1, 1, true)
+		r.box.awaitEmpty(t)
+		r.srv.stop()
+		eventually(t, "the loss is noticed", func() bool { return !r.Connected() })
+		r.commit(1, 2, 2, true)
+		began := time.Now()
+		end(t, r.Publisher)
+		took = time.Since(began)
+		r.wantRows(1)
 	}
 	if took >= flushTimeout {
 		t.Errorf("took %v", took)
 	}
-}
-
-func closeWithoutServer(t *testing.T) time.Duration {
-	t.Helper()
-	srv := newOutage(t)
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, Node: fakeNode{}, Endpoints: airport})
-	box.commit(p, emitted(0, 1, true, "moved"))
-	box.awaitEmpty(t)
-	srv.stop()
-	eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
-	box.commit(p, emitted(0, 2, true, "moved"))
-	began := time.Now()
-	end(t, p)
-	took := time.Since(began)
-	if rows, _ := box.OutboxSize(); rows != 1 {
-		t.Errorf("%d rows", rows)
-	}
-	return took
 }
 
 func TestOptionsAreValidated(t *testing.T) {
@@ -420,9 +302,8 @@ func TestOptionsAreValidated(t *testing.T) {
 		}
 	}
 	registry := prometheus.NewRegistry()
-	dial := func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("away") }
-	begin(t, Options{Outbox: newOutbox(t), Dial: dial, Registerer: registry})
-	if _, err := Start(t.Context(), Options{Outbox: newOutbox(t), Dial: dial, Registerer: registry}); err == nil {
+	begin(t, Options{Outbox: newOutbox(t), Dial: away, Registerer: registry})
+	if _, err := Start(t.Context(), Options{Outbox: newOutbox(t), Dial: away, Registerer: registry}); err == nil {
 		t.Error("two publishers share one registry")
 	}
 }
@@ -462,19 +343,13 @@ func (c *counted) Outbox(after uint64, limit int) (page []engine.OutboxRow, err 
 }
 
 func TestLifeChangesAreToldApart(t *testing.T) {
-	srv := newOutage(t)
-	sub := subscribe(t, srv.client(), "cairn.default.life.>")
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial})
-	eventually(t, "connected", p.Connected)
+	r := publishing(t, Options{})
+	eventually(t, "connected", r.Connected)
 	set := emitted(3, 9, false)
 	set.Changes = []engine.Change{{Kind: engine.ChangeLife, Name: "slept", Data: []byte(`{"reason":"idle"}`)}}
-	p.Life(set)
-	m := next(t, sub)
-	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123" {
-		t.Errorf("subject %q, headers %v", m.Subject, m.Header)
-	}
-	if binary.Size(m.Data) == 0 {
-		t.Error("no payload")
+	r.Life(set)
+	m := r.next()
+	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123" || len(m.Data) == 0 {
+		t.Errorf("subject %q, headers %v, data %q", m.Subject, m.Header, m.Data)
 	}
 }

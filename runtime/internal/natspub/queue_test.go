@@ -26,6 +26,9 @@ func TestTheQueueKeepsOrderAndLosesNoRow(t *testing.T) {
 			}
 		}
 		for range 500 {
+			if ms, waits := q.oldest(); waits != (len(got) < len(want)) || waits && ms != emitted(0, 1, false).TimeMS {
+				t.Fatalf("seed %d: %d of %d, the oldest is of %d", seed, len(got), len(want), ms)
+			}
 			switch rng.IntN(5) {
 			case 0, 1, 2:
 				seq++

@@ -22,113 +22,79 @@ func storedIDs(srv *outage, name string) []string {
 }
 
 func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
-	srv := newOutage(t)
-	sub := subscribe(t, srv.client(), "cairn.>") // a subscriber must not be taken for a stream
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
-	for v := 1; v <= 10; v++ {
-		box.commit(p, changed(0, v))
-	}
-	box.awaitEmpty(t)
+	r := publishing(t, Options{JetStream: true})
+	r.sub = subscribe(t, r.srv.client(), "cairn.>") // a subscriber must not be taken for a stream
+	r.change(0, 1, 10)
+	r.box.awaitEmpty(t)
 	for range 10 {
-		next(t, sub)
+		r.next()
 	}
-	if got := value(t, p.metrics.unstored, ""); got != 10 {
-		t.Errorf("unstored: %v", got)
-	}
-	box.commit(p, emitted(1, 1, true, "kept")) // waits
-	box.commit(p, changed(1, 2))               // waits behind it
-	box.commit(p, changed(0, 11))              // does not
-	box.await(t, "an actor waits for another", func(rows int) bool { return rows == 2 })
-	srv.stream(jetstream.StreamConfig{Name: "LATE", Subjects: []string{"cairn.>"}})
-	box.awaitEmpty(t)
-	if ids := storedIDs(srv, "LATE"); len(ids) == 0 || ids[0] != actorID(1).String()+"/1/0" {
+	wantValue(t, r.metrics.unstored, "", 10)
+	r.box.commit(r.Publisher, emitted(1, 1, true, "kept")) // waits
+	r.change(1, 2, 2)                                      // waits behind it
+	r.change(0, 11, 11)                                    // does not
+	r.box.await(t, "an actor waits for another", func(rows int) bool { return rows == 2 })
+	r.srv.stream(jetstream.StreamConfig{Name: "LATE", Subjects: []string{"cairn.>"}})
+	r.box.awaitEmpty(t)
+	if ids := storedIDs(r.srv, "LATE"); len(ids) == 0 || ids[0] != actorID(1).String()+"/1/0" {
 		t.Errorf("stored %v", ids)
 	}
 }
 
 func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
-	srv := newOutage(t)
-	srv.stream(jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
-	for v := 1; v <= 5; v++ {
-		box.commit(p, emitted(0, v, false, "moved"))
-		box.commit(p, emitted(1, v, false, "moved"))
-	}
-	box.awaitEmpty(t)
-	if ids := storedIDs(srv, "ONE"); len(ids) != 5 {
+	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
+	r.commit(2, 1, 5, false)
+	r.box.awaitEmpty(t)
+	if ids := storedIDs(r.srv, "ONE"); len(ids) != 5 {
 		t.Errorf("stored %v", ids)
 	}
-	if got := value(t, p.metrics.unstored, ""); got != 5 {
-		t.Errorf("unstored: %v", got)
-	}
+	wantValue(t, r.metrics.unstored, "", 5)
 }
 
 func TestOrderHoldsWhenAFullStreamRefusesForAWhile(t *testing.T) {
-	srv := newOutage(t)
 	config := jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, MaxMsgs: 10, Discard: jetstream.DiscardNew, Duplicates: time.Hour}
-	srv.stream(config)
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
+	r := publishing(t, Options{JetStream: true}, config)
 	const actors, versions = 4, 25
-	for v := 1; v <= versions; v++ {
-		for a := range actors {
-			box.commit(p, emitted(a, v, true, "moved"))
-		}
+	r.commit(actors, 1, versions, true)
+	for ; config.MaxMsgs < actors*versions+7; config.MaxMsgs += 7 {
+		r.srv.stream(config)
+		r.box.await(t, "not taken", func(rows int) bool { return int64(rows) <= max(0, actors*versions-config.MaxMsgs) })
 	}
-	box.await(t, "not taken", func(rows int) bool { return rows == actors*versions-10 })
-	for limit := int64(17); limit < actors*versions+7; limit += 7 {
-		config.MaxMsgs = limit
-		srv.stream(config)
-		box.await(t, "not taken", func(rows int) bool { return int64(rows) <= max(0, actors*versions-limit) })
-	}
-	box.awaitEmpty(t)
-	checkOrder(t, storedIDs(srv, "EVENTS"), actors, versions)
+	r.box.awaitEmpty(t)
+	checkOrder(t, storedIDs(r.srv, "EVENTS"), actors, versions)
 }
 
 func TestAStreamsOwnSizeLimitLeavesThePayloadOut(t *testing.T) {
-	srv := newOutage(t)
-	srv.stream(jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"cairn.>"}, MaxMsgSize: 600})
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
-	set := emitted(0, 1, true, "a", "b")
+	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"cairn.>"}, MaxMsgSize: 600})
+	set, hopeless := emitted(0, 1, true, "a", "b"), emitted(0, 2, true, "c")
 	set.Changes[0].Data = []byte(`"` + strings.Repeat("x", 2000) + `"`)
-	box.commit(p, set)
-	hopeless := emitted(0, 2, true, "c")
 	hopeless.Identity.Key = []string{strings.Repeat("k", 900)}
-	box.commit(p, hopeless)
-	box.commit(p, emitted(0, 3, true, "d"))
-	box.awaitEmpty(t)
-	all := srv.stored("SMALL")
+	r.box.commit(r.Publisher, set)
+	r.box.commit(r.Publisher, hopeless)
+	r.commit(1, 3, 3, true)
+	r.box.awaitEmpty(t)
+	all := r.srv.stored("SMALL")
 	if len(all) != 3 || all[0].Header.Get(HeaderOmitted) == "" || len(all[0].Data) != 0 || all[1].Header.Get(HeaderOmitted) != "" {
 		t.Fatalf("stored %d", len(all))
 	}
-	if got := value(t, p.metrics.dropped, dropTooLarge); got != 1 {
-		t.Errorf("dropped %v", got)
-	}
+	wantValue(t, r.metrics.dropped, dropTooLarge, 1)
 }
 
 func TestOneTurnsChangesStayTogetherAndInOrder(t *testing.T) {
-	srv := newOutage(t)
-	srv.stream(allEvents)
-	sub := subscribe(t, srv.client(), "cairn.>")
-	box := newOutbox(t)
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
+	r := publishing(t, Options{JetStream: true}, allEvents)
+	r.sub = subscribe(t, r.srv.client(), "cairn.>")
 	for v := 1; v <= 20; v++ {
 		set := emitted(0, v, true, "a", "b")
 		set.Changes = append(set.Changes[:1:1], engine.Change{Kind: engine.ChangeState, Data: []byte(`{}`)}, set.Changes[1])
-		box.commit(p, set)
+		r.box.commit(r.Publisher, set)
 	}
 	for v := 1; v <= 20; v++ {
 		for i := range 3 {
-			if got, want := next(t, sub).Header.Get(nats.MsgIdHdr), fmt.Sprintf("%s/%d/%d", actorID(0), v, i); got != want {
+			if got, want := r.next().Header.Get(nats.MsgIdHdr), fmt.Sprintf("%s/%d/%d", actorID(0), v, i); got != want {
 				t.Fatalf("got %s, want %s", got, want)
 			}
 		}
 	}
-	box.awaitEmpty(t)
-	if got := value(t, p.metrics.published, familyEvent); got != 40 {
-		t.Errorf("published %v events", got)
-	}
+	r.box.awaitEmpty(t)
+	wantValue(t, r.metrics.published, familyEvent, 40)
 }

@@ -63,6 +63,7 @@ func described() []*host.Behavior {
 type parsedDocument struct {
 	t    *testing.T
 	root map[string]any
+	c    *jsonschema.Compiler
 }
 
 func parseDocument(t *testing.T, n Node) parsedDocument {
@@ -77,11 +78,33 @@ func parseDocument(t *testing.T, n Node) parsedDocument {
 
 func readDocument(t *testing.T, text []byte) parsedDocument {
 	t.Helper()
-	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	d := parsedDocument{t, decode(t, string(text)).(map[string]any), jsonschema.NewCompiler()}
+	d.c.DefaultDraft(jsonschema.Draft2020)
+	d.c.AssertFormat()
+	if err := d.c.AddResource("https://node/openapi.json", d.root); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// decode reads JSON in the form that schemas validate.
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parsedDocument{t, root.(map[string]any)}
+	return v
+}
+
+// schema compiles the schema at a JSON pointer.
+func (d parsedDocument) schema(pointer string) *jsonschema.Schema {
+	d.t.Helper()
+	s, err := d.c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
+	if err != nil {
+		d.t.Fatalf("%s: %v", pointer, err)
+	}
+	return s
 }
 
 // at follows a JSON pointer.
@@ -125,110 +148,31 @@ func (d parsedDocument) each(visit func(path, method string, operation map[strin
 }
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
-	file, err := os.Open(filepath.Join("testdata", "openapi-3.1.schema.json"))
+	text, err := os.ReadFile(filepath.Join("testdata", "openapi-3.1.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	official, err := jsonschema.UnmarshalJSON(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("https://example.com/openapi-3.1", official); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("https://example.com/openapi-3.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	official := readDocument(t, text).schema("")
 	for _, n := range []Node{{}, {Behaviors: described()}, {Behaviors: described(), Token: true, Databases: true}} {
-		if err := schema.Validate(parseDocument(t, n).root); err != nil {
+		if err := official.Validate(parseDocument(t, n).root); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
-	checkSchemas(t, parseDocument(t, Node{Behaviors: described(), Databases: true}))
-}
-
-// A client that checks what it sends against the document can send each position that the node gives it.
-func TestPositionsFitTheDocument(t *testing.T) {
-	d := parseDocument(t, Node{Behaviors: described()})
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
-		t.Fatal(err)
-	}
-	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
-	for _, name := range []string{"After", "LastEventID"} {
-		s, err := c.Compile("https://node/openapi.json#/components/parameters/" + name + "/schema")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range []string{"0", "17", "17@" + life, "", "x", "-1", "+1", "1@", "1@2", "1@" + life + "0", "17@" + strings.ToUpper(life)} {
-			_, fault := host.ParsePosition(text)
-			if err := s.Validate(text); (err == nil) != (fault == nil) {
-				t.Errorf("%s %q: the schema says %v, the node %v", name, text, err, fault)
-			}
-		}
-	}
-	bodies := 0
-	walk("", d.root["paths"], func(pointer string, o map[string]any) {
-		p, ok := o["properties"].(map[string]any)
-		if !ok || p["token"] == nil || p["after"] == nil {
-			return
-		}
-		bodies++
-		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: "/paths" + pointer}).EscapedFragment())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for text, valid := range map[string]bool{`{"after":17}`: true, `{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
-			v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Validate(v); (err == nil) != valid {
-				t.Errorf("the body %s of connect: %v", text, err)
-			}
-		}
-	})
-	if bodies == 0 {
-		t.Error("no body of connect found")
-	}
-}
-
-func checkSchemas(t *testing.T, d parsedDocument) {
-	t.Helper()
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
-		t.Fatal(err)
-	}
+	d := parseDocument(t, Node{Behaviors: described(), Databases: true})
 	compiled := 0
 	check := func(pointer string, schema any) {
-		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
-		if err != nil {
-			t.Errorf("%s: %v", pointer, err)
-			return
-		}
+		d.schema(pointer)
 		compiled++
 		walk("", schema, func(inner string, o map[string]any) {
 			examples, ok := o["examples"].([]any)
 			if !ok || strings.HasSuffix(inner, "/properties") {
 				return
 			}
-			at := s
-			if inner != "" {
-				if at, err = c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer + inner}).EscapedFragment()); err != nil {
-					t.Error(err)
-					return
-				}
-			}
 			for _, example := range examples {
-				if err := at.Validate(example); err != nil {
+				if err := d.schema(pointer + inner).Validate(example); err != nil {
 					t.Errorf("%s%s: the example %v: %v", pointer, inner, example, err)
 				}
 			}
@@ -237,13 +181,44 @@ func checkSchemas(t *testing.T, d parsedDocument) {
 	for name, schema := range d.root["components"].(map[string]any)["schemas"].(map[string]any) {
 		check("/components/schemas/"+name, schema)
 	}
-	walk("", d.root["paths"], func(pointer string, o map[string]any) {
+	walk("/paths", d.root["paths"], func(pointer string, o map[string]any) {
 		if schema, ok := o["schema"].(map[string]any); ok {
-			check("/paths"+pointer+"/schema", schema)
+			check(pointer+"/schema", schema)
 		}
 	})
 	if compiled < 10 {
 		t.Errorf("only %d schemas found", compiled)
+	}
+}
+
+// A client that checks what it sends against the document can send each position that the node gives it.
+func TestPositionsFitTheDocument(t *testing.T) {
+	d := parseDocument(t, Node{Behaviors: described()})
+	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
+	for _, name := range []string{"After", "LastEventID"} {
+		s := d.schema("/components/parameters/" + name + "/schema")
+		for _, text := range []string{"0", "17", "17@" + life, "", "x", "-1", "+1", "1@", "1@2", "1@" + life + "0", "17@" + strings.ToUpper(life)} {
+			_, fault := host.ParsePosition(text)
+			if err := s.Validate(text); (err == nil) != (fault == nil) {
+				t.Errorf("%s %q: the schema says %v, the node %v", name, text, err, fault)
+			}
+		}
+	}
+	bodies := 0
+	walk("/paths", d.root["paths"], func(pointer string, o map[string]any) {
+		p, ok := o["properties"].(map[string]any)
+		if !ok || p["token"] == nil || p["after"] == nil {
+			return
+		}
+		bodies++
+		for text, valid := range map[string]bool{`{"after":17}`: true, `{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
+			if err := d.schema(pointer).Validate(decode(t, text)); (err == nil) != valid {
+				t.Errorf("the body %s of connect: %v", text, err)
+			}
+		}
+	})
+	if bodies == 0 {
+		t.Error("no body of connect found")
 	}
 }
 
@@ -258,35 +233,27 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 	})
 	seen := make(map[string]string)
 	d.each(func(path, method string, op map[string]any) {
-		where := method + " " + path
-		id := op["operationId"].(string)
+		where, id := method+" "+path, op["operationId"].(string)
 		if other := seen[id]; other != "" {
 			t.Errorf("%s and %s are both %s", where, other, id)
 		}
 		seen[id] = where
-		declared := make(map[string]bool)
+		declared := make(map[string]bool) // "in name"
 		parameters, _ := op["parameters"].([]any)
-		names := make(map[string]bool)
 		for _, p := range parameters {
 			p := p.(map[string]any)
 			if ref, ok := p["$ref"].(string); ok {
 				at, _ := d.at(ref)
 				p = at.(map[string]any)
 			}
-			name := p["in"].(string) + " " + p["name"].(string)
-			if names[name] {
-				t.Errorf("%s declares %s twice", where, name)
+			name := fmt.Sprint(p["in"], " ", p["name"])
+			if declared[name] || p["in"] == "path" && !strings.Contains(path, "{"+p["name"].(string)+"}") {
+				t.Errorf("%s declares %s twice, or it is not in the path", where, name)
 			}
-			names[name] = true
-			if p["in"] == "path" {
-				declared[p["name"].(string)] = true
-				if !strings.Contains(path, "{"+p["name"].(string)+"}") {
-					t.Errorf("%s declares %v, which is not in its path", where, p["name"])
-				}
-			}
+			declared[name] = true
 		}
-		for _, part := range strings.Split(path, "/") {
-			if name, ok := strings.CutPrefix(part, "{"); ok && !declared[strings.TrimSuffix(name, "}")] {
+		for part := range strings.SplitSeq(path, "/") {
+			if name, ok := strings.CutPrefix(part, "{"); ok && !declared["path "+strings.TrimSuffix(name, "}")] {
 				t.Errorf("%s does not declare %s", where, part)
 			}
 		}
@@ -323,23 +290,6 @@ func TestTheDocumentHasEveryMethodThatActorsHave(t *testing.T) {
 
 func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
 	d := parseDocument(t, Node{Behaviors: described()})
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
-		t.Fatal(err)
-	}
-	validate := func(method, part, value string) error {
-		pointer := "/paths/~1actors~1tenant~1{key}~1-~1call~1" + method + "/post/" + part + "/content/application~1json/schema"
-		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(value))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.Validate(v)
-	}
 	long := `"` + strings.Repeat("x", 51) + `"` // queue bodies may have 50, 51 and 52 characters
 	for _, test := range []struct {
 		method, part, value string
@@ -371,7 +321,8 @@ func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
 		{"sql.exec", "responses/200", `{"columns":[{"name":"a"}],"rows":[[9007199254740993,null,{"base64":""}]],"changes":0}`, true},
 		{"sql.exec", "responses/200", `{"columns":[],"rows":[{}],"changes":0}`, false},
 	} {
-		if err := validate(test.method, test.part, test.value); (err == nil) != test.good {
+		schema := d.schema("/paths/~1actors~1tenant~1{key}~1-~1call~1" + test.method + "/post/" + test.part + "/content/application~1json/schema")
+		if err := schema.Validate(decode(t, test.value)); (err == nil) != test.good {
 			t.Errorf("%s %s %s: %v", test.method, test.part, test.value, err)
 		}
 	}
@@ -430,24 +381,11 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 	}
 	for typ, input := range types {
 		shape := shaper{d: &d, input: input}
-		root := object{"schema": shape.of(typ), "components": object{"schemas": d.schemas}}
-		text, err := json.Marshal(root)
+		text, err := json.Marshal(object{"schema": shape.of(typ), "components": object{"schemas": d.schemas}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := jsonschema.NewCompiler()
-		c.AssertFormat()
-		if err := c.AddResource("doc.json", doc); err != nil {
-			t.Fatal(err)
-		}
-		s, err := c.Compile("doc.json#/schema")
-		if err != nil {
-			t.Fatalf("%s: %v", typ, err)
-		}
+		s := readDocument(t, text).schema("/schema")
 		for _, full := range []bool{false, true} {
 			v := reflect.New(typ)
 			fill(v.Elem(), full)
@@ -455,11 +393,7 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Validate(value); err != nil {
+			if err := s.Validate(decode(t, string(text))); err != nil {
 				t.Errorf("%s: %v\n%s", typ, err, text)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -72,26 +73,27 @@ func (f *fake) Run(ctx context.Context, q Query) (*Answer, error) {
 			return nil, err
 		}
 	}
-	for _, known := range []struct{ sql, answer string }{
-		{"SELECT id, ';\n' AS x", `{"columns":[{"name":"id"},{"name":"x"}],"rows":[[1,";\n"]]}`},
-		{"SELECT name, type FROM sqlite_schema", `{"columns":[{"name":"name"},{"name":"type"}],"rows":[["note","table"],["short","view"]]}`},
-		{"SELECT name FROM sqlite_schema", `{"columns":[{"name":"name"}],"rows":[["note"],["short"]]}`},
-		{"SELECT 'a\nb'", `{"columns":[{"name":"'a\nb'"}],"rows":[["a\nb"]]}`},
-		{"SELECT 'tab", `{"columns":[{"name":"text"}],"rows":[["tab\tin a paste"]]}`},
-		{"SELECT 1\n  AS first", `{"columns":[{"name":"first"}],"rows":[[1]]}`},
-		{"SELECT 1 AS first", `{"columns":[{"name":"first"}],"rows":[[1]]}`},
-		{"SELECT 2 AS second", `{"columns":[{"name":"second"}],"rows":[[2]]}`},
-		{"SELECT 2 AS b", `{"columns":[{"name":"b"}],"rows":[[2]]}`},
-		{"SELECT 1 AS still", `{"columns":[{"name":"still"}],"rows":[[1]]}`},
-		{"SELECT count(*) AS n", `{"columns":[{"name":"n"}],"rows":[[3]]}`},
+	var a Answer
+	if m := number.FindStringSubmatch(q.SQL); m != nil {
+		return &a, json.Unmarshal(fmt.Appendf(nil, `{"columns":[{"name":%q}],"rows":[[%s]]}`, m[2], m[1]), &a)
+	}
+	for sql, answer := range map[string]string{
+		"SELECT id, ';\n' AS x":                `{"columns":[{"name":"id"},{"name":"x"}],"rows":[[1,";\n"]]}`,
+		"SELECT name, type FROM sqlite_schema": `{"columns":[{"name":"name"},{"name":"type"}],"rows":[["note","table"],["short","view"]]}`,
+		"SELECT name FROM sqlite_schema":       `{"columns":[{"name":"name"}],"rows":[["note"],["short"]]}`,
+		"SELECT 'a\nb'":                        `{"columns":[{"name":"'a\nb'"}],"rows":[["a\nb"]]}`,
+		"SELECT 'tab":                          `{"columns":[{"name":"text"}],"rows":[["tab\tin a paste"]]}`,
+		"SELECT count(*) AS n":                 `{"columns":[{"name":"n"}],"rows":[[3]]}`,
 	} {
-		if strings.HasPrefix(q.SQL, known.sql) {
-			var a Answer
-			return &a, json.Unmarshal([]byte(known.answer), &a)
+		if strings.HasPrefix(q.SQL, sql) {
+			return &a, json.Unmarshal([]byte(answer), &a)
 		}
 	}
 	return nil, fmt.Errorf("no answer to %q", q.SQL)
 }
+
+// number matches queries of a number.
+var number = regexp.MustCompile(`^SELECT (\d)\s+AS (\w+)`)
 
 func (f *fake) Status(context.Context, io.Writer) error       { return errors.New("no status") }
 func (f *fake) Export(context.Context, string) (int64, error) { return 0, errors.New("no file") }
@@ -131,6 +133,15 @@ func (s *sitting) typed(keys string) {
 	}
 }
 
+// play types keys and waits for what is printed, in turn.
+func (s *sitting) play(steps ...string) {
+	s.t.Helper()
+	for i := 0; i < len(steps); i += 2 {
+		s.typed(steps[i])
+		s.screen.wait(s.t, steps[i+1])
+	}
+}
+
 // leave ends the shell with keys.
 func (s *sitting) leave(keys string) {
 	s.t.Helper()
@@ -148,25 +159,19 @@ func (s *sitting) leave(keys string) {
 func TestAStatementMayHaveSeveralLines(t *testing.T) {
 	t.Parallel()
 	s := sit(t, t.Context(), false, "")
-	s.typed("SELECT id, ';\r")
-	s.screen.wait(t, "...> ")
-	s.typed("' AS x FROM note WHERE id = 1; SELECT 2 AS b;\r")
-	s.screen.wait(t, "\r\nid  x\r\n--  ---\r\n 1  ;\\n\r\nb\r\n-\r\n2\r\n")
-	s.screen.wait(t, "cell/acme> ")
-	s.typed(".headers off\rSELECT 'tab\tin a paste';\r")
-	s.screen.wait(t, "cell/acme> ")
+	s.play("SELECT id, ';\r", "...> ",
+		"' AS x FROM note WHERE id = 1; SELECT 2 AS b;\r", "\r\nid  x\r\n--  ---\r\n 1  ;\\n\r\nb\r\n-\r\n2\r\n",
+		"", "cell/acme> ",
+		".headers off\rSELECT 'tab\tin a paste';\r", "cell/acme> ")
 	s.leave("\r.quit\r")
 }
 
 func TestErrorsDoNotEndTheShell(t *testing.T) {
 	t.Parallel()
 	s := sit(t, t.Context(), false, "")
-	s.typed("DELETE FROM note;\r")
-	s.screen.wait(t, "error: no answer to \"DELETE FROM note\"\r\n")
-	s.typed(".nonsense\r")
-	s.screen.wait(t, "error: there is no command .nonsense")
-	s.typed("SELECT 1 AS still;\r")
-	s.screen.wait(t, "still\r\n")
+	s.play("DELETE FROM note;\r", "error: no answer to \"DELETE FROM note\"\r\n",
+		".nonsense\r", "error: there is no command .nonsense",
+		"SELECT 1 AS still;\r", "still\r\n")
 	s.leave("\x04") // Ctrl-D
 }
 
@@ -182,29 +187,13 @@ func TestCtrlCClearsTheLineOrCancelsTheStatement(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	s.typed("SELECT 'not this")
-	s.screen.wait(t, "not this")
-	s.typed("\x03")
-	s.screen.wait(t, "^C\r\n")
-	s.screen.wait(t, "cell/acme (write)> ")
-	s.typed("SELECT '\r")
-	s.screen.wait(t, "...> ")
-	s.typed("\x03")
-	s.screen.wait(t, "(write)> ")
+	s.play("SELECT 'not this", "not this", "\x03", "^C\r\n", "", "cell/acme (write)> ",
+		"SELECT '\r", "...> ", "\x03", "(write)> ")
 	s.typed("SELECT 'forever';\r")
 	<-started
-	s.typed("typed ahead \x03")
-	s.screen.wait(t, "error: context canceled")
-	s.screen.wait(t, "(write)> ")
-	s.typed("BEGIN; DELETE FROM note;\r")
-	s.screen.wait(t, "(write)*> ")
-	s.typed("\x03")
-	s.screen.wait(t, "given up\r\n")
-	s.screen.wait(t, "(write)> ")
-	s.typed("SELECT count(*) AS n FROM note;\r")
-	s.screen.wait(t, "n\r\n-\r\n3\r\n")
-	s.typed("BEGIN;\r")
-	s.screen.wait(t, "*> ")
+	s.play("typed ahead \x03", "error: context canceled", "", "(write)> ",
+		"BEGIN; DELETE FROM note;\r", "(write)*> ", "\x03", "given up\r\n", "", "(write)> ",
+		"SELECT count(*) AS n FROM note;\r", "n\r\n-\r\n3\r\n", "BEGIN;\r", "*> ")
 	s.leave("\x04")
 	s.screen.wait(t, "no COMMIT: nothing of it was done")
 	for _, input := range s.fake.queries {
@@ -227,14 +216,9 @@ func TestTheEndOfTheContextEndsTheShell(t *testing.T) {
 func TestTabCompletesCommandsAndNames(t *testing.T) {
 	t.Parallel()
 	s := sit(t, t.Context(), false, "")
-	s.typed(".tab\t\r")
-	s.screen.wait(t, ".tables ")
-	s.screen.wait(t, "note   table")
-	s.typed("SELECT count(*) AS n FROM NO\t;\r")
-	s.screen.wait(t, "FROM note ;")
-	s.screen.wait(t, "n\r\n-\r\n3\r\n")
-	s.typed(".\t")
-	s.screen.wait(t, ".tables  .schema  .indexes")
+	s.play(".tab\t\r", ".tables ", "", "note   table",
+		"SELECT count(*) AS n FROM NO\t;\r", "FROM note ;", "", "n\r\n-\r\n3\r\n",
+		".\t", ".tables  .schema  .indexes")
 	s.leave("\x15\x04")
 }
 
