@@ -115,19 +115,9 @@ func (b *bureau) obey(d *desk, ctx *actor.Context, o order) (string, error) {
 
 // seen returns the state, and the rows among its notes.
 func (b *bureau) seen(d desk, ctx *actor.ReadContext, _ actor.None) (desk, error) {
-	rows, err := ctx.SQL().QueryContext(ctx, "SELECT note FROM paid ORDER BY rowid")
-	if err != nil {
-		return d, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return d, err
-		}
-		d.Notes = append(d.Notes, "row "+s)
-	}
-	return d, rows.Err()
+	rows, err := selectAll(ctx, "SELECT 'row ' || note FROM paid ORDER BY rowid")
+	d.Notes = append(d.Notes, rows...)
+	return d, err
 }
 
 // pay is an update that touches everything that a turn has.
