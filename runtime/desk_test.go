@@ -51,7 +51,7 @@ type bureau struct {
 
 // An order is what the action of desks does.
 type order struct {
-	What string // "begin", "open", "stuff", "chore" or "wedge"
+	What string // "begin", "open", "note", "stuff", "chore" or "wedge"
 	N    int
 	How  string
 }
@@ -109,6 +109,8 @@ func (b *bureau) obey(d *desk, ctx *actor.Context, o order) (string, error) {
 		<-b.gate("wedge")
 	case "open":
 		d.Open = true
+	case "note":
+		d.Notes = append(d.Notes, o.How)
 	}
 	return "", nil
 }
