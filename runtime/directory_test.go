@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 )
 
@@ -74,6 +76,7 @@ func TestDirectoryThatCannotBeUsedIsNamedWithItsPage(t *testing.T) {
 		if what != "missing" { // a node makes it
 			_, err := runtime.Open(t.Context(), deskOptions(dir))
 			wantTexts(t, what, err, dir, directoryPage)
+			errorIf(t, dir == used && !errors.Is(err, engine.ErrLocked), "%s: %v", what, err)
 		}
 	}
 }
