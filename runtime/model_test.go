@@ -71,6 +71,7 @@ type expected struct {
 
 const (
 	modelBots = 5
+	queued    = "q"    // the sender of messages that a bot puts in its own queue
 	far       = "far " // begins the names of alarms that are only there to be listed
 )
 
@@ -95,7 +96,7 @@ func (m *model) run() {
 	if m.rows {
 		calls, ends = 5, 3
 	}
-	for range 240 / calls {
+	for range 160 / calls {
 		var wg sync.WaitGroup
 		for range 6 + m.random.IntN(calls) {
 			m.start(&wg)
@@ -182,14 +183,7 @@ func (m *model) start(wg *sync.WaitGroup) {
 			return write(b, ctx)
 		}
 	case 4, 5, 6:
-		handler := named(action(func(*bot, *actor.Context) (string, error) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if m.fails[n]--; m.fails[n] >= 0 {
-				return "", errRefused
-			}
-			return "", nil
-		}))
+		handler := m.handler(n)
 		f = func(b *bot, ctx *actor.Context) (string, error) {
 			deliver.Send(ctx, bots.Ref(ctx, target), note{From: key, N: n, Run: handler})
 			return write(b, ctx)
@@ -210,6 +204,14 @@ func (m *model) start(wg *sync.WaitGroup) {
 			}
 			_, uerr := ctx.SQL().ExecContext(ctx, "UPDATE entry SET text = 'short' WHERE id % 10 = ?", n%10)
 			return out, errors.Join(err, uerr)
+		}
+	case 9:
+		handler := m.handler(n)
+		f = func(b *bot, ctx *actor.Context) (string, error) {
+			if _, err := work.Put(ctx, note{From: queued, N: n, Run: handler}); err != nil {
+				return "", err
+			}
+			return write(b, ctx)
 		}
 	default:
 		f = write
@@ -240,6 +242,22 @@ func (m *model) start(wg *sync.WaitGroup) {
 			m.t.Errorf("call %s of %s: %q, %v", entry, key, out, err)
 		}
 	})
+}
+
+// handler makes the handler of a message, which may fail a few times.
+func (m *model) handler(n int) string {
+	return named(action(func(*bot, *actor.Context) (string, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.fails[n]--
+		switch left := m.fails[n]; {
+		case left >= 0 && n%2 == 0:
+			panic("boom")
+		case left >= 0:
+			return "", errRefused
+		}
+		return "", nil
+	}))
 }
 
 // check compares every bot with the model.
@@ -309,8 +327,29 @@ func (m *model) check() {
 		st := m.h.Status("bot", key)
 		errorIf(m.t, st.PendingSends != 0 || st.FailedSends != 0 || st.Alarms != len(got.Log)-rang, "%s: %+v", key, st)
 		m.order(key, got.Log, received)
+		m.queue(key, got)
 	}
 	m.compare()
+}
+
+// queue checks that each message of a queue was handled once, or failed too often and is a dead letter.
+func (m *model) queue(key string, got bot) {
+	m.t.Helper()
+	var sent []int
+	for _, entry := range got.Log {
+		var n int
+		if _, err := fmt.Sscanf(entry, "9-%d", &n); err == nil {
+			sent = append(sent, n)
+		}
+	}
+	ended := slices.Clone(got.Notes[queued])
+	for l, err := range work.Of(bots.Ref(m.h, key)).DeadLetters().List(context.Background()) {
+		must(m.t, err)
+		ended = append(ended, l.Body.N)
+	}
+	slices.Sort(sent)
+	slices.Sort(ended)
+	errorIf(m.t, !slices.Equal(sent, ended), "%s: sent %v, handled or set aside %v", key, sent, ended)
 }
 
 // compare checks that all places where turns write hold the same entries.
