@@ -120,12 +120,19 @@ func TestDrainFinishesCallsRefusesNewOnesAndKeepsMessages(t *testing.T) {
 	}
 }
 
-func TestListAndInspectPage(t *testing.T) {
+// TestWhatWasNeverDurableIsNotShownToOperators reads lists page by page.
+func TestBriefListsAndPagesOfKeys(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
-		for i := range 25 {
-			must(t, errOf(run.Call(ctx, bots.Ref(h, "eu", fmt.Sprintf("%02d", i)), named(add(1)))))
+		for _, key := range []string{"00", "01"} {
+			must(t, errOf(run.Call(ctx, bots.Ref(h, "eu", key), named(add(1)))))
 		}
+		page, err := h.List(ctx, host.ListQuery{Type: "bot", Prefix: []string{"eu"}, Limit: 1, Brief: true})
+		fatalIf(t, err != nil || len(page.Actors) != 1 || page.Actors[0].ID == "", "brief: %+v, %v", page.Actors, err)
+		brief := host.Status{ID: page.Actors[0].ID, Type: "bot", Key: []string{"eu", "00"}}
+		errorIf(t, !reflect.DeepEqual(page.Actors[0], brief), "brief: %+v", page.Actors)
+		_, err = h.List(ctx, host.ListQuery{Limit: 1001})
+		wantCode(t, err, actor.InvalidArgument)
 		mustDo(t, h, "us", func(b *bot, ctx *actor.Context) (string, error) {
 			for i := range 30 {
 				must(t, things.Put(ctx, fmt.Sprint(i), "x"))
@@ -133,23 +140,6 @@ func TestListAndInspectPage(t *testing.T) {
 			return "", nil
 		})
 		var pages []int
-		var keys []string
-		for q := (host.ListQuery{Type: "bot", Prefix: []string{"eu"}, Limit: 10}); len(pages) == 0 || q.Cursor != ""; {
-			page, err := h.List(ctx, q)
-			must(t, err)
-			for _, st := range page.Actors {
-				keys = append(keys, st.Key[1])
-			}
-			pages, q.Cursor = append(pages, len(page.Actors)), page.Cursor
-		}
-		fatalIf(t, !slices.Equal(pages, []int{10, 10, 5}) || !slices.IsSorted(keys), "%v, %v", pages, keys)
-		page, err := h.List(ctx, host.ListQuery{Type: "bot", Prefix: []string{"eu"}, Limit: 1, Brief: true})
-		fatalIf(t, err != nil || len(page.Actors) != 1 || page.Actors[0].ID == "", "brief: %+v, %v", page.Actors, err)
-		brief := host.Status{ID: page.Actors[0].ID, Type: "bot", Key: []string{"eu", "00"}}
-		errorIf(t, !reflect.DeepEqual(page.Actors[0], brief), "brief: %+v", page.Actors)
-		_, err = h.List(ctx, host.ListQuery{Limit: 1001})
-		wantCode(t, err, actor.InvalidArgument)
-		pages = nil
 		for q := (host.InspectQuery{Limit: 7, ValueBytes: 1}); len(pages) == 0 || q.After != nil; {
 			page, err := h.Runtime().Inspect(ctx, botAt("us"), q)
 			must(t, err)
