@@ -51,7 +51,7 @@ type bureau struct {
 
 // An order is what the action of desks does.
 type order struct {
-	What string // "begin", "open", "stuff", "chore" or "wedge"
+	What string // "begin", "open", "note", "stuff", "chore" or "wedge"
 	N    int
 	How  string
 }
@@ -109,25 +109,17 @@ func (b *bureau) obey(d *desk, ctx *actor.Context, o order) (string, error) {
 		<-b.gate("wedge")
 	case "open":
 		d.Open = true
+	case "note":
+		d.Notes = append(d.Notes, o.How)
 	}
 	return "", nil
 }
 
 // seen returns the state, and the rows among its notes.
 func (b *bureau) seen(d desk, ctx *actor.ReadContext, _ actor.None) (desk, error) {
-	rows, err := ctx.SQL().QueryContext(ctx, "SELECT note FROM paid ORDER BY rowid")
-	if err != nil {
-		return d, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return d, err
-		}
-		d.Notes = append(d.Notes, "row "+s)
-	}
-	return d, rows.Err()
+	rows, err := selectAll(ctx, "SELECT 'row ' || note FROM paid ORDER BY rowid")
+	d.Notes = append(d.Notes, rows...)
+	return d, err
 }
 
 // pay is an update that touches everything that a turn has.

@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -10,32 +11,54 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 )
 
-const directoryPage = "docs/operate/start.md#the-data-directory"
+// Errors of a directory that cannot be used, and of a store that cannot be read, name the page that helps.
+const (
+	directoryPage = "docs/operate/start.md#the-data-directory"
+	damagePage    = "docs/operate/damaged-store.md"
+	versionPage   = "docs/operate/back-up.md"
+)
 
-// What refuses to open names the directory and the page that says what it must be like.
+// openOnce runs a node for a moment, with a turn.
+func openOnce(t *testing.T, o runtime.Options) {
+	t.Helper()
+	rt, err := runtime.Open(t.Context(), o)
+	must(t, err)
+	touch(t, rt)
+	must(t, rt.Close())
+}
+
+// wantTexts fails the test unless an error has all the texts.
+func wantTexts(t *testing.T, what string, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		errorIf(t, err == nil || !strings.Contains(err.Error(), text), "%s: %v, want %q", what, err, text)
+	}
+}
+
+// rewrite changes the files of a store that match.
+func rewrite(t *testing.T, dir, pattern string, change func(b []byte) []byte) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "store", pattern))
+	fatalIf(t, err != nil || len(files) == 0, "%s: %q, %v", pattern, files, err)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		must(t, err)
+		must(t, os.WriteFile(name, change(b), 0o600))
+	}
+}
+
 func TestDirectoryThatCannotBeUsedIsNamedWithItsPage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	used := t.TempDir()
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: used, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{office.definition()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
+	used, closed, occupied := t.TempDir(), filepath.Join(t.TempDir(), "closed"), t.TempDir()
+	rt := openDir(t, used, office.definition())
 	defer rt.Close()
-	closed := filepath.Join(t.TempDir(), "closed")
-	if err := os.Mkdir(closed, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	occupied := t.TempDir()
-	if err := os.WriteFile(filepath.Join(occupied, "store"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(closed, 0o500))
+	must(t, os.WriteFile(filepath.Join(occupied, "store"), nil, 0o600))
 	for what, dir := range map[string]string{
 		"in use by another node":   used,
 		"a file":                   file,
@@ -43,22 +66,53 @@ func TestDirectoryThatCannotBeUsedIsNamedWithItsPage(t *testing.T) {
 		"a file in the place of":   occupied,
 		"no permission":            closed,
 		"no permission to make it": filepath.Join(closed, "data"),
+		"missing":                  filepath.Join(t.TempDir(), "missing"),
 	} {
 		if strings.HasPrefix(what, "no permission") && (os.Getuid() == 0 || goruntime.GOOS == "windows") {
 			continue
 		}
-		_, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{office.definition()}})
-		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), directoryPage) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if _, err := runtime.Inspect(t.Context(), dir); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), directoryPage) {
-			t.Errorf("inspecting, %s: %v", what, err)
+		_, err := runtime.Inspect(t.Context(), dir)
+		wantTexts(t, "inspecting, "+what, err, dir, directoryPage)
+		if what != "missing" { // a node makes it
+			_, err := runtime.Open(t.Context(), deskOptions(dir))
+			wantTexts(t, what, err, dir, directoryPage)
+			errorIf(t, dir == used && !errors.Is(err, engine.ErrLocked), "%s: %v", what, err)
 		}
 	}
-	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := runtime.Inspect(t.Context(), missing); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), directoryPage) {
-		t.Errorf("inspecting what is not there: %v", err)
+}
+
+func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
+	options := deskOptions(t.TempDir())
+	openOnce(t, options)
+	rewrite(t, options.Dir, "MANIFEST-*", func([]byte) []byte { return []byte("no manifest") })
+	for _, accept := range []bool{false, true} {
+		options.AcceptDataLoss = accept
+		_, err := runtime.Open(t.Context(), options)
+		wantTexts(t, "manifest", err, "MANIFEST-0", damagePage)
+		errorIf(t, accept == strings.Contains(err.Error(), "nothing of it was changed"), "accepted %t: %v", accept, err)
 	}
+}
+
+func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
+	options := deskOptions(t.TempDir())
+	openOnce(t, options)
+	const marker = "marker.format-version.000099.099"
+	must(t, os.WriteFile(filepath.Join(options.Dir, "store", marker), nil, 0o600))
+	_, err := runtime.Open(t.Context(), options)
+	wantTexts(t, "open", err, marker, versionPage)
+	_, err = runtime.Inspect(t.Context(), options.Dir)
+	wantTexts(t, "inspect", err, marker, versionPage)
+}
+
+// Also a table that only the start of the node reads is named.
+func TestTableThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
+	options := deskOptions(t.TempDir())
+	for range 3 { // each start makes a table of the log
+		openOnce(t, options)
+	}
+	rewrite(t, options.Dir, "*.sst", func(b []byte) []byte { b[20] ^= 1; return b })
+	_, err := runtime.Open(t.Context(), options)
+	wantTexts(t, "table", err, ".sst", damagePage)
 }
 
 func TestDataDirectoryThatOthersCanLookIntoIsWarnedAbout(t *testing.T) {
@@ -66,28 +120,18 @@ func TestDataDirectoryThatOthersCanLookIntoIsWarnedAbout(t *testing.T) {
 		t.Skip("no modes of files")
 	}
 	var log bytes.Buffer
-	dir := filepath.Join(t.TempDir(), "data")
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	options := deskOptions(filepath.Join(t.TempDir(), "data"))
+	options.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	openOnce(t, options)
 	openOnce(t, options)
-	if strings.Contains(log.String(), "chmod") {
-		t.Fatalf("a private directory is warned about: %s", &log)
-	}
-	file := filepath.Join(dir, "store", "left-by-hand")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, wide := range []struct {
-		path string
-		mode fs.FileMode
-	}{{dir, 0o755}, {filepath.Join(dir, "store"), 0o750}, {file, 0o644}} {
-		before, err := os.Stat(wide.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(wide.path, wide.mode); err != nil {
-			t.Fatal(err)
-		}
+	fatalIf(t, strings.Contains(log.String(), "chmod"), "a private directory is warned about: %s", &log)
+	store := filepath.Join(options.Dir, "store")
+	file := filepath.Join(store, "left-by-hand")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for path, mode := range map[string]fs.FileMode{options.Dir: 0o755, store: 0o750, file: 0o644} {
+		before, err := os.Stat(path)
+		must(t, err)
+		must(t, os.Chmod(path, mode))
 		log.Reset()
 		openOnce(t, options)
 		var lines []string
@@ -96,11 +140,10 @@ func TestDataDirectoryThatOthersCanLookIntoIsWarnedAbout(t *testing.T) {
 				lines = append(lines, line)
 			}
 		}
-		if len(lines) != 1 || !strings.Contains(lines[0], wide.path) || !strings.Contains(lines[0], wide.mode.String()) || !strings.Contains(lines[0], "chmod -R go= "+dir) {
-			t.Errorf("%s of mode %v: %q", wide.path, wide.mode, lines)
+		fatalIf(t, len(lines) != 1, "%s of mode %v: %q", path, mode, lines)
+		for _, want := range []string{path, mode.String(), "chmod -R go= " + options.Dir} {
+			errorIf(t, !strings.Contains(lines[0], want), "%s of mode %v: %q, want %q", path, mode, lines, want)
 		}
-		if err := os.Chmod(wide.path, before.Mode().Perm()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, before.Mode().Perm()))
 	}
 }

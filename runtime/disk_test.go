@@ -12,7 +12,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -22,105 +21,97 @@ var errDisk = errors.New("the disk is broken")
 // reading is a query that returns the count.
 var reading = query(func(b bot, _ *actor.ReadContext) (string, error) { return string(rune('0' + b.N)), nil })
 
+// A crowd of readers notes what each was told, and whether it was before the disk has answered.
+type crowd struct {
+	sync.WaitGroup
+	mu    sync.Mutex
+	told  map[string]error
+	early []string
+	open  bool // the disk has answered
+}
+
+func newCrowd() *crowd { return &crowd{told: make(map[string]error)} }
+
+// start runs f under a name.
+func (c *crowd) start(name string, f func() error) {
+	c.Go(func() {
+		err := f()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.told[name] = err
+		if !c.open {
+			c.early = append(c.early, fmt.Sprintf("%s: %v", name, err))
+		}
+	})
+}
+
+// answer lets the disk answer, and waits until all are told something.
+func (c *crowd) answer(disk func()) {
+	c.mu.Lock()
+	c.open = true
+	c.mu.Unlock()
+	disk()
+	synctest.Wait()
+}
+
 // TestNothingLeavesBeforeItIsDurable holds the sync of the log up and then makes it fail.
 func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
-		ctx := t.Context()
-		ref := bots.Ref(rt, "a")
+		ctx, ref := t.Context(), bots.Ref(rt, "a")
 		for range 3 {
-			if _, err := run.Call(ctx, ref, named(add(1))); err != nil {
-				t.Fatal(err)
-			}
+			mustDo(t, rt, "a", add(1))
 		}
 		stream, err := rt.Subscribe(ctx, botA, host.Subscription{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer stream.Close()
-		hold := make(chan struct{})
-		n.disk.Fail(func(op, path string) error {
-			if op == "sync" && strings.HasSuffix(path, ".log") {
-				<-hold
-				return errDisk
-			}
-			return nil
-		})
-		var mu sync.Mutex
-		answers := make(map[string]error)
-		var wg sync.WaitGroup
-		start := func(name string, f func() error) {
-			wg.Go(func() {
-				err := f()
-				mu.Lock()
-				defer mu.Unlock()
-				answers[name] = err
-			})
-			synctest.Wait()
-		}
-		call := func(f action) func() error {
-			return func() error { _, err := run.Call(ctx, ref, named(f)); return err }
-		}
+		answer := n.holdSync()
+		c := newCrowd()
+		start := func(name string, f func() error) { c.start(name, f); synctest.Wait() }
+		call := func(f action) func() error { return func() error { return errOf(do(rt, "a", f)) } }
+		look := func() error { return errOf(peek(rt, "a", reading)) }
 		start("write", call(func(b *bot, ctx *actor.Context) (string, error) {
 			b.N++
 			said.Emit(ctx, "x")
 			return "", deliver.Send(ctx, bots.Ref(ctx, "b"), note{From: "a", N: 1})
 		}))
 		start("read turn", call(func(b *bot, _ *actor.Context) (string, error) { return string(rune('0' + b.N)), nil }))
-		start("error that shows state", call(func(b *bot, _ *actor.Context) (string, error) { return "", errRefused }))
-		start("query", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
-		start("event", func() error { _, err := stream.Next(ctx); return err })
+		start("error that shows state", call(func(*bot, *actor.Context) (string, error) { return "", errRefused }))
+		start("query", look)
+		start("event", func() error { return errOf(stream.Next(ctx)) })
 		start("resumed event", func() error {
 			s, err := rt.Subscribe(ctx, botA, host.Subscription{Resume: true})
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			_, err = s.Next(ctx)
-			return err
+			return errOf(s.Next(ctx))
 		})
-		start("crash", call(func(b *bot, _ *actor.Context) (string, error) { panic("boom") }))
-		start("query after a crash", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
-		start("destroy", func() error { return bots.Ref(rt, "a").Destroy(ctx) })
-		start("not found", func() error { _, err := run.Call(ctx, ref, named(add(1)), actor.Existing()); return err })
+		start("crash", call(func(*bot, *actor.Context) (string, error) { panic("boom") }))
+		start("query after a crash", look)
+		start("destroy", func() error { return ref.Destroy(ctx) })
+		start("not found", func() error { return errOf(run.Call(ctx, ref, named(add(1)), actor.Existing())) })
 		start("successor", call(add(1)))
-		start("successor's query", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
-		mu.Lock()
-		for name, err := range answers {
-			t.Errorf("%s was answered before the disk was: %v", name, err)
+		start("successor's query", look)
+		c.answer(answer)
+		errorIf(t, len(c.early) > 0, "answered before the disk was: %q", c.early)
+		errorIf(t, errOf(rt.Lookup(ctx, botAt("b"))) == nil, "the message left")
+		errorIf(t, len(c.told) < 11, "%d answers", len(c.told)) // the event has no error: it does not come
+		for name, err := range c.told {
+			e, _ := errors.AsType[*actor.Error](err)
+			fatalIf(t, e == nil || e.Code != actor.Unavailable, "%s: %v", name, err)
+			errorIf(t, name == "write" && e.Retryable, "%s: the caller is told that nothing was done, which nobody knows", name)
 		}
-		mu.Unlock()
-		close(hold)
-		synctest.Wait()
-		if _, err := rt.Lookup(ctx, host.Address{Type: "bot", Key: []string{"b"}}); err == nil {
-			t.Error("the message left")
-		}
-		mu.Lock()
-		for name, err := range answers {
-			var e *actor.Error
-			if errors.As(err, &e); e == nil || e.Code != actor.Unavailable {
-				t.Errorf("%s: %v", name, err)
-			} else if name == "write" && e.Retryable {
-				t.Errorf("%s: the caller is told that nothing was done, which nobody knows", name)
-			}
-		}
-		mu.Unlock()
 		// The store is read-only now: what was never durable must not show, not even after the actor left memory.
 		for range 2 {
-			if _, err := run.Call(ctx, ref, named(add(0))); actor.CodeOf(err) != actor.Unavailable {
-				t.Errorf("a turn on what was never durable: %v", err)
-			}
-			if _, err := ask.Call(ctx, ref, named(reading)); actor.CodeOf(err) != actor.Unavailable {
-				t.Errorf("a query on what was never durable: %v", err)
-			}
+			wantCode(t, errOf(do(rt, "a", add(0))), actor.Unavailable)
+			wantCode(t, look(), actor.Unavailable)
 			time.Sleep(time.Hour)
 		}
-		if rt.Err() == nil {
-			t.Error("the node says that it is well")
-		}
+		errorIf(t, rt.Err() == nil, "the node says that it is well")
 		rt.Close()
-		wg.Wait()
+		c.Wait()
 	})
 }
 
@@ -132,23 +123,44 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
 		ctx := t.Context()
 		for _, key := range []string{"destroyed", "lost", "safe", "sound"} {
-			if _, err := run.Call(ctx, bots.Ref(rt, key), named(add(1))); err != nil {
-				t.Fatal(err)
-			}
+			mustDo(t, rt, key, add(1))
 		}
 		answer := n.holdSync()
-		var calls, readers sync.WaitGroup
-		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "lost"), named(add(1))) })
-		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "new"), named(add(1))) })
+		var calls sync.WaitGroup
+		calls.Go(func() { do(rt, "lost", add(1)) })
+		calls.Go(func() { do(rt, "new", add(1)) })
 		calls.Go(func() { bots.Ref(rt, "destroyed").Destroy(ctx) })
 		synctest.Wait()
-		reads := map[string]func() error{
-			"status of a changed actor":   func() error { _, err := rt.Lookup(ctx, botAt("lost")); return err },
-			"status of a new actor":       func() error { _, err := rt.Lookup(ctx, botAt("new")); return err },
-			"status of a destroyed actor": func() error { _, err := rt.Lookup(ctx, botAt("destroyed")); return err },
-			"keys":                        func() error { _, err := rt.Inspect(ctx, botAt("lost"), host.InspectQuery{ValueBytes: 100}); return err },
+		// refused returns nil for the error of an actor whose last commit may be lost.
+		refused := func(err error) error {
+			e, _ := errors.AsType[*actor.Error](err)
+			if e != nil && e.Code == actor.Unavailable && e.Metadata["reason"] == "uncertain" && strings.Contains(e.Message, "restart") {
+				return nil
+			}
+			return fmt.Errorf("not refused: %v", err)
 		}
-		lists := []struct {
+		reads := map[string]func() error{
+			"status of a changed actor":   func() error { return refused(errOf(rt.Lookup(ctx, botAt("lost")))) },
+			"status of a new actor":       func() error { return refused(errOf(rt.Lookup(ctx, botAt("new")))) },
+			"status of a destroyed actor": func() error { return refused(errOf(rt.Lookup(ctx, botAt("destroyed")))) },
+			"keys": func() error {
+				return refused(errOf(rt.Inspect(ctx, botAt("lost"), host.InspectQuery{ValueBytes: 100})))
+			},
+			"actors in Go": func() error {
+				found := 0
+				var last error
+				for _, err := range bots.List(ctx, rt) {
+					if last = err; err == nil {
+						found++
+					}
+				}
+				if found != 2 || !strings.Contains(fmt.Sprint(last), `["destroyed"] ["lost"] ["new"]`) {
+					return fmt.Errorf("%d actors, %v", found, last)
+				}
+				return refused(last)
+			},
+		}
+		for _, l := range []struct {
 			q    host.ListQuery
 			want string
 		}{
@@ -159,64 +171,52 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 			// The pages hold what the store has: lost and new, then safe and sound.
 			{host.ListQuery{Type: "bot", Limit: 2}, "; without bot/destroyed bot/lost bot/new, safe sound; without"},
 			{host.ListQuery{Type: "bot", Limit: 1}, "; without bot/destroyed bot/lost, ; without bot/new, safe; without, sound; without"},
+		} {
+			reads[fmt.Sprintf("list %+v", l.q)] = func() error { return wantText(l.want)(listAll(ctx, rt, l.q)) }
 		}
-		var mu sync.Mutex
-		early := true
-		check := func(name string, err error, failed bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			if early || failed {
-				t.Errorf("%s: %v, before the disk answered: %t", name, err, early)
-			}
-		}
-		refused := func(err error) bool {
-			var e *actor.Error
-			return errors.As(err, &e) && e.Code == actor.Unavailable && e.Metadata["reason"] == "uncertain" && strings.Contains(e.Message, "restart")
-		}
-		again := func(when string) {
-			for name, read := range reads {
-				readers.Go(func() { err := read(); check(name+when, err, !refused(err)) })
-			}
-			for _, l := range lists {
-				readers.Go(func() {
-					got, err := listAll(ctx, rt, l.q)
-					check(fmt.Sprintf("list %+v%s: %s", l.q, when, got), err, err != nil || got != l.want)
-				})
-			}
-			readers.Go(func() {
-				var found int
-				var last error
-				for _, err := range bots.List(ctx, rt) {
-					if last = err; err == nil {
-						found++
-					}
-				}
-				check("actors in Go"+when, last, found != 2 || !refused(last) || !strings.Contains(last.Error(), `["destroyed"] ["lost"] ["new"]`))
-			})
-		}
-		again("")
-		impatient, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if _, err := rt.List(impatient, host.ListQuery{}); actor.CodeOf(err) != actor.DeadlineExceeded {
-			t.Errorf("a list whose caller gives up: %v", err)
-		}
-		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
-			t.Errorf("an actor without commits under way: %v", err)
-		}
-		mu.Lock()
-		early = false
-		mu.Unlock()
-		answer()
-		readers.Wait()
-		calls.Wait()
-		time.Sleep(time.Hour) // actors leave memory, except actors that the disk lost
-		again(", later")
-		readers.Wait()
-		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
-			t.Errorf("an actor whose commits are durable, later: %v", err)
-		}
+		readAll(t, reads, func(answerDisk func()) {
+			impatient, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			wantCode(t, errOf(rt.List(impatient, host.ListQuery{})), actor.DeadlineExceeded)
+			must(t, errOf(rt.Lookup(ctx, botAt("safe")))) // it has no commits under way
+			answerDisk()
+			calls.Wait()
+		}, answer)
+		must(t, errOf(rt.Lookup(ctx, botAt("safe"))))
 		rt.Close()
 	})
+}
+
+// readAll reads in all ways before the disk has answered, and again an hour later. Nobody may be told anything before.
+func readAll(t *testing.T, reads map[string]func() error, meanwhile func(answer func()), answer func()) {
+	t.Helper()
+	for when := range 2 { // actors leave memory meanwhile, except actors that the disk lost
+		c := newCrowd()
+		c.open = when > 0
+		for name, read := range reads {
+			c.start(name, read)
+		}
+		if when == 0 {
+			synctest.Wait()
+			meanwhile(func() { c.answer(answer) })
+		}
+		c.Wait()
+		errorIf(t, len(c.early) > 0, "told before the disk has answered: %q", c.early)
+		for name, err := range c.told {
+			errorIf(t, err != nil, "%s, time %d: %v", name, when, err)
+		}
+		time.Sleep(time.Hour)
+	}
+}
+
+// wantText returns a function that compares what was read.
+func wantText(want string) func(got string, err error) error {
+	return func(got string, err error) error {
+		if err != nil || got != want {
+			return fmt.Errorf("%s, %v; want %s", got, err, want)
+		}
+		return nil
+	}
 }
 
 // holdSync holds the next sync of the log up until answer is called, and lets it and all later ones fail.
@@ -272,70 +272,35 @@ func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 		for _, key := range []string{"a", "b", "c"} {
 			startClaim(t, rt, key, "naps undurably")
 		}
-		if err := office.at(rt, "b").Pause(ctx, "look at it"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, office.at(rt, "b").Pause(ctx, "look at it"))
 		synctest.Wait()
 		answer := n.holdSync()
-		var done sync.WaitGroup
-		done.Go(func() { _ = office.at(rt, "a").Pause(ctx, "look at it") })
+		var pausing sync.WaitGroup
+		pausing.Go(func() { _ = office.at(rt, "a").Pause(ctx, "look at it") })
 		synctest.Wait()
-		reads := map[string]func() (string, error){
-			"runs": func() (string, error) {
-				var got string
+		readAll(t, map[string]func() error{
+			"runs": func() error {
+				got := ""
 				for q := (host.RunQuery{Limit: 1}); ; {
 					page, err := rt.Runs(ctx, q)
 					for _, r := range page.Runs {
 						got += strings.Join(r.Key, "/")
 					}
 					if q.Cursor = page.Cursor; err != nil || q.Cursor == "" {
-						return got + "; without" + addresses(page.Uncertain), err
+						return wantText("b; without desk/a")(got+"; without"+addresses(page.Uncertain), err)
 					}
 				}
 			},
-			"counts": func() (string, error) {
+			"counts": func() error {
 				n, err := rt.CountRuns(ctx)
-				return fmt.Sprint(n.Counts) + "; without" + addresses(n.Uncertain), err
+				return wantText("[{desk paused operator 1}]; without desk/a")(fmt.Sprint(n.Counts)+"; without"+addresses(n.Uncertain), err)
 			},
-		}
-		want := map[string]string{"runs": "b; without desk/a", "counts": "[{desk paused operator 1}]; without desk/a"}
-		released := false
-		var mu sync.Mutex
-		for name, read := range reads {
-			done.Go(func() {
-				got, err := read()
-				mu.Lock()
-				defer mu.Unlock()
-				if !released || err != nil || got != want[name] {
-					t.Errorf("%s: %s, %v, after the disk answered: %t", name, got, err, released)
-				}
-			})
-		}
-		synctest.Wait()
-		if page, err := rt.Runs(ctx, host.RunQuery{Type: "bot"}); err != nil || page.Uncertain != nil {
-			t.Errorf("runs of a type without commits under way: %+v, %v", page, err)
-		}
-		mu.Lock()
-		released = true
-		mu.Unlock()
-		answer()
-		done.Wait()
-		time.Sleep(time.Hour)
-		for name, read := range reads {
-			if got, err := read(); err != nil || got != want[name] {
-				t.Errorf("%s, later: %s, %v", name, got, err)
-			}
-		}
+		}, func(answerDisk func()) {
+			page, err := rt.Runs(ctx, host.RunQuery{Type: "bot"}) // a type without commits under way
+			errorIf(t, err != nil || page.Uncertain != nil, "%+v, %v", page, err)
+			answerDisk()
+			pausing.Wait()
+		}, answer)
 		rt.Close()
 	})
-}
-
-func TestTwoNodesOnOneDirectoryAreRefused(t *testing.T) {
-	n := newNode()
-	rt := n.open(t, nil)
-	defer rt.Close()
-	_, err := runtime.Open(t.Context(), runtime.Options{Dir: "data", Disk: n.disk, Actors: []actor.Definition{botDefinition(actor.Spec[bot]{})}})
-	if !errors.Is(err, engine.ErrLocked) {
-		t.Fatalf("the second node: %v", err)
-	}
 }

@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"reflect"
 	gort "runtime"
@@ -20,76 +19,39 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
+// A migration that panics fails its actor, and not the node. So does state that a newer program wrote, and nothing of it changes.
 func TestStateTooNewIsRefusedAndDataUntouched(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		mustDo(t, h, "a", add(1))
-		before := h.Inspect("bot", "a")
-		h.Restart(botDefinition(actor.Spec[bot]{Version: 1}))
-		for range 2 {
-			_, err := do(h, "a", add(1))
-			if e := wantCode(t, err, actor.ActorFailed); !strings.Contains(e.Metadata["reason"], "version 2") {
-				t.Fatalf("%+v", e)
+		before := fmt.Sprint(h.Inspect("bot", "a"))
+		for _, spec := range []actor.Spec[bot]{
+			{Version: 1},
+			{Version: 3, Migrate: func(*bot, actor.Stored) error { panic("boom") }},
+		} {
+			h.Restart(botDefinition(spec))
+			for range 2 {
+				_, err := do(h, "a", add(1))
+				told := wantCode(t, err, actor.ActorFailed).Metadata["reason"]
+				st := h.Status("bot", "a")
+				fatalIf(t, st.State != host.Failed, "%+v", st)
+				for _, reason := range []string{told, st.Failure.Reason} {
+					errorIf(t, spec.Migrate == nil && !strings.Contains(reason, "version 2"), "%s", reason)
+				}
 			}
+			errorIf(t, fmt.Sprint(h.Inspect("bot", "a")) != before, "the data changed from %s", before)
+			mustDo(t, h, fmt.Sprint("b", spec.Version), add(1))
 		}
-		if st := h.Status("bot", "a"); st.State != host.Failed || !strings.Contains(st.Failure.Reason, "version 2") {
-			t.Fatalf("%+v", st)
-		}
-		after := h.Inspect("bot", "a")
-		if fmt.Sprint(before) != fmt.Sprint(after) {
-			t.Fatalf("the data changed:\n%v\n%v", before, after)
-		}
-		// A newer binary migrates it.
-		h.Restart(botDefinition(actor.Spec[bot]{Version: 3, Migrate: func(b *bot, old actor.Stored) error {
-			if err := old.Decode(b); err != nil {
-				return err
-			}
+		migrate := func(b *bot, old actor.Stored) error {
+			err := old.Decode(b)
 			b.Log = append(b.Log, fmt.Sprintf("from %d", old.Version()))
-			return nil
-		}}))
-		if got := look(t, h, "a"); got.N != 1 || !slices.Equal(got.Log, []string{"from 2"}) {
-			t.Fatalf("%+v", got)
+			return err
 		}
-		h.Restart(botDefinition(actor.Spec[bot]{Version: 3}))
-		if got := look(t, h, "a"); !slices.Equal(got.Log, []string{"from 2"}) {
-			t.Fatalf("the migrated state was not saved: %+v", got)
+		for _, spec := range []actor.Spec[bot]{{Version: 3, Migrate: migrate}, {Version: 3}} { // then the migrated state is saved
+			h.Restart(botDefinition(spec))
+			got := look(t, h, "a")
+			fatalIf(t, got.N != 1 || !slices.Equal(got.Log, []string{"from 2"}), "%+v", got)
 		}
 	}, botDefinition(actor.Spec[bot]{Version: 2}))
-}
-
-func TestMigrationThatPanicsFailsTheActorAndNotTheNode(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "a", add(1))
-		h.Restart(botDefinition(actor.Spec[bot]{Version: 1, Migrate: func(*bot, actor.Stored) error { panic("boom") }}))
-		_, err := do(h, "a", add(1))
-		wantCode(t, err, actor.ActorFailed)
-		mustDo(t, h, "b", add(1))
-		h.Restart(botDefinition(actor.Spec[bot]{Version: 1}))
-		if got := mustDo(t, h, "a", add(1)); got != "2" {
-			t.Fatal(got)
-		}
-	}, botDefinition(actor.Spec[bot]{}))
-}
-
-func TestImpatientCallerDoesNotFailTheActorThatHeWakes(t *testing.T) {
-	spec := actor.Spec[bot]{OnWake: func(b *bot, ctx *actor.Context) error {
-		select {
-		case <-time.After(time.Second):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}}
-	with(t, spec, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "a", add(1))
-		h.Restart()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		_, err := run.Call(ctx, bots.Ref(h, "a"), named(add(1)))
-		wantCode(t, err, actor.DeadlineExceeded)
-		if got := mustDo(t, h, "a", add(0)); got != "1" {
-			t.Fatal(got)
-		}
-	})
 }
 
 func TestLeastRecentlyUsedSleepFirstUnderPressure(t *testing.T) {
@@ -101,17 +63,13 @@ func TestLeastRecentlyUsedSleepFirstUnderPressure(t *testing.T) {
 		time.Sleep(time.Second)
 		awake := 0
 		for i := range 60 {
-			st := h.Status("bot", fmt.Sprint(i))
-			if st.State == host.Awake {
+			is := h.Status("bot", fmt.Sprint(i)).State == host.Awake
+			errorIf(t, is && i < 40 || !is && i > 55, "actor %d is awake: %t", i, is)
+			if is {
 				awake++
 			}
-			if (i < 40 && st.State == host.Awake) || (i > 55 && st.State != host.Awake) {
-				t.Errorf("actor %d is %s", i, st.State)
-			}
 		}
-		if awake > 20 {
-			t.Fatalf("%d actors are awake", awake)
-		}
+		errorIf(t, awake > 20, "%d actors are awake", awake)
 	}, func(o *runtime.Options) { o.MaxAwake = 20 })
 }
 
@@ -136,129 +94,80 @@ func TestDrainFinishesCallsRefusesNewOnesAndKeepsMessages(t *testing.T) {
 				})
 				h.Settle()
 				var wg sync.WaitGroup
-				var out string
-				var err error
 				wg.Go(func() {
-					out, err = do(h, "b", func(b *bot, ctx *actor.Context) (string, error) {
+					out, err := do(h, "b", func(b *bot, ctx *actor.Context) (string, error) {
 						time.Sleep(2 * time.Second)
 						return run.Call(ctx, bots.Ref(ctx, "c"), named(add(5))) // calls of running turns go on
 					})
+					errorIf(t, err != nil || out != "5", "the call in flight: %q %v", out, err)
 				})
 				synctest.Wait()
 				rt := h.Runtime()
 				wg.Go(func() {
 					time.Sleep(time.Second)
-					_, err := run.Call(context.Background(), bots.Ref(rt, "d"), named(add(1)))
-					if actor.CodeOf(err) != actor.Unavailable {
-						t.Errorf("a call while the node drains: %v", err)
-					}
+					_, err := do(rt, "d", add(1))
+					errorIf(t, actor.CodeOf(err) != actor.Unavailable, "a call while the node drains: %v", err)
 				})
 				within(t, 3*time.Second, func() { h.Restart() })
 				wg.Wait()
-				if err != nil || out != "5" {
-					t.Fatalf("the call in flight: %q %v", out, err)
-				}
-				if hook && slept.Load() < 3 {
-					t.Fatalf("%d sleep hooks ran", slept.Load())
-				}
+				errorIf(t, hook && slept.Load() < 3, "%d sleep hooks ran", slept.Load())
 				open.Store(true)
 				time.Sleep(time.Minute)
-				if got := look(t, h, "x").Notes["a"]; !slices.Equal(got, []int{1}) {
-					t.Fatal(got)
-				}
+				got := look(t, h, "x").Notes["a"]
+				errorIf(t, !slices.Equal(got, []int{1}), "%v", got)
 			})
 		})
 	}
 }
 
-func TestListAndInspectPage(t *testing.T) {
+// TestWhatWasNeverDurableIsNotShownToOperators reads lists page by page.
+func TestBriefListsAndPagesOfKeys(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
-		for i := range 25 {
-			if _, err := run.Call(ctx, bots.Ref(h, "eu", fmt.Sprintf("%02d", i)), named(add(1))); err != nil {
-				t.Fatal(err)
-			}
+		for _, key := range []string{"00", "01"} {
+			must(t, errOf(run.Call(ctx, bots.Ref(h, "eu", key), named(add(1)))))
 		}
+		page, err := h.List(ctx, host.ListQuery{Type: "bot", Prefix: []string{"eu"}, Limit: 1, Brief: true})
+		fatalIf(t, err != nil || len(page.Actors) != 1 || page.Actors[0].ID == "", "brief: %+v, %v", page.Actors, err)
+		brief := host.Status{ID: page.Actors[0].ID, Type: "bot", Key: []string{"eu", "00"}}
+		errorIf(t, !reflect.DeepEqual(page.Actors[0], brief), "brief: %+v", page.Actors)
+		_, err = h.List(ctx, host.ListQuery{Limit: 1001})
+		wantCode(t, err, actor.InvalidArgument)
 		mustDo(t, h, "us", func(b *bot, ctx *actor.Context) (string, error) {
 			for i := range 30 {
-				things.Put(ctx, fmt.Sprint(i), "x")
+				must(t, things.Put(ctx, fmt.Sprint(i), "x"))
 			}
 			return "", nil
 		})
-		var keys []string
-		q := host.ListQuery{Type: "bot", Prefix: []string{"eu"}, Limit: 10}
-		for pages := 1; ; pages++ {
-			page, err := h.List(ctx, q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, st := range page.Actors {
-				keys = append(keys, st.Key[1])
-			}
-			if q.Cursor = page.Cursor; q.Cursor == "" {
-				if pages != 3 {
-					t.Fatalf("%d pages", pages)
-				}
-				break
-			}
-		}
-		if len(keys) != 25 || !slices.IsSorted(keys) {
-			t.Fatal(keys)
-		}
-		q.Limit, q.Brief = 1, true
-		page, err := h.List(ctx, q)
-		if err != nil || len(page.Actors) != 1 || page.Actors[0].ID == "" ||
-			!reflect.DeepEqual(page.Actors[0], host.Status{ID: page.Actors[0].ID, Type: "bot", Key: []string{"eu", "00"}}) {
-			t.Fatalf("brief: %+v %v", page.Actors, err)
-		}
-		_, err = h.List(ctx, host.ListQuery{Limit: 1001})
-		wantCode(t, err, actor.InvalidArgument)
-		seen := 0
-		iq := host.InspectQuery{Limit: 7, ValueBytes: 1}
-		for {
-			page, err := h.Runtime().Inspect(ctx, host.Address{Type: "bot", Key: []string{"us"}}, iq)
-			if err != nil {
-				t.Fatal(err)
-			}
+		var pages []int
+		for q := (host.InspectQuery{Limit: 7, ValueBytes: 1}); len(pages) == 0 || q.After != nil; {
+			page, err := h.Runtime().Inspect(ctx, botAt("us"), q)
+			must(t, err)
 			for _, k := range page.Keys {
-				if len(k.Value) > 1 || k.Text == "" {
-					t.Fatalf("%+v", k)
-				}
+				errorIf(t, len(k.Value) > 1 || k.Text == "", "%+v", k)
 			}
-			seen += len(page.Keys)
-			if iq.After = page.Next; iq.After == nil {
-				break
-			}
+			pages, q.After = append(pages, len(page.Keys)), page.Next
 		}
-		if seen != 31 { // the state and the entries
-			t.Fatalf("%d keys", seen)
-		}
+		errorIf(t, !slices.Equal(pages, []int{7, 7, 7, 7, 3}), "pages of %v keys", pages) // the state and the entries
 	})
 }
 
 func TestIdleActorsTakeNoGoroutineAndCloseLeavesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outside, _ := bubbled()
-		n := newNode()
-		rt := n.open(t, nil)
+		rt := newNode().open(t, nil)
 		synctest.Wait()
 		before, _ := bubbled()
 		for i := range 2000 {
-			if _, err := run.Call(t.Context(), bots.Ref(rt, fmt.Sprint(i)), named(add(1))); err != nil {
-				t.Fatal(err)
-			}
+			mustDo(t, rt, fmt.Sprint(i), add(1))
 		}
 		synctest.Wait()
-		if now, stacks := bubbled(); now-before > 10+4*gort.GOMAXPROCS(0) {
-			t.Errorf("%d goroutines for 2,000 idle actors:\n%s", now-before, stacks)
-		}
-		if err := rt.Close(); err != nil {
-			t.Fatal(err)
-		}
+		now, stacks := bubbled()
+		errorIf(t, now-before > 10+4*gort.GOMAXPROCS(0), "%d goroutines for 2,000 idle actors:\n%s", now-before, stacks)
+		must(t, rt.Close())
 		synctest.Wait()
-		if now, stacks := bubbled(); now > outside {
-			t.Errorf("%d goroutines are left after Close:\n%s", now-outside, stacks)
-		}
+		now, stacks = bubbled()
+		errorIf(t, now > outside, "%d goroutines are left after Close:\n%s", now-outside, stacks)
 	})
 }
 
@@ -284,47 +193,33 @@ func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 			per = memoryOfAwakeIdleActor(t)
 		}
 	}
-	if per > most {
-		t.Errorf("%d bytes per awake idle actor", per)
-	}
+	errorIf(t, per > most, "%d bytes per awake idle actor", per)
 }
 
 func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	t.Helper()
-	n := newNode()
-	rt := n.open(t, func(o *runtime.Options) { o.NoSync = true })
-	defer func() { rt.Close() }()
 	const actors = 5_000
-	one := named(add(1))
-	call := func(i int) {
-		if _, err := run.Call(t.Context(), bots.Ref(rt, "m", fmt.Sprint(i)), one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	heap := func() uint64 {
+	n, one := newNode(), named(add(0))
+	open := func() *runtime.Runtime { return n.open(t, func(o *runtime.Options) { o.NoSync = true }) }
+	heap := func() int64 {
 		gort.GC()
 		gort.GC()
 		var m gort.MemStats
 		gort.ReadMemStats(&m)
-		return m.HeapAlloc
+		return int64(m.HeapAlloc)
 	}
+	rt := open()
 	for i := range actors { // first life: the rows are in the store and its caches
-		call(i)
+		must(t, errOf(run.Call(t.Context(), bots.Ref(rt, fmt.Sprint(i)), one)))
 	}
-	awake := heap()
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
-	rt = n.open(t, func(o *runtime.Options) { o.NoSync = true })
-	call(0)
-	asleep := heap()
+	must(t, rt.Close())
+	rt = open()
+	mustDo(t, rt, "0", add(0))
+	asleep, look := heap(), named(reading)
 	for i := range actors {
-		if _, err := ask.Call(t.Context(), bots.Ref(rt, "m", fmt.Sprint(i)), named(reading)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(ask.Call(t.Context(), bots.Ref(rt, fmt.Sprint(i)), look)))
 	}
-	again := heap()
-	per := (int64(again) - int64(asleep)) / actors
-	t.Logf("%d bytes per awake idle actor (heap %d asleep, %d awake; %d at the first writing)", per, asleep, again, awake)
+	per := (heap() - asleep) / actors
+	must(t, rt.Close())
 	return per
 }

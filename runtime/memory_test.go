@@ -158,53 +158,50 @@ func TestProgramLetsTheHeapGrowUnlessTheUserSaysHowFar(t *testing.T) {
 		debug.SetGCPercent(p)
 		return p
 	}
-	before := percent()
 	for _, limit := range []string{"", "1GiB"} {
-		t.Setenv("GOMEMLIMIT", limit)
-		t.Setenv("GOGC", "")
-		o := Options{Dir: "d", Memory: 512 << 20}
-		undo := o.limitGo()
-		if got := percent(); got != gcPercent {
-			t.Errorf("GOMEMLIMIT=%q: the heap grows by %d %%", limit, got)
+		for _, c := range []struct {
+			gogc      string
+			set, want int
+		}{
+			{"", 100, gcPercent},
+			{"100", 100, 100}, // the user has set it
+			{"", 50, 50},      // the program has set it
+		} {
+			t.Setenv("GOMEMLIMIT", limit)
+			t.Setenv("GOGC", c.gogc)
+			debug.SetGCPercent(c.set)
+			o := Options{Dir: "d", Memory: 512 << 20}
+			undo := o.limitGo()
+			if got := percent(); got != c.want {
+				t.Errorf("GOMEMLIMIT=%q, %+v: the heap grows by %d %%", limit, c, got)
+			}
+			undo()
+			if got := percent(); got != c.set {
+				t.Errorf("GOMEMLIMIT=%q, %+v: afterwards the heap grows by %d %%", limit, c, got)
+			}
 		}
-		undo()
-		if got := percent(); got != before {
-			t.Errorf("GOMEMLIMIT=%q: afterwards the heap grows by %d %%, before by %d %%", limit, got, before)
-		}
-		t.Setenv("GOGC", "100")
-		undo = o.limitGo()
-		if got := percent(); got != 100 {
-			t.Errorf("GOMEMLIMIT=%q: what the user set is changed to %d %%", limit, got)
-		}
-		undo()
-		t.Setenv("GOGC", "")
-		debug.SetGCPercent(50)
-		undo = o.limitGo()
-		if got := percent(); got != 50 {
-			t.Errorf("GOMEMLIMIT=%q: what the program set is changed to %d %%", limit, got)
-		}
-		undo()
-		debug.SetGCPercent(100)
 	}
 }
 
-func TestConfigurationTakesSizes(t *testing.T) {
-	read := func(text string) (Options, error) {
-		path := filepath.Join(t.TempDir(), "cairn.toml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var o Options
-		c, err := readConfig(path)
-		c.apply(&o)
-		return o, err
+// configured reads a configuration.
+func configured(t *testing.T, text string) (o Options, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cairn.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	o, err := read("memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
+	c, err := readConfig(path)
+	c.apply(&o)
+	return o, err
+}
+
+func TestConfigurationTakesSizes(t *testing.T) {
+	o, err := configured(t, "memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
 	if err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for _, bad := range []string{`memory = "512MB"`, `memory = "-1MiB"`, `memory = 1.5`, `memory = -1`, `memory = "9223372036854775807KiB"`, `memory = ""`} {
-		if _, err := read(bad); err == nil || !strings.Contains(err.Error(), "number of bytes") {
+		if _, err := configured(t, bad); err == nil || !strings.Contains(err.Error(), "number of bytes") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -226,16 +223,10 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 			t.Errorf("docs/operate/limits.md does not list %s", key)
 		}
 	}
-	path := filepath.Join(t.TempDir(), "cairn.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := readConfig(path)
+	o, err := configured(t, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var o Options
-	c.apply(&o)
 	limits := reflect.ValueOf(o.TypeLimits["room"])
 	for i := range limits.NumField() {
 		if limits.Field(i).IsZero() {

@@ -3,8 +3,8 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -13,24 +13,15 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 )
 
 func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 	for address, fault := range map[string]string{
-		"127.0.0.1:0":     "",
-		"127.8.0.1:6060":  "",
-		"[::1]:6060":      "",
-		"localhost:6060":  "",
-		":6060":           "other machines",
-		"0.0.0.0:6060":    "other machines",
-		"[::]:6060":       "other machines",
-		"10.0.0.7:6060":   "other machines",
-		"[fe80::1]:6060":  "other machines",
-		"node.example:80": "other machines",
-		"127.0.0.1":       "missing port",
-		"::1":             "too many colons",
+		"127.0.0.1:0": "", "127.8.0.1:6060": "", "[::1]:6060": "", "localhost:6060": "",
+		":6060": "other machines", "0.0.0.0:6060": "other machines", "[::]:6060": "other machines", "10.0.0.7:6060": "other machines",
+		"[fe80::1]:6060": "other machines", "node.example:80": "other machines",
+		"127.0.0.1": "missing port", "::1": "too many colons",
 	} {
 		for _, token := range []string{"", "secret"} {
 			o := runtime.Options{
@@ -38,15 +29,16 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 				Authorize: func(context.Context, runtime.AuthRequest) error { return nil },
 			}
 			err := o.Validate()
-			switch {
-			case fault == "" && err != nil:
-				t.Errorf("%s: %v", address, err)
-			case fault != "" && (err == nil || !strings.Contains(err.Error(), fault) || !strings.Contains(err.Error(), "Options.PprofListen")):
-				t.Errorf("%s with token %q: error %v, want one about %q that names the field", address, token, err, fault)
+			if fault != "" {
+				wantTexts(t, fmt.Sprintf("%s with token %q", address, token), err, fault, "Options.PprofListen")
+			} else {
+				errorIf(t, err != nil, "%s: %v", address, err)
 			}
 		}
 	}
 }
+
+const goroutines = "/debug/pprof/goroutine?debug=1"
 
 // blocker is an actor type whose handlers wait until they are released.
 type blocker struct {
@@ -73,55 +65,49 @@ func newBlocker() *blocker {
 
 func openProfiled(t *testing.T, b *blocker, listen string) *runtime.Runtime {
 	t.Helper()
-	rt, err := runtime.Open(t.Context(), runtime.Options{
-		Dir: "data", Disk: engine.NewDisk(), Actors: []actor.Definition{b.definition}, Logger: slog.New(slog.DiscardHandler), PprofListen: listen,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
+	return newNode().open(t, func(o *runtime.Options) { o.Actors, o.PprofListen = []actor.Definition{b.definition}, listen })
 }
 
 func call(t *testing.T, rt *runtime.Runtime, key, method, input string) {
-	_, err := rt.Call(t.Context(), &host.Request{
-		Address: host.Address{Type: "blocker", Key: []string{key}}, Method: method, Codec: host.JSON, Input: []byte(`"` + input + `"`),
-	})
-	if err != nil {
-		t.Errorf("%s: %v", method, err)
-	}
+	_, err := invoke(t, rt, host.Request{Address: host.Address{Type: "blocker", Key: []string{key}}, Method: method}, input, nil)
+	errorIf(t, err != nil, "%s: %v", method, err)
 }
 
-func fetch(t *testing.T, url string) (status int, body string) {
+// fetch reads a page of the profiles. The host name is that of the address, or another one.
+func fetch(t *testing.T, rt *runtime.Runtime, path, host string) (status int, body string) {
 	t.Helper()
-	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.StatusCode, string(text)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.PprofAddr()+path, nil)
+	must(t, err)
+	r.Host = host
+	response, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return response.StatusCode, string(text)
 }
 
 func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 	b := newBlocker()
 	rt := openProfiled(t, b, "127.0.0.1:0")
 	defer rt.Close()
-	base := "http://" + rt.PprofAddr() + "/debug/pprof/"
-	if status, body := fetch(t, base); status != http.StatusOK || !strings.Contains(body, "goroutine") {
-		t.Errorf("the index is %d %s", status, body)
+	for _, c := range []struct {
+		path, host string
+		want       int
+		text       string
+	}{
+		{"/debug/pprof/", "", http.StatusOK, "goroutine"},
+		{"/debug/pprof/heap", "", http.StatusOK, ""},
+		{"/debug/pprof/cmdline", "", http.StatusOK, ""},
+		{"/debug/pprof/symbol", "", http.StatusOK, ""},
+		{"/debug/pprof/allocs?debug=1", "", http.StatusOK, ""},
+		{"/debug/pprof/trace?seconds=0.1", "", http.StatusOK, ""},
+		{"/metrics", "", http.StatusNotFound, ""},
+		{"/debug/pprof/", "evil.example", http.StatusForbidden, ""}, // a page whose own host name resolves to 127.0.0.1 must not read profiles
+	} {
+		status, body := fetch(t, rt, c.path, c.host)
+		errorIf(t, status != c.want || !strings.Contains(body, c.text), "%s of %q is %d %s", c.path, c.host, status, body)
 	}
-	for _, name := range []string{"heap", "cmdline", "symbol", "allocs?debug=1", "trace?seconds=0.1"} {
-		if status, body := fetch(t, base+name); status != http.StatusOK {
-			t.Errorf("%s is %d %s", name, status, body)
-		}
-	}
-	if status, _ := fetch(t, "http://"+rt.PprofAddr()+"/metrics"); status != http.StatusNotFound {
-		t.Errorf("a path that is no profile is %d", status)
-	}
-
 	call(t, rt, "tasks", "spawn", "unique-task-4711")
 	done := make(chan struct{}, 2)
 	go func() { call(t, rt, "secret-key", "act", ""); done <- struct{}{} }()
@@ -130,23 +116,20 @@ func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 	for range 4 {
 		<-b.begun
 	}
-	_, body := fetch(t, base+"goroutine?debug=1")
+	_, body := fetch(t, rt, goroutines, "")
 	for _, want := range []string{
 		`{"actor_type":"blocker", "name":"act", "work":"call"}`,
 		`{"actor_type":"blocker", "name":"look", "work":"query"}`,
 		`{"actor_type":"blocker", "work":"task"}`,
 	} {
-		if !strings.Contains(body, "# labels: "+want) {
-			t.Errorf("no goroutine has the labels %s", want)
-		}
+		errorIf(t, !strings.Contains(body, "# labels: "+want), "no goroutine has the labels %s", want)
 	}
 	close(b.release)
 	<-done
 	<-done
 	for line := range strings.Lines(body) {
-		if strings.Contains(line, "labels") && (strings.Contains(line, "secret-key") || strings.Contains(line, "4711")) {
-			t.Errorf("a label has a name of run time: %s", line)
-		}
+		secret := strings.Contains(line, "secret-key") || strings.Contains(line, "4711")
+		errorIf(t, secret && strings.Contains(line, "labels"), "a label has a name of run time: %s", line)
 	}
 
 	// A worker or a goroutine of queries that is free has no labels.
@@ -157,32 +140,11 @@ func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 func waitForGoroutines(t *testing.T, rt *runtime.Runtime, wanted func(text string) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		_, body := fetch(t, "http://"+rt.PprofAddr()+"/debug/pprof/goroutine?debug=1")
+		_, body := fetch(t, rt, goroutines, "")
 		if wanted(body) {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the goroutines are still:\n%s", body)
-		}
-	}
-}
-
-// A page whose own host name resolves to 127.0.0.1 must not read profiles.
-func TestProfilesRefuseForeignHostNames(t *testing.T) {
-	rt := openProfiled(t, newBlocker(), "127.0.0.1:0")
-	defer rt.Close()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.PprofAddr()+"/debug/pprof/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Host = "evil.example"
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusForbidden {
-		t.Errorf("status %d, want 403", response.StatusCode)
+		fatalIf(t, time.Now().After(deadline), "the goroutines are still:\n%s", body)
 	}
 }
 
@@ -200,14 +162,12 @@ func TestCloseEndsTheServerOfProfiles(t *testing.T) {
 	}()
 	waitForGoroutines(t, rt, func(text string) bool { return strings.Contains(text, "net/http/pprof.Profile") })
 	begun := time.Now()
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("Close took %v", took)
-	}
+	must(t, rt.Close())
+	took := time.Since(begun)
+	errorIf(t, took > 5*time.Second, "Close took %v", took)
 	<-ended
-	if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err == nil {
 		c.Close()
 		t.Errorf("%s still listens", addr)
 	}
@@ -217,17 +177,14 @@ func TestWithoutAnAddressThereAreNoProfilesAndNoLabels(t *testing.T) {
 	b := newBlocker()
 	rt := openProfiled(t, b, "")
 	defer rt.Close()
-	if addr := rt.PprofAddr(); addr != "" {
-		t.Errorf("profiles are served on %s", addr)
-	}
+	errorIf(t, rt.PprofAddr() != "", "profiles are served on %s", rt.PprofAddr())
 	other := openProfiled(t, newBlocker(), "127.0.0.1:0") // it sees the goroutines of the whole process
 	defer other.Close()
 	done := make(chan struct{})
 	go func() { call(t, rt, "a", "act", ""); close(done) }()
 	<-b.begun
-	if _, body := fetch(t, "http://"+other.PprofAddr()+"/debug/pprof/goroutine?debug=1"); strings.Contains(body, `"actor_type"`) {
-		t.Error("goroutines have labels")
-	}
+	_, body := fetch(t, other, goroutines, "")
+	errorIf(t, strings.Contains(body, `"actor_type"`), "goroutines have labels")
 	close(b.release)
 	<-done
 }
@@ -235,29 +192,24 @@ func TestWithoutAnAddressThereAreNoProfilesAndNoLabels(t *testing.T) {
 func TestAnAddressOfProfilesInUseIsAClearError(t *testing.T) {
 	first := openProfiled(t, newBlocker(), "127.0.0.1:0")
 	defer first.Close()
-	_, err := runtime.Open(t.Context(), runtime.Options{Dir: "data", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler), PprofListen: first.PprofAddr()})
-	if err == nil || !strings.Contains(err.Error(), "--pprof-listen") {
-		t.Errorf("error %v", err)
-	}
+	o := deskOptions(t.TempDir())
+	o.PprofListen = first.PprofAddr()
+	wantTexts(t, "in use", errOf(runtime.Open(t.Context(), o)), "--pprof-listen")
 }
 
 func TestTheProgramTakesTheAddressOfProfiles(t *testing.T) {
-	p := runtime.Program{Name: "node", Actors: []actor.Definition{newBlocker().definition}}
-	err := p.Run(t.Context(), []string{"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--pprof-listen", ":6060"}, io.Discard, io.Discard)
-	if !errors.Is(err, runtime.ErrUsage) || !strings.Contains(err.Error(), "--pprof-listen") {
-		t.Errorf("error %v", err)
-	}
+	p := runtime.Program{Name: "node", Actors: []actor.Definition{office.definition()}}
 	var log strings.Builder
+	start := func(listen string) error {
+		return p.Run(t.Context(), []string{"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--pprof-listen", listen}, io.Discard, &log)
+	}
+	err := start(":6060")
+	wantTexts(t, "other machines", err, "--pprof-listen")
+	errorIf(t, !errors.Is(err, runtime.ErrUsage), "%v", err)
 	p.Started = func(_ context.Context, rt *runtime.Runtime) error {
-		if rt.PprofAddr() == "" {
-			t.Error("no profiles are served")
-		}
+		errorIf(t, rt.PprofAddr() == "", "no profiles are served")
 		return runtime.ErrStop
 	}
-	if err := p.Run(t.Context(), []string{"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--pprof-listen", "127.0.0.1:0"}, io.Discard, &log); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(log.String(), "pprof=http://127.0.0.1:") {
-		t.Errorf("the log does not name the address: %s", log.String())
-	}
+	must(t, start("127.0.0.1:0"))
+	errorIf(t, !strings.Contains(log.String(), "pprof=http://127.0.0.1:"), "the log does not name the address: %s", &log)
 }

@@ -242,10 +242,16 @@ func (n *node) open(t *testing.T, options func(*runtime.Options)) *runtime.Runti
 // openDir opens a runtime on a directory of the real disk.
 func openDir(t testing.TB, dir string, definitions ...actor.Definition) *runtime.Runtime {
 	t.Helper()
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: definitions, Logger: slog.New(slog.DiscardHandler)})
+	rt, err := runtime.Open(t.Context(), dirOptions(dir, definitions...))
 	must(t, err)
 	return rt
 }
+
+func dirOptions(dir string, definitions ...actor.Definition) runtime.Options {
+	return runtime.Options{Dir: dir, Actors: definitions, Logger: slog.New(slog.DiscardHandler)}
+}
+
+func deskOptions(dir string) runtime.Options { return dirOptions(dir, office.definition()) }
 
 // invoke calls a method of an actor by its name, in JSON, and decodes the output if there is a place for it.
 func invoke(t *testing.T, n actor.Node, r host.Request, in, out any) (host.Reply, error) {

@@ -73,6 +73,27 @@ func (l *statement) text() string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(l.words[1:]), func(w string) bool { return strings.Contains(w, "=") }), " ")
 }
 
+func (l *statement) duration(word int) time.Duration {
+	d, _ := time.ParseDuration(l.words[word])
+	return d
+}
+
+func (l *statement) stepOptions() (options []workflow.StepOption) {
+	switch {
+	case l.is("hangs"):
+		options = append(options, workflow.Timeout(0))
+	case l.is("errs"), l.is("busy"):
+		options = append(options, workflow.Retry(workflow.RetryPolicy{Initial: time.Hour}))
+	}
+	if d, _ := time.ParseDuration(l.option("total")); d > 0 {
+		options = append(options, workflow.TotalTimeout(d))
+	}
+	if by := l.option("undo-by"); by != "" {
+		options = append(options, workflow.UndoBy(by, l.words[1]))
+	}
+	return options
+}
+
 // An execution of a workflow function.
 type execution struct {
 	*scene
@@ -105,19 +126,35 @@ func (x *execution) run(ctx workflow.Context, body []statement) (string, error) 
 	return strings.Join(values, " "), nil
 }
 
+// book makes the desk "book" note something, once for each step.
+func (x *execution) book(sc *workflow.StepCtx, what string) error {
+	_, err := x.bureau.order.CallFrom(sc, []string{"book"}, order{What: "note", How: what})
+	return err
+}
+
 // body is the body of a step.
 func (x *execution) body(l *statement) func(sc *workflow.StepCtx) (string, error) {
 	return func(sc *workflow.StepCtx) (string, error) {
 		_, end := x.count(l.words[1])
 		defer end()
+		if l.is("books") {
+			if err := x.book(sc, l.words[1]); err != nil {
+				return "", err
+			}
+		}
 		switch d, _ := time.ParseDuration(l.option("deaf")); {
 		case d > 0 && sc.Attempt() == 1: // does not look at its context
 			time.Sleep(d)
 		case l.is("hangs") && !x.is("go-on"):
 			<-sc.Done()
 			return "", sc.Err()
-		case l.is("works"):
-			time.Sleep(time.Second)
+		case l.option("takes") != "":
+			takes, _ := time.ParseDuration(l.option("takes"))
+			select {
+			case <-time.After(takes):
+			case <-sc.Done():
+				return "", sc.Err()
+			}
 		case l.is("errs"):
 			return "", errors.New("dial tcp 10.0.0.7:5432")
 		case l.is("fails"):
@@ -178,26 +215,22 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 		return "", nil
 	case "restart":
 		return "", workflow.Restart(ctx, claim{How: l.text()})
-	case "hold": // outside of a step, which is misuse
-		<-x.gate(name)
-		return "", nil
 	case "step":
-		var options []workflow.StepOption
-		switch {
-		case l.is("hangs"):
-			options = append(options, workflow.Timeout(0))
-		case l.is("errs"), l.is("busy"):
-			options = append(options, workflow.Retry(workflow.RetryPolicy{Initial: time.Hour}))
-		}
-		if by := l.option("undo-by"); by != "" {
-			options = append(options, workflow.UndoBy(by, name))
-		}
-		return workflow.Step(ctx, name, x.body(l), options...)
+		return workflow.Step(ctx, name, x.body(l), l.stepOptions()...)
 	case "mark": // a step that is undone
 		return workflow.Compensated(ctx, name, x.body(l), func(sc *workflow.StepCtx, _ string) error {
+			if l.is("books") {
+				_, _ = sc.Undoes() // the step may have no result, and has booked all the same
+				return x.book(sc, "undone "+name)
+			}
 			actor.OnCommit(sc, func(d *desk, _ *actor.Context) error { d.Notes = append(d.Notes, "undone "+name); return nil })
 			return nil
-		})
+		}, l.stepOptions()...)
+	case "race": // race NAME DURATION { statements }: against a timer
+		_, v, err := workflow.Race(ctx, name,
+			workflow.C("work", func(ctx workflow.Context) (string, error) { return x.run(ctx, l.block) }),
+			workflow.C("timer", func(ctx workflow.Context) (string, error) { return "late", workflow.Sleep(ctx, "pause", l.duration(2)) }))
+		return v, err
 	case "saga":
 		return workflow.Saga(ctx, name, func(ctx workflow.Context) (string, error) { return x.run(ctx, l.block) })
 	case "pay":
@@ -214,8 +247,7 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 			return "", ctx.KV().Put(tuple.Tuple{name}, []byte(l.text()))
 		})
 	case "sleep":
-		d, err := time.ParseDuration(l.words[2])
-		return "", errors.Join(err, workflow.Sleep(ctx, name, d))
+		return "", workflow.Sleep(ctx, name, l.duration(2))
 	case "receive":
 		var options []workflow.WaitOption
 		if d, _ := time.ParseDuration(l.option("within")); d > 0 {

@@ -348,7 +348,9 @@ func (s *scene) command(line string) string {
 	}
 	r, ref := s.bureau.at(s.h, key), s.bureau.typ.Ref(s.h, key)
 	n := func(i int) int { n, _ := strconv.Atoi(rest(i)); return n }
-	control := func(f func(context.Context, string) error) string { return result(w[0]+" "+key, f(ctx, rest(2))) }
+	control := func(f func(context.Context, string) error) string {
+		return result(w[0]+" "+key, s.again(func() error { return f(ctx, rest(2)) }))
+	}
 	switch w[0] {
 	case "code": // what runs of that name do
 		tokens := token.FindAllString(line[strings.Index(line, "{")+1:], -1)
