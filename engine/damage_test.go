@@ -538,7 +538,7 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 			if n < next {
 				return
 			}
-			next += int(stride(4))
+			next += int(stride(8))
 			for i, percent := range []int{0, 50, 50, 50, 100} {
 				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent, i)] = o.Disk.Crash(uint64(5*n+i), percent)
 			}
