@@ -37,8 +37,8 @@ CHECKS := all,-ST1000,-ST1003,-ST1016,-ST1020,-ST1021,-ST1022
 # Modules of their own: what is measured beside other libraries, and examples with dependencies that nobody else should have.
 MODULES := runtime/bench docs/examples/orm
 
-# Runs a command for each module, all at the same time, and fails if one fails.
-each = jobs=; for module in $(MODULES); do ($(1)) & jobs="$$jobs $$!"; done; for job in $$jobs; do wait "$$job"; done
+# Runs a command in each of some folders, all at the same time, and fails if one fails.
+each = jobs=; for module in $(1); do (cd "$$module"; $(2)) & jobs="$$jobs $$!"; done; for job in $$jobs; do wait "$$job"; done
 
 # Both SQLite libraries that are measured register one name, so the Go one is linked without its.
 MATTN := -tags mattn -ldflags '-X github.com/ncruces/go-sqlite3/driver.driverName='
@@ -63,8 +63,7 @@ build: go ## build bin/cairn and bin/flights
 # lint has run all of go vet, so go test need not run a part of it.
 .PHONY: test
 test: go cc tools node lint ## go vet, staticcheck, deadcode, and all tests with the race detector
-	$(RACE) $(GO) test -race -vet=off ./...
-	@$(call each,cd "$$module" && $(RACE) $(GO) test -race -vet=off ./...)
+	@$(call each,. $(MODULES),$(RACE) $(GO) test -race -vet=off ./...)
 
 # deadcode need not look at the input of ent's generator.
 .PHONY: lint
@@ -72,15 +71,14 @@ lint: go cc ## go vet, staticcheck and deadcode: faults, and code that no progra
 	@staticcheck="$$($(GO) tool $(TOOLS) -n staticcheck)"; \
 	deadcode="$$($(GO) tool $(TOOLS) -n deadcode)"; \
 	check() { \
-		echo "check $$1"; \
-		cd "$$1"; \
+		echo "check $$(basename "$$PWD")"; \
 		$(RACE) $(GO) vet -race ./...; \
 		$(RACE) GOFLAGS="$$($(GO) env GOFLAGS) -race" "$$staticcheck" -checks $(CHECKS) ./...; \
 		dead="$$("$$deadcode" -test ./... | sed '/^ent\//d')"; \
 		if [ -n "$$dead" ]; then echo "$$dead" >&2; exit 1; fi; \
 	}; \
-	(check .); \
-	$(call each,check "$$module")
+	(check); \
+	$(call each,$(MODULES),check)
 
 .PHONY: bench
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
