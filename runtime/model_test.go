@@ -32,11 +32,13 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		seeds = max(seeds, 200)
 	}
+	var dead atomic.Int64
+	t.Cleanup(func() { errorIf(t, dead.Load() == 0, "no message became a dead letter") })
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			config := actortest.Config{Seed: uint64(seed + 1), UnsyncedPercent: seed % 3 * 40}
-			config.Run(t, func(t *testing.T, h *actortest.Harness) { newModel(t, h, uint64(seed)).run() },
+			config.Run(t, func(t *testing.T, h *actortest.Harness) { newModel(t, h, uint64(seed), &dead).run() },
 				botDefinition(actor.Spec[bot]{IdleTimeout: time.Second, Limits: actor.Limits{SendAttempts: 1000}, Migrations: []actor.Migration{
 					{Name: "1", SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT); CREATE UNIQUE INDEX entry_name ON entry (name)"},
 				}}))
@@ -57,7 +59,8 @@ type model struct {
 	mu    sync.Mutex
 	bots  map[string]*expected
 	next  int
-	fails map[int]int // messages by number: how often their handler is still to fail
+	fails map[int]int   // messages by number: how often their handler is still to fail
+	dead  *atomic.Int64 // messages that failed too often
 }
 
 // expected is what the model says of one bot.
@@ -75,8 +78,8 @@ const (
 	far       = "far " // begins the names of alarms that are only there to be listed
 )
 
-func newModel(t *testing.T, h *actortest.Harness, seed uint64) *model {
-	m := &model{t: t, h: h, rows: seed%2 == 1, random: rand.New(rand.NewPCG(seed, 99)), bots: make(map[string]*expected), fails: make(map[int]int)}
+func newModel(t *testing.T, h *actortest.Harness, seed uint64, dead *atomic.Int64) *model {
+	m := &model{t: t, h: h, dead: dead, rows: seed%2 == 1, random: rand.New(rand.NewPCG(seed, 99)), bots: make(map[string]*expected), fails: make(map[int]int)}
 	for i := range modelBots {
 		m.bots[fmt.Sprint("w", i)] = &expected{maybe: map[string]bool{}, armed: map[string]bool{}, sent: map[string][]int{}, unknown: map[int]bool{}}
 	}
@@ -106,6 +109,11 @@ func (m *model) run() {
 		}
 		switch m.random.IntN(ends) {
 		case 0, 1, 2:
+			if m.rows && m.random.IntN(4) == 0 { // bots fall asleep, and their databases close
+				wg.Wait()
+				time.Sleep(3 * time.Second)
+				m.start(&wg)
+			}
 			time.Sleep(time.Duration(m.random.IntN(6000)) * time.Microsecond)
 			m.h.Crash()
 			m.slow()
@@ -206,6 +214,11 @@ func (m *model) start(wg *sync.WaitGroup) {
 			return out, errors.Join(err, uerr)
 		}
 	case 9:
+		if m.random.IntN(4) == 0 {
+			m.mu.Lock()
+			m.fails[n] = 1000 // more often than it is tried
+			m.mu.Unlock()
+		}
 		handler := m.handler(n)
 		f = func(b *bot, ctx *actor.Context) (string, error) {
 			if _, err := work.Put(ctx, note{From: queued, N: n, Run: handler}); err != nil {
@@ -346,6 +359,7 @@ func (m *model) queue(key string, got bot) {
 	for l, err := range work.Of(bots.Ref(m.h, key)).DeadLetters().List(context.Background()) {
 		must(m.t, err)
 		ended = append(ended, l.Body.N)
+		m.dead.Add(1)
 	}
 	slices.Sort(sent)
 	slices.Sort(ended)

@@ -176,7 +176,7 @@ func undelivered(x *host.Explanation, n int, oldest *host.DeadLetter) {
 	if x.Details == nil {
 		x.Details = make(map[string]string)
 	}
-	x.Details["dead_messages"] = survey.Count(n, "message", "messages")
+	x.Details["dead_letters"] = survey.Count(n, "message", "messages")
 	if x.Why != host.WhyCalls {
 		return
 	}
