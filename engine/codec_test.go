@@ -24,6 +24,8 @@ func codecs() []codec {
 	identity := Identity{"ns", "tenant", []string{"acme", "", "a\x00b"}}
 	m := metadata{version: 300, created: 1_700_000_000_000, updated: 1_700_000_000_005, expire: 1_800_000_000_000, size: 25000, chunks: 3}
 	small := metadata{version: 300, created: 1_700_000_000_000, updated: 1_700_000_000_005, size: 5}
+	encoded := small
+	encoded.encoding = 7
 	h := head{Head{Generation: 3, Version: 500, Keys: 7, Bytes: 12345, Created: 5, Updated: 6, Destroyed: true}, "\x14\x15"}
 	tomb := Tombstone{identity, 99, 500}
 	set := ChangeSet{ID: testID(1), Identity: identity, Generation: 3, Version: 500, TimeMS: 7, Traceparent: "00-ab-cd-01", Changes: []Change{
@@ -32,6 +34,7 @@ func codecs() []codec {
 	return []codec{
 		{"metadata of a long value", m.append(nil), decodeMetadata},
 		{"metadata and value", append(small.append(nil), "value"...), decodeMetadata},
+		{"metadata and value with an encoding", append(encoded.append(nil), "value"...), decodeMetadata},
 		{"metadata of format 1", chunkedMetadata(&m), decodeMetadata},
 		{"head", h.append([]byte{headFormat}, 0), func(b []byte) (func() []byte, error) {
 			v, err := parseHead(b)

@@ -223,7 +223,9 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 		err = b.LogData(synced, nil) // first, where it is found after a damage
 	}
 	if older := w.space.store.older.Load(); older != 0 { // in the first commits: no row of this format is in the store, or in what a crash leaves of it, without these
-		set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, older))
+		if older < 2 { // later formats have the row if they were made with it
+			set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, older))
+		}
 		set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat))
 	}
 	for _, r := range w.ranges {

@@ -108,7 +108,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 						continue
 					}
 					w.model.put(key, value, 0, false)
-					check(t, w.space.Writes().Put(key, value, PutOptions{}))
+					check(t, w.space.Writes().Put(key, value, PutOptions{Encoding: encodingOf(key, len(value))}))
 				}
 				state := w.model.clone()
 				h.mu.Lock()

@@ -47,6 +47,7 @@ func writeFixture(t *testing.T, dir string) {
 			put(t, w, []byte(key), value)
 		}
 		must(t, w.Put(kv("expires"), []byte("x"), PutOptions{ExpireAt: 1_800_000_000_000}))
+		must(t, w.Put(kv("encoded"), []byte("y"), PutOptions{Encoding: 7}))
 		w.SetWake(1_750_000_000_000, keyspace.WakeAlarm, "remind", "a")
 		w.Outbox((&ChangeSet{ID: sp.ID(), Version: 1, Changes: []Change{{Kind: ChangeEvent, Name: "added"}}}).Append(nil), nil)
 		commit(t, sp)
@@ -89,7 +90,13 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 			id, ok, err := s.Lookup(Identity{"default", "tenant", []string{"acme", "0"}})
 			fatalIf(t, err != nil || !ok || id != testID(1), "lookup: %v %v %v", id, ok, err)
 			sp := openSpace(t, s, 1)
-			if h := sp.Head(); h.Generation != 2 || h.Version != 1 || h.Keys != int64(len(fixtureKeys())+1) || h.Created != 1_700_000_000_000 {
+			keys := int64(len(fixtureKeys()) + 1)
+			if format >= 3 {
+				keys++
+				e := wantValue(t, sp.Writes(), kv("encoded"), "y")
+				same(t, e.Encoding, uint8(7))
+			}
+			if h := sp.Head(); h.Generation != 2 || h.Version != 1 || h.Keys != keys || h.Created != 1_700_000_000_000 {
 				t.Fatalf("head %+v", h)
 			}
 			w := sp.Writes()
@@ -98,7 +105,7 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 				wantValue(t, w, []byte(key), value)
 			}
 			e := wantValue(t, w, kv("expires"), "x")
-			fatalIf(t, e.Expire != 1_800_000_000_000, "%+v", e)
+			fatalIf(t, e.Expire != 1_800_000_000_000 || e.Encoding != 0, "%+v", e)
 			if due, err := w.Expired(1_800_000_000_000, 9); err != nil || len(due) != 1 {
 				t.Fatalf("expired: %q %v", due, err)
 			}
@@ -169,6 +176,24 @@ func older(t *testing.T) Options {
 	must(t, errors.Join(r.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync),
 		r.db.Delete(keyspace.AppendMetaRow(nil, firstFormatRow), pebble.Sync), r.Close()))
 	return r.o
+}
+
+// A store of format 2 may have rows of format 1, which its first commits as format 3 must not make forgotten.
+func TestAStoreThatBeganWithFormat1IsOneOfThemForGood(t *testing.T) {
+	for first, chunked := range map[byte]bool{0: true, 1: true, 2: false} { // 0: the row is absent
+		r := newRig(t, Options{})
+		row := keyspace.AppendMetaRow(nil, firstFormatRow)
+		must(t, errors.Join(r.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{2}, pebble.Sync), r.db.Set(row, []byte{first}, pebble.Sync)))
+		if first == 0 {
+			must(t, r.db.Delete(row, pebble.Sync))
+		}
+		for range 2 {
+			r.again()
+			same(t, r.chunked, chunked, first)
+			r.put(kv("a"), "value")
+		}
+		same(t, formatOf(t, r.Store), uint64(StoreFormat))
+	}
 }
 
 // formatOf returns the format that the rows of an open store say.

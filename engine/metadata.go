@@ -13,7 +13,8 @@ import (
 //	format 02 | version uvarint | created varint | updated - created varint | expire varint | size uvarint | value
 //
 // where a value of more than ChunkSize bytes is left out: it lies in data rows. So most keys are one row, which one read
-// finds. Times are Unix milliseconds, expire 0 means never.
+// finds. Times are Unix milliseconds, expire 0 means never. Format 04 has the encoding of the value, a byte above 0, after
+// the format.
 //
 // Format 01, which is read, has all values in data rows, and says how many there are:
 //
@@ -27,16 +28,19 @@ type metadata struct {
 	expire  int64
 	size    uint32
 	chunks  uint32 // data rows; 0 for a value that is in the row of its metadata
+	// encoding is what PutOptions.Encoding said.
+	encoding uint8
 }
 
 const (
 	chunkedFormat  = 1
 	metadataFormat = 2
 	rootFormat     = 3
+	encodedFormat  = 4
 )
 
 // maxMetadata is more than the metadata of a key can take.
-const maxMetadata = 1 + 5*binary.MaxVarintLen64
+const maxMetadata = 2 + 5*binary.MaxVarintLen64
 
 // inlineState bounds the state that lies in the root, in bytes. Every commit writes the root, so a larger state would be
 // written by commits that do not change it.
@@ -57,7 +61,12 @@ func chunksOf(size int) int { return (size + ChunkSize - 1) / ChunkSize }
 func (m *metadata) expired(now int64) bool { return m.expire != 0 && m.expire <= now }
 
 // append appends the metadata row of a key, without the value.
-func (m *metadata) append(dst []byte) []byte { return m.appendFields(append(dst, metadataFormat)) }
+func (m *metadata) append(dst []byte) []byte {
+	if m.encoding == 0 {
+		return m.appendFields(append(dst, metadataFormat))
+	}
+	return m.appendFields(append(dst, encodedFormat, m.encoding))
+}
 
 func (m *metadata) appendFields(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(m.version))
@@ -88,7 +97,12 @@ func (m *metadata) setSize(d *decoder) {
 func parseMetadata(b []byte) (m metadata, value []byte, err error) {
 	d := decoder{b: b}
 	switch format := d.byte(); format {
-	case metadataFormat:
+	case metadataFormat, encodedFormat:
+		if format == encodedFormat {
+			if m.encoding = d.byte(); m.encoding == 0 {
+				d.fail("the encoding of a value is 0")
+			}
+		}
 		m.fields(&d)
 		if m.size > ChunkSize {
 			m.chunks = uint32(chunksOf(int(m.size)))

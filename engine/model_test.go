@@ -170,7 +170,7 @@ func (w *walker) fill() {
 
 func (w *walker) put(key, value []byte, expire int64) {
 	o := w.randomKnowledge(key)
-	o.ExpireAt = expire
+	o.ExpireAt, o.Encoding = expire, encodingOf(key, len(value))
 	set := w.space.Writes()
 	unread := o.Known && set.overlay.find(key) < 0
 	w.model.put(key, value, expire, unread)
@@ -311,7 +311,16 @@ func (w *walker) checkGet(g getter, key []byte) {
 	}
 }
 
+// encodingOf is the encoding that the walker puts a value with.
+func encodingOf(key []byte, size int) uint8 {
+	if isState(key) {
+		return 0
+	}
+	return uint8(size % 3)
+}
+
 func (w *walker) checkEntry(e Entry, want modelEntry) {
+	fatalIf(w.t, e.Encoding != encodingOf(e.Key, e.Size), "entry %x: encoding %d", e.Key, e.Encoding)
 	fatalIf(w.t, string(e.Value) != want.value || e.Version != want.version || e.Created != want.created || e.Expire != want.expire || e.Size != len(want.value),
 		"entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
 }

@@ -19,12 +19,14 @@ type Entry struct {
 	Updated int64 // Unix ms
 	Expire  int64 // Unix ms; 0 is never
 	Size    int   // bytes of the value
-	Found   bool  // false in a result of GetMany for a key that is absent
+	// Encoding is what PutOptions.Encoding said when the value was put.
+	Encoding uint8
+	Found    bool // false in a result of GetMany for a key that is absent
 }
 
 func (e *Entry) describe(m *metadata) {
 	e.Version, e.Created, e.Updated, e.Expire = m.version, m.created, m.updated, m.expire
-	e.Size, e.Found = int(m.size), true
+	e.Size, e.Encoding, e.Found = int(m.size), m.encoding, true
 }
 
 // visit calls f with the metadata of a key in the store, and with the value if it

@@ -79,9 +79,9 @@ type failure struct {
 // StoreFormat is the version of everything that a store keeps outside of
 // versioned values: which rows there are and what they mean. It only grows.
 //
-// Format 2 has small values in the rows of their metadata, and the head with the state; see metadata and root. A store of
-// format 1 is one of format 2 once it was opened. Its rows are rewritten as they are used.
-const StoreFormat = 2
+// Format 2 has small values in the rows of their metadata, and the head with the state; see metadata and root. Format 3 has
+// encodings of values. An older store gets the current format with its first commit. Its rows are rewritten as they are used.
+const StoreFormat = 3
 
 // Open opens the store in Options.Dir and creates it if it does not exist. ctx
 // bounds nothing but the wait before the work begins: recovery is not cancelled.
@@ -298,13 +298,13 @@ func (s *Store) checkFormat() (older uint64, err error) {
 		return 0, err
 	case found && format > StoreFormat:
 		return 0, fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
-	case found && format < StoreFormat:
-		s.chunked = true
-		return format, nil
 	case found:
 		first, known, err := s.number(keyspace.AppendMetaRow(nil, firstFormatRow))
-		s.chunked = !known || first < 2
-		return 0, err
+		s.chunked = format < 2 || !known || first < 2
+		if format == StoreFormat {
+			format = 0
+		}
+		return format, err
 	}
 	return 0, s.initFormat(row)
 }

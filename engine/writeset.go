@@ -60,6 +60,10 @@ type PutOptions struct {
 	// It stays in the store, and in the counts, until it is deleted; see Expired.
 	ExpireAt int64
 
+	// Encoding says how the value is to be read, for the layers above: 1 to 255, or 0 for a value without one. See
+	// Entry.Encoding. The state of an actor has none.
+	Encoding uint8
+
 	// New says that the key is absent, which saves the lookup. If the key exists,
 	// the counts of the actor are wrong from then on, and chunks of the old value
 	// may remain.
@@ -394,6 +398,8 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 		expire:  o.ExpireAt,
 		size:    uint32(len(value)),
 		chunks:  uint32(dataRows(key, len(value))),
+
+		encoding: o.Encoding,
 	}
 	if exists && !unread && !was.expired(w.now) {
 		sl.meta.created = was.created
