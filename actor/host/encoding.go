@@ -1,0 +1,50 @@
+package host
+
+import "strconv"
+
+// An Encoding says how the value of an entry of an actor's key-value store is to be read. It is kept with the value. The
+// first three have the numbers of the KV Connect protocol.
+type Encoding uint8
+
+const (
+	// Unencoded values were stored by an earlier release, which kept no encoding. They are CBOR or JSON, whichever their
+	// bytes are; a value that is neither is bytes.
+	Unencoded Encoding = iota
+	// EncodedV8 values are serialized by V8, as the clients of Deno KV do it.
+	EncodedV8
+	// EncodedU64 values are integers without a sign of 8 bytes, little-endian.
+	EncodedU64
+	// EncodedBytes values are bytes without a meaning to Cairn.
+	EncodedBytes
+	// EncodedJSON values are JSON text without white space between its tokens. Numbers keep all their digits.
+	EncodedJSON
+	// EncodedInteger values are integers of any size: a byte that is 1 if the integer is below zero, otherwise 0, and the
+	// bytes of its magnitude, big-endian and without zeros in front.
+	EncodedInteger
+	// EncodedTyped values are CBOR in which integers, doubles, texts and bytes are four types, none of which becomes another.
+	EncodedTyped
+	// EncodedText values are UTF-8.
+	EncodedText
+	// EncodedCBOR values are CBOR, as a Map of a Go actor stores them.
+	EncodedCBOR
+
+	encodings
+)
+
+// String returns a word for the encoding, as JSON shows it.
+func (e Encoding) String() string {
+	if e < encodings {
+		return [...]string{"", "v8", "u64", "bytes", "json", "integer", "typed", "text", "cbor"}[e]
+	}
+	return "encoding " + strconv.Itoa(int(e))
+}
+
+// ParseEncoding returns the encoding that String writes as a word; false means that there is none.
+func ParseEncoding(word string) (Encoding, bool) {
+	for e := range encodings {
+		if e > 0 && e.String() == word {
+			return e, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,347 @@
+package value
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+)
+
+// MaxDigits bounds the integers of mutations, in decimal digits. Reading more takes time that grows with their square.
+const MaxDigits = 100_000
+
+// maxBits bounds those that are not written in decimal digits: 2^maxBits has MaxDigits of them.
+const maxBits = 332_192
+
+// An Op is a mutation that makes the new value of an entry of the stored one and an operand.
+type Op string
+
+// The mutations of numbers, and of arrays.
+const (
+	Sum     Op = "sum"
+	Min     Op = "min"
+	Max     Op = "max"
+	Append  Op = "append"
+	Prepend Op = "prepend"
+)
+
+// Numeric reports whether the operation is one of numbers.
+func (o Op) Numeric() bool { return o == Sum || o == Min || o == Max }
+
+// Bounds are what the result of a Sum must not pass. A result that would is an error, or is the bound if Clamp is set.
+type Bounds struct {
+	Min, Max *Value
+	Clamp    bool
+}
+
+// A MismatchError says that a mutation cannot be done with the values that it has. It is matched by ErrMismatch or, for a
+// result outside of the Bounds or the range of numbers, by ErrRange.
+type MismatchError struct {
+	// Operand: the fault is of the operand, and of the stored value otherwise.
+	Operand bool
+	reason  string
+	kind    error
+}
+
+var (
+	// ErrMismatch is matched by the error for a value of a type that the operation does not take.
+	ErrMismatch = errors.New("the type does not fit")
+	// ErrRange is matched by the error for a result that is out of range.
+	ErrRange = errors.New("the result is out of range")
+)
+
+// Error says what the value is not: it goes on after "the value".
+func (e *MismatchError) Error() string { return e.reason }
+
+// Unwrap returns the kind of the error.
+func (e *MismatchError) Unwrap() error { return e.kind }
+
+func mismatch(operand bool, format string, args ...any) error {
+	return &MismatchError{operand, fmt.Sprintf(format, args...), ErrMismatch}
+}
+
+func outOfRange(format string, args ...any) error {
+	return &MismatchError{false, fmt.Sprintf(format, args...), ErrRange}
+}
+
+// A number is what the operations of numbers calculate with: exactly one of the fields, and u64 as the integer it is.
+type number struct {
+	integer *big.Int
+	double  float64
+	u64     bool
+}
+
+func (n number) isDouble() bool { return n.integer == nil }
+
+func (n number) float() float64 {
+	if n.isDouble() {
+		return n.double
+	}
+	f, _ := n.integer.Float64()
+	return f
+}
+
+// number reads a value as a number. The text of the error goes on after "the value".
+func (v Value) number() (number, error) {
+	switch v.Encoding {
+	case host.EncodedU64:
+		n, err := v.u64()
+		return number{integer: new(big.Int).SetUint64(n), u64: true}, err
+	case host.EncodedInteger:
+		n, err := v.integer()
+		return number{integer: n}, err
+	case host.EncodedV8:
+		n, f, err := v8.Number(v.Data)
+		if err != nil {
+			return number{}, errors.New("is not a number")
+		}
+		return number{integer: n, double: f}, nil
+	case host.EncodedJSON, host.Unencoded:
+		return parseNumber(v.Data)
+	}
+	return number{}, fmt.Errorf("is %s, not a number", v.Encoding)
+}
+
+// parseNumber reads a number of JSON. One without a fraction and an exponent is an integer.
+func parseNumber(text []byte) (number, error) {
+	if len(text) == 0 || text[0] != '-' && (text[0] < '0' || text[0] > '9') {
+		return number{}, fmt.Errorf("is %s, not a number", clip(text))
+	}
+	if strings.ContainsAny(string(text), ".eE") {
+		f, err := strconv.ParseFloat(string(text), 64)
+		if err != nil {
+			return number{}, errors.New("is out of the range of a double")
+		}
+		return number{double: f}, nil
+	}
+	if digits(text) > MaxDigits {
+		return number{}, fmt.Errorf("has more than %d digits", MaxDigits)
+	}
+	n, ok := new(big.Int).SetString(string(text), 10)
+	if !ok {
+		return number{}, fmt.Errorf("is %s, not a number", clip(text))
+	}
+	return number{integer: n}, nil
+}
+
+// value writes a number in the encoding that a stored number has.
+func (n number) value(as host.Encoding) (Value, error) {
+	switch as {
+	case host.EncodedU64:
+		if !n.integer.IsUint64() {
+			return Value{}, outOfRange("would not fit into 64 bits without a sign")
+		}
+		return U64(n.integer.Uint64()), nil
+	case host.EncodedInteger:
+		return Integer(n.integer), n.short()
+	case host.EncodedV8:
+		if n.isDouble() {
+			return Value{as, v8.FromDouble(n.double)}, nil
+		}
+		return Value{as, v8.FromInteger(n.integer)}, n.short()
+	}
+	if !n.isDouble() {
+		text := n.integer.Append(nil, 10)
+		if digits(text) > MaxDigits {
+			return Value{}, errTooManyDigits
+		}
+		return Value{host.EncodedJSON, text}, nil
+	}
+	if math.IsInf(n.double, 0) || math.IsNaN(n.double) {
+		return Value{}, outOfRange("would pass the range of a double")
+	}
+	text := strconv.AppendFloat(nil, n.double, 'g', -1, 64)
+	if !strings.ContainsAny(string(text), ".e") {
+		text = append(text, ".0"...) // so that it is read as a double again
+	}
+	return Value{host.EncodedJSON, text}, nil
+}
+
+// short returns an error for an integer with too many digits.
+func (n number) short() error {
+	if n.integer.BitLen() > maxBits {
+		return errTooManyDigits
+	}
+	return nil
+}
+
+var errTooManyDigits = outOfRange("would get more than %d digits", MaxDigits)
+
+// digits counts those of an integer in JSON.
+func digits(text []byte) int {
+	if len(text) > 0 && text[0] == '-' {
+		return len(text) - 1
+	}
+	return len(text)
+}
+
+// Check returns what is wrong with an operand by itself.
+func (o Op) Check(operand Value) error {
+	if !o.Numeric() {
+		if !array(operand) {
+			return mismatch(true, "is %s, not an array", clip(operand.Data))
+		}
+		return nil
+	}
+	n, err := operand.number()
+	switch {
+	case err != nil:
+		return mismatch(true, "%s", err)
+	case n.isDouble() && math.IsNaN(n.double):
+		return mismatch(true, "is not a number")
+	}
+	return nil
+}
+
+// Combine returns the new value of an entry. old is nil if there is no entry: then it is the operand, within the bounds.
+//
+// Integers are exact. A u64 stays one: its sum is taken modulo 2^64, as the clients of Deno KV expect. A sum of an integer
+// and a double is a double in JSON, and a mismatch in what V8 has serialized. The elements of arrays stay as they are written.
+func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
+	if err := o.Check(operand); err != nil {
+		return Value{}, err
+	}
+	if !o.Numeric() {
+		return o.concatenate(old, operand)
+	}
+	y, err := operand.number()
+	if err != nil {
+		return Value{}, mismatch(true, "%s", err)
+	}
+	if old == nil {
+		if y, err = b.within(y); err != nil {
+			return Value{}, err
+		}
+		return y.value(operand.Encoding)
+	}
+	x, err := old.number()
+	if err != nil {
+		return Value{}, mismatch(false, "%s", err)
+	}
+	as := old.Encoding
+	switch {
+	case x.u64 != y.u64 && (x.isDouble() || y.isDouble()), old.Encoding == host.EncodedV8 && !x.u64 && !y.u64 && x.isDouble() != y.isDouble():
+		return Value{}, mismatch(false, "and the operand are numbers of two types")
+	case y.u64 && !x.u64:
+		as = old.Encoding // an integer stays one
+	}
+	z, err := o.calculate(x, y)
+	if err != nil {
+		return Value{}, err
+	}
+	if x.u64 && o == Sum {
+		if b.Min == nil && b.Max == nil {
+			z.integer.And(z.integer, new(big.Int).SetUint64(math.MaxUint64))
+		}
+	}
+	if z, err = b.within(z); err != nil {
+		return Value{}, err
+	}
+	return z.value(as)
+}
+
+func (o Op) calculate(x, y number) (number, error) {
+	if x.isDouble() || y.isDouble() {
+		a, b := x.float(), y.float()
+		switch {
+		case math.IsNaN(a):
+			return number{}, mismatch(false, "is not a number")
+		case o == Sum:
+			return number{double: a + b}, nil
+		case o == Min:
+			return number{double: min(a, b)}, nil
+		}
+		return number{double: max(a, b)}, nil
+	}
+	a, b := x.integer, y.integer
+	switch {
+	case o == Sum:
+		return number{integer: new(big.Int).Add(a, b)}, nil
+	case (o == Min) == (a.Cmp(b) <= 0):
+		return number{integer: a}, nil
+	}
+	return number{integer: b}, nil
+}
+
+// within applies the bounds to a result.
+func (b Bounds) within(n number) (number, error) {
+	for _, bound := range []struct {
+		value *Value
+		word  string
+		sign  int
+	}{{b.Min, "below the least", -1}, {b.Max, "above the greatest", 1}} {
+		if bound.value == nil {
+			continue
+		}
+		limit, err := bound.value.number()
+		switch {
+		case err != nil:
+			return n, mismatch(true, "has a bound that %s", err)
+		case limit.isDouble() != n.isDouble():
+			return n, mismatch(true, "has a bound of another type")
+		}
+		if compare(n, limit) != bound.sign {
+			continue
+		}
+		if !b.Clamp {
+			return n, outOfRange("would be %s that is allowed", bound.word)
+		}
+		n = limit
+	}
+	return n, nil
+}
+
+func compare(a, b number) int {
+	if !a.isDouble() && !b.isDouble() {
+		return a.integer.Cmp(b.integer)
+	}
+	switch x, y := a.float(), b.float(); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// array reports whether a value is an array in JSON.
+func array(v Value) bool {
+	return (v.Encoding == host.EncodedJSON || v.Encoding == host.Unencoded) && len(v.Data) > 1 && v.Data[0] == '[' && v.Data[len(v.Data)-1] == ']'
+}
+
+// concatenate joins two arrays.
+func (o Op) concatenate(old *Value, operand Value) (Value, error) {
+	if old == nil {
+		return operand, nil
+	}
+	if !array(*old) {
+		return Value{}, mismatch(false, "is %s, not an array", clip(old.Data))
+	}
+	first, second := old.Data, operand.Data
+	if o == Prepend {
+		first, second = second, first
+	}
+	switch {
+	case string(first) == "[]":
+		return Value{host.EncodedJSON, second}, nil
+	case string(second) == "[]":
+		return Value{host.EncodedJSON, first}, nil
+	}
+	joined := make([]byte, 0, len(first)+len(second)-1)
+	joined = append(append(joined, first[:len(first)-1]...), ',')
+	return Value{host.EncodedJSON, append(joined, second[1:]...)}, nil
+}
+
+// clip shortens a value for the text of an error.
+func clip(b []byte) string {
+	const most = 40
+	if len(b) <= most {
+		return strings.ToValidUTF8(string(b), "\uFFFD")
+	}
+	return strings.ToValidUTF8(string(b[:most]), "") + "…"
+}
