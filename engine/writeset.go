@@ -60,7 +60,7 @@ type PutOptions struct {
 	// It stays in the store, and in the counts, until it is deleted; see Expired.
 	ExpireAt int64
 
-	// Encoding says how the value is to be read, for the layers above: 1 to 255, or 0 for a value without one. See
+	// Encoding says what the bytes of the value are, for the layers above: 1 to 255, or 0 for a value without one. See
 	// Entry.Encoding. The state of an actor has none.
 	Encoding uint8
 

@@ -2,7 +2,7 @@ package host
 
 import "strconv"
 
-// An Encoding says how the value of an entry of an actor's key-value store is to be read. It is kept with the value. The
+// An Encoding says what the bytes of an entry's value are. It is kept with the value. The
 // first three have the numbers of the KV Connect protocol.
 type Encoding uint8
 

@@ -181,7 +181,7 @@ func sized(err error) error {
 }
 
 func (k *Check) holds(ctx *actor.Context) (bool, error) {
-	key, err := k.Key.entry()
+	key, err := k.Key.Entry()
 	if err != nil {
 		return false, of("key", err)
 	}
@@ -232,7 +232,7 @@ func (m *Mutation) check() error {
 
 // apply does a mutation that check found in order.
 func (m *Mutation) apply(ctx *actor.Context) (MutationResult, error) {
-	key, err := m.Key.entry()
+	key, err := m.Key.Entry()
 	if err != nil {
 		return MutationResult{}, of("key", err)
 	}

@@ -9,7 +9,7 @@
 // its schedules put messages into queues or emit the event Ticked. All callers of a cell may also
 // use its SQLite database. The built-in methods of actors do all of that.
 //
-// Keys are arrays of strings, numbers and booleans in the order of [Key]. Values are JSON documents, which are kept as
+// Keys are arrays of strings, numbers, booleans and bytes in the order of [Key]. Values are JSON documents, which are kept as
 // they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
 // members. A value has at most 128 KiB and a key 2,048 bytes in its stored form, the tuple encoding.
 //
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -77,6 +78,9 @@ func Definition() actor.Definition {
 		actor.OnSchedule(Schedules, (*Cell).tick),
 	)
 }
+
+// A Key names an entry.
+type Key = kv.Key
 
 // An Entry is a key and its value.
 type Entry struct {
@@ -157,7 +161,7 @@ type Change struct {
 
 // put stores a value and emits a change.
 func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
-	key, err := in.Key.entry()
+	key, err := in.Key.Entry()
 	if err != nil {
 		return PutResult{}, of("key", err)
 	}
@@ -181,7 +185,7 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 
 // delete removes an entry and, if there was one, emits a change.
 func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
-	key, err := in.Key.entry()
+	key, err := in.Key.Entry()
 	if err != nil {
 		return DeleteResult{}, of("key", err)
 	}
@@ -195,7 +199,7 @@ func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResul
 		// An input without a prefix is more often a mistake than the wish to lose everything.
 		return DeleteRangeResult{}, actor.Errorf(actor.InvalidArgument, "the prefix is missing; the prefix [] deletes everything").With("field", "prefix")
 	}
-	prefix, err := in.Prefix.tuple()
+	prefix, err := in.Prefix.Tuple()
 	if err != nil {
 		return DeleteRangeResult{}, of("prefix", err)
 	}
@@ -219,7 +223,7 @@ type GetResult struct {
 }
 
 func (c Cell) get(ctx *actor.ReadContext, in KeyInput) (GetResult, error) {
-	key, err := in.Key.entry()
+	key, err := in.Key.Entry()
 	if err != nil {
 		return GetResult{}, of("key", err)
 	}
@@ -245,7 +249,7 @@ type CountResult struct {
 
 // count counts the entries below a prefix by reading their keys, so it takes time that grows with them.
 func (c Cell) count(ctx *actor.ReadContext, in PrefixInput) (CountResult, error) {
-	prefix, err := in.Prefix.tuple()
+	prefix, err := in.Prefix.Tuple()
 	if err != nil {
 		return CountResult{}, of("prefix", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 )
 
 // maxDigits bounds the integers of sum, min and max. Converting more would take time that grows with their square.
@@ -95,4 +96,13 @@ func concatenate(old, first, second []byte) ([]byte, error) {
 	}
 	joined := append([]byte{}, first[:len(first)-1]...)
 	return append(append(joined, ','), second[1:]...), nil
+}
+
+// clip shortens the text of an error message.
+func clip(b []byte) string {
+	const most = 40
+	if len(b) <= most {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b[:most]), "") + "…"
 }

@@ -57,7 +57,7 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 	if limit < 1 || limit > MaxLimit {
 		return ListResult{}, actor.Errorf(actor.InvalidArgument, "the limit is %d; it must be a number from 1 to %d", limit, MaxLimit).With("field", "limit")
 	}
-	prefix, err := in.Prefix.tuple()
+	prefix, err := in.Prefix.Tuple()
 	if err != nil {
 		return ListResult{}, of("prefix", err)
 	}

@@ -63,7 +63,7 @@ func (m *Message) check() error {
 		}
 	}
 	for i, key := range m.KeysIfUndelivered {
-		if _, err := key.entry(); err != nil {
+		if _, err := key.Entry(); err != nil {
 			return of(fmt.Sprintf("keys_if_undelivered[%d]", i), err)
 		}
 	}
@@ -101,7 +101,7 @@ func (m *Message) put(ctx *actor.Context) (handle.Sent, error) {
 	}
 	var keys []tuple.Tuple
 	for _, k := range m.KeysIfUndelivered {
-		key, err := k.entry()
+		key, err := k.Entry()
 		if err != nil {
 			return handle.Sent{}, err
 		}

@@ -15,7 +15,7 @@ import (
 // MaxDigits bounds the integers of mutations, in decimal digits. Reading more takes time that grows with their square.
 const MaxDigits = 100_000
 
-// maxBits bounds those that are not written in decimal digits: 2^maxBits has MaxDigits of them.
+// maxBits bounds integers in encodings without digits: 2^maxBits has MaxDigits of them.
 const maxBits = 332_192
 
 // An Op is a mutation that makes the new value of an entry of the stored one and an operand.

@@ -1,7 +1,9 @@
-package cell
+// Package kv has the keys of the key-value store of an actor, as callers write them.
+package kv
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,18 +14,20 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
-	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Key names an entry: one or more parts, each a string, a number or a boolean. In JSON it is an array.
+// A Key names an entry of the key-value store: one or more parts, each bytes, a string, a number or a boolean. In JSON it is
+// an array.
 //
 //  1. A number that is written without a fraction and an exponent is an integer of any size up to 255 bytes; any other
 //     is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a key is written back as it was read.
-//  2. Keys are ordered part by part: strings by their UTF-8 bytes before numbers, integers before doubles, each by value,
-//     then false, then true. A key comes directly before the keys that it begins.
+//  2. Bytes are {"$bytes":base64}.
+//  3. Keys are ordered part by part: bytes before strings, each bytewise, then integers, then doubles, each by value, then
+//     false, then true. A key comes directly before the keys that it begins.
 //
-// In Go a part is a string, any integer type, *big.Int, float64 or bool.
+// In Go a part is []byte, a string, any integer type, *big.Int, float64 or bool. The stored form has up to 2,048 bytes.
 type Key []any
 
 // MarshalJSON writes the key as an array. It fails for a part that JSON cannot hold.
@@ -43,7 +47,8 @@ func (k Key) MarshalJSON() ([]byte, error) {
 
 // JSONSchema describes the array.
 func (Key) JSONSchema() []byte {
-	return []byte(`{"type":"array","items":{"type":["string","number","boolean"]}}`)
+	return []byte(`{"type":"array","items":{"oneOf":[{"type":["string","number","boolean"]},` +
+		`{"type":"object","properties":{"$bytes":{"type":"string","contentEncoding":"base64"}},"required":["$bytes"],"additionalProperties":false}]}}`)
 }
 
 func appendPart(b []byte, part any) ([]byte, error) {
@@ -58,24 +63,26 @@ func appendPart(b []byte, part any) ([]byte, error) {
 			b = append(b, ".0"...)
 		}
 		return b, nil
+	case []byte:
+		return append(base64.StdEncoding.AppendEncode(append(b, `{"$bytes":"`...), part), `"}`...), nil
 	case string, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, *big.Int:
 		text, err := json.Marshal(part)
 		return append(b, text...), err
 	}
-	return nil, fmt.Errorf("%T is not a string, number or boolean", part)
+	return nil, fmt.Errorf("%T is not a string, number, boolean or []byte", part)
 }
 
 // UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first that holds them.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(b, &parts); err != nil || parts == nil {
-		return actor.Errorf(actor.InvalidArgument, "a key is an array of strings, numbers and booleans, not %s", clip(b))
+		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes, not %s", clip(b))
 	}
 	*k = make(Key, len(parts))
 	for i, raw := range parts {
 		part, err := parsePart(raw)
 		if err != nil {
-			return actor.Errorf(actor.InvalidArgument, "key part %d: %s", i+1, err).With("field", "["+strconv.Itoa(i)+"]")
+			return host.Errorf(host.InvalidArgument, "key part %d: %s", i+1, err).With("field", "["+strconv.Itoa(i)+"]")
 		}
 		(*k)[i] = part
 	}
@@ -96,10 +103,28 @@ func parsePart(raw []byte) (any, error) {
 		return s, nil
 	case 't', 'f':
 		return raw[0] == 't', nil
-	case 'n', '[', '{':
-		return nil, fmt.Errorf("%s is not a string, number or boolean", clip(raw))
+	case '{':
+		return parseBytes(raw)
+	case 'n', '[':
+		return nil, fmt.Errorf("%s is not a string, number, boolean or {\"$bytes\":base64}", clip(raw))
 	}
 	return parseNumber(string(raw))
+}
+
+func parseBytes(raw []byte) ([]byte, error) {
+	var members map[string]*string
+	text := (*string)(nil)
+	if json.Unmarshal(raw, &members) == nil && len(members) == 1 {
+		text = members["$bytes"]
+	}
+	if text == nil {
+		return nil, fmt.Errorf("%s is not {\"$bytes\":base64}", clip(raw))
+	}
+	b, err := base64.StdEncoding.Strict().DecodeString(*text)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not base64", clip([]byte(*text)))
+	}
+	return b, nil
 }
 
 func parseNumber(text string) (any, error) {
@@ -132,7 +157,7 @@ func (k Key) MarshalCBOR() ([]byte, error) { return cbor.Marshal([]any(k)) }
 func (k *Key) UnmarshalCBOR(b []byte) error {
 	var parts []any
 	if err := cbor.Unmarshal(b, &parts); err != nil {
-		return actor.Errorf(actor.InvalidArgument, "a key is an array of strings, numbers and booleans")
+		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes")
 	}
 	for i, part := range parts {
 		switch n := part.(type) {
@@ -171,16 +196,17 @@ func replacements(raw []byte) int {
 	return n
 }
 
-// entry returns the key of one entry as a tuple.
-func (k Key) entry() (tuple.Tuple, error) {
+// Entry returns the key of one entry as a tuple. The error code is InvalidArgument.
+func (k Key) Entry() (tuple.Tuple, error) {
 	if len(k) == 0 {
-		return nil, actor.Errorf(actor.InvalidArgument, "the key is missing or empty; an array of strings, numbers and booleans is expected")
+		return nil, host.Errorf(host.InvalidArgument, "the key is missing or empty; an array of strings, numbers, booleans and bytes is expected")
 	}
-	return k.tuple()
+	return k.Tuple()
 }
 
-// tuple checks the parts of a key, which need not come from JSON, and returns it as a tuple.
-func (k Key) tuple() (tuple.Tuple, error) {
+// Tuple checks the parts of a key or prefix, which need not come from JSON, and returns it as a tuple. The error code is
+// InvalidArgument.
+func (k Key) Tuple() (tuple.Tuple, error) {
 	t := make(tuple.Tuple, len(k))
 	for i, part := range k {
 		fault := ""
@@ -193,16 +219,16 @@ func (k Key) tuple() (tuple.Tuple, error) {
 			if math.IsNaN(part) || math.IsInf(part, 0) {
 				fault = "is not a number in JSON"
 			}
-		case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+		case []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		case *big.Int:
 			if part == nil || part.BitLen() > 8*tuple.MaxBigIntBytes {
 				fault = fmt.Sprintf("is not an integer of at most %d bytes", tuple.MaxBigIntBytes)
 			}
 		default:
-			fault = fmt.Sprintf("is a %T, not a string, number or boolean", part)
+			fault = fmt.Sprintf("is a %T, not a string, number, boolean or []byte", part)
 		}
 		if fault != "" {
-			return nil, actor.Errorf(actor.InvalidArgument, "key part %d %s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
+			return nil, host.Errorf(host.InvalidArgument, "key part %d %s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
 		}
 		t[i] = part
 	}

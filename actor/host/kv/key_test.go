@@ -1,4 +1,4 @@
-package cell
+package kv
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ func TestKeyIsWrittenBackAsItWasRead(t *testing.T) {
 	for _, text := range []string{
 		`[]`, `["a"]`, `["a",1]`, `[1]`, `[1.0]`, `[-0.0]`, `[1e+300]`, `[0.1]`, `[true,false]`, `[""]`,
 		`[9007199254740993]`, `[18446744073709551615]`, `[-9223372036854775808]`, `[340282366920938463463374607431768211456]`,
-		`[-340282366920938463463374607431768211456]`, `["ü","日本","\u0000"]`, "[\"\uFFFD\"]",
+		`[-340282366920938463463374607431768211456]`, `["ü","日本","\u0000"]`, "[\"\uFFFD\"]", `[{"$bytes":"AP8="},"a"]`, `[{"$bytes":""}]`,
 	} {
 		var k Key
 		if err := json.Unmarshal([]byte(text), &k); err != nil {
@@ -51,7 +51,7 @@ func TestKeysWithTheSameSpellingOfOneValueAreOneKey(t *testing.T) {
 
 func TestKeysAreOrderedByTypeThenValue(t *testing.T) {
 	want := []string{
-		`[""]`, `["a"]`, `["a",1]`, `["a\u0000"]`, `["b"]`, `[-340282366920938463463374607431768211456]`, `[-256]`, `[-255]`, `[-1]`,
+		`[{"$bytes":""}]`, `[{"$bytes":"AA=="}]`, `[{"$bytes":"/w=="}]`, `[""]`, `["a"]`, `["a",1]`, `["a\u0000"]`, `["b"]`, `[-340282366920938463463374607431768211456]`, `[-256]`, `[-255]`, `[-1]`,
 		`[0]`, `[1]`, `[255]`, `[256]`, `[340282366920938463463374607431768211456]`, `[-1.5]`, `[0.5]`, `[false]`, `[true]`,
 	}
 	got := slices.Clone(want)
@@ -66,22 +66,22 @@ func TestKeyRefusesWhatItCannotKeep(t *testing.T) {
 	huge := `[1` + strings.Repeat("0", 700) + `]`
 	for _, text := range []string{
 		`null`, `{}`, `"a"`, `[null]`, `[[1]]`, `[{}]`, `[1e999]`, huge, `[` + new(big.Int).Lsh(big.NewInt(1), 255*8).String() + `]`,
-		`["\ud800"]`, "[\"\xff\"]", `["\ud800\ufffd"]`,
+		`["\ud800"]`, "[\"\xff\"]", `["\ud800\ufffd"]`, `[{"$bytes":null}]`, `[{"$bytes":"A"}]`, `[{"$bytes":"AB=="}]`, `[{"$bytes":"AA==","x":1}]`, `[{"$byte":"AA=="}]`, `[{"$bytes":1}]`,
 	} {
 		var k Key
 		if err := json.Unmarshal([]byte(text), &k); err == nil {
 			t.Errorf("%.60s became the key %v", text, k)
 		}
 	}
-	for _, k := range []Key{{nil}, {math.NaN()}, {math.Inf(1)}, {"\xff"}, {[]byte("a")}, {(*big.Int)(nil)}, {float32(1)}, {Key{1}}} {
-		if _, err := k.tuple(); err == nil {
+	for _, k := range []Key{{nil}, {math.NaN()}, {math.Inf(1)}, {"\xff"}, {(*big.Int)(nil)}, {float32(1)}, {Key{1}}} {
+		if _, err := k.Tuple(); err == nil {
 			t.Errorf("%#v became a tuple", k)
 		}
 	}
 }
 
 func FuzzKey(f *testing.F) {
-	for _, s := range []string{`["a",1,1.5,true]`, `["\ud83d\ude00\\u"]`, `[-0]`, `[1E5]`} {
+	for _, s := range []string{`["a",1,1.5,true]`, `["\ud83d\ude00\\u"]`, `[-0]`, `[1E5]`, `[{"$bytes":"AP8="}]`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -115,7 +115,7 @@ func packed(t *testing.T, text string) string {
 
 func mustTuple(t *testing.T, k Key) tuple.Tuple {
 	t.Helper()
-	tup, err := k.tuple()
+	tup, err := k.Tuple()
 	if err != nil {
 		t.Fatalf("%v: %v", k, err)
 	}
