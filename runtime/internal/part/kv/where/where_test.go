@@ -1,0 +1,169 @@
+package where
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func decode(t testing.TB, text string) any {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+var now = time.UnixMilli(1_000_000)
+
+func entry(t testing.TB, value string) *Entry {
+	return &Entry{
+		Key: []any{"user", json.Number("7"), true}, Value: decode(t, value), Version: 12, Size: len(value),
+		Created: now.Add(-time.Hour), Updated: now.Add(-time.Minute),
+	}
+}
+
+const person = `{"name":"Ann Straße","age":30,"big":9007199254740993,"pi":3.14,"on":true,"none":null,"tags":["a","b"],"at":{"x.y":1,"$z":2},
+	"nothing":"","list":[],"object":{},"bytes":{"$bytes":"AA=="},"then":940000,"emoji":"😀"}`
+
+func TestConditionsMeetWhatTheySay(t *testing.T) {
+	e := entry(t, person)
+	for filter, want := range map[string]bool{
+		`{"name":"Ann Straße"}`: true, `{"name":"ann straße"}`: false, `{"age":30}`: true, `{"age":30.0}`: true, `{"age":"30"}`: false, `{"age":3e1}`: true,
+		`{"big":9007199254740993}`: true, `{"big":9007199254740992}`: false, `{"on":true}`: true, `{"none":null}`: true, `{"absent":null}`: true,
+		`{"age":30,"on":false}`: false, `{"tags":["a","b"]}`: true, `{"tags":["b","a"]}`: false, `{"tags[1]":"b"}`: true, `{"tags[2]":null}`: true, `{"tags":"a"}`: false,
+		`{"at.x\\.y":1}`: true, `{"at.\\$z":2}`: true, `{"age.x":null}`: true, `{"name[0]":null}`: true,
+		`{"age":{"$ne":31}}`: true, `{"age":{"$ne":30}}`: false, `{"absent":{"$ne":1}}`: true, `{"name":{"$ne":{"a":1}}}`: true,
+		`{"age":{"$gt":29,"$lt":31}}`: true, `{"age":{"$gt":30}}`: false, `{"age":{"$gte":30}}`: true, `{"age":{"$lte":29.99}}`: false, `{"age":{"$lt":"40"}}`: false,
+		`{"name":{"$gt":"Ann"}}`: true, `{"name":{"$gt":5}}`: false, `{"absent":{"$gt":-1}}`: false, `{"absent":{"$lt":1}}`: false, `{"on":{"$gt":false}}`: true,
+		`{"big":{"$gt":9007199254740992}}`: true, `{"big":{"$lt":1e400}}`: true, `{"big":{"$gt":-1e99999999999999999999}}`: true, `{"emoji":{"$gt":"\uffff"}}`: true,
+		`{"age":{"$between":[30,31]}}`: true, `{"age":{"$between":[31,40]}}`: false, `{"name":{"$between":["A","B"]}}`: true, `{"absent":{"$between":[0,1]}}`: false,
+		`{"age":{"$in":[1,30]}}`: true, `{"age":{"$in":[]}}`: false, `{"age":{"$nin":[]}}`: true, `{"absent":{"$in":[null]}}`: true, `{"age":{"$nin":[30]}}`: false,
+		`{"name":{"$contains":"Str"}}`: true, `{"name":{"$contains":"str"}}`: false, `{"name":{"$containsi":"STRASSE"}}`: true, `{"name":{"$notContains":"x"}}`: true,
+		`{"age":{"$notContains":"x"}}`: false, `{"none":{"$notContainsi":"x"}}`: false, `{"tags":{"$contains":"a"}}`: false, `{"name":{"$notContainsi":"ANN"}}`: false,
+		`{"name":{"$startsWith":"Ann"}}`: true, `{"emoji":{"$startsWith":"😀"}}`: true, `{"name":{"$startsWith":""}}`: true, `{"name":{"$endsWith":""}}`: true, `{"age":{"$endsWith":""}}`: false,
+		`{"name":{"$startsWithi":"ANN"}}`: true, `{"name":{"$endsWithi":"SSE"}}`: true, `{"name":{"$endsWith":"ße"}}`: true, `{"name":{"$regex":"^A.*e$"}}`: true, `{"age":{"$regex":"3"}}`: false,
+		`{"none":{"$null":true}}`: true, `{"absent":{"$null":true}}`: true, `{"age":{"$null":true}}`: false, `{"age":{"$null":false}}`: true,
+		`{"nothing":{"$empty":true}}`: true, `{"list":{"$empty":true}}`: true, `{"object":{"$empty":true}}`: true, `{"absent":{"$empty":true}}`: true, `{"age":{"$empty":true}}`: false,
+		`{"age":{"$notEmpty":true}}`: true, `{"list":{"$notEmpty":true}}`: false, `{"age":{"$exists":true}}`: true, `{"absent":{"$exists":true}}`: false, `{"absent":{"$exists":false}}`: true,
+		`{"bytes":{"$type":"bytes"}}`: true, `{"object":{"$type":"object"}}`: true, `{"absent":{"$type":"null"}}`: true, `{"age":{"$type":"string"}}`: false, `{"bytes":{"$eq":{"$bytes":"AA=="}}}`: true,
+		`{"$and":[]}`: true, `{"$or":[]}`: false, `{"$and":[{"age":30},{"on":true}]}`: true, `{"$or":[{"age":1},{"on":true}]}`: true, `{"$or":[{"age":1}]}`: false,
+		`{"$not":{"age":1}}`: true, `{"$not":{"age":30}}`: false, `{"age":{"$not":{"$gt":40}}}`: true, `{"absent":{"$not":{"$gt":40}}}`: true,
+		`{"then":{"$lt":{"$now":true}}}`: true, `{"then":{"$gt":{"$now":true,"$offset":-60000}}}`: false, `{"then":{"$gte":{"$now":true,"$offset":-60000}}}`: true, `{"then":{"$now":true,"offset":-60000}}`: true,
+		`{"then":{"$in":[{"$now":true,"$offset":-60000}]}}`: true, `{"then":{"$between":[0,{"$now":true}]}}`: true,
+		`{"$key[0]":"user"}`: true, `{"$key[1]":{"$gt":6}}`: true, `{"$key[3]":null}`: true, `{"$version":12}`: true, `{"$size":{"$gt":10}}`: true,
+		`{"$updated":{"$gte":{"$now":true,"$offset":-60000}}}`: true, `{"$created":{"$lt":{"$now":true,"$offset":-60000}}}`: true, `{"$expires":null}`: true,
+	} {
+		f, err := Compile([]byte(filter), now)
+		if err != nil {
+			t.Errorf("%s: %v", filter, err)
+			continue
+		}
+		if got := f.Meets(e); got != want {
+			t.Errorf("%s: %v", filter, got)
+		}
+		// What is not met is met by the complement.
+		if f, err = Compile([]byte(`{"$not":`+filter+`}`), now); err != nil || f.Meets(e) == want {
+			t.Errorf("the complement of %s: %v", filter, err)
+		}
+	}
+}
+
+func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
+	deep := strings.Repeat(`{"$not":`, 17) + `{"a":1}` + strings.Repeat("}", 17)
+	wide := `{"$and":[` + strings.Repeat(`{"a":1},`, 64) + `{"a":1}]}`
+	for filter, field := range map[string]string{
+		``: "", `{`: "", `[]`: "", `null`: "", `{}`: "", `{"a":1}{}`: "", `{"$nor":[]}`: "$nor", `{"a":{}}`: "a", `{"a":{"b":1}}`: "a.b", `{"a":{"$gt":1,"b":1}}`: "a.b",
+		`{"a":{"$equals":1}}`: "a.$equals", `{"a":{"$gt":null}}`: "a.$gt", `{"a":{"$gt":[1]}}`: "a.$gt", `{"a":{"$in":1}}`: "a.$in", `{"a":{"$between":[1]}}`: "a.$between",
+		`{"a":{"$between":[2,1]}}`: "a.$between", `{"a":{"$between":[1,"x"]}}`: "a.$between", `{"a":{"$between":[1,null]}}`: "a.$between[1]", `{"a":{"$contains":1}}`: "a.$contains",
+		`{"a":{"$null":1}}`: "a.$null", `{"a":{"$type":"integer"}}`: "a.$type", `{"a":{"$regex":"("}}`: "a.$regex", `{"a":{"$regexi":"a"}}`: "a.$regexi", `{"a":{"$not":1}}`: "a.$not",
+		`{"$and":{}}`: "$and", `{"$or":[1]}`: "$or[0]", `{"$or":[{}]}`: "$or[0]", `{"$not":{}}`: "$not", `{"a":{"$eq":{"$gt":1}}}`: "a.$eq.$gt", `{"a":{"$gt":{"$now":false}}}`: "a.$gt.$now",
+		`{"a":{"$gt":{"$now":true,"$offset":1.5}}}`: "a.$gt.$offset", `{"a":{"$gt":{"$now":true,"x":1}}}`: "a.$gt.x", `{"a":{"$gt":{"$now":true,"$offset":1e300}}}`: "a.$gt.$offset",
+		`{"a..b":1}`: "a..b", `{".a":1}`: ".a", `{"a.":1}`: "a.", `{"":1}`: "", `{"a[x]":1}`: "a[x]", `{"a[01]":1}`: "a[01]", `{"a[0":1}`: "a[0", `{"a[0]b":1}`: "a[0]b", `{"a]":1}`: "a]",
+		`{"a\\":1}`: `a\`, `{"$key":1}`: "$key", `{"$key[a]":1}`: "$key[a]", `{"a[99999999999]":1}`: "a[99999999999]", `{"$and":[{"a":{"$x":1}}]}`: "$and[0].a.$x",
+	} {
+		_, err := Compile([]byte(filter), now)
+		e, ok := errors.AsType[*host.Error](err)
+		if !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != field {
+			t.Errorf("%s: %v, field %q, want %q", filter, err, e.Metadata["field"], field)
+		}
+	}
+	for _, filter := range []string{deep, wide, `{"a":{"$regex":"` + strings.Repeat("a", 257) + `"}}`, `{"a":{"$in":[1` + strings.Repeat(",1", 1000) + `]}}`} {
+		if _, err := Compile([]byte(filter), now); host.CodeOf(err) != host.TooLarge {
+			t.Errorf("%.40s: %v", filter, err)
+		}
+	}
+}
+
+// Numbers are compared by their values at any size, in time that does not grow with their exponents.
+func FuzzNumbers(f *testing.F) {
+	for _, pair := range [][2]string{{"1", "1.0"}, {"-0", "0e9"}, {"10", "1e1"}, {"0.1", "1e-1"}, {"-5", "-50e-1"}, {"1e400", "2e400"}, {"0.001", "0.0010"}} {
+		f.Add(pair[0], pair[1])
+	}
+	f.Fuzz(func(t *testing.T, x, y string) {
+		var a, b json.Number
+		if json.Unmarshal([]byte(x), &a) != nil || json.Unmarshal([]byte(y), &b) != nil || a == "" || b == "" {
+			return
+		}
+		got := compareNumbers(string(a), string(b))
+		if got != -compareNumbers(string(b), string(a)) {
+			t.Fatalf("%s and %s are not compared alike both ways", a, b)
+		}
+		if small(string(a)) && small(string(b)) {
+			r, _ := new(big.Rat).SetString(string(a))
+			s, _ := new(big.Rat).SetString(string(b))
+			if want := r.Cmp(s); got != want {
+				t.Fatalf("%s and %s: %d, want %d", a, b, got, want)
+			}
+		}
+	})
+}
+
+// small reports whether a number's exponent has at most three digits.
+func small(text string) bool {
+	i := strings.IndexAny(text, "eE")
+	return i < 0 || len(text)-i < 6
+}
+
+// Whatever a client sends, it is a filter or an error of the client's, and a filter's complement is its opposite.
+func FuzzCompile(f *testing.F) {
+	f.Add(`{"a":{"$gt":1,"$in":[1,"x"]},"$or":[{"b[0].c":{"$not":{"$null":true}}}]}`, person)
+	f.Add(`{"then":{"$between":[0,{"$now":true,"$offset":-5}]},"$key[0]":{"$regex":"u+"}}`, `[1,{"a":"x"}]`)
+	f.Fuzz(func(t *testing.T, filter, value string) {
+		d := json.NewDecoder(strings.NewReader(value))
+		d.UseNumber()
+		var v any
+		if d.Decode(&v) != nil {
+			return
+		}
+		e := &Entry{Key: []any{"user"}, Value: v}
+		c, err := Compile([]byte(filter), now)
+		if err != nil {
+			if code := host.CodeOf(err); code != host.InvalidArgument && code != host.TooLarge {
+				t.Fatal(err)
+			}
+			return
+		}
+		meets := c.Meets(e)
+		if !bytes.HasPrefix([]byte(filter), []byte("{")) {
+			return
+		}
+		opposite, err := Compile(fmt.Appendf(nil, `{"$not":%s}`, filter), now)
+		if host.CodeOf(err) == host.TooLarge {
+			return
+		}
+		if err != nil || opposite.Meets(e) == meets {
+			t.Fatalf("%s of %s: %v, and so is its complement: %v", filter, value, meets, err)
+		}
+	})
+}
