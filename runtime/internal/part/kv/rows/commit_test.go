@@ -1,0 +1,258 @@
+package kvrows
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
+)
+
+var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
+
+func openRows(t testing.TB) (*engine.Space, *engine.WriteSet) {
+	t.Helper()
+	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	space, err := store.OpenSpace(actorID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return space, space.Writes()
+}
+
+// A kept entry of the model.
+type kept struct {
+	value   value.Value
+	version uint64
+	expires int64
+}
+
+// A player does random commits on an actor and on a map.
+type player struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	space *engine.Space
+	rows  *engine.WriteSet
+	now   int64
+	model map[string]kept
+}
+
+func pack(parts ...any) []byte {
+	b, err := tuple.Tuple(parts).Pack()
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func (p *player) key() []byte {
+	parts := []any{[]byte{0xFF}, "a", "a\x00", "ab", int64(p.rnd.IntN(3)), 1.5}[:1+p.rnd.IntN(6)]
+	return pack(parts[p.rnd.IntN(len(parts))], int64(p.rnd.IntN(3)))
+}
+
+func (p *player) value() value.Value {
+	switch p.rnd.IntN(5) {
+	case 0:
+		return value.U64(uint64(p.rnd.IntN(3)) - 1)
+	case 1:
+		return value.Integer(big.NewInt(p.rnd.Int64N(9) - 4))
+	case 2:
+		return value.Value{Encoding: host.EncodedJSON, Data: fmt.Appendf(nil, "[%d]", p.rnd.IntN(9))}
+	}
+	return value.Value{Encoding: host.EncodedJSON, Data: fmt.Append(nil, p.rnd.IntN(9))}
+}
+
+func (p *player) there(key []byte) (kept, bool) {
+	k, ok := p.model[string(key)]
+	return k, ok && (k.expires == 0 || k.expires > p.now)
+}
+
+func (p *player) mutation() Mutation {
+	m := Mutation{Op: Op(p.rnd.IntN(5)), Key: p.key(), Value: p.value()}
+	if m.Combine = []value.Op{value.Sum, value.Min, value.Max, value.Append}[p.rnd.IntN(4)]; m.Combine.Check(m.Value) != nil {
+		m.Combine = value.Sum
+		m.Value = value.Value{Encoding: host.EncodedJSON, Data: []byte("1")}
+	}
+	if m.Op == DeleteRange {
+		if m.End = p.key(); bytes.Compare(m.Key, m.End) > 0 {
+			m.Key, m.End = m.End, m.Key
+		}
+	}
+	if p.rnd.IntN(3) == 0 {
+		m.Expiry.Set = true
+		if m.Expiry.At = p.now + int64(p.rnd.IntN(20)) + 1; p.rnd.IntN(4) == 0 && m.Op != Put {
+			m.Expiry.At = 0
+		}
+	}
+	return m
+}
+
+// expected does a mutation on the model; false means that it cannot be done.
+func (p *player) expected(m *Mutation, version uint64) (Done, bool) {
+	old, there := p.there(m.Key)
+	var d Done
+	switch m.Op {
+	case Delete, DeleteRange:
+		for k := range maps.Clone(p.model) {
+			inside := k == string(m.Key)
+			if m.Op == DeleteRange {
+				inside = k >= string(m.Key) && k < string(m.End)
+			}
+			if inside {
+				if _, there := p.there([]byte(k)); there {
+					d.Deleted++
+				}
+				delete(p.model, k)
+			}
+		}
+		d.Changed = d.Deleted > 0
+		return d, true
+	case Touch:
+		if !there {
+			return Done{Value: m.Value, Expires: m.Expiry.At}, true
+		}
+		d.Value = old.value
+	case Combine:
+		stored := &old.value
+		if !there {
+			stored = nil
+		}
+		var err error
+		if d.Value, err = m.Combine.Combine(stored, m.Value, m.Bounds); err != nil {
+			return d, false
+		}
+	default:
+		d.Value = m.Value
+	}
+	d.Changed, d.Created, d.Expires = true, !there, m.Expiry.At
+	if m.Op != Put && !m.Expiry.Set && there {
+		d.Expires = old.expires
+	}
+	p.model[string(m.Key)] = kept{d.Value, version, d.Expires}
+	return d, true
+}
+
+func (p *player) check() (c Check, holds bool) {
+	c = Check{Key: p.key(), Want: Want(p.rnd.IntN(3))}
+	old, there := p.there(c.Key)
+	if c.Version = old.version; p.rnd.IntN(3) == 0 {
+		c.Version++
+	}
+	switch c.Want {
+	case Absent:
+		return c, !there
+	case Exists:
+		return c, there
+	}
+	return c, there && c.Version == old.version
+}
+
+func (p *player) commit() {
+	p.now += int64(p.rnd.IntN(5))
+	p.rows.Advance(p.now)
+	var c Commit
+	var failed []int
+	for i := range p.rnd.IntN(3) {
+		check, holds := p.check()
+		c.Checks = append(c.Checks, check)
+		if !holds {
+			failed = append(failed, i)
+		}
+	}
+	before := maps.Clone(p.model)
+	version := uint64(p.rows.Version())
+	var want []Done
+	fails := -1
+	for i := range 1 + p.rnd.IntN(5) {
+		m := p.mutation()
+		c.Mutations = append(c.Mutations, m)
+		if failed == nil && fails < 0 {
+			d, ok := p.expected(&m, version)
+			if want = append(want, d); !ok {
+				fails = i
+			}
+		}
+	}
+	undo := p.rows.Savepoint()
+	got, err := Apply(p.rows, &c)
+	var fault *MutationError
+	switch {
+	case failed != nil:
+		if err != nil || !slices.Equal(got.Failed, failed) {
+			p.t.Fatalf("checks %v failed, want %v: %v", got.Failed, failed, err)
+		}
+	case fails >= 0:
+		p.model = before
+		var mismatch *value.MismatchError
+		if !errors.As(err, &fault) || fault.Index != fails || !errors.As(err, &mismatch) {
+			p.t.Fatalf("mutation %d should fail: %v", fails, err)
+		}
+		p.rows.Rollback(undo)
+	case err != nil || len(got.Done) != len(want):
+		p.t.Fatalf("%d done, want %d: %v", len(got.Done), len(want), err)
+	default:
+		for i := range want {
+			if g, w := got.Done[i], want[i]; g.Changed != w.Changed || g.Created != w.Created || g.Deleted != w.Deleted ||
+				g.Changed && g.Deleted == 0 && (g.Expires != w.Expires || g.Value.Encoding != w.Value.Encoding || !bytes.Equal(g.Value.Data, w.Value.Data)) {
+				p.t.Fatalf("mutation %d (%+v) did %+v, want %+v", i, c.Mutations[i], g, w)
+			}
+		}
+	}
+	if p.rnd.IntN(3) == 0 {
+		if _, err := p.space.Commit(nil); err != nil {
+			p.t.Fatal(err)
+		}
+		p.rows.Advance(p.now) // or reads would take the machine's clock
+	}
+}
+
+// compare reads all entries.
+func (p *player) compare() {
+	from, to := Bounds(nil, nil)
+	page, err := p.rows.List(engine.ListQuery{Start: from, End: to})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	n := 0
+	for _, e := range page.Entries {
+		want, there := p.there(e.Key[1:])
+		if !there || !bytes.Equal(e.Value, want.value.Data) || encoding(&e) != want.value.Encoding || e.Expire != want.expires {
+			p.t.Fatalf("%x is %s, want %+v", e.Key, e.Value, want)
+		}
+		n++
+	}
+	for k := range p.model {
+		if _, there := p.there([]byte(k)); there {
+			n--
+		}
+	}
+	if n != 0 {
+		p.t.Fatalf("%d entries more than the model has", n)
+	}
+}
+
+func TestCommitsAgreeWithAMap(t *testing.T) {
+	for seed := range uint64(20) {
+		space, rows := openRows(t)
+		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: space, rows: rows, now: 1000, model: make(map[string]kept)}
+		for range 300 {
+			p.commit()
+			p.compare()
+		}
+	}
+}
