@@ -38,13 +38,3 @@ func (e Encoding) String() string {
 	}
 	return "encoding " + strconv.Itoa(int(e))
 }
-
-// ParseEncoding returns the encoding that String writes as a word; false means that there is none.
-func ParseEncoding(word string) (Encoding, bool) {
-	for e := range encodings {
-		if e > 0 && e.String() == word {
-			return e, true
-		}
-	}
-	return 0, false
-}
