@@ -60,10 +60,10 @@ build: go ## build bin/cairn and bin/flights
 	@echo 'Building bin/cairn and bin/flights. The first build takes a minute or two.' >&2
 	@$(GO) build $(LINK) -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
-# lint has run all of go vet, so go test need not run a part of it.
+# lint has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
 .PHONY: test
 test: go cc tools node lint ## go vet, staticcheck, deadcode, and all tests with the race detector
-	@$(call each,. $(MODULES),$(RACE) $(GO) test -race -vet=off ./...)
+	@$(call each,. $(MODULES),$(RACE) $(GO) test -race -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
 
 # deadcode need not look at the input of ent's generator.
 .PHONY: lint
