@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -105,6 +106,27 @@ func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
 		release()
 		if err := <-answered; err != nil || len(s.asked("connect")) != 2 {
 			t.Error(err, s.asked("connect"))
+		}
+	})
+}
+
+// The node closes the connection while the client may still write, so its last word may not come whole.
+func TestAMessageThatIsTooLongIsRefusedThoughTheCloseIsLost(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		s.instead(1, func(_ int, p peer) {
+			bye, err := json.Marshal(host.OverLimit("message", 1, 2))
+			if p.says(welcome); p.reads() && err == nil {
+				p.says(`{"bye":` + string(bye) + `}`)
+				p.CloseNow()
+			}
+		})
+		cn := s.connect(c, host.ConnectRequest{})
+		defer hangUp(t, cn)
+		if _, err := call(cn, t.Context(), "echo", "1", ""); host.CodeOf(err) != host.TooLarge {
+			t.Error(err)
+		}
+		if _, err := call(cn, t.Context(), "echo", "2", ""); err != nil {
+			t.Error(err)
 		}
 	})
 }

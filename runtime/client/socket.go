@@ -164,10 +164,10 @@ func (s *socket) bye(ctx context.Context, e *host.Error) *breach {
 	defer cancel()
 	_, _, err := s.conn.Read(ctx)
 	b := &breach{err: e, resume: e.Retryable || e.Code == host.Unavailable || e.Code == host.Overloaded}
-	switch websocket.CloseStatus(err) {
-	case websocket.StatusGoingAway, websocket.StatusTryAgainLater:
+	switch status := websocket.CloseStatus(err); {
+	case status == websocket.StatusGoingAway || status == websocket.StatusTryAgainLater:
 		b.resume = true
-	case websocket.StatusMessageTooBig:
+	case status == websocket.StatusMessageTooBig || e.Code == host.TooLarge: // the close can get lost while the client writes
 		b.resume, b.tooLong = true, true
 	}
 	if e.Metadata["reason"] == takenOver {
