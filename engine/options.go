@@ -11,7 +11,7 @@ import (
 // Defaults and caps of Limits, in bytes unless named otherwise.
 const (
 	DefaultMaxKey      = 2048
-	DefaultMaxValue    = 128 << 10
+	DefaultMaxValue    = 1 << 20
 	MaxValueCap        = 16 << 20
 	DefaultMaxWriteSet = 64 << 20
 	MaxWriteSetCap     = 1 << 30 // Pebble refuses batches of 4 GiB

@@ -110,6 +110,9 @@ func (s *script) call(f []string) string {
 	case "advance":
 		w.Advance(n(2))
 		return ""
+	case "mark":
+		w.Mark()
+		return ""
 	case "put":
 		o := PutOptions{}
 		if len(f) > 4 {

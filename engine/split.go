@@ -39,6 +39,7 @@ func (w *WriteSet) divisible(at Savepoint) bool {
 type lifted struct {
 	state   outline // counts, version, clock and hidden ranges as of the turn
 	hid     bool    // the turn hid ranges
+	marks   int     // how often the turn called Mark
 	slots   []liftedSlot
 	wakes   []wakeOp
 	records []outboxRecord
@@ -54,7 +55,7 @@ type liftedSlot struct {
 
 // lift copies what was written since a savepoint.
 func (w *WriteSet) lift(at Savepoint) lifted {
-	l := lifted{state: w.outline, hid: len(at.state.ranges) == 0 && len(w.ranges) > 0}
+	l := lifted{state: w.outline, marks: w.marks - at.state.marks, hid: len(at.state.ranges) == 0 && len(w.ranges) > 0}
 	o := w.overlay
 	if o == nil {
 		return l
@@ -115,6 +116,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 	if l.hid {
 		w.ranges = l.state.ranges
 	}
+	w.marks += l.marks
 	w.version, w.now, w.turned = l.state.version, l.state.now, l.state.turned
 	w.keys, w.bytes = l.state.keys, l.state.bytes
 }

@@ -35,6 +35,7 @@ type outline struct {
 	turned    bool  // Advance was called since the last commit
 	epoch     uint32
 	floor     int // bytes that the set held when the turn began
+	marks     int // how often Mark was called
 	keys      int64
 	bytes     int64
 	ranges    []span // sorted, disjoint, not empty
@@ -158,10 +159,17 @@ func (w *WriteSet) turn() {
 // commit.
 func (w *WriteSet) Version() Version { return w.version }
 
-// Changed reports whether anything was written, deleted, armed or recorded since
-// the savepoint. Advance alone is no change.
+// Mark makes the turn a change though it may write nothing, so that it has a
+// version of its own.
+func (w *WriteSet) Mark() {
+	w.turn()
+	w.marks++
+}
+
+// Changed reports whether anything was written, deleted, armed, recorded or
+// marked since the savepoint. Advance alone is no change.
 func (w *WriteSet) Changed(since *Savepoint) bool {
-	if w.created != since.state.created || w.destroyed != since.state.destroyed || !w.sameRanges(since) {
+	if w.created != since.state.created || w.destroyed != since.state.destroyed || w.marks != since.state.marks || !w.sameRanges(since) {
 		return true
 	}
 	o := w.overlay
