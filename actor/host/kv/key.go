@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,14 +25,15 @@ import (
 //
 //  1. A number that is written without a fraction and an exponent is an integer of any size up to 255 bytes; any other
 //     is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a key is written back as it was read.
-//  2. Bytes are {"$bytes":base64}.
+//  2. Bytes are {"$bytes":base64}. A part of another type, which only Go code can write, is {"$raw":base64} of its stored
+//     form. A key with one can be read and deleted.
 //  3. Keys are ordered part by part: bytes before strings, each bytewise, then integers, then doubles, each by value, then
 //     false, then true. A key comes directly before the keys that it begins.
 //
 // In Go a part is []byte, a string, any integer type, *big.Int, float64 or bool. The stored form has up to 2,048 bytes.
 type Key []any
 
-// MarshalJSON writes the key as an array. It fails for a part that JSON cannot hold.
+// MarshalJSON writes the key as an array. It fails for a part that no key can have.
 func (k Key) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
 	for i, part := range k {
@@ -48,15 +51,39 @@ func (k Key) MarshalJSON() ([]byte, error) {
 // JSONSchema describes the array.
 func (Key) JSONSchema() []byte {
 	return []byte(`{"type":"array","items":{"oneOf":[{"type":["string","number","boolean"]},` +
-		`{"type":"object","properties":{"$bytes":{"type":"string","contentEncoding":"base64"}},"required":["$bytes"],"additionalProperties":false}]}}`)
+		`{"type":"object","properties":{"$bytes":{"type":"string","contentEncoding":"base64"}},"required":["$bytes"],"additionalProperties":false},` +
+		`{"type":"object","properties":{"$raw":{"type":"string","contentEncoding":"base64"}},"required":["$raw"],"additionalProperties":false}]}}`)
+}
+
+// unfit says why a part is none that a caller may write; "" if it is one.
+func unfit(part any) string {
+	switch part := part.(type) {
+	case string:
+		if !utf8.ValidString(part) {
+			return "is not valid UTF-8"
+		}
+	case float64:
+		if math.IsNaN(part) || math.IsInf(part, 0) {
+			return "is not a number in JSON"
+		}
+	case []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+	case *big.Int:
+		if part == nil || part.BitLen() > 8*tuple.MaxBigIntBytes {
+			return fmt.Sprintf("is not an integer of at most %d bytes", tuple.MaxBigIntBytes)
+		}
+	default:
+		return fmt.Sprintf("is a %T, not a string, number, boolean or []byte", part)
+	}
+	return ""
 }
 
 func appendPart(b []byte, part any) ([]byte, error) {
+	if unfit(part) != "" {
+		raw, err := tuple.Tuple{part}.Pack()
+		return append(base64.StdEncoding.AppendEncode(append(b, `{"$raw":"`...), raw), `"}`...), err
+	}
 	switch part := part.(type) {
 	case float64:
-		if math.IsNaN(part) || math.IsInf(part, 0) {
-			return nil, fmt.Errorf("%v is not a number in JSON", part)
-		}
 		start := len(b)
 		b = strconv.AppendFloat(b, part, 'g', -1, 64)
 		if !bytes.ContainsAny(b[start:], ".e") {
@@ -65,16 +92,28 @@ func appendPart(b []byte, part any) ([]byte, error) {
 		return b, nil
 	case []byte:
 		return append(base64.StdEncoding.AppendEncode(append(b, `{"$bytes":"`...), part), `"}`...), nil
-	case string, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, *big.Int:
-		text, err := json.Marshal(part)
-		return append(b, text...), err
 	}
-	return nil, fmt.Errorf("%T is not a string, number, boolean or []byte", part)
+	text, err := json.Marshal(part)
+	return append(b, text...), err
+}
+
+// maxText bounds the JSON and CBOR of a key, which has up to 2,048 bytes: each takes six characters at most.
+const maxText = 16 << 10
+
+// tooLong refuses a text before it is decoded, which takes much more memory.
+func tooLong(b []byte) error {
+	if len(b) > maxText {
+		return host.OverLimit("bytes of a key as it is written", maxText, int64(len(b)))
+	}
+	return nil
 }
 
 // UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first that holds them.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage
+	if err := tooLong(b); err != nil {
+		return err
+	}
 	if err := json.Unmarshal(b, &parts); err != nil || parts == nil {
 		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes, not %s", clip(b))
 	}
@@ -111,20 +150,32 @@ func parsePart(raw []byte) (any, error) {
 	return parseNumber(string(raw))
 }
 
-func parseBytes(raw []byte) ([]byte, error) {
+func parseBytes(raw []byte) (any, error) {
 	var members map[string]*string
-	text := (*string)(nil)
 	if json.Unmarshal(raw, &members) == nil && len(members) == 1 {
-		text = members["$bytes"]
+		for name, text := range members {
+			if text == nil || name != "$bytes" && name != "$raw" {
+				continue
+			}
+			b, err := base64.StdEncoding.Strict().DecodeString(*text)
+			switch {
+			case err != nil:
+				return nil, fmt.Errorf("%s is not base64", clip([]byte(*text)))
+			case name == "$raw":
+				return unpack(b)
+			}
+			return b, nil
+		}
 	}
-	if text == nil {
-		return nil, fmt.Errorf("%s is not {\"$bytes\":base64}", clip(raw))
+	return nil, fmt.Errorf("%s is not {\"$bytes\":base64}", clip(raw))
+}
+
+// unpack reads the stored form of one part.
+func unpack(raw []byte) (any, error) {
+	if t, err := tuple.Unpack(raw); err == nil && len(t) == 1 {
+		return t[0], nil
 	}
-	b, err := base64.StdEncoding.Strict().DecodeString(*text)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not base64", clip([]byte(*text)))
-	}
-	return b, nil
+	return nil, errors.New("$raw is not the stored form of a part")
 }
 
 func parseNumber(text string) (any, error) {
@@ -151,11 +202,26 @@ func parseNumber(text string) (any, error) {
 }
 
 // MarshalCBOR writes the key as an array.
-func (k Key) MarshalCBOR() ([]byte, error) { return cbor.Marshal([]any(k)) }
+func (k Key) MarshalCBOR() ([]byte, error) {
+	parts := slices.Clone([]any(k))
+	for i, part := range parts {
+		if unfit(part) != "" {
+			raw, err := tuple.Tuple{part}.Pack()
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = map[string][]byte{"$raw": raw}
+		}
+	}
+	return cbor.Marshal(parts)
+}
 
 // UnmarshalCBOR reads an array. Integers become the same Go types as from JSON.
 func (k *Key) UnmarshalCBOR(b []byte) error {
 	var parts []any
+	if err := tooLong(b); err != nil {
+		return err
+	}
 	if err := cbor.Unmarshal(b, &parts); err != nil {
 		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes")
 	}
@@ -167,6 +233,13 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 			}
 		case big.Int:
 			parts[i] = &n
+		case map[any]any:
+			raw, _ := n["$raw"].([]byte)
+			part, err := unpack(raw)
+			if err != nil || len(n) != 1 {
+				return host.Errorf(host.InvalidArgument, "key part %d is a map, and not {\"$raw\":bytes}", i+1).With("field", "["+strconv.Itoa(i)+"]")
+			}
+			parts[i] = part
 		}
 	}
 	*k = parts
@@ -207,32 +280,12 @@ func (k Key) Entry() (tuple.Tuple, error) {
 // Tuple checks the parts of a key or prefix, which need not come from JSON, and returns it as a tuple. The error code is
 // InvalidArgument.
 func (k Key) Tuple() (tuple.Tuple, error) {
-	t := make(tuple.Tuple, len(k))
 	for i, part := range k {
-		fault := ""
-		switch part := part.(type) {
-		case string:
-			if !utf8.ValidString(part) {
-				fault = "is not valid UTF-8"
-			}
-		case float64:
-			if math.IsNaN(part) || math.IsInf(part, 0) {
-				fault = "is not a number in JSON"
-			}
-		case []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
-		case *big.Int:
-			if part == nil || part.BitLen() > 8*tuple.MaxBigIntBytes {
-				fault = fmt.Sprintf("is not an integer of at most %d bytes", tuple.MaxBigIntBytes)
-			}
-		default:
-			fault = fmt.Sprintf("is a %T, not a string, number, boolean or []byte", part)
-		}
-		if fault != "" {
+		if fault := unfit(part); fault != "" {
 			return nil, host.Errorf(host.InvalidArgument, "key part %d %s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
 		}
-		t[i] = part
 	}
-	return t, nil
+	return tuple.Tuple(k), nil
 }
 
 // clip shortens the text of an error message.

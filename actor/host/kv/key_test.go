@@ -2,12 +2,17 @@ package kv
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -129,4 +134,38 @@ func mustPack(t *testing.T, k Key) string {
 		t.Fatalf("%v: %v", k, err)
 	}
 	return string(b)
+}
+
+// A part that only Go code writes is shown, and found again by what is shown.
+func TestPartsOfOtherTypesAreShown(t *testing.T) {
+	for _, part := range []any{tuple.UUID{1, 2}, nil, float32(1.5), tuple.Tuple{"a", int64(1)}, math.Inf(1), "\xff"} {
+		k := Key{"a", part}
+		text, err := json.Marshal(k)
+		if err != nil || !strings.Contains(string(text), `{"$raw":"`) {
+			t.Fatalf("%v is %s, %v", k, text, err)
+		}
+		binary, err := cbor.Marshal(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fromText, fromBinary Key
+		if err := errors.Join(json.Unmarshal(text, &fromText), cbor.Unmarshal(binary, &fromBinary)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(fromText, k) || !reflect.DeepEqual(fromBinary, k) {
+			t.Errorf("%#v is read as %#v and %#v", k, fromText, fromBinary)
+		}
+		if _, err := k.Tuple(); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%v may be written: %v", k, err)
+		}
+	}
+	for _, text := range []string{`[{"$raw":""}]`, `[{"$raw":"AAAA"}]`, `[{"$raw":"AmEAAmIA"}]`, `[{"$raw":1}]`, `[{"$raw":"","$bytes":""}]`} {
+		if err := json.Unmarshal([]byte(text), new(Key)); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	long := `["` + strings.Repeat("a", maxText) + `"]`
+	if err := json.Unmarshal([]byte(long), new(Key)); host.CodeOf(err) != host.TooLarge {
+		t.Errorf("a long key: %v", err)
+	}
 }
