@@ -1,6 +1,9 @@
 package host
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // An Encoding says what the bytes of an entry's value are. It is kept with the value. The
 // first three have the numbers of the KV Connect protocol.
@@ -31,10 +34,18 @@ const (
 	encodings
 )
 
+var encodingWords = [encodings]string{"", "v8", "u64", "bytes", "json", "integer", "typed", "text", "cbor"}
+
+// ParseEncoding returns the encoding that a word names; false if none does.
+func ParseEncoding(word string) (Encoding, bool) {
+	i := slices.Index(encodingWords[1:], word) + 1
+	return Encoding(i), i > 0
+}
+
 // String returns a word for the encoding, as JSON shows it.
 func (e Encoding) String() string {
 	if e < encodings {
-		return [...]string{"", "v8", "u64", "bytes", "json", "integer", "typed", "text", "cbor"}[e]
+		return encodingWords[e]
 	}
 	return "encoding " + strconv.Itoa(int(e))
 }

@@ -5,6 +5,7 @@ package kvrows
 import (
 	"fmt"
 
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
@@ -80,8 +81,6 @@ type Result struct {
 type Done struct {
 	// Changed: there is another value or expiry than before, or, of Delete and DeleteRange, fewer entries.
 	Changed bool
-	// Created: there was no entry.
-	Created bool
 	// Value is the value that was stored; that of Combine is the result.
 	Value value.Value
 	// Expires is when the entry expires, 0 for never.
@@ -120,8 +119,9 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 		return r, nil
 	}
 	r.Done = make([]Done, len(c.Mutations))
+	work := 0
 	for i := range c.Mutations {
-		if err := c.Mutations[i].apply(w, &r.Done[i]); err != nil {
+		if err := c.Mutations[i].apply(w, &r.Done[i], &work); err != nil {
 			return Result{}, &MutationError{i, err}
 		}
 	}
@@ -129,7 +129,7 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 }
 
 func (c *Check) holds(r engine.Reader) (bool, error) {
-	e, there, err := r.Get(keyspace.UserKV.Append(nil, c.Key))
+	e, there, err := stat(r, keyspace.UserKV.Append(nil, c.Key))
 	switch {
 	case err != nil:
 		return false, err
@@ -141,7 +141,11 @@ func (c *Check) holds(r engine.Reader) (bool, error) {
 	return there && uint64(e.Version) == c.Version, nil
 }
 
-func (m *Mutation) apply(w engine.Writer, d *Done) (err error) {
+// maxWork bounds the bytes of stored values that the mutations of one commit read. Each may read a large one, and write it.
+const maxWork = 64 << 20
+
+// apply does the mutation, and adds to work the bytes of the stored value that it reads.
+func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
 	key := keyspace.UserKV.Append(nil, m.Key)
 	switch m.Op {
 	case Delete:
@@ -155,13 +159,19 @@ func (m *Mutation) apply(w engine.Writer, d *Done) (err error) {
 		d.Changed = d.Deleted > 0
 		return err
 	}
+	d.Value, d.Expires = m.Value, m.Expiry.At
+	if m.Op == Put {
+		d.Changed = true
+		return d.put(w, key)
+	}
 	old, there, err := w.Get(key)
 	if err != nil {
 		return err
 	}
-	d.Created = !there
-	d.Value, d.Expires = m.Value, m.Expiry.At
-	if m.Op != Put && !m.Expiry.Set && there {
+	if *work += len(old.Value); *work > maxWork {
+		return host.OverLimit("bytes of the stored values that mutations of one commit read", maxWork, int64(*work))
+	}
+	if !m.Expiry.Set && there {
 		d.Expires = old.Expire
 	}
 	switch m.Op {
@@ -174,11 +184,15 @@ func (m *Mutation) apply(w engine.Writer, d *Done) (err error) {
 			return err
 		}
 	case Touch:
-		if d.Created = false; !there {
+		if !there {
 			return nil
 		}
 		d.Value = value.Value{Encoding: encoding(&old), Data: old.Value}
 	}
 	d.Changed = true
+	return d.put(w, key)
+}
+
+func (d *Done) put(w engine.Writer, key []byte) error {
 	return w.Put(key, d.Value.Data, engine.PutOptions{ExpireAt: d.Expires, Encoding: uint8(d.Value.Encoding)})
 }

@@ -139,7 +139,7 @@ func (p *player) expected(m *Mutation, version uint64) (Done, bool) {
 	default:
 		d.Value = m.Value
 	}
-	d.Changed, d.Created, d.Expires = true, !there, m.Expiry.At
+	d.Changed, d.Expires = true, m.Expiry.At
 	if m.Op != Put && !m.Expiry.Set && there {
 		d.Expires = old.expires
 	}
@@ -207,7 +207,7 @@ func (p *player) commit() {
 		p.t.Fatalf("%d done, want %d: %v", len(got.Done), len(want), err)
 	default:
 		for i := range want {
-			if g, w := got.Done[i], want[i]; g.Changed != w.Changed || g.Created != w.Created || g.Deleted != w.Deleted ||
+			if g, w := got.Done[i], want[i]; g.Changed != w.Changed || g.Deleted != w.Deleted ||
 				g.Changed && g.Deleted == 0 && (g.Expires != w.Expires || g.Value.Encoding != w.Value.Encoding || !bytes.Equal(g.Value.Data, w.Value.Data)) {
 				p.t.Fatalf("mutation %d (%+v) did %+v, want %+v", i, c.Mutations[i], g, w)
 			}

@@ -55,16 +55,19 @@ func Number(data []byte) (integer *big.Int, double float64, err error) {
 	return integer, double, err
 }
 
+// nesting has the tags of values that are arrays or objects in JSON, or that another value follows.
+var nesting = []byte{tagObject, tagDense, tagSparse, tagMap, tagSet, tagBuffer, tagResizable, tagCount}
+
 // value appends the next value.
 func (d *decoder) value(dst []byte) ([]byte, error) {
-	if d.depth++; d.depth > MaxDepth {
-		return dst, ErrOpaque
-	}
-	defer func() { d.depth-- }()
 	t, err := d.tag()
 	if err != nil {
 		return dst, err
 	}
+	if d.depth++; d.depth > MaxDepth && slices.Contains(nesting, t) {
+		return dst, ErrOpaque
+	}
+	defer func() { d.depth-- }()
 	switch t {
 	case tagUndefined, tagNull, tagHole:
 		return append(dst, "null"...), nil
@@ -77,8 +80,11 @@ func (d *decoder) value(dst []byte) ([]byte, error) {
 		return appendNumber(dst, f), err
 	case tagBigInt, tagBigIntObj:
 		n, err := d.bigInt()
-		if err != nil {
+		switch {
+		case err != nil:
 			return dst, err
+		case Long(n):
+			return dst, ErrOpaque
 		}
 		return n.Append(dst, 10), nil
 	case tagStringObj:
@@ -277,15 +283,16 @@ func (d *decoder) counts(properties, elements uint64) error {
 	return nil
 }
 
-// sparse appends an array with gaps, which are null. An array with many more gaps than bytes is opaque.
+// sparse appends an array with gaps, which are null. A value with many more gaps than bytes is opaque.
 func (d *decoder) sparse(dst []byte) ([]byte, error) {
 	length, err := d.varint()
 	if err != nil {
 		return dst, err
 	}
-	if length > 16*uint64(len(d.b))+1024 {
+	if length > d.gaps {
 		return dst, ErrOpaque
 	}
+	d.gaps -= length
 	dst = append(dst, '[')
 	next, properties := uint64(0), uint64(0)
 	fill := func(to uint64) {
@@ -347,6 +354,9 @@ func (d *decoder) list(dst []byte, end byte, values int) ([]byte, error) {
 			}
 			continue
 		}
+		if d.depth++; d.depth > MaxDepth { // the pair is an array too
+			return dst, ErrOpaque
+		}
 		if dst, err = d.value(append(dst, '[')); err != nil {
 			return dst, err
 		}
@@ -354,6 +364,7 @@ func (d *decoder) list(dst []byte, end byte, values int) ([]byte, error) {
 			return dst, err
 		}
 		dst = append(dst, ']')
+		d.depth--
 	}
 }
 

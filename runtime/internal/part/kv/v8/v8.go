@@ -8,11 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 )
+
+// Header is the byte that begins every value; the version follows it.
+const Header = 0xFF
 
 // The bytes that begin the parts of a value.
 const (
-	tagVersion   = 0xFF
+	tagVersion   = Header
 	tagPadding   = 0x00
 	tagUndefined = '_'
 	tagNull      = '0'
@@ -54,7 +58,16 @@ const (
 
 	// MaxDepth is how deep the arrays and objects of a value may nest, to have a form in JSON.
 	MaxDepth = 500
+
+	// MaxDigits is how many decimal digits an integer may have, to have a form in JSON. The time to read or write more
+	// grows with their square.
+	MaxDigits = 10_000
 )
+
+var tooLong = new(big.Int).Exp(big.NewInt(10), big.NewInt(MaxDigits), nil)
+
+// Long reports whether an integer has more than MaxDigits.
+func Long(n *big.Int) bool { return n.CmpAbs(tooLong) >= 0 }
 
 var (
 	// ErrOpaque is the error for a value that has no form in JSON, or of which the caller needs another type.
@@ -68,6 +81,7 @@ type decoder struct {
 	b       []byte
 	version byte
 	depth   int
+	gaps    uint64 // how many elements sparse arrays may have in all
 }
 
 func malformed(format string, args ...any) error {
@@ -76,7 +90,7 @@ func malformed(format string, args ...any) error {
 
 // open reads the header.
 func open(data []byte) (*decoder, error) {
-	d := &decoder{b: data}
+	d := &decoder{b: data, gaps: 16*uint64(len(data)) + 1024}
 	if len(data) < 2 || data[0] != tagVersion {
 		return nil, malformed("it has no header")
 	}

@@ -156,6 +156,37 @@ func TestJSONThatCannotBeSerialized(t *testing.T) {
 	}
 }
 
+// What has a form in JSON can be written again, at the limits too.
+func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
+	digits := func(n int) string { return strings.Repeat("9", n) }
+	for _, text := range []string{
+		strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500), digits(MaxDigits), "-" + digits(MaxDigits), "9007199254740991", "9007199254740992",
+	} {
+		data, err := FromJSON([]byte(text))
+		if err != nil {
+			t.Errorf("%.20s: %v", text, err)
+			continue
+		}
+		if got, err := AppendJSON(nil, data); err != nil || string(got) != text {
+			t.Errorf("%.20s becomes %.20s %v", text, got, err)
+		}
+	}
+	long, _ := new(big.Int).SetString(digits(MaxDigits+1), 10)
+	maps := func(n int) []byte {
+		return unhex(t, "ff0f"+strings.Repeat("3b30", n)+"30"+strings.Repeat("3a02", n)) // the first is the key null
+	}
+	for name, data := range map[string][]byte{
+		"too many digits": FromInteger(long), "251 Maps": maps(251), "many counts": append([]byte{0xFF, 15}, strings.Repeat("?\x01", 1<<20)...),
+	} {
+		if got, err := AppendJSON(nil, data); !errors.Is(err, ErrOpaque) {
+			t.Errorf("%s: %.40s %v", name, got, err)
+		}
+	}
+	if _, err := AppendJSON(nil, maps(250)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Nothing that a client sends makes the reader fail in another way than with its errors, and JSON comes back as it went.
 func FuzzReader(f *testing.F) {
 	for _, v := range vectors {

@@ -40,9 +40,6 @@ func FromDouble(f float64) []byte { return appendDouble([]byte{tagVersion, lates
 func FromText(s string) []byte { return appendString([]byte{tagVersion, latest}, s) }
 
 func appendValue(dst []byte, d *json.Decoder, depth int) ([]byte, error) {
-	if depth > MaxDepth {
-		return nil, fmt.Errorf("v8: the value nests deeper than %d", MaxDepth)
-	}
 	token, err := d.Token()
 	if err != nil {
 		return nil, fmt.Errorf("v8: %w", err)
@@ -60,6 +57,9 @@ func appendValue(dst []byte, d *json.Decoder, depth int) ([]byte, error) {
 	case json.Number:
 		return appendJSONNumber(dst, string(v))
 	case json.Delim:
+		if depth > MaxDepth {
+			return nil, fmt.Errorf("v8: the value nests deeper than %d", MaxDepth)
+		}
 		if v == '[' {
 			return appendArray(dst, d, depth)
 		}
@@ -201,9 +201,8 @@ func appendJSONNumber(dst []byte, text string) ([]byte, error) {
 		}
 		return appendDouble(dst, f), nil
 	case whole:
-		const most = 100_000 // digits: reading more takes time that grows with their square
-		if len(text) > most {
-			return nil, fmt.Errorf("v8: an integer has more than %d digits", most)
+		if len(strings.TrimPrefix(text, "-")) > MaxDigits {
+			return nil, fmt.Errorf("v8: an integer has more than %d digits", MaxDigits)
 		}
 		n, ok := new(big.Int).SetString(text, 10)
 		if !ok {

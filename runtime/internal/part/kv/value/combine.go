@@ -1,6 +1,7 @@
 package value
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -12,11 +13,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
-// MaxDigits bounds the integers of mutations, in decimal digits. Reading more takes time that grows with their square.
-const MaxDigits = 100_000
-
-// maxBits bounds integers in encodings without digits: 2^maxBits has MaxDigits of them.
-const maxBits = 332_192
+// MaxDigits bounds the integers of mutations, in decimal digits. A commit may have thousands, and reading a longer one takes
+// time that grows with the square of its length.
+const MaxDigits = v8.MaxDigits
 
 // An Op is a mutation that makes the new value of an entry of the stored one and an operand.
 type Op string
@@ -101,7 +100,7 @@ func (v Value) number() (number, error) {
 			return number{}, errors.New("is not a number")
 		}
 		return number{integer: n, double: f}, nil
-	case host.EncodedJSON, host.Unencoded:
+	case host.EncodedJSON:
 		return parseNumber(v.Data)
 	}
 	return number{}, fmt.Errorf("is %s, not a number", v.Encoding)
@@ -164,7 +163,7 @@ func (n number) value(as host.Encoding) (Value, error) {
 
 // short returns an error for an integer with too many digits.
 func (n number) short() error {
-	if n.integer.BitLen() > maxBits {
+	if v8.Long(n.integer) {
 		return errTooManyDigits
 	}
 	return nil
@@ -201,10 +200,21 @@ func (o Op) Check(operand Value) error {
 // Combine returns the new value of an entry. old is nil if there is no entry: then it is the operand, within the bounds.
 //
 // Integers are exact. A u64 stays one: its sum is taken modulo 2^64, as the clients of Deno KV expect. A sum of an integer
-// and a double is a double in JSON, and a mismatch in what V8 has serialized. The elements of arrays stay as they are written.
+// and a double is a double in JSON, and a mismatch with an entry of another encoding. The elements of arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
+	}
+	if old != nil && old.Encoding == host.Unencoded {
+		text, err := old.AppendJSON(nil)
+		if err != nil {
+			return Value{}, mismatch(false, "is damaged")
+		}
+		document, err := JSON(text)
+		if err != nil {
+			return Value{}, mismatch(false, "is not JSON")
+		}
+		old = &document
 	}
 	if !o.Numeric() {
 		return o.concatenate(old, operand)
@@ -225,10 +235,8 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	}
 	as := old.Encoding
 	switch {
-	case x.u64 != y.u64 && (x.isDouble() || y.isDouble()), old.Encoding == host.EncodedV8 && !x.u64 && !y.u64 && x.isDouble() != y.isDouble():
+	case x.isDouble() != y.isDouble() && (y.u64 || as != host.EncodedJSON):
 		return Value{}, mismatch(false, "and the operand are numbers of two types")
-	case y.u64 && !x.u64:
-		as = old.Encoding // an integer stays one
 	}
 	z, err := o.calculate(x, y)
 	if err != nil {
@@ -246,26 +254,28 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 }
 
 func (o Op) calculate(x, y number) (number, error) {
-	if x.isDouble() || y.isDouble() {
-		a, b := x.float(), y.float()
-		switch {
-		case math.IsNaN(a):
-			return number{}, mismatch(false, "is not a number")
-		case o == Sum:
-			return number{double: a + b}, nil
-		case o == Min:
-			return number{double: min(a, b)}, nil
-		}
-		return number{double: max(a, b)}, nil
-	}
-	a, b := x.integer, y.integer
 	switch {
+	case x.isDouble() && math.IsNaN(x.double):
+		return number{}, mismatch(false, "is not a number")
+	case o == Sum && (x.isDouble() || y.isDouble()):
+		return number{double: x.float() + y.float()}, nil
 	case o == Sum:
-		return number{integer: new(big.Int).Add(a, b)}, nil
-	case (o == Min) == (a.Cmp(b) <= 0):
-		return number{integer: a}, nil
+		return number{integer: new(big.Int).Add(x.integer, y.integer)}, nil
 	}
-	return number{integer: b}, nil
+	if c := compare(x, y); c == 0 || (o == Min) == (c < 0) {
+		return x, nil
+	}
+	return y, nil
+}
+
+// Empty reports whether nothing is within the bounds, which must pass Sum.Check.
+func (b Bounds) Empty() bool {
+	if b.Min == nil || b.Max == nil {
+		return false
+	}
+	least, err := b.Min.number()
+	most, err2 := b.Max.number()
+	return err != nil || err2 != nil || compare(least, most) > 0
 }
 
 // within applies the bounds to a result.
@@ -296,22 +306,24 @@ func (b Bounds) within(n number) (number, error) {
 	return n, nil
 }
 
+// compare compares two numbers by their exact values.
 func compare(a, b number) int {
 	if !a.isDouble() && !b.isDouble() {
 		return a.integer.Cmp(b.integer)
 	}
-	switch x, y := a.float(), b.float(); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
+	return a.exact().Cmp(b.exact())
+}
+
+func (n number) exact() *big.Float {
+	if n.isDouble() {
+		return big.NewFloat(n.double)
 	}
-	return 0
+	return new(big.Float).SetInt(n.integer)
 }
 
 // array reports whether a value is an array in JSON.
 func array(v Value) bool {
-	return (v.Encoding == host.EncodedJSON || v.Encoding == host.Unencoded) && len(v.Data) > 1 && v.Data[0] == '[' && v.Data[len(v.Data)-1] == ']'
+	return v.Encoding == host.EncodedJSON && bytes.HasPrefix(v.Data, []byte{'['})
 }
 
 // concatenate joins two arrays.

@@ -35,6 +35,9 @@ func JSON(text []byte) (Value, error) {
 	if !utf8.Valid(text) || json.Compact(&compact, text) != nil {
 		return Value{}, host.Errorf(host.InvalidArgument, "the value is not JSON")
 	}
+	if err := host.CheckJSON(compact.Bytes(), nil); err != nil {
+		return Value{}, host.WithMember(host.Errorf(host.InvalidArgument, "%s", err), "", err)
+	}
 	if n := depth(compact.Bytes()); n > MaxDepth {
 		return Value{}, host.OverLimit("depth", MaxDepth, int64(n))
 	}

@@ -138,7 +138,7 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 		{Sum, v8JSON(t, "1.5"), v8JSON(t, "2"), Bounds{}, "3.5", host.EncodedV8, nil},
 		{Sum, bigint(5), v8JSON(t, "2"), Bounds{}, "", 0, ErrMismatch},
 		{Sum, v8JSON(t, `"x"`), bigint(1), Bounds{}, "", 0, ErrMismatch},
-		{Max, Integer(new(big.Int).Lsh(big.NewInt(1), maxBits)), j("0"), Bounds{}, "", 0, ErrRange},
+		{Max, Integer(new(big.Int).Exp(big.NewInt(10), big.NewInt(MaxDigits), nil)), j("0"), Bounds{}, "", 0, ErrRange},
 		{Sum, Integer(big.NewInt(-1)), j("-255"), Bounds{}, "-256", host.EncodedInteger, nil},
 		{Sum, j("5"), j("6"), bounds(j("0"), j("10"), false), "", 0, ErrRange},
 		{Sum, j("5"), j("6"), bounds(j("0"), j("10"), true), "10", host.EncodedJSON, nil},

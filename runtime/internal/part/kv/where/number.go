@@ -43,12 +43,17 @@ func parseDecimal(text string) (d decimal) {
 
 // compareNumbers compares two numbers of JSON by their values.
 func compareNumbers(x, y string) int {
-	if a, err := strconv.ParseInt(x, 10, 64); err == nil {
-		if b, err := strconv.ParseInt(y, 10, 64); err == nil {
-			return cmp.Compare(a, b)
+	if len(x)+len(y) < 38 { // an error of ParseInt copies its argument
+		if a, err := strconv.ParseInt(x, 10, 64); err == nil {
+			if b, err := strconv.ParseInt(y, 10, 64); err == nil {
+				return cmp.Compare(a, b)
+			}
 		}
 	}
-	a, b := parseDecimal(x), parseDecimal(y)
+	return parseDecimal(x).compare(parseDecimal(y))
+}
+
+func (a decimal) compare(b decimal) int {
 	switch {
 	case a.sign() != b.sign():
 		return cmp.Compare(a.sign(), b.sign())

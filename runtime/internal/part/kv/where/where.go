@@ -17,10 +17,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/text/cases"
 
@@ -29,10 +31,12 @@ import (
 
 // The bounds of a filter.
 const (
-	MaxDepth   = 16   // how deep conditions nest
-	MaxNodes   = 64   // conditions
-	MaxIn      = 1000 // values of $in and $nin
-	maxPattern = 256  // bytes of a regular expression
+	MaxBytes   = 256 << 10 // of its text
+	MaxDepth   = 16        // how deep conditions nest
+	MaxNodes   = 64        // conditions
+	MaxIn      = 1000      // values of $in and $nin
+	maxPattern = 256       // bytes of a regular expression
+	maxProgram = 1000      // instructions of all regular expressions: each may take one step at each character
 )
 
 // An Entry is what a filter is applied to.
@@ -57,6 +61,12 @@ func (f *Filter) Meets(e *Entry) bool { return f.meets(e) }
 // Compile compiles a filter. now is what $now stands for. The error is an *host.Error with the code InvalidArgument, whose
 // field is the place of the fault, or TooLarge. A filter without conditions is refused.
 func Compile(text []byte, now time.Time) (*Filter, error) {
+	if len(text) > MaxBytes {
+		return nil, host.OverLimit("bytes of a filter", MaxBytes, int64(len(text)))
+	}
+	if !utf8.Valid(text) {
+		return nil, host.Errorf(host.InvalidArgument, "the filter is not UTF-8")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
@@ -68,6 +78,9 @@ func Compile(text []byte, now time.Time) (*Filter, error) {
 	}
 	if err != nil {
 		return nil, host.Errorf(host.InvalidArgument, "the filter is not JSON: %s", err)
+	}
+	if twice, ok := errors.AsType[*host.MemberError](host.CheckJSON(text, v)); ok {
+		return nil, fault(twice.Path, "the member is given twice")
 	}
 	c := compiler{now: now.UnixMilli()}
 	meets, err := c.all(v, "", 1)
@@ -81,12 +94,16 @@ type condition = func(*Entry) bool
 
 // A compiler makes conditions. Each of its methods gets the place of what it compiles, for errors.
 type compiler struct {
-	now   int64
-	nodes int
+	now     int64
+	nodes   int
+	program int
 }
 
 func fault(place, format string, args ...any) error {
 	e := host.Errorf(host.InvalidArgument, format, args...)
+	if most := 200; len(place) > most {
+		place = strings.ToValidUTF8(place[:most], "") + "…"
+	}
 	if place != "" {
 		e = host.Errorf(host.InvalidArgument, "%s: %s", place, e.Message).With("field", place)
 	}
@@ -218,7 +235,7 @@ func (c *compiler) field(get func(*Entry) any, v any, place string, depth int) (
 	var conditions []condition
 	for i, name := range names {
 		if !strings.HasPrefix(name, "$") {
-			return nil, fault(under(place, name), "%q is not an operator; compare with an object by $eq", name)
+			return nil, fault(under(place, name), "%.40q is not an operator; compare with an object by $eq", name)
 		}
 		if i > 0 {
 			if err := c.node(depth); err != nil {
@@ -269,6 +286,13 @@ func (c *compiler) operator(get func(*Entry) any, name string, operand any, plac
 		}
 		meets := func(e *Entry) bool {
 			v := get(e)
+			if n, is := v.(json.Number); is { // which may be long, and is parsed once
+				d := parseDecimal(string(n))
+				return slices.ContainsFunc(values, func(value any) bool {
+					n, is := value.(json.Number)
+					return is && d.compare(parseDecimal(string(n))) == 0
+				})
+			}
 			return slices.ContainsFunc(values, func(value any) bool { return equal(v, value) })
 		}
 		if name == "$nin" {
@@ -349,6 +373,9 @@ func (c *compiler) text(get func(*Entry) any, name string, operand any, place st
 		if err != nil {
 			return nil, true, fault(place, "the pattern cannot be compiled: %s", err)
 		}
+		if c.program += instructions(part); c.program > maxProgram {
+			return nil, true, host.OverLimit("instructions of all patterns", maxProgram, int64(c.program)).With("field", place)
+		}
 		has = func(s, _ string) bool { return pattern.MatchString(s) }
 	}
 	if folded {
@@ -365,6 +392,19 @@ func (c *compiler) text(get func(*Entry) any, name string, operand any, place st
 		}
 		return has(s, part) == wanted
 	}, true, nil
+}
+
+// instructions returns the size of the program of a pattern that compiles.
+func instructions(pattern string) int {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0
+	}
+	return len(program.Inst)
 }
 
 func (c *compiler) between(get func(*Entry) any, operand any, place string) (condition, error) {

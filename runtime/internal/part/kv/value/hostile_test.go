@@ -1,0 +1,143 @@
+package value
+
+import (
+	"encoding/json"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+)
+
+// A value that Stored accepts has a form in JSON that FromJSON reads, so that one entry never makes a listing fail.
+func TestAcceptedValuesAreShownAndReadBack(t *testing.T) {
+	for name, v := range map[string]Value{
+		"a member twice":     {host.EncodedCBOR, []byte("\xa2\x61a\x01\x61a\x02")},
+		"a text of no text":  {host.EncodedCBOR, []byte("\x61\xff")},
+		"an array as name":   {host.EncodedTyped, []byte("\xa1\x80\x01")},
+		"a time of no time":  {host.EncodedCBOR, []byte("\xc0\x61x")},
+		"a huge time":        {host.EncodedCBOR, []byte("\xc1\xfb\x7e\x37\xe4\x3c\x88\x00\x75\x9c")},
+		"40 arrays":          {host.EncodedCBOR, []byte(strings.Repeat("\x81", 40) + "\x01")},
+		"200,000 elements":   {host.EncodedCBOR, append([]byte("\x9a\x00\x03\x0d\x40"), make([]byte, 200_000)...)},
+		"an integer of 1 MB": {host.EncodedCBOR, append([]byte("\xc2\x5a\x00\x10\x00\x00"), strings.Repeat("\x01", 1<<20)...)},
+		"an integer of V8":   {host.EncodedV8, v8.FromInteger(new(big.Int).Lsh(big.NewInt(1), 8<<20))},
+	} {
+		v, err := Stored(v.Encoding, v.Data)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		start := time.Now()
+		text, err := v.AppendJSON(nil)
+		if err != nil || !json.Valid(text) || len(text) > 6*len(v.Data)+64 {
+			t.Errorf("%s: %.80s %v", name, text, err)
+			continue
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%s: %v", name, took)
+		}
+		if _, err = JSON(text); err != nil {
+			t.Errorf("%s: %.80s %v", name, text, err)
+		}
+	}
+	if _, err := Stored(host.EncodedInteger, append([]byte{0, 1}, make([]byte, 1<<20)...)); err == nil {
+		t.Error("an integer of 1 MB is accepted")
+	}
+}
+
+// Gaps cost a client nothing, and a reader memory.
+func TestGapsOfAnArrayAreBounded(t *testing.T) {
+	inner := []byte{'a', 0xC0, 0x84, 0x3D, '@', 0, 0xC0, 0x84, 0x3D} // 1,000,000 gaps
+	data := append([]byte{0xFF, 15, 'A', 200, 78}, make([]byte, 0, 100_000)...)
+	for range 10_000 {
+		data = append(data, inner...)
+	}
+	data = append(data, '$', 0, 200, 78)
+	text, err := Value{host.EncodedV8, data}.AppendJSON(nil)
+	if err != nil || len(text) > 16*5*len(data)+6<<10 {
+		t.Errorf("%d bytes become %d %v", len(data), len(text), err)
+	}
+}
+
+func TestMembersOfCBORHaveOneOrder(t *testing.T) {
+	v := Value{host.EncodedCBOR, cborOf(t, map[any]any{1: "a", "1": "b", -1: "c", "-1": "d", 2: "e", "2": "f"})}
+	first, err := v.AppendJSON(nil)
+	for range 100 {
+		if again, _ := v.AppendJSON(nil); err != nil || string(again) != string(first) {
+			t.Fatalf("%s, then %s %v", first, again, err)
+		}
+	}
+}
+
+func TestMutationsOfNumbersOfTwoTypes(t *testing.T) {
+	whole := func(n int64) Value { return Integer(big.NewInt(n)) }
+	for _, c := range []struct {
+		op           Op
+		old, operand Value
+		want         string
+		as           host.Encoding
+		err          error
+	}{
+		{Sum, whole(1), document(t, "1.5"), "", 0, ErrMismatch}, // an integer of its encoding stays one
+		{Max, whole(1), document(t, "1.5"), "", 0, ErrMismatch},
+		{Sum, whole(1), v8JSON(t, "1.5"), "", 0, ErrMismatch},
+		{Max, document(t, "9007199254740993"), document(t, "0.5"), "9007199254740993", host.EncodedJSON, nil}, // exactly one of the two
+		{Min, document(t, "0.5"), document(t, "-9007199254740993"), "-9007199254740993", host.EncodedJSON, nil},
+		{Max, document(t, "9007199254740993"), document(t, "9007199254740992.0"), "9007199254740993", host.EncodedJSON, nil},
+		{Max, document(t, "1"+strings.Repeat("0", 400)), document(t, "1e300"), "1" + strings.Repeat("0", 400), host.EncodedJSON, nil},
+		{Max, document(t, "3"), document(t, "3.0"), "3", host.EncodedJSON, nil},
+		{Append, Value{host.Unencoded, []byte(`[ ]`)}, document(t, "[1]"), "[1]", host.EncodedJSON, nil},
+		{Append, Value{host.Unencoded, []byte("[1, 2]\n")}, document(t, "[3]"), "[1,2,3]", host.EncodedJSON, nil},
+		{Append, Value{host.Unencoded, []byte("[abc]")}, document(t, "[1]"), "", 0, ErrMismatch},
+		{Append, Value{host.Unencoded, []byte("[\"\xff\"]")}, document(t, "[1]"), "", 0, ErrMismatch},
+		{Sum, Value{host.Unencoded, []byte(" 5\n")}, document(t, "1"), "6", host.EncodedJSON, nil},
+		{Sum, Value{host.Unencoded, []byte("0x1.8p1")}, document(t, "1"), "", 0, ErrMismatch},
+	} {
+		got, err := c.op.Combine(&c.old, c.operand, Bounds{})
+		var shown []byte
+		if err == nil {
+			shown, err = got.AppendJSON(nil)
+		}
+		if !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as) {
+			t.Errorf("%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
+		}
+	}
+}
+
+func TestTextsMustBeUnicode(t *testing.T) {
+	for _, text := range []string{`"\ud800"`, `"a\udc00b"`} {
+		if v, err := FromJSON(host.EncodedText, []byte(text)); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%s is stored as %q %v", text, v.Data, err)
+		}
+	}
+	if v, err := FromJSON(host.EncodedText, []byte(`"\ufffd\ud83d\ude00"`)); err != nil || string(v.Data) != "\uFFFD😀" {
+		t.Errorf("%q %v", v.Data, err)
+	}
+}
+
+func TestBytesOfV8ThatAreNoneAreRefused(t *testing.T) {
+	for _, text := range []string{`{"$v8":"?"}`, `{"$v8":"AAAA"}`, `{"$v8":1}`} {
+		if v, err := FromJSON(host.EncodedV8, []byte(text)); err == nil {
+			t.Errorf("%s is stored as %q", text, v.Data)
+		}
+	}
+}
+
+func TestUnencodedBytesAreShownAsUTF8(t *testing.T) {
+	got, err := Value{host.Unencoded, []byte("\"\xff\"")}.AppendJSON(nil)
+	if err != nil || string(got) != `{"$bytes":"Iv8i"}` {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+func BenchmarkSumOfTheLongest(b *testing.B) {
+	old := Value{host.EncodedJSON, []byte(strings.Repeat("9", MaxDigits-1) + "0")}
+	for b.Loop() {
+		if _, err := Sum.Combine(&old, Value{host.EncodedJSON, []byte("1")}, Bounds{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
