@@ -56,6 +56,8 @@ type Spec[S any] struct {
 	// OpenSQL opens the built-in methods sql.query and sql.exec to all callers of the actor.
 	// Otherwise they are for operators.
 	OpenSQL bool
+	// OpenKV opens the built-in methods kv.* likewise.
+	OpenKV bool
 	// SQLDecimal allows SQLite's functions of exact decimals (decimal_add and so on). They are left
 	// out by default, because one call with long numbers takes as long as the turn or query may.
 	SQLDecimal bool
@@ -177,6 +179,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		SharedState:  p.state.IsFlat(),
 		Migrations:   slices.Clone(p.spec.Migrations),
 		OpenSQL:      p.spec.OpenSQL,
+		OpenKV:       p.spec.OpenKV,
 		SQLDecimal:   p.spec.SQLDecimal,
 		New:          func() host.Instance { return &instance[S]{program: p} },
 		Decode:       p.decode,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -27,7 +28,7 @@ func (*shelf) fill(ctx *actor.Context, names []string) (actor.None, error) {
 		if err := books.Put(ctx, name, i+1); err != nil {
 			return actor.None{}, err
 		}
-		if err := ctx.KV().Put(tuple.Tuple{"note", name}, []byte("new"), actor.TTL(24*time.Hour)); err != nil {
+		if err := ctx.KV().Put(tuple.Tuple{"note", name}, []byte("new"), actor.Encoded(host.EncodedText), actor.TTL(24*time.Hour)); err != nil {
 			return actor.None{}, err
 		}
 	}

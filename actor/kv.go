@@ -31,6 +31,8 @@ type Entry struct {
 	Created, Updated time.Time
 	// Expire is when the entry ceases to exist; zero for never.
 	Expire time.Time
+	// Encoding says what Value is.
+	Encoding host.Encoding
 }
 
 // Get returns the value under a key, which must not be changed; false means that there is none.
@@ -53,7 +55,7 @@ func (kv ReadKV) Entry(key tuple.Tuple) (Entry, bool, error) {
 	if err != nil || !ok {
 		return Entry{}, false, err
 	}
-	return Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire}, true, nil
+	return Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire, e.Encoding}, true, nil
 }
 
 // List ranges over the entries whose keys begin with the elements of prefix; a nil prefix selects
@@ -86,7 +88,7 @@ func (kv ReadKV) list(span keyRange, err error, opts []ListOption) iter.Seq2[Ent
 				yield(Entry{}, err)
 				return
 			}
-			if !yield(Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire}, nil) {
+			if !yield(Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire, e.Encoding}, nil) {
 				return
 			}
 		}
@@ -99,7 +101,7 @@ type KV struct {
 	turn host.Turn
 }
 
-// Put stores a value. Neither the key nor the value may be changed before the turn ends. The error
+// Put stores a value of bytes, unless [Encoded] says what else they are. Neither the key nor the value may be changed before the turn ends. The error
 // code is TooLarge or QuotaExceeded if a limit is passed; the entry is then as before, and the
 // handler may go on.
 func (kv KV) Put(key tuple.Tuple, value []byte, opts ...PutOption) error {
@@ -107,7 +109,7 @@ func (kv KV) Put(key tuple.Tuple, value []byte, opts ...PutOption) error {
 	if err != nil {
 		return err
 	}
-	return put(kv.turn, k, value, opts)
+	return put(kv.turn, k, value, host.EncodedBytes, opts)
 }
 
 // Delete removes an entry and reports whether there was one.
@@ -146,19 +148,37 @@ func deleteRange(t host.Turn, span keyRange) (int64, error) {
 }
 
 // put stores a value under a packed key.
-func put(t host.Turn, key, value []byte, opts []PutOption) error {
-	var expire time.Time
-	for _, o := range opts {
-		now := t.Now()
-		if expire = o.expiry(now); !expire.After(now) {
-			return Errorf(InvalidArgument, "the entry would expire at %s, which is not in the future", expire.UTC().Format(time.RFC3339))
-		}
+func put(t host.Turn, key, value []byte, encoding host.Encoding, opts []PutOption) error {
+	p := putting{encoding: encoding}
+	if len(opts) > 0 {
+		p.now = t.Now()
 	}
-	return t.KVPut(key, value, expire)
+	for _, o := range opts {
+		o.applyPut(&p)
+	}
+	if p.expires && !p.expire.After(p.now) {
+		return Errorf(InvalidArgument, "the entry would expire at %s, which is not in the future", p.expire.UTC().Format(time.RFC3339))
+	}
+	return t.KVPut(key, value, p.encoding, p.expire)
 }
 
 // A PutOption changes how one entry is stored.
-type PutOption interface{ expiry(now time.Time) time.Time }
+type PutOption interface{ applyPut(*putting) }
+
+// putting is what PutOptions ask for.
+type putting struct {
+	now, expire time.Time
+	expires     bool
+	encoding    host.Encoding
+}
+
+// Encoded says what the bytes of the value are, for readers that do not know it: callers of the
+// methods kv.* see the value as JSON. A [Map] stores CBOR, and it has no use for another encoding.
+func Encoded(as host.Encoding) PutOption { return encoded(as) }
+
+type encoded host.Encoding
+
+func (e encoded) applyPut(p *putting) { p.encoding = host.Encoding(e) }
 
 // TTL makes the entry cease to exist d after the turn's time. Expired entries are never read, and
 // are removed and credited to the quota some time later.
@@ -166,14 +186,14 @@ func TTL(d time.Duration) PutOption { return ttl(d) }
 
 type ttl time.Duration
 
-func (d ttl) expiry(now time.Time) time.Time { return now.Add(time.Duration(d)) }
+func (d ttl) applyPut(p *putting) { p.expires, p.expire = true, p.now.Add(time.Duration(d)) }
 
 // ExpireAt makes the entry cease to exist at a time, like [TTL].
 func ExpireAt(t time.Time) PutOption { return expireAt(t) }
 
 type expireAt time.Time
 
-func (t expireAt) expiry(time.Time) time.Time { return time.Time(t) }
+func (t expireAt) applyPut(p *putting) { p.expires, p.expire = true, time.Time(t) }
 
 // A ListOption changes a listing of entries.
 type ListOption interface{ applyList(*listing) }

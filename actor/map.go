@@ -91,7 +91,7 @@ func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
 	if err != nil {
 		return valueError(m.decl, err)
 	}
-	return put(ctx.turn, k, data, opts)
+	return put(ctx.turn, k, data, host.EncodedCBOR, opts)
 }
 
 // Delete removes the entry under a key and reports whether there was one.

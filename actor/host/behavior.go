@@ -163,6 +163,8 @@ type Behavior struct {
 	// OpenSQL opens sql.query and sql.exec to all callers of the actor; otherwise they are for
 	// operators.
 	OpenSQL bool
+	// OpenKV opens the methods kv.* likewise.
+	OpenKV bool
 	// SQLDecimal allows SQLite's functions of exact decimals.
 	SQLDecimal bool
 	// New makes the code's side of an actor that is waking up.
@@ -180,6 +182,26 @@ type Behavior struct {
 	// Schema returns the JSON Schema (2020-12) of a value's JSON form, or nil if it has none. A nil
 	// Schema knows none.
 	Schema func(kind ValueKind, index int) []byte
+}
+
+// Open is what a type opens to its callers, of what is otherwise for operators.
+type Open uint8
+
+// What a type may open: its actors' databases, and their key-value stores.
+const (
+	SQLOpen Open = 1 << iota
+	KVOpen
+)
+
+// Open returns what the type opens to its callers.
+func (b *Behavior) Open() (o Open) {
+	if b.OpenSQL {
+		o |= SQLOpen
+	}
+	if b.OpenKV {
+		o |= KVOpen
+	}
+	return o
 }
 
 // An Instance is one awake actor's state in memory and the handlers bound to it. The runtime calls

@@ -38,6 +38,12 @@ const (
 	AlarmList   = "alarm.list"
 	AlarmCancel = "alarm.cancel"
 
+	KVGet     = "kv.get"
+	KVGetMany = "kv.get_many"
+	KVList    = "kv.list"
+	KVCount   = "kv.count"
+	KVCommit  = "kv.commit"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

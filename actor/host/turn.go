@@ -65,8 +65,9 @@ type Turn interface {
 	// Now is the turn's time: the same for everything that the turn writes.
 	Now() time.Time
 
-	// KVPut stores a value. A zero expire means that the entry does not expire.
-	KVPut(key, value []byte, expire time.Time) error
+	// KVPut stores a value, and what its bytes are. A zero expire means that the entry does not
+	// expire.
+	KVPut(key, value []byte, encoding Encoding, expire time.Time) error
 	// KVDelete removes an entry and reports whether there was one.
 	KVDelete(key []byte) (bool, error)
 	// KVDeleteRange removes the entries with start <= key < end and counts them. A nil end is the
@@ -154,6 +155,8 @@ type KVEntry struct {
 	Created, Updated time.Time
 	// Expire is when the entry ceases to exist; zero for never.
 	Expire time.Time
+	// Encoding says what Value is.
+	Encoding Encoding
 }
 
 // A KVQuery selects entries by range: Start <= key < End. Nil bounds are the ends of the store.

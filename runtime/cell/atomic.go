@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
 // The bounds of one atomic commit.
@@ -40,7 +41,7 @@ type Mutation struct {
 	//
 	//	put              stores Value
 	//	delete           removes the entry
-	//	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are integers
+	//	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are numbers
 	//	append, prepend  put the entry's value with Value behind or in front, which are arrays
 	//
 	// An entry that does not exist takes Value as it is.
@@ -210,23 +211,20 @@ func (m *Mutation) check() error {
 		}
 		return nil
 	}
-	if m.Op != "put" && combinations[m.Op] == nil {
+	op := value.Op(m.Op)
+	if m.Op != "put" && !op.Numeric() && op != value.Append && op != value.Prepend {
 		return actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
 	}
-	value, err := canonical(m.Value)
+	operand, err := value.JSON(m.Value)
 	if err != nil {
 		return of("value", err)
 	}
-	m.Value = value
-	switch {
-	case number(m.Op):
-		_, err = integer(value)
-	case m.Op != "put":
-		_, err = concatenate(value, value, nil)
+	if m.Op != "put" {
+		if err := op.Check(operand); err != nil {
+			return actor.Errorf(actor.InvalidArgument, "the value of %s %s", m.Op, err).With("field", "value")
+		}
 	}
-	if err != nil {
-		return actor.Errorf(actor.InvalidArgument, "the value of %s %s", m.Op, err).With("field", "value")
-	}
+	m.Value = operand.Data
 	return checkTTL(m.TTLMS)
 }
 
@@ -240,45 +238,45 @@ func (m *Mutation) apply(ctx *actor.Context) (MutationResult, error) {
 		_, err := remove(ctx, key)
 		return MutationResult{}, err
 	}
-	value, expire := []byte(m.Value), time.Time{}
-	if combine := combinations[m.Op]; combine != nil {
+	op, v, expire := value.Op(m.Op), value.Value{Encoding: host.EncodedJSON, Data: m.Value}, time.Time{}
+	if m.Op != "put" {
 		e, ok, err := ctx.KV().Entry(key)
 		if err != nil {
 			return MutationResult{}, err
 		}
+		var old *value.Value
 		if ok {
-			expire = e.Expire
-			if value, err = combine(stored(e.Value), value); err != nil {
-				return MutationResult{}, actor.Errorf(actor.FailedPrecondition, "%s: the value that is stored %s", m.Op, err)
-			}
-		} else if value, err = alone(m.Op, value); err != nil {
-			return MutationResult{}, err
+			old, expire = &value.Value{Encoding: e.Encoding, Data: e.Value}, e.Expire
+		}
+		if v, err = op.Combine(old, v, value.Bounds{}); err != nil {
+			return MutationResult{}, actor.Errorf(actor.FailedPrecondition, "%s: the value that is stored %s", m.Op, err)
 		}
 	}
 	if m.TTLMS != nil {
 		expire = expiry(ctx, *m.TTLMS)
 	}
-	if err := store(ctx, m.Op, key, value, expire); err != nil {
+	if err := store(ctx, m.Op, key, v, expire); err != nil || !op.Numeric() {
 		return MutationResult{}, err
 	}
-	if number(m.Op) {
-		return MutationResult{Value: value}, nil
-	}
-	return MutationResult{}, nil
+	result, err := v.AppendJSON(nil)
+	return MutationResult{Value: result}, err
 }
 
 // store puts a value and emits a change. A zero expire is never.
-func store(ctx *actor.Context, op string, key tuple.Tuple, value []byte, expire time.Time) error {
-	var opts []actor.PutOption
+func store(ctx *actor.Context, op string, key tuple.Tuple, v value.Value, expire time.Time) error {
+	opts := []actor.PutOption{actor.Encoded(v.Encoding)}
 	if !expire.IsZero() {
 		opts = append(opts, actor.ExpireAt(expire))
 	}
-	if err := ctx.KV().Put(key, value, opts...); err != nil {
+	if err := ctx.KV().Put(key, v.Data, opts...); err != nil {
 		return sized(err)
 	}
-	change := Change{Op: op, Key: Key(key), Size: len(value), Expires: utc(expire)}
-	if len(value) <= MaxEventValue {
-		change.Value = value
+	change := Change{Op: op, Key: Key(key), Size: len(v.Data), Expires: utc(expire)}
+	if len(v.Data) <= MaxEventValue {
+		var err error
+		if change.Value, err = v.AppendJSON(nil); err != nil {
+			return err
+		}
 	}
 	return Changed.Emit(ctx, change)
 }

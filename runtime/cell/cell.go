@@ -11,7 +11,7 @@
 //
 // Keys are arrays of strings, numbers, booleans and bytes in the order of [Key]. Values are JSON documents, which are kept as
 // they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
-// members. A value has at most 128 KiB and a key 2,048 bytes in its stored form, the tuple encoding.
+// members. A value has at most 1 MiB and a key 2,048 bytes in its stored form, the tuple encoding.
 //
 // An entry may have a time to live. When that is over the entry is gone for every reader, without
 // an event: the event of its put had the time.
@@ -27,6 +27,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
 // The contract.
@@ -64,7 +65,7 @@ type Cell struct {
 
 // Definition is the type with its implementation, for a runtime to host.
 func Definition() actor.Definition {
-	return actor.Define(Type, actor.Spec[Cell]{OpenSQL: true},
+	return actor.Define(Type, actor.Spec[Cell]{OpenSQL: true, OpenKV: true},
 		actor.On(Put, (*Cell).put),
 		actor.On(Delete, (*Cell).delete),
 		actor.On(DeleteRange, (*Cell).deleteRange),
@@ -165,7 +166,7 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 	if err != nil {
 		return PutResult{}, of("key", err)
 	}
-	value, err := canonical(in.Value)
+	v, err := value.JSON(in.Value)
 	if err != nil {
 		return PutResult{}, of("value", err)
 	}
@@ -180,7 +181,7 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 	if in.TTLMS != nil {
 		expire = expiry(ctx, *in.TTLMS)
 	}
-	return PutResult{Created: !exists, Version: ctx.Version()}, store(ctx, "put", key, value, expire)
+	return PutResult{Created: !exists, Version: ctx.Version()}, store(ctx, "put", key, v, expire)
 }
 
 // delete removes an entry and, if there was one, emits a change.
@@ -231,7 +232,8 @@ func (c Cell) get(ctx *actor.ReadContext, in KeyInput) (GetResult, error) {
 	if err != nil || !ok {
 		return GetResult{}, err
 	}
-	return GetResult{true, stored(e.Value), e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire)}, nil
+	document, err := shown(&e)
+	return GetResult{true, document, e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire)}, err
 }
 
 // utc returns t in UTC, and zero as zero.

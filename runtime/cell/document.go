@@ -1,14 +1,12 @@
 package cell
 
 import (
-	"bytes"
 	"encoding/json"
-	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
 // A Document is a JSON document: the body of a message, an item of a stream. It is kept as it was written apart from
@@ -66,55 +64,13 @@ func unwrap(b []byte) ([]byte, error) {
 	return text, nil
 }
 
-// canonical checks that value is JSON and removes white space between its tokens.
-func canonical(value []byte) ([]byte, error) {
-	if len(value) == 0 {
-		return nil, actor.Errorf(actor.InvalidArgument, "the value is missing; a JSON document is expected (null is one)")
-	}
-	var compact bytes.Buffer
-	if !utf8.Valid(value) || json.Compact(&compact, value) != nil {
-		return nil, actor.Errorf(actor.InvalidArgument, "the value is not JSON")
-	}
-	if n := depth(compact.Bytes()); n > MaxDepth {
-		return nil, host.OverLimit("depth", MaxDepth, int64(n))
-	}
-	return compact.Bytes(), nil
+// canonical checks that text is JSON and removes white space between its tokens.
+func canonical(text []byte) ([]byte, error) {
+	v, err := value.JSON(text)
+	return v.Data, err
 }
 
-// MaxDepth is how deep the arrays and objects of a document may nest: few readers of JSON take much more.
-const MaxDepth = 500
-
-// depth returns how deep valid JSON nests.
-func depth(text []byte) (most int) {
-	level, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '[' || c == '{':
-			level++
-			most = max(most, level)
-		case c == ']' || c == '}':
-			level--
-		}
-	}
-	return most
-}
-
-// stored returns the document that an entry holds. The cell itself stores JSON as it is; the runtime stores the body of a
-// message that was given up under its keys_if_undelivered as CBOR, which the first byte tells: no JSON document begins
-// with that of a byte string shorter than 4 GiB.
-func stored(value []byte) json.RawMessage {
-	if len(value) == 1 && value[0] == cborNull {
-		return json.RawMessage("null")
-	}
-	if len(value) > 0 && value[0] >= 0x40 && value[0] < 0x5B {
-		if text, err := unwrap(value); err == nil {
-			return text
-		}
-	}
-	return value
+// shown returns the value of an entry as a document. The methods kv.* and the runtime store values of other encodings.
+func shown(e *actor.Entry) (json.RawMessage, error) {
+	return value.Value{Encoding: e.Encoding, Data: e.Value}.AppendJSON(nil)
 }

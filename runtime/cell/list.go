@@ -95,9 +95,11 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 			page.Cursor, err = formatCursor(last)
 			return page, err
 		}
-		page.Entries = append(page.Entries, Listed{
-			Key(e.Key), stored(e.Value), e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire),
-		})
+		document, err := shown(&e)
+		if err != nil {
+			return ListResult{}, err
+		}
+		page.Entries = append(page.Entries, Listed{Key(e.Key), document, e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire)})
 		packed, err := e.Key.Pack()
 		if err != nil {
 			return ListResult{}, err

@@ -169,7 +169,7 @@ func (Job) JSONSchema() []byte {
 		"dedup_id":{"type":"string","maxLength":255},
 		"backoff_ms":{"type":["array","null"],"maxItems":100,"items":{"type":"integer","minimum":0,"maximum":2592000000}},
 		"keys_if_undelivered":{"type":["array","null"],
-			"items":{"type":"array","minItems":1,"items":{"type":["string","number","boolean"]}}},
+			"items":{"type":"array","minItems":1,"items":{"type":["string","number","boolean","object"]}}},
 		"event":{"type":"boolean","description":"Emit the event tick."}},
 		"anyOf":[{"required":["queue","body"]},{"required":["event"],"properties":{"event":{"const":true},"queue":false,
 		"delay_ms":false,"ttl_ms":false,"priority":false,"dedup_id":false,"backoff_ms":false,"keys_if_undelivered":false}}]}`)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,11 +19,20 @@ import (
 
 var update = flag.Bool("update", false, "write what the scenarios of testdata print")
 
-// TestScenarios plays testdata/scenarios.txt. A scenario is the life of one cell, in virtual time that begins with the year 2000:
+// TestScenarios plays the files of testdata. A scenario is the life of one cell, in virtual time that begins with the year 2000:
 // requests and other commands after "> ", and below each what it prints. `go test -run Scenarios ./runtime/cell -update` writes
 // the results anew.
 func TestScenarios(t *testing.T) {
-	const file = "testdata/scenarios.txt"
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		playFile(t, file)
+	}
+}
+
+func playFile(t *testing.T, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +61,7 @@ func TestScenarios(t *testing.T) {
 
 // play runs the commands of a scenario, and returns them with their results.
 func play(t *testing.T, h *actortest.Harness, body string) string {
-	now, receipt := "", ""
+	now, receipt, cursor := "", "", ""
 	lines := strings.Split(body, "\n")
 	for i := 0; i < len(lines); {
 		line := lines[i]
@@ -65,19 +75,22 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 		for ; i < len(lines) && lines[i] != "" && !strings.HasPrefix(lines[i], "> ") && !strings.HasPrefix(lines[i], "#"); i++ {
 			want += lines[i] + "\n"
 		}
-		got := do(t, h, strings.ReplaceAll(command, "$RECEIPT", receipt))
+		got := do(t, h, strings.NewReplacer("$RECEIPT", receipt, "$CURSOR", cursor).Replace(command))
 		if got != want {
 			t.Errorf("%s\n prints %s and not %s", command, got, want)
 		}
 		if found := regexp.MustCompile(`"receipt":"([^"]+)"`).FindStringSubmatch(got); found != nil {
 			receipt = found[1]
 		}
+		if found := regexp.MustCompile(`"cursor":"([^"]+)"`).FindStringSubmatch(got); found != nil {
+			cursor = found[1]
+		}
 		now += got
 	}
 	return strings.TrimSuffix(now, "\n")
 }
 
-var large = regexp.MustCompile(`\$(long|huge|state|event|deep|checks)(\d*)`)
+var large = regexp.MustCompile(`\$(long|vast|state|event|deep|checks|deletes)(\d*)`)
 
 var life = regexp.MustCompile(`"life":"[^"]+"`)
 
@@ -110,8 +123,10 @@ func do(t *testing.T, h *actortest.Harness, command string) string {
 		switch m[1] {
 		case "long":
 			return strings.Repeat("k", 5000)
-		case "huge":
-			return strings.Repeat("v", 200_000)
+		case "vast":
+			return strings.Repeat("v", 1_100_000)
+		case "deletes":
+			return strings.TrimSuffix(strings.Repeat(`{"op":"delete","key":["n"]},`, n), ",")
 		case "state":
 			return strings.Repeat("x", cell.MaxState)
 		case "event":

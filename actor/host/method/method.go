@@ -36,7 +36,7 @@ type Row struct {
 	Caller Caller
 	// Subject says which types it applies to, and whose values its input and output carry.
 	Subject Subject
-	// Creates: a call creates the actor. Of an OpenSQL method this holds only if the type is open.
+	// Creates: a call creates the actor. Of an OpenSQL or OpenKV method this holds only if the type is open.
 	Creates bool
 	// Waits: the input has wait_ms, and a call waits that long for something to appear.
 	Waits bool
@@ -56,8 +56,9 @@ type Caller uint8
 const (
 	// Operators look after actors.
 	Operators Caller = iota
-	// OpenSQL is anyone if the type has OpenSQL, and operators if not.
+	// OpenSQL is anyone if the type has OpenSQL, and operators if not; OpenKV likewise.
 	OpenSQL
+	OpenKV
 	// Workers receive messages of queues.
 	Workers
 	// Followers read streams.
@@ -94,24 +95,40 @@ type Typed[In, Out any] struct{ Row }
 // None is the input or output of a method that has none.
 type None struct{}
 
-// By returns the callers that may use the method, given whether the type has OpenSQL. It is never
-// OpenSQL.
-func (r Row) By(openSQL bool) Caller {
+// By returns the callers that may use the method, given what the type opens to its callers. It is
+// never OpenSQL or OpenKV.
+func (r Row) By(open host.Open) Caller {
+	need, opens := r.opened()
 	switch {
-	case r.Caller != OpenSQL:
+	case !opens:
 		return r.Caller
-	case openSQL:
+	case open&need != 0:
 		return Anyone
 	}
 	return Operators
 }
 
+// opened returns what a type must open so that any caller may use the method; false means that the
+// type has no say in it.
+func (r Row) opened() (host.Open, bool) {
+	switch r.Caller {
+	case OpenSQL:
+		return host.SQLOpen, true
+	case OpenKV:
+		return host.KVOpen, true
+	}
+	return 0, false
+}
+
 // Creating reports whether a call of the method creates an actor of a type.
-func (r Row) Creating(openSQL bool) bool { return r.Creates && (r.Caller != OpenSQL || openSQL) }
+func (r Row) Creating(open host.Open) bool {
+	need, opens := r.opened()
+	return r.Creates && (!opens || open&need != 0)
+}
 
 // Counted reports whether calls from outside count against the rate of an actor. Those of operators
 // do not, because operators must work while callers keep the actor busy.
-func (r Row) Counted(openSQL bool) bool { return !r.Free && r.By(openSQL) != Operators }
+func (r Row) Counted(open host.Open) bool { return !r.Free && r.By(open) != Operators }
 
 // BuiltIn reports whether a name is that of a built-in method, in the table or not: names of types'
 // methods have no dot.

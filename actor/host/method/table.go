@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -91,6 +92,19 @@ var (
 	AlarmCancel = row[host.ScheduleInput, counted](host.AlarmCancel, act, Alarms, Operators, none, "Disarms an alarm.")
 )
 
+// The key-value store.
+var (
+	KVGet = row[kv.GetInput, kv.GetOutput](host.KVGet, ask, Actor, OpenKV, none,
+		"Returns an entry of the key-value store.")
+	KVGetMany = row[kv.GetManyInput, kv.GetManyOutput](host.KVGetMany, ask, Actor, OpenKV, none,
+		"Returns entries of the key-value store, as of one commit.")
+	KVList = row[kv.ListInput, kv.ListOutput](host.KVList, ask, Actor, OpenKV, none,
+		"Lists entries of the key-value store in the order of their keys.")
+	KVCount  = row[kv.CountInput, counted](host.KVCount, ask, Actor, OpenKV, none, "Counts entries of the key-value store.")
+	KVCommit = row[kv.CommitInput, kv.CommitOutput](host.KVCommit, act, Actor, OpenKV, creates,
+		"Checks and changes entries of the key-value store, all or none.")
+)
+
 // Streams.
 var (
 	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act, ExternalStreams, Anyone, creates,
@@ -168,6 +182,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
+	KVGet.Row, KVGetMany.Row, KVList.Row, KVCount.Row, KVCommit.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

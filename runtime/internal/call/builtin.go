@@ -15,7 +15,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	if r.Create {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
 	}
-	if from == nil && b.Row.Counted(t.OpenSQL) {
+	if from == nil && b.Row.Counted(t.Open()) {
 		if err := p.k.Admit(t, r); err != nil {
 			return host.Reply{}, err
 		}
@@ -83,7 +83,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 		q.Existing = true
 		reply, err = p.queryBuiltin(ctx, t, &q, from, b.Row.Name, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
 	} else {
-		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.OpenSQL))
+		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.Open()))
 	}
 	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
 		reply.Output, err = b.Missing(t, r, err)

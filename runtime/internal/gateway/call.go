@@ -174,8 +174,12 @@ func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host
 		return host.Reply{}, false
 	}
 	q.Codec = codec
+	read := x.Body
+	if x.g.open[q.Address.Type]&host.KVOpen != 0 || strings.HasPrefix(q.Method, "kv.") {
+		read = x.KVBody
+	}
 	var fault *host.Error
-	if q.Input, fault = x.Body(); fault != nil {
+	if q.Input, fault = read(); fault != nil {
 		x.Fail(fault)
 		return host.Reply{}, false
 	}

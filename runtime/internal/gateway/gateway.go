@@ -55,8 +55,8 @@ type Gateway struct {
 	front     *serve.Front
 	opts      Options
 	node      Node
-	creations map[string]string // the only creation of each type that has exactly one
-	openSQL   map[string]bool   // the types whose callers may use SQL
+	creations map[string]string    // the only creation of each type that has exactly one
+	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
 	values    headerValues
 
@@ -94,12 +94,12 @@ func New(f *serve.Front, o Options) *Gateway {
 		opts:      o,
 		node:      o.Node,
 		creations: make(map[string]string),
-		openSQL:   make(map[string]bool),
+		open:      make(map[string]host.Open),
 		metrics:   promhttp.HandlerFor(f.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
 	for _, b := range f.Behaviors {
-		g.openSQL[b.Type] = b.OpenSQL
+		g.open[b.Type] = b.Open()
 		n := 0
 		for _, m := range b.Methods {
 			if m.Kind == host.Creation {

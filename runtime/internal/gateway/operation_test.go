@@ -26,7 +26,7 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 	for _, m := range method.All() {
 		family, _, _ := strings.Cut(m.Name, ".")
 		used[m.Name], used[family+".*"] = true, true
-		if op := OperationOf(m.Name, false); op != cmp.Or(listed[m.Name], listed[family+".*"]) {
+		if op := OperationOf(m.Name, 0); op != cmp.Or(listed[m.Name], listed[family+".*"]) {
 			t.Errorf("%s is %s, and not so on the page", m.Name, op)
 		}
 	}
@@ -36,14 +36,14 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 		}
 	}
 	for name, op := range map[string]serve.Operation{"add": serve.Call, "": serve.Call, "actor": serve.Call, "actor.new": serve.Operate, "x.y": serve.Operate} {
-		if got := OperationOf(name, false); got != op {
+		if got := OperationOf(name, 0); got != op {
 			t.Errorf("%q is %s, want %s", name, got, op)
 		}
 	}
 	for name, op := range map[string]serve.Operation{
 		host.SQLQuery: serve.Call, host.SQLExec: serve.Call, host.SQLMigrate: serve.Operate, host.SQLStatus: serve.Operate, host.ActorPause: serve.Operate,
 	} {
-		if got := OperationOf(name, true); got != op {
+		if got := OperationOf(name, host.SQLOpen|host.KVOpen); got != op {
 			t.Errorf("%s of a type that opens SQL is %s, want %s", name, got, op)
 		}
 	}

@@ -29,4 +29,4 @@ func NewProcedure(name string, run func(c *Core, w *Work) error) *Procedure {
 }
 
 // operators reports whether only operators may run it on actors of a type.
-func (p *Procedure) operators(t *Type) bool { return p.Row.By(t.OpenSQL) == method.Operators }
+func (p *Procedure) operators(t *Type) bool { return p.Row.By(t.Open()) == method.Operators }

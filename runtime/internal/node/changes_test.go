@@ -167,7 +167,7 @@ func TestATurnPublishesSoManyChangesOfKeysAndCountsTheRest(t *testing.T) {
 				log.take("")
 				g.must("a", func(_ *puppet, h host.Turn) error {
 					for i := range n {
-						if err := h.KVPut([]byte{byte(i >> 8), byte(i)}, []byte("v"), time.Time{}); err != nil {
+						if err := h.KVPut([]byte{byte(i >> 8), byte(i)}, []byte("v"), host.EncodedBytes, time.Time{}); err != nil {
 							return err
 						}
 					}

@@ -48,7 +48,7 @@ func conforming() []kerneltest.Subject {
 		{
 			Part: "kv", Rests: 2 * time.Hour, // the keys of an hour expire together
 			Use: func(t host.Turn, n int) error {
-				return errors.Join(t.KVPut(packed("k", n), nil, time.Time{}), t.KVPut(packed("x", n), nil, t.Now().Add(workTime)))
+				return errors.Join(t.KVPut(packed("k", n), nil, host.EncodedBytes, time.Time{}), t.KVPut(packed("x", n), nil, host.EncodedBytes, t.Now().Add(workTime)))
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
 				page, err := r.KVList(host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})

@@ -72,7 +72,9 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 		return hex.EncodeToString(b)
 	}
 	key, page, state := text(), text(), text()
-	g.must("key", func(_ *puppet, h host.Turn) error { return h.KVPut([]byte("k"), []byte(key), time.Time{}) })
+	g.must("key", func(_ *puppet, h host.Turn) error {
+		return h.KVPut([]byte("k"), []byte(key), host.EncodedBytes, time.Time{})
+	})
 	g.must("page", note(page))
 	g.must("state", func(p *puppet, _ host.Turn) error { p.s.Log = []string{state}; return nil })
 	g.restart() // which makes a table of the log
@@ -81,7 +83,9 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	g.log.Reset()
 	g.start()
 
-	put := func(_ *puppet, h host.Turn) error { return h.KVPut([]byte("k"), []byte("new"), time.Time{}) }
+	put := func(_ *puppet, h host.Turn) error {
+		return h.KVPut([]byte("k"), []byte("new"), host.EncodedBytes, time.Time{})
+	}
 	get := func(_ *puppet, h host.Turn) error { _, _, err := h.KVGet([]byte("k")); return err }
 	_, inspected := g.Inspect(t.Context(), pAddr("key"), host.InspectQuery{ValueBytes: 10})
 	faults := []struct {

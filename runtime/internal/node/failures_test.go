@@ -32,7 +32,7 @@ func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
 		for _, r := range method.All() {
 			name := r.Name
 			err := g.verb(name, name, nil, nil)
-			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(false) == method.Operators) {
+			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if code := host.CodeOf(err); code == host.Internal || code == host.Crashed {

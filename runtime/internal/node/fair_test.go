@@ -98,7 +98,7 @@ func TestTurnsThatWriteMuchDoNotShareACommit(t *testing.T) {
 			wg.Go(func() {
 				g.must("a", func(_ *puppet, h host.Turn) error {
 					for part := range kernel.MaxGroupBytes / engine.DefaultMaxValue {
-						if err := h.KVPut(fmt.Appendf(nil, "\x02k%d %d\x00", i, part), make([]byte, engine.DefaultMaxValue), time.Time{}); err != nil {
+						if err := h.KVPut(fmt.Appendf(nil, "\x02k%d %d\x00", i, part), make([]byte, engine.DefaultMaxValue), host.EncodedBytes, time.Time{}); err != nil {
 							return err
 						}
 					}

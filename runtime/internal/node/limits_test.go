@@ -132,7 +132,9 @@ func TestLimitsByTypeGoBeforeThoseOfTheCode(t *testing.T) {
 		o.TypeLimits = map[string]host.Limits{"p": {StorageBytes: 50_000}}
 	}, nil, func(t *testing.T, g *stage) {
 		stores := func(n int) deed {
-			return func(_ *puppet, h host.Turn) error { return h.KVPut([]byte("v"), make([]byte, n), time.Time{}) }
+			return func(_ *puppet, h host.Turn) error {
+				return h.KVPut([]byte("v"), make([]byte, n), host.EncodedBytes, time.Time{})
+			}
 		}
 		g.must("a", stores(40_000))
 		wantCode(t, g.do("a", stores(60_000)), host.QuotaExceeded)

@@ -216,7 +216,7 @@ func (s *scene) step(x *player, w, body []string) error {
 		_, err := t.CancelSchedule("tick", "")
 		return err
 	case "put":
-		return t.KVPut([]byte(w[1]), make([]byte, s.number(w[2])), time.Time{})
+		return t.KVPut([]byte(w[1]), make([]byte, s.number(w[2])), host.EncodedBytes, time.Time{})
 	case "delete":
 		_, err := t.KVDelete([]byte(w[1]))
 		return err

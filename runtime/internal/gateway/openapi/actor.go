@@ -394,7 +394,7 @@ func (t *typeDocument) builtins() {
 			output = out.of(m.Output)
 		}
 		o := operation{summary: m.Summary}
-		if m.By(t.b.OpenSQL) == method.Operators {
+		if m.By(t.b.Open()) == method.Operators {
 			o.description = "For operators."
 		}
 		t.call(m.Name, m.Kind == host.Action, input, output, o)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -66,6 +67,13 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 		return object{"type": "array", "items": object{"type": []string{"string", "number", "boolean"}}, "minItems": 1}
 	case typeOf[host.Code]():
 		return object{"type": "string", "enum": host.Codes()}
+	}
+	if own, ok := reflect.Zero(t).Interface().(interface{ JSONSchema() []byte }); ok {
+		var schema object
+		if err := json.Unmarshal(own.JSONSchema(), &schema); err != nil {
+			panic(fmt.Sprintf("openapi: the schema of %s: %s", t, err))
+		}
+		return schema
 	}
 	if t.Implements(typeOf[encoding.TextMarshaler]()) {
 		return object{"type": "string"}
@@ -143,6 +151,20 @@ func anyOf(schemas []any) any {
 // ofWorkflows are the packages that declare what hosts say of workflow runs.
 var ofWorkflows = []string{reflect.TypeFor[wfhost.RunStatus]().PkgPath(), reflect.TypeFor[wfhost.Failure]().PkgPath()}
 
+// ofKV is the package that declares what is said of entries of key-value stores.
+var ofKV = reflect.TypeFor[kv.Entry]().PkgPath()
+
+// schemaName is the name of a struct. Those of some packages begin with what they are about.
+func schemaName(t reflect.Type) string {
+	switch {
+	case slices.Contains(ofWorkflows, t.PkgPath()):
+		return "Workflow" + t.Name()
+	case t.PkgPath() == ofKV:
+		return "KV" + t.Name()
+	}
+	return t.Name()
+}
+
 // object returns a reference to the schema of a struct, or to one for each name if it holds the name.
 func (s shaper) object(t reflect.Type, fixed int) any {
 	dynamic := s.family != nil && carries(t)
@@ -153,10 +175,7 @@ func (s shaper) object(t reflect.Type, fixed int) any {
 		}
 		return anyOf(all)
 	}
-	name := t.Name()
-	if slices.Contains(ofWorkflows, t.PkgPath()) {
-		name = "Workflow" + name
-	}
+	name := schemaName(t)
 	if s.input && !strings.HasSuffix(name, "Input") {
 		name += ".Input"
 	}
@@ -183,6 +202,10 @@ func (s shaper) members(t reflect.Type, fixed int) object {
 		if !f.IsExported() || name == "-" {
 			continue
 		}
+		if f.Anonymous && name == "" {
+			maps.Copy(properties, s.members(f.Type, fixed)["properties"].(object))
+			continue
+		}
 		schema, _ := s.member(f.Type, name, fixed).(object)
 		if schema == nil {
 			schema = object{}
@@ -191,7 +214,7 @@ func (s shaper) members(t reflect.Type, fixed int) object {
 			schema = s.family.nameSchema(fixed)
 		}
 		schema = maps.Clone(schema)
-		if text := hostText[t.Name()+"."+name]; text != "" {
+		if text := hostText[schemaName(t)+"."+name]; text != "" {
 			schema["description"] = text
 		}
 		if low, high, ok := strings.Cut(f.Tag.Get("range"), ","); ok {
@@ -206,7 +229,7 @@ func (s shaper) members(t reflect.Type, fixed int) object {
 		}
 	}
 	o := object{"type": "object", "properties": properties}
-	if text := hostText[t.Name()]; text != "" {
+	if text := hostText[schemaName(t)]; text != "" {
 		o["description"] = text
 	}
 	if len(required) > 0 {

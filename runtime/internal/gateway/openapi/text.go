@@ -76,7 +76,46 @@ var hostText = map[string]string{
 		"none.",
 	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
 		"callers read Public.",
-	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"InspectPage":     "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"KVCheck":         "A Check demands something of an entry: exactly one of the two.",
+	"KVCheck.exists":  "exists demands that there is an entry, or that there is none.",
+	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
+	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
+		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
+	"KVCommitOutput":         "CommitOutput says what a commit did. That a check failed is no error.",
+	"KVCommitOutput.failed":  "failed are the positions of the checks that failed, from 0.",
+	"KVCommitOutput.results": "results has an element for each mutation, in order.",
+	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
+		"if it is empty too.",
+	"KVEntry":          "An Entry is an entry of the store.",
+	"KVEntry.encoding": "encoding says what value is; absent in JSON for a document.",
+	"KVEntry.expires":  "expires is when the entry ceases to exist; absent for never.",
+	"KVEntry.value":    "value is absent in a listing of keys.",
+	"KVEntry.version":  "version is that of the commit that wrote the entry last.",
+	"KVGetInput":       "GetInput names an entry.",
+	"KVGetManyInput":   "GetManyInput names up to 1,000 entries.",
+	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys; one that does not exist is null. " +
+		"All are of one commit.",
+	"KVGetOutput": "GetOutput has the entry, if there is one. A value of null is an entry.",
+	"KVListInput": "ListInput asks for a page of entries in the order of their keys.",
+	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
+		"other is refused.",
+	"KVListInput.limit": "limit is how many entries the page has at most; absent means 100.",
+	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
+		"empty and still have a cursor.",
+	"KVListOutput":   "ListOutput is a page. cursor is absent at the end.",
+	"KVMutation":     "A Mutation changes entries. op is one of",
+	"KVMutation.key": "key is that of all operations except delete_range.",
+	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
+		"the bound with clamp.",
+	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
+		"means for ever of a put, and as before of the others. Touch needs it.",
+	"KVMutationResult":         "A MutationResult is the result of a mutation.",
+	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
+	"KVMutationResult.value":   "value is the entry's new value, after sum, min and max only.",
+	"KVSelection": "A Selection selects entries: those whose keys begin with the parts of prefix, or those " +
+		"from start up to and without end. Without any it selects all, which only reading methods " +
+		"take.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
 		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",

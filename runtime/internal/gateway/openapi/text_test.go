@@ -49,10 +49,19 @@ type hostComments struct {
 func readHost(t *testing.T) hostComments {
 	t.Helper()
 	c := hostComments{text: make(map[string]string), enums: make(map[string][]string), numbers: make(map[string]string)}
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", "host", "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no source of package host: ", err)
+	for prefix, dir := range map[string]string{"": "host", "KV": "host/kv"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", filepath.FromSlash(dir), "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatal("no source of package host: ", err)
+		}
+		c.files(t, prefix, files)
 	}
+	return c
+}
+
+// files takes up the files of a package, whose structs have names with a prefix.
+func (c *hostComments) files(t *testing.T, prefix string, files []string) {
+	t.Helper()
 	var types []*ast.TypeSpec
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
@@ -83,9 +92,8 @@ func readHost(t *testing.T) hostComments {
 		}
 	}
 	for _, spec := range types {
-		c.structure(spec)
+		c.structure(prefix, spec)
 	}
-	return c
 }
 
 // constant takes up a constant: a code, another name of a closed list, or a number.
@@ -118,14 +126,14 @@ func (c *hostComments) constant(spec *ast.ValueSpec) {
 }
 
 // structure takes up a struct that has a JSON form.
-func (c *hostComments) structure(spec *ast.TypeSpec) {
+func (c *hostComments) structure(prefix string, spec *ast.TypeSpec) {
 	s, ok := spec.Type.(*ast.StructType)
 	if !ok {
 		return
 	}
 	names := make(map[string]string) // members by field
 	for _, f := range s.Fields.List {
-		if f.Tag == nil {
+		if f.Tag == nil || len(f.Names) == 0 {
 			continue
 		}
 		tag, _ := strconv.Unquote(f.Tag.Value)
@@ -141,13 +149,13 @@ func (c *hostComments) structure(spec *ast.TypeSpec) {
 	names[spec.Name.Name] = spec.Name.Name
 	if spec.Doc != nil {
 		first, _, _ := strings.Cut(spec.Doc.Text(), "\n\n")
-		c.text[spec.Name.Name] = clean(sentence(first), names)
+		c.text[prefix+spec.Name.Name] = clean(sentence(first), names)
 	}
 	for _, f := range s.Fields.List {
 		if f.Tag == nil || f.Doc == nil || names[f.Names[0].Name] == "" {
 			continue
 		}
-		c.text[spec.Name.Name+"."+names[f.Names[0].Name]] = clean(sentence(f.Doc.Text()), names)
+		c.text[prefix+spec.Name.Name+"."+names[f.Names[0].Name]] = clean(sentence(f.Doc.Text()), names)
 	}
 }
 

@@ -17,6 +17,9 @@ const (
 	DefaultStreamBufferBytes  = 64 << 10
 	DefaultHeartbeat          = 15 * time.Second
 
+	// KVBodyBytes bounds the body of a request that may carry entries of a key-value store: of the methods kv.*, and of all
+	// methods of a type with OpenKV. A greater BodyBytes goes before it.
+	KVBodyBytes = 16 << 20
 	// ReadHeaderTimeout is how long a client may take to send a request's header.
 	ReadHeaderTimeout = 10 * time.Second
 	// IdleTimeout is how long an unused connection is kept.

@@ -57,7 +57,10 @@ func inputReason(err error) string {
 	var typ *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	var moment *time.ParseError
+	var refused *host.Error
 	switch {
+	case errors.As(err, &refused):
+		return refused.Message // by a type that decodes itself
 	case errors.As(err, &typ):
 		return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
 	case errors.As(err, &moment), err.Error() == "Time.UnmarshalJSON: input is not a JSON string":

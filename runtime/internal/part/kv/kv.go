@@ -36,6 +36,7 @@ type Reads[S call.Scope] struct{ K S }
 func kvEntry(e engine.Entry) host.KVEntry {
 	k := host.KVEntry{
 		Value: e.Value, Version: uint64(e.Version), Created: clock.TimeMS(e.Created), Updated: clock.TimeMS(e.Updated), Expire: clock.TimeMS(e.Expire),
+		Encoding: host.Encoding(e.Encoding),
 	}
 	if len(e.Key) > 0 {
 		k.Key = e.Key[1:]
@@ -91,13 +92,13 @@ func keyJSON(key []byte) any {
 }
 
 // KVPut implements host.Turn.
-func (h *Turn) KVPut(key, value []byte, expire time.Time) error {
+func (h *Turn) KVPut(key, value []byte, encoding host.Encoding, expire time.Time) error {
 	t := h.K
 	if err := t.Enter(); err != nil {
 		return err
 	}
 	defer t.Leave()
-	var o engine.PutOptions
+	o := engine.PutOptions{Encoding: uint8(encoding)}
 	if !expire.IsZero() {
 		o.ExpireAt = expire.UnixMilli()
 		if o.ExpireAt <= t.Start.UnixMilli() {

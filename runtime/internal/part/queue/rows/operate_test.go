@@ -14,7 +14,7 @@ import (
 )
 
 func TestABodyThatNoKeyTakesIsStillADeadLetter(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}, MessageBytes: 2 * engine.DefaultMaxValue})
 	key, _ := tuple.Tuple{"lost"}.Pack()
 	for i, cause := range []string{"no", strings.Repeat("é", 1_000)} {
 		w.send("jobs", host.Enqueue{Body: make([]byte, engine.DefaultMaxValue+1), KeysIfUndelivered: [][]byte{key}})

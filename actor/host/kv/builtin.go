@@ -1,0 +1,151 @@
+package kv
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// The inputs and outputs of the methods kv.*. In JSON a value is a document, and its encoding is json unless another one
+// is named: text (a string), bytes ({"$bytes":base64}), u64 and integer (whole numbers), v8 ({"$v8":base64}, or the
+// document that V8 is to serialize), cbor and typed ({"$cbor":base64}). In CBOR a value is a byte string: what is stored.
+
+// The bounds of one call.
+const (
+	MaxKeys      = 1_000                      // of kv.get_many
+	MaxValues    = 16 << 20                   // bytes of the values that kv.get_many returns
+	MaxPage      = 1_000                      // entries of kv.list
+	DefaultPage  = 100                        // of them, unless the caller names another number
+	MaxChecks    = 1_000                      // of kv.commit
+	MaxMutations = 10_000                     // of kv.commit
+	MaxTTL       = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
+)
+
+// GetInput names an entry.
+type GetInput struct {
+	Key Key `json:"key"`
+}
+
+// GetManyInput names up to MaxKeys entries.
+type GetManyInput struct {
+	Keys []Key `json:"keys"`
+}
+
+// An Entry is an entry of the store.
+type Entry struct {
+	Key Key `json:"key"`
+	// Value is absent in a listing of keys.
+	Value host.Raw `json:"value,omitempty"`
+	// Encoding says what Value is; absent in JSON for a document.
+	Encoding string `json:"encoding,omitempty"`
+	// Version is that of the commit that wrote the entry last.
+	Version uint64    `json:"version"`
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+	// Expires is when the entry ceases to exist; absent for never.
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+// GetOutput has the entry, if there is one. A value of null is an entry.
+type GetOutput struct {
+	Entry *Entry `json:"entry,omitempty"`
+}
+
+// GetManyOutput has the entries in the order of the keys; one that does not exist is null. All are of one commit.
+type GetManyOutput struct {
+	Entries []*Entry `json:"entries"`
+}
+
+// A Selection selects entries: those whose keys begin with the parts of Prefix, or those from Start up to and without End.
+// Without any it selects all, which only reading methods take.
+type Selection struct {
+	Prefix Key `json:"prefix,omitempty"`
+	Start  Key `json:"start,omitempty"`
+	End    Key `json:"end,omitempty"`
+}
+
+// ListInput asks for a page of entries in the order of their keys.
+type ListInput struct {
+	Selection
+	// Where is a filter, which the page's entries meet. A page of a filter may be short or empty and still have a cursor.
+	Where host.Raw `json:"where,omitempty"`
+	// Limit is how many entries the page has at most; absent means DefaultPage.
+	Limit    int  `json:"limit,omitempty" range:"1,1000"`
+	Reverse  bool `json:"reverse,omitempty"`
+	KeysOnly bool `json:"keys_only,omitempty"`
+	// Cursor continues after an earlier page of the same selection, filter and direction. Any other is refused.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// ListOutput is a page. Cursor is absent at the end.
+type ListOutput struct {
+	Entries []Entry `json:"entries"`
+	Cursor  string  `json:"cursor,omitempty"`
+}
+
+// CountInput selects the entries to count.
+type CountInput struct {
+	Selection
+}
+
+// CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing is. A mutation that cannot
+// be done is an error, and then nothing is done either.
+type CommitInput struct {
+	Checks    []Check    `json:"checks,omitempty"`
+	Mutations []Mutation `json:"mutations,omitempty"`
+}
+
+// A Check demands something of an entry: exactly one of the two.
+type Check struct {
+	Key Key `json:"key"`
+	// Version is what the entry's version must be; 0 demands that there is no entry.
+	Version *uint64 `json:"version,omitempty"`
+	// Exists demands that there is an entry, or that there is none.
+	Exists *bool `json:"exists,omitempty"`
+}
+
+// A Mutation changes entries. Op is one of
+//
+//	put              stores Value
+//	delete           removes the entry of Key
+//	delete_range     removes the entries of a Selection, which must not be empty
+//	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are numbers
+//	append, prepend  put the entry's value with Value behind or in front, which are arrays
+//	touch            changes when the entry expires
+//
+// If there is no entry, sum and the like put Value.
+type Mutation struct {
+	Op string `json:"op"`
+	// Key is that of all operations except delete_range.
+	Key Key `json:"key,omitempty"`
+	Selection
+	Value    host.Raw `json:"value,omitempty"`
+	Encoding string   `json:"encoding,omitempty"`
+	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means for ever of a put, and as
+	// before of the others. Touch needs it.
+	TTLMS *int64 `json:"ttl_ms,omitempty"`
+	// Min and Max bound the result of a sum. One that would pass them is an error, or becomes the bound with Clamp.
+	Min   host.Raw `json:"min,omitempty"`
+	Max   host.Raw `json:"max,omitempty"`
+	Clamp bool     `json:"clamp,omitempty"`
+}
+
+// CommitOutput says what a commit did. That a check failed is no error.
+type CommitOutput struct {
+	OK bool `json:"ok"`
+	// Failed are the positions of the checks that failed, from 0.
+	Failed []int `json:"failed,omitempty"`
+	// Version is that of the commit, and of the entries that it changed. Each commit takes one, if it is empty too.
+	Version uint64 `json:"version,omitempty"`
+	// Results has an element for each mutation, in order.
+	Results []MutationResult `json:"results,omitempty"`
+}
+
+// A MutationResult is the result of a mutation.
+type MutationResult struct {
+	// Value is the entry's new value, after sum, min and max only.
+	Value    host.Raw `json:"value,omitempty"`
+	Encoding string   `json:"encoding,omitempty"`
+	// Deleted counts the entries that were removed.
+	Deleted int64 `json:"deleted,omitempty"`
+}

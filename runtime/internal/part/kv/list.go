@@ -1,0 +1,168 @@
+package kv
+
+import (
+	"cmp"
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/where"
+)
+
+// pageBytes ends a page early: after the entry with which keys and values reach it.
+const pageBytes = 4 << 20
+
+// list implements kv.list.
+func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
+	start, end, err := bounds(&in.Selection)
+	if err != nil {
+		return kv.ListOutput{}, err
+	}
+	var filter *where.Filter
+	text := []byte(in.Where)
+	if len(text) > 0 {
+		if r.codec == host.CBOR {
+			if text, err = byteString(in.Where); err != nil {
+				return kv.ListOutput{}, of("where", err)
+			}
+		}
+		if filter, err = where.Compile(text, r.now); err != nil {
+			return kv.ListOutput{}, of("where", err)
+		}
+	}
+	listing := fnv.New64a()
+	for _, part := range [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse)} {
+		listing.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		listing.Write(append([]byte{':'}, part...))
+	}
+	if in.Cursor != "" {
+		last, err := after(in.Cursor, listing.Sum64(), start, end)
+		switch {
+		case err != nil:
+			return kv.ListOutput{}, err
+		case in.Reverse:
+			end = last
+		default:
+			start = append(last, 0)
+		}
+	}
+	l := lister{reader: r, in: in, filter: filter, listing: listing.Sum64()}
+	return l.page(start, end)
+}
+
+// A lister makes one page.
+type lister struct {
+	*reader
+	in      *kv.ListInput
+	filter  *where.Filter
+	listing uint64
+	out     kv.ListOutput
+	bytes   int
+}
+
+func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
+	limit := cmp.Or(l.in.Limit, kv.DefaultPage)
+	values := !l.in.KeysOnly
+	l.out.Entries = []kv.Entry{}
+	q := engine.ListQuery{Reverse: l.in.Reverse, KeysOnly: !values && l.filter == nil, Limit: limit + 1, MaxBytes: pageBytes}
+	q.Start, q.End = kvrows.Bounds(start, end)
+	scanned, read, began := 0, 0, time.Now()
+	for {
+		page, err := l.rows.List(q)
+		if err != nil {
+			return kv.ListOutput{}, err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			if len(l.out.Entries) == limit || l.bytes >= pageBytes || scanned >= scanEntries || read >= scanBytes ||
+				scanned > 0 && time.Since(began) > scanTime {
+				return l.out, nil // the cursor is of the entry before
+			}
+			scanned++
+			read += len(e.Key) + len(e.Value)
+			if err := l.add(e, values); err != nil {
+				return kv.ListOutput{}, err
+			}
+			l.out.Cursor = cursorOf(l.listing, e.Key[1:])
+		}
+		if page.Next == nil {
+			l.out.Cursor = ""
+			return l.out, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// add adds an entry if it meets the filter.
+func (l *lister) add(e *engine.Entry, values bool) error {
+	parts, err := tuple.Unpack(e.Key[1:])
+	if err != nil {
+		return err
+	}
+	key := kv.Key(parts)
+	if l.filter != nil {
+		meets, err := l.meets(key, e)
+		if err != nil || !meets {
+			return err
+		}
+	}
+	out, err := entryOf(l.codec, key, e, values)
+	if err != nil {
+		return err
+	}
+	l.out.Entries = append(l.out.Entries, out)
+	l.bytes += len(e.Key) + len(out.Value)
+	return nil
+}
+
+func (l *lister) meets(key kv.Key, e *engine.Entry) (bool, error) {
+	text, err := value.Value{Encoding: host.Encoding(e.Encoding), Data: e.Value}.AppendJSON(nil)
+	if err != nil {
+		return false, host.Errorf(host.Internal, "a stored value %s", err)
+	}
+	v, err := member(text)
+	if err != nil {
+		return false, err
+	}
+	shown, err := json.Marshal(key)
+	if err != nil {
+		return false, err
+	}
+	parts, err := member(shown)
+	if err != nil {
+		return false, err
+	}
+	list, _ := parts.([]any)
+	return l.filter.Meets(&where.Entry{
+		Key: list, Value: v, Version: uint64(e.Version), Size: e.Size,
+		Created: clock.TimeMS(e.Created), Updated: clock.TimeMS(e.Updated), Expires: clock.TimeMS(e.Expire),
+	}), nil
+}
+
+// appendByteString appends bytes as CBOR.
+func appendByteString(dst, b []byte) []byte {
+	text, err := cbor.Marshal(b)
+	if err != nil {
+		panic(err) // bytes can always be written
+	}
+	return append(dst, text...)
+}
+
+// byteString reads bytes of CBOR.
+func byteString(raw []byte) ([]byte, error) {
+	var b []byte
+	if len(raw) == 0 || raw[0]>>5 != 2 || cbor.Unmarshal(raw, &b) != nil {
+		return nil, host.Errorf(host.InvalidArgument, "in CBOR it is a byte string")
+	}
+	return b, nil
+}
