@@ -31,6 +31,7 @@ func TestControlScripts(t *testing.T)     { runScripts(t, "control") }
 func TestScheduleScripts(t *testing.T)    { runScripts(t, "schedules") }
 func TestStreamScripts(t *testing.T)      { runScripts(t, "streams") }
 func TestTaskScripts(t *testing.T)        { runScripts(t, "tasks") }
+func TestKVScripts(t *testing.T)          { runScripts(t, "kv") }
 func TestMessageScripts(t *testing.T)     { runScripts(t, "messages") }
 func TestConnectionScripts(t *testing.T)  { runScripts(t, "connections") }
 func TestExplanationScripts(t *testing.T) { runScripts(t, "why") }
