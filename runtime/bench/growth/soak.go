@@ -41,9 +41,15 @@ func soak(j job, say func(result)) {
 		})
 	}
 	bytes, handed := s.logical(), written()
-	for end := time.Now().Add(j.Time); time.Now().Before(end); {
-		time.Sleep(min(j.Interval, time.Until(end)))
+	said := false
+	for end := time.Now().Add(j.Time); !said || time.Now().Before(end); {
+		time.Sleep(max(min(j.Interval, time.Until(end)), time.Millisecond))
 		mu.Lock()
+		if m.all.n == 0 { // a short interval on a slow machine; the next one counts for both
+			mu.Unlock()
+			continue
+		}
+		said = true
 		r := m.result()
 		m = startMeter()
 		mu.Unlock()
