@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/site"
+	"github.com/cairn-run/cairn/actor/kv"
 )
 
 // A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running
@@ -57,6 +58,15 @@ func (r Ref[S]) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
 		s.At, s.Codec = r.address(), r.core.codec
 	}
 	return handle.NewDeadLetters(s)
+}
+
+// KV returns the actor's key-value store. A turn of the actor itself uses [Context.KV].
+func (r Ref[S]) KV() kv.Store {
+	s := site.Site{Node: r.node, Fault: r.check(r.core)}
+	if s.Fault == nil {
+		s.At, s.Codec = r.address(), r.core.codec
+	}
+	return kv.New(s)
 }
 
 // Key returns the parts of the actor's key, which must not be changed.

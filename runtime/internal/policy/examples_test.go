@@ -25,6 +25,7 @@ import (
 var exampled = []struct{ pkg, except, why string }{
 	{pkg: "actor"},
 	{pkg: "workflow"},
+	{pkg: "actor/kv", except: "bridge.go", why: "package actor alone can call its function"},
 	{pkg: "actor/handle", except: "bridge.go", why: "package actor alone can call its functions"},
 }
 

@@ -1,10 +1,14 @@
 package kv
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -29,10 +33,10 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 		return kv.ListOutput{}, err
 	}
 	var filter *where.Filter
-	text := []byte(in.Where)
+	text := []byte(given(r.codec, in.Where))
 	if len(text) > 0 {
 		if r.codec == host.CBOR {
-			if text, err = byteString(in.Where); err != nil {
+			if text, err = byteString(text); err != nil {
 				return kv.ListOutput{}, of("where", err)
 			}
 		}
@@ -165,4 +169,38 @@ func byteString(raw []byte) ([]byte, error) {
 		return nil, host.Errorf(host.InvalidArgument, "in CBOR it is a byte string")
 	}
 	return b, nil
+}
+
+// A filter reads at most so many entries for one page, so that a page that few meet ends.
+const (
+	scanEntries = 10_000
+	scanBytes   = 16 << 20
+	scanTime    = time.Second
+)
+
+var cursorText = base64.RawURLEncoding
+
+// cursorOf names the last entry of a page, and the listing that it belongs to.
+func cursorOf(listing uint64, last []byte) string {
+	return cursorText.EncodeToString(append(fmt.Appendf(nil, "%016x", listing), last...))
+}
+
+// after returns the packed key that a cursor of a listing names. A key outside of the listing's bounds is refused, because
+// a client may make a cursor.
+func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
+	b, err := cursorText.DecodeString(cursor)
+	mark := fmt.Sprintf("%016x", listing)
+	last, ok := bytes.CutPrefix(b, []byte(mark))
+	if err != nil || !ok || len(last) == 0 || bytes.Compare(last, start) < 0 || end != nil && bytes.Compare(last, end) >= 0 {
+		return nil, host.Errorf(host.InvalidArgument, "the cursor does not belong to this listing").With("field", "cursor")
+	}
+	return last, nil
+}
+
+// member decodes JSON text for a filter.
+func member(text []byte) (v any, err error) {
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	err = d.Decode(&v)
+	return v, err
 }

@@ -1,0 +1,142 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Check demands something of an entry. Made by [Exists], [Absent] and [AtVersion].
+type Check struct{ wire hostkv.Check }
+
+// Exists demands that there is an entry.
+func Exists(key Key) Check { return Check{hostkv.Check{Key: key, Exists: new(true)}} }
+
+// Absent demands that there is no entry.
+func Absent(key Key) Check { return Check{hostkv.Check{Key: key, Exists: new(false)}} }
+
+// AtVersion demands that an entry has a version, which the caller has seen; 0 is that of no entry.
+func AtVersion(key Key, version uint64) Check {
+	return Check{hostkv.Check{Key: key, Version: new(version)}}
+}
+
+// A Mutation changes entries. Made by [Put] and the like.
+type Mutation struct {
+	wire hostkv.Mutation
+	err  error
+}
+
+// Put stores a value, which lives for ever unless [Mutation.For] says otherwise.
+func Put(key Key, v Value) Mutation { return mutation("put", key, v) }
+
+// Delete removes an entry. That there is none is no error.
+func Delete(key Key) Mutation { return Mutation{wire: hostkv.Mutation{Op: "delete", Key: key}} }
+
+// DeleteRange removes the entries of a selection, which must not be zero. The prefix Key{} selects
+// all.
+func DeleteRange(of Selection) Mutation {
+	return Mutation{wire: hostkv.Mutation{Op: "delete_range", Selection: of}}
+}
+
+// Sum adds a number to the entry's. Integers are exact. If there is no entry, it stores the number;
+// so do Min and Max. They keep the time to live.
+func Sum(key Key, v Value) Mutation { return mutation("sum", key, v) }
+
+// Min stores the lesser of two numbers, the entry's and v.
+func Min(key Key, v Value) Mutation { return mutation("min", key, v) }
+
+// Max stores the greater of two numbers, the entry's and v.
+func Max(key Key, v Value) Mutation { return mutation("max", key, v) }
+
+// Append adds the elements of an array behind those of the entry's. If there is no entry, it stores
+// the array; so does Prepend. They keep the time to live.
+func Append(key Key, v Value) Mutation { return mutation("append", key, v) }
+
+// Prepend adds the elements of an array in front of those of the entry's.
+func Prepend(key Key, v Value) Mutation { return mutation("prepend", key, v) }
+
+// Touch changes how long an entry lives from now on, 1 ms to 100 years; 0 is for ever.
+func Touch(key Key, ttl time.Duration) Mutation {
+	return Mutation{wire: hostkv.Mutation{Op: "touch", Key: key, TTLMS: new(site.Millis(ttl))}}
+}
+
+func mutation(op string, key Key, v Value) Mutation {
+	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}}
+	m.wire.Value, m.wire.Encoding, m.err = v.raw()
+	return m
+}
+
+// For says how long the entry lives from the commit on, 1 ms to 100 years; 0 is for ever.
+func (m Mutation) For(ttl time.Duration) Mutation {
+	m.wire.TTLMS = new(site.Millis(ttl))
+	return m
+}
+
+// Within bounds the result of a [Sum] by numbers of its type; a zero Value is no bound. A result
+// that would pass them is an error, or the bound if clamp is set.
+func (m Mutation) Within(least, most Value, clamp bool) Mutation {
+	m.wire.Clamp = clamp
+	for _, bound := range []struct {
+		v  Value
+		to *host.Raw
+	}{{least, &m.wire.Min}, {most, &m.wire.Max}} {
+		if bound.v.Data != nil && m.err == nil {
+			*bound.to, _, m.err = bound.v.raw()
+		}
+	}
+	return m
+}
+
+// A Commit is done as a whole or not at all: up to 1,000 checks, and up to 10,000 mutations, in
+// order.
+type Commit struct {
+	Checks    []Check
+	Mutations []Mutation
+}
+
+// A Result says what a commit did.
+type Result struct {
+	// Failed are the positions of the checks that failed. Then nothing was done, which is no error.
+	Failed []int
+	// Version is that of the commit, and of the entries that it changed; 0 if a check failed.
+	Version uint64
+	// Values has the new value after each Sum, Min and Max, at its position among the mutations.
+	Values []Value
+	// Deleted counts the entries that were removed.
+	Deleted int64
+}
+
+// Commit checks and changes entries. It creates a missing actor. The error code is
+// FailedPrecondition for a value of a type that a mutation does not take, and for a result out of
+// bounds; nothing is done then.
+func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
+	var in hostkv.CommitInput
+	for i := range c.Checks {
+		in.Checks = append(in.Checks, c.Checks[i].wire)
+	}
+	for i := range c.Mutations {
+		if err := c.Mutations[i].err; err != nil {
+			return Result{}, err
+		}
+		in.Mutations = append(in.Mutations, c.Mutations[i].wire)
+	}
+	out, err := site.Ask(ctx, &s.at, method.KVCommit, &in)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Failed: out.Failed, Version: out.Version, Values: make([]Value, len(out.Results))}
+	for i, done := range out.Results {
+		r.Deleted += done.Deleted
+		if done.Encoding == "" {
+			continue
+		}
+		if r.Values[i], err = valueOf(done.Value, done.Encoding); err != nil {
+			return Result{}, err
+		}
+	}
+	return r, nil
+}

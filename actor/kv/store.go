@@ -1,0 +1,118 @@
+package kv
+
+import (
+	"context"
+	"iter"
+
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Store is the key-value store of one actor. Made by actor.Ref.KV. Safe for concurrent use.
+type Store struct{ at site.Site }
+
+// Get returns the entry of a key; false means that there is none.
+func (s Store) Get(ctx context.Context, key Key) (Entry, bool, error) {
+	out, err := site.Ask(ctx, &s.at, method.KVGet, &hostkv.GetInput{Key: key})
+	if err != nil || out.Entry == nil {
+		return Entry{}, false, err
+	}
+	e, err := entryOf(out.Entry, true)
+	return e, err == nil, err
+}
+
+// GetMany returns the entries of up to 1,000 keys, of one commit and in the order of the keys. One
+// that does not exist is nil. The error code is TooLarge if their values have more than 16 MiB.
+func (s Store) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
+	if keys == nil {
+		keys = []Key{}
+	}
+	out, err := site.Ask(ctx, &s.at, method.KVGetMany, &hostkv.GetManyInput{Keys: keys})
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]*Entry, len(out.Entries))
+	for i, e := range out.Entries {
+		if e == nil {
+			continue
+		}
+		found, err := entryOf(e, true)
+		if err != nil {
+			return nil, err
+		}
+		entries[i] = &found
+	}
+	return entries, nil
+}
+
+// Count counts the entries of a selection. It reads their keys.
+func (s Store) Count(ctx context.Context, of Selection) (int64, error) {
+	return site.Count(ctx, &s.at, method.KVCount, &hostkv.CountInput{Selection: of})
+}
+
+// A ListConfig says which entries are listed. The zero value lists all.
+type ListConfig struct {
+	Selection
+	// Where is a filter in JSON, which the entries must meet: {"age":{"$gte":18}}. nil is none.
+	Where []byte
+	// Reverse lists from the last key to the first.
+	Reverse bool
+	// KeysOnly leaves the values out.
+	KeysOnly bool
+	// Limit bounds the entries of a page, 1 to 1,000; 0 is 100. Cursor continues after an earlier
+	// page of the same selection, filter and direction. [Store.All] has no use for them.
+	Limit  int
+	Cursor string
+}
+
+// A Page is a part of a listing. Cursor continues it; "" is the end. A page of a filter can be empty
+// and have a cursor.
+type Page struct {
+	Entries []Entry
+	Cursor  string
+}
+
+// List returns a page of entries in the order of their keys.
+func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
+	in := hostkv.ListInput{Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor}
+	if c.Where != nil {
+		var err error
+		if in.Where, _, err = JSON(c.Where).raw(); err != nil {
+			return Page{}, err
+		}
+	}
+	out, err := site.Ask(ctx, &s.at, method.KVList, &in)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Entries: make([]Entry, len(out.Entries)), Cursor: out.Cursor}
+	for i := range out.Entries {
+		if page.Entries[i], err = entryOf(&out.Entries[i], !c.KeysOnly); err != nil {
+			return Page{}, err
+		}
+	}
+	return page, nil
+}
+
+// All ranges over the entries in the order of their keys. It reads page by page, so entries that are
+// written meanwhile are seen or not, and no other is skipped or repeated. An error ends the loop.
+func (s Store) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for c := c; ; {
+			page, err := s.List(ctx, c)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, e := range page.Entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if c.Cursor = page.Cursor; c.Cursor == "" {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package kv
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+)
+
+// A Key names an entry. See the type for its parts and their order.
+type Key = hostkv.Key
+
+// A Selection selects entries by their keys. The zero value selects all.
+type Selection = hostkv.Selection
+
+// A Value is the value of an entry: bytes, and what they are.
+type Value struct {
+	Encoding host.Encoding
+	Data     []byte
+}
+
+// JSON returns a document as a value. Numbers keep their digits, and objects the order of their
+// members.
+func JSON(document []byte) Value { return Value{host.EncodedJSON, document} }
+
+// Text returns a text as a value. It must be UTF-8.
+func Text(s string) Value { return Value{host.EncodedText, []byte(s)} }
+
+// Bytes returns bytes without a meaning to Cairn as a value.
+func Bytes(b []byte) Value { return Value{host.EncodedBytes, b} }
+
+// raw returns the value as a request has it.
+func (v Value) raw() (host.Raw, string, error) {
+	raw, err := cbor.Marshal(v.Data)
+	return raw, v.Encoding.String(), err
+}
+
+// valueOf reads a value of an answer.
+func valueOf(raw host.Raw, encoding string) (v Value, err error) {
+	if len(raw) == 0 || cbor.Unmarshal(raw, &v.Data) != nil {
+		return v, host.Errorf(host.Internal, "a value of the node is no byte string")
+	}
+	v.Encoding, _ = host.ParseEncoding(encoding)
+	return v, nil
+}
+
+// An Entry is an entry of a store.
+type Entry struct {
+	Key Key
+	// Value is zero in a listing of keys only.
+	Value Value
+	// Version is that of the commit that wrote the entry last.
+	Version          uint64
+	Created, Updated time.Time
+	// Expires is when the entry ceases to exist; zero for never.
+	Expires time.Time
+}
+
+func entryOf(e *hostkv.Entry, values bool) (out Entry, err error) {
+	out = Entry{Key: e.Key, Version: e.Version, Created: e.Created, Updated: e.Updated}
+	if e.Expires != nil {
+		out.Expires = *e.Expires
+	}
+	if values {
+		if out.Value, err = valueOf(e.Value, e.Encoding); err != nil {
+			return Entry{}, fmt.Errorf("key %v: %w", e.Key, err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+)
+
+// inCBOR calls a built-in method of actor a with CBOR.
+func inCBOR[Out any](g *stage, method string, in any) Out {
+	g.t.Helper()
+	input, err := wire.Output.Marshal(in)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: method, Codec: host.CBOR, Input: input})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return wire.Read[Out](host.CBOR, reply.Output)
+}
+
+func byteString(b []byte) host.Raw {
+	raw, _ := cbor.Marshal(b)
+	return raw
+}
+
+// What the methods answer in JSON is in testdata/kv, and in testdata/kv.txt of package cell.
+func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	for i, v := range []struct{ encoding, data, text string }{
+		{"json", `{"n":1.50}`, `{"n":1.50}`}, {"text", "é", `"é"`}, {"bytes", "\x00\xff", `{"$bytes":"AP8="}`},
+		{"u64", "\xff\xff\xff\xff\xff\xff\xff\xff", "18446744073709551615"}, {"integer", "\x01\x05", "-5"},
+		{"cbor", "\x81\x01", "[1]"}, {"typed", "\xa1\x61n\x01", `{"n":1}`}, {"v8", "\xff\x0fI\x02", "1"},
+	} {
+		key := kv.Key{int64(i), []byte{0, 1}, "k", 2.0, true}
+		out := inCBOR[kv.CommitOutput](g, host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{
+			{Op: "put", Key: key, Value: byteString([]byte(v.data)), Encoding: v.encoding},
+		}})
+		if !out.OK || out.Version == 0 {
+			t.Errorf("%s: %+v", v.encoding, out)
+		}
+		e := inCBOR[kv.GetOutput](g, host.KVGet, kv.GetInput{Key: key}).Entry
+		if e == nil || e.Encoding != v.encoding || string(e.Value) != string(byteString([]byte(v.data))) || fmt.Sprint(e.Key) != fmt.Sprint(key) {
+			t.Errorf("%s in CBOR: %+v", v.encoding, e)
+		}
+		var shown kv.GetOutput
+		if g.mustVerb("a", host.KVGet, kv.GetInput{Key: key}, &shown); string(shown.Entry.Value) != v.text {
+			t.Errorf("%s in JSON: %s", v.encoding, shown.Entry.Value)
+		}
+	}
+	many := inCBOR[kv.GetManyOutput](g, host.KVGetMany, kv.GetManyInput{Keys: []kv.Key{{"no"}, {int64(0), []byte{0, 1}, "k", 2.0, true}}})
+	if len(many.Entries) != 2 || many.Entries[0] != nil || many.Entries[1] == nil {
+		t.Errorf("many: %+v", many)
+	}
+}
+
+// Pages of any size, together, are what one page has.
+func TestPagesOfAListingAreTheListing(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	var in kv.CommitInput
+	for i := range 40 {
+		key := kv.Key{[]string{"u", "user", "users"}[i%3], int64(i - 20)}
+		in.Mutations = append(in.Mutations, kv.Mutation{Op: "put", Key: key, Value: host.Raw(fmt.Sprintf(`{"n":%d}`, i%7))})
+	}
+	g.mustVerb("a", host.KVCommit, in, new(kv.CommitOutput))
+	for _, selection := range []kv.Selection{{}, {Prefix: kv.Key{"user"}}, {Start: kv.Key{"u", int64(3)}}, {Start: kv.Key{"u"}, End: kv.Key{"users", int64(0)}}} {
+		for _, where := range []string{"", `{"n":{"$lt":3}}`, `{"n":9}`} {
+			var whole []string
+			for _, limit := range []int{1000, 1, 2, 7} {
+				for _, reverse := range []bool{false, true} {
+					var got []string
+					list := kv.ListInput{Selection: selection, Where: host.Raw(where), Limit: limit, Reverse: reverse}
+					for {
+						var page kv.ListOutput
+						g.mustVerb("a", host.KVList, list, &page)
+						for _, e := range page.Entries {
+							got = append(got, fmt.Sprint(e.Key, " ", string(e.Value)))
+						}
+						if len(page.Entries) > limit {
+							t.Fatalf("a page of %d entries, not %d", len(page.Entries), limit)
+						}
+						if list.Cursor = page.Cursor; list.Cursor == "" {
+							break
+						}
+					}
+					if reverse {
+						slices.Reverse(got)
+					}
+					if whole == nil {
+						whole = got
+					}
+					if !slices.Equal(got, whole) {
+						t.Errorf("%+v, where %s, limit %d, reverse %v: %v, not %v", selection, where, limit, reverse, got, whole)
+					}
+				}
+			}
+			var n host.CountOutput
+			if g.mustVerb("a", host.KVCount, kv.CountInput{Selection: selection}, &n); where == "" && n.Count != int64(len(whole)) {
+				t.Errorf("%+v: counted %d of %d", selection, n.Count, len(whole))
+			}
+		}
+	}
+}
