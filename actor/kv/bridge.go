@@ -1,6 +1,14 @@
 package kv
 
-import "github.com/cairn-run/cairn/actor/internal/site"
+import (
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
 
-// New makes the store of an actor. Package actor alone can call it: Ref.KV.
+// New makes the store of an actor, for package actor: Ref.KV.
 func New(at site.Site) Store { return Store{at} }
+
+// Run makes a commit with do, for package actor: KV.Commit.
+func Run(c Commit, do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
+	return c.run(do)
+}

@@ -114,6 +114,12 @@ type Result struct {
 // FailedPrecondition for a value of a type that a mutation does not take, and for a result out of
 // bounds; nothing is done then.
 func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
+	return c.run(func(in *hostkv.CommitInput) (hostkv.CommitOutput, error) {
+		return site.Ask(ctx, &s.at, method.KVCommit, in)
+	})
+}
+
+func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
 	var in hostkv.CommitInput
 	for i := range c.Checks {
 		in.Checks = append(in.Checks, c.Checks[i].wire)
@@ -124,7 +130,7 @@ func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
 		}
 		in.Mutations = append(in.Mutations, c.Mutations[i].wire)
 	}
-	out, err := site.Ask(ctx, &s.at, method.KVCommit, &in)
+	out, err := do(&in)
 	if err != nil {
 		return Result{}, err
 	}

@@ -14,19 +14,28 @@ import (
 
 var tenants = actor.NewType[struct{}]("tenant")
 
-func Example() {
-	ctx := context.Background()
-	dir, _ := os.MkdirTemp("", "example")
-	defer os.RemoveAll(dir)
-	node, err := runtime.Open(ctx, runtime.Options{
-		Dir: dir, Logger: slog.New(slog.DiscardHandler),
-		Actors: []actor.Definition{actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true})},
+// open starts a node for an example, on a store that stop removes.
+func open(definition actor.Definition) (node *runtime.Runtime, stop func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	node, err = runtime.Open(context.Background(), runtime.Options{
+		Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{definition},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	defer node.Close()
+	return node, func() {
+		node.Close()
+		os.RemoveAll(dir)
+	}
+}
+
+func Example() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
 
 	store := tenants.Ref(node, "acme").KV()
 	ada, visits, log := kv.Key{"user", 7}, kv.Key{"visits"}, kv.Key{"log"}
@@ -77,4 +86,52 @@ func Example() {
 	// [user 8] true <nil>
 	// [1] 0 <nil>
 	// 2 <nil>
+}
+
+// A shop sells what it has.
+var (
+	shops = actor.NewType[shop]("shop")
+	sell  = actor.NewAction[int, string](shops, "sell")
+)
+
+type shop struct{}
+
+func (*shop) sell(ctx *actor.Context, n int) (string, error) {
+	stock := kv.Key{"stock"}
+	r, err := ctx.KV().Commit(kv.Commit{
+		Checks: []kv.Check{kv.Exists(stock)},
+		Mutations: []kv.Mutation{
+			kv.Append(kv.Key{"sold"}, kv.JSON(fmt.Appendf(nil, "[%d]", n))),
+			kv.Sum(stock, kv.JSON(fmt.Appendf(nil, "%d", -n))).Within(kv.JSON([]byte("0")), kv.Value{}, false),
+		},
+	})
+	switch {
+	case actor.CodeOf(err) == actor.FailedPrecondition:
+		return "there is too little", nil // nothing was sold, and the turn goes on
+	case err != nil:
+		return "", err
+	case r.Failed != nil:
+		return "there is nothing", nil
+	}
+	return string(r.Values[1].Data) + " left", nil
+}
+
+func ExampleCommit() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(shops, actor.Spec[shop]{}, actor.On(sell, (*shop).sell)))
+	defer stop()
+	corner := shops.Ref(node, "corner")
+	fmt.Println(sell.Call(ctx, corner, 1))
+	if _, err := corner.KV().Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"stock"}, kv.JSON([]byte("5")))}}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(sell.Call(ctx, corner, 3))
+	fmt.Println(sell.Call(ctx, corner, 3))
+	sold, _, err := corner.KV().Get(ctx, kv.Key{"sold"})
+	fmt.Println(string(sold.Value.Data), err)
+	// Output:
+	// there is nothing <nil>
+	// 2 left <nil>
+	// there is too little <nil>
+	// [3] <nil>
 }

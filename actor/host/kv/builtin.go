@@ -149,3 +149,9 @@ type MutationResult struct {
 	// Deleted counts the entries that were removed.
 	Deleted int64 `json:"deleted,omitempty"`
 }
+
+// A Committer is a turn in which handlers commit to the key-value store. The values are as in CBOR. After an error nothing
+// of the commit is done, and the turn may go on.
+type Committer interface {
+	KVCommit(in *CommitInput) (CommitOutput, error)
+}

@@ -113,3 +113,39 @@ func TestPagesOfAListingAreTheListing(t *testing.T) {
 		}
 	}
 }
+
+// A commit of a handler that fails leaves what the turn has done before, and the turn goes on.
+func TestAFailedCommitOfAHandlerUndoesItselfAlone(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	put := func(key string, value string) kv.Mutation {
+		return kv.Mutation{Op: "put", Key: kv.Key{key}, Value: byteString([]byte(value))}
+	}
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		c := h.(kv.Committer)
+		if out, err := c.KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{put("before", `"x"`)}}); err != nil || !out.OK {
+			t.Error(out, err)
+		}
+		_, err := c.KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{
+			put("lost", "1"), {Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, {Op: "sum", Key: kv.Key{"lost"}, Value: byteString([]byte("1"))},
+			put("text", `"x"`), {Op: "sum", Key: kv.Key{"text"}, Value: byteString([]byte("1"))},
+		}})
+		wantCode(t, err, host.FailedPrecondition)
+		out, err := c.KVCommit(&kv.CommitInput{
+			Checks: []kv.Check{{Key: kv.Key{"before"}, Exists: new(true)}, {Key: kv.Key{"lost"}, Exists: new(true)}}, Mutations: []kv.Mutation{put("no", "1")},
+		})
+		if err != nil || out.OK || !slices.Equal(out.Failed, []int{1}) {
+			t.Error(out, err)
+		}
+		out, err = c.KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{put("after", "2")}})
+		if err != nil || !out.OK {
+			t.Error(out, err)
+		}
+		return nil
+	})
+	g.crash()
+	var page kv.ListOutput
+	if g.mustVerb("a", host.KVList, kv.ListInput{}, &page); len(page.Entries) != 2 || page.Entries[0].Key[0] != "after" || page.Entries[1].Key[0] != "before" {
+		t.Errorf("%+v", page.Entries)
+	}
+}

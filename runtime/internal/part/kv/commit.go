@@ -13,12 +13,36 @@ import (
 )
 
 // commit implements kv.commit.
-func commit(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
-	do, err := parse(codec, in, h.Start)
+func commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
+	h := Turn{Reads: Reads[*kernel.Turn]{t}}
+	return h.commit(codec, in)
+}
+
+// KVCommit implements kv.Committer.
+func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return kv.CommitOutput{}, err
+	}
+	defer t.Leave()
+	before := t.Core.Rows.Savepoint()
+	out, err := h.commit(host.CBOR, in)
+	if err != nil {
+		t.Core.Rows.Rollback(before)
+	}
+	return out, err
+}
+
+// commit does a commit. After an error the caller undoes what it has written.
+//
+// REQUIRES: h.K.Mu
+func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
+	rows := h.K.Core.Rows
+	do, err := parse(codec, in, h.K.Start)
 	if err != nil {
 		return kv.CommitOutput{}, err
 	}
-	done, err := kvrows.Apply(c.Rows, do)
+	done, err := kvrows.Apply(rows, do)
 	if err != nil {
 		return kv.CommitOutput{}, refusal(err)
 	}
@@ -26,9 +50,8 @@ func commit(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *kv.CommitInput
 	if !out.OK {
 		return out, nil
 	}
-	c.Rows.Mark()
-	out.Version = uint64(c.Rows.Version())
-	t := Turn{Reads: Reads[*kernel.Turn]{h}}
+	rows.Mark()
+	out.Version = uint64(rows.Version())
 	for i := range do.Mutations {
 		m, d := &do.Mutations[i], &done.Done[i]
 		result := kv.MutationResult{Deleted: d.Deleted}
@@ -39,7 +62,7 @@ func commit(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *kv.CommitInput
 		}
 		out.Results = append(out.Results, result)
 		if d.Changed {
-			t.changed(m, d)
+			h.changed(m, d)
 		}
 	}
 	return out, nil
