@@ -39,7 +39,7 @@ func (w *WriteSet) divisible(at Savepoint) bool {
 type lifted struct {
 	state   outline // counts, version, clock and hidden ranges as of the turn
 	hid     bool    // the turn hid ranges
-	marks   int     // how often the turn called Mark
+	marks   uint16  // how often the turn called Mark
 	slots   []liftedSlot
 	wakes   []wakeOp
 	records []outboxRecord

@@ -31,11 +31,11 @@ type WriteSet struct {
 // outline is what a savepoint keeps of a write set as it is.
 type outline struct {
 	version   Version
-	now       int64 // clock of the turn, Unix ms
-	turned    bool  // Advance was called since the last commit
+	now       int64  // clock of the turn, Unix ms
+	turned    bool   // Advance was called since the last commit
+	marks     uint16 // how often Mark was called
 	epoch     uint32
 	floor     int // bytes that the set held when the turn began
-	marks     int // how often Mark was called
 	keys      int64
 	bytes     int64
 	ranges    []span // sorted, disjoint, not empty

@@ -72,7 +72,7 @@ func unfit(part any) string {
 			return fmt.Sprintf("is not an integer of at most %d bytes", tuple.MaxBigIntBytes)
 		}
 	default:
-		return fmt.Sprintf("is a %T, not a string, number, boolean or []byte", part)
+		return "is not a string, number, boolean or bytes"
 	}
 	return ""
 }

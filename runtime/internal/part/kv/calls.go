@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -98,8 +99,12 @@ func at(list string, i int, err error) error {
 	if !ok {
 		return err
 	}
-	located := *e
-	located.Message = place + ": " + e.Message
+	field, located := e.Metadata["field"], *e
+	located.Message = strings.TrimPrefix(e.Message, field+": ")
+	if field != "" && field[0] != '[' {
+		field = "." + field
+	}
+	located.Message = place + field + ": " + located.Message
 	return of(place, &located)
 }
 
