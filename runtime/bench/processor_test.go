@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +23,16 @@ func TestProcessorTimeIsThatOfTheOperations(t *testing.T) {
 		"p50":       func(b *bench) float64 { return b.p50(func(int) { burn(each) }) },
 		"p50Before": func(b *bench) float64 { return b.p50Before(func(int) { burn(each) }, func() { burn(2 * each) }) },
 	} {
-		b := &bench{time: 40 * time.Millisecond}
 		burn(20 * time.Millisecond)
-		if f := b.figure(measure); f.cpu < each.Seconds()*0.9 || f.cpu > each.Seconds()*1.5 {
-			t.Errorf("%s: %s of an operation that takes %s", name, shortTime(f.cpu), each)
+		// The least of some runs: the rest of the process, such as a collection of garbage, takes time too, and on a slow
+		// machine a run has few operations.
+		least := math.Inf(1)
+		for run := 0; run < 20 && least > each.Seconds()*1.5; run++ {
+			b := &bench{time: 40 * time.Millisecond}
+			least = min(least, b.figure(measure).cpu)
+		}
+		if least < each.Seconds()*0.9 || least > each.Seconds()*1.5 {
+			t.Errorf("%s: %s of an operation that takes %s", name, shortTime(least), each)
 		}
 	}
 	b := &bench{}
