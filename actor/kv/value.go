@@ -34,7 +34,7 @@ func Bytes(b []byte) Value { return Value{host.EncodedBytes, b} }
 
 // raw returns the value as a request has it.
 func (v Value) raw() (host.Raw, string, error) {
-	raw, err := cbor.Marshal(v.Data)
+	raw, err := cbor.Marshal(append([]byte{}, v.Data...)) // nil would be null, which is no value
 	return raw, v.Encoding.String(), err
 }
 

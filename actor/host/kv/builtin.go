@@ -51,12 +51,12 @@ type GetOutput struct {
 	Entry *Entry `json:"entry,omitempty"`
 }
 
-// GetManyOutput has the entries in the order of the keys; one that does not exist is null. All are of one commit.
+// GetManyOutput has the entries in the order of the keys, and null where there is none. All are of one commit.
 type GetManyOutput struct {
 	Entries []*Entry `json:"entries"`
 }
 
-// A Selection selects entries: those whose keys begin with the parts of Prefix, or those from Start up to and without End.
+// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up to and without End.
 // Without any it selects all, which only reading methods take.
 type Selection struct {
 	Prefix Key `json:"prefix,omitempty"`

@@ -89,6 +89,27 @@ func TestBodiesAndRepliesOfAnyLength(t *testing.T) {
 	}
 }
 
+// Entries of a key-value store may be longer than other bodies, and so may what a type with OpenKV takes.
+func TestBodiesWithEntriesMayBeLong(t *testing.T) {
+	open := hosttest.Room()
+	open.Type, open.OpenKV = "open", true
+	behaviors := []*host.Behavior{hosttest.Room(), open}
+	g := newGateway(t, setup{Node: nodetest.Open(t, behaviors...), Behaviors: behaviors, Limits: serve.Limits{BodyBytes: 1000}})
+	long := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
+	put := func(n int) string { return `{"mutations":[{"op":"put","key":["a"],"value":` + long(n) + `}]}` }
+	for _, tc := range []struct {
+		path, body string
+		status     int
+	}{
+		{"room/a/-/call/echo", long(1001), 413}, {"open/a/-/call/echo", long(1 << 20), 200}, {"open/a/-/call/echo", long(16<<20 + 1), 413},
+		{"room/a/-/call/kv.commit", put(1 << 20), 404}, {"open/a/-/call/kv.commit", put(1 << 20), 200}, {"open/a/-/call/kv.commit", put(1<<20 + 1), 413},
+	} {
+		if w := ask(g, "POST", "/actors/"+tc.path, tc.body, "Content-Type: application/json"); w.Code != tc.status {
+			t.Errorf("%s with %d bytes: %d %.200s", tc.path, len(tc.body), w.Code, w.Body)
+		}
+	}
+}
+
 // The deadline of a write must not end a stream that is quiet after it, and a server that shuts down ends streams.
 func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 	for _, version := range []int{1, 2} {

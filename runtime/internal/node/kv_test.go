@@ -39,6 +39,7 @@ func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 	g.must("a", add(1))
 	for i, v := range []struct{ encoding, data, text string }{
 		{"json", `{"n":1.50}`, `{"n":1.50}`}, {"text", "é", `"é"`}, {"bytes", "\x00\xff", `{"$bytes":"AP8="}`},
+		{"bytes", "", `{"$bytes":""}`}, {"text", "", `""`},
 		{"u64", "\xff\xff\xff\xff\xff\xff\xff\xff", "18446744073709551615"}, {"integer", "\x01\x05", "-5"},
 		{"cbor", "\x81\x01", "[1]"}, {"typed", "\xa1\x61n\x01", `{"n":1}`}, {"v8", "\xff\x0fI\x02", "1"},
 	} {

@@ -94,8 +94,8 @@ var hostText = map[string]string{
 	"KVEntry.version":  "version is that of the commit that wrote the entry last.",
 	"KVGetInput":       "GetInput names an entry.",
 	"KVGetManyInput":   "GetManyInput names up to 1,000 entries.",
-	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys; one that does not exist is null. " +
-		"All are of one commit.",
+	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys, and null where there is none. All " +
+		"are of one commit.",
 	"KVGetOutput": "GetOutput has the entry, if there is one. A value of null is an entry.",
 	"KVListInput": "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
@@ -113,9 +113,8 @@ var hostText = map[string]string{
 	"KVMutationResult":         "A MutationResult is the result of a mutation.",
 	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
 	"KVMutationResult.value":   "value is the entry's new value, after sum, min and max only.",
-	"KVSelection": "A Selection selects entries: those whose keys begin with the parts of prefix, or those " +
-		"from start up to and without end. Without any it selects all, which only reading methods " +
-		"take.",
+	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
+		"start up to and without end. Without any it selects all, which only reading methods take.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
 		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",

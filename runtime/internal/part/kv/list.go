@@ -155,6 +155,9 @@ func (l *lister) meets(key kv.Key, e *engine.Entry) (bool, error) {
 
 // appendByteString appends bytes as CBOR.
 func appendByteString(dst, b []byte) []byte {
+	if b == nil {
+		b = []byte{} // and not null
+	}
 	text, err := cbor.Marshal(b)
 	if err != nil {
 		panic(err) // bytes can always be written
