@@ -144,6 +144,7 @@ type declared struct {
 	workers bool
 	replies bool
 	stream  host.Stream
+	scope   *host.Map // of a map that bounds or counts; nil otherwise
 	values  []codec.Described
 	faults  []string
 }

@@ -246,6 +246,10 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 		p.schedules = append(p.schedules, b)
 	case kindStream:
 		behavior.Streams = append(behavior.Streams, c.stream)
+	case kindMap:
+		if c.scope != nil {
+			behavior.Maps = append(behavior.Maps, *c.scope)
+		}
 	case kindWorkflow:
 		behavior.Workflows = append(behavior.Workflows, *b.workflow)
 		if err := b.workflow.Program.Err(); err != nil {

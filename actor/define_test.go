@@ -52,7 +52,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 	actor.NewCreate[int](typ)
 	actor.NewEvent[int](typ, "", actor.EventConfig{})
 	actor.NewEvent[int](typ, "unbound", actor.EventConfig{}) // events have names of their own
-	actor.NewMap[struct{ A int }, int](typ, "structs")
+	actor.NewMap[struct{ A int }, int](typ, "structs", actor.MapConfig{})
 	h := func(*state, *actor.Context, int) (int, error) { return 0, nil }
 	var none *actor.Query[state, int, int]
 
@@ -126,6 +126,7 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 	actor.NewSchedule[error](typ, "dusk")
 	anySchedule1 := actor.NewSchedule[int](typ, "*")
 	anySchedule2 := actor.NewSchedule[int](typ, "*")
+	actor.NewMap[int, int](typ, "bad map", actor.MapConfig{MaxKeys: -1, MaxBytes: -1, DefaultTTL: -1})
 	actor.NewStream[func()](typ, "cairn.log", actor.StreamConfig{MaxItems: -1, MaxBytes: -1, MaxAge: -1, MaxItemBytes: -1})
 	actor.NewStream[int](typ, "*", actor.StreamConfig{})
 	actor.NewStream[int](typ, "*", actor.StreamConfig{})
@@ -192,6 +193,7 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 	for format, fields := range map[string]string{
 		`queue "bad name": QueueConfig.%s is negative`: "MaxMessages MaxBytes MaxMessageBytes Lock DedupWindow DeadLetterRetention MaxDeadLetters ReplyRetention",
 		`stream "cairn.log": StreamConfig.%s is neg`:   "MaxItems MaxBytes MaxAge MaxItemBytes",
+		`map "bad map": MapConfig.%s is negative`:      "MaxKeys MaxBytes DefaultTTL",
 		`Spec.Limits.%s: is negative`:                  "TurnTimeout QueryTimeout CallBurst Connections ConnectionBytes ConnectionGrace TaskGrace",
 	} {
 		for field := range strings.FieldsSeq(fields) {
@@ -206,7 +208,7 @@ func TestContractOfANilTypeIsAFaultNotAPanic(t *testing.T) {
 	var typ *actor.Type[desk]
 	act := actor.NewAction[int, int](typ, "add")
 	actor.NewEvent[int](typ, "e", actor.EventConfig{})
-	actor.NewMap[int, int](typ, "m")
+	actor.NewMap[int, int](typ, "m", actor.MapConfig{})
 	queue := actor.NewQueue[job](typ, "q", actor.QueueConfig{})
 	requests := actor.NewRequestQueue[job, int](typ, "r", actor.QueueConfig{})
 	schedule := actor.NewSchedule[int](typ, "s")

@@ -18,7 +18,7 @@ var (
 	fill    = actor.NewAction[[]string, actor.None](shelves, "fill")
 	empty   = actor.NewAction[actor.None, string](shelves, "empty")
 	titles  = actor.NewQuery[actor.None, string](shelves, "titles")
-	books   = actor.NewMap[string, int](shelves, "books")
+	books   = actor.NewMap[string, int](shelves, "books", actor.MapConfig{MaxKeys: 1_000, MaxBytes: 1 << 20, DefaultTTL: 365 * 24 * time.Hour, Counted: true})
 )
 
 type shelf struct{}
@@ -59,6 +59,10 @@ func (shelf) titles(ctx *actor.ReadContext, _ actor.None) (string, error) {
 	for e, err := range ctx.KV().Range(tuple.Tuple{"sale"}, nil) {
 		add(fmt.Sprintf("%s %s", e.Key, e.Value), err)
 	}
+	all, err := books.Len(ctx) // one read, because of the config
+	add(fmt.Sprint(all, " books"), err)
+	notes, err := ctx.KV().Count(tuple.Tuple{"note"})
+	add(fmt.Sprint(notes, " notes"), err)
 	first, _, err := books.Entry(ctx, "a")
 	if err != nil {
 		return "", err
@@ -118,6 +122,8 @@ func Example_store() {
 	// list:("note", "c")
 	// list:("note", "d")
 	// ("sale") 10 %
+	// 4 books
+	// 4 notes
 	// new true since version 2, for 1h0m0s
 	// true 2 1 true 3 1
 }

@@ -19,7 +19,7 @@ var (
 	Added   = actor.NewEvent[Note](Tenants, "added", actor.EventConfig{Durable: true})
 	Done    = actor.NewEvent[int64](Tenants, "reminded", actor.EventConfig{Durable: true})
 	Remind  = actor.NewAlarm[int64](Tenants, "remind")
-	Tags    = actor.NewMap[string, []int64](Tenants, "tags")
+	Tags    = actor.NewMap[string, []int64](Tenants, "tags", actor.MapConfig{})
 )
 
 // A Note is the input and the output of Add.

@@ -66,6 +66,16 @@ func (kv ReadKV) List(prefix tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, e
 	return kv.list(elementRange(p), err, opts)
 }
 
+// Count counts the entries whose keys begin with the elements of prefix; a nil prefix selects all.
+// It reads one row if the prefix is that of a scope, and else all keys.
+func (kv ReadKV) Count(prefix tuple.Tuple) (int64, error) {
+	p, err := packKey(nil, prefix)
+	if err != nil {
+		return 0, err
+	}
+	return kv.r.KVCount(p)
+}
+
 // Range ranges over the entries with from <= key < to. A nil bound is the beginning or the end of
 // the store. Otherwise it is like List.
 func (kv ReadKV) Range(from, to tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, error] {

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"fmt"
 	"iter"
 	"reflect"
 	"time"
@@ -26,9 +27,27 @@ type Map[K, V any] struct {
 	prefix []byte
 }
 
+// A MapConfig bounds what a map has. Zero fields bound nothing; negative ones are faults. A map with
+// a field that is not zero keeps its count, with each change: [Map.Len] is one read then.
+type MapConfig struct {
+	// MaxKeys is how many entries the map may have, and MaxBytes the bytes of their keys and values.
+	// A put that passes them has the error code QuotaExceeded, and a change of what is there may not
+	// make it larger. Entries that have expired do not count.
+	MaxKeys  int64
+	MaxBytes int64
+	// DefaultTTL is how long entries live that are put without [TTL] or [ExpireAt].
+	DefaultTTL time.Duration
+	// Counted keeps the count of a map without bounds.
+	Counted bool
+}
+
+// maxTTL is the longest time to live.
+const maxTTL = 100 * 365 * 24 * time.Hour
+
 // NewMap declares a map of t. The name has the form that [NewType] describes and is unique among
-// the type's maps.
-func NewMap[K, V, S any](t *Type[S], name string) *Map[K, V] {
+// the type's maps. When the config of a map with entries is no longer zero, the first turn of an
+// actor that writes to its store counts them, which takes a second or so for a million.
+func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
 	m := &Map[K, V]{values: codec.Of[V](coreOf(t).codec, codec.CBOR), prefix: tuple.AppendString(nil, name)}
 	form, fault := keyFormOf(reflect.TypeFor[K]())
 	faults := prefixed("value ", m.values.Faults())
@@ -36,7 +55,17 @@ func NewMap[K, V, S any](t *Type[S], name string) *Map[K, V] {
 		faults = append(faults, fault)
 	}
 	m.form = form
-	m.decl = declare(t, declared{kind: kindMap, name: name, faults: faults})
+	d := declared{kind: kindMap, name: name}
+	if cfg != (MapConfig{}) {
+		d.scope = &host.Map{Name: name, Keys: cfg.MaxKeys, Bytes: cfg.MaxBytes, TTL: cfg.DefaultTTL}
+	}
+	d.faults = append(faults, negative("MapConfig", []setting{
+		{"MaxKeys", cfg.MaxKeys}, {"MaxBytes", cfg.MaxBytes}, {"DefaultTTL", int64(cfg.DefaultTTL)},
+	})...)
+	if ttl := cfg.DefaultTTL; ttl > 0 && ttl < time.Millisecond || ttl > maxTTL {
+		d.faults = append(d.faults, fmt.Sprintf("MapConfig.DefaultTTL is %s; it is 1ms to 100 years", ttl))
+	}
+	m.decl = declare(t, d)
 	return m
 }
 
@@ -118,6 +147,15 @@ func (m *Map[K, V]) Clear(ctx *Context) (int64, error) {
 		return 0, err
 	}
 	return deleteRange(ctx.turn, elementRange(m.prefix))
+}
+
+// Len counts the entries of the map. It works in a turn and in a query. It reads one row if the map
+// has a [MapConfig], and else all keys.
+func (m *Map[K, V]) Len(ctx Reader) (int64, error) {
+	if err := ctx.own(m.decl); err != nil {
+		return 0, err
+	}
+	return ctx.reader().KVCount(m.prefix)
 }
 
 // All ranges over the map in the order of its keys. It works in a turn and in a query, and reads

@@ -1,8 +1,10 @@
 package actor_test
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime"
 )
 
 type (
@@ -42,7 +45,7 @@ func inTurn(t *testing.T, declare func(*actor.Type[counter]), f func(*actor.Cont
 // ordered declares a map. The function that it returns checks that the map returns keys that were
 // put in any order in this order, and each to its value.
 func ordered[K any](t *testing.T, typ *actor.Type[counter], name string, keys ...K) func(*actor.Context) {
-	m := actor.NewMap[K, int](typ, name)
+	m := actor.NewMap[K, int](typ, name, actor.MapConfig{})
 	return func(ctx *actor.Context) {
 		for i := range keys {
 			j := (i*7 + 3) % len(keys)
@@ -126,8 +129,8 @@ func TestMapSelections(t *testing.T) {
 		bytez *actor.Map[[]byte, actor.None]
 	)
 	inTurn(t, func(typ *actor.Type[counter]) {
-		names, nums = actor.NewMap[string, int](typ, "names"), actor.NewMap[int, int](typ, "nums")
-		parts, bytez = actor.NewMap[tuple.Tuple, int](typ, "parts"), actor.NewMap[[]byte, actor.None](typ, "bytez")
+		names, nums = actor.NewMap[string, int](typ, "names", actor.MapConfig{}), actor.NewMap[int, int](typ, "nums", actor.MapConfig{})
+		parts, bytez = actor.NewMap[tuple.Tuple, int](typ, "parts", actor.MapConfig{}), actor.NewMap[[]byte, actor.None](typ, "bytez", actor.MapConfig{})
 	}, func(ctx *actor.Context) {
 		for i, k := range []string{"a", "ab", "abc", "ac", "b", "\xff", "\xff\xff"} {
 			names.Put(ctx, k, i)
@@ -181,7 +184,7 @@ func TestMapSelections(t *testing.T) {
 func TestMapsNeverOverlap(t *testing.T) {
 	var a, ab *actor.Map[string, int]
 	inTurn(t, func(typ *actor.Type[counter]) {
-		a, ab = actor.NewMap[string, int](typ, "a"), actor.NewMap[string, int](typ, "ab")
+		a, ab = actor.NewMap[string, int](typ, "a", actor.MapConfig{}), actor.NewMap[string, int](typ, "ab", actor.MapConfig{})
 	}, func(ctx *actor.Context) {
 		a.Put(ctx, "1", 1)
 		ab.Put(ctx, "2", 2)
@@ -203,7 +206,7 @@ func TestMapsNeverOverlap(t *testing.T) {
 
 func TestEntriesExpireInTheFutureOnly(t *testing.T) {
 	var m *actor.Map[string, int]
-	inTurn(t, func(typ *actor.Type[counter]) { m = actor.NewMap[string, int](typ, "m") }, func(ctx *actor.Context) {
+	inTurn(t, func(typ *actor.Type[counter]) { m = actor.NewMap[string, int](typ, "m", actor.MapConfig{}) }, func(ctx *actor.Context) {
 		if err := m.Put(ctx, "a", 1, actor.TTL(time.Minute)); err != nil {
 			t.Error(err)
 		}
@@ -258,4 +261,70 @@ func TestRawStore(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The type says what bounds a map has, also for actors that had entries before.
+func TestMapsAreBoundedAsTheirTypeDeclares(t *testing.T) {
+	dir := t.TempDir()
+	var counted []int64
+	// life runs f in a turn of the same actor, of a type whose map has a config.
+	life := func(cfg actor.MapConfig, f func(m *actor.Map[string, string], ctx *actor.Context) error) {
+		t.Helper()
+		typ := actor.NewType[counter]("counter")
+		m := actor.NewMap[string, string](typ, "m", cfg)
+		other := actor.NewMap[string, string](typ, "mm", actor.MapConfig{})
+		do := actor.NewAction[actor.None, int64](typ, "do")
+		node, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{actor.Define(typ, actor.Spec[counter]{}, actor.On(do, func(_ *counter, ctx *actor.Context, _ actor.None) (int64, error) {
+			if err := errors.Join(f(m, ctx), other.Put(ctx, "x", "y")); err != nil {
+				return 0, err
+			}
+			return m.Len(ctx)
+		}))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close()
+		n, err := do.Call(t.Context(), typ.Ref(node, "a"), actor.None{})
+		if err != nil {
+			t.Error(err)
+		}
+		counted = append(counted, n)
+	}
+	put := func(m *actor.Map[string, string], ctx *actor.Context, keys ...string) error {
+		for _, k := range keys {
+			if err := m.Put(ctx, k, k); err != nil {
+				return fmt.Errorf("%s: %w", k, err)
+			}
+		}
+		return nil
+	}
+	full := func(err error) error {
+		if actor.CodeOf(err) != actor.QuotaExceeded {
+			return fmt.Errorf("the map is not full: %v", err)
+		}
+		return nil
+	}
+	life(actor.MapConfig{}, func(m *actor.Map[string, string], ctx *actor.Context) error { return put(m, ctx, "a", "b") })
+	life(actor.MapConfig{MaxKeys: 3}, func(m *actor.Map[string, string], ctx *actor.Context) error {
+		return errors.Join(put(m, ctx, "c"), full(put(m, ctx, "d")))
+	})
+	life(actor.MapConfig{Counted: true}, func(m *actor.Map[string, string], ctx *actor.Context) error { return put(m, ctx, "d") })
+	life(actor.MapConfig{MaxBytes: 1}, func(m *actor.Map[string, string], ctx *actor.Context) error { return full(put(m, ctx, "e")) })
+	life(actor.MapConfig{}, func(m *actor.Map[string, string], ctx *actor.Context) error { return put(m, ctx, "e") })
+	life(actor.MapConfig{DefaultTTL: time.Hour}, func(m *actor.Map[string, string], ctx *actor.Context) error {
+		e, _, err := m.Entry(ctx, "e")
+		if err == nil && !e.Expire.IsZero() {
+			err = errors.New("an entry of before expires")
+		}
+		if err = errors.Join(err, put(m, ctx, "f")); err != nil {
+			return err
+		}
+		if e, _, err = m.Entry(ctx, "f"); err == nil && e.Expire.Sub(e.Updated) != time.Hour {
+			err = fmt.Errorf("it expires at %v", e.Expire)
+		}
+		return err
+	})
+	if fmt.Sprint(counted) != "[2 3 4 4 5 6]" {
+		t.Error(counted)
+	}
 }

@@ -125,7 +125,7 @@ func TestRefusedWriteFailsTheTurnEvenIfIgnored(t *testing.T) {
 
 func TestMistakesAreErrorsAndFailTheTurnEvenIfIgnored(t *testing.T) {
 	d, other := newDesks("desk"), newDesks("other")
-	m := actor.NewMap[string, int](other.typ, "m")
+	m := actor.NewMap[string, int](other.typ, "m", actor.MapConfig{})
 	type in = *actor.Context
 	hourly, badKey := actor.Rule{Every: time.Hour}, actor.KeysIfUndelivered(tuple.Tuple{"x", struct{}{}})
 	foreign := func(ctx in) actor.Ref[desk] { return other.typ.Ref(ctx) }

@@ -17,6 +17,7 @@ type ListQuery struct {
 	MaxBytes int    // bytes of keys and values; 0 is Limits.ListBytes. A first entry is returned even if it is larger
 	KeysOnly bool   // leave values out; they do not count against MaxBytes
 	After    []byte // Next of the page before, with an otherwise equal query
+	Expired  bool   // keys that have expired too, as long as they are not deleted
 }
 
 // Page is a part of a list. Next is nil if there are no more entries.
@@ -206,7 +207,7 @@ func (v view) list(q ListQuery, now int64, limits *Limits) (page Page, err error
 		if err != nil {
 			return page, err
 		}
-		if meta.expired(now) {
+		if meta.expired(now) && !q.Expired {
 			mem.rewind(before)
 			continue
 		}

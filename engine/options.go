@@ -11,6 +11,7 @@ import (
 // Defaults and caps of Limits, in bytes unless named otherwise.
 const (
 	DefaultMaxKey      = 2048
+	MaxKeyCap          = 64 << 10
 	DefaultMaxValue    = 1 << 20
 	MaxValueCap        = 16 << 20
 	DefaultMaxWriteSet = 64 << 20
@@ -57,7 +58,7 @@ func (d Durability) String() string {
 
 // Limits bounds what one actor may write. A zero field means its default.
 type Limits struct {
-	MaxKey      int   // bytes of a logical key after its first byte, the kind
+	MaxKey      int   // bytes of a logical key under keyspace.UserKV.Kind, without its first byte; keys of other kinds may have MaxKeyCap
 	MaxValue    int   // bytes of a value under keyspace.UserKV.Kind; values of other kinds may have MaxValueCap
 	MaxWriteSet int   // bytes that one turn may add to a write set, savepoints included
 	Quota       int64 // bytes of all keys and values of an actor

@@ -159,6 +159,9 @@ func (w *WriteSet) turn() {
 // commit.
 func (w *WriteSet) Version() Version { return w.version }
 
+// Now returns the clock of the turn, in Unix ms.
+func (w *WriteSet) Now() int64 { return w.clock() }
+
 // Mark makes the turn a change though it may write nothing, so that it has a
 // version of its own.
 func (w *WriteSet) Mark() {
@@ -275,7 +278,11 @@ func (w *WriteSet) newSlot(key []byte, base metadata, stored bool) int {
 
 // checkKey returns why a key cannot be written.
 func (w *WriteSet) checkKey(key []byte) error {
-	switch limit := w.space.limits.MaxKey; {
+	limit := MaxKeyCap
+	if len(key) > 0 && keyspace.Kind(key[0]) == keyspace.UserKV.Kind {
+		limit = w.space.limits.MaxKey
+	}
+	switch {
 	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.Expiry.Kind:
 		return ErrReserved
 	case len(key)-1 > limit:
@@ -480,6 +487,21 @@ func (w *WriteSet) kill(i int, was metadata) {
 	w.keys--
 	w.bytes -= int64(len(key)) + int64(was.size)
 	w.reindex(key, was.expire, 0)
+}
+
+// Stat returns what counts under a key, without the value. A key that has expired counts until it is deleted, and is found.
+func (w *WriteSet) Stat(key []byte) (e Entry, ok bool, err error) {
+	var m metadata
+	if i := w.overlay.find(key); i >= 0 {
+		m, ok = w.overlay.slots[i].meta, w.overlay.slots[i].live
+	} else if m, ok, err = w.lookup(key); err != nil {
+		return Entry{}, false, err
+	}
+	if ok {
+		e.Key = key
+		e.describe(&m)
+	}
+	return e, ok, nil
 }
 
 // lookup returns what the store has under a key that has no slot, as far as the

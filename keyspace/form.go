@@ -179,3 +179,27 @@ func (l *Timed) Parse(key []byte) (atMS int64, inner []byte, err error) {
 	err = l.parse(key, &v)
 	return int64(v.n[0]), v.b, err
 }
+
+// Inner is a key of a tuple of a logical key.
+type Inner struct{ layout }
+
+// Append appends the key for a logical key that can expire.
+func (l *Inner) Append(dst, key []byte) []byte {
+	return tuple.AppendBytes(append(dst, byte(l.Kind)), key)
+}
+
+// Parse returns the logical key, in new memory.
+func (l *Inner) Parse(key []byte) ([]byte, error) {
+	var v values
+	err := l.parse(key, &v)
+	return v.b, err
+}
+
+// InnerPart is a key of a tuple of a logical key and one element of any type.
+type InnerPart struct{ layout }
+
+// Append appends the key for a logical key that can expire and a packed element. Without the element it is the start of
+// the range of all elements, which ends at [TupleEnd].
+func (l *InnerPart) Append(dst, key, part []byte) []byte {
+	return append(tuple.AppendBytes(append(dst, byte(l.Kind)), key), part...)
+}

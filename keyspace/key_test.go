@@ -112,6 +112,10 @@ var keyVectors = []struct {
 	{"20 02 74 6F 6B 65 6E 73 00 16 01 02", StreamItem.Append(nil, "tokens", 258), `stream-item("tokens", 258)`},
 	{"21", Control.Append(nil), `control`},
 	{"22", Run.Append(nil), `run`},
+	{"23 01 04 00", KVScope.Append(nil, userKV()), `kv-scope(kv())`},
+	{"23 01 04 02 75 73 65 72 73 00 FF 00", KVScope.Append(nil, userKV("users")), `kv-scope(kv("users"))`},
+	{"24 01 04 02 75 73 65 72 73 00 FF 00", KVCount.Append(nil, userKV("users")), `kv-count(kv("users"))`},
+	{"25 01 04 02 75 73 65 72 73 00 FF 00 02 65 75 00", KVGroup.Append(nil, userKV("users"), userKV("eu")[1:]), `kv-group(kv("users"), ("eu"))`},
 }
 
 func TestKeyVectors(t *testing.T) {
@@ -223,6 +227,7 @@ func TestParseReturnsWhatAppendTakes(t *testing.T) {
 		{say(DeadLetter.Parse(DeadLetter.Append(nil, "jobs", 258))), "jobs 258 <nil>"},
 		{say(ScheduleRun.Parse(ScheduleRun.Append(nil, "nightly", "1", 7))), "nightly 1 7 <nil>"},
 		{say(Expiry.Parse(Expiry.Append(nil, -1, []byte{4, 2}))), "-1 [4 2] <nil>"},
+		{say(KVScope.Parse(KVScope.Append(nil, []byte{4, 2, 0}))), "[4 2 0] <nil>"},
 		{say(SQLiteChunk.Parse(SQLiteChunk.Append(nil, SQLiteJournal, 258))), "journal 258 <nil>"},
 		{say(WorkflowHistory.Parse(unhex(t, "07 15 02 15 03 05 15 03 15 07 00"))), "[{3 false 0} {3 true 7}] <nil>"},
 		{say(DeadLetter.Parse(StreamItem.Append(nil, "s", 1))), " 0 keyspace: dead-letter key: byte 0: found stream-item"},

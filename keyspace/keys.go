@@ -151,6 +151,18 @@ var (
 
 	// Run is the key of what a living workflow run waits for.
 	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs", value: "what a workflow run that lives waits for: a time, the state"}}
+
+	// KVScope is the key of a scope of the key-value store, by the key that all keys in it begin with.
+	KVScope = Inner{layout{Kind: 0x23, prints: "kv-scope(%)", fields: []field{{asKey, "kv key"}},
+		owner: "kv", value: "policy of a scope"}}
+
+	// KVCount is the key of the counts of a scope.
+	KVCount = Inner{layout{Kind: 0x24, prints: "kv-count(%)", fields: []field{{asKey, "kv key"}},
+		owner: "kv", value: "entries, bytes and groups of a scope"}}
+
+	// KVGroup is the key of the counts of a group: of the entries of a scope with the same next part.
+	KVGroup = InnerPart{layout{Kind: 0x25, prints: "kv-group(%, %)", fields: []field{{asKey, "kv key"}, {asElements, "part"}},
+		owner: "kv", value: "entries and bytes of a group"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -162,5 +174,6 @@ var layouts = [...]*layout{
 	&Alarm.layout, &Expiry.layout, &Idempotency.layout, &Received.layout, &Outgoing.layout,
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
-	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout,
+	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
+	&KVGroup.layout,
 }

@@ -45,7 +45,7 @@ var (
 	ask     = actor.NewQuery[string, string](bots, "ask")
 	ring    = actor.NewAlarm[string](bots, "ring")
 	said    = actor.NewEvent[string](bots, "said", actor.EventConfig{})
-	things  = actor.NewMap[string, string](bots, "things")
+	things  = actor.NewMap[string, string](bots, "things", actor.MapConfig{})
 	work    = actor.NewQueue[note](bots, "work", actor.QueueConfig{})
 	carry   = actor.NewQueue[string](bots, "carry", actor.QueueConfig{Workers: true})
 	weigh   = actor.NewRequestQueue[string, int](bots, "weigh", actor.QueueConfig{})

@@ -142,6 +142,8 @@ type Behavior struct {
 	Queues    []Queue
 	Schedules []ScheduleMethod
 	Streams   []Stream
+	// Maps are the maps that bound or count what they have.
+	Maps []Map
 	// Workflows are the workflows that actors can run.
 	Workflows []Workflow
 	// Connections are the connection hooks. The zero value has none, and every client may connect.
@@ -182,6 +184,16 @@ type Behavior struct {
 	// Schema returns the JSON Schema (2020-12) of a value's JSON form, or nil if it has none. A nil
 	// Schema knows none.
 	Schema func(kind ValueKind, index int) []byte
+}
+
+// A Map is a part of the key-value store, which keeps the count of its entries: those whose keys begin with its name. A zero
+// field bounds nothing.
+type Map struct {
+	Name string
+	// Keys and Bytes bound the entries, and the bytes of their keys and values.
+	Keys, Bytes int64
+	// TTL is how long entries live that are put without a time to live.
+	TTL time.Duration
 }
 
 // Open is what a type opens to its callers, of what is otherwise for operators.

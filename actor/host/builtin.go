@@ -44,6 +44,11 @@ const (
 	KVCount   = "kv.count"
 	KVCommit  = "kv.commit"
 
+	KVScopes      = "kv.scopes"
+	KVGroups      = "kv.groups"
+	KVSetScope    = "kv.set_scope"
+	KVRemoveScope = "kv.remove_scope"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

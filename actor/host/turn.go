@@ -35,6 +35,8 @@ type Reader interface {
 	KVGet(key []byte) (KVEntry, bool, error)
 	// KVList reads entries in key order.
 	KVList(q KVQuery) (KVPage, error)
+	// KVCount counts the entries whose keys begin with a packed tuple. It is one read for a scope, such as a Map.
+	KVCount(prefix []byte) (int64, error)
 
 	// SQL returns the handle of the actor's SQLite database, the same at every call. In a turn it
 	// writes, and what it wrote is part of the commit; in a query it reads the version that the

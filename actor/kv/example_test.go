@@ -88,6 +88,38 @@ func Example() {
 	// 2 <nil>
 }
 
+func ExampleStore_SetScope() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	put := func(parts ...any) error {
+		_, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key(parts), kv.Text("x"))}})
+		return err
+	}
+	users := kv.Key{"users"}
+	_, err := store.SetScope(ctx, users, kv.Policy{MaxKeys: 2, MaxGroups: 10, DefaultTTL: time.Hour, Info: []byte(`{"owner":"web"}`)})
+	fmt.Println(err, put("users", "eu", 1), put("users", "us", 1))
+	fmt.Println(put("users", "eu", 2))
+	for sc, err := range store.Scopes(ctx, nil) {
+		fmt.Println(sc.Prefix, sc.Keys, sc.Bytes, sc.Groups, string(sc.Info), sc.DefaultTTL, err)
+	}
+	for g, err := range store.Groups(ctx, users) {
+		fmt.Println(g.Part, g.Keys, err)
+	}
+	fmt.Println(store.Count(ctx, kv.Selection{Prefix: users})) // reads one row
+	fmt.Println(store.RemoveScope(ctx, users, true))
+	// Output:
+	// <nil> <nil> <nil>
+	// quota_exceeded: mutations[0]: the scope ["users"] has room for 2 keys; 3 are needed
+	// [users] 2 28 2 {"owner":"web"} 1h0m0s <nil>
+	// [eu] 1 <nil>
+	// [us] 1 <nil>
+	// 2 <nil>
+	// true 2 <nil>
+}
+
 // A shop sells what it has.
 var (
 	shops = actor.NewType[shop]("shop")

@@ -46,7 +46,8 @@ func (s Store) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	return entries, nil
 }
 
-// Count counts the entries of a selection. It reads their keys.
+// Count counts the entries of a selection. It reads one row if the prefix is that of a scope, and else
+// their keys.
 func (s Store) Count(ctx context.Context, of Selection) (int64, error) {
 	return site.Count(ctx, &s.at, method.KVCount, &hostkv.CountInput{Selection: of})
 }

@@ -38,7 +38,7 @@ type shop struct {
 
 var (
 	shops     = actor.NewType[shop]("shop")
-	shopNotes = actor.NewMap[string, []byte](shops, "notes")
+	shopNotes = actor.NewMap[string, []byte](shops, "notes", actor.MapConfig{})
 
 	sqlInsertOne = actor.NewAction[int, actor.None](shops, "insert")   // one row
 	sqlInsertN   = actor.NewAction[int, actor.None](shops, "insert-n") // so many, in one turn

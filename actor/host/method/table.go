@@ -103,6 +103,14 @@ var (
 	KVCount  = row[kv.CountInput, counted](host.KVCount, ask, Actor, OpenKV, none, "Counts entries of the key-value store.")
 	KVCommit = row[kv.CommitInput, kv.CommitOutput](host.KVCommit, act, Actor, OpenKV, creates,
 		"Checks and changes entries of the key-value store, all or none.")
+	KVScopes = row[kv.ScopesInput, kv.ScopesOutput](host.KVScopes, ask, Actor, OpenKV, none,
+		"Lists scopes of the key-value store: prefixes with a policy, and what they have.")
+	KVGroups = row[kv.GroupsInput, kv.GroupsOutput](host.KVGroups, ask, Actor, OpenKV, none,
+		"Lists the groups of a scope of the key-value store.")
+	KVSetScope = row[kv.SetScopeInput, kv.Scope](host.KVSetScope, act, Actor, OpenKV, creates,
+		"Makes a scope of the key-value store, or replaces the policy of one.")
+	KVRemoveScope = row[kv.RemoveScopeInput, kv.RemoveScopeOutput](host.KVRemoveScope, act, Actor, OpenKV, none,
+		"Removes a scope of the key-value store, with its entries or without.")
 )
 
 // Streams.
@@ -183,6 +191,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVCount.Row, KVCommit.Row,
+	KVScopes.Row, KVGroups.Row, KVSetScope.Row, KVRemoveScope.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

@@ -21,7 +21,7 @@ var (
 	desks = actor.NewType[desk]("desk")
 	turn  = actor.NewAction[actor.None, actor.None](desks, "turn")
 	query = actor.NewQuery[actor.None, actor.None](desks, "query")
-	notes = actor.NewMap[string, string](desks, "notes")
+	notes = actor.NewMap[string, string](desks, "notes", actor.MapConfig{})
 )
 
 // A room is a node with a desk.

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"time"
+
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/reply"
 )
@@ -21,7 +23,7 @@ func (c *Core) remember(t *Turn, out []byte) error {
 	}
 	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
 	err := reply.Keep(c.Rows, t.Work.keyed(c.Actor), reply.Reply{Version: t.AsOf, Output: out}, o)
-	t.ExpireAt(expire) // after the reply, whose room it would take
+	t.ExpireAt(expire, time.Hour) // after the reply, whose room it would take
 	return err
 }
 

@@ -92,9 +92,10 @@ type Waker interface {
 	Wakes(rows engine.Reader) ([]engine.Wake, error)
 }
 
-// A Purger has the rows of kind expiry that have a name. There is one.
+// A Purger has rows of kind expiry: those with some names.
 type Purger interface {
 	Part
+	Purges(name string) bool
 	// Purge does what a row asks for whose time has come. The row stands until a turn clears it.
 	Purge(c *Core, w *Work, row *engine.Wake) error
 }

@@ -389,7 +389,7 @@ func (regret) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "
 func (j regret) Run(c *kernel.Core, w *kernel.Work) {
 	var err error
 	if j.late {
-		err = c.System(w, "before", func(h *kernel.Turn) error { h.ExpireAt(time.Now().Add(time.Hour).UnixMilli()); return nil })
+		err = c.System(w, "before", func(h *kernel.Turn) error { h.ExpireAt(time.Now().Add(time.Hour).UnixMilli(), time.Hour); return nil })
 	}
 	if err == nil {
 		err = c.System(w, "regret", func(h *kernel.Turn) error {

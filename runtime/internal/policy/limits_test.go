@@ -55,6 +55,9 @@ var limitSections = []struct {
 	{"Key-value data", []limit{
 		{"bytes of a key in its stored form", "engine.DefaultMaxKey", ""},
 		{"a value", "engine.DefaultMaxValue bytes", "`value_bytes`"},
+		{"scopes of an actor's store", "actor/host/kv.MaxScopes", ""},
+		{"bytes of the prefix of a scope", "actor/host/kv.MaxPrefix", ""},
+		{"bytes of the `info` of a scope", "actor/host/kv.MaxInfo", ""},
 		{"keys of one `kv.get_many`", "actor/host/kv.MaxKeys", ""},
 		{"entries of a page of `kv.list`", "actor/host/kv.DefaultPage", "`limit`"},
 		{"the most that this `limit` can be", "actor/host/kv.MaxPage", ""},

@@ -97,7 +97,12 @@ var hostText = map[string]string{
 	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys, and null where there is none. All " +
 		"are of one commit.",
 	"KVGetOutput": "GetOutput has the entry, if there is one. A value of null is an entry.",
-	"KVListInput": "ListInput asks for a page of entries in the order of their keys.",
+	"KVGroup": "A Group is a group of a scope: the entries whose keys have the same part behind the " +
+		"prefix, and more parts after it.",
+	"KVGroup.part":   "part is a key of one part.",
+	"KVGroupsInput":  "GroupsInput asks for a page of the groups of a scope, in the order of their parts.",
+	"KVGroupsOutput": "GroupsOutput is a page of groups. cursor is absent at the end.",
+	"KVListInput":    "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
 		"other is refused.",
 	"KVListInput.limit": "limit is how many entries the page has at most; absent means 100.",
@@ -110,11 +115,32 @@ var hostText = map[string]string{
 		"the bound with clamp.",
 	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
 		"means for ever of a put, and as before of the others. Touch needs it.",
-	"KVMutationResult":         "A MutationResult is the result of a mutation.",
-	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
-	"KVMutationResult.value":   "value is the entry's new value, after sum, min and max only.",
+	"KVMutationResult":            "A MutationResult is the result of a mutation.",
+	"KVMutationResult.deleted":    "deleted counts the entries that were removed.",
+	"KVMutationResult.value":      "value is the entry's new value, after sum, min and max only.",
+	"KVRemoveScopeInput":          "RemoveScopeInput names a scope.",
+	"KVRemoveScopeInput.entries":  "entries removes its entries, too.",
+	"KVRemoveScopeOutput":         "RemoveScopeOutput says what was removed.",
+	"KVRemoveScopeOutput.deleted": "deleted counts the entries that were removed.",
+	"KVScope":                     "A Scope is the entries whose keys begin with a prefix, with a policy, and what it has now.",
+	"KVScope.declared":            "declared: a map of the actor's type has the scope, which only the type's code changes.",
+	"KVScopePolicy": "A ScopePolicy is what holds for the entries of a scope. The zero value demands nothing, " +
+		"and only counts.",
+	"KVScopePolicy.1,000": "1,000, max_bytes and max_groups bound what the scope has: entries, bytes of keys and " +
+		"values, and groups. A group is the entries with the same next part behind the prefix, if " +
+		"more parts follow it. 0 is no bound. A bound that is lower than what is there removes " +
+		"nothing, and lets nothing grow.",
+	"KVScopePolicy.default_ttl_ms": "default_ttl_ms is how long entries live that are put without a time to live, up to 100 " +
+		"years; 0 is for ever.",
+	"KVScopePolicy.info":      "info is a document of the one who sets the policy.",
+	"KVScopePolicy.read_only": "read_only refuses all changes. Entries expire all the same.",
+	"KVScopesInput":           "ScopesInput asks for a page of scopes, in the order of their prefixes.",
+	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",
+	"KVScopesOutput":          "ScopesOutput is a page of scopes. cursor is absent at the end.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
 		"start up to and without end. Without any it selects all, which only reading methods take.",
+	"KVSetScopeInput":        "SetScopeInput makes a scope, or replaces the policy of one.",
+	"KVSetScopeInput.prefix": "prefix is what the keys of the scope begin with; [] is of the whole store.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
 		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",

@@ -28,6 +28,10 @@ func (*Part) Methods() []*call.Method {
 		reads(method.KVList, list),
 		reads(method.KVCount, count),
 		call.Act(method.KVCommit, commit),
+		reads(method.KVScopes, scopes),
+		reads(method.KVGroups, groups),
+		call.Act(method.KVSetScope, setScope),
+		call.Act(method.KVRemoveScope, removeScope),
 	}
 }
 
@@ -164,18 +168,18 @@ func getMany(r *reader, in *kv.GetManyInput) (kv.GetManyOutput, error) {
 }
 
 func count(r *reader, in *kv.CountInput) (out host.CountOutput, err error) {
-	q := engine.ListQuery{KeysOnly: true}
 	start, end, err := bounds(&in.Selection)
 	if err != nil {
 		return out, err
 	}
-	for q.Start, q.End = kvrows.Bounds(start, end); ; {
-		page, err := r.rows.List(q)
-		if out.Count += int64(len(page.Entries)); err != nil || page.Next == nil {
-			return out, err
+	if in.Start == nil && in.End == nil {
+		c, scoped, err := kvrows.Counted(r.rows, start, r.now.UnixMilli())
+		if scoped || err != nil {
+			return host.CountOutput{Count: c.Keys}, err
 		}
-		q.After = page.Next
 	}
+	out.Count, err = kvrows.CountKeys(r.rows, start, end)
+	return out, err
 }
 
 // bounds returns the packed bounds of a selection; nil is the end of the store.

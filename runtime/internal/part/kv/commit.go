@@ -6,8 +6,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
@@ -42,7 +42,17 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 	if err != nil {
 		return kv.CommitOutput{}, err
 	}
-	done, err := kvrows.Apply(rows, do)
+	store := storeOf(h.K.Core)
+	for i := range do.Mutations {
+		m := &do.Mutations[i]
+		if m.Expiry.Set || m.Op != kvrows.Put && m.Op != kvrows.Combine {
+			continue
+		}
+		if m.Expiry.Default, err = store.DefaultExpiry(keyspace.UserKV.Append(nil, m.Key)); err != nil {
+			return kv.CommitOutput{}, err
+		}
+	}
+	done, err := kvrows.Apply(store, do)
 	if err != nil {
 		return kv.CommitOutput{}, refusal(err)
 	}
@@ -62,7 +72,9 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 		}
 		out.Results = append(out.Results, result)
 		if d.Changed {
-			h.changed(m, d)
+			if err := h.changed(m, d); err != nil {
+				return kv.CommitOutput{}, err
+			}
 		}
 	}
 	return out, nil
@@ -71,25 +83,26 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 // changed notes what a mutation did, for watchers, and that an entry expires.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) {
+func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) error {
 	switch m.Op {
 	case kvrows.Delete:
 		h.change("delete", m.Key, nil)
 	case kvrows.DeleteRange:
 		rangeChange(h.K, m.Key, m.End, d.Deleted)
 	default:
-		if d.Expires != 0 {
-			h.K.ExpireAt(d.Expires)
+		if err := h.expires(keyspace.UserKV.Append(nil, m.Key), d.Expires); err != nil {
+			return err
 		}
 		h.change("put", m.Key, d.Value.Data)
 	}
+	return nil
 }
 
 // refusal makes an error of a commit one for its caller.
 func refusal(err error) error {
 	m, ok := errors.AsType[*kvrows.MutationError](err)
 	if !ok {
-		return fault.Limit(err)
+		return refused(err)
 	}
 	if fit, is := errors.AsType[*value.MismatchError](m.Err); is {
 		what, code, reason := "the value that is stored", host.FailedPrecondition, "type_mismatch"
@@ -101,7 +114,7 @@ func refusal(err error) error {
 		}
 		return at("mutations", m.Index, host.Errorf(code, "%s %s", what, fit).With("reason", reason))
 	}
-	err = fault.Limit(m.Err)
+	err = refused(m.Err)
 	if e, is := errors.AsType[*host.Error](err); is && e.Code == host.TooLarge {
 		if what := e.Metadata["what"]; what == "key" || what == "value" {
 			err = e.With("field", what)

@@ -2,6 +2,8 @@
 package kv
 
 import (
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -12,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
 // Part is the part for the key-value store.
@@ -44,21 +47,8 @@ func kvEntry(e engine.Entry) host.KVEntry {
 	return k
 }
 
-// kvBounds turns bounds of user keys into bounds of logical keys.
-func kvBounds(start, end []byte) (from, to []byte) {
-	first, last := keyspace.UserKV.Range()
-	from, to = first, last
-	if start != nil {
-		from = keyspace.UserKV.Append(nil, start)
-	}
-	if end != nil {
-		to = keyspace.UserKV.Append(nil, end)
-	}
-	return from, to
-}
-
 func kvList(l call.Lister, q host.KVQuery) (host.KVPage, error) {
-	from, to := kvBounds(q.Start, q.End)
+	from, to := kvrows.Bounds(q.Start, q.End)
 	page, err := l.List(engine.ListQuery{
 		Start: from, End: to, Reverse: q.Reverse, Limit: q.Limit, MaxBytes: q.MaxBytes, KeysOnly: q.KeysOnly, After: q.After,
 	})
@@ -105,14 +95,61 @@ func (h *Turn) KVPut(key, value []byte, encoding host.Encoding, expire time.Time
 			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
 		}
 	}
-	if err := t.Core.Rows.Put(keyspace.UserKV.Append(nil, key), value, o); err != nil {
-		return fault.Limit(err)
+	return h.put(key, value, o)
+}
+
+// put stores a value under a packed key.
+//
+// REQUIRES: h.K.Mu
+func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
+	store, k := storeOf(h.K.Core), keyspace.UserKV.Append(nil, key)
+	if o.ExpireAt == 0 {
+		var err error
+		if o.ExpireAt, err = store.DefaultExpiry(k); err != nil {
+			return err
+		}
 	}
-	if o.ExpireAt != 0 {
-		t.ExpireAt(o.ExpireAt)
+	if err := store.Put(k, value, o); err != nil {
+		return refused(err)
+	}
+	if err := h.expires(k, o.ExpireAt); err != nil {
+		return err
 	}
 	h.change("put", key, value)
 	return nil
+}
+
+// expires notes when an entry expires; 0 is never.
+//
+// REQUIRES: h.K.Mu
+func (h *Turn) expires(key []byte, ms int64) error {
+	if ms == 0 {
+		return nil
+	}
+	span := time.Hour
+	scoped, err := storeOf(h.K.Core).Scoped(key)
+	if scoped {
+		span = time.Second
+	}
+	h.K.ExpireAt(ms, span)
+	return err
+}
+
+// Keep stores what another part leaves for the actor under a packed key. Which encoding it has is not known here.
+//
+// REQUIRES: t.Mu
+func Keep(t *kernel.Turn, key, value []byte) error {
+	h := Turn{Reads: Reads[*kernel.Turn]{t}}
+	return h.put(key, value, engine.PutOptions{})
+}
+
+// refused makes an error of the store one for the handler.
+func refused(err error) error {
+	if full, ok := errors.AsType[*kvrows.QuotaError](err); ok {
+		return host.Errorf(host.QuotaExceeded, "%s", full).With("reason", "scope_full").With("scope", full.Scope.Name()).
+			With("what", full.What).With("limit", strconv.FormatInt(full.Limit, 10))
+	}
+	return fault.Limit(err)
 }
 
 // KVDelete implements host.Turn.
@@ -122,11 +159,11 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 		return false, err
 	}
 	defer t.Leave()
-	ok, err := t.Core.Rows.Delete(keyspace.UserKV.Append(nil, key))
+	ok, err := storeOf(t.Core).Delete(keyspace.UserKV.Append(nil, key))
 	if ok && err == nil {
 		h.change("delete", key, nil)
 	}
-	return ok, fault.Limit(err)
+	return ok, refused(err)
 }
 
 // KVDeleteRange implements host.Turn.
@@ -136,12 +173,12 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 		return 0, err
 	}
 	defer t.Leave()
-	from, to := kvBounds(start, end)
-	n, err := t.Core.Rows.DeleteRange(from, to)
+	from, to := kvrows.Bounds(start, end)
+	n, err := storeOf(t.Core).DeleteRange(from, to)
 	if n > 0 && err == nil {
 		rangeChange(t, start, end, n)
 	}
-	return n, fault.Limit(err)
+	return n, refused(err)
 }
 
 // KVGet implements host.Reader.
@@ -159,6 +196,22 @@ func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 func (h Reads[S]) KVList(q host.KVQuery) (host.KVPage, error) {
 	r := h.K
 	return call.Reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
+}
+
+// KVCount implements host.Reader.
+func (h Reads[S]) KVCount(prefix []byte) (int64, error) {
+	r := h.K
+	return call.Reading(r, func(rows engine.Reader) (int64, error) {
+		c, scoped, err := kvrows.Counted(rows, prefix, r.Now().UnixMilli())
+		if scoped || err != nil {
+			return c.Keys, err
+		}
+		var end []byte
+		if len(prefix) > 0 {
+			end = keyspace.TupleEnd(prefix)
+		}
+		return kvrows.CountKeys(rows, prefix, end)
+	})
 }
 
 const (

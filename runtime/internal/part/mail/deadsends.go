@@ -56,7 +56,7 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	if err := c.Rows.Put(keyspace.FailedSend.Append(nil, seq), rec, o); err != nil {
 		return err
 	}
-	h.ExpireAt(expire)
+	h.ExpireAt(expire, time.Hour)
 	n := box.Dead.Value + 1
 	if over := n - MaxDeadSends; over > 0 {
 		start, end := keyspace.FailedSend.Range()

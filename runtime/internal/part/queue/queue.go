@@ -29,6 +29,7 @@ type Part struct {
 	Lag                  prometheus.Histogram
 	// receiver receives the messages of queues with ByRun.
 	receiver  queueReceiver
+	keep      func(t *kernel.Turn, key, body []byte) error
 	uncounted uncounted
 }
 
@@ -51,13 +52,14 @@ type queueReceiver interface {
 	Told(t *kernel.Turn, name string) error
 }
 
-// New makes the part of queues.
-func New(r queueReceiver) *Part {
+// New makes the part of queues. keep stores a body in the actor's key-value store.
+func New(r queueReceiver, keep func(t *kernel.Turn, key, body []byte) error) *Part {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	return &Part{
 		receiver: r,
+		keep:     keep,
 		sent:     counter("cairn_queue_messages_total", "Messages sent to queues."),
 		failures: counter("cairn_queue_failures_total", "Attempts of messages that failed."),
 		dead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
@@ -178,10 +180,17 @@ func SetOf(t *kernel.Turn) *queuerows.Set {
 	h := queuesOf(t)
 	if h.set == nil {
 		h.set = newQueueSet(t.Actor.Type, t.Core.Rows, t.Core.Limits, t.Start)
+		h.set.Keeper = (*keeper)(h)
 		t.Enlist(h)
 	}
 	return h.set
 }
+
+// A keeper is a turn that keeps the bodies of messages which are given up.
+type keeper Turn
+
+// Keep implements queuerows.Keeper.
+func (k *keeper) Keep(key, body []byte) error { return Queueing(k.K.Actor.Type).keep(k.K, key, body) }
 
 func newQueueSet(t *kernel.Type, rows engine.Writer, limits *limit.Set, now time.Time) *queuerows.Set {
 	s := queuerows.New(rows, now, func(name string) (host.Queue, bool) {
@@ -200,7 +209,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 		return err
 	}
 	for _, ms := range set.Expires {
-		t.ExpireAt(ms)
+		t.ExpireAt(ms, time.Hour)
 	}
 	typ := t.Actor.Type
 	own := Queueing(typ)

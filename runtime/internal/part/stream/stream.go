@@ -31,6 +31,9 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
+// Purges implements kernel.Purger.
+func (*Part) Purges(name string) bool { return name != "" }
+
 // Purge implements kernel.Purger: it handles the row of a stream in the wake index.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	err := c.System(w, "purge stream", func(h *kernel.Turn) error {

@@ -57,10 +57,12 @@ type Mutation struct {
 	Expiry   Expiry
 }
 
-// An Expiry says when an entry expires, in Unix milliseconds. The zero value is never for Put, and as before for Combine.
+// An Expiry says when an entry expires, in Unix milliseconds; 0 is never.
 type Expiry struct {
 	At  int64
-	Set bool // of Combine and Touch: At counts, and 0 is never
+	Set bool // At counts; otherwise an entry that Put stores, or that is new, has Default, and another one stays as it was
+	// Default is what the scope of the entry says.
+	Default int64
 }
 
 // A Commit is done as a whole or not at all.
@@ -159,7 +161,9 @@ func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
 		d.Changed = d.Deleted > 0
 		return err
 	}
-	d.Value, d.Expires = m.Value, m.Expiry.At
+	if d.Value, d.Expires = m.Value, m.Expiry.Default; m.Expiry.Set {
+		d.Expires = m.Expiry.At
+	}
 	if m.Op == Put {
 		d.Changed = true
 		return d.put(w, key)

@@ -47,9 +47,10 @@ type player struct {
 	t     *testing.T
 	rnd   *rand.Rand
 	space *engine.Space
-	rows  *engine.WriteSet
+	rows  *Store
 	now   int64
 	model map[string]kept
+	scope bool // scopes come and go
 }
 
 func pack(parts ...any) []byte {
@@ -203,6 +204,7 @@ func (p *player) commit() {
 			p.t.Fatalf("mutation %d should fail: %v", fails, err)
 		}
 		p.rows.Rollback(undo)
+		p.rows.scopes.Forget(p.rows.Version())
 	case err != nil || len(got.Done) != len(want):
 		p.t.Fatalf("%d done, want %d: %v", len(got.Done), len(want), err)
 	default:
@@ -212,6 +214,9 @@ func (p *player) commit() {
 				p.t.Fatalf("mutation %d (%+v) did %+v, want %+v", i, c.Mutations[i], g, w)
 			}
 		}
+	}
+	if p.scope {
+		p.changeScopes()
 	}
 	if p.rnd.IntN(3) == 0 {
 		if _, err := p.space.Commit(nil); err != nil {
@@ -249,10 +254,11 @@ func (p *player) compare() {
 func TestCommitsAgreeWithAMap(t *testing.T) {
 	for seed := range uint64(20) {
 		space, rows := openRows(t)
-		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: space, rows: rows, now: 1000, model: make(map[string]kept)}
+		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: space, rows: Of(rows, new(Scopes)), now: 1000, model: make(map[string]kept), scope: seed%2 == 1}
 		for range 300 {
 			p.commit()
 			p.compare()
+			p.recount()
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestMutationsSeeThoseBefore(t *testing.T) {
 	rows.Advance(1000)
 	one := document("1")
 	r, err := Apply(rows, &Commit{Mutations: []Mutation{
-		{Key: pack("a", 1), Value: one}, {Op: DeleteRange, Key: pack("a"), End: pack("b")}, {Key: pack("a", 1), Value: one, Expiry: Expiry{At: 5000}},
+		{Key: pack("a", 1), Value: one}, {Op: DeleteRange, Key: pack("a"), End: pack("b")}, {Key: pack("a", 1), Value: one, Expiry: Expiry{At: 5000, Set: true}},
 		{Op: Combine, Combine: value.Sum, Key: pack("a", 1), Value: one}, {Op: DeleteRange}, {Op: Combine, Combine: value.Sum, Key: pack("a", 1), Value: one},
 	}})
 	if err != nil || r.Done[1].Deleted != 1 || r.Done[3].Expires != 5000 || string(r.Done[3].Value.Data) != "2" || r.Done[4].Deleted != 1 ||

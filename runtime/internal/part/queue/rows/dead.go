@@ -29,12 +29,12 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	m.state, m.died, m.due = dead, s.now, s.now+milliseconds(l.cfg.DeadFor)
 	m.code, m.cause = []byte(told.Code), []byte(cause)
 	err := m.eachKey(func(packed []byte) error {
-		s.key = append(append(s.key[:0], byte(keyspace.UserKV.Kind)), packed...)
-		err := s.rows.Put(s.key, m.body, engine.PutOptions{})
-		if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
+		err := s.Keeper.Keep(packed, m.body)
+		switch host.CodeOf(err) {
+		case host.TooLarge, host.QuotaExceeded, host.FailedPrecondition:
 			// The body is in the dead letter all the same. Failing here would bring the message
 			// back for ever.
-			note := "; its body is too large for a key of keys_if_undelivered"
+			note := "; a key of keys_if_undelivered does not take its body"
 			m.cause = []byte(clip(cause[:min(len(cause), maxCause-len(note))]) + note)
 			return nil
 		}

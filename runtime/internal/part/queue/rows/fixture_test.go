@@ -65,7 +65,20 @@ func (w *world) config(name string) (host.Queue, bool) {
 // set begins a turn that is committed by hand.
 func (w *world) set() *Set {
 	w.space.Writes().Advance(w.now.UnixMilli())
-	return New(w.space.Writes(), w.now, w.config)
+	s := New(w.space.Writes(), w.now, w.config)
+	s.Keeper = keeper{s.rows}
+	return s
+}
+
+// A keeper keeps bodies in the rows.
+type keeper struct{ engine.Writer }
+
+func (k keeper) Keep(key, body []byte) error {
+	err := k.Put(keyspace.UserKV.Append(nil, key), body, engine.PutOptions{})
+	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
+		return host.Errorf(host.TooLarge, "%s", err)
+	}
+	return err
 }
 
 // turn runs f in a turn and commits it, or rolls it back if f fails.

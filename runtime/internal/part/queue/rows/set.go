@@ -28,6 +28,8 @@ type Set struct {
 	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops
 	// well before that.
 	Room int
+	// Keeper has the bodies of messages that are given up.
+	Keeper Keeper
 
 	rows   engine.Writer
 	config func(queue string) (host.Queue, bool)
@@ -47,6 +49,10 @@ type Set struct {
 	value []byte
 	room  [384]byte // what key and value begin with
 }
+
+// A Keeper keeps bodies in the key-value store, under packed keys. An error with the code TooLarge, QuotaExceeded or
+// FailedPrecondition, which changes nothing, leaves the body in the dead letter alone.
+type Keeper interface{ Keep(key, body []byte) error }
 
 // A line is one queue in a Set.
 type line struct {

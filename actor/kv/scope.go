@@ -1,0 +1,146 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Policy is what holds for the entries of a scope: those whose keys begin with the parts of a
+// prefix. Scopes nest, and an entry counts in all that it is in. The zero value only counts.
+type Policy struct {
+	// MaxKeys and MaxBytes bound the entries, and the bytes of their keys and values; 0 is no bound.
+	// The error code of a change that passes them is QuotaExceeded. Entries that have expired do not
+	// count. A bound that is lower than what is there removes nothing, and lets nothing grow.
+	MaxKeys, MaxBytes int64
+	// MaxGroups bounds the groups. A group is the entries with the same part behind the prefix, and
+	// more parts after it.
+	MaxGroups int64
+	// DefaultTTL is how long entries live that are put without a time to live, 1 ms to 100 years; 0
+	// is for ever.
+	DefaultTTL time.Duration
+	// ReadOnly refuses all changes, with the error code FailedPrecondition. Entries expire all the
+	// same.
+	ReadOnly bool
+	// Info is any document in JSON, up to 64 KiB; nil is none.
+	Info []byte
+}
+
+// A Scope is a prefix with a policy, and what it has.
+type Scope struct {
+	Prefix Key
+	Policy
+	// Keys and Bytes are the entries and the bytes of their keys and values, and Groups the groups.
+	Keys, Bytes, Groups int64
+	Created, Updated    time.Time
+	// Declared: the scope is that of a map of the actor's type, and cannot be set or removed.
+	Declared bool
+}
+
+// SetScope makes a scope, or replaces the policy of one. It creates a missing actor. A new scope
+// counts the entries that are there, which takes a second or so for a million. An actor has up to
+// 10,000 scopes, with prefixes of up to 1,024 bytes.
+func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error) {
+	if prefix == nil {
+		prefix = Key{}
+	}
+	in := hostkv.SetScopeInput{Prefix: prefix, ScopePolicy: hostkv.ScopePolicy{
+		MaxKeys: p.MaxKeys, MaxBytes: p.MaxBytes, MaxGroups: p.MaxGroups, DefaultTTLMS: site.Millis(p.DefaultTTL), ReadOnly: p.ReadOnly,
+	}}
+	if p.Info != nil {
+		var err error
+		if in.Info, _, err = JSON(p.Info).raw(); err != nil {
+			return Scope{}, err
+		}
+	}
+	out, err := site.Ask(ctx, &s.at, method.KVSetScope, &in)
+	if err != nil {
+		return Scope{}, err
+	}
+	return scopeOf(&out)
+}
+
+// RemoveScope removes a scope, and its entries if entries is set. It reports whether there was one,
+// and how many entries were removed.
+func (s Store) RemoveScope(ctx context.Context, prefix Key, entries bool) (removed bool, deleted int64, err error) {
+	if prefix == nil {
+		prefix = Key{}
+	}
+	out, err := site.Ask(ctx, &s.at, method.KVRemoveScope, &hostkv.RemoveScopeInput{Prefix: prefix, Entries: entries})
+	return out.Removed, out.Deleted, err
+}
+
+// Scopes ranges over the scopes whose prefixes begin with the parts of one, in their order. An error
+// ends the loop.
+func (s Store) Scopes(ctx context.Context, prefix Key) iter.Seq2[Scope, error] {
+	return func(yield func(Scope, error) bool) {
+		for in := (hostkv.ScopesInput{Prefix: prefix}); ; {
+			out, err := site.Ask(ctx, &s.at, method.KVScopes, &in)
+			if err != nil {
+				yield(Scope{}, err)
+				return
+			}
+			for i := range out.Scopes {
+				sc, err := scopeOf(&out.Scopes[i])
+				if !yield(sc, err) || err != nil {
+					return
+				}
+			}
+			if in.Cursor = out.Cursor; in.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// A Group is the entries of a scope with the same part behind the prefix, and more parts after it.
+type Group struct {
+	// Part is a key of that part alone.
+	Part        Key
+	Keys, Bytes int64
+}
+
+// Groups ranges over the groups of a scope, in the order of their parts. An error ends the loop; its
+// code is NotFound if there is no such scope.
+func (s Store) Groups(ctx context.Context, prefix Key) iter.Seq2[Group, error] {
+	if prefix == nil {
+		prefix = Key{}
+	}
+	return func(yield func(Group, error) bool) {
+		for in := (hostkv.GroupsInput{Prefix: prefix}); ; {
+			out, err := site.Ask(ctx, &s.at, method.KVGroups, &in)
+			if err != nil {
+				yield(Group{}, err)
+				return
+			}
+			for _, g := range out.Groups {
+				if !yield(Group(g), nil) {
+					return
+				}
+			}
+			if in.Cursor = out.Cursor; in.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+func scopeOf(sc *hostkv.Scope) (Scope, error) {
+	out := Scope{
+		Prefix: sc.Prefix, Keys: sc.Keys, Bytes: sc.Bytes, Groups: sc.Groups, Created: sc.Created, Updated: sc.Updated, Declared: sc.Declared,
+		Policy: Policy{
+			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, ReadOnly: sc.ReadOnly,
+			DefaultTTL: time.Duration(sc.DefaultTTLMS) * time.Millisecond,
+		},
+	}
+	if sc.Info == nil {
+		return out, nil
+	}
+	info, err := valueOf(sc.Info, "json")
+	out.Info = info.Data
+	return out, err
+}

@@ -1,0 +1,88 @@
+package kv
+
+import (
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+)
+
+// memory is what an awake actor remembers of its store.
+type memory struct {
+	scopes kvrows.Scopes
+	store  *kvrows.Store
+}
+
+var (
+	_ kernel.Facet  = (*memory)(nil)
+	_ kernel.Purger = (*Part)(nil)
+)
+
+func memoryOf(c *kernel.Core) *memory {
+	return attach.Make(&c.Attached, func() *memory {
+		m := new(memory)
+		m.scopes.Declared = attach.Get[*declaration](&c.Actor.Type.Attached).list()
+		m.store = kvrows.Of(c.Rows, &m.scopes)
+		return m
+	})
+}
+
+// A declaration is the scopes that an actor type declares.
+type declaration struct{ scopes []kvrows.Scope }
+
+func (d *declaration) list() []kvrows.Scope {
+	if d == nil {
+		return nil
+	}
+	return d.scopes
+}
+
+// Declare implements kernel.Declarer.
+func (*Part) Declare(t *kernel.Type) error {
+	if len(t.Maps) == 0 {
+		return nil
+	}
+	d := new(declaration)
+	for _, m := range t.Maps {
+		d.scopes = append(d.scopes, kvrows.Scope{
+			Prefix: tuple.AppendString(nil, m.Name),
+			Policy: kvrows.Policy{MaxKeys: m.Keys, MaxBytes: m.Bytes, DefaultTTL: m.TTL.Milliseconds()},
+		})
+	}
+	attach.Make(&t.Attached, func() *declaration { return d })
+	return nil
+}
+
+// storeOf returns the store of an awake actor, in a turn.
+func storeOf(c *kernel.Core) *kvrows.Store { return memoryOf(c).store }
+
+// Forget implements kernel.Facet.
+func (m *memory) Forget(_ *kernel.Core, version engine.Version) { m.scopes.Forget(version) }
+
+// Close implements kernel.Facet.
+func (*memory) Close(*kernel.Core) {}
+
+// Abandon implements kernel.Facet.
+func (*memory) Abandon(*kernel.Core) {}
+
+// Purges implements kernel.Purger: the row without a name is of keys that expire, of all kinds.
+func (*Part) Purges(name string) bool { return name == "" }
+
+// Purge implements kernel.Purger. It removes keys that have expired.
+func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
+	const most = 1000
+	return c.System(w, "purge", func(h *kernel.Turn) error {
+		n, err := storeOf(c).Purge(most)
+		switch {
+		case err != nil:
+			return err
+		case n < most:
+			c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
+		default:
+			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // more is left: the row fires again
+		}
+		return nil
+	})
+}

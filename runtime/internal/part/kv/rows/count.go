@@ -1,0 +1,327 @@
+package kvrows
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Count is how much a scope or a group has. It is kept by the changes themselves.
+type Count struct {
+	Keys, Bytes int64 // entries, and the bytes of their keys and values
+	Groups      int64 // of a scope
+	Grouped     int64 // of a scope: how many of the entries are in groups
+}
+
+// countForm is the first byte of a row of counts. The numbers follow as uvarints.
+const countForm = 1
+
+func (c *Count) encode() []byte {
+	b := make([]byte, 0, 1+4*binary.MaxVarintLen64)
+	b = append(b, countForm)
+	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+func parseCount(e *engine.Entry) (c Count, err error) {
+	b := e.Value
+	damaged := &engine.CorruptError{Row: e.Key, Reason: "counts of another form"}
+	if len(b) == 0 || b[0] != countForm {
+		return Count{}, damaged
+	}
+	b = b[1:]
+	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped} {
+		v, size := binary.Uvarint(b)
+		if size <= 0 || int64(v) < 0 {
+			return Count{}, damaged
+		}
+		*n, b = int64(v), b[size:]
+	}
+	return c, nil
+}
+
+// readCount reads the counts under a key; those of no row are 0.
+func readCount(rows engine.Reader, key []byte) (Count, error) {
+	e, there, err := rows.Get(key)
+	if err != nil || !there {
+		return Count{}, err
+	}
+	return parseCount(&e)
+}
+
+// A ledger has the new counts of scopes and groups during a change. Nothing is stored before write.
+type ledger struct {
+	rows    engine.Reader
+	tallies []tally
+	index   map[string]int // of the tallies; nil while they are few
+}
+
+// A tally is a row of counts.
+type tally struct {
+	key   []byte
+	group bool
+	was   Count // stored
+	count Count
+}
+
+// fewTallies are found by comparing.
+const fewTallies = 8
+
+// at returns the tally of a row, which is valid until the next call.
+func (l *ledger) at(key []byte, group bool) (*tally, error) {
+	if l.index == nil {
+		for i := range l.tallies {
+			if bytes.Equal(l.tallies[i].key, key) {
+				return &l.tallies[i], nil
+			}
+		}
+	} else if i, ok := l.index[string(key)]; ok {
+		return &l.tallies[i], nil
+	}
+	c, err := readCount(l.rows, key)
+	if err != nil {
+		return nil, err
+	}
+	l.tallies = append(l.tallies, tally{key, group, c, c})
+	n := len(l.tallies)
+	switch {
+	case l.index != nil:
+		l.index[string(key)] = n - 1
+	case n > fewTallies:
+		l.index = make(map[string]int)
+		for i := range l.tallies {
+			l.index[string(l.tallies[i].key)] = i
+		}
+	}
+	return &l.tallies[n-1], nil
+}
+
+// add adds a change of a packed key to the counts of the scopes that it is in, from sc outward. It refuses what a policy
+// does not let grow; the ledger is of no use then.
+func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
+	for ; sc != nil; sc = sc.outer {
+		prefix := keyspace.UserKV.Append(nil, sc.Prefix)
+		groups, grouped := int64(0), int64(0)
+		if part := sc.group(key); part != nil {
+			t, err := l.at(keyspace.KVGroup.Append(nil, prefix, part), true)
+			if err != nil {
+				return err
+			}
+			before := t.count.Keys
+			t.count.Keys += keys
+			t.count.Bytes += size
+			grouped = keys
+			switch {
+			case before == 0 && keys > 0:
+				groups = 1
+			case before > 0 && t.count.Keys == 0:
+				groups = -1
+			}
+		}
+		t, err := l.at(keyspace.KVCount.Append(nil, prefix), false)
+		if err != nil {
+			return err
+		}
+		c := &t.count
+		c.Keys += keys
+		c.Bytes += size
+		c.Groups += groups
+		c.Grouped += grouped
+		for _, bound := range []struct {
+			what             string
+			grew, now, bound int64
+		}{{"keys", keys, c.Keys, sc.MaxKeys}, {"bytes", size, c.Bytes, sc.MaxBytes}, {"groups", groups, c.Groups, sc.MaxGroups}} {
+			if bound.bound > 0 && bound.grew > 0 && bound.now > bound.bound {
+				return &QuotaError{Scope: sc, What: bound.what, Limit: bound.bound, Need: bound.now}
+			}
+		}
+	}
+	return nil
+}
+
+// write stores the new counts.
+func (l *ledger) write(w *engine.WriteSet) error {
+	for i := range l.tallies {
+		t := &l.tallies[i]
+		var err error
+		switch {
+		case t.count == t.was:
+		case t.group && t.count.Keys == 0:
+			_, err = w.Delete(t.key)
+		default:
+			// The actor may be full, and this may go with a change that makes it emptier.
+			err = w.Put(t.key, t.count.encode(), engine.PutOptions{Exempt: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recount counts the entries of a new scope.
+func (s *Store) recount(sc *Scope) error {
+	l := ledger{rows: s.WriteSet}
+	alone := &Scope{Prefix: sc.Prefix} // without the scopes around it, and without bounds
+	start := keyspace.UserKV.Append(nil, sc.Prefix)
+	q := engine.ListQuery{Start: start, End: keyspace.TupleEnd(start), KeysOnly: true, Expired: true}
+	for {
+		page, err := s.WriteSet.List(q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			if err := l.add(alone, e.Key[1:], 1, sizeOf(e)); err != nil {
+				return err
+			}
+		}
+		if page.Next == nil {
+			return l.write(s.WriteSet)
+		}
+		q.After = page.Next
+	}
+}
+
+// sizeOf is what an entry counts in bytes: its key as callers know it, and its value.
+func sizeOf(e *engine.Entry) int64 { return int64(len(e.Key)-1) + int64(e.Size) }
+
+// Counted returns the counts of a scope by its packed prefix, without entries that have expired by now. There is no such
+// scope if ok is false.
+func Counted(rows engine.Reader, prefix []byte, nowMS int64) (c Count, ok bool, err error) {
+	sc, ok, err := Find(rows, prefix)
+	if err != nil || !ok {
+		return Count{}, false, err
+	}
+	if c, err = readCount(rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, prefix))); err != nil {
+		return Count{}, false, err
+	}
+	gone := map[string]Count{}
+	err = overdue(rows, sc, nowMS, func(part []byte, e *engine.Entry) {
+		c.Keys--
+		c.Bytes -= sizeOf(e)
+		if part != nil {
+			c.Grouped--
+			g := gone[string(part)]
+			g.Keys++
+			gone[string(part)] = g
+		}
+	})
+	for part, g := range gone {
+		if err != nil {
+			break
+		}
+		var all Count
+		all, err = readCount(rows, keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, prefix), []byte(part)))
+		if all.Keys == g.Keys {
+			c.Groups--
+		}
+	}
+	return c, err == nil, err
+}
+
+// A Group is a group of a scope: the entries with the same next part.
+type Group struct {
+	Part []byte // packed
+	Count
+}
+
+// Groups lists groups of a scope in the order of their parts, after one or from the first, without entries that have
+// expired by now.
+func Groups(rows engine.Reader, prefix, after []byte, limit int, nowMS int64) (groups []Group, more bool, err error) {
+	sc, ok, err := Find(rows, prefix)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	gone := map[string]Count{}
+	if err := overdue(rows, sc, nowMS, func(part []byte, e *engine.Entry) {
+		g := gone[string(part)]
+		g.Keys++
+		g.Bytes += sizeOf(e)
+		gone[string(part)] = g
+	}); err != nil {
+		return nil, false, err
+	}
+	start := keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, prefix), nil)
+	q := engine.ListQuery{Start: start, End: keyspace.TupleEnd(start), Limit: limit + 1}
+	if after != nil {
+		q.After = append(start[:len(start):len(start)], after...)
+	}
+	for {
+		page, err := rows.List(q)
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			g := Group{Part: e.Key[len(start):]}
+			if g.Count, err = parseCount(e); err != nil {
+				return nil, false, err
+			}
+			out := gone[string(g.Part)]
+			g.Keys -= out.Keys
+			g.Bytes -= out.Bytes
+			if g.Keys == 0 {
+				continue
+			}
+			if len(groups) == limit {
+				return groups, true, nil
+			}
+			groups = append(groups, g)
+		}
+		if page.Next == nil {
+			return groups, false, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// overdue visits the entries of a scope that have expired by now and are not purged yet.
+func overdue(rows engine.Reader, sc *Scope, nowMS int64, visit func(part []byte, e *engine.Entry)) error {
+	q := engine.ListQuery{KeysOnly: true, End: keyspace.Expiry.Prefix(nil, nowMS+1)}
+	q.Start, _ = keyspace.Expiry.Range()
+	for {
+		page, err := rows.List(q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			at, key, err := keyspace.Expiry.Parse(page.Entries[i].Key)
+			if err != nil {
+				return err
+			}
+			if keyspace.Kind(key[0]) != keyspace.UserKV.Kind || !sc.has(key[1:]) {
+				continue
+			}
+			// The index may have entries of what was deleted or has another time by now.
+			found, err := rows.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0), KeysOnly: true, Expired: true, Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(found.Entries) == 1 && found.Entries[0].Expire == at {
+				visit(sc.group(key[1:]), &found.Entries[0])
+			}
+		}
+		if page.Next == nil {
+			return nil
+		}
+		q.After = page.Next
+	}
+}
+
+// CountKeys counts the entries between packed bounds by reading their keys; a nil end is that of the store.
+func CountKeys(rows engine.Reader, start, end []byte) (n int64, err error) {
+	q := engine.ListQuery{KeysOnly: true}
+	q.Start, q.End = Bounds(start, end)
+	for {
+		page, err := rows.List(q)
+		if n += int64(len(page.Entries)); err != nil || page.Next == nil {
+			return n, err
+		}
+		q.After = page.Next
+	}
+}

@@ -1,0 +1,312 @@
+package kvrows
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sort"
+
+	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// A Scope is all entries whose keys begin with the parts of a prefix, with a policy. Scopes nest.
+type Scope struct {
+	// Prefix is packed; the empty one is of the whole store.
+	Prefix []byte
+	Policy
+	outer *Scope // the next one that contains this one; nil if none does
+}
+
+// A Policy is what holds for the entries of a scope. The zero value demands nothing.
+type Policy struct {
+	_ struct{} `cbor:",toarray"`
+	// MaxKeys, MaxBytes (of keys and values) and MaxGroups bound what the scope has; 0 is no bound. A group is all
+	// entries with the same next part, if their keys have more parts after it.
+	MaxKeys, MaxBytes, MaxGroups int64
+	// DefaultTTL is how long entries live that are put without a time to live, in milliseconds; 0 is for ever.
+	DefaultTTL int64
+	// ReadOnly refuses all changes. Entries expire all the same.
+	ReadOnly bool
+	// Info is any document.
+	Info []byte
+	// Created is when the scope was made, Updated when its policy was set last, in Unix milliseconds.
+	Created, Updated int64
+	// Declared: the scope belongs to a map of the actor's type.
+	Declared bool
+}
+
+// Scopes are the scopes of an actor, as they are remembered between turns. The zero value knows nothing and reads them
+// when it must.
+type Scopes struct {
+	// Declared are the scopes of the actor's type, in the order of their prefixes.
+	Declared []Scope
+	known    bool
+	changed  engine.Version
+	list     []*Scope // in the order of their prefixes
+}
+
+// Forget drops what was read or changed by turns after a version.
+func (s *Scopes) Forget(after engine.Version) {
+	if s.changed > after {
+		s.forget(0)
+	}
+}
+
+// forget drops what is known. changed is the version of the turn that changes it.
+func (s *Scopes) forget(changed engine.Version) {
+	s.known, s.list, s.changed = false, nil, changed
+}
+
+// load reads the scopes, unless they are known, after making the declared ones what the type says.
+func (s *Store) load() error {
+	known := s.scopes
+	if known.known {
+		return nil
+	}
+	list, _, err := ListScopes(s.WriteSet, nil, nil, nil, 0)
+	if err != nil {
+		return err
+	}
+	changed, err := s.declare(list)
+	if err != nil {
+		return err
+	}
+	if changed {
+		if list, _, err = ListScopes(s.WriteSet, nil, nil, nil, 0); err != nil {
+			return err
+		}
+	}
+	known.list, known.known, known.changed = list, true, s.Version()
+	var outer *Scope
+	for _, sc := range list {
+		for outer != nil && !outer.has(sc.Prefix) {
+			outer = outer.outer
+		}
+		sc.outer, outer = outer, sc
+	}
+	return nil
+}
+
+// declare makes the declared scopes what the type says, among all that are stored.
+func (s *Store) declare(stored []*Scope) (changed bool, err error) {
+	find := func(prefix []byte) *Scope {
+		i, ok := slices.BinarySearchFunc(stored, prefix, func(sc *Scope, p []byte) int { return bytes.Compare(sc.Prefix, p) })
+		if !ok {
+			return nil
+		}
+		return stored[i]
+	}
+	for i := range s.scopes.Declared {
+		want := s.scopes.Declared[i]
+		want.Policy.Declared = true
+		if sc := find(want.Prefix); sc != nil {
+			want.Created, want.Updated = sc.Created, sc.Updated
+			if reflect.DeepEqual(sc.Policy, want.Policy) {
+				continue
+			}
+		}
+		changed = true
+		if _, err := s.setScope(want.Prefix, want.Policy); err != nil {
+			return false, err
+		}
+	}
+	for _, sc := range stored {
+		if !sc.Policy.Declared || slices.ContainsFunc(s.scopes.Declared, func(d Scope) bool { return bytes.Equal(d.Prefix, sc.Prefix) }) {
+			continue
+		}
+		changed = true
+		if err := s.RemoveScope(sc.Prefix); err != nil {
+			return false, err
+		}
+	}
+	return changed, nil
+}
+
+// ListScopes lists up to limit scopes in the order of their prefixes, with start <= prefix < end and after one; nil bounds
+// and no number bound nothing.
+func ListScopes(rows engine.Reader, start, end, after []byte, limit int) (list []*Scope, more bool, err error) {
+	row := func(prefix []byte) []byte { return keyspace.KVScope.Append(nil, keyspace.UserKV.Append(nil, prefix)) }
+	q := engine.ListQuery{}
+	q.Start, q.End = keyspace.KVScope.Range()
+	if start != nil {
+		q.Start = row(start)
+	}
+	if end != nil {
+		q.End = row(end)
+	}
+	if after != nil {
+		q.After = row(after)
+	}
+	for {
+		page, err := rows.List(q)
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range page.Entries {
+			if limit > 0 && len(list) == limit {
+				return list, true, nil
+			}
+			sc, err := parseScope(&page.Entries[i])
+			if err != nil {
+				return nil, false, err
+			}
+			list = append(list, sc)
+		}
+		if page.Next == nil {
+			return list, false, nil
+		}
+		q.After = page.Next
+	}
+}
+
+func parseScope(e *engine.Entry) (*Scope, error) {
+	inner, err := keyspace.KVScope.Parse(e.Key)
+	if err != nil {
+		return nil, err
+	}
+	sc := &Scope{Prefix: inner[1:]}
+	if err := record.Decode(e.Value, &sc.Policy); err != nil {
+		return nil, fmt.Errorf("the scope %s: %w", keyspace.Format(inner), err)
+	}
+	return sc, nil
+}
+
+// has reports whether a packed key is in the scope.
+func (sc *Scope) has(key []byte) bool {
+	// A part that goes on behind the prefix is another part: a text with a zero byte.
+	return bytes.HasPrefix(key, sc.Prefix) && (len(key) == len(sc.Prefix) || len(sc.Prefix) == 0 || key[len(sc.Prefix)] != 0xFF)
+}
+
+// of returns the innermost scope that a packed key is in; nil if there is none.
+func (s *Scopes) of(key []byte) *Scope {
+	if len(s.list) == 0 {
+		return nil
+	}
+	i := sort.Search(len(s.list), func(i int) bool { return bytes.Compare(s.list[i].Prefix, key) > 0 })
+	if i == 0 {
+		return nil
+	}
+	sc := s.list[i-1]
+	for sc != nil && !sc.has(key) {
+		sc = sc.outer
+	}
+	return sc
+}
+
+// at returns the scope with a packed prefix; nil if there is none.
+func (s *Scopes) at(prefix []byte) *Scope {
+	if sc := s.of(prefix); sc != nil && len(sc.Prefix) == len(prefix) {
+		return sc
+	}
+	return nil
+}
+
+// meet reports whether a range of packed keys may have keys in scopes.
+func (s *Scopes) meet(start, end []byte) bool {
+	if s.of(start) != nil {
+		return true
+	}
+	i, _ := slices.BinarySearchFunc(s.list, start, func(sc *Scope, k []byte) int { return bytes.Compare(sc.Prefix, k) })
+	return i < len(s.list) && (end == nil || bytes.Compare(s.list[i].Prefix, end) < 0)
+}
+
+// group returns the packed part that names the group of a key of the scope; nil if it is in none.
+func (sc *Scope) group(key []byte) []byte {
+	rest := key[len(sc.Prefix):]
+	d := tuple.NewDecoder(rest)
+	if _, err := d.Next(); err != nil || !d.More() {
+		return nil
+	}
+	return rest[:d.Offset()]
+}
+
+// Name is the prefix as callers know it.
+func (sc *Scope) Name() string {
+	parts, err := tuple.Unpack(sc.Prefix)
+	if err != nil {
+		return err.Error()
+	}
+	text, err := json.Marshal(hostkv.Key(parts))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (sc *Scope) refuse(code host.Code, reason, format string, args ...any) *host.Error {
+	return host.Errorf(code, "the scope %s "+format, append([]any{sc.Name()}, args...)...).With("reason", reason).With("scope", sc.Name())
+}
+
+// Find returns a scope by its packed prefix.
+func Find(rows engine.Reader, prefix []byte) (*Scope, bool, error) {
+	e, there, err := rows.Get(keyspace.KVScope.Append(nil, keyspace.UserKV.Append(nil, prefix)))
+	if err != nil || !there {
+		return nil, false, err
+	}
+	sc, err := parseScope(&e)
+	return sc, err == nil, err
+}
+
+// SetScope makes a scope or sets its policy. A new scope counts the entries that it has already, which takes a second or so
+// for a million.
+func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
+	if len(prefix) > hostkv.MaxPrefix {
+		return nil, host.OverLimit("prefix", hostkv.MaxPrefix, int64(len(prefix))).With("field", "prefix")
+	}
+	if len(p.Info) > hostkv.MaxInfo {
+		return nil, host.OverLimit("info", hostkv.MaxInfo, int64(len(p.Info))).With("field", "info")
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	if n := len(s.scopes.list); n >= hostkv.MaxScopes && s.scopes.at(prefix) == nil {
+		return nil, host.OverLimit("scopes of an actor", hostkv.MaxScopes, int64(n+1))
+	}
+	return s.setScope(prefix, p)
+}
+
+func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
+	was, there, err := Find(s.WriteSet, prefix)
+	if err != nil {
+		return nil, err
+	}
+	p.Created, p.Updated = s.Now(), s.Now()
+	if there {
+		p.Created = was.Created
+	}
+	text, err := record.Encode(&p)
+	if err != nil {
+		return nil, err
+	}
+	key := keyspace.UserKV.Append(nil, prefix)
+	if err := s.WriteSet.Put(keyspace.KVScope.Append(nil, key), text, engine.PutOptions{}); err != nil {
+		return nil, err
+	}
+	s.scopes.forget(s.Version())
+	sc := &Scope{Prefix: prefix, Policy: p}
+	if there {
+		return sc, nil
+	}
+	return sc, s.recount(sc)
+}
+
+// RemoveScope removes a scope. Its entries stay, unless they are deleted before.
+func (s *Store) RemoveScope(prefix []byte) error {
+	key := keyspace.UserKV.Append(nil, prefix)
+	s.scopes.forget(s.Version())
+	for _, k := range [][]byte{keyspace.KVScope.Append(nil, key), keyspace.KVCount.Append(nil, key)} {
+		if _, err := s.WriteSet.Delete(k); err != nil {
+			return err
+		}
+	}
+	start := keyspace.KVGroup.Append(nil, key, nil)
+	_, err := s.WriteSet.DeleteRange(start, keyspace.TupleEnd(start))
+	return err
+}

@@ -1,0 +1,242 @@
+package kvrows
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prefix is the packed prefix of a scope that the keys of a player may be in.
+func (p *player) prefix() []byte {
+	return [][]byte{nil, p.key(), pack("a"), pack("a\x00")}[p.rnd.IntN(4)]
+}
+
+// changeScopes makes a scope or removes one, and purges some entries that have expired.
+func (p *player) changeScopes() {
+	switch p.rnd.IntN(8) {
+	case 0, 1:
+		_, err := p.rows.SetScope(p.prefix(), Policy{})
+		must(p.t, err)
+	case 2:
+		must(p.t, p.rows.RemoveScope(p.prefix()))
+	case 3:
+		_, err := p.rows.Purge(1 + p.rnd.IntN(3))
+		must(p.t, err)
+	}
+}
+
+// recount compares the counts of scopes with the entries.
+func (p *player) recount() {
+	list, _, err := ListScopes(p.rows, nil, nil, nil, 0)
+	must(p.t, err)
+	for _, sc := range list {
+		start := keyspace.UserKV.Append(nil, sc.Prefix)
+		page, err := p.rows.List(engine.ListQuery{Start: start, End: keyspace.TupleEnd(start), KeysOnly: true, Expired: true})
+		must(p.t, err)
+		var stored, seen Count
+		groups, live := map[string]Count{}, map[string]Count{}
+		count := func(c *Count, groups map[string]Count, e *engine.Entry) {
+			c.Keys++
+			c.Bytes += sizeOf(e)
+			if part := sc.group(e.Key[1:]); part != nil {
+				g := groups[string(part)]
+				g.Keys++
+				g.Bytes += sizeOf(e)
+				groups[string(part)] = g
+				c.Grouped++
+				c.Groups = int64(len(groups))
+			}
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			if count(&stored, groups, e); e.Expire == 0 || e.Expire > p.now {
+				count(&seen, live, e)
+			}
+		}
+		got, err := readCount(p.rows, keyspace.KVCount.Append(nil, start))
+		if err != nil || got != stored {
+			p.t.Fatalf("the scope %s counts %+v, and has %+v: %v", sc.Name(), got, stored, err)
+		}
+		if got, _, err = Counted(p.rows, sc.Prefix, p.now); err != nil || got != seen {
+			p.t.Fatalf("the scope %s shows %+v, and has %+v: %v", sc.Name(), got, seen, err)
+		}
+		var parts []string
+		for after, more := []byte(nil), true; more; {
+			var some []Group
+			some, more, err = Groups(p.rows, sc.Prefix, after, 2, p.now)
+			must(p.t, err)
+			for _, g := range some {
+				if g.Count != live[string(g.Part)] {
+					p.t.Fatalf("the group %x shows %+v, and has %+v", g.Part, g.Count, live[string(g.Part)])
+				}
+				after = g.Part
+				parts = append(parts, string(g.Part))
+			}
+		}
+		if want := slices.Sorted(maps.Keys(live)); !slices.Equal(parts, want) {
+			p.t.Fatalf("the scope %s shows the groups %q, and has %q", sc.Name(), parts, want)
+		}
+	}
+}
+
+func scoped(t *testing.T, prefix []byte, p Policy) *Store {
+	_, rows := openRows(t)
+	rows.Advance(1000)
+	s := Of(rows, new(Scopes))
+	_, err := s.SetScope(prefix, p)
+	must(t, err)
+	return s
+}
+
+func put(s *Store, expire int64, value string, parts ...any) error {
+	return s.Put(keyspace.UserKV.Append(nil, pack(parts...)), []byte(value), engine.PutOptions{ExpireAt: expire})
+}
+
+func TestScopesRefuseWhatTheyHaveNoRoomFor(t *testing.T) {
+	full := func(t *testing.T, err error, what string) {
+		t.Helper()
+		if e, ok := errors.AsType[*QuotaError](err); !ok || e.What != what {
+			t.Fatalf("%v, want that %s are full", err, what)
+		}
+	}
+	t.Run("keys, whichever scope around is full", func(t *testing.T) {
+		s := scoped(t, pack("a"), Policy{MaxKeys: 2})
+		_, err := s.SetScope(pack("a", "b"), Policy{})
+		must(t, err)
+		must(t, put(s, 0, "1", "a", "b", 1))
+		must(t, put(s, 0, "1", "a", 1))
+		full(t, put(s, 0, "1", "a", "b", 2), "keys")
+		must(t, put(s, 0, "other", "a", 1)) // what is there may change
+		must(t, put(s, 0, "1", "ab"))       // and what is outside
+		_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 1)))
+		must(t, err)
+		must(t, put(s, 0, "1", "a", "b", 2))
+		if c, _, err := Counted(s, pack("a", "b"), 1000); err != nil || c.Keys != 2 {
+			t.Error(c, err)
+		}
+	})
+	t.Run("bytes are charged by difference", func(t *testing.T) {
+		s := scoped(t, nil, Policy{MaxBytes: 20})
+		must(t, put(s, 0, "1234567890", "a")) // 3 bytes of the key
+		full(t, put(s, 0, "12345", "b"), "bytes")
+		must(t, put(s, 0, "12345678901234567", "a"))
+		full(t, put(s, 0, "123456789012345678", "a"), "bytes")
+		must(t, put(s, 0, "1", "a"))
+		must(t, put(s, 0, "12345", "b"))
+	})
+	t.Run("groups", func(t *testing.T) {
+		s := scoped(t, nil, Policy{MaxGroups: 1})
+		must(t, put(s, 0, "1", "g", 1))
+		must(t, put(s, 0, "1", "g", 2))
+		must(t, put(s, 0, "1", "alone"))
+		full(t, put(s, 0, "1", "h", 1), "groups")
+		_, err := s.DeleteRange(keyspace.UserKV.Append(nil, pack("g")), keyspace.UserKV.Append(nil, pack("h")))
+		must(t, err)
+		must(t, put(s, 0, "1", "h", 1))
+	})
+	t.Run("entries that have expired make room", func(t *testing.T) {
+		s := scoped(t, nil, Policy{MaxKeys: 2})
+		must(t, put(s, 2000, "1", "a"))
+		must(t, put(s, 2000, "1", "b"))
+		full(t, put(s, 0, "1", "c"), "keys")
+		s.Advance(2000)
+		must(t, put(s, 0, "1", "c"))
+		must(t, put(s, 0, "1", "a"))
+		full(t, put(s, 0, "1", "d"), "keys")
+	})
+	t.Run("less room than is used", func(t *testing.T) {
+		s := scoped(t, nil, Policy{})
+		for i := range 3 {
+			must(t, put(s, 0, "1", i))
+		}
+		_, err := s.SetScope(nil, Policy{MaxKeys: 1})
+		must(t, err)
+		must(t, put(s, 0, "2", 1))
+		full(t, put(s, 0, "1", 4), "keys")
+	})
+}
+
+func TestAReadOnlyScopeRefusesChangesAndLetsEntriesExpire(t *testing.T) {
+	s := scoped(t, nil, Policy{})
+	must(t, put(s, 2000, "1", "a"))
+	must(t, put(s, 0, "1", "b", 1))
+	_, err := s.SetScope(nil, Policy{ReadOnly: true})
+	must(t, err)
+	key := keyspace.UserKV.Append(nil, pack("b", 1))
+	_, deleted := s.Delete(key)
+	from, to := keyspace.UserKV.Range()
+	_, cleared := s.DeleteRange(from, to)
+	for _, err := range []error{put(s, 0, "1", "c"), deleted, cleared} {
+		if e, ok := errors.AsType[*host.Error](err); !ok || e.Code != host.FailedPrecondition || e.Metadata["reason"] != "read_only_scope" {
+			t.Error(err)
+		}
+	}
+	if there, err := s.Delete(keyspace.UserKV.Append(nil, pack("nothing"))); there || err != nil {
+		t.Error(there, err)
+	}
+	s.Advance(2000)
+	n, err := s.Purge(10)
+	if c, _, _ := Counted(s, nil, 2000); n != 1 || err != nil || c.Keys != 1 {
+		t.Error(n, err, c)
+	}
+}
+
+// A large delete does not write a row of counts for each entry that it removes.
+func TestManyEntriesOfManyGroupsAreDeletedAtOnce(t *testing.T) {
+	s := scoped(t, nil, Policy{})
+	for i := range 2000 {
+		must(t, put(s, 0, "1", i/10, i))
+	}
+	from, to := keyspace.UserKV.Range()
+	n, err := s.DeleteRange(from, to)
+	c, _, cerr := Counted(s, nil, 1000)
+	if n != 2000 || err != nil || cerr != nil || c != (Count{}) {
+		t.Error(n, err, c, cerr)
+	}
+	groups, more, err := Groups(s, nil, nil, 10, 1000)
+	if len(groups) != 0 || more || err != nil {
+		t.Error(groups, more, err)
+	}
+}
+
+func FuzzCount(f *testing.F) {
+	f.Add((&Count{1, 2, 3, 4}).encode())
+	f.Add([]byte{1, 0x80})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := parseCount(&engine.Entry{Value: b})
+		if err != nil {
+			return
+		}
+		if again, err := parseCount(&engine.Entry{Value: c.encode()}); err != nil || again != c {
+			t.Fatal(again, c, err)
+		}
+	})
+}
+
+func TestAScopeIsForgottenWithItsTurn(t *testing.T) {
+	_, rows := openRows(t)
+	s := Of(rows, new(Scopes))
+	s.Advance(1000)
+	before := s.Savepoint()
+	s.Advance(1001)
+	_, err := s.SetScope(nil, Policy{MaxKeys: 1})
+	must(t, err)
+	must(t, put(s, 0, "1", "a"))
+	s.Rollback(before)
+	s.scopes.Forget(s.Version())
+	s.Advance(1002)
+	must(t, put(s, 0, "1", "a"))
+	must(t, put(s, 0, "1", "b"))
+}

@@ -1,0 +1,200 @@
+package kv
+
+import (
+	"cmp"
+	"hash/fnv"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
+)
+
+// scopePrefix returns the packed prefix that names a scope.
+func scopePrefix(k kv.Key) ([]byte, error) {
+	if k == nil {
+		return nil, host.Errorf(host.InvalidArgument, "the prefix is missing; [] is that of the whole store").With("field", "prefix")
+	}
+	if len(k) == 0 {
+		return nil, nil
+	}
+	b, err := k.Entry()
+	if err != nil {
+		return nil, of("prefix", err)
+	}
+	packed, err := b.Pack()
+	if err != nil {
+		return nil, of("prefix", err)
+	}
+	if len(packed) > kv.MaxPrefix {
+		return nil, host.OverLimit("prefix", kv.MaxPrefix, int64(len(packed))).With("field", "prefix")
+	}
+	return packed, nil
+}
+
+// setScope implements kv.set_scope.
+func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeInput) (kv.Scope, error) {
+	prefix, err := scopePrefix(in.Prefix)
+	if err != nil {
+		return kv.Scope{}, err
+	}
+	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly}
+	if raw := given(codec, in.Info); len(raw) > 0 {
+		info, err := read(codec, raw, host.EncodedJSON)
+		if err != nil {
+			return kv.Scope{}, of("info", err)
+		}
+		if p.Info = info.Data; len(p.Info) > kv.MaxInfo {
+			return kv.Scope{}, host.OverLimit("info", kv.MaxInfo, int64(len(p.Info))).With("field", "info")
+		}
+	}
+	store := storeOf(t.Core)
+	if err := changeable(store, prefix); err != nil {
+		return kv.Scope{}, err
+	}
+	sc, err := store.SetScope(prefix, p)
+	if err != nil {
+		return kv.Scope{}, refused(err)
+	}
+	r := reader{store, codec, t.Start}
+	return r.scope(sc)
+}
+
+// changeable refuses to change a scope that the type declares.
+func changeable(store *kvrows.Store, prefix []byte) error {
+	sc, there, err := kvrows.Find(store, prefix)
+	if err == nil && there && sc.Declared {
+		err = host.Errorf(host.FailedPrecondition, "the scope belongs to a map of the actor's type").With("reason", "declared_scope")
+	}
+	return err
+}
+
+// removeScope implements kv.remove_scope.
+func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScopeInput) (out kv.RemoveScopeOutput, err error) {
+	prefix, err := scopePrefix(in.Prefix)
+	if err != nil {
+		return out, err
+	}
+	store := storeOf(t.Core)
+	if _, out.Removed, err = kvrows.Find(store, prefix); err != nil || !out.Removed {
+		return out, err
+	}
+	if err := changeable(store, prefix); err != nil {
+		return out, err
+	}
+	if in.Entries {
+		var end []byte
+		if len(prefix) > 0 {
+			end = keyspace.TupleEnd(prefix)
+		}
+		if out.Deleted, err = store.DeleteRange(kvrows.Bounds(prefix, end)); err != nil {
+			return out, refused(err)
+		}
+		if out.Deleted > 0 {
+			rangeChange(t, prefix, end, out.Deleted)
+		}
+	}
+	return out, refused(store.RemoveScope(prefix))
+}
+
+// scope is a scope as callers see it.
+func (r *reader) scope(sc *kvrows.Scope) (kv.Scope, error) {
+	parts, err := tuple.Unpack(sc.Prefix)
+	if err != nil {
+		return kv.Scope{}, err
+	}
+	c, _, err := kvrows.Counted(r.rows, sc.Prefix, r.now.UnixMilli())
+	out := kv.Scope{
+		Prefix: kv.Key(parts), Keys: c.Keys, Bytes: c.Bytes, Groups: c.Groups, Declared: sc.Declared,
+		Created: clock.TimeMS(sc.Created).UTC(), Updated: clock.TimeMS(sc.Updated).UTC(),
+		ScopePolicy: kv.ScopePolicy{
+			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, DefaultTTLMS: sc.DefaultTTL, ReadOnly: sc.ReadOnly,
+		},
+	}
+	if len(sc.Info) > 0 && err == nil {
+		out.Info, _, err = show(r.codec, value.Value{Encoding: host.EncodedJSON, Data: sc.Info})
+	}
+	return out, err
+}
+
+// pageOf returns the limit of a page, the packed key after which it begins, and the mark of its cursors.
+func pageOf(what string, limit int, cursor string, start, end []byte) (int, []byte, uint64, error) {
+	h := fnv.New64a()
+	h.Write([]byte(what))
+	h.Write(start)
+	mark := h.Sum64()
+	limit = cmp.Or(limit, kv.DefaultPage)
+	if cursor == "" {
+		return limit, nil, mark, nil
+	}
+	from, to := kvrows.Bounds(start, end)
+	last, err := after(cursor, mark, from, to)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	return limit, last[1:], mark, nil // without the kind, which the empty key needs
+}
+
+// scopes implements kv.scopes.
+func scopes(r *reader, in *kv.ScopesInput) (kv.ScopesOutput, error) {
+	start, end, err := bounds(&kv.Selection{Prefix: in.Prefix})
+	if err != nil {
+		return kv.ScopesOutput{}, err
+	}
+	limit, last, mark, err := pageOf("scopes", in.Limit, in.Cursor, start, end)
+	if err != nil {
+		return kv.ScopesOutput{}, err
+	}
+	list, more, err := kvrows.ListScopes(r.rows, start, end, last, limit)
+	out := kv.ScopesOutput{Scopes: make([]kv.Scope, len(list))}
+	for i, sc := range list {
+		if err != nil {
+			break
+		}
+		out.Scopes[i], err = r.scope(sc)
+	}
+	if more {
+		out.Cursor = cursorOf(mark, keyspace.UserKV.Append(nil, list[len(list)-1].Prefix))
+	}
+	return out, err
+}
+
+// groups implements kv.groups.
+func groups(r *reader, in *kv.GroupsInput) (kv.GroupsOutput, error) {
+	prefix, err := scopePrefix(in.Prefix)
+	if err != nil {
+		return kv.GroupsOutput{}, err
+	}
+	limit, last, mark, err := pageOf("groups", in.Limit, in.Cursor, prefix, nil)
+	if err != nil {
+		return kv.GroupsOutput{}, err
+	}
+	if last != nil {
+		last = last[len(prefix):]
+	}
+	if _, there, err := kvrows.Find(r.rows, prefix); err != nil || !there {
+		if err == nil {
+			err = host.Errorf(host.NotFound, "there is no scope with this prefix").With("field", "prefix")
+		}
+		return kv.GroupsOutput{}, err
+	}
+	list, more, err := kvrows.Groups(r.rows, prefix, last, limit, r.now.UnixMilli())
+	out := kv.GroupsOutput{Groups: make([]kv.Group, len(list))}
+	for i := range list {
+		if err != nil {
+			break
+		}
+		g := &list[i]
+		var part tuple.Tuple
+		part, err = tuple.Unpack(g.Part)
+		out.Groups[i] = kv.Group{Part: kv.Key(part), Keys: g.Keys, Bytes: g.Bytes}
+	}
+	if more {
+		out.Cursor = cursorOf(mark, append(keyspace.UserKV.Append(nil, prefix), list[len(list)-1].Part...))
+	}
+	return out, err
+}
