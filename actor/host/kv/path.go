@@ -3,8 +3,8 @@ package kv
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math/big"
-	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -39,9 +39,9 @@ func ParsePath(path string) (Key, error) {
 
 // parseSegment reads one part. The text says what is wrong with it; "" if nothing is.
 func parseSegment(escaped string) (part any, fault string) {
-	text, err := url.PathUnescape(escaped)
+	text, ok := unescape(escaped)
 	switch {
-	case err != nil:
+	case !ok:
 		return nil, "is not percent-escaped as in a URL (a percent sign is written %25)"
 	case !utf8.ValidString(text):
 		return nil, "is not valid UTF-8"
@@ -114,7 +114,7 @@ func (k Key) Path() (string, error) {
 			if part == "" || part == "." || part == ".." || len(part) > 1 && part[1] == '~' {
 				b.WriteString("s~")
 			}
-			b.WriteString(url.PathEscape(part))
+			escape(&b, part)
 		case []byte:
 			b.WriteString("x~" + base64.RawURLEncoding.EncodeToString(part))
 		case bool:
@@ -132,4 +132,38 @@ func (k Key) Path() (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// unescape undoes percent-escapes, if they are well-formed.
+func unescape(s string) (string, bool) {
+	var b strings.Builder
+	for len(s) > 0 {
+		before, after, found := strings.Cut(s, "%")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		if len(after) < 2 {
+			return "", false
+		}
+		c, err := strconv.ParseUint(after[:2], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(c))
+		s = after[2:]
+	}
+	return b.String(), true
+}
+
+// escape writes a string as a segment of a URL.
+func escape(b *strings.Builder, s string) {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~$&+:=@", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(b, "%%%02X", c)
+		}
+	}
 }

@@ -54,6 +54,8 @@ func TestPathsThatAreNoKeysAreRefused(t *testing.T) {
 		"a//b":       "key part 2, \"\", is missing",
 		"a/":         "key part 2, \"\", is missing",
 		"%zz":        "is not percent-escaped",
+		"%":          "is not percent-escaped",
+		"%+1":        "is not percent-escaped",
 		"%FF":        "is not valid UTF-8",
 		"s~%FF":      "is not valid UTF-8",
 		"i~1.5":      "is not an integer",

@@ -194,7 +194,7 @@ func table(ctx context.Context, db *sql.DB, name string, columns []string, order
 				item.Entry, err = read(values)
 			}
 			if err != nil {
-				err = fmt.Errorf("%s, in the order of the keys: %w", item.At, err)
+				err = Located(item.At+", in the order of the keys", err)
 			}
 			if !yield(item, err) || err != nil {
 				return
