@@ -16,12 +16,12 @@ import (
 // ParsePath reads a key that is written as a path, users/i~7. Each part is percent-escaped, as in a URL, and is a string
 // unless a type stands in front:
 //
-//	i~5       an integer of any size
-//	d~1.5     a double
-//	b~1, b~0  true, false
-//	x~AAH_    bytes, in base64url without padding
-//	s~i~5     the string i~5; s~ is the empty string
-//	r~BQAAAA  the stored form of a part that only Go code can write, in base64url
+//	i~5        an integer of any size
+//	d~1.5      a double
+//	b~1, b~0   true, false
+//	x~AAH_     bytes, in base64url without padding
+//	s~i~5      the string i~5; s~ is the empty string
+//	r~IL_AAAA  the stored form of a part that only Go code can write, in base64url
 //
 // The error code is InvalidArgument.
 func ParsePath(path string) (Key, error) {
