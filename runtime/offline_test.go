@@ -213,7 +213,7 @@ func TestEntriesAreReadOffline(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
 	drawers := actor.NewType[struct{}]("drawer")
-	rt := openDir(t, dir, actor.Define(drawers, actor.Spec[struct{}]{}))
+	rt := openDir(t, dir, actor.Define(drawers, actor.Spec[struct{}]{OpenKV: true}))
 	_, err := drawers.Ref(rt, "a").KV().Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"k"}, kv.JSON([]byte("1")))}})
 	must(t, err)
 	must(t, rt.Close())
