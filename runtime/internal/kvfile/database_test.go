@@ -173,3 +173,21 @@ func TestFilesOfInstances(t *testing.T) {
 		}
 	}
 }
+
+func FuzzCodeboltInstance(f *testing.F) {
+	f.Add([]byte(`{"id":"I","name":"n","recordCount":3,"namespaces":["a"],"n":1.10}`))
+	f.Add([]byte(`{"id":"a","id":"b"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := CodeboltInstance(text)
+		if err != nil {
+			return
+		}
+		line, err := AppendLine(nil, &e)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if again, err := ParseLine(line); err != nil || !same(&e, &again) {
+			t.Fatalf("%q is written %q, and read as %+v, %v", text, line, again, err)
+		}
+	})
+}

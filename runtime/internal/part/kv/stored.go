@@ -15,7 +15,7 @@ func StoredReply(store *engine.Store, namespace string, r *host.Request, now tim
 	if err != nil {
 		return host.Reply{}, err
 	}
-	from := &reader{nothing{}, r.Codec, now}
+	from := &reader{rows: nothing{}, codec: r.Codec, now: now}
 	if there {
 		rows := store.Snapshot(id)
 		defer rows.Close()
