@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/offline"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -54,6 +56,12 @@ func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery
 // is no such actor or if it has no database.
 func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
 	return sqlite.StoredSQL(ctx, o.store, o.Namespace, a, w)
+}
+
+// Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list or
+// kv.count. An actor that is not there has no entries.
+func (o *Offline) Read(_ context.Context, r *host.Request) (host.Reply, error) {
+	return kv.StoredReply(o.store, o.Namespace, r, time.Now())
 }
 
 // Lookup describes an actor. The error code is NotFound if there is none.

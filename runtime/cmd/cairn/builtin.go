@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
@@ -20,8 +21,34 @@ import (
 // A target is an actor of a node: what a command calls the methods on that every actor has.
 type target struct {
 	c *cli
-	n *client.Client
+	n *client.Client // nil if the node is stopped
 	a host.Address
+	// stopped is the data of a node that is stopped.
+	stopped *stoppedNode
+}
+
+// A stoppedNode answers what can be read of the data of a node that is stopped.
+type stoppedNode struct{ *runtime.Offline }
+
+// Call implements host.Node.
+func (n *stoppedNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return n.Read(ctx, r)
+}
+
+// Destroy implements host.Node.
+func (n *stoppedNode) Destroy(context.Context, host.Address) error {
+	return host.Errorf(host.FailedPrecondition, "the node is stopped")
+}
+
+// node returns the node, which may be a stopped one.
+func (t *target) node() interface {
+	reader
+	host.Node
+} {
+	if t.stopped != nil {
+		return t.stopped
+	}
+	return t.n
 }
 
 // askOptions say how to call a method.
@@ -36,17 +63,28 @@ type askOptions struct {
 
 // on returns what runs a command whose first argument is an actor: f gets the others.
 func (c *cli) on(f func(ctx context.Context, t *target, args []string) error) func(*cobra.Command, []string) error {
+	return c.onData(new(string), f)
+}
+
+// onData is on for a command that can read the data of a stopped node, if dir is not "".
+func (c *cli) onData(dir *string, f func(ctx context.Context, t *target, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a, err := parseAddress(args[0])
 		if err != nil {
 			return usageError{err}
 		}
-		n, err := c.connect(client.Options{})
+		n, done, err := c.open(cmd.Context(), *dir)
 		if err != nil {
 			return err
 		}
-		defer n.Close()
-		return f(cmd.Context(), &target{c, n, a}, args[1:])
+		defer done()
+		t := &target{c: c, a: a}
+		if offline, is := n.(*runtime.Offline); is {
+			t.stopped = &stoppedNode{offline}
+		} else {
+			t.n = n.(*client.Client)
+		}
+		return f(cmd.Context(), t, args[1:])
 	}
 }
 
@@ -85,9 +123,9 @@ func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOption
 		limited, cancel = context.WithTimeout(ctx, t.c.timeout+o.wait)
 	}
 	defer cancel()
-	reply, err := t.n.Call(limited, r)
+	reply, err := t.node().Call(limited, r)
 	if err != nil {
-		return t.c.explain(ctx, t.n, *r, err)
+		return t.c.explain(ctx, t.node(), *r, err)
 	}
 	if m.Output == nil || len(reply.Output) == 0 {
 		return nil
@@ -149,6 +187,6 @@ func (c *cli) completeNamed(list func(ctx context.Context, t *target) []string) 
 		if err != nil || !ok {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return withPrefix(list(ctx, &target{c, remote, a}), word), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(list(ctx, &target{c: c, n: remote, a: a}), word), cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -76,7 +76,7 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if !several {
-		return b.one(ctx, &target{b.cli, n, actors[0]})
+		return b.one(ctx, &target{c: b.cli, n: n, a: actors[0]})
 	}
 	return b.all(ctx, n, actors)
 }
@@ -208,7 +208,7 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 	var printing sync.Mutex
 	stopProgress := tally.Progress()
 	many.Each(ctx, b.concurrency, actors, func(a host.Address) {
-		t := &target{b.cli, n, a}
+		t := &target{c: b.cli, n: n, a: a}
 		did, err := b.do(ctx, t)
 		if err != nil && ctx.Err() != nil {
 			return // it was interrupted

@@ -40,6 +40,9 @@ type row[In, Out any] struct {
 	next  func(in *In, out *Out) bool
 	none  string
 	whole bool
+
+	// offline: with --data it reads the data of a stopped node.
+	offline bool
 }
 
 // A line is a command line: the arguments after the actor, and whether a flag was given.
@@ -71,7 +74,10 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 			cmd.ValidArgsFunction = c.completeNamed(names)
 		}
 	}
-	limit, yes := 0, false
+	limit, yes, dir := 0, false, ""
+	if r.offline {
+		dataFlag(cmd, &dir)
+	}
 	flags := slices.Clone(r.flags)
 	if i := slices.IndexFunc(flags, func(f bind.Flag) bool { return f.Member == "limit" && r.next != nil }); i >= 0 {
 		cmd.Flags().IntVar(&limit, "limit", flags[i].Initial, flags[i].Usage)
@@ -107,7 +113,7 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 				}
 			}
 		}
-		return c.on(func(ctx context.Context, t *target, _ []string) error { return r.run(ctx, t, in, limit) })(cmd, args)
+		return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return r.run(ctx, t, in, limit) })(cmd, args)
 	}
 	return cmd
 }
@@ -154,8 +160,11 @@ func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) err
 		}
 		if limit > 0 && p.printed >= limit {
 			if !t.c.json {
-				last := bind.Member(in, "after")
-				t.c.note("there are more: --after %v or --limit 0 lists them", last)
+				if last := bind.Member(in, "after"); last.IsValid() {
+					t.c.note("there are more: --after %v or --limit 0 lists them", last)
+				} else {
+					t.c.note("there are more: --limit 0 lists them")
+				}
 			}
 			break
 		}

@@ -56,7 +56,7 @@ func (m *sqlMigration) run(cmd *cobra.Command, args []string) error {
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	many.Each(ctx, m.concurrency, actors, func(a host.Address) {
-		t := &target{m.cli, n, a}
+		t := &target{c: m.cli, n: n, a: a}
 		out, err := ask(ctx, t, method.SQLMigrate, &host.SQLMigrateInput{DryRun: m.dryRun}, askOptions{})
 		if err != nil && ctx.Err() != nil {
 			return // it was interrupted

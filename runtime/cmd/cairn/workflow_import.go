@@ -54,7 +54,7 @@ func (c *cli) workflowForkCommand() *cobra.Command {
 			return err
 		}
 		in.Recording = recorded.Recording
-		to := &target{c, t.n, a}
+		to := &target{c: c, n: t.n, a: a}
 		out, err := ask(ctx, to, method.WorkflowImport, &in, askOptions{})
 		if err != nil {
 			return err

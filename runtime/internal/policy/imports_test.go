@@ -112,6 +112,8 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/kv/value", uses: []string{"actor/host", "runtime/internal/kernel/wire", "runtime/internal/part/kv/v8"}, libs: []string{cbor}, never: []string{"net"}, why: "below the kernel: what values are, and what mutations make of them"},
 	{pkg: "runtime/internal/part/kv/where", uses: []string{"actor/host"}, libs: []string{"golang.org/x/text"}, never: []string{"net", "os"}, why: "below the kernel: filters of entries"},
 	{pkg: "runtime/internal/part/kv/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record", "runtime/internal/part/kv/value"}, never: []string{"net/http"}, why: "below the kernel: commits and scopes of the key-value store"},
+	{pkg: "runtime/internal/sqlitefile", uses: []string{"keyspace", "sqlitevfs"}, never: []string{"net", pebble}, why: "SQLite files outside of actors: knows no actor"},
+	{pkg: "runtime/internal/kvfile", uses: []string{"actor/host", "actor/kv", "keyspace/tuple", "runtime/internal/part/kv/value", "runtime/internal/sqlitefile"}, never: []string{"net", pebble}, why: "files of entries: a codec; opens no file"},
 	{pkg: "runtime/internal/part/kv", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/record", "runtime/internal/part/kv"}, libs: []string{prometheus, cbor}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/part/alarm", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/part/schedule", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/record", "runtime/internal/part/schedule/rows"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
@@ -155,7 +157,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor", "actor/kv"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

@@ -5,6 +5,7 @@
 package bind
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -14,12 +15,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
 // A Flag is a member of an input that is a flag.
 type Flag struct {
 	Member, Usage string
-	Initial       int
+	// Name is that of the flag; "" for the member's.
+	Name    string
+	Initial int
 	// Document: the value must be JSON if the flag is given, also if it is "". Otherwise "" is no value.
 	Document bool
 }
@@ -62,6 +66,11 @@ func SetArguments(in any, names, args []string) error {
 			*p = args[i]
 		case *[]string:
 			*p = args[i:]
+		case *kv.Key:
+			var err error
+			if *p, err = Key(args[i]); err != nil {
+				return err
+			}
 		case *[]uint64:
 			var err error
 			if *p, err = messageIDs(args[i:]); err != nil {
@@ -95,10 +104,9 @@ func Member(in any, name string) reflect.Value {
 
 func member(in any, name string) (reflect.Value, reflect.StructTag) {
 	v := reflect.ValueOf(in).Elem()
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		if n, _, _ := strings.Cut(tag.Get("json"), ","); n == name {
-			return v.Field(i), tag
+	for _, f := range reflect.VisibleFields(v.Type()) { // also those of embedded structs
+		if n, _, _ := strings.Cut(f.Tag.Get("json"), ","); n == name {
+			return v.FieldByIndex(f.Index), f.Tag
 		}
 	}
 	return reflect.Value{}, ""
@@ -129,6 +137,9 @@ func first(all []func() error) error {
 }
 
 func (f *Flag) name() string {
+	if f.Name != "" {
+		return f.Name
+	}
 	return strings.ReplaceAll(strings.TrimSuffix(f.Member, "_ms"), "_", "-")
 }
 
@@ -187,6 +198,17 @@ func (f *Flag) bind(set *pflag.FlagSet, in any) func() error {
 			}
 			return nil
 		}
+	case *kv.Key:
+		s := set.String(name, "", f.Usage)
+		return func() (err error) {
+			if set.Changed(name) {
+				*p, err = Key(*s)
+			}
+			if err != nil {
+				return fmt.Errorf("--%s: %w", name, err)
+			}
+			return nil
+		}
 	default:
 		s := set.String(name, "", f.Usage)
 		return func() error {
@@ -195,6 +217,17 @@ func (f *Flag) bind(set *pflag.FlagSet, in any) func() error {
 		}
 	}
 	return func() error { return nil }
+}
+
+// Key reads a key of the key-value store: a path such as users/i~7, with or without a slash at the end, or a JSON array.
+func Key(text string) (key kv.Key, err error) {
+	if !strings.HasPrefix(text, "[") {
+		return kv.ParsePath(strings.TrimSuffix(text, "/"))
+	}
+	if err := json.Unmarshal([]byte(text), &key); err != nil {
+		return nil, fmt.Errorf("%s is not a key: %w", text, err)
+	}
+	return key, nil
 }
 
 // Duration checks a flag that a request carries in milliseconds.

@@ -3,6 +3,7 @@ package bind
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
 type input struct {
@@ -102,6 +104,51 @@ func TestFlagsAreMembersOfAnInput(t *testing.T) {
 		}
 		if got, err := json.Marshal(in); err != nil || string(got) != c.want {
 			t.Errorf("%s: %s, %v; want %s", c.line, got, err, c.want)
+		}
+	}
+}
+
+func TestKeysAreArgumentsAndFlags(t *testing.T) {
+	for text, want := range map[string]kv.Key{
+		"users/i~7":     {"users", int64(7)},
+		"users/":        {"users"},
+		`["users",7.0]`: {"users", 7.0},
+		"[]":            {},
+		"s~[":           {"["},
+	} {
+		if got, err := Key(text); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %#v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "/", "i~x", "[1", "[null]"} {
+		if got, err := Key(text); err == nil {
+			t.Errorf("%s: %#v", text, got)
+		}
+	}
+	var get kv.GetInput
+	if err := SetArguments(&get, []string{"KEY"}, []string{"a/b"}); err != nil || !reflect.DeepEqual(get.Key, kv.Key{"a", "b"}) {
+		t.Errorf("%+v, %v", get, err)
+	}
+	if err := SetArguments(&get, []string{"KEY"}, []string{"a//b"}); err == nil {
+		t.Error("an empty part was taken")
+	}
+	// The members of an embedded struct are members, and a flag may have a name of its own.
+	for line, want := range map[string]string{
+		"":                         `{}`,
+		"--prefix=a/i~1 --keys":    `{"prefix":["a",1],"keys_only":true}`,
+		"--prefix=":                "--prefix: ",
+		"--prefix=x~! --keys=true": "--prefix: ",
+	} {
+		var in kv.ListInput
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		check, _ := Flags(set, []Flag{{Member: "prefix"}, {Member: "keys_only", Name: "keys"}}, &in, nil)
+		if err := set.Parse(strings.Fields(line)); err != nil {
+			t.Fatal(err)
+		}
+		err := check()
+		text, _ := json.Marshal(in)
+		if err == nil && string(text) != want || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %s, %v", line, text, err)
 		}
 	}
 }

@@ -79,7 +79,9 @@ func Count[N int | int64 | uint64](n N) string {
 
 // Plural writes a number of things.
 func Plural[N int | int64 | uint64](n N, noun string) string {
-	if n != 1 {
+	if stem, is := strings.CutSuffix(noun, "ry"); n != 1 && is {
+		noun = stem + "ries"
+	} else if n != 1 {
 		noun += "s"
 	}
 	return Count(n) + " " + noun

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/runtime/internal/sqlitefile"
+)
+
+// writeFile writes a file into a directory of the test, and returns its path.
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A file goes into a node and out again, over several commits and a faulty line.
+func TestEntriesGoIntoANodeAndOutOfIt(t *testing.T) {
+	d := serve(t, t.TempDir())
+	var all strings.Builder
+	for i := range 2500 {
+		fmt.Fprintf(&all, `{"key":["n",%d],"value":{"n":%d.10},"expires":"2099-01-01T00:00:00Z"}`+"\n", i, i)
+	}
+	faulty := strings.Replace(all.String(), `"key":["n",2199]`, `"key":["n",{}]`, 1)
+	r := at(t, d.url, "kv", "import", "cell/a", writeFile(t, "faulty", faulty))
+	if r.status != 1 || !strings.Contains(r.stderr, "line 2200: key part 2") || !strings.Contains(r.stderr, "--from-line 2001") {
+		t.Fatalf("%+v", r)
+	}
+	if r := at(t, d.url, "kv", "count", "cell/a"); r.stdout != "2000\n" {
+		t.Errorf("%+v", r)
+	}
+	good := writeFile(t, "good", all.String())
+	if r := at(t, d.url, "kv", "import", "cell/a", good, "--from-line=2001"); r.status != 0 || r.stdout != "imported 500 entries into cell/a\n" {
+		t.Errorf("%+v", r)
+	}
+	// The time of a commit is some milliseconds after the command has read the clock.
+	r = at(t, d.url, "kv", "export", "cell/a", "-")
+	lines := strings.Split(r.stdout, "\n")
+	if r.status != 0 || len(lines) != 2501 || !strings.HasPrefix(lines[2199], `{"key":["n",2199],"value":{"n":2199.10},"expires":"20`) {
+		t.Errorf("status %d, %d lines: %s", r.status, len(lines), r.stderr)
+	}
+}
+
+// A commit of an import has up to 1 MiB, whatever the entries are.
+func TestImportsCommitSlices(t *testing.T) {
+	s := newScene(t)
+	var all strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&all, `{"key":[%d],"value":%q,"encoding":"text"}`+"\n", i, strings.Repeat("x", 400<<10))
+	}
+	if r := s.run([]string{"kv", "import", "cell/a", "-", "--json"}, all.String()); r.status != 0 || r.stdout != `{"imported":2,"expired":0,"line":2}`+"\n"+
+		`{"imported":4,"expired":0,"line":4}`+"\n"+`{"imported":5,"expired":0,"line":5}`+"\n" {
+		t.Errorf("%+v", r)
+	}
+	if n := s.node.counts["kv.commit"]; n != 3 {
+		t.Errorf("%d commits", n)
+	}
+}
+
+// The node refuses what only it can know, and the error names the line.
+func TestRefusalsOfTheNodeNameTheLine(t *testing.T) {
+	s := newScene(t)
+	text := `{"key":["a"],"value":1}` + "\n\n" + `{"key":["` + strings.Repeat("k", 3000) + `"],"value":1}` + "\n"
+	r := s.run([]string{"kv", "import", "cell/a", "-"}, text)
+	if r.status != 1 || !strings.Contains(r.stderr, "too_large: line 3: ") || !strings.Contains(r.stderr, "field: key\n") || !strings.Contains(r.stderr, "--from-line 1\n") {
+		t.Errorf("%+v", r)
+	}
+	if r := s.run([]string{"kv", "count", "cell/a"}, ""); r.stdout != "0\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// sqliteFile writes a database with some statements.
+func sqliteFile(t *testing.T, statements string) string {
+	t.Helper()
+	f, err := sqlitefile.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Update(t.Context(), func(db *sql.DB) error {
+		_, err := db.Exec(statements)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := f.WriteFile(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "store.db", b.String())
+}
+
+func TestFilesOfGoStoreAreImportedWithoutExpiredEntries(t *testing.T) {
+	s := newScene(t)
+	name := sqliteFile(t, `CREATE TABLE kv (grp TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, expires_at INTEGER, PRIMARY KEY (grp, key));
+		INSERT INTO kv VALUES ('t-1:config', 'theme', 'dark', NULL), ('t-1:config', 'old', 'x', 1000), ('plain', 'k', 'v', 4102444800000)`)
+	if r := s.run([]string{"kv", "import", "cell/a", "--from=go-store", name}, ""); r.status != 0 || r.stdout != "imported 2 entries into cell/a; left out 1 entry that had expired\n" {
+		t.Fatalf("%+v", r)
+	}
+	if r := s.run([]string{"kv", "get", "cell/a", "t-1/config/theme"}, ""); r.stdout != "\"dark\"\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := s.run([]string{"kv", "list", "cell/a", "--prefix=plain", "--json"}, ""); !strings.Contains(r.stdout, `"expires":"2099-12-31T23:59:5`) && !strings.Contains(r.stdout, `"expires":"2100-01-01T00:00:0`) {
+		t.Errorf("%+v", r)
+	}
+	if err := os.WriteFile(name+"-wal", []byte("log"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.run([]string{"kv", "import", "cell/a", "--from=go-store", name}, ""); r.status != 1 || !strings.Contains(r.stderr, "which would be lost") {
+		t.Errorf("%+v", r)
+	}
+	name = sqliteFile(t, `CREATE TABLE kv (grp, key, value); INSERT INTO kv VALUES ('g', 'a', 'x'), ('g', 'b', 7)`)
+	if r := s.run([]string{"kv", "import", "cell/b", "--from=go-store", name}, ""); r.status != 1 || !strings.Contains(r.stderr, "row 2 of kv") || !strings.Contains(r.stderr, "0 entries are imported") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A file from outside is never trusted to be small.
+func TestTheFileOfAnInstanceIsBounded(t *testing.T) {
+	s := newScene(t)
+	name := writeFile(t, "I.json", `{"id":"`+strings.Repeat("x", maxInstance)+`"}`)
+	if r := s.run([]string{"kv", "import", "cell/a", "--from=codebolt", name}, ""); r.status != 1 || !strings.Contains(r.stderr, "more than 1.0 MiB") {
+		t.Errorf("%+v", r)
+	}
+}
