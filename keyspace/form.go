@@ -203,3 +203,23 @@ type InnerPart struct{ layout }
 func (l *InnerPart) Append(dst, key, part []byte) []byte {
 	return append(tuple.AppendBytes(append(dst, byte(l.Kind)), key), part...)
 }
+
+// InnerItem is a key of the tuple (logical key, number).
+type InnerItem struct{ layout }
+
+// Append appends the key for a logical key that can expire.
+func (l *InnerItem) Append(dst, key []byte, n int64) []byte {
+	return tuple.AppendInt(l.Prefix(dst, key), n)
+}
+
+// Prefix appends what the keys of all numbers of a logical key begin with. The range ends at [TupleEnd].
+func (l *InnerItem) Prefix(dst, key []byte) []byte {
+	return tuple.AppendBytes(append(dst, byte(l.Kind)), key)
+}
+
+// Parse returns the logical key, in new memory, and the number.
+func (l *InnerItem) Parse(key []byte) ([]byte, int64, error) {
+	var v values
+	err := l.parse(key, &v)
+	return v.b, int64(v.n[1]), err
+}

@@ -116,6 +116,8 @@ var keyVectors = []struct {
 	{"23 01 04 02 75 73 65 72 73 00 FF 00", KVScope.Append(nil, userKV("users")), `kv-scope(kv("users"))`},
 	{"24 01 04 02 75 73 65 72 73 00 FF 00", KVCount.Append(nil, userKV("users")), `kv-count(kv("users"))`},
 	{"25 01 04 02 75 73 65 72 73 00 FF 00 02 65 75 00", KVGroup.Append(nil, userKV("users"), userKV("eu")[1:]), `kv-group(kv("users"), ("eu"))`},
+	{"26 01 04 00 13 EE", KVVersion.Append(nil, userKV(), -17), `kv-version(kv(), -17)`},
+	{"27 00 00 00 00 00 00 01 02", KVPin.Append(nil, 258), `kv-pin/258`},
 }
 
 func TestKeyVectors(t *testing.T) {
@@ -228,6 +230,7 @@ func TestParseReturnsWhatAppendTakes(t *testing.T) {
 		{say(ScheduleRun.Parse(ScheduleRun.Append(nil, "nightly", "1", 7))), "nightly 1 7 <nil>"},
 		{say(Expiry.Parse(Expiry.Append(nil, -1, []byte{4, 2}))), "-1 [4 2] <nil>"},
 		{say(KVScope.Parse(KVScope.Append(nil, []byte{4, 2, 0}))), "[4 2 0] <nil>"},
+		{say(KVVersion.Parse(KVVersion.Append(nil, []byte{4, 2, 0}, -17))), "[4 2 0] -17 <nil>"},
 		{say(SQLiteChunk.Parse(SQLiteChunk.Append(nil, SQLiteJournal, 258))), "journal 258 <nil>"},
 		{say(WorkflowHistory.Parse(unhex(t, "07 15 02 15 03 05 15 03 15 07 00"))), "[{3 false 0} {3 true 7}] <nil>"},
 		{say(DeadLetter.Parse(StreamItem.Append(nil, "s", 1))), " 0 keyspace: dead-letter key: byte 0: found stream-item"},

@@ -163,6 +163,15 @@ var (
 	// KVGroup is the key of the counts of a group: of the entries of a scope with the same next part.
 	KVGroup = InnerPart{layout{Kind: 0x25, prints: "kv-group(%, %)", fields: []field{{asKey, "kv key"}, {asElements, "part"}},
 		owner: "kv", value: "entries and bytes of a group"}}
+
+	// KVVersion is the key of what an entry was, by the negated version of the commit that made it so: keys order from the
+	// newest to the oldest.
+	KVVersion = InnerItem{layout{Kind: 0x26, prints: "kv-version(%, %)", fields: []field{{asKey, "kv key"}, {asInt, "-version"}},
+		owner: "kv", value: "what an entry was: its value and times, or that it was gone"}}
+
+	// KVPin is the key of a version that is kept for readers.
+	KVPin = Number{layout{Kind: 0x27, prints: "kv-pin/%", fields: []field{{asU64From1, "version"}},
+		owner: "kv", value: "when a version was pinned, and until when"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -175,5 +184,5 @@ var layouts = [...]*layout{
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
-	&KVGroup.layout,
+	&KVGroup.layout, &KVVersion.layout, &KVPin.layout,
 }

@@ -72,30 +72,24 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 		}
 		out.Results = append(out.Results, result)
 		if d.Changed {
-			if err := h.changed(m, d); err != nil {
-				return kv.CommitOutput{}, err
-			}
+			h.changed(m, d)
 		}
 	}
 	return out, nil
 }
 
-// changed notes what a mutation did, for watchers, and that an entry expires.
+// changed notes what a mutation did, for watchers.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) error {
+func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) {
 	switch m.Op {
 	case kvrows.Delete:
 		h.change("delete", m.Key, nil)
 	case kvrows.DeleteRange:
 		rangeChange(h.K, m.Key, m.End, d.Deleted)
 	default:
-		if err := h.expires(keyspace.UserKV.Append(nil, m.Key), d.Expires); err != nil {
-			return err
-		}
 		h.change("put", m.Key, d.Value.Data)
 	}
-	return nil
 }
 
 // refusal makes an error of a commit one for its caller.

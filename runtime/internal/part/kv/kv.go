@@ -112,27 +112,8 @@ func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
 	if err := store.Put(k, value, o); err != nil {
 		return refused(err)
 	}
-	if err := h.expires(k, o.ExpireAt); err != nil {
-		return err
-	}
 	h.change("put", key, value)
 	return nil
-}
-
-// expires notes when an entry expires; 0 is never.
-//
-// REQUIRES: h.K.Mu
-func (h *Turn) expires(key []byte, ms int64) error {
-	if ms == 0 {
-		return nil
-	}
-	span := time.Hour
-	scoped, err := storeOf(h.K.Core).Scoped(key)
-	if scoped {
-		span = time.Second
-	}
-	h.K.ExpireAt(ms, span)
-	return err
 }
 
 // Keep stores what another part leaves for the actor under a packed key. Which encoding it has is not known here.

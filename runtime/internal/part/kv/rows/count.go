@@ -13,15 +13,18 @@ type Count struct {
 	Keys, Bytes int64 // entries, and the bytes of their keys and values
 	Groups      int64 // of a scope
 	Grouped     int64 // of a scope: how many of the entries are in groups
+	// Floor is the version of a scope before which it does not know what its entries were. It means something if the scope
+	// keeps versions.
+	Floor int64
 }
 
 // countForm is the first byte of a row of counts. The numbers follow as uvarints.
 const countForm = 1
 
 func (c *Count) encode() []byte {
-	b := make([]byte, 0, 1+4*binary.MaxVarintLen64)
+	b := make([]byte, 0, 1+5*binary.MaxVarintLen64)
 	b = append(b, countForm)
-	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped} {
+	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped, c.Floor} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
@@ -34,7 +37,7 @@ func parseCount(e *engine.Entry) (c Count, err error) {
 		return Count{}, damaged
 	}
 	b = b[1:]
-	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped} {
+	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped, &c.Floor} {
 		v, size := binary.Uvarint(b)
 		if size <= 0 || int64(v) < 0 {
 			return Count{}, damaged

@@ -32,6 +32,9 @@ type Policy struct {
 	MaxKeys, MaxBytes, MaxGroups int64
 	// DefaultTTL is how long entries live that are put without a time to live, in milliseconds; 0 is for ever.
 	DefaultTTL int64
+	// KeepVersions is how many versions of an entry are kept besides the last, and KeepFor for how long, in milliseconds from
+	// when the next one replaced it. 0 is no bound, if the other is one; if both are 0, nothing is kept.
+	KeepVersions, KeepFor int64
 	// ReadOnly refuses all changes. Entries expire all the same.
 	ReadOnly bool
 	// Info is any document.
@@ -50,6 +53,7 @@ type Scopes struct {
 	known    bool
 	changed  engine.Version
 	list     []*Scope // in the order of their prefixes
+	pins     []pin
 }
 
 // Forget drops what was read or changed by turns after a version.
@@ -61,7 +65,7 @@ func (s *Scopes) Forget(after engine.Version) {
 
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
-	s.known, s.list, s.changed = false, nil, changed
+	s.known, s.list, s.pins, s.changed = false, nil, nil, changed
 }
 
 // load reads the scopes, unless they are known, after making the declared ones what the type says.
@@ -83,7 +87,16 @@ func (s *Store) load() error {
 			return err
 		}
 	}
+	if known.pins, err = Pins(s.WriteSet); err != nil {
+		return err
+	}
 	known.list, known.known, known.changed = list, true, s.Version()
+	nest(list)
+	return nil
+}
+
+// nest notes which scopes contain which.
+func nest(list []*Scope) {
 	var outer *Scope
 	for _, sc := range list {
 		for outer != nil && !outer.has(sc.Prefix) {
@@ -91,7 +104,6 @@ func (s *Store) load() error {
 		}
 		sc.outer, outer = outer, sc
 	}
-	return nil
 }
 
 // declare makes the declared scopes what the type says, among all that are stored.
@@ -291,15 +303,37 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	}
 	s.scopes.forget(s.Version())
 	sc := &Scope{Prefix: prefix, Policy: p}
-	if there {
-		return sc, nil
+	if !there {
+		if err := s.recount(sc); err != nil {
+			return nil, err
+		}
 	}
-	return sc, s.recount(sc)
+	before, now := there && was.history() != nil, sc.history() != nil
+	switch {
+	case now && !before:
+		if err = s.unkeep(prefix, 0); err == nil {
+			err = s.raise(sc, s.Version())
+		}
+	case before && !now:
+		var c Count
+		if c, err = readCount(s.WriteSet, keyspace.KVCount.Append(nil, key)); err == nil {
+			err = s.unkeep(prefix, engine.Version(c.Floor))
+		}
+	}
+	return sc, err
 }
 
 // RemoveScope removes a scope. Its entries stay, unless they are deleted before.
 func (s *Store) RemoveScope(prefix []byte) error {
 	key := keyspace.UserKV.Append(nil, prefix)
+	was, there, err := Find(s.WriteSet, prefix)
+	if err != nil || !there {
+		return err
+	}
+	c, err := readCount(s.WriteSet, keyspace.KVCount.Append(nil, key))
+	if err != nil {
+		return err
+	}
 	s.scopes.forget(s.Version())
 	for _, k := range [][]byte{keyspace.KVScope.Append(nil, key), keyspace.KVCount.Append(nil, key)} {
 		if _, err := s.WriteSet.Delete(k); err != nil {
@@ -307,6 +341,97 @@ func (s *Store) RemoveScope(prefix []byte) error {
 		}
 	}
 	start := keyspace.KVGroup.Append(nil, key, nil)
-	_, err := s.WriteSet.DeleteRange(start, keyspace.TupleEnd(start))
-	return err
+	if _, err := s.WriteSet.DeleteRange(start, keyspace.TupleEnd(start)); err != nil {
+		return err
+	}
+	if was.history() == nil {
+		return nil
+	}
+	return s.unkeep(prefix, engine.Version(c.Floor))
+}
+
+// unkeep removes the versions of the entries below a prefix that no reader keeps, except in scopes within that keep some
+// themselves. If a scope around keeps them now, it knows what was from a floor on.
+func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
+	list, _, err := ListScopes(s.WriteSet, nil, nil, nil, 0) // the declared ones may be on their way
+	if err != nil {
+		return err
+	}
+	pins, err := Pins(s.WriteSet)
+	if err != nil {
+		return err
+	}
+	nest(list)
+	now := Store{s.WriteSet, &Scopes{list: list, pins: pins, known: true}}
+	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
+		return s.raise(h, floor)
+	}
+	start := keyspace.UserKV.Append(nil, prefix)
+	q := engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true}
+	var key []byte
+	var rows []engine.Entry // of the key, from the newest on
+	for {
+		page, err := s.WriteSet.List(q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			row := page.Entries[i]
+			of, _, err := keyspace.KVVersion.Parse(row.Key)
+			if err != nil {
+				return err
+			}
+			if h := now.scopes.of(of[1:]).history(); h != nil && len(h.Prefix) > len(prefix) {
+				continue
+			}
+			if !bytes.Equal(of, key) {
+				if err := now.reduce(key, rows); err != nil {
+					return err
+				}
+				key, rows = of, nil
+			}
+			rows = append(rows, row)
+		}
+		if page.Next == nil {
+			return now.reduce(key, rows)
+		}
+		q.After = page.Next
+	}
+}
+
+// reduce removes the versions of an entry that are older than the oldest one that a reader may read.
+func (s *Store) reduce(key []byte, rows []engine.Entry) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	e, there, err := s.Stat(key)
+	if err != nil {
+		return err
+	}
+	newer, needed := s.Version(), 0
+	if there {
+		newer = e.Version
+	}
+	for i, row := range rows {
+		_, n, err := keyspace.KVVersion.Parse(row.Key)
+		if err != nil {
+			return err
+		}
+		version := engine.Version(-n)
+		if s.pinned(version, newer) && (row.Expire == 0 || row.Expire > s.Now()) {
+			needed = i + 1
+		}
+		newer = version
+	}
+	for i, row := range rows {
+		if i < needed {
+			err = s.postpone(row.Key)
+		} else {
+			_, err = s.WriteSet.Delete(row.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -212,7 +212,7 @@ func TestManyEntriesOfManyGroupsAreDeletedAtOnce(t *testing.T) {
 }
 
 func FuzzCount(f *testing.F) {
-	f.Add((&Count{1, 2, 3, 4}).encode())
+	f.Add((&Count{1, 2, 3, 4, 5}).encode())
 	f.Add([]byte{1, 0x80})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := parseCount(&engine.Entry{Value: b})

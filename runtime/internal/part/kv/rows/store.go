@@ -3,6 +3,7 @@ package kvrows
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -34,12 +35,27 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the scope %s has room for %d %s; %d are needed", e.Scope.Name(), e.Limit, e.What, e.Need)
 }
 
-// scope returns the innermost scope of a key; nil if there is none.
-func (s *Store) scope(key []byte) (*Scope, error) {
+// scope returns the innermost scope of a key; nil if there is none. plain: nothing looks at a change of the key.
+func (s *Store) scope(key []byte) (sc *Scope, plain bool, err error) {
 	if err := s.load(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return s.scopes.of(key[1:]), nil
+	sc = s.scopes.of(key[1:])
+	return sc, sc == nil && len(s.scopes.pins) == 0, nil
+}
+
+// The spans of time whose expired keys share a purge.
+const (
+	hourly   = time.Hour
+	promptly = time.Second
+)
+
+// arm has keys purged that expire at a time, in Unix milliseconds, at the end of the span that it is in. 0 is never.
+func (s *Store) arm(ms int64, span time.Duration) {
+	if ms > 0 {
+		n := span.Milliseconds()
+		s.SetWake((ms/n+1)*n, keyspace.WakeExpiry, "", "")
+	}
 }
 
 // writable returns why entries of a scope must not change.
@@ -54,7 +70,7 @@ func (sc *Scope) writable() error {
 
 // DefaultExpiry returns when an entry expires that is put now without a time to live, in Unix milliseconds; 0 is never.
 func (s *Store) DefaultExpiry(key []byte) (int64, error) {
-	sc, err := s.scope(key)
+	sc, _, err := s.scope(key)
 	for ; sc != nil; sc = sc.outer {
 		if sc.DefaultTTL != 0 {
 			return s.Now() + sc.DefaultTTL, err
@@ -63,19 +79,14 @@ func (s *Store) DefaultExpiry(key []byte) (int64, error) {
 	return 0, err
 }
 
-// Scoped reports whether a key is in a scope.
-func (s *Store) Scoped(key []byte) (bool, error) {
-	sc, err := s.scope(key)
-	return sc != nil, err
-}
-
-// Put is WriteSet.Put.
+// Put is WriteSet.Put, and sees to it that the entry is purged.
 func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
-	sc, err := s.scope(key)
+	sc, plain, err := s.scope(key)
 	if err != nil {
 		return err
 	}
-	if sc == nil {
+	if plain {
+		s.arm(o.ExpireAt, hourly)
 		return s.WriteSet.Put(key, value, o)
 	}
 	if err := sc.writable(); err != nil {
@@ -86,21 +97,25 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err != nil {
 			return err
 		}
+		if err := s.keep(sc, key, there); err != nil {
+			return err
+		}
 		keys, size := int64(1), int64(len(key)-1)+int64(len(value))
 		if there {
 			keys, size = 0, int64(len(value)-before.Size)
 		}
+		s.arm(o.ExpireAt, promptly)
 		return s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) })
 	})
 }
 
 // Delete is WriteSet.Delete.
 func (s *Store) Delete(key []byte) (bool, error) {
-	sc, err := s.scope(key)
+	sc, plain, err := s.scope(key)
 	if err != nil {
 		return false, err
 	}
-	if sc == nil {
+	if plain {
 		return s.WriteSet.Delete(key)
 	}
 	there := false
@@ -112,7 +127,7 @@ func (s *Store) Delete(key []byte) (bool, error) {
 		if err := sc.writable(); err != nil {
 			return err
 		}
-		return s.remove(sc, key, &e)
+		return s.remove(sc, key, &e, Deleted)
 	})
 	return there && err == nil, err
 }
@@ -126,9 +141,15 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 	if first := keyspace.Kind(end[0]); first != keyspace.UserKV.Kind {
 		last = nil // the end of the store
 	}
-	if !s.scopes.meet(start[1:], last) {
+	if !s.scopes.meet(start[1:], last) && len(s.scopes.pins) == 0 {
 		return s.WriteSet.DeleteRange(start, end)
 	}
+	undo := s.Savepoint()
+	defer func() {
+		if err != nil {
+			s.Rollback(undo)
+		}
+	}()
 	l := ledger{rows: s.WriteSet}
 	q := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}
 	for {
@@ -139,10 +160,15 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			sc := s.scopes.of(e.Key[1:])
+			kind := Expired
 			if e.Expire == 0 || e.Expire > s.Now() {
 				if err := sc.writable(); err != nil {
 					return 0, err
 				}
+				kind = Deleted
+			}
+			if err := s.end(sc, e.Key, e, kind); err != nil {
+				return 0, err
 			}
 			if err := l.add(sc, e.Key[1:], -1, -sizeOf(e)); err != nil {
 				return 0, err
@@ -153,17 +179,17 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		}
 		q.After = page.Next
 	}
-	err = s.atomically(func() error {
-		if n, err = s.WriteSet.DeleteRange(start, end); err != nil {
-			return err
-		}
-		return l.write(s.WriteSet)
-	})
-	return n, err
+	if n, err = s.WriteSet.DeleteRange(start, end); err != nil {
+		return 0, err
+	}
+	return n, l.write(s.WriteSet)
 }
 
 // remove removes an entry that counts.
-func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry) error {
+func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error {
+	if err := s.end(sc, key, e, kind); err != nil {
+		return err
+	}
 	return s.charged(sc, key, -1, -sizeOf(e), func() error {
 		_, err := s.WriteSet.Delete(key)
 		return err
@@ -176,7 +202,7 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	if err != nil || !there || e.Expire == 0 || e.Expire > s.Now() {
 		return e, there, err
 	}
-	return engine.Entry{}, false, s.remove(sc, key, &e)
+	return engine.Entry{}, false, s.remove(sc, key, &e, Expired)
 }
 
 // charged makes a change of one key with what the scopes count. If they have no room, entries that have expired make some.
@@ -216,29 +242,47 @@ func (s *Store) Purge(most int) (int, error) {
 	}
 	l := ledger{rows: s.WriteSet}
 	for _, key := range due {
-		if keyspace.Kind(key[0]) == keyspace.UserKV.Kind {
-			if err := s.discount(&l, key); err != nil {
-				return 0, err
-			}
+		switch keyspace.Kind(key[0]) {
+		case keyspace.UserKV.Kind:
+			err = s.expire(&l, key)
+		case keyspace.KVVersion.Kind:
+			err = s.forget(&l, key)
+		default:
+			_, err = s.WriteSet.Delete(key)
 		}
-		if _, err := s.WriteSet.Delete(key); err != nil {
+		if err != nil {
 			return 0, err
 		}
 	}
-	return len(due), l.write(s.WriteSet)
+	if err := l.write(s.WriteSet); err != nil {
+		return 0, err
+	}
+	if len(s.scopes.pins) > 0 {
+		s.scopes.forget(s.Version()) // one of them may be gone
+	}
+	return len(due), nil
 }
 
-// discount takes an entry that expires out of the counts.
-func (s *Store) discount(l *ledger, key []byte) error {
-	sc := s.scopes.of(key[1:])
-	if sc == nil {
-		return nil
-	}
-	e, there, err := s.Stat(key)
-	if err != nil || !there {
+// expire removes an entry that has expired.
+func (s *Store) expire(l *ledger, key []byte) error {
+	sc, plain, err := s.scope(key)
+	if err != nil {
 		return err
 	}
-	return l.add(sc, key[1:], -1, -sizeOf(&e))
+	if !plain {
+		e, there, err := s.Stat(key)
+		if err != nil || !there {
+			return err
+		}
+		if err := s.end(sc, key, &e, Expired); err != nil {
+			return err
+		}
+		if err := l.add(sc, key[1:], -1, -sizeOf(&e)); err != nil {
+			return err
+		}
+	}
+	_, err = s.WriteSet.Delete(key)
+	return err
 }
 
 // atomically undoes what an operation did that fails.

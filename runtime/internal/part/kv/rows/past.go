@@ -1,0 +1,349 @@
+package kvrows
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A TrimmedError says that what a key was at a version is not known, because nothing keeps it any longer, or never did.
+type TrimmedError struct {
+	Requested engine.Version
+	// Earliest is a version that is known; 0 if only the present is.
+	Earliest engine.Version
+}
+
+// Error names both versions.
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("version %d is not kept; the earliest that is known is %d", e.Requested, e.Earliest)
+}
+
+// A Past reads the store as it was at a version.
+type Past struct {
+	rows    engine.Reader
+	version engine.Version
+	scopes  Scopes
+	now     int64 // the time of the reader
+	time    int64 // of the version, if it is pinned or the present one
+	present bool
+	floors  map[*Scope]engine.Version
+}
+
+// At returns the store as it was when a version was committed. now is the version of the rows, and nowMS the time.
+func At(rows engine.Reader, version, now engine.Version, nowMS int64) (*Past, error) {
+	p := &Past{rows: rows, version: version, now: nowMS, present: version == now, floors: make(map[*Scope]engine.Version)}
+	var err error
+	if p.scopes.pins, err = Pins(rows); err != nil {
+		return nil, err
+	}
+	if p.scopes.list, _, err = ListScopes(rows, nil, nil, nil, 0); err != nil {
+		return nil, err
+	}
+	nest(p.scopes.list)
+	for _, pin := range p.scopes.pins {
+		if pin.version == version {
+			p.time = pin.Time
+		}
+	}
+	if p.present {
+		p.time = nowMS
+	}
+	return p, nil
+}
+
+// known returns an error if what a key was is not known, though no version of it says so. present is the version of the
+// entry; 0 if there is none.
+func (p *Past) known(key []byte) error {
+	if p.time != 0 {
+		return nil
+	}
+	h := p.scopes.of(key[1:]).history()
+	if h == nil {
+		return &TrimmedError{Requested: p.version}
+	}
+	floor, ok := p.floors[h]
+	if !ok {
+		c, err := readCount(p.rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)))
+		if err != nil {
+			return err
+		}
+		floor = engine.Version(c.Floor)
+		p.floors[h] = floor
+	}
+	if p.version < floor {
+		return &TrimmedError{Requested: p.version, Earliest: floor}
+	}
+	return nil
+}
+
+// covers returns an error if what was in a range of keys is not known as a whole.
+func (p *Past) covers(start, end []byte) error {
+	if p.time != 0 {
+		return nil
+	}
+	first := start[min(1, len(start)):]
+	sc := p.scopes.of(first)
+	for sc != nil && (sc.history() != sc || len(sc.Prefix) > 0 && bytes.Compare(end, keyspace.TupleEnd(keyspace.UserKV.Append(nil, sc.Prefix))) > 0) {
+		sc = sc.outer
+	}
+	if sc == nil {
+		return &TrimmedError{Requested: p.version}
+	}
+	for _, in := range p.scopes.list {
+		key := keyspace.UserKV.Append(nil, in.Prefix)
+		if in != sc && (bytes.Compare(key, end) >= 0 || !in.has(first) && bytes.Compare(key, start) < 0) {
+			continue
+		}
+		if err := p.known(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Get returns what a key was; false if it was absent. The error may be a *TrimmedError.
+func (p *Past) Get(key []byte) (Version, bool, error) {
+	now, err := raw(p.rows, key)
+	if err != nil {
+		return Version{}, false, err
+	}
+	return p.pick(key, now, func(yield func(*engine.Entry, error) bool) {
+		each(p.rows, versions(key, 0, false), yield)
+	})
+}
+
+// each visits the entries of a query.
+func each(rows engine.Reader, q engine.ListQuery, yield func(*engine.Entry, error) bool) {
+	for {
+		page, err := rows.List(q)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range page.Entries {
+			if !yield(&page.Entries[i], nil) {
+				return
+			}
+		}
+		if page.Next == nil {
+			return
+		}
+		q.After = page.Next
+	}
+}
+
+// pick returns what a key was: what it is now, if that is old enough, or the newest of its older versions that is.
+func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry, error]) (Version, bool, error) {
+	if err := p.known(key); err != nil {
+		return Version{}, false, err
+	}
+	if now != nil && now.Version <= p.version {
+		v := head(now)
+		return v, v.lives(p.time), nil
+	}
+	earliest := engine.Version(0)
+	if now != nil {
+		earliest = now.Version
+	}
+	for e, err := range older {
+		if err != nil {
+			return Version{}, false, err
+		}
+		v, err := parseVersion(e)
+		switch {
+		case err != nil:
+			return Version{}, false, err
+		case p.present || p.time != 0 && v.Version <= p.version && e.Expire != 0 && e.Expire <= p.now:
+			return Version{}, false, nil // no reader needs it: it had ended by then
+		case v.Kind == trimmed && (v.Version <= p.version || p.time == 0):
+			return Version{}, false, &TrimmedError{Requested: p.version, Earliest: earliest}
+		case v.Version <= p.version:
+			return v, v.Kind == Set && v.lives(p.time), nil
+		}
+		earliest = v.Version
+	}
+	return Version{}, false, nil
+}
+
+// lives reports whether a value has not expired by a time.
+func (v *Version) lives(ms int64) bool { return v.Expire == 0 || v.Expire > ms }
+
+// A Found is an entry as it was.
+type Found struct {
+	Key []byte
+	Version
+}
+
+// All ranges over the entries as they were, in the order of their keys, from start to end. The error may be a *TrimmedError.
+func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		const page = 256
+		if err := p.covers(start, end); err != nil {
+			yield(Found{}, err)
+			return
+		}
+		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
+		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
+		for {
+			present, err := now.peek()
+			if err != nil {
+				yield(Found{}, err)
+				return
+			}
+			past, err := old.peek()
+			if err != nil {
+				yield(Found{}, err)
+				return
+			}
+			key, err := first(present, past, reverse)
+			if err != nil || key == nil {
+				if err != nil {
+					yield(Found{}, err)
+				}
+				return
+			}
+			if present != nil && bytes.Equal(present.Key, key) {
+				now.take()
+			} else {
+				present = nil
+			}
+			group, err := old.group(key)
+			if err != nil {
+				yield(Found{}, err)
+				return
+			}
+			if reverse {
+				slices.Reverse(group)
+			}
+			v, there, err := p.pick(key, present, func(yield func(*engine.Entry, error) bool) {
+				for _, e := range group {
+					if !yield(e, nil) {
+						return
+					}
+				}
+			})
+			if (there || err != nil) && !yield(Found{key, v}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// first returns the key that comes first: that of an entry, or the one that a version is of.
+func first(present, past *engine.Entry, reverse bool) (key []byte, err error) {
+	if present != nil {
+		key = present.Key
+	}
+	if past == nil {
+		return key, nil
+	}
+	of, _, err := keyspace.KVVersion.Parse(past.Key)
+	if err != nil || key == nil {
+		return of, err
+	}
+	if c := bytes.Compare(of, key); c < 0 != reverse && c != 0 {
+		key = of
+	}
+	return key, nil
+}
+
+// A puller hands out the entries of a query one by one.
+type puller struct {
+	rows engine.Reader
+	q    engine.ListQuery
+	page []engine.Entry
+	end  bool
+}
+
+func newPuller(rows engine.Reader, q engine.ListQuery) *puller { return &puller{rows: rows, q: q} }
+
+// peek returns the next entry; nil at the end.
+func (p *puller) peek() (*engine.Entry, error) {
+	for len(p.page) == 0 && !p.end {
+		page, err := p.rows.List(p.q)
+		if err != nil {
+			return nil, err
+		}
+		p.page, p.q.After, p.end = page.Entries, page.Next, page.Next == nil
+	}
+	if len(p.page) == 0 {
+		return nil, nil
+	}
+	return &p.page[0], nil
+}
+
+func (p *puller) take() { p.page = p.page[1:] }
+
+// group takes the versions of a key.
+func (p *puller) group(key []byte) (list []*engine.Entry, err error) {
+	prefix := keyspace.KVVersion.Prefix(nil, key)
+	for {
+		e, err := p.peek()
+		if err != nil || e == nil || !bytes.HasPrefix(e.Key, prefix) {
+			return list, err
+		}
+		list = append(list, e)
+		p.take()
+	}
+}
+
+// History lists up to limit versions of a key from the newest to the oldest, the present one first; before a version, or all
+// if that is 0. What was before the floor is not known.
+func History(rows engine.Reader, key []byte, before engine.Version, limit int, nowMS int64) (list []Version, more bool, floor engine.Version, err error) {
+	add := func(v *Version) bool {
+		if before != 0 && v.Version >= before {
+			return true
+		}
+		if len(list) == limit {
+			more = true
+			return false
+		}
+		list = append(list, *v)
+		return true
+	}
+	p, err := At(rows, 0, 0, 0)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	now, err := raw(rows, key)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	if now != nil {
+		v := head(now)
+		if !v.lives(nowMS) { // and is not purged yet
+			v = Version{Version: v.Version, Kind: Expired, Time: v.Expire}
+		}
+		floor = v.Version
+		add(&v)
+	}
+	if trimmed, ok := errors.AsType[*TrimmedError](p.known(key)); ok && trimmed.Earliest != 0 {
+		floor = trimmed.Earliest
+	}
+	q := versions(key, min(limit+2, 256), false)
+	if before != 0 {
+		q.Start = versionRow(key, before-1)
+	}
+	each(rows, q, func(e *engine.Entry, eerr error) bool {
+		if err = eerr; err != nil {
+			return false
+		}
+		var v Version
+		if v, err = parseVersion(e); err != nil {
+			return false
+		}
+		if v.Kind == trimmed {
+			if len(list) > 0 {
+				floor = max(floor, list[len(list)-1].Version)
+			}
+			return false
+		}
+		return add(&v)
+	})
+	return list, more, floor, err
+}

@@ -1,0 +1,69 @@
+package kvrows
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// A pin is a version that readers may read until a time, in Unix milliseconds.
+type pin struct {
+	version engine.Version
+	pinRecord
+}
+
+type pinRecord struct {
+	_ struct{} `cbor:",toarray"`
+	// Time is when the version was pinned.
+	Time, Until int64
+}
+
+// Pins lists the pins that have not expired, in the order of their versions.
+func Pins(rows engine.Reader) ([]pin, error) {
+	start, end := keyspace.KVPin.Range()
+	page, err := rows.List(engine.ListQuery{Start: start, End: end})
+	var pins []pin
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		n, perr := keyspace.KVPin.Parse(e.Key)
+		p := pin{version: engine.Version(n)}
+		if perr == nil {
+			perr = record.Decode(e.Value, &p.pinRecord)
+		}
+		if perr != nil {
+			return nil, perr
+		}
+		pins = append(pins, p)
+	}
+	return pins, err
+}
+
+// MaxPins is how many versions of an actor may be pinned.
+const MaxPins = 1000
+
+// Pin keeps the version of this turn for readers, for a time from now on.
+func (s *Store) Pin(d time.Duration) (engine.Version, error) {
+	if err := s.load(); err != nil {
+		return 0, err
+	}
+	s.Mark()
+	p := pin{version: s.Version(), pinRecord: pinRecord{Time: s.Now(), Until: s.Now() + d.Milliseconds()}}
+	text, err := record.Encode(&p.pinRecord)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.WriteSet.Put(keyspace.KVPin.Append(nil, uint64(p.version)), text, engine.PutOptions{ExpireAt: p.Until}); err != nil {
+		return 0, err
+	}
+	s.arm(p.Until, hourly)
+	s.scopes.forget(s.Version())
+	return p.version, nil
+}
+
+// Unpin ends a pin. It reports whether there was one.
+func (s *Store) Unpin(version engine.Version) (bool, error) {
+	s.scopes.forget(s.Version())
+	return s.WriteSet.Delete(keyspace.KVPin.Append(nil, uint64(version)))
+}

@@ -1,0 +1,309 @@
+package kvrows
+
+import (
+	"encoding/binary"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Kind says what a version of an entry is.
+type Kind uint8
+
+// The kinds of versions. The numbers are on disk.
+const (
+	// Set is a value.
+	Set Kind = 1
+	// Deleted and Expired are the absence of one.
+	Deleted Kind = 2
+	Expired Kind = 3
+	// trimmed stands for all versions before, which are gone.
+	trimmed Kind = 4
+)
+
+// A Version is what an entry was, or is, from the commit with a number on.
+type Version struct {
+	Version engine.Version
+	Kind    Kind
+	// Time is when it was committed, Created when the entry was, in Unix milliseconds. No version of an entry has an
+	// earlier time than the one before, whatever the clock does.
+	Time, Created int64
+	// Expire is when the value ceases to exist, 0 for never.
+	Expire   int64
+	Encoding uint8
+	Value    []byte
+}
+
+// versionForm is the first byte of a row of a version. The kind follows, three times as varints, the encoding, and the value.
+const versionForm = 1
+
+func (v *Version) encode() []byte {
+	b := make([]byte, 0, 3+3*binary.MaxVarintLen64+len(v.Value))
+	b = append(b, versionForm, byte(v.Kind))
+	for _, n := range []int64{v.Time, v.Created, v.Expire} {
+		b = binary.AppendVarint(b, n)
+	}
+	return append(append(b, v.Encoding), v.Value...)
+}
+
+func parseVersion(e *engine.Entry) (v Version, err error) {
+	damaged := &engine.CorruptError{Row: e.Key, Reason: "a version of another form"}
+	_, n, err := keyspace.KVVersion.Parse(e.Key)
+	if err != nil {
+		return Version{}, err
+	}
+	b := e.Value
+	if n >= 0 || len(b) < 2 || b[0] != versionForm || b[1] == 0 || Kind(b[1]) > trimmed {
+		return Version{}, damaged
+	}
+	v.Version, v.Kind, b = engine.Version(-n), Kind(b[1]), b[2:]
+	for _, to := range []*int64{&v.Time, &v.Created, &v.Expire} {
+		n, size := binary.Varint(b)
+		if size <= 0 {
+			return Version{}, damaged
+		}
+		*to, b = n, b[size:]
+	}
+	if len(b) == 0 {
+		return Version{}, damaged
+	}
+	v.Encoding, v.Value = b[0], b[1:]
+	return v, nil
+}
+
+func versionRow(key []byte, version engine.Version) []byte {
+	return keyspace.KVVersion.Append(nil, key, -int64(version))
+}
+
+// versionStart is where the versions of keys begin that are not below a key.
+func versionStart(key []byte) []byte {
+	at := keyspace.KVVersion.Prefix(nil, key)
+	return at[:len(at)-1] // without the end of the byte string, which longer keys do not have
+}
+
+// head is the version that an entry is.
+func head(e *engine.Entry) Version {
+	return Version{Version: e.Version, Kind: Set, Time: e.Updated, Created: e.Created, Expire: e.Expire, Encoding: e.Encoding, Value: e.Value}
+}
+
+// raw returns what is stored under a key, expired or not; nil if there is nothing.
+func raw(rows engine.Reader, key []byte) (*engine.Entry, error) {
+	page, err := rows.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0), Limit: 1, Expired: true})
+	if err != nil || len(page.Entries) == 0 {
+		return nil, err
+	}
+	return &page.Entries[0], nil
+}
+
+// history returns the innermost scope around that keeps versions; nil if none does.
+func (sc *Scope) history() *Scope {
+	for ; sc != nil; sc = sc.outer {
+		if sc.KeepVersions != 0 || sc.KeepFor != 0 {
+			return sc
+		}
+	}
+	return nil
+}
+
+// keep stores what an entry is before it changes, if its scope or a reader keeps it. there: it is an entry, which the caller
+// has not changed yet.
+func (s *Store) keep(sc *Scope, key []byte, there bool) error {
+	h := sc.history()
+	if h == nil && len(s.scopes.pins) == 0 {
+		return nil
+	}
+	if !there {
+		// The turn may have removed it: what was in between is no version.
+		_, err := s.WriteSet.Delete(versionRow(key, s.Version()))
+		return err
+	}
+	was, err := raw(s.WriteSet, key)
+	if err != nil || was == nil || was.Version == s.Version() {
+		return err
+	}
+	until := s.keptUntil(h, was.Version)
+	if until < 0 {
+		return nil
+	}
+	v := head(was)
+	if err := s.putVersion(key, &v, until); err != nil {
+		return err
+	}
+	return s.trim(h, key)
+}
+
+// keptUntil returns until when a version is kept that ceases to be the last: 0 is for ever, and a negative number is not at
+// all.
+func (s *Store) keptUntil(h *Scope, version engine.Version) int64 {
+	until := int64(-1)
+	if h != nil {
+		if h.KeepFor == 0 {
+			return 0
+		}
+		until = s.Now() + h.KeepFor
+	}
+	for _, p := range s.scopes.pins {
+		if p.version >= version && p.Until > s.Now() {
+			until = max(until, p.Until)
+		}
+	}
+	return until
+}
+
+func (s *Store) putVersion(key []byte, v *Version, until int64) error {
+	s.arm(until, hourly)
+	return s.WriteSet.Put(versionRow(key, v.Version), v.encode(), engine.PutOptions{ExpireAt: until})
+}
+
+// end keeps what an entry was that is removed, and that it is gone.
+func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
+	if err := s.keep(sc, key, true); err != nil {
+		return err
+	}
+	h := sc.history()
+	until := s.keptUntil(h, 0)
+	if until < 0 {
+		return nil
+	}
+	if h == nil || was.Version == s.Version() {
+		// If nothing is known of before, there is nothing to end.
+		page, err := s.WriteSet.List(versions(key, 1, true))
+		if err != nil || len(page.Entries) == 0 {
+			return err
+		}
+	}
+	v := Version{Version: s.Version(), Kind: kind, Time: max(s.Now(), was.Updated)}
+	return s.putVersion(key, &v, until)
+}
+
+// versions selects the stored versions of a key, from the newest to the oldest, also such that expire, until they are purged.
+func versions(key []byte, limit int, keysOnly bool) engine.ListQuery {
+	prefix := keyspace.KVVersion.Prefix(nil, key)
+	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit, KeysOnly: keysOnly, Expired: true}
+}
+
+// trim removes the versions of an entry that are too many. The first one that is gone leaves a row without a value.
+func (s *Store) trim(h *Scope, key []byte) error {
+	if h == nil || h.KeepVersions == 0 {
+		return nil
+	}
+	q := versions(key, int(h.KeepVersions)+16, true) // more than that are taken by the next changes
+	page, err := s.WriteSet.List(q)
+	if err != nil || int64(len(page.Entries)) <= h.KeepVersions {
+		return err
+	}
+	newer, marked := s.Version(), false
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		_, n, err := keyspace.KVVersion.Parse(e.Key)
+		if err != nil {
+			return err
+		}
+		version := engine.Version(-n)
+		switch {
+		case int64(i) < h.KeepVersions || s.pinned(version, newer):
+		case !marked:
+			marked = true
+			v := Version{Version: version, Kind: trimmed}
+			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire}); err != nil {
+				return err
+			}
+		default:
+			if _, err := s.WriteSet.Delete(e.Key); err != nil {
+				return err
+			}
+		}
+		newer = version
+	}
+	return nil
+}
+
+// pinned reports whether a reader may read a version, which ended with the next newer one.
+func (s *Store) pinned(version, newer engine.Version) bool {
+	for _, p := range s.scopes.pins {
+		if version <= p.version && p.version < newer && p.Until > s.Now() {
+			return true
+		}
+	}
+	return false
+}
+
+// forget removes a version that has been kept for long enough, and those before. What was before the next newer one is no
+// longer known.
+func (s *Store) forget(l *ledger, row []byte) error {
+	key, n, err := keyspace.KVVersion.Parse(row)
+	if err != nil {
+		return err
+	}
+	prefix := keyspace.KVVersion.Prefix(nil, key)
+	newer, floor := s.Version(), engine.Version(-n)
+	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
+	if err != nil {
+		return err
+	}
+	if len(page.Entries) == 1 {
+		if _, n, err = keyspace.KVVersion.Parse(page.Entries[0].Key); err != nil {
+			return err
+		}
+		newer = engine.Version(-n)
+		floor = newer
+	} else if now, there, err := s.WriteSet.Stat(key); err != nil {
+		return err
+	} else if there {
+		newer = now.Version
+		floor = newer
+	}
+	q := engine.ListQuery{Start: row, End: keyspace.TupleEnd(prefix), KeysOnly: true, Expired: true}
+	page, err = s.WriteSet.List(q)
+	if err != nil {
+		return err
+	}
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		_, n, err := keyspace.KVVersion.Parse(e.Key)
+		if err != nil {
+			return err
+		}
+		version := engine.Version(-n)
+		if i > 0 && (e.Expire == 0 || e.Expire > s.Now()) && s.pinned(version, newer) {
+			return s.postpone(row) // it says when that one ended
+		}
+		newer = version
+	}
+	if h := s.scopes.of(key[1:]).history(); h != nil {
+		if err := l.raise(h, floor); err != nil {
+			return err
+		}
+	}
+	_, err = s.WriteSet.DeleteRange(row, q.End)
+	return err
+}
+
+// postpone keeps a version until no reader may read it, or one before it.
+func (s *Store) postpone(row []byte) error {
+	e, err := raw(s.WriteSet, row)
+	if err != nil || e == nil {
+		return err
+	}
+	until := s.keptUntil(nil, 0)
+	s.arm(until, hourly)
+	return s.WriteSet.Put(row, e.Value, engine.PutOptions{ExpireAt: until, Exempt: true})
+}
+
+// raise notes that a scope does not know what was before a version.
+func (l *ledger) raise(h *Scope, floor engine.Version) error {
+	t, err := l.at(keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)), false)
+	if err != nil {
+		return err
+	}
+	t.count.Floor = max(t.count.Floor, int64(floor))
+	return nil
+}
+
+func (s *Store) raise(h *Scope, floor engine.Version) error {
+	l := ledger{rows: s.WriteSet}
+	if err := l.raise(h, floor); err != nil {
+		return err
+	}
+	return l.write(s.WriteSet)
+}
