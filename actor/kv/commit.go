@@ -102,10 +102,22 @@ type Commit struct {
 type Result struct {
 	// Failed are the positions of the checks that failed. Then nothing was done, which is no error.
 	Failed []int
-	// Version is that of the commit, and of the entries that it changed; 0 if a check failed.
+	// Version is that of the commit, and of the entries that it changed; 0 if a check failed. In a
+	// handler it is that of the turn, which takes it only if it changes something.
 	Version uint64
-	// Values has the new value after each Sum, Min and Max, at its position among the mutations.
-	Values []Value
+	// Results has an element for each mutation, in order; none if a check failed.
+	Results []MutationResult
+	// Deleted counts the entries that all mutations removed.
+	Deleted int64
+}
+
+// A MutationResult says what one mutation did.
+type MutationResult struct {
+	// Value is the entry's value after a Sum, Min or Max. Handlers get it after the other mutations of
+	// one entry too, except [Delete].
+	Value Value
+	// Expires is when the entry ceases to exist; zero for never.
+	Expires time.Time
 	// Deleted counts the entries that were removed.
 	Deleted int64
 }
@@ -134,13 +146,17 @@ func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) 
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Failed: out.Failed, Version: out.Version, Values: make([]Value, len(out.Results))}
+	r := Result{Failed: out.Failed, Version: out.Version, Results: make([]MutationResult, len(out.Results))}
 	for i, done := range out.Results {
+		to := &r.Results[i]
 		r.Deleted += done.Deleted
+		if to.Deleted = done.Deleted; done.Expires != nil {
+			to.Expires = *done.Expires
+		}
 		if done.Encoding == "" {
 			continue
 		}
-		if r.Values[i], err = valueOf(done.Value, done.Encoding); err != nil {
+		if to.Value, err = valueOf(done.Value, done.Encoding); err != nil {
 			return Result{}, err
 		}
 	}

@@ -56,7 +56,7 @@ func Example() {
 			kv.Delete(kv.Key{"raw"}),
 		},
 	})
-	fmt.Printf("%d deleted, visits %s, %v\n", r.Deleted, r.Values[7].Data, err)
+	fmt.Printf("%d deleted, visits %s, %v\n", r.Deleted, r.Results[7].Value.Data, err)
 
 	entry, found, err := store.Get(ctx, log)
 	fmt.Printf("%s %s, expires %v, %v, %v\n", entry.Value.Encoding, entry.Value.Data, !entry.Expires.IsZero(), found, err)
@@ -113,7 +113,7 @@ func (*shop) sell(ctx *actor.Context, n int) (string, error) {
 	case r.Failed != nil:
 		return "there is nothing", nil
 	}
-	return string(r.Values[1].Data) + " left", nil
+	return string(r.Results[1].Value.Data) + " left", nil
 }
 
 func ExampleCommit() {

@@ -143,9 +143,12 @@ type CommitOutput struct {
 
 // A MutationResult is the result of a mutation.
 type MutationResult struct {
-	// Value is the entry's new value, after sum, min and max only.
+	// Value is the entry's new value, after sum, min and max only. Handlers get it after all mutations of one entry except
+	// delete.
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
+	// Expires is when the entry ceases to exist; absent for never.
+	Expires *time.Time `json:"expires,omitempty"`
 	// Deleted counts the entries that were removed.
 	Deleted int64 `json:"deleted,omitempty"`
 }

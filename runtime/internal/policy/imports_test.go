@@ -132,7 +132,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/gateway/openapi", uses: []string{"actor/host", "workflow", "runtime/internal/gateway/serve"}, never: []string{pebble, nats}, why: "describes a node; knows no gateway"},
 	{pkg: "runtime/internal/gateway", uses: []string{"actor/host", "workflow", "runtime/internal/timed", "runtime/internal/gateway/serve", "runtime/internal/gateway/openapi"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
 	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},
-	{pkg: "runtime/cell", uses: []string{"actor", "actor/host/kv", "keyspace/tuple", "runtime/internal/part/kv/value"}, libs: []string{cbor}, never: []string{pebble, nats, prometheus, sqlite}, why: "an actor type like any user's: its contract and its handlers"},
+	{pkg: "runtime/cell", uses: []string{"actor", "keyspace/tuple", "runtime/internal/part/kv/value"}, libs: []string{cbor}, never: []string{pebble, nats, prometheus, sqlite}, why: "an actor type like any user's: its contract and its handlers"},
 	{pkg: "runtime/client", uses: []string{"actor/host"}, libs: []string{websocket}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
 	{pkg: "runtime/internal/policy", why: "tests only"},
 	{pkg: "runtime/internal/policy/calls", why: "a program about the sources: standard library only"},

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
@@ -15,7 +16,11 @@ import (
 // commit implements kv.commit.
 func commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
 	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	return h.commit(codec, in)
+	out, err := h.commit(codec, in, value.Op.Numeric)
+	if out.OK {
+		t.Core.Rows.Mark() // an empty commit takes a version too
+	}
+	return out, err
 }
 
 // KVCommit implements kv.Committer.
@@ -26,17 +31,18 @@ func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 	}
 	defer t.Leave()
 	before := t.Core.Rows.Savepoint()
-	out, err := h.commit(host.CBOR, in)
+	out, err := h.commit(host.CBOR, in, func(value.Op) bool { return true })
 	if err != nil {
 		t.Core.Rows.Rollback(before)
 	}
 	return out, err
 }
 
-// commit does a commit. After an error the caller undoes what it has written.
+// commit does a commit, whose results have the values of some operations. After an error the caller undoes what it has
+// written.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
+func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op) bool) (kv.CommitOutput, error) {
 	rows := h.K.Core.Rows
 	do, err := parse(codec, in, h.K.Start)
 	if err != nil {
@@ -50,12 +56,15 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 	if !out.OK {
 		return out, nil
 	}
-	rows.Mark()
 	out.Version = uint64(rows.Version())
 	for i := range do.Mutations {
 		m, d := &do.Mutations[i], &done.Done[i]
 		result := kv.MutationResult{Deleted: d.Deleted}
-		if m.Op == kvrows.Combine && m.Combine.Numeric() {
+		if d.Expires != 0 && d.Changed {
+			at := clock.TimeMS(d.Expires).UTC()
+			result.Expires = &at
+		}
+		if d.Changed && d.Value.Data != nil && values(m.Combine) {
 			if result.Value, result.Encoding, err = show(codec, d.Value); err != nil {
 				return kv.CommitOutput{}, err
 			}
