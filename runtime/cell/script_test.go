@@ -61,7 +61,7 @@ func playFile(t *testing.T, file string) {
 
 // play runs the commands of a scenario, and returns them with their results.
 func play(t *testing.T, h *actortest.Harness, body string) string {
-	now, receipt, cursor := "", "", ""
+	now, receipt, cursor, digest := "", "", "", ""
 	lines := strings.Split(body, "\n")
 	for i := 0; i < len(lines); {
 		line := lines[i]
@@ -75,7 +75,7 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 		for ; i < len(lines) && lines[i] != "" && !strings.HasPrefix(lines[i], "> ") && !strings.HasPrefix(lines[i], "#"); i++ {
 			want += lines[i] + "\n"
 		}
-		got := do(t, h, strings.NewReplacer("$RECEIPT", receipt, "$CURSOR", cursor).Replace(command))
+		got := do(t, h, strings.NewReplacer("$RECEIPT", receipt, "$CURSOR", cursor, "$DIGEST", digest).Replace(command))
 		if got != want {
 			t.Errorf("%s\n prints %s and not %s", command, got, want)
 		}
@@ -84,6 +84,9 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 		}
 		if found := regexp.MustCompile(`"cursor":"([^"]+)"`).FindStringSubmatch(got); found != nil {
 			cursor = found[1]
+		}
+		if found := regexp.MustCompile(`"digest":"([^"]+)"`).FindStringSubmatch(got); found != nil {
+			digest = found[1]
 		}
 		now += got
 	}

@@ -75,12 +75,17 @@ type ListInput struct {
 	KeysOnly bool `json:"keys_only,omitempty"`
 	// Cursor continues after an earlier page of the same selection, filter and direction. Any other is refused.
 	Cursor string `json:"cursor,omitempty"`
+	// Digest asks for the digest of what the page read.
+	Digest bool `json:"digest,omitempty"`
 }
 
 // ListOutput is a page. Cursor is absent at the end.
 type ListOutput struct {
 	Entries []Entry `json:"entries"`
 	Cursor  string  `json:"cursor,omitempty"`
+	// Digest stands for the part of the selection that the page covers, whichever of its entries meet the filter. A check
+	// with it demands that no entry there was written, added or removed since.
+	Digest string `json:"digest,omitempty"`
 }
 
 // CountInput selects the entries to count.
@@ -95,13 +100,17 @@ type CommitInput struct {
 	Mutations []Mutation `json:"mutations,omitempty"`
 }
 
-// A Check demands something of an entry: exactly one of the two.
+// A Check demands something of the entry of a key, or that a part of a selection is as a page of kv.list has shown it. It
+// has exactly one of Version, Exists and Digest.
 type Check struct {
-	Key Key `json:"key"`
+	// Key is absent with Digest.
+	Key Key `json:"key,omitempty"`
 	// Version is what the entry's version must be; 0 demands that there is no entry.
 	Version *uint64 `json:"version,omitempty"`
 	// Exists demands that there is an entry, or that there is none.
 	Exists *bool `json:"exists,omitempty"`
+	// Digest is that of a page of kv.list.
+	Digest string `json:"digest,omitempty"`
 }
 
 // A Mutation changes entries. Op is one of

@@ -146,12 +146,24 @@ func parse(codec host.Codec, in *kv.CommitInput, now time.Time) (*kvrows.Commit,
 }
 
 func parseCheck(in *kv.Check) (c kvrows.Check, err error) {
+	given := 0
+	for _, is := range []bool{in.Version != nil, in.Exists != nil, in.Digest != ""} {
+		if is {
+			given++
+		}
+	}
+	if in.Digest != "" && given == 1 {
+		if in.Key != nil {
+			return c, host.Errorf(host.InvalidArgument, "a check with a digest takes no key").With("field", "key")
+		}
+		return parseDigest(in.Digest)
+	}
 	if c.Key, err = packed(in.Key); err != nil {
 		return c, of("key", err)
 	}
 	switch {
-	case (in.Version == nil) == (in.Exists == nil):
-		return c, host.Errorf(host.InvalidArgument, "a check has either a version or exists").With("field", "version")
+	case given != 1:
+		return c, host.Errorf(host.InvalidArgument, "a check has a version, exists or digest, and one of them").With("field", "version")
 	case in.Exists != nil && *in.Exists:
 		c.Want = kvrows.Exists
 	case in.Version != nil && *in.Version != 0:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -61,7 +62,24 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 		}
 	}
 	l := lister{reader: r, in: in, filter: filter, listing: listing.Sum64()}
-	return l.page(start, end)
+	last, err := l.page(start, end)
+	if err != nil {
+		return kv.ListOutput{}, err
+	}
+	switch {
+	case last == nil:
+	case in.Reverse:
+		start = last
+	default:
+		end = append(last[:len(last):len(last)], 0)
+	}
+	if last != nil {
+		l.out.Cursor = cursorOf(l.listing, last)
+	}
+	if in.Digest {
+		l.out.Digest = digestOf(l.digest, start, end)
+	}
+	return l.out, nil
 }
 
 // A lister makes one page.
@@ -72,9 +90,11 @@ type lister struct {
 	listing uint64
 	out     kv.ListOutput
 	bytes   int
+	digest  kvrows.Digest
 }
 
-func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
+// page fills the page. It returns the packed key of the last entry that it read, or nil if that was the last of all.
+func (l *lister) page(start, end []byte) (last []byte, err error) {
 	limit := cmp.Or(l.in.Limit, kv.DefaultPage)
 	values := !l.in.KeysOnly
 	l.out.Entries = []kv.Entry{}
@@ -84,24 +104,25 @@ func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
 	for {
 		page, err := l.rows.List(q)
 		if err != nil {
-			return kv.ListOutput{}, err
+			return nil, err
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			if len(l.out.Entries) == limit || l.bytes >= pageBytes || scanned >= scanEntries || read >= scanBytes ||
 				scanned > 0 && time.Since(began) > scanTime {
-				return l.out, nil // the cursor is of the entry before
+				return last, nil
 			}
 			scanned++
 			read += len(e.Key) + len(e.Value)
 			if err := l.add(e, values); err != nil {
-				return kv.ListOutput{}, err
+				return nil, err
 			}
-			l.out.Cursor = cursorOf(l.listing, e.Key[1:])
+			if last = e.Key[1:]; l.in.Digest {
+				l.digest.Add(e)
+			}
 		}
 		if page.Next == nil {
-			l.out.Cursor = ""
-			return l.out, nil
+			return nil, nil
 		}
 		q.After = page.Next
 	}
@@ -199,6 +220,32 @@ func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 	}
 	return last, nil
 }
+
+// digestOf writes the digest of a range with its bounds, so that a check needs nothing else.
+func digestOf(d kvrows.Digest, start, end []byte) string {
+	b := binary.AppendUvarint(d.Append(nil), uint64(len(start)))
+	return cursorText.EncodeToString(append(append(b, start...), end...))
+}
+
+// parseDigest reads what digestOf writes. An empty end is that of the store: a range that ends there else has no entries.
+func parseDigest(text string) (c kvrows.Check, err error) {
+	b, err := cursorText.DecodeString(text)
+	if err != nil || len(b) <= kvrows.DigestSize {
+		return c, errDigest
+	}
+	bounds := b[kvrows.DigestSize:]
+	size, n := binary.Uvarint(bounds)
+	if n <= 0 || size > uint64(len(bounds)-n) {
+		return c, errDigest
+	}
+	c = kvrows.Check{Want: kvrows.Unchanged, Key: bounds[n : n+int(size)], Digest: kvrows.ReadDigest([kvrows.DigestSize]byte(b))}
+	if rest := bounds[n+int(size):]; len(rest) > 0 {
+		c.End = rest
+	}
+	return c, nil
+}
+
+var errDigest = host.Errorf(host.InvalidArgument, "the digest is not one of kv.list").With("field", "digest")
 
 // member decodes JSON text for a filter.
 func member(text []byte) (v any, err error) {

@@ -13,22 +13,25 @@ import (
 
 // A Check demands something of an entry. If one fails, nothing of its commit is done.
 type Check struct {
-	// Key is packed.
-	Key []byte
+	// Key is packed, as is End, which is of Unchanged.
+	Key, End []byte
 	// Want is what is demanded.
 	Want Want
 	// Version is the version that the entry must have, if Want is AtVersion.
 	Version uint64
+	// Digest is that of the entries with Key <= key < End, if Want is Unchanged.
+	Digest Digest
 }
 
 // Want is what a Check demands.
 type Want uint8
 
-// The demands: that there is no entry, that there is one, and that it has a version.
+// The demands: that there is no entry, that there is one, that it has a version, and that a range has a digest.
 const (
 	Absent Want = iota
 	Exists
 	AtVersion
+	Unchanged
 )
 
 // An Op is what a Mutation does.
@@ -106,8 +109,9 @@ func (e *MutationError) Unwrap() error { return e.Err }
 // was done.
 func Apply(w engine.Writer, c *Commit) (Result, error) {
 	var r Result
+	read := 0
 	for i := range c.Checks {
-		holds, err := c.Checks[i].holds(w)
+		holds, err := c.Checks[i].holds(w, &read)
 		switch {
 		case err != nil:
 			return Result{}, err
@@ -128,7 +132,12 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 	return r, nil
 }
 
-func (c *Check) holds(r engine.Reader) (bool, error) {
+// holds reports whether the check holds, and adds to read the entries of ranges that it reads.
+func (c *Check) holds(r engine.Reader, read *int) (bool, error) {
+	if c.Want == Unchanged {
+		is, err := digest(r, c.Key, c.End, read)
+		return is == c.Digest, err
+	}
 	e, there, err := stat(r, keyspace.UserKV.Append(nil, c.Key))
 	switch {
 	case err != nil:
