@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Check demands something of an entry. Made by [Exists], [Absent] and [AtVersion].
+// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion] and
+// [Unchanged].
 type Check struct{ wire hostkv.Check }
 
 // Exists demands that there is an entry.
@@ -24,10 +25,15 @@ func AtVersion(key Key, version uint64) Check {
 	return Check{hostkv.Check{Key: key, Version: new(version)}}
 }
 
+// Unchanged demands that the part of a selection that a [Page] covered is as it was, given the page's
+// Digest: no entry there was written, added or removed since.
+func Unchanged(digest string) Check { return Check{hostkv.Check{Digest: digest}} }
+
 // A Mutation changes entries. Made by [Put] and the like.
 type Mutation struct {
-	wire hostkv.Mutation
-	err  error
+	wire  hostkv.Mutation
+	value Value
+	err   error
 }
 
 // Put stores a value, which lives for ever unless [Mutation.For] says otherwise.
@@ -65,7 +71,7 @@ func Touch(key Key, ttl time.Duration) Mutation {
 }
 
 func mutation(op string, key Key, v Value) Mutation {
-	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}}
+	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}, value: v}
 	m.wire.Value, m.wire.Encoding, m.err = v.raw()
 	return m
 }

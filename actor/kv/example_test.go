@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -134,4 +135,59 @@ func ExampleCommit() {
 	// 2 left <nil>
 	// there is too little <nil>
 	// [3] <nil>
+}
+
+func ExampleStore_Update() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+	store := tenants.Ref(node, "acme").KV()
+	seats := kv.ListConfig{Selection: kv.Selection{Prefix: kv.Key{"seat"}}, KeysOnly: true}
+	book := func(tx *kv.Tx, name string) error {
+		taken := 0
+		for _, err := range tx.All(ctx, seats) { // a seat that another takes meanwhile is a conflict
+			if err != nil {
+				return err
+			}
+			taken++
+		}
+		if taken == 2 {
+			return errors.New("there is no seat")
+		}
+		return tx.Do(kv.Put(kv.Key{"seat", name}, kv.JSON([]byte("true"))))
+	}
+	for _, name := range []string{"Ada", "Bob", "Cy"} {
+		r, err := store.Update(ctx, func(tx *kv.Tx) error { return book(tx, name) })
+		fmt.Println(len(r.Results), err)
+	}
+
+	// A transaction that spans other work has one try.
+	tx := store.Begin()
+	ada, _, err := tx.Get(ctx, kv.Key{"seat", "Ada"})
+	both, err2 := tx.GetMany(ctx, kv.Key{"seat", "Ada"}, kv.Key{"seat", "Cy"})
+	fmt.Println(ada.Key, both[1], err, err2, tx.Do(kv.Delete(ada.Key)))
+	page, err := store.List(ctx, kv.ListConfig{Digest: true})
+	fmt.Println(len(page.Entries), err)
+	_, err = store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(ada.Key, kv.JSON([]byte("false")))}})
+	fmt.Println(err)
+	_, err = tx.Commit(ctx)
+	conflict, _ := errors.AsType[*kv.ConflictError](err)
+	fmt.Println(conflict.Keys, conflict.Selections)
+	tx.Rollback()
+	_, _, err = tx.Get(ctx, ada.Key)
+	fmt.Println(errors.Is(err, kv.ErrEnded))
+
+	// A check of a page does the same by hand.
+	r, err := store.Commit(ctx, kv.Commit{Checks: []kv.Check{kv.Unchanged(page.Digest)}})
+	fmt.Println(r.Failed, err)
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+	// 0 there is no seat
+	// [seat Ada] <nil> <nil> <nil> <nil>
+	// 2 <nil>
+	// <nil>
+	// [[seat Ada]] []
+	// true
+	// [0] <nil>
 }

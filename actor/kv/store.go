@@ -64,6 +64,8 @@ type ListConfig struct {
 	// page of the same selection, filter and direction. [Store.All] has no use for them.
 	Limit  int
 	Cursor string
+	// Digest asks for the page's Digest.
+	Digest bool
 }
 
 // A Page is a part of a listing. Cursor continues it; "" is the end. A page of a filter can be empty
@@ -71,11 +73,14 @@ type ListConfig struct {
 type Page struct {
 	Entries []Entry
 	Cursor  string
+	// Digest stands for the part of the selection that the page covers, for [Unchanged]: from where the
+	// page before ended up to its last entry, or the end. Entries that do not meet the filter count too.
+	Digest string
 }
 
 // List returns a page of entries in the order of their keys.
 func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
-	in := hostkv.ListInput{Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor}
+	in := hostkv.ListInput{Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
 	if c.Where != nil {
 		var err error
 		if in.Where, _, err = JSON(c.Where).raw(); err != nil {
@@ -86,7 +91,7 @@ func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Entries: make([]Entry, len(out.Entries)), Cursor: out.Cursor}
+	page := Page{Entries: make([]Entry, len(out.Entries)), Cursor: out.Cursor, Digest: out.Digest}
 	for i := range out.Entries {
 		if page.Entries[i], err = entryOf(&out.Entries[i], !c.KeysOnly); err != nil {
 			return Page{}, err

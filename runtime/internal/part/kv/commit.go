@@ -2,10 +2,13 @@ package kv
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -36,6 +39,34 @@ func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 		t.Core.Rows.Rollback(before)
 	}
 	return out, err
+}
+
+// KVUpdate implements kv.Committer.
+func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return true, err
+	}
+	rows := t.Core.Rows
+	before, changes, counted := rows.Savepoint(), len(t.Changes), h.changes
+	t.Leave()
+	if err = f(); err == nil {
+		return false, nil
+	}
+	if closed := t.Enter(); closed != nil {
+		return false, closed
+	}
+	defer t.Leave()
+	if !rows.Only(&before, keyspace.UserKV.Kind) {
+		return false, err
+	}
+	rows.Rollback(before)
+	of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
+	t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
+	if h.changes <= MaxKVChanges { // otherwise the turn publishes that there were more
+		h.changes = counted
+	}
+	return true, err
 }
 
 // commit does a commit, whose results have the values of some operations. After an error the caller undoes what it has
