@@ -112,6 +112,7 @@ var keyVectors = []struct {
 	{"20 02 74 6F 6B 65 6E 73 00 16 01 02", StreamItem.Append(nil, "tokens", 258), `stream-item("tokens", 258)`},
 	{"21", Control.Append(nil), `control`},
 	{"22", Run.Append(nil), `run`},
+	{"2A", UUID.Append(nil), `uuid`},
 }
 
 func TestKeyVectors(t *testing.T) {

@@ -151,6 +151,9 @@ var (
 
 	// Run is the key of what a living workflow run waits for.
 	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs", value: "what a workflow run that lives waits for: a time, the state"}}
+
+	// UUID is the key of what makes the UUIDs of commits grow.
+	UUID = Single{layout{Kind: 0x2A, prints: "uuid", owner: "key-value store", value: "time of the last UUID that a commit made"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -162,5 +165,5 @@ var layouts = [...]*layout{
 	&Alarm.layout, &Expiry.layout, &Idempotency.layout, &Received.layout, &Outgoing.layout,
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
-	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout,
+	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &UUID.layout,
 }

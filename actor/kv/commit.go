@@ -73,6 +73,14 @@ func Touch(key Key, ttl time.Duration) Mutation {
 func mutation(op string, key Key, v Value) Mutation {
 	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}, value: v}
 	m.wire.Value, m.wire.Encoding, m.err = v.raw()
+	m.wire.Literal = v.Encoding == host.EncodedJSON
+	return m
+}
+
+// Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores. Without
+// it they are what they are.
+func (m Mutation) Resolve() Mutation {
+	m.wire.Literal = false
 	return m
 }
 
@@ -115,6 +123,8 @@ type Result struct {
 	Results []MutationResult
 	// Deleted counts the entries that all mutations removed.
 	Deleted int64
+	// Resolved has what each placeholder stood for.
+	Resolved map[Placeholder]string
 }
 
 // A MutationResult says what one mutation did.
@@ -153,6 +163,12 @@ func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) 
 		return Result{}, err
 	}
 	r := Result{Failed: out.Failed, Version: out.Version, Results: make([]MutationResult, len(out.Results))}
+	for p, text := range out.Resolved {
+		if r.Resolved == nil {
+			r.Resolved = make(map[Placeholder]string)
+		}
+		r.Resolved[Placeholder(p)] = text
+	}
 	for i, done := range out.Results {
 		to := &r.Results[i]
 		r.Deleted += done.Deleted

@@ -191,3 +191,22 @@ func ExampleStore_Update() {
 	// true
 	// [0] <nil>
 }
+
+func ExamplePlaceholder() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+	store := tenants.Ref(node, "acme").KV()
+	id, stamp := kv.UUIDv7(""), kv.Versionstamp()
+	r, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
+		kv.Put(kv.Key{"order", id}, kv.JSON(fmt.Appendf(nil, `{"id":%s,"item":%s}`, id, kv.UUIDv7("item")))).Resolve(),
+		kv.Put(kv.Key{"at", stamp}, kv.JSON([]byte(id.String()))), // what it is: an object
+	}})
+	order, _, err2 := store.Get(ctx, kv.Key{"order", r.Resolved[id]})
+	fmt.Println(string(order.Value.Data) == fmt.Sprintf(`{"id":%q,"item":%q}`, r.Resolved[id], r.Resolved[kv.UUIDv7("item")]), err, err2)
+	at, _, err := store.Get(ctx, kv.Key{"at", r.Resolved[stamp]})
+	fmt.Println(r.Resolved[stamp], string(at.Value.Data), err)
+	// Output:
+	// true <nil> <nil>
+	// 00000000000000020000 {"$uuidv7":true} <nil>
+}

@@ -19,7 +19,7 @@ import (
 //
 //  1. Reads see the transaction's own Put, Delete and DeleteRange. To read an entry after another
 //     mutation of it is an error, because its value is known after the commit. So is a filter over
-//     entries that the transaction has put.
+//     entries that the transaction has put. An entry whose key has a placeholder is not seen.
 //  2. Each read is a request. What was read may change before the commit, which then is a
 //     [ConflictError]: entries that were read and ranges that were listed, new entries in them included.
 //  3. Nothing is written before the commit, and nothing is kept on the node: a Tx that is left alone
@@ -202,10 +202,10 @@ func (tx *Tx) do(m *Mutation) {
 	if err != nil {
 		return
 	}
-	switch m.wire.Op {
-	case "put":
+	switch {
+	case m.wire.Op == "put" && (m.wire.Literal || m.value.Encoding != host.EncodedJSON):
 		tx.note(key, ownEntry{entry: &Entry{Key: m.wire.Key, Value: m.value}})
-	case "delete":
+	case m.wire.Op == "delete":
 		tx.note(key, ownEntry{})
 	default:
 		tx.note(key, ownEntry{blind: true})

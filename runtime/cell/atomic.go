@@ -172,6 +172,9 @@ var mutations = map[string]func(kv.Key, kv.Value) kv.Mutation{
 
 // mutation returns the mutation for the key-value store, which finds most that is wrong with it.
 func (m *Mutation) mutation() (kv.Mutation, error) {
+	if _, err := m.Key.Tuple(); err != nil { // a placeholder
+		return kv.Mutation{}, of("key", err)
+	}
 	if m.Op == "delete" {
 		if len(m.Value) > 0 || m.TTLMS != nil {
 			field := "ttl_ms"
@@ -182,11 +185,11 @@ func (m *Mutation) mutation() (kv.Mutation, error) {
 		}
 		return kv.Delete(m.Key), nil
 	}
-	of, known := mutations[m.Op]
+	make, known := mutations[m.Op]
 	if !known {
 		return kv.Mutation{}, actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
 	}
-	mutation := of(m.Key, kv.JSON(m.Value))
+	mutation := make(m.Key, kv.JSON(m.Value))
 	if ms := m.TTLMS; ms != nil {
 		if *ms < 1 || *ms > MaxTTL {
 			return mutation, actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL)).With("field", "ttl_ms")

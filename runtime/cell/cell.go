@@ -149,7 +149,11 @@ type Change struct {
 
 // put stores a value and emits a change.
 func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
-	_, exists, err := ctx.KV().Get(tuple.Tuple(in.Key))
+	key, err := in.Key.Tuple()
+	if err != nil {
+		return PutResult{}, of("key", err)
+	}
+	_, exists, err := ctx.KV().Get(key)
 	if err != nil {
 		return PutResult{}, err
 	}

@@ -18,6 +18,7 @@ const (
 	DefaultPage  = 100                        // of them, unless the caller names another number
 	MaxChecks    = 1_000                      // of kv.commit
 	MaxMutations = 10_000                     // of kv.commit
+	MaxResolved  = 1_000                      // different placeholders of kv.commit
 	MaxTTL       = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
@@ -130,6 +131,9 @@ type Mutation struct {
 	Selection
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
+	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it: {"$uuidv7":true},
+	// {"$uuidv7":NAME} and {"$versionstamp":true}.
+	Literal bool `json:"literal,omitempty"`
 	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means for ever of a put, and as
 	// before of the others. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
@@ -148,6 +152,8 @@ type CommitOutput struct {
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order.
 	Results []MutationResult `json:"results,omitempty"`
+	// Resolved has what each placeholder stood for: "uuidv7", "uuidv7:NAME" and "versionstamp".
+	Resolved map[string]string `json:"resolved,omitempty"`
 }
 
 // A MutationResult is the result of a mutation.

@@ -76,15 +76,19 @@ var hostText = map[string]string{
 		"none.",
 	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
 		"callers read Public.",
-	"InspectPage":     "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
-	"KVCheck":         "A Check demands something of an entry: exactly one of the two.",
+	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"KVCheck": "A Check demands something of the entry of a key, or that a part of a selection is as a " +
+		"page of kv.list has shown it. It has exactly one of version, exists and digest.",
+	"KVCheck.digest":  "digest is that of a page of kv.list.",
 	"KVCheck.exists":  "exists demands that there is an entry, or that there is none.",
+	"KVCheck.key":     "key is absent with digest.",
 	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
 		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
-	"KVCommitOutput":         "CommitOutput says what a commit did. That a check failed is no error.",
-	"KVCommitOutput.failed":  "failed are the positions of the checks that failed, from 0.",
-	"KVCommitOutput.results": "results has an element for each mutation, in order.",
+	"KVCommitOutput":          "CommitOutput says what a commit did. That a check failed is no error.",
+	"KVCommitOutput.failed":   "failed are the positions of the checks that failed, from 0.",
+	"KVCommitOutput.resolved": "resolved has what each placeholder stood for: \"uuidv7\", \"uuidv7:NAME\" and \"versionstamp\".",
+	"KVCommitOutput.results":  "results has an element for each mutation, in order.",
 	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
 		"if it is empty too.",
 	"KVEntry":          "An Entry is an entry of the store.",
@@ -100,19 +104,27 @@ var hostText = map[string]string{
 	"KVListInput": "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
 		"other is refused.",
-	"KVListInput.limit": "limit is how many entries the page has at most; absent means 100.",
+	"KVListInput.digest": "digest asks for the digest of what the page read.",
+	"KVListInput.limit":  "limit is how many entries the page has at most; absent means 100.",
 	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
 		"empty and still have a cursor.",
-	"KVListOutput":   "ListOutput is a page. cursor is absent at the end.",
+	"KVListOutput": "ListOutput is a page. cursor is absent at the end.",
+	"KVListOutput.digest": "digest stands for the part of the selection that the page covers, whichever of its " +
+		"entries meet the filter. A check with it demands that no entry there was written, added " +
+		"or removed since.",
 	"KVMutation":     "A Mutation changes entries. op is one of",
 	"KVMutation.key": "key is that of all operations except delete_range.",
+	"KVMutation.literal": "literal stores a document as it is. Otherwise it stores strings for the placeholders in " +
+		"it: {\"$uuidv7\":true}, {\"$uuidv7\":NAME} and {\"$versionstamp\":true}.",
 	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
 		"the bound with clamp.",
 	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
 		"means for ever of a put, and as before of the others. Touch needs it.",
 	"KVMutationResult":         "A MutationResult is the result of a mutation.",
 	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
-	"KVMutationResult.value":   "value is the entry's new value, after sum, min and max only.",
+	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
+	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
+		"mutations of one entry except delete.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
 		"start up to and without end. Without any it selects all, which only reading methods take.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
@@ -343,6 +355,10 @@ var hostEnums = map[string][]string{
 		"once",
 		"all",
 		"none",
+	},
+	"Placeholder": {
+		"versionstamp",
+		"uuidv7",
 	},
 	"State": {
 		"asleep",

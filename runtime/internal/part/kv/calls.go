@@ -73,6 +73,12 @@ func packed(k kv.Key) ([]byte, error) {
 		_, err := k.Entry()
 		return nil, err
 	}
+	for _, part := range k {
+		if _, is := part.(kv.Placeholder); is {
+			_, err := k.Tuple()
+			return nil, err
+		}
+	}
 	b, err := tuple.Tuple(k).Pack()
 	if err != nil {
 		return nil, host.Errorf(host.InvalidArgument, "%s", err)

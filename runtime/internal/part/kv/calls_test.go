@@ -75,7 +75,7 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.text), &in); err != nil {
 				t.Fatal(err)
 			}
-			_, err := parseMutation(host.JSON, &in, time.Now())
+			_, err := parseMutation(host.JSON, &in, &resolver{now: time.Now()})
 			if host.CodeOf(err) != c.code {
 				t.Fatalf("%s: %v", c.text, err)
 			}

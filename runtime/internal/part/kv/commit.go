@@ -57,7 +57,7 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		return false, closed
 	}
 	defer t.Leave()
-	if !rows.Only(&before, keyspace.UserKV.Kind) {
+	if !rows.Only(&before, keyspace.UserKV.Kind, keyspace.UUID.Kind) {
 		return false, err
 	}
 	rows.Rollback(before)
@@ -75,7 +75,8 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 // REQUIRES: h.K.Mu
 func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op) bool) (kv.CommitOutput, error) {
 	rows := h.K.Core.Rows
-	do, err := parse(codec, in, h.K.Start)
+	stands := resolver{rows: rows, now: h.K.Start}
+	do, err := parse(codec, in, &stands)
 	if err != nil {
 		return kv.CommitOutput{}, err
 	}
@@ -83,9 +84,13 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	if err != nil {
 		return kv.CommitOutput{}, refusal(err)
 	}
-	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed}
+	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed, Resolved: stands.made}
 	if !out.OK {
+		out.Resolved = nil
 		return out, nil
+	}
+	if err := stands.uuids.Keep(rows); err != nil {
+		return kv.CommitOutput{}, fault.Limit(err)
 	}
 	out.Version = uint64(rows.Version())
 	for i := range do.Mutations {
@@ -150,8 +155,50 @@ func refusal(err error) error {
 	return at("mutations", m.Index, err)
 }
 
+// A resolver has what the placeholders of a commit stand for.
+type resolver struct {
+	rows  *engine.WriteSet
+	now   time.Time
+	uuids kvrows.Stamps
+	made  map[string]string
+}
+
+func (r *resolver) of(p kv.Placeholder) (text string, err error) {
+	if text, ok := r.made[string(p)]; ok {
+		return text, nil
+	}
+	if n := len(r.made); n == kv.MaxResolved {
+		return "", host.OverLimit("different placeholders of a commit", kv.MaxResolved, int64(n+1))
+	}
+	if p == kv.Versionstamp {
+		text = kvrows.Versionstamp(r.rows.Version())
+	} else if text, err = r.uuids.UUID(r.rows, r.now); err != nil {
+		return "", err
+	}
+	if r.made == nil {
+		r.made = make(map[string]string)
+	}
+	r.made[string(p)] = text
+	return text, nil
+}
+
+// key returns a key without placeholders.
+func (r *resolver) key(k kv.Key) (kv.Key, error) {
+	for i, part := range k {
+		if p, is := part.(kv.Placeholder); is {
+			text, err := r.of(p)
+			if err != nil {
+				return nil, err
+			}
+			k = slices.Clone(k)
+			k[i] = text
+		}
+	}
+	return k, nil
+}
+
 // parse checks all that can be wrong with a commit by itself.
-func parse(codec host.Codec, in *kv.CommitInput, now time.Time) (*kvrows.Commit, error) {
+func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Commit, error) {
 	for _, part := range []struct {
 		name        string
 		count, most int
@@ -169,7 +216,7 @@ func parse(codec host.Codec, in *kv.CommitInput, now time.Time) (*kvrows.Commit,
 	}
 	for i := range in.Mutations {
 		var err error
-		if c.Mutations[i], err = parseMutation(codec, &in.Mutations[i], now); err != nil {
+		if c.Mutations[i], err = parseMutation(codec, &in.Mutations[i], stands); err != nil {
 			return nil, at("mutations", i, err)
 		}
 	}
@@ -208,7 +255,7 @@ var operations = map[string]kvrows.Op{
 	"min": kvrows.Combine, "max": kvrows.Combine, "append": kvrows.Combine, "prepend": kvrows.Combine,
 }
 
-func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.Mutation, err error) {
+func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrows.Mutation, err error) {
 	for _, raw := range []*host.Raw{&in.Value, &in.Min, &in.Max} {
 		*raw = given(codec, *raw)
 	}
@@ -233,13 +280,15 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 		m.Key, m.End, err = bounds(&in.Selection)
 		return m, err
 	}
-	if m.Key, err = packed(in.Key); err != nil {
-		return m, of("key", err)
+	key, err := stands.key(in.Key)
+	if err == nil {
+		m.Key, err = packed(key)
 	}
-	if op != kvrows.Delete && op != kvrows.Touch {
-		if _, err := in.Key.Tuple(); err != nil {
-			return m, of("key", err)
-		}
+	if err == nil && op != kvrows.Delete && op != kvrows.Touch {
+		_, err = key.Tuple()
+	}
+	if err != nil {
+		return m, of("key", err)
 	}
 	if in.TTLMS != nil {
 		ms := *in.TTLMS
@@ -248,13 +297,16 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 		}
 		m.Expiry.Set = true
 		if ms > 0 {
-			m.Expiry.At = now.UnixMilli() + ms
+			m.Expiry.At = stands.now.UnixMilli() + ms
 		}
 	}
 	if op == kvrows.Delete || op == kvrows.Touch {
 		return m, nil
 	}
-	if m.Value, err = read(codec, in.Value, encoding); err != nil {
+	if m.Value, err = read(codec, in.Value, encoding); err == nil && encoding == host.EncodedJSON && !in.Literal {
+		m.Value.Data, err = kv.Resolve(m.Value.Data, stands.of)
+	}
+	if err != nil {
 		return m, of("value", err)
 	}
 	if op == kvrows.Put {
@@ -298,6 +350,7 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 		{"end", in.End != nil, op == kvrows.DeleteRange},
 		{"value", in.Value != nil, op == kvrows.Put || op == kvrows.Combine},
 		{"encoding", in.Encoding != "", op == kvrows.Put || op == kvrows.Combine},
+		{"literal", in.Literal, op == kvrows.Put || op == kvrows.Combine},
 		{"ttl_ms", in.TTLMS != nil, op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch},
 		{"min", in.Min != nil, in.Op == "sum"},
 		{"max", in.Max != nil, in.Op == "sum"},
