@@ -10,24 +10,35 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion] and
+// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion], [Equals] and
 // [Unchanged].
-type Check struct{ wire hostkv.Check }
+type Check struct {
+	wire hostkv.Check
+	err  error
+}
 
 // Exists demands that there is an entry.
-func Exists(key Key) Check { return Check{hostkv.Check{Key: key, Exists: new(true)}} }
+func Exists(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: new(true)}} }
 
 // Absent demands that there is no entry.
-func Absent(key Key) Check { return Check{hostkv.Check{Key: key, Exists: new(false)}} }
+func Absent(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: new(false)}} }
+
+// Equals demands that there is an entry whose value equals v, as the operator $eq of filters compares:
+// numbers by value, and objects in any order.
+func Equals(key Key, v Value) Check {
+	c := Check{wire: hostkv.Check{Key: key}}
+	c.wire.Value, c.wire.Encoding, c.err = v.raw()
+	return c
+}
 
 // AtVersion demands that an entry has a version, which the caller has seen; 0 is that of no entry.
 func AtVersion(key Key, version uint64) Check {
-	return Check{hostkv.Check{Key: key, Version: new(version)}}
+	return Check{wire: hostkv.Check{Key: key, Version: new(version)}}
 }
 
 // Unchanged demands that the part of a selection that a [Page] covered is as it was, given the page's
 // Digest: no entry there was written, added or removed since.
-func Unchanged(digest string) Check { return Check{hostkv.Check{Digest: digest}} }
+func Unchanged(digest string) Check { return Check{wire: hostkv.Check{Digest: digest}} }
 
 // A Mutation changes entries. Made by [Put] and the like.
 type Mutation struct {
@@ -48,6 +59,14 @@ func DeleteRange(of Selection) Mutation {
 	return Mutation{wire: hostkv.Mutation{Op: "delete_range", Selection: of}}
 }
 
+// DeleteWhere removes the entries of a selection that meet a filter in JSON; see [ListConfig]. The error
+// code is TooLarge if there are more than 10,000 to look at in one commit.
+func DeleteWhere(of Selection, where []byte) Mutation {
+	m := DeleteRange(of)
+	m.wire.Where, _, m.err = JSON(where).raw()
+	return m
+}
+
 // Sum adds a number to the entry's. Integers are exact. If there is no entry, it stores the number;
 // so do Min and Max. They keep the time to live.
 func Sum(key Key, v Value) Mutation { return mutation("sum", key, v) }
@@ -58,11 +77,11 @@ func Min(key Key, v Value) Mutation { return mutation("min", key, v) }
 // Max stores the greater of two numbers, the entry's and v.
 func Max(key Key, v Value) Mutation { return mutation("max", key, v) }
 
-// Append adds the elements of an array behind those of the entry's. If there is no entry, it stores
-// the array; so does Prepend. They keep the time to live.
+// Append adds the elements of an array behind those of the entry's, or text to text, or bytes to bytes.
+// If there is no entry, it stores the value; so does Prepend. They keep the time to live.
 func Append(key Key, v Value) Mutation { return mutation("append", key, v) }
 
-// Prepend adds the elements of an array in front of those of the entry's.
+// Prepend is like Append, in front of what the entry has.
 func Prepend(key Key, v Value) Mutation { return mutation("prepend", key, v) }
 
 // Touch changes how long an entry lives from now on, 1 ms to 100 years; 0 is for ever.
@@ -102,6 +121,13 @@ func (m Mutation) Within(least, most Value, clamp bool) Mutation {
 			*bound.to, _, m.err = bound.v.raw()
 		}
 	}
+	return m
+}
+
+// MaxLen bounds the elements of the array that an [Append] or [Prepend] makes, at least 1. Elements at its
+// other end go.
+func (m Mutation) MaxLen(n int64) Mutation {
+	m.wire.MaxLen = &n
 	return m
 }
 
@@ -150,6 +176,9 @@ func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
 	var in hostkv.CommitInput
 	for i := range c.Checks {
+		if err := c.Checks[i].err; err != nil {
+			return Result{}, err
+		}
 		in.Checks = append(in.Checks, c.Checks[i].wire)
 	}
 	for i := range c.Mutations {

@@ -52,7 +52,7 @@ func Example() {
 			kv.Min(visits, kv.JSON([]byte("5"))),
 			kv.Max(visits, kv.JSON([]byte("7"))),
 			kv.Append(log, kv.JSON([]byte(`["b"]`))),
-			kv.Prepend(log, kv.JSON([]byte(`["a"]`))),
+			kv.Prepend(log, kv.JSON([]byte(`["a"]`))).MaxLen(100),
 			kv.Touch(log, time.Minute),
 			kv.Delete(kv.Key{"raw"}),
 		},
@@ -73,8 +73,8 @@ func Example() {
 
 	// What the caller read is still so, or nothing is done.
 	r, err = store.Commit(ctx, kv.Commit{
-		Checks:    []kv.Check{kv.AtVersion(ada, entry.Version), kv.Exists(kv.Key{"raw"})},
-		Mutations: []kv.Mutation{kv.DeleteRange(users)},
+		Checks:    []kv.Check{kv.AtVersion(ada, entry.Version), kv.Exists(kv.Key{"raw"}), kv.Equals(kv.Key{"note"}, kv.Text("hello"))},
+		Mutations: []kv.Mutation{kv.DeleteRange(users), kv.DeleteWhere(users, []byte(`{"age":17}`))},
 	})
 	fmt.Println(r.Failed, r.Version, err)
 	n, err := store.Count(ctx, users)

@@ -190,12 +190,13 @@ func (tx *Tx) do(m *Mutation) {
 		if err != nil {
 			return
 		}
+		filtered := m.wire.Where != nil
 		for key := range tx.own {
 			if s.has(key) {
-				tx.note(key, ownEntry{})
+				tx.note(key, ownEntry{blind: filtered})
 			}
 		}
-		tx.ranges = append(tx.ranges, ownRange{span: s})
+		tx.ranges = append(tx.ranges, ownRange{s, filtered})
 		return
 	}
 	key, err := pack(m.wire.Key)

@@ -282,7 +282,8 @@ func TestATransactionEnds(t *testing.T) {
 func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx, key := t.Context(), kv.Key{"n"}
-		for _, m := range []kv.Mutation{kv.Sum(key, document(1)), kv.Append(key, kv.JSON([]byte("[]"))), kv.Touch(key, time.Second)} {
+		must[kv.Result](t)(store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(key, document(1))}}))
+		for _, m := range []kv.Mutation{kv.Sum(key, document(1)), kv.Append(key, kv.JSON([]byte("[]"))), kv.Touch(key, time.Second), kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, []byte(`{"a":1}`))} {
 			tx := store.Begin()
 			if err := tx.Do(m); err != nil {
 				t.Fatal(err)

@@ -18,6 +18,7 @@ const (
 	DefaultPage  = 100                        // of them, unless the caller names another number
 	MaxChecks    = 1_000                      // of kv.commit
 	MaxMutations = 10_000                     // of kv.commit
+	MaxFiltered  = 10_000                     // entries that the filters of kv.commit read
 	MaxResolved  = 1_000                      // different placeholders of kv.commit
 	MaxTTL       = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
@@ -102,7 +103,7 @@ type CommitInput struct {
 }
 
 // A Check demands something of the entry of a key, or that a part of a selection is as a page of kv.list has shown it. It
-// has exactly one of Version, Exists and Digest.
+// has exactly one of Version, Exists, Value and Digest.
 type Check struct {
 	// Key is absent with Digest.
 	Key Key `json:"key,omitempty"`
@@ -110,6 +111,10 @@ type Check struct {
 	Version *uint64 `json:"version,omitempty"`
 	// Exists demands that there is an entry, or that there is none.
 	Exists *bool `json:"exists,omitempty"`
+	// Value demands that there is an entry whose value equals this one, as $eq of filters compares: numbers by value, and
+	// objects in any order.
+	Value    host.Raw `json:"value,omitempty"`
+	Encoding string   `json:"encoding,omitempty"`
 	// Digest is that of a page of kv.list.
 	Digest string `json:"digest,omitempty"`
 }
@@ -118,9 +123,9 @@ type Check struct {
 //
 //	put              stores Value
 //	delete           removes the entry of Key
-//	delete_range     removes the entries of a Selection, which must not be empty
+//	delete_range     removes the entries of a Selection, which must not be empty, or those of them that meet Where
 //	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are numbers
-//	append, prepend  put the entry's value with Value behind or in front, which are arrays
+//	append, prepend  put the entry's value with Value behind or in front: arrays, or both text, or both bytes
 //	touch            changes when the entry expires
 //
 // If there is no entry, sum and the like put Value.
@@ -129,6 +134,8 @@ type Mutation struct {
 	// Key is that of all operations except delete_range.
 	Key Key `json:"key,omitempty"`
 	Selection
+	// Where is a filter of a delete_range. Those of one commit read up to MaxFiltered entries; more is an error.
+	Where    host.Raw `json:"where,omitempty"`
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
 	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it: {"$uuidv7":true},
@@ -141,6 +148,8 @@ type Mutation struct {
 	Min   host.Raw `json:"min,omitempty"`
 	Max   host.Raw `json:"max,omitempty"`
 	Clamp bool     `json:"clamp,omitempty"`
+	// MaxLen, at least 1, bounds the elements of the array that an append or prepend makes: elements at its other end go.
+	MaxLen *int64 `json:"max_len,omitempty"`
 }
 
 // CommitOutput says what a commit did. That a check failed is no error.

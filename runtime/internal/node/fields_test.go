@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,6 +65,11 @@ var faultyInputs = map[string]map[string]string{
 		`{"mutations":[{"op":"delete","key":["a"]},{"op":"put","key":["a"]}]}`: "mutations[1].value", `{"mutations":[{"op":"put","key":["a"],"value":1,"encoding":"x"}]}`: "mutations[0].encoding",
 		`{"mutations":[{"op":"touch","key":["a"]}]}`: "mutations[0].ttl_ms", `{"mutations":[{"op":"delete_range"}]}`: "mutations[0].prefix", `{"mutations":[{"op":"put","value":1}]}`: "mutations[0].key",
 		`{"mutations":[{"op":"sum","key":["a"],"value":1,"min":"x"}]}`: "mutations[0].min", `{"mutations":[{"op":"put","key":["a"],"value":{"x":1,"x":2}}]}`: "mutations[0].value.x",
+		`{"checks":[{"digest":"?"}]}`: "checks[0].digest", `{"checks":[{"digest":"AAAA","key":["a"]}]}`: "checks[0].key", `{"checks":[{"key":["a"],"value":1,"encoding":"x"}]}`: "checks[0].encoding",
+		`{"checks":[{"key":["a",{"$uuidv7":true}],"version":1}]}`: "checks[0].key[1]", `{"mutations":[{"op":"put","key":[{"$uuidv7":1}],"value":1}]}`: "mutations[0].key[0]",
+		`{"mutations":[{"op":"delete_range","prefix":[],"where":{}}]}`: "mutations[0].where", `{"mutations":[{"op":"delete_range","where":{"a":1}}]}`: "mutations[0].prefix",
+		`{"mutations":[{"op":"delete_range","prefix":["a"],"where":{"a":{"$x":1}}}]}`: "mutations[0].where.a.$x", `{"mutations":[{"op":"append","key":["a"],"value":[],"max_len":0}]}`: "mutations[0].max_len",
+		`{"mutations":[{"op":"delete","key":["a"],"literal":true}]}`: "mutations[0].literal", `{"mutations":[{"op":"put","key":["a"],"value":1,"where":{"a":1}}]}`: "mutations[0].where",
 	},
 	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
 	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
@@ -141,6 +147,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.StreamAppend, `{"stream":"log","items":[` + repeated(`7`, 5000) + `]}`, "items", "1000", "5000"},
 		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
 		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
+		{host.KVCommit, `{"mutations":[{"op":"put","key":["a"],"value":[` + names(1001) + `]}]}`, "mutations[0].value", "1000", "1001"},
 		{host.ActorPause, `{"reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
 		{host.ConnectionClose, `{"connection":"x","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
 		{host.SQLExec, `{"sql":"SELECT 1","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
@@ -296,4 +303,13 @@ func TestMethodsHaveTheirKind(t *testing.T) {
 			t.Errorf("%s is a %s, want %s", name, kinds[name], kind)
 		}
 	}
+}
+
+// names returns placeholders with different names.
+func names(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,{"$uuidv7":"n%d"}`, i)
+	}
+	return b.String()[1:]
 }

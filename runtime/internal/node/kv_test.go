@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -226,4 +227,52 @@ func updateAlone(t *testing.T, g *stage, log *changeLog) {
 		}
 		return nil
 	})
+}
+
+// A commit reads so much for its filters and checks, and says so if that is not enough. Then nothing is done.
+func TestCommitsBoundWhatTheyRead(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	n := 0
+	fill := func(to int) {
+		var in kv.CommitInput
+		for ; n < to; n++ {
+			in.Mutations = append(in.Mutations, kv.Mutation{Op: "put", Key: kv.Key{"n", int64(n)}, Value: host.Raw("1")})
+		}
+		g.mustVerb("a", host.KVCommit, in, new(kv.CommitOutput))
+	}
+	refused := func(in kv.CommitInput, field string) {
+		t.Helper()
+		if e := wantCode(t, g.verb("a", host.KVCommit, in, new(kv.CommitOutput)), host.TooLarge); e.Metadata["field"] != field || e.Metadata["limit"] == "" {
+			t.Errorf("%v %v", e, e.Metadata)
+		}
+	}
+	fill(kv.MaxFiltered)
+	part := kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{"n"}}, Where: host.Raw(`{"$key[1]":{"$lt":5}}`)}
+	var out kv.CommitOutput
+	if g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{part}}, &out); out.Results[0].Deleted != 5 {
+		t.Errorf("%+v", out)
+	}
+	refused(kv.CommitInput{Mutations: []kv.Mutation{{Op: "delete", Key: kv.Key{"n", int64(9)}}, part, part}}, "mutations[2].where")
+
+	var list kv.ListOutput
+	g.mustVerb("a", host.KVList, kv.ListInput{Where: host.Raw(`{"$size":9}`), Digest: true}, &list)
+	if len(list.Entries) != 0 || list.Cursor != "" {
+		t.Fatalf("%+v", list)
+	}
+	in := kv.CommitInput{Checks: slices.Repeat([]kv.Check{{Digest: list.Digest}}, 10)}
+	if g.mustVerb("a", host.KVCommit, in, &out); !out.OK {
+		t.Errorf("%+v", out)
+	}
+	in.Checks = append(in.Checks, in.Checks[0])
+	refused(in, "checks")
+
+	large := host.Raw(`"` + strings.Repeat("x", 1<<20-2) + `"`)
+	g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: kv.Key{"large"}, Value: large}}}, &out)
+	in = kv.CommitInput{Checks: slices.Repeat([]kv.Check{{Key: kv.Key{"large"}, Value: host.Raw("1")}}, 65)}
+	refused(in, "checks")
+	if e := g.verb("a", host.KVGet, kv.GetInput{Key: kv.Key{"n", int64(9)}}, new(kv.GetOutput)); e != nil {
+		t.Error(e)
+	}
 }

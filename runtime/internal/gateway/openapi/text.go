@@ -78,10 +78,12 @@ var hostText = map[string]string{
 		"callers read Public.",
 	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
 	"KVCheck": "A Check demands something of the entry of a key, or that a part of a selection is as a " +
-		"page of kv.list has shown it. It has exactly one of version, exists and digest.",
-	"KVCheck.digest":  "digest is that of a page of kv.list.",
-	"KVCheck.exists":  "exists demands that there is an entry, or that there is none.",
-	"KVCheck.key":     "key is absent with digest.",
+		"page of kv.list has shown it. It has exactly one of version, exists, value and digest.",
+	"KVCheck.digest": "digest is that of a page of kv.list.",
+	"KVCheck.exists": "exists demands that there is an entry, or that there is none.",
+	"KVCheck.key":    "key is absent with digest.",
+	"KVCheck.value": "value demands that there is an entry whose value equals this one, as $eq of filters " +
+		"compares: numbers by value, and objects in any order.",
 	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
 		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
@@ -116,10 +118,14 @@ var hostText = map[string]string{
 	"KVMutation.key": "key is that of all operations except delete_range.",
 	"KVMutation.literal": "literal stores a document as it is. Otherwise it stores strings for the placeholders in " +
 		"it: {\"$uuidv7\":true}, {\"$uuidv7\":NAME} and {\"$versionstamp\":true}.",
+	"KVMutation.max_len": "max_len, at least 1, bounds the elements of the array that an append or prepend makes: " +
+		"elements at its other end go.",
 	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
 		"the bound with clamp.",
 	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
 		"means for ever of a put, and as before of the others. Touch needs it.",
+	"KVMutation.where": "where is a filter of a delete_range. Those of one commit read up to 10,000 entries; more " +
+		"is an error.",
 	"KVMutationResult":         "A MutationResult is the result of a mutation.",
 	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
 	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",

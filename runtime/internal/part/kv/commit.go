@@ -2,6 +2,7 @@ package kv
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -9,11 +10,13 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/where"
 )
 
 // commit implements kv.commit.
@@ -121,6 +124,12 @@ func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) {
 	case kvrows.Delete:
 		h.change("delete", m.Key, nil)
 	case kvrows.DeleteRange:
+		if m.Where != nil {
+			for _, key := range d.Keys {
+				h.change("delete", key, nil)
+			}
+			return
+		}
 		rangeChange(h.K, m.Key, m.End, d.Deleted)
 	default:
 		if d.Expires != 0 {
@@ -210,7 +219,7 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Comm
 	c := &kvrows.Commit{Checks: make([]kvrows.Check, len(in.Checks)), Mutations: make([]kvrows.Mutation, len(in.Mutations))}
 	for i := range in.Checks {
 		var err error
-		if c.Checks[i], err = parseCheck(&in.Checks[i]); err != nil {
+		if c.Checks[i], err = parseCheck(codec, &in.Checks[i]); err != nil {
 			return nil, at("checks", i, err)
 		}
 	}
@@ -223,14 +232,18 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Comm
 	return c, nil
 }
 
-func parseCheck(in *kv.Check) (c kvrows.Check, err error) {
-	given := 0
-	for _, is := range []bool{in.Version != nil, in.Exists != nil, in.Digest != ""} {
+func parseCheck(codec host.Codec, in *kv.Check) (c kvrows.Check, err error) {
+	in.Value = given(codec, in.Value)
+	demands := 0
+	for _, is := range []bool{in.Version != nil, in.Exists != nil, in.Value != nil, in.Digest != ""} {
 		if is {
-			given++
+			demands++
 		}
 	}
-	if in.Digest != "" && given == 1 {
+	if in.Encoding != "" && in.Value == nil {
+		return c, host.Errorf(host.InvalidArgument, "an encoding is that of a value, which is missing").With("field", "encoding")
+	}
+	if in.Digest != "" && demands == 1 {
 		if in.Key != nil {
 			return c, host.Errorf(host.InvalidArgument, "a check with a digest takes no key").With("field", "key")
 		}
@@ -240,14 +253,49 @@ func parseCheck(in *kv.Check) (c kvrows.Check, err error) {
 		return c, of("key", err)
 	}
 	switch {
-	case given != 1:
-		return c, host.Errorf(host.InvalidArgument, "a check has a version, exists or digest, and one of them").With("field", "version")
+	case demands != 1:
+		return c, host.Errorf(host.InvalidArgument, "a check has one of version, exists, value and digest").With("field", "version")
+	case in.Value != nil:
+		c.Want = kvrows.Equal
+		c.Value, err = equals(codec, in)
 	case in.Exists != nil && *in.Exists:
 		c.Want = kvrows.Exists
 	case in.Version != nil && *in.Version != 0:
 		c.Want, c.Version = kvrows.AtVersion, *in.Version
 	}
-	return c, nil
+	return c, err
+}
+
+// equals returns what compares a stored value with that of a check.
+func equals(codec host.Codec, in *kv.Check) (func(value.Value) (bool, error), error) {
+	encoding, err := encodingOf(in.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	v, err := read(codec, in.Value, encoding)
+	if err != nil {
+		return nil, of("value", err)
+	}
+	wanted, err := document(v)
+	if err != nil {
+		return nil, err
+	}
+	return func(stored value.Value) (bool, error) {
+		is, err := document(stored)
+		return where.Equal(is, wanted), err
+	}, nil
+}
+
+// encodingOf reads the encoding that a caller names; "" is that of documents.
+func encodingOf(word string) (host.Encoding, error) {
+	if word == "" {
+		return host.EncodedJSON, nil
+	}
+	encoding, known := host.ParseEncoding(word)
+	if !known {
+		return 0, host.Errorf(host.InvalidArgument, "%.40q is not an encoding", word).With("field", "encoding")
+	}
+	return encoding, nil
 }
 
 var operations = map[string]kvrows.Op{
@@ -256,7 +304,7 @@ var operations = map[string]kvrows.Op{
 }
 
 func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrows.Mutation, err error) {
-	for _, raw := range []*host.Raw{&in.Value, &in.Min, &in.Max} {
+	for _, raw := range []*host.Raw{&in.Value, &in.Min, &in.Max, &in.Where} {
 		*raw = given(codec, *raw)
 	}
 	op, known := operations[in.Op]
@@ -264,11 +312,9 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 		return m, host.Errorf(host.InvalidArgument, "the op is %.40q; it must be put, delete, delete_range, sum, min, max, append, prepend or touch", in.Op).With("field", "op")
 	}
 	m.Op, m.Combine = op, value.Op(in.Op)
-	encoding := host.EncodedJSON
-	if in.Encoding != "" {
-		if encoding, known = host.ParseEncoding(in.Encoding); !known {
-			return m, host.Errorf(host.InvalidArgument, "%.40q is not an encoding", in.Encoding).With("field", "encoding")
-		}
+	encoding, err := encodingOf(in.Encoding)
+	if err != nil {
+		return m, err
 	}
 	if err := surplus(in, op); err != nil {
 		return m, err
@@ -277,8 +323,11 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 		if in.Prefix == nil && in.Start == nil && in.End == nil {
 			return m, host.Errorf(host.InvalidArgument, "delete_range selects nothing; the prefix [] selects everything").With("field", "prefix")
 		}
-		m.Key, m.End, err = bounds(&in.Selection)
-		return m, err
+		if m.Key, m.End, err = bounds(&in.Selection); err != nil {
+			return m, err
+		}
+		m.Where, err = filterOf(codec, in.Where, stands.now)
+		return m, of("where", err)
 	}
 	key, err := stands.key(in.Key)
 	if err == nil {
@@ -315,6 +364,15 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 	if err := m.Combine.Check(m.Value); err != nil {
 		return m, host.Errorf(host.InvalidArgument, "the value of %s %s", in.Op, err).With("field", "value")
 	}
+	if in.MaxLen != nil {
+		if encoding != host.EncodedJSON {
+			return m, host.Errorf(host.InvalidArgument, "max_len is the length of an array").With("field", "max_len")
+		}
+		if *in.MaxLen < 1 || *in.MaxLen > math.MaxInt32 {
+			return m, host.Errorf(host.InvalidArgument, "max_len is %d; it is at least 1", *in.MaxLen).With("field", "max_len")
+		}
+		m.MaxLen = int(*in.MaxLen)
+	}
 	for _, bound := range []struct {
 		name string
 		raw  host.Raw
@@ -338,6 +396,21 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 	return m, nil
 }
 
+// filterOf compiles the filter of a delete_range; nil is none.
+func filterOf(codec host.Codec, raw host.Raw, now time.Time) (func(*engine.Entry) (bool, error), error) {
+	filter, _, err := compile(codec, raw, now)
+	if err != nil || filter == nil {
+		return nil, err
+	}
+	return func(e *engine.Entry) (bool, error) {
+		parts, err := tuple.Unpack(e.Key[1:])
+		if err != nil {
+			return false, err
+		}
+		return meets(filter, kv.Key(parts), e)
+	}, nil
+}
+
 // surplus refuses members that an operation does not take.
 func surplus(in *kv.Mutation, op kvrows.Op) error {
 	for _, member := range []struct {
@@ -348,10 +421,12 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 		{"prefix", in.Prefix != nil, op == kvrows.DeleteRange},
 		{"start", in.Start != nil, op == kvrows.DeleteRange},
 		{"end", in.End != nil, op == kvrows.DeleteRange},
+		{"where", in.Where != nil, op == kvrows.DeleteRange},
 		{"value", in.Value != nil, op == kvrows.Put || op == kvrows.Combine},
 		{"encoding", in.Encoding != "", op == kvrows.Put || op == kvrows.Combine},
 		{"literal", in.Literal, op == kvrows.Put || op == kvrows.Combine},
 		{"ttl_ms", in.TTLMS != nil, op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch},
+		{"max_len", in.MaxLen != nil, in.Op == "append" || in.Op == "prepend"},
 		{"min", in.Min != nil, in.Op == "sum"},
 		{"max", in.Max != nil, in.Op == "sum"},
 		{"clamp", in.Clamp, in.Op == "sum" && (in.Min != nil || in.Max != nil)},

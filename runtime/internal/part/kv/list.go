@@ -33,17 +33,9 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 	if err != nil {
 		return kv.ListOutput{}, err
 	}
-	var filter *where.Filter
-	text := []byte(given(r.codec, in.Where))
-	if len(text) > 0 {
-		if r.codec == host.CBOR {
-			if text, err = byteString(text); err != nil {
-				return kv.ListOutput{}, of("where", err)
-			}
-		}
-		if filter, err = where.Compile(text, r.now); err != nil {
-			return kv.ListOutput{}, of("where", err)
-		}
+	filter, text, err := compile(r.codec, in.Where, r.now)
+	if err != nil {
+		return kv.ListOutput{}, of("where", err)
 	}
 	listing := fnv.New64a()
 	for _, part := range [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse)} {
@@ -80,6 +72,18 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 		l.out.Digest = digestOf(l.digest, start, end)
 	}
 	return l.out, nil
+}
+
+// compile compiles a filter, and returns its text; without one it is nil.
+func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filter, text []byte, err error) {
+	text = []byte(given(codec, raw))
+	if len(text) > 0 && codec == host.CBOR {
+		text, err = byteString(text)
+	}
+	if err == nil && len(text) > 0 {
+		filter, err = where.Compile(text, now)
+	}
+	return filter, text, err
 }
 
 // A lister makes one page.
@@ -136,7 +140,7 @@ func (l *lister) add(e *engine.Entry, values bool) error {
 	}
 	key := kv.Key(parts)
 	if l.filter != nil {
-		meets, err := l.meets(key, e)
+		meets, err := meets(l.filter, key, e)
 		if err != nil || !meets {
 			return err
 		}
@@ -150,12 +154,9 @@ func (l *lister) add(e *engine.Entry, values bool) error {
 	return nil
 }
 
-func (l *lister) meets(key kv.Key, e *engine.Entry) (bool, error) {
-	text, err := value.Value{Encoding: host.Encoding(e.Encoding), Data: e.Value}.AppendJSON(nil)
-	if err != nil {
-		return false, host.Errorf(host.Internal, "a stored value %s", err)
-	}
-	v, err := member(text)
+// meets reports whether an entry meets a filter.
+func meets(filter *where.Filter, key kv.Key, e *engine.Entry) (bool, error) {
+	v, err := document(value.Value{Encoding: host.Encoding(e.Encoding), Data: e.Value})
 	if err != nil {
 		return false, err
 	}
@@ -168,10 +169,19 @@ func (l *lister) meets(key kv.Key, e *engine.Entry) (bool, error) {
 		return false, err
 	}
 	list, _ := parts.([]any)
-	return l.filter.Meets(&where.Entry{
+	return filter.Meets(&where.Entry{
 		Key: list, Value: v, Version: uint64(e.Version), Size: e.Size,
 		Created: clock.TimeMS(e.Created), Updated: clock.TimeMS(e.Updated), Expires: clock.TimeMS(e.Expire),
 	}), nil
+}
+
+// document decodes a value for a filter.
+func document(v value.Value) (any, error) {
+	text, err := v.AppendJSON(nil)
+	if err != nil {
+		return nil, host.Errorf(host.Internal, "a stored value %s", err)
+	}
+	return member(text)
 }
 
 // appendByteString appends bytes as CBOR.

@@ -35,8 +35,8 @@ func ReadDigest(b [DigestSize]byte) Digest {
 // MaxChecked bounds the entries that the checks of ranges of one commit read.
 const MaxChecked = 100_000
 
-// digest returns the digest of the entries with start <= key < end, and adds to read how many it reads.
-func digest(r engine.Reader, start, end []byte, read *int) (d Digest, err error) {
+// digest returns the digest of the entries with start <= key < end.
+func digest(r engine.Reader, start, end []byte, done *work) (d Digest, err error) {
 	q := engine.ListQuery{KeysOnly: true}
 	q.Start, q.End = Bounds(start, end)
 	for {
@@ -44,8 +44,8 @@ func digest(r engine.Reader, start, end []byte, read *int) (d Digest, err error)
 		if err != nil {
 			return d, err
 		}
-		if *read += len(page.Entries); *read > MaxChecked {
-			return d, host.OverLimit("entries that the checks of one commit read", MaxChecked, int64(*read)).With("field", "checks")
+		if done.checked += len(page.Entries); done.checked > MaxChecked {
+			return d, host.OverLimit("entries that the checks of one commit read", MaxChecked, int64(done.checked))
 		}
 		for i := range page.Entries {
 			d.Add(&page.Entries[i])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -182,7 +183,7 @@ func digits(text []byte) int {
 // Check returns what is wrong with an operand by itself.
 func (o Op) Check(operand Value) error {
 	if !o.Numeric() {
-		if !array(operand) {
+		if !array(operand) && !operand.joins() {
 			return mismatch(true, "is %s, not an array", clip(operand.Data))
 		}
 		return nil
@@ -326,10 +327,56 @@ func array(v Value) bool {
 	return v.Encoding == host.EncodedJSON && bytes.HasPrefix(v.Data, []byte{'['})
 }
 
-// concatenate joins two arrays.
+// joins reports whether the value is appended to one of its encoding as it is.
+func (v Value) joins() bool { return v.Encoding == host.EncodedText || v.Encoding == host.EncodedBytes }
+
+// Trim returns an array with up to most elements: without the first ones if the operation is Append, and without the last
+// ones otherwise. Any other value stays as it is.
+func (o Op) Trim(v Value, most int) Value {
+	if !array(v) || string(v.Data) == "[]" {
+		return v
+	}
+	starts := []int{1} // of the elements
+	level, quoted := 0, false
+	for i, text := 1, v.Data; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			level++
+		case c == ']' || c == '}':
+			level--
+		case c == ',' && level == 0:
+			starts = append(starts, i+1)
+		}
+	}
+	extra := len(starts) - most
+	if extra <= 0 {
+		return v
+	}
+	if o == Append {
+		return Value{v.Encoding, append([]byte{'['}, v.Data[starts[extra]:]...)}
+	}
+	return Value{v.Encoding, append(slices.Clone(v.Data[:starts[most]-1]), ']')}
+}
+
+// concatenate joins two arrays, texts or bytes.
 func (o Op) concatenate(old *Value, operand Value) (Value, error) {
 	if old == nil {
 		return operand, nil
+	}
+	if operand.joins() && old.Encoding == operand.Encoding {
+		first, second := old.Data, operand.Data
+		if o == Prepend {
+			first, second = second, first
+		}
+		return Value{old.Encoding, append(append(make([]byte, 0, len(first)+len(second)), first...), second...)}, nil
+	}
+	if operand.joins() {
+		return Value{}, mismatch(false, "is %s, not %s", old.Encoding, operand.Encoding)
 	}
 	if !array(*old) {
 		return Value{}, mismatch(false, "is %s, not an array", clip(old.Data))

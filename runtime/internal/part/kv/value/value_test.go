@@ -232,3 +232,25 @@ func FuzzStoredValuesAreShown(f *testing.F) {
 		}
 	})
 }
+
+func TestTrimKeepsTheEndThatGrows(t *testing.T) {
+	for _, c := range []struct {
+		text            string
+		most            int
+		append, prepend string
+	}{
+		{`[]`, 1, `[]`, `[]`},
+		{`[1]`, 1, `[1]`, `[1]`},
+		{`[1,2,3]`, 3, `[1,2,3]`, `[1,2,3]`},
+		{`[1,2,3]`, 2, `[2,3]`, `[1,2]`},
+		{`["a,\"],[",[1,[2,3]],{"x":[4,5]}]`, 2, `[[1,[2,3]],{"x":[4,5]}]`, `["a,\"],[",[1,[2,3]]]`},
+		{`["\\\\",","]`, 1, `[","]`, `["\\\\"]`},
+		{`{"a":[1,2]}`, 1, `{"a":[1,2]}`, `{"a":[1,2]}`},
+	} {
+		for op, want := range map[Op]string{Append: c.append, Prepend: c.prepend} {
+			if got := op.Trim(Value{host.EncodedJSON, []byte(c.text)}, c.most); string(got.Data) != want {
+				t.Errorf("%s of %s to %d: %s, not %s", op, c.text, c.most, got.Data, want)
+			}
+		}
+	}
+}
