@@ -79,6 +79,8 @@ func Example() {
 	fmt.Println(r.Failed, r.Version, err)
 	n, err := store.Count(ctx, users)
 	fmt.Println(n, err)
+	some, of, err := store.Sample(ctx, kv.SampleConfig{Selection: users, N: 1, Seed: 7, KeysOnly: true})
+	fmt.Println(len(some), of, err)
 	// Output:
 	// 1 deleted, visits 7, <nil>
 	// json ["a","b"], expires true, true, <nil>
@@ -87,6 +89,7 @@ func Example() {
 	// [user 8] true <nil>
 	// [1] 0 <nil>
 	// 2 <nil>
+	// 1 2 <nil>
 }
 
 // A shop sells what it has.

@@ -46,9 +46,43 @@ func (s Store) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	return entries, nil
 }
 
-// Count counts the entries of a selection. It reads their keys.
-func (s Store) Count(ctx context.Context, of Selection) (int64, error) {
-	return site.Count(ctx, &s.at, method.KVCount, &hostkv.CountInput{Selection: of})
+// Count counts the entries of a selection. It reads their keys, with several requests if there are many.
+func (s Store) Count(ctx context.Context, of Selection) (n int64, err error) {
+	for in := (hostkv.CountInput{Selection: of}); ; {
+		out, err := site.Ask(ctx, &s.at, method.KVCount, &in)
+		if n += out.Count; err != nil || out.Cursor == "" {
+			return n, err
+		}
+		in.Cursor = out.Cursor
+	}
+}
+
+// A SampleConfig says what is sampled.
+type SampleConfig struct {
+	Selection
+	// N is how many entries there are at most, 1 to 1,000; 0 is 10.
+	N int
+	// Seed decides the choice: with the same one the same entries are chosen of the same keys.
+	Seed uint64
+	// KeysOnly leaves the values out.
+	KeysOnly bool
+}
+
+// Sample returns entries of a selection, each chosen with the same chance, in the order of their keys, and
+// of how many they were chosen. It reads up to 1,000,000 keys, for up to a second.
+func (s Store) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
+	in := hostkv.SampleInput{Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
+	out, err := site.Ask(ctx, &s.at, method.KVSample, &in)
+	if err != nil {
+		return nil, 0, err
+	}
+	entries := make([]Entry, len(out.Entries))
+	for i := range out.Entries {
+		if entries[i], err = entryOf(&out.Entries[i], !c.KeysOnly); err != nil {
+			return nil, 0, err
+		}
+	}
+	return entries, out.Count, nil
 }
 
 // A ListConfig says which entries are listed. The zero value lists all.

@@ -12,15 +12,16 @@ import (
 
 // The bounds of one call.
 const (
-	MaxKeys      = 1_000                      // of kv.get_many
-	MaxValues    = 16 << 20                   // bytes of the values that kv.get_many returns
-	MaxPage      = 1_000                      // entries of kv.list
-	DefaultPage  = 100                        // of them, unless the caller names another number
-	MaxChecks    = 1_000                      // of kv.commit
-	MaxMutations = 10_000                     // of kv.commit
-	MaxFiltered  = 10_000                     // entries that the filters of kv.commit read
-	MaxResolved  = 1_000                      // different placeholders of kv.commit
-	MaxTTL       = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
+	MaxKeys       = 1_000                      // of kv.get_many
+	MaxValues     = 16 << 20                   // bytes of the values that kv.get_many returns
+	MaxPage       = 1_000                      // entries of kv.list
+	DefaultPage   = 100                        // of them, unless the caller names another number
+	DefaultSample = 10                         // entries of kv.sample, unless the caller names another number
+	MaxChecks     = 1_000                      // of kv.commit
+	MaxMutations  = 10_000                     // of kv.commit
+	MaxFiltered   = 10_000                     // entries that the filters of kv.commit read
+	MaxResolved   = 1_000                      // different placeholders of kv.commit
+	MaxTTL        = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
 // GetInput names an entry.
@@ -93,6 +94,34 @@ type ListOutput struct {
 // CountInput selects the entries to count.
 type CountInput struct {
 	Selection
+	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// CountOutput has a count: of all if Cursor is absent, and otherwise of the entries up to where the next call goes on.
+type CountOutput struct {
+	Count  int64  `json:"count"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// SampleInput asks for entries of a selection, each chosen with the same chance.
+type SampleInput struct {
+	Selection
+	// N is how many entries there are at most; absent means DefaultSample.
+	N int `json:"n,omitempty" range:"1,1000"`
+	// Seed decides the choice: with the same one the same entries are chosen of the same keys.
+	Seed     uint64 `json:"seed,omitempty"`
+	KeysOnly bool   `json:"keys_only,omitempty"`
+	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// SampleOutput has the entries in the order of their keys. Count says of how many they were chosen: of all if Cursor is
+// absent, and otherwise of those up to where the next call goes on. Their values have up to MaxValues bytes.
+type SampleOutput struct {
+	Entries []Entry `json:"entries"`
+	Count   int64   `json:"count"`
+	Cursor  string  `json:"cursor,omitempty"`
 }
 
 // CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing is. A mutation that cannot

@@ -59,7 +59,8 @@ var faultyInputs = map[string]map[string]string{
 	host.KVGet:     {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]"},
 	host.KVGetMany: {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},
 	host.KVList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix"},
-	host.KVCount:   {`{"end":[]}`: "end", `{"start":7}`: "start"},
+	host.KVCount:   {`{"end":[]}`: "end", `{"start":7}`: "start", `{"cursor":"?"}`: "cursor"},
+	host.KVSample:  {`{"n":0}`: "n", `{"n":1001}`: "n", `{"seed":-1}`: "seed", `{"end":[]}`: "end", `{"cursor":"?"}`: "cursor"},
 	host.KVCommit: {
 		`{"checks":[{"key":["a"]}]}`: "checks[0].version", `{"checks":[{"key":[],"version":1}]}`: "checks[0].key", `{"mutations":[{"op":"x","key":["a"]}]}`: "mutations[0].op",
 		`{"mutations":[{"op":"delete","key":["a"]},{"op":"put","key":["a"]}]}`: "mutations[1].value", `{"mutations":[{"op":"put","key":["a"],"value":1,"encoding":"x"}]}`: "mutations[0].encoding",

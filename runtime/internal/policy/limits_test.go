@@ -60,6 +60,8 @@ var limitSections = []struct {
 		{"the most that this `limit` can be", "actor/host/kv.MaxPage", ""},
 		{"bytes of a page of `kv.list`", "runtime/internal/part/kv.pageBytes bytes", ""},
 		{"entries that a page of a filter reads", "runtime/internal/part/kv.scanEntries", ""},
+		{"entries that one `kv.count` or `kv.sample` reads", "runtime/internal/part/kv.countEntries", ""},
+		{"entries of `kv.sample`", "actor/host/kv.DefaultSample", "`n`"},
 		{"checks of one `kv.commit`", "actor/host/kv.MaxChecks", ""},
 		{"mutations of one `kv.commit`", "actor/host/kv.MaxMutations", ""},
 		{"entries that the filters of one `kv.commit` read", "actor/host/kv.MaxFiltered", ""},

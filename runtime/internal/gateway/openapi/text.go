@@ -93,6 +93,10 @@ var hostText = map[string]string{
 	"KVCommitOutput.results":  "results has an element for each mutation, in order.",
 	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
 		"if it is empty too.",
+	"KVCountInput":        "CountInput selects the entries to count.",
+	"KVCountInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
+	"KVCountOutput": "CountOutput has a count: of all if cursor is absent, and otherwise of the entries up to " +
+		"where the next call goes on.",
 	"KVEntry":          "An Entry is an entry of the store.",
 	"KVEntry.encoding": "encoding says what value is; absent in JSON for a document.",
 	"KVEntry.expires":  "expires is when the entry ceases to exist; absent for never.",
@@ -131,6 +135,13 @@ var hostText = map[string]string{
 	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
 	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
 		"mutations of one entry except delete.",
+	"KVSampleInput":        "SampleInput asks for entries of a selection, each chosen with the same chance.",
+	"KVSampleInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
+	"KVSampleInput.n":      "n is how many entries there are at most; absent means 10.",
+	"KVSampleInput.seed":   "seed decides the choice: with the same one the same entries are chosen of the same keys.",
+	"KVSampleOutput": "SampleOutput has the entries in the order of their keys. count says of how many they were " +
+		"chosen: of all if cursor is absent, and otherwise of those up to where the next call goes " +
+		"on. Their values have up to MaxValues bytes.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
 		"start up to and without end. Without any it selects all, which only reading methods take.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +

@@ -16,7 +16,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
-	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
@@ -26,7 +25,8 @@ func (*Part) Methods() []*call.Method {
 		reads(method.KVGet, get),
 		reads(method.KVGetMany, getMany),
 		reads(method.KVList, list),
-		reads(method.KVCount, count),
+		reads(method.KVCount, func(r *reader, in *kv.CountInput) (kv.CountOutput, error) { return r.count(in, countEntries) }),
+		reads(method.KVSample, func(r *reader, in *kv.SampleInput) (kv.SampleOutput, error) { return r.sample(in, countEntries) }),
 		call.Act(method.KVCommit, commit),
 	}
 }
@@ -167,21 +167,6 @@ func getMany(r *reader, in *kv.GetManyInput) (kv.GetManyOutput, error) {
 		}
 	}
 	return out, nil
-}
-
-func count(r *reader, in *kv.CountInput) (out host.CountOutput, err error) {
-	q := engine.ListQuery{KeysOnly: true}
-	start, end, err := bounds(&in.Selection)
-	if err != nil {
-		return out, err
-	}
-	for q.Start, q.End = kvrows.Bounds(start, end); ; {
-		page, err := r.rows.List(q)
-		if out.Count += int64(len(page.Entries)); err != nil || page.Next == nil {
-			return out, err
-		}
-		q.After = page.Next
-	}
 }
 
 // bounds returns the packed bounds of a selection; nil is the end of the store.

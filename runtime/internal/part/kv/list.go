@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -37,13 +36,9 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 	if err != nil {
 		return kv.ListOutput{}, of("where", err)
 	}
-	listing := fnv.New64a()
-	for _, part := range [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse)} {
-		listing.Write(strconv.AppendInt(nil, int64(len(part)), 10))
-		listing.Write(append([]byte{':'}, part...))
-	}
+	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse))
 	if in.Cursor != "" {
-		last, err := after(in.Cursor, listing.Sum64(), start, end)
+		last, err := after(in.Cursor, listing, start, end)
 		switch {
 		case err != nil:
 			return kv.ListOutput{}, err
@@ -53,7 +48,7 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 			start = append(last, 0)
 		}
 	}
-	l := lister{reader: r, in: in, filter: filter, listing: listing.Sum64()}
+	l := lister{reader: r, in: in, filter: filter, listing: listing}
 	last, err := l.page(start, end)
 	if err != nil {
 		return kv.ListOutput{}, err
