@@ -175,7 +175,7 @@ func ExampleStore_Update() {
 	fmt.Println(err)
 	_, err = tx.Commit(ctx)
 	conflict, _ := errors.AsType[*kv.ConflictError](err)
-	fmt.Println(conflict.Keys, conflict.Selections)
+	fmt.Println(conflict.Keys, conflict.Selections, actor.CodeOf(conflict.Unwrap()))
 	tx.Rollback()
 	_, _, err = tx.Get(ctx, ada.Key)
 	fmt.Println(errors.Is(err, kv.ErrEnded))
@@ -190,7 +190,7 @@ func ExampleStore_Update() {
 	// [seat Ada] <nil> <nil> <nil> <nil>
 	// 2 <nil>
 	// <nil>
-	// [[seat Ada]] []
+	// [[seat Ada]] [] failed_precondition
 	// true
 	// [0] <nil>
 }

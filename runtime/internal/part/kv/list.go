@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -159,7 +158,7 @@ func meets(filter *where.Filter, key kv.Key, e *engine.Entry) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	parts, err := member(shown)
+	parts, err := where.Decode(shown)
 	if err != nil {
 		return false, err
 	}
@@ -176,7 +175,7 @@ func document(v value.Value) (any, error) {
 	if err != nil {
 		return nil, host.Errorf(host.Internal, "a stored value %s", err)
 	}
-	return member(text)
+	return where.Decode(text)
 }
 
 // appendByteString appends bytes as CBOR.
@@ -251,11 +250,3 @@ func parseDigest(text string) (c kvrows.Check, err error) {
 }
 
 var errDigest = host.Errorf(host.InvalidArgument, "the digest is not one of kv.list").With("field", "digest")
-
-// member decodes JSON text for a filter.
-func member(text []byte) (v any, err error) {
-	d := json.NewDecoder(strings.NewReader(string(text)))
-	d.UseNumber()
-	err = d.Decode(&v)
-	return v, err
-}

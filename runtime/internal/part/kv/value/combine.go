@@ -86,6 +86,15 @@ func (n number) float() float64 {
 	return f
 }
 
+// fits reports whether a double has all digits of the number.
+func (n number) fits() bool {
+	if n.isDouble() {
+		return true
+	}
+	_, accuracy := n.integer.Float64()
+	return accuracy == big.Exact
+}
+
 // number reads a value as a number. The text of the error goes on after "the value".
 func (v Value) number() (number, error) {
 	switch v.Encoding {
@@ -200,8 +209,10 @@ func (o Op) Check(operand Value) error {
 
 // Combine returns the new value of an entry. old is nil if there is no entry: then it is the operand, within the bounds.
 //
-// Integers are exact. A u64 stays one: its sum is taken modulo 2^64, as the clients of Deno KV expect. A sum of an integer
-// and a double is a double in JSON, and a mismatch with an entry of another encoding. The elements of arrays stay as they are written.
+// Integers are exact. A u64 stays one: its sum with another one is taken modulo 2^64, as the clients of Deno KV expect. It
+// takes no larger integer, and with a negative one it must not pass zero. A sum of an integer and a double is a double in JSON, if
+// that has all digits of the integer. So is that of an integer of JSON and a double of V8. All else is a mismatch. The
+// elements of arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
@@ -236,17 +247,23 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	}
 	as := old.Encoding
 	switch {
-	case x.isDouble() != y.isDouble() && (y.u64 || as != host.EncodedJSON):
+	case x.isDouble() == y.isDouble():
+	case y.u64 || x.u64, as != host.EncodedJSON && (as != host.EncodedV8 || !x.isDouble() || operand.Encoding != host.EncodedJSON):
 		return Value{}, mismatch(false, "and the operand are numbers of two types")
+	case (o == Sum || as != host.EncodedJSON) && (!x.fits() || !y.fits()):
+		return Value{}, mismatch(false, "or the operand would lose digits as a double")
+	case as != host.EncodedJSON:
+		y = number{double: y.float()}
+	}
+	if x.u64 && o == Sum && y.integer.Sign() > 0 && !y.integer.IsUint64() {
+		return Value{}, mismatch(false, "is a u64, and the operand is out of its range")
 	}
 	z, err := o.calculate(x, y)
 	if err != nil {
 		return Value{}, err
 	}
-	if x.u64 && o == Sum {
-		if b.Min == nil && b.Max == nil {
-			z.integer.And(z.integer, new(big.Int).SetUint64(math.MaxUint64))
-		}
+	if x.u64 && o == Sum && y.integer.Sign() >= 0 && b.Min == nil && b.Max == nil {
+		z.integer.And(z.integer, new(big.Int).SetUint64(math.MaxUint64))
 	}
 	if z, err = b.within(z); err != nil {
 		return Value{}, err
