@@ -28,7 +28,7 @@ import (
 type WriteSet struct {
 	space   *Space
 	overlay *overlay // nil while there is nothing to hold
-	commits uint32   // how often the set was committed
+	commits uint16   // how often the set was committed
 	outline
 }
 
@@ -52,11 +52,11 @@ type span struct{ start, end []byte }
 
 // Savepoint is a state of a write set to return to.
 type Savepoint struct {
-	state   outline
-	commits uint32
+	state outline
 	// What the overlay had. held: there was one.
 	used, bytes                        int
 	blocks, slots, undo, wakes, record int32
+	commits                            uint16
 	held                               bool
 }
 

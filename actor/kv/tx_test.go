@@ -318,3 +318,45 @@ func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 		}
 	})
 }
+
+// A turn whose Update cannot be undone alone fails, though its handler ignores the error.
+func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
+	triers := actor.NewType[shop]("trier")
+	rings := actor.NewAlarm[actor.None](triers, "ring")
+	try := actor.NewAction[bool, actor.None](triers, "try")
+	refused := errors.New("refused")
+	definition := actor.Define(triers, actor.Spec[shop]{},
+		actor.OnAlarm(rings, func(*shop, *actor.Context, actor.None) error { return nil }),
+		actor.On(try, func(_ *shop, ctx *actor.Context, more bool) (actor.None, error) {
+			err := ctx.KV().Update(func(tx actor.KV) error {
+				if more {
+					if err := rings.At(ctx, ctx.Now().Add(time.Hour), actor.None{}); err != nil {
+						return err
+					}
+				}
+				_, err := tx.Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1))}})
+				return errors.Join(err, refused)
+			})
+			if !errors.Is(err, refused) {
+				return actor.None{}, err
+			}
+			_, err = ctx.KV().Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"b"}, document(1))}})
+			return actor.None{}, err
+		}))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ref := triers.Ref(h, "a")
+		must[actor.None](t)(try.Call(t.Context(), ref, false))
+		if _, err := try.Call(t.Context(), ref, true); err == nil {
+			t.Error("the turn goes on")
+		}
+		var keys []string
+		for _, k := range h.Inspect("trier", "a") {
+			if strings.HasPrefix(k.Text, "kv") || strings.HasPrefix(k.Text, "alarm") {
+				keys = append(keys, k.Text)
+			}
+		}
+		if fmt.Sprint(keys) != `[kv("b")]` {
+			t.Error(keys)
+		}
+	}, definition)
+}

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
 
@@ -36,6 +37,9 @@ func parsePlaceholder(text string) Placeholder {
 // Resolve puts strings for the placeholders in a JSON document without white space between its tokens. Any other object is
 // what it is.
 func Resolve(document []byte, value func(Placeholder) (string, error)) (out []byte, err error) {
+	if !bytes.Contains(document, []byte(`{"$`)) {
+		return document, nil
+	}
 	return placeholder.ReplaceAllFunc(document, func(match []byte) []byte {
 		text, failed := "", err
 		if err == nil {
