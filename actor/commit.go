@@ -15,3 +15,21 @@ func (k KV) Commit(c kv.Commit) (kv.Result, error) {
 	}
 	return kv.Run(c, t.KVCommit)
 }
+
+// Update calls f, and if it returns an error undoes what it did in the key-value store, through tx or
+// otherwise. Then Update returns the error, and the handler may go on. It may be nested.
+//
+// Only the store is undone. If f fails after it did something else in the turn, such as to put a
+// message into a queue or to call another actor, then the turn fails, whether or not the handler
+// looks at the error.
+func (k KV) Update(f func(tx KV) error) error {
+	t, ok := k.turn.(hostkv.Committer)
+	if !ok {
+		return Errorf(FailedPrecondition, "this turn cannot commit to the key-value store")
+	}
+	undone, err := t.KVUpdate(func() error { return f(k) })
+	if err != nil && !undone {
+		return k.ctx.fail(err)
+	}
+	return err
+}

@@ -117,7 +117,7 @@ func (c *Context) Traceparent() string { return c.turn.Traceparent() }
 func (c *Context) AlarmInstance() string { return c.instance }
 
 // KV returns the actor's key-value store.
-func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
+func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn, ctx: c} }
 
 // SQL returns a handle of the actor's SQLite database, the same throughout the turn. It works with
 // every library for database/sql.

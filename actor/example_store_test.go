@@ -77,6 +77,13 @@ func (shelf) titles(ctx *actor.ReadContext, _ actor.None) (string, error) {
 }
 
 func (*shelf) empty(ctx *actor.Context, _ actor.None) (string, error) {
+	kept := ctx.KV().Update(func(tx actor.KV) error {
+		n, err := tx.DeletePrefix(nil)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%d entries are too many", n) // and so they stay
+	})
 	one, err := books.Delete(ctx, "a")
 	if err != nil {
 		return "", err
@@ -98,7 +105,7 @@ func (*shelf) empty(ctx *actor.Context, _ actor.None) (string, error) {
 		return "", err
 	}
 	all, err := ctx.KV().DeleteRange(nil, nil)
-	return fmt.Sprintln(one, some, rest, note, notes, all), err
+	return fmt.Sprintln(one, some, rest, note, notes, all, kept), err
 }
 
 func Example_store() {
@@ -125,5 +132,5 @@ func Example_store() {
 	// 4 books
 	// 4 notes
 	// new true since version 2, for 1h0m0s
-	// true 2 1 true 3 1
+	// true 2 1 true 3 1 9 entries are too many
 }

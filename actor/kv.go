@@ -109,6 +109,7 @@ func (kv ReadKV) list(span keyRange, err error, opts []ListOption) iter.Seq2[Ent
 type KV struct {
 	ReadKV
 	turn host.Turn
+	ctx  *Context
 }
 
 // Put stores a value of bytes, unless [Encoded] says what else they are. Neither the key nor the value may be changed before the turn ends. The error

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // overlay is the memory of a write set: the keys that it changes and what
@@ -61,9 +63,10 @@ type outboxRecord struct {
 }
 
 type wakeOp struct {
-	row []byte
-	due int64
-	set bool
+	row  []byte
+	due  int64
+	kind keyspace.WakeKind
+	set  bool
 }
 
 const linearSlots = 8

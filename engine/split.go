@@ -79,7 +79,7 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 		take(i)
 	}
 	for _, op := range o.wakes[at.wakes:] {
-		l.wakes = append(l.wakes, wakeOp{row: clone(op.row), due: op.due, set: op.set})
+		l.wakes = append(l.wakes, wakeOp{row: clone(op.row), due: op.due, kind: op.kind, set: op.set})
 	}
 	for _, r := range o.records[at.record:] {
 		l.records = append(l.records, outboxRecord{clone(r.data), r.seq})
@@ -107,7 +107,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 	}
 	for _, op := range l.wakes {
 		o := w.own()
-		o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(op.row), due: op.due, set: op.set})
+		o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(op.row), due: op.due, kind: op.kind, set: op.set})
 	}
 	for _, r := range l.records {
 		o := w.own()

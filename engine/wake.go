@@ -78,7 +78,7 @@ func (w *WriteSet) wake(dueMS int64, kind keyspace.WakeKind, name, instance stri
 	row := rowBuffer()
 	row.b = keyspace.AppendWakeRow(row.b[:0], dueMS, w.space.id, kind, name, instance)
 	o := w.own()
-	o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(row.b), due: dueMS, set: set})
+	o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(row.b), due: dueMS, kind: kind, set: set})
 	row.free()
 }
 

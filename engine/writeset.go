@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"bytes"
+	"slices"
+
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -25,6 +28,7 @@ import (
 type WriteSet struct {
 	space   *Space
 	overlay *overlay // nil while there is nothing to hold
+	commits uint16   // how often the set was committed
 	outline
 }
 
@@ -52,6 +56,7 @@ type Savepoint struct {
 	// What the overlay had. held: there was one.
 	used, bytes                        int
 	blocks, slots, undo, wakes, record int32
+	commits                            uint16
 	held                               bool
 }
 
@@ -109,6 +114,7 @@ func (w *WriteSet) committed() {
 	next := w.nextState()
 	s.exists, s.meta, s.value = next.exists, next.meta, append(s.value[:0], next.value...)
 	w.drop()
+	w.commits++
 }
 
 // nextState returns the state as it will be after the commit of the write set. A value that has data rows is left out.
@@ -207,7 +213,7 @@ func (w *WriteSet) Size() int64 { return w.bytes }
 // set is committed or rolled back to an earlier savepoint.
 func (w *WriteSet) Savepoint() Savepoint {
 	w.epoch++
-	s := Savepoint{state: w.outline}
+	s := Savepoint{state: w.outline, commits: w.commits}
 	if o := w.overlay; o != nil {
 		s.held = true
 		s.slots, s.undo = int32(len(o.slots)), int32(len(o.undo))
@@ -248,6 +254,45 @@ func (w *WriteSet) Rollback(s Savepoint) {
 	clear(o.records[s.record:])
 	o.records = o.records[:s.record]
 	o.arena.rewind(mark{blocks: int(s.blocks), used: s.used, held: s.bytes})
+}
+
+// Only reports whether Rollback would undo changes of keys of the given kinds, with their expiry, and nothing else. It is
+// false if the set was committed since the savepoint.
+func (w *WriteSet) Only(since *Savepoint, kinds ...keyspace.Kind) bool {
+	if w.commits != since.commits || w.created != since.state.created || w.destroyed != since.state.destroyed {
+		return false
+	}
+	for _, r := range w.ranges {
+		was := slices.ContainsFunc(since.state.ranges, func(s span) bool { return bytes.Equal(s.start, r.start) && bytes.Equal(s.end, r.end) })
+		kind := keyspace.Kind(r.start[0])
+		if !was && (!slices.Contains(kinds, kind) || r.end == nil || bytes.Compare(r.end, []byte{byte(kind) + 1}) > 0) {
+			return false
+		}
+	}
+	o := w.overlay
+	if o == nil {
+		return true
+	}
+	one := func(key []byte) bool {
+		kind := keyspace.Kind(key[0])
+		return kind == keyspace.Expiry.Kind || slices.Contains(kinds, kind)
+	}
+	for i := int(since.slots); i < len(o.slots); i++ {
+		if !one(o.slots[i].key) {
+			return false
+		}
+	}
+	for _, u := range o.undo[since.undo:] {
+		if u.slot < since.slots && !one(u.was.key) {
+			return false
+		}
+	}
+	for _, op := range o.wakes[since.wakes:] {
+		if op.kind != keyspace.WakeExpiry {
+			return false
+		}
+	}
+	return len(o.records) == int(since.record)
 }
 
 // change returns slot i for a change, after saving it if a savepoint needs it.

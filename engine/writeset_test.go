@@ -374,6 +374,47 @@ func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
 	}
 }
 
+// Only tells a part whether a rollback undoes its own keys alone.
+func TestOnlyFindsChangesOfOtherKinds(t *testing.T) {
+	r := newRig(t, Options{})
+	w := r.w
+	for i := range 400 { // a range of so many is hidden as a range
+		put(t, w, fmt.Appendf([]byte{4}, "%03d", i), "x")
+		put(t, w, fmt.Appendf([]byte{5}, "%03d", i), "x")
+	}
+	r.commit()
+	put(t, w, []byte{5, 'b'}, "before")
+	start := w.Savepoint()
+	for name, c := range map[string]struct {
+		only bool
+		f    func() error
+	}{
+		"nothing":          {true, func() error { return nil }},
+		"a put":            {true, func() error { return w.Put([]byte{4, 'a'}, nil, PutOptions{ExpireAt: 1 << 50}) }},
+		"a wake of expiry": {true, func() error { w.SetWake(5, keyspace.WakeExpiry, "", ""); return nil }},
+		"a delete":         {true, func() error { _, err := w.Delete([]byte("\x04000")); return err }},
+		"a range":          {true, func() error { _, err := w.DeleteRange([]byte{4}, []byte{5}); return err }},
+		"another put":      {false, func() error { return w.Put([]byte{5, 'a'}, nil, PutOptions{}) }},
+		"put again":        {false, func() error { return w.Put([]byte{5, 'b'}, nil, PutOptions{}) }},
+		"another range":    {false, func() error { _, err := w.DeleteRange([]byte{5}, []byte{6}); return err }},
+		"both ranges": {false, func() error {
+			_, err := w.DeleteRange([]byte{4}, []byte{5})
+			_, err2 := w.DeleteRange([]byte{5}, []byte{6})
+			return errors.Join(err, err2)
+		}},
+		"a wake":   {false, func() error { w.SetWake(5, keyspace.WakeAlarm, "a", "b"); return nil }},
+		"a record": {false, func() error { return w.Outbox([]byte("x"), new(uint64)) }},
+		"the end":  {false, func() error { return w.Destroy() }},
+	} {
+		must(t, c.f())
+		errorIf(t, w.Only(&start, 4) != c.only, "%s: %v", name, !c.only)
+		w.Rollback(start)
+		errorIf(t, !w.Only(&start, 4), "%s: not undone", name)
+	}
+	r.commit()
+	errorIf(t, w.Only(&start, 4), "a savepoint outlives a commit")
+}
+
 func TestOrphanedWakeRowsCanBeDropped(t *testing.T) {
 	s := newRig(t, Options{})
 	s.w.SetWake(0, keyspace.WakeSends, "", "")

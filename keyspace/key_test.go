@@ -118,6 +118,7 @@ var keyVectors = []struct {
 	{"25 01 04 02 75 73 65 72 73 00 FF 00 02 65 75 00", KVGroup.Append(nil, userKV("users"), userKV("eu")[1:]), `kv-group(kv("users"), ("eu"))`},
 	{"26 01 04 00 13 EE", KVVersion.Append(nil, userKV(), -17), `kv-version(kv(), -17)`},
 	{"27 00 00 00 00 00 00 01 02", KVPin.Append(nil, 258), `kv-pin/258`},
+	{"28", UUID.Append(nil), `uuid`},
 }
 
 func TestKeyVectors(t *testing.T) {

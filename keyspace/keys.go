@@ -172,6 +172,9 @@ var (
 	// KVPin is the key of a version that is kept for readers.
 	KVPin = Number{layout{Kind: 0x27, prints: "kv-pin/%", fields: []field{{asU64From1, "version"}},
 		owner: "kv", value: "when a version was pinned, and until when"}}
+
+	// UUID is the key of what makes the UUIDs of commits grow.
+	UUID = Single{layout{Kind: 0x28, prints: "uuid", owner: "kv", value: "time of the last UUID that a commit made"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -184,5 +187,5 @@ var layouts = [...]*layout{
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
-	&KVGroup.layout, &KVVersion.layout, &KVPin.layout,
+	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout,
 }

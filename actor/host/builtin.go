@@ -42,6 +42,7 @@ const (
 	KVGetMany = "kv.get_many"
 	KVList    = "kv.list"
 	KVCount   = "kv.count"
+	KVSample  = "kv.sample"
 	KVCommit  = "kv.commit"
 
 	KVScopes      = "kv.scopes"

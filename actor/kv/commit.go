@@ -10,24 +10,41 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Check demands something of an entry. Made by [Exists], [Absent] and [AtVersion].
-type Check struct{ wire hostkv.Check }
+// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion], [Equals] and
+// [Unchanged].
+type Check struct {
+	wire hostkv.Check
+	err  error
+}
 
 // Exists demands that there is an entry.
-func Exists(key Key) Check { return Check{hostkv.Check{Key: key, Exists: new(true)}} }
+func Exists(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: new(true)}} }
 
 // Absent demands that there is no entry.
-func Absent(key Key) Check { return Check{hostkv.Check{Key: key, Exists: new(false)}} }
+func Absent(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: new(false)}} }
+
+// Equals demands that there is an entry whose value equals v, as the operator $eq of filters compares:
+// numbers by value, and objects in any order.
+func Equals(key Key, v Value) Check {
+	c := Check{wire: hostkv.Check{Key: key}}
+	c.wire.Value, c.wire.Encoding, c.err = v.raw()
+	return c
+}
 
 // AtVersion demands that an entry has a version, which the caller has seen; 0 is that of no entry.
 func AtVersion(key Key, version uint64) Check {
-	return Check{hostkv.Check{Key: key, Version: new(version)}}
+	return Check{wire: hostkv.Check{Key: key, Version: new(version)}}
 }
+
+// Unchanged demands that the part of a selection that a [Page] covered is as it was, given the page's
+// Digest: no entry there was written, added or removed since.
+func Unchanged(digest string) Check { return Check{wire: hostkv.Check{Digest: digest}} }
 
 // A Mutation changes entries. Made by [Put] and the like.
 type Mutation struct {
-	wire hostkv.Mutation
-	err  error
+	wire  hostkv.Mutation
+	value Value
+	err   error
 }
 
 // Put stores a value, which lives for ever unless [Mutation.For] says otherwise.
@@ -42,6 +59,14 @@ func DeleteRange(of Selection) Mutation {
 	return Mutation{wire: hostkv.Mutation{Op: "delete_range", Selection: of}}
 }
 
+// DeleteWhere removes the entries of a selection that meet a filter in JSON; see [ListConfig]. The error
+// code is TooLarge if there are more than 10,000 to look at in one commit.
+func DeleteWhere(of Selection, where []byte) Mutation {
+	m := DeleteRange(of)
+	m.wire.Where, _, m.err = JSON(where).raw()
+	return m
+}
+
 // Sum adds a number to the entry's. Integers are exact. If there is no entry, it stores the number;
 // so do Min and Max. They keep the time to live.
 func Sum(key Key, v Value) Mutation { return mutation("sum", key, v) }
@@ -52,11 +77,11 @@ func Min(key Key, v Value) Mutation { return mutation("min", key, v) }
 // Max stores the greater of two numbers, the entry's and v.
 func Max(key Key, v Value) Mutation { return mutation("max", key, v) }
 
-// Append adds the elements of an array behind those of the entry's. If there is no entry, it stores
-// the array; so does Prepend. They keep the time to live.
+// Append adds the elements of an array behind those of the entry's, or text to text, or bytes to bytes.
+// If there is no entry, it stores the value; so does Prepend. They keep the time to live.
 func Append(key Key, v Value) Mutation { return mutation("append", key, v) }
 
-// Prepend adds the elements of an array in front of those of the entry's.
+// Prepend is like Append, in front of what the entry has.
 func Prepend(key Key, v Value) Mutation { return mutation("prepend", key, v) }
 
 // Touch changes how long an entry lives from now on, 1 ms to 100 years; 0 is for ever.
@@ -65,8 +90,16 @@ func Touch(key Key, ttl time.Duration) Mutation {
 }
 
 func mutation(op string, key Key, v Value) Mutation {
-	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}}
+	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}, value: v}
 	m.wire.Value, m.wire.Encoding, m.err = v.raw()
+	m.wire.Literal = v.Encoding == host.EncodedJSON
+	return m
+}
+
+// Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores. Without
+// it they are what they are.
+func (m Mutation) Resolve() Mutation {
+	m.wire.Literal = false
 	return m
 }
 
@@ -91,6 +124,13 @@ func (m Mutation) Within(least, most Value, clamp bool) Mutation {
 	return m
 }
 
+// MaxLen bounds the elements of the array that an [Append] or [Prepend] makes, at least 1. Elements at its
+// other end go.
+func (m Mutation) MaxLen(n int64) Mutation {
+	m.wire.MaxLen = &n
+	return m
+}
+
 // A Commit is done as a whole or not at all: up to 1,000 checks, and up to 10,000 mutations, in
 // order.
 type Commit struct {
@@ -102,10 +142,24 @@ type Commit struct {
 type Result struct {
 	// Failed are the positions of the checks that failed. Then nothing was done, which is no error.
 	Failed []int
-	// Version is that of the commit, and of the entries that it changed; 0 if a check failed.
+	// Version is that of the commit, and of the entries that it changed; 0 if a check failed. In a
+	// handler it is that of the turn, which takes it only if it changes something.
 	Version uint64
-	// Values has the new value after each Sum, Min and Max, at its position among the mutations.
-	Values []Value
+	// Results has an element for each mutation, in order; none if a check failed.
+	Results []MutationResult
+	// Deleted counts the entries that all mutations removed.
+	Deleted int64
+	// Resolved has what each placeholder stood for.
+	Resolved map[Placeholder]string
+}
+
+// A MutationResult says what one mutation did.
+type MutationResult struct {
+	// Value is the entry's value after a Sum, Min or Max. Handlers get it after the other mutations of
+	// one entry too, except [Delete].
+	Value Value
+	// Expires is when the entry ceases to exist; zero for never.
+	Expires time.Time
 	// Deleted counts the entries that were removed.
 	Deleted int64
 }
@@ -122,6 +176,9 @@ func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
 	var in hostkv.CommitInput
 	for i := range c.Checks {
+		if err := c.Checks[i].err; err != nil {
+			return Result{}, err
+		}
 		in.Checks = append(in.Checks, c.Checks[i].wire)
 	}
 	for i := range c.Mutations {
@@ -134,13 +191,23 @@ func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) 
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Failed: out.Failed, Version: out.Version, Values: make([]Value, len(out.Results))}
+	r := Result{Failed: out.Failed, Version: out.Version, Results: make([]MutationResult, len(out.Results))}
+	for p, text := range out.Resolved {
+		if r.Resolved == nil {
+			r.Resolved = make(map[Placeholder]string)
+		}
+		r.Resolved[Placeholder(p)] = text
+	}
 	for i, done := range out.Results {
+		to := &r.Results[i]
 		r.Deleted += done.Deleted
+		if to.Deleted = done.Deleted; done.Expires != nil {
+			to.Expires = *done.Expires
+		}
 		if done.Encoding == "" {
 			continue
 		}
-		if r.Values[i], err = valueOf(done.Value, done.Encoding); err != nil {
+		if to.Value, err = valueOf(done.Value, done.Encoding); err != nil {
 			return Result{}, err
 		}
 	}

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -51,12 +52,12 @@ func Example() {
 			kv.Min(visits, kv.JSON([]byte("5"))),
 			kv.Max(visits, kv.JSON([]byte("7"))),
 			kv.Append(log, kv.JSON([]byte(`["b"]`))),
-			kv.Prepend(log, kv.JSON([]byte(`["a"]`))),
+			kv.Prepend(log, kv.JSON([]byte(`["a"]`))).MaxLen(100),
 			kv.Touch(log, time.Minute),
 			kv.Delete(kv.Key{"raw"}),
 		},
 	})
-	fmt.Printf("%d deleted, visits %s, %v\n", r.Deleted, r.Values[7].Data, err)
+	fmt.Printf("%d deleted, visits %s, %v\n", r.Deleted, r.Results[7].Value.Data, err)
 
 	entry, found, err := store.Get(ctx, log)
 	fmt.Printf("%s %s, expires %v, %v, %v\n", entry.Value.Encoding, entry.Value.Data, !entry.Expires.IsZero(), found, err)
@@ -72,12 +73,14 @@ func Example() {
 
 	// What the caller read is still so, or nothing is done.
 	r, err = store.Commit(ctx, kv.Commit{
-		Checks:    []kv.Check{kv.AtVersion(ada, entry.Version), kv.Exists(kv.Key{"raw"})},
-		Mutations: []kv.Mutation{kv.DeleteRange(users)},
+		Checks:    []kv.Check{kv.AtVersion(ada, entry.Version), kv.Exists(kv.Key{"raw"}), kv.Equals(kv.Key{"note"}, kv.Text("hello"))},
+		Mutations: []kv.Mutation{kv.DeleteRange(users), kv.DeleteWhere(users, []byte(`{"age":17}`))},
 	})
 	fmt.Println(r.Failed, r.Version, err)
 	n, err := store.Count(ctx, users)
 	fmt.Println(n, err)
+	some, of, err := store.Sample(ctx, kv.SampleConfig{Selection: users, N: 1, Seed: 7, KeysOnly: true})
+	fmt.Println(len(some), of, err)
 	// Output:
 	// 1 deleted, visits 7, <nil>
 	// json ["a","b"], expires true, true, <nil>
@@ -86,6 +89,7 @@ func Example() {
 	// [user 8] true <nil>
 	// [1] 0 <nil>
 	// 2 <nil>
+	// 1 2 <nil>
 }
 
 func ExampleStore_SetScope() {
@@ -145,7 +149,7 @@ func (*shop) sell(ctx *actor.Context, n int) (string, error) {
 	case r.Failed != nil:
 		return "there is nothing", nil
 	}
-	return string(r.Values[1].Data) + " left", nil
+	return string(r.Results[1].Value.Data) + " left", nil
 }
 
 func ExampleCommit() {
@@ -166,4 +170,78 @@ func ExampleCommit() {
 	// 2 left <nil>
 	// there is too little <nil>
 	// [3] <nil>
+}
+
+func ExampleStore_Update() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+	store := tenants.Ref(node, "acme").KV()
+	seats := kv.ListConfig{Selection: kv.Selection{Prefix: kv.Key{"seat"}}, KeysOnly: true}
+	book := func(tx *kv.Tx, name string) error {
+		taken := 0
+		for _, err := range tx.All(ctx, seats) { // a seat that another takes meanwhile is a conflict
+			if err != nil {
+				return err
+			}
+			taken++
+		}
+		if taken == 2 {
+			return errors.New("there is no seat")
+		}
+		return tx.Do(kv.Put(kv.Key{"seat", name}, kv.JSON([]byte("true"))))
+	}
+	for _, name := range []string{"Ada", "Bob", "Cy"} {
+		r, err := store.Update(ctx, func(tx *kv.Tx) error { return book(tx, name) })
+		fmt.Println(len(r.Results), err)
+	}
+
+	// A transaction that spans other work has one try.
+	tx := store.Begin()
+	ada, _, err := tx.Get(ctx, kv.Key{"seat", "Ada"})
+	both, err2 := tx.GetMany(ctx, kv.Key{"seat", "Ada"}, kv.Key{"seat", "Cy"})
+	fmt.Println(ada.Key, both[1], err, err2, tx.Do(kv.Delete(ada.Key)))
+	page, err := store.List(ctx, kv.ListConfig{Digest: true})
+	fmt.Println(len(page.Entries), err)
+	_, err = store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(ada.Key, kv.JSON([]byte("false")))}})
+	fmt.Println(err)
+	_, err = tx.Commit(ctx)
+	conflict, _ := errors.AsType[*kv.ConflictError](err)
+	fmt.Println(conflict.Keys, conflict.Selections, actor.CodeOf(conflict.Unwrap()))
+	tx.Rollback()
+	_, _, err = tx.Get(ctx, ada.Key)
+	fmt.Println(errors.Is(err, kv.ErrEnded))
+
+	// A check of a page does the same by hand.
+	r, err := store.Commit(ctx, kv.Commit{Checks: []kv.Check{kv.Unchanged(page.Digest)}})
+	fmt.Println(r.Failed, err)
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+	// 0 there is no seat
+	// [seat Ada] <nil> <nil> <nil> <nil>
+	// 2 <nil>
+	// <nil>
+	// [[seat Ada]] [] failed_precondition
+	// true
+	// [0] <nil>
+}
+
+func ExamplePlaceholder() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+	store := tenants.Ref(node, "acme").KV()
+	id, stamp := kv.UUIDv7(""), kv.Versionstamp()
+	r, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
+		kv.Put(kv.Key{"order", id}, kv.JSON(fmt.Appendf(nil, `{"id":%s,"item":%s}`, id, kv.UUIDv7("item")))).Resolve(),
+		kv.Put(kv.Key{"at", stamp}, kv.JSON([]byte(id.String()))), // what it is: an object
+	}})
+	order, _, err2 := store.Get(ctx, kv.Key{"order", r.Resolved[id]})
+	fmt.Println(string(order.Value.Data) == fmt.Sprintf(`{"id":%q,"item":%q}`, r.Resolved[id], r.Resolved[kv.UUIDv7("item")]), err, err2)
+	at, _, err := store.Get(ctx, kv.Key{"at", r.Resolved[stamp]})
+	fmt.Println(r.Resolved[stamp], string(at.Value.Data), err)
+	// Output:
+	// true <nil> <nil>
+	// 00000000000000020000 {"$uuidv7":true} <nil>
 }

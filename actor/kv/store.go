@@ -47,9 +47,43 @@ func (s Store) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 }
 
 // Count counts the entries of a selection. It reads one row if the prefix is that of a scope, and else
-// their keys.
-func (s Store) Count(ctx context.Context, of Selection) (int64, error) {
-	return site.Count(ctx, &s.at, method.KVCount, &hostkv.CountInput{Selection: of})
+// their keys, with several requests if there are many.
+func (s Store) Count(ctx context.Context, of Selection) (n int64, err error) {
+	for in := (hostkv.CountInput{Selection: of}); ; {
+		out, err := site.Ask(ctx, &s.at, method.KVCount, &in)
+		if n += out.Count; err != nil || out.Cursor == "" {
+			return n, err
+		}
+		in.Cursor = out.Cursor
+	}
+}
+
+// A SampleConfig says what is sampled.
+type SampleConfig struct {
+	Selection
+	// N is how many entries there are at most, 1 to 1,000; 0 is 10.
+	N int
+	// Seed decides the choice: with the same one the same entries are chosen of the same keys.
+	Seed uint64
+	// KeysOnly leaves the values out.
+	KeysOnly bool
+}
+
+// Sample returns entries of a selection, each chosen with the same chance, in the order of their keys, and
+// of how many they were chosen. It reads up to 1,000,000 keys, for up to a second.
+func (s Store) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
+	in := hostkv.SampleInput{Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
+	out, err := site.Ask(ctx, &s.at, method.KVSample, &in)
+	if err != nil {
+		return nil, 0, err
+	}
+	entries := make([]Entry, len(out.Entries))
+	for i := range out.Entries {
+		if entries[i], err = entryOf(&out.Entries[i], !c.KeysOnly); err != nil {
+			return nil, 0, err
+		}
+	}
+	return entries, out.Count, nil
 }
 
 // A ListConfig says which entries are listed. The zero value lists all.
@@ -65,6 +99,8 @@ type ListConfig struct {
 	// page of the same selection, filter and direction. [Store.All] has no use for them.
 	Limit  int
 	Cursor string
+	// Digest asks for the page's Digest.
+	Digest bool
 }
 
 // A Page is a part of a listing. Cursor continues it; "" is the end. A page of a filter can be empty
@@ -72,11 +108,14 @@ type ListConfig struct {
 type Page struct {
 	Entries []Entry
 	Cursor  string
+	// Digest stands for the part of the selection that the page covers, for [Unchanged]: from where the
+	// page before ended up to its last entry, or the end. Entries that do not meet the filter count too.
+	Digest string
 }
 
 // List returns a page of entries in the order of their keys.
 func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
-	in := hostkv.ListInput{Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor}
+	in := hostkv.ListInput{Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
 	if c.Where != nil {
 		var err error
 		if in.Where, _, err = JSON(c.Where).raw(); err != nil {
@@ -87,7 +126,7 @@ func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Entries: make([]Entry, len(out.Entries)), Cursor: out.Cursor}
+	page := Page{Entries: make([]Entry, len(out.Entries)), Cursor: out.Cursor, Digest: out.Digest}
 	for i := range out.Entries {
 		if page.Entries[i], err = entryOf(&out.Entries[i], !c.KeysOnly); err != nil {
 			return Page{}, err

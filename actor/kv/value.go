@@ -13,6 +13,25 @@ import (
 // A Key names an entry. See the type for its parts and their order.
 type Key = hostkv.Key
 
+// A Placeholder stands for a string that a commit makes. It is a part of keys of mutations, and its
+// text, that of String, is a value in documents of mutations with [Mutation.Resolve]. [Result.Resolved]
+// has the string.
+type Placeholder = hostkv.Placeholder
+
+// UUIDv7 returns the placeholder of a UUID of version 7, which is greater than all that commits of the
+// actor have made before. A commit makes one for each name, 1 to 64 letters, digits, "-" and "_"; "" is
+// a name too.
+func UUIDv7(name string) Placeholder {
+	if name == "" {
+		return hostkv.UUIDv7
+	}
+	return hostkv.UUIDv7 + ":" + Placeholder(name)
+}
+
+// Versionstamp returns the placeholder of the commit's version as a string that is ordered as versions
+// are: 16 hexadecimal digits, and 0000.
+func Versionstamp() Placeholder { return hostkv.Versionstamp }
+
 // A Selection selects entries by their keys. The zero value selects all.
 type Selection = hostkv.Selection
 

@@ -3,12 +3,13 @@ package cell
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
@@ -80,9 +81,17 @@ func (c *Cell) atomic(ctx *actor.Context, in AtomicInput) (AtomicResult, error) 
 	if err := in.bounded(); err != nil {
 		return AtomicResult{}, err
 	}
-	// All that can be wrong by itself is found before anything is read: what is wrong does not depend on what is stored.
+	commit := kv.Commit{Checks: make([]kv.Check, len(in.Checks)), Mutations: make([]kv.Mutation, len(in.Mutations))}
+	for i, check := range in.Checks {
+		if check.Version == nil {
+			err := actor.Errorf(actor.InvalidArgument, "the version is missing; 0 demands that there is no entry").With("field", "version")
+			return AtomicResult{}, at(err, "checks", i)
+		}
+		commit.Checks[i] = kv.AtVersion(check.Key, *check.Version)
+	}
 	for i := range in.Mutations {
-		if err := in.Mutations[i].check(); err != nil {
+		var err error
+		if commit.Mutations[i], err = in.Mutations[i].mutation(); err != nil {
 			return AtomicResult{}, at(err, "mutations", i)
 		}
 	}
@@ -91,26 +100,18 @@ func (c *Cell) atomic(ctx *actor.Context, in AtomicInput) (AtomicResult, error) 
 			return AtomicResult{}, at(err, "enqueues", i)
 		}
 	}
-	var failed []int
-	for i, check := range in.Checks {
-		holds, err := check.holds(ctx)
-		if err != nil {
-			return AtomicResult{}, at(err, "checks", i)
-		}
-		if !holds {
-			failed = append(failed, i)
-		}
+	r, err := ctx.KV().Commit(commit)
+	if err != nil || r.Failed != nil {
+		return AtomicResult{Failed: r.Failed}, err
 	}
-	if len(failed) > 0 {
-		return AtomicResult{Failed: failed}, nil
+	if len(in.Mutations)+len(in.Enqueues) == 0 {
+		r.Version = 0 // nothing was changed
 	}
-	out := AtomicResult{OK: true, Version: ctx.Version()}
+	out := AtomicResult{OK: true, Version: r.Version, Results: make([]MutationResult, len(in.Mutations))}
 	for i := range in.Mutations {
-		result, err := in.Mutations[i].apply(ctx)
-		if err != nil {
-			return AtomicResult{}, at(err, "mutations", i)
+		if err := in.Mutations[i].emit(ctx, &r.Results[i], &out.Results[i]); err != nil {
+			return AtomicResult{}, err
 		}
-		out.Results = append(out.Results, result)
 	}
 	for i := range in.Enqueues {
 		sent, err := in.Enqueues[i].put(ctx)
@@ -118,9 +119,6 @@ func (c *Cell) atomic(ctx *actor.Context, in AtomicInput) (AtomicResult, error) 
 			return AtomicResult{}, at(err, "enqueues", i)
 		}
 		out.Messages = append(out.Messages, sent)
-	}
-	if len(in.Mutations)+len(in.Enqueues) == 0 {
-		out.Version = 0 // nothing was changed
 	}
 	return out, nil
 }
@@ -150,10 +148,9 @@ func at(err error, list string, i int) error {
 	if !ok {
 		return err
 	}
-	place := fmt.Sprintf("%s[%d]", list, i)
-	located := e.With("at", place)
+	place, located := fmt.Sprintf("%s[%d]", list, i), *e
 	located.Message = place + ": " + e.Message
-	return of(place, located)
+	return of(place, &located)
 }
 
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
@@ -168,124 +165,85 @@ func of(member string, err error) error {
 	return e.With("field", member)
 }
 
-// sized names the key or the value that the keyspace says is too large.
-func sized(err error) error {
-	e, ok := err.(*actor.Error)
-	if !ok || e.Code != actor.TooLarge {
-		return err
-	}
-	switch what := e.Metadata["what"]; what {
-	case "key", "value":
-		return e.With("field", what)
-	}
-	return err
+// mutations makes the mutations of keys and values.
+var mutations = map[string]func(kv.Key, kv.Value) kv.Mutation{
+	"put": kv.Put, "sum": kv.Sum, "min": kv.Min, "max": kv.Max, "append": kv.Append, "prepend": kv.Prepend,
 }
 
-func (k *Check) holds(ctx *actor.Context) (bool, error) {
-	key, err := k.Key.Entry()
-	if err != nil {
-		return false, of("key", err)
+// mutation returns the mutation for the key-value store, which finds most that is wrong with it.
+func (m *Mutation) mutation() (kv.Mutation, error) {
+	if _, err := m.Key.Tuple(); err != nil { // a placeholder
+		return kv.Mutation{}, of("key", err)
 	}
-	if k.Version == nil {
-		return false, actor.Errorf(actor.InvalidArgument, "the version is missing; 0 demands that there is no entry").With("field", "version")
-	}
-	e, ok, err := ctx.KV().Entry(key)
-	switch {
-	case err != nil:
-		return false, err
-	case !ok:
-		return *k.Version == 0, nil
-	}
-	return e.Version == *k.Version, nil
-}
-
-// check finds what is wrong with a mutation by itself, and brings its value into the form in which it is stored.
-func (m *Mutation) check() error {
 	if m.Op == "delete" {
 		if len(m.Value) > 0 || m.TTLMS != nil {
 			field := "ttl_ms"
 			if len(m.Value) > 0 {
 				field = "value"
 			}
-			return actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms").With("field", field)
+			return kv.Mutation{}, actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms").With("field", field)
 		}
-		return nil
+		return kv.Delete(m.Key), nil
 	}
-	op := value.Op(m.Op)
-	if m.Op != "put" && !op.Numeric() && op != value.Append && op != value.Prepend {
-		return actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
+	make, known := mutations[m.Op]
+	if !known {
+		return kv.Mutation{}, actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
 	}
-	operand, err := value.JSON(m.Value)
-	if err != nil {
-		return of("value", err)
-	}
-	if m.Op != "put" {
-		if err := op.Check(operand); err != nil {
-			return actor.Errorf(actor.InvalidArgument, "the value of %s %s", m.Op, err).With("field", "value")
+	mutation := make(m.Key, kv.JSON(m.Value))
+	if ms := m.TTLMS; ms != nil {
+		if *ms < 1 || *ms > MaxTTL {
+			return mutation, actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL)).With("field", "ttl_ms")
 		}
+		mutation = mutation.For(time.Duration(*ms) * time.Millisecond)
 	}
-	m.Value = operand.Data
-	return checkTTL(m.TTLMS)
+	return mutation, nil
 }
 
-// apply does a mutation that check found in order.
-func (m *Mutation) apply(ctx *actor.Context) (MutationResult, error) {
-	key, err := m.Key.Entry()
-	if err != nil {
-		return MutationResult{}, of("key", err)
-	}
-	if m.Op == "delete" {
-		_, err := remove(ctx, key)
-		return MutationResult{}, err
-	}
-	op, v, expire := value.Op(m.Op), value.Value{Encoding: host.EncodedJSON, Data: m.Value}, time.Time{}
-	if m.Op != "put" {
-		e, ok, err := ctx.KV().Entry(key)
+// emit emits the change that the mutation made, if it made one, and sets its result.
+func (m *Mutation) emit(ctx *actor.Context, done *kv.MutationResult, result *MutationResult) error {
+	change := Change{Op: m.Op, Key: m.Key, Size: len(done.Value.Data), Expires: done.Expires}
+	switch numeric := value.Op(m.Op).Numeric(); {
+	case m.Op == "delete":
+		if done.Deleted == 0 {
+			return nil
+		}
+	case numeric, change.Size <= MaxEventValue:
+		document, err := value.Value(done.Value).AppendJSON(nil)
 		if err != nil {
-			return MutationResult{}, err
-		}
-		var old *value.Value
-		if ok {
-			old, expire = &value.Value{Encoding: e.Encoding, Data: e.Value}, e.Expire
-		}
-		if v, err = op.Combine(old, v, value.Bounds{}); err != nil {
-			return MutationResult{}, actor.Errorf(actor.FailedPrecondition, "%s: the value that is stored %s", m.Op, err)
-		}
-	}
-	if m.TTLMS != nil {
-		expire = expiry(ctx, *m.TTLMS)
-	}
-	if err := store(ctx, m.Op, key, v, expire); err != nil || !op.Numeric() {
-		return MutationResult{}, err
-	}
-	result, err := v.AppendJSON(nil)
-	return MutationResult{Value: result}, err
-}
-
-// store puts a value and emits a change. A zero expire is never.
-func store(ctx *actor.Context, op string, key tuple.Tuple, v value.Value, expire time.Time) error {
-	opts := []actor.PutOption{actor.Encoded(v.Encoding)}
-	if !expire.IsZero() {
-		opts = append(opts, actor.ExpireAt(expire))
-	}
-	if err := ctx.KV().Put(key, v.Data, opts...); err != nil {
-		return sized(err)
-	}
-	change := Change{Op: op, Key: Key(key), Size: len(v.Data), Expires: utc(expire)}
-	if len(v.Data) <= MaxEventValue {
-		var err error
-		if change.Value, err = v.AppendJSON(nil); err != nil {
 			return err
+		}
+		if numeric {
+			result.Value = document
+		}
+		if change.Size <= MaxEventValue {
+			change.Value = document
 		}
 	}
 	return Changed.Emit(ctx, change)
 }
 
-// remove deletes an entry and, if there was one, emits a change.
-func remove(ctx *actor.Context, key tuple.Tuple) (bool, error) {
-	deleted, err := ctx.KV().Delete(key)
-	if err != nil || !deleted {
-		return false, sized(err)
+// commit does one mutation, emits its change, and returns what it did.
+func (m *Mutation) commit(ctx *actor.Context) (kv.MutationResult, uint64, error) {
+	mutation, err := m.mutation()
+	if err != nil {
+		return kv.MutationResult{}, 0, err
 	}
-	return true, Changed.Emit(ctx, Change{Op: "delete", Key: Key(key)})
+	r, err := ctx.KV().Commit(kv.Commit{Mutations: []kv.Mutation{mutation}})
+	if err != nil {
+		return kv.MutationResult{}, 0, single(err)
+	}
+	return r.Results[0], r.Version, m.emit(ctx, &r.Results[0], new(MutationResult))
+}
+
+// single takes the position out of an error about the only mutation of a commit.
+func single(err error) error {
+	e, ok := err.(*actor.Error)
+	if !ok || !strings.HasPrefix(e.Message, "mutations[0]") {
+		return err
+	}
+	alone := e.With("field", strings.TrimPrefix(strings.TrimPrefix(e.Metadata["field"], "mutations[0]"), "."))
+	if _, alone.Message, _ = strings.Cut(e.Message, ": "); e.Metadata["what"] != "" && e.Metadata["what"] == alone.Metadata["field"] {
+		alone.Message = e.Metadata["what"] + ": " + alone.Message // a limit names what is too large by itself
+	}
+	return alone
 }

@@ -25,9 +25,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/keyspace/tuple"
-	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
 // The contract.
@@ -99,18 +98,6 @@ func (Entry) JSONExample() any {
 // MaxTTL is the longest time to live of an entry, in milliseconds: 100 years.
 const MaxTTL = 100 * 365 * 24 * 3_600_000
 
-// expiry is when an entry that is put now expires, in the whole milliseconds in which it is kept.
-func expiry(ctx *actor.Context, ms int64) time.Time {
-	return ctx.Now().Add(time.Duration(ms) * time.Millisecond).Truncate(time.Millisecond)
-}
-
-func checkTTL(ms *int64) error {
-	if ms != nil && (*ms < 1 || *ms > MaxTTL) {
-		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL)).With("field", "ttl_ms")
-	}
-	return nil
-}
-
 // A PutResult says what Put did.
 type PutResult struct {
 	// Created reports whether there was no entry with this key.
@@ -162,36 +149,22 @@ type Change struct {
 
 // put stores a value and emits a change.
 func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
-	key, err := in.Key.Entry()
+	key, err := in.Key.Tuple()
 	if err != nil {
 		return PutResult{}, of("key", err)
-	}
-	v, err := value.JSON(in.Value)
-	if err != nil {
-		return PutResult{}, of("value", err)
-	}
-	if err := checkTTL(in.TTLMS); err != nil {
-		return PutResult{}, err
 	}
 	_, exists, err := ctx.KV().Get(key)
 	if err != nil {
 		return PutResult{}, err
 	}
-	var expire time.Time
-	if in.TTLMS != nil {
-		expire = expiry(ctx, *in.TTLMS)
-	}
-	return PutResult{Created: !exists, Version: ctx.Version()}, store(ctx, "put", key, v, expire)
+	_, version, err := (&Mutation{"put", in.Key, in.Value, in.TTLMS}).commit(ctx)
+	return PutResult{Created: !exists, Version: version}, err
 }
 
 // delete removes an entry and, if there was one, emits a change.
 func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
-	key, err := in.Key.Entry()
-	if err != nil {
-		return DeleteResult{}, of("key", err)
-	}
-	deleted, err := remove(ctx, key)
-	return DeleteResult{deleted}, err
+	done, _, err := (&Mutation{Op: "delete", Key: in.Key}).commit(ctx)
+	return DeleteResult{done.Deleted > 0}, err
 }
 
 // deleteRange removes the entries below a prefix and, if there were any, emits one change.
@@ -200,15 +173,11 @@ func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResul
 		// An input without a prefix is more often a mistake than the wish to lose everything.
 		return DeleteRangeResult{}, actor.Errorf(actor.InvalidArgument, "the prefix is missing; the prefix [] deletes everything").With("field", "prefix")
 	}
-	prefix, err := in.Prefix.Tuple()
-	if err != nil {
-		return DeleteRangeResult{}, of("prefix", err)
+	r, err := ctx.KV().Commit(kv.Commit{Mutations: []kv.Mutation{kv.DeleteRange(kv.Selection{Prefix: in.Prefix})}})
+	if err != nil || r.Deleted == 0 {
+		return DeleteRangeResult{}, single(err)
 	}
-	n, err := ctx.KV().DeletePrefix(prefix)
-	if err != nil || n == 0 {
-		return DeleteRangeResult{}, err
-	}
-	return DeleteRangeResult{n}, Changed.Emit(ctx, Change{Op: "delete_range", Prefix: Key(prefix), Deleted: n})
+	return DeleteRangeResult{r.Deleted}, Changed.Emit(ctx, Change{Op: "delete_range", Prefix: in.Prefix, Deleted: r.Deleted})
 }
 
 // A GetResult is what Get found. A value of null and no value differ in Found.

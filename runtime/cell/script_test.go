@@ -61,7 +61,7 @@ func playFile(t *testing.T, file string) {
 
 // play runs the commands of a scenario, and returns them with their results.
 func play(t *testing.T, h *actortest.Harness, body string) string {
-	now, receipt, cursor := "", "", ""
+	now, receipt, cursor, digest := "", "", "", ""
 	lines := strings.Split(body, "\n")
 	for i := 0; i < len(lines); {
 		line := lines[i]
@@ -75,7 +75,7 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 		for ; i < len(lines) && lines[i] != "" && !strings.HasPrefix(lines[i], "> ") && !strings.HasPrefix(lines[i], "#"); i++ {
 			want += lines[i] + "\n"
 		}
-		got := do(t, h, strings.NewReplacer("$RECEIPT", receipt, "$CURSOR", cursor).Replace(command))
+		got := do(t, h, strings.NewReplacer("$RECEIPT", receipt, "$CURSOR", cursor, "$DIGEST", digest).Replace(command))
 		if got != want {
 			t.Errorf("%s\n prints %s and not %s", command, got, want)
 		}
@@ -85,12 +85,17 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 		if found := regexp.MustCompile(`"cursor":"([^"]+)"`).FindStringSubmatch(got); found != nil {
 			cursor = found[1]
 		}
+		if found := regexp.MustCompile(`"digest":"([^"]+)"`).FindStringSubmatch(got); found != nil {
+			digest = found[1]
+		}
 		now += got
 	}
 	return strings.TrimSuffix(now, "\n")
 }
 
 var large = regexp.MustCompile(`\$(long|vast|state|event|deep|checks|deletes)(\d*)`)
+
+var uuid7 = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
 var life = regexp.MustCompile(`"life":"[^"]+"`)
 
@@ -147,5 +152,6 @@ func do(t *testing.T, h *actortest.Harness, command string) string {
 	case err != nil:
 		t.Fatal(err)
 	}
-	return life.ReplaceAllString(fmt.Sprintf("%.400s\n", r.Output), `"life":"..."`)
+	out := uuid7.ReplaceAllString(string(r.Output), "UUID")
+	return life.ReplaceAllString(fmt.Sprintf("%.400s\n", out), `"life":"..."`)
 }

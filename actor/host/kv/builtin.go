@@ -12,13 +12,16 @@ import (
 
 // The bounds of one call.
 const (
-	MaxKeys      = 1_000                      // of kv.get_many
-	MaxValues    = 16 << 20                   // bytes of the values that kv.get_many returns
-	MaxPage      = 1_000                      // entries of kv.list
-	DefaultPage  = 100                        // of them, unless the caller names another number
-	MaxChecks    = 1_000                      // of kv.commit
-	MaxMutations = 10_000                     // of kv.commit
-	MaxTTL       = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
+	MaxKeys       = 1_000                      // of kv.get_many
+	MaxValues     = 16 << 20                   // bytes of the values that kv.get_many returns
+	MaxPage       = 1_000                      // entries of kv.list
+	DefaultPage   = 100                        // of them, unless the caller names another number
+	DefaultSample = 10                         // entries of kv.sample, unless the caller names another number
+	MaxChecks     = 1_000                      // of kv.commit
+	MaxMutations  = 10_000                     // of kv.commit
+	MaxFiltered   = 10_000                     // entries that the filters of kv.commit read
+	MaxResolved   = 1_000                      // different placeholders of kv.commit
+	MaxTTL        = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
 // GetInput names an entry.
@@ -75,17 +78,50 @@ type ListInput struct {
 	KeysOnly bool `json:"keys_only,omitempty"`
 	// Cursor continues after an earlier page of the same selection, filter and direction. Any other is refused.
 	Cursor string `json:"cursor,omitempty"`
+	// Digest asks for the digest of what the page read.
+	Digest bool `json:"digest,omitempty"`
 }
 
 // ListOutput is a page. Cursor is absent at the end.
 type ListOutput struct {
 	Entries []Entry `json:"entries"`
 	Cursor  string  `json:"cursor,omitempty"`
+	// Digest stands for the part of the selection that the page covers, whichever of its entries meet the filter. A check
+	// with it demands that no entry there was written, added or removed since.
+	Digest string `json:"digest,omitempty"`
 }
 
 // CountInput selects the entries to count.
 type CountInput struct {
 	Selection
+	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// CountOutput has a count: of all if Cursor is absent, and otherwise of the entries up to where the next call goes on.
+type CountOutput struct {
+	Count  int64  `json:"count"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// SampleInput asks for entries of a selection, each chosen with the same chance.
+type SampleInput struct {
+	Selection
+	// N is how many entries there are at most; absent means DefaultSample.
+	N int `json:"n,omitempty" range:"1,1000"`
+	// Seed decides the choice: with the same one the same entries are chosen of the same keys.
+	Seed     uint64 `json:"seed,omitempty"`
+	KeysOnly bool   `json:"keys_only,omitempty"`
+	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// SampleOutput has the entries in the order of their keys. Count says of how many they were chosen: of all if Cursor is
+// absent, and otherwise of those up to where the next call goes on. Their values have up to MaxValues bytes.
+type SampleOutput struct {
+	Entries []Entry `json:"entries"`
+	Count   int64   `json:"count"`
+	Cursor  string  `json:"cursor,omitempty"`
 }
 
 // CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing is. A mutation that cannot
@@ -95,22 +131,30 @@ type CommitInput struct {
 	Mutations []Mutation `json:"mutations,omitempty"`
 }
 
-// A Check demands something of an entry: exactly one of the two.
+// A Check demands something of the entry of a key, or that a part of a selection is as a page of kv.list has shown it. It
+// has exactly one of Version, Exists, Value and Digest.
 type Check struct {
-	Key Key `json:"key"`
+	// Key is absent with Digest.
+	Key Key `json:"key,omitempty"`
 	// Version is what the entry's version must be; 0 demands that there is no entry.
 	Version *uint64 `json:"version,omitempty"`
 	// Exists demands that there is an entry, or that there is none.
 	Exists *bool `json:"exists,omitempty"`
+	// Value demands that there is an entry whose value equals this one, as $eq of filters compares: numbers by value, and
+	// objects in any order.
+	Value    host.Raw `json:"value,omitempty"`
+	Encoding string   `json:"encoding,omitempty"`
+	// Digest is that of a page of kv.list.
+	Digest string `json:"digest,omitempty"`
 }
 
 // A Mutation changes entries. Op is one of
 //
 //	put              stores Value
 //	delete           removes the entry of Key
-//	delete_range     removes the entries of a Selection, which must not be empty
+//	delete_range     removes the entries of a Selection, which must not be empty, or those of them that meet Where
 //	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are numbers
-//	append, prepend  put the entry's value with Value behind or in front, which are arrays
+//	append, prepend  put the entry's value with Value behind or in front: arrays, or both text, or both bytes
 //	touch            changes when the entry expires
 //
 // If there is no entry, sum and the like put Value.
@@ -119,8 +163,13 @@ type Mutation struct {
 	// Key is that of all operations except delete_range.
 	Key Key `json:"key,omitempty"`
 	Selection
+	// Where is a filter of a delete_range. Those of one commit read up to MaxFiltered entries; more is an error.
+	Where    host.Raw `json:"where,omitempty"`
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
+	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it: {"$uuidv7":true},
+	// {"$uuidv7":NAME} and {"$versionstamp":true}.
+	Literal bool `json:"literal,omitempty"`
 	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means for ever of a put, and as
 	// before of the others. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
@@ -128,6 +177,8 @@ type Mutation struct {
 	Min   host.Raw `json:"min,omitempty"`
 	Max   host.Raw `json:"max,omitempty"`
 	Clamp bool     `json:"clamp,omitempty"`
+	// MaxLen, at least 1, bounds the elements of the array that an append or prepend makes: elements at its other end go.
+	MaxLen *int64 `json:"max_len,omitempty"`
 }
 
 // CommitOutput says what a commit did. That a check failed is no error.
@@ -139,13 +190,18 @@ type CommitOutput struct {
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order.
 	Results []MutationResult `json:"results,omitempty"`
+	// Resolved has what each placeholder stood for: "uuidv7", "uuidv7:NAME" and "versionstamp".
+	Resolved map[string]string `json:"resolved,omitempty"`
 }
 
 // A MutationResult is the result of a mutation.
 type MutationResult struct {
-	// Value is the entry's new value, after sum, min and max only.
+	// Value is the entry's new value, after sum, min and max only. Handlers get it after all mutations of one entry except
+	// delete.
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
+	// Expires is when the entry ceases to exist; absent for never.
+	Expires *time.Time `json:"expires,omitempty"`
 	// Deleted counts the entries that were removed.
 	Deleted int64 `json:"deleted,omitempty"`
 }
@@ -154,4 +210,8 @@ type MutationResult struct {
 // of the commit is done, and the turn may go on.
 type Committer interface {
 	KVCommit(in *CommitInput) (CommitOutput, error)
+	// KVUpdate calls f, and undoes what it did in the key-value store if it returns an error. If f did
+	// something else in the turn, or waited for another actor, that cannot be undone alone: undone is false, and the
+	// turn must fail.
+	KVUpdate(f func() error) (undone bool, err error)
 }

@@ -26,7 +26,7 @@ import (
 //  1. A number that is written without a fraction and an exponent is an integer of any size up to 255 bytes; any other
 //     is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a key is written back as it was read.
 //  2. Bytes are {"$bytes":base64}. A part of another type, which only Go code can write, is {"$raw":base64} of its stored
-//     form. A key with one can be read and deleted.
+//     form. A key with one can be read and deleted. In keys of mutations a part may be a Placeholder.
 //  3. Keys are ordered part by part: bytes before strings, each bytewise, then integers, then doubles, each by value, then
 //     false, then true. A key comes directly before the keys that it begins.
 //
@@ -52,7 +52,9 @@ func (k Key) MarshalJSON() ([]byte, error) {
 func (Key) JSONSchema() []byte {
 	return []byte(`{"type":"array","items":{"oneOf":[{"type":["string","number","boolean"]},` +
 		`{"type":"object","properties":{"$bytes":{"type":"string","contentEncoding":"base64"}},"required":["$bytes"],"additionalProperties":false},` +
-		`{"type":"object","properties":{"$raw":{"type":"string","contentEncoding":"base64"}},"required":["$raw"],"additionalProperties":false}]}}`)
+		`{"type":"object","properties":{"$raw":{"type":"string","contentEncoding":"base64"}},"required":["$raw"],"additionalProperties":false},` +
+		`{"type":"object","properties":{"$uuidv7":{"type":["boolean","string"]}},"required":["$uuidv7"],"additionalProperties":false},` +
+		`{"type":"object","properties":{"$versionstamp":{"type":"boolean"}},"required":["$versionstamp"],"additionalProperties":false}]}}`)
 }
 
 // unfit says why a part is none that a caller may write; "" if it is one.
@@ -66,6 +68,8 @@ func unfit(part any) string {
 		if math.IsNaN(part) || math.IsInf(part, 0) {
 			return "is not a number in JSON"
 		}
+	case Placeholder:
+		return "is a placeholder, which only mutations of kv.commit take"
 	case []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 	case *big.Int:
 		if part == nil || part.BitLen() > 8*tuple.MaxBigIntBytes {
@@ -78,6 +82,9 @@ func unfit(part any) string {
 }
 
 func appendPart(b []byte, part any) ([]byte, error) {
+	if p, is := part.(Placeholder); is {
+		return append(b, p.String()...), p.check()
+	}
 	if unfit(part) != "" {
 		raw, err := tuple.Tuple{part}.Pack()
 		return append(base64.StdEncoding.AppendEncode(append(b, `{"$raw":"`...), raw), `"}`...), err
@@ -143,6 +150,10 @@ func parsePart(raw []byte) (any, error) {
 	case 't', 'f':
 		return raw[0] == 't', nil
 	case '{':
+		var text bytes.Buffer
+		if json.Compact(&text, raw) == nil && placeholder.FindString(text.String()) == text.String() {
+			return parsePlaceholder(text.String()), nil
+		}
 		return parseBytes(raw)
 	case 'n', '[':
 		return nil, fmt.Errorf("%s is not a string, number, boolean or {\"$bytes\":base64}", clip(raw))
@@ -205,7 +216,9 @@ func parseNumber(text string) (any, error) {
 func (k Key) MarshalCBOR() ([]byte, error) {
 	parts := slices.Clone([]any(k))
 	for i, part := range parts {
-		if unfit(part) != "" {
+		if p, is := part.(Placeholder); is {
+			parts[i] = p.binary()
+		} else if unfit(part) != "" {
 			raw, err := tuple.Tuple{part}.Pack()
 			if err != nil {
 				return nil, err
@@ -234,6 +247,10 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 		case big.Int:
 			parts[i] = &n
 		case map[any]any:
+			if p := fromBinary(n); p != "" {
+				parts[i] = p
+				continue
+			}
 			raw, _ := n["$raw"].([]byte)
 			part, err := unpack(raw)
 			if err != nil || len(n) != 1 {

@@ -169,3 +169,43 @@ func TestPartsOfOtherTypesAreShown(t *testing.T) {
 		t.Errorf("a long key: %v", err)
 	}
 }
+
+// Placeholders keep their names on the way, and no key of an entry has one.
+func TestPlaceholdersAreWrittenBackAsTheyWereRead(t *testing.T) {
+	for text, want := range map[string]Placeholder{
+		`{"$uuidv7":true}`: UUIDv7, `{"$uuidv7":"a-B_9"}`: "uuidv7:a-B_9", `{"$versionstamp":true}`: Versionstamp, `{ "$uuidv7" : "true" }`: "uuidv7:true",
+	} {
+		var k, l Key
+		if err := json.Unmarshal([]byte(`["a",`+text+`]`), &k); err != nil || k[1] != want {
+			t.Errorf("%s: %v, %v", text, k, err)
+		}
+		binary, err := cbor.Marshal(k)
+		if err := errors.Join(err, cbor.Unmarshal(binary, &l)); err != nil || !reflect.DeepEqual(k, l) {
+			t.Errorf("%s: in CBOR %v, %v", text, l, err)
+		}
+		again, err := json.Marshal(k)
+		if err != nil || string(again) != `["a",`+strings.ReplaceAll(text, " ", "")+`]` {
+			t.Errorf("%s: %s, %v", text, again, err)
+		}
+		if _, err := k.Tuple(); host.CodeOf(err) != host.InvalidArgument {
+			t.Error(err)
+		}
+	}
+	for _, text := range []string{`{"$uuidv7":false}`, `{"$uuidv7":""}`, `{"$uuidv7":"a b"}`, `{"$uuidv7":1}`, `{"$uuidv7":true,"x":1}`, `{"$versionstamp":"a"}`, `{"$x":true}`} {
+		if err := json.Unmarshal([]byte(`[`+text+`]`), new(Key)); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, m := range []map[string]any{{"$uuidv7": false}, {"$uuidv7": ""}, {"$uuidv7": 1}, {"$versionstamp": "a"}, {"uuidv7": true}, {"$uuidv7": true, "$x": true}, {}} {
+		binary, err := cbor.Marshal([]any{m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cbor.Unmarshal(binary, new(Key)); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	if text, err := json.Marshal(Key{Placeholder("uuidv7:a b")}); err == nil {
+		t.Errorf("%s", text)
+	}
+}

@@ -15,7 +15,7 @@ const (
 
 // A ScopePolicy is what holds for the entries of a scope. The zero value demands nothing, and only counts.
 type ScopePolicy struct {
-	// MaxKeys, MaxBytes and MaxGroups bound what the scope has: entries, bytes of keys and values, and groups. A group is
+	// These bound what the scope has: entries, bytes of keys and values, and groups. A group is
 	// the entries with the same next part behind the prefix, if more parts follow it. 0 is no bound. A bound that is lower
 	// than what is there removes nothing, and lets nothing grow.
 	MaxKeys   int64 `json:"max_keys,omitempty" range:"0,9007199254740991"`

@@ -100,7 +100,9 @@ var (
 		"Returns entries of the key-value store, as of one commit.")
 	KVList = row[kv.ListInput, kv.ListOutput](host.KVList, ask, Actor, OpenKV, none,
 		"Lists entries of the key-value store in the order of their keys.")
-	KVCount  = row[kv.CountInput, counted](host.KVCount, ask, Actor, OpenKV, none, "Counts entries of the key-value store.")
+	KVCount  = row[kv.CountInput, kv.CountOutput](host.KVCount, ask, Actor, OpenKV, none, "Counts entries of the key-value store.")
+	KVSample = row[kv.SampleInput, kv.SampleOutput](host.KVSample, ask, Actor, OpenKV, none,
+		"Returns some entries of the key-value store, chosen at random.")
 	KVCommit = row[kv.CommitInput, kv.CommitOutput](host.KVCommit, act, Actor, OpenKV, creates,
 		"Checks and changes entries of the key-value store, all or none.")
 	KVScopes = row[kv.ScopesInput, kv.ScopesOutput](host.KVScopes, ask, Actor, OpenKV, none,
@@ -190,8 +192,8 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
-	KVGet.Row, KVGetMany.Row, KVList.Row, KVCount.Row, KVCommit.Row,
-	KVScopes.Row, KVGroups.Row, KVSetScope.Row, KVRemoveScope.Row,
+	KVGet.Row, KVGetMany.Row, KVList.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
+	KVRemoveScope.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -95,7 +96,16 @@ func (t *target) String() string { return formatAddress(t.a.Type, t.a.Key) }
 // again as long as there is more to do than one turn can.
 func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], in *In, o askOptions) (out Out, err error) {
 	err = t.ask(ctx, m.Row, in, &out, o)
-	if sum, ok := any(&out).(*host.CountOutput); ok {
+	switch sum := any(&out).(type) {
+	case *kv.CountOutput:
+		from := *any(in).(*kv.CountInput)
+		for err == nil && sum.Cursor != "" {
+			var more kv.CountOutput
+			from.Cursor = sum.Cursor
+			err = t.ask(ctx, m.Row, &from, &more, o)
+			sum.Count, sum.Cursor = sum.Count+more.Count, more.Cursor
+		}
+	case *host.CountOutput:
 		for err == nil && sum.More {
 			var more host.CountOutput
 			if err = t.ask(ctx, m.Row, in, &more, o); err != nil && sum.Count > 0 {

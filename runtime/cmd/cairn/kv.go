@@ -46,11 +46,11 @@ func (c *cli) kvCommand() *cobra.Command {
 			},
 			list: listEntries,
 		}.command(c),
-		row[hostkv.CountInput, host.CountOutput]{
+		row[hostkv.CountInput, hostkv.CountOutput]{
 			use:    "count TYPE/KEY...",
 			method: method.KVCount, flags: selection, offline: true,
 			check: func(_ line, in *hostkv.CountInput) error { return selects(in.Selection, true) },
-			print: func(t *target, _ *hostkv.CountInput, out *host.CountOutput) error {
+			print: func(t *target, _ *hostkv.CountInput, out *hostkv.CountOutput) error {
 				return t.result(out, "%d\n", out.Count)
 			},
 		}.command(c),

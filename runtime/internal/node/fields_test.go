@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -55,19 +56,25 @@ var faultyInputs = map[string]map[string]string{
 		`{"name":"tick","cron":1}`: "cron", `{"name":"tick","cron":"@daily","zone":1}`: "zone", `{"name":"tick","every_ms":1000,"missed":1}`: "missed",
 		`{"name":"tick","every_ms":"x"}`: "every_ms", `{"name":"tick","X":1}`: "X",
 	},
-	host.KVGet:         {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]"},
-	host.KVGetMany:     {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},
-	host.KVList:        {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix"},
-	host.KVCount:       {`{"end":[]}`: "end", `{"start":7}`: "start"},
 	host.KVScopes:      {`{"limit":0}`: "limit", `{"cursor":"?"}`: "cursor", `{"prefix":[null]}`: "prefix[0]"},
 	host.KVGroups:      {`{}`: "prefix", `{"prefix":[],"limit":1001}`: "limit", `{"prefix":[],"cursor":"?"}`: "cursor"},
 	host.KVSetScope:    {`{}`: "prefix", `{"prefix":[],"max_keys":-1}`: "max_keys", `{"prefix":[],"info":{"a":1,"a":2}}`: "info.a", `{"prefix":[[1]]}`: "prefix[0]"},
 	host.KVRemoveScope: {`{}`: "prefix", `{"prefix":[{}]}`: "prefix[0]"},
+	host.KVGet:         {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]"},
+	host.KVGetMany:     {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},
+	host.KVList:        {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix"},
+	host.KVCount:       {`{"end":[]}`: "end", `{"start":7}`: "start", `{"cursor":"?"}`: "cursor"},
+	host.KVSample:      {`{"n":0}`: "n", `{"n":1001}`: "n", `{"seed":-1}`: "seed", `{"end":[]}`: "end", `{"cursor":"?"}`: "cursor"},
 	host.KVCommit: {
 		`{"checks":[{"key":["a"]}]}`: "checks[0].version", `{"checks":[{"key":[],"version":1}]}`: "checks[0].key", `{"mutations":[{"op":"x","key":["a"]}]}`: "mutations[0].op",
 		`{"mutations":[{"op":"delete","key":["a"]},{"op":"put","key":["a"]}]}`: "mutations[1].value", `{"mutations":[{"op":"put","key":["a"],"value":1,"encoding":"x"}]}`: "mutations[0].encoding",
 		`{"mutations":[{"op":"touch","key":["a"]}]}`: "mutations[0].ttl_ms", `{"mutations":[{"op":"delete_range"}]}`: "mutations[0].prefix", `{"mutations":[{"op":"put","value":1}]}`: "mutations[0].key",
 		`{"mutations":[{"op":"sum","key":["a"],"value":1,"min":"x"}]}`: "mutations[0].min", `{"mutations":[{"op":"put","key":["a"],"value":{"x":1,"x":2}}]}`: "mutations[0].value.x",
+		`{"checks":[{"digest":"?"}]}`: "checks[0].digest", `{"checks":[{"digest":"AAAA","key":["a"]}]}`: "checks[0].key", `{"checks":[{"key":["a"],"value":1,"encoding":"x"}]}`: "checks[0].encoding",
+		`{"checks":[{"key":["a",{"$uuidv7":true}],"version":1}]}`: "checks[0].key[1]", `{"mutations":[{"op":"put","key":[{"$uuidv7":1}],"value":1}]}`: "mutations[0].key[0]",
+		`{"mutations":[{"op":"delete_range","prefix":[],"where":{}}]}`: "mutations[0].where", `{"mutations":[{"op":"delete_range","where":{"a":1}}]}`: "mutations[0].prefix",
+		`{"mutations":[{"op":"delete_range","prefix":["a"],"where":{"a":{"$x":1}}}]}`: "mutations[0].where.a.$x", `{"mutations":[{"op":"append","key":["a"],"value":[],"max_len":0}]}`: "mutations[0].max_len",
+		`{"mutations":[{"op":"delete","key":["a"],"literal":true}]}`: "mutations[0].literal", `{"mutations":[{"op":"put","key":["a"],"value":1,"where":{"a":1}}]}`: "mutations[0].where",
 	},
 	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
 	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
@@ -145,6 +152,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.StreamAppend, `{"stream":"log","items":[` + repeated(`7`, 5000) + `]}`, "items", "1000", "5000"},
 		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
 		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
+		{host.KVCommit, `{"mutations":[{"op":"put","key":["a"],"value":[` + names(1001) + `]}]}`, "mutations[0].value", "1000", "1001"},
 		{host.ActorPause, `{"reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
 		{host.ConnectionClose, `{"connection":"x","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
 		{host.SQLExec, `{"sql":"SELECT 1","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
@@ -300,4 +308,13 @@ func TestMethodsHaveTheirKind(t *testing.T) {
 			t.Errorf("%s is a %s, want %s", name, kinds[name], kind)
 		}
 	}
+}
+
+// names returns placeholders with different names.
+func names(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,{"$uuidv7":"n%d"}`, i)
+	}
+	return b.String()[1:]
 }

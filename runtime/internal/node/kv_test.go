@@ -2,9 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -148,5 +151,128 @@ func TestAFailedCommitOfAHandlerUndoesItselfAlone(t *testing.T) {
 	var page kv.ListOutput
 	if g.mustVerb("a", host.KVList, kv.ListInput{}, &page); len(page.Entries) != 2 || page.Entries[0].Key[0] != "after" || page.Entries[1].Key[0] != "before" {
 		t.Errorf("%+v", page.Entries)
+	}
+}
+
+// What a function of Update did in the store is undone alone if it fails; the turn goes on, and what it did elsewhere fails it.
+func TestUpdateOfAHandlerUndoesTheStoreAlone(t *testing.T) {
+	var log changeLog
+	bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) { updateAlone(t, g, &log) })
+}
+
+func updateAlone(t *testing.T, g *stage, log *changeLog) {
+	refused := errors.New("refused")
+	put := func(h host.Turn, key string, expire time.Time) error {
+		return h.KVPut([]byte{2, key[0], 0}, []byte("x"), host.EncodedText, expire)
+	}
+	has := func(h host.Turn) (keys string) {
+		page, err := h.KVList(host.KVQuery{})
+		for _, e := range page.Entries {
+			keys += string(e.Key[1:2])
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return keys
+	}
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		c := h.(kv.Committer)
+		if err := put(h, "a", time.Time{}); err != nil {
+			return err
+		}
+		undone, err := c.KVUpdate(func() error {
+			if undone, err := c.KVUpdate(func() error { return put(h, "b", time.Time{}) }); undone || err != nil { // nested
+				t.Error(undone, err)
+			}
+			if undone, err := c.KVUpdate(func() error { return errors.Join(put(h, "c", h.Now().Add(time.Hour)), refused) }); !undone || !errors.Is(err, refused) {
+				t.Error(undone, err)
+			}
+			if is := has(h); is != "ab" {
+				t.Error(is)
+			}
+			_, err := c.KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{
+				{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, {Op: "put", Key: kv.Key{"d"}, Value: byteString([]byte("1"))},
+			}})
+			if is := has(h); is != "d" || err != nil {
+				t.Error(is, err)
+			}
+			return refused
+		})
+		if is := has(h); !undone || !errors.Is(err, refused) || is != "a" {
+			t.Error(undone, err, is)
+		}
+		undone, err = c.KVUpdate(func() error { return put(h, "e", h.Now().Add(time.Hour)) })
+		if is := has(h); undone || err != nil || is != "ae" {
+			t.Error(undone, err, is)
+		}
+		return nil
+	})
+	if lines := log.take("kv"); !slices.Equal(lines, []string{"kv  op=put key=[a]", "kv  op=put key=[e]"}) {
+		t.Errorf("published is %q", lines)
+	}
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		undone, err := h.(kv.Committer).KVUpdate(func() error {
+			return errors.Join(put(h, "f", time.Time{}), h.SetAlarm(host.Alarm{Name: "ring", Due: h.Now().Add(time.Hour)}), refused)
+		})
+		if undone || !errors.Is(err, refused) {
+			t.Error(undone, err)
+		}
+		_, err = h.KVDelete([]byte{2, 'f', 0})
+		return err
+	})
+	g.crash()
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		if is := has(h); is != "ae" {
+			t.Error(is)
+		}
+		return nil
+	})
+}
+
+// A commit reads so much for its filters and checks, and says so if that is not enough. Then nothing is done.
+func TestCommitsBoundWhatTheyRead(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	n := 0
+	fill := func(to int) {
+		var in kv.CommitInput
+		for ; n < to; n++ {
+			in.Mutations = append(in.Mutations, kv.Mutation{Op: "put", Key: kv.Key{"n", int64(n)}, Value: host.Raw("1")})
+		}
+		g.mustVerb("a", host.KVCommit, in, new(kv.CommitOutput))
+	}
+	refused := func(in kv.CommitInput, field string) {
+		t.Helper()
+		if e := wantCode(t, g.verb("a", host.KVCommit, in, new(kv.CommitOutput)), host.TooLarge); e.Metadata["field"] != field || e.Metadata["limit"] == "" {
+			t.Errorf("%v %v", e, e.Metadata)
+		}
+	}
+	fill(kv.MaxFiltered)
+	part := kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{"n"}}, Where: host.Raw(`{"$key[1]":{"$lt":5}}`)}
+	var out kv.CommitOutput
+	if g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{part}}, &out); out.Results[0].Deleted != 5 {
+		t.Errorf("%+v", out)
+	}
+	refused(kv.CommitInput{Mutations: []kv.Mutation{{Op: "delete", Key: kv.Key{"n", int64(9)}}, part, part}}, "mutations[2].where")
+
+	var list kv.ListOutput
+	g.mustVerb("a", host.KVList, kv.ListInput{Where: host.Raw(`{"$size":9}`), Digest: true}, &list)
+	if len(list.Entries) != 0 || list.Cursor != "" {
+		t.Fatalf("%+v", list)
+	}
+	in := kv.CommitInput{Checks: slices.Repeat([]kv.Check{{Digest: list.Digest}}, 10)}
+	if g.mustVerb("a", host.KVCommit, in, &out); !out.OK {
+		t.Errorf("%+v", out)
+	}
+	in.Checks = append(in.Checks, in.Checks[0])
+	refused(in, "checks")
+
+	large := host.Raw(`"` + strings.Repeat("x", 1<<20-2) + `"`)
+	g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: kv.Key{"large"}, Value: large}}}, &out)
+	in = kv.CommitInput{Checks: slices.Repeat([]kv.Check{{Key: kv.Key{"large"}, Value: host.Raw("1")}}, 65)}
+	refused(in, "checks")
+	if e := g.verb("a", host.KVGet, kv.GetInput{Key: kv.Key{"n", int64(9)}}, new(kv.GetOutput)); e != nil {
+		t.Error(e)
 	}
 }

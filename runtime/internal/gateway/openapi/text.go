@@ -76,17 +76,27 @@ var hostText = map[string]string{
 		"none.",
 	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
 		"callers read Public.",
-	"InspectPage":     "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
-	"KVCheck":         "A Check demands something of an entry: exactly one of the two.",
-	"KVCheck.exists":  "exists demands that there is an entry, or that there is none.",
+	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"KVCheck": "A Check demands something of the entry of a key, or that a part of a selection is as a " +
+		"page of kv.list has shown it. It has exactly one of version, exists, value and digest.",
+	"KVCheck.digest": "digest is that of a page of kv.list.",
+	"KVCheck.exists": "exists demands that there is an entry, or that there is none.",
+	"KVCheck.key":    "key is absent with digest.",
+	"KVCheck.value": "value demands that there is an entry whose value equals this one, as $eq of filters " +
+		"compares: numbers by value, and objects in any order.",
 	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
 		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
-	"KVCommitOutput":         "CommitOutput says what a commit did. That a check failed is no error.",
-	"KVCommitOutput.failed":  "failed are the positions of the checks that failed, from 0.",
-	"KVCommitOutput.results": "results has an element for each mutation, in order.",
+	"KVCommitOutput":          "CommitOutput says what a commit did. That a check failed is no error.",
+	"KVCommitOutput.failed":   "failed are the positions of the checks that failed, from 0.",
+	"KVCommitOutput.resolved": "resolved has what each placeholder stood for: \"uuidv7\", \"uuidv7:NAME\" and \"versionstamp\".",
+	"KVCommitOutput.results":  "results has an element for each mutation, in order.",
 	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
 		"if it is empty too.",
+	"KVCountInput":        "CountInput selects the entries to count.",
+	"KVCountInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
+	"KVCountOutput": "CountOutput has a count: of all if cursor is absent, and otherwise of the entries up to " +
+		"where the next call goes on.",
 	"KVEntry":          "An Entry is an entry of the store.",
 	"KVEntry.encoding": "encoding says what value is; absent in JSON for a document.",
 	"KVEntry.expires":  "expires is when the entry ceases to exist; absent for never.",
@@ -105,34 +115,52 @@ var hostText = map[string]string{
 	"KVListInput":    "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
 		"other is refused.",
-	"KVListInput.limit": "limit is how many entries the page has at most; absent means 100.",
+	"KVListInput.digest": "digest asks for the digest of what the page read.",
+	"KVListInput.limit":  "limit is how many entries the page has at most; absent means 100.",
 	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
 		"empty and still have a cursor.",
-	"KVListOutput":   "ListOutput is a page. cursor is absent at the end.",
+	"KVListOutput": "ListOutput is a page. cursor is absent at the end.",
+	"KVListOutput.digest": "digest stands for the part of the selection that the page covers, whichever of its " +
+		"entries meet the filter. A check with it demands that no entry there was written, added " +
+		"or removed since.",
 	"KVMutation":     "A Mutation changes entries. op is one of",
 	"KVMutation.key": "key is that of all operations except delete_range.",
+	"KVMutation.literal": "literal stores a document as it is. Otherwise it stores strings for the placeholders in " +
+		"it: {\"$uuidv7\":true}, {\"$uuidv7\":NAME} and {\"$versionstamp\":true}.",
+	"KVMutation.max_len": "max_len, at least 1, bounds the elements of the array that an append or prepend makes: " +
+		"elements at its other end go.",
 	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
 		"the bound with clamp.",
 	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
 		"means for ever of a put, and as before of the others. Touch needs it.",
-	"KVMutationResult":            "A MutationResult is the result of a mutation.",
-	"KVMutationResult.deleted":    "deleted counts the entries that were removed.",
-	"KVMutationResult.value":      "value is the entry's new value, after sum, min and max only.",
+	"KVMutation.where": "where is a filter of a delete_range. Those of one commit read up to 10,000 entries; more " +
+		"is an error.",
+	"KVMutationResult":         "A MutationResult is the result of a mutation.",
+	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
+	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
+	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
+		"mutations of one entry except delete.",
 	"KVRemoveScopeInput":          "RemoveScopeInput names a scope.",
 	"KVRemoveScopeInput.entries":  "entries removes its entries, too.",
 	"KVRemoveScopeOutput":         "RemoveScopeOutput says what was removed.",
 	"KVRemoveScopeOutput.deleted": "deleted counts the entries that were removed.",
-	"KVScope":                     "A Scope is the entries whose keys begin with a prefix, with a policy, and what it has now.",
-	"KVScope.declared":            "declared: a map of the actor's type has the scope, which only the type's code changes.",
+	"KVSampleInput":               "SampleInput asks for entries of a selection, each chosen with the same chance.",
+	"KVSampleInput.cursor":        "cursor goes on after an earlier answer for the same selection. Any other is refused.",
+	"KVSampleInput.n":             "n is how many entries there are at most; absent means 10.",
+	"KVSampleInput.seed":          "seed decides the choice: with the same one the same entries are chosen of the same keys.",
+	"KVSampleOutput": "SampleOutput has the entries in the order of their keys. count says of how many they were " +
+		"chosen: of all if cursor is absent, and otherwise of those up to where the next call goes " +
+		"on. Their values have up to MaxValues bytes.",
+	"KVScope":          "A Scope is the entries whose keys begin with a prefix, with a policy, and what it has now.",
+	"KVScope.declared": "declared: a map of the actor's type has the scope, which only the type's code changes.",
 	"KVScopePolicy": "A ScopePolicy is what holds for the entries of a scope. The zero value demands nothing, " +
 		"and only counts.",
-	"KVScopePolicy.1,000": "1,000, max_bytes and max_groups bound what the scope has: entries, bytes of keys and " +
-		"values, and groups. A group is the entries with the same next part behind the prefix, if " +
-		"more parts follow it. 0 is no bound. A bound that is lower than what is there removes " +
-		"nothing, and lets nothing grow.",
+	"KVScopePolicy.1,000": "These bound what the scope has: entries, bytes of keys and values, and groups. A group is " +
+		"the entries with the same next part behind the prefix, if more parts follow it. 0 is no " +
+		"bound. A bound that is lower than what is there removes nothing, and lets nothing grow.",
 	"KVScopePolicy.default_ttl_ms": "default_ttl_ms is how long entries live that are put without a time to live, up to 100 " +
 		"years; 0 is for ever.",
-	"KVScopePolicy.info":      "info is a document of the one who sets the policy.",
+	"KVScopePolicy.info":      "info is any document.",
 	"KVScopePolicy.read_only": "read_only refuses all changes. Entries expire all the same.",
 	"KVScopesInput":           "ScopesInput asks for a page of scopes, in the order of their prefixes.",
 	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",
@@ -369,6 +397,10 @@ var hostEnums = map[string][]string{
 		"once",
 		"all",
 		"none",
+	},
+	"Placeholder": {
+		"versionstamp",
+		"uuidv7",
 	},
 	"State": {
 		"asleep",

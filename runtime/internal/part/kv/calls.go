@@ -16,7 +16,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
-	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
@@ -27,6 +26,7 @@ func (*Part) Methods() []*call.Method {
 		reads(method.KVGetMany, getMany),
 		reads(method.KVList, list),
 		reads(method.KVCount, count),
+		reads(method.KVSample, func(r *reader, in *kv.SampleInput) (kv.SampleOutput, error) { return r.sample(in, countEntries) }),
 		call.Act(method.KVCommit, commit),
 		reads(method.KVScopes, scopes),
 		reads(method.KVGroups, groups),
@@ -76,6 +76,12 @@ func packed(k kv.Key) ([]byte, error) {
 	if len(k) == 0 {
 		_, err := k.Entry()
 		return nil, err
+	}
+	for _, part := range k {
+		if _, is := part.(kv.Placeholder); is {
+			_, err := k.Tuple()
+			return nil, err
+		}
 	}
 	b, err := tuple.Tuple(k).Pack()
 	if err != nil {
@@ -165,21 +171,6 @@ func getMany(r *reader, in *kv.GetManyInput) (kv.GetManyOutput, error) {
 		}
 	}
 	return out, nil
-}
-
-func count(r *reader, in *kv.CountInput) (out host.CountOutput, err error) {
-	start, end, err := bounds(&in.Selection)
-	if err != nil {
-		return out, err
-	}
-	if in.Start == nil && in.End == nil {
-		c, scoped, err := kvrows.Counted(r.rows, start, r.now.UnixMilli())
-		if scoped || err != nil {
-			return host.CountOutput{Count: c.Keys}, err
-		}
-	}
-	out.Count, err = kvrows.CountKeys(r.rows, start, end)
-	return out, err
 }
 
 // bounds returns the packed bounds of a selection; nil is the end of the store.

@@ -1,12 +1,18 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -75,13 +81,105 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.text), &in); err != nil {
 				t.Fatal(err)
 			}
-			_, err := parseMutation(host.JSON, &in, time.Now())
+			_, err := parseMutation(host.JSON, &in, &resolver{now: time.Now()})
 			if host.CodeOf(err) != c.code {
 				t.Fatalf("%s: %v", c.text, err)
 			}
 			if e, ok := err.(*host.Error); ok && e.Metadata["field"] != c.field {
 				t.Fatalf("%s: field %q, want %q", c.text, e.Metadata["field"], c.field)
 			}
+		}
+	}
+}
+
+// rowsOf has the rows of some keys, and nothing else.
+type rowsOf [][]byte
+
+func (r rowsOf) Get(key []byte) (engine.Entry, bool, error) {
+	return engine.Entry{Key: key, Value: key, Encoding: uint8(host.EncodedBytes)}, keyspace.UserKV.Has(key), nil
+}
+
+func (r rowsOf) List(q engine.ListQuery) (p engine.Page, err error) {
+	for _, key := range r {
+		if bytes.Compare(key, q.Start) < 0 || bytes.Compare(key, q.End) >= 0 || bytes.Compare(key, q.After) <= 0 {
+			continue
+		}
+		if len(p.Entries) == q.Limit {
+			p.Next = p.Entries[q.Limit-1].Key
+			break
+		}
+		p.Entries = append(p.Entries, engine.Entry{Key: key})
+	}
+	return p, nil
+}
+
+// A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
+func TestCountsGoOnAtTheirCursor(t *testing.T) {
+	var rows rowsOf
+	for i := range 25 {
+		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
+	}
+	r := reader{rows, host.JSON, time.Time{}}
+	for most := 1; most < 30; most++ {
+		in, sampled := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}}, kv.SampleInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}, N: 5}
+		n, calls, chosen := int64(0), 0, map[string]bool{}
+		for {
+			out, err := r.count(&in, most)
+			n, calls = n+out.Count, calls+1
+			part, err2 := r.sample(&sampled, most)
+			if err := errors.Join(err, err2); err != nil || part.Count != out.Count || part.Cursor != out.Cursor || len(part.Entries) != min(5, int(part.Count)) {
+				t.Fatalf("%d: %+v, %+v, %v", most, out, part, err)
+			}
+			for _, e := range part.Entries {
+				chosen[fmt.Sprint(e.Key)] = true
+			}
+			if in.Cursor = out.Cursor; in.Cursor == "" {
+				break
+			}
+			sampled.Cursor = part.Cursor
+		}
+		if n != 25 || calls > 25/most+1 || most <= 5 && len(chosen) != 25 {
+			t.Errorf("%d at a time: counted %d in %d calls, %d were chosen", most, n, calls, len(chosen))
+		}
+	}
+	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"b"}}, Cursor: cursorOf(listingOf(pack("a"), append(pack("a"), 0xFF)), pack("a", 1))}
+	if _, err := r.count(&in, 1); host.CodeOf(err) != host.InvalidArgument {
+		t.Error(err)
+	}
+}
+
+// Each entry is chosen as often as any other, and a seed chooses always the same ones.
+func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
+	var rows rowsOf
+	for i := range 20 {
+		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
+	}
+	r := reader{rows, host.JSON, time.Time{}}
+	counts := make([]int, 20)
+	for seed := range uint64(2000) {
+		var twice [2]kv.SampleOutput
+		for i := range twice {
+			var err error
+			if twice[i], err = r.sample(&kv.SampleInput{N: 5, Seed: seed}, 1000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !reflect.DeepEqual(twice[0], twice[1]) || len(twice[0].Entries) != 5 || twice[0].Count != 20 {
+			t.Fatalf("%+v", twice)
+		}
+		last := int64(-1)
+		for _, e := range twice[0].Entries {
+			n := e.Key[1].(int64)
+			if n <= last {
+				t.Fatalf("%+v is not in order", twice[0])
+			}
+			last = n
+			counts[n]++
+		}
+	}
+	for i, n := range counts { // 500 are expected
+		if n < 400 || n > 600 {
+			t.Errorf("entry %d was chosen %d times", i, n)
 		}
 	}
 }

@@ -2,20 +2,31 @@ package kv
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/where"
 )
 
 // commit implements kv.commit.
 func commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
 	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	return h.commit(codec, in)
+	out, err := h.commit(codec, in, value.Op.Numeric)
+	if out.OK {
+		t.Core.Rows.Mark() // an empty commit takes a version too
+	}
+	return out, err
 }
 
 // KVCommit implements kv.Committer.
@@ -26,19 +37,55 @@ func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 	}
 	defer t.Leave()
 	before := t.Core.Rows.Savepoint()
-	out, err := h.commit(host.CBOR, in)
+	out, err := h.commit(host.CBOR, in, func(value.Op) bool { return true })
 	if err != nil {
-		t.Core.Rows.Rollback(before)
+		h.undo(before)
 	}
 	return out, err
 }
 
-// commit does a commit. After an error the caller undoes what it has written.
+// undo undoes what was done to the store since a savepoint.
+func (h *Turn) undo(to engine.Savepoint) {
+	h.K.Core.Rows.Rollback(to)
+	memoryOf(h.K.Core).scopes.Reset()
+}
+
+// KVUpdate implements kv.Committer.
+func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return true, err
+	}
+	rows := t.Core.Rows
+	before, changes, counted := rows.Savepoint(), len(t.Changes), h.changes
+	t.Leave()
+	if err = f(); err == nil {
+		return false, nil
+	}
+	if closed := t.Enter(); closed != nil {
+		return false, closed
+	}
+	defer t.Leave()
+	if !rows.Only(&before, kvrows.Kinds...) {
+		return false, err
+	}
+	h.undo(before)
+	of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
+	t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
+	if h.changes <= MaxKVChanges { // otherwise the turn publishes that there were more
+		h.changes = counted
+	}
+	return true, err
+}
+
+// commit does a commit, whose results have the values of some operations. After an error the caller undoes what it has
+// written.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
+func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op) bool) (kv.CommitOutput, error) {
 	rows := h.K.Core.Rows
-	do, err := parse(codec, in, h.K.Start)
+	stands := resolver{rows: rows, now: h.K.Start}
+	do, err := parse(codec, in, &stands)
 	if err != nil {
 		return kv.CommitOutput{}, err
 	}
@@ -56,16 +103,23 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 	if err != nil {
 		return kv.CommitOutput{}, refusal(err)
 	}
-	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed}
+	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed, Resolved: stands.made}
 	if !out.OK {
+		out.Resolved = nil
 		return out, nil
 	}
-	rows.Mark()
+	if err := stands.uuids.Keep(rows); err != nil {
+		return kv.CommitOutput{}, fault.Limit(err)
+	}
 	out.Version = uint64(rows.Version())
 	for i := range do.Mutations {
 		m, d := &do.Mutations[i], &done.Done[i]
 		result := kv.MutationResult{Deleted: d.Deleted}
-		if m.Op == kvrows.Combine && m.Combine.Numeric() {
+		if d.Expires != 0 && d.Changed {
+			at := clock.TimeMS(d.Expires).UTC()
+			result.Expires = &at
+		}
+		if d.Changed && d.Value.Data != nil && values(m.Combine) {
 			if result.Value, result.Encoding, err = show(codec, d.Value); err != nil {
 				return kv.CommitOutput{}, err
 			}
@@ -86,6 +140,12 @@ func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) {
 	case kvrows.Delete:
 		h.change("delete", m.Key, nil)
 	case kvrows.DeleteRange:
+		if m.Where != nil {
+			for _, key := range d.Keys {
+				h.change("delete", key, nil)
+			}
+			return
+		}
 		rangeChange(h.K, m.Key, m.End, d.Deleted)
 	default:
 		h.change("put", m.Key, d.Value.Data)
@@ -117,8 +177,50 @@ func refusal(err error) error {
 	return at("mutations", m.Index, err)
 }
 
+// A resolver has what the placeholders of a commit stand for.
+type resolver struct {
+	rows  *engine.WriteSet
+	now   time.Time
+	uuids kvrows.Stamps
+	made  map[string]string
+}
+
+func (r *resolver) of(p kv.Placeholder) (text string, err error) {
+	if text, ok := r.made[string(p)]; ok {
+		return text, nil
+	}
+	if n := len(r.made); n == kv.MaxResolved {
+		return "", host.OverLimit("different placeholders of a commit", kv.MaxResolved, int64(n+1))
+	}
+	if p == kv.Versionstamp {
+		text = kvrows.Versionstamp(r.rows.Version())
+	} else if text, err = r.uuids.UUID(r.rows, r.now); err != nil {
+		return "", err
+	}
+	if r.made == nil {
+		r.made = make(map[string]string)
+	}
+	r.made[string(p)] = text
+	return text, nil
+}
+
+// key returns a key without placeholders.
+func (r *resolver) key(k kv.Key) (kv.Key, error) {
+	for i, part := range k {
+		if p, is := part.(kv.Placeholder); is {
+			text, err := r.of(p)
+			if err != nil {
+				return nil, err
+			}
+			k = slices.Clone(k)
+			k[i] = text
+		}
+	}
+	return k, nil
+}
+
 // parse checks all that can be wrong with a commit by itself.
-func parse(codec host.Codec, in *kv.CommitInput, now time.Time) (*kvrows.Commit, error) {
+func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Commit, error) {
 	for _, part := range []struct {
 		name        string
 		count, most int
@@ -130,32 +232,83 @@ func parse(codec host.Codec, in *kv.CommitInput, now time.Time) (*kvrows.Commit,
 	c := &kvrows.Commit{Checks: make([]kvrows.Check, len(in.Checks)), Mutations: make([]kvrows.Mutation, len(in.Mutations))}
 	for i := range in.Checks {
 		var err error
-		if c.Checks[i], err = parseCheck(&in.Checks[i]); err != nil {
+		if c.Checks[i], err = parseCheck(codec, &in.Checks[i]); err != nil {
 			return nil, at("checks", i, err)
 		}
 	}
 	for i := range in.Mutations {
 		var err error
-		if c.Mutations[i], err = parseMutation(codec, &in.Mutations[i], now); err != nil {
+		if c.Mutations[i], err = parseMutation(codec, &in.Mutations[i], stands); err != nil {
 			return nil, at("mutations", i, err)
 		}
 	}
 	return c, nil
 }
 
-func parseCheck(in *kv.Check) (c kvrows.Check, err error) {
+func parseCheck(codec host.Codec, in *kv.Check) (c kvrows.Check, err error) {
+	in.Value = given(codec, in.Value)
+	demands := 0
+	for _, is := range []bool{in.Version != nil, in.Exists != nil, in.Value != nil, in.Digest != ""} {
+		if is {
+			demands++
+		}
+	}
+	if in.Encoding != "" && in.Value == nil {
+		return c, host.Errorf(host.InvalidArgument, "an encoding is that of a value, which is missing").With("field", "encoding")
+	}
+	if in.Digest != "" && demands == 1 {
+		if in.Key != nil {
+			return c, host.Errorf(host.InvalidArgument, "a check with a digest takes no key").With("field", "key")
+		}
+		return parseDigest(in.Digest)
+	}
 	if c.Key, err = packed(in.Key); err != nil {
 		return c, of("key", err)
 	}
 	switch {
-	case (in.Version == nil) == (in.Exists == nil):
-		return c, host.Errorf(host.InvalidArgument, "a check has either a version or exists").With("field", "version")
+	case demands != 1:
+		return c, host.Errorf(host.InvalidArgument, "a check has one of version, exists, value and digest").With("field", "version")
+	case in.Value != nil:
+		c.Want = kvrows.Equal
+		c.Value, err = equals(codec, in)
 	case in.Exists != nil && *in.Exists:
 		c.Want = kvrows.Exists
 	case in.Version != nil && *in.Version != 0:
 		c.Want, c.Version = kvrows.AtVersion, *in.Version
 	}
-	return c, nil
+	return c, err
+}
+
+// equals returns what compares a stored value with that of a check.
+func equals(codec host.Codec, in *kv.Check) (func(value.Value) (bool, error), error) {
+	encoding, err := encodingOf(in.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	v, err := read(codec, in.Value, encoding)
+	if err != nil {
+		return nil, of("value", err)
+	}
+	wanted, err := document(v)
+	if err != nil {
+		return nil, err
+	}
+	return func(stored value.Value) (bool, error) {
+		is, err := document(stored)
+		return where.Equal(is, wanted), err
+	}, nil
+}
+
+// encodingOf reads the encoding that a caller names; "" is that of documents.
+func encodingOf(word string) (host.Encoding, error) {
+	if word == "" {
+		return host.EncodedJSON, nil
+	}
+	encoding, known := host.ParseEncoding(word)
+	if !known {
+		return 0, host.Errorf(host.InvalidArgument, "%.40q is not an encoding", word).With("field", "encoding")
+	}
+	return encoding, nil
 }
 
 var operations = map[string]kvrows.Op{
@@ -163,8 +316,8 @@ var operations = map[string]kvrows.Op{
 	"min": kvrows.Combine, "max": kvrows.Combine, "append": kvrows.Combine, "prepend": kvrows.Combine,
 }
 
-func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.Mutation, err error) {
-	for _, raw := range []*host.Raw{&in.Value, &in.Min, &in.Max} {
+func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrows.Mutation, err error) {
+	for _, raw := range []*host.Raw{&in.Value, &in.Min, &in.Max, &in.Where} {
 		*raw = given(codec, *raw)
 	}
 	op, known := operations[in.Op]
@@ -172,11 +325,9 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 		return m, host.Errorf(host.InvalidArgument, "the op is %.40q; it must be put, delete, delete_range, sum, min, max, append, prepend or touch", in.Op).With("field", "op")
 	}
 	m.Op, m.Combine = op, value.Op(in.Op)
-	encoding := host.EncodedJSON
-	if in.Encoding != "" {
-		if encoding, known = host.ParseEncoding(in.Encoding); !known {
-			return m, host.Errorf(host.InvalidArgument, "%.40q is not an encoding", in.Encoding).With("field", "encoding")
-		}
+	encoding, err := encodingOf(in.Encoding)
+	if err != nil {
+		return m, err
 	}
 	if err := surplus(in, op); err != nil {
 		return m, err
@@ -185,16 +336,21 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 		if in.Prefix == nil && in.Start == nil && in.End == nil {
 			return m, host.Errorf(host.InvalidArgument, "delete_range selects nothing; the prefix [] selects everything").With("field", "prefix")
 		}
-		m.Key, m.End, err = bounds(&in.Selection)
-		return m, err
-	}
-	if m.Key, err = packed(in.Key); err != nil {
-		return m, of("key", err)
-	}
-	if op != kvrows.Delete && op != kvrows.Touch {
-		if _, err := in.Key.Tuple(); err != nil {
-			return m, of("key", err)
+		if m.Key, m.End, err = bounds(&in.Selection); err != nil {
+			return m, err
 		}
+		m.Where, err = filterOf(codec, in.Where, stands.now)
+		return m, of("where", err)
+	}
+	key, err := stands.key(in.Key)
+	if err == nil {
+		m.Key, err = packed(key)
+	}
+	if err == nil && op != kvrows.Delete && op != kvrows.Touch {
+		_, err = key.Tuple()
+	}
+	if err != nil {
+		return m, of("key", err)
 	}
 	if in.TTLMS != nil {
 		ms := *in.TTLMS
@@ -203,13 +359,16 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 		}
 		m.Expiry.Set = true
 		if ms > 0 {
-			m.Expiry.At = now.UnixMilli() + ms
+			m.Expiry.At = stands.now.UnixMilli() + ms
 		}
 	}
 	if op == kvrows.Delete || op == kvrows.Touch {
 		return m, nil
 	}
-	if m.Value, err = read(codec, in.Value, encoding); err != nil {
+	if m.Value, err = read(codec, in.Value, encoding); err == nil && encoding == host.EncodedJSON && !in.Literal {
+		m.Value.Data, err = kv.Resolve(m.Value.Data, stands.of)
+	}
+	if err != nil {
 		return m, of("value", err)
 	}
 	if op == kvrows.Put {
@@ -217,6 +376,15 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 	}
 	if err := m.Combine.Check(m.Value); err != nil {
 		return m, host.Errorf(host.InvalidArgument, "the value of %s %s", in.Op, err).With("field", "value")
+	}
+	if in.MaxLen != nil {
+		if encoding != host.EncodedJSON {
+			return m, host.Errorf(host.InvalidArgument, "max_len is the length of an array").With("field", "max_len")
+		}
+		if *in.MaxLen < 1 || *in.MaxLen > math.MaxInt32 {
+			return m, host.Errorf(host.InvalidArgument, "max_len is %d; it is at least 1", *in.MaxLen).With("field", "max_len")
+		}
+		m.MaxLen = int(*in.MaxLen)
 	}
 	for _, bound := range []struct {
 		name string
@@ -241,6 +409,21 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 	return m, nil
 }
 
+// filterOf compiles the filter of a delete_range; nil is none.
+func filterOf(codec host.Codec, raw host.Raw, now time.Time) (func(*engine.Entry) (bool, error), error) {
+	filter, _, err := compile(codec, raw, now)
+	if err != nil || filter == nil {
+		return nil, err
+	}
+	return func(e *engine.Entry) (bool, error) {
+		parts, err := tuple.Unpack(e.Key[1:])
+		if err != nil {
+			return false, err
+		}
+		return meets(filter, kv.Key(parts), e)
+	}, nil
+}
+
 // surplus refuses members that an operation does not take.
 func surplus(in *kv.Mutation, op kvrows.Op) error {
 	for _, member := range []struct {
@@ -251,9 +434,12 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 		{"prefix", in.Prefix != nil, op == kvrows.DeleteRange},
 		{"start", in.Start != nil, op == kvrows.DeleteRange},
 		{"end", in.End != nil, op == kvrows.DeleteRange},
+		{"where", in.Where != nil, op == kvrows.DeleteRange},
 		{"value", in.Value != nil, op == kvrows.Put || op == kvrows.Combine},
 		{"encoding", in.Encoding != "", op == kvrows.Put || op == kvrows.Combine},
+		{"literal", in.Literal, op == kvrows.Put || op == kvrows.Combine},
 		{"ttl_ms", in.TTLMS != nil, op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch},
+		{"max_len", in.MaxLen != nil, in.Op == "append" || in.Op == "prepend"},
 		{"min", in.Min != nil, in.Op == "sum"},
 		{"max", in.Max != nil, in.Op == "sum"},
 		{"clamp", in.Clamp, in.Op == "sum" && (in.Min != nil || in.Max != nil)},

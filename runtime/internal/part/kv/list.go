@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -32,25 +31,13 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 	if err != nil {
 		return kv.ListOutput{}, err
 	}
-	var filter *where.Filter
-	text := []byte(given(r.codec, in.Where))
-	if len(text) > 0 {
-		if r.codec == host.CBOR {
-			if text, err = byteString(text); err != nil {
-				return kv.ListOutput{}, of("where", err)
-			}
-		}
-		if filter, err = where.Compile(text, r.now); err != nil {
-			return kv.ListOutput{}, of("where", err)
-		}
+	filter, text, err := compile(r.codec, in.Where, r.now)
+	if err != nil {
+		return kv.ListOutput{}, of("where", err)
 	}
-	listing := fnv.New64a()
-	for _, part := range [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse)} {
-		listing.Write(strconv.AppendInt(nil, int64(len(part)), 10))
-		listing.Write(append([]byte{':'}, part...))
-	}
+	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse))
 	if in.Cursor != "" {
-		last, err := after(in.Cursor, listing.Sum64(), start, end)
+		last, err := after(in.Cursor, listing, start, end)
 		switch {
 		case err != nil:
 			return kv.ListOutput{}, err
@@ -60,8 +47,37 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 			start = append(last, 0)
 		}
 	}
-	l := lister{reader: r, in: in, filter: filter, listing: listing.Sum64()}
-	return l.page(start, end)
+	l := lister{reader: r, in: in, filter: filter, listing: listing}
+	last, err := l.page(start, end)
+	if err != nil {
+		return kv.ListOutput{}, err
+	}
+	switch {
+	case last == nil:
+	case in.Reverse:
+		start = last
+	default:
+		end = append(last[:len(last):len(last)], 0)
+	}
+	if last != nil {
+		l.out.Cursor = cursorOf(l.listing, last)
+	}
+	if in.Digest {
+		l.out.Digest = digestOf(l.digest, start, end)
+	}
+	return l.out, nil
+}
+
+// compile compiles a filter, and returns its text; without one it is nil.
+func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filter, text []byte, err error) {
+	text = []byte(given(codec, raw))
+	if len(text) > 0 && codec == host.CBOR {
+		text, err = byteString(text)
+	}
+	if err == nil && len(text) > 0 {
+		filter, err = where.Compile(text, now)
+	}
+	return filter, text, err
 }
 
 // A lister makes one page.
@@ -72,9 +88,11 @@ type lister struct {
 	listing uint64
 	out     kv.ListOutput
 	bytes   int
+	digest  kvrows.Digest
 }
 
-func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
+// page fills the page. It returns the packed key of the last entry that it read, or nil if that was the last of all.
+func (l *lister) page(start, end []byte) (last []byte, err error) {
 	limit := cmp.Or(l.in.Limit, kv.DefaultPage)
 	values := !l.in.KeysOnly
 	l.out.Entries = []kv.Entry{}
@@ -84,24 +102,25 @@ func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
 	for {
 		page, err := l.rows.List(q)
 		if err != nil {
-			return kv.ListOutput{}, err
+			return nil, err
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			if len(l.out.Entries) == limit || l.bytes >= pageBytes || scanned >= scanEntries || read >= scanBytes ||
 				scanned > 0 && time.Since(began) > scanTime {
-				return l.out, nil // the cursor is of the entry before
+				return last, nil
 			}
 			scanned++
 			read += len(e.Key) + len(e.Value)
 			if err := l.add(e, values); err != nil {
-				return kv.ListOutput{}, err
+				return nil, err
 			}
-			l.out.Cursor = cursorOf(l.listing, e.Key[1:])
+			if last = e.Key[1:]; l.in.Digest {
+				l.digest.Add(e)
+			}
 		}
 		if page.Next == nil {
-			l.out.Cursor = ""
-			return l.out, nil
+			return nil, nil
 		}
 		q.After = page.Next
 	}
@@ -115,7 +134,7 @@ func (l *lister) add(e *engine.Entry, values bool) error {
 	}
 	key := kv.Key(parts)
 	if l.filter != nil {
-		meets, err := l.meets(key, e)
+		meets, err := meets(l.filter, key, e)
 		if err != nil || !meets {
 			return err
 		}
@@ -129,12 +148,9 @@ func (l *lister) add(e *engine.Entry, values bool) error {
 	return nil
 }
 
-func (l *lister) meets(key kv.Key, e *engine.Entry) (bool, error) {
-	text, err := value.Value{Encoding: host.Encoding(e.Encoding), Data: e.Value}.AppendJSON(nil)
-	if err != nil {
-		return false, host.Errorf(host.Internal, "a stored value %s", err)
-	}
-	v, err := member(text)
+// meets reports whether an entry meets a filter.
+func meets(filter *where.Filter, key kv.Key, e *engine.Entry) (bool, error) {
+	v, err := document(value.Value{Encoding: host.Encoding(e.Encoding), Data: e.Value})
 	if err != nil {
 		return false, err
 	}
@@ -142,15 +158,24 @@ func (l *lister) meets(key kv.Key, e *engine.Entry) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	parts, err := member(shown)
+	parts, err := where.Decode(shown)
 	if err != nil {
 		return false, err
 	}
 	list, _ := parts.([]any)
-	return l.filter.Meets(&where.Entry{
+	return filter.Meets(&where.Entry{
 		Key: list, Value: v, Version: uint64(e.Version), Size: e.Size,
 		Created: clock.TimeMS(e.Created), Updated: clock.TimeMS(e.Updated), Expires: clock.TimeMS(e.Expire),
 	}), nil
+}
+
+// document decodes a value for a filter.
+func document(v value.Value) (any, error) {
+	text, err := v.AppendJSON(nil)
+	if err != nil {
+		return nil, host.Errorf(host.Internal, "a stored value %s", err)
+	}
+	return where.Decode(text)
 }
 
 // appendByteString appends bytes as CBOR.
@@ -200,10 +225,28 @@ func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 	return last, nil
 }
 
-// member decodes JSON text for a filter.
-func member(text []byte) (v any, err error) {
-	d := json.NewDecoder(strings.NewReader(string(text)))
-	d.UseNumber()
-	err = d.Decode(&v)
-	return v, err
+// digestOf writes the digest of a range with its bounds, so that a check needs nothing else.
+func digestOf(d kvrows.Digest, start, end []byte) string {
+	b := binary.AppendUvarint(d.Append(nil), uint64(len(start)))
+	return cursorText.EncodeToString(append(append(b, start...), end...))
 }
+
+// parseDigest reads what digestOf writes. An empty end is that of the store: a range that ends there else has no entries.
+func parseDigest(text string) (c kvrows.Check, err error) {
+	b, err := cursorText.DecodeString(text)
+	if err != nil || len(b) <= kvrows.DigestSize {
+		return c, errDigest
+	}
+	bounds := b[kvrows.DigestSize:]
+	size, n := binary.Uvarint(bounds)
+	if n <= 0 || size > uint64(len(bounds)-n) {
+		return c, errDigest
+	}
+	c = kvrows.Check{Want: kvrows.Unchanged, Key: bounds[n : n+int(size)], Digest: kvrows.ReadDigest([kvrows.DigestSize]byte(b))}
+	if rest := bounds[n+int(size):]; len(rest) > 0 {
+		c.End = rest
+	}
+	return c, nil
+}
+
+var errDigest = host.Errorf(host.InvalidArgument, "the digest is not one of kv.list").With("field", "digest")

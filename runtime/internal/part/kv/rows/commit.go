@@ -3,9 +3,11 @@
 package kvrows
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
@@ -13,22 +15,29 @@ import (
 
 // A Check demands something of an entry. If one fails, nothing of its commit is done.
 type Check struct {
-	// Key is packed.
-	Key []byte
+	// Key is packed, as is End, which is of Unchanged.
+	Key, End []byte
 	// Want is what is demanded.
 	Want Want
 	// Version is the version that the entry must have, if Want is AtVersion.
 	Version uint64
+	// Digest is that of the entries with Key <= key < End, if Want is Unchanged.
+	Digest Digest
+	// Value reports whether the entry has the value that is demanded, if Want is Equal.
+	Value func(value.Value) (bool, error)
 }
 
 // Want is what a Check demands.
 type Want uint8
 
-// The demands: that there is no entry, that there is one, and that it has a version.
+// The demands: that there is no entry, that there is one, that it has a version, that it has a value, and that a range has
+// a digest.
 const (
 	Absent Want = iota
 	Exists
 	AtVersion
+	Equal
+	Unchanged
 )
 
 // An Op is what a Mutation does.
@@ -54,7 +63,10 @@ type Mutation struct {
 	Value    value.Value
 	Combine  value.Op
 	Bounds   value.Bounds
+	MaxLen   int // of arrays that Combine makes; 0 is no bound
 	Expiry   Expiry
+	// Where reports whether DeleteRange removes an entry; nil is all.
+	Where func(*engine.Entry) (bool, error)
 }
 
 // An Expiry says when an entry expires, in Unix milliseconds; 0 is never.
@@ -87,8 +99,9 @@ type Done struct {
 	Value value.Value
 	// Expires is when the entry expires, 0 for never.
 	Expires int64
-	// Deleted counts the entries that are gone.
+	// Deleted counts the entries that are gone. Keys are their packed keys, of a DeleteRange with Where.
 	Deleted int64
+	Keys    [][]byte
 }
 
 // A MutationError says which mutation could not be done, and why: a *value.MismatchError, or an error of package engine.
@@ -108,8 +121,12 @@ func (e *MutationError) Unwrap() error { return e.Err }
 // was done.
 func Apply(w engine.Writer, c *Commit) (Result, error) {
 	var r Result
+	var done work
 	for i := range c.Checks {
-		holds, err := c.Checks[i].holds(w)
+		holds, err := c.Checks[i].holds(w, &done)
+		if e, is := errors.AsType[*host.Error](err); is && e.Code == host.TooLarge {
+			err = e.With("field", "checks")
+		}
 		switch {
 		case err != nil:
 			return Result{}, err
@@ -121,16 +138,30 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 		return r, nil
 	}
 	r.Done = make([]Done, len(c.Mutations))
-	work := 0
 	for i := range c.Mutations {
-		if err := c.Mutations[i].apply(w, &r.Done[i], &work); err != nil {
+		if err := c.Mutations[i].apply(w, &r.Done[i], &done); err != nil {
 			return Result{}, &MutationError{i, err}
 		}
 	}
 	return r, nil
 }
 
-func (c *Check) holds(r engine.Reader) (bool, error) {
+// holds reports whether the check holds.
+func (c *Check) holds(r engine.Reader, done *work) (bool, error) {
+	switch c.Want {
+	case Unchanged:
+		is, err := digest(r, c.Key, c.End, done)
+		return is == c.Digest, err
+	case Equal:
+		e, there, err := r.Get(keyspace.UserKV.Append(nil, c.Key))
+		if err != nil || !there {
+			return false, err
+		}
+		if err := done.read(&e); err != nil {
+			return false, err
+		}
+		return c.Value(value.Value{Encoding: encoding(&e), Data: e.Value})
+	}
 	e, there, err := stat(r, keyspace.UserKV.Append(nil, c.Key))
 	switch {
 	case err != nil:
@@ -143,11 +174,25 @@ func (c *Check) holds(r engine.Reader) (bool, error) {
 	return there && uint64(e.Version) == c.Version, nil
 }
 
-// maxWork bounds the bytes of stored values that the mutations of one commit read. Each may read a large one, and write it.
+// work counts what one commit reads.
+type work struct {
+	bytes    int // of stored values
+	checked  int // entries of ranges that are checked
+	filtered int // entries that filters of DeleteRange read
+}
+
+// maxWork bounds the bytes of stored values that one commit reads. Each mutation may read a large one, and write it.
 const maxWork = 64 << 20
 
-// apply does the mutation, and adds to work the bytes of the stored value that it reads.
-func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
+func (k *work) read(e *engine.Entry) error {
+	if k.bytes += len(e.Value); k.bytes > maxWork {
+		return host.OverLimit("bytes of the stored values that one commit reads", maxWork, int64(k.bytes))
+	}
+	return nil
+}
+
+// apply does the mutation.
+func (m *Mutation) apply(w engine.Writer, d *Done, done *work) (err error) {
 	key := keyspace.UserKV.Append(nil, m.Key)
 	switch m.Op {
 	case Delete:
@@ -156,6 +201,11 @@ func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
 		}
 		return err
 	case DeleteRange:
+		if m.Where != nil {
+			err = m.deleteWhere(w, d, done)
+			d.Changed = d.Deleted > 0
+			return err
+		}
 		from, to := Bounds(m.Key, m.End)
 		d.Deleted, err = w.DeleteRange(from, to)
 		d.Changed = d.Deleted > 0
@@ -172,8 +222,8 @@ func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
 	if err != nil {
 		return err
 	}
-	if *work += len(old.Value); *work > maxWork {
-		return host.OverLimit("bytes of the stored values that mutations of one commit read", maxWork, int64(*work))
+	if err := done.read(&old); err != nil {
+		return err
 	}
 	if !m.Expiry.Set && there {
 		d.Expires = old.Expire
@@ -187,6 +237,9 @@ func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
 		if d.Value, err = m.Combine.Combine(stored, m.Value, m.Bounds); err != nil {
 			return err
 		}
+		if m.MaxLen > 0 {
+			d.Value = m.Combine.Trim(d.Value, m.MaxLen)
+		}
 	case Touch:
 		if !there {
 			return nil
@@ -199,4 +252,43 @@ func (m *Mutation) apply(w engine.Writer, d *Done, work *int) (err error) {
 
 func (d *Done) put(w engine.Writer, key []byte) error {
 	return w.Put(key, d.Value.Data, engine.PutOptions{ExpireAt: d.Expires, Encoding: uint8(d.Value.Encoding)})
+}
+
+// deleteWhere removes the entries of a range that meet the filter.
+func (m *Mutation) deleteWhere(w engine.Writer, d *Done, done *work) error {
+	q := engine.ListQuery{Limit: 1000, MaxBytes: 4 << 20}
+	for q.Start, q.End = Bounds(m.Key, m.End); ; {
+		page, err := w.List(q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			if done.filtered++; done.filtered > kv.MaxFiltered {
+				return host.OverLimit("entries that the filters of one commit read", kv.MaxFiltered, int64(done.filtered)).With("field", "where")
+			}
+			if err := done.read(e); err != nil {
+				return err
+			}
+			meets, err := m.Where(e)
+			if err != nil {
+				return err
+			}
+			if meets {
+				d.Keys = append(d.Keys, e.Key)
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		q.After = page.Next
+	}
+	for i, key := range d.Keys {
+		if _, err := w.Delete(key); err != nil {
+			return err
+		}
+		d.Keys[i] = key[1:]
+	}
+	d.Deleted = int64(len(d.Keys))
+	return nil
 }

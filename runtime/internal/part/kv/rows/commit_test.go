@@ -50,7 +50,8 @@ type player struct {
 	rows  *Store
 	now   int64
 	model map[string]kept
-	scope bool // scopes come and go
+	scope bool   // scopes come and go
+	seen  Digest // of some range, some time ago
 }
 
 func pack(parts ...any) []byte {
@@ -93,6 +94,9 @@ func (p *player) mutation() Mutation {
 		if m.End = p.key(); bytes.Compare(m.Key, m.End) > 0 {
 			m.Key, m.End = m.End, m.Key
 		}
+		if p.rnd.IntN(2) == 0 {
+			m.Where = func(e *engine.Entry) (bool, error) { return odd(e.Value), nil }
+		}
 	}
 	if p.rnd.IntN(3) == 0 {
 		m.Expiry.Set = true
@@ -103,6 +107,9 @@ func (p *player) mutation() Mutation {
 	return m
 }
 
+// odd is the filter of some mutations.
+func odd(data []byte) bool { return len(data) > 0 && data[0]&1 == 1 }
+
 // expected does a mutation on the model; false means that it cannot be done.
 func (p *player) expected(m *Mutation, version uint64) (Done, bool) {
 	old, there := p.there(m.Key)
@@ -112,7 +119,7 @@ func (p *player) expected(m *Mutation, version uint64) (Done, bool) {
 		for k := range maps.Clone(p.model) {
 			inside := k == string(m.Key)
 			if m.Op == DeleteRange {
-				inside = k >= string(m.Key) && k < string(m.End)
+				inside = k >= string(m.Key) && k < string(m.End) && (m.Where == nil || odd(p.model[k].value.Data))
 			}
 			if inside {
 				if _, there := p.there([]byte(k)); there {
@@ -149,8 +156,26 @@ func (p *player) expected(m *Mutation, version uint64) (Done, bool) {
 }
 
 func (p *player) check() (c Check, holds bool) {
-	c = Check{Key: p.key(), Want: Want(p.rnd.IntN(3))}
+	c = Check{Key: p.key(), Want: Want(p.rnd.IntN(5))}
 	old, there := p.there(c.Key)
+	switch c.Want {
+	case Equal:
+		wanted := p.value()
+		c.Value = func(v value.Value) (bool, error) {
+			return v.Encoding == wanted.Encoding && bytes.Equal(v.Data, wanted.Data), nil
+		}
+		return c, there && old.value.Encoding == wanted.Encoding && bytes.Equal(old.value.Data, wanted.Data)
+	case Unchanged:
+		if c.End = p.key(); bytes.Compare(c.Key, c.End) > 0 {
+			c.Key, c.End = c.End, c.Key
+		}
+		is := p.digest(c.Key, c.End)
+		if c.Digest = is; p.rnd.IntN(3) == 0 { // as of an earlier look
+			c.Digest = p.seen
+		}
+		p.seen = is
+		return c, c.Digest == is
+	}
 	if c.Version = old.version; p.rnd.IntN(3) == 0 {
 		c.Version++
 	}
@@ -161,6 +186,16 @@ func (p *player) check() (c Check, holds bool) {
 		return c, there
 	}
 	return c, there && c.Version == old.version
+}
+
+// digest returns the digest of a range of the model.
+func (p *player) digest(start, end []byte) (d Digest) {
+	for k, e := range p.model {
+		if _, there := p.there([]byte(k)); there && k >= string(start) && k < string(end) {
+			d.Add(&engine.Entry{Key: keyspace.UserKV.Append(nil, []byte(k)), Version: engine.Version(e.version)})
+		}
+	}
+	return d
 }
 
 func (p *player) commit() {

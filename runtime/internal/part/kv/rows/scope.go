@@ -63,6 +63,9 @@ func (s *Scopes) Forget(after engine.Version) {
 	}
 }
 
+// Reset drops what is known, because some of it may have been undone.
+func (s *Scopes) Reset() { s.forget(s.changed) }
+
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
 	s.known, s.list, s.pins, s.changed = false, nil, nil, changed

@@ -10,6 +10,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
+// Kinds are the kinds of keys that changes of the store write, besides the index of those that expire.
+var Kinds = []keyspace.Kind{
+	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
+}
+
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
 // refuses what they do not let happen. What it refuses changes nothing.
 //

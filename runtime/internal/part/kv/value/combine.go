@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,6 +84,15 @@ func (n number) float() float64 {
 	}
 	f, _ := n.integer.Float64()
 	return f
+}
+
+// fits reports whether a double has all digits of the number.
+func (n number) fits() bool {
+	if n.isDouble() {
+		return true
+	}
+	_, accuracy := n.integer.Float64()
+	return accuracy == big.Exact
 }
 
 // number reads a value as a number. The text of the error goes on after "the value".
@@ -182,7 +192,7 @@ func digits(text []byte) int {
 // Check returns what is wrong with an operand by itself.
 func (o Op) Check(operand Value) error {
 	if !o.Numeric() {
-		if !array(operand) {
+		if !array(operand) && !operand.joins() {
 			return mismatch(true, "is %s, not an array", clip(operand.Data))
 		}
 		return nil
@@ -199,8 +209,10 @@ func (o Op) Check(operand Value) error {
 
 // Combine returns the new value of an entry. old is nil if there is no entry: then it is the operand, within the bounds.
 //
-// Integers are exact. A u64 stays one: its sum is taken modulo 2^64, as the clients of Deno KV expect. A sum of an integer
-// and a double is a double in JSON, and a mismatch with an entry of another encoding. The elements of arrays stay as they are written.
+// Integers are exact. A u64 stays one: its sum with another one is taken modulo 2^64, as the clients of Deno KV expect. It
+// takes no larger integer, and with a negative one it must not pass zero. A sum of an integer and a double is a double in JSON, if
+// that has all digits of the integer. So is that of an integer of JSON and a double of V8. All else is a mismatch. The
+// elements of arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
@@ -235,17 +247,23 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	}
 	as := old.Encoding
 	switch {
-	case x.isDouble() != y.isDouble() && (y.u64 || as != host.EncodedJSON):
+	case x.isDouble() == y.isDouble():
+	case y.u64 || x.u64, as != host.EncodedJSON && (as != host.EncodedV8 || !x.isDouble() || operand.Encoding != host.EncodedJSON):
 		return Value{}, mismatch(false, "and the operand are numbers of two types")
+	case (o == Sum || as != host.EncodedJSON) && (!x.fits() || !y.fits()):
+		return Value{}, mismatch(false, "or the operand would lose digits as a double")
+	case as != host.EncodedJSON:
+		y = number{double: y.float()}
+	}
+	if x.u64 && o == Sum && y.integer.Sign() > 0 && !y.integer.IsUint64() {
+		return Value{}, mismatch(false, "is a u64, and the operand is out of its range")
 	}
 	z, err := o.calculate(x, y)
 	if err != nil {
 		return Value{}, err
 	}
-	if x.u64 && o == Sum {
-		if b.Min == nil && b.Max == nil {
-			z.integer.And(z.integer, new(big.Int).SetUint64(math.MaxUint64))
-		}
+	if x.u64 && o == Sum && y.integer.Sign() >= 0 && b.Min == nil && b.Max == nil {
+		z.integer.And(z.integer, new(big.Int).SetUint64(math.MaxUint64))
 	}
 	if z, err = b.within(z); err != nil {
 		return Value{}, err
@@ -326,10 +344,56 @@ func array(v Value) bool {
 	return v.Encoding == host.EncodedJSON && bytes.HasPrefix(v.Data, []byte{'['})
 }
 
-// concatenate joins two arrays.
+// joins reports whether the value is appended to one of its encoding as it is.
+func (v Value) joins() bool { return v.Encoding == host.EncodedText || v.Encoding == host.EncodedBytes }
+
+// Trim returns an array with up to most elements: without the first ones if the operation is Append, and without the last
+// ones otherwise. Any other value stays as it is.
+func (o Op) Trim(v Value, most int) Value {
+	if !array(v) || string(v.Data) == "[]" {
+		return v
+	}
+	starts := []int{1} // of the elements
+	level, quoted := 0, false
+	for i, text := 1, v.Data; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			level++
+		case c == ']' || c == '}':
+			level--
+		case c == ',' && level == 0:
+			starts = append(starts, i+1)
+		}
+	}
+	extra := len(starts) - most
+	if extra <= 0 {
+		return v
+	}
+	if o == Append {
+		return Value{v.Encoding, append([]byte{'['}, v.Data[starts[extra]:]...)}
+	}
+	return Value{v.Encoding, append(slices.Clone(v.Data[:starts[most]-1]), ']')}
+}
+
+// concatenate joins two arrays, texts or bytes.
 func (o Op) concatenate(old *Value, operand Value) (Value, error) {
 	if old == nil {
 		return operand, nil
+	}
+	if operand.joins() && old.Encoding == operand.Encoding {
+		first, second := old.Data, operand.Data
+		if o == Prepend {
+			first, second = second, first
+		}
+		return Value{old.Encoding, append(append(make([]byte, 0, len(first)+len(second)), first...), second...)}, nil
+	}
+	if operand.joins() {
+		return Value{}, mismatch(false, "is %s, not %s", old.Encoding, operand.Encoding)
 	}
 	if !array(*old) {
 		return Value{}, mismatch(false, "is %s, not an array", clip(old.Data))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"math/big"
 	"strings"
 	"testing"
@@ -231,4 +232,80 @@ func FuzzStoredValuesAreShown(f *testing.F) {
 			t.Fatalf("%s", got)
 		}
 	})
+}
+
+func TestTrimKeepsTheEndThatGrows(t *testing.T) {
+	for _, c := range []struct {
+		text            string
+		most            int
+		append, prepend string
+	}{
+		{`[]`, 1, `[]`, `[]`},
+		{`[1]`, 1, `[1]`, `[1]`},
+		{`[1,2,3]`, 3, `[1,2,3]`, `[1,2,3]`},
+		{`[1,2,3]`, 2, `[2,3]`, `[1,2]`},
+		{`["a,\"],[",[1,[2,3]],{"x":[4,5]}]`, 2, `[[1,[2,3]],{"x":[4,5]}]`, `["a,\"],[",[1,[2,3]]]`},
+		{`["\\\\",","]`, 1, `[","]`, `["\\\\"]`},
+		{`{"a":[1,2]}`, 1, `{"a":[1,2]}`, `{"a":[1,2]}`},
+	} {
+		for op, want := range map[Op]string{Append: c.append, Prepend: c.prepend} {
+			if got := op.Trim(Value{host.EncodedJSON, []byte(c.text)}, c.most); string(got.Data) != want {
+				t.Errorf("%s of %s to %d: %s, not %s", op, c.text, c.most, got.Data, want)
+			}
+		}
+	}
+}
+
+// Numbers of two types give one that has all their digits, or none.
+func TestNumbersOfTwoTypesLoseNothing(t *testing.T) {
+	doc := func(text string) Value { return Value{host.EncodedJSON, []byte(text)} }
+	v8Double := Value{host.EncodedV8, v8.FromDouble(1.5)}
+	v8Integer := func(n int64) Value { return Value{host.EncodedV8, v8.FromInteger(big.NewInt(n))} }
+	huge := new(big.Int).Lsh(big.NewInt(1), 64)
+	for _, c := range []struct {
+		op           Op
+		old, operand Value
+		want         string // "" is a mismatch
+	}{
+		{Sum, v8Double, doc("2"), "3.5"},
+		{Sum, v8Double, doc("9007199254740992"), "9007199254740994"},
+		{Sum, v8Double, doc("9007199254740993"), ""},
+		{Max, v8Double, doc("2"), "2"},
+		{Max, v8Double, doc("9007199254740993"), ""},
+		{Sum, v8Double, v8Integer(2), ""},
+		{Sum, v8Integer(2), doc("1.5"), ""},
+		{Sum, v8Integer(2), doc("2"), "4"},
+		{Sum, doc("1.5"), doc("2"), "3.5"},
+		{Sum, doc("2"), doc("1.5"), "3.5"},
+		{Sum, doc("1.5"), doc("9007199254740993"), ""},
+		{Sum, doc("9007199254740993"), doc("1.5"), ""},
+		{Max, doc("9007199254740993"), doc("1.5"), "9007199254740993"},
+		{Sum, doc("1.5"), U64(2), ""},
+		{Sum, U64(2), doc("1.5"), ""},
+		{Sum, U64(2), doc("3"), "5"},
+		{Sum, U64(2), doc("-1"), "1"},
+		{Sum, U64(2), doc("-3"), ""},
+		{Sum, U64(2), v8Integer(-1), "1"},
+		{Sum, U64(2), v8Integer(-3), ""},
+		{Sum, U64(2), v8Integer(3), "5"},
+		{Sum, U64(2), Integer(huge), ""},
+		{Sum, U64(2), doc("18446744073709551616"), ""},
+		{Sum, U64(math.MaxUint64), doc("2"), "1"},
+		{Sum, U64(math.MaxUint64), U64(2), "1"},
+	} {
+		got, err := c.op.Combine(&c.old, c.operand, Bounds{})
+		var bad *MismatchError
+		switch {
+		case c.want == "":
+			if !errors.As(err, &bad) || bad.Operand {
+				t.Errorf("%s of %s and %s: %s, %v", c.op, c.old.Data, c.operand.Data, got.Data, err)
+			}
+		case err != nil:
+			t.Errorf("%s of %s and %s: %v", c.op, c.old.Data, c.operand.Data, err)
+		default:
+			if text, err := got.AppendJSON(nil); err != nil || string(text) != c.want || got.Encoding != c.old.Encoding {
+				t.Errorf("%s of %s and %s: %s %s, %v", c.op, c.old.Data, c.operand.Data, got.Encoding, text, err)
+			}
+		}
+	}
 }

@@ -45,6 +45,9 @@ func isEmpty(v any) bool {
 	return false
 }
 
+// Equal reports whether two values are the same for $eq. They are as in an Entry.
+func Equal(a, b any) bool { return equal(a, b) }
+
 // equal reports whether two values are the same: numbers by value, objects whatever the order of their members.
 func equal(a, b any) bool {
 	switch a := a.(type) {

@@ -1,0 +1,127 @@
+package kv
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+)
+
+// countEntries bounds the entries that one call of kv.count or kv.sample reads, as scanTime bounds its time.
+const countEntries = 1_000_000
+
+// listingOf identifies a listing by its bounds and whatever else is its own, for cursors.
+func listingOf(parts ...[]byte) uint64 {
+	h := fnv.New64a()
+	for _, part := range parts {
+		h.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		h.Write(append([]byte{':'}, part...))
+	}
+	return h.Sum64()
+}
+
+// scan visits the rows of a selection after a cursor, up to most of them, and returns the cursor after the last; "" is the end.
+func (r *reader) scan(s *kv.Selection, cursor string, most int, visit func(*engine.Entry)) (string, error) {
+	start, end, err := bounds(s)
+	if err != nil {
+		return "", err
+	}
+	listing := listingOf(start, end)
+	if cursor != "" {
+		last, err := after(cursor, listing, start, end)
+		if err != nil {
+			return "", err
+		}
+		start = append(last, 0)
+	}
+	q := engine.ListQuery{KeysOnly: true, Limit: min(1000, most)}
+	q.Start, q.End = kvrows.Bounds(start, end)
+	for began := time.Now(); ; {
+		page, err := r.rows.List(q)
+		if err != nil {
+			return "", err
+		}
+		for i := range page.Entries {
+			visit(&page.Entries[i])
+		}
+		if page.Next == nil {
+			return "", nil
+		}
+		if most -= len(page.Entries); most <= 0 || time.Since(began) > scanTime {
+			return cursorOf(listing, page.Entries[len(page.Entries)-1].Key[1:]), nil
+		}
+		q.After, q.Limit = page.Next, min(q.Limit, most)
+	}
+}
+
+// count counts up to most entries by their keys, or all of a scope by its count.
+func (r *reader) count(in *kv.CountInput, most int) (out kv.CountOutput, err error) {
+	if in.Start == nil && in.End == nil && in.Cursor == "" {
+		prefix, _, err := bounds(&in.Selection)
+		if err != nil {
+			return out, err
+		}
+		c, scoped, err := kvrows.Counted(r.rows, prefix, r.now.UnixMilli())
+		if out.Count = c.Keys; scoped || err != nil {
+			return out, err
+		}
+	}
+	out.Cursor, err = r.scan(&in.Selection, in.Cursor, most, func(*engine.Entry) { out.Count++ })
+	return out, err
+}
+
+// count implements kv.count.
+func count(r *reader, in *kv.CountInput) (kv.CountOutput, error) { return r.count(in, countEntries) }
+
+// sample implements kv.sample. It keeps N keys, and lets each later one take a place with the chance that it has by then.
+func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err error) {
+	n := cmp.Or(in.N, kv.DefaultSample)
+	rnd := rand.New(rand.NewPCG(in.Seed, 0))
+	type chosen struct {
+		place int64
+		row   engine.Entry
+	}
+	var rows []chosen
+	out.Cursor, err = r.scan(&in.Selection, in.Cursor, most, func(e *engine.Entry) {
+		if i := rnd.Int64N(out.Count + 1); len(rows) < n {
+			rows = append(rows, chosen{out.Count, *e})
+		} else if i < int64(n) {
+			rows[i] = chosen{out.Count, *e}
+		}
+		out.Count++
+	})
+	if err != nil {
+		return kv.SampleOutput{}, err
+	}
+	slices.SortFunc(rows, func(a, b chosen) int { return cmp.Compare(a.place, b.place) })
+	out.Entries = make([]kv.Entry, len(rows))
+	size := 0
+	for i := range rows {
+		e := rows[i].row
+		parts, err := tuple.Unpack(e.Key[1:])
+		if err != nil {
+			return kv.SampleOutput{}, err
+		}
+		if !in.KeysOnly {
+			key := e.Key
+			if e, _, err = r.rows.Get(key); err != nil {
+				return kv.SampleOutput{}, err
+			}
+			if size += len(e.Value); size > kv.MaxValues {
+				return kv.SampleOutput{}, host.OverLimit("bytes of the values", kv.MaxValues, int64(size)).With("field", "n")
+			}
+		}
+		if out.Entries[i], err = entryOf(r.codec, kv.Key(parts), &e, !in.KeysOnly); err != nil {
+			return kv.SampleOutput{}, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,72 @@
+package where
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
+	for text, want := range map[string]string{
+		`"\ud800"`: "\xED\xA0\x80", `"a\uDFFFb"`: "a\xED\xBF\xBFb", `"\ud83d\ude00"`: "😀", `"\ud83d\ud83d\ude00"`: "\xED\xA0\xBD😀",
+		`"\ude00\ud83d"`: "\xED\xB8\x80\xED\xA0\xBD", `"\\ud800"`: `\ud800`, `"\ufffd"`: "\uFFFD", `"\ud800\ue000"`: "\xED\xA0\x80",
+		`"\ud800\ud800\n"`: "\xED\xA0\x80\xED\xA0\x80\n",
+	} {
+		v, err := Decode([]byte(text))
+		if err != nil || v != want {
+			t.Errorf("%s: %q, %v", text, v, err)
+		}
+	}
+	v, err := Decode([]byte(`[{"\ud800":[1,"\ud801"],"\ud801":null}]`))
+	if want := []any{map[string]any{"\xED\xA0\x80": []any{json.Number("1"), "\xED\xA0\x81"}, "\xED\xA0\x81": nil}}; err != nil || !reflect.DeepEqual(v, want) {
+		t.Errorf("%q, %v", v, err)
+	}
+	for _, c := range []struct {
+		filter, value string
+		meets         bool
+	}{
+		{`{"a":"\ud800"}`, `{"a":"\ud800"}`, true},
+		{`{"a":"\ud800"}`, `{"a":"\uFFFD"}`, false},
+		{`{"a":"\ufffd"}`, `{"a":"\ud800"}`, false},
+		{`{"a":"\ud800"}`, `{"a":"\ud801"}`, false},
+		{`{"a":{"$gt":"\ud800"}}`, `{"a":"\ud801"}`, true},
+		{`{"\ud800":1}`, `{"\ud800":1}`, true},
+		{`{"\ud800":1}`, `{"\ufffd":1}`, false},
+	} {
+		f, err := Compile([]byte(c.filter), now)
+		if err != nil {
+			t.Fatal(c.filter, err)
+		}
+		v, err := Decode([]byte(c.value))
+		if err != nil || f.Meets(&Entry{Value: v}) != c.meets {
+			t.Errorf("%s of %s: %v, %v", c.filter, c.value, !c.meets, err)
+		}
+	}
+}
+
+// What has no lone surrogate is what encoding/json makes of it.
+func FuzzDecode(f *testing.F) {
+	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var want any
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		bad := d.Decode(&want)
+		got, err := Decode([]byte(text))
+		if (err == nil) != (bad == nil) {
+			t.Fatalf("%q: %v, and encoding/json says %v", text, err, bad)
+		}
+		if _, mark := markSurrogates([]byte(text)); mark == "" && err == nil && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q is %v, not %v", text, got, want)
+		}
+		if s, is := got.(string); is && utf8.ValidString(text) {
+			if w, _ := want.(string); strings.ToValidUTF8(s, "") != strings.ReplaceAll(w, "\uFFFD", "") && !strings.Contains(w, "\uFFFD") {
+				t.Fatalf("%q is %q, not %q", text, s, w)
+			}
+		}
+	})
+}
