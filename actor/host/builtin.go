@@ -38,11 +38,12 @@ const (
 	AlarmList   = "alarm.list"
 	AlarmCancel = "alarm.cancel"
 
-	KVGet     = "kv.get"
-	KVGetMany = "kv.get_many"
-	KVList    = "kv.list"
-	KVCount   = "kv.count"
-	KVCommit  = "kv.commit"
+	KVGet      = "kv.get"
+	KVGetMany  = "kv.get_many"
+	KVList     = "kv.list"
+	KVListMany = "kv.list_many"
+	KVCount    = "kv.count"
+	KVCommit   = "kv.commit"
 
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"

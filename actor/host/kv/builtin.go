@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -16,8 +17,11 @@ const (
 	MaxValues    = 16 << 20                   // bytes of the values that kv.get_many returns
 	MaxPage      = 1_000                      // entries of kv.list
 	DefaultPage  = 100                        // of them, unless the caller names another number
+	MaxLists     = 10                         // of kv.list_many
+	MaxListed    = 1_000                      // entries of all its pages together
 	MaxChecks    = 1_000                      // of kv.commit
 	MaxMutations = 10_000                     // of kv.commit
+	MaxSends     = 100                        // of kv.commit
 	MaxTTL       = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
@@ -56,7 +60,8 @@ type GetManyOutput struct {
 	Entries []*Entry `json:"entries"`
 }
 
-// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up to and without End.
+// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up to and without End. Start
+// and End may end with {"$raw":base64}, bytes that follow the stored form of the parts before them.
 // Without any it selects all, which only reading methods take.
 type Selection struct {
 	Prefix Key `json:"prefix,omitempty"`
@@ -83,6 +88,16 @@ type ListOutput struct {
 	Cursor  string  `json:"cursor,omitempty"`
 }
 
+// ListManyInput asks for up to MaxLists pages, whose limits are together up to MaxListed.
+type ListManyInput struct {
+	Lists []ListInput `json:"lists"`
+}
+
+// ListManyOutput has the pages in the order of the lists. All are of one commit.
+type ListManyOutput struct {
+	Pages []ListOutput `json:"pages"`
+}
+
 // CountInput selects the entries to count.
 type CountInput struct {
 	Selection
@@ -93,6 +108,8 @@ type CountInput struct {
 type CommitInput struct {
 	Checks    []Check    `json:"checks,omitempty"`
 	Mutations []Mutation `json:"mutations,omitempty"`
+	// Sends are messages to queues of the actor, sent after the mutations. Handlers send with their turn instead.
+	Sends []host.QueueSendInput `json:"sends,omitempty"`
 }
 
 // A Check demands something of an entry: exactly one of the two.
@@ -124,10 +141,14 @@ type Mutation struct {
 	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means for ever of a put, and as
 	// before of the others. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
+	// Expires is when the entry ceases to exist, up to 100 years from now, instead of TTLMS. An entry of the past is not there.
+	Expires *time.Time `json:"expires,omitempty"`
 	// Min and Max bound the result of a sum. One that would pass them is an error, or becomes the bound with Clamp.
 	Min   host.Raw `json:"min,omitempty"`
 	Max   host.Raw `json:"max,omitempty"`
 	Clamp bool     `json:"clamp,omitempty"`
+	// Versionstamped adds a part to the key of a put: the version of the commit, as 20 hexadecimal digits in the order of versions.
+	Versionstamped bool `json:"versionstamped,omitempty"`
 }
 
 // CommitOutput says what a commit did. That a check failed is no error.
@@ -139,6 +160,13 @@ type CommitOutput struct {
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order.
 	Results []MutationResult `json:"results,omitempty"`
+	// Sends has an element for each of the input.
+	Sends []host.QueueSendOutput `json:"sends,omitempty"`
+}
+
+// Versionstamp returns a version as clients of Deno KV see it: 10 bytes in the order of versions.
+func Versionstamp(version uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 10), version), 0, 0)
 }
 
 // A MutationResult is the result of a mutation.

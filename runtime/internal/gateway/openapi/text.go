@@ -82,9 +82,12 @@ var hostText = map[string]string{
 	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
 		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
+	"KVCommitInput.sends": "sends are messages to queues of the actor, sent after the mutations. Handlers send with " +
+		"their turn instead.",
 	"KVCommitOutput":         "CommitOutput says what a commit did. That a check failed is no error.",
 	"KVCommitOutput.failed":  "failed are the positions of the checks that failed, from 0.",
 	"KVCommitOutput.results": "results has an element for each mutation, in order.",
+	"KVCommitOutput.sends":   "sends has an element for each of the input.",
 	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
 		"if it is empty too.",
 	"KVEntry":          "An Entry is an entry of the store.",
@@ -103,18 +106,26 @@ var hostText = map[string]string{
 	"KVListInput.limit": "limit is how many entries the page has at most; absent means 100.",
 	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
 		"empty and still have a cursor.",
-	"KVListOutput":   "ListOutput is a page. cursor is absent at the end.",
-	"KVMutation":     "A Mutation changes entries. op is one of",
+	"KVListManyInput":  "ListManyInput asks for up to 10 pages, whose limits are together up to 1,000.",
+	"KVListManyOutput": "ListManyOutput has the pages in the order of the lists. All are of one commit.",
+	"KVListOutput":     "ListOutput is a page. cursor is absent at the end.",
+	"KVMutation":       "A Mutation changes entries. op is one of",
+	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
+		"An entry of the past is not there.",
 	"KVMutation.key": "key is that of all operations except delete_range.",
 	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
 		"the bound with clamp.",
 	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
 		"means for ever of a put, and as before of the others. Touch needs it.",
+	"KVMutation.versionstamped": "versionstamped adds a part to the key of a put: the version of the commit, as 20 " +
+		"hexadecimal digits in the order of versions.",
 	"KVMutationResult":         "A MutationResult is the result of a mutation.",
 	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
 	"KVMutationResult.value":   "value is the entry's new value, after sum, min and max only.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
-		"start up to and without end. Without any it selects all, which only reading methods take.",
+		"start up to and without end. start and end may end with {\"$raw\":base64}, bytes that " +
+		"follow the stored form of the parts before them. Without any it selects all, which only " +
+		"reading methods take.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
 		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",

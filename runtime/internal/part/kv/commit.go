@@ -1,11 +1,13 @@
 package kv
 
 import (
+	"encoding/hex"
 	"errors"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
@@ -13,14 +15,31 @@ import (
 )
 
 // commit implements kv.commit.
-func commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
+func (p *Part) commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
 	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	return h.commit(codec, in)
+	if n := len(in.Sends); n > kv.MaxSends {
+		return kv.CommitOutput{}, host.OverLimit("sends", kv.MaxSends, int64(n)).With("field", "sends")
+	}
+	out, err := h.commit(codec, in)
+	if err != nil || !out.OK {
+		return out, err
+	}
+	for i := range in.Sends {
+		sent, err := p.send(t, codec, &in.Sends[i])
+		if err != nil {
+			return kv.CommitOutput{}, at("sends", i, err)
+		}
+		out.Sends = append(out.Sends, sent)
+	}
+	return out, nil
 }
 
 // KVCommit implements kv.Committer.
 func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 	t := h.K
+	if len(in.Sends) > 0 {
+		return kv.CommitOutput{}, host.Errorf(host.InvalidArgument, "the commit of a handler sends no messages; its turn does").With("field", "sends")
+	}
 	if err := t.Enter(); err != nil {
 		return kv.CommitOutput{}, err
 	}
@@ -41,6 +60,12 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 	do, err := parse(codec, in, h.K.Start)
 	if err != nil {
 		return kv.CommitOutput{}, err
+	}
+	for i := range in.Mutations {
+		if in.Mutations[i].Versionstamped {
+			stamp := hex.EncodeToString(kv.Versionstamp(uint64(rows.Version())))
+			do.Mutations[i].Key = tuple.AppendString(do.Mutations[i].Key, stamp)
+		}
 	}
 	done, err := kvrows.Apply(rows, do)
 	if err != nil {
@@ -199,6 +224,12 @@ func parseMutation(codec host.Codec, in *kv.Mutation, now time.Time) (m kvrows.M
 			m.Expiry.At = now.UnixMilli() + ms
 		}
 	}
+	if in.Expires != nil {
+		if in.Expires.Sub(now) > kv.MaxTTL*time.Millisecond {
+			return m, host.Errorf(host.InvalidArgument, "expires is more than 100 years from now").With("field", "expires")
+		}
+		m.Expiry = kvrows.Expiry{At: max(in.Expires.UnixMilli(), 1), Set: true} // 0 is never
+	}
 	if op == kvrows.Delete || op == kvrows.Touch {
 		return m, nil
 	}
@@ -247,15 +278,17 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 		{"value", in.Value != nil, op == kvrows.Put || op == kvrows.Combine},
 		{"encoding", in.Encoding != "", op == kvrows.Put || op == kvrows.Combine},
 		{"ttl_ms", in.TTLMS != nil, op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch},
+		{"expires", in.Expires != nil, in.TTLMS == nil && (op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch)},
 		{"min", in.Min != nil, in.Op == "sum"},
 		{"max", in.Max != nil, in.Op == "sum"},
+		{"versionstamped", in.Versionstamped, op == kvrows.Put},
 		{"clamp", in.Clamp, in.Op == "sum" && (in.Min != nil || in.Max != nil)},
 	} {
 		if member.given && !member.taken {
 			return host.Errorf(host.InvalidArgument, "%s takes no %s", in.Op, member.name).With("field", member.name)
 		}
 	}
-	if op == kvrows.Touch && in.TTLMS == nil {
+	if op == kvrows.Touch && in.TTLMS == nil && in.Expires == nil {
 		return host.Errorf(host.InvalidArgument, "touch needs ttl_ms; 0 is for ever").With("field", "ttl_ms")
 	}
 	return nil

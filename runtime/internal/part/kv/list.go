@@ -26,8 +26,49 @@ import (
 // pageBytes ends a page early: after the entry with which keys and values reach it.
 const pageBytes = 4 << 20
 
+// pagesBytes is pageBytes for the pages of kv.list_many together: enough for kv.MaxListed entries of KV Connect, whose keys
+// have up to 2 KiB and whose values have up to 64 KiB.
+const pagesBytes = kv.MaxListed * (66 << 10)
+
 // list implements kv.list.
 func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
+	room := pageBytes
+	return listing(r, in, &room)
+}
+
+// listMany implements kv.list_many.
+func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
+	if n := len(in.Lists); n > kv.MaxLists {
+		return kv.ListManyOutput{}, host.OverLimit("lists", kv.MaxLists, int64(n)).With("field", "lists")
+	}
+	entries := 0
+	for i := range in.Lists {
+		limit := in.Lists[i].Limit
+		if limit < 0 || limit > kv.MaxPage {
+			e := host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d, or 0 for %d", limit, kv.MaxPage, kv.DefaultPage)
+			return kv.ListManyOutput{}, at("lists", i, e.With("field", "limit"))
+		}
+		entries += cmp.Or(limit, kv.DefaultPage)
+	}
+	if entries > kv.MaxListed {
+		return kv.ListManyOutput{}, host.OverLimit("entries", kv.MaxListed, int64(entries)).With("field", "lists")
+	}
+	out, room := kv.ListManyOutput{Pages: make([]kv.ListOutput, len(in.Lists))}, pagesBytes
+	for i := range in.Lists {
+		if room <= 0 {
+			return kv.ListManyOutput{}, host.OverLimit("bytes of the entries", pagesBytes, int64(pagesBytes-room)).With("field", "lists")
+		}
+		page, err := listing(r, &in.Lists[i], &room)
+		if err != nil {
+			return kv.ListManyOutput{}, at("lists", i, err)
+		}
+		out.Pages[i] = page
+	}
+	return out, nil
+}
+
+// listing makes a page, of up to room bytes, and takes them from room.
+func listing(r *reader, in *kv.ListInput, room *int) (kv.ListOutput, error) {
 	start, end, err := bounds(&in.Selection)
 	if err != nil {
 		return kv.ListOutput{}, err
@@ -44,13 +85,13 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 			return kv.ListOutput{}, of("where", err)
 		}
 	}
-	listing := fnv.New64a()
+	mark := fnv.New64a()
 	for _, part := range [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse)} {
-		listing.Write(strconv.AppendInt(nil, int64(len(part)), 10))
-		listing.Write(append([]byte{':'}, part...))
+		mark.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		mark.Write(append([]byte{':'}, part...))
 	}
 	if in.Cursor != "" {
-		last, err := after(in.Cursor, listing.Sum64(), start, end)
+		last, err := after(in.Cursor, mark.Sum64(), start, end)
 		switch {
 		case err != nil:
 			return kv.ListOutput{}, err
@@ -60,7 +101,7 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 			start = append(last, 0)
 		}
 	}
-	l := lister{reader: r, in: in, filter: filter, listing: listing.Sum64()}
+	l := lister{reader: r, in: in, filter: filter, listing: mark.Sum64(), room: room}
 	return l.page(start, end)
 }
 
@@ -71,7 +112,7 @@ type lister struct {
 	filter  *where.Filter
 	listing uint64
 	out     kv.ListOutput
-	bytes   int
+	room    *int // bytes
 }
 
 func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
@@ -88,8 +129,8 @@ func (l *lister) page(start, end []byte) (kv.ListOutput, error) {
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
-			if len(l.out.Entries) == limit || l.bytes >= pageBytes || scanned >= scanEntries || read >= scanBytes ||
-				scanned > 0 && time.Since(began) > scanTime {
+			if len(l.out.Entries) == limit || *l.room <= 0 || l.filter != nil && scanned > 0 &&
+				(scanned >= scanEntries || read >= scanBytes || time.Since(began) > scanTime) {
 				return l.out, nil // the cursor is of the entry before
 			}
 			scanned++
@@ -125,7 +166,7 @@ func (l *lister) add(e *engine.Entry, values bool) error {
 		return err
 	}
 	l.out.Entries = append(l.out.Entries, out)
-	l.bytes += len(e.Key) + len(out.Value)
+	*l.room -= len(e.Key) + len(out.Value)
 	return nil
 }
 

@@ -200,7 +200,8 @@ func (o Op) Check(operand Value) error {
 // Combine returns the new value of an entry. old is nil if there is no entry: then it is the operand, within the bounds.
 //
 // Integers are exact. A u64 stays one: its sum is taken modulo 2^64, as the clients of Deno KV expect. A sum of an integer
-// and a double is a double in JSON, and a mismatch with an entry of another encoding. The elements of arrays stay as they are written.
+// and a double is a double in JSON, and a mismatch with an entry of another encoding. Between a bigint of V8 and a u64 the clients of
+// Deno KV know one sum: of a u64 and a bigint in its range, without bounds. The elements of arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
@@ -235,8 +236,10 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	}
 	as := old.Encoding
 	switch {
-	case x.isDouble() != y.isDouble() && (y.u64 || as != host.EncodedJSON):
+	case x.isDouble() != y.isDouble() && (y.u64 || as != host.EncodedJSON), as == host.EncodedV8 && y.u64:
 		return Value{}, mismatch(false, "and the operand are numbers of two types")
+	case x.u64 && operand.Encoding == host.EncodedV8 && (!y.integer.IsUint64() || b.Min != nil || b.Max != nil):
+		return Value{}, mismatch(false, "is a u64, which takes no bigint below zero or with bounds")
 	}
 	z, err := o.calculate(x, y)
 	if err != nil {
