@@ -31,6 +31,7 @@ type Exchange struct {
 	Label     Label
 	Code      host.Code // of the error, "" for success
 	Uncounted bool
+	Text      bool // errors are texts, not JSON
 
 	began bool  // the response's status is sent
 	held  int64 // of the front's memory, for the body
@@ -106,7 +107,25 @@ func (x *Exchange) FailStatus(e *host.Error, status int) {
 			h.Set("Retry-After", retryAfter(e, time.Now()))
 		}
 	}
+	if x.Text {
+		x.text(status, e)
+		return
+	}
 	x.JSON(status, e)
+}
+
+// text answers with the message of an error, and with what finds its cause in the log.
+func (x *Exchange) text(status int, e *host.Error) {
+	message := e.Message
+	if id := e.Metadata["error_id"]; id != "" {
+		message += " (error_id " + id + ")"
+	}
+	h := x.W.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	x.Begin(status)
+	io.WriteString(x.W, message+"\n")
 }
 
 // JSON answers with v. It is not for the hot path.
