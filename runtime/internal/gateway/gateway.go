@@ -165,7 +165,6 @@ func (x *exchange) serve() {
 	}
 	foreign := door.CheckOrigin(x.W, r, exposedHeaders)
 	t, fault := parseTarget(r.URL)
-	x.Text = t.route == toKV
 	if r.Method == http.MethodOptions && serve.Preflight(r) { // it has no token
 		if foreign != nil {
 			x.Fail(foreign)
@@ -188,6 +187,7 @@ func (x *exchange) serve() {
 		x.Fail(e)
 		return
 	}
+	x.Text = t.route == toKV
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
 		x.Uncounted = true

@@ -132,8 +132,11 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		to, noun := nowhere, ""
 		switch what {
 		case "kv":
-			t.route, t.name = toKV, name
-			return t, nil
+			if name == "" { // a client was given the path with a slash
+				t.route = toKV
+				return t, nil
+			}
+			to, noun = toKV, "operation"
 		case "call":
 			to, noun = toCall, "action or query"
 		case "queues":

@@ -89,7 +89,7 @@ func TestRequestsNeedTheTokenAndTheHeaders(t *testing.T) {
 		return nil
 	}})
 	for _, header := range []string{"X: y", "Authorization: Bearer wrong", "Authorization: Basic secret"} {
-		if w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[3]}`, header); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "bearer token") || w.Body.Bytes()[0] == '{' {
+		if w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[3]}`, header); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "bearer token") {
 			t.Error(w.Code, w.Body)
 		}
 	}
