@@ -28,6 +28,7 @@ import (
 type database struct {
 	t       *testing.T
 	gateway http.Handler
+	front   *serve.Front
 	node    *hosttest.Recorder
 	base    *url.URL // of the data path
 	header  http.Header
@@ -49,7 +50,7 @@ func open(t *testing.T, o serve.Options) *database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	d := &database{t: t, gateway: gateway.New(f, gateway.Options{Node: node}), node: node}
+	d := &database{t: t, gateway: gateway.New(f, gateway.Options{Node: node}), front: f, node: node}
 	if o.Token == "" {
 		d.open("/actors/room/a/-/kv")
 	}

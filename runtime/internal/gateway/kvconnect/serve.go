@@ -34,6 +34,9 @@ type Handler struct {
 // clients rely on: the call that exchanges metadata anew still has the old token.
 const validity = time.Hour
 
+// longReply is from where on the answers of all clients together are bounded.
+const longReply = 64 << 10
+
 // Serve answers a POST to a database: to its own address if operation is "", and otherwise of an operation on its data.
 func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	x.Count(a.Type, serve.LabelBuiltin)
@@ -51,7 +54,7 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 		fail(x, e, operation)
 		return
 	}
-	s := &store{h, a}
+	s := &store{h, x, a}
 	var run func(context.Context, []byte) ([]byte, error)
 	kind := "application/x-protobuf"
 	switch operation {
@@ -145,6 +148,7 @@ var encoding = func() cbor.EncMode {
 // A store is that of one actor.
 type store struct {
 	*Handler
+	x       *serve.Exchange
 	address host.Address
 }
 
@@ -157,6 +161,11 @@ func (s *store) call(ctx context.Context, method string, in, out any) error {
 	reply, err := s.Call(ctx, &host.Request{Address: s.address, Method: method, Codec: host.CBOR, Input: input})
 	if err != nil {
 		return err
+	}
+	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again
+		if e := s.x.Hold(2 * n); e != nil {
+			return e
+		}
 	}
 	return cbor.Unmarshal(reply.Output, out)
 }

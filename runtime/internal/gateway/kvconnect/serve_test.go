@@ -188,6 +188,14 @@ func TestPagesAreFilled(t *testing.T) {
 	if got := d.read(bounds(nil, []byte{0xFF}, 108, 0)); len(got[0]) != 108 {
 		t.Errorf("a page of %d entries", len(got[0]))
 	}
+	d.front.Memory.Add(250 << 20) // what other clients wait for
+	if w := d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Error(w.Code, w.Header())
+	}
+	d.front.Memory.Add(-250 << 20)
+	if n := d.front.Memory.Used(); n != 0 {
+		t.Errorf("%d bytes are not given back", n)
+	}
 }
 
 // What other interfaces have written is read as values of JavaScript.

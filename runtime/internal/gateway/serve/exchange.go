@@ -20,7 +20,7 @@ import (
 //
 //  1. It is counted once, by its Type, Label and Code, unless it is Uncounted.
 //  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that cuts the response off.
-//  3. The memory of its body is given back by Finish at the latest.
+//  3. The memory of its body, and of a long response, is given back by Finish at the latest.
 type Exchange struct {
 	Front *Front
 	W     http.ResponseWriter
@@ -34,7 +34,7 @@ type Exchange struct {
 	Text      bool // errors are texts, not JSON
 
 	began bool  // the response's status is sent
-	held  int64 // of the front's memory, for the body
+	held  int64 // of the front's memory
 }
 
 // Finish counts the request and turns a panic into an internal error. It is deferred.
@@ -200,6 +200,15 @@ func (x *Exchange) body(limit int64) ([]byte, *host.Error) {
 		return buf, nil
 	}
 	return nil, x.BodyFault(err, limit)
+}
+
+// Hold takes memory for n bytes of a long response, until it ends.
+func (x *Exchange) Hold(n int) *host.Error {
+	if !x.Front.Memory.take(int64(n)) {
+		return x.Front.Memory.crowded()
+	}
+	x.held += int64(n)
+	return nil
 }
 
 // FreeBody gives back the memory of the body before the response ends.
