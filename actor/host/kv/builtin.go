@@ -93,7 +93,8 @@ type ListManyInput struct {
 	Lists []ListInput `json:"lists"`
 }
 
-// ListManyOutput has the pages in the order of the lists. All are of one commit.
+// ListManyOutput has the pages in the order of the lists. All are of one commit. A page with a limit of 1 may have a cursor
+// at the end.
 type ListManyOutput struct {
 	Pages []ListOutput `json:"pages"`
 }

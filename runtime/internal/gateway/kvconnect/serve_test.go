@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"reflect"
 	"strings"
 	"testing"
@@ -147,6 +149,8 @@ func TestRangesAreRead(t *testing.T) {
 		{bounds(key("a"), key("a"), 9, 0), []string{}},
 		{bounds(nil, nil, 9, 0), []string{}},
 		{bounds(end, []byte{0xFF, 0xFF}, 9, 0), []string{}},
+		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 0), []string{}},
+		{bounds(key("b"), key("a"), 1, 0), []string{}},
 		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 1), []string{}},
 	} {
 		if got := d.read(c.bounds); !reflect.DeepEqual(got, [][]string{c.want}) {
@@ -251,5 +255,43 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 		if read.Code != c.read || write.Code != c.write || strings.Contains(read.Body.String(), "EOF") {
 			t.Errorf("%v: %d %q, %d %q", c.err, read.Code, read.Body, write.Code, write.Body)
 		}
+	}
+}
+
+// A client of Deno waits for a sign of the server before it sends a long body over HTTP/2.
+func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
+	d := open(t, serve.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, served := d.front.Server(d.gateway), make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	defer func() {
+		server.Close()
+		<-served
+	}()
+	for _, c := range []struct{ version, size, want int }{{2, 100, 0}, {2, 1000, 1}, {1, 1000, 0}} {
+		var protocols http.Protocols
+		protocols.SetUnencryptedHTTP2(c.version == 2)
+		protocols.SetHTTP1(c.version == 1)
+		transport := &http.Transport{Protocols: &protocols}
+		asked := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { asked++ }})
+		body := mutate(set, key("a"), isBytes, make([]byte, c.size))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+d.base.Path+"/atomic_write", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = d.header
+		res, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != c.version || asked != c.want {
+			t.Errorf("HTTP/%d, %d bytes: %s %q %v, asked %d times", c.version, c.size, res.Status, out, err, asked)
+		}
+		transport.CloseIdleConnections()
 	}
 }

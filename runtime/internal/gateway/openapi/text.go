@@ -106,10 +106,11 @@ var hostText = map[string]string{
 	"KVListInput.limit": "limit is how many entries the page has at most; absent means 100.",
 	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
 		"empty and still have a cursor.",
-	"KVListManyInput":  "ListManyInput asks for up to 10 pages, whose limits are together up to 1,000.",
-	"KVListManyOutput": "ListManyOutput has the pages in the order of the lists. All are of one commit.",
-	"KVListOutput":     "ListOutput is a page. cursor is absent at the end.",
-	"KVMutation":       "A Mutation changes entries. op is one of",
+	"KVListManyInput": "ListManyInput asks for up to 10 pages, whose limits are together up to 1,000.",
+	"KVListManyOutput": "ListManyOutput has the pages in the order of the lists. All are of one commit. A page " +
+		"with a limit of 1 may have a cursor at the end.",
+	"KVListOutput": "ListOutput is a page. cursor is absent at the end.",
+	"KVMutation":   "A Mutation changes entries. op is one of",
 	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
 		"An entry of the past is not there.",
 	"KVMutation.key": "key is that of all operations except delete_range.",

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
@@ -33,7 +34,7 @@ const pagesBytes = kv.MaxListed * (66 << 10)
 // list implements kv.list.
 func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 	room := pageBytes
-	return listing(r, in, &room)
+	return listing(r, in, &room, false)
 }
 
 // listMany implements kv.list_many.
@@ -58,7 +59,7 @@ func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
 		if room <= 0 {
 			return kv.ListManyOutput{}, host.OverLimit("bytes of the entries", pagesBytes, int64(pagesBytes-room)).With("field", "lists")
 		}
-		page, err := listing(r, &in.Lists[i], &room)
+		page, err := listing(r, &in.Lists[i], &room, true)
 		if err != nil {
 			return kv.ListManyOutput{}, at("lists", i, err)
 		}
@@ -67,8 +68,8 @@ func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
 	return out, nil
 }
 
-// listing makes a page, of up to room bytes, and takes them from room.
-func listing(r *reader, in *kv.ListInput, room *int) (kv.ListOutput, error) {
+// listing makes a page, of up to room bytes, and takes them from room. With first, a page of one entry may have a cursor at the end.
+func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput, error) {
 	start, end, err := bounds(&in.Selection)
 	if err != nil {
 		return kv.ListOutput{}, err
@@ -102,7 +103,25 @@ func listing(r *reader, in *kv.ListInput, room *int) (kv.ListOutput, error) {
 		}
 	}
 	l := lister{reader: r, in: in, filter: filter, listing: mark.Sum64(), room: room}
+	if first && in.Limit == 1 && filter == nil && !in.Reverse && start != nil && (end == nil || bytes.Compare(start, end) < 0) {
+		if there, err := l.first(start); there || err != nil {
+			return l.out, err
+		}
+	}
 	return l.page(start, end)
+}
+
+// first adds the entry of a key, if there is one. Clients of Deno KV get an entry by a page of one. To look behind it for more is slow
+// if it was overwritten often.
+func (l *lister) first(key []byte) (bool, error) {
+	row := keyspace.UserKV.Append(nil, key)
+	e, there, err := l.rows.Get(row)
+	if !there || err != nil {
+		return false, err
+	}
+	e.Key = row
+	l.out.Cursor = cursorOf(l.listing, key)
+	return true, l.add(&e, !l.in.KeysOnly)
 }
 
 // A lister makes one page.
