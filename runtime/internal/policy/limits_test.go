@@ -62,6 +62,7 @@ var limitSections = []struct {
 		{"entries that a page of a filter reads", "runtime/internal/part/kv.scanEntries", ""},
 		{"lists of one `kv.list_many`", "actor/host/kv.MaxLists", ""},
 		{"entries of its pages together", "actor/host/kv.MaxListed", ""},
+		{"bytes of its pages together", "runtime/internal/part/kv.pagesBytes bytes", ""},
 		{"checks of one `kv.commit`", "actor/host/kv.MaxChecks", ""},
 		{"mutations of one `kv.commit`", "actor/host/kv.MaxMutations", ""},
 		{"`sends` of one `kv.commit`", "actor/host/kv.MaxSends", ""},

@@ -29,7 +29,7 @@ const pageBytes = 4 << 20
 
 // pagesBytes is pageBytes for the pages of kv.list_many together: enough for kv.MaxListed entries of KV Connect, whose keys
 // have up to 2 KiB and whose values have up to 64 KiB.
-const pagesBytes = kv.MaxListed * (66 << 10)
+const pagesBytes = 66 << 20
 
 // list implements kv.list.
 func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
