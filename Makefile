@@ -117,6 +117,10 @@ browser: go ## connections from a page in Chromium, which is installed if it is 
 		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends chromium; }
 	$(GO) test -count=1 -tags browser -run Browser -v ./docs/guides
 
+.PHONY: test-denokv
+test-denokv: go node ## the clients of Deno KV against a node: @deno/kv in Node, and Deno, which is downloaded from npm (100 MB)
+	CAIRN_DENO=1 $(GO) test -count=1 -run '^TestDenoKV' -v ./docs/guides
+
 .PHONY: calls
 calls: go ## count the functions that an HTTP action runs through, and list them
 	$(GO) run ./runtime/internal/policy/calls

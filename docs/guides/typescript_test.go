@@ -62,7 +62,7 @@ func TestTypeScript(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(typescript)); err != nil {
 		t.Fatal(err)
 	}
-	tools := filepath.Join(npmPackages(t), "node_modules")
+	tools := filepath.Join(npmPackages(t, typescript), "node_modules")
 	if err := os.Symlink(tools, filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
@@ -86,14 +86,14 @@ func TestTypeScript(t *testing.T) {
 // typescript has the client, the program that uses it, and the packages of both.
 var typescript = filepath.Join("testdata", "typescript")
 
-// npmPackages returns a directory with the packages of the lockfile. It is kept between runs, so
-// that only the first needs the registry.
-func npmPackages(t *testing.T) string {
+// npmPackages returns a directory with the packages of a lockfile. It is kept between runs, so that
+// only the first needs the registry.
+func npmPackages(t *testing.T, of string, options ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Fatal("npm is missing; `make test` installs it: ", err)
 	}
-	lock, err := os.ReadFile(filepath.Join(typescript, "package-lock.json"))
+	lock, err := os.ReadFile(filepath.Join(of, "package-lock.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func npmPackages(t *testing.T) string {
 		cache = t.TempDir()
 	}
 	cache = filepath.Join(cache, "cairn-test")
-	kept := filepath.Join(cache, fmt.Sprintf("npm-%x", sha256.Sum256(lock)))
+	kept := filepath.Join(cache, fmt.Sprintf("npm-%x", sha256.Sum256(append(lock, strings.Join(options, " ")...))))
 	if _, err := os.Stat(kept); err == nil {
 		return kept
 	}
@@ -115,7 +115,7 @@ func npmPackages(t *testing.T) string {
 	}
 	defer os.RemoveAll(fresh)
 	for _, name := range []string{"package.json", "package-lock.json"} {
-		text, err := os.ReadFile(filepath.Join(typescript, name))
+		text, err := os.ReadFile(filepath.Join(of, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(fresh, name), text, 0o644)
 		}
@@ -123,7 +123,7 @@ func npmPackages(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	command(t, fresh, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	command(t, fresh, "npm", append([]string{"ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"}, options...)...)
 	// Another process may have been faster. The rename fails then, and its packages are as good.
 	if err := os.Rename(fresh, kept); err != nil {
 		if _, missing := os.Stat(kept); missing != nil {

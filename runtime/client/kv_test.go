@@ -117,7 +117,7 @@ func TestALostCommitIsDoneOnce(t *testing.T) {
 	}
 	visits := kv.Key{"visits"}
 	r, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Sum(visits, kv.JSON([]byte("1")))}})
-	if err != nil || string(r.Values[0].Data) != "1" {
+	if err != nil || string(r.Results[0].Value.Data) != "1" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if e, found, err := store.Get(t.Context(), visits); err != nil || !found || string(e.Value.Data) != "1" {

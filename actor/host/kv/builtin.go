@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -17,10 +18,13 @@ const (
 	MaxPage       = 1_000                      // entries of kv.list
 	DefaultPage   = 100                        // of them, unless the caller names another number
 	DefaultSample = 10                         // entries of kv.sample, unless the caller names another number
+	MaxLists      = 10                         // of kv.list_many
+	MaxListed     = 1_000                      // entries of all its pages together
 	MaxChecks     = 1_000                      // of kv.commit
 	MaxMutations  = 10_000                     // of kv.commit
 	MaxFiltered   = 10_000                     // entries that the filters of kv.commit read
 	MaxResolved   = 1_000                      // different placeholders of kv.commit
+	MaxSends      = 100                        // of kv.commit
 	MaxTTL        = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
@@ -59,7 +63,8 @@ type GetManyOutput struct {
 	Entries []*Entry `json:"entries"`
 }
 
-// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up to and without End.
+// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up to and without End. Start
+// and End may end with {"$raw":base64}, bytes that follow the stored form of the parts before them.
 // Without any it selects all, which only reading methods take.
 type Selection struct {
 	Prefix Key `json:"prefix,omitempty"`
@@ -89,6 +94,17 @@ type ListOutput struct {
 	// Digest stands for the part of the selection that the page covers, whichever of its entries meet the filter. A check
 	// with it demands that no entry there was written, added or removed since.
 	Digest string `json:"digest,omitempty"`
+}
+
+// ListManyInput asks for up to MaxLists pages, whose limits are together up to MaxListed.
+type ListManyInput struct {
+	Lists []ListInput `json:"lists"`
+}
+
+// ListManyOutput has the pages in the order of the lists. All are of one commit. A page with a limit of 1 may have a cursor
+// at the end.
+type ListManyOutput struct {
+	Pages []ListOutput `json:"pages"`
 }
 
 // CountInput selects the entries to count.
@@ -129,6 +145,8 @@ type SampleOutput struct {
 type CommitInput struct {
 	Checks    []Check    `json:"checks,omitempty"`
 	Mutations []Mutation `json:"mutations,omitempty"`
+	// Sends are messages to queues of the actor, sent after the mutations. Handlers send with their turn instead.
+	Sends []host.QueueSendInput `json:"sends,omitempty"`
 }
 
 // A Check demands something of the entry of a key, or that a part of a selection is as a page of kv.list has shown it. It
@@ -173,6 +191,8 @@ type Mutation struct {
 	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means for ever of a put, and as
 	// before of the others. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
+	// Expires is when the entry ceases to exist, up to 100 years from now, instead of TTLMS. An entry of the past is not there.
+	Expires *time.Time `json:"expires,omitempty"`
 	// Min and Max bound the result of a sum. One that would pass them is an error, or becomes the bound with Clamp.
 	Min   host.Raw `json:"min,omitempty"`
 	Max   host.Raw `json:"max,omitempty"`
@@ -192,6 +212,13 @@ type CommitOutput struct {
 	Results []MutationResult `json:"results,omitempty"`
 	// Resolved has what each placeholder stood for: "uuidv7", "uuidv7:NAME" and "versionstamp".
 	Resolved map[string]string `json:"resolved,omitempty"`
+	// Sends has an element for each of the input.
+	Sends []host.QueueSendOutput `json:"sends,omitempty"`
+}
+
+// Stamp returns a version as clients of Deno KV see it: 10 bytes in the order of versions.
+func Stamp(version uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 10), version), 0, 0)
 }
 
 // A MutationResult is the result of a mutation.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -25,13 +24,17 @@ import (
 //
 //  1. A number that is written without a fraction and an exponent is an integer of any size up to 255 bytes; any other
 //     is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a key is written back as it was read.
-//  2. Bytes are {"$bytes":base64}. A part of another type, which only Go code can write, is {"$raw":base64} of its stored
-//     form. A key with one can be read and deleted. In keys of mutations a part may be a Placeholder.
+//  2. Bytes are {"$bytes":base64}. A double that JSON does not have (NaN and the infinities) is {"$raw":base64} of its stored
+//     form, and so is a part of another type, which only Go code can write: a key with one can be read and deleted. In keys of
+//     mutations a part may be a Placeholder.
 //  3. Keys are ordered part by part: bytes before strings, each bytewise, then integers, then doubles, each by value, then
 //     false, then true. A key comes directly before the keys that it begins.
 //
 // In Go a part is []byte, a string, any integer type, *big.Int, float64 or bool. The stored form has up to 2,048 bytes.
 type Key []any
+
+// Raw ends a bound of a range: bytes that need not be the stored form of a part. In JSON it is {"$raw":base64} too.
+type Raw []byte
 
 // MarshalJSON writes the key as an array. It fails for a part that no key can have.
 func (k Key) MarshalJSON() ([]byte, error) {
@@ -64,13 +67,9 @@ func unfit(part any) string {
 		if !utf8.ValidString(part) {
 			return "is not valid UTF-8"
 		}
-	case float64:
-		if math.IsNaN(part) || math.IsInf(part, 0) {
-			return "is not a number in JSON"
-		}
 	case Placeholder:
 		return "is a placeholder, which only mutations of kv.commit take"
-	case []byte, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+	case []byte, float64, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 	case *big.Int:
 		if part == nil || part.BitLen() > 8*tuple.MaxBigIntBytes {
 			return fmt.Sprintf("is not an integer of at most %d bytes", tuple.MaxBigIntBytes)
@@ -81,12 +80,26 @@ func unfit(part any) string {
 	return ""
 }
 
+// opaque reports whether a part is written as its stored form.
+func opaque(part any) bool {
+	f, double := part.(float64)
+	return double && (math.IsNaN(f) || math.IsInf(f, 0)) || unfit(part) != ""
+}
+
+// stored returns the stored form of a part.
+func stored(part any) ([]byte, error) {
+	if raw, is := part.(Raw); is {
+		return raw, nil
+	}
+	return tuple.Tuple{part}.Pack()
+}
+
 func appendPart(b []byte, part any) ([]byte, error) {
 	if p, is := part.(Placeholder); is {
 		return append(b, p.String()...), p.check()
 	}
-	if unfit(part) != "" {
-		raw, err := tuple.Tuple{part}.Pack()
+	if opaque(part) {
+		raw, err := stored(part)
 		return append(base64.StdEncoding.AppendEncode(append(b, `{"$raw":"`...), raw), `"}`...), err
 	}
 	switch part := part.(type) {
@@ -173,7 +186,7 @@ func parseBytes(raw []byte) (any, error) {
 			case err != nil:
 				return nil, fmt.Errorf("%s is not base64", clip([]byte(*text)))
 			case name == "$raw":
-				return unpack(b)
+				return unpack(b), nil
 			}
 			return b, nil
 		}
@@ -181,12 +194,12 @@ func parseBytes(raw []byte) (any, error) {
 	return nil, fmt.Errorf("%s is not {\"$bytes\":base64}", clip(raw))
 }
 
-// unpack reads the stored form of one part.
-func unpack(raw []byte) (any, error) {
+// unpack reads the stored form of one part. Bytes that are none are Raw.
+func unpack(raw []byte) any {
 	if t, err := tuple.Unpack(raw); err == nil && len(t) == 1 {
-		return t[0], nil
+		return t[0]
 	}
-	return nil, errors.New("$raw is not the stored form of a part")
+	return Raw(raw)
 }
 
 func parseNumber(text string) (any, error) {
@@ -218,8 +231,8 @@ func (k Key) MarshalCBOR() ([]byte, error) {
 	for i, part := range parts {
 		if p, is := part.(Placeholder); is {
 			parts[i] = p.binary()
-		} else if unfit(part) != "" {
-			raw, err := tuple.Tuple{part}.Pack()
+		} else if opaque(part) {
+			raw, err := stored(part)
 			if err != nil {
 				return nil, err
 			}
@@ -251,12 +264,11 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 				parts[i] = p
 				continue
 			}
-			raw, _ := n["$raw"].([]byte)
-			part, err := unpack(raw)
-			if err != nil || len(n) != 1 {
+			raw, is := n["$raw"].([]byte)
+			if !is || len(n) != 1 {
 				return host.Errorf(host.InvalidArgument, "key part %d is a map, and not {\"$raw\":bytes}", i+1).With("field", "["+strconv.Itoa(i)+"]")
 			}
-			parts[i] = part
+			parts[i] = unpack(raw)
 		}
 	}
 	*k = parts
@@ -303,6 +315,41 @@ func (k Key) Tuple() (tuple.Tuple, error) {
 		}
 	}
 	return tuple.Tuple(k), nil
+}
+
+// Pack returns the stored form of a key whose parts may have any type. The error code is InvalidArgument.
+func (k Key) Pack() ([]byte, error) {
+	for i, part := range k {
+		fault := ""
+		switch part.(type) {
+		case Raw:
+			fault = ": $raw is not the stored form of a part"
+		case Placeholder:
+			fault = " " + unfit(part)
+		default:
+			continue
+		}
+		return nil, host.Errorf(host.InvalidArgument, "key part %d%s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
+	}
+	b, err := tuple.Tuple(k).Pack()
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "%s", err)
+	}
+	return b, nil
+}
+
+// PackBound is Pack for a bound of a range, which may end with Raw.
+func (k Key) PackBound() ([]byte, error) {
+	last := len(k) - 1
+	if last < 0 {
+		return nil, nil
+	}
+	raw, is := k[last].(Raw)
+	if !is {
+		return k.Pack()
+	}
+	b, err := k[:last].Pack()
+	return append(b, raw...), err
 }
 
 // clip shortens the text of an error message.

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 // ParsePath reads a key that is written as a path, users/i~7. Each part is percent-escaped, as in a URL, and is a string
@@ -67,7 +66,8 @@ func parseSegment(escaped string) (part any, fault string) {
 			return nil, "is not base64url"
 		}
 		if text[0] == 'r' {
-			if part, err = unpack(b); err != nil {
+			part := unpack(b)
+			if _, bound := part.(Raw); bound {
 				return nil, "is not the stored form of a part"
 			}
 			return part, ""
@@ -101,8 +101,8 @@ func (k Key) Path() (string, error) {
 		if i > 0 {
 			b.WriteByte('/')
 		}
-		if unfit(part) != "" {
-			raw, err := tuple.Tuple{part}.Pack()
+		if opaque(part) {
+			raw, err := stored(part)
 			if err != nil {
 				return "", err
 			}

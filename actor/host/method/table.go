@@ -100,6 +100,8 @@ var (
 		"Returns entries of the key-value store, as of one commit.")
 	KVList = row[kv.ListInput, kv.ListOutput](host.KVList, ask, Actor, OpenKV, none,
 		"Lists entries of the key-value store in the order of their keys.")
+	KVListMany = row[kv.ListManyInput, kv.ListManyOutput](host.KVListMany, ask, Actor, OpenKV, none,
+		"Makes several listings of the key-value store, as of one commit.")
 	KVCount  = row[kv.CountInput, kv.CountOutput](host.KVCount, ask, Actor, OpenKV, none, "Counts entries of the key-value store.")
 	KVSample = row[kv.SampleInput, kv.SampleOutput](host.KVSample, ask, Actor, OpenKV, none,
 		"Returns some entries of the key-value store, chosen at random.")
@@ -192,7 +194,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
-	KVGet.Row, KVGetMany.Row, KVList.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
+	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
@@ -58,6 +59,7 @@ type Gateway struct {
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
+	denoKV    kvconnect.Handler
 	values    headerValues
 
 	// document is the OpenAPI document, made when it is first asked for.
@@ -75,7 +77,7 @@ type headerValues struct{ json, cbor, yes []string }
 // Headers that pages of allowed origins may read, and send.
 const (
 	exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After"
-	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent"
+	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
 )
 
 // New makes a gateway behind a front.
@@ -98,6 +100,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		metrics:   promhttp.HandlerFor(f.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
+	g.denoKV = kvconnect.Handler{Call: g.node.Call, Operation: g.operation}
 	for _, b := range f.Behaviors {
 		g.open[b.Type] = b.Open()
 		n := 0
@@ -130,7 +133,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // methods lists the HTTP methods of a route as the Allow header has them.
 func (rt route) methods() string {
 	switch rt {
-	case toCall:
+	case toCall, toKV:
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
@@ -184,6 +187,7 @@ func (x *exchange) serve() {
 		x.Fail(e)
 		return
 	}
+	x.Text = t.route == toKV
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
 		x.Uncounted = true
@@ -237,6 +241,8 @@ func (x *exchange) serve() {
 		x.exportSQL(&t)
 	case t.route == toSQLite && method == http.MethodPut:
 		x.importSQL(&t)
+	case t.route == toKV && method == http.MethodPost:
+		g.denoKV.Serve(&x.Exchange, t.Address, t.name)
 	case t.route == toList && method == http.MethodGet:
 		x.list()
 	case t.route == toRuns && method == http.MethodGet:

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -151,6 +152,37 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Clients of Deno KV begin with HTTP/2 where others speak HTTP/1.1 and open WebSockets.
+func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := launch(t, newGateway(t, setup{Node: nodetest.Open(t, hosttest.Room())}))
+		dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
+		for _, version := range []int{1, 2} {
+			var protocols http.Protocols
+			protocols.SetUnencryptedHTTP2(version == 2)
+			protocols.SetHTTP1(version == 1)
+			transport := &http.Transport{Protocols: &protocols, DialContext: dial}
+			defer transport.CloseIdleConnections()
+			client := &http.Client{Transport: transport}
+			res, err := client.Post("http://localhost/actors/room/a/-/call/echo", "application/json", strings.NewReader("7"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			if err != nil || res.ProtoMajor != version || string(body) != "7\n" {
+				t.Errorf("HTTP/%d: %s %q %v", version, res.Proto, body, err)
+			}
+			conn, _, err := websocket.Dial(t.Context(), "ws://localhost/actors/room/a/-/connect", &websocket.DialOptions{HTTPClient: client})
+			if (err == nil) != (version == 1) {
+				t.Errorf("HTTP/%d: a WebSocket: %v", version, err)
+			}
+			if err == nil {
+				conn.CloseNow()
+			}
+		}
+	})
 }
 
 func TestAnEventIsEncodedOnceForAllItsReceivers(t *testing.T) {

@@ -22,6 +22,7 @@ const (
 	toQueue
 	toStream
 	toSQLite
+	toKV
 	toList
 	toRuns
 	toRunCounts
@@ -34,7 +35,7 @@ const (
 type target struct {
 	host.Address
 	route route
-	name  string // of the method, queue or stream
+	name  string // of the method, queue, stream or operation
 }
 
 // parseTarget reads the path of a request. The route is nowhere, without an error, if the path belongs to nothing.
@@ -59,6 +60,9 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 		if p, err := url.PathUnescape(u.RawPath); err == nil && p == u.Path {
 			path, encoded = u.RawPath, true
 		}
+	}
+	if rest, ok := strings.CutPrefix(path, "/kv/"); ok {
+		return parseCell(rest, encoded)
 	}
 	rest, ok := strings.CutPrefix(path, "/actors")
 	switch {
@@ -121,10 +125,18 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toConnect
 	case "sqlite":
 		t.route = toSQLite
+	case "kv":
+		t.route = toKV
 	default: // it ends with the name of something
 		what, name, _ := strings.Cut(rest, "/")
 		to, noun := nowhere, ""
 		switch what {
+		case "kv":
+			if name == "" { // a client was given the path with a slash
+				t.route = toKV
+				return t, nil
+			}
+			to, noun = toKV, "operation"
 		case "call":
 			to, noun = toCall, "action or query"
 		case "queues":
@@ -142,6 +154,23 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 			return target{}, fault
 		}
 		t.route = to
+	}
+	return t, nil
+}
+
+// cellType is the type of cells, whose databases have a short path.
+const cellType = "cell"
+
+// parseCell reads what follows "/kv/", the key of a cell.
+func parseCell(rest string, encoded bool) (target, *host.Error) {
+	t := target{route: toKV, Address: host.Address{Type: cellType}}
+	for raw := range strings.SplitSeq(rest, "/") {
+		part, fault := segment(raw, encoded, "")
+		if fault != nil {
+			fault.Message = "part " + strconv.Itoa(len(t.Key)+1) + " of the key" + fault.Message
+			return target{route: toKV}, fault
+		}
+		t.Key = append(t.Key, part)
 	}
 	return t, nil
 }

@@ -30,6 +30,13 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 		{"/actors/t/a/-/queues/mail", toQueue, "t", []string{"a"}, "mail"},
 		{"/actors/t/-/streams/a%2Fb", toStream, "t", nil, "a/b"},
 		{"/actors/t/a/-/sqlite", toSQLite, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/kv", toKV, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/kv/", toKV, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/kv/watch", toKV, "t", []string{"a"}, "watch"},
+		{"/actors/t/a/-/kv/watch/", nowhere, "t", []string{"a"}, ""},
+		{"/kv/a/b%2Fc/~-", toKV, "cell", []string{"a", "b/c", "-"}, ""},
+		{"/kv", nowhere, "", nil, ""},
+		{"/kvx/a", nowhere, "", nil, ""},
 		{"/actors/t/-/sqlite/x", nowhere, "t", nil, ""},
 		{"/actors/t/-/connect/x", nowhere, "t", nil, ""},
 		{"/actors/t/-/queues/a/b", nowhere, "t", nil, ""},
@@ -119,7 +126,7 @@ func FuzzPath(f *testing.F) {
 	for _, p := range []string{"/actors/t/a/-/", "/actors/t/~-/%2D/-/call/x", "/actors/t//-/", "/actors/%7E/-/-/"} {
 		f.Add(p)
 	}
-	for _, p := range []string{"/actors/t/a/-/connect", "/actors/t/a/-/queues/~-", "/actors/t/-/streams/%2e"} {
+	for _, p := range []string{"/actors/t/a/-/connect", "/actors/t/a/-/queues/~-", "/actors/t/-/streams/%2e", "/actors/t/a/-/kv/%ff", "/kv/%ff/-"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {

@@ -65,6 +65,8 @@ var faultyInputs = map[string]map[string]string{
 	host.KVList:        {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix"},
 	host.KVCount:       {`{"end":[]}`: "end", `{"start":7}`: "start", `{"cursor":"?"}`: "cursor"},
 	host.KVSample:      {`{"n":0}`: "n", `{"n":1001}`: "n", `{"seed":-1}`: "seed", `{"end":[]}`: "end", `{"cursor":"?"}`: "cursor"},
+	host.KVListMany: {`{"lists":[{},{"limit":1001}]}`: "lists[1].limit", `{"lists":[{"cursor":"?"}]}`: "lists[0].cursor",
+		`{"lists":[{},{"end":[{"$raw":""}]}]}`: "lists[1].end", `{"lists":1}`: "lists"},
 	host.KVCommit: {
 		`{"checks":[{"key":["a"]}]}`: "checks[0].version", `{"checks":[{"key":[],"version":1}]}`: "checks[0].key", `{"mutations":[{"op":"x","key":["a"]}]}`: "mutations[0].op",
 		`{"mutations":[{"op":"delete","key":["a"]},{"op":"put","key":["a"]}]}`: "mutations[1].value", `{"mutations":[{"op":"put","key":["a"],"value":1,"encoding":"x"}]}`: "mutations[0].encoding",
@@ -75,6 +77,8 @@ var faultyInputs = map[string]map[string]string{
 		`{"mutations":[{"op":"delete_range","prefix":[],"where":{}}]}`: "mutations[0].where", `{"mutations":[{"op":"delete_range","where":{"a":1}}]}`: "mutations[0].prefix",
 		`{"mutations":[{"op":"delete_range","prefix":["a"],"where":{"a":{"$x":1}}}]}`: "mutations[0].where.a.$x", `{"mutations":[{"op":"append","key":["a"],"value":[],"max_len":0}]}`: "mutations[0].max_len",
 		`{"mutations":[{"op":"delete","key":["a"],"literal":true}]}`: "mutations[0].literal", `{"mutations":[{"op":"put","key":["a"],"value":1,"where":{"a":1}}]}`: "mutations[0].where",
+		`{"mutations":[{"op":"put","key":["a"],"value":1,"ttl_ms":1,"expires":"2100-01-01T00:00:00Z"}]}`: "mutations[0].expires", `{"mutations":[{"op":"put","key":["a"],"value":1,"expires":"2300-01-01T00:00:00Z"}]}`: "mutations[0].expires",
+		`{"sends":[{"queue":"a.b","messages":[{"body":1}]}]}`: "sends[0].queue",
 	},
 	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
 	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},

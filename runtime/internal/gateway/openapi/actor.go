@@ -28,6 +28,7 @@ func (d *document) actorType(b *host.Behavior) {
 	d.tags = append(d.tags, object{"name": b.Type, "description": t.about()})
 	t.lifecycle()
 	t.databases()
+	t.denoKV()
 	for i, m := range b.Methods {
 		t.method(i, m)
 	}
@@ -186,6 +187,31 @@ func (t *typeDocument) databases() {
 		description: "For operators.",
 		body:        object{"required": true, "content": file},
 		success:     answer("The database as it is now.", status), errors: callStatuses(),
+	})
+}
+
+// denoKV describes the address that clients of Deno KV are given. What follows is theirs.
+func (t *typeDocument) denoKV() {
+	who := "For operators."
+	if t.b.OpenKV {
+		who = "For all callers."
+	}
+	word := object{"type": "string"}
+	numbers := object{"type": "array", "items": object{"type": "integer"}}
+	t.add("kv", http.MethodPost, "openKV", operation{
+		summary:     "Opens the key-value store for a client of Deno KV: the metadata exchange of its protocol KV Connect.",
+		description: who + " Errors are texts.",
+		body: object{"required": true, "content": inJSON(object{
+			"type": "object", "properties": object{"supportedVersions": numbers}, "required": []string{"supportedVersions"},
+		})},
+		success: object{
+			"200": object{"description": "Where the store is.", "content": inJSON(object{"type": "object", "properties": object{
+				"version": object{"type": "integer"}, "databaseId": word, "token": word, "expiresAt": word,
+				"endpoints": object{"type": "array", "items": object{"type": "object", "properties": object{"url": word, "consistency": word}}},
+			}})},
+			"default": object{"description": "Why not.", "content": object{"text/plain": object{"schema": word}}},
+		},
+		errors: []int{},
 	})
 }
 

@@ -87,10 +87,13 @@ var hostText = map[string]string{
 	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
 		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
+	"KVCommitInput.sends": "sends are messages to queues of the actor, sent after the mutations. Handlers send with " +
+		"their turn instead.",
 	"KVCommitOutput":          "CommitOutput says what a commit did. That a check failed is no error.",
 	"KVCommitOutput.failed":   "failed are the positions of the checks that failed, from 0.",
 	"KVCommitOutput.resolved": "resolved has what each placeholder stood for: \"uuidv7\", \"uuidv7:NAME\" and \"versionstamp\".",
 	"KVCommitOutput.results":  "results has an element for each mutation, in order.",
+	"KVCommitOutput.sends":    "sends has an element for each of the input.",
 	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
 		"if it is empty too.",
 	"KVCountInput":        "CountInput selects the entries to count.",
@@ -119,11 +122,16 @@ var hostText = map[string]string{
 	"KVListInput.limit":  "limit is how many entries the page has at most; absent means 100.",
 	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
 		"empty and still have a cursor.",
+	"KVListManyInput": "ListManyInput asks for up to 10 pages, whose limits are together up to 1,000.",
+	"KVListManyOutput": "ListManyOutput has the pages in the order of the lists. All are of one commit. A page " +
+		"with a limit of 1 may have a cursor at the end.",
 	"KVListOutput": "ListOutput is a page. cursor is absent at the end.",
 	"KVListOutput.digest": "digest stands for the part of the selection that the page covers, whichever of its " +
 		"entries meet the filter. A check with it demands that no entry there was written, added " +
 		"or removed since.",
-	"KVMutation":     "A Mutation changes entries. op is one of",
+	"KVMutation": "A Mutation changes entries. op is one of",
+	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
+		"An entry of the past is not there.",
 	"KVMutation.key": "key is that of all operations except delete_range.",
 	"KVMutation.literal": "literal stores a document as it is. Otherwise it stores strings for the placeholders in " +
 		"it: {\"$uuidv7\":true}, {\"$uuidv7\":NAME} and {\"$versionstamp\":true}.",
@@ -166,7 +174,9 @@ var hostText = map[string]string{
 	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",
 	"KVScopesOutput":          "ScopesOutput is a page of scopes. cursor is absent at the end.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
-		"start up to and without end. Without any it selects all, which only reading methods take.",
+		"start up to and without end. start and end may end with {\"$raw\":base64}, bytes that " +
+		"follow the stored form of the parts before them. Without any it selects all, which only " +
+		"reading methods take.",
 	"KVSetScopeInput":        "SetScopeInput makes a scope, or replaces the policy of one.",
 	"KVSetScopeInput.prefix": "prefix is what the keys of the scope begin with; [] is of the whole store.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +

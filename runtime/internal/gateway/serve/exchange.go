@@ -20,7 +20,7 @@ import (
 //
 //  1. It is counted once, by its Type, Label and Code, unless it is Uncounted.
 //  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that cuts the response off.
-//  3. The memory of its body is given back by Finish at the latest.
+//  3. The memory of its body, and of a long response, is given back by Finish at the latest.
 type Exchange struct {
 	Front *Front
 	W     http.ResponseWriter
@@ -31,9 +31,10 @@ type Exchange struct {
 	Label     Label
 	Code      host.Code // of the error, "" for success
 	Uncounted bool
+	Text      bool // errors are texts, not JSON
 
 	began bool  // the response's status is sent
-	held  int64 // of the front's memory, for the body
+	held  int64 // of the front's memory
 }
 
 // Finish counts the request and turns a panic into an internal error. It is deferred.
@@ -106,7 +107,25 @@ func (x *Exchange) FailStatus(e *host.Error, status int) {
 			h.Set("Retry-After", retryAfter(e, time.Now()))
 		}
 	}
+	if x.Text {
+		x.text(status, e)
+		return
+	}
 	x.JSON(status, e)
+}
+
+// text answers with the message of an error, and with what finds its cause in the log.
+func (x *Exchange) text(status int, e *host.Error) {
+	message := e.Message
+	if id := e.Metadata["error_id"]; id != "" {
+		message += " (error_id " + id + ")"
+	}
+	h := x.W.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	x.Begin(status)
+	io.WriteString(x.W, message+"\n")
 }
 
 // JSON answers with v. It is not for the hot path.
@@ -181,6 +200,15 @@ func (x *Exchange) body(limit int64) ([]byte, *host.Error) {
 		return buf, nil
 	}
 	return nil, x.BodyFault(err, limit)
+}
+
+// Hold takes memory for n bytes of a long response, until it ends.
+func (x *Exchange) Hold(n int) *host.Error {
+	if !x.Front.Memory.take(int64(n)) {
+		return x.Front.Memory.crowded()
+	}
+	x.held += int64(n)
+	return nil
 }
 
 // FreeBody gives back the memory of the body before the response ends.

@@ -60,6 +60,7 @@ func New(o Options) (*Front, error) {
 func (f *Front) Server(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,
+		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: ReadHeaderTimeout,
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
@@ -67,6 +68,10 @@ func (f *Front) Server(h http.Handler) *http.Server {
 		// A gateway answers "OPTIONS *" itself, and asks for the token first.
 		DisableGeneralOptionsHandler: true,
 	}
+	// HTTP/2 without TLS is for clients that begin with it, such as Deno KV.
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
 	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. Exchanges bound the reading
 	// of bodies themselves.
 	if f.Limits.CallTimeout > 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
@@ -20,14 +19,15 @@ import (
 )
 
 // Methods implements call.Server.
-func (*Part) Methods() []*call.Method {
+func (p *Part) Methods() []*call.Method {
 	return []*call.Method{
 		reads(method.KVGet, get),
 		reads(method.KVGetMany, getMany),
 		reads(method.KVList, list),
+		reads(method.KVListMany, listMany),
 		reads(method.KVCount, count),
 		reads(method.KVSample, func(r *reader, in *kv.SampleInput) (kv.SampleOutput, error) { return r.sample(in, countEntries) }),
-		call.Act(method.KVCommit, commit),
+		call.Act(method.KVCommit, p.commit),
 		reads(method.KVScopes, scopes),
 		reads(method.KVGroups, groups),
 		call.Act(method.KVSetScope, setScope),
@@ -77,17 +77,7 @@ func packed(k kv.Key) ([]byte, error) {
 		_, err := k.Entry()
 		return nil, err
 	}
-	for _, part := range k {
-		if _, is := part.(kv.Placeholder); is {
-			_, err := k.Tuple()
-			return nil, err
-		}
-	}
-	b, err := tuple.Tuple(k).Pack()
-	if err != nil {
-		return nil, host.Errorf(host.InvalidArgument, "%s", err)
-	}
-	return b, nil
+	return k.Pack()
 }
 
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
@@ -178,21 +168,22 @@ func bounds(s *kv.Selection) (start, end []byte, err error) {
 	if s.Prefix != nil && (s.Start != nil || s.End != nil) {
 		return nil, nil, host.Errorf(host.InvalidArgument, "a selection has either a prefix, or start and end").With("field", "prefix")
 	}
-	if s.End != nil && len(s.End) == 0 { // nothing is below it; a client that makes it by mistake may delete all
-		return nil, nil, host.Errorf(host.InvalidArgument, "the end is empty; leave it out for the end of the store").With("field", "end")
-	}
 	for _, member := range []struct {
 		name string
 		key  kv.Key
+		pack func(kv.Key) ([]byte, error)
 		to   *[]byte
-	}{{"prefix", s.Prefix, &start}, {"start", s.Start, &start}, {"end", s.End, &end}} {
+	}{{"prefix", s.Prefix, kv.Key.Pack, &start}, {"start", s.Start, kv.Key.PackBound, &start}, {"end", s.End, kv.Key.PackBound, &end}} {
 		if len(member.key) == 0 {
 			continue
 		}
 		var err error
-		if *member.to, err = packed(member.key); err != nil {
+		if *member.to, err = member.pack(member.key); err != nil {
 			return nil, nil, of(member.name, err)
 		}
+	}
+	if s.End != nil && len(end) == 0 { // nothing is below it; a client that makes it by mistake may delete all
+		return nil, nil, host.Errorf(host.InvalidArgument, "the end is empty; leave it out for the end of the store").With("field", "end")
 	}
 	if len(s.Prefix) > 0 {
 		end = append(start[:len(start):len(start)], 0xFF) // no part begins with this byte

@@ -20,18 +20,32 @@ import (
 )
 
 // commit implements kv.commit.
-func commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
+func (p *Part) commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
 	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	out, err := h.commit(codec, in, value.Op.Numeric)
-	if out.OK {
-		t.Core.Rows.Mark() // an empty commit takes a version too
+	if n := len(in.Sends); n > kv.MaxSends {
+		return kv.CommitOutput{}, host.OverLimit("sends", kv.MaxSends, int64(n)).With("field", "sends")
 	}
-	return out, err
+	out, err := h.commit(codec, in, value.Op.Numeric)
+	if err != nil || !out.OK {
+		return out, err
+	}
+	t.Core.Rows.Mark() // an empty commit takes a version too
+	for i := range in.Sends {
+		sent, err := p.send(t, codec, &in.Sends[i])
+		if err != nil {
+			return kv.CommitOutput{}, at("sends", i, err)
+		}
+		out.Sends = append(out.Sends, sent)
+	}
+	return out, nil
 }
 
 // KVCommit implements kv.Committer.
 func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 	t := h.K
+	if len(in.Sends) > 0 {
+		return kv.CommitOutput{}, host.Errorf(host.InvalidArgument, "the commit of a handler sends no messages; its turn does").With("field", "sends")
+	}
 	if err := t.Enter(); err != nil {
 		return kv.CommitOutput{}, err
 	}
@@ -362,6 +376,12 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 			m.Expiry.At = stands.now.UnixMilli() + ms
 		}
 	}
+	if in.Expires != nil {
+		if in.Expires.Sub(stands.now) > kv.MaxTTL*time.Millisecond {
+			return m, host.Errorf(host.InvalidArgument, "expires is more than 100 years from now").With("field", "expires")
+		}
+		m.Expiry = kvrows.Expiry{At: max(in.Expires.UnixMilli(), 1), Set: true} // 0 is never
+	}
 	if op == kvrows.Delete || op == kvrows.Touch {
 		return m, nil
 	}
@@ -440,6 +460,7 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 		{"literal", in.Literal, op == kvrows.Put || op == kvrows.Combine},
 		{"ttl_ms", in.TTLMS != nil, op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch},
 		{"max_len", in.MaxLen != nil, in.Op == "append" || in.Op == "prepend"},
+		{"expires", in.Expires != nil, in.TTLMS == nil && (op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch)},
 		{"min", in.Min != nil, in.Op == "sum"},
 		{"max", in.Max != nil, in.Op == "sum"},
 		{"clamp", in.Clamp, in.Op == "sum" && (in.Min != nil || in.Max != nil)},
@@ -448,7 +469,7 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 			return host.Errorf(host.InvalidArgument, "%s takes no %s", in.Op, member.name).With("field", member.name)
 		}
 	}
-	if op == kvrows.Touch && in.TTLMS == nil {
+	if op == kvrows.Touch && in.TTLMS == nil && in.Expires == nil {
 		return host.Errorf(host.InvalidArgument, "touch needs ttl_ms; 0 is for ever").With("field", "ttl_ms")
 	}
 	return nil

@@ -18,7 +18,13 @@ import (
 )
 
 // Part is the part for the key-value store.
-type Part struct{}
+type Part struct{ send Send }
+
+// A Send is how a commit sends messages to a queue of the actor.
+type Send func(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error)
+
+// New makes the part.
+func New(send Send) *Part { return &Part{send} }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }

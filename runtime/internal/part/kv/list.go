@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
@@ -25,8 +26,49 @@ import (
 // pageBytes ends a page early: after the entry with which keys and values reach it.
 const pageBytes = 4 << 20
 
+// pagesBytes is pageBytes for the pages of kv.list_many together: enough for kv.MaxListed entries of KV Connect, whose keys
+// have up to 2 KiB and whose values have up to 64 KiB.
+const pagesBytes = 66 << 20
+
 // list implements kv.list.
 func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
+	room := pageBytes
+	return listing(r, in, &room, false)
+}
+
+// listMany implements kv.list_many.
+func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
+	if n := len(in.Lists); n > kv.MaxLists {
+		return kv.ListManyOutput{}, host.OverLimit("lists", kv.MaxLists, int64(n)).With("field", "lists")
+	}
+	entries := 0
+	for i := range in.Lists {
+		limit := in.Lists[i].Limit
+		if limit < 0 || limit > kv.MaxPage {
+			e := host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d, or 0 for %d", limit, kv.MaxPage, kv.DefaultPage)
+			return kv.ListManyOutput{}, at("lists", i, e.With("field", "limit"))
+		}
+		entries += cmp.Or(limit, kv.DefaultPage)
+	}
+	if entries > kv.MaxListed {
+		return kv.ListManyOutput{}, host.OverLimit("entries", kv.MaxListed, int64(entries)).With("field", "lists")
+	}
+	out, room := kv.ListManyOutput{Pages: make([]kv.ListOutput, len(in.Lists))}, pagesBytes
+	for i := range in.Lists {
+		if room <= 0 {
+			return kv.ListManyOutput{}, host.OverLimit("bytes of the entries", pagesBytes, int64(pagesBytes-room)).With("field", "lists")
+		}
+		page, err := listing(r, &in.Lists[i], &room, true)
+		if err != nil {
+			return kv.ListManyOutput{}, at("lists", i, err)
+		}
+		out.Pages[i] = page
+	}
+	return out, nil
+}
+
+// listing makes a page, of up to room bytes, and takes them from room. With first, a page of one entry may have a cursor at the end.
+func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput, error) {
 	start, end, err := bounds(&in.Selection)
 	if err != nil {
 		return kv.ListOutput{}, err
@@ -47,7 +89,12 @@ func list(r *reader, in *kv.ListInput) (kv.ListOutput, error) {
 			start = append(last, 0)
 		}
 	}
-	l := lister{reader: r, in: in, filter: filter, listing: listing}
+	l := lister{reader: r, in: in, filter: filter, listing: listing, room: room}
+	if first && in.Limit == 1 && filter == nil && !in.Digest && !in.Reverse && start != nil && (end == nil || bytes.Compare(start, end) < 0) {
+		if there, err := l.first(start); there || err != nil {
+			return l.out, err
+		}
+	}
 	last, err := l.page(start, end)
 	if err != nil {
 		return kv.ListOutput{}, err
@@ -80,6 +127,19 @@ func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filte
 	return filter, text, err
 }
 
+// first adds the entry of a key, if there is one. Clients of Deno KV get an entry by a page of one. To look behind it for more is slow
+// if it was overwritten often.
+func (l *lister) first(key []byte) (bool, error) {
+	row := keyspace.UserKV.Append(nil, key)
+	e, there, err := l.rows.Get(row)
+	if !there || err != nil {
+		return false, err
+	}
+	e.Key = row
+	l.out.Cursor = cursorOf(l.listing, key)
+	return true, l.add(&e, !l.in.KeysOnly)
+}
+
 // A lister makes one page.
 type lister struct {
 	*reader
@@ -87,7 +147,7 @@ type lister struct {
 	filter  *where.Filter
 	listing uint64
 	out     kv.ListOutput
-	bytes   int
+	room    *int // bytes
 	digest  kvrows.Digest
 }
 
@@ -106,8 +166,8 @@ func (l *lister) page(start, end []byte) (last []byte, err error) {
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
-			if len(l.out.Entries) == limit || l.bytes >= pageBytes || scanned >= scanEntries || read >= scanBytes ||
-				scanned > 0 && time.Since(began) > scanTime {
+			if len(l.out.Entries) == limit || *l.room <= 0 || l.filter != nil && scanned > 0 &&
+				(scanned >= scanEntries || read >= scanBytes || time.Since(began) > scanTime) {
 				return last, nil
 			}
 			scanned++
@@ -144,7 +204,7 @@ func (l *lister) add(e *engine.Entry, values bool) error {
 		return err
 	}
 	l.out.Entries = append(l.out.Entries, out)
-	l.bytes += len(e.Key) + len(out.Value)
+	*l.room -= len(e.Key) + len(out.Value)
 	return nil
 }
 

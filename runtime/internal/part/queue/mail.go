@@ -29,6 +29,13 @@ func TakeSend(t *kernel.Turn, input []byte) error {
 	if err := wire.Decode(host.QueueSend, host.CBOR, input, &in); err != nil {
 		return err
 	}
-	_, err := queueSend(t.Core, t, host.CBOR, &in)
+	_, err := Send(t, host.CBOR, &in)
 	return err
+}
+
+// Send does queue.send in a turn that does something else too. After an error the turn must be undone.
+//
+// REQUIRES: t.Mu, or no handler that runs.
+func Send(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error) {
+	return queueSend(t.Core, t, codec, in)
 }

@@ -211,8 +211,9 @@ func (o Op) Check(operand Value) error {
 //
 // Integers are exact. A u64 stays one: its sum with another one is taken modulo 2^64, as the clients of Deno KV expect. It
 // takes no larger integer, and with a negative one it must not pass zero. A sum of an integer and a double is a double in JSON, if
-// that has all digits of the integer. So is that of an integer of JSON and a double of V8. All else is a mismatch. The
-// elements of arrays stay as they are written.
+// that has all digits of the integer. So is that of an integer of JSON and a double of V8. Between a bigint of V8 and a u64 the
+// clients of Deno KV know one sum: of a u64 and a bigint in its range, without bounds. All else is a mismatch. The elements of
+// arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
@@ -257,6 +258,12 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	}
 	if x.u64 && o == Sum && y.integer.Sign() > 0 && !y.integer.IsUint64() {
 		return Value{}, mismatch(false, "is a u64, and the operand is out of its range")
+	}
+	if as == host.EncodedV8 && y.u64 {
+		return Value{}, mismatch(false, "and the operand are numbers of two types")
+	}
+	if x.u64 && operand.Encoding == host.EncodedV8 && (!y.integer.IsUint64() || b.Min != nil || b.Max != nil) {
+		return Value{}, mismatch(false, "is a u64, which takes no bigint below zero or with bounds")
 	}
 	z, err := o.calculate(x, y)
 	if err != nil {

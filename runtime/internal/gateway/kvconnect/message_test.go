@@ -1,0 +1,149 @@
+package kvconnect
+
+import (
+	"bytes"
+	"encoding/hex"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+)
+
+func unhex(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+var (
+	aliceKey   = "0275736572730002616c69636500"
+	aliceValue = "ff0f6f22016e49027b01"
+)
+
+// Requests as the client of npm sends them.
+func TestRequestsAreRead(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want atomicWrite
+	}{
+		{"122a 0a0e" + aliceKey + "120e0a0a" + aliceValue + "1001 1801 2000 2a00 3200 3800", atomicWrite{mutations: []mutation{
+			{key: unhex(t, aliceKey), value: kvValue{unhex(t, aliceValue), encodingV8}, kind: mutationSet, sumMin: []byte{}, sumMax: []byte{}},
+		}}},
+		{"0a05 0a03026100 120f 0a03026100 1802 2000 2a00 3200 3800", atomicWrite{
+			checks: []check{{key: unhex(t, "026100")}}, mutations: []mutation{{key: unhex(t, "026100"), kind: mutationDelete, sumMin: []byte{}, sumMax: []byte{}}},
+		}},
+		{"1217 0a05 0263747200 120c 0a08 0200000000000000 1002 1803", atomicWrite{mutations: []mutation{
+			{key: unhex(t, "0263747200"), value: kvValue{unhex(t, "0200000000000000"), encodingLE64}, kind: mutationSum},
+		}}},
+		// The pauses come together or one by one, and a field that nobody knows is passed over.
+		{"1a11 0a01ff 1005 1a05 02646c7100 2203 64c801", atomicWrite{enqueues: []enqueue{
+			{payload: []byte{0xFF}, deadlineMS: 5, keysIfUndelivered: [][]byte{unhex(t, "02646c7100")}, backoffMS: []uint32{100, 200}},
+		}}},
+		{"1a08 2064 20c801 5a01ff 7801", atomicWrite{enqueues: []enqueue{{backoffMS: []uint32{100, 200}}}}},
+	} {
+		got, err := parseAtomicWrite(unhex(t, c.text))
+		if err != nil || !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%s: %+v, %v, not %+v", c.text, got, err, c.want)
+		}
+	}
+	ranges, err := parseSnapshotRead(unhex(t, "0a17 0a0e"+aliceKey+"1201ff 1801 2000"))
+	if want := []readRange{{start: unhex(t, aliceKey), end: []byte{0xFF}, limit: 1}}; err != nil || !reflect.DeepEqual(ranges, want) {
+		t.Errorf("%+v, %v", ranges, err)
+	}
+	ranges, err = parseSnapshotRead(unhex(t, "0a09 0a00 1201ff 1864 2001"))
+	if want := []readRange{{start: []byte{}, end: []byte{0xFF}, limit: 100, reverse: true}}; err != nil || !reflect.DeepEqual(ranges, want) {
+		t.Errorf("%+v, %v", ranges, err)
+	}
+}
+
+func TestAnswersAreWritten(t *testing.T) {
+	for _, c := range []struct {
+		got  []byte
+		want string
+	}{
+		{appendAtomicWriteOutput(nil, kv.Stamp(1), nil), "0801 120a 00000000000000010000"},
+		{appendAtomicWriteOutput(nil, nil, []int{0}), "0802 2201 00"},
+		{appendSnapshotReadOutput(nil, [][]entry{{{unhex(t, aliceKey), kvValue{unhex(t, aliceValue), encodingV8}, kv.Stamp(1)}}}),
+			"0a2c 0a2a 0a0e" + aliceKey + "120a" + aliceValue + "1801 220a 00000000000000010000 2001 4001"},
+		{appendSnapshotReadOutput(nil, [][]entry{nil, nil}), "0a00 0a00 2001 4001"},
+	} {
+		if want := unhex(t, c.want); !bytes.Equal(c.got, want) {
+			t.Errorf("%x, not %x", c.got, want)
+		}
+	}
+}
+
+func TestMessagesThatAreNoneAreRefused(t *testing.T) {
+	for _, text := range []string{"ff", "0a", "0a05", "0a02 0a05", "08", "0a01", "1000", "12020a", "0b", "1a022205 ff", "0a020801", "12021201", "1a04 2202 80 80"} {
+		if w, err := parseAtomicWrite(unhex(t, text)); err == nil {
+			t.Errorf("%s is read as %+v", text, w)
+		}
+	}
+	many := bytes.Repeat(unhex(t, "0a00"), maxRanges+1)
+	if _, err := parseSnapshotRead(many); err == nil {
+		t.Error("too many ranges")
+	}
+	if _, err := parseAtomicWrite(many); err == nil {
+		t.Error("too many checks")
+	}
+}
+
+// Whatever comes is refused as a fault of the client, or is a commit that the store understands.
+func FuzzAtomicWrite(f *testing.F) {
+	for _, text := range []string{
+		"122a 0a0e" + aliceKey + "120e0a0a" + aliceValue + "1001 1801 2000 2a00 3200 3800", "0a05 0a03026100 120f 0a03026100 1802 2000 2a00 3200 3800",
+		"1217 0a05 0263747200 120c 0a08 0200000000000000 1002 1803", "1a11 0a01ff 1005 1a05 02646c7100 2203 64c801",
+	} {
+		f.Add(unhex(f, text))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w, err := parseAtomicWrite(b)
+		if err != nil {
+			return
+		}
+		in, err := w.commit(time.UnixMilli(0))
+		if c := host.CodeOf(err); err != nil && c != host.InvalidArgument && c != host.TooLarge {
+			t.Fatal(err)
+		}
+		if err != nil {
+			return
+		}
+		if _, err := encoding.Marshal(in); err != nil {
+			t.Fatal(err)
+		}
+		for i := range in.Mutations {
+			if key, err := in.Mutations[i].Key.Pack(); err != nil || !bytes.Equal(key, w.mutations[i].key) {
+				t.Fatalf("the key %x became %x, %v", w.mutations[i].key, key, err)
+			}
+		}
+	})
+}
+
+func FuzzSnapshotRead(f *testing.F) {
+	f.Add(unhex(f, "0a17 0a0e"+aliceKey+"1201ff 1801 2000"))
+	f.Add(unhex(f, "0a09 0a00 1201ff 1864 2000"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ranges, err := parseSnapshotRead(b)
+		if err != nil {
+			return
+		}
+		for i := range ranges {
+			r := &ranges[i]
+			if r.check() != nil {
+				continue
+			}
+			l := r.list()
+			start, err := l.Start.PackBound()
+			end, err2 := l.End.PackBound()
+			if err != nil || err2 != nil || !bytes.Equal(start, r.start) || !bytes.Equal(end, r.end) {
+				t.Fatalf("%x, %x became %x, %x: %v, %v", r.start, r.end, start, end, err, err2)
+			}
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package kvconnect_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+)
+
+// A database is what a client of Deno KV has opened.
+type database struct {
+	t       *testing.T
+	gateway http.Handler
+	front   *serve.Front
+	node    *hosttest.Recorder
+	base    *url.URL // of the data path
+	header  http.Header
+}
+
+// open opens the store of a room, with the types of the node as open says.
+func open(t *testing.T, o serve.Options) *database {
+	t.Helper()
+	room := hosttest.Room()
+	room.OpenKV, room.Queues = true, []host.Queue{{Name: "kv"}}
+	cell := hosttest.Room()
+	cell.Type, cell.OpenKV = "cell", true
+	closed := hosttest.Room()
+	closed.Type = "closed"
+	o.Behaviors = []*host.Behavior{room, cell, closed}
+	node := nodetest.Open(t, o.Behaviors...)
+	f, err := serve.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	d := &database{t: t, gateway: gateway.New(f, gateway.Options{Node: node}), front: f, node: node}
+	if o.Token == "" {
+		d.open("/actors/room/a/-/kv")
+	}
+	return d
+}
+
+// ask posts a request. Headers are "Name: value".
+func (d *database) ask(path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	d.gateway.ServeHTTP(w, r)
+	return w
+}
+
+// open exchanges metadata.
+func (d *database) open(path string, headers ...string) {
+	d.t.Helper()
+	w := d.ask(path, `{"supportedVersions":[1,2,3]}`, headers...)
+	var m struct {
+		Version           int
+		DatabaseID, Token string
+		Endpoints         []struct{ URL, Consistency string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &m); w.Code != http.StatusOK || err != nil {
+		d.t.Fatal(w.Code, w.Body, err)
+	}
+	base, err := url.Parse("http://node" + path)
+	if err == nil {
+		d.base, err = base.Parse(m.Endpoints[0].URL)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.header = http.Header{"Authorization": {"Bearer " + m.Token}, "X-Denokv-Version": {fmt.Sprint(m.Version)}, "X-Denokv-Database-Id": {m.DatabaseID}}
+}
+
+// send posts a message to an operation.
+func (d *database) send(operation string, body []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, d.base.String()+"/"+operation, bytes.NewReader(body))
+	r.Header = d.header
+	w := httptest.NewRecorder()
+	d.gateway.ServeHTTP(w, r)
+	return w
+}
+
+// message writes a message: numbers and bytes by the numbers of their fields. A nil is left out.
+func message(fields ...any) (b []byte) {
+	for i := 0; i < len(fields); i += 2 {
+		number := protowire.Number(fields[i].(int))
+		switch v := fields[i+1].(type) {
+		case nil:
+		case int:
+			b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
+		case int64:
+			b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
+		case []byte:
+			b = protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), v)
+		}
+	}
+	return b
+}
+
+func key(parts ...any) []byte {
+	b, err := tuple.Tuple(parts).Pack()
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+const (
+	isV8, isU64, isBytes                    = 1, 2, 3
+	set, remove, sum, most, least, setStamp = 1, 2, 3, 4, 5, 9
+)
+
+func u64(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
+
+func bigint(n int64) []byte { return v8.FromInteger(big.NewInt(n)) }
+
+// mutate is a mutation of an AtomicWrite. more has further fields of it.
+func mutate(kind int, key []byte, encoding int, value []byte, more ...any) []byte {
+	return message(2, message(append([]any{1, key, 2, message(1, value, 2, encoding), 3, kind}, more...)...))
+}
+
+// commit does an AtomicWrite, and returns its versionstamp, or the checks that failed as text.
+func (d *database) commit(parts ...[]byte) string {
+	d.t.Helper()
+	w := d.send("atomic_write", bytes.Join(parts, nil))
+	if w.Code != http.StatusOK {
+		d.t.Fatal(w.Code, w.Body)
+	}
+	return written(d.t, w.Body.Bytes())
+}
+
+func written(t *testing.T, b []byte) string {
+	t.Helper()
+	if stamp, ok := bytes.CutPrefix(b, []byte("\x08\x01\x12\x0a")); ok && len(stamp) == 10 {
+		return string(stamp)
+	}
+	if failed, ok := bytes.CutPrefix(b, []byte("\x08\x02\x22")); ok {
+		return fmt.Sprint("failed ", failed[1:])
+	}
+	t.Fatalf("%x is no answer", b)
+	return ""
+}
+
+// refuse wants an AtomicWrite to be refused with a text.
+func (d *database) refuse(status int, text string, parts ...[]byte) {
+	d.t.Helper()
+	w := d.send("atomic_write", bytes.Join(parts, nil))
+	if w.Code != status || !strings.Contains(w.Body.String(), text) || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		d.t.Errorf("%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
+	}
+}
+
+// bounds is a range of a SnapshotRead.
+func bounds(start, end []byte, limit int, reverse int) []byte {
+	return message(1, message(1, start, 2, end, 3, limit, 4, reverse))
+}
+
+// read reads ranges, and returns of each the keys in hex with the encoding and value.
+func (d *database) read(ranges ...[]byte) [][]string {
+	d.t.Helper()
+	w := d.send("snapshot_read", bytes.Join(ranges, nil))
+	if w.Code != http.StatusOK {
+		d.t.Fatal(w.Code, w.Body)
+	}
+	body := w.Body.Bytes()
+	body, ok := bytes.CutSuffix(body, []byte("\x20\x01\x40\x01"))
+	if !ok {
+		d.t.Fatalf("%x is not said to be consistent", body)
+	}
+	pages := [][]string{}
+	for _, page := range repeated(d.t, body) {
+		entries := []string{}
+		for _, e := range repeated(d.t, page) {
+			fields := repeated(d.t, e)
+			if len(fields) != 4 || len(fields[3]) != 10 {
+				d.t.Fatalf("%x is no entry", e)
+			}
+			entries = append(entries, fmt.Sprintf("%x %x %x", fields[0], fields[2], fields[1]))
+		}
+		pages = append(pages, entries)
+	}
+	return pages
+}
+
+// repeated returns the fields of a message.
+func repeated(t *testing.T, b []byte) (all [][]byte) {
+	t.Helper()
+	for len(b) > 0 {
+		_, kind, n := protowire.ConsumeTag(b)
+		b = b[n:]
+		if kind == protowire.BytesType {
+			v, n := protowire.ConsumeBytes(b)
+			all, b = append(all, v), b[n:]
+			continue
+		}
+		v, n := protowire.ConsumeVarint(b)
+		all, b = append(all, []byte{byte(v)}), b[n:]
+	}
+	return all
+}
+
+// get returns the encoding and value of a key, "" if there is none.
+func (d *database) get(key []byte) string {
+	d.t.Helper()
+	found := d.read(bounds(key, append(key[:len(key):len(key)], 0), 1, 0))[0]
+	if len(found) == 0 {
+		return ""
+	}
+	_, rest, _ := strings.Cut(found[0], " ")
+	return rest
+}
+
+// call calls a method of the actor in JSON.
+func (d *database) call(method, input string) string {
+	d.t.Helper()
+	r, err := d.node.Call(context.Background(), &host.Request{
+		Address: host.Address{Type: "room", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: []byte(input),
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(r.Output)
+}

@@ -1,0 +1,297 @@
+package kvconnect_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+)
+
+func TestMetadataIsExchanged(t *testing.T) {
+	d := open(t, serve.Options{})
+	now := time.Now()
+	w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[1,2,3]}`, "Authorization: BEARER 0123456789ab", "Content-Type: application/json")
+	var m map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+		t.Fatal(w.Code, w.Header(), w.Body)
+	}
+	expires, err := time.Parse("2006-01-02T15:04:05.000Z", m["expiresAt"].(string))
+	if err != nil || expires.Before(now.Add(10*time.Minute)) {
+		t.Error(expires, err)
+	}
+	id := m["databaseId"].(string)
+	delete(m, "expiresAt")
+	if want := map[string]any{
+		"version": 3.0, "databaseId": d.header.Get("X-Denokv-Database-Id"), "token": "0123456789ab",
+		"endpoints": []any{map[string]any{"url": "../../../../actors/room/a/-/kv", "consistency": "strong"}},
+	}; !reflect.DeepEqual(m, want) {
+		t.Errorf("%v, not %v", m, want)
+	}
+	if len(id) != 36 || strings.ToLower(id) != id {
+		t.Errorf("the id is %q", id)
+	}
+	if d.base.String() != "http://node/actors/room/a/-/kv" {
+		t.Errorf("the endpoint is %s", d.base)
+	}
+	for path, want := range map[string]string{
+		"/kv/a": "/actors/cell/a/-/kv", "/kv/a/b%2Fc/~/~..": "/actors/cell/a/b%2Fc/~/~../-/kv", "/actors/room/x/-/kv/": "/actors/room/x/-/kv", "/kv/~-": "/actors/cell/~-/-/kv",
+	} {
+		if d.open(path); d.base.EscapedPath() != want || d.header.Get("X-Denokv-Database-Id") == id {
+			t.Errorf("%s leads to %s, not %s", path, d.base, want)
+		}
+		d.commit(mutate(set, key("a"), isU64, u64(1)))
+	}
+	for _, c := range []struct {
+		path, body, text string
+		status           int
+	}{
+		{"/actors/room/a/-/kv", "", "the versions [1]", 400},
+		{"/actors/room/a/-/kv", `{"supportedVersions":[1,4]}`, "the versions [1 4]", 400},
+		{"/actors/room/a/-/kv", `{"supportedVersions":["3"]}`, "the body", 400},
+		{"/actors/room/a/-/kv", `{`, "the body", 400},
+		{"/actors/none/a/-/kv", `{"supportedVersions":[3]}`, "no actor type", 404},
+		{"/kv/", `{"supportedVersions":[3]}`, "part 1 of the key", 400},
+		{"/kv/a/-/b", `{"supportedVersions":[3]}`, "part 2 of the key", 400},
+		{"/actors/room/a/-/kv/nonsense", "", "there is no operation", 404},
+		{"/actors/room/a/-/kv/watch", "", "does not serve watch yet", 400},
+	} {
+		if w := d.ask(c.path, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s %s: %d %q, not %d %q", c.path, c.body, w.Code, w.Body, c.status, c.text)
+		}
+	}
+	if w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[2]}`); !strings.Contains(w.Body.String(), `"version":2,`) {
+		t.Error(w.Body)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/actors/room/a/-/kv", nil)
+	out := httptest.NewRecorder()
+	if d.gateway.ServeHTTP(out, r); out.Code != http.StatusMethodNotAllowed || out.Header().Get("Allow") != "POST, OPTIONS" {
+		t.Error(out.Code, out.Header())
+	}
+}
+
+func TestRequestsNeedTheTokenAndTheHeaders(t *testing.T) {
+	d := open(t, serve.Options{Token: "secret", Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Operation != serve.Call || r.Key[0] == "no" && r.Method == host.KVCommit {
+			return host.Errorf(host.PermissionDenied, "not %s %s", r.Operation, r.Method)
+		}
+		return nil
+	}})
+	for _, header := range []string{"X: y", "Authorization: Bearer wrong", "Authorization: Basic secret"} {
+		if w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[3]}`, header); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "bearer token") {
+			t.Error(w.Code, w.Body)
+		}
+	}
+	if w := d.ask("/actors/closed/a/-/kv", `{"supportedVersions":[3]}`, "Authorization: bearer secret"); w.Code != http.StatusForbidden || w.Body.String() != "not operate kv.list_many\n" {
+		t.Error(w.Code, w.Body)
+	}
+	d.open("/actors/room/no/-/kv", "Authorization: bearer secret")
+	d.refuse(http.StatusForbidden, "not call kv.commit", mutate(set, key("a"), isBytes, nil))
+	d.open("/actors/room/a/-/kv", "Authorization: bearer secret")
+	good := d.header
+	for _, c := range []struct {
+		name, value string
+		status      int
+	}{
+		{"Authorization", "Bearer other", 401}, {"X-Denokv-Version", "1", 400}, {"X-Denokv-Version", "", 400},
+		{"X-Denokv-Database-Id", "", 400}, {"X-Denokv-Database-Id", "00000000-0000-0000-0000-000000000000", 400},
+	} {
+		d.header = good.Clone()
+		d.header.Set(c.name, c.value)
+		if w := d.send("snapshot_read", nil); w.Code != c.status {
+			t.Errorf("%s %q: %d %q", c.name, c.value, w.Code, w.Body)
+		}
+	}
+	d.header = good
+	if got := d.read(); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
+func TestRangesAreRead(t *testing.T) {
+	d := open(t, serve.Options{})
+	if got := d.get(key("a")); got != "" {
+		t.Errorf("%q in a store that is not there", got)
+	}
+	var writes [][]byte
+	for _, k := range [][]byte{key([]byte("b")), key("a"), key("a", 1.0), key("b"), key(int64(-1)), key(2.5), key(true)} {
+		writes = append(writes, mutate(set, k, isBytes, []byte("v")))
+	}
+	d.commit(writes...)
+	all := []string{"016200 03 76", "026100 03 76", "02610021bff0000000000000 03 76", "026200 03 76", "13fe 03 76", "21c004000000000000 03 76", "27 03 76"}
+	end := []byte{0xFF}
+	for i, c := range []struct {
+		bounds []byte
+		want   []string
+	}{
+		{bounds(nil, end, 1000, 0), all},
+		{bounds([]byte{}, end, 3, 0), all[:3]},
+		{bounds(nil, end, 2, 1), []string{all[6], all[5]}},
+		{bounds(key("a"), end, 1, 0), all[1:2]},
+		{bounds(key("a", "none"), end, 1, 0), all[2:3]}, // a get of a key that is not there reads the next
+		{bounds(key("a"), append(key("a"), 0xFF), 9, 0), all[1:3]},
+		{bounds([]byte{2}, []byte{3}, 9, 0), all[1:4]},
+		{bounds([]byte("\x02a"), []byte("\x02a\x00\x21"), 9, 0), all[1:2]},
+		{bounds(key("b"), key("a"), 9, 0), []string{}},
+		{bounds(key("a"), key("a"), 9, 0), []string{}},
+		{bounds(nil, nil, 9, 0), []string{}},
+		{bounds(end, []byte{0xFF, 0xFF}, 9, 0), []string{}},
+		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 0), []string{}},
+		{bounds(key("b"), key("a"), 1, 0), []string{}},
+		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 1), []string{}},
+	} {
+		if got := d.read(c.bounds); !reflect.DeepEqual(got, [][]string{c.want}) {
+			t.Errorf("%d: %q, not %q", i, got, c.want)
+		}
+	}
+	if got := d.read(bounds(nil, end, 1, 0), bounds(key("b"), key("a"), 1, 0), bounds(nil, end, 1, 1)); !reflect.DeepEqual(got, [][]string{all[:1], {}, all[6:]}) {
+		t.Error(got)
+	}
+	if got := d.read(bytes.Repeat(bounds(nil, end, 100, 0), 10)); len(got) != 10 || !reflect.DeepEqual(got[9], all) {
+		t.Error(got)
+	}
+	for text, body := range map[string][]byte{
+		"more than 10 ranges":   bytes.Repeat(bounds(nil, end, 1, 0), 11),
+		"together more than":    append(bounds(nil, end, 1000, 0), bounds(nil, end, 1, 0)...),
+		"the limit is 0":        bounds(nil, end, 0, 0),
+		"the limit is -1":       message(1, message(2, end, 3, int64(-1))),
+		"has 2050 bytes":        bounds(bytes.Repeat([]byte{1}, 2050), end, 1, 0),
+		"not a message":         []byte("x"),
+		"ranges[1]: the limit ": append(bounds(nil, end, 1, 0), bounds(nil, end, -9, 0)...),
+	} {
+		if w := d.send("snapshot_read", body); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), text) {
+			t.Errorf("%d %q, not %q", w.Code, w.Body, text)
+		}
+	}
+}
+
+// The client of npm takes a page that is shorter than its limit for the last one.
+func TestPagesAreFilled(t *testing.T) {
+	d := open(t, serve.Options{})
+	value := bytes.Repeat([]byte{7}, 65536)
+	for i := range 9 {
+		var writes [][]byte
+		for j := range 12 {
+			writes = append(writes, mutate(set, key(float64(12*i+j)), isBytes, value))
+		}
+		d.commit(writes...)
+	}
+	if got := d.read(bounds(nil, []byte{0xFF}, 108, 0)); len(got[0]) != 108 {
+		t.Errorf("a page of %d entries", len(got[0]))
+	}
+	d.front.Memory.Add(250 << 20) // what other clients wait for
+	if w := d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Error(w.Code, w.Header())
+	}
+	d.front.Memory.Add(-250 << 20)
+	if n := d.front.Memory.Used(); n != 0 {
+		t.Errorf("%d bytes are not given back", n)
+	}
+}
+
+// What other interfaces have written is read as values of JavaScript.
+func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
+	d := open(t, serve.Options{})
+	for _, c := range []struct{ encoding, value, want string }{
+		{"json", `{"a":[1,-1.5,"x",null,true]}`, "01 " + hexOf(v8.FromJSON([]byte(`{"a":[1,-1.5,"x",null,true]}`)))},
+		{"json", `9007199254740993`, "01 " + hex.EncodeToString(bigint(9007199254740993))},
+		{"json", `2`, "01 ff0f4904"},
+		{"json", `1e999`, "03 3165393939"},
+		{"integer", `2`, "01 " + hex.EncodeToString(bigint(2))},
+		{"integer", `-2`, "01 " + hex.EncodeToString(bigint(-2))},
+		{"text", `"ü"`, "01 ff0f2201fc"},
+		{"bytes", `{"$bytes":"AP8="}`, "03 00ff"},
+		{"u64", `258`, "02 0201000000000000"},
+		{"v8", `{"$v8":"/w9UVA=="}`, "01 ff0f5454"},
+		{"cbor", `{"$cbor":"gQE="}`, "01 ff0f410149022400" + "01"},
+	} {
+		if out := d.call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
+			t.Error(out)
+		}
+		if got := d.get(key("a")); got != c.want {
+			t.Errorf("%s %s is %s, not %s", c.encoding, c.value, got, c.want)
+		}
+	}
+	// And back.
+	d.commit(mutate(set, key("u", 7.0, 7), isV8, bigint(5)))
+	if out := d.call(host.KVGet, `{"key":["u",7.0,7]}`); !strings.Contains(out, `"value":5,"encoding":"v8"`) {
+		t.Error(out)
+	}
+}
+
+func hexOf(b []byte, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return hex.EncodeToString(b)
+}
+
+// What is the node's fault ends in a status after which clients try again, and tells nothing of it.
+func TestFaultsOfTheNodeStayInside(t *testing.T) {
+	d := open(t, serve.Options{})
+	for _, c := range []struct {
+		err         error
+		read, write int
+	}{
+		{io.ErrUnexpectedEOF, 500, 500}, {host.Errorf(host.Overloaded, "busy").Retry(), 503, 503}, {host.Errorf(host.ActorPaused, "paused"), 503, 503},
+		{host.Errorf(host.DeadlineExceeded, "late"), 504, 408}, {host.Errorf(host.QuotaExceeded, "full"), 413, 413},
+	} {
+		d.node.Before = func(context.Context, string, *host.Request) error { return c.err }
+		read := d.send("snapshot_read", bounds(nil, []byte{0xFF}, 1, 0))
+		write := d.send("atomic_write", nil)
+		if read.Code != c.read || write.Code != c.write || strings.Contains(read.Body.String(), "EOF") {
+			t.Errorf("%v: %d %q, %d %q", c.err, read.Code, read.Body, write.Code, write.Body)
+		}
+	}
+}
+
+// A client of Deno waits for a sign of the server before it sends a long body over HTTP/2.
+func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
+	d := open(t, serve.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, served := d.front.Server(d.gateway), make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	defer func() {
+		server.Close()
+		<-served
+	}()
+	for _, c := range []struct{ version, size, want int }{{2, 100, 0}, {2, 1000, 1}, {1, 1000, 0}} {
+		var protocols http.Protocols
+		protocols.SetUnencryptedHTTP2(c.version == 2)
+		protocols.SetHTTP1(c.version == 1)
+		transport := &http.Transport{Protocols: &protocols}
+		asked := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { asked++ }})
+		body := mutate(set, key("a"), isBytes, make([]byte, c.size))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+d.base.Path+"/atomic_write", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = d.header
+		res, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != c.version || asked != c.want {
+			t.Errorf("HTTP/%d, %d bytes: %s %q %v, asked %d times", c.version, c.size, res.Status, out, err, asked)
+		}
+		transport.CloseIdleConnections()
+	}
+}
