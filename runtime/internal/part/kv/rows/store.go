@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Kinds are the kinds of keys that changes of the store write, besides the index of those that expire.
+// Kinds are the kinds of keys that changes of the store write, besides the index of expiry.
 var Kinds = []keyspace.Kind{
 	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
 }
@@ -84,7 +84,7 @@ func (s *Store) DefaultExpiry(key []byte) (int64, error) {
 	return 0, err
 }
 
-// Put is WriteSet.Put, and sees to it that the entry is purged.
+// Put is WriteSet.Put, and arms the purge of the entry.
 func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 	sc, plain, err := s.scope(key)
 	if err != nil {
