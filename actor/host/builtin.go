@@ -51,6 +51,10 @@ const (
 	KVSetScope    = "kv.set_scope"
 	KVRemoveScope = "kv.remove_scope"
 
+	KVHistory = "kv.history"
+	KVPin     = "kv.pin"
+	KVUnpin   = "kv.unpin"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

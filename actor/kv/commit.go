@@ -169,7 +169,7 @@ type MutationResult struct {
 // bounds; nothing is done then.
 func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
 	return c.run(func(in *hostkv.CommitInput) (hostkv.CommitOutput, error) {
-		return site.Ask(ctx, &s.at, method.KVCommit, in)
+		return site.Ask(ctx, &s.site, method.KVCommit, in)
 	})
 }
 

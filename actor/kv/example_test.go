@@ -124,6 +124,43 @@ func ExampleStore_SetScope() {
 	// true 2 <nil>
 }
 
+func ExampleStore_At() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store, plan := tenants.Ref(node, "acme").KV(), kv.Key{"settings", "plan"}
+	commit := func(m kv.Mutation) uint64 {
+		r, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{m}})
+		if err != nil {
+			fmt.Println(err)
+		}
+		return r.Version
+	}
+	_, err := store.SetScope(ctx, kv.Key{"settings"}, kv.Policy{KeepVersions: 16, KeepFor: 24 * time.Hour})
+	free := commit(kv.Put(plan, kv.Text("free")))
+	commit(kv.Put(plan, kv.Text("pro")))
+	commit(kv.Delete(plan))
+	then, found, err2 := store.At(free).Get(ctx, plan)
+	fmt.Println(string(then.Value.Data), found, err, err2)
+	for v, err := range store.History(ctx, plan) {
+		fmt.Println(v.Op, string(v.Value.Data), v.Version-free, v.Expires.IsZero(), !v.Time.IsZero(), err)
+	}
+
+	snapshot, err := store.Pin(ctx, time.Minute) // all pages from one state, also outside of such scopes
+	commit(kv.Put(kv.Key{"new"}, kv.Text("x")))
+	n, err2 := snapshot.Count(ctx, kv.Selection{})
+	fmt.Println(n, snapshot.Version-free, time.Until(snapshot.Expires) > 50*time.Second, err, err2)
+	fmt.Println(snapshot.Release(ctx))
+	// Output:
+	// free true <nil> <nil>
+	// delete  2 true true <nil>
+	// put pro 1 true true <nil>
+	// put free 0 true true <nil>
+	// 0 3 true <nil> <nil>
+	// <nil>
+}
+
 // A shop sells what it has.
 var (
 	shops = actor.NewType[shop]("shop")

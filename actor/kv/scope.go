@@ -23,6 +23,11 @@ type Policy struct {
 	// DefaultTTL is how long entries live that are put without a time to live, 1 ms to 100 years; 0
 	// is for ever.
 	DefaultTTL time.Duration
+	// KeepVersions is how many versions of an entry are kept besides the last, up to 1,000, and
+	// KeepFor for how long from when the next one replaced it. 0 is no bound if the other is one. If
+	// both are 0, none are kept. See [Store.At] and [Store.History].
+	KeepVersions int64
+	KeepFor      time.Duration
 	// ReadOnly refuses all changes, with the error code FailedPrecondition. Entries expire all the
 	// same.
 	ReadOnly bool
@@ -50,6 +55,7 @@ func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error
 	}
 	in := hostkv.SetScopeInput{Prefix: prefix, ScopePolicy: hostkv.ScopePolicy{
 		MaxKeys: p.MaxKeys, MaxBytes: p.MaxBytes, MaxGroups: p.MaxGroups, DefaultTTLMS: site.Millis(p.DefaultTTL), ReadOnly: p.ReadOnly,
+		KeepVersions: p.KeepVersions, KeepForMS: site.Millis(p.KeepFor),
 	}}
 	if p.Info != nil {
 		var err error
@@ -57,7 +63,7 @@ func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error
 			return Scope{}, err
 		}
 	}
-	out, err := site.Ask(ctx, &s.at, method.KVSetScope, &in)
+	out, err := site.Ask(ctx, &s.site, method.KVSetScope, &in)
 	if err != nil {
 		return Scope{}, err
 	}
@@ -70,7 +76,7 @@ func (s Store) RemoveScope(ctx context.Context, prefix Key, entries bool) (remov
 	if prefix == nil {
 		prefix = Key{}
 	}
-	out, err := site.Ask(ctx, &s.at, method.KVRemoveScope, &hostkv.RemoveScopeInput{Prefix: prefix, Entries: entries})
+	out, err := site.Ask(ctx, &s.site, method.KVRemoveScope, &hostkv.RemoveScopeInput{Prefix: prefix, Entries: entries})
 	return out.Removed, out.Deleted, err
 }
 
@@ -79,7 +85,7 @@ func (s Store) RemoveScope(ctx context.Context, prefix Key, entries bool) (remov
 func (s Store) Scopes(ctx context.Context, prefix Key) iter.Seq2[Scope, error] {
 	return func(yield func(Scope, error) bool) {
 		for in := (hostkv.ScopesInput{Prefix: prefix}); ; {
-			out, err := site.Ask(ctx, &s.at, method.KVScopes, &in)
+			out, err := site.Ask(ctx, &s.site, method.KVScopes, &in)
 			if err != nil {
 				yield(Scope{}, err)
 				return
@@ -112,7 +118,7 @@ func (s Store) Groups(ctx context.Context, prefix Key) iter.Seq2[Group, error] {
 	}
 	return func(yield func(Group, error) bool) {
 		for in := (hostkv.GroupsInput{Prefix: prefix}); ; {
-			out, err := site.Ask(ctx, &s.at, method.KVGroups, &in)
+			out, err := site.Ask(ctx, &s.site, method.KVGroups, &in)
 			if err != nil {
 				yield(Group{}, err)
 				return
@@ -134,7 +140,7 @@ func scopeOf(sc *hostkv.Scope) (Scope, error) {
 		Prefix: sc.Prefix, Keys: sc.Keys, Bytes: sc.Bytes, Groups: sc.Groups, Created: sc.Created, Updated: sc.Updated, Declared: sc.Declared,
 		Policy: Policy{
 			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, ReadOnly: sc.ReadOnly,
-			DefaultTTL: time.Duration(sc.DefaultTTLMS) * time.Millisecond,
+			DefaultTTL: time.Duration(sc.DefaultTTLMS) * time.Millisecond, KeepVersions: sc.KeepVersions, KeepFor: time.Duration(sc.KeepForMS) * time.Millisecond,
 		},
 	}
 	if sc.Info == nil {

@@ -10,11 +10,17 @@ import (
 )
 
 // A Store is the key-value store of one actor. Made by actor.Ref.KV. Safe for concurrent use.
-type Store struct{ at site.Site }
+type Store struct{ Reader }
+
+// A Reader reads the key-value store of one actor: as it is, or as it was ([Store.At], [Store.Pin]).
+type Reader struct {
+	site   site.Site
+	moment hostkv.Moment
+}
 
 // Get returns the entry of a key; false means that there is none.
-func (s Store) Get(ctx context.Context, key Key) (Entry, bool, error) {
-	out, err := site.Ask(ctx, &s.at, method.KVGet, &hostkv.GetInput{Key: key})
+func (r Reader) Get(ctx context.Context, key Key) (Entry, bool, error) {
+	out, err := site.Ask(ctx, &r.site, method.KVGet, &hostkv.GetInput{Moment: r.moment, Key: key})
 	if err != nil || out.Entry == nil {
 		return Entry{}, false, err
 	}
@@ -24,11 +30,11 @@ func (s Store) Get(ctx context.Context, key Key) (Entry, bool, error) {
 
 // GetMany returns the entries of up to 1,000 keys, of one commit and in the order of the keys. One
 // that does not exist is nil. The error code is TooLarge if their values have more than 16 MiB.
-func (s Store) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
+func (r Reader) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	if keys == nil {
 		keys = []Key{}
 	}
-	out, err := site.Ask(ctx, &s.at, method.KVGetMany, &hostkv.GetManyInput{Keys: keys})
+	out, err := site.Ask(ctx, &r.site, method.KVGetMany, &hostkv.GetManyInput{Moment: r.moment, Keys: keys})
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +54,9 @@ func (s Store) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 
 // Count counts the entries of a selection. It reads one row if the prefix is that of a scope, and else
 // their keys, with several requests if there are many.
-func (s Store) Count(ctx context.Context, of Selection) (n int64, err error) {
-	for in := (hostkv.CountInput{Selection: of}); ; {
-		out, err := site.Ask(ctx, &s.at, method.KVCount, &in)
+func (r Reader) Count(ctx context.Context, of Selection) (n int64, err error) {
+	for in := (hostkv.CountInput{Moment: r.moment, Selection: of}); ; {
+		out, err := site.Ask(ctx, &r.site, method.KVCount, &in)
 		if n += out.Count; err != nil || out.Cursor == "" {
 			return n, err
 		}
@@ -71,9 +77,9 @@ type SampleConfig struct {
 
 // Sample returns entries of a selection, each chosen with the same chance, in the order of their keys, and
 // of how many they were chosen. It reads up to 1,000,000 keys, for up to a second.
-func (s Store) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
-	in := hostkv.SampleInput{Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
-	out, err := site.Ask(ctx, &s.at, method.KVSample, &in)
+func (r Reader) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
+	in := hostkv.SampleInput{Moment: r.moment, Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
+	out, err := site.Ask(ctx, &r.site, method.KVSample, &in)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -114,15 +120,15 @@ type Page struct {
 }
 
 // List returns a page of entries in the order of their keys.
-func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
-	in := hostkv.ListInput{Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
+func (r Reader) List(ctx context.Context, c ListConfig) (Page, error) {
+	in := hostkv.ListInput{Moment: r.moment, Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
 	if c.Where != nil {
 		var err error
 		if in.Where, _, err = JSON(c.Where).raw(); err != nil {
 			return Page{}, err
 		}
 	}
-	out, err := site.Ask(ctx, &s.at, method.KVList, &in)
+	out, err := site.Ask(ctx, &r.site, method.KVList, &in)
 	if err != nil {
 		return Page{}, err
 	}
@@ -137,10 +143,10 @@ func (s Store) List(ctx context.Context, c ListConfig) (Page, error) {
 
 // All ranges over the entries in the order of their keys. It reads page by page, so entries that are
 // written meanwhile are seen or not, and no other is skipped or repeated. An error ends the loop.
-func (s Store) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
+func (r Reader) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for c := c; ; {
-			page, err := s.List(ctx, c)
+			page, err := r.List(ctx, c)
 			if err != nil {
 				yield(Entry{}, err)
 				return

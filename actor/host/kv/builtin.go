@@ -28,13 +28,22 @@ const (
 	MaxTTL        = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
+// A Moment is when entries are read: at the last commit, or as they were.
+type Moment struct {
+	// At is a version of the actor: entries are read as they were when it was committed. Absent means now. What is no longer
+	// known is an error with the reason history_trimmed.
+	At uint64 `json:"at,omitempty"`
+}
+
 // GetInput names an entry.
 type GetInput struct {
+	Moment
 	Key Key `json:"key"`
 }
 
 // GetManyInput names up to MaxKeys entries.
 type GetManyInput struct {
+	Moment
 	Keys []Key `json:"keys"`
 }
 
@@ -74,6 +83,7 @@ type Selection struct {
 
 // ListInput asks for a page of entries in the order of their keys.
 type ListInput struct {
+	Moment
 	Selection
 	// Where is a filter, which the page's entries meet. A page of a filter may be short or empty and still have a cursor.
 	Where host.Raw `json:"where,omitempty"`
@@ -109,6 +119,7 @@ type ListManyOutput struct {
 
 // CountInput selects the entries to count.
 type CountInput struct {
+	Moment
 	Selection
 	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
 	Cursor string `json:"cursor,omitempty"`
@@ -122,6 +133,7 @@ type CountOutput struct {
 
 // SampleInput asks for entries of a selection, each chosen with the same chance.
 type SampleInput struct {
+	Moment
 	Selection
 	// N is how many entries there are at most; absent means DefaultSample.
 	N int `json:"n,omitempty" range:"1,1000"`

@@ -23,6 +23,10 @@ type ScopePolicy struct {
 	MaxGroups int64 `json:"max_groups,omitempty" range:"0,9007199254740991"`
 	// DefaultTTLMS is how long entries live that are put without a time to live, up to 100 years; 0 is for ever.
 	DefaultTTLMS int64 `json:"default_ttl_ms,omitempty" range:"0,3153600000000"`
+	// KeepVersions is how many versions of an entry are kept besides the last, and KeepForMS for how long from when the next
+	// one replaced it. 0 is no bound if the other is one. If both are 0, none are kept.
+	KeepVersions int64 `json:"keep_versions,omitempty" range:"0,1000"`
+	KeepForMS    int64 `json:"keep_for_ms,omitempty" range:"0,3153600000000"`
 	// ReadOnly refuses all changes. Entries expire all the same.
 	ReadOnly bool `json:"read_only,omitempty"`
 	// Info is any document.

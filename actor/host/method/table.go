@@ -115,6 +115,11 @@ var (
 		"Makes a scope of the key-value store, or replaces the policy of one.")
 	KVRemoveScope = row[kv.RemoveScopeInput, kv.RemoveScopeOutput](host.KVRemoveScope, act, Actor, OpenKV, none,
 		"Removes a scope of the key-value store, with its entries or without.")
+	KVHistory = row[kv.HistoryInput, kv.HistoryOutput](host.KVHistory, ask, Actor, OpenKV, none,
+		"Lists the versions of an entry of the key-value store that are kept.")
+	KVPin = row[kv.PinInput, kv.PinOutput](host.KVPin, act, Actor, OpenKV, none,
+		"Keeps the present version of the key-value store readable for some time.")
+	KVUnpin = row[kv.UnpinInput, kv.UnpinOutput](host.KVUnpin, act, Actor, OpenKV, none, "Ends what kv.pin began.")
 )
 
 // Streams.
@@ -195,7 +200,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
-	KVRemoveScope.Row,
+	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

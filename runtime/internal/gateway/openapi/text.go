@@ -112,10 +112,15 @@ var hostText = map[string]string{
 	"KVGetOutput": "GetOutput has the entry, if there is one. A value of null is an entry.",
 	"KVGroup": "A Group is a group of a scope: the entries whose keys have the same part behind the " +
 		"prefix, and more parts after it.",
-	"KVGroup.part":   "part is a key of one part.",
-	"KVGroupsInput":  "GroupsInput asks for a page of the groups of a scope, in the order of their parts.",
-	"KVGroupsOutput": "GroupsOutput is a page of groups. cursor is absent at the end.",
-	"KVListInput":    "ListInput asks for a page of entries in the order of their keys.",
+	"KVGroup.part":          "part is a key of one part.",
+	"KVGroupsInput":         "GroupsInput asks for a page of the groups of a scope, in the order of their parts.",
+	"KVGroupsOutput":        "GroupsOutput is a page of groups. cursor is absent at the end.",
+	"KVHistoryInput":        "HistoryInput asks for versions of an entry, from the newest to the oldest.",
+	"KVHistoryInput.before": "before leaves out the versions from this one on: it is the Next of an earlier answer.",
+	"KVHistoryInput.limit":  "limit is how many versions there are at most; absent means 100.",
+	"KVHistoryOutput":       "HistoryOutput has versions of an entry. next is absent at the end.",
+	"KVHistoryOutput.floor": "floor is a version before which nothing is known of the entry; absent if all is known.",
+	"KVListInput":           "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
 		"other is refused.",
 	"KVListInput.digest": "digest asks for the digest of what the page read.",
@@ -129,6 +134,9 @@ var hostText = map[string]string{
 	"KVListOutput.digest": "digest stands for the part of the selection that the page covers, whichever of its " +
 		"entries meet the filter. A check with it demands that no entry there was written, added " +
 		"or removed since.",
+	"KVMoment": "A Moment is when entries are read: at the last commit, or as they were.",
+	"KVMoment.at": "at is a version of the actor: entries are read as they were when it was committed. Absent " +
+		"means now. What is no longer known is an error with the reason history_trimmed.",
 	"KVMutation": "A Mutation changes entries. op is one of",
 	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
 		"An entry of the past is not there.",
@@ -148,6 +156,9 @@ var hostText = map[string]string{
 	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
 	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
 		"mutations of one entry except delete.",
+	"KVPinInput":                  "PinInput asks for a version that stays readable.",
+	"KVPinInput.ttl_ms":           "ttl_ms is for how long; absent means 60,000.",
+	"KVPinOutput":                 "PinOutput names a version, for the member at of what reads, until it expires.",
 	"KVRemoveScopeInput":          "RemoveScopeInput names a scope.",
 	"KVRemoveScopeInput.entries":  "entries removes its entries, too.",
 	"KVRemoveScopeOutput":         "RemoveScopeOutput says what was removed.",
@@ -168,7 +179,10 @@ var hostText = map[string]string{
 		"bound. A bound that is lower than what is there removes nothing, and lets nothing grow.",
 	"KVScopePolicy.default_ttl_ms": "default_ttl_ms is how long entries live that are put without a time to live, up to 100 " +
 		"years; 0 is for ever.",
-	"KVScopePolicy.info":      "info is any document.",
+	"KVScopePolicy.info": "info is any document.",
+	"KVScopePolicy.keep_versions": "keep_versions is how many versions of an entry are kept besides the last, and keep_for_ms " +
+		"for how long from when the next one replaced it. 0 is no bound if the other is one. If " +
+		"both are 0, none are kept.",
 	"KVScopePolicy.read_only": "read_only refuses all changes. Entries expire all the same.",
 	"KVScopesInput":           "ScopesInput asks for a page of scopes, in the order of their prefixes.",
 	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",
@@ -179,6 +193,11 @@ var hostText = map[string]string{
 		"reading methods take.",
 	"KVSetScopeInput":        "SetScopeInput makes a scope, or replaces the policy of one.",
 	"KVSetScopeInput.prefix": "prefix is what the keys of the scope begin with; [] is of the whole store.",
+	"KVUnpinInput":           "UnpinInput names a version that no reader needs.",
+	"KVUnpinOutput":          "UnpinOutput reports whether it was pinned.",
+	"KVVersion":              "A Version is what an entry was from a commit on, until that of the next version.",
+	"KVVersion.op":           "op says what made it: put, or what removed the entry: delete or expire.",
+	"KVVersion.value":        "value and the like are of a put.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
 		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",

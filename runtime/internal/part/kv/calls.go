@@ -32,6 +32,9 @@ func (p *Part) Methods() []*call.Method {
 		reads(method.KVGroups, groups),
 		call.Act(method.KVSetScope, setScope),
 		call.Act(method.KVRemoveScope, removeScope),
+		reads(method.KVHistory, history),
+		call.Act(method.KVPin, pin),
+		call.Act(method.KVUnpin, unpin),
 	}
 }
 
@@ -40,13 +43,15 @@ type reader struct {
 	rows  engine.Reader
 	codec host.Codec
 	now   time.Time
+	// version is that of the commit.
+	version engine.Version
 }
 
 // reads binds a method that reads. An actor that is not there has no entries, which is no error.
 func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out, error)) *call.Method {
 	b := call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) {
 		now := q.Now()
-		return call.Reading(q, func(rows engine.Reader) (Out, error) { return f(&reader{rows, codec, now}, in) })
+		return call.Reading(q, func(rows engine.Reader) (Out, error) { return f(&reader{rows, codec, now, q.View.Version}, in) })
 	})
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 		var in In
@@ -56,7 +61,7 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 		if err := wire.Decode(m.Name, req.Codec, req.Input, &in); err != nil {
 			return nil, err
 		}
-		out, err := f(&reader{nothing{}, req.Codec, time.Time{}}, &in)
+		out, err := f(&reader{rows: nothing{}, codec: req.Codec}, &in)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +88,7 @@ func packed(k kv.Key) ([]byte, error) {
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
 func of(member string, err error) error {
 	e, ok := errors.AsType[*host.Error](err)
-	if !ok || e.Code != host.InvalidArgument && e.Code != host.TooLarge && e.Code != host.FailedPrecondition {
+	if !ok || e.Metadata["reason"] == reasonTrimmed || e.Code != host.InvalidArgument && e.Code != host.TooLarge && e.Code != host.FailedPrecondition {
 		return err
 	}
 	if field := e.Metadata["field"]; field != "" {
@@ -138,6 +143,10 @@ func (r *reader) lookup(key kv.Key) (*kv.Entry, error) {
 }
 
 func get(r *reader, in *kv.GetInput) (kv.GetOutput, error) {
+	r, err := r.at(in.At)
+	if err != nil {
+		return kv.GetOutput{}, err
+	}
 	e, err := r.lookup(in.Key)
 	return kv.GetOutput{Entry: e}, of("key", err)
 }
@@ -145,6 +154,10 @@ func get(r *reader, in *kv.GetInput) (kv.GetOutput, error) {
 func getMany(r *reader, in *kv.GetManyInput) (kv.GetManyOutput, error) {
 	if n := len(in.Keys); n > kv.MaxKeys {
 		return kv.GetManyOutput{}, host.OverLimit("keys", kv.MaxKeys, int64(n)).With("field", "keys")
+	}
+	r, err := r.at(in.At)
+	if err != nil {
+		return kv.GetManyOutput{}, err
 	}
 	out := kv.GetManyOutput{Entries: make([]*kv.Entry, len(in.Keys))}
 	size := 0

@@ -119,7 +119,7 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	for i := range 25 {
 		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
-	r := reader{rows, host.JSON, time.Time{}}
+	r := reader{rows: rows, codec: host.JSON}
 	for most := 1; most < 30; most++ {
 		in, sampled := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}}, kv.SampleInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}, N: 5}
 		n, calls, chosen := int64(0), 0, map[string]bool{}
@@ -154,7 +154,7 @@ func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 	for i := range 20 {
 		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
-	r := reader{rows, host.JSON, time.Time{}}
+	r := reader{rows: rows, codec: host.JSON}
 	counts := make([]int, 20)
 	for seed := range uint64(2000) {
 		var twice [2]kv.SampleOutput

@@ -42,7 +42,8 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	if err != nil {
 		return kv.Scope{}, err
 	}
-	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly}
+	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
+		KeepVersions: in.KeepVersions, KeepFor: in.KeepForMS}
 	if raw := given(codec, in.Info); len(raw) > 0 {
 		info, err := read(codec, raw, host.EncodedJSON)
 		if err != nil {
@@ -60,7 +61,7 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	if err != nil {
 		return kv.Scope{}, refused(err)
 	}
-	r := reader{store, codec, t.Start}
+	r := reader{rows: store, codec: codec, now: t.Start}
 	return r.scope(sc)
 }
 
@@ -113,6 +114,7 @@ func (r *reader) scope(sc *kvrows.Scope) (kv.Scope, error) {
 		Created: clock.TimeMS(sc.Created).UTC(), Updated: clock.TimeMS(sc.Updated).UTC(),
 		ScopePolicy: kv.ScopePolicy{
 			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, DefaultTTLMS: sc.DefaultTTL, ReadOnly: sc.ReadOnly,
+			KeepVersions: sc.KeepVersions, KeepForMS: sc.KeepFor,
 		},
 	}
 	if len(sc.Info) > 0 && err == nil {

@@ -19,7 +19,11 @@ func StoredReply(store *engine.Store, namespace string, r *host.Request, now tim
 	if there {
 		rows := store.Snapshot(id)
 		defer rows.Close()
-		from.rows = rows
+		head, err := rows.Head()
+		if err != nil {
+			return host.Reply{}, err
+		}
+		from.rows, from.version = rows, head.Version
 	}
 	switch r.Method {
 	case host.KVGet:

@@ -3,6 +3,8 @@ package kvrows
 import (
 	"time"
 
+	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -40,13 +42,13 @@ func Pins(rows engine.Reader) ([]pin, error) {
 	return pins, err
 }
 
-// MaxPins is how many versions of an actor may be pinned.
-const MaxPins = 1000
-
 // Pin keeps the version of this turn for readers, for a time from now on.
 func (s *Store) Pin(d time.Duration) (engine.Version, error) {
 	if err := s.load(); err != nil {
 		return 0, err
+	}
+	if n := len(s.scopes.pins); n >= hostkv.MaxPins {
+		return 0, host.OverLimit("pins", hostkv.MaxPins, int64(n+1))
 	}
 	s.Mark()
 	p := pin{version: s.Version(), pinRecord: pinRecord{Time: s.Now(), Until: s.Now() + d.Milliseconds()}}

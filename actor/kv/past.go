@@ -1,0 +1,83 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// At returns the store as it was when a version was committed, such as that of an [Entry] or a
+// [Result]. What was is known in scopes with [Policy].KeepVersions or KeepFor, and at versions that
+// are pinned; else the error code is FailedPrecondition, with the metadata "reason" history_trimmed
+// and, if there is one, "earliest", the earliest version that is known.
+func (s Store) At(version uint64) Reader {
+	return Reader{site: s.site, moment: hostkv.Moment{At: version}}
+}
+
+// A Snapshot reads the store as it was when it was pinned. Made by [Store.Pin].
+type Snapshot struct {
+	Reader
+	// Version is that of the store, for [Store.At]. It can be read until Expires.
+	Version uint64
+	Expires time.Time
+}
+
+// Pin keeps the store as it is readable for a time, 1 ms to a day; 0 is a minute. It is a commit, and
+// creates a missing actor if the type has OpenKV. An actor has up to 100 pins.
+func (s Store) Pin(ctx context.Context, ttl time.Duration) (Snapshot, error) {
+	out, err := site.Ask(ctx, &s.site, method.KVPin, &hostkv.PinInput{TTLMS: site.Millis(ttl)})
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return Snapshot{s.At(out.Version), out.Version, out.Expires}, nil
+}
+
+// Release ends the snapshot before it expires.
+func (s Snapshot) Release(ctx context.Context) error {
+	_, err := site.Ask(ctx, &s.site, method.KVUnpin, &hostkv.UnpinInput{Version: s.Version})
+	return err
+}
+
+// A Version is what an entry was from a commit on, until that of the next version.
+type Version struct {
+	Version uint64
+	// Op says what made it: "put", or what removed the entry: "delete" or "expire".
+	Op   string
+	Time time.Time
+	// Value is that of a put, and Expires when it ceases to exist; zero for never.
+	Value   Value
+	Expires time.Time
+}
+
+// History ranges over the versions of an entry that are kept, from the newest to the oldest. An error
+// ends the loop.
+func (s Store) History(ctx context.Context, key Key) iter.Seq2[Version, error] {
+	return func(yield func(Version, error) bool) {
+		for in := (hostkv.HistoryInput{Key: key}); ; {
+			out, err := site.Ask(ctx, &s.site, method.KVHistory, &in)
+			if err != nil {
+				yield(Version{}, err)
+				return
+			}
+			for _, v := range out.Versions {
+				shown := Version{Version: v.Version, Op: v.Op, Time: v.Time}
+				if v.Expires != nil {
+					shown.Expires = *v.Expires
+				}
+				if v.Op == "put" {
+					shown.Value, err = valueOf(v.Value, v.Encoding)
+				}
+				if !yield(shown, err) || err != nil {
+					return
+				}
+			}
+			if in.Before = out.Next; in.Before == 0 {
+				return
+			}
+		}
+	}
+}
