@@ -119,6 +119,7 @@ var keyVectors = []struct {
 	{"26 01 04 00 13 EE", KVVersion.Append(nil, userKV(), -17), `kv-version(kv(), -17)`},
 	{"27 00 00 00 00 00 00 01 02", KVPin.Append(nil, 258), `kv-pin/258`},
 	{"28", UUID.Append(nil), `uuid`},
+	{"29", KVPurge.Append(nil), `kv-purge`},
 }
 
 func TestKeyVectors(t *testing.T) {

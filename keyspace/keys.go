@@ -173,6 +173,9 @@ var (
 	KVPin = Number{layout{Kind: 0x27, prints: "kv-pin/%", fields: []field{{asU64From1, "version"}},
 		owner: "kv", value: "when a version was pinned, and until when"}}
 
+	// KVPurge is the key of when the keys are removed that have expired.
+	KVPurge = Single{layout{Kind: 0x29, prints: "kv-purge", owner: "kv", value: "when keys are removed that have expired"}}
+
 	// UUID is the key of what makes the UUIDs of commits grow.
 	UUID = Single{layout{Kind: 0x28, prints: "uuid", owner: "kv", value: "time of the last UUID that a commit made"}}
 )
@@ -187,5 +190,5 @@ var layouts = [...]*layout{
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
-	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout,
+	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout,
 }

@@ -20,10 +20,12 @@ type Policy struct {
 	// MaxGroups bounds the groups. A group is the entries with the same part behind the prefix, and
 	// more parts after it.
 	MaxGroups int64
+	// CountGroups counts the groups without a bound, for [Store.Groups].
+	CountGroups bool
 	// DefaultTTL is how long entries live that are put without a time to live, 1 ms to 100 years; 0
 	// is for ever.
 	DefaultTTL time.Duration
-	// KeepVersions is how many versions of an entry are kept besides the last, up to 1,000, and
+	// KeepVersions is how many versions of an entry are kept besides the last, up to 100, and
 	// KeepFor for how long from when the next one replaced it. 0 is no bound if the other is one. If
 	// both are 0, none are kept. See [Store.At] and [Store.History].
 	KeepVersions int64
@@ -54,7 +56,7 @@ func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error
 		prefix = Key{}
 	}
 	in := hostkv.SetScopeInput{Prefix: prefix, ScopePolicy: hostkv.ScopePolicy{
-		MaxKeys: p.MaxKeys, MaxBytes: p.MaxBytes, MaxGroups: p.MaxGroups, DefaultTTLMS: site.Millis(p.DefaultTTL), ReadOnly: p.ReadOnly,
+		MaxKeys: p.MaxKeys, MaxBytes: p.MaxBytes, MaxGroups: p.MaxGroups, CountGroups: p.CountGroups, DefaultTTLMS: site.Millis(p.DefaultTTL), ReadOnly: p.ReadOnly,
 		KeepVersions: p.KeepVersions, KeepForMS: site.Millis(p.KeepFor),
 	}}
 	if p.Info != nil {
@@ -111,7 +113,7 @@ type Group struct {
 }
 
 // Groups ranges over the groups of a scope, in the order of their parts. An error ends the loop; its
-// code is NotFound if there is no such scope.
+// code is NotFound if there is no such scope, and FailedPrecondition if it does not count them.
 func (s Store) Groups(ctx context.Context, prefix Key) iter.Seq2[Group, error] {
 	if prefix == nil {
 		prefix = Key{}
@@ -139,7 +141,7 @@ func scopeOf(sc *hostkv.Scope) (Scope, error) {
 	out := Scope{
 		Prefix: sc.Prefix, Keys: sc.Keys, Bytes: sc.Bytes, Groups: sc.Groups, Created: sc.Created, Updated: sc.Updated, Declared: sc.Declared,
 		Policy: Policy{
-			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, ReadOnly: sc.ReadOnly,
+			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, CountGroups: sc.CountGroups, ReadOnly: sc.ReadOnly,
 			DefaultTTL: time.Duration(sc.DefaultTTLMS) * time.Millisecond, KeepVersions: sc.KeepVersions, KeepFor: time.Duration(sc.KeepForMS) * time.Millisecond,
 		},
 	}

@@ -8,9 +8,10 @@ import (
 
 // The bounds of scopes.
 const (
-	MaxScopes = 10_000   // of an actor
-	MaxPrefix = 1024     // packed bytes of a scope's prefix
-	MaxInfo   = 64 << 10 // bytes of ScopePolicy.Info
+	MaxScopes  = 10_000   // of an actor
+	MaxPrefix  = 1024     // packed bytes of a scope's prefix
+	MaxNesting = 8        // scopes around each other
+	MaxInfo    = 64 << 10 // bytes of ScopePolicy.Info
 )
 
 // A ScopePolicy is what holds for the entries of a scope. The zero value demands nothing, and only counts.
@@ -21,11 +22,13 @@ type ScopePolicy struct {
 	MaxKeys   int64 `json:"max_keys,omitempty" range:"0,9007199254740991"`
 	MaxBytes  int64 `json:"max_bytes,omitempty" range:"0,9007199254740991"`
 	MaxGroups int64 `json:"max_groups,omitempty" range:"0,9007199254740991"`
+	// CountGroups counts the groups without a bound, for kv.groups.
+	CountGroups bool `json:"count_groups,omitempty"`
 	// DefaultTTLMS is how long entries live that are put without a time to live, up to 100 years; 0 is for ever.
 	DefaultTTLMS int64 `json:"default_ttl_ms,omitempty" range:"0,3153600000000"`
 	// KeepVersions is how many versions of an entry are kept besides the last, and KeepForMS for how long from when the next
 	// one replaced it. 0 is no bound if the other is one. If both are 0, none are kept.
-	KeepVersions int64 `json:"keep_versions,omitempty" range:"0,1000"`
+	KeepVersions int64 `json:"keep_versions,omitempty" range:"0,100"`
 	KeepForMS    int64 `json:"keep_for_ms,omitempty" range:"0,3153600000000"`
 	// ReadOnly refuses all changes. Entries expire all the same.
 	ReadOnly bool `json:"read_only,omitempty"`

@@ -59,6 +59,7 @@ var limitSections = []struct {
 		{"milliseconds that `kv.pin` pins a version", "actor/host/kv.DefaultPin", "`ttl_ms`"},
 		{"the most that this `ttl_ms` can be", "actor/host/kv.MaxPin", ""},
 		{"pinned versions of an actor", "actor/host/kv.MaxPins", ""},
+		{"scopes around each other", "actor/host/kv.MaxNesting", ""},
 		{"bytes of the prefix of a scope", "actor/host/kv.MaxPrefix", ""},
 		{"bytes of the `info` of a scope", "actor/host/kv.MaxInfo", ""},
 		{"keys of one `kv.get_many`", "actor/host/kv.MaxKeys", ""},

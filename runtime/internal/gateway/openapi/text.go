@@ -177,6 +177,7 @@ var hostText = map[string]string{
 	"KVScopePolicy.1,000": "These bound what the scope has: entries, bytes of keys and values, and groups. A group is " +
 		"the entries with the same next part behind the prefix, if more parts follow it. 0 is no " +
 		"bound. A bound that is lower than what is there removes nothing, and lets nothing grow.",
+	"KVScopePolicy.count_groups": "count_groups counts the groups without a bound, for kv.groups.",
 	"KVScopePolicy.default_ttl_ms": "default_ttl_ms is how long entries live that are put without a time to live, up to 100 " +
 		"years; 0 is for ever.",
 	"KVScopePolicy.info": "info is any document.",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"testing"
 	"time"
@@ -180,6 +181,20 @@ func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 	for i, n := range counts { // 500 are expected
 		if n < 400 || n > 600 {
 			t.Errorf("entry %d was chosen %d times", i, n)
+		}
+	}
+}
+
+// A cursor is a client's, who may make any.
+func TestForgedCursorsAreRefused(t *testing.T) {
+	prefix := pack("p")
+	mark := fnv.New64a()
+	mark.Write([]byte("groups"))
+	mark.Write(prefix)
+	for _, last := range [][]byte{{4, 0xFE}, keyspace.UserKV.Append(nil, prefix), keyspace.UserKV.Append(nil, pack("q")), {0xFF}} {
+		in := kv.GroupsInput{Prefix: kv.Key{"p"}, Cursor: cursorOf(mark.Sum64(), last)}
+		if _, err := groups(&reader{rows: nothing{}}, &in); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%x: %v", last, err)
 		}
 	}
 }

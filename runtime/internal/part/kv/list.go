@@ -284,10 +284,12 @@ func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 	mark := fmt.Sprintf("%016x", listing)
 	last, ok := bytes.CutPrefix(b, []byte(mark))
 	if err != nil || !ok || len(last) == 0 || bytes.Compare(last, start) < 0 || end != nil && bytes.Compare(last, end) >= 0 {
-		return nil, host.Errorf(host.InvalidArgument, "the cursor does not belong to this listing").With("field", "cursor")
+		return nil, errCursor
 	}
 	return last, nil
 }
+
+var errCursor = host.Errorf(host.InvalidArgument, "the cursor does not belong to this listing").With("field", "cursor")
 
 // digestOf writes the digest of a range with its bounds, so that a check needs nothing else.
 func digestOf(d kvrows.Digest, start, end []byte) string {

@@ -74,15 +74,12 @@ func (*Part) Purges(name string) bool { return name == "" }
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	const most = 1000
 	return c.System(w, "purge", func(h *kernel.Turn) error {
-		n, err := storeOf(c).Purge(most)
-		switch {
-		case err != nil:
-			return err
-		case n < most:
-			c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
-		default:
-			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // more is left: the row fires again
+		// First, because the purge may arm the same time again.
+		c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
+		more, err := storeOf(c).Purge(most)
+		if more && err == nil {
+			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // the row fires again
 		}
-		return nil
+		return err
 	})
 }

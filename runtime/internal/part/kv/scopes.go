@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"cmp"
 	"hash/fnv"
 
@@ -42,7 +43,7 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	if err != nil {
 		return kv.Scope{}, err
 	}
-	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
+	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, CountGroups: in.CountGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
 		KeepVersions: in.KeepVersions, KeepFor: in.KeepForMS}
 	if raw := given(codec, in.Info); len(raw) > 0 {
 		info, err := read(codec, raw, host.EncodedJSON)
@@ -62,7 +63,11 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		return kv.Scope{}, refused(err)
 	}
 	r := reader{rows: store, codec: codec, now: t.Start}
-	return r.scope(sc)
+	counts, err := kvrows.CountAll(store, []*kvrows.Scope{sc}, t.Start.UnixMilli())
+	if err != nil {
+		return kv.Scope{}, err
+	}
+	return r.scope(sc, &counts[0])
 }
 
 // changeable refuses to change a scope that the type declares.
@@ -103,17 +108,16 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScop
 }
 
 // scope is a scope as callers see it.
-func (r *reader) scope(sc *kvrows.Scope) (kv.Scope, error) {
+func (r *reader) scope(sc *kvrows.Scope, c *kvrows.Count) (kv.Scope, error) {
 	parts, err := tuple.Unpack(sc.Prefix)
 	if err != nil {
 		return kv.Scope{}, err
 	}
-	c, _, err := kvrows.Counted(r.rows, sc.Prefix, r.now.UnixMilli())
 	out := kv.Scope{
 		Prefix: kv.Key(parts), Keys: c.Keys, Bytes: c.Bytes, Groups: c.Groups, Declared: sc.Declared,
 		Created: clock.TimeMS(sc.Created).UTC(), Updated: clock.TimeMS(sc.Updated).UTC(),
 		ScopePolicy: kv.ScopePolicy{
-			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, DefaultTTLMS: sc.DefaultTTL, ReadOnly: sc.ReadOnly,
+			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, CountGroups: sc.CountGroups, DefaultTTLMS: sc.DefaultTTL, ReadOnly: sc.ReadOnly,
 			KeepVersions: sc.KeepVersions, KeepForMS: sc.KeepFor,
 		},
 	}
@@ -152,12 +156,23 @@ func scopes(r *reader, in *kv.ScopesInput) (kv.ScopesOutput, error) {
 		return kv.ScopesOutput{}, err
 	}
 	list, more, err := kvrows.ListScopes(r.rows, start, end, last, limit)
+	if err != nil {
+		return kv.ScopesOutput{}, err
+	}
+	size := 0
+	for i, sc := range list {
+		if size += len(sc.Info); size > pageBytes && i > 0 {
+			list, more = list[:i], true
+			break
+		}
+	}
+	counts, err := kvrows.CountAll(r.rows, list, r.now.UnixMilli())
 	out := kv.ScopesOutput{Scopes: make([]kv.Scope, len(list))}
 	for i, sc := range list {
 		if err != nil {
 			break
 		}
-		out.Scopes[i], err = r.scope(sc)
+		out.Scopes[i], err = r.scope(sc, &counts[i])
 	}
 	if more {
 		out.Cursor = cursorOf(mark, keyspace.UserKV.Append(nil, list[len(list)-1].Prefix))
@@ -171,18 +186,24 @@ func groups(r *reader, in *kv.GroupsInput) (kv.GroupsOutput, error) {
 	if err != nil {
 		return kv.GroupsOutput{}, err
 	}
-	limit, last, mark, err := pageOf("groups", in.Limit, in.Cursor, prefix, nil)
+	limit, last, mark, err := pageOf("groups", in.Limit, in.Cursor, prefix, keyspace.TupleEnd(prefix))
 	if err != nil {
 		return kv.GroupsOutput{}, err
 	}
 	if last != nil {
-		last = last[len(prefix):]
-	}
-	if _, there, err := kvrows.Find(r.rows, prefix); err != nil || !there {
-		if err == nil {
-			err = host.Errorf(host.NotFound, "there is no scope with this prefix").With("field", "prefix")
+		var of bool
+		if last, of = bytes.CutPrefix(last, prefix); !of || len(last) == 0 {
+			return kv.GroupsOutput{}, errCursor
 		}
+	}
+	sc, there, err := kvrows.Find(r.rows, prefix)
+	switch {
+	case err != nil:
 		return kv.GroupsOutput{}, err
+	case !there:
+		return kv.GroupsOutput{}, host.Errorf(host.NotFound, "there is no scope with this prefix").With("field", "prefix")
+	case !sc.CountGroups && sc.MaxGroups == 0:
+		return kv.GroupsOutput{}, host.Errorf(host.FailedPrecondition, "the scope counts no groups; count_groups of its policy makes it")
 	}
 	list, more, err := kvrows.Groups(r.rows, prefix, last, limit, r.now.UnixMilli())
 	out := kv.GroupsOutput{Groups: make([]kv.Group, len(list))}

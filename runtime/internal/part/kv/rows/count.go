@@ -60,7 +60,8 @@ func readCount(rows engine.Reader, key []byte) (Count, error) {
 type ledger struct {
 	rows    engine.Reader
 	tallies []tally
-	index   map[string]int // of the tallies; nil while they are few
+	index   map[string]int       // of the tallies; nil while they are few
+	within  func(sc *Scope) bool // of which scopes nothing is counted; nil is of none
 }
 
 // A tally is a row of counts.
@@ -68,6 +69,7 @@ type tally struct {
 	key   []byte
 	group bool
 	was   Count // stored
+	fresh bool  // is written though it is as stored
 	count Count
 }
 
@@ -89,7 +91,7 @@ func (l *ledger) at(key []byte, group bool) (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.tallies = append(l.tallies, tally{key, group, c, c})
+	l.tallies = append(l.tallies, tally{key: key, group: group, was: c, count: c})
 	n := len(l.tallies)
 	switch {
 	case l.index != nil:
@@ -107,6 +109,9 @@ func (l *ledger) at(key []byte, group bool) (*tally, error) {
 // does not let grow; the ledger is of no use then.
 func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
 	for ; sc != nil; sc = sc.outer {
+		if l.within != nil && l.within(sc) {
+			continue
+		}
 		prefix := keyspace.UserKV.Append(nil, sc.Prefix)
 		groups, grouped := int64(0), int64(0)
 		if part := sc.group(key); part != nil {
@@ -152,7 +157,7 @@ func (l *ledger) write(w *engine.WriteSet) error {
 		t := &l.tallies[i]
 		var err error
 		switch {
-		case t.count == t.was:
+		case t.count == t.was && !t.fresh:
 		case t.group && t.count.Keys == 0:
 			_, err = w.Delete(t.key)
 		default:
@@ -166,11 +171,19 @@ func (l *ledger) write(w *engine.WriteSet) error {
 	return nil
 }
 
-// recount counts the entries of a new scope.
+// recount counts the entries of a scope anew.
 func (s *Store) recount(sc *Scope) error {
+	if err := s.ungroup(sc); err != nil {
+		return err
+	}
 	l := ledger{rows: s.WriteSet}
-	alone := &Scope{Prefix: sc.Prefix} // without the scopes around it, and without bounds
+	alone := &Scope{Prefix: sc.Prefix, Policy: Policy{CountGroups: sc.CountGroups || sc.MaxGroups > 0}} // without the scopes around it, and without bounds
 	start := keyspace.UserKV.Append(nil, sc.Prefix)
+	t, err := l.at(keyspace.KVCount.Append(nil, start), false)
+	if err != nil {
+		return err
+	}
+	t.count = Count{Floor: t.count.Floor}
 	q := engine.ListQuery{Start: start, End: keyspace.TupleEnd(start), KeysOnly: true, Expired: true}
 	for {
 		page, err := s.WriteSet.List(q)
@@ -184,10 +197,36 @@ func (s *Store) recount(sc *Scope) error {
 			}
 		}
 		if page.Next == nil {
-			return l.write(s.WriteSet)
+			break
 		}
 		q.After = page.Next
 	}
+	if t, err = l.at(keyspace.KVCount.Append(nil, start), false); err != nil {
+		return err
+	}
+	t.fresh = true // there is a row for each scope
+	return l.write(s.WriteSet)
+}
+
+// ungroup removes the counts of the groups of a scope.
+func (s *Store) ungroup(sc *Scope) error {
+	start := keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix), nil)
+	_, err := s.WriteSet.DeleteRange(start, keyspace.TupleEnd(start))
+	return err
+}
+
+// empty makes the counts of a scope those of no entries.
+func (s *Store) empty(sc *Scope) error {
+	if err := s.ungroup(sc); err != nil {
+		return err
+	}
+	key := keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix))
+	c, err := readCount(s.WriteSet, key)
+	if err != nil {
+		return err
+	}
+	c = Count{Floor: c.Floor}
+	return s.WriteSet.Put(key, c.encode(), engine.PutOptions{Exempt: true})
 }
 
 // sizeOf is what an entry counts in bytes: its key as callers know it, and its value.
@@ -200,31 +239,51 @@ func Counted(rows engine.Reader, prefix []byte, nowMS int64) (c Count, ok bool, 
 	if err != nil || !ok {
 		return Count{}, false, err
 	}
-	if c, err = readCount(rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, prefix))); err != nil {
+	all, err := CountAll(rows, []*Scope{sc}, nowMS)
+	if err != nil {
 		return Count{}, false, err
 	}
-	gone := map[string]Count{}
-	err = overdue(rows, sc, nowMS, func(part []byte, e *engine.Entry) {
-		c.Keys--
-		c.Bytes -= sizeOf(e)
-		if part != nil {
-			c.Grouped--
-			g := gone[string(part)]
-			g.Keys++
-			gone[string(part)] = g
+	return all[0], true, nil
+}
+
+// CountAll returns the counts of scopes.
+func CountAll(rows engine.Reader, list []*Scope, nowMS int64) ([]Count, error) {
+	counts := make([]Count, len(list))
+	gone := make([]map[string]int64, len(list))
+	for i, sc := range list {
+		var err error
+		if counts[i], err = readCount(rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix))); err != nil {
+			return nil, err
+		}
+		gone[i] = map[string]int64{}
+	}
+	err := overdue(rows, nowMS, func(e *engine.Entry) {
+		for i, sc := range list {
+			if !sc.has(e.Key[1:]) {
+				continue
+			}
+			c := &counts[i]
+			c.Keys--
+			c.Bytes -= sizeOf(e)
+			if part := sc.group(e.Key[1:]); part != nil {
+				c.Grouped--
+				gone[i][string(part)]++
+			}
 		}
 	})
-	for part, g := range gone {
-		if err != nil {
-			break
-		}
-		var all Count
-		all, err = readCount(rows, keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, prefix), []byte(part)))
-		if all.Keys == g.Keys {
-			c.Groups--
+	for i, sc := range list {
+		for part, keys := range gone[i] {
+			if err != nil {
+				return nil, err
+			}
+			var all Count
+			all, err = readCount(rows, keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix), []byte(part)))
+			if all.Keys == keys {
+				counts[i].Groups--
+			}
 		}
 	}
-	return c, err == nil, err
+	return counts, err
 }
 
 // A Group is a group of a scope: the entries with the same next part.
@@ -241,11 +300,14 @@ func Groups(rows engine.Reader, prefix, after []byte, limit int, nowMS int64) (g
 		return nil, false, err
 	}
 	gone := map[string]Count{}
-	if err := overdue(rows, sc, nowMS, func(part []byte, e *engine.Entry) {
-		g := gone[string(part)]
-		g.Keys++
-		g.Bytes += sizeOf(e)
-		gone[string(part)] = g
+	if err := overdue(rows, nowMS, func(e *engine.Entry) {
+		if sc.has(e.Key[1:]) {
+			part := sc.group(e.Key[1:])
+			g := gone[string(part)]
+			g.Keys++
+			g.Bytes += sizeOf(e)
+			gone[string(part)] = g
+		}
 	}); err != nil {
 		return nil, false, err
 	}
@@ -283,11 +345,15 @@ func Groups(rows engine.Reader, prefix, after []byte, limit int, nowMS int64) (g
 	}
 }
 
-// overdue visits the entries of a scope that have expired by now and are not purged yet.
-func overdue(rows engine.Reader, sc *Scope, nowMS int64, visit func(part []byte, e *engine.Entry)) error {
-	q := engine.ListQuery{KeysOnly: true, End: keyspace.Expiry.Prefix(nil, nowMS+1)}
+// maxOverdue bounds the entries that have expired and are not purged yet, of which a count is made without them. Those of
+// actors with scopes are purged within seconds.
+const maxOverdue = 10_000
+
+// overdue visits entries of the store that have expired by now and are not purged yet.
+func overdue(rows engine.Reader, nowMS int64, visit func(e *engine.Entry)) error {
+	q := engine.ListQuery{KeysOnly: true, End: keyspace.Expiry.Prefix(nil, nowMS+1), Limit: 1000}
 	q.Start, _ = keyspace.Expiry.Range()
-	for {
+	for seen := 0; seen < maxOverdue; {
 		page, err := rows.List(q)
 		if err != nil {
 			return err
@@ -297,7 +363,7 @@ func overdue(rows engine.Reader, sc *Scope, nowMS int64, visit func(part []byte,
 			if err != nil {
 				return err
 			}
-			if keyspace.Kind(key[0]) != keyspace.UserKV.Kind || !sc.has(key[1:]) {
+			if seen++; keyspace.Kind(key[0]) != keyspace.UserKV.Kind {
 				continue
 			}
 			// The index may have entries of what was deleted or has another time by now.
@@ -306,7 +372,7 @@ func overdue(rows engine.Reader, sc *Scope, nowMS int64, visit func(part []byte,
 				return err
 			}
 			if len(found.Entries) == 1 && found.Entries[0].Expire == at {
-				visit(sc.group(key[1:]), &found.Entries[0])
+				visit(&found.Entries[0])
 			}
 		}
 		if page.Next == nil {
@@ -314,6 +380,7 @@ func overdue(rows engine.Reader, sc *Scope, nowMS int64, visit func(part []byte,
 		}
 		q.After = page.Next
 	}
+	return nil
 }
 
 // CountKeys counts the entries between packed bounds by reading their keys; a nil end is that of the store.

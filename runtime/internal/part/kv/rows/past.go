@@ -41,10 +41,9 @@ func At(rows engine.Reader, version, now engine.Version, nowMS int64) (*Past, er
 	if p.scopes.pins, err = Pins(rows); err != nil {
 		return nil, err
 	}
-	if p.scopes.list, _, err = ListScopes(rows, nil, nil, nil, 0); err != nil {
+	if p.scopes.list, err = briefScopes(rows); err != nil {
 		return nil, err
 	}
-	nest(p.scopes.list)
 	for _, pin := range p.scopes.pins {
 		if pin.version == version {
 			p.time = pin.Time
@@ -113,7 +112,7 @@ func (p *Past) Get(key []byte) (Version, bool, error) {
 		return Version{}, false, err
 	}
 	return p.pick(key, now, func(yield func(*engine.Entry, error) bool) {
-		each(p.rows, versions(key, 0, false), yield)
+		each(p.rows, versions(key, 256, true), yield)
 	})
 }
 
@@ -154,20 +153,31 @@ func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry
 		if err != nil {
 			return Version{}, false, err
 		}
-		v, err := parseVersion(e)
+		_, n, err := keyspace.KVVersion.Parse(e.Key)
+		version := engine.Version(-n)
 		switch {
 		case err != nil:
 			return Version{}, false, err
-		case p.present || p.time != 0 && v.Version <= p.version && e.Expire != 0 && e.Expire <= p.now:
+		case p.present || p.time != 0 && version <= p.version && e.Expire != 0 && e.Expire <= p.now:
 			return Version{}, false, nil // no reader needs it: it had ended by then
-		case v.Kind == trimmed && (v.Version <= p.version || p.time == 0):
+		case Kind(e.Encoding) == trimmed && (version <= p.version || p.time == 0):
 			return Version{}, false, &TrimmedError{Requested: p.version, Earliest: earliest}
-		case v.Version <= p.version:
-			return v, v.Kind == Set && v.lives(p.time), nil
+		case version <= p.version:
+			return p.fetch(e.Key)
 		}
-		earliest = v.Version
+		earliest = version
 	}
 	return Version{}, false, nil
+}
+
+// fetch reads a stored version.
+func (p *Past) fetch(row []byte) (Version, bool, error) {
+	e, err := raw(p.rows, row)
+	if err != nil || e == nil {
+		return Version{}, false, err
+	}
+	v, err := parseVersion(e)
+	return v, err == nil && v.Kind == Set && v.lives(p.time), err
 }
 
 // lives reports whether a value has not expired by a time.
@@ -188,7 +198,7 @@ func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 			return
 		}
 		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
-		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
+		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, KeysOnly: true})
 		for {
 			present, err := now.peek()
 			if err != nil {
@@ -295,14 +305,17 @@ func (p *puller) group(key []byte) (list []*engine.Entry, err error) {
 // History lists up to limit versions of a key from the newest to the oldest, the present one first; before a version, or all
 // if that is 0. What was before the floor is not known.
 func History(rows engine.Reader, key []byte, before engine.Version, limit int, nowMS int64) (list []Version, more bool, floor engine.Version, err error) {
+	const most = 4 << 20 // bytes of the values, the last one aside
+	size := 0
 	add := func(v *Version) bool {
 		if before != 0 && v.Version >= before {
 			return true
 		}
-		if len(list) == limit {
+		if len(list) == limit || size >= most {
 			more = true
 			return false
 		}
+		size += len(v.Value)
 		list = append(list, *v)
 		return true
 	}
@@ -326,6 +339,7 @@ func History(rows engine.Reader, key []byte, before engine.Version, limit int, n
 		floor = trimmed.Earliest
 	}
 	q := versions(key, min(limit+2, 256), false)
+	q.MaxBytes = most
 	if before != 0 {
 		q.Start = versionRow(key, before-1)
 	}

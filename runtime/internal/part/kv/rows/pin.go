@@ -59,7 +59,9 @@ func (s *Store) Pin(d time.Duration) (engine.Version, error) {
 	if err := s.WriteSet.Put(keyspace.KVPin.Append(nil, uint64(p.version)), text, engine.PutOptions{ExpireAt: p.Until}); err != nil {
 		return 0, err
 	}
-	s.arm(p.Until, hourly)
+	if err := s.arm(p.Until, hourly); err != nil {
+		return 0, err
+	}
 	s.scopes.forget(s.Version())
 	return p.version, nil
 }

@@ -30,6 +30,8 @@ type Policy struct {
 	// MaxKeys, MaxBytes (of keys and values) and MaxGroups bound what the scope has; 0 is no bound. A group is all
 	// entries with the same next part, if their keys have more parts after it.
 	MaxKeys, MaxBytes, MaxGroups int64
+	// CountGroups counts groups without a bound.
+	CountGroups bool
 	// DefaultTTL is how long entries live that are put without a time to live, in milliseconds; 0 is for ever.
 	DefaultTTL int64
 	// KeepVersions is how many versions of an entry are kept besides the last, and KeepFor for how long, in milliseconds from
@@ -52,8 +54,10 @@ type Scopes struct {
 	Declared []Scope
 	known    bool
 	changed  engine.Version
-	list     []*Scope // in the order of their prefixes
+	list     []*Scope // in the order of their prefixes, without Info
 	pins     []pin
+	purge    int64 // when the purge of the store is armed, in Unix milliseconds; 0 is not
+	armed    bool  // purge is known
 }
 
 // Forget drops what was read or changed by turns after a version.
@@ -68,7 +72,7 @@ func (s *Scopes) Reset() { s.forget(s.changed) }
 
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
-	s.known, s.list, s.pins, s.changed = false, nil, nil, changed
+	s.known, s.list, s.pins, s.purge, s.armed, s.changed = false, nil, nil, 0, false, changed
 }
 
 // load reads the scopes, unless they are known, after making the declared ones what the type says.
@@ -77,7 +81,7 @@ func (s *Store) load() error {
 	if known.known {
 		return nil
 	}
-	list, _, err := ListScopes(s.WriteSet, nil, nil, nil, 0)
+	list, err := briefScopes(s.WriteSet)
 	if err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func (s *Store) load() error {
 		return err
 	}
 	if changed {
-		if list, _, err = ListScopes(s.WriteSet, nil, nil, nil, 0); err != nil {
+		if list, err = briefScopes(s.WriteSet); err != nil {
 			return err
 		}
 	}
@@ -94,19 +98,43 @@ func (s *Store) load() error {
 		return err
 	}
 	known.list, known.known, known.changed = list, true, s.Version()
-	nest(list)
 	return nil
 }
 
-// nest notes which scopes contain which.
-func nest(list []*Scope) {
+// briefScopes reads all scopes without what only callers want, and which contain which.
+func briefScopes(rows engine.Reader) (list []*Scope, err error) {
+	q := engine.ListQuery{Limit: 256}
+	q.Start, q.End = keyspace.KVScope.Range()
+	each(rows, q, func(e *engine.Entry, eerr error) bool {
+		var sc *Scope
+		if err = eerr; err == nil {
+			sc, err = parseScope(e)
+		}
+		if err != nil {
+			return false
+		}
+		sc.Info, sc.Prefix = nil, bytes.Clone(sc.Prefix)
+		list = append(list, sc)
+		return true
+	})
+	nest(list)
+	return list, err
+}
+
+// nest notes which scopes contain which, and returns how deep they nest.
+func nest(list []*Scope) (deepest int) {
 	var outer *Scope
+	depth := 0
 	for _, sc := range list {
 		for outer != nil && !outer.has(sc.Prefix) {
 			outer = outer.outer
+			depth--
 		}
 		sc.outer, outer = outer, sc
+		depth++
+		deepest = max(deepest, depth)
 	}
+	return deepest
 }
 
 // declare makes the declared scopes what the type says, among all that are stored.
@@ -232,8 +260,11 @@ func (s *Scopes) meet(start, end []byte) bool {
 	return i < len(s.list) && (end == nil || bytes.Compare(s.list[i].Prefix, end) < 0)
 }
 
-// group returns the packed part that names the group of a key of the scope; nil if it is in none.
+// group returns the packed part that names the group of a key of the scope; nil if it is in none, or they are not counted.
 func (sc *Scope) group(key []byte) []byte {
+	if !sc.CountGroups && sc.MaxGroups == 0 {
+		return nil
+	}
 	rest := key[len(sc.Prefix):]
 	d := tuple.NewDecoder(rest)
 	if _, err := d.Next(); err != nil || !d.More() {
@@ -284,7 +315,32 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	if n := len(s.scopes.list); n >= hostkv.MaxScopes && s.scopes.at(prefix) == nil {
 		return nil, host.OverLimit("scopes of an actor", hostkv.MaxScopes, int64(n+1))
 	}
-	return s.setScope(prefix, p)
+	list, i := s.scopes.list, 0
+	for ; i < len(list) && bytes.Compare(list[i].Prefix, prefix) < 0; i++ {
+	}
+	brief := &Scope{Prefix: bytes.Clone(prefix), Policy: p}
+	brief.Info = nil
+	if i < len(list) && bytes.Equal(list[i].Prefix, prefix) {
+		list = slices.Concat(list[:i], []*Scope{brief}, list[i+1:])
+	} else {
+		list = slices.Insert(slices.Clone(list), i, brief)
+	}
+	for _, sc := range list {
+		sc.outer = nil
+	}
+	if nest(list) > hostkv.MaxNesting {
+		nest(s.scopes.list)
+		return nil, host.OverLimit("nested scopes", hostkv.MaxNesting, hostkv.MaxNesting+1).With("field", "prefix")
+	}
+	pins := s.scopes.pins
+	sc, err := s.setScope(prefix, p)
+	if err != nil {
+		s.scopes.Reset()
+		return nil, err
+	}
+	brief.Created, brief.Updated = sc.Created, sc.Updated
+	s.scopes.list, s.scopes.pins, s.scopes.known, s.scopes.changed = list, pins, true, s.Version()
+	return sc, nil
 }
 
 func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
@@ -306,7 +362,7 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	}
 	s.scopes.forget(s.Version())
 	sc := &Scope{Prefix: prefix, Policy: p}
-	if !there {
+	if grouped := func(p *Policy) bool { return p.CountGroups || p.MaxGroups > 0 }; !there || grouped(&was.Policy) != grouped(&p) {
 		if err := s.recount(sc); err != nil {
 			return nil, err
 		}
@@ -356,7 +412,7 @@ func (s *Store) RemoveScope(prefix []byte) error {
 // unkeep removes the versions of the entries below a prefix that no reader keeps, except in scopes within that keep some
 // themselves. If a scope around keeps them now, it knows what was from a floor on.
 func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
-	list, _, err := ListScopes(s.WriteSet, nil, nil, nil, 0) // the declared ones may be on their way
+	list, err := briefScopes(s.WriteSet) // the declared ones may be on their way
 	if err != nil {
 		return err
 	}
@@ -364,7 +420,6 @@ func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
 	if err != nil {
 		return err
 	}
-	nest(list)
 	now := Store{s.WriteSet, &Scopes{list: list, pins: pins, known: true}}
 	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
 		return s.raise(h, floor)

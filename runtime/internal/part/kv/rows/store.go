@@ -1,6 +1,8 @@
 package kvrows
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -13,6 +15,7 @@ import (
 // Kinds are the kinds of keys that changes of the store write, besides the index of expiry.
 var Kinds = []keyspace.Kind{
 	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
+	keyspace.KVPurge.Kind,
 }
 
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
@@ -55,12 +58,64 @@ const (
 	promptly = time.Second
 )
 
-// arm has keys purged that expire at a time, in Unix milliseconds, at the end of the span that it is in. 0 is never.
-func (s *Store) arm(ms int64, span time.Duration) {
-	if ms > 0 {
-		n := span.Milliseconds()
-		s.SetWake((ms/n+1)*n, keyspace.WakeExpiry, "", "")
+// arm has keys purged that expire at a time, in Unix milliseconds, at the end of the span that it is in. 0 is never. A store
+// has one time when it is purged, the earliest, from which the next one follows.
+func (s *Store) arm(ms int64, span time.Duration) error {
+	if ms <= 0 {
+		return nil
 	}
+	if err := s.loadPurge(); err != nil {
+		return err
+	}
+	n := span.Milliseconds()
+	if at := (ms/n + 1) * n; s.scopes.purge == 0 || s.scopes.purge > at {
+		return s.rearm(at)
+	}
+	return nil
+}
+
+// loadPurge reads when the store is purged, unless it is known.
+func (s *Store) loadPurge() error {
+	known := s.scopes
+	if known.armed {
+		return nil
+	}
+	e, there, err := s.Get(purgeRow)
+	if err != nil {
+		return err
+	}
+	if known.purge = 0; there {
+		if known.purge, err = parseTime(&e); err != nil {
+			return err
+		}
+	}
+	known.armed, known.changed = true, max(known.changed, s.Version())
+	return nil
+}
+
+var purgeRow = keyspace.KVPurge.Append(nil)
+
+// rearm moves the purge to a time; 0 is none.
+func (s *Store) rearm(at int64) (err error) {
+	known := s.scopes
+	if known.purge != 0 {
+		s.ClearWake(known.purge, keyspace.WakeExpiry, "", "")
+	}
+	known.purge, known.armed, known.changed = at, true, max(known.changed, s.Version())
+	if at == 0 {
+		_, err = s.WriteSet.Delete(purgeRow)
+		return err
+	}
+	s.SetWake(at, keyspace.WakeExpiry, "", "")
+	return s.WriteSet.Put(purgeRow, binary.AppendVarint(nil, at), engine.PutOptions{Exempt: true})
+}
+
+func parseTime(e *engine.Entry) (int64, error) {
+	at, n := binary.Varint(e.Value)
+	if n != len(e.Value) || at <= 0 {
+		return 0, &engine.CorruptError{Row: e.Key, Reason: "no time of a purge"}
+	}
+	return at, nil
 }
 
 // writable returns why entries of a scope must not change.
@@ -91,7 +146,9 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		return err
 	}
 	if plain {
-		s.arm(o.ExpireAt, hourly)
+		if err := s.arm(o.ExpireAt, hourly); err != nil {
+			return err
+		}
 		return s.WriteSet.Put(key, value, o)
 	}
 	if err := sc.writable(); err != nil {
@@ -102,14 +159,16 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err != nil {
 			return err
 		}
-		if err := s.keep(sc, key, there); err != nil {
+		if err := s.keep(sc, key, there, false); err != nil {
 			return err
 		}
 		keys, size := int64(1), int64(len(key)-1)+int64(len(value))
 		if there {
 			keys, size = 0, int64(len(value)-before.Size)
 		}
-		s.arm(o.ExpireAt, promptly)
+		if err := s.arm(o.ExpireAt, promptly); err != nil {
+			return err
+		}
 		return s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) })
 	})
 }
@@ -155,7 +214,11 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 			s.Rollback(undo)
 		}
 	}()
-	l := ledger{rows: s.WriteSet}
+	// Of a scope that the range covers as a whole, nothing need be counted.
+	l := ledger{rows: s.WriteSet, within: func(sc *Scope) bool {
+		from := keyspace.UserKV.Append(nil, sc.Prefix)
+		return bytes.Compare(start, from) <= 0 && bytes.Compare(keyspace.TupleEnd(from), end) <= 0
+	}}
 	q := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}
 	for {
 		page, err := s.WriteSet.List(q)
@@ -184,10 +247,18 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		}
 		q.After = page.Next
 	}
-	if n, err = s.WriteSet.DeleteRange(start, end); err != nil {
+	deleted, err := s.WriteSet.DeleteRange(start, end)
+	if err != nil {
 		return 0, err
 	}
-	return n, l.write(s.WriteSet)
+	for _, sc := range s.scopes.list {
+		if l.within(sc) {
+			if err := s.empty(sc); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return deleted, l.write(s.WriteSet)
 }
 
 // remove removes an entry that counts.
@@ -210,13 +281,13 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	return engine.Entry{}, false, s.remove(sc, key, &e, Expired)
 }
 
-// charged makes a change of one key with what the scopes count. If they have no room, entries that have expired make some.
+// charged makes a change of one key with what the scopes count. If one has no room, entries of it that have expired make some.
 func (s *Store) charged(sc *Scope, key []byte, keys, size int64, change func() error) error {
-	for {
+	for retry := true; ; retry = false {
 		l := ledger{rows: s.WriteSet}
 		err := l.add(sc, key[1:], keys, size)
-		if _, full := errors.AsType[*QuotaError](err); full {
-			n, perr := s.Purge(purgeSlice)
+		if full, is := errors.AsType[*QuotaError](err); is && retry {
+			n, perr := s.clear(full.Scope)
 			if perr != nil {
 				return perr
 			}
@@ -234,18 +305,41 @@ func (s *Store) charged(sc *Scope, key []byte, keys, size int64, change func() e
 	}
 }
 
-const purgeSlice = 1000
-
-// Purge removes up to a number of keys that have expired, of all kinds, and returns how many.
-func (s *Store) Purge(most int) (int, error) {
-	if err := s.load(); err != nil {
+// clear removes entries of a scope that have expired, up to some.
+func (s *Store) clear(sc *Scope) (n int, err error) {
+	const most = 1000
+	l := ledger{rows: s.WriteSet}
+	var due [][]byte
+	if err := overdue(s.WriteSet, s.Now(), func(e *engine.Entry) {
+		if len(due) < most && sc.has(e.Key[1:]) {
+			due = append(due, e.Key)
+		}
+	}); err != nil {
 		return 0, err
+	}
+	for _, key := range due {
+		if err := s.expire(&l, key); err != nil {
+			return 0, err
+		}
+	}
+	return len(due), l.write(s.WriteSet)
+}
+
+// purgeBytes bounds what a purge keeps of the entries that it removes.
+const purgeBytes = 8 << 20
+
+// Purge removes up to a number of keys that have expired, of all kinds, and arms the next purge. It returns whether more may
+// have expired.
+func (s *Store) Purge(most int) (more bool, err error) {
+	if err := s.load(); err != nil {
+		return false, err
 	}
 	due, err := s.Expired(s.Now(), most)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	l := ledger{rows: s.WriteSet}
+	more = len(due) == most
+	l, began := ledger{rows: s.WriteSet}, s.Bytes()
 	for _, key := range due {
 		switch keyspace.Kind(key[0]) {
 		case keyspace.UserKV.Kind:
@@ -256,16 +350,46 @@ func (s *Store) Purge(most int) (int, error) {
 			_, err = s.WriteSet.Delete(key)
 		}
 		if err != nil {
-			return 0, err
+			return false, err
+		}
+		if more = more || s.Bytes()-began > purgeBytes; s.Bytes()-began > purgeBytes {
+			break
 		}
 	}
 	if err := l.write(s.WriteSet); err != nil {
-		return 0, err
+		return false, err
 	}
-	if len(s.scopes.pins) > 0 {
+	pinned, scoped := len(s.scopes.pins) > 0, len(s.scopes.list) > 0
+	if pinned {
 		s.scopes.forget(s.Version()) // one of them may be gone
 	}
-	return len(due), nil
+	return more, s.armNext(scoped)
+}
+
+// armNext arms the purge of what expires next; scoped: there are scopes, which count until then.
+func (s *Store) armNext(scoped bool) error {
+	q := engine.ListQuery{KeysOnly: true, Limit: 1}
+	q.Start, q.End = keyspace.Expiry.Range()
+	page, err := s.List(q)
+	if err != nil {
+		return err
+	}
+	if err := s.loadPurge(); err != nil {
+		return err
+	}
+	if len(page.Entries) == 0 {
+		return s.rearm(0)
+	}
+	at, _, err := keyspace.Expiry.Parse(page.Entries[0].Key)
+	if err != nil {
+		return err
+	}
+	span := hourly
+	if scoped {
+		span = promptly
+	}
+	n := span.Milliseconds()
+	return s.rearm((max(at, s.Now())/n + 1) * n)
 }
 
 // expire removes an entry that has expired.

@@ -107,7 +107,7 @@ func (sc *Scope) history() *Scope {
 
 // keep stores what an entry is before it changes, if its scope or a reader keeps it. there: it is an entry, which the caller
 // has not changed yet.
-func (s *Store) keep(sc *Scope, key []byte, there bool) error {
+func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	h := sc.history()
 	if h == nil && len(s.scopes.pins) == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (s *Store) keep(sc *Scope, key []byte, there bool) error {
 		return nil
 	}
 	v := head(was)
-	if err := s.putVersion(key, &v, until); err != nil {
+	if err := s.putVersion(key, &v, until, removal); err != nil {
 		return err
 	}
 	return s.trim(h, key)
@@ -150,14 +150,17 @@ func (s *Store) keptUntil(h *Scope, version engine.Version) int64 {
 	return until
 }
 
-func (s *Store) putVersion(key []byte, v *Version, until int64) error {
-	s.arm(until, hourly)
-	return s.WriteSet.Put(versionRow(key, v.Version), v.encode(), engine.PutOptions{ExpireAt: until})
+// putVersion stores a version until a time. removal: it goes with a change that makes a full actor emptier.
+func (s *Store) putVersion(key []byte, v *Version, until int64, removal bool) error {
+	if err := s.arm(until, hourly); err != nil {
+		return err
+	}
+	return s.WriteSet.Put(versionRow(key, v.Version), v.encode(), engine.PutOptions{ExpireAt: until, Encoding: uint8(v.Kind), Exempt: removal})
 }
 
 // end keeps what an entry was that is removed, and that it is gone.
 func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
-	if err := s.keep(sc, key, true); err != nil {
+	if err := s.keep(sc, key, true, true); err != nil {
 		return err
 	}
 	h := sc.history()
@@ -173,7 +176,7 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 		}
 	}
 	v := Version{Version: s.Version(), Kind: kind, Time: max(s.Now(), was.Updated)}
-	return s.putVersion(key, &v, until)
+	return s.putVersion(key, &v, until, true)
 }
 
 // versions selects the stored versions of a key, from the newest to the oldest, also such that expire, until they are purged.
@@ -205,7 +208,7 @@ func (s *Store) trim(h *Scope, key []byte) error {
 		case !marked:
 			marked = true
 			v := Version{Version: version, Kind: trimmed}
-			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire}); err != nil {
+			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire, Encoding: uint8(trimmed), Exempt: true}); err != nil {
 				return err
 			}
 		default:
@@ -286,8 +289,10 @@ func (s *Store) postpone(row []byte) error {
 		return err
 	}
 	until := s.keptUntil(nil, 0)
-	s.arm(until, hourly)
-	return s.WriteSet.Put(row, e.Value, engine.PutOptions{ExpireAt: until, Exempt: true})
+	if err := s.arm(until, hourly); err != nil {
+		return err
+	}
+	return s.WriteSet.Put(row, e.Value, engine.PutOptions{ExpireAt: until, Encoding: e.Encoding, Exempt: true})
 }
 
 // raise notes that a scope does not know what was before a version.

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// The actor under test of the rows about the key-value store. It has no state.
+type shelf struct{}
+
+var (
+	shelves = actor.NewType[shelf]("shelf")
+	place   = actor.NewAction[int, actor.None](shelves, "place")
+	fetch   = actor.NewQuery[fetching, int](shelves, "fetch")
+	nothing = actor.NewQuery[actor.None, int](shelves, "nothing")
+	walk    = actor.NewQuery[actor.None, int](shelves, "walk")
+	fill    = actor.NewAction[filling, actor.None](shelves, "fill")
+)
+
+// A fetching asks a query to read entries, from a number on.
+type fetching struct{ From, N, Of int }
+
+// A filling asks an action to put entries, from a number on.
+type filling struct {
+	From, N int
+	TTL     time.Duration
+}
+
+var shelfValue = make([]byte, 100)
+
+func shelfKey(i int) tuple.Tuple { return tuple.Tuple{"k", int64(i)} }
+
+func (*shelf) place(ctx *actor.Context, i int) (none actor.None, err error) {
+	return none, ctx.KV().Put(shelfKey(i), shelfValue)
+}
+
+func (*shelf) fill(ctx *actor.Context, in filling) (none actor.None, err error) {
+	var opts []actor.PutOption
+	if in.TTL > 0 {
+		opts = append(opts, actor.TTL(in.TTL))
+	}
+	for i := range in.N {
+		if err := ctx.KV().Put(shelfKey(in.From+i), shelfValue, opts...); err != nil {
+			return none, err
+		}
+	}
+	return none, nil
+}
+
+func (shelf) fetch(ctx *actor.ReadContext, in fetching) (size int, err error) {
+	for i := range in.N {
+		v, _, err := ctx.KV().Get(shelfKey((in.From + i) % in.Of))
+		if err != nil {
+			return 0, err
+		}
+		size += len(v)
+	}
+	return size, nil
+}
+
+func (shelf) nothing(*actor.ReadContext, actor.None) (int, error) { return 1, nil }
+
+func (shelf) walk(ctx *actor.ReadContext, _ actor.None) (n int, err error) {
+	for _, err := range ctx.KV().List(nil) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func kvRows() []row {
+	put := func(i int) kv.Commit {
+		return kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"k", int64(i)}, kv.Bytes(shelfValue))}}
+	}
+	ten := kv.Commit{}
+	for i := range 10 {
+		ten.Mutations = append(ten.Mutations, kv.Put(kv.Key{"k", int64(i)}, kv.Bytes(shelfValue)))
+	}
+	return []row{
+		{name: "KV: durable put, one caller, p50 / one raw synced batch of the same rows", target: "at most 1.5", latency: true,
+			ours: func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }, raw: (*bench).rawPutAlone},
+		{name: "KV: durable puts, 64 callers, one actor / raw pipelined, depth 64", target: "at least 0.6",
+			ours: func(b *bench) float64 { return b.shelfPuts(put) }, raw: (*bench).rawPuts},
+		{name: "KV: durable puts, 64 callers / an action that writes one entry", target: "at least 0.95",
+			ours: func(b *bench) float64 { return b.shelfPuts(put) }, raw: (*bench).shelfActions},
+		{name: "KV: ctx.KV().Get of 100 keys again and again, one core / raw Get from Pebble's cache", target: "at least 1.5 and 1,000,000/s",
+			ours: func(b *bench) float64 { return b.shelfGets(100) }, raw: func(b *bench) float64 { return b.rawGets(100) }},
+		{name: "KV: ctx.KV().Get of 100,000 keys, one core / raw Get from Pebble's cache", target: "at least 0.6",
+			ours: func(b *bench) float64 { return b.shelfGets(100_000) }, raw: func(b *bench) float64 { return b.rawGets(100_000) }},
+		{name: "KV: kv.get in process, one core / a query that reads nothing", target: "at least 0.7",
+			ours: (*bench).shelfGetCalls, raw: (*bench).shelfQueries},
+		{name: "KV: list 100,000 entries / raw iterator", target: "at least 0.5",
+			ours: (*bench).shelfWalks, raw: (*bench).rawWalks},
+		{name: "KV: commit of 10 mutations, p50 / of one", target: "at most 1.5", latency: true,
+			ours: func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, _ int) { commitTo(s, ten) }) },
+			raw:  func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }},
+		{name: "KV: count of a scope of 1,000,000, p50 / of 1,000", target: "at most 1.2", latency: true,
+			ours: func(b *bench) float64 { return b.shelfCount(1_000_000) }, raw: func(b *bench) float64 { return b.shelfCount(1_000) }},
+		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do", target: "at most 10 ms longer", latency: true,
+			ours: func(b *bench) float64 { return b.expiring(1_000_000) }, raw: func(b *bench) float64 { return b.expiring(0) }},
+	}
+}
+
+func commitTo(s kv.Store, c kv.Commit) {
+	_, err := s.Commit(context.Background(), c)
+	check(err)
+}
+
+// shelf runs f with an actor that has entries.
+func (b *bench) shelf(entries int, ttl time.Duration, f func(actor.Ref[shelf])) {
+	definition := actor.Define(shelves, actor.Spec[shelf]{OpenKV: true}, actor.On(place, (*shelf).place), actor.On(fill, (*shelf).fill),
+		actor.OnQuery(fetch, shelf.fetch), actor.OnQuery(nothing, shelf.nothing), actor.OnQuery(walk, shelf.walk))
+	b.node(runtime.Options{Actors: []actor.Definition{definition}}, func(rt *runtime.Runtime) {
+		ref := shelves.Ref(rt, "one")
+		for i := 0; i < entries; i += 10_000 {
+			_, err := fill.Call(context.Background(), ref, filling{i, min(10_000, entries-i), ttl})
+			check(err)
+		}
+		f(ref)
+	})
+}
+
+func (b *bench) shelfP50(entries int, op func(kv.Store, int)) (v float64) {
+	b.shelf(entries, 0, func(ref actor.Ref[shelf]) {
+		v = b.p50(func(i int) { op(ref.KV(), i) })
+	})
+	return v
+}
+
+func (b *bench) shelfPuts(put func(int) kv.Commit) (v float64) {
+	b.shelf(0, 0, func(ref actor.Ref[shelf]) {
+		v = b.load(64, func(w, i int) { commitTo(ref.KV(), put((w+i*64)%1000)) })
+	})
+	return v
+}
+
+func (b *bench) shelfActions() (v float64) {
+	b.shelf(0, 0, func(ref actor.Ref[shelf]) {
+		v = b.load(64, func(w, i int) {
+			_, err := place.Call(context.Background(), ref, (w+i*64)%1000)
+			check(err)
+		})
+	})
+	return v
+}
+
+func (b *bench) shelfGets(of int) (v float64) {
+	const at = 1000
+	b.shelf(of, 0, func(ref actor.Ref[shelf]) {
+		defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+		ask := func(i int) {
+			_, err := fetch.Call(context.Background(), ref, fetching{i * at * 7, at, of})
+			check(err)
+		}
+		ask(0)
+		v = at * b.load(1, func(_, i int) { ask(i) })
+	})
+	return v
+}
+
+func (b *bench) shelfGetCalls() (v float64) {
+	b.shelf(1000, 0, func(ref actor.Ref[shelf]) {
+		defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+		v = b.load(1, func(_, i int) {
+			_, _, err := ref.KV().Get(context.Background(), kv.Key{"k", int64(i % 1000)})
+			check(err)
+		})
+	})
+	return v
+}
+
+func (b *bench) shelfQueries() (v float64) {
+	b.shelf(1000, 0, func(ref actor.Ref[shelf]) {
+		defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+		v = b.load(1, func(int, int) {
+			_, err := nothing.Call(context.Background(), ref, actor.None{})
+			check(err)
+		})
+	})
+	return v
+}
+
+const walked = 100_000
+
+func (b *bench) shelfWalks() (v float64) {
+	b.shelf(walked, 0, func(ref actor.Ref[shelf]) {
+		v = walked * b.load(1, func(int, int) {
+			n, err := walk.Call(context.Background(), ref, actor.None{})
+			check(err)
+			if n != walked {
+				panic(fmt.Sprint(n, " entries"))
+			}
+		})
+	})
+	return v
+}
+
+func (b *bench) shelfCount(entries int) (v float64) {
+	b.shelf(entries, 0, func(ref actor.Ref[shelf]) {
+		ctx, s := context.Background(), ref.KV()
+		_, err := s.SetScope(ctx, kv.Key{"k"}, kv.Policy{})
+		check(err)
+		v = b.p50(func(int) {
+			n, err := s.Count(ctx, kv.Selection{Prefix: kv.Key{"k"}})
+			check(err)
+			if n != int64(entries) {
+				panic(fmt.Sprint(n, " entries"))
+			}
+		})
+	})
+	return v
+}
+
+// expiring measures the longest wait of a durable put while entries of a scope expire.
+func (b *bench) expiring(entries int) (longest float64) {
+	b.shelf(1, 0, func(ref actor.Ref[shelf]) {
+		ctx, s := context.Background(), ref.KV()
+		_, err := s.SetScope(ctx, kv.Key{"k"}, kv.Policy{})
+		check(err)
+		begin := time.Now()
+		ttl := 30 * time.Second
+		for i := 0; i < entries; i += 10_000 {
+			_, err := fill.Call(ctx, ref, filling{1 + i, 10_000, ttl - time.Since(begin)})
+			check(err)
+		}
+		if entries > 0 {
+			time.Sleep(ttl - time.Since(begin))
+		}
+		for end := time.Now().Add(max(b.time, 10*time.Second)); time.Now().Before(end); {
+			t := time.Now()
+			_, err := place.Call(ctx, ref, 0)
+			check(err)
+			longest = max(longest, time.Since(t).Seconds())
+		}
+		if n, err := s.Count(ctx, kv.Selection{Prefix: kv.Key{"k"}}); err != nil || n != 1 {
+			panic(fmt.Sprint(n, err))
+		}
+	})
+	return longest
+}
+
+// rawShelf has the rows of a put: what is known of the actor, and the entry.
+func rawShelf(i int) (root, entry []byte) {
+	r := rowsFor(1)
+	packed, err := shelfKey(i).Pack()
+	check(err)
+	var random [10]byte
+	random[9] = 1
+	id := keyspace.NewActorID(uint16(7%keyspace.Slots), 1, random)
+	return r.root, keyspace.AppendMetadataRow(nil, id, keyspace.UserKV.Append(nil, packed))
+}
+
+var (
+	shelfRoot = make([]byte, 37)
+	shelfRow  = make([]byte, 100+16) // what is known of the value, and the value
+)
+
+func rawPut(db *pebble.DB, i int) *pebble.Batch {
+	root, entry := rawShelf(i)
+	batch := db.NewBatch()
+	check(batch.Set(root, shelfRoot, nil))
+	check(batch.Set(entry, shelfRow, nil))
+	return batch
+}
+
+func (b *bench) rawPutAlone() (v float64) {
+	b.pebbleDB(func(db *pebble.DB) {
+		v = b.p50(func(i int) {
+			batch := rawPut(db, i%1000)
+			check(batch.Commit(pebble.Sync))
+			batch.Close()
+		})
+	})
+	return v
+}
+
+func (b *bench) rawPuts() (v float64) {
+	b.pebbleDB(func(db *pebble.DB) {
+		waiting := make(chan *pebble.Batch, 64)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for batch := range waiting {
+				check(batch.SyncWait())
+				batch.Close()
+			}
+		})
+		v = b.load(1, func(_, i int) {
+			batch := rawPut(db, i%1000)
+			check(db.ApplyNoSyncWait(batch, pebble.Sync))
+			waiting <- batch
+		})
+		close(waiting)
+		wg.Wait()
+	})
+	return v
+}
+
+// rawFilled runs f with a database that has entries.
+func (b *bench) rawFilled(entries int, f func(*pebble.DB)) {
+	b.pebbleDB(func(db *pebble.DB) {
+		batch := db.NewBatch()
+		for i := range entries {
+			_, entry := rawShelf(i)
+			check(batch.Set(entry, shelfRow, nil))
+		}
+		check(batch.Commit(pebble.Sync))
+		f(db)
+	})
+}
+
+func (b *bench) rawGets(of int) (v float64) {
+	const at = 1000
+	b.rawFilled(of, func(db *pebble.DB) {
+		defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+		v = at * b.load(1, func(_, i int) {
+			for j := range at {
+				_, entry := rawShelf((i*at*7 + j) % of)
+				_, closer, err := db.Get(entry)
+				check(err)
+				check(closer.Close())
+			}
+		})
+	})
+	return v
+}
+
+func (b *bench) rawWalks() (v float64) {
+	b.rawFilled(walked, func(db *pebble.DB) {
+		v = walked * b.load(1, func(int, int) {
+			it, err := db.NewIter(nil)
+			check(err)
+			n := 0
+			for ok := it.First(); ok; ok = it.Next() {
+				n += min(1, len(it.Key())+len(it.Value()))
+			}
+			check(it.Close())
+			if n != walked {
+				panic(fmt.Sprint(n, " entries"))
+			}
+		})
+	})
+	return v
+}
