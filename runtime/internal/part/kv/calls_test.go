@@ -167,15 +167,21 @@ func (r pagedRows) List(q engine.ListQuery) (engine.Page, error) {
 	return p, err
 }
 
-// A sample of few large pages needs not the memory of the pages.
+// A sample of few large pages keeps no memory of the pages.
 func TestASampleHoldsNoPages(t *testing.T) {
 	rows := pagedRows{last: new(engine.Page)}
 	for i := range 20 {
 		rows.rowsOf = append(rows.rowsOf, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
 	r := reader{rows: rows, codec: host.JSON}
-	if out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000); err != nil || len(out.Entries) != 5 || out.Count != 20 {
+	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)
+	if err != nil || len(out.Entries) != 5 || out.Count != 20 {
 		t.Errorf("%+v, %v", out, err)
+	}
+	for _, e := range out.Entries {
+		if e.Key[0] != "a" {
+			t.Errorf("the key is %v", e.Key)
+		}
 	}
 }
 
