@@ -47,7 +47,8 @@ type Mutation struct {
 	err   error
 }
 
-// Put stores a value, which lives for ever unless [Mutation.For] says otherwise.
+// Put stores a value. How long it lives is said by [Mutation.For]; without it the default of its scope
+// counts, and an entry of no scope with a default lives for ever.
 func Put(key Key, v Value) Mutation { return mutation("put", key, v) }
 
 // Delete removes an entry. That there is none is no error.

@@ -293,6 +293,7 @@ func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 // seen by the next one.
 func (tx *Tx) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
+		c := c // each loop begins at the start
 		own, err := tx.ownIn(&c)
 		more := err == nil
 		for c.Digest = true; more; more = c.Cursor != "" {

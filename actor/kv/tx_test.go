@@ -174,6 +174,34 @@ func TestPhantomsConflict(t *testing.T) {
 }
 
 // D10: a conflict is tried again, 8 times in all.
+// A loop that ended early does not move where the next one begins.
+func TestAListingOfATransactionIsRangedOverTwice(t *testing.T) {
+	inStore(t, func(t *testing.T, store kv.Store) {
+		var puts []kv.Mutation
+		for i := range 5 {
+			puts = append(puts, kv.Put(kv.Key{i}, document(i)))
+		}
+		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: puts}))
+		tx := store.Begin()
+		defer tx.Rollback()
+		all := tx.All(t.Context(), kv.ListConfig{Limit: 2})
+		for _, most := range []int{3, 5} {
+			n := 0
+			for _, err := range all {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n++; n == most {
+					break
+				}
+			}
+			if n != most {
+				t.Errorf("%d entries, not %d", n, most)
+			}
+		}
+	})
+}
+
 func TestConflictsAreTriedAgain(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx, key := t.Context(), kv.Key{"n"}

@@ -200,8 +200,8 @@ type Mutation struct {
 	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it: {"$uuidv7":true},
 	// {"$uuidv7":NAME} and {"$versionstamp":true}.
 	Literal bool `json:"literal,omitempty"`
-	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means for ever of a put, and as
-	// before of the others. Touch needs it.
+	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means as before of an entry that is
+	// changed, and the default of the scope of one that is put, for ever if there is none. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
 	// Expires is when the entry ceases to exist, up to 100 years from now, instead of TTLMS. An entry of the past is not there.
 	Expires *time.Time `json:"expires,omitempty"`

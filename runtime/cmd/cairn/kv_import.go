@@ -172,7 +172,7 @@ func (im *importing) run(ctx context.Context, items iter.Seq2[kvfile.Item, error
 			}
 		}
 		im.next.Line = item.Line
-		m := kv.Put(item.Key, item.Value)
+		m := kv.Put(item.Key, item.Value).For(0) // whatever the default of the scope
 		if !item.Expires.IsZero() {
 			left := item.Expires.Sub(im.now()).Truncate(time.Millisecond)
 			if left <= 0 {

@@ -65,6 +65,21 @@ func TestImportsCommitSlices(t *testing.T) {
 	}
 }
 
+// What did not expire does not expire where it is imported.
+func TestImportsTakeNoDefaultTTL(t *testing.T) {
+	s := newScene(t)
+	if r := s.run([]string{"call", "cell/a", "kv.set_scope", `{"prefix":["t"],"default_ttl_ms":3600000}`}, ""); r.status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	line := `{"key":["t","a"],"value":1}` + "\n"
+	if r := s.run([]string{"kv", "import", "cell/a", "-"}, line); r.status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if r := s.run([]string{"kv", "export", "cell/a", "-"}, ""); r.stdout != line {
+		t.Errorf("%+v", r)
+	}
+}
+
 // The node refuses what only it can know, and the error names the line.
 func TestRefusalsOfTheNodeNameTheLine(t *testing.T) {
 	s := newScene(t)

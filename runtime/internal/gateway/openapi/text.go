@@ -148,7 +148,8 @@ var hostText = map[string]string{
 	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
 		"the bound with clamp.",
 	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
-		"means for ever of a put, and as before of the others. Touch needs it.",
+		"means as before of an entry that is changed, and the default of the scope of one that is " +
+		"put, for ever if there is none. Touch needs it.",
 	"KVMutation.where": "where is a filter of a delete_range. Those of one commit read up to 10,000 entries; more " +
 		"is an error.",
 	"KVMutationResult":         "A MutationResult is the result of a mutation.",

@@ -149,6 +149,43 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	}
 }
 
+// A pagedRows has pages that are gone when the next is read.
+type pagedRows struct {
+	rowsOf
+	last *engine.Page
+}
+
+func (r pagedRows) List(q engine.ListQuery) (engine.Page, error) {
+	q.Limit = min(q.Limit, 3)
+	p, err := r.rowsOf.List(q)
+	for i := range p.Entries {
+		p.Entries[i].Key = bytes.Clone(p.Entries[i].Key)
+	}
+	for i := range r.last.Entries {
+		clear(r.last.Entries[i].Key)
+	}
+	*r.last = p
+	return p, err
+}
+
+// A sample of few large pages keeps no memory of the pages.
+func TestASampleHoldsNoPages(t *testing.T) {
+	rows := pagedRows{last: new(engine.Page)}
+	for i := range 20 {
+		rows.rowsOf = append(rows.rowsOf, keyspace.UserKV.Append(nil, pack("a", i)))
+	}
+	r := reader{rows: rows, codec: host.JSON}
+	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)
+	if err != nil || len(out.Entries) != 5 || out.Count != 20 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for _, e := range out.Entries {
+		if e.Key[0] != "a" {
+			t.Errorf("the key is %v", e.Key)
+		}
+	}
+}
+
 // Each entry is chosen as often as any other, and a seed chooses always the same ones.
 func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 	var rows rowsOf

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"cmp"
 	"hash/fnv"
 	"math/rand/v2"
@@ -97,10 +98,13 @@ func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err 
 	}
 	var rows []chosen
 	out.Cursor, err = r.scan(&in.Selection, in.Cursor, most, func(e *engine.Entry) {
-		if i := rnd.Int64N(out.Count + 1); len(rows) < n {
-			rows = append(rows, chosen{out.Count, *e})
-		} else if i < int64(n) {
+		i := rnd.Int64N(out.Count + 1)
+		if len(rows) < n {
+			i, rows = int64(len(rows)), append(rows, chosen{})
+		}
+		if i < int64(n) {
 			rows[i] = chosen{out.Count, *e}
+			rows[i].row.Key = bytes.Clone(e.Key) // or it would hold its whole page
 		}
 		out.Count++
 	})

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -12,7 +13,8 @@ func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
 	for text, want := range map[string]string{
 		`"\ud800"`: "\xED\xA0\x80", `"a\uDFFFb"`: "a\xED\xBF\xBFb", `"\ud83d\ude00"`: "😀", `"\ud83d\ud83d\ude00"`: "\xED\xA0\xBD😀",
 		`"\ude00\ud83d"`: "\xED\xB8\x80\xED\xA0\xBD", `"\\ud800"`: `\ud800`, `"\ufffd"`: "\uFFFD", `"\ud800\ue000"`: "\xED\xA0\x80",
-		`"\ud800\ud800\n"`: "\xED\xA0\x80\xED\xA0\x80\n",
+		`"\ud800\ud800\n"`: "\xED\xA0\x80\xED\xA0\x80\n", "\"\\ud800\uE000e000\uE001\"": "\xED\xA0\x80\uE000e000\uE001",
+		`"\uE000"`: "\uE000", "\"\uE000\"": "\uE000",
 	} {
 		v, err := Decode([]byte(text))
 		if err != nil || v != want {
@@ -46,9 +48,25 @@ func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
 	}
 }
 
+// The time does not grow with the characters of private use, among which the mark is.
+func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
+	var want strings.Builder
+	for r := rune(0xE000); r < 0xE000+200_000; r++ {
+		want.WriteRune(r)
+	}
+	start := time.Now()
+	v, err := Decode([]byte(`"\ud800` + want.String() + `"`))
+	if err != nil || v != "\xED\xA0\x80"+want.String() {
+		t.Errorf("%.20q, %v", v, err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Error(took)
+	}
+}
+
 // What has no lone surrogate is what encoding/json makes of it.
 func FuzzDecode(f *testing.F) {
-	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`} {
+	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`, "\"\uE000\\ud800\"", `"\uE000\ud83d\ue000"`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -60,7 +78,7 @@ func FuzzDecode(f *testing.F) {
 		if (err == nil) != (bad == nil) {
 			t.Fatalf("%q: %v, and encoding/json says %v", text, err, bad)
 		}
-		if _, mark := markSurrogates([]byte(text)); mark == "" && err == nil && !reflect.DeepEqual(got, want) {
+		if _, changed := markSurrogates([]byte(text)); !changed && err == nil && !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q is %v, not %v", text, got, want)
 		}
 		if s, is := got.(string); is && utf8.ValidString(text) {

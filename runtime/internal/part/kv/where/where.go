@@ -67,7 +67,7 @@ func Compile(text []byte, now time.Time) (*Filter, error) {
 	if !utf8.Valid(text) {
 		return nil, host.Errorf(host.InvalidArgument, "the filter is not UTF-8")
 	}
-	text, mark := markSurrogates(text)
+	text, marked := markSurrogates(text)
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
@@ -83,8 +83,8 @@ func Compile(text []byte, now time.Time) (*Filter, error) {
 	if twice, ok := errors.AsType[*host.MemberError](host.CheckJSON(text, v)); ok {
 		return nil, fault(twice.Path, "the member is given twice")
 	}
-	if mark != "" {
-		v = unmark(v, mark)
+	if marked {
+		v = unmark(v)
 	}
 	c := compiler{now: now.UnixMilli()}
 	meets, err := c.all(v, "", 1)
