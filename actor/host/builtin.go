@@ -43,6 +43,7 @@ const (
 	KVList    = "kv.list"
 	KVCount   = "kv.count"
 	KVCommit  = "kv.commit"
+	KVWatch   = "kv.watch"
 
 	KVScopes      = "kv.scopes"
 	KVGroups      = "kv.groups"

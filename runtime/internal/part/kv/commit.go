@@ -14,8 +14,7 @@ import (
 
 // commit implements kv.commit.
 func commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
-	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	return h.commit(codec, in)
+	return TurnOf(t).commit(codec, in)
 }
 
 // KVCommit implements kv.Committer.
@@ -54,6 +53,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 	}
 	done, err := kvrows.Apply(store, do)
 	if err != nil {
+		store.TakePurged() // what it purged is undone
 		return kv.CommitOutput{}, refusal(err)
 	}
 	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed}
@@ -61,6 +61,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, er
 		return out, nil
 	}
 	rows.Mark()
+	h.expired(store)
 	out.Version = uint64(rows.Version())
 	for i := range do.Mutations {
 		m, d := &do.Mutations[i], &done.Done[i]
@@ -88,7 +89,7 @@ func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) error {
 	case kvrows.Delete:
 		h.change("delete", m.Key, nil)
 	case kvrows.DeleteRange:
-		rangeChange(h.K, m.Key, m.End, d.Deleted)
+		h.rangeChange(m.Key, m.End, d.Deleted)
 	default:
 		if err := h.expires(keyspace.UserKV.Append(nil, m.Key), d.Expires); err != nil {
 			return err

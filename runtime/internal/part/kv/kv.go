@@ -18,7 +18,7 @@ import (
 )
 
 // Part is the part for the key-value store.
-type Part struct{}
+type Part struct{ hub hub }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
@@ -26,9 +26,15 @@ func (*Part) Name() string { return "kv" }
 // Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	// changes counts the changes of keys, for watchers.
+	// changes counts the changes of keys that are published.
 	changes int
+	touched touched
 }
+
+// TurnOf returns the view of a turn's handler on the key-value store.
+func TurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asKV() *Turn }).asKV() }
+
+func (h *Turn) asKV() *Turn { return h }
 
 // Query is what handlers of queries may read of the key-value store.
 type Query = Reads[*call.Query]
@@ -112,6 +118,7 @@ func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
 	if err := store.Put(k, value, o); err != nil {
 		return refused(err)
 	}
+	h.expired(store)
 	if err := h.expires(k, o.ExpireAt); err != nil {
 		return err
 	}
@@ -139,8 +146,7 @@ func (h *Turn) expires(key []byte, ms int64) error {
 //
 // REQUIRES: t.Mu
 func Keep(t *kernel.Turn, key, value []byte) error {
-	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	return h.put(key, value, engine.PutOptions{})
+	return TurnOf(t).put(key, value, engine.PutOptions{})
 }
 
 // refused makes an error of the store one for the handler.
@@ -159,7 +165,9 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 		return false, err
 	}
 	defer t.Leave()
-	ok, err := storeOf(t.Core).Delete(keyspace.UserKV.Append(nil, key))
+	store := storeOf(t.Core)
+	ok, err := store.Delete(keyspace.UserKV.Append(nil, key))
+	h.expired(store)
 	if ok && err == nil {
 		h.change("delete", key, nil)
 	}
@@ -176,7 +184,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	from, to := kvrows.Bounds(start, end)
 	n, err := storeOf(t.Core).DeleteRange(from, to)
 	if n > 0 && err == nil {
-		rangeChange(t, start, end, n)
+		h.rangeChange(start, end, n)
 	}
 	return n, refused(err)
 }
@@ -222,11 +230,21 @@ const (
 	maxChangeValue = 8 << 10
 )
 
-// change notes a change of a key to publish.
+// expired notes the entries that the store has removed because they had expired.
 //
-// REQUIRES: t.Mu
+// REQUIRES: h.K.Mu
+func (h *Turn) expired(store *kvrows.Store) {
+	for _, key := range store.TakePurged() {
+		h.change("expire", key[1:], nil)
+	}
+}
+
+// change notes a change of a key: for watchers, and to publish it.
+//
+// REQUIRES: h.K.Mu
 func (h *Turn) change(op string, key, value []byte) {
 	t := h.K
+	h.touch(key)
 	if t.Actor.Kernel.Options.Changes == nil {
 		return
 	}
@@ -238,7 +256,10 @@ func (h *Turn) change(op string, key, value []byte) {
 	}
 	t.Change(engine.ChangeKV, "", func() any {
 		m := map[string]any{"op": op, "key": keyJSON(key)}
-		if op == "put" {
+		switch op {
+		case "expire":
+			m["op"], m["cause"] = "delete", "expired"
+		case "put":
 			m["size"] = len(value)
 			if len(value) <= maxChangeValue {
 				m["value"] = value
@@ -254,8 +275,12 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-func rangeChange(t *kernel.Turn, start, end []byte, n int64) {
-	t.Change(engine.ChangeKV, "", func() any {
+// rangeChange notes that the entries of a range were removed.
+//
+// REQUIRES: h.K.Mu
+func (h *Turn) rangeChange(start, end []byte, n int64) {
+	h.touchRange(start, end)
+	h.K.Change(engine.ChangeKV, "", func() any {
 		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
 	})
 }

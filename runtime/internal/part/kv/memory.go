@@ -72,12 +72,18 @@ func (*Part) Purges(name string) bool { return name == "" }
 
 // Purge implements kernel.Purger. It removes keys that have expired.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	const most = 1000
-	return c.System(w, "purge", func(h *kernel.Turn) error {
-		n, err := storeOf(c).Purge(most)
-		switch {
-		case err != nil:
+	most := 1000
+	if c.Actor.Kernel.Options.Changes != nil {
+		most = MaxKVChanges // each is published
+	}
+	return c.System(w, "purge", func(t *kernel.Turn) error {
+		store := storeOf(c)
+		n, err := store.Purge(most)
+		if err != nil {
 			return err
+		}
+		TurnOf(t).expired(store)
+		switch {
 		case n < most:
 			c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
 		default:

@@ -16,10 +16,11 @@ import (
 type Store struct {
 	*engine.WriteSet
 	scopes *Scopes
+	purged [][]byte
 }
 
 // Of returns the store over a write set. The scopes are what is remembered of the actor's, between turns.
-func Of(rows *engine.WriteSet, scopes *Scopes) *Store { return &Store{rows, scopes} }
+func Of(rows *engine.WriteSet, scopes *Scopes) *Store { return &Store{WriteSet: rows, scopes: scopes} }
 
 // A QuotaError refuses a change that a scope has no room for.
 type QuotaError struct {
@@ -176,7 +177,11 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	if err != nil || !there || e.Expire == 0 || e.Expire > s.Now() {
 		return e, there, err
 	}
-	return engine.Entry{}, false, s.remove(sc, key, &e)
+	if err := s.remove(sc, key, &e); err != nil {
+		return engine.Entry{}, false, err
+	}
+	s.purged = append(s.purged, key)
+	return engine.Entry{}, false, nil
 }
 
 // charged makes a change of one key with what the scopes count. If they have no room, entries that have expired make some.
@@ -205,8 +210,23 @@ func (s *Store) charged(sc *Scope, key []byte, keys, size int64, change func() e
 
 const purgeSlice = 1000
 
+// TakePurged returns the keys of entries that were removed because they had expired, in the operations since it was last called.
+func (s *Store) TakePurged() [][]byte {
+	keys := s.purged
+	s.purged = nil
+	return keys
+}
+
 // Purge removes up to a number of keys that have expired, of all kinds, and returns how many.
-func (s *Store) Purge(most int) (int, error) {
+func (s *Store) Purge(most int) (n int, err error) {
+	err = s.atomically(func() error {
+		n, err = s.purge(most)
+		return err
+	})
+	return n, err
+}
+
+func (s *Store) purge(most int) (int, error) {
 	if err := s.load(); err != nil {
 		return 0, err
 	}
@@ -220,6 +240,7 @@ func (s *Store) Purge(most int) (int, error) {
 			if err := s.discount(&l, key); err != nil {
 				return 0, err
 			}
+			s.purged = append(s.purged, key)
 		}
 		if _, err := s.WriteSet.Delete(key); err != nil {
 			return 0, err
@@ -243,10 +264,11 @@ func (s *Store) discount(l *ledger, key []byte) error {
 
 // atomically undoes what an operation did that fails.
 func (s *Store) atomically(operation func() error) error {
-	before := s.Savepoint()
+	before, purged := s.Savepoint(), len(s.purged)
 	err := operation()
 	if err != nil {
 		s.Rollback(before)
+		s.purged = s.purged[:purged]
 	}
 	return err
 }
