@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
@@ -52,11 +53,30 @@ func (a *Actor) Seen(ctx context.Context) error {
 
 // Pass waits until a commit is durable: the reply gate of queries.
 func (a *Actor) Pass(ctx context.Context, commit uint64) error {
-	err := a.Gate.Pass(ctx, commit)
+	return passed(ctx, &a.Gate, commit)
+}
+
+func passed(ctx context.Context, g *gate.Gate, commit uint64) error {
+	err := g.Pass(ctx, commit)
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return fault.Ended(ctx)
 	}
 	return err
+}
+
+// Settled is [Kernel.Seen] until the consequences are out, too: whoever was to be told of what the caller has read has been.
+func (s *Kernel) Settled(ctx context.Context, addr host.Address) error {
+	a := s.Find(addr)
+	if a == nil {
+		return nil
+	}
+	return passed(ctx, &a.Told, a.Last())
+}
+
+// fail ends the waits of those that have read what will never be durable.
+func (a *Actor) fail(err error) {
+	a.Gate.Fail(err)
+	a.Told.Fail(err)
 }
 
 // StandIn returns a view of what is durable of an actor that does not wake, and an Actor that stands for it in one query and is in

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
@@ -14,8 +15,9 @@ import (
 // A hub tells watches which keys the durable commits of their actor have changed. It is apart from the Actors, so an actor
 // sleeps while it is watched.
 //
-// The gate tells of one commit at a time. A watch that has joined and then reads misses nothing: what is not in its snapshot is
-// told later. A turn that found nobody watching collects no keys, and its commit says that anything may have changed.
+// A watch joins before it reads. It takes a snapshot, waits until the consequences of its commits are out, and only then looks
+// which keys are dirty: so they are all that differ in the snapshot, and no commit is shown by half. What later commits have marked
+// by then stays dirty. A turn that finds nobody watching collects no keys, and its commit says that anything may have changed.
 type hub struct {
 	mu        sync.RWMutex
 	audiences map[string]*audience // by actor
@@ -124,26 +126,26 @@ func (h *hub) publish(actor string, what *touched) {
 	}
 	if what.any {
 		for w := range au.all {
-			w.touchAll()
+			w.touchAll(what.version)
 		}
 		return
 	}
 	for _, key := range what.keys {
 		for w := range au.keys[key] {
-			w.touch(key)
+			w.touch(key, what.version)
 		}
 		for n := range au.lengths {
 			if n > len(key) || len(key) > n && key[n] == 0xFF { // 0xFF there goes on with a part of the prefix
 				continue
 			}
 			for w := range au.prefixes[key[:n]] {
-				w.touch(key)
+				w.touch(key, what.version)
 			}
 		}
 	}
 	for _, r := range what.ranges {
 		for w := range au.all {
-			w.touchRange(r)
+			w.touchRange(r, what.version)
 		}
 	}
 }
@@ -173,10 +175,10 @@ func (s span) has(key string) bool { return key >= s.start && (s.end == "" || ke
 
 // touched is what a turn has changed.
 type touched struct {
-	any    bool // anything may have changed
-	told   bool // the turn tells it when it is durable
-	keys   []string
-	ranges []span
+	version engine.Version // of the turn
+	any     bool           // anything may have changed
+	keys    []string
+	ranges  []span
 }
 
 // What more than so many keys or ranges have changed, watchers read again altogether.
@@ -206,12 +208,12 @@ func (h *Turn) touchRange(start, end []byte) {
 // collects reports whether the turn notes what has changed. room: there is room for more.
 func (h *Turn) collects(room bool) bool {
 	t := &h.touched
-	if !t.told {
-		t.told = true
+	if t.version == 0 {
+		t.version = h.K.AsOf
 		h.K.After = append(h.K.After, h)
 	}
 	if !t.any && (!room || !hubOf(h.K.Actor.Kernel).watched(h.K.Actor.Key)) {
-		*t = touched{any: true, told: true}
+		*t = touched{any: true, version: t.version}
 	}
 	return !t.any
 }

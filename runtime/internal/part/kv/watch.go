@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -55,14 +56,40 @@ type watch struct {
 	hand    int64            // bytes of the last changes
 }
 
-// dirt is what may be different from what a watcher knows.
+// dirt is what may be different from what a watcher knows, with the versions that have made it so.
 type dirt struct {
 	all    bool
-	keys   map[string]bool
-	ranges []span
+	keys   map[string]engine.Version
+	ranges map[span]engine.Version
+	last   engine.Version // of all of it
 }
 
 func (d *dirt) none() bool { return !d.all && len(d.keys)+len(d.ranges) == 0 }
+
+// mark marks a key or a range, or all if there are too many.
+func mark[K comparable](d *dirt, marked *map[K]engine.Version, k K, version engine.Version, most int) {
+	if d.last = max(d.last, version); d.all {
+		return
+	}
+	if *marked == nil {
+		*marked = make(map[K]engine.Version)
+	}
+	if (*marked)[k] = version; len(*marked) > most {
+		*d = dirt{all: true, last: d.last}
+	}
+}
+
+// after returns what was marked after a version.
+func (d *dirt) after(version engine.Version) dirt {
+	if d.last <= version {
+		return dirt{}
+	}
+	earlier := func(v engine.Version) bool { return v <= version }
+	left := dirt{all: d.all, last: d.last, keys: maps.Clone(d.keys), ranges: maps.Clone(d.ranges)}
+	maps.DeleteFunc(left.keys, func(_ string, v engine.Version) bool { return earlier(v) })
+	maps.DeleteFunc(left.ranges, func(_ span, v engine.Version) bool { return earlier(v) })
+	return left
+}
 
 // seen is an entry as a watcher knows it.
 type seen struct {
@@ -186,23 +213,16 @@ func watchFor(k *kernel.Kernel, ctx context.Context, on kernel.Target, in *kv.Wa
 	return out, err
 }
 
-// touch marks a key.
-func (w *watch) touch(key string) {
+// touch marks a key that a version has changed.
+func (w *watch) touch(key string, version engine.Version) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d := &w.dirty; !d.all {
-		if d.keys == nil {
-			d.keys = make(map[string]bool)
-		}
-		if d.keys[key] = true; len(d.keys) > maxTouched {
-			*d = dirt{all: true}
-		}
-	}
+	mark(&w.dirty, &w.dirty.keys, key, version, maxTouched)
 	w.wake()
 }
 
 // touchRange marks a range, if entries that are watched can be in it.
-func (w *watch) touchRange(r span) {
+func (w *watch) touchRange(r span, version engine.Version) {
 	if !slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && p+"\xff" > r.start }) {
 		if i, _ := slices.BinarySearch(w.keys, r.start); i == len(w.keys) || !r.has(w.keys[i]) {
 			return
@@ -210,19 +230,15 @@ func (w *watch) touchRange(r span) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d := &w.dirty; !d.all {
-		if d.ranges = append(d.ranges, r); len(d.ranges) > maxRanges {
-			*d = dirt{all: true}
-		}
-	}
+	mark(&w.dirty, &w.dirty.ranges, r, version, maxRanges)
 	w.wake()
 }
 
 // touchAll marks everything.
-func (w *watch) touchAll() {
+func (w *watch) touchAll(version engine.Version) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dirty = dirt{all: true}
+	w.dirty = dirt{all: true, last: max(w.dirty.last, version)}
 	w.wake()
 }
 
@@ -286,29 +302,35 @@ func (w *watch) wait(ctx context.Context) error {
 	return nil
 }
 
-// take returns what may be different, and why the watch has ended, if it has.
-func (w *watch) take() (dirt, *host.Error) {
+// idle reports whether nothing may be different. The error says why the watch has ended, if it has.
+func (w *watch) idle() (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ending != nil {
+		return false, w.ending
+	}
+	return w.dirty.none() && len(w.rest) == 0, nil
+}
+
+// take returns what may be different as of a version, and leaves what became so later.
+func (w *watch) take(version engine.Version) dirt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.dirty
-	w.dirty = dirt{}
-	return d, w.ending
+	w.dirty = d.after(version)
+	return d
 }
 
 // read reads what may be different, and returns what is. ok is false if nothing is, and the watcher has been told the
 // beginning.
 func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
-	d, ended := w.take()
-	if ended != nil {
-		return out, false, ended
-	}
 	due := w.expires.due(time.Now().UnixMilli(), w.known)
-	if d.none() && len(due)+len(w.rest) == 0 {
-		return out, false, nil
+	if idle, err := w.idle(); err != nil || idle && len(due) == 0 {
+		return out, false, err
 	}
 	defer func() {
 		if err != nil {
-			w.touchAll() // it is read again
+			w.touchAll(0) // it is read again
 		}
 	}()
 	snap, id, err := w.k.Durable(ctx, w.addr)
@@ -326,6 +348,13 @@ func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 		}
 		rows, w.version = snap, head.Version
 	}
+	if err := w.k.Settled(ctx, w.addr); err != nil {
+		return out, false, err
+	}
+	if _, err := w.idle(); err != nil {
+		return out, false, err
+	}
+	d := w.take(w.version)
 	if w.found && id != w.life && !w.life.IsZero() {
 		w.finish(fault.Destroyed())
 		return out, false, fault.Destroyed()
@@ -358,7 +387,7 @@ func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string,
 	for key := range d.keys {
 		keys = append(keys, key)
 	}
-	for _, r := range d.ranges {
+	for r := range d.ranges {
 		for key := range w.known {
 			if r.has(key) {
 				keys = append(keys, key)
