@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
@@ -21,6 +22,7 @@ type Node interface {
 	host.EventSource
 	host.Inspector
 	host.Connector
+	kv.Watcher
 }
 
 // Options configure a Gateway. Only Node is required.
@@ -134,7 +136,7 @@ func (rt route) methods() string {
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
-	case toEvents, toQueue, toStream:
+	case toEvents, toQueue, toStream, toWatch:
 		return "GET, OPTIONS"
 	case toSQLite:
 		return "GET, PUT, OPTIONS"
@@ -223,6 +225,8 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
+	case t.route == toWatch && method == http.MethodGet:
+		x.watch(&t)
 	case upgrade:
 		x.websocket(&t)
 	case t.route == toConnect && (method == http.MethodGet || method == http.MethodPost):

@@ -472,6 +472,7 @@ func TestLongPollAnswersWithWhatTheCallerHasNotSeen(t *testing.T) {
 		if got != `["b"]=2` || out.Version != v {
 			t.Error(got, out)
 		}
+		g.mustVerb("a", host.ActorSleep, nil, nil)
 		begin := time.Now()
 		if got, out = watch(60_000, out.Life, key("a", v), key("b", v)); got != "" || out.Changes == nil || out.Version != v || time.Since(begin) != time.Minute {
 			t.Error(got, out, time.Since(begin))
