@@ -56,13 +56,14 @@ type Change struct {
 type Watching struct {
 	// Keys are up to MaxWatchedKeys keys, and Prefixes up to MaxWatchedPrefixes: the entries whose keys begin with their
 	// parts. There must be one at least; [] is the prefix of all.
-	Keys, Prefixes []Key
+	Keys     []Key `json:"keys,omitempty"`
+	Prefixes []Key `json:"prefixes,omitempty"`
 	// Initial asks for what is there: the first changes have all that is watched, and for a key without an entry null.
 	// Otherwise they are the first to follow.
-	Initial bool
+	Initial bool `json:"initial,omitempty"`
 	// Stored makes each value the bytes that are stored, as {"$bytes":base64}, and names each encoding. Otherwise values are
 	// as in the JSON of the methods kv.*.
-	Stored bool
+	Stored bool `json:"stored,omitempty"`
 }
 
 // A Watch is what one watcher follows. It is used by one goroutine at a time.

@@ -136,8 +136,10 @@ func (rt route) methods() string {
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
-	case toEvents, toQueue, toStream, toWatch:
+	case toEvents, toQueue, toStream:
 		return "GET, OPTIONS"
+	case toWatch:
+		return "GET, POST, OPTIONS"
 	case toSQLite:
 		return "GET, PUT, OPTIONS"
 	case toConnect:
@@ -225,7 +227,7 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
-	case t.route == toWatch && method == http.MethodGet:
+	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):
 		x.watch(&t)
 	case upgrade:
 		x.websocket(&t)

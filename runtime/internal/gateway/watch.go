@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -11,8 +12,26 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// watching reads what a request watches.
+// watching reads what a request watches: from the parameters of a GET, or from the body of a POST, which has room for more.
 func (x *exchange) watching() (w kv.Watching, fault *host.Error) {
+	if x.R.Method != http.MethodPost {
+		return x.watchingParams()
+	}
+	if _, fault = x.params(); fault != nil {
+		return w, fault
+	}
+	if codec, ok := x.codec(); !ok || codec != host.JSON {
+		return w, host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
+	}
+	body, fault := x.KVBody()
+	defer x.FreeBody()
+	if fault == nil && len(body) > 0 {
+		fault = decodeJSON(body, &w)
+	}
+	return w, fault
+}
+
+func (x *exchange) watchingParams() (w kv.Watching, fault *host.Error) {
 	p, fault := x.params("key", "prefix", "initial", "stored")
 	if fault != nil {
 		return w, fault
@@ -35,7 +54,7 @@ func (x *exchange) watching() (w kv.Watching, fault *host.Error) {
 	return w, fault
 }
 
-// watch answers GET .../-/kv-watch with what changes of entries as server-sent events.
+// watch answers GET and POST .../-/kv-watch with what changes of entries as server-sent events.
 //
 // The node keeps for a client which entries it has seen, and nothing of what it has not read yet. So one that reads slowly skips
 // states, and a write that takes too long closes the connection. A client that comes back begins anew.
@@ -58,7 +77,11 @@ func (x *exchange) watch(t *target) {
 	defer s.Done()
 	w, err := x.g.node.WatchKV(s.Context(), t.Address, watching)
 	if err != nil {
-		x.Fail(parameterOf(x.Front.AsError(err)))
+		e := x.Front.AsError(err)
+		if x.R.Method == http.MethodGet {
+			e = parameterOf(e)
+		}
+		x.Fail(e)
 		return
 	}
 	defer w.Close()

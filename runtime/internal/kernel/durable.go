@@ -36,7 +36,7 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	return snap, id, err
 }
 
-// Seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
+// Seen waits until what the caller has just read of an actor in the store is durable, and its consequences are out. The Actor that committed what
 // is not durable yet cannot have left memory since, also if it never will be.
 func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 	a := s.Find(addr)
@@ -48,7 +48,7 @@ func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 
 // Seen is [Kernel.Seen] of one actor.
 func (a *Actor) Seen(ctx context.Context) error {
-	return a.Pass(ctx, a.Last())
+	return passed(ctx, &a.Told, a.Last())
 }
 
 // Pass waits until a commit is durable: the reply gate of queries.
@@ -64,16 +64,7 @@ func passed(ctx context.Context, g *gate.Gate, commit uint64) error {
 	return err
 }
 
-// Settled is [Kernel.Seen] until the consequences are out, too: whoever was to be told of what the caller has read has been.
-func (s *Kernel) Settled(ctx context.Context, addr host.Address) error {
-	a := s.Find(addr)
-	if a == nil {
-		return nil
-	}
-	return passed(ctx, &a.Told, a.Last())
-}
-
-// fail ends the waits of those that have read what will never be durable.
+// fail ends the waits of readers: what they have read will never be durable.
 func (a *Actor) fail(err error) {
 	a.Gate.Fail(err)
 	a.Told.Fail(err)

@@ -294,7 +294,7 @@ func TestC6SlowWatchersEndInTheLastState(t *testing.T) {
 	})
 }
 
-// Defect B19 of KeyVal: its client watches prefixes under a name that the server does not know, and never hears of a change. Here an
+// Defect B19 of KeyVal: its client watches prefixes under a name that the server does not know, and never gets a change. Here an
 // input that says nothing is refused.
 func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -309,7 +309,8 @@ func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 		}{
 			{kv.Watching{}, host.InvalidArgument, "keys"},
 			{kv.Watching{Keys: []kv.Key{{"a"}, {}}}, host.InvalidArgument, "keys[1]"},
-			{kv.Watching{Prefixes: []kv.Key{{"a"}, {1.5, struct{}{}}}}, host.InvalidArgument, "prefixes[1].prefix"},
+			{kv.Watching{Prefixes: []kv.Key{{"a"}, {1.5, struct{}{}}}}, host.InvalidArgument, "prefixes[1]"},
+			{kv.Watching{Prefixes: []kv.Key{nil}}, host.InvalidArgument, "prefixes[0]"},
 			{kv.Watching{Keys: many}, host.TooLarge, "keys"},
 			{kv.Watching{Prefixes: many[:kv.MaxWatchedPrefixes+1]}, host.TooLarge, "prefixes"},
 		} {

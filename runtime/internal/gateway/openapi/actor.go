@@ -398,6 +398,9 @@ func (t *typeDocument) watch() {
 		o.description = "For operators."
 	}
 	t.add("kv-watch", http.MethodGet, "kv_watch", o)
+	o.parameters = nil
+	o.body = object{"content": inJSON(shaper{d: t.document, typ: t.b.Type, input: true}.of(typeOf[kv.Watching]()))}
+	t.add("kv-watch", http.MethodPost, "kv_watch_with_body", o)
 }
 
 // builtins describes the methods that every actor has, as far as they apply to the type.

@@ -15,9 +15,9 @@ import (
 // A hub tells watches which keys the durable commits of their actor have changed. It is apart from the Actors, so an actor
 // sleeps while it is watched.
 //
-// A watch joins before it reads. It takes a snapshot, waits until the consequences of its commits are out, and only then looks
-// which keys are dirty: so they are all that differ in the snapshot, and no commit is shown by half. What later commits have marked
-// by then stays dirty. A turn that finds nobody watching collects no keys, and its commit says that anything may have changed.
+// A watch joins before it reads. Kernel.Durable gives it a snapshot when the consequences of its commits are out, and only then it
+// looks which keys are dirty: so they are all that differ in the snapshot, and no commit is shown by half. What later commits have
+// marked by then stays dirty. A turn that finds nobody watching collects no keys, and its commit says that anything may have changed.
 type hub struct {
 	mu        sync.RWMutex
 	audiences map[string]*audience // by actor

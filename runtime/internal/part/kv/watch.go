@@ -120,7 +120,14 @@ func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watchi
 		w.keys = append(w.keys, string(b))
 	}
 	for i, prefix := range c.Prefixes {
-		start, _, err := bounds(&kv.Selection{Prefix: prefix})
+		var start []byte
+		var err error
+		switch {
+		case prefix == nil:
+			err = host.Errorf(host.InvalidArgument, "the prefix is missing; [] is that of the whole store")
+		case len(prefix) > 0:
+			start, err = packed(prefix)
+		}
 		if err != nil {
 			return nil, at("prefixes", i, err)
 		}
@@ -348,9 +355,6 @@ func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 		}
 		rows, w.version = snap, head.Version
 	}
-	if err := w.k.Settled(ctx, w.addr); err != nil {
-		return out, false, err
-	}
 	if _, err := w.idle(); err != nil {
 		return out, false, err
 	}
@@ -447,7 +451,7 @@ const (
 	entryBytes   = 128 // of an entry besides
 )
 
-// differences returns the entries that are different from what the watcher knows, and takes note of them.
+// differences returns the entries that are different from what the watcher knows, which it knows then.
 func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, error) {
 	out, size, most, read := w.nothing(), 0, changesBytes, make([]reading, 0, len(keys))
 	if w.hub.held.Load() > w.k.Options.MaxEventBytes {
@@ -511,7 +515,7 @@ func (w *watch) names(key string) bool {
 	return ok
 }
 
-// note takes note of what the watcher knows now.
+// note records what the watcher knows now.
 func (w *watch) note(r reading) {
 	before, known := w.known[r.key]
 	if known {
@@ -552,7 +556,7 @@ type expiry struct {
 	key string
 }
 
-// expiries is a heap of when entries expire. One that is no longer so is skipped.
+// expiries is a heap of when entries expire. One that is out of date is skipped.
 type expiries []expiry
 
 // Len implements heap.Interface, with Less, Swap, Push and Pop.
@@ -567,7 +571,7 @@ func (x *expiries) Pop() any {
 	return v
 }
 
-// add adds one. Those that are no longer so are dropped when they are more than the others.
+// add adds one. When most are out of date, these are dropped.
 func (x *expiries) add(e expiry, known map[string]seen) {
 	if len(*x) > 2*len(known)+64 {
 		*x = slices.DeleteFunc(*x, func(e expiry) bool { return known[e.key].expire != e.at })
@@ -576,7 +580,7 @@ func (x *expiries) add(e expiry, known map[string]seen) {
 	heap.Push(x, e)
 }
 
-// due takes out those whose time has come, and returns the keys of those that are so.
+// due takes out all whose time has come, and returns the keys of entries that expire then.
 func (x *expiries) due(now int64, known map[string]seen) (keys []string) {
 	for len(*x) > 0 && (*x)[0].at <= now {
 		e := heap.Pop(x).(expiry)
