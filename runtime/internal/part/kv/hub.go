@@ -173,12 +173,14 @@ type span struct{ start, end string }
 
 func (s span) has(key string) bool { return key >= s.start && (s.end == "" || key < s.end) }
 
-// touched is what a turn has changed.
+// touched is what a turn has changed. Watchers are told when the turn is durable.
 type touched struct {
+	in      *kernel.Actor
 	version engine.Version // of the turn
 	any     bool           // anything may have changed
 	keys    []string
 	ranges  []span
+	changes int // of keys, that are published
 }
 
 // What more than so many keys or ranges have changed, watchers read again altogether.
@@ -191,8 +193,8 @@ const (
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) touch(key []byte) {
-	if t := &h.touched; h.collects(len(t.keys) < maxTouched) {
-		t.keys = append(t.keys, string(key))
+	if what := h.collects(); !what.any {
+		what.keys = append(what.keys, string(key))
 	}
 }
 
@@ -200,26 +202,23 @@ func (h *Turn) touch(key []byte) {
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) touchRange(start, end []byte) {
-	if t := &h.touched; h.collects(len(t.ranges) < maxRanges) {
-		t.ranges = append(t.ranges, span{string(start), string(end)})
+	if what := h.collects(); !what.any {
+		what.ranges = append(what.ranges, span{string(start), string(end)})
 	}
 }
 
-// collects reports whether the turn notes what has changed. room: there is room for more.
-func (h *Turn) collects(room bool) bool {
-	t := &h.touched
-	if t.version == 0 {
-		t.version = h.K.AsOf
-		h.K.After = append(h.K.After, h)
+// collects returns where the turn notes a change, if any is not set.
+func (h *Turn) collects() *touched {
+	if h.touched == nil {
+		h.touched = &touched{in: h.K.Actor, version: h.K.AsOf}
+		h.K.After = append(h.K.After, h.touched)
 	}
-	if !t.any && (!room || !hubOf(h.K.Actor.Kernel).watched(h.K.Actor.Key)) {
-		*t = touched{any: true, version: t.version}
+	what := h.touched
+	if !what.any && (len(what.keys) >= maxTouched || len(what.ranges) >= maxRanges || !hubOf(what.in.Kernel).watched(what.in.Key)) {
+		what.any, what.keys, what.ranges = true, nil, nil
 	}
-	return !t.any
+	return what
 }
 
 // Durable implements kernel.Consequence.
-func (h *Turn) Durable() {
-	a := h.K.Actor
-	hubOf(a.Kernel).publish(a.Key, &h.touched)
-}
+func (what *touched) Durable() { hubOf(what.in.Kernel).publish(what.in.Key, what) }

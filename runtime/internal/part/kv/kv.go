@@ -26,9 +26,7 @@ func (*Part) Name() string { return "kv" }
 // Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	// changes counts the changes of keys that are published.
-	changes int
-	touched touched
+	touched *touched // nil if nothing was
 }
 
 // TurnOf returns the view of a turn's handler on the key-value store.
@@ -248,9 +246,10 @@ func (h *Turn) change(op string, key, value []byte) {
 	if t.Actor.Kernel.Options.Changes == nil {
 		return
 	}
-	if h.changes++; h.changes > MaxKVChanges {
-		if h.changes == MaxKVChanges+1 {
-			t.Enlist(h)
+	what := h.touched
+	if what.changes++; what.changes > MaxKVChanges {
+		if what.changes == MaxKVChanges+1 {
+			t.Enlist(what)
 		}
 		return
 	}
@@ -270,8 +269,8 @@ func (h *Turn) change(op string, key, value []byte) {
 }
 
 // Seal implements kernel.Participant, for a turn that changed more keys than it publishes.
-func (h *Turn) Seal(t *kernel.Turn) error {
-	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": h.changes - MaxKVChanges} })
+func (what *touched) Seal(t *kernel.Turn) error {
+	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": what.changes - MaxKVChanges} })
 	return nil
 }
 
