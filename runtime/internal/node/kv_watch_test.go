@@ -625,6 +625,49 @@ func TestWatchersEndWithWhatIsStored(t *testing.T) {
 	}
 }
 
+// A large commit leaves it to its many watchers to find out whether it concerns them.
+func TestManyWatchersOfALargeCommit(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.kv("k.0=0", "k.1=1")
+		watches, states := make([]kv.Watch, 300), make([]shown, 300)
+		for i := range watches {
+			at := kv.Watching{Keys: []kv.Key{{"k", fmt.Sprint(i)}}}
+			if i%3 == 0 {
+				at = kv.Watching{Prefixes: []kv.Key{{"k", fmt.Sprint(i)}}}
+			}
+			watches[i] = g.watch(at)
+			defer watches[i].Close()
+		}
+		var in []string
+		for i := range 200 {
+			in = append(in, fmt.Sprintf("k.%d=x", i+100))
+		}
+		for i := range in {
+			in[i] = strings.Replace(in[i], "x", fmt.Sprint(i), 1)
+		}
+		g.kv(append(in, "-k.1/")...)
+		for i, w := range watches {
+			switch {
+			case i >= 100:
+				states[i].told(t, w, fmt.Sprintf(`["k","%d"]=%d`, i, i-100))
+			case i == 1:
+				if states[i].told(t, w, ""); states[i].nulls != 1 {
+					t.Error("the key that was deleted is not told")
+				}
+			default:
+				quiet(t, w)
+			}
+		}
+		for range 2 * 17 { // more than a watch holds
+			g.kv(in...)
+		}
+		if err := states[150].take(t, watches[150]); err != nil || states[150].text() != `["k","150"]=50` {
+			t.Error(states[150].text(), err)
+		}
+		quiet(t, watches[5])
+	})
+}
+
 // What a watcher is told is on the disk: whenever the power fails, the store has it, or what came after.
 func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 	puppets := &puppetType{name: "p"}

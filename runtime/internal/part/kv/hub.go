@@ -116,6 +116,9 @@ func (h *hub) watched(actor string) bool {
 	return h.audiences[actor] != nil
 }
 
+// maxMarks bounds the marks that publish makes. Beyond, the watches make them when they read.
+const maxMarks = 10_000
+
 // publish tells the watches of an actor what a durable turn has changed. It does not block.
 func (h *hub) publish(actor string, what *touched) {
 	h.mu.RLock()
@@ -127,6 +130,12 @@ func (h *hub) publish(actor string, what *touched) {
 	if what.any {
 		for w := range au.all {
 			w.touchAll(what.version)
+		}
+		return
+	}
+	if len(what.keys)*len(au.all) > maxMarks {
+		for w := range au.all {
+			w.hand(what)
 		}
 		return
 	}

@@ -41,6 +41,7 @@ type watch struct {
 
 	mu     sync.Mutex
 	dirty  dirt
+	handed []*touched // what is not marked yet
 	ending *host.Error
 
 	// Of the goroutine that reads.
@@ -53,7 +54,7 @@ type watch struct {
 	bytes   int              // of their keys
 	expires expiries         // of them
 	rest    []string         // keys that the last changes had no room for
-	hand    int64            // bytes of the last changes
+	given   int64            // bytes of the last changes
 }
 
 // dirt is what may be different from what a watcher knows, with the versions that have made it so.
@@ -228,12 +229,48 @@ func (w *watch) touch(key string, version engine.Version) {
 	w.wake()
 }
 
-// touchRange marks a range, if entries that are watched can be in it.
-func (w *watch) touchRange(r span, version engine.Version) {
-	if !slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && p+"\xff" > r.start }) {
-		if i, _ := slices.BinarySearch(w.keys, r.start); i == len(w.keys) || !r.has(w.keys[i]) {
-			return
+// hand leaves it to the reader to mark what a turn has changed.
+func (w *watch) hand(what *touched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.handed = append(w.handed, what); len(w.handed) > maxRanges {
+		w.handed, w.dirty = nil, dirt{all: true, last: max(w.dirty.last, what.version)}
+	}
+	w.wake()
+}
+
+// markHanded marks what was left to the reader.
+//
+// REQUIRES: w.mu
+func (w *watch) markHanded() {
+	for _, what := range w.handed {
+		for _, key := range what.keys {
+			if w.names(key) || slices.ContainsFunc(w.prefixes, func(p string) bool { return within(p, key) }) {
+				mark(&w.dirty, &w.dirty.keys, key, what.version, maxTouched)
+			}
 		}
+		for _, r := range what.ranges {
+			if w.meets(r) {
+				mark(&w.dirty, &w.dirty.ranges, r, what.version, maxRanges)
+			}
+		}
+	}
+	w.handed = nil
+}
+
+// meets reports whether entries that are watched can be in a range.
+func (w *watch) meets(r span) bool {
+	if slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && p+"\xff" > r.start }) {
+		return true
+	}
+	i, _ := slices.BinarySearch(w.keys, r.start)
+	return i < len(w.keys) && r.has(w.keys[i])
+}
+
+// touchRange marks a range.
+func (w *watch) touchRange(r span, version engine.Version) {
+	if !w.meets(r) {
+		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,8 +309,8 @@ func (w *watch) Close() {
 
 // letGo counts off what the reader had in hand.
 func (w *watch) letGo() {
-	w.hub.held.Add(-w.hand)
-	w.hand = 0
+	w.hub.held.Add(-w.given)
+	w.given = 0
 }
 
 // Next implements kv.Watch.
@@ -316,6 +353,7 @@ func (w *watch) idle() (bool, error) {
 	if w.ending != nil {
 		return false, w.ending
 	}
+	w.markHanded()
 	return w.dirty.none() && len(w.rest) == 0, nil
 }
 
@@ -323,6 +361,7 @@ func (w *watch) idle() (bool, error) {
 func (w *watch) take(version engine.Version) dirt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.markHanded()
 	d := w.dirty
 	w.dirty = d.after(version)
 	return d
@@ -488,8 +527,8 @@ func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, erro
 	if len(w.known) > kv.MaxWatchedEntries || w.bytes > kv.MaxWatchedBytes {
 		return out, w.tooMany()
 	}
-	w.hand = int64(size)
-	w.hub.held.Add(w.hand)
+	w.given = int64(size)
+	w.hub.held.Add(w.given)
 	return out, nil
 }
 
