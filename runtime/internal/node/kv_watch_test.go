@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -708,6 +709,57 @@ func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 			}
 			m.stop()
 		}
+	})
+}
+
+// While the disk is slow nothing of a commit is told, and when it fails nothing of it ever is.
+func TestWatchersOfADiskThatFailsAreToldNothing(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.kv("n=0")
+		w, poll := g.watch(kv.Watching{Keys: []kv.Key{{"n"}}, Initial: true}), make(chan error, 1)
+		defer w.Close()
+		var s shown
+		s.told(t, w, `["n"]=0`)
+		synced := make(chan error)
+		g.disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				return <-synced
+			}
+			return nil
+		})
+		put := func() error {
+			return g.verb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{mutation("n=1")}}, nil)
+		}
+		done := make(chan error, 1)
+		go func() { done <- put() }()
+		synctest.Wait()
+		quiet(t, w)
+		go func() {
+			poll <- g.verb("a", host.KVWatch, kv.WatchInput{Keys: []kv.WatchedKey{{Key: kv.Key{"n"}}}}, nil)
+		}()
+		synctest.Wait()
+		close(synced)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-poll; err != nil {
+			t.Error(err)
+		}
+		s.told(t, w, `["n"]=1`)
+		g.disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				return errors.New("the disk is gone")
+			}
+			return nil
+		})
+		wantCode(t, put(), host.Unavailable)
+		quiet(t, w)
+		other := g.watch(kv.Watching{Keys: []kv.Key{{"n"}}, Initial: true})
+		defer other.Close()
+		_, err := other.Next(t.Context())
+		wantCode(t, err, host.Unavailable)
+		g.disk.Fail(nil)
+		g.crash()
 	})
 }
 
