@@ -131,7 +131,7 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 }
 
 func (c *Check) holds(r engine.Reader) (bool, error) {
-	e, there, err := stat(r, keyspace.UserKV.Append(nil, c.Key))
+	e, there, err := Stat(r, keyspace.UserKV.Append(nil, c.Key))
 	switch {
 	case err != nil:
 		return false, err
