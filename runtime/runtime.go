@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -389,6 +390,11 @@ func (r *Runtime) Destroy(ctx context.Context, a host.Address) error {
 // Subscribe delivers the events of an actor.
 func (r *Runtime) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
 	return r.node.Subscribe(ctx, a, s)
+}
+
+// WatchKV follows entries of an actor's key-value store, for [kv.Store.Watch].
+func (r *Runtime) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv.Watch, error) {
+	return r.node.WatchKV(ctx, a, w)
 }
 
 // Inspect reads an actor's raw keyspace.

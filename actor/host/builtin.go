@@ -45,6 +45,7 @@ const (
 	KVCount    = "kv.count"
 	KVSample   = "kv.sample"
 	KVCommit   = "kv.commit"
+	KVWatch    = "kv.watch"
 
 	KVScopes      = "kv.scopes"
 	KVGroups      = "kv.groups"

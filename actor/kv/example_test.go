@@ -282,3 +282,44 @@ func ExamplePlaceholder() {
 	// true <nil> <nil>
 	// 00000000000000020000 {"$uuidv7":true} <nil>
 }
+
+func ExampleStore_Watch() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	write := func(m ...kv.Mutation) {
+		if _, err := store.Commit(ctx, kv.Commit{Mutations: m}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	ada, bob := kv.Key{"user", 7}, kv.Key{"user", 8}
+	write(kv.Put(ada, kv.Text("Ada")))
+	told := 0
+	for changes, err := range store.Watch(ctx, kv.WatchConfig{Prefixes: []kv.Key{{"user"}}, Keys: []kv.Key{{"visits"}}, Initial: true}) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		for _, c := range changes.Changes {
+			if c.Entry == nil {
+				fmt.Println(c.Key, "is absent")
+			} else {
+				fmt.Println(c.Key, string(c.Entry.Value.Data))
+			}
+		}
+		fmt.Println("version", changes.Version)
+		if told++; told == 2 {
+			break
+		}
+		write(kv.Put(bob, kv.Text("Bob")), kv.Delete(ada))
+	}
+	// Output:
+	// [user 7] Ada
+	// [visits] is absent
+	// version 2
+	// [user 7] is absent
+	// [user 8] Bob
+	// version 3
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
 // A Client calls the actors of one node. It is safe for any number of goroutines.
@@ -41,6 +42,7 @@ var (
 	_ host.EventSource = (*Client)(nil)
 	_ host.Inspector   = (*Client)(nil)
 	_ host.Databases   = (*Client)(nil)
+	_ kv.Watcher       = (*Client)(nil)
 )
 
 // New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it is put

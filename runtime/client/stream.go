@@ -1,12 +1,10 @@
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -171,24 +169,20 @@ func asError(ctx context.Context, err error) *host.Error {
 	return contextError(ctx)
 }
 
-// A response is one body with server-sent events: one connection of a stream.
+// A response is one connection of a stream.
 type response struct {
-	st      *Stream
-	body    io.ReadCloser
-	r       *bufio.Reader
-	cancel  context.CancelFunc
-	silence *time.Timer
+	*sse
+	st *Stream
 
 	// The event that is being read, and the delivery that it goes to.
-	id        host.Position
-	hasID     bool
-	name      string
-	data      []byte
-	version   uint64
-	emitted   time.Time
-	batch     host.Delivery
-	missed    uint64
-	lineBytes []byte
+	id      host.Position
+	hasID   bool
+	name    string
+	data    []byte
+	version uint64
+	emitted time.Time
+	batch   host.Delivery
+	missed  uint64
 }
 
 // open connects, from where the stream stands, and reads the stream's opening.
@@ -202,23 +196,11 @@ func (st *Stream) open(ctx context.Context) (*response, *failure) {
 	if len(st.names) > 0 {
 		path += "?" + url.Values{"names": {strings.Join(st.names, ",")}}.Encode()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	conn := &response{st: st, cancel: cancel}
-	conn.silence = time.AfterFunc(st.c.opts.StreamSilence, cancel)
-	res, f := st.c.do(ctx, &request{method: http.MethodGet, path: path, header: h})
+	body, ctx, f := st.c.listen(ctx, &request{method: http.MethodGet, path: path, header: h})
 	if f != nil {
-		timedOut := !conn.silence.Stop()
-		cancel()
-		if timedOut {
-			f = &failure{err: host.Errorf(host.Unavailable, "the node did not answer in time").Retry(), lost: true}
-		}
 		return nil, f
 	}
-	conn.body, conn.r = res.Body, bufio.NewReaderSize(res.Body, 16<<10)
-	if media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); media != "text/event-stream" {
-		conn.close()
-		return nil, &failure{err: host.Errorf(host.Internal, "the node's answer is %q and not a stream of events", media)}
-	}
+	conn := &response{sse: body, st: st}
 	// The first block names the position where the node can tell it.
 	if err := conn.block(ctx); err != nil {
 		conn.close()
@@ -229,12 +211,6 @@ func (st *Stream) open(ctx context.Context) (*response, *failure) {
 		return nil, &failure{err: host.Errorf(host.Unavailable, "the connection to the node was lost").Retry(), lost: true}
 	}
 	return conn, nil
-}
-
-func (conn *response) close() {
-	conn.silence.Stop()
-	conn.cancel()
-	conn.body.Close()
 }
 
 // read reads events until the connection ends. The error is errReconnect, an *host.Error or ctx's.
@@ -249,7 +225,7 @@ func (conn *response) read(ctx context.Context) error {
 // block reads lines up to an empty one and handles what they make.
 func (conn *response) block(ctx context.Context) error {
 	for {
-		line, err := conn.line()
+		line, err := conn.line(len(conn.data))
 		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -263,7 +239,6 @@ func (conn *response) block(ctx context.Context) error {
 			}
 			return errReconnect
 		}
-		conn.silence.Reset(conn.st.c.opts.StreamSilence)
 		if len(line) > 0 {
 			conn.field(line)
 			continue
@@ -275,29 +250,6 @@ func (conn *response) block(ctx context.Context) error {
 			return conn.deliver(ctx)
 		}
 		return nil
-	}
-}
-
-// line reads one line without its end. The result is valid until the next.
-func (conn *response) line() ([]byte, error) {
-	limit := conn.st.c.opts.ReplyBytes
-	conn.lineBytes = conn.lineBytes[:0]
-	for {
-		part, err := conn.r.ReadSlice('\n')
-		if int64(len(conn.lineBytes)+len(part)+len(conn.data)) > limit {
-			return nil, host.OverLimit("event", limit, int64(len(conn.lineBytes)+len(part)+len(conn.data)))
-		}
-		switch {
-		case err == nil && len(conn.lineBytes) == 0:
-			return bytes.TrimRight(part, "\r\n"), nil
-		case err == nil:
-			conn.lineBytes = append(conn.lineBytes, part...)
-			return bytes.TrimRight(conn.lineBytes, "\r\n"), nil
-		case errors.Is(err, bufio.ErrBufferFull):
-			conn.lineBytes = append(conn.lineBytes, part...)
-		default:
-			return nil, err
-		}
 	}
 }
 

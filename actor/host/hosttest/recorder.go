@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
 // A Served is what stands behind a gateway.
@@ -19,6 +20,7 @@ type Served interface {
 	host.EventSource
 	host.Inspector
 	host.Connector
+	kv.Watcher
 }
 
 // A Recorder stands before a node, and notes what the node is asked.
@@ -26,7 +28,7 @@ type Recorder struct {
 	// Node answers. It may be nil if Before fails each operation.
 	Node Served
 	// Before, if set, is called before each operation and may wait. Its error is the answer. op is
-	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "connect", "close"
+	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "watch", "connect", "close"
 	// or "disconnect"; r is nil except for calls.
 	Before func(ctx context.Context, op string, r *host.Request) error
 
@@ -128,6 +130,14 @@ func (n *Recorder) Subscribe(ctx context.Context, at host.Address, s host.Subscr
 		return nil, err
 	}
 	return n.Node.Subscribe(ctx, at, s)
+}
+
+// WatchKV implements kv.Watcher.
+func (n *Recorder) WatchKV(ctx context.Context, at host.Address, w kv.Watching) (kv.Watch, error) {
+	if err := n.begin(ctx, "watch", at, "%+v", w); err != nil {
+		return nil, err
+	}
+	return n.Node.WatchKV(ctx, at, w)
 }
 
 // Connect implements host.Connector.

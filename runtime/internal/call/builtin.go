@@ -81,7 +81,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	if b.query != nil {
 		q := *r
 		q.Existing = true
-		reply, err = p.queryBuiltin(ctx, t, &q, from, b.Row.Name, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
+		reply, err = p.queryBuiltin(ctx, t, &q, from, b, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
 	} else {
 		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.Open()))
 	}

@@ -28,6 +28,10 @@ type Method struct {
 	empty func(in any, codec host.Codec, out []byte) bool
 	// OfLife: what is found after the end of the actor for which the wait began may be a successor's, and is not answered.
 	OfLife bool
+	// unwoken: query answers for an actor that sleeps from its store, and does not wake it.
+	unwoken bool
+	// waits: serve waits by itself.
+	waits bool
 	// Missing answers for an actor that is not there, or for what is not there in it; nil for the error itself.
 	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }
@@ -102,7 +106,9 @@ func Serve[In, Out any](
 	m method.Typed[In, Out], f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error), options ...Option[In],
 ) *Method {
 	return bound(m.Row, &Method{serve: func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller) ([]byte, error) {
-		on := kernel.Target{Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Traceparent: req.Traceparent, Veiled: req.Veiled}
+		on := kernel.Target{
+			Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Traceparent: req.Traceparent, Veiled: req.Veiled, Order: req.Order,
+		}
 		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(s, ctx, on, in) })
 	}}, options)
 }
@@ -110,6 +116,18 @@ func Serve[In, Out any](
 // Ordered makes a method beside the actor wait for the turns before it, to show their changes.
 func Ordered(b *Method) *Method {
 	b.reads = true
+	return b
+}
+
+// Unwoken makes a method that reads answer for an actor that sleeps without waking it.
+func Unwoken(b *Method) *Method {
+	b.unwoken = true
+	return b
+}
+
+// WaitsItself says that a method beside the actor waits as long as its input says. It calls Waits of the order when it begins to.
+func WaitsItself(b *Method) *Method {
+	b.waits = true
 	return b
 }
 

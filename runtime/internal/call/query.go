@@ -183,7 +183,7 @@ func (r *Query) query() *Query { return r }
 func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller) (host.Reply, error) {
 	h := p.newQuery()
 	r := h.query()
-	if err := p.open(ctx, r, t, req, from); err != nil {
+	if err := p.open(ctx, r, t, req, from, false); err != nil {
 		return host.Reply{}, err
 	}
 	out, err := p.runs.run(h, method)
@@ -191,9 +191,9 @@ func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *hos
 }
 
 // queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
-func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, name string, f func(*Query) ([]byte, error)) (host.Reply, error) {
+func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
 	r := new(Query)
-	err := p.open(ctx, r, t, req, from)
+	err := p.open(ctx, r, t, req, from, b.unwoken)
 	if host.CodeOf(err) == host.ActorFailed {
 		a, v, serr := p.k.StandIn(ctx, t, req.Address)
 		if host.CodeOf(serr) == host.NotFound {
@@ -206,12 +206,12 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 	if err != nil {
 		return host.Reply{}, err
 	}
-	out, err := r.guard(name, f)
-	return r.answer(name, out, err)
+	out, err := r.guard(b.Row.Name, f)
+	return r.answer(b.Row.Name, out, err)
 }
 
-// open makes r a query that reads the last commit, until it is answered.
-func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller) error {
+// open makes r a query that reads the last commit, until it is answered. An actor that sleeps is woken, or with unwoken read as it is.
+func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller, unwoken bool) error {
 	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
 			return err
@@ -224,6 +224,12 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 	var v *view.View
 	if a != nil {
 		v = a.AcquireView()
+	}
+	if v == nil && unwoken {
+		var err error
+		if a, v, err = p.k.StandIn(ctx, t, req.Address); err != nil {
+			return err
+		}
 	}
 	for v == nil {
 		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.

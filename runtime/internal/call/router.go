@@ -58,7 +58,7 @@ func (p *Router) bind(methods []*Method) error {
 			return fmt.Errorf("call: the table of built-in methods has no %q", name)
 		case p.Methods[name] != nil:
 			return fmt.Errorf("call: two parts have the built-in method %q", name)
-		case b.Run != nil && b.Row.Kind != host.Action, b.query != nil && b.Row.Kind != host.Query, (b.wait != nil) != b.Row.Waits:
+		case b.Run != nil && b.Row.Kind != host.Action, b.query != nil && b.Row.Kind != host.Query, (b.wait != nil || b.waits) != b.Row.Waits:
 			return fmt.Errorf("call: the built-in method %q is not bound as its row says", name)
 		}
 		p.Methods[name] = b

@@ -21,6 +21,7 @@ var everyRoute = map[route]walked{
 	toActor:     {"/actors/room/a/-/", "GET HEAD PUT DELETE"},
 	toKeys:      {"/actors/room/a/-/keys", "GET HEAD"},
 	toEvents:    {"/actors/room/a/-/events", "GET"},
+	toWatch:     {"/actors/room/a/-/kv-watch", "GET POST"},
 	toConnect:   {"/actors/room/a/-/connect", "GET POST DELETE"},
 	toQueue:     {"/actors/room/a/-/queues/mail", "GET"},
 	toStream:    {"/actors/room/a/-/streams/tokens", "GET"},

@@ -60,7 +60,7 @@ func (x *exchange) connect(t *target) {
 	if out.Flush() != nil {
 		return
 	}
-	x.pump(s, conn, out)
+	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, conn, out) })
 }
 
 // connectRequest reads how a client wants to connect: from the parameters of a GET, or from the body of a POST, which

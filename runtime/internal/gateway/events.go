@@ -25,6 +25,8 @@ const (
 	// EventItem is an item of a stream that is followed, and EventMessage a message for a worker that listens.
 	EventItem    = "item"
 	EventMessage = "message"
+	// EventChange is what is different among the entries that are watched. Data: a kv.Changes.
+	EventChange = "change"
 )
 
 // retryHint is what a browser waits before it comes back, in milliseconds.
@@ -108,7 +110,7 @@ func (x *exchange) events(t *target) {
 	if out.Flush() != nil {
 		return
 	}
-	x.pump(s, source, out)
+	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, source, out) })
 }
 
 // stream begins a response of server-sent events. The caller flushes it, after an empty line.
@@ -124,12 +126,12 @@ type source interface {
 	Next(context.Context) (host.Delivery, error)
 }
 
-// pump writes what the source brings until one side ends.
-func (x *exchange) pump(s *serve.Stay, source source, out *serve.Writer) {
+// pump writes what a source brings until one side ends. until does it until the source returns an error or the client is gone.
+func (x *exchange) pump(s *serve.Stay, out *serve.Writer, until func(context.Context) error) {
 	for {
 		// One timer per heartbeat, whatever happens in between.
 		beat, cancel := context.WithTimeout(s.Context(), x.Front.Limits.Heartbeat)
-		err := x.until(beat, source, out)
+		err := until(beat)
 		due := beat.Err() != nil
 		cancel()
 		switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/timed"
@@ -22,6 +23,7 @@ type Node interface {
 	host.EventSource
 	host.Inspector
 	host.Connector
+	kv.Watcher
 }
 
 // Options configure a Gateway. Only Node is required.
@@ -139,6 +141,8 @@ func (rt route) methods() string {
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
 	case toEvents, toQueue, toStream:
 		return "GET, OPTIONS"
+	case toWatch:
+		return "GET, POST, OPTIONS"
 	case toSQLite:
 		return "GET, PUT, OPTIONS"
 	case toConnect:
@@ -227,6 +231,8 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
+	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):
+		x.watch(&t)
 	case upgrade:
 		x.websocket(&t)
 	case t.route == toConnect && (method == http.MethodGet || method == http.MethodPost):

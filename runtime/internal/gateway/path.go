@@ -18,6 +18,7 @@ const (
 	toActor
 	toKeys
 	toEvents
+	toWatch
 	toConnect
 	toQueue
 	toStream
@@ -121,6 +122,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toKeys
 	case "events":
 		t.route = toEvents
+	case "kv-watch":
+		t.route = toWatch
 	case "connect":
 		t.route = toConnect
 	case "sqlite":

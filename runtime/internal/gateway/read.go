@@ -23,7 +23,7 @@ const maxPage = 1000
 type parameters url.Values
 
 // lists are the parameters that may be given several times.
-var lists = []string{"prefix", "events", "names"}
+var lists = []string{"prefix", "events", "names", "key"}
 
 // params reads the query parameters. It refuses names that are not known: a typing error in an optional parameter would
 // otherwise go unnoticed. It refuses a parameter that is given twice, except lists.

@@ -38,6 +38,7 @@ func TestRequestScripts(t *testing.T)    { runScripts(t, "requests") }
 func TestAccessScripts(t *testing.T)     { runScripts(t, "access") }
 func TestEventScripts(t *testing.T)      { runScripts(t, "events") }
 func TestFollowScripts(t *testing.T)     { runScripts(t, "follow") }
+func TestWatchScripts(t *testing.T)      { runScripts(t, "watch") }
 func TestWorkerScripts(t *testing.T)     { runScripts(t, "workers") }
 func TestConnectionScripts(t *testing.T) { runScripts(t, "connections") }
 func TestSessionScripts(t *testing.T)    { runScripts(t, "sessions") }

@@ -62,7 +62,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Mu.Unlock()
 	if ended {
 		a.Kernel.forget(a)
-		a.Gate.Fail(err)
+		a.fail(err)
 	}
 	handler := ""
 	if t != nil {

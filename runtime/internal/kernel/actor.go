@@ -64,6 +64,7 @@ type Actor struct {
 
 	Pending atomic.Int64 // commits that are not durable yet
 	Gate    gate.Gate    // how many of them are durable
+	Told    gate.Gate    // the consequences of how many of them are out
 	Vacant  atomic.Bool  // nothing is awake, or wants to be; only commits that are not durable keep the Actor
 }
 

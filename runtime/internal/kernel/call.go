@@ -172,6 +172,7 @@ type Target struct {
 	Codec       host.Codec
 	Traceparent string
 	Veiled      bool
+	Order       host.Order // nil if there is none
 }
 
 // Ask has an actor do a job of the runtime's own, and waits for it.

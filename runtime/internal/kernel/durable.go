@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
@@ -35,7 +36,7 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	return snap, id, err
 }
 
-// Seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
+// Seen waits until what the caller has just read of an actor in the store is durable, and its consequences are out. The Actor that committed what
 // is not durable yet cannot have left memory since, also if it never will be.
 func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 	a := s.Find(addr)
@@ -47,16 +48,26 @@ func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 
 // Seen is [Kernel.Seen] of one actor.
 func (a *Actor) Seen(ctx context.Context) error {
-	return a.Pass(ctx, a.Last())
+	return passed(ctx, &a.Told, a.Last())
 }
 
 // Pass waits until a commit is durable: the reply gate of queries.
 func (a *Actor) Pass(ctx context.Context, commit uint64) error {
-	err := a.Gate.Pass(ctx, commit)
+	return passed(ctx, &a.Gate, commit)
+}
+
+func passed(ctx context.Context, g *gate.Gate, commit uint64) error {
+	err := g.Pass(ctx, commit)
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return fault.Ended(ctx)
 	}
 	return err
+}
+
+// fail ends the waits of readers: what they have read will never be durable.
+func (a *Actor) fail(err error) {
+	a.Gate.Fail(err)
+	a.Told.Fail(err)
 }
 
 // StandIn returns a view of what is durable of an actor that does not wake, and an Actor that stands for it in one query and is in

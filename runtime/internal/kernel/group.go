@@ -213,9 +213,9 @@ func (g *Group) durable(err error) {
 		// The batch may or may not be on disk, so nobody may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		if err != nil {
-			a.Gate.Fail(fault.Uncertain(a.Address))
+			a.fail(fault.Uncertain(a.Address))
 		} else {
-			a.Gate.Fail(e)
+			a.fail(e)
 		}
 		a.settled()
 		failAll(g.results, e)
@@ -233,6 +233,9 @@ func (g *Group) durable(err error) {
 	}
 	if g.destroyed {
 		a.Kernel.Signals.End(a.Key)
+	}
+	if g.Changed {
+		a.Told.Advance(g.Commit)
 	}
 	a.settled()
 	for i := range g.results {

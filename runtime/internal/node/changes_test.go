@@ -39,7 +39,7 @@ func (l *changeLog) Committed(_ uint64, cs *engine.ChangeSet) {
 			panic(string(c.Data))
 		}
 		line := fmt.Sprint(c.Kind, " ", c.Name)
-		for _, member := range []string{"op", "key", "reason", "due", "count", "data"} {
+		for _, member := range []string{"op", "key", "cause", "reason", "due", "count", "data"} {
 			if v, ok := data[member]; ok {
 				line += fmt.Sprintf(" %s=%v", member, v)
 			}

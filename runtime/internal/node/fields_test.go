@@ -56,6 +56,10 @@ var faultyInputs = map[string]map[string]string{
 		`{"name":"tick","cron":1}`: "cron", `{"name":"tick","cron":"@daily","zone":1}`: "zone", `{"name":"tick","every_ms":1000,"missed":1}`: "missed",
 		`{"name":"tick","every_ms":"x"}`: "every_ms", `{"name":"tick","X":1}`: "X",
 	},
+	host.KVWatch: {
+		`{"keys":[]}`: "keys", `{"keys":[{"key":["a"]},{"key":[]}]}`: "keys[1].key", `{"keys":[{"key":["a"]}],"wait_ms":60001}`: "wait_ms",
+		`{"keys":[{"key":["a"],"version":-1}]}`: "keys[0].version", `{"keys":[{"key":["a"]}],"life":"x"}`: "life",
+	},
 	host.KVScopes:      {`{"limit":0}`: "limit", `{"cursor":"?"}`: "cursor", `{"prefix":[null]}`: "prefix[0]"},
 	host.KVGroups:      {`{}`: "prefix", `{"prefix":[],"limit":1001}`: "limit", `{"prefix":[],"cursor":"?"}`: "cursor"},
 	host.KVSetScope:    {`{}`: "prefix", `{"prefix":[],"max_keys":-1}`: "max_keys", `{"prefix":[],"info":{"a":1,"a":2}}`: "info.a", `{"prefix":[[1]]}`: "prefix[0]"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
@@ -13,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -27,6 +29,7 @@ var (
 	_ host.EventSource = (*Node)(nil)
 	_ host.Inspector   = (*Node)(nil)
 	_ host.Databases   = (*Node)(nil)
+	_ hostkv.Watcher   = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -86,6 +89,11 @@ func (n *Node) Inspect(ctx context.Context, addr host.Address, q host.InspectQue
 // Subscribe implements host.EventSource.
 func (n *Node) Subscribe(ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
 	return event.Subscribe(n.Kernel, ctx, addr, sub)
+}
+
+// WatchKV implements kv.Watcher.
+func (n *Node) WatchKV(ctx context.Context, addr host.Address, w hostkv.Watching) (hostkv.Watch, error) {
+	return kv.WatchKV(ctx, n.Kernel, addr, w)
 }
 
 // Connect opens or resumes a connection of a client to an actor.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
@@ -34,6 +35,7 @@ func (d *document) actorType(b *host.Behavior) {
 	}
 	t.connections()
 	t.follows()
+	t.watch()
 	t.builtins()
 }
 
@@ -401,6 +403,30 @@ func (t *typeDocument) follows() {
 			success:    success, errors: callStatuses(),
 		})
 	}
+}
+
+// watch describes the stream of changes of the key-value store.
+func (t *typeDocument) watch() {
+	key := object{"type": "array", "items": object{"type": "string"}}
+	change := shaper{d: t.document, typ: t.b.Type}.of(typeOf[kv.Changes]())
+	o := operation{
+		summary: "Watches entries of the key-value store: tells their last state, each time that it is another one.",
+		parameters: []any{
+			query("key", `A key to watch, as a JSON array: ["user",7]. It may be given up to 1,000 times.`, key),
+			query("prefix", "A prefix to watch, likewise, up to 16 times. [] is that of all keys.", key),
+			query("initial", "Whether the first changes are what is there.", object{"type": "boolean"}),
+			query("stored", `Whether values are the bytes that are stored, as {"$bytes":base64}.`, object{"type": "boolean"}),
+		},
+		success: serverSentEvents("Server-sent events: change with what is different, cairn.bye with an error as the last.", object{"change": change}),
+		errors:  callStatuses(),
+	}
+	if method.KVWatch.By(t.b.Open()) == method.Operators {
+		o.description = "For operators."
+	}
+	t.add("kv-watch", http.MethodGet, "kv_watch", o)
+	o.parameters = nil
+	o.body = object{"content": inJSON(shaper{d: t.document, typ: t.b.Type, input: true}.of(typeOf[kv.Watching]()))}
+	t.add("kv-watch", http.MethodPost, "kv_watch_with_body", o)
 }
 
 // builtins describes the methods that every actor has, as far as they apply to the type.

@@ -76,7 +76,15 @@ var hostText = map[string]string{
 		"none.",
 	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
 		"callers read Public.",
-	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"InspectPage":    "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"KVChange":       "A Change is the state of an entry.",
+	"KVChange.entry": "entry is null if there is none, or it has expired.",
+	"KVChanges": "Changes are the entries that are different from what the watcher was last told, in the " +
+		"order of their keys. All are of one commit. States between two answers are skipped.",
+	"KVChanges.more": "more: not all fit in. The next changes follow at once, and are of this commit or a later " +
+		"one. Behind the first changes without more the watcher knows the state of one commit.",
+	"KVChanges.version": "version is that of the commit, and life the id of the actor's life that it counts in; " +
+		"absent if there is no actor.",
 	"KVCheck": "A Check demands something of the entry of a key, or that a part of a selection is as a " +
 		"page of kv.list has shown it. It has exactly one of version, exists, value and digest.",
 	"KVCheck.digest": "digest is that of a page of kv.list.",
@@ -200,6 +208,20 @@ var hostText = map[string]string{
 	"KVVersion":              "A Version is what an entry was from a commit on, until that of the next version.",
 	"KVVersion.op":           "op says what made it: put, or what removed the entry: delete or expire.",
 	"KVVersion.value":        "value and the like are of a put.",
+	"KVWatchInput":           "WatchInput names entries that the caller has seen, and waits until one is different.",
+	"KVWatchInput.keys":      "keys are up to 1,000 entries.",
+	"KVWatchInput.life": "life is that of the answer that the versions are from. If the actor has another life by " +
+		"now, all entries are different. Absent means the present one.",
+	"KVWatchInput.wait_ms": "wait_ms is how long to wait for a change, up to one minute; absent does not wait.",
+	"KVWatchedKey":         "A WatchedKey is an entry as a caller has seen it.",
+	"KVWatchedKey.version": "version is that of the entry; absent or 0 for none.",
+	"KVWatching":           "A Watching says what a watcher watches.",
+	"KVWatching.initial": "initial asks for what is there: the first changes have all that is watched, and for a key " +
+		"without an entry null. Otherwise they are the first to follow.",
+	"KVWatching.keys": "keys are up to 1,000 keys, and prefixes up to 16: the entries whose keys begin with their " +
+		"parts. There must be one at least; [] is the prefix of all.",
+	"KVWatching.stored": "stored makes each value the bytes that are stored, as {\"$bytes\":base64}, and names each " +
+		"encoding. Otherwise values are as in the JSON of the methods kv.*.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
 		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",

@@ -28,6 +28,7 @@ const (
 	LabelConnect
 	LabelListen
 	LabelFollow
+	LabelWatch
 	LabelExport
 	LabelImport
 	labels
@@ -35,7 +36,7 @@ const (
 
 func (l Label) String() string {
 	return [labels]string{"unknown", "action", "query", "create", "read", "destroy", "events", "inspect", "list",
-		"builtin", "connect", "listen", "follow", "export", "import"}[l]
+		"builtin", "connect", "listen", "follow", "watch", "export", "import"}[l]
 }
 
 // A Meter counts requests, and what responses that last have sent.
@@ -200,7 +201,7 @@ func (m *Meter) Count(t *TypeMeter, l Label, code host.Code, took time.Duration)
 	}
 	(*c).Inc()
 	switch l {
-	case LabelEvents, LabelConnect, LabelListen, LabelFollow, LabelExport, LabelImport:
+	case LabelEvents, LabelConnect, LabelListen, LabelFollow, LabelWatch, LabelExport, LabelImport:
 		return // it lasts as long as the client likes, so the time says nothing
 	}
 	s := t.seconds[l].Load()

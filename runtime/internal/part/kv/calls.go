@@ -21,6 +21,7 @@ import (
 // Methods implements call.Server.
 func (p *Part) Methods() []*call.Method {
 	return []*call.Method{
+		call.WaitsItself(call.Ordered(call.Serve(method.KVWatch, watchFor))),
 		reads(method.KVGet, get),
 		reads(method.KVGetMany, getMany),
 		reads(method.KVList, list),
@@ -49,10 +50,10 @@ type reader struct {
 
 // reads binds a method that reads. An actor that is not there has no entries, which is no error.
 func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out, error)) *call.Method {
-	b := call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) {
+	b := call.Unwoken(call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) {
 		now := q.Now()
 		return call.Reading(q, func(rows engine.Reader) (Out, error) { return f(&reader{rows, codec, now, q.View.Version}, in) })
-	})
+	}))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 		var in In
 		if req.Existing {

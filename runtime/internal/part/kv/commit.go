@@ -21,7 +21,7 @@ import (
 
 // commit implements kv.commit.
 func (p *Part) commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.CommitInput) (kv.CommitOutput, error) {
-	h := Turn{Reads: Reads[*kernel.Turn]{t}}
+	h := TurnOf(t)
 	if n := len(in.Sends); n > kv.MaxSends {
 		return kv.CommitOutput{}, host.OverLimit("sends", kv.MaxSends, int64(n)).With("field", "sends")
 	}
@@ -71,7 +71,10 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		return true, err
 	}
 	rows := t.Core.Rows
-	before, changes, counted := rows.Savepoint(), len(t.Changes), h.changes
+	before, changes, counted := rows.Savepoint(), len(t.Changes), 0
+	if h.touched != nil {
+		counted = h.touched.changes
+	}
 	t.Leave()
 	if err = f(); err == nil {
 		return false, nil
@@ -86,8 +89,8 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 	h.undo(before)
 	of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
 	t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
-	if h.changes <= MaxKVChanges { // otherwise the turn publishes that there were more
-		h.changes = counted
+	if what := h.touched; what != nil && what.changes <= MaxKVChanges { // otherwise the turn publishes that there were more
+		what.changes = counted
 	}
 	return true, err
 }
@@ -115,6 +118,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	}
 	done, err := kvrows.Apply(store, do)
 	if err != nil {
+		store.TakePurged() // what it purged is undone
 		return kv.CommitOutput{}, refusal(err)
 	}
 	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed, Resolved: stands.made}
@@ -125,6 +129,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	if err := stands.uuids.Keep(rows); err != nil {
 		return kv.CommitOutput{}, fault.Limit(err)
 	}
+	h.expired(store)
 	out.Version = uint64(rows.Version())
 	for i := range do.Mutations {
 		m, d := &do.Mutations[i], &done.Done[i]
@@ -160,7 +165,7 @@ func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) {
 			}
 			return
 		}
-		rangeChange(h.K, m.Key, m.End, d.Deleted)
+		h.rangeChange(m.Key, m.End, d.Deleted)
 	default:
 		h.change("put", m.Key, d.Value.Data)
 	}

@@ -18,13 +18,16 @@ import (
 )
 
 // Part is the part for the key-value store.
-type Part struct{ send Send }
+type Part struct {
+	send Send
+	hub  hub
+}
 
 // A Send is how a commit sends messages to a queue of the actor.
 type Send func(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error)
 
 // New makes the part.
-func New(send Send) *Part { return &Part{send} }
+func New(send Send) *Part { return &Part{send: send} }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
@@ -32,9 +35,13 @@ func (*Part) Name() string { return "kv" }
 // Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	// changes counts the changes of keys, for watchers.
-	changes int
+	touched *touched // nil if nothing was
 }
+
+// TurnOf returns the view of a turn's handler on the key-value store.
+func TurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asKV() *Turn }).asKV() }
+
+func (h *Turn) asKV() *Turn { return h }
 
 // Query is what handlers of queries may read of the key-value store.
 type Query = Reads[*call.Query]
@@ -118,6 +125,7 @@ func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
 	if err := store.Put(k, value, o); err != nil {
 		return refused(err)
 	}
+	h.expired(store)
 	h.change("put", key, value)
 	return nil
 }
@@ -126,8 +134,7 @@ func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
 //
 // REQUIRES: t.Mu
 func Keep(t *kernel.Turn, key, value []byte) error {
-	h := Turn{Reads: Reads[*kernel.Turn]{t}}
-	return h.put(key, value, engine.PutOptions{})
+	return TurnOf(t).put(key, value, engine.PutOptions{})
 }
 
 // refused makes an error of the store one for the handler.
@@ -146,7 +153,9 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 		return false, err
 	}
 	defer t.Leave()
-	ok, err := storeOf(t.Core).Delete(keyspace.UserKV.Append(nil, key))
+	store := storeOf(t.Core)
+	ok, err := store.Delete(keyspace.UserKV.Append(nil, key))
+	h.expired(store)
 	if ok && err == nil {
 		h.change("delete", key, nil)
 	}
@@ -163,7 +172,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	from, to := kvrows.Bounds(start, end)
 	n, err := storeOf(t.Core).DeleteRange(from, to)
 	if n > 0 && err == nil {
-		rangeChange(t, start, end, n)
+		h.rangeChange(start, end, n)
 	}
 	return n, refused(err)
 }
@@ -209,23 +218,37 @@ const (
 	maxChangeValue = 8 << 10
 )
 
-// change notes a change of a key to publish.
+// expired notes the entries that the store has removed because they had expired.
 //
-// REQUIRES: t.Mu
+// REQUIRES: h.K.Mu
+func (h *Turn) expired(store *kvrows.Store) {
+	for _, key := range store.TakePurged() {
+		h.change("expire", key[1:], nil)
+	}
+}
+
+// change notes a change of a key: for watchers, and to publish it.
+//
+// REQUIRES: h.K.Mu
 func (h *Turn) change(op string, key, value []byte) {
 	t := h.K
+	h.touch(key)
 	if t.Actor.Kernel.Options.Changes == nil {
 		return
 	}
-	if h.changes++; h.changes > MaxKVChanges {
-		if h.changes == MaxKVChanges+1 {
-			t.Enlist(h)
+	what := h.touched
+	if what.changes++; what.changes > MaxKVChanges {
+		if what.changes == MaxKVChanges+1 {
+			t.Enlist(what)
 		}
 		return
 	}
 	t.Change(engine.ChangeKV, "", func() any {
 		m := map[string]any{"op": op, "key": keyJSON(key)}
-		if op == "put" {
+		switch op {
+		case "expire":
+			m["op"], m["cause"] = "delete", "expired"
+		case "put":
 			m["size"] = len(value)
 			if len(value) <= maxChangeValue {
 				m["value"] = value
@@ -236,13 +259,17 @@ func (h *Turn) change(op string, key, value []byte) {
 }
 
 // Seal implements kernel.Participant, for a turn that changed more keys than it publishes.
-func (h *Turn) Seal(t *kernel.Turn) error {
-	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": h.changes - MaxKVChanges} })
+func (what *touched) Seal(t *kernel.Turn) error {
+	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": what.changes - MaxKVChanges} })
 	return nil
 }
 
-func rangeChange(t *kernel.Turn, start, end []byte, n int64) {
-	t.Change(engine.ChangeKV, "", func() any {
+// rangeChange notes that the entries of a range were removed.
+//
+// REQUIRES: h.K.Mu
+func (h *Turn) rangeChange(start, end []byte, n int64) {
+	h.touchRange(start, end)
+	h.K.Change(engine.ChangeKV, "", func() any {
 		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
 	})
 }

@@ -72,14 +72,23 @@ func (*Part) Purges(name string) bool { return name == "" }
 
 // Purge implements kernel.Purger. It removes keys that have expired.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	const most = 1000
-	return c.System(w, "purge", func(h *kernel.Turn) error {
+	most := 1000
+	if c.Actor.Kernel.Options.Changes != nil {
+		most = MaxKVChanges // each is published
+	}
+	return c.System(w, "purge", func(t *kernel.Turn) error {
 		// First, because the purge may arm the same time again.
 		c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
-		more, err := storeOf(c).Purge(most)
-		if more && err == nil {
+		store := storeOf(c)
+		more, err := store.Purge(most)
+		if err != nil {
+			store.TakePurged()
+			return err
+		}
+		TurnOf(t).expired(store)
+		if more {
 			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // the row fires again
 		}
-		return err
+		return nil
 	})
 }

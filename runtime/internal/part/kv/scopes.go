@@ -101,7 +101,7 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScop
 			return out, refused(err)
 		}
 		if out.Deleted > 0 {
-			rangeChange(t, prefix, end, out.Deleted)
+			TurnOf(t).rangeChange(prefix, end, out.Deleted)
 		}
 	}
 	return out, refused(store.RemoveScope(prefix))

@@ -162,7 +162,7 @@ func (c *Check) holds(r engine.Reader, done *work) (bool, error) {
 		}
 		return c.Value(value.Value{Encoding: encoding(&e), Data: e.Value})
 	}
-	e, there, err := stat(r, keyspace.UserKV.Append(nil, c.Key))
+	e, there, err := Stat(r, keyspace.UserKV.Append(nil, c.Key))
 	switch {
 	case err != nil:
 		return false, err

@@ -20,8 +20,8 @@ func Bounds(start, end []byte) (from, to []byte) {
 
 func encoding(e *engine.Entry) host.Encoding { return host.Encoding(e.Encoding) }
 
-// stat is Get without the value, which may be large.
-func stat(r engine.Reader, key []byte) (engine.Entry, bool, error) {
+// Stat is Get without the value, which may be large.
+func Stat(r engine.Reader, key []byte) (engine.Entry, bool, error) {
 	page, err := r.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0), Limit: 1, KeysOnly: true})
 	if err != nil || len(page.Entries) == 0 {
 		return engine.Entry{}, false, err

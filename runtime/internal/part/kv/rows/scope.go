@@ -420,7 +420,7 @@ func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
 	if err != nil {
 		return err
 	}
-	now := Store{s.WriteSet, &Scopes{list: list, pins: pins, known: true}}
+	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, known: true}}
 	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
 		return s.raise(h, floor)
 	}

@@ -25,10 +25,11 @@ var Kinds = []keyspace.Kind{
 type Store struct {
 	*engine.WriteSet
 	scopes *Scopes
+	purged [][]byte
 }
 
 // Of returns the store over a write set. The scopes are what is remembered of the actor's, between turns.
-func Of(rows *engine.WriteSet, scopes *Scopes) *Store { return &Store{rows, scopes} }
+func Of(rows *engine.WriteSet, scopes *Scopes) *Store { return &Store{WriteSet: rows, scopes: scopes} }
 
 // A QuotaError refuses a change that a scope has no room for.
 type QuotaError struct {
@@ -278,7 +279,11 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	if err != nil || !there || e.Expire == 0 || e.Expire > s.Now() {
 		return e, there, err
 	}
-	return engine.Entry{}, false, s.remove(sc, key, &e, Expired)
+	if err := s.remove(sc, key, &e, Expired); err != nil {
+		return engine.Entry{}, false, err
+	}
+	s.purged = append(s.purged, key)
+	return engine.Entry{}, false, nil
 }
 
 // charged makes a change of one key with what the scopes count. If one has no room, entries of it that have expired make some.
@@ -303,6 +308,13 @@ func (s *Store) charged(sc *Scope, key []byte, keys, size int64, change func() e
 		}
 		return l.write(s.WriteSet)
 	}
+}
+
+// TakePurged returns the keys of entries that were removed because they had expired, in the operations since it was last called.
+func (s *Store) TakePurged() [][]byte {
+	keys := s.purged
+	s.purged = nil
+	return keys
 }
 
 // clear removes entries of a scope that have expired, up to some.
@@ -394,6 +406,7 @@ func (s *Store) armNext(scoped bool) error {
 
 // expire removes an entry that has expired.
 func (s *Store) expire(l *ledger, key []byte) error {
+	s.purged = append(s.purged, key)
 	sc, plain, err := s.scope(key)
 	if err != nil {
 		return err
@@ -416,10 +429,11 @@ func (s *Store) expire(l *ledger, key []byte) error {
 
 // atomically undoes what an operation did that fails.
 func (s *Store) atomically(operation func() error) error {
-	before := s.Savepoint()
+	before, purged := s.Savepoint(), len(s.purged)
 	err := operation()
 	if err != nil {
 		s.Rollback(before)
+		s.purged = s.purged[:purged]
 	}
 	return err
 }
