@@ -208,6 +208,13 @@ type Finisher interface {
 	Succeeded(t *Turn)
 }
 
+// A Counter is a participant that counts what it has collected which is in no row before the seal.
+type Counter interface {
+	Participant
+	// REQUIRES: Turn.Mu
+	Collected() int
+}
+
 // An Observer is what a handler is handed, if a part has something in turns that the watchdog must look at. Only the watchdog
 // calls it, while the turn may be in use.
 type Observer interface {

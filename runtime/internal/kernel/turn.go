@@ -66,6 +66,7 @@ type Turn struct {
 	Lasting   int32 // how many of the changes, the first ones, are published also when the turn destroys the actor
 	Changes   []engine.Change
 	After     []Consequence
+	calls     int // of other actors
 	parts     []Participant
 	few       [2]Participant // the room that parts begins with
 	Session   Session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
@@ -142,6 +143,23 @@ func (t *Turn) Enlist(p Participant) {
 		t.parts = t.few[:0]
 	}
 	t.parts = append(t.parts, p)
+}
+
+// Collected counts what the handler did that is in no row yet, or that no rollback of rows undoes: events, messages, calls of
+// other actors and the like.
+//
+// REQUIRES: t.Mu
+func (t *Turn) Collected() int {
+	n := len(t.After) + t.calls
+	if t.Ends {
+		n++
+	}
+	for _, p := range t.parts {
+		if p, ok := p.(Counter); ok {
+			n += p.Collected()
+		}
+	}
+	return n
 }
 
 // succeeded tells the participants that nothing of the turn can fail.
@@ -266,12 +284,22 @@ func (t *Turn) DestroySelf() {
 
 // Call implements host.Node: a call from inside the turn.
 func (t *Turn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	t.called()
 	return t.Actor.Kernel.CallFrom(ctx, r, &t.From)
 }
 
 // Destroy implements host.Node.
 func (t *Turn) Destroy(ctx context.Context, a host.Address) error {
+	t.called()
 	return t.Actor.Kernel.DestroyFrom(ctx, a, &t.From)
+}
+
+// called counts a call of another actor.
+func (t *Turn) called() {
+	if t.Enter() == nil {
+		t.calls++
+		t.Leave()
+	}
 }
 
 // Operates reports whether an operation of the turn goes on. What it takes is the store's time: no function can help that.

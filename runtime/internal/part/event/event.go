@@ -144,6 +144,9 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
+// Collected implements kernel.Counter.
+func (h *Turn) Collected() int { return len(h.events) }
+
 // number gives the events their sequences, and returns the last.
 func (h *Turn) number() (last uint64, err error) {
 	last, err = LastSequence(h.K.Core)

@@ -71,7 +71,7 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		return true, err
 	}
 	rows := t.Core.Rows
-	before, changes, counted := rows.Savepoint(), len(t.Changes), h.changes
+	before, changes, counted, collected := rows.Savepoint(), len(t.Changes), h.changes, t.Collected()
 	t.Leave()
 	if err = f(); err == nil {
 		return false, nil
@@ -80,7 +80,7 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		return false, closed
 	}
 	defer t.Leave()
-	if !rows.Only(&before, kvrows.Kinds...) {
+	if t.Collected() != collected || !rows.Only(&before, kvrows.Kinds...) {
 		return false, err
 	}
 	h.undo(before)
