@@ -185,6 +185,9 @@ func (l *link) next(ctx context.Context, c *conn, text string, args []driver.Nam
 		c.cache.put(st)
 		return nil, "", limited(wrap(err, text), c.bounds(), 0, longest(args))
 	}
+	if !st.readOnly {
+		l.s.writes.Add(1)
+	}
 	return st, tail, nil
 }
 

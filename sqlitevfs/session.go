@@ -30,7 +30,8 @@ type Session struct {
 	handle *sql.DB
 	over   bool
 
-	used atomic.Bool
+	used   atomic.Bool
+	writes atomic.Int64
 
 	mu        sync.Mutex
 	ended     bool
@@ -74,6 +75,9 @@ func (s *Session) closeHandle() {
 func (s *Session) Used() bool {
 	return s.used.Load()
 }
+
+// Writes counts the statements that were given to the session and are not only for reading, whatever became of them.
+func (s *Session) Writes() int64 { return s.writes.Load() }
 
 // Shut refuses all statements from now on, even ROLLBACK, and interrupts a running one; it does not wait for its end. An
 // open transaction stays open: ending it after Shut does not help, and Commit fails. The owner calls Shut when the code

@@ -388,3 +388,66 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 		}
 	}, definition)
 }
+
+// What a turn has collected, and not written yet, counts as much: an event, say, must not be published for what was undone.
+// What it had collected before does not.
+func TestAnUpdateThatCollectedMoreFailsTheTurn(t *testing.T) {
+	triers := actor.NewType[shop]("trier")
+	said := actor.NewEvent[string](triers, "said", actor.EventConfig{})
+	try := actor.NewAction[string, actor.None](triers, "try")
+	hear := actor.NewAction[actor.None, actor.None](triers, "hear")
+	refused := errors.New("refused")
+	do := func(ctx *actor.Context, what string) error {
+		other := triers.Ref(ctx, "other")
+		switch what {
+		case "event":
+			return said.Emit(ctx, "a is put")
+		case "message":
+			return hear.Send(ctx, other, actor.None{})
+		case "call":
+			_, err := hear.Call(ctx, other, actor.None{})
+			return err
+		case "task":
+			return ctx.Go("rest", func(*actor.Task) error { return nil })
+		case "sql":
+			_, err := ctx.SQL().Exec(`CREATE TABLE IF NOT EXISTS a (b)`)
+			return err
+		case "read sql":
+			var n int
+			return ctx.SQL().QueryRow(`SELECT count(*) FROM sqlite_schema`).Scan(&n)
+		case "destroy":
+			ctx.DestroySelf()
+		}
+		return nil
+	}
+	definition := actor.Define(triers, actor.Spec[shop]{},
+		actor.On(hear, func(*shop, *actor.Context, actor.None) (actor.None, error) { return actor.None{}, nil }),
+		actor.On(try, func(_ *shop, ctx *actor.Context, what string) (actor.None, error) {
+			for _, before := range []string{"event", "message", "sql"} {
+				if err := do(ctx, before); err != nil {
+					return actor.None{}, err
+				}
+			}
+			err := ctx.KV().Update(func(tx actor.KV) error {
+				_, err := tx.Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1))}})
+				return errors.Join(err, do(ctx, what), refused)
+			})
+			if !errors.Is(err, refused) {
+				return actor.None{}, err
+			}
+			return actor.None{}, nil
+		}))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ref := triers.Ref(h, "a")
+		for what, undone := range map[string]bool{
+			"": true, "read sql": true, "event": false, "message": false, "call": true, "task": false, "sql": false, "destroy": false,
+		} {
+			if _, err := try.Call(t.Context(), ref, what); (err == nil) != undone {
+				t.Errorf("%q: %v", what, err)
+			}
+		}
+		if n := len(h.Events("trier", "a")); n != 3 {
+			t.Errorf("%d events", n)
+		}
+	}, definition)
+}

@@ -144,6 +144,9 @@ func (t *Turn) Enlist(p Participant) {
 	t.parts = append(t.parts, p)
 }
 
+// Participants are what parts have collected. REQUIRES: t.Mu
+func (t *Turn) Participants() []Participant { return t.parts }
+
 // succeeded tells the participants that nothing of the turn can fail.
 func (t *Turn) succeeded() {
 	for _, p := range t.parts {

@@ -3,6 +3,7 @@ package kvconnect_test
 import (
 	"bytes"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -87,7 +88,8 @@ func TestR5DelaysAreChecked(t *testing.T) {
 		}{
 			{"enqueues[0]: the deadline is more than 30 days", enqueue(2, time.Now().Add(31*24*time.Hour).UnixMilli())},
 			{"enqueues[0]: the backoff_schedule has a pause", enqueue(4, 3_600_001)},
-			{"enqueues[0]: the backoff_schedule has 11", enqueue(4, make([]byte, 11))},
+			{"enqueues[0]: the backoff_schedule has more than 10", enqueue(4, make([]byte, 11))},
+			{"enqueues[0]: the backoff_schedule has more than 10", enqueue(slices.Repeat([]any{4, 1}, 11)...)},
 			{"enqueues[0]: keys_if_undelivered[0]: the key", enqueue(3, []byte("x"))},
 			{"more than 10 keys_if_undelivered", message(3, bytes.Repeat(message(3, key("a")), 11))},
 			{"enqueues[0]: the payload", message(3, message(1, []byte("x")))},

@@ -40,8 +40,8 @@ func (e *enqueue) translate(to *host.QueueMessageInput, now time.Time) (err erro
 	if e.deadlineMS > 0 {
 		to.DelayMS = max(ms, 0)
 	}
-	if n := len(e.backoffMS); n > maxPauses {
-		return refused("the backoff_schedule has %d pauses; the limit is %d", n, maxPauses)
+	if len(e.backoffMS) > maxPauses {
+		return refused("the backoff_schedule has more than %d pauses", maxPauses)
 	}
 	for _, ms := range e.backoffMS {
 		if int64(ms) > maxBackoff.Milliseconds() {

@@ -111,8 +111,9 @@ type field struct {
 	bool  *bool
 	// each takes a field of bytes.
 	each func(data []byte) error
-	// packed takes numbers, whether they come one by one or together.
+	// packed takes numbers, whether they come one by one or together, and one more than there may be.
 	packed *[]uint32
+	most   int
 }
 
 // parse reads a message whose known fields are in a table.
@@ -131,7 +132,7 @@ func parse(b []byte, known map[protowire.Number]field) error {
 			*to.bytes = data
 			return nil
 		case to.packed != nil && kind == protowire.BytesType:
-			for len(data) > 0 {
+			for len(data) > 0 && len(*to.packed) <= to.most {
 				n, size := protowire.ConsumeVarint(data)
 				if size < 0 {
 					return errWire
@@ -142,7 +143,9 @@ func parse(b []byte, known map[protowire.Number]field) error {
 		case isBytes || kind != protowire.VarintType:
 			return errWire
 		case to.packed != nil:
-			*to.packed = append(*to.packed, uint32(n))
+			if len(*to.packed) <= to.most {
+				*to.packed = append(*to.packed, uint32(n))
+			}
 		case to.int32 != nil:
 			*to.int32 = int32(n)
 		case to.int64 != nil:
@@ -183,7 +186,7 @@ func parseAtomicWrite(b []byte) (*atomicWrite, error) {
 		2: appended(&w.mutations, maxMutations, "mutations", parseMutation),
 		3: appended(&w.enqueues, maxMutations, "enqueues", func(b []byte, e *enqueue) error {
 			return parse(b, map[protowire.Number]field{
-				1: {bytes: &e.payload}, 2: {int64: &e.deadlineMS}, 4: {packed: &e.backoffMS},
+				1: {bytes: &e.payload}, 2: {int64: &e.deadlineMS}, 4: {packed: &e.backoffMS, most: maxPauses},
 				3: appended(&e.keysIfUndelivered, maxUndeliveredKeys, "keys_if_undelivered", func(b []byte, key *[]byte) error {
 					*key = b
 					return nil

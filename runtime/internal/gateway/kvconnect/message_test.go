@@ -26,6 +26,17 @@ var (
 	aliceValue = "ff0f6f22016e49027b01"
 )
 
+// A schedule that is refused anyway is not read as a whole.
+func TestALongScheduleIsNotKept(t *testing.T) {
+	pauses := make([]byte, 1<<20)
+	for name, e := range map[string][]byte{"packed": appendBytes(nil, 4, pauses), "one by one": bytes.Repeat(appendVarint(nil, 4, 1), 1000)} {
+		w, err := parseAtomicWrite(appendBytes(nil, 3, e))
+		if err != nil || len(w.enqueues[0].backoffMS) != maxPauses+1 {
+			t.Errorf("%s: %d pauses, %v", name, len(w.enqueues[0].backoffMS), err)
+		}
+	}
+}
+
 // Requests as the client of npm sends them.
 func TestRequestsAreRead(t *testing.T) {
 	for _, c := range []struct {

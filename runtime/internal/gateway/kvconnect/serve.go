@@ -37,6 +37,9 @@ const validity = time.Hour
 // longReply is from where on the answers of all clients together are bounded.
 const longReply = 64 << 10
 
+// maxMetadata bounds the body of a metadata exchange in bytes.
+const maxMetadata = 4 << 10
+
 // coalesced is the size of bodies that a client of Deno sends together with their header. It sends a longer one apart, and TCP holds that
 // back until the header is acknowledged, which takes 40 ms unless something is sent to the client.
 const coalesced = 256
@@ -91,7 +94,11 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	if n := x.R.ContentLength; x.R.ProtoMajor == 2 && (n < 0 || n > coalesced) {
 		x.W.WriteHeader(http.StatusContinue)
 	}
-	body, fault := x.KVBody()
+	read := x.KVBody
+	if operation == "" {
+		read = func() ([]byte, *host.Error) { return x.BodyUpTo(maxMetadata) }
+	}
+	body, fault := read()
 	if fault != nil {
 		fail(x, fault, operation)
 		return
@@ -216,7 +223,7 @@ func (s *store) metadata(r *http.Request, body []byte, now time.Time) ([]byte, e
 		version = 2
 	}
 	if !slices.Contains(in.SupportedVersions, version) {
-		return nil, refused("the client supports the versions %v of the protocol; this node has 2 and 3", in.SupportedVersions)
+		return nil, refused("the client supports neither version 2 nor 3 of the protocol, which this node has")
 	}
 	type endpoint struct {
 		URL         string `json:"url"`

@@ -59,10 +59,11 @@ func TestMetadataIsExchanged(t *testing.T) {
 		path, body, text string
 		status           int
 	}{
-		{"/actors/room/a/-/kv", "", "the versions [1]", 400},
-		{"/actors/room/a/-/kv", `{"supportedVersions":[1,4]}`, "the versions [1 4]", 400},
+		{"/actors/room/a/-/kv", "", "neither version 2 nor 3", 400},
+		{"/actors/room/a/-/kv", `{"supportedVersions":[1,4]}`, "neither version 2 nor 3", 400},
 		{"/actors/room/a/-/kv", `{"supportedVersions":["3"]}`, "the body", 400},
 		{"/actors/room/a/-/kv", `{`, "the body", 400},
+		{"/actors/room/a/-/kv", `{"supportedVersions":[1` + strings.Repeat(",1", 2<<10) + `]}`, "the body is longer than 4096 bytes", 413},
 		{"/actors/none/a/-/kv", `{"supportedVersions":[3]}`, "no actor type", 404},
 		{"/kv/", `{"supportedVersions":[3]}`, "part 1 of the key", 400},
 		{"/kv/a/-/b", `{"supportedVersions":[3]}`, "part 2 of the key", 400},

@@ -60,7 +60,7 @@ func (w *atomicWrite) commit(now time.Time) (*kv.CommitInput, error) {
 		}
 	}
 	for i := range w.mutations {
-		if err := w.mutations[i].translate(&in.Mutations[i]); err != nil {
+		if err := w.mutations[i].translate(&in.Mutations[i], now); err != nil {
 			return nil, within(err, "mutations", i)
 		}
 	}
@@ -137,7 +137,7 @@ func (c *check) translate(to *kv.Check) (err error) {
 	return nil
 }
 
-func (m *mutation) translate(to *kv.Mutation) (err error) {
+func (m *mutation) translate(to *kv.Mutation, now time.Time) (err error) {
 	if to.Key, err = keyOf(m.key); err != nil {
 		return err
 	}
@@ -170,6 +170,9 @@ func (m *mutation) translate(to *kv.Mutation) (err error) {
 		return err
 	}
 	if m.expireAtMS > 0 {
+		if m.expireAtMS-now.UnixMilli() > kv.MaxTTL {
+			return refused("expire_at_ms is more than 100 years from now")
+		}
 		at := time.UnixMilli(m.expireAtMS).UTC()
 		to.Expires = &at
 	}

@@ -3,6 +3,7 @@ package kvconnect_test
 import (
 	"bytes"
 	"encoding/hex"
+	"math"
 	"math/big"
 	"net/http"
 	"strings"
@@ -60,7 +61,9 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{413, "mutations[0]: bytes of the value: 65537", mutate(set, key("a"), isBytes, make([]byte, 65537))},
 		{413, "mutations[0]: bytes of the key: 2049", mutate(set, key(strings.Repeat("k", 2047)), isBytes, nil)},
 		{400, "expire_at_ms is -2", mutate(set, key("a"), isBytes, nil, 4, int64(-2))},
-		{400, "expires is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, time.Now().AddDate(101, 0, 0).UnixMilli())},
+		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, time.Now().AddDate(101, 0, 0).UnixMilli())},
+		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, int64(253402300800000))}, // the year 10000
+		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, int64(math.MaxInt64))},
 		{400, "the mutation_type 0", mutate(0, key("a"), isBytes, nil)},
 		{400, "the mutation_type 8", mutate(8, key("a"), isBytes, nil)},
 		{400, "the encoding 0", mutate(set, key("a"), 0, nil)},

@@ -164,14 +164,15 @@ func (x *Exchange) AllowMethods(methods, headers string) {
 //
 // The buffer is fresh for each request and not from a pool. After a call that was given up, the turn may still be
 // reading its input, and a body of usual size costs one small allocation.
-func (x *Exchange) Body() ([]byte, *host.Error) { return x.body(x.Front.Limits.BodyBytes) }
+func (x *Exchange) Body() ([]byte, *host.Error) { return x.BodyUpTo(x.Front.Limits.BodyBytes) }
 
 // KVBody is Body for requests that may carry entries of a key-value store.
 func (x *Exchange) KVBody() ([]byte, *host.Error) {
-	return x.body(max(x.Front.Limits.BodyBytes, KVBodyBytes))
+	return x.BodyUpTo(max(x.Front.Limits.BodyBytes, KVBodyBytes))
 }
 
-func (x *Exchange) body(limit int64) ([]byte, *host.Error) {
+// BodyUpTo is Body with a limit of its own.
+func (x *Exchange) BodyUpTo(limit int64) ([]byte, *host.Error) {
 	n := x.R.ContentLength
 	switch {
 	case n == 0:

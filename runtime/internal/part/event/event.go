@@ -144,6 +144,9 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
+// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+func (h *Turn) Collected() int { return len(h.events) }
+
 // number gives the events their sequences, and returns the last.
 func (h *Turn) number() (last uint64, err error) {
 	last, err = LastSequence(h.K.Core)

@@ -71,7 +71,7 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		return true, err
 	}
 	rows := t.Core.Rows
-	before, changes, counted := rows.Savepoint(), len(t.Changes), 0
+	before, changes, counted, collected := rows.Savepoint(), len(t.Changes), 0, h.collected()
 	if h.touched != nil {
 		counted = h.touched.changes
 	}
@@ -83,7 +83,7 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		return false, closed
 	}
 	defer t.Leave()
-	if !rows.Only(&before, kvrows.Kinds...) {
+	if h.collected() != collected || !rows.Only(&before, kvrows.Kinds...) {
 		return false, err
 	}
 	h.undo(before)
@@ -93,6 +93,26 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 		what.changes = counted
 	}
 	return true, err
+}
+
+// collected counts what the handler did that no rollback of rows undoes: events, messages, SQL and the like. What calls of
+// other actors did is theirs.
+//
+// REQUIRES: h.K.Mu
+func (h *Turn) collected() int {
+	n := len(h.K.After)
+	if h.touched != nil {
+		n-- // it says only what the store may have changed
+	}
+	if h.K.Ends {
+		n++
+	}
+	for _, p := range h.K.Participants() {
+		if p, ok := p.(interface{ Collected() int }); ok {
+			n += p.Collected()
+		}
+	}
+	return n
 }
 
 // commit does a commit, whose results have the values of some operations. After an error the caller undoes what it has

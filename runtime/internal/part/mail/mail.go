@@ -237,6 +237,9 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
+// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+func (h *Turn) Collected() int { return len(h.messages) }
+
 // Durable implements kernel.Consequence.
 func (h *Turn) Durable() {
 	h.sender.Part.Sent.Add(float64(len(h.messages)))

@@ -291,6 +291,9 @@ func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
+// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+func (s *sqlTurn) Collected() int { return int(s.session.Writes()) }
+
 // Shut implements kernel.Session. It comes before the end of the context, at which package
 // database/sql rolls open transactions back.
 func (s *sqlTurn) Shut() { s.session.Shut() }
