@@ -14,9 +14,9 @@ import (
 // The memory of an import and an export does not grow with the store.
 func TestEntriesAreStreamed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("writes 500 MB")
+		t.Skip("writes 750 MB")
 	}
-	const entries, size, most = 160, 1_000_000, 140 << 20
+	const entries, size, most = 240, 1_000_000, 190 << 20
 	d := serve(t, t.TempDir())
 	in, out := io.Pipe()
 	go func() {

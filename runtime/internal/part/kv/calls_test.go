@@ -222,7 +222,7 @@ func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 	}
 }
 
-// A cursor is a client's, who may make any.
+// A client may make any cursor.
 func TestForgedCursorsAreRefused(t *testing.T) {
 	prefix := pack("p")
 	mark := fnv.New64a()
