@@ -109,7 +109,7 @@ func kvRows() []row {
 			raw:  func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }},
 		{name: "KV: count of a scope of 1,000,000, p50 / of 1,000", target: "at most 1.2", latency: true,
 			ours: func(b *bench) float64 { return b.shelfCount(1_000_000) }, raw: func(b *bench) float64 { return b.shelfCount(1_000) }},
-		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do", target: "at most 10 ms longer", latency: true,
+		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do", target: "at most 10 ms longer", latency: true, long: true,
 			ours: func(b *bench) float64 { return b.expiring(1_000_000) }, raw: func(b *bench) float64 { return b.expiring(0) }},
 	}
 }
@@ -239,14 +239,15 @@ func (b *bench) expiring(entries int) (longest float64) {
 		if entries > 0 {
 			time.Sleep(ttl - time.Since(begin))
 		}
-		for end := time.Now().Add(max(b.time, 10*time.Second)); time.Now().Before(end); {
-			t := time.Now()
-			_, err := place.Call(ctx, ref, 0)
+		for round, left := 0, int64(2); round < 10 || left > 1; round++ { // until all are gone
+			for end := time.Now().Add(time.Second); time.Now().Before(end); {
+				t := time.Now()
+				_, err := place.Call(ctx, ref, 0)
+				check(err)
+				longest = max(longest, time.Since(t).Seconds())
+			}
+			left, err = s.Count(ctx, kv.Selection{Prefix: kv.Key{"k"}})
 			check(err)
-			longest = max(longest, time.Since(t).Seconds())
-		}
-		if n, err := s.Count(ctx, kv.Selection{Prefix: kv.Key{"k"}}); err != nil || n != 1 {
-			panic(fmt.Sprint(n, err))
 		}
 	})
 	return longest
