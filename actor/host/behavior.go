@@ -186,8 +186,7 @@ type Behavior struct {
 	Schema func(kind ValueKind, index int) []byte
 }
 
-// A Map is a part of the key-value store, which keeps the count of its entries: those whose keys begin with its name. A zero
-// field bounds nothing.
+// A Map is the entries of the key-value store whose keys begin with its name. Their count is kept. A zero field bounds nothing.
 type Map struct {
 	Name string
 	// Keys and Bytes bound the entries, and the bytes of their keys and values.

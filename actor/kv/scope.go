@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Policy is what holds for the entries of a scope: those whose keys begin with the parts of a
-// prefix. Scopes nest, and an entry counts in all that it is in. The zero value only counts.
+// A Policy is what holds for the entries of a scope. Their keys begin with the parts of a prefix.
+// Scopes nest, and an entry counts in each scope around it. The zero value only counts.
 type Policy struct {
 	// MaxKeys and MaxBytes bound the entries, and the bytes of their keys and values; 0 is no bound.
 	// The error code of a change that passes them is QuotaExceeded. Entries that have expired do not

@@ -55,9 +55,6 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		}
 	}
 	store := storeOf(t.Core)
-	if err := changeable(store, prefix); err != nil {
-		return kv.Scope{}, err
-	}
 	sc, err := store.SetScope(prefix, p)
 	if err != nil {
 		return kv.Scope{}, refused(err)
@@ -70,15 +67,6 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	return r.scope(sc, &counts[0])
 }
 
-// changeable refuses to change a scope that the type declares.
-func changeable(store *kvrows.Store, prefix []byte) error {
-	sc, there, err := kvrows.Find(store, prefix)
-	if err == nil && there && sc.Declared {
-		err = host.Errorf(host.FailedPrecondition, "the scope belongs to a map of the actor's type").With("reason", "declared_scope")
-	}
-	return err
-}
-
 // removeScope implements kv.remove_scope.
 func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScopeInput) (out kv.RemoveScopeOutput, err error) {
 	prefix, err := scopePrefix(in.Prefix)
@@ -86,10 +74,7 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScop
 		return out, err
 	}
 	store := storeOf(t.Core)
-	if _, out.Removed, err = kvrows.Find(store, prefix); err != nil || !out.Removed {
-		return out, err
-	}
-	if err := changeable(store, prefix); err != nil {
+	if out.Removed, err = store.Has(prefix); err != nil || !out.Removed {
 		return out, err
 	}
 	if in.Entries {

@@ -244,7 +244,7 @@ func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	}
 }
 
-// first returns the key that comes first: that of an entry, or the one that a version is of.
+// first returns the key that comes first, of an entry and of a version.
 func first(present, past *engine.Entry, reverse bool) (key []byte, err error) {
 	if present != nil {
 		key = present.Key

@@ -21,7 +21,7 @@ type Scope struct {
 	// Prefix is packed; the empty one is of the whole store.
 	Prefix []byte
 	Policy
-	outer *Scope // the next one that contains this one; nil if none does
+	outer *Scope // the next one around it; nil if there is none
 }
 
 // A Policy is what holds for the entries of a scope. The zero value demands nothing.
@@ -312,6 +312,9 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
+	if sc := s.scopes.at(prefix); sc != nil && sc.Policy.Declared {
+		return nil, errDeclared()
+	}
 	if n := len(s.scopes.list); n >= hostkv.MaxScopes && s.scopes.at(prefix) == nil {
 		return nil, host.OverLimit("scopes of an actor", hostkv.MaxScopes, int64(n+1))
 	}
@@ -380,6 +383,23 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 		}
 	}
 	return sc, err
+}
+
+// errDeclared refuses to change a scope that the type declares.
+func errDeclared() error {
+	return host.Errorf(host.FailedPrecondition, "the scope belongs to a map of the actor's type").With("reason", "declared_scope")
+}
+
+// Has reports whether there is a scope with a prefix that is not the type's.
+func (s *Store) Has(prefix []byte) (bool, error) {
+	if err := s.load(); err != nil {
+		return false, err
+	}
+	sc := s.scopes.at(prefix)
+	if sc != nil && sc.Policy.Declared {
+		return false, errDeclared()
+	}
+	return sc != nil, nil
 }
 
 // RemoveScope removes a scope. Its entries stay, unless they are deleted before.
@@ -457,7 +477,7 @@ func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
 	}
 }
 
-// reduce removes the versions of an entry that are older than the oldest one that a reader may read.
+// reduce removes the oldest versions of an entry, up to the first one that a reader may read.
 func (s *Store) reduce(key []byte, rows []engine.Entry) error {
 	if len(rows) == 0 {
 		return nil

@@ -323,3 +323,25 @@ func TestAFullActorWithVersionsCanBeEmptied(t *testing.T) {
 		t.Error(turns, c, err)
 	}
 }
+
+// The type's scopes are its own from the first change of a store on.
+func TestAScopeOfTheTypeIsNotChanged(t *testing.T) {
+	_, rows := openRows(t)
+	declared := Scope{Prefix: pack("m"), Policy: Policy{MaxKeys: 1}}
+	for _, first := range []func(s *Store) error{
+		func(s *Store) error { _, err := s.SetScope(declared.Prefix, Policy{}); return err },
+		func(s *Store) error { _, err := s.Has(declared.Prefix); return err },
+	} {
+		before := rows.Savepoint()
+		s := Of(rows, &Scopes{Declared: []Scope{declared}})
+		s.Advance(1000)
+		if err := first(s); host.CodeOf(err) != host.FailedPrecondition {
+			t.Error(err)
+		}
+		must(t, put(s, 0, "1", "m", 1))
+		if err := put(s, 0, "1", "m", 2); err == nil {
+			t.Error("the bound of the type does not hold")
+		}
+		rows.Rollback(before)
+	}
+}

@@ -185,7 +185,7 @@ func versions(key []byte, limit int, keysOnly bool) engine.ListQuery {
 	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit, KeysOnly: keysOnly, Expired: true}
 }
 
-// trim removes the versions of an entry that are too many. The first one that is gone leaves a row without a value.
+// trim removes versions of an entry if there are too many. The newest of them leaves a row without a value.
 func (s *Store) trim(h *Scope, key []byte) error {
 	if h == nil || h.KeepVersions == 0 {
 		return nil
