@@ -51,6 +51,17 @@ type Request struct {
 	Connection string
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
+	// Value is the input instead of Input, in what only [Local.CallLocal] takes: a pointer to the input of
+	// the built-in method. Values of applications in it have the Codec. Nobody may change it any more.
+	Value any
+}
+
+// A Local is a Node in the process of its callers, which need not encode the inputs of some built-in methods.
+type Local interface {
+	Node
+	// CallLocal is Call of a built-in method with Request.Value, and without an IdempotencyKey. Reply.Value
+	// is a pointer to the output.
+	CallLocal(ctx context.Context, r *Request) (Reply, error)
 }
 
 // An Order runs the requests of one client in the order in which they were sent, although each has
@@ -70,6 +81,8 @@ type Order interface {
 // A Reply is the answer to a request.
 type Reply struct {
 	Output []byte
+	// Value is the output instead of Output, of a request with a Value.
+	Value any
 	// Version is the actor's version that the answer reflects.
 	Version uint64
 	// Replayed reports whether the answer was stored by an earlier request with the same

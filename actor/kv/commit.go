@@ -14,7 +14,6 @@ import (
 // [Unchanged].
 type Check struct {
 	wire hostkv.Check
-	err  error
 }
 
 // Exists demands that there is an entry.
@@ -27,7 +26,7 @@ func Absent(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: n
 // numbers by value, and objects in any order.
 func Equals(key Key, v Value) Check {
 	c := Check{wire: hostkv.Check{Key: key}}
-	c.wire.Value, c.wire.Encoding, c.err = v.raw()
+	c.wire.Value, c.wire.Encoding = v.raw()
 	return c
 }
 
@@ -44,7 +43,6 @@ func Unchanged(digest string) Check { return Check{wire: hostkv.Check{Digest: di
 type Mutation struct {
 	wire  hostkv.Mutation
 	value Value
-	err   error
 }
 
 // Put stores a value. How long it lives is said by [Mutation.For]; without it the default of its scope
@@ -64,7 +62,7 @@ func DeleteRange(of Selection) Mutation {
 // code is TooLarge if there are more than 10,000 to look at in one commit.
 func DeleteWhere(of Selection, where []byte) Mutation {
 	m := DeleteRange(of)
-	m.wire.Where, _, m.err = JSON(where).raw()
+	m.wire.Where, _ = JSON(where).raw()
 	return m
 }
 
@@ -92,7 +90,7 @@ func Touch(key Key, ttl time.Duration) Mutation {
 
 func mutation(op string, key Key, v Value) Mutation {
 	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}, value: v}
-	m.wire.Value, m.wire.Encoding, m.err = v.raw()
+	m.wire.Value, m.wire.Encoding = v.raw()
 	m.wire.Literal = v.Encoding == host.EncodedJSON
 	return m
 }
@@ -118,8 +116,8 @@ func (m Mutation) Within(least, most Value, clamp bool) Mutation {
 		v  Value
 		to *host.Raw
 	}{{least, &m.wire.Min}, {most, &m.wire.Max}} {
-		if bound.v.Data != nil && m.err == nil {
-			*bound.to, _, m.err = bound.v.raw()
+		if bound.v.Data != nil {
+			*bound.to, _ = bound.v.raw()
 		}
 	}
 	return m
@@ -177,15 +175,9 @@ func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
 	var in hostkv.CommitInput
 	for i := range c.Checks {
-		if err := c.Checks[i].err; err != nil {
-			return Result{}, err
-		}
 		in.Checks = append(in.Checks, c.Checks[i].wire)
 	}
 	for i := range c.Mutations {
-		if err := c.Mutations[i].err; err != nil {
-			return Result{}, err
-		}
 		in.Mutations = append(in.Mutations, c.Mutations[i].wire)
 	}
 	out, err := do(&in)

@@ -60,10 +60,7 @@ func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error
 		KeepVersions: p.KeepVersions, KeepForMS: site.Millis(p.KeepFor),
 	}}
 	if p.Info != nil {
-		var err error
-		if in.Info, _, err = JSON(p.Info).raw(); err != nil {
-			return Scope{}, err
-		}
+		in.Info, _ = JSON(p.Info).raw()
 	}
 	out, err := site.Ask(ctx, &s.site, method.KVSetScope, &in)
 	if err != nil {
@@ -145,7 +142,7 @@ func scopeOf(sc *hostkv.Scope) (Scope, error) {
 			DefaultTTL: time.Duration(sc.DefaultTTLMS) * time.Millisecond, KeepVersions: sc.KeepVersions, KeepFor: time.Duration(sc.KeepForMS) * time.Millisecond,
 		},
 	}
-	if sc.Info == nil {
+	if len(sc.Info) == 0 || string(sc.Info) == "\xf6" { // null
 		return out, nil
 	}
 	info, err := valueOf(sc.Info, "json")

@@ -123,10 +123,7 @@ type Page struct {
 func (r Reader) List(ctx context.Context, c ListConfig) (Page, error) {
 	in := hostkv.ListInput{Moment: r.moment, Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
 	if c.Where != nil {
-		var err error
-		if in.Where, _, err = JSON(c.Where).raw(); err != nil {
-			return Page{}, err
-		}
+		in.Where, _ = JSON(c.Where).raw()
 	}
 	out, err := site.Ask(ctx, &r.site, method.KVList, &in)
 	if err != nil {

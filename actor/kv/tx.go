@@ -172,11 +172,6 @@ func (tx *Tx) Do(mutations ...Mutation) error {
 		return err
 	}
 	for _, m := range mutations {
-		if m.err != nil {
-			return m.err
-		}
-	}
-	for _, m := range mutations {
 		tx.do(&m)
 		tx.writes = append(tx.writes, m)
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 )
@@ -52,14 +50,13 @@ func Text(s string) Value { return Value{host.EncodedText, []byte(s)} }
 func Bytes(b []byte) Value { return Value{host.EncodedBytes, b} }
 
 // raw returns the value as a request has it.
-func (v Value) raw() (host.Raw, string, error) {
-	raw, err := cbor.Marshal(append([]byte{}, v.Data...)) // nil would be null, which is no value
-	return raw, v.Encoding.String(), err
+func (v Value) raw() (host.Raw, string) {
+	return hostkv.ByteString(v.Data), v.Encoding.String()
 }
 
 // valueOf reads a value of an answer.
 func valueOf(raw host.Raw, encoding string) (v Value, err error) {
-	if len(raw) == 0 || cbor.Unmarshal(raw, &v.Data) != nil {
+	if v.Data, err = hostkv.Bytes(raw); err != nil {
 		return v, host.Errorf(host.Internal, "a value of the node is no byte string")
 	}
 	v.Encoding, _ = host.ParseEncoding(encoding)

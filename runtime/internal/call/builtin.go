@@ -78,15 +78,27 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	}
 	var reply host.Reply
 	var err error
+	q := *r
 	if b.query != nil {
-		q := *r
 		q.Existing = true
 		reply, err = p.queryBuiltin(ctx, t, &q, from, b, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
 	} else {
-		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.Open()))
+		do := &b.Procedure
+		if r.Value != nil {
+			if b.local == nil || r.IdempotencyKey != "" {
+				return reply, host.Errorf(host.InvalidArgument, "%q does not take its input as a value", r.Method)
+			}
+			own := b.Procedure
+			own.Run, do = b.local(&q), &own
+		}
+		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: do}, r.Existing || !b.Row.Creating(t.Open()))
 	}
 	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
-		reply.Output, err = b.Missing(t, r, err)
+		q.Existing = r.Existing
+		reply.Output, err = b.Missing(t, &q, err)
+	}
+	if err == nil && r.Value != nil {
+		reply.Value = q.Value
 	}
 	return reply, err
 }

@@ -16,8 +16,10 @@ type Method struct {
 	kernel.Procedure
 	// Fault says what to answer instead of the error of a turn of [Act]; nil for that itself.
 	Fault func(error) error
-	// query runs like a query, on a committed version.
+	// query runs like a query, on a committed version. It replaces the request's Value.
 	query func(r *Query, req *host.Request) ([]byte, error)
+	// local is what Run is for a request with a Value, which the turn replaces.
+	local func(req *host.Request) func(c *kernel.Core, w *kernel.Work) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.
 	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller) ([]byte, error)
 	// reads: serve shows what turns have changed.
@@ -61,19 +63,45 @@ func answer[In, Out any](name string, codec host.Codec, input []byte, f func(in 
 	return wire.Encode(codec, &out)
 }
 
+// Answer decodes the input of a request, and encodes the output that f makes of it. A Value of the request is the input as it is,
+// and becomes the output.
+func Answer[In, Out any](req *host.Request, f func(in *In) (Out, error)) ([]byte, error) {
+	if req.Value == nil {
+		return answer(req.Method, req.Codec, req.Input, f)
+	}
+	in, ok := req.Value.(*In)
+	if !ok {
+		return nil, host.Errorf(host.InvalidArgument, "the value of %s is a %T and not a %T", req.Method, req.Value, in)
+	}
+	if err := wire.Decode(req.Method, req.Codec, nil, in); err != nil {
+		return nil, err
+	}
+	out, err := f(in)
+	req.Value = &out
+	return nil, err
+}
+
 // Act binds a method that writes, in a turn that does not touch the instance.
 func Act[In, Out any](
 	m method.Typed[In, Out], f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error), options ...Option[In],
 ) *Method {
 	b := new(Method)
-	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+	turn := func(c *kernel.Core, w *kernel.Work, answer func(func(*In) (Out, error)) ([]byte, error)) ([]byte, error) {
 		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
-			return answer(m.Name, w.Codec, w.Input, func(in *In) (Out, error) { return f(c, h, w.Codec, in) })
+			return answer(func(in *In) (Out, error) { return f(c, h, w.Codec, in) })
 		})
 		if err != nil && b.Fault != nil {
 			err = b.Fault(err)
 		}
 		return out, err
+	}
+	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+		return turn(c, w, func(f func(*In) (Out, error)) ([]byte, error) { return answer(m.Name, w.Codec, w.Input, f) })
+	}
+	b.local = func(req *host.Request) func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+		return func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+			return turn(c, w, func(f func(*In) (Out, error)) ([]byte, error) { return Answer(req, f) })
+		}
 	}
 	return bound(m.Row, b, options)
 }
@@ -97,7 +125,7 @@ func Run[In, Out any](
 // Ask binds a method that reads.
 func Ask[In, Out any](m method.Typed[In, Out], f func(r *Query, codec host.Codec, in *In) (Out, error), options ...Option[In]) *Method {
 	return bound(m.Row, &Method{query: func(r *Query, req *host.Request) ([]byte, error) {
-		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(r, req.Codec, in) })
+		return Answer(req, func(in *In) (Out, error) { return f(r, req.Codec, in) })
 	}}, options)
 }
 

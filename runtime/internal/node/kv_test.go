@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
@@ -30,11 +28,6 @@ func inCBOR[Out any](g *stage, method string, in any) Out {
 	return wire.Read[Out](host.CBOR, reply.Output)
 }
 
-func byteString(b []byte) host.Raw {
-	raw, _ := cbor.Marshal(b)
-	return raw
-}
-
 // What the methods answer in JSON is in testdata/kv, and in testdata/kv.txt of package cell.
 func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 	t.Parallel()
@@ -48,13 +41,13 @@ func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 	} {
 		key := kv.Key{int64(i), []byte{0, 1}, "k", 2.0, true}
 		out := inCBOR[kv.CommitOutput](g, host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{
-			{Op: "put", Key: key, Value: byteString([]byte(v.data)), Encoding: v.encoding},
+			{Op: "put", Key: key, Value: kv.ByteString([]byte(v.data)), Encoding: v.encoding},
 		}})
 		if !out.OK || out.Version == 0 {
 			t.Errorf("%s: %+v", v.encoding, out)
 		}
 		e := inCBOR[kv.GetOutput](g, host.KVGet, kv.GetInput{Key: key}).Entry
-		if e == nil || e.Encoding != v.encoding || string(e.Value) != string(byteString([]byte(v.data))) || fmt.Sprint(e.Key) != fmt.Sprint(key) {
+		if e == nil || e.Encoding != v.encoding || string(e.Value) != string(kv.ByteString([]byte(v.data))) || fmt.Sprint(e.Key) != fmt.Sprint(key) {
 			t.Errorf("%s in CBOR: %+v", v.encoding, e)
 		}
 		var shown kv.GetOutput
@@ -123,7 +116,7 @@ func TestAFailedCommitOfAHandlerUndoesItselfAlone(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	put := func(key string, value string) kv.Mutation {
-		return kv.Mutation{Op: "put", Key: kv.Key{key}, Value: byteString([]byte(value))}
+		return kv.Mutation{Op: "put", Key: kv.Key{key}, Value: kv.ByteString([]byte(value))}
 	}
 	g.must("a", func(_ *puppet, h host.Turn) error {
 		c := h.(kv.Committer)
@@ -131,8 +124,8 @@ func TestAFailedCommitOfAHandlerUndoesItselfAlone(t *testing.T) {
 			t.Error(out, err)
 		}
 		_, err := c.KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{
-			put("lost", "1"), {Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, {Op: "sum", Key: kv.Key{"lost"}, Value: byteString([]byte("1"))},
-			put("text", `"x"`), {Op: "sum", Key: kv.Key{"text"}, Value: byteString([]byte("1"))},
+			put("lost", "1"), {Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, {Op: "sum", Key: kv.Key{"lost"}, Value: kv.ByteString([]byte("1"))},
+			put("text", `"x"`), {Op: "sum", Key: kv.Key{"text"}, Value: kv.ByteString([]byte("1"))},
 		}})
 		wantCode(t, err, host.FailedPrecondition)
 		out, err := c.KVCommit(&kv.CommitInput{
@@ -191,7 +184,7 @@ func updateAlone(t *testing.T, g *stage, log *changeLog) {
 				t.Error(is)
 			}
 			_, err := c.KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{
-				{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, {Op: "put", Key: kv.Key{"d"}, Value: byteString([]byte("1"))},
+				{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, {Op: "put", Key: kv.Key{"d"}, Value: kv.ByteString([]byte("1"))},
 			}})
 			if is := has(h); is != "d" || err != nil {
 				t.Error(is, err)

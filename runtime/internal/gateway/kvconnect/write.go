@@ -7,8 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/keyspace/tuple"
@@ -192,10 +190,10 @@ func (m *mutation) bounds(to *kv.Mutation) error {
 		return host.OverLimit("bytes of a bound", maxValue, int64(n))
 	}
 	if len(m.sumMin) > 0 {
-		to.Min = byteString(m.sumMin)
+		to.Min = kv.ByteString(m.sumMin)
 	}
 	if len(m.sumMax) > 0 {
-		to.Max = byteString(m.sumMax)
+		to.Max = kv.ByteString(m.sumMax)
 	}
 	to.Clamp = m.sumClamp
 	return nil
@@ -216,17 +214,5 @@ func (v *kvValue) translate() (host.Raw, string, error) {
 	default:
 		return nil, "", refused("the encoding %d is not known", v.encoding)
 	}
-	return byteString(v.data), encoding.String(), nil
-}
-
-// byteString writes bytes in CBOR.
-func byteString(b []byte) host.Raw {
-	if b == nil {
-		b = []byte{} // and not null
-	}
-	text, err := cbor.Marshal(b)
-	if err != nil {
-		panic(err) // bytes can always be written
-	}
-	return text
+	return kv.ByteString(v.data), encoding.String(), nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
@@ -55,18 +54,10 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 		return call.Reading(q, func(rows engine.Reader) (Out, error) { return f(&reader{rows, codec, now, q.View.Version}, in) })
 	}))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
-		var in In
 		if req.Existing {
 			return nil, notFound
 		}
-		if err := wire.Decode(m.Name, req.Codec, req.Input, &in); err != nil {
-			return nil, err
-		}
-		out, err := f(&reader{rows: nothing{}, codec: req.Codec}, &in)
-		if err != nil {
-			return nil, err
-		}
-		return wire.Encode(req.Codec, &out)
+		return call.Answer(req, func(in *In) (Out, error) { return f(&reader{rows: nothing{}, codec: req.Codec}, in) })
 	}
 	return b
 }
@@ -209,7 +200,7 @@ func bounds(s *kv.Selection) (start, end []byte, err error) {
 func show(codec host.Codec, v value.Value) (host.Raw, string, error) {
 	word := v.Encoding.String()
 	if codec == host.CBOR {
-		return appendByteString(nil, v.Data), word, nil
+		return kv.ByteString(v.Data), word, nil
 	}
 	text, err := v.AppendJSON(nil)
 	if err != nil {

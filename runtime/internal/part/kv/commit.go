@@ -514,7 +514,7 @@ func read(codec host.Codec, raw host.Raw, encoding host.Encoding) (value.Value, 
 		return value.JSON(nil)
 	}
 	if codec == host.CBOR {
-		data, err := byteString(raw)
+		data, err := kv.Bytes(raw)
 		if err != nil {
 			return value.Value{}, err
 		}

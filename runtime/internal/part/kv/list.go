@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
@@ -123,7 +121,7 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filter, text []byte, err error) {
 	text = []byte(given(codec, raw))
 	if len(text) > 0 && codec == host.CBOR {
-		text, err = byteString(text)
+		text, err = kv.Bytes(text)
 	}
 	if err == nil && len(text) > 0 {
 		filter, err = where.Compile(text, now)
@@ -240,27 +238,6 @@ func document(v value.Value) (any, error) {
 		return nil, host.Errorf(host.Internal, "a stored value %s", err)
 	}
 	return where.Decode(text)
-}
-
-// appendByteString appends bytes as CBOR.
-func appendByteString(dst, b []byte) []byte {
-	if b == nil {
-		b = []byte{} // and not null
-	}
-	text, err := cbor.Marshal(b)
-	if err != nil {
-		panic(err) // bytes can always be written
-	}
-	return append(dst, text...)
-}
-
-// byteString reads bytes of CBOR.
-func byteString(raw []byte) ([]byte, error) {
-	var b []byte
-	if len(raw) == 0 || raw[0]>>5 != 2 || cbor.Unmarshal(raw, &b) != nil {
-		return nil, host.Errorf(host.InvalidArgument, "in CBOR it is a byte string")
-	}
-	return b, nil
 }
 
 // A filter reads at most so many entries for one page, so that a page that few meet ends.

@@ -1,0 +1,107 @@
+package kv
+
+import (
+	"math"
+	"math/big"
+	"slices"
+)
+
+// What a node in the process of its caller gets of some inputs: see host.Local. A query runs while its caller waits, so of the
+// inputs of queries only keys are copied, which become parts of the output.
+
+// Detach returns a copy.
+func (in *GetInput) Detach() any { return &GetInput{in.Moment, in.Key.detach()} }
+
+// Detach returns a copy.
+func (in *GetManyInput) Detach() any {
+	keys := make([]Key, len(in.Keys))
+	for i, key := range in.Keys {
+		keys[i] = key.detach()
+	}
+	return &GetManyInput{in.Moment, keys}
+}
+
+// Detach returns a copy.
+func (in *ListInput) Detach() any {
+	out := *in
+	return &out
+}
+
+// Detach returns a copy.
+func (in *CountInput) Detach() any {
+	out := *in
+	return &out
+}
+
+// Detach returns a copy, with the values of the original, which must be nobody else's.
+func (in *CommitInput) Detach() any {
+	out := *in
+	out.Checks, out.Mutations = slices.Clone(in.Checks), slices.Clone(in.Mutations)
+	for i := range out.Checks {
+		out.Checks[i].Key = out.Checks[i].Key.detach()
+	}
+	for i := range out.Mutations {
+		m := &out.Mutations[i]
+		m.Key = m.Key.detach()
+		m.Prefix, m.Start, m.End = m.Prefix.detach(), m.Start.detach(), m.End.detach()
+	}
+	return &out
+}
+
+// detach returns a copy whose integers have the types that they have when a key is decoded.
+func (k Key) detach() Key {
+	if k == nil {
+		return nil
+	}
+	out := make(Key, len(k))
+	for i, part := range k {
+		switch n := part.(type) {
+		case []byte:
+			part = slices.Clone(n)
+		case Raw:
+			part = slices.Clone(n)
+		case *big.Int:
+			if n != nil {
+				part = plain(n)
+			}
+		case int:
+			part = int64(n)
+		case int8:
+			part = int64(n)
+		case int16:
+			part = int64(n)
+		case int32:
+			part = int64(n)
+		case uint:
+			part = whole(uint64(n))
+		case uint8:
+			part = int64(n)
+		case uint16:
+			part = int64(n)
+		case uint32:
+			part = int64(n)
+		case uint64:
+			part = whole(n)
+		}
+		out[i] = part
+	}
+	return out
+}
+
+// whole returns an integer in the smallest type of a decoded key.
+func whole(n uint64) any {
+	if n <= math.MaxInt64 {
+		return int64(n)
+	}
+	return n
+}
+
+func plain(n *big.Int) any {
+	switch {
+	case n.IsInt64():
+		return n.Int64()
+	case n.IsUint64():
+		return n.Uint64()
+	}
+	return new(big.Int).Set(n)
+}
