@@ -137,6 +137,25 @@ func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, o
 	return e, true, nil
 }
 
+// Peek returns the entry of a key as the last applied commit left it, without
+// a snapshot: it is that of an earlier commit too if its Version is not later.
+// It knows only entries that are there and small, and else returns false.
+// Value is the caller's to keep; Key is the argument.
+func (s *Store) Peek(id keyspace.ActorID, key []byte) (e Entry, known bool, err error) {
+	if err := s.enter(); err != nil {
+		return Entry{}, false, err
+	}
+	defer s.leave()
+	now := turnClock()
+	ok, err := visit(s.db, id, key, func(m *metadata, inline []byte) {
+		if known = m.chunks == 0 && !m.expired(now); known {
+			e = Entry{Key: key, Value: append([]byte{}, inline...)}
+			e.describe(m)
+		}
+	})
+	return e, ok && known && err == nil, err
+}
+
 // clock returns the time that decides what has expired.
 func (w *WriteSet) clock() int64 {
 	if w.turned {

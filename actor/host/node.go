@@ -52,7 +52,7 @@ type Request struct {
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
 	// Value is the input instead of Input, in what only [Local.CallLocal] takes: a pointer to the input of
-	// the built-in method. Values of applications in it have the Codec. Nobody may change it any more.
+	// the built-in method. Values of applications in it have the Codec. The request is the node's then.
 	Value any
 }
 

@@ -318,7 +318,10 @@ func (k Key) Tuple() (tuple.Tuple, error) {
 }
 
 // Pack returns the stored form of a key whose parts may have any type. The error code is InvalidArgument.
-func (k Key) Pack() ([]byte, error) {
+func (k Key) Pack() ([]byte, error) { return k.Append(nil) }
+
+// Append appends the stored form of a key.
+func (k Key) Append(dst []byte) ([]byte, error) {
 	for i, part := range k {
 		fault := ""
 		switch part.(type) {
@@ -331,7 +334,7 @@ func (k Key) Pack() ([]byte, error) {
 		}
 		return nil, host.Errorf(host.InvalidArgument, "key part %d%s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
 	}
-	b, err := tuple.Tuple(k).Pack()
+	b, err := tuple.Append(dst, tuple.Tuple(k))
 	if err != nil {
 		return nil, host.Errorf(host.InvalidArgument, "%s", err)
 	}

@@ -78,10 +78,15 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	}
 	var reply host.Reply
 	var err error
-	q := *r
+	q := r
+	if r.Value == nil {
+		own := *r
+		q = &own
+	}
+	existing := r.Existing
 	if b.query != nil {
 		q.Existing = true
-		reply, err = p.queryBuiltin(ctx, t, &q, from, b, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
+		reply, err = p.queryBuiltin(ctx, t, q, from, b, func(rd *Query) ([]byte, error) { return b.query(rd, q) })
 	} else {
 		do := &b.Procedure
 		if r.Value != nil {
@@ -89,15 +94,15 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 				return reply, host.Errorf(host.InvalidArgument, "%q does not take its input as a value", r.Method)
 			}
 			own := b.Procedure
-			own.Run, do = b.local(&q), &own
+			own.Run, do = b.local(q), &own
 		}
-		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: do}, r.Existing || !b.Row.Creating(t.Open()))
+		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
 	}
 	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
-		q.Existing = r.Existing
-		reply.Output, err = b.Missing(t, &q, err)
+		q.Existing = existing
+		reply.Output, err = b.Missing(t, q, err)
 	}
-	if err == nil && r.Value != nil {
+	if err == nil {
 		reply.Value = q.Value
 	}
 	return reply, err

@@ -32,6 +32,7 @@ type Query struct {
 
 	mu      sync.Mutex
 	Closed  bool
+	peeks   uint8 // reads without a snapshot
 	snap    *engine.Snapshot
 	Session Session // the database's, which goroutines of the handler may still use when it has returned; nil if there is none
 }
@@ -53,7 +54,44 @@ func (r *Query) Lock() { r.mu.Lock() }
 func (r *Query) Leave() { r.mu.Unlock() }
 
 // Reader implements Scope.
-func (r *Query) Reader() (engine.Reader, error) { return r.Snapshot() }
+func (r *Query) Reader() (engine.Reader, error) {
+	if r.snap == nil && r.View.Store != nil {
+		return latest{r}, nil
+	}
+	return r.Snapshot()
+}
+
+// maxPeeks bounds the reads of a query that do without a snapshot, which is faster for many.
+const maxPeeks = 4
+
+// latest reads the database as of a query's view, with a snapshot only if it needs one: an entry that no commit after the view has
+// written is that of the view.
+type latest struct{ *Query }
+
+// Get implements engine.Reader.
+func (l latest) Get(key []byte) (engine.Entry, bool, error) {
+	if l.snap == nil && l.peeks < maxPeeks {
+		l.peeks++
+		e, known, err := l.View.Store.Peek(l.View.ID, key)
+		if err != nil || known && e.Version <= l.View.Version {
+			return e, known, err
+		}
+	}
+	s, err := l.Snapshot()
+	if err != nil {
+		return engine.Entry{}, false, err
+	}
+	return s.Get(key)
+}
+
+// List implements engine.Reader.
+func (l latest) List(q engine.ListQuery) (engine.Page, error) {
+	s, err := l.Snapshot()
+	if err != nil {
+		return engine.Page{}, err
+	}
+	return s.List(q)
+}
 
 // Now implements Scope.
 func (r *Query) Now() time.Time { return time.Now() }

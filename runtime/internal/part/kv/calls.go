@@ -51,7 +51,9 @@ type reader struct {
 func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out, error)) *call.Method {
 	b := call.Unwoken(call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) {
 		now := q.Now()
-		return call.Reading(q, func(rows engine.Reader) (Out, error) { return f(&reader{rows, codec, now, q.View.Version}, in) })
+		return call.Reading(q, func(rows engine.Reader) (Out, error) {
+			return f(&reader{remember(q, rows), codec, now, q.View.Version}, in)
+		})
 	}))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 		if req.Existing {
@@ -70,11 +72,20 @@ func (nothing) List(engine.ListQuery) (p engine.Page, err error) { return }
 
 // packed returns the packed form of a key that must have a part. A key that only Go code writes can be named too.
 func packed(k kv.Key) ([]byte, error) {
+	row, err := rowOf(k)
+	if err != nil {
+		return nil, err
+	}
+	return row[1:], nil
+}
+
+// rowOf returns the logical key of an entry.
+func rowOf(k kv.Key) ([]byte, error) {
 	if len(k) == 0 {
 		_, err := k.Entry()
 		return nil, err
 	}
-	return k.Pack()
+	return k.Append(keyspace.UserKV.Append(make([]byte, 0, 64), nil))
 }
 
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
@@ -122,11 +133,11 @@ func entryOf(codec host.Codec, key kv.Key, e *engine.Entry, values bool) (kv.Ent
 
 // lookup returns the entry of a key, or nil.
 func (r *reader) lookup(key kv.Key) (*kv.Entry, error) {
-	k, err := packed(key)
+	row, err := rowOf(key)
 	if err != nil {
 		return nil, err
 	}
-	stored, there, err := r.rows.Get(keyspace.UserKV.Append(nil, k))
+	stored, there, err := r.rows.Get(row)
 	if err != nil || !there {
 		return nil, err
 	}

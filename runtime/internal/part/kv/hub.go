@@ -202,6 +202,7 @@ const (
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) touch(key []byte) {
+	recentOf(h.K.Actor.Kernel, &h.K.Core.Attached).mark(key, h.K.Core.Rows.Version())
 	if what := h.collects(); !what.any {
 		what.keys = append(what.keys, string(key))
 	}
@@ -211,6 +212,7 @@ func (h *Turn) touch(key []byte) {
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) touchRange(start, end []byte) {
+	recentOf(h.K.Actor.Kernel, &h.K.Core.Attached).mark(nil, h.K.Core.Rows.Version())
 	if what := h.collects(); !what.any {
 		what.ranges = append(what.ranges, span{string(start), string(end)})
 	}

@@ -4,6 +4,7 @@ package kv
 import (
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -19,8 +20,9 @@ import (
 
 // Part is the part for the key-value store.
 type Part struct {
-	send Send
-	hub  hub
+	send   Send
+	hub    hub
+	recent atomic.Int64 // bytes of the entries that are remembered
 }
 
 // A Send is how a commit sends messages to a queue of the actor.
@@ -182,7 +184,12 @@ func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 	r := h.K
 	e, err = call.Reading(r, func(rows engine.Reader) (host.KVEntry, error) {
 		var stored engine.Entry
-		stored, ok, err = rows.Get(keyspace.UserKV.Append(nil, key))
+		key := keyspace.UserKV.Append(nil, key)
+		if q, is := any(r).(*call.Query); is {
+			stored, ok, err = remember(q, rows).own(key)
+		} else {
+			stored, ok, err = rows.Get(key)
+		}
 		return kvEntry(stored), err
 	})
 	return e, ok, err

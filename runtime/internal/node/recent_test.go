@@ -1,0 +1,99 @@
+package node
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+)
+
+// Queries read entries from memory as they are in the commit that they read, whatever changes them: puts, deletes, ranges,
+// expiry, rollbacks, waking up again and an actor of the same name.
+func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	random := rand.New(rand.NewPCG(1, 2))
+	past := time.Now().Add(-time.Hour)
+	model := make(map[string]string)
+	commit := func(m ...kv.Mutation) {
+		t.Helper()
+		g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: m}, new(kv.CommitOutput))
+	}
+	for step := range 4000 {
+		name := fmt.Sprint(random.IntN(300))
+		switch key := (kv.Key{"k", name}); random.IntN(400) {
+		case 0:
+			clear(model)
+			commit(kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{"k"}}})
+		case 1:
+			g.crash()
+		case 2:
+			clear(model)
+			if err := g.Destroy(t.Context(), pAddr("a")); err != nil {
+				t.Fatal(err)
+			}
+			g.must("a", add(1))
+		case 3, 4, 5, 6, 7, 8, 9, 10:
+			delete(model, name)
+			commit(kv.Mutation{Op: "delete", Key: key})
+		case 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30:
+			model[name] = fmt.Sprint(step)
+			commit(kv.Mutation{Op: "put", Key: key, Value: host.Raw(model[name])})
+		case 31, 32, 33, 34:
+			delete(model, name)
+			commit(kv.Mutation{Op: "put", Key: key, Value: host.Raw("1"), Expires: &past})
+		default:
+			var out kv.GetOutput
+			g.mustVerb("a", host.KVGet, kv.GetInput{Key: key}, &out)
+			got := ""
+			if out.Entry != nil {
+				got = string(out.Entry.Value)
+			}
+			if got != model[name] {
+				t.Fatalf("step %d: %s is %q and not %q", step, name, got, model[name])
+			}
+		}
+	}
+}
+
+// A query that begins after a commit was acknowledged never reads from memory what was before it.
+func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	const commits = 300
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for at := int64(0); at < commits; {
+				at = done.Load()
+				var out kv.GetOutput
+				if err := g.verb("a", host.KVGet, kv.GetInput{Key: kv.Key{"n"}}, &out); err != nil {
+					t.Error(err)
+					return
+				}
+				n := int64(0)
+				if out.Entry != nil {
+					n, _ = strconv.ParseInt(string(out.Entry.Value), 10, 64)
+				}
+				if n < at {
+					t.Errorf("read %d after the commit of %d", n, at)
+				}
+			}
+		})
+	}
+	for n := range int64(commits) {
+		add := kv.Mutation{Op: "sum", Key: kv.Key{"n"}, Value: host.Raw("1")}
+		g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{add}}, new(kv.CommitOutput))
+		done.Store(n + 1)
+	}
+	wg.Wait()
+}

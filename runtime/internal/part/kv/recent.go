@@ -1,0 +1,216 @@
+package kv
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+)
+
+// A recent has small entries that queries of an actor have read lately, as long as the actor is awake.
+//
+// A turn marks what it changes with its version, before its commit is applied. An entry that was read as of a version is that of
+// any version from the entry's own on, up to the first mark after it. So a query needs no lock: a mark of a commit that its view
+// has is before the view.
+//
+// Turns and queries both make it, so a turn that has marked nothing began after everything that is remembered was read.
+type recent struct {
+	held  *atomic.Int64 // bytes that all of the node remember
+	table atomic.Pointer[[]slot]
+	all   atomic.Uint64 // the last version that may have changed anything
+
+	mu      sync.Mutex
+	last    uint64 // the last version that has changed a key
+	bytes   int64
+	crowded atomic.Int32 // how often keys have missed a slot that has another one
+	closed  bool
+}
+
+// A slot has one of the entries whose keys have its hash.
+type slot struct {
+	changed atomic.Uint64 // the last version that changed such an entry
+	asked   atomic.Uint64 // the hash of the key that was missed last: one that is asked for only once is not remembered
+	entry   atomic.Pointer[remembered]
+}
+
+type remembered struct {
+	engine.Entry
+	asOf uint64
+}
+
+const (
+	recentBytes = 64 << 20 // of a node
+	recentValue = 4 << 10  // an entry with more bytes is not remembered
+	fewSlots    = 64
+	manySlots   = 4096
+)
+
+var _ kernel.Facet = (*recent)(nil)
+
+func recentOf(k *kernel.Kernel, of *attach.List) *recent {
+	if r := attach.Get[*recent](of); r != nil {
+		return r
+	}
+	r := attach.Make(of, func() *recent { return &recent{held: &kernel.PartOf[*Part](k).recent} })
+	if of.Ended.Load() { // nothing closes it
+		r.clear()
+	}
+	return r
+}
+
+var seed = maphash.MakeSeed()
+
+// slotOf returns the slot of a packed key, and its hash.
+func slotOf(table []slot, key []byte) (*slot, uint64) {
+	hash := maphash.Bytes(seed, key)
+	return &table[hash%uint64(len(table))], hash
+}
+
+// get returns an entry as of a version, if it is remembered; its Value is everybody's. If it is not, keep says whether it should be.
+func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, there, keep bool) {
+	table := r.table.Load()
+	if table == nil {
+		return out, false, true
+	}
+	s, hash := slotOf(*table, key[1:])
+	e := s.entry.Load()
+	switch {
+	case e == nil, string(e.Key) != string(key), e.Version > version, e.asOf < s.changed.Load(), e.asOf < r.all.Load(),
+		e.Expire != 0 && e.Expire <= time.Now().UnixMilli():
+		if e == nil || s.asked.Load() == hash {
+			return out, false, true
+		}
+		s.asked.Store(hash)
+		return out, false, len(*table) < manySlots && int(r.crowded.Add(1)) > 2*len(*table)
+	}
+	out = e.Entry
+	out.Key = key
+	return out, true, false
+}
+
+// keep remembers an entry as of a version.
+func (r *recent) keep(e *engine.Entry, version engine.Version) {
+	size := int64(len(e.Key)+len(e.Value)) + int64(unsafe.Sizeof(remembered{}))
+	if len(e.Value) > recentValue {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	table := r.table.Load()
+	if r.closed || r.held.Load()+size > recentBytes {
+		return
+	}
+	if n := fewSlots; table == nil || int(r.crowded.Load()) > 2*len(*table) && len(*table) < manySlots {
+		if table != nil {
+			n = 4 * len(*table)
+		}
+		made := make([]slot, n)
+		r.spend(int64(n)*int64(unsafe.Sizeof(slot{})) - r.bytes)
+		r.all.Store(max(r.all.Load(), r.last)) // the marks of the slots
+		table = &made
+		r.crowded.Store(0)
+		r.table.Store(table)
+	}
+	s, _ := slotOf(*table, e.Key[1:])
+	if before := s.entry.Load(); before != nil {
+		size -= int64(len(before.Key)+len(before.Value)) + int64(unsafe.Sizeof(remembered{}))
+	}
+	r.spend(size)
+	own := *e
+	own.Key, own.Value = append([]byte{}, e.Key...), append([]byte{}, e.Value...)
+	s.entry.Store(&remembered{own, uint64(version)})
+}
+
+// REQUIRES: r.mu
+func (r *recent) spend(bytes int64) {
+	r.bytes += bytes
+	r.held.Add(bytes)
+}
+
+// mark says that a version changes the entry of a packed key; nil is any.
+func (r *recent) mark(key []byte, version engine.Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = uint64(version)
+	if table := r.table.Load(); table == nil || key == nil {
+		r.all.Store(r.last)
+	} else {
+		s, _ := slotOf(*table, key)
+		s.changed.Store(r.last)
+	}
+}
+
+// Forget implements kernel.Facet.
+func (*recent) Forget(*kernel.Core, engine.Version) {}
+
+// Close implements kernel.Facet.
+func (r *recent) Close(*kernel.Core) { r.clear() }
+
+// Abandon implements kernel.Facet.
+func (r *recent) Abandon(*kernel.Core) { r.clear() }
+
+func (r *recent) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spend(-r.bytes)
+	r.table.Store(nil)
+	r.closed = true
+}
+
+// A remembering reads user keys of a query of an actor that is awake, from memory if they were read lately.
+type remembering struct {
+	engine.Reader
+	recent  *recent
+	version engine.Version
+}
+
+// remember makes the reader of a query one that remembers.
+func remember(q *call.Query, rows engine.Reader) remembering {
+	r := remembering{Reader: rows, version: q.View.Version}
+	if q.View.Of != nil {
+		r.recent = recentOf(q.Actor.Kernel, q.View.Of)
+	}
+	return r
+}
+
+// Get implements engine.Reader. The Value is not the caller's.
+func (r remembering) Get(key []byte) (engine.Entry, bool, error) {
+	if r.recent == nil || keyspace.Kind(key[0]) != keyspace.UserKV.Kind {
+		return r.Reader.Get(key)
+	}
+	e, there, keep := r.recent.get(key, r.version)
+	if there {
+		return e, true, nil
+	}
+	return r.read(key, keep)
+}
+
+// own is Get with a Value that is the caller's.
+func (r remembering) own(key []byte) (engine.Entry, bool, error) {
+	if r.recent == nil {
+		return r.Reader.Get(key)
+	}
+	e, there, keep := r.recent.get(key, r.version)
+	if there {
+		e.Value = slices.Clone(e.Value)
+		return e, true, nil
+	}
+	return r.read(key, keep)
+}
+
+// read reads what is not remembered.
+func (r remembering) read(key []byte, keep bool) (engine.Entry, bool, error) {
+	e, there, err := r.Reader.Get(key)
+	if there && keep && err == nil {
+		r.recent.keep(&e, r.version)
+	}
+	return e, there, err
+}

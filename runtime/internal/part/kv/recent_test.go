@@ -1,0 +1,88 @@
+package kv
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/engine"
+)
+
+func entry(key, value string, version engine.Version) *engine.Entry {
+	return &engine.Entry{Key: []byte("\x04" + key), Value: []byte(value), Version: version}
+}
+
+// What is remembered as of a version is that of all versions from the entry's own on, up to a change.
+func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
+	t.Parallel()
+	var held atomic.Int64
+	r := &recent{held: &held}
+	is := func(version engine.Version, want string) {
+		t.Helper()
+		if e, _, _ := r.get([]byte("\x04a"), version); string(e.Value) != want {
+			t.Errorf("as of %d it is %q and not %q", version, e.Value, want)
+		}
+	}
+	r.mark([]byte("a"), 3)
+	is(3, "")
+	r.keep(entry("a", "three", 3), 5)
+	is(2, "")
+	is(3, "three")
+	is(9, "three")
+	r.mark([]byte("a"), 10) // the turn that makes 10 runs
+	is(9, "")
+	r.keep(entry("a", "three", 3), 9) // read as of before it
+	is(9, "")
+	is(10, "")
+	r.keep(entry("a", "ten", 10), 10)
+	is(9, "")
+	is(10, "ten")
+	r.mark(nil, 11)
+	is(11, "")
+	r.keep(entry("a", strings.Repeat("x", recentValue+1), 12), 12)
+	is(12, "")
+	if held.Load() == 0 {
+		t.Error("nothing is held")
+	}
+	r.clear()
+	r.keep(entry("a", "ten", 10), 12)
+	if is(12, ""); held.Load() != 0 {
+		t.Errorf("%d bytes are held of what is closed", held.Load())
+	}
+}
+
+// A mark that came before the table grew holds, though its slot is gone.
+func TestRememberingMoreForgetsNoChange(t *testing.T) {
+	t.Parallel()
+	r := &recent{held: new(atomic.Int64)}
+	r.keep(entry("a", "one", 1), 1)
+	r.mark([]byte("a"), 2)
+	for n := 0; len(*r.table.Load()) == fewSlots; n++ {
+		key := strings.Repeat("b", 1+n%200)
+		if _, _, keep := r.get([]byte("\x04"+key), 1); keep {
+			r.keep(entry(key, "one", 1), 1)
+		}
+	}
+	r.keep(entry("a", "one", 1), 1)
+	if e, there, _ := r.get([]byte("\x04a"), 2); there {
+		t.Errorf("%s is of before the change", e.Value)
+	}
+}
+
+func TestAnEntryThatExpiresIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &recent{held: new(atomic.Int64)}
+		e := entry("a", "one", 1)
+		e.Expire = time.Now().Add(time.Second).UnixMilli()
+		r.keep(e, 1)
+		for _, want := range []bool{true, false} {
+			if _, there, _ := r.get(e.Key, 1); there != want {
+				t.Error(there)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
