@@ -173,7 +173,7 @@ func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
 }
 
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
-	var in hostkv.CommitInput
+	in := hostkv.CommitInput{Checks: make([]hostkv.Check, 0, len(c.Checks)), Mutations: make([]hostkv.Mutation, 0, len(c.Mutations))}
 	for i := range c.Checks {
 		in.Checks = append(in.Checks, c.Checks[i].wire)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // What a node in the process of its caller gets of some inputs: see host.Local. A query runs while its caller waits, so of the
-// inputs of queries only keys are copied, which become parts of the output.
+// inputs of queries only keys are copied that become parts of the output.
 
 // Detach returns a copy.
 func (in *GetInput) Detach() any { return &GetInput{in.Moment, in.Key.detach()} }
@@ -33,19 +33,18 @@ func (in *CountInput) Detach() any {
 	return &out
 }
 
-// Detach returns a copy, with the values of the original, which must be nobody else's.
+// Detach gives the input keys of its own, and returns it: a commit may go on when its caller has given up. Everything else of
+// it must be nobody else's.
 func (in *CommitInput) Detach() any {
-	out := *in
-	out.Checks, out.Mutations = slices.Clone(in.Checks), slices.Clone(in.Mutations)
-	for i := range out.Checks {
-		out.Checks[i].Key = out.Checks[i].Key.detach()
+	for i := range in.Checks {
+		in.Checks[i].Key = in.Checks[i].Key.detach()
 	}
-	for i := range out.Mutations {
-		m := &out.Mutations[i]
+	for i := range in.Mutations {
+		m := &in.Mutations[i]
 		m.Key = m.Key.detach()
 		m.Prefix, m.Start, m.End = m.Prefix.detach(), m.Start.detach(), m.End.detach()
 	}
-	return &out
+	return in
 }
 
 // detach returns a copy whose integers have the types that they have when a key is decoded.
