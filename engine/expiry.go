@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/cairn-run/cairn/keyspace"
@@ -32,6 +33,9 @@ func (w *WriteSet) reindex(key []byte, from, to int64) {
 // setIndex writes or removes an entry of the index. Removing is done blindly:
 // it is the same for an entry that is not there.
 func (w *WriteSet) setIndex(key []byte, live bool) {
+	if live && bytes.Compare(key, w.expiring) < 0 {
+		w.expiring = clone(key)
+	}
 	i := w.overlay.find(key)
 	if i < 0 {
 		i = w.newSlot(key, metadata{}, true)
@@ -53,8 +57,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 		return nil, err
 	}
 	defer s.leave()
-	start, _ := keyspace.Expiry.Range()
-	m, err := w.view().merge(start, keyspace.Expiry.Prefix(nil, nowMS+1), false)
+	m, err := w.expiries(keyspace.Expiry.Prefix(nil, nowMS+1))
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +68,12 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 			if !ok || err != nil {
 				return err
 			}
-			at, key, err := keyspace.Expiry.Parse(m.key)
+			if len(due)+len(stale) == 0 {
+				w.expiring = clone(m.key)
+			}
+			at, key, err := w.parseExpiry(m.key)
 			if err != nil {
-				return &CorruptError{Row: keyspace.AppendMetadataRow(nil, w.space.id, m.key), Reason: err.Error()}
+				return err
 			}
 			has, err := w.expiryOf(key)
 			if err != nil {
@@ -91,6 +97,45 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 		}
 	}
 	return due, nil
+}
+
+// NextExpiry returns a time, in Unix ms, before which no key expires; 0 if none
+// does.
+func (w *WriteSet) NextExpiry() (at int64, err error) {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	_, end := keyspace.Expiry.Range()
+	m, err := w.expiries(end)
+	if err != nil {
+		return 0, err
+	}
+	ok, err := m.next()
+	if ok && err == nil {
+		w.expiring = clone(m.key)
+		at, _, err = w.parseExpiry(m.key)
+	}
+	return at, errors.Join(err, m.close())
+}
+
+// expiries reads the index up to an end. It begins where the index began last,
+// because Pebble keeps what was removed from its beginning for a while.
+// REQUIRES: store.life.
+func (w *WriteSet) expiries(end []byte) (*merged, error) {
+	start := w.expiring
+	if start == nil {
+		start, _ = keyspace.Expiry.Range()
+	}
+	return w.view().merge(start, end, false)
+}
+
+func (w *WriteSet) parseExpiry(row []byte) (at int64, key []byte, err error) {
+	if at, key, err = keyspace.Expiry.Parse(row); err != nil {
+		err = &CorruptError{Row: keyspace.AppendMetadataRow(nil, w.space.id, row), Reason: err.Error()}
+	}
+	return at, key, err
 }
 
 // expiryOf returns when a key expires; 0 if never, or if there is no such key.

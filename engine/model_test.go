@@ -389,6 +389,14 @@ func (w *walker) checkExpired() {
 		}
 	}
 	fatalIf(w.t, len(due) != min(want, limit), "%d keys have expired, want %d", len(due), min(want, limit))
+	first := int64(0)
+	for _, e := range w.model.entries {
+		if e.expire != 0 && (first == 0 || e.expire < first) {
+			first = e.expire
+		}
+	}
+	next, err := w.space.Writes().NextExpiry()
+	fatalIf(w.t, err != nil || first != 0 && (next == 0 || next > first), "the next key expires at %d, %v; the first does at %d", next, err, first)
 	last := int64(-1 << 62)
 	for _, key := range due {
 		e, ok := w.model.entries[string(key)]

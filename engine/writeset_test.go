@@ -110,6 +110,35 @@ func TestManyKeysAreDeletedAsARange(t *testing.T) {
 	checkRows(t, r.Store)
 }
 
+// Expired keys are found though they are put, or come back, before those that were found last.
+func TestExpiredKeysAreFoundBeforeThoseOfLastTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.w.Advance(1)
+	expired := func(want string) {
+		t.Helper()
+		due, err := r.w.Expired(100, 10)
+		must(t, err)
+		if got := string(bytes.Join(due, nil)); got != want {
+			t.Errorf("%q have expired, not %q", got, want)
+		}
+		if at, err := r.w.NextExpiry(); err != nil || at != int64(want[1]-'a')*10+10 {
+			t.Errorf("the next expires at %d, %v", at, err)
+		}
+	}
+	put := func(key string) { must(t, r.w.Put(kv(key), nil, PutOptions{ExpireAt: int64(key[0]-'a')*10 + 10})) }
+	put("b")
+	put("c")
+	before := r.w.Savepoint()
+	_, err := r.w.Delete(kv("b"))
+	must(t, err)
+	expired("\x04c")
+	r.w.Rollback(before)
+	expired("\x04b\x04c")
+	put("a")
+	expired("\x04a\x04b\x04c")
+}
+
 func TestIdleSpaceIsSmall(t *testing.T) {
 	n := unsafe.Sizeof(Space{})
 	fatalIf(t, n > 600, "an idle space takes %d bytes", n)

@@ -72,7 +72,7 @@ func (*Part) Purges(name string) bool { return name == "" }
 
 // Purge implements kernel.Purger. It removes keys that have expired.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	most := 1000
+	most := 250
 	if c.Actor.Kernel.Options.Changes != nil {
 		most = MaxKVChanges // each is published
 	}

@@ -380,21 +380,15 @@ func (s *Store) Purge(most int) (more bool, err error) {
 
 // armNext arms the purge of what expires next; scoped: there are scopes, which count until then.
 func (s *Store) armNext(scoped bool) error {
-	q := engine.ListQuery{KeysOnly: true, Limit: 1}
-	q.Start, q.End = keyspace.Expiry.Range()
-	page, err := s.List(q)
+	at, err := s.NextExpiry()
 	if err != nil {
 		return err
 	}
 	if err := s.loadPurge(); err != nil {
 		return err
 	}
-	if len(page.Entries) == 0 {
+	if at == 0 {
 		return s.rearm(0)
-	}
-	at, _, err := keyspace.Expiry.Parse(page.Entries[0].Key)
-	if err != nil {
-		return err
 	}
 	span := hourly
 	if scoped {
