@@ -110,7 +110,7 @@ func TestManyKeysAreDeletedAsARange(t *testing.T) {
 	checkRows(t, r.Store)
 }
 
-// Expired keys are found though they are put, or come back, before those that were found last.
+// Expired keys are found though they are put, or come back, before what was found last.
 func TestExpiredKeysAreFoundBeforeThoseOfLastTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})

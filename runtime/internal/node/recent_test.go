@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 // Queries read entries from memory as they are in the commit that they read, whatever changes them: puts, deletes, ranges,
@@ -27,7 +29,7 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 		g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: m}, new(kv.CommitOutput))
 	}
 	for step := range 4000 {
-		name := fmt.Sprint(random.IntN(300))
+		name := fmt.Sprint(random.IntN(30))
 		switch key := (kv.Key{"k", name}); random.IntN(400) {
 		case 0:
 			clear(model)
@@ -96,4 +98,41 @@ func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 		done.Store(n + 1)
 	}
 	wg.Wait()
+}
+
+// A query goes on reading the commit that it began with, of which it has read nothing when the next one is made.
+func TestAQueryReadsTheCommitThatItBeganWith(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	keys := []string{"changed", "deleted", "added", "long", "kept"}
+	set := func(values ...string) {
+		t.Helper()
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			for i, v := range values {
+				key := tuple.AppendString(nil, keys[i])
+				if v == "" {
+					if _, err := h.KVDelete(key); err != nil {
+						return err
+					}
+				} else if err := h.KVPut(key, []byte(v), host.EncodedText, time.Time{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	long := strings.Repeat("x", 100_000)
+	set("one", "one", "", long, "one")
+	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+		set("two", "", "two", long[1:])
+		for i, want := range []string{"one", "one", "", long, "one"} {
+			e, ok, err := r.KVGet(tuple.AppendString(nil, keys[i]))
+			if string(e.Value) != want || ok != (want != "") || err != nil {
+				t.Errorf("%s is %.10q, %v and not %.10q", keys[i], e.Value, err, want)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 }

@@ -74,7 +74,7 @@ func slotOf(table []slot, key []byte) (*slot, uint64) {
 	return &table[hash%uint64(len(table))], hash
 }
 
-// get returns an entry as of a version, if it is remembered; its Value is everybody's. If it is not, keep says whether it should be.
+// get returns an entry as of a version, if it is remembered; its Value is shared. If it is not, keep says whether it should be.
 func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, there, keep bool) {
 	table := r.table.Load()
 	if table == nil {
