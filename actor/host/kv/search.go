@@ -43,7 +43,7 @@ type Index struct {
 	Tokenizer string       `json:"tokenizer"`
 	// Status is ready, or building as long as entries may be missing.
 	Status string `json:"status"`
-	// Documents counts the entries in the index: those that have text in one of its fields.
+	// Documents counts the entries with text in one of the fields.
 	Documents int64     `json:"documents"`
 	Created   time.Time `json:"created"`
 }
@@ -79,7 +79,7 @@ type SearchInput struct {
 	Limit int `json:"limit,omitempty" range:"1,1000"`
 	// Cursor continues after an earlier answer for the same index, query and filter. Any other is refused.
 	Cursor string `json:"cursor,omitempty"`
-	// Snippet asks for up to so many words of each entry around those that match; absent for none.
+	// Snippet asks for up to so many words of each entry around the matches; absent for none.
 	Snippet int `json:"snippet,omitempty" range:"1,64"`
 }
 

@@ -132,7 +132,7 @@ var hostText = map[string]string{
 	"KVHit.score":           "score is greater the better the entry matches, by BM25 with the weights of the fields.",
 	"KVHit.snippet":         "snippet is part of the text of a field, in pieces.",
 	"KVIndex":               "An Index is a search index.",
-	"KVIndex.documents":     "documents counts the entries in the index: those that have text in one of its fields.",
+	"KVIndex.documents":     "documents counts the entries with text in one of the fields.",
 	"KVIndex.status":        "status is ready, or building as long as entries may be missing.",
 	"KVIndexField":          "An IndexField is a part of the values that an index has.",
 	"KVIndexField.path": "path names it: names between dots, indexes in brackets, or $value for the value as a " +
@@ -217,8 +217,7 @@ var hostText = map[string]string{
 	"KVSearchInput.prefix": "prefix is that of the index.",
 	"KVSearchInput.query": "query has words, \"phrases\", prefix*, OR, NOT or -, NEAR(a b, 5), field:word and " +
 		"parentheses. Words without an operator must all be there.",
-	"KVSearchInput.snippet": "snippet asks for up to so many words of each entry around those that match; absent for " +
-		"none.",
+	"KVSearchInput.snippet": "snippet asks for up to so many words of each entry around the matches; absent for none.",
 	"KVSearchInput.where": "where is a filter, which the entries meet besides. A page of a filter may be short or " +
 		"empty and still have a cursor.",
 	"KVSearchOutput":         "SearchOutput has the entries in the order of their scores. cursor is absent at the end.",
