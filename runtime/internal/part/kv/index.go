@@ -354,11 +354,14 @@ func (w *indexer) create() error {
 		}
 		weights[i] = string(text)
 	}
-	for _, text := range []string{
+	texts := []string{
 		"CREATE VIRTUAL TABLE main." + name + " USING fts5 (" + columns.String() + "key UNINDEXED, version UNINDEXED, tokenize = '" + tokenizers[w.ix.Tokenizer] + "')",
-		"INSERT INTO main." + name + "(" + name + ", rank) VALUES ('rank', 'bm25(" + strings.Join(weights, ", ") + ")')",
 		"CREATE TABLE main." + name + "_map (key BLOB PRIMARY KEY, id INTEGER NOT NULL, version INTEGER NOT NULL) STRICT, WITHOUT ROWID",
-	} {
+	}
+	if slices.ContainsFunc(w.ix.Weights, func(weight float64) bool { return weight != 1 }) { // which each search would have to read
+		texts = append(texts, "INSERT INTO main."+name+"("+name+", rank) VALUES ('rank', 'bm25("+strings.Join(weights, ", ")+")')")
+	}
+	for _, text := range texts {
 		if _, err := w.db.ExecContext(w.ctx, text); err != nil {
 			return err
 		}
