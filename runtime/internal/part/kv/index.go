@@ -71,8 +71,8 @@ const (
 	maxIndexed  = 1_000 // keys that a turn indexes
 	sliceLimit  = 500   // entries that one turn compares to build an index
 	sliceBytes  = 1 << 20
-	indexPause  = 10 * time.Second // after which building goes on that SQLite refused
-	matchOpen   = "\x02"           // around words that match, in snippets; no text that is indexed has them
+	indexPause  = time.Minute // after which building goes on that SQLite refused
+	matchOpen   = "\x02"      // around words that match, in snippets; no text that is indexed has them
 	matchClose  = "\x03"
 	cleared     = "\x00" + matchOpen + matchClose
 	tablePrefix = "cairn_kv_"
@@ -288,10 +288,15 @@ func (x *indexing) update(w *indexer) error {
 	case ix.Fresh: // building comes to all entries
 	default:
 		for _, key := range slices.Sorted(maps.Keys(x.keys)) {
-			if ix.Has([]byte(key)) {
-				if err := w.key([]byte(key)); err != nil {
-					return err
-				}
+			if !ix.Has([]byte(key)) {
+				continue
+			}
+			if w.bytes > sliceBytes {
+				w.fallBehind([]byte(key)) // and all greater ones
+				break
+			}
+			if err := w.key([]byte(key)); err != nil {
+				return err
 			}
 		}
 		for _, r := range x.ranges {
@@ -316,6 +321,7 @@ type indexer struct {
 	ix      kvrows.Index
 	now     int64
 	changed bool // the state of the index is another
+	bytes   int  // of the values that were added
 	paths   []where.Path
 }
 
@@ -403,6 +409,7 @@ func (w *indexer) remove(key []byte, id int64) error {
 
 // add adds an entry, if it has text.
 func (w *indexer) add(key []byte, e *engine.Entry) error {
+	w.bytes += len(e.Value)
 	texts, some, err := w.texts(e)
 	if err != nil || !some {
 		return err
@@ -535,7 +542,8 @@ func (w *indexer) slice() error {
 	if ix.After != nil {
 		start = append(ix.After[:len(ix.After):len(ix.After)], 0)
 	}
-	q := engine.ListQuery{Limit: sliceLimit, MaxBytes: sliceBytes}
+	room := w.rows.Room() // a slice takes a small part of it, or it would never fit
+	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)), MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
 	q.Start, q.End = kvrows.Bounds(start, end)
 	page, err := w.rows.List(q)
 	if err != nil {
