@@ -165,6 +165,44 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestOtherSQLCannotUseAnIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, store := t.Context(), libraries.Ref(h, "one").KV()
+		if _, err := store.SetIndex(ctx, kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(bookKey(1), book("red apple"))}}); err != nil {
+			t.Fatal(err)
+		}
+		for method, texts := range map[string][]string{
+			host.SQLQuery: {"SELECT * FROM cairn_kv_1", "SELECT key FROM cairn_kv_1_map"},
+			host.SQLExec:  {"DELETE FROM cairn_kv_1", "DROP TABLE cairn_kv_1", "CREATE TABLE cairn_kv_2 (a)"},
+		} {
+			for _, text := range texts {
+				_, err := h.Call(ctx, &host.Request{Address: host.Address{Type: "library", Key: []string{"one"}}, Method: method, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})
+				if host.CodeOf(err) != host.FailedPrecondition || !strings.Contains(fmt.Sprint(err), "cairn_kv_") {
+					t.Errorf("%s: %v", text, err)
+				}
+			}
+		}
+		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
+			t.Error(keys, partial)
+		}
+	}, libraryDefinition())
+}
+
+func TestIndexesAreBounded(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store := libraries.Ref(h, "one").KV()
+		for i := range 17 {
+			_, err := store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d", int64(i)}, Fields: []kv.Field{{Path: "t"}}})
+			if e, ok := errors.AsType[*host.Error](err); i < 16 && err != nil || i == 16 && (!ok || e.Code != host.TooLarge || e.Metadata["limit"] != "16") {
+				t.Errorf("index %d: %v", i, err)
+			}
+		}
+	}, libraryDefinition())
+}
+
 // TestAnIndexWithoutRoomFallsBehind: changes of entries go on while the actor's quota leaves no room for the index, and the index is
 // built when there is some.
 func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
