@@ -120,6 +120,7 @@ var keyVectors = []struct {
 	{"27 00 00 00 00 00 00 01 02", KVPin.Append(nil, 258), `kv-pin/258`},
 	{"28", UUID.Append(nil), `uuid`},
 	{"29", KVPurge.Append(nil), `kv-purge`},
+	{"2A 01 04 02 75 73 65 72 73 00 FF 00", KVIndex.Append(nil, userKV("users")), `kv-index(kv("users"))`},
 }
 
 func TestKeyVectors(t *testing.T) {

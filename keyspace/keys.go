@@ -176,6 +176,10 @@ var (
 	// KVPurge is the key of when the keys are removed that have expired.
 	KVPurge = Single{layout{Kind: 0x29, prints: "kv-purge", owner: "kv", value: "when keys are removed that have expired"}}
 
+	// KVIndex is the key of a search index, by the key that all keys in it begin with.
+	KVIndex = Inner{layout{Kind: 0x2A, prints: "kv-index(%)", fields: []field{{asKey, "kv key"}},
+		owner: "kv", value: "fields and tokenizer of a search index, and how far it is built"}}
+
 	// UUID is the key of what makes the UUIDs of commits grow.
 	UUID = Single{layout{Kind: 0x28, prints: "uuid", owner: "kv", value: "time of the last UUID that a commit made"}}
 )
@@ -190,5 +194,5 @@ var layouts = [...]*layout{
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
-	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout,
+	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
 }

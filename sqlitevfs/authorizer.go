@@ -18,6 +18,8 @@ import (
 //     connection, which is then closed.
 //  4. The table of migrations is for reading. One of that name that Migrate did not make, as an import may bring, or a rename,
 //     is a table like any other, which Migrate refuses to take for its own.
+//  5. Tables whose names begin with ReservedPrefix are for sessions with Session.AllowReserved. Other statements neither read
+//     nor change them, except that integrity_check, ANALYZE and VACUUM work on the whole database.
 //
 // The rules of each pragma are in pragmas.
 type authorizer struct {
@@ -26,6 +28,8 @@ type authorizer struct {
 
 	internal  bool // the statements are the session's own: all is allowed
 	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
+	reserved  bool // the session may use reserved tables
+	checking  bool // the statement is PRAGMA integrity_check or quick_check, which reads virtual tables
 	watching  bool // a text of the user's is being compiled
 	migrated  bool // the table of migrations was made on this connection
 	saw       sight
@@ -52,7 +56,7 @@ func isDecimal(function string) bool {
 
 // watch begins to notice, and unwatch returns what was noticed.
 func (a *authorizer) watch() {
-	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}
+	a.watching, a.saw, a.checking = !a.internal && !a.vacuuming, sight{}, false
 }
 
 func (a *authorizer) unwatch() sight {
@@ -83,6 +87,9 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 			return a.deny("VACUUM INTO", "it writes a file of the host")
 		}
 		return sqlite3.AUTH_OK
+	}
+	if !a.reserved && usesReserved(action, third, fourth) && !(a.checking && action == sqlite3.AUTH_READ) {
+		return a.deny("tables whose names begin with "+ReservedPrefix, "the runtime keeps them")
 	}
 	switch action {
 	case sqlite3.AUTH_SELECT, sqlite3.AUTH_READ, sqlite3.AUTH_RECURSIVE, sqlite3.AUTH_REINDEX, sqlite3.AUTH_ANALYZE:
@@ -154,6 +161,28 @@ func changesMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth st
 		return strings.EqualFold(fourth, migrationTable)
 	}
 	return false
+}
+
+// ReservedPrefix is what the names of tables begin with that belong to the runtime and not to the owner of the database.
+const ReservedPrefix = "cairn_kv_"
+
+// usesReserved reports whether an action reads, makes or changes a reserved table, or something of it. It does not see a rename to
+// such a name.
+func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
+	switch action {
+	case sqlite3.AUTH_READ, sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
+		sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW, sqlite3.AUTH_CREATE_VTABLE,
+		sqlite3.AUTH_DROP_TABLE, sqlite3.AUTH_DROP_TEMP_TABLE, sqlite3.AUTH_DROP_VIEW, sqlite3.AUTH_DROP_TEMP_VIEW, sqlite3.AUTH_DROP_VTABLE:
+		return isReserved(third)
+	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_DROP_INDEX, sqlite3.AUTH_DROP_TEMP_INDEX,
+		sqlite3.AUTH_CREATE_TRIGGER, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_DROP_TRIGGER, sqlite3.AUTH_DROP_TEMP_TRIGGER:
+		return isReserved(fourth)
+	}
+	return false
+}
+
+func isReserved(name string) bool {
+	return len(name) >= len(ReservedPrefix) && strings.EqualFold(name[:len(ReservedPrefix)], ReservedPrefix)
 }
 
 // stain makes the connection one that is closed at the end of the session.

@@ -123,6 +123,7 @@ func (a *authorizer) pragma(name, arg string) sqlite3.AuthorizerReturnCode {
 	if a.watching {
 		a.saw.pragma = true
 	}
+	a.checking = a.checking || name == "integrity_check" || name == "quick_check"
 	if a.rules == nil {
 		a.rules = pragmaRules()
 	}

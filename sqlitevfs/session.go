@@ -30,6 +30,8 @@ type Session struct {
 	handle *sql.DB
 	over   bool
 
+	reserved bool // statements may use reserved tables
+
 	used   atomic.Bool
 	writes atomic.Int64
 
@@ -59,6 +61,10 @@ func (s *Session) DB() *sql.DB {
 	}
 	return s.handle
 }
+
+// AllowReserved lets the statements of the session use the tables whose names begin with [ReservedPrefix]. It is called before the
+// first statement.
+func (s *Session) AllowReserved() { s.reserved = true }
 
 // closeHandle closes the handle, also one that is asked for later.
 func (s *Session) closeHandle() {
@@ -297,6 +303,7 @@ func (s *Session) begin() (err error) {
 	}
 	p.grant(c)
 	s.meta, s.conn = c.file.meta, c
+	c.auth.reserved = s.reserved
 	p.use(c)
 	s.interrupt.off = true
 	c.db.SetInterrupt(&s.interrupt)

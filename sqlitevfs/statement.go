@@ -48,6 +48,7 @@ type statement struct {
 	busy         bool
 	dirty        bool // it was not run to its end and has to be reset
 	isPragma     bool
+	reserved     bool // it was compiled in a session that may use reserved tables
 	newer, older *statement
 }
 
@@ -60,10 +61,11 @@ type statements struct {
 	newest, oldest *statement
 }
 
-// take returns a kept statement that is not in use, or nil. The caller puts it back.
-func (k *statements) take(text string) *statement {
+// take returns a kept statement that is not in use, or nil. The caller puts it back. A session that may use reserved tables shares
+// no statement with one that may not.
+func (k *statements) take(text string, reserved bool) *statement {
 	st := k.table[text]
-	if st == nil || st.busy {
+	if st == nil || st.busy || st.reserved != reserved {
 		return nil
 	}
 	st.busy = true
@@ -188,7 +190,7 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 	if blank(tail) {
 		tail = ""
 	}
-	st = &statement{native: native, text: text, busy: true, live: true}
+	st = &statement{native: native, text: text, busy: true, live: true, reserved: c.auth.reserved}
 	if native == nil {
 		st.class, st.readOnly = runNothing, true
 		return st, tail, nil
@@ -221,7 +223,8 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 
 // statement returns the first statement of a text, kept or compiled. Put it back.
 func (c *conn) statement(text string) (st *statement, tail string, err error) {
-	if st := c.cache.take(text); st != nil {
+	if st := c.cache.take(text, c.auth.reserved); st != nil {
+		c.auth.checking = false
 		return st, "", nil
 	}
 	st, tail, err = c.compile(text)

@@ -56,6 +56,11 @@ const (
 	KVPin     = "kv.pin"
 	KVUnpin   = "kv.unpin"
 
+	KVSetIndex    = "kv.set_index"
+	KVRemoveIndex = "kv.remove_index"
+	KVIndexes     = "kv.indexes"
+	KVSearch      = "kv.search"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

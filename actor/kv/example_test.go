@@ -124,6 +124,52 @@ func ExampleStore_SetScope() {
 	// true 2 <nil>
 }
 
+func ExampleStore_Search() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	_, err := store.SetIndex(ctx, kv.IndexConfig{
+		Prefix: kv.Key{"note"}, Fields: []kv.Field{{Path: "title", Weight: 4}, {Path: "text"}}, Tokenizer: "porter",
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	_, err = store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
+		kv.Put(kv.Key{"note", 1}, kv.JSON([]byte(`{"title":"Trees","text":"An apple tree bears apples.","year":2024}`))),
+		kv.Put(kv.Key{"note", 2}, kv.JSON([]byte(`{"title":"Apples","text":"They keep well.","year":2025}`))),
+		kv.Put(kv.Key{"note", 3}, kv.JSON([]byte(`{"title":"Pears","text":"They do not.","year":2025}`))),
+		kv.Put(kv.Key{"note", 4}, kv.JSON([]byte(`{"title":"Plums","text":"They make jam.","year":2025}`))),
+		kv.Put(kv.Key{"note", 5}, kv.JSON([]byte(`{"title":"Nuts","text":"They are hard.","year":2025}`))),
+	}})
+	if err != nil {
+		fmt.Println(err)
+	}
+	page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"note"}, Query: "apple OR jam -pear", Where: []byte(`{"year":{"$gte":2025}}`), Snippet: 8})
+	for _, h := range page.Hits {
+		fmt.Print(h.Key, " ", h.Score > 0, ": ")
+		for _, part := range h.Snippet {
+			if part.Match {
+				part.Text = "<" + part.Text + ">"
+			}
+			fmt.Print(part.Text)
+		}
+		fmt.Println()
+	}
+	fmt.Println(page.Cursor == "", page.Partial, err)
+	list, err := store.Indexes(ctx)
+	fmt.Println(list[0].Documents, list[0].Building, err)
+	removed, err := store.RemoveIndex(ctx, kv.Key{"note"})
+	fmt.Println(removed, err)
+	// Output:
+	// [note 4] true: They make <jam>.
+	// [note 2] true: <Apples>
+	// true false <nil>
+	// 5 false <nil>
+	// true <nil>
+}
+
 func ExampleStore_At() {
 	ctx := context.Background()
 	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))

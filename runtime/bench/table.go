@@ -9,7 +9,7 @@ import (
 )
 
 func rows() []row {
-	return slices.Concat(nodeRows(), kvRows(), sqlRows(), workflowRows())
+	return slices.Concat(nodeRows(), kvRows(), searchRows(), sqlRows(), workflowRows())
 }
 
 func nodeRows() []row {

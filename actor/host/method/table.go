@@ -121,7 +121,15 @@ var (
 		"Lists the versions of an entry of the key-value store that are kept.")
 	KVPin = row[kv.PinInput, kv.PinOutput](host.KVPin, act, Actor, OpenKV, none,
 		"Keeps the present version of the key-value store readable for some time.")
-	KVUnpin = row[kv.UnpinInput, kv.UnpinOutput](host.KVUnpin, act, Actor, OpenKV, none, "Ends what kv.pin began.")
+	KVUnpin    = row[kv.UnpinInput, kv.UnpinOutput](host.KVUnpin, act, Actor, OpenKV, none, "Ends what kv.pin began.")
+	KVSetIndex = row[kv.SetIndexInput, kv.Index](host.KVSetIndex, act, Actor, OpenKV, creates,
+		"Makes a search index of the key-value store, or replaces one.")
+	KVRemoveIndex = row[kv.RemoveIndexInput, kv.RemoveIndexOutput](host.KVRemoveIndex, act, Actor, OpenKV, none,
+		"Removes a search index of the key-value store.")
+	KVIndexes = row[kv.IndexesInput, kv.IndexesOutput](host.KVIndexes, ask, Actor, OpenKV, none,
+		"Lists the search indexes of the key-value store.")
+	KVSearch = row[kv.SearchInput, kv.SearchOutput](host.KVSearch, ask, Actor, OpenKV, none,
+		"Returns the entries of a search index that match a query, the best first.")
 )
 
 // Streams.
@@ -203,6 +211,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row,
+	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

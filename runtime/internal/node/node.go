@@ -39,7 +39,7 @@ func Parts(o *Options) []kernel.Part {
 	letters.Handle(host.QueueSend, mail.MessageHandler{Check: queue.CheckSend, Handle: queue.TakeSend})
 	run.HandleMessages(letters)
 	return append([]kernel.Part{
-		kv.New(queue.Send), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL), new(stream.Part), new(event.Part), new(conn.Part),
+		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
 		letters, task.New(appendItems), runs, new(admin.Part),
 	}, o.Parts...)
 }

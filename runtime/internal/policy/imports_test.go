@@ -111,6 +111,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/kv/v8", never: []string{"net", "os"}, why: "below the kernel: a codec, standard library only"},
 	{pkg: "runtime/internal/part/kv/value", uses: []string{"actor/host", "runtime/internal/kernel/wire", "runtime/internal/part/kv/v8"}, libs: []string{cbor}, never: []string{"net"}, why: "below the kernel: what values are, and what mutations make of them"},
 	{pkg: "runtime/internal/part/kv/where", uses: []string{"actor/host"}, libs: []string{"golang.org/x/text"}, never: []string{"net", "os"}, why: "below the kernel: filters of entries"},
+	{pkg: "runtime/internal/part/kv/match", uses: []string{"sqlitevfs"}, never: []string{"net", "os", module + "/sqlitevfs"}, why: "below the kernel: the text of a search, as a query of FTS5; only tests use SQLite"},
 	{pkg: "runtime/internal/part/kv/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record", "runtime/internal/part/kv/value"}, libs: []string{uuid}, never: []string{"net/http"}, why: "below the kernel: commits, scopes and versions of the key-value store"},
 	{pkg: "runtime/internal/sqlitefile", uses: []string{"keyspace", "sqlitevfs"}, never: []string{"net", pebble}, why: "SQLite files outside of actors: knows no actor"},
 	{pkg: "runtime/internal/kvfile", uses: []string{"actor/host", "actor/kv", "keyspace/tuple", "runtime/internal/part/kv/value", "runtime/internal/sqlitefile"}, never: []string{"net", pebble}, why: "files of entries: a codec; opens no file"},

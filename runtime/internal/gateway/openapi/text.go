@@ -128,7 +128,18 @@ var hostText = map[string]string{
 	"KVHistoryInput.limit":  "limit is how many versions there are at most; absent means 100.",
 	"KVHistoryOutput":       "HistoryOutput has versions of an entry. next is absent at the end.",
 	"KVHistoryOutput.floor": "floor is a version before which nothing is known of the entry; absent if all is known.",
-	"KVListInput":           "ListInput asks for a page of entries in the order of their keys.",
+	"KVHit":                 "A Hit is an entry that matches.",
+	"KVHit.score":           "score is greater the better the entry matches, by BM25 with the weights of the fields.",
+	"KVHit.snippet":         "snippet is part of the text of a field, in pieces.",
+	"KVIndex":               "An Index is a search index.",
+	"KVIndex.documents":     "documents counts the entries with text in one of the fields.",
+	"KVIndex.status":        "status is ready, or building as long as entries may be missing.",
+	"KVIndexField":          "An IndexField is a part of the values that an index has.",
+	"KVIndexField.path": "path names it: names between dots, indexes in brackets, or $value for the value as a " +
+		"whole. The index has strings, numbers, and arrays of them.",
+	"KVIndexField.weight": "weight is how much a word of the field counts for the score, up to 1,000; absent means 1.",
+	"KVIndexesOutput":     "IndexesOutput has all indexes in the order of their prefixes.",
+	"KVListInput":         "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
 		"other is refused.",
 	"KVListInput.digest": "digest asks for the digest of what the page read.",
@@ -168,6 +179,8 @@ var hostText = map[string]string{
 	"KVPinInput":                  "PinInput asks for a version that stays readable.",
 	"KVPinInput.ttl_ms":           "ttl_ms is for how long; absent means 60,000.",
 	"KVPinOutput":                 "PinOutput names a version, for the member at of what reads, until it expires.",
+	"KVRemoveIndexInput":          "RemoveIndexInput names an index.",
+	"KVRemoveIndexOutput":         "RemoveIndexOutput says whether there was one.",
 	"KVRemoveScopeInput":          "RemoveScopeInput names a scope.",
 	"KVRemoveScopeInput.entries":  "entries removes its entries, too.",
 	"KVRemoveScopeOutput":         "RemoveScopeOutput says what was removed.",
@@ -197,12 +210,32 @@ var hostText = map[string]string{
 	"KVScopesInput":           "ScopesInput asks for a page of scopes, in the order of their prefixes.",
 	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",
 	"KVScopesOutput":          "ScopesOutput is a page of scopes. cursor is absent at the end.",
+	"KVSearchInput":           "SearchInput asks for the entries of an index that match a query, the best first.",
+	"KVSearchInput.cursor": "cursor continues after an earlier answer for the same index, query and filter. Any other " +
+		"is refused.",
+	"KVSearchInput.limit":  "limit is how many entries there are at most; absent means 20.",
+	"KVSearchInput.prefix": "prefix is that of the index.",
+	"KVSearchInput.query": "query has words, \"phrases\", prefix*, OR, NOT or -, NEAR(a b, 5), field:word and " +
+		"parentheses. Words without an operator must all be there.",
+	"KVSearchInput.snippet": "snippet asks for up to so many words of each entry around the matches; absent for none.",
+	"KVSearchInput.where": "where is a filter, which the entries meet besides. A page of a filter may be short or " +
+		"empty and still have a cursor.",
+	"KVSearchOutput":         "SearchOutput has the entries in the order of their scores. cursor is absent at the end.",
+	"KVSearchOutput.partial": "partial: the index is being built, so entries may be missing.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
 		"start up to and without end. start and end may end with {\"$raw\":base64}, bytes that " +
 		"follow the stored form of the parts before them. Without any it selects all, which only " +
 		"reading methods take.",
+	"KVSetIndexInput": "SetIndexInput makes a search index, or replaces the one of the prefix. The same " +
+		"definition again changes nothing.",
+	"KVSetIndexInput.prefix": "prefix is what the keys of the entries begin with; [] is of the whole store.",
+	"KVSetIndexInput.tokenizer": "tokenizer says what words are: unicode61 (letters and digits, whatever their case and " +
+		"accents), porter (the same, and English words by their stem), ascii, or trigram (any " +
+		"three characters, for parts of words). Absent means unicode61.",
 	"KVSetScopeInput":        "SetScopeInput makes a scope, or replaces the policy of one.",
 	"KVSetScopeInput.prefix": "prefix is what the keys of the scope begin with; [] is of the whole store.",
+	"KVSnippetPart":          "A SnippetPart is a piece of a snippet.",
+	"KVSnippetPart.match":    "match: the query matches this piece.",
 	"KVUnpinInput":           "UnpinInput names a version that no reader needs.",
 	"KVUnpinOutput":          "UnpinOutput reports whether it was pinned.",
 	"KVVersion":              "A Version is what an entry was from a commit on, until that of the next version.",

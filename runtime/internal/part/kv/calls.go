@@ -35,6 +35,10 @@ func (p *Part) Methods() []*call.Method {
 		reads(method.KVHistory, history),
 		call.Act(method.KVPin, pin),
 		call.Act(method.KVUnpin, unpin),
+		call.Act(method.KVSetIndex, setIndex),
+		call.Act(method.KVRemoveIndex, removeIndex),
+		searches(method.KVIndexes, p.indexes),
+		searches(method.KVSearch, p.search),
 	}
 }
 

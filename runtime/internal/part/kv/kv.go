@@ -20,16 +20,17 @@ import (
 
 // Part is the part for the key-value store.
 type Part struct {
-	send   Send
-	hub    hub
-	recent atomic.Int64 // bytes of the entries that are remembered
+	send     Send
+	database Database
+	hub      hub
+	recent   atomic.Int64 // bytes of the entries that are remembered
 }
 
 // A Send is how a commit sends messages to a queue of the actor.
 type Send func(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error)
 
 // New makes the part.
-func New(send Send) *Part { return &Part{send: send} }
+func New(send Send, database Database) *Part { return &Part{send: send, database: database} }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
@@ -37,7 +38,8 @@ func (*Part) Name() string { return "kv" }
 // Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	touched *touched // nil if nothing was
+	touched  *touched  // nil if nothing was
+	indexing *indexing // nil if no index has what was
 }
 
 // TurnOf returns the view of a turn's handler on the key-value store.
@@ -240,6 +242,7 @@ func (h *Turn) expired(store *kvrows.Store) {
 func (h *Turn) change(op string, key, value []byte) {
 	t := h.K
 	h.touch(key)
+	h.index(key)
 	if t.Actor.Kernel.Options.Changes == nil {
 		return
 	}
@@ -276,6 +279,7 @@ func (what *touched) Seal(t *kernel.Turn) error {
 // REQUIRES: h.K.Mu
 func (h *Turn) rangeChange(start, end []byte, n int64) {
 	h.touchRange(start, end)
+	h.indexRange(start, end)
 	h.K.Change(engine.ChangeKV, "", func() any {
 		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
 	})

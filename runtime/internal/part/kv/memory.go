@@ -11,8 +11,9 @@ import (
 
 // memory is what an awake actor remembers of its store.
 type memory struct {
-	scopes kvrows.Scopes
-	store  *kvrows.Store
+	scopes  kvrows.Scopes
+	store   *kvrows.Store
+	indexes indexes
 }
 
 var (
@@ -59,7 +60,12 @@ func (*Part) Declare(t *kernel.Type) error {
 func storeOf(c *kernel.Core) *kvrows.Store { return memoryOf(c).store }
 
 // Forget implements kernel.Facet.
-func (m *memory) Forget(_ *kernel.Core, version engine.Version) { m.scopes.Forget(version) }
+func (m *memory) Forget(_ *kernel.Core, version engine.Version) {
+	m.scopes.Forget(version)
+	if m.indexes.changed > version {
+		m.indexes = indexes{}
+	}
+}
 
 // Close implements kernel.Facet.
 func (*memory) Close(*kernel.Core) {}

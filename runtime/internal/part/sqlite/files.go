@@ -132,6 +132,9 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 			if out, err = p.replace(h, spooled); err != nil {
 				return err
 			}
+			if err := p.imported(h); err != nil {
+				return err
+			}
 			attrs := c.Actor.Attrs(slog.String("reason", reason), slog.Int64("bytes", counted.n))
 			h.Then(func() {
 				s.Logger.LogAttrs(s.Life, slog.LevelInfo, "a database was imported", attrs...)

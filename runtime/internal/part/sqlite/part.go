@@ -33,8 +33,9 @@ const (
 
 // Part is the part for the SQLite database.
 type Part struct {
-	options Options
-	Pool    *sqlitevfs.Pool // opens the connections of the actors' databases
+	options  Options
+	imported func(*kernel.Turn) error
+	Pool     *sqlitevfs.Pool // opens the connections of the actors' databases
 }
 
 var _ interface {
@@ -47,8 +48,10 @@ var _ interface {
 	kernel.Preparer
 } = (*Part)(nil)
 
-// New makes the part with a bound for its connections.
-func New(o Options) *Part { return &Part{options: o} }
+// New makes the part with a bound for its connections. imported is told, in the turn, that a database was replaced.
+func New(o Options, imported func(*kernel.Turn) error) *Part {
+	return &Part{options: o, imported: imported}
+}
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "sqlite" }

@@ -334,17 +334,23 @@ func (h Query) SQL() *sql.DB {
 	}
 	q, ok := r.Session.(*sqlQuery)
 	if !ok {
-		q = &sqlQuery{Context: r, r: r}
-		if r.View.Of != nil {
-			q.session = DatabaseOf(r.View.Of).Read(q, r.Actor, q)
-		}
-		if q.session == nil {
-			q.own = SQLiteIn(r.Actor.Kernel).database(r.Actor.Type, r.Actor.String(), r.Actor.Limits.Load())
-			q.session = q.own.Read(q, q)
-		}
+		q = newQuery(r)
 		r.Session = q
 	}
 	return q.session.DB()
+}
+
+// newQuery begins the session of a query.
+func newQuery(r *call.Query) *sqlQuery {
+	q := &sqlQuery{Context: r, r: r}
+	if r.View.Of != nil {
+		q.session = DatabaseOf(r.View.Of).Read(q, r.Actor, q)
+	}
+	if q.session == nil {
+		q.own = SQLiteIn(r.Actor.Kernel).database(r.Actor.Type, r.Actor.String(), r.Actor.Limits.Load())
+		q.session = q.own.Read(q, q)
+	}
+	return q
 }
 
 // Err implements context.Context.

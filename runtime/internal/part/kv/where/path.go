@@ -28,6 +28,24 @@ func parsePath(path string) (func(*Entry) any, error) {
 	return func(e *Entry) any { return follow(e.Value, steps) }, nil
 }
 
+// A Path names a value, or a part of one.
+type Path struct{ steps []step }
+
+// ParsePath reads a path: names between dots, indexes in brackets, or $value for the value as a whole.
+func ParsePath(text string) (Path, error) {
+	if text == "$value" {
+		return Path{}, nil
+	}
+	if strings.HasPrefix(text, "$") {
+		return Path{}, fmt.Errorf("the path %.40q is not $value; write \\$ for a member whose name begins with $", text)
+	}
+	steps, err := parseSteps(text)
+	return Path{steps}, err
+}
+
+// Of returns what the path names in a decoded value; nil if that is not there.
+func (p Path) Of(v any) any { return follow(v, p.steps) }
+
 func follow(v any, steps []step) any {
 	for _, s := range steps {
 		if s.array {

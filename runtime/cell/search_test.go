@@ -1,0 +1,358 @@
+package cell_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// The actor of the tests of search: it changes entries, undoes some of that, and uses SQL in the same turn.
+type library struct{}
+
+// A shelving is what one turn does.
+type shelving struct {
+	Put    map[int]string
+	Delete []int
+	Undo   bool // of what follows in the turn
+	SQL    bool
+	Fail   bool
+}
+
+var (
+	libraries = actor.NewType[library]("library")
+	shelve    = actor.NewAction[shelving, actor.None](libraries, "shelve")
+)
+
+func bookKey(i int) kv.Key { return kv.Key{"d", int64(i % 3), int64(i)} }
+
+func book(text string) kv.Value { return kv.JSON(fmt.Appendf(nil, `{"t":%q,"n":%d}`, text, len(text))) }
+
+var errUndo = errors.New("undo it")
+
+func (*library) shelve(ctx *actor.Context, in shelving) (actor.None, error) {
+	change := func(store actor.KV) error {
+		for i, text := range in.Put {
+			if err := store.Put(tuple.Tuple(bookKey(i)), book(text).Data, actor.Encoded(host.EncodedJSON)); err != nil {
+				return err
+			}
+		}
+		for _, i := range in.Delete {
+			if _, err := store.Delete(tuple.Tuple(bookKey(i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if in.SQL {
+		if _, err := ctx.SQL().Exec("CREATE TABLE IF NOT EXISTS log (text TEXT)"); err != nil {
+			return actor.None{}, err
+		}
+	}
+	if in.Undo {
+		err := ctx.KV().Update(func(tx actor.KV) error {
+			if _, err := tx.DeletePrefix(tuple.Tuple{"d", int64(1)}); err != nil {
+				return err
+			}
+			if err := change(tx); err != nil {
+				return err
+			}
+			return errUndo
+		})
+		if !errors.Is(err, errUndo) {
+			return actor.None{}, err
+		}
+	} else if err := change(ctx.KV()); err != nil {
+		return actor.None{}, err
+	}
+	if in.SQL {
+		if _, err := ctx.SQL().Exec("INSERT INTO log VALUES (?)", fmt.Sprint(len(in.Put))); err != nil {
+			return actor.None{}, err
+		}
+	}
+	if in.Fail {
+		return actor.None{}, errors.New("on purpose")
+	}
+	return actor.None{}, nil
+}
+
+func libraryDefinition() actor.Definition {
+	return actor.Define(libraries, actor.Spec[library]{OpenKV: true, OpenSQL: true}, actor.On(shelve, (*library).shelve))
+}
+
+var words = []string{"red", "green", "blue", "apple", "pear", "plum", "tree", "house"}
+
+// found returns the keys that a search finds, page by page.
+func found(t *testing.T, store kv.Store, c kv.SearchConfig) (keys []string, partial bool) {
+	t.Helper()
+	for {
+		page, err := store.Search(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range page.Hits {
+			keys = append(keys, fmt.Sprint(h.Key))
+		}
+		if c.Cursor = page.Cursor; c.Cursor == "" {
+			slices.Sort(keys)
+			return keys, page.Partial
+		}
+	}
+}
+
+// wanted returns the keys of the entries below a prefix that have a word.
+func wanted(t *testing.T, store kv.Store, prefix kv.Key) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	for e, err := range store.All(t.Context(), kv.ListConfig{Selection: kv.Selection{Prefix: prefix}, Limit: 1000}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v struct{ T string }
+		if err := json.Unmarshal(e.Value.Data, &v); err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range slices.Compact(slices.Sorted(slices.Values(strings.Fields(v.T)))) {
+			all[word] = append(all[word], fmt.Sprint(e.Key))
+		}
+	}
+	for _, keys := range all {
+		slices.Sort(keys)
+	}
+	return all
+}
+
+// sound compares the indexes with the entries. Before they are ready they have nothing that is wrong.
+func sound(t *testing.T, store kv.Store, after string) {
+	t.Helper()
+	list, err := store.Indexes(t.Context())
+	if err != nil {
+		t.Fatal(after, err)
+	}
+	for _, ix := range list {
+		want := wanted(t, store, ix.Prefix)
+		for _, word := range words {
+			got, partial := found(t, store, kv.SearchConfig{Prefix: ix.Prefix, Query: word, Limit: 1000})
+			if !partial && !slices.Equal(got, want[word]) {
+				t.Fatalf("%s: %s in %v finds %v, want %v", after, word, ix.Prefix, got, want[word])
+			}
+			for _, key := range got {
+				if !slices.Contains(want[word], key) {
+					t.Fatalf("%s: %s in %v finds %s, which does not have it", after, word, ix.Prefix, key)
+				}
+			}
+		}
+	}
+}
+
+// TestSearchFindsWhatIsThere checks, after random changes, that the indexes have what the entries say, and nothing else.
+func TestSearchFindsWhatIsThere(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			actortest.Run(t, func(t *testing.T, h *actortest.Harness) { changeAtRandom(t, h, rand.New(rand.NewPCG(seed, 0))) }, libraryDefinition())
+		})
+	}
+}
+
+func TestOtherSQLCannotUseAnIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, store := t.Context(), libraries.Ref(h, "one").KV()
+		if _, err := store.SetIndex(ctx, kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(bookKey(1), book("red apple"))}}); err != nil {
+			t.Fatal(err)
+		}
+		for method, texts := range map[string][]string{
+			host.SQLQuery: {"SELECT * FROM cairn_kv_1", "SELECT key FROM cairn_kv_1_map"},
+			host.SQLExec:  {"DELETE FROM cairn_kv_1", "DROP TABLE cairn_kv_1", "CREATE TABLE cairn_kv_2 (a)"},
+		} {
+			for _, text := range texts {
+				_, err := h.Call(ctx, &host.Request{Address: host.Address{Type: "library", Key: []string{"one"}}, Method: method, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})
+				if host.CodeOf(err) != host.FailedPrecondition || !strings.Contains(fmt.Sprint(err), "cairn_kv_") {
+					t.Errorf("%s: %v", text, err)
+				}
+			}
+		}
+		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
+			t.Error(keys, partial)
+		}
+	}, libraryDefinition())
+}
+
+func TestIndexesAreBounded(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store := libraries.Ref(h, "one").KV()
+		for i := range 17 {
+			_, err := store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d", int64(i)}, Fields: []kv.Field{{Path: "t"}}})
+			if e, ok := errors.AsType[*host.Error](err); i < 16 && err != nil || i == 16 && (!ok || e.Code != host.TooLarge || e.Metadata["limit"] != "16") {
+				t.Errorf("index %d: %v", i, err)
+			}
+		}
+	}, libraryDefinition())
+}
+
+// TestAnIndexWithoutRoomFallsBehind: changes of entries go on while the actor's quota leaves no room for the index, and the index is
+// built when there is some.
+func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, store := t.Context(), libraries.Ref(h, "full").KV()
+		for i := range 1000 {
+			if _, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(bookKey(i), book(strings.Repeat("red apple ", 60)))}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := store.SetIndex(ctx, kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		list, err := store.Indexes(ctx)
+		if err != nil || !list[0].Building || list[0].Documents == 0 || list[0].Documents == 1000 {
+			t.Fatalf("an index for which there is no room: %+v, %v", list, err)
+		}
+		sound(t, store, "without room")
+		for i := range 900 {
+			if _, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Delete(bookKey(i))}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "red"}); err != nil || !page.Partial {
+			t.Errorf("%+v, %v", page, err)
+		}
+		time.Sleep(5 * time.Minute)
+		list, err = store.Indexes(ctx)
+		if err != nil || list[0].Building || list[0].Documents != 100 {
+			t.Fatalf("the index when there is room: %+v, %v", list, err)
+		}
+		sound(t, store, "with room")
+	}, actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{StorageBytes: 1 << 20, WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve)))
+}
+
+func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
+	ctx := t.Context()
+	ref := libraries.Ref(h, "one")
+	text := func() string {
+		var list []string
+		for range 1 + rnd.IntN(4) {
+			list = append(list, words[rnd.IntN(len(words))])
+		}
+		return strings.Join(list, " ")
+	}
+	number := func() int { return rnd.IntN(40) }
+	mutation := func() kv.Mutation {
+		switch rnd.IntN(8) {
+		case 0:
+			return kv.Delete(bookKey(number()))
+		case 1:
+			return kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d", int64(rnd.IntN(3))}})
+		case 2:
+			return kv.Put(bookKey(number()), book(text())).For(time.Duration(1+rnd.IntN(7200)) * time.Second)
+		case 3:
+			return kv.Touch(bookKey(number()), time.Duration(1+rnd.IntN(7200))*time.Second)
+		case 4:
+			return kv.DeleteWhere(kv.Selection{Prefix: kv.Key{"d"}}, []byte(`{"n":{"$lt":8}}`))
+		default:
+			return kv.Put(bookKey(number()), book(text()))
+		}
+	}
+	index := func() {
+		c := kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t", Weight: float64(1 + rnd.IntN(2))}}}
+		if rnd.IntN(2) == 0 {
+			c.Prefix = kv.Key{"d", int64(1)}
+		}
+		if _, err := ref.KV().SetIndex(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index()
+	var file []byte
+	for step := range 60 {
+		what := ""
+		switch n := rnd.IntN(20); {
+		case n < 8:
+			what = "a commit"
+			var c kv.Commit
+			for range 1 + rnd.IntN(6) {
+				c.Mutations = append(c.Mutations, mutation())
+			}
+			if _, err := ref.KV().Commit(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+		case n < 12:
+			in := shelving{Put: map[int]string{number(): text(), number(): text()}, Delete: []int{number()}, Undo: rnd.IntN(2) == 0, SQL: rnd.IntN(2) == 0, Fail: rnd.IntN(4) == 0}
+			what = fmt.Sprintf("a turn %+v", in)
+			if _, err := shelve.Call(ctx, ref, in); (err != nil) != in.Fail && !(in.Undo && in.SQL) {
+				t.Fatal(err)
+			}
+		case n < 14:
+			d := time.Duration(rnd.IntN(7200)) * time.Second
+			what = "after " + d.String()
+			time.Sleep(d)
+		case n == 14:
+			what = "a crash"
+			h.Crash()
+		case n == 15:
+			what = "an index"
+			index()
+		case n == 16:
+			what = "a large commit"
+			var c kv.Commit
+			for i := range 1100 {
+				c.Mutations = append(c.Mutations, kv.Put(bookKey(i), book(text())))
+			}
+			if _, err := ref.KV().Commit(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+			sound(t, ref.KV(), what+", at once")
+		case n == 17:
+			what = "a range that is gone"
+			if _, err := ref.KV().Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}), mutation()}}); err != nil {
+				t.Fatal(err)
+			}
+			sound(t, ref.KV(), what+", at once")
+		case n == 18:
+			what = "an export"
+			var b bytes.Buffer
+			if err := h.Runtime().ExportSQL(ctx, host.Address{Type: "library", Key: []string{"one"}}, &b); err != nil {
+				t.Fatal(err)
+			}
+			file = b.Bytes()
+		case file != nil:
+			what = "an import"
+			if _, err := h.Runtime().ImportSQL(ctx, host.Address{Type: "library", Key: []string{"one"}}, bytes.NewReader(file), "test"); err != nil {
+				t.Fatal(err)
+			}
+			sound(t, ref.KV(), what+", at once")
+		}
+		if rnd.IntN(3) > 0 {
+			time.Sleep(time.Second) // what is built is ready
+			list, err := ref.KV().Indexes(ctx)
+			if err != nil || slices.ContainsFunc(list, func(ix kv.Index) bool { return ix.Building }) {
+				t.Fatalf("step %d, %s: %+v, %v", step, what, list, err)
+			}
+		}
+		sound(t, ref.KV(), fmt.Sprintf("step %d, %s", step, what))
+	}
+	time.Sleep(4 * time.Hour) // what expires is removed
+	list, err := ref.KV().Indexes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ix := range list {
+		n, err := ref.KV().Count(ctx, kv.Selection{Prefix: ix.Prefix})
+		if ix.Building || ix.Documents != n || err != nil {
+			t.Errorf("at the end %v has %d documents, want %d, %v; building: %t", ix.Prefix, ix.Documents, n, err, ix.Building)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package match
+
+import "testing"
+
+var fields = []string{"title", "a.b", "a.b:c"}
+
+func TestCompile(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`red`, `"red"`},
+		{`red apple`, `("red" AND "apple")`},
+		{`red AND apple`, `("red" AND "apple")`},
+		{`"red apple"`, `"red apple"`},
+		{`"a ""b"" c"`, `"a ""b"" c"`},
+		{`app*`, `"app" *`},
+		{`"red app"*`, `"red app" *`},
+		{`red OR green blue`, `("red" OR ("green" AND "blue"))`},
+		{`(red OR green) blue`, `(("red" OR "green") AND "blue")`},
+		{`apple NOT red`, `("apple" NOT "red")`},
+		{`apple -red -"dark green" x`, `(("apple" AND "x") NOT ("red" OR "dark green"))`},
+		{`NOT red apple`, `("apple" NOT "red")`},
+		{`NEAR(red apple)`, `NEAR("red" "apple", 10)`},
+		{`NEAR(red "apple pie"*, 5)`, `NEAR("red" "apple pie" *, 5)`},
+		{`NEAR(red)`, `"red"`},
+		{`title:red`, `(c0 : ("red"))`},
+		{`title:"red apple" a.b:(x OR y)`, `((c0 : ("red apple")) AND (c1 : (("x" OR "y"))))`},
+		{`a.b:c:x`, `(c2 : ("x"))`},
+		{`title:NEAR(a b, 0)`, `(c0 : (NEAR("a" "b", 0)))`},
+		{`rock & roll`, `("rock" AND "roll")`},
+		{`O'Brien`, `"O'Brien"`},
+		{`x-ray`, `"x-ray"`},
+		{`or and not near`, `("or" AND "and" AND "not" AND "near")`},
+		{`NEARBY`, `"NEARBY"`},
+		{"a\x00b", `("a" AND "b")`},
+	} {
+		got, err := Compile(c.text, fields, "unicode61")
+		if err != nil || got != c.want {
+			t.Errorf("%s: %s, %v; want %s", c.text, got, err, c.want)
+		}
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		``: "has no word", ` `: "has no word", `***`: "has no word", `& !`: "has no word", `""`: "has no word", `NEAR(& , 3)`: "has no word", `()`: "has parentheses without a word",
+		`"a`: "has a quote that nothing closes", `(a`: "has a ( that nothing closes", `a)`: "has a ) that nothing opens", `a OR`: "has nothing after OR", `a OR OR b`: "has nothing before OR", `(a OR)`: "has nothing after OR",
+		`OR a`: "has nothing before OR", `AND a`: "has nothing before AND", `a AND`: "has nothing after AND", `a NOT`: "has nothing after NOT", `a AND OR b`: "has nothing after AND",
+		`-a`: "says only what to leave out", `a OR -b`: "says only what to leave out", `NOT a`: "says only what to leave out",
+		`NEAR(a b`: "has a NEAR( that nothing closes", `NEAR(a (b))`: "has a NEAR of more than words and phrases",
+		`NEAR(a b, x)`: "has a NEAR whose words are not followed by a comma, 0 to 1000, and )", `NEAR(a b, 1001)`: "has a NEAR whose words are not followed by a comma, 0 to 1000, and )",
+		`name:x`: `names the field "name", which the index does not have; put in quotes what is none`, `title:`: "has a field without a word",
+		`((((((((((((((((((a))))))))))))))))))`: "has more than 16 parentheses around each other",
+	} {
+		if got, err := Compile(text, fields, "unicode61"); err == nil || err.Error() != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+	}
+	if _, err := Compile("ab", fields, "trigram"); err == nil || err.Error() != "has no word of 3 characters, which trigram needs" {
+		t.Error(err)
+	}
+	if got, err := Compile("é€", fields, "ascii"); err != nil || got != `"é€"` {
+		t.Error(got, err)
+	}
+}
