@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/codebolt"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/keyval"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -65,6 +66,7 @@ type Gateway struct {
 	metrics   http.Handler
 	denoKV    kvconnect.Handler
 	codebolt  *kvrest.Interface
+	keyVal    *kvrest.Interface
 	values    headerValues
 
 	// document is the OpenAPI document, made when it is first asked for.
@@ -107,6 +109,7 @@ func New(f *serve.Front, o Options) *Gateway {
 	}
 	g.denoKV = kvconnect.Handler{Call: g.node.Call, Operation: g.operation}
 	g.codebolt = codebolt.New(g.node.Call, g.operation)
+	g.keyVal = keyval.New(g.node, g.operation)
 	for _, b := range f.Behaviors {
 		g.open[b.Type] = b.Open()
 		n := 0
@@ -151,7 +154,7 @@ func (rt route) methods() string {
 		return "GET, PUT, OPTIONS"
 	case toConnect:
 		return "GET, POST, DELETE, OPTIONS"
-	case toCodebolt:
+	case toCodebolt, toKeyVal:
 		return "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 	}
 	return "GET, HEAD, OPTIONS"
@@ -197,7 +200,7 @@ func (x *exchange) serve() {
 		x.Fail(e)
 		return
 	}
-	x.Text, x.Brief = t.route == toKV, t.route == toCodebolt
+	x.Text, x.Brief = t.route == toKV, t.route == toCodebolt || t.route == toKeyVal
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
 		x.Uncounted = true
@@ -220,8 +223,12 @@ func (x *exchange) serve() {
 		x.Fail(serve.ErrShutdown)
 		return
 	}
-	if t.route == toCodebolt {
+	switch t.route {
+	case toCodebolt:
 		g.codebolt.Serve(&x.Exchange, t.Address, t.segments)
+		return
+	case toKeyVal:
+		g.keyVal.Serve(&x.Exchange, t.Address, t.segments)
 		return
 	}
 	method := r.Method

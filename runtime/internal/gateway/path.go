@@ -25,6 +25,7 @@ const (
 	toSQLite
 	toKV
 	toCodebolt
+	toKeyVal
 	toList
 	toRuns
 	toRunCounts
@@ -137,9 +138,13 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		what, name, _ := strings.Cut(rest, "/")
 		to, noun := nowhere, ""
 		switch what {
-		case "kvstore":
-			t.route = toCodebolt
-			t.segments, fault = segments(name, encoded)
+		case "kvstore", "keyval":
+			if t.route = toCodebolt; what == "keyval" {
+				t.route = toKeyVal
+			}
+			if name != "" {
+				t.segments, fault = segments(name, encoded)
+			}
 			return t, fault
 		case "kv":
 			if name == "" { // a client was given the path with a slash

@@ -34,6 +34,8 @@ type Route struct {
 	Status int
 	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
 	Stream func(*Request) error
+	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin that is allowed.
+	Effect bool
 }
 
 // match returns the segments of a path that stand for the stars of the route.
@@ -86,8 +88,12 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		return
 	}
 	r := &Request{Exchange: x, Address: a, Stars: stars, of: in, ctx: x.R.Context()}
-	if fault := r.allow(rt.Method); fault != nil {
+	if fault := serve.CheckSite(x.R); rt.Effect && fault != nil {
 		r.fail(fault)
+		return
+	}
+	if err := r.allow(rt.Method); err != nil {
+		r.fail(err)
 		return
 	}
 	if rt.Stream != nil {
@@ -116,16 +122,14 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 
 // find returns the route of a request, or else the methods that its path takes.
 func (in *Interface) find(verb string, path []string) (found *Route, stars, verbs []string) {
-	if verb == http.MethodHead { // net/http leaves the body out
-		verb = http.MethodGet
-	}
 	for i := range in.Routes {
 		rt := &in.Routes[i]
 		stars, ok := rt.match(path)
 		if !ok {
 			continue
 		}
-		if rt.Verb == verb {
+		head := verb == http.MethodHead && rt.Verb == http.MethodGet && rt.Answer != nil && !rt.Effect // net/http leaves the body out
+		if rt.Verb == verb || head {
 			return rt, stars, nil
 		}
 		if !slices.Contains(verbs, rt.Verb) {

@@ -2,6 +2,7 @@ package kvrest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -43,6 +45,15 @@ func (r *Request) DoExisting(method string, in, out any) error {
 // DoOn is Do for a call that goes on after an earlier one: it does not bring back an actor that was destroyed.
 func (r *Request) DoOn(method string, in, out any) error {
 	return r.do(host.Request{Method: method, Continues: true}, in, out)
+}
+
+// DoLater is DoOn after the client has left, for up to a time.
+func (r *Request) DoLater(most time.Duration, method string, in, out any) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), most)
+	defer cancel()
+	later := *r
+	later.ctx = ctx
+	return later.DoOn(method, in, out)
 }
 
 func (r *Request) do(q host.Request, in, out any) error {

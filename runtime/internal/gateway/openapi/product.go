@@ -18,6 +18,13 @@ var products = []product{
 			"createdAt": object{}, "updatedAt": object{},
 		}}},
 	},
+	{
+		path: "keyval/api/keys", verb: "keyval",
+		summary: "Lists entries of the key-value store as KeyVal shows them. The other routes are those of its REST interface.",
+		answer: object{"type": "array", "items": object{"type": "object", "properties": object{
+			"key": object{"type": "array", "items": object{}}, "value": object{}, "versionstamp": object{"type": []string{"string", "null"}},
+		}}},
+	},
 }
 
 // otherProducts describes the interfaces of other products.
