@@ -55,6 +55,8 @@ func New(node Node, operation func(typ, method string) serve.Operation) *kvrest.
 		{Verb: http.MethodPost, Path: "api/queue/dlq/*/requeue", Method: host.QueueDeadRequeue, Answer: requeue},
 		{Verb: http.MethodDelete, Path: "api/queue/dlq/*", Method: host.QueueDeadDelete, Answer: deleteDead},
 		{Verb: http.MethodDelete, Path: "api/queue/dlq", Method: host.QueueDeadDelete, Answer: purge},
+		{Verb: http.MethodGet, Path: "api/metrics", Method: host.QueueStatsMethod, Answer: metrics},
+		{Verb: http.MethodGet, Path: "api/metrics/prometheus", Method: host.QueueStatsMethod, Answer: prometheus},
 		{Verb: http.MethodGet, Path: "api/watch", Method: host.KVWatch, Stream: watch.keys},
 		{Verb: http.MethodGet, Path: "api/watch/poll", Method: host.KVGetMany, Answer: pollKeys},
 		{Verb: http.MethodGet, Path: "api/watch/prefix", Method: host.KVWatch, Stream: watch.prefix},

@@ -178,20 +178,27 @@ func count(r *kvrest.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{}}}
+	within := kv.Key{}
 	if text := params["prefix"]; text != "" {
-		if in.Prefix, err = paramKey(text, "prefix"); err != nil {
+		if within, err = paramKey(text, "prefix"); err != nil {
 			return nil, err
 		}
 	}
-	for total := int64(0); ; {
+	n, err := countAll(r, within)
+	return map[string]int64{"count": n}, err
+}
+
+// countAll counts the entries of a prefix, however many.
+func countAll(r *kvrest.Request, within kv.Key) (n int64, err error) {
+	in := kv.CountInput{Selection: kv.Selection{Prefix: within}}
+	for {
 		var out kv.CountOutput
 		if err := r.Do(host.KVCount, &in, &out); err != nil {
-			return nil, err
+			return 0, err
 		}
-		total += out.Count
+		n += out.Count
 		if in.Cursor = out.Cursor; in.Cursor == "" {
-			return map[string]int64{"count": total}, nil
+			return n, nil
 		}
 	}
 }

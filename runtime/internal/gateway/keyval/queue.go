@@ -152,25 +152,32 @@ type queueCounts struct {
 	Total      int64 `json:"total"`
 }
 
+func countsOf(s *host.QueueStats) queueCounts {
+	c := queueCounts{Pending: s.Pending + s.Delayed, Processing: s.Processing, DLQ: s.Dead}
+	c.Total = c.Pending + c.Processing + c.DLQ
+	return c
+}
+
 // stats answers GET api/queue/stats.
 func stats(r *kvrest.Request) (any, error) {
 	if _, err := r.Params(); err != nil {
 		return nil, err
 	}
-	return counts(r)
+	s, err := queueStats(r)
+	return countsOf(&s), err
 }
 
-func counts(r *kvrest.Request) (c queueCounts, err error) {
+// queueStats returns what the queue counts; nothing if there is no actor.
+func queueStats(r *kvrest.Request) (s host.QueueStats, err error) {
 	var out host.QueueStatsOutput
 	err = r.Do(host.QueueStatsMethod, &host.QueueStatsInput{Queue: Queue}, &out)
-	if noActor(err) { // there is no actor
-		return c, nil
+	if noActor(err) {
+		return s, nil
 	}
-	for _, s := range out.Queues {
-		c = queueCounts{Pending: s.Pending + s.Delayed, Processing: s.Processing, DLQ: s.Dead}
-		c.Total = c.Pending + c.Processing + c.DLQ
+	if len(out.Queues) > 0 {
+		s = out.Queues[0]
 	}
-	return c, err
+	return s, err
 }
 
 // A deadLetter is one as clients see it.

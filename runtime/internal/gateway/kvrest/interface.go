@@ -2,6 +2,7 @@ package kvrest
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ type Route struct {
 	Path string
 	// Method is the built-in method that Authorize is asked about first.
 	Method string
-	// Answer returns what is answered as JSON, with Status, 200 if it is 0.
+	// Answer returns what is answered as JSON, or a Text, with Status, 200 if it is 0.
 	Answer func(*Request) (any, error)
 	Status int
 	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
@@ -37,6 +38,9 @@ type Route struct {
 	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin that is allowed.
 	Effect bool
 }
+
+// Text is an answer that is not JSON.
+type Text struct{ Type, Body string }
 
 // match returns the segments of a path that stand for the stars of the route.
 func (rt *Route) match(path []string) (stars []string, ok bool) {
@@ -110,6 +114,15 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 	out, err := rt.Answer(r)
 	if err != nil {
 		r.fail(err)
+		return
+	}
+	if text, is := out.(Text); is {
+		h := x.W.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Type", text.Type)
+		x.Begin(http.StatusOK)
+		io.WriteString(x.W, text.Body) // an error means that the client is gone, which needs no answer
 		return
 	}
 	body, err := encode(out)
