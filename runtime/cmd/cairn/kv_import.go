@@ -279,9 +279,15 @@ func (im *importing) instance(ctx context.Context, name string, in io.Reader) er
 	if len(document) > maxInstance {
 		return fmt.Errorf("%s is neither a database nor the file of an instance: it has more than %s", name, table.Size(maxInstance))
 	}
-	entry, err := kvfile.CodeboltInstance(document)
+	entries, err := kvfile.CodeboltInstance(document)
 	if err != nil {
 		return kvfile.Located(name, err)
 	}
-	return im.run(ctx, func(yield func(kvfile.Item, error) bool) { yield(kvfile.Item{Entry: entry, At: name}, nil) })
+	return im.run(ctx, func(yield func(kvfile.Item, error) bool) {
+		for _, e := range entries {
+			if !yield(kvfile.Item{Entry: e, At: name}, nil) {
+				return
+			}
+		}
+	})
 }

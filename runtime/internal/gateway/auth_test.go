@@ -27,6 +27,8 @@ var everyRoute = map[route]walked{
 	toStream:    {"/actors/room/a/-/streams/tokens", "GET"},
 	toSQLite:    {"/actors/room/a/-/sqlite", "GET PUT"},
 	toKV:        {"/actors/room/a/-/kv", "POST"},
+	toCodebolt:  {"/actors/room/a/-/kvstore/instances", "GET HEAD POST"},
+	toKeyVal:    {"/actors/room/a/-/keyval/api/keys/users/7", "GET HEAD PUT DELETE"},
 	toList:      {"/actors", "GET HEAD"},
 	toRuns:      {"/workflows", "GET HEAD"},
 	toRunCounts: {"/workflows/counts", "GET HEAD"},

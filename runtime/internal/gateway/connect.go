@@ -96,7 +96,7 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 		return fault
 	}
 	if len(body) > 0 {
-		if fault := decodeJSON(body, in); fault != nil {
+		if fault := serve.DecodeJSON(body, in); fault != nil {
 			e := *fault
 			e.Message = "the body: " + e.Message
 			return &e

@@ -12,7 +12,10 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/codebolt"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/keyval"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
@@ -62,6 +65,8 @@ type Gateway struct {
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
 	denoKV    kvconnect.Handler
+	codebolt  *kvrest.Interface
+	keyVal    *kvrest.Interface
 	values    headerValues
 
 	// document is the OpenAPI document, made when it is first asked for.
@@ -103,6 +108,8 @@ func New(f *serve.Front, o Options) *Gateway {
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
 	g.denoKV = kvconnect.Handler{Call: g.node.Call, Operation: g.operation}
+	g.codebolt = codebolt.New(g.node.Call, g.operation)
+	g.keyVal = keyval.New(g.node, g.operation)
 	for _, b := range f.Behaviors {
 		g.open[b.Type] = b.Open()
 		n := 0
@@ -147,6 +154,8 @@ func (rt route) methods() string {
 		return "GET, PUT, OPTIONS"
 	case toConnect:
 		return "GET, POST, DELETE, OPTIONS"
+	case toCodebolt, toKeyVal:
+		return "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 	}
 	return "GET, HEAD, OPTIONS"
 }
@@ -191,7 +200,7 @@ func (x *exchange) serve() {
 		x.Fail(e)
 		return
 	}
-	x.Text = t.route == toKV
+	x.Text, x.Brief = t.route == toKV, t.route == toCodebolt || t.route == toKeyVal
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
 		x.Uncounted = true
@@ -212,6 +221,14 @@ func (x *exchange) serve() {
 	if !x.Uncounted && x.Front.Closing() && !upgrade { // a WebSocket is told in its own way
 		x.W.Header().Set("Connection", "close")
 		x.Fail(serve.ErrShutdown)
+		return
+	}
+	switch t.route {
+	case toCodebolt:
+		g.codebolt.Serve(&x.Exchange, t.Address, t.segments)
+		return
+	case toKeyVal:
+		g.keyVal.Serve(&x.Exchange, t.Address, t.segments)
 		return
 	}
 	method := r.Method

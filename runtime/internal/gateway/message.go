@@ -1,16 +1,12 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // maxID bounds the ids that clients give to their messages: the largest integer that every client can count to.
@@ -44,13 +40,10 @@ type connectInput struct {
 	Life   string   `json:"life"`
 }
 
-// errNotJSON is why a message cannot be read at all. Every other fault of a message leaves its socket in order.
-var errNotJSON = host.Errorf(host.InvalidArgument, "the message is not JSON text")
-
-// decodeMessage reads a message. With a fault other than errNotJSON, the message's ID is set if it could be read.
+// decodeMessage reads a message. With a fault other than serve.ErrNotJSON, the message's ID is set if it could be read.
 func decodeMessage(data []byte) (*message, *host.Error) {
 	m := new(message)
-	if fault := decodeJSON(data, m); fault != nil {
+	if fault := serve.DecodeJSON(data, m); fault != nil {
 		if m.ID < 0 || m.ID > maxID {
 			m.ID = 0
 		}
@@ -147,45 +140,6 @@ func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Err
 		return q, host.OverLimit("token", maxConnectionToken, int64(len(q.Token))).With("field", "token")
 	}
 	return q, checkEvents("events", q.Events)
-}
-
-// decodeJSON reads one JSON value with no members that v does not have. The fault is errNotJSON if data is something else.
-func decodeJSON(data []byte, v any) *host.Error {
-	if !utf8.Valid(data) {
-		return errNotJSON
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errNotJSON
-	}
-	if _, end := d.Token(); end != io.EOF {
-		return errNotJSON
-	}
-	if err == nil {
-		err = host.CheckJSON(data, v)
-		if err != nil {
-			return host.WithMember(host.Errorf(host.InvalidArgument, "%s", err), "", err)
-		}
-		return nil
-	}
-	errors.As(err, &kind)
-	member := host.FindMember(data, v, err)
-	switch {
-	case member != nil && member.Unfit && kind != nil:
-		return wrong(member.Path, "the member %s cannot be: %s", member.Path, kind.Value)
-	case member != nil && member.Unknown:
-		return wrong(member.Path, "the object has an %s", member)
-	case member != nil:
-		return wrong(member.Path, "%s", member)
-	case kind != nil:
-		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", kind.Value)
-	}
-	return host.Errorf(host.InvalidArgument, "the object does not fit: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // appendJSON appends v, which is a name or an error and can always be encoded.

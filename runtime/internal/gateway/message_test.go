@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func FuzzClientMessage(f *testing.F) {
@@ -29,7 +30,7 @@ func FuzzClientMessage(f *testing.F) {
 			if text := appendFault(nil, m.ID, fault); !json.Valid(text) || !utf8.Valid(text) {
 				t.Fatalf("%q", text)
 			}
-			if fault == errNotJSON && json.Valid(data) && utf8.Valid(data) {
+			if fault == serve.ErrNotJSON && json.Valid(data) && utf8.Valid(data) {
 				t.Fatalf("%q is JSON", data)
 			}
 			return

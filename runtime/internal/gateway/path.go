@@ -24,6 +24,8 @@ const (
 	toStream
 	toSQLite
 	toKV
+	toCodebolt
+	toKeyVal
 	toList
 	toRuns
 	toRunCounts
@@ -37,6 +39,8 @@ type target struct {
 	host.Address
 	route route
 	name  string // of the method, queue, stream or operation
+	// segments follow the name of an interface of another product.
+	segments []string
 }
 
 // parseTarget reads the path of a request. The route is nowhere, without an error, if the path belongs to nothing.
@@ -134,6 +138,14 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		what, name, _ := strings.Cut(rest, "/")
 		to, noun := nowhere, ""
 		switch what {
+		case "kvstore", "keyval":
+			if t.route = toCodebolt; what == "keyval" {
+				t.route = toKeyVal
+			}
+			if name != "" {
+				t.segments, fault = segments(name, encoded)
+			}
+			return t, fault
 		case "kv":
 			if name == "" { // a client was given the path with a slash
 				t.route = toKV
@@ -176,6 +188,27 @@ func parseCell(rest string, encoded bool) (target, *host.Error) {
 		t.Key = append(t.Key, part)
 	}
 	return t, nil
+}
+
+// segments decodes the segments of a path of another product, which has no other escapes than those of URLs.
+func segments(path string, encoded bool) (list []string, fault *host.Error) {
+	for raw := range strings.SplitSeq(path, "/") {
+		s := raw
+		if encoded && strings.IndexByte(raw, '%') >= 0 {
+			var err error
+			if s, err = url.PathUnescape(raw); err != nil {
+				return nil, host.Errorf(host.InvalidArgument, "the path has a bad percent-encoding")
+			}
+		}
+		switch {
+		case !utf8.ValidString(s):
+			return nil, host.Errorf(host.InvalidArgument, "the path is not valid UTF-8")
+		case raw == "":
+			return nil, host.Errorf(host.InvalidArgument, "the path has an empty segment")
+		}
+		list = append(list, s)
+	}
+	return list, nil
 }
 
 // segment decodes one segment of a path. subject begins the message of the error.

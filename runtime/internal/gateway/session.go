@@ -176,7 +176,7 @@ func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	switch {
 	case code != 0:
 		return nil, fault, code
-	case fault == errNotJSON:
+	case fault == serve.ErrNotJSON:
 		return nil, fault, websocket.StatusPolicyViolation
 	}
 	m.held = held

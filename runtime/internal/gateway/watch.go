@@ -26,7 +26,7 @@ func (x *exchange) watching() (w kv.Watching, fault *host.Error) {
 	body, fault := x.KVBody()
 	defer x.FreeBody()
 	if fault == nil && len(body) > 0 {
-		fault = decodeJSON(body, &w)
+		fault = serve.DecodeJSON(body, &w)
 	}
 	return w, fault
 }

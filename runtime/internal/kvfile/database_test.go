@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime/internal/sqlitefile"
 )
@@ -162,12 +161,15 @@ func TestFaultyRowsAreRefused(t *testing.T) {
 }
 
 func TestFilesOfInstances(t *testing.T) {
-	e, err := CodeboltInstance([]byte(`{"id":"I","name":"n","description":"<d>","createdAt":"2026-01-01T00:00:00Z","recordCount":3,"namespaces":["a"],"n":1.10}`))
-	if want := `{"createdAt":"2026-01-01T00:00:00Z","description":"\u003cd\u003e","id":"I","n":1.10,"name":"n"}`; err != nil || string(e.Value.Data) != want ||
-		e.Value.Encoding != host.EncodedJSON || !reflect.DeepEqual(e.Key, kv.Key{"cb", "I"}) {
-		t.Errorf("%+v, %s, %v", e, e.Value.Data, err)
+	got, err := CodeboltInstance([]byte(`{"id":"I","name":"n","description":"<d>","createdAt":"2026-01-01T00:00:00Z","recordCount":3,"namespaces":["a"],"n":1.10}`))
+	want := []kv.Entry{
+		{Key: kv.Key{"cb", "I"}, Value: kv.JSON([]byte(`{"createdAt":"2026-01-01T00:00:00Z","description":"\u003cd\u003e","id":"I","n":1.10,"name":"n"}`))},
+		{Key: kv.Key{"cb", true, "n", "I"}, Value: kv.JSON([]byte("null"))},
 	}
-	for _, text := range []string{"", "null", "[]", "{", `{"name":"n"}`, `{"id":7}`, `{"id":""}`, `{"id":"a","id":"b"}`} {
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{"", "null", "[]", "{", `{"name":"n"}`, `{"id":7}`, `{"id":""}`, `{"id":"a","name":7}`, `{"id":"a","id":"b"}`} {
 		if e, err := CodeboltInstance([]byte(text)); err == nil {
 			t.Errorf("%s: %+v", text, e)
 		}
@@ -178,16 +180,18 @@ func FuzzCodeboltInstance(f *testing.F) {
 	f.Add([]byte(`{"id":"I","name":"n","recordCount":3,"namespaces":["a"],"n":1.10}`))
 	f.Add([]byte(`{"id":"a","id":"b"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := CodeboltInstance(text)
+		entries, err := CodeboltInstance(text)
 		if err != nil {
 			return
 		}
-		line, err := AppendLine(nil, &e)
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if again, err := ParseLine(line); err != nil || !same(&e, &again) {
-			t.Fatalf("%q is written %q, and read as %+v, %v", text, line, again, err)
+		for _, e := range entries {
+			line, err := AppendLine(nil, &e)
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			if again, err := ParseLine(line); err != nil || !same(&e, &again) {
+				t.Fatalf("%q is written %q, and read as %+v, %v", text, line, again, err)
+			}
 		}
 	})
 }

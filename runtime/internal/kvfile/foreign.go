@@ -81,29 +81,35 @@ func Codebolt(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 	})
 }
 
-// CodeboltInstance reads the file of an instance of Codebolt: the key is ("cb", instance), and the value the object of the
-// file without the members that Codebolt counts anew, recordCount and namespaces.
-func CodeboltInstance(document []byte) (e kv.Entry, err error) {
+// CodeboltInstance reads the file of an instance of Codebolt. The key ("cb", instance) has the object of the file without
+// the members that Codebolt counts anew, recordCount and namespaces. The key ("cb", true, name, instance) finds the instance by
+// its name, and has null.
+func CodeboltInstance(document []byte) ([]kv.Entry, error) {
 	var instance map[string]json.RawMessage
 	if err := json.Unmarshal(document, &instance); err != nil || instance == nil {
-		return e, errors.New("is not a JSON object")
+		return nil, errors.New("is not a JSON object")
 	}
 	if err := host.CheckJSON(document, nil); err != nil {
-		return e, err
+		return nil, err
 	}
-	var id string
+	var id, name string
 	if json.Unmarshal(instance["id"], &id) != nil || id == "" || !utf8.Valid(document) {
-		return e, host.Errorf(host.InvalidArgument, "has no id, which is a string").With("field", "id")
+		return nil, host.Errorf(host.InvalidArgument, "has no id, which is a string").With("field", "id")
+	}
+	if raw, there := instance["name"]; there && json.Unmarshal(raw, &name) != nil {
+		return nil, host.Errorf(host.InvalidArgument, "has a name that is not a string").With("field", "name")
 	}
 	delete(instance, "recordCount")
 	delete(instance, "namespaces")
-	e.Key = kv.Key{codeboltPart, id}
 	rest, err := json.Marshal(instance)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
-	e.Value, err = content(host.EncodedJSON, rest)
-	return e, err
+	v, err := content(host.EncodedJSON, rest)
+	return []kv.Entry{
+		{Key: kv.Key{codeboltPart, id}, Value: v},
+		{Key: kv.Key{codeboltPart, true, name, id}, Value: kv.JSON([]byte("null"))},
+	}, err
 }
 
 // GoStore ranges over the table kv of a database of go-store: the keys are (group, key), or (namespace, group, key) if the

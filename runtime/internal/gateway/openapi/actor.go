@@ -30,6 +30,7 @@ func (d *document) actorType(b *host.Behavior) {
 	t.lifecycle()
 	t.databases()
 	t.denoKV()
+	t.otherProducts()
 	for i, m := range b.Methods {
 		t.method(i, m)
 	}

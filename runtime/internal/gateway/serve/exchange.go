@@ -32,6 +32,7 @@ type Exchange struct {
 	Code      host.Code // of the error, "" for success
 	Uncounted bool
 	Text      bool // errors are texts, not JSON
+	Brief     bool // errors are {"error":text}
 
 	began bool  // the response's status is sent
 	held  int64 // of the front's memory
@@ -107,25 +108,32 @@ func (x *Exchange) FailStatus(e *host.Error, status int) {
 			h.Set("Retry-After", retryAfter(e, time.Now()))
 		}
 	}
-	if x.Text {
+	switch {
+	case x.Text:
 		x.text(status, e)
-		return
+	case x.Brief:
+		x.JSON(status, map[string]string{"error": message(e)})
+	default:
+		x.JSON(status, e)
 	}
-	x.JSON(status, e)
 }
 
-// text answers with the message of an error, and with what finds its cause in the log.
-func (x *Exchange) text(status int, e *host.Error) {
-	message := e.Message
+// message is the text of an error, with what finds its cause in the log.
+func message(e *host.Error) string {
 	if id := e.Metadata["error_id"]; id != "" {
-		message += " (error_id " + id + ")"
+		return e.Message + " (error_id " + id + ")"
 	}
+	return e.Message
+}
+
+// text answers with the message of an error.
+func (x *Exchange) text(status int, e *host.Error) {
 	h := x.W.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	x.Begin(status)
-	io.WriteString(x.W, message+"\n")
+	io.WriteString(x.W, message(e)+"\n")
 }
 
 // JSON answers with v. It is not for the hot path.
@@ -135,6 +143,11 @@ func (x *Exchange) JSON(status int, v any) {
 		x.Fail(x.Front.Internal("response does not encode", slog.Any("error", err)))
 		return
 	}
+	x.Document(status, body)
+}
+
+// Document answers with a JSON document.
+func (x *Exchange) Document(status int, body []byte) {
 	h := x.W.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -1,0 +1,271 @@
+package codebolt_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+)
+
+// The tables of the document, route by route.
+func TestEveryRoute(t *testing.T) {
+	s := open(t)
+	made := s.want(201, "", "POST", "instances", `{"name":"my-agent-state","description":"Persisted state for my agent"}`)
+	const shown = `{"id":"ID","name":"my-agent-state","description":"Persisted state for my agent","recordCount":0,"namespaces":[],"createdAt":"TIME","updatedAt":"TIME"}`
+	if masked(made) != shown {
+		t.Error(made)
+	}
+	id := uuids.FindString(made)
+	s.exactly("["+made+"]", "GET", "instances", "")
+	s.exactly(made, "GET", "instances/"+id, "")
+
+	s.exactly(`{"instanceId":"`+id+`","namespace":"config","key":"theme"}`, "POST", "kv",
+		`{"instanceId":"`+id+`","namespace":"config","key":"theme","value":"dark","autoCreateInstance":false}`)
+	s.exactly(`{"value":"dark"}`, "GET", "kv/"+id+"/config/theme", "")
+	s.set(id, "user-prefs", "ui.size", `{"w":1,"h":[2,null]}`)
+	s.set(id, "user-prefs", "ui.font", `"mono"`)
+	s.set(id, "user-prefs", "lang", `"en"`)
+	s.want(200, `"recordCount":4,"namespaces":["config","user-prefs"]`, "GET", "instances/"+id, "")
+	s.want(200, `"recordCount":4,"namespaces":["config","user-prefs"]`, "GET", "instances", "")
+
+	found := s.want(200, "", "POST", "query",
+		`{"instance":"`+id+`","namespace":"user-prefs","where":[{"field":"key","operator":"starts_with","value":"ui."}],"order":{"field":"key","direction":"desc"},"limit":50}`)
+	if masked(found) != `{"records":[{"key":"ui.size","value":{"w":1,"h":[2,null]},"updated_at":MS},{"key":"ui.font","value":"mono","updated_at":MS}],"hasMore":false,"cursor":null}` {
+		t.Error(found)
+	}
+	renamed := s.want(200, `"name":"other"`, "PUT", "instances/"+id, `{"name":"other"}`)
+	s.want(200, `"name":"other","description":"d"`, "PUT", "instances/"+id, `{"description":"d"}`)
+	if !strings.Contains(renamed, `"description":"Persisted state for my agent","recordCount":4`) {
+		t.Error(renamed)
+	}
+
+	s.exactly(`{"deleted":true}`, "DELETE", "kv/"+id+"/config/theme", "")
+	s.want(404, "no record", "GET", "kv/"+id+"/config/theme", "")
+	s.exactly(`{"deletedCount":3}`, "DELETE", "namespace/"+id+"/user-prefs", "")
+	s.want(200, `"recordCount":0,"namespaces":[]`, "GET", "instances/"+id, "")
+	s.exactly(`{"deleted":true}`, "DELETE", "instances/"+id, "")
+	for _, verb := range []string{"GET", "DELETE"} {
+		s.want(404, "no instance", verb, "instances/"+id, "")
+	}
+	s.want(404, "no instance", "PUT", "instances/"+id, `{"name":"x"}`)
+	s.exactly("[]", "GET", "instances", "")
+	if left := s.call("kv.list", `{}`); left != `{"entries":[]}` {
+		t.Errorf("%s is left", left)
+	}
+	if left := s.call("kv.scopes", `{}`); left != `{"scopes":[]}` {
+		t.Errorf("%s is left", left)
+	}
+}
+
+func TestAnActorThatIsNotThere(t *testing.T) {
+	s := open(t)
+	s.exactly("[]", "GET", "instances", "")
+	s.want(404, "no instance", "GET", "instances/I", "")
+	s.want(404, "no instance", "DELETE", "instances/I", "")
+	s.want(404, "no instance", "POST", "kv", `{"instanceId":"I","namespace":"n","key":"k","value":1}`)
+	s.want(404, "no record", "GET", "kv/I/n/k", "")
+	s.exactly(`{"deleted":false}`, "DELETE", "kv/I/n/k", "")
+	s.exactly(`{"deletedCount":0}`, "DELETE", "namespace/I/n", "")
+	s.exactly(`{"records":[],"hasMore":false,"cursor":null}`, "POST", "query", `{"instance":"I","namespace":"n"}`)
+	if _, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); host.CodeOf(err) != host.NotFound {
+		t.Errorf("the actor was made: %v", err)
+	}
+}
+
+func TestFaultyRequests(t *testing.T) {
+	s := open(t)
+	id := s.instance("one")
+	s.instance("two")
+	s.set(id, "n", "k", `1`)
+	long := strings.Repeat("x", 2000)
+	record := func(members string) string { return `{"instanceId":"` + id + `",` + members + `}` }
+	query := func(members string) string { return `{"instance":"` + id + `","namespace":"n",` + members + `}` }
+	where := func(filter string) string { return query(`"where":[` + filter + `]`) }
+	before := s.call("kv.list", `{}`)
+	for _, c := range []struct {
+		status           int
+		verb, path, body string
+		text             string
+	}{
+		{400, "POST", "instances", ``, "not JSON"},
+		{400, "POST", "instances", `{`, "not JSON"},
+		{400, "POST", "instances", `null`, "not an object"},
+		{400, "POST", "instances", `{}`, "name is missing"},
+		{400, "POST", "instances", `{"name":""}`, "name is missing"},
+		{400, "POST", "instances", `{"name":7}`, "name"},
+		{400, "POST", "instances", `{"name":"a","id":"b"}`, "id"},
+		{400, "POST", "instances", `{"name":"\ud800"}`, "name"},
+		{409, "POST", "instances", `{"name":"one"}`, "already"},
+		{413, "POST", "instances", `{"name":"` + long + `"}`, "limit of 255"},
+		{400, "PUT", "instances/" + id, `{}`, "neither a name nor a description"},
+		{400, "PUT", "instances/" + id, `{"name":""}`, "name is missing"},
+		{409, "PUT", "instances/" + id, `{"name":"two"}`, "already"},
+		{400, "POST", "kv", record(`"namespace":"n","key":"k"`), "value is missing"},
+		{400, "POST", "kv", record(`"namespace":"n","value":1`), "key is missing"},
+		{400, "POST", "kv", record(`"key":"k","value":1`), "namespace is missing"},
+		{400, "POST", "kv", `{"namespace":"n","key":"k","value":1}`, "instanceId is missing"},
+		{400, "POST", "kv", record(`"namespace":"n","key":7,"value":1`), "key"},
+		{400, "POST", "kv", record(`"namespace":"n","key":"k","value":1,"ttl":5`), "ttl"},
+		{400, "POST", "kv", record(`"namespace":"n","key":"k","value":{"a":1,"a":2}`), "twice"},
+		{413, "POST", "kv", record(`"namespace":"n","key":"` + long + `","value":1`), "limit of 1024"},
+		{413, "POST", "kv", record(`"namespace":"` + long + `","key":"k","value":1`), "limit of 255"},
+		{413, "POST", "kv", record(`"namespace":"n","key":"k","value":"` + strings.Repeat("x", 1<<20) + `"`), "value: "},
+		{404, "POST", "kv", `{"instanceId":"one","namespace":"n","key":"k","value":1}`, "no instance"},
+		{404, "GET", "kv/" + id + "/n", "", "nothing at this path"},
+		{404, "GET", "kv/" + id + "/n/a/b", "", "nothing at this path"},
+		{404, "GET", "ws", "", "nothing at this path"},
+		{400, "GET", "kv/" + id + "//k", "", "empty segment"},
+		{400, "GET", "kv/" + id + "/n/%ff", "", "UTF-8"},
+		{400, "DELETE", "namespace/" + id + "/", "", "empty segment"},
+		{400, "DELETE", "namespace/" + id + "/n?all=1", "", "all"},
+		{404, "DELETE", "namespace/" + id, "", "nothing at this path"},
+		{405, "PATCH", "instances/" + id, `{}`, "PATCH"},
+		{405, "GET", "query", ``, "GET"},
+		{400, "POST", "query", `{}`, "instance is missing"},
+		{400, "POST", "query", `{"instance":"` + id + `"}`, "namespace is missing"},
+		{400, "POST", "query", query(`"offset":5`), "offset"},
+		{400, "POST", "query", query(`"limit":0`), "1 to 500"},
+		{400, "POST", "query", query(`"limit":501`), "1 to 500"},
+		{400, "POST", "query", query(`"limit":1.5`), "limit"},
+		{400, "POST", "query", query(`"where":[` + strings.Repeat(`{"field":"key","operator":"exists"},`, 5) + `{"field":"key","operator":"exists"}]`), "the limit is 5"},
+		{400, "POST", "query", query(`"order":{"field":"value","direction":"asc"}`), "order.field"},
+		{400, "POST", "query", query(`"order":{"field":"key","direction":"up"}`), "order.direction"},
+		{400, "POST", "query", query(`"cursor":"x"`), "cursor"},
+		{400, "POST", "query", where(`{"field":"instance_id","operator":"=","value":"x"}`), "where[0].field"},
+		{400, "POST", "query", where(`{"field":"key') OR ('1'='1","operator":"exists"}`), "where[0].field"},
+		{400, "POST", "query", where(`{"field":"value.","operator":"exists"}`), "where[0].field"},
+		{400, "POST", "query", where(`{"field":"key","operator":"like","value":"x"}`), "where[0].operator"},
+		{400, "POST", "query", where(`{"field":"key","operator":"="}`), "where[0].value"},
+		{400, "POST", "query", where(`{"field":"key","operator":"=","value":7}`), "where[0].value"},
+		{400, "POST", "query", where(`{"field":"key","operator":"in","value":"x"}`), "no array"},
+		{400, "POST", "query", where(`{"field":"key","operator":"in","value":[7]}`), "where[0].value"},
+		{400, "POST", "query", where(`{"field":"key","operator":"exists","value":true}`), "takes no value"},
+		{400, "POST", "query", where(`{"field":"updated_at","operator":"starts_with","value":"1"}`), "does not apply"},
+		{400, "POST", "query", where(`{"field":"updated_at","operator":"contains","value":"1"}`), "does not apply"},
+		{400, "POST", "query", where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value"},
+		{400, "POST", "query", where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: "},
+		{400, "POST", "query", where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: "},
+	} {
+		s.want(c.status, c.text, c.verb, c.path, c.body)
+	}
+	if w := s.send("POST", "query", `{}`, "Content-Type: text/plain"); w.Code != 415 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := s.send("PATCH", "instances", ``); w.Header().Get("Allow") != "POST, GET, OPTIONS" {
+		t.Error(w.Header())
+	}
+	if after := s.call("kv.list", `{}`); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
+func TestCallersAreThoseOfTheMethods(t *testing.T) {
+	var asked []string
+	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		asked = append(asked, string(r.Operation)+" "+r.Method)
+		if r.Operation == serve.Operate {
+			return host.Errorf(host.PermissionDenied, "not you")
+		}
+		return nil
+	}})
+	id := s.instance("one")
+	s.want(200, "", "GET", "instances/"+id, "")
+	for _, a := range asked {
+		if !strings.HasPrefix(a, "call kv.") {
+			t.Error(a)
+		}
+	}
+	if w := s.sendTo("closed", "GET", "instances", ""); w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Names are what no two instances have, however many clients make them at once.
+func TestNamesAreUnique(t *testing.T) {
+	s := open(t)
+	var wait sync.WaitGroup
+	for i := range 8 {
+		wait.Go(func() {
+			s.send("POST", "kv", fmt.Sprintf(`{"instanceId":"shared","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, i))
+		})
+	}
+	wait.Wait()
+	list := s.want(200, `"recordCount":8`, "GET", "instances", "")
+	if n := strings.Count(list, `"id"`); n != 1 {
+		t.Errorf("%d instances: %s", n, list)
+	}
+	if scopes := s.call("kv.scopes", `{}`); strings.Count(scopes, `"prefix"`) != 1 {
+		t.Error(scopes)
+	}
+	id := uuids.FindString(list)
+	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
+	s.want(200, `"name":"renamed"`, "PUT", "instances/"+id, `{"name":"renamed"}`)
+	s.instance("shared") // is free again
+	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv", `{"instanceId":"renamed","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
+}
+
+// An id goes before a name.
+func TestAnIDThatIsTheNameOfAnother(t *testing.T) {
+	s := open(t)
+	id := s.instance("one")
+	other := s.instance(id)
+	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"k"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"k","value":1,"autoCreateInstance":true}`)
+	s.want(404, "", "GET", "kv/"+other+"/n/k", "")
+}
+
+func TestInstancesAreListedFromTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		for _, name := range []string{"b", "c", "a"} {
+			s.instance(name)
+			time.Sleep(time.Millisecond)
+		}
+		var list []struct{ Name string }
+		if err := json.Unmarshal([]byte(s.want(200, "", "GET", "instances", "")), &list); err != nil || fmt.Sprint(list) != "[{a} {c} {b}]" {
+			t.Error(list, err)
+		}
+	})
+}
+
+// Files of Codebolt are imported as these entries; a scope is not.
+func TestImportedInstances(t *testing.T) {
+	s := open(t)
+	s.call("kv.commit", `{"mutations":[
+		{"op":"put","key":["cb","I"],"value":{"id":"I","name":"old","createdAt":1700000000000,"extra":[1]}},
+		{"op":"put","key":["cb",true,"old","I"],"value":null},
+		{"op":"put","key":["cb","J"],"value":{"id":"J","name":"old","createdAt":"2026-01-01T00:00:00Z"}},
+		{"op":"put","key":["cb",true,"old","J"],"value":null},
+		{"op":"put","key":["cb","I","config","theme"],"value":"dark"}]}`)
+	s.exactly(`[{"id":"J","name":"old","recordCount":0,"namespaces":[],"createdAt":"2026-01-01T00:00:00Z"},`+
+		`{"id":"I","name":"old","recordCount":1,"namespaces":["config"],"createdAt":1700000000000}]`, "GET", "instances", "")
+	s.want(200, `"instanceId":"I"`, "POST", "kv", `{"instanceId":"old","namespace":"config","key":"size","value":1,"autoCreateInstance":true}`)
+	s.want(200, `"recordCount":2`, "PUT", "instances/I", `{"name":"new"}`)
+	if stored := s.call("kv.get", `{"key":["cb","I"]}`); !strings.Contains(stored, `"extra":[1]`) {
+		t.Error(stored)
+	}
+	s.want(409, "already", "POST", "instances", `{"name":"old"}`)
+	s.exactly(`{"deleted":true}`, "DELETE", "instances/I", "")
+	s.exactly(`{"deleted":true}`, "DELETE", "instances/J", "")
+	if left := s.call("kv.list", `{}`); left != `{"entries":[]}` {
+		t.Errorf("%s is left", left)
+	}
+}
+
+// A policy that an operator has set stays.
+func TestAScopeKeepsItsPolicy(t *testing.T) {
+	s := open(t)
+	id := s.instance("one")
+	s.call("kv.set_scope", `{"prefix":["cb","`+id+`"],"max_keys":3}`)
+	s.want(200, `"recordCount":0`, "GET", "instances/"+id, "")
+	s.set(id, "n", "a", "1")
+	s.set(id, "n", "b", "1")
+	s.want(413, "", "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"c","value":1}`)
+	s.want(200, `"recordCount":2`, "GET", "instances/"+id, "")
+}

@@ -1,0 +1,372 @@
+package keyval_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+)
+
+// The examples of the document.
+func TestExamples(t *testing.T) {
+	s := open(t)
+	s.put("users/123", `{"name":"Alice","age":30}`, "users/7", `{"status":"active"}`, "users/42/profile", `1`, "metrics/2024-01-01/cpu", `0.5`)
+	s.exactly(`{"key":["users",123],"value":{"name":"Alice","age":30},"versionstamp":"STAMP"}`, "GET", "keys/users/123", "")
+	s.exactly(`[{"key":["users",7],"value":{"status":"active"},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["users"],"where":{"status":{"$eq":"active"}}}`)
+	s.exactly(`[{"key":["metrics","2024-01-01","cpu"],"value":0.5,"versionstamp":"STAMP"}]`, "GET", "keys?prefix=metrics", "")
+	s.put("tasks/a", `{"status":"completed"}`, "tasks/b", `{"status":"open"}`)
+	s.exactly(`{"deletedCount":1}`, "DELETE", "keys/tasks", `{"where":{"status":"completed"}}`)
+	update := `{"checks":[{"key":["users",123],"versionstamp":"` + s.stamp("users/123") + `"}],
+		"mutations":[{"type":"set","key":["users",123],"value":{"name":"Alice","age":31}},{"type":"sum","key":["counters","updates"],"value":1}]}`
+	s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", update)
+	s.exactly(`{"ok":false}`, "POST", "atomic", update)
+	s.exactly(`{"key":["counters","updates"],"value":1,"versionstamp":"STAMP"}`, "GET", "keys/counters/updates", "")
+	s.exactly(`[{"key":["users",7],"value":{"status":"active"},"versionstamp":"STAMP"},{"key":["users","7"],"value":null,"versionstamp":null}]`,
+		"POST", "keys/batch", `{"keys":[["users",7],["users","7"]]}`)
+	s.exactly(`{"count":3}`, "GET", "keys/count?prefix=users", "")
+	s.exactly(`{"count":6}`, "GET", "keys/count", "")
+	s.exactly(`{"deletedCount":3}`, "POST", "keys/delete-batch", `{"keys":[["users"],["users",7],["none"]]}`)
+	s.exactly(`{"count":3}`, "GET", "keys/count?prefix=", "")
+}
+
+// The table of what is deleted.
+func TestDelete(t *testing.T) {
+	for _, c := range []struct{ path, body, deleted, left string }{
+		{"keys/a", ``, "3", `["ab"] [1]`},
+		{"keys/a", `{}`, "3", `["ab"] [1]`},
+		{"keys/a", `{"exact":false}`, "3", `["ab"] [1]`},
+		{"keys/a", `{"exact":true}`, "1", `["a","b"] ["a",1] ["ab"] [1]`},
+		{"keys/a", `{"where":{"n":{"$gte":2}}}`, "2", `["a"] ["ab"] [1]`},
+		{"keys/a", `{"exact":true,"where":{"n":{"$gte":2}}}`, "0", `["a"] ["a","b"] ["a",1] ["ab"] [1]`},
+		{"keys/a", `{"exact":true,"where":{"n":1}}`, "1", `["a","b"] ["a",1] ["ab"] [1]`},
+		{"keys/1", ``, "1", `["a"] ["a","b"] ["a",1] ["ab"]`},
+		{"keys/none", ``, "0", `["a"] ["a","b"] ["a",1] ["ab"] [1]`},
+	} {
+		s := open(t)
+		s.exactly(`{"deletedCount":0}`, "DELETE", c.path, c.body)
+		s.put("a", `{"n":1}`, "a/b", `{"n":2}`, "a/1", `{"n":3}`, "ab", `{"n":4}`, "1", `{"n":5}`)
+		s.exactly(`{"deletedCount":`+c.deleted+`}`, "DELETE", c.path, c.body)
+		if left := s.keys(""); left != c.left {
+			t.Errorf("%s %s: %s", c.path, c.body, left)
+		}
+	}
+}
+
+func TestListAndPaginate(t *testing.T) {
+	s := open(t)
+	for i := range 5 {
+		s.put(fmt.Sprintf("n/%d", i), fmt.Sprint(i))
+	}
+	s.put("n", `"own"`, "m/1", `1`, "o", `1`)
+	for query, want := range map[string]string{
+		"prefix=n":                         `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
+		"prefix=n&limit=2":                 `["n"] ["n",0]`,
+		"prefix=n&limit=2&reverse=true":    `["n",4] ["n",3]`,
+		"prefix=n&limit=2.9&reverse=false": `["n"] ["n",0]`,
+		"prefix=n&start=n%2F1&end=n%2F3":   `["n",1] ["n",2]`,
+		"start=m&end=n":                    `["m",1]`,
+		"prefix=n&start=m":                 `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
+		"prefix=n&end=z":                   `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
+		"prefix=n&start=o":                 ``,
+		"prefix=n&end=n":                   ``,
+		"start=n%2F3":                      `["n",3] ["n",4] ["o"]`,
+		"end=n":                            `["m",1]`,
+		"limit=100000000000000000000":      `["m",1] ["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4] ["o"]`,
+	} {
+		var list []struct{ Key json.RawMessage }
+		if err := json.Unmarshal([]byte(s.want(200, "", "GET", "keys?"+query, "")), &list); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range list {
+			got = append(got, string(e.Key))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, not %s", query, got, want)
+		}
+	}
+	s.exactly(`[{"key":["n",3],"value":3,"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"start":["n",3],"end":["n",4],"limit":5,"reverse":true,"where":{}}`)
+	for _, reverse := range []string{"", "&reverse=true"} {
+		var got []string
+		for cursor := ""; ; {
+			var page struct {
+				Entries []struct{ Key json.RawMessage }
+				Cursor  *string
+				HasMore bool
+			}
+			if err := json.Unmarshal([]byte(s.want(200, "", "GET", "keys/paginate?prefix=n&limit=2"+reverse+cursor, "")), &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Entries {
+				got = append(got, string(e.Key))
+			}
+			if page.HasMore != (page.Cursor != nil) {
+				t.Fatal(page)
+			}
+			if !page.HasMore {
+				break
+			}
+			s.want(400, "cursor", "GET", "keys/paginate?prefix=m&cursor="+*page.Cursor, "")
+			cursor = "&cursor=" + *page.Cursor
+		}
+		if text := strings.Join(got, " "); reverse == "" && text != `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]` || len(got) != 6 {
+			t.Error(got)
+		}
+	}
+	s.exactly(`{"entries":[],"cursor":null,"hasMore":false}`, "GET", "keys/paginate?prefix=none", "")
+}
+
+// A list of what few entries meet reads on until it has all.
+func TestAListOfWhatFewMeet(t *testing.T) {
+	s := open(t)
+	for i := 0; i < 25_000; i += 1_000 {
+		var b strings.Builder
+		for j := range 1_000 {
+			fmt.Fprintf(&b, `,{"op":"put","key":["n",%d.0],"value":{"n":%d}}`, i+j, i+j)
+		}
+		s.call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
+	}
+	s.exactly(`[{"key":["n",24999],"value":{"n":24999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":24999}}`)
+	if got := s.want(200, "", "GET", "keys?limit=5000", ""); strings.Count(got, `"key"`) != 1000 {
+		t.Errorf("%d entries", strings.Count(got, `"key"`))
+	}
+	s.want(413, "limit of 10000", "DELETE", "keys/n", `{"where":{"n":1}}`)
+	s.exactly(`{"count":25000}`, "GET", "keys/count?prefix=n", "")
+}
+
+func TestKeys(t *testing.T) {
+	s := open(t)
+	for path, want := range map[string]string{
+		"users/7":                 `["users",7.0]`,
+		"users/-7":                `["users",-7.0]`,
+		"users/007":               `["users",7.0]`,
+		"users/9007199254740991":  `["users",9007199254740991.0]`,
+		"users/9007199254740993":  `["users","9007199254740993"]`,
+		"users/1.5":               `["users","1.5"]`,
+		"users/true":              `["users","true"]`,
+		"a%2Fb/c%20d/%C3%A9/~-/-": `["a/b","c d","é","~-","-"]`,
+	} {
+		s.put(path, `1`)
+		if got := s.call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":1`) {
+			t.Errorf("%s is not %s", path, want)
+		}
+		s.want(200, `"value":1`, "GET", "keys/"+path, "")
+	}
+	for key, want := range map[string]string{
+		`["k",7]`:                               `["k",7.0]`,
+		`["k",7.5]`:                             `["k",7.5]`,
+		`["k","7"]`:                             `["k","7"]`,
+		`["k",true]`:                            `["k",true]`,
+		`["k",{"__type":"bigint","value":"7"}]`: `["k",7]`,
+		`["k",{"__type":"bigint","value":"-123456789012345678901"}]`: `["k",-123456789012345678901]`,
+		`["k",{"$bytes":"AP8="}]`:                                    `["k",{"$bytes":"AP8="}]`,
+		`["k",1e+21]`:                                                `["k",1e21]`,
+	} {
+		s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[{"type":"set","key":`+key+`,"value":2}]}`)
+		if got := s.call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":2`) {
+			t.Errorf("%s is not %s", key, want)
+		}
+		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as it was written
+	}
+}
+
+func TestPlaceholders(t *testing.T) {
+	s := open(t)
+	got := s.want(200, "", "POST", "atomic", `{"mutations":[{"type":"set","key":["by-id",{"$uuidv7":true}],"value":{"id":{"$uuidv7":true}}}]}`)
+	var out struct {
+		Resolved map[string]string
+	}
+	if err := json.Unmarshal([]byte(got), &out); err != nil || out.Resolved["uuidv7"] == "" {
+		t.Fatal(got, err)
+	}
+	s.want(200, `"value":{"id":"`+out.Resolved["uuidv7"]+`"}`, "GET", "keys/by-id/"+out.Resolved["uuidv7"], "")
+	s.want(400, "", "POST", "keys/batch", `{"keys":[["by-id",{"$uuidv7":true}]]}`)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.put("at", `{"at":{"$now":true},"later":{"$now":true,"$offset":5},"sooner":{"offset":-5,"$now":true},"other":{"$now":true,"x":1},"text":"{\"$now\":true}"}`)
+		ms := time.Now().UnixMilli()
+		s.want(200, fmt.Sprintf(`"value":{"at":%d,"later":%d,"sooner":%d,"other":{"$now":true,"x":1},"text":"{\"$now\":true}"}`, ms, ms+5, ms-5), "GET", "keys/at", "")
+	})
+}
+
+func TestMutations(t *testing.T) {
+	s := open(t)
+	for _, c := range []struct{ before, mutations, after string }{
+		{``, `{"type":"set","key":["k"],"value":1}`, `1`},
+		{`1`, `{"type":"delete","key":["k"]}`, ``},
+		{``, `{"type":"sum","key":["k"],"value":2}`, `2`},
+		{`1`, `{"type":"sum","key":["k"],"value":2},{"type":"sum","key":["k"],"value":"3"}`, `6`},
+		{`1`, `{"type":"sum","key":["k"],"value":0.5}`, `1.5`},
+		{`1`, `{"type":"max","key":["k"],"value":2},{"type":"min","key":["k"],"value":5}`, `2`},
+		{`1`, `{"type":"min","key":["k"],"value":-2}`, `-2`},
+		{`[1]`, `{"type":"append","key":["k"],"value":[2,3]},{"type":"prepend","key":["k"],"value":[0]}`, `[0,1,2,3]`},
+		{``, `{"type":"append","key":["k"],"value":[2,3]}`, `[2,3]`},
+		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`},
+		{`1`, ``, `1`},
+	} {
+		s.send("DELETE", "keys/k", "")
+		if c.before != "" {
+			s.put("k", c.before)
+		}
+		s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[`+c.mutations+`]}`)
+		if c.after == "" {
+			s.want(404, "Key not found", "GET", "keys/k", "")
+			continue
+		}
+		s.exactly(`{"key":["k"],"value":`+c.after+`,"versionstamp":"STAMP"}`, "GET", "keys/k", "")
+	}
+	s.send("DELETE", "keys/k", "")
+	create := `{"checks":[{"key":["k"],"versionstamp":null}],"mutations":[{"type":"set","key":["k"],"value":1}]}`
+	s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", create)
+	s.exactly(`{"ok":false}`, "POST", "atomic", create)
+	for _, stamp := range []string{"00000001", "", "x", strings.Repeat("0", 20), "00000000000000020001"} { // no entry has it
+		s.exactly(`{"ok":false}`, "POST", "atomic", `{"checks":[{"key":["k"],"versionstamp":"`+stamp+`"}],"mutations":[]}`)
+		s.exactly(`{"ok":false}`, "POST", "atomic", `{"checks":[{"key":["none"],"versionstamp":"`+stamp+`"}],"mutations":[]}`)
+	}
+}
+
+func TestFaultyRequests(t *testing.T) {
+	s := open(t)
+	s.put("a/1", `{"n":1}`, "text", `"abc"`)
+	before := s.call("kv.list", `{}`)
+	long, deep := strings.Repeat("x", 1025), strings.TrimSuffix(strings.Repeat("x/", 21), "/")
+	many := `[` + strings.TrimSuffix(strings.Repeat(`["a"],`, 1001), ",") + `]`
+	mutate := func(members string) string { return `{"mutations":[{"key":["m"],` + members + `}]}` }
+	for _, c := range []struct {
+		status           int
+		verb, path, body string
+		text             string
+	}{
+		{404, "GET", "keys/none", ``, "Key not found"},
+		{404, "GET", "nothing", ``, "nothing at this path"},
+		{404, "GET", "indexes", ``, "nothing at this path"},
+		{404, "POST", "search", `{}`, "nothing at this path"},
+		{405, "DELETE", "keys", ``, "DELETE"},
+		{405, "POST", "keys", `{}`, "POST"},
+		{405, "PATCH", "keys/a", ``, "PATCH"},
+		{400, "DELETE", "keys/", ``, "empty segment"},
+		{400, "DELETE", "keys/a/", ``, "empty segment"},
+		{400, "DELETE", "keys//a", ``, "empty segment"},
+		{400, "GET", "keys/" + deep, ``, "the limit is 20"},
+		{400, "GET", "keys/" + long, ``, "the limit is 1024"},
+		{400, "GET", "keys/a?x=1", ``, "x"},
+		{400, "PUT", "keys/a", ``, "the body is missing"},
+		{400, "PUT", "keys/a", `{`, "not JSON"},
+		{400, "PUT", "keys/a", `{"a":1,"a":2}`, "twice"},
+		{413, "PUT", "keys/a", `"` + strings.Repeat("x", 1<<20) + `"`, "value: "},
+		{400, "PUT", "keys/a?expiresIn=0", `1`, "expiresIn"},
+		{400, "PUT", "keys/a?expiresIn=-5", `1`, "expiresIn"},
+		{400, "PUT", "keys/a?expiresIn=1.5", `1`, "expiresIn"},
+		{400, "PUT", "keys/a?expiresIn=NaN", `1`, "expiresIn"},
+		{400, "PUT", "keys/a?expiresIn=3153600000001", `1`, "expiresIn"},
+		{400, "PUT", "keys/a?expiresIn=1&expiresIn=2", `1`, "2 times"},
+		{400, "DELETE", "keys/a", `null`, "not an object"},
+		{400, "DELETE", "keys/a", `[]`, "object"},
+		{400, "DELETE", "keys/a", `{"exact":1}`, "exact"},
+		{400, "DELETE", "keys/a", `{"where":null}`, "no filter"},
+		{400, "DELETE", "keys/a", `{"where":{}}`, "at least one condition"},
+		{400, "DELETE", "keys/a", `{"where":[]}`, "no filter"},
+		{400, "DELETE", "keys/a", `{"exakt":true}`, "exakt"},
+		{400, "POST", "keys/delete-batch", `{}`, "keys is missing"},
+		{400, "POST", "keys/delete-batch", `{"keys":[]}`, "keys is missing"},
+		{400, "POST", "keys/delete-batch", `{"keys":[[]]}`, "keys[0] has no parts"},
+		{400, "POST", "keys/delete-batch", `{"keys":["a"]}`, "keys[0]"},
+		{400, "POST", "keys/delete-batch", `{"keys":` + many + `}`, "the limit is 1000"},
+		{400, "POST", "keys/delete-batch", `{"keys":[["a"]],"where":{}}`, "at least one condition"},
+		{400, "POST", "keys/batch", `{"keys":` + many + `}`, "the limit is 1000"},
+		{400, "POST", "keys/batch", `{"keys":[["a"],["a",null]]}`, "keys[1][1] is null"},
+		{400, "POST", "keys/batch", `{"keys":[["a",{"b":1}]]}`, "keys[0][1]"},
+		{400, "POST", "keys/batch", `{"keys":[["a",1e999]]}`, "keys[0][1]"},
+		{400, "POST", "keys/batch", `{"keys":[["\ud800"]]}`, "keys[0][0]"},
+		{400, "POST", "keys/batch", `{"keys":[["` + long + `"]]}`, "keys[0][0] has 1025 characters"},
+		{400, "GET", "keys?limit=0", ``, "limit"},
+		{400, "GET", "keys?limit=-1", ``, "limit"},
+		{400, "GET", "keys?limit=x", ``, "limit"},
+		{400, "GET", "keys?limit=NaN", ``, "limit"},
+		{400, "GET", "keys?limit=", ``, "limit"},
+		{400, "GET", "keys?reverse=yes", ``, "reverse"},
+		{400, "GET", "keys?prefix=a%2F%2Fb", ``, "empty segment"},
+		{400, "GET", "keys?prefix=50%25", ``, "percent-encoded"},
+		{400, "GET", "keys?start=a&offset=1", ``, "offset"},
+		{400, "GET", "keys/paginate?cursor=x", ``, "cursor"},
+		{400, "POST", "keys/list", `{"where":{"n":{"$foo":1}}}`, "$foo"},
+		{400, "POST", "keys/list", `{"where":{"n":{}}}`, "n: "},
+		{400, "POST", "keys/list", `{"where":5}`, "object of conditions"},
+		{400, "POST", "keys/list", `{"limit":0}`, "limit"},
+		{400, "POST", "keys/list", `{"limit":"5"}`, "limit"},
+		{400, "POST", "keys/list", `{"prefix":"a"}`, "prefix"},
+		{400, "POST", "atomic", ``, "not JSON"},
+		{400, "POST", "atomic", `{}`, "mutations is missing"},
+		{400, "POST", "atomic", `{"mutations":[{}]}`, "mutations[0].key is missing"},
+		{400, "POST", "atomic", mutate(`"value":1`), "mutations[0].type"},
+		{400, "POST", "atomic", mutate(`"type":"set"`), "mutations[0].value is missing"},
+		{400, "POST", "atomic", mutate(`"type":"sum"`), "mutations[0].value is missing"},
+		{400, "POST", "atomic", mutate(`"type":"sum","value":true`), "mutations[0].value is true"},
+		{400, "POST", "atomic", mutate(`"type":"sum","value":"0x10"`), "mutations[0].value"},
+		{400, "POST", "atomic", mutate(`"type":"append","value":1`), "must be an array"},
+		{400, "POST", "atomic", mutate(`"type":"set","value":1,"expiresIn":0`), "mutations[0].expiresIn"},
+		{400, "POST", "atomic", mutate(`"type":"delete","expiresIn":5`), "mutations[0].expiresIn"},
+		{400, "POST", "atomic", mutate(`"type":"set","value":1,"ttl":5`), "ttl"},
+		{400, "POST", "atomic", `{"checks":[{"key":["a"]}],"mutations":[]}`, "checks[0].versionstamp"},
+		{400, "POST", "atomic", `{"checks":[{"key":["a"],"versionstamp":7}],"mutations":[]}`, "checks[0].versionstamp"},
+		{400, "POST", "atomic", `{"checks":[` + strings.Repeat(`{},`, 100) + `{}],"mutations":[]}`, "the limit is 100"},
+		{400, "POST", "atomic", `{"mutations":[` + strings.Repeat(`{},`, 1000) + `{}]}`, "the limit is 1000"},
+		{400, "POST", "atomic", `{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]"},
+	} {
+		s.want(c.status, c.text, c.verb, c.path, c.body)
+	}
+	if w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain"); w.Code != 415 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if after := s.call("kv.list", `{}`); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
+func TestCallersAreThoseOfTheMethods(t *testing.T) {
+	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Operation == serve.Operate {
+			return host.Errorf(host.PermissionDenied, "not you")
+		}
+		return nil
+	}})
+	s.put("a", `1`)
+	w := httptest.NewRecorder()
+	s.gateway.ServeHTTP(w, request("closed", "GET", "keys", ""))
+	if w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func FuzzBodies(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"atomic", `{"checks":[{"key":["a"],"versionstamp":null}],"mutations":[{"type":"set","key":["a",{"__type":"bigint","value":"5"}],"value":{"at":{"$now":true,"$offset":-5}}}]}`},
+		{"keys/list", `{"prefix":["a"],"start":["a",1],"where":{"n":{"$in":[{"__type":"bigint","value":"5"}]}},"limit":5,"reverse":true}`},
+		{"keys/batch", `{"keys":[["a",{"$bytes":"AP8="},true,1.5,"\ud83d\ude00"]]}`},
+		{"keys/delete-batch", `{"keys":[["a"]],"exact":true,"where":{"a":1}}`},
+		{"queue/enqueue", `{"value":1,"options":{"delay":5,"backoffSchedule":[1],"keysIfUndelivered":[["a",1]]}}`},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, path, body string) {
+		switch path {
+		case "atomic", "keys/list", "keys/batch", "keys/delete-batch", "queue/enqueue":
+		default:
+			return
+		}
+		s := open(t)
+		s.put("a/1", `{"n":12345678901234567890,"a":[1e400,"\"5"]}`)
+		for _, w := range []*httptest.ResponseRecorder{s.send("POST", path, body), s.send("GET", "keys", "")} {
+			if w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+	})
+}

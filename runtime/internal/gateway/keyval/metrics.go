@@ -1,0 +1,104 @@
+package keyval
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
+)
+
+// figures are what the actor itself counts. Requests are counted by the node, which knows no actors there.
+type figures struct {
+	Operations struct {
+		Operations map[string]operations `json:"operations"`
+		Totals     struct {
+			Operations uint64 `json:"operations"`
+			Errors     uint64 `json:"errors"`
+		} `json:"totals"`
+	} `json:"operations"`
+	Queue   queueCounts `json:"queue"`
+	Storage storage     `json:"storage"`
+}
+
+// operations are how often something was done since the actor is there, and how often it was given up.
+type operations struct {
+	Count  uint64 `json:"count"`
+	Errors uint64 `json:"errors"`
+}
+
+// storage is how much is stored. The bytes are absent if the store as a whole is no scope, which counts them.
+type storage struct {
+	Entries   int64  `json:"entries"`
+	SizeBytes *int64 `json:"sizeBytes,omitempty"`
+}
+
+// figuresOf reads the figures of an actor.
+func figuresOf(r *kvrest.Request) (f figures, err error) {
+	if _, err := r.Params(); err != nil {
+		return f, err
+	}
+	stats, err := queueStats(r)
+	if err != nil && host.CodeOf(err) != host.NotFound { // a type may have no such queue
+		return f, err
+	}
+	f.Queue = countsOf(&stats)
+	done := map[string]operations{"queue_enqueue": {Count: stats.Sent}, "queue_ack": {Count: stats.Done}, "queue_dlq": {Count: stats.Failed, Errors: stats.Failed}}
+	f.Operations.Operations = done
+	for _, o := range done {
+		f.Operations.Totals.Operations += o.Count
+		f.Operations.Totals.Errors += o.Errors
+	}
+	f.Storage, err = stored(r)
+	return f, err
+}
+
+// stored returns what a scope of the whole store counts. Without one the entries are counted.
+func stored(r *kvrest.Request) (s storage, err error) {
+	var scopes kv.ScopesOutput // the one of the whole store is the first
+	if err := r.Do(host.KVScopes, &kv.ScopesInput{Limit: 1}, &scopes); err != nil {
+		return s, err
+	}
+	if len(scopes.Scopes) > 0 && len(scopes.Scopes[0].Prefix) == 0 {
+		all := &scopes.Scopes[0]
+		return storage{all.Keys, &all.Bytes}, nil
+	}
+	s.Entries, err = countAll(r, kv.Key{})
+	return s, err
+}
+
+// metrics answers GET api/metrics.
+func metrics(r *kvrest.Request) (any, error) { return figuresOf(r) }
+
+// prometheus answers GET api/metrics/prometheus.
+func prometheus(r *kvrest.Request) (any, error) {
+	f, err := figuresOf(r)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	family("keyval_operations_total", "counter", "Total operations by type")
+	for _, name := range []string{"queue_ack", "queue_dlq", "queue_enqueue"} {
+		fmt.Fprintf(&b, "keyval_operations_total{operation=%q} %d\n", name, f.Operations.Operations[name].Count)
+	}
+	for _, gauge := range []struct {
+		name, help string
+		value      int64
+	}{
+		{"keyval_queue_pending", "Pending messages in queue", f.Queue.Pending},
+		{"keyval_queue_processing", "Messages being processed", f.Queue.Processing},
+		{"keyval_queue_dlq", "Messages in dead letter queue", f.Queue.DLQ},
+		{"keyval_queue_total", "Total messages in queue", f.Queue.Total},
+		{"keyval_entries_total", "Total entries in store", f.Storage.Entries},
+	} {
+		family(gauge.name, "gauge", gauge.help)
+		fmt.Fprintf(&b, "%s %d\n", gauge.name, gauge.value)
+	}
+	if n := f.Storage.SizeBytes; n != nil {
+		family("keyval_storage_bytes", "gauge", "Storage size in bytes")
+		fmt.Fprintf(&b, "keyval_storage_bytes %d\n", *n)
+	}
+	return kvrest.Text{Type: "text/plain; version=0.0.4", Body: b.String()}, nil
+}

@@ -1,0 +1,177 @@
+package kvrest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/timed"
+)
+
+// An Interface serves the actors of a node under some routes.
+type Interface struct {
+	// Call calls a method of an actor.
+	Call func(context.Context, *host.Request) (host.Reply, error)
+	// Operation says what calling a method of an actor of a type means to Authorize.
+	Operation func(typ, method string) serve.Operation
+	// Routes are in the order in which they are tried.
+	Routes []Route
+}
+
+// A Route answers one method of HTTP on some paths. It has an Answer or a Stream.
+type Route struct {
+	Verb string
+	// Path has names between slashes. The segment "*" stands for any one, and at the end "**" for one or more.
+	Path string
+	// Method is the built-in method that Authorize is asked about first.
+	Method string
+	// Answer returns what is answered as JSON, or a Text, with Status, 200 if it is 0.
+	Answer func(*Request) (any, error)
+	Status int
+	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
+	Stream func(*Request) error
+	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin that is allowed.
+	Effect bool
+}
+
+// Text is an answer that is not JSON.
+type Text struct{ Type, Body string }
+
+// match returns the segments of a path that stand for the stars of the route.
+func (rt *Route) match(path []string) (stars []string, ok bool) {
+	pattern := strings.Split(rt.Path, "/")
+	for i, want := range pattern {
+		switch {
+		case i == len(path):
+			return nil, false
+		case want == "**":
+			return append(stars, path[i:]...), true
+		case want == "*":
+			stars = append(stars, path[i])
+		case want != path[i]:
+			return nil, false
+		}
+	}
+	return stars, len(path) == len(pattern)
+}
+
+// A Request is one request for an actor.
+type Request struct {
+	*serve.Exchange
+	Address host.Address
+	// Stars are the segments of the path that stand for the stars of the route.
+	Stars []string
+
+	of      *Interface
+	ctx     context.Context
+	allowed []string // methods that Authorize was asked about
+}
+
+// Context bounds how long the node may take.
+func (r *Request) Context() context.Context { return r.ctx }
+
+// Serve answers a request for a path, of which the segments are decoded.
+func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
+	x.Brief = true
+	x.Count(a.Type, serve.LabelBuiltin)
+	rt, stars, verbs := in.find(x.R.Method, path)
+	if rt == nil {
+		x.Uncounted = len(verbs) == 0
+		if len(verbs) == 0 {
+			x.Fail(host.Errorf(host.NotFound, "there is nothing at this path"))
+			return
+		}
+		verbs = append(verbs, http.MethodOptions)
+		x.W.Header().Set("Allow", strings.Join(verbs, ", "))
+		x.FailStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", x.R.Method), http.StatusMethodNotAllowed)
+		return
+	}
+	r := &Request{Exchange: x, Address: a, Stars: stars, of: in, ctx: x.R.Context()}
+	if fault := serve.CheckSite(x.R); rt.Effect && fault != nil {
+		r.fail(fault)
+		return
+	}
+	if err := r.allow(rt.Method); err != nil {
+		r.fail(err)
+		return
+	}
+	if rt.Stream != nil {
+		if err := rt.Stream(r); err != nil {
+			r.fail(err)
+		}
+		return
+	}
+	if d := x.Front.Limits.CallTimeout; d > 0 {
+		c := timed.Until(r.ctx, time.Now().Add(d))
+		defer c.Cancel()
+		r.ctx = c
+	}
+	out, err := rt.Answer(r)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	if text, is := out.(Text); is {
+		h := x.W.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Type", text.Type)
+		x.Begin(http.StatusOK)
+		io.WriteString(x.W, text.Body) // an error means that the client is gone, which needs no answer
+		return
+	}
+	body, err := encode(out)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	x.Document(max(rt.Status, http.StatusOK), body)
+}
+
+// find returns the route of a request, or else the methods that its path takes.
+func (in *Interface) find(verb string, path []string) (found *Route, stars, verbs []string) {
+	for i := range in.Routes {
+		rt := &in.Routes[i]
+		stars, ok := rt.match(path)
+		if !ok {
+			continue
+		}
+		head := verb == http.MethodHead && rt.Verb == http.MethodGet && rt.Answer != nil && !rt.Effect // net/http leaves the body out
+		if rt.Verb == verb || head {
+			return rt, stars, nil
+		}
+		if !slices.Contains(verbs, rt.Verb) {
+			verbs = append(verbs, rt.Verb)
+		}
+	}
+	return nil, nil, verbs
+}
+
+// fail answers with an error.
+func (r *Request) fail(err error) {
+	e := r.Front.AsError(err)
+	switch {
+	case r.Began():
+		r.Code = e.Code
+	case e == errMedia:
+		r.FailStatus(e, http.StatusUnsupportedMediaType)
+	default:
+		r.FailStatus(e, Status(e.Code))
+	}
+}
+
+// Status is the HTTP status of an error of these interfaces.
+func Status(c host.Code) int {
+	switch c {
+	case host.FailedPrecondition: // the types of a sum do not fit
+		return http.StatusBadRequest
+	case host.QuotaExceeded:
+		return http.StatusRequestEntityTooLarge
+	}
+	return serve.Status(c)
+}
