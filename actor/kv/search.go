@@ -142,10 +142,7 @@ func (s Store) Search(ctx context.Context, c SearchConfig) (SearchPage, error) {
 		in.Prefix = Key{}
 	}
 	if c.Where != nil {
-		var err error
-		if in.Where, _, err = JSON(c.Where).raw(); err != nil {
-			return SearchPage{}, err
-		}
+		in.Where, _ = JSON(c.Where).raw()
 	}
 	out, err := site.Ask(ctx, &s.site, method.KVSearch, &in)
 	if err != nil {

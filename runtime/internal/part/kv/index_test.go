@@ -15,7 +15,9 @@ func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
 		{Prefix: []byte("b"), IndexState: kvrows.IndexState{ID: 2, Behind: true, After: []byte("bm"), Due: 3}},
 		{Prefix: []byte("c"), IndexState: kvrows.IndexState{ID: 3, Behind: true, After: []byte("cm"), Due: 3}},
 	}
-	state := func(ix kvrows.Index) string { return fmt.Sprintf("%d after %q at %d %t", ix.ID, ix.After, ix.Due, ix.Fresh) }
+	state := func(ix kvrows.Index) string {
+		return fmt.Sprintf("%d after %q at %d %t", ix.ID, ix.After, ix.Due, ix.Fresh)
+	}
 	for _, c := range []struct {
 		x       indexing
 		damaged bool
