@@ -362,10 +362,8 @@ func (r *Runtime) Call(ctx context.Context, q *host.Request) (host.Reply, error)
 	return r.node.Call(ctx, q)
 }
 
-// CallLocal implements [host.Local].
-func (r *Runtime) CallLocal(ctx context.Context, q *host.Request) (host.Reply, error) {
-	return r.node.Call(ctx, q)
-}
+// TakesValues implements [host.Local].
+func (r *Runtime) TakesValues() {}
 
 // Lookup implements actor.Node.
 func (r *Runtime) Lookup(ctx context.Context, a host.Address) (host.Status, error) {

@@ -51,17 +51,17 @@ type Request struct {
 	Connection string
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
-	// Value is the input instead of Input, in what only [Local.CallLocal] takes: a pointer to the input of
-	// the built-in method. Values of applications in it have the Codec. The request is the node's then.
+	// Value is the input instead of Input: a pointer to the input of a built-in method that a [Local] node
+	// takes so, without an IdempotencyKey. Values of applications in it have the Codec. The request is the
+	// node's then, and Reply.Value is a pointer to the output.
 	Value any
 }
 
 // A Local is a Node in the process of its callers, which need not encode the inputs of some built-in methods.
 type Local interface {
 	Node
-	// CallLocal is Call of a built-in method with Request.Value, and without an IdempotencyKey. Reply.Value
-	// is a pointer to the output.
-	CallLocal(ctx context.Context, r *Request) (Reply, error)
+	// TakesValues says so: Call takes a Request.Value. It does nothing.
+	TakesValues()
 }
 
 // An Order runs the requests of one client in the order in which they were sent, although each has

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/big"
 	"slices"
+
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 // What a node in the process of its caller gets of some inputs: see host.Local. A query runs while its caller waits, so of the
@@ -47,6 +49,18 @@ func (in *CommitInput) Detach() any {
 	return in
 }
 
+// Size returns about how many bytes a commit has.
+func (in *CommitInput) Size() (n int64) {
+	const fixed = 64 // of a check or mutation
+	for i := range in.Checks {
+		n += fixed + int64(len(in.Checks[i].Value))
+	}
+	for i := range in.Mutations {
+		n += fixed + int64(len(in.Mutations[i].Value))
+	}
+	return n
+}
+
 // detach returns a copy whose integers have the types that they have when a key is decoded.
 func (k Key) detach() Key {
 	if k == nil {
@@ -58,7 +72,9 @@ func (k Key) detach() Key {
 		case []byte:
 			part = slices.Clone(n)
 		case Raw:
-			part = slices.Clone(n)
+			part = unpack(slices.Clone(n))
+		case tuple.Tuple:
+			part = tuple.Tuple(Key(n).detach())
 		case *big.Int:
 			if n != nil {
 				part = plain(n)

@@ -95,7 +95,7 @@ type detacher interface{ Detach() any }
 func Ask[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (out Out, err error) {
 	if in, ok := any(in).(detacher); ok && s.Fault == nil {
 		if node, ok := s.Node.(host.Local); ok {
-			reply, err := node.CallLocal(ctx, &host.Request{Address: s.At, Method: m.Name, Codec: host.CBOR, Value: in.Detach()})
+			reply, err := node.Call(ctx, &host.Request{Address: s.At, Method: m.Name, Codec: host.CBOR, Value: in.Detach()})
 			if err != nil {
 				return out, err
 			}

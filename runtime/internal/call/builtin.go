@@ -90,11 +90,11 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	} else {
 		do := &b.Procedure
 		if r.Value != nil {
-			if b.local == nil || r.IdempotencyKey != "" {
-				return reply, host.Errorf(host.InvalidArgument, "%q does not take its input as a value", r.Method)
-			}
 			own := b.Procedure
 			own.Run, do = b.local(q), &own
+			if sized, ok := r.Value.(interface{ Size() int64 }); ok {
+				own.Bytes = sized.Size()
+			}
 		}
 		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
 	}

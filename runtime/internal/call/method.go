@@ -77,7 +77,9 @@ func Answer[In, Out any](req *host.Request, f func(in *In) (Out, error)) ([]byte
 		return nil, err
 	}
 	out, err := f(in)
-	req.Value = &out
+	if err == nil {
+		req.Value = &out
+	}
 	return nil, err
 }
 

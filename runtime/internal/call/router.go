@@ -130,6 +130,11 @@ func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller
 	if b := p.Methods[r.Method]; t.Retired && (b == nil || !b.Procedure.Bare && b.serve == nil) {
 		return host.Reply{}, fault.UnknownType(t.Type)
 	}
+	if r.Value != nil {
+		if b := p.Methods[r.Method]; b == nil || b.local == nil && (b.query == nil || b.wait != nil) || r.IdempotencyKey != "" {
+			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q does not take its input as a value", r.Method)
+		}
+	}
 	method := -1
 	kind := host.Creation
 	if r.Method != "" || !r.Create {

@@ -40,7 +40,7 @@ func (j *Call) Traits(a *Actor) Traits {
 	switch b := j.Builtin; {
 	case b != nil:
 		t.Name, t.bare, t.Bounded = b.Row.Name, b.Bare, !b.Bare // or nobody could pause an actor whose mailbox is full, or raise its limits
-		t.Code = b.Instance && !b.Operates
+		t.Code, t.Bytes = b.Instance && !b.Operates, t.Bytes+b.Bytes
 		if t.Quick = !b.Instance; b.Pace != nil {
 			t.Quick = b.Pace.Quick(1)
 		}

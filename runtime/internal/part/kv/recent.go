@@ -98,19 +98,21 @@ func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, ther
 
 // keep remembers an entry as of a version.
 func (r *recent) keep(e *engine.Entry, version engine.Version) {
-	size := int64(len(e.Key)+len(e.Value)) + int64(unsafe.Sizeof(remembered{}))
 	if len(e.Value) > recentValue {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	table := r.table.Load()
-	if r.closed || r.held.Load()+size > recentBytes {
+	if r.closed {
 		return
 	}
 	if n := fewSlots; table == nil || int(r.crowded.Load()) > 2*len(*table) && len(*table) < manySlots {
 		if table != nil {
 			n = 4 * len(*table)
+		}
+		if r.held.Load()-r.bytes > recentBytes {
+			return
 		}
 		made := make([]slot, n)
 		r.spend(int64(n)*int64(unsafe.Sizeof(slot{})) - r.bytes)
@@ -120,13 +122,26 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 		r.table.Store(table)
 	}
 	s, _ := slotOf(*table, e.Key[1:])
-	if before := s.entry.Load(); before != nil {
-		size -= int64(len(before.Key)+len(before.Value)) + int64(unsafe.Sizeof(remembered{}))
+	r.drop(s)
+	size := sizeOf(e)
+	if r.held.Load()+size > recentBytes {
+		return
 	}
 	r.spend(size)
 	own := *e
 	own.Key, own.Value = append([]byte{}, e.Key...), append([]byte{}, e.Value...)
 	s.entry.Store(&remembered{own, uint64(version)})
+}
+
+// drop forgets the entry of a slot. REQUIRES: r.mu
+func (r *recent) drop(s *slot) {
+	if before := s.entry.Swap(nil); before != nil {
+		r.spend(-sizeOf(&before.Entry))
+	}
+}
+
+func sizeOf(e *engine.Entry) int64 {
+	return int64(len(e.Key)+len(e.Value)) + int64(unsafe.Sizeof(remembered{}))
 }
 
 // REQUIRES: r.mu
@@ -145,6 +160,7 @@ func (r *recent) mark(key []byte, version engine.Version) {
 	} else {
 		s, _ := slotOf(*table, key)
 		s.changed.Store(r.last)
+		r.drop(s)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,4 +86,36 @@ func TestAnEntryThatExpiresIsForgotten(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// When the memory of the node is used up, entries that have changed are remembered in the room of those before the change.
+func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
+	t.Parallel()
+	var held atomic.Int64
+	r := &recent{held: &held}
+	for i := range 40 {
+		r.keep(entry(fmt.Sprint(i), "one", 1), 1)
+	}
+	held.Add(recentBytes - held.Load()) // other actors have the rest
+	hits := func(version engine.Version) (n int) {
+		for i := range 40 {
+			if _, there, _ := r.get([]byte("\x04"+fmt.Sprint(i)), version); there {
+				n++
+			}
+		}
+		return n
+	}
+	before := hits(1)
+	for i := range 40 {
+		r.mark([]byte(fmt.Sprint(i)), engine.Version(2+i))
+	}
+	if held.Load() == recentBytes {
+		t.Error("entries that no query can get are held")
+	}
+	for i := range 40 {
+		r.keep(entry(fmt.Sprint(i), "two", engine.Version(2+i)), 100)
+	}
+	if after := hits(100); after < before {
+		t.Errorf("%d entries are remembered, %d after each was changed and read again", before, after)
+	}
 }
