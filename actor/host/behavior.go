@@ -193,6 +193,10 @@ type Map struct {
 	Keys, Bytes int64
 	// TTL is how long entries live that are put without a time to live.
 	TTL time.Duration
+	// Log keeps the changes of entries in the log of the actor; LogEvents, LogBytes and LogFor bound it.
+	Log                 bool
+	LogEvents, LogBytes int64
+	LogFor              time.Duration
 }
 
 // Open is what a type opens to its callers, of what is otherwise for operators.

@@ -20,14 +20,26 @@ import (
 // Part is the part for the key-value store.
 type Part struct {
 	send Send
+	log  Log
 	hub  hub
 }
 
 // A Send is how a commit sends messages to a queue of the actor.
 type Send func(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error)
 
+// A Log is the stream of an actor with the changes of its entries, under the name kvrows.LogName.
+type Log interface {
+	kvrows.Log
+	// Purge handles a row of the stream in the wake index.
+	Purge(rows engine.Writer, now int64, keep *host.Stream, due int64) error
+	// Read returns up to limit items of up to maxBytes after a sequence.
+	Read(rows engine.Reader, after uint64, limit, maxBytes int) (host.StreamPage, error)
+	// Info describes the stream.
+	Info(rows engine.Reader) (host.StreamInfo, error)
+}
+
 // New makes the part.
-func New(send Send) *Part { return &Part{send: send} }
+func New(send Send, log Log) *Part { return &Part{send: send, log: log} }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
@@ -174,6 +186,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	if n > 0 && err == nil {
 		h.rangeChange(start, end, n)
 	}
+	h.logged(storeOf(t.Core))
 	return n, refused(err)
 }
 

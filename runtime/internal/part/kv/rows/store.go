@@ -15,7 +15,7 @@ import (
 // Kinds are the kinds of keys that changes of the store write, besides the index of expiry.
 var Kinds = []keyspace.Kind{
 	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
-	keyspace.KVPurge.Kind,
+	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind,
 }
 
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
@@ -26,6 +26,7 @@ type Store struct {
 	*engine.WriteSet
 	scopes *Scopes
 	purged [][]byte
+	logged bool // something was
 }
 
 // Of returns the store over a write set. The scopes are what is remembered of the actor's, between turns.
@@ -170,7 +171,10 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err := s.arm(o.ExpireAt, promptly); err != nil {
 			return err
 		}
-		return s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) })
+		if err := s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
+			return err
+		}
+		return s.log(Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
 	})
 }
 
@@ -220,7 +224,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		from := keyspace.UserKV.Append(nil, sc.Prefix)
 		return bytes.Compare(start, from) <= 0 && bytes.Compare(keyspace.TupleEnd(from), end) <= 0
 	}}
-	q := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}
+	q, log := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}, s.logRange(start, end)
 	for {
 		page, err := s.WriteSet.List(q)
 		if err != nil {
@@ -239,6 +243,11 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 			if err := s.end(sc, e.Key, e, kind); err != nil {
 				return 0, err
 			}
+			if sc.logs() {
+				if err := log.add(e.Key, kind); err != nil {
+					return 0, err
+				}
+			}
 			if err := l.add(sc, e.Key[1:], -1, -sizeOf(e)); err != nil {
 				return 0, err
 			}
@@ -249,6 +258,9 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		q.After = page.Next
 	}
 	deleted, err := s.WriteSet.DeleteRange(start, end)
+	if err == nil {
+		err = log.write()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -267,11 +279,17 @@ func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error 
 	if err := s.end(sc, key, e, kind); err != nil {
 		return err
 	}
-	return s.charged(sc, key, -1, -sizeOf(e), func() error {
+	if err := s.charged(sc, key, -1, -sizeOf(e), func() error {
 		_, err := s.WriteSet.Delete(key)
 		return err
-	})
+	}); err != nil || !sc.logs() {
+		return err
+	}
+	return s.log(Event{Cause: removals[kind], Key: key})
 }
+
+// removals are the causes of removals of single entries.
+var removals = map[Kind]Cause{Deleted: CauseDelete, Expired: CauseExpired}
 
 // settle returns what an entry is before it changes. One that has expired is removed first.
 func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
@@ -423,8 +441,10 @@ func (s *Store) expire(l *ledger, key []byte) error {
 			return err
 		}
 	}
-	_, err = s.WriteSet.Delete(key)
-	return err
+	if _, err = s.WriteSet.Delete(key); err != nil || !sc.logs() {
+		return err
+	}
+	return s.log(Event{Cause: CauseExpired, Key: key})
 }
 
 // atomically undoes what an operation did that fails.
