@@ -144,7 +144,7 @@ var (
 
 	// StreamItem is the key of one item of a stream. Sequences count from 1.
 	StreamItem = Item{layout{Kind: 0x20, prints: "stream-item(%, %)",
-		fields: []field{{asString, "stream"}, {asUint, "sequence"}}, owner: "streams", value: "one item"}}
+		fields: []field{{asString, "stream"}, {asUint, "sequence"}}, owner: "streams", value: "one item; of the stream \"$kv\" a change of an entry"}}
 
 	// Control is the key of what operators have set for an actor.
 	Control = Single{layout{Kind: 0x21, prints: "control", owner: "operators", value: "what operators have set: a pause, limits"}}
