@@ -120,6 +120,7 @@ var keyVectors = []struct {
 	{"27 00 00 00 00 00 00 01 02", KVPin.Append(nil, 258), `kv-pin/258`},
 	{"28", UUID.Append(nil), `uuid`},
 	{"29", KVPurge.Append(nil), `kv-purge`},
+	{"2A 02 6E 6F 74 65 73 00", KVHandled.Append(nil, "notes"), `kv-handled("notes")`},
 }
 
 func TestKeyVectors(t *testing.T) {

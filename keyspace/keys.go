@@ -178,6 +178,10 @@ var (
 
 	// UUID is the key of what makes the UUIDs of commits grow.
 	UUID = Single{layout{Kind: 0x28, prints: "uuid", owner: "kv", value: "time of the last UUID that a commit made"}}
+
+	// KVHandled is the key of how far the handler of a map's changes has read the log.
+	KVHandled = Name{layout{Kind: 0x2A, prints: "kv-handled(%)", fields: []field{{asString, "map"}},
+		owner: "kv", value: "how far the handler of the changes of a map has read the log, and when it goes on"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -191,4 +195,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout,
+	&KVHandled.layout,
 }

@@ -6,15 +6,16 @@ import "strconv"
 type WakeKind uint8
 
 const (
-	WakeAlarm       WakeKind = 1 // an alarm of the actor, named by name and instance
-	WakeSends       WakeKind = 2 // messages to other actors to deliver or to retry
-	WakeExpiry      WakeKind = 3 // keys of the actor that expire
-	WakeQueue       WakeKind = 4 // a queue, by name, whose next delayed or locked message is due; at 0: messages for the actor's own handlers
-	WakeSchedule    WakeKind = 5 // a schedule of the actor, named by name and instance
-	WakeConnections WakeKind = 6 // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
-	WakePaused      WakeKind = 7 // at 0 only: the actor is paused
-	WakeRun         WakeKind = 8 // a workflow run that waits for a time; at 0: one that a restart has to take up
-	WakeListed      WakeKind = 9 // at PausedRunsDue and FailedRunsDue only: a workflow run of the type name, listed with the reason instance
+	WakeAlarm       WakeKind = 1  // an alarm of the actor, named by name and instance
+	WakeSends       WakeKind = 2  // messages to other actors to deliver or to retry
+	WakeExpiry      WakeKind = 3  // keys of the actor that expire
+	WakeQueue       WakeKind = 4  // a queue, by name, whose next delayed or locked message is due; at 0: messages for the actor's own handlers
+	WakeSchedule    WakeKind = 5  // a schedule of the actor, named by name and instance
+	WakeConnections WakeKind = 6  // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
+	WakePaused      WakeKind = 7  // at 0 only: the actor is paused
+	WakeRun         WakeKind = 8  // a workflow run that waits for a time; at 0: one that a restart has to take up
+	WakeListed      WakeKind = 9  // at PausedRunsDue and FailedRunsDue only: a workflow run of the type name, listed with the reason instance
+	WakeChange      WakeKind = 10 // changes of entries of a map, by name, that its handler has not handled
 )
 
 // The times of rows that are never due. They keep lists of workflow runs in the wake index: the runs
@@ -27,7 +28,7 @@ const (
 
 var wakeNames = [...]string{
 	WakeAlarm: "alarm", WakeSends: "sends", WakeExpiry: "expiry", WakeQueue: "queue", WakeSchedule: "schedule",
-	WakeConnections: "connections", WakePaused: "paused", WakeRun: "run", WakeListed: "listed run",
+	WakeConnections: "connections", WakePaused: "paused", WakeRun: "run", WakeListed: "listed run", WakeChange: "change",
 }
 
 // String returns the name of the kind, such as "alarm", or "wake kind N".

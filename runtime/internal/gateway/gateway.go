@@ -102,7 +102,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		metrics:   promhttp.HandlerFor(f.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
-	g.denoKV = kvconnect.Handler{Call: g.node.Call, Operation: g.operation}
+	g.denoKV = kvconnect.Handler{Call: g.node.Call, Watch: g.node.WatchKV, Operation: g.operation}
 	for _, b := range f.Behaviors {
 		g.open[b.Type] = b.Open()
 		n := 0

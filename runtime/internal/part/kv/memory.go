@@ -24,14 +24,19 @@ func memoryOf(c *kernel.Core) *memory {
 	return attach.Make(&c.Attached, func() *memory {
 		m := new(memory)
 		m.scopes.Log = kernel.PartOf[*Part](c.Actor.Kernel).log
-		m.scopes.Declared = attach.Get[*declaration](&c.Actor.Type.Attached).list()
+		if d := attach.Get[*declaration](&c.Actor.Type.Attached); d != nil {
+			m.scopes.Declared, m.scopes.Handlers = d.scopes, d.handlers
+		}
 		m.store = kvrows.Of(c.Rows, &m.scopes)
 		return m
 	})
 }
 
 // A declaration is the scopes that an actor type declares.
-type declaration struct{ scopes []kvrows.Scope }
+type declaration struct {
+	scopes   []kvrows.Scope
+	handlers []kvrows.Handler
+}
 
 func (d *declaration) list() []kvrows.Scope {
 	if d == nil {
@@ -47,6 +52,9 @@ func (*Part) Declare(t *kernel.Type) error {
 	}
 	d := new(declaration)
 	for _, m := range t.Maps {
+		if m.Handler != "" {
+			d.handlers = append(d.handlers, kvrows.Handler{Map: m.Name, Prefix: tuple.AppendString(nil, m.Name)})
+		}
 		d.scopes = append(d.scopes, kvrows.Scope{
 			Prefix: tuple.AppendString(nil, m.Name),
 			Policy: kvrows.Policy{MaxKeys: m.Keys, MaxBytes: m.Bytes, DefaultTTL: m.TTL.Milliseconds(), Log: m.Log, LogEvents: m.LogEvents, LogBytes: m.LogBytes, LogFor: m.LogFor.Milliseconds()},

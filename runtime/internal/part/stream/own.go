@@ -12,12 +12,12 @@ import (
 // those of any stream. The other part handles its rows of the wake index.
 type Own string
 
-// Append appends items in a turn, up to host.MaxStreamBatch. exempt: they may make a full actor larger.
-func (o Own) Append(rows engine.Writer, now int64, keep *host.Stream, items [][]byte, exempt bool) error {
+// Append appends items in a turn, up to host.MaxStreamBatch, and returns the sequence of the last. exempt: they may make a full
+// actor larger.
+func (o Own) Append(rows engine.Writer, now int64, keep *host.Stream, items [][]byte, exempt bool) (uint64, error) {
 	l := streamrows.New(rows, time.UnixMilli(now))
 	l.Exempt = exempt
-	_, err := l.Append(keep, string(o), items)
-	return err
+	return l.Append(keep, string(o), items)
 }
 
 // Delete removes all items. The sequence goes on.

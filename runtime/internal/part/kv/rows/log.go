@@ -15,8 +15,9 @@ const LogName = "$kv"
 
 // A Log writes the changes of entries to the stream.
 type Log interface {
-	// Append appends events in a turn, up to host.MaxStreamBatch. exempt: they may make a full actor larger.
-	Append(rows engine.Writer, now int64, keep *host.Stream, events [][]byte, exempt bool) error
+	// Append appends events in a turn, up to host.MaxStreamBatch, and returns the position of the last. exempt: they may make a
+	// full actor larger.
+	Append(rows engine.Writer, now int64, keep *host.Stream, events [][]byte, exempt bool) (last uint64, err error)
 	// Delete removes all events. Their positions are not used again.
 	Delete(rows engine.Writer, now int64) error
 }
@@ -102,19 +103,20 @@ func (s *Store) event(e Event) ([]byte, error) {
 	return record.Encode(&e)
 }
 
-// log appends an event.
-func (s *Store) log(e Event) error {
+// log appends an event of an entry in a scope.
+func (s *Store) log(sc *Scope, e Event) error {
 	data, err := s.event(e)
 	if err != nil {
 		return err
 	}
-	return s.appendLog([][]byte{data}, e.Cause != CauseSet)
+	last, err := s.appendLog([][]byte{data}, e.Cause != CauseSet)
+	if err != nil {
+		return err
+	}
+	return s.ring(sc, last)
 }
 
-func (s *Store) appendLog(events [][]byte, exempt bool) error {
-	if len(events) == 0 {
-		return nil
-	}
+func (s *Store) appendLog(events [][]byte, exempt bool) (last uint64, err error) {
 	keep := *s.scopes.logKept()
 	for _, e := range events {
 		keep.Bytes = max(keep.Bytes, int64(len(e))) // the last event is kept, however large it is
@@ -135,6 +137,7 @@ type rangeLog struct {
 	store  *Store
 	of     Event
 	events [][]byte
+	scopes []*Scope // of the events
 }
 
 // logRange begins to log that the rows from start up to end are deleted.
@@ -153,7 +156,7 @@ func (s *Store) logRange(start, end []byte) *rangeLog {
 }
 
 // add adds the event of an entry.
-func (l *rangeLog) add(key []byte, kind Kind) error {
+func (l *rangeLog) add(sc *Scope, key []byte, kind Kind) error {
 	e := l.of
 	if e.Key = key; kind == Expired || len(key)-1 < e.Prefix { // the second cannot be
 		e = Event{Cause: CauseExpired, Key: key}
@@ -162,7 +165,8 @@ func (l *rangeLog) add(key []byte, kind Kind) error {
 	if err != nil {
 		return err
 	}
-	if l.events = append(l.events, data); len(l.events) < host.MaxStreamBatch {
+	l.events, l.scopes = append(l.events, data), append(l.scopes, sc)
+	if len(l.events) < host.MaxStreamBatch {
 		return nil
 	}
 	return l.write()
@@ -170,9 +174,24 @@ func (l *rangeLog) add(key []byte, kind Kind) error {
 
 // write appends what was added.
 func (l *rangeLog) write() error {
-	events := l.events
-	l.events = nil
-	return l.store.appendLog(events, true)
+	if len(l.events) == 0 {
+		return nil
+	}
+	last, err := l.store.appendLog(l.events, true)
+	if err != nil {
+		return err
+	}
+	first := last + 1 - uint64(len(l.events))
+	for i, sc := range l.scopes {
+		if i > 0 && sc == l.scopes[i-1] {
+			continue
+		}
+		if err := l.store.ring(sc, first+uint64(i)); err != nil {
+			return err
+		}
+	}
+	l.events, l.scopes = nil, nil
+	return nil
 }
 
 // unlog removes the log when no scope wants it any longer.

@@ -19,25 +19,25 @@ func (plainLog) rows(rows engine.Reader) ([]engine.Entry, error) {
 	return page.Entries, err
 }
 
-func (l plainLog) Append(rows engine.Writer, _ int64, _ *host.Stream, events [][]byte, _ bool) error {
+func (l plainLog) Append(rows engine.Writer, _ int64, _ *host.Stream, events [][]byte, _ bool) (uint64, error) {
 	page, err := rows.List(engine.ListQuery{
 		Start: keyspace.StreamItem.Append(nil, LogName, 0), End: keyspace.StreamItem.Append(nil, LogName, 1<<40), Reverse: true, Limit: 1, KeysOnly: true,
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	n := uint64(0)
 	if len(page.Entries) > 0 {
 		if _, n, err = keyspace.StreamItem.Parse(page.Entries[0].Key); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for i, e := range events {
 		if err := rows.Put(keyspace.StreamItem.Append(nil, LogName, n+1+uint64(i)), e, engine.PutOptions{}); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return n + uint64(len(events)), nil
 }
 
 func (l plainLog) Delete(rows engine.Writer, _ int64) error {

@@ -57,6 +57,9 @@ type Policy struct {
 type Scopes struct {
 	// Declared are the scopes of the actor's type, in the order of their prefixes.
 	Declared []Scope
+	// Handlers are the maps of the actor's type whose changes are handled.
+	Handlers []Handler
+	rung     map[string]bool // whether the handler of a map has something to handle, as far as it is known
 	// Log is where changes go that a policy asks for.
 	Log     Log
 	kept    *host.Stream // what the log keeps; nil if it is not known
@@ -80,7 +83,7 @@ func (s *Scopes) Reset() { s.forget(s.changed) }
 
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
-	s.known, s.list, s.kept, s.pins, s.purge, s.armed, s.changed = false, nil, nil, nil, 0, false, changed
+	s.known, s.list, s.kept, s.pins, s.purge, s.armed, s.rung, s.changed = false, nil, nil, nil, 0, false, nil, changed
 }
 
 // load reads the scopes, unless they are known, after making the declared ones what the type says.

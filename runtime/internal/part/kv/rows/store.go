@@ -15,7 +15,7 @@ import (
 // Kinds are the kinds of keys that changes of the store write, besides the index of expiry.
 var Kinds = []keyspace.Kind{
 	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
-	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind,
+	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind, keyspace.KVHandled.Kind,
 }
 
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
@@ -174,7 +174,7 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err := s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
 			return err
 		}
-		return s.log(Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
+		return s.log(sc, Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
 	})
 }
 
@@ -217,6 +217,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 	defer func() {
 		if err != nil {
 			s.Rollback(undo)
+			s.scopes.rung = nil
 		}
 	}()
 	// Of a scope that the range covers as a whole, nothing need be counted.
@@ -244,7 +245,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 				return 0, err
 			}
 			if sc.logs() {
-				if err := log.add(e.Key, kind); err != nil {
+				if err := log.add(sc, e.Key, kind); err != nil {
 					return 0, err
 				}
 			}
@@ -285,7 +286,7 @@ func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error 
 	}); err != nil || !sc.logs() {
 		return err
 	}
-	return s.log(Event{Cause: removals[kind], Key: key})
+	return s.log(sc, Event{Cause: removals[kind], Key: key})
 }
 
 // removals are the causes of removals of single entries.
@@ -444,7 +445,7 @@ func (s *Store) expire(l *ledger, key []byte) error {
 	if _, err = s.WriteSet.Delete(key); err != nil || !sc.logs() {
 		return err
 	}
-	return s.log(Event{Cause: CauseExpired, Key: key})
+	return s.log(sc, Event{Cause: CauseExpired, Key: key})
 }
 
 // atomically undoes what an operation did that fails.
@@ -453,7 +454,7 @@ func (s *Store) atomically(operation func() error) error {
 	err := operation()
 	if err != nil {
 		s.Rollback(before)
-		s.purged = s.purged[:purged]
+		s.purged, s.scopes.rung = s.purged[:purged], nil
 	}
 	return err
 }
