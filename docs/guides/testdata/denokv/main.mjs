@@ -106,7 +106,8 @@ print("counted", (await kv.get(["counted"])).value);
 await wait(["counted"]);
 print("counted later", (await kv.get(["counted"])).value);
 
-// Watching.
+// Watching. The package @deno/kv does not tell that there is nothing at first.
+await kv.set(["w", 2], "first");
 const reader = kv.watch([["w", 1], ["w", 2]]).getReader();
 const watched = async () => print("watched", (await reader.read()).value.map((e) => e.value));
 await watched();

@@ -24,18 +24,21 @@ const maxWatch = 32 << 10
 // keepAlive is how often a frame of length 0 comes while nothing changes. Clients give up on a response that is silent.
 const keepAlive = 5 * time.Second
 
-// A watcher answers a Watch with frames: a length of 4 bytes, least first, and a WatchOutput. The first frame has all keys, and each
-// later one what is different, as of one commit.
+// A watcher answers a Watch with frames: a length of 4 bytes, least first, and a WatchOutput. Each has the states of all keys, as of
+// one commit. The protocol lets a frame leave out what is as before, and Deno takes that for absent.
 type watcher struct {
 	*store
-	keys [][]byte // as the client named them, in its order
-	out  *serve.Writer
+	keys   [][]byte          // as the client named them, in its order
+	states map[string][]byte // of the keys: messages of the type WatchKeyOutput
+	bytes  int               // of the states
+	held   int               // bytes that count as those of the client
+	out    *serve.Writer
 }
 
 // watch answers a Watch until the client leaves or the gateway shuts down. Then the client comes back by itself.
 func (s *store) watch(body []byte) {
 	x := s.x
-	w := &watcher{store: s}
+	w := &watcher{store: s, states: make(map[string][]byte)}
 	watching, err := w.watching(body)
 	if err != nil {
 		fail(x, x.Front.AsError(err), "watch")
@@ -92,7 +95,6 @@ func (w *watcher) watching(body []byte) (kv.Watching, error) {
 
 // until writes frames until the source returns an error or the client is gone.
 func (w *watcher) until(ctx context.Context, source kv.Watch) error {
-	changed := make(map[string]*kv.Entry)
 	for {
 		c, err := source.Next(ctx)
 		if err != nil {
@@ -103,39 +105,55 @@ func (w *watcher) until(ctx context.Context, source kv.Watch) error {
 			if err != nil {
 				return err
 			}
-			changed[string(key)] = c.Changes[i].Entry
+			if err := w.note(key, c.Changes[i].Entry); err != nil {
+				return err
+			}
 		}
 		if c.More { // never of so few keys, unless memory is short
 			continue
 		}
-		if err := w.frame(changed); err != nil {
+		if err := w.frame(); err != nil {
 			return err
 		}
-		clear(changed)
 	}
 }
 
-// frame writes what has changed.
-func (w *watcher) frame(changed map[string]*kv.Entry) error {
-	at := len(w.out.Buf)
-	w.out.Buf = appendVarint(append(w.out.Buf, 0, 0, 0, 0), 1, readSuccess)
-	for _, key := range w.keys {
-		stored, is := changed[string(key)]
-		var message []byte
-		if is {
-			message = appendVarint(nil, 1, 1)
+// note keeps the state of a key.
+func (w *watcher) note(key []byte, stored *kv.Entry) error {
+	state := appendVarint(nil, 1, 1)
+	if stored != nil {
+		e, err := translateEntry(key, stored)
+		if err != nil {
+			return err
 		}
-		if stored != nil {
-			e, err := translateEntry(key, stored)
-			if err != nil {
-				return err
-			}
-			message = protowire.AppendVarint(protowire.AppendTag(message, 2, protowire.BytesType), uint64(e.size()))
-			message = e.append(message)
-		}
-		w.out.Buf = appendBytes(w.out.Buf, 2, message)
+		state = protowire.AppendVarint(protowire.AppendTag(state, 2, protowire.BytesType), uint64(e.size()))
+		state = e.append(state)
 	}
-	binary.LittleEndian.PutUint32(w.out.Buf[at:], uint32(len(w.out.Buf)-at-4))
+	w.bytes += len(state) - len(w.states[string(key)])
+	w.states[string(key)] = state
+	if more := 2*w.bytes - w.held; more > 0 { // a frame has them, too
+		if e := w.x.Hold(more); e != nil {
+			return e
+		}
+		w.held += more
+	}
+	return nil
+}
+
+// frame writes the states.
+func (w *watcher) frame() error {
+	b := appendVarint(nil, 1, readSuccess)
+	size := len(b)
+	for _, key := range w.keys {
+		size += fieldSize(len(w.states[string(key)]))
+	}
+	w.out.Buf = append(binary.LittleEndian.AppendUint32(w.out.Buf, uint32(size)), b...)
+	for _, key := range w.keys {
+		w.out.Buf = appendBytes(w.out.Buf, 2, w.states[string(key)])
+		if err := w.out.FlushFull(); err != nil { // each write has a time of its own
+			return err
+		}
+	}
 	return w.out.Flush()
 }
 
