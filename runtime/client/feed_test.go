@@ -31,8 +31,9 @@ func TestChangesAreFollowedOverConnectionsThatBreak(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := direct.SetScope(t.Context(), kv.Key{}, kv.Policy{Log: true, LogEvents: 20}); err != nil {
-			t.Fatal(err)
+		sc, err := direct.SetScope(t.Context(), kv.Key{}, kv.Policy{Log: true, LogEvents: 20, LogBytes: 1 << 20, LogFor: time.Hour})
+		if err != nil || !sc.Log || sc.LogEvents != 20 || sc.LogBytes != 1<<20 || sc.LogFor != time.Hour {
+			t.Fatalf("%+v %v", sc, err)
 		}
 		commit(kv.Put(kv.Key{"early"}, kv.Text("x")))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -47,7 +47,14 @@ func (h *handler) text() string {
 	return text
 }
 
-// log returns what the state of actor a has of the handler.
+// on sets what the handler does.
+func (h *handler) on(f func(c *host.KVChange, t host.Turn) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail = f
+}
+
+// handledLog returns what the state of actor a has of the handler.
 func (g *stage) handledLog() (log []string) {
 	g.must("a", func(p *puppet, _ host.Turn) error { log = slices.Clone(p.s.Log); return nil })
 	return log
@@ -79,7 +86,7 @@ func TestChangesOfAMapAreHandledInOrder(t *testing.T) {
 
 		// One that fails, or panics, leaves nothing, hurts nothing, and is tried again, before those behind it.
 		failed := 0
-		h.fail = func(c *host.KVChange, turn host.Turn) error {
+		h.on(func(c *host.KVChange, turn host.Turn) error {
 			if string(c.Value) != "7" || failed == 4 {
 				return nil
 			}
@@ -87,18 +94,23 @@ func TestChangesOfAMapAreHandledInOrder(t *testing.T) {
 				panic("it panics")
 			}
 			return errors.Join(turn.KVPut([]byte("\x02m\x00\x02undone\x00"), nil, host.EncodedJSON, time.Time{}), errors.New("it fails"))
-		}
+		})
 		g.kv("m.d=6", "m.d=7", "m.d=8")
 		want("set d=6")
 		var out kv.GetOutput
 		if g.mustVerb("a", host.KVGet, kv.GetInput{Key: kv.Key{"m", "undone"}}, &out); out.Entry != nil {
 			t.Error("the handler that failed has written")
 		}
+		if why := fmt.Sprint(g.whyOf("a")); !strings.Contains(why, "changes of the map m, whose handler has failed") {
+			t.Error(why)
+		}
 		time.Sleep(20 * time.Second)
 		want("set d=7, set d=8")
+		h.mu.Lock()
 		if failed != 4 {
 			t.Errorf("it has failed %d times", failed)
 		}
+		h.mu.Unlock()
 
 		// What is undone alone is not handled.
 		g.must("a", func(_ *puppet, turn host.Turn) error {
@@ -112,21 +124,21 @@ func TestChangesOfAMapAreHandledInOrder(t *testing.T) {
 		want("set q=1")
 
 		// What it writes is handled, too.
-		h.fail = func(c *host.KVChange, turn host.Turn) error {
+		h.on(func(c *host.KVChange, turn host.Turn) error {
 			if n := c.Value[0]; n > '0' && n < '9' {
 				return turn.KVPut(c.Key, []byte{n - 1}, host.EncodedJSON, time.Time{})
 			}
 			return nil
-		}
+		})
 		g.kv("m.e=3", "m.f=0")
 		want("set e=3, set f=0, set e=2, set e=1, set e=0")
 
 		// More than is kept, while it is paused: the handler is told.
 		var missed []uint64
-		h.fail = func(c *host.KVChange, _ host.Turn) error {
+		h.on(func(c *host.KVChange, _ host.Turn) error {
 			missed = append(missed, c.Missed)
 			return nil
-		}
+		})
 		g.mustVerb("a", host.ActorPause, host.PauseInput{}, nil)
 		for i := range 70 {
 			g.kv(fmt.Sprintf("m.g=%d", i))
@@ -137,9 +149,11 @@ func TestChangesOfAMapAreHandledInOrder(t *testing.T) {
 		}
 		g.mustVerb("a", host.ActorResume, nil, nil)
 		time.Sleep(time.Second)
+		h.mu.Lock()
 		if n := len(h.seen); n != 50 || missed[0] != 20 || slices.Max(missed[1:]) != 0 || h.seen[0] != "set g=20" {
 			t.Errorf("%d are handled, %v missed, from %s on", n, missed, h.seen[0])
 		}
+		h.mu.Unlock()
 		if log := g.handledLog(); log[len(log)-1] != `set"g"=69` || slices.ContainsFunc(log, func(s string) bool { return strings.Contains(s, "undone") }) {
 			t.Errorf("the state has %q", log)
 		}

@@ -133,7 +133,7 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 			want = host.MaxStreamBatch
 		}
 		page, err := p.log.Read(rows, out.Next, want, feedBytes-size)
-		if err != nil {
+		if err != nil || len(page.Items) == 0 {
 			return out, err
 		}
 		for i := range page.Items {

@@ -12,12 +12,16 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // This file runs the handlers of the changes of maps. A change is logged with a row in the wake index, which is due at once. The
 // commit of the handler's turn has how far the handler is, so each change is handled once, and in the order of the commits.
 
-var _ kernel.Waker = (*Part)(nil)
+var _ interface {
+	kernel.Waker
+	survey.Explainer
+} = (*Part)(nil)
 
 // Kinds implements kernel.Waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeChange} }
@@ -56,6 +60,20 @@ func (d *changesDue) Run(c *kernel.Core, w *kernel.Work) {
 // mapOf returns the index of a map whose changes are handled, or -1.
 func mapOf(t *kernel.Type, name string) int {
 	return slices.IndexFunc(t.Maps, func(m host.Map) bool { return m.Name == name && m.Handler != "" })
+}
+
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
+	return kvrows.AllHandled(rows, func(name string, h kvrows.Handled) {
+		if h.Due == 0 {
+			return
+		}
+		text := "changes of the map " + name
+		if h.Attempts > 0 {
+			text += ", whose handler has failed " + survey.Times(h.Attempts)
+		}
+		q.Appoint(clock.TimeMS(h.Due), text, "map", name)
+	})
 }
 
 // maxHandled is how many changes are handled before other work of the actor.
