@@ -57,7 +57,9 @@ func conforming() []kerneltest.Subject {
 		},
 		{ // what expires is handled
 			Part: "kv", Ends: workTime + 2*time.Second, Rests: 2 * time.Hour, Shows: kerneltest.ShowsOpen,
-			Declare: func(b *host.Behavior) { b.Maps = []host.Map{{Name: "m", Log: true, LogFor: time.Minute, Handler: "changed"}} },
+			Declare: func(b *host.Behavior) {
+				b.Maps = []host.Map{{Name: "m", Log: true, LogFor: time.Minute, Handler: "changed"}}
+			},
 			Use: func(t host.Turn, n int) error {
 				return t.KVPut(append([]byte("\x02m\x00"), packed("", n)...), nil, host.EncodedBytes, t.Now().Add(workTime))
 			},

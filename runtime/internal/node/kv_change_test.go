@@ -114,7 +114,9 @@ func TestChangesOfAMapAreHandledInOrder(t *testing.T) {
 
 		// What is undone alone is not handled.
 		g.must("a", func(_ *puppet, turn host.Turn) error {
-			put := func(key string) error { return turn.KVPut([]byte("\x02m\x00\x02"+key+"\x00"), []byte("1"), host.EncodedJSON, time.Time{}) }
+			put := func(key string) error {
+				return turn.KVPut([]byte("\x02m\x00\x02"+key+"\x00"), []byte("1"), host.EncodedJSON, time.Time{})
+			}
 			undone, err := turn.(kv.Committer).KVUpdate(func() error { return errors.Join(put("p"), errors.New("no")) })
 			if !undone || err == nil {
 				t.Error(undone, err)
