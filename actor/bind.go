@@ -10,7 +10,7 @@ import (
 
 // A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery],
 // [OnCreate], [OnAlarm], [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect],
-// [OnSubscribe] and [OnRun].
+// [OnSubscribe], [OnChange] and [OnRun].
 type Binding[S any] struct {
 	decl    *declared
 	slot    slot
@@ -25,6 +25,7 @@ type Binding[S any] struct {
 	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
 	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
 	subscribe  func(s *S, t host.Turn, c *host.ConnectionState) error
+	change     func(s *S, t host.Turn, c *host.KVChange) error
 	workflow   *host.Workflow
 }
 

@@ -88,7 +88,7 @@ type Definition struct {
 
 // Define implements a type. Bind each action, query, creation method, alarm, schedule and queue of
 // the type exactly once, except queues that workers or the run receive. Hooks of connections and
-// events are optional. [Definition.Validate] reports mistakes; opening a runtime calls it.
+// events, and handlers of the changes of maps, are optional. [Definition.Validate] reports mistakes; opening a runtime calls it.
 func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition {
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}
@@ -247,8 +247,14 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 	case kindStream:
 		behavior.Streams = append(behavior.Streams, c.stream)
 	case kindMap:
+		if b.handler != "" && (c.scope == nil || !c.scope.Log) {
+			d.fault(c.String(), "has no log (MapConfig.Log), so its changes cannot be bound, to %s", b.handler)
+		}
 		if c.scope != nil {
-			behavior.Maps = append(behavior.Maps, *c.scope)
+			scope := *c.scope
+			scope.Handler = b.handler
+			behavior.Maps = append(behavior.Maps, scope)
+			p.maps = append(p.maps, b)
 		}
 	case kindWorkflow:
 		behavior.Workflows = append(behavior.Workflows, *b.workflow)

@@ -126,7 +126,8 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 	actor.NewSchedule[error](typ, "dusk")
 	anySchedule1 := actor.NewSchedule[int](typ, "*")
 	anySchedule2 := actor.NewSchedule[int](typ, "*")
-	actor.NewMap[int, int](typ, "bad map", actor.MapConfig{MaxKeys: -1, MaxBytes: -1, DefaultTTL: -1})
+	actor.NewMap[int, int](typ, "bad map", actor.MapConfig{MaxKeys: -1, MaxBytes: -1, DefaultTTL: -1, LogEvents: -1, LogBytes: -1, LogFor: -1})
+	plain := actor.NewMap[int, int](typ, "plain", actor.MapConfig{LogEvents: 1})
 	actor.NewStream[func()](typ, "cairn.log", actor.StreamConfig{MaxItems: -1, MaxBytes: -1, MaxAge: -1, MaxItemBytes: -1})
 	actor.NewStream[int](typ, "*", actor.StreamConfig{})
 	actor.NewStream[int](typ, "*", actor.StreamConfig{})
@@ -154,6 +155,7 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		actor.OnSchedule(anySchedule1, tick), actor.OnSchedule(anySchedule2, tick),
 		actor.OnSubscribe(foreign, maySubscribe), actor.OnSubscribe(heard, maySubscribe), actor.OnSubscribe(heard, maySubscribe),
 		actor.OnConnect(first, nil), actor.OnDisconnect(first, leave), actor.OnDisconnect(first, leave),
+		actor.OnChange(plain, func(*desk, *actor.Context, actor.MapChange[int, int]) error { return nil }),
 		actor.OnMessage(noQueue, handle), actor.OnRequest(noRequests, nil), actor.OnSchedule(noSchedule, tick),
 		actor.OnSubscribe(noEvent, maySubscribe), actor.OnConnect(noConnections, nil), actor.OnDisconnect(noConnections, nil),
 	)
@@ -186,14 +188,16 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 		`event "*": a name is a letter`,
 		`event "foreign": is declared on another Type value, "other"`,
 		`event "heard": is bound twice, to `,
-		`binding 14 is of a nil contract value`,
-		`binding 19 is of a nil contract value`,
+		`binding 15 is of a nil contract value`,
+		`binding 20 is of a nil contract value`,
+		`map "plain": MapConfig.LogEvents, LogBytes and LogFor are of a map with Log`,
+		`map "plain": has no log (MapConfig.Log), so its changes cannot be bound, to `,
 		`Spec.Limits.CallRate: is NaN`,
 	)
 	for format, fields := range map[string]string{
 		`queue "bad name": QueueConfig.%s is negative`: "MaxMessages MaxBytes MaxMessageBytes Lock DedupWindow DeadLetterRetention MaxDeadLetters ReplyRetention",
 		`stream "cairn.log": StreamConfig.%s is neg`:   "MaxItems MaxBytes MaxAge MaxItemBytes",
-		`map "bad map": MapConfig.%s is negative`:      "MaxKeys MaxBytes DefaultTTL",
+		`map "bad map": MapConfig.%s is negative`:      "MaxKeys MaxBytes DefaultTTL LogEvents LogBytes LogFor",
 		`Spec.Limits.%s: is negative`:                  "TurnTimeout QueryTimeout CallBurst Connections ConnectionBytes ConnectionGrace TaskGrace",
 	} {
 		for field := range strings.FieldsSeq(fields) {

@@ -13,9 +13,9 @@ type program[S any] struct {
 	core  *core
 	spec  Spec[S]
 	state *codec.Value[S]
-	// In the order of the behavior's tables. A queue of workers and an event without a hook have an
-	// empty Binding.
-	methods, alarms, queues, schedules, events []Binding[S]
+	// In the order of the behavior's tables. A queue of workers, and an event or a map without a
+	// hook, have an empty Binding.
+	methods, alarms, queues, schedules, events, maps []Binding[S]
 
 	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
 	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error

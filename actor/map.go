@@ -39,6 +39,12 @@ type MapConfig struct {
 	DefaultTTL time.Duration
 	// Counted keeps the count of a map without bounds.
 	Counted bool
+	// Log keeps the changes of entries for [kv.Store.Feed], in one log of the actor. It keeps up to
+	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is without
+	// end. Of several maps and scopes the most generous bounds hold.
+	Log                 bool
+	LogEvents, LogBytes int64
+	LogFor              time.Duration
 }
 
 // maxTTL is the longest time to live.
@@ -57,11 +63,18 @@ func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
 	m.form = form
 	d := declared{kind: kindMap, name: name}
 	if cfg != (MapConfig{}) {
-		d.scope = &host.Map{Name: name, Keys: cfg.MaxKeys, Bytes: cfg.MaxBytes, TTL: cfg.DefaultTTL}
+		d.scope = &host.Map{
+			Name: name, Keys: cfg.MaxKeys, Bytes: cfg.MaxBytes, TTL: cfg.DefaultTTL,
+			Log: cfg.Log, LogEvents: cfg.LogEvents, LogBytes: cfg.LogBytes, LogFor: cfg.LogFor,
+		}
 	}
 	d.faults = append(faults, negative("MapConfig", []setting{
 		{"MaxKeys", cfg.MaxKeys}, {"MaxBytes", cfg.MaxBytes}, {"DefaultTTL", int64(cfg.DefaultTTL)},
+		{"LogEvents", cfg.LogEvents}, {"LogBytes", cfg.LogBytes}, {"LogFor", int64(cfg.LogFor)},
 	})...)
+	if !cfg.Log && (cfg.LogEvents > 0 || cfg.LogBytes > 0 || cfg.LogFor > 0) {
+		d.faults = append(d.faults, "MapConfig.LogEvents, LogBytes and LogFor are of a map with Log")
+	}
 	if ttl := cfg.DefaultTTL; ttl > 0 && ttl < time.Millisecond || ttl > maxTTL {
 		d.faults = append(d.faults, fmt.Sprintf("MapConfig.DefaultTTL is %s; it is 1ms to 100 years", ttl))
 	}

@@ -259,8 +259,8 @@ func (w *WriteSet) Rollback(s Savepoint) {
 	o.arena.rewind(mark{blocks: int(s.blocks), used: s.used, held: s.bytes})
 }
 
-// Only reports whether Rollback would undo changes of keys of the given kinds, with their expiry, and nothing else. It is
-// false if the set was committed since the savepoint.
+// Only reports whether Rollback would undo changes of keys of the given kinds, with their expiry and what handles them, and
+// nothing else. It is false if the set was committed since the savepoint.
 func (w *WriteSet) Only(since *Savepoint, kinds ...keyspace.Kind) bool {
 	if w.commits != since.commits || w.created != since.state.created || w.destroyed != since.state.destroyed {
 		return false
@@ -291,7 +291,7 @@ func (w *WriteSet) Only(since *Savepoint, kinds ...keyspace.Kind) bool {
 		}
 	}
 	for _, op := range o.wakes[since.wakes:] {
-		if op.kind != keyspace.WakeExpiry {
+		if op.kind != keyspace.WakeExpiry && op.kind != keyspace.WakeChange {
 			return false
 		}
 	}

@@ -121,6 +121,7 @@ var keyVectors = []struct {
 	{"28", UUID.Append(nil), `uuid`},
 	{"29", KVPurge.Append(nil), `kv-purge`},
 	{"2A 01 04 02 75 73 65 72 73 00 FF 00", KVIndex.Append(nil, userKV("users")), `kv-index(kv("users"))`},
+	{"2B 02 6E 6F 74 65 73 00", KVHandled.Append(nil, "notes"), `kv-handled("notes")`},
 }
 
 func TestKeyVectors(t *testing.T) {

@@ -144,7 +144,7 @@ var (
 
 	// StreamItem is the key of one item of a stream. Sequences count from 1.
 	StreamItem = Item{layout{Kind: 0x20, prints: "stream-item(%, %)",
-		fields: []field{{asString, "stream"}, {asUint, "sequence"}}, owner: "streams", value: "one item"}}
+		fields: []field{{asString, "stream"}, {asUint, "sequence"}}, owner: "streams", value: "one item; of the stream \"$kv\" a change of an entry"}}
 
 	// Control is the key of what operators have set for an actor.
 	Control = Single{layout{Kind: 0x21, prints: "control", owner: "operators", value: "what operators have set: a pause, limits"}}
@@ -182,6 +182,10 @@ var (
 
 	// UUID is the key of what makes the UUIDs of commits grow.
 	UUID = Single{layout{Kind: 0x28, prints: "uuid", owner: "kv", value: "time of the last UUID that a commit made"}}
+
+	// KVHandled is the key of how far the handler of a map's changes has read the log.
+	KVHandled = Name{layout{Kind: 0x2B, prints: "kv-handled(%)", fields: []field{{asString, "map"}},
+		owner: "kv", value: "how far the handler of the changes of a map has read the log, and when it goes on"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -195,4 +199,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
+	&KVHandled.layout,
 }

@@ -16,6 +16,7 @@ const (
 	WakeRun         WakeKind = 8  // a workflow run that waits for a time; at 0: one that a restart has to take up
 	WakeListed      WakeKind = 9  // at PausedRunsDue and FailedRunsDue only: a workflow run of the type name, listed with the reason instance
 	WakeIndex       WakeKind = 10 // a search index of the key-value store, by its number, that is being built
+	WakeChange      WakeKind = 11 // changes of entries of a map, by name, that its handler has not handled
 )
 
 // The times of rows that are never due. They keep lists of workflow runs in the wake index: the runs
@@ -28,7 +29,7 @@ const (
 
 var wakeNames = [...]string{
 	WakeAlarm: "alarm", WakeSends: "sends", WakeExpiry: "expiry", WakeQueue: "queue", WakeSchedule: "schedule",
-	WakeConnections: "connections", WakePaused: "paused", WakeRun: "run", WakeListed: "listed run", WakeIndex: "index",
+	WakeConnections: "connections", WakePaused: "paused", WakeRun: "run", WakeListed: "listed run", WakeIndex: "index", WakeChange: "change",
 }
 
 // String returns the name of the kind, such as "alarm", or "wake kind N".

@@ -193,6 +193,26 @@ type Map struct {
 	Keys, Bytes int64
 	// TTL is how long entries live that are put without a time to live.
 	TTL time.Duration
+	// Log keeps the changes of entries in the log of the actor; LogEvents, LogBytes and LogFor bound it.
+	Log                 bool
+	LogEvents, LogBytes int64
+	LogFor              time.Duration
+	// Handler is the name of the code that handles the changes of entries, "" for none. The map needs Log.
+	Handler string
+}
+
+// A KVChange is a change of an entry of a map.
+type KVChange struct {
+	// Sequence is its position in the log of the actor, and Version that of its commit.
+	Sequence, Version uint64
+	Time              time.Time
+	// Cause is set, delete, delete_range or expired.
+	Cause string
+	// Key is packed, with the name of the map. Value is that of a set, and Expire when it expires; zero for never.
+	Key, Value []byte
+	Expire     time.Time
+	// Missed counts the changes before it that the log no longer had, of all entries.
+	Missed uint64
 }
 
 // Open is what a type opens to its callers, of what is otherwise for operators.
@@ -232,6 +252,8 @@ type Instance interface {
 	Message(t Turn, queue int, m *Received, out []byte) ([]byte, error)
 	// Schedule runs the handler of a schedule.
 	Schedule(t Turn, schedule int, tick *Tick, payload []byte) error
+	// Change runs the handler of the changes of a map, by its index in Behavior.Maps.
+	Change(t Turn, kvMap int, c *KVChange) error
 	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params are
 	// what will be stored, and the hook may set them.
 	Connect(t Turn, c *ConnectionState, params []byte) error

@@ -46,6 +46,7 @@ const (
 	KVSample   = "kv.sample"
 	KVCommit   = "kv.commit"
 	KVWatch    = "kv.watch"
+	KVFeed     = "kv.feed"
 
 	KVScopes      = "kv.scopes"
 	KVGroups      = "kv.groups"

@@ -369,3 +369,43 @@ func ExampleStore_Watch() {
 	// [user 8] Bob
 	// version 3
 }
+
+func ExampleStore_Feed() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	if _, err := store.SetScope(ctx, kv.Key{"user"}, kv.Policy{Log: true, LogEvents: 3}); err != nil {
+		fmt.Println(err)
+	}
+	for _, name := range []string{"Ada", "Bob", "Cid", "Dan"} {
+		if _, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"user", name}, kv.Text(name))}}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	if _, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.DeleteRange(kv.Selection{Prefix: kv.Key{"user"}})}}); err != nil {
+		fmt.Println(err)
+	}
+	var last kv.Position // to go on from
+	for e, err := range store.Feed(ctx, kv.FeedConfig{Prefixes: []kv.Key{{"user"}}, From: last}) {
+		if gap, ok := errors.AsType[*kv.GapError](err); ok {
+			fmt.Println(gap)
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		last = e.Position()
+		fmt.Println(e.Sequence, e.Cause, e.Key)
+		if e.Sequence == 8 {
+			break
+		}
+	}
+	// Output:
+	// 5 events are no longer kept
+	// 6 delete_range [user Bob]
+	// 7 delete_range [user Cid]
+	// 8 delete_range [user Dan]
+}

@@ -30,6 +30,13 @@ type Policy struct {
 	// both are 0, none are kept. See [Store.At] and [Store.History].
 	KeepVersions int64
 	KeepFor      time.Duration
+	// Log keeps the changes of entries for [Store.Feed], in one log of the actor. It keeps up to
+	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is without
+	// end. Of several scopes the most generous bounds hold. When no scope has Log any longer, the
+	// changes go.
+	Log                 bool
+	LogEvents, LogBytes int64
+	LogFor              time.Duration
 	// ReadOnly refuses all changes, with the error code FailedPrecondition. Entries expire all the
 	// same.
 	ReadOnly bool
@@ -58,6 +65,7 @@ func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error
 	in := hostkv.SetScopeInput{Prefix: prefix, ScopePolicy: hostkv.ScopePolicy{
 		MaxKeys: p.MaxKeys, MaxBytes: p.MaxBytes, MaxGroups: p.MaxGroups, CountGroups: p.CountGroups, DefaultTTLMS: site.Millis(p.DefaultTTL), ReadOnly: p.ReadOnly,
 		KeepVersions: p.KeepVersions, KeepForMS: site.Millis(p.KeepFor),
+		Log: p.Log, LogEvents: p.LogEvents, LogBytes: p.LogBytes, LogForMS: site.Millis(p.LogFor),
 	}}
 	if p.Info != nil {
 		in.Info, _ = JSON(p.Info).raw()
@@ -140,6 +148,7 @@ func scopeOf(sc *hostkv.Scope) (Scope, error) {
 		Policy: Policy{
 			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, CountGroups: sc.CountGroups, ReadOnly: sc.ReadOnly,
 			DefaultTTL: time.Duration(sc.DefaultTTLMS) * time.Millisecond, KeepVersions: sc.KeepVersions, KeepFor: time.Duration(sc.KeepForMS) * time.Millisecond,
+			Log: sc.Log, LogEvents: sc.LogEvents, LogBytes: sc.LogBytes, LogFor: time.Duration(sc.LogForMS) * time.Millisecond,
 		},
 	}
 	if len(sc.Info) == 0 || string(sc.Info) == "\xf6" { // null

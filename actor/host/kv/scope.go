@@ -30,6 +30,13 @@ type ScopePolicy struct {
 	// one replaced it. 0 is no bound if the other is one. If both are 0, none are kept.
 	KeepVersions int64 `json:"keep_versions,omitempty" range:"0,100"`
 	KeepForMS    int64 `json:"keep_for_ms,omitempty" range:"0,3153600000000"`
+	// Log keeps the changes of entries for kv.feed, in one log of the actor. The log keeps up to LogEvents changes, 100,000 if
+	// absent, of up to LogBytes, 64 MiB if absent, for up to LogForMS, without end if absent. Of several scopes the most generous
+	// bounds hold. When no scope has Log any longer, the changes go.
+	Log       bool  `json:"log,omitempty"`
+	LogEvents int64 `json:"log_events,omitempty" range:"0,1000000000"`
+	LogBytes  int64 `json:"log_bytes,omitempty" range:"0,9007199254740991"`
+	LogForMS  int64 `json:"log_for_ms,omitempty" range:"0,3153600000000"`
 	// ReadOnly refuses all changes. Entries expire all the same.
 	ReadOnly bool `json:"read_only,omitempty"`
 	// Info is any document.

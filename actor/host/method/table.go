@@ -109,6 +109,8 @@ var (
 		"Checks and changes entries of the key-value store, all or none.")
 	KVWatch = row[kv.WatchInput, kv.Changes](host.KVWatch, ask, Actor, OpenKV, waits,
 		"Returns the entries of the key-value store that the caller has not seen, or waits for one.")
+	KVFeed = row[kv.FeedInput, kv.FeedOutput](host.KVFeed, ask, Actor, OpenKV, waits,
+		"Returns changes of entries of the key-value store in order, or waits for one.")
 	KVScopes = row[kv.ScopesInput, kv.ScopesOutput](host.KVScopes, ask, Actor, OpenKV, none,
 		"Lists scopes of the key-value store: prefixes with a policy, and what they have.")
 	KVGroups = row[kv.GroupsInput, kv.GroupsOutput](host.KVGroups, ask, Actor, OpenKV, none,
@@ -209,7 +211,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
-	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
+	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row,
 	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,

@@ -22,6 +22,7 @@ var everyRoute = map[route]walked{
 	toKeys:      {"/actors/room/a/-/keys", "GET HEAD"},
 	toEvents:    {"/actors/room/a/-/events", "GET"},
 	toWatch:     {"/actors/room/a/-/kv-watch", "GET POST"},
+	toFeed:      {"/actors/room/a/-/kv-feed", "GET"},
 	toConnect:   {"/actors/room/a/-/connect", "GET POST DELETE"},
 	toQueue:     {"/actors/room/a/-/queues/mail", "GET"},
 	toStream:    {"/actors/room/a/-/streams/tokens", "GET"},

@@ -107,7 +107,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		metrics:   promhttp.HandlerFor(f.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
-	g.denoKV = kvconnect.Handler{Call: g.node.Call, Operation: g.operation}
+	g.denoKV = kvconnect.Handler{Call: g.node.Call, Watch: g.node.WatchKV, Operation: g.operation}
 	g.codebolt = codebolt.New(g.node.Call, g.operation)
 	g.keyVal = keyval.New(g.node, g.operation)
 	for _, b := range f.Behaviors {
@@ -146,7 +146,7 @@ func (rt route) methods() string {
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
-	case toEvents, toQueue, toStream:
+	case toEvents, toQueue, toStream, toFeed:
 		return "GET, OPTIONS"
 	case toWatch:
 		return "GET, POST, OPTIONS"
@@ -190,7 +190,7 @@ func (x *exchange) serve() {
 	// The token comes before everything else of the request is looked at, so that a client without it cannot tell one route,
 	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
 	// handshake that failed.
-	upgrade := t.route == toConnect && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	upgrade := (t.route == toConnect || t.route == toFeed) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	var stranger *host.Error
 	if !upgrade && !health {
@@ -250,6 +250,8 @@ func (x *exchange) serve() {
 		x.events(&t)
 	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):
 		x.watch(&t)
+	case t.route == toFeed && method == http.MethodGet:
+		x.feed(&t, upgrade)
 	case upgrade:
 		x.websocket(&t)
 	case t.route == toConnect && (method == http.MethodGet || method == http.MethodPost):

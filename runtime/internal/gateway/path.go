@@ -19,6 +19,7 @@ const (
 	toKeys
 	toEvents
 	toWatch
+	toFeed
 	toConnect
 	toQueue
 	toStream
@@ -128,6 +129,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toEvents
 	case "kv-watch":
 		t.route = toWatch
+	case "kv-feed":
+		t.route = toFeed
 	case "connect":
 		t.route = toConnect
 	case "sqlite":

@@ -36,22 +36,28 @@ func (x *exchange) watchingParams() (w kv.Watching, fault *host.Error) {
 	if fault != nil {
 		return w, fault
 	}
-	for _, list := range []struct {
-		name string
-		to   *[]kv.Key
-	}{{"key", &w.Keys}, {"prefix", &w.Prefixes}} {
-		for _, text := range p[list.name] {
-			var k kv.Key
-			if err := json.Unmarshal([]byte(text), &k); err != nil || k == nil {
-				return w, wrong(list.name, `the parameter %s is %.100q, which is no key; a key is a JSON array, such as ["user",7]`, list.name, text)
-			}
-			*list.to = append(*list.to, k)
-		}
+	if w.Keys, fault = p.keys("key"); fault != nil {
+		return w, fault
+	}
+	if w.Prefixes, fault = p.keys("prefix"); fault != nil {
+		return w, fault
 	}
 	if w.Initial, fault = p.flag("initial"); fault == nil {
 		w.Stored, fault = p.flag("stored")
 	}
 	return w, fault
+}
+
+// keys reads a parameter that may be given several times, each a key.
+func (p parameters) keys(name string) (keys []kv.Key, fault *host.Error) {
+	for _, text := range p[name] {
+		var k kv.Key
+		if err := json.Unmarshal([]byte(text), &k); err != nil || k == nil {
+			return nil, wrong(name, `the parameter %s is %.100q, which is no key; a key is a JSON array, such as ["user",7]`, name, text)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
 }
 
 // watch answers GET and POST .../-/kv-watch with what changes of entries as server-sent events.

@@ -55,6 +55,19 @@ func conforming() []kerneltest.Subject {
 				return numbers(page.Entries, err, func(e host.KVEntry) string { return string(e.Key[2 : len(e.Key)-1]) })
 			},
 		},
+		{ // what expires is handled
+			Part: "kv", Ends: workTime + 2*time.Second, Rests: 2 * time.Hour, Shows: kerneltest.ShowsOpen,
+			Declare: func(b *host.Behavior) {
+				b.Maps = []host.Map{{Name: "m", Log: true, LogFor: time.Minute, Handler: "changed"}}
+			},
+			Use: func(t host.Turn, n int) error {
+				return t.KVPut(append([]byte("\x02m\x00"), packed("", n)...), nil, host.EncodedBytes, t.Now().Add(workTime))
+			},
+			Read: func(r host.Reader) (seen []int, err error) {
+				page, err := r.KVList(host.KVQuery{Start: []byte("\x02m\x00"), End: []byte("\x02m\x00\xff")})
+				return numbers(page.Entries, err, func(e host.KVEntry) string { return string(e.Key[4 : len(e.Key)-1]) })
+			},
+		},
 		{
 			Part: "alarm", Ends: workTime, Shows: kerneltest.ShowsOpen,
 			Declare: func(b *host.Behavior) { b.Alarms = []host.AlarmMethod{{Name: "ring", Handler: "ring"}} },

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
@@ -39,7 +40,7 @@ func Parts(o *Options) []kernel.Part {
 	letters.Handle(host.QueueSend, mail.MessageHandler{Check: queue.CheckSend, Handle: queue.TakeSend})
 	run.HandleMessages(letters)
 	return append([]kernel.Part{
-		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
+		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
 		letters, task.New(appendItems), runs, new(admin.Part),
 	}, o.Parts...)
 }

@@ -54,6 +54,9 @@ type puppetType struct {
 	alarm                  deed
 	message, tick          deed // what queues and the schedule "tick" run
 
+	maps   []host.Map
+	change func(p *puppet, t host.Turn, c *host.KVChange) error // handles changes of maps
+
 	connect, disconnect, subscribe deed // the last is of the event "private"
 
 	limits           host.Limits
@@ -90,6 +93,7 @@ func (d *puppetType) behavior() *host.Behavior {
 		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
 		Schedules:  []host.ScheduleMethod{{Name: "tick", Handler: "puppet.tick"}},
 		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
+		Maps:       d.maps,
 		Migrations: d.migrations, OpenSQL: d.openSQL, SQLDecimal: d.decimal,
 		New:    func() host.Instance { return &puppet{typ: d} },
 		Decode: decode,
@@ -180,6 +184,13 @@ func (p *puppet) Message(t host.Turn, _ int, m *host.Received, _ []byte) ([]byte
 	defer func() { p.msg = nil }()
 	return nil, p.hook(p.typ.message, t)
 }
+func (p *puppet) Change(t host.Turn, _ int, c *host.KVChange) error {
+	if p.typ.change == nil {
+		return nil
+	}
+	return p.typ.change(p, t, c)
+}
+
 func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {
 	p.tick = tick
 	defer func() { p.tick = nil }()

@@ -106,6 +106,20 @@ print("counted", (await kv.get(["counted"])).value);
 await wait(["counted"]);
 print("counted later", (await kv.get(["counted"])).value);
 
+// Watching. The package @deno/kv does not tell that there is nothing at first.
+await kv.set(["w", 2], "first");
+const reader = kv.watch([["w", 1], ["w", 2]]).getReader();
+const watched = async () => print("watched", (await reader.read()).value.map((e) => e.value));
+await watched();
+await kv.set(["w", 1], "hello");
+await watched();
+await kv.atomic().delete(["w", 1]).set(["w", 2], 7).commit();
+await watched();
+await kv.set(["w", 1], "soon gone", { expireIn: 200 });
+await watched();
+await watched();
+await reader.cancel();
+
 // What is too much.
 print("large value", await refused(() => kv.set(["v"], new Uint8Array(70000))));
 print("large key", await refused(() => kv.set(["k".repeat(3000)], 1)));

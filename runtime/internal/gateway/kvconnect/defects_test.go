@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
-// The defects of the reference implementation are counted as in the study of it. R4 and R10 are about watching, and R11 is about restoring
-// an earlier state: this package does neither.
+// The defects of the reference implementation are counted as in the study of it. R11 is about restoring an earlier
+// state, which this package does not do.
 
 func TestR1AWriteThatFailsLaterKeepsNothing(t *testing.T) {
 	d := open(t, serve.Options{})

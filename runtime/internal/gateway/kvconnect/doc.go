@@ -1,6 +1,6 @@
 // Package kvconnect serves the key-value store of an actor to the clients of Deno KV, over the protocol KV Connect.
 //
-// It only translates: each request of the protocol becomes one call of kv.list_many or kv.commit. The messages are those of
+// It only translates: each request of the protocol becomes one call of kv.list_many or kv.commit, or watches keys. The messages are those of
 // the package com.deno.kv.datapath, in Protocol Buffers.
 //
 //  1. A key that is written is a tuple of bytes, strings, integers, doubles and booleans, in its one stored form. A bound of

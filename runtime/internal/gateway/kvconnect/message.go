@@ -197,6 +197,14 @@ func parseAtomicWrite(b []byte) (*atomicWrite, error) {
 	return w, err
 }
 
+// parseWatch reads the keys of a Watch.
+func parseWatch(b []byte) (keys [][]byte, err error) {
+	err = parse(b, map[protowire.Number]field{1: appended(&keys, maxWatched, "keys", func(b []byte, key *[]byte) error {
+		return parse(b, map[protowire.Number]field{1: {bytes: key}})
+	})})
+	return keys, err
+}
+
 func parseMutation(b []byte, m *mutation) error {
 	return parse(b, map[protowire.Number]field{
 		1: {bytes: &m.key}, 3: {int32: &m.kind}, 4: {int64: &m.expireAtMS}, 5: {bytes: &m.sumMin}, 6: {bytes: &m.sumMax}, 7: {bool: &m.sumClamp},

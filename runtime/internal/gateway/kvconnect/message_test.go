@@ -136,6 +136,22 @@ func FuzzAtomicWrite(f *testing.F) {
 	})
 }
 
+func FuzzWatch(f *testing.F) {
+	f.Add(unhex(f, "0a06 0a0402773100 0a06 0a0402773200"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := new(watcher)
+		watching, err := w.watching(b)
+		if c := host.CodeOf(err); err != nil && c != host.InvalidArgument && c != host.TooLarge {
+			t.Fatal(err)
+		}
+		for i := range watching.Keys {
+			if key, perr := watching.Keys[i].Pack(); err == nil && (perr != nil || !bytes.Equal(key, w.keys[i])) {
+				t.Fatalf("the key %x became %x, %v", w.keys[i], key, perr)
+			}
+		}
+	})
+}
+
 func FuzzSnapshotRead(f *testing.F) {
 	f.Add(unhex(f, "0a17 0a0e"+aliceKey+"1201ff 1801 2000"))
 	f.Add(unhex(f, "0a09 0a00 1201ff 1864 2000"))

@@ -26,6 +26,8 @@ import (
 type Handler struct {
 	// Call calls a method of an actor.
 	Call func(context.Context, *host.Request) (host.Reply, error)
+	// Watch follows entries of an actor.
+	Watch func(context.Context, host.Address, kv.Watching) (kv.Watch, error)
 	// Operation says what calling a method of an actor of a type means to Authorize.
 	Operation func(typ, method string) serve.Operation
 }
@@ -47,6 +49,9 @@ const coalesced = 256
 // Serve answers a POST to a database: to its own address if operation is "", and otherwise of an operation on its data.
 func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	x.Count(a.Type, serve.LabelBuiltin)
+	if operation == "watch" {
+		x.Count(a.Type, serve.LabelWatch)
+	}
 	ctx := x.R.Context()
 	if d := x.Front.Limits.CallTimeout; d > 0 {
 		c := timed.Until(ctx, time.Now().Add(d))
@@ -54,8 +59,11 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 		ctx = c
 	}
 	method := host.KVListMany
-	if operation == "atomic_write" {
+	switch operation {
+	case "atomic_write":
 		method = host.KVCommit
+	case "watch":
+		method = host.KVWatch
 	}
 	if e := x.Authorize(ctx, h.Operation(a.Type, method), a, method); e != nil {
 		fail(x, e, operation)
@@ -78,9 +86,7 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 		run = s.snapshotRead
 	case "atomic_write":
 		run = s.atomicWrite
-	case "watch":
-		fail(x, refused("this node does not serve watch yet"), operation)
-		return
+	case "watch": // it lasts, and answers by itself
 	default:
 		fail(x, host.Errorf(host.NotFound, "there is no operation %.40q", operation), operation)
 		return
@@ -95,12 +101,19 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 		x.W.WriteHeader(http.StatusContinue)
 	}
 	read := x.KVBody
-	if operation == "" {
+	switch operation {
+	case "":
 		read = func() ([]byte, *host.Error) { return x.BodyUpTo(maxMetadata) }
+	case "watch":
+		read = func() ([]byte, *host.Error) { return x.BodyUpTo(maxWatch) }
 	}
 	body, fault := read()
 	if fault != nil {
 		fail(x, fault, operation)
+		return
+	}
+	if run == nil {
+		s.watch(body)
 		return
 	}
 	out, err := run(ctx, body)

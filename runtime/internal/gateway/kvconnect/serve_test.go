@@ -68,7 +68,7 @@ func TestMetadataIsExchanged(t *testing.T) {
 		{"/kv/", `{"supportedVersions":[3]}`, "part 1 of the key", 400},
 		{"/kv/a/-/b", `{"supportedVersions":[3]}`, "part 2 of the key", 400},
 		{"/actors/room/a/-/kv/nonsense", "", "there is no operation", 404},
-		{"/actors/room/a/-/kv/watch", "", "does not serve watch yet", 400},
+		{"/actors/room/a/-/kv/watch", "", "the header x-denokv-version", 400},
 	} {
 		if w := d.ask(c.path, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("%s %s: %d %q, not %d %q", c.path, c.body, w.Code, w.Body, c.status, c.text)

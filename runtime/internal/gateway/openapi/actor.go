@@ -37,6 +37,7 @@ func (d *document) actorType(b *host.Behavior) {
 	t.connections()
 	t.follows()
 	t.watch()
+	t.feed()
 	t.builtins()
 }
 
@@ -428,6 +429,25 @@ func (t *typeDocument) watch() {
 	o.parameters = nil
 	o.body = object{"content": inJSON(shaper{d: t.document, typ: t.b.Type, input: true}.of(typeOf[kv.Watching]()))}
 	t.add("kv-watch", http.MethodPost, "kv_watch_with_body", o)
+}
+
+// feed describes the stream of all changes of the key-value store.
+func (t *typeDocument) feed() {
+	shape := shaper{d: t.document, typ: t.b.Type}
+	o := operation{
+		summary: "Follows the changes of entries, in scopes with log in their policy: brings those after a position, and then each as it happens.",
+		parameters: []any{
+			query("prefix", "A prefix to follow, as a JSON array, up to 16 times. Absent means all.", object{"type": "array", "items": object{"type": "string"}}),
+			parameter("After"), parameter("LastEventID"),
+		},
+		success: serverSentEvents("Server-sent events: change with the position as its id, reset if some are no longer kept, cairn.bye with an error as the last.",
+			object{"change": shape.of(typeOf[kv.Event]()), "reset": shape.of(typeOf[kv.Gap]())}),
+		errors: callStatuses(),
+	}
+	if method.KVFeed.By(t.b.Open()) == method.Operators {
+		o.description = "For operators."
+	}
+	t.add("kv-feed", http.MethodGet, "kv_feed", o)
 }
 
 // builtins describes the methods that every actor has, as far as they apply to the type.

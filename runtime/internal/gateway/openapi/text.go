@@ -113,8 +113,34 @@ var hostText = map[string]string{
 	"KVEntry.expires":  "expires is when the entry ceases to exist; absent for never.",
 	"KVEntry.value":    "value is absent in a listing of keys.",
 	"KVEntry.version":  "version is that of the commit that wrote the entry last.",
-	"KVGetInput":       "GetInput names an entry.",
-	"KVGetManyInput":   "GetManyInput names up to 1,000 entries.",
+	"KVEvent":          "An Event is the change of an entry.",
+	"KVEvent.expires":  "expires is when the entry that was put ceases to exist; absent for never.",
+	"KVEvent.op": "op is put or delete, and cause is set, delete, delete_range or expired. A delete_range " +
+		"with a filter is several of delete.",
+	"KVEvent.range": "range is the selection of a delete_range; {} is all.",
+	"KVEvent.sequence": "sequence is the position in the log. It counts all events from 1, also of entries that " +
+		"the caller does not follow.",
+	"KVEvent.value":   "value is what a put has stored, and encoding says what it is, as in an Entry.",
+	"KVEvent.version": "version is that of the commit. A commit may have several events.",
+	"KVFeedInput": "FeedInput asks for events of the log: the changes of entries in scopes with log in their " +
+		"policy, in the order of the commits.",
+	"KVFeedInput.after": "after is the sequence of the last event that the caller has; 0 is the beginning. If " +
+		"absent, the answer has no events, and the present position.",
+	"KVFeedInput.life":     "life is that of the answer that after is from; absent means the present one.",
+	"KVFeedInput.limit":    "limit is how many events there are at most; absent means 100.",
+	"KVFeedInput.prefixes": "prefixes are up to 16: the entries whose keys begin with their parts. Absent means all.",
+	"KVFeedInput.wait_ms":  "wait_ms is how long to wait for an event, up to one minute; absent does not wait.",
+	"KVFeedOutput": "FeedOutput has the events that follow a position. It may have none before the wait is " +
+		"over, if entries that the caller does not follow have changed.",
+	"KVFeedOutput.gap":  "gap says that events are missing between the position and the first of events.",
+	"KVFeedOutput.next": "next is the position to go on from, and life the id of the actor's life that it counts in.",
+	"KVGap":             "A Gap is a part of the log that is no longer kept, or another log.",
+	"KVGap.first": "first is the sequence of the first event that is kept, and missed counts the events " +
+		"before it that the caller lacks.",
+	"KVGap.reset": "reset: the position is one of another life of the actor, or of one that was restored. The " +
+		"events begin anew.",
+	"KVGetInput":     "GetInput names an entry.",
+	"KVGetManyInput": "GetManyInput names up to 1,000 entries.",
 	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys, and null where there is none. All " +
 		"are of one commit.",
 	"KVGetOutput": "GetOutput has the entry, if there is one. A value of null is an entry.",
@@ -206,6 +232,10 @@ var hostText = map[string]string{
 	"KVScopePolicy.keep_versions": "keep_versions is how many versions of an entry are kept besides the last, and keep_for_ms " +
 		"for how long from when the next one replaced it. 0 is no bound if the other is one. If " +
 		"both are 0, none are kept.",
+	"KVScopePolicy.log": "log keeps the changes of entries for kv.feed, in one log of the actor. The log keeps up " +
+		"to log_events changes, 100,000 if absent, of up to log_bytes, 64 MiB if absent, for up to " +
+		"log_for_ms, without end if absent. Of several scopes the most generous bounds hold. When " +
+		"no scope has log any longer, the changes go.",
 	"KVScopePolicy.read_only": "read_only refuses all changes. Entries expire all the same.",
 	"KVScopesInput":           "ScopesInput asks for a page of scopes, in the order of their prefixes.",
 	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -145,6 +146,17 @@ func (a *instance) Alarm(_ host.Turn, _ int, _ string, payload []byte) error { r
 
 func (a *instance) Message(_ host.Turn, _ int, m *host.Received, out []byte) ([]byte, error) {
 	return out, a.end(m.Body)
+}
+
+func (a *instance) Change(_ host.Turn, _ int, c *host.KVChange) error {
+	if c.Cause != "expired" {
+		return nil
+	}
+	n, err := strconv.Atoi(string(c.Key[len(c.Key)-6 : len(c.Key)-1])) // the last part is five digits
+	if err == nil {
+		End(a, n)
+	}
+	return err
 }
 
 func (a *instance) Schedule(_ host.Turn, _ int, _ *host.Tick, payload []byte) error {

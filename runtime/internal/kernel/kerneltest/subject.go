@@ -41,7 +41,8 @@ type Subject struct {
 	// New makes a node with the part.
 	New func(options.Options) (*kernel.Kernel, error)
 	// Declare adds to the behavior what the part needs. It may be nil. The handlers of alarms, messages,
-	// schedules and lost connections note the number in their payload as ended.
+	// schedules and lost connections note the number in their payload as ended, and that of the changes of a map the number that the key of
+	// an expired entry ends with.
 	Declare func(*host.Behavior)
 	// Use uses the part in a turn: it writes the number n, and begins what ends later. It may also be
 	// called in a turn that is over. It is called by several goroutines.

@@ -21,6 +21,7 @@ import (
 func (p *Part) Methods() []*call.Method {
 	return []*call.Method{
 		call.WaitsItself(call.Ordered(call.Serve(method.KVWatch, watchFor))),
+		p.feedMethod(),
 		reads(method.KVGet, get),
 		reads(method.KVGetMany, getMany),
 		reads(method.KVList, list),

@@ -168,6 +168,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 			h.changed(m, d)
 		}
 	}
+	h.logged(store)
 	return out, nil
 }
 

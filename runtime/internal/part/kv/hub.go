@@ -187,6 +187,7 @@ type touched struct {
 	in      *kernel.Actor
 	version engine.Version // of the turn
 	any     bool           // anything may have changed
+	logged  bool           // the log was written
 	keys    []string
 	ranges  []span
 	changes int // of keys, that are published
@@ -232,4 +233,9 @@ func (h *Turn) collects() *touched {
 }
 
 // Durable implements kernel.Consequence.
-func (what *touched) Durable() { hubOf(what.in.Kernel).publish(what.in.Key, what) }
+func (what *touched) Durable() {
+	hubOf(what.in.Kernel).publish(what.in.Key, what)
+	if what.logged {
+		what.in.Kernel.Signals.Notify(what.in.Key, feedTopic)
+	}
+}

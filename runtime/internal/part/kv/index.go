@@ -595,25 +595,6 @@ func (w *indexer) slice() error {
 	return nil
 }
 
-// Kinds implements kernel.Waker.
-func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeIndex} }
-
-// Due implements kernel.Waker.
-func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
-	return &kernel.Work{Job: (*building)(row)}
-}
-
-// Wakes implements kernel.Waker.
-func (*Part) Wakes(rows engine.Reader) (all []engine.Wake, err error) {
-	list, err := kvrows.Indexes(rows)
-	for _, ix := range list {
-		if ix.Behind {
-			all = append(all, engine.Wake{Due: ix.Due, Kind: keyspace.WakeIndex, Name: ix.Name()})
-		}
-	}
-	return all, err
-}
-
 // building is the row of an index that is built, on its way through its actor's mailbox.
 type building engine.Wake
 

@@ -22,6 +22,7 @@ import (
 type Part struct {
 	send     Send
 	database Database
+	log      Log
 	hub      hub
 	recent   atomic.Int64 // bytes of the entries that are remembered
 }
@@ -29,8 +30,21 @@ type Part struct {
 // A Send is how a commit sends messages to a queue of the actor.
 type Send func(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error)
 
+// A Log is the stream of an actor with the changes of its entries, under the name kvrows.LogName.
+type Log interface {
+	kvrows.Log
+	// Purge handles a row of the stream in the wake index.
+	Purge(rows engine.Writer, now int64, keep *host.Stream, due int64) error
+	// Read returns up to limit items of up to maxBytes after a sequence.
+	Read(rows engine.Reader, after uint64, limit, maxBytes int) (host.StreamPage, error)
+	// Info describes the stream.
+	Info(rows engine.Reader) (host.StreamInfo, error)
+}
+
 // New makes the part.
-func New(send Send, database Database) *Part { return &Part{send: send, database: database} }
+func New(send Send, database Database, log Log) *Part {
+	return &Part{send: send, database: database, log: log}
+}
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
@@ -178,6 +192,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	if n > 0 && err == nil {
 		h.rangeChange(start, end, n)
 	}
+	h.logged(storeOf(t.Core))
 	return n, refused(err)
 }
 

@@ -24,14 +24,20 @@ var (
 func memoryOf(c *kernel.Core) *memory {
 	return attach.Make(&c.Attached, func() *memory {
 		m := new(memory)
-		m.scopes.Declared = attach.Get[*declaration](&c.Actor.Type.Attached).list()
+		m.scopes.Log = kernel.PartOf[*Part](c.Actor.Kernel).log
+		if d := attach.Get[*declaration](&c.Actor.Type.Attached); d != nil {
+			m.scopes.Declared, m.scopes.Handlers = d.scopes, d.handlers
+		}
 		m.store = kvrows.Of(c.Rows, &m.scopes)
 		return m
 	})
 }
 
 // A declaration is the scopes that an actor type declares.
-type declaration struct{ scopes []kvrows.Scope }
+type declaration struct {
+	scopes   []kvrows.Scope
+	handlers []kvrows.Handler
+}
 
 func (d *declaration) list() []kvrows.Scope {
 	if d == nil {
@@ -47,9 +53,12 @@ func (*Part) Declare(t *kernel.Type) error {
 	}
 	d := new(declaration)
 	for _, m := range t.Maps {
+		if m.Handler != "" {
+			d.handlers = append(d.handlers, kvrows.Handler{Map: m.Name, Prefix: tuple.AppendString(nil, m.Name)})
+		}
 		d.scopes = append(d.scopes, kvrows.Scope{
 			Prefix: tuple.AppendString(nil, m.Name),
-			Policy: kvrows.Policy{MaxKeys: m.Keys, MaxBytes: m.Bytes, DefaultTTL: m.TTL.Milliseconds()},
+			Policy: kvrows.Policy{MaxKeys: m.Keys, MaxBytes: m.Bytes, DefaultTTL: m.TTL.Milliseconds(), Log: m.Log, LogEvents: m.LogEvents, LogBytes: m.LogBytes, LogFor: m.LogFor.Milliseconds()},
 		})
 	}
 	attach.Make(&t.Attached, func() *declaration { return d })
@@ -74,10 +83,19 @@ func (*memory) Close(*kernel.Core) {}
 func (*memory) Abandon(*kernel.Core) {}
 
 // Purges implements kernel.Purger: the row without a name is of keys that expire, of all kinds.
-func (*Part) Purges(name string) bool { return name == "" }
+func (*Part) Purges(name string) bool { return name == "" || name == kvrows.LogName }
 
-// Purge implements kernel.Purger. It removes keys that have expired.
-func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
+// Purge implements kernel.Purger. It removes keys that have expired, or what the log no longer keeps.
+func (p *Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
+	if row.Name == kvrows.LogName {
+		return c.System(w, "purge log", func(t *kernel.Turn) error {
+			keep, err := storeOf(c).LogKept()
+			if err != nil {
+				return err
+			}
+			return p.log.Purge(c.Rows, t.Start.UnixMilli(), keep, row.Due)
+		})
+	}
 	most := 250
 	if c.Actor.Kernel.Options.Changes != nil {
 		most = MaxKVChanges // each is published
@@ -92,6 +110,7 @@ func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 			return err
 		}
 		TurnOf(t).expired(store)
+		TurnOf(t).logged(store)
 		if more {
 			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // the row fires again
 		}

@@ -44,7 +44,17 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		return kv.Scope{}, err
 	}
 	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, CountGroups: in.CountGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
-		KeepVersions: in.KeepVersions, KeepFor: in.KeepForMS}
+		KeepVersions: in.KeepVersions, KeepFor: in.KeepForMS, Log: in.Log, LogEvents: in.LogEvents, LogBytes: in.LogBytes, LogFor: in.LogForMS}
+	if !in.Log {
+		for _, bound := range []struct {
+			name string
+			n    int64
+		}{{"log_events", in.LogEvents}, {"log_bytes", in.LogBytes}, {"log_for_ms", in.LogForMS}} {
+			if bound.n != 0 {
+				return kv.Scope{}, host.Errorf(host.InvalidArgument, "%s bounds a log, which the scope does not have", bound.name).With("field", bound.name)
+			}
+		}
+	}
 	if raw := given(codec, in.Info); len(raw) > 0 {
 		info, err := read(codec, raw, host.EncodedJSON)
 		if err != nil {
@@ -88,6 +98,7 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScop
 		if out.Deleted > 0 {
 			TurnOf(t).rangeChange(prefix, end, out.Deleted)
 		}
+		TurnOf(t).logged(store)
 	}
 	return out, refused(store.RemoveScope(prefix))
 }
@@ -103,7 +114,7 @@ func (r *reader) scope(sc *kvrows.Scope, c *kvrows.Count) (kv.Scope, error) {
 		Created: clock.TimeMS(sc.Created).UTC(), Updated: clock.TimeMS(sc.Updated).UTC(),
 		ScopePolicy: kv.ScopePolicy{
 			MaxKeys: sc.MaxKeys, MaxBytes: sc.MaxBytes, MaxGroups: sc.MaxGroups, CountGroups: sc.CountGroups, DefaultTTLMS: sc.DefaultTTL, ReadOnly: sc.ReadOnly,
-			KeepVersions: sc.KeepVersions, KeepForMS: sc.KeepFor,
+			KeepVersions: sc.KeepVersions, KeepForMS: sc.KeepFor, Log: sc.Log, LogEvents: sc.LogEvents, LogBytes: sc.LogBytes, LogForMS: sc.LogFor,
 		},
 	}
 	if len(sc.Info) > 0 && err == nil {

@@ -81,14 +81,7 @@ func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watchi
 		w.keys = append(w.keys, string(b))
 	}
 	for i, prefix := range c.Prefixes {
-		var start []byte
-		var err error
-		switch {
-		case prefix == nil:
-			err = host.Errorf(host.InvalidArgument, "the prefix is missing; [] is that of the whole store")
-		case len(prefix) > 0:
-			start, err = packed(prefix)
-		}
+		start, err := prefixOf(prefix)
 		if err != nil {
 			return nil, at("prefixes", i, err)
 		}
@@ -108,6 +101,17 @@ func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watchi
 		return nil, err
 	}
 	return w, nil
+}
+
+// prefixOf returns the packed form of a prefix that a reader names.
+func prefixOf(prefix kv.Key) ([]byte, error) {
+	switch {
+	case prefix == nil:
+		return nil, host.Errorf(host.InvalidArgument, "the prefix is missing; [] is that of the whole store")
+	case len(prefix) == 0:
+		return nil, nil
+	}
+	return packed(prefix)
 }
 
 // within reports whether a key is that of a prefix, or begins with its parts.

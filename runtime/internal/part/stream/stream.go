@@ -5,6 +5,7 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +33,7 @@ var _ interface {
 func (*Part) Name() string { return "stream" }
 
 // Purges implements kernel.Purger.
-func (*Part) Purges(name string) bool { return name != "" }
+func (*Part) Purges(name string) bool { return wire.ValidName(name) }
 
 // Purge implements kernel.Purger: it handles the row of a stream in the wake index.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
@@ -196,6 +197,9 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 
 // deleteStream removes a stream's items, also if the stream is no longer declared.
 func deleteStream(t *kernel.Turn, name string) (int64, error) {
+	if !wire.ValidName(name) {
+		return 0, wire.UnknownName(t.Actor.Type.Behavior, host.InvalidArgument, "stream", name)
+	}
 	if err := t.Enter(); err != nil {
 		return 0, err
 	}
@@ -292,6 +296,7 @@ func listStreams(r *call.Query, _ host.Codec, in *host.StreamListInput) (host.St
 		}
 		return cfg
 	})
+	all = slices.DeleteFunc(all, func(s host.StreamInfo) bool { return !wire.ValidName(s.Stream) }) // other parts' own
 	for i := range all {
 		all[i].Life = r.View.ID.String()
 	}

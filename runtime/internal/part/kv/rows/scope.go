@@ -21,7 +21,8 @@ type Scope struct {
 	// Prefix is packed; the empty one is of the whole store.
 	Prefix []byte
 	Policy
-	outer *Scope // the next one around it; nil if there is none
+	outer  *Scope // the next one around it; nil if there is none
+	logged bool   // its entries are, by its policy or that of a scope around it
 }
 
 // A Policy is what holds for the entries of a scope. The zero value demands nothing.
@@ -45,6 +46,10 @@ type Policy struct {
 	Created, Updated int64
 	// Declared: the scope belongs to a map of the actor's type.
 	Declared bool
+	// Log appends the changes of entries to the log of the actor. That keeps up to LogEvents of LogBytes, for up to LogFor
+	// milliseconds; 0 is the default of streams. Of several scopes the most generous bounds hold.
+	Log                         bool
+	LogEvents, LogBytes, LogFor int64
 }
 
 // Scopes are the scopes of an actor, as they are remembered between turns. The zero value knows nothing and reads them
@@ -52,12 +57,18 @@ type Policy struct {
 type Scopes struct {
 	// Declared are the scopes of the actor's type, in the order of their prefixes.
 	Declared []Scope
-	known    bool
-	changed  engine.Version
-	list     []*Scope // in the order of their prefixes, without Info
-	pins     []pin
-	purge    int64 // when the purge of the store is armed, in Unix milliseconds; 0 is not
-	armed    bool  // purge is known
+	// Handlers are the maps of the actor's type whose changes are handled.
+	Handlers []Handler
+	rung     map[string]bool // whether the handler of a map has something to handle, as far as it is known
+	// Log is where changes go that a policy asks for.
+	Log     Log
+	kept    *host.Stream // what the log keeps; nil if it is not known
+	known   bool
+	changed engine.Version
+	list    []*Scope // in the order of their prefixes, without Info
+	pins    []pin
+	purge   int64 // when the purge of the store is armed, in Unix milliseconds; 0 is not
+	armed   bool  // purge is known
 }
 
 // Forget drops what was read or changed by turns after a version.
@@ -72,7 +83,7 @@ func (s *Scopes) Reset() { s.forget(s.changed) }
 
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
-	s.known, s.list, s.pins, s.purge, s.armed, s.changed = false, nil, nil, 0, false, changed
+	s.known, s.list, s.kept, s.pins, s.purge, s.armed, s.rung, s.changed = false, nil, nil, nil, 0, false, nil, changed
 }
 
 // load reads the scopes, unless they are known, after making the declared ones what the type says.
@@ -97,7 +108,7 @@ func (s *Store) load() error {
 	if known.pins, err = Pins(s.WriteSet); err != nil {
 		return err
 	}
-	known.list, known.known, known.changed = list, true, s.Version()
+	known.list, known.kept, known.known, known.changed = list, nil, true, s.Version()
 	return nil
 }
 
@@ -130,6 +141,7 @@ func nest(list []*Scope) (deepest int) {
 			outer = outer.outer
 			depth--
 		}
+		sc.logged = sc.Log || outer.logs()
 		sc.outer, outer = outer, sc
 		depth++
 		deepest = max(deepest, depth)
@@ -342,7 +354,7 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 		return nil, err
 	}
 	brief.Created, brief.Updated = sc.Created, sc.Updated
-	s.scopes.list, s.scopes.pins, s.scopes.known, s.scopes.changed = list, pins, true, s.Version()
+	s.scopes.list, s.scopes.kept, s.scopes.pins, s.scopes.known, s.scopes.changed = list, nil, pins, true, s.Version()
 	return sc, nil
 }
 
@@ -381,6 +393,9 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 		if c, err = readCount(s.WriteSet, keyspace.KVCount.Append(nil, key)); err == nil {
 			err = s.unkeep(prefix, engine.Version(c.Floor))
 		}
+	}
+	if err == nil && there && was.Log && !p.Log {
+		err = s.unlog()
 	}
 	return sc, err
 }
@@ -422,6 +437,11 @@ func (s *Store) RemoveScope(prefix []byte) error {
 	start := keyspace.KVGroup.Append(nil, key, nil)
 	if _, err := s.WriteSet.DeleteRange(start, keyspace.TupleEnd(start)); err != nil {
 		return err
+	}
+	if was.Log {
+		if err := s.unlog(); err != nil {
+			return err
+		}
 	}
 	if was.history() == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 // Kinds are the kinds of keys that changes of the store write, besides the index of expiry.
 var Kinds = []keyspace.Kind{
 	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
-	keyspace.KVPurge.Kind,
+	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind, keyspace.KVHandled.Kind,
 }
 
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
@@ -26,6 +26,7 @@ type Store struct {
 	*engine.WriteSet
 	scopes *Scopes
 	purged [][]byte
+	logged bool // something was
 }
 
 // Of returns the store over a write set. The scopes are what is remembered of the actor's, between turns.
@@ -170,7 +171,10 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err := s.arm(o.ExpireAt, promptly); err != nil {
 			return err
 		}
-		return s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) })
+		if err := s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
+			return err
+		}
+		return s.log(sc, Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
 	})
 }
 
@@ -213,6 +217,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 	defer func() {
 		if err != nil {
 			s.Rollback(undo)
+			s.scopes.rung = nil
 		}
 	}()
 	// Of a scope that the range covers as a whole, nothing need be counted.
@@ -220,7 +225,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		from := keyspace.UserKV.Append(nil, sc.Prefix)
 		return bytes.Compare(start, from) <= 0 && bytes.Compare(keyspace.TupleEnd(from), end) <= 0
 	}}
-	q := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}
+	q, log := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}, s.logRange(start, end)
 	for {
 		page, err := s.WriteSet.List(q)
 		if err != nil {
@@ -239,6 +244,11 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 			if err := s.end(sc, e.Key, e, kind); err != nil {
 				return 0, err
 			}
+			if sc.logs() {
+				if err := log.add(sc, e.Key, kind); err != nil {
+					return 0, err
+				}
+			}
 			if err := l.add(sc, e.Key[1:], -1, -sizeOf(e)); err != nil {
 				return 0, err
 			}
@@ -249,6 +259,9 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		q.After = page.Next
 	}
 	deleted, err := s.WriteSet.DeleteRange(start, end)
+	if err == nil {
+		err = log.write()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -267,11 +280,17 @@ func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error 
 	if err := s.end(sc, key, e, kind); err != nil {
 		return err
 	}
-	return s.charged(sc, key, -1, -sizeOf(e), func() error {
+	if err := s.charged(sc, key, -1, -sizeOf(e), func() error {
 		_, err := s.WriteSet.Delete(key)
 		return err
-	})
+	}); err != nil || !sc.logs() {
+		return err
+	}
+	return s.log(sc, Event{Cause: removals[kind], Key: key})
 }
+
+// removals are the causes of removals of single entries.
+var removals = map[Kind]Cause{Deleted: CauseDelete, Expired: CauseExpired}
 
 // settle returns what an entry is before it changes. One that has expired is removed first.
 func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
@@ -417,8 +436,10 @@ func (s *Store) expire(l *ledger, key []byte) error {
 			return err
 		}
 	}
-	_, err = s.WriteSet.Delete(key)
-	return err
+	if _, err = s.WriteSet.Delete(key); err != nil || !sc.logs() {
+		return err
+	}
+	return s.log(sc, Event{Cause: CauseExpired, Key: key})
 }
 
 // atomically undoes what an operation did that fails.
@@ -427,7 +448,7 @@ func (s *Store) atomically(operation func() error) error {
 	err := operation()
 	if err != nil {
 		s.Rollback(before)
-		s.purged = s.purged[:purged]
+		s.purged, s.scopes.rung = s.purged[:purged], nil
 	}
 	return err
 }

@@ -67,6 +67,9 @@ func readMeta(rows engine.Reader, name string) (m metaRecord, found bool, err er
 
 // A Log writes an actor's streams in one turn.
 type Log struct {
+	// Exempt lets items make a full actor larger.
+	Exempt bool
+
 	rows engine.Writer
 	now  int64
 }
@@ -129,7 +132,7 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	for _, it := range batch {
 		if it.seq >= m.First { // more than the stream keeps may be appended at once
 			value = appendItem(value[:0], &it)
-			if err := l.rows.Put(keyspace.StreamItem.Append(nil, name, it.seq), value, engine.PutOptions{New: true}); err != nil {
+			if err := l.rows.Put(keyspace.StreamItem.Append(nil, name, it.seq), value, engine.PutOptions{New: true, Exempt: l.Exempt}); err != nil {
 				undo()
 				return 0, err
 			}

@@ -1,0 +1,190 @@
+package kvconnect_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+)
+
+// watched is a Watch of keys.
+func watched(keys ...[]byte) (b []byte) {
+	for _, k := range keys {
+		b = append(b, message(1, message(1, k))...)
+	}
+	return b
+}
+
+// listen serves the gateway over a network until the answers are closed at the end of the test.
+func (d *database) listen() *httptest.Server {
+	server := httptest.NewServer(d.gateway)
+	d.t.Cleanup(server.Close)
+	return server
+}
+
+// frames opens a watch over a network, and returns the answer.
+func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Response {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, server.URL+d.base.Path+"/watch", bytes.NewReader(watched(keys...)))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r.Header = d.header.Clone()
+	w, err := server.Client().Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { w.Body.Close() })
+	if w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream" {
+		d.t.Fatal(w.StatusCode, w.Header)
+	}
+	return w
+}
+
+// frame reads the next frame that is not empty, as text: for each key "gone", or the encoding and the value. It counts the
+// empty ones.
+func frame(t *testing.T, r io.Reader) (text string, empty int) {
+	t.Helper()
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(r, size[:]); err != nil {
+			t.Fatal(err)
+		}
+		n := binary.LittleEndian.Uint32(size[:])
+		if n == 0 {
+			empty++
+			continue
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			t.Fatal(err)
+		}
+		fields := repeated(t, b)
+		if fields[0][0] != 1 {
+			t.Errorf("the status is %d", fields[0][0])
+		}
+		var keys []string
+		for _, k := range fields[1:] {
+			switch parts := repeated(t, k); len(parts) {
+			case 1:
+				keys = append(keys, "gone")
+			default:
+				e := repeated(t, parts[1])
+				keys = append(keys, fmt.Sprintf("%x %x", e[2], e[1]))
+			}
+		}
+		return strings.Join(keys, ", "), empty
+	}
+}
+
+func TestWatchTellsTheStatesOfKeys(t *testing.T) {
+	d := open(t, serve.Options{Limits: serve.Limits{Heartbeat: 20 * time.Millisecond}})
+	server := d.listen()
+	a, b, c := key("a"), key("b", int64(1)), key("c")
+	hello := v8.FromText("hello")
+	w := d.frames(server, a, b, a) // of an actor that is not there; one key twice
+	want := func(w *http.Response, text string) int {
+		t.Helper()
+		got, empty := frame(t, w.Body)
+		if got != text {
+			t.Errorf("the frame has %q, not %q", got, text)
+		}
+		return empty
+	}
+	want(w, "gone, gone, gone")
+	d.commit(mutate(set, a, isV8, hello), mutate(set, c, isBytes, nil))
+	want(w, fmt.Sprintf("01 %x, gone, 01 %x", hello, hello))
+	d.commit(mutate(set, c, isBytes, []byte{1})) // is not watched
+	d.commit(mutate(set, b, isU64, u64(7)), mutate(set, a, isBytes, []byte{1}))
+	want(w, "03 01, 02 0700000000000000, 03 01")
+	d.commit(mutate(remove, a, 0, nil), mutate(remove, a, 0, nil), mutate(set, b, isU64, u64(8), 4, time.Now().Add(100*time.Millisecond).UnixMilli()))
+	want(w, "gone, 02 0800000000000000, gone")
+	if empty := want(w, "gone, gone, gone"); empty == 0 {
+		t.Error("nothing came while nothing changed")
+	}
+	late := d.frames(server, b, c)
+	want(late, "gone, 03 01")
+	if err := d.node.Destroy(context.Background(), host.Address{Type: "room", Key: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(late.Body, size[:]); err != nil {
+			break // and the client comes back
+		}
+	}
+	want(d.frames(server, b, c), "gone, gone")
+	d.front.Drain()
+	if err := d.front.Close(); err != nil || d.front.Open() != 0 {
+		t.Error(err, d.front.Open())
+	}
+}
+
+func TestWatchRefusesWhatItCannotWatch(t *testing.T) {
+	d := open(t, serve.Options{Limits: serve.Limits{Streams: 1}})
+	for _, c := range []struct {
+		body []byte
+		text string
+		code int
+	}{
+		{nil, "the watch names no key", 400}, {[]byte{0x0A}, "is not a message", 400}, {watched([]byte("x")), "keys[0]: the key is no tuple", 400},
+		{watched(key("a"), nil), "keys[1]: the key is missing", 400}, {bytes.Repeat(watched(key("a")), 11), "more than 10 keys", 400},
+		{watched(key(strings.Repeat("x", 2050))), "keys[0]: ", 413}, {make([]byte, 33<<10), "longer than", 413},
+	} {
+		w := d.send("watch", c.body)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.text) || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%d %q, not %d %q", w.Code, w.Body, c.code, c.text)
+		}
+	}
+	server := d.listen()
+	first := d.frames(server, key("a"))
+	frame(t, first.Body)
+	if w := d.send("watch", watched(key("a"))); w.Code != http.StatusServiceUnavailable {
+		t.Error(w.Code, w.Body)
+	}
+	first.Body.Close()
+	base := *d.base
+	d.base = &url.URL{Path: "/actors/closed/a/-/kv"}
+	if w := d.send("watch", watched(key("a"))); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "database-id") {
+		t.Error(w.Code, w.Body) // the id is that of another database
+	}
+	d.base = &base
+}
+
+func TestR4WatchersAreToldWhenAnEntryExpires(t *testing.T) {
+	d := open(t, serve.Options{})
+	server := d.listen()
+	at := time.Now().Add(200 * time.Millisecond)
+	d.commit(mutate(set, key("a"), isBytes, nil, 4, at.UnixMilli()))
+	w := d.frames(server, key("a"))
+	frame(t, w.Body)
+	if got, _ := frame(t, w.Body); got != "gone" || time.Since(at) > time.Second || time.Now().Before(at.Truncate(time.Millisecond)) {
+		t.Errorf("%q came %s after the end", got, time.Since(at))
+	}
+}
+
+func TestR10WatchHasUpToTenKeys(t *testing.T) {
+	d := open(t, serve.Options{})
+	if w := d.send("watch", bytes.Repeat(watched(key("a")), 11)); w.Code != http.StatusBadRequest {
+		t.Error(w.Code, w.Body)
+	}
+	server := d.listen()
+	keys := make([][]byte, 10)
+	for i := range keys {
+		keys[i] = key(int64(i))
+	}
+	if got, _ := frame(t, d.frames(server, keys...).Body); got != strings.Repeat(", gone", 10)[2:] {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,229 @@
+package kvrows
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A plainLog is a Log that keeps everything, in the rows of a stream.
+type plainLog struct{}
+
+func (plainLog) rows(rows engine.Reader) ([]engine.Entry, error) {
+	start := keyspace.StreamItem.Append(nil, LogName, 0)
+	page, err := rows.List(engine.ListQuery{Start: start, End: keyspace.StreamItem.Append(nil, LogName, 1<<40), Limit: 100_000, MaxBytes: 1 << 30})
+	return page.Entries, err
+}
+
+func (l plainLog) Append(rows engine.Writer, _ int64, _ *host.Stream, events [][]byte, _ bool) (uint64, error) {
+	page, err := rows.List(engine.ListQuery{
+		Start: keyspace.StreamItem.Append(nil, LogName, 0), End: keyspace.StreamItem.Append(nil, LogName, 1<<40), Reverse: true, Limit: 1, KeysOnly: true,
+	})
+	if err != nil {
+		return 0, err
+	}
+	n := uint64(0)
+	if len(page.Entries) > 0 {
+		if _, n, err = keyspace.StreamItem.Parse(page.Entries[0].Key); err != nil {
+			return 0, err
+		}
+	}
+	for i, e := range events {
+		if err := rows.Put(keyspace.StreamItem.Append(nil, LogName, n+1+uint64(i)), e, engine.PutOptions{}); err != nil {
+			return 0, err
+		}
+	}
+	return n + uint64(len(events)), nil
+}
+
+func (l plainLog) Delete(rows engine.Writer, _ int64) error {
+	_, err := rows.DeleteRange(keyspace.StreamItem.Append(nil, LogName, 0), keyspace.StreamItem.Append(nil, LogName, 1<<40))
+	return err
+}
+
+// events reads the log of a store.
+func events(t testing.TB, rows engine.Reader) (all []*Event) {
+	t.Helper()
+	stored, err := plainLog{}.rows(rows)
+	must(t, err)
+	for _, row := range stored {
+		e, err := ParseEvent(row.Value)
+		must(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// replay compares the entries that the log makes, from none, with the stored ones.
+func replay(t testing.TB, rows engine.Reader) int {
+	t.Helper()
+	made, log := make(map[string]*Event), events(t, rows)
+	for i, e := range log {
+		_, there := made[string(e.Key)]
+		switch {
+		case i > 0 && e.Version < log[i-1].Version:
+			t.Fatalf("event %d is of version %d, after %d", i, e.Version, log[i-1].Version)
+		case e.Cause == CauseSet:
+			made[string(e.Key)] = e
+		case !there:
+			t.Fatalf("event %d removes %x, which is not there", i, e.Key)
+		default:
+			delete(made, string(e.Key))
+		}
+	}
+	from, to := Bounds(nil, nil)
+	page, err := rows.List(engine.ListQuery{Start: from, End: to, Expired: true, Limit: 10_000, MaxBytes: 1 << 30})
+	must(t, err)
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		m := made[string(e.Key[1:])]
+		if m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire || m.Version != e.Version {
+			t.Fatalf("%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
+		}
+	}
+	if len(page.Entries) != len(made) {
+		t.Fatalf("%d entries are stored, and the log makes %d", len(page.Entries), len(made))
+	}
+	return len(log)
+}
+
+// logging returns scopes that log everything.
+func logging() *Scopes {
+	return &Scopes{Log: plainLog{}, Declared: []Scope{{Policy: Policy{Log: true}}}}
+}
+
+func TestTheLogReplaysToTheEntries(t *testing.T) {
+	logged := 0
+	for seed := range uint64(20) {
+		space, rows := openRows(t)
+		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, rows: Of(rows, logging()), now: 1000, model: make(map[string]kept)}
+		for range 100 {
+			p.commit()
+			if p.rnd.IntN(4) == 0 {
+				_, err := p.rows.Purge(1 + p.rnd.IntN(3))
+				must(t, err)
+			}
+			p.compare()
+			logged = max(logged, replay(t, p.rows))
+		}
+	}
+	if logged < 100 {
+		t.Errorf("the longest log has %d events", logged)
+	}
+}
+
+// What is undone leaves no event, and neither does what happens outside of scopes with a log.
+func TestWhatIsLogged(t *testing.T) {
+	_, rows := openRows(t)
+	rows.Advance(1000)
+	s := Of(rows, &Scopes{Log: plainLog{}})
+	put := func(key []byte, o engine.PutOptions) {
+		t.Helper()
+		must(t, s.Put(keyspace.UserKV.Append(nil, key), []byte("1"), o))
+	}
+	put(pack("a", 1), engine.PutOptions{})
+	_, err := s.SetScope(pack("a"), Policy{Log: true})
+	must(t, err)
+	_, err = s.SetScope(pack("a", 1), Policy{CountGroups: true})
+	must(t, err)
+	put(pack("a", 1), engine.PutOptions{Encoding: uint8(host.EncodedText)}) // the scope around it logs
+	put(pack("a", 2), engine.PutOptions{ExpireAt: 1500})
+	put(pack("b"), engine.PutOptions{})
+	undo := rows.Savepoint()
+	put(pack("a", 3), engine.PutOptions{})
+	rows.Rollback(undo)
+	rows.Advance(2000)
+	put(pack("a", 2), engine.PutOptions{})
+	put(pack("a", 4), engine.PutOptions{ExpireAt: 2500})
+	put(pack("a", 5), engine.PutOptions{})
+	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 5)))
+	must(t, err)
+	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 5)))
+	must(t, err)
+	rows.Advance(3000)
+	_, err = s.DeleteRange(Bounds(pack("a", 1), pack("a", 2)))
+	must(t, err)
+	_, err = s.DeleteRange(Bounds(pack("a"), keyspace.TupleEnd(pack("a"))))
+	must(t, err)
+	put(pack("a", 6), engine.PutOptions{})
+	_, err = s.DeleteRange(Bounds(nil, nil))
+	must(t, err)
+	want := []Event{
+		{Cause: CauseSet, Key: pack("a", 1), Value: []byte("1"), Encoding: host.EncodedText},
+		{Cause: CauseSet, Key: pack("a", 2), Value: []byte("1"), Expire: 1500},
+		{Cause: CauseExpired, Key: pack("a", 2)}, {Cause: CauseSet, Key: pack("a", 2), Value: []byte("1")},
+		{Cause: CauseSet, Key: pack("a", 4), Value: []byte("1"), Expire: 2500},
+		{Cause: CauseSet, Key: pack("a", 5), Value: []byte("1")}, {Cause: CauseDelete, Key: pack("a", 5)},
+		{Cause: CauseDeleteRange, Key: pack("a", 1), Prefix: -1, Start: pack("a", 1), End: pack("a", 2)},
+		{Cause: CauseDeleteRange, Key: pack("a", 2), Prefix: len(pack("a"))}, {Cause: CauseExpired, Key: pack("a", 4)},
+		{Cause: CauseSet, Key: pack("a", 6), Value: []byte("1")}, {Cause: CauseDeleteRange, Key: pack("a", 6)},
+	}
+	got := events(t, rows)
+	for i, e := range got {
+		e.Version = 0
+		if i >= len(want) {
+			t.Fatalf("%d events, want %d", len(got), len(want))
+		}
+		if w := &want[i]; e.Cause != w.Cause || !bytes.Equal(e.Key, w.Key) || !bytes.Equal(e.Value, w.Value) || e.Encoding != w.Encoding || e.Expire != w.Expire ||
+			e.Prefix != w.Prefix || !bytes.Equal(e.Start, w.Start) || !bytes.Equal(e.End, w.End) {
+			t.Errorf("event %d is %+v, want %+v", i, e, w)
+		}
+	}
+	if !s.TakeLogged() || s.TakeLogged() {
+		t.Error("it is not said once that the log was written")
+	}
+	must(t, s.RemoveScope(pack("a")))
+	if all := events(t, rows); len(all) != 0 {
+		t.Errorf("%d events are left without a scope that logs", len(all))
+	}
+}
+
+func TestTheMostGenerousBoundsHold(t *testing.T) {
+	s := Scopes{list: []*Scope{
+		{Policy: Policy{Log: true, LogEvents: 10, LogBytes: 100, LogFor: 1000}}, {Policy: Policy{LogEvents: 1 << 30}}, {Policy: Policy{Log: true, LogEvents: 20, LogBytes: 50, LogFor: 1}},
+	}}
+	if k := s.logKept(); k.Items != 20 || k.Bytes != 100 || k.Age.Milliseconds() != 1000 {
+		t.Errorf("%+v", k)
+	}
+	s = Scopes{list: append(s.list, &Scope{Policy: Policy{Log: true}})}
+	if k := s.logKept(); k.Items != host.DefaultStreamItems || k.Bytes != host.DefaultStreamBytes || k.Age != 0 {
+		t.Errorf("%+v", k)
+	}
+}
+
+func TestPutsWithoutALogAllocateNothingMore(t *testing.T) {
+	measure := func(scopes *Scopes) float64 {
+		_, rows := openRows(t)
+		rows.Advance(1000)
+		s := Of(rows, scopes)
+		key, data := keyspace.UserKV.Append(nil, pack("a")), []byte("1")
+		must(t, s.Put(key, data, engine.PutOptions{}))
+		return testing.AllocsPerRun(100, func() { must(t, s.Put(key, data, engine.PutOptions{})) })
+	}
+	if with, without := measure(&Scopes{Log: plainLog{}}), measure(new(Scopes)); with != without || with > 1 {
+		t.Errorf("%v allocations, %v without a log", with, without)
+	}
+}
+
+func FuzzParseEvent(f *testing.F) {
+	_, rows := openRows(f)
+	s := Of(rows, logging())
+	for _, e := range []Event{
+		{Cause: CauseSet, Key: []byte{4, 1}, Value: []byte("x"), Encoding: host.EncodedJSON, Expire: 7},
+		{Cause: CauseDeleteRange, Key: []byte{4, 1, 2}, Prefix: -1, Start: []byte{1}, End: []byte{2}}, {Cause: CauseExpired, Key: []byte{4}},
+	} {
+		data, err := s.event(e)
+		must(f, err)
+		f.Add(data)
+	}
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		e, err := ParseEvent(data)
+		if err == nil {
+			_ = e.Key[:max(e.Prefix, 0)]
+		}
+	})
+}
