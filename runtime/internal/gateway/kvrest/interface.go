@@ -96,7 +96,7 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		r.fail(fault)
 		return
 	}
-	if err := r.allow(rt.Method); err != nil {
+	if err := r.Allow(rt.Method); err != nil {
 		r.fail(err)
 		return
 	}
