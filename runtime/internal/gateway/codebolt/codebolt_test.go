@@ -187,7 +187,7 @@ func TestCallersAreThoseOfTheMethods(t *testing.T) {
 	}
 }
 
-// An instance is not deleted by a caller who may not remove its scope, which comes after.
+// An instance is not deleted if its caller must not remove its scope, which comes after.
 func TestAllMethodsAreAskedAboutBefore(t *testing.T) {
 	refused := ""
 	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// What is shown is JSON that is the same but for integers, each of which JavaScript can read.
+// What is shown is the same JSON. Only integers may be bigints, if JavaScript cannot read them otherwise.
 func FuzzShownValues(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[9007199254740992,-9007199254740993,1e400,"9007199254740993\\"],"b":0.1}`, `-123456789012345678901234567890`, `"\u005c\""`, `[]`,

@@ -44,11 +44,10 @@ type Text struct{ Type, Body string }
 
 // match returns the segments of a path that stand for the stars of the route.
 func (rt *Route) match(path []string) (stars []string, ok bool) {
-	pattern := strings.Split(rt.Path, "/")
-	for i, want := range pattern {
+	rest := rt.Path
+	for i := range path {
+		want, more, goesOn := strings.Cut(rest, "/")
 		switch {
-		case i == len(path):
-			return nil, false
 		case want == "**":
 			return append(stars, path[i:]...), true
 		case want == "*":
@@ -56,8 +55,11 @@ func (rt *Route) match(path []string) (stars []string, ok bool) {
 		case want != path[i]:
 			return nil, false
 		}
+		if rest = more; !goesOn {
+			return stars, i == len(path)-1
+		}
 	}
-	return stars, len(path) == len(pattern)
+	return nil, false
 }
 
 // A Request is one request for an actor.
