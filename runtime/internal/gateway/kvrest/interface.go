@@ -35,6 +35,8 @@ type Route struct {
 	Status int
 	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
 	Stream func(*Request) error
+	// Label is what a Stream is counted as.
+	Label serve.Label
 	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin that is allowed.
 	Effect bool
 }
@@ -103,6 +105,7 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		return
 	}
 	if rt.Stream != nil {
+		x.Label = rt.Label
 		if err := rt.Stream(r); err != nil {
 			r.fail(err)
 		}
