@@ -187,6 +187,26 @@ func TestCallersAreThoseOfTheMethods(t *testing.T) {
 	}
 }
 
+// An instance is not deleted if its caller must not remove its scope, which comes after.
+func TestAllMethodsAreAskedAboutBefore(t *testing.T) {
+	refused := ""
+	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Method == refused {
+			return host.Errorf(host.PermissionDenied, "not you")
+		}
+		return nil
+	}})
+	id := s.instance("one")
+	for _, refused = range []string{"kv.commit", "kv.remove_scope"} {
+		s.want(403, "not you", "DELETE", "instances/"+id, "")
+	}
+	for _, refused = range []string{"kv.commit", "kv.set_scope"} {
+		s.want(403, "not you", "POST", "instances", `{"name":"two"}`)
+	}
+	s.want(200, `"name":"one"`, "GET", "instances/"+id, "")
+	s.want(200, "", "GET", "instances", "")
+}
+
 // Names are what no two instances have, however many clients make them at once.
 func TestNamesAreUnique(t *testing.T) {
 	s := open(t)

@@ -394,6 +394,9 @@ func updateInstance(r *kvrest.Request) (any, error) {
 
 // deleteInstance answers DELETE instances/:id.
 func deleteInstance(r *kvrest.Request) (any, error) {
+	if err := r.Allow(host.KVRemoveScope); err != nil {
+		return nil, err
+	}
 	if _, err := r.Params(); err != nil {
 		return nil, err
 	}

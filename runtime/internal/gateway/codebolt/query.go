@@ -24,8 +24,8 @@ const (
 	maxPages = 20
 	// pageBytes ends a page early: after the record with which the values reach it.
 	pageBytes = 4 << 20
-	// together is how many values are read at once: they fit into one answer, however large they are.
-	together = kv.MaxValues/(1<<20) - 1
+	// together is how many values are read at once in the order of time: about a page, if they are as large as can be.
+	together = 8
 )
 
 // A query is the body of POST query.

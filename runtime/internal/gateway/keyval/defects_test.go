@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,4 +242,55 @@ func TestK21WatchingTellsNoLiesAboutKeys(t *testing.T) {
 	if entries, _ = poll(known); entries != `[`+gone(`"n",1`)+`]` {
 		t.Fatal(entries)
 	}
+}
+
+func TestB2KeysAreInOneOrder(t *testing.T) {
+	s := open(t)
+	big := func(n string) string { return `{"__type":"bigint","value":"` + n + `"}` }
+	order := []string{
+		`{"$bytes":"AP8="}`, `"a"`, `"a\u0000"`, `"ab"`, `"z"`, big("-1" + strings.Repeat("0", 300)), big("-256"), big("-255"), big("-1"), big("0"), big("256"),
+		`-1.5`, `0`, `1`, `10`, `false`, `true`,
+	}
+	for i := range order {
+		part := order[(i*7)%len(order)]
+		s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[{"type":"set","key":["k",`+part+`],"value":`+fmt.Sprint(i)+`}]}`)
+	}
+	if got, want := s.keys("k"), `["k",`+strings.Join(order, `] ["k",`)+`]`; got != want {
+		t.Errorf("%s\nnot\n%s", got, want)
+	}
+}
+
+func TestB8ABatchIsOneCommit(t *testing.T) {
+	s := open(t)
+	s.put("a/1", `1`, "b/1", `2`, "c", `3`)
+	before := len(s.node.Requests())
+	s.exactly(`{"deletedCount":2}`, "POST", "keys/delete-batch", `{"keys":[["a"],["b",1]],"exact":false}`)
+	if calls := s.node.Requests()[before:]; len(calls) != 1 || calls[0].Method != "kv.commit" {
+		t.Error(calls)
+	}
+	s.want(400, "keys[1]", "POST", "keys/delete-batch", `{"keys":[["c"],[null]]}`)
+	s.exactly(`{"count":1}`, "GET", "keys/count", "")
+}
+
+func TestB15VersionstampsAreInTheOrderOfCommits(t *testing.T) {
+	s := open(t)
+	last := ""
+	for i := range 300 {
+		s.put("k", fmt.Sprint(i))
+		stamp := s.stamp("k")
+		if stamp <= last {
+			t.Fatalf("%s does not follow %s", stamp, last)
+		}
+		last = stamp
+	}
+	if native := s.call("kv.get", `{"key":["k"]}`); !strings.Contains(native, `"version":`+fmt.Sprint(must(strconv.ParseUint(last[:16], 16, 64)))) {
+		t.Errorf("%s is %s", last, native)
+	}
+}
+
+func must(n uint64, err error) uint64 {
+	if err != nil {
+		panic(err)
+	}
+	return n
 }

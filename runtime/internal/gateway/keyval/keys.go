@@ -122,14 +122,22 @@ func getAll(r *kvrest.Request, keys []kv.Key) ([]entry, error) {
 
 // A removal says what is deleted for a key: the key and its descendants, of these what meets a filter, or only the key.
 type removal struct {
-	Exact bool     `json:"exact"`
+	Exact host.Raw `json:"exact"` // null would otherwise be taken for false, which deletes more
 	Where host.Raw `json:"where"`
 }
 
 // of is the mutation that does it.
 func (d *removal) of(key kv.Key) (kv.Mutation, error) {
+	exact := false
+	switch string(d.Exact) {
+	case "", "false":
+	case "true":
+		exact = true
+	default:
+		return kv.Mutation{}, kvrest.Wrong("exact", "exact is %s; it is true or false", clip(d.Exact))
+	}
 	if d.Where == nil {
-		if d.Exact {
+		if exact {
 			return kv.Mutation{Op: "delete", Key: key}, nil
 		}
 		return kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: key}}, nil
@@ -138,7 +146,7 @@ func (d *removal) of(key kv.Key) (kv.Mutation, error) {
 		return kv.Mutation{}, kvrest.Wrong("where", "where is no filter, which is an object of conditions")
 	}
 	m := kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: key}, Where: filter(d.Where)}
-	if d.Exact { // a key follows directly if it has a further part, which is at least one byte
+	if exact { // a key follows directly if it has a further part, which is at least one byte
 		m.Selection = kv.Selection{Start: key, End: append(key[:len(key):len(key)], kv.Raw{0})}
 	}
 	return m, nil

@@ -45,7 +45,7 @@ func New(node Node, operation func(typ, method string) serve.Operation) *kvrest.
 		{Verb: http.MethodPut, Path: "api/keys/**", Method: host.KVCommit, Answer: set},
 		{Verb: http.MethodDelete, Path: "api/keys/**", Method: host.KVCommit, Answer: remove},
 		{Verb: http.MethodPost, Path: "api/queue/enqueue", Method: host.QueueSend, Answer: enqueue},
-		{Verb: http.MethodGet, Path: "api/queue/listen", Method: host.QueueReceive, Stream: listen, Effect: true},
+		{Verb: http.MethodGet, Path: "api/queue/listen", Method: host.QueueReceive, Stream: listen, Label: serve.LabelListen, Effect: true},
 		{Verb: http.MethodGet, Path: "api/queue/poll", Method: host.QueueReceive, Answer: poll, Effect: true},
 		{Verb: http.MethodPost, Path: "api/queue/ack", Method: host.QueueAck, Answer: ack},
 		{Verb: http.MethodPost, Path: "api/queue/nack", Method: host.QueueNack, Answer: nack},
@@ -57,9 +57,9 @@ func New(node Node, operation func(typ, method string) serve.Operation) *kvrest.
 		{Verb: http.MethodDelete, Path: "api/queue/dlq", Method: host.QueueDeadDelete, Answer: purge},
 		{Verb: http.MethodGet, Path: "api/metrics", Method: host.QueueStatsMethod, Answer: metrics},
 		{Verb: http.MethodGet, Path: "api/metrics/prometheus", Method: host.QueueStatsMethod, Answer: prometheus},
-		{Verb: http.MethodGet, Path: "api/watch", Method: host.KVWatch, Stream: watch.keys},
+		{Verb: http.MethodGet, Path: "api/watch", Method: host.KVWatch, Stream: watch.keys, Label: serve.LabelWatch},
 		{Verb: http.MethodGet, Path: "api/watch/poll", Method: host.KVGetMany, Answer: pollKeys},
-		{Verb: http.MethodGet, Path: "api/watch/prefix", Method: host.KVWatch, Stream: watch.prefix},
+		{Verb: http.MethodGet, Path: "api/watch/prefix", Method: host.KVWatch, Stream: watch.prefix, Label: serve.LabelWatch},
 		{Verb: http.MethodGet, Path: "api/watch/prefix/poll", Method: host.KVList, Answer: pollPrefix},
 	}}
 }

@@ -270,6 +270,7 @@ func TestFaultyRequests(t *testing.T) {
 		{400, "DELETE", "keys/a", `null`, "not an object"},
 		{400, "DELETE", "keys/a", `[]`, "object"},
 		{400, "DELETE", "keys/a", `{"exact":1}`, "exact"},
+		{400, "DELETE", "keys/a", `{"exact":null}`, "exact is null"},
 		{400, "DELETE", "keys/a", `{"where":null}`, "no filter"},
 		{400, "DELETE", "keys/a", `{"where":{}}`, "at least one condition"},
 		{400, "DELETE", "keys/a", `{"where":[]}`, "no filter"},

@@ -35,6 +35,8 @@ type Route struct {
 	Status int
 	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
 	Stream func(*Request) error
+	// Label is what a Stream is counted as.
+	Label serve.Label
 	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin that is allowed.
 	Effect bool
 }
@@ -44,11 +46,10 @@ type Text struct{ Type, Body string }
 
 // match returns the segments of a path that stand for the stars of the route.
 func (rt *Route) match(path []string) (stars []string, ok bool) {
-	pattern := strings.Split(rt.Path, "/")
-	for i, want := range pattern {
+	rest := rt.Path
+	for i := range path {
+		want, more, goesOn := strings.Cut(rest, "/")
 		switch {
-		case i == len(path):
-			return nil, false
 		case want == "**":
 			return append(stars, path[i:]...), true
 		case want == "*":
@@ -56,8 +57,11 @@ func (rt *Route) match(path []string) (stars []string, ok bool) {
 		case want != path[i]:
 			return nil, false
 		}
+		if rest = more; !goesOn {
+			return stars, i == len(path)-1
+		}
 	}
-	return stars, len(path) == len(pattern)
+	return nil, false
 }
 
 // A Request is one request for an actor.
@@ -96,11 +100,12 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		r.fail(fault)
 		return
 	}
-	if err := r.allow(rt.Method); err != nil {
+	if err := r.Allow(rt.Method); err != nil {
 		r.fail(err)
 		return
 	}
 	if rt.Stream != nil {
+		x.Label = rt.Label
 		if err := rt.Stream(r); err != nil {
 			r.fail(err)
 		}

@@ -20,8 +20,8 @@ import (
 // longReply is from where on the answers of all clients together are bounded.
 const longReply = 64 << 10
 
-// allow asks Authorize about a method, once.
-func (r *Request) allow(method string) error {
+// Allow asks Authorize about a method, once. An answer that calls a method after it has changed something asks before.
+func (r *Request) Allow(method string) error {
 	if slices.Contains(r.allowed, method) {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (r *Request) DoLater(most time.Duration, method string, in, out any) error 
 }
 
 func (r *Request) do(q host.Request, in, out any) error {
-	if err := r.allow(q.Method); err != nil {
+	if err := r.Allow(q.Method); err != nil {
 		return err
 	}
 	var err error
