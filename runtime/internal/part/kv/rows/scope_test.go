@@ -277,6 +277,20 @@ func TestAStoreHasOnePurge(t *testing.T) {
 	must(t, err)
 }
 
+// A put that is refused after it has armed the purge leaves it to the next put of the same time.
+func TestARefusedPutDoesNotArmThePurge(t *testing.T) {
+	t.Parallel()
+	s := scoped(t, pack("a"), Policy{MaxKeys: 1})
+	must(t, put(s, 0, "1", "a"))
+	if err := put(s, 2000, "1", "a", 1); err == nil {
+		t.Fatal("it is full")
+	}
+	must(t, put(s, 2000, "1", "b"))
+	if _, there, err := s.Get(purgeRow); !there || err != nil {
+		t.Error("the purge is not armed", err)
+	}
+}
+
 // A refused put does not purge what is outside of the scope.
 func TestAFullScopeIsClearedAlone(t *testing.T) {
 	s := scoped(t, pack("a"), Policy{MaxKeys: 1})

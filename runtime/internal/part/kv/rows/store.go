@@ -217,7 +217,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 	defer func() {
 		if err != nil {
 			s.Rollback(undo)
-			s.scopes.rung = nil
+			s.scopes.rung, s.scopes.armed = nil, false
 		}
 	}()
 	// Of a scope that the range covers as a whole, nothing need be counted.
@@ -448,7 +448,7 @@ func (s *Store) atomically(operation func() error) error {
 	err := operation()
 	if err != nil {
 		s.Rollback(before)
-		s.purged, s.scopes.rung = s.purged[:purged], nil
+		s.purged, s.scopes.rung, s.scopes.armed = s.purged[:purged], nil, false
 	}
 	return err
 }
