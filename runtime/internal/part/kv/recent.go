@@ -47,8 +47,8 @@ type remembered struct {
 }
 
 const (
-	recentBytes = 64 << 20 // of a node
-	recentValue = 4 << 10  // an entry with more bytes is not remembered
+	recentBytes = 8 << 20 // of a node
+	recentValue = 4 << 10 // an entry with more bytes is not remembered
 	fewSlots    = 64
 	manySlots   = 4096
 )
