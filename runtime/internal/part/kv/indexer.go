@@ -1,0 +1,300 @@
+package kv
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/match"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/where"
+)
+
+// An indexer changes the tables of one index in one turn.
+type indexer struct {
+	ctx     context.Context
+	db      *sql.DB
+	rows    *engine.WriteSet
+	ix      kvrows.Index
+	now     int64
+	changed bool // the state of the index is another
+	bytes   int  // of the values that were added
+	paths   []where.Path
+}
+
+func (w *indexer) fallBehind(key []byte) {
+	w.ix.FallBehind(key, w.now)
+	w.changed = true
+}
+
+// table is the name of the table with the words of an index. The table with the suffix _map has the row of each key.
+func table(ix *kvrows.Index) string { return tablePrefix + ix.Name() }
+
+func dropTables(db *sql.DB, id uint64) error {
+	name := table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}})
+	_, err := db.Exec("DROP TABLE IF EXISTS main." + name + "; DROP TABLE IF EXISTS main." + name + "_map")
+	return err
+}
+
+// tokenizers are the words of callers, as FTS5 has them.
+var tokenizers = map[string]string{
+	"unicode61": "unicode61 remove_diacritics 2", "porter": "porter unicode61 remove_diacritics 2", "ascii": "ascii", "trigram": "trigram",
+}
+
+// create makes the tables.
+func (w *indexer) create() error {
+	if err := dropTables(w.db, w.ix.ID); err != nil {
+		return err
+	}
+	name := table(&w.ix)
+	var columns strings.Builder
+	weights := make([]string, len(w.ix.Weights))
+	for i, weight := range w.ix.Weights {
+		columns.WriteString(match.Column(i) + ", ")
+		text, err := json.Marshal(weight)
+		if err != nil {
+			return err
+		}
+		weights[i] = string(text)
+	}
+	texts := []string{
+		"CREATE VIRTUAL TABLE main." + name + " USING fts5 (" + columns.String() + "key UNINDEXED, version UNINDEXED, tokenize = '" + tokenizers[w.ix.Tokenizer] + "')",
+		"CREATE TABLE main." + name + "_map (key BLOB PRIMARY KEY, id INTEGER NOT NULL, version INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+	}
+	if slices.ContainsFunc(w.ix.Weights, func(weight float64) bool { return weight != 1 }) { // which each search would have to read
+		texts = append(texts, "INSERT INTO main."+name+"("+name+", rank) VALUES ('rank', 'bm25("+strings.Join(weights, ", ")+")')")
+	}
+	for _, text := range texts {
+		if _, err := w.db.ExecContext(w.ctx, text); err != nil {
+			return err
+		}
+	}
+	w.ix.Fresh, w.changed = false, true
+	return nil
+}
+
+// key brings the row of a key up to date.
+func (w *indexer) key(key []byte) error {
+	e, there, err := w.rows.Get(keyspace.UserKV.Append(nil, key))
+	if err != nil {
+		return err
+	}
+	var id, version int64
+	err = w.db.QueryRowContext(w.ctx, "SELECT id, version FROM main."+table(&w.ix)+"_map WHERE key = ?", key).Scan(&id, &version)
+	switch known := err == nil; {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return err
+	case !there && known:
+		return w.remove(key, id)
+	case !there, known && version == int64(e.Version):
+		return nil
+	case known:
+		if err := w.remove(key, id); err != nil {
+			return err
+		}
+	}
+	return w.add(key, &e)
+}
+
+func (w *indexer) remove(key []byte, id int64) error {
+	if _, err := w.db.ExecContext(w.ctx, "DELETE FROM main."+table(&w.ix)+" WHERE rowid = ?", id); err != nil {
+		return err
+	}
+	_, err := w.db.ExecContext(w.ctx, "DELETE FROM main."+table(&w.ix)+"_map WHERE key = ?", key)
+	return err
+}
+
+// add adds an entry, if it has text.
+func (w *indexer) add(key []byte, e *engine.Entry) error {
+	w.bytes += len(e.Value)
+	texts, some, err := w.texts(e)
+	if err != nil || !some {
+		return err
+	}
+	texts = append(texts, key, int64(e.Version))
+	done, err := w.db.ExecContext(w.ctx, "INSERT INTO main."+table(&w.ix)+" VALUES (?"+strings.Repeat(", ?", len(texts)-1)+")", texts...)
+	if err != nil {
+		return err
+	}
+	id, err := done.LastInsertId()
+	if err != nil {
+		return err
+	}
+	_, err = w.db.ExecContext(w.ctx, "INSERT INTO main."+table(&w.ix)+"_map VALUES (?, ?, ?)", key, id, int64(e.Version))
+	return err
+}
+
+// texts returns the text of each field of an entry, and whether one has any.
+func (w *indexer) texts(e *engine.Entry) (texts []any, some bool, err error) {
+	if w.paths == nil {
+		w.paths = make([]where.Path, len(w.ix.Paths))
+		for i, text := range w.ix.Paths {
+			if w.paths[i], err = where.ParsePath(text); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	v, err := document(value.Value{Encoding: host.Encoding(e.Encoding), Data: e.Value})
+	if err != nil {
+		return nil, false, nil // it cannot be shown, so it has no text
+	}
+	texts = make([]any, len(w.paths), len(w.paths)+2)
+	for i, p := range w.paths {
+		text := textOf(p.Of(v))
+		some = some || text != ""
+		texts[i] = text
+	}
+	return texts, some, nil
+}
+
+// textOf returns the text of a string, of a number, or of an array of them.
+func textOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		if strings.ContainsAny(v, cleared) {
+			v = strings.Map(func(r rune) rune {
+				if strings.ContainsRune(cleared, r) {
+					return ' '
+				}
+				return r
+			}, v)
+		}
+		return strings.ToValidUTF8(v, "\uFFFD")
+	case json.Number:
+		return v.String()
+	case []any:
+		var texts []string
+		for _, element := range v {
+			switch element.(type) {
+			case string, json.Number:
+				texts = append(texts, textOf(element))
+			}
+		}
+		return strings.Join(texts, "\n")
+	}
+	return ""
+}
+
+// A mapped is a row of the table of keys.
+type mapped struct {
+	key         []byte
+	id, version int64
+}
+
+// mapped returns rows of the table of keys, in order; more: there may be more of them.
+func (w *indexer) mapped(start, end []byte, most int) (list []mapped, more bool, err error) {
+	if start == nil {
+		start = []byte{}
+	}
+	rows, err := w.db.QueryContext(w.ctx, "SELECT key, id, version FROM main."+table(&w.ix)+"_map WHERE key >= ? AND key < ? ORDER BY key LIMIT ?", start, end, most+1)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m mapped
+		if err := rows.Scan(&m.key, &m.id, &m.version); err != nil {
+			return nil, false, err
+		}
+		list = append(list, m)
+	}
+	if len(list) > most {
+		return list[:most], true, rows.Err()
+	}
+	return list, false, rows.Err()
+}
+
+// span brings the rows of a range up to date, whose entries were removed.
+func (w *indexer) span(r span) error {
+	start, end := max(r.start, string(w.ix.Prefix)), string(w.ix.End())
+	if r.end != "" {
+		end = min(end, r.end)
+	}
+	list, more, err := w.mapped([]byte(start), []byte(end), maxIndexed)
+	if err != nil {
+		return err
+	}
+	if more {
+		w.fallBehind([]byte(start))
+		return nil
+	}
+	for i := range list {
+		if err := w.key(list[i].key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slice goes on with building.
+func (w *indexer) slice() error {
+	ix := &w.ix
+	w.changed = true
+	if ix.Fresh {
+		if err := w.create(); err != nil {
+			return err
+		}
+	}
+	start, end := ix.Prefix, ix.End()
+	if ix.After != nil {
+		start = append(ix.After[:len(ix.After):len(ix.After)], 0)
+	}
+	room := w.rows.Room() // a slice takes a small part of it, or it would never fit
+	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)), MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
+	q.Start, q.End = kvrows.Bounds(start, end)
+	page, err := w.rows.List(q)
+	if err != nil {
+		return err
+	}
+	done := page.Next == nil
+	if !done {
+		end = append(page.Entries[len(page.Entries)-1].Key[1:], 0)
+	}
+	known, more, err := w.mapped(start, end, 2*sliceLimit)
+	if err != nil {
+		return err
+	}
+	if more {
+		done, end = false, append(known[len(known)-1].key, 0)
+	}
+	there := make(map[string]*mapped, len(known))
+	for i := range known {
+		there[string(known[i].key)] = &known[i]
+	}
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		key := e.Key[1:]
+		if string(key) >= string(end) {
+			break
+		}
+		m := there[string(key)]
+		delete(there, string(key))
+		if m != nil && m.version == int64(e.Version) {
+			continue
+		}
+		if m != nil {
+			if err := w.remove(key, m.id); err != nil {
+				return err
+			}
+		}
+		if err := w.add(key, e); err != nil {
+			return err
+		}
+	}
+	for _, m := range there {
+		if err := w.remove(m.key, m.id); err != nil {
+			return err
+		}
+	}
+	if ix.Behind, ix.After = !done, nil; !done {
+		ix.After, ix.Due = end[:len(end)-1], w.now
+	}
+	return nil
+}
