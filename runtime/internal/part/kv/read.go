@@ -179,7 +179,7 @@ func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, erro
 		switch {
 		case there && known && before.version == e.Version:
 			continue
-		case !there && !known && (w.begun || !w.names(key)):
+		case !there && !known && (w.begun || !w.named(key)):
 			continue
 		}
 		change, err := w.change(key, &e, there)
@@ -219,8 +219,8 @@ func (w *watch) nothing() kv.Changes {
 	return out
 }
 
-// names reports whether a key is one that the watcher has named.
-func (w *watch) names(key string) bool {
+// named reports whether a key is one that the watcher has named.
+func (w *watch) named(key string) bool {
 	_, ok := slices.BinarySearch(w.keys, key)
 	return ok
 }

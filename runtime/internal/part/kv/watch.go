@@ -37,6 +37,7 @@ type watch struct {
 	mu     sync.Mutex
 	dirty  dirt
 	handed []*touched // what is not marked yet
+	names  int        // keys and ranges of it
 	ending *host.Error
 
 	// Of the goroutine that reads.
@@ -193,34 +194,43 @@ func (w *watch) touch(key string, version engine.Version) {
 func (w *watch) hand(what *touched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handed = append(w.handed, what); len(w.handed) > maxRanges {
-		w.handed, w.dirty = nil, dirt{all: true, last: max(w.dirty.last, what.version)}
+	w.handed = append(w.handed, what)
+	if w.names += len(what.keys) + len(what.ranges); w.names > maxHanded {
+		w.handed, w.names, w.dirty = nil, 0, dirt{all: true, last: max(w.dirty.last, what.version)}
 	}
 	w.wake()
 }
 
-// markHanded marks what was left to the reader.
-//
-// REQUIRES: w.mu
+// maxHanded bounds the keys and ranges that a reader marks. Beyond, it reads everything again.
+const maxHanded = 2 * maxTouched
+
+// markHanded marks what was left to the reader. It compares without the lock, which publish waits for.
 func (w *watch) markHanded() {
-	for _, what := range w.handed {
+	w.mu.Lock()
+	handed := w.handed
+	w.handed, w.names = nil, 0
+	w.mu.Unlock()
+	var found dirt
+	for _, what := range handed {
 		for _, key := range what.keys {
-			if w.names(key) || slices.ContainsFunc(w.prefixes, func(p string) bool { return within(p, key) }) {
-				mark(&w.dirty, &w.dirty.keys, key, what.version, maxTouched)
+			if w.named(key) || slices.ContainsFunc(w.prefixes, func(p string) bool { return within(p, key) }) {
+				mark(&found, &found.keys, key, what.version, maxTouched)
 			}
 		}
 		for _, r := range what.ranges {
 			if w.meets(r) {
-				mark(&w.dirty, &w.dirty.ranges, r, what.version, maxRanges)
+				mark(&found, &found.ranges, r, what.version, maxRanges)
 			}
 		}
 	}
-	w.handed = nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty.add(&found)
 }
 
 // meets reports whether entries that are watched can be in a range.
 func (w *watch) meets(r span) bool {
-	if slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && p+"\xff" > r.start }) {
+	if slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && (r.start < p || within(p, r.start)) }) {
 		return true
 	}
 	i, _ := slices.BinarySearch(w.keys, r.start)
@@ -308,20 +318,20 @@ func (w *watch) wait(ctx context.Context) error {
 
 // idle reports whether nothing may be different. The error says why the watch has ended, if it has.
 func (w *watch) idle() (bool, error) {
+	w.markHanded()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ending != nil {
 		return false, w.ending
 	}
-	w.markHanded()
 	return w.dirty.none() && len(w.rest) == 0, nil
 }
 
 // take returns what may be different as of a version, and leaves what became so later.
 func (w *watch) take(version engine.Version) dirt {
+	w.markHanded()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.markHanded()
 	d := w.dirty
 	w.dirty = d.after(version)
 	return d
