@@ -22,6 +22,7 @@ type hub struct {
 	mu        sync.RWMutex
 	audiences map[string]*audience // by actor
 	held      atomic.Int64         // bytes of the changes that watchers have in hand
+	known     atomic.Int64         // bytes of what watchers remember
 }
 
 // An audience is the watches of one actor.

@@ -48,8 +48,13 @@ type watch struct {
 	since   string           // the life of the versions that the watcher came with; "" is any
 	known   map[string]seen  // the entries as the watcher knows them
 	bytes   int              // of their keys
-	expires expiries         // of them
+	counted int64            // bytes of what is remembered, as the hub counts them
+	expires expiries         // of the entries
 	rest    []string         // keys that the last changes had no room for
+	left    int              // bytes of these
+	last    string           // the key before them; "" for none
+	more    bool             // the last changes said that more follows
+	absent  map[string]bool  // named keys that were told absent, until begun
 	given   int64            // bytes of the last changes
 }
 
@@ -59,7 +64,7 @@ type seen struct {
 	expire  int64
 }
 
-// watchOf returns a watch that has joined the hub.
+// watchOf returns a watch that has not joined the hub yet.
 func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watching) (*watch, error) {
 	if n := len(c.Keys); n > kv.MaxWatchedKeys {
 		return nil, host.OverLimit("keys", kv.MaxWatchedKeys, int64(n)).With("field", "keys")
@@ -105,9 +110,6 @@ func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watchi
 	w.prefixes = outer
 	slices.Sort(w.keys)
 	w.keys = slices.Compact(w.keys)
-	if err := w.hub.join(w); err != nil {
-		return nil, err
-	}
 	return w, nil
 }
 
@@ -128,6 +130,9 @@ func WatchKV(ctx context.Context, k *kernel.Kernel, addr host.Address, c kv.Watc
 		return nil, fault.Unavailable("the node is shutting down")
 	}
 	w, err := watchOf(k, addr, host.JSON, &c)
+	if err == nil {
+		err = w.hub.join(w)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +167,17 @@ func watchFor(k *kernel.Kernel, ctx context.Context, on kernel.Target, in *kv.Wa
 		return kv.Changes{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", host.KVWatch)
 	}
 	w, err := watchOf(k, on.Addr, on.Codec, &c)
+	if err == nil && in.WaitMS > 0 { // otherwise it is a read like any other
+		err = w.hub.join(w)
+	}
 	if err != nil {
 		return kv.Changes{}, err
 	}
 	defer w.Close()
 	w.known, w.since, w.begun = known, in.Life, true
+	for key := range known {
+		w.bytes += len(key)
+	}
 	out, ok, err := w.read(ctx)
 	if ok || err != nil || in.WaitMS == 0 {
 		return out, err
@@ -275,6 +286,8 @@ func (w *watch) wake() {
 func (w *watch) Close() {
 	w.hub.leave(w)
 	w.letGo()
+	w.hub.known.Add(-w.counted)
+	w.counted = 0
 }
 
 // letGo counts off what the reader had in hand.
@@ -287,6 +300,9 @@ func (w *watch) letGo() {
 func (w *watch) Next(ctx context.Context) (kv.Changes, error) {
 	w.letGo()
 	for {
+		if ctx.Err() != nil { // also while there is always something to tell
+			return kv.Changes{}, fault.Ended(ctx)
+		}
 		out, ok, err := w.read(ctx)
 		if ok || err != nil {
 			return out, err
