@@ -227,7 +227,7 @@ type Session interface {
 	Stuck() (fault, what, where string)
 }
 
-// A Consequence leaves the actor when the turn that caused it is durable.
+// A Consequence leaves the actor when the turn that caused it is durable. One with a method OfWrites needs that it has written.
 type Consequence interface {
 	// Durable lets it out. It does not block.
 	Durable()

@@ -40,7 +40,11 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 			return false, err
 		}
 	}
-	c.Group.After = append(c.Group.After, t.After...)
+	for _, f := range t.After {
+		if _, ok := f.(interface{ OfWrites() }); !ok || t.Changed() {
+			c.Group.After = append(c.Group.After, f)
+		}
+	}
 	if !t.Changed() {
 		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.Row.Waits {
 			c.Rows.Rollback(t.mark.at) // nothing happened; the version stays

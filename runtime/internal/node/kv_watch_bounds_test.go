@@ -139,6 +139,39 @@ func TestWatchersEndWithTheirContextAlsoWhileThereAreChanges(t *testing.T) {
 	})
 }
 
+// A tally counts how often it is let out.
+type tally struct{ n int }
+
+func (c *tally) Durable()  { c.n++ }
+func (c *tally) OfWrites() {}
+
+// A turn that undoes all that it wrote has no commit, for which watchers would look in vain.
+func TestNobodyIsToldOfWritesThatWereUndone(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.kv("k=1")
+		var c tally
+		for _, undone := range []bool{true, false} {
+			g.must("a", func(_ *puppet, h host.Turn) error {
+				_, err := h.(kv.Committer).KVUpdate(func() error {
+					if err := h.KVPut(mustPack(t, kv.Key{"k"}), []byte("2"), host.EncodedJSON, time.Time{}); err != nil || !undone {
+						return err
+					}
+					return host.Errorf("no", "no")
+				})
+				after := kernelTurn(h).After
+				if _, ok := after[len(after)-1].(interface{ OfWrites() }); !ok || undone != (err != nil) {
+					t.Errorf("%T, %v", after[len(after)-1], err)
+				}
+				kernelTurn(h).After = append(after, &c)
+				return nil
+			})
+			if undone && c.n != 0 || !undone && c.n != 1 {
+				t.Errorf("undone %v: let out %d times", undone, c.n)
+			}
+		}
+	})
+}
+
 func TestReadsThatDoNotWaitAreNoWatchers(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("k=1")

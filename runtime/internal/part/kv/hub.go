@@ -236,5 +236,8 @@ func (h *Turn) collects() *touched {
 	return what
 }
 
+// OfWrites says that there is nothing to publish if the turn has undone what it wrote: no commit has its version.
+func (*touched) OfWrites() {}
+
 // Durable implements kernel.Consequence.
 func (what *touched) Durable() { hubOf(what.in.Kernel).publish(what.in.Key, what) }
