@@ -207,6 +207,14 @@ func TestWhatAllWatchersRememberIsBounded(t *testing.T) {
 		defer few.Close()
 		var s shown
 		s.told(t, few, "")
+		var in kv.WatchInput // a read that does not wait is not refused either
+		for i := range kv.MaxWatchedKeys {
+			in.Keys = append(in.Keys, kv.WatchedKey{Key: kv.Key{fmt.Sprintf("%s%05d", strings.Repeat("k", 1500), i)}})
+		}
+		var out kv.Changes
+		if g.mustVerb("a", host.KVWatch, in, &out); len(out.Changes) != 1000 {
+			t.Errorf("%d changes", len(out.Changes))
+		}
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{}}, Initial: true})
 		wantCode(t, s.take(t, w), host.Overloaded)
 		w.Close()

@@ -167,7 +167,11 @@ func watchFor(k *kernel.Kernel, ctx context.Context, on kernel.Target, in *kv.Wa
 		return kv.Changes{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", host.KVWatch)
 	}
 	w, err := watchOf(k, on.Addr, on.Codec, &c)
-	if err == nil && in.WaitMS > 0 { // otherwise it is a read like any other
+	switch {
+	case err != nil:
+	case in.WaitMS == 0: // a read like any other, which watchers do not keep out
+		w.hub = new(hub)
+	default:
 		err = w.hub.join(w)
 	}
 	if err != nil {
