@@ -137,7 +137,8 @@ type Options struct {
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64
 	// of Memory if 0.
 	MaxMailboxBytes int64
-	// MaxEventBytes bounds the events that wait for the clients of all actors: 2/64 of Memory if 0.
+	// MaxEventBytes bounds the events that wait for the clients of all actors, and what all watchers of entries remember:
+	// 2/64 of Memory if 0.
 	// Beyond it, a subscriber that is slow goes on from the kept history, and a connection that
 	// does not read is cut off.
 	MaxEventBytes int64

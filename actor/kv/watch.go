@@ -49,7 +49,8 @@ type Change struct {
 //
 // Watch continues after temporary errors, such as a restart of the node, for as long as ctx lasts.
 // Any error is an [*host.Error] and ends the loop: Destroyed when the actor is destroyed, TooLarge
-// if there is more than 100,000 entries to watch, Canceled or DeadlineExceeded when ctx ends,
+// if there are more than 100,000 entries to watch or their keys have more than 16 MiB, Overloaded if
+// all watchers of the node remember too much, Canceled or DeadlineExceeded when ctx ends,
 // FailedPrecondition inside a turn or a query.
 func (s Store) Watch(ctx context.Context, c WatchConfig) iter.Seq2[Changes, error] {
 	return func(yield func(Changes, error) bool) {

@@ -69,7 +69,8 @@ type Watching struct {
 // A Watch is what one watcher follows. It is used by one goroutine at a time.
 type Watch interface {
 	// Next waits for changes. The error is an *host.Error: code Canceled or DeadlineExceeded when ctx ends, after which
-	// Next may be called again, Unavailable when the node shuts down or cannot read, Destroyed when the actor was destroyed.
+	// Next may be called again, Unavailable when the node shuts down or cannot read, Destroyed when the actor was destroyed,
+	// TooLarge when there is too much to follow, Overloaded when all watchers of the node remember too much.
 	Next(ctx context.Context) (Changes, error)
 	// Close ends the watch.
 	Close()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -63,7 +64,8 @@ func (p parameters) keys(name string) (keys []kv.Key, fault *host.Error) {
 // watch answers GET and POST .../-/kv-watch with what changes of entries as server-sent events.
 //
 // The node keeps for a client which entries it has seen, and nothing of what it has not read yet. So one that reads slowly skips
-// states, and a write that takes too long closes the connection. A client that comes back begins anew.
+// states, and a write that takes too long closes the connection. A client that comes back begins anew: with what is there if it sends a
+// Last-Event-ID, as browsers do, because it has missed changes. So the stream begins with an id.
 func (x *exchange) watch(t *target) {
 	x.Count(t.Type, serve.LabelWatch)
 	fault := x.Authorize(x.R.Context(), x.g.operation(t.Type, host.KVWatch), t.Address, host.KVWatch)
@@ -74,6 +76,9 @@ func (x *exchange) watch(t *target) {
 	if fault != nil {
 		x.Fail(fault)
 		return
+	}
+	if x.R.Header.Get("Last-Event-ID") != "" {
+		watching.Initial = true
 	}
 	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {
@@ -92,7 +97,7 @@ func (x *exchange) watch(t *target) {
 	}
 	defer w.Close()
 	out := x.stream()
-	out.Buf = append(out.Buf, '\n')
+	out.Buf = append(out.Buf, "id: 0\n\n"...)
 	if out.Flush() != nil {
 		return
 	}
@@ -120,7 +125,8 @@ func (x *exchange) changes(ctx context.Context, w kv.Watch, out *serve.Writer) e
 		if err != nil {
 			return x.Front.Internal("changes do not encode", slog.Any("error", err))
 		}
-		out.Buf = append(out.Buf, "event: "+EventChange+"\ndata: "...)
+		out.Buf = strconv.AppendUint(append(out.Buf, "id: "...), c.Version, 10)
+		out.Buf = append(out.Buf, "\nevent: "+EventChange+"\ndata: "...)
 		for most := x.Front.Limits.StreamBufferBytes; len(text) > 0; text = text[min(most, len(text)):] {
 			out.Buf = append(out.Buf, text[:min(most, len(text))]...)
 			if err := out.FlushFull(); err != nil {

@@ -79,6 +79,8 @@ var limitSections = []struct {
 		{"watchers of an actor", "actor/host/kv.MaxWatchers", ""},
 		{"entries that one watcher follows", "actor/host/kv.MaxWatchedEntries", ""},
 		{"bytes of their keys", "actor/host/kv.MaxWatchedBytes", ""},
+		{"bytes of the JSON of an event, after which it ends", "runtime/internal/part/kv.eventBytes bytes", ""},
+		{"what a watcher may always remember", "runtime/internal/part/kv.fewBytes bytes", ""},
 		{"entries that a page of a filter reads", "runtime/internal/part/kv.scanEntries", ""},
 		{"entries that one `kv.count` or `kv.sample` reads", "runtime/internal/part/kv.countEntries", ""},
 		{"entries of `kv.sample`", "actor/host/kv.DefaultSample", "`n`"},

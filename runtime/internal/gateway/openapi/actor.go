@@ -410,6 +410,8 @@ func (t *typeDocument) follows() {
 // watch describes the stream of changes of the key-value store.
 func (t *typeDocument) watch() {
 	key := object{"type": "array", "items": object{"type": "string"}}
+	again := object{"name": "Last-Event-ID", "in": "header", "schema": object{"type": "string"},
+		"description": "The id of the last event that the client has: the first changes are what is there, as with initial."}
 	change := shaper{d: t.document, typ: t.b.Type}.of(typeOf[kv.Changes]())
 	o := operation{
 		summary: "Watches entries of the key-value store: tells their last state, each time that it is another one.",
@@ -418,6 +420,7 @@ func (t *typeDocument) watch() {
 			query("prefix", "A prefix to watch, likewise, up to 16 times. [] is that of all keys.", key),
 			query("initial", "Whether the first changes are what is there.", object{"type": "boolean"}),
 			query("stored", `Whether values are the bytes that are stored, as {"$bytes":base64}.`, object{"type": "boolean"}),
+			again,
 		},
 		success: serverSentEvents("Server-sent events: change with what is different, cairn.bye with an error as the last.", object{"change": change}),
 		errors:  callStatuses(),
@@ -426,7 +429,7 @@ func (t *typeDocument) watch() {
 		o.description = "For operators."
 	}
 	t.add("kv-watch", http.MethodGet, "kv_watch", o)
-	o.parameters = nil
+	o.parameters = []any{again}
 	o.body = object{"content": inJSON(shaper{d: t.document, typ: t.b.Type, input: true}.of(typeOf[kv.Watching]()))}
 	t.add("kv-watch", http.MethodPost, "kv_watch_with_body", o)
 }

@@ -53,7 +53,8 @@ type Options struct {
 	MaxAwakeBytes int64
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors.
 	MaxMailboxBytes int64
-	// MaxEventBytes bounds the events that the streams and connections of all actors hold for their readers.
+	// MaxEventBytes bounds the events that the streams and connections of all actors hold for their readers, and what watchers
+	// of entries remember.
 	MaxEventBytes int64
 	// AlarmConcurrency bounds how many alarms run or wait in mailboxes at once, which also paces a restart.
 	AlarmConcurrency int

@@ -26,8 +26,21 @@ func mark[K comparable](d *dirt, marked *map[K]engine.Version, k K, version engi
 	if *marked == nil {
 		*marked = make(map[K]engine.Version)
 	}
-	if (*marked)[k] = version; len(*marked) > most {
+	if (*marked)[k] = max((*marked)[k], version); len(*marked) > most {
 		*d = dirt{all: true, last: d.last}
+	}
+}
+
+// add marks what is marked in another.
+func (d *dirt) add(o *dirt) {
+	if d.last = max(d.last, o.last); o.all {
+		*d = dirt{all: true, last: d.last}
+	}
+	for key, version := range o.keys {
+		mark(d, &d.keys, key, version, maxTouched)
+	}
+	for r, version := range o.ranges {
+		mark(d, &d.ranges, r, version, maxRanges)
 	}
 }
 

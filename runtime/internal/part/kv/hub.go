@@ -22,6 +22,7 @@ type hub struct {
 	mu        sync.RWMutex
 	audiences map[string]*audience // by actor
 	held      atomic.Int64         // bytes of the changes that watchers have in hand
+	known     atomic.Int64         // bytes of what watchers remember
 }
 
 // An audience is the watches of one actor.
@@ -30,6 +31,7 @@ type audience struct {
 	keys     map[string]map[*watch]bool // by packed key
 	prefixes map[string]map[*watch]bool // by packed prefix
 	lengths  map[int]int                // of the prefixes, and how many have them
+	ranged   int                        // what it takes to compare a range with all watches
 }
 
 // hubOf returns the hub of a node.
@@ -54,6 +56,7 @@ func (h *hub) join(w *watch) error {
 		return host.Errorf(host.Overloaded, "the actor has %d watchers", len(au.all)).With("limit", strconv.Itoa(kv.MaxWatchers)).Retry()
 	}
 	au.all[w] = true
+	au.ranged += 1 + len(w.prefixes)
 	for _, key := range w.keys {
 		enter(au.keys, key, w)
 	}
@@ -93,6 +96,7 @@ func (h *hub) leave(w *watch) {
 	if au == nil || !au.all[w] {
 		return
 	}
+	au.ranged -= 1 + len(w.prefixes)
 	for _, key := range w.keys {
 		drop(au.keys, key, w)
 	}
@@ -116,7 +120,8 @@ func (h *hub) watched(actor string) bool {
 	return h.audiences[actor] != nil
 }
 
-// maxMarks bounds the marks that publish makes. Beyond, the watches make them when they read.
+// maxMarks bounds the comparisons that publish makes, because all replies of the store wait for it. Beyond, the watches make them when
+// they read.
 const maxMarks = 10_000
 
 // publish tells the watches of an actor what a durable turn has changed. It does not block.
@@ -133,7 +138,7 @@ func (h *hub) publish(actor string, what *touched) {
 		}
 		return
 	}
-	if len(what.keys)*len(au.all) > maxMarks {
+	if len(what.keys)*(len(au.all)+len(au.lengths))+len(what.ranges)*au.ranged > maxMarks {
 		for w := range au.all {
 			w.hand(what)
 		}
@@ -231,6 +236,7 @@ func (h *Turn) collects() *touched {
 	}
 	return what
 }
+
 
 // Durable implements kernel.Consequence.
 func (what *touched) Durable() {

@@ -1,10 +1,12 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -17,7 +19,7 @@ import (
 )
 
 // read reads what may be different, and returns what is. ok is false if nothing is, and the watcher has been told the
-// beginning.
+// beginning, and not that more follows.
 func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	due := w.expires.due(time.Now().UnixMilli(), w.known)
 	if idle, err := w.idle(); err != nil || idle && len(due) == 0 {
@@ -64,15 +66,17 @@ func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	if err != nil {
 		return kv.Changes{}, false, w.k.StoreError(err)
 	}
-	first := !w.begun && w.initial
-	w.begun = w.begun || !out.More
-	return out, first || len(out.Changes) > 0, nil
+	owed := !w.begun && w.initial || w.more
+	if w.more = out.More; !w.more {
+		w.begun, w.absent = true, nil
+	}
+	return out, owed || len(out.Changes) > 0, nil
 }
 
-// candidates returns the keys whose entries may be different, in order.
+// candidates returns the keys whose entries may be different: in order, but first those behind the last that was told.
 func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string, error) {
 	keys := append(due, w.rest...)
-	w.rest = nil
+	w.rest, w.left = nil, 0
 	for key := range d.keys {
 		keys = append(keys, key)
 	}
@@ -91,13 +95,20 @@ func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string,
 		keys = append(keys, more...)
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys), nil
+	keys = slices.Compact(keys)
+	if at, ok := slices.BinarySearch(keys, w.last); ok || at > 0 {
+		if ok {
+			at++
+		}
+		keys = slices.Concat(keys[at:], keys[:at])
+	}
+	return keys, nil
 }
 
 // all returns the keys of all entries that are different from what the watcher knows. A watcher that has no use for the first state
 // knows it then.
 func (w *watch) all(rows engine.Reader) (keys []string, err error) {
-	gone := make(map[string]bool, len(w.known))
+	size, gone := 0, make(map[string]bool, len(w.known))
 	for key := range w.known {
 		gone[key] = true
 	}
@@ -109,6 +120,7 @@ func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 		case known && s.version == r.version, !w.begun && !w.initial:
 			w.note(r)
 		default:
+			size += len(key)
 			keys = append(keys, key)
 		}
 	}
@@ -135,8 +147,8 @@ func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 				e := &page.Entries[i]
 				found(string(e.Key[1:]), e)
 			}
-			if max(len(keys), len(w.known)) > kv.MaxWatchedEntries+kv.MaxWatchedKeys {
-				return nil, w.tooMany()
+			if err := w.room(len(keys)-len(w.keys), size); err != nil { // named keys may have no entry
+				return nil, err
 			}
 			if list.After = page.Next; page.Next == nil {
 				break
@@ -146,27 +158,47 @@ func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 	return slices.AppendSeq(keys, maps.Keys(gone)), nil
 }
 
-// tooMany ends a watch that has too much to remember.
-func (w *watch) tooMany() *host.Error {
-	err := host.OverLimit("entries that one watcher follows", kv.MaxWatchedEntries, kv.MaxWatchedEntries+1).With("field", "prefixes")
+// knownBytes is what a watcher remembers of an entry besides its key.
+const knownBytes = 128
+
+// room counts what the watcher remembers, and new entries with keys of so many bytes. Too much of it ends the watch.
+func (w *watch) room(entries, bytes int) error {
+	remembered := int64(w.bytes + w.left + bytes + knownBytes*(len(w.known)+max(entries, 0)))
+	all := w.hub.known.Add(remembered - w.counted)
+	w.counted = remembered
+	var err *host.Error
+	switch n, size, most := max(len(w.known), entries), max(w.bytes, bytes), w.k.Options.MaxEventBytes; {
+	case n > kv.MaxWatchedEntries:
+		err = host.OverLimit("entries that one watcher follows", kv.MaxWatchedEntries, int64(n)).With("field", "prefixes")
+	case size > kv.MaxWatchedBytes:
+		err = host.OverLimit("bytes of the keys that one watcher follows", kv.MaxWatchedBytes, int64(size)).With("field", "prefixes")
+	case all > most && remembered > fewBytes:
+		err = host.Errorf(host.Overloaded, "the watchers of the node remember too many entries").With("limit", strconv.FormatInt(most, 10))
+	default:
+		return nil
+	}
 	w.finish(err)
 	return err
 }
 
-// Changes end after the entry with which keys and values reach so many bytes: 16 MiB, which is more than one commit has, or less
-// while watchers have much in hand.
+// Changes end after the entry with which keys and values reach changesBytes, which is more than one commit has, or fewBytes while
+// watchers have much in hand; and after that with which their JSON reaches eventBytes, because a client does not read events of any size.
 const (
 	changesBytes = kv.MaxValues
+	eventBytes   = 32 << 20
 	fewBytes     = 64 << 10
-	entryBytes   = 128 // of an entry besides
+	entryBytes   = 256 // of an entry besides
 )
 
 // differences returns the entries that are different from what the watcher knows, which it knows then.
 func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, error) {
-	out, size, most, read := w.nothing(), 0, changesBytes, make([]reading, 0, len(keys))
+	out, size, encoded, most, read := w.nothing(), 0, 0, changesBytes, make([]reading, 0, len(keys))
 	if w.hub.held.Load() > w.k.Options.MaxEventBytes {
 		most = fewBytes
 	}
+	behind := 0 // changes of keys behind the last that was told, before those from the first key on
+	last := w.last
+	w.last = ""
 	for i, key := range keys {
 		e, there, err := rows.Get(keyspace.UserKV.Append(nil, []byte(key)))
 		if err != nil {
@@ -179,28 +211,54 @@ func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, erro
 		switch {
 		case there && known && before.version == e.Version:
 			continue
-		case !there && !known && (w.begun || !w.names(key)):
+		case !there && !known && (w.begun || !w.named(key) || w.absent[key]):
 			continue
+		case !there && !known:
+			if w.absent == nil {
+				w.absent = make(map[string]bool)
+			}
+			w.absent[key] = true
 		}
 		change, err := w.change(key, &e, there)
 		if err != nil {
 			return out, err
 		}
-		out.Changes = append(out.Changes, change)
-		if size += entryBytes + len(key) + len(e.Value); size >= most && i+1 < len(keys) {
-			w.rest, out.More = keys[i+1:], true
+		if out.Changes = append(out.Changes, change); key > last {
+			behind++
+		}
+		size += entryBytes + len(key) + len(e.Value)
+		encoded += encodedBytes(&change)
+		if (size >= most || encoded >= eventBytes) && i+1 < len(keys) {
+			w.rest, w.last, out.More = slices.Clone(keys[i+1:]), key, true
 			break
 		}
+	}
+	if behind < len(out.Changes) {
+		out.Changes = slices.Concat(out.Changes[behind:], out.Changes[:behind]) // in order
 	}
 	for _, r := range read {
 		w.note(r)
 	}
-	if len(w.known) > kv.MaxWatchedEntries || w.bytes > kv.MaxWatchedBytes {
-		return out, w.tooMany()
+	for _, key := range w.rest {
+		w.left += len(key)
 	}
-	w.given = int64(size)
+	w.given = int64(max(size, encoded))
 	w.hub.held.Add(w.given)
-	return out, nil
+	return out, w.room(0, 0)
+}
+
+// encodedBytes is about how many bytes the JSON of a change has.
+func encodedBytes(c *kv.Change) int {
+	key, _ := json.Marshal(c.Key) // json.Marshal of the change finds the fault
+	n := entryBytes + 2*len(key)
+	if c.Entry == nil {
+		return n
+	}
+	n += len(c.Entry.Value)
+	for _, escaped := range []string{"<", ">", "&", "\u2028", "\u2029"} { // as in \u003c
+		n += 5 * bytes.Count(c.Entry.Value, []byte(escaped))
+	}
+	return n
 }
 
 // A reading is what an entry was found to be.
@@ -219,8 +277,8 @@ func (w *watch) nothing() kv.Changes {
 	return out
 }
 
-// names reports whether a key is one that the watcher has named.
-func (w *watch) names(key string) bool {
+// named reports whether a key is one that the watcher has named.
+func (w *watch) named(key string) bool {
 	_, ok := slices.BinarySearch(w.keys, key)
 	return ok
 }

@@ -37,6 +37,7 @@ type watch struct {
 	mu     sync.Mutex
 	dirty  dirt
 	handed []*touched // what is not marked yet
+	names  int        // keys and ranges of it
 	ending *host.Error
 
 	// Of the goroutine that reads.
@@ -47,8 +48,13 @@ type watch struct {
 	since   string           // the life of the versions that the watcher came with; "" is any
 	known   map[string]seen  // the entries as the watcher knows them
 	bytes   int              // of their keys
-	expires expiries         // of them
+	counted int64            // bytes of what is remembered, as the hub counts them
+	expires expiries         // of the entries
 	rest    []string         // keys that the last changes had no room for
+	left    int              // bytes of these
+	last    string           // the key before them; "" for none
+	more    bool             // the last changes said that more follows
+	absent  map[string]bool  // named keys that were told absent, until begun
 	given   int64            // bytes of the last changes
 }
 
@@ -58,7 +64,7 @@ type seen struct {
 	expire  int64
 }
 
-// watchOf returns a watch that has joined the hub.
+// watchOf returns a watch that has not joined the hub yet.
 func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watching) (*watch, error) {
 	if n := len(c.Keys); n > kv.MaxWatchedKeys {
 		return nil, host.OverLimit("keys", kv.MaxWatchedKeys, int64(n)).With("field", "keys")
@@ -97,9 +103,6 @@ func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watchi
 	w.prefixes = outer
 	slices.Sort(w.keys)
 	w.keys = slices.Compact(w.keys)
-	if err := w.hub.join(w); err != nil {
-		return nil, err
-	}
 	return w, nil
 }
 
@@ -131,6 +134,9 @@ func WatchKV(ctx context.Context, k *kernel.Kernel, addr host.Address, c kv.Watc
 		return nil, fault.Unavailable("the node is shutting down")
 	}
 	w, err := watchOf(k, addr, host.JSON, &c)
+	if err == nil {
+		err = w.hub.join(w)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -165,11 +171,21 @@ func watchFor(k *kernel.Kernel, ctx context.Context, on kernel.Target, in *kv.Wa
 		return kv.Changes{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", host.KVWatch)
 	}
 	w, err := watchOf(k, on.Addr, on.Codec, &c)
+	switch {
+	case err != nil:
+	case in.WaitMS == 0: // a read like any other, which watchers do not keep out
+		w.hub = new(hub)
+	default:
+		err = w.hub.join(w)
+	}
 	if err != nil {
 		return kv.Changes{}, err
 	}
 	defer w.Close()
 	w.known, w.since, w.begun = known, in.Life, true
+	for key := range known {
+		w.bytes += len(key)
+	}
 	out, ok, err := w.read(ctx)
 	if ok || err != nil || in.WaitMS == 0 {
 		return out, err
@@ -197,34 +213,43 @@ func (w *watch) touch(key string, version engine.Version) {
 func (w *watch) hand(what *touched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handed = append(w.handed, what); len(w.handed) > maxRanges {
-		w.handed, w.dirty = nil, dirt{all: true, last: max(w.dirty.last, what.version)}
+	w.handed = append(w.handed, what)
+	if w.names += len(what.keys) + len(what.ranges); w.names > maxHanded {
+		w.handed, w.names, w.dirty = nil, 0, dirt{all: true, last: max(w.dirty.last, what.version)}
 	}
 	w.wake()
 }
 
-// markHanded marks what was left to the reader.
-//
-// REQUIRES: w.mu
+// maxHanded bounds the keys and ranges that a reader marks. Beyond, it reads everything again.
+const maxHanded = 2 * maxTouched
+
+// markHanded marks what was left to the reader. It compares without the lock, which publish waits for.
 func (w *watch) markHanded() {
-	for _, what := range w.handed {
+	w.mu.Lock()
+	handed := w.handed
+	w.handed, w.names = nil, 0
+	w.mu.Unlock()
+	var found dirt
+	for _, what := range handed {
 		for _, key := range what.keys {
-			if w.names(key) || slices.ContainsFunc(w.prefixes, func(p string) bool { return within(p, key) }) {
-				mark(&w.dirty, &w.dirty.keys, key, what.version, maxTouched)
+			if w.named(key) || slices.ContainsFunc(w.prefixes, func(p string) bool { return within(p, key) }) {
+				mark(&found, &found.keys, key, what.version, maxTouched)
 			}
 		}
 		for _, r := range what.ranges {
 			if w.meets(r) {
-				mark(&w.dirty, &w.dirty.ranges, r, what.version, maxRanges)
+				mark(&found, &found.ranges, r, what.version, maxRanges)
 			}
 		}
 	}
-	w.handed = nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty.add(&found)
 }
 
 // meets reports whether entries that are watched can be in a range.
 func (w *watch) meets(r span) bool {
-	if slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && p+"\xff" > r.start }) {
+	if slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && (r.start < p || within(p, r.start)) }) {
 		return true
 	}
 	i, _ := slices.BinarySearch(w.keys, r.start)
@@ -269,6 +294,8 @@ func (w *watch) wake() {
 func (w *watch) Close() {
 	w.hub.leave(w)
 	w.letGo()
+	w.hub.known.Add(-w.counted)
+	w.counted = 0
 }
 
 // letGo counts off what the reader had in hand.
@@ -281,6 +308,9 @@ func (w *watch) letGo() {
 func (w *watch) Next(ctx context.Context) (kv.Changes, error) {
 	w.letGo()
 	for {
+		if ctx.Err() != nil { // also while there is always something to tell
+			return kv.Changes{}, fault.Ended(ctx)
+		}
 		out, ok, err := w.read(ctx)
 		if ok || err != nil {
 			return out, err
@@ -312,20 +342,20 @@ func (w *watch) wait(ctx context.Context) error {
 
 // idle reports whether nothing may be different. The error says why the watch has ended, if it has.
 func (w *watch) idle() (bool, error) {
+	w.markHanded()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ending != nil {
 		return false, w.ending
 	}
-	w.markHanded()
 	return w.dirty.none() && len(w.rest) == 0, nil
 }
 
 // take returns what may be different as of a version, and leaves what became so later.
 func (w *watch) take(version engine.Version) dirt {
+	w.markHanded()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.markHanded()
 	d := w.dirty
 	w.dirty = d.after(version)
 	return d

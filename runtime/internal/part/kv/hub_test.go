@@ -1,0 +1,86 @@
+package kv
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// All replies of a store wait for publish, however much is watched.
+func TestPublishIsShort(t *testing.T) {
+	const size = 1000
+	h := new(hub)
+	for n := range kv.MaxWatchers {
+		w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1)}
+		for p := range kv.MaxWatchedPrefixes {
+			w.prefixes = append(w.prefixes, fmt.Sprintf("%s%02d%d", strings.Repeat("p", size+p*60+n%60), p, n))
+		}
+		if err := h.join(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, ranges := &touched{version: 1}, &touched{version: 2}
+	for i := range maxTouched {
+		keys.keys = append(keys.keys, fmt.Sprint(strings.Repeat("p", 2000), i))
+	}
+	for i := range maxRanges {
+		ranges.ranges = append(ranges.ranges, span{fmt.Sprintf("q%d", i), fmt.Sprintf("q%d~", i)})
+	}
+	for name, what := range map[string]*touched{"keys": keys, "ranges": ranges} {
+		best := time.Hour
+		for range 5 { // of a loaded machine
+			began := time.Now()
+			h.publish("a", what)
+			best = min(best, time.Since(began))
+		}
+		if best > 10*time.Millisecond {
+			t.Errorf("to publish %s takes %s", name, best)
+		}
+	}
+}
+
+// What publish leaves to a reader is marked as publish marks it, and too much of it marks everything.
+func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
+	h := new(hub)
+	w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1), keys: []string{"b"}, prefixes: []string{"k"}}
+	if err := h.join(w); err != nil {
+		t.Fatal(err)
+	}
+	what := &touched{version: 5, keys: []string{"a", "b", "k1", "k\xff"}, ranges: []span{
+		{"", "b"}, {"", "c"}, {"k", "k\xff"}, {"k7", ""}, {"k\xff", ""}, {"j", "k"}, {"j", "k0"}, {"l", "m"},
+	}}
+	for _, handed := range []bool{false, true} {
+		if w.dirty = (dirt{}); handed {
+			w.hand(what)
+			w.touch("k1", 6) // a later one, marked before
+		} else {
+			h.publish("a", what)
+		}
+		d := w.take(0)
+		want := map[string]engine.Version{"b": 5, "k1": 5}
+		if handed {
+			want["k1"] = 6
+		}
+		if got := fmt.Sprint(d.keys); got != fmt.Sprint(want) || len(d.ranges) != 4 || d.all {
+			t.Errorf("handed %v: marked %v %v", handed, got, d.ranges)
+		}
+	}
+	w.dirty = dirt{}
+	many := &touched{version: 7}
+	for i := range maxTouched {
+		many.keys = append(many.keys, fmt.Sprint("other", i))
+	}
+	for n, all := range []bool{false, false, true} {
+		w.hand(many)
+		if w.dirty.all != all {
+			t.Errorf("%d keys: all %v", (n+1)*maxTouched, w.dirty.all)
+		}
+	}
+	if len(w.handed) != 0 {
+		t.Error("they are kept")
+	}
+}
