@@ -237,7 +237,6 @@ func (h *Turn) collects() *touched {
 	return what
 }
 
-
 // Durable implements kernel.Consequence.
 func (what *touched) Durable() {
 	hubOf(what.in.Kernel).publish(what.in.Key, what)
