@@ -205,3 +205,30 @@ func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 		t.Logf("%d cuts, %d amid the changes", len(clones), part)
 	})
 }
+
+// Other entries push the changes of a map out of the log before they are handled. The handler is told that some are missing.
+func TestAHandlerIsToldThatChangesAreMissing(t *testing.T) {
+	var h handler
+	var missed []uint64
+	bubble(t, nil, h.types(), func(t *testing.T, g *stage) {
+		h.on(func(c *host.KVChange, _ host.Turn) error {
+			missed = append(missed, c.Missed)
+			return nil
+		})
+		g.kv("x=1")
+		g.mustVerb("a", host.ActorPause, host.PauseInput{}, nil)
+		g.kv("m.a=1", "m.b=1")
+		for i := range 70 {
+			g.kv(fmt.Sprintf("n.g=%d", i))
+		}
+		g.mustVerb("a", host.ActorResume, nil, nil)
+		time.Sleep(time.Second)
+		g.kv("m.c=1")
+		time.Sleep(time.Second)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(missed) != 1 || missed[0] == 0 {
+			t.Errorf("two changes are lost, and the handler is told %v", missed)
+		}
+	})
+}

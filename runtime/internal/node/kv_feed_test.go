@@ -352,3 +352,83 @@ func TestFollowersReadEachEventOnceWhateverTheCrash(t *testing.T) {
 		}
 	})
 }
+
+// A handler puts and deletes with the calls of ctx.KV() and actor.Map. A waiting reader is told at once.
+func TestWaitingReadersAreToldOfPutsOfHandlers(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.kv("a=1")
+		g.logs(kv.ScopePolicy{})
+		f := followerFrom(0)
+		time.AfterFunc(time.Second, func() {
+			_ = g.do("a", func(_ *puppet, h host.Turn) error {
+				return h.KVPut([]byte("\x02p\x00"), []byte("1"), host.EncodedJSON, time.Time{})
+			})
+		})
+		begin := time.Now()
+		f.read(g, time.Minute)
+		if d := time.Since(begin); d > 2*time.Second {
+			t.Errorf("the put was told after %s", d)
+		}
+		f.want(t, `1 set["p"]1`)
+		time.AfterFunc(time.Second, func() {
+			_ = g.do("a", func(_ *puppet, h host.Turn) error {
+				_, err := h.KVDelete([]byte("\x02p\x00"))
+				return err
+			})
+		})
+		begin = time.Now()
+		f.read(g, time.Minute)
+		if d := time.Since(begin); d > 2*time.Second {
+			t.Errorf("the delete was told after %s", d)
+		}
+	})
+}
+
+// A log that is to keep events for a second forgets the ones that it has.
+func TestAShorterTimeOfALogHolds(t *testing.T) {
+	for _, before := range []int64{0, 30 * 24 * 3600_000} {
+		t.Run(fmt.Sprint(before), func(t *testing.T) {
+			bubble(t, nil, nil, func(t *testing.T, g *stage) {
+				g.kv("a=0")
+				g.logs(kv.ScopePolicy{LogForMS: before})
+				g.kv("a=1")
+				g.logs(kv.ScopePolicy{LogForMS: 1000})
+				time.Sleep(24 * time.Hour)
+				f := followerFrom(0)
+				if f.read(g, 0) > 0 {
+					t.Errorf("a day later: %s", f.text())
+				}
+			})
+		})
+	}
+}
+
+// An entry that cannot be shown does not end the feed for all others.
+func TestAFeedGoesPastWhatCannotBeShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, value string
+		encoding   host.Encoding
+	}{
+		"json": {"\x02p\x00", "{bad", host.EncodedJSON},
+		"cbor": {"\x02p\x00", "\xff", host.EncodedCBOR},
+		"key":  {"\xee", "1", host.EncodedJSON},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, nil, func(t *testing.T, g *stage) {
+				g.kv("a=1")
+				g.logs(kv.ScopePolicy{})
+				if err := g.do("a", func(_ *puppet, h host.Turn) error {
+					return h.KVPut([]byte(c.key), []byte(c.value), c.encoding, time.Time{})
+				}); err != nil {
+					t.Fatal(err)
+				}
+				g.kv("b=1")
+				var out kv.FeedOutput
+				after := uint64(0)
+				if err := g.verb("a", host.KVFeed, kv.FeedInput{After: &after}, &out); err != nil || len(out.Events) != 2 {
+					t.Errorf("%v, %+v", err, out)
+				}
+			})
+		})
+	}
+}

@@ -150,11 +150,7 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 			if len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p []byte) bool { return within(string(p), string(e.Key)) }) {
 				continue
 			}
-			shown, err := eventOf(codec, item, e)
-			if err != nil {
-				return out, err
-			}
-			out.Events = append(out.Events, shown)
+			out.Events = append(out.Events, eventOf(codec, item, e))
 		}
 	}
 	return out, nil
@@ -164,14 +160,10 @@ var causeWords = map[kvrows.Cause]string{
 	kvrows.CauseSet: kv.CauseSet, kvrows.CauseDelete: kv.CauseDelete, kvrows.CauseDeleteRange: kv.CauseDeleteRange, kvrows.CauseExpired: kv.CauseExpired,
 }
 
-// eventOf is an event as callers see it.
-func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) (kv.Event, error) {
-	parts, err := tuple.Unpack(e.Key)
-	if err != nil {
-		return kv.Event{}, err
-	}
+// eventOf is an event as callers see it. What is not what its encoding says, or no key of a caller, is bytes: the feed goes on.
+func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) kv.Event {
 	out := kv.Event{
-		Sequence: item.Sequence, Version: uint64(e.Version), Time: item.Time, Op: kv.OpDelete, Cause: causeWords[e.Cause], Key: kv.Key(parts),
+		Sequence: item.Sequence, Version: uint64(e.Version), Time: item.Time, Op: kv.OpDelete, Cause: causeWords[e.Cause], Key: boundOf(e.Key),
 	}
 	switch e.Cause {
 	case kvrows.CauseSet:
@@ -180,14 +172,18 @@ func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) (kv.Event
 			at := clock.TimeMS(e.Expire).UTC()
 			out.Expires = &at
 		}
+		var err error
 		out.Value, out.Encoding, err = show(codec, value.Value{Encoding: e.Encoding, Data: e.Value})
+		if err != nil || codec == host.JSON && e.Encoding == host.EncodedJSON && !json.Valid(e.Value) {
+			out.Value, out.Encoding, _ = show(codec, value.Value{Encoding: host.EncodedBytes, Data: e.Value})
+		}
 	case kvrows.CauseDeleteRange:
 		out.Range = &kv.Selection{Start: boundOf(e.Start), End: boundOf(e.End)}
 		if e.Prefix >= 0 {
 			out.Range.Prefix = boundOf(e.Key[:e.Prefix])
 		}
 	}
-	return out, err
+	return out
 }
 
 // boundOf is a packed bound, or a prefix, as callers see it; nil if it is empty.

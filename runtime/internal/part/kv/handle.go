@@ -81,7 +81,7 @@ func (p *Part) handle(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 		return err
 	}
 	if h.Missed += page.Missed; page.Reset || len(page.Items) == 0 { // the log is gone, or all is handled
-		return p.note(c, w, row.Name, kvrows.Handled{})
+		return p.note(c, w, row.Name, kvrows.Handled{Missed: h.Missed})
 	}
 	prefix := tuple.AppendString(nil, row.Name)
 	for n := range page.Items {
@@ -151,7 +151,7 @@ func (p *Part) passed(c *kernel.Core, name string, h kvrows.Handled) error {
 		return err
 	}
 	if info.Last == h.After {
-		h = kvrows.Handled{}
+		h = kvrows.Handled{Missed: h.Missed}
 	}
 	return storeOf(c).SetHandled(name, h)
 }

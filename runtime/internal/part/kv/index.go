@@ -52,6 +52,7 @@ func indexesOf(c *kernel.Core) ([]*kvrows.Index, error) {
 type indexing struct {
 	database *Database
 	last     bool // it comes after all participants so far
+	sealed   bool
 	keys     map[string]bool
 	ranges   []span
 	all      bool   // more keys than are collected, of which from is the least
@@ -73,15 +74,18 @@ const (
 	tablePrefix = "cairn_kv_"
 )
 
-// indexing returns what the end of the turn does.
+// indexes returns what the end of the turn does.
 //
 // REQUIRES: h.K.Mu, or no handler that runs
 func (h *Turn) indexes() *indexing {
-	if h.indexing == nil {
-		h.indexing = &indexing{database: &kernel.PartOf[*Part](h.K.Actor.Kernel).database}
-		h.K.Enlist(h.indexing)
+	for _, p := range h.K.Participants() {
+		if x, is := p.(*indexing); is && !x.sealed {
+			return x
+		}
 	}
-	return h.indexing
+	x := &indexing{database: &kernel.PartOf[*Part](h.K.Actor.Kernel).database}
+	h.K.Enlist(x)
+	return x
 }
 
 // index notes that a key has changed, for the indexes that it is in.
@@ -156,7 +160,7 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 		t.Enlist(x)
 		return nil
 	}
-	TurnOf(t).indexing = nil
+	x.sealed = true
 	if x.err != nil {
 		return x.err
 	}

@@ -52,8 +52,7 @@ func (*Part) Name() string { return "kv" }
 // Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	touched  *touched  // nil if nothing was
-	indexing *indexing // nil if no index has what was
+	touched *touched // nil if nothing was
 }
 
 // TurnOf returns the view of a turn's handler on the key-value store.
@@ -144,6 +143,7 @@ func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
 		return refused(err)
 	}
 	h.expired(store)
+	h.logged(store)
 	h.change("put", key, value)
 	return nil
 }
@@ -174,6 +174,7 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 	store := storeOf(t.Core)
 	ok, err := store.Delete(keyspace.UserKV.Append(nil, key))
 	h.expired(store)
+	h.logged(store)
 	if ok && err == nil {
 		h.change("delete", key, nil)
 	}

@@ -20,6 +20,11 @@ func (o Own) Append(rows engine.Writer, now int64, keep *host.Stream, items [][]
 	return l.Append(keep, string(o), items)
 }
 
+// Retain has the stream keep less than before, or more.
+func (o Own) Retain(rows engine.Writer, now int64, keep *host.Stream) error {
+	return streamrows.New(rows, time.UnixMilli(now)).Retain(keep, string(o))
+}
+
 // Delete removes all items. The sequence goes on.
 func (o Own) Delete(rows engine.Writer, now int64) error {
 	_, err := streamrows.New(rows, time.UnixMilli(now)).Delete(string(o))

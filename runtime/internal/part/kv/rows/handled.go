@@ -71,7 +71,7 @@ func (s *Store) ring(sc *Scope, at uint64) error {
 	if err != nil || h.Due != 0 {
 		return err
 	}
-	return s.SetHandled(name, Handled{After: at - 1, Due: max(s.Now(), 1)})
+	return s.SetHandled(name, Handled{After: at - 1, Due: max(s.Now(), 1), Missed: h.Missed})
 }
 
 // handler returns the map whose handler handles changes of entries of a scope; "" if there is none.

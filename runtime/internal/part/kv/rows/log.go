@@ -18,6 +18,8 @@ type Log interface {
 	// Append appends events in a turn, up to host.MaxStreamBatch, and returns the position of the last. exempt: they may make a
 	// full actor larger.
 	Append(rows engine.Writer, now int64, keep *host.Stream, events [][]byte, exempt bool) (last uint64, err error)
+	// Retain has the log keep less than before, or more.
+	Retain(rows engine.Writer, now int64, keep *host.Stream) error
 	// Delete removes all events. Their positions are not used again.
 	Delete(rows engine.Writer, now int64) error
 }
@@ -194,8 +196,8 @@ func (l *rangeLog) write() error {
 	return nil
 }
 
-// unlog removes the log when no scope wants it any longer.
-func (s *Store) unlog() error {
+// relog removes the log when no scope wants it any longer, and else has it keep what scopes want.
+func (s *Store) relog() error {
 	if s.scopes.Log == nil {
 		return nil
 	}
@@ -205,7 +207,11 @@ func (s *Store) unlog() error {
 	}
 	for _, sc := range list {
 		if sc.Log {
-			return nil
+			keep, err := s.LogKept()
+			if err != nil {
+				return err
+			}
+			return s.scopes.Log.Retain(s.WriteSet, s.Now(), keep)
 		}
 	}
 	return s.scopes.Log.Delete(s.WriteSet, s.Now())

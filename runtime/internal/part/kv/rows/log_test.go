@@ -40,6 +40,8 @@ func (l plainLog) Append(rows engine.Writer, _ int64, _ *host.Stream, events [][
 	return n + uint64(len(events)), nil
 }
 
+func (plainLog) Retain(engine.Writer, int64, *host.Stream) error { return nil }
+
 func (l plainLog) Delete(rows engine.Writer, _ int64) error {
 	_, err := rows.DeleteRange(keyspace.StreamItem.Append(nil, LogName, 0), keyspace.StreamItem.Append(nil, LogName, 1<<40))
 	return err

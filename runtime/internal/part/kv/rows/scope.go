@@ -394,8 +394,8 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 			err = s.unkeep(prefix, engine.Version(c.Floor))
 		}
 	}
-	if err == nil && there && was.Log && !p.Log {
-		err = s.unlog()
+	if err == nil && there && was.Log {
+		err = s.relog()
 	}
 	return sc, err
 }
@@ -439,7 +439,7 @@ func (s *Store) RemoveScope(prefix []byte) error {
 		return err
 	}
 	if was.Log {
-		if err := s.unlog(); err != nil {
+		if err := s.relog(); err != nil {
 			return err
 		}
 	}

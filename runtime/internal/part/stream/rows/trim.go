@@ -137,6 +137,15 @@ func hourEnd(ms int64) int64 {
 	return (ms/hour + 1) * hour
 }
 
+// Retain has a stream keep what cfg says from now on.
+func (l *Log) Retain(cfg *host.Stream, name string) error {
+	m, found, err := readMeta(l.rows, name)
+	if err != nil || !found {
+		return err
+	}
+	return l.Purge(cfg, name, m.Wake)
+}
+
 // Purge handles a stream's row in the wake index, which was due at due. It cuts off items that are
 // too old and removes up to some thousands of rows. It removes a row that the stream does not have.
 // cfg is nil if the actor's type no longer has such a stream; then nothing more is cut off.
