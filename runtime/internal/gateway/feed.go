@@ -181,8 +181,24 @@ type feedMessage struct {
 	Life   string    `json:"life"`
 }
 
-// feedSocket writes a feed over a WebSocket. What the client sends is not looked at.
+// feedSocket writes a feed over a WebSocket.
 func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
+	welcomed := false
+	x.overSocket(refusal, appendBye, func(ctx context.Context, wait time.Duration) ([][]byte, *host.Error) {
+		out, fault := r.read(ctx, wait)
+		if fault != nil {
+			return nil, fault
+		}
+		batch, fault := x.feedMessages(&out, welcomed)
+		x.Front.Meter.Events.Add(float64(len(out.Events)))
+		welcomed = true
+		return batch, fault
+	})
+}
+
+// overSocket writes messages over a WebSocket, which next reads and waits for, until there is an error. The last message says
+// why. What the client sends is not looked at.
+func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error) []byte, next func(context.Context, time.Duration) ([][]byte, *host.Error)) {
 	socket := x.Upgrade(Subprotocol, refusal)
 	if socket == nil {
 		return
@@ -195,7 +211,7 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 	defer socket.CloseNow()
 	if refusal != nil {
 		x.Code = refusal.Code
-		socket.Farewell(appendBye(nil, refusal), serve.CloseCode(refusal, false), string(refusal.Code))
+		socket.Farewell(bye(nil, refusal), serve.CloseCode(refusal, false), string(refusal.Code))
 		socket.Discard()
 		return
 	}
@@ -209,11 +225,7 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 	})
 	welcomed := false
 	for wait := time.Duration(0); ; wait = x.Front.Limits.Heartbeat {
-		out, fault := r.read(s.Context(), wait)
-		var batch [][]byte
-		if fault == nil {
-			batch, fault = x.feedMessages(&out, welcomed)
-		}
+		batch, fault := next(s.Context(), wait)
 		switch {
 		case fault == nil:
 		case s.Closing():
@@ -223,7 +235,7 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 		}
 		if fault != nil {
 			x.Code = fault.Code
-			socket.Farewell(appendBye(nil, fault), serve.CloseCode(fault, welcomed), string(fault.Code))
+			socket.Farewell(bye(nil, fault), serve.CloseCode(fault, welcomed), string(fault.Code))
 			reader.Wait()
 			return
 		}
@@ -233,7 +245,6 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 		if socket.SendAll(batch) != nil {
 			return
 		}
-		x.Front.Meter.Events.Add(float64(len(out.Events)))
 		welcomed = true
 	}
 }

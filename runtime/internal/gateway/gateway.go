@@ -146,7 +146,7 @@ func (rt route) methods() string {
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
-	case toEvents, toQueue, toStream, toFeed:
+	case toEvents, toQueue, toStream, toFeed, toCodeboltEvents:
 		return "GET, OPTIONS"
 	case toWatch:
 		return "GET, POST, OPTIONS"
@@ -190,7 +190,7 @@ func (x *exchange) serve() {
 	// The token comes before everything else of the request is looked at, so that a client without it cannot tell one route,
 	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
 	// handshake that failed.
-	upgrade := (t.route == toConnect || t.route == toFeed) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	upgrade := (t.route == toConnect || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	var stranger *host.Error
 	if !upgrade && !health {
@@ -200,7 +200,7 @@ func (x *exchange) serve() {
 		x.Fail(e)
 		return
 	}
-	x.Text, x.Brief = t.route == toKV, t.route == toCodebolt || t.route == toKeyVal
+	x.Text, x.Brief = t.route == toKV, t.route == toCodebolt || t.route == toCodeboltEvents || t.route == toKeyVal
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
 		x.Uncounted = true
@@ -252,6 +252,8 @@ func (x *exchange) serve() {
 		x.watch(&t)
 	case t.route == toFeed && method == http.MethodGet:
 		x.feed(&t, upgrade)
+	case t.route == toCodeboltEvents && method == http.MethodGet:
+		x.codeboltEvents(&t)
 	case upgrade:
 		x.websocket(&t)
 	case t.route == toConnect && (method == http.MethodGet || method == http.MethodPost):

@@ -26,6 +26,7 @@ const (
 	toSQLite
 	toKV
 	toCodebolt
+	toCodeboltEvents
 	toKeyVal
 	toList
 	toRuns
@@ -144,6 +145,10 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		case "kvstore", "keyval":
 			if t.route = toCodebolt; what == "keyval" {
 				t.route = toKeyVal
+			}
+			if what == "kvstore" && name == "ws" {
+				t.route = toCodeboltEvents
+				return t, nil
 			}
 			if name != "" {
 				t.segments, fault = segments(name, encoded)

@@ -35,6 +35,8 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 		{"/actors/t/a/-/kv/watch", toKV, "t", []string{"a"}, "watch"},
 		{"/actors/t/a/-/kv/watch/", nowhere, "t", []string{"a"}, ""},
 		{"/actors/t/a/-/kvstore/kv/i/n/~a%2Fb", toCodebolt, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/kvstore/ws", toCodeboltEvents, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/kvstore/ws/x", toCodebolt, "t", []string{"a"}, ""},
 		{"/actors/t/a/-/keyval/api/keys", toKeyVal, "t", []string{"a"}, ""},
 		{"/kv/a/b%2Fc/~-", toKV, "cell", []string{"a", "b/c", "-"}, ""},
 		{"/kv", nowhere, "", nil, ""},

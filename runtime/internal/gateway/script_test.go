@@ -40,6 +40,7 @@ func TestEventScripts(t *testing.T)      { runScripts(t, "events") }
 func TestFollowScripts(t *testing.T)     { runScripts(t, "follow") }
 func TestWatchScripts(t *testing.T)      { runScripts(t, "watch") }
 func TestFeedScripts(t *testing.T)       { runScripts(t, "feed") }
+func TestKVStoreScripts(t *testing.T)    { runScripts(t, "kvstore") }
 func TestWorkerScripts(t *testing.T)     { runScripts(t, "workers") }
 func TestConnectionScripts(t *testing.T) { runScripts(t, "connections") }
 func TestSessionScripts(t *testing.T)    { runScripts(t, "sessions") }

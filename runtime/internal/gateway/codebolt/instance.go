@@ -70,13 +70,18 @@ func (in *instance) created() time.Time {
 	return in.stored
 }
 
-// now is the time as instances have it.
-func now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") }
+// fresh reports whether the instance was not changed since it was created.
+func (in *instance) fresh() bool {
+	return string(in.document["createdAt"]) == string(in.document["updatedAt"])
+}
+
+// timeText is a time as instances have it.
+func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // newInstance returns an instance that is not stored yet.
 func newInstance(name string, description *string) *instance {
 	in := &instance{id: uuid.NewString(), document: make(map[string]json.RawMessage)}
-	at := now()
+	at := timeText(time.Now())
 	for member, v := range map[string]string{"id": in.id, "name": name, "createdAt": at, "updatedAt": at} {
 		in.set(member, v)
 	}
@@ -111,7 +116,7 @@ func (in *instance) create(r *kvrest.Request, digest string, more ...kv.Mutation
 		return false, err
 	}
 	out, err := commit(r, r.Do, &kv.CommitInput{
-		Checks: []kv.Check{{Digest: digest}}, Mutations: append(more[:len(more):len(more)], put, in.named("put")),
+		Checks: []kv.Check{{Digest: digest}}, Mutations: append([]kv.Mutation{in.named("put"), put}, more...),
 	})
 	if err == nil && out.OK {
 		return true, nil
@@ -375,7 +380,10 @@ func updateInstance(r *kvrest.Request) (any, error) {
 		if body.Description != nil {
 			in.set("description", string(*body.Description))
 		}
-		in.set("updatedAt", now())
+		in.set("updatedAt", timeText(time.Now()))
+		if in.fresh() {
+			in.set("updatedAt", timeText(time.Now().Add(time.Millisecond)))
+		}
 		put, err := in.put()
 		if err != nil {
 			return nil, err
@@ -407,7 +415,7 @@ func deleteInstance(r *kvrest.Request) (any, error) {
 		}
 		out, err := commit(r, r.DoExisting, &kv.CommitInput{
 			Checks:    []kv.Check{{Key: instanceKey(in.id), Version: &in.version}},
-			Mutations: []kv.Mutation{{Op: "delete_range", Selection: kv.Selection{Prefix: instanceKey(in.id)}}, in.named("delete")},
+			Mutations: []kv.Mutation{in.named("delete"), {Op: "delete_range", Selection: kv.Selection{Prefix: instanceKey(in.id)}}},
 		})
 		if err != nil {
 			return nil, err

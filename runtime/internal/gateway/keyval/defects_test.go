@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The defects of the original are counted as in the study of it. K15 to K18 are about search.
+// The defects of the original are counted as in the study of it. K15 to K18 are in search_test.go.
 
 func TestK1APrefixIsNotItsSiblings(t *testing.T) {
 	s := open(t)

@@ -1,5 +1,5 @@
 // Package keyval serves the key-value store and a queue of an actor as KeyVal: keys in paths, lists, atomic commits, filters,
-// a queue with dead letters, and watchers, over REST and server-sent events.
+// search, a queue with dead letters, and watchers, over REST and server-sent events.
 //
 // It only translates to the methods kv.* and queue.*. Its clients are written in JavaScript, so a number in a key is a double:
 //

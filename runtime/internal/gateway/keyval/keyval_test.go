@@ -246,8 +246,6 @@ func TestFaultyRequests(t *testing.T) {
 	}{
 		{404, "GET", "keys/none", ``, "Key not found"},
 		{404, "GET", "nothing", ``, "nothing at this path"},
-		{404, "GET", "indexes", ``, "nothing at this path"},
-		{404, "POST", "search", `{}`, "nothing at this path"},
 		{405, "DELETE", "keys", ``, "DELETE"},
 		{405, "POST", "keys", `{}`, "POST"},
 		{405, "PATCH", "keys/a", ``, "PATCH"},
@@ -352,13 +350,15 @@ func FuzzBodies(f *testing.F) {
 		{"keys/list", `{"prefix":["a"],"start":["a",1],"where":{"n":{"$in":[{"__type":"bigint","value":"5"}]}},"limit":5,"reverse":true}`},
 		{"keys/batch", `{"keys":[["a",{"$bytes":"AP8="},true,1.5,"\ud83d\ude00"]]}`},
 		{"keys/delete-batch", `{"keys":[["a"]],"exact":true,"where":{"a":1}}`},
+		{"indexes", `{"prefix":["a"],"options":{"fields":["n","a.b"],"tokenize":"porter"}}`},
+		{"search", `{"prefix":["a"],"query":"\"x y\" OR n:z*","options":{"limit":5,"where":{"n":1}}}`},
 		{"queue/enqueue", `{"value":1,"options":{"delay":5,"backoffSchedule":[1],"keysIfUndelivered":[["a",1]]}}`},
 	} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, path, body string) {
 		switch path {
-		case "atomic", "keys/list", "keys/batch", "keys/delete-batch", "queue/enqueue":
+		case "atomic", "keys/list", "keys/batch", "keys/delete-batch", "queue/enqueue", "indexes", "search":
 		default:
 			return
 		}

@@ -11,7 +11,7 @@ import (
 
 // What one list reads at most.
 const (
-	maxPages  = 100      // of kv.list, of which each reads up to 10,000 entries for a filter
+	maxPages  = 100      // of kv.list or kv.search, of which each reads up to 10,000 entries for a filter
 	listBytes = 32 << 20 // of keys and values
 )
 
@@ -145,25 +145,34 @@ func selection(within, start, end kv.Key) (s kv.Selection, none bool, err error)
 
 // listEntries lists entries of a prefix from start up to and without end. Whatever the limits of one page of kv.list, it lists all.
 func listEntries(r *kvrest.Request, within, start, end kv.Key, in kv.ListInput) ([]entry, error) {
-	shown := []entry{}
 	s, none, err := selection(within, start, end)
 	if none || err != nil {
-		return shown, err
+		return []entry{}, err
 	}
 	in.Selection = s
-	size, limit := 0, in.Limit
-	for range maxPages {
-		in.Limit = limit - len(shown)
+	return collect(in.Limit, func(limit int) ([]kv.Entry, bool, error) {
+		in.Limit = limit
 		var page kv.ListOutput
-		if err := r.Do(host.KVList, &in, &page); err != nil {
+		err := r.Do(host.KVList, &in, &page)
+		in.Cursor = page.Cursor
+		return page.Entries, in.Cursor != "", err
+	})
+}
+
+// collect returns up to limit entries of pages. The function reads the next page of up to limit entries, and reports whether more follow.
+func collect(limit int, next func(limit int) (page []kv.Entry, more bool, err error)) ([]entry, error) {
+	shown, size := []entry{}, 0
+	for range maxPages {
+		page, more, err := next(limit - len(shown))
+		if err != nil {
 			return nil, err
 		}
-		shown = append(shown, showAll(page.Entries)...)
-		if in.Cursor = page.Cursor; in.Cursor == "" || len(shown) == limit {
+		shown = append(shown, showAll(page)...)
+		if !more || len(shown) == limit {
 			return shown, nil
 		}
-		for i := range page.Entries {
-			size += len(page.Entries[i].Value)
+		for i := range page {
+			size += len(page[i].Value)
 		}
 		if size > listBytes {
 			return nil, host.OverLimit("bytes of the entries of a list", listBytes, int64(size)).With("field", "limit")

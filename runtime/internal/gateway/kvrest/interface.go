@@ -79,6 +79,11 @@ type Request struct {
 // Context bounds how long the node may take.
 func (r *Request) Context() context.Context { return r.ctx }
 
+// Request returns a request for an actor that is answered elsewhere, of which the calls take as long as the context does.
+func (in *Interface) Request(ctx context.Context, x *serve.Exchange, a host.Address) *Request {
+	return &Request{Exchange: x, Address: a, of: in, ctx: ctx}
+}
+
 // Serve answers a request for a path, of which the segments are decoded.
 func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 	x.Brief = true
@@ -95,7 +100,8 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		x.FailStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", x.R.Method), http.StatusMethodNotAllowed)
 		return
 	}
-	r := &Request{Exchange: x, Address: a, Stars: stars, of: in, ctx: x.R.Context()}
+	r := in.Request(x.R.Context(), x, a)
+	r.Stars = stars
 	if fault := serve.CheckSite(x.R); rt.Effect && fault != nil {
 		r.fail(fault)
 		return

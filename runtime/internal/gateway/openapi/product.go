@@ -5,7 +5,7 @@ import "net/http"
 // A product is one whose interface actors have. Its document is its own; one route stands for all.
 type product struct {
 	path, verb, summary string
-	answer              object
+	answer              object // nil for a WebSocket that goes on after a position
 }
 
 var products = []product{
@@ -17,6 +17,10 @@ var products = []product{
 			"recordCount": object{"type": "integer"}, "namespaces": object{"type": "array", "items": object{"type": "string"}},
 			"createdAt": object{}, "updatedAt": object{},
 		}}},
+	},
+	{
+		path: "kvstore/ws", verb: "codebolt_events",
+		summary: "Follows the changes of instances and records as events of Codebolt.",
 	},
 	{
 		path: "keyval/api/keys", verb: "keyval",
@@ -35,13 +39,17 @@ func (t *typeDocument) otherProducts() {
 	}
 	failure := object{"type": "object", "properties": object{"error": object{"type": "string"}}, "required": []string{"error"}}
 	for _, p := range products {
-		t.add(p.path, http.MethodGet, p.verb, operation{
+		o := operation{
 			summary: p.summary, description: who,
-			success: object{
-				"200":     object{"description": "The answer.", "content": inJSON(p.answer)},
-				"default": object{"description": "Why not.", "content": inJSON(failure)},
-			},
-			errors: []int{},
-		})
+			success: object{"default": object{"description": "Why not.", "content": inJSON(failure)}},
+			errors:  []int{},
+		}
+		if p.answer != nil {
+			o.success["200"] = object{"description": "The answer.", "content": inJSON(p.answer)}
+		} else {
+			o.success["101"] = object{"description": "A WebSocket with the subprotocol cairn.v1, if the client offers it."}
+			o.parameters = []any{parameter("After"), parameter("LastEventID")}
+		}
+		t.add(p.path, http.MethodGet, p.verb, o)
 	}
 }
