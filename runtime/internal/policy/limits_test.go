@@ -95,8 +95,6 @@ var limitSections = []struct {
 		{"lists of one `kv.list_many`", "actor/host/kv.MaxLists", ""},
 		{"entries of its pages together", "actor/host/kv.MaxListed", ""},
 		{"bytes of its pages together", "runtime/internal/part/kv.pagesBytes bytes", ""},
-		{"checks of one `kv.commit`", "actor/host/kv.MaxChecks", ""},
-		{"mutations of one `kv.commit`", "actor/host/kv.MaxMutations", ""},
 		{"`sends` of one `kv.commit`", "actor/host/kv.MaxSends", ""},
 		{"digits of the integers of `sum`, `min` and `max`", "runtime/internal/part/kv/value.MaxDigits", ""},
 		{"nesting of a JSON document", "runtime/internal/part/kv/value.MaxDepth", ""},
