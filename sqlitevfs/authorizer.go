@@ -19,7 +19,8 @@ import (
 //  4. The table of migrations is for reading. One of that name that Migrate did not make, as an import may bring, or a rename,
 //     is a table like any other, which Migrate refuses to take for its own.
 //  5. Tables whose names begin with ReservedPrefix are for sessions with Session.AllowReserved. Other statements neither read
-//     nor change them, except that integrity_check, ANALYZE and VACUUM work on the whole database.
+//     nor change them, except that integrity_check, ANALYZE and VACUUM work on the whole database. Views and triggers, which are
+//     the owner's, never do.
 //
 // The rules of each pragma are in pragmas.
 type authorizer struct {
@@ -78,7 +79,7 @@ func (a *authorizer) takeOver(k class, name string) sqlite3.AuthorizerReturnCode
 }
 
 // decide is asked by SQLite. See its list of action codes for what the names are.
-func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _, _ string) sqlite3.AuthorizerReturnCode {
+func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _, inside string) sqlite3.AuthorizerReturnCode {
 	if a.internal {
 		return sqlite3.AUTH_OK
 	}
@@ -88,7 +89,7 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 		}
 		return sqlite3.AUTH_OK
 	}
-	if !a.reserved && usesReserved(action, third, fourth) && !(a.checking && action == sqlite3.AUTH_READ) {
+	if (!a.reserved || inside != "") && usesReserved(action, third, fourth) && !(a.checking && action == sqlite3.AUTH_READ) {
 		return a.deny("tables whose names begin with "+ReservedPrefix, "the runtime keeps them")
 	}
 	switch action {

@@ -211,3 +211,13 @@ func (c *conn) setForeignKeys(on bool) error {
 	}
 	return err
 }
+
+// enforce switches foreign keys and triggers, which are the owner's and do not run while the runtime changes reserved tables.
+func (c *conn) enforce(on bool) error {
+	for _, what := range []sqlite3.DBConfig{sqlite3.DBCONFIG_ENABLE_FKEY, sqlite3.DBCONFIG_ENABLE_TRIGGER} {
+		if _, err := c.db.Config(what, on); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -42,6 +42,32 @@ func TestReservedTables(t *testing.T) {
 	})
 }
 
+// A foreign key of the owner's neither keeps the runtime from changing its tables, nor runs triggers of the owner's with its rights.
+func TestReservedTablesRunNoSQLOfTheOwner(t *testing.T) {
+	for _, action := range []string{"", " ON DELETE CASCADE"} {
+		r := newRig(t, Options{}, "CREATE TABLE stolen (b)")
+		r.reserved(func(db handle) {
+			db.run("CREATE VIRTUAL TABLE cairn_kv_1 USING fts5 (b); INSERT INTO cairn_kv_1 VALUES ('secret')")
+			db.run("CREATE TABLE cairn_kv_1_map (key BLOB PRIMARY KEY) STRICT, WITHOUT ROWID; INSERT INTO cairn_kv_1_map VALUES (x'01')")
+		})
+		r.turn(func(db handle) {
+			db.run("PRAGMA foreign_keys = off; CREATE TABLE c (k BLOB REFERENCES cairn_kv_1_map (key)" + action + "); INSERT INTO c VALUES (x'01')")
+			db.run("CREATE TRIGGER g AFTER DELETE ON c BEGIN INSERT INTO stolen SELECT b FROM cairn_kv_1; UPDATE cairn_kv_1 SET b = 'forged'; END")
+			db.run("CREATE VIEW v AS SELECT b FROM cairn_kv_1; CREATE TABLE p (a PRIMARY KEY); CREATE TABLE q (a REFERENCES p)")
+		})
+		r.reserved(func(db handle) {
+			db.run("DELETE FROM cairn_kv_1_map WHERE key = x'01'")
+			db.fails(ErrRefused, ReservedPrefix, "SELECT b FROM v")
+			db.want("SELECT b FROM cairn_kv_1", "secret")
+		})
+		r.turn(func(db handle) {
+			db.want("SELECT count(*) FROM stolen", "0")
+			db.fails(ErrConstraint, "", "INSERT INTO q VALUES (1)") // both are on again
+			db.fails(ErrRefused, ReservedPrefix, "DELETE FROM c")
+		})
+	}
+}
+
 // reserved is turn for statements that may use reserved tables.
 func (r *rig) reserved(f func(db handle)) {
 	r.t.Helper()
