@@ -30,7 +30,7 @@ type authorizer struct {
 	internal  bool // the statements are the session's own: all is allowed
 	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
 	reserved  bool // the session may use reserved tables
-	checking  bool // the statement is PRAGMA integrity_check or quick_check, which reads virtual tables
+	checking  bool // the statement that runs is PRAGMA integrity_check or quick_check, which reads virtual tables
 	watching  bool // a text of the user's is being compiled
 	migrated  bool // the table of migrations was made on this connection
 	saw       sight
@@ -42,6 +42,7 @@ type authorizer struct {
 type sight struct {
 	class   class
 	name    string // of the savepoint; "on" or "off" of the foreign keys
+	checks  bool   // it is PRAGMA integrity_check or quick_check
 	pragma  bool   // it must be compiled anew each time: some pragmas work while they are compiled
 	instead string // to be run in its place
 }
@@ -57,7 +58,7 @@ func isDecimal(function string) bool {
 
 // watch begins to notice, and unwatch returns what was noticed.
 func (a *authorizer) watch() {
-	a.watching, a.saw, a.checking = !a.internal && !a.vacuuming, sight{}, false
+	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}
 }
 
 func (a *authorizer) unwatch() sight {

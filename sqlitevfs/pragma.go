@@ -122,8 +122,8 @@ func pragmaRules() map[string]pragmaRule {
 func (a *authorizer) pragma(name, arg string) sqlite3.AuthorizerReturnCode {
 	if a.watching {
 		a.saw.pragma = true
+		a.saw.checks = name == "integrity_check" || name == "quick_check"
 	}
-	a.checking = a.checking || name == "integrity_check" || name == "quick_check"
 	if a.rules == nil {
 		a.rules = pragmaRules()
 	}

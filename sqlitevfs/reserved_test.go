@@ -31,7 +31,7 @@ func TestReservedTables(t *testing.T) {
 		db.fails(nil, "", "SELECT * FROM terms")
 		db.want("PRAGMA integrity_check", "ok")
 		db.fails(ErrRefused, ReservedPrefix, "SELECT a FROM v")
-		db.want("SELECT integrity_check FROM pragma_integrity_check", "ok")
+		db.fails(ErrRefused, ReservedPrefix, "SELECT integrity_check FROM pragma_integrity_check")
 		db.want("PRAGMA quick_check", "ok")
 		db.want("SELECT a, cairn_kv_1 FROM t", "1|x")
 		db.run("UPDATE t SET cairn_kv_1 = 'y'; ALTER TABLE t RENAME TO u; ANALYZE; REINDEX; VACUUM; DROP VIEW v; DROP VIEW w")
@@ -66,6 +66,25 @@ func TestReservedTablesRunNoSQLOfTheOwner(t *testing.T) {
 			db.fails(ErrRefused, ReservedPrefix, "DELETE FROM c")
 		})
 	}
+}
+
+// A check of the whole database reads reserved tables for itself only.
+func TestCheckingOpensNoReservedTable(t *testing.T) {
+	r := newRig(t, Options{}, "CREATE TABLE t (a); INSERT INTO t VALUES (1), (2)")
+	r.reserved(func(db handle) {
+		db.run("CREATE VIRTUAL TABLE cairn_kv_1 USING fts5 (b); INSERT INTO cairn_kv_1 VALUES ('secret')")
+	})
+	r.turn(func(db handle) {
+		db.run("CREATE VIRTUAL TABLE terms USING fts5vocab('cairn_kv_1', 'row')")
+		db.run("CREATE VIRTUAL TABLE leak USING fts5 (c0, content='cairn_kv_1_content', content_rowid='id')")
+		for _, text := range []string{
+			"SELECT c0 FROM leak", "SELECT term FROM pragma_integrity_check, terms", "SELECT c0 FROM pragma_quick_check CROSS JOIN leak",
+		} {
+			db.fails(nil, "", text)
+		}
+		db.want("PRAGMA integrity_check", "ok")
+		db.fails(nil, "", "SELECT c0 FROM leak")
+	})
 }
 
 // reserved is turn for statements that may use reserved tables.
