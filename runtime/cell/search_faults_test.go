@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime"
 )
@@ -43,5 +44,33 @@ func TestSearchOfMuchThatMatchesIsShort(t *testing.T) {
 		if err != nil || len(page.Hits) != 1 || len(page.Hits[0].Snippet) == 0 {
 			t.Errorf("%.20s: %+v, %v", query, page, err)
 		}
+	}
+}
+
+// An entry that has expired, and is deleted before the purge comes to it, leaves nothing in the index.
+func TestDeletedAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
+	for name, remove := range map[string]func(*testing.T, kv.Store, *actortest.Harness){
+		"delete": func(t *testing.T, store kv.Store, _ *actortest.Harness) { commit(t, store, kv.Delete(bookKey(1))) },
+		"range": func(t *testing.T, store kv.Store, _ *actortest.Harness) {
+			commit(t, store, kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}))
+		},
+		"handler": func(t *testing.T, _ kv.Store, h *actortest.Harness) {
+			if _, err := shelve.Call(t.Context(), libraries.Ref(h, "one"), shelving{Delete: []int{1}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+				store := libraries.Ref(h, "one").KV()
+				setIndex(t, store, "")
+				commit(t, store, kv.Put(bookKey(1), book("red apple")).For(time.Second))
+				time.Sleep(2 * time.Second)
+				remove(t, store, h)
+				if list, err := store.Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
+					t.Errorf("%+v, %v", list, err)
+				}
+			}, libraryDefinition())
+		})
 	}
 }

@@ -84,7 +84,7 @@ func (h *Turn) indexes() *indexing {
 	return h.indexing
 }
 
-// index notes that a key has changed, for the indexes that it is in.
+// index notes that a key has changed, for the indexes that it is in. The removal of an entry that had expired is a change, too.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) index(key []byte) {

@@ -267,7 +267,7 @@ func (f *finding) find(db *sql.DB) error {
 	defer rows.Close()
 	read, size, began := 0, 0, time.Now()
 	for scanned := 0; rows.Next(); scanned++ {
-		if len(f.out.Entries) == limit || size >= pageBytes || f.filter != nil && scanned > 0 &&
+		if len(f.out.Entries) == limit || size >= pageBytes || scanned > 0 &&
 			(scanned >= scanEntries || read >= scanBytes || time.Since(began) > scanTime) {
 			f.out.Cursor = cursorOf(f.mark, strconv.AppendInt(nil, f.at+int64(scanned), 10))
 			break
