@@ -42,6 +42,7 @@ type authorizer struct {
 type sight struct {
 	class   class
 	name    string // of the savepoint; "on" or "off" of the foreign keys
+	alters  bool   // it is ALTER TABLE
 	checks  bool   // it is PRAGMA integrity_check or quick_check
 	pragma  bool   // it must be compiled anew each time: some pragmas work while they are compiled
 	instead string // to be run in its place
@@ -133,6 +134,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 		}
 		return a.takeOver(runRollbackTo, fourth)
 
+	case sqlite3.AUTH_ALTER_TABLE:
+		a.saw.alters = a.watching
 	case sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_CREATE_TEMP_VIEW:
 		a.stain("a temporary table")
 	}
@@ -168,8 +171,8 @@ func changesMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth st
 // ReservedPrefix is what the names of tables begin with that belong to the runtime and not to the owner of the database.
 const ReservedPrefix = "cairn_kv_"
 
-// usesReserved reports whether an action reads, makes or changes a reserved table, or something of it. It does not see a rename to
-// such a name.
+// usesReserved reports whether an action reads, makes or changes a reserved table, or something of it, or makes something of such a
+// name. It does not see a rename to such a name.
 func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
 	switch action {
 	case sqlite3.AUTH_READ, sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
@@ -178,13 +181,22 @@ func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) boo
 		return isReserved(third)
 	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_DROP_INDEX, sqlite3.AUTH_DROP_TEMP_INDEX,
 		sqlite3.AUTH_CREATE_TRIGGER, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_DROP_TRIGGER, sqlite3.AUTH_DROP_TEMP_TRIGGER:
-		return isReserved(fourth)
+		return isReserved(fourth) || isReserved(third)
 	}
 	return false
 }
 
 func isReserved(name string) bool {
 	return len(name) >= len(ReservedPrefix) && strings.EqualFold(name[:len(ReservedPrefix)], ReservedPrefix)
+}
+
+// refuseReserved returns the error for an ALTER TABLE whose text has a reserved name, as that of a rename does: the new name cannot be
+// seen otherwise, and however it is quoted it is in the text as it is.
+func (a *authorizer) refuseReserved(saw sight, text string) error {
+	if !saw.alters || a.reserved || !strings.Contains(strings.ToLower(text), ReservedPrefix) {
+		return nil
+	}
+	return refuse("names that begin with "+ReservedPrefix, "the runtime keeps them")
 }
 
 // stain makes the connection one that is closed at the end of the session.

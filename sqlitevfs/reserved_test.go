@@ -22,6 +22,8 @@ func TestReservedTables(t *testing.T) {
 			"DROP TABLE cairn_kv_1", "DROP TABLE cairn_kv_1_map", "ALTER TABLE cairn_kv_1_map RENAME TO mine", "ALTER TABLE cairn_kv_1 RENAME TO mine",
 			"CREATE INDEX i ON cairn_kv_1_map (key)", "CREATE TRIGGER g AFTER INSERT ON cairn_kv_1_map BEGIN DELETE FROM t; END",
 			"CREATE TABLE cairn_kv_2 (a)", "CREATE TEMP TABLE cairn_kv_2 (a)", "CREATE VIEW cairn_kv_2 AS SELECT 1", "CREATE VIRTUAL TABLE cairn_kv_2 USING fts5 (a)",
+			"CREATE INDEX Cairn_kv_2 ON t (a)", "CREATE TRIGGER cairn_kv_2 AFTER INSERT ON t BEGIN SELECT 1; END",
+			"ALTER TABLE t RENAME TO cairn_kv_2_data", `ALTER TABLE t RENAME TO "CAIRN_KV_2"`, "ALTER TABLE t /* */ RENAME TO /* */ [cairn_kv_2]; SELECT 1",
 			"CREATE TABLE copied AS SELECT * FROM cairn_kv_1", "SELECT b FROM main.cairn_kv_1, t",
 		} {
 			db.fails(ErrRefused, ReservedPrefix, text)

@@ -196,6 +196,10 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 		st.class, st.readOnly = runNothing, true
 		return st, tail, nil
 	}
+	if err := c.auth.refuseReserved(saw, text[:len(text)-len(tail)]); err != nil {
+		finalize(native)
+		return nil, "", err
+	}
 	st.isPragma, st.checks = saw.pragma, saw.checks
 	if saw.class != runOrdinary && native.ColumnCount() == 0 { // or else it is an EXPLAIN of such a statement
 		st.class, st.name, st.readOnly, st.native = saw.class, saw.name, true, nil

@@ -1,13 +1,16 @@
 package cell_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime"
 )
@@ -73,4 +76,36 @@ func TestDeletedAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 			}, libraryDefinition())
 		})
 	}
+}
+
+// What has the name of an index in a database that is imported does not keep the index from being built.
+func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store, addr := libraries.Ref(h, "one").KV(), host.Address{Type: "library", Key: []string{"one"}}
+		commit(t, store, kv.Put(bookKey(1), book("red apple")))
+		for _, text := range []string{
+			"CREATE TABLE t (a)", "CREATE VIEW cairn_xx_1_map AS SELECT 1", "CREATE INDEX cairn_xx_1 ON t (a)", `CREATE TABLE "cairn_xx_""1" (a)`,
+			"CREATE TRIGGER cairn_xx_1_t AFTER INSERT ON t BEGIN SELECT 1; END", "CREATE TABLE cairn_xx_1_data (a)", "CREATE VIEW kept AS SELECT 1",
+		} {
+			if _, err := h.Call(t.Context(), &host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var b bytes.Buffer
+		if err := h.Runtime().ExportSQL(t.Context(), addr, &b); err != nil {
+			t.Fatal(err)
+		}
+		setIndex(t, store, "")
+		file := bytes.ReplaceAll(b.Bytes(), []byte("cairn_xx_"), []byte("cairn_kv_"))
+		if _, err := h.Runtime().ImportSQL(t.Context(), addr, bytes.NewReader(file), "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if list, err := store.Indexes(t.Context()); err != nil || list[0].Building {
+			t.Errorf("after a minute: %+v, %v", list, err)
+		}
+		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
+			t.Errorf("it finds %v, partial: %t", keys, partial)
+		}
+	}, libraryDefinition())
 }

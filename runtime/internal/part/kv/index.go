@@ -3,11 +3,9 @@ package kv
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -250,29 +248,7 @@ func (x *indexing) tidy(db *sql.DB) error {
 	if !x.clear {
 		return nil
 	}
-	for _, kind := range []string{"CREATE VIRTUAL%", "%"} { // whose own tables go with them
-		var names []string
-		rows, err := db.Query("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name LIKE 'cairn\\_kv\\_%' ESCAPE '\\' AND sql LIKE ?", kind)
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
-				return errors.Join(err, rows.Close())
-			}
-			names = append(names, name)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return err
-		}
-		for _, name := range names {
-			if _, err := db.Exec(`DROP TABLE main."` + strings.ReplaceAll(name, `"`, `""`) + `"`); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return dropNamed(db, "")
 }
 
 // update brings one index up to date with what the turn has changed.

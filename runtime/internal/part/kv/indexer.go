@@ -38,9 +38,39 @@ func (w *indexer) fallBehind(key []byte) {
 func table(ix *kvrows.Index) string { return tablePrefix + ix.Name() }
 
 func dropTables(db *sql.DB, id uint64) error {
-	name := table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}})
-	_, err := db.Exec("DROP TABLE IF EXISTS main." + name + "; DROP TABLE IF EXISTS main." + name + "_map")
-	return err
+	return dropNamed(db, table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}}))
+}
+
+// dropNamed drops the tables whose names are that of an index, or go on with _, and what else has such a name, as an import may bring. An
+// empty index means all.
+func dropNamed(db *sql.DB, index string) error {
+	for _, what := range []struct{ kind, sql string }{
+		{"TRIGGER", "%"}, {"VIEW", "%"}, {"INDEX", "%"}, {"TABLE", "CREATE VIRTUAL%"}, {"TABLE", "%"}, // tables of virtual ones go with them
+	} {
+		rows, err := db.Query("SELECT name FROM main.sqlite_schema WHERE type = lower(?) AND name LIKE 'cairn\\_kv\\_%' ESCAPE '\\' AND sql LIKE ?", what.kind, what.sql)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return errors.Join(err, rows.Close())
+			}
+			if lower := strings.ToLower(name); index == "" || lower == index || strings.HasPrefix(lower, index+"_") {
+				names = append(names, name)
+			}
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, err := db.Exec("DROP " + what.kind + ` main."` + strings.ReplaceAll(name, `"`, `""`) + `"`); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // tokenizers are the words of callers, as FTS5 has them.
