@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -108,4 +109,36 @@ func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 			t.Errorf("it finds %v, partial: %t", keys, partial)
 		}
 	}, libraryDefinition())
+}
+
+// An entry that alone is too much for a turn does not keep the others out of an index.
+func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var large strings.Builder
+	for large.Len() < 150<<10 {
+		fmt.Fprintf(&large, "%x ", rnd.Uint32())
+	}
+	definition := actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 256 << 10}}, actor.On(shelve, (*library).shelve))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store := libraries.Ref(h, "one").KV()
+		for _, i := range []int{0, 3, 6, 9} {
+			commit(t, store, kv.Put(bookKey(i), book("red apple")))
+		}
+		commit(t, store, kv.Put(bookKey(3), book(large.String())))
+		ready := func(when string, want int) {
+			t.Helper()
+			time.Sleep(30 * time.Minute)
+			list, err := store.Indexes(t.Context())
+			keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"})
+			if err != nil || list[0].Building || len(keys) != want || partial {
+				t.Errorf("%s: it finds %v, partial: %t, %+v, %v", when, keys, partial, list, err)
+			}
+		}
+		setIndex(t, store, "trigram")
+		ready("built", 3)
+		commit(t, store, kv.Put(bookKey(6), book(large.String())))
+		ready("another one", 2)
+		commit(t, store, kv.Put(bookKey(3), book("green apple")))
+		ready("it is small again", 3)
+	}, definition)
 }

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
@@ -55,6 +57,8 @@ type indexing struct {
 	all      bool   // more keys than are collected, of which from is the least
 	from     string //
 	build    uint64 // the index that is built on
+	tried    []byte // the only key that is added to it
+	skipped  []byte // a key that is left out of it
 	drop     []uint64
 	clear    bool // all reserved tables are dropped
 	err      error
@@ -64,7 +68,8 @@ const (
 	maxIndexed  = 1_000 // keys that a turn indexes
 	sliceLimit  = 500   // entries that one turn compares to build an index
 	sliceBytes  = 1 << 20
-	indexPause  = time.Minute // after which building goes on that SQLite refused
+	indexPause  = time.Minute // after which building goes on that SQLite refused, and twice that after each further time
+	maxPauses   = 16          // of these
 	matchOpen   = "\x02"      // around words that match, in snippets; no text that is indexed has them
 	matchClose  = "\x03"
 	cleared     = "\x00" + matchOpen + matchClose
@@ -185,7 +190,11 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 		rows.Rollback(before)
 		public, _ := t.Actor.Kernel.PublicError(err)
 		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn, "search indexes cannot be updated, and fall behind", t.Actor.Attrs(slog.Any("error", err))...)
-		changed = x.late(list, public.Code == host.Internal, now+indexPause.Milliseconds())
+		large := public.Code == host.TooLarge || errors.Is(err, &engine.LimitError{})
+		changed = x.late(list, public.Code == host.Internal, large, now)
+	} else if x.skipped != nil {
+		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn, "an entry is not in a search index, because it is too much for one turn",
+			t.Actor.Attrs(slog.String("key", keyspace.Format(keyspace.UserKV.Append(nil, x.skipped))))...)
 	}
 	for i := range changed {
 		memoryOf(t.Core).indexes = indexes{}
@@ -196,20 +205,33 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds something wrong with a table.
-func (x *indexing) late(list []*kvrows.Index, damaged bool, due int64) (late []kvrows.Index) {
+// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds something wrong with a table. large: it
+// would be too much for a turn.
+func (x *indexing) late(list []*kvrows.Index, damaged, large bool, now int64) (late []kvrows.Index) {
 	for _, p := range list {
 		ix := *p
 		touched, built := x.touches(&ix), x.build == ix.ID
+		due := now + indexPause.Milliseconds()
+		if built {
+			due = now + indexPause.Milliseconds()*min(int64(1)<<min(ix.Failed, 16), maxPauses)
+		}
 		switch {
 		case !touched && !built:
 			continue
 		case damaged:
+			failed := ix.Failed
 			ix.Renew(due)
+			ix.Failed = failed
 		case touched:
 			ix.FallBehind([]byte(x.least()), due)
 		default:
 			ix.Due = due
+		}
+		if built {
+			ix.Failed++
+		}
+		if built && large {
+			ix.Most, ix.Skip = 1, x.tried
 		}
 		late = append(late, ix)
 	}
@@ -279,7 +301,9 @@ func (x *indexing) update(w *indexer) error {
 		}
 	}
 	if x.build == w.ix.ID && w.ix.Behind {
-		return w.slice()
+		err := w.slice()
+		x.tried, x.skipped = w.tried, w.skipped
+		return err
 	}
 	return nil
 }

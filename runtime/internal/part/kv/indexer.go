@@ -24,8 +24,10 @@ type indexer struct {
 	rows    *engine.WriteSet
 	ix      kvrows.Index
 	now     int64
-	changed bool // the state of the index is another
-	bytes   int  // of the values that were added
+	changed bool   // the state of the index is another
+	bytes   int    // of the values that were added
+	tried   []byte // see indexing
+	skipped []byte
 	paths   []where.Path
 }
 
@@ -279,9 +281,15 @@ func (w *indexer) slice() error {
 	room := w.rows.Room() // a slice takes a small part of it, or it would never fit
 	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)), MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
 	q.Start, q.End = kvrows.Bounds(start, end)
+	if ix.Most > 0 {
+		q.Limit = min(q.Limit, int(ix.Most))
+	}
 	page, err := w.rows.List(q)
 	if err != nil {
 		return err
+	}
+	if q.Limit == 1 && len(page.Entries) == 1 {
+		w.tried = page.Entries[0].Key[1:]
 	}
 	done := page.Next == nil
 	if !done {
@@ -314,6 +322,10 @@ func (w *indexer) slice() error {
 				return err
 			}
 		}
+		if ix.Skip != nil && string(key) == string(ix.Skip) {
+			w.skipped = key
+			continue
+		}
 		if err := w.add(key, e); err != nil {
 			return err
 		}
@@ -323,6 +335,10 @@ func (w *indexer) slice() error {
 			return err
 		}
 	}
+	if ix.Most *= 2; ix.Most >= sliceLimit || done {
+		ix.Most = 0
+	}
+	ix.Built(ix.Most)
 	if ix.Behind, ix.After = !done, nil; !done {
 		ix.After, ix.Due = end[:len(end)-1], w.now
 	}
