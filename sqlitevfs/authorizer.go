@@ -19,7 +19,8 @@ import (
 //  4. The table of migrations is for reading. One of that name that Migrate did not make, as an import may bring, or a rename,
 //     is a table like any other, which Migrate refuses to take for its own.
 //  5. Tables whose names begin with ReservedPrefix are for sessions with Session.AllowReserved. Other statements neither read
-//     nor change them, except that integrity_check, ANALYZE and VACUUM work on the whole database.
+//     nor change them, except that integrity_check, ANALYZE and VACUUM work on the whole database. Views and triggers, which are
+//     the owner's, never do.
 //
 // The rules of each pragma are in pragmas.
 type authorizer struct {
@@ -29,7 +30,7 @@ type authorizer struct {
 	internal  bool // the statements are the session's own: all is allowed
 	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
 	reserved  bool // the session may use reserved tables
-	checking  bool // the statement is PRAGMA integrity_check or quick_check, which reads virtual tables
+	checking  bool // the statement that runs is PRAGMA integrity_check or quick_check, which reads virtual tables
 	watching  bool // a text of the user's is being compiled
 	migrated  bool // the table of migrations was made on this connection
 	saw       sight
@@ -41,6 +42,8 @@ type authorizer struct {
 type sight struct {
 	class   class
 	name    string // of the savepoint; "on" or "off" of the foreign keys
+	alters  bool   // it is ALTER TABLE
+	checks  bool   // it is PRAGMA integrity_check or quick_check
 	pragma  bool   // it must be compiled anew each time: some pragmas work while they are compiled
 	instead string // to be run in its place
 }
@@ -56,7 +59,7 @@ func isDecimal(function string) bool {
 
 // watch begins to notice, and unwatch returns what was noticed.
 func (a *authorizer) watch() {
-	a.watching, a.saw, a.checking = !a.internal && !a.vacuuming, sight{}, false
+	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}
 }
 
 func (a *authorizer) unwatch() sight {
@@ -78,7 +81,7 @@ func (a *authorizer) takeOver(k class, name string) sqlite3.AuthorizerReturnCode
 }
 
 // decide is asked by SQLite. See its list of action codes for what the names are.
-func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _, _ string) sqlite3.AuthorizerReturnCode {
+func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _, inside string) sqlite3.AuthorizerReturnCode {
 	if a.internal {
 		return sqlite3.AUTH_OK
 	}
@@ -88,7 +91,7 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 		}
 		return sqlite3.AUTH_OK
 	}
-	if !a.reserved && usesReserved(action, third, fourth) && !(a.checking && action == sqlite3.AUTH_READ) {
+	if (!a.reserved || inside != "") && usesReserved(action, third, fourth) && !(a.checking && action == sqlite3.AUTH_READ) {
 		return a.deny("tables whose names begin with "+ReservedPrefix, "the runtime keeps them")
 	}
 	switch action {
@@ -131,6 +134,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 		}
 		return a.takeOver(runRollbackTo, fourth)
 
+	case sqlite3.AUTH_ALTER_TABLE:
+		a.saw.alters = a.watching
 	case sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_CREATE_TEMP_VIEW:
 		a.stain("a temporary table")
 	}
@@ -166,8 +171,8 @@ func changesMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth st
 // ReservedPrefix is what the names of tables begin with that belong to the runtime and not to the owner of the database.
 const ReservedPrefix = "cairn_kv_"
 
-// usesReserved reports whether an action reads, makes or changes a reserved table, or something of it. It does not see a rename to
-// such a name.
+// usesReserved reports whether an action reads, makes or changes a reserved table, or something of it, or makes something of such a
+// name. It does not see a rename to such a name.
 func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
 	switch action {
 	case sqlite3.AUTH_READ, sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
@@ -176,13 +181,22 @@ func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) boo
 		return isReserved(third)
 	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_DROP_INDEX, sqlite3.AUTH_DROP_TEMP_INDEX,
 		sqlite3.AUTH_CREATE_TRIGGER, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_DROP_TRIGGER, sqlite3.AUTH_DROP_TEMP_TRIGGER:
-		return isReserved(fourth)
+		return isReserved(fourth) || isReserved(third)
 	}
 	return false
 }
 
 func isReserved(name string) bool {
 	return len(name) >= len(ReservedPrefix) && strings.EqualFold(name[:len(ReservedPrefix)], ReservedPrefix)
+}
+
+// refuseReserved returns the error for an ALTER TABLE whose text has a reserved name, as that of a rename does: the new name cannot be
+// seen otherwise, and however it is quoted it is in the text as it is.
+func (a *authorizer) refuseReserved(saw sight, text string) error {
+	if !saw.alters || a.reserved || !strings.Contains(strings.ToLower(text), ReservedPrefix) {
+		return nil
+	}
+	return refuse("names that begin with "+ReservedPrefix, "the runtime keeps them")
 }
 
 // stain makes the connection one that is closed at the end of the session.

@@ -122,8 +122,8 @@ func pragmaRules() map[string]pragmaRule {
 func (a *authorizer) pragma(name, arg string) sqlite3.AuthorizerReturnCode {
 	if a.watching {
 		a.saw.pragma = true
+		a.saw.checks = name == "integrity_check" || name == "quick_check"
 	}
-	a.checking = a.checking || name == "integrity_check" || name == "quick_check"
 	if a.rules == nil {
 		a.rules = pragmaRules()
 	}
@@ -210,4 +210,14 @@ func (c *conn) setForeignKeys(on bool) error {
 		c.stained = why
 	}
 	return err
+}
+
+// enforce switches foreign keys and triggers, which are the owner's and do not run while the runtime changes reserved tables.
+func (c *conn) enforce(on bool) error {
+	for _, what := range []sqlite3.DBConfig{sqlite3.DBCONFIG_ENABLE_FKEY, sqlite3.DBCONFIG_ENABLE_TRIGGER} {
+		if _, err := c.db.Config(what, on); err != nil {
+			return err
+		}
+	}
+	return nil
 }

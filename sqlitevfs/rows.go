@@ -171,6 +171,8 @@ func (r *rows) first() error {
 // step goes to the next row or to the end.
 func (r *rows) step() error {
 	r.state, r.st.dirty = onRow, true
+	r.c.auth.checking = r.st.checks
+	defer func() { r.c.auth.checking = false }()
 	if !r.st.native.Step() {
 		r.state = atEnd
 		return r.st.native.Err()

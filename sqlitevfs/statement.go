@@ -48,6 +48,7 @@ type statement struct {
 	busy         bool
 	dirty        bool // it was not run to its end and has to be reset
 	isPragma     bool
+	checks       bool // it is PRAGMA integrity_check or quick_check
 	reserved     bool // it was compiled in a session that may use reserved tables
 	newer, older *statement
 }
@@ -195,7 +196,11 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 		st.class, st.readOnly = runNothing, true
 		return st, tail, nil
 	}
-	st.isPragma = saw.pragma
+	if err := c.auth.refuseReserved(saw, text[:len(text)-len(tail)]); err != nil {
+		finalize(native)
+		return nil, "", err
+	}
+	st.isPragma, st.checks = saw.pragma, saw.checks
 	if saw.class != runOrdinary && native.ColumnCount() == 0 { // or else it is an EXPLAIN of such a statement
 		st.class, st.name, st.readOnly, st.native = saw.class, saw.name, true, nil
 		finalize(native)
@@ -224,7 +229,6 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 // statement returns the first statement of a text, kept or compiled. Put it back.
 func (c *conn) statement(text string) (st *statement, tail string, err error) {
 	if st := c.cache.take(text, c.auth.reserved); st != nil {
-		c.auth.checking = false
 		return st, "", nil
 	}
 	st, tail, err = c.compile(text)
@@ -236,6 +240,8 @@ func (c *conn) statement(text string) (st *statement, tail string, err error) {
 
 // run runs a statement of class runOrdinary to its end and resets it.
 func (c *conn) run(st *statement) error {
+	c.auth.checking = st.checks
+	defer func() { c.auth.checking = false }()
 	for {
 		err := st.native.Exec()
 		if err == nil || !c.extend(err) {

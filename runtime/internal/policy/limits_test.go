@@ -67,6 +67,7 @@ var limitSections = []struct {
 		{"bytes of the path of a field", "actor/host/kv.MaxFieldPath", ""},
 		{"the most that the `weight` of a field can be", "actor/host/kv.MaxWeight", ""},
 		{"bytes of the query of `kv.search`", "actor/host/kv.MaxQuery", ""},
+		{"words and phrases of that query", "runtime/internal/part/kv/match.maxPhrases", ""},
 		{"entries of `kv.search`", "actor/host/kv.DefaultHits", "`limit`"},
 		{"words of a snippet of `kv.search`", "actor/host/kv.MaxSnippetWords", ""},
 		{"entries that one turn adds to a search index that is built", "runtime/internal/part/kv.sliceLimit", ""},

@@ -164,8 +164,13 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 			}
 		}
 		out.Results = append(out.Results, result)
-		if d.Changed {
+		switch {
+		case d.Changed:
 			h.changed(m, d)
+		case m.Op == kvrows.Delete: // what it removed had expired
+			h.index(m.Key)
+		case m.Op == kvrows.DeleteRange && m.Where == nil:
+			h.indexRange(m.Key, m.End)
 		}
 	}
 	h.logged(store)

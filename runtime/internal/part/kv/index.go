@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
@@ -58,6 +58,8 @@ type indexing struct {
 	all      bool   // more keys than are collected, of which from is the least
 	from     string //
 	build    uint64 // the index that is built on
+	tried    []byte // the only key that is added to it
+	skipped  []byte // a key that is left out of it
 	drop     []uint64
 	clear    bool // all reserved tables are dropped
 	err      error
@@ -67,7 +69,8 @@ const (
 	maxIndexed  = 1_000 // keys that a turn indexes
 	sliceLimit  = 500   // entries that one turn compares to build an index
 	sliceBytes  = 1 << 20
-	indexPause  = time.Minute // after which building goes on that SQLite refused
+	indexPause  = time.Minute // after which building goes on that SQLite refused, and twice that after each further time
+	maxPauses   = 16          // of these
 	matchOpen   = "\x02"      // around words that match, in snippets; no text that is indexed has them
 	matchClose  = "\x03"
 	cleared     = "\x00" + matchOpen + matchClose
@@ -88,7 +91,7 @@ func (h *Turn) indexes() *indexing {
 	return x
 }
 
-// index notes that a key has changed, for the indexes that it is in.
+// index notes that a key has changed, for the indexes that it is in. The removal of an entry that had expired is a change, too.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) index(key []byte) {
@@ -191,7 +194,11 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 		rows.Rollback(before)
 		public, _ := t.Actor.Kernel.PublicError(err)
 		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn, "search indexes cannot be updated, and fall behind", t.Actor.Attrs(slog.Any("error", err))...)
-		changed = x.late(list, public.Code == host.Internal, now+indexPause.Milliseconds())
+		large := public.Code == host.TooLarge || errors.Is(err, &engine.LimitError{})
+		changed = x.late(list, public.Code == host.Internal, large, now)
+	} else if x.skipped != nil {
+		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn, "an entry is not in a search index, because it is too much for one turn",
+			t.Actor.Attrs(slog.String("key", keyspace.Format(keyspace.UserKV.Append(nil, x.skipped))))...)
 	}
 	for i := range changed {
 		memoryOf(t.Core).indexes = indexes{}
@@ -202,20 +209,33 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds something wrong with a table.
-func (x *indexing) late(list []*kvrows.Index, damaged bool, due int64) (late []kvrows.Index) {
+// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds something wrong with a table. large: it
+// would be too much for a turn.
+func (x *indexing) late(list []*kvrows.Index, damaged, large bool, now int64) (late []kvrows.Index) {
 	for _, p := range list {
 		ix := *p
 		touched, built := x.touches(&ix), x.build == ix.ID
+		due := now + indexPause.Milliseconds()
+		if built {
+			due = now + indexPause.Milliseconds()*min(int64(1)<<min(ix.Failed, 16), maxPauses)
+		}
 		switch {
 		case !touched && !built:
 			continue
 		case damaged:
+			failed := ix.Failed
 			ix.Renew(due)
+			ix.Failed = failed
 		case touched:
 			ix.FallBehind([]byte(x.least()), due)
 		default:
 			ix.Due = due
+		}
+		if built {
+			ix.Failed++
+		}
+		if built && large {
+			ix.Most, ix.Skip = 1, x.tried
 		}
 		late = append(late, ix)
 	}
@@ -254,29 +274,7 @@ func (x *indexing) tidy(db *sql.DB) error {
 	if !x.clear {
 		return nil
 	}
-	for _, kind := range []string{"CREATE VIRTUAL%", "%"} { // whose own tables go with them
-		var names []string
-		rows, err := db.Query("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name LIKE 'cairn\\_kv\\_%' ESCAPE '\\' AND sql LIKE ?", kind)
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
-				return errors.Join(err, rows.Close())
-			}
-			names = append(names, name)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return err
-		}
-		for _, name := range names {
-			if _, err := db.Exec(`DROP TABLE main."` + strings.ReplaceAll(name, `"`, `""`) + `"`); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return dropNamed(db, "")
 }
 
 // update brings one index up to date with what the turn has changed.
@@ -307,7 +305,9 @@ func (x *indexing) update(w *indexer) error {
 		}
 	}
 	if x.build == w.ix.ID && w.ix.Behind {
-		return w.slice()
+		err := w.slice()
+		x.tried, x.skipped = w.tried, w.skipped
+		return err
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
 		{x: indexing{keys: map[string]bool{"ax": true}}, damaged: true, want: []string{`1 after "" at 9 true`}},
 	} {
 		var got []string
-		for _, ix := range c.x.late(list, c.damaged, 9) {
+		for _, ix := range c.x.late(list, c.damaged, false, 9-indexPause.Milliseconds()) {
 			if !ix.Behind {
 				t.Errorf("%d is not behind", ix.ID)
 			}

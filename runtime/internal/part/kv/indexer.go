@@ -24,8 +24,10 @@ type indexer struct {
 	rows    *engine.WriteSet
 	ix      kvrows.Index
 	now     int64
-	changed bool // the state of the index is another
-	bytes   int  // of the values that were added
+	changed bool   // the state of the index is another
+	bytes   int    // of the values that were added
+	tried   []byte // see indexing
+	skipped []byte
 	paths   []where.Path
 }
 
@@ -38,9 +40,39 @@ func (w *indexer) fallBehind(key []byte) {
 func table(ix *kvrows.Index) string { return tablePrefix + ix.Name() }
 
 func dropTables(db *sql.DB, id uint64) error {
-	name := table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}})
-	_, err := db.Exec("DROP TABLE IF EXISTS main." + name + "; DROP TABLE IF EXISTS main." + name + "_map")
-	return err
+	return dropNamed(db, table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}}))
+}
+
+// dropNamed drops the tables whose names are that of an index, or go on with _, and what else has such a name, as an import may bring. An
+// empty index means all.
+func dropNamed(db *sql.DB, index string) error {
+	for _, what := range []struct{ kind, sql string }{
+		{"TRIGGER", "%"}, {"VIEW", "%"}, {"INDEX", "%"}, {"TABLE", "CREATE VIRTUAL%"}, {"TABLE", "%"}, // tables of virtual ones go with them
+	} {
+		rows, err := db.Query("SELECT name FROM main.sqlite_schema WHERE type = lower(?) AND name LIKE 'cairn\\_kv\\_%' ESCAPE '\\' AND sql LIKE ?", what.kind, what.sql)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return errors.Join(err, rows.Close())
+			}
+			if lower := strings.ToLower(name); index == "" || lower == index || strings.HasPrefix(lower, index+"_") {
+				names = append(names, name)
+			}
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, err := db.Exec("DROP " + what.kind + ` main."` + strings.ReplaceAll(name, `"`, `""`) + `"`); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // tokenizers are the words of callers, as FTS5 has them.
@@ -249,9 +281,15 @@ func (w *indexer) slice() error {
 	room := w.rows.Room() // a slice takes a small part of it, or it would never fit
 	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)), MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
 	q.Start, q.End = kvrows.Bounds(start, end)
+	if ix.Most > 0 {
+		q.Limit = min(q.Limit, int(ix.Most))
+	}
 	page, err := w.rows.List(q)
 	if err != nil {
 		return err
+	}
+	if q.Limit == 1 && len(page.Entries) == 1 {
+		w.tried = page.Entries[0].Key[1:]
 	}
 	done := page.Next == nil
 	if !done {
@@ -284,6 +322,10 @@ func (w *indexer) slice() error {
 				return err
 			}
 		}
+		if ix.Skip != nil && string(key) == string(ix.Skip) {
+			w.skipped = key
+			continue
+		}
 		if err := w.add(key, e); err != nil {
 			return err
 		}
@@ -293,6 +335,10 @@ func (w *indexer) slice() error {
 			return err
 		}
 	}
+	if ix.Most *= 2; ix.Most >= sliceLimit || done {
+		ix.Most = 0
+	}
+	ix.Built(ix.Most)
 	if ix.Behind, ix.After = !done, nil; !done {
 		ix.After, ix.Due = end[:len(end)-1], w.now
 	}

@@ -175,8 +175,12 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 	ok, err := store.Delete(keyspace.UserKV.Append(nil, key))
 	h.expired(store)
 	h.logged(store)
-	if ok && err == nil {
+	switch {
+	case err != nil:
+	case ok:
 		h.change("delete", key, nil)
+	default:
+		h.index(key) // what is gone had expired
 	}
 	return ok, refused(err)
 }
@@ -190,7 +194,11 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	defer t.Leave()
 	from, to := kvrows.Bounds(start, end)
 	n, err := storeOf(t.Core).DeleteRange(from, to)
-	if n > 0 && err == nil {
+	switch {
+	case err != nil:
+	case n == 0:
+		h.indexRange(start, end) // from which expired entries may be gone
+	default:
 		h.rangeChange(start, end, n)
 	}
 	h.logged(storeOf(t.Core))

@@ -97,6 +97,8 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScop
 		}
 		if out.Deleted > 0 {
 			TurnOf(t).rangeChange(prefix, end, out.Deleted)
+		} else {
+			TurnOf(t).indexRange(prefix, end) // from which expired entries may be gone
 		}
 		TurnOf(t).logged(store)
 	}

@@ -267,7 +267,7 @@ func (f *finding) find(db *sql.DB) error {
 	defer rows.Close()
 	read, size, began := 0, 0, time.Now()
 	for scanned := 0; rows.Next(); scanned++ {
-		if len(f.out.Entries) == limit || size >= pageBytes || f.filter != nil && scanned > 0 &&
+		if len(f.out.Entries) == limit || size >= pageBytes || scanned > 0 &&
 			(scanned >= scanEntries || read >= scanBytes || time.Since(began) > scanTime) {
 			f.out.Cursor = cursorOf(f.mark, strconv.AppendInt(nil, f.at+int64(scanned), 10))
 			break
@@ -327,46 +327,41 @@ func (f *finding) add(id, version int64, key []byte, score float64) (int, error)
 	return size, nil
 }
 
-// snippets adds the snippets to the entries.
+// snippets adds the snippets to the entries. FTS5's own snippet() takes the square of what matches.
 func (f *finding) snippets(db *sql.DB) error {
 	name := table(f.ix)
-	text := "SELECT rowid, snippet(" + name + ", -1, '" + matchOpen + "', '" + matchClose + "', '…', ?) FROM main." + name + " WHERE " + name + " MATCH ? AND rowid IN ("
+	text := "SELECT rowid"
+	for i := range f.ix.Paths {
+		text += ", highlight(" + name + ", " + strconv.Itoa(i) + ", '" + matchOpen + "', '" + matchClose + "')"
+	}
+	text += " FROM main." + name + " WHERE " + name + " MATCH ? AND rowid IN ("
 	for i, id := range f.ids {
 		if i > 0 {
 			text += ","
 		}
 		text += strconv.FormatInt(id, 10)
 	}
-	rows, err := db.QueryContext(f.q, text+")", f.in.Snippet, f.query)
+	rows, err := db.QueryContext(f.q, text+")", f.query)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	var id int64
+	marked := make([]string, len(f.ix.Paths))
+	row := []any{&id}
+	for i := range marked {
+		row = append(row, &marked[i])
+	}
 	for rows.Next() {
-		var id int64
-		var marked string
-		if err := rows.Scan(&id, &marked); err != nil {
+		if err := rows.Scan(row...); err != nil {
 			return err
 		}
-		if i := slices.Index(f.ids, id); i >= 0 {
-			f.out.Entries[i].Snippet = partsOf(marked)
+		i, best := slices.Index(f.ids, id), 0
+		for _, text := range marked {
+			if parts, score := excerpt(text, f.in.Snippet); i >= 0 && score > best {
+				f.out.Entries[i].Snippet, best = parts, score
+			}
 		}
 	}
 	return rows.Err()
-}
-
-// partsOf divides a snippet where matches begin and end.
-func partsOf(marked string) (parts []kv.SnippetPart) {
-	for marked != "" {
-		text, rest, found := strings.Cut(marked, matchOpen)
-		if text != "" {
-			parts = append(parts, kv.SnippetPart{Text: text})
-		}
-		if !found {
-			break
-		}
-		text, marked, _ = strings.Cut(rest, matchClose)
-		parts = append(parts, kv.SnippetPart{Text: text, Match: true})
-	}
-	return parts
 }

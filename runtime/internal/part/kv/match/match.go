@@ -27,6 +27,7 @@ const (
 	maxDepth    = 16 // of parentheses
 	defaultNear = 10
 	maxNear     = 1_000
+	maxPhrases  = 32 // words and phrases, each of which FTS5 looks for by itself
 )
 
 // Column is the name of the column that has a field.
@@ -42,12 +43,30 @@ func Compile(text string, fields []string, tokenizer string) (string, error) {
 		return "", err
 	case p.next() == ')':
 		return "", errors.New("has a ) that nothing opens")
+	case phrases(e) > maxPhrases:
+		return "", fmt.Errorf("has more than %d words and phrases", maxPhrases)
 	case e != "":
 		return e, nil
 	case p.short:
 		return "", errors.New("has no word of 3 characters, which trigram needs")
 	}
 	return "", errors.New("has no word")
+}
+
+// phrases counts the words and phrases of an expression.
+func phrases(e string) (n int) {
+	for quoted, i := false, 0; i < len(e); i++ {
+		switch {
+		case e[i] != '"':
+		case quoted && strings.HasPrefix(e[i+1:], `"`):
+			i++
+		default:
+			if quoted = !quoted; quoted {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // A parser reads a text from left to right. Expressions are texts for FTS5, each of which can stand anywhere; "" is that of what has
@@ -96,7 +115,14 @@ func (p *parser) any(depth int) (string, error) {
 	}
 }
 
+// joined joins expressions, each of which is taken once.
 func joined(list []string, by string) string {
+	seen := make(map[string]bool)
+	list = slices.DeleteFunc(list, func(e string) bool {
+		again := seen[e]
+		seen[e] = true
+		return again
+	})
 	if len(list) > 1 {
 		return "(" + strings.Join(list, by) + ")"
 	}

@@ -1,6 +1,10 @@
 package match
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 var fields = []string{"title", "a.b", "a.b:c"}
 
@@ -25,6 +29,8 @@ func TestCompile(t *testing.T) {
 		{`title:"red apple" a.b:(x OR y)`, `((c0 : ("red apple")) AND (c1 : (("x" OR "y"))))`},
 		{`a.b:c:x`, `(c2 : ("x"))`},
 		{`title:NEAR(a b, 0)`, `(c0 : (NEAR("a" "b", 0)))`},
+		{`a b a a`, `("a" AND "b")`}, {`a a*`, `("a" AND "a" *)`}, {`a OR "a" OR (a a)`, `"a"`},
+		{strings.Repeat("a ", 100), `"a"`},
 		{`rock & roll`, `("rock" AND "roll")`},
 		{`O'Brien`, `"O'Brien"`},
 		{`x-ray`, `"x-ray"`},
@@ -59,5 +65,20 @@ func TestCompileRefuses(t *testing.T) {
 	}
 	if got, err := Compile("é€", fields, "ascii"); err != nil || got != `"é€"` {
 		t.Error(got, err)
+	}
+}
+
+func TestCompileBoundsPhrases(t *testing.T) {
+	var b strings.Builder
+	for i := range maxPhrases {
+		fmt.Fprintf(&b, `"a""%d" `, i)
+	}
+	if _, err := Compile(b.String(), fields, "unicode61"); err != nil {
+		t.Error(err)
+	}
+	for _, more := range []string{"b", `"b c"`, "NEAR(b c)", "title:b"} {
+		if got, err := Compile(b.String()+more, fields, "unicode61"); err == nil || err.Error() != "has more than 32 words and phrases" {
+			t.Error(got, err)
+		}
 	}
 }

@@ -34,6 +34,12 @@ type IndexState struct {
 	Fresh bool
 	// Due is when building goes on, in Unix milliseconds, if the index is behind.
 	Due int64
+	// Failed counts the attempts to build on that failed, one after the other.
+	Failed uint64
+	// Most is how many entries are added next at most, since more were too much for a turn; 0 means as many as usual.
+	Most uint64
+	// Skip is the key of an entry that alone is too much for a turn, if there is one: building leaves it out.
+	Skip []byte
 }
 
 // Has reports whether a packed key is one of the index.
@@ -104,7 +110,11 @@ func (ix *Index) FallBehind(key []byte, due int64) {
 // Renew makes the tables of the index made anew, from a time on.
 func (ix *Index) Renew(due int64) {
 	ix.Behind, ix.Fresh, ix.After, ix.Due = true, true, nil, due
+	ix.Built(0)
 }
+
+// Built notes that building goes on, with so many entries at most.
+func (ix *Index) Built(most uint64) { ix.Failed, ix.Most, ix.Skip = 0, most, nil }
 
 // FindIndex returns the index with a prefix.
 func FindIndex(rows engine.Reader, prefix []byte) (*Index, bool, error) {

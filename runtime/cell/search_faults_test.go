@@ -1,0 +1,144 @@
+package cell_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// setIndex makes an index of t below d.
+func setIndex(t *testing.T, store kv.Store, tokenizer string) {
+	t.Helper()
+	if _, err := store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}, Tokenizer: tokenizer}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commit(t *testing.T, store kv.Store, m ...kv.Mutation) {
+	t.Helper()
+	if _, err := store.Commit(t.Context(), kv.Commit{Mutations: m}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A search of one entry is short, whatever its text and the query.
+func TestSearchOfMuchThatMatchesIsShort(t *testing.T) {
+	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{libraryDefinition()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	store := libraries.Ref(rt, "one").KV()
+	setIndex(t, store, "")
+	commit(t, store, kv.Put(bookKey(1), book(strings.Repeat("a ", 5_000))))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, query := range []string{"a", strings.Repeat("a ", 400), strings.Repeat("(a OR b) a* ", 12)} {
+		page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: query, Snippet: 3})
+		if err != nil || len(page.Hits) != 1 || len(page.Hits[0].Snippet) == 0 {
+			t.Errorf("%.20s: %+v, %v", query, page, err)
+		}
+	}
+}
+
+// An entry that has expired, and is deleted before the purge comes to it, leaves nothing in the index.
+func TestDeletedAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
+	for name, remove := range map[string]func(*testing.T, kv.Store, *actortest.Harness){
+		"delete": func(t *testing.T, store kv.Store, _ *actortest.Harness) { commit(t, store, kv.Delete(bookKey(1))) },
+		"range": func(t *testing.T, store kv.Store, _ *actortest.Harness) {
+			commit(t, store, kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}))
+		},
+		"handler": func(t *testing.T, _ kv.Store, h *actortest.Harness) {
+			if _, err := shelve.Call(t.Context(), libraries.Ref(h, "one"), shelving{Delete: []int{1}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+				store := libraries.Ref(h, "one").KV()
+				setIndex(t, store, "")
+				commit(t, store, kv.Put(bookKey(1), book("red apple")).For(time.Second))
+				time.Sleep(2 * time.Second)
+				remove(t, store, h)
+				if list, err := store.Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
+					t.Errorf("%+v, %v", list, err)
+				}
+			}, libraryDefinition())
+		})
+	}
+}
+
+// What has the name of an index in a database that is imported does not keep the index from being built.
+func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store, addr := libraries.Ref(h, "one").KV(), host.Address{Type: "library", Key: []string{"one"}}
+		commit(t, store, kv.Put(bookKey(1), book("red apple")))
+		for _, text := range []string{
+			"CREATE TABLE t (a)", "CREATE VIEW cairn_xx_1_map AS SELECT 1", "CREATE INDEX cairn_xx_1 ON t (a)", `CREATE TABLE "cairn_xx_""1" (a)`,
+			"CREATE TRIGGER cairn_xx_1_t AFTER INSERT ON t BEGIN SELECT 1; END", "CREATE TABLE cairn_xx_1_data (a)", "CREATE VIEW kept AS SELECT 1",
+		} {
+			if _, err := h.Call(t.Context(), &host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var b bytes.Buffer
+		if err := h.Runtime().ExportSQL(t.Context(), addr, &b); err != nil {
+			t.Fatal(err)
+		}
+		setIndex(t, store, "")
+		file := bytes.ReplaceAll(b.Bytes(), []byte("cairn_xx_"), []byte("cairn_kv_"))
+		if _, err := h.Runtime().ImportSQL(t.Context(), addr, bytes.NewReader(file), "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if list, err := store.Indexes(t.Context()); err != nil || list[0].Building {
+			t.Errorf("after a minute: %+v, %v", list, err)
+		}
+		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
+			t.Errorf("it finds %v, partial: %t", keys, partial)
+		}
+	}, libraryDefinition())
+}
+
+// An entry that alone is too much for a turn does not keep the others out of an index.
+func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var large strings.Builder
+	for large.Len() < 150<<10 {
+		fmt.Fprintf(&large, "%x ", rnd.Uint32())
+	}
+	definition := actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 256 << 10}}, actor.On(shelve, (*library).shelve))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store := libraries.Ref(h, "one").KV()
+		for _, i := range []int{0, 3, 6, 9} {
+			commit(t, store, kv.Put(bookKey(i), book("red apple")))
+		}
+		commit(t, store, kv.Put(bookKey(3), book(large.String())))
+		ready := func(when string, want int) {
+			t.Helper()
+			time.Sleep(30 * time.Minute)
+			list, err := store.Indexes(t.Context())
+			keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"})
+			if err != nil || list[0].Building || len(keys) != want || partial {
+				t.Errorf("%s: it finds %v, partial: %t, %+v, %v", when, keys, partial, list, err)
+			}
+		}
+		setIndex(t, store, "trigram")
+		ready("built", 3)
+		commit(t, store, kv.Put(bookKey(6), book(large.String())))
+		ready("another one", 2)
+		commit(t, store, kv.Put(bookKey(3), book("green apple")))
+		ready("it is small again", 3)
+	}, definition)
+}
