@@ -57,8 +57,9 @@ type GapError struct {
 	// First is the sequence of the first event that is kept, and Missed counts those before it that
 	// the reader lacks.
 	First, Missed uint64
-	// Reset: the position belongs to another life of the actor, or to one that was restored. The
-	// events begin anew.
+	// Reset: the position belongs to another life of the actor, or is greater than the last
+	// one, as after a restore. The events begin anew. A restored log that has reached the position by
+	// then is not told from the one before.
 	Reset bool
 }
 

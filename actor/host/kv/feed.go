@@ -37,7 +37,8 @@ type Gap struct {
 	// First is the sequence of the first event that is kept, and Missed counts the events before it that the caller lacks.
 	First  uint64 `json:"first"`
 	Missed uint64 `json:"missed,omitempty"`
-	// Reset: the position is one of another life of the actor, or of one that was restored. The events begin anew.
+	// Reset: the position is one of another life of the actor, or greater than the last one, as after a restore.
+	// The events begin anew. A restored log that has reached the position by then is not told from the one before.
 	Reset bool `json:"reset,omitempty"`
 }
 

@@ -137,8 +137,9 @@ var hostText = map[string]string{
 	"KVGap":             "A Gap is a part of the log that is no longer kept, or another log.",
 	"KVGap.first": "first is the sequence of the first event that is kept, and missed counts the events " +
 		"before it that the caller lacks.",
-	"KVGap.reset": "reset: the position is one of another life of the actor, or of one that was restored. The " +
-		"events begin anew.",
+	"KVGap.reset": "reset: the position is one of another life of the actor, or greater than the last one, as " +
+		"after a restore. The events begin anew. A restored log that has reached the position by " +
+		"then is not told from the one before.",
 	"KVGetInput":     "GetInput names an entry.",
 	"KVGetManyInput": "GetManyInput names up to 1,000 entries.",
 	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys, and null where there is none. All " +
