@@ -53,9 +53,14 @@ const (
 	KVSetScope    = "kv.set_scope"
 	KVRemoveScope = "kv.remove_scope"
 
-	KVHistory = "kv.history"
-	KVPin     = "kv.pin"
-	KVUnpin   = "kv.unpin"
+	KVHistory      = "kv.history"
+	KVFork         = "kv.fork"
+	KVBranches     = "kv.branches"
+	KVRemoveBranch = "kv.remove_branch"
+	KVDiff         = "kv.diff"
+	KVMerge        = "kv.merge"
+	KVPin          = "kv.pin"
+	KVUnpin        = "kv.unpin"
 
 	KVSetIndex    = "kv.set_index"
 	KVRemoveIndex = "kv.remove_index"

@@ -28,8 +28,11 @@ const (
 	MaxTTL        = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
-// A Moment is when entries are read: at the last commit, or as they were.
+// A Moment says which entries are read: those of a branch, at the last commit or as they were.
 type Moment struct {
+	// Branch is the name of a branch; absent means the store itself.
+	Branch string `json:"branch,omitempty"`
+
 	// At is a version of the actor: entries are read as they were when it was committed. Absent means now. What is no longer
 	// known is an error with the reason history_trimmed.
 	At uint64 `json:"at,omitempty"`
@@ -155,6 +158,8 @@ type SampleOutput struct {
 // CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing is. A mutation that cannot
 // be done is an error, and then nothing is done either.
 type CommitInput struct {
+	// Branch is the name of the branch whose entries change; absent means the store itself.
+	Branch    string     `json:"branch,omitempty"`
 	Checks    []Check    `json:"checks,omitempty"`
 	Mutations []Mutation `json:"mutations,omitempty"`
 	// Sends are messages to queues of the actor, sent after the mutations. Handlers send with their turn instead.

@@ -15,7 +15,9 @@ const (
 
 // HistoryInput asks for versions of an entry, from the newest to the oldest.
 type HistoryInput struct {
-	Key Key `json:"key"`
+	// Branch is the name of a branch, whose own versions are listed; absent means the store itself.
+	Branch string `json:"branch,omitempty"`
+	Key    Key    `json:"key"`
 	// Before leaves out the versions from this one on: it is the Next of an earlier answer.
 	Before uint64 `json:"before,omitempty"`
 	// Limit is how many versions there are at most; absent means DefaultPage.

@@ -123,7 +123,17 @@ var (
 		"Lists the versions of an entry of the key-value store that are kept.")
 	KVPin = row[kv.PinInput, kv.PinOutput](host.KVPin, act, Actor, OpenKV, none,
 		"Keeps the present version of the key-value store readable for some time.")
-	KVUnpin    = row[kv.UnpinInput, kv.UnpinOutput](host.KVUnpin, act, Actor, OpenKV, none, "Ends what kv.pin began.")
+	KVUnpin = row[kv.UnpinInput, kv.UnpinOutput](host.KVUnpin, act, Actor, OpenKV, none, "Ends what kv.pin began.")
+	KVFork  = row[kv.ForkInput, kv.Branch](host.KVFork, act, Actor, OpenKV, none,
+		"Makes a branch of the key-value store, which begins as the store is, or another branch.")
+	KVBranches = row[kv.BranchesInput, kv.BranchesOutput](host.KVBranches, ask, Actor, OpenKV, none,
+		"Lists the branches of the key-value store.")
+	KVRemoveBranch = row[kv.RemoveBranchInput, kv.RemoveBranchOutput](host.KVRemoveBranch, act, Actor, OpenKV, none,
+		"Removes a branch of the key-value store.")
+	KVDiff = row[kv.DiffInput, kv.DiffOutput](host.KVDiff, ask, Actor, OpenKV, none,
+		"Lists the entries that differ between two branches of the key-value store, or two versions.")
+	KVMerge = row[kv.MergeInput, kv.MergeOutput](host.KVMerge, act, Actor, OpenKV, none,
+		"Brings what has changed in one branch of the key-value store into another.")
 	KVSetIndex = row[kv.SetIndexInput, kv.Index](host.KVSetIndex, act, Actor, OpenKV, creates,
 		"Makes a search index of the key-value store, or replaces one.")
 	KVRemoveIndex = row[kv.RemoveIndexInput, kv.RemoveIndexOutput](host.KVRemoveIndex, act, Actor, OpenKV, none,
@@ -212,7 +222,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
-	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row,
+	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,
 	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,

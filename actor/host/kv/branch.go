@@ -1,0 +1,121 @@
+package kv
+
+import "time"
+
+// The bounds of branches.
+const (
+	MaxBranches   = 100    // of an actor
+	MaxBranchName = 255    // bytes
+	MaxForks      = 8      // of branches of branches
+	MaxMerged     = 10_000 // entries that one kv.merge compares, and that one kv.diff lists
+)
+
+// A Branch is a store that began as another one was. It has no scopes' counts, no search, no log and no watchers of its own: what
+// is merged into the store itself has.
+type Branch struct {
+	Branch string `json:"branch"`
+	// From is the branch that it was forked from; absent for the store itself. Version is that of what it began with.
+	From    string    `json:"from,omitempty"`
+	Version uint64    `json:"version"`
+	Created time.Time `json:"created"`
+	// ReadOnly: it does not change. Such a branch is a tag.
+	ReadOnly bool `json:"read_only,omitempty"`
+}
+
+// ForkInput makes a branch.
+type ForkInput struct {
+	// Branch is its name, 1 to 255 bytes of UTF-8, which no other branch has.
+	Branch string `json:"branch"`
+	// From is the branch that it begins as; absent means the store itself.
+	From     string `json:"from,omitempty"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// BranchesInput asks for the branches of a store.
+type BranchesInput struct{}
+
+// BranchesOutput has the branches in the order of their names.
+type BranchesOutput struct {
+	Branches []Branch `json:"branches"`
+}
+
+// RemoveBranchInput names a branch that no other one was forked from.
+type RemoveBranchInput struct {
+	Branch string `json:"branch"`
+}
+
+// RemoveBranchOutput reports whether there was such a branch.
+type RemoveBranchOutput struct {
+	Removed bool `json:"removed"`
+}
+
+// DiffInput asks which entries differ between two branches, or two versions of one. What is not known any longer is an error
+// with the reason history_trimmed.
+type DiffInput struct {
+	From Moment `json:"from"`
+	To   Moment `json:"to"`
+	Selection
+	// Limit is how many entries there are at most; absent means DefaultPage.
+	Limit int `json:"limit,omitempty" range:"1,1000"`
+	// Cursor continues after an earlier answer for the same members. Any other is refused.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// A Difference is an entry that is not the same in two stores. It is absent from one that has none.
+type Difference struct {
+	Key  Key    `json:"key"`
+	From *Entry `json:"from,omitempty"`
+	To   *Entry `json:"to,omitempty"`
+}
+
+// DiffOutput has the entries that differ, in the order of their keys. Cursor is absent at the end.
+type DiffOutput struct {
+	Changes []Difference `json:"changes"`
+	Cursor  string       `json:"cursor,omitempty"`
+}
+
+// MergeInput brings what has changed in Source into Target: all entries that Source has other than Base. Of an entry that
+// Target has other than Base too, Strategy decides. With Keys, or a Selection, only those are merged.
+//
+//   - To merge a branch into the store, or the store into a branch: Source and Target.
+//   - To take some entries: Keys.
+//   - To undo the commits of a branch after version 5 up to version 9: Source at 5, Base at 9, and Target.
+type MergeInput struct {
+	Source Moment `json:"source"`
+	// Target is a branch; absent means the store itself.
+	Target string `json:"target,omitempty"`
+	// Base is what both began as. Absent means what they share: where one was forked from the other, or both from a third, or
+	// the last merge between them without Keys and Selection.
+	Base *Moment `json:"base,omitempty"`
+	// Strategy is strict, which merges nothing if there are conflicts, theirs, which takes the entries of Source, or ours, which
+	// leaves those of Target. Absent means strict.
+	Strategy string `json:"strategy,omitempty"`
+	// Keys are up to MaxKeys of the entries.
+	Keys []Key `json:"keys,omitempty"`
+	Selection
+	// DryRun merges nothing, and says what would be.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// A Conflict is an entry that both stores have other than their base. It is absent from one that has none.
+type Conflict struct {
+	Key    Key    `json:"key"`
+	Base   *Entry `json:"base,omitempty"`
+	Source *Entry `json:"source,omitempty"`
+	Target *Entry `json:"target,omitempty"`
+}
+
+// MergeOutput says what a merge did. That there are conflicts is no error.
+type MergeOutput struct {
+	// OK is false if there are conflicts that Strategy does not decide. Then nothing was done.
+	OK bool `json:"ok"`
+	// Version is that of the commit.
+	Version uint64 `json:"version,omitempty"`
+	// Put and Deleted count the entries of Target that the merge put and removed.
+	Put     int64 `json:"put,omitempty"`
+	Deleted int64 `json:"deleted,omitempty"`
+	// Conflicts are up to DefaultPage of the conflicts, in the order of their keys, also such that Strategy has decided. Conflicted
+	// counts all.
+	Conflicts  []Conflict `json:"conflicts,omitempty"`
+	Conflicted int64      `json:"conflicted,omitempty"`
+}
