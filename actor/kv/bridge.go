@@ -6,7 +6,7 @@ import (
 )
 
 // New makes the store of an actor, for package actor: Ref.KV.
-func New(at site.Site) Store { return Store{Reader{site: at}} }
+func New(at site.Site) Store { return Store{line{Reader{site: at}}} }
 
 // Run makes a commit with do, for package actor: KV.Commit.
 func Run(c Commit, do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
