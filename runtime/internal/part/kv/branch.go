@@ -169,6 +169,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	if err != nil {
 		return out, of("source", err)
 	}
+	source.Without(r.now.UnixMilli())
 	base, err := r.base(in, source)
 	if err != nil {
 		return out, err
@@ -229,7 +230,10 @@ func unplaced(err error) error {
 func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.View, error) {
 	if in.Base != nil {
 		v, err := r.view(in.Base)
-		return v, of("base", err)
+		if err != nil {
+			return nil, of("base", err)
+		}
+		return v.Without(r.now.UnixMilli()), nil
 	}
 	target, err := r.view(&kv.Moment{Branch: in.Target})
 	if err != nil {

@@ -118,7 +118,15 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 			}
 		}
 	}
-	return look(rows, known, from, at, now, nowMS), nil
+	return look(rows, known, from, at, now, nowMS).Without(nowMS), nil
+}
+
+// Without returns the view without what has expired by a time.
+func (v *View) Without(ms int64) *View {
+	for _, p := range v.lines {
+		p.time = ms
+	}
+	return v
 }
 
 // NoteMerge notes that all that one branch had at a version is in another one.

@@ -180,6 +180,9 @@ func (p *Past) fetch(row []byte) (Version, bool, error) {
 		return Version{}, false, err
 	}
 	v, err := parseVersion(e)
+	if v.Ended != 0 && v.Ended <= p.version {
+		return Version{}, false, err // what followed it nothing keeps, and is gone
+	}
 	return v, err == nil && v.Kind == Set && v.lives(p.time), err
 }
 

@@ -31,20 +31,33 @@ type Version struct {
 	// Time is when it was committed, Created when the entry was, in Unix milliseconds. No version of an entry has an
 	// earlier time than the one before, whatever the clock does.
 	Time, Created int64
+	// Ended is the version that replaced it. 0 is not known: it is the last one, or what followed has a row.
+	Ended engine.Version
 	// Expire is when the value ceases to exist, 0 for never.
 	Expire   int64
 	Encoding uint8
 	Value    []byte
 }
 
-// versionForm is the first byte of a row of a version. The kind follows, three times as varints, the encoding, and the value.
-const versionForm = 1
+// The first byte of a row of a version. The kind follows, three times and, in endedForm, the version that replaced it as varints,
+// the encoding, and the value.
+const (
+	versionForm = 1
+	endedForm   = 2
+)
 
 func (v *Version) encode() []byte {
-	b := make([]byte, 0, 3+3*binary.MaxVarintLen64+len(v.Value))
-	b = append(b, versionForm, byte(v.Kind))
+	b := make([]byte, 0, 3+4*binary.MaxVarintLen64+len(v.Value))
+	form := byte(versionForm)
+	if v.Ended != 0 {
+		form = endedForm
+	}
+	b = append(b, form, byte(v.Kind))
 	for _, n := range []int64{v.Time, v.Created, v.Expire} {
 		b = binary.AppendVarint(b, n)
+	}
+	if v.Ended != 0 {
+		b = binary.AppendVarint(b, int64(v.Ended))
 	}
 	return append(append(b, v.Encoding), v.Value...)
 }
@@ -56,21 +69,26 @@ func parseVersion(e *engine.Entry) (v Version, err error) {
 		return Version{}, err
 	}
 	b := e.Value
-	if n >= 0 || len(b) < 2 || b[0] != versionForm || b[1] == 0 || Kind(b[1]) > trimmed {
+	if n >= 0 || len(b) < 2 || b[0] != versionForm && b[0] != endedForm || b[1] == 0 || Kind(b[1]) > trimmed {
 		return Version{}, damaged
 	}
+	var ended int64
+	fields := []*int64{&v.Time, &v.Created, &v.Expire, &ended}
+	if b[0] == versionForm {
+		fields = fields[:3]
+	}
 	v.Version, v.Kind, b = engine.Version(-n), Kind(b[1]), b[2:]
-	for _, to := range []*int64{&v.Time, &v.Created, &v.Expire} {
+	for _, to := range fields {
 		n, size := binary.Varint(b)
 		if size <= 0 {
 			return Version{}, damaged
 		}
 		*to, b = n, b[size:]
 	}
-	if len(b) == 0 {
+	if len(b) == 0 || ended < 0 {
 		return Version{}, damaged
 	}
-	v.Encoding, v.Value = b[0], b[1:]
+	v.Ended, v.Encoding, v.Value = engine.Version(ended), b[0], b[1:]
 	return v, nil
 }
 
@@ -132,6 +150,7 @@ func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 		return nil
 	}
 	v := head(was)
+	v.Ended = s.Version()
 	if err := s.putVersion(key, &v, until, removal); err != nil {
 		return err
 	}
