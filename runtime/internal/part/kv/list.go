@@ -79,7 +79,11 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 	if err != nil {
 		return kv.ListOutput{}, of("where", err)
 	}
-	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10), []byte(in.Branch))
+	of := [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10)}
+	if in.Branch != "" {
+		of = append(of, []byte(in.Branch))
+	}
+	listing := listingOf(of...)
 	if in.Cursor != "" {
 		last, err := after(in.Cursor, listing, start, end)
 		switch {
