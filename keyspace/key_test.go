@@ -122,6 +122,7 @@ var keyVectors = []struct {
 	{"29", KVPurge.Append(nil), `kv-purge`},
 	{"2A 01 04 02 75 73 65 72 73 00 FF 00", KVIndex.Append(nil, userKV("users")), `kv-index(kv("users"))`},
 	{"2B 02 6E 6F 74 65 73 00", KVHandled.Append(nil, "notes"), `kv-handled("notes")`},
+	{"2E 02 6E 69 67 68 74 00", Token.Append(nil, "night"), `token("night")`},
 }
 
 func TestKeyVectors(t *testing.T) {

@@ -186,6 +186,10 @@ var (
 	// KVHandled is the key of how far the handler of a map's changes has read the log.
 	KVHandled = Name{layout{Kind: 0x2B, prints: "kv-handled(%)", fields: []field{{asString, "map"}},
 		owner: "kv", value: "how far the handler of the changes of a map has read the log, and when it goes on"}}
+
+	// Token is the key of a token, by its id.
+	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},
+		owner: "tokens", value: "what a token allows, and the SHA-256 of its secret"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -199,5 +203,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
-	&KVHandled.layout,
+	&KVHandled.layout, &Token.layout,
 }

@@ -67,9 +67,14 @@ var faultyInputs = map[string]map[string]string{
 	host.KVScopes:   {`{"limit":0}`: "limit", `{"cursor":"?"}`: "cursor", `{"prefix":[null]}`: "prefix[0]"},
 	host.KVGroups:   {`{}`: "prefix", `{"prefix":[],"limit":1001}`: "limit", `{"prefix":[],"cursor":"?"}`: "cursor"},
 	host.KVSetScope: {`{}`: "prefix", `{"prefix":[],"max_keys":-1}`: "max_keys", `{"prefix":[],"log_bytes":5}`: "log_bytes", `{"prefix":[],"info":{"a":1,"a":2}}`: "info.a", `{"prefix":[[1]]}`: "prefix[0]"},
-	host.KVHistory:  {`{}`: "key", `{"key":["a"],"limit":0}`: "limit", `{"key":[[1]]}`: "key[0]"},
-	host.KVPin:      {`{"ttl_ms":0}`: "ttl_ms", `{"ttl_ms":86400001}`: "ttl_ms"},
-	host.KVUnpin:    {`{}`: "version"},
+	host.TokenCreate: {
+		`{}`: "rights", `{"rights":["read","x"]}`: "rights[1]", `{"rights":["watch"]}`: "rights", `{"rights":["read"],"prefix":[[1]]}`: "prefix[0]",
+		`{"rights":["read"],"prefix":["a",{"$uuidv7":true}]}`: "prefix[1]", `{"rights":["read"],"ttl_ms":0}`: "ttl_ms", `{"rights":["read"],"label":1}`: "label",
+	},
+	host.TokenRevoke: {`{}`: "id", `{"id":"cairn_x"}`: "id"},
+	host.KVHistory:   {`{}`: "key", `{"key":["a"],"limit":0}`: "limit", `{"key":[[1]]}`: "key[0]"},
+	host.KVPin:       {`{"ttl_ms":0}`: "ttl_ms", `{"ttl_ms":86400001}`: "ttl_ms"},
+	host.KVUnpin:     {`{}`: "version"},
 	host.KVSetIndex: {
 		`{"fields":[{"path":"a"}]}`: "prefix", `{"prefix":[]}`: "fields", `{"prefix":[],"fields":[{"path":"a"},{"path":""}]}`: "fields[1].path",
 		`{"prefix":[],"fields":[{"path":"a","weight":"x"}]}`: "fields[0].weight", `{"prefix":[],"fields":[{"path":"a","weight":1001}]}`: "fields[0].weight",
@@ -136,7 +141,7 @@ var faultyInputs = map[string]map[string]string{
 var faultless = []string{
 	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
 	host.ScheduleList, host.AlarmList, host.AlarmCancel, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
-	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport,
+	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport, host.TokenList,
 }
 
 func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
