@@ -10,11 +10,13 @@ import (
 // Prefix begins the text of each token. It tells tokens of actors from others, and lets scanners find a token that was published.
 const Prefix = "cairn_"
 
+// IDChars is the length of an id.
+const IDChars = idBytes * 8 / 5
+
 // The sizes of the parts of a token, in bytes and in characters.
 const (
 	idBytes     = 10
 	secretBytes = 20 // 160 bits
-	idChars     = idBytes * 8 / 5
 	secretChars = secretBytes * 8 / 5
 )
 
@@ -31,24 +33,24 @@ func New() (text, id string, digest Digest) {
 	var b [idBytes + secretBytes]byte
 	rand.Read(b[:]) // never fails
 	chars := encoding.EncodeToString(b[:])
-	return Prefix + chars, chars[:idChars], sha256.Sum256(b[idBytes:])
+	return Prefix + chars, chars[:IDChars], sha256.Sum256(b[idBytes:])
 }
 
 // Parse returns the id in the text of a token and the digest of its secret. ok is false for what is no token.
 func Parse(text string) (id string, digest Digest, ok bool) {
 	chars, ok := strings.CutPrefix(text, Prefix)
-	if !ok || !lettered(chars, idChars+secretChars) {
+	if !ok || !lettered(chars, IDChars+secretChars) {
 		return "", digest, false
 	}
-	secret, err := encoding.DecodeString(chars[idChars:])
+	secret, err := encoding.DecodeString(chars[IDChars:])
 	if err != nil {
 		return "", digest, false
 	}
-	return chars[:idChars], sha256.Sum256(secret), true
+	return chars[:IDChars], sha256.Sum256(secret), true
 }
 
 // IsID reports whether a text is the form of an id.
-func IsID(text string) bool { return lettered(text, idChars) }
+func IsID(text string) bool { return lettered(text, IDChars) }
 
 // lettered reports whether a text has so many characters, all of the alphabet. The decoder would skip line breaks.
 func lettered(text string, n int) bool {

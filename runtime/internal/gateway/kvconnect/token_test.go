@@ -326,4 +326,3 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 		}
 	}
 }
-

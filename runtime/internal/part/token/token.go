@@ -212,7 +212,7 @@ func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error)
 // revoke implements token.revoke. It counts 1 if there was such a token.
 func revoke(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.RevokeInput) (host.CountOutput, error) {
 	if !token.IsID(in.ID) {
-		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "%.40q is not the id of a token; token.list has the ids", strings.ToValidUTF8(in.ID, "\uFFFD")).With("field", "id")
+		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "the id is not that of a token: it has %d letters and digits, and token.list shows it", token.IDChars).With("field", "id") // it may be a whole token, which is not repeated
 	}
 	there, err := c.Rows.Delete(keyspace.Token.Append(nil, in.ID))
 	if there {
