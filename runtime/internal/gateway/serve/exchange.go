@@ -33,6 +33,8 @@ type Exchange struct {
 	Uncounted bool
 	Text      bool // errors are texts, not JSON
 	Brief     bool // errors are {"error":text}
+	// Token is the id of the actor's token that the request came with, "" for none.
+	Token string
 
 	began bool  // the response's status is sent
 	held  int64 // of the front's memory
@@ -71,7 +73,7 @@ func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, 
 		return nil
 	}
 	return x.Front.Allowed(ctx, AuthRequest{
-		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr,
+		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr, Token: x.Token,
 	})
 }
 
