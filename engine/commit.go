@@ -167,9 +167,9 @@ func (w *WriteSet) nextHead() head {
 	// Keys and bytes fall below zero only if a caller set PutOptions.New or Known
 	// wrongly. The head must be readable even then.
 	h.Keys, h.Bytes = max(0, w.keys), max(0, w.bytes)
-	h.Updated = w.now
+	h.Updated = w.at
 	if h.Created == 0 {
-		h.Created = w.now
+		h.Created = w.at
 	}
 	if w.destroyed != nil {
 		h.Destroyed, h.kept = true, w.destroyed.kept

@@ -117,7 +117,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 		w.ranges = l.state.ranges
 	}
 	w.marks += l.marks
-	w.version, w.now, w.turned = l.state.version, l.state.now, l.state.turned
+	w.version, w.now, w.at, w.turned = l.state.version, l.state.now, l.state.at, l.state.turned
 	w.keys, w.bytes = l.state.keys, l.state.bytes
 }
 

@@ -38,6 +38,7 @@ type WriteSet struct {
 type outline struct {
 	version   Version
 	now       int64  // clock of the turn, Unix ms
+	at        int64  // time of the turn, Unix ms: the clock, but never before that of an earlier turn
 	turned    bool   // Advance was called since the last commit
 	marks     uint16 // how often Mark was called
 	epoch     uint32
@@ -98,7 +99,7 @@ type PutOptions struct {
 func (w *WriteSet) reset() {
 	head := &w.space.head
 	w.overlay = nil
-	w.outline = outline{version: head.Version, now: head.Updated, keys: head.Keys, bytes: head.Bytes}
+	w.outline = outline{version: head.Version, now: head.Updated, at: head.Updated, keys: head.Keys, bytes: head.Bytes}
 }
 
 // drop empties the set and gives its memory back.
@@ -145,12 +146,13 @@ func (w *WriteSet) own() *overlay {
 }
 
 // Advance begins the next turn in this set: the version grows by one, and nowMS
-// (Unix ms) is the clock for created, updated and expiry. Several turns may
+// (Unix ms) is the clock for expiry, and for created and updated if it was not set
+// back since the last turn: then these stay at its time. Several turns may
 // share one commit. A write without Advance since the last commit begins a turn
 // by itself.
 func (w *WriteSet) Advance(nowMS int64) Version {
 	w.version++
-	w.now = nowMS
+	w.now, w.at = nowMS, max(w.at, nowMS)
 	w.turned = true
 	w.floor = w.Bytes()
 	return w.version
@@ -169,6 +171,10 @@ func (w *WriteSet) Version() Version { return w.version }
 
 // Now returns the clock of the turn, in Unix ms.
 func (w *WriteSet) Now() int64 { return w.clock() }
+
+// Time returns the time of the turn in progress, or of the last commit, in Unix ms. Versions that follow each other never have
+// earlier times, whatever the clock does.
+func (w *WriteSet) Time() int64 { return w.at }
 
 // Mark makes the turn a change though it may write nothing, so that it has a
 // version of its own.
@@ -456,8 +462,8 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	sl.live = true
 	sl.meta = metadata{
 		version: w.version,
-		created: w.now,
-		updated: w.now,
+		created: w.at,
+		updated: w.at,
 		expire:  o.ExpireAt,
 		size:    uint32(len(value)),
 		chunks:  uint32(dataRows(key, len(value))),
