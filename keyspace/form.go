@@ -204,6 +204,27 @@ func (l *InnerPart) Append(dst, key, part []byte) []byte {
 	return append(tuple.AppendBytes(append(dst, byte(l.Kind)), key), part...)
 }
 
+// Numbered is a key of a tuple of a number and any elements.
+type Numbered struct{ layout }
+
+// Append appends the key of a number and a tuple in its packed form. Without the tuple it is the start of the range of all
+// keys of the number, which ends at [TupleEnd].
+func (l *Numbered) Append(dst []byte, n uint64, packed []byte) []byte {
+	return append(tuple.AppendUint(append(dst, byte(l.Kind)), n), packed...)
+}
+
+// Parse returns the number and the packed tuple, which is a part of the key and is not checked.
+func (l *Numbered) Parse(key []byte) (n uint64, packed []byte, err error) {
+	if !l.Has(key) {
+		return 0, nil, l.stranger(key)
+	}
+	d := tuple.NewDecoder(key[1:])
+	if n, err = d.Uint(); err != nil {
+		return 0, nil, inside(l.name()+" key", 1, err)
+	}
+	return n, key[1+d.Offset():], nil
+}
+
 // InnerItem is a key of the tuple (logical key, number).
 type InnerItem struct{ layout }
 

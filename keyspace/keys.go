@@ -186,6 +186,14 @@ var (
 	// KVHandled is the key of how far the handler of a map's changes has read the log.
 	KVHandled = Name{layout{Kind: 0x2B, prints: "kv-handled(%)", fields: []field{{asString, "map"}},
 		owner: "kv", value: "how far the handler of the changes of a map has read the log, and when it goes on"}}
+
+	// KVBranch is the key of a branch of the key-value store. Branch 1 is the store itself.
+	KVBranch = Number{layout{Kind: 0x2C, prints: "kv-branch/%", fields: []field{{asU64From1, "branch"}},
+		owner: "kv", value: "name of a branch, what it was forked from and merged into"}}
+
+	// KVBranchEntry is the key of what a branch has other than the one that it was forked from.
+	KVBranchEntry = Numbered{layout{Kind: 0x2D, prints: "kv-branch-entry/%%", fields: []field{{asUint, "branch"}, {asElements, "user key..."}},
+		owner: "kv", value: "entry of a branch, or that it has none"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -199,5 +207,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
-	&KVHandled.layout,
+	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout,
 }

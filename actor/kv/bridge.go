@@ -8,7 +8,7 @@ import (
 )
 
 // New makes the store of an actor, for package actor: Ref.KV.
-func New(at site.Site) Store { return Store{Reader{site: at}} }
+func New(at site.Site) Store { return Store{line{Reader{site: at}}} }
 
 // An Opener opens stores by the addresses of actors, for gateways: they know neither types nor contracts. Safe for concurrent use.
 type Opener struct{ codec *codec.Codec }

@@ -166,9 +166,10 @@ type MutationResult struct {
 // Commit checks and changes entries. It creates a missing actor. The error code is
 // FailedPrecondition for a value of a type that a mutation does not take, and for a result out of
 // bounds; nothing is done then.
-func (s Store) Commit(ctx context.Context, c Commit) (Result, error) {
+func (l line) Commit(ctx context.Context, c Commit) (Result, error) {
 	return c.run(func(in *hostkv.CommitInput) (hostkv.CommitOutput, error) {
-		return site.Ask(ctx, &s.site, method.KVCommit, in)
+		in.Branch = l.moment.Branch
+		return site.Ask(ctx, &l.site, method.KVCommit, in)
 	})
 }
 

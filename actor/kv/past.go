@@ -14,8 +14,8 @@ import (
 // [Result]. What was is known in scopes with [Policy].KeepVersions or KeepFor, and at versions that
 // are pinned; else the error code is FailedPrecondition, with the metadata "reason" history_trimmed
 // and, if there is one, "earliest", the earliest version that is known.
-func (s Store) At(version uint64) Reader {
-	return Reader{site: s.site, moment: hostkv.Moment{At: version}}
+func (l line) At(version uint64) Reader {
+	return Reader{site: l.site, moment: hostkv.Moment{Branch: l.moment.Branch, At: version}}
 }
 
 // A Snapshot reads the store as it was when it was pinned. Made by [Store.Pin].
@@ -55,10 +55,10 @@ type Version struct {
 
 // History ranges over the versions of an entry that are kept, from the newest to the oldest. An error
 // ends the loop.
-func (s Store) History(ctx context.Context, key Key) iter.Seq2[Version, error] {
+func (l line) History(ctx context.Context, key Key) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
-		for in := (hostkv.HistoryInput{Key: key}); ; {
-			out, err := site.Ask(ctx, &s.site, method.KVHistory, &in)
+		for in := (hostkv.HistoryInput{Branch: l.moment.Branch, Key: key}); ; {
+			out, err := site.Ask(ctx, &l.site, method.KVHistory, &in)
 			if err != nil {
 				yield(Version{}, err)
 				return

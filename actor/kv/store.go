@@ -10,7 +10,10 @@ import (
 )
 
 // A Store is the key-value store of one actor. Made by actor.Ref.KV. Safe for concurrent use.
-type Store struct{ Reader }
+type Store struct{ line }
+
+// A line is a store or a branch of one: what can be read and changed.
+type line struct{ Reader }
 
 // A Reader reads the key-value store of one actor: as it is, or as it was ([Store.At], [Store.Pin]).
 type Reader struct {

@@ -27,7 +27,7 @@ import (
 //
 // A Tx is not safe for concurrent use.
 type Tx struct {
-	store  Store
+	store  line
 	idle   time.Duration // 0 is no limit
 	used   time.Time
 	ended  string
@@ -107,9 +107,9 @@ const (
 // Update calls f and commits its transaction. If that conflicts with another commit, it does both
 // again after a random pause, up to 8 times in all, and then returns the [ConflictError]. An error of
 // f ends the transaction, and Update returns it. f must not end the transaction itself.
-func (s Store) Update(ctx context.Context, f func(tx *Tx) error) (Result, error) {
+func (l line) Update(ctx context.Context, f func(tx *Tx) error) (Result, error) {
 	for try := 0; ; try++ {
-		tx := Tx{store: s}
+		tx := Tx{store: l}
 		err := f(&tx)
 		var r Result
 		if err == nil {
@@ -137,7 +137,7 @@ func pause(ctx context.Context, try int) bool {
 
 // Begin begins a transaction, which the caller ends with [Tx.Commit] or [Tx.Rollback]. It has one try,
 // and ends by itself if it rests for more than 30 s between two calls.
-func (s Store) Begin() *Tx { return &Tx{store: s, idle: maxIdle, used: time.Now()} }
+func (l line) Begin() *Tx { return &Tx{store: l, idle: maxIdle, used: time.Now()} }
 
 // Rollback ends the transaction without doing anything. It may be called after Commit.
 func (tx *Tx) Rollback() { tx.end("it was committed or rolled back") }

@@ -36,6 +36,11 @@ func (p *Part) Methods() []*call.Method {
 		reads(method.KVHistory, history),
 		call.Act(method.KVPin, pin),
 		call.Act(method.KVUnpin, unpin),
+		call.Act(method.KVFork, fork),
+		reads(method.KVBranches, branches),
+		call.Act(method.KVRemoveBranch, removeBranch),
+		reads(method.KVDiff, diff),
+		call.Act(method.KVMerge, merge),
 		call.Act(method.KVSetIndex, setIndex),
 		call.Act(method.KVRemoveIndex, removeIndex),
 		searches(method.KVIndexes, p.indexes),
@@ -151,7 +156,7 @@ func (r *reader) lookup(key kv.Key) (*kv.Entry, error) {
 }
 
 func get(r *reader, in *kv.GetInput) (kv.GetOutput, error) {
-	r, err := r.at(in.At)
+	r, err := r.moment(&in.Moment)
 	if err != nil {
 		return kv.GetOutput{}, err
 	}
@@ -163,7 +168,7 @@ func getMany(r *reader, in *kv.GetManyInput) (kv.GetManyOutput, error) {
 	if n := len(in.Keys); n > kv.MaxKeys {
 		return kv.GetManyOutput{}, host.OverLimit("keys", kv.MaxKeys, int64(n)).With("field", "keys")
 	}
-	r, err := r.at(in.At)
+	r, err := r.moment(&in.Moment)
 	if err != nil {
 		return kv.GetManyOutput{}, err
 	}

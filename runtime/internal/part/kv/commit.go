@@ -127,6 +127,10 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 		return kv.CommitOutput{}, err
 	}
 	store := storeOf(h.K.Core)
+	writer, err := store.Writer(in.Branch)
+	if err != nil {
+		return kv.CommitOutput{}, of("branch", branched(err))
+	}
 	for i := range do.Mutations {
 		m := &do.Mutations[i]
 		if m.Expiry.Set || m.Op != kvrows.Put && m.Op != kvrows.Combine {
@@ -136,7 +140,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 			return kv.CommitOutput{}, err
 		}
 	}
-	done, err := kvrows.Apply(store, do)
+	done, err := kvrows.Apply(writer, do)
 	if err != nil {
 		store.TakePurged() // what it purged is undone
 		return kv.CommitOutput{}, refusal(err)
@@ -165,6 +169,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 		}
 		out.Results = append(out.Results, result)
 		switch {
+		case in.Branch != "": // which has no watchers and no indexes
 		case d.Changed:
 			h.changed(m, d)
 		case m.Op == kvrows.Delete: // what it removed had expired

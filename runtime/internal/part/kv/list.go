@@ -67,7 +67,7 @@ func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
 
 // listing makes a page, of up to room bytes, and takes them from room. With first, a page of one entry may have a cursor at the end.
 func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput, error) {
-	r, err := r.at(in.At)
+	r, err := r.moment(&in.Moment)
 	if err != nil {
 		return kv.ListOutput{}, err
 	}
@@ -79,7 +79,7 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 	if err != nil {
 		return kv.ListOutput{}, of("where", err)
 	}
-	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10))
+	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10), []byte(in.Branch))
 	if in.Cursor != "" {
 		last, err := after(in.Cursor, listing, start, end)
 		switch {

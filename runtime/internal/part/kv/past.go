@@ -9,7 +9,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -17,71 +16,42 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// at returns a reader of what was when a version was committed; 0 is the last one.
-func (r *reader) at(version uint64) (*reader, error) {
-	if version == 0 {
+// moment returns a reader of a branch, as it is or was.
+func (r *reader) moment(m *kv.Moment) (*reader, error) {
+	if *m == (kv.Moment{}) {
 		return r, nil
 	}
-	if version > uint64(r.version) {
-		return nil, host.Errorf(host.InvalidArgument, "version %d is not committed; the last one is %d", version, r.version).With("field", "at")
-	}
-	past, err := kvrows.At(r.rows, engine.Version(version), r.version, r.now.UnixMilli())
+	v, err := r.view(m)
 	if err != nil {
 		return nil, err
 	}
 	then := *r
-	then.rows = pastRows{past}
+	then.rows = viewRows{v}
 	return &then, nil
 }
 
-// pastRows has the user keys of a past version, for code that reads rows.
-type pastRows struct{ *kvrows.Past }
+// view returns the entries of a branch, as they are or were.
+func (r *reader) view(m *kv.Moment) (*kvrows.View, error) {
+	if m.At > uint64(r.version) {
+		return nil, host.Errorf(host.InvalidArgument, "version %d is not committed; the last one is %d", m.At, r.version).With("field", "at")
+	}
+	v, err := kvrows.Look(r.rows, m.Branch, engine.Version(m.At), r.version, r.now.UnixMilli())
+	return v, of("branch", branched(trimmed(err)))
+}
+
+// viewRows are the rows of a view, with errors for callers.
+type viewRows struct{ *kvrows.View }
 
 // Get implements engine.Reader.
-func (p pastRows) Get(key []byte) (engine.Entry, bool, error) {
-	if !keyspace.UserKV.Has(key) {
-		return engine.Entry{}, false, nil
-	}
-	v, there, err := p.Past.Get(key)
-	if err != nil || !there {
-		return engine.Entry{}, false, trimmed(err)
-	}
-	return entryAt(key, &v), true, nil
+func (v viewRows) Get(key []byte) (engine.Entry, bool, error) {
+	e, there, err := v.Entry(key)
+	return e, there, trimmed(err)
 }
 
 // List implements engine.Reader.
-func (p pastRows) List(q engine.ListQuery) (page engine.Page, err error) {
-	start, end, size := q.Start, q.End, 0
-	switch {
-	case q.After == nil:
-	case q.Reverse:
-		end = q.After
-	default:
-		start = append(q.After[:len(q.After):len(q.After)], 0)
-	}
-	limit, most := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
-	for f, err := range p.All(start, end, q.Reverse) {
-		if err != nil {
-			return engine.Page{}, trimmed(err)
-		}
-		if n := len(page.Entries); n == limit || n > 0 && size >= most {
-			page.Next = page.Entries[n-1].Key
-			return page, nil
-		}
-		e := entryAt(f.Key, &f.Version)
-		if q.KeysOnly {
-			e.Value = nil
-		}
-		size += len(e.Key) + len(e.Value)
-		page.Entries = append(page.Entries, e)
-	}
-	return page, nil
-}
-
-func entryAt(key []byte, v *kvrows.Version) engine.Entry {
-	return engine.Entry{
-		Key: key, Value: v.Value, Version: v.Version, Created: v.Created, Updated: v.Time, Expire: v.Expire, Size: len(v.Value), Encoding: v.Encoding, Found: true,
-	}
+func (v viewRows) List(q engine.ListQuery) (engine.Page, error) {
+	page, err := v.View.List(q)
+	return page, trimmed(err)
 }
 
 // reasonTrimmed is in the metadata of an error about what is not known any longer.
@@ -109,7 +79,11 @@ func history(r *reader, in *kv.HistoryInput) (kv.HistoryOutput, error) {
 	if err != nil {
 		return kv.HistoryOutput{}, of("key", err)
 	}
-	list, more, floor, err := kvrows.History(r.rows, keyspace.UserKV.Append(nil, key), engine.Version(in.Before), cmp.Or(in.Limit, kv.DefaultPage), r.now.UnixMilli())
+	row, err := kvrows.RowIn(r.rows, in.Branch, key)
+	if err != nil {
+		return kv.HistoryOutput{}, of("branch", branched(err))
+	}
+	list, more, floor, err := kvrows.History(r.rows, row, engine.Version(in.Before), cmp.Or(in.Limit, kv.DefaultPage), r.now.UnixMilli())
 	if err != nil {
 		return kv.HistoryOutput{}, err
 	}

@@ -65,7 +65,7 @@ func (r *reader) scan(s *kv.Selection, cursor string, most int, visit func(*engi
 
 // count counts up to most entries by their keys, or all of a scope by its count.
 func (r *reader) count(in *kv.CountInput, most int) (out kv.CountOutput, err error) {
-	if r, err = r.at(in.At); err != nil {
+	if r, err = r.moment(&in.Moment); err != nil {
 		return out, err
 	}
 	if in.Start == nil && in.End == nil && in.Cursor == "" {
@@ -87,7 +87,7 @@ func count(r *reader, in *kv.CountInput) (kv.CountOutput, error) { return r.coun
 
 // sample implements kv.sample. It keeps N keys, and lets each later one take a place with the chance that it has by then.
 func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err error) {
-	if r, err = r.at(in.At); err != nil {
+	if r, err = r.moment(&in.Moment); err != nil {
 		return out, err
 	}
 	n := cmp.Or(in.N, kv.DefaultSample)

@@ -23,45 +23,47 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("version %d is not kept; the earliest that is known is %d", e.Requested, e.Earliest)
 }
 
-// A Past reads the store as it was at a version.
+// A Past reads what one branch itself had at a version, without what it has of another one.
 type Past struct {
 	rows    engine.Reader
+	branch  uint64
 	version engine.Version
-	scopes  Scopes
+	scopes  *Scopes
 	now     int64 // the time of the reader
-	time    int64 // of the version, if it is pinned or the present one
+	time    int64 // at which entries have expired; 0 is not known
+	sure    bool  // all is known: the version is pinned, or the present one
 	present bool
 	floors  map[*Scope]engine.Version
 }
 
-// At returns the store as it was when a version was committed. now is the version of the rows, and nowMS the time.
+// At returns the store itself as it was when a version was committed. now is the version of the rows, and nowMS the time.
 func At(rows engine.Reader, version, now engine.Version, nowMS int64) (*Past, error) {
-	p := &Past{rows: rows, version: version, now: nowMS, present: version == now, floors: make(map[*Scope]engine.Version)}
-	var err error
-	if p.scopes.pins, err = Pins(rows); err != nil {
+	known, err := survey(rows)
+	if err != nil {
 		return nil, err
 	}
-	if p.scopes.list, err = briefScopes(rows); err != nil {
-		return nil, err
-	}
-	for _, pin := range p.scopes.pins {
-		if pin.version == version {
-			p.time = pin.Time
+	return newPast(rows, known, mainBranch, version, now, nowMS), nil
+}
+
+func newPast(rows engine.Reader, known *Scopes, branch uint64, version, now engine.Version, nowMS int64) *Past {
+	p := &Past{rows: rows, branch: branch, version: version, scopes: known, now: nowMS, present: version == now, floors: make(map[*Scope]engine.Version)}
+	for i := range known.pins {
+		if pin := &known.pins[i]; pin.version == version && pin.of(branch, nowMS) {
+			p.sure, p.time = true, pin.Time
 		}
 	}
 	if p.present {
-		p.time = nowMS
+		p.sure, p.time = true, nowMS
 	}
-	return p, nil
+	return p
 }
 
-// known returns an error if what a key was is not known, though no version of it says so. present is the version of the
-// entry; 0 if there is none.
+// known returns an error if what a key was is not known, though no version of it says so.
 func (p *Past) known(key []byte) error {
-	if p.time != 0 {
+	if p.sure {
 		return nil
 	}
-	h := p.scopes.of(key[1:]).history()
+	h := p.scopes.of(userKey(key)).history()
 	if h == nil {
 		return &TrimmedError{Requested: p.version}
 	}
@@ -80,9 +82,9 @@ func (p *Past) known(key []byte) error {
 	return nil
 }
 
-// covers returns an error if what was in a range of keys is not known as a whole.
+// covers returns an error if what was in a range of user keys is not known as a whole.
 func (p *Past) covers(start, end []byte) error {
-	if p.time != 0 {
+	if p.sure {
 		return nil
 	}
 	first := start[min(1, len(start)):]
@@ -136,14 +138,15 @@ func each(rows engine.Reader, q engine.ListQuery, yield func(*engine.Entry, erro
 	}
 }
 
-// pick returns what a key was: what it is now, if that is old enough, or the newest of its older versions that is.
+// pick returns what a key was: what it is now, if that is old enough, or the newest of its older versions that is. A version
+// without a kind means that there was none.
 func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry, error]) (Version, bool, error) {
 	if err := p.known(key); err != nil {
 		return Version{}, false, err
 	}
 	if now != nil && now.Version <= p.version {
 		v := head(now)
-		return v, v.lives(p.time), nil
+		return v, v.Kind == Set && v.lives(p.time), nil
 	}
 	earliest := engine.Version(0)
 	if now != nil {
@@ -158,9 +161,9 @@ func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry
 		switch {
 		case err != nil:
 			return Version{}, false, err
-		case p.present || p.time != 0 && version <= p.version && e.Expire != 0 && e.Expire <= p.now:
+		case p.present || p.sure && version <= p.version && e.Expire != 0 && e.Expire <= p.now:
 			return Version{}, false, nil // no reader needs it: it had ended by then
-		case Kind(e.Encoding) == trimmed && (version <= p.version || p.time == 0):
+		case Kind(e.Encoding) == trimmed && (version <= p.version || !p.sure):
 			return Version{}, false, &TrimmedError{Requested: p.version, Earliest: earliest}
 		case version <= p.version:
 			return p.fetch(e.Key)
@@ -177,6 +180,9 @@ func (p *Past) fetch(row []byte) (Version, bool, error) {
 		return Version{}, false, err
 	}
 	v, err := parseVersion(e)
+	if v.Ended != 0 && v.Ended <= p.version {
+		return Version{}, false, err // what followed it nothing keeps, and is gone
+	}
 	return v, err == nil && v.Kind == Set && v.lives(p.time), err
 }
 
@@ -187,18 +193,32 @@ func (v *Version) lives(ms int64) bool { return v.Expire == 0 || v.Expire > ms }
 type Found struct {
 	Key []byte
 	Version
+	gone bool // there was none, which the branch says
 }
 
 // All ranges over the entries as they were, in the order of their keys, from start to end. The error may be a *TrimmedError.
 func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		for f, err := range p.all(start, end, reverse) {
+			if (!f.gone || err != nil) && !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+// all is All, also of what was removed.
+func (p *Past) all(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		const page = 256
 		if err := p.covers(start, end); err != nil {
 			yield(Found{}, err)
 			return
 		}
+		start, end := rowsOf(p.branch, start, end)
 		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
 		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, KeysOnly: true})
+		old.end = p.present
 		for {
 			present, err := now.peek()
 			if err != nil {
@@ -237,7 +257,10 @@ func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 					}
 				}
 			})
-			if (there || err != nil) && !yield(Found{key, v}, err) || err != nil {
+			if v.Kind == 0 && err == nil {
+				continue
+			}
+			if !yield(Found{keyspace.UserKV.Append(nil, userKey(key)), v, !there}, err) || err != nil {
 				return
 			}
 		}
@@ -319,17 +342,18 @@ func History(rows engine.Reader, key []byte, before engine.Version, limit int, n
 		list = append(list, *v)
 		return true
 	}
-	p, err := At(rows, 0, 0, 0)
+	known, err := survey(rows)
 	if err != nil {
 		return nil, false, 0, err
 	}
+	p := newPast(rows, known, branchOf(key), 0, 1, nowMS)
 	now, err := raw(rows, key)
 	if err != nil {
 		return nil, false, 0, err
 	}
 	if now != nil {
 		v := head(now)
-		if !v.lives(nowMS) { // and is not purged yet
+		if v.Kind == Set && !v.lives(nowMS) { // and is not purged yet
 			v = Version{Version: v.Version, Kind: Expired, Time: v.Expire}
 		}
 		floor = v.Version

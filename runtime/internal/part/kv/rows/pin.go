@@ -14,6 +14,14 @@ import (
 type pin struct {
 	version engine.Version
 	pinRecord
+	// branch is that whose versions are kept; 0 is all. forever: until it is no longer needed, for branches and their merges.
+	branch  uint64
+	forever bool
+}
+
+// of reports whether the pin keeps versions of a branch at a time.
+func (p *pin) of(branch uint64, now int64) bool {
+	return (p.branch == 0 || p.branch == branch) && (p.forever || p.Until > now)
 }
 
 type pinRecord struct {
@@ -22,8 +30,8 @@ type pinRecord struct {
 	Time, Until int64
 }
 
-// Pins lists the pins that have not expired, in the order of their versions.
-func Pins(rows engine.Reader) ([]pin, error) {
+// timedPins lists the pins that expire, and have not, in the order of their versions.
+func timedPins(rows engine.Reader) ([]pin, error) {
 	start, end := keyspace.KVPin.Range()
 	page, err := rows.List(engine.ListQuery{Start: start, End: end})
 	var pins []pin
@@ -47,8 +55,14 @@ func (s *Store) Pin(d time.Duration) (engine.Version, error) {
 	if err := s.load(); err != nil {
 		return 0, err
 	}
-	if n := len(s.scopes.pins); n >= hostkv.MaxPins {
-		return 0, host.OverLimit("pins", hostkv.MaxPins, int64(n+1))
+	n := 1
+	for i := range s.scopes.pins {
+		if !s.scopes.pins[i].forever {
+			n++
+		}
+	}
+	if n > hostkv.MaxPins {
+		return 0, host.OverLimit("pins", hostkv.MaxPins, int64(n))
 	}
 	s.Mark()
 	p := pin{version: s.Version(), pinRecord: pinRecord{Time: s.Now(), Until: s.Now() + d.Milliseconds()}}

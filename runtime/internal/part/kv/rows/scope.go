@@ -61,14 +61,15 @@ type Scopes struct {
 	Handlers []Handler
 	rung     map[string]bool // whether the handler of a map has something to handle, as far as it is known
 	// Log is where changes go that a policy asks for.
-	Log     Log
-	kept    *host.Stream // what the log keeps; nil if it is not known
-	known   bool
-	changed engine.Version
-	list    []*Scope // in the order of their prefixes, without Info
-	pins    []pin
-	purge   int64 // when the purge of the store is armed, in Unix milliseconds; 0 is not
-	armed   bool  // purge is known
+	Log      Log
+	kept     *host.Stream // what the log keeps; nil if it is not known
+	known    bool
+	changed  engine.Version
+	list     []*Scope // in the order of their prefixes, without Info
+	pins     []pin
+	branches []*Branch // also such that are being removed
+	purge    int64     // when the purge of the store is armed, in Unix milliseconds; 0 is not
+	armed    bool      // purge is known
 }
 
 // Forget drops what was read or changed by turns after a version.
@@ -83,7 +84,7 @@ func (s *Scopes) Reset() { s.forget(s.changed) }
 
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
-	s.known, s.list, s.kept, s.pins, s.purge, s.armed, s.rung, s.changed = false, nil, nil, nil, 0, false, nil, changed
+	s.known, s.list, s.kept, s.pins, s.branches, s.purge, s.armed, s.rung, s.changed = false, nil, nil, nil, nil, 0, false, nil, changed
 }
 
 // load reads the scopes, unless they are known, after making the declared ones what the type says.
@@ -105,7 +106,7 @@ func (s *Store) load() error {
 			return err
 		}
 	}
-	if known.pins, err = Pins(s.WriteSet); err != nil {
+	if known.pins, known.branches, err = readPins(s.WriteSet); err != nil {
 		return err
 	}
 	known.list, known.kept, known.known, known.changed = list, nil, true, s.Version()
@@ -347,14 +348,14 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 		nest(s.scopes.list)
 		return nil, host.OverLimit("nested scopes", hostkv.MaxNesting, hostkv.MaxNesting+1).With("field", "prefix")
 	}
-	pins := s.scopes.pins
+	pins, branches := s.scopes.pins, s.scopes.branches
 	sc, err := s.setScope(prefix, p)
 	if err != nil {
 		s.scopes.Reset()
 		return nil, err
 	}
 	brief.Created, brief.Updated = sc.Created, sc.Updated
-	s.scopes.list, s.scopes.kept, s.scopes.pins, s.scopes.known, s.scopes.changed = list, nil, pins, true, s.Version()
+	s.scopes.list, s.scopes.kept, s.scopes.pins, s.scopes.branches, s.scopes.known, s.scopes.changed = list, nil, pins, branches, true, s.Version()
 	return sc, nil
 }
 
@@ -456,52 +457,45 @@ func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
 	if err != nil {
 		return err
 	}
-	pins, err := Pins(s.WriteSet)
+	pins, branches, err := readPins(s.WriteSet)
 	if err != nil {
 		return err
+	}
+	for _, b := range branches {
+		if err := s.sweepFrom(b); err != nil {
+			return err
+		}
 	}
 	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, known: true}}
 	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
 		return s.raise(h, floor)
 	}
 	start := keyspace.UserKV.Append(nil, prefix)
-	q := engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true}
-	var key []byte
-	var rows []engine.Entry // of the key, from the newest on
+	p := newPuller(s.WriteSet, engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true})
 	for {
-		page, err := s.WriteSet.List(q)
+		e, err := p.peek()
+		if err != nil || e == nil {
+			return err
+		}
+		key, _, err := keyspace.KVVersion.Parse(e.Key)
 		if err != nil {
 			return err
 		}
-		for i := range page.Entries {
-			row := page.Entries[i]
-			of, _, err := keyspace.KVVersion.Parse(row.Key)
-			if err != nil {
-				return err
-			}
-			if h := now.scopes.of(of[1:]).history(); h != nil && len(h.Prefix) > len(prefix) {
-				continue
-			}
-			if !bytes.Equal(of, key) {
-				if err := now.reduce(key, rows); err != nil {
-					return err
-				}
-				key, rows = of, nil
-			}
-			rows = append(rows, row)
+		rows, err := p.group(key)
+		if err != nil {
+			return err
 		}
-		if page.Next == nil {
-			return now.reduce(key, rows)
+		if h := now.scopes.of(key[1:]).history(); h != nil && len(h.Prefix) > len(prefix) {
+			continue
 		}
-		q.After = page.Next
+		if err := now.reduce(key, rows); err != nil {
+			return err
+		}
 	}
 }
 
 // reduce removes the oldest versions of an entry, up to the first one that a reader may read.
-func (s *Store) reduce(key []byte, rows []engine.Entry) error {
-	if len(rows) == 0 {
-		return nil
-	}
+func (s *Store) reduce(key []byte, rows []*engine.Entry) error {
 	e, there, err := s.Stat(key)
 	if err != nil {
 		return err
@@ -516,14 +510,14 @@ func (s *Store) reduce(key []byte, rows []engine.Entry) error {
 			return err
 		}
 		version := engine.Version(-n)
-		if s.pinned(version, newer) && (row.Expire == 0 || row.Expire > s.Now()) {
+		if s.pinned(key, version, newer) && (row.Expire == 0 || row.Expire > s.Now()) {
 			needed = i + 1
 		}
 		newer = version
 	}
 	for i, row := range rows {
 		if i < needed {
-			err = s.postpone(row.Key)
+			err = s.postpone(row.Key, key)
 		} else {
 			_, err = s.WriteSet.Delete(row.Key)
 		}

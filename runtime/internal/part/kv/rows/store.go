@@ -15,7 +15,7 @@ import (
 // Kinds are the kinds of keys that changes of the store write, besides the index of expiry.
 var Kinds = []keyspace.Kind{
 	keyspace.UserKV.Kind, keyspace.KVScope.Kind, keyspace.KVCount.Kind, keyspace.KVGroup.Kind, keyspace.KVVersion.Kind, keyspace.KVPin.Kind, keyspace.UUID.Kind,
-	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind, keyspace.KVHandled.Kind,
+	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind, keyspace.KVHandled.Kind, keyspace.KVBranch.Kind, keyspace.KVBranchEntry.Kind,
 }
 
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
@@ -51,7 +51,7 @@ func (s *Store) scope(key []byte) (sc *Scope, plain bool, err error) {
 		return nil, false, err
 	}
 	sc = s.scopes.of(key[1:])
-	return sc, sc == nil && len(s.scopes.pins) == 0, nil
+	return sc, sc == nil && !s.scopes.pinned(mainBranch), nil
 }
 
 // The spans of time whose expired keys share a purge.
@@ -210,7 +210,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 	if first := keyspace.Kind(end[0]); first != keyspace.UserKV.Kind {
 		last = nil // the end of the store
 	}
-	if !s.scopes.meet(start[1:], last) && len(s.scopes.pins) == 0 {
+	if !s.scopes.meet(start[1:], last) && !s.scopes.pinned(mainBranch) {
 		return s.WriteSet.DeleteRange(start, end)
 	}
 	undo := s.Savepoint()
@@ -377,6 +377,8 @@ func (s *Store) Purge(most int) (more bool, err error) {
 			err = s.expire(&l, key)
 		case keyspace.KVVersion.Kind:
 			err = s.forget(&l, key)
+		case keyspace.KVBranchEntry.Kind:
+			err = s.expireIn(key)
 		default:
 			_, err = s.WriteSet.Delete(key)
 		}
@@ -389,6 +391,11 @@ func (s *Store) Purge(most int) (more bool, err error) {
 	}
 	if err := l.write(s.WriteSet); err != nil {
 		return false, err
+	}
+	if !more {
+		if more, err = s.sweep(most); err != nil {
+			return false, err
+		}
 	}
 	pinned, scoped := len(s.scopes.pins) > 0, len(s.scopes.list) > 0
 	if pinned {

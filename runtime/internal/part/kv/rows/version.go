@@ -21,6 +21,9 @@ const (
 	trimmed Kind = 4
 )
 
+// noEntry is the encoding of an entry of a branch that says that there is none.
+const noEntry = 0xFF
+
 // A Version is what an entry was, or is, from the commit with a number on.
 type Version struct {
 	Version engine.Version
@@ -28,20 +31,33 @@ type Version struct {
 	// Time is when it was committed, Created when the entry was, in Unix milliseconds. No version of an entry has an
 	// earlier time than the one before, whatever the clock does.
 	Time, Created int64
+	// Ended is the version that replaced it. 0 is not known: it is the last one, or what followed has a row.
+	Ended engine.Version
 	// Expire is when the value ceases to exist, 0 for never.
 	Expire   int64
 	Encoding uint8
 	Value    []byte
 }
 
-// versionForm is the first byte of a row of a version. The kind follows, three times as varints, the encoding, and the value.
-const versionForm = 1
+// The first byte of a row of a version. The kind follows, three times and, in endedForm, the version that replaced it as varints,
+// the encoding, and the value.
+const (
+	versionForm = 1
+	endedForm   = 2
+)
 
 func (v *Version) encode() []byte {
-	b := make([]byte, 0, 3+3*binary.MaxVarintLen64+len(v.Value))
-	b = append(b, versionForm, byte(v.Kind))
+	b := make([]byte, 0, 3+4*binary.MaxVarintLen64+len(v.Value))
+	form := byte(versionForm)
+	if v.Ended != 0 {
+		form = endedForm
+	}
+	b = append(b, form, byte(v.Kind))
 	for _, n := range []int64{v.Time, v.Created, v.Expire} {
 		b = binary.AppendVarint(b, n)
+	}
+	if v.Ended != 0 {
+		b = binary.AppendVarint(b, int64(v.Ended))
 	}
 	return append(append(b, v.Encoding), v.Value...)
 }
@@ -53,21 +69,26 @@ func parseVersion(e *engine.Entry) (v Version, err error) {
 		return Version{}, err
 	}
 	b := e.Value
-	if n >= 0 || len(b) < 2 || b[0] != versionForm || b[1] == 0 || Kind(b[1]) > trimmed {
+	if n >= 0 || len(b) < 2 || b[0] != versionForm && b[0] != endedForm || b[1] == 0 || Kind(b[1]) > trimmed {
 		return Version{}, damaged
 	}
+	var ended int64
+	fields := []*int64{&v.Time, &v.Created, &v.Expire, &ended}
+	if b[0] == versionForm {
+		fields = fields[:3]
+	}
 	v.Version, v.Kind, b = engine.Version(-n), Kind(b[1]), b[2:]
-	for _, to := range []*int64{&v.Time, &v.Created, &v.Expire} {
+	for _, to := range fields {
 		n, size := binary.Varint(b)
 		if size <= 0 {
 			return Version{}, damaged
 		}
 		*to, b = n, b[size:]
 	}
-	if len(b) == 0 {
+	if len(b) == 0 || ended < 0 {
 		return Version{}, damaged
 	}
-	v.Encoding, v.Value = b[0], b[1:]
+	v.Ended, v.Encoding, v.Value = engine.Version(ended), b[0], b[1:]
 	return v, nil
 }
 
@@ -83,6 +104,9 @@ func versionStart(key []byte) []byte {
 
 // head is the version that an entry is.
 func head(e *engine.Entry) Version {
+	if e.Encoding == noEntry {
+		return Version{Version: e.Version, Kind: Kind(e.Value[0]), Time: e.Updated}
+	}
 	return Version{Version: e.Version, Kind: Set, Time: e.Updated, Created: e.Created, Expire: e.Expire, Encoding: e.Encoding, Value: e.Value}
 }
 
@@ -109,7 +133,7 @@ func (sc *Scope) history() *Scope {
 // has not changed yet.
 func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	h := sc.history()
-	if h == nil && len(s.scopes.pins) == 0 {
+	if h == nil && !s.scopes.pinned(branchOf(key)) {
 		return nil
 	}
 	if !there {
@@ -121,29 +145,33 @@ func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	if err != nil || was == nil || was.Version == s.Version() {
 		return err
 	}
-	until := s.keptUntil(h, was.Version)
+	until := s.keptUntil(h, key, was.Version)
 	if until < 0 {
 		return nil
 	}
 	v := head(was)
+	v.Ended = s.Version()
 	if err := s.putVersion(key, &v, until, removal); err != nil {
 		return err
 	}
 	return s.trim(h, key)
 }
 
-// keptUntil returns until when a version is kept that ceases to be the last: 0 is for ever, and a negative number is not at
-// all.
-func (s *Store) keptUntil(h *Scope, version engine.Version) int64 {
-	until := int64(-1)
+// keptUntil returns until when a version of a key is kept that ceases to be the last: 0 is for ever, and a negative number is
+// not at all.
+func (s *Store) keptUntil(h *Scope, key []byte, version engine.Version) int64 {
+	until, branch := int64(-1), branchOf(key)
 	if h != nil {
 		if h.KeepFor == 0 {
 			return 0
 		}
 		until = s.Now() + h.KeepFor
 	}
-	for _, p := range s.scopes.pins {
-		if p.version >= version && p.Until > s.Now() {
+	for i := range s.scopes.pins {
+		if p := &s.scopes.pins[i]; p.version >= version && p.of(branch, s.Now()) {
+			if p.forever {
+				return 0
+			}
 			until = max(until, p.Until)
 		}
 	}
@@ -164,7 +192,7 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 		return err
 	}
 	h := sc.history()
-	until := s.keptUntil(h, 0)
+	until := s.keptUntil(h, key, 0)
 	if until < 0 {
 		return nil
 	}
@@ -204,7 +232,7 @@ func (s *Store) trim(h *Scope, key []byte) error {
 		}
 		version := engine.Version(-n)
 		switch {
-		case int64(i) < h.KeepVersions || s.pinned(version, newer):
+		case int64(i) < h.KeepVersions || s.pinned(key, version, newer):
 		case !marked:
 			marked = true
 			v := Version{Version: version, Kind: trimmed}
@@ -221,10 +249,11 @@ func (s *Store) trim(h *Scope, key []byte) error {
 	return nil
 }
 
-// pinned reports whether a reader may read a version, which ended with the next newer one.
-func (s *Store) pinned(version, newer engine.Version) bool {
-	for _, p := range s.scopes.pins {
-		if version <= p.version && p.version < newer && p.Until > s.Now() {
+// pinned reports whether a reader may read a version of a key, which ended with the next newer one.
+func (s *Store) pinned(key []byte, version, newer engine.Version) bool {
+	branch := branchOf(key)
+	for i := range s.scopes.pins {
+		if p := &s.scopes.pins[i]; version <= p.version && p.version < newer && p.of(branch, s.Now()) {
 			return true
 		}
 	}
@@ -268,12 +297,12 @@ func (s *Store) forget(l *ledger, row []byte) error {
 			return err
 		}
 		version := engine.Version(-n)
-		if i > 0 && (e.Expire == 0 || e.Expire > s.Now()) && s.pinned(version, newer) {
-			return s.postpone(row) // it says when that one ended
+		if i > 0 && (e.Expire == 0 || e.Expire > s.Now()) && s.pinned(key, version, newer) {
+			return s.postpone(row, key) // it says when that one ended
 		}
 		newer = version
 	}
-	if h := s.scopes.of(key[1:]).history(); h != nil {
+	if h := s.scopes.of(userKey(key)).history(); h != nil {
 		if err := l.raise(h, floor); err != nil {
 			return err
 		}
@@ -282,13 +311,17 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	return err
 }
 
-// postpone keeps a version until no reader may read it, or one before it.
-func (s *Store) postpone(row []byte) error {
+// postpone keeps a version of a key until no reader may read it, or one before it.
+func (s *Store) postpone(row, key []byte) error {
+	return s.keepUntil(row, s.keptUntil(nil, key, 0))
+}
+
+// keepUntil keeps a version until a time; 0 is for ever.
+func (s *Store) keepUntil(row []byte, until int64) error {
 	e, err := raw(s.WriteSet, row)
-	if err != nil || e == nil {
+	if err != nil || e == nil || e.Expire == until {
 		return err
 	}
-	until := s.keptUntil(nil, 0)
 	if err := s.arm(until, hourly); err != nil {
 		return err
 	}

@@ -1,0 +1,198 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/internal/site"
+)
+
+// A Branch is a store that began as another one was, and has changed by itself since. Made by
+// [Store.Branch] and Fork. Scopes hold for what it changes, but do not count it; it has no search, no
+// log and no watchers. What [Store.Merge] brings into the store itself, all of them see.
+//
+// The error code is NotFound, with the metadata "reason" branch_not_found, if there is no such branch.
+type Branch struct{ line }
+
+// Branch returns the branch with a name. It asks nothing.
+func (s Store) Branch(name string) Branch {
+	return Branch{line{Reader{site: s.site, moment: hostkv.Moment{Branch: name}}}}
+}
+
+// Name is that of the branch.
+func (b Branch) Name() string { return b.moment.Branch }
+
+// Fork makes a branch that begins as the store, or the branch, is. That takes as long for one entry as
+// for a million. The name has 1 to 255 bytes of UTF-8; the error code is AlreadyExists if another
+// branch has it. A store has up to 100 branches, and 8 of branches of branches.
+func (l line) Fork(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, false) }
+
+// Tag is Fork of a branch that does not change: a version with a name, which stays readable.
+func (l line) Tag(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, true) }
+
+func (l line) fork(ctx context.Context, name string, readOnly bool) (Branch, error) {
+	_, err := site.Ask(ctx, &l.site, method.KVFork, &hostkv.ForkInput{Branch: name, From: l.moment.Branch, ReadOnly: readOnly})
+	return Branch{line{Reader{site: l.site, moment: hostkv.Moment{Branch: name}}}}, err
+}
+
+// Remove removes the branch. It reports whether there was one. The error code is FailedPrecondition, with
+// the metadata "reason" branch_has_forks, if another branch was forked from it.
+func (b Branch) Remove(ctx context.Context) (bool, error) {
+	out, err := site.Ask(ctx, &b.site, method.KVRemoveBranch, &hostkv.RemoveBranchInput{Branch: b.moment.Branch})
+	return out.Removed, err
+}
+
+// A BranchInfo describes a branch.
+type BranchInfo struct {
+	Name string
+	// From is the branch that it was forked from; "" is the store itself. It began with that at Version.
+	From    string
+	Version uint64
+	Created time.Time
+	// ReadOnly is set of a [Store.Tag].
+	ReadOnly bool
+}
+
+// Branches lists the branches of the store in the order of their names.
+func (s Store) Branches(ctx context.Context) ([]BranchInfo, error) {
+	out, err := site.Ask(ctx, &s.site, method.KVBranches, &hostkv.BranchesInput{})
+	list := make([]BranchInfo, len(out.Branches))
+	for i, b := range out.Branches {
+		list[i] = BranchInfo{Name: b.Branch, From: b.From, Version: b.Version, Created: b.Created, ReadOnly: b.ReadOnly}
+	}
+	return list, err
+}
+
+// A Point is a branch at a version. The zero value is the store itself as it is.
+type Point struct {
+	Branch string
+	// Version is that of a commit; 0 is the present.
+	Version uint64
+}
+
+func (p Point) wire() hostkv.Moment { return hostkv.Moment{Branch: p.Branch, At: p.Version} }
+
+// A Difference is a key whose entry is not the same at two points. It is nil where there is none.
+type Difference struct {
+	Key      Key
+	From, To *Entry
+}
+
+// Diff ranges over the entries of a selection that differ between two points, in the order of their keys.
+// An error ends the loop; its code is FailedPrecondition, with the metadata "reason" history_trimmed,
+// if a point is not known any longer.
+func (s Store) Diff(ctx context.Context, from, to Point, of Selection) iter.Seq2[Difference, error] {
+	return func(yield func(Difference, error) bool) {
+		for in := (hostkv.DiffInput{From: from.wire(), To: to.wire(), Selection: of}); ; {
+			out, err := site.Ask(ctx, &s.site, method.KVDiff, &in)
+			if err != nil {
+				yield(Difference{}, err)
+				return
+			}
+			for _, c := range out.Changes {
+				d := Difference{Key: c.Key}
+				if d.From, err = entryIf(c.From); err == nil {
+					d.To, err = entryIf(c.To)
+				}
+				if !yield(d, err) || err != nil {
+					return
+				}
+			}
+			if in.Cursor = out.Cursor; in.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// entryIf is entryOf for an entry that may be missing.
+func entryIf(e *hostkv.Entry) (*Entry, error) {
+	if e == nil {
+		return nil, nil
+	}
+	out, err := entryOf(e, true)
+	return &out, err
+}
+
+// A Strategy decides which entry a merge takes that both branches have changed.
+type Strategy string
+
+// The strategies.
+const (
+	// Strict merges nothing if there is such an entry. It is the zero value.
+	Strict Strategy = ""
+	// Theirs takes the entry of the source, Ours leaves that of the target.
+	Theirs Strategy = "theirs"
+	Ours   Strategy = "ours"
+)
+
+// A MergeConfig says what is merged into what.
+//
+//   - To merge a branch into the store: Source.Branch. To bring the branch up to date: Target.
+//   - To take some entries only: Keys, up to 1,000, or Selection.
+//   - To undo the commits of the store after version 5 up to version 9: Source.Version 5, and Base with
+//     Version 9.
+type MergeConfig struct {
+	Source Point
+	// Target is a branch; "" is the store itself.
+	Target string
+	// Base is what both began as. nil means what they share: where one was forked from the other, or both
+	// from a third, or the last merge of all between them.
+	Base      *Point
+	Strategy  Strategy
+	Keys      []Key
+	Selection Selection
+	// DryRun merges nothing, and says what would be.
+	DryRun bool
+}
+
+// A Merged says what a merge did.
+type Merged struct {
+	// OK is false if there are conflicts and the strategy is Strict. Then nothing was done.
+	OK bool
+	// Version is that of the commit.
+	Version uint64
+	// Put and Deleted count the entries of the target that were put and removed.
+	Put, Deleted int64
+	// Conflicts are up to 100 of the entries that both have changed, also if the strategy has decided;
+	// Conflicted counts all.
+	Conflicts  []Conflict
+	Conflicted int64
+}
+
+// A Conflict is a key whose entry two branches have changed in different ways. It is nil where there is none.
+type Conflict struct {
+	Key                  Key
+	Base, Source, Target *Entry
+}
+
+// Merge brings what has changed in the source since the base into the target, in one commit. One merge
+// compares up to 10,000 entries; the error code is TooLarge if there are more, which Selection can
+// divide.
+func (s Store) Merge(ctx context.Context, c MergeConfig) (Merged, error) {
+	in := hostkv.MergeInput{Source: c.Source.wire(), Target: c.Target, Strategy: string(c.Strategy), Keys: c.Keys, Selection: c.Selection, DryRun: c.DryRun}
+	if c.Base != nil {
+		in.Base = new(c.Base.wire())
+	}
+	out, err := site.Ask(ctx, &s.site, method.KVMerge, &in)
+	m := Merged{OK: out.OK, Version: out.Version, Put: out.Put, Deleted: out.Deleted, Conflicted: out.Conflicted}
+	for i := range out.Conflicts {
+		if err != nil {
+			break
+		}
+		from, to := &out.Conflicts[i], Conflict{Key: out.Conflicts[i].Key}
+		for _, pair := range []struct {
+			from *hostkv.Entry
+			to   **Entry
+		}{{from.Base, &to.Base}, {from.Source, &to.Source}, {from.Target, &to.Target}} {
+			if err == nil {
+				*pair.to, err = entryIf(pair.from)
+			}
+		}
+		m.Conflicts = append(m.Conflicts, to)
+	}
+	return m, err
+}

@@ -1,0 +1,438 @@
+package kvrows
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A held is an entry of the model of a branch.
+type held struct {
+	value  string
+	expire int64
+}
+
+type state map[string]held
+
+// living is what has not expired by a time.
+func (s state) living(now int64) state {
+	out := maps.Clone(s)
+	maps.DeleteFunc(out, func(_ string, h held) bool { return h.expire != 0 && h.expire <= now })
+	return out
+}
+
+// A line of the model is a branch.
+type modelBranch struct {
+	state
+	from  string
+	at    engine.Version
+	forks int
+	fixed bool
+	merge map[string]base // by the branch that it was merged into
+	was   map[engine.Version]state
+}
+
+type base struct {
+	state
+	version engine.Version
+}
+
+// A gardener grows branches, and knows what each of them must have.
+type gardener struct {
+	t        *testing.T
+	rnd      *rand.Rand
+	space    *engine.Space
+	s        *Store
+	now      int64
+	branches map[string]*modelBranch
+	ttl      bool // some entries expire
+	conflict int
+	merges   int
+	past     int
+	next     int
+}
+
+func (g *gardener) key() []byte {
+	return keyspace.UserKV.Append(nil, [][]byte{pack("a"), pack("a", 1), pack("a\x00", 1), pack("b", "c", 1), pack("b", 1), nil, pack([]byte{0xFF})}[g.rnd.IntN(7)])
+}
+
+func (g *gardener) name() string {
+	names := slices.Sorted(maps.Keys(g.branches))
+	return names[g.rnd.IntN(len(names))]
+}
+
+func (g *gardener) turn() {
+	g.now += int64(g.rnd.IntN(4))
+	g.s.Advance(g.now)
+	if g.rnd.IntN(8) == 0 {
+		g.operate()
+	} else {
+		g.write()
+	}
+	for _, b := range g.branches {
+		b.was[g.s.Version()] = maps.Clone(b.state)
+	}
+	if g.rnd.IntN(3) == 0 {
+		_, err := g.space.Commit(nil)
+		must(g.t, err)
+	}
+}
+
+// write changes entries of one branch.
+func (g *gardener) write() {
+	name := g.name()
+	b := g.branches[name]
+	w, err := g.s.Writer(name)
+	must(g.t, err)
+	for range 1 + g.rnd.IntN(3) {
+		key := g.key()
+		before := b.living(g.now)
+		switch g.rnd.IntN(8) {
+		case 0, 1, 2:
+			_, there := before[string(key)]
+			gone, err := w.Delete(key)
+			if b.fixed && (there || name != "") {
+				g.refused(err)
+				continue
+			}
+			must(g.t, err)
+			if gone != there {
+				g.t.Fatalf("Delete reports %v of an entry of %q, want %v", gone, name, there)
+			}
+			delete(b.state, string(key))
+		case 3:
+			from, to := g.bounds()
+			in := before
+			maps.DeleteFunc(in, func(k string, _ held) bool { return k < string(from) || k >= string(to) })
+			n, err := w.DeleteRange(from, to)
+			if b.fixed && len(in) > 0 {
+				g.refused(err)
+				continue
+			}
+			must(g.t, err)
+			if int(n) != len(in) {
+				g.t.Fatalf("DeleteRange reports %d entries of %q, want %d", n, name, len(in))
+			}
+			maps.DeleteFunc(b.state, func(k string, _ held) bool { return k >= string(from) && k < string(to) })
+		default:
+			h := held{value: fmt.Sprint(g.rnd.IntN(4))}
+			if g.ttl && g.rnd.IntN(3) == 0 {
+				h.expire = g.now + 1 + int64(g.rnd.IntN(30))
+			}
+			err := w.Put(key, []byte(h.value), engine.PutOptions{ExpireAt: h.expire})
+			if b.fixed {
+				g.refused(err)
+				continue
+			}
+			must(g.t, err)
+			b.state[string(key)] = h
+		}
+	}
+}
+
+func (g *gardener) refused(err error) {
+	g.t.Helper()
+	if host.CodeOf(err) != host.FailedPrecondition {
+		g.t.Fatalf("a change of a branch that is read-only: %v", err)
+	}
+}
+
+func (g *gardener) bounds() (from, to []byte) {
+	if g.rnd.IntN(2) == 0 {
+		return keyspace.UserKV.Range()
+	}
+	from, to = g.key(), g.key()
+	if bytes.Compare(from, to) > 0 {
+		from, to = to, from
+	}
+	return from, to
+}
+
+// operate forks, removes, merges or purges.
+func (g *gardener) operate() {
+	name := g.name()
+	b := g.branches[name]
+	switch g.rnd.IntN(5) {
+	case 0, 1:
+		if len(g.branches) > 6 {
+			return
+		}
+		g.next++
+		fork := fmt.Sprint("branch ", g.next)
+		fixed := g.rnd.IntN(5) == 0
+		made, err := g.s.Fork(fork, name, fixed)
+		must(g.t, err)
+		b.forks++
+		g.branches[fork] = &modelBranch{state: maps.Clone(b.state), from: name, at: engine.Version(made.Version), fixed: fixed, merge: map[string]base{}, was: map[engine.Version]state{}}
+	case 2:
+		if name == "" {
+			return
+		}
+		err := g.s.RemoveBranch(name)
+		if b.forks > 0 {
+			g.refused(err)
+			return
+		}
+		must(g.t, err)
+		g.branches[b.from].forks--
+		delete(g.branches, name)
+		for _, other := range g.branches {
+			delete(other.merge, name)
+		}
+	case 3:
+		target := g.name()
+		if target == name || g.branches[target].fixed {
+			return
+		}
+		g.merge(name, target, Strategy(g.rnd.IntN(3)))
+	default:
+		_, err := g.s.Purge(1 + g.rnd.IntN(5))
+		must(g.t, err)
+	}
+}
+
+// began returns the newest state that two branches are known to share.
+func (g *gardener) began(source, target string) state {
+	type point struct {
+		name string
+		at   engine.Version
+	}
+	path := func(name string) (list []point) {
+		at := g.s.Version()
+		for {
+			list = append(list, point{name, at})
+			if name == "" {
+				return list
+			}
+			b := g.branches[name]
+			name, at = b.from, b.at
+		}
+	}
+	var best base
+search:
+	for _, p := range path(source) {
+		for _, q := range path(target) {
+			if p.name == q.name {
+				best.version = min(p.at, q.at)
+				best.state = g.branches[p.name].was[best.version]
+				break search
+			}
+		}
+	}
+	for _, m := range []base{g.branches[source].merge[target], g.branches[target].merge[source]} {
+		if m.state != nil && m.version >= best.version {
+			best = m
+		}
+	}
+	return best.state
+}
+
+func (g *gardener) merge(source, target string, strategy Strategy) {
+	from, to := g.branches[source], g.branches[target]
+	began := g.began(source, target).living(g.now)
+	theirs, ours := from.living(g.now), to.living(g.now)
+	want, conflicts := maps.Clone(to.state), 0
+	for key := range merge3(began, theirs, ours) {
+		was, inBase := began[key]
+		new, inSource := theirs[key]
+		old, inTarget := ours[key]
+		switch {
+		case inBase == inSource && was == new, inSource == inTarget && new == old:
+			continue
+		case inBase != inTarget || was != old:
+			if conflicts++; strategy != Theirs {
+				continue
+			}
+		}
+		if delete(want, key); inSource {
+			want[key] = new
+		}
+	}
+	writer, err := g.s.Writer(target)
+	must(g.t, err)
+	v, err := Look(g.s, source, 0, g.s.Version(), g.now)
+	must(g.t, err)
+	w, err := Look(g.s, target, 0, g.s.Version(), g.now)
+	must(g.t, err)
+	common, err := Base(g.s, v, w, g.s.Version(), g.now)
+	must(g.t, err)
+	first, last := keyspace.UserKV.Range()
+	plan, err := Plan(rowsIn{common}, rowsIn{v}, writer, Differing(common, v, first, last), strategy)
+	must(g.t, err)
+	if int(plan.Conflicted) != conflicts {
+		g.t.Fatalf("merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)
+	}
+	g.conflict += conflicts
+	if strategy == Strict && conflicts > 0 {
+		return
+	}
+	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
+	must(g.t, err)
+	must(g.t, g.s.NoteMerge(source, target, g.s.Version()))
+	to.state = want
+	from.merge[target] = base{maps.Clone(from.state), g.s.Version()}
+	delete(to.merge, source)
+	g.merges++
+}
+
+func merge3(states ...state) map[string]bool {
+	keys := map[string]bool{}
+	for _, s := range states {
+		for key := range s {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+// rowsIn is a View for code that reads rows.
+type rowsIn struct{ *View }
+
+func (r rowsIn) Get(key []byte) (engine.Entry, bool, error) { return r.Entry(key) }
+
+// check compares a branch with the model, as it is or was.
+func (g *gardener) check() {
+	name := g.name()
+	b := g.branches[name]
+	version, want := engine.Version(0), b.living(g.now)
+	if !g.ttl && g.rnd.IntN(2) == 0 {
+		versions := slices.Sorted(maps.Keys(b.was))
+		version = versions[g.rnd.IntN(len(versions))]
+		want = maps.Clone(b.was[version])
+	}
+	v, err := Look(g.s, name, version, g.s.Version(), g.now)
+	must(g.t, err)
+	from, to := g.bounds()
+	maps.DeleteFunc(want, func(k string, _ held) bool { return k < string(from) || k >= string(to) })
+	keys := slices.Sorted(maps.Keys(want))
+	reverse := g.rnd.IntN(2) == 0
+	if reverse {
+		slices.Reverse(keys)
+	}
+	i := 0
+	for f, err := range v.All(from, to, reverse) {
+		if _, unknown := errors.AsType[*TrimmedError](err); unknown && version != 0 {
+			return
+		}
+		must(g.t, err)
+		if i == len(keys) || keys[i] != string(f.Key) || want[keys[i]] != (held{string(f.Value), f.Expire}) {
+			g.t.Fatalf("entry %d of %q at version %d is %s: %+v; want %q of %v", i, name, version, keyspace.Format(f.Key), f.Version, keys[i:], want)
+		}
+		i++
+	}
+	if i != len(keys) {
+		g.t.Fatalf("%d entries of %q at version %d, want %q", i, name, version, keys)
+	}
+	key := g.key()
+	if string(key) < string(from) || string(key) >= string(to) {
+		return
+	}
+	got, there, err := v.Get(key)
+	must(g.t, err)
+	if h, is := want[string(key)]; is != there || there && h != (held{string(got.Value), got.Expire}) {
+		g.t.Fatalf("%s of %q at version %d is %+v %v, want %+v", keyspace.Format(key), name, version, got, there, h)
+	}
+	if version != 0 {
+		g.past++
+	}
+}
+
+func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
+	conflicts, merges, past := 0, 0, 0
+	for seed := range uint64(40) {
+		space, rows := openRows(t)
+		g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
+		g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, was: map[engine.Version]state{}}}
+		g.s.Advance(g.now)
+		kept := Policy{}
+		if seed%4 == 1 {
+			kept.KeepFor = 1 << 40
+		}
+		_, err := g.s.SetScope(nil, kept)
+		must(t, err)
+		for range 300 {
+			g.turn()
+			g.check()
+		}
+		conflicts, merges, past = conflicts+g.conflict, merges+g.merges, past+g.past
+		g.clear(kept.KeepFor != 0)
+	}
+	if conflicts < 100 || merges < 100 || past < 1000 {
+		t.Errorf("%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
+	}
+}
+
+// clear removes all branches, and looks for what they leave behind.
+func (g *gardener) clear(keeps bool) {
+	for len(g.branches) > 1 {
+		for name, b := range g.branches {
+			if name != "" && b.forks == 0 {
+				g.now++
+				g.s.Advance(g.now)
+				must(g.t, g.s.RemoveBranch(name))
+				g.branches[b.from].forks--
+				delete(g.branches, name)
+			}
+		}
+	}
+	for more := true; more; {
+		g.now++
+		g.s.Advance(g.now)
+		var err error
+		more, err = g.s.Purge(20)
+		must(g.t, err)
+	}
+	for _, l := range []interface{ Range() (start, end []byte) }{&keyspace.KVBranch, &keyspace.KVBranchEntry, &keyspace.KVVersion} {
+		start, end := l.Range()
+		if keeps && keyspace.Kind(start[0]) == keyspace.KVVersion.Kind {
+			continue
+		}
+		page, err := g.s.List(engine.ListQuery{Start: start, End: end, Expired: true, Limit: 10})
+		must(g.t, err)
+		for _, e := range page.Entries {
+			g.t.Errorf("%s is left: %+v", keyspace.Format(e.Key), e)
+		}
+	}
+}
+
+func TestForkNamesItsLimits(t *testing.T) {
+	_, rows := openRows(t)
+	rows.Advance(1000)
+	s := Of(rows, new(Scopes))
+	fork := func(name, from string) error { _, err := s.Fork(name, from, false); return err }
+	for _, name := range []string{"", "\xff", string(bytes.Repeat([]byte("x"), 256))} {
+		if err := fork(name, ""); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("the name %q: %v", name, err)
+		}
+	}
+	from := ""
+	for i := range 8 {
+		must(t, fork(fmt.Sprint(i), from))
+		from = fmt.Sprint(i)
+	}
+	if err := fork("deep", from); host.CodeOf(err) != host.TooLarge {
+		t.Errorf("a ninth branch of branches: %v", err)
+	}
+	if err := fork("0", ""); host.CodeOf(err) != host.AlreadyExists {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	if _, is := errors.AsType[*BranchError](fork("x", "none")); !is {
+		t.Error("a fork of a branch that is not there")
+	}
+	for i := range 92 {
+		must(t, fork(fmt.Sprint("more ", i), ""))
+	}
+	if err := fork("x", ""); host.CodeOf(err) != host.TooLarge {
+		t.Errorf("the 101st branch: %v", err)
+	}
+	must(t, s.RemoveBranch("more 0"))
+	must(t, fork("x", ""))
+}

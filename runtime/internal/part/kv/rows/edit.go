@@ -1,0 +1,173 @@
+package kvrows
+
+import (
+	"cmp"
+
+	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Writer returns what reads and changes the entries of a branch in a turn, under the keys of the store itself. The name of that
+// is empty. The error may be a *BranchError.
+func (s *Store) Writer(branch string) (engine.Writer, error) {
+	if branch == "" {
+		return s, nil
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	b, err := s.scopes.named(branch)
+	if err != nil {
+		return nil, err
+	}
+	return &editor{Store: s, branch: b, view: look(s.WriteSet, s.scopes, b, s.Version(), s.Version(), s.Now())}, nil
+}
+
+// An editor is a Writer of a branch other than the store itself. Scopes hold for its entries, but count none of them.
+type editor struct {
+	*Store
+	branch *Branch
+	view   *View
+}
+
+// Get implements engine.Reader.
+func (e *editor) Get(key []byte) (engine.Entry, bool, error) { return e.view.Entry(key) }
+
+// List implements engine.Reader.
+func (e *editor) List(q engine.ListQuery) (engine.Page, error) { return e.view.List(q) }
+
+// writable returns the scope of a user key and its row in the branch, unless it must not change.
+func (e *editor) writable(key []byte) (*Scope, []byte, error) {
+	if n := len(key) - 1; n > engine.DefaultMaxKey {
+		return nil, nil, &engine.LimitError{What: engine.LimitKey, Limit: engine.DefaultMaxKey, Actual: int64(n)}
+	}
+	if err := e.load(); err != nil {
+		return nil, nil, err
+	}
+	if e.branch.ReadOnly {
+		return nil, nil, host.Errorf(host.FailedPrecondition, "the branch %.80q is read-only", e.branch.Name).With("reason", "read_only_branch").With("branch", e.branch.Name)
+	}
+	sc := e.scopes.of(key[1:])
+	return sc, rowOf(e.branch.ID, key[1:]), sc.writable()
+}
+
+// Put implements engine.Writer.
+func (e *editor) Put(key, value []byte, o engine.PutOptions) error {
+	sc, row, err := e.writable(key)
+	if err != nil {
+		return err
+	}
+	return e.atomically(func() error { return e.put(sc, row, value, o) })
+}
+
+// put stores an entry of the branch, or that there is none.
+func (s *Store) put(sc *Scope, row, value []byte, o engine.PutOptions) error {
+	was, err := raw(s.WriteSet, row)
+	if err != nil {
+		return err
+	}
+	if err := s.keep(sc, row, was != nil, o.Exempt); err != nil {
+		return err
+	}
+	if err := s.arm(o.ExpireAt, hourly); err != nil {
+		return err
+	}
+	return s.WriteSet.Put(row, value, o)
+}
+
+// bury notes that a branch has no entry, whatever that has which it was forked from.
+func (s *Store) bury(sc *Scope, row []byte, why Kind) error {
+	return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: true})
+}
+
+// Delete implements engine.Writer.
+func (e *editor) Delete(key []byte) (bool, error) {
+	sc, row, err := e.writable(key)
+	if err != nil {
+		return false, err
+	}
+	_, there, err := e.view.Get(key)
+	if err != nil || !there {
+		return false, err
+	}
+	return true, e.atomically(func() error { return e.bury(sc, row, Deleted) })
+}
+
+// DeleteRange implements engine.Writer. Each entry leaves a row.
+func (e *editor) DeleteRange(start, end []byte) (n int64, err error) {
+	var keys [][]byte
+	for f, err := range e.view.All(start, end, false) {
+		if err != nil {
+			return 0, err
+		}
+		if keys = append(keys, f.Key); len(keys) > hostkv.MaxMerged {
+			return 0, host.OverLimit("entries of a branch that one mutation removes", hostkv.MaxMerged, int64(len(keys)))
+		}
+	}
+	err = e.atomically(func() error {
+		for _, key := range keys {
+			if _, err := e.Delete(key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return int64(len(keys)), err
+}
+
+// expireIn removes an entry of a branch that has expired.
+func (s *Store) expireIn(row []byte) error {
+	if err := s.load(); err != nil {
+		return err
+	}
+	return s.bury(s.scopes.of(userKey(row)), row, Expired)
+}
+
+// Entry is Get for code that reads rows.
+func (v *View) Entry(key []byte) (engine.Entry, bool, error) {
+	if !keyspace.UserKV.Has(key) {
+		return engine.Entry{}, false, nil
+	}
+	was, there, err := v.Get(key)
+	if err != nil || !there {
+		return engine.Entry{}, false, err
+	}
+	return was.entry(key), true, nil
+}
+
+func (v *Version) entry(key []byte) engine.Entry {
+	return engine.Entry{
+		Key: key, Value: v.Value, Version: v.Version, Created: v.Created, Updated: v.Time, Expire: v.Expire, Size: len(v.Value), Encoding: v.Encoding, Found: true,
+	}
+}
+
+// List lists entries for code that reads rows.
+func (v *View) List(q engine.ListQuery) (page engine.Page, err error) {
+	start, end, size := q.Start, q.End, 0
+	switch {
+	case q.After == nil:
+	case q.Reverse:
+		end = q.After
+	default:
+		start = append(q.After[:len(q.After):len(q.After)], 0)
+	}
+	limit, most := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
+	for f, err := range v.All(start, end, q.Reverse) {
+		if err != nil {
+			return engine.Page{}, err
+		}
+		if n := len(page.Entries); n == limit || n > 0 && size >= most {
+			page.Next = page.Entries[n-1].Key
+			return page, nil
+		}
+		e := f.entry(f.Key)
+		if q.KeysOnly {
+			e.Value = nil
+		}
+		size += len(e.Key) + len(e.Value)
+		page.Entries = append(page.Entries, e)
+	}
+	return page, nil
+}

@@ -1,0 +1,216 @@
+package kvrows
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A View reads the entries of a branch: its own, and those that it has of the branches that it was forked from.
+type View struct {
+	Branch *Branch
+	// lines begins with the branch itself. Each of the others is as it was when the one before was forked from it.
+	lines []*Past
+}
+
+// Look returns a branch as it was when a version was committed; 0 is the present, and the name of the store itself is empty.
+// now is the version of the rows, and nowMS the time. The error may be a *BranchError or a *TrimmedError.
+func Look(rows engine.Reader, name string, version, now engine.Version, nowMS int64) (*View, error) {
+	known, err := survey(rows)
+	if err != nil {
+		return nil, err
+	}
+	b, err := known.named(name)
+	if err != nil {
+		return nil, err
+	}
+	if version != 0 && version < b.first() {
+		return nil, &TrimmedError{Requested: version, Earliest: b.first()}
+	}
+	if version == 0 {
+		version = now
+	}
+	return look(rows, known, b, version, now, nowMS), nil
+}
+
+func look(rows engine.Reader, known *Scopes, b *Branch, version, now engine.Version, nowMS int64) *View {
+	v := &View{Branch: b}
+	for {
+		p := newPast(rows, known, b.ID, version, now, nowMS)
+		if len(v.lines) > 0 { // which a fork keeps
+			p.sure, p.time = true, v.lines[0].time
+		}
+		v.lines = append(v.lines, p)
+		if b.ID == mainBranch {
+			return v
+		}
+		version, b = engine.Version(b.Version), known.branch(b.From)
+	}
+}
+
+// Get returns what a user key is in the branch; false if it is absent. The error may be a *TrimmedError.
+func (v *View) Get(key []byte) (Version, bool, error) {
+	for _, p := range v.lines {
+		got, there, err := p.Get(rowOf(p.branch, key[1:]))
+		if err != nil || got.Kind != 0 {
+			return got, there, err
+		}
+	}
+	return Version{}, false, nil
+}
+
+// All ranges over the entries of the branch in the order of their keys, from start to end. The error may be a *TrimmedError.
+func (v *View) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
+	if len(v.lines) == 1 {
+		return v.lines[0].All(start, end, reverse)
+	}
+	return func(yield func(Found, error) bool) {
+		type source struct {
+			next func() (Found, error, bool)
+			Found
+			more bool
+		}
+		sources := make([]source, len(v.lines))
+		var err error
+		for i, p := range v.lines {
+			s := &sources[i]
+			next, stop := iter.Pull2(p.all(start, end, reverse))
+			defer stop()
+			s.next = next
+			if s.Found, err, s.more = next(); err != nil {
+				yield(Found{}, err)
+				return
+			}
+		}
+		for {
+			first := -1
+			for i := range sources {
+				if !sources[i].more {
+					continue
+				}
+				if first < 0 {
+					first = i
+				} else if c := bytes.Compare(sources[i].Key, sources[first].Key); c != 0 && c < 0 != reverse {
+					first = i
+				}
+			}
+			if first < 0 {
+				return
+			}
+			f := sources[first].Found
+			if !f.gone && !yield(f, nil) {
+				return
+			}
+			for i := range sources {
+				s := &sources[i]
+				if !s.more || !bytes.Equal(s.Key, f.Key) {
+					continue
+				}
+				if s.Found, err, s.more = s.next(); err != nil {
+					yield(Found{}, err)
+					return
+				}
+			}
+		}
+	}
+}
+
+// Differing ranges over the packed user keys from start to end whose entries may differ between two views, in order and without
+// repeats.
+func Differing(a, b *View, start, end []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var streams []*stream
+		i, j := common(a, b)
+		for _, p := range append(a.lines[:i:i], b.lines[:j]...) {
+			from, to := rowsOf(p.branch, start, end)
+			streams = append(streams, &stream{
+				puller: newPuller(p.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
+				key:    func(e *engine.Entry) ([]byte, error) { return userKey(e.Key), nil },
+			})
+		}
+		if x, y := a.lines[i], b.lines[j]; x.version != y.version {
+			since := min(x.version, y.version)
+			from, to := rowsOf(x.branch, start, end)
+			streams = append(streams, &stream{
+				puller: newPuller(x.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
+				key: func(e *engine.Entry) ([]byte, error) {
+					if e.Version <= since {
+						return nil, nil
+					}
+					return userKey(e.Key), nil
+				},
+			}, &stream{
+				puller: newPuller(x.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), KeysOnly: true, Expired: true, Limit: 1000}),
+				key: func(e *engine.Entry) ([]byte, error) {
+					key, n, err := keyspace.KVVersion.Parse(e.Key)
+					if err != nil || engine.Version(-n) <= since {
+						return nil, err
+					}
+					return userKey(key), nil
+				},
+			})
+		}
+		for {
+			var first []byte
+			for _, s := range streams {
+				key, err := s.head()
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if key != nil && (first == nil || bytes.Compare(key, first) < 0) {
+					first = key
+				}
+			}
+			if first == nil || !yield(first, nil) {
+				return
+			}
+			for _, s := range streams {
+				if bytes.Equal(s.at, first) {
+					s.at = nil
+				}
+			}
+		}
+	}
+}
+
+// common returns the positions of the first branch that two views share.
+func common(a, b *View) (int, int) {
+	for i, p := range a.lines {
+		for j, q := range b.lines {
+			if p.branch == q.branch {
+				return i, j
+			}
+		}
+	}
+	return len(a.lines) - 1, len(b.lines) - 1 // the store itself
+}
+
+// A stream hands out user keys in order.
+type stream struct {
+	*puller
+	key  func(*engine.Entry) ([]byte, error) // nil: not this one
+	at   []byte
+	last []byte
+}
+
+// head returns the next key; nil at the end. It is taken by setting at to nil.
+func (s *stream) head() ([]byte, error) {
+	for s.at == nil {
+		e, err := s.peek()
+		if err != nil || e == nil {
+			return nil, err
+		}
+		key, err := s.key(e)
+		if err != nil {
+			return nil, err
+		}
+		s.take()
+		if key != nil && (s.last == nil || !bytes.Equal(key, s.last)) {
+			s.at, s.last = key, key
+		}
+	}
+	return s.at, nil
+}
