@@ -226,7 +226,7 @@ func (in *kvBatchDelete) run(c *call) (any, error) {
 	c.link.existing = true
 	r, err := s.write(size, deletes...)
 	if missing(err) {
-		return answer, nil
+		return answer, s.there()
 	}
 	n := 0
 	for i, key := range list {

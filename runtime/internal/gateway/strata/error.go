@@ -35,7 +35,7 @@ func nameOf(c host.Code) string {
 	case host.NotFound, host.UnknownType, host.UnknownMethod, host.Destroyed:
 		return "NotFound"
 	case host.AlreadyExists:
-		return "AlreadyExists"
+		return "BranchExists"
 	case host.FailedPrecondition:
 		return "ConstraintViolation"
 	case host.Unauthenticated, host.PermissionDenied:

@@ -60,7 +60,7 @@ func (s *text) name(member string) (string, error) {
 // A space is that of a command, in a store.
 type space struct {
 	c     *call
-	store kv.Store // of the branch
+	store kv.Branch
 	name  string
 }
 
@@ -85,9 +85,20 @@ func keyOf(key kv.Key) (s string, is bool) {
 	return s, is
 }
 
+// names returns the space and the key of an entry.
+func names(k kv.Key) (space, key string, is bool) {
+	if key, is = keyOf(k); is {
+		space, is = k[0].(string)
+	}
+	return space, key, is
+}
+
+// after ends the key that comes next behind another one.
+var after = hostkv.Raw{0}
+
 // selection selects the keys that begin with a prefix, nil for all, and come behind one, "" for the first. A string ends with a
 // zero byte as it is stored, so that the bytes before it are those of all strings that begin alike.
-func (s *space) selection(prefix *text, after string) (kv.Selection, error) {
+func (s *space) selection(prefix *text, last string) (kv.Selection, error) {
 	begin := kv.Key{s.name, hostkv.Raw{stringTag}}
 	if prefix != nil && *prefix != "" {
 		if err := prefix.check("prefix"); err != nil {
@@ -96,16 +107,16 @@ func (s *space) selection(prefix *text, after string) (kv.Selection, error) {
 		begin[1] = append(begin[1].(hostkv.Raw), *prefix...) // it has no zero byte to escape
 	}
 	end := kv.Key{s.name, append(begin[1].(hostkv.Raw)[:len(begin[1].(hostkv.Raw)):len(begin[1].(hostkv.Raw))], 0xFF)}
-	if after == "" {
+	if last == "" {
 		return kv.Selection{Start: begin, End: end}, nil
 	}
-	if err := text(after).check("cursor"); err != nil {
+	if err := text(last).check("cursor"); err != nil {
 		return kv.Selection{}, err
 	}
-	if prefix != nil && !strings.HasPrefix(after, string(*prefix)) {
+	if prefix != nil && !strings.HasPrefix(last, string(*prefix)) {
 		return kv.Selection{}, invalid("cursor", "does not belong to this prefix")
 	}
-	return kv.Selection{Start: kv.Key{s.name, after, hostkv.Raw{0}}, End: end}, nil
+	return kv.Selection{Start: kv.Key{s.name, last, after}, End: end}, nil
 }
 
 // stringTag begins the stored form of a string.

@@ -101,9 +101,15 @@ func (s *space) keepHistory() error {
 		}
 		break
 	}
+	if err := s.there(); err != nil {
+		return err
+	}
 	_, err := s.c.store.SetScope(s.c.ctx, kv.Key{s.name}, kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
 	return err
 }
+
+// there returns an error if there is no such branch.
+func (s *space) there() error { return s.c.there(shownBranch(s.store.Name())) }
 
 // version is the answer about a write: null in a transaction, whose version is known after its commit.
 func (s *space) version(r kv.Result) *uint64 {
@@ -211,7 +217,7 @@ func (in *kvDelete) run(c *call) (any, error) {
 	c.link.existing = true
 	r, err := s.store.Commit(c.ctx, kv.Commit{Checks: []kv.Check{kv.Exists(key)}, Mutations: []kv.Mutation{kv.Delete(key)}})
 	if missing(err) {
-		return map[string]any{"Bool": false}, nil
+		return map[string]any{"Bool": false}, s.there()
 	}
 	return map[string]any{"Bool": r.Failed == nil}, err
 }

@@ -294,13 +294,12 @@ func (in *txnBegin) run(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.branch(in.Branch)
-	if err != nil {
+	if err := c.there(branch); err != nil {
 		return nil, err
 	}
 	s := &session{
 		key: keyOfSession(c.Address, name), link: c.link, store: c.store, branch: branch, readOnly: in.Options != nil && in.Options.ReadOnly,
-		began: time.Now(), tx: store.Begin(), spaces: make(map[string]struct{}),
+		began: time.Now(), tx: c.store.Branch(stored(branch)).Begin(), spaces: make(map[string]struct{}),
 	}
 	if err := c.sessions.begin(s); err != nil {
 		return nil, err
@@ -329,7 +328,7 @@ func (*txnCommit) run(c *call) (any, error) {
 		return nil, err
 	}
 	for name := range s.spaces {
-		of := &space{c, s.store, name}
+		of := &space{c, s.store.Branch(stored(s.branch)), name}
 		if err := of.keepHistory(); err != nil {
 			return nil, err
 		}

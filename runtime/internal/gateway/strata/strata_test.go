@@ -184,7 +184,7 @@ func TestFaultyRequests(t *testing.T) {
 		{400, "InvalidInput", "given twice", `{"command":{"KvList":{},"KvList":{}}}`},
 		{400, "InvalidInput", "given twice", `{"command":{"KvPut":{"key":"a","key":"b","value":1}}}`},
 		{400, "InvalidInput", "given twice", `{"command":{"KvPut":{"key":"a","value":{"x":1,"x":2}}}}`},
-		{400, "InvalidInput", `command \"KvDrop\" is not known; known are: KvBatchDelete, KvBatchExists`, `{"command":{"KvDrop":{}}}`},
+		{400, "InvalidInput", `command \"KvDrop\" is not known; known are: BranchCreate, BranchDelete`, `{"command":{"KvDrop":{}}}`},
 		{400, "InvalidInput", `is not known`, `{"command":"\u003cb>"}`},
 		{400, "InvalidInput", "command.KvList is not an object", `{"command":{"KvList":[]}}`},
 		{400, "InvalidInput", "KvPut: ", `{"command":{"KvPut":{"key":"k","value":1,"ttl":5}}}`},
@@ -236,6 +236,9 @@ func TestFaultyRequests(t *testing.T) {
 	if after := s.call("kv.list", `{}`); after != before {
 		t.Errorf("%s became %s", before, after)
 	}
+	if scopes := s.call("kv.scopes", `{}`); strings.Count(scopes, `"prefix"`) != 1 {
+		t.Error(scopes)
+	}
 }
 
 func TestAnActorThatIsNotThere(t *testing.T) {
@@ -251,6 +254,15 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.want(`{"SampleResult":{"total_count":0,"items":[]}}`, `{"KvSample":{}}`)
 	s.fails(400, "InvalidInput", "key must not be empty", `{"KvPut":{"key":"","value":1}}`)
 	s.fails(400, "InvalidInput", "value is missing", `{"KvPut":{"key":"a"}}`)
+	s.fails(404, "BranchNotFound", "", `{"KvPut":{"branch":"x","key":"a","value":1}}`)
+	s.fails(404, "BranchNotFound", "", `{"KvDelete":{"branch":"x","key":"a"}}`)
+	s.fails(404, "BranchNotFound", "", `{"KvGet":{"branch":"x","key":"a"}}`)
+	s.fails(404, "BranchNotFound", "", `{"BranchDelete":{"branch":"x"}}`)
+	s.fails(404, "BranchNotFound", "", `{"BranchFork":{"source":"x","destination":"y"}}`)
+	s.fails(404, "BranchNotFound", "", `{"BranchMerge":{"source":"x","target":"default","strategy":"Strict"}}`)
+	s.want(`{"Branches":[{"id":"default","parent":null,"version":0,"created_at":0}]}`, `"BranchList"`)
+	s.want(`{"Bool":true}`, `{"BranchExists":{"branch":"default"}}`)
+	s.want(`{"Bool":false}`, `{"BranchExists":{"branch":"x"}}`)
 	s.in("s").want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	if _, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); host.CodeOf(err) != host.NotFound {
 		t.Errorf("the actor was made: %v", err)
