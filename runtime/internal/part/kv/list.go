@@ -79,7 +79,7 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 	if err != nil {
 		return kv.ListOutput{}, of("where", err)
 	}
-	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10), []byte(in.Branch))
+	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10), []byte(in.Branch), timeText(in.Time))
 	if in.Cursor != "" {
 		last, err := after(in.Cursor, listing, start, end)
 		switch {
@@ -115,6 +115,14 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 		l.out.Digest = digestOf(l.digest, start, end)
 	}
 	return l.out, nil
+}
+
+// timeText is the time of a moment, if it has one.
+func timeText(t *time.Time) []byte {
+	if t == nil {
+		return nil
+	}
+	return strconv.AppendInt(nil, t.UnixMilli(), 10)
 }
 
 // compile compiles a filter, and returns its text; without one it is nil.
