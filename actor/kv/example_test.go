@@ -207,6 +207,55 @@ func ExampleStore_At() {
 	// <nil>
 }
 
+func ExampleStore_Merge() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store, plan, seats := tenants.Ref(node, "acme").KV(), kv.Key{"plan"}, kv.Key{"seats"}
+	put := func(commit func(context.Context, kv.Commit) (kv.Result, error), key kv.Key, text string) uint64 {
+		r, err := commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(key, kv.Text(text))}})
+		if err != nil {
+			fmt.Println(err)
+		}
+		return r.Version
+	}
+	put(store.Commit, plan, "free")
+	v1, err := store.Tag(ctx, "v1") // stays readable under its name
+	draft, err2 := store.Fork(ctx, "draft")
+	fmt.Println(v1.Name(), err, err2)
+	put(draft.Commit, plan, "pro")
+	put(draft.Commit, seats, "5")
+	for d, err := range store.Diff(ctx, kv.Point{}, kv.Point{Branch: "draft"}, kv.Selection{}) {
+		fmt.Println(d.Key, d.From != nil, string(d.To.Value.Data), err)
+	}
+
+	put(store.Commit, plan, "basic") // meanwhile
+	m, err := store.Merge(ctx, kv.MergeConfig{Source: kv.Point{Branch: "draft"}, Strategy: kv.Strict})
+	fmt.Println(m.OK, m.Conflicted, m.Conflicts[0].Key, err)
+	m, err = store.Merge(ctx, kv.MergeConfig{Source: kv.Point{Branch: "draft"}, Strategy: kv.Ours, DryRun: true}) // would leave "basic"
+	fmt.Println(m.OK, m.Put, err)
+	m, err = store.Merge(ctx, kv.MergeConfig{Source: kv.Point{Branch: "draft"}, Strategy: kv.Theirs})
+	now, _, err2 := store.Get(ctx, plan)
+	fmt.Println(m.OK, m.Put, string(now.Value.Data), err, err2)
+	now, _, err = store.Branch("v1").Get(ctx, plan)
+	fmt.Println(string(now.Value.Data), err)
+
+	list, err := store.Branches(ctx)
+	fmt.Println(list[0].Name, list[1].ReadOnly, err)
+	fmt.Println(draft.Remove(ctx))
+	// Output:
+	// v1 <nil> <nil>
+	// [plan] true pro <nil>
+	// [seats] false 5 <nil>
+	// false 1 [plan] <nil>
+	// true 1 <nil>
+	// true 2 pro <nil> <nil>
+	// free <nil>
+	// draft true <nil>
+	// true <nil>
+}
+
 // A shop sells what it has.
 var (
 	shops = actor.NewType[shop]("shop")

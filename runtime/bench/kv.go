@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,6 +110,8 @@ func kvRows() []row {
 			raw:  func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }},
 		{name: "KV: count of a scope of 1,000,000, p50 / of 1,000", target: "at most 1.2", latency: true,
 			ours: func(b *bench) float64 { return b.shelfCount(1_000_000) }, raw: func(b *bench) float64 { return b.shelfCount(1_000) }},
+		{name: "KV: fork of 1,000,000 entries, p50 / of 1,000", target: "at most 1.2", latency: true,
+			ours: func(b *bench) float64 { return b.shelfForks(1_000_000) }, raw: func(b *bench) float64 { return b.shelfForks(1_000) }},
 		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do", target: "at most 10 ms longer", latency: true, long: true,
 			ours: func(b *bench) float64 { return b.expiring(1_000_000) }, raw: func(b *bench) float64 { return b.expiring(0) }},
 	}
@@ -220,6 +223,25 @@ func (b *bench) shelfCount(entries int) (v float64) {
 				panic(fmt.Sprint(n, " entries"))
 			}
 		})
+	})
+	return v
+}
+
+// shelfForks measures a fork. The branch is removed again, which is not measured.
+func (b *bench) shelfForks(entries int) (v float64) {
+	b.shelf(entries, 0, func(ref actor.Ref[shelf]) {
+		ctx, s := context.Background(), ref.KV()
+		var took []float64
+		for end := time.Now().Add(b.time); time.Now().Before(end); {
+			began := time.Now()
+			fork, err := s.Fork(ctx, fmt.Sprint(len(took)))
+			took = append(took, time.Since(began).Seconds())
+			check(err)
+			_, err = fork.Remove(ctx)
+			check(err)
+		}
+		slices.Sort(took)
+		v = took[len(took)/2]
 	})
 	return v
 }

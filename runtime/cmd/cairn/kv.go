@@ -30,11 +30,11 @@ func (c *cli) kvCommand() *cobra.Command {
 		{Member: "end", Usage: "the entries before this key"},
 	}
 	return group("kv",
-		c.kvGetCommand(), c.kvPutCommand(),
+		c.kvGetCommand(), c.kvPutCommand(), c.kvBranchCommand(selection),
 		row[hostkv.ListInput, hostkv.ListOutput]{
 			use:    "list TYPE/KEY...",
 			method: method.KVList, offline: true, none: "no entries",
-			flags: append(selection,
+			flags: append(selection[:len(selection):len(selection)], branchFlag,
 				bind.Flag{Member: "where", Usage: "a filter that the entries meet: JSON, - or @FILE", Document: true},
 				bind.Flag{Member: "reverse", Usage: "from the last key to the first"},
 				bind.Flag{Member: "keys_only", Name: "keys", Usage: "without the values"},
@@ -48,7 +48,7 @@ func (c *cli) kvCommand() *cobra.Command {
 		}.command(c),
 		row[hostkv.CountInput, hostkv.CountOutput]{
 			use:    "count TYPE/KEY...",
-			method: method.KVCount, flags: selection, offline: true,
+			method: method.KVCount, flags: append(selection[:len(selection):len(selection)], branchFlag), offline: true,
 			check: func(_ line, in *hostkv.CountInput) error { return selects(in.Selection, true) },
 			print: func(t *target, _ *hostkv.CountInput, out *hostkv.CountOutput) error {
 				return t.result(out, "%d\n", out.Count)
@@ -107,7 +107,7 @@ func (t *target) store() kv.Store {
 
 func (c *cli) kvGetCommand() *cobra.Command {
 	var raw bool
-	var dir string
+	var dir, branch string
 	cmd := &cobra.Command{
 		Use:               "get TYPE/KEY... ENTRY",
 		Args:              cobra.ExactArgs(2),
@@ -120,21 +120,22 @@ func (c *cli) kvGetCommand() *cobra.Command {
 			case raw && c.json:
 				return usagef("--raw and --json contradict each other")
 			}
-			return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return t.get(ctx, key, raw) })(cmd, args)
+			return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return t.get(ctx, branch, key, raw) })(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the bytes of the value as they are stored")
+	cmd.Flags().StringVar(&branch, "branch", "", branchFlag.Usage)
 	dataFlag(cmd, &dir)
 	return cmd
 }
 
 // get prints the value of an entry.
-func (t *target) get(ctx context.Context, key kv.Key, raw bool) error {
+func (t *target) get(ctx context.Context, branch string, key kv.Key, raw bool) error {
 	missing := host.Errorf(host.NotFound, "%s has no entry %s", t, formatKey(key))
 	if raw {
 		ctx, cancel := t.c.requestContext(ctx)
 		defer cancel()
-		e, found, err := t.store().Get(ctx, key)
+		e, found, err := t.store().Branch(branch).Get(ctx, key)
 		switch {
 		case err != nil:
 			return t.c.explain(ctx, t.node(), host.Request{Address: t.a}, err)
@@ -144,7 +145,7 @@ func (t *target) get(ctx context.Context, key kv.Key, raw bool) error {
 		_, err = t.c.stdout.Write(e.Value.Data)
 		return err
 	}
-	out, err := ask(ctx, t, method.KVGet, &hostkv.GetInput{Key: key}, askOptions{})
+	out, err := ask(ctx, t, method.KVGet, &hostkv.GetInput{Moment: hostkv.Moment{Branch: branch}, Key: key}, askOptions{})
 	switch {
 	case err != nil:
 		return err
@@ -187,7 +188,7 @@ func (c *cli) kvPutCommand() *cobra.Command {
 	var text, bytes bool
 	var ttl time.Duration
 	var when condition
-	var idempotency string
+	var idempotency, branch string
 	cmd := &cobra.Command{
 		Use:               "put TYPE/KEY... ENTRY JSON|-|@FILE",
 		Args:              cobra.ExactArgs(3),
@@ -216,7 +217,7 @@ func (c *cli) kvPutCommand() *cobra.Command {
 				m.TTLMS = new(ttl.Milliseconds())
 			}
 			return c.on(func(ctx context.Context, t *target, _ []string) error {
-				in := hostkv.CommitInput{Checks: when.checks(key), Mutations: []hostkv.Mutation{m}}
+				in := hostkv.CommitInput{Branch: branch, Checks: when.checks(key), Mutations: []hostkv.Mutation{m}}
 				out, err := ask(ctx, t, method.KVCommit, &in, askOptions{key: idempotency})
 				switch {
 				case err != nil:
@@ -236,6 +237,7 @@ func (c *cli) kvPutCommand() *cobra.Command {
 	flags.DurationVar(&ttl, "ttl", 0, "how long the entry lives, 1ms to 100 years; for ever if it is not given")
 	flags.Uint64Var(&when.version, "if-version", 0, "put it only if the entry has this version; 0 is for no entry")
 	flags.BoolVar(&when.absent, "if-absent", false, "put it only if there is no entry")
+	flags.StringVar(&branch, "branch", "", branchFlag.Usage)
 	flags.StringVar(&idempotency, "idempotency-key", "", "make repeating this command safe for 24 hours")
 	return cmd
 }
@@ -274,7 +276,7 @@ func (c *cli) kvDeleteCommand(flags []bind.Flag) *cobra.Command {
 	var in kv.Selection
 	var when condition
 	var yes bool
-	var idempotency string
+	var idempotency, branch string
 	cmd := &cobra.Command{
 		Use:               "delete TYPE/KEY... [ENTRY]",
 		Args:              cobra.RangeArgs(1, 2),
@@ -330,6 +332,9 @@ func (c *cli) kvDeleteCommand(flags []bind.Flag) *cobra.Command {
 		}
 		return c.on(func(ctx context.Context, t *target, _ []string) error {
 			commit := map[string]any{"mutations": []any{mutation}}
+			if branch != "" {
+				commit["branch"] = branch
+			}
 			if checks := when.checks(key); checks != nil {
 				commit["checks"] = checks
 			}
@@ -349,6 +354,7 @@ func (c *cli) kvDeleteCommand(flags []bind.Flag) *cobra.Command {
 			return t.result(deleted, "deleted %s\n", table.Plural(deleted.Deleted, "entry"))
 		})(cmd, args)
 	}
+	cmd.Flags().StringVar(&branch, "branch", "", branchFlag.Usage)
 	cmd.Flags().Uint64Var(&when.version, "if-version", 0, "delete it only if the entry has this version")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().StringVar(&idempotency, "idempotency-key", "", "make repeating this command safe for 24 hours")

@@ -70,6 +70,17 @@ var faultyInputs = map[string]map[string]string{
 	host.KVHistory:  {`{}`: "key", `{"key":["a"],"limit":0}`: "limit", `{"key":[[1]]}`: "key[0]"},
 	host.KVPin:      {`{"ttl_ms":0}`: "ttl_ms", `{"ttl_ms":86400001}`: "ttl_ms"},
 	host.KVUnpin:    {`{}`: "version"},
+	host.KVFork:         {`{}`: "branch"},
+	host.KVBranches:     {`{"branch":"a"}`: "branch"},
+	host.KVRemoveBranch: {`{}`: "branch"},
+	host.KVDiff: {
+		`{"from":{},"to":{"at":9007199254740991}}`: "to.at", `{"cursor":"?"}`: "cursor", `{"limit":0}`: "limit",
+		`{"prefix":[null]}`: "prefix[0]",
+	},
+	host.KVMerge: {
+		`{"source":{}}`: "base", `{"source":{},"base":{"at":9007199254740991}}`: "base.at",
+		`{"source":{},"base":{},"strategy":"mine"}`: "strategy", `{"source":{},"base":{},"keys":[["a"],[]]}`: "keys[1]", `{"source":{},"base":{},"keys":[["a"]],"prefix":[]}`: "keys",
+	},
 	host.KVSetIndex: {
 		`{"fields":[{"path":"a"}]}`: "prefix", `{"prefix":[]}`: "fields", `{"prefix":[],"fields":[{"path":"a"},{"path":""}]}`: "fields[1].path",
 		`{"prefix":[],"fields":[{"path":"a","weight":"x"}]}`: "fields[0].weight", `{"prefix":[],"fields":[{"path":"a","weight":1001}]}`: "fields[0].weight",

@@ -76,9 +76,15 @@ var hostText = map[string]string{
 		"none.",
 	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
 		"callers read Public.",
-	"InspectPage":    "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
-	"KVChange":       "A Change is the state of an entry.",
-	"KVChange.entry": "entry is null if there is none, or it has expired.",
+	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"KVBranch": "A Branch is a store that began as another one was. It has no scopes' counts, no search, " +
+		"no log and no watchers of its own: what is merged into the store itself has.",
+	"KVBranch.from": "from is the branch that it was forked from; absent for the store itself. version is that " +
+		"of what it began with.",
+	"KVBranch.read_only": "read_only: it does not change. Such a branch is a tag.",
+	"KVBranchesOutput":   "BranchesOutput has the branches in the order of their names.",
+	"KVChange":           "A Change is the state of an entry.",
+	"KVChange.entry":     "entry is null if there is none, or it has expired.",
 	"KVChanges": "Changes are the entries that are different from what the watcher was last told, in the " +
 		"order of their keys. All are of one commit. States between two answers are skipped.",
 	"KVChanges.more": "more: not all fit in. The next changes follow at once, and are of this commit or a later " +
@@ -95,6 +101,7 @@ var hostText = map[string]string{
 	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
 		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
+	"KVCommitInput.branch": "branch is the name of the branch whose entries change; absent means the store itself.",
 	"KVCommitInput.sends": "sends are messages to queues of the actor, sent after the mutations. Handlers send with " +
 		"their turn instead.",
 	"KVCommitOutput":          "CommitOutput says what a commit did. That a check failed is no error.",
@@ -104,10 +111,20 @@ var hostText = map[string]string{
 	"KVCommitOutput.sends":    "sends has an element for each of the input.",
 	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
 		"if it is empty too.",
+	"KVConflict": "A Conflict is an entry that both stores have other than their base. It is absent from one " +
+		"that has none.",
 	"KVCountInput":        "CountInput selects the entries to count.",
 	"KVCountInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
 	"KVCountOutput": "CountOutput has a count: of all if cursor is absent, and otherwise of the entries up to " +
 		"where the next call goes on.",
+	"KVDiffInput": "DiffInput asks which entries differ between two branches, or two versions of one. What is " +
+		"not known any longer is an error with the reason history_trimmed.",
+	"KVDiffInput.cursor": "cursor continues after an earlier answer for the same members. Any other is refused.",
+	"KVDiffInput.limit":  "limit is how many entries there are at most; absent means 100.",
+	"KVDiffOutput": "DiffOutput has the entries that differ, in the order of their keys. cursor is absent at " +
+		"the end.",
+	"KVDifference": "A Difference is an entry that is not the same in two stores. It is absent from one that " +
+		"has none.",
 	"KVEntry":          "An Entry is an entry of the store.",
 	"KVEntry.encoding": "encoding says what value is; absent in JSON for a document.",
 	"KVEntry.expires":  "expires is when the entry ceases to exist; absent for never.",
@@ -132,9 +149,12 @@ var hostText = map[string]string{
 	"KVFeedInput.wait_ms":  "wait_ms is how long to wait for an event, up to one minute; absent does not wait.",
 	"KVFeedOutput": "FeedOutput has the events that follow a position. It may have none before the wait is " +
 		"over, if entries that the caller does not follow have changed.",
-	"KVFeedOutput.gap":  "gap says that events are missing between the position and the first of events.",
-	"KVFeedOutput.next": "next is the position to go on from, and life the id of the actor's life that it counts in.",
-	"KVGap":             "A Gap is a part of the log that is no longer kept, or another log.",
+	"KVFeedOutput.gap":   "gap says that events are missing between the position and the first of events.",
+	"KVFeedOutput.next":  "next is the position to go on from, and life the id of the actor's life that it counts in.",
+	"KVForkInput":        "ForkInput makes a branch.",
+	"KVForkInput.branch": "branch is its name, 1 to 255 bytes of UTF-8, which no other branch has.",
+	"KVForkInput.from":   "from is the branch that it begins as; absent means the store itself.",
+	"KVGap":              "A Gap is a part of the log that is no longer kept, or another log.",
 	"KVGap.first": "first is the sequence of the first event that is kept, and missed counts the events " +
 		"before it that the caller lacks.",
 	"KVGap.reset": "reset: the position is one of another life of the actor, or greater than the last one, as " +
@@ -152,6 +172,8 @@ var hostText = map[string]string{
 	"KVGroupsOutput":        "GroupsOutput is a page of groups. cursor is absent at the end.",
 	"KVHistoryInput":        "HistoryInput asks for versions of an entry, from the newest to the oldest.",
 	"KVHistoryInput.before": "before leaves out the versions from this one on: it is the Next of an earlier answer.",
+	"KVHistoryInput.branch": "branch is the name of a branch, whose own versions are listed; absent means the store " +
+		"itself.",
 	"KVHistoryInput.limit":  "limit is how many versions there are at most; absent means 100.",
 	"KVHistoryOutput":       "HistoryOutput has versions of an entry. next is absent at the end.",
 	"KVHistoryOutput.floor": "floor is a version before which nothing is known of the entry; absent if all is known.",
@@ -180,10 +202,28 @@ var hostText = map[string]string{
 	"KVListOutput.digest": "digest stands for the part of the selection that the page covers, whichever of its " +
 		"entries meet the filter. A check with it demands that no entry there was written, added " +
 		"or removed since.",
-	"KVMoment": "A Moment is when entries are read: at the last commit, or as they were.",
+	"KVMergeInput": "MergeInput brings what has changed in source into target: all entries that source has " +
+		"other than base. Of an entry that target has other than base too, strategy decides. With " +
+		"keys, or a Selection, only those are merged.",
+	"KVMergeInput.base": "base is what both began as. Absent means what they share: where one was forked from the " +
+		"other, or both from a third, or the last merge between them without keys and Selection.",
+	"KVMergeInput.dry_run": "dry_run merges nothing, and says what would be.",
+	"KVMergeInput.keys":    "keys are up to 1,000 of the entries.",
+	"KVMergeInput.strategy": "strategy is strict, which merges nothing if there are conflicts, theirs, which takes the " +
+		"entries of source, or ours, which leaves those of target. Absent means strict.",
+	"KVMergeInput.target": "target is a branch; absent means the store itself.",
+	"KVMergeOutput":       "MergeOutput says what a merge did. That there are conflicts is no error.",
+	"KVMergeOutput.conflicts": "conflicts are up to 100 of the conflicts, in the order of their keys, also such that " +
+		"Strategy has decided. conflicted counts all.",
+	"KVMergeOutput.ok":      "ok is false if there are conflicts that Strategy does not decide. Then nothing was done.",
+	"KVMergeOutput.put":     "put and deleted count the entries of Target that the merge put and removed.",
+	"KVMergeOutput.version": "version is that of the commit.",
+	"KVMoment": "A Moment says which entries are read: those of a branch, at the last commit or as they " +
+		"were.",
 	"KVMoment.at": "at is a version of the actor: entries are read as they were when it was committed. Absent " +
 		"means now. What is no longer known is an error with the reason history_trimmed.",
-	"KVMutation": "A Mutation changes entries. op is one of",
+	"KVMoment.branch": "branch is the name of a branch; absent means the store itself.",
+	"KVMutation":      "A Mutation changes entries. op is one of",
 	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
 		"An entry of the past is not there.",
 	"KVMutation.key": "key is that of all operations except delete_range.",
@@ -206,6 +246,8 @@ var hostText = map[string]string{
 	"KVPinInput":                  "PinInput asks for a version that stays readable.",
 	"KVPinInput.ttl_ms":           "ttl_ms is for how long; absent means 60,000.",
 	"KVPinOutput":                 "PinOutput names a version, for the member at of what reads, until it expires.",
+	"KVRemoveBranchInput":         "RemoveBranchInput names a branch that no other one was forked from.",
+	"KVRemoveBranchOutput":        "RemoveBranchOutput reports whether there was such a branch.",
 	"KVRemoveIndexInput":          "RemoveIndexInput names an index.",
 	"KVRemoveIndexOutput":         "RemoveIndexOutput says whether there was one.",
 	"KVRemoveScopeInput":          "RemoveScopeInput names a scope.",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -53,8 +54,10 @@ func (s *space) past(at moment) (kv.Reader, error) {
 		return kv.Reader{}, invalid(member, "reads what was, which is no part of a transaction")
 	case at.AsOf != nil && at.AtVersion != nil:
 		return kv.Reader{}, invalid("as_of", "and at_version are both given")
+	case at.AsOf != nil && *at.AsOf > math.MaxInt64:
+		return kv.Reader{}, invalid("as_of", "is %d, which is no time in microseconds", *at.AsOf)
 	case at.AsOf != nil:
-		return kv.Reader{}, invalid("as_of", "is not known yet")
+		return s.store.AtTime(time.UnixMicro(int64(*at.AsOf))), nil
 	case *at.AtVersion == 0:
 		return kv.Reader{}, invalid("at_version", "is 0; the first version is 1")
 	}

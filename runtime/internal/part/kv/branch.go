@@ -26,6 +26,14 @@ func branched(err error) error {
 	return err
 }
 
+// withField makes an error about a branch one about another member.
+func withField(err error, member string) error {
+	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] == "branch" {
+		return e.With("field", member)
+	}
+	return err
+}
+
 // branchOf is a branch as callers see it, among all.
 func branchOf(b *kvrows.Branch, all []*kvrows.Branch) kv.Branch {
 	return kv.Branch{Branch: b.Name, From: kvrows.NameOf(all, b.From), Version: b.Version, Created: clock.TimeMS(b.Created).UTC(), ReadOnly: b.ReadOnly}
@@ -35,7 +43,7 @@ func branchOf(b *kvrows.Branch, all []*kvrows.Branch) kv.Branch {
 func fork(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.ForkInput) (kv.Branch, error) {
 	b, err := storeOf(t.Core).Fork(in.Branch, in.From, in.ReadOnly)
 	if _, missing := errors.AsType[*kvrows.BranchError](err); missing {
-		return kv.Branch{}, branched(err).(*host.Error).With("field", "from")
+		return kv.Branch{}, withField(branched(err), "from")
 	}
 	if err != nil {
 		return kv.Branch{}, fault.Limit(err)
@@ -163,7 +171,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	r := &reader{rows: store.WriteSet, codec: codec, now: t.Start, version: store.Version()}
 	writer, err := store.Writer(in.Target)
 	if err != nil {
-		return out, of("target", branched(err))
+		return out, withField(branched(err), "target")
 	}
 	source, err := r.versioned(&in.Source)
 	if err != nil {

@@ -101,7 +101,7 @@ func rowOf(k kv.Key) ([]byte, error) {
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
 func of(member string, err error) error {
 	e, ok := errors.AsType[*host.Error](err)
-	if !ok || e.Metadata["reason"] == reasonTrimmed || e.Code != host.InvalidArgument && e.Code != host.TooLarge && e.Code != host.FailedPrecondition {
+	if !ok || e.Metadata["reason"] == reasonTrimmed || e.Code != host.InvalidArgument && e.Code != host.TooLarge && e.Code != host.FailedPrecondition && e.Code != host.NotFound {
 		return err
 	}
 	if field := e.Metadata["field"]; field != "" {

@@ -129,7 +129,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	store := storeOf(h.K.Core)
 	writer, err := store.Writer(in.Branch)
 	if err != nil {
-		return kv.CommitOutput{}, of("branch", branched(err))
+		return kv.CommitOutput{}, branched(err)
 	}
 	for i := range do.Mutations {
 		m := &do.Mutations[i]

@@ -79,7 +79,14 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 	if err != nil {
 		return kv.ListOutput{}, of("where", err)
 	}
-	listing := listingOf(start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10), []byte(in.Branch), timeText(in.Time))
+	of := [][]byte{start, end, text, strconv.AppendBool(nil, in.Reverse), strconv.AppendUint(nil, in.At, 10)}
+	if in.Branch != "" {
+		of = append(of, []byte(in.Branch))
+	}
+	if in.Time != nil {
+		of = append(of, nil, strconv.AppendInt(nil, in.Time.UnixMilli(), 10))
+	}
+	listing := listingOf(of...)
 	if in.Cursor != "" {
 		last, err := after(in.Cursor, listing, start, end)
 		switch {
@@ -115,14 +122,6 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 		l.out.Digest = digestOf(l.digest, start, end)
 	}
 	return l.out, nil
-}
-
-// timeText is the time of a moment, if it has one.
-func timeText(t *time.Time) []byte {
-	if t == nil {
-		return nil
-	}
-	return strconv.AppendInt(nil, t.UnixMilli(), 10)
 }
 
 // compile compiles a filter, and returns its text; without one it is nil.

@@ -43,7 +43,7 @@ func (r *reader) view(m *kv.Moment) (*kvrows.View, error) {
 		return v, of("branch", branched(trimmed(err)))
 	}
 	v, err := kvrows.Look(r.rows, m.Branch, engine.Version(m.At), r.version, r.now.UnixMilli())
-	return v, of("branch", branched(trimmed(err)))
+	return v, branched(trimmed(err))
 }
 
 // versioned is view for what compares versions.
@@ -100,7 +100,7 @@ func history(r *reader, in *kv.HistoryInput) (kv.HistoryOutput, error) {
 	}
 	row, err := kvrows.RowIn(r.rows, in.Branch, key)
 	if err != nil {
-		return kv.HistoryOutput{}, of("branch", branched(err))
+		return kv.HistoryOutput{}, branched(err)
 	}
 	list, more, floor, err := kvrows.History(r.rows, row, engine.Version(in.Before), cmp.Or(in.Limit, kv.DefaultPage), r.now.UnixMilli())
 	if err != nil {

@@ -22,6 +22,9 @@ func (s *Store) Writer(branch string) (engine.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.ReadOnly {
+		return nil, host.Errorf(host.FailedPrecondition, "the branch %.80q is read-only", b.Name).With("reason", "read_only_branch").With("field", "branch")
+	}
 	return &editor{Store: s, branch: b, view: look(s.WriteSet, s.scopes, b, s.Version(), s.Version(), s.Now())}, nil
 }
 
@@ -45,9 +48,6 @@ func (e *editor) writable(key []byte) (*Scope, []byte, error) {
 	}
 	if err := e.load(); err != nil {
 		return nil, nil, err
-	}
-	if e.branch.ReadOnly {
-		return nil, nil, host.Errorf(host.FailedPrecondition, "the branch %.80q is read-only", e.branch.Name).With("reason", "read_only_branch").With("branch", e.branch.Name)
 	}
 	sc := e.scopes.of(key[1:])
 	return sc, rowOf(e.branch.ID, key[1:]), sc.writable()

@@ -20,8 +20,11 @@ type TrimmedError struct {
 	Earliest engine.Version
 }
 
-// Error names both versions.
+// Error says what is asked for and what is known.
 func (e *TrimmedError) Error() string {
+	if e.Requested == 0 {
+		return fmt.Sprintf("what was at %d ms is not kept; the earliest version that is known is %d", e.Time, e.Earliest)
+	}
 	return fmt.Sprintf("version %d is not kept; the earliest that is known is %d", e.Requested, e.Earliest)
 }
 

@@ -235,7 +235,7 @@ func (s *Store) trim(h *Scope, key []byte) error {
 		case int64(i) < h.KeepVersions || s.pinned(key, version, newer):
 		case !marked:
 			marked = true
-			v := Version{Version: version, Kind: trimmed}
+			v := Version{Version: version, Kind: trimmed, Time: e.Updated} // when it ended: nothing is known before
 			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire, Encoding: uint8(trimmed), Exempt: true}); err != nil {
 				return err
 			}
@@ -348,7 +348,10 @@ func (s *Store) floorAt(row []byte) (floor, error) {
 		return floor{}, err
 	}
 	v, err := parseVersion(e)
-	return floor{v.Version, max(v.Time, 1)}, err
+	if v.Time == 0 { // it was trimmed before such rows had a time
+		v.Time = s.Time()
+	}
+	return floor{v.Version, v.Time}, err
 }
 
 // raise notes that a scope does not know what was before a version.

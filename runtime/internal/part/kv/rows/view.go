@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A View reads the entries of a branch: its own, and those that it has of the branches that it was forked from.
+// A View reads the entries of a branch: its own, and what it has of the branches that it was forked from.
 type View struct {
 	Branch *Branch
 	// lines begins with the branch itself. Each of the others is as it was when the one before was forked from it.
