@@ -239,7 +239,7 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 		row.b = keyspace.AppendDirectoryRow(row.b[:0], w.created.Namespace, w.created.Type, w.created.Key)
 		set(row.b, appendDirectory(nil, id))
 		row.b = keyspace.AppendIdentityRow(row.b[:0], id)
-		set(row.b, appendIdentity(nil, *w.created, w.now))
+		set(row.b, appendIdentity(nil, *w.created, w.at))
 	}
 	var value [maxMetadata]byte
 	if o := w.overlay; o != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"math"
 	"slices"
 
 	"github.com/cairn-run/cairn/keyspace"
@@ -37,12 +38,12 @@ type WriteSet struct {
 // outline is what a savepoint keeps of a write set as it is.
 type outline struct {
 	version   Version
-	now       int64  // clock of the turn, Unix ms
 	at        int64  // time of the turn, Unix ms: the clock, but never before that of an earlier turn
+	late      uint32 // ms that the clock is behind that, since it was set back; no more than 49 days
+	floor     uint32 // bytes that the set held when the turn began
 	turned    bool   // Advance was called since the last commit
 	marks     uint16 // how often Mark was called
 	epoch     uint32
-	floor     int // bytes that the set held when the turn began
 	keys      int64
 	bytes     int64
 	ranges    []span // sorted, disjoint, not empty
@@ -99,7 +100,7 @@ type PutOptions struct {
 func (w *WriteSet) reset() {
 	head := &w.space.head
 	w.overlay = nil
-	w.outline = outline{version: head.Version, now: head.Updated, at: head.Updated, keys: head.Keys, bytes: head.Bytes}
+	w.outline = outline{version: head.Version, at: head.Updated, keys: head.Keys, bytes: head.Bytes}
 }
 
 // drop empties the set and gives its memory back.
@@ -152,11 +153,15 @@ func (w *WriteSet) own() *overlay {
 // by itself.
 func (w *WriteSet) Advance(nowMS int64) Version {
 	w.version++
-	w.now, w.at = nowMS, max(w.at, nowMS)
+	w.at = max(w.at, nowMS)
+	w.late = uint32(min(w.at-nowMS, math.MaxUint32))
 	w.turned = true
-	w.floor = w.Bytes()
+	w.floor = uint32(w.Bytes())
 	return w.version
 }
+
+// now returns the clock of the turn in progress, or of the last one.
+func (w *WriteSet) now() int64 { return w.at - int64(w.late) }
 
 // turn begins a turn if none has begun.
 func (w *WriteSet) turn() {
@@ -350,7 +355,7 @@ func (w *WriteSet) turnBytes() int {
 	if !w.turned {
 		return w.Bytes()
 	}
-	return w.Bytes() - w.floor
+	return w.Bytes() - int(w.floor)
 }
 
 // maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may take is too large, and
@@ -470,7 +475,7 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 
 		encoding: o.Encoding,
 	}
-	if exists && !unread && !was.expired(w.now) {
+	if exists && !unread && !was.expired(w.now()) {
 		sl.meta.created = was.created
 	}
 	w.reindex(key, was.expire, o.ExpireAt)
@@ -525,7 +530,7 @@ func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 		}
 	}
 	w.turn()
-	visible := !was.expired(w.now)
+	visible := !was.expired(w.now())
 	if i < 0 {
 		i = w.newSlot(key, was, true)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // The defects of the original are counted as in the study of it. Those of transactions are in session_test.go.
@@ -113,6 +115,41 @@ func TestD6ReadsOfThePastLookAlike(t *testing.T) {
 	}
 	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"key":"ab","at_version":5}}`)
 	s.want(`{"BoolList":[true,false]}`, `{"KvBatchExists":{"keys":["a","b"],"at_version":4}}`)
+}
+
+// A read as of a time is one of the last version that was committed by then. The clock decides about no order.
+func TestD6ATimeIsThatOfAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+		first := time.Now()
+		time.Sleep(time.Second)
+		s.want(`{"Version":4}`, `{"KvPut":{"key":"a","value":2}}`)
+		s.want(`{"Version":5}`, `{"KvPut":{"key":"b","value":2}}`)
+		second := time.Now()
+		time.Sleep(time.Second)
+		s.want(`{"Bool":true}`, `{"KvDelete":{"key":"a"}}`)
+		for _, c := range []struct {
+			at      time.Time
+			a, keys string
+		}{
+			{first, `{"Int":1}`, `"a"`}, {first.Add(999 * time.Millisecond), `{"Int":1}`, `"a"`}, {second, `{"Int":2}`, `"a","b"`},
+			{second.Add(time.Second), `null`, `"b"`}, {second.Add(time.Hour), `null`, `"b"`},
+		} {
+			at := fmt.Sprintf(`,"as_of":%d`, c.at.UnixMicro())
+			s.want(`{"Maybe":`+c.a+`}`, `{"KvGet":{"key":"a"`+at+`}}`)
+			s.want(`{"Keys":[`+c.keys+`]}`, `{"KvList":{"prefix":null`+at+`}}`)
+			s.want(fmt.Sprintf(`{"Uint":%d}`, strings.Count(c.keys, `"`)/2), `{"KvCount":{"prefix":""`+at+`}}`)
+			s.want(fmt.Sprintf(`{"Bool":%v}`, c.a != "null"), `{"KvExists":{"key":"a"`+at+`}}`)
+		}
+		s.want(fmt.Sprintf(`{"VersionHistory":[{"op":"set","version":3,"timestamp":%d,"value":{"Int":1}}]}`, first.UnixMicro()), fmt.Sprintf(`{"KvGetv":{"key":"a","as_of":%d}}`, first.UnixMicro()))
+		s.fails(409, "HistoryTrimmed", "1999-12-31T23:59:59.999Z is not known, only from version 2 on", fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.Add(-time.Microsecond).UnixMicro()))
+		s.fails(400, "InvalidInput", "no time in microseconds", `{"KvGet":{"key":"a","as_of":18446744073709551615}}`)
+		time.Sleep(26 * time.Hour)                                 // more than it is kept, and until it is purged
+		s.want(`{"Version":8}`, `{"KvPut":{"key":"c","value":1}}`) // behind the purge
+		s.fails(409, "HistoryTrimmed", "is not known", fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.UnixMicro()))
+		s.want(`{"Maybe":null}`, fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, time.Now().Add(-time.Hour).UnixMicro()))
+	})
 }
 
 // A policy that is there already stays, and so does one for all.
