@@ -194,6 +194,10 @@ var (
 	// KVBranchEntry is the key of what a branch has other than the one that it was forked from.
 	KVBranchEntry = Numbered{layout{Kind: 0x2D, prints: "kv-branch-entry/%%", fields: []field{{asUint, "branch"}, {asElements, "user key..."}},
 		owner: "kv", value: "entry of a branch, or that it has none"}}
+
+	// Token is the key of a token, by its id.
+	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},
+		owner: "tokens", value: "what a token allows, and the SHA-256 of its secret"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -207,5 +211,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
-	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout,
+	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout,
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -398,6 +399,12 @@ func (r *Runtime) Subscribe(ctx context.Context, a host.Address, s host.Subscrip
 // WatchKV follows entries of an actor's key-value store, for [kv.Store.Watch].
 func (r *Runtime) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv.Watch, error) {
 	return r.node.WatchKV(ctx, a, w)
+}
+
+// CheckToken returns what a token of an actor allows, for handlers of the program's own: a call whose context has the grant, by
+// token.With, may do that and nothing else.
+func (r *Runtime) CheckToken(ctx context.Context, a host.Address, text string) (*token.Grant, error) {
+	return r.node.CheckToken(ctx, a, text)
 }
 
 // Inspect reads an actor's raw keyspace.

@@ -19,6 +19,8 @@ type conn struct {
 	schema    [4]byte // the schema cookie of a read connection's last session
 	stained   string  // why it must be closed when its session ends; "" if it may be kept
 	extensions
+	guards    *sqlite3.Stmt // asks whether the database has triggers or foreign keys
+	unguarded bool          // they are switched off
 
 	database *Database
 	limits   Limits // of the session, or the last one

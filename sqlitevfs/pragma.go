@@ -212,12 +212,33 @@ func (c *conn) setForeignKeys(on bool) error {
 	return err
 }
 
-// enforce switches foreign keys and triggers, which are the owner's and do not run while the runtime changes reserved tables.
+// unguard switches foreign keys and triggers off, which are the owner's and do not run while the runtime changes reserved tables. A
+// database that has none is left alone, because the switch has SQLite compile all statements again.
+func (c *conn) unguard() error {
+	internal := c.auth.internal
+	c.auth.internal = true
+	defer func() { c.auth.internal = internal }()
+	if c.guards == nil {
+		s, _, err := c.db.PrepareFlags("SELECT 1 FROM main.sqlite_schema WHERE type = 'trigger' OR sql LIKE '%references%'", sqlite3.PREPARE_PERSISTENT)
+		if err != nil {
+			return err
+		}
+		c.guards = s
+	}
+	has := c.guards.Step()
+	if err := c.guards.Reset(); err != nil || !has {
+		return err
+	}
+	return c.enforce(false)
+}
+
+// enforce switches foreign keys and triggers.
 func (c *conn) enforce(on bool) error {
 	for _, what := range []sqlite3.DBConfig{sqlite3.DBCONFIG_ENABLE_FKEY, sqlite3.DBCONFIG_ENABLE_TRIGGER} {
 		if _, err := c.db.Config(what, on); err != nil {
 			return err
 		}
 	}
+	c.unguarded = !on
 	return nil
 }

@@ -309,11 +309,6 @@ func (s *Session) begin() (err error) {
 	c.db.SetInterrupt(&s.interrupt)
 	defer func() { s.interrupt.off = s.interrupt.call == nil }()
 	err = s.native(func() error {
-		if s.reserved && s.write {
-			if err := c.enforce(false); err != nil {
-				return err
-			}
-		}
 		if fresh {
 			if _, err := c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE); err != nil {
 				return err
@@ -321,6 +316,11 @@ func (s *Session) begin() (err error) {
 		}
 		if err := c.transact(&c.begin, "BEGIN"); err != nil {
 			return err
+		}
+		if s.reserved && s.write {
+			if err := c.unguard(); err != nil {
+				return err
+			}
 		}
 		if !s.write {
 			if fresh {
@@ -448,7 +448,7 @@ func (s *Session) rollback() {
 // release gives the connection back. REQUIRES: mu, conn
 func (s *Session) release(discard bool) {
 	c := s.conn
-	if s.reserved && s.write && c.stained == "" {
+	if c.unguarded && c.stained == "" {
 		if err := s.native(func() error { return c.enforce(true) }); err != nil {
 			c.stain("its triggers cannot be switched on: " + err.Error())
 		}

@@ -67,6 +67,10 @@ const (
 	KVIndexes     = "kv.indexes"
 	KVSearch      = "kv.search"
 
+	TokenCreate = "token.create"
+	TokenList   = "token.list"
+	TokenRevoke = "token.revoke"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 )
 
 // A Served is what stands behind a gateway.
@@ -21,6 +22,7 @@ type Served interface {
 	host.Inspector
 	host.Connector
 	kv.Watcher
+	token.Checker
 }
 
 // A Recorder stands before a node, and notes what the node is asked.
@@ -28,7 +30,7 @@ type Recorder struct {
 	// Node answers. It may be nil if Before fails each operation.
 	Node Served
 	// Before, if set, is called before each operation and may wait. Its error is the answer. op is
-	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "watch", "connect", "close"
+	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "watch", "token", "connect", "close"
 	// or "disconnect"; r is nil except for calls.
 	Before func(ctx context.Context, op string, r *host.Request) error
 
@@ -138,6 +140,14 @@ func (n *Recorder) WatchKV(ctx context.Context, at host.Address, w kv.Watching) 
 		return nil, err
 	}
 	return n.Node.WatchKV(ctx, at, w)
+}
+
+// CheckToken implements token.Checker. The note does not have the token.
+func (n *Recorder) CheckToken(ctx context.Context, at host.Address, text string) (*token.Grant, error) {
+	if err := n.begin(ctx, "token", at, ""); err != nil {
+		return nil, err
+	}
+	return n.Node.CheckToken(ctx, at, text)
 }
 
 // Connect implements host.Connector.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -144,6 +145,14 @@ var (
 		"Returns the entries of a search index that match a query, the best first.")
 )
 
+// Tokens for the key-value store.
+var (
+	TokenCreate = row[token.CreateInput, token.CreateOutput](host.TokenCreate, act, Actor, Operators, none,
+		"Makes a token for the key-value store, and shows it once.")
+	TokenList   = row[None, token.ListOutput](host.TokenList, ask, Actor, Operators, none, "Lists the tokens for the key-value store.")
+	TokenRevoke = row[token.RevokeInput, counted](host.TokenRevoke, act, Actor, Operators, none, "Revokes a token for the key-value store.")
+)
+
 // Streams.
 var (
 	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act, ExternalStreams, Anyone, creates,
@@ -224,6 +233,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,
 	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row,
+	TokenCreate.Row, TokenList.Row, TokenRevoke.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

@@ -68,6 +68,8 @@ func mask(s string) string {
 		{`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
 		{`127\.0\.0\.1:\d+`, "ADDRESS"},
 		{`\b[A-Z2-7]{26}…?`, "RANDOM"},
+		{`\bcairn_[a-z2-7]{48}\b`, "TOKEN"},
+		{`\b[a-z2-7]{16}\b`, "RANDOM"},
 		{`\b[\w-]{9}AA[A-Z]\b`, "RECEIPT"},
 		{`\b[0-9a-f]{16,}\b`, "HEX"},
 		{`\b(0s|\d+(\.\d+)?(ms|µs))\b|("seconds":)[\d.]+`, "${4}DURATION"},

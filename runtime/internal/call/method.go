@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
@@ -34,6 +35,8 @@ type Method struct {
 	unwoken bool
 	// waits: serve waits by itself.
 	waits bool
+	// guard refuses what a token does not allow; nil refuses all requests with one.
+	guard func(g *token.Grant, req *host.Request) error
 	// Missing answers for an actor that is not there, or for what is not there in it; nil for the error itself.
 	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -123,6 +124,15 @@ const maxDepth = 64
 
 // Route implements kernel.Router.
 func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+	if from == nil {
+		if g := token.Of(ctx); g != nil {
+			return p.granted(ctx, g, r)
+		}
+	}
+	return p.route(ctx, r, from)
+}
+
+func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller) (host.Reply, error) {
 	t, err := p.k.StoredTypeOf(r.Address)
 	if err != nil {
 		return host.Reply{}, err

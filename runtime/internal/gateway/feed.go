@@ -62,7 +62,7 @@ func (x *exchange) feed(t *target, socket bool) {
 	refusal := (*host.Error)(nil)
 	if socket {
 		if refusal = x.takeToken(); refusal == nil {
-			refusal = x.Front.Door.CheckToken(x.R.Header)
+			refusal = x.admit(t)
 		}
 	}
 	if refusal == nil {

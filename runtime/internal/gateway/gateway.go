@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/codebolt"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/keyval"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
@@ -28,6 +29,7 @@ type Node interface {
 	host.Inspector
 	host.Connector
 	kv.Watcher
+	token.Checker
 }
 
 // Options configure a Gateway. Only Node is required.
@@ -198,7 +200,7 @@ func (x *exchange) serve() {
 	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	var stranger *host.Error
 	if !upgrade && !health {
-		stranger = door.CheckToken(r.Header)
+		stranger = x.admit(&t)
 	}
 	if e := cmp.Or(stranger, foreign); e != nil {
 		x.Fail(e)

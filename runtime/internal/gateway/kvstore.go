@@ -17,7 +17,7 @@ func (x *exchange) codeboltEvents(t *target) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := x.takeToken()
 	if refusal == nil {
-		refusal = x.Front.Door.CheckToken(x.R.Header)
+		refusal = x.admit(t)
 	}
 	if refusal == nil {
 		refusal = x.Authorize(x.R.Context(), x.g.operation(t.Type, host.KVFeed), t.Address, host.KVFeed)

@@ -27,7 +27,7 @@ func (x *exchange) websocket(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
 	refusal := x.takeToken()
 	if refusal == nil {
-		refusal = x.Front.Door.CheckToken(x.R.Header)
+		refusal = x.admit(t)
 	}
 	if refusal == nil {
 		refusal = x.Authorize(x.R.Context(), serve.Connect, t.Address, "")

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 )
 
 // ServiceName is the name of the micro service.
@@ -32,6 +33,8 @@ const (
 
 // Headers of replies. Errors carry micro.ErrorHeader, the message, and micro.ErrorCodeHeader, the host.Code, too.
 const (
+	// HeaderToken is a token of the actor: the call may do what it allows, and nothing else.
+	HeaderToken = "Cairn-Token"
 	// HeaderVersion is the actor's version that the reply reflects.
 	HeaderVersion = "Cairn-Version"
 	// HeaderReplayed is "true" if the reply was stored by an earlier request with the same idempotency key.
@@ -71,7 +74,7 @@ type calls struct {
 type method struct {
 	c         *calls
 	nc        *nats.Conn
-	node      host.Node
+	node      Node
 	typ, name string
 	prefix    string // of its subjects, up to the key
 
@@ -92,14 +95,20 @@ func newCalls(p *Publisher) *calls {
 	return &calls{p: p, room: make(chan struct{}, p.opts.MaxCalls)}
 }
 
+// A Node takes calls.
+type Node interface {
+	host.Node
+	token.Checker
+}
+
 // Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at Start or later: a
 // publisher is made before the node that publishes through it. If no server can be reached, Serve returns after one
 // attempt to connect, and calls are served once a server is there.
-func (p *Publisher) Serve(n host.Node, endpoints []Endpoint) error {
+func (p *Publisher) Serve(n Node, endpoints []Endpoint) error {
 	return p.calls.serve(n, endpoints)
 }
 
-func (c *calls) serve(n host.Node, endpoints []Endpoint) (err error) {
+func (c *calls) serve(n Node, endpoints []Endpoint) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nc != nil || c.closed {
@@ -257,15 +266,40 @@ func (m *method) Handle(req micro.Request) {
 	}()
 }
 
+// tokensOf returns the tokens that a request has. A name in another case counts, because a call without a token may do everything.
+func tokensOf(req micro.Request) (tokens []string) {
+	for name, values := range req.Headers() {
+		if strings.EqualFold(name, HeaderToken) {
+			tokens = append(tokens, values...)
+		}
+	}
+	return tokens
+}
+
+// call calls the node, with the token that a request has.
+func (m *method) call(ctx context.Context, r *host.Request, tokens []string) (host.Reply, error) {
+	if len(tokens) > 0 {
+		if len(tokens) > 1 {
+			return host.Reply{}, token.ErrInvalid
+		}
+		g, err := m.node.CheckToken(ctx, r.Address, tokens[0])
+		if err != nil {
+			return host.Reply{}, err
+		}
+		ctx = token.With(ctx, g)
+	}
+	return m.node.Call(ctx, r)
+}
+
 // serve runs a call and answers it.
 func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(m.c.p.ctx, deadline)
 	defer cancel()
-	reply, err := m.node.Call(ctx, &host.Request{
+	reply, err := m.call(ctx, &host.Request{
 		Address: host.Address{Type: m.typ, Key: key}, Method: m.name, Codec: host.JSON, Input: req.Data(),
 		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: header(req, HeaderTraceparent),
-	})
+	}, tokensOf(req))
 	if err == nil {
 		h := nats.Header{HeaderVersion: {strconv.FormatUint(reply.Version, 10)}}
 		if reply.Replayed {

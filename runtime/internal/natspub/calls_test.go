@@ -15,12 +15,21 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 )
 
 // A fakeNode takes calls and nothing else.
 type fakeNode struct {
 	host.Node
 	call func(ctx context.Context, r *host.Request) (host.Reply, error)
+}
+
+// CheckToken knows the token "good".
+func (fakeNode) CheckToken(_ context.Context, _ host.Address, text string) (*token.Grant, error) {
+	if text != "good" {
+		return nil, token.ErrInvalid
+	}
+	return &token.Grant{ID: "good"}, nil
 }
 
 func (n fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
@@ -43,6 +52,35 @@ func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (ho
 	r := publishing(t, o)
 	r.flush()
 	return r, r.srv.client()
+}
+
+// A call with a token has its grant, and one with an empty header or two does not go without.
+func TestACallHasTheGrantOfItsToken(t *testing.T) {
+	_, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
+		g := token.Of(ctx)
+		if g == nil {
+			return host.Reply{Output: []byte(`"none"`)}, nil
+		}
+		return host.Reply{Output: []byte(`"` + g.ID + `"`)}, nil
+	})
+	for _, c := range []struct {
+		tokens       []string
+		output, code string
+	}{
+		{nil, `"none"`, ""}, {[]string{"good"}, `"good"`, ""}, {[]string{"bad"}, "", "unauthenticated"}, {[]string{""}, "", "unauthenticated"}, {[]string{"good", "good"}, "", "unauthenticated"},
+	} {
+		name := HeaderToken
+		if len(c.tokens) == 1 && c.tokens[0] == "bad" {
+			name = "cairn-token"
+		}
+		reply, err := nc.RequestMsg(&nats.Msg{Subject: callSubject + "delays.ORD", Header: nats.Header{name: c.tokens}}, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := reply.Header.Get(micro.ErrorCodeHeader); code != c.code || code == "" && string(reply.Data) != c.output {
+			t.Errorf("%q: %s %s", c.tokens, code, reply.Data)
+		}
+	}
 }
 
 // flush waits until the server knows the service's subscriptions.

@@ -80,7 +80,7 @@ type Options struct {
 	// Outbox is the store's outbox.
 	Outbox Outbox
 	// Node takes the calls. nil serves none until Serve is called.
-	Node host.Node
+	Node Node
 	// Endpoints are the actor types whose methods Node serves.
 	Endpoints []Endpoint
 	// Version is that of the program, shown by NATS tools: a semantic version. "" means "0.0.0".

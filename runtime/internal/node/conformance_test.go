@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/kerneltest"
@@ -274,6 +275,33 @@ func conforming() []kerneltest.Subject {
 					return nil, err
 				}
 				return []int{int(*st.Limits.Connections)}, nil
+			},
+		},
+		{
+			Part: "token", Operates: true, Rests: 3 * time.Hour, // the keys of an hour expire together
+			Call: func(k *kernel.Kernel, a host.Address, input []byte) error {
+				var in struct{ N int }
+				if err := json.Unmarshal(input, &in); err != nil {
+					return err
+				}
+				create := token.CreateInput{Rights: []string{"read"}, Label: strconv.Itoa(in.N), TTLMS: time.Hour.Milliseconds()}
+				err := asked(k, a, host.TokenCreate, create, new(token.CreateOutput))
+				if host.CodeOf(err) == host.NotFound {
+					if _, err := k.Call(context.Background(), &host.Request{Address: a, Create: true, Codec: host.JSON}); err != nil {
+						return err
+					}
+					err = asked(k, a, host.TokenCreate, create, new(token.CreateOutput))
+				}
+				return err
+			},
+			Show: func(k *kernel.Kernel, a host.Address) ([]int, error) {
+				var out token.ListOutput
+				err := asked(k, a, host.TokenList, nil, &out)
+				seen, err := numbers(out.Tokens, err, func(t token.Token) string { return t.Label })
+				if len(seen) > 0 {
+					seen = []int{slices.Max(seen)}
+				}
+				return seen, err
 			},
 		},
 	}

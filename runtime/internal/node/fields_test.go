@@ -81,6 +81,11 @@ var faultyInputs = map[string]map[string]string{
 		`{"source":{}}`: "base", `{"source":{},"base":{"at":9007199254740991}}`: "base.at", `{"source":{"time":"2026-01-02T03:04:05Z"},"base":{}}`: "source.time",
 		`{"source":{},"base":{},"strategy":"mine"}`: "strategy", `{"source":{},"base":{},"keys":[["a"],[]]}`: "keys[1]", `{"source":{},"base":{},"keys":[["a"]],"prefix":[]}`: "keys",
 	},
+	host.TokenCreate: {
+		`{}`: "rights", `{"rights":["read","x"]}`: "rights[1]", `{"rights":["watch"]}`: "rights", `{"rights":["read"],"prefix":[[1]]}`: "prefix[0]",
+		`{"rights":["read"],"prefix":["a",{"$uuidv7":true}]}`: "prefix[1]", `{"rights":["read"],"ttl_ms":0}`: "ttl_ms", `{"rights":["read"],"label":1}`: "label",
+	},
+	host.TokenRevoke: {`{}`: "id", `{"id":"cairn_x"}`: "id"},
 	host.KVSetIndex: {
 		`{"fields":[{"path":"a"}]}`: "prefix", `{"prefix":[]}`: "fields", `{"prefix":[],"fields":[{"path":"a"},{"path":""}]}`: "fields[1].path",
 		`{"prefix":[],"fields":[{"path":"a","weight":"x"}]}`: "fields[0].weight", `{"prefix":[],"fields":[{"path":"a","weight":1001}]}`: "fields[0].weight",
@@ -147,7 +152,7 @@ var faultyInputs = map[string]map[string]string{
 var faultless = []string{
 	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
 	host.ScheduleList, host.AlarmList, host.AlarmCancel, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
-	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport,
+	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport, host.TokenList,
 }
 
 func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {

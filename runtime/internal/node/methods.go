@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
+	hosttoken "github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -17,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -30,6 +32,8 @@ var (
 	_ host.Inspector   = (*Node)(nil)
 	_ host.Databases   = (*Node)(nil)
 	_ hostkv.Watcher   = (*Node)(nil)
+
+	_ hosttoken.Checker = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -94,6 +98,11 @@ func (n *Node) Subscribe(ctx context.Context, addr host.Address, sub host.Subscr
 // WatchKV implements kv.Watcher.
 func (n *Node) WatchKV(ctx context.Context, addr host.Address, w hostkv.Watching) (hostkv.Watch, error) {
 	return kv.WatchKV(ctx, n.Kernel, addr, w)
+}
+
+// CheckToken implements token.Checker.
+func (n *Node) CheckToken(ctx context.Context, addr host.Address, text string) (*hosttoken.Grant, error) {
+	return token.Check(ctx, n.Kernel, addr, text)
 }
 
 // Connect opens or resumes a connection of a client to an actor.

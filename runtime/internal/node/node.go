@@ -22,6 +22,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/part/stream"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
+	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -41,7 +42,7 @@ func Parts(o *Options) []kernel.Part {
 	run.HandleMessages(letters)
 	return append([]kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part),
+		letters, task.New(appendItems), runs, new(admin.Part), new(token.Part),
 	}, o.Parts...)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
@@ -36,12 +37,13 @@ func (s *store) snapshotRead(ctx context.Context, body []byte) ([]byte, error) {
 		if entries += int(r.limit); entries > maxEntries {
 			return nil, refused("the limits of the ranges are together more than %d", maxEntries)
 		}
+		r.clip(token.Of(ctx))
 		if bytes.Compare(r.start, r.end) < 0 {
 			in.Lists, asked = append(in.Lists, r.list()), append(asked, i)
 		}
 	}
 	out := make([][]entry, len(ranges))
-	if len(asked) > 0 {
+	if len(asked) > 0 || len(ranges) > 0 && token.Of(ctx) != nil { // the node refuses a token that may not read
 		var listed struct{ Pages []page }
 		if err := s.call(ctx, host.KVListMany, &in, &listed); err != nil {
 			return nil, err
@@ -68,6 +70,21 @@ func (r *readRange) check() error {
 		return fmt.Errorf("the limit is %d; it is at least 1", r.limit)
 	}
 	return nil
+}
+
+// clip leaves out what the token of the client is not for. A client asks for one entry by a range without a proper end, so to refuse
+// the range would refuse the entry.
+func (r *readRange) clip(g *token.Grant) {
+	if g == nil {
+		return
+	}
+	start, end := g.Bounds()
+	if bytes.Compare(r.start, start) < 0 {
+		r.start = start
+	}
+	if end != nil && bytes.Compare(r.end, end) > 0 {
+		r.end = end
+	}
 }
 
 // list asks for the entries of a range that is not empty.

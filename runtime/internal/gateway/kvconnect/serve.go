@@ -249,13 +249,13 @@ func (s *store) metadata(r *http.Request, body []byte, now time.Time) ([]byte, e
 		Token      string     `json:"token"`
 		ExpiresAt  string     `json:"expiresAt"`
 	}{
-		version, s.id(), []endpoint{{s.endpoint(r.URL), "strong"}}, token(r.Header),
+		version, s.id(), []endpoint{{s.endpoint(r.URL), "strong"}}, credential(r.Header),
 		now.Add(validity).UTC().Format("2006-01-02T15:04:05.000Z"),
 	})
 }
 
-// token is the one that the client came with: it is checked again with each request. A node without tokens takes any.
-func token(h http.Header) string {
+// credential is the token that the client came with: it is checked again with each request. A node without tokens takes any.
+func credential(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		token = ""

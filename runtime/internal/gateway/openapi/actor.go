@@ -122,6 +122,7 @@ func (t *typeDocument) add(path, method, verb string, o operation) {
 	o.id = verb + "." + t.b.Type
 	o.tag = t.b.Type
 	o.parameters = append([]any{parameter("Key")}, o.parameters...)
+	o.keyValue = strings.HasPrefix(path, "kv") || strings.HasPrefix(path, "keyval/") || strings.HasPrefix(path, "call/kv.")
 	t.path(t.base+path, method, o)
 }
 

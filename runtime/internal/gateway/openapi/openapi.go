@@ -152,6 +152,7 @@ type operation struct {
 	success                       object
 	errors                        []int // statuses; nil means plainStatuses
 	open                          bool  // needs no token
+	keyValue                      bool  // takes tokens of the actor
 }
 
 // path adds an operation.
@@ -173,8 +174,13 @@ func (d *document) path(path, method string, o operation) {
 	if o.body != nil {
 		op["requestBody"] = o.body
 	}
-	if o.open {
+	switch {
+	case o.open:
 		op["security"] = []object{}
+	case o.keyValue && d.node.Token:
+		op["security"] = []object{{"bearer": []string{}}, {"token": []string{}}}
+	case o.keyValue:
+		op["security"] = []object{{}, {"token": []string{}}}
 	}
 	item, ok := d.paths[path].(object)
 	if !ok {
@@ -262,9 +268,14 @@ func (d *document) components() object {
 		},
 		"responses": d.failures(),
 	}
+	schemes := object{"token": object{
+		"type": "http", "scheme": "bearer",
+		"description": "A token of the actor for its key-value store, as token.create makes it. It allows its rights for the keys with its prefix.",
+	}}
 	if d.node.Token {
-		c["securitySchemes"] = object{"bearer": object{"type": "http", "scheme": "bearer", "description": "The node's token."}}
+		schemes["bearer"] = object{"type": "http", "scheme": "bearer", "description": "The node's token."}
 	}
+	c["securitySchemes"] = schemes
 	return c
 }
 

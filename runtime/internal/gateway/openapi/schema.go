@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -154,6 +155,9 @@ var ofWorkflows = []string{reflect.TypeFor[wfhost.RunStatus]().PkgPath(), reflec
 // ofKV is the package that declares what is said of entries of key-value stores.
 var ofKV = reflect.TypeFor[kv.Entry]().PkgPath()
 
+// ofTokens is the package that declares what is said of tokens.
+var ofTokens = reflect.TypeFor[token.Token]().PkgPath()
+
 // schemaName is the name of a struct. Those of some packages begin with what they are about.
 func schemaName(t reflect.Type) string {
 	switch {
@@ -161,6 +165,8 @@ func schemaName(t reflect.Type) string {
 		return "Workflow" + t.Name()
 	case t.PkgPath() == ofKV:
 		return "KV" + t.Name()
+	case t.PkgPath() == ofTokens:
+		return "Token" + strings.TrimPrefix(t.Name(), "Token")
 	}
 	return t.Name()
 }

@@ -515,8 +515,23 @@ var hostText = map[string]string{
 	"StreamReadOutput.life":   "life is the id of the actor's life that the items and next are of.",
 	"StreamReadOutput.reset": "reset: the position is one of another life of the actor. Reading begins anew, and missed " +
 		"counts from the first item.",
-	"Welcome":        "A Welcome is the first message to a connected client.",
-	"Welcome.cursor": "cursor is the sequence of the last event before the first that the connection brings.",
+	"Token":                  "A Token is a token of an actor, without its secret.",
+	"Token.expires":          "expires is when the token ends; absent for never.",
+	"Token.id":               "id names the token. It is part of its text, and no secret.",
+	"Token.prefix":           "prefix is what all keys begin with that the token is good for; absent for the whole store.",
+	"Token.rights":           "rights are some of read, write and watch.",
+	"TokenCreateInput":       "CreateInput asks for a new token.",
+	"TokenCreateInput.label": "label is any text of up to 200 bytes.",
+	"TokenCreateInput.prefix": "prefix is what all keys begin with that the token is good for; absent or [] for the whole " +
+		"store.",
+	"TokenCreateInput.rights": "rights are some of read, write and watch, which needs read.",
+	"TokenCreateInput.ttl_ms": "ttl_ms is how long the token is valid, up to 100 years; absent for ever.",
+	"TokenCreateOutput": "CreateOutput has a new token. token is shown here and never again, because only a hash of " +
+		"its secret is stored.",
+	"TokenListOutput":  "ListOutput has the tokens of an actor that are valid, in the order of their ids.",
+	"TokenRevokeInput": "RevokeInput names a token by its id.",
+	"Welcome":          "A Welcome is the first message to a connected client.",
+	"Welcome.cursor":   "cursor is the sequence of the last event before the first that the connection brings.",
 	"Welcome.life": "life is the id of the actor's life that cursor counts in, and all events of the " +
 		"connection are of.",
 	"Welcome.token":               "token resumes the connection; it is a secret of the client's.",

@@ -49,7 +49,7 @@ type hostComments struct {
 func readHost(t *testing.T) hostComments {
 	t.Helper()
 	c := hostComments{text: make(map[string]string), enums: make(map[string][]string), numbers: make(map[string]string)}
-	for prefix, dir := range map[string]string{"": "host", "KV": "host/kv"} {
+	for prefix, dir := range map[string]string{"": "host", "KV": "host/kv", "Token": "host/token"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", filepath.FromSlash(dir), "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal("no source of package host: ", err)
@@ -92,7 +92,7 @@ func (c *hostComments) files(t *testing.T, prefix string, files []string) {
 		}
 	}
 	for _, spec := range types {
-		c.structure(prefix, spec)
+		c.structure(prefix+strings.TrimPrefix(spec.Name.Name, prefix), spec)
 	}
 }
 
@@ -125,8 +125,8 @@ func (c *hostComments) constant(spec *ast.ValueSpec) {
 	}
 }
 
-// structure takes up a struct that has a JSON form.
-func (c *hostComments) structure(prefix string, spec *ast.TypeSpec) {
+// structure takes up a struct that has a JSON form, under the name of its schema.
+func (c *hostComments) structure(name string, spec *ast.TypeSpec) {
 	s, ok := spec.Type.(*ast.StructType)
 	if !ok {
 		return
@@ -149,13 +149,13 @@ func (c *hostComments) structure(prefix string, spec *ast.TypeSpec) {
 	names[spec.Name.Name] = spec.Name.Name
 	if spec.Doc != nil {
 		first, _, _ := strings.Cut(spec.Doc.Text(), "\n\n")
-		c.text[prefix+spec.Name.Name] = clean(sentence(first), names)
+		c.text[name] = clean(sentence(first), names)
 	}
 	for _, f := range s.Fields.List {
 		if f.Tag == nil || f.Doc == nil || names[f.Names[0].Name] == "" {
 			continue
 		}
-		c.text[prefix+spec.Name.Name+"."+names[f.Names[0].Name]] = clean(sentence(f.Doc.Text()), names)
+		c.text[name+"."+names[f.Names[0].Name]] = clean(sentence(f.Doc.Text()), names)
 	}
 }
 

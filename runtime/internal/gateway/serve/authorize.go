@@ -64,6 +64,9 @@ type AuthRequest struct {
 	Header http.Header
 	// RemoteAddr is the address of the peer of the connection: of the last proxy, if there is one.
 	RemoteAddr string
+	// Token is the id of the actor's token that the request came with, as token.list shows it; "" for none. The token is valid, and
+	// whatever Authorize says, the request may do only what the token allows. A hook that lets tokens suffice returns nil for it.
+	Token string
 }
 
 // Allowed asks the hook Authorize.

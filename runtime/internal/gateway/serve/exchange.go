@@ -34,6 +34,8 @@ type Exchange struct {
 	Text      bool // errors are texts, not JSON
 	// Form makes of an error what the interface of another product answers in JSON; nil is the error as it is.
 	Form func(*host.Error) any
+	// Token is the id of the actor's token that the request came with, "" for none.
+	Token string
 
 	began bool  // the response's status is sent
 	held  int64 // of the front's memory
@@ -72,7 +74,7 @@ func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, 
 		return nil
 	}
 	return x.Front.Allowed(ctx, AuthRequest{
-		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr,
+		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr, Token: x.Token,
 	})
 }
 

@@ -84,31 +84,35 @@ func (s *space) write(size int, mutations ...kv.Mutation) (kv.Result, error) {
 	return s.store.Commit(s.c.ctx, kv.Commit{Mutations: mutations})
 }
 
-// keepHistory makes the space a scope that keeps versions, unless it is one, or a scope of all keeps some.
+// keepHistory makes the space a scope that keeps versions, unless it is one, or a scope of all keeps some. A client that may not do
+// that goes on without.
 func (s *space) keepHistory() error {
-	for sc, err := range s.c.store.Scopes(s.c.ctx, kv.Key{s.name}) {
-		if err != nil {
-			return err
+	kept, err := s.kept()
+	if err == nil && !kept {
+		if err = s.there(); err == nil {
+			_, err = s.c.store.SetScope(s.c.ctx, kv.Key{s.name}, kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
 		}
-		if len(sc.Prefix) == 1 {
-			return nil
-		}
-		break // they come in the order of their prefixes
 	}
-	for sc, err := range s.c.store.Scopes(s.c.ctx, kv.Key{}) {
-		if err != nil {
-			return err
-		}
-		if len(sc.Prefix) == 0 && (sc.KeepVersions != 0 || sc.KeepFor != 0) {
-			return nil
-		}
-		break
+	if host.CodeOf(err) == host.PermissionDenied {
+		return nil
 	}
-	if err := s.there(); err != nil {
-		return err
-	}
-	_, err := s.c.store.SetScope(s.c.ctx, kv.Key{s.name}, kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
 	return err
+}
+
+// kept reports whether there is a scope whose policy says what is kept.
+func (s *space) kept() (bool, error) {
+	for _, prefix := range []kv.Key{{s.name}, {}} {
+		for sc, err := range s.c.store.Scopes(s.c.ctx, prefix) {
+			if err != nil {
+				return false, err
+			}
+			if len(sc.Prefix) == len(prefix) && (len(prefix) > 0 || sc.KeepVersions != 0 || sc.KeepFor != 0) {
+				return true, nil
+			}
+			break // they come in the order of their prefixes
+		}
+	}
+	return false, nil
 }
 
 // there returns an error if there is no such branch.

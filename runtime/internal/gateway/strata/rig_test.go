@@ -22,6 +22,7 @@ type store struct {
 	node    *hosttest.Recorder
 	session string // of the commands; "" is none
 	actor   string
+	token   string
 }
 
 // open opens a node with rooms whose stores are open to all callers, and with closed rooms.
@@ -63,6 +64,9 @@ func (s *store) send(body string) (status int, answer string) {
 
 func (s *store) request(verb, path, body string, headers ...string) (status int, answer string) {
 	r := httptest.NewRequest(verb, "/actors/"+s.actor+"/-/strata/"+path, strings.NewReader(body))
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
 // The limits of transactions.
@@ -25,11 +26,11 @@ const (
 	madeSessions = "txn:"   // begins the names of sessions that TxnBegin makes
 )
 
-// A sessionKey names a session. Each actor has names of its own.
-type sessionKey struct{ actor, name string }
+// A sessionKey names a session. Each actor has names of its own, and each token of it, which may not read all that another may.
+type sessionKey struct{ actor, token, name string }
 
-func keyOfSession(a host.Address, name string) sessionKey {
-	return sessionKey{strings.Join(append([]string{a.Type}, a.Key...), "\x00"), name}
+func keyOfSession(r *kvrest.Request, name string) sessionKey {
+	return sessionKey{strings.Join(append([]string{r.Address.Type}, r.Address.Key...), "\x00"), r.Token, name}
 }
 
 // A session is one with a transaction. It is used by one request at a time.
@@ -133,10 +134,10 @@ func (r *sessions) begin(s *session) error {
 
 // enter waits until no other request uses a session. Both results are nil if it has no transaction. After one that is active,
 // leave must follow.
-func (r *sessions) enter(ctx context.Context, a host.Address, name string) (active, lapsed *session, err error) {
+func (r *sessions) enter(c *kvrest.Request, name string) (active, lapsed *session, err error) {
 	r.mu.Lock()
 	r.sweep(time.Now())
-	s := r.open[keyOfSession(a, name)]
+	s := r.open[keyOfSession(c, name)]
 	switch {
 	case s == nil && strings.HasPrefix(name, madeSessions):
 		err = notActive("the session has ended, or belongs to another actor")
@@ -152,11 +153,11 @@ func (r *sessions) enter(ctx context.Context, a host.Address, name string) (acti
 	}
 	select {
 	case s.turn <- struct{}{}:
-	case <-ctx.Done():
+	case <-c.Context().Done():
 		r.mu.Lock()
 		s.users--
 		r.mu.Unlock()
-		return nil, nil, ctx.Err()
+		return nil, nil, c.Context().Err()
 	}
 	if s.tx == nil {
 		r.leave(s)
@@ -298,7 +299,7 @@ func (in *txnBegin) run(c *call) (any, error) {
 		return nil, err
 	}
 	s := &session{
-		key: keyOfSession(c.Address, name), link: c.link, store: c.store, branch: branch, readOnly: in.Options != nil && in.Options.ReadOnly,
+		key: keyOfSession(c.Request, name), link: c.link, store: c.store, branch: branch, readOnly: in.Options != nil && in.Options.ReadOnly,
 		began: time.Now(), tx: c.store.Branch(stored(branch)).Begin(), spaces: make(map[string]struct{}),
 	}
 	if err := c.sessions.begin(s); err != nil {

@@ -1,12 +1,15 @@
 package strata_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 func TestATransactionReadsItsOwnWrites(t *testing.T) {
@@ -210,6 +213,37 @@ func TestSessionsOfTwoActors(t *testing.T) {
 	b.want(`{"Unit":null}`, `"TxnRollback"`)
 	s.want(`{"Maybe":{"String":"a"}}`, `{"KvGet":{"key":"k"}}`)
 	b.want(`{"Maybe":{"String":"b"}}`, `{"KvGet":{"key":"k"}}`)
+}
+
+// A session belongs to its token: what a transaction has read is not for another one.
+func TestSessionsOfTwoTokens(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"secret"}}`)
+	holder := func(input string) *store {
+		var out struct{ Token string }
+		if err := json.Unmarshal([]byte(s.call(host.TokenCreate, input)), &out); err != nil {
+			t.Fatal(err)
+		}
+		h := s.in("s")
+		h.token = out.Token
+		return h
+	}
+	one, two := holder(`{"rights":["read","write"],"prefix":["default"]}`), holder(`{"rights":["read","write"],"prefix":["other"]}`)
+	one.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	one.want(`{"Maybe":{"String":"secret"}}`, `{"KvGet":{"key":"k"}}`)
+	two.want(`{"Bool":false}`, `"TxnIsActive"`)
+	two.fails(403, "AccessDenied", "does not allow", `{"KvGet":{"key":"k"}}`)
+	two.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	two.fails(403, "AccessDenied", "does not allow", `{"KvGet":{"key":"k"}}`)
+	two.want(`{"Version":null}`, `{"KvPut":{"space":"other","key":"k","value":1}}`)
+	two.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":1}}`)
+	two.fails(403, "AccessDenied", "does not allow", `"TxnCommit"`)
+	one.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"seen"}}`)
+	if status, got := one.do(`"TxnCommit"`); status != 200 {
+		t.Error(got)
+	}
+	s.want(`{"Maybe":{"String":"seen"}}`, `{"KvGet":{"key":"k"}}`)
+	s.want(`{"Maybe":null}`, `{"KvGet":{"space":"other","key":"k"}}`)
 }
 
 func TestTransactionsAreBounded(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *server) execute(r *kvrest.Request) (any, error) {
 	}
 	c := &call{Request: r, server: s, ctx: r.Context(), name: name}
 	if _, begins := cmd.(*txnBegin); name != "" && !begins {
-		if c.session, c.lapsed, err = s.sessions.enter(c.ctx, r.Address, name); err != nil {
+		if c.session, c.lapsed, err = s.sessions.enter(r, name); err != nil {
 			return nil, err
 		}
 		if c.session != nil {

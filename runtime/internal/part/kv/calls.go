@@ -19,32 +19,33 @@ import (
 
 // Methods implements call.Server.
 func (p *Part) Methods() []*call.Method {
+	sample := func(r *reader, in *kv.SampleInput) (kv.SampleOutput, error) { return r.sample(in, countEntries) }
 	return []*call.Method{
-		call.WaitsItself(call.Ordered(call.Serve(method.KVWatch, watchFor))),
-		p.feedMethod(),
-		reads(method.KVGet, get),
-		reads(method.KVGetMany, getMany),
-		reads(method.KVList, list),
-		reads(method.KVListMany, listMany),
-		reads(method.KVCount, count),
-		reads(method.KVSample, func(r *reader, in *kv.SampleInput) (kv.SampleOutput, error) { return r.sample(in, countEntries) }),
-		call.Act(method.KVCommit, p.commit),
-		reads(method.KVScopes, scopes),
-		reads(method.KVGroups, groups),
-		call.Act(method.KVSetScope, setScope),
-		call.Act(method.KVRemoveScope, removeScope),
-		reads(method.KVHistory, history),
-		call.Act(method.KVPin, pin),
-		call.Act(method.KVUnpin, unpin),
-		call.Act(method.KVFork, fork),
-		reads(method.KVBranches, branches),
-		call.Act(method.KVRemoveBranch, removeBranch),
-		reads(method.KVDiff, diff),
-		call.Act(method.KVMerge, merge),
-		call.Act(method.KVSetIndex, setIndex),
-		call.Act(method.KVRemoveIndex, removeIndex),
-		searches(method.KVIndexes, p.indexes),
-		searches(method.KVSearch, p.search),
+		call.Guarded(call.WaitsItself(call.Ordered(call.Serve(method.KVWatch, watchFor))), mayWatch),
+		call.Guarded(p.feedMethod(), mayFeed),
+		call.Guarded(reads(method.KVGet, get), mayGet),
+		call.Guarded(reads(method.KVGetMany, getMany), mayGetMany),
+		call.Guarded(reads(method.KVList, list), mayList),
+		call.Guarded(reads(method.KVListMany, listMany), mayListMany),
+		call.Guarded(reads(method.KVCount, count), mayCount),
+		call.Guarded(reads(method.KVSample, sample), maySample),
+		call.Guarded(call.Act(method.KVCommit, p.commit), mayCommit),
+		call.Guarded(reads(method.KVScopes, scopes), mayScopes),
+		call.Guarded(reads(method.KVGroups, groups), mayGroups),
+		call.Guarded(call.Act(method.KVSetScope, setScope), maySetScope),
+		call.Guarded(call.Act(method.KVRemoveScope, removeScope), mayRemoveScope),
+		call.Guarded(reads(method.KVHistory, history), mayHistory),
+		call.Guarded(call.Act(method.KVPin, pin), mayPin),
+		call.Guarded(call.Act(method.KVUnpin, unpin), mayUnpin),
+		call.Guarded(call.Act(method.KVFork, fork), mayFork),
+		call.Guarded(reads(method.KVBranches, branches), mayBranches),
+		call.Guarded(call.Act(method.KVRemoveBranch, removeBranch), mayRemoveBranch),
+		call.Guarded(reads(method.KVDiff, diff), mayDiff),
+		call.Guarded(call.Act(method.KVMerge, merge), mayMerge),
+		call.Guarded(call.Act(method.KVSetIndex, setIndex), maySetIndex),
+		call.Guarded(call.Act(method.KVRemoveIndex, removeIndex), mayRemoveIndex),
+		call.Guarded(searches(method.KVIndexes, p.indexes), mayIndexes),
+		call.Guarded(searches(method.KVSearch, p.search), maySearch),
 	}
 }
 
@@ -101,13 +102,18 @@ func rowOf(k kv.Key) ([]byte, error) {
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
 func of(member string, err error) error {
 	e, ok := errors.AsType[*host.Error](err)
-	if !ok || e.Metadata["reason"] == reasonTrimmed || e.Code != host.InvalidArgument && e.Code != host.TooLarge && e.Code != host.FailedPrecondition && e.Code != host.NotFound {
+	if !ok || e.Metadata["reason"] == reasonTrimmed || !placed(e.Code) {
 		return err
 	}
 	if field := e.Metadata["field"]; field != "" {
 		return host.WithMember(e, member, &host.MemberError{Path: field})
 	}
 	return e.With("field", member)
+}
+
+// placed reports whether errors with a code are about a member.
+func placed(c host.Code) bool {
+	return c == host.InvalidArgument || c == host.TooLarge || c == host.FailedPrecondition || c == host.PermissionDenied || c == host.NotFound
 }
 
 // at is of for an element of a list, which the text names too.

@@ -29,6 +29,7 @@ func (p *Part) commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.C
 	if err != nil || !out.OK {
 		return out, err
 	}
+	blind(t.Work.Ctx, &out)
 	t.Core.Rows.Mark() // an empty commit takes a version too
 	for i := range in.Sends {
 		sent, err := p.send(t, codec, &in.Sends[i])

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -95,6 +96,7 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 	if err := host.CheckLife(in.Life); err != nil {
 		return out, err
 	}
+	g := token.Of(q.Context)
 	rows, done, err := q.Rows()
 	if err != nil {
 		return out, err
@@ -150,7 +152,11 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 			if len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p []byte) bool { return within(string(p), string(e.Key)) }) {
 				continue
 			}
-			out.Events = append(out.Events, eventOf(codec, item, e))
+			event := eventOf(codec, item, e)
+			if g != nil && event.Range != nil {
+				event.Range = clip(g, event.Range)
+			}
+			out.Events = append(out.Events, event)
 		}
 	}
 	return out, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
@@ -174,6 +175,11 @@ func (p *Part) indexes(s *searcher, _ *kv.IndexesInput) (out kv.IndexesOutput, e
 	var list []*kvrows.Index
 	if err := s.rows(func(rows engine.Reader) error { list, err = kvrows.Indexes(rows); return err }); err != nil {
 		return out, err
+	}
+	if s.q != nil {
+		if g := token.Of(s.q.Context); g != nil {
+			list = slices.DeleteFunc(list, func(ix *kvrows.Index) bool { return !g.Packed(ix.Prefix) })
+		}
 	}
 	out.Indexes = make([]kv.Index, len(list))
 	made := false

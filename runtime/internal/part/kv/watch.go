@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -133,6 +134,12 @@ func WatchKV(ctx context.Context, k *kernel.Kernel, addr host.Address, c kv.Watc
 	if k.Draining.Load() {
 		return nil, fault.Unavailable("the node is shutting down")
 	}
+	g := token.Of(ctx)
+	if g != nil {
+		if err := mayFollow(g, &c); err != nil {
+			return nil, err
+		}
+	}
 	w, err := watchOf(k, addr, host.JSON, &c)
 	if err == nil {
 		err = w.hub.join(w)
@@ -145,6 +152,9 @@ func WatchKV(ctx context.Context, k *kernel.Kernel, addr host.Address, c kv.Watc
 			w.Close()
 			return nil, err
 		}
+	}
+	if g != nil {
+		return grantedWatch{w, g}, nil
 	}
 	return w, nil
 }

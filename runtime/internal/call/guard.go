@@ -1,0 +1,65 @@
+package call
+
+import (
+	"context"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+)
+
+// Guarded makes a method one that requests with a token may call, if f finds nothing in the input that the token does not allow.
+func Guarded[In any](b *Method, f func(g *token.Grant, in *In) error) *Method {
+	b.guard = func(g *token.Grant, req *host.Request) error {
+		if in, is := req.Value.(*In); is {
+			return f(g, in)
+		}
+		var in In
+		if err := wire.Decode(b.Row.Name, req.Codec, req.Input, &in); err != nil {
+			return err
+		}
+		return f(g, &in)
+	}
+	return b
+}
+
+// granted routes a request with a token. A token is of an actor that is there, so none is created. A call that may wait ends with
+// its token.
+func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (reply host.Reply, err error) {
+	b := p.Methods[r.Method]
+	if b == nil || b.guard == nil || r.Create {
+		return reply, token.Denied("calls of %.80q, only of methods of the key-value store", r.Method)
+	}
+	if err := b.guard(g, r); err != nil {
+		return reply, err
+	}
+	own := *r
+	own.Existing = true
+	if !b.Row.Waits {
+		return p.route(ctx, &own, nil)
+	}
+	err = g.While(ctx, func(ctx context.Context) (err error) {
+		reply, err = p.route(ctx, &own, nil)
+		return err
+	})
+	if err != nil {
+		return host.Reply{}, err
+	}
+	return reply, nil
+}
+
+// Look calls f with a query that reads the last commit of an actor that is there, without waking it.
+func (p *Router) Look(ctx context.Context, a host.Address, name string, f func(*Query) error) error {
+	t, err := p.k.StoredTypeOf(a)
+	if err != nil {
+		return err
+	}
+	b := &Method{unwoken: true}
+	b.Row.Name = name
+	_, err = p.queryBuiltin(ctx, t, &host.Request{Address: a, Existing: true}, nil, b, func(q *Query) ([]byte, error) { return nil, f(q) })
+	return err
+}
+
+// RouterOf returns the router of a node.
+func RouterOf(k *kernel.Kernel) *Router { return kernel.PartOf[*Router](k) }

@@ -1,0 +1,38 @@
+package gateway
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
+)
+
+// admit checks the token of a request: that of the node, or one of the actor, whose grant the context of the request then has.
+//
+// An actor's token needs no token of the node. It leads only to the key-value store, and there the node itself refuses what it does
+// not allow. A path that names no actor has no tokens.
+func (x *exchange) admit(t *target) *host.Error {
+	text := token.Bearer(x.R.Header.Get("Authorization"))
+	if text == "" || x.Front.Token != "" && x.Front.Door.CheckToken(x.R.Header) == nil {
+		return x.Front.Door.CheckToken(x.R.Header)
+	}
+	if t.Type == "" {
+		return token.ErrInvalid
+	}
+	g, err := x.g.node.CheckToken(x.R.Context(), t.Address, text)
+	if err != nil {
+		return x.Front.AsError(err)
+	}
+	if !t.route.keyValue() {
+		return token.Denied("this path, only those of the key-value store")
+	}
+	x.Token, x.R = g.ID, x.R.WithContext(token.With(x.R.Context(), g))
+	return nil
+}
+
+// keyValue reports whether a route leads to the key-value store, or may: the node looks at what is called.
+func (rt route) keyValue() bool {
+	switch rt {
+	case toCall, toWatch, toFeed, toKV, toCodebolt, toCodeboltEvents, toKeyVal, toStrata:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,331 @@
+package kvconnect_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+)
+
+// newToken makes a token, and returns it with its id.
+func (d *database) newToken(input string) (text, id string) {
+	d.t.Helper()
+	var out struct{ Token, ID string }
+	if err := json.Unmarshal([]byte(d.call(host.TokenCreate, input)), &out); err != nil {
+		d.t.Fatal(err)
+	}
+	return out.Token, out.ID
+}
+
+// A holder is a client with a token.
+type holder struct {
+	*database
+	server *httptest.Server
+	token  string
+}
+
+// does makes a request and returns its status, and that of a WebSocket by the code of its last message: 200 if it goes on.
+func (h *holder) does(verb, path, body string) (int, string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	defer cancel()
+	if verb == "WS" || verb == "WS-TOKEN" {
+		o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
+		if verb == "WS-TOKEN" {
+			o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
+		}
+		ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		defer ws.CloseNow()
+		_, first, err := ws.Read(ctx)
+		switch text := string(first); {
+		case err != nil:
+			h.t.Fatal(err)
+		case strings.Contains(text, "does not allow"):
+			return http.StatusForbidden, text
+		case strings.Contains(text, "not valid"):
+			return http.StatusUnauthorized, text
+		}
+		return http.StatusOK, string(first)
+	}
+	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+h.token)
+	if strings.HasPrefix(path, "kv/") {
+		for _, name := range []string{"X-Denokv-Version", "X-Denokv-Database-Id"} {
+			r.Header.Set(name, h.header.Get(name))
+		}
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if strings.Contains(res.Header.Get("Content-Type"), "stream") {
+		return res.StatusCode, ""
+	}
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// Each interface refuses what the rights of a token and its prefix do not have, and a token that is not valid.
+func TestTokensHoldThroughEachInterface(t *testing.T) {
+	d := open(t, serve.Options{Limits: serve.Limits{Heartbeat: 100 * time.Millisecond}})
+	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","in"],"value":{"id":"in","name":"in"}},{"op":"put","key":["cb","out"],"value":{"id":"out","name":"out"}}]}`)
+	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
+	for _, id := range []string{"in", "out"} {
+		d.call(host.KVSetScope, `{"prefix":["cb","`+id+`"],"count_groups":true}`)
+		d.call(host.KVSetIndex, `{"prefix":["cb","`+id+`"],"fields":[{"path":"name"}]}`)
+		d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","`+id+`","n","k"],"value":"secret of `+id+`"}]}`)
+	}
+	const read, write, watch = "read", "write", "watch"
+	h := &holder{database: d, server: d.listen()}
+	// IN is where the token is good.
+	for _, c := range []struct{ rights, verb, path, body string }{
+		{read, "POST", "call/kv.get", `{"key":["cb","IN","n","k"]}`},
+		{read, "POST", "call/kv.list", `{"prefix":["cb","IN"]}`},
+		{read, "POST", "call/kv.search", `{"prefix":["cb","IN"],"query":"x"}`},
+		{write, "POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","IN","n","x"],"value":1}]}`},
+		{read + write, "POST", "call/kv.commit", `{"checks":[{"key":["cb","IN","n","k"],"exists":true}]}`},
+		{read + watch, "POST", "call/kv.watch", `{"keys":[{"key":["cb","IN","n","k"]}],"wait_ms":1000}`},
+		{read + watch, "POST", "call/kv.feed", `{"prefixes":[["cb","IN"]]}`},
+		{read + watch, "GET", "kv-watch?prefix=%5B%22cb%22,%22IN%22%5D", ""},
+		{read + watch, "GET", "kv-watch?key=%5B%22cb%22,%22IN%22%5D", ""},
+		{read + watch, "POST", "kv-watch", `{"prefixes":[["cb","IN"]]}`},
+		{read + watch, "GET", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
+		{read + watch, "WS", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
+		{read + watch, "WS-TOKEN", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
+		{read, "GET", "keyval/api/keys/cb/IN/n/k", ""},
+		{read, "POST", "keyval/api/keys/batch", `{"keys":[["cb","IN","n","k"]]}`},
+		{read, "GET", "keyval/api/keys?prefix=cb/IN", ""},
+		{read, "GET", "keyval/api/keys/count?prefix=cb/IN", ""},
+		{read, "GET", "keyval/api/keys/paginate?prefix=cb/IN", ""},
+		{read, "POST", "keyval/api/keys/list", `{"prefix":["cb","IN"]}`},
+		{write, "PUT", "keyval/api/keys/cb/IN/n/y", `1`},
+		{write, "DELETE", "keyval/api/keys/cb/IN/n/y", ""},
+		{read + write, "POST", "keyval/api/atomic", `{"checks":[{"key":["cb","IN","n","no"],"versionstamp":null}],"mutations":[]}`},
+		{read + write, "POST", "keyval/api/atomic", `{"mutations":[{"type":"sum","key":["cb","IN","n","n"],"value":1}]}`},
+		{read, "GET", "keyval/api/search?prefix=cb/IN&query=x", ""},
+		{read + write, "POST", "keyval/api/indexes", `{"prefix":["cb","IN","z"],"options":{"fields":["a"]}}`},
+		{read + write, "DELETE", "keyval/api/indexes?prefix=cb/IN/z", ""},
+		{read + watch, "GET", "keyval/api/watch?keys=cb/IN/n/k", ""},
+		{read + watch, "GET", "keyval/api/watch/prefix?prefix=cb/IN", ""},
+		{read, "GET", "keyval/api/watch/poll?keys=cb/IN/n/k", ""},
+		{read, "GET", "keyval/api/watch/prefix/poll?prefix=cb/IN", ""},
+		{read, "GET", "kvstore/instances/IN", ""},
+		{read, "GET", "kvstore/kv/IN/n/k", ""},
+		{read + write, "POST", "kvstore/kv", `{"instanceId":"IN","namespace":"n","key":"z","value":1}`},
+		{write, "DELETE", "kvstore/kv/IN/n/z", ""},
+		{write, "DELETE", "kvstore/namespace/IN/m", ""},
+		{read, "POST", "kvstore/query", `{"instance":"IN","namespace":"n"}`},
+		{write, "POST", "kv/atomic_write", "IN set"},
+		{read + write, "POST", "kv/atomic_write", "IN sum"},
+		{read + watch, "POST", "kv/watch", "IN watch"},
+		{read, "POST", "strata/execute", `{"command":{"KvGet":{"space":"cb","key":"IN"}}}`},
+		{write, "POST", "strata/execute", `{"command":{"KvPut":{"space":"cb","key":"IN","value":1}}}`},
+		{read + write, "POST", "strata/execute", `{"command":{"KvDelete":{"space":"cb","key":"IN"}}}`},
+	} {
+		for _, rights := range []string{`"read"`, `"write"`, `"read","write"`, `"read","watch"`} {
+			h.token, _ = d.newToken(`{"rights":[` + rights + `],"prefix":["cb","in"]}`)
+			for _, at := range []string{"in", "out"} {
+				body := strings.ReplaceAll(c.body, "IN", at)
+				switch c.body {
+				case "IN set":
+					body = string(mutate(set, key("cb", at, "n", "d"), isV8, v8.FromText("v")))
+				case "IN sum":
+					body = string(mutate(sum, key("cb", at, "n", "s"), isU64, u64(1)))
+				case "IN watch":
+					body = string(watched(key("cb", at, "n", "k")))
+				}
+				want := http.StatusOK
+				for _, right := range []string{read, write, watch} {
+					if strings.Contains(c.rights, right) && !strings.Contains(rights, right) {
+						want = http.StatusForbidden
+					}
+				}
+				if at == "out" {
+					want = http.StatusForbidden
+				}
+				status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", at), body)
+				if status != want || want == http.StatusForbidden && strings.Contains(text, "secret of") {
+					t.Errorf("%s with %s: %s %s: %d %s, not %d", at, rights, c.verb, c.path, status, text, want)
+				}
+			}
+		}
+		text, id := d.newToken(`{"rights":["read","write","watch"]}`)
+		d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
+		h.token = text
+		if status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", "in"), ""); status != http.StatusUnauthorized || !strings.Contains(text, "the token is not valid for this actor") {
+			t.Errorf("revoked: %s %s: %d %s", c.verb, c.path, status, text)
+		}
+	}
+}
+
+// What is not the key-value store is not for tokens, with whatever rights.
+func TestTokensLeadNowhereElse(t *testing.T) {
+	d := open(t, serve.Options{})
+	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
+	h := &holder{database: d, server: d.listen()}
+	h.token, _ = d.newToken(`{"rights":["read","write","watch"]}`)
+	for _, c := range [][3]string{
+		{"GET", "", ""}, {"PUT", "", ""}, {"DELETE", "", ""}, {"GET", "keys", ""}, {"GET", "events", ""}, {"GET", "connect", ""}, {"POST", "connect", ""}, {"WS", "connect", ""}, {"WS-TOKEN", "connect", ""},
+		{"GET", "sqlite", ""}, {"GET", "queue/kv", ""}, {"GET", "stream/x", ""}, {"POST", "call/add", "1"}, {"POST", "call/queue.send", `{}`}, {"POST", "call/token.create", `{"rights":["read"]}`},
+		{"POST", "call/token.list", ""}, {"POST", "call/actor.why", ""}, {"POST", "call/sql.query", `{"sql":"SELECT 1"}`}, {"POST", "call/no.such", ""}, {"POST", "keyval/api/queue/enqueue", `{"value":1}`},
+		{"GET", "keyval/api/queue/stats", ""}, {"GET", "keyval/api/queue/poll", ""}, {"GET", "keyval/api/queue/dlq", ""}, {"GET", "keyval/api/metrics", ""},
+		{"POST", "call/kv.commit", `{"sends":[{"queue":"kv","messages":[{"body":1}]}]}`},
+	} {
+		if status, text := h.does(c[0], c[1], c[2]); status != http.StatusForbidden {
+			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
+		}
+	}
+	for _, path := range []string{"/actors?type=room", "/metrics", "/openapi.json", "/workflows", "/nowhere", "/actors/room/b/-/call/kv.get", "/actors/no/a/-/call/kv.get", "/actors/room", "/kv/a"} {
+		w := d.ask(path, "", "Authorization: Bearer "+h.token)
+		if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// A client of Deno KV asks for one entry by a range without a proper end: it gets what the token is for.
+func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
+	d := open(t, serve.Options{Token: "of-the-node"})
+	var list []string
+	for _, k := range []string{`["a"]`, `["in"]`, `["in","x"]`, `["out"]`} {
+		list = append(list, `{"op":"put","key":`+k+`,"value":{"$bytes":""},"encoding":"bytes"}`)
+	}
+	d.call(host.KVCommit, `{"mutations":[`+strings.Join(list, ",")+`]}`)
+	text, _ := d.newToken(`{"rights":["read"],"prefix":["in"]}`)
+	d.open("/actors/room/a/-/kv", "Authorization: Bearer "+text)
+	in, x := "02696e00 3 ", "02696e00027800 3 "
+	for i, c := range []struct {
+		start, end []byte
+		limit      int
+		reverse    int
+		want       []string
+	}{
+		{nil, []byte{0xFF}, 10, 0, []string{in, x}}, {nil, []byte{0xFF}, 10, 1, []string{x, in}}, {key("in"), []byte{0xFF}, 1, 0, []string{in}},
+		{key("in", "y"), []byte{0xFF}, 1, 0, nil}, {key("out"), []byte{0xFF}, 1, 0, nil}, {nil, key("in"), 10, 0, nil}, {key("a"), key("in", "x"), 10, 0, []string{in}},
+	} {
+		var got []string
+		for _, e := range d.read(bounds(c.start, c.end, c.limit, c.reverse))[0] {
+			got = append(got, strings.Replace(e, " 03 ", " 3 ", 1))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d: %q, not %q", i, got, c.want)
+		}
+	}
+	blind, _ := d.newToken(`{"rights":["write"],"prefix":["in"]}`)
+	d.header.Set("Authorization", "Bearer "+blind)
+	if w := d.send("snapshot_read", bounds(key("out"), []byte{0xFF}, 1, 0)); w.Code != http.StatusForbidden {
+		t.Errorf("a token that may not read: %d %s", w.Code, w.Body)
+	}
+}
+
+// A hook sees which token a request has, and has the last word. The token of the node, and requests without one, are as before.
+func TestAHookHasTheLastWordOnTokens(t *testing.T) {
+	var asked []serve.AuthRequest
+	d := open(t, serve.Options{Token: "cairn_of-the-node", Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		asked = append(asked, r)
+		if r.Token != "" && r.Method == host.KVCount {
+			return host.Errorf(host.PermissionDenied, "not today")
+		}
+		return nil
+	}})
+	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
+	text, id := d.newToken(`{"rights":["read"]}`)
+	for _, c := range []struct {
+		credential, path string
+		want             int
+		token            string
+	}{
+		{"Bearer " + text, "call/kv.get", 200, id}, {"Bearer " + text, "call/kv.count", 403, id}, {"Bearer cairn_of-the-node", "call/kv.get", 200, ""}, {"Bearer cairn_other", "call/kv.get", 401, "-"},
+		{"", "call/kv.get", 401, "-"}, {"Bearer x", "call/kv.get", 401, "-"},
+	} {
+		asked = nil
+		w := d.ask("/actors/room/a/-/"+c.path, `{"key":["x"]}`[:13*(1-strings.Count(c.path, "count"))], "Authorization: "+c.credential)
+		if w.Code != c.want || len(asked) == 1 && asked[0].Token != c.token || (len(asked) == 0) != (c.token == "-") {
+			t.Errorf("%q %s: %d %s %+v", c.credential, c.path, w.Code, w.Body, asked)
+		}
+	}
+}
+
+// What follows changes over HTTP ends when its token is revoked.
+func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
+	d := open(t, serve.Options{})
+	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
+	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
+	server := d.listen()
+	for _, path := range []string{"kv-watch?prefix=%5B%22x%22%5D", "kv-feed?prefix=%5B%22x%22%5D", "keyval/api/watch/prefix?prefix=x", "WS kv-feed?prefix=%5B%22x%22%5D", "WS kvstore/ws", "kv/watch"} {
+		text, id := d.newToken(`{"rights":["read","watch","write"]}`)
+		d.open("/actors/room/a/-/kv", "Authorization: Bearer "+text)
+		header, begun, ended := d.header, make(chan struct{}), make(chan string)
+		go func() {
+			defer close(ended)
+			if path, is := strings.CutPrefix(path, "WS "); is {
+				ws, _, err := websocket.Dial(t.Context(), server.URL+"/actors/room/a/-/"+path, &websocket.DialOptions{HTTPHeader: header})
+				if err != nil {
+					t.Error(err)
+					close(begun)
+					return
+				}
+				defer ws.CloseNow()
+				last := ""
+				for first := true; ; first = false {
+					_, b, err := ws.Read(t.Context())
+					if first {
+						close(begun)
+					}
+					if err != nil {
+						ended <- last
+						return
+					}
+					last = string(b)
+				}
+			}
+			verb, body := http.MethodGet, ""
+			if path == "kv/watch" {
+				verb, body = http.MethodPost, string(watched(key("x")))
+			}
+			r, _ := http.NewRequestWithContext(t.Context(), verb, server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
+			r.Header = header
+			res, err := http.DefaultClient.Do(r)
+			close(begun)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			all, _ := io.ReadAll(res.Body)
+			ended <- string(all)
+		}()
+		<-begun
+		d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
+		select {
+		case last := <-ended:
+			if path != "kv/watch" && !strings.Contains(last, "the token is not valid") {
+				t.Errorf("%s has ended with %q", path, last)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s does not end", path)
+		}
+	}
+}

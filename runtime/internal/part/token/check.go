@@ -1,0 +1,114 @@
+package token
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+)
+
+// Check implements token.Checker.
+func Check(ctx context.Context, k *kernel.Kernel, a host.Address, text string) (*token.Grant, error) {
+	id, digest, ok := token.Parse(text)
+	if !ok {
+		return nil, token.ErrInvalid
+	}
+	c := &check{k: k, addr: a, id: id, digest: digest}
+	r, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.expires = r.Expires
+	return &token.Grant{ID: id, Rights: r.Rights, Prefix: r.Prefix, During: c.during}, nil
+}
+
+// A check is a token that a client has shown.
+type check struct {
+	k       *kernel.Kernel
+	addr    host.Address
+	id      string
+	digest  token.Digest
+	expires int64 // Unix ms; 0 is never
+}
+
+// read returns the row of the token, if it is valid. The row is found by the id, and the secret is compared by its digest in constant
+// time. An actor that is not there has no tokens.
+func (c *check) read(ctx context.Context) (r row, err error) {
+	err = call.RouterOf(c.k).Look(ctx, c.addr, "token", func(q *call.Query) error {
+		rows, done, err := q.Rows()
+		if err != nil {
+			return err
+		}
+		defer done()
+		var ok bool
+		if r, ok, err = read(rows, c.id, q.Now()); err != nil {
+			return err
+		}
+		if !ok || subtle.ConstantTimeCompare(r.Digest, c.digest[:]) != 1 {
+			return token.ErrInvalid
+		}
+		return nil
+	})
+	switch host.CodeOf(err) {
+	case host.NotFound, host.UnknownType, host.InvalidArgument:
+		err = token.ErrInvalid
+	}
+	return r, err
+}
+
+// during calls f with a context that ends when the token is revoked or expires, or the actor is destroyed. After f it reads the token
+// again: what f returns may be from after the end of the token, if f was faster than the news.
+func (c *check) during(ctx context.Context, f func(context.Context) error) error {
+	sub := c.k.Signals.Subscribe(string(address.Append(nil, c.addr)), topic)
+	defer sub.Close()
+	if _, err := c.read(ctx); err != nil {
+		return err
+	}
+	live, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		var due <-chan time.Time
+		if c.expires != 0 {
+			timer := time.NewTimer(time.Until(time.UnixMilli(c.expires)))
+			defer timer.Stop()
+			due = timer.C
+		}
+		for {
+			select {
+			case <-sub.C:
+			case <-due:
+			case <-live.Done():
+				return
+			}
+			if sub.Destroyed() {
+				cancel(fault.Destroyed())
+				return
+			}
+			if _, err := c.read(live); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	err := f(live)
+	ended, _ := errors.AsType[*host.Error](context.Cause(live))
+	cancel(nil)
+	<-over
+	switch {
+	case err != nil && ended != nil:
+		return ended
+	case err != nil:
+		return err
+	}
+	_, err = c.read(ctx)
+	return err
+}

@@ -1,0 +1,222 @@
+// Package token is the part for tokens: secrets that allow their holders a part of what may be done with an actor's key-value store.
+// It says what a token allows; the part kv heeds it.
+package token
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// Part is the part for tokens. It keeps nothing in memory: a token is read from its row for each request.
+type Part struct{}
+
+// Name implements kernel.Part.
+func (*Part) Name() string { return "token" }
+
+// Methods implements call.Server. None of them wakes the actor.
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Bare(call.Act(method.TokenCreate, create)),
+		call.Unwoken(call.Ask(method.TokenList, list)),
+		call.Bare(call.Act(method.TokenRevoke, revoke)),
+	}
+}
+
+// topic is signalled when a token was revoked.
+const topic = "token"
+
+// A row is the value of a token. Its fields are the format on the disk. Nothing of it leads to the secret.
+type row struct {
+	_       struct{} `cbor:",toarray"`
+	Digest  []byte   // SHA-256 of the secret
+	Rights  token.Rights
+	Prefix  []byte // packed; empty for the whole store
+	Label   string
+	Created int64 // Unix ms
+	Expires int64 // Unix ms; 0 is never
+}
+
+// read returns the row of a token that is valid.
+func read(rows engine.Reader, id string, now time.Time) (r row, ok bool, err error) {
+	e, ok, err := rows.Get(keyspace.Token.Append(nil, id))
+	if err != nil || !ok {
+		return row{}, false, err
+	}
+	if err := record.Decode(e.Value, &r); err != nil {
+		return row{}, false, err
+	}
+	return r, r.valid(now), nil
+}
+
+func (r *row) valid(now time.Time) bool { return r.Expires == 0 || now.UnixMilli() < r.Expires }
+
+// shown is the token as operators see it.
+func (r *row) shown(id string) (token.Token, error) {
+	t := token.Token{ID: id, Label: r.Label, Rights: r.Rights.Words(), Created: clock.TimeMS(r.Created).UTC()}
+	if r.Expires != 0 {
+		at := clock.TimeMS(r.Expires).UTC()
+		t.Expires = &at
+	}
+	if len(r.Prefix) == 0 {
+		return t, nil
+	}
+	parts, err := tuple.Unpack(r.Prefix)
+	t.Prefix = kv.Key(parts)
+	return t, err
+}
+
+// create implements token.create. Its reply is not kept for repeats, because it has the secret: a repeat makes another token.
+func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput) (out token.CreateOutput, err error) {
+	r := row{Label: in.Label, Created: h.Start.UnixMilli()}
+	if r.Rights, err = rights(in.Rights); err != nil {
+		return out, err
+	}
+	if r.Prefix, err = prefix(in.Prefix); err != nil {
+		return out, err
+	}
+	switch n := len(in.Label); {
+	case n > token.MaxLabel:
+		return out, host.OverLimit("bytes of the label", token.MaxLabel, int64(n)).With("field", "label")
+	case !utf8.ValidString(in.Label):
+		return out, host.Errorf(host.InvalidArgument, "the label is not valid UTF-8").With("field", "label")
+	}
+	h.Work.GoodFor = -1
+	n := 0
+	if err := each(c.Rows, true, func(*engine.Entry) error { n++; return nil }); err != nil {
+		return out, err
+	}
+	if n >= token.MaxTokens {
+		return out, host.OverLimit("tokens of the actor", token.MaxTokens, int64(n+1))
+	}
+	text, id, digest := token.New()
+	r.Digest = digest[:]
+	o := engine.PutOptions{}
+	if in.TTLMS != 0 {
+		r.Expires = r.Created + in.TTLMS
+		o.ExpireAt = r.Expires
+		h.ExpireAt(r.Expires, time.Hour)
+	}
+	value, err := record.Encode(&r)
+	if err != nil {
+		return out, err
+	}
+	if err := c.Rows.Put(keyspace.Token.Append(nil, id), value, o); err != nil {
+		return out, fault.Limit(err)
+	}
+	out.Text = text
+	out.Token, err = r.shown(id)
+	return out, err
+}
+
+// rights reads the names of rights.
+func rights(words []string) (r token.Rights, err error) {
+	if len(words) == 0 {
+		return 0, host.Errorf(host.InvalidArgument, "a token has at least one of the rights read, write and watch").With("field", "rights")
+	}
+	for i, word := range words {
+		one := token.ParseRight(word)
+		if one == 0 {
+			place := "rights[" + strconv.Itoa(i) + "]"
+			return 0, host.Errorf(host.InvalidArgument, "%s is %.40q; the rights are read, write and watch", place, strings.ToValidUTF8(word, "\uFFFD")).With("field", place)
+		}
+		r |= one
+	}
+	if r&token.Watch != 0 && r&token.Read == 0 {
+		return 0, host.Errorf(host.InvalidArgument, "the right watch needs read, because changes have values").With("field", "rights")
+	}
+	return r, nil
+}
+
+// prefix returns the packed form of a prefix.
+func prefix(k kv.Key) ([]byte, error) {
+	if _, err := k.Tuple(); err != nil {
+		return nil, at(err)
+	}
+	b, err := k.Pack()
+	if err != nil {
+		return nil, at(err)
+	}
+	if n := len(b); n > token.MaxPrefix {
+		return nil, host.OverLimit("bytes of the prefix", token.MaxPrefix, int64(n)).With("field", "prefix")
+	}
+	return b, nil
+}
+
+// at names the prefix in an error about a part of it.
+func at(err error) error {
+	e, is := err.(*host.Error)
+	if !is {
+		return err
+	}
+	return e.With("field", "prefix"+e.Metadata["field"])
+}
+
+// each visits the rows of all tokens.
+func each(rows engine.Reader, keysOnly bool, visit func(*engine.Entry) error) error {
+	q := engine.ListQuery{KeysOnly: keysOnly}
+	q.Start, q.End = keyspace.Token.Range()
+	for {
+		page, err := rows.List(q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			if err := visit(&page.Entries[i]); err != nil {
+				return err
+			}
+		}
+		if q.After = page.Next; q.After == nil {
+			return nil
+		}
+	}
+}
+
+// list implements token.list.
+func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error) {
+	now, out := q.Now(), token.ListOutput{Tokens: []token.Token{}}
+	rows, done, err := q.Rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	return out, each(rows, false, func(e *engine.Entry) error {
+		id, err := keyspace.Token.Parse(e.Key)
+		if err != nil {
+			return err
+		}
+		var r row
+		if err := record.Decode(e.Value, &r); err != nil || !r.valid(now) {
+			return err
+		}
+		t, err := r.shown(id)
+		out.Tokens = append(out.Tokens, t)
+		return err
+	})
+}
+
+// revoke implements token.revoke. It counts 1 if there was such a token.
+func revoke(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.RevokeInput) (host.CountOutput, error) {
+	if !token.IsID(in.ID) {
+		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "the id is not that of a token: it has %d letters and digits, and token.list shows it", token.IDChars).With("field", "id") // it may be a whole token, which is not repeated
+	}
+	there, err := c.Rows.Delete(keyspace.Token.Append(nil, in.ID))
+	if there {
+		h.Notify(topic)
+	}
+	return call.Counted(there, err)
+}
