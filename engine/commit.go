@@ -167,9 +167,9 @@ func (w *WriteSet) nextHead() head {
 	// Keys and bytes fall below zero only if a caller set PutOptions.New or Known
 	// wrongly. The head must be readable even then.
 	h.Keys, h.Bytes = max(0, w.keys), max(0, w.bytes)
-	h.Updated = w.now
+	h.Updated = w.at
 	if h.Created == 0 {
-		h.Created = w.now
+		h.Created = w.at
 	}
 	if w.destroyed != nil {
 		h.Destroyed, h.kept = true, w.destroyed.kept
@@ -239,7 +239,7 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 		row.b = keyspace.AppendDirectoryRow(row.b[:0], w.created.Namespace, w.created.Type, w.created.Key)
 		set(row.b, appendDirectory(nil, id))
 		row.b = keyspace.AppendIdentityRow(row.b[:0], id)
-		set(row.b, appendIdentity(nil, *w.created, w.now))
+		set(row.b, appendIdentity(nil, *w.created, w.at))
 	}
 	var value [maxMetadata]byte
 	if o := w.overlay; o != nil {

@@ -99,7 +99,7 @@ func (w *WriteSet) planDelete(start, end []byte) (deletion, error) {
 	if w.space.head.Keys == 0 {
 		return d, nil
 	}
-	now := w.now
+	now := w.now()
 	if !w.turned {
 		now = turnClock()
 	}
@@ -131,7 +131,7 @@ func (w *WriteSet) runDelete(d *deletion) int64 {
 		for _, i := range w.overlay.within(d.start, d.end) {
 			if sl := &w.overlay.slots[i]; sl.live && !sl.index {
 				w.turn()
-				if !sl.meta.expired(w.now) {
+				if !sl.meta.expired(w.now()) {
 					n++
 				}
 				w.kill(int(i), sl.meta)

@@ -44,7 +44,7 @@ func (w *WriteSet) setIndex(key []byte, live bool) {
 	sl.index, sl.live = true, live
 	sl.meta = metadata{}
 	if live {
-		sl.meta = metadata{version: w.version, created: w.now, updated: w.now}
+		sl.meta = metadata{version: w.version, created: w.at, updated: w.at}
 	}
 }
 

@@ -111,7 +111,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 
 	w.turn()
 	if !again {
-		d.tombstone.Destroyed, d.tombstone.Version = w.now, w.version
+		d.tombstone.Destroyed, d.tombstone.Version = w.at, w.version
 	}
 	for _, g := range gaps {
 		if few {

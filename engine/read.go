@@ -159,7 +159,7 @@ func (s *Store) Peek(id keyspace.ActorID, key []byte) (e Entry, known bool, err 
 // clock returns the time that decides what has expired.
 func (w *WriteSet) clock() int64 {
 	if w.turned {
-		return w.now
+		return w.now()
 	}
 	return turnClock()
 }

@@ -90,7 +90,7 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 // replay writes a lifted turn again, on the set as it is now: committed, or
 // rolled back to where the turn began.
 func (w *WriteSet) replay(l lifted, committed bool) {
-	w.floor = w.Bytes()
+	w.floor = uint32(w.Bytes())
 	for k := range l.slots {
 		from := &l.slots[k]
 		i := w.overlay.find(from.key)
@@ -117,7 +117,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 		w.ranges = l.state.ranges
 	}
 	w.marks += l.marks
-	w.version, w.now, w.turned = l.state.version, l.state.now, l.state.turned
+	w.version, w.at, w.late, w.turned = l.state.version, l.state.at, l.state.late, l.state.turned
 	w.keys, w.bytes = l.state.keys, l.state.bytes
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"math"
 	"slices"
 
 	"github.com/cairn-run/cairn/keyspace"
@@ -37,11 +38,12 @@ type WriteSet struct {
 // outline is what a savepoint keeps of a write set as it is.
 type outline struct {
 	version   Version
-	now       int64  // clock of the turn, Unix ms
+	at        int64  // time of the turn, Unix ms: the clock, but never before that of an earlier turn
+	late      uint32 // ms that the clock is behind that, since it was set back; no more than 49 days
+	floor     uint32 // bytes that the set held when the turn began
 	turned    bool   // Advance was called since the last commit
 	marks     uint16 // how often Mark was called
 	epoch     uint32
-	floor     int // bytes that the set held when the turn began
 	keys      int64
 	bytes     int64
 	ranges    []span // sorted, disjoint, not empty
@@ -98,7 +100,7 @@ type PutOptions struct {
 func (w *WriteSet) reset() {
 	head := &w.space.head
 	w.overlay = nil
-	w.outline = outline{version: head.Version, now: head.Updated, keys: head.Keys, bytes: head.Bytes}
+	w.outline = outline{version: head.Version, at: head.Updated, keys: head.Keys, bytes: head.Bytes}
 }
 
 // drop empties the set and gives its memory back.
@@ -145,16 +147,21 @@ func (w *WriteSet) own() *overlay {
 }
 
 // Advance begins the next turn in this set: the version grows by one, and nowMS
-// (Unix ms) is the clock for created, updated and expiry. Several turns may
+// (Unix ms) is the clock for expiry, and for created and updated if it was not set
+// back since the last turn: then these stay at its time. Several turns may
 // share one commit. A write without Advance since the last commit begins a turn
 // by itself.
 func (w *WriteSet) Advance(nowMS int64) Version {
 	w.version++
-	w.now = nowMS
+	w.at = max(w.at, nowMS)
+	w.late = uint32(min(w.at-nowMS, math.MaxUint32))
 	w.turned = true
-	w.floor = w.Bytes()
+	w.floor = uint32(w.Bytes())
 	return w.version
 }
+
+// now returns the clock of the turn in progress, or of the last one.
+func (w *WriteSet) now() int64 { return w.at - int64(w.late) }
 
 // turn begins a turn if none has begun.
 func (w *WriteSet) turn() {
@@ -169,6 +176,10 @@ func (w *WriteSet) Version() Version { return w.version }
 
 // Now returns the clock of the turn, in Unix ms.
 func (w *WriteSet) Now() int64 { return w.clock() }
+
+// Time returns the time of the turn in progress, or of the last commit, in Unix ms. Versions that follow each other never have
+// earlier times, whatever the clock does.
+func (w *WriteSet) Time() int64 { return w.at }
 
 // Mark makes the turn a change though it may write nothing, so that it has a
 // version of its own.
@@ -344,7 +355,7 @@ func (w *WriteSet) turnBytes() int {
 	if !w.turned {
 		return w.Bytes()
 	}
-	return w.Bytes() - w.floor
+	return w.Bytes() - int(w.floor)
 }
 
 // maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may take is too large, and
@@ -456,15 +467,15 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	sl.live = true
 	sl.meta = metadata{
 		version: w.version,
-		created: w.now,
-		updated: w.now,
+		created: w.at,
+		updated: w.at,
 		expire:  o.ExpireAt,
 		size:    uint32(len(value)),
 		chunks:  uint32(dataRows(key, len(value))),
 
 		encoding: o.Encoding,
 	}
-	if exists && !unread && !was.expired(w.now) {
+	if exists && !unread && !was.expired(w.now()) {
 		sl.meta.created = was.created
 	}
 	w.reindex(key, was.expire, o.ExpireAt)
@@ -519,7 +530,7 @@ func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 		}
 	}
 	w.turn()
-	visible := !was.expired(w.now)
+	visible := !was.expired(w.now())
 	if i < 0 {
 		i = w.newSlot(key, was, true)
 	}

@@ -193,6 +193,9 @@ func ExampleStore_At() {
 		fmt.Println(v.Op, string(v.Value.Data), v.Version-free, v.Expires.IsZero(), !v.Time.IsZero(), err)
 	}
 
+	_, found, err2 = store.AtTime(time.Now()).Get(ctx, plan)
+	fmt.Println(found, err2)
+
 	snapshot, err := store.Pin(ctx, time.Minute) // all pages from one state, also outside of such scopes
 	commit(kv.Put(kv.Key{"new"}, kv.Text("x")))
 	n, err2 := snapshot.Count(ctx, kv.Selection{})
@@ -203,6 +206,7 @@ func ExampleStore_At() {
 	// delete  2 true true <nil>
 	// put pro 1 true true <nil>
 	// put free 0 true true <nil>
+	// false <nil>
 	// 0 3 true <nil> <nil>
 	// <nil>
 }

@@ -18,6 +18,12 @@ func (l line) At(version uint64) Reader {
 	return Reader{site: l.site, moment: hostkv.Moment{Branch: l.moment.Branch, At: version}}
 }
 
+// AtTime is At for the last version that was committed by a time, to the millisecond. Times of commits
+// are in the order of their versions, also if the clock was set back.
+func (l line) AtTime(t time.Time) Reader {
+	return Reader{site: l.site, moment: hostkv.Moment{Branch: l.moment.Branch, Time: &t}}
+}
+
 // A Snapshot reads the store as it was when it was pinned. Made by [Store.Pin].
 type Snapshot struct {
 	Reader

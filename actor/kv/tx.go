@@ -442,12 +442,15 @@ func spanOf(s hostkv.Selection) (out span, err error) {
 	for _, bound := range []struct {
 		key Key
 		to  *string
-	}{{s.Prefix, &out.start}, {s.Start, &out.start}, {s.End, &out.end}} {
+	}{{s.Start, &out.start}, {s.End, &out.end}} {
 		if len(bound.key) > 0 && err == nil {
-			*bound.to, err = pack(bound.key)
+			var b []byte
+			b, err = bound.key.PackBound()
+			*bound.to = string(b)
 		}
 	}
-	if len(s.Prefix) > 0 {
+	if len(s.Prefix) > 0 && err == nil {
+		out.start, err = pack(s.Prefix)
 		out.end = out.start + "\xFF"
 	}
 	return out, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
@@ -43,6 +44,27 @@ func must[T any](t testing.TB) func(T, error) T {
 		}
 		return v
 	}
+}
+
+// A bound of a listing need not be a key.
+func TestATransactionListsBetweenBytes(t *testing.T) {
+	inStore(t, func(t *testing.T, store kv.Store) {
+		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a", "xy"}, document(1)), kv.Put(kv.Key{"a", "y"}, document(1))}}))
+		tx := store.Begin()
+		if err := tx.Do(kv.Put(kv.Key{"a", "x"}, document(2)), kv.Put(kv.Key{"a", "z"}, document(2))); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for e, err := range tx.All(t.Context(), kv.ListConfig{Selection: kv.Selection{Start: kv.Key{"a", hostkv.Raw("\x02x")}, End: kv.Key{"a", hostkv.Raw("\x02x\xFF")}}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(e.Key[1]))
+		}
+		if !slices.Equal(got, []string{"x", "xy"}) {
+			t.Error(got)
+		}
+	})
 }
 
 // D8: reads of a transaction see its own writes. They must agree with a map, whatever the order.

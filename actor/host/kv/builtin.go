@@ -36,6 +36,9 @@ type Moment struct {
 	// At is a version of the actor: entries are read as they were when it was committed. Absent means now. What is no longer
 	// known is an error with the reason history_trimmed.
 	At uint64 `json:"at,omitempty"`
+	// Time is a time, instead of At: entries are read as the last commit by then left them. Times of commits are in the order
+	// of their versions, whatever the clock does.
+	Time *time.Time `json:"time,omitempty"`
 }
 
 // GetInput names an entry.

@@ -31,6 +31,7 @@ var everyRoute = map[route]walked{
 	toCodebolt:       {"/actors/room/a/-/kvstore/instances", "GET HEAD POST"},
 	toCodeboltEvents: {"/actors/room/a/-/kvstore/ws", "GET"},
 	toKeyVal:         {"/actors/room/a/-/keyval/api/keys/users/7", "GET HEAD PUT DELETE"},
+	toStrata:         {"/actors/room/a/-/strata/execute", "POST"},
 	toList:           {"/actors", "GET HEAD"},
 	toRuns:           {"/workflows", "GET HEAD"},
 	toRunCounts:      {"/workflows/counts", "GET HEAD"},

@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/strata"
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
@@ -48,7 +49,8 @@ type Options struct {
 
 // A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of goroutines.
 //
-//  1. It keeps no state of actors: two gateways in front of one node answer alike.
+//  1. It keeps no state of actors: two gateways in front of one node answer alike, except that a transaction of Strata is in the
+//     gateway that began it.
 //  2. A request runs on the goroutine that net/http gives it. Only a WebSocket has goroutines of its own: one that reads,
 //     one that waits for events, and one for each call in flight and each stream that is followed.
 //  3. Whatever a client sends, it gets a reply in the form of docs/http.md or docs/websocket.md, or its connection is
@@ -69,6 +71,7 @@ type Gateway struct {
 	denoKV    kvconnect.Handler
 	codebolt  *kvrest.Interface
 	keyVal    *kvrest.Interface
+	strata    *kvrest.Interface
 	values    headerValues
 
 	// document is the OpenAPI document, made when it is first asked for.
@@ -112,6 +115,7 @@ func New(f *serve.Front, o Options) *Gateway {
 	g.denoKV = kvconnect.Handler{Call: g.node.Call, Watch: g.node.WatchKV, Operation: g.operation}
 	g.codebolt = codebolt.New(g.node.Call, g.operation)
 	g.keyVal = keyval.New(g.node, g.operation)
+	g.strata = strata.New(g.node.Call, g.operation)
 	for _, b := range f.Behaviors {
 		g.open[b.Type] = b.Open()
 		n := 0
@@ -144,7 +148,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // methods lists the HTTP methods of a route as the Allow header has them.
 func (rt route) methods() string {
 	switch rt {
-	case toCall, toKV:
+	case toCall, toKV, toStrata:
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
@@ -202,7 +206,14 @@ func (x *exchange) serve() {
 		x.Fail(e)
 		return
 	}
-	x.Text, x.Brief = t.route == toKV, t.route == toCodebolt || t.route == toCodeboltEvents || t.route == toKeyVal
+	switch t.route {
+	case toKV:
+		x.Text = true
+	case toCodebolt, toCodeboltEvents, toKeyVal:
+		x.Form = serve.Brief
+	case toStrata:
+		x.Form = strata.Form
+	}
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
 		x.Uncounted = true
@@ -231,6 +242,9 @@ func (x *exchange) serve() {
 		return
 	case toKeyVal:
 		g.keyVal.Serve(&x.Exchange, t.Address, t.segments)
+		return
+	case toStrata:
+		g.strata.Serve(&x.Exchange, t.Address, t.segments)
 		return
 	}
 	method := r.Method

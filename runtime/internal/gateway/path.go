@@ -28,6 +28,7 @@ const (
 	toCodebolt
 	toCodeboltEvents
 	toKeyVal
+	toStrata
 	toList
 	toRuns
 	toRunCounts
@@ -142,10 +143,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		what, name, _ := strings.Cut(rest, "/")
 		to, noun := nowhere, ""
 		switch what {
-		case "kvstore", "keyval":
-			if t.route = toCodebolt; what == "keyval" {
-				t.route = toKeyVal
-			}
+		case "kvstore", "keyval", "strata":
+			t.route = map[string]route{"kvstore": toCodebolt, "keyval": toKeyVal, "strata": toStrata}[what]
 			if what == "kvstore" && name == "ws" {
 				t.route = toCodeboltEvents
 				return t, nil

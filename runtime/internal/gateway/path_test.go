@@ -38,6 +38,7 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 		{"/actors/t/a/-/kvstore/ws", toCodeboltEvents, "t", []string{"a"}, ""},
 		{"/actors/t/a/-/kvstore/ws/x", toCodebolt, "t", []string{"a"}, ""},
 		{"/actors/t/a/-/keyval/api/keys", toKeyVal, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/strata/execute", toStrata, "t", []string{"a"}, ""},
 		{"/kv/a/b%2Fc/~-", toKV, "cell", []string{"a", "b/c", "-"}, ""},
 		{"/kv", nowhere, "", nil, ""},
 		{"/kvx/a", nowhere, "", nil, ""},

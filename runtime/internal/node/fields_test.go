@@ -74,11 +74,11 @@ var faultyInputs = map[string]map[string]string{
 	host.KVBranches:     {`{"branch":"a"}`: "branch"},
 	host.KVRemoveBranch: {`{}`: "branch"},
 	host.KVDiff: {
-		`{"from":{},"to":{"at":9007199254740991}}`: "to.at", `{"cursor":"?"}`: "cursor", `{"limit":0}`: "limit",
+		`{"from":{},"to":{"at":9007199254740991}}`: "to.at", `{"from":{"time":"2026-01-02T03:04:05Z"},"to":{}}`: "from.time", `{"cursor":"?"}`: "cursor", `{"limit":0}`: "limit",
 		`{"prefix":[null]}`: "prefix[0]",
 	},
 	host.KVMerge: {
-		`{"source":{}}`: "base", `{"source":{},"base":{"at":9007199254740991}}`: "base.at",
+		`{"source":{}}`: "base", `{"source":{},"base":{"at":9007199254740991}}`: "base.at", `{"source":{"time":"2026-01-02T03:04:05Z"},"base":{}}`: "source.time",
 		`{"source":{},"base":{},"strategy":"mine"}`: "strategy", `{"source":{},"base":{},"keys":[["a"],[]]}`: "keys[1]", `{"source":{},"base":{},"keys":[["a"]],"prefix":[]}`: "keys",
 	},
 	host.TokenCreate: {
@@ -98,9 +98,9 @@ var faultyInputs = map[string]map[string]string{
 		`{"prefix":[],"query":"a","snippet":65}`: "snippet", `{"prefix":[],"query":"a","cursor":"?"}`: "cursor", `{"prefix":[],"query":"a","where":{}}`: "where",
 	},
 	host.KVRemoveScope: {`{}`: "prefix", `{"prefix":[{}]}`: "prefix[0]"},
-	host.KVGet:         {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]"},
+	host.KVGet:         {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]", `{"key":["a"],"time":7}`: "time"},
 	host.KVGetMany:     {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},
-	host.KVList:        {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix"},
+	host.KVList:        {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix", `{"time":"now"}`: "time", `{"at":1,"time":"2026-01-02T03:04:05Z"}`: "time"},
 	host.KVCount:       {`{"end":[]}`: "end", `{"start":7}`: "start", `{"cursor":"?"}`: "cursor"},
 	host.KVSample:      {`{"n":0}`: "n", `{"n":1001}`: "n", `{"seed":-1}`: "seed", `{"end":[]}`: "end", `{"cursor":"?"}`: "cursor"},
 	host.KVListMany: {`{"lists":[{},{"limit":1001}]}`: "lists[1].limit", `{"lists":[{"cursor":"?"}]}`: "lists[0].cursor",

@@ -25,7 +25,7 @@ import (
 var exampled = []struct{ pkg, except, why string }{
 	{pkg: "actor"},
 	{pkg: "workflow"},
-	{pkg: "actor/kv", except: "bridge.go", why: "package actor alone can call its function"},
+	{pkg: "actor/kv", except: "bridge.go", why: "package actor and gateways alone call its functions"},
 	{pkg: "actor/handle", except: "bridge.go", why: "package actor alone can call its functions"},
 }
 

@@ -25,7 +25,7 @@ const tries = 8
 
 // New returns the interface.
 func New(call func(context.Context, *host.Request) (host.Reply, error), operation func(typ, method string) serve.Operation) *kvrest.Interface {
-	return &kvrest.Interface{Call: call, Operation: operation, Routes: []kvrest.Route{
+	return &kvrest.Interface{Call: call, Operation: operation, Form: serve.Brief, Status: kvrest.Status, Routes: []kvrest.Route{
 		{Verb: http.MethodPost, Path: "instances", Method: host.KVCommit, Answer: createInstance, Status: http.StatusCreated},
 		{Verb: http.MethodGet, Path: "instances", Method: host.KVList, Answer: listInstances},
 		{Verb: http.MethodGet, Path: "instances/*", Method: host.KVGet, Answer: getInstance},

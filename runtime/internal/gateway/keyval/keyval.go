@@ -33,7 +33,7 @@ type Node interface {
 // New returns the interface.
 func New(node Node, operation func(typ, method string) serve.Operation) *kvrest.Interface {
 	watch := watcher{node}
-	return &kvrest.Interface{Call: node.Call, Operation: operation, Routes: []kvrest.Route{
+	return &kvrest.Interface{Call: node.Call, Operation: operation, Form: serve.Brief, Status: kvrest.Status, Routes: []kvrest.Route{
 		{Verb: http.MethodPost, Path: "api/atomic", Method: host.KVCommit, Answer: atomic},
 		{Verb: http.MethodPost, Path: "api/keys/batch", Method: host.KVGetMany, Answer: getBatch},
 		{Verb: http.MethodPost, Path: "api/keys/delete-batch", Method: host.KVCommit, Answer: deleteBatch},

@@ -31,12 +31,15 @@ func TestInterfacesShareOneStore(t *testing.T) {
 		keyval string // in JSON
 		path   string // of KeyVal; "" if it has none
 		record string // of Codebolt; "" if it is none
+		strata string // the members of a command of Strata; "" if it has none
 	}{
-		{`["users",7]`, key("users", 7), `["users",{"__type":"bigint","value":"7"}]`, "", ""},
-		{`["users",7.0]`, key("users", 7.0), `["users",7]`, "users/7", ""},
-		{`["users","7"]`, key("users", "7"), `["users","7"]`, "", ""},
-		{`["a/b",true,{"$bytes":"AP8="}]`, key("a/b", true, []byte{0, 255}), `["a/b",true,{"$bytes":"AP8="}]`, "", ""},
-		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme"},
+		{`["users",7]`, key("users", 7), `["users",{"__type":"bigint","value":"7"}]`, "", "", ""},
+		{`["users",7.0]`, key("users", 7.0), `["users",7]`, "users/7", "", ""},
+		{`["users","7"]`, key("users", "7"), `["users","7"]`, "", "", ""},
+		{`["a/b",true,{"$bytes":"AP8="}]`, key("a/b", true, []byte{0, 255}), `["a/b",true,{"$bytes":"AP8="}]`, "", "", ""},
+		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme", ""},
+		{`["default","theme"]`, key("default", "theme"), `["default","theme"]`, "default/theme", "", `"key":"theme"`},
+		{`["ui","theme"]`, key("ui", "theme"), `["ui","theme"]`, "ui/theme", "", `"space":"ui","key":"theme"`},
 	} {
 		writers := map[string]func(){
 			"native": func() { d.via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":`+c.native+`,"value":"v"}]}`) },
@@ -53,6 +56,9 @@ func TestInterfacesShareOneStore(t *testing.T) {
 				p := strings.Split(c.record, "/")
 				d.via("POST", "kvstore/kv", `{"instanceId":"`+p[0]+`","namespace":"`+p[1]+`","key":"`+p[2]+`","value":"v"}`)
 			}
+		}
+		if c.strata != "" {
+			writers["Strata"] = func() { d.via("POST", "strata/execute", `{"command":{"KvPut":{`+c.strata+`,"value":"v"}}}`) }
 		}
 		for name, write := range writers {
 			d.via("POST", "call/kv.commit", `{"mutations":[{"op":"delete","key":`+c.native+`}]}`)
@@ -72,6 +78,11 @@ func TestInterfacesShareOneStore(t *testing.T) {
 			if c.path != "" {
 				if got := d.via("GET", "keyval/api/keys/"+c.path, ""); !strings.Contains(got, `"value":"v"`) {
 					t.Errorf("%s wrote %s, and KeyVal reads %s", name, c.native, got)
+				}
+			}
+			if c.strata != "" {
+				if got := d.via("POST", "strata/execute", `{"command":{"KvGet":{`+c.strata+`}}}`); got != `{"Maybe":{"String":"v"}}` {
+					t.Errorf("%s wrote %s, and Strata reads %s", name, c.native, got)
 				}
 			}
 			if c.record != "" {

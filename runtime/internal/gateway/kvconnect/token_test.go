@@ -140,6 +140,9 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{write, "POST", "kv/atomic_write", "IN set"},
 		{read + write, "POST", "kv/atomic_write", "IN sum"},
 		{read + watch, "POST", "kv/watch", "IN watch"},
+		{read, "POST", "strata/execute", `{"command":{"KvGet":{"space":"cb","key":"IN"}}}`},
+		{write, "POST", "strata/execute", `{"command":{"KvPut":{"space":"cb","key":"IN","value":1}}}`},
+		{read + write, "POST", "strata/execute", `{"command":{"KvDelete":{"space":"cb","key":"IN"}}}`},
 	} {
 		for _, rights := range []string{`"read"`, `"write"`, `"read","write"`, `"read","watch"`} {
 			h.token, _ = d.newToken(`{"rights":[` + rights + `],"prefix":["cb","in"]}`)

@@ -21,6 +21,9 @@ type Interface struct {
 	Operation func(typ, method string) serve.Operation
 	// Routes are in the order in which they are tried.
 	Routes []Route
+	// Form is that of errors, and Status says their status.
+	Form   func(*host.Error) any
+	Status func(host.Code) int
 }
 
 // A Route answers one method of HTTP on some paths. It has an Answer or a Stream.
@@ -86,7 +89,7 @@ func (in *Interface) Request(ctx context.Context, x *serve.Exchange, a host.Addr
 
 // Serve answers a request for a path, of which the segments are decoded.
 func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
-	x.Brief = true
+	x.Form = in.Form
 	x.Count(a.Type, serve.LabelBuiltin)
 	rt, stars, verbs := in.find(x.R.Method, path)
 	if rt == nil {
@@ -172,11 +175,11 @@ func (r *Request) fail(err error) {
 	case e == errMedia:
 		r.FailStatus(e, http.StatusUnsupportedMediaType)
 	default:
-		r.FailStatus(e, Status(e.Code))
+		r.FailStatus(e, r.of.Status(e.Code))
 	}
 }
 
-// Status is the HTTP status of an error of these interfaces.
+// Status is the HTTP status of an error that is {"error":text}.
 func Status(c host.Code) int {
 	switch c {
 	case host.FailedPrecondition: // the types of a sum do not fit

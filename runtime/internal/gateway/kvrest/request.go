@@ -57,27 +57,36 @@ func (r *Request) DoLater(most time.Duration, method string, in, out any) error 
 }
 
 func (r *Request) do(q host.Request, in, out any) error {
-	if err := r.Allow(q.Method); err != nil {
-		return err
-	}
 	var err error
-	q.Address, q.Codec = r.Address, host.JSON
+	q.Codec = host.JSON
 	if q.Input, err = encode(in); err != nil {
 		return r.internal("the input of a built-in method does not encode", q.Method, err)
 	}
-	reply, err := r.of.Call(r.ctx, &q)
+	reply, err := r.Send(&q)
 	if err != nil {
 		return err
-	}
-	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again
-		if fault := r.Hold(2 * n); fault != nil {
-			return fault
-		}
 	}
 	if err := json.Unmarshal(reply.Output, out); err != nil {
 		return r.internal("the output of a built-in method does not decode", q.Method, err)
 	}
 	return nil
+}
+
+// Send calls a method of the actor as it is asked to.
+func (r *Request) Send(q *host.Request) (reply host.Reply, err error) {
+	if err := r.Allow(q.Method); err != nil {
+		return reply, err
+	}
+	q.Address = r.Address
+	if reply, err = r.of.Call(r.ctx, q); err != nil {
+		return reply, err
+	}
+	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again
+		if fault := r.Hold(2 * n); fault != nil {
+			return reply, fault
+		}
+	}
+	return reply, nil
 }
 
 func (r *Request) internal(what, method string, err error) error {

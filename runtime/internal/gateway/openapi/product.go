@@ -6,6 +6,8 @@ import "net/http"
 type product struct {
 	path, verb, summary string
 	answer              object // nil for a WebSocket that goes on after a position
+	body                object // of a POST; nil for a GET
+	fault               object // nil for a text
 }
 
 var products = []product{
@@ -29,6 +31,18 @@ var products = []product{
 			"key": object{"type": "array", "items": object{}}, "value": object{}, "versionstamp": object{"type": []string{"string", "null"}},
 		}}},
 	},
+	{
+		path: "strata/execute", verb: "strata",
+		summary: "Does a command of Strata on the key-value store.",
+		answer:  object{"type": "object", "minProperties": 1},
+		body: object{"type": "object", "properties": object{
+			"session": object{"type": "string", "maxLength": 255},
+			"command": object{"description": "The name of a command, or an object with it and its members."},
+		}, "required": []string{"command"}, "additionalProperties": false},
+		fault: object{"type": "object", "properties": object{
+			"name": object{"type": "string"}, "message": object{"type": "string"}, "earliest": object{"type": "string"},
+		}, "required": []string{"name", "message"}},
+	},
 }
 
 // otherProducts describes the interfaces of other products.
@@ -37,8 +51,12 @@ func (t *typeDocument) otherProducts() {
 	if t.b.OpenKV {
 		who = "For all callers."
 	}
-	failure := object{"type": "object", "properties": object{"error": object{"type": "string"}}, "required": []string{"error"}}
 	for _, p := range products {
+		fault, method := object{"type": "string"}, http.MethodGet
+		if p.fault != nil {
+			fault = p.fault
+		}
+		failure := object{"type": "object", "properties": object{"error": fault}, "required": []string{"error"}}
 		o := operation{
 			summary: p.summary, description: who,
 			success: object{"default": object{"description": "Why not.", "content": inJSON(failure)}},
@@ -50,6 +68,9 @@ func (t *typeDocument) otherProducts() {
 			o.success["101"] = object{"description": "A WebSocket with the subprotocol cairn.v1, if the client offers it."}
 			o.parameters = []any{parameter("After"), parameter("LastEventID")}
 		}
-		t.add(p.path, http.MethodGet, p.verb, o)
+		if p.body != nil {
+			method, o.body = http.MethodPost, body(p.body, true)
+		}
+		t.add(p.path, method, p.verb, o)
 	}
 }

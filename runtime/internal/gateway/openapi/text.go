@@ -223,7 +223,9 @@ var hostText = map[string]string{
 	"KVMoment.at": "at is a version of the actor: entries are read as they were when it was committed. Absent " +
 		"means now. What is no longer known is an error with the reason history_trimmed.",
 	"KVMoment.branch": "branch is the name of a branch; absent means the store itself.",
-	"KVMutation":      "A Mutation changes entries. op is one of",
+	"KVMoment.time": "time is a time, instead of at: entries are read as the last commit by then left them. " +
+		"Times of commits are in the order of their versions, whatever the clock does.",
+	"KVMutation": "A Mutation changes entries. op is one of",
 	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
 		"An entry of the past is not there.",
 	"KVMutation.key": "key is that of all operations except delete_range.",

@@ -32,7 +32,8 @@ type Exchange struct {
 	Code      host.Code // of the error, "" for success
 	Uncounted bool
 	Text      bool // errors are texts, not JSON
-	Brief     bool // errors are {"error":text}
+	// Form makes of an error what the interface of another product answers in JSON; nil is the error as it is.
+	Form func(*host.Error) any
 	// Token is the id of the actor's token that the request came with, "" for none.
 	Token string
 
@@ -113,15 +114,18 @@ func (x *Exchange) FailStatus(e *host.Error, status int) {
 	switch {
 	case x.Text:
 		x.text(status, e)
-	case x.Brief:
-		x.JSON(status, map[string]string{"error": message(e)})
+	case x.Form != nil:
+		x.JSON(status, x.Form(e))
 	default:
 		x.JSON(status, e)
 	}
 }
 
-// message is the text of an error, with what finds its cause in the log.
-func message(e *host.Error) string {
+// Brief is the Form of errors that are {"error":text}.
+func Brief(e *host.Error) any { return map[string]string{"error": Message(e)} }
+
+// Message is the text of an error, with what finds its cause in the log.
+func Message(e *host.Error) string {
 	if id := e.Metadata["error_id"]; id != "" {
 		return e.Message + " (error_id " + id + ")"
 	}
@@ -135,7 +139,7 @@ func (x *Exchange) text(status int, e *host.Error) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	x.Begin(status)
-	io.WriteString(x.W, message(e)+"\n")
+	io.WriteString(x.W, Message(e)+"\n")
 }
 
 // JSON answers with v. It is not for the hot path.

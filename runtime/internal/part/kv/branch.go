@@ -88,7 +88,7 @@ func stateOf(codec host.Codec, key kv.Key, s kvrows.State) (*kv.Entry, error) {
 func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 	var views [2]viewRows
 	for i, m := range []*kv.Moment{&in.From, &in.To} {
-		v, err := r.view(m)
+		v, err := r.versioned(m)
 		if err != nil {
 			return out, of([]string{"from", "to"}[i], err)
 		}
@@ -173,7 +173,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	if err != nil {
 		return out, withField(branched(err), "target")
 	}
-	source, err := r.view(&in.Source)
+	source, err := r.versioned(&in.Source)
 	if err != nil {
 		return out, of("source", err)
 	}
@@ -237,7 +237,7 @@ func unplaced(err error) error {
 // base returns what a merge compares with.
 func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.View, error) {
 	if in.Base != nil {
-		v, err := r.view(in.Base)
+		v, err := r.versioned(in.Base)
 		if err != nil {
 			return nil, of("base", err)
 		}

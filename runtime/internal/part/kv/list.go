@@ -83,6 +83,9 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 	if in.Branch != "" {
 		of = append(of, []byte(in.Branch))
 	}
+	if in.Time != nil {
+		of = append(of, nil, strconv.AppendInt(nil, in.Time.UnixMilli(), 10))
+	}
 	listing := listingOf(of...)
 	if in.Cursor != "" {
 		last, err := after(in.Cursor, listing, start, end)

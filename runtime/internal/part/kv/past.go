@@ -35,8 +35,23 @@ func (r *reader) view(m *kv.Moment) (*kvrows.View, error) {
 	if m.At > uint64(r.version) {
 		return nil, host.Errorf(host.InvalidArgument, "version %d is not committed; the last one is %d", m.At, r.version).With("field", "at")
 	}
+	if m.Time != nil {
+		if m.At != 0 {
+			return nil, host.Errorf(host.InvalidArgument, "at and time are both given").With("field", "time")
+		}
+		v, err := kvrows.LookBack(r.rows, m.Branch, m.Time.UnixMilli(), r.version, r.now.UnixMilli())
+		return v, of("branch", branched(trimmed(err)))
+	}
 	v, err := kvrows.Look(r.rows, m.Branch, engine.Version(m.At), r.version, r.now.UnixMilli())
 	return v, branched(trimmed(err))
+}
+
+// versioned is view for what compares versions.
+func (r *reader) versioned(m *kv.Moment) (*kvrows.View, error) {
+	if m.Time != nil {
+		return nil, host.Errorf(host.InvalidArgument, "this is about versions, not times").With("field", "time")
+	}
+	return r.view(m)
 }
 
 // viewRows are the rows of a view, with errors for callers.
@@ -63,7 +78,11 @@ func trimmed(err error) error {
 	if !ok {
 		return err
 	}
-	e := host.Errorf(host.FailedPrecondition, "what was at version %d is not known", t.Requested).With("reason", reasonTrimmed)
+	when := "version " + strconv.FormatUint(uint64(t.Requested), 10)
+	if t.Requested == 0 {
+		when = clock.TimeMS(t.Time).UTC().Format(time.RFC3339Nano)
+	}
+	e := host.Errorf(host.FailedPrecondition, "what was at %s is not known", when).With("reason", reasonTrimmed)
 	if t.Earliest != 0 {
 		e.Message += ", only from version " + strconv.FormatUint(uint64(t.Earliest), 10) + " on"
 		e = e.With("earliest", strconv.FormatUint(uint64(t.Earliest), 10))

@@ -16,15 +16,17 @@ type Count struct {
 	// Floor is the version of a scope before which it does not know what its entries were. It means something if the scope
 	// keeps versions.
 	Floor int64
+	// FloorTime is when that was committed, in Unix milliseconds.
+	FloorTime int64
 }
 
 // countForm is the first byte of a row of counts. The numbers follow as uvarints.
 const countForm = 1
 
 func (c *Count) encode() []byte {
-	b := make([]byte, 0, 1+5*binary.MaxVarintLen64)
+	b := make([]byte, 0, 1+6*binary.MaxVarintLen64)
 	b = append(b, countForm)
-	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped, c.Floor} {
+	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped, c.Floor, c.FloorTime} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
@@ -37,7 +39,10 @@ func parseCount(e *engine.Entry) (c Count, err error) {
 		return Count{}, damaged
 	}
 	b = b[1:]
-	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped, &c.Floor} {
+	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped, &c.Floor, &c.FloorTime} {
+		if n == &c.FloorTime && len(b) == 0 {
+			break // a row from before there was this number
+		}
 		v, size := binary.Uvarint(b)
 		if size <= 0 || int64(v) < 0 {
 			return Count{}, damaged
@@ -183,7 +188,7 @@ func (s *Store) recount(sc *Scope) error {
 	if err != nil {
 		return err
 	}
-	t.count = Count{Floor: t.count.Floor}
+	t.count = Count{Floor: t.count.Floor, FloorTime: t.count.FloorTime}
 	q := engine.ListQuery{Start: start, End: keyspace.TupleEnd(start), KeysOnly: true, Expired: true}
 	for {
 		page, err := s.WriteSet.List(q)
@@ -225,7 +230,7 @@ func (s *Store) empty(sc *Scope) error {
 	if err != nil {
 		return err
 	}
-	c = Count{Floor: c.Floor}
+	c = Count{Floor: c.Floor, FloorTime: c.FloorTime}
 	return s.WriteSet.Put(key, c.encode(), engine.PutOptions{Exempt: true})
 }
 

@@ -14,12 +14,17 @@ import (
 // A TrimmedError says that what a key was at a version is not known, because nothing keeps it any longer, or never did.
 type TrimmedError struct {
 	Requested engine.Version
+	// Time is what was requested instead, in Unix milliseconds.
+	Time int64
 	// Earliest is a version that is known; 0 if only the present is.
 	Earliest engine.Version
 }
 
-// Error names both versions.
+// Error says what is asked for and what is known.
 func (e *TrimmedError) Error() string {
+	if e.Requested == 0 {
+		return fmt.Sprintf("what was at %d ms is not kept; the earliest version that is known is %d", e.Time, e.Earliest)
+	}
 	return fmt.Sprintf("version %d is not kept; the earliest that is known is %d", e.Requested, e.Earliest)
 }
 
@@ -31,9 +36,10 @@ type Past struct {
 	scopes  *Scopes
 	now     int64 // the time of the reader
 	time    int64 // at which entries have expired; 0 is not known
+	timed   bool  // what was committed by time is read, and not what was by version, which is the present one
 	sure    bool  // all is known: the version is pinned, or the present one
 	present bool
-	floors  map[*Scope]engine.Version
+	floors  map[*Scope]floor
 }
 
 // At returns the store itself as it was when a version was committed. now is the version of the rows, and nowMS the time.
@@ -46,7 +52,7 @@ func At(rows engine.Reader, version, now engine.Version, nowMS int64) (*Past, er
 }
 
 func newPast(rows engine.Reader, known *Scopes, branch uint64, version, now engine.Version, nowMS int64) *Past {
-	p := &Past{rows: rows, branch: branch, version: version, scopes: known, now: nowMS, present: version == now, floors: make(map[*Scope]engine.Version)}
+	p := &Past{rows: rows, branch: branch, version: version, scopes: known, now: nowMS, present: version == now, floors: make(map[*Scope]floor)}
 	for i := range known.pins {
 		if pin := &known.pins[i]; pin.version == version && pin.of(branch, nowMS) {
 			p.sure, p.time = true, pin.Time
@@ -58,6 +64,28 @@ func newPast(rows engine.Reader, known *Scopes, branch uint64, version, now engi
 	return p
 }
 
+// when makes p read what there was at a time before now.
+func (p *Past) when(ms int64) {
+	p.time, p.timed, p.sure, p.present = ms, true, false, false
+}
+
+// unknown is the error for what is not known. earliest is a version that is; 0 is none.
+func (p *Past) unknown(earliest engine.Version) error {
+	e := &TrimmedError{Requested: p.version, Earliest: earliest}
+	if p.timed {
+		e.Requested, e.Time = 0, p.time
+	}
+	return e
+}
+
+// reached reports whether a version was committed by then. Times of commits are in the order of their versions.
+func (p *Past) reached(version engine.Version, ms int64) bool {
+	if p.timed {
+		return ms <= p.time
+	}
+	return version <= p.version
+}
+
 // known returns an error if what a key was is not known, though no version of it says so.
 func (p *Past) known(key []byte) error {
 	if p.sure {
@@ -65,19 +93,19 @@ func (p *Past) known(key []byte) error {
 	}
 	h := p.scopes.of(userKey(key)).history()
 	if h == nil {
-		return &TrimmedError{Requested: p.version}
+		return p.unknown(0)
 	}
-	floor, ok := p.floors[h]
+	from, ok := p.floors[h]
 	if !ok {
 		c, err := readCount(p.rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)))
 		if err != nil {
 			return err
 		}
-		floor = engine.Version(c.Floor)
-		p.floors[h] = floor
+		from = c.floor()
+		p.floors[h] = from
 	}
-	if p.version < floor {
-		return &TrimmedError{Requested: p.version, Earliest: floor}
+	if p.timed && from.version != 0 && from.time == 0 || !p.reached(from.version, from.time) {
+		return p.unknown(from.version)
 	}
 	return nil
 }
@@ -93,7 +121,7 @@ func (p *Past) covers(start, end []byte) error {
 		sc = sc.outer
 	}
 	if sc == nil {
-		return &TrimmedError{Requested: p.version}
+		return p.unknown(0)
 	}
 	for _, in := range p.scopes.list {
 		key := keyspace.UserKV.Append(nil, in.Prefix)
@@ -114,7 +142,7 @@ func (p *Past) Get(key []byte) (Version, bool, error) {
 		return Version{}, false, err
 	}
 	return p.pick(key, now, func(yield func(*engine.Entry, error) bool) {
-		each(p.rows, versions(key, 256, true), yield)
+		each(p.rows, versions(key, 256, !p.timed), yield)
 	})
 }
 
@@ -144,7 +172,7 @@ func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry
 	if err := p.known(key); err != nil {
 		return Version{}, false, err
 	}
-	if now != nil && now.Version <= p.version {
+	if now != nil && p.reached(now.Version, now.Updated) {
 		v := head(now)
 		return v, v.Kind == Set && v.lives(p.time), nil
 	}
@@ -164,7 +192,14 @@ func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry
 		case p.present || p.sure && version <= p.version && e.Expire != 0 && e.Expire <= p.now:
 			return Version{}, false, nil // no reader needs it: it had ended by then
 		case Kind(e.Encoding) == trimmed && (version <= p.version || !p.sure):
-			return Version{}, false, &TrimmedError{Requested: p.version, Earliest: earliest}
+			return Version{}, false, p.unknown(earliest)
+		case p.timed:
+			if v, err := parseVersion(e); err != nil || p.reached(version, v.Time) {
+				if v.Ended != 0 && v.Ended != earliest { // not by one that came later, but by one that nothing keeps
+					return Version{}, false, err
+				}
+				return v, err == nil && v.Kind == Set && v.lives(p.time), err
+			}
 		case version <= p.version:
 			return p.fetch(e.Key)
 		}
@@ -217,7 +252,7 @@ func (p *Past) all(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 		}
 		start, end := rowsOf(p.branch, start, end)
 		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
-		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, KeysOnly: true})
+		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, KeysOnly: !p.timed, MaxBytes: 4 << 20})
 		old.end = p.present
 		for {
 			present, err := now.peek()

@@ -29,6 +29,7 @@ type historian struct {
 	now     int64
 	moments []moment
 	known   int // answers about the past that were no error
+	timed   int // of them about a time
 }
 
 func (h *historian) key() []byte {
@@ -174,14 +175,95 @@ func (h *historian) check() {
 	}
 }
 
+// checkTime asks for what was at some times: what the last turn by then left.
+func (h *historian) checkTime() {
+	at := h.moments[len(h.moments)-1-h.rnd.IntN(min(len(h.moments), 30))].time + int64(h.rnd.IntN(2))
+	last := slices.IndexFunc(h.moments, func(m moment) bool { return m.time > at }) - 1
+	if last < 0 || at >= h.now {
+		return
+	}
+	m := &h.moments[last]
+	want := maps.Clone(m.raw)
+	maps.DeleteFunc(want, func(_ string, e engine.Entry) bool { return e.Expire != 0 && e.Expire <= at })
+	v, err := LookBack(h.s, "", at, h.s.Version(), h.now)
+	must(h.t, err)
+	key := h.key()
+	got, there, err := v.Get(key)
+	e, was := want[string(key)]
+	if trimmed, unknown := errors.AsType[*TrimmedError](err); unknown {
+		if trimmed.Time != at || trimmed.Requested != 0 {
+			h.t.Fatalf("%+v at %d, version %d", trimmed, at, m.version)
+		}
+		return
+	}
+	if err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time) {
+		h.tell(v.lines[0], key)
+		h.t.Fatalf("%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
+	}
+	h.timed++
+	from, to := keyspace.UserKV.Range()
+	n := 0
+	for f, err := range v.All(from, to, h.rnd.IntN(2) == 0) {
+		if _, unknown := errors.AsType[*TrimmedError](err); unknown {
+			return
+		}
+		must(h.t, err)
+		if e, was := want[string(f.Key)]; !was || e.Version != f.Version.Version {
+			h.tell(v.lines[0], f.Key)
+			h.t.Fatalf("%s at %d: %+v, want %+v %v", keyspace.Format(f.Key), at, f, e, was)
+		}
+		n++
+	}
+	if n != len(want) {
+		h.t.Fatalf("%d entries at %d, want %d", n, at, len(want))
+	}
+}
+
+// A clock that is set back reorders nothing: what was written later has a later time, or the same.
+func TestTheClockDoesNotReorderThePast(t *testing.T) {
+	_, rows := openRows(t)
+	s := Of(rows, new(Scopes))
+	s.Advance(1000)
+	_, err := s.SetScope(nil, Policy{KeepVersions: 10})
+	must(t, err)
+	for i, clock := range []int64{2000, 500, 700, 2100, 100} {
+		s.Advance(clock)
+		must(t, s.Put(keyspace.UserKV.Append(nil, pack("a", i)), nil, engine.PutOptions{}))
+		if i == 3 {
+			_, err := s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))
+			must(t, err)
+		}
+	}
+	for at, want := range map[int64]int{1000: 0, 1999: 0, 2000: 3, 2099: 3, 2100: 4, 3000: 4} { // what the clock said meanwhile is not asked
+		v, err := LookBack(s, "", at, s.Version(), 9000)
+		must(t, err)
+		n := 0
+		for _, err := range v.All(keyspace.UserKV.Append(nil, pack("a")), keyspace.UserKV.Append(nil, pack("b")), false) {
+			must(t, err)
+			n++
+		}
+		if n != want {
+			t.Errorf("at %d there were %d, not %d", at, n, want)
+		}
+	}
+	if v, err := LookBack(s, "", 999, s.Version(), 9000); err == nil {
+		_, _, err = v.Get(keyspace.UserKV.Append(nil, pack("a", 1)))
+		trimmed, is := errors.AsType[*TrimmedError](err)
+		if !is || trimmed.Time != 999 || trimmed.Earliest == 0 {
+			t.Errorf("%+v", err)
+		}
+	}
+}
+
 func TestThePastIsWhatItWasOrUnknown(t *testing.T) {
-	known := 0
+	known, timed := 0, 0
 	for seed := range uint64(40) {
 		space, rows := openRows(t)
 		h := &historian{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), s: Of(rows, new(Scopes)), now: 1000}
 		for range 200 {
 			h.turn()
 			h.check()
+			h.checkTime()
 			if h.rnd.IntN(3) == 0 {
 				_, err := space.Commit(nil)
 				must(t, err)
@@ -192,8 +274,9 @@ func TestThePastIsWhatItWasOrUnknown(t *testing.T) {
 			}
 		}
 		known += h.known
+		timed += h.timed
 	}
-	if known < 1000 {
-		t.Errorf("only %d answers", known)
+	if known < 1000 || timed < 1000 {
+		t.Errorf("only %d answers, and %d about times", known, timed)
 	}
 }

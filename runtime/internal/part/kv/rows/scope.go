@@ -386,13 +386,13 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	before, now := there && was.history() != nil, sc.history() != nil
 	switch {
 	case now && !before:
-		if err = s.unkeep(prefix, 0); err == nil {
-			err = s.raise(sc, s.Version())
+		if err = s.unkeep(prefix, floor{}); err == nil {
+			err = s.raise(sc, floor{s.Version(), s.Time()})
 		}
 	case before && !now:
 		var c Count
 		if c, err = readCount(s.WriteSet, keyspace.KVCount.Append(nil, key)); err == nil {
-			err = s.unkeep(prefix, engine.Version(c.Floor))
+			err = s.unkeep(prefix, c.floor())
 		}
 	}
 	if err == nil && there && was.Log {
@@ -447,12 +447,12 @@ func (s *Store) RemoveScope(prefix []byte) error {
 	if was.history() == nil {
 		return nil
 	}
-	return s.unkeep(prefix, engine.Version(c.Floor))
+	return s.unkeep(prefix, c.floor())
 }
 
 // unkeep removes the versions of the entries below a prefix that no reader keeps, except in scopes within that keep some
 // themselves. If a scope around keeps them now, it knows what was from a floor on.
-func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
+func (s *Store) unkeep(prefix []byte, from floor) error {
 	list, err := briefScopes(s.WriteSet) // the declared ones may be on their way
 	if err != nil {
 		return err
@@ -468,7 +468,7 @@ func (s *Store) unkeep(prefix []byte, floor engine.Version) error {
 	}
 	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, known: true}}
 	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
-		return s.raise(h, floor)
+		return s.raise(h, from)
 	}
 	start := keyspace.UserKV.Append(nil, prefix)
 	p := newPuller(s.WriteSet, engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true})

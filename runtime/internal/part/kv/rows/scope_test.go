@@ -213,7 +213,8 @@ func TestManyEntriesOfManyGroupsAreDeletedAtOnce(t *testing.T) {
 }
 
 func FuzzCount(f *testing.F) {
-	f.Add((&Count{1, 2, 3, 4, 5}).encode())
+	f.Add((&Count{1, 2, 3, 4, 5, 6}).encode())
+	f.Add([]byte{1, 1, 2, 3, 4, 5}) // of before there was a sixth number
 	f.Add([]byte{1, 0x80})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := parseCount(&engine.Entry{Value: b})

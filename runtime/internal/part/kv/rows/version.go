@@ -203,7 +203,7 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 			return err
 		}
 	}
-	v := Version{Version: s.Version(), Kind: kind, Time: max(s.Now(), was.Updated)}
+	v := Version{Version: s.Version(), Kind: kind, Time: s.Time()}
 	return s.putVersion(key, &v, until, true)
 }
 
@@ -235,7 +235,7 @@ func (s *Store) trim(h *Scope, key []byte) error {
 		case int64(i) < h.KeepVersions || s.pinned(key, version, newer):
 		case !marked:
 			marked = true
-			v := Version{Version: version, Kind: trimmed}
+			v := Version{Version: version, Kind: trimmed, Time: e.Updated} // when it ended: nothing is known before
 			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire, Encoding: uint8(trimmed), Exempt: true}); err != nil {
 				return err
 			}
@@ -268,7 +268,8 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		return err
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
-	newer, floor := s.Version(), engine.Version(-n)
+	var from floor
+	newer, at := s.Version(), row // the row of what the scope knows from now on, unless that is the present
 	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
 	if err != nil {
 		return err
@@ -277,13 +278,17 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		if _, n, err = keyspace.KVVersion.Parse(page.Entries[0].Key); err != nil {
 			return err
 		}
-		newer = engine.Version(-n)
-		floor = newer
+		newer, at = engine.Version(-n), page.Entries[0].Key
 	} else if now, there, err := s.WriteSet.Stat(key); err != nil {
 		return err
 	} else if there {
-		newer = now.Version
-		floor = newer
+		newer, at = now.Version, nil
+		from = floor{now.Version, now.Updated}
+	}
+	if at != nil {
+		if from, err = s.floorAt(at); err != nil {
+			return err
+		}
 	}
 	q := engine.ListQuery{Start: row, End: keyspace.TupleEnd(prefix), KeysOnly: true, Expired: true}
 	page, err = s.WriteSet.List(q)
@@ -303,7 +308,7 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		newer = version
 	}
 	if h := s.scopes.of(userKey(key)).history(); h != nil {
-		if err := l.raise(h, floor); err != nil {
+		if err := l.raise(h, from); err != nil {
 			return err
 		}
 	}
@@ -328,19 +333,42 @@ func (s *Store) keepUntil(row []byte, until int64) error {
 	return s.WriteSet.Put(row, e.Value, engine.PutOptions{ExpireAt: until, Encoding: e.Encoding, Exempt: true})
 }
 
+// A floor is a version before which a scope does not know what its entries were, and when it was committed, in Unix milliseconds.
+type floor struct {
+	version engine.Version
+	time    int64
+}
+
+func (c *Count) floor() floor { return floor{engine.Version(c.Floor), c.FloorTime} }
+
+// floorAt returns the version in a row as a floor.
+func (s *Store) floorAt(row []byte) (floor, error) {
+	e, err := raw(s.WriteSet, row)
+	if err != nil || e == nil {
+		return floor{}, err
+	}
+	v, err := parseVersion(e)
+	if v.Time == 0 { // it was trimmed before such rows had a time
+		v.Time = s.Time()
+	}
+	return floor{v.Version, v.Time}, err
+}
+
 // raise notes that a scope does not know what was before a version.
-func (l *ledger) raise(h *Scope, floor engine.Version) error {
+func (l *ledger) raise(h *Scope, from floor) error {
 	t, err := l.at(keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)), false)
 	if err != nil {
 		return err
 	}
-	t.count.Floor = max(t.count.Floor, int64(floor))
+	if c := &t.count; c.floor().version < from.version {
+		c.Floor, c.FloorTime = int64(from.version), from.time
+	}
 	return nil
 }
 
-func (s *Store) raise(h *Scope, floor engine.Version) error {
+func (s *Store) raise(h *Scope, from floor) error {
 	l := ledger{rows: s.WriteSet}
-	if err := l.raise(h, floor); err != nil {
+	if err := l.raise(h, from); err != nil {
 		return err
 	}
 	return l.write(s.WriteSet)

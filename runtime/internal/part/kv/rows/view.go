@@ -35,6 +35,22 @@ func Look(rows engine.Reader, name string, version, now engine.Version, nowMS in
 	return look(rows, known, b, version, now, nowMS), nil
 }
 
+// LookBack is Look for what had been committed by a time, in Unix milliseconds.
+func LookBack(rows engine.Reader, name string, ms int64, now engine.Version, nowMS int64) (*View, error) {
+	v, err := Look(rows, name, 0, now, nowMS)
+	if err != nil || ms >= nowMS {
+		return v, err
+	}
+	if b := v.Branch; b.ID != mainBranch && ms < b.Created {
+		return nil, &TrimmedError{Time: ms, Earliest: b.first()}
+	}
+	v.lines[0].when(ms)
+	for _, p := range v.lines[1:] { // as they were before
+		p.time = ms
+	}
+	return v, nil
+}
+
 func look(rows engine.Reader, known *Scopes, b *Branch, version, now engine.Version, nowMS int64) *View {
 	v := &View{Branch: b}
 	for {

@@ -1,0 +1,169 @@
+package strata_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The defects of the original are counted as in the study of it. Those of transactions are in session_test.go.
+
+func TestD1IntegersAreNotDoubles(t *testing.T) {
+	s := open(t)
+	for in, want := range map[string]string{`1`: `{"Int":1}`, `1.0`: `{"Float":1.0}`, `{"Int":1}`: `{"Int":1}`, `{"Float":1}`: `{"Float":1.0}`} {
+		if status, got := s.do(`{"KvPut":{"key":"n","value":` + in + `}}`); status != 200 {
+			t.Fatal(got)
+		}
+		s.want(`{"Maybe":`+want+`}`, `{"KvGet":{"key":"n"}}`)
+	}
+}
+
+func TestD2ThePrefixMayBeEmpty(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	for _, members := range []string{`{}`, `{"prefix":null}`, `{"prefix":""}`} {
+		s.want(`{"Keys":["a"]}`, `{"KvList":`+members+`}`)
+		s.want(`{"Uint":1}`, `{"KvCount":`+members+`}`)
+	}
+}
+
+func TestD4AListReadsNoMoreThanItsLimit(t *testing.T) {
+	s := open(t)
+	var b strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&b, `,{"key":"k%03d","value":1}`, i)
+	}
+	s.do(`{"KvBatchPut":{"entries":[` + b.String()[1:] + `]}}`)
+	methods := s.methods(func() { s.want(`{"Keys":["k000","k001"],"cursor":"k001"}`, `{"KvList":{"limit":2}}`) })
+	requests := s.node.Requests()
+	if last := requests[len(requests)-1]; methods != "kv.list" || !strings.Contains(string(last.Input), "limit\x03") {
+		t.Errorf("%s: %q", methods, last.Input)
+	}
+}
+
+func TestD4ABatchThatDeletesHasTheVersion(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	s.want(`{"BatchResults":[{"version":4,"error":null},{"version":null,"error":null},{"version":null,"error":null}]}`, `{"KvBatchDelete":{"keys":["a","b","a"]}}`)
+}
+
+// D5: all keys of a commit share its version, and each commit has a greater one.
+func TestD5TheVersionIsThatOfTheCommit(t *testing.T) {
+	s := open(t)
+	s.want(`{"BatchResults":[{"version":3,"error":null},{"version":3,"error":null}]}`, `{"KvBatchPut":{"entries":[{"key":"a","value":1},{"key":"b","value":1}]}}`)
+	s.want(`{"Version":4}`, `{"KvPut":{"key":"b","value":2}}`)
+	_, got := s.do(`{"KvBatchGet":{"keys":["a","b"]}}`)
+	if !strings.Contains(got, `"version":3`) || !strings.Contains(got, `"version":4`) {
+		t.Error(got)
+	}
+}
+
+func TestD6HistoryIsBounded(t *testing.T) {
+	s := open(t)
+	for i := range 20 {
+		s.want(fmt.Sprintf(`{"Version":%d}`, i+3), fmt.Sprintf(`{"KvPut":{"key":"a","value":%d}}`, i))
+	}
+	_, got := s.do(`{"KvGetv":{"key":"a"}}`)
+	if n := strings.Count(got, `"op":"set"`); n != 17 || !strings.HasPrefix(got, `{"VersionHistory":[{"op":"set","version":22,`) || !strings.HasSuffix(got, `"value":{"Int":3}}]}`) { // the last and 16 before
+		t.Error(n, got)
+	}
+	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a","at_version":6}}`)
+	s.fails(409, "HistoryTrimmed", `only from version 6 on","earliest":"6"`, `{"KvGet":{"key":"a","at_version":5}}`) // never an older value
+	_, first := s.do(`{"KvGetv":{"key":"a","limit":2}}`)
+	if masked(first) != `{"VersionHistory":[{"op":"set","version":N,"timestamp":N,"value":{"Int":19}},{"op":"set","version":N,"timestamp":N,"value":{"Int":18}}],"next":21}` {
+		t.Error(first)
+	}
+	_, second := s.do(`{"KvGetv":{"key":"a","limit":1,"before":21}}`)
+	if !strings.Contains(second, `"version":20,`) || !strings.HasSuffix(second, `"next":20}`) {
+		t.Error(second)
+	}
+}
+
+func TestD6WhatIsGoneIsToldFromNull(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":null}}`)
+	s.want(`{"Bool":true}`, `{"KvDelete":{"key":"a"}}`)
+	_, got := s.do(`{"KvGetv":{"key":"a"}}`)
+	if want := `{"VersionHistory":[{"op":"delete","version":N,"timestamp":N},{"op":"set","version":N,"timestamp":N,"value":"Null"}]}`; masked(got) != want {
+		t.Error(got)
+	}
+	s.want(`{"Maybe":"Null"}`, `{"KvGet":{"key":"a","at_version":3}}`)
+	s.want(`{"Maybe":null}`, `{"KvGet":{"key":"a","at_version":4}}`)
+}
+
+// An answer of the past has the form of one of now.
+func TestD6ReadsOfThePastLookAlike(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	s.want(`{"Version":4}`, `{"KvPut":{"key":"ab","value":2}}`)
+	s.want(`{"Bool":true}`, `{"KvDelete":{"key":"a"}}`)
+	s.want(`{"Version":6}`, `{"KvPut":{"key":"ab","value":3}}`)
+	for version, want := range map[int]string{3: `[["a",{"Int":1}]]`, 4: `[["a",{"Int":1}],["ab",{"Int":2}]]`, 5: `[["ab",{"Int":2}]]`, 6: `[["ab",{"Int":3}]]`} {
+		at := fmt.Sprintf(`,"at_version":%d`, version)
+		s.want(`{"KvScanResult":`+want+`}`, `{"KvScan":{"limit":10`+at+`}}`)
+		var keys []string
+		for _, key := range []string{"a", "ab"} {
+			if strings.Contains(want, `["`+key+`"`) {
+				keys = append(keys, `"`+key+`"`)
+			}
+			s.want(fmt.Sprintf(`{"Bool":%v}`, strings.Contains(want, `["`+key+`"`)), `{"KvExists":{"key":"`+key+`"`+at+`}}`)
+		}
+		s.want(`{"Keys":[`+strings.Join(keys, ",")+`]}`, `{"KvList":{"prefix":"a"`+at+`}}`)
+		s.want(fmt.Sprintf(`{"Uint":%d}`, len(keys)), `{"KvCount":{"prefix":"a"`+at+`}}`)
+	}
+	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"key":"ab","at_version":5}}`)
+	s.want(`{"BoolList":[true,false]}`, `{"KvBatchExists":{"keys":["a","b"],"at_version":4}}`)
+}
+
+// A read as of a time is one of the last version that was committed by then. The clock decides about no order.
+func TestD6ATimeIsThatOfAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+		first := time.Now()
+		time.Sleep(time.Second)
+		s.want(`{"Version":4}`, `{"KvPut":{"key":"a","value":2}}`)
+		s.want(`{"Version":5}`, `{"KvPut":{"key":"b","value":2}}`)
+		second := time.Now()
+		time.Sleep(time.Second)
+		s.want(`{"Bool":true}`, `{"KvDelete":{"key":"a"}}`)
+		for _, c := range []struct {
+			at      time.Time
+			a, keys string
+		}{
+			{first, `{"Int":1}`, `"a"`}, {first.Add(999 * time.Millisecond), `{"Int":1}`, `"a"`}, {second, `{"Int":2}`, `"a","b"`},
+			{second.Add(time.Second), `null`, `"b"`}, {second.Add(time.Hour), `null`, `"b"`},
+		} {
+			at := fmt.Sprintf(`,"as_of":%d`, c.at.UnixMicro())
+			s.want(`{"Maybe":`+c.a+`}`, `{"KvGet":{"key":"a"`+at+`}}`)
+			s.want(`{"Keys":[`+c.keys+`]}`, `{"KvList":{"prefix":null`+at+`}}`)
+			s.want(fmt.Sprintf(`{"Uint":%d}`, strings.Count(c.keys, `"`)/2), `{"KvCount":{"prefix":""`+at+`}}`)
+			s.want(fmt.Sprintf(`{"Bool":%v}`, c.a != "null"), `{"KvExists":{"key":"a"`+at+`}}`)
+		}
+		s.want(fmt.Sprintf(`{"VersionHistory":[{"op":"set","version":3,"timestamp":%d,"value":{"Int":1}}]}`, first.UnixMicro()), fmt.Sprintf(`{"KvGetv":{"key":"a","as_of":%d}}`, first.UnixMicro()))
+		s.fails(409, "HistoryTrimmed", "1999-12-31T23:59:59.999Z is not known, only from version 2 on", fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.Add(-time.Microsecond).UnixMicro()))
+		s.fails(400, "InvalidInput", "no time in microseconds", `{"KvGet":{"key":"a","as_of":18446744073709551615}}`)
+		time.Sleep(26 * time.Hour)                                 // more than it is kept, and until it is purged
+		s.want(`{"Version":8}`, `{"KvPut":{"key":"c","value":1}}`) // behind the purge
+		s.fails(409, "HistoryTrimmed", "is not known", fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.UnixMicro()))
+		s.want(`{"Maybe":null}`, fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, time.Now().Add(-time.Hour).UnixMicro()))
+	})
+}
+
+// A policy that is there already stays, and so does one for all.
+func TestHistoryOfOperatorsGoesFirst(t *testing.T) {
+	s := open(t)
+	s.call("kv.set_scope", `{"prefix":["default"],"max_keys":2}`)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	s.want(`{"Version":4}`, `{"KvPut":{"key":"b","value":1}}`)
+	s.fails(413, "CapacityExceeded", "room for 2 keys", `{"KvPut":{"key":"c","value":1}}`)
+	s.fails(409, "HistoryTrimmed", "not known", `{"KvGet":{"key":"a","at_version":2}}`)
+	all := s.of("room/b")
+	all.call("kv.set_scope", `{"prefix":[],"keep_versions":50}`)
+	all.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	if got := all.call("kv.scopes", `{}`); strings.Count(got, `"prefix"`) != 1 {
+		t.Error(got)
+	}
+}

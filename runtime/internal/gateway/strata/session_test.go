@@ -1,0 +1,325 @@
+package strata_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func TestATransactionReadsItsOwnWrites(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	s.want(`{"Version":4}`, `{"KvPut":{"key":"b","value":2}}`)
+	tx := s.in("mine")
+	tx.want(`{"Bool":false}`, `"TxnIsActive"`)
+	tx.want(`{"TxnInfo":null}`, `"TxnInfo"`)
+	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
+	tx.want(`{"Bool":true}`, `"TxnIsActive"`)
+	if _, got := tx.do(`"TxnInfo"`); masked(got) != `{"TxnInfo":{"id":"mine","status":"Active","started_at":N,"branch":"default"}}` {
+		t.Error(got)
+	}
+	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":10}}`)
+	tx.want(`{"Version":null}`, `{"KvPut":{"key":"c","value":3}}`)
+	tx.want(`{"Bool":true}`, `{"KvDelete":{"key":"b"}}`)
+	tx.want(`{"Bool":false}`, `{"KvDelete":{"key":"b"}}`)
+	tx.want(`{"Bool":false}`, `{"KvDelete":{"key":"none"}}`)
+	tx.want(`{"Maybe":{"Int":10}}`, `{"KvGet":{"key":"a"}}`)
+	tx.want(`{"Maybe":null}`, `{"KvGet":{"key":"b"}}`)
+	tx.want(`{"Bool":true}`, `{"KvExists":{"key":"c"}}`)
+	tx.want(`{"Keys":["a","c"]}`, `{"KvList":{}}`)
+	tx.want(`{"Keys":["a"],"cursor":"a"}`, `{"KvList":{"limit":1}}`)
+	tx.want(`{"Keys":["c"]}`, `{"KvList":{"cursor":"a"}}`)
+	tx.want(`{"Uint":2}`, `{"KvCount":{}}`)
+	tx.want(`{"KvScanResult":[["c",{"Int":3}]]}`, `{"KvScan":{"start":"b"}}`)
+	tx.want(`{"BatchResults":[{"version":null,"error":null},{"version":null,"error":"key must not be empty"}]}`, `{"KvBatchPut":{"entries":[{"key":"d","value":4},{"key":"","value":5}]}}`)
+	tx.want(`{"BatchGetResults":[{"value":{"Int":4}},{}]}`, `{"KvBatchGet":{"keys":["d","b"]}}`)
+	tx.want(`{"BatchResults":[{"version":null,"error":null}]}`, `{"KvBatchDelete":{"keys":["d"]}}`)
+	tx.want(`{"BoolList":[false,true]}`, `{"KvBatchExists":{"keys":["d","c"]}}`)
+	// Nobody else sees it.
+	s.want(`{"Keys":["a","b"]}`, `{"KvList":{}}`)
+	s.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
+	s.in("other").want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`) // a session without a transaction
+	tx.want(`{"Version":5}`, `"TxnCommit"`)
+	s.want(`{"KvScanResult":[["a",{"Int":10}],["c",{"Int":3}]]}`, `{"KvScan":{}}`)
+	tx.want(`{"Bool":false}`, `"TxnIsActive"`)
+	tx.fails(409, "TransactionNotActive", "TxnBegin begins one", `"TxnCommit"`)
+	// The session goes on without one, and may begin another.
+	tx.want(`{"Version":6}`, `{"KvPut":{"key":"a","value":11}}`)
+	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{"branch":"default","options":null}}`)
+	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":12}}`)
+	tx.want(`{"Unit":null}`, `{"TxnRollback":null}`)
+	s.want(`{"Maybe":{"Int":11}}`, `{"KvGet":{"key":"a"}}`)
+	// One that changes nothing, and has read at one point at most, is no commit.
+	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
+	tx.want(`{"Maybe":{"Int":11}}`, `{"KvGet":{"key":"a"}}`)
+	tx.want(`{"Version":null}`, `{"TxnCommit":{}}`)
+}
+
+func TestAConflictIsSaidAtOnce(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	one, two := s.in("one"), s.in("two")
+	for _, tx := range []*store{one, two} {
+		tx.want(`{"Session":"`+tx.session+`"}`, `{"TxnBegin":{}}`)
+		tx.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
+		tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":"`+tx.session+`"}}`)
+	}
+	one.want(`{"Version":4}`, `"TxnCommit"`)
+	methods := s.methods(func() { two.fails(409, "TransactionConflict", "key [default a]", `"TxnCommit"`) })
+	if strings.Count(methods, "kv.commit") != 1 { // nobody runs it again
+		t.Error(methods)
+	}
+	s.want(`{"Maybe":{"String":"one"}}`, `{"KvGet":{"key":"a"}}`)
+	two.want(`{"Bool":false}`, `"TxnIsActive"`)
+	// Blind writes do not conflict.
+	for _, tx := range []*store{one, two} {
+		tx.want(`{"Session":"`+tx.session+`"}`, `{"TxnBegin":{}}`)
+		tx.want(`{"Version":null}`, `{"KvPut":{"key":"b","value":1}}`)
+	}
+	one.want(`{"Version":5}`, `"TxnCommit"`)
+	two.want(`{"Version":6}`, `"TxnCommit"`)
+}
+
+// D7: a key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
+func TestD7APhantomIsAConflict(t *testing.T) {
+	for _, read := range []string{`{"KvList":{"prefix":"p"}}`, `{"KvCount":{"prefix":"p"}}`, `{"KvScan":{"start":"p"}}`, `{"KvList":{"prefix":"p","limit":1}}`, `{"KvGet":{"key":"p2"}}`, `{"KvBatchExists":{"keys":["p2"]}}`} {
+		s := open(t)
+		s.want(`{"Version":3}`, `{"KvPut":{"key":"p1","value":1}}`)
+		tx := s.in("s")
+		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+		if status, got := tx.do(read); status != 200 {
+			t.Fatal(got)
+		}
+		tx.want(`{"Version":null}`, `{"KvPut":{"key":"other","value":1}}`)
+		s.want(`{"Version":4}`, `{"KvPut":{"key":"p2","value":1}}`)
+		tx.fails(409, "TransactionConflict", "", `"TxnCommit"`)
+		s.want(`{"Maybe":null}`, `{"KvGet":{"key":"other"}}`)
+	}
+}
+
+// D8: what a transaction has put has no version, and never 0.
+func TestD8OwnWritesHaveNoVersion(t *testing.T) {
+	s := open(t).in("s")
+	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	s.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":1}}`)
+	s.want(`{"BatchGetResults":[{"value":{"Int":1}}]}`, `{"KvBatchGet":{"keys":["a"]}}`)
+}
+
+// D9: no command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
+func TestD9NoCommandBypassesATransaction(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	tx := s.in("s")
+	tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	for _, command := range []string{`{"KvGet":{"key":"a","at_version":3}}`, `{"KvList":{"at_version":3}}`, `{"KvGetv":{"key":"a"}}`, `{"KvSample":{}}`, `{"KvScan":{"at_version":3}}`, `{"KvCount":{"as_of":3}}`} {
+		tx.fails(400, "InvalidInput", "no part of a transaction", command)
+	}
+	tx.fails(409, "TransactionAlreadyActive", "commit or roll it back", `{"TxnBegin":{}}`)
+	tx.fails(400, "InvalidInput", `the transaction is on \"default\"`, `{"KvGet":{"branch":"other","key":"a"}}`)
+	tx.want(`{"Version":null}`, `{"KvPut":{"space":"two","key":"a","value":2}}`)
+	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":3}}`)
+	if status, got := tx.do(`"TxnCommit"`); status != 200 {
+		t.Error(got)
+	}
+	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"space":"two","key":"a"}}`)
+	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a"}}`)
+	if got := s.call("kv.scopes", `{}`); strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2 {
+		t.Error(got)
+	}
+}
+
+func TestATransactionThatOnlyReads(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+	tx := s.in("s")
+	tx.want(`{"Session":"s"}`, `{"TxnBegin":{"options":{"read_only":true}}}`)
+	tx.fails(409, "AccessDenied", "only reads", `{"KvPut":{"key":"a","value":2}}`)
+	tx.fails(409, "AccessDenied", "only reads", `{"KvBatchDelete":{"keys":["a"]}}`)
+	tx.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
+	tx.want(`{"Version":null}`, `"TxnCommit"`)
+}
+
+// A session that rests for 30 s ends, and its commands are never done outside of the transaction.
+func TestAnIdleTransactionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
+		tx := s.in("s")
+		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+		for range 4 { // each command lasts for 30 s
+			time.Sleep(30 * time.Second)
+			tx.want(`{"Bool":true}`, `"TxnIsActive"`)
+		}
+		tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":2}}`)
+		time.Sleep(30*time.Second + time.Millisecond)
+		tx.fails(409, "TransactionNotActive", "rested for more than 30s, and nothing of it was done", `{"KvPut":{"key":"a","value":3}}`)
+		tx.fails(409, "TransactionNotActive", "rested", `{"KvGet":{"key":"a"}}`)
+		tx.fails(409, "TransactionNotActive", "rested", `{"KvGetv":{"key":"a"}}`)
+		tx.want(`{"Bool":false}`, `"TxnIsActive"`)
+		tx.want(`{"TxnInfo":null}`, `"TxnInfo"`)
+		tx.fails(409, "TransactionNotActive", "rested", `"TxnCommit"`)
+		// That was told with the commit, so that the session may be used again.
+		tx.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
+		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+		time.Sleep(time.Minute)
+		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`) // which is as good
+		tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":4}}`)
+		tx.want(`{"Version":4}`, `"TxnCommit"`)
+	})
+}
+
+// A session that TxnBegin made has no other use than its transaction, and belongs to its actor.
+func TestASessionOfTxnBegin(t *testing.T) {
+	s := open(t)
+	begin := func() *store {
+		_, got := s.do(`{"TxnBegin":{}}`)
+		name := strings.TrimSuffix(strings.TrimPrefix(got, `{"Session":"`), `"}`)
+		if !strings.HasPrefix(name, "txn:") || len(name) < 20 {
+			t.Fatal(got)
+		}
+		return s.in(name)
+	}
+	tx := begin()
+	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":1}}`)
+	for _, command := range []string{`{"KvPut":{"key":"a","value":2}}`, `{"KvGet":{"key":"a"}}`, `"TxnCommit"`, `"TxnIsActive"`} {
+		tx.of("room/b").fails(409, "TransactionNotActive", "belongs to another actor", command)
+		tx.of("closed/a").fails(409, "TransactionNotActive", "belongs to another actor", command)
+	}
+	tx.want(`{"Version":3}`, `"TxnCommit"`)
+	tx.fails(409, "TransactionNotActive", "has ended", `{"KvPut":{"key":"a","value":2}}`)
+	s.in("txn:x").fails(400, "InvalidInput", "session must not begin with", `{"TxnBegin":{}}`)
+	other := begin()
+	other.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
+	other.want(`{"Unit":null}`, `"TxnRollback"`)
+}
+
+// A name that a client chose is one of each actor.
+func TestSessionsOfTwoActors(t *testing.T) {
+	s := open(t).in("s")
+	b := s.of("room/b")
+	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	s.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"a"}}`)
+	b.want(`{"Maybe":null}`, `{"KvGet":{"key":"k"}}`)
+	b.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"b"}}`) // it has no transaction there
+	b.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	b.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"bb"}}`)
+	s.want(`{"Version":3}`, `"TxnCommit"`)
+	b.want(`{"Unit":null}`, `"TxnRollback"`)
+	s.want(`{"Maybe":{"String":"a"}}`, `{"KvGet":{"key":"k"}}`)
+	b.want(`{"Maybe":{"String":"b"}}`, `{"KvGet":{"key":"k"}}`)
+}
+
+// A session belongs to its token: what a transaction has read is not for another one.
+func TestSessionsOfTwoTokens(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"secret"}}`)
+	holder := func(input string) *store {
+		var out struct{ Token string }
+		if err := json.Unmarshal([]byte(s.call(host.TokenCreate, input)), &out); err != nil {
+			t.Fatal(err)
+		}
+		h := s.in("s")
+		h.token = out.Token
+		return h
+	}
+	one, two := holder(`{"rights":["read","write"],"prefix":["default"]}`), holder(`{"rights":["read","write"],"prefix":["other"]}`)
+	one.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	one.want(`{"Maybe":{"String":"secret"}}`, `{"KvGet":{"key":"k"}}`)
+	two.want(`{"Bool":false}`, `"TxnIsActive"`)
+	two.fails(403, "AccessDenied", "does not allow", `{"KvGet":{"key":"k"}}`)
+	two.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	two.fails(403, "AccessDenied", "does not allow", `{"KvGet":{"key":"k"}}`)
+	two.want(`{"Version":null}`, `{"KvPut":{"space":"other","key":"k","value":1}}`)
+	two.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":1}}`)
+	two.fails(403, "AccessDenied", "does not allow", `"TxnCommit"`)
+	one.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"seen"}}`)
+	if status, got := one.do(`"TxnCommit"`); status != 200 {
+		t.Error(got)
+	}
+	s.want(`{"Maybe":{"String":"seen"}}`, `{"KvGet":{"key":"k"}}`)
+	s.want(`{"Maybe":null}`, `{"KvGet":{"space":"other","key":"k"}}`)
+}
+
+func TestTransactionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		for i := range 100 {
+			s.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
+		}
+		s.in("more").fails(429, "CapacityExceeded", "the actor has 100 transactions", `{"TxnBegin":{}}`)
+		s.of("room/b").in("more").want(`{"Session":"more"}`, `{"TxnBegin":{}}`)
+		s.in("s7").want(`{"Unit":null}`, `"TxnRollback"`)
+		s.in("more").want(`{"Session":"more"}`, `{"TxnBegin":{}}`)
+		s.in("s7").fails(429, "CapacityExceeded", "", `{"TxnBegin":{}}`)
+		time.Sleep(31 * time.Second)
+		s.in("s7").want(`{"Session":"s7"}`, `{"TxnBegin":{}}`)
+		// What one has read and is to write is bounded, too.
+		tx, big := s.in("s7"), strings.Repeat("x", 1<<20-100)
+		for i := range 15 {
+			tx.want(`{"Version":null}`, fmt.Sprintf(`{"KvPut":{"key":"k%d","value":"%s"}}`, i, big))
+		}
+		tx.fails(413, "CapacityExceeded", "bytes of a transaction", `{"KvPut":{"key":"k","value":["`+big+`"]}}`)
+		tx.want(`{"Unit":null}`, `"TxnRollback"`)
+		tx.want(`{"Session":"s7"}`, `{"TxnBegin":{}}`)
+		tx.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":["`+big+`"]}}`)
+	})
+}
+
+// Requests of one session come one after the other, and sessions beside each other. Each increment is counted once.
+func TestSessionsAtOnce(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"n","value":0}}`)
+	var wg sync.WaitGroup
+	counts := make([]int, 4)
+	for i := range counts {
+		wg.Go(func() {
+			tx := s.in(fmt.Sprint("s", i))
+			for range 30 {
+				if status, got := tx.do(`{"TxnBegin":{}}`); status != 200 {
+					t.Error(got)
+					return
+				}
+				_, got := tx.do(`{"KvGet":{"key":"n"}}`)
+				n := 0
+				if _, err := fmt.Sscanf(got, `{"Maybe":{"Int":%d}}`, &n); err != nil {
+					t.Error(got)
+					return
+				}
+				tx.do(fmt.Sprintf(`{"KvPut":{"key":"n","value":%d}}`, n+1))
+				switch status, got := tx.do(`"TxnCommit"`); {
+				case status == 200:
+					counts[i]++
+				case status != 409 || !strings.Contains(got, "TransactionConflict"):
+					t.Error(status, got)
+				}
+			}
+		})
+	}
+	// A session that many requests use and end.
+	for range 4 {
+		wg.Go(func() {
+			tx := s.in("shared")
+			for range 30 {
+				tx.do(`{"TxnBegin":{}}`)
+				tx.do(`{"KvPut":{"key":"other","value":1}}`)
+				tx.do(`{"KvList":{}}`)
+				tx.do(`"TxnRollback"`)
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	s.want(fmt.Sprintf(`{"Maybe":{"Int":%d}}`, total), `{"KvGet":{"key":"n"}}`)
+	if total == 0 {
+		t.Error("no commit succeeded")
+	}
+}

@@ -1,0 +1,196 @@
+package strata
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/kv"
+)
+
+// shows returns a value as clients see it.
+func shows(t testing.TB, v kv.Value) string {
+	t.Helper()
+	text, err := appendValue(nil, v)
+	if err != nil || !json.Valid(text) {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return string(text)
+}
+
+// D1: eight types, and none becomes another.
+func TestValuesKeepTheirTypes(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`"Null"`: `"Null"`, `null`: `"Null"`, `{"Null":null}`: `"Null"`, `{"String":"Null"}`: `{"String":"Null"}`,
+		`true`: `{"Bool":true}`, `{"Bool":false}`: `{"Bool":false}`,
+		`1`: `{"Int":1}`, `{"Int":1}`: `{"Int":1}`, `1.0`: `{"Float":1.0}`, `{"Float":1.0}`: `{"Float":1.0}`, `{"Float":1}`: `{"Float":1.0}`,
+		`-1`: `{"Int":-1}`, `0`: `{"Int":0}`, `-0`: `{"Int":0}`, `-0.0`: `{"Float":-0.0}`, `1e2`: `{"Float":100.0}`, `1E-7`: `{"Float":1e-07}`,
+		`9223372036854775807`: `{"Int":9223372036854775807}`, `{"Int":-9223372036854775808}`: `{"Int":-9223372036854775808}`,
+		`9007199254740993`: `{"Int":9007199254740993}`, `0.1`: `{"Float":0.1}`, `5e-324`: `{"Float":5e-324}`, `1.7976931348623157e308`: `{"Float":1.7976931348623157e+308}`,
+		`"x"`: `{"String":"x"}`, `{"String":""}`: `{"String":""}`, `"<é\u00e9\ud83d\ude00\n\u0000&>"`: `{"String":"<éé😀\n\u0000&>"}`, `"\ufffd�\\ufffd"`: `{"String":"��\\ufffd"}`,
+		`{"Bytes":"AP8="}`: `{"Bytes":"AP8="}`, `{"Bytes":""}`: `{"Bytes":""}`,
+		`[]`: `{"Array":[]}`, `{"Array":[]}`: `{"Array":[]}`, `[1,[2.5],{"Bytes":"AA=="},"Null"]`: `{"Array":[{"Int":1},{"Array":[{"Float":2.5}]},{"Bytes":"AA=="},"Null"]}`,
+		`{}`: `{"Object":{}}`, `{"Object":{}}`: `{"Object":{}}`, `{"a":1,"b":{"Int":2}}`: `{"Object":{"a":{"Int":1},"b":{"Int":2}}}`,
+		`{"Object":{"Int":1}}`: `{"Object":{"Int":{"Int":1}}}`, `{"Int":1,"a":2}`: `{"Object":{"Int":{"Int":1},"a":{"Int":2}}}`, // one member alone is a tag
+		`{"int":1}`: `{"Object":{"int":{"Int":1}}}`, `{"":1}`: `{"Object":{"":{"Int":1}}}`,
+		" [ 1 , { \"a\" : [ ] } ]\n":                       `{"Array":[{"Int":1},{"Object":{"a":{"Array":[]}}}]}`,
+		`{"Array":[{"Object":{"Array":[{"Array":[1]}]}}]}`: `{"Array":[{"Object":{"Array":{"Array":[{"Array":[{"Int":1}]}]}}}]}`,
+		`{"a":"]","b":"[{\"","c":"\\"}`:                    `{"Object":{"a":{"String":"]"},"b":{"String":"[{\""},"c":{"String":"\\"}}}`,
+	} {
+		v, err := parseValue([]byte(in), "value")
+		if err != nil || v.Encoding != host.EncodedTyped {
+			t.Errorf("%s: %v", in, err)
+			continue
+		}
+		if got := shows(t, v); got != want {
+			t.Errorf("%s is %s, not %s", in, got, want)
+		}
+		if err := cbor.Wellformed(v.Data); err != nil {
+			t.Errorf("%s: %x is no CBOR: %v", in, v.Data, err)
+		}
+		again, err := parseValue([]byte(shows(t, v)), "value")
+		if err != nil || !bytes.Equal(again.Data, v.Data) {
+			t.Errorf("%s: %x became %x, %v", in, v.Data, again.Data, err)
+		}
+	}
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 128) + strings.Repeat("]", 128)
+	if _, err := parseValue([]byte(deep), "value"); err != nil {
+		t.Error(err)
+	}
+	tagged := strings.Repeat(`{"Array":[`, 128) + strings.Repeat("]}", 128)
+	if _, err := parseValue([]byte(tagged), "value"); err != nil {
+		t.Error(err)
+	}
+	for in, want := range map[string]string{
+		``: "value is missing", `{"Int":1.5}`: "value.Int is not an integer", `{"Int":"1"}`: "value.Int is not an integer", `{"Int":[1]}`: "value.Int is not an integer",
+		`{"Int":9223372036854775808}`: "not an integer of 64 bits", `-9223372036854775809`: "value is -9223372036854775809, which is not an integer of 64 bits",
+		`{"Float":"NaN"}`: "value.Float is not a number", `{"Float":null}`: "value.Float is not a number", `1e400`: "out of the range", `{"Float":-1e999}`: "out of the range",
+		`{"Bool":1}`: "value.Bool is not", `{"Null":0}`: "value.Null is not", `{"String":1}`: "value.String is not a string", `{"String":null}`: "value.String is not a string",
+		`{"Bytes":"A"}`: "value.Bytes is not base64", `{"Bytes":1}`: "value.Bytes is not base64", `{"Bytes":"AB=="}`: "value.Bytes is not base64", `{"Bytes":[0]}`: "value.Bytes is not base64",
+		`{"Array":{}}`: "value.Array is not an array", `{"Array":1}`: "value.Array is not an array", `{"Object":[]}`: "value.Object is not an object", `{"Object":"x"}`: "value.Object is not an object",
+		`[1,{"a":[{"Int":"x"}]}]`: "value[1].a[0].Int is not an integer", `"\ud800"`: "value is not Unicode", `{"\udc00":1,"b":2}`: "name that is not Unicode",
+		`["\ud83dx"]`: "value[0] is not Unicode", "[" + deep + "]": "nests more than 128", `{"Array":[` + tagged + `]}`: "nests more than 128",
+		strings.Repeat("[", 5000) + strings.Repeat("]", 5000): "nests more than 128",
+	} {
+		_, err := parseValue([]byte(in), "value")
+		e, is := errors.AsType[*host.Error](err)
+		if !is || e.Code != host.InvalidArgument || !strings.Contains(e.Message, want) || e.Metadata["field"] != "value" {
+			t.Errorf("%.60s: %v, not %s", in, err, want)
+		}
+	}
+	for _, in := range []string{`"` + strings.Repeat("x", 1<<20) + `"`, "[" + strings.Repeat("1,", 1<<20) + "1]", "[" + strings.Repeat(`{"Int":1},`, 1<<20) + "1]"} {
+		if _, err := parseValue([]byte(in), "value"); host.CodeOf(err) != host.TooLarge {
+			t.Errorf("%.60s: %v", in, err)
+		}
+	}
+}
+
+// What other interfaces have stored is shown as what it is.
+func TestForeignValuesAreShown(t *testing.T) {
+	t.Parallel()
+	encoded := func(v any) []byte {
+		b, err := cbor.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	short, err := cbor.EncOptions{ShortestFloat: cbor.ShortestFloat16, Sort: cbor.SortCanonical}.EncMode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	floats, err := short.Marshal([]any{1.0, -2.5, 0.0, 6e-8, 65504.0, 1e10, math.Inf(-1), math.NaN()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		v    kv.Value
+		want string
+	}{
+		{kv.JSON([]byte(`{"a":[1,1.50,null,"x",true,{}],"b":12345678901234567890}`)), `{"Object":{"a":{"Array":[{"Int":1},{"Float":1.50},"Null",{"String":"x"},{"Bool":true},{"Object":{}}]},"b":{"Int":12345678901234567890}}}`},
+		{kv.JSON([]byte(`{"Int":1}`)), `{"Object":{"Int":{"Int":1}}}`},
+		{kv.Text(`a"b`), `{"String":"a\"b"}`},
+		{kv.Bytes([]byte{0, 255}), `{"Bytes":"AP8="}`},
+		{kv.Value{Encoding: host.EncodedU64, Data: []byte{255, 255, 255, 255, 255, 255, 255, 255}}, `{"Int":18446744073709551615}`},
+		{kv.Value{Encoding: host.EncodedInteger, Data: []byte{1, 5}}, `{"Int":-5}`},
+		{kv.Value{Encoding: host.EncodedCBOR, Data: encoded(map[string]any{"a": []byte{1}})}, `{"Object":{"a":{"Bytes":"AQ=="}}}`},
+		{kv.Value{Encoding: host.EncodedTyped, Data: encoded(map[int]any{1: "x"})}, `{"Object":{"1":{"String":"x"}}}`},
+		{kv.Value{Encoding: host.EncodedTyped, Data: encoded(uint64(math.MaxUint64))}, `{"Int":18446744073709551615}`},
+		{kv.Value{Encoding: host.EncodedTyped, Data: floats}, `{"Array":[{"Float":1.0},{"Float":-2.5},{"Float":0.0},{"Float":6e-08},{"Float":65504.0},{"Float":1e+10},{"Float":"-Inf"},{"Float":"NaN"}]}`},
+		{kv.Value{Encoding: host.EncodedTyped, Data: []byte{0x9F, 1, 0xFF}}, `{"Array":[{"Int":1}]}`}, // of no given length
+	} {
+		if got := shows(t, c.v); got != c.want {
+			t.Errorf("%v %x is %s, not %s", c.v.Encoding, c.v.Data, got, c.want)
+		}
+	}
+}
+
+// What is read is shown such that it is read as the same, and no text makes a panic.
+func FuzzValues(f *testing.F) {
+	for _, in := range []string{`{"Array":[{"Int":1},"Null",{"Object":{"a":{"Bytes":"AA=="}}}]}`, `[1,2.5e3,"\ud83d\ude00",{"a":[],"b":{}}]`, `{"Int":1,"Float":2}`, ` [ [ ] , { } ] `, `"]"`, `-0.0`} {
+		f.Add([]byte(in))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if !json.Valid(in) || host.CheckJSON(in, nil) != nil {
+			return
+		}
+		v, err := parseValue(bytes.TrimSpace(in), "value")
+		if err != nil {
+			if e, is := errors.AsType[*host.Error](err); !is || e.Metadata["field"] != "value" {
+				t.Fatal(err)
+			}
+			return
+		}
+		if err := cbor.Wellformed(v.Data); err != nil {
+			t.Fatalf("%s: %x: %v", in, v.Data, err)
+		}
+		text := shows(t, v)
+		again, err := parseValue([]byte(text), "value")
+		if err != nil || !bytes.Equal(again.Data, v.Data) {
+			t.Fatalf("%s: %s: %x became %x, %v", in, text, v.Data, again.Data, err)
+		}
+	})
+}
+
+// Whatever other interfaces store as typed CBOR, it is shown as JSON.
+func FuzzStoredValues(f *testing.F) {
+	for _, in := range []string{"\x01", "\xa1\x61a\x81\xf6", "\xf9\x3c\x00", "\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00", "\x9f\xff", "\xc2\x49\x01\x00\x00\x00\x00\x00\x00\x00\x00", "\xa2\x61a\x01\x61a\x02"} {
+		f.Add([]byte(in))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		text, err := appendValue(nil, kv.Value{Encoding: host.EncodedTyped, Data: in})
+		if err == nil && !json.Valid(text) {
+			t.Fatalf("%x: %s", in, text)
+		}
+	})
+}
+
+// No body makes a panic, and what is wrong with one has a name and says where.
+func FuzzCommands(f *testing.F) {
+	for _, in := range []string{`{"command":{"KvPut":{"key":"k","value":1}}}`, `{"session":"s","command":"TxnCommit"}`, `{"command":{"KvList":null}}`, `{"command":{"KvBatchPut":{"entries":[{"key":"a","value":[]}]}}}`, `{"command":{"TxnBegin":{"options":{"read_only":true}}}}`} {
+		f.Add([]byte(in))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, cmd, err := parse(body)
+		if (cmd == nil) != (err != nil) {
+			t.Fatal(cmd, err)
+		}
+		if e, is := errors.AsType[*host.Error](err); err != nil && (!is || e.Code != host.InvalidArgument || e.Message == "") {
+			t.Fatal(err)
+		}
+		if put, is := cmd.(*kvPut); is && len(put.Value) > 0 {
+			parseValue(put.Value, "value") // must not panic
+		}
+	})
+}
