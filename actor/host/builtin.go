@@ -62,6 +62,8 @@ const (
 	KVIndexes     = "kv.indexes"
 	KVSearch      = "kv.search"
 
+	KVRender = "kv.render"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

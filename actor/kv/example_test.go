@@ -170,6 +170,29 @@ func ExampleStore_Search() {
 	// true <nil>
 }
 
+func ExampleReader_Render() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	_, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
+		kv.Put(kv.Key{"miner", "pool"}, kv.Text("pool.lthn.io:3333")),
+		kv.Put(kv.Key{"miner", "limits"}, kv.JSON([]byte(`{"threads":4}`))),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(store.Render(ctx, kv.RenderConfig{
+		Template: `{{.pool}} {{.limits.threads}} {{default "none" .wallet}}`, Prefix: kv.Key{"miner"},
+	}))
+	_, err = store.Render(ctx, kv.RenderConfig{Template: `{{.wallet}}`, Prefix: kv.Key{"miner"}, Strict: true})
+	fmt.Println(err)
+	// Output:
+	// pool.lthn.io:3333 4 none <nil>
+	// failed_precondition: template:1:2: executing "template" at <.wallet>: map has no entry for key "wallet"
+}
+
 func ExampleStore_At() {
 	ctx := context.Background()
 	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))

@@ -40,6 +40,7 @@ func (p *Part) Methods() []*call.Method {
 		call.Act(method.KVRemoveIndex, removeIndex),
 		searches(method.KVIndexes, p.indexes),
 		searches(method.KVSearch, p.search),
+		reads(method.KVRender, render),
 	}
 }
 
