@@ -444,7 +444,9 @@ func spanOf(s hostkv.Selection) (out span, err error) {
 		to  *string
 	}{{s.Prefix, &out.start}, {s.Start, &out.start}, {s.End, &out.end}} {
 		if len(bound.key) > 0 && err == nil {
-			*bound.to, err = pack(bound.key)
+			var packed []byte
+			packed, err = bound.key.PackBound()
+			*bound.to = string(packed)
 		}
 	}
 	if len(s.Prefix) > 0 {
