@@ -63,6 +63,7 @@ const (
 	KVSearch      = "kv.search"
 
 	KVRender = "kv.render"
+	KVPurge  = "kv.purge"
 
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"

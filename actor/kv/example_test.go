@@ -170,6 +170,26 @@ func ExampleStore_Search() {
 	// true <nil>
 }
 
+func ExampleStore_Purge() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	_, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"session"}, kv.Text("open")).For(time.Millisecond)}})
+	if err != nil {
+		panic(err)
+	}
+	for there := true; there; {
+		if _, there, err = store.Get(ctx, kv.Key{"session"}); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(store.Purge(ctx))
+	// Output:
+	// 1 <nil>
+}
+
 func ExampleReader_Render() {
 	ctx := context.Background()
 	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
@@ -426,9 +446,12 @@ func ExampleStore_Feed() {
 			break
 		}
 	}
+	end, err := store.LastPosition(ctx)
+	fmt.Println(end == last, err)
 	// Output:
 	// 5 events are no longer kept
 	// 6 delete_range [user Bob]
 	// 7 delete_range [user Cid]
 	// 8 delete_range [user Dan]
+	// true <nil>
 }

@@ -29,8 +29,8 @@ func NewScoped(s *Store, namespace string) (*ScopedStore, error) {
 }
 
 // NewScopedWithQuota is NewScoped, and sets the quota of the namespace. The quota is stored, and holds for every writer, also
-// through the store itself and in transactions: a change that passes it is [ErrQuotaExceeded]. Keys that are overwritten and
-// those that have expired take nothing. A quota that is lower than what is there removes nothing. A group of the store with
+// through the store itself and in transactions: a change that passes it is [ErrQuotaExceeded]. Keys that are overwritten, and
+// expired ones, take nothing. A quota that is lower than what is there removes nothing. A group of the store with
 // the name of the namespace counts, too.
 func NewScopedWithQuota(s *Store, namespace string, q QuotaConfig) (*ScopedStore, error) {
 	const op = "NewScopedWithQuota"

@@ -134,6 +134,8 @@ var (
 		"Returns the entries of a search index that match a query, the best first.")
 	KVRender = row[kv.RenderInput, kv.RenderOutput](host.KVRender, ask, Actor, OpenKV, none,
 		"Fills a template with entries of the key-value store.")
+	KVPurge = row[None, kv.PurgeOutput](host.KVPurge, act, Actor, OpenKV, none,
+		"Removes entries of the key-value store that have expired, which happens within an hour anyway.")
 )
 
 // Streams.
@@ -215,7 +217,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row,
-	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row, KVRender.Row,
+	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row, KVRender.Row, KVPurge.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

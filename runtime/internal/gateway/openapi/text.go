@@ -203,9 +203,11 @@ var hostText = map[string]string{
 	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
 	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
 		"mutations of one entry except delete.",
-	"KVPinInput":                  "PinInput asks for a version that stays readable.",
-	"KVPinInput.ttl_ms":           "ttl_ms is for how long; absent means 60,000.",
-	"KVPinOutput":                 "PinOutput names a version, for the member at of what reads, until it expires.",
+	"KVPinInput":        "PinInput asks for a version that stays readable.",
+	"KVPinInput.ttl_ms": "ttl_ms is for how long; absent means 60,000.",
+	"KVPinOutput":       "PinOutput names a version, for the member at of what reads, until it expires.",
+	"KVPurgeOutput": "PurgeOutput says how many entries were removed that had expired. more: another call finds " +
+		"others.",
 	"KVRemoveIndexInput":          "RemoveIndexInput names an index.",
 	"KVRemoveIndexOutput":         "RemoveIndexOutput says whether there was one.",
 	"KVRemoveScopeInput":          "RemoveScopeInput names a scope.",

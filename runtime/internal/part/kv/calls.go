@@ -41,6 +41,7 @@ func (p *Part) Methods() []*call.Method {
 		searches(method.KVIndexes, p.indexes),
 		searches(method.KVSearch, p.search),
 		reads(method.KVRender, render),
+		call.Act(method.KVPurge, purgeNow),
 	}
 }
 
