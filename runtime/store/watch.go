@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/host"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/kv"
 )
@@ -86,7 +87,8 @@ const watchBuffer = 16
 // Watch returns a watcher of the changes that follow: of one key; of a group, for the key "*"; or of all groups, for the
 // group "*", which in a namespace are those of the namespace. Unwatch must be called when it is no longer read.
 //
-// The first Watch or OnChange of a store makes it keep its changes in a log, which it does from then on.
+// The first Watch or OnChange of a store makes it keep its changes in a log, which it does from then on. That takes a second
+// or so for a million keys.
 func (s *Store) Watch(group, key string) *Watcher {
 	ch := make(chan Event, watchBuffer)
 	f := s.follow("Watch", s.selects(group, key), func(ctx context.Context, e Event) {
@@ -152,6 +154,9 @@ func (s *Store) Sync(ctx context.Context) error {
 		if err == nil {
 			err = f.wait(ctx, last.After)
 		}
+	}
+	if err == nil && s.closed() {
+		err = ErrClosed
 	}
 	return s.fault("Sync", err)
 }
@@ -219,7 +224,12 @@ func (s *Store) follow(op string, of selected, deliver func(context.Context, Eve
 	go func() {
 		defer s.followers.Done()
 		var err error
-		defer func() { f.stop(s.fault(op, err), end) }() // also after a callback that ends its goroutine
+		defer func() {
+			if err == nil && f.ctx.Err() == nil {
+				err = errors.New("the callback has ended its goroutine")
+			}
+			f.stop(s.fault(op, err), end)
+		}()
 		var groups removed
 		for e, fault := range s.kv.Feed(f.ctx, kv.FeedConfig{From: from, Prefixes: of.prefixes}) {
 			gap, missing := errors.AsType[*kv.GapError](fault)
@@ -250,27 +260,32 @@ func (s *Store) begin(ctx context.Context) (kv.Position, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.logged {
-		policy, err := s.scope(ctx, nil)
-		if err != nil {
+	from, err := s.kv.LastPosition(ctx)
+	if code := host.CodeOf(err); !s.logged || code == host.NotFound || code == host.FailedPrecondition { // the actor may be another one by now
+		if err := s.log(ctx); err != nil {
 			return kv.Position{}, err
 		}
-		if policy == nil {
-			policy = new(kv.Policy)
-		}
-		if !policy.Log {
-			policy.Log = true
-			if _, err := s.kv.SetScope(ctx, kv.Key{}, *policy); err != nil {
-				return kv.Position{}, err
-			}
-		}
 		s.logged = true
+		from, err = s.kv.LastPosition(ctx)
 	}
-	from, err := s.kv.LastPosition(ctx)
 	if err == nil {
 		s.followers.Add(1)
 	}
 	return from, err
+}
+
+// log makes the store keep its changes.
+func (s *Store) log(ctx context.Context) error {
+	policy, err := s.scope(ctx, nil)
+	if err != nil || policy != nil && policy.Log {
+		return err
+	}
+	if policy == nil {
+		policy = new(kv.Policy)
+	}
+	policy.Log = true
+	_, err = s.kv.SetScope(ctx, kv.Key{}, *policy)
+	return err
 }
 
 // stop ends a follower with an error, or with nil.

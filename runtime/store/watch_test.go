@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime/store"
 )
@@ -170,6 +171,46 @@ func TestWatchersOutliveTheNode(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// A store on an actor that was destroyed ends its watchers, and can be watched again.
+func TestWatchersEndWithTheActor(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		w := r.Watch("g", "*")
+		r.OnChange(func(store.Event) {})
+		ok(t, r.Set("g", "k", "1"), tenants.Ref(r.h, "a").Destroy(ctx))
+		synctest.Wait()
+		if got := waiting(w); got != "set g/k=1; closed" || actor.CodeOf(w.Err()) != actor.Destroyed {
+			t.Error(got, w.Err())
+		}
+		same(t, 0)(r.CountAll(""))
+		again := r.Watch("g", "*")
+		ok(t, again.Err(), r.Set("g", "k", "2"))
+		if got := waiting(again); got != "set g/k=2" {
+			t.Error(got, again.Err())
+		}
+		if err := r.Sync(ctx); actor.CodeOf(err) != actor.Destroyed {
+			t.Error(err)
+		}
+	})
+}
+
+// More and larger values at once than the node has room for wait, as for a busy database.
+func TestManyLargeWritesWait(t *testing.T) {
+	st, err := store.New(":memory:")
+	ok(t, err)
+	defer st.Close()
+	large := strings.Repeat("v", 1<<20)
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if err := st.Set("g", strconv.Itoa(i%4), large); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	same(t, 4)(st.Count("g"))
 }
 
 // Many writers with watchers and callbacks: each reader gets every change once, in the order of the commits.

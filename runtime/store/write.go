@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -73,9 +74,36 @@ func (s *Store) write(op string, mutations ...kv.Mutation) error {
 	case s.tx != nil:
 		err = s.tx.Do(mutations...)
 	default:
-		_, err = s.kv.Commit(s.ctx, kv.Commit{Mutations: mutations})
+		err = s.patiently(func() error {
+			_, err := s.kv.Commit(s.ctx, kv.Commit{Mutations: mutations})
+			return err
+		})
 	}
 	return s.fault(op, err)
+}
+
+// A change that finds too many others waiting is tried again, after pauses that double.
+const (
+	patience   = 5 * time.Second
+	firstPause = time.Millisecond
+	lastPause  = 100 * time.Millisecond
+)
+
+// patiently calls f until it does something else than to fail with the code Overloaded, which does nothing.
+func (s *Store) patiently(f func() error) error {
+	for end, pause := time.Now().Add(patience), firstPause; ; pause = min(2*pause, lastPause) {
+		err := f()
+		if host.CodeOf(err) != host.Overloaded || time.Now().After(end) {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-s.ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
 }
 
 // deletions returns the mutations that remove the items of a selection that match, which are all of their groups: of a group
@@ -140,9 +168,12 @@ func (s *Store) Transaction(f func(tx *Store) error) error {
 		return s.fault("Transaction", errNested)
 	}
 	var own error
-	_, err := s.kv.Update(s.ctx, func(tx *kv.Tx) error {
-		own = f(&Store{s.core, s.namespace, tx})
-		return own
+	err := s.patiently(func() error {
+		_, err := s.kv.Update(s.ctx, func(tx *kv.Tx) error {
+			own = f(&Store{s.core, s.namespace, tx})
+			return own
+		})
+		return err
 	})
 	if own != nil {
 		return own
