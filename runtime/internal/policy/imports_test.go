@@ -163,7 +163,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor", "actor/kv"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "runtime/store", "actor", "actor/kv"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)
