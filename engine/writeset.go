@@ -383,6 +383,11 @@ func (w *WriteSet) Room() int64 {
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
 }
 
+// MaxEntry returns the most bytes that a key under keyspace.UserKV.Kind, without its first byte, and its value may have.
+func (w *WriteSet) MaxEntry() (key, value int) {
+	return w.space.limits.MaxKey, w.space.limits.MaxValue
+}
+
 // Refusal returns the error of a Put that adds n bytes of keys and values: a
 // LimitError if the set has no room for them, a QuotaError if the actor has
 // none. It returns nil if they fit. If they fit neither, the error is about the

@@ -18,10 +18,13 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
+// reasonNoBranch is in the metadata of the error about a branch that is not there.
+const reasonNoBranch = "branch_not_found"
+
 // branched makes an error about a branch one for callers.
 func branched(err error) error {
 	if b, ok := errors.AsType[*kvrows.BranchError](err); ok {
-		return host.Errorf(host.NotFound, "%s", b).With("reason", "branch_not_found").With("field", "branch")
+		return host.Errorf(host.NotFound, "%s", b).With("reason", reasonNoBranch).With("field", "branch")
 	}
 	return err
 }
@@ -168,7 +171,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 		return out, host.Errorf(host.InvalidArgument, "a branch is merged into itself only with another base").With("field", "base")
 	}
 	store := storeOf(t.Core)
-	r := &reader{rows: store.WriteSet, codec: codec, now: t.Start, version: store.Version()}
+	r := &reader{rows: store.WriteSet, codec: codec, now: t.Start, version: store.Version() - 1}
 	writer, err := store.Writer(in.Target)
 	if err != nil {
 		return out, withField(branched(err), "target")

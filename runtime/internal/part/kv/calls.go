@@ -69,7 +69,7 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 		})
 	}))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
-		if req.Existing {
+		if e, ok := errors.AsType[*host.Error](notFound); req.Existing || ok && e.Metadata["reason"] == reasonNoBranch {
 			return nil, notFound
 		}
 		return call.Answer(req, func(in *In) (Out, error) { return f(&reader{rows: nothing{}, codec: req.Codec}, in) })

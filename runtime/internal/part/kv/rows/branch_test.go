@@ -219,9 +219,13 @@ search:
 			}
 		}
 	}
-	for _, m := range []base{g.branches[source].merge[target], g.branches[target].merge[source]} {
-		if m.state != nil && m.version >= best.version {
-			best = m
+	for _, pair := range [][2][]point{{path(source), path(target)}, {path(target), path(source)}} {
+		for _, p := range pair[0] {
+			for _, q := range pair[1] {
+				if m := g.branches[p.name].merge[q.name]; m.state != nil && m.version >= best.version && m.version <= p.at && m.version <= q.at {
+					best = m
+				}
+			}
 		}
 	}
 	return best.state

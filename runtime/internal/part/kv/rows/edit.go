@@ -43,9 +43,6 @@ func (e *editor) List(q engine.ListQuery) (engine.Page, error) { return e.view.L
 
 // writable returns the scope of a user key and its row in the branch, unless it must not change.
 func (e *editor) writable(key []byte) (*Scope, []byte, error) {
-	if n := len(key) - 1; n > engine.DefaultMaxKey {
-		return nil, nil, &engine.LimitError{What: engine.LimitKey, Limit: engine.DefaultMaxKey, Actual: int64(n)}
-	}
 	if err := e.load(); err != nil {
 		return nil, nil, err
 	}
@@ -55,6 +52,15 @@ func (e *editor) writable(key []byte) (*Scope, []byte, error) {
 
 // Put implements engine.Writer.
 func (e *editor) Put(key, value []byte, o engine.PutOptions) error {
+	maxKey, maxValue := e.MaxEntry()
+	switch {
+	case len(key)-1 > maxKey:
+		return &engine.LimitError{What: engine.LimitKey, Limit: int64(maxKey), Actual: int64(len(key) - 1)}
+	case len(value) > maxValue:
+		return &engine.LimitError{What: engine.LimitValue, Limit: int64(maxValue), Actual: int64(len(value))}
+	case o.Encoding == noEntry:
+		return host.Errorf(host.InvalidArgument, "the value has an encoding that branches do not take")
+	}
 	sc, row, err := e.writable(key)
 	if err != nil {
 		return err
@@ -62,7 +68,7 @@ func (e *editor) Put(key, value []byte, o engine.PutOptions) error {
 	return e.atomically(func() error { return e.put(sc, row, value, o) })
 }
 
-// put stores an entry of the branch, or that there is none.
+// put stores a row of a branch.
 func (s *Store) put(sc *Scope, row, value []byte, o engine.PutOptions) error {
 	was, err := raw(s.WriteSet, row)
 	if err != nil {
@@ -77,22 +83,39 @@ func (s *Store) put(sc *Scope, row, value []byte, o engine.PutOptions) error {
 	return s.WriteSet.Put(row, value, o)
 }
 
-// bury notes that a branch has no entry, whatever that has which it was forked from.
-func (s *Store) bury(sc *Scope, row []byte, why Kind) error {
-	return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: true})
+// bury removes an entry of a branch. If what the branch was forked from has one, a row says that there is none.
+func (s *Store) bury(sc *Scope, b *Branch, key []byte, why Kind) error {
+	row := rowOf(b.ID, key[1:])
+	from := look(s.WriteSet, s.scopes, s.scopes.branch(b.From), b.first(), s.Version(), s.Now())
+	_, there, err := from.Without(s.Now()).Get(key)
+	if err != nil {
+		return err
+	}
+	if there {
+		return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: true})
+	}
+	was, err := raw(s.WriteSet, row)
+	if err != nil || was == nil {
+		return err
+	}
+	if err := s.end(sc, row, was, why); err != nil {
+		return err
+	}
+	_, err = s.WriteSet.Delete(row)
+	return err
 }
 
 // Delete implements engine.Writer.
 func (e *editor) Delete(key []byte) (bool, error) {
-	sc, row, err := e.writable(key)
-	if err != nil {
-		return false, err
-	}
 	_, there, err := e.view.Get(key)
 	if err != nil || !there {
 		return false, err
 	}
-	return true, e.atomically(func() error { return e.bury(sc, row, Deleted) })
+	sc, _, err := e.writable(key)
+	if err != nil {
+		return false, err
+	}
+	return true, e.atomically(func() error { return e.bury(sc, e.branch, key, Deleted) })
 }
 
 // DeleteRange implements engine.Writer. Each entry leaves a row.
@@ -122,7 +145,12 @@ func (s *Store) expireIn(row []byte) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	return s.bury(s.scopes.of(userKey(row)), row, Expired)
+	b := s.scopes.branch(branchOf(row))
+	if b.Removed {
+		_, err := s.WriteSet.Delete(row)
+		return err
+	}
+	return s.bury(s.scopes.of(userKey(row)), b, keyspace.UserKV.Append(nil, userKey(row)), Expired)
 }
 
 // Entry is Get for code that reads rows.
@@ -154,7 +182,7 @@ func (v *View) List(q engine.ListQuery) (page engine.Page, err error) {
 		start = append(q.After[:len(q.After):len(q.After)], 0)
 	}
 	limit, most := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
-	for f, err := range v.All(start, end, q.Reverse) {
+	for f, err := range v.each(start, end, q.Reverse, q.KeysOnly) {
 		if err != nil {
 			return engine.Page{}, err
 		}

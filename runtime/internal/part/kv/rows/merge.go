@@ -112,9 +112,14 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 	i, j := common(source, target)
 	from, at := known.branch(source.lines[i].branch), min(source.lines[i].version, target.lines[j].version)
 	for _, pair := range [][2]*View{{source, target}, {target, source}} {
-		for _, m := range pair[0].Branch.Merged {
-			if v := engine.Version(m.Version); m.Into == pair[1].Branch.ID && v >= at && v <= pair[0].lines[0].version {
-				from, at = pair[0].Branch, v
+		for _, p := range pair[0].lines {
+			for _, q := range pair[1].lines {
+				b := known.branch(p.branch)
+				for _, m := range b.Merged {
+					if v := engine.Version(m.Version); m.Into == q.branch && v >= at && v <= p.version && v <= q.version {
+						from, at = b, v
+					}
+				}
 			}
 		}
 	}

@@ -234,7 +234,7 @@ type Found struct {
 // All ranges over the entries as they were, in the order of their keys, from start to end. The error may be a *TrimmedError.
 func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		for f, err := range p.all(start, end, reverse) {
+		for f, err := range p.all(start, end, reverse, false) {
 			if (!f.gone || err != nil) && !yield(f, err) {
 				return
 			}
@@ -242,8 +242,8 @@ func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	}
 }
 
-// all is All, also of what was removed.
-func (p *Past) all(start, end []byte, reverse bool) iter.Seq2[Found, error] {
+// all is All, also of what was removed. keys: present values may be left out.
+func (p *Past) all(start, end []byte, reverse, keys bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		const page = 256
 		if err := p.covers(start, end); err != nil {
@@ -251,7 +251,7 @@ func (p *Past) all(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 			return
 		}
 		start, end := rowsOf(p.branch, start, end)
-		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20})
+		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20, KeysOnly: keys})
 		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, KeysOnly: !p.timed, MaxBytes: 4 << 20})
 		old.end = p.present
 		for {

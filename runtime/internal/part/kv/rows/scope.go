@@ -348,14 +348,17 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 		nest(s.scopes.list)
 		return nil, host.OverLimit("nested scopes", hostkv.MaxNesting, hostkv.MaxNesting+1).With("field", "prefix")
 	}
-	pins, branches := s.scopes.pins, s.scopes.branches
 	sc, err := s.setScope(prefix, p)
 	if err != nil {
 		s.scopes.Reset()
 		return nil, err
 	}
 	brief.Created, brief.Updated = sc.Created, sc.Updated
-	s.scopes.list, s.scopes.kept, s.scopes.pins, s.scopes.branches, s.scopes.known, s.scopes.changed = list, nil, pins, branches, true, s.Version()
+	s.scopes.list, s.scopes.kept, s.scopes.known, s.scopes.changed = list, nil, true, s.Version()
+	if s.scopes.pins, s.scopes.branches, err = readPins(s.WriteSet); err != nil {
+		s.scopes.Reset()
+		return nil, err
+	}
 	return sc, nil
 }
 
@@ -492,38 +495,4 @@ func (s *Store) unkeep(prefix []byte, from floor) error {
 			return err
 		}
 	}
-}
-
-// reduce removes the oldest versions of an entry, up to the first one that a reader may read.
-func (s *Store) reduce(key []byte, rows []*engine.Entry) error {
-	e, there, err := s.Stat(key)
-	if err != nil {
-		return err
-	}
-	newer, needed := s.Version(), 0
-	if there {
-		newer = e.Version
-	}
-	for i, row := range rows {
-		_, n, err := keyspace.KVVersion.Parse(row.Key)
-		if err != nil {
-			return err
-		}
-		version := engine.Version(-n)
-		if s.pinned(key, version, newer) && (row.Expire == 0 || row.Expire > s.Now()) {
-			needed = i + 1
-		}
-		newer = version
-	}
-	for i, row := range rows {
-		if i < needed {
-			err = s.postpone(row.Key, key)
-		} else {
-			_, err = s.WriteSet.Delete(row.Key)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

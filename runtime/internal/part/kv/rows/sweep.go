@@ -1,6 +1,8 @@
 package kvrows
 
 import (
+	"bytes"
+
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -15,9 +17,9 @@ func (s *Store) sweep(most int) (more bool, err error) {
 		case b.Removed:
 			start := rowOf(b.ID, nil)
 			end := keyspace.TupleEnd(start)
-			n, err := s.deleteRows(start, end, most)
+			n, err := s.deleteRows(b, versionStart(start), versionStart(end), most)
 			if err == nil && n == 0 {
-				n, err = s.deleteRows(versionStart(start), versionStart(end), most)
+				n, err = s.deleteRows(b, start, end, most)
 			}
 			if err == nil && n == 0 {
 				_, err = s.WriteSet.Delete(keyspace.KVBranch.Append(nil, b.ID))
@@ -31,7 +33,14 @@ func (s *Store) sweep(most int) (more bool, err error) {
 	return false, nil
 }
 
-func (s *Store) deleteRows(start, end []byte, most int) (int, error) {
+// deleteRows deletes up to most rows of a range, from where it was before in it.
+func (s *Store) deleteRows(b *Branch, start, end []byte, most int) (int, error) {
+	if bytes.Compare(b.Swept, start) > 0 {
+		start = b.Swept
+	}
+	if bytes.Compare(start, end) >= 0 {
+		return 0, nil
+	}
 	page, err := s.WriteSet.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true, Limit: most})
 	if err != nil {
 		return 0, err
@@ -41,7 +50,13 @@ func (s *Store) deleteRows(start, end []byte, most int) (int, error) {
 			return 0, err
 		}
 	}
-	return len(page.Entries), nil
+	n := len(page.Entries)
+	if n == 0 {
+		return 0, nil
+	}
+	next := *b
+	next.Swept = append(bytes.Clone(page.Entries[n-1].Key), 0)
+	return n, s.writeBranch(&next)
 }
 
 // sweepVersions goes over up to most versions of a branch.
@@ -53,7 +68,7 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 		start = versionStart(first)
 	}
 	p := newPuller(s.WriteSet, engine.ListQuery{Start: start, End: versionStart(last), KeysOnly: true, Expired: true, Limit: most})
-	for n := 0; n < most; {
+	for n, began := 0, s.Bytes(); n < most && s.Bytes()-began < purgeBytes; {
 		e, err := p.peek()
 		if err != nil {
 			return err
@@ -79,6 +94,9 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 		if err := s.sweepKey(key, group); err != nil {
 			return err
 		}
+		if s.Bytes()-began >= purgeBytes {
+			break // the rest of this key is for the next turn
+		}
 		n += len(group)
 		b.Swept = keyspace.TupleEnd(keyspace.KVVersion.Prefix(nil, key))
 	}
@@ -86,22 +104,90 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 	return s.writeBranch(&next)
 }
 
-// sweepKey removes the versions of a key, the newest first, that nothing keeps any longer.
+// sweepKey removes the versions of a key, the newest first, that nothing keeps any longer. It may leave some for the next time.
 func (s *Store) sweepKey(key []byte, group []*engine.Entry) error {
 	h := s.scopes.of(userKey(key)).history()
-	switch {
-	case h == nil:
+	if h == nil {
 		return s.reduce(key, group)
-	case h.KeepVersions != 0:
-		return s.trim(h, key)
 	}
-	needed := s.keptUntil(nil, key, 0)
-	for _, e := range group {
-		if e.Expire == 0 && needed != 0 { // its time begins now
-			if err := s.keepUntil(e.Key, max(s.Now()+h.KeepFor, needed)); err != nil {
+	if err := s.trim(h, key); err != nil || h.KeepFor == 0 {
+		return err
+	}
+	needed, err := s.needed(key, group)
+	if err != nil {
+		return err
+	}
+	for i, began := 0, s.Bytes(); i < len(group) && s.Bytes()-began < purgeBytes; i++ {
+		if !needed[i] && group[i].Expire == 0 { // its time begins now
+			if err := s.keepUntil(group[i].Key, s.Now()+h.KeepFor); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// reduce removes the versions of a key, the newest first, that no reader may read.
+func (s *Store) reduce(key []byte, group []*engine.Entry) error {
+	needed, err := s.needed(key, group)
+	if err != nil {
+		return err
+	}
+	for i, row := range group {
+		if needed[i] {
+			err = s.postpone(row.Key, key)
+		} else {
+			_, err = s.WriteSet.Delete(row.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needed says which versions of a key, the newest first, readers may read, or need in order to know when another one ended.
+func (s *Store) needed(key []byte, group []*engine.Entry) ([]bool, error) {
+	head, there, err := s.Stat(key)
+	if err != nil {
+		return nil, err
+	}
+	needed := make([]bool, len(group))
+	for i := len(group) - 1; i >= 0; i-- {
+		row := group[i]
+		if Kind(row.Encoding) == trimmed || row.Expire != 0 && row.Expire <= s.Now() {
+			continue
+		}
+		e, err := raw(s.WriteSet, row.Key)
+		if err != nil || e == nil {
+			return needed, err
+		}
+		v, err := parseVersion(e)
+		if err != nil {
+			return nil, err
+		}
+		ended := v.Ended
+		switch {
+		case ended != 0:
+		case v.Kind != Set: // it only says when an older one ended
+			continue
+		case i > 0:
+			_, n, err := keyspace.KVVersion.Parse(group[i-1].Key)
+			if err != nil {
+				return nil, err
+			}
+			ended = engine.Version(-n)
+		case there:
+			ended = head.Version
+		default:
+			ended = s.Version()
+		}
+		if !s.pinned(key, v.Version, ended) {
+			continue
+		}
+		if needed[i] = true; v.Ended == 0 && i > 0 {
+			needed[i-1] = true
+		}
+	}
+	return needed, nil
 }

@@ -1,6 +1,7 @@
 package kvrows
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/cairn-run/cairn/engine"
@@ -102,10 +103,19 @@ func versionStart(key []byte) []byte {
 	return at[:len(at)-1] // without the end of the byte string, which longer keys do not have
 }
 
+// gone reports whether a row of a branch says that there is no entry.
+func gone(e *engine.Entry) bool {
+	return e.Encoding == noEntry && e.Size == 1 && keyspace.KVBranchEntry.Has(e.Key)
+}
+
 // head is the version that an entry is.
 func head(e *engine.Entry) Version {
-	if e.Encoding == noEntry {
-		return Version{Version: e.Version, Kind: Kind(e.Value[0]), Time: e.Updated}
+	if gone(e) {
+		why := Deleted
+		if len(e.Value) == 1 { // it may have been left out
+			why = Kind(e.Value[0])
+		}
+		return Version{Version: e.Version, Kind: why, Time: e.Updated}
 	}
 	return Version{Version: e.Version, Kind: Set, Time: e.Updated, Created: e.Created, Expire: e.Expire, Encoding: e.Encoding, Value: e.Value}
 }
@@ -197,10 +207,15 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 		return nil
 	}
 	if h == nil || was.Version == s.Version() {
-		// If nothing is known of before, there is nothing to end.
-		page, err := s.WriteSet.List(versions(key, 1, true))
+		// If nothing is known of before, or that says when it ended, there is nothing to end.
+		page, err := s.WriteSet.List(versions(key, 1, h != nil))
 		if err != nil || len(page.Entries) == 0 {
 			return err
+		}
+		if h == nil {
+			if before, err := parseVersion(&page.Entries[0]); err != nil || before.Ended != 0 {
+				return err
+			}
 		}
 	}
 	v := Version{Version: s.Version(), Kind: kind, Time: s.Time()}
@@ -268,6 +283,11 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		return err
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
+	q := engine.ListQuery{Start: row, End: keyspace.TupleEnd(prefix), KeysOnly: true, Expired: true}
+	older, err := s.WriteSet.List(q)
+	if err != nil || len(older.Entries) == 0 || !bytes.Equal(older.Entries[0].Key, row) {
+		return err // this turn has removed it already
+	}
 	var from floor
 	newer, at := s.Version(), row // the row of what the scope knows from now on, unless that is the present
 	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
@@ -290,13 +310,8 @@ func (s *Store) forget(l *ledger, row []byte) error {
 			return err
 		}
 	}
-	q := engine.ListQuery{Start: row, End: keyspace.TupleEnd(prefix), KeysOnly: true, Expired: true}
-	page, err = s.WriteSet.List(q)
-	if err != nil {
-		return err
-	}
-	for i := range page.Entries {
-		e := &page.Entries[i]
+	for i := range older.Entries {
+		e := &older.Entries[i]
 		_, n, err := keyspace.KVVersion.Parse(e.Key)
 		if err != nil {
 			return err

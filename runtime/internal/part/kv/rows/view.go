@@ -79,9 +79,11 @@ func (v *View) Get(key []byte) (Version, bool, error) {
 
 // All ranges over the entries of the branch in the order of their keys, from start to end. The error may be a *TrimmedError.
 func (v *View) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
-	if len(v.lines) == 1 {
-		return v.lines[0].All(start, end, reverse)
-	}
+	return v.each(start, end, reverse, false)
+}
+
+// each is All. keys: values may be left out.
+func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		type source struct {
 			next func() (Found, error, bool)
@@ -92,7 +94,7 @@ func (v *View) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 		var err error
 		for i, p := range v.lines {
 			s := &sources[i]
-			next, stop := iter.Pull2(p.all(start, end, reverse))
+			next, stop := iter.Pull2(p.all(start, end, reverse, keys))
 			defer stop()
 			s.next = next
 			if s.Found, err, s.more = next(); err != nil {
@@ -144,6 +146,12 @@ func Differing(a, b *View, start, end []byte) iter.Seq2[[]byte, error] {
 			streams = append(streams, &stream{
 				puller: newPuller(p.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
 				key:    func(e *engine.Entry) ([]byte, error) { return userKey(e.Key), nil },
+			}, &stream{
+				puller: newPuller(p.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), KeysOnly: true, Expired: true, Limit: 1000}),
+				key: func(e *engine.Entry) ([]byte, error) {
+					key, _, err := keyspace.KVVersion.Parse(e.Key)
+					return userKey(key), err
+				},
 			})
 		}
 		if x, y := a.lines[i], b.lines[j]; x.version != y.version {
@@ -158,13 +166,14 @@ func Differing(a, b *View, start, end []byte) iter.Seq2[[]byte, error] {
 					return userKey(e.Key), nil
 				},
 			}, &stream{
-				puller: newPuller(x.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), KeysOnly: true, Expired: true, Limit: 1000}),
+				puller: newPuller(x.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), Expired: true, Limit: 1000, MaxBytes: 4 << 20}),
 				key: func(e *engine.Entry) ([]byte, error) {
-					key, n, err := keyspace.KVVersion.Parse(e.Key)
-					if err != nil || engine.Version(-n) <= since {
+					v, err := parseVersion(e)
+					if err != nil || v.Version <= since && v.Ended <= since {
 						return nil, err
 					}
-					return userKey(key), nil
+					key, _, err := keyspace.KVVersion.Parse(e.Key)
+					return userKey(key), err
 				},
 			})
 		}
