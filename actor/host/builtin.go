@@ -67,6 +67,9 @@ const (
 	KVIndexes     = "kv.indexes"
 	KVSearch      = "kv.search"
 
+	KVRender = "kv.render"
+	KVPurge  = "kv.purge"
+
 	TokenCreate = "token.create"
 	TokenList   = "token.list"
 	TokenRevoke = "token.revoke"

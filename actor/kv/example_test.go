@@ -170,6 +170,49 @@ func ExampleStore_Search() {
 	// true <nil>
 }
 
+func ExampleStore_Purge() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	_, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"session"}, kv.Text("open")).For(time.Millisecond)}})
+	if err != nil {
+		panic(err)
+	}
+	for there := true; there; {
+		if _, there, err = store.Get(ctx, kv.Key{"session"}); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(store.Purge(ctx))
+	// Output:
+	// 1 <nil>
+}
+
+func ExampleReader_Render() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	_, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
+		kv.Put(kv.Key{"miner", "pool"}, kv.Text("pool.lthn.io:3333")),
+		kv.Put(kv.Key{"miner", "limits"}, kv.JSON([]byte(`{"threads":4}`))),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(store.Render(ctx, kv.RenderConfig{
+		Template: `{{.pool}} {{.limits.threads}} {{default "none" .wallet}}`, Prefix: kv.Key{"miner"},
+	}))
+	_, err = store.Render(ctx, kv.RenderConfig{Template: `{{.wallet}}`, Prefix: kv.Key{"miner"}, Strict: true})
+	fmt.Println(err)
+	// Output:
+	// pool.lthn.io:3333 4 none <nil>
+	// failed_precondition: template:1:2: executing "template" at <.wallet>: map has no entry for key "wallet"
+}
+
 func ExampleStore_At() {
 	ctx := context.Background()
 	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
@@ -456,9 +499,12 @@ func ExampleStore_Feed() {
 			break
 		}
 	}
+	end, err := store.LastPosition(ctx)
+	fmt.Println(end == last, err)
 	// Output:
 	// 5 events are no longer kept
 	// 6 delete_range [user Bob]
 	// 7 delete_range [user Cid]
 	// 8 delete_range [user Dan]
+	// true <nil>
 }

@@ -71,6 +71,13 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%d events are no longer kept", e.Missed)
 }
 
+// LastPosition returns the position of a reader that has all events so far. The error code is NotFound if
+// there is no actor, and FailedPrecondition if no scope has a log.
+func (s Store) LastPosition(ctx context.Context) (Position, error) {
+	out, err := site.Ask(ctx, &s.site, method.KVFeed, &hostkv.FeedInput{})
+	return Position{After: out.Next, Life: out.Life}, err
+}
+
 // Feed ranges over the changes of entries after a position, each once and in the order of the
 // commits, and waits for new ones. They are those in scopes with a log ([Policy].Log,
 // actor.MapConfig). What it tells is durable. A loop that is slow holds nobody up, and events wait

@@ -20,7 +20,7 @@ func addRemotely(ctx context.Context, url, token string) (int64, error) {
 
 func TestGoClient(t *testing.T) {
 	rt, err := runtime.Open(t.Context(), runtime.Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", Token: "secret", Actors: []actor.Definition{store()},
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Token: "secret", Actors: []actor.Definition{storeType()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func (*Store) add(ctx *actor.Context, in Item) (int64, error) {
 	return r.LastInsertId()
 }
 
-func store() actor.Definition {
+func storeType() actor.Definition {
 	return actor.Define(Stores, actor.Spec[Store]{
 		Migrations: []actor.Migration{
 			{Name: "001", SQL: `CREATE TABLE item (id INTEGER PRIMARY KEY, sku TEXT NOT NULL UNIQUE, n INTEGER NOT NULL)`},
@@ -48,5 +48,5 @@ func TestSQL(t *testing.T) {
 		if id, err := AddItem.Call(t.Context(), acme, Item{"nut", 9}); err != nil || id != 2 {
 			t.Error(id, err)
 		}
-	}, store())
+	}, storeType())
 }

@@ -9,6 +9,7 @@ require (
 	github.com/mattn/go-sqlite3 v1.14.52
 	github.com/nats-io/nats.go v1.55.0
 	github.com/ncruces/go-sqlite3 v0.35.6
+	go.etcd.io/bbolt v1.5.0
 )
 
 require (

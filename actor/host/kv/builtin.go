@@ -236,6 +236,12 @@ type CommitOutput struct {
 	Sends []host.QueueSendOutput `json:"sends,omitempty"`
 }
 
+// PurgeOutput says how many entries were removed that had expired. More: another call finds others.
+type PurgeOutput struct {
+	Purged int64 `json:"purged"`
+	More   bool  `json:"more,omitempty"`
+}
+
 // Stamp returns a version as clients of Deno KV see it: 10 bytes in the order of versions.
 func Stamp(version uint64) []byte {
 	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 10), version), 0, 0)

@@ -143,6 +143,10 @@ var (
 		"Lists the search indexes of the key-value store.")
 	KVSearch = row[kv.SearchInput, kv.SearchOutput](host.KVSearch, ask, Actor, OpenKV, none,
 		"Returns the entries of a search index that match a query, the best first.")
+	KVRender = row[kv.RenderInput, kv.RenderOutput](host.KVRender, ask, Actor, OpenKV, none,
+		"Fills a template with entries of the key-value store.")
+	KVPurge = row[None, kv.PurgeOutput](host.KVPurge, act, Actor, OpenKV, none,
+		"Removes entries of the key-value store that have expired, which happens within an hour anyway.")
 )
 
 // Tokens for the key-value store.
@@ -232,7 +236,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,
-	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row,
+	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row, KVRender.Row, KVPurge.Row,
 	TokenCreate.Row, TokenList.Row, TokenRevoke.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,

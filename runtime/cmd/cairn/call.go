@@ -72,18 +72,9 @@ func (c *cli) request(address, method string, input []string) (*host.Request, er
 
 // input reads the input that an argument stands for and checks that it is JSON.
 func (c *cli) input(arg string) ([]byte, error) {
-	from := "the input"
-	b := []byte(arg)
-	var err error
-	if arg == "-" {
-		from = "standard input"
-		b, err = io.ReadAll(c.stdin)
-	} else if name, ok := strings.CutPrefix(arg, "@"); ok {
-		from = name
-		b, err = os.ReadFile(name)
-	}
+	b, from, err := c.document(arg)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	var document json.RawMessage
 	if err := json.Unmarshal(b, &document); err != nil {
@@ -94,6 +85,22 @@ func (c *cli) input(arg string) ([]byte, error) {
 		return nil, usagef("%s is not JSON: %w", from, err)
 	}
 	return b, nil
+}
+
+// document reads what an argument stands for, and says from where: itself, - for standard input, or @FILE.
+func (c *cli) document(arg string) (b []byte, from string, err error) {
+	b, from = []byte(arg), "the input"
+	if arg == "-" {
+		from = "standard input"
+		b, err = io.ReadAll(c.stdin)
+	} else if name, ok := strings.CutPrefix(arg, "@"); ok {
+		from = name
+		b, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, from, usageError{err}
+	}
+	return b, from, nil
 }
 
 // send makes the call and prints the answer.

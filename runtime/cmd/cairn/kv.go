@@ -54,7 +54,7 @@ func (c *cli) kvCommand() *cobra.Command {
 				return t.result(out, "%d\n", out.Count)
 			},
 		}.command(c),
-		c.kvDeleteCommand(selection), c.kvCommitCommand(), c.kvExportCommand(selection), c.kvImportCommand(), c.kvIndexCommand(), c.kvSearchCommand())
+		c.kvDeleteCommand(selection), c.kvCommitCommand(), c.kvExportCommand(selection), c.kvImportCommand(), c.kvIndexCommand(), c.kvSearchCommand(), c.kvRenderCommand())
 }
 
 var listWhole = listed("KEY,VERSION,UPDATED,EXPIRES,ENCODING,VALUE", func(o *hostkv.ListOutput) []hostkv.Entry { return o.Entries },

@@ -97,6 +97,10 @@ var faultyInputs = map[string]map[string]string{
 		`{"query":"a"}`: "prefix", `{"prefix":[]}`: "query", `{"prefix":[],"query":"\"a"}`: "query", `{"prefix":[],"query":"-a"}`: "query", `{"prefix":[],"query":"a","limit":0}`: "limit",
 		`{"prefix":[],"query":"a","snippet":65}`: "snippet", `{"prefix":[],"query":"a","cursor":"?"}`: "cursor", `{"prefix":[],"query":"a","where":{}}`: "where",
 	},
+	host.KVPurge: {`{"x":1}`: "x"},
+	host.KVRender: {
+		`{}`: "template", `{"template":"{{"}`: "template", `{"template":"{{print 1}}"}`: "template", `{"template":"","prefix":[null]}`: "prefix[0]", `{"template":"","strict":1}`: "strict",
+	},
 	host.KVRemoveScope: {`{}`: "prefix", `{"prefix":[{}]}`: "prefix[0]"},
 	host.KVGet:         {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]", `{"key":["a"],"time":7}`: "time"},
 	host.KVGetMany:     {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},

@@ -68,6 +68,8 @@ var tokenCalls = map[string]struct {
 	host.KVRemoveIndex:  {readWrite, []string{`{"prefix":["in","i"]}`}, []string{`{"prefix":[]}`, `{"prefix":["out"]}`}},
 	host.KVPin:          {readWrite, nil, []string{`{}`}},
 	host.KVUnpin:        {readWrite, nil, []string{`{"version":1}`}},
+	host.KVRender:       {token.Read, []string{`{"template":"{{.x}}","prefix":["in"]}`}, []string{`{"template":"x"}`, `{"template":"{{.out}}","prefix":[]}`, `{"template":"x","prefix":["out"]}`}},
+	host.KVPurge:        {readWrite, nil, []string{`{}`}},
 	host.KVFork:         {readWrite, nil, []string{`{"branch":"x"}`}},
 	host.KVBranches:     {token.Read, nil, []string{`{}`}},
 	host.KVRemoveBranch: {readWrite, nil, []string{`{"branch":"b"}`}},

@@ -143,6 +143,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/gateway", uses: []string{"actor/host", "workflow", "runtime/internal/timed", "runtime/internal/gateway/serve", "runtime/internal/gateway/openapi", "runtime/internal/gateway/kvconnect", "runtime/internal/gateway/kvrest", "runtime/internal/gateway/codebolt", "runtime/internal/gateway/keyval", "runtime/internal/gateway/strata"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
 	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},
 	{pkg: "runtime/cell", uses: []string{"actor", "keyspace/tuple", "runtime/internal/part/kv/value"}, libs: []string{cbor}, never: []string{pebble, nats, prometheus, sqlite}, why: "an actor type like any user's: its contract and its handlers"},
+	{pkg: "runtime/store", uses: []string{"actor", "engine", "runtime", "runtime/internal/part/kv/value"}, never: []string{nats + "/nats-server"}, why: "a key-value store inside of a program: a node and the key-value store of one actor"},
 	{pkg: "runtime/client", uses: []string{"actor/host"}, libs: []string{websocket}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
 	{pkg: "runtime/internal/policy", why: "tests only"},
 	{pkg: "runtime/internal/policy/calls", why: "a program about the sources: standard library only"},
@@ -165,7 +166,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "actor", "actor/kv"}
+var testOnly = []string{"workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "runtime/store", "actor", "actor/kv"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

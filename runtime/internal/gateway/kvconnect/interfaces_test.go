@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+	"github.com/cairn-run/cairn/runtime/store"
 )
 
 // via sends a request to another interface of the same actor.
@@ -25,6 +27,7 @@ func (d *database) via(verb, path, body string) string {
 func TestInterfacesShareOneStore(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
+	goStore := store.Of(actor.NewType[struct{}]("room").Ref(d.node, "a").KV())
 	for _, c := range []struct {
 		native string // the key, in JSON
 		key    []byte // for clients of Deno KV
@@ -32,14 +35,16 @@ func TestInterfacesShareOneStore(t *testing.T) {
 		path   string // of KeyVal; "" if it has none
 		record string // of Codebolt; "" if it is none
 		strata string // the members of a command of Strata; "" if it has none
+		group  string // of the Go package store; "" if it has none. The key is theme
 	}{
-		{`["users",7]`, key("users", 7), `["users",{"__type":"bigint","value":"7"}]`, "", "", ""},
-		{`["users",7.0]`, key("users", 7.0), `["users",7]`, "users/7", "", ""},
-		{`["users","7"]`, key("users", "7"), `["users","7"]`, "", "", ""},
-		{`["a/b",true,{"$bytes":"AP8="}]`, key("a/b", true, []byte{0, 255}), `["a/b",true,{"$bytes":"AP8="}]`, "", "", ""},
-		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme", ""},
-		{`["default","theme"]`, key("default", "theme"), `["default","theme"]`, "default/theme", "", `"key":"theme"`},
-		{`["ui","theme"]`, key("ui", "theme"), `["ui","theme"]`, "ui/theme", "", `"space":"ui","key":"theme"`},
+		{`["config","theme"]`, key("config", "theme"), `["config","theme"]`, "config/theme", "", `"space":"config","key":"theme"`, "config"},
+		{`["tenant-42","config","theme"]`, key("tenant-42", "config", "theme"), `["tenant-42","config","theme"]`, "tenant-42/config/theme", "", "", "tenant-42:config"},
+		{`["users",7]`, key("users", 7), `["users",{"__type":"bigint","value":"7"}]`, "", "", "", ""},
+		{`["users",7.0]`, key("users", 7.0), `["users",7]`, "users/7", "", "", ""},
+		{`["users","7"]`, key("users", "7"), `["users","7"]`, "", "", `"space":"users","key":"7"`, ""},
+		{`["a/b",true,{"$bytes":"AP8="}]`, key("a/b", true, []byte{0, 255}), `["a/b",true,{"$bytes":"AP8="}]`, "", "", "", ""},
+		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme", "", ""},
+		{`["default","theme"]`, key("default", "theme"), `["default","theme"]`, "default/theme", "", `"key":"theme"`, "default"},
 	} {
 		writers := map[string]func(){
 			"native": func() { d.via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":`+c.native+`,"value":"v"}]}`) },
@@ -59,6 +64,13 @@ func TestInterfacesShareOneStore(t *testing.T) {
 		}
 		if c.strata != "" {
 			writers["Strata"] = func() { d.via("POST", "strata/execute", `{"command":{"KvPut":{`+c.strata+`,"value":"v"}}}`) }
+		}
+		if c.group != "" {
+			writers["Go"] = func() {
+				if err := goStore.Set(c.group, "theme", "v"); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 		for name, write := range writers {
 			d.via("POST", "call/kv.commit", `{"mutations":[{"op":"delete","key":`+c.native+`}]}`)
@@ -83,6 +95,11 @@ func TestInterfacesShareOneStore(t *testing.T) {
 			if c.strata != "" {
 				if got := d.via("POST", "strata/execute", `{"command":{"KvGet":{`+c.strata+`}}}`); got != `{"Maybe":{"String":"v"}}` {
 					t.Errorf("%s wrote %s, and Strata reads %s", name, c.native, got)
+				}
+			}
+			if c.group != "" {
+				if got, err := goStore.Get(c.group, "theme"); got != "v" || err != nil {
+					t.Errorf("%s wrote %s, and Go reads %q, %v", name, c.native, got, err)
 				}
 			}
 			if c.record != "" {

@@ -245,9 +245,11 @@ var hostText = map[string]string{
 	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
 	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
 		"mutations of one entry except delete.",
-	"KVPinInput":                  "PinInput asks for a version that stays readable.",
-	"KVPinInput.ttl_ms":           "ttl_ms is for how long; absent means 60,000.",
-	"KVPinOutput":                 "PinOutput names a version, for the member at of what reads, until it expires.",
+	"KVPinInput":        "PinInput asks for a version that stays readable.",
+	"KVPinInput.ttl_ms": "ttl_ms is for how long; absent means 60,000.",
+	"KVPinOutput":       "PinOutput names a version, for the member at of what reads, until it expires.",
+	"KVPurgeOutput": "PurgeOutput says how many entries were removed that had expired. more: another call finds " +
+		"others.",
 	"KVRemoveBranchInput":         "RemoveBranchInput names a branch that no other one was forked from.",
 	"KVRemoveBranchOutput":        "RemoveBranchOutput reports whether there was such a branch.",
 	"KVRemoveIndexInput":          "RemoveIndexInput names an index.",
@@ -256,10 +258,17 @@ var hostText = map[string]string{
 	"KVRemoveScopeInput.entries":  "entries removes its entries, too.",
 	"KVRemoveScopeOutput":         "RemoveScopeOutput says what was removed.",
 	"KVRemoveScopeOutput.deleted": "deleted counts the entries that were removed.",
-	"KVSampleInput":               "SampleInput asks for entries of a selection, each chosen with the same chance.",
-	"KVSampleInput.cursor":        "cursor goes on after an earlier answer for the same selection. Any other is refused.",
-	"KVSampleInput.n":             "n is how many entries there are at most; absent means 10.",
-	"KVSampleInput.seed":          "seed decides the choice: with the same one the same entries are chosen of the same keys.",
+	"KVRenderInput":               "RenderInput is a template of Go's text/template, and the entries that it is filled with.",
+	"KVRenderInput.prefix": "prefix selects the entries, up to 10,000 with MaxRenderBytes; absent means all. The value " +
+		"of the key PREFIX, \"a\" is .a in the template, and that of PREFIX, \"a\", \"b\" is .a.b.",
+	"KVRenderInput.strict": "strict refuses an absent key. Otherwise it is written as <no value>.",
+	"KVRenderInput.template": "template has up to MaxTemplate bytes. Its functions are get, index, json, default, len, " +
+		"and, or, not, eq, ne, lt, le, gt and ge.",
+	"KVRenderOutput":       "RenderOutput has the text, of up to MaxRendered bytes.",
+	"KVSampleInput":        "SampleInput asks for entries of a selection, each chosen with the same chance.",
+	"KVSampleInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
+	"KVSampleInput.n":      "n is how many entries there are at most; absent means 10.",
+	"KVSampleInput.seed":   "seed decides the choice: with the same one the same entries are chosen of the same keys.",
 	"KVSampleOutput": "SampleOutput has the entries in the order of their keys. count says of how many they were " +
 		"chosen: of all if cursor is absent, and otherwise of those up to where the next call goes " +
 		"on. Their values have up to MaxValues bytes.",

@@ -46,6 +46,8 @@ func (p *Part) Methods() []*call.Method {
 		call.Guarded(call.Act(method.KVRemoveIndex, removeIndex), mayRemoveIndex),
 		call.Guarded(searches(method.KVIndexes, p.indexes), mayIndexes),
 		call.Guarded(searches(method.KVSearch, p.search), maySearch),
+		call.Guarded(reads(method.KVRender, render), mayRender),
+		call.Guarded(call.Act(method.KVPurge, purgeNow), mayPurge),
 	}
 }
 

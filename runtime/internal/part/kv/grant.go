@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
@@ -80,6 +81,11 @@ func under(g *token.Grant, need token.Rights, prefix kv.Key) error {
 func mayScopes(g *token.Grant, in *kv.ScopesInput) error { return under(g, token.Read, in.Prefix) }
 func mayGroups(g *token.Grant, in *kv.GroupsInput) error { return under(g, token.Read, in.Prefix) }
 func maySearch(g *token.Grant, in *kv.SearchInput) error { return under(g, token.Read, in.Prefix) }
+
+func mayRender(g *token.Grant, in *kv.RenderInput) error { return under(g, token.Read, in.Prefix) }
+
+// mayPurge: it is of the whole store, and says how much has expired.
+func mayPurge(g *token.Grant, _ *method.None) error { return mayKeep(g, "to purge the store") }
 
 func mayIndexes(g *token.Grant, _ *kv.IndexesInput) error { return g.Allow(token.Read) }
 

@@ -251,13 +251,15 @@ const (
 	maxChangeValue = 8 << 10
 )
 
-// expired notes the entries that the store has removed because they had expired.
+// expired notes the entries that the store has removed because they had expired, and returns how many there are.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) expired(store *kvrows.Store) {
-	for _, key := range store.TakePurged() {
+func (h *Turn) expired(store *kvrows.Store) int {
+	keys := store.TakePurged()
+	for _, key := range keys {
 		h.change("expire", key[1:], nil)
 	}
+	return len(keys)
 }
 
 // change notes a change of a key: for watchers, and to publish it.

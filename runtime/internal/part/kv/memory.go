@@ -96,24 +96,13 @@ func (p *Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 			return p.log.Purge(c.Rows, t.Start.UnixMilli(), keep, row.Due)
 		})
 	}
-	most := 250
-	if c.Actor.Kernel.Options.Changes != nil {
-		most = MaxKVChanges // each is published
-	}
 	return c.System(w, "purge", func(t *kernel.Turn) error {
 		// First, because the purge may arm the same time again.
 		c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
-		store := storeOf(c)
-		more, err := store.Purge(most)
-		if err != nil {
-			store.TakePurged()
-			return err
-		}
-		TurnOf(t).expired(store)
-		TurnOf(t).logged(store)
-		if more {
+		_, more, err := TurnOf(t).purge()
+		if err == nil && more {
 			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // the row fires again
 		}
-		return nil
+		return err
 	})
 }

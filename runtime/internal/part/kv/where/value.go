@@ -84,6 +84,10 @@ func equal(a, b any) bool {
 	return a == b
 }
 
+// Compare orders two values of one type that has an order, as $lt does; false means that they are
+// not. They are as in an Entry.
+func Compare(a, b any) (int, bool) { return compare(a, b) }
+
 // compare orders two values of one type that has an order; false means that they are not.
 func compare(a, b any) (int, bool) {
 	switch a := a.(type) {

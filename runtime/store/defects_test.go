@@ -1,0 +1,407 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/runtime/store"
+)
+
+// Each test here is named after a defect of go-store.
+
+// C2, G2: with its one connection, writing while ranging over All never returns, and neither does a call of the store inside
+// of its own transaction.
+func TestC2G2LoopsAndTransactionsMayUseTheStore(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		const many = 2_500 // more than two pages
+		ok(t, r.Transaction(func(tx *store.Store) error {
+			for i := range many {
+				ok(t, tx.Set("g", fmt.Sprintf("%05d", i), "v"))
+			}
+			return nil
+		}))
+		n := 0
+		for e, err := range r.All("g") {
+			ok(t, err)
+			if n++; n%100 == 1 {
+				ok(t, r.Delete("g", e.Key), r.Set("g", e.Key+"x", "new"), r.Delete("g", "02499"), r.Set("g", "02498", "new"))
+			}
+			if e.Value != "v" { // the loop sees the group as it was
+				t.Fatal(e)
+			}
+		}
+		if n != many {
+			t.Errorf("the loop has seen %d", n)
+		}
+		for range r.GroupsSeq("") {
+			ok(t, r.Set("h", "k", "v"))
+		}
+		ok(t, r.Transaction(func(tx *store.Store) error {
+			ok(t, tx.Set("h", "k", "inside"), r.Set("i", "k", "outside"), r.Transaction(func(tx *store.Store) error { return tx.Set("j", "k", "nested") }))
+			same(t, "v")(r.Get("h", "k"))
+			for e, err := range tx.All("h") {
+				ok(t, err, tx.Set("h", e.Key+"2", e.Value))
+			}
+			return nil
+		}))
+		same(t, map[string]string{"k": "inside", "k2": "inside"})(r.GetAll("h"))
+	})
+}
+
+// C2, G1: LIKE ignores the case of letters, and takes % and _ for any text, so DeletePrefix removes another namespace's data.
+func TestC2G1PrefixesAreBytes(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		groups := []string{"tenant:a", "TENANT:a", "tenantx", "tenant", "t%nant:a", "t_nant:a", "tena"}
+		for _, g := range groups {
+			ok(t, r.Set(g, "k", "v"))
+		}
+		same(t, 1)(r.CountAll("tenant:"))
+		same(t, 3)(r.CountAll("tenant"))
+		same(t, 0)(r.CountAll("%"))
+		same(t, []string{"t_nant:a"})(r.Groups("t_nant"))
+		ok(t, r.DeletePrefix("tenant:"), r.DeletePrefix("%"), r.DeletePrefix("_"), r.DeletePrefix("T%"))
+		same(t, []string{"TENANT:a", "t%nant:a", "t_nant:a", "tena", "tenant", "tenantx"})(r.Groups(""))
+	})
+}
+
+// C2: pages by offset skip or repeat keys when others change.
+func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		for i := range 40 {
+			ok(t, r.Set("g", fmt.Sprintf("%02d", i), "v"), r.Set("g2", "k", "v"))
+		}
+		var got []string
+		for after := ""; ; {
+			page, err := r.GetPageAfter("g", after, 7)
+			ok(t, err)
+			if len(page) == 0 {
+				break
+			}
+			for _, e := range page {
+				got = append(got, e.Key)
+			}
+			after = page[len(page)-1].Key
+			ok(t, r.Delete("g", got[0]), r.Delete("g", after), r.Set("g", "00"+after, "v")) // before the next page
+		}
+		if len(got) != 40 || got[39] != "39" {
+			t.Error(got)
+		}
+		ok(t, r.DeleteGroup("g"))
+		for i := range 5 {
+			ok(t, r.Set("g", strconv.Itoa(i), "v"))
+		}
+		same(t, []store.KeyValue{{"3", "v"}, {"4", "v"}})(r.GetPage("g", 3, 10))
+		same(t, []store.KeyValue{{"0", "v"}})(r.GetPage("g", 0, 1))
+		same(t, []store.KeyValue{})(r.GetPage("g", 5, 10))
+		same(t, []store.KeyValue{})(r.GetPage("g", 0, 0))
+		for _, c := range []struct {
+			offset, limit int
+			code          actor.Code
+		}{{-1, 1, actor.InvalidArgument}, {0, -1, actor.InvalidArgument}, {store.MaxOffset + 1, 1, actor.TooLarge}} {
+			if _, err := r.GetPage("g", c.offset, c.limit); actor.CodeOf(err) != c.code {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		if _, err := r.GetPageAfter("g", "", -1); actor.CodeOf(err) != actor.InvalidArgument {
+			t.Error(err)
+		}
+	})
+}
+
+// C3: DeletePrefix has a transaction for each group.
+func TestC3DeletePrefixIsOneCommit(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		ok(t, r.Set("p1", "k", "v"), r.Set("p2", "k", "v"), r.Set("p:x", "k", "v"), r.Set("q", "k", "v"))
+		var versions []uint64
+		r.OnChange(func(e store.Event) { versions = append(versions, e.Version) })
+		ok(t, r.DeletePrefix("p"), r.Sync(ctx))
+		if len(versions) != 3 || versions[0] != versions[1] || versions[1] != versions[2] {
+			t.Error(versions)
+		}
+	})
+}
+
+// C4, G3: reading an expired key deletes what was written there between the read and the delete.
+func TestC4G3ReadingDeletesNothing(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		for range 20 {
+			ok(t, r.SetWithTTL("g", "k", "old", 10*time.Millisecond))
+			time.Sleep(10 * time.Millisecond)
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					if v, err := r.Get("g", "k"); v != "new" && !errors.Is(err, store.ErrNotFound) {
+						t.Error(v, err)
+					}
+				})
+			}
+			all.Go(func() { ok(t, r.Set("g", "k", "new")) })
+			all.Wait()
+			same(t, "new")(r.Get("g", "k"))
+			time.Sleep(2 * time.Second) // a purge does not take it either
+			same(t, "new")(r.Get("g", "k"))
+		}
+	})
+}
+
+// C4: expiry has no event.
+func TestC4ExpiryIsAnEvent(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		w := r.Watch("g", "k")
+		ok(t, r.SetWithTTL("g", "k", "v", 10*time.Millisecond), r.SetWithTTL("g", "other", "v", time.Millisecond))
+		time.Sleep(2 * time.Second)
+		if got := waiting(w); got != "set g/k=v; delete g/k= expired" {
+			t.Error(got)
+		}
+	})
+}
+
+// C6: an event is lost when the 16 slots of a channel are full.
+func TestC6SlowWatchersLoseNothing(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		w := r.Watch("g", "*")
+		if cap(w.Ch) != 16 {
+			t.Errorf("the channel has %d slots", cap(w.Ch))
+		}
+		const many = 1000
+		for i := range many {
+			ok(t, r.Set("g", "k", strconv.Itoa(i)))
+		}
+		for i := range many {
+			if e := <-w.Ch; e.Value != strconv.Itoa(i) {
+				t.Fatalf("event %d is %s", i, line(e))
+			}
+		}
+	})
+}
+
+// C7: callbacks that use the store never return, and two writers' events may come in the other order.
+func TestC7CallbacksUseTheStoreInTheOrderOfTheCommits(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		var order []uint64
+		var stop func()
+		stop = r.OnChange(func(e store.Event) {
+			order = append(order, e.Version)
+			if e.Group != "g" {
+				return
+			}
+			ok(t, r.Set("copy", e.Key, e.Value), r.Transaction(func(tx *store.Store) error { return tx.Set("copy2", e.Key, e.Value) }))
+			w := r.Watch("*", "*")
+			r.Unwatch(w)
+			r.OnChange(func(store.Event) {})()
+			if e.Key == "end" {
+				stop()
+			}
+		})
+		r.OnChange(func(e store.Event) {
+			if e.Key == "1" {
+				panic("hurts nobody else")
+			}
+			if e.Key == "2" {
+				runtime.Goexit()
+			}
+		})
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() { ok(t, r.Set("g", strconv.Itoa(i), "v")) })
+		}
+		all.Wait()
+		synctest.Wait()
+		ok(t, r.Set("g", "end", "v"))
+		synctest.Wait()
+		same(t, 17)(r.Count("copy"))
+		same(t, 17)(r.Count("copy2"))
+		for i := 1; i < len(order); i++ {
+			if order[i] < order[i-1] {
+				t.Fatal(order)
+			}
+		}
+		if len(order) < 3*16+1 {
+			t.Error(len(order))
+		}
+	})
+}
+
+// C8: an event has no number.
+func TestC8EventsHaveVersionsAndTimes(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		w := r.Watch("*", "*")
+		ok(t, r.Set("g", "k", "1"))
+		time.Sleep(time.Second)
+		ok(t, r.Set("g", "k", "2"))
+		a, b := <-w.Ch, <-w.Ch
+		if a.Version == 0 || b.Version <= a.Version || b.Timestamp.Sub(a.Timestamp) != time.Second {
+			t.Error(a, b)
+		}
+	})
+}
+
+// C10: two writers pass a quota between the check and the write, writes to the parent pass it, and each write counts all keys.
+func TestC10QuotasHoldForAllWriters(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		sc, err := store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{MaxKeys: 10, MaxGroups: 2})
+		ok(t, err)
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				if err := sc.Set("g", strconv.Itoa(i), "v"); err != nil && !errors.Is(err, store.ErrQuotaExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		same(t, 10)(sc.CountAll(""))
+		is(t, r.Set("ns:g", "more", "v"), store.ErrQuotaExceeded)
+		is(t, sc.SetWithTTL("g", "more", "v", time.Hour), store.ErrQuotaExceeded)
+		is(t, r.Transaction(func(tx *store.Store) error { return errors.Join(tx.Set("h", "k", "v"), tx.Set("ns:g", "more", "v")) }), store.ErrQuotaExceeded)
+		same(t, false)(r.Exists("h", "k"))
+		same(t, []string{"ns:g"})(r.Groups(""))
+		var there string
+		for e, err := range sc.All("g") {
+			ok(t, err)
+			there = e.Key
+		}
+		ok(t, sc.Set("g", there, "overwritten"), r.Set("other", "k", "v"))
+
+		// What has expired takes nothing.
+		ok(t, sc.SetWithTTL("g", there, "v", time.Millisecond))
+		time.Sleep(time.Millisecond)
+		ok(t, sc.Set("h", "k", "v"))
+		is(t, sc.Set("g", "more", "v"), store.ErrQuotaExceeded)
+		ok(t, sc.Delete("h", "k"), sc.DeleteGroup("g"), sc.Set("a", "k", "v"), sc.Set("b", "k", "v"))
+		is(t, sc.Set("c", "k", "v"), store.ErrQuotaExceeded) // a third group
+		ok(t, sc.Set("b", "k2", "v"), sc.DeleteGroup("a"), sc.Set("c", "k", "v"))
+
+		// The quota is stored. A lower one removes nothing, and 0 is none.
+		same, err := store.NewScoped(store.Of(r.kv), "ns")
+		ok(t, err)
+		is(t, same.Set("d", "k", "v"), store.ErrQuotaExceeded)
+		sc, err = store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{MaxKeys: 1})
+		ok(t, err)
+		is(t, sc.Set("b", "k3", "v"), store.ErrQuotaExceeded)
+		ok(t, sc.Set("b", "k2", "again"))
+		sc, err = store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{})
+		ok(t, err, sc.Set("d", "k", "v"))
+	})
+}
+
+// C4: what has expired can be removed at once, and is counted.
+func TestC4PurgeExpiredCountsWhatItRemoves(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		same(t, int64(0))(r.PurgeExpired())
+		ok(t, r.Set("g", "stays", "v"))
+		for i := range 700 {
+			ok(t, r.SetWithTTL("g", strconv.Itoa(i), "v", time.Second))
+		}
+		same(t, int64(0))(r.PurgeExpired())
+		time.Sleep(time.Second)
+		same(t, int64(700))(r.PurgeExpired())
+		same(t, int64(0))(r.PurgeExpired())
+		ok(t, r.SetWithTTL("g", "k", "v", time.Second))
+		time.Sleep(3 * time.Hour) // it happens anyway
+		same(t, int64(0))(r.PurgeExpired())
+		same(t, map[string]string{"stays": "v"})(r.GetAll("g"))
+	})
+}
+
+// Quotas keep what else an operator has set for the namespace.
+func TestQuotasKeepOtherPolicies(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		_, err := r.kv.SetScope(ctx, kv.Key{"ns"}, kv.Policy{MaxBytes: 1000, Info: []byte(`{"a":1}`)})
+		ok(t, err)
+		_, err = store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{MaxKeys: 3})
+		ok(t, err)
+		_, err = r.kv.SetScope(ctx, kv.Key{}, kv.Policy{MaxKeys: 7})
+		ok(t, err)
+		r.Unwatch(r.Watch("*", "*"))
+		for sc, err := range r.kv.Scopes(ctx, nil) {
+			ok(t, err)
+			if len(sc.Prefix) == 0 && (sc.MaxKeys != 7 || !sc.Log) || len(sc.Prefix) == 1 && (sc.MaxKeys != 3 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`) {
+				t.Errorf("%+v", sc)
+			}
+		}
+	})
+}
+
+// C12: the life of a store: Close twice, calls after it, nil, and what is on the disk.
+func TestC12TheLifeOfAStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := store.Open(dir)
+	ok(t, err)
+	if _, err := store.Open(dir); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Error(err)
+	}
+	sc, err := store.NewScoped(st, "ns")
+	ok(t, err, st.Set("g", "k", "v"), sc.Set("g", "k", "s"), sc.Close())
+	w, all := st.Watch("*", "*"), sc.Watch("*", "*")
+	st.OnChange(func(store.Event) {})
+	tx, err := st.Begin()
+	ok(t, err, tx.Set("g", "never", "v"), tx.Close())
+	ok(t, st.Close(), st.Close(), st.Close())
+	for _, w := range []*store.Watcher{w, all} {
+		if e, open := <-w.Ch; open || w.Err() != nil {
+			t.Error(e, w.Err())
+		}
+		st.Unwatch(w)
+	}
+	is(t, tx.Commit(), store.ErrClosed)
+	for name, st := range map[string]*store.Store{"closed": st, "a closed scope": sc, "nil": nil, "zero": new(store.Store), "a transaction": tx.Store, "no transaction": store.Tx{}.Store} {
+		t.Run(name, func(t *testing.T) { refuses(t, st) })
+	}
+	is(t, store.Tx{}.Commit(), store.ErrClosed)
+	store.Tx{}.Rollback()
+
+	st, err = store.New(dir)
+	ok(t, err)
+	defer st.Close()
+	same(t, "v")(st.Get("g", "k"))
+	same(t, "s")(st.Get("ns:g", "k"))
+	same(t, 2)(st.CountAll(""))
+	if _, err := store.New(""); err == nil {
+		t.Error("a store without a directory")
+	}
+}
+
+// refuses calls every method of a store that is closed.
+func refuses(t *testing.T, st *store.Store) {
+	count := func(_ int, err error) error { return err }
+	for i, err := range []error{
+		st.Set("g", "k", "v"), st.SetWithTTL("g", "k", "v", time.Hour), st.Delete("g", "k"), st.DeleteGroup("g"), st.DeletePrefix(""),
+		count(st.Count("g")), count(st.CountAll("")), st.Sync(context.Background()), st.Transaction(func(*store.Store) error { return nil }),
+		second(st.Get("g", "k")), second(st.Exists("g", "k")), second(st.GroupExists("g")), second(st.GetAll("g")), second(st.Groups("")),
+		second(st.GetPage("g", 0, 0)), second(st.GetPageAfter("g", "", 1)), second(st.GetSplit("g", "k", ",")), second(st.GetFields("g", "k")),
+		second(st.Render("", "g")), second(st.RenderStrict("", "g")), second(st.Begin()), second(store.NewScoped(st, "a")),
+		second(store.NewScopedWithQuota(st, "a", store.QuotaConfig{})), st.Watch("*", "*").Err(), st.Watch("g", "k").Err(), second(st.PurgeExpired()),
+	} {
+		if !errors.Is(err, store.ErrClosed) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	for _, text := range []string{list(st.All("g")), list(st.AllSeq("g")), list(st.GroupsSeq(""))} {
+		if !strings.Contains(text, "closed") {
+			t.Error(text)
+		}
+	}
+	w := st.Watch("*", "*")
+	if _, open := <-w.Ch; open {
+		t.Error("an event")
+	}
+	st.Unwatch(w)
+	st.OnChange(func(store.Event) {})()
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
