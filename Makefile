@@ -141,6 +141,10 @@ soak: go cc ## the long forms of the tests against models
 peers: go node ## measure one workflow on Cairn, Restate and Temporal in turn (ROUNDS=5); builds Temporal's server, which takes minutes
 	cd runtime/bench/peers && npm ci --no-audit --no-fund && $(GO) run . -rounds '$(ROUNDS)'
 
+.PHONY: bench-denokv
+bench-denokv: go node ## measure writes of the client of Deno KV on a node, beside a server with canned replies (ROUNDS=5)
+	cd runtime/bench/denokv && npm ci --no-audit --no-fund && $(GO) run . -rounds '$(ROUNDS)'
+
 # A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
 .PHONY: go cc tools node
 go:

@@ -195,6 +195,13 @@ var limitSections = []struct {
 	{"HTTP and WebSockets", []limit{
 		{"the body of a request, or a message over a WebSocket", "runtime/internal/gateway/serve.DefaultBodyBytes bytes", "`[gateway] body_bytes`"},
 		{"the body of a request that may carry entries of a key-value store", "runtime/internal/gateway/serve.KVBodyBytes bytes", ""},
+		{"a key of Strata", "runtime/internal/gateway/strata.maxKey bytes", ""},
+		{"a value of Strata, as it is stored", "runtime/internal/gateway/strata.maxValue bytes", ""},
+		{"transactions of Strata at a time, of one actor", "runtime/internal/gateway/strata.maxOfActor", ""},
+		{"transactions of Strata at a time, of one node", "runtime/internal/gateway/strata.maxSessions", ""},
+		{"what a transaction of Strata has read and is to write", "runtime/internal/gateway/strata.maxBytes bytes", ""},
+		{"the same, of all transactions of a node", "runtime/internal/gateway/strata.maxAllBytes bytes", ""},
+		{"time that a transaction of Strata rests", "runtime/internal/gateway/strata.idle", ""},
 		{"time to send a body", "runtime/internal/gateway/serve.DefaultBodyTimeout", "`Options.Gateway`"},
 		{"time to send a header", "runtime/internal/gateway/serve.ReadHeaderTimeout", ""},
 		{"a header, with the path", "runtime/internal/gateway/serve.MaxHeaderBytes bytes", ""},

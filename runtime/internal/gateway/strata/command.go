@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
@@ -125,7 +126,7 @@ func (s *text) UnmarshalJSON(b []byte) error {
 
 // unquote returns the string of a JSON text, and whether it is one of Unicode.
 func unquote(token []byte) (string, bool) {
-	if len(token) < 2 || token[0] != '"' {
+	if len(token) < 2 || token[0] != '"' || !utf8.Valid(token) {
 		return "", false
 	}
 	if bytes.IndexByte(token, '\\') < 0 {

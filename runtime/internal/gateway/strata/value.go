@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
@@ -146,7 +147,7 @@ func stringEnd(text []byte, i int) int {
 
 // next returns the first byte of the next token.
 func (p *parser) next() byte {
-	for bytes.IndexByte([]byte(" \t\r\n,:"), p.text[p.at]) >= 0 {
+	for strings.IndexByte(" \t\r\n,:", p.text[p.at]) >= 0 {
 		p.at++
 	}
 	return p.text[p.at]
@@ -154,12 +155,13 @@ func (p *parser) next() byte {
 
 // token takes a string, a number or a word.
 func (p *parser) token() []byte {
+	first := p.next()
 	start := p.at
-	if p.next() == '"' {
-		start, p.at = p.at, stringEnd(p.text, p.at)
+	if first == '"' {
+		p.at = stringEnd(p.text, p.at)
 		return p.text[start:p.at]
 	}
-	for start = p.at; p.at < len(p.text) && bytes.IndexByte([]byte(" \t\r\n,:]}"), p.text[p.at]) < 0; {
+	for p.at < len(p.text) && strings.IndexByte(" \t\r\n,:]}", p.text[p.at]) < 0 {
 		p.at++
 	}
 	return p.text[start:p.at]

@@ -79,7 +79,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		`{"Bool":1}`: "value.Bool is not", `{"Null":0}`: "value.Null is not", `{"String":1}`: "value.String is not a string", `{"String":null}`: "value.String is not a string",
 		`{"Bytes":"A"}`: "value.Bytes is not base64", `{"Bytes":1}`: "value.Bytes is not base64", `{"Bytes":"AB=="}`: "value.Bytes is not base64", `{"Bytes":[0]}`: "value.Bytes is not base64",
 		`{"Array":{}}`: "value.Array is not an array", `{"Array":1}`: "value.Array is not an array", `{"Object":[]}`: "value.Object is not an object", `{"Object":"x"}`: "value.Object is not an object",
-		`[1,{"a":[{"Int":"x"}]}]`: "value[1].a[0].Int is not an integer", `"\ud800"`: "value is not Unicode", `{"\udc00":1,"b":2}`: "name that is not Unicode",
+		`[1,{"a":[{"Int":"x"}]}]`: "value[1].a[0].Int is not an integer", `"\ud800"`: "value is not Unicode", "\"\xa3\"": "value is not Unicode", `{"\udc00":1,"b":2}`: "name that is not Unicode",
 		`["\ud83dx"]`: "value[0] is not Unicode", "[" + deep + "]": "nests more than 128", `{"Array":[` + tagged + `]}`: "nests more than 128",
 		strings.Repeat("[", 5000) + strings.Repeat("]", 5000): "nests more than 128",
 	} {
@@ -138,7 +138,7 @@ func TestForeignValuesAreShown(t *testing.T) {
 
 // What is read is shown such that it is read as the same, and no text makes a panic.
 func FuzzValues(f *testing.F) {
-	for _, in := range []string{`{"Array":[{"Int":1},"Null",{"Object":{"a":{"Bytes":"AA=="}}}]}`, `[1,2.5e3,"\ud83d\ude00",{"a":[],"b":{}}]`, `{"Int":1,"Float":2}`, ` [ [ ] , { } ] `, `"]"`, `-0.0`} {
+	for _, in := range []string{`{"Array":[{"Int":1},"Null",{"Object":{"a":{"Bytes":"AA=="}}}]}`, `[1,2.5e3,"\ud83d\ude00",{"a":[],"b":{}}]`, `{"Int":1,"Float":2}`, ` [ [ ] , { } ] `, `"]"`, `-0.0`, "\"\xa3\""} {
 		f.Add([]byte(in))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -278,7 +278,7 @@ func (s *Store) pinned(key []byte, version, newer engine.Version) bool {
 // forget removes a version that has been kept for long enough, and those before. What was before the next newer one is no
 // longer known.
 func (s *Store) forget(l *ledger, row []byte) error {
-	key, n, err := keyspace.KVVersion.Parse(row)
+	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,8 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		return err
 	}
 	if len(page.Entries) == 1 {
-		if _, n, err = keyspace.KVVersion.Parse(page.Entries[0].Key); err != nil {
+		_, n, err := keyspace.KVVersion.Parse(page.Entries[0].Key)
+		if err != nil {
 			return err
 		}
 		newer, at = engine.Version(-n), page.Entries[0].Key
