@@ -86,7 +86,8 @@ func TestHostileTemplatesEnd(t *testing.T) {
 				}
 			case e == nil:
 				t.Fatalf("it was rendered: %v", err)
-			case c.what == "time" && (strings.HasPrefix(e.Metadata["what"], "steps") || strings.HasPrefix(e.Metadata["what"], "milliseconds")):
+			case strings.HasPrefix(e.Metadata["what"], "milliseconds"): // on a slow machine any of them
+			case c.what == "time" && strings.HasPrefix(e.Metadata["what"], "steps"):
 			case c.what != "" && !strings.HasPrefix(e.Metadata["what"], c.what):
 				t.Errorf("%q: %.300s", e.Metadata["what"], e)
 			}
