@@ -15,7 +15,6 @@ import (
 
 // listed are rows with the numbers from 0 as keys and a value each.
 type listed struct {
-	nothing
 	values []string
 	fault  error
 }
