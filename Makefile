@@ -84,6 +84,7 @@ lint: go cc ## go vet, staticcheck and deadcode: faults, and code that no progra
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
 	cd runtime/bench && $(GO) run . -rounds '$(ROUNDS)'
 	cd runtime/bench && CGO_ENABLED=1 $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run SQL
+	cd runtime/bench && CGO_ENABLED=1 $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run 'KV: puts'
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor/... ./sqlitevfs ./workflow/internal/replay
 
 .PHONY: bench-growth

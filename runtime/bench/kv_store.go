@@ -37,12 +37,14 @@ func storeRows() []row {
 
 func storeKey(w, i int) string { return fmt.Sprint("key-", (w+i*storeCallers)%1000) }
 
+// storeText returns a value of 100 bytes, another one for each put: SQLite writes nothing for a row that stays as it is.
+func storeText(w, i int) string { return fmt.Sprintf("%0100d", w+i*storeCallers) }
+
 func (b *bench) storePuts() (v float64) {
 	b.files(func(dir string) {
 		st, err := store.Open(filepath.Join(dir, "store"))
 		check(err)
-		text := string(shelfValue)
-		v = b.load(storeCallers, func(w, i int) { check(st.Set("group", storeKey(w, i), text)) })
+		v = b.load(storeCallers, func(w, i int) { check(st.Set("group", storeKey(w, i), storeText(w, i))) })
 		check(st.Close())
 	})
 	return v
@@ -55,8 +57,9 @@ func (b *bench) storesPuts() (v float64) {
 			stores[i] = store.Of(cell.Type.Ref(rt, fmt.Sprint(i)).KV())
 			check(stores[i].Set("group", "key", ""))
 		}
-		text := string(shelfValue)
-		v = b.load(storeCallers, func(w, i int) { check(stores[(w+i*storeCallers)%storeCount].Set("group", storeKey(w, i), text)) })
+		v = b.load(storeCallers, func(w, i int) {
+			check(stores[(w+i*storeCallers)%storeCount].Set("group", storeKey(w, i), storeText(w, i)))
+		})
 	})
 	return v
 }
@@ -70,7 +73,7 @@ func (b *bench) boltPuts(commit func(*bolt.DB, func(*bolt.Tx) error) error) (v f
 		group := []byte("group")
 		check(db.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucket(group); return err }))
 		v = b.load(storeCallers, func(w, i int) {
-			check(commit(db, func(tx *bolt.Tx) error { return tx.Bucket(group).Put([]byte(storeKey(w, i)), shelfValue) }))
+			check(commit(db, func(tx *bolt.Tx) error { return tx.Bucket(group).Put([]byte(storeKey(w, i)), []byte(storeText(w, i))) }))
 		})
 		check(db.Close())
 	})
@@ -90,7 +93,7 @@ func (b *bench) natsPuts() (v float64) {
 		bucket, err := js.CreateKeyValue(context.Background(), jetstream.KeyValueConfig{Bucket: "group"})
 		check(err)
 		v = b.load(storeCallers, func(w, i int) {
-			_, err := bucket.Put(context.Background(), storeKey(w, i), shelfValue)
+			_, err := bucket.Put(context.Background(), storeKey(w, i), []byte(storeText(w, i)))
 			check(err)
 		})
 	})
@@ -110,9 +113,8 @@ func (b *bench) sqlitePuts(l library, files int) (v float64) {
 			puts[i], err = db.Prepare("INSERT INTO kv VALUES ('group', ?, ?, NULL) ON CONFLICT (grp, key) DO UPDATE SET value = excluded.value, expires_at = NULL")
 			check(err)
 		}
-		text := string(shelfValue)
 		v = b.load(storeCallers, func(w, i int) {
-			_, err := puts[(w+i*storeCallers)%files].Exec(storeKey(w, i), text)
+			_, err := puts[(w+i*storeCallers)%files].Exec(storeKey(w, i), storeText(w, i))
 			check(err)
 		})
 	})

@@ -134,7 +134,7 @@ func (s *Store) page(op string, match func(*item) bool, of kv.Selection, offset,
 	if limit == 0 {
 		return list, nil
 	}
-	for it, err := range s.items(match, kv.ListConfig{Selection: of, Limit: min(offset+limit+1, pageSize)}) {
+	for it, err := range s.items(match, kv.ListConfig{Selection: of, Limit: min(offset+min(limit, pageSize)+1, pageSize)}) {
 		text := ""
 		if err == nil && offset > 0 {
 			offset--

@@ -84,7 +84,7 @@ func (s *Store) write(op string, mutations ...kv.Mutation) error {
 
 // A change that finds too many others waiting is tried again, after pauses that double.
 const (
-	patience   = 5 * time.Second
+	patience   = time.Minute
 	firstPause = time.Millisecond
 	lastPause  = 100 * time.Millisecond
 )

@@ -117,6 +117,13 @@ var limitSections = []struct {
 		{"the most that `value_bytes` can be", "engine.MaxValueCap bytes", ""},
 		{"the most that `write_set_bytes` can be", "engine.MaxWriteSetCap bytes", ""},
 	}},
+	{"Package `runtime/store`", []limit{
+		{"memory of the node that `store.Open` runs", "runtime/store.memory bytes", ""},
+		{"events in the channel of a watcher; later ones wait in the log", "runtime/store.watchBuffer", ""},
+		{"offset of `GetPage`", "runtime/store.MaxOffset", ""},
+		{"time of a loop over a group", "runtime/store.pinned", ""},
+		{"time that a change waits while the node is overloaded", "runtime/store.patience", ""},
+	}},
 	{"Cells", []limit{
 		{"entries of a page", "runtime/cell.DefaultLimit", "`limit`"},
 		{"the most that `limit` can be", "runtime/cell.MaxLimit", ""},

@@ -15,7 +15,6 @@ import (
 
 // listed are rows with the numbers from 0 as keys and a value each.
 type listed struct {
-	nothing
 	values []string
 	fault  error
 }
@@ -86,7 +85,8 @@ func TestHostileTemplatesEnd(t *testing.T) {
 				}
 			case e == nil:
 				t.Fatalf("it was rendered: %v", err)
-			case c.what == "time" && (strings.HasPrefix(e.Metadata["what"], "steps") || strings.HasPrefix(e.Metadata["what"], "milliseconds")):
+			case strings.HasPrefix(e.Metadata["what"], "milliseconds"): // on a slow machine any of them
+			case c.what == "time" && strings.HasPrefix(e.Metadata["what"], "steps"):
 			case c.what != "" && !strings.HasPrefix(e.Metadata["what"], c.what):
 				t.Errorf("%q: %.300s", e.Metadata["what"], e)
 			}
