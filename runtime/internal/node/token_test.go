@@ -293,6 +293,31 @@ func TestTheSecretOfATokenIsNowhereInTheStore(t *testing.T) {
 	}
 }
 
+func TestABackupHasTheTokensOfItsTime(t *testing.T) {
+	t.Parallel()
+	g := &stage{t: t, dir: t.TempDir(), types: []*puppetType{{name: "p"}}}
+	g.start()
+	t.Cleanup(g.stop)
+	g.must("a", add(1))
+	made := g.newToken(token.CreateInput{Rights: []string{"read"}})
+	g.stop()
+	backup := filepath.Join(t.TempDir(), "backup")
+	if err := os.CopyFS(backup, os.DirFS(g.dir)); err != nil {
+		t.Fatal(err)
+	}
+	g.start()
+	g.mustVerb("a", host.TokenRevoke, token.RevokeInput{ID: made.ID}, nil)
+	if _, err := g.CheckToken(t.Context(), pAddr("a"), made.Text); !errors.Is(err, token.ErrInvalid) {
+		t.Errorf("revoked: %v", err)
+	}
+	g.stop()
+	g.dir = backup
+	g.start()
+	if _, err := g.CheckToken(t.Context(), pAddr("a"), made.Text); err != nil {
+		t.Errorf("restored: %v", err)
+	}
+}
+
 func TestATokenExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
