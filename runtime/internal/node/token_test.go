@@ -413,7 +413,7 @@ func TestWhatIsFollowedEndsWithItsToken(t *testing.T) {
 					return err
 				})
 				follow("the poll", func() error {
-					_, err := g.granted(grant, host.KVWatch, fmt.Sprintf(`{"keys":[{"key":["in","absent"]}],"wait_ms":60000}`))
+					_, err := g.granted(grant, host.KVWatch, `{"keys":[{"key":["in","absent"]}],"wait_ms":60000}`)
 					return err
 				})
 				all.Wait()
