@@ -251,6 +251,25 @@ func TestTokensThatAreNotValid(t *testing.T) {
 	}
 }
 
+// The holder of a token is no operator, also where only operators use the store without one.
+func TestCallsWithATokenCountAgainstTheRate(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{CallRate: 1e-3, CallBurst: 2}})
+	g.kv("a=1")
+	text := g.newToken(token.CreateInput{Rights: []string{"read"}}).Text
+	refused := 0
+	for range 4 {
+		if _, err := g.as(text, host.KVGet, `{"key":["a"]}`); err != nil {
+			retryAt(t, err)
+			refused++
+		}
+	}
+	if refused < 2 {
+		t.Errorf("%d of 4 calls were refused", refused)
+	}
+	g.mustVerb("a", host.KVGet, kv.GetInput{Key: kv.Key{"a"}}, nil)
+}
+
 // An idempotency key keeps a reply, and a reply of token.create has a secret.
 func TestTheSecretOfATokenIsNowhereInTheStore(t *testing.T) {
 	t.Parallel()
