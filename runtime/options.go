@@ -78,7 +78,8 @@ type Options struct {
 	// is set.
 	Listen string
 	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization:
-	// Bearer <token>".
+	// Bearer <token>". A request to the key-value store of an actor may have a token of the actor
+	// instead, as token.create makes it.
 	Token string
 	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the
 	// token. An *actor.Error is passed on to the client; any other error becomes permission_denied

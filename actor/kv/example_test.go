@@ -124,6 +124,30 @@ func ExampleStore_SetScope() {
 	// true 2 <nil>
 }
 
+func ExampleStore_CreateToken() {
+	ctx := context.Background()
+	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
+	defer stop()
+
+	store := tenants.Ref(node, "acme").KV()
+	_, err := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"users", 7}, kv.Text("Ada"))}})
+	fmt.Println(err)
+	text, t, err := store.CreateToken(ctx, kv.TokenConfig{
+		Rights: kv.Rights{Read: true, Write: true}, Prefix: kv.Key{"users"}, Label: "import", TTL: time.Hour,
+	})
+	fmt.Println(text[:6], t.Expires.Sub(t.Created), err) // client.Options{Token: text} of a client elsewhere
+	list, err := store.Tokens(ctx)
+	for _, t := range list {
+		fmt.Println(t.Label, t.Prefix, t.Read, t.Write, t.Watch, err)
+	}
+	fmt.Println(store.RevokeToken(ctx, t.ID))
+	// Output:
+	// <nil>
+	// cairn_ 1h0m0s <nil>
+	// import [users] true true false <nil>
+	// true <nil>
+}
+
 func ExampleStore_Search() {
 	ctx := context.Background()
 	node, stop := open(actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))

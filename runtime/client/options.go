@@ -20,8 +20,8 @@ const (
 
 // Options configure a Client. The zero value is legal.
 type Options struct {
-	// Token is sent as "Authorization: Bearer <token>", if not "". Plain HTTP exposes it to the
-	// network.
+	// Token is sent as "Authorization: Bearer <token>", if not "": that of the node, or one of the
+	// only actor whose key-value store the client uses. Plain HTTP exposes it to the network.
 	Token string
 	// Header is sent with every request, for example for a proxy. It cannot replace headers that
 	// the client sets.

@@ -25,7 +25,7 @@ func Guarded[In any](b *Method, f func(g *token.Grant, in *In) error) *Method {
 }
 
 // granted routes a request with a token. A token is of an actor that is there, so none is created. A call that may wait ends with
-// its token.
+// its token. All calls count against the rate of the actor, because the holder of a token is no operator.
 func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (reply host.Reply, err error) {
 	b := p.Methods[r.Method]
 	if b == nil || b.guard == nil || r.Create {
@@ -33,6 +33,15 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 	}
 	if err := b.guard(g, r); err != nil {
 		return reply, err
+	}
+	t, err := p.k.StoredTypeOf(r.Address)
+	if err != nil {
+		return reply, err
+	}
+	if !b.Row.Free && !b.Row.Counted(t.Open()) {
+		if err := p.k.Admit(t, r); err != nil {
+			return reply, err
+		}
 	}
 	own := *r
 	own.Existing = true

@@ -28,6 +28,14 @@ func (x *exchange) admit(t *target) *host.Error {
 	return nil
 }
 
+// admitSocket is admit for a WebSocket, whose token may come as a subprotocol.
+func (x *exchange) admitSocket(t *target) *host.Error {
+	if refusal := x.takeToken(); refusal != nil {
+		return refusal
+	}
+	return x.admit(t)
+}
+
 // keyValue reports whether a route leads to the key-value store, or may: the node looks at what is called.
 func (rt route) keyValue() bool {
 	switch rt {

@@ -61,9 +61,7 @@ func (x *exchange) feed(t *target, socket bool) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := (*host.Error)(nil)
 	if socket {
-		if refusal = x.takeToken(); refusal == nil {
-			refusal = x.admit(t)
-		}
+		refusal = x.admitSocket(t)
 	}
 	if refusal == nil {
 		refusal = x.Authorize(x.R.Context(), x.g.operation(t.Type, host.KVFeed), t.Address, host.KVFeed)
@@ -223,7 +221,7 @@ func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error)
 		socket.Discard()
 		s.Cancel()
 	})
-	welcomed := false
+	welcomed, pinged := false, time.Now()
 	for wait := time.Duration(0); ; wait = x.Front.Limits.Heartbeat {
 		batch, fault := next(s.Context(), wait)
 		switch {
@@ -239,8 +237,10 @@ func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error)
 			reader.Wait()
 			return
 		}
-		if len(batch) == 0 {
+		// The client must show a sign of life in two heartbeats, also while there is always something to send.
+		if len(batch) == 0 || time.Since(pinged) > x.Front.Limits.Heartbeat/2 {
 			socket.Ping()
+			pinged = time.Now()
 		}
 		if socket.SendAll(batch) != nil {
 			return

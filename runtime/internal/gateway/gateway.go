@@ -196,7 +196,7 @@ func (x *exchange) serve() {
 	// The token comes before everything else of the request is looked at, so that a client without it cannot tell one route,
 	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
 	// handshake that failed.
-	upgrade := (t.route == toConnect || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	var stranger *host.Error
 	if !upgrade && !health {
@@ -265,7 +265,7 @@ func (x *exchange) serve() {
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
 	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):
-		x.watch(&t)
+		x.watch(&t, upgrade)
 	case t.route == toFeed && method == http.MethodGet:
 		x.feed(&t, upgrade)
 	case t.route == toCodeboltEvents && method == http.MethodGet:

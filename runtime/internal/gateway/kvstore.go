@@ -15,10 +15,7 @@ import (
 // The first follower of an actor makes it log them. That comes behind the handshake, so that no other request does it.
 func (x *exchange) codeboltEvents(t *target) {
 	x.Count(t.Type, serve.LabelWatch)
-	refusal := x.takeToken()
-	if refusal == nil {
-		refusal = x.admit(t)
-	}
+	refusal := x.admitSocket(t)
 	if refusal == nil {
 		refusal = x.Authorize(x.R.Context(), x.g.operation(t.Type, host.KVFeed), t.Address, host.KVFeed)
 	}

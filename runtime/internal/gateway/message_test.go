@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -72,5 +73,39 @@ func TestMessagesOfTheServerAreJSONWhateverTheyHold(t *testing.T) {
 		if !json.Valid(text) {
 			t.Errorf("%s", text)
 		}
+	}
+}
+
+// Many changes are several messages, and the last of them says what the changes said.
+func TestChangesOverAWebSocketComeInPieces(t *testing.T) {
+	big := json.RawMessage(`"` + strings.Repeat("x", 700<<10) + `"`)
+	change := func(n int) kv.Change {
+		return kv.Change{Key: kv.Key{int64(n)}, Entry: &kv.Entry{Key: kv.Key{int64(n)}, Value: host.Raw(big)}}
+	}
+	c := kv.Changes{Version: 7, Life: "life"}
+	for i := range 5 {
+		c.Changes = append(c.Changes, change(i))
+	}
+	c.Changes = append(c.Changes, kv.Change{Key: kv.Key{"gone"}})
+	for _, more := range []bool{false, true} {
+		c.More = more
+		batch, fault := new(exchange).changeMessages(&c)
+		if fault != nil || len(batch) != 3 {
+			t.Fatal(len(batch), fault)
+		}
+		var all []kv.Change
+		for i, text := range batch {
+			var got kv.Changes
+			if err := json.Unmarshal(text, &got); err != nil || got.More != (more || i < 2) || got.Version != 7 || got.Life != "life" {
+				t.Errorf("message %d: %t %v", i, got.More, err)
+			}
+			all = append(all, got.Changes...)
+		}
+		if len(all) != 6 || all[5].Entry != nil || all[4].Key[0] != int64(4) {
+			t.Errorf("%d changes", len(all))
+		}
+	}
+	if batch, fault := new(exchange).changeMessages(&kv.Changes{Changes: []kv.Change{}}); fault != nil || string(batch[0]) != `{"changes":[],"version":0}` {
+		t.Errorf("%s %v", batch, fault)
 	}
 }

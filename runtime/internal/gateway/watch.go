@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -61,24 +62,38 @@ func (p parameters) keys(name string) (keys []kv.Key, fault *host.Error) {
 	return keys, nil
 }
 
-// watch answers GET and POST .../-/kv-watch with what changes of entries as server-sent events.
+// watch answers GET and POST .../-/kv-watch with what changes of entries, as server-sent events or over a WebSocket.
 //
 // The node keeps for a client which entries it has seen, and nothing of what it has not read yet. So one that reads slowly skips
 // states, and a write that takes too long closes the connection. A client that comes back begins anew: with what is there if it sends a
 // Last-Event-ID, as browsers do, because it has missed changes. So the stream begins with an id.
-func (x *exchange) watch(t *target) {
+func (x *exchange) watch(t *target, socket bool) {
 	x.Count(t.Type, serve.LabelWatch)
-	fault := x.Authorize(x.R.Context(), x.g.operation(t.Type, host.KVWatch), t.Address, host.KVWatch)
-	var watching kv.Watching
-	if fault == nil {
-		watching, fault = x.watching()
+	refusal := (*host.Error)(nil)
+	if socket {
+		refusal = x.admitSocket(t)
 	}
-	if fault != nil {
-		x.Fail(fault)
-		return
+	if refusal == nil {
+		refusal = x.Authorize(x.R.Context(), x.g.operation(t.Type, host.KVWatch), t.Address, host.KVWatch)
+	}
+	var watching kv.Watching
+	if refusal == nil {
+		var fault *host.Error
+		if watching, fault = x.watching(); fault != nil {
+			x.Fail(fault)
+			return
+		}
 	}
 	if x.R.Header.Get("Last-Event-ID") != "" {
 		watching.Initial = true
+	}
+	if socket {
+		x.watchSocket(t, watching, refusal)
+		return
+	}
+	if refusal != nil {
+		x.Fail(refusal)
+		return
 	}
 	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {
@@ -102,6 +117,58 @@ func (x *exchange) watch(t *target) {
 		return
 	}
 	x.pump(s, out, func(ctx context.Context) error { return x.changes(ctx, w, out) })
+}
+
+// watchSocket writes changes over a WebSocket. The first message has none: from then on changes are told.
+func (x *exchange) watchSocket(t *target, watching kv.Watching, refusal *host.Error) {
+	var w kv.Watch
+	defer func() {
+		if w != nil {
+			w.Close()
+		}
+	}()
+	x.overSocket(refusal, appendBye, func(ctx context.Context, wait time.Duration) ([][]byte, *host.Error) {
+		if w == nil {
+			var err error
+			if w, err = x.g.node.WatchKV(ctx, t.Address, watching); err != nil {
+				return nil, parameterOf(x.Front.AsError(err))
+			}
+			return x.changeMessages(&kv.Changes{Changes: []kv.Change{}})
+		}
+		beat, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		c, err := w.Next(beat)
+		if code := host.CodeOf(err); beat.Err() != nil && ctx.Err() == nil && (code == host.Canceled || code == host.DeadlineExceeded) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, x.Front.AsError(err)
+		}
+		x.Front.Meter.Events.Add(float64(len(c.Changes)))
+		return x.changeMessages(&c)
+	})
+}
+
+// changeMessages makes messages of changes. Many are several messages, all but the last of which say that more follows.
+func (x *exchange) changeMessages(c *kv.Changes) (batch [][]byte, fault *host.Error) {
+	const most, each = 1 << 20, 256 // bytes of the values of a message; of a change without its value, about
+	for rest := c.Changes; len(batch) == 0 || len(rest) > 0; {
+		n, size := 0, 0
+		for ; n < len(rest) && size < most; n++ {
+			if size += each; rest[n].Entry != nil {
+				size += len(rest[n].Entry.Value)
+			}
+		}
+		part := *c
+		part.Changes, rest = rest[:n:n], rest[n:]
+		part.More = c.More || len(rest) > 0
+		text, fault := x.encode(&part)
+		if fault != nil {
+			return nil, fault
+		}
+		batch = append(batch, text)
+	}
+	return batch, nil
 }
 
 // parameterOf makes the error about a member of kv.Watching one about a parameter.

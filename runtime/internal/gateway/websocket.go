@@ -25,10 +25,7 @@ const (
 // show their pages neither status nor body, so that a page could not tell whether to come back.
 func (x *exchange) websocket(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
-	refusal := x.takeToken()
-	if refusal == nil {
-		refusal = x.admit(t)
-	}
+	refusal := x.admitSocket(t)
 	if refusal == nil {
 		refusal = x.Authorize(x.R.Context(), serve.Connect, t.Address, "")
 	}

@@ -111,6 +111,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read + watch, "GET", "kv-watch?prefix=%5B%22cb%22,%22IN%22%5D", ""},
 		{read + watch, "GET", "kv-watch?key=%5B%22cb%22,%22IN%22%5D", ""},
 		{read + watch, "POST", "kv-watch", `{"prefixes":[["cb","IN"]]}`},
+		{read + watch, "WS", "kv-watch?prefix=%5B%22cb%22,%22IN%22%5D", ""},
+		{read + watch, "WS-TOKEN", "kv-watch?key=%5B%22cb%22,%22IN%22%5D", ""},
 		{read + watch, "GET", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
 		{read + watch, "WS", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
 		{read + watch, "WS-TOKEN", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
@@ -274,7 +276,7 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
 	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
 	server := d.listen()
-	for _, path := range []string{"kv-watch?prefix=%5B%22x%22%5D", "kv-feed?prefix=%5B%22x%22%5D", "keyval/api/watch/prefix?prefix=x", "WS kv-feed?prefix=%5B%22x%22%5D", "WS kvstore/ws", "kv/watch"} {
+	for _, path := range []string{"kv-watch?prefix=%5B%22x%22%5D", "kv-feed?prefix=%5B%22x%22%5D", "keyval/api/watch/prefix?prefix=x", "WS kv-watch?prefix=%5B%22x%22%5D", "WS kv-feed?prefix=%5B%22x%22%5D", "WS kvstore/ws", "kv/watch"} {
 		text, id := d.newToken(`{"rights":["read","watch","write"]}`)
 		d.open("/actors/room/a/-/kv", "Authorization: Bearer "+text)
 		header, begun, ended := d.header, make(chan struct{}), make(chan string)

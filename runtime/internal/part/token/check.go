@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 )
 
 // Check implements token.Checker.
@@ -76,27 +77,8 @@ func (c *check) during(ctx context.Context, f func(context.Context) error) error
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		var due <-chan time.Time
-		if c.expires != 0 {
-			timer := time.NewTimer(time.Until(time.UnixMilli(c.expires)))
-			defer timer.Stop()
-			due = timer.C
-		}
-		for {
-			select {
-			case <-sub.C:
-			case <-due:
-			case <-live.Done():
-				return
-			}
-			if sub.Destroyed() {
-				cancel(fault.Destroyed())
-				return
-			}
-			if _, err := c.read(live); err != nil {
-				cancel(err)
-				return
-			}
+		if err := c.watch(live, sub); err != nil {
+			cancel(err)
 		}
 	}()
 	err := f(live)
@@ -111,4 +93,31 @@ func (c *check) during(ctx context.Context, f func(context.Context) error) error
 	}
 	_, err = c.read(ctx)
 	return err
+}
+
+// watch returns the error of the token when it is no longer valid, and nil when ctx ends before.
+func (c *check) watch(ctx context.Context, sub *signal.Subscription) error {
+	var due <-chan time.Time
+	var timer *time.Timer
+	left := func() time.Duration { return max(time.Until(time.UnixMilli(c.expires)), time.Millisecond) }
+	if c.expires != 0 {
+		timer = time.NewTimer(left())
+		defer timer.Stop()
+		due = timer.C
+	}
+	for {
+		select {
+		case <-sub.C:
+		case <-due:
+			timer.Reset(left()) // the clock of the wall, which counts, may have been set back
+		case <-ctx.Done():
+			return nil
+		}
+		if sub.Destroyed() {
+			return fault.Destroyed()
+		}
+		if _, err := c.read(ctx); err != nil {
+			return err
+		}
+	}
 }
