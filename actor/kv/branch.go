@@ -15,11 +15,19 @@ import (
 // log and no watchers. What [Store.Merge] brings into the store itself, all of them see.
 //
 // The error code is NotFound, with the metadata "reason" branch_not_found, if there is no such branch.
-type Branch struct{ line }
+type Branch struct {
+	Reader
+	line
+}
+
+func branchAt(at site.Site, name string) Branch {
+	r := Reader{site: at, moment: hostkv.Moment{Branch: name}}
+	return Branch{r, line{r}}
+}
 
 // Branch returns the branch with a name. It asks nothing.
 func (s Store) Branch(name string) Branch {
-	return Branch{line{Reader{site: s.site, moment: hostkv.Moment{Branch: name}}}}
+	return branchAt(s.site, name)
 }
 
 // Name is that of the branch.
@@ -34,8 +42,8 @@ func (l line) Fork(ctx context.Context, name string) (Branch, error) { return l.
 func (l line) Tag(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, true) }
 
 func (l line) fork(ctx context.Context, name string, readOnly bool) (Branch, error) {
-	_, err := site.Ask(ctx, &l.site, method.KVFork, &hostkv.ForkInput{Branch: name, From: l.moment.Branch, ReadOnly: readOnly})
-	return Branch{line{Reader{site: l.site, moment: hostkv.Moment{Branch: name}}}}, err
+	_, err := site.Ask(ctx, &l.of.site, method.KVFork, &hostkv.ForkInput{Branch: name, From: l.of.moment.Branch, ReadOnly: readOnly})
+	return branchAt(l.of.site, name), err
 }
 
 // Remove removes the branch. It reports whether there was one. The error code is FailedPrecondition, with

@@ -8,7 +8,10 @@ import (
 )
 
 // New makes the store of an actor, for package actor: Ref.KV.
-func New(at site.Site) Store { return Store{line{Reader{site: at}}} }
+func New(at site.Site) Store {
+	r := Reader{site: at}
+	return Store{r, line{r}}
+}
 
 // An Opener opens stores by the addresses of actors, for gateways: they know neither types nor contracts. Safe for concurrent use.
 type Opener struct{ codec *codec.Codec }

@@ -168,8 +168,8 @@ type MutationResult struct {
 // bounds; nothing is done then.
 func (l line) Commit(ctx context.Context, c Commit) (Result, error) {
 	return c.run(func(in *hostkv.CommitInput) (hostkv.CommitOutput, error) {
-		in.Branch = l.moment.Branch
-		return site.Ask(ctx, &l.site, method.KVCommit, in)
+		in.Branch = l.of.moment.Branch
+		return site.Ask(ctx, &l.of.site, method.KVCommit, in)
 	})
 }
 

@@ -15,13 +15,13 @@ import (
 // are pinned; else the error code is FailedPrecondition, with the metadata "reason" history_trimmed
 // and, if there is one, "earliest", the earliest version that is known.
 func (l line) At(version uint64) Reader {
-	return Reader{site: l.site, moment: hostkv.Moment{Branch: l.moment.Branch, At: version}}
+	return Reader{site: l.of.site, moment: hostkv.Moment{Branch: l.of.moment.Branch, At: version}}
 }
 
 // AtTime is At for the last version that was committed by a time, to the millisecond. Times of commits
 // are in the order of their versions, also if the clock was set back.
 func (l line) AtTime(t time.Time) Reader {
-	return Reader{site: l.site, moment: hostkv.Moment{Branch: l.moment.Branch, Time: &t}}
+	return Reader{site: l.of.site, moment: hostkv.Moment{Branch: l.of.moment.Branch, Time: &t}}
 }
 
 // A Snapshot reads the store as it was when it was pinned. Made by [Store.Pin].
@@ -63,8 +63,8 @@ type Version struct {
 // ends the loop.
 func (l line) History(ctx context.Context, key Key) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
-		for in := (hostkv.HistoryInput{Branch: l.moment.Branch, Key: key}); ; {
-			out, err := site.Ask(ctx, &l.site, method.KVHistory, &in)
+		for in := (hostkv.HistoryInput{Branch: l.of.moment.Branch, Key: key}); ; {
+			out, err := site.Ask(ctx, &l.of.site, method.KVHistory, &in)
 			if err != nil {
 				yield(Version{}, err)
 				return

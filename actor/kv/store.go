@@ -10,10 +10,13 @@ import (
 )
 
 // A Store is the key-value store of one actor. Made by actor.Ref.KV. Safe for concurrent use.
-type Store struct{ line }
+type Store struct {
+	Reader
+	line
+}
 
-// A line is a store or a branch of one: what can be read and changed.
-type line struct{ Reader }
+// A line is what a store and its branches can do beside reading. It is not a Reader, which go doc would hide.
+type line struct{ of Reader }
 
 // A Reader reads the key-value store of one actor: as it is, or as it was ([Store.At], [Store.Pin]).
 type Reader struct {

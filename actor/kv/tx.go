@@ -267,7 +267,7 @@ func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 		return entries, nil
 	}
 	tx.asked++
-	found, err := tx.store.GetMany(ctx, missing...)
+	found, err := tx.store.of.GetMany(ctx, missing...)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func (tx *Tx) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 			var p Page
 			if err = tx.use(); err == nil {
 				tx.asked++
-				p, err = tx.store.List(ctx, c)
+				p, err = tx.store.of.List(ctx, c)
 			}
 			if err != nil {
 				break

@@ -4,10 +4,11 @@ import "time"
 
 // The bounds of branches.
 const (
-	MaxBranches   = 100    // of an actor
-	MaxBranchName = 255    // bytes
-	MaxForks      = 8      // of branches of branches
-	MaxMerged     = 10_000 // entries that one kv.merge compares, and that one kv.diff lists
+	MaxBranches   = 100     // of an actor
+	MaxBranchName = 255     // bytes
+	MaxForks      = 8       // branches of branches, one inside of the other
+	MaxMerged     = 10_000  // entries that one kv.merge compares, and that one mutation of a branch removes
+	MaxKept       = 100_000 // entries that one mutation removes while versions of them are kept
 )
 
 // A Branch is a store that began as another one was. It has no scopes' counts, no search, no log and no watchers of its own: what

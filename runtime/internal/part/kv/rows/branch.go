@@ -37,6 +37,8 @@ type branchRecord struct {
 	Swept    []byte
 	// Merged says what of it was merged into other branches last.
 	Merged []merged
+	// Again: what a search has behind it may have others by now.
+	Again bool
 }
 
 // merged says that all that the branch had at a version is in another branch.
@@ -271,7 +273,7 @@ func (s *Store) RemoveBranch(name string) error {
 		all = append(slices.Clone(all), origin)
 	}
 	gone := *b
-	gone.Removed = true
+	gone.Removed, gone.Sweeping, gone.Swept = true, false, nil
 	if err := s.writeBranch(&gone); err != nil {
 		return err
 	}
@@ -293,7 +295,7 @@ func (s *Store) sweepFrom(b *Branch) error {
 		return nil
 	}
 	from := *b
-	from.Sweeping, from.Swept = true, nil
+	from.Sweeping, from.Again = true, b.Sweeping
 	if err := s.writeBranch(&from); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -226,6 +227,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		return bytes.Compare(start, from) <= 0 && bytes.Compare(keyspace.TupleEnd(from), end) <= 0
 	}}
 	q, log := engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true}, s.logRange(start, end)
+	kept := int64(0)
 	for {
 		page, err := s.WriteSet.List(q)
 		if err != nil {
@@ -234,6 +236,11 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			sc := s.scopes.of(e.Key[1:])
+			if s.keptUntil(sc.history(), e.Key, e.Version) >= 0 {
+				if kept++; kept > hostkv.MaxKept {
+					return 0, host.OverLimit("entries that one mutation removes while versions of them are kept", hostkv.MaxKept, kept)
+				}
+			}
 			kind := Expired
 			if e.Expire == 0 || e.Expire > s.Now() {
 				if err := sc.writable(); err != nil {

@@ -75,8 +75,8 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 		}
 		next := *b
 		if e == nil {
-			next.Sweeping, next.Swept = false, nil
-			if b.ID == mainBranch && len(b.Merged) == 0 {
+			next.Sweeping, next.Again, next.Swept = b.Again, false, nil
+			if !b.Again && b.ID == mainBranch && len(b.Merged) == 0 {
 				_, err = s.WriteSet.Delete(keyspace.KVBranch.Append(nil, b.ID))
 				s.scopes.forget(s.Version())
 				return err
