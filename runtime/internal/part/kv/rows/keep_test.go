@@ -14,22 +14,6 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// fill puts n entries and commits them.
-func fill(t *testing.T, space *engine.Space, s *Store, now *int64, branch string, n, size int) {
-	for i := 0; i < n; {
-		*now++
-		s.Advance(*now)
-		w, err := s.Writer(branch)
-		must(t, err)
-		for j := 0; j < 20_000 && i < n; j++ {
-			must(t, w.Put(keyspace.UserKV.Append(nil, pack("a", i)), make([]byte, size), engine.PutOptions{}))
-			i++
-		}
-		_, err = space.Commit(nil)
-		must(t, err)
-	}
-}
-
 func TestEncoding255(t *testing.T) {
 	r := newRig(t)
 	r.turn()
