@@ -21,6 +21,9 @@ func (l line) At(version uint64) Reader {
 // AtTime is At for the last version that was committed by a time, to the millisecond. Times of commits
 // are in the order of their versions, also if the clock was set back.
 func (l line) AtTime(t time.Time) Reader {
+	if t.Before(time.UnixMilli(0)) {
+		t = time.UnixMilli(0)
+	}
 	return Reader{site: l.of.site, moment: hostkv.Moment{Branch: l.of.moment.Branch, Time: &t}}
 }
 

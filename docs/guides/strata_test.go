@@ -25,7 +25,8 @@ func TestStrata(t *testing.T) {
 	if got := strings.Join(answers, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("%s\nnot\n%s", got, strings.Join(want, "\n"))
 	}
-	e, found, err := cell.Type.Ref(rt, "demo").KV().Get(t.Context(), kv.Key{"default", "user:1"})
+	ctx := t.Context()
+	e, found, err := cell.Type.Ref(rt, "demo").KV().Get(ctx, kv.Key{"default", "user:1"})
 	if err != nil || !found || e.Version != 4 {
 		t.Error(e, found, err)
 	}

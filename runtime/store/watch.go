@@ -260,6 +260,9 @@ func (s *Store) begin(ctx context.Context) (kv.Position, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed() { // and waits for the followers
+		return kv.Position{}, ErrClosed
+	}
 	from, err := s.kv.LastPosition(ctx)
 	if code := host.CodeOf(err); !s.logged || code == host.NotFound || code == host.FailedPrecondition { // the actor may be another one by now
 		if err := s.log(ctx); err != nil {

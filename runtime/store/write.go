@@ -30,11 +30,7 @@ func (s *Store) Delete(group, key string) error {
 
 // DeleteGroup removes all keys of a group in one commit.
 func (s *Store) DeleteGroup(group string) error {
-	all, err := s.deletions(kv.Selection{Prefix: prefixOf(s.full(group))}, s.group(group))
-	if err != nil {
-		return s.fault("DeleteGroup", err)
-	}
-	return s.write("DeleteGroup", all...)
+	return s.remove("DeleteGroup", kv.Selection{Prefix: prefixOf(s.full(group))}, s.group(group))
 }
 
 // DeletePrefix removes all keys of the groups whose names begin with a text, "" for all, in one commit. Capital and small
@@ -44,11 +40,26 @@ func (s *Store) DeletePrefix(prefix string) error {
 		return s.fault("DeletePrefix", ErrClosed)
 	}
 	prefix = s.namespace + prefix
-	all, err := s.deletions(beginning(prefix), func(it *item) bool { return len(it.group) >= len(prefix) && it.group[:len(prefix)] == prefix })
-	if err != nil {
-		return s.fault("DeletePrefix", err)
+	return s.remove("DeletePrefix", beginning(prefix), func(it *item) bool { return len(it.group) >= len(prefix) && it.group[:len(prefix)] == prefix })
+}
+
+// remove removes the items of a selection that match. What it has listed must still be so when it commits, or it would take along what
+// came into a range meanwhile. That cannot be checked of more entries than one commit checks.
+func (s *Store) remove(op string, of kv.Selection, match func(*item) bool) error {
+	if s.closed() {
+		return s.fault(op, ErrClosed)
 	}
-	return s.write("DeletePrefix", all...)
+	if s.tx == nil {
+		err := s.Transaction(func(tx *Store) error { return tx.remove(op, of, match) })
+		if host.CodeOf(err) != host.TooLarge {
+			return err
+		}
+	}
+	all, err := s.deletions(of, match)
+	if err != nil {
+		return s.fault(op, err)
+	}
+	return s.write(op, all...)
 }
 
 // PurgeExpired removes keys that have expired, and returns how many. No method sees them anyway, and they are removed within
@@ -173,6 +184,9 @@ func (s *Store) Transaction(f func(tx *Store) error) error {
 			own = f(&Store{s.core, s.namespace, tx})
 			return own
 		})
+		if own != nil {
+			return nil
+		}
 		return err
 	})
 	if own != nil {
@@ -201,8 +215,11 @@ func (s *Store) Begin() (Tx, error) {
 // Commit ends the transaction, and returns when what it wrote is durable. If another commit has changed what the transaction
 // has read, nothing is done, and the error is a [kv.ConflictError].
 func (tx Tx) Commit() error {
-	if tx.closed() {
+	switch {
+	case tx.closed():
 		return tx.fault("Commit", ErrClosed)
+	case tx.tx == nil:
+		return tx.fault("Commit", kv.ErrEnded)
 	}
 	_, err := tx.tx.Commit(tx.ctx)
 	return tx.fault("Commit", err)
@@ -210,7 +227,7 @@ func (tx Tx) Commit() error {
 
 // Rollback ends the transaction without doing anything. It may be called after Commit.
 func (tx Tx) Rollback() {
-	if tx.Store != nil {
+	if tx.Store != nil && tx.tx != nil {
 		tx.tx.Rollback()
 	}
 }

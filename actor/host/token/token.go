@@ -87,7 +87,7 @@ type CreateOutput struct {
 	Token
 }
 
-// ListOutput has the tokens of an actor that are valid, in the order of their ids.
+// ListOutput has the tokens of an actor that are valid, in the order of their creation.
 type ListOutput struct {
 	Tokens []Token `json:"tokens"`
 }

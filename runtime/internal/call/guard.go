@@ -45,6 +45,9 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 	}
 	own := *r
 	own.Existing = true
+	if own.IdempotencyKey != "" { // the keys of others are none of its business
+		own.IdempotencyKey = "token " + g.ID + " " + own.IdempotencyKey
+	}
 	if !b.Row.Waits {
 		return p.route(ctx, &own, nil)
 	}

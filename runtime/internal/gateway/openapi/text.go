@@ -537,7 +537,7 @@ var hostText = map[string]string{
 	"TokenCreateInput.ttl_ms": "ttl_ms is how long the token is valid, up to 100 years; absent for ever.",
 	"TokenCreateOutput": "CreateOutput has a new token. token is shown here and never again, because only a hash of " +
 		"its secret is stored.",
-	"TokenListOutput":  "ListOutput has the tokens of an actor that are valid, in the order of their ids.",
+	"TokenListOutput":  "ListOutput has the tokens of an actor that are valid, in the order of their creation.",
 	"TokenRevokeInput": "RevokeInput names a token by its id.",
 	"Welcome":          "A Welcome is the first message to a connected client.",
 	"Welcome.cursor":   "cursor is the sequence of the last event before the first that the connection brings.",

@@ -35,7 +35,7 @@ type moment struct {
 func (s *space) entries(at moment) (entries, error) {
 	if at.AsOf == nil && at.AtVersion == nil {
 		if s.c.session != nil {
-			return reads{s.c.session, &s.c.sessions}, nil
+			return reads{s.c.Request, s.c.session, &s.c.sessions}, nil
 		}
 		return s.store, nil
 	}
@@ -79,7 +79,7 @@ func (s *space) get(from entries, key text) (*kv.Entry, error) {
 // write does mutations, of so many bytes. The result is zero in a transaction.
 func (s *space) write(size int, mutations ...kv.Mutation) (kv.Result, error) {
 	if s.c.session != nil {
-		return kv.Result{}, s.c.sessions.do(s.c.session, s.name, size, mutations)
+		return kv.Result{}, s.c.sessions.do(s.c.Request, s.c.session, s.name, size, mutations)
 	}
 	return s.store.Commit(s.c.ctx, kv.Commit{Mutations: mutations})
 }

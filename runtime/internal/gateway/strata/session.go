@@ -1,36 +1,48 @@
 package strata
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
 	"iter"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
 // The limits of transactions.
 const (
-	idle         = 30 * time.Second
-	maxSessions  = 10_000   // transactions of a gateway
-	maxOfActor   = 100      // of an actor
-	maxBytes     = 16 << 20 // that one has read and is to write
-	maxAllBytes  = 64 << 20 // that all of a gateway have
-	maxLapsed    = 10_000   // transactions that ended by themselves, and that are remembered for that
-	entryBytes   = 256      // what an entry costs besides its key and value
-	madeSessions = "txn:"   // begins the names of sessions that TxnBegin makes
+	idle          = 30 * time.Second
+	maxSessions   = 10_000   // transactions of a gateway
+	maxOfActor    = 100      // of an actor
+	maxBytes      = 16 << 20 // that one has read and is to write
+	maxActorBytes = 32 << 20 // that all of an actor have
+	maxAllBytes   = 64 << 20 // that all of a gateway have
+	maxLapsed     = 10_000   // transactions that ended by themselves, and that are remembered for that
+	entryBytes    = 512      // what an entry costs besides its key and value
+	listBytes     = 5 << 10  // what a page of a listing costs besides its bounds, which are in it three times
+	madeSessions  = "txn:"   // begins the names of sessions that TxnBegin makes
 )
 
-// A sessionKey names a session. Each actor has names of its own, and each token of it, which may not read all that another may.
-type sessionKey struct{ actor, token, name string }
+// A sessionKey names a session. Each actor has names of its own, and so have callers with other credentials: one may not read or
+// commit what another has in its transaction.
+type sessionKey struct {
+	actor  string
+	caller [sha256.Size]byte
+	name   string
+}
 
 func keyOfSession(r *kvrest.Request, name string) sessionKey {
-	return sessionKey{strings.Join(append([]string{r.Address.Type}, r.Address.Key...), "\x00"), r.Token, name}
+	credentials := fmt.Sprintf("%q", [][]string{{r.Token}, r.R.Header["Authorization"], r.R.Header["Cookie"]})
+	return sessionKey{fmt.Sprintf("%q", append([]string{r.Address.Type}, r.Address.Key...)), sha256.Sum256([]byte(credentials)), name}
 }
 
 // A session is one with a transaction. It is used by one request at a time.
@@ -61,8 +73,21 @@ type sessions struct {
 	open   map[sessionKey]*session // also such that lapsed
 	order  list.List               // with a transaction, the least recently used first
 	ended  list.List               // such that lapsed, the first first
-	active map[string]int          // transactions of each actor
+	active map[string]*usage       // of each actor
 	bytes  int
+}
+
+// usage is what the transactions of an actor take.
+type usage struct{ transactions, bytes int }
+
+// of returns the usage of an actor. REQUIRES: mu.
+func (r *sessions) of(actor string) *usage {
+	u := r.active[actor]
+	if u == nil {
+		u = new(usage)
+		r.active[actor] = u
+	}
+	return u
 }
 
 // sweep ends what has rested for too long. REQUIRES: mu.
@@ -82,6 +107,7 @@ func (r *sessions) sweep(now time.Time) {
 func (r *sessions) lapse(s *session) {
 	r.drop(s)
 	s.tx, s.lapsed = nil, true
+	s.spaces, s.store = nil, kv.Store{}
 	s.place = r.ended.PushBack(s)
 	if r.ended.Len() > maxLapsed {
 		r.forget(r.ended.Front().Value.(*session))
@@ -91,9 +117,11 @@ func (r *sessions) lapse(s *session) {
 // drop takes a session out of those with a transaction. REQUIRES: mu.
 func (r *sessions) drop(s *session) {
 	r.order.Remove(s.place)
+	u := r.of(s.key.actor)
 	r.bytes -= s.bytes
+	u.bytes -= s.bytes
 	s.bytes = 0
-	if r.active[s.key.actor]--; r.active[s.key.actor] == 0 {
+	if u.transactions--; u.transactions == 0 {
 		delete(r.active, s.key.actor)
 	}
 }
@@ -116,10 +144,14 @@ func (r *sessions) begin(s *session) error {
 		}
 		r.forget(was)
 	}
+	transactions := 0
+	if u := r.active[s.key.actor]; u != nil {
+		transactions = u.transactions
+	}
 	for _, limit := range []struct {
 		of        string
 		most, has int
-	}{{"actor", maxOfActor, r.active[s.key.actor]}, {"node", maxSessions, r.order.Len()}} {
+	}{{"actor", maxOfActor, transactions}, {"node", maxSessions, r.order.Len()}} {
 		if limit.has >= limit.most {
 			return host.Errorf(host.Overloaded, "the %s has %d transactions, which is the limit; one ends %s after its last command", limit.of, limit.most, idle).Retry()
 		}
@@ -128,7 +160,7 @@ func (r *sessions) begin(s *session) error {
 	s.turn <- struct{}{}
 	s.place = r.order.PushBack(s)
 	r.open[s.key] = s
-	r.active[s.key.actor]++
+	r.of(s.key.actor).transactions++
 	return nil
 }
 
@@ -216,24 +248,30 @@ func notActive(format string, args ...any) error {
 func (r *sessions) grow(s *session, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n += entryBytes
+	u := r.of(s.key.actor)
 	switch {
 	case s.bytes+n > maxBytes:
 		return host.OverLimit("bytes of a transaction", maxBytes, int64(s.bytes+n))
+	case u.bytes+n > maxActorBytes:
+		return host.Errorf(host.Overloaded, "the transactions of the actor take %d bytes, which is the limit", maxActorBytes).Retry()
 	case r.bytes+n > maxAllBytes:
 		return host.Errorf(host.Overloaded, "the transactions of the node take %d bytes, which is the limit", maxAllBytes).Retry()
 	}
 	s.bytes += n
+	u.bytes += n
 	r.bytes += n
 	return nil
 }
 
 // do adds mutations to the transaction of a session.
-func (r *sessions) do(s *session, space string, size int, mutations []kv.Mutation) error {
+func (r *sessions) do(c *kvrest.Request, s *session, space string, size int, mutations []kv.Mutation) error {
+	if err := c.Allow(host.KVCommit); err != nil {
+		return err
+	}
 	if s.readOnly {
 		return named("AccessDenied", host.FailedPrecondition, "the transaction only reads")
 	}
-	if err := r.grow(s, size+(len(mutations)-1)*entryBytes); err != nil {
+	if err := r.grow(s, size+len(mutations)*(entryBytes+len(space))); err != nil {
 		return err
 	}
 	s.spaces[space] = struct{}{}
@@ -242,37 +280,78 @@ func (r *sessions) do(s *session, space string, size int, mutations []kv.Mutatio
 
 // reads are the entries as a transaction sees them.
 type reads struct {
+	c *kvrest.Request
 	s *session
 	r *sessions
 }
 
+// grow counts what the transaction has read. One that has read too much ends, because it has it already.
+func (v reads) grow(n int) error {
+	err := v.r.grow(v.s, n)
+	if err != nil {
+		v.r.end(v.s)
+	}
+	return err
+}
+
 // GetMany implements entries.
 func (v reads) GetMany(ctx context.Context, keys ...kv.Key) ([]*kv.Entry, error) {
+	if err := v.c.Allow(host.KVGetMany); err != nil { // some of them may have been read before, by another request
+		return nil, err
+	}
+	size := 0
+	for _, key := range keys {
+		size += entryBytes + sizeOfKey(key)
+	}
+	if err := v.grow(size); err != nil {
+		return nil, err
+	}
 	found, err := v.s.tx.GetMany(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
+	size = 0
 	for _, e := range found {
-		n := 0
 		if e != nil {
-			n = len(e.Value.Data)
-		}
-		if err := v.r.grow(v.s, n); err != nil {
-			return nil, err
+			size += len(e.Value.Data)
 		}
 	}
-	return found, nil
+	return found, v.grow(size)
 }
 
 // All implements entries. It keeps nothing of an entry.
 func (v reads) All(ctx context.Context, c kv.ListConfig) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
-		if err := v.r.grow(v.s, 0); err != nil {
-			yield(kv.Entry{}, err)
-			return
+		page := listBytes + 3*(sizeOfKey(c.Prefix)+sizeOfKey(c.Start)+sizeOfKey(c.End))
+		n := 0
+		for e, err := range v.s.tx.All(ctx, c) {
+			if n%cmp.Or(c.Limit, hostkv.DefaultPage) == 0 && err == nil {
+				err = v.grow(page)
+			}
+			if n++; !yield(e, err) || err != nil {
+				return
+			}
 		}
-		v.s.tx.All(ctx, c)(yield)
+		if n == 0 {
+			if err := v.grow(page); err != nil {
+				yield(kv.Entry{}, err)
+			}
+		}
 	}
+}
+
+// sizeOfKey is about what a key takes: its parts, which are strings or bytes.
+func sizeOfKey(key kv.Key) (n int) {
+	for _, part := range key {
+		n += 32
+		switch part := part.(type) {
+		case string:
+			n += 2 * len(part) // in its packed form, too
+		case []byte:
+			n += 2 * len(part)
+		}
+	}
+	return n
 }
 
 // txnBegin begins a transaction in a session, or in one that it makes.
@@ -325,6 +404,9 @@ type txnCommit struct{}
 
 func (*txnCommit) run(c *call) (any, error) {
 	s, err := c.needed()
+	if err == nil {
+		err = c.Allow(host.KVCommit)
+	}
 	if err != nil {
 		return nil, err
 	}

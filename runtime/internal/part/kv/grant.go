@@ -89,12 +89,10 @@ func mayPurge(g *token.Grant, _ *method.None) error { return mayKeep(g, "to purg
 
 func mayIndexes(g *token.Grant, _ *kv.IndexesInput) error { return g.Allow(token.Read) }
 
-func maySetIndex(g *token.Grant, in *kv.SetIndexInput) error {
-	return under(g, token.Read|token.Write, in.Prefix)
-}
-
-func mayRemoveIndex(g *token.Grant, in *kv.RemoveIndexInput) error {
-	return under(g, token.Read|token.Write, in.Prefix)
+// maySetIndex: an actor has few indexes, so they are for tokens of the whole store.
+func maySetIndex(g *token.Grant, _ *kv.SetIndexInput) error { return mayKeep(g, "to make indexes") }
+func mayRemoveIndex(g *token.Grant, _ *kv.RemoveIndexInput) error {
+	return mayKeep(g, "to remove indexes")
 }
 
 // inner is under for a scope whose policy is changed: that of all keys of the token would bound the token itself.
@@ -109,7 +107,16 @@ func inner(g *token.Grant, prefix kv.Key) error {
 	return token.Denied("to change the scope of all its keys, only scopes within").With("field", "prefix")
 }
 
-func maySetScope(g *token.Grant, in *kv.SetScopeInput) error       { return inner(g, in.Prefix) }
+// maySetScope also refuses a log to a token with a prefix: the actor has one log, with room for so much.
+func maySetScope(g *token.Grant, in *kv.SetScopeInput) error {
+	if in.Log {
+		if err := g.Whole("to log changes"); err != nil {
+			return of("log", err)
+		}
+	}
+	return inner(g, in.Prefix)
+}
+
 func mayRemoveScope(g *token.Grant, in *kv.RemoveScopeInput) error { return inner(g, in.Prefix) }
 
 // mayKeep: pins and branches are of the whole store, which keeps versions for them.

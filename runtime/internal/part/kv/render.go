@@ -36,7 +36,7 @@ type renderer struct {
 	deadline time.Time
 	steps    int
 	out      strings.Builder
-	depth    int   // templates that are being executed, besides the first
+	depth    int   // templates that are being executed
 	made     int   // bytes by json
 	fault    error // of the store
 }
@@ -76,7 +76,12 @@ func render(r *reader, in *kv.RenderInput) (out kv.RenderOutput, err error) {
 
 // faulty returns an error of package template as one for callers. It has the name of the template once.
 func faulty(code host.Code, err error) error {
-	return host.Errorf(code, "%s", strings.TrimPrefix(err.Error(), "template: ")).With("field", "template")
+	const most = 500
+	text := strings.TrimPrefix(err.Error(), "template: ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return host.Errorf(code, "%s", text).With("field", "template")
 }
 
 // Functions that mark where a template begins and ends. A caller cannot name them.
@@ -112,19 +117,28 @@ func (t *renderer) parse(text string) (*template.Template, error) {
 		if one.Tree == nil {
 			continue
 		}
-		if err := bound(one.Tree, one.Root, offered); err != nil {
+		if err := bound(one.Tree, one.Root, offered, 0); err != nil {
 			return nil, err
 		}
-		if one != main {
-			one.Root.Nodes = append(append([]tree.Node{enter}, one.Root.Nodes...), leave)
-		}
+		one.Root.Nodes = append(append([]tree.Node{enter}, one.Root.Nodes...), leave)
 	}
 	return main, nil
 }
 
-// bound inserts an empty text before each node below a node, and refuses functions that are not offered.
-func bound(in *tree.Tree, node tree.Node, offered []string) error {
+// maxNested bounds how many if, with and range are in each other. An error takes the square of that on its way out.
+const maxNested = 32
+
+// bound inserts an empty text before each node below a node, and refuses functions that are not offered. depth counts the
+// if, with and range around the node.
+func bound(in *tree.Tree, node tree.Node, offered []string, depth int) error {
 	var below []tree.Node
+	switch node.(type) {
+	case *tree.IfNode, *tree.WithNode, *tree.RangeNode:
+		if depth++; depth > maxNested {
+			at, _ := in.ErrorContext(node)
+			return fmt.Errorf("%s: more than %d if, with and range are in each other", at, maxNested)
+		}
+	}
 	switch n := node.(type) {
 	case *tree.ListNode:
 		if n == nil {
@@ -164,7 +178,7 @@ func bound(in *tree.Tree, node tree.Node, offered []string) error {
 		}
 	}
 	for _, n := range below {
-		if err := bound(in, n, offered); err != nil {
+		if err := bound(in, n, offered, depth); err != nil {
 			return err
 		}
 	}
@@ -305,8 +319,8 @@ func (t *renderer) tick() error {
 }
 
 func (t *renderer) enter() (string, error) {
-	if t.depth++; t.depth > kv.MaxTemplates {
-		return "", host.OverLimit("templates inside of each other", kv.MaxTemplates, int64(t.depth))
+	if t.depth++; t.depth > 1+kv.MaxTemplates { // the first is the one that is rendered
+		return "", host.OverLimit("templates inside of each other", kv.MaxTemplates, int64(t.depth-1))
 	}
 	return "", t.tick()
 }

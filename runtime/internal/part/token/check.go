@@ -58,7 +58,8 @@ func (c *check) read(ctx context.Context) (r row, err error) {
 		return nil
 	})
 	switch host.CodeOf(err) {
-	case host.NotFound, host.UnknownType, host.InvalidArgument:
+	case "", host.Unavailable, host.Canceled, host.DeadlineExceeded, host.Overloaded, host.Unauthenticated:
+	default: // what is wrong with the actor is not for strangers
 		err = token.ErrInvalid
 	}
 	return r, err

@@ -3,6 +3,8 @@
 package token
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -188,13 +190,13 @@ func each(rows engine.Reader, keysOnly bool, visit func(*engine.Entry) error) er
 
 // list implements token.list.
 func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error) {
-	now, out := q.Now(), token.ListOutput{Tokens: []token.Token{}}
+	now, tokens := q.Now(), []token.Token{}
 	rows, done, err := q.Rows()
 	if err != nil {
-		return out, err
+		return token.ListOutput{}, err
 	}
 	defer done()
-	return out, each(rows, false, func(e *engine.Entry) error {
+	err = each(rows, false, func(e *engine.Entry) error {
 		id, err := keyspace.Token.Parse(e.Key)
 		if err != nil {
 			return err
@@ -204,9 +206,13 @@ func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error)
 			return err
 		}
 		t, err := r.shown(id)
-		out.Tokens = append(out.Tokens, t)
+		tokens = append(tokens, t)
 		return err
 	})
+	slices.SortFunc(tokens, func(a, b token.Token) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return token.ListOutput{Tokens: tokens}, err
 }
 
 // revoke implements token.revoke. It counts 1 if there was such a token.

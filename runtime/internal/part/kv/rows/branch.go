@@ -230,7 +230,7 @@ func (s *Store) Fork(name, from string, readOnly bool) (*Branch, error) {
 		return nil, host.Errorf(host.AlreadyExists, "there is a branch %.80q already", name).With("field", "branch")
 	}
 	b := &Branch{ID: mainBranch + 1, branchRecord: branchRecord{
-		Name: name, From: origin.ID, Version: uint64(s.Version()), Created: s.Now(), ReadOnly: readOnly,
+		Name: name, From: origin.ID, Version: uint64(s.Version()), Created: s.Time(), ReadOnly: readOnly,
 	}}
 	living := 1
 	for _, other := range s.scopes.branches {
