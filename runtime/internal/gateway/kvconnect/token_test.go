@@ -97,7 +97,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		d.call(host.KVSetIndex, `{"prefix":["cb","`+id+`"],"fields":[{"path":"name"}]}`)
 		d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","`+id+`","n","k"],"value":"secret of `+id+`"}]}`)
 	}
-	const read, write, watch = "read", "write", "watch"
+	const read, write, watch, never = "read", "write", "watch", "never" // with a prefix
 	h := &holder{database: d, server: d.listen()}
 	// IN is where the token is good.
 	for _, c := range []struct{ rights, verb, path, body string }{
@@ -127,8 +127,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read + write, "POST", "keyval/api/atomic", `{"checks":[{"key":["cb","IN","n","no"],"versionstamp":null}],"mutations":[]}`},
 		{read + write, "POST", "keyval/api/atomic", `{"mutations":[{"type":"sum","key":["cb","IN","n","n"],"value":1}]}`},
 		{read, "GET", "keyval/api/search?prefix=cb/IN&query=x", ""},
-		{read + write, "POST", "keyval/api/indexes", `{"prefix":["cb","IN","z"],"options":{"fields":["a"]}}`},
-		{read + write, "DELETE", "keyval/api/indexes?prefix=cb/IN/z", ""},
+		{never, "POST", "keyval/api/indexes", `{"prefix":["cb","IN","z"],"options":{"fields":["a"]}}`},
+		{never, "DELETE", "keyval/api/indexes?prefix=cb/IN/z", ""},
 		{read + watch, "GET", "keyval/api/watch?keys=cb/IN/n/k", ""},
 		{read + watch, "GET", "keyval/api/watch/prefix?prefix=cb/IN", ""},
 		{read, "GET", "keyval/api/watch/poll?keys=cb/IN/n/k", ""},
@@ -159,7 +159,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 					body = string(watched(key("cb", at, "n", "k")))
 				}
 				want := http.StatusOK
-				for _, right := range []string{read, write, watch} {
+				for _, right := range []string{read, write, watch, never} {
 					if strings.Contains(c.rights, right) && !strings.Contains(rights, right) {
 						want = http.StatusForbidden
 					}
