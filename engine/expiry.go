@@ -48,22 +48,25 @@ func (w *WriteSet) setIndex(key []byte, live bool) {
 	}
 }
 
-// Expired returns up to limit keys that expire at nowMS or before, in the order
-// of their times, this set's changes included. They are still in the store, and
-// counted, until Delete removes them.
-func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
+// Expired returns keys that expire at nowMS or before, without values, in the
+// order of their times, this set's changes included. They are still in the store,
+// and counted, until Delete or DeleteFound removes them.
+//
+// It reads up to limit entries of the index. more reports whether there may be
+// others, even if no key is returned: what it read may have been out of date.
+func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err error) {
 	s := w.space.store
 	if err := s.enter(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer s.leave()
 	m, err := w.expiries(keyspace.Expiry.Prefix(nil, nowMS+1))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var due, stale [][]byte
+	var stale [][]byte
 	err = func() error {
-		for len(due) < limit {
+		for len(due)+len(stale) < limit {
 			ok, err := m.next()
 			if !ok || err != nil {
 				return err
@@ -75,20 +78,23 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 			if err != nil {
 				return err
 			}
-			has, err := w.expiryOf(key)
+			has, err := w.counts(key)
 			if err != nil {
 				return err
 			}
-			if has == at {
-				due = append(due, key)
+			if has.expire == at {
+				e := Entry{Key: key}
+				e.describe(&has)
+				due = append(due, e)
 			} else {
 				stale = append(stale, clone(m.key))
 			}
 		}
+		more = true
 		return nil
 	}()
 	if err := errors.Join(err, m.close()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if len(stale) > 0 {
 		w.turn()
@@ -96,7 +102,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 			w.setIndex(entry, false)
 		}
 	}
-	return due, nil
+	return due, more, nil
 }
 
 // NextExpiry returns a time, in Unix ms, before which no key expires; 0 if none
@@ -138,12 +144,12 @@ func (w *WriteSet) parseExpiry(row []byte) (at int64, key []byte, err error) {
 	return at, key, err
 }
 
-// expiryOf returns when a key expires; 0 if never, or if there is no such key.
+// counts returns the metadata of a key, which is empty if there is no such key.
 // REQUIRES: store.life.
-func (w *WriteSet) expiryOf(key []byte) (int64, error) {
+func (w *WriteSet) counts(key []byte) (metadata, error) {
 	if i := w.overlay.find(key); i >= 0 {
-		return w.overlay.slots[i].meta.expire, nil
+		return w.overlay.slots[i].meta, nil
 	}
 	m, _, err := w.read(key)
-	return m.expire, err
+	return m, err
 }

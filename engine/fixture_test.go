@@ -106,8 +106,8 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 			}
 			e := wantValue(t, w, kv("expires"), "x")
 			fatalIf(t, e.Expire != 1_800_000_000_000 || e.Encoding != 0, "%+v", e)
-			if due, err := w.Expired(1_800_000_000_000, 9); err != nil || len(due) != 1 {
-				t.Fatalf("expired: %q %v", due, err)
+			if due, _, err := w.Expired(1_800_000_000_000, 9); err != nil || len(due) != 1 {
+				t.Fatalf("expired: %v %v", due, err)
 			}
 			commit(t, sp)
 			tomb, ok, err := s.Tombstone(testID(2))

@@ -217,8 +217,12 @@ func (s *script) call(f []string) string {
 		}
 		return failed(s.store.AckOutbox(seqs))
 	case "expired":
-		due, err := w.Expired(n(2), 10)
-		return fmt.Sprintf("%q %s", due, failed(err))
+		due, _, err := w.Expired(n(2), 10)
+		keys := make([][]byte, len(due))
+		for i := range due {
+			keys[i] = due[i].Key
+		}
+		return fmt.Sprintf("%q %s", keys, failed(err))
 	}
 	s.t.Fatalf("no call %q", f[0])
 	return ""

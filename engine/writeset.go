@@ -513,6 +513,13 @@ func (w *WriteSet) DeleteKnown(key []byte, old int) (bool, error) {
 	return w.delete(key, &PutOptions{Known: true, Old: old})
 }
 
+// DeleteFound is Delete of a key that Expired, Stat or List has returned and that
+// has not changed since, which saves the lookup.
+func (w *WriteSet) DeleteFound(e *Entry) (bool, error) {
+	return w.delete(e.Key, &PutOptions{Known: true, Old: e.Size, ExpireAt: e.Expire})
+}
+
+// delete removes a key; if o says that it is known, o.ExpireAt is when it expires.
 func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 	if err := w.checkKey(key); err != nil {
 		return false, err
@@ -529,6 +536,9 @@ func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 		var err error
 		if was, exists, err = w.before(key, o); err != nil || !exists {
 			return false, err
+		}
+		if o.Known {
+			was.expire = o.ExpireAt
 		}
 		if err := w.checkRoom(len(key)); err != nil {
 			return false, err

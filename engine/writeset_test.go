@@ -117,9 +117,13 @@ func TestExpiredKeysAreFoundBeforeThoseOfLastTime(t *testing.T) {
 	r.w.Advance(1)
 	expired := func(want string) {
 		t.Helper()
-		due, err := r.w.Expired(100, 10)
+		due, _, err := r.w.Expired(100, 10)
 		must(t, err)
-		if got := string(bytes.Join(due, nil)); got != want {
+		got := ""
+		for i := range due {
+			got += string(due[i].Key)
+		}
+		if got != want {
 			t.Errorf("%q have expired, not %q", got, want)
 		}
 		if at, err := r.w.NextExpiry(); err != nil || at != int64(want[1]-'a')*10+10 {
@@ -162,8 +166,17 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	fatalIf(t, n != 200 || err != nil, "%v %v", n, err)
 	must(t, r.w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}))
 	r.commit()
-	due, err := r.w.Expired(10, 1000)
-	fatalIf(t, err != nil || len(due) != 1 || !bytes.Equal(due[0], kv("7")), "expired: %q, %v", due, err)
+	due, more, err := r.w.Expired(10, 10) // what is out of date counts as read
+	fatalIf(t, err != nil || len(due) > 1 || !more, "expired: %v, %v, %v", due, more, err)
+	r.commit()
+	for more && len(due) == 0 {
+		due, more, err = r.w.Expired(10, 150)
+	}
+	fatalIf(t, err != nil || len(due) != 1 || !bytes.Equal(due[0].Key, kv("7")), "expired: %v, %v", due, err)
+	for more {
+		_, more, err = r.w.Expired(10, 150)
+		must(t, err)
+	}
 	r.commit()
 	page, err := r.w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
 	fatalIf(t, err != nil || len(page.Entries) != 1, "%d entries in the index: %v", len(page.Entries), err)

@@ -99,10 +99,7 @@ func (p *Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	return c.System(w, "purge", func(t *kernel.Turn) error {
 		// First, because the purge may arm the same time again.
 		c.Rows.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
-		_, more, err := TurnOf(t).purge()
-		if err == nil && more {
-			c.Rows.SetWake(row.Due, keyspace.WakeExpiry, "", "") // the row fires again
-		}
+		_, _, err := TurnOf(t).purge()
 		return err
 	})
 }

@@ -303,7 +303,7 @@ func TestAFullScopeIsClearedAlone(t *testing.T) {
 	if err := put(s, 0, "1", "a", 1); err == nil {
 		t.Fatal("it is full")
 	}
-	n, err := s.Expired(3000, 5000)
+	n, _, err := s.Expired(3000, 5000)
 	if len(n) != 2000 || err != nil {
 		t.Error(len(n), err)
 	}

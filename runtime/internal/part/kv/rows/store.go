@@ -347,16 +347,16 @@ func (s *Store) TakePurged() [][]byte {
 func (s *Store) clear(sc *Scope) (n int, err error) {
 	const most = 1000
 	l := ledger{rows: s.WriteSet}
-	var due [][]byte
+	var due []engine.Entry
 	if err := overdue(s.WriteSet, s.Now(), func(e *engine.Entry) {
 		if len(due) < most && sc.has(e.Key[1:]) {
-			due = append(due, e.Key)
+			due = append(due, *e)
 		}
 	}); err != nil {
 		return 0, err
 	}
-	for _, key := range due {
-		if err := s.expire(&l, key); err != nil {
+	for i := range due {
+		if err := s.expire(&l, &due[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -366,22 +366,25 @@ func (s *Store) clear(sc *Scope) (n int, err error) {
 // purgeBytes bounds what a purge keeps of the entries that it removes.
 const purgeBytes = 8 << 20
 
-// Purge removes up to a number of keys that have expired, of all kinds, and arms the next purge. It returns whether more may
-// have expired.
+// purgePause is how long the purge leaves an actor to others, in milliseconds, before it goes on.
+const purgePause = 4
+
+// Purge removes up to a number of keys that have expired, of all kinds, and rows that nothing needs any longer. It arms the
+// next purge, and returns whether there may be more of them.
 func (s *Store) Purge(most int) (more bool, err error) {
 	if err := s.load(); err != nil {
 		return false, err
 	}
-	due, err := s.Expired(s.Now(), most)
+	due, more, err := s.Expired(s.Now(), most)
 	if err != nil {
 		return false, err
 	}
-	more = len(due) == most
 	l, began := ledger{rows: s.WriteSet}, s.Bytes()
-	for _, key := range due {
-		switch keyspace.Kind(key[0]) {
+	for i := range due {
+		e := &due[i]
+		switch key := e.Key; keyspace.Kind(key[0]) {
 		case keyspace.UserKV.Kind:
-			err = s.expire(&l, key)
+			err = s.expire(&l, e)
 		case keyspace.KVVersion.Kind:
 			err = s.forget(&l, key)
 		case keyspace.KVBranchEntry.Kind:
@@ -408,11 +411,18 @@ func (s *Store) Purge(most int) (more bool, err error) {
 	if pinned {
 		s.scopes.forget(s.Version()) // one of them may be gone
 	}
-	return more, s.armNext(scoped)
+	return more, s.armNext(more, scoped)
 }
 
-// armNext arms the purge of what expires next; scoped: there are scopes, which count until then.
-func (s *Store) armNext(scoped bool) error {
+// armNext arms the purge of what is left, if there is more, or else of what expires next; scoped: there are scopes, which
+// count until then.
+func (s *Store) armNext(more, scoped bool) error {
+	if more {
+		if err := s.loadPurge(); err != nil {
+			return err
+		}
+		return s.rearm(s.Now() + purgePause)
+	}
 	at, err := s.NextExpiry()
 	if err != nil {
 		return err
@@ -431,26 +441,23 @@ func (s *Store) armNext(scoped bool) error {
 	return s.rearm((max(at, s.Now())/n + 1) * n)
 }
 
-// expire removes an entry that has expired.
-func (s *Store) expire(l *ledger, key []byte) error {
+// expire removes an entry that has expired, and that has not changed since it was read.
+func (s *Store) expire(l *ledger, e *engine.Entry) error {
+	key := e.Key
 	s.purged = append(s.purged, key)
 	sc, plain, err := s.scope(key)
 	if err != nil {
 		return err
 	}
 	if !plain {
-		e, there, err := s.Stat(key)
-		if err != nil || !there {
+		if err := s.end(sc, key, e, Expired); err != nil {
 			return err
 		}
-		if err := s.end(sc, key, &e, Expired); err != nil {
-			return err
-		}
-		if err := l.add(sc, key[1:], -1, -sizeOf(&e)); err != nil {
+		if err := l.add(sc, key[1:], -1, -sizeOf(e)); err != nil {
 			return err
 		}
 	}
-	if _, err = s.WriteSet.Delete(key); err != nil || !sc.logs() {
+	if _, err = s.WriteSet.DeleteFound(e); err != nil || !sc.logs() {
 		return err
 	}
 	return s.log(sc, Event{Cause: CauseExpired, Key: key})
