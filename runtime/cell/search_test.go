@@ -165,6 +165,59 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 	}
 }
 
+// Entries that have expired and are not removed yet neither fill the pages of a search nor end it. The best come first, the older of
+// two that are as good before the other.
+func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, store := t.Context(), libraries.Ref(h, "one").KV()
+		if _, err := store.SetIndex(ctx, kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}}); err != nil {
+			t.Fatal(err)
+		}
+		var c kv.Commit
+		var want []int64
+		for i := range int64(40) {
+			text := "apple"
+			if i%3 == 0 {
+				text = "apple " + strings.Repeat("tree ", 20)
+			}
+			put := kv.Put(kv.Key{"d", i}, book(text))
+			if i < 8 || i%5 != 0 {
+				put = put.For(time.Second)
+			}
+			c.Mutations = append(c.Mutations, put)
+		}
+		for _, worse := range []bool{false, true} {
+			for i := int64(10); i < 40; i += 5 {
+				if worse == (i%3 == 0) {
+					want = append(want, i)
+				}
+			}
+		}
+		if _, err := store.Commit(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		for _, limit := range []int{1, 2, 5, 6, 7, 39, 1000} {
+			var got []int64
+			for s := (kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple", Limit: limit}); ; {
+				page, err := store.Search(ctx, s)
+				if err != nil || len(page.Hits) > limit {
+					t.Fatal(len(page.Hits), err)
+				}
+				for _, hit := range page.Hits {
+					got = append(got, hit.Key[1].(int64))
+				}
+				if s.Cursor = page.Cursor; s.Cursor == "" {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("pages of %d have %v, not %v", limit, got, want)
+			}
+		}
+	}, libraryDefinition())
+}
+
 func TestOtherSQLCannotUseAnIndex(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, store := t.Context(), libraries.Ref(h, "one").KV()

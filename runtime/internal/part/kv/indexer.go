@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -87,21 +86,12 @@ func (w *indexer) create() error {
 	}
 	name := table(&w.ix)
 	var columns strings.Builder
-	weights := make([]string, len(w.ix.Weights))
-	for i, weight := range w.ix.Weights {
+	for i := range w.ix.Paths {
 		columns.WriteString(match.Column(i) + ", ")
-		text, err := json.Marshal(weight)
-		if err != nil {
-			return err
-		}
-		weights[i] = string(text)
 	}
 	texts := []string{
 		"CREATE VIRTUAL TABLE main." + name + " USING fts5 (" + columns.String() + "key UNINDEXED, version UNINDEXED, tokenize = '" + tokenizers[w.ix.Tokenizer] + "')",
 		"CREATE TABLE main." + name + "_map (key BLOB PRIMARY KEY, id INTEGER NOT NULL, version INTEGER NOT NULL) STRICT, WITHOUT ROWID",
-	}
-	if slices.ContainsFunc(w.ix.Weights, func(weight float64) bool { return weight != 1 }) { // which each search would have to read
-		texts = append(texts, "INSERT INTO main."+name+"("+name+", rank) VALUES ('rank', 'bm25("+strings.Join(weights, ", ")+")')")
 	}
 	for _, text := range texts {
 		if _, err := w.db.ExecContext(w.ctx, text); err != nil {

@@ -266,16 +266,23 @@ type finding struct {
 // find makes the page.
 func (f *finding) find(db *sql.DB) error {
 	name, limit := table(f.ix), cmp.Or(f.in.Limit, kv.DefaultHits)
-	rows, err := db.QueryContext(f.q, "SELECT rowid, key, version, rank FROM main."+name+" WHERE "+name+" MATCH ? ORDER BY rank LIMIT -1 OFFSET ?", f.query, f.at)
+	most := int64(-1)
+	if f.filter == nil { // what is behind the page says that there is a next one
+		most = int64(limit) + 1
+	}
+	// A column of rank would be computed again for each row that is returned.
+	rows, err := db.QueryContext(f.q, "SELECT t.rowid, t.key, t.version, best.rank FROM "+
+		"(SELECT rowid AS id, bm25("+name+f.weights()+") AS rank FROM main."+name+" WHERE "+name+" MATCH ? ORDER BY 2, 1 LIMIT ? OFFSET ?) AS best "+
+		"CROSS JOIN main."+name+" AS t ON t.rowid = best.id ORDER BY best.rank, best.id", f.query, most, f.at)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	read, size, began := 0, 0, time.Now()
-	for scanned := 0; rows.Next(); scanned++ {
+	read, size, scanned, began := 0, 0, 0, time.Now()
+	for ; rows.Next(); scanned++ {
 		if len(f.out.Entries) == limit || size >= pageBytes || scanned > 0 &&
 			(scanned >= scanEntries || read >= scanBytes || time.Since(began) > scanTime) {
-			f.out.Cursor = cursorOf(f.mark, strconv.AppendInt(nil, f.at+int64(scanned), 10))
+			f.more(scanned)
 			break
 		}
 		var id, version int64
@@ -296,10 +303,30 @@ func (f *finding) find(db *sql.DB) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	if int64(scanned) == most { // some have expired, or the index is behind
+		f.more(scanned)
+	}
 	if err := rows.Close(); err != nil || f.in.Snippet == 0 || len(f.ids) == 0 {
 		return err
 	}
 	return f.snippets(db)
+}
+
+// more notes that the next page begins after so many rows of this one.
+func (f *finding) more(scanned int) {
+	f.out.Cursor = cursorOf(f.mark, strconv.AppendInt(nil, f.at+int64(scanned), 10))
+}
+
+// weights are the arguments of bm25 that make some fields count for more.
+func (f *finding) weights() string {
+	if !slices.ContainsFunc(f.ix.Weights, func(weight float64) bool { return weight != 1 }) {
+		return ""
+	}
+	var text []byte
+	for _, weight := range f.ix.Weights {
+		text = strconv.AppendFloat(append(text, ", "...), weight, 'g', -1, 64)
+	}
+	return string(text)
 }
 
 // add adds an entry if it is what the index has, and meets the filter. It returns the bytes that it has read.
