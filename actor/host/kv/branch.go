@@ -8,6 +8,7 @@ const (
 	MaxBranchName = 255     // bytes
 	MaxForks      = 8       // branches of branches, one inside of the other
 	MaxMerged     = 10_000  // entries that one kv.merge compares, and that one mutation of a branch removes
+	MaxParts      = 100     // merges of parts of a branch that later ones compare with; a key of a list is a part
 	MaxKept       = 100_000 // entries that one mutation removes while versions of them are kept
 )
 

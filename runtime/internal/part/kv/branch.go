@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
@@ -87,6 +88,9 @@ func stateOf(codec host.Codec, key kv.Key, s kvrows.State) (*kv.Entry, error) {
 	return &e, err
 }
 
+// diffStep is how many entries that have not changed a diff passes between two looks at the clock.
+const diffStep = 256
+
 // diff implements kv.diff.
 func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 	var views [2]viewRows
@@ -113,7 +117,7 @@ func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 	var last []byte
 	from, to := kvrows.Bounds(start, end)
 	out.Changes = []kv.Difference{}
-	for key, err := range kvrows.Differing(views[0].View, views[1].View, from, to) {
+	for key, err := range kvrows.Differing(views[0].View, views[1].View, from, to, diffStep) {
 		if err != nil {
 			return out, trimmed(err)
 		}
@@ -185,11 +189,11 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	if err != nil {
 		return out, err
 	}
-	keys, part, err := merging(in, base, source)
+	keys, parts, err := merging(in, base, source)
 	if err != nil {
 		return out, err
 	}
-	plan, err := kvrows.Plan(viewRows{base}, viewRows{source}, writer, keys, strategy)
+	plan, err := kvrows.Plan(func(key []byte) engine.Reader { return viewRows{base.Of(key)} }, viewRows{source}, writer, keys, strategy)
 	if err != nil {
 		return out, trimmed(err)
 	}
@@ -223,8 +227,8 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 		}
 		h.logged(store)
 	}
-	if in.Source.At == 0 && in.Base == nil && !part {
-		err = store.NoteMerge(in.Source.Branch, in.Target, store.Version())
+	if in.Source.At == 0 && in.Base == nil {
+		err = store.NoteMerge(in.Source.Branch, in.Target, store.Version(), parts)
 	}
 	return out, fault.Limit(err)
 }
@@ -238,13 +242,13 @@ func unplaced(err error) error {
 }
 
 // base returns what a merge compares with.
-func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.View, error) {
+func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.Common, error) {
 	if in.Base != nil {
 		v, err := r.versioned(in.Base)
 		if err != nil {
 			return nil, of("base", err)
 		}
-		return v.Without(r.now.UnixMilli()), nil
+		return &kvrows.Common{View: v.Without(r.now.UnixMilli())}, nil
 	}
 	target, err := r.view(&kv.Moment{Branch: in.Target})
 	if err != nil {
@@ -253,37 +257,44 @@ func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.View, err
 	return kvrows.Base(r.rows, source, target, r.version, r.now.UnixMilli())
 }
 
-// merging returns the packed keys that a merge compares, and whether they are only a part of all.
-func merging(in *kv.MergeInput, base, source *kvrows.View) (keys iter.Seq2[[]byte, error], part bool, err error) {
-	part = in.Prefix != nil || in.Start != nil || in.End != nil
+// merging returns the packed keys that a merge compares, and the parts that they are of; no parts are everything.
+func merging(in *kv.MergeInput, base *kvrows.Common, source *kvrows.View) (keys iter.Seq2[[]byte, error], parts []kvrows.Range, err error) {
 	if in.Keys == nil {
 		start, end, err := bounds(&in.Selection)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, err
+		}
+		if start != nil || end != nil {
+			parts = []kvrows.Range{{Start: start, End: end}}
 		}
 		from, to := kvrows.Bounds(start, end)
-		return kvrows.Differing(base, source, from, to), part, nil
+		return base.Differing(source, from, to), parts, nil
 	}
-	if part {
-		return nil, false, host.Errorf(host.InvalidArgument, "a merge has either keys or a selection").With("field", "keys")
+	if in.Prefix != nil || in.Start != nil || in.End != nil {
+		return nil, nil, host.Errorf(host.InvalidArgument, "a merge has either keys or a selection").With("field", "keys")
 	}
 	if n := len(in.Keys); n > kv.MaxKeys {
-		return nil, false, host.OverLimit("keys", kv.MaxKeys, int64(n)).With("field", "keys")
+		return nil, nil, host.OverLimit("keys", kv.MaxKeys, int64(n)).With("field", "keys")
 	}
 	list := make([][]byte, len(in.Keys))
 	for i, key := range in.Keys {
 		if list[i], err = packed(key); err != nil {
-			return nil, false, at("keys", i, err)
+			return nil, nil, at("keys", i, err)
 		}
 	}
 	slices.SortFunc(list, bytes.Compare)
+	list = slices.CompactFunc(list, bytes.Equal)
+	parts = []kvrows.Range{} // not everything, if there are no keys
+	for _, key := range list {
+		parts = append(parts, kvrows.Range{Start: key, End: append(key[:len(key):len(key)], 0)})
+	}
 	return func(yield func([]byte, error) bool) {
-		for _, key := range slices.CompactFunc(list, bytes.Equal) {
+		for _, key := range list {
 			if !yield(key, nil) {
 				return
 			}
 		}
-	}, true, nil
+	}, parts, nil
 }
 
 // merged is what a merge would do, as callers see it, without what it puts and removes.

@@ -1,9 +1,11 @@
 package kvrows
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -39,6 +41,10 @@ type branchRecord struct {
 	Merged []merged
 	// Again: what a search has behind it may have others by now.
 	Again bool
+	// Parts says what of some of its keys was merged into other branches since, from the oldest to the newest.
+	Parts []mergedPart
+	// SweepAt is when a search begins, in Unix milliseconds.
+	SweepAt int64
 }
 
 // merged says that all that the branch had at a version is in another branch.
@@ -47,6 +53,20 @@ type merged struct {
 	Into    uint64
 	Version uint64
 	Time    int64
+}
+
+// mergedPart says the same of the keys from Start to End, which are packed; an empty End is that of the store.
+type mergedPart struct {
+	_          struct{} `cbor:",toarray"`
+	Into       uint64
+	Version    uint64
+	Time       int64
+	Start, End []byte
+}
+
+// within reports whether a range has all of the part.
+func (m *mergedPart) within(r Range) bool {
+	return bytes.Compare(r.Start, m.Start) <= 0 && (len(r.End) == 0 || len(m.End) > 0 && bytes.Compare(m.End, r.End) <= 0)
 }
 
 // A BranchError says that there is no branch with a name.
@@ -150,6 +170,11 @@ func readPins(rows engine.Reader) (pins []pin, list []*Branch, err error) {
 		}
 		for _, m := range b.Merged {
 			if lives(m.Into) {
+				pins = append(pins, pin{version: engine.Version(m.Version), branch: b.ID, forever: true, pinRecord: pinRecord{Time: m.Time}})
+			}
+		}
+		for i, m := range b.Parts { // those of one merge follow each other
+			if lives(m.Into) && (i == 0 || b.Parts[i-1].Version != m.Version || b.Parts[i-1].Into != m.Into) {
 				pins = append(pins, pin{version: engine.Version(m.Version), branch: b.ID, forever: true, pinRecord: pinRecord{Time: m.Time}})
 			}
 		}
@@ -279,9 +304,8 @@ func (s *Store) RemoveBranch(name string) error {
 	}
 	for _, other := range all { // which may have kept something for it
 		left := *other
-		left.Merged = slices.DeleteFunc(slices.Clone(other.Merged), func(m merged) bool { return m.Into == b.ID })
-		if other.ID == b.From || len(left.Merged) < len(other.Merged) {
-			if err := s.sweepFrom(&left); err != nil {
+		if forgot := left.forgetMerges(b.ID, nil); forgot || other.ID == b.From {
+			if err := s.sweepFrom(&left, 0); err != nil {
 				return err
 			}
 		}
@@ -289,15 +313,25 @@ func (s *Store) RemoveBranch(name string) error {
 	return nil
 }
 
-// sweepFrom has the versions of a branch searched for such that no reader may read any longer.
-func (s *Store) sweepFrom(b *Branch) error {
+// mergesRest is how long the versions that merges need no longer are left alone: one search serves all merges of that time.
+const mergesRest = time.Hour
+
+// sweepFrom has the versions of a branch searched for such that no reader may read any longer, within a time.
+func (s *Store) sweepFrom(b *Branch, within time.Duration) error {
 	if b.Removed {
 		return nil
 	}
-	from := *b
-	from.Sweeping, from.Again = true, b.Sweeping
+	from, at := *b, s.Now()+within.Milliseconds()
+	switch {
+	case !b.Sweeping:
+		from.Sweeping, from.SweepAt = true, at
+	case b.SweepAt > s.Now(): // it has not begun
+		from.SweepAt = min(b.SweepAt, at)
+	default:
+		from.Again = true
+	}
 	if err := s.writeBranch(&from); err != nil {
 		return err
 	}
-	return s.arm(s.Now(), promptly)
+	return s.arm(max(from.SweepAt, s.Now()), promptly)
 }

@@ -2,6 +2,7 @@ package kvrows
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,12 +38,19 @@ type modelBranch struct {
 	forks int
 	fixed bool
 	merge map[string]base // by the branch that it was merged into
+	parts map[string][]basePart
 	was   map[engine.Version]state
 }
 
 type base struct {
 	state
 	version engine.Version
+}
+
+// basePart is the base of some keys.
+type basePart struct {
+	base
+	has func(key string) bool
 }
 
 // A gardener grows branches, and knows what each of them must have.
@@ -163,7 +171,7 @@ func (g *gardener) operate() {
 		made, err := g.s.Fork(fork, name, fixed)
 		must(g.t, err)
 		b.forks++
-		g.branches[fork] = &modelBranch{state: maps.Clone(b.state), from: name, at: engine.Version(made.Version), fixed: fixed, merge: map[string]base{}, was: map[engine.Version]state{}}
+		g.branches[fork] = &modelBranch{state: maps.Clone(b.state), from: name, at: engine.Version(made.Version), fixed: fixed, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}
 	case 2:
 		if name == "" {
 			return
@@ -178,6 +186,7 @@ func (g *gardener) operate() {
 		delete(g.branches, name)
 		for _, other := range g.branches {
 			delete(other.merge, name)
+			delete(other.parts, name)
 		}
 	case 3:
 		target := g.name()
@@ -228,13 +237,46 @@ search:
 			}
 		}
 	}
-	return best.state
+	var parts []basePart
+	for _, pair := range [][2][]point{{path(source), path(target)}, {path(target), path(source)}} {
+		for _, p := range pair[0] {
+			for _, q := range pair[1] {
+				for _, m := range g.branches[p.name].parts[q.name] {
+					if m.version >= best.version && m.version <= p.at && m.version <= q.at {
+						parts = append(parts, m)
+					}
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b basePart) int { return cmp.Compare(a.version, b.version) })
+	began := maps.Clone(best.state)
+	for _, m := range parts {
+		for _, s := range []state{began, m.state} {
+			for key := range s {
+				if !m.has(key) {
+					continue
+				}
+				if delete(began, key); m.state[key] != (held{}) {
+					began[key] = m.state[key]
+				}
+			}
+		}
+	}
+	return began
 }
 
+// merge merges everything, or a part.
 func (g *gardener) merge(source, target string, strategy Strategy) {
 	from, to := g.branches[source], g.branches[target]
-	began := g.began(source, target).living(g.now)
-	theirs, ours := from.living(g.now), to.living(g.now)
+	first, last := g.bounds()
+	within := func(key string) bool { return key >= string(first) && key < string(last) }
+	among := func(s state) state {
+		s = s.living(g.now)
+		maps.DeleteFunc(s, func(key string, _ held) bool { return !within(key) })
+		return s
+	}
+	began, theirs, ours := among(g.began(source, target)), among(from.state), among(to.state)
 	want, conflicts := maps.Clone(to.state), 0
 	for key := range merge3(began, theirs, ours) {
 		was, inBase := began[key]
@@ -260,8 +302,7 @@ func (g *gardener) merge(source, target string, strategy Strategy) {
 	must(g.t, err)
 	common, err := Base(g.s, v, w, g.s.Version(), g.now)
 	must(g.t, err)
-	first, last := keyspace.UserKV.Range()
-	plan, err := Plan(rowsIn{common}, rowsIn{v}, writer, Differing(common, v, first, last), strategy)
+	plan, err := Plan(common.rows, rowsIn{v}, writer, common.Differing(v, first, last), strategy)
 	must(g.t, err)
 	if int(plan.Conflicted) != conflicts {
 		g.t.Fatalf("merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)
@@ -272,11 +313,19 @@ func (g *gardener) merge(source, target string, strategy Strategy) {
 	}
 	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
 	must(g.t, err)
-	must(g.t, g.s.NoteMerge(source, target, g.s.Version()))
 	to.state = want
-	from.merge[target] = base{maps.Clone(from.state), g.s.Version()}
-	delete(to.merge, source)
 	g.merges++
+	done := base{maps.Clone(from.state), g.s.Version()}
+	all, end := keyspace.UserKV.Range()
+	if bytes.Equal(first, all) && bytes.Equal(last, end) {
+		must(g.t, g.s.NoteMerge(source, target, g.s.Version(), nil))
+		from.merge[target], from.parts[target] = done, nil
+		delete(to.merge, source)
+		delete(to.parts, source)
+		return
+	}
+	must(g.t, g.s.NoteMerge(source, target, g.s.Version(), []Range{{first[1:], last[1:]}}))
+	from.parts[target] = append(from.parts[target], basePart{done, within})
 }
 
 func merge3(states ...state) map[string]bool {
@@ -293,6 +342,9 @@ func merge3(states ...state) map[string]bool {
 type rowsIn struct{ *View }
 
 func (r rowsIn) Get(key []byte) (engine.Entry, bool, error) { return r.Entry(key) }
+
+// rows is Common.Of for Plan.
+func (c *Common) rows(key []byte) engine.Reader { return rowsIn{c.Of(key)} }
 
 // check compares a branch with the model, as it is or was.
 func (g *gardener) check() {
@@ -343,10 +395,10 @@ func (g *gardener) check() {
 
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
-	for seed := range uint64(10) {
+	for seed := range uint64(12) {
 		space, rows := openRows(t)
 		g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
-		g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, was: map[engine.Version]state{}}}
+		g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}}
 		g.s.Advance(g.now)
 		kept := Policy{}
 		if seed%4 == 1 {

@@ -91,12 +91,15 @@ func (s *Store) bury(sc *Scope, b *Branch, key []byte, why Kind) error {
 	if err != nil {
 		return err
 	}
-	if there {
-		return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: true})
-	}
 	was, err := raw(s.WriteSet, row)
-	if err != nil || was == nil {
+	if err != nil {
 		return err
+	}
+	if there { // the row takes room of the quota, but for one that is there already
+		return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: was != nil})
+	}
+	if was == nil {
+		return nil
 	}
 	if err := s.end(sc, row, was, why); err != nil {
 		return err

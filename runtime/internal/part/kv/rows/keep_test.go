@@ -131,7 +131,7 @@ func TestModelWithPolicies(t *testing.T) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			space, rows := openRows(t)
 			g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, 77)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
-			g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, was: map[engine.Version]state{}}}
+			g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}}
 			g.s.Advance(g.now)
 			var pins []*pinned
 			policy := func() Policy {
@@ -402,6 +402,17 @@ func (r *rig) get(branch, key string) string {
 
 func (r *rig) merge(source string, at engine.Version, target string, strategy Strategy) Merge {
 	r.t.Helper()
+	return r.mergeOf(source, at, target, strategy, nil)
+}
+
+// mergeIn merges parts.
+func (r *rig) mergeIn(source, target string, strategy Strategy, parts []Range) Merge {
+	r.t.Helper()
+	return r.mergeOf(source, 0, target, strategy, parts)
+}
+
+func (r *rig) mergeOf(source string, at engine.Version, target string, strategy Strategy, parts []Range) Merge {
+	r.t.Helper()
 	r.turn()
 	writer, err := r.s.Writer(target)
 	must(r.t, err)
@@ -412,8 +423,18 @@ func (r *rig) merge(source string, at engine.Version, target string, strategy St
 	must(r.t, err)
 	common, err := Base(r.s, v, w, r.s.Version(), r.now)
 	must(r.t, err)
-	first, last := keyspace.UserKV.Range()
-	plan, err := Plan(rowsIn{common}, rowsIn{v}, writer, Differing(common, v, first, last), strategy)
+	ranges := parts
+	if parts == nil {
+		ranges = []Range{{}}
+	}
+	plan, err := Plan(common.rows, rowsIn{v}, writer, func(yield func([]byte, error) bool) {
+		for _, part := range ranges {
+			first, last := Bounds(part.Start, part.End)
+			if !handOn(common.Differing(v, first, last), yield) {
+				return
+			}
+		}
+	}, strategy)
 	must(r.t, err)
 	if strategy == Strict && plan.Conflicted > 0 {
 		return plan
@@ -422,7 +443,7 @@ func (r *rig) merge(source string, at engine.Version, target string, strategy St
 	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
 	must(r.t, err)
 	if at == 0 {
-		must(r.t, r.s.NoteMerge(source, target, r.s.Version()))
+		must(r.t, r.s.NoteMerge(source, target, r.s.Version(), parts))
 	}
 	return plan
 }
@@ -528,6 +549,11 @@ func TestRepeatedUpdatesOfABranch(t *testing.T) {
 		r.merge("", 0, "b", Strict)
 		r.purge()
 	}
+	if n := r.count(&keyspace.KVVersion); n < 50 {
+		t.Errorf("%d versions are left: merges that follow each other have each searched for versions to remove", n)
+	}
+	r.now += time.Hour.Milliseconds()
+	r.purge()
 	if n := r.count(&keyspace.KVVersion); n > 5 {
 		t.Errorf("%d versions of one entry are left; the fork and the last merge need 2", n)
 	}

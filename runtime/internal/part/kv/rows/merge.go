@@ -2,6 +2,7 @@ package kvrows
 
 import (
 	"bytes"
+	"cmp"
 	"iter"
 	"slices"
 
@@ -56,8 +57,8 @@ const (
 	Ours
 )
 
-// Plan compares keys of three states, and returns what brings the changes from base to source into target.
-func Plan(base, source, target engine.Reader, keys iter.Seq2[[]byte, error], strategy Strategy) (m Merge, err error) {
+// Plan compares keys of three states, and returns what brings the changes from base to source into target. base has the packed key.
+func Plan(base func(key []byte) engine.Reader, source, target engine.Reader, keys iter.Seq2[[]byte, error], strategy Strategy) (m Merge, err error) {
 	var done work
 	compared := 0
 	for key, err := range keys {
@@ -68,7 +69,7 @@ func Plan(base, source, target engine.Reader, keys iter.Seq2[[]byte, error], str
 			return m, host.OverLimit("entries that one merge compares", hostkv.MaxMerged, int64(compared)).With("field", "prefix")
 		}
 		var states [3]State
-		for i, r := range []engine.Reader{base, source, target} {
+		for i, r := range []engine.Reader{base(key), source, target} {
 			if states[i], err = StateOf(r, key); err != nil {
 				return m, err
 			}
@@ -102,28 +103,106 @@ func Plan(base, source, target engine.Reader, keys iter.Seq2[[]byte, error], str
 	return m, nil
 }
 
+// A Common is what two branches began as, which is not the same for all keys.
+type Common struct {
+	*View
+	parts []commonPart // a later one holds before those before it
+}
+
+// commonPart is what they began as of the keys from start to end.
+type commonPart struct {
+	*View
+	start, end []byte
+}
+
 // Base returns what two views began as: where one was forked from the other, or both from a third, or what the last merge
-// between them had.
-func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS int64) (*View, error) {
+// between them had, of everything or of a part.
+func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS int64) (*Common, error) {
 	known, err := survey(rows)
 	if err != nil {
 		return nil, err
 	}
 	i, j := common(source, target)
 	from, at := known.branch(source.lines[i].branch), min(source.lines[i].version, target.lines[j].version)
-	for _, pair := range [][2]*View{{source, target}, {target, source}} {
-		for _, p := range pair[0].lines {
-			for _, q := range pair[1].lines {
-				b := known.branch(p.branch)
-				for _, m := range b.Merged {
-					if v := engine.Version(m.Version); m.Into == q.branch && v >= at && v <= p.version && v <= q.version {
-						from, at = b, v
-					}
+	between := func(visit func(b *Branch, shown func(into, version uint64) bool)) {
+		for _, pair := range [][2]*View{{source, target}, {target, source}} {
+			for _, p := range pair[0].lines {
+				for _, q := range pair[1].lines {
+					visit(known.branch(p.branch), func(into, version uint64) bool {
+						v := engine.Version(version)
+						return into == q.branch && v >= at && v <= p.version && v <= q.version
+					})
 				}
 			}
 		}
 	}
-	return look(rows, known, from, at, now, nowMS).Without(nowMS), nil
+	between(func(b *Branch, shown func(into, version uint64) bool) {
+		for _, m := range b.Merged {
+			if shown(m.Into, m.Version) {
+				from, at = b, engine.Version(m.Version)
+			}
+		}
+	})
+	c := &Common{View: look(rows, known, from, at, now, nowMS).Without(nowMS)}
+	between(func(b *Branch, shown func(into, version uint64) bool) {
+		for _, m := range b.Parts {
+			if shown(m.Into, m.Version) {
+				part := commonPart{View: look(rows, known, b, engine.Version(m.Version), now, nowMS).Without(nowMS)}
+				part.start, part.end = Bounds(m.Start, m.End)
+				c.parts = append(c.parts, part)
+			}
+		}
+	})
+	slices.SortStableFunc(c.parts, func(a, b commonPart) int { return cmp.Compare(a.Moment(), b.Moment()) })
+	return c, nil
+}
+
+// Of returns the view that has what a packed key began as.
+func (c *Common) Of(packed []byte) *View {
+	key := keyspace.UserKV.Append(nil, packed)
+	for _, part := range slices.Backward(c.parts) {
+		if bytes.Compare(part.start, key) <= 0 && bytes.Compare(key, part.end) < 0 {
+			return part.View
+		}
+	}
+	return c.View
+}
+
+// Differing is Differing of what a view began as, and the view.
+func (c *Common) Differing(v *View, start, end []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) { c.differing(len(c.parts), v, start, end, yield) }
+}
+
+// differing is Differing with only so many of the parts. It reports whether yield wants to go on.
+func (c *Common) differing(parts int, v *View, start, end []byte, yield func([]byte, error) bool) bool {
+	if bytes.Compare(start, end) >= 0 {
+		return true
+	}
+	if parts == 0 {
+		return handOn(Differing(c.View, v, start, end, 0), yield)
+	}
+	part := &c.parts[parts-1]
+	first, last := part.start, part.end
+	if bytes.Compare(first, start) < 0 {
+		first = start
+	}
+	if bytes.Compare(last, end) > 0 {
+		last = end
+	}
+	if bytes.Compare(first, last) >= 0 {
+		return c.differing(parts-1, v, start, end, yield)
+	}
+	return c.differing(parts-1, v, start, first, yield) && handOn(Differing(part.View, v, first, last, 0), yield) &&
+		c.differing(parts-1, v, last, end, yield)
+}
+
+func handOn(keys iter.Seq2[[]byte, error], yield func([]byte, error) bool) bool {
+	for key, err := range keys {
+		if !yield(key, err) {
+			return false
+		}
+	}
+	return true
 }
 
 // Without returns the view without what has expired by a time.
@@ -134,8 +213,12 @@ func (v *View) Without(ms int64) *View {
 	return v
 }
 
-// NoteMerge notes that all that one branch had at a version is in another one.
-func (s *Store) NoteMerge(source, target string, version engine.Version) error {
+// A Range is of packed keys; a nil End is that of the store.
+type Range struct{ Start, End []byte }
+
+// NoteMerge notes that what one branch had at a version is in another one: all of it, if parts is nil, or the keys in parts. Of
+// parts before the last hostkv.MaxParts it is as if they had not been merged.
+func (s *Store) NoteMerge(source, target string, version engine.Version, parts []Range) error {
 	if err := s.load(); err != nil {
 		return err
 	}
@@ -147,19 +230,39 @@ func (s *Store) NoteMerge(source, target string, version engine.Version) error {
 	if err != nil {
 		return err
 	}
-	into := func(id uint64) func(merged) bool { return func(m merged) bool { return m.Into == id } }
 	from, to := *a, *b
-	from.Merged = append(slices.DeleteFunc(slices.Clone(a.Merged), into(b.ID)), merged{Into: b.ID, Version: uint64(version), Time: s.Now()})
-	to.Merged = slices.DeleteFunc(slices.Clone(b.Merged), into(a.ID))
-	if len(to.Merged) < len(b.Merged) {
-		if err := s.sweepFrom(&to); err != nil {
+	replaced, back := from.forgetMerges(b.ID, parts), to.forgetMerges(a.ID, parts)
+	if parts == nil {
+		from.Merged = append(from.Merged, merged{Into: b.ID, Version: uint64(version), Time: s.Now()})
+	}
+	for _, r := range parts {
+		from.Parts = append(from.Parts, mergedPart{Into: b.ID, Version: uint64(version), Time: s.Now(), Start: r.Start, End: r.End})
+	}
+	if n := len(from.Parts) - hostkv.MaxParts; n > 0 {
+		from.Parts, replaced = from.Parts[n:], true
+	}
+	if back {
+		if err := s.sweepFrom(&to, mergesRest); err != nil {
 			return err
 		}
 	}
-	if len(from.Merged) == len(a.Merged) {
-		return s.sweepFrom(&from)
+	if replaced {
+		return s.sweepFrom(&from, mergesRest)
 	}
 	return s.writeBranch(&from)
+}
+
+// forgetMerges drops what is known of merges into a branch: of everything, or of parts that others have whole. It reports whether
+// there was something.
+func (b *Branch) forgetMerges(into uint64, parts []Range) bool {
+	n := len(b.Merged) + len(b.Parts)
+	if parts == nil {
+		b.Merged = slices.DeleteFunc(slices.Clone(b.Merged), func(m merged) bool { return m.Into == into })
+	}
+	b.Parts = slices.DeleteFunc(slices.Clone(b.Parts), func(m mergedPart) bool {
+		return m.Into == into && (parts == nil || slices.ContainsFunc(parts, m.within))
+	})
+	return len(b.Merged)+len(b.Parts) < n
 }
 
 // Moment is the version of the view.

@@ -465,7 +465,7 @@ func (s *Store) unkeep(prefix []byte, from floor) error {
 		return err
 	}
 	for _, b := range branches {
-		if err := s.sweepFrom(b); err != nil {
+		if err := s.sweepFrom(b, 0); err != nil {
 			return err
 		}
 	}

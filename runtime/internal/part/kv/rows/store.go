@@ -427,6 +427,14 @@ func (s *Store) armNext(more, scoped bool) error {
 	if err != nil {
 		return err
 	}
+	if err := s.load(); err != nil {
+		return err
+	}
+	for _, b := range s.scopes.branches {
+		if b.Sweeping && (at == 0 || b.SweepAt < at) {
+			at = b.SweepAt
+		}
+	}
 	if err := s.loadPurge(); err != nil {
 		return err
 	}

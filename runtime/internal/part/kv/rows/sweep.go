@@ -26,7 +26,7 @@ func (s *Store) sweep(most int) (more bool, err error) {
 				s.scopes.forget(s.Version())
 			}
 			return true, err
-		case b.Sweeping:
+		case b.Sweeping && b.SweepAt <= s.Now():
 			return true, s.sweepVersions(b, most)
 		}
 	}
@@ -76,7 +76,7 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 		next := *b
 		if e == nil {
 			next.Sweeping, next.Again, next.Swept = b.Again, false, nil
-			if !b.Again && b.ID == mainBranch && len(b.Merged) == 0 {
+			if !b.Again && b.ID == mainBranch && len(b.Merged)+len(b.Parts) == 0 {
 				_, err = s.WriteSet.Delete(keyspace.KVBranch.Append(nil, b.ID))
 				s.scopes.forget(s.Version())
 				return err

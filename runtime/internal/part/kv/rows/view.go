@@ -136,8 +136,9 @@ func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, erro
 }
 
 // Differing ranges over the packed user keys from start to end whose entries may differ between two views, in order and without
-// repeats.
-func Differing(a, b *View, start, end []byte) iter.Seq2[[]byte, error] {
+// repeats. Of the entries that both share it reads all, if the views are of different versions. It hands out one of step such keys
+// too, though nothing has changed, so that the caller can look at the clock; 0 is none.
+func Differing(a, b *View, start, end []byte, step int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var streams []*stream
 		i, j := common(a, b)
@@ -155,13 +156,19 @@ func Differing(a, b *View, start, end []byte) iter.Seq2[[]byte, error] {
 			})
 		}
 		if x, y := a.lines[i], b.lines[j]; x.version != y.version {
-			since := min(x.version, y.version)
+			since, passed := min(x.version, y.version), 0
+			pass := func(key []byte) []byte {
+				if passed++; step == 0 || passed%step != 0 {
+					return nil
+				}
+				return key
+			}
 			from, to := rowsOf(x.branch, start, end)
 			streams = append(streams, &stream{
 				puller: newPuller(x.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
 				key: func(e *engine.Entry) ([]byte, error) {
 					if e.Version <= since {
-						return nil, nil
+						return pass(userKey(e.Key)), nil
 					}
 					return userKey(e.Key), nil
 				},
@@ -169,10 +176,13 @@ func Differing(a, b *View, start, end []byte) iter.Seq2[[]byte, error] {
 				puller: newPuller(x.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), Expired: true, Limit: 1000, MaxBytes: 4 << 20}),
 				key: func(e *engine.Entry) ([]byte, error) {
 					v, err := parseVersion(e)
-					if err != nil || v.Version <= since && v.Ended <= since {
+					if err != nil {
 						return nil, err
 					}
 					key, _, err := keyspace.KVVersion.Parse(e.Key)
+					if v.Version <= since && v.Ended <= since {
+						return pass(userKey(key)), err
+					}
 					return userKey(key), err
 				},
 			})

@@ -1,0 +1,162 @@
+package kvrows
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// mergeKey merges one key of a branch into another one.
+func (r *rig) mergeKey(source, target, key string, strategy Strategy) Merge {
+	r.t.Helper()
+	packed := pack(key)
+	return r.mergeIn(source, target, strategy, []Range{{packed, append(packed[:len(packed):len(packed)], 0)}})
+}
+
+// A branch that is merged in parts conflicts only where the target has changed what was merged.
+func TestWhatWasMergedInPartsIsTheBase(t *testing.T) {
+	r := newRig(t)
+	r.put("", "k", "0")
+	r.put("", "l", "0")
+	r.fork("b", "")
+	step := func(key, value, want string, conflicts int64) {
+		t.Helper()
+		r.put("b", key, value)
+		if m := r.mergeKey("b", "", key, Strict); m.Conflicted != conflicts {
+			t.Errorf("%s=%s: %d conflicts", key, value, m.Conflicted)
+		}
+		if got := r.get("", key); got != want {
+			t.Errorf("%s is %s, not %s", key, got, want)
+		}
+	}
+	step("k", "1", "1", 0)
+	step("l", "1", "1", 0)
+	step("k", "2", "2", 0)
+	step("k", "0", "0", 0) // back to what it was when the branch began
+	r.put("", "k", "theirs")
+	step("k", "3", "theirs", 1)
+	r.mergeKey("b", "", "k", Ours) // settled
+	r.put("b", "m", "1")
+	if m := r.merge("b", 0, "", Strict); m.Conflicted != 0 || len(m.Mutations) != 1 {
+		t.Errorf("a merge of the rest: %+v", m)
+	}
+	r.mergeKey("", "b", "k", Theirs) // the other way
+	step("k", "4", "4", 0)
+	if b := r.branch("b"); len(b.Parts) != 1 {
+		t.Errorf("the parts are %+v", b.Parts)
+	}
+}
+
+// branch returns what is stored of a branch.
+func (r *rig) branch(name string) *Branch {
+	r.t.Helper()
+	must(r.t, r.s.load())
+	b, err := r.s.scopes.named(name)
+	must(r.t, err)
+	return b
+}
+
+// The last parts are known, each once, and what the others needed is removed, once within an hour.
+func TestKnownPartsAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.fork("b", "")
+	for range 2 {
+		for i := range hostkv.MaxParts + 20 {
+			key := fmt.Sprint(i)
+			r.put("b", key, "1")
+			r.put("b", key, "2")
+			r.mergeKey("b", "", key, Strict)
+		}
+	}
+	if n := len(r.branch("b").Parts); n != hostkv.MaxParts {
+		t.Errorf("%d parts are known", n)
+	}
+	if n := len(r.s.scopes.pins); n > hostkv.MaxParts+1 {
+		t.Errorf("%d versions are kept", n)
+	}
+	r.now += time.Hour.Milliseconds()
+	r.merge("b", 0, "", Strict)
+	if b := r.branch("b"); len(b.Parts) != 0 || len(b.Merged) != 1 {
+		t.Errorf("after a merge of everything there are %d parts and %d merges", len(b.Parts), len(b.Merged))
+	}
+	r.now += time.Hour.Milliseconds()
+	r.purge()
+	if n := r.count(&keyspace.KVVersion); n > 1 {
+		t.Errorf("%d versions are left, which nothing reads", n)
+	}
+	r.put("b", "x", "1")
+	var many []Range
+	for i := range hostkv.MaxParts {
+		many = append(many, Range{pack(fmt.Sprint(i)), pack(fmt.Sprint(i), 0)})
+	}
+	r.mergeIn("b", "", Strict, many)
+	if n := len(r.s.scopes.pins); n > 3 {
+		t.Errorf("%d versions are kept for one merge", n)
+	}
+}
+
+// What a branch does not have takes room of the quota like an entry. What it has can always be removed.
+func TestRemovalsOfABranchAreCharged(t *testing.T) {
+	space, rows := openRows(t)
+	r := &rig{t: t, s: Of(rows, new(Scopes)), now: 1_000_000}
+	for i := range 50 {
+		r.put("", fmt.Sprint("of the store ", i), "x")
+	}
+	r.fork("b", "")
+	for i := range 50 {
+		r.put("b", fmt.Sprint("of the branch ", i), "x")
+	}
+	r.put("b", "of the store 0", "")
+	_, err := space.Commit(nil)
+	must(t, err)
+	must(t, space.SetLimits(&engine.Limits{Quota: space.Head().Bytes + 100}))
+	removed := func(name string) (n int) {
+		w, err := r.s.Writer("b")
+		must(t, err)
+		for i := range 50 {
+			r.turn()
+			if _, err := w.Delete(keyspace.UserKV.Append(nil, pack(fmt.Sprint(name, i)))); err == nil {
+				n++
+			} else if _, full := errors.AsType[*engine.QuotaError](err); !full {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	if n := removed("of the store "); n == 0 || n > 6 {
+		t.Errorf("%d entries of the store are hidden, for which there is no room", n)
+	}
+	if n := removed("of the branch "); n != 50 {
+		t.Errorf("%d entries of the branch are removed", n)
+	}
+}
+
+// The entries that two versions share are handed out now and then.
+func TestDifferingShowsWhereItIs(t *testing.T) {
+	r := newRig(t)
+	for i := range 1000 {
+		r.put("", fmt.Sprintf("%04d", i), "x")
+	}
+	r.fork("b", "")
+	r.put("", "1500", "x")
+	a, err := Look(r.s, "b", 0, r.s.Version(), r.now)
+	must(t, err)
+	b, err := Look(r.s, "", 0, r.s.Version(), r.now)
+	must(t, err)
+	first, last := keyspace.UserKV.Range()
+	for step, want := range map[int]int{0: 1, 100: 11, 300: 4} {
+		n := 0
+		for _, err := range Differing(a, b, first, last, step) {
+			must(t, err)
+			n++
+		}
+		if n != want {
+			t.Errorf("with steps of %d it hands out %d keys, not %d", step, n, want)
+		}
+	}
+}
