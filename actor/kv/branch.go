@@ -148,7 +148,7 @@ type MergeConfig struct {
 	// Target is a branch; "" is the store itself.
 	Target string
 	// Base is what both began as. nil means what they share: where one was forked from the other, or both
-	// from a third, or the last merge of all between them.
+	// from a third, or the last merge between them.
 	Base      *Point
 	Strategy  Strategy
 	Keys      []Key

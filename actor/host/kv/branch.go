@@ -70,7 +70,8 @@ type Difference struct {
 	To   *Entry `json:"to,omitempty"`
 }
 
-// DiffOutput has the entries that differ, in the order of their keys. Cursor is absent at the end.
+// DiffOutput has the entries that differ, in the order of their keys. Cursor is absent at the end. A page may be short, or empty,
+// because a diff of two versions of a store reads all entries of it.
 type DiffOutput struct {
 	Changes []Difference `json:"changes"`
 	Cursor  string       `json:"cursor,omitempty"`
@@ -87,7 +88,7 @@ type MergeInput struct {
 	// Target is a branch; absent means the store itself.
 	Target string `json:"target,omitempty"`
 	// Base is what both began as. Absent means what they share: where one was forked from the other, or both from a third, or
-	// the last merge between them without Keys and Selection.
+	// the last merge between them: of all, and of the last MaxParts parts since.
 	Base *Moment `json:"base,omitempty"`
 	// Strategy is strict, which merges nothing if there are conflicts, theirs, which takes the entries of Source, or ours, which
 	// leaves those of Target. Absent means strict.

@@ -122,7 +122,8 @@ var hostText = map[string]string{
 	"KVDiffInput.cursor": "cursor continues after an earlier answer for the same members. Any other is refused.",
 	"KVDiffInput.limit":  "limit is how many entries there are at most; absent means 100.",
 	"KVDiffOutput": "DiffOutput has the entries that differ, in the order of their keys. cursor is absent at " +
-		"the end.",
+		"the end. A page may be short, or empty, because a diff of two versions of a store reads " +
+		"all entries of it.",
 	"KVDifference": "A Difference is an entry that is not the same in two stores. It is absent from one that " +
 		"has none.",
 	"KVEntry":          "An Entry is an entry of the store.",
@@ -206,7 +207,8 @@ var hostText = map[string]string{
 		"other than base. Of an entry that target has other than base too, strategy decides. With " +
 		"keys, or a Selection, only those are merged.",
 	"KVMergeInput.base": "base is what both began as. Absent means what they share: where one was forked from the " +
-		"other, or both from a third, or the last merge between them without keys and Selection.",
+		"other, or both from a third, or the last merge between them: of all, and of the last 100 " +
+		"parts since.",
 	"KVMergeInput.dry_run": "dry_run merges nothing, and says what would be.",
 	"KVMergeInput.keys":    "keys are up to 1,000 of the entries.",
 	"KVMergeInput.strategy": "strategy is strict, which merges nothing if there are conflicts, theirs, which takes the " +

@@ -95,7 +95,7 @@ func (s *Store) bury(sc *Scope, b *Branch, key []byte, why Kind) error {
 	if err != nil {
 		return err
 	}
-	if there { // the row takes room of the quota, but for one that is there already
+	if there { // the row takes room of the quota, unless it is there already
 		return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: was != nil})
 	}
 	if was == nil {

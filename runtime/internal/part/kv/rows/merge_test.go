@@ -36,6 +36,7 @@ func TestWhatWasMergedInPartsIsTheBase(t *testing.T) {
 	}
 	step("k", "1", "1", 0)
 	step("l", "1", "1", 0)
+	step("l", "2", "2", 0) // it is the second of the parts whose versions are kept
 	step("k", "2", "2", 0)
 	step("k", "0", "0", 0) // back to what it was when the branch began
 	r.put("", "k", "theirs")
@@ -49,6 +50,34 @@ func TestWhatWasMergedInPartsIsTheBase(t *testing.T) {
 	step("k", "4", "4", 0)
 	if b := r.branch("b"); len(b.Parts) != 1 {
 		t.Errorf("the parts are %+v", b.Parts)
+	}
+}
+
+// Of parts that overlap the last one holds, wherever it is.
+func TestTheLastOfTwoPartsIsTheBase(t *testing.T) {
+	for _, parts := range [][2]Range{
+		{{pack("a"), pack("m")}, {pack("l"), pack("z")}},
+		{{pack("l"), pack("z")}, {pack("a"), pack("m")}},
+		{{pack("a"), nil}, {pack("l"), pack("m")}},
+	} {
+		r := newRig(t)
+		r.put("", "l", "0")
+		r.fork("b", "")
+		for i, part := range parts {
+			r.put("b", "l", fmt.Sprint(i))
+			r.put("b", "k", fmt.Sprint(i))
+			r.put("b", "n", fmt.Sprint(i))
+			r.mergeIn("b", "", Strict, []Range{part})
+		}
+		r.put("b", "l", "0") // as the first part and the store had it
+		if m := r.merge("b", 0, "", Strict); m.Conflicted != 0 {
+			t.Errorf("%q: %+v", parts, m)
+		}
+		for key, want := range map[string]string{"l": "0", "k": "1", "n": "1"} {
+			if got := r.get("", key); got != want {
+				t.Errorf("%q: %s is %s, not %s", parts, key, got, want)
+			}
+		}
 	}
 }
 
@@ -78,6 +107,10 @@ func TestKnownPartsAreBounded(t *testing.T) {
 	}
 	if n := len(r.s.scopes.pins); n > hostkv.MaxParts+1 {
 		t.Errorf("%d versions are kept", n)
+	}
+	r.purge()
+	if at, b := r.s.scopes.purge, r.branch("b"); !b.Sweeping || at < b.SweepAt || at > b.SweepAt+time.Hour.Milliseconds() {
+		t.Errorf("the next purge is at %d, and what they needed is to be removed at %d", at, b.SweepAt)
 	}
 	r.now += time.Hour.Milliseconds()
 	r.merge("b", 0, "", Strict)
@@ -115,10 +148,10 @@ func TestRemovalsOfABranchAreCharged(t *testing.T) {
 	_, err := space.Commit(nil)
 	must(t, err)
 	must(t, space.SetLimits(&engine.Limits{Quota: space.Head().Bytes + 100}))
-	removed := func(name string) (n int) {
+	removed := func(name string, from int) (n int) {
 		w, err := r.s.Writer("b")
 		must(t, err)
-		for i := range 50 {
+		for i := from; i < 50; i++ {
 			r.turn()
 			if _, err := w.Delete(keyspace.UserKV.Append(nil, pack(fmt.Sprint(name, i)))); err == nil {
 				n++
@@ -128,10 +161,14 @@ func TestRemovalsOfABranchAreCharged(t *testing.T) {
 		}
 		return n
 	}
-	if n := removed("of the store "); n == 0 || n > 6 {
+	if n := removed("of the store ", 1); n == 0 || n > 6 {
 		t.Errorf("%d entries of the store are hidden, for which there is no room", n)
 	}
-	if n := removed("of the branch "); n != 50 {
+	must(t, space.SetLimits(&engine.Limits{Quota: rows.Size()}))
+	if removed("of the store ", 0); r.get("b", "of the store 0") != "-" {
+		t.Error("what the branch has cannot be removed")
+	}
+	if n := removed("of the branch ", 0); n != 50 {
 		t.Errorf("%d entries of the branch are removed", n)
 	}
 }
