@@ -172,10 +172,11 @@ func TestATokenRefusesDigestsAndCursorsOfOthers(t *testing.T) {
 	t.Parallel()
 	g := openTokens(t)
 	text := g.newToken(token.CreateInput{Rights: []string{"read", "write"}, Prefix: kv.Key{"in"}}).Text
-	var all, in kv.ListOutput
+	var all, in, beyond kv.ListOutput
 	g.mustVerb("a", host.KVList, kv.ListInput{Digest: true, Limit: 4}, &all)
 	g.mustVerb("a", host.KVList, kv.ListInput{Selection: kv.Selection{Prefix: kv.Key{"in"}}, Digest: true}, &in)
-	for digest, code := range map[string]host.Code{all.Digest: host.PermissionDenied, in.Digest: ""} {
+	g.mustVerb("a", host.KVList, kv.ListInput{Selection: kv.Selection{Start: kv.Key{"in"}}, Digest: true}, &beyond)
+	for digest, code := range map[string]host.Code{all.Digest: host.PermissionDenied, beyond.Digest: host.PermissionDenied, in.Digest: ""} {
 		if _, err := g.as(text, host.KVCommit, `{"checks":[{"digest":"`+digest+`"}]}`); host.CodeOf(err) != code {
 			t.Errorf("a digest: %v, not %q", err, code)
 		}
@@ -482,5 +483,23 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 	var list token.ListOutput
 	if g.mustVerb("a", host.TokenList, nil, &list); len(list.Tokens) != token.MaxTokens {
 		t.Errorf("%d tokens", len(list.Tokens))
+	}
+}
+
+// What comes while a token ends is not given out, though nothing was told of the end yet.
+func TestNewsFromAfterATokenAreNotGivenOut(t *testing.T) {
+	t.Parallel()
+	g := openTokens(t)
+	made := g.newToken(token.CreateInput{Rights: []string{"read"}})
+	grant, err := g.CheckToken(t.Context(), pAddr("a"), made.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = grant.While(t.Context(), func(context.Context) error {
+		g.mustVerb("a", host.TokenRevoke, token.RevokeInput{ID: made.ID}, nil)
+		return nil
+	})
+	if !errors.Is(err, token.ErrInvalid) {
+		t.Errorf("after the token was revoked: %v", err)
 	}
 }

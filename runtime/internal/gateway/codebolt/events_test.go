@@ -92,6 +92,27 @@ func TestA14EventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	}
 }
 
+// What removes the keys below one record, or a range of them, is told record by record.
+func TestARangeOfRecordsIsNoNamespace(t *testing.T) {
+	s := open(t)
+	s.call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
+	id := s.instance("one")
+	for _, key := range []string{"a", "b", "c"} {
+		s.set(id, "n", key, `1`)
+	}
+	sequences, _ := s.follow(0, 100)
+	s.call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"delete_range","prefix":["cb",%q,"n","a"]}]}`, id))
+	s.call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"delete_range","start":["cb",%q,"n","b"],"end":["cb",%q,"o"]}]}`, id, id))
+	_, texts := s.follow(sequences[len(sequences)-1], 100)
+	var want []string
+	for _, key := range []string{"a", "b", "c"} {
+		want = append(want, fmt.Sprintf(`kvStore:record-deleted {"instanceId":%q,"namespace":"n","key":%q}`, id, key))
+	}
+	if !slices.Equal(texts, want) {
+		t.Errorf("%s", strings.Join(texts, "\n"))
+	}
+}
+
 func FuzzEvents(f *testing.F) {
 	f.Add(`{"events":[{"sequence":1,"op":"delete","cause":"delete_range","key":["cb","I"],"range":{"prefix":["cb"]}},{"sequence":2,"op":"put","cause":"set","key":["cb"],"value":1}],"next":2,"life":"x"}`)
 	f.Add(`{"events":[{"sequence":1,"op":"put","cause":"set","key":["cb","I"],"value":{"name":7,"createdAt":[]}}],"next":9,"gap":{"first":1}}`)

@@ -82,3 +82,20 @@ func TestACallerMayNotUseTheSessionOfAnother(t *testing.T) {
 		t.Errorf("a client that may not commit has written: %d %s", code, got)
 	}
 }
+
+// Callers are told apart by cookies too.
+func TestACallerWithAnotherCookieHasOtherSessions(t *testing.T) {
+	s := open(t)
+	do := func(cookie, command string) string {
+		_, got := s.request("POST", "execute", `{"session":"mine","command":`+command+`}`, "Cookie: "+cookie)
+		return got
+	}
+	if got := do("user=a", `{"TxnBegin":{}}`); got != `{"Session":"mine"}` {
+		t.Fatal(got)
+	}
+	for cookie, want := range map[string]string{"user=a": `{"Bool":true}`, "user=b": `{"Bool":false}`} {
+		if got := do(cookie, `"TxnIsActive"`); got != want {
+			t.Errorf("%s: %s, not %s", cookie, got, want)
+		}
+	}
+}

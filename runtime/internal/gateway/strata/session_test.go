@@ -323,3 +323,18 @@ func TestSessionsAtOnce(t *testing.T) {
 		t.Error("no commit succeeded")
 	}
 }
+
+func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
+	s := open(t)
+	tx := s.in("s")
+	tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	tx.want(`{"Version":null}`, `{"KvPut":{"space":"new","key":"k","value":1}}`)
+	if status, got := tx.do(`"TxnCommit"`); status != 200 {
+		t.Fatal(got)
+	}
+	// Each write over kv.commit would keep nothing by itself.
+	s.call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
+	if _, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`); strings.Count(got, `"op":"set"`) != 2 {
+		t.Error(got)
+	}
+}
