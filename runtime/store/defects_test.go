@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,6 +230,22 @@ func TestC7CallbacksUseTheStoreInTheOrderOfTheCommits(t *testing.T) {
 		}
 		if len(order) < 3*16+1 {
 			t.Error(len(order))
+		}
+	})
+}
+
+func TestSyncWaitsForTheLastCallback(t *testing.T) {
+	inStore(t, func(t *testing.T, r *rig) {
+		var done atomic.Int64
+		r.OnChange(func(store.Event) {
+			time.Sleep(time.Second)
+			done.Add(1)
+		})
+		for i := range int64(3) {
+			ok(t, r.Set("g", "k", "v"), r.Sync(t.Context()))
+			if n := done.Load(); n != i+1 {
+				t.Errorf("%d callbacks of %d have returned", n, i+1)
+			}
 		}
 	})
 }

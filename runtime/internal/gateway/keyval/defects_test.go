@@ -47,7 +47,7 @@ func TestK3AnUnknownOperatorIsRefused(t *testing.T) {
 func TestK4AMalformedBodyDeletesNothing(t *testing.T) {
 	s := open(t)
 	s.put("a", `0`, "a/1", `1`)
-	for _, body := range []string{`{"exact":true`, `exact`, `"exact"`, `{"exact":"true"}`, "\x00", `{"exact":true}{}`} {
+	for _, body := range []string{`{"exact":true`, `exact`, `"exact"`, `{"exact":"true"}`, `{"exact":null}`, "\x00", `{"exact":true}{}`} {
 		s.want(400, "", "DELETE", "keys/a", body)
 	}
 	s.exactly(`{"count":2}`, "GET", "keys/count", "")

@@ -242,6 +242,22 @@ func TestAnActorThatIsDestroyedEndsItsStreams(t *testing.T) {
 	})
 }
 
+// The limit bounds what is there at first also if that comes in several events.
+func TestTheLimitOfAWatchIsOfAllThatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		large := `"` + strings.Repeat("x", 1<<20-2) + `"`
+		for i := range 20 {
+			s.put(fmt.Sprint("n/", i), large)
+		}
+		f := s.follow("watch/prefix?prefix=n&limit=18")
+		synctest.Wait()
+		if n, events := strings.Count(f.w.text(), `"key":`), strings.Count(f.w.text(), "event: change"); n != 18 || events < 2 {
+			t.Errorf("%d entries in %d events", n, events)
+		}
+	})
+}
+
 func TestFaultyWatches(t *testing.T) {
 	s := openWith(t, serve.Options{Limits: serve.Limits{Streams: 1}})
 	many := strings.TrimSuffix(strings.Repeat("a,", 1001), ",")
@@ -262,6 +278,7 @@ func TestFaultyWatches(t *testing.T) {
 		"watch/prefix/poll?prefix=a&limit=x":  "limit",
 		"watch/prefix/poll?prefix=a&versionstamps=b:00000000000000020000":           "versionstamps",
 		"watch/prefix/poll?prefix=a&versionstamps=a%2500%25FF:00000000000000020000": "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a%2500b:00000000000000020000":     "versionstamps",
 		"watch/prefix/poll?prefix=a&versionstamps=a":                                "versionstamps",
 		"watch/prefix/poll?prefix=a&versionstamps=a//b:1":                           "versionstamps",
 	} {

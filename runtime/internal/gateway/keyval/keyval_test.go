@@ -134,6 +134,8 @@ func TestAListOfWhatFewMeet(t *testing.T) {
 		s.call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	}
 	s.exactly(`[{"key":["n",24999],"value":{"n":24999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":24999}}`)
+	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",24999],"value":{"n":24999},"versionstamp":"STAMP"}]`,
+		"POST", "keys/list", `{"prefix":["n"],"where":{"n":{"$in":[5,24999]}}}`)
 	if got := s.want(200, "", "GET", "keys?limit=5000", ""); strings.Count(got, `"key"`) != 1000 {
 		t.Errorf("%d entries", strings.Count(got, `"key"`))
 	}
