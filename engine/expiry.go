@@ -69,9 +69,9 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 				return err
 			}
 			if len(due)+len(stale) == 0 {
-				w.expiring = clone(m.key)
+				w.expiring = clone(m.key())
 			}
-			at, key, err := w.parseExpiry(m.key)
+			at, key, err := w.parseExpiry(m.key())
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 			if has == at {
 				due = append(due, key)
 			} else {
-				stale = append(stale, clone(m.key))
+				stale = append(stale, clone(m.key()))
 			}
 		}
 		return nil
@@ -114,8 +114,8 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 	}
 	ok, err := m.next()
 	if ok && err == nil {
-		w.expiring = clone(m.key)
-		at, _, err = w.parseExpiry(m.key)
+		w.expiring = clone(m.key())
+		at, _, err = w.parseExpiry(m.key())
 	}
 	return at, errors.Join(err, m.close())
 }

@@ -114,6 +114,20 @@ func (r rowsOf) List(q engine.ListQuery) (p engine.Page, err error) {
 	return p, nil
 }
 
+func (r rowsOf) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
+	for _, key := range r {
+		if bytes.Compare(key, q.Start) < 0 || bytes.Compare(key, q.End) >= 0 {
+			continue
+		}
+		key := bytes.Clone(key)
+		more := visit(&engine.Entry{Key: key})
+		if clear(key); !more { // it is valid during the visit
+			break
+		}
+	}
+	return nil
+}
+
 // A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
 func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	var rows rowsOf
@@ -149,30 +163,11 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	}
 }
 
-// A pagedRows has pages that are gone when the next is read.
-type pagedRows struct {
-	rowsOf
-	last *engine.Page
-}
-
-func (r pagedRows) List(q engine.ListQuery) (engine.Page, error) {
-	q.Limit = min(q.Limit, 3)
-	p, err := r.rowsOf.List(q)
-	for i := range p.Entries {
-		p.Entries[i].Key = bytes.Clone(p.Entries[i].Key)
-	}
-	for i := range r.last.Entries {
-		clear(r.last.Entries[i].Key)
-	}
-	*r.last = p
-	return p, err
-}
-
-// A sample of few large pages keeps no memory of the pages.
-func TestASampleHoldsNoPages(t *testing.T) {
-	rows := pagedRows{last: new(engine.Page)}
+// A sample keeps no memory of the rows that it visits.
+func TestASampleHoldsNoRows(t *testing.T) {
+	var rows rowsOf
 	for i := range 20 {
-		rows.rowsOf = append(rows.rowsOf, keyspace.UserKV.Append(nil, pack("a", i)))
+		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
 	r := reader{rows: rows, codec: host.JSON}
 	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)
