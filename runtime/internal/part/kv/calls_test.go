@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
 func pack(parts ...any) []byte {
@@ -82,7 +83,7 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.text), &in); err != nil {
 				t.Fatal(err)
 			}
-			_, err := parseMutation(host.JSON, &in, &resolver{now: time.Now()})
+			err := parseMutation(new(kvrows.Mutation), host.JSON, &in, &resolver{now: time.Now()})
 			if host.CodeOf(err) != c.code {
 				t.Fatalf("%s: %v", c.text, err)
 			}
