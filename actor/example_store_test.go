@@ -54,10 +54,12 @@ func (shelf) titles(ctx *actor.ReadContext, _ actor.None) (string, error) {
 		add("prefix:"+e.Key, err)
 	}
 	for e, err := range ctx.KV().List(tuple.Tuple{"note"}, actor.KeysOnly()) {
-		add(fmt.Sprint("list:", e.Key), err)
+		key, kerr := e.Key.Unpack()
+		add(fmt.Sprint("list:", key), errors.Join(err, kerr))
 	}
-	for e, err := range ctx.KV().Range(tuple.Tuple{"sale"}, nil) {
-		add(fmt.Sprintf("%s %s", e.Key, e.Value), err)
+	for e, err := range ctx.KV().Range(tuple.Tuple{"sale"}, nil, actor.Transient()) { // nothing of e is kept
+		key, kerr := e.Key.Unpack()
+		add(fmt.Sprintf("%s %s", key, e.Value), errors.Join(err, kerr))
 	}
 	all, err := books.Len(ctx) // one read, because of the config
 	add(fmt.Sprint(all, " books"), err)
@@ -72,7 +74,7 @@ func (shelf) titles(ctx *actor.ReadContext, _ actor.None) (string, error) {
 		return "", err
 	}
 	sale, _, err := ctx.KV().Entry(tuple.Tuple{"sale"})
-	add(fmt.Sprintf("%s %v since version %d, for %s", note, found, first.Version, sale.Expire.Sub(sale.Created)), err)
+	add(fmt.Sprintf("%s %v since version %d, for %s", note, found, first.Version, sale.Expire().Sub(sale.Updated())), err)
 	return strings.Join(out, "\n"), failed
 }
 

@@ -115,7 +115,8 @@ func (m *Map[K, V]) Entry(ctx Reader, key K) (MapEntry[K, V], bool, error) {
 	if err != nil || !ok {
 		return MapEntry[K, V]{}, false, err
 	}
-	e := MapEntry[K, V]{Key: key, Version: stored.Version, Created: stored.Created, Updated: stored.Updated, Expire: stored.Expire}
+	e := mapEntry[K, V](&stored.KVInfo)
+	e.Key = key
 	if err := m.values.Decode(host.CBOR, stored.Value, &e.Value); err != nil {
 		return MapEntry[K, V]{}, false, valueError(m.decl, err)
 	}
@@ -239,24 +240,31 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 			yield(MapEntry[K, V]{}, err)
 			return
 		}
-		l := newListing(opts)
-		for stored, err := range entries(ctx.reader(), span, l) {
-			if err != nil {
-				yield(MapEntry[K, V]{}, err)
-				return
-			}
-			e := MapEntry[K, V]{Version: stored.Version, Created: stored.Created, Updated: stored.Updated, Expire: stored.Expire}
-			err := decodeKey(stored.Key[len(m.prefix):], m.form, &e.Key)
-			if err == nil && !l.keysOnly {
-				err = m.values.Decode(host.CBOR, stored.Value, &e.Value)
-			}
-			if err != nil {
-				yield(MapEntry[K, V]{}, valueError(m.decl, err))
-				return
-			}
-			if !yield(e, nil) {
-				return
+		p := newPager(ctx.reader(), span, newListing(opts))
+		for p.next() {
+			for i := range p.page.Len() {
+				key, value, info := p.page.Entry(i)
+				e := mapEntry[K, V](info)
+				err := decodeKey(key[len(m.prefix):], m.form, &e.Key)
+				if err == nil && !p.q.KeysOnly {
+					err = m.values.Decode(host.CBOR, value, &e.Value)
+				}
+				if err != nil {
+					yield(MapEntry[K, V]{}, valueError(m.decl, err))
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
 			}
 		}
+		if p.err != nil {
+			yield(MapEntry[K, V]{}, p.err)
+		}
 	}
+}
+
+// mapEntry is an entry without its key and its value.
+func mapEntry[K, V any](e *host.KVInfo) MapEntry[K, V] {
+	return MapEntry[K, V]{Version: e.Version, Created: e.Created(), Updated: e.Updated(), Expire: e.Expire()}
 }

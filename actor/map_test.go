@@ -245,8 +245,9 @@ func TestRawStore(t *testing.T) {
 		} {
 			seen := make(map[string]bool)
 			for e, err := range c.list {
-				if seen[e.Key.String()] = true; err != nil {
-					t.Error(name, err)
+				key, kerr := e.Key.Unpack()
+				if seen[key.String()] = true; err != nil || kerr != nil {
+					t.Error(name, err, kerr)
 				}
 			}
 			if len(seen) != c.want {

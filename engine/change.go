@@ -106,11 +106,7 @@ func ParseChangeSet(b []byte) (ChangeSet, error) {
 	d := decoder{b: b}
 	d.format(changeSetFormat)
 	var c ChangeSet
-	if len(d.b) < len(c.ID) {
-		d.fail("value ends too early")
-	} else {
-		d.b = d.b[copy(c.ID[:], d.b):]
-	}
+	copy(c.ID[:], d.take(len(c.ID)))
 	c.Generation = Generation(d.uvarint())
 	c.Version = Version(d.uvarint())
 	c.TimeMS = d.varint()

@@ -2,18 +2,22 @@ package engine
 
 import "encoding/binary"
 
-// decoder reads the values of the engine's own rows. It keeps the first fault;
+// decoder reads the values of the engine's own rows, from at on. It keeps the first fault;
 // after one, everything reads as zero.
 type decoder struct {
 	b      []byte
+	at     int
 	reason string
 }
+
+// rest returns what is not read.
+func (d *decoder) rest() []byte { return d.b[d.at:] }
 
 func (d *decoder) fail(reason string) {
 	if d.reason == "" {
 		d.reason = reason
 	}
-	d.b = nil
+	d.at = len(d.b)
 }
 
 // format reads the first byte of a value and refuses a newer format than want.
@@ -26,39 +30,39 @@ func (d *decoder) format(want byte) {
 }
 
 func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
+	if d.at == len(d.b) {
 		d.fail("value ends too early")
 		return 0
 	}
-	v := d.b[0]
-	d.b = d.b[1:]
-	return v
+	d.at++
+	return d.b[d.at-1]
 }
 
 func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
+	if d.at < len(d.b) && d.b[d.at] < 0x80 {
+		d.at++
+		return uint64(d.b[d.at-1])
+	}
+	return d.long()
+}
+
+// long is uvarint for numbers of several bytes.
+func (d *decoder) long() uint64 {
+	v, n := binary.Uvarint(d.rest())
 	if n <= 0 {
 		d.fail("bad number")
 		return 0
 	}
-	d.b = d.b[n:]
+	d.at += n
 	return v
 }
 
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.fail("bad number")
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
+func (d *decoder) varint() int64 { return zigzag(d.uvarint()) }
 
 // bytes reads a length and as many bytes, which alias the value.
 func (d *decoder) bytes() []byte {
 	n := d.uvarint()
-	if n > uint64(len(d.b)) {
+	if n > uint64(len(d.rest())) {
 		d.fail("bad length")
 		return nil
 	}
@@ -67,13 +71,12 @@ func (d *decoder) bytes() []byte {
 
 // take reads n bytes, which alias the value.
 func (d *decoder) take(n int) []byte {
-	if n > len(d.b) {
+	if n > len(d.rest()) {
 		d.fail("value ends too early")
 		return nil
 	}
-	v := d.b[:n:n]
-	d.b = d.b[n:]
-	return v
+	d.at += n
+	return d.b[d.at-n : d.at : d.at]
 }
 
 func (d *decoder) string() string { return string(d.bytes()) }
@@ -82,7 +85,7 @@ func (d *decoder) string() string { return string(d.bytes()) }
 // a byte, so that a bad count cannot ask for much memory.
 func (d *decoder) count() int {
 	n := d.uvarint()
-	if n > uint64(len(d.b)) {
+	if n > uint64(len(d.rest())) {
 		d.fail("bad count")
 		return 0
 	}
@@ -91,7 +94,7 @@ func (d *decoder) count() int {
 
 // end returns the fault, or one if bytes are left.
 func (d *decoder) end() error {
-	if d.reason == "" && len(d.b) > 0 {
+	if d.reason == "" && d.at < len(d.b) {
 		d.reason = "bytes after the value"
 	}
 	if d.reason != "" {

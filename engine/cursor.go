@@ -2,7 +2,10 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"math/bits"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -30,8 +33,10 @@ type cursor struct {
 	it      iterator
 	reverse bool
 	valid   bool
+	whole   bool   // the iterator is on the metadata of the key that it stands on; prefix is not read from it
 	prefix  []byte // of the rows of the key that it stands on
 	key     []byte // that key
+	meta    metadata
 	value   []byte // chunks put together
 	seek    []byte
 	first   bool // in reverse: the iterator is on the first row of the key
@@ -72,13 +77,15 @@ func (c *cursor) stand(ok bool) error {
 		return c.it.Error()
 	}
 	row := c.it.Key()
-	n := keyspace.SplitRow(row)
-	if n == len(row) {
-		return c.corrupt("not a row of a logical key")
+	if c.whole = c.standWhole(row); !c.whole {
+		n := keyspace.SplitRow(row)
+		if n == len(row) {
+			return c.corrupt("not a row of a logical key")
+		}
+		c.prefix = append(c.prefix[:0], row[:n]...)
+		c.unescape(row[actorPrefix+2 : n-2])
 	}
-	c.prefix = append(c.prefix[:0], row[:n]...)
-	c.key = unescape(c.key[:0], row[actorPrefix+2:n-2])
-	if isState(c.key) && string(row[n:]) == metadataSuffix {
+	if c.whole && isState(c.key) {
 		value, err := c.it.ValueAndErr()
 		if err != nil {
 			return err
@@ -94,20 +101,59 @@ func (c *cursor) stand(ok bool) error {
 	return nil
 }
 
-// unescape undoes the escaping of a wrapped key: 00 FF stands for 00.
-func unescape(dst, b []byte) []byte {
-	for {
-		i := bytes.IndexByte(b, 0)
-		if i < 0 {
-			return append(dst, b...)
-		}
-		dst = append(dst, b[:i+1]...)
-		b = b[i+2:]
+// standWhole reads the key of a metadata row, which most rows are, without looking for the end of the key: no row of a chunk
+// ends with the same bytes. It returns false for other rows.
+func (c *cursor) standWhole(row []byte) bool {
+	n := len(row) - len(metadataEnd)
+	return n >= actorPrefix+2 && string(row[n:]) == metadataEnd && c.unescape(row[actorPrefix+2:n])
+}
+
+// keep reads the prefix of a metadata row, before the iterator leaves it.
+func (c *cursor) keep() {
+	if c.whole {
+		row := c.it.Key()
+		c.prefix = append(c.prefix[:0], row[:len(row)-len(metadataSuffix)]...)
 	}
 }
 
-// metadataSuffix is what a metadata row ends with, after the prefix.
-const metadataSuffix = "\x15\x2C"
+// unescape reads the key of a wrapper, in which 00 FF stands for 00. It returns false if the wrapper ends within b.
+func (c *cursor) unescape(b []byte) bool {
+	if cap(c.key) < len(b)+8 {
+		c.key = make([]byte, 0, 2*len(b)+8)
+	}
+	key, n, i := c.key[:cap(c.key)], 0, 0
+	for i+8 <= len(b) {
+		x := binary.LittleEndian.Uint64(b[i:])
+		binary.LittleEndian.PutUint64(key[n:], x)
+		zero := (x - 0x0101010101010101) &^ x & 0x8080808080808080 // the lowest bit is that of the first byte 00
+		if zero == 0 {
+			n, i = n+8, i+8
+			continue
+		}
+		to := bits.TrailingZeros64(zero)/8 + 1
+		if n, i = n+to, i+to; i == len(b) || b[i] != 0xFF {
+			return false
+		}
+		i++
+	}
+	for ; i < len(b); i++ {
+		key[n] = b[i]
+		n++
+		if b[i] == 0 {
+			if i++; i == len(b) || b[i] != 0xFF {
+				return false
+			}
+		}
+	}
+	c.key = c.key[:n]
+	return true
+}
+
+// metadataSuffix is what a metadata row ends with, after the prefix, and metadataEnd the same with the end of the wrapper.
+const (
+	metadataSuffix = "\x15\x2C"
+	metadataEnd    = "\x00\x00" + metadataSuffix
+)
 
 // rowKind returns whether the iterator's row is the metadata of the key it stands
 // on, or a data row with its chunk number.
@@ -140,6 +186,7 @@ func (c *cursor) skip() error {
 		return c.stand(c.it.Prev())
 	case c.reverse:
 		// If the key has only one data row, a step over it is cheaper than a seek.
+		c.keep()
 		if ok := c.it.Prev(); !ok || !bytes.HasPrefix(c.it.Key(), c.prefix) {
 			return c.stand(ok)
 		}
@@ -147,9 +194,7 @@ func (c *cursor) skip() error {
 			return c.stand(ok)
 		}
 		return c.stand(c.it.SeekLT(c.prefix))
-	case c.last:
-		return c.stand(c.it.Next())
-	case string(c.it.Key()[len(c.prefix):]) == metadataSuffix:
+	case c.last, c.whole:
 		return c.stand(c.it.Next())
 	default:
 		return c.stand(c.it.NextPrefix())
@@ -170,27 +215,35 @@ func (c *cursor) jump(id keyspace.ActorID, hidden span) error {
 	return c.stand(c.it.SeekGE(c.seek))
 }
 
-// load reads the entry of the key that it stands on; skip then moves on. The
-// value is read into mem, unless that is nil.
-func (c *cursor) load(mem *arena) (m metadata, value []byte, err error) {
-	if c.reverse {
-		return c.loadReverse(mem)
+// load reads the entry of the key that it stands on, with its value if that is wanted; both are valid until skip, which then
+// moves on. A value that lies with its metadata is not copied.
+func (c *cursor) load(values bool) (m *metadata, value []byte, err error) {
+	switch {
+	case c.reverse:
+		value, err = c.loadReverse(values)
+	case c.whole:
+		value, err = c.metadata()
+		if err == nil && values && c.meta.chunks > 0 {
+			err = c.corrupt("the value has not the size that the metadata tells")
+		}
+		c.last = err == nil
+	default:
+		value, err = c.loadForward(values)
 	}
-	if m, err = c.loadForward(mem != nil); err == nil && mem != nil {
-		value = mem.copy(c.value)
+	if err != nil {
+		return nil, nil, err
 	}
-	return m, value, err
+	return &c.meta, value, nil
 }
 
-// loadForward reads the entry of the key that it stands on, and the value too if
-// that is wanted: into c.value, which is valid until the next one is read.
-func (c *cursor) loadForward(values bool) (m metadata, err error) {
+// loadForward reads the chunks of a value, if that is wanted, and the metadata after them.
+func (c *cursor) loadForward(values bool) ([]byte, error) {
 	n := 0
 	c.value = c.value[:0]
 	for {
 		isMetadata, chunk, err := c.rowKind()
 		if err != nil {
-			return m, err
+			return nil, err
 		}
 		if isMetadata {
 			break
@@ -198,11 +251,11 @@ func (c *cursor) loadForward(values bool) (m metadata, err error) {
 		moved := false
 		if values {
 			if chunk != n {
-				return m, c.corrupt("chunks of the value are out of order")
+				return nil, c.corrupt("chunks of the value are out of order")
 			}
 			data, err := c.it.ValueAndErr()
 			if err != nil {
-				return m, err
+				return nil, err
 			}
 			c.value = append(c.value, data...)
 			moved = c.it.Next()
@@ -215,95 +268,86 @@ func (c *cursor) loadForward(values bool) (m metadata, err error) {
 		n++
 		if !moved {
 			if err := c.it.Error(); err != nil {
-				return m, err
+				return nil, err
 			}
-			return m, &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
+			return nil, &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
 		}
 	}
-	m, inline, err := c.metadata()
-	if err != nil {
-		return m, err
-	}
-	if values {
-		c.value = append(c.value, inline...)
-		if n != int(m.chunks) || len(c.value) != int(m.size) {
-			return m, c.corrupt("the value has not the size that the metadata tells")
-		}
-	}
-	c.last = true
-	return m, nil
-}
-
-// peek returns the value of the key that it stands on, going forward; it is valid
-// until skip. A value that lies with its metadata is not copied.
-func (c *cursor) peek() ([]byte, error) {
-	isMetadata, _, err := c.rowKind()
+	inline, err := c.metadata()
 	if err != nil {
 		return nil, err
 	}
-	if !isMetadata {
-		_, err = c.loadForward(true)
-		return c.value, err
+	if values {
+		c.value = append(c.value, inline...)
+		if n != int(c.meta.chunks) || len(c.value) != int(c.meta.size) {
+			return nil, c.corrupt("the value has not the size that the metadata tells")
+		}
 	}
-	m, inline, err := c.metadata()
-	if err == nil && m.chunks > 0 {
-		err = c.corrupt("the value has not the size that the metadata tells")
-	}
-	c.last = err == nil
-	return inline, err
+	c.last = true
+	return c.value, nil
 }
 
 // metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid while the iterator is.
-func (c *cursor) metadata() (m metadata, value []byte, err error) {
+func (c *cursor) metadata() (value []byte, err error) {
 	data, err := c.it.ValueAndErr()
 	if err != nil {
-		return m, nil, err
+		return nil, err
 	}
-	m, value, ok, err := parseEntry(data)
+	value, ok := c.meta.inline(data)
+	if ok {
+		return value, nil
+	}
+	c.meta, value, ok, err = parseEntry(data)
 	if err == nil && !ok {
-		return m, nil, c.corrupt("data rows of a state that is not there")
+		return nil, c.corrupt("data rows of a state that is not there")
 	}
-	return m, value, at(c.it.Key(), err)
+	if err != nil {
+		return nil, at(c.it.Key(), err)
+	}
+	return value, nil
 }
 
-func (c *cursor) loadReverse(mem *arena) (m metadata, value []byte, err error) {
-	isMetadata, _, err := c.rowKind()
-	if err != nil {
-		return m, nil, err
-	}
-	if !isMetadata {
-		return m, nil, c.corrupt("a key has no metadata")
-	}
-	m, inline, err := c.metadata()
-	if err != nil || mem == nil || m.chunks == 0 {
-		if c.first = m.chunks == 0; inline != nil && mem != nil {
-			value = mem.copy(inline)
+// loadReverse reads the metadata, and the chunks before it if the value is wanted.
+func (c *cursor) loadReverse(values bool) ([]byte, error) {
+	if !c.whole {
+		isMetadata, _, err := c.rowKind()
+		if err != nil {
+			return nil, err
 		}
-		return m, value, err
+		if !isMetadata {
+			return nil, c.corrupt("a key has no metadata")
+		}
 	}
-	value = mem.alloc(int(m.size))
-	for chunk := int(m.chunks) - 1; chunk >= 0; chunk-- {
+	inline, err := c.metadata()
+	if err != nil || !values || c.meta.chunks == 0 {
+		c.first = err == nil && c.meta.chunks == 0
+		return inline, err
+	}
+	c.keep()
+	size := int(c.meta.size)
+	c.value = slices.Grow(c.value[:0], size)[:size]
+	for chunk := int(c.meta.chunks) - 1; chunk >= 0; chunk-- {
 		if !c.it.Prev() {
 			if err := c.it.Error(); err != nil {
-				return m, nil, err
+				return nil, err
 			}
-			return m, nil, &CorruptError{Row: clone(c.prefix), Reason: "a chunk of the value is missing"}
+			return nil, &CorruptError{Row: clone(c.prefix), Reason: "a chunk of the value is missing"}
 		}
 		isMetadata, got, err := c.rowKind()
 		if err != nil {
-			return m, nil, err
+			return nil, err
 		}
 		if isMetadata || got != chunk {
-			return m, nil, c.corrupt("chunks of the value are out of order")
+			return nil, c.corrupt("chunks of the value are out of order")
 		}
 		data, err := c.it.ValueAndErr()
 		if err != nil {
-			return m, nil, err
+			return nil, err
 		}
-		if err := at(c.it.Key(), fillChunk(chunkOf(value, chunk), data)); err != nil {
-			return m, nil, err
+		if err := at(c.it.Key(), fillChunk(chunkOf(c.value, chunk), data)); err != nil {
+			return nil, err
 		}
 	}
 	c.first = true
-	return m, value, nil
+	return c.value, nil
 }

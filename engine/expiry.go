@@ -72,9 +72,9 @@ func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err 
 				return err
 			}
 			if len(due)+len(stale) == 0 {
-				w.expiring = clone(m.key)
+				w.expiring = clone(m.key())
 			}
-			at, key, err := w.parseExpiry(m.key)
+			at, key, err := w.parseExpiry(m.key())
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err 
 				e.describe(&has)
 				due = append(due, e)
 			} else {
-				stale = append(stale, clone(m.key))
+				stale = append(stale, clone(m.key()))
 			}
 		}
 		more = true
@@ -120,8 +120,8 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 	}
 	ok, err := m.next()
 	if ok && err == nil {
-		w.expiring = clone(m.key)
-		at, _, err = w.parseExpiry(m.key)
+		w.expiring = clone(m.key())
+		at, _, err = w.parseExpiry(m.key())
 	}
 	return at, errors.Join(err, m.close())
 }

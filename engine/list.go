@@ -69,8 +69,15 @@ type merged struct {
 	slots   []int32 // of the range, in key order
 	pending bool    // the cursor stands on key, which is not consumed
 
-	key  []byte // current key; valid until next
-	slot *slot  // that has it; nil if the store does
+	slot *slot // that has the current key; nil if the store does
+}
+
+// key returns the current key; it is valid until next.
+func (m *merged) key() []byte {
+	if m.slot != nil {
+		return m.slot.key
+	}
+	return m.c.key
 }
 
 func (v view) merge(start, end []byte, reverse bool) (*merged, error) {
@@ -135,7 +142,7 @@ func (m *merged) next() (bool, error) {
 				}
 				continue
 			}
-			m.key, m.slot, m.pending = m.c.key, nil, true
+			m.slot, m.pending = nil, true
 			return true, nil
 		}
 		if order == 0 {
@@ -149,26 +156,23 @@ func (m *merged) next() (bool, error) {
 			m.slots = m.slots[1:]
 		}
 		if sl.live {
-			m.key, m.slot = sl.key, sl
+			m.slot = sl
 			return true, nil
 		}
 	}
 }
 
-// load returns the metadata of the current key and, unless mem is nil, its value
-// in mem. The key stays valid until next.
-func (m *merged) load(mem *arena) (metadata, []byte, error) {
+// load returns the metadata of the current key, and its value if that is wanted. Both and the key are valid until next.
+func (m *merged) load(values bool) (*metadata, []byte, error) {
 	if m.slot != nil {
-		if mem == nil {
-			return m.slot.meta, nil, nil
-		}
-		return m.slot.meta, mem.copy(m.slot.value), nil
+		return &m.slot.meta, m.slot.value, nil
 	}
-	return m.c.load(mem)
+	return m.c.load(values)
 }
 
 // list returns a page of a view as of now.
 func (v view) list(q ListQuery, now int64, limits *Limits) (page Page, err error) {
+	var mem arena
 	limit, maxBytes := q.Limit, q.MaxBytes
 	if limit <= 0 {
 		limit = limits.ListEntries
@@ -186,39 +190,39 @@ func (v view) list(q ListQuery, now int64, limits *Limits) (page Page, err error
 			page = Page{}
 		}
 	}()
-	var mem arena
-	values := &mem
-	if q.KeysOnly {
-		values = nil
-	}
-	size := 0
+	values, size := !q.KeysOnly, 0
 	for {
 		ok, err := m.next()
 		if !ok || err != nil {
 			return page, err
 		}
 		full := len(page.Entries) >= limit || size >= maxBytes
-		if full {
-			// Only whether there is one more entry is left to say.
-			values = nil
-		}
-		before := mem.mark()
-		meta, value, err := m.load(values)
+		// If it is, only whether there is one more entry is left to say.
+		meta, value, err := m.load(values && !full)
 		if err != nil {
 			return page, err
 		}
 		if meta.expired(now) && !q.Expired {
-			mem.rewind(before)
 			continue
 		}
-		more := len(m.key) + len(value)
+		if !values {
+			value = nil
+		}
+		key := m.key()
+		more := len(key) + len(value)
 		if full || (len(page.Entries) > 0 && size+more > maxBytes) {
 			page.Next = clone(page.Entries[len(page.Entries)-1].Key)
 			return page, nil
 		}
 		size += more
-		e := Entry{Key: mem.copy(m.key), Value: value}
-		e.describe(&meta)
+		var e Entry
+		e.describe(meta)
+		kept := mem.alloc(more)
+		n := copy(kept, key)
+		if e.Key = kept[:n:n]; values {
+			copy(kept[n:], value)
+			e.Value = kept[n:]
+		}
 		page.Entries = append(page.Entries, e)
 	}
 }
@@ -232,6 +236,55 @@ func (w *WriteSet) List(q ListQuery) (Page, error) {
 	}
 	defer s.leave()
 	return w.view().list(q, w.clock(), w.space.limits)
+}
+
+// Each calls visit for the entries of a query in the order of their keys, this
+// set's changes included, until visit returns false. Limit and MaxBytes do not
+// bound it.
+//
+// The entry, its key and its value are valid during the call of visit, and must
+// not be changed. As with Scan, visit must not block, and must not call the store.
+func (w *WriteSet) Each(q ListQuery, visit func(*Entry) bool) error {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	return w.view().entries(&q, w.clock(), visit)
+}
+
+// entries visits the entries of a query in a view as of now.
+func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err error) {
+	start, end := q.bounds()
+	m, err := v.merge(start, end, q.Reverse)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close()) }() // also if visit panics
+	var e Entry
+	for {
+		ok, err := m.next()
+		if !ok || err != nil {
+			return err
+		}
+		meta, value, err := m.load(!q.KeysOnly)
+		if err != nil {
+			return err
+		}
+		if meta.expired(now) && !q.Expired {
+			continue
+		}
+		switch {
+		case q.KeysOnly:
+			value = nil
+		case value == nil:
+			value = []byte{}
+		}
+		e.Key, e.Value = m.key(), value
+		if e.describe(meta); !visit(&e) {
+			return nil
+		}
+	}
 }
 
 // eachStored visits the keys in a range that the store has and no hidden range
@@ -258,9 +311,9 @@ func (v view) each(start, end []byte, visit func(key []byte, m *metadata) error)
 		if !ok || err != nil {
 			return errors.Join(err, m.close())
 		}
-		meta, _, err := m.load(nil)
+		meta, _, err := m.load(false)
 		if err == nil {
-			err = visit(m.key, &meta)
+			err = visit(m.key(), meta)
 		}
 		if err != nil {
 			return errors.Join(err, m.close())

@@ -130,6 +130,51 @@ func parseMetadata(b []byte) (m metadata, value []byte, err error) {
 	return m, value, nil
 }
 
+// inline reads the metadata row of a key whose value lies there, as most do. For others, and those with a fault, it returns
+// false. The value aliases b.
+func (m *metadata) inline(b []byte) (value []byte, ok bool) {
+	at := 1
+	switch {
+	case len(b) < 2:
+		return nil, false
+	case b[0] == metadataFormat:
+		m.encoding = 0
+	case b[0] == encodedFormat && b[1] != 0:
+		m.encoding = b[1]
+		at = 2
+	default:
+		return nil, false
+	}
+	version, at := uvarintAt(b, at)
+	created, at := uvarintAt(b, at)
+	after, at := uvarintAt(b, at)
+	expire, at := uvarintAt(b, at)
+	size, at := uvarintAt(b, at)
+	if size > ChunkSize || at+int(size) != len(b) {
+		return nil, false
+	}
+	m.version, m.created, m.expire = Version(version), zigzag(created), zigzag(expire)
+	m.updated = m.created + zigzag(after)
+	m.size, m.chunks = uint32(size), 0
+	return b[at:], true
+}
+
+// uvarintAt reads a number of up to 63 bits that begins at a position, and returns where the next one begins: behind the end
+// if there is no such number.
+func uvarintAt(b []byte, at int) (v uint64, next int) {
+	for shift := 0; at < len(b) && shift < 63; shift += 7 {
+		c := b[at]
+		at++
+		if c < 0x80 {
+			return v | uint64(c)<<shift, at
+		}
+		v |= uint64(c&0x7F) << shift
+	}
+	return 0, len(b) + 1
+}
+
+func zigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+
 // parseEntry reads the metadata row of any key, or a root; ok is false for a root without a state.
 func parseEntry(b []byte) (m metadata, value []byte, ok bool, err error) {
 	if len(b) > 0 && b[0] == rootFormat {
@@ -368,11 +413,10 @@ func appendDirectory(dst []byte, id keyspace.ActorID) []byte {
 func parseDirectory(b []byte) (id keyspace.ActorID, err error) {
 	d := decoder{b: b}
 	d.format(directoryFormat)
-	if d.reason == "" && len(d.b) != len(id) {
+	if d.reason == "" && len(d.rest()) != len(id) {
 		d.fail("bad length of an actor id")
 	}
-	copy(id[:], d.b)
-	d.b = nil
+	d.at += copy(id[:], d.rest())
 	if err := d.end(); err != nil {
 		return keyspace.ActorID{}, err
 	}

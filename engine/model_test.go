@@ -327,6 +327,7 @@ func (w *walker) checkEntry(e Entry, want modelEntry) {
 
 type lister interface {
 	List(ListQuery) (Page, error)
+	Each(ListQuery, func(*Entry) bool) error
 }
 
 // checkList reads a range page by page.
@@ -344,6 +345,25 @@ func (w *walker) checkList(l lister) {
 		q.MaxBytes = 1 + w.rnd.IntN(30000)
 	}
 	w.checkListOf(l, q, start, end)
+	w.checkEach(l, q, start, end)
+}
+
+// checkEach visits a part of a range, or all of it.
+func (w *walker) checkEach(l lister, q ListQuery, start, end []byte) {
+	want, most := w.model.list(start, end, q.Reverse), 1+w.rnd.IntN(40)
+	err := l.Each(q, func(e *Entry) bool {
+		if e.Key[0] == byte(keyspace.Expiry.Kind) {
+			return true // the index is the engine's business
+		}
+		fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0], "each %+v: key %x, want the rest to be %x", q, e.Key, want)
+		if fatalIf(w.t, q.KeysOnly != (e.Value == nil), "each %+v: value %x", q, e.Value); !q.KeysOnly {
+			w.checkEntry(*e, w.model.entries[want[0]])
+		}
+		want = want[1:]
+		most--
+		return most > 0
+	})
+	fatalIf(w.t, err != nil || most > 0 && len(want) > 0, "each %+v: %v, and misses %x", q, err, want)
 }
 
 // checkListOf reads all pages of a query, which is for the range from start to end.

@@ -8,6 +8,8 @@ import "github.com/cairn-run/cairn/keyspace"
 type Reader interface {
 	Get(key []byte) (Entry, bool, error)
 	List(q ListQuery) (Page, error)
+	// Each visits entries, which are valid during the visit.
+	Each(q ListQuery, visit func(*Entry) bool) error
 }
 
 // A Writer writes the logical keys of one actor in a turn, and its rows in the

@@ -96,13 +96,11 @@ func (v view) scan(start, end []byte, f func(key, value []byte) bool) (err error
 		if !ok || err != nil {
 			return err
 		}
-		var value []byte
-		if m.slot != nil {
-			value = m.slot.value
-		} else if value, err = m.c.peek(); err != nil {
+		_, value, err := m.load(true)
+		if err != nil {
 			return err
 		}
-		if !f(m.key, value) {
+		if !f(m.key(), value) {
 			return nil
 		}
 	}

@@ -95,6 +95,15 @@ func (sn *Snapshot) List(q ListQuery) (Page, error) {
 	return view{store: sn.snap, id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
 }
 
+// Each is [WriteSet.Each] as of the snapshot.
+func (sn *Snapshot) Each(q ListQuery, visit func(*Entry) bool) error {
+	if err := sn.enter(); err != nil {
+		return err
+	}
+	defer sn.store.leave()
+	return view{store: sn.snap, id: sn.id}.entries(&q, sn.now, visit)
+}
+
 // Close releases the snapshot. A second Close does nothing.
 func (sn *Snapshot) Close() error {
 	if sn.err != nil {

@@ -33,8 +33,8 @@ type Reader interface {
 
 	// KVGet reads one entry of the actor's key-value store. Keys are packed tuples.
 	KVGet(key []byte) (KVEntry, bool, error)
-	// KVList reads entries in key order.
-	KVList(q KVQuery) (KVPage, error)
+	// KVList reads entries in key order, into a page.
+	KVList(q KVQuery, page *KVPage) error
 	// KVCount counts the entries whose keys begin with a packed tuple. It is one read for a scope, such as a Map.
 	KVCount(prefix []byte) (int64, error)
 
@@ -146,36 +146,4 @@ type Message struct {
 	Key    []string
 	Method string
 	Input  []byte
-}
-
-// A KVEntry is one entry of an actor's key-value store.
-type KVEntry struct {
-	// Key is a packed tuple; it and Value must not be changed.
-	Key, Value []byte
-	// Version is that of the turn that wrote the entry last.
-	Version          uint64
-	Created, Updated time.Time
-	// Expire is when the entry ceases to exist; zero for never.
-	Expire time.Time
-	// Encoding says what Value is.
-	Encoding Encoding
-}
-
-// A KVQuery selects entries by range: Start <= key < End. Nil bounds are the ends of the store.
-type KVQuery struct {
-	Start, End []byte
-	Reverse    bool
-	// Limit bounds the entries of a page and MaxBytes their keys plus values; 0 means the default,
-	// 16,384 and 16 MiB.
-	Limit, MaxBytes int
-	// KeysOnly leaves the values out.
-	KeysOnly bool
-	// After continues after an earlier page: its Next.
-	After []byte
-}
-
-// A KVPage is one page of a listing. Next is nil at the end.
-type KVPage struct {
-	Entries []KVEntry
-	Next    []byte
 }

@@ -185,14 +185,22 @@ func (s Store) Purge(ctx context.Context) (n int64, err error) {
 }
 
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
-	in := hostkv.CommitInput{Checks: make([]hostkv.Check, 0, len(c.Checks)), Mutations: make([]hostkv.Mutation, 0, len(c.Mutations))}
+	var one struct { // the memory of a commit of one mutation
+		hostkv.CommitInput
+		mutation [1]hostkv.Mutation
+	}
+	in := &one.CommitInput
+	in.Checks, in.Mutations = make([]hostkv.Check, 0, len(c.Checks)), one.mutation[:0]
+	if len(c.Mutations) != 1 {
+		in.Mutations = make([]hostkv.Mutation, 0, len(c.Mutations))
+	}
 	for i := range c.Checks {
 		in.Checks = append(in.Checks, c.Checks[i].wire)
 	}
 	for i := range c.Mutations {
 		in.Mutations = append(in.Mutations, c.Mutations[i].wire)
 	}
-	out, err := do(&in)
+	out, err := do(in)
 	if err != nil {
 		return Result{}, err
 	}

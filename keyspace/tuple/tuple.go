@@ -64,6 +64,12 @@ func (v Versionstamp) Complete() bool {
 	return v.Transaction != [10]byte{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}
 }
 
+// Packed is a packed tuple.
+type Packed []byte
+
+// Unpack returns the tuple. Bytes in it may be those of p.
+func (p Packed) Unpack() (Tuple, error) { return Unpack(p) }
+
 // Pack returns the packed form of t in a new slice. The error is an
 // [*ElementError].
 func (t Tuple) Pack() ([]byte, error) {

@@ -202,7 +202,7 @@ func (c Cell) get(ctx *actor.ReadContext, in KeyInput) (GetResult, error) {
 		return GetResult{}, err
 	}
 	document, err := shown(&e)
-	return GetResult{true, document, e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire)}, err
+	return GetResult{true, document, e.Version, e.Created().UTC(), e.Updated().UTC(), utc(e.Expire())}, err
 }
 
 // utc returns t in UTC, and zero as zero.

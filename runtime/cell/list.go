@@ -84,12 +84,16 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 	bytes := 0
 	var last tuple.Tuple
 	for e, err := range entries {
+		if err != nil {
+			return ListResult{}, err
+		}
+		key, err := e.Key.Unpack()
 		switch {
 		case err != nil:
 			return ListResult{}, err
-		case !begins(e.Key, prefix):
+		case !begins(key, prefix):
 			return page, nil
-		case after != nil && tuple.Compare(e.Key, after) == 0:
+		case after != nil && tuple.Compare(key, after) == 0:
 			continue
 		case len(page.Entries) == limit || bytes >= PageBytes:
 			page.Cursor, err = formatCursor(last)
@@ -99,13 +103,13 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 		if err != nil {
 			return ListResult{}, err
 		}
-		page.Entries = append(page.Entries, Listed{Key(e.Key), document, e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire)})
-		packed, err := e.Key.Pack()
+		page.Entries = append(page.Entries, Listed{Key(key), document, e.Version, e.Created().UTC(), e.Updated().UTC(), utc(e.Expire())})
+		packed, err := key.Pack()
 		if err != nil {
 			return ListResult{}, err
 		}
 		bytes += len(packed) + len(e.Value)
-		last = e.Key
+		last = key
 	}
 	return page, nil
 }

@@ -93,6 +93,15 @@ func (l latest) List(q engine.ListQuery) (engine.Page, error) {
 	return s.List(q)
 }
 
+// Each implements engine.Reader.
+func (l latest) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
+	s, err := l.Snapshot()
+	if err != nil {
+		return err
+	}
+	return s.Each(q, visit)
+}
+
 // Now implements Scope.
 func (r *Query) Now() time.Time { return time.Now() }
 

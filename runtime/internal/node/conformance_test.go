@@ -52,8 +52,8 @@ func conforming() []kerneltest.Subject {
 				return errors.Join(t.KVPut(packed("k", n), nil, host.EncodedBytes, time.Time{}), t.KVPut(packed("x", n), nil, host.EncodedBytes, t.Now().Add(workTime)))
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
-				page, err := r.KVList(host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
-				return numbers(page.Entries, err, func(e host.KVEntry) string { return string(e.Key[2 : len(e.Key)-1]) })
+				keys, err := keysOf(r, host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
+				return numbers(keys, err, func(key []byte) string { return string(key[2 : len(key)-1]) })
 			},
 		},
 		{ // what expires is handled
@@ -66,8 +66,8 @@ func conforming() []kerneltest.Subject {
 					t.KVPut(append([]byte("\x02m\x00"), packed("", n)...), nil, host.EncodedBytes, t.Now().Add(workTime)))
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
-				page, err := r.KVList(host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
-				return numbers(page.Entries, err, func(e host.KVEntry) string { return string(e.Key[2 : len(e.Key)-1]) })
+				keys, err := keysOf(r, host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
+				return numbers(keys, err, func(key []byte) string { return string(key[2 : len(key)-1]) })
 			},
 		},
 		{
@@ -340,6 +340,17 @@ func numbers[T any](items []T, err error, text func(T) string) (seen []int, _ er
 		seen = append(seen, n)
 	}
 	return seen, err
+}
+
+// keysOf returns the packed keys of a page.
+func keysOf(r host.Reader, q host.KVQuery) (keys [][]byte, err error) {
+	var page host.KVPage
+	err = r.KVList(q, &page)
+	for i := range page.Len() {
+		key, _, _ := page.Entry(i)
+		keys = append(keys, key)
+	}
+	return keys, err
 }
 
 // packed is a key of the key-value store.

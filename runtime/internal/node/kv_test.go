@@ -159,9 +159,9 @@ func updateAlone(t *testing.T, g *stage, log *changeLog) {
 		return h.KVPut([]byte{2, key[0], 0}, []byte("x"), host.EncodedText, expire)
 	}
 	has := func(h host.Turn) (keys string) {
-		page, err := h.KVList(host.KVQuery{})
-		for _, e := range page.Entries {
-			keys += string(e.Key[1:2])
+		list, err := keysOf(h, host.KVQuery{})
+		for _, key := range list {
+			keys += string(key[1:2])
 		}
 		if err != nil {
 			t.Error(err)

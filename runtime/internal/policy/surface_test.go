@@ -14,7 +14,7 @@ var surfaces = []struct {
 	folder string
 	names  int
 }{
-	{"actor", 250},
+	{"actor", 251},
 	{"workflow", 180},
 }
 

@@ -80,8 +80,9 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 // nothing is the rows of an actor that is not there.
 type nothing struct{}
 
-func (nothing) Get([]byte) (e engine.Entry, ok bool, err error)  { return }
-func (nothing) List(engine.ListQuery) (p engine.Page, err error) { return }
+func (nothing) Get([]byte) (e engine.Entry, ok bool, err error)       { return }
+func (nothing) List(engine.ListQuery) (p engine.Page, err error)      { return }
+func (nothing) Each(engine.ListQuery, func(*engine.Entry) bool) error { return nil }
 
 // packed returns the packed form of a key that must have a part. A key that only Go code writes can be named too.
 func packed(k kv.Key) ([]byte, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
 func pack(parts ...any) []byte {
@@ -82,7 +83,7 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.text), &in); err != nil {
 				t.Fatal(err)
 			}
-			_, err := parseMutation(host.JSON, &in, &resolver{now: time.Now()})
+			err := parseMutation(new(kvrows.Mutation), host.JSON, &in, &resolver{now: time.Now()})
 			if host.CodeOf(err) != c.code {
 				t.Fatalf("%s: %v", c.text, err)
 			}
@@ -112,6 +113,20 @@ func (r rowsOf) List(q engine.ListQuery) (p engine.Page, err error) {
 		p.Entries = append(p.Entries, engine.Entry{Key: key})
 	}
 	return p, nil
+}
+
+func (r rowsOf) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
+	for _, key := range r {
+		if bytes.Compare(key, q.Start) < 0 || bytes.Compare(key, q.End) >= 0 {
+			continue
+		}
+		key := bytes.Clone(key)
+		more := visit(&engine.Entry{Key: key})
+		if clear(key); !more { // it is valid during the visit
+			break
+		}
+	}
+	return nil
 }
 
 // A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
@@ -149,30 +164,11 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	}
 }
 
-// A pagedRows has pages that are gone when the next is read.
-type pagedRows struct {
-	rowsOf
-	last *engine.Page
-}
-
-func (r pagedRows) List(q engine.ListQuery) (engine.Page, error) {
-	q.Limit = min(q.Limit, 3)
-	p, err := r.rowsOf.List(q)
-	for i := range p.Entries {
-		p.Entries[i].Key = bytes.Clone(p.Entries[i].Key)
-	}
-	for i := range r.last.Entries {
-		clear(r.last.Entries[i].Key)
-	}
-	*r.last = p
-	return p, err
-}
-
-// A sample of few large pages keeps no memory of the pages.
-func TestASampleHoldsNoPages(t *testing.T) {
-	rows := pagedRows{last: new(engine.Page)}
+// A sample keeps no memory of the rows that it visits.
+func TestASampleHoldsNoRows(t *testing.T) {
+	var rows rowsOf
 	for i := range 20 {
-		rows.rowsOf = append(rows.rowsOf, keyspace.UserKV.Append(nil, pack("a", i)))
+		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
 	r := reader{rows: rows, codec: host.JSON}
 	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)

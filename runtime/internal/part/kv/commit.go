@@ -9,7 +9,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
@@ -137,7 +136,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 		if m.Expiry.Set || m.Op != kvrows.Put && m.Op != kvrows.Combine {
 			continue
 		}
-		if m.Expiry.Default, err = store.DefaultExpiry(keyspace.UserKV.Append(nil, m.Key)); err != nil {
+		if m.Expiry.Default, err = store.DefaultExpiry(m.Logical()); err != nil {
 			return kv.CommitOutput{}, err
 		}
 	}
@@ -280,7 +279,8 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Comm
 			return nil, host.OverLimit(part.name, int64(part.most), int64(part.count)).With("field", part.name)
 		}
 	}
-	c := &kvrows.Commit{Checks: make([]kvrows.Check, len(in.Checks)), Mutations: make([]kvrows.Mutation, len(in.Mutations))}
+	c := &kvrows.Commit{Checks: make([]kvrows.Check, len(in.Checks))}
+	c.Grow(len(in.Mutations))
 	for i := range in.Checks {
 		var err error
 		if c.Checks[i], err = parseCheck(codec, &in.Checks[i]); err != nil {
@@ -289,7 +289,7 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Comm
 	}
 	for i := range in.Mutations {
 		var err error
-		if c.Mutations[i], err = parseMutation(codec, &in.Mutations[i], stands); err != nil {
+		if err = parseMutation(&c.Mutations[i], codec, &in.Mutations[i], stands); err != nil {
 			return nil, at("mutations", i, err)
 		}
 	}
@@ -367,46 +367,47 @@ var operations = map[string]kvrows.Op{
 	"min": kvrows.Combine, "max": kvrows.Combine, "append": kvrows.Combine, "prepend": kvrows.Combine,
 }
 
-func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrows.Mutation, err error) {
-	for _, raw := range []*host.Raw{&in.Value, &in.Min, &in.Max, &in.Where} {
-		*raw = given(codec, *raw)
-	}
+func parseMutation(m *kvrows.Mutation, codec host.Codec, in *kv.Mutation, stands *resolver) error {
+	in.Value, in.Min, in.Max, in.Where = given(codec, in.Value), given(codec, in.Min), given(codec, in.Max), given(codec, in.Where)
 	op, known := operations[in.Op]
 	if !known {
-		return m, host.Errorf(host.InvalidArgument, "the op is %.40q; it must be put, delete, delete_range, sum, min, max, append, prepend or touch", in.Op).With("field", "op")
+		return host.Errorf(host.InvalidArgument, "the op is %.40q; it must be put, delete, delete_range, sum, min, max, append, prepend or touch", in.Op).With("field", "op")
 	}
 	m.Op, m.Combine = op, value.Op(in.Op)
 	encoding, err := encodingOf(in.Encoding)
 	if err != nil {
-		return m, err
+		return err
 	}
 	if err := surplus(in, op); err != nil {
-		return m, err
+		return err
 	}
 	if op == kvrows.DeleteRange {
 		if in.Prefix == nil && in.Start == nil && in.End == nil {
-			return m, host.Errorf(host.InvalidArgument, "delete_range selects nothing; the prefix [] selects everything").With("field", "prefix")
+			return host.Errorf(host.InvalidArgument, "delete_range selects nothing; the prefix [] selects everything").With("field", "prefix")
 		}
 		if m.Key, m.End, err = bounds(&in.Selection); err != nil {
-			return m, err
+			return err
 		}
 		m.Where, err = filterOf(codec, in.Where, stands.now)
-		return m, of("where", err)
+		return of("where", err)
 	}
 	key, err := stands.key(in.Key)
 	if err == nil {
-		m.Key, err = packed(key)
+		m.Row, err = rowOf(key)
+	}
+	if err == nil {
+		m.Key = m.Row[1:]
 	}
 	if err == nil && op != kvrows.Delete && op != kvrows.Touch {
 		_, err = key.Tuple()
 	}
 	if err != nil {
-		return m, of("key", err)
+		return of("key", err)
 	}
 	if in.TTLMS != nil {
 		ms := *in.TTLMS
 		if ms < 0 || ms > kv.MaxTTL {
-			return m, host.Errorf(host.InvalidArgument, "ttl_ms is %d; it is 1 to %d, or 0 for ever", ms, int64(kv.MaxTTL)).With("field", "ttl_ms")
+			return host.Errorf(host.InvalidArgument, "ttl_ms is %d; it is 1 to %d, or 0 for ever", ms, int64(kv.MaxTTL)).With("field", "ttl_ms")
 		}
 		m.Expiry.Set = true
 		if ms > 0 {
@@ -415,31 +416,31 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 	}
 	if in.Expires != nil {
 		if in.Expires.Sub(stands.now) > kv.MaxTTL*time.Millisecond {
-			return m, host.Errorf(host.InvalidArgument, "expires is more than 100 years from now").With("field", "expires")
+			return host.Errorf(host.InvalidArgument, "expires is more than 100 years from now").With("field", "expires")
 		}
 		m.Expiry = kvrows.Expiry{At: max(in.Expires.UnixMilli(), 1), Set: true} // 0 is never
 	}
 	if op == kvrows.Delete || op == kvrows.Touch {
-		return m, nil
+		return nil
 	}
 	if m.Value, err = read(codec, in.Value, encoding); err == nil && encoding == host.EncodedJSON && !in.Literal {
 		m.Value.Data, err = kv.Resolve(m.Value.Data, stands.of)
 	}
 	if err != nil {
-		return m, of("value", err)
+		return of("value", err)
 	}
 	if op == kvrows.Put {
-		return m, nil
+		return nil
 	}
 	if err := m.Combine.Check(m.Value); err != nil {
-		return m, host.Errorf(host.InvalidArgument, "the value of %s %s", in.Op, err).With("field", "value")
+		return host.Errorf(host.InvalidArgument, "the value of %s %s", in.Op, err).With("field", "value")
 	}
 	if in.MaxLen != nil {
 		if encoding != host.EncodedJSON {
-			return m, host.Errorf(host.InvalidArgument, "max_len is the length of an array").With("field", "max_len")
+			return host.Errorf(host.InvalidArgument, "max_len is the length of an array").With("field", "max_len")
 		}
 		if *in.MaxLen < 1 || *in.MaxLen > math.MaxInt32 {
-			return m, host.Errorf(host.InvalidArgument, "max_len is %d; it is at least 1", *in.MaxLen).With("field", "max_len")
+			return host.Errorf(host.InvalidArgument, "max_len is %d; it is at least 1", *in.MaxLen).With("field", "max_len")
 		}
 		m.MaxLen = int(*in.MaxLen)
 	}
@@ -453,17 +454,17 @@ func parseMutation(codec host.Codec, in *kv.Mutation, stands *resolver) (m kvrow
 		}
 		v, err := read(codec, bound.raw, encoding)
 		if err != nil {
-			return m, of(bound.name, err)
+			return of(bound.name, err)
 		}
 		if err := value.Sum.Check(v); err != nil {
-			return m, host.Errorf(host.InvalidArgument, "the bound %s", err).With("field", bound.name)
+			return host.Errorf(host.InvalidArgument, "the bound %s", err).With("field", bound.name)
 		}
 		*bound.to = &v
 	}
 	if m.Bounds.Clamp = in.Clamp; m.Bounds.Empty() {
-		return m, host.Errorf(host.InvalidArgument, "min is greater than max").With("field", "min")
+		return host.Errorf(host.InvalidArgument, "min is greater than max").With("field", "min")
 	}
-	return m, nil
+	return nil
 }
 
 // filterOf compiles the filter of a delete_range; nil is none.

@@ -2,6 +2,8 @@
 package kv
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"strconv"
 	"sync/atomic"
@@ -13,7 +15,6 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
@@ -66,30 +67,30 @@ type Query = Reads[*call.Query]
 // Reads is the view of handlers of turns and queries on the key-value store.
 type Reads[S call.Scope] struct{ K S }
 
-func kvEntry(e engine.Entry) host.KVEntry {
-	k := host.KVEntry{
-		Value: e.Value, Version: uint64(e.Version), Created: clock.TimeMS(e.Created), Updated: clock.TimeMS(e.Updated), Expire: clock.TimeMS(e.Expire),
-		Encoding: host.Encoding(e.Encoding),
+func infoOf(e *engine.Entry) host.KVInfo {
+	return host.KVInfo{
+		Version: uint64(e.Version), CreatedMS: e.Created, UpdatedMS: e.Updated, ExpireMS: e.Expire, Encoding: host.Encoding(e.Encoding),
 	}
-	if len(e.Key) > 0 {
-		k.Key = e.Key[1:]
-	}
-	return k
 }
 
-func kvList(l call.Lister, q host.KVQuery) (host.KVPage, error) {
-	from, to := kvrows.Bounds(q.Start, q.End)
-	page, err := l.List(engine.ListQuery{
-		Start: from, End: to, Reverse: q.Reverse, Limit: q.Limit, MaxBytes: q.MaxBytes, KeysOnly: q.KeysOnly, After: q.After,
+// fill reads a page.
+func fill(rows engine.Reader, q *host.KVQuery, page *host.KVPage) error {
+	page.Clear(q.Transient)
+	list := engine.ListQuery{Reverse: q.Reverse, KeysOnly: q.KeysOnly}
+	list.Start, list.End = kvrows.Bounds(q.Start, q.End)
+	if q.After != nil {
+		list.After = keyspace.UserKV.Append(nil, q.After)
+	}
+	limit, room := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
+	return rows.Each(list, func(e *engine.Entry) bool {
+		page.Add(e.Key[1:], e.Value, infoOf(e), room)
+		limit--
+		if room -= len(e.Key) - 1 + len(e.Value); limit > 0 && room > 0 {
+			return true
+		}
+		page.Next = bytes.Clone(e.Key[1:])
+		return false
 	})
-	if err != nil {
-		return host.KVPage{}, err
-	}
-	out := host.KVPage{Entries: make([]host.KVEntry, len(page.Entries)), Next: page.Next}
-	for i := range page.Entries {
-		out.Entries[i] = kvEntry(page.Entries[i])
-	}
-	return out, nil
 }
 
 // keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its
@@ -216,15 +217,15 @@ func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 		} else {
 			stored, ok, err = rows.Get(key)
 		}
-		return kvEntry(stored), err
+		return host.KVEntry{Key: key[1:], Value: stored.Value, KVInfo: infoOf(&stored)}, err
 	})
 	return e, ok, err
 }
 
 // KVList implements host.Reader.
-func (h Reads[S]) KVList(q host.KVQuery) (host.KVPage, error) {
-	r := h.K
-	return call.Reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
+func (h Reads[S]) KVList(q host.KVQuery, page *host.KVPage) error {
+	_, err := call.Reading(h.K, func(rows engine.Reader) (struct{}, error) { return struct{}{}, fill(rows, &q, page) })
+	return err
 }
 
 // KVCount implements host.Reader.

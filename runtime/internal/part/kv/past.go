@@ -69,6 +69,11 @@ func (v viewRows) List(q engine.ListQuery) (engine.Page, error) {
 	return page, trimmed(err)
 }
 
+// Each implements engine.Reader.
+func (v viewRows) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
+	return trimmed(v.View.Each(q, visit))
+}
+
 // reasonTrimmed is in the metadata of an error about what is not known any longer.
 const reasonTrimmed = "history_trimmed"
 

@@ -138,3 +138,5 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+func (listed) Each(engine.ListQuery, func(*engine.Entry) bool) error { return nil }

@@ -29,7 +29,8 @@ func listingOf(parts ...[]byte) uint64 {
 	return h.Sum64()
 }
 
-// scan visits the rows of a selection after a cursor, up to most of them, and returns the cursor after the last; "" is the end.
+// scan visits the rows of a selection after a cursor, up to most of them, and returns the cursor after the last; "" is the end. A
+// row is valid during the visit.
 func (r *reader) scan(s *kv.Selection, cursor string, most int, visit func(*engine.Entry)) (string, error) {
 	start, end, err := bounds(s)
 	if err != nil {
@@ -43,24 +44,25 @@ func (r *reader) scan(s *kv.Selection, cursor string, most int, visit func(*engi
 		}
 		start = append(last, 0)
 	}
-	q := engine.ListQuery{KeysOnly: true, Limit: min(1000, most)}
+	q := engine.ListQuery{KeysOnly: true}
 	q.Start, q.End = kvrows.Bounds(start, end)
-	for began := time.Now(); ; {
-		page, err := r.rows.List(q)
-		if err != nil {
-			return "", err
+	var last []byte // the key with which this call ends
+	began, n, next := time.Now(), 0, ""
+	err = r.rows.Each(q, func(e *engine.Entry) bool {
+		if last != nil {
+			next = cursorOf(listing, last)
+			return false
 		}
-		for i := range page.Entries {
-			visit(&page.Entries[i])
+		visit(e)
+		if n++; n >= most || n%1000 == 0 && time.Since(began) > scanTime {
+			last = bytes.Clone(e.Key[1:])
 		}
-		if page.Next == nil {
-			return "", nil
-		}
-		if most -= len(page.Entries); most <= 0 || time.Since(began) > scanTime {
-			return cursorOf(listing, page.Entries[len(page.Entries)-1].Key[1:]), nil
-		}
-		q.After, q.Limit = page.Next, min(q.Limit, most)
+		return true
+	})
+	if err != nil {
+		return "", err
 	}
+	return next, nil
 }
 
 // count counts up to most entries by their keys, or all of a scope by its count.
@@ -104,7 +106,7 @@ func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err 
 		}
 		if i < int64(n) {
 			rows[i] = chosen{out.Count, *e}
-			rows[i].row.Key = bytes.Clone(e.Key) // or it would hold its whole page
+			rows[i].row.Key = bytes.Clone(e.Key) // which is valid during the visit
 		}
 		out.Count++
 	})

@@ -60,6 +60,7 @@ const (
 type Mutation struct {
 	Op       Op
 	Key, End []byte // packed
+	Row      []byte // the logical key of Key; nil if nobody has made it
 	Value    value.Value
 	Combine  value.Op
 	Bounds   value.Bounds
@@ -81,6 +82,26 @@ type Expiry struct {
 type Commit struct {
 	Checks    []Check
 	Mutations []Mutation
+	// one is the memory for a single mutation, which most commits have.
+	one struct {
+		mutation [1]Mutation
+		done     [1]Done
+	}
+}
+
+// Grow makes room for mutations, without a value.
+func (c *Commit) Grow(n int) {
+	if c.Mutations = c.one.mutation[:]; n != 1 {
+		c.Mutations = make([]Mutation, n)
+	}
+}
+
+// Logical returns the logical key of Key.
+func (m *Mutation) Logical() []byte {
+	if m.Row == nil {
+		m.Row = keyspace.UserKV.Append(nil, m.Key)
+	}
+	return m.Row
 }
 
 // A Result says what Apply did. If checks failed, that is nothing.
@@ -137,7 +158,10 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 	if r.Failed != nil {
 		return r, nil
 	}
-	r.Done = make([]Done, len(c.Mutations))
+	c.one.done = [1]Done{}
+	if r.Done = c.one.done[:]; len(c.Mutations) != 1 {
+		r.Done = make([]Done, len(c.Mutations))
+	}
 	for i := range c.Mutations {
 		if err := c.Mutations[i].apply(w, &r.Done[i], &done); err != nil {
 			return Result{}, &MutationError{i, err}
@@ -193,7 +217,7 @@ func (k *work) read(e *engine.Entry) error {
 
 // apply does the mutation.
 func (m *Mutation) apply(w engine.Writer, d *Done, done *work) (err error) {
-	key := keyspace.UserKV.Append(nil, m.Key)
+	key := m.Logical()
 	switch m.Op {
 	case Delete:
 		if d.Changed, err = w.Delete(key); d.Changed {

@@ -392,11 +392,9 @@ func overdue(rows engine.Reader, nowMS int64, visit func(e *engine.Entry)) error
 func CountKeys(rows engine.Reader, start, end []byte) (n int64, err error) {
 	q := engine.ListQuery{KeysOnly: true}
 	q.Start, q.End = Bounds(start, end)
-	for {
-		page, err := rows.List(q)
-		if n += int64(len(page.Entries)); err != nil || page.Next == nil {
-			return n, err
-		}
-		q.After = page.Next
-	}
+	err = rows.Each(q, func(*engine.Entry) bool {
+		n++
+		return true
+	})
+	return n, err
 }

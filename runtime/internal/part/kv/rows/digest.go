@@ -39,20 +39,13 @@ const MaxChecked = 100_000
 func digest(r engine.Reader, start, end []byte, done *work) (d Digest, err error) {
 	q := engine.ListQuery{KeysOnly: true}
 	q.Start, q.End = Bounds(start, end)
-	for {
-		page, err := r.List(q)
-		if err != nil {
-			return d, err
-		}
-		if done.checked += len(page.Entries); done.checked > MaxChecked {
-			return d, host.OverLimit("entries that the checks of one commit read", MaxChecked, int64(done.checked))
-		}
-		for i := range page.Entries {
-			d.Add(&page.Entries[i])
-		}
-		if page.Next == nil {
-			return d, nil
-		}
-		q.After = page.Next
+	err = r.Each(q, func(e *engine.Entry) bool {
+		done.checked++
+		d.Add(e)
+		return done.checked <= MaxChecked
+	})
+	if err == nil && done.checked > MaxChecked {
+		err = host.OverLimit("entries that the checks of one commit read", MaxChecked, int64(done.checked))
 	}
+	return d, err
 }

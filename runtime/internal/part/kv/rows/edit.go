@@ -41,6 +41,11 @@ func (e *editor) Get(key []byte) (engine.Entry, bool, error) { return e.view.Ent
 // List implements engine.Reader.
 func (e *editor) List(q engine.ListQuery) (engine.Page, error) { return e.view.List(q) }
 
+// Each implements engine.Reader.
+func (e *editor) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
+	return e.view.Each(q, visit)
+}
+
 // writable returns the scope of a user key and its row in the branch, unless it must not change.
 func (e *editor) writable(key []byte) (*Scope, []byte, error) {
 	if err := e.load(); err != nil {
@@ -176,7 +181,25 @@ func (v *Version) entry(key []byte) engine.Entry {
 
 // List lists entries for code that reads rows.
 func (v *View) List(q engine.ListQuery) (page engine.Page, err error) {
-	start, end, size := q.Start, q.End, 0
+	limit, room := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
+	err = v.Each(q, func(e *engine.Entry) bool {
+		if n := len(page.Entries); n == limit || n > 0 && room <= 0 {
+			page.Next = page.Entries[n-1].Key
+			return false
+		}
+		room -= len(e.Key) + len(e.Value)
+		page.Entries = append(page.Entries, *e)
+		return true
+	})
+	if err != nil {
+		return engine.Page{}, err
+	}
+	return page, nil
+}
+
+// Each visits entries for code that reads rows.
+func (v *View) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
+	start, end := q.Start, q.End
 	switch {
 	case q.After == nil:
 	case q.Reverse:
@@ -184,21 +207,17 @@ func (v *View) List(q engine.ListQuery) (page engine.Page, err error) {
 	default:
 		start = append(q.After[:len(q.After):len(q.After)], 0)
 	}
-	limit, most := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
 	for f, err := range v.each(start, end, q.Reverse, q.KeysOnly) {
 		if err != nil {
-			return engine.Page{}, err
-		}
-		if n := len(page.Entries); n == limit || n > 0 && size >= most {
-			page.Next = page.Entries[n-1].Key
-			return page, nil
+			return err
 		}
 		e := f.entry(f.Key)
 		if q.KeysOnly {
 			e.Value = nil
 		}
-		size += len(e.Key) + len(e.Value)
-		page.Entries = append(page.Entries, e)
+		if !visit(&e) {
+			return nil
+		}
 	}
-	return page, nil
+	return nil
 }
