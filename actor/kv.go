@@ -27,7 +27,7 @@ type Entry struct {
 	// Key is decoded by its method Unpack.
 	Key tuple.Packed
 	// Value must not be changed. It is nil in listings with [KeysOnly]. Values from a listing lie in blocks of up to 64 KiB, each of
-	// which is in memory as long as one of its values is; see also [Transient].
+	// which is in memory as long as one of its values is.
 	Value []byte
 	host.KVInfo
 }
@@ -226,18 +226,10 @@ type keysOnly struct{}
 
 func (keysOnly) applyList(l *listing) { l.keysOnly = true }
 
-// Transient lets a listing use its memory again, which makes a long one up to a third faster: the key and the value of an
-// [Entry] are valid only until the loop goes on. What is to stay must be copied.
-func Transient() ListOption { return transient{} }
-
-type transient struct{}
-
-func (transient) applyList(l *listing) { l.transient = true }
-
 // A listing is what ListOptions ask for.
 type listing struct {
-	reverse, keysOnly, transient bool
-	limit                        int
+	reverse, keysOnly bool
+	limit             int
 }
 
 func newListing(opts []ListOption) listing {
@@ -279,7 +271,7 @@ type pager struct {
 }
 
 func newPager(r host.Reader, span keyRange, l listing) *pager {
-	q := host.KVQuery{Start: span.start, End: span.end, Reverse: l.reverse, KeysOnly: l.keysOnly, Transient: l.transient, Limit: pageEntries, MaxBytes: firstBytes}
+	q := host.KVQuery{Start: span.start, End: span.end, Reverse: l.reverse, KeysOnly: l.keysOnly, Limit: pageEntries, MaxBytes: firstBytes}
 	return &pager{r: r, q: q, left: l.limit, end: span.empty()}
 }
 

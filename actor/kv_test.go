@@ -14,7 +14,7 @@ import (
 )
 
 // A listing has each entry once, in order, also of many pages and with values that are larger than one. Entries stay as they
-// are when the listing goes on, unless it is transient.
+// are when the listing goes on.
 func TestListingsOfManyPages(t *testing.T) {
 	const all = 2000
 	value := func(i int) []byte {
@@ -42,13 +42,12 @@ func TestListingsOfManyPages(t *testing.T) {
 			list       iter.Seq2[actor.Entry, error]
 			from, n    int
 			down, keys bool
-			transient  bool
 		}{
 			{list: kv.List(nil), n: all},
-			{list: kv.List(tuple.Tuple{"u"}, actor.Transient()), n: all, transient: true},
+			{list: kv.List(tuple.Tuple{"u"}), n: all},
 			{list: kv.List(nil, actor.KeysOnly()), n: all, keys: true},
 			{list: kv.List(nil, actor.Reverse()), from: all - 1, n: all, down: true},
-			{list: kv.List(nil, actor.Reverse(), actor.Transient(), actor.Limit(1500)), from: all - 1, n: 1500, down: true, transient: true},
+			{list: kv.List(nil, actor.Reverse(), actor.Limit(1500)), from: all - 1, n: 1500, down: true},
 			{list: kv.Range(tuple.Tuple{"u", 300}, tuple.Tuple{"u", 1700}), from: 300, n: 1400},
 			{list: kv.List(nil, actor.Limit(1)), n: 1},
 			{list: kv.List(nil, actor.Limit(513)), n: 513},
@@ -74,9 +73,7 @@ func TestListingsOfManyPages(t *testing.T) {
 					t.Errorf("%+v: %d entries", c, len(kept))
 				}
 				for n := range kept {
-					if !c.transient {
-						check("what is kept", &kept[n], step(n), c.keys)
-					}
+					check("what is kept", &kept[n], step(n), c.keys)
 				}
 			}
 		}

@@ -45,8 +45,6 @@ type KVQuery struct {
 	Limit, MaxBytes int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
-	// Transient gives the memory of keys and values back to the page when it is filled again.
-	Transient bool
 	// After continues after an earlier page: its Next.
 	After []byte
 }
@@ -70,14 +68,9 @@ type kvRow struct {
 // kvBlock is how many bytes a block of a page has, unless one entry has more.
 const kvBlock = 64 << 10
 
-// Clear empties the page. transient: nobody uses its entries any longer.
-func (p *KVPage) Clear(transient bool) {
-	kept := p.blocks[:0]
-	if n := len(p.blocks); transient && n > 0 && cap(p.blocks[0]) >= kvBlock {
-		kept = append(kept, p.blocks[0][:0])
-	}
-	clear(p.blocks[len(kept):])
-	p.Next, p.rows, p.blocks = nil, p.rows[:0], kept
+// Clear empties the page. What was in it stays valid.
+func (p *KVPage) Clear() {
+	p.Next, p.rows, p.blocks = nil, p.rows[:0], nil
 }
 
 // Add copies an entry to the end of the page, to which up to so many bytes are added in all.

@@ -25,7 +25,7 @@ var (
 	place   = actor.NewAction[int, actor.None](shelves, "place")
 	fetch   = actor.NewQuery[fetching, int](shelves, "fetch")
 	nothing = actor.NewQuery[actor.None, int](shelves, "nothing")
-	walk    = actor.NewQuery[bool, int](shelves, "walk")
+	walk    = actor.NewQuery[actor.None, int](shelves, "walk")
 	fill    = actor.NewAction[filling, actor.None](shelves, "fill")
 )
 
@@ -73,12 +73,8 @@ func (shelf) fetch(ctx *actor.ReadContext, in fetching) (size int, err error) {
 func (shelf) nothing(*actor.ReadContext, actor.None) (int, error) { return 1, nil }
 
 // walk counts the entries that have a value and a version.
-func (shelf) walk(ctx *actor.ReadContext, keep bool) (n int, err error) {
-	opts := []actor.ListOption{actor.Transient()}
-	if keep {
-		opts = nil
-	}
-	for e, err := range ctx.KV().List(nil, opts...) {
+func (shelf) walk(ctx *actor.ReadContext, _ actor.None) (n int, err error) {
+	for e, err := range ctx.KV().List(nil) {
 		if err != nil {
 			return 0, err
 		}
@@ -109,9 +105,7 @@ func kvRows() []row {
 		{name: "KV: kv.get in process, one core / a query that reads nothing", target: "at least 0.7",
 			ours: (*bench).shelfGetCalls, raw: (*bench).shelfQueries},
 		{name: "KV: list 100,000 entries / raw iterator", target: "at least 0.5",
-			ours: func(b *bench) float64 { return b.shelfWalks(false) }, raw: (*bench).rawWalks},
-		{name: "KV: list 100,000 entries to keep / raw iterator",
-			ours: func(b *bench) float64 { return b.shelfWalks(true) }, raw: (*bench).rawWalks},
+			ours: (*bench).shelfWalks, raw: (*bench).rawWalks},
 		{name: "KV: commit of 10 mutations, p50 / of one", target: "at most 1.5", latency: true,
 			ours: func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, _ int) { commitTo(s, ten) }) },
 			raw:  func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }},
@@ -205,10 +199,10 @@ func (b *bench) shelfQueries() (v float64) {
 
 const walked = 100_000
 
-func (b *bench) shelfWalks(keep bool) (v float64) {
+func (b *bench) shelfWalks() (v float64) {
 	b.shelf(walked, 0, func(ref actor.Ref[shelf]) {
 		v = walked * b.load(1, func(int, int) {
-			n, err := walk.Call(context.Background(), ref, keep)
+			n, err := walk.Call(context.Background(), ref, actor.None{})
 			check(err)
 			if n != walked {
 				panic(fmt.Sprint(n, " entries"))

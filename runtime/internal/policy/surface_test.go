@@ -14,7 +14,7 @@ var surfaces = []struct {
 	folder string
 	names  int
 }{
-	{"actor", 251},
+	{"actor", 250},
 	{"workflow", 180},
 }
 

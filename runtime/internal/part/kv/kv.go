@@ -75,7 +75,7 @@ func infoOf(e *engine.Entry) host.KVInfo {
 
 // fill reads a page.
 func fill(rows engine.Reader, q *host.KVQuery, page *host.KVPage) error {
-	page.Clear(q.Transient)
+	page.Clear()
 	list := engine.ListQuery{Reverse: q.Reverse, KeysOnly: q.KeysOnly}
 	list.Start, list.End = kvrows.Bounds(q.Start, q.End)
 	if q.After != nil {
