@@ -61,7 +61,7 @@ var (
 	workflowBlobPart = layout{Kind: KindWorkflow, family: "\x15\x08", prints: "workflow/blob %/chunk %",
 		fields: []field{{asHash, "SHA-256"}, {asChunk, "chunk"}}, value: "part of a large value"}
 
-	traceChunk = layout{Kind: 0x08, family: "\x15\x01", prints: "trace/%/chunk %",
+	traceChunk = layout{Kind: KindTraces, family: "\x15\x01", prints: "trace/%/chunk %",
 		fields: []field{{asInt, "bucket start s"}, {asUint, "chunk"}}, owner: "traces", value: "one chunk of spans"}
 
 	// SQLiteMetadata is the key of the size of a file and of what belongs to it.
