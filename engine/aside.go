@@ -16,7 +16,6 @@ import (
 type Aside struct {
 	space *Space
 	batch *pebble.Batch
-	now   int64
 	err   error
 }
 
@@ -47,7 +46,7 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	if err := s.free.check(); err != nil {
 		return err
 	}
-	a := &Aside{space: sp, batch: s.db.NewBatch(), now: turnClock()}
+	a := &Aside{space: sp, batch: s.db.NewBatch()}
 	defer a.batch.Close()
 	if err := write(a); err != nil {
 		return err
@@ -60,15 +59,14 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	return s.applyUnsynced(a.batch)
 }
 
-// Get returns an entry as of before the batch.
-func (a *Aside) Get(key []byte) (Entry, bool, error) {
-	return readEntry(a.space.store.db, a.space.id, key, a.now)
+// AppendValue is [WriteSet.AppendValue] as of before the batch.
+func (a *Aside) AppendValue(dst, key []byte) ([]byte, bool, error) {
+	return appendStored(dst, a.space.store.db, a.space.id, key)
 }
 
-// List returns a page of entries as of before the batch. A query without limits is bounded as one of the space.
-func (a *Aside) List(q ListQuery) (Page, error) {
-	sp := a.space
-	return view{store: sp.store.db, id: sp.id}.list(q, a.now, sp.limits)
+// Scan is [WriteSet.Scan] as of before the batch. f may put keys.
+func (a *Aside) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	return view{store: a.space.store.db, id: a.space.id}.scan(start, end, f)
 }
 
 // Put writes a key. A value of more than ChunkSize bytes must be the first of its key.
@@ -82,7 +80,8 @@ func (a *Aside) Put(key, value []byte) error {
 		return &LimitError{LimitValue, MaxValueCap, int64(len(value))}
 	}
 	id := a.space.id
-	meta := metadata{version: a.space.head.Version, created: a.now, updated: a.now, size: uint32(len(value))}
+	now := turnClock()
+	meta := metadata{version: a.space.head.Version, created: now, updated: now, size: uint32(len(value))}
 	row := meta.append(nil)
 	if chunks := dataRows(key, len(value)); chunks == 0 {
 		row = append(row, value...)

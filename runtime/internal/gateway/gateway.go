@@ -65,6 +65,7 @@ type Gateway struct {
 	front     *serve.Front
 	opts      Options
 	node      Node
+	tracer    host.Tracer          // nil if the node records nothing
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -88,7 +89,7 @@ type headerValues struct{ json, cbor, yes []string }
 
 // Headers that pages of allowed origins may read, and send.
 const (
-	exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After"
+	exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After, Traceresponse"
 	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
 )
 
@@ -103,7 +104,9 @@ func New(f *serve.Front, o Options) *Gateway {
 	if o.Health == nil {
 		o.Health = func() error { return nil }
 	}
+	tracer, _ := o.Node.(host.Tracer)
 	g := &Gateway{
+		tracer:    tracer,
 		front:     f,
 		opts:      o,
 		node:      o.Node,
@@ -136,11 +139,17 @@ func New(f *serve.Front, o Options) *Gateway {
 type exchange struct {
 	serve.Exchange
 	g *Gateway
+	// traceparent is that of what the request causes, and "" if the request is part of no trace.
+	traceparent string
+	span, cause host.Span
+	about       host.Address // the actor that it is for
+	name        string       // what it asks of that
 }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{g: g, Exchange: serve.Exchange{Front: g.front, W: w, R: r, Start: time.Now()}}
+	defer x.endTrace()
 	defer x.Finish()
 	x.serve()
 }
@@ -235,6 +244,9 @@ func (x *exchange) serve() {
 		x.W.Header().Set("Connection", "close")
 		x.Fail(serve.ErrShutdown)
 		return
+	}
+	if t.Type != "" {
+		x.beginTrace(&t)
 	}
 	switch t.route {
 	case toCodebolt:

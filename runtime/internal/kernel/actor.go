@@ -96,6 +96,9 @@ func (a *Actor) Enqueue(w *Work) error {
 func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	t := w.Job.Traits(a)
 	bytes := t.Bytes + 64
+	if w.Span.Sampled() {
+		w.posted = time.Now()
+	}
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	if a.gone {

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -34,6 +35,9 @@ type Group struct {
 	Commit  uint64 // its number among the Actor's commits, if changed
 	After   []Consequence
 	changes []*change.Pending
+	traced  bool         // one of the results is of work that is sampled
+	began   time.Time    // the commit, if traced
+	applied atomic.Int64 // how long it took to be applied, in ns, if traced
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 }
@@ -58,6 +62,7 @@ func (c *Core) Holds() bool { return !c.held.Empty() }
 
 // hold holds a result until the commit of its turn.
 func (c *Core) hold(r result) {
+	c.Group.traced = c.Group.traced || r.w.Span.Sampled()
 	if gone := c.held.Add(r); gone != nil {
 		r.w.Fail(gone)
 	}
@@ -134,6 +139,9 @@ func (c *Core) commitGroup(open *mark) {
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
+	if g.traced {
+		g.began = time.Now()
+	}
 	wake := c.Rows.NextWake()
 	ok, err := c.apply(g, open)
 	if err == nil && !ok {
@@ -151,6 +159,9 @@ func (c *Core) commitGroup(open *mark) {
 		a.Kernel.Metrics.Refused.Inc()
 		failAll(g.results, a.Kernel.CommitError(a.Address, err))
 		return
+	}
+	if g.traced {
+		g.applied.Store(int64(time.Since(g.began)))
 	}
 	a.Kernel.Metrics.Commits.Inc()
 	a.Kernel.Metrics.Shared.Add(float64(g.Turns))
@@ -240,6 +251,10 @@ func (g *Group) durable(err error) {
 	a.settled()
 	for i := range g.results {
 		r := &g.results[i]
+		if g.traced && g.Changed {
+			a.Caused(r.w.Span, "commit", "", g.began, nil)
+			a.Caused(r.w.Span, "gate", "", g.began.Add(time.Duration(g.applied.Load())), nil)
+		}
 		if r.w.Claim() {
 			r.w.out, r.w.Err, r.w.version, r.w.replayed = r.out, r.err, r.version, r.replayed
 			r.w.release()

@@ -78,6 +78,7 @@ type Kernel struct {
 	Watchdog *patrol.Patrol
 	Metrics  *metrics.Set
 	changes  change.Feed
+	Tracer   Tracer // nil if nothing is recorded
 
 	// Destroys counts destructions, so that a cached incarnation is known to be current.
 	Destroys atomic.Uint64
@@ -176,6 +177,9 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 			}
 		}
 		s.Types[b.Type] = t
+	}
+	for p := range PartsAs[Tracer](s.Parts) {
+		s.Tracer = p
 	}
 	for p := range PartsAs[Broadcaster](s.Parts) {
 		p.Begin(s)

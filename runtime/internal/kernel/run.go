@@ -124,12 +124,17 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			t := w.Job.Traits(a)
 			p.Enter(t.Kind, t.Name, t.Declared)
 		}
+		if w.Span.Sampled() {
+			a.Caused(w.Span, "mailbox", "", w.posted, nil)
+		}
 		late := false
 		if c == nil {
+			began := time.Now()
 			var err error
 			a.Raised.Store(epoch + 1)
 			c, err = a.rise(epoch, w)
 			a.Raised.CompareAndSwap(epoch+1, 0)
+			a.Caused(w.Span, "wake", "", began, err)
 			if err == ErrAbandoned {
 				w.Fail(fault.Unavailable("the actor was restarted"))
 				return false

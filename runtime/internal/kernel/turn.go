@@ -17,10 +17,30 @@ type TurnKey struct{}
 
 // Caller is what a call takes from the context that it comes with: the turn or query that makes it.
 type Caller struct {
-	Waiter      *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
-	Kind        CallerKind
-	Depth       int32 // how many calls deep
-	Traceparent string
+	Waiter *Turn      // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
+	span   *host.Span // nil for none
+	Depth  int32      // how many calls deep
+	Kind   CallerKind
+}
+
+// Span returns the span of the caller.
+func (c *Caller) Span() host.Span {
+	if c.span == nil {
+		return host.Span{}
+	}
+	return *c.span
+}
+
+// SetSpan sets the span of the caller, which takes memory if it is one.
+func (c *Caller) SetSpan(s host.Span) {
+	switch s {
+	case host.Span{}:
+	case host.Untraced:
+		c.span = &host.Untraced
+	default:
+		own := s
+		c.span = &own
+	}
 }
 
 // A CallerKind says what makes a call.
@@ -56,6 +76,7 @@ type Turn struct {
 	Handler string
 	AsOf    engine.Version
 	mark    mark
+	op      *Operation // if it is sampled
 	From    Caller
 
 	logger *slog.Logger
@@ -237,7 +258,7 @@ func (t *Turn) Self() host.Identity { return t.Core.Identity }
 func (t *Turn) Version() uint64 { return uint64(t.AsOf) }
 
 // Traceparent implements host.Reader.
-func (t *Turn) Traceparent() string { return t.From.Traceparent }
+func (t *Turn) Traceparent() string { return t.From.Span().String() }
 
 // Now implements host.Turn.
 func (t *Turn) Now() time.Time { return t.Start }

@@ -62,16 +62,17 @@ type Call struct {
 // Work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
 // is taken; the goroutine that wins settled reports the result.
 type Work struct {
-	Job         Job
-	Call                        // the job, if it is a call, so that a call is one allocation
-	Ctx         context.Context // the caller's; nil for work that nobody waits for
-	Existing    bool            // it does not create the actor
-	Paused      bool            // it was refused because the actor is paused
-	replayed    bool            // the result is that of an earlier call
-	Chain       int32           // how many calls deep
-	Traceparent string
-	order       host.Order // told when the work has its place in the mailbox; nil if nobody asks
-	GoodFor     int64      // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	Job      Job
+	Call                     // the job, if it is a call, so that a call is one allocation
+	Ctx      context.Context // the caller's; nil for work that nobody waits for
+	Existing bool            // it does not create the actor
+	Paused   bool            // it was refused because the actor is paused
+	replayed bool            // the result is that of an earlier call
+	Chain    int32           // how many calls deep
+	Span     host.Span       // of what it is part of
+	posted   time.Time       // when it came into the mailbox, if it is sampled
+	order    host.Order      // told when the work has its place in the mailbox; nil if nobody asks
+	GoodFor  int64           // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	Of *Work

@@ -104,9 +104,10 @@ type taskOwner interface {
 }
 
 // Set makes the zero value a task that must begin.
-func (t *Task) Set(k *crew, name, traceparent string, owner taskOwner) {
+func (t *Task) Set(k *crew, name string, span host.Span, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
-	t.from = kernel.Caller{Kind: kernel.FromBeside, Traceparent: traceparent}
+	t.from = kernel.Caller{Kind: kernel.FromBeside}
+	t.from.SetSpan(span)
 }
 
 // Actor returns the actor of the task.
@@ -133,7 +134,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 		t.Enlist(h)
 	}
 	h.asked++
-	t.Then(func() { k.start(name, t.From.Traceparent, f) })
+	t.Then(func() { k.start(name, t.From.Span(), f) })
 	return nil
 }
 
@@ -299,7 +300,7 @@ func (t *Task) enter(ctx context.Context, e *entry) error {
 	}
 	w := a.Kernel.Pool.Get()
 	w.Job, w.Ctx, w.Existing = e, ctx, true
-	w.Chain, w.Traceparent = 1, t.from.Traceparent
+	w.Chain, w.Span = 1, t.from.Span()
 	if from != nil && from.Kind != kernel.FromBeside {
 		if err := from.Extend(ctx, w); err != nil {
 			return err
