@@ -19,7 +19,7 @@ func (x *exchange) beginTrace(t *target) {
 	if x.traceparent = x.span.String(); x.traceparent == "" {
 		return
 	}
-	if x.g.tracer != nil {
+	if x.span != x.cause {
 		x.W.Header()["Traceresponse"] = []string{x.traceparent}
 	}
 	x.about, x.name = t.Address, t.name

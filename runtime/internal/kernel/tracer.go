@@ -11,8 +11,8 @@ import (
 type Tracer interface {
 	// Begin returns the span of what an operation causes at an actor of a type, which may be nil: Untraced, unless it is to be recorded.
 	Begin(t *Type, cause host.Span) host.Span
-	// Open takes a turn that begins and is sampled. Its Took, Version and Err are not known.
-	Open(a *Actor, o *Operation)
+	// Running takes a turn that begins and is sampled. Its Took, Version and Err are not known.
+	Running(a *Actor, o *Operation)
 	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow.
 	Record(a *Actor, o *Operation)
 }
@@ -62,7 +62,7 @@ func (t *Turn) begins() {
 	}
 	if s.Sampled() {
 		t.op = &Operation{Kind: "turn", Name: t.Handler, Job: t.Work.Job.Traits(t.Actor).Kind, Span: s, Cause: cause, Began: t.Start}
-		tracer.Open(t.Actor, t.op)
+		tracer.Running(t.Actor, t.op)
 	}
 }
 

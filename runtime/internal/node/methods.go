@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
@@ -19,6 +20,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -34,6 +36,7 @@ var (
 	_ hostkv.Watcher   = (*Node)(nil)
 
 	_ hosttoken.Checker = (*Node)(nil)
+	_ host.Tracer       = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -49,6 +52,21 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	return &Node{k}, nil
+}
+
+// BeginRequest implements host.Tracer.
+func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
+	if p := kernel.PartOf[*trace.Part](n.Kernel); p != nil {
+		return p.BeginRequest(typ, cause)
+	}
+	return cause
+}
+
+// EndRequest implements host.Tracer.
+func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began time.Time, err error) {
+	if p := kernel.PartOf[*trace.Part](n.Kernel); p != nil {
+		p.EndRequest(a, name, s, cause, began, err)
+	}
 }
 
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
