@@ -1,4 +1,234 @@
 package traces
-type Exporter struct{}
-type Resource struct{}
-func (e *Exporter) Export(r *Resource, s *Span) {}
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+)
+
+const (
+	maxQueued  = 8 << 20 // bytes of the spans that wait for a collector
+	maxRequest = 3 << 20 // bytes of spans in a request; collectors accept 4 MiB
+)
+
+// batching is how an exporter collects spans, with the defaults of OpenTelemetry's batch processor.
+type batching struct {
+	queue, batch   int
+	delay, timeout time.Duration
+}
+
+var defaultBatching = batching{queue: 2048, batch: 512, delay: 5 * time.Second, timeout: 30 * time.Second}
+
+// Exporter sends spans to a collector by OTLP over HTTP. Export waits for nothing: when the collector is slow, spans are dropped
+// and counted. An Exporter has one goroutine, for which Close waits.
+type Exporter struct {
+	client  otlptrace.Client
+	o       batching
+	dropped atomic.Uint64
+	ctx     context.Context // of uploads
+	cancel  context.CancelFunc
+	wake    chan struct{} // a batch is full
+	closing chan struct{}
+	done    chan struct{}
+
+	mu     sync.Mutex
+	queue  []queued
+	bytes  int
+	closed bool
+}
+
+type queued struct {
+	resource *Resource
+	span     Span
+}
+
+// NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
+// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER.
+func NewExporter(ctx context.Context) (*Exporter, error) {
+	endpoint := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+	kind := strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER"))
+	if endpoint == "" || kind == "none" || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
+		return nil, nil
+	}
+	if kind != "" && kind != "otlp" {
+		return nil, fmt.Errorf("traces: OTEL_TRACES_EXPORTER is %q: the exporters are otlp and none", kind)
+	}
+	for _, name := range [...]string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		switch p := os.Getenv(name); p {
+		case "":
+			continue
+		case "http/protobuf", "http/json":
+		default:
+			return nil, fmt.Errorf("traces: %s is %q: the protocols are http/protobuf and http/json", name, p)
+		}
+		break
+	}
+	o := defaultBatching
+	for _, v := range [...]struct {
+		name string
+		set  func(n int)
+	}{
+		{"OTEL_BSP_MAX_QUEUE_SIZE", func(n int) { o.queue = n }},
+		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", func(n int) { o.batch = n }},
+		{"OTEL_BSP_SCHEDULE_DELAY", func(n int) { o.delay = time.Duration(n) * time.Millisecond }},
+		{"OTEL_BSP_EXPORT_TIMEOUT", func(n int) { o.timeout = time.Duration(n) * time.Millisecond }},
+	} {
+		text := os.Getenv(v.name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("traces: %s is %q: want a positive integer", v.name, text)
+		}
+		v.set(int(n))
+	}
+	return startExporter(ctx, otlptracehttp.NewClient(), o)
+}
+
+func startExporter(ctx context.Context, client otlptrace.Client, o batching) (*Exporter, error) {
+	if err := client.Start(ctx); err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	o.batch = min(o.batch, o.queue)
+	e := &Exporter{client: client, o: o, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go e.run()
+	return e, nil
+}
+
+// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources.
+func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
+	r, err := resource.New(ctx, resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	return fromAttributes(r.Attributes()), nil
+}
+
+// Export queues a span that ended. It copies the span.
+func (e *Exporter) Export(r *Resource, s *Span) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || len(e.queue) >= e.o.queue || e.bytes >= maxQueued {
+		e.dropped.Add(1)
+		return
+	}
+	e.queue = append(e.queue, queued{r, s.clone()})
+	e.bytes += e.queue[len(e.queue)-1].span.otlpSize()
+	if len(e.queue) >= e.o.batch {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Dropped returns how many spans were not sent.
+func (e *Exporter) Dropped() uint64 { return e.dropped.Load() }
+
+// Push sends spans of the past, and waits for the collector. Open spans end at now.
+func (e *Exporter) Push(ctx context.Context, now int64, groups ...Group) error {
+	for _, g := range groups {
+		for rest := g.Spans; len(rest) > 0; {
+			n, size := 0, 0
+			for n < len(rest) && n < e.o.batch && (n == 0 || size+rest[n].otlpSize() <= maxRequest) {
+				size += rest[n].otlpSize()
+				n++
+			}
+			if err := e.client.UploadTraces(ctx, Protobuf(now, Group{g.Resource, rest[:n]})); err != nil {
+				return fmt.Errorf("traces: %w", err)
+			}
+			rest = rest[n:]
+		}
+	}
+	return nil
+}
+
+// Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are dropped and counted.
+func (e *Exporter) Close(ctx context.Context) error {
+	e.mu.Lock()
+	if !e.closed {
+		e.closed = true
+		close(e.closing)
+	}
+	e.mu.Unlock()
+	var err error
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+		e.cancel()
+		<-e.done
+	}
+	e.cancel()
+	return errors.Join(err, e.client.Stop(context.WithoutCancel(ctx)))
+}
+
+// run sends batches until the exporter is closed and the queue is empty.
+func (e *Exporter) run() {
+	defer close(e.done)
+	tick := time.NewTicker(e.o.delay)
+	defer tick.Stop()
+	for closed := false; !closed; {
+		select {
+		case <-e.wake:
+		case <-tick.C:
+		case <-e.closing:
+			closed = true
+		}
+		for {
+			batch := e.take()
+			if len(batch) == 0 {
+				break
+			}
+			if e.upload(batch) != nil {
+				e.dropped.Add(uint64(len(batch)))
+			}
+		}
+	}
+}
+
+// take removes a batch from the queue.
+func (e *Exporter) take() []queued {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, size := 0, 0
+	for n < len(e.queue) && n < e.o.batch && size < maxRequest {
+		size += e.queue[n].span.otlpSize()
+		n++
+	}
+	batch := e.queue[:n:n]
+	e.queue, e.bytes = e.queue[n:], e.bytes-size
+	if len(e.queue) == 0 {
+		e.queue = nil
+	}
+	return batch
+}
+
+func (e *Exporter) upload(batch []queued) error {
+	var groups []Group
+	index := map[*Resource]int{}
+	for i := range batch {
+		r := batch[i].resource
+		n, ok := index[r]
+		if !ok {
+			n = len(groups)
+			index[r], groups = n, append(groups, Group{Resource: r})
+		}
+		groups[n].Spans = append(groups[n].Spans, batch[i].span)
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, e.o.timeout)
+	defer cancel()
+	return e.client.UploadTraces(ctx, Protobuf(0, groups...))
+}

@@ -95,7 +95,9 @@ func made(n int, start, end int64) Span {
 	return Span{TraceID: TraceID{15: 1}, SpanID: number(n), Name: "turn", Kind: Internal, Sampled: true, Start: start, End: end}
 }
 
-func number(n int) SpanID { return SpanID{4: byte(n >> 24), 5: byte(n >> 16), 6: byte(n >> 8), 7: byte(n)} }
+func number(n int) SpanID {
+	return SpanID{4: byte(n >> 24), 5: byte(n >> 16), 6: byte(n >> 8), 7: byte(n)}
+}
 
 // flush stores what a buffer has.
 func flush(t testing.TB, b *Buffer, r *rows, now int64) {
