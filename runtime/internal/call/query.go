@@ -175,6 +175,9 @@ func (r *Query) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &r.from
 	}
+	if v := r.Actor.ValueOf(r.from.Span(), nil, key); v != nil {
+		return v
+	}
 	if c := r.timed.Load(); c != nil {
 		return c.Value(key)
 	}

@@ -11,8 +11,10 @@ import (
 type Tracer interface {
 	// Begin returns the span of what an operation causes at an actor of a type, which may be nil: Untraced, unless it is to be recorded.
 	Begin(t *Type, cause host.Span) host.Span
-	// Running takes a turn that begins and is sampled. Its Took, Version and Err are not known.
+	// Running takes an operation that begins and is sampled. Its Took, Version and Err are not known.
 	Running(a *Actor, o *Operation)
+	// Value returns what the context of a span of the actor has under a key. o is the turn, if it is sampled.
+	Value(a *Actor, s host.Span, o *Operation, key any) any
 	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow.
 	Record(a *Actor, o *Operation)
 }
@@ -30,6 +32,7 @@ type Operation struct {
 	Took        time.Duration
 	Version     engine.Version // that it leaves or reads; 0 for none
 	Err         error
+	Own         any // of the tracer
 }
 
 // Begins returns the span of what an operation causes at an actor of a type, or the cause itself if the node has no tracer.
@@ -77,4 +80,42 @@ func (t *Turn) over(took time.Duration, err error) {
 	}
 	o.Took, o.Version, o.Err = took, t.AsOf, err
 	tracer.Record(t.Actor, o)
+}
+
+// ValueOf returns what the context of a span of the actor has under a key, for users who add spans.
+func (a *Actor) ValueOf(s host.Span, o *Operation, key any) any {
+	if a.Kernel.Tracer == nil {
+		return nil
+	}
+	return a.Kernel.Tracer.Value(a, s, o, key)
+}
+
+// Starts begins an operation of the actor that is no turn, and returns its span. The operation is nil if it is not recorded.
+func (a *Actor) Starts(kind, name string, cause host.Span) (*Operation, host.Span) {
+	tracer := a.Kernel.Tracer
+	if !cause.Sampled() || tracer == nil {
+		return nil, cause
+	}
+	o := &Operation{Kind: kind, Name: name, Span: tracer.Begin(a.Type, cause), Cause: cause, Began: time.Now()}
+	tracer.Running(a, o)
+	return o, o.Span
+}
+
+// Ends records an operation that Starts has begun.
+func (a *Actor) Ends(o *Operation, err error) {
+	if o != nil {
+		o.Took, o.Err = time.Since(o.Began), err
+		a.Kernel.Tracer.Record(a, o)
+	}
+}
+
+// Sends records that the turn has sent something to where a type and a name say, and returns the span of that.
+func (t *Turn) Sends(typ, name string) host.Span {
+	s := t.From.Span()
+	if !s.Sampled() || t.Actor.Kernel.Tracer == nil {
+		return s
+	}
+	o := Operation{Kind: "send", Name: typ + "." + name, Span: t.Actor.Kernel.Begins(t.Actor.Type, s), Cause: s, Began: time.Now()}
+	t.Actor.Kernel.Tracer.Record(t.Actor, &o)
+	return o.Span
 }

@@ -248,7 +248,7 @@ func (t *Turn) Value(key any) any {
 	if key == (TurnKey{}) {
 		return &t.From
 	}
-	return nil
+	return t.Actor.ValueOf(t.From.Span(), t.op, key)
 }
 
 // Self implements host.Reader.

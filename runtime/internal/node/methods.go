@@ -56,7 +56,7 @@ func New(o Options) (*Node, error) {
 
 // BeginRequest implements host.Tracer.
 func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
-	if p := kernel.PartOf[*trace.Part](n.Kernel); p != nil {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
 		return p.BeginRequest(typ, cause)
 	}
 	return cause
@@ -64,7 +64,7 @@ func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
 
 // EndRequest implements host.Tracer.
 func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began time.Time, err error) {
-	if p := kernel.PartOf[*trace.Part](n.Kernel); p != nil {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
 		p.EndRequest(a, name, s, cause, began, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/fxamacker/cbor/v2"
 )
 

@@ -198,7 +198,7 @@ func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 		return err
 	}
 	r := MessageRecord{
-		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: t.Start.UnixMilli(), Traceparent: t.From.Span().String(),
+		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: t.Start.UnixMilli(), Traceparent: t.Sends(addr.Type, method).String(),
 	}
 	if !id.IsZero() {
 		r.Target = id[:]

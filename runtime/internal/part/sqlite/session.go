@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
@@ -180,6 +181,9 @@ func (h *Turn) write() (*sqlTurn, error) {
 		}
 		s := &sqlTurn{Context: t, t: t, b: b}
 		s.session = d.Write(s, s)
+		if span := t.From.Span(); span.Sampled() {
+			s.session.Observe(func(text string, began time.Time, err error) { t.Actor.Caused(span, "sql", text, began, err) })
+		}
 		h.sql, t.Session = s, s
 		t.Enlist(s)
 	}

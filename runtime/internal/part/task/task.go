@@ -148,6 +148,8 @@ func (t *Task) Run(f func(host.Task) error) {
 	if t.Owner != nil {
 		kind = "step"
 	}
+	o, span := t.Crew.a.Starts(kind, t.Name, t.from.Span())
+	t.from.SetSpan(span)
 	labels := t.Crew.a.Type.Profile
 	labels.Enter(kind, t.Name, false)
 	defer func() {
@@ -155,6 +157,10 @@ func (t *Task) Run(f func(host.Task) error) {
 		labels.Leave()
 		t.over.Store(true)
 		t.report(returned, p, err)
+		if !returned && err == nil {
+			err = errTaskBroke
+		}
+		t.Crew.a.Ends(o, err)
 		t.Cancel(errTaskOver)
 		if !t.Crew.remove(t) && t.behind.Load() {
 			t.Crew.part.Left.Add(-1)
@@ -167,6 +173,9 @@ func (t *Task) Run(f func(host.Task) error) {
 	}
 	returned = true
 }
+
+// errTaskBroke is the error of a task that panicked or ended its goroutine, in what is recorded of it.
+var errTaskBroke = host.Errorf(host.Crashed, "the task panicked or ended its goroutine")
 
 var errTaskOver = host.Errorf(host.FailedPrecondition, "the task is over: it must not be used after its function returned")
 
@@ -196,6 +205,9 @@ func (t *Task) report(returned bool, p any, err error) {
 func (t *Task) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &t.from
+	}
+	if v := t.Crew.a.ValueOf(t.from.Span(), nil, key); v != nil {
+		return v
 	}
 	return t.Context.Value(key)
 }

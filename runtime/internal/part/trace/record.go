@@ -1,7 +1,9 @@
 package trace
 
 import (
+	"cmp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -10,20 +12,46 @@ import (
 )
 
 // Running implements kernel.Tracer.
-func (p *Part) Running(a *kernel.Actor, o *kernel.Operation) {
+func (p *Recorder) Running(a *kernel.Actor, o *kernel.Operation) {
 	j := p.journalOf(a)
-	j.buffer.Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), (*running)(o))
+	r := &running{o: o}
+	o.Own = r
+	j.buffer.Load().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
+	j.attend()
 	j.added(false)
 }
 
 // running is a turn that has not ended.
-type running kernel.Operation
+type running struct {
+	o      *kernel.Operation
+	active atomic.Pointer[traces.Active] // the span as users see it; nil before they ask
+}
 
 // Snapshot implements traces.Live.
-func (r *running) Snapshot() traces.Span { return spanOf((*kernel.Operation)(r)) }
+func (r *running) Snapshot() traces.Span {
+	if a := r.active.Load(); a != nil {
+		return a.Snapshot()
+	}
+	return spanOf(r.o)
+}
+
+// Value implements kernel.Tracer.
+func (p *Recorder) Value(a *kernel.Actor, s host.Span, o *kernel.Operation, key any) any {
+	if !p.users.IsKey(key) || s.IsZero() {
+		return nil
+	}
+	if o == nil {
+		return p.users.Begin(p.journalOf(a).buffer.Load(), spanOf(&kernel.Operation{Span: s}))
+	}
+	r := o.Own.(*running)
+	for r.active.Load() == nil {
+		r.active.CompareAndSwap(nil, p.users.Begin(p.journalOf(a).buffer.Load(), spanOf(o)))
+	}
+	return r.active.Load()
+}
 
 // Record implements kernel.Tracer.
-func (p *Part) Record(a *kernel.Actor, o *kernel.Operation) {
+func (p *Recorder) Record(a *kernel.Actor, o *kernel.Operation) {
 	if !o.Span.Sampled() {
 		switch {
 		case o.Cause.Sampled():
@@ -37,27 +65,38 @@ func (p *Part) Record(a *kernel.Actor, o *kernel.Operation) {
 		}
 	}
 	s := spanOf(o)
+	if r, ok := o.Own.(*running); ok {
+		if a := r.active.Load(); a != nil {
+			a.Finish(&s)
+		}
+	}
 	s.End = o.Began.Add(o.Took).UnixNano()
 	if o.Version != 0 {
 		s.Attributes = append(s.Attributes, traces.Int("cairn.version", int64(o.Version)))
 	}
 	if o.Err != nil {
-		code := host.CodeOf(o.Err)
-		s.Attributes = append(s.Attributes, traces.String("error.type", string(code)))
+		s.Attributes = append(s.Attributes, traces.String("error.type", cmp.Or(string(host.CodeOf(o.Err)), "other")))
 		if serious(o.Err) {
 			s.Status, s.Message = traces.Error, o.Err.Error()
 		}
 	}
 	j := p.journalOf(a)
-	if o.Kind == turn {
-		j.added(j.buffer.End(s))
+	if o.Kind == wake || !s.Sampled {
+		j.attend()
+	}
+	if o.Own != nil {
+		j.added(j.buffer.Load().End(s))
 	} else {
-		j.added(j.buffer.Add(s))
+		j.added(j.buffer.Load().Add(s))
 	}
 }
 
-// turn is the kind of the operations that are turns.
-const turn = "turn"
+// The kinds of operations that are told apart here.
+const (
+	turn = "turn"
+	sql  = "sql"
+	wake = "wake"
+)
 
 // kinds are the kinds of spans by those of operations. The others are internal.
 var kinds = map[string]traces.Kind{"call": traces.Server, "http": traces.Server, "request": traces.Client, "send": traces.Producer}
@@ -69,7 +108,7 @@ var consumers = map[string]bool{"deliver": true, "queue": true, "queue due": tru
 func spanOf(o *kernel.Operation) traces.Span {
 	s := traces.Span{
 		TraceID: traces.TraceID(o.Span.Trace), SpanID: traces.SpanID(o.Span.ID), Sampled: o.Span.Sampled(),
-		Kind: traces.Internal, Name: strings.TrimSpace(o.Kind + " " + o.Name), Start: o.Began.UnixNano(),
+		Kind: traces.Internal, Name: nameOf(o), Start: o.Began.UnixNano(),
 	}
 	if k, ok := kinds[o.Kind]; ok {
 		s.Kind = k
@@ -83,10 +122,30 @@ func spanOf(o *kernel.Operation) traces.Span {
 			s.Links = []traces.Link{{TraceID: traces.TraceID(o.Cause.Trace), SpanID: traces.SpanID(o.Cause.ID), Sampled: o.Cause.Sampled(), Remote: true}}
 		}
 	}
+	if o.Kind == sql {
+		s.Attributes = append(s.Attributes, traces.String("db.query.text", o.Name))
+	}
 	if o.Kind == turn && o.Job != "" && o.Job != "call" {
 		s.Attributes = append(s.Attributes, traces.String("cairn.work", o.Job))
 	}
 	return s
+}
+
+// nameOf is the name of the span of an operation. The text of an SQL statement is an attribute, as OpenTelemetry's conventions say.
+func nameOf(o *kernel.Operation) string {
+	if o.Kind == sql {
+		return "sql " + verb(o.Name)
+	}
+	return strings.TrimSpace(o.Kind + " " + o.Name)
+}
+
+// verb is the first word of a statement.
+func verb(text string) string {
+	text = strings.TrimSpace(text)
+	if i := strings.IndexAny(text, " \t\r\n(;"); i >= 0 {
+		text = text[:i]
+	}
+	return strings.ToUpper(text[:min(len(text), 16)])
 }
 
 // serious reports whether an error is the node's or the code's fault rather than a refusal.
@@ -101,7 +160,7 @@ func serious(err error) bool {
 }
 
 // BeginRequest returns the span of a request from outside, as host.Tracer says.
-func (p *Part) BeginRequest(typ string, cause host.Span) host.Span {
+func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	s := p.Begin(p.k.Types[typ], cause)
 	switch {
 	case s.Sampled():
@@ -114,7 +173,7 @@ func (p *Part) BeginRequest(typ string, cause host.Span) host.Span {
 }
 
 // EndRequest records a request, as host.Tracer says, if its actor is in memory.
-func (p *Part) EndRequest(at host.Address, name string, s, cause host.Span, began time.Time, err error) {
+func (p *Recorder) EndRequest(at host.Address, name string, s, cause host.Span, began time.Time, err error) {
 	if a := p.k.Find(at); a != nil {
 		p.Record(a, &kernel.Operation{Kind: "http", Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
 	}

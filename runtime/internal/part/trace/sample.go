@@ -45,7 +45,7 @@ func (s *sampler) more() {
 }
 
 // Begin implements kernel.Tracer.
-func (p *Part) Begin(_ *kernel.Type, cause host.Span) host.Span {
+func (p *Recorder) Begin(_ *kernel.Type, cause host.Span) host.Span {
 	switch {
 	case cause.Sampled():
 		return child(cause)

@@ -37,74 +37,89 @@ const DefaultPerSecond = 100
 // flushEvery is how long a span waits in memory for its flush.
 const flushEvery = 5 * time.Second
 
-// Part records spans.
-type Part struct {
+// Part shows spans.
+type Part struct{}
+
+// Name implements kernel.Part.
+func (*Part) Name() string { return "trace" }
+
+// A Recorder records spans.
+type Recorder struct {
 	o       Options
 	k       *kernel.Kernel
 	sampler sampler
 	dropped *prometheus.CounterVec
+	users   *traces.Provider
 
 	mu    sync.Mutex
 	dirty []*journal // that wait for the next flush; the first has armed it
 }
 
 var (
-	_ kernel.Tracer = (*Part)(nil)
-	_ kernel.Opener = (*Part)(nil)
-	_ kernel.Meter  = (*Part)(nil)
+	_ kernel.Tracer = (*Recorder)(nil)
+	_ kernel.Opener = (*Recorder)(nil)
+	_ kernel.Meter  = (*Recorder)(nil)
 )
 
-// New makes the part; nil if nothing is to be recorded.
-func New(o Options) *Part {
+// New makes the parts: one that shows spans, and one that records them, unless nothing is to be recorded.
+func New(o Options) []kernel.Part {
 	if o.Off {
-		return nil
+		return []kernel.Part{new(Part)}
 	}
-	p := &Part{o: o, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+	p := &Recorder{o: o, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
+	p.users = traces.NewProvider(func() int64 { return time.Now().UnixNano() })
 	p.sampler.ratio, p.sampler.rate = cmp.Or(o.Share, 1), cmp.Or(o.PerSecond, DefaultPerSecond)
 	p.sampler.left.Store(p.sampler.rate)
 	p.sampler.later = func(d time.Duration, f func()) { p.k.Later(d, f) }
-	return p
+	return []kernel.Part{new(Part), p}
 }
 
 // Name implements kernel.Part.
-func (*Part) Name() string { return "trace" }
+func (*Recorder) Name() string { return "recorder" }
 
 // Open implements kernel.Opener.
-func (p *Part) Open(k *kernel.Kernel) error {
+func (p *Recorder) Open(k *kernel.Kernel) error {
 	p.k = k
 	return nil
 }
 
 // Close implements kernel.Opener. Actors that are not asleep by now are flushed.
-func (p *Part) Close(*kernel.Kernel) error {
+func (p *Recorder) Close(*kernel.Kernel) error {
 	p.flushAll()
 	return nil
 }
 
 // Collectors implements kernel.Meter.
-func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
+func (p *Recorder) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.dropped}
 }
 
 // A journal has the spans of an actor that are not stored yet. It is attached to the actor.
 type journal struct {
-	p      *Part
+	p      *Recorder
 	a      *kernel.Actor
-	buffer *traces.Buffer
+	buffer atomic.Pointer[traces.Buffer]
 	dirty  atomic.Bool // it is in the list of the part
 
 	mu    sync.Mutex   // of a flush
 	drops traces.Drops // that are counted; guarded by mu
 }
 
-func (p *Part) journalOf(a *kernel.Actor) *journal {
+func (p *Recorder) journalOf(a *kernel.Actor) *journal {
 	return attach.Make(&a.Attached, func() *journal {
-		return &journal{p: p, a: a, buffer: traces.NewBuffer(traces.Options{
-			Incarnation: rand.Uint64(), MaxAge: p.o.MaxAge, MaxBytes: p.o.MaxBytes,
-		})}
+		j := &journal{p: p, a: a}
+		j.begin()
+		return j
 	})
+}
+
+// begin makes the buffer of a life of the actor.
+func (j *journal) begin() {
+	o := &j.p.o
+	j.buffer.Store(traces.NewBuffer(traces.Options{Incarnation: rand.Uint64(), MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}))
+	j.drops = traces.Drops{}
 }
 
 // added sees that what was added is flushed: soon if a chunk is full.
@@ -114,9 +129,6 @@ func (j *journal) added(full bool) {
 	}
 	if j.dirty.Swap(true) {
 		return
-	}
-	if c := j.a.Waking(); c != nil {
-		j.attend(c)
 	}
 	p := j.p
 	p.mu.Lock()
@@ -129,7 +141,7 @@ func (j *journal) added(full bool) {
 }
 
 // flushAll flushes what waits for it.
-func (p *Part) flushAll() {
+func (p *Recorder) flushAll() {
 	p.mu.Lock()
 	all := p.dirty
 	p.dirty = nil
@@ -149,29 +161,33 @@ func (j *journal) flush() {
 
 // flushTo stores what the journal has through a core of its actor. What the core cannot store now waits for the next one.
 func (j *journal) flushTo(c *kernel.Core) {
-	j.attend(c)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	b := j.buffer.Load()
 	begun := false
 	var fault error
 	err := c.Aside(func(a *engine.Aside) error {
 		begun = true
-		fault = j.buffer.Flush(a, a, time.Now().UnixNano())
+		fault = b.Flush(a, a, time.Now().UnixNano())
 		return nil
 	})
 	if begun {
-		j.buffer.Committed(err)
+		b.Committed(err)
 	}
 	if err := cmp.Or(fault, err); err != nil && !passing(err) {
 		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key", j.a.Address.Key, "error", err)
 	}
-	now := j.buffer.Drops()
+	now := b.Drops()
 	for reason, n := range now {
 		if more := n - j.drops[reason]; more > 0 {
 			j.p.dropped.WithLabelValues(traces.Reason(reason).String()).Add(float64(more))
 		}
 	}
 	j.drops = now
+	if errors.Is(err, engine.ErrDestroyed) { // a successor is not told what its predecessor did
+		b.Close()
+		j.begin()
+	}
 }
 
 // passing reports whether an error says that the core is over, or that the actor is not there: nothing is wrong.
@@ -185,8 +201,10 @@ func passing(err error) bool {
 }
 
 // attend sees that the journal is flushed before its actor leaves memory.
-func (j *journal) attend(c *kernel.Core) {
-	attach.Make(&c.Attached, func() *ending { return &ending{j} })
+func (j *journal) attend() {
+	if c := j.a.Waking(); c != nil {
+		attach.Make(&c.Attached, func() *ending { return &ending{j} })
+	}
 }
 
 // An ending flushes the journal before its actor leaves memory.
