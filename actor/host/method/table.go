@@ -160,7 +160,7 @@ var (
 
 // Traces.
 var (
-	TraceRead = row[trace.ReadInput, trace.ReadOutput](host.TraceRead, ask, Actor, Operators, none,
+	TraceRead = row[trace.ReadInput, trace.ReadOutput](host.TraceRead, ask, Actor, Operators, offline,
 		"Reads the spans that an actor has recorded, without waking it.")
 )
 

@@ -2,7 +2,12 @@
 // OpenTelemetry has it (https://opentelemetry.io/docs/specs/otel/trace/api/).
 package trace
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
 
 // The bounds of a page of spans.
 const (
@@ -43,6 +48,13 @@ type ReadOutput struct {
 	Damaged []string `json:"damaged,omitempty"`
 	// Now is the time of the node.
 	Now time.Time `json:"now"`
+}
+
+// Documents is a node that shows the spans of actors as OTLP (https://opentelemetry.io/docs/specs/otlp/).
+type Documents interface {
+	// TraceDocument returns spans of an actor and their parents as an OTLP JSON document, ExportTraceServiceRequest, and the cursor of
+	// the next page. It does not wake the actor. The error is an *host.Error.
+	TraceDocument(ctx context.Context, a host.Address, in *ReadInput) (document []byte, cursor string, err error)
 }
 
 // A Span is an operation. One without an end has not ended.

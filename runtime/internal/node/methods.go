@@ -10,6 +10,7 @@ import (
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	hosttoken "github.com/cairn-run/cairn/actor/host/token"
+	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -37,6 +38,8 @@ var (
 
 	_ hosttoken.Checker = (*Node)(nil)
 	_ host.Tracer       = (*Node)(nil)
+
+	_ hosttrace.Documents = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -67,6 +70,11 @@ func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began
 	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
 		p.EndRequest(a, name, s, cause, began, err)
 	}
+}
+
+// TraceDocument implements trace.Documents.
+func (n *Node) TraceDocument(ctx context.Context, a host.Address, in *hosttrace.ReadInput) ([]byte, string, error) {
+	return trace.Document(ctx, n.Kernel, a, in)
 }
 
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it

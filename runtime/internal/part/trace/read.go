@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/traces"
 )
@@ -67,6 +68,26 @@ func Read(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.Re
 		return r, s.StoreError(err)
 	}
 	return r, nil
+}
+
+// Document is what [trace.Documents] says.
+func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) ([]byte, string, error) {
+	if _, err := s.StoredTypeOf(addr); err != nil {
+		return nil, "", err
+	}
+	r, err := Read(ctx, s, addr, in)
+	if err != nil {
+		return nil, "", err
+	}
+	group := traces.Group{Resource: resourceOf(addr), Spans: append(r.Spans, r.Parents...)}
+	return traces.AppendJSON(nil, group), r.Cursor, nil
+}
+
+// resourceOf describes an actor in the words of OpenTelemetry.
+func resourceOf(addr host.Address) *traces.Resource {
+	return &traces.Resource{Attributes: []traces.Attribute{
+		traces.String("service.name", "cairn"), traces.String("cairn.actor.type", addr.Type), traces.String("cairn.actor.key", address.Format(addr)),
+	}}
 }
 
 func shownAll(spans []traces.Span) []trace.Span {
