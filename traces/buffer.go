@@ -441,11 +441,14 @@ func (b *Buffer) Close() {
 // bucketOf returns the start of the hour of a time, in Unix seconds.
 func bucketOf(ns int64) int64 {
 	s := ns / 1e9
-	s -= s % bucketSeconds
-	if ns < 0 {
-		s -= bucketSeconds
+	if ns%1e9 < 0 {
+		s--
 	}
-	return s
+	past := s % bucketSeconds
+	if past < 0 {
+		past += bucketSeconds
+	}
+	return s - past
 }
 
 // bucketEnd returns the end of an hour in Unix nanoseconds.
