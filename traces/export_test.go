@@ -12,29 +12,28 @@ import (
 	"testing/synctest"
 	"time"
 
-	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
-// collector is a client whose uploads it keeps.
+// collector is a client that keeps its uploads.
 type collector struct {
 	mu      sync.Mutex
-	batches [][]*tracepb.ResourceSpans
-	upload  func(ctx context.Context) error
+	batches [][]Group
+	send    func(ctx context.Context) error
+	rejects int64
 }
 
-func (c *collector) Start(context.Context) error { return nil }
-func (c *collector) Stop(context.Context) error  { return nil }
+func (c *collector) close() {}
 
-func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+func (c *collector) upload(ctx context.Context, _ int64, groups []Group) (int64, error) {
 	c.mu.Lock()
-	c.batches = append(c.batches, spans)
+	c.batches = append(c.batches, groups)
 	c.mu.Unlock()
-	if c.upload != nil {
-		return c.upload(ctx)
+	if c.send != nil {
+		return 0, c.send(ctx)
 	}
-	return nil
+	return c.rejects, nil
 }
 
 // count returns the numbers of spans in the uploads.
@@ -43,29 +42,18 @@ func (c *collector) count() (counts []int) {
 	defer c.mu.Unlock()
 	for _, b := range c.batches {
 		n := 0
-		for _, r := range b {
-			for _, s := range r.ScopeSpans {
-				n += len(s.Spans)
-			}
+		for _, g := range b {
+			n += len(g.Spans)
 		}
 		counts = append(counts, n)
 	}
 	return counts
 }
 
-func started(t *testing.T, c *collector, o batching) *Exporter {
-	t.Helper()
-	e, err := startExporter(context.Background(), c, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
 func TestSpansAreExportedInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{}
-		e := started(t, c, batching{queue: 100, batch: 10, delay: 5 * time.Second, timeout: time.Second})
+		e := startExporter(c, batching{queue: 100, batch: 10, delay: 5 * time.Second, timeout: time.Second})
 		one, two := &Resource{Attributes: []Attribute{String("k", "1")}}, &Resource{}
 		b := NewBuffer(Options{Incarnation: 1, Resource: one, Exporter: e})
 		for i := range 10 {
@@ -103,11 +91,11 @@ func TestSpansAreExportedInBatches(t *testing.T) {
 // TestACollectorThatHangsBlocksNothing: spans are dropped and counted, and Close ends with its context.
 func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &collector{upload: func(ctx context.Context) error {
+		c := &collector{send: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		e := started(t, c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour})
+		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour})
 		s := made(1, hour0, hour0+1)
 		for range 10 {
 			e.Export(nil, &s)
@@ -132,11 +120,11 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 
 func TestQueuesAreBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &collector{upload: func(ctx context.Context) error {
+		c := &collector{send: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		e := started(t, c, batching{queue: 100_000, batch: 100_000, delay: time.Hour, timeout: time.Hour})
+		e := startExporter(c, batching{queue: 100_000, batch: 100_000, delay: time.Hour, timeout: time.Hour})
 		s := made(1, hour0, hour0+1)
 		s.Attributes = []Attribute{String("text", strings.Repeat("x", 4000))}
 		for range 5000 {
@@ -155,7 +143,7 @@ func TestQueuesAreBoundedInBytes(t *testing.T) {
 
 func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
 	c := &collector{}
-	e := started(t, c, defaultBatching)
+	e := startExporter(c, defaultBatching)
 	defer e.Close(context.Background())
 	var spans []Span
 	for i := range 1200 {
@@ -168,7 +156,7 @@ func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
 		t.Errorf("requests of %v spans", got)
 	}
 	fault := errors.New("refused")
-	c.upload = func(context.Context) error { return fault }
+	c.send = func(context.Context) error { return fault }
 	if err := e.Push(context.Background(), hour0, Group{Spans: spans}); !errors.Is(err, fault) {
 		t.Errorf("Push returned %v", err)
 	}
@@ -180,7 +168,7 @@ func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 	var header string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		var m collectorpb.ExportTraceServiceRequest
+		var m tracepb.TracesData
 		if err := proto.Unmarshal(body, &m); err != nil || r.URL.Path != "/v1/traces" {
 			t.Errorf("%s: %v", r.URL, err)
 		}
@@ -193,7 +181,7 @@ func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=seven")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
-	e, err := NewExporter(context.Background())
+	e, err := NewExporter()
 	if err != nil || e == nil {
 		t.Fatal(e, err)
 	}
@@ -225,7 +213,7 @@ func TestVariablesThatAreWrongAreNamed(t *testing.T) {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 			t.Setenv(c.name, c.value)
-			e, err := NewExporter(context.Background())
+			e, err := NewExporter()
 			if e != nil {
 				defer e.Close(context.Background())
 			}

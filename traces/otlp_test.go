@@ -123,7 +123,11 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 	if bytes.ContainsAny(doc, "<>&\x00\x7f\u2028\u2029") || !json.Valid(doc) {
 		t.Errorf("the document is %s", doc)
 	}
-	var out struct{ ResourceSpans []struct{ ScopeSpans []struct{ Spans []struct{ Name string } } } }
+	var out struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []struct{ Name string } }
+		}
+	}
 	if err := json.Unmarshal(doc, &out); err != nil || out.ResourceSpans[0].ScopeSpans[0].Spans[0].Name != strings.ToValidUTF8(s.Name, "\uFFFD") {
 		t.Errorf("the name is %+v (%v)", out, err)
 	}
