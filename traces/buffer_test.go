@@ -171,8 +171,8 @@ func TestAFailedWriteLosesItsChunkOnly(t *testing.T) {
 	}
 	err := b.Flush(r, r, hour0+3*hour1)
 	b.Committed(nil)
-	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 {
-		t.Errorf("Flush returned %v, drops %v", err, b.Drops())
+	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 || b.bytes != 0 {
+		t.Errorf("Flush returned %v, drops %v, %d bytes are left", err, b.Drops(), b.bytes)
 	}
 	b.Add(made(4, hour0+3*hour1, hour0+3*hour1+1))
 	flush(t, b, r, hour0+3*hour1+minute)
@@ -211,8 +211,8 @@ func TestAFailedReadLosesNoLaterChunk(t *testing.T) {
 	b.Add(made(1, hour0, hour0+1))
 	err := b.Flush(r, r, hour0+minute)
 	b.Committed(err)
-	if !errors.Is(err, fault) {
-		t.Errorf("Flush returned %v", err)
+	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 || b.bytes != 0 {
+		t.Errorf("Flush returned %v, drops %v, %d bytes are left", err, b.Drops(), b.bytes)
 	}
 	r.reading = nil
 	b.Add(made(2, hour0, hour0+1))
@@ -333,8 +333,10 @@ func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	step("status", hour0+5*second, 4)
 	live.s.Name = "renamed"
 	step("name", hour0+6*second, 5)
-	step("next hour", hour0+hour1, 6)
-	step("unchanged in the next hour", hour0+hour1+second, 6)
+	live.s.Events, live.s.DroppedEvents = append(live.s.Events[1:], Event{Name: "three", Time: hour0 + 5}), 1
+	step("dropped event", hour0+7*second, 6)
+	step("next hour", hour0+hour1, 7)
+	step("unchanged in the next hour", hour0+hour1+second, 7)
 
 	got := read(t, r, Query{}).Spans
 	want := live.s

@@ -34,8 +34,8 @@ type uploader interface {
 	close()
 }
 
-// client is an uploader of OTLP over HTTP. OpenTelemetry's own client is not used: it links gRPC and its gateway, 2 MB, and
-// makes go mod tidy fail in modules that also have an older genproto, as those that import Pebble do.
+// client is an uploader of OTLP over HTTP. OpenTelemetry's own client is not used, because it links gRPC and its gateway, some MB.
+// They also make go mod tidy fail in a module that has an older genproto, which comes with Pebble.
 type client struct {
 	http    http.Client
 	url     string
