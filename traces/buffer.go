@@ -113,6 +113,7 @@ type open struct {
 	bucket     int64 // of the last partial record, or math.MinInt64
 	events     int
 	attributes int
+	dropped    uint32 // events
 	status     Status
 	name       string
 }
@@ -297,22 +298,24 @@ func (b *Buffer) Empty() bool {
 // are too old or too many. r reads what is stored; Flush uses it the first time, after a fault, and when one hour exceeds
 // MaxBytes. now is the time in Unix nanoseconds.
 //
-// A chunk that w refuses is lost; the others are written. Flush returns the first error. The caller commits the batch, and
-// then must call Committed.
+// A chunk that w refuses is lost; the others are written. Flush returns the first error. The caller commits the batch after an
+// error too, and then must call Committed. Flush writes nothing if there is nothing new.
 func (b *Buffer) Flush(r Reader, w Writer, now int64) error {
 	chunks := b.take(now)
+	if len(chunks) == 0 {
+		return nil
+	}
 	if err := b.store.load(r); err != nil {
-		b.lose(chunks)
+		b.drop(DropWrite, chunks, true)
 		return err
 	}
 	var first error
 	oldest := now - int64(b.o.MaxAge)
 	for i := range chunks {
-		c := &chunks[i]
-		if bucketEnd(c.bucket) <= oldest {
-			b.drop(DropOld, c.header.count)
-		} else if err := b.store.put(r, w, c); err != nil {
-			b.lose(chunks[i : i+1])
+		if bucketEnd(chunks[i].bucket) <= oldest {
+			b.drop(DropOld, chunks[i:i+1], true)
+		} else if err := b.store.put(r, w, &chunks[i]); err != nil {
+			b.drop(DropWrite, chunks[i:i+1], true)
 			first = cmp.Or(first, err)
 		}
 	}
@@ -336,18 +339,20 @@ func (b *Buffer) take(now int64) []sealed {
 			break
 		}
 		s := &seen[0]
-		if o.bucket == bucket && o.events == len(s.Events) && o.attributes == len(s.Attributes) && o.status == s.Status && o.name == s.Name {
+		if o.bucket == bucket && o.events == len(s.Events) && o.attributes == len(s.Attributes) &&
+			o.dropped == s.DroppedEvents && o.status == s.Status && o.name == s.Name {
 			continue
 		}
-		if o.bucket != bucket {
-			o.events = 0 // each hour has all that is known of the span
+		if o.bucket != bucket || o.dropped != s.DroppedEvents {
+			o.events = 0 // each hour has all that is known of the span; the SDK drops the oldest events
 		}
 		if b.held() >= MaxBuffered {
 			b.drops[DropFull]++
 			continue
 		}
 		b.encode(s, o.events, bucket)
-		o.bucket, o.events, o.attributes, o.status, o.name = bucket, len(s.Events), len(s.Attributes), s.Status, s.Name
+		o.bucket, o.events, o.attributes, o.dropped = bucket, len(s.Events), len(s.Attributes), s.DroppedEvents
+		o.status, o.name = s.Status, s.Name
 	}
 	var spare *encoder
 	for _, e := range b.current {
@@ -385,24 +390,24 @@ func size(chunks []sealed) (n int) {
 	return n
 }
 
-func (b *Buffer) drop(why Reason, n uint32) {
+// drop counts the spans of chunks that are not stored. The next flush writes partial records again. With fly, the chunks are
+// removed from the flying ones.
+func (b *Buffer) drop(why Reason, chunks []sealed, fly bool) {
 	b.mu.Lock()
-	b.drops[why] += uint64(n)
-	b.mu.Unlock()
-}
-
-// lose counts the spans of chunks that were not written.
-func (b *Buffer) lose(chunks []sealed) {
-	var n uint32
+	defer b.mu.Unlock()
 	for i := range chunks {
-		n += chunks[i].header.count - chunks[i].header.partials
+		b.drops[why] += uint64(chunks[i].header.count - chunks[i].header.partials)
 	}
-	b.drop(DropWrite, n)
-	b.mu.Lock()
 	for i := range b.open {
-		b.open[i].bucket = math.MinInt64 // its partial record may be lost
+		b.open[i].bucket = math.MinInt64
 	}
-	b.mu.Unlock()
+	if fly {
+		gone := func(c sealed) bool {
+			return slices.ContainsFunc(chunks, func(d sealed) bool { return &c.bytes[0] == &d.bytes[0] })
+		}
+		b.flying = slices.DeleteFunc(slices.Clone(b.flying), gone)
+		b.bytes -= size(chunks)
+	}
 }
 
 // Committed ends a flush: its batch was committed, or err says why not. After an error the chunks of the flush are lost.
@@ -413,7 +418,7 @@ func (b *Buffer) Committed(err error) {
 	b.flying = nil
 	b.mu.Unlock()
 	if err != nil {
-		b.lose(flown)
+		b.drop(DropWrite, flown, false)
 		b.store.loaded = false
 	}
 }
@@ -441,11 +446,14 @@ func (b *Buffer) Close() {
 // bucketOf returns the start of the hour of a time, in Unix seconds.
 func bucketOf(ns int64) int64 {
 	s := ns / 1e9
-	s -= s % bucketSeconds
-	if ns < 0 {
-		s -= bucketSeconds
+	if ns%1e9 < 0 {
+		s--
 	}
-	return s
+	past := s % bucketSeconds
+	if past < 0 {
+		past += bucketSeconds
+	}
+	return s - past
 }
 
 // bucketEnd returns the end of an hour in Unix nanoseconds.

@@ -2,7 +2,6 @@ package traces
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
@@ -32,7 +29,7 @@ var defaultBatching = batching{queue: 2048, batch: 512, delay: 5 * time.Second, 
 // Exporter sends spans to a collector by OTLP over HTTP. Export waits for nothing: when the collector is slow, spans are dropped
 // and counted. An Exporter has one goroutine, for which Close waits.
 type Exporter struct {
-	client  otlptrace.Client
+	client  uploader
 	o       batching
 	dropped atomic.Uint64
 	ctx     context.Context // of uploads
@@ -53,25 +50,15 @@ type queued struct {
 }
 
 // NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
-// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER.
-func NewExporter(ctx context.Context) (*Exporter, error) {
-	endpoint := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER. The protocols are http/protobuf and http/json.
+func NewExporter() (*Exporter, error) {
+	endpoint, _ := variable("ENDPOINT")
 	kind := strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER"))
 	if endpoint == "" || kind == "none" || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
 		return nil, nil
 	}
 	if kind != "" && kind != "otlp" {
 		return nil, fmt.Errorf("traces: OTEL_TRACES_EXPORTER is %q: the exporters are otlp and none", kind)
-	}
-	for _, name := range [...]string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		switch p := os.Getenv(name); p {
-		case "":
-			continue
-		case "http/protobuf", "http/json":
-		default:
-			return nil, fmt.Errorf("traces: %s is %q: the protocols are http/protobuf and http/json", name, p)
-		}
-		break
 	}
 	o := defaultBatching
 	for _, v := range [...]struct {
@@ -93,18 +80,19 @@ func NewExporter(ctx context.Context) (*Exporter, error) {
 		}
 		v.set(int(n))
 	}
-	return startExporter(ctx, otlptracehttp.NewClient(), o)
+	c, err := newClient()
+	if err != nil {
+		return nil, err
+	}
+	return startExporter(c, o), nil
 }
 
-func startExporter(ctx context.Context, client otlptrace.Client, o batching) (*Exporter, error) {
-	if err := client.Start(ctx); err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
+func startExporter(client uploader, o batching) *Exporter {
 	o.batch = min(o.batch, o.queue)
 	e := &Exporter{client: client, o: o, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
-	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.ctx, e.cancel = context.WithCancel(context.Background())
 	go e.run()
-	return e, nil
+	return e
 }
 
 // EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources.
@@ -146,8 +134,12 @@ func (e *Exporter) Push(ctx context.Context, now int64, groups ...Group) error {
 				size += rest[n].otlpSize()
 				n++
 			}
-			if err := e.client.UploadTraces(ctx, Protobuf(now, Group{g.Resource, rest[:n]})); err != nil {
-				return fmt.Errorf("traces: %w", err)
+			rejected, err := e.client.upload(ctx, now, []Group{{g.Resource, rest[:n]}})
+			if err == nil && rejected > 0 {
+				err = fmt.Errorf("traces: the collector rejected %d of %d spans", rejected, n)
+			}
+			if err != nil {
+				return err
 			}
 			rest = rest[n:]
 		}
@@ -163,16 +155,16 @@ func (e *Exporter) Close(ctx context.Context) error {
 		close(e.closing)
 	}
 	e.mu.Unlock()
-	var err error
+	defer e.client.close()
+	defer e.cancel()
 	select {
 	case <-e.done:
+		return nil
 	case <-ctx.Done():
-		err = ctx.Err()
 		e.cancel()
 		<-e.done
+		return ctx.Err()
 	}
-	e.cancel()
-	return errors.Join(err, e.client.Stop(context.WithoutCancel(ctx)))
 }
 
 // run sends batches until the exporter is closed and the queue is empty.
@@ -192,9 +184,11 @@ func (e *Exporter) run() {
 			if len(batch) == 0 {
 				break
 			}
-			if e.upload(batch) != nil {
-				e.dropped.Add(uint64(len(batch)))
+			rejected, err := e.upload(batch)
+			if err != nil {
+				rejected = int64(len(batch))
 			}
+			e.dropped.Add(uint64(max(rejected, 0)))
 		}
 	}
 }
@@ -216,7 +210,7 @@ func (e *Exporter) take() []queued {
 	return batch
 }
 
-func (e *Exporter) upload(batch []queued) error {
+func (e *Exporter) upload(batch []queued) (rejected int64, err error) {
 	var groups []Group
 	index := map[*Resource]int{}
 	for i := range batch {
@@ -230,5 +224,5 @@ func (e *Exporter) upload(batch []queued) error {
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, e.o.timeout)
 	defer cancel()
-	return e.client.UploadTraces(ctx, Protobuf(0, groups...))
+	return e.client.upload(ctx, 0, groups)
 }

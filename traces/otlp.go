@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -281,7 +282,30 @@ func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 	return list
 }
 
+// ended returns groups in which open spans are ended as [Protobuf] ends them.
+func ended(now int64, groups []Group) []Group {
+	out := make([]Group, len(groups))
+	for i, g := range groups {
+		out[i] = Group{g.Resource, slices.Clone(g.Spans)}
+		for j := range out[i].Spans {
+			out[i].Spans[j].endAt(now)
+		}
+	}
+	return out
+}
+
+// endAt ends an open span.
+func (s *Span) endAt(now int64) {
+	if s.End == 0 {
+		s.End = now
+		s.Attributes = append(slices.Clip(s.Attributes), Bool("span.partial", true))
+	}
+}
+
 func (s *Span) protobuf(now int64) *tracepb.Span {
+	copied := *s
+	copied.endAt(now)
+	s = &copied
 	m := &tracepb.Span{
 		TraceId: s.TraceID[:], SpanId: s.SpanID[:], Flags: otlpFlags(s.Sampled, s.RemoteParent),
 		Name: s.Name, Kind: tracepb.Span_SpanKind(s.Kind), StartTimeUnixNano: otlpTime(s.Start), EndTimeUnixNano: otlpTime(s.End),
@@ -291,10 +315,6 @@ func (s *Span) protobuf(now int64) *tracepb.Span {
 	}
 	if s.Parent != (SpanID{}) {
 		m.ParentSpanId = s.Parent[:]
-	}
-	if s.End == 0 {
-		m.EndTimeUnixNano = otlpTime(now)
-		m.Attributes = append(m.Attributes, otlpAttributes([]Attribute{Bool("span.partial", true)})...)
 	}
 	for i := range s.Events {
 		e := &s.Events[i]

@@ -159,7 +159,8 @@ type reading struct {
 // overlap the time, and decodes the spans that it returns.
 //
 // The records of a span are merged: a complete one replaces partial ones, and a later partial one an earlier one. A span of an
-// incarnation that is no longer alive ends at its last flush, with status Error and the message "actor stopped".
+// incarnation that is no longer alive ends at the last flush that stored something, with status Error and the message
+// "actor stopped".
 //
 // A chunk that does not decode is skipped, and its key is in Damaged. The fault of a query is a [*QueryError].
 func Read(ctx context.Context, r Reader, q Query) (Result, error) {
