@@ -161,6 +161,7 @@ func (e *encoder) add(s *Span, from int) bool {
 	return true
 }
 
+// appendRecord appends a record, or the begin of one that no chunk has room for.
 func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	var flags byte
 	set := func(flag byte, on bool) {
@@ -217,6 +218,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	if flags&hasEvents != 0 {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(from)), uint64(len(events)))
 		for i := range events {
+			if len(b) > MaxChunk {
+				return b
+			}
 			v := &events[i]
 			dropped := v.DroppedAttributes
 			list := head(v.Attributes, MaxAttributes, &dropped)
@@ -227,6 +231,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	if flags&hasLinks != 0 {
 		b = binary.AppendUvarint(b, uint64(len(links)))
 		for i := range links {
+			if len(b) > MaxChunk {
+				return b
+			}
 			l := &links[i]
 			dropped := l.DroppedAttributes
 			list := head(l.Attributes, MaxAttributes, &dropped)
@@ -253,6 +260,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 func (e *encoder) appendAttributes(b []byte, list []Attribute) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for i := range list {
+		if len(b) > MaxChunk {
+			return b
+		}
 		a := &list[i]
 		b = e.appendText(b, a.Key)
 		switch a.Value.kind {

@@ -215,8 +215,12 @@ func TestCutKeepsCharacters(t *testing.T) {
 }
 
 func TestIDsAreNew(t *testing.T) {
-	if NewSpanID() == NewSpanID() || NewTraceID() == NewTraceID() {
-		t.Error("two ids are equal")
+	spans, traces := map[SpanID]bool{}, map[TraceID]bool{}
+	for range 1000 {
+		spans[NewSpanID()], traces[NewTraceID()] = true, true
+	}
+	if len(spans) != 1000 || len(traces) != 1000 || spans[SpanID{}] || traces[TraceID{}] {
+		t.Error("ids are equal or zero")
 	}
 	if got := (TraceID{15: 1}).String() + (SpanID{0xAB}).String(); got != "00000000000000000000000000000001ab00000000000000" {
 		t.Error(got)

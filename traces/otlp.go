@@ -364,7 +364,7 @@ func (v Value) otlp() *commonpb.AnyValue {
 
 // otlpSize returns about how many bytes a span has as OTLP in protobuf.
 func (s *Span) otlpSize() int {
-	n := 80 + len(s.Name) + len(s.Message) + attributesSize(s.Attributes)
+	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes)
 	for i := range s.Events {
 		n += 16 + len(s.Events[i].Name) + attributesSize(s.Events[i].Attributes)
 	}
@@ -376,7 +376,7 @@ func (s *Span) otlpSize() int {
 
 func attributesSize(list []Attribute) (n int) {
 	for i := range list {
-		n += 12 + len(list[i].Key) + len(list[i].Value.text)
+		n += 12 + min(len(list[i].Key), MaxString) + min(len(list[i].Value.text), MaxString)
 	}
 	return n
 }
