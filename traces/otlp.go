@@ -129,7 +129,7 @@ func (s *Span) AppendJSON(dst []byte) []byte {
 	dst = strconv.AppendUint(append(dst, `,"kind":`...), uint64(s.Kind), 10)
 	dst = appendTimeJSON(append(dst, `,"startTimeUnixNano":`...), s.Start)
 	if s.End != 0 {
-		dst = appendTimeJSON(append(dst, `,"endTimeUnixNano":`...), s.End)
+		dst = appendTimeJSON(append(dst, `,"endTimeUnixNano":`...), max(s.End, 1))
 	}
 	dst = appendAttributesJSON(append(dst, `,"attributes":`...), s.Attributes)
 	dst = appendCountJSON(dst, "droppedAttributesCount", s.DroppedAttributes)
@@ -308,7 +308,7 @@ func (s *Span) protobuf(now int64) *tracepb.Span {
 	s = &copied
 	m := &tracepb.Span{
 		TraceId: s.TraceID[:], SpanId: s.SpanID[:], Flags: otlpFlags(s.Sampled, s.RemoteParent),
-		Name: s.Name, Kind: tracepb.Span_SpanKind(s.Kind), StartTimeUnixNano: otlpTime(s.Start), EndTimeUnixNano: otlpTime(s.End),
+		Name: s.Name, Kind: tracepb.Span_SpanKind(s.Kind), StartTimeUnixNano: otlpTime(s.Start), EndTimeUnixNano: otlpTime(max(s.End, 1)),
 		Attributes:             otlpAttributes(s.Attributes),
 		DroppedAttributesCount: s.DroppedAttributes, DroppedEventsCount: s.DroppedEvents, DroppedLinksCount: s.DroppedLinks,
 		Status: &tracepb.Status{Code: tracepb.Status_StatusCode(s.Status), Message: s.Message},
