@@ -121,6 +121,34 @@ func TestOldHoursGo(t *testing.T) {
 	}
 }
 
+func TestAFailedDeleteIsTriedAgain(t *testing.T) {
+	for name, o := range map[string]Options{"age": {Incarnation: 1, MaxAge: time.Hour}, "bytes": {Incarnation: 1, MaxBytes: 400}, "bytes of an hour": {Incarnation: 1, MaxBytes: 300}} {
+		t.Run(name, func(t *testing.T) {
+			r, b := newRows(), NewBuffer(o)
+			step := hour1
+			if name == "bytes of an hour" {
+				step = minute
+			}
+			r.keep = errors.New("full")
+			failed := false
+			for i := range int64(5) {
+				b.Add(made(int(i)+1, hour0+i*step, hour0+i*step+1))
+				failed = b.Flush(r, r, hour0+i*step+1) != nil || failed
+				b.Committed(nil)
+				exact(t, b, r)
+			}
+			before := len(r.m)
+			r.keep = nil
+			b.Add(made(6, hour0+5*step, hour0+5*step+1))
+			flush(t, b, r, hour0+5*step+1)
+			exact(t, b, r)
+			if !failed || len(r.m) >= before {
+				t.Errorf("failed %v; the rows are %v", failed, r.keys())
+			}
+		})
+	}
+}
+
 func TestOldestHoursGoWhenBytesAreTooMany(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxBytes: 10_000})
 	for i := range 20 {

@@ -161,6 +161,18 @@ func (e *encoder) add(s *Span, from int) bool {
 	return true
 }
 
+// appendRecord appends a record, or the begin of one that no chunk has room for. A record is:
+//
+//	flags; a byte with the place of the trace id (3 bits), kind (3) and status (2); the trace id, if its place is 0
+//	a byte with the places of span id (4 bits) and parent (4); span id and parent, if their places are 0
+//	start, since the start of the record before; duration, unless the record is partial
+//	name; attributes: count, and of each key, type, value
+//	events: number of the first one, count, and of each name, time since the start, attributes, dropped attributes
+//	links: count, and of each flags, trace id, span id, attributes, dropped attributes
+//	scope name and version, message of the status, dropped attributes, events and links
+//
+// Numbers are varints, signed where they can be negative. A text is its number in the table, or 0, length and bytes.
+// Members whose flag is not set are left out.
 func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	var flags byte
 	set := func(flag byte, on bool) {
@@ -217,6 +229,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	if flags&hasEvents != 0 {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(from)), uint64(len(events)))
 		for i := range events {
+			if len(b) > MaxChunk {
+				return b
+			}
 			v := &events[i]
 			dropped := v.DroppedAttributes
 			list := head(v.Attributes, MaxAttributes, &dropped)
@@ -227,6 +242,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	if flags&hasLinks != 0 {
 		b = binary.AppendUvarint(b, uint64(len(links)))
 		for i := range links {
+			if len(b) > MaxChunk {
+				return b
+			}
 			l := &links[i]
 			dropped := l.DroppedAttributes
 			list := head(l.Attributes, MaxAttributes, &dropped)
@@ -253,6 +271,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 func (e *encoder) appendAttributes(b []byte, list []Attribute) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for i := range list {
+		if len(b) > MaxChunk {
+			return b
+		}
 		a := &list[i]
 		b = e.appendText(b, a.Key)
 		switch a.Value.kind {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -99,23 +101,40 @@ func TestSpansRoundTrip(t *testing.T) {
 	}
 }
 
-// TestChunkFormatIsKept holds the format to bytes that are stored somewhere.
-func TestChunkFormatIsKept(t *testing.T) {
+// TestStoredFormatsAreKept holds the formats to bytes that are stored somewhere.
+func TestStoredFormatsAreKept(t *testing.T) {
 	child := made(3, hour0+10, hour0+20)
 	child.TraceID, child.Parent = full.TraceID, full.SpanID
-	b := encode(t, child, full)
-	const file = "testdata/chunk-1.hex"
+	spans := []Span{child, full}
+	b := encode(t, spans...)
+	const file = "testdata/chunk-1.bin"
 	if *update {
-		if err := os.WriteFile(file, []byte(hex.Dump(b)), 0o666); err != nil {
+		if err := os.WriteFile(file, b, 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(file)
+	stored, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := hex.Dump(b); got != string(want) {
-		t.Errorf("the chunk is\n%swant\n%s", got, want)
+	if !bytes.Equal(b, stored) {
+		t.Errorf("the chunk is\n%swant\n%s", hex.Dump(b), hex.Dump(stored))
+	}
+	h, err := parseHeader(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := decodeChunk(t, h, string(stored[headerBytes:])); !reflect.DeepEqual(got, spans) {
+		t.Errorf("the spans are %+v", got)
+	}
+
+	totals := totals{bucket: hour0 / second, bytes: 1, chunks: 2, next: 3, first: -4, last: 5}
+	const row = "01" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "fffffffffffffffc" + "0000000000000005"
+	if got := hex.EncodeToString(totals.append(nil)); got != row {
+		t.Errorf("the totals are %s, want %s", got, row)
+	}
+	if got, ok := parseTotals(keyspace.TraceBucket.Append(nil, totals.bucket), totals.append(nil)); !ok || got != totals {
+		t.Errorf("the totals are %+v", got)
 	}
 }
 
@@ -215,8 +234,12 @@ func TestCutKeepsCharacters(t *testing.T) {
 }
 
 func TestIDsAreNew(t *testing.T) {
-	if NewSpanID() == NewSpanID() || NewTraceID() == NewTraceID() {
-		t.Error("two ids are equal")
+	spans, traces := map[SpanID]bool{}, map[TraceID]bool{}
+	for range 1000 {
+		spans[NewSpanID()], traces[NewTraceID()] = true, true
+	}
+	if len(spans) != 1000 || len(traces) != 1000 || spans[SpanID{}] || traces[TraceID{}] {
+		t.Error("ids are equal or zero")
 	}
 	if got := (TraceID{15: 1}).String() + (SpanID{0xAB}).String(); got != "00000000000000000000000000000001ab00000000000000" {
 		t.Error(got)

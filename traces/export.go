@@ -47,6 +47,7 @@ type Exporter struct {
 type queued struct {
 	resource *Resource
 	span     Span
+	size     int
 }
 
 // NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
@@ -106,14 +107,15 @@ func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
 
 // Export queues a span that ended. It copies the span.
 func (e *Exporter) Export(r *Resource, s *Span) {
+	size := s.otlpSize()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || len(e.queue) >= e.o.queue || e.bytes >= maxQueued {
+	if e.closed || size > maxRequest || len(e.queue) >= e.o.queue || e.bytes+size > maxQueued {
 		e.dropped.Add(1)
 		return
 	}
-	e.queue = append(e.queue, queued{r, s.clone()})
-	e.bytes += e.queue[len(e.queue)-1].span.otlpSize()
+	e.queue = append(e.queue, queued{r, s.clone(), size})
+	e.bytes += size
 	if len(e.queue) >= e.o.batch {
 		select {
 		case e.wake <- struct{}{}:
@@ -198,8 +200,8 @@ func (e *Exporter) take() []queued {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n, size := 0, 0
-	for n < len(e.queue) && n < e.o.batch && size < maxRequest {
-		size += e.queue[n].span.otlpSize()
+	for n < len(e.queue) && n < e.o.batch && (n == 0 || size+e.queue[n].size <= maxRequest) {
+		size += e.queue[n].size
 		n++
 	}
 	batch := e.queue[:n:n]

@@ -129,7 +129,7 @@ func (s *Span) AppendJSON(dst []byte) []byte {
 	dst = strconv.AppendUint(append(dst, `,"kind":`...), uint64(s.Kind), 10)
 	dst = appendTimeJSON(append(dst, `,"startTimeUnixNano":`...), s.Start)
 	if s.End != 0 {
-		dst = appendTimeJSON(append(dst, `,"endTimeUnixNano":`...), s.End)
+		dst = appendTimeJSON(append(dst, `,"endTimeUnixNano":`...), max(s.End, 1))
 	}
 	dst = appendAttributesJSON(append(dst, `,"attributes":`...), s.Attributes)
 	dst = appendCountJSON(dst, "droppedAttributesCount", s.DroppedAttributes)
@@ -308,7 +308,7 @@ func (s *Span) protobuf(now int64) *tracepb.Span {
 	s = &copied
 	m := &tracepb.Span{
 		TraceId: s.TraceID[:], SpanId: s.SpanID[:], Flags: otlpFlags(s.Sampled, s.RemoteParent),
-		Name: s.Name, Kind: tracepb.Span_SpanKind(s.Kind), StartTimeUnixNano: otlpTime(s.Start), EndTimeUnixNano: otlpTime(s.End),
+		Name: s.Name, Kind: tracepb.Span_SpanKind(s.Kind), StartTimeUnixNano: otlpTime(s.Start), EndTimeUnixNano: otlpTime(max(s.End, 1)),
 		Attributes:             otlpAttributes(s.Attributes),
 		DroppedAttributesCount: s.DroppedAttributes, DroppedEventsCount: s.DroppedEvents, DroppedLinksCount: s.DroppedLinks,
 		Status: &tracepb.Status{Code: tracepb.Status_StatusCode(s.Status), Message: s.Message},
@@ -364,7 +364,7 @@ func (v Value) otlp() *commonpb.AnyValue {
 
 // otlpSize returns about how many bytes a span has as OTLP in protobuf.
 func (s *Span) otlpSize() int {
-	n := 80 + len(s.Name) + len(s.Message) + attributesSize(s.Attributes)
+	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes)
 	for i := range s.Events {
 		n += 16 + len(s.Events[i].Name) + attributesSize(s.Events[i].Attributes)
 	}
@@ -376,7 +376,7 @@ func (s *Span) otlpSize() int {
 
 func attributesSize(list []Attribute) (n int) {
 	for i := range list {
-		n += 12 + len(list[i].Key) + len(list[i].Value.text)
+		n += 12 + min(len(list[i].Key), MaxString) + min(len(list[i].Value.text), MaxString)
 	}
 	return n
 }

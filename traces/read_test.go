@@ -319,9 +319,9 @@ func TestParentsThatAreEachOthersEnd(t *testing.T) {
 
 // TestReadEqualsAModel compares pages of random selections with a list of all spans.
 func TestReadEqualsAModel(t *testing.T) {
-	runs := 60
+	runs := 20
 	if testing.Short() {
-		runs = 10
+		runs = 5
 	}
 	for seed := range runs {
 		random := rand.New(rand.NewPCG(uint64(seed), 5))

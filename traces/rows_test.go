@@ -14,6 +14,7 @@ type rows struct {
 	m       map[string][]byte
 	refuse  func(key []byte) error // fails a Put
 	reading func() error           // fails a Scan or a Get
+	keep    error                  // fails a DeleteRange
 	scanned int                    // keys that scans visited
 	got     int
 }
@@ -59,6 +60,9 @@ func (r *rows) Put(key, value []byte) error {
 }
 
 func (r *rows) DeleteRange(start, end []byte) error {
+	if r.keep != nil {
+		return r.keep
+	}
 	maps.DeleteFunc(r.m, func(k string, _ []byte) bool { return k >= string(start) && (end == nil || k < string(end)) })
 	return nil
 }
