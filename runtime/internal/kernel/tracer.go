@@ -24,8 +24,8 @@ const Slow = 100 * time.Millisecond
 
 // An Operation is something that an actor did.
 type Operation struct {
-	// Kind says what was done: "turn", and Name to what: its handler. Job is the kind of work that a turn is of.
-	Kind, Name, Job string
+	// Kind says what was done, such as "turn", and Name to what. Job is the kind of work that a turn is of, and Handler its function.
+	Kind, Name, Job, Handler string
 	// Span is its own; if it is not sampled, the tracer makes one for what Cause caused.
 	Span, Cause host.Span
 	Began       time.Time
@@ -64,9 +64,15 @@ func (t *Turn) begins() {
 		w.Span = s
 	}
 	if s.Sampled() {
-		t.op = &Operation{Kind: "turn", Name: t.Handler, Job: t.Work.Job.Traits(t.Actor).Kind, Span: s, Cause: cause, Began: t.Start}
+		t.op = t.operation(cause)
+		t.op.Span = s
 		tracer.Running(t.Actor, t.op)
 	}
+}
+
+func (t *Turn) operation(cause host.Span) *Operation {
+	tr := t.Work.Job.Traits(t.Actor)
+	return &Operation{Kind: "turn", Name: tr.Name, Job: tr.Kind, Handler: t.Handler, Cause: cause, Began: t.Start}
 }
 
 // over records a turn that is over.
@@ -76,7 +82,7 @@ func (t *Turn) over(took time.Duration, err error) {
 		return
 	}
 	if o == nil {
-		o = &Operation{Kind: "turn", Name: t.Handler, Cause: t.Work.Span, Began: t.Start}
+		o = t.operation(t.Work.Span)
 	}
 	o.Took, o.Version, o.Err = took, t.AsOf, err
 	tracer.Record(t.Actor, o)

@@ -87,7 +87,7 @@ func TestCallLeavesSpansOfWhatItWaitedFor(t *testing.T) {
 		if call.ParentID != parentSpan || !call.Remote || call.Kind != "server" || call.Start.Before(before) || call.End.Sub(call.Start) < time.Second || call.Status != "" {
 			t.Errorf("the call is %+v", call)
 		}
-		turn := named(t, spans, "turn puppet.do")
+		turn := named(t, spans, "turn do")
 		if turn.ParentID != call.SpanID || turn.End.Sub(turn.Start) != time.Second || turn.Attributes["cairn.version"] != 2.0 {
 			t.Errorf("the turn is %+v", turn)
 		}
@@ -124,7 +124,7 @@ func TestStoredSpansSurviveRestartsAndCountForNothing(t *testing.T) {
 		}
 		wantCode(t, g.verb("a", host.TraceRead, nil, nil), host.NotFound)
 		g.must("a", add(0))
-		if s := g.spans("a", trace.ReadInput{Name: "turn puppet.do"}); len(s) != 1 {
+		if s := g.spans("a", trace.ReadInput{Name: "turn do"}); len(s) != 1 {
 			t.Errorf("a successor has %d spans", len(s))
 		}
 	})
@@ -151,7 +151,7 @@ func TestTurnThatACrashStopsIsShownAsStopped(t *testing.T) {
 		hold, begun := make(chan struct{}), make(chan struct{})
 		go g.doFrom("a", sampledFrom, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
 		<-begun
-		if s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn puppet.do"); s.End != nil {
+		if s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do"); s.End != nil {
 			t.Errorf("the open turn is %+v", s)
 		}
 		time.Sleep(6 * time.Second) // a flush
@@ -164,7 +164,7 @@ func TestTurnThatACrashStopsIsShownAsStopped(t *testing.T) {
 		g.store.Close()
 		g.disk = left
 		g.start()
-		if s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn puppet.do"); s.End == nil || s.Status != "error" || s.Message != "actor stopped" {
+		if s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do"); s.End == nil || s.Status != "error" || s.Message != "actor stopped" {
 			t.Errorf("the turn is %+v", s)
 		}
 	})
@@ -183,13 +183,13 @@ func TestFailedAndSlowTurnsAreKeptThoughTheirTraceIsNot(t *testing.T) {
 			t.Fatalf("there are %q after a refusal", spanNames(s))
 		}
 		g.doFrom("a", unsampled, func(*puppet, host.Turn) error { return errors.New("secret") })
-		s := g.spans("a", trace.ReadInput{Errors: true, Name: "turn puppet.do"})
+		s := g.spans("a", trace.ReadInput{Errors: true, Name: "turn do"})
 		if len(s) != 1 || s[0].TraceID != parentTrace || s[0].ParentID != parentSpan || s[0].Status != "error" {
 			t.Fatalf("after an error there is %+v", s)
 		}
 		g.doFrom("b", unsampled, add(1))
 		g.doFrom("b", unsampled, func(*puppet, host.Turn) error { panic("p") })
-		if s := g.spans("b", trace.ReadInput{Errors: true, Name: "turn puppet.do"}); len(s) != 1 {
+		if s := g.spans("b", trace.ReadInput{Errors: true, Name: "turn do"}); len(s) != 1 {
 			t.Fatalf("after a panic there is %+v", s)
 		}
 		g.doFrom("c", unsampled, func(*puppet, host.Turn) error { time.Sleep(time.Second); return nil })
@@ -248,8 +248,8 @@ func TestTraceSpansSeveralActorsAndTheirMessages(t *testing.T) {
 		send := named(t, all["b"], "send p.do")
 		sql := named(t, all["b"], "sql CREATE")
 		task := named(t, all["b"], "task later")
-		delivery := named(t, all["c"], "turn puppet.do")
-		if request.ParentID != named(t, all["a"], "turn puppet.do").SpanID || call.ParentID != request.SpanID || !call.Remote {
+		delivery := named(t, all["c"], "turn do")
+		if request.ParentID != named(t, all["a"], "turn do").SpanID || call.ParentID != request.SpanID || !call.Remote {
 			t.Errorf("the request is %+v, the call %+v", request, call)
 		}
 		if sql.Attributes["db.query.text"] != "CREATE TABLE t (x)" {

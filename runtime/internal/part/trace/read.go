@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -79,15 +80,17 @@ func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trac
 	if err != nil {
 		return nil, "", err
 	}
-	group := traces.Group{Resource: resourceOf(addr), Spans: append(r.Spans, r.Parents...)}
+	group := traces.Group{Resource: resourceOf(addr, nil), Spans: append(r.Spans, r.Parents...)}
 	return traces.AppendJSON(nil, group), r.Cursor, nil
 }
 
 // resourceOf describes an actor in the words of OpenTelemetry.
-func resourceOf(addr host.Address) *traces.Resource {
-	return &traces.Resource{Attributes: []traces.Attribute{
-		traces.String("service.name", "cairn"), traces.String("cairn.actor.type", addr.Type), traces.String("cairn.actor.key", address.Format(addr)),
-	}}
+func resourceOf(addr host.Address, more []traces.Attribute) *traces.Resource {
+	list := []traces.Attribute{traces.String("cairn.actor", address.Format(addr)), traces.String("cairn.actor.type", addr.Type)}
+	if !slices.ContainsFunc(more, func(a traces.Attribute) bool { return a.Key == "service.name" }) {
+		list = append(list, traces.String("service.name", "cairn"))
+	}
+	return &traces.Resource{Attributes: append(list, more...)}
 }
 
 func shownAll(spans []traces.Span) []trace.Span {

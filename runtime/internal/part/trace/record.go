@@ -125,6 +125,9 @@ func spanOf(o *kernel.Operation) traces.Span {
 	if o.Kind == sql {
 		s.Attributes = append(s.Attributes, traces.String("db.query.text", o.Name))
 	}
+	if o.Handler != "" {
+		s.Attributes = append(s.Attributes, traces.String("code.function.name", o.Handler))
+	}
 	if o.Kind == turn && o.Job != "" && o.Job != "call" {
 		s.Attributes = append(s.Attributes, traces.String("cairn.work", o.Job))
 	}
@@ -136,7 +139,11 @@ func nameOf(o *kernel.Operation) string {
 	if o.Kind == sql {
 		return "sql " + verb(o.Name)
 	}
-	return strings.TrimSpace(o.Kind + " " + o.Name)
+	name := o.Name
+	if name == "" {
+		name = o.Handler[strings.LastIndexByte(o.Handler, '/')+1:]
+	}
+	return strings.TrimSpace(o.Kind + " " + name)
 }
 
 // verb is the first word of a statement.

@@ -29,6 +29,9 @@ type Options struct {
 	// MaxAge and MaxBytes bound what an actor keeps; 0 is traces.DefaultMaxAge and traces.DefaultMaxBytes.
 	MaxAge   time.Duration
 	MaxBytes int64
+	// Exporter gets every span; nil if nothing does. Attributes are added to those of its actor.
+	Exporter   *traces.Exporter
+	Attributes []traces.Attribute
 }
 
 // DefaultPerSecond is how many traces begin at a node in a second that are recorded.
@@ -118,7 +121,9 @@ func (p *Recorder) journalOf(a *kernel.Actor) *journal {
 // begin makes the buffer of a life of the actor.
 func (j *journal) begin() {
 	o := &j.p.o
-	j.buffer.Store(traces.NewBuffer(traces.Options{Incarnation: rand.Uint64(), MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}))
+	j.buffer.Store(traces.NewBuffer(traces.Options{
+		Incarnation: rand.Uint64(), MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: o.Exporter, Resource: resourceOf(j.a.Address, o.Attributes),
+	}))
 	j.drops = traces.Drops{}
 }
 
