@@ -160,7 +160,7 @@ var (
 
 // Traces.
 var (
-	TraceRead = row[trace.ReadInput, trace.ReadOutput](host.TraceRead, ask, Actor, Operators, offline,
+	TraceRead = row[trace.ReadInput, trace.ReadOutput](host.TraceRead, ask, Actor, Operators, none,
 		"Reads the spans that an actor has recorded, without waking it.")
 )
 

@@ -18,7 +18,7 @@ func (x *exchange) beginTrace(t *target) {
 		x.cause = host.ParseSpan(values[0])
 	}
 	x.span = x.cause
-	if tracer := x.g.tracer; tracer != nil {
+	if tracer := x.g.tracer; tracer != nil && t.route != toTraces {
 		x.span = tracer.BeginRequest(t.Type, x.cause)
 	}
 	if x.traceparent = x.span.String(); x.traceparent == "" {

@@ -12,10 +12,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/traces"
 )
 
@@ -25,19 +27,59 @@ func (p *Part) Methods() []*call.Method {
 }
 
 // read implements trace.read.
-func read(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *trace.ReadInput) (out trace.ReadOutput, err error) {
-	r, err := Read(ctx, s, on.Addr, in)
-	if err != nil {
-		return out, err
-	}
-	return trace.ReadOutput{
-		Spans: shownAll(r.Spans), Parents: shownAll(r.Parents), Cursor: r.Cursor, Dropped: r.Dropped, Damaged: r.Damaged, Now: time.Now().UTC(),
-	}, nil
+func read(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *trace.ReadInput) (trace.ReadOutput, error) {
+	r, err := result(ctx, s, on.Addr, in)
+	return page(r), err
 }
 
-// Read reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
-func Read(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
-	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor}
+// page is a result as operators see it.
+func page(r traces.Result) trace.ReadOutput {
+	return trace.ReadOutput{
+		Spans: shownAll(r.Spans), Parents: shownAll(r.Parents), Cursor: r.Cursor, Dropped: r.Dropped, Damaged: r.Damaged, Now: time.Now().UTC(),
+	}
+}
+
+// StoredReply answers trace.read from a store that no node runs on.
+func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *host.Request) (host.Reply, error) {
+	out, err := call.Answer(r, func(in *trace.ReadInput) (trace.ReadOutput, error) {
+		id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
+		if err == nil && !ok {
+			err = fault.NotFound(r.Address)
+		}
+		if err != nil {
+			return trace.ReadOutput{}, err
+		}
+		snap := store.Snapshot(id)
+		defer snap.Close()
+		found, err := find(ctx, snap, traces.Pending{}, in)
+		return page(found), err
+	})
+	return host.Reply{Output: out}, err
+}
+
+// result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
+func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
+	var live traces.Pending
+	if a := s.Find(addr); a != nil {
+		if j := attach.Get[*journal](&a.Attached); j != nil {
+			live = j.buffer.Load().Pending() // before the snapshot
+		}
+	}
+	snap, _, err := s.Durable(ctx, addr)
+	if err != nil {
+		return traces.Result{}, err
+	}
+	defer snap.Close()
+	r, err := find(ctx, snap, live, in)
+	if _, ok := errors.AsType[*host.Error](err); err != nil && !ok {
+		err = s.StoreError(err)
+	}
+	return r, err
+}
+
+// find reads what an input selects.
+func find(ctx context.Context, rows traces.Reader, live traces.Pending, in *trace.ReadInput) (traces.Result, error) {
+	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor, Live: live}
 	if in.Start != nil {
 		q.Start = in.Start.UnixNano()
 	}
@@ -51,24 +93,11 @@ func Read(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.Re
 		}
 		copy(q.TraceID[:], id)
 	}
-	if a := s.Find(addr); a != nil {
-		if j := attach.Get[*journal](&a.Attached); j != nil {
-			q.Live = j.buffer.Load().Pending() // before the snapshot
-		}
-	}
-	snap, _, err := s.Durable(ctx, addr)
-	if err != nil {
-		return traces.Result{}, err
-	}
-	defer snap.Close()
-	r, err := traces.Read(ctx, snap, q)
+	r, err := traces.Read(ctx, rows, q)
 	if fault, ok := errors.AsType[*traces.QueryError](err); ok {
 		return r, host.Errorf(host.InvalidArgument, "%s: %s", fault.Field, fault.Reason).With("field", fault.Field)
 	}
-	if err != nil {
-		return r, s.StoreError(err)
-	}
-	return r, nil
+	return r, err
 }
 
 // Document is what [trace.Documents] says.
@@ -76,7 +105,7 @@ func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trac
 	if _, err := s.StoredTypeOf(addr); err != nil {
 		return nil, "", err
 	}
-	r, err := Read(ctx, s, addr, in)
+	r, err := result(ctx, s, addr, in)
 	if err != nil {
 		return nil, "", err
 	}
