@@ -30,11 +30,11 @@ const (
 
 // Query selects spans. The zero Query is all spans of an actor that is not awake.
 type Query struct {
-	Start   int64 // spans that overlap the time from Start, in Unix ns,
-	End     int64 // until before End; 0 has no bound
-	TraceID TraceID
-	Name    string // the exact name
-	Errors  bool   // only spans with status Error
+	Start   int64   // spans that overlap the time from Start, in Unix ns,
+	End     int64   // until before End; 0 has no bound
+	TraceID TraceID // only this trace, unless zero
+	Name    string  // only spans with exactly this name, unless ""
+	Errors  bool    // only spans with status Error
 
 	Limit    int    // spans; 0 is DefaultLimit
 	MaxBytes int    // of the spans as OTLP; 0 is DefaultMaxReply. A first span is returned even if it is larger
@@ -46,11 +46,11 @@ type Query struct {
 
 // Result is a page of spans.
 type Result struct {
-	Spans   []Span // in the order of start and span id. An open span has End 0
-	Parents []Span // the parents of Spans, up to the roots, that are not in Spans themselves, as far as they are stored
-	Cursor  string // of the next page; "" if there is none
-	Dropped uint64 // spans that the actor dropped around that time because it had too many
-	Damaged []string
+	Spans   []Span   // in the order of start and span id. An open span has End 0
+	Parents []Span   // the parents of Spans, up to the roots, that are not in Spans themselves, as far as they are stored
+	Cursor  string   // of the next page; "" if there is none
+	Dropped uint64   // spans that the actor dropped around that time because it had too many
+	Damaged []string // the keys of chunks and totals that do not decode, printed
 }
 
 // QueryError is the fault of a query.
