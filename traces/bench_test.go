@@ -53,6 +53,20 @@ func BenchmarkStoredSpan(b *testing.B) {
 	}
 }
 
+// BenchmarkOpenSpan registers a span of the runtime while it is open, and then adds it.
+func BenchmarkOpenSpan(b *testing.B) {
+	b.ReportAllocs()
+	spans := workload(1000, hour0, 1_000_000)
+	store, buffer := newRows(), NewBuffer(Options{Incarnation: 1})
+	for i := 0; b.Loop(); i++ {
+		s := &spans[i%len(spans)]
+		buffer.Open(s.SpanID, s.TraceID, s)
+		if buffer.End(*s) {
+			flush(b, buffer, store, hour0+minute)
+		}
+	}
+}
+
 // BenchmarkSDKSpan is the anchor: a span of the OpenTelemetry SDK that nothing stores.
 func BenchmarkSDKSpan(b *testing.B) {
 	b.ReportAllocs()

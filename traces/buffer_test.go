@@ -319,7 +319,7 @@ func TestManyHoursNeedFewChunks(t *testing.T) {
 func TestOpenSpansAreBounded(t *testing.T) {
 	b := NewBuffer(Options{Incarnation: 1})
 	for i := range MaxOpen + 10 {
-		if ok := b.Open(number(i+1), TraceID{15: 1}, &held{made(i+1, hour0, 0)}); ok != (i < MaxOpen) {
+		if ok := b.Open(number(i+1), TraceID{15: 1}, new(made(i+1, hour0, 0))); ok != (i < MaxOpen) {
 			t.Fatalf("span %d: %v", i, ok)
 		}
 	}
@@ -331,8 +331,8 @@ func TestOpenSpansAreBounded(t *testing.T) {
 // TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and in each hour.
 func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	live := &held{made(1, hour0, 0)}
-	b.Open(number(1), live.s.TraceID, live)
+	live := new(made(1, hour0, 0))
+	b.Open(number(1), live.TraceID, live)
 	records := func() int {
 		n := 0
 		for k, v := range r.m {
@@ -352,28 +352,28 @@ func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	}
 	step("new", hour0+1*second, 1)
 	step("unchanged", hour0+2*second, 1)
-	live.s.Events = append(live.s.Events, Event{Name: "one", Time: hour0 + 3})
+	live.Events = append(live.Events, Event{Name: "one", Time: hour0 + 3})
 	step("event", hour0+3*second, 2)
-	live.s.Attributes = append(live.s.Attributes, Int("n", 1))
-	live.s.Events = append(live.s.Events, Event{Name: "two", Time: hour0 + 4})
+	live.Attributes = append(live.Attributes, Int("n", 1))
+	live.Events = append(live.Events, Event{Name: "two", Time: hour0 + 4})
 	step("attribute and event", hour0+4*second, 3)
-	live.s.Status = Error
+	live.Status = Error
 	step("status", hour0+5*second, 4)
-	live.s.Name = "renamed"
+	live.Name = "renamed"
 	step("name", hour0+6*second, 5)
-	live.s.Events, live.s.DroppedEvents = append(live.s.Events[1:], Event{Name: "three", Time: hour0 + 5}), 1
+	live.Events, live.DroppedEvents = append(live.Events[1:], Event{Name: "three", Time: hour0 + 5}), 1
 	step("dropped event", hour0+7*second, 6)
 	step("next hour", hour0+hour1, 7)
 	step("unchanged in the next hour", hour0+hour1+second, 7)
 
 	got := read(t, r, Query{}).Spans
-	want := live.s
+	want := *live
 	want.Partial, want.End, want.Status, want.Message = true, hour0+hour1, Error, "actor stopped"
 	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("the merged span is\n%+v, want\n%+v", got, want)
 	}
 
-	end := live.s
+	end := *live
 	end.End = hour0 + hour1 + minute
 	b.End(end)
 	flush(t, b, r, hour0+hour1+minute)
@@ -393,9 +393,9 @@ func TestASpanThatEndsDuringAFlushIsNotPartial(t *testing.T) {
 		s.End = 0
 		return s
 	}
-	b.Open(number(1), first.TraceID, &held{first})
+	b.Open(number(1), first.TraceID, &first)
 	b.Open(number(2), first.TraceID, ending)
-	b.Open(number(3), first.TraceID, &held{last})
+	b.Open(number(3), first.TraceID, &last)
 	flush(t, b, r, hour0+second)
 	got := read(t, r, Query{}).Spans
 	wantNumbers(t, "all", got, 1, 2, 3)
@@ -411,10 +411,10 @@ func (s *snapshotFunc) Snapshot() Span { return s.f() }
 func TestClosedBuffersDropAndCount(t *testing.T) {
 	b := NewBuffer(Options{Incarnation: 1})
 	tail := b.Tail(1)
-	b.Open(number(1), TraceID{15: 1}, &held{made(1, hour0, 0)})
+	b.Open(number(1), TraceID{15: 1}, new(made(1, hour0, 0)))
 	b.Close()
 	b.End(made(1, hour0, hour0+1))
-	if b.Open(number(2), TraceID{15: 1}, &held{}) {
+	if b.Open(number(2), TraceID{15: 1}, &Span{}) {
 		t.Error("a closed buffer registers a span")
 	}
 	if d := b.Drops(); d[DropLate] != 1 || d[DropOpen] != 1 {
@@ -476,7 +476,7 @@ func TestBuffersAreSafeForConcurrentUse(t *testing.T) {
 			for i := range each {
 				n := w*each + i + 1
 				s := made(n, hour0+int64(n), 0)
-				b.Open(s.SpanID, s.TraceID, &held{s})
+				b.Open(s.SpanID, s.TraceID, new(s))
 				s.End = s.Start + 10
 				if i%2 == 0 {
 					b.End(s)

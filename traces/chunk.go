@@ -161,7 +161,7 @@ func (e *encoder) add(s *Span, from int) bool {
 	return true
 }
 
-// appendRecord appends a record, or the begin of one that no chunk has room for. A record is:
+// appendRecord appends a record, or the first part of one that no chunk has room for. A record is:
 //
 //	flags; a byte with the place of the trace id (3 bits), kind (3) and status (2); the trace id, if its place is 0
 //	a byte with the places of span id (4 bits) and parent (4); span id and parent, if their places are 0

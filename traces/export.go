@@ -42,6 +42,7 @@ type Exporter struct {
 	queue  []queued
 	bytes  int
 	closed bool
+	err    error
 }
 
 type queued struct {
@@ -127,6 +128,13 @@ func (e *Exporter) Export(r *Resource, s *Span) {
 // Dropped returns how many spans were not sent.
 func (e *Exporter) Dropped() uint64 { return e.dropped.Load() }
 
+// Err returns the fault of the last request, or nil if it had none.
+func (e *Exporter) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
 // Push sends spans of the past, and waits for the collector. Open spans end at now.
 func (e *Exporter) Push(ctx context.Context, now int64, groups ...Group) error {
 	for _, g := range groups {
@@ -190,6 +198,9 @@ func (e *Exporter) run() {
 			if err != nil {
 				rejected = int64(len(batch))
 			}
+			e.mu.Lock()
+			e.err = err
+			e.mu.Unlock()
 			e.dropped.Add(uint64(max(rejected, 0)))
 		}
 	}

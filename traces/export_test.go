@@ -75,7 +75,7 @@ func TestSpansAreExportedInBatches(t *testing.T) {
 		if err := e.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := c.count(); len(got) != 3 || e.Dropped() != 0 {
+		if got := c.count(); len(got) != 3 || e.Dropped() != 0 || e.Err() != nil {
 			t.Errorf("at the end: %v, dropped %d", got, e.Dropped())
 		}
 		e.Export(two, &s)
@@ -112,8 +112,8 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 		if err := e.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Close returned %v", err)
 		}
-		if e.Dropped() != 110 {
-			t.Errorf("dropped %d at the end", e.Dropped())
+		if e.Dropped() != 110 || e.Err() == nil {
+			t.Errorf("dropped %d at the end, %v", e.Dropped(), e.Err())
 		}
 	})
 }

@@ -54,8 +54,8 @@ func TestSpansThatOverlapAreSelected(t *testing.T) {
 // TestALongSpanIsInEachWindowThatItCovers: it is stored in the hour in which it ended.
 func TestALongSpanIsInEachWindowThatItCovers(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	live := &held{made(1, hour0+minute, 0)}
-	b.Open(number(1), live.s.TraceID, live)
+	live := new(made(1, hour0+minute, 0))
+	b.Open(number(1), live.TraceID, live)
 	n := 1
 	for i := range int64(10) {
 		at := hour0 + i*hour1 + 30*minute
@@ -75,7 +75,7 @@ func TestALongSpanIsInEachWindowThatItCovers(t *testing.T) {
 			t.Errorf("hour %d: the open span is %+v", hour, got[0])
 		}
 	}
-	s := live.s
+	s := *live
 	s.End = hour0 + 12*hour1
 	b.End(s)
 	flush(t, b, r, s.End+second)
@@ -111,7 +111,7 @@ func TestOpenSpansNeedNoChunkEach(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	for i := range 200 {
 		s := made(i+1, hour0+int64(i), 0)
-		b.Open(s.SpanID, s.TraceID, &held{s})
+		b.Open(s.SpanID, s.TraceID, &s)
 	}
 	flush(t, b, r, hour0+minute)
 	r.got = 0
@@ -163,7 +163,7 @@ func TestSpansOfACrashEndAtItsLastFlush(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	s := made(1, hour0+minute, 0)
 	s.Parent = number(99) // no record of it exists
-	b.Open(s.SpanID, s.TraceID, &held{s})
+	b.Open(s.SpanID, s.TraceID, &s)
 	flush(t, b, r, hour0+10*minute)
 	b.Add(made(2, hour0+11*minute, hour0+12*minute))
 	flush(t, b, r, hour0+20*minute) // the last one
@@ -283,7 +283,7 @@ func TestParentsComeAlong(t *testing.T) {
 	}
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	root := family(1, 0, hour0, 0)
-	b.Open(root.SpanID, root.TraceID, &held{root})
+	b.Open(root.SpanID, root.TraceID, &root)
 	remote := family(6, 77, hour0+50, hour0+60)
 	remote.RemoteParent = true
 	b.Add(family(4, 3, hour0+30, hour0+31), family(5, 4, hour0+40, hour0+45), // 4 ended before its child
@@ -329,15 +329,15 @@ func TestReadEqualsAModel(t *testing.T) {
 		model := map[identity]Span{}
 		now, n := hour0, 0
 		var b *Buffer
-		var open map[int]*held
+		var open map[int]*Span
 		var lastFlush int64
 		restart := func(incarnation uint64) {
 			for _, l := range open { // as the reader must report them
-				s := l.s
+				s := *l
 				s.Partial, s.End, s.Status, s.Message = true, lastFlush, Error, stoppedStatus
 				model[s.identity()] = s
 			}
-			b, open = NewBuffer(Options{Incarnation: incarnation, MaxAge: 1000 * 24 * 3600 * 1e9}), map[int]*held{}
+			b, open = NewBuffer(Options{Incarnation: incarnation, MaxAge: 1000 * 24 * 3600 * 1e9}), map[int]*Span{}
 		}
 		restart(1)
 		store := func() {
@@ -364,16 +364,16 @@ func TestReadEqualsAModel(t *testing.T) {
 				s := made(n, now, 0)
 				s.Partial = true
 				s.TraceID = TraceID{0: byte(random.IntN(3))}
-				l := &held{s}
+				l := new(s)
 				b.Open(s.SpanID, s.TraceID, l)
 				open[n] = l
 				model[s.identity()] = s
 			case 4:
 				for k, l := range open {
-					l.s.Events = append(l.s.Events, Event{Name: "event", Time: now})
-					model[l.s.identity()] = l.s.clone()
+					l.Events = append(l.Events, Event{Name: "event", Time: now})
+					model[l.identity()] = l.clone()
 					if random.IntN(2) == 0 {
-						s := l.s
+						s := *l
 						s.Partial, s.End = false, now
 						b.End(s)
 						model[s.identity()] = s

@@ -111,8 +111,3 @@ func flush(t testing.TB, b *Buffer, r *rows, now int64) {
 	}
 	b.Committed(nil)
 }
-
-// held is an open span.
-type held struct{ s Span }
-
-func (h *held) Snapshot() Span { return h.s.clone() }

@@ -130,6 +130,9 @@ type identity struct {
 
 func (s *Span) identity() identity { return identity{s.TraceID, s.SpanID} }
 
+// Snapshot implements [Live], for an open span that does not change before its end.
+func (s *Span) Snapshot() Span { return s.clone() }
+
 // clone returns a copy of a span that shares no slice with it and keeps the limits.
 func (s *Span) clone() Span {
 	c := *s
