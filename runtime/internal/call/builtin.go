@@ -16,7 +16,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
 	}
 	if from == nil && b.Row.Counted(t.Open()) {
-		if err := p.k.Admit(t, r); err != nil {
+		if err := p.admit(t, r); err != nil {
 			return host.Reply{}, err
 		}
 	}

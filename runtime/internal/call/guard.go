@@ -39,7 +39,7 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 		return reply, err
 	}
 	if !b.Row.Free && !b.Row.Counted(t.Open()) {
-		if err := p.k.Admit(t, r); err != nil {
+		if err := p.admit(t, r); err != nil {
 			return reply, err
 		}
 	}

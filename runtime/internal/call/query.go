@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
@@ -175,7 +176,7 @@ func (r *Query) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &r.from
 	}
-	if v := r.Actor.ValueOf(r.from.Span(), nil, key); v != nil {
+	if v := span.Value(r.Actor.Spans, r.from.Span.Span(), nil, key); v != nil {
 		return v
 	}
 	if c := r.timed.Load(); c != nil {
@@ -196,7 +197,7 @@ func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(
 func (r *Query) Version() uint64 { return uint64(r.View.Version) }
 
 // Traceparent implements host.Reader.
-func (r *Query) Traceparent() string { return r.from.Span().String() }
+func (r *Query) Traceparent() string { return r.from.Span.Span().String() }
 
 // Call implements host.Node: a query may call queries only.
 func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
@@ -286,14 +287,13 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 }
 
 // init makes r a query that reads a view, until it is answered.
-func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller, span host.Span) {
+func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller, of host.Span) {
 	now := time.Now()
 	a.Touch(now)
 	r.Context, r.Actor, r.View, r.Request = ctx, a, v, req
 	r.limit = now.Sub(a.Kernel.Started)
 	r.limit += min(a.Type.Base.QueryTimeout, math.MaxInt64-r.limit)
-	r.from = kernel.Caller{Kind: kernel.FromQuery}
-	r.from.SetSpan(span)
+	r.from = kernel.Caller{Kind: kernel.FromQuery, Span: span.RefTo(of)}
 	if from != nil {
 		r.from.Depth, r.from.Waiter = from.Depth+1, from.Waiter
 	}

@@ -42,7 +42,7 @@ var (
 func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
 	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
-	for server := range kernel.PartsAs[Server](parts) {
+	for server := range attach.As[Server](parts) {
 		if err := p.bind(server.Methods()); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 	switch {
 	case !cause.IsZero():
 	case from != nil:
-		cause = from.Span()
+		cause = from.Span.Span()
 	default:
 		cause = host.SpanOf(ctx)
 	}
@@ -179,7 +179,7 @@ func (p *Router) carry(ctx context.Context, r *host.Request, from *kernel.Caller
 		if p.k.Draining.Load() {
 			return host.Reply{}, fault.Unavailable("the node is shutting down")
 		}
-		if err := p.k.Admit(t, r); err != nil {
+		if err := p.admit(t, r); err != nil {
 			return host.Reply{}, err
 		}
 	} else if from.Depth >= maxDepth {

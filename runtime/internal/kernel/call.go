@@ -86,7 +86,7 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 	if err != nil {
 		return nil, err
 	}
-	if !w.awaited(ctx) {
+	if !timed.Await(ctx, w.Done, &w.timer) {
 		w.Leave()
 		if w.Claim() {
 			return a, fault.Ended(ctx) // the turn may still run; its result has no taker
@@ -94,33 +94,6 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 		<-w.Done
 	}
 	return a, w.Err
-}
-
-// awaited waits for the result of w. It returns false if ctx ends before.
-func (w *Work) awaited(ctx context.Context) bool {
-	if c, ok := ctx.(*timed.Context); ok {
-		if parent, at, ok := c.Unmade(); ok {
-			select {
-			case <-w.Done:
-				w.timer.Stop()
-				return true
-			case <-parent.Done():
-			case <-w.alarm(at):
-			}
-			w.timer.Stop()
-		}
-	}
-	done := ctx.Done()
-	if done == nil {
-		<-w.Done
-		return true
-	}
-	select {
-	case <-w.Done:
-		return true
-	case <-done:
-		return false
-	}
 }
 
 // Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query that waits for the work;
@@ -183,17 +156,5 @@ func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 		return err
 	}
 	s.Pool.Put(w)
-	return nil
-}
-
-// MustExist returns an error with code NotFound if there is no actor at addr.
-func (s *Kernel) MustExist(addr host.Address) error {
-	_, ok, err := s.Store.Lookup(s.Identity(addr))
-	if err == nil && !ok {
-		return fault.NotFound(addr)
-	}
-	if err != nil {
-		return s.StoreError(err)
-	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
@@ -139,9 +140,7 @@ func (c *Core) commitGroup(open *mark) {
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
-	if g.traced {
-		g.began = time.Now()
-	}
+	g.began = span.Now(g.traced)
 	wake := c.Rows.NextWake()
 	ok, err := c.apply(g, open)
 	if err == nil && !ok {
@@ -160,9 +159,7 @@ func (c *Core) commitGroup(open *mark) {
 		failAll(g.results, a.Kernel.CommitError(a.Address, err))
 		return
 	}
-	if g.traced {
-		g.applied.Store(int64(time.Since(g.began)))
-	}
+	g.applied.Store(int64(span.Since(g.began)))
 	a.Kernel.Metrics.Commits.Inc()
 	a.Kernel.Metrics.Shared.Add(float64(g.Turns))
 	if wake != 0 {
@@ -252,8 +249,8 @@ func (g *Group) durable(err error) {
 	for i := range g.results {
 		r := &g.results[i]
 		if g.traced && g.Changed {
-			a.Caused(r.w.Span, "commit", "", g.began, nil)
-			a.Caused(r.w.Span, "gate", "", g.began.Add(time.Duration(g.applied.Load())), nil)
+			span.Caused(a.Spans, r.w.Span, "commit", "", g.began, nil)
+			span.Caused(a.Spans, r.w.Span, "gate", "", g.began.Add(time.Duration(g.applied.Load())), nil)
 		}
 		if r.w.Claim() {
 			r.w.out, r.w.Err, r.w.version, r.w.replayed = r.out, r.err, r.version, r.replayed

@@ -223,12 +223,12 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 				a.crashes = 0
 				a.Kernel.Recovered(a.Key)
 			}
-			a.Type.metrics.Turn(took, nil)
+			a.Type.Metrics.Turn(took, nil)
 			t.over(took, nil)
 			return out, nil
 		}
 	}
-	a.Type.metrics.Turn(took, err)
+	a.Type.Metrics.Turn(took, err)
 	t.over(took, err)
 	t.dropSession()
 	c.undo(&t.mark)

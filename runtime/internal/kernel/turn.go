@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/deadline"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
 // TurnKey finds the turn or query that a context belongs to.
@@ -17,30 +18,10 @@ type TurnKey struct{}
 
 // Caller is what a call takes from the context that it comes with: the turn or query that makes it.
 type Caller struct {
-	Waiter *Turn      // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
-	span   *host.Span // nil for none
-	Depth  int32      // how many calls deep
+	Waiter *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
+	Span   span.Ref
+	Depth  int32 // how many calls deep
 	Kind   CallerKind
-}
-
-// Span returns the span of the caller.
-func (c *Caller) Span() host.Span {
-	if c.span == nil {
-		return host.Span{}
-	}
-	return *c.span
-}
-
-// SetSpan sets the span of the caller, which takes memory if it is one.
-func (c *Caller) SetSpan(s host.Span) {
-	switch s {
-	case host.Span{}:
-	case host.Untraced:
-		c.span = &host.Untraced
-	default:
-		own := s
-		c.span = &own
-	}
 }
 
 // A CallerKind says what makes a call.
@@ -76,7 +57,7 @@ type Turn struct {
 	Handler string
 	AsOf    engine.Version
 	mark    mark
-	op      *Operation // if it is sampled
+	op      *span.Operation // if it is sampled
 	From    Caller
 
 	logger *slog.Logger
@@ -248,7 +229,7 @@ func (t *Turn) Value(key any) any {
 	if key == (TurnKey{}) {
 		return &t.From
 	}
-	return t.Actor.ValueOf(t.From.Span(), t.op, key)
+	return span.Value(t.Actor.Spans, t.From.Span.Span(), t.op, key)
 }
 
 // Self implements host.Reader.
@@ -258,7 +239,7 @@ func (t *Turn) Self() host.Identity { return t.Core.Identity }
 func (t *Turn) Version() uint64 { return uint64(t.AsOf) }
 
 // Traceparent implements host.Reader.
-func (t *Turn) Traceparent() string { return t.From.Span().String() }
+func (t *Turn) Traceparent() string { return t.From.Span.Span().String() }
 
 // Now implements host.Turn.
 func (t *Turn) Now() time.Time { return t.Start }

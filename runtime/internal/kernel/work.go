@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Job is what an item of a mailbox asks for.
@@ -102,12 +102,7 @@ func (w *Work) Wait(from, to *Actor) error {
 		w.waiter = from
 		return nil
 	}
-	names := make([]string, len(cycle))
-	for i, a := range cycle {
-		names[i] = a.String()
-	}
-	chain := strings.Join(names, " -> ")
-	return host.Errorf(host.Cycle, "the call would make actors wait for each other: %s", chain).With("chain", chain)
+	return fault.Cycle(cycle)
 }
 
 // Leave removes the item's wait edge. It may be called more than once.
@@ -142,16 +137,6 @@ func (w *Work) Fail(err error) {
 		w.Err = err
 		w.release()
 	}
-}
-
-// alarm returns a channel that has a value from a time on, until the timer is stopped.
-func (w *Work) alarm(at time.Time) <-chan time.Time {
-	if w.timer == nil {
-		w.timer = time.NewTimer(time.Until(at))
-	} else {
-		w.timer.Reset(time.Until(at))
-	}
-	return w.timer.C
 }
 
 // workPool recycles the items of calls whose caller saw the result, with their channels and timers.

@@ -23,6 +23,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
@@ -87,7 +88,7 @@ func (n *Node) Start() {
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
 // is a *limit.Error.
 func CheckLimits(l host.Limits) error {
-	_, err := limit.New(l, slices.Collect(kernel.PartsAs[kernel.Limiter](Parts(new(Options)))))
+	_, err := limit.New(l, slices.Collect(attach.As[kernel.Limiter](Parts(new(Options)))))
 	return err
 }
 

@@ -70,7 +70,7 @@ func (q *attemptQueue) clear() {
 // launch starts the requested attempts of a turn when it is durable.
 func launch(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome) {
 	k := task.NeedCrew(c)
-	f, inst, span, launch := flowOf(c), c.Instance, h.From.Span(), out.Launch
+	f, inst, span, launch := flowOf(c), c.Instance, h.From.Span.Span(), out.Launch
 	held := f.held // a later run has another
 	start := func() {
 		for _, at := range launch {

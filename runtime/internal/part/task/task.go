@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow/lazy"
@@ -104,10 +105,9 @@ type taskOwner interface {
 }
 
 // Set makes the zero value a task that must begin.
-func (t *Task) Set(k *crew, name string, span host.Span, owner taskOwner) {
+func (t *Task) Set(k *crew, name string, of host.Span, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
-	t.from = kernel.Caller{Kind: kernel.FromBeside}
-	t.from.SetSpan(span)
+	t.from = kernel.Caller{Kind: kernel.FromBeside, Span: span.RefTo(of)}
 }
 
 // Actor returns the actor of the task.
@@ -134,7 +134,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 		t.Enlist(h)
 	}
 	h.asked++
-	t.Then(func() { k.start(name, t.From.Span(), f) })
+	t.Then(func() { k.start(name, t.From.Span.Span(), f) })
 	return nil
 }
 
@@ -148,8 +148,8 @@ func (t *Task) Run(f func(host.Task) error) {
 	if t.Owner != nil {
 		kind = "step"
 	}
-	o, span := t.Crew.a.Starts(kind, t.Name, t.from.Span())
-	t.from.SetSpan(span)
+	o, s := span.Start(t.Crew.a.Spans, kind, t.Name, t.from.Span.Span())
+	t.from.Span = span.RefTo(s)
 	labels := t.Crew.a.Type.Profile
 	labels.Enter(kind, t.Name, false)
 	defer func() {
@@ -160,7 +160,7 @@ func (t *Task) Run(f func(host.Task) error) {
 		if !returned && err == nil {
 			err = errTaskBroke
 		}
-		t.Crew.a.Ends(o, err)
+		span.End(t.Crew.a.Spans, o, err)
 		t.Cancel(errTaskOver)
 		if !t.Crew.remove(t) && t.behind.Load() {
 			t.Crew.part.Left.Add(-1)
@@ -206,7 +206,7 @@ func (t *Task) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &t.from
 	}
-	if v := t.Crew.a.ValueOf(t.from.Span(), nil, key); v != nil {
+	if v := span.Value(t.Crew.a.Spans, t.from.Span.Span(), nil, key); v != nil {
 		return v
 	}
 	return t.Context.Value(key)
@@ -312,7 +312,7 @@ func (t *Task) enter(ctx context.Context, e *entry) error {
 	}
 	w := a.Kernel.Pool.Get()
 	w.Job, w.Ctx, w.Existing = e, ctx, true
-	w.Chain, w.Span = 1, t.from.Span()
+	w.Chain, w.Span = 1, t.from.Span.Span()
 	if from != nil && from.Kind != kernel.FromBeside {
 		if err := from.Extend(ctx, w); err != nil {
 			return err

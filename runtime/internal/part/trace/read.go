@@ -16,7 +16,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/traces"
 )
@@ -61,8 +60,8 @@ func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *
 func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
 	var live traces.Pending
 	if a := s.Find(addr); a != nil {
-		if j := attach.Get[*journal](&a.Attached); j != nil {
-			live = j.buffer.Load().Pending() // before the snapshot
+		if j, ok := a.Spans.(*journal); ok {
+			live = j.life().Pending() // before the snapshot
 		}
 	}
 	snap, _, err := s.Durable(ctx, addr)

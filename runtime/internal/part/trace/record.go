@@ -7,23 +7,22 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/traces"
 )
 
-// Running implements kernel.Tracer.
-func (p *Recorder) Running(a *kernel.Actor, o *kernel.Operation) {
-	j := p.journalOf(a)
+// Running implements span.Sink.
+func (j *journal) Running(o *span.Operation) {
 	r := &running{o: o}
 	o.Own = r
-	j.buffer.Load().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
+	j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
 	j.attend()
 	j.added(false)
 }
 
 // running is a turn that has not ended.
 type running struct {
-	o      *kernel.Operation
+	o      *span.Operation
 	active atomic.Pointer[traces.Active] // the span as users see it; nil before they ask
 }
 
@@ -35,28 +34,28 @@ func (r *running) Snapshot() traces.Span {
 	return spanOf(r.o)
 }
 
-// Value implements kernel.Tracer.
-func (p *Recorder) Value(a *kernel.Actor, s host.Span, o *kernel.Operation, key any) any {
-	if !p.users.IsKey(key) || s.IsZero() {
+// Value implements span.Sink.
+func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
+	if !j.p.users.IsKey(key) || s.IsZero() {
 		return nil
 	}
 	if o == nil {
-		return p.users.Begin(p.journalOf(a).buffer.Load(), spanOf(&kernel.Operation{Span: s}))
+		return j.p.users.Begin(j.life(), spanOf(&span.Operation{Span: s}))
 	}
 	r := o.Own.(*running)
 	for r.active.Load() == nil {
-		r.active.CompareAndSwap(nil, p.users.Begin(p.journalOf(a).buffer.Load(), spanOf(o)))
+		r.active.CompareAndSwap(nil, j.p.users.Begin(j.life(), spanOf(o)))
 	}
 	return r.active.Load()
 }
 
-// Record implements kernel.Tracer.
-func (p *Recorder) Record(a *kernel.Actor, o *kernel.Operation) {
+// Record implements span.Sink.
+func (j *journal) Record(o *span.Operation) {
 	if !o.Span.Sampled() {
 		switch {
 		case o.Cause.Sampled():
 			o.Span = child(o.Cause)
-		case !serious(o.Err) && (o.Kind != turn || o.Took <= kernel.Slow):
+		case !serious(o.Err) && (o.Kind != turn || o.Took <= span.Slow):
 			return
 		case !o.Cause.IsZero():
 			o.Span = child(o.Cause)
@@ -80,14 +79,13 @@ func (p *Recorder) Record(a *kernel.Actor, o *kernel.Operation) {
 			s.Status, s.Message = traces.Error, o.Err.Error()
 		}
 	}
-	j := p.journalOf(a)
 	if o.Kind == wake || !s.Sampled {
 		j.attend()
 	}
 	if o.Own != nil {
-		j.added(j.buffer.Load().End(s))
+		j.added(j.life().End(s))
 	} else {
-		j.added(j.buffer.Load().Add(s))
+		j.added(j.life().Add(s))
 	}
 }
 
@@ -105,7 +103,7 @@ var kinds = map[string]traces.Kind{"call": traces.Server, "http": traces.Server,
 var consumers = map[string]bool{"deliver": true, "queue": true, "queue due": true}
 
 // spanOf makes the span of an operation, without its end.
-func spanOf(o *kernel.Operation) traces.Span {
+func spanOf(o *span.Operation) traces.Span {
 	s := traces.Span{
 		TraceID: traces.TraceID(o.Span.Trace), SpanID: traces.SpanID(o.Span.ID), Sampled: o.Span.Sampled(),
 		Kind: traces.Internal, Name: nameOf(o), Start: o.Began.UnixNano(),
@@ -135,7 +133,7 @@ func spanOf(o *kernel.Operation) traces.Span {
 }
 
 // nameOf is the name of the span of an operation. The text of an SQL statement is an attribute, as OpenTelemetry's conventions say.
-func nameOf(o *kernel.Operation) string {
+func nameOf(o *span.Operation) string {
 	if o.Kind == sql {
 		return "sql " + verb(o.Name)
 	}
@@ -182,6 +180,6 @@ func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 // EndRequest records a request, as host.Tracer says, if its actor is in memory.
 func (p *Recorder) EndRequest(at host.Address, name string, s, cause host.Span, began time.Time, err error) {
 	if a := p.k.Find(at); a != nil {
-		p.Record(a, &kernel.Operation{Kind: "http", Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+		a.Spans.Record(&span.Operation{Kind: "http", Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
 	}
 }

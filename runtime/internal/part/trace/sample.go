@@ -57,6 +57,9 @@ func (p *Recorder) Begin(_ *kernel.Type, cause host.Span) host.Span {
 	return host.Untraced
 }
 
+// Begin implements span.Sink.
+func (j *journal) Begin(cause host.Span) host.Span { return j.p.Begin(j.a.Type, cause) }
+
 // sampled is the flag of a span that is recorded.
 const sampled = 1
 

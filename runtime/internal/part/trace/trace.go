@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/traces"
 )
 
@@ -99,32 +100,31 @@ func (p *Recorder) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.dropped}
 }
 
-// A journal has the spans of an actor that are not stored yet. It is attached to the actor.
+// A journal records an actor: it has the spans that are not stored yet.
 type journal struct {
 	p      *Recorder
 	a      *kernel.Actor
-	buffer atomic.Pointer[traces.Buffer]
-	dirty  atomic.Bool // it is in the list of the part
+	buffer atomic.Pointer[traces.Buffer] // nil before the first span
+	dirty  atomic.Bool                   // it is in the list of the part
 
 	mu    sync.Mutex   // of a flush
 	drops traces.Drops // that are counted; guarded by mu
 }
 
-func (p *Recorder) journalOf(a *kernel.Actor) *journal {
-	return attach.Make(&a.Attached, func() *journal {
-		j := &journal{p: p, a: a}
-		j.begin()
-		return j
-	})
-}
+// Sink implements kernel.Tracer.
+func (p *Recorder) Sink(a *kernel.Actor) span.Sink { return &journal{p: p, a: a} }
 
-// begin makes the buffer of a life of the actor.
-func (j *journal) begin() {
-	o := &j.p.o
-	j.buffer.Store(traces.NewBuffer(traces.Options{
-		Incarnation: rand.Uint64(), MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: o.Exporter, Resource: resourceOf(j.a.Address, o.Attributes),
-	}))
-	j.drops = traces.Drops{}
+// life returns the buffer of the actor's life.
+func (j *journal) life() *traces.Buffer {
+	for {
+		if b := j.buffer.Load(); b != nil {
+			return b
+		}
+		o := &j.p.o
+		j.buffer.CompareAndSwap(nil, traces.NewBuffer(traces.Options{
+			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: o.Exporter, Resource: resourceOf(j.a.Address, o.Attributes),
+		}))
+	}
 }
 
 // added sees that what was added is flushed: soon if a chunk is full.
@@ -168,7 +168,7 @@ func (j *journal) flush() {
 func (j *journal) flushTo(c *kernel.Core) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b := j.buffer.Load()
+	b := j.life()
 	begun := false
 	var fault error
 	err := c.Aside(func(a *engine.Aside) error {
@@ -191,7 +191,8 @@ func (j *journal) flushTo(c *kernel.Core) {
 	j.drops = now
 	if errors.Is(err, engine.ErrDestroyed) { // a successor is not told what its predecessor did
 		b.Close()
-		j.begin()
+		j.buffer.Store(nil)
+		j.drops = traces.Drops{}
 	}
 }
 
