@@ -28,6 +28,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/traces"
+	"github.com/cairn-run/cairn/traces/collector"
 )
 
 // A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through
@@ -36,7 +37,7 @@ type Runtime struct {
 	options   Options
 	store     *engine.Store
 	node      *node.Node
-	exporter  *traces.Exporter // nil without a collector
+	exporter  *collector.Exporter // nil without a collector
 	front     *serve.Front
 	gateway   *gateway.Gateway
 	local     NATSServer
@@ -219,10 +220,12 @@ func (r *Runtime) traceOptions() (trace.Options, error) {
 		return t, nil
 	}
 	var err error
-	if r.exporter, err = traces.NewExporter(); err != nil {
+	if r.exporter, err = collector.NewExporter(); err != nil {
 		return t, fmt.Errorf("runtime: %w", err)
 	}
-	t.Exporter = r.exporter
+	if r.exporter != nil {
+		t.Exporter = r.exporter
+	}
 	t.Attributes, err = traces.EnvironmentAttributes(context.Background())
 	return t, err
 }

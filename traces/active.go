@@ -46,7 +46,7 @@ func (a *Active) Context(parent context.Context) context.Context {
 func (a *Active) Snapshot() Span {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.s.clone()
+	return a.s.Clone()
 }
 
 // Finish gives s what users added: attributes, events, links, and the name and the status if they set them and s has no error.

@@ -40,6 +40,12 @@ type Live interface {
 	Snapshot() Span
 }
 
+// Exporter takes spans that have ended, to send them elsewhere. It does not block.
+type Exporter interface {
+	// Export takes a span, of which it keeps no slice.
+	Export(r *Resource, s *Span)
+}
+
 // Options are the properties of a [Buffer].
 type Options struct {
 	// Incarnation identifies this stay of the actor in memory. Partial records of other incarnations are those of spans that a
@@ -51,7 +57,7 @@ type Options struct {
 
 	// Resource describes the actor to the collector of Exporter.
 	Resource *Resource
-	Exporter *Exporter // gets each span that is added; may be nil
+	Exporter Exporter // gets each span that is added; may be nil
 }
 
 // Reason says why spans were dropped.
@@ -253,7 +259,7 @@ func (b *Buffer) snapshots() []Span {
 	for i := range list {
 		s := list[i].live.Snapshot()
 		s.TraceID, s.SpanID, s.End, s.Partial = list[i].trace, list[i].span, 0, true
-		spans[i] = s.clone()
+		spans[i] = s.Clone()
 	}
 	return spans
 }

@@ -282,8 +282,8 @@ func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 	return list
 }
 
-// ended returns groups in which open spans are ended as [Protobuf] ends them.
-func ended(now int64, groups []Group) []Group {
+// Ended returns groups in which open spans are ended as [Protobuf] ends them.
+func Ended(now int64, groups []Group) []Group {
 	out := make([]Group, len(groups))
 	for i, g := range groups {
 		out[i] = Group{g.Resource, slices.Clone(g.Spans)}
@@ -362,8 +362,8 @@ func (v Value) otlp() *commonpb.AnyValue {
 	return &commonpb.AnyValue{}
 }
 
-// otlpSize returns about how many bytes a span has as OTLP in protobuf.
-func (s *Span) otlpSize() int {
+// Size returns about how many bytes a span has as OTLP in protobuf.
+func (s *Span) Size() int {
 	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes)
 	for i := range s.Events {
 		n += 16 + len(s.Events[i].Name) + attributesSize(s.Events[i].Attributes)

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -238,4 +239,13 @@ func list[T any](key string, elements []T, make1 func(string, T) Attribute) Attr
 		values = append(values, make1("", e).Value)
 	}
 	return List(key, values...)
+}
+
+// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources.
+func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
+	r, err := resource.New(ctx, resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	return fromAttributes(r.Attributes()), nil
 }

@@ -328,7 +328,7 @@ func (x *reading) fill(list []candidate) error {
 		if !ok {
 			continue
 		}
-		if size += s.otlpSize(); size > x.q.MaxBytes && len(x.result.Spans) > 0 {
+		if size += s.Size(); size > x.q.MaxBytes && len(x.result.Spans) > 0 {
 			x.result.Cursor = x.q.cursor(list[n-1].position)
 			break
 		}
@@ -397,7 +397,7 @@ func (x *reading) parents() error {
 	latest := int64(math.MinInt64)
 	var need func(child *Span) error
 	keep := func(s Span) error {
-		if size += s.otlpSize(); size > x.q.MaxBytes || len(x.result.Parents) >= x.q.Limit {
+		if size += s.Size(); size > x.q.MaxBytes || len(x.result.Parents) >= x.q.Limit {
 			clear(want)
 			return nil
 		}

@@ -371,7 +371,7 @@ func TestReadEqualsAModel(t *testing.T) {
 			case 4:
 				for k, l := range open {
 					l.Events = append(l.Events, Event{Name: "event", Time: now})
-					model[l.identity()] = l.clone()
+					model[l.identity()] = l.Clone()
 					if random.IntN(2) == 0 {
 						s := *l
 						s.Partial, s.End = false, now

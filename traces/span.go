@@ -131,10 +131,10 @@ type identity struct {
 func (s *Span) identity() identity { return identity{s.TraceID, s.SpanID} }
 
 // Snapshot implements [Live], for an open span that does not change before its end.
-func (s *Span) Snapshot() Span { return s.clone() }
+func (s *Span) Snapshot() Span { return s.Clone() }
 
-// clone returns a copy of a span that shares no slice with it and keeps the limits.
-func (s *Span) clone() Span {
+// Clone returns a copy of a span that shares no slice with it and keeps the limits.
+func (s *Span) Clone() Span {
 	c := *s
 	c.Name, c.Message = clean(s.Name), clean(s.Message)
 	c.Scope = Scope{clean(s.Scope.Name), clean(s.Scope.Version)}

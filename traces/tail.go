@@ -48,5 +48,5 @@ func (t *Tail) send(s *Span) {
 		t.dropped.Add(1)
 		return
 	}
-	t.spans <- s.clone()
+	t.spans <- s.Clone()
 }

@@ -31,7 +31,7 @@ type Options struct {
 	MaxAge   time.Duration
 	MaxBytes int64
 	// Exporter gets every span; nil if nothing does. Attributes are added to those of its actor.
-	Exporter   *traces.Exporter
+	Exporter   traces.Exporter
 	Attributes []traces.Attribute
 }
 

@@ -1,4 +1,4 @@
-package traces
+package collector
 
 import (
 	"bytes"
@@ -20,6 +20,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cairn-run/cairn/traces"
 )
 
 const (
@@ -30,7 +32,7 @@ const (
 
 // uploader sends groups to a collector, and returns how many of their spans it rejected.
 type uploader interface {
-	upload(ctx context.Context, now int64, groups []Group) (rejected int64, err error)
+	upload(ctx context.Context, now int64, groups []traces.Group) (rejected int64, err error)
 	close()
 }
 
@@ -134,14 +136,14 @@ func newSecurity() (*tls.Config, error) {
 }
 
 // body returns the bytes of a request.
-func (c *client) body(now int64, groups []Group) ([]byte, error) {
+func (c *client) body(now int64, groups []traces.Group) ([]byte, error) {
 	var b []byte
 	if c.json {
-		b = AppendJSON(nil, ended(now, groups)...)
+		b = traces.AppendJSON(nil, traces.Ended(now, groups)...)
 	} else {
 		var err error
 		// The request message of the collector has the same one field.
-		if b, err = proto.Marshal(&tracepb.TracesData{ResourceSpans: Protobuf(now, groups...)}); err != nil {
+		if b, err = proto.Marshal(&tracepb.TracesData{ResourceSpans: traces.Protobuf(now, groups...)}); err != nil {
 			return nil, fmt.Errorf("traces: %w", err)
 		}
 	}
@@ -160,7 +162,7 @@ func (c *client) body(now int64, groups []Group) ([]byte, error) {
 }
 
 // upload sends one request. It tries again after faults that go away, until ctx ends.
-func (c *client) upload(ctx context.Context, now int64, groups []Group) (int64, error) {
+func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (int64, error) {
 	body, err := c.body(now, groups)
 	if err != nil {
 		return 0, err

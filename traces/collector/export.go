@@ -1,4 +1,4 @@
-package traces
+package collector
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/sdk/resource"
+	"github.com/cairn-run/cairn/traces"
 )
 
 const (
@@ -46,8 +46,8 @@ type Exporter struct {
 }
 
 type queued struct {
-	resource *Resource
-	span     Span
+	resource *traces.Resource
+	span     traces.Span
 	size     int
 }
 
@@ -97,25 +97,16 @@ func startExporter(client uploader, o batching) *Exporter {
 	return e
 }
 
-// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources.
-func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
-	r, err := resource.New(ctx, resource.WithFromEnv())
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	return fromAttributes(r.Attributes()), nil
-}
-
 // Export queues a span that ended. It copies the span.
-func (e *Exporter) Export(r *Resource, s *Span) {
-	size := s.otlpSize()
+func (e *Exporter) Export(r *traces.Resource, s *traces.Span) {
+	size := s.Size()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || size > maxRequest || len(e.queue) >= e.o.queue || e.bytes+size > maxQueued {
 		e.dropped.Add(1)
 		return
 	}
-	e.queue = append(e.queue, queued{r, s.clone(), size})
+	e.queue = append(e.queue, queued{r, s.Clone(), size})
 	e.bytes += size
 	if len(e.queue) >= e.o.batch {
 		select {
@@ -136,15 +127,15 @@ func (e *Exporter) Err() error {
 }
 
 // Push sends spans of the past, and waits for the collector. Open spans end at now.
-func (e *Exporter) Push(ctx context.Context, now int64, groups ...Group) error {
+func (e *Exporter) Push(ctx context.Context, now int64, groups ...traces.Group) error {
 	for _, g := range groups {
 		for rest := g.Spans; len(rest) > 0; {
 			n, size := 0, 0
-			for n < len(rest) && n < e.o.batch && (n == 0 || size+rest[n].otlpSize() <= maxRequest) {
-				size += rest[n].otlpSize()
+			for n < len(rest) && n < e.o.batch && (n == 0 || size+rest[n].Size() <= maxRequest) {
+				size += rest[n].Size()
 				n++
 			}
-			rejected, err := e.client.upload(ctx, now, []Group{{g.Resource, rest[:n]}})
+			rejected, err := e.client.upload(ctx, now, []traces.Group{{g.Resource, rest[:n]}})
 			if err == nil && rejected > 0 {
 				err = fmt.Errorf("traces: the collector rejected %d of %d spans", rejected, n)
 			}
@@ -224,14 +215,14 @@ func (e *Exporter) take() []queued {
 }
 
 func (e *Exporter) upload(batch []queued) (rejected int64, err error) {
-	var groups []Group
-	index := map[*Resource]int{}
+	var groups []traces.Group
+	index := map[*traces.Resource]int{}
 	for i := range batch {
 		r := batch[i].resource
 		n, ok := index[r]
 		if !ok {
 			n = len(groups)
-			index[r], groups = n, append(groups, Group{Resource: r})
+			index[r], groups = n, append(groups, traces.Group{Resource: r})
 		}
 		groups[n].Spans = append(groups[n].Spans, batch[i].span)
 	}

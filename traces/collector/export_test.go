@@ -1,4 +1,4 @@
-package traces
+package collector
 
 import (
 	"context"
@@ -14,19 +14,21 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cairn-run/cairn/traces"
 )
 
 // collector is a client that keeps its uploads.
 type collector struct {
 	mu      sync.Mutex
-	batches [][]Group
+	batches [][]traces.Group
 	send    func(ctx context.Context) error
 	rejects int64
 }
 
 func (c *collector) close() {}
 
-func (c *collector) upload(ctx context.Context, _ int64, groups []Group) (int64, error) {
+func (c *collector) upload(ctx context.Context, _ int64, groups []traces.Group) (int64, error) {
 	c.mu.Lock()
 	c.batches = append(c.batches, groups)
 	c.mu.Unlock()
@@ -54,8 +56,8 @@ func TestSpansAreExportedInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{}
 		e := startExporter(c, batching{queue: 100, batch: 10, delay: 5 * time.Second, timeout: time.Second})
-		one, two := &Resource{Attributes: []Attribute{String("k", "1")}}, &Resource{}
-		b := NewBuffer(Options{Incarnation: 1, Resource: one, Exporter: e})
+		one, two := &traces.Resource{Attributes: []traces.Attribute{traces.String("k", "1")}}, &traces.Resource{}
+		b := traces.NewBuffer(traces.Options{Incarnation: 1, Resource: one, Exporter: e})
 		for i := range 10 {
 			b.Add(made(i+1, hour0, hour0+1))
 		}
@@ -126,7 +128,7 @@ func TestQueuesAreBoundedInBytes(t *testing.T) {
 		}}
 		e := startExporter(c, batching{queue: 100_000, batch: 100_000, delay: time.Hour, timeout: time.Hour})
 		s := made(1, hour0, hour0+1)
-		s.Attributes = []Attribute{String("text", strings.Repeat("x", 4000))}
+		s.Attributes = []traces.Attribute{traces.String("text", strings.Repeat("x", 4000))}
 		for range 5000 {
 			e.Export(nil, &s)
 		}
@@ -145,11 +147,11 @@ func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
 	c := &collector{}
 	e := startExporter(c, defaultBatching)
 	defer e.Close(context.Background())
-	var spans []Span
+	var spans []traces.Span
 	for i := range 1200 {
 		spans = append(spans, made(i+1, hour0, hour0+1))
 	}
-	if err := e.Push(context.Background(), hour0, Group{Spans: spans}); err != nil {
+	if err := e.Push(context.Background(), hour0, traces.Group{Spans: spans}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.count(); len(got) != 3 || got[0] != 512 || got[2] != 176 {
@@ -157,7 +159,7 @@ func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
 	}
 	fault := errors.New("refused")
 	c.send = func(context.Context) error { return fault }
-	if err := e.Push(context.Background(), hour0, Group{Spans: spans}); !errors.Is(err, fault) {
+	if err := e.Push(context.Background(), hour0, traces.Group{Spans: spans}); !errors.Is(err, fault) {
 		t.Errorf("Push returned %v", err)
 	}
 }
@@ -185,7 +187,8 @@ func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 	if err != nil || e == nil {
 		t.Fatal(e, err)
 	}
-	s := full
+	s := made(1, hour0, hour0+1)
+	s.Name = "charge"
 	e.Export(nil, &s)
 	if err := e.Close(context.Background()); err != nil || e.Dropped() != 0 {
 		t.Fatal(err, e.Dropped())
@@ -230,8 +233,8 @@ func TestVariablesThatAreWrongAreNamed(t *testing.T) {
 func TestTheEnvironmentHasAttributes(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 	t.Setenv("OTEL_SERVICE_NAME", "shop")
-	got, err := EnvironmentAttributes(context.Background())
-	if err != nil || len(got) != 2 || got[0] != String("deployment.environment.name", "test") || got[1] != String("service.name", "shop") {
+	got, err := traces.EnvironmentAttributes(context.Background())
+	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test") || got[1] != traces.String("service.name", "shop") {
 		t.Errorf("the attributes are %v, %v", got, err)
 	}
 }

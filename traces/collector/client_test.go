@@ -1,4 +1,4 @@
-package traces
+package collector
 
 import (
 	"bytes"
@@ -20,6 +20,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cairn-run/cairn/traces"
 )
 
 // configured returns the client of some variables, whose names are cut short.
@@ -121,7 +123,7 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	e := startExporter(fake, defaultBatching)
 	s := made(1, hour0, hour0+1)
 	e.Export(nil, &s)
-	if err := e.Push(t.Context(), 0, Group{Spans: []Span{s}}); err == nil || !strings.Contains(err.Error(), "rejected 2 of 1") {
+	if err := e.Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s}}); err == nil || !strings.Contains(err.Error(), "rejected 2 of 1") {
 		t.Errorf("Push returned %v", err)
 	}
 	if err := e.Close(t.Context()); err != nil || e.Dropped() != 2 {
@@ -159,7 +161,7 @@ func TestFormsOfRequests(t *testing.T) {
 					return
 				}
 				var data tracepb.TracesData
-				if err := proto.Unmarshal(body, &data); err != nil || !proto.Equal(&data, &tracepb.TracesData{ResourceSpans: Protobuf(hour0+minute, groups()...)}) {
+				if err := proto.Unmarshal(body, &data); err != nil || !proto.Equal(&data, &tracepb.TracesData{ResourceSpans: traces.Protobuf(hour0+minute, groups()...)}) {
 					t.Errorf("the body is %v, %v", &data, err)
 				}
 			})
