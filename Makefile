@@ -85,7 +85,7 @@ bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite 
 	cd runtime/bench && $(GO) run . -rounds '$(ROUNDS)'
 	cd runtime/bench && CGO_ENABLED=1 $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run SQL
 	cd runtime/bench && CGO_ENABLED=1 $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run 'KV: puts'
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor/... ./sqlitevfs ./workflow/internal/replay
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./traces ./actor/... ./sqlitevfs ./workflow/internal/replay
 
 .PHONY: bench-growth
 bench-growth: go ## measure a node whose store has many actors beside raw Pebble (ACTORS=1000000 ROUNDS=5 ARGS='-soak 20m')

@@ -233,6 +233,9 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 		clearRange(start, end)
 	}
 	if w.destroyed != nil {
+		if w.space.aside || w.destroyed.traces {
+			clearRange(rowRange(id, []byte{byte(keyspace.KindTraces)}, keyspace.Successor([]byte{byte(keyspace.KindTraces)})))
+		}
 		w.destroyed.encode(id, set, clear)
 	}
 	if w.created != nil {

@@ -9,7 +9,7 @@ import (
 
 // DeleteRange removes all keys in start <= key < end; a nil end has no bound. It
 // returns how many were there, keys that have expired not among them. The index
-// of expiring keys is not touched.
+// of expiring keys is not touched, nor is what Aside has written.
 //
 // Many keys are removed as a range: the cost is reading their metadata once, to
 // count them.
@@ -17,9 +17,10 @@ func (w *WriteSet) DeleteRange(start, end []byte) (int64, error) {
 	if err := w.deletable(start, end); err != nil {
 		return 0, err
 	}
+	traces, others := keyspace.KindTraces.Range()
 	before, after := keyspace.Expiry.Range()
-	parts := make([]span, 0, 2)
-	for _, r := range []span{{start, before}, {after, end}} {
+	parts := make([]span, 0, 3)
+	for _, r := range []span{{start, traces}, {others, before}, {after, end}} {
 		if r.end == nil || (end != nil && bytes.Compare(end, r.end) < 0) {
 			r.end = end
 		}

@@ -53,7 +53,7 @@ var (
 	ErrCursor = errors.New("engine: the cursor does not belong to this query")
 
 	// ErrReserved is returned for a write to a key that the engine maintains
-	// itself (keyspace.Expiry.Kind), and for an empty key.
+	// itself (keyspace.Expiry.Kind) or that is written aside, and for an empty key.
 	ErrReserved = errors.New("engine: the key is reserved")
 )
 

@@ -42,6 +42,7 @@ type destruction struct {
 	kept      string // kinds that survive
 	named     bool   // there is a directory row to remove
 	again     bool   // the actor was destroyed before: only kept keys go
+	traces    bool   // there are keys of Aside to remove
 }
 
 // Destroy removes the actor: its name, its identity, and all keys except those
@@ -107,6 +108,10 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 		if stored, err = w.storedIn(gaps); err != nil {
 			return err
 		}
+		stored = slices.DeleteFunc(stored, func(f found) bool {
+			d.traces = d.traces || aside(f.key)
+			return aside(f.key)
+		})
 	}
 
 	w.turn()

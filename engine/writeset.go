@@ -342,7 +342,7 @@ func (w *WriteSet) checkKey(key []byte) error {
 		limit = w.space.limits.MaxKey
 	}
 	switch {
-	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.Expiry.Kind:
+	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.Expiry.Kind || aside(key):
 		return ErrReserved
 	case len(key)-1 > limit:
 		return &LimitError{LimitKey, int64(limit), int64(len(key) - 1)}

@@ -137,7 +137,7 @@ func TestRangesInsideAKind(t *testing.T) {
 			start:   WorkflowName.lead(nil),
 			end:     Successor(WorkflowName.lead(nil)),
 			inside:  [][]byte{WorkflowName.Append(nil, 0), WorkflowName.Append(nil, 1<<32-1)},
-			outside: [][]byte{WorkflowHistory.lead(nil), traceChunk.lead(nil)},
+			outside: [][]byte{WorkflowHistory.lead(nil), TraceChunk.lead(nil)},
 		},
 		"parts of a large value": {
 			start:   WorkflowBlob.Append(nil, &WorkflowHash{}, 1),

@@ -180,6 +180,41 @@ func (l *Timed) Parse(key []byte) (atMS int64, inner []byte, err error) {
 	return int64(v.n[0]), v.b, err
 }
 
+// Moment is a key of the tuple (family, time).
+type Moment struct{ layout }
+
+// Append appends the key.
+func (l *Moment) Append(dst []byte, at int64) []byte {
+	return tuple.AppendInt(append(dst, byte(l.Kind), l.family[0], l.family[1]), at)
+}
+
+// Parse returns the time.
+func (l *Moment) Parse(key []byte) (int64, error) {
+	var v values
+	err := l.parse(key, &v)
+	return int64(v.n[0]), err
+}
+
+// MomentItem is a key of the tuple (family, time, number).
+type MomentItem struct{ layout }
+
+// Append appends the key.
+func (l *MomentItem) Append(dst []byte, at int64, n uint64) []byte {
+	return tuple.AppendUint(l.Prefix(dst, at), n)
+}
+
+// Prefix appends what the keys of all items of a time begin with. The range ends at [TupleEnd].
+func (l *MomentItem) Prefix(dst []byte, at int64) []byte {
+	return tuple.AppendInt(append(dst, byte(l.Kind), l.family[0], l.family[1]), at)
+}
+
+// Parse returns the time and the number.
+func (l *MomentItem) Parse(key []byte) (at int64, n uint64, err error) {
+	var v values
+	err = l.parse(key, &v)
+	return int64(v.n[0]), v.n[1], err
+}
+
 // Inner is a key of a tuple of a logical key.
 type Inner struct{ layout }
 

@@ -61,8 +61,13 @@ var (
 	workflowBlobPart = layout{Kind: KindWorkflow, family: "\x15\x08", prints: "workflow/blob %/chunk %",
 		fields: []field{{asHash, "SHA-256"}, {asChunk, "chunk"}}, value: "part of a large value"}
 
-	traceChunk = layout{Kind: 0x08, family: "\x15\x01", prints: "trace/%/chunk %",
-		fields: []field{{asInt, "bucket start s"}, {asUint, "chunk"}}, owner: "traces", value: "one chunk of spans"}
+	// TraceChunk is the key of a chunk of spans: the start of its bucket in Unix seconds, and its number there.
+	TraceChunk = MomentItem{layout{Kind: KindTraces, family: "\x15\x01", prints: "trace/%/chunk %",
+		fields: []field{{asInt, "bucket start s"}, {asUint, "chunk"}}, owner: "traces", value: "one chunk of spans"}}
+
+	// TraceBucket is the key of the totals of a bucket of chunks.
+	TraceBucket = Moment{layout{Kind: KindTraces, family: "\x15\x02", prints: "trace/%/totals",
+		fields: []field{{asInt, "bucket start s"}}, value: "bytes, chunks and times of a bucket of spans"}}
 
 	// SQLiteMetadata is the key of the size of a file and of what belongs to it.
 	SQLiteMetadata = File{layout{Kind: KindSQLite, family: "\x00", prints: "sqlite/%/metadata",
@@ -205,7 +210,7 @@ var layouts = [...]*layout{
 	&Persisted.layout, &Connection.layout, &inspectorToken, &UserKV.layout, &QueueMessage.layout,
 	&QueueMetadata.layout, &WorkflowName.layout, &WorkflowHistory.layout, &WorkflowField.layout,
 	&WorkflowEntry.layout, &WorkflowMetadata.layout, &WorkflowUndo.layout, &WorkflowMessage.layout,
-	&WorkflowBlob.layout, &workflowBlobPart, &traceChunk, &SQLiteMetadata.layout, &SQLiteChunk.layout,
+	&WorkflowBlob.layout, &workflowBlobPart, &TraceChunk.layout, &TraceBucket.layout, &SQLiteMetadata.layout, &SQLiteChunk.layout,
 	&Alarm.layout, &Expiry.layout, &Idempotency.layout, &Received.layout, &Outgoing.layout,
 	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,

@@ -11,6 +11,7 @@ type Kind byte
 // The kinds that have keys of several layouts. A layout has the number of any other kind.
 const (
 	KindWorkflow Kind = 0x07
+	KindTraces   Kind = 0x08
 	KindSQLite   Kind = 0x09
 )
 

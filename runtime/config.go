@@ -63,6 +63,13 @@ type config struct {
 		MaxLength    size `toml:"max_length"`
 		IdleTime     span `toml:"idle_time"`
 	} `toml:"sql"`
+	Traces struct {
+		Off       bool    `toml:"off"`
+		PerSecond int     `toml:"per_second"`
+		Share     float64 `toml:"share"`
+		MaxAge    span    `toml:"max_age"`
+		MaxBytes  size    `toml:"max_bytes"`
+	} `toml:"traces"`
 	Limits  map[string]typeLimits `toml:"limits"`
 	Gateway struct {
 		MemoryBytes size `toml:"memory_bytes"`
@@ -181,6 +188,9 @@ func (c *config) apply(o *Options) {
 		MaxOpen: c.SQL.MaxOpen, MaxMemory: int64(c.SQL.MaxMemory), ConnMemory: int64(c.SQL.ConnMemory), CacheBytes: int64(c.SQL.CacheBytes),
 		TurnBytes: int64(c.SQL.TurnBytes), Temporary: int64(c.SQL.Temporary), MaxTemporary: int64(c.SQL.MaxTemporary),
 		MaxLength: int(c.SQL.MaxLength), IdleTime: c.SQL.IdleTime.d,
+	}
+	o.Traces = TraceOptions{
+		Off: c.Traces.Off, PerSecond: int64(c.Traces.PerSecond), Share: c.Traces.Share, MaxAge: c.Traces.MaxAge.d, MaxBytes: int64(c.Traces.MaxBytes),
 	}
 	for name, l := range c.Limits {
 		if o.TypeLimits == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -59,8 +60,11 @@ func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 }
 
 // Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list or
-// kv.count. An actor that is not there has no entries.
-func (o *Offline) Read(_ context.Context, r *host.Request) (host.Reply, error) {
+// kv.count. An actor that is not there has no entries. It also answers trace.read.
+func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error) {
+	if r.Method == host.TraceRead {
+		return trace.StoredReply(ctx, o.store, o.Namespace, r)
+	}
 	return kv.StoredReply(o.store, o.Namespace, r, time.Now())
 }
 

@@ -165,6 +165,8 @@ type Options struct {
 	MaxAwakeBytes int64
 	// SQL bounds the connections to the SQLite databases of actors.
 	SQL SQLOptions
+	// Traces says what is recorded of what actors do.
+	Traces TraceOptions
 	// TurnGrace is how long after its deadline a handler may still return before its turn is
 	// abandoned; 0 means 5 seconds.
 	TurnGrace time.Duration
@@ -175,6 +177,22 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Logger gets the log for operators; nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A trace that began elsewhere is
+// recorded if its caller says so. Turns that fail, and those that take more than 100 ms, are recorded in any case. Spans also go
+// to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT. A zero field means its default.
+type TraceOptions struct {
+	// Off records nothing.
+	Off bool
+	// PerSecond is how many traces may begin at the node in a second: 100 if 0.
+	PerSecond int64
+	// Share is the part of the traces that begin at the node which is recorded, up to 1: 1 if 0.
+	Share float64
+	// MaxAge is how long spans are kept: 7 days if 0.
+	MaxAge time.Duration
+	// MaxBytes bounds the spans that an actor keeps: 16 MiB if 0. They do not count against its storage.
+	MaxBytes int64
 }
 
 // SQLOptions bound the connections to the SQLite databases of actors. A zero field means its
@@ -295,12 +313,16 @@ func (o *Options) Validate() error {
 		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
 		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},
 		{"SQL.MaxLength", int64(o.SQL.MaxLength)}, {"SQL.IdleTime", int64(o.SQL.IdleTime)},
+		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.MaxAge", int64(o.Traces.MaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
 		{"TurnGrace", int64(o.TurnGrace)}, {"DrainTimeout", int64(o.DrainTimeout)}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
 	} {
 		if d.value < 0 {
 			fault("runtime: Options.%s is negative", d.name)
 			negative = true
 		}
+	}
+	if s := o.Traces.Share; !(s >= 0 && s <= 1) {
+		fault("runtime: Options.Traces.Share is %v; it is above 0 and at most 1, or 0 for all", s)
 	}
 	if o.MemTableBytes > 0 && o.MemTableBytes < minMemTables {
 		fault("runtime: Options.MemTableBytes is %d bytes; the least is %d (256 KiB)", o.MemTableBytes, minMemTables)

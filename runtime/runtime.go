@@ -26,6 +26,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/natspub"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
+	"github.com/cairn-run/cairn/traces"
+	"github.com/cairn-run/cairn/traces/collector"
 )
 
 // A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through
@@ -34,6 +37,7 @@ type Runtime struct {
 	options   Options
 	store     *engine.Store
 	node      *node.Node
+	exporter  *collector.Exporter // nil without a collector
 	front     *serve.Front
 	gateway   *gateway.Gateway
 	local     NATSServer
@@ -179,13 +183,16 @@ func (r *Runtime) startNode() error {
 			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxTemporary: o.SQL.MaxTemporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,
 		},
 	}
+	var err error
+	if s.Traces, err = r.traceOptions(); err != nil {
+		return err
+	}
 	if r.publisher != nil {
 		s.Changes = r.publisher
 	}
 	for _, d := range o.Actors {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}
-	var err error
 	r.node, err = node.New(s)
 	if errors.Is(err, engine.ErrDamaged) {
 		return fmt.Errorf("runtime: the data in %s is damaged; docs/operate/damaged-store.md says what to do: %w", r.options.Dir, err)
@@ -203,6 +210,24 @@ func (r *Runtime) startNode() error {
 		}
 	}
 	return r.registry.Register(storeMetrics{r.store})
+}
+
+// traceOptions makes the exporter of spans, if there is a collector.
+func (r *Runtime) traceOptions() (trace.Options, error) {
+	o := &r.options.Traces
+	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}
+	if o.Off {
+		return t, nil
+	}
+	var err error
+	if r.exporter, err = collector.NewExporter(); err != nil {
+		return t, fmt.Errorf("runtime: %w", err)
+	}
+	if r.exporter != nil {
+		t.Exporter = r.exporter
+	}
+	t.Attributes, err = traces.EnvironmentAttributes(context.Background())
+	return t, err
 }
 
 func (r *Runtime) startGateway(ctx context.Context) error {
@@ -284,6 +309,9 @@ func (r *Runtime) Close() error {
 		}
 		if r.local != nil {
 			r.local.Close()
+		}
+		if r.exporter != nil {
+			faults = append(faults, r.exporter.Close(ctx))
 		}
 		r.pprof.stop() // late, because a slow stop is worth a profile
 		faults = append(faults, r.store.Close())

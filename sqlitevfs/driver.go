@@ -101,6 +101,7 @@ func (l *link) PrepareContext(ctx context.Context, text string) (_ driver.Stmt, 
 
 // ExecContext implements driver.ExecerContext.
 func (l *link) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Result, err error) {
+	defer l.s.observed(text, l.s.began(), &err)
 	c, err := l.s.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -135,6 +136,7 @@ func (l *link) ExecContext(ctx context.Context, text string, args []driver.Named
 // QueryContext implements driver.QueryerContext. All statements but the last are run to their end; the rows are those of
 // the last, which is run up to its first row, so that a statement that changes something does so if nobody reads a row.
 func (l *link) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	defer l.s.observed(text, l.s.began(), &err)
 	c, err := l.s.enter(ctx)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ type Session struct {
 	handle *sql.DB
 	over   bool
 
-	reserved bool // statements may use reserved tables
+	reserved bool                                          // statements may use reserved tables
+	observe  func(text string, began time.Time, err error) // nil if nobody wants to know
 
 	used   atomic.Bool
 	writes atomic.Int64
@@ -65,6 +66,25 @@ func (s *Session) DB() *sql.DB {
 // AllowReserved lets the statements of the session use the tables whose names begin with [ReservedPrefix]. It is called before the
 // first statement.
 func (s *Session) AllowReserved() { s.reserved = true }
+
+// Observe has f called when the execution of a text ends, or a query has its first row. It is called before the first statement. f
+// must not use the session.
+func (s *Session) Observe(f func(text string, began time.Time, err error)) { s.observe = f }
+
+// observed is deferred by what runs a text.
+func (s *Session) observed(text string, began time.Time, err *error) {
+	if s.observe != nil {
+		s.observe(text, began, *err)
+	}
+}
+
+// began is the time if somebody observes.
+func (s *Session) began() (t time.Time) {
+	if s.observe != nil {
+		t = time.Now()
+	}
+	return t
+}
 
 // closeHandle closes the handle, also one that is asked for later.
 func (s *Session) closeHandle() {

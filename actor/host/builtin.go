@@ -74,6 +74,8 @@ const (
 	TokenList   = "token.list"
 	TokenRevoke = "token.revoke"
 
+	TraceRead = "trace.read"
+
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"
 	StreamDelete = "stream.delete" // the sequence goes on

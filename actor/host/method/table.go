@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -157,6 +158,12 @@ var (
 	TokenRevoke = row[token.RevokeInput, counted](host.TokenRevoke, act, Actor, Operators, none, "Revokes a token for the key-value store.")
 )
 
+// Traces.
+var (
+	TraceRead = row[trace.ReadInput, trace.ReadOutput](host.TraceRead, ask, Actor, Operators, none,
+		"Reads the spans that an actor has recorded, without waking it.")
+)
+
 // Streams.
 var (
 	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act, ExternalStreams, Anyone, creates,
@@ -238,6 +245,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,
 	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row, KVRender.Row, KVPurge.Row,
 	TokenCreate.Row, TokenList.Row, TokenRevoke.Row,
+	TraceRead.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

@@ -87,8 +87,8 @@ func mask(s string) string {
 }
 
 func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
-	// No actor goes to sleep, however slow the machine is.
-	d := serve(t, t.TempDir(), "--config", configFile(t, "[actors]\nidle_timeout = \"1h\"\n"))
+	// No actor goes to sleep, and no span is stored, however slow the machine is.
+	d := serve(t, t.TempDir(), "--config", configFile(t, "[actors]\nidle_timeout = \"1h\"\n[traces]\noff = true\n"))
 	page := readPage(t, cliPage)
 	lines := strings.Split(page, "\n")
 	blocks := transcripts(lines)

@@ -11,24 +11,24 @@ import (
 )
 
 // builtin calls a built-in method, waiting for what it asks for if the caller wants to.
-func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if r.Create {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
 	}
 	if from == nil && b.Row.Counted(t.Open()) {
-		if err := p.k.Admit(t, r); err != nil {
+		if err := p.admit(t, r); err != nil {
 			return host.Reply{}, err
 		}
 	}
 	if b.wait == nil {
-		return p.builtinOnce(ctx, t, b, r, from)
+		return p.builtinOnce(ctx, t, b, r, from, span)
 	}
 	in, topic, d, err := b.wait(r)
 	if err != nil {
 		return host.Reply{}, err
 	}
 	if d <= 0 {
-		return p.builtinOnce(ctx, t, b, r, from)
+		return p.builtinOnce(ctx, t, b, r, from, span)
 	}
 	if from != nil && from.Kind == kernel.FromTurn {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
@@ -38,7 +38,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
-		reply, err := p.builtinOnce(ctx, t, b, r, from)
+		reply, err := p.builtinOnce(ctx, t, b, r, from, span)
 		nothing := err != nil || b.empty(in, r.Codec, reply.Output)
 		if sub.Destroyed() && (nothing || b.OfLife) { // else it found something, perhaps as the last deed of the actor
 			return host.Reply{}, fault.Destroyed()
@@ -61,7 +61,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	}
 }
 
-func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if from == nil && p.k.Draining.Load() {
 		return host.Reply{}, fault.Unavailable("the node is shutting down")
 	}
@@ -73,7 +73,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 		} else {
 			placed(r)
 		}
-		out, err := b.serve(ctx, p.k, t, r, from)
+		out, err := b.serve(ctx, p.k, t, r, from, span)
 		return host.Reply{Output: out}, err
 	}
 	var reply host.Reply
@@ -86,7 +86,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	existing := r.Existing
 	if b.query != nil {
 		q.Existing = true
-		reply, err = p.queryBuiltin(ctx, t, q, from, b, func(rd *Query) ([]byte, error) { return b.query(rd, q) })
+		reply, err = p.queryBuiltin(ctx, t, q, from, span, b, func(rd *Query) ([]byte, error) { return b.query(rd, q) })
 	} else {
 		do := &b.Procedure
 		if r.Value != nil {
@@ -96,7 +96,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 				own.Bytes = sized.Size()
 			}
 		}
-		reply, err = p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
+		reply, err = p.k.CallTurn(ctx, t, r, from, span, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
 	}
 	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
 		q.Existing = existing

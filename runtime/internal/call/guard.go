@@ -39,7 +39,7 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 		return reply, err
 	}
 	if !b.Row.Free && !b.Row.Counted(t.Open()) {
-		if err := p.k.Admit(t, r); err != nil {
+		if err := p.admit(t, r); err != nil {
 			return reply, err
 		}
 	}
@@ -69,7 +69,7 @@ func (p *Router) Look(ctx context.Context, a host.Address, name string, f func(*
 	}
 	b := &Method{unwoken: true}
 	b.Row.Name = name
-	_, err = p.queryBuiltin(ctx, t, &host.Request{Address: a, Existing: true}, nil, b, func(q *Query) ([]byte, error) { return nil, f(q) })
+	_, err = p.queryBuiltin(ctx, t, &host.Request{Address: a, Existing: true}, nil, host.Untraced, b, func(q *Query) ([]byte, error) { return nil, f(q) })
 	return err
 }
 

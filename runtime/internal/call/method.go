@@ -22,7 +22,7 @@ type Method struct {
 	// local is what Run is for a request with a Value, which the turn replaces.
 	local func(req *host.Request) func(c *kernel.Core, w *kernel.Work) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.
-	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller) ([]byte, error)
+	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error)
 	// reads: serve shows what turns have changed.
 	reads bool
 	// wait decodes the input and says how long the caller is willing to wait, and for what signal, when empty says that there
@@ -138,9 +138,9 @@ func Ask[In, Out any](m method.Typed[In, Out], f func(r *Query, codec host.Codec
 func Serve[In, Out any](
 	m method.Typed[In, Out], f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error), options ...Option[In],
 ) *Method {
-	return bound(m.Row, &Method{serve: func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller) ([]byte, error) {
+	return bound(m.Row, &Method{serve: func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error) {
 		on := kernel.Target{
-			Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Traceparent: req.Traceparent, Veiled: req.Veiled, Order: req.Order,
+			Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Span: span, Veiled: req.Veiled, Order: req.Order,
 		}
 		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(s, ctx, on, in) })
 	}}, options)

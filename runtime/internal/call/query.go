@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
@@ -184,6 +185,9 @@ func (r *Query) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &r.from
 	}
+	if v := span.Value(r.Actor.Spans, r.from.Span.Span(), nil, key); v != nil {
+		return v
+	}
 	if c := r.timed.Load(); c != nil {
 		return c.Value(key)
 	}
@@ -202,7 +206,7 @@ func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(
 func (r *Query) Version() uint64 { return uint64(r.View.Version) }
 
 // Traceparent implements host.Reader.
-func (r *Query) Traceparent() string { return r.from.Traceparent }
+func (r *Query) Traceparent() string { return r.from.Span.Span().String() }
 
 // Call implements host.Node: a query may call queries only.
 func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
@@ -227,10 +231,10 @@ type base interface{ query() *Query }
 func (r *Query) query() *Query { return r }
 
 // query answers a query while its caller waits, without a turn.
-func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller) (host.Reply, error) {
+func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	h := p.newQuery()
 	r := h.query()
-	if err := p.open(ctx, r, t, req, from, false); err != nil {
+	if err := p.open(ctx, r, t, req, from, span, false); err != nil {
 		return host.Reply{}, err
 	}
 	out, err := p.runs.run(h, method)
@@ -238,16 +242,16 @@ func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *hos
 }
 
 // queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
-func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
+func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
 	r := new(Query)
-	err := p.open(ctx, r, t, req, from, b.unwoken)
+	err := p.open(ctx, r, t, req, from, span, b.unwoken)
 	if host.CodeOf(err) == host.ActorFailed {
 		a, v, serr := p.k.StandIn(ctx, t, req.Address)
 		if host.CodeOf(serr) == host.NotFound {
 			return host.Reply{}, err
 		}
 		if err = serr; err == nil {
-			r.init(ctx, a, v, req, nil)
+			r.init(ctx, a, v, req, nil, span)
 		}
 	}
 	if err != nil {
@@ -258,7 +262,7 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 }
 
 // open makes r a query that reads the last commit, until it is answered. An actor that sleeps is woken, or with unwoken read as it is.
-func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller, unwoken bool) error {
+func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span, unwoken bool) error {
 	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
 			return err
@@ -281,29 +285,26 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 	for v == nil {
 		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
 		var err error
-		if a, err = p.k.Rouse(ctx, t, req, from); err != nil {
+		if a, err = p.k.Rouse(ctx, t, req, from, span); err != nil {
 			return err
 		}
 		v = a.AcquireView()
 	}
 	placed(req)
-	r.init(ctx, a, v, req, from)
+	r.init(ctx, a, v, req, from, span)
 	return nil
 }
 
 // init makes r a query that reads a view, until it is answered.
-func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller) {
+func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller, of host.Span) {
 	now := time.Now()
 	a.Touch(now)
 	r.Context, r.Actor, r.View, r.Request = ctx, a, v, req
 	r.limit = now.Sub(a.Kernel.Started)
 	r.limit += min(a.Type.Base.QueryTimeout, math.MaxInt64-r.limit)
-	r.from = kernel.Caller{Kind: kernel.FromQuery, Traceparent: req.Traceparent}
+	r.from = kernel.Caller{Kind: kernel.FromQuery, Span: span.RefTo(of)}
 	if from != nil {
 		r.from.Depth, r.from.Waiter = from.Depth+1, from.Waiter
-		if r.from.Traceparent == "" {
-			r.from.Traceparent = from.Traceparent
-		}
 	}
 }
 

@@ -42,7 +42,7 @@ var (
 func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
 	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
-	for server := range kernel.PartsAs[Server](parts) {
+	for server := range attach.As[Server](parts) {
 		if err := p.bind(server.Methods()); err != nil {
 			return nil, err
 		}
@@ -132,7 +132,24 @@ func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller
 	return p.route(ctx, r, from)
 }
 
+// route carries a request, and has it recorded.
 func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+	cause := host.ParseSpan(r.Traceparent)
+	switch {
+	case !cause.IsZero():
+	case from != nil:
+		cause = from.Span.Span()
+	default:
+		cause = host.SpanOf(ctx)
+	}
+	if p.k.Tracer == nil {
+		return p.carry(ctx, r, from, cause)
+	}
+	return p.recorded(ctx, r, from, cause)
+}
+
+// carry carries a request whose span is given.
+func (p *Router) carry(ctx context.Context, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	t, err := p.k.StoredTypeOf(r.Address)
 	if err != nil {
 		return host.Reply{}, err
@@ -151,7 +168,7 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 		i, ok := t.ByName[r.Method]
 		if !ok {
 			if b := p.Methods[r.Method]; b != nil {
-				return p.builtin(ctx, t, b, r, from)
+				return p.builtin(ctx, t, b, r, from, span)
 			}
 			return host.Reply{}, fault.UnknownMethod(t.Type, r.Method)
 		}
@@ -162,7 +179,7 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 		if p.k.Draining.Load() {
 			return host.Reply{}, fault.Unavailable("the node is shutting down")
 		}
-		if err := p.k.Admit(t, r); err != nil {
+		if err := p.admit(t, r); err != nil {
 			return host.Reply{}, err
 		}
 	} else if from.Depth >= maxDepth {
@@ -172,10 +189,10 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 		if r.Create {
 			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
 		}
-		return p.query(ctx, t, method, r, from)
+		return p.query(ctx, t, method, r, from, span)
 	}
 	if err := p.k.Pauses.Refuse(r.Address); err != nil {
 		return host.Reply{}, err
 	}
-	return p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: method, Create: create}, r.Existing && !create)
+	return p.k.CallTurn(ctx, t, r, from, span, kernel.Call{Method: method, Create: create}, r.Existing && !create)
 }

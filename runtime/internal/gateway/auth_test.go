@@ -20,6 +20,7 @@ var everyRoute = map[route]walked{
 	toCall:           {"/actors/room/a/-/call/add", "POST"},
 	toActor:          {"/actors/room/a/-/", "GET HEAD PUT DELETE"},
 	toKeys:           {"/actors/room/a/-/keys", "GET HEAD"},
+	toTraces:         {"/actors/room/a/-/traces", "GET HEAD"},
 	toEvents:         {"/actors/room/a/-/events", "GET"},
 	toWatch:          {"/actors/room/a/-/kv-watch", "GET POST"},
 	toFeed:           {"/actors/room/a/-/kv-feed", "GET"},

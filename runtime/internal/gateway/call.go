@@ -90,7 +90,7 @@ func (x *exchange) creation(t *target) (string, *host.Error) {
 	return name, nil
 }
 
-// conditions reads the headers If-Match, If-None-Match, Idempotency-Key and Traceparent.
+// conditions reads the headers If-Match, If-None-Match and Idempotency-Key.
 func (x *exchange) conditions(q *host.Request) *host.Error {
 	h := x.R.Header
 	if v := h["If-Match"]; len(v) > 0 {
@@ -110,7 +110,7 @@ func (x *exchange) conditions(q *host.Request) *host.Error {
 	}
 	var fault *host.Error
 	q.IdempotencyKey, fault = x.single("Idempotency-Key", MaxIdempotencyKey)
-	q.Traceparent = traceparent(h["Traceparent"]...)
+	q.Traceparent = x.traceparent
 	return fault
 }
 
@@ -238,34 +238,4 @@ func (g *Gateway) veils(ctx context.Context, q *host.Request, h http.Header, rem
 		return g.front.Veiled(ctx, serve.AuthRequest{Type: q.Type, Key: q.Key, Header: h, RemoteAddr: remote}, host.WorkflowHistory)
 	}
 	return false
-}
-
-// traceparent returns the one value if it is a W3C trace context, version 00 or a later one that begins alike, and otherwise "".
-func traceparent(values ...string) string {
-	if len(values) != 1 {
-		return ""
-	}
-	const size = 55
-	s := values[0]
-	if len(s) < size || len(s) > 4*size || s[2] != '-' || s[35] != '-' || s[52] != '-' {
-		return ""
-	}
-	if len(s) > size && (s[:2] == "00" || s[size] != '-') {
-		return ""
-	}
-	if hex(s[:2], "ff") && hex(s[3:35], "00000000000000000000000000000000") && hex(s[36:52], "0000000000000000") &&
-		hex(s[53:55], "") {
-		return s
-	}
-	return ""
-}
-
-// hex reports whether s is lower-case hexadecimal and not the one value that is reserved.
-func hex(s, reserved string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return s != reserved
 }

@@ -76,7 +76,7 @@ func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
 		q, fault = in.request("sse")
 	}
 	if fault == nil {
-		q.Traceparent = traceparent(x.R.Header["Traceparent"]...)
+		q.Traceparent = x.traceparent
 		q.Existing, fault = x.existing()
 	}
 	return q, fault

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/codebolt"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/keyval"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
@@ -65,6 +66,8 @@ type Gateway struct {
 	front     *serve.Front
 	opts      Options
 	node      Node
+	tracer    host.Tracer          // nil if the node records nothing
+	documents trace.Documents      // nil if the node shows no spans
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -88,7 +91,7 @@ type headerValues struct{ json, cbor, yes []string }
 
 // Headers that pages of allowed origins may read, and send.
 const (
-	exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After"
+	exposedHeaders = "Cairn-Cursor, Cairn-Version, Idempotency-Replayed, Location, Retry-After, Traceresponse"
 	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
 )
 
@@ -103,7 +106,11 @@ func New(f *serve.Front, o Options) *Gateway {
 	if o.Health == nil {
 		o.Health = func() error { return nil }
 	}
+	tracer, _ := o.Node.(host.Tracer)
+	documents, _ := o.Node.(trace.Documents)
 	g := &Gateway{
+		tracer:    tracer,
+		documents: documents,
 		front:     f,
 		opts:      o,
 		node:      o.Node,
@@ -136,11 +143,17 @@ func New(f *serve.Front, o Options) *Gateway {
 type exchange struct {
 	serve.Exchange
 	g *Gateway
+	// traceparent is that of what the request causes, and "" if the request is part of no trace.
+	traceparent string
+	span, cause host.Span
+	about       host.Address // the actor that it is for
+	name        string       // what it asks of that
 }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{g: g, Exchange: serve.Exchange{Front: g.front, W: w, R: r, Start: time.Now()}}
+	defer x.endTrace()
 	defer x.Finish()
 	x.serve()
 }
@@ -169,7 +182,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI:
+	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI:
 		return true
 	}
 	return false
@@ -223,7 +236,7 @@ func (x *exchange) serve() {
 		x.Fail(fault)
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
-		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil:
+		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -235,6 +248,9 @@ func (x *exchange) serve() {
 		x.W.Header().Set("Connection", "close")
 		x.Fail(serve.ErrShutdown)
 		return
+	}
+	if t.Type != "" {
+		x.beginTrace(&t)
 	}
 	switch t.route {
 	case toCodebolt:
@@ -262,6 +278,8 @@ func (x *exchange) serve() {
 		x.destroy(&t)
 	case t.route == toKeys && method == http.MethodGet:
 		x.keys(&t)
+	case t.route == toTraces && method == http.MethodGet:
+		x.traces(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
 	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):

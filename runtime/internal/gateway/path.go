@@ -17,6 +17,7 @@ const (
 	toCall
 	toActor
 	toKeys
+	toTraces
 	toEvents
 	toWatch
 	toFeed
@@ -127,6 +128,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toActor
 	case "keys":
 		t.route = toKeys
+	case "traces":
+		t.route = toTraces
 	case "events":
 		t.route = toEvents
 	case "kv-watch":

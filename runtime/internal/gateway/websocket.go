@@ -41,7 +41,7 @@ func (x *exchange) websocket(t *target) {
 		}
 	}
 	c := &session{g: x.g, address: t.Address, start: x.Start}
-	c.first.Existing, c.first.Traceparent = existing, traceparent(x.R.Header["Traceparent"]...)
+	c.first.Existing, c.first.Traceparent = existing, x.traceparent
 	if x.Front.Authorize != nil {
 		c.header, c.remote = x.R.Header, x.R.RemoteAddr
 	}

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"time"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -71,6 +73,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 		if t.Session != nil {
 			a.Kernel.Go(t.Session.Drop) // else it would be in use for as long as the handler does not return
 		}
+		t.over(time.Since(t.Start), err)
 		t.Work.Fail(err)
 	}
 	if c != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
@@ -44,6 +45,7 @@ type Actor struct {
 	// Remains is the id of a destroyed actor, of which this is what is left; zero for the actor of the address.
 	Remains   keyspace.ActorID
 	Attached  attach.List // residents
+	Spans     span.Sink   // nil if nothing is recorded
 	sleepSoon bool        // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
 	Mu      sync.Mutex
@@ -70,7 +72,9 @@ type Actor struct {
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	a := &Actor{Kernel: s, Type: t, Address: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, Key: key}
-	a.Mailbox.All = &s.WaitingBytes
+	if a.Mailbox.All = &s.WaitingBytes; s.Tracer != nil {
+		a.Spans = s.Tracer.Sink(a)
+	}
 	a.Limits.Store(s.LimitsOf(t, []byte(key)))
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
@@ -96,6 +100,7 @@ func (a *Actor) Enqueue(w *Work) error {
 func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	t := w.Job.Traits(a)
 	bytes := t.Bytes + 64
+	w.posted = span.Now(w.Span.Sampled())
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	if a.gone {
@@ -103,7 +108,7 @@ func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	}
 	if t.Bounded {
 		if err := a.refuse(w, bytes); err != nil {
-			a.Type.metrics.Overloaded.Inc()
+			a.Type.Metrics.Overloaded.Inc()
 			return job, err
 		}
 	}

@@ -21,14 +21,14 @@ func (s *Kernel) CallFrom(ctx context.Context, r *host.Request, from *Caller) (h
 	return s.Router.Route(ctx, r, from)
 }
 
-// CallTurn has an actor run a request as a turn; j says which. existing: it does not create the actor.
-func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, j Call, existing bool) (host.Reply, error) {
+// CallTurn has an actor run a request as a turn; j says which, and span is that of the call. existing: it does not create the actor.
+func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, span host.Span, j Call, existing bool) (host.Reply, error) {
 	if len(r.IdempotencyKey) > maxIdempotencyKey {
 		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
 	}
 	w := s.Pool.Get()
 	j.Codec, j.Input, j.idempotencyKey, j.Connection = r.Codec, r.Input, r.IdempotencyKey, r.Connection
-	w.Call, w.Job, w.Ctx, w.Existing, w.Traceparent, w.order = j, &w.Call, ctx, existing, r.Traceparent, r.Order
+	w.Call, w.Job, w.Ctx, w.Existing, w.Span, w.order = j, &w.Call, ctx, existing, span, r.Order
 	if err := from.Extend(ctx, w); err != nil {
 		return host.Reply{}, err
 	}
@@ -58,9 +58,6 @@ func (from *Caller) Extend(ctx context.Context, w *Work) error {
 // place gives w its place in the chain of calls.
 func (from *Caller) place(ctx context.Context, w *Work) {
 	w.Chain = from.Depth + 1
-	if w.Traceparent == "" {
-		w.Traceparent = from.Traceparent
-	}
 	if from.Waiter != nil && ctx.Done() == nil {
 		w.Ctx = from.Waiter // a call without a deadline of its own has the turn's
 	}
@@ -89,7 +86,7 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 	if err != nil {
 		return nil, err
 	}
-	if !w.awaited(ctx) {
+	if !timed.Await(ctx, w.Done, &w.timer) {
 		w.Leave()
 		if w.Claim() {
 			return a, fault.Ended(ctx) // the turn may still run; its result has no taker
@@ -97,33 +94,6 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 		<-w.Done
 	}
 	return a, w.Err
-}
-
-// awaited waits for the result of w. It returns false if ctx ends before.
-func (w *Work) awaited(ctx context.Context) bool {
-	if c, ok := ctx.(*timed.Context); ok {
-		if parent, at, ok := c.Unmade(); ok {
-			select {
-			case <-w.Done:
-				w.timer.Stop()
-				return true
-			case <-parent.Done():
-			case <-w.alarm(at):
-			}
-			w.timer.Stop()
-		}
-	}
-	done := ctx.Done()
-	if done == nil {
-		<-w.Done
-		return true
-	}
-	select {
-	case <-w.Done:
-		return true
-	case <-done:
-		return false
-	}
 }
 
 // Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query that waits for the work;
@@ -154,9 +124,9 @@ func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor
 }
 
 // Rouse wakes the actor for a query, creating it if need be, and returns when it has a view.
-func (s *Kernel) Rouse(ctx context.Context, t *Type, r *host.Request, from *Caller) (*Actor, error) {
+func (s *Kernel) Rouse(ctx context.Context, t *Type, r *host.Request, from *Caller, span host.Span) (*Actor, error) {
 	w := s.Pool.Get()
-	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, r.Existing, r.Traceparent
+	w.Job, w.Ctx, w.Existing, w.Span = Waking{}, ctx, r.Existing, span
 	if from != nil {
 		from.place(ctx, w)
 	}
@@ -169,16 +139,16 @@ type Target struct {
 	Addr host.Address
 	From *Caller
 	// Those of the request.
-	Codec       host.Codec
-	Traceparent string
-	Veiled      bool
-	Order       host.Order // nil if there is none
+	Codec  host.Codec
+	Span   host.Span
+	Veiled bool
+	Order  host.Order // nil if there is none
 }
 
 // Ask has an actor do a job of the runtime's own, and waits for it.
 func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 	w := s.Pool.Get()
-	w.Job, w.Ctx, w.Existing, w.Traceparent = job, ctx, true, on.Traceparent
+	w.Job, w.Ctx, w.Existing, w.Span = job, ctx, true, on.Span
 	if err := on.From.Extend(ctx, w); err != nil {
 		return err
 	}
@@ -186,17 +156,5 @@ func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 		return err
 	}
 	s.Pool.Put(w)
-	return nil
-}
-
-// MustExist returns an error with code NotFound if there is no actor at addr.
-func (s *Kernel) MustExist(addr host.Address) error {
-	_, ok, err := s.Store.Lookup(s.Identity(addr))
-	if err == nil && !ok {
-		return fault.NotFound(addr)
-	}
-	if err != nil {
-		return s.StoreError(err)
-	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (c *Core) writeChanges(t *Turn) error {
 		return nil
 	}
 	set := c.set(t.AsOf)
-	set.TimeMS, set.Traceparent, set.Changes = t.Start.UnixMilli(), t.From.Traceparent, t.Changes
+	set.TimeMS, set.Traceparent, set.Changes = t.Start.UnixMilli(), t.From.Span.Span().String(), t.Changes
 	p, err := change.Write(c.Rows, &set)
 	if err == nil {
 		c.Group.changes = append(c.Group.changes, p)

@@ -55,6 +55,9 @@ type Core struct {
 	asleep atomic.Bool // the actor has left memory in order, and not in a crash
 }
 
+// Aside writes beside the actor's turns, as [engine.Space.Aside] does.
+func (c *Core) Aside(write func(*engine.Aside) error) error { return c.space.Aside(write) }
+
 // Company returns what runs beside the actor; nil if there is none, or no core.
 func (c *Core) Company() Company {
 	if c == nil {

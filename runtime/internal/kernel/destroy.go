@@ -57,7 +57,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 			return err
 		}
 	}
-	for p := range PartsAs[Waker](a.Kernel.Parts) {
+	for p := range attach.As[Waker](a.Kernel.Parts) {
 		rows, _ := p.Wakes(c.Rows) // a row of a record that cannot be read is left over: it finds no actor and is dropped
 		for _, due := range rows {
 			c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // purge is a row of kind expiry on its way through its actor's mailbox.
@@ -17,7 +18,7 @@ func (*purge) Traits(*Actor) Traits { return Traits{Kind: "purge", Quick: true} 
 func (d *purge) Run(c *Core, w *Work) {
 	row := (*engine.Wake)(d)
 	c.Due(w, row, func() error {
-		for p := range PartsAs[Purger](c.Actor.Kernel.Parts) {
+		for p := range attach.As[Purger](c.Actor.Kernel.Parts) {
 			if p.Purges(row.Name) {
 				return p.Purge(c, w, row)
 			}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -9,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
@@ -34,6 +36,9 @@ type Group struct {
 	Commit  uint64 // its number among the Actor's commits, if changed
 	After   []Consequence
 	changes []*change.Pending
+	traced  bool         // one of the results is of work that is sampled
+	began   time.Time    // the commit, if traced
+	applied atomic.Int64 // how long it took to be applied, in ns, if traced
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 }
@@ -58,6 +63,7 @@ func (c *Core) Holds() bool { return !c.held.Empty() }
 
 // hold holds a result until the commit of its turn.
 func (c *Core) hold(r result) {
+	c.Group.traced = c.Group.traced || r.w.Span.Sampled()
 	if gone := c.held.Add(r); gone != nil {
 		r.w.Fail(gone)
 	}
@@ -134,6 +140,7 @@ func (c *Core) commitGroup(open *mark) {
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
+	g.began = span.Now(g.traced)
 	wake := c.Rows.NextWake()
 	ok, err := c.apply(g, open)
 	if err == nil && !ok {
@@ -152,6 +159,7 @@ func (c *Core) commitGroup(open *mark) {
 		failAll(g.results, a.Kernel.CommitError(a.Address, err))
 		return
 	}
+	g.applied.Store(int64(span.Since(g.began)))
 	a.Kernel.Metrics.Commits.Inc()
 	a.Kernel.Metrics.Shared.Add(float64(g.Turns))
 	if wake != 0 {
@@ -240,6 +248,10 @@ func (g *Group) durable(err error) {
 	a.settled()
 	for i := range g.results {
 		r := &g.results[i]
+		if g.traced && g.Changed {
+			span.Caused(a.Spans, r.w.Span, "commit", "", g.began, nil)
+			span.Caused(a.Spans, r.w.Span, "gate", "", g.began.Add(time.Duration(g.applied.Load())), nil)
+		}
 		if r.w.Claim() {
 			r.w.out, r.w.Err, r.w.version, r.w.replayed = r.out, r.err, r.version, r.replayed
 			r.w.release()

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/directory"
@@ -78,6 +79,7 @@ type Kernel struct {
 	Watchdog *patrol.Patrol
 	Metrics  *metrics.Set
 	changes  change.Feed
+	Tracer   Tracer // nil if nothing is recorded
 
 	// Destroys counts destructions, so that a cached incarnation is known to be current.
 	Destroys atomic.Uint64
@@ -140,7 +142,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 				s.wakers[kind] = p
 			}
 		}
-		gather(&s.Translators, p)
+		attach.Gather(&s.Translators, p)
 		if p, ok := p.(Recoverer); ok {
 			kind := p.StandsFor()
 			if kind >= standing.Kinds || s.Recoverers[kind] != nil {
@@ -159,7 +161,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 			Retired:  i >= len(o.Behaviors),
 			Behavior: b, ByName: make(map[string]int),
 			idle: max(cmp.Or(b.IdleTimeout, o.IdleTimeout), 0), Pace: make([]pace.Average, len(b.Methods)),
-			metrics: s.Metrics.Of(b.Type), Profile: profile.Of(o.Profile, b.Type),
+			Metrics: s.Metrics.Of(b.Type), Profile: profile.Of(o.Profile, b.Type),
 		}
 		for _, p := range s.Parts {
 			t.Hooks.Add(p, t)
@@ -170,14 +172,17 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 		for i, m := range b.Methods {
 			t.ByName[m.Name] = i
 		}
-		for p := range PartsAs[Declarer](s.Parts) {
+		for p := range attach.As[Declarer](s.Parts) {
 			if err := p.Declare(t); err != nil {
 				return nil, fmt.Errorf("kernel: actor type %q: %w", b.Type, err)
 			}
 		}
 		s.Types[b.Type] = t
 	}
-	for p := range PartsAs[Broadcaster](s.Parts) {
+	for p := range attach.As[Tracer](s.Parts) {
+		s.Tracer = p
+	}
+	for p := range attach.As[Broadcaster](s.Parts) {
 		p.Begin(s)
 	}
 	s.Workers = worker.New(&s.Goroutines, profile.Worker(o.Profile, Assignment.run))
@@ -185,14 +190,14 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	s.Memory.Limit(o.MaxAwake, o.MaxAwakeBytes)
 	s.sweeper = s.newSweeper()
 	s.Watchdog = patrol.New(s.Go, s.watch, 3)
-	for p := range PartsAs[Opener](s.Parts) {
+	for p := range attach.As[Opener](s.Parts) {
 		if err := p.Open(s); err != nil {
 			return nil, err
 		}
 	}
 	if o.Registerer != nil {
 		all := s.Metrics.Collectors()
-		for p := range PartsAs[Meter](s.Parts) {
+		for p := range attach.As[Meter](s.Parts) {
 			all = append(all, p.Collectors(s)...)
 		}
 		for _, c := range all {
@@ -214,7 +219,7 @@ func (s *Kernel) Start() {
 		}
 	}
 	s.Go(s.Clock.Run)
-	for p := range PartsAs[Reviver](s.Parts) {
+	for p := range attach.As[Reviver](s.Parts) {
 		p.Revive(s)
 	}
 }
@@ -241,10 +246,10 @@ func (s *Kernel) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("kernel: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
 	err = errors.Join(err, s.closeParts())
-	for p := range PartsAs[Straggler](s.Parts) {
+	for p := range attach.As[Straggler](s.Parts) {
 		err = errors.Join(err, p.LeftBehind())
 	}
-	for p := range PartsAs[Closer](s.Parts) {
+	for p := range attach.As[Closer](s.Parts) {
 		p.Stopped(s)
 	}
 	s.eachRunner(Runner.Stop)
@@ -253,14 +258,14 @@ func (s *Kernel) Close(ctx context.Context) error {
 
 // eachRunner calls f for the parts that have something to do for the node as a whole.
 func (s *Kernel) eachRunner(f func(Runner, *Kernel)) {
-	for p := range PartsAs[Runner](s.Parts) {
+	for p := range attach.As[Runner](s.Parts) {
 		f(p, s)
 	}
 }
 
 // endBroadcasts ends what clients listen to beside the actors.
 func (s *Kernel) endBroadcasts() {
-	for p := range PartsAs[Broadcaster](s.Parts) {
+	for p := range attach.As[Broadcaster](s.Parts) {
 		p.End()
 	}
 }
@@ -297,7 +302,7 @@ func (s *Kernel) Kill() {
 // closeParts closes what parts hold open for the node.
 func (s *Kernel) closeParts() error {
 	var faults []error
-	for p := range PartsAs[Opener](s.Parts) {
+	for p := range attach.As[Opener](s.Parts) {
 		faults = append(faults, p.Close(s))
 	}
 	return errors.Join(faults...)

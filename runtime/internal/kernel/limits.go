@@ -3,9 +3,6 @@ package kernel
 import (
 	"time"
 
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
@@ -17,26 +14,6 @@ func (a *Actor) Drains(w *Work, n int64) time.Duration {
 		next = &a.Type.Pace[j.Method]
 	}
 	return pace.Drain(next, a.Type.Pace, n)
-}
-
-// Admit takes a call from outside out of the actor's bucket, if it has a rate.
-func (s *Kernel) Admit(t *Type, r *host.Request) error {
-	if r.Continues || t.Base.Rate == nil && s.Overrides.Len() == 0 {
-		return nil
-	}
-	var buf [128]byte
-	key := address.Append(buf[:0], r.Address)
-	limit := s.LimitsOf(t, key).Rate
-	if limit == nil {
-		return nil
-	}
-	wait, ok := limit.Take(key)
-	if ok {
-		return nil
-	}
-	t.metrics.Overloaded.Inc()
-	return fault.Overloaded(int64(limit.Burst), wait, "actor %s takes %s calls per second from outside, and %d at once",
-		address.Format(r.Address), limit.PerSecond(), limit.Burst)
 }
 
 // LimitsOf returns the limits of an actor.

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"iter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
@@ -251,31 +251,14 @@ type Hooks struct {
 
 // Add notes what a part does with actors of a type.
 func (h *Hooks) Add(p Part, t *Type) {
-	gather(&h.preparers, p)
-	gather(&h.risers, p)
+	attach.Gather(&h.preparers, p)
+	attach.Gather(&h.risers, p)
 	if w, ok := p.(Watcher); ok && w.Watches(t) {
 		h.watchers = append(h.watchers, w)
 	}
-	gather(&h.Destroyers, p)
-	gather(&h.remainders, p)
-	gather(&h.Limiters, p)
-}
-
-func gather[T any](list *[]T, p Part) {
-	if x, ok := p.(T); ok {
-		*list = append(*list, x)
-	}
-}
-
-// PartsAs ranges over the parts that do something.
-func PartsAs[T any](parts []Part) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for _, p := range parts {
-			if x, ok := p.(T); ok && !yield(x) {
-				return
-			}
-		}
-	}
+	attach.Gather(&h.Destroyers, p)
+	attach.Gather(&h.remainders, p)
+	attach.Gather(&h.Limiters, p)
 }
 
 // PartOf returns the part of a type; nil if the node does not have it.

@@ -136,7 +136,7 @@ func (c *Core) Exist(w *Work) error {
 	if w.Existing {
 		return fault.NotFound(c.Actor.Address)
 	}
-	item := &Work{Call: Call{Method: -1}, Ctx: w.Ctx, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}
+	item := &Work{Call: Call{Method: -1}, Ctx: w.Ctx, Span: w.Span, Chain: w.Chain, Of: w}
 	item.Job = &item.Call
 	_, err := c.create(item)
 	return err
@@ -188,7 +188,8 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	t.Core, t.Actor, t.Work, t.Handler, t.mark = c, a, w, handler, c.mark()
 	t.Begin(w.Ctx, time.Now(), a.Type.Base.TurnTimeout)
 	t.AsOf = c.Rows.Advance(t.Start.UnixMilli())
-	t.From = Caller{Waiter: t, Kind: FromTurn, Depth: w.Chain, Traceparent: w.Traceparent}
+	t.From = Caller{Waiter: t, Kind: FromTurn, Depth: w.Chain}
+	t.begins()
 	a.Turn.Store(t)
 	a.Kernel.Watchdog.Start()
 	out, crashed, err := guard(t, fn)
@@ -222,11 +223,13 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 				a.crashes = 0
 				a.Kernel.Recovered(a.Key)
 			}
-			a.Type.metrics.Turn(took, nil)
+			a.Type.Metrics.Turn(took, nil)
+			t.over(took, nil)
 			return out, nil
 		}
 	}
-	a.Type.metrics.Turn(took, err)
+	a.Type.Metrics.Turn(took, err)
+	t.over(took, err)
 	t.dropSession()
 	c.undo(&t.mark)
 	if !instance || t.Untouched && !crashed {

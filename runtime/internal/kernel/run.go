@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
 // An actor that has done so much work without a respite, in milliseconds, first gives way to every goroutine that is ready.
@@ -124,12 +125,15 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			t := w.Job.Traits(a)
 			p.Enter(t.Kind, t.Name, t.Declared)
 		}
+		span.Caused(a.Spans, w.Span, "mailbox", "", w.posted, nil)
 		late := false
 		if c == nil {
 			var err error
+			began := span.Now(w.Span.Sampled())
 			a.Raised.Store(epoch + 1)
 			c, err = a.rise(epoch, w)
 			a.Raised.CompareAndSwap(epoch+1, 0)
+			span.Caused(a.Spans, w.Span, "wake", "", began, err)
 			if err == ErrAbandoned {
 				w.Fail(fault.Unavailable("the actor was restarted"))
 				return false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/sweep"
@@ -46,7 +47,7 @@ func (a *Actor) rests() (bool, Company) {
 // Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can. A part
 // that panics keeps it awake.
 func (s *Kernel) Kept(a *Actor) error {
-	for p := range PartsAs[Keeper](s.Parts) {
+	for p := range attach.As[Keeper](s.Parts) {
 		var kept error
 		panicked := a.contain("Keeps", p, func() { kept = p.Keeps(a) })
 		if err := cmp.Or(kept, panicked); err != nil {

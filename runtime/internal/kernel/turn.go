@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/deadline"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
 // TurnKey finds the turn or query that a context belongs to.
@@ -17,10 +18,10 @@ type TurnKey struct{}
 
 // Caller is what a call takes from the context that it comes with: the turn or query that makes it.
 type Caller struct {
-	Waiter      *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
-	Kind        CallerKind
-	Depth       int32 // how many calls deep
-	Traceparent string
+	Waiter *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
+	Span   span.Ref
+	Depth  int32 // how many calls deep
+	Kind   CallerKind
 }
 
 // A CallerKind says what makes a call.
@@ -56,6 +57,7 @@ type Turn struct {
 	Handler string
 	AsOf    engine.Version
 	mark    mark
+	op      *span.Operation // if it is sampled
 	From    Caller
 
 	logger *slog.Logger
@@ -227,7 +229,7 @@ func (t *Turn) Value(key any) any {
 	if key == (TurnKey{}) {
 		return &t.From
 	}
-	return nil
+	return span.Value(t.Actor.Spans, t.From.Span.Span(), t.op, key)
 }
 
 // Self implements host.Reader.
@@ -237,7 +239,7 @@ func (t *Turn) Self() host.Identity { return t.Core.Identity }
 func (t *Turn) Version() uint64 { return uint64(t.AsOf) }
 
 // Traceparent implements host.Reader.
-func (t *Turn) Traceparent() string { return t.From.Traceparent }
+func (t *Turn) Traceparent() string { return t.From.Span.Span().String() }
 
 // Now implements host.Turn.
 func (t *Turn) Now() time.Time { return t.Start }

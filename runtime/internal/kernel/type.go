@@ -28,7 +28,7 @@ type Type struct {
 	idle    time.Duration // 0 for never
 	// Pace is the time that each method takes.
 	Pace    []pace.Average
-	metrics metrics.Type
+	Metrics metrics.Type
 	Profile *profile.Labels // of the goroutines that work for the type
 }
 

@@ -254,7 +254,7 @@ func (c *Core) rouse(w *Work, stale bool) error {
 	}
 	before := c.mark()
 	c.joint = rising
-	err := c.System(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
+	err := c.System(&Work{Job: Waking{}, Span: w.Span, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
 	if err == nil {
 		err = c.wakeHook(w)
 	}
@@ -268,7 +268,7 @@ func (c *Core) rouse(w *Work, stale bool) error {
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *Core) wakeHook(w *Work) error {
 	// Not under the caller's deadline: the actor wakes for all callers, also for later ones.
-	_, err := c.RunTurn(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", true, func(h *Turn) ([]byte, error) {
+	_, err := c.RunTurn(&Work{Job: Waking{}, Span: w.Span, Chain: w.Chain, Of: w}, "OnWake", true, func(h *Turn) ([]byte, error) {
 		return nil, c.Instance.Wake(h.Host)
 	})
 	return err

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Job is what an item of a mailbox asks for.
@@ -62,16 +62,17 @@ type Call struct {
 // Work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
 // is taken; the goroutine that wins settled reports the result.
 type Work struct {
-	Job         Job
-	Call                        // the job, if it is a call, so that a call is one allocation
-	Ctx         context.Context // the caller's; nil for work that nobody waits for
-	Existing    bool            // it does not create the actor
-	Paused      bool            // it was refused because the actor is paused
-	replayed    bool            // the result is that of an earlier call
-	Chain       int32           // how many calls deep
-	Traceparent string
-	order       host.Order // told when the work has its place in the mailbox; nil if nobody asks
-	GoodFor     int64      // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	Job      Job
+	Call                     // the job, if it is a call, so that a call is one allocation
+	Ctx      context.Context // the caller's; nil for work that nobody waits for
+	Existing bool            // it does not create the actor
+	Paused   bool            // it was refused because the actor is paused
+	replayed bool            // the result is that of an earlier call
+	Chain    int32           // how many calls deep
+	Span     host.Span       // of what it is part of
+	posted   time.Time       // when it came into the mailbox, if it is sampled
+	order    host.Order      // told when the work has its place in the mailbox; nil if nobody asks
+	GoodFor  int64           // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	Of *Work
@@ -101,12 +102,7 @@ func (w *Work) Wait(from, to *Actor) error {
 		w.waiter = from
 		return nil
 	}
-	names := make([]string, len(cycle))
-	for i, a := range cycle {
-		names[i] = a.String()
-	}
-	chain := strings.Join(names, " -> ")
-	return host.Errorf(host.Cycle, "the call would make actors wait for each other: %s", chain).With("chain", chain)
+	return fault.Cycle(cycle)
 }
 
 // Leave removes the item's wait edge. It may be called more than once.
@@ -141,16 +137,6 @@ func (w *Work) Fail(err error) {
 		w.Err = err
 		w.release()
 	}
-}
-
-// alarm returns a channel that has a value from a time on, until the timer is stopped.
-func (w *Work) alarm(at time.Time) <-chan time.Time {
-	if w.timer == nil {
-		w.timer = time.NewTimer(time.Until(at))
-	} else {
-		w.timer.Reset(time.Until(at))
-	}
-	return w.timer.C
 }
 
 // workPool recycles the items of calls whose caller saw the result, with their channels and timers.

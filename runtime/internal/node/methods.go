@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	hosttoken "github.com/cairn-run/cairn/actor/host/token"
+	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -19,7 +21,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
@@ -34,6 +38,9 @@ var (
 	_ hostkv.Watcher   = (*Node)(nil)
 
 	_ hosttoken.Checker = (*Node)(nil)
+	_ host.Tracer       = (*Node)(nil)
+
+	_ hosttrace.Documents = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -51,6 +58,26 @@ func New(o Options) (*Node, error) {
 	return &Node{k}, nil
 }
 
+// BeginRequest implements host.Tracer.
+func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
+		return p.BeginRequest(typ, cause)
+	}
+	return cause
+}
+
+// EndRequest implements host.Tracer.
+func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began time.Time, err error) {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
+		p.EndRequest(a, name, s, cause, began, err)
+	}
+}
+
+// TraceDocument implements trace.Documents.
+func (n *Node) TraceDocument(ctx context.Context, a host.Address, in *hosttrace.ReadInput) ([]byte, string, error) {
+	return trace.Document(ctx, n.Kernel, a, in)
+}
+
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
 // returns.
 func (n *Node) Start() {
@@ -61,7 +88,7 @@ func (n *Node) Start() {
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
 // is a *limit.Error.
 func CheckLimits(l host.Limits) error {
-	_, err := limit.New(l, slices.Collect(kernel.PartsAs[kernel.Limiter](Parts(new(Options)))))
+	_, err := limit.New(l, slices.Collect(attach.As[kernel.Limiter](Parts(new(Options)))))
 	return err
 }
 

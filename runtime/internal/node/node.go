@@ -23,6 +23,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/stream"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	options.Options
 	// SQL bounds the connections of the actors' SQLite databases.
 	SQL sqlite.Options
+	// Traces says what is recorded of what actors do.
+	Traces trace.Options
 	// Parts are additional to the parts of every node.
 	Parts []kernel.Part
 }
@@ -40,10 +43,11 @@ func Parts(o *Options) []kernel.Part {
 	runs, letters := run.New(), mail.New()
 	letters.Handle(host.QueueSend, mail.MessageHandler{Check: queue.CheckSend, Handle: queue.TakeSend})
 	run.HandleMessages(letters)
-	return append([]kernel.Part{
+	parts := []kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
 		letters, task.New(appendItems), runs, new(admin.Part), new(token.Part),
-	}, o.Parts...)
+	}
+	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }
 
 // appendItems is how a task appends to a stream.

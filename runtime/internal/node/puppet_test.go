@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/fxamacker/cbor/v2"
 )
 
@@ -258,7 +259,7 @@ func (g *stage) start() {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}}
+	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}, Traces: trace.Options{Off: true}}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
 	}

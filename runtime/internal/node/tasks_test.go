@@ -58,7 +58,7 @@ func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
 		}
 		g.must("a", goes("x", func(task host.Task) error {
 			_, err := task.Call(context.Background(), call("b", func(p *puppet, h host.Turn) error {
-				if h.Traceparent() != "00-aa-bb-01" {
+				if h.Traceparent() != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
 					return fmt.Errorf("traceparent %q", h.Traceparent())
 				}
 				_, err := h.Call(h, call("a", add(3)))
@@ -71,10 +71,10 @@ func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "internal") {
 			t.Fatalf("without a trace context it answered %v", err)
 		}
-		_, err = g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Traceparent: "00-aa-bb-01",
+		_, err = g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 			Input: remember(goes("x", func(task host.Task) error {
 				_, err := g.Call(task, call("b", func(p *puppet, h host.Turn) error { // the same by its context
-					if h.Traceparent() != "00-aa-bb-01" {
+					if h.Traceparent() != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
 						return fmt.Errorf("traceparent %q", h.Traceparent())
 					}
 					_, err := h.Call(h, call("a", add(3)))

@@ -40,6 +40,7 @@ const (
 	uuid       = "github.com/google/uuid"
 	websocket  = "github.com/coder/websocket"
 	sqlite     = "github.com/ncruces/go-sqlite3"
+	otel       = "go.opentelemetry.io"
 )
 
 // policy is the floors of docs/architecture.md, from the ground up.
@@ -48,6 +49,7 @@ var policy = []rule{
 	{pkg: "keyspace", uses: []string{"keyspace/tuple"}, libs: []string{uuid}, never: []string{"net", "os", "log"}, why: "byte layouts: no I/O of its own; standard library and the type of UUIDs"},
 	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
 	{pkg: "sqlitevfs", uses: []string{"keyspace"}, libs: []string{sqlite}, never: []string{"net/http", pebble}, why: "the only importer of the SQLite library; usable alone"},
+	{pkg: "traces", uses: []string{"keyspace"}, libs: []string{otel, "google.golang.org/protobuf"}, never: []string{pebble}, why: "the only importer of OpenTelemetry; knows no engine and no actor"},
 	{pkg: "workflow/lazy", never: []string{"net", "os", "log"}, why: "a context: standard library only"},
 	{pkg: "workflow/internal/journal", uses: []string{"keyspace", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "rows of a run as bytes: no run, no I/O"},
 	{pkg: "workflow/internal/form1", uses: []string{"keyspace/tuple", "workflow/internal/journal"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "rows of another engine as bytes: no run, no I/O"},

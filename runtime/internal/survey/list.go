@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // List pages through actors. It returns when what it read is durable, as [Lookup] does, without the actors of which that is
@@ -49,7 +50,7 @@ func presentListed(s *kernel.Kernel, st *host.Status) error {
 	if t == nil {
 		return nil
 	}
-	for p := range kernel.PartsAs[ListReporter](s.Parts) {
+	for p := range attach.As[ListReporter](s.Parts) {
 		if p.Lists(t) {
 			if err := reportOn(s, p, st); err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // Lookup describes an actor. It reads the store and the directory of awake actors, and returns when what it read is durable.
@@ -50,7 +51,7 @@ func present(s *kernel.Kernel, st *host.Status) {
 		a.Mu.Unlock()
 		st.Mailbox = int(a.Mailbox.Count())
 	}
-	for p := range kernel.PartsAs[Presenter](s.Parts) {
+	for p := range attach.As[Presenter](s.Parts) {
 		presentOf(s, p, a, addr, st)
 	}
 	if p := s.Pauses.At(addr); p != nil {
@@ -95,7 +96,7 @@ func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, ad
 		return host.Status{}, err
 	}
 	st := EntryStatus(&engine.ActorEntry{ID: id, Identity: ident, Head: head})
-	for p := range kernel.PartsAs[Reporter](parts) {
+	for p := range attach.As[Reporter](parts) {
 		if err := reportOf(p, snap, &st); err != nil {
 			return host.Status{}, err
 		}

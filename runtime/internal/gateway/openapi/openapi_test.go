@@ -430,7 +430,8 @@ func fill(v reflect.Value, full bool) {
 		}
 	case t.Kind() == reflect.Map:
 		if full {
-			v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
+			v.Set(reflect.MakeMap(t))
+			v.SetMapIndex(reflect.ValueOf("k"), reflect.ValueOf("v"))
 		}
 	case t.Kind() == reflect.Pointer:
 		if full {

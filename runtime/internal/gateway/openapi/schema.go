@@ -60,6 +60,8 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 		return object{"type": "string", "format": "date-time"}
 	case typeOf[[][]any](): // rows
 		return object{"type": "array", "items": object{"type": "array", "items": sqlValue()}}
+	case typeOf[map[string]any](): // attributes
+		return object{"type": "object"}
 	case typeOf[[]any]():
 		if name == "args" {
 			return object{"type": "array", "items": sqlValue()}

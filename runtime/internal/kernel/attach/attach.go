@@ -2,7 +2,10 @@
 // its own types, and finds them by type.
 package attach
 
-import "sync/atomic"
+import (
+	"iter"
+	"sync/atomic"
+)
 
 // A List holds the values that are attached to one object. The zero List is empty. Safe for concurrent use.
 type List struct {
@@ -48,5 +51,23 @@ func Each[T any](l *List, f func(T)) {
 		if v, ok := n.value.(T); ok {
 			f(v)
 		}
+	}
+}
+
+// As ranges over the elements of a list that are a T.
+func As[T, E any](list []E) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, e := range list {
+			if x, ok := any(e).(T); ok && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// Gather appends a value to a list if it is a T.
+func Gather[T any](list *[]T, value any) {
+	if x, ok := value.(T); ok {
+		*list = append(*list, x)
 	}
 }

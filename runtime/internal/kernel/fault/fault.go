@@ -4,7 +4,9 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -58,6 +60,16 @@ func UnknownType(name string) *host.Error {
 func Overloaded(limit int64, after time.Duration, format string, args ...any) *host.Error {
 	return host.Errorf(host.Overloaded, format, args...).Retry().
 		With("limit", strconv.FormatInt(limit, 10)).With("retry_at", time.Now().Add(after).UTC().Format(time.RFC3339Nano))
+}
+
+// Cycle returns the error for a call that would make actors wait for each other.
+func Cycle[A fmt.Stringer](cycle []A) error {
+	names := make([]string, len(cycle))
+	for i, a := range cycle {
+		names[i] = a.String()
+	}
+	chain := strings.Join(names, " -> ")
+	return host.Errorf(host.Cycle, "the call would make actors wait for each other: %s", chain).With("chain", chain)
 }
 
 // QueryWrites returns the error for a query that tries to write.

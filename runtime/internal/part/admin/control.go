@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // Part is the part for the verbs of operators. It names no other part: they implement the
@@ -92,7 +93,7 @@ func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (
 	a := c.Actor
 	h.Then(func() { a.Kernel.Unpause(a.Key) })
 	h.LifeChange("resumed", "")
-	for p := range kernel.PartsAs[kernel.Resumer](c.Actor.Kernel.Parts) {
+	for p := range attach.As[kernel.Resumer](c.Actor.Kernel.Parts) {
 		if err := p.Resumed(h); err != nil {
 			return host.CountOutput{}, err
 		}
@@ -179,7 +180,7 @@ func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *metho
 
 // sleepActor stops an actor's tasks, runs its sleep hook and takes it out of memory.
 func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (method.None, error) {
-	if err := s.MustExist(on.Addr); err != nil {
+	if err := mustExist(s, on.Addr); err != nil {
 		return method.None{}, err
 	}
 	a := s.Find(on.Addr)
@@ -224,7 +225,7 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 		return host.CountOutput{}, nil
 	}
 	if ok {
-		for p := range kernel.PartsAs[kernel.Retrier](s.Parts) {
+		for p := range attach.As[kernel.Retrier](s.Parts) {
 			if err := p.Retry(s, on.Typ, on.Addr, id); err != nil {
 				return host.CountOutput{}, s.StoreError(err)
 			}
@@ -232,4 +233,16 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	}
 	s.Logger.Info("an operator lets a failed actor be tried again", "actor_type", on.Addr.Type, "actor_key", on.Addr.Key, "at", time.Now().UTC())
 	return host.CountOutput{Count: 1}, nil
+}
+
+// mustExist returns an error with code NotFound if there is no actor at addr.
+func mustExist(s *kernel.Kernel, addr host.Address) error {
+	_, ok, err := s.Store.Lookup(s.Identity(addr))
+	if err == nil && !ok {
+		return fault.NotFound(addr)
+	}
+	if err != nil {
+		return s.StoreError(err)
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // why implements actor.why: it returns what an actor waits for, without waking it.
@@ -52,7 +53,7 @@ func (q Question) read() error {
 	}
 	snap := q.S.Store.Snapshot(id)
 	defer snap.Close()
-	for p := range kernel.PartsAs[survey.Explainer](q.S.Parts) {
+	for p := range attach.As[survey.Explainer](q.S.Parts) {
 		if err := q.Explained(p, snap); err != nil {
 			return err
 		}

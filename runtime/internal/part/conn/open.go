@@ -43,7 +43,7 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 	b := kernel.NewProcedure("connect", func(c *kernel.Core, w *kernel.Work) error { return connect(c, w, l, &r) })
 	b.Pace = &connTypeOf(t).join
 	w := &kernel.Work{
-		Call: kernel.Call{Method: -1, Builtin: b}, Ctx: ctx, Existing: r.Existing, Traceparent: r.Traceparent,
+		Call: kernel.Call{Method: -1, Builtin: b}, Ctx: ctx, Existing: r.Existing, Span: host.ParseSpan(r.Traceparent),
 		Finish: func(w *kernel.Work) { l.settle(w.Err) },
 	}
 	w.Job = &w.Call

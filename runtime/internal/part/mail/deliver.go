@@ -270,7 +270,7 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 		if err := c.Exist(w); err != nil {
 			return err
 		}
-		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
+		item := &kernel.Work{Job: w.Job, Span: host.ParseSpan(m.Record.Traceparent), Of: w}
 		t.Profile.Enter("deliver", t.Methods[i].Name, true)
 		_, err := c.RunTurn(item, t.Methods[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
@@ -288,7 +288,7 @@ func handleInternal(c *kernel.Core, w *kernel.Work, key []byte, m *outgoing, fn 
 		if err := c.Exist(w); err != nil {
 			return err
 		}
-		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
+		item := &kernel.Work{Job: w.Job, Span: host.ParseSpan(m.Record.Traceparent), Of: w}
 		err := c.System(item, m.Record.Method, func(h *kernel.Turn) error {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -198,7 +199,7 @@ func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 		return err
 	}
 	r := MessageRecord{
-		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: t.Start.UnixMilli(), Traceparent: t.From.Traceparent,
+		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: t.Start.UnixMilli(), Traceparent: span.Sent(t.Actor.Spans, t.From.Span.Span(), addr.Type, method).String(),
 	}
 	if !id.IsZero() {
 		r.Target = id[:]

@@ -70,12 +70,12 @@ func (q *attemptQueue) clear() {
 // launch starts the requested attempts of a turn when it is durable.
 func launch(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome) {
 	k := task.NeedCrew(c)
-	f, inst, traceparent, launch := flowOf(c), c.Instance, h.From.Traceparent, out.Launch
+	f, inst, span, launch := flowOf(c), c.Instance, h.From.Span.Span(), out.Launch
 	held := f.held // a later run has another
 	start := func() {
 		for _, at := range launch {
 			t := &attempt{of: at, flow: f, held: held, inst: inst}
-			t.Task.Set(k, at.Name(), traceparent, t)
+			t.Task.Set(k, at.Name(), span, t)
 			held.begin(t)
 		}
 	}

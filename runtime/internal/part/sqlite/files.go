@@ -148,7 +148,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		return err
 	})
 	b.Operates = true
-	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, kernel.Call{Method: -1, Builtin: b}, false)
+	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, host.SpanOf(ctx), kernel.Call{Method: -1, Builtin: b}, false)
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}

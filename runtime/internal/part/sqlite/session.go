@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
@@ -15,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -180,6 +182,9 @@ func (h *Turn) write() (*sqlTurn, error) {
 		}
 		s := &sqlTurn{Context: t, t: t, b: b}
 		s.session = d.Write(s, s)
+		if of := t.From.Span.Span(); of.Sampled() {
+			s.session.Observe(func(text string, began time.Time, err error) { span.Caused(t.Actor.Spans, of, "sql", text, began, err) })
+		}
 		h.sql, t.Session = s, s
 		t.Enlist(s)
 	}

@@ -130,9 +130,9 @@ func (k *crew) refusal() *host.Error {
 
 // start starts a task. It does not block. If the tasks must return, the new task finds its context
 // ended.
-func (k *crew) start(name, traceparent string, f func(host.Task) error) {
+func (k *crew) start(name string, span host.Span, f func(host.Task) error) {
 	t := new(Task)
-	t.Set(k, name, traceparent, nil)
+	t.Set(k, name, span, nil)
 	if !k.Begin(t) {
 		k.finished.Add(1)
 		return

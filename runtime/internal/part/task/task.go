@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow/lazy"
@@ -104,9 +105,9 @@ type taskOwner interface {
 }
 
 // Set makes the zero value a task that must begin.
-func (t *Task) Set(k *crew, name, traceparent string, owner taskOwner) {
+func (t *Task) Set(k *crew, name string, of host.Span, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
-	t.from = kernel.Caller{Kind: kernel.FromBeside, Traceparent: traceparent}
+	t.from = kernel.Caller{Kind: kernel.FromBeside, Span: span.RefTo(of)}
 }
 
 // Actor returns the actor of the task.
@@ -133,7 +134,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 		t.Enlist(h)
 	}
 	h.asked++
-	t.Then(func() { k.start(name, t.From.Traceparent, f) })
+	t.Then(func() { k.start(name, t.From.Span.Span(), f) })
 	return nil
 }
 
@@ -147,6 +148,8 @@ func (t *Task) Run(f func(host.Task) error) {
 	if t.Owner != nil {
 		kind = "step"
 	}
+	o, s := span.Start(t.Crew.a.Spans, kind, t.Name, t.from.Span.Span())
+	t.from.Span = span.RefTo(s)
 	labels := t.Crew.a.Type.Profile
 	labels.Enter(kind, t.Name, false)
 	defer func() {
@@ -154,6 +157,10 @@ func (t *Task) Run(f func(host.Task) error) {
 		labels.Leave()
 		t.over.Store(true)
 		t.report(returned, p, err)
+		if !returned && err == nil {
+			err = errTaskBroke
+		}
+		span.End(t.Crew.a.Spans, o, err)
 		t.Cancel(errTaskOver)
 		if !t.Crew.remove(t) && t.behind.Load() {
 			t.Crew.part.Left.Add(-1)
@@ -166,6 +173,9 @@ func (t *Task) Run(f func(host.Task) error) {
 	}
 	returned = true
 }
+
+// errTaskBroke is the error of a task that panicked or ended its goroutine, in what is recorded of it.
+var errTaskBroke = host.Errorf(host.Crashed, "the task panicked or ended its goroutine")
 
 var errTaskOver = host.Errorf(host.FailedPrecondition, "the task is over: it must not be used after its function returned")
 
@@ -195,6 +205,9 @@ func (t *Task) report(returned bool, p any, err error) {
 func (t *Task) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &t.from
+	}
+	if v := span.Value(t.Crew.a.Spans, t.from.Span.Span(), nil, key); v != nil {
+		return v
 	}
 	return t.Context.Value(key)
 }
@@ -299,7 +312,7 @@ func (t *Task) enter(ctx context.Context, e *entry) error {
 	}
 	w := a.Kernel.Pool.Get()
 	w.Job, w.Ctx, w.Existing = e, ctx, true
-	w.Chain, w.Traceparent = 1, t.from.Traceparent
+	w.Chain, w.Span = 1, t.from.Span.Span()
 	if from != nil && from.Kind != kernel.FromBeside {
 		if err := from.Extend(ctx, w); err != nil {
 			return err

@@ -1,0 +1,89 @@
+package host
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+)
+
+// A Span identifies an operation in a trace, as W3C Trace Context has it (https://www.w3.org/TR/trace-context/). The zero Span
+// is none.
+type Span struct {
+	Trace [16]byte
+	ID    [8]byte
+	Flags byte
+}
+
+// spanSize is the length of a traceparent of version 00.
+const spanSize = 55
+
+// ParseSpan reads a traceparent of version 00, or of a later one that begins alike. Anything else is the zero Span.
+func ParseSpan(traceparent string) (s Span) {
+	p := traceparent
+	if len(p) < spanSize || len(p) > 4*spanSize || p[2] != '-' || p[35] != '-' || p[52] != '-' || p[:2] == "ff" ||
+		len(p) > spanSize && (p[:2] == "00" || p[spanSize] != '-') {
+		return Span{}
+	}
+	var version, flags [1]byte
+	if !unhex(version[:], p[:2]) || !unhex(s.Trace[:], p[3:35]) || !unhex(s.ID[:], p[36:52]) || !unhex(flags[:], p[53:55]) ||
+		s.Trace == [16]byte{} || s.ID == [8]byte{} {
+		return Span{}
+	}
+	s.Flags = flags[0]
+	return s
+}
+
+// unhex reads lower-case hexadecimal digits.
+func unhex(dst []byte, s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c >= 'A' && c <= 'F' {
+			return false
+		}
+	}
+	_, err := hex.Decode(dst, []byte(s))
+	return err == nil
+}
+
+// IsZero reports whether s is no span.
+func (s Span) IsZero() bool { return s.ID == [8]byte{} }
+
+// Sampled reports whether the trace is recorded.
+func (s Span) Sampled() bool { return s.Flags&1 != 0 }
+
+// String is the traceparent of what the span causes, and "" for the zero Span. It is also the value of traceresponse.
+func (s Span) String() string {
+	if s.IsZero() {
+		return ""
+	}
+	b := append(make([]byte, 0, spanSize), "00-"...)
+	b = append(hex.AppendEncode(b, s.Trace[:]), '-')
+	b = append(hex.AppendEncode(b, s.ID[:]), '-')
+	return string(hex.AppendEncode(b, []byte{s.Flags}))
+}
+
+type spanKey struct{}
+
+// WithSpan returns a context for what the operation of a span causes.
+func WithSpan(ctx context.Context, s Span) context.Context {
+	return context.WithValue(ctx, spanKey{}, s)
+}
+
+// SpanOf returns the span of a context; the zero Span if it has none.
+func SpanOf(ctx context.Context) Span {
+	s, _ := ctx.Value(spanKey{}).(Span)
+	return s
+}
+
+// A Tracer is a Node that records the requests which come to it from outside.
+type Tracer interface {
+	// BeginRequest returns the span of a request for an actor of a type, sampled or not. cause is the zero Span if the client has none.
+	BeginRequest(typ string, cause Span) Span
+	// EndRequest records a request that is over, if it is sampled. The actor need not exist.
+	EndRequest(a Address, name string, s, cause Span, began time.Time, err error)
+}
+
+// Untraced is what says, in place of a span, that nothing is recorded of an operation. It is decided once, where the operation begins.
+var Untraced = Span{Flags: 0x80}
+
+// Decided reports whether it is decided if the operation is recorded.
+func (s Span) Decided() bool { return !s.IsZero() || s.Flags != 0 }

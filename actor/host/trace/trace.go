@@ -1,0 +1,94 @@
+// Package trace has what operators read of the spans that an actor has recorded. A [Span] is an operation of the actor, as
+// OpenTelemetry has it (https://opentelemetry.io/docs/specs/otel/trace/api/).
+package trace
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// The bounds of a page of spans.
+const (
+	DefaultPage = 1_000
+	MaxPage     = 10_000
+	MaxBytes    = 64 << 20
+)
+
+// ReadInput selects spans of an actor.
+type ReadInput struct {
+	// Start and End bound a time. Spans that overlap it are selected, however long they are. Absent, there is no bound.
+	Start *time.Time `json:"start,omitempty"`
+	End   *time.Time `json:"end,omitempty"`
+	// TraceID selects the spans of one trace, by its 32 hexadecimal digits.
+	TraceID string `json:"trace_id,omitempty"`
+	// Name selects the spans with a name.
+	Name string `json:"name,omitempty"`
+	// Errors selects spans that ended with an error.
+	Errors bool `json:"errors,omitempty"`
+	// Limit is how many spans a page has; 0 is DefaultPage.
+	Limit int `json:"limit,omitempty" range:"0,10000"`
+	// MaxBytes is how many bytes the spans of a page have at most, as OTLP; 0 is 4 MiB.
+	MaxBytes int `json:"max_bytes,omitempty" range:"0,67108864"`
+	// Cursor is that of the page before.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// ReadOutput is a page of spans, in the order of their starts.
+type ReadOutput struct {
+	Spans []Span `json:"spans"`
+	// Parents are the spans that those of the page are part of, as far as they are not in it.
+	Parents []Span `json:"parents,omitempty"`
+	// Cursor selects the next page; absent after the last.
+	Cursor string `json:"cursor,omitempty"`
+	// Dropped is how many spans of that time are missing, because there were too many.
+	Dropped uint64 `json:"dropped,omitempty"`
+	// Damaged names the keys of stored spans that cannot be read.
+	Damaged []string `json:"damaged,omitempty"`
+	// Now is the time of the node.
+	Now time.Time `json:"now"`
+}
+
+// Documents is a node that shows the spans of actors as OTLP (https://opentelemetry.io/docs/specs/otlp/).
+type Documents interface {
+	// TraceDocument returns spans of an actor and their parents as an OTLP JSON document, ExportTraceServiceRequest, and the cursor of
+	// the next page. It does not wake the actor. The error is an *host.Error.
+	TraceDocument(ctx context.Context, a host.Address, in *ReadInput) (document []byte, cursor string, err error)
+}
+
+// A Span is an operation. One without an end has not ended.
+type Span struct {
+	TraceID  string `json:"trace_id"`
+	SpanID   string `json:"span_id"`
+	ParentID string `json:"parent_id,omitempty"`
+	// Remote says that the parent is a span of another actor or process.
+	Remote bool   `json:"remote,omitempty"`
+	Name   string `json:"name"`
+	// Kind is internal, server, client, producer or consumer.
+	Kind  string     `json:"kind"`
+	Start time.Time  `json:"start"`
+	End   *time.Time `json:"end,omitempty"`
+	// Status is ok or error; absent if nobody said.
+	Status  string `json:"status,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Scope is the name of the code that made the span; absent for the runtime itself.
+	Scope      string         `json:"scope,omitempty"`
+	Attributes map[string]any `json:"attributes,omitempty"`
+	Events     []Event        `json:"events,omitempty"`
+	Links      []Link         `json:"links,omitempty"`
+}
+
+// An Event is a moment of a span.
+type Event struct {
+	Name       string         `json:"name"`
+	Time       time.Time      `json:"time"`
+	Attributes map[string]any `json:"attributes,omitempty"`
+}
+
+// A Link refers to a span that is related, such as the one that sent a message.
+type Link struct {
+	TraceID    string         `json:"trace_id"`
+	SpanID     string         `json:"span_id"`
+	Attributes map[string]any `json:"attributes,omitempty"`
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// An Aside is a batch of keys that lie beside what the turns of an actor write: of [keyspace.KindTraces], and no others. They
+// count for nothing: they have no version of their own, no part in the actor's counts and quota, and a DeleteRange of a write
+// set leaves them alone. They go when the actor is destroyed. The batch is atomic and has its place among the commits of
+// the space, but no sync: a power cut takes it back unless a later commit was durable.
+type Aside struct {
+	space *Space
+	batch *pebble.Batch
+	err   error
+}
+
+// ErrNotAside says that a key is not of the kind that an [Aside] holds, or that the actor has no commit yet.
+var ErrNotAside = errors.New("engine: the key cannot be written aside")
+
+// Aside applies what write puts into a batch; nothing if write fails, or writes nothing. Unlike the other methods it may be called by any
+// goroutine, also during a turn, but not in write. The errors are those of write and of Commit, and ErrDestroyed.
+func (sp *Space) Aside(write func(a *Aside) error) error {
+	s := sp.store
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if err := sp.usable(); err != nil {
+		return err
+	}
+	switch err := s.readOnly(); {
+	case err != nil:
+		return err
+	case sp.head.Destroyed:
+		return ErrDestroyed
+	case sp.head.Version == 0:
+		return ErrNotAside
+	}
+	if err := s.free.check(); err != nil {
+		return err
+	}
+	a := &Aside{space: sp, batch: s.db.NewBatch()}
+	defer a.batch.Close()
+	if err := write(a); err != nil {
+		return err
+	}
+	if a.err != nil || a.batch.Empty() {
+		return a.err
+	}
+	sp.aside = true
+	s.free.wrote(a.batch.Len())
+	return s.applyUnsynced(a.batch)
+}
+
+// AppendValue is [WriteSet.AppendValue] as of before the batch.
+func (a *Aside) AppendValue(dst, key []byte) ([]byte, bool, error) {
+	return appendStored(dst, a.space.store.db, a.space.id, key)
+}
+
+// Scan is [WriteSet.Scan] as of before the batch. f may put keys.
+func (a *Aside) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	return view{store: a.space.store.db, id: a.space.id}.scan(start, end, f)
+}
+
+// Put writes a key. A value of more than ChunkSize bytes must be the first of its key.
+func (a *Aside) Put(key, value []byte) error {
+	switch {
+	case !aside(key):
+		return ErrNotAside
+	case len(key) > MaxKeyCap:
+		return &LimitError{LimitKey, MaxKeyCap, int64(len(key))}
+	case len(value) > MaxValueCap:
+		return &LimitError{LimitValue, MaxValueCap, int64(len(value))}
+	}
+	id := a.space.id
+	now := turnClock()
+	meta := metadata{version: a.space.head.Version, created: now, updated: now, size: uint32(len(value))}
+	row := meta.append(nil)
+	if chunks := dataRows(key, len(value)); chunks == 0 {
+		row = append(row, value...)
+	} else {
+		for chunk := range chunks {
+			a.set(keyspace.AppendDataRow(nil, id, key, chunk), chunkOf(value, chunk))
+		}
+	}
+	a.set(keyspace.AppendMetadataRow(nil, id, key), row)
+	return a.err
+}
+
+func (a *Aside) set(row, value []byte) {
+	if a.err == nil {
+		a.err = a.batch.Set(row, value, nil)
+	}
+}
+
+// DeleteRange removes the keys with start <= key < end.
+func (a *Aside) DeleteRange(start, end []byte) error {
+	if _, limit := keyspace.KindTraces.Range(); !aside(start) || end == nil || bytes.Compare(end, limit) > 0 {
+		return ErrNotAside
+	}
+	lower, upper := rowRange(a.space.id, start, end)
+	if a.err == nil {
+		a.err = a.batch.DeleteRange(lower, upper, nil)
+	}
+	return a.err
+}
+
+// aside reports whether a key is of a kind that is written aside.
+func aside(key []byte) bool { return len(key) > 0 && keyspace.Kind(key[0]) == keyspace.KindTraces }

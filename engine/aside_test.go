@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func trace(name string) []byte { return append([]byte{byte(keyspace.KindTraces)}, name...) }
+
+func putAside(t testing.TB, sp *Space, key []byte, value string) {
+	t.Helper()
+	must(t, sp.Aside(func(a *Aside) error { return a.Put(key, []byte(value)) }), key)
+}
+
+func TestWhatIsWrittenAsideCountsForNothing(t *testing.T) {
+	r := newRig(t, Options{})
+	wantErr(t, r.sp.Aside(func(a *Aside) error { return nil }), ErrNotAside) // the actor does not exist yet
+	version := r.put(kv("a"), "1")
+	before := r.sp.Head()
+	long := strings.Repeat("x", 3*ChunkSize+1)
+	putAside(t, r.sp, trace("short"), "s")
+	putAside(t, r.sp, trace("long"), long)
+	same(t, r.sp.Head(), before)
+	r.want(trace("short"), "s")
+	r.want(trace("long"), long)
+	must(t, r.sp.Aside(func(a *Aside) error {
+		value, ok, err := a.AppendValue(nil, trace("long"))
+		same(t, string(value), long, ok, err)
+		n := 0
+		must(t, a.Scan(trace(""), trace("\xff"), func(_, value []byte) bool { n += len(value); return true }))
+		same(t, n, len(long)+1)
+		return nil
+	}))
+
+	n, err := r.w.DeleteRange([]byte{0}, nil)
+	must(t, err)
+	same(t, n, 1)
+	same(t, r.commit(), version+1)
+	same(t, r.sp.Head().Keys, 0)
+	r.put(kv("b"), "2")
+	r.again()
+	r.want(trace("long"), long)
+
+	start, end := keyspace.KindTraces.Range()
+	must(t, r.sp.Aside(func(a *Aside) error { return a.DeleteRange(start, end) }))
+	wantAbsent(t, r.w, trace("long"))
+	r.want(kv("b"), "2")
+}
+
+func TestOnlyTracesAreWrittenAside(t *testing.T) {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "1")
+	_, end := keyspace.KindTraces.Range()
+	for name, write := range map[string]func(a *Aside) error{
+		"another kind":         func(a *Aside) error { return a.Put(kv("a"), nil) },
+		"no key":               func(a *Aside) error { return a.Put(nil, nil) },
+		"a range before":       func(a *Aside) error { return a.DeleteRange(kv("a"), end) },
+		"a range without end":  func(a *Aside) error { return a.DeleteRange(trace(""), nil) },
+		"a range that goes on": func(a *Aside) error { return a.DeleteRange(trace(""), append(end, 0)) },
+	} {
+		wantErr(t, r.sp.Aside(func(a *Aside) error {
+			must(t, a.Put(trace("b"), nil))
+			return write(a)
+		}), ErrNotAside, name)
+		wantAbsent(t, r.w, trace("b"))
+	}
+	wantErr(t, r.w.Put(trace("a"), nil, PutOptions{}), ErrReserved)
+	sp := r.sp
+	r.open()
+	wantErr(t, sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrFenced)
+}
+
+func TestPowerCutTakesBackWhatWasWrittenAsideAfterTheLastCommit(t *testing.T) {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "1")
+	putAside(t, r.sp, trace("1"), "1")
+	r.put(kv("a"), "2")
+	putAside(t, r.sp, trace("2"), "2")
+	c := r.crashed(1, 0)
+	c.want(kv("a"), "2")
+	c.want(trace("1"), "1")
+	wantAbsent(t, c.w, trace("2"))
+}
+
+func TestDestroyRemovesWhatWasWrittenAside(t *testing.T) {
+	for name, keys := range map[string]int{"few keys": 1, "many keys": 2 * pointDeletes} {
+		t.Run(name, func(t *testing.T) {
+			for _, fresh := range []bool{false, true} { // in the life that wrote aside, and in a later one
+				r := newRig(t, Options{})
+				for i := range keys {
+					put(t, r.w, kv(string(rune('a'+i))), "1")
+				}
+				r.commit()
+				for i := range 2 * pointDeletes {
+					putAside(t, r.sp, trace(string(rune('a'+i))), strings.Repeat("x", 2*ChunkSize))
+				}
+				if fresh {
+					r.open()
+				}
+				must(t, r.w.Destroy())
+				if !fresh {
+					putAside(t, r.sp, trace("late"), "1") // after the plan of the destruction, before its commit
+				}
+				r.commit()
+				wantErr(t, r.sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrDestroyed)
+				it, err := newCursor(r.db, r.sp.id, nil, nil, false)
+				must(t, err)
+				errorIf(t, it.valid, "the key %x is left", it.key)
+				must(t, it.close())
+			}
+		})
+	}
+}
+
+func TestWritingAsideBesideCommits(t *testing.T) {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "1")
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			for range 100 {
+				check(t, r.sp.Aside(func(a *Aside) error { return a.Put(trace(string(rune('a'+i))), []byte("1")) }))
+			}
+		})
+	}
+	for range 100 {
+		r.put(kv("a"), "2")
+	}
+	wg.Wait()
+	same(t, r.sp.Head().Keys, 1)
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host/trace"
+)
+
+func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
+	dir := t.TempDir()
+	d := serve(t, dir)
+	at(t, d.url, "call", "cell/a", "put", `{"key":[1],"value":1}`)
+	r := at(t, d.url, "traces", "cell/a")
+	tree := regexp.MustCompile(`(?m)\A\S+Z  trace [0-9a-f]{32}\n  http POST cell\.put  \S+\n    call cell\.put  \S+\n      mailbox  \S+\n(      .*\n)*      turn put  \S+\n      commit  \S+\n      gate  \S+\n`)
+	if !tree.MatchString(r.stdout) {
+		t.Errorf("the tree is\n%s%s", r.stdout, r.stderr)
+	}
+	if r := at(t, d.url, "traces", "cell/a", "--errors"); r.stdout != "" || !strings.Contains(r.stderr, "cell/a has no such spans") {
+		t.Errorf("errors: %q %q", r.stdout, r.stderr)
+	}
+	if r := at(t, d.url, "traces", "cell/b"); r.status != 1 || !strings.Contains(r.stderr, "not_found") {
+		t.Errorf("an actor that is not there: %d %q", r.status, r.stderr)
+	}
+	d.stop(syscall.SIGTERM)
+	count := 0
+	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
+		var s trace.Span
+		if err := json.Unmarshal([]byte(line), &s); err != nil || s.TraceID == "" || s.End == nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		count++
+	}
+	if count < 5 {
+		t.Errorf("%d spans are stored", count)
+	}
+}

@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+)
+
+// beginTrace finds out which trace a request for an actor is part of, and tells the client, whatever the answer will be. What the
+// request causes learns it from its context or from traceparent.
+func (x *exchange) beginTrace(t *target) {
+	if values := x.R.Header["Traceparent"]; len(values) == 1 {
+		x.cause = host.ParseSpan(values[0])
+	}
+	x.span = x.cause
+	if tracer := x.g.tracer; tracer != nil && t.route != toTraces {
+		x.span = tracer.BeginRequest(t.Type, x.cause)
+	}
+	if x.traceparent = x.span.String(); x.traceparent == "" {
+		return
+	}
+	if x.span != x.cause {
+		x.W.Header()["Traceresponse"] = []string{x.traceparent}
+	}
+	x.about, x.name = t.Address, t.name
+	if t.route != toCall && t.route != toActor {
+		x.R = x.R.WithContext(host.WithSpan(x.R.Context(), x.span))
+	}
+}
+
+// endTrace records the request.
+func (x *exchange) endTrace() {
+	if x.span.Sampled() && x.g.tracer != nil {
+		var err error
+		if x.Code != "" {
+			err = &host.Error{Code: x.Code}
+		}
+		x.g.tracer.EndRequest(x.about, strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
+	}
+}
+
+// traces answers with spans of the actor, as an OTLP document.
+func (x *exchange) traces(t *target) {
+	x.Count(t.Type, serve.LabelBuiltin)
+	ctx, cancel := x.limited()
+	defer cancel()
+	fault := x.Authorize(ctx, serve.Operate, t.Address, host.TraceRead)
+	var in trace.ReadInput
+	if fault == nil {
+		fault = x.tracesWanted(&in)
+	}
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	document, cursor, err := x.g.documents.TraceDocument(ctx, t.Address, &in)
+	if err != nil {
+		x.Fail(x.Front.AsError(err))
+		return
+	}
+	if cursor != "" {
+		x.W.Header().Set("Cairn-Cursor", cursor)
+	}
+	x.Document(http.StatusOK, document)
+}
+
+// tracesWanted reads which spans are asked for.
+func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
+	p, fault := x.params("start", "end", "trace_id", "name", "errors", "limit", "max_bytes", "cursor")
+	if fault != nil {
+		return fault
+	}
+	for name, at := range map[string]**time.Time{"start": &in.Start, "end": &in.End} {
+		text, ok := p.one(name)
+		if !ok {
+			continue
+		}
+		when, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return wrong(name, "the parameter %s is %.40q; it is a time such as 2026-01-31T09:30:00Z", name, text)
+		}
+		*at = &when
+	}
+	in.TraceID, _ = p.one("trace_id")
+	in.Name, _ = p.one("name")
+	in.Cursor, _ = p.one("cursor")
+	if text, ok := p.one("errors"); ok {
+		var err error
+		if in.Errors, err = strconv.ParseBool(text); err != nil {
+			return wrong("errors", "the parameter errors is %.40q; it is true or false", text)
+		}
+	}
+	if in.Limit, fault = p.number("limit", 1, trace.MaxPage); fault == nil {
+		in.MaxBytes, fault = p.number("max_bytes", 1, trace.MaxBytes)
+	}
+	return fault
+}

@@ -1,0 +1,128 @@
+// Package span has what is recorded of actors: operations, each with a span of its trace.
+package span
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// Slow is how long a turn takes that is recorded although its trace is not.
+const Slow = 100 * time.Millisecond
+
+// An Operation is something that an actor does.
+type Operation struct {
+	// Kind says what it is, such as "turn", and Name with what. Job is the kind of work that a turn is of, and Handler its function.
+	Kind, Name, Job, Handler string
+	// Span is its own; if it is not sampled, the sink makes one for what Cause caused.
+	Span, Cause host.Span
+	Began       time.Time
+	Took        time.Duration
+	Version     uint64 // that it leaves; 0 for none
+	Err         error
+	Own         any // of the sink
+}
+
+// A Sink records what one actor does. It is called on the way of calls: it does not block.
+type Sink interface {
+	// Begin returns the span of what an operation causes: Untraced, unless it is recorded.
+	Begin(cause host.Span) host.Span
+	// Running takes an operation that begins and is sampled. Its Took, Version and Err are not known.
+	Running(o *Operation)
+	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow.
+	Record(o *Operation)
+	// Value returns what the context of a span has under a key, for users that add spans. o is the operation, if it was Running.
+	Value(s host.Span, o *Operation, key any) any
+}
+
+// Begin returns the span of what an operation causes. Without a sink it is the cause itself.
+func Begin(to Sink, cause host.Span) host.Span {
+	if to == nil || !cause.Sampled() && cause.Decided() {
+		return cause
+	}
+	return to.Begin(cause)
+}
+
+// Caused records what an operation caused and is over now, if the operation is sampled.
+func Caused(to Sink, cause host.Span, kind, name string, began time.Time, err error) {
+	if cause.Sampled() && to != nil {
+		to.Record(&Operation{Kind: kind, Name: name, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+	}
+}
+
+// Start begins an operation, and returns its span. The operation is nil if it is not recorded.
+func Start(to Sink, kind, name string, cause host.Span) (*Operation, host.Span) {
+	if !cause.Sampled() || to == nil {
+		return nil, cause
+	}
+	o := &Operation{Kind: kind, Name: name, Span: to.Begin(cause), Cause: cause, Began: time.Now()}
+	to.Running(o)
+	return o, o.Span
+}
+
+// End records an operation that Start has begun.
+func End(to Sink, o *Operation, err error) {
+	if o != nil {
+		o.Took, o.Err = time.Since(o.Began), err
+		to.Record(o)
+	}
+}
+
+// Sent records that an operation has sent something to where a type and a name say, and returns the span of that.
+func Sent(to Sink, cause host.Span, typ, name string) host.Span {
+	if !cause.Sampled() || to == nil {
+		return cause
+	}
+	o := Operation{Kind: "send", Name: typ + "." + name, Span: to.Begin(cause), Cause: cause, Began: time.Now()}
+	to.Record(&o)
+	return o.Span
+}
+
+// Value is that of a sink; nil without one.
+func Value(of Sink, s host.Span, o *Operation, key any) any {
+	if of == nil {
+		return nil
+	}
+	return of.Value(s, o, key)
+}
+
+// Now is the time if something is recorded, and else no time.
+func Now(recorded bool) (t time.Time) {
+	if recorded {
+		t = time.Now()
+	}
+	return t
+}
+
+// Since is how long ago a time was that Now returned.
+func Since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
+}
+
+// A Ref holds a span in little room. The zero Ref holds none.
+type Ref struct{ s *host.Span }
+
+// untraced is what a Ref to host.Untraced points to.
+var untraced = host.Untraced
+
+// RefTo returns a Ref to a span, which takes memory if it is one.
+func RefTo(s host.Span) Ref {
+	switch s {
+	case host.Span{}:
+		return Ref{}
+	case host.Untraced:
+		return Ref{&untraced}
+	}
+	return Ref{&s}
+}
+
+// Span returns what the Ref holds.
+func (r Ref) Span() host.Span {
+	if r.s == nil {
+		return host.Span{}
+	}
+	return *r.s
+}

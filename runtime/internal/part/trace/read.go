@@ -1,0 +1,203 @@
+package trace
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/traces"
+)
+
+// Methods implements call.Server.
+func (p *Part) Methods() []*call.Method {
+	return []*call.Method{call.Serve(method.TraceRead, read)}
+}
+
+// read implements trace.read.
+func read(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *trace.ReadInput) (trace.ReadOutput, error) {
+	r, err := result(ctx, s, on.Addr, in)
+	return page(r), err
+}
+
+// page is a result as operators see it.
+func page(r traces.Result) trace.ReadOutput {
+	return trace.ReadOutput{
+		Spans: shownAll(r.Spans), Parents: shownAll(r.Parents), Cursor: r.Cursor, Dropped: r.Dropped, Damaged: r.Damaged, Now: time.Now().UTC(),
+	}
+}
+
+// StoredReply answers trace.read from a store that no node runs on.
+func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *host.Request) (host.Reply, error) {
+	out, err := call.Answer(r, func(in *trace.ReadInput) (trace.ReadOutput, error) {
+		id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
+		if err == nil && !ok {
+			err = fault.NotFound(r.Address)
+		}
+		if err != nil {
+			return trace.ReadOutput{}, err
+		}
+		snap := store.Snapshot(id)
+		defer snap.Close()
+		found, err := find(ctx, snap, traces.Pending{}, in)
+		return page(found), err
+	})
+	return host.Reply{Output: out}, err
+}
+
+// result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
+func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
+	var live traces.Pending
+	if a := s.Find(addr); a != nil {
+		if j, ok := a.Spans.(*journal); ok {
+			live = j.life().Pending() // before the snapshot
+		}
+	}
+	snap, _, err := s.Durable(ctx, addr)
+	if err != nil {
+		return traces.Result{}, err
+	}
+	defer snap.Close()
+	r, err := find(ctx, snap, live, in)
+	if _, ok := errors.AsType[*host.Error](err); err != nil && !ok {
+		err = s.StoreError(err)
+	}
+	return r, err
+}
+
+// find reads what an input selects.
+func find(ctx context.Context, rows traces.Reader, live traces.Pending, in *trace.ReadInput) (traces.Result, error) {
+	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor, Live: live}
+	if in.Start != nil {
+		q.Start = in.Start.UnixNano()
+	}
+	if in.End != nil {
+		q.End = in.End.UnixNano()
+	}
+	if in.TraceID != "" {
+		id, err := hex.DecodeString(in.TraceID)
+		if err != nil || len(id) != len(q.TraceID) {
+			return traces.Result{}, host.Errorf(host.InvalidArgument, "trace_id is %.40q; it has 32 hexadecimal digits", in.TraceID).With("field", "trace_id")
+		}
+		copy(q.TraceID[:], id)
+	}
+	r, err := traces.Read(ctx, rows, q)
+	if fault, ok := errors.AsType[*traces.QueryError](err); ok {
+		return r, host.Errorf(host.InvalidArgument, "%s: %s", fault.Field, fault.Reason).With("field", fault.Field)
+	}
+	return r, err
+}
+
+// Document is what [trace.Documents] says.
+func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) ([]byte, string, error) {
+	if _, err := s.StoredTypeOf(addr); err != nil {
+		return nil, "", err
+	}
+	r, err := result(ctx, s, addr, in)
+	if err != nil {
+		return nil, "", err
+	}
+	group := traces.Group{Resource: resourceOf(addr, nil), Spans: append(r.Spans, r.Parents...)}
+	return traces.AppendJSON(nil, group), r.Cursor, nil
+}
+
+// resourceOf describes an actor in the words of OpenTelemetry.
+func resourceOf(addr host.Address, more []traces.Attribute) *traces.Resource {
+	list := []traces.Attribute{traces.String("cairn.actor", address.Format(addr)), traces.String("cairn.actor.type", addr.Type)}
+	if !slices.ContainsFunc(more, func(a traces.Attribute) bool { return a.Key == "service.name" }) {
+		list = append(list, traces.String("service.name", "cairn"))
+	}
+	return &traces.Resource{Attributes: append(list, more...)}
+}
+
+func shownAll(spans []traces.Span) []trace.Span {
+	list := make([]trace.Span, len(spans))
+	for i := range spans {
+		list[i] = shown(&spans[i])
+	}
+	return list
+}
+
+// kindNames and statusNames are the words for the kinds and results of spans.
+var (
+	kindNames   = [...]string{"internal", "internal", "server", "client", "producer", "consumer"}
+	statusNames = [...]string{"", "ok", "error"}
+)
+
+// shown is a span as operators see it.
+func shown(s *traces.Span) trace.Span {
+	out := trace.Span{
+		TraceID: s.TraceID.String(), SpanID: s.SpanID.String(), Remote: s.RemoteParent, Name: s.Name,
+		Start: moment(s.Start), Message: s.Message, Scope: s.Scope.Name, Attributes: attributes(s.Attributes),
+	}
+	if int(s.Kind) < len(kindNames) {
+		out.Kind = kindNames[s.Kind]
+	}
+	if int(s.Status) < len(statusNames) {
+		out.Status = statusNames[s.Status]
+	}
+	if s.Parent != (traces.SpanID{}) {
+		out.ParentID = s.Parent.String()
+	}
+	if s.End != 0 {
+		end := moment(s.End)
+		out.End = &end
+	}
+	for _, e := range s.Events {
+		out.Events = append(out.Events, trace.Event{Name: e.Name, Time: moment(e.Time), Attributes: attributes(e.Attributes)})
+	}
+	for _, l := range s.Links {
+		out.Links = append(out.Links, trace.Link{TraceID: l.TraceID.String(), SpanID: l.SpanID.String(), Attributes: attributes(l.Attributes)})
+	}
+	return out
+}
+
+func moment(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+
+func attributes(list []traces.Attribute) map[string]any {
+	if len(list) == 0 {
+		return nil
+	}
+	m := make(map[string]any, len(list))
+	for _, a := range list {
+		m[a.Key] = value(a.Value)
+	}
+	return m
+}
+
+// value is an attribute as JSON has it. Bytes are base64.
+func value(v traces.Value) any {
+	switch v.Type() {
+	case traces.TypeString:
+		return v.Text()
+	case traces.TypeBytes:
+		return []byte(v.Text())
+	case traces.TypeInt:
+		return v.Int()
+	case traces.TypeFloat:
+		if f := v.Float(); !math.IsNaN(f) && !math.IsInf(f, 0) {
+			return f
+		}
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	case traces.TypeBool:
+		return v.Bool()
+	case traces.TypeList:
+		list := []any{}
+		for e := range v.Elements {
+			list = append(list, value(e))
+		}
+		return list
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package trace
+
+import (
+	"cmp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
+	"github.com/cairn-run/cairn/traces"
+)
+
+// Running implements span.Sink.
+func (j *journal) Running(o *span.Operation) {
+	r := &running{o: o}
+	o.Own = r
+	j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
+	j.attend()
+	j.added(false)
+}
+
+// running is a turn that has not ended.
+type running struct {
+	o      *span.Operation
+	active atomic.Pointer[traces.Active] // the span as users see it; nil before they ask
+}
+
+// Snapshot implements traces.Live.
+func (r *running) Snapshot() traces.Span {
+	if a := r.active.Load(); a != nil {
+		return a.Snapshot()
+	}
+	return spanOf(r.o)
+}
+
+// Value implements span.Sink.
+func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
+	if !j.p.users.IsKey(key) || s.IsZero() {
+		return nil
+	}
+	if o == nil {
+		return j.p.users.Begin(j.life(), spanOf(&span.Operation{Span: s}))
+	}
+	r := o.Own.(*running)
+	for r.active.Load() == nil {
+		r.active.CompareAndSwap(nil, j.p.users.Begin(j.life(), spanOf(o)))
+	}
+	return r.active.Load()
+}
+
+// Record implements span.Sink.
+func (j *journal) Record(o *span.Operation) {
+	if !o.Span.Sampled() {
+		switch {
+		case o.Cause.Sampled():
+			o.Span = child(o.Cause)
+		case !serious(o.Err) && (o.Kind != turn || o.Took <= span.Slow):
+			return
+		case !o.Cause.IsZero():
+			o.Span = child(o.Cause)
+		default:
+			o.Span = root(0)
+		}
+	}
+	s := spanOf(o)
+	if r, ok := o.Own.(*running); ok {
+		if a := r.active.Load(); a != nil {
+			a.Finish(&s)
+		}
+	}
+	s.End = o.Began.Add(o.Took).UnixNano()
+	if o.Version != 0 {
+		s.Attributes = append(s.Attributes, traces.Int("cairn.version", int64(o.Version)))
+	}
+	if o.Err != nil {
+		s.Attributes = append(s.Attributes, traces.String("error.type", cmp.Or(string(host.CodeOf(o.Err)), "other")))
+		if serious(o.Err) {
+			s.Status, s.Message = traces.Error, o.Err.Error()
+		}
+	}
+	if o.Kind == wake || !s.Sampled {
+		j.attend()
+	}
+	if o.Own != nil {
+		j.added(j.life().End(s))
+	} else {
+		j.added(j.life().Add(s))
+	}
+}
+
+// The kinds of operations that are told apart here.
+const (
+	turn = "turn"
+	sql  = "sql"
+	wake = "wake"
+)
+
+// kinds are the kinds of spans by those of operations. The others are internal.
+var kinds = map[string]traces.Kind{"call": traces.Server, "http": traces.Server, "request": traces.Client, "send": traces.Producer}
+
+// consumers are the kinds of work that bring a message which has waited: their spans link to what sent it.
+var consumers = map[string]bool{"deliver": true, "queue": true, "queue due": true}
+
+// spanOf makes the span of an operation, without its end.
+func spanOf(o *span.Operation) traces.Span {
+	s := traces.Span{
+		TraceID: traces.TraceID(o.Span.Trace), SpanID: traces.SpanID(o.Span.ID), Sampled: o.Span.Sampled(),
+		Kind: traces.Internal, Name: nameOf(o), Start: o.Began.UnixNano(),
+	}
+	if k, ok := kinds[o.Kind]; ok {
+		s.Kind = k
+	}
+	if !o.Cause.IsZero() {
+		s.Parent, s.RemoteParent = traces.SpanID(o.Cause.ID), o.Kind == "call" || o.Kind == "http"
+	}
+	if consumers[o.Job] {
+		s.Kind = traces.Consumer
+		if s.RemoteParent = !o.Cause.IsZero(); s.RemoteParent {
+			s.Links = []traces.Link{{TraceID: traces.TraceID(o.Cause.Trace), SpanID: traces.SpanID(o.Cause.ID), Sampled: o.Cause.Sampled(), Remote: true}}
+		}
+	}
+	if o.Kind == sql {
+		s.Attributes = append(s.Attributes, traces.String("db.query.text", o.Name))
+	}
+	if o.Handler != "" {
+		s.Attributes = append(s.Attributes, traces.String("code.function.name", o.Handler))
+	}
+	if o.Kind == turn && o.Job != "" && o.Job != "call" {
+		s.Attributes = append(s.Attributes, traces.String("cairn.work", o.Job))
+	}
+	return s
+}
+
+// nameOf is the name of the span of an operation. The text of an SQL statement is an attribute, as OpenTelemetry's conventions say.
+func nameOf(o *span.Operation) string {
+	if o.Kind == sql {
+		return "sql " + verb(o.Name)
+	}
+	name := o.Name
+	if name == "" {
+		name = o.Handler[strings.LastIndexByte(o.Handler, '/')+1:]
+	}
+	return strings.TrimSpace(o.Kind + " " + name)
+}
+
+// verb is the first word of a statement.
+func verb(text string) string {
+	text = strings.TrimSpace(text)
+	if i := strings.IndexAny(text, " \t\r\n(;"); i >= 0 {
+		text = text[:i]
+	}
+	return strings.ToUpper(text[:min(len(text), 16)])
+}
+
+// serious reports whether an error is the node's or the code's fault rather than a refusal.
+func serious(err error) bool {
+	switch host.CodeOf(err) {
+	case "", host.InvalidArgument, host.Unauthenticated, host.PermissionDenied, host.NotFound, host.UnknownType, host.UnknownMethod,
+		host.AlreadyExists, host.FailedPrecondition, host.Cycle, host.Overloaded, host.Canceled, host.TooLarge, host.QuotaExceeded,
+		host.IdempotencyMismatch, host.Destroyed, host.ActorPaused:
+		return false
+	}
+	return true
+}
+
+// BeginRequest returns the span of a request from outside, as host.Tracer says.
+func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
+	s := p.Begin(p.k.Types[typ], cause)
+	switch {
+	case s.Sampled():
+	case s.IsZero():
+		s = root(0)
+	default:
+		s = child(s)
+	}
+	return s
+}
+
+// EndRequest records a request, as host.Tracer says, if its actor is in memory.
+func (p *Recorder) EndRequest(at host.Address, name string, s, cause host.Span, began time.Time, err error) {
+	if a := p.k.Find(at); a != nil {
+		a.Spans.Record(&span.Operation{Kind: "http", Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+	}
+}

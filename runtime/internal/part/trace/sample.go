@@ -1,0 +1,85 @@
+package trace
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// A sampler decides which of the traces that begin at this node are recorded: a share of them, and no more than a number per second.
+type sampler struct {
+	ratio     float64
+	rate      int64 // per second
+	left      atomic.Int64
+	refilling atomic.Bool
+	later     func(time.Duration, func()) // runs something after a while
+}
+
+// refill is how often a sampler that was used gets a part of its rate. One that nobody uses has no timer.
+const refill = 100 * time.Millisecond
+
+// take reports whether a trace that begins now is recorded.
+func (s *sampler) take() bool {
+	if s.left.Load() <= 0 || s.ratio < 1 && rand.Float64() >= s.ratio || s.left.Add(-1) < 0 {
+		return false
+	}
+	if s.refilling.CompareAndSwap(false, true) {
+		s.later(refill, s.more)
+	}
+	return true
+}
+
+// more adds what a sampler gets in the time between two refills, until it is full.
+func (s *sampler) more() {
+	part := max(1, s.rate*int64(refill)/int64(time.Second))
+	left := max(s.left.Load(), 0)
+	s.left.Store(min(s.rate, left+part))
+	if left+part >= s.rate {
+		s.refilling.Store(false)
+		return
+	}
+	s.later(refill, s.more)
+}
+
+// Begin implements kernel.Tracer.
+func (p *Recorder) Begin(_ *kernel.Type, cause host.Span) host.Span {
+	switch {
+	case cause.Sampled():
+		return child(cause)
+	case cause.Decided():
+		return cause
+	case p.sampler.take():
+		return root(sampled)
+	}
+	return host.Untraced
+}
+
+// Begin implements span.Sink.
+func (j *journal) Begin(cause host.Span) host.Span { return j.p.Begin(j.a.Type, cause) }
+
+// sampled is the flag of a span that is recorded.
+const sampled = 1
+
+// root returns the first span of a trace.
+func root(flags byte) (s host.Span) {
+	put(s.Trace[:8], rand.Uint64())
+	put(s.Trace[8:], rand.Uint64())
+	put(s.ID[:], rand.Uint64()|1) // not zero
+	s.Flags = flags
+	return s
+}
+
+// child returns a span of the trace that another one is of.
+func child(of host.Span) host.Span {
+	put(of.ID[:], rand.Uint64()|1)
+	return of
+}
+
+func put(b []byte, n uint64) {
+	for i := range b {
+		b[i] = byte(n >> (8 * i))
+	}
+}

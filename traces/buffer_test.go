@@ -1,0 +1,545 @@
+package traces
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// read returns what a query selects.
+func read(t testing.TB, r Reader, q Query) Result {
+	t.Helper()
+	got, err := Read(context.Background(), r, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// numbers returns the numbers of spans.
+func numbers(spans []Span) []int {
+	list := []int{}
+	for _, s := range spans {
+		list = append(list, int(s.SpanID[4])<<24|int(s.SpanID[5])<<16|int(s.SpanID[6])<<8|int(s.SpanID[7]))
+	}
+	return list
+}
+
+func wantNumbers(t testing.TB, what string, spans []Span, want ...int) {
+	t.Helper()
+	if got := numbers(spans); !slices.Equal(got, want) {
+		t.Errorf("%s: spans %v, want %v", what, got, want)
+	}
+}
+
+// exact checks that the totals are what the rows have.
+func exact(t testing.TB, b *Buffer, r *rows) {
+	t.Helper()
+	s, err := Size(r)
+	if err != nil || s.Bytes != r.size() || b.Bytes() != r.size() {
+		t.Errorf("the totals are %d bytes (%v), those of the buffer %d, the rows %d: %v", s.Bytes, err, b.Bytes(), r.size(), r.keys())
+	}
+}
+
+func TestSpansComeBack(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	for i := range 10 {
+		b.Add(made(i+1, hour0+int64(i)*second, hour0+int64(i)*second+second))
+	}
+	if b.Empty() {
+		t.Error("the buffer is empty")
+	}
+	flush(t, b, r, hour0+minute)
+	if !b.Empty() {
+		t.Error("the buffer is not empty")
+	}
+	wantNumbers(t, "all", read(t, r, Query{}).Spans, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	exact(t, b, r)
+}
+
+// TestRestartKeepsChunksOfTheHour is defect 1 of the reference: its chunk numbers begin at 0 after a restart and replace
+// chunks.
+func TestRestartKeepsChunksOfTheHour(t *testing.T) {
+	r := newRows()
+	for i := range 5 {
+		b := NewBuffer(Options{Incarnation: uint64(i + 1)})
+		b.Add(made(i+1, hour0+int64(i), hour0+int64(i)+1))
+		flush(t, b, r, hour0+minute)
+		exact(t, b, r)
+	}
+	wantNumbers(t, "after restarts", read(t, r, Query{}).Spans, 1, 2, 3, 4, 5)
+}
+
+// TestLostTotalsAreCountedAgain: chunks without their totals are neither replaced nor left out.
+func TestLostTotalsAreCountedAgain(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	b.Add(made(1, hour0, hour0+1))
+	flush(t, b, r, hour0+minute)
+	row := string(keyspace.TraceBucket.Append(nil, hour0/second))
+	old := r.m[row]
+	b.Add(made(2, hour0+2, hour0+3))
+	flush(t, b, r, hour0+minute)
+	for name, damage := range map[string]func(r *rows){
+		"old totals":     func(r *rows) { r.m[row] = old },
+		"no totals":      func(r *rows) { delete(r.m, row) },
+		"damaged totals": func(r *rows) { r.m[row] = []byte("?") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := r.clone()
+			damage(r)
+			b := NewBuffer(Options{Incarnation: 2})
+			b.Add(made(3, hour0+4, hour0+5))
+			flush(t, b, r, hour0+minute)
+			wantNumbers(t, name, read(t, r, Query{}).Spans, 1, 2, 3)
+			exact(t, b, r)
+		})
+	}
+}
+
+// TestOldHoursGo is defect 5 of the reference: nothing ever deletes chunks.
+func TestOldHoursGo(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxAge: 3 * time.Hour})
+	for i := range 10 {
+		at := hour0 + int64(i)*hour1
+		b.Add(made(i+1, at, at+1))
+		flush(t, b, r, at+minute)
+		exact(t, b, r)
+	}
+	wantNumbers(t, "3 hours", read(t, r, Query{}).Spans, 7, 8, 9, 10)
+	b.Add(made(11, hour0, hour0+1)) // it is too old by itself
+	flush(t, b, r, hour0+9*hour1+minute)
+	if d := b.Drops(); d[DropOld] != 1 {
+		t.Errorf("drops are %v", d)
+	}
+}
+
+func TestAFailedDeleteIsTriedAgain(t *testing.T) {
+	for name, o := range map[string]Options{"age": {Incarnation: 1, MaxAge: time.Hour}, "bytes": {Incarnation: 1, MaxBytes: 400}, "bytes of an hour": {Incarnation: 1, MaxBytes: 300}} {
+		t.Run(name, func(t *testing.T) {
+			r, b := newRows(), NewBuffer(o)
+			step := hour1
+			if name == "bytes of an hour" {
+				step = minute
+			}
+			r.keep = errors.New("full")
+			failed := false
+			for i := range int64(5) {
+				b.Add(made(int(i)+1, hour0+i*step, hour0+i*step+1))
+				failed = b.Flush(r, r, hour0+i*step+1) != nil || failed
+				b.Committed(nil)
+				exact(t, b, r)
+			}
+			before := len(r.m)
+			r.keep = nil
+			b.Add(made(6, hour0+5*step, hour0+5*step+1))
+			flush(t, b, r, hour0+5*step+1)
+			exact(t, b, r)
+			if !failed || len(r.m) >= before {
+				t.Errorf("failed %v; the rows are %v", failed, r.keys())
+			}
+		})
+	}
+}
+
+func TestOldestHoursGoWhenBytesAreTooMany(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxBytes: 10_000})
+	for i := range 20 {
+		at := hour0 + int64(i)*hour1
+		s := made(i+1, at, at+1)
+		s.Attributes = []Attribute{String("text", strings.Repeat("x", 2000))}
+		b.Add(s)
+		flush(t, b, r, at+minute)
+		exact(t, b, r)
+		if n := b.Bytes(); n > 10_000 {
+			t.Errorf("%d bytes after %d hours", n, i)
+		}
+	}
+	wantNumbers(t, "10,000 bytes", read(t, r, Query{}).Spans, 17, 18, 19, 20)
+}
+
+func TestOldestChunksOfALoadedHourGo(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxBytes: 100_000})
+	for i := range 200 {
+		s := made(i+1, hour0+int64(i), hour0+int64(i)+1)
+		s.Attributes = []Attribute{String("text", strings.Repeat("x", 2000))}
+		b.Add(s)
+		flush(t, b, r, hour0+minute)
+		exact(t, b, r)
+		if n := b.Bytes(); n > 100_000 {
+			t.Fatalf("%d bytes after %d chunks", n, i)
+		}
+	}
+	got := numbers(read(t, r, Query{}).Spans)
+	if len(got) < 30 || got[len(got)-1] != 200 {
+		t.Errorf("spans %v are left", got)
+	}
+}
+
+func TestAFailedWriteLosesItsChunkOnly(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	fault := errors.New("full")
+	n := 0
+	r.refuse = func(key []byte) error {
+		if n++; n == 2 {
+			return fault
+		}
+		return nil
+	}
+	for i := range 3 { // three hours, so three chunks in one flush
+		at := hour0 + int64(i)*hour1
+		b.Add(made(i+1, at, at+1))
+	}
+	err := b.Flush(r, r, hour0+3*hour1)
+	b.Committed(nil)
+	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 || b.bytes != 0 {
+		t.Errorf("Flush returned %v, drops %v, %d bytes are left", err, b.Drops(), b.bytes)
+	}
+	b.Add(made(4, hour0+3*hour1, hour0+3*hour1+1))
+	flush(t, b, r, hour0+3*hour1+minute)
+	got := read(t, r, Query{})
+	wantNumbers(t, "the rest", got.Spans, 1, 3, 4)
+	if got.Dropped != 1 {
+		t.Errorf("%d spans are reported as dropped", got.Dropped)
+	}
+	exact(t, b, r)
+}
+
+func TestAFailedCommitLosesItsChunksOnly(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	b.Add(made(1, hour0, hour0+1))
+	flush(t, b, r, hour0+minute)
+	b.Add(made(2, hour0+2, hour0+3))
+	batch := r.clone()
+	if err := b.Flush(r, batch, hour0+minute); err != nil {
+		t.Fatal(err)
+	}
+	wantNumbers(t, "while the batch is open", read(t, r, Query{Live: b.Pending()}).Spans, 1, 2)
+	b.Committed(errors.New("the disk is gone"))
+	b.Add(made(3, hour0+4, hour0+5))
+	flush(t, b, r, hour0+minute)
+	wantNumbers(t, "later", read(t, r, Query{}).Spans, 1, 3)
+	exact(t, b, r)
+	if b.Drops()[DropWrite] != 1 {
+		t.Errorf("drops are %v", b.Drops())
+	}
+}
+
+func TestAFailedReadLosesNoLaterChunk(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	fault := errors.New("no disk")
+	r.reading = func() error { return fault }
+	b.Add(made(1, hour0, hour0+1))
+	err := b.Flush(r, r, hour0+minute)
+	b.Committed(err)
+	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 || b.bytes != 0 {
+		t.Errorf("Flush returned %v, drops %v, %d bytes are left", err, b.Drops(), b.bytes)
+	}
+	r.reading = nil
+	b.Add(made(2, hour0, hour0+1))
+	flush(t, b, r, hour0+minute)
+	wantNumbers(t, "later", read(t, r, Query{}).Spans, 2)
+	exact(t, b, r)
+}
+
+func TestAFailedRowOfTotalsIsWrittenAgain(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	fail := true
+	r.refuse = func(key []byte) error {
+		if fail && keyspace.TraceBucket.Has(key) {
+			return errors.New("full")
+		}
+		return nil
+	}
+	b.Add(made(1, hour0, hour0+1))
+	if err := b.Flush(r, r, hour0+minute); err == nil {
+		t.Error("Flush returned no error")
+	}
+	b.Committed(nil)
+	fail = false
+	b.Add(made(2, hour0+1, hour0+2))
+	flush(t, b, r, hour0+minute)
+	wantNumbers(t, "later", read(t, r, Query{}).Spans, 1, 2)
+	exact(t, b, r)
+}
+
+func TestBuffersAreBounded(t *testing.T) {
+	b := NewBuffer(Options{Incarnation: 1})
+	child, root := made(1, hour0, hour0+1), made(2, hour0, hour0+1)
+	child.Attributes = []Attribute{String("text", strings.Repeat("x", 4000))}
+	root.Attributes = child.Attributes
+	child.Parent = number(9)
+	for range 1000 {
+		b.Add(child)
+	}
+	full := b.held()
+	if d := b.Drops(); d[DropFull] == 0 || full > MaxBuffered*7/8+MaxChunk {
+		t.Errorf("%d bytes of children, drops %v", full, d)
+	}
+	for range 1000 {
+		b.Add(root)
+	}
+	if n := b.held(); n <= full || n > MaxBuffered+2*MaxString {
+		t.Errorf("%d bytes with roots, %d without", n, full)
+	}
+	r := newRows()
+	flush(t, b, r, hour0+minute)
+	if b.held() > MaxChunk {
+		t.Errorf("%d bytes after a flush", b.held())
+	}
+	if got := read(t, r, Query{}); got.Dropped != b.Drops()[DropFull] {
+		t.Errorf("the reader sees %d dropped spans, the buffer %v", got.Dropped, b.Drops())
+	}
+}
+
+func TestManyHoursNeedFewChunks(t *testing.T) {
+	b, r := NewBuffer(Options{Incarnation: 1}), newRows()
+	for i := range 2000 { // times of users, in the past and in the future
+		at := hour0 + int64(i-1000)*hour1
+		b.Add(made(i+1, at, at+1))
+	}
+	b.Add(made(3000, math.MinInt64, math.MaxInt64), made(3001, math.MaxInt64, math.MinInt64))
+	if n := len(b.current); n > maxPending {
+		t.Errorf("%d chunks", n)
+	}
+	flush(t, b, r, hour0)
+	exact(t, b, r)
+	if s, _ := Size(r); s.Chunks > 2*maxPending {
+		t.Errorf("%d chunks are stored", s.Chunks)
+	}
+}
+
+func TestOpenSpansAreBounded(t *testing.T) {
+	b := NewBuffer(Options{Incarnation: 1})
+	for i := range MaxOpen + 10 {
+		if ok := b.Open(number(i+1), TraceID{15: 1}, new(made(i+1, hour0, 0))); ok != (i < MaxOpen) {
+			t.Fatalf("span %d: %v", i, ok)
+		}
+	}
+	if d := b.Drops(); d[DropOpen] != 10 {
+		t.Errorf("drops are %v", d)
+	}
+}
+
+// TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and in each hour.
+func TestPartialRecordsAreWrittenOnce(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	live := new(made(1, hour0, 0))
+	b.Open(number(1), live.TraceID, live)
+	records := func() int {
+		n := 0
+		for k, v := range r.m {
+			if keyspace.TraceChunk.Has([]byte(k)) {
+				h, _ := parseHeader(v)
+				n += int(h.partials)
+			}
+		}
+		return n
+	}
+	step := func(what string, at int64, want int) {
+		t.Helper()
+		flush(t, b, r, at)
+		if n := records(); n != want {
+			t.Errorf("%s: %d records, want %d", what, n, want)
+		}
+	}
+	step("new", hour0+1*second, 1)
+	step("unchanged", hour0+2*second, 1)
+	live.Events = append(live.Events, Event{Name: "one", Time: hour0 + 3})
+	step("event", hour0+3*second, 2)
+	live.Attributes = append(live.Attributes, Int("n", 1))
+	live.Events = append(live.Events, Event{Name: "two", Time: hour0 + 4})
+	step("attribute and event", hour0+4*second, 3)
+	live.Status = Error
+	step("status", hour0+5*second, 4)
+	live.Name = "renamed"
+	step("name", hour0+6*second, 5)
+	live.Events, live.DroppedEvents = append(live.Events[1:], Event{Name: "three", Time: hour0 + 5}), 1
+	step("dropped event", hour0+7*second, 6)
+	step("next hour", hour0+hour1, 7)
+	step("unchanged in the next hour", hour0+hour1+second, 7)
+
+	got := read(t, r, Query{}).Spans
+	want := *live
+	want.Partial, want.End, want.Status, want.Message = true, hour0+hour1, Error, "actor stopped"
+	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("the merged span is\n%+v, want\n%+v", got, want)
+	}
+
+	end := *live
+	end.End = hour0 + hour1 + minute
+	b.End(end)
+	flush(t, b, r, hour0+hour1+minute)
+	if got := read(t, r, Query{}).Spans; len(got) != 1 || !reflect.DeepEqual(got[0], end) {
+		t.Errorf("the ended span is %+v", got)
+	}
+}
+
+// TestASpanThatEndsDuringAFlushIsNotPartial: its snapshot was taken before.
+func TestASpanThatEndsDuringAFlushIsNotPartial(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	first, last := made(1, hour0, 0), made(3, hour0, 0)
+	ending := &snapshotFunc{}
+	ending.f = func() Span {
+		s := made(2, hour0, hour0+1)
+		b.End(s)
+		s.End = 0
+		return s
+	}
+	b.Open(number(1), first.TraceID, &first)
+	b.Open(number(2), first.TraceID, ending)
+	b.Open(number(3), first.TraceID, &last)
+	flush(t, b, r, hour0+second)
+	got := read(t, r, Query{}).Spans
+	wantNumbers(t, "all", got, 1, 2, 3)
+	if len(got) == 3 && (!got[0].Partial || got[1].Partial || !got[2].Partial) {
+		t.Errorf("partial: %v %v %v", got[0].Partial, got[1].Partial, got[2].Partial)
+	}
+}
+
+type snapshotFunc struct{ f func() Span }
+
+func (s *snapshotFunc) Snapshot() Span { return s.f() }
+
+func TestClosedBuffersDropAndCount(t *testing.T) {
+	b := NewBuffer(Options{Incarnation: 1})
+	tail := b.Tail(1)
+	b.Open(number(1), TraceID{15: 1}, new(made(1, hour0, 0)))
+	b.Close()
+	b.End(made(1, hour0, hour0+1))
+	if b.Open(number(2), TraceID{15: 1}, &Span{}) {
+		t.Error("a closed buffer registers a span")
+	}
+	if d := b.Drops(); d[DropLate] != 1 || d[DropOpen] != 1 {
+		t.Errorf("drops are %v", d)
+	}
+	if _, ok := <-tail.Spans(); ok {
+		t.Error("the tail is open")
+	}
+	if _, ok := <-b.Tail(1).Spans(); ok {
+		t.Error("a tail of a closed buffer is open")
+	}
+	tail.Close()
+}
+
+// TestTailsSendEachSpanOnce is defect 10 of the reference: its live view reads the whole window each second.
+func TestTailsSendEachSpanOnce(t *testing.T) {
+	b := NewBuffer(Options{Incarnation: 1})
+	slow, fast := b.Tail(2), b.Tail(10)
+	for i := range 5 {
+		b.Add(made(i+1, hour0, hour0+1))
+	}
+	slow.Close()
+	b.Add(made(6, hour0, hour0+1))
+	b.Close()
+	drain := func(tail *Tail) (list []Span) {
+		for s := range tail.Spans() {
+			list = append(list, s)
+		}
+		return list
+	}
+	wantNumbers(t, "slow", drain(slow), 1, 2)
+	wantNumbers(t, "fast", drain(fast), 1, 2, 3, 4, 5, 6)
+	if slow.Dropped() != 3 || fast.Dropped() != 0 {
+		t.Errorf("dropped %d and %d", slow.Dropped(), fast.Dropped())
+	}
+}
+
+func TestReasonsHaveNames(t *testing.T) {
+	seen := map[string]bool{}
+	for r := range reasons {
+		if name := r.String(); name == "" || name == "unknown" || seen[name] {
+			t.Errorf("reason %d is %q", r, name)
+		}
+		seen[r.String()] = true
+	}
+	if reasons.String() != "unknown" {
+		t.Error(reasons.String())
+	}
+}
+
+// TestBuffersAreSafeForConcurrentUse adds, opens and ends spans beside flushes and readers.
+func TestBuffersAreSafeForConcurrentUse(t *testing.T) {
+	b, r := NewBuffer(Options{Incarnation: 1}), newRows()
+	var mu sync.Mutex // of r
+	var work sync.WaitGroup
+	const each = 500
+	for w := range 4 {
+		work.Go(func() {
+			for i := range each {
+				n := w*each + i + 1
+				s := made(n, hour0+int64(n), 0)
+				b.Open(s.SpanID, s.TraceID, new(s))
+				s.End = s.Start + 10
+				if i%2 == 0 {
+					b.End(s)
+				} else {
+					b.End(s)
+					b.Add(made(n+100_000, s.Start, s.End))
+				}
+			}
+		})
+	}
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for i := int64(0); ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			mu.Lock()
+			flush(t, b, r, hour0+minute+i)
+			mu.Unlock()
+		}
+	})
+	readers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			p := b.Pending()
+			mu.Lock()
+			if _, err := Read(context.Background(), r, Query{Live: p, Limit: MaxLimit}); err != nil {
+				t.Error(err)
+			}
+			mu.Unlock()
+		}
+	})
+	work.Wait()
+	close(stop)
+	readers.Wait()
+	flush(t, b, r, hour0+2*minute)
+	got := read(t, r, Query{Limit: MaxLimit})
+	if want := 4*each + 4*each/2; len(got.Spans) != want || got.Damaged != nil || b.Drops() != (Drops{}) {
+		t.Errorf("%d spans, want %d; damaged %v, drops %v", len(got.Spans), want, got.Damaged, b.Drops())
+	}
+	exact(t, b, r)
+}
+
+func TestBucketsOfTimes(t *testing.T) {
+	for ns, want := range map[int64]int64{0: 0, 1: 0, hour1: 3600, hour1 - 1: 0, -1: -3600, -hour1: -3600, -hour1 - 1: -7200} {
+		if got := bucketOf(ns); got != want {
+			t.Errorf("%d is in %d, want %d", ns, got, want)
+		}
+	}
+}
+
+func TestKeysHoldAllRows(t *testing.T) {
+	start, end := Keys()
+	for _, k := range [][]byte{keyspace.TraceChunk.Append(nil, -1, 0), keyspace.TraceChunk.Append(nil, math.MaxInt64, math.MaxUint64), keyspace.TraceBucket.Append(nil, math.MaxInt64)} {
+		if string(k) < string(start) || string(k) >= string(end) {
+			t.Errorf("%s is outside", keyspace.Format(k))
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/traces"
+)
+
+const (
+	maxQueued  = 8 << 20 // bytes of the spans that wait for a collector
+	maxRequest = 3 << 20 // bytes of spans in a request; collectors accept 4 MiB
+)
+
+// batching is how an exporter collects spans, with the defaults of OpenTelemetry's batch processor.
+type batching struct {
+	queue, batch   int
+	delay, timeout time.Duration
+}
+
+var defaultBatching = batching{queue: 2048, batch: 512, delay: 5 * time.Second, timeout: 30 * time.Second}
+
+// Exporter sends spans to a collector by OTLP over HTTP. Export waits for nothing: when the collector is slow, spans are dropped
+// and counted. An Exporter has one goroutine, for which Close waits.
+type Exporter struct {
+	client  uploader
+	o       batching
+	dropped atomic.Uint64
+	ctx     context.Context // of uploads
+	cancel  context.CancelFunc
+	wake    chan struct{} // a batch is full
+	closing chan struct{}
+	done    chan struct{}
+
+	mu     sync.Mutex
+	queue  []queued
+	bytes  int
+	closed bool
+	err    error
+}
+
+type queued struct {
+	resource *traces.Resource
+	span     traces.Span
+	size     int
+}
+
+// NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
+// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER. The protocols are http/protobuf and http/json.
+func NewExporter() (*Exporter, error) {
+	endpoint, _ := variable("ENDPOINT")
+	kind := strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER"))
+	if endpoint == "" || kind == "none" || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
+		return nil, nil
+	}
+	if kind != "" && kind != "otlp" {
+		return nil, fmt.Errorf("traces: OTEL_TRACES_EXPORTER is %q: the exporters are otlp and none", kind)
+	}
+	o := defaultBatching
+	for _, v := range [...]struct {
+		name string
+		set  func(n int)
+	}{
+		{"OTEL_BSP_MAX_QUEUE_SIZE", func(n int) { o.queue = n }},
+		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", func(n int) { o.batch = n }},
+		{"OTEL_BSP_SCHEDULE_DELAY", func(n int) { o.delay = time.Duration(n) * time.Millisecond }},
+		{"OTEL_BSP_EXPORT_TIMEOUT", func(n int) { o.timeout = time.Duration(n) * time.Millisecond }},
+	} {
+		text := os.Getenv(v.name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("traces: %s is %q: want a positive integer", v.name, text)
+		}
+		v.set(int(n))
+	}
+	c, err := newClient()
+	if err != nil {
+		return nil, err
+	}
+	return startExporter(c, o), nil
+}
+
+func startExporter(client uploader, o batching) *Exporter {
+	o.batch = min(o.batch, o.queue)
+	e := &Exporter{client: client, o: o, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	go e.run()
+	return e
+}
+
+// Export queues a span that ended. It copies the span.
+func (e *Exporter) Export(r *traces.Resource, s *traces.Span) {
+	size := s.Size()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || size > maxRequest || len(e.queue) >= e.o.queue || e.bytes+size > maxQueued {
+		e.dropped.Add(1)
+		return
+	}
+	e.queue = append(e.queue, queued{r, s.Clone(), size})
+	e.bytes += size
+	if len(e.queue) >= e.o.batch {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Dropped returns how many spans were not sent.
+func (e *Exporter) Dropped() uint64 { return e.dropped.Load() }
+
+// Err returns the fault of the last request, or nil if it had none.
+func (e *Exporter) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// Push sends spans of the past, and waits for the collector. Open spans end at now.
+func (e *Exporter) Push(ctx context.Context, now int64, groups ...traces.Group) error {
+	for _, g := range groups {
+		for rest := g.Spans; len(rest) > 0; {
+			n, size := 0, 0
+			for n < len(rest) && n < e.o.batch && (n == 0 || size+rest[n].Size() <= maxRequest) {
+				size += rest[n].Size()
+				n++
+			}
+			rejected, err := e.client.upload(ctx, now, []traces.Group{{g.Resource, rest[:n]}})
+			if err == nil && rejected > 0 {
+				err = fmt.Errorf("traces: the collector rejected %d of %d spans", rejected, n)
+			}
+			if err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+	}
+	return nil
+}
+
+// Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are dropped and counted.
+func (e *Exporter) Close(ctx context.Context) error {
+	e.mu.Lock()
+	if !e.closed {
+		e.closed = true
+		close(e.closing)
+	}
+	e.mu.Unlock()
+	defer e.client.close()
+	defer e.cancel()
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+		e.cancel()
+		<-e.done
+		return ctx.Err()
+	}
+}
+
+// run sends batches until the exporter is closed and the queue is empty.
+func (e *Exporter) run() {
+	defer close(e.done)
+	tick := time.NewTicker(e.o.delay)
+	defer tick.Stop()
+	for closed := false; !closed; {
+		select {
+		case <-e.wake:
+		case <-tick.C:
+		case <-e.closing:
+			closed = true
+		}
+		for {
+			batch := e.take()
+			if len(batch) == 0 {
+				break
+			}
+			rejected, err := e.upload(batch)
+			if err != nil {
+				rejected = int64(len(batch))
+			}
+			e.mu.Lock()
+			e.err = err
+			e.mu.Unlock()
+			e.dropped.Add(uint64(max(rejected, 0)))
+		}
+	}
+}
+
+// take removes a batch from the queue.
+func (e *Exporter) take() []queued {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, size := 0, 0
+	for n < len(e.queue) && n < e.o.batch && (n == 0 || size+e.queue[n].size <= maxRequest) {
+		size += e.queue[n].size
+		n++
+	}
+	batch := e.queue[:n:n]
+	e.queue, e.bytes = e.queue[n:], e.bytes-size
+	if len(e.queue) == 0 {
+		e.queue = nil
+	}
+	return batch
+}
+
+func (e *Exporter) upload(batch []queued) (rejected int64, err error) {
+	var groups []traces.Group
+	index := map[*traces.Resource]int{}
+	for i := range batch {
+		r := batch[i].resource
+		n, ok := index[r]
+		if !ok {
+			n = len(groups)
+			index[r], groups = n, append(groups, traces.Group{Resource: r})
+		}
+		groups[n].Spans = append(groups[n].Spans, batch[i].span)
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, e.o.timeout)
+	defer cancel()
+	return e.client.upload(ctx, 0, groups)
+}

@@ -1,0 +1,240 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cairn-run/cairn/traces"
+)
+
+// collector is a client that keeps its uploads.
+type collector struct {
+	mu      sync.Mutex
+	batches [][]traces.Group
+	send    func(ctx context.Context) error
+	rejects int64
+}
+
+func (c *collector) close() {}
+
+func (c *collector) upload(ctx context.Context, _ int64, groups []traces.Group) (int64, error) {
+	c.mu.Lock()
+	c.batches = append(c.batches, groups)
+	c.mu.Unlock()
+	if c.send != nil {
+		return 0, c.send(ctx)
+	}
+	return c.rejects, nil
+}
+
+// count returns the numbers of spans in the uploads.
+func (c *collector) count() (counts []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.batches {
+		n := 0
+		for _, g := range b {
+			n += len(g.Spans)
+		}
+		counts = append(counts, n)
+	}
+	return counts
+}
+
+func TestSpansAreExportedInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{}
+		e := startExporter(c, batching{queue: 100, batch: 10, delay: 5 * time.Second, timeout: time.Second})
+		one, two := &traces.Resource{Attributes: []traces.Attribute{traces.String("k", "1")}}, &traces.Resource{}
+		b := traces.NewBuffer(traces.Options{Incarnation: 1, Resource: one, Exporter: e})
+		for i := range 10 {
+			b.Add(made(i+1, hour0, hour0+1))
+		}
+		synctest.Wait()
+		if got := c.count(); len(got) != 1 || got[0] != 10 {
+			t.Errorf("a full batch: %v", got)
+		}
+		s := made(11, hour0, hour0+1)
+		e.Export(two, &s)
+		b.Add(s)
+		time.Sleep(6 * time.Second) // virtual
+		synctest.Wait()
+		if got := c.count(); len(got) != 2 || got[1] != 2 || len(c.batches[1]) != 2 {
+			t.Errorf("after the delay: %v", got)
+		}
+		e.Export(two, &s)
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := c.count(); len(got) != 3 || e.Dropped() != 0 || e.Err() != nil {
+			t.Errorf("at the end: %v, dropped %d", got, e.Dropped())
+		}
+		e.Export(two, &s)
+		if e.Dropped() != 1 {
+			t.Errorf("dropped %d after the end", e.Dropped())
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestACollectorThatHangsBlocksNothing: spans are dropped and counted, and Close ends with its context.
+func TestACollectorThatHangsBlocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{send: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour})
+		s := made(1, hour0, hour0+1)
+		for range 10 {
+			e.Export(nil, &s)
+		}
+		synctest.Wait() // the upload hangs
+		for range 100 {
+			e.Export(nil, &s)
+		}
+		if e.Dropped() != 80 {
+			t.Errorf("dropped %d", e.Dropped())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := e.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close returned %v", err)
+		}
+		if e.Dropped() != 110 || e.Err() == nil {
+			t.Errorf("dropped %d at the end, %v", e.Dropped(), e.Err())
+		}
+	})
+}
+
+func TestQueuesAreBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{send: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		e := startExporter(c, batching{queue: 100_000, batch: 100_000, delay: time.Hour, timeout: time.Hour})
+		s := made(1, hour0, hour0+1)
+		s.Attributes = []traces.Attribute{traces.String("text", strings.Repeat("x", 4000))}
+		for range 5000 {
+			e.Export(nil, &s)
+		}
+		if e.bytes > maxQueued || e.Dropped() == 0 {
+			t.Errorf("%d bytes wait, dropped %d", e.bytes, e.Dropped())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.Close(ctx); !errors.Is(err, context.Canceled) || e.Dropped() != 5000 {
+			t.Errorf("Close returned %v, dropped %d", err, e.Dropped())
+		}
+	})
+}
+
+func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
+	c := &collector{}
+	e := startExporter(c, defaultBatching)
+	defer e.Close(context.Background())
+	var spans []traces.Span
+	for i := range 1200 {
+		spans = append(spans, made(i+1, hour0, hour0+1))
+	}
+	if err := e.Push(context.Background(), hour0, traces.Group{Spans: spans}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.count(); len(got) != 3 || got[0] != 512 || got[2] != 176 {
+		t.Errorf("requests of %v spans", got)
+	}
+	fault := errors.New("refused")
+	c.send = func(context.Context) error { return fault }
+	if err := e.Push(context.Background(), hour0, traces.Group{Spans: spans}); !errors.Is(err, fault) {
+		t.Errorf("Push returned %v", err)
+	}
+}
+
+func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
+	var mu sync.Mutex
+	var got []*tracepb.Span
+	var header string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m tracepb.TracesData
+		if err := proto.Unmarshal(body, &m); err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		header = r.Header.Get("X-Tenant")
+		got = append(got, m.ResourceSpans[0].ScopeSpans[0].Spans...)
+	}))
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=seven")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+	e, err := NewExporter()
+	if err != nil || e == nil {
+		t.Fatal(e, err)
+	}
+	s := made(1, hour0, hour0+1)
+	s.Name = "charge"
+	e.Export(nil, &s)
+	if err := e.Close(context.Background()); err != nil || e.Dropped() != 0 {
+		t.Fatal(err, e.Dropped())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(got) != 1 || got[0].Name != "charge" || header != "seven" {
+		t.Errorf("the collector got %v, header %q", got, header)
+	}
+}
+
+func TestVariablesThatAreWrongAreNamed(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "started"},
+		{"OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER"},
+		{"OTEL_TRACES_EXPORTER", "none", ""},
+		{"OTEL_SDK_DISABLED", "TRUE", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", ""},
+		{"OTEL_BSP_MAX_QUEUE_SIZE", "-1", "OTEL_BSP_MAX_QUEUE_SIZE"},
+		{"OTEL_BSP_MAX_QUEUE_SIZE", "10", "started"},
+		{"OTEL_BSP_SCHEDULE_DELAY", "soon", "OTEL_BSP_SCHEDULE_DELAY"},
+		{"OTEL_BSP_EXPORT_TIMEOUT", "99999999999", "OTEL_BSP_EXPORT_TIMEOUT"},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+			t.Setenv(c.name, c.value)
+			e, err := NewExporter()
+			if e != nil {
+				defer e.Close(context.Background())
+			}
+			switch {
+			case c.want == "" && (e != nil || err != nil), c.want == "started" && (e == nil || err != nil):
+				t.Errorf("NewExporter returned %v, %v", e, err)
+			case c.want != "" && c.want != "started" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("NewExporter returned %v, %v", e, err)
+			}
+		})
+	}
+}
+
+func TestTheEnvironmentHasAttributes(t *testing.T) {
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	t.Setenv("OTEL_SERVICE_NAME", "shop")
+	got, err := traces.EnvironmentAttributes(context.Background())
+	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test") || got[1] != traces.String("service.name", "shop") {
+		t.Errorf("the attributes are %v, %v", got, err)
+	}
+}

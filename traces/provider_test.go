@@ -1,0 +1,237 @@
+package traces
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// turn is a context as a runtime has it: it makes the active span when it is asked for it.
+type turn struct {
+	context.Context
+	p      *Provider
+	b      *Buffer
+	s      Span
+	active *Active
+}
+
+func (c *turn) Value(key any) any {
+	if c.p.IsKey(key) {
+		if c.active == nil {
+			c.active = c.p.Begin(c.b, c.s)
+		}
+		return c.active
+	}
+	return c.Context.Value(key)
+}
+
+func newTurn(sampled bool) *turn {
+	s := made(1, hour0, 0)
+	s.Sampled = sampled
+	s.Attributes = []Attribute{String("a", "1"), String("b", "2")}
+	return &turn{Context: context.Background(), p: NewProvider(func() int64 { return hour0 + 7 }), b: NewBuffer(Options{Incarnation: 1}), s: s}
+}
+
+// stored returns the spans that a buffer has, by name.
+func stored(t *testing.T, b *Buffer) map[string]Span {
+	t.Helper()
+	m := map[string]Span{}
+	for _, s := range read(t, newRows(), Query{Live: b.Pending()}).Spans {
+		m[s.Name] = s
+	}
+	return m
+}
+
+// TestSpansOfUsersGoToTheirActor uses the OpenTelemetry API as users do.
+func TestSpansOfUsersGoToTheirActor(t *testing.T) {
+	c := newTurn(true)
+	var ctx context.Context = c
+	if trace.SpanFromContext(context.WithValue(ctx, testing.TB(t), 1)).SpanContext().SpanID() != trace.SpanID(number(1)) || ctx.Value("nothing") != nil {
+		t.Fatal("the context has another span")
+	}
+	tracer := trace.SpanFromContext(ctx).TracerProvider().Tracer("shop", trace.WithInstrumentationVersion("v2"))
+	ctx, charge := tracer.Start(ctx, "charge", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithLinks(trace.Link{SpanContext: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{9}})}))
+	_, card := tracer.Start(ctx, "card")
+	if open := stored(t, c.b); len(open) != 2 || !open["charge"].Partial || open["card"].Parent != open["charge"].SpanID {
+		t.Errorf("the open spans are %+v", open)
+	}
+	card.SetStatus(codes.Error, "refused")
+	card.RecordError(errors.New("no money"))
+	card.End()
+	charge.SetStatus(codes.Ok, "")
+	charge.SetAttributes(attribute.Int("n", 1), attribute.String("text", strings.Repeat("x", 2*MaxString)), attribute.StringSlice("list", []string{"a", "b"}),
+		attribute.BoolSlice("bools", []bool{true}), attribute.Int64Slice("ints", []int64{1}), attribute.Float64Slice("floats", []float64{1}),
+		attribute.Float64("f", 1.5), attribute.Bool("ok", true))
+	charge.End()
+	_, root := tracer.Start(ctx, "root", trace.WithNewRoot())
+	root.End()
+
+	got := stored(t, c.b)
+	if s := got["card"]; s.Status != Error || s.Message != "refused" || len(s.Events) != 1 || s.Events[0].Name != "exception" || s.Partial || s.End < s.Start {
+		t.Errorf("card is %+v", s)
+	}
+	s := got["charge"]
+	if s.Parent != number(1) || s.TraceID != c.s.TraceID || s.RemoteParent || s.Kind != Client || s.Status != OK || s.Scope != (Scope{"shop", "v2"}) || len(s.Links) != 1 || !s.Sampled {
+		t.Errorf("charge is %+v", s)
+	}
+	want := []Attribute{Int("n", 1), String("text", strings.Repeat("x", MaxString)), List("list", String("", "a").Value, String("", "b").Value),
+		List("bools", Bool("", true).Value), List("ints", Int("", 1).Value), List("floats", Float("", 1).Value), Float("f", 1.5), Bool("ok", true)}
+	if !reflect.DeepEqual(s.Attributes, want) {
+		t.Errorf("the attributes are %+v", s.Attributes)
+	}
+	if s := got["root"]; s.TraceID == c.s.TraceID || s.Parent != (SpanID{}) {
+		t.Errorf("root is %+v", s)
+	}
+}
+
+func TestSpansFollowTheSamplingOfTheirTurn(t *testing.T) {
+	c := newTurn(false)
+	span := trace.SpanFromContext(c)
+	_, s := span.TracerProvider().Tracer("shop").Start(c, "charge")
+	if s.IsRecording() || span.IsRecording() || s.SpanContext().IsSampled() || s.SpanContext().TraceID() != trace.TraceID(c.s.TraceID) {
+		t.Errorf("the span of a turn that is not sampled is %+v", s.SpanContext())
+	}
+	s.End()
+	span.SetAttributes(attribute.Int("n", 1))
+	span.AddEvent("e")
+	span.RecordError(errors.New("e"))
+	var out Span
+	c.active.Finish(&out)
+	if len(out.Events) != 0 || len(out.Attributes) != 2 || !c.b.Empty() {
+		t.Errorf("it has %+v", out)
+	}
+	_, s = c.p.Tracer("shop").Start(context.Background(), "elsewhere") // without an actor
+	if s.IsRecording() {
+		t.Error("a span without an actor is recorded")
+	}
+}
+
+func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
+	c := newTurn(true)
+	span := trace.SpanFromContext(c)
+	span.SetAttributes(attribute.String("b", "3"), attribute.Int("c", 4), attribute.Int("", 1))
+	span.AddEvent("default", trace.WithAttributes(attribute.Int("n", 1)))
+	span.AddEvent("given", trace.WithTimestamp(time.Unix(0, hour0+1)))
+	span.RecordError(errors.New("no money"), trace.WithStackTrace(true))
+	span.RecordError(nil)
+	span.RecordError((*panics)(nil))
+	span.AddLink(trace.Link{SpanContext: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{9}})})
+	span.SetStatus(codes.Error, "bad")
+	span.SetStatus(codes.Unset, "")
+	span.SetName("renamed")
+	span.End()
+	for range 200 {
+		span.AddEvent("\xff")
+		span.AddLink(trace.Link{})
+		span.SetAttributes(attribute.Int(strings.Repeat("k", int(c.active.s.DroppedEvents)+len(c.active.s.Events)), 1))
+	}
+	if !span.IsRecording() {
+		t.Error("it ended")
+	}
+	live := c.active.Snapshot()
+	s := c.s
+	s.Name, s.End = "turn", hour0+100
+	c.active.Finish(&s)
+	if s.Name != "renamed" || s.Status != Error || s.Message != "bad" || s.End != hour0+100 || live.End != 0 || live.Name != "renamed" {
+		t.Errorf("the span is %+v", s)
+	}
+	if s.Attributes[0] != String("a", "1") || s.Attributes[1] != String("b", "3") || s.Attributes[2] != Int("c", 4) || c.s.Attributes[1] != String("b", "2") {
+		t.Errorf("the attributes are %+v, those of the runtime %+v", s.Attributes, c.s.Attributes)
+	}
+	if len(s.Attributes) != MaxAttributes || len(s.Events) != MaxEvents || len(s.Links) != MaxLinks || s.DroppedAttributes == 0 || s.DroppedEvents != 76 || s.DroppedLinks != 73 {
+		t.Errorf("%d+%d attributes, %d+%d events, %d+%d links", len(s.Attributes), s.DroppedAttributes, len(s.Events), s.DroppedEvents, len(s.Links), s.DroppedLinks)
+	}
+	for i, want := range []Event{{Name: "default", Time: hour0 + 7}, {Name: "given", Time: hour0 + 1}, {Name: "exception", Time: hour0 + 7}, {Name: "exception", Time: hour0 + 7}, {Name: "\uFFFD", Time: hour0 + 7}} {
+		if e := s.Events[i]; e.Name != want.Name || e.Time != want.Time {
+			t.Errorf("event %d is %+v", i, e)
+		}
+	}
+	if a := s.Events[2].Attributes; len(a) != 3 || a[0].Value.Text() != "*errors.errorString" || a[1].Value.Text() != "no money" || !strings.Contains(a[2].Value.Text(), "provider_test.go") {
+		t.Errorf("the error is %+v", a)
+	}
+	span.SetName("late")
+	if span.IsRecording() || c.active.Snapshot().Name != "renamed" {
+		t.Error("it changes after its end")
+	}
+}
+
+type panics struct{ text string }
+
+func (p *panics) Error() string { return p.text }
+
+func TestErrorsOfTheRuntimeStay(t *testing.T) {
+	c := newTurn(true)
+	trace.SpanFromContext(c).SetStatus(codes.Ok, "")
+	trace.SpanFromContext(c).SetStatus(codes.Error, "later")
+	s := Span{Status: Error, Message: "the turn failed"}
+	c.active.Finish(&s)
+	if s.Status != Error || s.Message != "the turn failed" || c.active.s.Status != OK {
+		t.Errorf("the status is %v %q, that of the user %v", s.Status, s.Message, c.active.s.Status)
+	}
+}
+
+// TestAProgramCanUseItsOwnProvider registers the processor with another provider.
+func TestAProgramCanUseItsOwnProvider(t *testing.T) {
+	p := NewProcessor()
+	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(p))
+	c := newTurn(true)
+	ctx := c.p.Begin(c.b, c.s).Context(context.Background())
+	_, s := own.Tracer("own").Start(ctx, "mine")
+	_, other := own.Tracer("own").Start(context.Background(), "other")
+	other.End()
+	s.End()
+	if err := errors.Join(own.ForceFlush(ctx), own.Shutdown(ctx)); err != nil {
+		t.Error(err)
+	}
+	if got := stored(t, c.b); len(got) != 1 || got["mine"].Parent != number(1) {
+		t.Errorf("the actor has %+v", got)
+	}
+}
+
+// TestProcessorsForgetSpans: spans that never end, and spans beyond the limit, cost no memory when the actor sleeps.
+func TestProcessorsForgetSpans(t *testing.T) {
+	p := NewProcessor()
+	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(p))
+	c := newTurn(true)
+	ctx := c.p.Begin(c.b, c.s).Context(context.Background())
+	var spans []trace.Span
+	for range MaxOpen + 5 {
+		_, s := own.Tracer("own").Start(ctx, "mine")
+		spans = append(spans, s)
+	}
+	if len(p.routes) != MaxOpen {
+		t.Errorf("%d spans are known", len(p.routes))
+	}
+	spans[MaxOpen].End() // it had no room
+	spans[0].End()
+	c.b.Close()
+	spans[1].End()
+	if len(p.routes) != 0 || c.b.Drops()[DropOpen] != 5 {
+		t.Errorf("%d spans are known after the end, drops %v", len(p.routes), c.b.Drops())
+	}
+}
+
+func TestOtherValuesBecomeTexts(t *testing.T) {
+	for _, c := range []struct {
+		v    attribute.Value
+		want Value
+	}{
+		{attribute.Value{}, Value{}},
+		{attribute.ByteSliceValue([]byte{1, 2}), Bytes("", []byte{1, 2}).Value},
+		{attribute.MapValue(attribute.Int("a", 1)), String("", attribute.MapValue(attribute.Int("a", 1)).String()).Value},
+		{attribute.SliceValue(attribute.IntValue(1)), String("", attribute.SliceValue(attribute.IntValue(1)).String()).Value},
+	} {
+		if got := fromAttribute("", c.v).Value; got != c.want {
+			t.Errorf("%v becomes %+v, want %+v", c.v, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,454 @@
+package traces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// filled returns rows with the spans, flushed after each span that asks for it by its end.
+func filled(t testing.TB, spans ...Span) *rows {
+	t.Helper()
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	now := hour0
+	for _, s := range spans {
+		b.Add(s)
+		now = max(now, s.End)
+		flush(t, b, r, now)
+	}
+	return r
+}
+
+func TestSpansThatOverlapAreSelected(t *testing.T) {
+	r := filled(t, made(1, hour0+10, hour0+20), made(2, hour0+20, hour0+20), made(3, hour0+5, hour0+40), made(4, hour0+30, hour0+25))
+	for _, c := range []struct {
+		start, end int64
+		want       []int
+	}{
+		{0, 0, []int{3, 1, 2, 4}},
+		{10, 11, []int{3, 1}},
+		{20, 21, []int{3, 2}}, // 1 ended before 20
+		{19, 20, []int{3, 1}}, // 2 begins at 20
+		{39, 50, []int{3}},
+		{40, 50, []int{}},
+		{30, 31, []int{3, 4}},
+		{5, 5, []int{}},
+		{0, 5, []int{}},
+		{0, 6, []int{3}},
+	} {
+		q := Query{Start: hour0 + c.start, End: hour0 + c.end}
+		if c.end == 0 {
+			q.End = 0
+		}
+		wantNumbers(t, fmt.Sprintf("[%d,%d)", c.start, c.end), read(t, r, q).Spans, c.want...)
+	}
+}
+
+// TestALongSpanIsInEachWindowThatItCovers: it is stored in the hour in which it ended.
+func TestALongSpanIsInEachWindowThatItCovers(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	live := new(made(1, hour0+minute, 0))
+	b.Open(number(1), live.TraceID, live)
+	n := 1
+	for i := range int64(10) {
+		at := hour0 + i*hour1 + 30*minute
+		n++
+		b.Add(made(n, at, at+second))
+		flush(t, b, r, at+minute)
+	}
+	window := func(hour int64) Query {
+		return Query{Start: hour0 + hour*hour1 + 40*minute, End: hour0 + hour*hour1 + 50*minute}
+	}
+	for hour := range int64(10) {
+		q := window(hour)
+		q.Live = b.Pending()
+		got := read(t, r, q).Spans
+		wantNumbers(t, "open", got, 1)
+		if len(got) == 1 && (got[0].End != 0 || !got[0].Partial) {
+			t.Errorf("hour %d: the open span is %+v", hour, got[0])
+		}
+	}
+	s := *live
+	s.End = hour0 + 12*hour1
+	b.End(s)
+	flush(t, b, r, s.End+second)
+	for hour := range int64(12) {
+		got := read(t, r, window(hour)).Spans
+		wantNumbers(t, "ended", got, 1)
+		if len(got) == 1 && !reflect.DeepEqual(got[0], s) {
+			t.Errorf("hour %d: the span is %+v", hour, got[0])
+		}
+	}
+	wantNumbers(t, "later", read(t, r, window(12)).Spans)
+}
+
+// TestReadingAnHourReadsNoOther is defect 2 of the reference: it lists all chunks with their values for each read.
+func TestReadingAnHourReadsNoOther(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	for i := range 100 {
+		at := hour0 + int64(i)*hour1
+		for j := range 3 {
+			b.Add(made(10*i+j+1, at+int64(j), at+int64(j)+1))
+			flush(t, b, r, at+minute)
+		}
+	}
+	r.scanned, r.got = 0, 0
+	wantNumbers(t, "hour 50", read(t, r, Query{Start: hour0 + 50*hour1, End: hour0 + 51*hour1}).Spans, 501, 502, 503)
+	if r.scanned != 100+3 || r.got != 3 {
+		t.Errorf("the read visited %d keys, and read %d chunks", r.scanned, r.got)
+	}
+}
+
+// TestOpenSpansNeedNoChunkEach is defect 3 of the reference: it loads a whole chunk for each open span.
+func TestOpenSpansNeedNoChunkEach(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	for i := range 200 {
+		s := made(i+1, hour0+int64(i), 0)
+		b.Open(s.SpanID, s.TraceID, &s)
+	}
+	flush(t, b, r, hour0+minute)
+	r.got = 0
+	if got := read(t, r, Query{}); len(got.Spans) != 200 || r.got > 2 {
+		t.Errorf("%d spans from %d reads", len(got.Spans), r.got)
+	}
+}
+
+// TestPagesAreBoundedInBytes is defect 4 of the reference: its limit of spans does not bound bytes.
+func TestPagesAreBoundedInBytes(t *testing.T) {
+	var spans []Span
+	for i := range 100 {
+		s := made(i+1, hour0+int64(i), hour0+int64(i)+1)
+		s.Attributes = []Attribute{String("text", strings.Repeat("x", 4000))}
+		spans = append(spans, s)
+	}
+	r := filled(t, spans...)
+	q := Query{MaxBytes: 20_000}
+	var all []Span
+	for range 100 {
+		got := read(t, r, q)
+		if len(got.Spans) == 0 || len(got.Spans) > 5 {
+			t.Fatalf("a page has %d spans", len(got.Spans))
+		}
+		all = append(all, got.Spans...)
+		if q.Cursor = got.Cursor; q.Cursor == "" {
+			break
+		}
+	}
+	if len(all) != 100 || !slices.IsSorted(numbers(all)) {
+		t.Errorf("the pages have spans %v", numbers(all))
+	}
+	if got := read(t, r, Query{MaxBytes: 1}); len(got.Spans) != 1 {
+		t.Errorf("a page of 1 byte has %d spans", len(got.Spans))
+	}
+}
+
+// TestTimesOutOfOrderAreFound is defect 7 of the reference: it takes the last record for the latest one.
+func TestTimesOutOfOrderAreFound(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	b.Add(made(1, hour0+50*minute, hour0+55*minute), made(2, hour0+10*minute, hour0+11*minute))
+	flush(t, b, r, hour0+58*minute)
+	wantNumbers(t, "the first record", read(t, r, Query{Start: hour0 + 52*minute, End: hour0 + 53*minute}).Spans, 1)
+	wantNumbers(t, "the last record", read(t, r, Query{Start: hour0 + 10*minute, End: hour0 + 11*minute}).Spans, 2)
+}
+
+// TestSpansOfACrashEndAtItsLastFlush is defect 9 of the reference: spans that a crash orphans run forever.
+func TestSpansOfACrashEndAtItsLastFlush(t *testing.T) {
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	s := made(1, hour0+minute, 0)
+	s.Parent = number(99) // no record of it exists
+	b.Open(s.SpanID, s.TraceID, &s)
+	flush(t, b, r, hour0+10*minute)
+	b.Add(made(2, hour0+11*minute, hour0+12*minute))
+	flush(t, b, r, hour0+20*minute) // the last one
+
+	next := NewBuffer(Options{Incarnation: 2})
+	next.Add(made(3, hour0+30*minute, hour0+31*minute))
+	flush(t, next, r, hour0+40*minute)
+	for what, live := range map[string]Pending{"asleep": {}, "awake again": next.Pending()} {
+		got := read(t, r, Query{Live: live})
+		wantNumbers(t, what, got.Spans, 1, 2, 3)
+		if s := got.Spans[0]; s.End != hour0+20*minute || s.Status != Error || s.Message != "actor stopped" || !s.Partial {
+			t.Errorf("%s: the span is %+v", what, s)
+		}
+		wantNumbers(t, "after its last flush", read(t, r, Query{Start: hour0 + 21*minute, End: hour0 + 25*minute, Live: live}).Spans)
+		wantNumbers(t, "between flushes", read(t, r, Query{Start: hour0 + 15*minute, End: hour0 + 16*minute, Live: live}).Spans, 1)
+		wantNumbers(t, "errors", read(t, r, Query{Errors: true, Live: live}).Spans, 1)
+	}
+	live := b.Pending()
+	if s := read(t, r, Query{Live: live}).Spans[0]; s.End != 0 || s.Status != Unset {
+		t.Errorf("the span of the living actor is %+v", s)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	a, b, c := made(1, hour0+1, hour0+2), made(2, hour0+2, hour0+3), made(3, hour0+3, hour0+4)
+	a.Name, b.Status, c.TraceID = "first", Error, TraceID{7}
+	long := made(4, hour0+4, hour0+5)
+	long.Name = strings.Repeat("n", 200)
+	r := filled(t, a, b, c, long)
+	wantNumbers(t, "name", read(t, r, Query{Name: "first"}).Spans, 1)
+	wantNumbers(t, "long name", read(t, r, Query{Name: long.Name}).Spans, 4)
+	wantNumbers(t, "no name", read(t, r, Query{Name: "fir"}).Spans)
+	wantNumbers(t, "errors", read(t, r, Query{Errors: true}).Spans, 2)
+	wantNumbers(t, "trace", read(t, r, Query{TraceID: TraceID{7}}).Spans, 3)
+	wantNumbers(t, "both", read(t, r, Query{TraceID: TraceID{7}, Errors: true}).Spans)
+}
+
+func TestFaultyQueriesNameTheirField(t *testing.T) {
+	r := filled(t, made(1, hour0, hour0+1), made(2, hour0+1, hour0+2))
+	cursor := read(t, r, Query{Limit: 1}).Cursor
+	for name, c := range map[string]struct {
+		q     Query
+		field string
+	}{
+		"end before start":           {Query{Start: 2, End: 1}, "end"},
+		"negative limit":             {Query{Limit: -1}, "limit"},
+		"large limit":                {Query{Limit: MaxLimit + 1}, "limit"},
+		"negative bytes":             {Query{MaxBytes: -1}, "max_bytes"},
+		"many bytes":                 {Query{MaxBytes: MaxReply + 1}, "max_bytes"},
+		"no cursor":                  {Query{Cursor: "?"}, "cursor"},
+		"short cursor":               {Query{Cursor: cursor[:20]}, "cursor"},
+		"cursor of another time":     {Query{Cursor: cursor, End: 5}, "cursor"},
+		"cursor of another start":    {Query{Cursor: cursor, Start: 5}, "cursor"},
+		"cursor of another name":     {Query{Cursor: cursor, Name: "x"}, "cursor"},
+		"cursor of another trace":    {Query{Cursor: cursor, TraceID: TraceID{1}}, "cursor"},
+		"cursor of another severity": {Query{Cursor: cursor, Errors: true}, "cursor"},
+	} {
+		_, err := Read(context.Background(), r, c.q)
+		fault, ok := errors.AsType[*QueryError](err)
+		if !ok || fault.Field != c.field || !strings.Contains(err.Error(), c.field) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantNumbers(t, "next page", read(t, r, Query{Limit: 5, Cursor: cursor}).Spans, 2)
+}
+
+func TestDamagedChunksAreNamed(t *testing.T) {
+	r := filled(t, made(1, hour0, hour0+1), made(2, hour0+1, hour0+2), made(3, hour0+2, hour0+3), made(4, hour0+3, hour0+4))
+	key := func(n uint64) string { return string(keyspace.TraceChunk.Append(nil, hour0/second, n)) }
+	r.m[key(0)] = []byte("no chunk")
+	r.m[key(1)] = r.m[key(1)][:len(r.m[key(1)])-5] // cut
+	r.m[key(2)] = append(slices.Clone(r.m[key(2)][:headerBytes]), 0xFF)
+	got := read(t, r, Query{})
+	wantNumbers(t, "the rest", got.Spans, 4)
+	slices.Sort(got.Damaged)
+	if want := []string{"trace/1771891200/chunk 0", "trace/1771891200/chunk 1", "trace/1771891200/chunk 2"}; !slices.Equal(got.Damaged, want) {
+		t.Errorf("damaged are %q, want %q", got.Damaged, want)
+	}
+	r.m[string(keyspace.TraceBucket.Append(nil, hour0/second))] = nil
+	got = read(t, r, Query{})
+	wantNumbers(t, "with damaged totals", got.Spans, 4)
+	if !slices.Contains(got.Damaged, "trace/1771891200/totals") {
+		t.Errorf("damaged are %q", got.Damaged)
+	}
+}
+
+func TestReadReturnsFaultsOfTheStore(t *testing.T) {
+	r := filled(t, made(1, hour0, hour0+1))
+	for n := range 4 {
+		fault := errors.New("no disk")
+		left := n
+		r.reading = func() error {
+			if left--; left < 0 {
+				return fault
+			}
+			return nil
+		}
+		if _, err := Read(context.Background(), r, Query{}); n < 3 && !errors.Is(err, fault) || n == 3 && err != nil {
+			t.Errorf("after %d reads: %v", n, err)
+		}
+	}
+	r.reading = nil
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Read(ctx, r, Query{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with an ended context: %v", err)
+	}
+}
+
+func TestParentsComeAlong(t *testing.T) {
+	family := func(n int, parent int, start, end int64) Span {
+		s := made(n, start, end)
+		if parent > 0 {
+			s.Parent = number(parent)
+		}
+		return s
+	}
+	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+	root := family(1, 0, hour0, 0)
+	b.Open(root.SpanID, root.TraceID, &root)
+	remote := family(6, 77, hour0+50, hour0+60)
+	remote.RemoteParent = true
+	b.Add(family(4, 3, hour0+30, hour0+31), family(5, 4, hour0+40, hour0+45), // 4 ended before its child
+		family(3, 2, hour0+20, hour0+50), remote)
+	flush(t, b, r, hour0+100)
+	b.Add(family(2, 1, hour0+10, hour0+200))
+	live := b.Pending()
+	got := read(t, r, Query{Start: hour0 + 40, End: hour0 + 41, Live: live, Limit: 10, Name: "turn"})
+	wantNumbers(t, "in the window", got.Spans, 1, 2, 3, 5)
+	wantNumbers(t, "its parents", got.Parents, 4)
+
+	q := Query{Live: live, Limit: 4}
+	got = read(t, r, q)
+	wantNumbers(t, "first page", got.Spans, 1, 2, 3, 4)
+	wantNumbers(t, "its parents", got.Parents)
+	q.Cursor = got.Cursor
+	got = read(t, r, q)
+	wantNumbers(t, "second page", got.Spans, 5, 6)
+	wantNumbers(t, "its parents", got.Parents, 1, 2, 3, 4)
+	if got.Parents[0].End != 0 {
+		t.Errorf("the root is %+v", got.Parents[0])
+	}
+}
+
+// TestParentsThatAreEachOthersEnd: ids of users can form a ring.
+func TestParentsThatAreEachOthersEnd(t *testing.T) {
+	a, b, c := made(1, hour0, hour0+1), made(2, hour0, hour0+1), made(3, hour0+10, hour0+11)
+	a.Parent, b.Parent, c.Parent = number(2), number(1), number(1)
+	got := read(t, filled(t, a, b, c), Query{Start: hour0 + 10, End: hour0 + 11})
+	wantNumbers(t, "window", got.Spans, 3)
+	wantNumbers(t, "parents", got.Parents, 1, 2)
+}
+
+// TestReadEqualsAModel compares pages of random selections with a list of all spans.
+func TestReadEqualsAModel(t *testing.T) {
+	runs := 20
+	if testing.Short() {
+		runs = 5
+	}
+	for seed := range runs {
+		random := rand.New(rand.NewPCG(uint64(seed), 5))
+		r := newRows()
+		model := map[identity]Span{}
+		now, n := hour0, 0
+		var b *Buffer
+		var open map[int]*Span
+		var lastFlush int64
+		restart := func(incarnation uint64) {
+			for _, l := range open { // as the reader must report them
+				s := *l
+				s.Partial, s.End, s.Status, s.Message = true, lastFlush, Error, stoppedStatus
+				model[s.identity()] = s
+			}
+			b, open = NewBuffer(Options{Incarnation: incarnation, MaxAge: 1000 * 24 * 3600 * 1e9}), map[int]*Span{}
+		}
+		restart(1)
+		store := func() {
+			before := len(r.m)
+			if flush(t, b, r, now); len(r.m) > before { // a flush that has nothing to store leaves no mark
+				lastFlush = now
+			}
+		}
+		for step := range 400 {
+			now += random.Int64N(4 * minute)
+			switch random.IntN(8) {
+			case 0, 1, 2:
+				n++
+				s := made(n, now-random.Int64N(hour1), now)
+				s.TraceID = TraceID{0: byte(random.IntN(3))}
+				if random.IntN(4) == 0 {
+					s.Status = Error
+				}
+				s.Name = fmt.Sprint("name ", random.IntN(3))
+				b.Add(s)
+				model[s.identity()] = s
+			case 3:
+				n++
+				s := made(n, now, 0)
+				s.Partial = true
+				s.TraceID = TraceID{0: byte(random.IntN(3))}
+				l := new(s)
+				b.Open(s.SpanID, s.TraceID, l)
+				open[n] = l
+				model[s.identity()] = s
+			case 4:
+				for k, l := range open {
+					l.Events = append(l.Events, Event{Name: "event", Time: now})
+					model[l.identity()] = l.Clone()
+					if random.IntN(2) == 0 {
+						s := *l
+						s.Partial, s.End = false, now
+						b.End(s)
+						model[s.identity()] = s
+						delete(open, k)
+					}
+					break
+				}
+			case 5, 6:
+				store()
+			case 7:
+				if random.IntN(6) > 0 {
+					continue
+				}
+				// A crash after a flush, so that nothing is lost.
+				store()
+				restart(uint64(step + 2))
+			}
+		}
+		live := b.Pending()
+		exactRows(t, r)
+		for range 30 {
+			q := Query{Limit: 1 + random.IntN(40), Live: live}
+			if random.IntN(3) > 0 {
+				q.Start = hour0 + random.Int64N(now-hour0)
+				q.End = q.Start + random.Int64N(3*hour1)
+			}
+			if random.IntN(3) == 0 {
+				q.Name = "name 1"
+			}
+			if random.IntN(3) == 0 {
+				q.TraceID = TraceID{0: 1}
+			}
+			q.Errors = random.IntN(4) == 0
+			var want []Span
+			for _, s := range model {
+				end := s.End
+				if end == 0 {
+					end = 1 << 62
+				}
+				limit := q.End
+				if limit == 0 {
+					limit = 1 << 62
+				}
+				if s.Start < limit && (end > q.Start || s.Start >= q.Start) && (q.Name == "" || q.Name == s.Name) &&
+					(q.TraceID == TraceID{} || q.TraceID == s.TraceID) && (!q.Errors || s.Status == Error) {
+					want = append(want, s)
+				}
+			}
+			slices.SortFunc(want, func(a, b Span) int { return position{a.Start, a.identity()}.compare(position{b.Start, b.identity()}) })
+			var got []Span
+			for page := 0; ; page++ {
+				p := read(t, r, q)
+				got = append(got, p.Spans...)
+				if len(p.Spans) > q.Limit || len(p.Damaged) > 0 || page > 1000 {
+					t.Fatalf("seed %d: a page of %d spans, damaged %v", seed, len(p.Spans), p.Damaged)
+				}
+				if q.Cursor = p.Cursor; q.Cursor == "" {
+					break
+				}
+			}
+			if len(got) != len(want) {
+				t.Fatalf("seed %d, %+v: spans %v, want %v", seed, Query{Start: q.Start, End: q.End, Name: q.Name, TraceID: q.TraceID, Errors: q.Errors}, numbers(got), numbers(want))
+			}
+			for i := range want {
+				if !reflect.DeepEqual(got[i], want[i]) {
+					t.Fatalf("seed %d: span %d is\n%+v, want\n%+v", seed, i, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+func exactRows(t testing.TB, r *rows) {
+	t.Helper()
+	if s, err := Size(r); err != nil || s.Bytes != r.size() {
+		t.Errorf("the totals are %d bytes (%v), the rows %d", s.Bytes, err, r.size())
+	}
+}
