@@ -31,7 +31,7 @@ type Session struct {
 	over   bool
 
 	reserved bool                                          // statements may use reserved tables
-	observe  func(text string, began time.Time, err error) // nil if nobody wants to know
+	observe  func(text string, began time.Time, err error) // nil if nobody asks
 
 	used   atomic.Bool
 	writes atomic.Int64
@@ -78,7 +78,7 @@ func (s *Session) observed(text string, began time.Time, err *error) {
 	}
 }
 
-// began is the time if somebody observes.
+// began is the time if there is an observer.
 func (s *Session) began() (t time.Time) {
 	if s.observe != nil {
 		t = time.Now()

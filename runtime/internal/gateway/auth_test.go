@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -55,7 +57,7 @@ var faults = []struct{ query, body, header string }{
 
 func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	// The node panics if it is asked for anything.
-	g := newGateway(t, setup{Node: failing(nil), Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
+	g := newGateway(t, setup{Node: documented{failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
 	g.front.Drain() // a draining gateway does not tell so without the token either
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
@@ -83,7 +85,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 
 func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 	asked := 0
-	g := newGateway(t, setup{Node: failing(nil), Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
+	g := newGateway(t, setup{Node: documented{failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
 		asked++
 		return host.Errorf(host.Unauthenticated, "who are you?")
 	}})
@@ -101,4 +103,12 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// documented is a node that shows spans.
+type documented struct{ *hosttest.Recorder }
+
+// TraceDocument implements trace.Documents.
+func (documented) TraceDocument(context.Context, host.Address, *trace.ReadInput) ([]byte, string, error) {
+	panic("the node was asked")
 }

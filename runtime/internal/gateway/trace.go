@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// beginTrace finds out which trace a request for an actor is part of, and tells the client, whatever the answer will be. What the
-// request causes learns it from its context or from traceparent.
+// beginTrace finds out which trace a request for an actor is part of, and tells the client, whatever the answer will be. Its context and
+// traceparent tell what the request causes.
 func (x *exchange) beginTrace(t *target) {
 	if values := x.R.Header["Traceparent"]; len(values) == 1 {
 		x.cause = host.ParseSpan(values[0])

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 )
@@ -29,6 +30,7 @@ func (d *document) actorType(b *host.Behavior) {
 	d.tags = append(d.tags, object{"name": b.Type, "description": t.about()})
 	t.lifecycle()
 	t.databases()
+	t.traces()
 	t.denoKV()
 	t.otherProducts()
 	for i, m := range b.Methods {
@@ -168,6 +170,27 @@ func (t *typeDocument) lifecycle() {
 		success: answer("A page.", object{"type": "object", "required": []string{"keys"}, "properties": object{
 			"keys": object{"type": "array", "items": page},
 			"next": object{"type": "string", "description": "Continues after the page; absent at the end."},
+		}}),
+	})
+}
+
+// traces describes how spans are read.
+func (t *typeDocument) traces() {
+	at := object{"type": "string", "format": "date-time"}
+	t.add("traces", http.MethodGet, "traces", operation{
+		summary: "Shows the spans that an actor has recorded, without waking it.",
+		parameters: []any{
+			query("start", "Only what goes on at this time or later.", at),
+			query("end", "Only what begins before this time.", at),
+			query("trace_id", "Only one trace: 32 hexadecimal digits.", object{"type": "string"}),
+			query("name", "Only spans with this name.", object{"type": "string"}),
+			query("errors", "Only spans that ended with an error.", object{"type": "boolean"}),
+			query("limit", "How many spans a page has at most; 1,000 by default.", between(1, trace.MaxPage)),
+			query("max_bytes", "How many bytes the spans of a page have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
+			query("cursor", "Continues after a page: its header Cairn-Cursor.", object{"type": "string"}),
+		},
+		success: answer("An ExportTraceServiceRequest of OTLP.", object{"type": "object", "required": []string{"resourceSpans"}, "properties": object{
+			"resourceSpans": object{"type": "array", "items": object{"type": "object"}},
 		}}),
 	})
 }

@@ -65,7 +65,7 @@ var (
 	_ kernel.Meter  = (*Recorder)(nil)
 )
 
-// New makes the parts: one that shows spans, and one that records them, unless nothing is to be recorded.
+// New makes the parts: one that shows spans, and one that records them, unless that is off.
 func New(o Options) []kernel.Part {
 	if o.Off {
 		return []kernel.Part{new(Part)}
