@@ -41,7 +41,7 @@ func TestDeadlineAndTraceReachTheCallee(t *testing.T) {
 		got, err := run.Call(t.Context(), bots.Ref(h, "a"), named(call("c", func(_ *bot, ctx *actor.Context) (string, error) {
 			return ctx.Traceparent(), nil
 		})), actor.Traceparent(trace))
-		errorIf(t, err != nil || got != trace, "%q, %v", got, err)
+		errorIf(t, err != nil || !strings.HasPrefix(got, trace[:36]), "%q, %v", got, err)
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -167,7 +169,7 @@ func (h *Harness) Status(typ string, key ...string) host.Status {
 	return st
 }
 
-// Inspect returns an actor's whole raw keyspace, with values, in the order of the keys. A missing actor has none.
+// Inspect returns an actor's raw keyspace without its traces, with values, in the order of the keys. A missing actor has none.
 func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 	h.t.Helper()
 	var all []host.StoredKey
@@ -180,7 +182,7 @@ func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 		if err != nil {
 			h.t.Fatalf("actortest: inspect %s %q: %v", typ, key, err)
 		}
-		all = append(all, page.Keys...)
+		all = append(all, slices.DeleteFunc(page.Keys, func(k host.StoredKey) bool { return strings.HasPrefix(k.Text, "trace/") })...)
 		if q.After = page.Next; q.After == nil {
 			return all
 		}
