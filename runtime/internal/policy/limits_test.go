@@ -113,6 +113,7 @@ var limitSections = []struct {
 		{"entries of its pages together", "actor/host/kv.MaxListed", ""},
 		{"bytes of its pages together", "runtime/internal/part/kv.pagesBytes bytes", ""},
 		{"`sends` of one `kv.commit`", "actor/host/kv.MaxSends", ""},
+		{"values in the keys of one input, and in its lists without a limit of their own", "actor/host.MaxLoose", ""},
 		{"digits of the integers of `sum`, `min` and `max`", "runtime/internal/part/kv/value.MaxDigits", ""},
 		{"nesting of a JSON document", "runtime/internal/part/kv/value.MaxDepth", ""},
 		{"the most that `value_bytes` can be", "engine.MaxValueCap bytes", ""},

@@ -19,6 +19,9 @@ func DecodeJSON(data []byte, v any) *host.Error {
 	if !utf8.Valid(data) {
 		return ErrNotJSON
 	}
+	if err := host.CheckCounts(host.JSON, data, v); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)

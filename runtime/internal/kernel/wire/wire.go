@@ -23,6 +23,9 @@ func Decode(name string, codec host.Codec, data []byte, v any) error {
 	if len(data) == 0 {
 		return checkRanges(codec, data, v)
 	}
+	if err := host.CheckCounts(codec, data, v); err != nil {
+		return err
+	}
 	var err error
 	if codec == host.JSON {
 		d := json.NewDecoder(bytes.NewReader(data))

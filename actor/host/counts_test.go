@@ -1,0 +1,127 @@
+package host_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+type mapped struct {
+	Names []string            `json:"names" max:"3"`
+	Parts []counted           `json:"parts" max:"2"`
+	Deep  [][]any             `json:"deep" max:"2"`
+	Any   any                 `json:"any"`
+	Raw   host.Raw            `json:"raw"`
+	Maps  map[string][]string `json:"maps"`
+	outer
+}
+
+type counted struct {
+	IDs []int `json:"ids" max:"2"`
+}
+
+type outer struct {
+	Outer []int `json:"outer" max:"2"`
+}
+
+// TestCountsOfLists checks which lists are too long for their fields. Both decoders find the same.
+func TestCountsOfLists(t *testing.T) {
+	space := strings.Repeat(" ", host.CountedBytes)
+	many := strings.Repeat("0,", host.MaxLoose) + "0"
+	for text, want := range map[string]string{
+		`{"names":["a","b","c"],"parts":[{},{}],"outer":[1,2]}`:         "",
+		`{"names":["a","b","c","d"]}`:                                   "names",
+		`{"parts":[{},{},{}]}`:                                          "parts",
+		`{"parts":[{},{"ids":[1,2,3]}]}`:                                "parts[1].ids",
+		`{"outer":[1,2,3]}`:                                             "outer",
+		`{"deep":[[1,2,3,4],["[1,2,3]"]]}`:                              "",
+		`{"deep":[[],[],[]]}`:                                           "deep",
+		`{"any":[1,2,3,[],{"names":[1,2,3,4]}]}`:                        "",
+		`{"any":[` + many + `]}`:                                        "any",
+		`{"any":{"x":{"y":[` + many + `]}}}`:                            "any.x.y",
+		`{"deep":[[` + many + `]]}`:                                     "deep[0]",
+		`{"maps":{"x":[` + many + `]}}`:                                 "maps.x",
+		`{"raw":[` + many + `],"names":[]}`:                             "",
+		`{"raw":{"a":[` + many + `]},"names":["\"[","\\",",","]"]}`:     "names",
+		`{"unknown":[` + many + `]}`:                                    "unknown",
+		`[` + many + `]`:                                                " ", // the input itself
+		`{"raw":[[]],"parts":[{"ids":[1]},{"ids":[]}],"names":[1,2,3]}`: "",
+	} {
+		found := func(codec host.Codec, data []byte) string {
+			err := host.CheckCounts(codec, data, new(mapped))
+			switch {
+			case err == nil:
+				return ""
+			case err.Code != host.TooLarge || !strings.Contains(err.Message, err.Metadata["field"]) || err.Metadata["limit"] == "":
+				t.Errorf("%.60s: %v, with %v", text, err, err.Metadata)
+			case err.Metadata["field"] == "":
+				return " "
+			}
+			return err.Metadata["field"]
+		}
+		if got := found(host.JSON, []byte(text+space)); got != want {
+			t.Errorf("JSON %.60s: %q, want %q", text, got, want)
+		}
+		var v any
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(text, err)
+		}
+		if object, is := v.(map[string]any); is {
+			object["pad"] = space
+		}
+		data, err := cbor.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(host.CBOR, data); got != want {
+			t.Errorf("CBOR %.60s: %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{`{"NAMES":[1,2,3,4]}`, `{"n\u0061mes":[1,2,3,4]}`, `{"names":[1,2,3,4`, `{"parts":[{"names":0}],"names":[[{}],{"a":[]},"",0]}`} {
+		if err := host.CheckCounts(host.JSON, []byte(text+space), new(mapped)); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+	if err := host.CheckCounts(host.JSON, []byte(`{"names":[1,2,3,4]}`), new(mapped)); err != nil {
+		t.Errorf("a short input: %v", err)
+	}
+}
+
+// TestCountsOfTaggedCBOR checks that a tag of CBOR hides nothing, as the decoder ignores it.
+func TestCountsOfTaggedCBOR(t *testing.T) {
+	data, err := cbor.Marshal(map[string]any{"pad": strings.Repeat(" ", host.CountedBytes), "names": cbor.Tag{Number: 999, Content: []int{1, 2, 3, 4}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.CheckCounts(host.CBOR, data, new(mapped)); err == nil || err.Metadata["actual"] != "4" {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzCheckCounts(f *testing.F) {
+	f.Add([]byte(`{"names":["a\"",{"b":[1,2]}],"raw":[{}]}`))
+	f.Add([]byte(`{"a`))
+	f.Add([]byte{0xa1, 0x65, 'n', 'a', 'm', 'e', 's', 0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0xc1, 0xbf, 0x61, 'a', 0x80})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		long := append(data, make([]byte, host.CountedBytes)...)
+		host.CheckCounts(host.CBOR, long, new(mapped)) // does not panic
+		long = append(data, strings.Repeat(" ", host.CountedBytes)...)
+		err := host.CheckCounts(host.JSON, long, new(mapped))
+		v := new(mapped)
+		if json.Unmarshal(data, v) != nil {
+			return
+		}
+		over := len(v.Names) > 3 || len(v.Parts) > 2 || len(v.Deep) > 2 || len(v.Outer) > 2
+		for _, p := range v.Parts {
+			over = over || len(p.IDs) > 2
+		}
+		if over && err == nil {
+			t.Errorf("%q is taken", data)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/binary"
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+)
+
+const (
+	bombBytes = 16 << 20  // of an input
+	bombLimit = 192 << 20 // that may be allocated while it is decoded, with what is garbage again at once
+)
+
+// lists calls f with the members that lead to each list of an input, and its tag max.
+func lists(t reflect.Type, path []string, f func(path []string, max string)) {
+	p := reflect.PointerTo(t)
+	if p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		lists(t.Elem(), path, f)
+	case reflect.Struct:
+		for _, field := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if field.Anonymous || name == "" {
+				continue
+			}
+			inner := append(append([]string(nil), path...), name)
+			of := field.Type
+			if (of.Kind() == reflect.Slice && of.Elem().Kind() != reflect.Uint8 || of.Kind() == reflect.Map) &&
+				!reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+				f(inner, field.Tag.Get("max"))
+				of = of.Elem()
+				inner = append(inner, "")
+			}
+			lists(of, inner, f)
+		}
+	}
+}
+
+// within puts a list into the members that lead to it; "" is the first element of a list.
+func within(codec host.Codec, path []string, list []byte) []byte {
+	for i := len(path) - 1; i >= 0; i-- {
+		switch name := path[i]; {
+		case codec == host.JSON && name == "":
+			list = append(append([]byte{'['}, list...), ']')
+		case codec == host.JSON:
+			list = append(append([]byte(`{"`+name+`":`), list...), '}')
+		case name == "":
+			list = append([]byte{0x81}, list...)
+		default:
+			list = append(append([]byte{0xa1, 0x60 + byte(len(name))}, name...), list...)
+		}
+	}
+	return list
+}
+
+// bombs are lists of as many elements as fit, of each kind.
+func bombs(codec host.Codec) (all [][]byte) {
+	if codec == host.JSON {
+		for _, one := range []string{"{}", "[]", `""`, "0", "null", `{"":0}`, "[[]]"} {
+			one += ","
+			list := append([]byte{'['}, bytes.Repeat([]byte(one), bombBytes/len(one))...)
+			list[len(list)-1] = ']'
+			all = append(all, list)
+		}
+		return all
+	}
+	for _, one := range []string{"\xa0", "\x80", "\x60", "\x00", "\xf6", "\xa1\x60\x00", "\x81\x80", "\xc6\xa0"} {
+		n := bombBytes / len(one)
+		list := binary.BigEndian.AppendUint32([]byte{0x9a}, uint32(n))
+		all = append(all, append(list, bytes.Repeat([]byte(one), n)...))
+	}
+	return all
+}
+
+// allocated returns the bytes that f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestLongListsAreNotDecoded sends each built-in method its lists with millions of elements. They are refused by their limits
+// before they take more memory than the input.
+func TestLongListsAreNotDecoded(t *testing.T) {
+	var tests []struct {
+		row  method.Row
+		path []string
+	}
+	for _, row := range method.All() {
+		if row.Input == nil {
+			continue
+		}
+		lists(row.Input, nil, func(path []string, max string) {
+			if max == "" {
+				t.Errorf("%s: the list %s has no tag max", row.Name, strings.Join(path, "."))
+			}
+			tests = append(tests, struct {
+				row  method.Row
+				path []string
+			}{row, path})
+		})
+	}
+	if len(tests) < 20 {
+		t.Fatalf("only %d lists are found", len(tests))
+	}
+	for _, codec := range []host.Codec{host.JSON, host.CBOR} {
+		for _, bomb := range bombs(codec) {
+			for _, test := range tests {
+				field := strings.ReplaceAll(strings.Join(test.path, "."), "..", "[0].")
+				input := within(codec, test.path, bomb)
+				var err error
+				n := allocated(func() { err = wire.Decode(test.row.Name, codec, input, reflect.New(test.row.Input).Interface()) })
+				e, is := err.(*host.Error)
+				if !is || e.Code != host.TooLarge || e.Metadata["field"] != field || e.Metadata["limit"] == "" {
+					t.Errorf("%s, %.40q: %v", test.row.Name, input, err)
+				}
+				if n > 1<<20 {
+					t.Errorf("%s, %.40q: %d bytes are allocated", test.row.Name, input, n)
+				}
+			}
+		}
+	}
+}
+
+// TestLongInputsTakeBoundedMemory decodes the inputs that take most, among those whose lists are not too long.
+func TestLongInputsTakeBoundedMemory(t *testing.T) {
+	repeat := func(open, one, close string, n int) string { return open + strings.Repeat(one+",", n-1) + one + close }
+	cbor := func(n int, one string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0x9a}, uint32(n))) + strings.Repeat(one, n)
+	}
+	in := func(name, list string) string { return string(within(host.CBOR, []string{name}, []byte(list))) }
+	for _, test := range []struct {
+		method string
+		codec  host.Codec
+		input  string
+		fits   bool
+	}{
+		{host.KVGetMany, host.JSON, `{"keys":` + repeat("[", repeat("[", "0", "]", 2_000), "]", 500) + "}", true},
+		{host.KVGetMany, host.JSON, `{"keys":` + repeat("[", repeat("[", "0", "]", 2_000), "]", 1_000) + "}", false},
+		{host.KVGetMany, host.JSON, `{"keys":` + repeat("[", repeat("[", "[]", "]", 5_000), "]", 1_000) + "}", false},
+		{host.KVCommit, host.JSON, `{"mutations":` + repeat("[", `{"op":"put","key":["a"],"value":`+repeat("[", "0", "]", 750)+"}", "]", 10_000) + "}", true},
+		{host.KVCommit, host.JSON, `{"mutations":` + repeat("[", `{"op":"put","key":`+repeat("[", "0", "]", 100)+"}", "]", 10_000) + "}", true},
+		{host.KVCommit, host.JSON, `{"sends":` + repeat("[", `{"messages":`+repeat("[", "{}", "]", 1_000)+"}", "]", 100) + "}", true},
+		{host.KVCommit, host.JSON, `{"sends":` + repeat("[", `{"messages":`+repeat("[", `{"backoff_ms":[1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0]}`, "]", 1_000)+"}", "]", 100) + "}", true},
+		{host.KVCommit, host.JSON, `{"mutations":` + repeat("[", `{"value":"`+strings.Repeat("x", 1<<20)+`"}`, "]", 15) + "}", true},
+		{host.SQLExec, host.JSON, `{"sql":"x","args":[` + repeat("[", "[]", "]", 1_000_000) + "]}", true},
+		{host.SQLExec, host.JSON, `{"sql":"x","args":[` + repeat("[", `{"":0}`, "]", 100_000) + "]}", true},
+		{host.SQLExec, host.JSON, `{"sql":"x","args":[` + repeat("{", `"":0`, "}", 1_000_000) + "]}", false},
+		{host.QueueSend, host.JSON, `{"queue":"q","messages":[{"keys_if_undelivered":` + repeat("[", repeat("[", "0", "]", 100_000), "]", 10) + `}]}`, true},
+		{host.KVGetMany, host.CBOR, in("keys", cbor(500, cbor(2_000, "\x00"))), true},
+		{host.KVGetMany, host.CBOR, in("keys", cbor(1_000, cbor(2_000, "\x00"))), false},
+		{host.KVGetMany, host.CBOR, in("keys", cbor(400, cbor(2_000, "\x80"))), false},
+		{host.KVCommit, host.CBOR, in("mutations", cbor(10_000, "\xa1\x65value\x59\x05\xdc"+strings.Repeat("x", 1_500))), true},
+		{host.KVCommit, host.CBOR, in("mutations", cbor(10_000, "\xa1\x65value"+cbor(1_500, "\x80"))), true},
+		{host.SQLExec, host.CBOR, in("args", cbor(1, cbor(100_000, "\xa0"))), false},
+	} {
+		if len(test.input) > bombBytes {
+			t.Errorf("%s, %.60q: the input has %d bytes", test.method, test.input, len(test.input))
+		}
+		row, _ := method.Find(test.method)
+		var err error
+		input := []byte(test.input)
+		n := allocated(func() { err = wire.Decode(test.method, test.codec, input, reflect.New(row.Input).Interface()) })
+		if n > bombLimit {
+			t.Errorf("%s, %.60q: %d bytes are allocated", test.method, test.input, n)
+		}
+		if (err == nil) != test.fits {
+			t.Errorf("%s, %.60q: %v", test.method, test.input, err)
+		}
+	}
+}
