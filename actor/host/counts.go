@@ -83,9 +83,35 @@ func (c *counter) element(max, n int64) bool {
 		return c.add(1)
 	}
 	if n >= max {
-		c.found = &[2]int64{max, n + 1}
+		c.found = &[2]int64{max, n + c.rest()}
 	}
 	return c.found == nil
+}
+
+// rest returns how many elements a list of JSON has from here on, which is at one.
+func (c *counter) rest() int64 {
+	w := jsonWalk{data: c.data, at: c.at}
+	for n, depth := int64(1), 0; ; {
+		switch w.next() {
+		case 0:
+			return n
+		case '"':
+			w.text()
+			continue
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth == 0 {
+				return n
+			}
+			depth--
+		case ',':
+			if depth == 0 {
+				n++
+			}
+		}
+		w.at++
+	}
 }
 
 // field returns what is known of a member, and the tag max of its field. The decoder of JSON takes

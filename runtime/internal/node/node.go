@@ -42,7 +42,7 @@ func Parts(o *Options) []kernel.Part {
 	run.HandleMessages(letters)
 	return append([]kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part), new(token.Part),
+		letters, task.New(appendItems), runs, new(admin.Part), token.New(),
 	}, o.Parts...)
 }
 
