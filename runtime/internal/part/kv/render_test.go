@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -94,6 +95,32 @@ func TestHostileTemplatesEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow are rows that take a time to read.
+type slow struct {
+	listed
+	took time.Duration
+}
+
+func (s slow) List(q engine.ListQuery) (engine.Page, error) {
+	time.Sleep(s.took)
+	return s.listed.List(q)
+}
+
+// TestTheTimeOfATemplateBeginsWithItsValues reads values that take longer than a template may, which then does nothing itself.
+func TestTheTimeOfATemplateBeginsWithItsValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := slow{listed: listed{values: []string{`1`}}, took: kv.MaxRenderTime}
+		if text, err := renderWith(rows, `{{.k0}}`); text != "1" || err != nil {
+			t.Errorf("in time: %q %v", text, err)
+		}
+		rows.took++
+		_, err := renderWith(rows, ``)
+		if e, is := err.(*host.Error); !is || e.Metadata["what"] != "milliseconds of a template" || e.Metadata["field"] != "prefix" {
+			t.Errorf("late: %v", err)
+		}
+	})
 }
 
 func TestTemplatesNestSixteenDeep(t *testing.T) {
