@@ -41,13 +41,10 @@ func TestCountsOfLists(t *testing.T) {
 		`{"deep":[[1,2,3,4],["[1,2,3]"]]}`:                              "",
 		`{"deep":[[],[],[]]}`:                                           "deep",
 		`{"any":[1,2,3,[],{"names":[1,2,3,4]}]}`:                        "",
-		`{"any":[` + many + `]}`:                                        "any",
 		`{"any":{"x":{"y":[` + many + `]}}}`:                            "any.x.y",
 		`{"deep":[[` + many + `]]}`:                                     "deep[0]",
-		`{"maps":{"x":[` + many + `]}}`:                                 "maps.x",
 		`{"raw":[` + many + `],"names":[]}`:                             "",
 		`{"raw":{"a":[` + many + `]},"names":["\"[","\\",",","]"]}`:     "names",
-		`{"unknown":[` + many + `]}`:                                    "unknown",
 		`[` + many + `]`:                                                " ", // the input itself
 		`{"raw":[[]],"parts":[{"ids":[1]},{"ids":[]}],"names":[1,2,3]}`: "",
 	} {
