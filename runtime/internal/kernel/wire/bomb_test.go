@@ -66,7 +66,7 @@ func within(codec host.Codec, path []string, list []byte) []byte {
 }
 
 // listBytes is less than bombBytes, and enough for more elements than any list may have.
-const listBytes = 1 << 20
+const listBytes = 256 << 10
 
 // bombs are lists of as many elements as fit, of each kind.
 func bombs(codec host.Codec) (all [][]byte) {
