@@ -13,7 +13,8 @@ const (
 	// in memory is bounded by its size.
 	CountedBytes = 64 << 10
 	// MaxLoose bounds the values of an input that stand in keys, and in lists and objects without a
-	// limit of their own, all together. An object counts as looseObject of them.
+	// limit of their own, all together. An object counts as looseObject of them, and so does each
+	// member of an object that has more of them than its type.
 	MaxLoose    = 1 << 20
 	looseObject = 8
 	// maxCountedDepth is more than the decoders of JSON and CBOR take.
@@ -30,10 +31,44 @@ func CheckCounts(codec Codec, data []byte, v any) *Error {
 		return nil
 	}
 	c := counter{data: data}
+	return c.check(codec, membersOf(reflect.TypeOf(v)))
+}
+
+// CheckLimits is CheckCounts for the type of an application: it counts the lists whose fields have
+// the tag max, and nothing else.
+func CheckLimits(codec Codec, data []byte, v any) *Error {
+	if len(data) < CountedBytes {
+		return nil
+	}
+	m := membersOf(reflect.TypeOf(v))
+	if !m.limited(make(map[*jsonMembers]bool)) {
+		return nil
+	}
+	c := counter{data: data, limits: true}
+	return c.check(codec, m)
+}
+
+// limited reports whether the tag max is on a field of a type, or of one in it. seen are the types
+// that are being looked at.
+func (m *jsonMembers) limited(seen map[*jsonMembers]bool) bool {
+	if m == nil || seen[m] {
+		return false
+	}
+	seen[m] = true
+	for name, inner := range m.fields {
+		if m.max[name] > 0 || inner().limited(seen) {
+			return true
+		}
+	}
+	return m.items != nil && m.items().limited(seen)
+}
+
+// check counts, and says what is over its limit.
+func (c *counter) check(codec Codec, m *jsonMembers) *Error {
 	if codec == JSON {
-		c.json(membersOf(reflect.TypeOf(v)), 0, 0)
+		c.json(m, 0, 0)
 	} else {
-		c.cbor(membersOf(reflect.TypeOf(v)), 0, 0)
+		c.cbor(m, 0, 0)
 	}
 	if c.found == nil {
 		return nil
@@ -55,11 +90,12 @@ func CheckCounts(codec Codec, data []byte, v any) *Error {
 
 // A counter goes through the encoding of a value that may be malformed.
 type counter struct {
-	data  []byte
-	at    int
-	loose int64
-	found *[2]int64 // the limit that is passed, and by what
-	path  string    // to the list that passes it
+	data   []byte
+	at     int
+	limits bool // only lists with the tag max are counted
+	loose  int64
+	found  *[2]int64 // the limit that is passed, and by what
+	path   string    // to the list that passes it
 }
 
 // within puts a step before the path of what was found.
@@ -71,6 +107,9 @@ func (c *counter) within(step string) {
 
 // add counts values without a limit of their own, and reports whether there may be as many.
 func (c *counter) add(n int64) bool {
+	if c.limits {
+		return true
+	}
 	if c.loose += n; c.loose > MaxLoose && c.found == nil {
 		c.found = &[2]int64{MaxLoose, c.loose}
 	}
@@ -178,19 +217,24 @@ func (c *counter) jsonList(items *jsonMembers, max int64, depth int) bool {
 }
 
 func (c *counter) jsonObject(m *jsonMembers, depth int) bool {
-	if (m == nil || m.fields == nil) && !c.add(looseObject) {
+	known := m != nil && m.fields != nil
+	if !known && !c.add(looseObject) {
 		return false
 	}
-	for {
+	for n := 0; ; n++ {
 		switch c.token() {
 		case '}':
 			c.at++
 			return true
 		case ',':
 			c.at++
+			n--
 			continue
 		case '"':
 		default:
+			return false
+		}
+		if known && n >= len(m.fields) && !c.add(looseObject) {
 			return false
 		}
 		w := jsonWalk{data: c.data, at: c.at}
@@ -200,7 +244,7 @@ func (c *counter) jsonObject(m *jsonMembers, depth int) bool {
 		}
 		name := unquote(text)
 		c.at = w.at
-		if c.token() != ':' || (m == nil || m.fields == nil) && !c.add(1) {
+		if c.token() != ':' || !known && !c.add(1) {
 			return false
 		}
 		c.at++
@@ -306,7 +350,11 @@ func (c *counter) cbor(m *jsonMembers, max int64, depth int) bool {
 			}
 		}
 	case cborMap:
-		if !raw && (m == nil || m.fields == nil) && !c.add(looseObject+int64(n)) {
+		switch known := m != nil && m.fields != nil; {
+		case raw:
+		case known && n > uint64(len(m.fields)) && !c.add(looseObject*(int64(n)-int64(len(m.fields)))):
+			return false
+		case !known && !c.add(looseObject+int64(n)):
 			return false
 		}
 		for range n {

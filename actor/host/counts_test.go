@@ -122,3 +122,38 @@ func FuzzCheckCounts(f *testing.F) {
 		}
 	})
 }
+
+type limited struct {
+	Rows  []*limited        `json:"rows" max:"2"`
+	Named map[string][]bool `json:"named"`
+	Own   []int             `json:"own"`
+}
+
+type wrapped struct {
+	Deep map[string][]limited `json:"deep"`
+}
+
+// TestLimitsOfApplications counts lists with the tag max, wherever they are in a type, and no others.
+func TestLimitsOfApplications(t *testing.T) {
+	space := strings.Repeat(" ", host.CountedBytes)
+	long := "[" + strings.Repeat("0,", host.MaxLoose) + "0]"
+	for text, want := range map[string]string{
+		`{"deep":{"a":[{"rows":[{},{"own":` + long + `}]}]}}`:            "",
+		`{"deep":{"a":[{},{},{},{"named":{"x":` + long + `}}]}}`:         "",
+		`{"deep":{"a":[{"rows":[null,{"rows":[{},{},{}]}]}]}}`:           "deep.a[0].rows[1].rows",
+		`{"unknown":{"rows":[1,2,3]},"deep":{"b":[{"ROWS":[1,2,3]}]}}`:   "deep.b[0].ROWS",
+		`{"deep":{"a":[{"rows":[]}]}, "deep":{"a":[{"rows":[1,2,3]}]}}`:  "deep.a[0].rows",
+		`{"deep":{"a":[{"rows":"[1,2,3]","\u0072ows":[[1,2,3],[],0]}]}}`: "deep.a[0].rows",
+	} {
+		got := ""
+		if err := host.CheckLimits(host.JSON, []byte(text+space), new(wrapped)); err != nil {
+			got = err.Metadata["field"]
+		}
+		if got != want {
+			t.Errorf("%.60s: %q, want %q", text, got, want)
+		}
+	}
+	if err := host.CheckLimits(host.JSON, []byte(`{"rows":[1,2,3]`+space), new(counted)); err != nil {
+		t.Errorf("of another type: %v", err)
+	}
+}

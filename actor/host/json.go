@@ -409,6 +409,15 @@ func clipName(name []byte) string {
 	return cmp.Or(strings.ToValidUTF8(string(name[:min(len(name), 100)]), ""), `""`)
 }
 
+// Clip returns a text for an error that may repeat what a caller sent: its beginning if it is long.
+func Clip(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // unquote returns the text of a JSON string.
 func unquote(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {

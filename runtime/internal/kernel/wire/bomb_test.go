@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
@@ -178,11 +179,51 @@ func TestLongInputsTakeBoundedMemory(t *testing.T) {
 		var err error
 		input := []byte(test.input)
 		n := allocated(func() { err = wire.Decode(test.method, test.codec, input, reflect.New(row.Input).Interface()) })
+		t.Logf("%6.1f %6d KiB %v %.50q", float64(n)/float64(len(input)), len(input)>>10, test.fits, input)
 		if n > bombLimit {
 			t.Errorf("%s, %.60q: %d bytes are allocated", test.method, test.input, n)
 		}
 		if (err == nil) != test.fits {
 			t.Errorf("%s, %.60q: %v", test.method, test.input, err)
+		}
+	}
+}
+
+// TestUnknownMembersTakeBoundedMemory decodes objects with very many members that their types lack.
+func TestUnknownMembersTakeBoundedMemory(t *testing.T) {
+	members := func(one string) string { return "{" + strings.Repeat(one+",", 300_000) + one + "}" }
+	for _, input := range []string{
+		members(`"\u006b":0`), members(`"\u006beys":[]`), `{"keys":[],"cursors":` + members(`"":0`) + `}`,
+	} {
+		var err error
+		n := allocated(func() { err = wire.Decode(host.KVGetMany, host.JSON, []byte(input), new(kv.GetManyInput)) })
+		if err == nil || n > 32<<20 {
+			t.Errorf("%.40s: %d bytes are allocated; %v", input, n, err)
+		}
+	}
+}
+
+// TestErrorsDoNotRepeatLongInputs: an error is for people to read.
+func TestErrorsDoNotRepeatLongInputs(t *testing.T) {
+	const n = 1 << 20
+	long := strings.Repeat("1", n)
+	head := binary.BigEndian.AppendUint32([]byte{0x7a}, n)
+	twice := "\xa2" + string(head) + long + "\x00" + string(head) + long + "\x00"
+	for input, codec := range map[string]host.Codec{
+		`{"sql":"x","limit":` + long + `}`:               host.JSON,
+		`{"` + long + `":0}`:                             host.JSON,
+		`{"args":[{"` + long + `":0,"` + long + `":0}]}`: host.JSON,
+		"\xa1" + string(head) + long + "\x00":            host.CBOR,
+		twice:                                            host.CBOR,
+		string(within(host.CBOR, []string{"args"}, []byte("\x81"+twice))): host.CBOR,
+		string(within(host.CBOR, []string{"limit"}, []byte(head))) + long: host.CBOR,
+		string(within(host.CBOR, []string{"limit"}, []byte(twice))):       host.CBOR,
+		string(within(host.CBOR, []string{"args", long[:9]}, []byte{0})):  host.CBOR,
+	} {
+		err := wire.Decode(host.SQLExec, codec, []byte(input), new(host.SQLInput))
+		e, is := err.(*host.Error)
+		if !is || len(e.Message) > 600 || len(e.Metadata["field"]) > 300 {
+			t.Errorf("%.40q: %.200v", input, err)
 		}
 	}
 }
