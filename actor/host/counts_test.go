@@ -1,6 +1,8 @@
 package host_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -31,21 +33,21 @@ type outer struct {
 // TestCountsOfLists checks which lists are too long for their fields. Both decoders find the same.
 func TestCountsOfLists(t *testing.T) {
 	space := strings.Repeat(" ", host.CountedBytes)
-	many := strings.Repeat("0,", host.MaxLoose) + "0"
+	const many = `"MANY"` // stands for a list
 	for text, want := range map[string]string{
-		`{"names":["a","b","c"],"parts":[{},{}],"outer":[1,2]}`:         "",
-		`{"names":["a","b","c","d"]}`:                                   "names",
-		`{"parts":[{},{},{}]}`:                                          "parts",
-		`{"parts":[{},{"ids":[1,2,3]}]}`:                                "parts[1].ids",
-		`{"outer":[1,2,3]}`:                                             "outer",
-		`{"deep":[[1,2,3,4],["[1,2,3]"]]}`:                              "",
-		`{"deep":[[],[],[]]}`:                                           "deep",
-		`{"any":[1,2,3,[],{"names":[1,2,3,4]}]}`:                        "",
-		`{"any":{"x":{"y":[` + many + `]}}}`:                            "any.x.y",
-		`{"deep":[[` + many + `]]}`:                                     "deep[0]",
-		`{"raw":[` + many + `],"names":[]}`:                             "",
-		`{"raw":{"a":[` + many + `]},"names":["\"[","\\",",","]"]}`:     "names",
-		`[` + many + `]`:                                                " ", // the input itself
+		`{"names":["a","b","c"],"parts":[{},{}],"outer":[1,2]}`:   "",
+		`{"names":["a","b","c","d"]}`:                             "names",
+		`{"parts":[{},{},{}]}`:                                    "parts",
+		`{"parts":[{},{"ids":[1,2,3]}]}`:                          "parts[1].ids",
+		`{"outer":[1,2,3]}`:                                       "outer",
+		`{"deep":[[1,2,3,4],["[1,2,3]"]]}`:                        "",
+		`{"deep":[[],[],[]]}`:                                     "deep",
+		`{"any":[1,2,3,[],{"names":[1,2,3,4]}]}`:                  "",
+		`{"any":{"x":{"y":` + many + `}}}`:                        "any.x.y",
+		`{"deep":[` + many + `]}`:                                 "deep[0]",
+		`{"raw":` + many + `,"names":[]}`:                         "",
+		`{"raw":{"a":` + many + `},"names":["\"[","\\",",","]"]}`: "names",
+		many: " ", // the input itself
 		`{"raw":[[]],"parts":[{"ids":[1]},{"ids":[]}],"names":[1,2,3]}`: "",
 	} {
 		found := func(codec host.Codec, data []byte) string {
@@ -60,7 +62,8 @@ func TestCountsOfLists(t *testing.T) {
 			}
 			return err.Metadata["field"]
 		}
-		if got := found(host.JSON, []byte(text+space)); got != want {
+		list := "[" + strings.Repeat("0,", host.MaxLoose) + "0]"
+		if got := found(host.JSON, []byte(strings.ReplaceAll(text, many, list)+space)); got != want {
 			t.Errorf("JSON %.60s: %q, want %q", text, got, want)
 		}
 		var v any
@@ -74,7 +77,8 @@ func TestCountsOfLists(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := found(host.CBOR, data); got != want {
+		list = "\x9a" + string(binary.BigEndian.AppendUint32(nil, host.MaxLoose+1)) + strings.Repeat("\x00", host.MaxLoose+1)
+		if got := found(host.CBOR, bytes.ReplaceAll(data, []byte("\x64MANY"), []byte(list))); got != want {
 			t.Errorf("CBOR %.60s: %q, want %q", text, got, want)
 		}
 	}
@@ -104,21 +108,30 @@ func FuzzCheckCounts(f *testing.F) {
 	f.Add([]byte(`{"a`))
 	f.Add([]byte{0xa1, 0x65, 'n', 'a', 'm', 'e', 's', 0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0xc1, 0xbf, 0x61, 'a', 0x80})
+	mode, err := cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
+	}.DecMode()
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		long := append(data, make([]byte, host.CountedBytes)...)
-		host.CheckCounts(host.CBOR, long, new(mapped)) // does not panic
-		long = append(data, strings.Repeat(" ", host.CountedBytes)...)
-		err := host.CheckCounts(host.JSON, long, new(mapped))
+		over := func(v *mapped) bool {
+			over := len(v.Names) > 3 || len(v.Parts) > 2 || len(v.Deep) > 2 || len(v.Outer) > 2
+			for _, p := range v.Parts {
+				over = over || len(p.IDs) > 2
+			}
+			return over
+		}
+		// Both stop after the first value, and nothing in data is too large without a tag max.
+		err := host.CheckCounts(host.JSON, append(bytes.Clone(data), strings.Repeat(" ", host.CountedBytes)...), new(mapped))
 		v := new(mapped)
-		if json.Unmarshal(data, v) != nil {
-			return
+		if json.Unmarshal(data, v) == nil && (over(v) && err == nil || !over(v) && err != nil && host.CheckJSON(data, v) == nil) {
+			t.Errorf("JSON %q: %v", data, err)
 		}
-		over := len(v.Names) > 3 || len(v.Parts) > 2 || len(v.Deep) > 2 || len(v.Outer) > 2
-		for _, p := range v.Parts {
-			over = over || len(p.IDs) > 2
-		}
-		if over && err == nil {
-			t.Errorf("%q is taken", data)
+		err = host.CheckCounts(host.CBOR, append(bytes.Clone(data), make([]byte, host.CountedBytes)...), new(mapped))
+		v = new(mapped)
+		if mode.Unmarshal(data, v) == nil && over(v) != (err != nil) {
+			t.Errorf("CBOR %x: %v", data, err)
 		}
 	})
 }
