@@ -92,20 +92,29 @@ func (f *failed) before(ctx context.Context, c *check, addr []byte) error {
 		if l.busy {
 			return nil
 		}
-		l.busy = true
-		f.mu.Unlock()
-		digests, err := c.list(ctx)
-		f.mu.Lock()
-		if l.busy = false; err != nil {
+		began := time.Now() // a token that is made while they are listed may be missing
+		digests, err := f.unlocked(ctx, c, l)
+		if err != nil {
 			return nil // the row is read, with the same error
 		}
 		f.size += len(digests) - len(l.digests)
-		l.digests, l.listed = digests, time.Now()
+		l.digests, l.listed = digests, began
 	}
 	if digest, there := l.digests[c.id]; there && subtle.ConstantTimeCompare(digest[:], c.digest[:]) == 1 {
 		return nil
 	}
 	return f.refused(wait)
+}
+
+// unlocked lists the tokens of an actor. Others do not wait for it. REQUIRES: mu
+func (f *failed) unlocked(ctx context.Context, c *check, l *tokens) (map[string]token.Digest, error) {
+	l.busy = true
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		l.busy = false
+	}()
+	return c.list(ctx)
 }
 
 // list returns the list of an actor; nil if there are too many. REQUIRES: mu
