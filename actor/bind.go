@@ -47,8 +47,8 @@ func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (O
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
-		if err := in.Decode(as, input, &arg); err != nil {
-			return dst, inputError(d, err)
+		if err := decodeInput(d, in, as, input, &arg); err != nil {
+			return dst, err
 		}
 		ctx := newContext(t, d.core)
 		result, err := handler(s, ctx, arg)
@@ -70,8 +70,8 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.query = func(s *S, r host.Reader, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
-		if err := in.Decode(as, input, &arg); err != nil {
-			return dst, inputError(d, err)
+		if err := decodeInput(d, in, as, input, &arg); err != nil {
+			return dst, err
 		}
 		result, err := handler(*s, newReadContext(r, d.core), arg)
 		if err != nil {
@@ -92,8 +92,8 @@ func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error)
 	b := Binding[S]{decl: d, handler: funcName(handler)}
 	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
-		if err := in.Decode(as, input, &arg); err != nil {
-			return dst, inputError(d, err)
+		if err := decodeInput(d, in, as, input, &arg); err != nil {
+			return dst, err
 		}
 		ctx := newContext(t, d.core)
 		return dst, ctx.end(handler(s, ctx, arg))

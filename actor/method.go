@@ -12,6 +12,9 @@ const createName = "create"
 
 // An Action is a method that may read and write: each call is a turn. Bind it with [On]. In and Out
 // must be encodable both as CBOR and as JSON.
+//
+// A field of In that is a list may have a tag such as max:"1000". An input of 64 KiB or more is
+// refused as TooLarge if the list is longer, before it takes memory; the handler checks shorter inputs.
 type Action[S, In, Out any] struct {
 	decl *declared
 	in   *codec.Value[In]
@@ -162,6 +165,17 @@ func call[Out any](ctx context.Context, node Node, req *host.Request, d *declare
 		return out, Errorf(Internal, "the reply of %s does not decode: caller and actor disagree about its type", d)
 	}
 	return out, nil
+}
+
+// decodeInput decodes an input, unless its lists are longer than the tags max of their fields say.
+func decodeInput[T any](d *declared, w *codec.Value[T], as host.Codec, input []byte, v *T) error {
+	if err := host.CheckLimits(as, input, v); err != nil {
+		return err
+	}
+	if err := w.Decode(as, input, v); err != nil {
+		return inputError(d, err)
+	}
+	return nil
 }
 
 // inputError says that an input cannot be encoded or decoded.

@@ -53,8 +53,8 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 	b.workflow = &host.Workflow{Name: d.name, Handler: b.handler, Program: p}
 	b.workflow.Input = func(from host.Codec, data []byte) ([]byte, error) {
 		var v In
-		if err := in.Decode(from, data, &v); err != nil {
-			return nil, inputError(d, err)
+		if err := decodeInput(d, in, from, data, &v); err != nil {
+			return nil, err
 		}
 		stored, err := p.EncodeInput(v)
 		if err != nil {

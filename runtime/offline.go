@@ -59,8 +59,9 @@ func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 	return sqlite.StoredSQL(ctx, o.store, o.Namespace, a, w)
 }
 
-// Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list or
-// kv.count. An actor that is not there has no entries. It also answers trace.read.
+// Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list, kv.count,
+// kv.branches or kv.render. An actor that is not there has no entries. It also
+// answers trace.read.
 func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error) {
 	if r.Method == host.TraceRead {
 		return trace.StoredReply(ctx, o.store, o.Namespace, r)

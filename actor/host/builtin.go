@@ -109,7 +109,7 @@ const (
 type QueueSendInput struct {
 	Queue string `json:"queue"`
 	// Messages are 1 to MaxQueueBatch.
-	Messages []QueueMessageInput `json:"messages"`
+	Messages []QueueMessageInput `json:"messages" max:"1000"`
 }
 
 // QueueMessageInput is an Enqueue.
@@ -121,9 +121,9 @@ type QueueMessageInput struct {
 	// TTLMS is at least 1; absent is no limit.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
 	// BackoffMS overrides the queue's pauses; absent does not, empty means one attempt.
-	BackoffMS []int64 `json:"backoff_ms,omitzero"`
+	BackoffMS []int64 `json:"backoff_ms,omitzero" max:"100"`
 	// KeysIfUndelivered are keys of the key-value store: arrays of strings, numbers and booleans.
-	KeysIfUndelivered [][]any `json:"keys_if_undelivered,omitempty"`
+	KeysIfUndelivered [][]any `json:"keys_if_undelivered,omitempty" max:"10"`
 	WantReply         bool    `json:"want_reply,omitempty"`
 }
 
@@ -165,7 +165,7 @@ type QueueReceiveOutput struct {
 // QueueAckInput says that messages are done.
 type QueueAckInput struct {
 	Queue    string   `json:"queue"`
-	Receipts []string `json:"receipts"`
+	Receipts []string `json:"receipts" max:"1000"`
 	// Reply goes to the senders that want one.
 	Reply Raw `json:"reply,omitempty"`
 }
@@ -173,7 +173,7 @@ type QueueAckInput struct {
 // QueueNackInput gives messages back, as a failed attempt each.
 type QueueNackInput struct {
 	Queue    string   `json:"queue"`
-	Receipts []string `json:"receipts"`
+	Receipts []string `json:"receipts" max:"1000"`
 	// DelayMS overrides the pause before the next attempt; absent does not.
 	DelayMS *int64 `json:"delay_ms,omitempty"`
 	// Error is kept with the message, at most 1,024 bytes.
@@ -193,7 +193,7 @@ type QueueSettleOutput struct {
 // QueueExtendInput locks messages for longer, counted from now.
 type QueueExtendInput struct {
 	Queue    string   `json:"queue"`
-	Receipts []string `json:"receipts"`
+	Receipts []string `json:"receipts" max:"1000"`
 	LockMS   int64    `json:"lock_ms,omitempty" range:"1,2592000000"`
 }
 
@@ -206,7 +206,7 @@ type QueueExtendOutput struct {
 // QueueHeldInput asks which receipts are still valid.
 type QueueHeldInput struct {
 	Queue    string   `json:"queue"`
-	Receipts []string `json:"receipts"`
+	Receipts []string `json:"receipts" max:"1000"`
 	// WaitMS is how long to wait, at most 60,000, until one of them is not.
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
@@ -252,7 +252,7 @@ type QueueStatsOutput struct {
 type QueueListInput struct {
 	Queue string `json:"queue"`
 	// IDs selects messages; none selects all.
-	IDs []uint64 `json:"ids,omitempty"`
+	IDs []uint64 `json:"ids,omitempty" max:"1000"`
 	// After continues after a message; Limit is 1 to MaxQueueBatch, absent means 100.
 	After uint64 `json:"after,omitempty"`
 	Limit int    `json:"limit,omitempty" range:"1,1000"`
@@ -288,7 +288,7 @@ type ListedMessage struct {
 // QueueSelectInput selects messages by id, or all.
 type QueueSelectInput struct {
 	Queue string   `json:"queue"`
-	IDs   []uint64 `json:"ids,omitempty"`
+	IDs   []uint64 `json:"ids,omitempty" max:"1000"`
 	All   bool     `json:"all,omitempty"`
 }
 
@@ -343,7 +343,7 @@ type StreamInput struct {
 type StreamAppendInput struct {
 	Stream string `json:"stream"`
 	// Items are 1 to MaxStreamBatch.
-	Items []Raw `json:"items"`
+	Items []Raw `json:"items" max:"1000"`
 	// Close closes the stream after them; then Items may be empty.
 	Close bool `json:"close,omitempty"`
 }
@@ -427,20 +427,20 @@ type PauseInput struct {
 // LimitsResetInput names the limits of an actor to reset to its type's, by their names in
 // ActorLimits; none names all.
 type LimitsResetInput struct {
-	Names []string `json:"names,omitempty"`
+	Names []string `json:"names,omitempty" max:"100"`
 }
 
 // SendSkipInput names the target of the message to be moved aside.
 type SendSkipInput struct {
 	Type string   `json:"type"`
-	Key  []string `json:"key"`
+	Key  []string `json:"key" max:"16"`
 }
 
 // SendListInput pages through messages to other actors that were given up, in the order in which
 // they were sent.
 type SendListInput struct {
 	// IDs selects messages; none selects all.
-	IDs []uint64 `json:"ids,omitempty"`
+	IDs []uint64 `json:"ids,omitempty" max:"1000"`
 	// After continues after a message; Limit is 1 to MaxQueueBatch, absent means 100.
 	After uint64 `json:"after,omitempty"`
 	Limit int    `json:"limit,omitempty" range:"1,1000"`
@@ -475,6 +475,6 @@ type DeadLetter struct {
 
 // SendSelectInput selects messages to other actors by id, or all.
 type SendSelectInput struct {
-	IDs []uint64 `json:"ids,omitempty"`
+	IDs []uint64 `json:"ids,omitempty" max:"1000"`
 	All bool     `json:"all,omitempty"`
 }

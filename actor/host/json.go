@@ -173,6 +173,7 @@ func (e *MemberError) under(step string) *MemberError {
 // jsonMembers says what is known of the JSON form of a Go type. Nil: nothing, any members may come.
 type jsonMembers struct {
 	fields map[string]func() *jsonMembers // of a struct
+	max    map[string]int64               // elements that its lists may have, by the tag max
 	items  func() *jsonMembers            // of a list or a map
 	opaque bool                           // a Raw
 }
@@ -211,10 +212,10 @@ func readMembers(t reflect.Type) *jsonMembers {
 	later := func(t reflect.Type) func() *jsonMembers { return func() *jsonMembers { return membersOf(t) } }
 	switch t.Kind() {
 	case reflect.Struct:
-		m := &jsonMembers{fields: make(map[string]func() *jsonMembers)}
+		m := &jsonMembers{fields: make(map[string]func() *jsonMembers), max: make(map[string]int64)}
 		for name, f := range jsonFields(t) {
 			if !f.several {
-				m.fields[name] = later(f.typ)
+				m.fields[name], m.max[name] = later(f.typ), f.max
 			}
 		}
 		return m
@@ -231,6 +232,7 @@ type jsonField struct {
 	tagged  bool // its tag has the name
 	quoted  bool // a number or a boolean in a string
 	several bool // there are others like it: encoding/json takes none of them
+	max     int64
 }
 
 // jsonFields returns the fields of a struct by their names in JSON. Go's own rule of which field
@@ -262,7 +264,10 @@ func jsonFields(t reflect.Type) map[string]*jsonField {
 				}
 				switch had := found[name]; {
 				case had == nil, had.depth == depth && tagged && !had.tagged:
-					found[name] = &jsonField{typ: f.Type, depth: depth, tagged: tagged, quoted: slices.Contains(strings.Split(options, ","), "string")}
+					max, _ := strconv.ParseInt(f.Tag.Get("max"), 10, 64)
+					found[name] = &jsonField{
+						typ: f.Type, depth: depth, tagged: tagged, quoted: slices.Contains(strings.Split(options, ","), "string"), max: max,
+					}
 				case had.depth == depth && tagged == had.tagged:
 					had.several = true
 				}
@@ -402,6 +407,15 @@ func (w *jsonWalk) object(m *jsonMembers) *MemberError {
 // because it would be no step of a path.
 func clipName(name []byte) string {
 	return cmp.Or(strings.ToValidUTF8(string(name[:min(len(name), 100)]), ""), `""`)
+}
+
+// Clip returns a text for an error that may repeat what a caller sent: its beginning if it is long.
+func Clip(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // unquote returns the text of a JSON string.

@@ -20,7 +20,7 @@ type SQLInput struct {
 	// Args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or {"base64":
 	// "..."} for bytes. Each statement takes as many of the remaining arguments as it has
 	// parameters.
-	Args []any `json:"args,omitempty"`
+	Args []any `json:"args,omitempty" max:"32766"`
 	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded
 	// by 8 MiB too.
 	Limit int `json:"limit,omitempty" range:"1,10000"`

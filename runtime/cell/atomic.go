@@ -24,9 +24,9 @@ const (
 // nothing is. A mutation that cannot be done is an error, and then nothing is done either.
 type AtomicInput struct {
 	// Checks are at most MaxChecks, Mutations at most MaxMutations and Enqueues at most MaxEnqueues; something must be given.
-	Checks    []Check    `json:"checks,omitempty"`
-	Mutations []Mutation `json:"mutations,omitempty"`
-	Enqueues  []Message  `json:"enqueues,omitempty"`
+	Checks    []Check    `json:"checks,omitempty" max:"100"`
+	Mutations []Mutation `json:"mutations,omitempty" max:"1000"`
+	Enqueues  []Message  `json:"enqueues,omitempty" max:"100"`
 }
 
 // A Check demands that an entry is as the caller last saw it.

@@ -27,9 +27,9 @@ type Message struct {
 	// DedupID, at most 255 bytes, makes a second message with the same id no message at all.
 	DedupID string `json:"dedup_id,omitempty"`
 	// BackoffMS overrides the pauses between attempts; null or absent does not, empty means one attempt.
-	BackoffMS []int64 `json:"backoff_ms,omitzero"`
+	BackoffMS []int64 `json:"backoff_ms,omitzero" max:"100"`
 	// KeysIfUndelivered are keys of the cell that get the body when the message becomes a dead letter.
-	KeysIfUndelivered []Key `json:"keys_if_undelivered,omitempty"`
+	KeysIfUndelivered []Key `json:"keys_if_undelivered,omitempty" max:"10"`
 }
 
 // maxBackoff bounds the attempts that a message may ask for.

@@ -94,7 +94,7 @@ type MergeInput struct {
 	// leaves those of Target. Absent means strict.
 	Strategy string `json:"strategy,omitempty"`
 	// Keys are up to MaxKeys of the entries.
-	Keys []Key `json:"keys,omitempty"`
+	Keys []Key `json:"keys,omitempty" max:"1000"`
 	Selection
 	// DryRun merges nothing, and says what would be.
 	DryRun bool `json:"dry_run,omitempty"`

@@ -50,7 +50,7 @@ type GetInput struct {
 // GetManyInput names up to MaxKeys entries.
 type GetManyInput struct {
 	Moment
-	Keys []Key `json:"keys"`
+	Keys []Key `json:"keys" max:"1000"`
 }
 
 // An Entry is an entry of the store.
@@ -114,7 +114,7 @@ type ListOutput struct {
 
 // ListManyInput asks for up to MaxLists pages, whose limits are together up to MaxListed.
 type ListManyInput struct {
-	Lists []ListInput `json:"lists"`
+	Lists []ListInput `json:"lists" max:"10"`
 }
 
 // ListManyOutput has the pages in the order of the lists. All are of one commit. A page with a limit of 1 may have a cursor
@@ -163,10 +163,10 @@ type SampleOutput struct {
 type CommitInput struct {
 	// Branch is the name of the branch whose entries change; absent means the store itself.
 	Branch    string     `json:"branch,omitempty"`
-	Checks    []Check    `json:"checks,omitempty"`
-	Mutations []Mutation `json:"mutations,omitempty"`
+	Checks    []Check    `json:"checks,omitempty" max:"1000"`
+	Mutations []Mutation `json:"mutations,omitempty" max:"10000"`
 	// Sends are messages to queues of the actor, sent after the mutations. Handlers send with their turn instead.
-	Sends []host.QueueSendInput `json:"sends,omitempty"`
+	Sends []host.QueueSendInput `json:"sends,omitempty" max:"100"`
 }
 
 // A Check demands something of the entry of a key, or that a part of a selection is as a page of kv.list has shown it. It

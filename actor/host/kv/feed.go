@@ -9,7 +9,7 @@ import (
 // FeedInput asks for events of the log: the changes of entries in scopes with log in their policy, in the order of the commits.
 type FeedInput struct {
 	// Prefixes are up to MaxWatchedPrefixes: the entries whose keys begin with their parts. Absent means all.
-	Prefixes []Key `json:"prefixes,omitempty"`
+	Prefixes []Key `json:"prefixes,omitempty" max:"16"`
 	// After is the sequence of the last event that the caller has; 0 is the beginning. If absent, the answer has no events, and
 	// the present position.
 	After *uint64 `json:"after,omitempty"`

@@ -128,6 +128,16 @@ func tooLong(b []byte) error {
 	return nil
 }
 
+// maxParts bounds the parts of a key, of which each takes a byte at least.
+const maxParts = 2_048
+
+func tooMany(parts int) error {
+	if parts > maxParts {
+		return host.OverLimit("parts of a key", maxParts, int64(parts))
+	}
+	return nil
+}
+
 // UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first that holds them.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage
@@ -136,6 +146,9 @@ func (k *Key) UnmarshalJSON(b []byte) error {
 	}
 	if err := json.Unmarshal(b, &parts); err != nil || parts == nil {
 		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes, not %s", clip(b))
+	}
+	if err := tooMany(len(parts)); err != nil {
+		return err
 	}
 	*k = make(Key, len(parts))
 	for i, raw := range parts {
@@ -251,8 +264,13 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 	if err := cbor.Unmarshal(b, &parts); err != nil {
 		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes")
 	}
+	if err := tooMany(len(parts)); err != nil {
+		return err
+	}
 	for i, part := range parts {
 		switch n := part.(type) {
+		case []any: // it may have as many elements as bytes
+			return host.Errorf(host.InvalidArgument, "key part %d is an array, and not a string, number, boolean or bytes", i+1).With("field", "["+strconv.Itoa(i)+"]")
 		case uint64:
 			if n <= math.MaxInt64 {
 				parts[i] = int64(n)

@@ -9,6 +9,7 @@ import (
 // The bounds of scopes.
 const (
 	MaxScopes  = 10_000   // of an actor
+	MaxGranted = 100      // of them, below the prefix of a token that makes one
 	MaxPrefix  = 1024     // packed bytes of a scope's prefix
 	MaxNesting = 8        // scopes around each other
 	MaxInfo    = 64 << 10 // bytes of ScopePolicy.Info

@@ -30,7 +30,7 @@ type IndexField struct {
 type SetIndexInput struct {
 	// Prefix is what the keys of the entries begin with; [] is of the whole store.
 	Prefix Key          `json:"prefix"`
-	Fields []IndexField `json:"fields"`
+	Fields []IndexField `json:"fields" max:"16"`
 	// Tokenizer says what words are: unicode61 (letters and digits, whatever their case and accents), porter (the same, and English
 	// words by their stem), ascii, or trigram (any three characters, for parts of words). Absent means unicode61.
 	Tokenizer string `json:"tokenizer,omitempty"`

@@ -18,7 +18,7 @@ const (
 // WatchInput names entries that the caller has seen, and waits until one is different.
 type WatchInput struct {
 	// Keys are up to MaxWatchedKeys entries.
-	Keys []WatchedKey `json:"keys"`
+	Keys []WatchedKey `json:"keys" max:"1000"`
 	// Life is that of the answer that the versions are from. If the actor has another life by now, all entries are different.
 	// Absent means the present one.
 	Life string `json:"life,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
@@ -83,6 +84,40 @@ func TestUnknownMethodsAreForOperators(t *testing.T) {
 	for _, name := range []string{"", "add", "actor"} {
 		if _, ok := method.Find(name); ok || method.BuiltIn(name) {
 			t.Errorf("%q is built in", name)
+		}
+	}
+}
+
+// TestTagsOfListsAreTheirLimits compares the tags max of the lists of inputs with the constants that are checked later.
+func TestTagsOfListsAreTheirLimits(t *testing.T) {
+	for _, test := range []struct {
+		of    any
+		field string
+		max   int
+	}{
+		{kv.GetManyInput{}, "Keys", kv.MaxKeys},
+		{kv.ListManyInput{}, "Lists", kv.MaxLists},
+		{kv.CommitInput{}, "Checks", kv.MaxChecks},
+		{kv.CommitInput{}, "Mutations", kv.MaxMutations},
+		{kv.CommitInput{}, "Sends", kv.MaxSends},
+		{kv.MergeInput{}, "Keys", kv.MaxKeys},
+		{kv.FeedInput{}, "Prefixes", kv.MaxWatchedPrefixes},
+		{kv.WatchInput{}, "Keys", kv.MaxWatchedKeys},
+		{kv.SetIndexInput{}, "Fields", kv.MaxIndexFields},
+		{host.QueueSendInput{}, "Messages", host.MaxQueueBatch},
+		{host.QueueAckInput{}, "Receipts", host.MaxQueueBatch},
+		{host.QueueNackInput{}, "Receipts", host.MaxQueueBatch},
+		{host.QueueExtendInput{}, "Receipts", host.MaxQueueBatch},
+		{host.QueueHeldInput{}, "Receipts", host.MaxQueueBatch},
+		{host.QueueListInput{}, "IDs", host.MaxQueueBatch},
+		{host.QueueSelectInput{}, "IDs", host.MaxQueueBatch},
+		{host.SendListInput{}, "IDs", host.MaxQueueBatch},
+		{host.SendSelectInput{}, "IDs", host.MaxQueueBatch},
+		{host.StreamAppendInput{}, "Items", host.MaxStreamBatch},
+	} {
+		f, found := reflect.TypeOf(test.of).FieldByName(test.field)
+		if !found || f.Tag.Get("max") != strconv.Itoa(test.max) {
+			t.Errorf("%T.%s: %q, want %d", test.of, test.field, f.Tag.Get("max"), test.max)
 		}
 	}
 }

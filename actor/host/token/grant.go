@@ -23,7 +23,8 @@ type Grant struct {
 // A Checker checks tokens of actors.
 type Checker interface {
 	// CheckToken returns what a token of an actor allows, without waking the actor. The error code is Unauthenticated, with one
-	// and the same text, for all that is no valid token of this actor.
+	// and the same text, for all that is no valid token of this actor. It is Overloaded if too many such were shown lately. That
+	// refuses no valid token, except one that is not a second old.
 	CheckToken(ctx context.Context, a host.Address, text string) (*Grant, error)
 }
 

@@ -72,7 +72,7 @@ type Token struct {
 // CreateInput asks for a new token.
 type CreateInput struct {
 	// Rights are some of read, write and watch, which needs read.
-	Rights []string `json:"rights"`
+	Rights []string `json:"rights" max:"100"`
 	// Prefix is what all keys begin with that the token is good for; absent or [] for the whole store.
 	Prefix kv.Key `json:"prefix,omitempty"`
 	// Label is any text of up to MaxLabel bytes.

@@ -201,18 +201,18 @@ func JSONReason(err error) string {
 	case errors.As(err, &mismatch):
 		want := jsonNoun(mismatch.Type)
 		if mismatch.Field == "" {
-			return fmt.Sprintf("a JSON %s where %s is expected", mismatch.Value, want)
+			return fmt.Sprintf("a JSON %s where %s is expected", host.Clip(mismatch.Value), want)
 		}
-		return fmt.Sprintf("field %q: a JSON %s where %s is expected", mismatch.Field, mismatch.Value, want)
+		return fmt.Sprintf("field %q: a JSON %s where %s is expected", host.Clip(mismatch.Field), host.Clip(mismatch.Value), want)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("not valid JSON at byte %d: %s", syntax.Offset, syntax.Error())
 	case errors.As(err, &instant):
-		return fmt.Sprintf("%s is not a time in RFC 3339 form", instant.Value)
+		return fmt.Sprintf("%s is not a time in RFC 3339 form", host.Clip(instant.Value))
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "the JSON value is cut off"
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return "unknown field " + field
+		return "unknown field " + host.Clip(field)
 	}
 	return "not valid JSON for the type"
 }

@@ -22,7 +22,7 @@ import (
 
 func (c *cli) kvExportCommand(flags []bind.Flag) *cobra.Command {
 	var in kv.Selection
-	var dir string
+	var dir, branch string
 	var force, sqlite bool
 	cmd := &cobra.Command{
 		Use:               "export TYPE/KEY... FILE",
@@ -41,17 +41,18 @@ func (c *cli) kvExportCommand(flags []bind.Flag) *cobra.Command {
 			return usagef("standard output is a terminal: name a file, or send the output to one")
 		}
 		return c.onData(&dir, func(ctx context.Context, t *target, args []string) error {
-			return t.exportEntries(ctx, in, args[0], sqlite, force)
+			return t.exportEntries(ctx, branch, in, args[0], sqlite, force)
 		})(cmd, args)
 	}
+	cmd.Flags().StringVar(&branch, "branch", "", branchFlag.Usage)
 	cmd.Flags().BoolVar(&sqlite, "sqlite", false, "write a SQLite database, and not lines of JSON")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
 	dataFlag(cmd, &dir)
 	return cmd
 }
 
-// exportEntries writes entries to the file of that name.
-func (t *target) exportEntries(ctx context.Context, of kv.Selection, name string, sqlite, force bool) error {
+// exportEntries writes entries of a branch to the file of that name.
+func (t *target) exportEntries(ctx context.Context, branch string, of kv.Selection, name string, sqlite, force bool) error {
 	limited, cancel := t.c.requestContext(ctx)
 	_, err := t.node().Lookup(limited, t.a)
 	cancel()
@@ -61,9 +62,12 @@ func (t *target) exportEntries(ctx context.Context, of kv.Selection, name string
 	var entries int64
 	write := func(w io.Writer) (err error) {
 		if sqlite {
-			entries, err = t.writeDatabase(ctx, of, w)
+			entries, err = t.writeDatabase(ctx, branch, of, w)
 		} else {
-			entries, err = t.writeLines(ctx, of, w)
+			entries, err = t.writeLines(ctx, branch, of, w)
+		}
+		if err == nil && branch == "" {
+			t.noteBranches(ctx)
 		}
 		return err
 	}
@@ -84,12 +88,43 @@ func (t *target) exportEntries(ctx context.Context, of kv.Selection, name string
 	}{name, entries, size}, "exported %s of %s to %s: %s\n", table.Plural(entries, "entry"), t, table.OneLine(name), table.Size(size))
 }
 
-// pages calls f with the entries of a selection, page by page.
-func (t *target) pages(ctx context.Context, of kv.Selection, f func([]kv.Entry) error) error {
+// maxNoted bounds the branches that a note names.
+const maxNoted = 10
+
+// noteBranches says which branches an export of the store itself leaves out.
+func (t *target) noteBranches(ctx context.Context) {
+	limited, cancel := t.c.requestContext(ctx)
+	defer cancel()
+	list, err := t.store().Branches(limited)
+	switch {
+	case host.CodeOf(err) == host.PermissionDenied:
+		t.c.note("branches of the store are not in the export, and this token may not list them")
+	case err != nil:
+		t.c.note("branches of the store are not in the export, and listing them failed: %s", table.OneLine(err.Error()))
+	case len(list) > 0:
+		names := "the branch "
+		if len(list) > 1 {
+			names = "the branches "
+		}
+		for i, b := range list[:min(len(list), maxNoted)] {
+			if i > 0 {
+				names += ", "
+			}
+			names += table.OneLine(b.Name)
+		}
+		if more := len(list) - maxNoted; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		t.c.note("not in the export: %s; to export one: --branch NAME", names)
+	}
+}
+
+// pages calls f with the entries of a selection of a branch, page by page.
+func (t *target) pages(ctx context.Context, branch string, of kv.Selection, f func([]kv.Entry) error) error {
 	list := kv.ListConfig{Selection: of, Limit: hostkv.MaxPage}
 	for {
 		limited, cancel := t.c.requestContext(ctx)
-		page, err := t.store().List(limited, list)
+		page, err := t.store().Branch(branch).List(limited, list)
 		cancel()
 		if err != nil {
 			return t.c.explain(ctx, t.node(), host.Request{Address: t.a}, err)
@@ -103,9 +138,9 @@ func (t *target) pages(ctx context.Context, of kv.Selection, f func([]kv.Entry) 
 	}
 }
 
-func (t *target) writeLines(ctx context.Context, of kv.Selection, w io.Writer) (n int64, err error) {
+func (t *target) writeLines(ctx context.Context, branch string, of kv.Selection, w io.Writer) (n int64, err error) {
 	var text []byte
-	err = t.pages(ctx, of, func(entries []kv.Entry) (err error) {
+	err = t.pages(ctx, branch, of, func(entries []kv.Entry) (err error) {
 		text = text[:0]
 		for i := range entries {
 			if text, err = kvfile.AppendLine(text, &entries[i]); err != nil {
@@ -119,7 +154,7 @@ func (t *target) writeLines(ctx context.Context, of kv.Selection, w io.Writer) (
 	return n, err
 }
 
-func (t *target) writeDatabase(ctx context.Context, of kv.Selection, w io.Writer) (n int64, err error) {
+func (t *target) writeDatabase(ctx context.Context, branch string, of kv.Selection, w io.Writer) (n int64, err error) {
 	database, err := sqlitefile.New()
 	if err != nil {
 		return 0, err
@@ -131,7 +166,7 @@ func (t *target) writeDatabase(ctx context.Context, of kv.Selection, w io.Writer
 	}); err != nil {
 		return 0, err
 	}
-	if err := t.pages(ctx, of, func(entries []kv.Entry) error {
+	if err := t.pages(ctx, branch, of, func(entries []kv.Entry) error {
 		n += int64(len(entries))
 		return database.Update(ctx, func(db *sql.DB) error { return kvfile.Insert(ctx, db, entries) })
 	}); err != nil {

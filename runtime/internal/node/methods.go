@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
@@ -23,7 +24,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and

@@ -45,7 +45,7 @@ func Parts(o *Options) []kernel.Part {
 	run.HandleMessages(letters)
 	parts := []kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part), new(token.Part),
+		letters, task.New(appendItems), runs, new(admin.Part), token.New(),
 	}
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }

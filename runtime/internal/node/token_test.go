@@ -503,3 +503,44 @@ func TestNewsFromAfterATokenAreNotGivenOut(t *testing.T) {
 		t.Errorf("after the token was revoked: %v", err)
 	}
 }
+
+// TestATokenWithAPrefixMakesFewScopes: an actor has room for so many, and others need some.
+func TestATokenWithAPrefixMakesFewScopes(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p"})
+	g.must("a", add(1))
+	below := g.newToken(token.CreateInput{Rights: []string{"read", "write"}, Prefix: kv.Key{"in"}}).Text
+	beside := g.newToken(token.CreateInput{Rights: []string{"read", "write"}, Prefix: kv.Key{"in2"}}).Text
+	whole := g.newToken(token.CreateInput{Rights: []string{"read", "write"}}).Text
+	set := func(text, prefix string) error {
+		_, err := g.as(text, host.KVSetScope, `{"prefix":`+prefix+`}`)
+		return err
+	}
+	g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: kv.Key{"in"}}, nil) // it counts, too
+	for i := range kv.MaxGranted - 1 {
+		if err := set(below, fmt.Sprintf(`["in",%d]`, i)); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	e := wantCode(t, set(below, `["in","x"]`), host.TooLarge)
+	if e.Metadata["field"] != "prefix" || e.Metadata["limit"] != "100" {
+		t.Errorf("%v, with %v", e, e.Metadata)
+	}
+	for text, prefix := range map[string]string{below: `["in",7]`, beside: `["in2","x"]`, whole: `["in","y"]`} {
+		if err := set(text, prefix); err != nil {
+			t.Errorf("%s: %v", prefix, err)
+		}
+	}
+	if _, err := g.as(below, host.KVRemoveScope, `{"prefix":["in",1]}`); err != nil {
+		t.Error(err)
+	}
+	wantCode(t, set(below, `["in","x"]`), host.TooLarge) // the one of the other token counts
+	for _, prefix := range []string{`["in",2]`, `["in",3]`} {
+		if _, err := g.as(below, host.KVRemoveScope, `{"prefix":`+prefix+`}`); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := set(below, `["in","x"]`); err != nil {
+		t.Error(err)
+	}
+}

@@ -32,7 +32,7 @@ const (
 type query struct {
 	Instance  text     `json:"instance"`
 	Namespace text     `json:"namespace"`
-	Where     []filter `json:"where"`
+	Where     []filter `json:"where" max:"1000"`
 	Order     *order   `json:"order"`
 	Limit     *int     `json:"limit"`
 	Cursor    string   `json:"cursor"`

@@ -27,8 +27,8 @@ type mutation struct {
 // atomic answers POST api/atomic.
 func atomic(r *kvrest.Request) (any, error) {
 	var in struct {
-		Checks    []check    `json:"checks"`
-		Mutations []mutation `json:"mutations"`
+		Checks    []check    `json:"checks" max:"10000"`
+		Mutations []mutation `json:"mutations" max:"10000"`
 	}
 	if err := r.Body(&in); err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func keysOf(raw []host.Raw) ([]kv.Key, error) {
 // getBatch answers POST api/keys/batch.
 func getBatch(r *kvrest.Request) (any, error) {
 	var in struct {
-		Keys []host.Raw `json:"keys"`
+		Keys []host.Raw `json:"keys" max:"10000"`
 	}
 	if err := r.Body(&in); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func remove(r *kvrest.Request) (any, error) {
 // deleteBatch answers POST api/keys/delete-batch.
 func deleteBatch(r *kvrest.Request) (any, error) {
 	var in struct {
-		Keys []host.Raw `json:"keys"`
+		Keys []host.Raw `json:"keys" max:"10000"`
 		removal
 	}
 	if err := r.Body(&in); err != nil {

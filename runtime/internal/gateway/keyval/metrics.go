@@ -2,6 +2,8 @@ package keyval
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -9,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// figures are what the actor itself counts. Requests are counted by the node, which knows no actors there.
+// figures are what the actor itself counts, and the requests of it that the node has had.
 type figures struct {
 	Operations struct {
 		Operations map[string]operations `json:"operations"`
@@ -20,12 +22,15 @@ type figures struct {
 	} `json:"operations"`
 	Queue   queueCounts `json:"queue"`
 	Storage storage     `json:"storage"`
+
+	timings map[string]timing
 }
 
-// operations are how often something was done since the actor is there, and how often it was given up.
+// operations are how often something was done, and how often it failed or was given up. The time is absent without requests.
 type operations struct {
-	Count  uint64 `json:"count"`
-	Errors uint64 `json:"errors"`
+	Count        uint64   `json:"count"`
+	Errors       uint64   `json:"errors"`
+	AvgLatencyMS *float64 `json:"avgLatencyMs,omitempty"`
 }
 
 // storage is how much is stored. The bytes are absent if the store as a whole is no scope, which counts them.
@@ -34,8 +39,8 @@ type storage struct {
 	SizeBytes *int64 `json:"sizeBytes,omitempty"`
 }
 
-// figuresOf reads the figures of an actor.
-func figuresOf(r *kvrest.Request) (f figures, err error) {
+// figures reads the figures of an actor.
+func (m *meter) figures(r *kvrest.Request) (f figures, err error) {
 	if _, err := r.Params(); err != nil {
 		return f, err
 	}
@@ -44,7 +49,21 @@ func figuresOf(r *kvrest.Request) (f figures, err error) {
 		return f, err
 	}
 	f.Queue = countsOf(&stats)
-	done := map[string]operations{"queue_enqueue": {Count: stats.Sent}, "queue_ack": {Count: stats.Done}, "queue_dlq": {Count: stats.Failed, Errors: stats.Failed}}
+	f.timings = m.of(r.Address)
+	done := make(map[string]operations)
+	for name, t := range f.timings {
+		mean := t.sum / float64(t.count)
+		done[name] = operations{t.count, t.errors, &mean}
+	}
+	// The queue counts messages, whichever way they came and went.
+	for name, n := range map[string]uint64{"queue_enqueue": stats.Sent, "queue_ack": stats.Done, "queue_dlq": stats.Failed} {
+		o := done[name]
+		o.Count = n
+		done[name] = o
+	}
+	given := done["queue_dlq"]
+	given.Errors = stats.Failed
+	done["queue_dlq"] = given
 	f.Operations.Operations = done
 	for _, o := range done {
 		f.Operations.Totals.Operations += o.Count
@@ -69,19 +88,37 @@ func stored(r *kvrest.Request) (s storage, err error) {
 }
 
 // metrics answers GET api/metrics.
-func metrics(r *kvrest.Request) (any, error) { return figuresOf(r) }
+func (m *meter) metrics(r *kvrest.Request) (any, error) { return m.figures(r) }
 
 // prometheus answers GET api/metrics/prometheus.
-func prometheus(r *kvrest.Request) (any, error) {
-	f, err := figuresOf(r)
+func (m *meter) prometheus(r *kvrest.Request) (any, error) {
+	f, err := m.figures(r)
 	if err != nil {
 		return nil, err
 	}
 	var b strings.Builder
 	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	done := f.Operations.Operations
+	names := slices.Sorted(maps.Keys(done))
 	family("keyval_operations_total", "counter", "Total operations by type")
-	for _, name := range []string{"queue_ack", "queue_dlq", "queue_enqueue"} {
-		fmt.Fprintf(&b, "keyval_operations_total{operation=%q} %d\n", name, f.Operations.Operations[name].Count)
+	for _, name := range names {
+		fmt.Fprintf(&b, "keyval_operations_total{operation=%q} %d\n", name, done[name].Count)
+	}
+	family("keyval_operation_errors_total", "counter", "Total errors by operation type")
+	for _, name := range names {
+		fmt.Fprintf(&b, "keyval_operation_errors_total{operation=%q} %d\n", name, done[name].Errors)
+	}
+	if len(f.timings) > 0 {
+		family("keyval_operation_duration_ms", "histogram", "Duration of requests by operation type, in milliseconds")
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.timings)) {
+		t := f.timings[name]
+		for i, bound := range bounds {
+			fmt.Fprintf(&b, "keyval_operation_duration_ms_bucket{operation=%q,le=\"%g\"} %d\n", name, bound, t.buckets[i])
+		}
+		fmt.Fprintf(&b, "keyval_operation_duration_ms_bucket{operation=%q,le=\"+Inf\"} %d\n", name, t.count)
+		fmt.Fprintf(&b, "keyval_operation_duration_ms_sum{operation=%q} %g\n", name, t.sum)
+		fmt.Fprintf(&b, "keyval_operation_duration_ms_count{operation=%q} %d\n", name, t.count)
 	}
 	for _, gauge := range []struct {
 		name, help string

@@ -36,8 +36,8 @@ func enqueue(r *kvrest.Request) (any, error) {
 		Value   host.Raw `json:"value"`
 		Options *struct {
 			Delay             int64      `json:"delay"`
-			BackoffSchedule   []int64    `json:"backoffSchedule"`
-			KeysIfUndelivered []host.Raw `json:"keysIfUndelivered"`
+			BackoffSchedule   []int64    `json:"backoffSchedule" max:"10000"`
+			KeysIfUndelivered []host.Raw `json:"keysIfUndelivered" max:"10000"`
 		} `json:"options"`
 	}
 	if err := r.Body(&in); err != nil {

@@ -8,7 +8,7 @@ import (
 
 // indexOptions are what an index has.
 type indexOptions struct {
-	Fields   []string `json:"fields"`
+	Fields   []string `json:"fields" max:"10000"`
 	Tokenize string   `json:"tokenize"`
 }
 

@@ -21,6 +21,8 @@ type Interface struct {
 	Operation func(typ, method string) serve.Operation
 	// Routes are in the order in which they are tried.
 	Routes []Route
+	// Observe, if not nil, is called with the name and the error of each request that was authorized, of a route with a name.
+	Observe func(r *Request, operation string, err error)
 	// Form is that of errors, and Status says their status.
 	Form   func(*host.Error) any
 	Status func(host.Code) int
@@ -36,6 +38,8 @@ type Route struct {
 	// Answer returns what is answered as JSON, or a Text, with Status, 200 if it is 0.
 	Answer func(*Request) (any, error)
 	Status int
+	// Counted names the operation that requests with an Answer are observed as; "" is none.
+	Counted string
 	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
 	Stream func(*Request) error
 	// Label is what a Stream is counted as.
@@ -126,6 +130,9 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		r.ctx = c
 	}
 	out, err := rt.Answer(r)
+	if in.Observe != nil && rt.Counted != "" {
+		in.Observe(r, rt.Counted, err)
+	}
 	if err != nil {
 		r.fail(err)
 		return

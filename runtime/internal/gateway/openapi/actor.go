@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/trace"
 )
 
 // A typeDocument is the part of a document that describes one actor type.

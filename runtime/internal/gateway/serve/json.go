@@ -19,6 +19,9 @@ func DecodeJSON(data []byte, v any) *host.Error {
 	if !utf8.Valid(data) {
 		return ErrNotJSON
 	}
+	if err := host.CheckCounts(host.JSON, data, v); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
@@ -42,15 +45,15 @@ func DecodeJSON(data []byte, v any) *host.Error {
 	member := host.FindMember(data, v, err)
 	switch {
 	case member != nil && member.Unfit && kind != nil:
-		return wrong(member.Path, "the member %s cannot be: %s", member.Path, kind.Value)
+		return wrong(member.Path, "the member %s cannot be: %s", member.Path, host.Clip(kind.Value))
 	case member != nil && member.Unknown:
 		return wrong(member.Path, "the object has an %s", member)
 	case member != nil:
 		return wrong(member.Path, "%s", member)
 	case kind != nil:
-		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", kind.Value)
+		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", host.Clip(kind.Value))
 	}
-	return host.Errorf(host.InvalidArgument, "the object does not fit: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return host.Errorf(host.InvalidArgument, "the object does not fit: %s", host.Clip(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 // wrong is the error for a member that is wrong.

@@ -38,7 +38,7 @@ type kvBatchPut struct {
 	Entries []struct {
 		Key   text     `json:"key"`
 		Value host.Raw `json:"value"`
-	} `json:"entries"`
+	} `json:"entries" max:"10000"`
 }
 
 func (in *kvBatchPut) run(c *call) (any, error) {
@@ -85,7 +85,7 @@ func (in *kvBatchPut) run(c *call) (any, error) {
 // keys are those of a batch.
 type keys struct {
 	target
-	Keys []text `json:"keys"`
+	Keys []text `json:"keys" max:"10000"`
 }
 
 // check returns the keys of the entries. Of one that is wrong, fail is told why, and it is nil.

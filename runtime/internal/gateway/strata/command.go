@@ -69,24 +69,14 @@ func parse(body []byte) (session string, cmd command, err error) {
 	if err := host.CheckJSON(in.Command, nil); err != nil {
 		return "", nil, host.WithMember(host.Errorf(host.InvalidArgument, "command: %s", err), "command", err)
 	}
-	var name string
-	members := map[string]json.RawMessage{}
-	switch {
-	case in.Command[0] == '"':
-		if err := json.Unmarshal(in.Command, &name); err != nil {
-			return "", nil, invalid("command", "is not a name")
-		}
-		members[name] = json.RawMessage("{}")
-	case in.Command[0] != '{' || json.Unmarshal(in.Command, &members) != nil || len(members) != 1:
+	name, input, fits := split(in.Command)
+	if !fits {
 		return "", nil, invalid("command", "is an object with one member, the name of a command, or that name alone")
-	}
-	for name = range members {
 	}
 	make, known := commands[name]
 	if !known {
 		return "", nil, invalid("command", "%.80q is not known; known are: %s", name, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
-	input := members[name]
 	if string(input) == "null" {
 		input = json.RawMessage("{}")
 	}
@@ -98,6 +88,26 @@ func parse(body []byte) (session string, cmd command, err error) {
 		return "", nil, within(name, err)
 	}
 	return session, cmd, nil
+}
+
+// split returns the name of a command and the object with its members, and whether the text is a command. The text is JSON.
+func split(text []byte) (name string, members json.RawMessage, fits bool) {
+	p := parser{text: text}
+	switch p.next() {
+	case '"':
+		name, fits = unquote(p.token())
+		return name, json.RawMessage("{}"), fits
+	case '{':
+		if p.at++; p.next() != '"' {
+			return "", nil, false
+		}
+		name, fits = unquote(p.token())
+		p.next()
+		members = json.RawMessage(bytes.TrimRight(text[p.at:], " \t\r\n"))
+		members = bytes.TrimRight(members[:len(members)-1], " \t\r\n") // without the bracket, with no second member
+		return name, members, fits && json.Valid(members)
+	}
+	return "", nil, false
 }
 
 // within says which command an error is about.

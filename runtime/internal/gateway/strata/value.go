@@ -51,11 +51,22 @@ type wrongValue struct{ path, text string }
 
 func (w *wrongValue) Error() string { return w.path + " " + w.text }
 
+// maxStep and maxPath bound what an error shows of the names that lead to a part of a value, in bytes.
+const (
+	maxStep = 60
+	maxPath = 200
+)
+
 // below says that the fault is in a part of a value.
 func below(step string, err error) error {
-	if w, is := err.(*wrongValue); is && len(w.path) < 200 {
-		w.path = step + w.path
+	w, is := err.(*wrongValue)
+	if !is || len(w.path) >= maxPath {
+		return err
 	}
+	if len(step) > maxStep {
+		step = strings.ToValidUTF8(step[:maxStep], "") + "…"
+	}
+	w.path = step + w.path
 	return err
 }
 

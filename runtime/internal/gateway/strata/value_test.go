@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -193,4 +194,27 @@ func FuzzCommands(f *testing.F) {
 			parseValue(put.Value, "value") // must not panic
 		}
 	})
+}
+
+// TestErrorsShowPartsOfLongNames: an error does not repeat what a client sends.
+func TestErrorsShowPartsOfLongNames(t *testing.T) {
+	long := strings.Repeat("né", 10_000)
+	text := strings.Repeat(`{"`+long+`":[`, 10) + `9e999` + strings.Repeat(`]}`, 10)
+	_, err := parseValue([]byte(text), "value")
+	e, is := err.(*host.Error)
+	if !is || len(e.Message) > 400 || !utf8.ValidString(e.Message) || !strings.Contains(e.Message, ".nénén") || !strings.Contains(e.Message, "out of the range") {
+		t.Errorf("%.500v", err)
+	}
+	_, err = parseValue([]byte(`{"short":{"`+long+`":9e999}}`), "value")
+	if text := err.Error(); len(text) > 200 || !strings.Contains(text, "value.short.nénén") {
+		t.Errorf("%.500s", text)
+	}
+	_, _, err = parse([]byte(`{"command":{"KvPut":{"key":"a","` + long + `":1,"` + long + `":2}}}`))
+	if text := err.Error(); len(text) > 300 {
+		t.Errorf("%.500s", text)
+	}
+	_, _, err = parse([]byte(`{"command":{"` + long + `":{}}}`))
+	if text := err.Error(); len(text) > 700 {
+		t.Errorf("%d: %.900s", len(text), text)
+	}
 }

@@ -66,6 +66,14 @@ func (r *Limit) Take(key []byte) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
+// Wait returns how long to wait until the bucket of a key has a use; 0 if it has one.
+func (r *Limit) Wait(key []byte) time.Duration {
+	now := time.Since(r.epoch)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(max(r.full[string(key)], now)+r.Every-now-r.Every*time.Duration(r.Burst), 0)
+}
+
 // Len returns the number of buckets that are kept.
 func (r *Limit) Len() int {
 	r.mu.Lock()

@@ -23,8 +23,11 @@ func TestLimitFollowsItsModel(t *testing.T) {
 				now := time.Now()
 				tokens = min(tokens+float64(now.Sub(last))/float64(r.Every), float64(r.Burst))
 				last = now
+				before := r.Wait([]byte("a"))
 				wait, ok := r.Take([]byte("a"))
 				switch {
+				case before != wait:
+					t.Fatalf("%+v: Wait says %s, and Take %s", l, before, wait)
 				case ok && tokens < 1-1e-6, !ok && tokens > 1+1e-6, ok != (wait == 0):
 					t.Fatalf("%+v: %v in %s with %v tokens", l, ok, wait, tokens)
 				case ok:

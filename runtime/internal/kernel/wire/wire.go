@@ -23,6 +23,9 @@ func Decode(name string, codec host.Codec, data []byte, v any) error {
 	if len(data) == 0 {
 		return checkRanges(codec, data, v)
 	}
+	if err := host.CheckCounts(codec, data, v); err != nil {
+		return err
+	}
 	var err error
 	if codec == host.JSON {
 		d := json.NewDecoder(bytes.NewReader(data))
@@ -62,7 +65,7 @@ func inputReason(err error) string {
 	case errors.As(err, &refused):
 		return refused.Message // by a type that decodes itself
 	case errors.As(err, &typ):
-		return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
+		return fmt.Sprintf("it is %s; %s is expected", host.Clip(typ.Value), jsonNoun(typ.Type))
 	case errors.As(err, &moment), err.Error() == "Time.UnmarshalJSON: input is not a JSON string":
 		return "it is not a time in RFC 3339 form, like 2026-11-21T16:00:00Z"
 	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
@@ -71,10 +74,10 @@ func inputReason(err error) string {
 	msg := err.Error()
 	for _, prefix := range []string{"json: ", "cbor: "} {
 		if rest, ok := bytes.CutPrefix([]byte(msg), []byte(prefix)); ok {
-			return string(rest)
+			return host.Clip(string(rest))
 		}
 	}
-	return msg
+	return host.Clip(msg)
 }
 
 // jsonNoun says what JSON is expected for a field of an input.

@@ -24,7 +24,7 @@ import (
 // A renderer executes one template of a caller, which may be hostile.
 //
 //  1. A template runs for up to kv.MaxRenderTime and kv.MaxRenderSteps: the time does not pass in tests
-//     in virtual time. Before each node of its tree an empty text is inserted, so a loop that writes nothing
+//     in virtual time. It begins before the template is compiled and the values are decoded. Before each node of its tree an empty text is inserted, so a loop that writes nothing
 //     calls Write too, which fails when they are used up. Functions fail as well.
 //  2. A template can call the functions of this file, and and, or, not and len of text/template, which
 //     allocate nothing. It cannot call methods: the values that it sees have none but those of json.Number.
@@ -52,7 +52,7 @@ func render(r *reader, in *kv.RenderInput) (out kv.RenderOutput, err error) {
 	if r, err = r.moment(&in.Moment); err != nil {
 		return out, err
 	}
-	t := renderer{reader: r, prefix: in.Prefix, strict: in.Strict}
+	t := renderer{reader: r, prefix: in.Prefix, strict: in.Strict, deadline: time.Now().Add(kv.MaxRenderTime)}
 	main, err := t.parse(in.Template)
 	if err != nil {
 		return out, faulty(host.InvalidArgument, err)
@@ -61,7 +61,6 @@ func render(r *reader, in *kv.RenderInput) (out kv.RenderOutput, err error) {
 	if err != nil {
 		return out, err
 	}
-	t.deadline = time.Now().Add(kv.MaxRenderTime)
 	if err := main.Execute(&t, data); err != nil {
 		if t.fault != nil {
 			return out, t.fault
@@ -218,6 +217,9 @@ func (t *renderer) data() (map[string]any, error) {
 			if err != nil {
 				return nil, err
 			}
+			if err := t.late(); err != nil {
+				return nil, err.With("field", "prefix")
+			}
 			place(root, parts[len(t.prefix):], v)
 		}
 		if page.Next == nil {
@@ -312,6 +314,14 @@ func (t *renderer) tick() error {
 	if t.steps++; t.steps > kv.MaxRenderSteps {
 		return host.OverLimit("steps of a template", kv.MaxRenderSteps, int64(t.steps))
 	}
+	if err := t.late(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// late returns an error if the time is over.
+func (t *renderer) late() *host.Error {
 	if late := time.Since(t.deadline); late > 0 {
 		return host.OverLimit("milliseconds of a template", kv.MaxRenderTime.Milliseconds(), (kv.MaxRenderTime+late).Milliseconds()+1)
 	}

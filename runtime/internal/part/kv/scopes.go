@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -65,6 +66,9 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		}
 	}
 	store := storeOf(t.Core)
+	if err := mayHold(token.Of(t.Work.Ctx), store, prefix); err != nil {
+		return kv.Scope{}, err
+	}
 	sc, err := store.SetScope(prefix, p)
 	if err != nil {
 		return kv.Scope{}, refused(err)
@@ -75,6 +79,22 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		return kv.Scope{}, err
 	}
 	return r.scope(sc, &counts[0])
+}
+
+// mayHold returns an error if a token with a prefix has enough scopes. Others would be left with none: an actor has so many.
+func mayHold(g *token.Grant, store *kvrows.Store, prefix []byte) error {
+	if g == nil || len(g.Prefix) == 0 {
+		return nil
+	}
+	there, err := store.Has(prefix)
+	if err != nil || there {
+		return err
+	}
+	n, err := store.Scopes(g.Bounds())
+	if err == nil && n >= kv.MaxGranted {
+		return host.OverLimit("scopes below the prefix of a token", kv.MaxGranted, int64(n+1)).With("field", "prefix")
+	}
+	return err
 }
 
 // removeScope implements kv.remove_scope.

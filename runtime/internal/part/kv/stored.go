@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
-// StoredReply answers kv.get, kv.get_many, kv.list, kv.count and kv.render from a store that no node need be running on.
+// StoredReply answers kv.get, kv.get_many, kv.list, kv.count, kv.branches and kv.render from a store that no node need be running on.
 func StoredReply(store *engine.Store, namespace string, r *host.Request, now time.Time) (host.Reply, error) {
 	id, there, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
 	if err != nil {
@@ -34,6 +34,8 @@ func StoredReply(store *engine.Store, namespace string, r *host.Request, now tim
 		return storedReply(from, r, list)
 	case host.KVCount:
 		return storedReply(from, r, count)
+	case host.KVBranches:
+		return storedReply(from, r, branches)
 	case host.KVRender:
 		return storedReply(from, r, render)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
@@ -22,7 +23,14 @@ func Check(ctx context.Context, k *kernel.Kernel, a host.Address, text string) (
 		return nil, token.ErrInvalid
 	}
 	c := &check{k: k, addr: a, id: id, digest: digest}
+	key, failed := address.Append(nil, a), kernel.PartOf[*Part](k).failed
+	if err := failed.before(ctx, c, key); err != nil {
+		return nil, err
+	}
 	r, err := c.read(ctx)
+	if err == token.ErrInvalid {
+		return nil, failed.note(key)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +50,9 @@ type check struct {
 // read returns the row of the token, if it is valid. The row is found by the id, and the secret is compared by its digest in constant
 // time. An actor that is not there has no tokens.
 func (c *check) read(ctx context.Context) (r row, err error) {
-	err = call.RouterOf(c.k).Look(ctx, c.addr, "token", func(q *call.Query) error {
-		rows, done, err := q.Rows()
-		if err != nil {
-			return err
-		}
-		defer done()
+	err = c.look(ctx, func(rows engine.Reader, now time.Time) (err error) {
 		var ok bool
-		if r, ok, err = read(rows, c.id, q.Now()); err != nil {
+		if r, ok, err = read(rows, c.id, now); err != nil {
 			return err
 		}
 		if !ok || subtle.ConstantTimeCompare(r.Digest, c.digest[:]) != 1 {
@@ -57,12 +60,24 @@ func (c *check) read(ctx context.Context) (r row, err error) {
 		}
 		return nil
 	})
-	switch host.CodeOf(err) {
-	case "", host.Unavailable, host.Canceled, host.DeadlineExceeded, host.Overloaded, host.Unauthenticated:
-	default: // what is wrong with the actor is not for strangers
-		err = token.ErrInvalid
-	}
 	return r, err
+}
+
+// look calls f with the rows of the actor's last commit. What is wrong with the actor is not for strangers: then it has no tokens.
+func (c *check) look(ctx context.Context, f func(rows engine.Reader, now time.Time) error) error {
+	err := call.RouterOf(c.k).Look(ctx, c.addr, "token", func(q *call.Query) error {
+		rows, done, err := q.Rows()
+		if err != nil {
+			return err
+		}
+		defer done()
+		return f(rows, q.Now())
+	})
+	switch host.CodeOf(err) {
+	case "", host.Unavailable, host.Canceled, host.DeadlineExceeded, host.Overloaded:
+		return err
+	}
+	return token.ErrInvalid
 }
 
 // during calls f with a context that ends when the token is revoked or expires, or the actor is destroyed. After f it reads the token

@@ -24,8 +24,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part for tokens. It keeps nothing in memory: a token is read from its row for each request.
-type Part struct{}
+// Part is the part for tokens. A token is read from its row for each request. In memory is only what bounds failed checks.
+type Part struct{ failed *failed }
+
+// New makes the part of a node.
+func New() *Part { return &Part{failed: newFailed()} }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "token" }

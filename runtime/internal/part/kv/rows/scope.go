@@ -362,6 +362,19 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	return sc, nil
 }
 
+// Scopes counts the scopes with prefixes from start up to and without end; a nil end is that of the store.
+func (s *Store) Scopes(start, end []byte) (n int, err error) {
+	if err := s.load(); err != nil {
+		return 0, err
+	}
+	for _, sc := range s.scopes.list {
+		if bytes.Compare(sc.Prefix, start) >= 0 && (end == nil || bytes.Compare(sc.Prefix, end) < 0) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	was, there, err := Find(s.WriteSet, prefix)
 	if err != nil {

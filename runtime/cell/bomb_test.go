@@ -1,0 +1,56 @@
+package cell_test
+
+import (
+	"encoding/binary"
+	"errors"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/cell"
+)
+
+// TestLongListsOfACommitAreNotDecoded sends commits with many more elements than they may have, and
+// one with a value that has as many.
+func TestLongListsOfACommitAreNotDecoded(t *testing.T) {
+	const n = 300_000
+	node := open(t, runtime.Options{})
+	list := func(one string) string { return "[" + strings.Repeat(one+",", n-1) + one + "]" }
+	bytes := func(one string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0x9a}, n)) + strings.Repeat(one, n)
+	}
+	for _, c := range []struct {
+		codec       host.Codec
+		input, path string
+		limit       int
+	}{
+		{host.JSON, `{"mutations":` + list("{}") + `}`, "mutations", cell.MaxMutations},
+		{host.JSON, `{"checks":` + list("null") + `}`, "checks", cell.MaxChecks},
+		{host.JSON, `{"\u0065nqueues":` + list("{}") + `}`, "enqueues", cell.MaxEnqueues},
+		{host.JSON, `{"enqueues":[{},{"backoff_ms":` + list("0") + `}]}`, "enqueues[1].backoff_ms", 100},
+		{host.JSON, `{"enqueues":[{"keys_if_undelivered":` + list("[]") + `}]}`, "enqueues[0].keys_if_undelivered", 10},
+		{host.JSON, `{"mutations":[{"op":"put","key":["a"],"value":` + list("[]") + `}]}`, "", 0},
+		{host.CBOR, "\xa1\x69mutations" + bytes("\xa0"), "mutations", cell.MaxMutations},
+		{host.CBOR, "\xa1\x69mutations\xc6" + bytes("\xf6"), "mutations", cell.MaxMutations},
+	} {
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		_, err := node.Call(t.Context(), &host.Request{
+			Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: "atomic", Codec: c.codec, Input: []byte(c.input),
+		})
+		goruntime.ReadMemStats(&after)
+		var e *host.Error
+		switch is := errors.As(err, &e); {
+		case c.path == "" && err != nil, c.path != "" && !is:
+			t.Errorf("%.40q: %v", c.input, err)
+		case is && (e.Code != host.TooLarge || e.Metadata["field"] != c.path || e.Metadata["limit"] != strconv.Itoa(c.limit) || e.Metadata["actual"] != "300000"):
+			t.Errorf("%.40q: %v, with %v", c.input, e, e.Metadata)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 16*uint64(len(c.input)) {
+			t.Errorf("%.40q: %d bytes are allocated for %d", c.input, got, len(c.input))
+		}
+	}
+}
