@@ -10,7 +10,7 @@
 //   - [ParseJSON] reads the documents of AppendJSON.
 //   - A [Provider] makes the spans that users add with the OpenTelemetry API. An [Active] is an open span of the runtime,
 //     which is the parent of theirs.
-//   - An [Exporter] sends spans to a collector.
+//   - An [Exporter] takes spans elsewhere; package collector has one.
 //
 // # Storage
 //

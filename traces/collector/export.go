@@ -1,3 +1,4 @@
+// Package collector sends spans to a collector of OpenTelemetry, by OTLP over HTTP.
 package collector
 
 import (
