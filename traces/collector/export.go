@@ -136,7 +136,7 @@ func (e *Exporter) Push(ctx context.Context, now int64, groups ...traces.Group) 
 				size += rest[n].Size()
 				n++
 			}
-			rejected, err := e.client.upload(ctx, now, []traces.Group{{g.Resource, rest[:n]}})
+			rejected, err := e.client.upload(ctx, now, []traces.Group{{Resource: g.Resource, Spans: rest[:n]}})
 			if err == nil && rejected > 0 {
 				err = fmt.Errorf("traces: the collector rejected %d of %d spans", rejected, n)
 			}
