@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
@@ -23,7 +24,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
@@ -56,6 +56,14 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	return &Node{k}, nil
+}
+
+// Admit implements host.Tracer.
+func (n *Node) Admit(cause host.Span) host.Span {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
+		return p.Admit(cause)
+	}
+	return cause
 }
 
 // BeginRequest implements host.Tracer.

@@ -11,9 +11,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // Lookup describes an actor. It reads the store and the directory of awake actors, and returns when what it read is durable.

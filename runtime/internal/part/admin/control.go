@@ -13,13 +13,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // Part is the part for the verbs of operators. It names no other part: they implement the

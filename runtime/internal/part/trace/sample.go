@@ -18,6 +18,11 @@ type sampler struct {
 	later     func(time.Duration, func()) // runs something after a while
 }
 
+func (s *sampler) start(ratio float64, rate int64, later func(time.Duration, func())) {
+	s.ratio, s.rate, s.later = ratio, rate, later
+	s.left.Store(rate)
+}
+
 // refill is how often a sampler that was used gets a part of its rate. One that nobody uses has no timer.
 const refill = 100 * time.Millisecond
 
