@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cairn-run/cairn/keyspace"
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
@@ -40,6 +41,29 @@ func TestTurnThatWasAbandonedIsKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSpansOfWhatAStopCutsOffAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		begun, hold := make(chan struct{}), make(chan struct{})
+		go g.doFrom("a", sampledFrom, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
+		<-begun
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if g.Close(ctx) == nil {
+			t.Error("it closed")
+		}
+		close(hold)
+		synctest.Wait()
+		g.store.Close()
+		g.start()
+		s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do")
+		if s.End == nil || s.Status != "error" || s.Message == "actor stopped" {
+			t.Errorf("the turn is %+v", s)
+		}
+	})
 }
 
 func TestSuccessorHasNoSpansOfItsPredecessor(t *testing.T) {
@@ -128,6 +152,19 @@ func TestRequestsThatWantToBeRecordedAreBounded(t *testing.T) {
 	})
 }
 
+func TestSmallRatesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newStage(t, func(o *Options) { o.Traces = parttrace.Options{PerSecond: 2} })
+		for range 100 {
+			g.must("a", add(1))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(g.spans("a", trace.ReadInput{Name: "call p.do"})); n < 20 || n > 23 {
+			t.Errorf("%d traces in 10 seconds, want about 2 a second", n)
+		}
+	})
+}
+
 // lookFrom is a query of a caller with a trace.
 func (g *stage) lookFrom(key, traceparent string) error {
 	look := remember(glance(func(*puppetState, host.Reader) error { return nil }))
@@ -174,6 +211,7 @@ func TestManyTracedActorsUnderStress(t *testing.T) {
 	}, &puppetType{name: "p", wake: func(*puppet, host.Turn) error { return nil }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
+	var dead sync.Map // ids of destroyed actors
 	for i := range 8 {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
 		wg.Go(func() {
@@ -184,7 +222,10 @@ func TestManyTracedActorsUnderStress(t *testing.T) {
 				case 0:
 					g.doFrom(key, from, func(*puppet, host.Turn) error { panic("p") })
 				case 1:
-					g.Destroy(ctx, pAddr(key))
+					id, ok, err := g.store.Lookup(g.Identity(pAddr(key)))
+					if err == nil && ok && g.Destroy(ctx, pAddr(key)) == nil {
+						dead.Store(id, true) // it, or one that was there before its successor
+					}
 				case 2:
 					g.look(key, func(*puppetState, host.Reader) error { return nil })
 				case 3:
@@ -208,7 +249,22 @@ func TestManyTracedActorsUnderStress(t *testing.T) {
 	}
 	wg.Wait()
 	cancel()
+	left := func() {
+		start, end := keyspace.KindTraces.Range()
+		dead.Range(func(id, _ any) bool {
+			snap := g.store.Snapshot(id.(keyspace.ActorID))
+			defer snap.Close()
+			if err := snap.Scan(start, end, func(key, _ []byte) bool { t.Errorf("%v has %x", id, key); return false }); err != nil {
+				t.Error(err)
+			}
+			return true
+		})
+	}
+	left()
+	g.restart()
+	left()
 	g.cut(1, 0)
+	left()
 	for c := 'a'; c < 'a'+16; c++ {
 		if err := g.verb(string(c), host.TraceRead, nil, nil); err != nil && host.CodeOf(err) != host.NotFound {
 			t.Error(err)

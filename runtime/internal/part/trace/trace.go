@@ -94,11 +94,8 @@ func (p *Recorder) Open(k *kernel.Kernel) error {
 	return nil
 }
 
-// Close implements kernel.Opener. Actors that are not asleep by now are flushed.
-func (p *Recorder) Close(*kernel.Kernel) error {
-	p.flushAll()
-	return nil
-}
+// Close implements kernel.Opener. Actors were flushed when they left memory.
+func (*Recorder) Close(*kernel.Kernel) error { return nil }
 
 // Collectors implements kernel.Meter.
 func (p *Recorder) Collectors(*kernel.Kernel) []prometheus.Collector {
@@ -198,7 +195,7 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano()) // they are dropped: there is no end of what would wait
 	}
 	b.Committed(err)
-	if err := cmp.Or(err, fault); err != nil && !gone && !errors.Is(err, engine.ErrReadOnly) {
+	if err := cmp.Or(err, fault); err != nil && !gone && !errors.Is(err, engine.ErrReadOnly) && !errors.Is(err, engine.ErrDiskFull) { // else it is logged once, by others
 		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key", j.a.Address.Key, "error", err)
 	}
 	now := b.Drops()
