@@ -15,7 +15,7 @@ type sampler struct {
 	rate      int64 // per second
 	left      atomic.Int64
 	refilling atomic.Bool
-	every     time.Duration // it gets a part of its rate
+	every     time.Duration               // it gets a part of its rate
 	later     func(time.Duration, func()) // runs something after a while
 }
 
@@ -43,12 +43,14 @@ func (s *sampler) take() bool {
 func (s *sampler) more() {
 	part := max(1, int64(float64(s.rate)*s.every.Seconds()))
 	left := max(s.left.Load(), 0)
-	s.left.Store(min(s.rate, left+part))
-	if left+part >= s.rate {
-		s.refilling.Store(false)
-		return
+	full := left+part >= s.rate
+	if full {
+		s.refilling.Store(false) // first: who takes all of what comes now must find that nothing refills it
 	}
-	s.later(s.every, s.more)
+	s.left.Store(min(s.rate, left+part))
+	if !full {
+		s.later(s.every, s.more)
+	}
 }
 
 // Begin implements kernel.Tracer.
