@@ -16,13 +16,14 @@ func (j *journal) Running(o *span.Operation) {
 	r := &running{o: o}
 	o.Own = r
 	j.attend(o)
-	j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
+	r.lost = !j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
 	j.added(false)
 }
 
 // running is a turn that has not ended.
 type running struct {
 	o      *span.Operation
+	lost   bool                          // too many are open: it was counted as dropped
 	active atomic.Pointer[traces.Active] // the span as users see it; nil before they ask
 }
 
@@ -65,6 +66,9 @@ func (j *journal) Record(o *span.Operation) {
 	}
 	s := spanOf(o)
 	if r, ok := o.Own.(*running); ok {
+		if r.lost {
+			return
+		}
 		if a := r.active.Load(); a != nil {
 			a.Finish(&s)
 		}

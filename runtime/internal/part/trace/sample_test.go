@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ func TestSamplerIsAlwaysRefilled(t *testing.T) {
 	var wanted atomic.Pointer[func()]
 	s.start(1, 1, func(_ time.Duration, f func()) { wanted.Store(&f) })
 	stop, done := make(chan struct{}), make(chan struct{})
-	taken := 0
 	go func() {
 		defer close(done)
 		for {
@@ -19,23 +19,26 @@ func TestSamplerIsAlwaysRefilled(t *testing.T) {
 			case <-stop:
 				return
 			default:
-			}
-			if s.take() {
-				taken++
+				if !s.take() {
+					runtime.Gosched()
+				}
 			}
 		}
 	}()
-	refills := 0
-	for deadline := time.Now().Add(10 * time.Second); refills < 20_000 && time.Now().Before(deadline); {
+	const refills = 2000
+	n := 0
+	for last := time.Now(); n < refills && time.Since(last) < 5*time.Second; {
 		if f := wanted.Swap(nil); f != nil {
 			(*f)()
-			refills++
+			n, last = n+1, time.Now()
+		} else {
+			runtime.Gosched()
 		}
 	}
 	close(stop)
 	<-done
-	if refills < 20_000 {
-		t.Errorf("after %d refills and %d traces nothing refills it", refills, taken)
+	if n < refills {
+		t.Errorf("after %d refills nothing refills it", n)
 	}
 }
 
