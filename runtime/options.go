@@ -180,7 +180,8 @@ type Options struct {
 }
 
 // TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A trace that began elsewhere is
-// recorded if its caller says so. Turns that fail, or take more than 100 ms, are recorded in any case. Spans also go
+// recorded if its caller says so; of callers from outside, ten times PerSecond in a second. Turns that fail, or take more than 100
+// ms, are recorded in any case. Spans also go
 // to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT. A zero field means its default.
 type TraceOptions struct {
 	// Off records nothing.

@@ -76,7 +76,10 @@ func SpanOf(ctx context.Context) Span {
 
 // A Tracer is a Node that records the requests which come to it from outside.
 type Tracer interface {
-	// BeginRequest returns the span of a request for an actor of a type, sampled or not. cause is the zero Span if the client has none.
+	// Admit returns the span of a caller from outside. If too many of them want to be recorded, it is not sampled.
+	Admit(cause Span) Span
+	// BeginRequest admits the span of a client, which is the zero Span if it has none, and returns that of its request for an actor of a
+	// type, sampled or not.
 	BeginRequest(typ string, cause Span) Span
 	// EndRequest records a request that is over, if it is sampled. The actor need not exist.
 	EndRequest(a Address, name string, s, cause Span, began time.Time, err error)

@@ -126,7 +126,7 @@ func (r *request) perform() []byte {
 func (c *session) call(m *message, at *serve.Place) ([]byte, *host.Error) {
 	start := time.Now()
 	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input, IdempotencyKey: m.IdempotencyKey,
-		Traceparent: host.ParseSpan(m.Traceparent).String()}
+		Traceparent: c.g.admit(m.Traceparent)}
 	life := c.life
 	if waits(m.Call) {
 		life = c.stay.Context() // at a shutdown there is nothing to wait for

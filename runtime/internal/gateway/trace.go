@@ -33,6 +33,15 @@ func (x *exchange) beginTrace(t *target) {
 	}
 }
 
+// admit returns the trace context of a message of a connection, or "".
+func (g *Gateway) admit(traceparent string) string {
+	s := host.ParseSpan(traceparent)
+	if g.tracer != nil {
+		s = g.tracer.Admit(s)
+	}
+	return s.String()
+}
+
 // endTrace records the request.
 func (x *exchange) endTrace() {
 	if x.span.Sampled() && x.g.tracer != nil {

@@ -248,7 +248,7 @@ func (g *Group) durable(err error) {
 	a.settled()
 	for i := range g.results {
 		r := &g.results[i]
-		if g.traced && g.Changed {
+		if g.traced && g.Changed && !g.destroyed { // a successor may have begun
 			span.Caused(a.Spans, r.w.Span, "commit", "", g.began, nil)
 			span.Caused(a.Spans, r.w.Span, "gate", "", g.began.Add(time.Duration(g.applied.Load())), nil)
 		}

@@ -45,5 +45,5 @@ func (t *Turn) over(took time.Duration, err error) {
 
 func (t *Turn) operation(cause host.Span) *span.Operation {
 	traits := t.Work.Job.Traits(t.Actor)
-	return &span.Operation{Kind: "turn", Name: traits.Name, Job: traits.Kind, Handler: t.Handler, Cause: cause, Began: t.Start}
+	return &span.Operation{Kind: "turn", Name: traits.Name, Job: traits.Kind, Handler: t.Handler, Cause: cause, Began: t.Start, At: &t.Core.Attached}
 }

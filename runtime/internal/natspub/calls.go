@@ -291,6 +291,15 @@ func (m *method) call(ctx context.Context, r *host.Request, tokens []string) (ho
 	return m.node.Call(ctx, r)
 }
 
+// admit returns the trace context of a request, or "".
+func (m *method) admit(traceparent string) string {
+	s := host.ParseSpan(traceparent)
+	if t, ok := m.node.(host.Tracer); ok {
+		s = t.Admit(s)
+	}
+	return s.String()
+}
+
 // serve runs a call and answers it.
 func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
 	began := time.Now()
@@ -298,7 +307,7 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
 	defer cancel()
 	reply, err := m.call(ctx, &host.Request{
 		Address: host.Address{Type: m.typ, Key: key}, Method: m.name, Codec: host.JSON, Input: req.Data(),
-		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: header(req, HeaderTraceparent),
+		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: m.admit(header(req, HeaderTraceparent)),
 	}, tokensOf(req))
 	if err == nil {
 		h := nats.Header{HeaderVersion: {strconv.FormatUint(reply.Version, 10)}}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
 // A manner is a way to run a scenario that must not change what it prints.
@@ -27,6 +28,10 @@ type manner struct {
 
 var manners = []manner{
 	{name: "asleep", options: func(o *Options) { o.IdleTimeout = time.Millisecond }},
+	{name: "traced", options: func(o *Options) { o.Traces = trace.Options{PerSecond: 1 << 40} }},
+	{name: "traced and asleep", options: func(o *Options) {
+		o.Traces, o.IdleTimeout = trace.Options{PerSecond: 1 << 40, MaxBytes: 1 << 16}, time.Millisecond
+	}},
 	{name: "restarted", after: func(r *rerun) { r.g.restart() }},
 	{name: "crashed at once", through: func(r *rerun, line string) {
 		text := r.perform(line)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // Slow is how long a turn takes that is recorded although its trace is not.
@@ -20,7 +21,8 @@ type Operation struct {
 	Took        time.Duration
 	Version     uint64 // that it leaves; 0 for none
 	Err         error
-	Own         any // of the sink
+	Own         any          // of the sink
+	At          *attach.List // of the core that it is done in, if it is a turn
 }
 
 // A Sink records what one actor does. It is called on the way of calls: it does not block.

@@ -15,14 +15,15 @@ import (
 func (j *journal) Running(o *span.Operation) {
 	r := &running{o: o}
 	o.Own = r
-	j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
-	j.attend()
+	j.attend(o)
+	r.lost = !j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
 	j.added(false)
 }
 
 // running is a turn that has not ended.
 type running struct {
 	o      *span.Operation
+	lost   bool                          // too many are open: it was counted as dropped
 	active atomic.Pointer[traces.Active] // the span as users see it; nil before they ask
 }
 
@@ -65,6 +66,9 @@ func (j *journal) Record(o *span.Operation) {
 	}
 	s := spanOf(o)
 	if r, ok := o.Own.(*running); ok {
+		if r.lost {
+			return
+		}
 		if a := r.active.Load(); a != nil {
 			a.Finish(&s)
 		}
@@ -79,8 +83,8 @@ func (j *journal) Record(o *span.Operation) {
 			s.Status, s.Message = traces.Error, o.Err.Error()
 		}
 	}
-	if o.Kind == wake || !s.Sampled {
-		j.attend()
+	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled { // a turn has attended to the others, which may come with a lock held
+		j.attend(o)
 	}
 	if o.Own != nil {
 		j.added(j.life().End(s))
@@ -164,9 +168,17 @@ func serious(err error) bool {
 	return true
 }
 
+// Admit takes the span of a caller from outside, as host.Tracer says.
+func (p *Recorder) Admit(cause host.Span) host.Span {
+	if cause.Sampled() && !p.foreign.take() {
+		cause.Flags &^= sampled
+	}
+	return cause
+}
+
 // BeginRequest returns the span of a request from outside, as host.Tracer says.
 func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
-	s := p.Begin(p.k.Types[typ], cause)
+	s := p.Begin(p.k.Types[typ], p.Admit(cause))
 	switch {
 	case s.Sampled():
 	case s.IsZero():

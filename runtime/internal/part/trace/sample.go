@@ -15,10 +15,17 @@ type sampler struct {
 	rate      int64 // per second
 	left      atomic.Int64
 	refilling atomic.Bool
+	every     time.Duration               // it gets a part of its rate
 	later     func(time.Duration, func()) // runs something after a while
 }
 
-// refill is how often a sampler that was used gets a part of its rate. One that nobody uses has no timer.
+func (s *sampler) start(ratio float64, rate int64, later func(time.Duration, func())) {
+	s.ratio, s.rate, s.later = ratio, rate, later
+	s.every = max(refill, time.Second/time.Duration(max(rate, 1)))
+	s.left.Store(rate)
+}
+
+// refill is how often, at most, a sampler that was used gets a part of its rate. One that nobody uses has no timer.
 const refill = 100 * time.Millisecond
 
 // take reports whether a trace that begins now is recorded.
@@ -27,21 +34,23 @@ func (s *sampler) take() bool {
 		return false
 	}
 	if s.refilling.CompareAndSwap(false, true) {
-		s.later(refill, s.more)
+		s.later(s.every, s.more)
 	}
 	return true
 }
 
 // more adds what a sampler gets in the time between two refills, until it is full.
 func (s *sampler) more() {
-	part := max(1, s.rate*int64(refill)/int64(time.Second))
+	part := max(1, int64(float64(s.rate)*s.every.Seconds()))
 	left := max(s.left.Load(), 0)
-	s.left.Store(min(s.rate, left+part))
-	if left+part >= s.rate {
-		s.refilling.Store(false)
-		return
+	full := left+part >= s.rate
+	if full {
+		s.refilling.Store(false) // first: who takes all of what comes now must find that nothing refills it
 	}
-	s.later(refill, s.more)
+	s.left.Store(min(s.rate, left+part))
+	if !full {
+		s.later(s.every, s.more)
+	}
 }
 
 // Begin implements kernel.Tracer.

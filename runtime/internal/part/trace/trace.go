@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Off records nothing.
 	Off bool
-	// PerSecond is how many traces may begin at this node in a second; 0 is DefaultPerSecond. Traces that began elsewhere are
-	// recorded if they are there.
+	// PerSecond is how many traces may begin at this node in a second; 0 is DefaultPerSecond. Requests of traces that began elsewhere
+	// are recorded if those are: ten times as many in a second.
 	PerSecond int64
 	// Share is the part of the traces that begin at this node, above 0 and up to 1; 0 is 1.
 	Share float64
@@ -37,6 +37,9 @@ type Options struct {
 
 // DefaultPerSecond is how many traces begin at a node in a second that are recorded.
 const DefaultPerSecond = 100
+
+// foreignRates is how many times as many requests may come in a second that ask for it themselves, or anyone could flood the store.
+const foreignRates = 10
 
 // flushEvery is how long a span waits in memory for its flush.
 const flushEvery = 5 * time.Second
@@ -52,6 +55,7 @@ type Recorder struct {
 	o       Options
 	k       *kernel.Kernel
 	sampler sampler
+	foreign sampler // of traces that began elsewhere
 	dropped *prometheus.CounterVec
 	users   *traces.Provider
 
@@ -74,9 +78,10 @@ func New(o Options) []kernel.Part {
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
 	p.users = traces.NewProvider(func() int64 { return time.Now().UnixNano() })
-	p.sampler.ratio, p.sampler.rate = cmp.Or(o.Share, 1), cmp.Or(o.PerSecond, DefaultPerSecond)
-	p.sampler.left.Store(p.sampler.rate)
-	p.sampler.later = func(d time.Duration, f func()) { p.k.Later(d, f) }
+	rate := cmp.Or(o.PerSecond, DefaultPerSecond)
+	later := func(d time.Duration, f func()) { p.k.Later(d, f) }
+	p.sampler.start(cmp.Or(o.Share, 1), rate, later)
+	p.foreign.start(1, rate*foreignRates, later)
 	return []kernel.Part{new(Part), p}
 }
 
@@ -89,11 +94,8 @@ func (p *Recorder) Open(k *kernel.Kernel) error {
 	return nil
 }
 
-// Close implements kernel.Opener. Actors that are not asleep by now are flushed.
-func (p *Recorder) Close(*kernel.Kernel) error {
-	p.flushAll()
-	return nil
-}
+// Close implements kernel.Opener. Actors were flushed when they left memory.
+func (*Recorder) Close(*kernel.Kernel) error { return nil }
 
 // Collectors implements kernel.Meter.
 func (p *Recorder) Collectors(*kernel.Kernel) []prometheus.Collector {
@@ -105,7 +107,9 @@ type journal struct {
 	p      *Recorder
 	a      *kernel.Actor
 	buffer atomic.Pointer[traces.Buffer] // nil before the first span
+	over   atomic.Bool                   // the actor of the buffer is destroyed
 	dirty  atomic.Bool                   // it is in the list of the part
+	rushes atomic.Bool                   // a flush of a full chunk is on its way
 
 	mu    sync.Mutex   // of a flush
 	drops traces.Drops // that are counted; guarded by mu
@@ -129,8 +133,11 @@ func (j *journal) life() *traces.Buffer {
 
 // added sees that what was added is flushed: soon if a chunk is full.
 func (j *journal) added(full bool) {
-	if full {
-		j.p.k.Go(j.flush)
+	if full && !j.rushes.Swap(true) {
+		j.p.k.Go(func() {
+			j.rushes.Store(false)
+			j.flush()
+		})
 	}
 	if j.dirty.Swap(true) {
 		return
@@ -157,15 +164,16 @@ func (p *Recorder) flushAll() {
 	}
 }
 
-// flush stores what the journal has, if the actor is awake.
+// flush stores what the journal has, if the actor is awake. What users add to spans that are open is looked for again later.
 func (j *journal) flush() {
-	if c := j.a.Waking(); c != nil {
-		j.flushTo(c)
+	if c := j.a.Waking(); c != nil && j.flushTo(c) && !j.life().Empty() {
+		j.added(false)
 	}
 }
 
-// flushTo stores what the journal has through a core of its actor. What the core cannot store now waits for the next one.
-func (j *journal) flushTo(c *kernel.Core) {
+// flushTo stores what the journal has through a core of its actor. It returns false if the core is over, or the actor is not there
+// yet: then the spans wait for the next core.
+func (j *journal) flushTo(c *kernel.Core) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := j.life()
@@ -176,10 +184,18 @@ func (j *journal) flushTo(c *kernel.Core) {
 		fault = b.Flush(a, a, time.Now().UnixNano())
 		return nil
 	})
-	if begun {
-		b.Committed(err)
+	gone := errors.Is(err, engine.ErrDestroyed)
+	if gone && !j.over.Swap(true) { // a successor is not told what its predecessor did
+		b.Close()
 	}
-	if err := cmp.Or(fault, err); err != nil && !passing(err) {
+	if !begun {
+		if early(err) {
+			return false
+		}
+		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano()) // they are dropped: there is no end of what would wait
+	}
+	b.Committed(err)
+	if err := cmp.Or(err, fault); err != nil && !gone && !errors.Is(err, engine.ErrReadOnly) && !errors.Is(err, engine.ErrDiskFull) { // else it is logged once, by others
 		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key", j.a.Address.Key, "error", err)
 	}
 	now := b.Drops()
@@ -189,28 +205,48 @@ func (j *journal) flushTo(c *kernel.Core) {
 		}
 	}
 	j.drops = now
-	if errors.Is(err, engine.ErrDestroyed) { // a successor is not told what its predecessor did
-		b.Close()
-		j.buffer.Store(nil)
-		j.drops = traces.Drops{}
-	}
+	return true
 }
 
-// passing reports whether an error says that the core is over, or that the actor is not there: nothing is wrong.
-func passing(err error) bool {
-	for _, e := range []error{engine.ErrClosed, engine.ErrFenced, engine.ErrDestroyed, engine.ErrNotAside, engine.ErrReadOnly} {
-		if errors.Is(err, e) {
-			return true
+// early reports whether an error says that a core is over, or that the actor has no commit yet.
+func early(err error) bool {
+	return errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotAside)
+}
+
+// unable is a store that cannot be used.
+type unable struct{ err error }
+
+// AppendValue implements traces.Reader.
+func (u unable) AppendValue([]byte, []byte) ([]byte, bool, error) { return nil, false, u.err }
+
+// Scan implements traces.Reader.
+func (u unable) Scan(_, _ []byte, _ func(key, value []byte) bool) error { return u.err }
+
+// Put implements traces.Writer.
+func (u unable) Put(_, _ []byte) error { return u.err }
+
+// DeleteRange implements traces.Writer.
+func (u unable) DeleteRange(_, _ []byte) error { return u.err }
+
+// attend sees that the journal is flushed before its actor leaves memory. o is what the actor does; only a turn tells in which core.
+// The first turn of a successor ends what is held of its predecessor.
+func (j *journal) attend(o *span.Operation) {
+	at := o.At
+	if at == nil {
+		c := j.a.Waking()
+		if c == nil {
+			return
 		}
+		at = &c.Attached
+	} else if j.over.Load() && !at.Ended.Load() {
+		j.mu.Lock()
+		if j.over.Swap(false) {
+			j.buffer.Store(nil)
+			j.drops = traces.Drops{}
+		}
+		j.mu.Unlock()
 	}
-	return false
-}
-
-// attend sees that the journal is flushed before its actor leaves memory.
-func (j *journal) attend() {
-	if c := j.a.Waking(); c != nil {
-		attach.Make(&c.Attached, func() *ending { return &ending{j} })
-	}
+	attach.Make(at, func() *ending { return &ending{j} })
 }
 
 // An ending flushes the journal before its actor leaves memory.
@@ -219,8 +255,17 @@ type ending struct{ j *journal }
 // Forget implements kernel.Facet.
 func (*ending) Forget(*kernel.Core, engine.Version) {}
 
-// Close implements kernel.Facet.
-func (e *ending) Close(c *kernel.Core) { e.j.flushTo(c) }
+// Close implements kernel.Facet. Spans that users have not ended end with the core, or they would be kept for ever.
+func (e *ending) Close(c *kernel.Core) {
+	if j := e.j; j.flushTo(c) && !j.over.Load() {
+		j.mu.Lock()
+		if b := j.buffer.Swap(nil); b != nil {
+			j.drops = traces.Drops{}
+			b.Close()
+		}
+		j.mu.Unlock()
+	}
+}
 
-// Abandon implements kernel.Facet. The next core stores what the journal has.
-func (*ending) Abandon(*kernel.Core) {}
+// Abandon implements kernel.Facet. It comes before the core is fenced.
+func (e *ending) Abandon(c *kernel.Core) { e.Close(c) }

@@ -1,0 +1,273 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/keyspace"
+	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
+)
+
+const unsampledFrom = "00-" + parentTrace + "-" + parentSpan + "-00"
+
+func TestTurnThatWasAbandonedIsKept(t *testing.T) {
+	for _, from := range []string{sampledFrom, unsampledFrom} {
+		synctest.Test(t, func(t *testing.T) {
+			g := traced(t)
+			g.must("a", add(1))
+			g.restart()
+			begun, hold := make(chan struct{}), make(chan struct{})
+			go g.doFrom("a", from, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
+			<-begun
+			g.timeIsUp()
+			synctest.Wait()
+			s := g.spans("a", trace.ReadInput{TraceID: parentTrace, Name: "turn do"})
+			if len(s) != 1 || s[0].End == nil || s[0].Status != "error" || s[0].Message == "actor stopped" {
+				t.Errorf("from %s there is %+v", from, s)
+			}
+			close(hold)
+			synctest.Wait()
+			if again := g.spans("a", trace.ReadInput{TraceID: parentTrace, Name: "turn do"}); len(again) != 1 {
+				t.Errorf("later there is %+v", again)
+			}
+		})
+	}
+}
+
+func TestSpansOfWhatAStopCutsOffAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		begun, hold := make(chan struct{}), make(chan struct{})
+		go g.doFrom("a", sampledFrom, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
+		<-begun
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if g.Close(ctx) == nil {
+			t.Error("it closed")
+		}
+		close(hold)
+		synctest.Wait()
+		g.store.Close()
+		g.start()
+		s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do")
+		if s.End == nil || s.Status != "error" || s.Message == "actor stopped" {
+			t.Errorf("the turn is %+v", s)
+		}
+	})
+}
+
+func TestSuccessorHasNoSpansOfItsPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		g.disk.Fail(func(op, _ string) error { // the commit is durable when the core is gone
+			if op == "sync" {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return nil
+		})
+		const mine = "00-11111111111111111111111111111111-b7ad6b7169203331-01"
+		done := make(chan error)
+		go func() {
+			done <- g.doFrom("a", mine, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
+		}()
+		time.Sleep(10 * time.Millisecond)
+		if err := g.doFrom("a", sampledFrom, add(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		// The call itself is over after the successor has begun.
+		if s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)})); len(s) > 1 || len(s) == 1 && s[0] != "call p.do" {
+			t.Errorf("a successor shows %q", s)
+		}
+		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do")
+	})
+}
+
+func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		registerer := prometheus.Registerer(metrics)
+		g := newStage(t, func(o *Options) { o.Traces, o.Registerer = parttrace.Options{}, registerer })
+		g.must("a", add(1))
+		time.Sleep(6 * time.Second)
+		g.disk.SetFree(0)
+		if err := g.lookFrom("a", sampledFrom); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := dropped(t, metrics); n == 0 {
+			t.Error("nothing is counted")
+		}
+		if s := g.spans("a", trace.ReadInput{TraceID: parentTrace}); len(s) != 0 {
+			t.Errorf("%q are held", spanNames(s))
+		}
+		g.disk.SetFree(1 << 40)
+		time.Sleep(10 * time.Second)
+		if err := g.doFrom("a", sampledFrom, add(1)); err != nil {
+			t.Fatal(err)
+		}
+		registerer = prometheus.NewRegistry()
+		g.restart()
+		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do")
+	})
+}
+
+func TestRequestsThatWantToBeRecordedAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newStage(t, func(o *Options) { o.Traces = parttrace.Options{PerSecond: 10} })
+		count := func() (n int) {
+			for range 300 {
+				if g.Admit(host.ParseSpan(sampledFrom)).Sampled() {
+					n++
+				}
+			}
+			return n
+		}
+		if n := count(); n != 100 {
+			t.Errorf("%d at once, want 100", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n := count(); n != 100 {
+			t.Errorf("%d later, want 100", n)
+		}
+		if s := g.BeginRequest("p", host.ParseSpan(sampledFrom)); s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace) {
+			t.Errorf("a request too many has %v", s)
+		}
+		if s := g.Admit(host.ParseSpan(unsampledFrom)); s != host.ParseSpan(unsampledFrom) {
+			t.Errorf("an unsampled caller has %v", s)
+		}
+	})
+}
+
+func TestSmallRatesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newStage(t, func(o *Options) { o.Traces = parttrace.Options{PerSecond: 2} })
+		for range 100 {
+			g.must("a", add(1))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(g.spans("a", trace.ReadInput{Name: "call p.do"})); n < 20 || n > 23 {
+			t.Errorf("%d traces in 10 seconds, want about 2 a second", n)
+		}
+	})
+}
+
+// lookFrom is a query of a caller with a trace.
+func (g *stage) lookFrom(key, traceparent string) error {
+	look := remember(glance(func(*puppetState, host.Reader) error { return nil }))
+	_, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON, Input: look, Traceparent: traceparent})
+	return err
+}
+
+func TestQueryOfAnActorThatWokeUntracedIsStoredBeforeSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		if err := g.doFrom("a", unsampledFrom, add(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.lookFrom("a", sampledFrom); err != nil {
+			t.Fatal(err)
+		}
+		g.restart()
+		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "call p.look")
+	})
+}
+
+// dropped returns how many spans were dropped.
+func dropped(t *testing.T, metrics *prometheus.Registry) (n float64) {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "cairn_trace_spans_dropped_total" {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+func TestManyTracedActorsUnderStress(t *testing.T) {
+	g := newStage(t, func(o *Options) {
+		o.Traces = parttrace.Options{PerSecond: 1 << 40, MaxBytes: 64 << 10}
+		o.IdleTimeout, o.TurnGrace = 2*time.Millisecond, time.Millisecond
+		o.MaxAwake = 8
+	}, &puppetType{name: "p", wake: func(*puppet, host.Turn) error { return nil }})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var dead sync.Map // ids of destroyed actors
+	for i := range 8 {
+		r := rand.New(rand.NewPCG(uint64(i), 1))
+		wg.Go(func() {
+			for n := 0; n < 300 && ctx.Err() == nil; n++ {
+				key := string(rune('a' + r.IntN(16)))
+				from := []string{"", sampledFrom, unsampledFrom}[r.IntN(3)]
+				switch r.IntN(9) {
+				case 0:
+					g.doFrom(key, from, func(*puppet, host.Turn) error { panic("p") })
+				case 1:
+					id, ok, err := g.store.Lookup(g.Identity(pAddr(key)))
+					if err == nil && ok && g.Destroy(ctx, pAddr(key)) == nil {
+						dead.Store(id, true) // it, or one that was there before its successor
+					}
+				case 2:
+					g.look(key, func(*puppetState, host.Reader) error { return nil })
+				case 3:
+					g.doFrom(key, from, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
+				case 4:
+					hold := make(chan struct{})
+					go func() { time.Sleep(time.Millisecond); g.timeIsUp(); close(hold) }()
+					g.doFrom(key, from, func(*puppet, host.Turn) error { <-hold; return nil })
+				case 5:
+					g.verb(key, host.TraceRead, nil, nil)
+				case 6:
+					to := string(rune('a' + r.IntN(16)))
+					g.doFrom(key, from, func(_ *puppet, h host.Turn) error {
+						return h.Send(&host.Message{Type: "p", Key: []string{to}, Method: "do", Input: remember(add(1))})
+					})
+				default:
+					g.doFrom(key, from, add(1))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	left := func() {
+		start, end := keyspace.KindTraces.Range()
+		dead.Range(func(id, _ any) bool {
+			snap := g.store.Snapshot(id.(keyspace.ActorID))
+			defer snap.Close()
+			if err := snap.Scan(start, end, func(key, _ []byte) bool { t.Errorf("%v has %x", id, key); return false }); err != nil {
+				t.Error(err)
+			}
+			return true
+		})
+	}
+	left()
+	g.restart()
+	left()
+	g.cut(1, 0)
+	left()
+	for c := 'a'; c < 'a'+16; c++ {
+		if err := g.verb(string(c), host.TraceRead, nil, nil); err != nil && host.CodeOf(err) != host.NotFound {
+			t.Error(err)
+		}
+	}
+}
