@@ -70,7 +70,7 @@ type Actor struct {
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	a := &Actor{Kernel: s, Type: t, Address: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, Key: key}
-	a.Mailbox.All = &s.WaitingBytes
+	a.Mailbox.All, a.Mailbox.Waits = &s.WaitingBytes, t.metrics.Mailbox
 	a.Limits.Store(s.LimitsOf(t, []byte(key)))
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a

@@ -152,8 +152,7 @@ func (c *Core) commitGroup(open *mark) {
 		failAll(g.results, a.Kernel.CommitError(a.Address, err))
 		return
 	}
-	a.Kernel.Metrics.Commits.Inc()
-	a.Kernel.Metrics.Shared.Add(float64(g.Turns))
+	a.Type.metrics.Committed(g.Turns)
 	if wake != 0 {
 		a.Kernel.Clock.Poke(wake)
 	}

@@ -126,10 +126,11 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 		}
 		late := false
 		if c == nil {
-			var err error
+			began, err := time.Now(), error(nil)
 			a.Raised.Store(epoch + 1)
 			c, err = a.rise(epoch, w)
 			a.Raised.CompareAndSwap(epoch+1, 0)
+			a.Type.metrics.Woke(time.Since(began), err)
 			if err == ErrAbandoned {
 				w.Fail(fault.Unavailable("the actor was restarted"))
 				return false

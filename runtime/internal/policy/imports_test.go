@@ -89,7 +89,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/fault", uses: []string{"actor/host", "engine", "runtime/internal/kernel/address", "runtime/internal/kernel/rate"}, never: []string{"net/http"}, why: "a noun of the kernel: errors that leave the node"},
 	{pkg: "runtime/internal/kernel/change", uses: []string{"actor/host", "engine"}, never: []string{"net/http", nats}, why: "a noun of the kernel: what is published of actors"},
 	{pkg: "runtime/internal/kernel/options", uses: []string{"actor/host", "engine", "runtime/internal/kernel/change", "runtime/internal/kernel/limit"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a noun of the kernel: its options"},
-	{pkg: "runtime/internal/kernel/metrics", libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a noun of the kernel: its counters"},
+	{pkg: "runtime/internal/kernel/metrics", uses: []string{"actor/host", "runtime/internal/kernel/mailbox"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a noun of the kernel: its counters"},
 	{pkg: "runtime/internal/kernel/deadline", never: []string{"net", "os"}, why: "a noun of the kernel: contexts that end"},
 	{pkg: "runtime/internal/kernel/pace", never: []string{"net", "os"}, why: "a noun of the kernel: how long code usually takes"},
 	{pkg: "runtime/internal/kernel/cached", uses: []string{"engine", "keyspace"}, never: []string{"net"}, why: "a noun of the kernel: what is remembered of rows"},
