@@ -47,7 +47,12 @@ func New() *Part {
 func (*Part) Name() string { return "alarm" }
 
 // Collectors implements kernel.Meter.
-func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
+func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
+	for _, t := range s.Types {
+		if len(t.Alarms) > 0 {
+			p.typeLag.WithLabelValues(t.Type) // so that the first alarm that is late is an increase
+		}
+	}
 	return []prometheus.Collector{p.lag, p.typeLag}
 }
 
