@@ -17,6 +17,7 @@ type Box[T any] struct {
 	// Waits observes how long items waited, about one in WaitSample; nil observes nothing. It must be set before the first Put.
 	Waits        *Waits
 	count, bytes atomic.Int64
+	puts         uint32 // from a random number on, to choose what Waits observes
 
 	queue []entry[T]
 	spare []entry[T] // empty: the array of an old batch, for the next queue
@@ -35,19 +36,17 @@ const WaitSample = 64
 // Waits observes how long items waited, in seconds.
 type Waits struct{ Observe func(float64) }
 
-// since returns when an item came, if its wait is observed.
-func (w *Waits) since() int64 {
-	if w == nil || rand.Uint32()%WaitSample != 0 {
+// since returns when an item came, if its wait is observed. The first to be observed is chosen at random, so that boxes with few
+// items count, too.
+func (b *Box[T]) since() int64 {
+	if b.puts == 0 {
+		b.puts = rand.Uint32()
+	}
+	b.puts++
+	if b.puts%WaitSample != 0 || b.Waits == nil {
 		return 0
 	}
 	return time.Now().UnixNano()
-}
-
-// until observes the wait of an item that came at since.
-func (w *Waits) until(since int64) {
-	if since != 0 {
-		w.Observe(time.Duration(max(0, time.Now().UnixNano()-since)).Seconds())
-	}
 }
 
 // Limits bound what waits.
@@ -85,7 +84,7 @@ func (b *Box[T]) Check(bytes int64, l Limits) Fullness {
 // Put adds an item that counts for so many bytes.
 func (b *Box[T]) Put(item T, bytes int64) {
 	b.add(1, bytes)
-	b.queue = append(b.queue, entry[T]{item, bytes, b.Waits.since()})
+	b.queue = append(b.queue, entry[T]{item, bytes, b.since()})
 }
 
 // add changes the counts.
@@ -176,6 +175,8 @@ func (t *Batch[T]) Next() (item T, ok bool) {
 	}
 	e := &t.entries[i]
 	t.box.add(-1, -e.bytes)
-	t.box.Waits.until(e.since)
+	if e.since != 0 {
+		t.box.Waits.Observe(time.Duration(max(0, time.Now().UnixNano()-e.since)).Seconds())
+	}
 	return e.item, true
 }
