@@ -34,8 +34,8 @@ TOOLS := -modfile=$(CURDIR)/runtime/internal/policy/tools/go.mod
 # All of staticcheck except the checks of comments and names, which have rules of their own in runtime/internal/policy.
 CHECKS := all,-ST1000,-ST1003,-ST1016,-ST1020,-ST1021,-ST1022
 
-# Modules of their own: what is measured beside other libraries, and examples with dependencies that nobody else should have.
-MODULES := runtime/bench docs/examples/orm
+# Modules of their own: what is measured beside other libraries, and examples and tests with dependencies that nobody else should have.
+MODULES := runtime/bench docs/examples/orm docs/operate
 
 # Runs a command in each of some folders, all at the same time, and fails if one fails.
 each = jobs=; for module in $(1); do (cd "$$module"; $(2)) & jobs="$$jobs $$!"; done; for job in $$jobs; do wait "$$job"; done

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -30,6 +31,7 @@ type gate struct {
 	work   sync.Cond // the queue is not empty, or closed
 	room   sync.Cond // the queue is not full
 	queue  []ticket
+	since  time.Time // when the first of the queue came
 	closed bool
 	idle   bool          // the goroutine waits for work
 	done   chan struct{} // closed when the goroutine has ended
@@ -59,6 +61,9 @@ func (g *gate) add(t ticket) {
 	for len(g.queue) >= gateLimit {
 		g.room.Wait()
 	}
+	if len(g.queue) == 0 {
+		g.since = time.Now()
+	}
 	g.queue = append(g.queue, t)
 	wake := g.idle
 	g.idle = false
@@ -81,17 +86,25 @@ func (g *gate) run(s *Store) {
 			return
 		}
 		full := len(g.queue) >= gateLimit
+		since := g.since
 		taken, g.queue = g.queue, taken[:0]
 		g.mu.Unlock()
 		if full {
 			g.room.Broadcast()
 		}
+		began := time.Now()
 		synced := s.guarded(s.commits.settle)
 		if synced != nil {
 			s.fail(synced)
 		}
 		for i := range taken {
-			s.pass(&taken[i], synced)
+			err := s.await(&taken[i], synced)
+			if i == 0 && taken[i].batch != nil {
+				now := time.Now()
+				s.metrics.sync.observe(now.Sub(began))
+				s.metrics.gate.observe(now.Sub(since))
+			}
+			s.tell(&taken[i], err)
 			taken[i] = ticket{}
 		}
 		if cap(taken) > gateLimit/8 {
@@ -110,8 +123,9 @@ func (g *gate) close() {
 	<-g.done
 }
 
-// pass waits until a ticket's batch is durable and tells it.
-func (s *Store) pass(t *ticket, synced error) {
+// await waits until a ticket's batch is durable. The error is what the ticket is
+// told.
+func (s *Store) await(t *ticket, synced error) error {
 	err := synced
 	if t.batch != nil {
 		if waitErr := s.commits.wait(t.batch); waitErr != nil {
@@ -123,6 +137,11 @@ func (s *Store) pass(t *ticket, synced error) {
 	if failure := s.readOnly(); failure != nil {
 		err = failure
 	}
+	return err
+}
+
+// tell tells a ticket what await returned.
+func (s *Store) tell(t *ticket, err error) {
 	if err == nil {
 		t.space.durable.Store(uint64(t.upTo))
 		s.outbox.settle(t.outbox)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -66,7 +67,15 @@ func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				s.fail(tableDamage(info.Path, info.Details))
 			},
-			WriteStallBegin: func(pebble.WriteStallBeginInfo) { s.metrics.stalls.Add(1) },
+			WriteStallBegin: func(pebble.WriteStallBeginInfo) {
+				s.metrics.stalls.Add(1)
+				s.metrics.stallBegan.Store(time.Now().UnixNano())
+			},
+			WriteStallEnd: func() {
+				if began := s.metrics.stallBegan.Swap(0); began != 0 {
+					s.metrics.stalled.Add(max(0, time.Now().UnixNano()-began))
+				}
+			},
 		},
 	}
 	if o.Disk != nil {

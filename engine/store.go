@@ -68,6 +68,8 @@ type Store struct {
 	}
 	metrics struct {
 		commits, commitBytes, stalls atomic.Uint64
+		stallBegan, stalled          atomic.Int64 // nanoseconds: Unix time, 0 while none is; their sum
+		sync, gate                   latency
 	}
 }
 

@@ -72,7 +72,8 @@ type Actor struct {
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	a := &Actor{Kernel: s, Type: t, Address: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, Key: key}
-	if a.Mailbox.All = &s.WaitingBytes; s.Tracer != nil {
+	a.Mailbox.All, a.Mailbox.Waits = &s.WaitingBytes, t.Metrics.Mailbox
+	if s.Tracer != nil {
 		a.Spans = s.Tracer.Sink(a)
 	}
 	a.Limits.Store(s.LimitsOf(t, []byte(key)))

@@ -160,8 +160,7 @@ func (c *Core) commitGroup(open *mark) {
 		return
 	}
 	g.applied.Store(int64(span.Since(g.began)))
-	a.Kernel.Metrics.Commits.Inc()
-	a.Kernel.Metrics.Shared.Add(float64(g.Turns))
+	a.Type.Metrics.Committed(g.Turns)
 	if wake != 0 {
 		a.Kernel.Clock.Poke(wake)
 	}

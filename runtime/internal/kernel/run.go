@@ -128,11 +128,11 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 		span.Caused(a.Spans, w.Span, "mailbox", "", w.posted, nil)
 		late := false
 		if c == nil {
-			var err error
-			began := span.Now(w.Span.Sampled())
+			began, err := time.Now(), error(nil)
 			a.Raised.Store(epoch + 1)
 			c, err = a.rise(epoch, w)
 			a.Raised.CompareAndSwap(epoch+1, 0)
+			a.Type.Metrics.Woke(time.Since(began), err)
 			span.Caused(a.Spans, w.Span, "wake", "", began, err)
 			if err == ErrAbandoned {
 				w.Fail(fault.Unavailable("the actor was restarted"))

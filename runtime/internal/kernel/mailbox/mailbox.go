@@ -1,7 +1,11 @@
 // Package mailbox keeps the items that wait for an actor, and the batch that the goroutine which runs the actor works through.
 package mailbox
 
-import "sync/atomic"
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
 
 // A Box holds items in the order in which they came. The counts are safe for concurrent use. Everything else is guarded by
 // the caller's mutex.
@@ -9,8 +13,11 @@ import "sync/atomic"
 // An item waits until a batch gives it out. It counts for the box until then, or until Drain returns it.
 type Box[T any] struct {
 	// All is what waits in all boxes of the node, in bytes. It must be set before the first Put.
-	All          *atomic.Int64
+	All *atomic.Int64
+	// Waits observes how long items waited, about one in WaitSample; nil observes nothing. It must be set before the first Put.
+	Waits        *Waits
 	count, bytes atomic.Int64
+	puts         uint32 // from a random number on, to choose what Waits observes
 
 	queue []entry[T]
 	spare []entry[T] // empty: the array of an old batch, for the next queue
@@ -20,6 +27,26 @@ type Box[T any] struct {
 type entry[T any] struct {
 	item  T
 	bytes int64
+	since int64 // when it came, in Unix nanoseconds; 0 if nobody asks
+}
+
+// WaitSample: one item in so many is observed.
+const WaitSample = 64
+
+// Waits observes how long items waited, in seconds.
+type Waits struct{ Observe func(float64) }
+
+// since returns when an item came, if its wait is observed. The first to be observed is chosen at random, so that boxes with few
+// items count, too.
+func (b *Box[T]) since() int64 {
+	if b.puts == 0 {
+		b.puts = rand.Uint32()
+	}
+	b.puts++
+	if b.puts%WaitSample != 0 || b.Waits == nil {
+		return 0
+	}
+	return time.Now().UnixNano()
 }
 
 // Limits bound what waits.
@@ -57,7 +84,7 @@ func (b *Box[T]) Check(bytes int64, l Limits) Fullness {
 // Put adds an item that counts for so many bytes.
 func (b *Box[T]) Put(item T, bytes int64) {
 	b.add(1, bytes)
-	b.queue = append(b.queue, entry[T]{item, bytes})
+	b.queue = append(b.queue, entry[T]{item, bytes, b.since()})
 }
 
 // add changes the counts.
@@ -148,5 +175,8 @@ func (t *Batch[T]) Next() (item T, ok bool) {
 	}
 	e := &t.entries[i]
 	t.box.add(-1, -e.bytes)
+	if e.since != 0 {
+		t.box.Waits.Observe(time.Duration(max(0, time.Now().UnixNano()-e.since)).Seconds())
+	}
 	return e.item, true
 }

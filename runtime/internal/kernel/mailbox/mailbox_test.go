@@ -148,3 +148,28 @@ func TestABoxThatIsUsedAgainAndAgainDoesNotAllocate(t *testing.T) {
 		t.Fatalf("%v allocations", n)
 	}
 }
+
+// TestOneItemInSixtyFourIsObserved checks how many waits are observed, also of boxes with one item.
+func TestOneItemInSixtyFourIsObserved(t *testing.T) {
+	var all atomic.Int64
+	for _, each := range []int{1, 64, 1000} {
+		items, observed := 0, 0
+		waits := &Waits{Observe: func(s float64) {
+			if observed++; s < 0 || s > 60 {
+				t.Errorf("an item waited %v s", s)
+			}
+		}}
+		for items < 64_000 {
+			b := Box[int]{All: &all, Waits: waits}
+			for i := range each {
+				b.Put(i, 1)
+				batch := b.Take()
+				batch.Next()
+				items++
+			}
+		}
+		if want := items / WaitSample; observed < want/2 || observed > want*2 {
+			t.Errorf("%d items a box: %d of %d were observed, want about %d", each, observed, items, want)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
@@ -14,7 +16,13 @@ func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
 	room.Turn(time.Millisecond, nil)
 	room.Turn(time.Millisecond, errors.New("no"))
 	room.Overloaded.Inc()
-	m.Commits.Inc()
+	room.Committed(3)
+	hall := m.Of("hall")
+	hall.Committed(1)
+	hall.Woke(time.Millisecond, nil)
+	hall.Woke(time.Millisecond, host.Errorf(host.NotFound, "no"))
+	hall.Woke(time.Millisecond, host.Errorf(host.ActorFailed, "no"))
+	hall.Mailbox.Observe(1)
 	r := prometheus.NewPedanticRegistry()
 	for _, c := range m.Collectors() {
 		if err := r.Register(c); err != nil {
@@ -32,7 +40,8 @@ func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"cairn_turns_total": 2, "cairn_turn_seconds": 2, "cairn_overloaded_total": 1, "cairn_commits_total": 1, "cairn_wakes_total": 0,
+		"cairn_turns_total": 2, "cairn_turn_seconds": 2, "cairn_overloaded_total": 1, "cairn_commits_total": 2, "cairn_commit_turns_total": 4, "cairn_type_commits_total": 2, "cairn_type_commit_turns_total": 4,
+		"cairn_wake_seconds": 1, "cairn_wake_failures_total": 1, "cairn_mailbox_seconds": 1, "cairn_wakes_total": 0,
 		"cairn_actors_awake": 1, "cairn_actors_awake_bytes": 2, "cairn_actors_paused": 3, "cairn_actors_running": 4,
 	} {
 		if v, ok := got[name]; !ok || v != want {

@@ -30,6 +30,7 @@ var _ interface {
 	call.Server
 	kernel.Runner
 	kernel.Destroyer
+	kernel.Meter
 	survey.Reporter
 } = (*Part)(nil)
 

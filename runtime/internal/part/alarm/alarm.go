@@ -22,7 +22,8 @@ import (
 
 // Part is the part for alarms.
 type Part struct {
-	lag prometheus.Histogram
+	lag     prometheus.Histogram
+	typeLag *prometheus.HistogramVec
 }
 
 var _ interface {
@@ -35,16 +36,24 @@ var _ interface {
 
 // New makes the part of alarms.
 func New() *Part {
-	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
-		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
+	buckets := prometheus.ExponentialBuckets(1e-3, 4, 10)
+	return &Part{
+		lag:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.", Buckets: buckets}),
+		typeLag: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_type_alarm_lag_seconds", Help: "How late alarms fire, by actor type.", Buckets: buckets}, []string{"type"}),
+	}
 }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "alarm" }
 
 // Collectors implements kernel.Meter.
-func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
-	return []prometheus.Collector{p.lag}
+func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
+	for _, t := range s.Types {
+		if len(t.Alarms) > 0 {
+			p.typeLag.WithLabelValues(t.Type) // so that the first alarm that is late is an increase
+		}
+	}
+	return []prometheus.Collector{p.lag, p.typeLag}
 }
 
 // Methods implements call.Server.
@@ -201,7 +210,9 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if i < 0 {
 		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.Actor.Address.Type, row.Name)
 	} else {
-		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(clock.TimeMS(row.Due)).Seconds())
+		p, late := kernel.PartOf[*Part](c.Actor.Kernel), time.Since(clock.TimeMS(row.Due)).Seconds()
+		p.lag.Observe(late)
+		p.typeLag.WithLabelValues(c.Actor.Address.Type).Observe(late)
 		_, cause = c.RunTurn(w, c.Actor.Type.Alarms[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if _, err := clearAlarm(c, row.Name, row.Instance); err != nil {
 				return nil, err

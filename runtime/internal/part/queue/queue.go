@@ -72,8 +72,8 @@ func New(r queueReceiver, keep func(t *kernel.Turn, key, body []byte) error) *Pa
 func (*Part) Name() string { return "queue" }
 
 // Collectors implements kernel.Meter.
-func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
-	return []prometheus.Collector{p.sent, p.failures, p.dead, p.Lag}
+func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
+	return []prometheus.Collector{p.sent, p.failures, p.dead, p.Lag, depths{s}}
 }
 
 // A queueType is the part's data of an actor type.
