@@ -45,7 +45,7 @@ func (s *sampler) more() {
 	left := max(s.left.Load(), 0)
 	full := left+part >= s.rate
 	if full {
-		s.refilling.Store(false) // first: who takes all of what comes now must find that nothing refills it
+		s.refilling.Store(false) // first: a taker of all that comes now must find that nothing refills it
 	}
 	s.left.Store(min(s.rate, left+part))
 	if !full {
