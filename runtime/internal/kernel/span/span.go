@@ -52,14 +52,21 @@ func Caused(to Sink, cause host.Span, kind, name string, began time.Time, err er
 	}
 }
 
-// Start begins an operation, and returns its span. The operation is nil if it is not recorded.
-func Start(to Sink, kind, name string, cause host.Span) (*Operation, host.Span) {
+// New makes an operation that begins later, and returns its span. The operation is nil if it is not recorded.
+func New(to Sink, kind, name string, cause host.Span) (*Operation, host.Span) {
 	if !cause.Sampled() || to == nil {
 		return nil, cause
 	}
-	o := &Operation{Kind: kind, Name: name, Span: to.Begin(cause), Cause: cause, Began: time.Now()}
-	to.Running(o)
+	o := &Operation{Kind: kind, Name: name, Span: to.Begin(cause), Cause: cause}
 	return o, o.Span
+}
+
+// Start begins an operation that New has made.
+func Start(to Sink, o *Operation) {
+	if o != nil {
+		o.Began = time.Now()
+		to.Running(o)
+	}
 }
 
 // End records an operation that Start has begun.

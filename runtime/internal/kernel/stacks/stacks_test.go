@@ -16,7 +16,7 @@ func TestOfFindsGoroutinesByTheirFunction(t *testing.T) {
 		go waits(begun, end)
 		<-begun
 	}
-	if s := Of(NameOf(waits)); strings.Count(s, "[chan receive]") != 2 {
+	if s := Of(NameOf(waits)); strings.Count(s, "stacks.waits(") != 2 {
 		t.Errorf("the stacks are %q", s)
 	}
 	if s := Of("package.nothing("); s != "" {

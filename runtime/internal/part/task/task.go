@@ -86,9 +86,10 @@ type Task struct {
 	Name    string
 	Started time.Time
 	from    kernel.Caller
-	over    atomic.Bool // its function has returned
-	behind  atomic.Bool // it was left behind
-	Owner   taskOwner   // nil for a task that a handler has started
+	op      *span.Operation // nil if it is not recorded
+	over    atomic.Bool     // its function has returned
+	behind  atomic.Bool     // it was left behind
+	Owner   taskOwner       // nil for a task that a handler has started
 }
 
 // A taskOwner is another part's owner of a task that it starts itself. maxTasks does not bound
@@ -107,7 +108,16 @@ type taskOwner interface {
 // Set makes the zero value a task that must begin.
 func (t *Task) Set(k *crew, name string, of host.Span, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
+	t.op, of = span.New(k.a.Spans, t.kind(), name, of)
 	t.from = kernel.Caller{Kind: kernel.FromBeside, Span: span.RefTo(of)}
+}
+
+// kind says what the task is, for profiles and traces.
+func (t *Task) kind() string {
+	if t.Owner != nil {
+		return "step"
+	}
+	return "task"
 }
 
 // Actor returns the actor of the task.
@@ -144,14 +154,10 @@ const taskRetry = time.Second
 // Run runs f, or the work of the task's owner, and counts the task off, however it ends.
 func (t *Task) Run(f func(host.Task) error) {
 	var err error
-	returned, kind := false, "task"
-	if t.Owner != nil {
-		kind = "step"
-	}
-	o, s := span.Start(t.Crew.a.Spans, kind, t.Name, t.from.Span.Span())
-	t.from.Span = span.RefTo(s)
+	returned := false
+	span.Start(t.Crew.a.Spans, t.op)
 	labels := t.Crew.a.Type.Profile
-	labels.Enter(kind, t.Name, false)
+	labels.Enter(t.kind(), t.Name, false)
 	defer func() {
 		p := recover()
 		labels.Leave()
@@ -160,7 +166,7 @@ func (t *Task) Run(f func(host.Task) error) {
 		if !returned && err == nil {
 			err = errTaskBroke
 		}
-		span.End(t.Crew.a.Spans, o, err)
+		span.End(t.Crew.a.Spans, t.op, err)
 		t.Cancel(errTaskOver)
 		if !t.Crew.remove(t) && t.behind.Load() {
 			t.Crew.part.Left.Add(-1)
