@@ -60,20 +60,27 @@ build: go ## build bin/cairn and bin/flights
 	@echo 'Building bin/cairn and bin/flights. The first build takes a minute or two.' >&2
 	@$(GO) build $(LINK) -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
-# lint has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
+# vet has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
 .PHONY: test
-test: go cc tools node lint ## go vet, staticcheck, deadcode, and all tests with the race detector
+test: go cc tools node vet ## go vet, staticcheck, and all tests with the race detector
 	@$(call each,. $(MODULES),$(RACE) $(GO) test -race -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
 
-# deadcode need not look at the input of ent's generator.
-.PHONY: lint
-lint: go cc ## go vet, staticcheck and deadcode: faults, and code that no program and no test reaches
+.PHONY: vet
+vet: go cc ## go vet and staticcheck: faults
 	@staticcheck="$$($(GO) tool $(TOOLS) -n staticcheck)"; \
-	deadcode="$$($(GO) tool $(TOOLS) -n deadcode)"; \
 	check() { \
 		echo "check $$(basename "$$PWD")"; \
 		$(RACE) $(GO) vet -race ./...; \
 		$(RACE) GOFLAGS="$$($(GO) env GOFLAGS) -race" "$$staticcheck" -checks $(CHECKS) ./...; \
+	}; \
+	(check); \
+	$(call each,$(MODULES),check)
+
+# deadcode need not look at the input of ent's generator.
+.PHONY: lint
+lint: vet ## vet, and deadcode: code that no program and no test reaches
+	@deadcode="$$($(GO) tool $(TOOLS) -n deadcode)"; \
+	check() { \
 		dead="$$("$$deadcode" -test ./... | sed '/^ent\//d')"; \
 		if [ -n "$$dead" ]; then echo "$$dead" >&2; exit 1; fi; \
 	}; \

@@ -158,7 +158,7 @@ func sound(t *testing.T, store kv.Store, after string) {
 
 // TestSearchFindsWhatIsThere checks, after random changes, that the indexes have what the entries say, and nothing else.
 func TestSearchFindsWhatIsThere(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			actortest.Run(t, func(t *testing.T, h *actortest.Harness) { changeAtRandom(t, h, rand.New(rand.NewPCG(seed, 0))) }, libraryDefinition())
 		})

@@ -28,7 +28,6 @@ type manner struct {
 
 var manners = []manner{
 	{name: "asleep", options: func(o *Options) { o.IdleTimeout = time.Millisecond }},
-	{name: "traced", options: func(o *Options) { o.Traces = trace.Options{PerSecond: 1 << 40} }},
 	{name: "traced and asleep", options: func(o *Options) {
 		o.Traces, o.IdleTimeout = trace.Options{PerSecond: 1 << 40, MaxBytes: 1 << 16}, time.Millisecond
 	}},
