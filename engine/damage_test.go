@@ -707,7 +707,7 @@ func TestBatchMarkReadsAnyBytes(t *testing.T) {
 // TestPowerCutsAreNoDamage cuts the power at a random operation of a store, again and again, in sessions that open it, write
 // little, much or nothing, flush, and close.
 func TestPowerCutsAreNoDamage(t *testing.T) {
-	for seed := range seeds(12) {
+	for seed := range seeds(6) {
 		powerCuts(t, seed)
 	}
 }

@@ -354,7 +354,7 @@ func TestRender(t *testing.T) {
 
 // A history of random calls gives what the same calls on a map give, also after restarts, sleep and crashes.
 func TestRandomCallsAreThoseOfAMap(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			inStore(t, func(t *testing.T, r *rig) { randomCalls(t, r, rand.New(rand.NewPCG(seed, 1))) })
 		})
@@ -461,7 +461,7 @@ func randomCalls(t *testing.T, r *rig, random *rand.Rand) {
 
 // A power cut loses nothing that Set has acknowledged, and nothing half.
 func TestACrashKeepsWhatWasAcknowledged(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		actortest.Config{Seed: seed + 1, UnsyncedPercent: 50}.Run(t, func(t *testing.T, h *actortest.Harness) {
 			r := store.Of(tenants.Ref(h, "a").KV())
 			defer r.Close()
