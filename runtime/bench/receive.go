@@ -133,17 +133,15 @@ func (b *bench) filled(n int, f func(actor.Ref[depot], *runtime.Runtime)) {
 	})
 }
 
-// rest waits until the store has nothing left to do: it owes no compaction, and its files stay as they are for a while.
+// rest waits until the store has nothing left to do: its files, and the compaction that it owes, stay as they are for half a
+// second. A store may owe a little for ever.
 func rest(rt *runtime.Runtime) {
-	calm, size := 0, -1.0
-	for calm < 10 {
+	calm, size, debt := 0, -1.0, -1.0
+	for calm < 25 {
 		time.Sleep(20 * time.Millisecond)
-		now := gauge(rt, "cairn_store_disk_bytes")
-		if now == size && gauge(rt, "cairn_store_compaction_debt_bytes") == 0 {
-			calm++
-		} else {
-			calm = 0
+		calm++
+		if now, owed := gauge(rt, "cairn_store_disk_bytes"), gauge(rt, "cairn_store_compaction_debt_bytes"); now != size || owed != debt {
+			calm, size, debt = 0, now, owed
 		}
-		size = now
 	}
 }
