@@ -54,7 +54,7 @@ func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
 	if o.Actors == nil {
 		o.Actors = []actor.Definition{definition()}
 	}
-	o.Logger = slog.New(slog.DiscardHandler)
+	o.Logger, o.Traces.Off = slog.New(slog.DiscardHandler), b.untraced
 	rt, err := runtime.Open(context.Background(), o)
 	check(err)
 	f(rt)

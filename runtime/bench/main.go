@@ -51,6 +51,8 @@ type bench struct {
 	// round is the number of the pair that is measured, and kept what once has measured in it.
 	round int
 	kept  map[string]kept
+	// untraced says that nodes record no traces.
+	untraced bool
 }
 
 // A kept is a measurement of once, with its processor time.
@@ -61,7 +63,7 @@ type kept struct {
 
 // once returns what f measures, which is done once in a round: rows that look at one measurement from two sides share it.
 func once[T any](b *bench, name string, f func() T) T {
-	name = fmt.Sprint(name, "/", b.round)
+	name = fmt.Sprint(name, "/", b.round, b.untraced)
 	if k, ok := b.kept[name]; ok {
 		b.cpu = k.cpu
 		return k.v.(T)
@@ -87,6 +89,7 @@ func main() {
 	procs := flag.Int("procs", runtime.NumCPU()+1, "GOMAXPROCS, for Cairn and twins alike; one more than processors is what runtime.Main sets")
 	percent := flag.Int("gogc", 400, "GOGC, for Cairn and twins alike; this is what runtime.Main sets")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of Cairn's side, without the twins; it slows that side, and the last measurement stays in it")
+	untraced := flag.Bool("untraced", false, "compare with Cairn without traces, instead of with the twins")
 	flag.Parse()
 	runtime.GOMAXPROCS(*procs)
 	debug.SetGCPercent(*percent)
@@ -109,6 +112,13 @@ func main() {
 		twins := r.more
 		if r.raw != nil {
 			twins = slices.Insert(slices.Clone(twins), 0, twin{r.name, r.raw})
+		}
+		if *untraced {
+			r.target, twins = "", []twin{{r.name, func(b *bench) float64 {
+				b.untraced = true
+				defer func() { b.untraced = false }()
+				return r.ours(b)
+			}}}
 		}
 		var ours []figure
 		theirs := make([][]figure, len(twins))

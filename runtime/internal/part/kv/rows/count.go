@@ -3,6 +3,7 @@ package kvrows
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
@@ -18,15 +19,20 @@ type Count struct {
 	Floor int64
 	// FloorTime is when that was committed, in Unix milliseconds.
 	FloorTime int64
+	// Expiry is a time, in Unix milliseconds, before which no entry of a scope expires; never, or 0 if none is known.
+	Expiry int64
 }
+
+// never is an Expiry of a scope of which nothing expires. Any time has come at it, for a release that does not know it.
+const never = 1
 
 // countForm is the first byte of a row of counts. The numbers follow as uvarints.
 const countForm = 1
 
 func (c *Count) encode() []byte {
-	b := make([]byte, 0, 1+6*binary.MaxVarintLen64)
+	b := make([]byte, 0, 1+7*binary.MaxVarintLen64)
 	b = append(b, countForm)
-	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped, c.Floor, c.FloorTime} {
+	for _, n := range []int64{c.Keys, c.Bytes, c.Groups, c.Grouped, c.Floor, c.FloorTime, c.Expiry} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
@@ -39,8 +45,8 @@ func parseCount(e *engine.Entry) (c Count, err error) {
 		return Count{}, damaged
 	}
 	b = b[1:]
-	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped, &c.Floor, &c.FloorTime} {
-		if n == &c.FloorTime && len(b) == 0 {
+	for _, n := range []*int64{&c.Keys, &c.Bytes, &c.Groups, &c.Grouped, &c.Floor, &c.FloorTime, &c.Expiry} {
+		if (n == &c.FloorTime || n == &c.Expiry) && len(b) == 0 {
 			break // a row from before there was this number
 		}
 		v, size := binary.Uvarint(b)
@@ -156,6 +162,29 @@ func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
 	return nil
 }
 
+// expires notes that an entry expires in the scopes from sc outward; 0 is never.
+func (l *ledger) expires(sc *Scope, at int64) error {
+	for ; sc != nil && at != 0; sc = sc.outer {
+		t, err := l.at(keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix)), false)
+		if err != nil {
+			return err
+		}
+		if known := &t.count.Expiry; *known == never || *known > at {
+			*known = at
+		}
+	}
+	return nil
+}
+
+// purged notes that nothing expires before a time where everything expired by now was removed; 0 is never.
+func (l *ledger) purged(now, next int64) {
+	for i := range l.tallies {
+		if c := &l.tallies[i].count; !l.tallies[i].group && c.Expiry > never && c.Expiry <= now {
+			c.Expiry = max(next, never)
+		}
+	}
+}
+
 // write stores the new counts.
 func (l *ledger) write(w *engine.WriteSet) error {
 	for i := range l.tallies {
@@ -188,7 +217,7 @@ func (s *Store) recount(sc *Scope) error {
 	if err != nil {
 		return err
 	}
-	t.count = Count{Floor: t.count.Floor, FloorTime: t.count.FloorTime}
+	t.count = Count{Floor: t.count.Floor, FloorTime: t.count.FloorTime, Expiry: never}
 	q := engine.ListQuery{Start: start, End: keyspace.TupleEnd(start), KeysOnly: true, Expired: true}
 	for {
 		page, err := s.WriteSet.List(q)
@@ -197,7 +226,7 @@ func (s *Store) recount(sc *Scope) error {
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
-			if err := l.add(alone, e.Key[1:], 1, sizeOf(e)); err != nil {
+			if err := errors.Join(l.add(alone, e.Key[1:], 1, sizeOf(e)), l.expires(alone, e.Expire)); err != nil {
 				return err
 			}
 		}
@@ -230,7 +259,7 @@ func (s *Store) empty(sc *Scope) error {
 	if err != nil {
 		return err
 	}
-	c = Count{Floor: c.Floor, FloorTime: c.FloorTime}
+	c = Count{Floor: c.Floor, FloorTime: c.FloorTime, Expiry: never}
 	return s.WriteSet.Put(key, c.encode(), engine.PutOptions{Exempt: true})
 }
 
@@ -255,12 +284,17 @@ func Counted(rows engine.Reader, prefix []byte, nowMS int64) (c Count, ok bool, 
 func CountAll(rows engine.Reader, list []*Scope, nowMS int64) ([]Count, error) {
 	counts := make([]Count, len(list))
 	gone := make([]map[string]int64, len(list))
+	expired := false
 	for i, sc := range list {
 		var err error
 		if counts[i], err = readCount(rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix))); err != nil {
 			return nil, err
 		}
 		gone[i] = map[string]int64{}
+		expired = expired || counts[i].Expiry != never && counts[i].Expiry <= nowMS
+	}
+	if !expired {
+		return counts, nil
 	}
 	err := overdue(rows, nowMS, func(e *engine.Entry) {
 		for i, sc := range list {

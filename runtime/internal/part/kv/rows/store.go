@@ -172,7 +172,7 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err := s.arm(o.ExpireAt, promptly); err != nil {
 			return err
 		}
-		if err := s.charged(sc, key, keys, size, func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
+		if err := s.charged(sc, key, keys, size, o.ExpireAt, func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
 			return err
 		}
 		return s.log(sc, Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
@@ -287,7 +287,7 @@ func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error 
 	if err := s.end(sc, key, e, kind); err != nil {
 		return err
 	}
-	if err := s.charged(sc, key, -1, -sizeOf(e), func() error {
+	if err := s.charged(sc, key, -1, -sizeOf(e), 0, func() error {
 		_, err := s.WriteSet.Delete(key)
 		return err
 	}); err != nil || !sc.logs() {
@@ -312,8 +312,9 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	return engine.Entry{}, false, nil
 }
 
-// charged makes a change of one key with what the scopes count. If one has no room, entries of it that have expired make some.
-func (s *Store) charged(sc *Scope, key []byte, keys, size int64, change func() error) error {
+// charged makes a change of one key, which expires at a time or never, with what the scopes count. If one has no room, entries of
+// it that have expired make some.
+func (s *Store) charged(sc *Scope, key []byte, keys, size, expire int64, change func() error) error {
 	for retry := true; ; retry = false {
 		l := ledger{rows: s.WriteSet}
 		err := l.add(sc, key[1:], keys, size)
@@ -329,7 +330,7 @@ func (s *Store) charged(sc *Scope, key []byte, keys, size int64, change func() e
 		if err != nil {
 			return err
 		}
-		if err := change(); err != nil {
+		if err := errors.Join(l.expires(sc, expire), change()); err != nil {
 			return err
 		}
 		return l.write(s.WriteSet)
@@ -398,6 +399,13 @@ func (s *Store) Purge(most int) (more bool, err error) {
 		if more = more || s.Bytes()-began > purgeBytes; s.Bytes()-began > purgeBytes {
 			break
 		}
+	}
+	if !more && len(l.tallies) > 0 {
+		next, err := s.NextExpiry()
+		if err != nil {
+			return false, err
+		}
+		l.purged(s.Now(), next)
 	}
 	if err := l.write(s.WriteSet); err != nil {
 		return false, err
