@@ -13,19 +13,26 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// large is a JSON value of nearly 1 MiB.
-func large(n int) string { return `"` + strings.Repeat("x", 1<<20-200) + fmt.Sprint(n) + `"` }
+// large puts a JSON value of nearly 1 MiB, as a handler does: what reads JSON takes its time under the race detector.
+func (g *stage) large(name string, n int) {
+	g.t.Helper()
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		return h.KVPut(mustPack(g.t, dotted(name)), []byte(`"`+strings.Repeat("x", 1<<20-200)+fmt.Sprint(n)+`"`), host.EncodedJSON, time.Time{})
+	})
+}
 
-// longKeys commits entries whose keys have about so many bytes, 1,000 to a commit.
-func (g *stage) longKeys(entries, size int) {
-	long := strings.Repeat("k", size)
-	for i := range entries / 1000 {
-		many := make([]string, 1000)
-		for n := range many {
-			many[n] = fmt.Sprintf("%s%05d=1", long, i*1000+n)
+// longKeys puts entries whose keys are a text so many times and a number.
+func (g *stage) longKeys(entries int, text string, times int) {
+	g.t.Helper()
+	long := strings.Repeat(text, times)
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		for i := range entries {
+			if err := h.KVPut(mustPack(g.t, kv.Key{fmt.Sprintf("%s%05d", long, i)}), []byte("1"), host.EncodedJSON, time.Time{}); err != nil {
+				return err
+			}
 		}
-		g.kv(many...)
-	}
+		return nil
+	})
 }
 
 func TestKeysThatChangeAllTheTimeKeepNoWatcherFromTheKeysAfterThem(t *testing.T) {
@@ -36,7 +43,7 @@ func TestKeysThatChangeAllTheTimeKeepNoWatcherFromTheKeysAfterThem(t *testing.T)
 		told := -1
 		for n := 0; told < 0 && n < 3; n++ {
 			for i := range 17 {
-				g.kv(fmt.Sprintf("a.%02d=%s", i, large(n)))
+				g.large(fmt.Sprintf("a.%02d", i), n)
 			}
 			out, err := w.Next(t.Context())
 			if err != nil {
@@ -64,7 +71,7 @@ func TestKeysThatChangeAllTheTimeKeepNoWatcherFromTheKeysAfterThem(t *testing.T)
 func TestWatchersAreToldThatNothingFollows(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		for i := range 20 {
-			g.kv(fmt.Sprintf("k.%02d=%s", i, large(0)))
+			g.large(fmt.Sprintf("k.%02d", i), 0)
 		}
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{}}, Initial: true, Stored: true})
 		defer w.Close()
@@ -87,7 +94,7 @@ func TestWatchersAreToldThatNothingFollows(t *testing.T) {
 func TestAKeyWithoutAnEntryIsToldAbsentOnce(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		for i := range 40 {
-			g.kv(fmt.Sprintf("k.%02d=%s", i, large(0)))
+			g.large(fmt.Sprintf("k.%02d", i), 0)
 		}
 		w := g.watch(kv.Watching{Keys: []kv.Key{{"a"}}, Prefixes: []kv.Key{{"k"}}, Initial: true, Stored: true})
 		defer w.Close()
@@ -157,7 +164,7 @@ func TestReadsThatDoNotWaitAreNoWatchers(t *testing.T) {
 
 func TestWhatAllWatchersRememberIsBounded(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 10 << 20 }, nil, func(t *testing.T, g *stage) {
-		g.longKeys(2000, 1500) // 3 MB
+		g.longKeys(2000, "k", 1500) // 3 MB
 		var all []kv.Watch
 		for {
 			w, err := g.WatchKV(t.Context(), pAddr("a"), kv.Watching{Prefixes: []kv.Key{{}}})
@@ -196,7 +203,7 @@ func TestWhatAllWatchersRememberIsBounded(t *testing.T) {
 
 func TestTheBytesOfTheKeysOfAWatcherAreBounded(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.longKeys(10_000, 1900)
+		g.longKeys(10_000, "k", 1900)
 		for _, initial := range []bool{false, true} {
 			w, err := g.WatchKV(t.Context(), pAddr("a"), kv.Watching{Prefixes: []kv.Key{{}}, Initial: initial})
 			if err == nil {
@@ -213,11 +220,7 @@ func TestTheBytesOfTheKeysOfAWatcherAreBounded(t *testing.T) {
 // A client does not read events of any size, so their JSON is bounded.
 func TestEventsOfWatchersAreBoundedAsJSON(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		var many []string
-		for i := range 3000 {
-			many = append(many, fmt.Sprintf("%s%04d=1", strings.Repeat("<", 1900), i))
-		}
-		g.kv(many...)
+		g.longKeys(3000, "<", 1900)
 		for i := range 7 {
 			g.must("a", func(_ *puppet, h host.Turn) error {
 				return h.KVPut(mustPack(t, kv.Key{"v", int64(i)}), []byte(`"`+strings.Repeat("&", 1_000_000)+`"`), host.EncodedJSON, time.Time{})

@@ -412,9 +412,8 @@ func TestWatchersOutliveSleepAndEndWithTheLifeOfTheActor(t *testing.T) {
 
 func TestWatchersAreToldLargeStatesInParts(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		value := `"` + strings.Repeat("x", 1<<20-100) + `"`
 		for i := range 40 {
-			g.kv(fmt.Sprintf("k.%02d=%s", i, value))
+			g.large(fmt.Sprintf("k.%02d", i), 0)
 		}
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{}}, Initial: true, Stored: true})
 		defer w.Close()
