@@ -91,6 +91,8 @@ type Options struct {
 	AllowedOrigins []string
 	// Gateway bounds what one HTTP client can take.
 	Gateway GatewayLimits
+	// NoDashboard leaves out the pages for operators at /dashboard/.
+	NoDashboard bool
 
 	// PprofListen is the TCP address, on loopback, of the profiles of net/http/pprof, under
 	// /debug/pprof/; "" serves none. An address beyond loopback is refused even if Token is set,
