@@ -90,7 +90,7 @@ export const address = (a) => [a.type, ...(a.key ?? [])].map(readable).join('/')
 const readable = (s) => /^[\p{L}\p{N}_.:@ +,=-]+$/u.test(s) && s !== '-' && s !== '.' && s !== '..' ? s : segment(s);
 
 export function parseAddress(text) {
-  const parts = text.trim().split('/');
+  const parts = text.trim().replace(/^\//, '').split('/');
   if (!parts[0]) throw new Error('An address is TYPE/KEY, such as cell/acme.');
   return { type: unsegment(parts[0]), key: parts.slice(1).map(unsegment) };
 }

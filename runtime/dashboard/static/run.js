@@ -18,10 +18,8 @@ export default function run(page) {
     run: (x, reason) => page.act('workflow.start', { workflow: x.workflow, input: parse(x.input), replace: x.replace || undefined }, reason, { create: true }).then((o) => o.started ? 'Started ' + o.run : 'It was there already'), done: refresh,
   });
   const status = page.section({
-    title: 'Run', load: async () => {
-      try { return await page.call('workflow.status'); } catch (e) { if (['not_found', 'unknown_method', 'failed_precondition'].includes(e.code)) return { none: e.message }; throw e; }
-    },
-    show: (s) => s.none ? [h('p.empty', s.none), start] : [
+    title: 'Run', load: async () => (await page.get('')).run ? page.call('workflow.status') : {},
+    show: (s) => !s.workflow ? [h('p.empty', 'It has no workflow run.'), h('div.actions', start)] : [
       h('div.head', h('h2', s.workflow, ' ', badge(s.state)), h('div.actions',
         over.has(s.state) ? start : [
           s.state === 'paused' ? v('Resume', 'workflow.resume') : v('Pause', 'workflow.pause'),
@@ -46,13 +44,11 @@ export default function run(page) {
     load: async () => {
       const entries = [];
       let after;
-      try {
-        do {
-          const r = await page.call('workflow.history', { after, limit: 1000 });
-          entries.push(...r.entries ?? []);
-          after = r.more ? entries[entries.length - 1].id : undefined;
-        } while (after && entries.length < most);
-      } catch (e) { if (!['not_found', 'unknown_method', 'failed_precondition'].includes(e.code)) throw e; }
+      do {
+        const r = await page.call('workflow.history', { after, limit: 1000 });
+        entries.push(...r.entries ?? []);
+        after = r.more ? entries[entries.length - 1].id : undefined;
+      } while (after && entries.length < most);
       detail.set(entries.find((x) => x.id === chosen) ?? null);
       return entries;
     },

@@ -45,9 +45,9 @@ export function group(spans) {
 }
 
 export function traceTable(traces, actorOf, none) {
-  return table([{ label: 'Started', class: 'num' }, { label: 'What', class: 'grow' }, { label: 'Actor', class: 'opt' }, { label: 'Spans', class: 'num' }, { label: 'Errors', class: 'num' }, { label: 'Took', class: 'num' }], traces.map((t) => ({
+  return table([{ label: 'What', class: 'grow' }, { label: 'Actor', class: 'opt' }, { label: 'Spans', class: 'num' }, { label: 'Errors', class: 'num opt' }, { label: 'Took', class: 'num' }, { label: 'Started', class: 'num' }], traces.map((t) => ({
     key: t.id, href: `#/trace/${t.id}?` + new URLSearchParams({ actor: address(actorOf(t)) }),
-    cells: [time(t.start), t.root.name, address(actorOf(t)), number(t.spans.length), t.errors ? h('span.bad', number(t.errors)) : number(0), t.open ? h('span.info', 'open') : t.end ? span(between(t.start, t.end)) : '–'],
+    cells: [t.root.name, address(actorOf(t)), number(t.spans.length), t.errors ? h('span.bad', number(t.errors)) : number(0), t.open ? h('span.info', 'open') : t.end ? span(between(t.start, t.end)) : '–', time(t.start)],
   })), { none, caption: 'Traces' });
 }
 

@@ -42,16 +42,19 @@ export default function sql(page) {
     }
     go.disabled = false;
   }
+  let list = null;
+  let awake = false; // a statement does not wake the actor then
+  page.onstatus = (s) => { if (s.state === 'awake' && !awake) { awake = true; tables.refresh(); } else awake = s.state === 'awake'; };
   const tables = page.section({
     title: 'Database', ms: 10_000,
     load: async () => {
       const status = await page.call('sql.status');
-      if (!status.exists) return { status };
-      return { status, list: await page.call('sql.query', { sql: "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name", limit: 500 }) };
+      if (status.exists && (list || awake)) list = await page.call('sql.query', { sql: "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name", limit: 500 });
+      return { status, list };
     },
     show: ({ status, list }) => status.exists ? [
       facts(['Size', bytes(status.bytes)], ['Changes', number(status.sequence)], ['Migrations', number(status.migrations)], status.pending?.length ? ['Not applied', status.pending.join(', ')] : null),
-      h('ul.tables', list.rows.map(([name, type]) => h('li', button([h('code', name), type === 'view' ? h('span.dim', ' view') : null], () => {
+      !list ? [button('List tables', () => { awake = true; tables.refresh(); }), note('A statement wakes the actor, if it sleeps.')] : h('ul.tables', list.rows.map(([name, type]) => h('li', button([h('code', name), type === 'view' ? h('span.dim', ' view') : null], () => {
         editor.value = `SELECT * FROM "${name.replaceAll('"', '""')}" LIMIT 100`;
         run();
       }, { class: 'link' }))))] : empty('It has no database.'),

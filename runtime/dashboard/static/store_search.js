@@ -31,6 +31,7 @@ export default function search(page) {
       const now = prefix.value;
       prefix.replaceChildren(...r.indexes.map((x) => h('option', { value: stringify(x.prefix) }, stringify(x.prefix))));
       if (now) prefix.value = now;
+      else if (query.value && r.indexes.length) found.refresh();
       return table([{ label: 'Prefix', class: 'grow' }, 'State', 'Fields', { label: 'Tokenizer', class: 'opt' }, { label: 'Entries', class: 'num' }, ''], r.indexes.map((x) => ({
         key: stringify(x.prefix), cells: [h('code', stringify(x.prefix)), badge(x.status), x.fields.map((f) => f.path + (f.weight && f.weight !== 1 ? ` ×${f.weight}` : '')).join(', '), x.tokenizer, number(x.documents),
           h('span.verbs', verb('Remove', { small: true, danger: true, title: 'Remove the index of ' + stringify(x.prefix), run: (_, reason) => page.act('kv.remove_index', { prefix: x.prefix }, reason), done: () => indexes.refresh() }))],

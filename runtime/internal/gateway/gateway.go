@@ -212,10 +212,10 @@ func (x *exchange) serve() {
 	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
 	// handshake that failed.
 	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
-	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-	pages := t.route == toDashboard && g.opts.Dashboard != nil
+	free := (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		(t.route == toHealth || t.route == toDashboard && g.opts.Dashboard != nil)
 	var stranger *host.Error
-	if !upgrade && !health && !pages {
+	if !upgrade && !free {
 		stranger = x.admit(&t)
 	}
 	if e := cmp.Or(stranger, foreign); e != nil {
@@ -240,7 +240,7 @@ func (x *exchange) serve() {
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil,
-		t.route == toDashboard && !pages:
+		t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -320,7 +320,7 @@ func (x *exchange) serve() {
 		x.metrics()
 	case t.route == toOpenAPI && method == http.MethodGet:
 		x.openapi()
-	case pages && method == http.MethodGet:
+	case t.route == toDashboard && method == http.MethodGet:
 		x.Pass(g.opts.Dashboard)
 	default:
 		x.W.Header().Set("Allow", t.route.methods())
