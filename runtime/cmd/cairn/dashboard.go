@@ -51,6 +51,9 @@ func (c *cli) dashboardCommand() *cobra.Command {
 			case page != "":
 				address += "#" + page
 			}
+			if c.json {
+				return c.printJSON(map[string]string{"url": address})
+			}
 			browser := c.browser()
 			if show || browser == nil {
 				_, err := fmt.Fprintln(c.stdout, address)

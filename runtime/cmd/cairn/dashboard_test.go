@@ -24,6 +24,9 @@ func TestDashboardPrintsItsAddress(t *testing.T) {
 			t.Errorf("%v: %+v", test.args, r)
 		}
 	}
+	if r := runCommand(t, "", nil, "dashboard", "--json"); r.stdout != `{"url":"http://127.0.0.1:6420/dashboard/"}`+"\n" {
+		t.Errorf("in JSON: %+v", r)
+	}
 	if r := runCommand(t, "", nil, "dashboard", "cell/%zz"); r.status != exitUsage {
 		t.Errorf("a key that is malformed: %+v", r)
 	}
