@@ -291,7 +291,7 @@ func (b *tab) shows(text string) {
 func (b *tab) visit(fragment string) {
 	b.t.Helper()
 	js[bool](b, "(document.getElementById('content').replaceChildren(), location.hash = "+quote("#"+fragment)+", dispatchEvent(new HashChangeEvent('hashchange')))")
-	b.until("document.querySelector('.page') && document.querySelector('.page').childElementCount && !document.querySelector('.loading')")
+	b.until("document.querySelector('.page[data-ready]') && !document.querySelector('.loading')")
 }
 
 // press presses keys, one after the other.

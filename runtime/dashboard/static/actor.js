@@ -20,6 +20,8 @@ const parts = {
   traces: { name: 'Traces', load: () => import('./spans.js') },
 };
 
+const limitNames = ['storage_bytes', 'write_set_bytes', 'value_bytes', 'state_bytes', 'mailbox_count', 'mailbox_bytes', 'connections', 'call_rate', 'call_burst', 'sql_memory_bytes', 'sql_temporary_bytes', 'sql_turn_bytes', 'sql_value_bytes'];
+
 let seen; // the last status of the last actor, so that a change of tab shows no blank
 
 export default async function actor(page) {
@@ -121,6 +123,12 @@ function overview(page) {
   });
   const limits = page.section({
     title: 'Limits of this actor',
+    actions: [
+      verb('Set…', {
+        title: 'Set a limit of this actor', text: 'It goes before that of the type.', fields: [{ name: 'name', label: 'Limit', type: 'select', value: limitNames[0], options: limitNames }, { name: 'value', label: 'Value', type: 'number', min: 0, step: 'any', required: true, hint: 'Bytes, a count, or calls per second.' }],
+        run: (v, reason) => page.act('limits.set', { [v.name]: Number(v.value) }, reason), done: () => page.refresh(),
+      }),
+      verb('Reset', { title: 'Reset all limits of this actor', text: 'Those of its type hold again.', run: (_, reason) => page.act('limits.reset', {}, reason), done: () => page.refresh() })],
     show: (s) => s.limits && Object.keys(s.limits).length ? json(s.limits) : h('p.empty', 'Those of its type.'),
   });
   page.onstatus = (s) => { figures.set(s); limits.set(s); };

@@ -8,7 +8,7 @@ import { parse } from './json.js';
 
 const kept = 300;
 
-export default async function show(page) {
+export default function show(page) {
   let list = [];
   let state = 'opening';
   let held = false;
@@ -24,14 +24,17 @@ export default async function show(page) {
   page.part.append(part.el);
   draw();
   let n = 0;
-  try {
-    for await (const e of events(actorPath(page.actor) + 'events', { signal: page.signal, query: 'after=0' })) {
-      if (e.event === 'dashboard.open') state = 'live';
-      else if (e.event === 'dashboard.lost') state = 'lost';
-      else if (e.event) list = [{ ...e, n: n++, id: e.id ?? '', data: e.data === undefined ? undefined : parse(e.data) }, ...list].slice(0, kept);
-      draw();
+  follow();
+  async function follow() {
+    try {
+      for await (const e of events(actorPath(page.actor) + 'events', { signal: page.signal, query: 'after=0' })) {
+        if (e.event === 'dashboard.open') state = 'live';
+        else if (e.event === 'dashboard.lost') state = 'lost';
+        else if (e.event) list = [{ ...e, n: n++, id: e.id ?? '', data: e.data === undefined ? undefined : parse(e.data) }, ...list].slice(0, kept);
+        draw();
+      }
+    } catch (e) {
+      if (!page.signal.aborted) page.part.append(fault(e));
     }
-  } catch (e) {
-    if (!page.signal.aborted) page.part.append(fault(e));
   }
 }

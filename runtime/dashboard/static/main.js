@@ -54,6 +54,7 @@ async function route() {
   try {
     const module = await known.load();
     if (page === mine) await module.default(mine);
+    root.dataset.ready = 'yes';
   } catch (e) {
     if (page !== mine || e.name === 'AbortError') return;
     if (!(e instanceof Fault)) console.error(e);

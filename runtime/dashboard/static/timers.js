@@ -3,6 +3,7 @@
 import { h } from './dom.js';
 import { badge, moment, table, time, verb } from './ui.js';
 import { ago, clock, number, span } from './format.js';
+import { parse } from './json.js';
 import { body } from './queues.js';
 
 const when = (s) => s.cron ? [h('code', s.cron), s.zone ? ' ' + s.zone : ''] : s.every_ms ? 'every ' + span(s.every_ms) : s.at ? 'at ' + clock(s.at) : '–';
@@ -12,6 +13,15 @@ export default function timers(page) {
   let chosen;
   const schedules = page.section({
     title: 'Schedules', cls: 'flush', load: () => page.call('schedule.list', {}),
+    actions: verb('Set…', {
+      title: 'Set a schedule', text: 'One of the same name and instance is replaced.',
+      fields: [{ name: 'name', label: 'Name', required: true }, { name: 'instance', label: 'Instance' }, { name: 'rule', label: 'When', required: true, placeholder: '0 3 * * *', hint: 'A cron rule, or milliseconds between runs.' }, { name: 'zone', label: 'Time zone of the cron rule', placeholder: 'Europe/Berlin' },
+        { name: 'payload', label: 'Payload, as JSON', type: 'area', rows: 4 }],
+      run: (v, reason) => page.act('schedule.set', {
+        name: v.name, instance: v.instance || undefined, zone: v.zone || undefined, payload: v.payload.trim() ? parse(v.payload) : undefined,
+        ...(/^\d+$/.test(v.rule.trim()) ? { every_ms: Number(v.rule) } : { cron: v.rule }),
+      }, reason, { create: true }), done: () => refresh(),
+    }),
     show: (r) => table([{ label: 'Schedule', class: 'grow' }, 'When', { label: 'Next', class: 'num' }, { label: 'Runs', class: 'num opt' }, { label: 'Last result', class: 'opt' }, { label: 'Payload', class: 'opt' }, ''],
       r.schedules.map((s) => ({
         key: named(s), selected: chosen && named(chosen) === named(s), onopen: () => { chosen = s; runs.refresh(); schedules.render(); },
