@@ -76,7 +76,7 @@ export default function feed(page) {
         for (const a of now.values()) {
           const before = versions.get(a.id);
           if (!before) lines.push({ actor: a, data: 'created, or new in the list' });
-          else if (before.version !== a.version) lines.push({ actor: a, data: `version ${number(a.version)}, ${number(a.version - before.version)} later` });
+          else if (before.version !== a.version) lines.push({ actor: a, data: `version ${number(a.version)}, ${number(a.version - before.version)} after the last` });
           else if (before.state !== a.state) lines.push({ actor: a, data: [before.state, ' → ', badge(a.state)] });
         }
         for (const a of versions.values()) if (!now.has(a.id) && !r.cursor) lines.push({ actor: a, data: h('span.bad', 'destroyed') });

@@ -67,7 +67,9 @@ export function ago(t) {
   if (!real(t)) return '–';
   const ms = Date.now() - new Date(t).getTime();
   if (Math.abs(ms) < 1500) return 'now';
-  const text = span(Math.round(Math.abs(ms) / 1000) * 1000);
+  const abs = Math.abs(ms);
+  const unit = abs >= 2 * 86_400_000 ? 86_400_000 : abs >= 2 * 3_600_000 ? 3_600_000 : 1000; // more would be noise
+  const text = span(Math.round(abs / unit) * unit);
   return ms > 0 ? text + ' ago' : 'in ' + text;
 }
 

@@ -9,6 +9,7 @@ import { spark } from './chart.js';
 
 const period = 2000;
 const shown = 150; // points of a chart
+const least = 60_000; // the shortest time that a chart shows
 const history = []; // scrapes; it stays while other pages are shown
 
 const each = (f) => history.slice(1).map((b, i) => [b.at, f(history[i], b)]);
@@ -20,10 +21,11 @@ const last = (points) => points.length ? points[points.length - 1][1] : NaN;
 // chart is a card with a value and how it went. The series are [name, points].
 function chart(title, series, format, hint) {
   const to = history.length ? history[history.length - 1].at : Date.now();
+  const from = to - Math.min(shown * period, Math.max(least, to - (history[0]?.at ?? to)));
   const value = last(series[0][1]);
   return h('figure.card', { key: title, title: hint },
     h('figcaption', h('span', title), h('strong', Number.isFinite(value) ? format(value) : '–')),
-    spark(series.map(([, points], i) => ({ points, class: i ? 'second' : '' })), { format, from: to - shown * period, to }),
+    spark(series.map(([, points], i) => ({ points, class: i ? 'second' : '' })), { format, from, to }),
     h('div.legend', series.map(([name, points], i) => name ? h('span', { class: i ? 'second' : '' }, name, ' ', Number.isFinite(last(points)) ? format(last(points)) : '–') : null)));
 }
 

@@ -31,7 +31,7 @@ export default function entries(page) {
   const list = page.section({
     title: 'Entries', cls: 'flush', ms: 3000, actions: button('New entry…', () => edit(page, null, () => list.refresh())),
     load: () => page.call('kv.list', { prefix: keyOf(prefix.value), where: where.value ? parse(where.value) : undefined, reverse: reverse.checked || undefined, limit: size, cursor: cursors[cursors.length - 1] }),
-    show: (r) => [form, table([{ label: 'Key', class: 'grow' }, { label: 'Value', class: 'grow' }, { label: 'Version', class: 'num opt' }, { label: 'Expires', class: 'num opt' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
+    show: (r) => [form, table([{ label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }, { label: 'Version', class: 'num opt' }, { label: 'Expires', class: 'num opt' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
       key: stringify(e.key), selected: chosen === stringify(e.key), onopen: () => open(e.key),
       cells: [h('code', stringify(e.key)), h('code.value', (e.encoding ? e.encoding + ' ' : '') + short(e.value, 80)), number(e.version), e.expires ? ago(e.expires) : '', time(e.updated)],
     })), { none: 'No such entries.', caption: 'Entries' }), h('div.pager',

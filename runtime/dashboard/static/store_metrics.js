@@ -29,7 +29,7 @@ export default function metrics(page) {
     const list = points.map((p) => [p.at, f(p)]);
     const to = list.length ? list[list.length - 1][0] : Date.now();
     const v = list.length ? list[list.length - 1][1] : NaN;
-    return h('figure.card', { key: title }, h('figcaption', h('span', title), h('strong', format(v))), spark([{ points: list }], { format, from: to - shown * period, to }));
+    return h('figure.card', { key: title }, h('figcaption', h('span', title), h('strong', format(v))), spark([{ points: list }], { format, from: Math.min(to - 60_000, points[0]?.at ?? to), to }));
   };
   const charts = page.section({
     title: 'Since this page is open', cls: 'bare',

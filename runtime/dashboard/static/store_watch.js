@@ -18,7 +18,7 @@ export default function watch(page) {
   let running = new AbortController();
   const part = page.section({
     title: 'Changes', cls: 'flush', actions: button('Clear', () => { list = []; part.set(list); }),
-    show: (rows) => [form, h('p.live', badge(state, state === 'live' ? 'good' : 'warn')), table(['Time', { label: 'Version', class: 'num' }, { label: 'Key', class: 'grow' }, { label: 'Value', class: 'grow' }], rows.map((c) => ({
+    show: (rows) => [form, h('p.live', badge(state, state === 'live' ? 'good' : 'warn')), table(['Time', { label: 'Version', class: 'num' }, { label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }], rows.map((c) => ({
       key: c.n, class: c.entry ? null : 'gone', cells: [c.at, c.version, h('code', stringify(c.key)), c.entry ? h('code', short(c.entry.value, 100)) : h('span.bad', 'removed')],
     })), { none: 'No change yet.', caption: 'Changes' })],
   });
