@@ -35,7 +35,7 @@ TOOLS := -modfile=$(CURDIR)/runtime/internal/policy/tools/go.mod
 CHECKS := all,-ST1000,-ST1003,-ST1016,-ST1020,-ST1021,-ST1022
 
 # Modules of their own: what is measured beside other libraries, and examples and tests with dependencies that nobody else should have.
-MODULES := runtime/bench docs/examples/orm docs/operate
+MODULES := runtime/bench docs/examples/orm docs/operate runtime/dashboard/browsertest
 
 # Runs a command in each of some folders, all at the same time, and fails if one fails.
 each = jobs=; for module in $(1); do (cd "$$module"; $(2)) & jobs="$$jobs $$!"; done; for job in $$jobs; do wait "$$job"; done
@@ -62,7 +62,7 @@ build: go ## build bin/cairn and bin/flights
 
 # vet has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
 .PHONY: test
-test: go cc tools node vet ## go vet, staticcheck, and all tests with the race detector
+test: go cc tools node chromium vet ## go vet, staticcheck, and all tests with the race detector
 	@$(call each,. $(MODULES),$(RACE) $(GO) test -race -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
 
 .PHONY: vet
@@ -118,11 +118,7 @@ chaos: go ## kill -9 node, senders, workers and readers of the jobs example at r
 	$(GO) test -count=1 -timeout 120m -v ./docs/examples/jobs -binary '$(CURDIR)/bin/jobs' -kills '$(KILLS)' -letters 5000
 
 .PHONY: browser
-browser: go ## connections from a page in Chromium, which is installed if it is missing
-	@command -v chromium >/dev/null || { \
-		echo 'Installing Chromium.'; \
-		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
-		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends chromium; }
+browser: go chromium ## connections from a page in Chromium, which is installed if it is missing
 	$(GO) test -count=1 -tags browser -run Browser -v ./docs/guides
 
 .PHONY: test-denokv
@@ -154,7 +150,7 @@ bench-denokv: go node ## measure writes of the client of Deno KV on a node, besi
 	cd runtime/bench/denokv && npm ci --no-audit --no-fund && $(GO) run . -rounds '$(ROUNDS)'
 
 # A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
-.PHONY: go cc tools node
+.PHONY: go cc tools node chromium
 go:
 	@command -v $(GO) >/dev/null || { \
 		echo 'Go is missing. Install version 1.26 or newer from https://go.dev/dl, or a packaged one from 1.21 on, which fetches it.' >&2; exit 1; }
@@ -185,3 +181,10 @@ node:
 		echo 'npm is missing: installing it.'; \
 		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
 		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends npm; }
+
+# The pages of the dashboard are tested in a browser.
+chromium:
+	@command -v chromium >/dev/null || { \
+		echo 'Chromium is missing: installing it.'; \
+		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends chromium; }

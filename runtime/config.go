@@ -77,6 +77,9 @@ type config struct {
 		Connections int  `toml:"connections"`
 		Streams     int  `toml:"streams"`
 	} `toml:"gateway"`
+	Dashboard struct {
+		Off bool `toml:"off"`
+	} `toml:"dashboard"`
 }
 
 // readConfig reads a configuration file. An unknown key is an error, because a misspelt setting
@@ -202,6 +205,7 @@ func (c *config) apply(o *Options) {
 		MemoryBytes: int64(c.Gateway.MemoryBytes), BodyBytes: int64(c.Gateway.BodyBytes), Connections: c.Gateway.Connections,
 		Streams: c.Gateway.Streams,
 	}
+	o.NoDashboard = c.Dashboard.Off
 	o.IdleTimeout, o.DrainTimeout = c.Actors.IdleTimeout.d, c.Actors.DrainTimeout.d
 	o.Limits.TurnTimeout, o.Limits.QueryTimeout = c.Actors.TurnTimeout.d, c.Actors.QueryTimeout.d
 }

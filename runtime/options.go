@@ -77,7 +77,7 @@ type Options struct {
 	// in the program's own server. An address beyond loopback is refused unless Token or Authorize
 	// is set.
 	Listen string
-	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization:
+	// Token, if not "", is demanded of every HTTP request but GET /healthz and the pages of the dashboard as "Authorization:
 	// Bearer <token>". A request to the key-value store of an actor may have a token of the actor
 	// instead, as token.create makes it.
 	Token string
@@ -91,6 +91,8 @@ type Options struct {
 	AllowedOrigins []string
 	// Gateway bounds what one HTTP client can take.
 	Gateway GatewayLimits
+	// NoDashboard leaves out the pages for operators at /dashboard/.
+	NoDashboard bool
 
 	// PprofListen is the TCP address, on loopback, of the profiles of net/http/pprof, under
 	// /debug/pprof/; "" serves none. An address beyond loopback is refused even if Token is set,

@@ -20,6 +20,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/dashboard"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
@@ -247,7 +248,11 @@ func (r *Runtime) startGateway(ctx context.Context) error {
 	if r.front, err = serve.New(f); err != nil {
 		return err
 	}
-	r.gateway = gateway.New(r.front, gateway.Options{Node: r.node, Health: r.Err})
+	g := gateway.Options{Node: r.node, Health: r.Err}
+	if !o.NoDashboard {
+		g.Dashboard = dashboard.Handler()
+	}
+	r.gateway = gateway.New(r.front, g)
 	if o.Listen == "" {
 		return nil
 	}

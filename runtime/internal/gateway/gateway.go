@@ -46,6 +46,8 @@ type Options struct {
 	// Health returns why the node cannot serve, or nil. Callers of GET /healthz see the message of an *host.Error; other
 	// errors appear only in the log. A nil Health means healthy.
 	Health func() error
+	// Dashboard serves the pages below /dashboard/, which have no data in them and need no token. Nil means that there are none.
+	Dashboard http.Handler
 }
 
 // A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of goroutines.
@@ -182,7 +184,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI:
+	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -205,14 +207,15 @@ func (x *exchange) serve() {
 		x.AllowMethods(t.route.methods(), allowedHeaders)
 		return
 	}
-	x.Uncounted = t.route == toHealth || t.route == toMetrics || t.route == toOpenAPI
+	x.Uncounted = t.route == toHealth || t.route == toMetrics || t.route == toOpenAPI || t.route == toDashboard
 	// The token comes before everything else of the request is looked at, so that a client without it cannot tell one route,
 	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
 	// handshake that failed.
 	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
-	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	free := (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		(t.route == toHealth || t.route == toDashboard && g.opts.Dashboard != nil)
 	var stranger *host.Error
-	if !upgrade && !health {
+	if !upgrade && !free {
 		stranger = x.admit(&t)
 	}
 	if e := cmp.Or(stranger, foreign); e != nil {
@@ -236,7 +239,8 @@ func (x *exchange) serve() {
 		x.Fail(fault)
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
-		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil:
+		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil,
+		t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -316,6 +320,8 @@ func (x *exchange) serve() {
 		x.metrics()
 	case t.route == toOpenAPI && method == http.MethodGet:
 		x.openapi()
+	case t.route == toDashboard && method == http.MethodGet:
+		x.Pass(g.opts.Dashboard)
 	default:
 		x.W.Header().Set("Allow", t.route.methods())
 		x.FailStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", r.Method),

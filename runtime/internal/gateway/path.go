@@ -36,6 +36,7 @@ const (
 	toHealth
 	toMetrics
 	toOpenAPI
+	toDashboard
 )
 
 // A target is what a path names.
@@ -87,6 +88,11 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toMetrics}, nil
 		case "/openapi.json":
 			return target{route: toOpenAPI}, nil
+		case "/dashboard":
+			return target{route: toDashboard}, nil
+		}
+		if strings.HasPrefix(path, "/dashboard/") {
+			return target{route: toDashboard}, nil
 		}
 		return target{}, nil
 	case rest == "":

@@ -21,7 +21,7 @@ type Options struct {
 	// Authorize is asked about every request except CORS preflights, after the token. An *host.Error is passed on to the
 	// client, any other error becomes permission_denied without details. Nil allows all.
 	Authorize func(context.Context, AuthRequest) error
-	// Token, if not "", is demanded of every request except GET /healthz, as "Authorization: Bearer <token>". A gateway may take other
+	// Token, if not "", is demanded of every request except GET /healthz and the pages of the dashboard, as "Authorization: Bearer <token>". A gateway may take other
 	// tokens in its place for what these allow.
 	Token string
 	// AllowedOrigins are the web origins, such as "https://app.example.com", whose pages may use the gateway from a

@@ -59,7 +59,7 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
-		call.Ask(method.AlarmList, func(r *call.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
+		call.Unwoken(call.Ask(method.AlarmList, func(r *call.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.AlarmListOutput{}, err
@@ -71,7 +71,7 @@ func (*Part) Methods() []*call.Method {
 				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
 			}
 			return out, err
-		}),
+		})),
 		call.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
 			return call.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
 		}),

@@ -81,7 +81,7 @@ func identify(s *kernel.Kernel, addr host.Address, token string) (string, error)
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
-		call.Ask(method.ConnectionList, func(r *call.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
+		call.Unwoken(call.Ask(method.ConnectionList, func(r *call.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
 			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
 			limit := in.Limit
 			if limit == 0 {
@@ -98,7 +98,7 @@ func (*Part) Methods() []*call.Method {
 				out.Connections = append(out.Connections, connectionInfo(&list[i]))
 			}
 			return out, nil
-		}),
+		})),
 		call.Run(method.ConnectionClose, closeByOperator),
 	}
 }

@@ -77,7 +77,7 @@ func (*Part) Name() string { return "mail" }
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
 		call.Serve(method.SendSkip, skipSend),
-		call.Ask(method.SendDeadList, listDeadSends),
+		call.Unwoken(call.Ask(method.SendDeadList, listDeadSends)),
 		call.Act(method.SendDeadRequeue, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
 			return eachDeadSend(c, h, in, true)
 		}),

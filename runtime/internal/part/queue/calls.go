@@ -42,9 +42,9 @@ func (*Part) Methods() []*call.Method {
 			func(_ *host.QueueResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.QueueResultOutput](codec, out).Done
 			})),
-		call.Ask(method.QueueStats, queueStats),
-		call.Ask(method.QueuePeek, queuePeek),
-		call.Ask(method.QueueDeadList, queueDeadList),
+		call.Unwoken(call.Ask(method.QueueStats, queueStats)),
+		call.Unwoken(call.Ask(method.QueuePeek, queuePeek)),
+		call.Unwoken(call.Ask(method.QueueDeadList, queueDeadList)),
 		counting(method.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			if err := selects(in); err != nil {
 				return host.CountOutput{}, err

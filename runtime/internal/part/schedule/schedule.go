@@ -346,7 +346,7 @@ func (*Part) Methods() []*call.Method {
 			}
 			return showSchedule(c.Actor.Type, out, codec)
 		}),
-		call.Ask(method.ScheduleList, func(r *call.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
+		call.Unwoken(call.Ask(method.ScheduleList, func(r *call.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
 			all, err := Query{r}.Schedules(in.Name)
 			if err != nil {
 				return host.ScheduleListOutput{}, err
@@ -357,8 +357,8 @@ func (*Part) Methods() []*call.Method {
 				}
 			}
 			return host.ScheduleListOutput{Schedules: all}, nil
-		}),
-		call.Ask(method.ScheduleRuns, func(r *call.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
+		})),
+		call.Unwoken(call.Ask(method.ScheduleRuns, func(r *call.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.ScheduleRunsOutput{}, err
@@ -366,7 +366,7 @@ func (*Part) Methods() []*call.Method {
 			defer done()
 			runs, err := schedulerows.Runs(s, in.Name, in.Instance)
 			return host.ScheduleRunsOutput{Runs: runs}, err
-		}),
+		})),
 	}
 }
 

@@ -134,6 +134,7 @@ func (*Part) Methods() []*call.Method {
 	read := call.Ask(method.StreamRead, readStream, call.Waiting(
 		func(in *host.StreamReadInput) (string, int64) { return streamTopic(in.Stream), in.WaitMS }, noItems))
 	read.Missing, read.OfLife = streamGone, true
+	call.Unwoken(read)
 	return []*call.Method{
 		call.Act(method.StreamAppend, appendStream),
 		call.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
@@ -150,7 +151,7 @@ func (*Part) Methods() []*call.Method {
 			return host.CountOutput{Count: n}, err
 		}),
 		read,
-		call.Ask(method.StreamList, listStreams),
+		call.Unwoken(call.Ask(method.StreamList, listStreams)),
 	}
 }
 

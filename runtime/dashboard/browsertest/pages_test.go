@@ -1,0 +1,93 @@
+package browsertest
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestPages opens each page on the flights example and on a cell with hostile values, at the width of a screen and of a phone. No
+// page wakes the actor that it shows, makes markup of a value, says anything on the console, or scrolls sideways on a phone.
+func TestPages(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(150)
+	s.store("cell/acme")
+	evil := "cell/" + url.PathEscape(hostile)
+	s.call(evil, "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"a"}, "value": 1}}})
+	s.call(evil, "actor.pause", object{"reason": hostile})
+	s.call("claim/100000", "workflow.pause", object{"reason": hostile})
+	s.sleep("cell/acme")
+	b := s.open("")
+	b.shows("No token.")
+	const acme, fragment = "/actor/cell/acme/-/", "&lt;"
+	for _, page := range []struct{ name, at, want string }{
+		{"overview", "/overview", "Turns per second"},
+		{"actors", "/actors", "airport/"},
+		{"actors-of-a-type", "/actors?type=cell", "onerror"},
+		{"actor", acme, "Activations that wrote"},
+		{"paused", "/actor/" + evil + "/-/", "onerror"},
+		{"queues", acme + "queues", "onerror"},
+		{"schedules", acme + "timers", "nightly"},
+		{"messages", acme + "messages", "No message was given up."},
+		{"connections", acme + "connections", "No client is connected."},
+		{"streams", acme + "streams", "onerror"},
+		{"events", acme + "events", "live"},
+		{"no-run", acme + "run", "It has no workflow run."},
+		{"store", acme + "store", "Search indexes"},
+		{"entries", acme + "store/entries?key=" + url.QueryEscape(`["exact"]`), "9007199254740993"},
+		{"entry", acme + "store/entries?prefix=note&key=" + url.QueryEscape(`["note",1]`), "onerror"},
+		{"store-queue", acme + "store/queue", "Dead letters"},
+		{"search", acme + "store/search?find=apple", "onerror"},
+		{"watch", acme + "store/watch", "live"},
+		{"atomic", acme + "store/atomic", "Mutations"},
+		{"store-metrics", acme + "store/metrics", "Messages pending"},
+		{"sql", acme + "sql", "read-only"},
+		{"keys", acme + "keys", "kv-scope"},
+		{"keys-of-a-kind", acme + "keys?kind=04", "kv("},
+		{"traces-of-an-actor", "/actor/airport/ORD/-/traces", "airport.depart"},
+		{"workflows", "/runs", "claim/100000"},
+		{"run", "/actor/claim/100000/-/run", "a message in documents"},
+		{"traces", "/traces?type=airport", "airport"},
+		{"feed", "/feed", "Live feed"},
+	} {
+		t.Run(page.name, func(t *testing.T) {
+			b.t = t
+			b.visit(page.at)
+			b.shows(page.want)
+			b.harmless()
+			b.screenshot(page.name)
+			b.size(390, 844)
+			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
+				t.Errorf("on a phone the page is %d pixels wide", wide)
+			}
+			b.screenshot("phone-" + page.name)
+			b.size(1360, 900)
+			if strings.Contains(js[string](b, "document.body.innerText"), fragment) {
+				t.Error("text is escaped twice")
+			}
+		})
+	}
+	b.t = t
+	if state := s.state("cell/acme"); state != "asleep" {
+		t.Errorf("looking at an actor made it %s", state)
+	}
+	b.calm()
+}
+
+// TestOneTrace opens a trace as a waterfall, with the spans of another actor that took part.
+func TestOneTrace(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(0)
+	b := s.open("")
+	b.visit("/actor/airport/ORD/-/traces")
+	b.until("[...document.querySelectorAll('a.row')].some((a) => a.innerText.includes('airport.depart'))")
+	js[bool](b, "([...document.querySelectorAll('a.row')].find((a) => a.innerText.includes('airport.depart')).click(), true)")
+	b.until("document.querySelectorAll('.wf-row').length > 3")
+	b.click("Find in other actors")
+	b.until("document.querySelectorAll('.lane').length > 1")
+	b.shows("route/ORD/LAX")
+	js[bool](b, "([...document.querySelectorAll('.wf-name button')].find((e) => e.innerText.includes('turn')).click(), true)")
+	b.until("document.querySelector('.detail .facts')")
+	b.screenshot("trace")
+	b.calm()
+}

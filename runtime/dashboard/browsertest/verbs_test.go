@@ -1,0 +1,182 @@
+package browsertest
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestVerbs clicks the main verbs. Each asks for a reason, which the node is told.
+func TestVerbs(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(0)
+	s.store("cell/acme")
+	b := s.open("#/actor/cell/acme/-/")
+	const reason = "ticket 4711: “ä”"
+	answer := func(submit, operation string, fields ...string) {
+		t.Helper()
+		b.until("document.querySelector('dialog[open]')")
+		b.fill(append(fields, "reason", reason)...)
+		b.click(submit)
+		b.until("!document.querySelector('dialog[open]')")
+		if got := s.reason(operation); got != reason {
+			t.Errorf("%s got the reason %q", operation, got)
+		}
+	}
+
+	b.click("Pause")
+	b.click("Pause") // without a reason the browser keeps the dialog
+	b.until("document.querySelector('dialog[open] input:invalid')")
+	answer("Pause", "operate actor.pause")
+	b.shows("paused " + reason)
+	b.click("Resume")
+	answer("Resume", "operate actor.resume")
+	b.until("![...document.querySelectorAll('.badge')].some((e) => e.innerText === 'paused')")
+
+	b.visit("/actor/cell/acme/-/queues")
+	b.click("Requeue all")
+	answer("Requeue all", "operate queue.dead.requeue")
+	b.shows("No dead letters.")
+	b.click("Skip")
+	answer("Skip", "operate queue.skip")
+	b.until("document.querySelector('[aria-label=\"Dead letters\"]')")
+
+	b.visit("/actor/cell/acme/-/store/entries?key=" + `["exact"]`)
+	b.shows("9007199254740993")
+	b.click("Edit…")
+	answer("Commit", "call kv.commit", "value", `{"n":9007199254740995}`)
+	b.shows("9007199254740995")
+	b.click("Delete…")
+	answer("Delete", "call kv.commit")
+	b.shows("There is no such entry.")
+
+	b.visit("/actor/cell/acme/-/store/atomic")
+	b.fill("Key of the mutation", "made/here", "Value", "[1]")
+	b.click("Commit…")
+	answer("Commit", "call kv.commit")
+	b.shows("Done.")
+	if entry := s.call("cell/acme", "kv.get", object{"key": []any{"made", "here"}})["entry"]; entry == nil {
+		t.Error("the commit has put nothing")
+	}
+
+	b.visit("/actor/cell/acme/-/sql")
+	b.fill("SQL", "SELECT name, n FROM customer")
+	b.press(kb.End)
+	js[bool](b, "(document.querySelector('textarea').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true})), true)")
+	b.shows("9007199254740993")
+	b.harmless()
+	b.refused = "sql.query" // the console says that the node refused it
+	b.fill("SQL", "DELETE FROM customer")
+	js[bool](b, "(document.querySelector('textarea').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true})), true)")
+	b.until("document.querySelector('.result .fault')")
+	b.click("Unlock…")
+	b.fill("reason", reason)
+	b.click("Unlock")
+	js[bool](b, "(document.querySelector('textarea').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true})), true)")
+	b.shows("1 rows changed")
+	if got := s.reason("call sql.exec"); got != reason {
+		t.Errorf("SQL got the reason %q", got)
+	}
+
+	b.visit("/actor/claim/100000/-/run")
+	b.until("[...document.querySelectorAll('.part button')].some((e) => e.innerText === 'Pause')")
+	js[bool](b, "([...document.querySelectorAll('.part button')].find((e) => e.innerText === 'Pause').click(), true)")
+	answer("Pause", "operate workflow.pause")
+	b.shows("paused: operator")
+	b.click("Graph")
+	b.until("document.querySelector('.graph .node')")
+
+	b.visit("/actor/cell/acme/-/")
+	b.click("Destroy…")
+	b.until("document.querySelector('dialog[open] button.danger').disabled")
+	answer("Destroy", "destroy", "confirm", "cell/acme")
+	b.until("location.hash === '#/actors?type=cell'")
+	b.calm()
+}
+
+// TestLive shows what happens without being asked again: entries that change, and events.
+func TestLive(t *testing.T) {
+	s := newSite(t, "")
+	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
+	b := s.open("#/actor/cell/acme/-/store/watch")
+	b.until("document.querySelector('.live .badge.good')")
+	s.call("cell/acme", "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"late"}, "value": "seen"}}})
+	b.shows(`"seen"`)
+	b.visit("/actor/cell/acme/-/events")
+	b.until("document.querySelector('.live .badge.good')")
+	s.call("cell/acme", "put", object{"key": []any{"b"}, "value": "second"})
+	b.until("[...document.querySelectorAll('td')].some((e) => e.innerText === 'changed')")
+	b.visit("/feed")
+	s.call("cell/other", "put", object{"key": []any{"b"}, "value": 2})
+	b.calm()
+}
+
+func TestKeyboard(t *testing.T) {
+	s := newSite(t, "")
+	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
+	s.call("cell/beta", "put", object{"key": []any{"a"}, "value": 1})
+	b := s.open("")
+	b.until("document.querySelector('.tiles')")
+	b.press("?")
+	b.until("document.querySelector('dialog[open] .keys')")
+	b.press(kb.Escape)
+	b.until("!document.querySelector('dialog')")
+	b.press("ga")
+	b.until("location.hash === '#/actors' && document.querySelector('.page.actors a.row')")
+	b.press("jj")
+	b.until("document.activeElement.innerText === 'cell/beta'")
+	b.press("k")
+	b.press(kb.Enter)
+	b.until("location.hash === '#/actor/cell/acme/-/' && document.querySelector('.why')")
+	b.press("]")
+	b.until("document.querySelector('.tabs a[aria-current]').innerText === 'Queues'")
+	b.press("u")
+	b.until("location.hash === '#/actor/cell/acme/-/'")
+	b.press("/")
+	b.until("document.querySelector('dialog[open] input') === document.activeElement")
+	b.press("cell/beta" + kb.Enter)
+	b.until("location.hash === '#/actor/cell/beta/-/'")
+	b.press("gw")
+	b.until("location.hash === '#/runs'")
+	b.calm()
+}
+
+// TestToken checks that the page asks for the token, takes it from the address and removes it there, and keeps it nowhere.
+func TestToken(t *testing.T) {
+	s := newSite(t, "secret")
+	b := s.open("")
+	b.until("document.querySelector('dialog[open] [name=token]')")
+	b.fill("token", "wrong")
+	b.click("Continue")
+	b.shows("The node refused the token")
+	b.fill("token", "secret")
+	b.click("Continue")
+	b.until("document.querySelector('.tiles')")
+	if left := js[string](b, "document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)"); left != "{}{}" {
+		t.Errorf("the page keeps %s", left)
+	}
+	other := s.open("#token=secret&to=/actors")
+	other.shows("No such actors.")
+	if at := js[string](other, "location.href"); at != other.base+"#/actors" {
+		t.Errorf("the address is %s", at)
+	}
+	b.calm()
+	other.calm()
+}
+
+// TestColours takes pictures of the dark theme.
+func TestColours(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(50)
+	b := s.open("")
+	b.until("document.querySelector('.tiles')")
+	js[bool](b, "(document.getElementById('theme').click(), true)")
+	light := js[string](b, "(document.getElementById('theme').click(), getComputedStyle(document.body).backgroundColor)")
+	dark := js[string](b, "(document.getElementById('theme').click(), getComputedStyle(document.body).backgroundColor)")
+	if light == dark {
+		t.Errorf("both themes are %s", light)
+	}
+	b.visit("/actor/airport/ORD/-/keys")
+	b.screenshot("dark")
+	b.calm()
+}

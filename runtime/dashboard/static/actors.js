@@ -1,0 +1,51 @@
+// The list of actors.
+
+import { h, patch } from './dom.js';
+import { get } from './api.js';
+import { badge, button, table, time } from './ui.js';
+import { address, bytes, keyOf, link, number } from './format.js';
+import { scrape } from './metrics.js';
+
+const size = 50;
+
+export default async function actors(page) {
+  const q = page.query;
+  page.title('Actors');
+  const cursors = (q.get('c') ?? '').split('~').filter(Boolean); // those of the pages before this one, and of this one
+  const type = h('select', { 'aria-label': 'Type', onchange: (e) => page.setQuery({ type: e.target.value, prefix: '', c: '' }) }, h('option', { value: '' }, 'all types'));
+  const prefix = h('input.filter', {
+    type: 'search', placeholder: 'key begins with: acme/eu', 'aria-label': 'Key begins with', value: q.get('prefix') ?? '', spellcheck: 'false',
+    onchange: (e) => page.setQuery({ prefix: e.target.value, c: '' }),
+  });
+  const where = new URLSearchParams({ limit: size });
+  if (q.get('type')) where.set('type', q.get('type'));
+  for (const part of (q.get('prefix') ?? '').split('/').filter(Boolean)) where.append('prefix', part);
+  if (cursors.length) where.set('cursor', cursors[cursors.length - 1]);
+
+  const list = page.section({
+    title: '', cls: 'flush',
+    load: (signal) => get('actors?' + where, { signal }),
+    show: (r) => [
+      table([{ label: 'Actor', class: 'grow' }, 'State', { label: 'Run', class: 'opt' }, { label: 'Waiting', class: 'num opt' }, { label: 'Messages', class: 'num opt' },
+        { label: 'Alarms', class: 'num opt' }, { label: 'Keys', class: 'num opt' }, { label: 'Size', class: 'num' }, { label: 'Changed', class: 'num' }],
+      r.actors.map((a) => ({
+        key: a.id, href: link(a),
+        cells: [h('span.address', h('span.dim', a.type, a.key.length ? '/' : ''), keyOf(a)), badge(a.state), a.run ? [badge(a.run.state), ' ', h('span.dim', a.run.workflow)] : '',
+          a.mailbox || h('span.dim', '0'), a.failed_sends ? h('span.bad', `${a.pending_sends} + ${a.failed_sends} failed`) : a.pending_sends || h('span.dim', '0'),
+          a.alarms || h('span.dim', '0'), number(a.keys), bytes(a.bytes), time(a.updated)],
+      })), { none: 'No such actors.', caption: 'Actors' }),
+      r.uncertain ? h('p.warn', 'Left out, because their last commit may be lost: ', r.uncertain.map(address).join(', ')) : null,
+      h('div.pager',
+        cursors.length ? button('← Back', () => page.setQuery({ c: cursors.slice(0, -1).join('~') })) : null,
+        h('span.dim', r.actors.length ? `${cursors.length * size + 1}–${cursors.length * size + r.actors.length}` : ''),
+        r.cursor ? button('Next →', () => page.setQuery({ c: [...cursors, r.cursor].join('~') })) : null),
+    ],
+  });
+  page.root.append(h('div.head', h('h1', 'Actors'), h('div.actions', type, prefix)), list.el);
+  scrape(page.signal).then((s) => {
+    const names = [...s.by('cairn_type_actors_awake', 'type').keys()].sort();
+    if (q.get('type') && !names.includes(q.get('type'))) names.unshift(q.get('type'));
+    patch(type, h('option', { value: '' }, 'all types'), names.map((n) => h('option', { value: n }, n)));
+    type.value = q.get('type') ?? '';
+  }).catch(() => { /* without metrics there is no list of types */ });
+}

@@ -1,0 +1,73 @@
+// What a page gets from the router: a root, a signal that is aborted when the page is left, and data that stays fresh.
+
+import { h, patch } from './dom.js';
+import { pause } from './api.js';
+import { fault } from './ui.js';
+
+export class Page {
+  constructor(root, path, query) {
+    this.root = root;
+    this.path = path;
+    this.query = query;
+    this.abort = new AbortController();
+    this.signal = this.abort.signal;
+  }
+
+  title(text) { document.title = text + ' · Cairn'; }
+
+  // setQuery changes the parameters of the page in its address, and shows the page anew unless quiet.
+  setQuery(change, quiet) {
+    const q = new URLSearchParams(this.query);
+    for (const [k, v] of Object.entries(change)) if (v) q.set(k, v); else q.delete(k);
+    this.query = q;
+    const hash = location.hash.split('?')[0] + (String(q) ? '?' + q : '');
+    if (quiet) history.replaceState(null, '', hash); else location.hash = hash;
+  }
+
+  // live runs f now and then again and again, ms after it has ended, while the page can be seen.
+  async live(f, ms = 3000) {
+    while (!this.signal.aborted) {
+      if (!document.hidden) await f();
+      if (!ms) return;
+      await pause(ms, this.signal);
+      if (document.hidden && !this.signal.aborted) await seen(this.signal);
+    }
+  }
+
+  // section is a titled part of the page. load fetches its data, show makes nodes of them, and both run again every ms. Without
+  // load, set gives it data.
+  section({ title, load, show, ms = 3000, actions, cls }) {
+    const body = h('div.body', h('p.loading', { 'aria-busy': 'true' }, 'Loading'));
+    const side = h('div.actions', actions);
+    const el = h('section.panel', { class: cls, keep: title }, title ? h('header', h('h2', title), side) : null, body);
+    let last;
+    const render = () => { if (last !== undefined) patch(body, show(last)); };
+    let turn = 0;
+    const refresh = async () => {
+      const mine = ++turn;
+      try {
+        const data = await load(this.signal);
+        if (this.signal.aborted || mine !== turn) return;
+        last = data;
+        render();
+      } catch (e) {
+        if (this.signal.aborted || mine !== turn) return;
+        if (!e.code) console.error(e);
+        patch(body, fault(e));
+      }
+    };
+    if (load) this.live(refresh, ms);
+    return { el, refresh, render, side, set: (data) => { last = data; render(); } };
+  }
+}
+
+// seen resolves once the page can be seen.
+const seen = (signal) => new Promise((resolve) => {
+  const look = () => {
+    if (document.hidden && !signal.aborted) return;
+    document.removeEventListener('visibilitychange', look);
+    resolve();
+  };
+  document.addEventListener('visibilitychange', look);
+  signal.addEventListener('abort', look, { once: true });
+});

@@ -1,0 +1,68 @@
+// The traces that one actor has kept.
+
+import { h } from './dom.js';
+import { button, empty, table, time } from './ui.js';
+import { address, between, number, span } from './format.js';
+
+export const ranges = { '15 min': 15, '1 h': 60, '24 h': 1440, '7 d': 10_080 };
+const pages = 5;
+
+// readTraces reads the spans of an actor in a time, or of a trace, up to some pages.
+export async function readSpans(read, input) {
+  const out = { spans: [], parents: [], damaged: [], dropped: 0, now: '', more: false };
+  let cursor;
+  for (let i = 0; i < pages; i++) {
+    const r = await read('trace.read', { limit: 1000, ...input, cursor });
+    out.spans.push(...r.spans);
+    out.parents.push(...r.parents ?? []);
+    out.damaged.push(...r.damaged ?? []);
+    out.dropped = Number(r.dropped ?? 0);
+    out.now = r.now;
+    cursor = r.cursor;
+    if (!cursor) return out;
+  }
+  out.more = true;
+  return out;
+}
+
+// group makes traces of spans: the latest first.
+export function group(spans) {
+  const traces = new Map();
+  for (const s of spans) {
+    let t = traces.get(s.trace_id);
+    if (!t) traces.set(s.trace_id, t = { id: s.trace_id, spans: [], errors: 0, open: 0 });
+    t.spans.push(s);
+    if (s.status === 'error') t.errors++;
+    if (!s.end) t.open++;
+  }
+  for (const t of traces.values()) {
+    const known = new Set(t.spans.map((s) => s.span_id));
+    t.root = t.spans.find((s) => !s.parent_id || !known.has(s.parent_id)) ?? t.spans[0];
+    t.start = t.spans.reduce((a, s) => between(s.start, a) > 0 ? s.start : a, t.root.start);
+    t.end = t.spans.reduce((a, s) => s.end && (!a || between(a, s.end) > 0) ? s.end : a, null);
+  }
+  return [...traces.values()].sort((a, b) => between(a.start, b.start));
+}
+
+export function traceTable(traces, actorOf, none) {
+  return table([{ label: 'What', class: 'grow' }, { label: 'Actor', class: 'opt' }, { label: 'Spans', class: 'num' }, { label: 'Errors', class: 'num opt' }, { label: 'Took', class: 'num' }, { label: 'Started', class: 'num' }], traces.map((t) => ({
+    key: t.id, href: `#/trace/${t.id}?` + new URLSearchParams({ actor: address(actorOf(t)) }),
+    cells: [t.root.name, address(actorOf(t)), number(t.spans.length), t.errors ? h('span.bad', number(t.errors)) : number(0), t.open ? h('span.info', 'open') : t.end ? span(between(t.start, t.end)) : '–', time(t.start)],
+  })), { none, caption: 'Traces' });
+}
+
+export default function spans(page) {
+  const range = page.query.get('range') ?? '1 h';
+  const errors = page.query.get('errors') === '1';
+  const choose = Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }));
+  const bad = button('errors only', () => page.setQuery({ errors: errors ? '' : '1' }), { 'aria-pressed': String(errors) });
+  const list = page.section({
+    title: 'Traces', cls: 'flush', ms: 4000, actions: [h('span.segments', choose), bad],
+    load: () => readSpans(page.call, { start: new Date(Date.now() - ranges[range] * 60_000).toISOString(), errors: errors || undefined }),
+    show: (r) => [traceTable(group(r.spans), () => page.actor, 'No traces of that time.'),
+      r.more ? empty('The first 5,000 spans are shown: choose a shorter time.') : null,
+      r.dropped ? h('p.warn', `${number(r.dropped)} spans of that time are missing, because there were too many.`) : null,
+      r.damaged.length ? h('p.bad', 'Cannot be read: ', r.damaged.join(', ')) : null],
+  });
+  page.part.append(list.el);
+}

@@ -1,0 +1,120 @@
+// One trace as a waterfall: over the actors that are known to take part.
+
+import { h, patch } from './dom.js';
+import { call, get } from './api.js';
+import { badge, button, facts, fault, json, moment, note, say } from './ui.js';
+import { address, between, link, micros, number, parseAddress, span } from './format.js';
+import { readSpans } from './spans.js';
+
+const most = 200; // actors that are asked when others are looked for
+const atOnce = 4;
+
+export default async function trace(page) {
+  const id = page.path[0] ?? '';
+  page.title('Trace ' + id.slice(0, 8));
+  page.crumbs(['Traces', '#/traces'], [id.slice(0, 16) + '…']);
+  const actors = new Map(page.query.getAll('actor').map((a) => [a, parseAddress(a)]));
+  const spans = new Map(); // by id
+  let now = new Date().toISOString();
+  let missing = 0;
+  let chosen = '';
+  const detail = h('div.detail');
+  const read = async (a) => {
+    const r = await readSpans((name, input) => call(a, name, input, { signal: page.signal }), { trace_id: id });
+    for (const s of r.spans) spans.set(s.span_id, { ...s, actor: address(a) });
+    now = r.now;
+    missing += r.dropped;
+    return r.spans.length;
+  };
+  const view = page.section({
+    title: 'Waterfall', cls: 'flush', ms: 5000,
+    load: async () => {
+      missing = 0;
+      for (const a of actors.values()) await read(a);
+      return [...spans.values()];
+    },
+    show: (list) => waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); }),
+    actions: button('Find in other actors', () => find(), {}),
+  });
+  // find asks actors of the types that the spans name: a span does not say the key of the other side.
+  async function find() {
+    const types = new Set([...spans.values()].flatMap((s) => [...s.name.matchAll(/^(?:request|send|call|http \w+) ([^.\s]+)\./g)].map((m) => m[1])));
+    for (const s of spans.values()) if (s.remote || s.links) types.add('');
+    let asked = 0;
+    let found = 0;
+    for (const type of types) {
+      const r = await get('actors?' + new URLSearchParams({ limit: most, ...(type ? { type } : {}) }), { signal: page.signal });
+      const others = r.actors.filter((a) => !actors.has(address(a))).sort((a, b) => new Date(b.updated) - new Date(a.updated));
+      for (let i = 0; i < others.length && asked < most; i += atOnce) {
+        const some = others.slice(i, i + atOnce);
+        asked += some.length;
+        const counts = await Promise.all(some.map((a) => read(a).catch(() => 0)));
+        some.forEach((a, k) => { if (counts[k]) { actors.set(address(a), a); found++; } });
+      }
+    }
+    const q = new URLSearchParams();
+    for (const a of actors.keys()) q.append('actor', a);
+    history.replaceState(null, '', `#/trace/${id}?${q}`);
+    say(`${found} more of ${asked} actors take part`);
+    view.refresh();
+  }
+  page.root.append(h('div.head', h('h1', 'Trace ', h('code', id))), view.el, detail);
+  if (!actors.size) patch(detail, fault(new Error('The address names no actor: open a trace from an actor.')));
+}
+
+// order puts spans in the order of their tree, with their depth.
+function order(list) {
+  const known = new Map(list.map((s) => [s.span_id, s]));
+  const children = new Map();
+  for (const s of list) {
+    const up = known.has(s.parent_id) ? s.parent_id : '';
+    if (!children.has(up)) children.set(up, []);
+    children.get(up).push(s);
+  }
+  const out = [];
+  const seen = new Set();
+  const walk = (id, depth) => {
+    for (const s of (children.get(id) ?? []).sort((a, b) => between(b.start, a.start))) {
+      if (seen.has(s.span_id)) continue;
+      seen.add(s.span_id);
+      out.push({ s, depth, orphan: Boolean(s.parent_id) && !known.has(s.parent_id) });
+      walk(s.span_id, depth + 1);
+    }
+  };
+  walk('', 0);
+  return out;
+}
+
+function waterfall(list, now, chosen, open) {
+  if (!list.length) return h('p.empty', 'No actor that is asked has spans of this trace.');
+  const from = Math.min(...list.map((s) => micros(s.start)));
+  const to = Math.max(...list.map((s) => micros(s.end ?? now)), from + 0.001);
+  const at = (ms) => (ms - from) / (to - from) * 100;
+  const lanes = new Map();
+  const names = [...new Set(list.map((s) => s.actor))];
+  names.forEach((a, i) => lanes.set(a, i % 6));
+  const ticks = [0, 0.25, 0.5, 0.75, 1];
+  return [
+    h('div.lanes', names.map((a) => h('a', { href: link(parseAddress(a), 'traces'), class: 'lane l' + lanes.get(a) }, a)), h('span.dim', `${number(list.length)} spans over ${span(to - from)}`)),
+    h('div.waterfall', { role: 'table', 'aria-label': 'Spans' },
+      h('div.wf-row.wf-head', { role: 'row' }, h('span', { role: 'columnheader' }, 'Span'), h('span.wf-axis', { role: 'columnheader' }, ticks.map((t) => h('i', { style: { left: t * 100 + '%' } }, span((to - from) * t))))),
+      order(list).map(({ s, depth, orphan }) => h('div.wf-row', { key: s.span_id, role: 'row', class: s.span_id === chosen ? 'chosen' : null, onclick: () => open(s) },
+        h('span.wf-name', { role: 'cell', style: { 'padding-left': 8 + Math.min(depth, 12) * 14 + 'px' } },
+          h('button.row', { type: 'button', onclick: (e) => { e.stopPropagation(); open(s); } }, h('i.dot', { class: 'l' + lanes.get(s.actor), title: s.actor }), s.name),
+          orphan ? h('span.gap', { title: 'The parent is in another actor, outside, or was not kept.' }, ' ↰') : null,
+          s.links?.length ? h('span.gap', { title: 'It has links' }, ' ⇢') : null),
+        h('span.wf-bar', { role: 'cell' },
+          h('b', { class: ['l' + lanes.get(s.actor), s.status === 'error' ? 'error' : '', s.end ? '' : 'open'].join(' '), style: { left: at(micros(s.start)) + '%', width: Math.max(0.15, at(micros(s.end ?? now)) - at(micros(s.start))) + '%' } }),
+          (s.events ?? []).map((e) => h('u', { style: { left: at(micros(e.time)) + '%' }, title: e.name })),
+          h('em', { class: at(micros(s.start)) > 70 ? 'left' : '', style: at(micros(s.start)) > 70 ? { right: 100 - at(micros(s.start)) + '%' } : { left: at(micros(s.end ?? now)) + '%' } }, s.end ? span(between(s.start, s.end)) : 'open')))))];
+}
+
+function details(s, now) {
+  return h('section.panel', h('header', h('h2', s.name), s.status ? badge(s.status) : null, s.end ? null : badge('open')),
+    h('div.body', s.message ? h('div.fault', s.message) : null,
+      facts(['Actor', h('a', { href: link(parseAddress(s.actor)) }, s.actor)], ['Kind', s.kind], ['Began', moment(s.start)], ['Took', s.end ? span(between(s.start, s.end)) : 'open for ' + span(between(s.start, now))],
+        ['Span', h('code', s.span_id)], s.parent_id ? ['Parent', [h('code', s.parent_id), s.remote ? ' of another actor or process' : '']] : null, s.scope ? ['Made by', s.scope] : null),
+      s.attributes && Object.keys(s.attributes).length ? [h('h3', 'Attributes'), json(s.attributes)] : null,
+      s.events?.length ? [h('h3', 'Events'), json(s.events)] : null,
+      s.links?.length ? [h('h3', 'Links'), s.links.map((l) => note(h('a', { href: `#/trace/${l.trace_id}?` + new URLSearchParams({ actor: s.actor }) }, 'trace ', h('code', l.trace_id)), ' span ', h('code', l.span_id)))] : null));
+}

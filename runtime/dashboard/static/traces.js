@@ -1,0 +1,41 @@
+// Recent traces of the node: of the actors that have changed last.
+
+import { h, patch } from './dom.js';
+import { call, get } from './api.js';
+import { button, fault } from './ui.js';
+import { parseAddress, link } from './format.js';
+import { scrape } from './metrics.js';
+import { group, ranges, readSpans, traceTable } from './spans.js';
+
+const asked = 20;
+
+export default function traces(page) {
+  const range = page.query.get('range') ?? '15 min';
+  const errors = page.query.get('errors') === '1';
+  const type = h('select', { 'aria-label': 'Type', onchange: (e) => page.setQuery({ type: e.target.value }) }, h('option', { value: '' }, 'all types'));
+  const trouble = h('div');
+  const actor = h('input.filter', { type: 'search', placeholder: 'actor: TYPE/KEY', 'aria-label': 'Actor', spellcheck: 'false' });
+  const form = h('form', { onsubmit: (e) => { e.preventDefault(); try { location.hash = link(parseAddress(actor.value), 'traces'); } catch (err) { patch(trouble, fault(err)); } } }, actor);
+  const list = page.section({
+    title: '', cls: 'flush', ms: 5000,
+    load: async (signal) => {
+      const r = await get('actors?' + new URLSearchParams({ limit: 200, ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
+      const some = r.actors.sort((a, b) => new Date(b.updated) - new Date(a.updated)).slice(0, asked);
+      const start = new Date(Date.now() - ranges[range] * 60_000).toISOString();
+      const all = [];
+      for (let i = 0; i < some.length; i += 4) {
+        const pages = await Promise.all(some.slice(i, i + 4).map((a) => readSpans((name, input) => call(a, name, input, { signal }), { start, errors: errors || undefined, limit: 300 }).catch(() => ({ spans: [] }))));
+        pages.forEach((p, k) => p.spans.forEach((s) => all.push({ ...s, actor: some[i + k] })));
+      }
+      return { traces: group(all).slice(0, 100), actors: some.length };
+    },
+    show: (r) => [traceTable(r.traces, (t) => t.root.actor, 'No traces of that time.'), h('p.note', `Of the ${r.actors} actors of this list that have changed last. An actor's own page has all of its traces.`)],
+  });
+  page.root.append(h('div.head', h('h1', 'Traces'), h('div.actions', form, type,
+    h('span.segments', Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }))),
+    button('errors only', () => page.setQuery({ errors: errors ? '' : '1' }), { 'aria-pressed': String(errors) }))), trouble, list.el);
+  scrape(page.signal).then((s) => {
+    patch(type, h('option', { value: '' }, 'all types'), [...s.by('cairn_type_actors_awake', 'type').keys()].sort().map((n) => h('option', { value: n }, n)));
+    type.value = page.query.get('type') ?? '';
+  }).catch(() => { /* without metrics there is no list of types */ });
+}
