@@ -95,7 +95,8 @@ func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunCont
 	return offline.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }
 
-// List pages through actors in the order of type and key.
+// List pages through actors: in the order of type and key, unless the query has another. Conditions on
+// the state find actors that are paused.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
-	return survey.StoredList(o.store, o.Namespace, q)
+	return offline.StoredList(o.store, o.Namespace, q)
 }
