@@ -87,6 +87,9 @@ func (c *Context) Value(key any) any {
 	if key == (site.InsideKey{}) {
 		return &site.Inside{Fail: c.fail}
 	}
+	if key == (site.ScopeKey{}) {
+		return (*turnScope)(c)
+	}
 	return c.turn.Value(key)
 }
 
@@ -165,6 +168,9 @@ func (c *ReadContext) connection() *hookConnection { return nil }
 func (c *ReadContext) Value(key any) any {
 	if key == (site.InsideKey{}) {
 		return new(site.Inside)
+	}
+	if key == (site.ScopeKey{}) {
+		return (*queryScope)(c)
 	}
 	return c.r.Value(key)
 }

@@ -62,6 +62,7 @@ const (
 	kindStream
 	kindConnections
 	kindWorkflow
+	kindAttribute
 )
 
 func (k kind) String() string {
@@ -88,6 +89,8 @@ func (k kind) String() string {
 		return "connections"
 	case kindWorkflow:
 		return "workflow"
+	case kindAttribute:
+		return "attribute"
 	}
 	return "unknown"
 }
@@ -147,6 +150,8 @@ type declared struct {
 	scope   *host.Map // of a map that bounds or counts; nil otherwise
 	values  []codec.Described
 	faults  []string
+
+	attribute host.AttributeKind
 }
 
 func (d *declared) String() string { return d.text }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -255,6 +256,14 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 			scope.Handler = b.handler
 			behavior.Maps = append(behavior.Maps, scope)
 			p.maps = append(p.maps, b)
+		}
+	case kindAttribute:
+		if slices.Contains(host.ListFields, c.name) {
+			d.fault(c.String(), "every actor has a field of this name: %s", strings.Join(host.ListFields, ", "))
+		}
+		behavior.Attributes = append(behavior.Attributes, host.Attribute{Name: c.name, Kind: c.attribute})
+		if len(behavior.Attributes) == host.MaxAttributes+1 {
+			d.fault(c.String(), "a type has up to %d attributes", host.MaxAttributes)
 		}
 	case kindWorkflow:
 		behavior.Workflows = append(behavior.Workflows, *b.workflow)

@@ -84,7 +84,7 @@ func Example_life() {
 	defer stop()
 	ctx, ada := context.Background(), purses.Ref(node, "ada")
 	_, err := owner.Call(ctx, ada, actor.None{}, actor.Existing())
-	fmt.Println(actor.CodeOf(err), opening.Name(), remind.Name(), owner.Name(), purses.Name())
+	fmt.Println(actor.CodeOf(err), remind.Name(), owner.Name(), purses.Name())
 	fmt.Println(opening.Call(ctx, ada, "Ada"), actor.CodeOf(ada.Create(ctx)) == actor.AlreadyExists)
 	once := actor.IdempotencyKey("order 1")
 	at := time.Now().Add(time.Hour)
@@ -98,7 +98,7 @@ func Example_life() {
 	// Output:
 	// <nil> purse 4
 	// actor type "purse": creation "create": is declared but not bound: pass actor.OnCreate(...) to actor.Define
-	// not_found create remind owner purse
+	// not_found remind owner purse
 	// <nil> true
 	// pay later: true, of 1 by purse[ada] in turn 2
 	// true

@@ -116,7 +116,7 @@ func Example_store() {
 	defer stop()
 	ctx, mine := context.Background(), shelves.Ref(node, "mine")
 	must(fill.Call(ctx, mine, []string{"a", "b", "c", "d"}))
-	fmt.Println(books.Name(), must(titles.Call(ctx, mine, actor.None{})))
+	fmt.Println("books", must(titles.Call(ctx, mine, actor.None{})))
 	fmt.Print(must(empty.Call(ctx, mine, actor.None{})))
 	// Output:
 	// books all:d4

@@ -82,9 +82,6 @@ func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
 	return m
 }
 
-// Name returns the map's name.
-func (m *Map[K, V]) Name() string { return m.decl.name }
-
 // A MapEntry is one entry of a map.
 type MapEntry[K, V any] struct {
 	Key K

@@ -124,9 +124,6 @@ func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
 	return c
 }
 
-// Name returns "create".
-func (c *Create[S, In]) Name() string { return c.decl.name }
-
 // Call creates an actor and returns when it is durable. The error is an [*Error], with code
 // AlreadyExists if the key is taken; if the handler fails, the actor does not exist.
 func (c *Create[S, In]) Call(ctx context.Context, ref Ref[S], in In, opts ...CreateOption) error {

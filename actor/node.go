@@ -133,12 +133,32 @@ func (r Ref[S]) Destroy(ctx context.Context) error {
 // After a failure of the disk the last pair has an error of code Unavailable with the keys of the
 // actors that List left out. Their state is unknown until the node restarts.
 func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Seq2[Status, error] {
+	return list(ctx, node, "List", host.ListQuery{Type: t.core.name, Prefix: prefix})
+}
+
+// Find ranges over the actors of the type that a query selects, without waking them. Its pages and its last pair are as with
+// [Type.List].
+func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.Seq2[Ref[S], error] {
+	return func(yield func(Ref[S], error) bool) {
+		for s, err := range list(ctx, node, "Find", host.ListQuery{Type: t.core.name, Prefix: q.Prefix, Where: q.Where, Sort: q.Sort, Brief: true}) {
+			ref := Ref[S]{}
+			if err == nil {
+				ref = t.Ref(node, s.Key...)
+			}
+			if !yield(ref, err) {
+				return
+			}
+		}
+	}
+}
+
+// list reads a list page by page.
+func list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if node == nil {
-			yield(Status{}, Errorf(InvalidArgument, "List needs a node"))
+			yield(Status{}, Errorf(InvalidArgument, "%s needs a node", name))
 			return
 		}
-		q := host.ListQuery{Type: t.core.name, Prefix: prefix}
 		var without []host.Address
 		for {
 			page, err := node.List(ctx, q)

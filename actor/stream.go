@@ -70,9 +70,9 @@ func (s *Stream[S, T]) Of(ref Ref[S]) handle.Stream[T] {
 	return handle.NewStream(ref.site(s.label), s.items)
 }
 
-// An Appender is what may append to a stream of the actor itself: *[Context], as part of the turn's
+// An appender is what may append to a stream of the actor itself: *[Context], as part of the turn's
 // commit, and *[Task], in a turn of its own. Only they implement it.
-type Appender interface {
+type appender interface {
 	context.Context
 	Node
 	own(*declared) error
@@ -81,8 +81,8 @@ type Appender interface {
 }
 
 var (
-	_ Appender = (*Context)(nil)
-	_ Appender = (*Task)(nil)
+	_ appender = (*Context)(nil)
+	_ appender = (*Task)(nil)
 )
 
 func (c *Context) appendItems(stream string, items [][]byte) (uint64, error) {
@@ -95,7 +95,7 @@ func (c *Context) appendItems(stream string, items [][]byte) (uint64, error) {
 //
 // If Append fails in a turn, so does the turn, whether or not the handler looks at the error. The
 // error code is FailedPrecondition if the stream is closed, TooLarge if an item is.
-func (s *Stream[S, T]) Append(ctx Appender, items ...T) (uint64, error) {
+func (s *Stream[S, T]) Append(ctx appender, items ...T) (uint64, error) {
 	if err := ctx.own(s.decl); err != nil {
 		return 0, ctx.fail(err)
 	}

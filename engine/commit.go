@@ -104,9 +104,13 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	defer release()
 
 	next := w.nextHead()
+	listing, err := w.relist(&next)
+	if err != nil {
+		return 0, err
+	}
 	batch := s.newBatch(w)
 	span := s.outbox.begin(w)
-	size, err := w.encode(batch, &next, span)
+	size, err := w.encode(batch, &next, span, listing)
 	if err == nil {
 		err = s.apply(batch)
 	}
@@ -114,9 +118,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 		s.fail(err)
 		return 0, fmt.Errorf("%w: %w", ErrUncertain, s.readOnly())
 	}
-	if older := s.older.Load(); older != 0 && s.older.CompareAndSwap(older, 0) {
-		s.opts.Logger.Info("the store has the format of this version from now on", "format", StoreFormat, "before", older)
-	}
+	s.formatted()
 	s.metrics.commits.Add(1)
 	s.metrics.commitBytes.Add(uint64(size))
 	s.free.wrote(size)
@@ -198,7 +200,7 @@ func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
 
 // encode writes the rows of the write set into a batch: first the ranges, then
 // everything that may lie in one.
-func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, error) {
+func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan, listing []listingOp) (int, error) {
 	id := w.space.id
 	row := rowBuffer()
 	defer row.free()
@@ -222,12 +224,7 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 	if synced := w.space.store.guard.mark.appendMark(mark[:0]); len(synced) > 0 {
 		err = b.LogData(synced, nil) // first, where it is found after a damage
 	}
-	if older := w.space.store.older.Load(); older != 0 { // in the first commits: no row of this format is in the store, or in what a crash leaves of it, without these
-		if older < 2 { // later formats have the row if they were made with it
-			set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, older))
-		}
-		set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat))
-	}
+	w.space.store.setFormat(set)
 	for _, r := range w.ranges {
 		start, end := rowRange(id, r.start, r.end)
 		clearRange(start, end)
@@ -301,6 +298,14 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 			set(row.b, record.data)
 		}
 	}
+	for _, op := range listing {
+		if op.set {
+			row.value = appendDirectory(row.value[:0], id)
+			set(op.row, row.value)
+		} else {
+			clear(op.row)
+		}
+	}
 	if w.space.oldHead {
 		row.b = keyspace.AppendHeadRow(row.b[:0], id)
 		clear(row.b)
@@ -314,6 +319,26 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 		set(row.b, row.value)
 	}
 	return b.Len(), err
+}
+
+// setFormat writes the rows that say the format in the first commits to a store of an older one: no row of this format is in the
+// store, or in what a crash leaves of it, without these.
+func (s *Store) setFormat(set func(row, value []byte)) {
+	older := s.older.Load()
+	if older == 0 {
+		return
+	}
+	if older < 2 { // later formats have the row if they were made with it
+		set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, older))
+	}
+	set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat))
+}
+
+// formatted notes that the rows of setFormat are written.
+func (s *Store) formatted() {
+	if older := s.older.Load(); older != 0 && s.older.CompareAndSwap(older, 0) {
+		s.opts.Logger.Info("the store has the format of this version from now on", "format", StoreFormat, "before", older)
+	}
 }
 
 // pointDeletes is up to how many rows or keys are deleted one by one. A range

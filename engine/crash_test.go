@@ -100,8 +100,14 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 				default:
 				}
 				w.advance()
+				if i == 0 {
+					check(t, w.space.Writes().Create(Identity{"ns", "t", []string{fmt.Sprint(n)}}))
+				}
 				for range w.rnd.IntN(4) {
 					key, value := w.randomKey(), w.randomValue()
+					if isAttribute(key) {
+						value = w.randomAttribute()
+					}
 					if w.rnd.IntN(4) == 0 {
 						w.model.delete(key)
 						check(t, errOf(w.space.Writes().Delete(key)))
@@ -173,8 +179,11 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 	sp := openSpace(t, s, 1)
 	w := newWalker(t, sp, uint64(n), 5)
 	h := &history{states: map[Version]*model{0: w.model.clone()}}
-	for range 24 {
+	for i := range 24 {
 		w.advance()
+		if i == 0 {
+			must(t, sp.Writes().Create(Identity{"ns", "t", []string{"1"}}))
+		}
 		for range 3 {
 			w.put(w.randomKey(), append(w.randomValue(), make([]byte, 4000)...), 0)
 		}

@@ -60,10 +60,14 @@ func (s *Store) Identity(id keyspace.ActorID) (i Identity, created int64, ok boo
 }
 
 func (s *Store) identity(id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
+	return identityOf(s.db, id)
+}
+
+func identityOf(r reader, id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendIdentityRow(row.b[:0], id)
-	ok, err = get(s.db, row.b, func(value []byte) (err error) {
+	ok, err = get(r, row.b, func(value []byte) (err error) {
 		i, created, err = parseIdentity(value)
 		return err
 	})

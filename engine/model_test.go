@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 var rounds = flag.Uint64("rounds", 1, "how often the random tests run, each time with other seeds")
@@ -118,6 +120,9 @@ func (w *walker) randomKey() []byte {
 }
 
 func (w *walker) drawKey() []byte {
+	if w.rnd.IntN(8) == 0 {
+		return keyspace.Attribute.Append(nil, []string{"a", "b\x00", "c"}[w.rnd.IntN(3)])
+	}
 	kinds := []keyspace.Kind{keyspace.Persisted.Kind, keyspace.UserKV.Kind, keyspace.UserKV.Kind, keyspace.QueueMessage.Kind, keyspace.KindSQLite, keyspace.Outgoing.Kind, 0xFF}
 	key := []byte{byte(kinds[w.rnd.IntN(len(kinds))])}
 	for range w.rnd.IntN(4) {
@@ -141,6 +146,16 @@ func (w *walker) randomValue() []byte {
 		value[i] = byte(w.rnd.Uint32())
 	}
 	return value
+}
+
+// randomAttribute draws from few values, so that some stay the same.
+func (w *walker) randomAttribute() []byte {
+	switch n := w.rnd.IntN(3); n {
+	case 0:
+		return tuple.AppendString(nil, []string{"", "free\x00", "pro"}[w.rnd.IntN(3)])
+	default:
+		return tuple.AppendInt(nil, int64(w.rnd.IntN(3))<<(20*n))
+	}
 }
 
 func (w *walker) randomRange() (start, end []byte) {
@@ -169,6 +184,9 @@ func (w *walker) fill() {
 }
 
 func (w *walker) put(key, value []byte, expire int64) {
+	if isAttribute(key) && w.rnd.IntN(8) > 0 { // else the index leaves it out
+		value = w.randomAttribute()
+	}
 	o := w.randomKnowledge(key)
 	o.ExpireAt, o.Encoding = expire, encodingOf(key, len(value))
 	set := w.space.Writes()
@@ -283,6 +301,9 @@ func (w *walker) checkChanged(before *model, since *Savepoint) {
 
 func (w *walker) advance() {
 	w.model.now += int64(w.rnd.IntN(5))
+	if w.rnd.IntN(20) == 0 {
+		w.model.now += 60_000
+	}
 	w.model.version++
 	same(w.t, w.space.Writes().Advance(w.model.now), w.model.version)
 }
@@ -454,8 +475,11 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 			o.Disk = NewDisk()
 			s := mustOpen(t, o)
 			w := newWalker(t, openSpace(t, s, 1), seed, 1)
-			for range 40 {
+			for i := range 40 {
 				w.advance()
+				if i == int(seed)*3 { // what it has by then is found from now on
+					must(t, w.space.Writes().Create(Identity{"ns", "t", []string{"1"}}))
+				}
 				for range w.rnd.IntN(25) {
 					w.step()
 				}
@@ -560,6 +584,15 @@ func checkRows(t testing.TB, s *Store) {
 	}
 	must(t, it.Error())
 	check(keyspace.ActorID{})
+	checkListing(t, s)
+}
+
+// checkListing compares the listing index with a scan of all rows, and returns how many rows it has.
+func checkListing(t testing.TB, s *Store) int {
+	t.Helper()
+	rows, err := s.CheckListing(context.Background(), func(row string, missing bool) { t.Errorf("%s of the index is missing: %v", row, missing) })
+	fatalIf(t, err != nil, "check of the index: %v", err)
+	return rows
 }
 
 const crashActors = 5

@@ -34,6 +34,7 @@ type Space struct {
 	state   stateCache
 	durable atomic.Uint64
 	aside   bool // it may have keys that Aside wrote
+	listing listingName
 	set     WriteSet
 }
 

@@ -82,8 +82,9 @@ type failure struct {
 // versioned values: which rows there are and what they mean. It only grows.
 //
 // Format 2 has small values in the rows of their metadata, and the head with the state; see metadata and root. Format 3 has
-// encodings of values. An older store gets the current format with its first commit. Its rows are rewritten as they are used.
-const StoreFormat = 3
+// encodings of values, format 4 the listing index. An older store gets the current format with its first commit. Its rows are
+// rewritten as they are used, and its listing index is built by BuildListing.
+const StoreFormat = 4
 
 // Open opens the store in Options.Dir and creates it if it does not exist. ctx
 // bounds nothing but the wait before the work begins: recovery is not cancelled.
@@ -230,6 +231,11 @@ func (s *Store) open() (err error) {
 	if err := s.outbox.load(s.db); err != nil {
 		return err
 	}
+	if len(found.damages) > 0 || options.DisableConsistencyCheck { // rows of the index may be lost, or others be lost that it is of
+		if err := s.resetListing(); err != nil {
+			return err
+		}
+	}
 	if err := s.Err(); err != nil && !s.opts.AcceptDataLoss {
 		return err
 	}
@@ -327,7 +333,8 @@ func (s *Store) initFormat(row []byte) error {
 	b := s.db.NewBatch()
 	defer b.Close()
 	now := binary.AppendUvarint(nil, StoreFormat)
-	return errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), now, nil), b.Set(row, now, nil), b.Commit(pebble.Sync))
+	return errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), now, nil), b.Set(row, now, nil),
+		b.Set(keyspace.AppendMetaRow(nil, listingRow), []byte{listingBuilt}, nil), b.Commit(pebble.Sync))
 }
 
 // number reads a row that holds a number.

@@ -203,6 +203,11 @@ var (
 	// Token is the key of a token, by its id.
 	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},
 		owner: "tokens", value: "what a token allows, and the SHA-256 of its secret"}}
+
+	// Attribute is the key of an attribute that actors are found by. Without its kind it is the element
+	// of the name.
+	Attribute = Name{layout{Kind: 0x30, prints: "attribute(%)", fields: []field{{asString, "name"}},
+		owner: "attributes", value: "value of an attribute that actors are found by: one element of a tuple"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -216,5 +221,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
-	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout,
+	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout, &Attribute.layout,
 }

@@ -23,6 +23,7 @@ const (
 	spaceWakes      space = 73
 	spaceOutbox     space = 74
 	spaceStore      space = 75
+	spaceListing    space = 76
 )
 
 // spaces is the table of spaces. A test holds docs/keyspace.md to it.
@@ -38,6 +39,7 @@ var spaces = [...]struct {
 	{spaceWakes, "wake", "due Unix ms, actor id, wake kind, name, instance", "empty; index of what wakes an actor"},
 	{spaceOutbox, "outbox", "sequence", "change record to publish"},
 	{spaceStore, "store", "name", "metadata of the store, such as its format version"},
+	{spaceListing, "listing", "namespace, type, field, value, key part...", "actor id; index that actors are found by"},
 }
 
 // appendSpace appends the bytes that every row of a space begins with.
@@ -220,6 +222,12 @@ func AppendDirectoryPrefix(dst []byte, namespace, typ string, keyPrefix []string
 		return tuple.AppendString(dst, namespace)
 	}
 	return AppendDirectoryRow(dst, namespace, typ, keyPrefix)
+}
+
+// Directory returns the bounds of the directory.
+func Directory() (start, end []byte) {
+	start = appendSpace(nil, spaceDirectory)
+	return start, Successor(start)
 }
 
 // AppendTombstoneRow appends the row that remembers a destroyed actor.

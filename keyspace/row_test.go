@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 const subspaceHex = "14 15 03 15 48 30" + testIDHex
@@ -36,6 +38,8 @@ var rowVectors = []struct {
 	{"14 15 03 15 4A 16 01 02", Row{Type: rowOutbox, seq: 258}, "outbox/258"},
 	{"14 15 03 15 4A 1C FF FF FF FF FF FF FF FF", Row{Type: rowOutbox, seq: math.MaxUint64}, "outbox/18446744073709551615"},
 	{"14 15 03 15 4B 02 66 6F 72 6D 61 74 00", Row{Type: rowMeta, name: "format"}, `store("format")`},
+	{"14 15 03 15 4C 02 64 65 66 61 75 6C 74 00 02 74 65 6E 61 6E 74 00 02 70 6C 61 6E 00 02 70 72 6F 00 02 61 63 6D 65 00", Row{Type: rowListing, listing: tuple.Tuple{"default", "tenant", "plan", "pro", "acme"}}, `listing("default", "tenant", "plan", "pro", "acme")`},
+	{"14 15 03 15 4C 02 64 65 66 61 75 6C 74 00 02 74 65 6E 61 6E 74 00 15 01 16 03 C0", Row{Type: rowListing, listing: tuple.Tuple{"default", "tenant", uint64(1), int64(960)}}, `listing("default", "tenant", 1, 960)`},
 }
 
 // appendRow appends the row that r describes: the inverse of ParseRow.
@@ -57,6 +61,10 @@ func appendRow(dst []byte, r Row) []byte {
 		return AppendWakeRow(dst, r.wake.Due, r.wake.ID, r.wake.Kind, r.wake.Name, r.wake.Instance)
 	case rowOutbox:
 		return AppendOutboxRow(dst, r.seq)
+	case rowListing:
+		dst = AppendListing(dst, r.listing[0].(string), r.listing[1].(string))
+		rest, _ := r.listing[2:].Pack()
+		return append(dst, rest...)
 	default:
 		return AppendMetaRow(dst, r.name)
 	}
@@ -160,7 +168,7 @@ func TestParseRowRefusesWithOffset(t *testing.T) {
 		"other root, second":     {"14 15 04", 1, "not under the root"},
 		"root only":              {"14 15 03", 3, "found end"},
 		"space below":            {"14 15 03 15 45", 3, "unknown space 69"},
-		"space above":            {"14 15 03 15 4C 14", 3, "unknown space 76"},
+		"space above":            {"14 15 03 15 4E 14", 3, "unknown space 78"},
 		"actor without id":       {"14 15 03 15 48", 5, "want uuid"},
 		"actor id cut short":     {"14 15 03 15 48 30 01", 7, "uuid cut short"},
 		"actor prefix":           {subspaceHex, 22, "found end"},

@@ -20,9 +20,10 @@ const (
 	RowWake                         // entry of the wake index: ID, wake
 	rowOutbox                       // change record: seq
 	rowMeta                         // metadata of the store: name
+	rowListing                      // entry of the listing index: listing
 )
 
-var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta"}
+var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta", "listing"}
 
 // Row is a row of the store, taken apart. Type says which of the fields mean something. The others
 // are zero.
@@ -37,6 +38,7 @@ type Row struct {
 	wake                 WakeRow
 	seq                  uint64
 	name                 string
+	listing              tuple.Tuple
 }
 
 // ParseRow takes a row apart. It accepts exactly the rows that the Append functions make. The error
@@ -73,6 +75,9 @@ func (r *Row) parse(row []byte) error {
 	case spaceStore:
 		r.Type = rowMeta
 		r.name, err = d.String()
+	case spaceListing:
+		r.Type = rowListing
+		err = r.parseListing(&d)
 	}
 	if err != nil {
 		return err
@@ -97,7 +102,7 @@ func root(d *tuple.Decoder) (space, error) {
 	if err != nil {
 		return 0, err
 	}
-	if n < int64(spaceDirectory) || n > int64(spaceStore) {
+	if n < int64(spaceDirectory) || n > int64(spaceListing) {
 		return 0, &tuple.SyntaxError{Offset: at, Reason: "unknown space " + strconv.FormatInt(n, 10)}
 	}
 	return space(n), nil
@@ -270,6 +275,8 @@ func FormatRow(row []byte) string {
 		dst = strconv.AppendUint(append(dst, "outbox/"...), r.seq, 10)
 	case rowMeta:
 		dst = append(strconv.AppendQuote(append(dst, "store("...), r.name), ')')
+	case rowListing:
+		dst = r.listing.AppendText(append(dst, "listing"...))
 	default: // a row of an actor
 		dst = append(r.ID.AppendString(append(dst, "actor/"...)), '/')
 		if r.Key != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
 )
@@ -167,7 +168,7 @@ func (m *model) start(wg *sync.WaitGroup) {
 		b.Log = append(b.Log, entry)
 		said.Emit(ctx, entry)
 		_, err := carry.Put(ctx, entry)
-		err = errors.Join(err, things.Put(ctx, entry, ""), ring.Named(far+entry).After(ctx, 1000*time.Hour, ""))
+		err = errors.Join(err, latest.Set(ctx, entry), things.Put(ctx, entry, ""), ring.Named(far+entry).After(ctx, 1000*time.Hour, ""))
 		if err != nil || !m.rows {
 			return entry, err
 		}
@@ -374,11 +375,30 @@ func (m *model) compare() {
 			continue
 		}
 		want := slices.DeleteFunc(look(m.t, m.h, key).Log, func(entry string) bool { return strings.HasPrefix(entry, "ring ") })
+		m.find(key, want)
 		slices.Sort(want)
 		for place, got := range m.places(key) {
 			slices.Sort(got)
 			fatalIf(m.t, !slices.Equal(got, want), "%s: the state has %v, %s %v", key, want, place, got)
 		}
+	}
+}
+
+// find looks for a bot by its last entry, and by any.
+func (m *model) find(key string, log []string) {
+	m.t.Helper()
+	var where []string
+	if len(log) > 0 {
+		where = []string{latest.Is(log[len(log)-1])}
+	}
+	for _, q := range []handle.FindQuery{{Where: where}, {Prefix: []string{key}, Sort: "latest"}} {
+		var found []string
+		for ref, err := range bots.Find(m.t.Context(), m.h, q) {
+			must(m.t, err)
+			found = append(found, ref.Key()[0])
+		}
+		want := min(1, len(log))
+		fatalIf(m.t, len(log) > 0 && !slices.Equal(found, []string{key}) || len(log) == 0 && q.Sort != "" && want != len(found), "%s with the log %v: %+v finds %v", key, log, q, found)
 	}
 }
 

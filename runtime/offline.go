@@ -21,8 +21,8 @@ import (
 )
 
 // An Offline looks into the data of a node that is stopped, whatever actor types the data belongs
-// to. It runs no actor, and except by ControlRun it changes nothing but what opening the store
-// does. No node can open the data meanwhile.
+// to. It runs no actor, and except by ControlRun and RebuildIndex it changes nothing but what opening
+// the store does. No node can open the data meanwhile.
 type Offline struct {
 	// Namespace selects the namespace; Inspect sets "default".
 	Namespace string
@@ -95,7 +95,28 @@ func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunCont
 	return offline.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }
 
-// List pages through actors in the order of type and key.
+// List pages through actors: in the order of type and key, unless the query has another. Conditions on
+// the state find actors that are paused.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
-	return survey.StoredList(o.store, o.Namespace, q)
+	return offline.StoredList(o.store, o.Namespace, q)
+}
+
+// CheckIndex compares the index of actors with the rows of all actors. It calls fault for each row of the index that is
+// missing, or that no actor has, and returns how many rows there are; built is false, and nothing is
+// compared, if an earlier release wrote the data and no node of this one has run on it.
+func (o *Offline) CheckIndex(ctx context.Context, fault func(row string, missing bool)) (rows int, built bool, err error) {
+	if built, err = o.store.ListingBuilt(); err != nil || !built {
+		return 0, false, err
+	}
+	rows, err = o.store.CheckListing(ctx, fault)
+	return rows, true, err
+}
+
+// RebuildIndex builds the index of actors anew, and returns how many actors it read.
+func (o *Offline) RebuildIndex(ctx context.Context) (actors int, err error) {
+	if err := o.store.ResetListing(); err != nil {
+		return 0, err
+	}
+	actors, _, err = o.store.BuildListing(ctx)
+	return actors, err
 }

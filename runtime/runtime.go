@@ -82,6 +82,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 			return nil, err
 		}
 	}
+	if err := r.buildListing(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.startNATS(ctx); err != nil {
 		return nil, err
 	}
@@ -93,6 +96,21 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	}
 	r.node.Start()
 	return r, nil
+}
+
+// buildListing builds the index of actors of a store that does not have it: an earlier release wrote it, or it was damaged.
+func (r *Runtime) buildListing(ctx context.Context) error {
+	built, err := r.store.ListingBuilt()
+	if built || err != nil {
+		return err
+	}
+	r.options.Logger.Info("the index of actors is being built; this takes about ten seconds for a million actors")
+	read, unread, err := r.store.BuildListing(ctx)
+	if err != nil {
+		return fmt.Errorf("runtime: build the index of actors: %w", err)
+	}
+	r.options.Logger.Info("the index of actors is built", "actors", read, "unreadable", unread)
+	return nil
 }
 
 func openStore(ctx context.Context, o *Options) (*engine.Store, error) {

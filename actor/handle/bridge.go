@@ -33,6 +33,11 @@ func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
 	}
 }
 
+// NewAttribute makes a handle of an attribute of a type.
+func NewAttribute[T any](of any, name string, index int, kind host.AttributeKind) *Attribute[T] {
+	return &Attribute[T]{of, name, index, kind}
+}
+
 // FillSchedule copies a rule into a schedule. The error code is InvalidArgument. The node checks
 // the cron expression and the zone.
 func FillSchedule(s *host.Schedule, r Rule, contract string) error {

@@ -144,6 +144,8 @@ type Behavior struct {
 	Streams   []Stream
 	// Maps are the maps that bound or count what they have.
 	Maps []Map
+	// Attributes are what actors are found by, addressed by their index.
+	Attributes []Attribute
 	// Workflows are the workflows that actors can run.
 	Workflows []Workflow
 	// Connections are the connection hooks. The zero value has none, and every client may connect.

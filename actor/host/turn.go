@@ -43,6 +43,10 @@ type Reader interface {
 	// query sees. A closed handle is returned after the end.
 	SQL() *sql.DB
 
+	// Attribute returns the value of an attribute, by its index in the behavior's Attributes; false means that it has none. The
+	// value must not be changed, and is valid until the attribute is set.
+	Attribute(attribute int) ([]byte, bool, error)
+
 	// QueueStats counts the messages of a queue.
 	QueueStats(queue string) (QueueStats, error)
 	// Schedules lists the schedules of one name, or all if name is "", in order of name and
@@ -75,6 +79,11 @@ type Turn interface {
 	// KVDeleteRange removes the entries with start <= key < end and counts them. A nil end is the
 	// end of the store.
 	KVDeleteRange(start, end []byte) (int64, error)
+
+	// SetAttribute sets an attribute to an element of a tuple of its kind. Setting the value that it has writes nothing.
+	SetAttribute(attribute int, value []byte) error
+	// ClearAttribute removes the value of an attribute and reports whether it had one.
+	ClearAttribute(attribute int) (bool, error)
 
 	// Emit publishes an event once the turn is durable. event is the index in the behavior's
 	// Events, data is JSON.

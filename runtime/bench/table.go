@@ -9,7 +9,7 @@ import (
 )
 
 func rows() []row {
-	return slices.Concat(nodeRows(), kvRows(), storeRows(), searchRows(), sqlRows(), workflowRows())
+	return slices.Concat(nodeRows(), findRows(), kvRows(), storeRows(), searchRows(), sqlRows(), workflowRows())
 }
 
 func nodeRows() []row {

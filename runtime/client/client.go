@@ -187,8 +187,9 @@ func (c *Client) Lookup(ctx context.Context, a host.Address) (host.Status, error
 
 // List pages through actors.
 func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	params := url.Values{"prefix": q.Prefix}
+	params := url.Values{"prefix": q.Prefix, "where": q.Where}
 	set(params, "type", q.Type)
+	set(params, "sort", q.Sort)
 	set(params, "cursor", q.Cursor)
 	setNumber(params, "limit", q.Limit)
 	if q.Brief {

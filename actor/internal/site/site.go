@@ -53,6 +53,17 @@ type InsideKey struct{}
 // the error; a query has none.
 type Inside struct{ Fail func(error) error }
 
+// ScopeKey is the key under which the context of a turn or a query has its [Scope].
+type ScopeKey struct{}
+
+// A Scope is a turn or a query, for the handles that work inside of it.
+type Scope interface {
+	Of() any // its actor type
+	Reader() host.Reader
+	Turn() host.Turn // nil in a query
+	Fail(error) error
+}
+
 // A SendOption changes how messages are sent.
 type SendOption interface{ ApplySend(*Sending) }
 

@@ -16,7 +16,8 @@ import (
 )
 
 func (c *cli) actorsCommand() *cobra.Command {
-	var prefix, dir string
+	var prefix, sort, dir string
+	var where []string
 	var limit int
 	var all bool
 	cmd := &cobra.Command{
@@ -44,6 +45,11 @@ func (c *cli) actorsCommand() *cobra.Command {
 				}
 				q.Prefix = parts
 			}
+			if q.Where, q.Sort = where, sort; q.Type == "" && len(where) > 0 {
+				return usagef("--where needs a TYPE")
+			} else if q.Type == "" && sort != "" {
+				return usagef("--sort needs a TYPE")
+			}
 			if limit < 1 {
 				return usagef("--limit %d: at least 1", limit)
 			}
@@ -55,6 +61,8 @@ func (c *cli) actorsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&prefix, "prefix", "", "only keys that begin with these whole parts, PART/PART")
+	whereFlag(flags, &where)
+	flags.StringVar(&sort, "sort", "", "order by key, size, updated or an attribute; -size is from the largest")
 	flags.IntVar(&limit, "limit", 100, "how many actors to list")
 	flags.BoolVar(&all, "all", false, "list all, however many")
 	dataFlag(cmd, &dir)
@@ -90,7 +98,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 			printed++
 		}
 		without = append(without, page.Uncertain...)
-		q.Cursor = page.Cursor
+		q.Cursor = page.Cursor // of a page with conditions, which may be short
 		if q.Cursor == "" || limit > 0 && printed >= limit {
 			break
 		}

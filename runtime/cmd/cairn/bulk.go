@@ -85,9 +85,9 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 func (b *bulk) check(args []string) ([]host.Address, error) {
 	switch {
 	case len(args) > 0 && b.selection.given():
-		return nil, usagef("name actors, or select them with --type, --prefix and --state, but not both")
+		return nil, usagef("name actors, or select them with --type, --prefix, --where and --state, but not both")
 	case len(args) == 0 && !b.selection.given():
-		return nil, usagef("name an actor, or select many with --type, --prefix and --state")
+		return nil, usagef("name an actor, or select many with --type, --prefix, --where and --state")
 	case b.concurrency < 1 || b.concurrency > maxConcurrency:
 		return nil, usagef("--concurrency %d: 1 to %d", b.concurrency, maxConcurrency)
 	}

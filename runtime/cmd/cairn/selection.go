@@ -15,6 +15,7 @@ type selection struct {
 	typ      string
 	prefixes []string
 	state    string
+	where    []string
 	keys     [][]string // the prefixes, read
 }
 
@@ -24,11 +25,14 @@ var selectable = []host.State{host.Failed, host.Paused, host.Awake, host.Asleep}
 func (s *selection) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.typ, "type", "", "all actors of this type")
 	flags.StringArrayVar(&s.prefixes, "prefix", nil, "only keys that begin with these whole parts, PART/PART; may be given more than once")
+	whereFlag(flags, &s.where)
 	flags.StringVar(&s.state, "state", "", "only actors in this state: failed, paused, awake or asleep")
 }
 
 // given reports whether anything was selected.
-func (s *selection) given() bool { return s.typ != "" || s.state != "" || len(s.prefixes) > 0 }
+func (s *selection) given() bool {
+	return s.typ != "" || s.state != "" || len(s.prefixes) > 0 || len(s.where) > 0
+}
 
 // check reads the flags.
 func (s *selection) check() error {
@@ -40,8 +44,11 @@ func (s *selection) check() error {
 	if s.state != "" && !slices.Contains(selectable, host.State(s.state)) {
 		return usagef("--state %q: one of failed, paused, awake and asleep", s.state)
 	}
-	if len(s.prefixes) > 0 && s.typ == "" {
+	switch {
+	case len(s.prefixes) > 0 && s.typ == "":
 		return usagef("--prefix needs a --type")
+	case len(s.where) > 0 && s.typ == "":
+		return usagef("--where needs a --type")
 	}
 	s.keys = nil
 	for _, p := range s.prefixes {
@@ -62,6 +69,20 @@ func (s *selection) check() error {
 	return nil
 }
 
+// conditions returns the conditions that the node looks at. It finds actors in a state without a look at the others, except those
+// that sleep.
+func (s *selection) conditions() []string {
+	if s.typ == "" || s.state == "" || s.state == string(host.Asleep) && len(s.where) == 0 {
+		return s.where
+	}
+	return append([]string{"state=" + s.state}, s.where...)
+}
+
+// whereFlag adds --where.
+func whereFlag(flags *pflag.FlagSet, where *[]string) {
+	flags.StringArrayVar(where, "where", nil, "only actors that meet a condition, such as plan=pro, size>1MiB or updated<2026-01-31; may be given more than once")
+}
+
 // each calls f for every actor that is selected.
 func (s *selection) each(ctx context.Context, c *cli, n *client.Client, f func(*host.Status) error) error {
 	keys := s.keys
@@ -70,7 +91,7 @@ func (s *selection) each(ctx context.Context, c *cli, n *client.Client, f func(*
 	}
 	var without []host.Address
 	for _, key := range keys {
-		q := host.ListQuery{Type: s.typ, Prefix: key, Limit: maxPage}
+		q := host.ListQuery{Type: s.typ, Prefix: key, Where: s.conditions(), Limit: maxPage}
 		for {
 			limited, cancel := c.requestContext(ctx)
 			page, err := n.List(limited, q)

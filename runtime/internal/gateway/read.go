@@ -23,7 +23,7 @@ const maxPage = 1000
 type parameters url.Values
 
 // lists are the parameters that may be given several times.
-var lists = []string{"prefix", "events", "names", "key"}
+var lists = []string{"prefix", "events", "names", "key", "where"}
 
 // params reads the query parameters. It refuses names that are not known: a typing error in an optional parameter would
 // otherwise go unnoticed. It refuses a parameter that is given twice, except lists.
@@ -185,8 +185,10 @@ func (x *exchange) list() {
 	fault := x.Authorize(ctx, serve.List, host.Address{Type: q.Type, Key: q.Prefix}, "")
 	var p parameters
 	if fault == nil {
-		p, fault = x.params("type", "prefix", "limit", "cursor", "brief")
+		p, fault = x.params("type", "prefix", "where", "sort", "limit", "cursor", "brief")
 	}
+	q.Where = p["where"]
+	q.Sort, _ = p.one("sort")
 	q.Cursor, _ = p.one("cursor")
 	if fault == nil {
 		q.Limit, fault = p.number("limit", 1, maxPage)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,44 @@ func conforming() []kerneltest.Subject {
 			Read: func(r host.Reader) (seen []int, err error) {
 				keys, err := keysOf(r, host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
 				return numbers(keys, err, func(key []byte) string { return string(key[2 : len(key)-1]) })
+			},
+		},
+		{ // each use has an attribute of its own, as far as there are some
+			Part: "attribute",
+			Declare: func(b *host.Behavior) {
+				for i := range host.MaxAttributes {
+					b.Attributes = append(b.Attributes, host.Attribute{Name: "a" + strconv.Itoa(i), Kind: host.StringAttribute})
+				}
+			},
+			Use: func(t host.Turn, n int) error {
+				stored, _, err := t.Attribute(n % host.MaxAttributes)
+				if err != nil {
+					return err
+				}
+				var all []byte
+				if len(stored) > 0 {
+					all = stored[1 : len(stored)-1]
+				}
+				return t.SetAttribute(n%host.MaxAttributes, fmt.Appendf(nil, "\x02%s%d,\x00", all, n))
+			},
+			Read: func(r host.Reader) (seen []int, err error) {
+				for i := range host.MaxAttributes {
+					stored, ok, err := r.Attribute(i)
+					if err != nil {
+						return nil, err
+					}
+					if !ok {
+						continue
+					}
+					for _, n := range strings.Split(string(stored[1:len(stored)-2]), ",") {
+						number, err := strconv.Atoi(n)
+						if err != nil {
+							return nil, err
+						}
+						seen = append(seen, number)
+					}
+				}
+				return seen, nil
 			},
 		},
 		{

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin"
 	"github.com/cairn-run/cairn/runtime/internal/part/alarm"
+	"github.com/cairn-run/cairn/runtime/internal/part/attribute"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv"
@@ -45,7 +46,7 @@ func Parts(o *Options) []kernel.Part {
 	run.HandleMessages(letters)
 	parts := []kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part), token.New(),
+		letters, task.New(appendItems), runs, new(admin.Part), token.New(), new(attribute.Part),
 	}
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }
@@ -57,17 +58,20 @@ func appendItems(t *kernel.Turn, name string, items [][]byte) (uint64, error) {
 
 // The names under which the parts' views of a turn and of a query are embedded.
 type (
-	alarmTurn    = alarm.Turn
-	kvTurn       = kv.Turn
-	scheduleTurn = schedule.Turn
-	streamTurn   = stream.Turn
-	queueTurn    = queue.Turn
-	eventTurn    = event.Turn
-	connTurn     = conn.Turn
-	mailTurn     = mail.Turn
-	sqliteTurn   = sqlite.Turn
-	taskTurn     = task.Turn
-	runTurn      = run.Turn
+	alarmTurn     = alarm.Turn
+	attributeTurn = attribute.Turn
+	kvTurn        = kv.Turn
+	scheduleTurn  = schedule.Turn
+	streamTurn    = stream.Turn
+	queueTurn     = queue.Turn
+	eventTurn     = event.Turn
+	connTurn      = conn.Turn
+	mailTurn      = mail.Turn
+	sqliteTurn    = sqlite.Turn
+	taskTurn      = task.Turn
+	runTurn       = run.Turn
+
+	attributeQuery = attribute.Query
 
 	kvQuery       = kv.Query
 	scheduleQuery = schedule.Query
@@ -81,6 +85,7 @@ type (
 type handlerTurn struct {
 	kernel.Turn
 	alarmTurn
+	attributeTurn
 	kvTurn
 	scheduleTurn
 	streamTurn
@@ -113,6 +118,7 @@ func newTurn() *kernel.Turn {
 	h := new(handlerTurn)
 	t := &h.Turn
 	t.Host = h
+	h.attributeTurn.K = t
 	h.alarmTurn.K, h.kvTurn.K, h.scheduleTurn.K, h.streamTurn.K, h.queueTurn.K, h.eventTurn.K = t, t, t, t, t, t
 	h.connTurn.K, h.mailTurn.K, h.sqliteTurn.K, h.taskTurn.K, h.runTurn.K = t, t, t, t, t
 	return t
@@ -121,6 +127,7 @@ func newTurn() *kernel.Turn {
 // A handlerQuery is what the handler of a query is handed.
 type handlerQuery struct {
 	call.Query
+	attributeQuery
 	kvQuery
 	scheduleQuery
 	streamQuery
@@ -145,6 +152,7 @@ func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPag
 func newQuery() call.HandlerQuery {
 	h := new(handlerQuery)
 	q := &h.Query
+	h.attributeQuery.K = q
 	h.kvQuery.K, h.scheduleQuery.K, h.streamQuery.K, h.connQuery.K, h.queueQuery.K, h.sqliteQuery.K = q, q, q, q, q, q
 	return h
 }

@@ -21,6 +21,11 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 	return survey.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
 }
 
+// StoredList pages through the actors of a store, as if they slept.
+func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
+	return survey.StoredList(node.Parts(new(node.Options)), store, namespace, q)
+}
+
 // ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It
 // commits what the verb commits on a node and returns when that is durable; messages of the run
 // are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no

@@ -163,6 +163,12 @@ var limitSections = []struct {
 		{"items of one call", "actor/host.MaxStreamBatch", ""},
 		{"items of a page, unless the reader names a number", "runtime/internal/part/stream/rows.defaultPage", "`ReadConfig`"},
 	}},
+	{"Attributes and listings", []limit{
+		{"attributes of a type", "actor/host.MaxAttributes", ""},
+		{"a string of an attribute", "actor/host.MaxAttributeBytes bytes", ""},
+		{"conditions of a query", "runtime/internal/survey.maxConditions", ""},
+		{"actors that a page of a query looks at", "runtime/internal/survey.maxLooked", ""},
+	}},
 	{"Schedules", []limit{
 		{"schedules of an actor", "actor/host.MaxSchedules", ""},
 		{"the shortest interval", "actor/host.MinScheduleEvery", ""},

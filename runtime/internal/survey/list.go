@@ -6,18 +6,27 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // List pages through actors. It returns when what it read is durable, as [Lookup] does, without the actors of which that is
 // unknown.
 func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	page, err := StoredList(s.Store, s.Options.Namespace, q)
+	var page host.ListPage
+	var err error
+	searched := len(q.Where) > 0 || q.Sort != ""
+	if searched {
+		page, err = find(nodeSource(s), q)
+	} else {
+		page, err = StoredList(nil, s.Store, s.Options.Namespace, q)
+	}
 	if err != nil {
 		return host.ListPage{}, s.StoreError(err)
 	}
-	if !q.Brief {
+	if !q.Brief && !searched {
 		for i := range page.Actors {
 			present(s, &page.Actors[i])
 			if err := presentListed(s, &page.Actors[i]); err != nil {
@@ -34,7 +43,9 @@ func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPag
 			return Contains(lost, host.Address{Type: st.Type, Key: st.Key})
 		})
 		selected := actorsQuery(s.Options.Namespace, q)
-		page.Uncertain = slices.DeleteFunc(lost, func(a host.Address) bool { return !selected.Covers(page.Cursor, s.Identity(a)) })
+		page.Uncertain = slices.DeleteFunc(lost, func(a host.Address) bool {
+			return !searched && !selected.Covers(page.Cursor, s.Identity(a)) || searched && !hasPrefix(a.Key, q.Prefix)
+		})
 	}
 	return page, nil
 }
@@ -71,15 +82,123 @@ func reportOn(s *kernel.Kernel, p Reporter, st *host.Status) error {
 	return reportOf(p, snap, st)
 }
 
-// StoredList pages through the actors of a store, as if they slept.
-func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
+// checkList checks a query, and sets the default of its limit.
+func checkList(q *host.ListQuery) error {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
-		return host.ListPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
+		return host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.Type == "" && len(q.Prefix) > 0:
-		return host.ListPage{}, host.Errorf(host.InvalidArgument, "a key prefix needs a type").With("field", "prefix")
+		return host.Errorf(host.InvalidArgument, "a key prefix needs a type").With("field", "prefix")
 	case q.Limit == 0:
 		q.Limit = 100
+	}
+	return nil
+}
+
+// find returns a page of a query with conditions or an order.
+func find(src source, q host.ListQuery) (host.ListPage, error) {
+	if err := checkList(&q); err != nil {
+		return host.ListPage{}, err
+	}
+	s, err := newSearch(src, q)
+	if err != nil {
+		return host.ListPage{}, err
+	}
+	return s.run()
+}
+
+// nodeSource is the source of a node.
+func nodeSource(s *kernel.Kernel) source {
+	return source{
+		store: s.Store, namespace: s.Options.Namespace,
+		known: func(typ string) []host.Attribute {
+			if t := s.Types[typ]; t != nil {
+				return t.Attributes
+			}
+			return nil
+		},
+		state: func(typ string, state host.State) (all []host.Address, err error) {
+			add := func(a host.Address) {
+				if a.Type == typ {
+					all = append(all, a)
+				}
+			}
+			switch state {
+			case host.Failed:
+				s.Failures.Each(func(key string) { add(address.Parse(key)) })
+			case host.Paused:
+				s.Pauses.Each(func(key string) { add(address.Parse(key)) })
+			default:
+				s.Each(func(a *kernel.Actor) {
+					if a.Type.Type == typ && !a.Left() {
+						all = append(all, a.Address)
+					}
+				})
+			}
+			return all, nil
+		},
+		present: func(st *host.Status) error { present(s, st); return nil },
+		report:  func(st *host.Status) error { return presentListed(s, st) },
+	}
+}
+
+// storedSource is the source of a store without a node.
+func storedSource(parts []kernel.Part, store *engine.Store, namespace string) source {
+	return source{
+		store: store, namespace: namespace,
+		known: func(string) []host.Attribute { return nil },
+		state: func(typ string, state host.State) ([]host.Address, error) {
+			if state != host.Paused {
+				return nil, nil // no node runs
+			}
+			return pausedActors(store, namespace, typ)
+		},
+		present: func(st *host.Status) error {
+			found, err := StoredStatus(parts, store, namespace, host.Address{Type: st.Type, Key: st.Key})
+			if host.CodeOf(err) == host.NotFound {
+				return nil
+			}
+			*st = found
+			return err
+		},
+		report: func(*host.Status) error { return nil },
+	}
+}
+
+// pausedActors returns the actors of a type that may be paused, as the wake index lists them.
+func pausedActors(store *engine.Store, namespace, typ string) (all []host.Address, err error) {
+	for after := []byte(nil); ; {
+		rows, err := store.Wakes(after, 0, 1024)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			after = row.Row
+			if row.Kind != keyspace.WakePaused {
+				continue
+			}
+			i, _, ok, err := store.Identity(row.ID)
+			if err != nil {
+				return nil, err
+			}
+			if ok && i.Namespace == namespace && i.Type == typ {
+				all = append(all, host.Address{Type: i.Type, Key: i.Key})
+			}
+		}
+		if len(rows) < 1024 {
+			return all, nil
+		}
+	}
+}
+
+// StoredList pages through the actors of a store, as if they slept. The parts say which are paused, and have runs, if the query asks
+// for that.
+func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
+	if len(q.Where) > 0 || q.Sort != "" {
+		return find(storedSource(parts, store, namespace), q)
+	}
+	if err := checkList(&q); err != nil {
+		return host.ListPage{}, err
 	}
 	out := host.ListPage{Actors: make([]host.Status, 0, q.Limit)}
 	var err error

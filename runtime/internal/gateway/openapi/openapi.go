@@ -96,11 +96,14 @@ func (d *document) nodePaths() {
 	d.tags = append(d.tags, object{"name": tag, "description": "The node itself."})
 	shape := shaper{d: d}
 	d.path("/actors", http.MethodGet, operation{
-		id: "list", tag: tag, summary: "Lists actors in the order of their keys, without waking them.",
+		id: "list", tag: tag, summary: "Lists actors, by default in the order of their keys, without waking them.",
 		parameters: []any{
 			query("type", "The actor type; without it, actors of all types.", object{"type": "string"}),
 			query("prefix", "A leading part of the key; given more than once, the parts in order.",
 				object{"type": "array", "items": object{"type": "string"}}),
+			query("where", "A condition, such as plan=pro, size>1MiB, updated<2026-01-31 or state=failed; given more than once, all of them hold. It needs a type.",
+				object{"type": "array", "items": object{"type": "string"}}),
+			query("sort", "What orders the actors: key, size, updated or an attribute, after - from the last to the first. It needs a type.", object{"type": "string"}),
 			query("limit", "How many actors a page has at most; 100 by default.", between(1, d.node.MaxPage)),
 			query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
 			query("brief", "Sets only id, type and key of each actor, which is much cheaper.", object{"type": "boolean"}),

@@ -487,6 +487,7 @@ var hostText = map[string]string{
 	"Sent.id":             "id is the message's; of a duplicate, that of the first.",
 	"Status":              "A Status describes an actor for operators.",
 	"Status.alarms":       "alarms counts armed alarms; next_alarm is the earliest.",
+	"Status.attributes":   "attributes are what the actor is found by: strings, integers, booleans and times.",
 	"Status.connections": "connections counts the clients that are connected to this node right now, tasks the tasks " +
 		"that run.",
 	"Status.failure": "failure says why state is Failed.",

@@ -48,6 +48,22 @@ func Append(dst []byte, a host.Address) []byte {
 	return dst
 }
 
+// Parse returns the address that Append gave the form key.
+func Parse(key string) (a host.Address) {
+	rest := []byte(key)
+	part := func() string {
+		n, size := binary.Uvarint(rest)
+		end := size + int(n)
+		text := string(rest[size:end])
+		rest = rest[end:]
+		return text
+	}
+	for a.Type = part(); len(rest) > 0; {
+		a.Key = append(a.Key, part())
+	}
+	return a
+}
+
 // Format writes an address for people: type/part/part, with the parts quoted as in a URL's path.
 func Format(a host.Address) string {
 	var b strings.Builder

@@ -57,6 +57,15 @@ func (p *Lot) Of(key string) *host.Pause {
 	return &c
 }
 
+// Each calls f with the keys of the paused actors, in no order. f must not call the lot.
+func (p *Lot) Each(f func(key string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key := range p.paused {
+		f(key)
+	}
+}
+
 // At is Of for an address.
 func (p *Lot) At(addr host.Address) *host.Pause {
 	if p.n.Load() == 0 {

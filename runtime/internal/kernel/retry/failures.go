@@ -79,6 +79,15 @@ func (f *Failures) Len() int {
 	return len(f.failed)
 }
 
+// Each calls visit with the keys of the failed actors, in no order. visit must not call the failures.
+func (f *Failures) Each(visit func(key string)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key := range f.failed {
+		visit(key)
+	}
+}
+
 // Known returns the number of actors of which something is remembered.
 func (f *Failures) Known() int {
 	f.mu.Lock()

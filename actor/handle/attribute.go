@@ -1,0 +1,168 @@
+package handle
+
+import (
+	"context"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/internal/site"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid for. It is part of the commits of
+// the actor, which has no value until Set. Package actor declares attributes.
+type Attribute[T any] struct {
+	of    any // the type
+	name  string
+	index int
+	kind  host.AttributeKind
+}
+
+// A Turn is the context of a turn, *actor.Context.
+type Turn interface {
+	context.Context
+	Now() time.Time
+	DestroySelf()
+}
+
+// A Reader is the context of a turn or of a query, *actor.ReadContext.
+type Reader interface {
+	context.Context
+	Version() uint64
+}
+
+// Set sets the value. Setting the value that the actor has writes nothing.
+//
+// If Set fails, so does the turn, whether or not the handler looks at the error.
+func (a *Attribute[T]) Set(ctx Turn, value T) error {
+	s, err := a.scope(ctx)
+	if err != nil {
+		return err
+	}
+	t := s.Turn()
+	if t == nil {
+		return errNoTurn()
+	}
+	var buf [64]byte
+	return s.Fail(t.SetAttribute(a.index, a.append(buf[:0], &value)))
+}
+
+// Clear removes the value and reports whether there was one. If Clear fails, so does the turn.
+func (a *Attribute[T]) Clear(ctx Turn) (bool, error) {
+	s, err := a.scope(ctx)
+	if err != nil {
+		return false, err
+	}
+	t := s.Turn()
+	if t == nil {
+		return false, errNoTurn()
+	}
+	had, err := t.ClearAttribute(a.index)
+	return had, s.Fail(err)
+}
+
+func errNoTurn() error {
+	return host.Errorf(host.Internal, "an attribute can be changed in a turn only")
+}
+
+// Get returns the value; false means that there is none.
+func (a *Attribute[T]) Get(ctx Reader) (value T, ok bool, err error) {
+	s, err := a.scope(ctx)
+	if err != nil {
+		return value, false, err
+	}
+	stored, ok, err := s.Reader().Attribute(a.index)
+	if err != nil || !ok {
+		return value, false, err
+	}
+	if err := a.read(stored, &value); err != nil {
+		return value, false, host.Errorf(host.Internal, "the stored value of attribute %q is no %s", a.name, a.kind)
+	}
+	return value, true, nil
+}
+
+// Is returns the condition that the attribute has a value, for [FindQuery].Where.
+func (a *Attribute[T]) Is(value T) string {
+	v := reflect.ValueOf(&value).Elem()
+	switch a.kind {
+	case host.StringAttribute:
+		return a.name + "=" + strconv.Quote(v.String())
+	case host.IntegerAttribute:
+		return a.name + "=" + strconv.FormatInt(v.Int(), 10)
+	case host.BoolAttribute:
+		return a.name + "=" + strconv.FormatBool(v.Bool())
+	}
+	return a.name + "=" + time.UnixMilli(milliseconds(v)).UTC().Format(time.RFC3339Nano)
+}
+
+// scope returns the turn or query, if it is of an actor of the attribute's type.
+func (a *Attribute[T]) scope(ctx context.Context) (site.Scope, error) {
+	s, ok := ctx.Value(site.ScopeKey{}).(site.Scope)
+	switch {
+	case !ok:
+		return nil, host.Errorf(host.Internal, "attribute %q was used outside of an actor", a.name)
+	case s.Of() != a.of:
+		return nil, s.Fail(host.Errorf(host.Internal, "attribute %q belongs to another actor type", a.name))
+	}
+	return s, nil
+}
+
+func milliseconds(v reflect.Value) int64 { return v.Interface().(time.Time).UnixMilli() }
+
+// append appends a value as an element of a tuple.
+func (a *Attribute[T]) append(dst []byte, value *T) []byte {
+	v := reflect.ValueOf(value).Elem()
+	switch a.kind {
+	case host.StringAttribute:
+		return tuple.AppendString(dst, v.String())
+	case host.IntegerAttribute:
+		return tuple.AppendInt(dst, v.Int())
+	case host.BoolAttribute:
+		return tuple.AppendBool(dst, v.Bool())
+	}
+	return tuple.EndNested(tuple.AppendInt(tuple.BeginNested(dst), milliseconds(v)))
+}
+
+// read reads what append appends.
+func (a *Attribute[T]) read(stored []byte, value *T) (err error) {
+	d := tuple.NewDecoder(stored)
+	v := reflect.ValueOf(value).Elem()
+	switch a.kind {
+	case host.StringAttribute:
+		var s string
+		s, err = d.String()
+		v.SetString(s)
+	case host.IntegerAttribute:
+		var n int64
+		n, err = d.Int()
+		v.SetInt(n)
+	case host.BoolAttribute:
+		var b bool
+		b, err = d.Bool()
+		v.SetBool(b)
+	default:
+		if err = d.Nested(); err != nil {
+			return err
+		}
+		var ms int64
+		ms, err = d.Int()
+		v.Set(reflect.ValueOf(time.UnixMilli(ms).UTC()))
+	}
+	return err
+}
+
+// A FindQuery selects actors of a type. All fields are optional.
+type FindQuery struct {
+	// Prefix has the first parts of the keys.
+	Prefix []string
+	// Where has conditions that all hold: a field or an attribute, one of = != < <= > >=, and a value, as in
+	// "plan=pro", "size>1MiB", "updated<2026-01-31" or "state=failed". [Attribute.Is] makes one. An actor without
+	// the attribute meets no condition on it. docs/guides/find.md lists the fields.
+	Where []string
+	// Sort is "key", "size", "updated" or an attribute, after "-" from the last to the first. Actors without
+	// the attribute are left out. Sizes are in order to an eighth, and updates to the minute. Without Sort,
+	// the order is that of the index which finds the actors.
+	Sort string
+}

@@ -1,0 +1,45 @@
+package host
+
+// An Attribute is a value of an actor that it is found by; see ListQuery.
+type Attribute struct {
+	Name string
+	Kind AttributeKind
+}
+
+// An AttributeKind is the type of an attribute's values.
+type AttributeKind uint8
+
+// The kinds of attributes. A value is one element of a tuple: a string, an integer, a boolean, or for a time the nested tuple of
+// its Unix milliseconds.
+const (
+	StringAttribute AttributeKind = iota + 1
+	IntegerAttribute
+	BoolAttribute
+	TimeAttribute
+)
+
+// String returns the name of the kind.
+func (k AttributeKind) String() string {
+	switch k {
+	case StringAttribute:
+		return "string"
+	case IntegerAttribute:
+		return "integer"
+	case BoolAttribute:
+		return "bool"
+	case TimeAttribute:
+		return "time"
+	}
+	return "unknown"
+}
+
+// The bounds of attributes.
+const (
+	// MaxAttributes is how many attributes a type may have.
+	MaxAttributes = 16
+	// MaxAttributeBytes bounds a string.
+	MaxAttributeBytes = 256
+)
+
+// ListFields are the fields that every actor can be selected or sorted by. No attribute has one of these names.
+var ListFields = []string{"key", "state", "run", "size", "updated", "created"}

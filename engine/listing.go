@@ -1,0 +1,491 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// The listing index finds actors of a type by size, by last commit and by attribute. Its claims:
+//
+//  1. Once it is built, an actor that has a name has a row for the step of its size, one for the minute of its last commit, and one
+//     for each sound key of [keyspace.Attribute]; nothing else has rows.
+//  2. The commit that changes what a row says changes the row. It compares what the store has with what it writes, so
+//     whatever wrote the keys, turns, operators or a restore, the rows follow.
+//  3. A commit that changes none of that reads and writes nothing for it.
+//
+// A store of format 3 has no index. [Store.BuildListing] builds it, and until then some rows are missing and none is wrong.
+
+// MaxAttribute bounds the value of an attribute, as the element of a tuple. An actor is not found by a longer one.
+const MaxAttribute = 640
+
+// listingRow is the row of the store that says how far the index is built: listingBuilt, or listingPart and the row of the
+// directory up to which it is.
+const (
+	listingRow   = "listing"
+	listingPart  = 0
+	listingBuilt = 1
+)
+
+// listingName is how the index names an actor.
+type listingName struct {
+	known bool   // whether it has a name was looked up
+	typ   []byte // what the rows of its type begin with; nil if it has no name
+	key   []byte // the parts of its key
+}
+
+func newListingName(i *Identity) listingName {
+	return listingName{true, keyspace.AppendListing(nil, i.Namespace, i.Type), keyspace.AppendListingKey(nil, i.Key)}
+}
+
+// row appends a row. field is the element of a field, value that of a value.
+func (n *listingName) row(dst, field, value []byte) []byte {
+	return append(append(append(append(dst, n.typ...), field...), value...), n.key...)
+}
+
+// number appends a row of a field that each actor has.
+func (n *listingName) number(dst []byte, field keyspace.ListingField, value int64) []byte {
+	dst = tuple.AppendUint(append(dst, n.typ...), uint64(field))
+	return append(tuple.AppendInt(dst, value), n.key...)
+}
+
+// listingOp is a change of the index.
+type listingOp struct {
+	row []byte
+	set bool
+}
+
+// soundAttribute reports whether an actor is found by a key and a value.
+func soundAttribute(key, value []byte) bool {
+	if len(value) > MaxAttribute || keyspace.Attribute.Kind.Check(key) != nil {
+		return false
+	}
+	d := tuple.NewDecoder(value)
+	_, err := d.Next()
+	return err == nil && !d.More()
+}
+
+func isAttribute(key []byte) bool {
+	return len(key) > 0 && keyspace.Kind(key[0]) == keyspace.Attribute.Kind
+}
+
+// relist returns what the commit of the write set changes in the listing index.
+func (w *WriteSet) relist(next *head) (ops []listingOp, err error) {
+	sp, was := w.space, &w.space.head
+	switch {
+	case was.Destroyed:
+		return nil, nil
+	case w.destroyed != nil:
+		return w.unlist()
+	}
+	moved := w.created != nil ||
+		keyspace.SizeStep(was.Bytes) != keyspace.SizeStep(next.Bytes) || keyspace.MinuteStep(was.Updated) != keyspace.MinuteStep(next.Updated)
+	attributes := w.touchesAttributes()
+	if !moved && !attributes {
+		return nil, nil
+	}
+	name, err := w.listingName()
+	if err != nil || name.typ == nil {
+		return nil, err
+	}
+	before := w.created == nil // it has rows
+	number := func(field keyspace.ListingField, old, now int64) {
+		if before && old != now {
+			ops = append(ops, listingOp{name.number(nil, field, old), false})
+		}
+		if !before || old != now {
+			ops = append(ops, listingOp{name.number(nil, field, now), true})
+		}
+	}
+	number(keyspace.ListingSize, keyspace.SizeStep(was.Bytes), keyspace.SizeStep(next.Bytes))
+	number(keyspace.ListingUpdated, keyspace.MinuteStep(was.Updated), keyspace.MinuteStep(next.Updated))
+	attribute := func(key, value []byte, set bool) {
+		if soundAttribute(key, value) {
+			ops = append(ops, listingOp{name.row(nil, key[1:], value), set})
+		}
+	}
+	if !before && was.Version > 0 || before && w.hidesAttributes() {
+		err := sp.eachAttribute(func(key, value []byte) {
+			if w.overlay.find(key) < 0 && before == w.hidden(key) { // the others are below, or stay
+				attribute(key, value, !before)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !attributes || w.overlay == nil {
+		return ops, nil
+	}
+	for i := range w.overlay.slots {
+		sl := &w.overlay.slots[i]
+		if !isAttribute(sl.key) {
+			continue
+		}
+		var old []byte
+		if before {
+			if old, _, err = appendStored(nil, sp.store.db, sp.id, sl.key); err != nil {
+				return nil, err
+			}
+		}
+		if sl.live && bytes.Equal(old, sl.value) {
+			continue
+		}
+		attribute(sl.key, old, false)
+		if sl.live {
+			attribute(sl.key, sl.value, true)
+		}
+	}
+	return ops, nil
+}
+
+// listingName returns how the index names the actor.
+func (w *WriteSet) listingName() (listingName, error) {
+	sp := w.space
+	switch {
+	case w.created != nil:
+		sp.listing = newListingName(w.created)
+	case !sp.listing.known:
+		i, _, ok, err := sp.store.identity(sp.id)
+		if err != nil {
+			return listingName{}, err
+		}
+		if sp.listing.known = true; ok {
+			sp.listing = newListingName(&i)
+		}
+	}
+	return sp.listing, nil
+}
+
+// unlist returns the changes of a commit that destroys the actor. The rows of one whose head was not read are looked for among
+// all of its type, because what they would be found by may be damaged.
+func (w *WriteSet) unlist() (ops []listingOp, err error) {
+	sp, was := w.space, &w.space.head
+	if !w.destroyed.named {
+		return nil, nil
+	}
+	name := newListingName(&w.destroyed.tombstone.Identity)
+	if was.Version > 0 {
+		ops = append(ops, listingOp{row: name.number(nil, keyspace.ListingSize, keyspace.SizeStep(was.Bytes))},
+			listingOp{row: name.number(nil, keyspace.ListingUpdated, keyspace.MinuteStep(was.Updated))})
+		err = sp.eachAttribute(func(key, value []byte) {
+			if soundAttribute(key, value) {
+				ops = append(ops, listingOp{row: name.row(nil, key[1:], value)})
+			}
+		})
+		return ops, err
+	}
+	it, err := newIter(sp.store.db, &pebble.IterOptions{LowerBound: name.typ, UpperBound: keyspace.TupleEnd(name.typ)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(value, appendDirectory(nil, sp.id)) {
+			ops = append(ops, listingOp{row: clone(it.Key())})
+		}
+	}
+	return ops, it.Error()
+}
+
+// eachAttribute visits the attributes that the store has of the actor.
+func (sp *Space) eachAttribute(visit func(key, value []byte)) error {
+	start, end := keyspace.Attribute.Kind.Range()
+	return view{store: sp.store.db, id: sp.id}.scan(start, end, func(key, value []byte) bool {
+		visit(key, value)
+		return true
+	})
+}
+
+// touchesAttributes reports whether the set writes or hides attributes.
+func (w *WriteSet) touchesAttributes() bool {
+	return w.overlay != nil && slices.ContainsFunc(w.overlay.slots, func(sl slot) bool { return isAttribute(sl.key) }) || w.hidesAttributes()
+}
+
+func (w *WriteSet) hidesAttributes() bool {
+	start, end := keyspace.Attribute.Kind.Range()
+	return slices.ContainsFunc(w.ranges, func(r span) bool {
+		return bytes.Compare(r.start, end) < 0 && (r.end == nil || bytes.Compare(r.end, start) > 0)
+	})
+}
+
+// ListingBuilt reports whether the listing index is whole.
+func (s *Store) ListingBuilt() (bool, error) {
+	if err := s.enter(); err != nil {
+		return false, err
+	}
+	defer s.leave()
+	_, built, err := s.listingProgress()
+	return built, err
+}
+
+// listingProgress returns the row of the directory up to which the index is built: nil if nothing is.
+func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
+	_, err = get(s.db, keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
+		d := decoder{b: b}
+		if built = d.byte() == listingBuilt; !built {
+			upTo = clone(d.rest())
+			d.at = len(b)
+		}
+		return d.end()
+	})
+	return upTo, built, err
+}
+
+// listingSlice is how many actors BuildListing reads between two commits.
+const listingSlice = 1024
+
+// BuildListing builds what is missing of the listing index: of a store that an earlier release wrote, or after accepted damage. When
+// ctx ends it can be called again, and goes on. No space may be open meanwhile. It returns how many actors it read, and how many
+// of them have a head that cannot be read: these are not in the index.
+func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) {
+	if err := s.enter(); err != nil {
+		return 0, 0, err
+	}
+	defer s.leave()
+	upTo, built, err := s.listingProgress()
+	if built || err != nil {
+		return 0, 0, err
+	}
+	if err := s.readOnly(); err != nil {
+		return 0, 0, err
+	}
+	b := builder{s: s}
+	if upTo == nil {
+		if err := b.clear(); err != nil {
+			return 0, 0, err
+		}
+	}
+	start, end := keyspace.Directory()
+	if len(upTo) > 0 {
+		start = append(upTo, 0)
+	}
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return b.read, b.unread, err
+		}
+		if start, done, err = b.slice(start, end); err != nil {
+			return b.read, b.unread, err
+		}
+	}
+	return b.read, b.unread, nil
+}
+
+// builder builds the index.
+type builder struct {
+	s            *Store
+	read, unread int
+}
+
+// clear removes rows that may be wrong.
+func (b *builder) clear() error {
+	batch := b.s.db.NewBatch()
+	defer batch.Close()
+	from, to := keyspace.Listing()
+	if err := batch.DeleteRange(from, to, nil); err != nil {
+		return err
+	}
+	return b.commit(batch, []byte{listingPart}, false)
+}
+
+// slice builds the rows of the next actors, and returns where it goes on.
+func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
+	it, err := newIter(b.s.db, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	batch := b.s.db.NewBatch()
+	defer batch.Close()
+	n := 0
+	for ok := it.First(); ok && n < listingSlice; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, false, err
+		}
+		rows, id, err := listingRows(b.s.db, it.Key(), value)
+		b.read++
+		switch corrupt := (*CorruptError)(nil); {
+		case errors.As(err, &corrupt), errors.Is(err, ErrDamaged):
+			b.unread++
+		case err != nil:
+			return nil, false, err
+		}
+		for _, row := range rows {
+			if err := batch.Set(row, appendDirectory(nil, id), nil); err != nil {
+				return nil, false, err
+			}
+		}
+		next = append(next[:0], it.Key()...)
+		n++
+	}
+	if err := it.Error(); err != nil {
+		return nil, false, err
+	}
+	if n < listingSlice {
+		return nil, true, b.commit(batch, []byte{listingBuilt}, true)
+	}
+	return append(next, 0), false, b.commit(batch, append([]byte{listingPart}, next...), false)
+}
+
+// commit commits a batch with the progress. As with commits, the first one says the format.
+func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error {
+	var err error
+	set := func(row, value []byte) { err = errors.Join(err, batch.Set(row, value, nil)) }
+	b.s.setFormat(set)
+	if set(keyspace.AppendMetaRow(nil, listingRow), progress); err != nil {
+		return err
+	}
+	sync := pebble.NoSync
+	if last && b.s.opts.Durability == Sync {
+		sync = pebble.Sync
+	}
+	if err := b.s.guarded(func() error { return b.s.db.Apply(batch, sync) }); err != nil {
+		b.s.fail(err)
+		return err
+	}
+	b.s.formatted()
+	return nil
+}
+
+// listingRows returns the rows that the index must have of the actor of a row of the directory; none of an actor without a head.
+func listingRows(r reader, directory, value []byte) (rows [][]byte, id keyspace.ActorID, err error) {
+	namespace, typ, key, err := keyspace.ParseDirectoryRow(directory)
+	if err != nil {
+		return nil, id, &CorruptError{Row: clone(directory), Reason: err.Error()}
+	}
+	if id, err = parseDirectory(value); err != nil {
+		return nil, id, at(directory, err)
+	}
+	a, ok, err := readRoot(r, id, false)
+	if err != nil || !ok || a.Destroyed {
+		return nil, id, err
+	}
+	name := newListingName(&Identity{namespace, typ, key})
+	rows = [][]byte{
+		name.number(nil, keyspace.ListingSize, keyspace.SizeStep(a.Bytes)),
+		name.number(nil, keyspace.ListingUpdated, keyspace.MinuteStep(a.Updated)),
+	}
+	start, end := keyspace.Attribute.Kind.Range()
+	err = view{store: r, id: id}.scan(start, end, func(key, value []byte) bool {
+		if soundAttribute(key, value) {
+			rows = append(rows, name.row(nil, key[1:], value))
+		}
+		return true
+	})
+	return rows, id, err
+}
+
+// ResetListing marks the listing index as not built. The next BuildListing builds it anew.
+func (s *Store) ResetListing() error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.readOnly(); err != nil {
+		return err
+	}
+	return s.resetListing()
+}
+
+func (s *Store) resetListing() error {
+	return s.guarded(func() error { return s.db.Delete(keyspace.AppendMetaRow(nil, listingRow), pebble.Sync) })
+}
+
+// CheckListing compares the listing index with the rows of all actors, and calls fault for each row that is missing or that
+// should not be there, as [keyspace.FormatRow] prints it. It reads one state of the store. It returns how many rows the index
+// has. An index that is not built is not checked.
+func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing bool)) (rows int, err error) {
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	if _, built, err := s.listingProgress(); err != nil || !built {
+		return 0, err
+	}
+	snapshot := s.db.NewSnapshot()
+	defer snapshot.Close()
+	start, end := keyspace.Directory()
+	it, err := newIter(snapshot, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	if err != nil {
+		return 0, err
+	}
+	want := 0
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var value []byte
+		if value, err = it.ValueAndErr(); err != nil {
+			break
+		}
+		var due [][]byte
+		var id keyspace.ActorID
+		if due, id, err = listingRows(snapshot, it.Key(), value); err != nil {
+			break
+		}
+		for _, row := range due {
+			want++
+			found, gerr := get(snapshot, row, func(b []byte) error {
+				if !bytes.Equal(b, appendDirectory(nil, id)) {
+					return &CorruptError{Row: clone(row), Reason: "the row of the listing index is of another actor"}
+				}
+				return nil
+			})
+			if err = gerr; err == nil && !found {
+				fault(keyspace.FormatRow(row), true)
+				want--
+			}
+		}
+		err = errors.Join(err, ctx.Err())
+	}
+	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
+		return 0, err
+	}
+	return s.checkSurplus(snapshot, want, fault)
+}
+
+// checkSurplus finds the rows of the index that no actor has, if there are more rows than wanted.
+func (s *Store) checkSurplus(r reader, want int, fault func(row string, missing bool)) (rows int, err error) {
+	start, end := keyspace.Listing()
+	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		rows++
+	}
+	if err := it.Error(); err != nil || rows == want {
+		return rows, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return rows, err
+		}
+		id, err := parseDirectory(value)
+		if err != nil {
+			return rows, at(it.Key(), err)
+		}
+		i, _, ok, err := identityOf(r, id)
+		var due [][]byte
+		if err == nil && ok {
+			due, _, err = listingRows(r, keyspace.AppendDirectoryRow(nil, i.Namespace, i.Type, i.Key), value)
+		}
+		if err != nil {
+			return rows, err
+		}
+		if !slices.ContainsFunc(due, func(row []byte) bool { return bytes.Equal(row, it.Key()) }) {
+			fault(keyspace.FormatRow(it.Key()), false)
+		}
+	}
+	return rows, it.Error()
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// listingStore makes a store of n actors of type t: their attribute "n" is their number by three, the even ones have a "plan", and each
+// has a value of as many bytes as its number times 100.
+func listingStore(t testing.TB, n int) *Store {
+	t.Helper()
+	s := openTest(t, Options{})
+	for i := range n {
+		sp := openSpace(t, s, i)
+		w := sp.Writes()
+		w.Advance(int64(i) * 60_000)
+		must(t, w.Create(Identity{"ns", "t", []string{fmt.Sprintf("%03d", i)}}))
+		must(t, w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(i/3)), PutOptions{}))
+		if i%2 == 0 {
+			must(t, w.Put(keyspace.Attribute.Append(nil, "plan"), tuple.AppendString(nil, "pro"), PutOptions{}))
+		}
+		must(t, w.Put(kv("value"), make([]byte, i*100), PutOptions{}))
+		commit(t, sp)
+	}
+	return s
+}
+
+func find(t testing.TB, s *Store, q FindQuery) string {
+	t.Helper()
+	q.Namespace, q.Type = "ns", "t"
+	var keys []string
+	must(t, s.Find(q, func(f *Found) (bool, error) {
+		keys = append(keys, strings.Join(f.Key, "/"))
+		return true, nil
+	}))
+	return strings.Join(keys, " ")
+}
+
+func TestActorsAreFoundInTheOrderOfAField(t *testing.T) {
+	s := listingStore(t, 12)
+	size, updated := tuple.AppendUint(nil, uint64(keyspace.ListingSize)), tuple.AppendUint(nil, uint64(keyspace.ListingUpdated))
+	n, plan, pro := tuple.AppendString(nil, "n"), tuple.AppendString(nil, "plan"), tuple.AppendString(nil, "pro")
+	for _, c := range []struct {
+		q    FindQuery
+		want string
+	}{
+		{FindQuery{Reverse: true, Prefix: []string{"007"}}, "007"},
+		{FindQuery{Field: size, From: tuple.AppendInt(nil, 896)}, "009 010 011"},
+		{FindQuery{Field: updated, From: tuple.AppendInt(nil, 60_000), To: tuple.AppendInt(nil, 180_000), Reverse: true}, "002 001"},
+		{FindQuery{Field: n, From: tuple.AppendInt(nil, 2)}, "006 007 008 009 010 011"},
+		{FindQuery{Field: n, Value: tuple.AppendInt(nil, 1)}, "003 004 005"},
+		{FindQuery{Field: n, Value: tuple.AppendInt(nil, 1), Prefix: []string{"004"}}, "004"},
+		{FindQuery{Field: plan, Value: pro, Reverse: true}, "010 008 006 004 002 000"},
+		{FindQuery{Field: tuple.AppendString(nil, "none")}, ""},
+		{FindQuery{Field: n, From: tuple.AppendInt(nil, 2), To: tuple.AppendInt(nil, 1)}, ""},
+	} {
+		same(t, find(t, s, c.q), c.want, c.q)
+	}
+	var pages []string // each goes on where the one before ended
+	for q := (FindQuery{Namespace: "ns", Type: "t", Field: n}); len(pages) < 20; {
+		var last []byte
+		must(t, s.Find(q, func(f *Found) (bool, error) {
+			head, err := f.Head()
+			must(t, err)
+			value, ok, err := f.Get(kv("value"))
+			fatalIf(t, err != nil || !ok || head.Bytes < int64(len(value)), "%v: %d bytes, %v %v", f.Key, head.Bytes, ok, err)
+			pages, last = append(pages, f.Key[0]), clone(f.Row)
+			return len(pages)%5 != 0, nil
+		}))
+		if q.After = last; last == nil {
+			break
+		}
+	}
+	same(t, strings.Join(pages, " "), find(t, s, FindQuery{}))
+	wantErr(t, s.Find(FindQuery{Namespace: "ns", Type: "t", Field: n, After: []byte("x")}, nil), ErrCursor)
+}
+
+func TestADestroyedActorIsFoundNoMore(t *testing.T) {
+	s := listingStore(t, 4)
+	rows := checkListing(t, s)
+	sp := openSpace(t, s, 2)
+	must(t, sp.Writes().Destroy(keyspace.Attribute.Kind)) // a kept attribute is one of nobody
+	commit(t, sp)
+	putCommit(t, sp, keyspace.Attribute.Append(nil, "plan"), "\x02free\x00")
+	same(t, checkListing(t, s), rows-4)
+
+	must(t, s.db.Delete(keyspace.AppendMetadataRow(nil, testID(1), stateKey()), pebble.Sync)) // its head
+	damaged, err := s.NewSpace(testID(1))
+	must(t, err)
+	must(t, damaged.Writes().Destroy())
+	commit(t, damaged)
+	same(t, checkListing(t, s), rows-4-3)
+}
+
+// TestTheIndexIsBuiltInSlices removes the index, and ends the build after each slice.
+func TestTheIndexIsBuiltInSlices(t *testing.T) {
+	s := listingStore(t, 3)
+	for i := range 2 * listingSlice { // small ones, without an index
+		i += 10
+		id := s.NewActorID(Identity{"ns", "u", []string{fmt.Sprint(i)}})
+		sp, err := s.NewSpace(id)
+		must(t, err)
+		must(t, sp.Writes().Create(Identity{"ns", "u", []string{fmt.Sprint(i)}}))
+		check(t, errOf(sp.Commit(nil)))
+		sp.Close()
+	}
+	rows := checkListing(t, s)
+	must(t, s.ResetListing())
+	wantErr(t, s.Find(FindQuery{Namespace: "ns", Type: "t", Field: []byte{0x15, 1}}, nil), ErrListing)
+	start, end := keyspace.Listing()
+	must(t, s.db.Set(append(clone(start), "a row that is wrong"...), nil, pebble.Sync))
+	builds, actors := 0, 0
+	for built := false; !built; builds++ {
+		ctx := &endsAfter{Context: t.Context(), left: 1}
+		read, _, err := s.BuildListing(ctx)
+		actors += read
+		fatalIf(t, err != nil && err != context.Canceled, "%v", err)
+		built, err = s.ListingBuilt()
+		must(t, err)
+		if !built { // commits meanwhile are not lost
+			sp := openSpace(t, s, 1)
+			w := sp.Writes()
+			must(t, w.Put(kv("more"), make([]byte, 5000*(builds+1)), PutOptions{}))
+			must(t, w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(builds)), PutOptions{}))
+			commit(t, sp)
+			sp.Close()
+		}
+	}
+	fatalIf(t, builds != 3 || actors != 2*listingSlice+3, "%d builds read %d actors", builds, actors)
+	same(t, checkListing(t, s), rows)
+	same(t, countRows(t, s, start, end), rows)
+}
+
+// endsAfter is a context that ends when it was asked some times.
+type endsAfter struct {
+	context.Context
+	left int
+}
+
+func (c *endsAfter) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestCheckFindsRowsThatAreMissingOrWrong(t *testing.T) {
+	s := listingStore(t, 3)
+	field := append(keyspace.AppendListing(nil, "ns", "t"), tuple.AppendString(nil, "plan")...)
+	row := func(value, key string) []byte {
+		return keyspace.AppendListingKey(tuple.AppendString(clone(field), value), []string{key})
+	}
+	must(t, s.db.Delete(row("pro", "000"), pebble.Sync))
+	id := testID(1)
+	must(t, s.db.Set(row("pro", "001"), appendDirectory(nil, id), pebble.Sync))
+	var faults []string
+	_, err := s.CheckListing(t.Context(), func(row string, missing bool) { faults = append(faults, fmt.Sprint(row, missing)) })
+	must(t, err)
+	slices.Sort(faults)
+	same(t, fmt.Sprint(faults), `[listing("ns", "t", "plan", "pro", "000")true listing("ns", "t", "plan", "pro", "001")false]`)
+	must(t, s.ResetListing())
+	must(t, errOf3(s.BuildListing(t.Context())))
+	checkListing(t, s)
+}
+
+func errOf3[A, B any](_ A, _ B, err error) error { return err }
+
+// TestAcceptedDamageResetsTheIndex damages a file of the store.
+func TestAcceptedDamageResetsTheIndex(t *testing.T) {
+	r := newRig(t, Options{})
+	must(t, r.w.Create(Identity{"ns", "t", []string{"a"}}))
+	r.commit()
+	must(t, r.Store.Close())
+	r.o.AcceptDataLoss = true
+	(&image{disk: r.o.Disk}).set(t, "OPTIONS-000003", []byte("x"))
+	r.start()
+	built, err := r.ListingBuilt()
+	fatalIf(t, built || err != nil, "after accepted damage the index is taken for whole: %v", err)
+	must(t, errOf3(r.BuildListing(t.Context())))
+	same(t, checkListing(t, r.Store), 2)
+}

@@ -1,0 +1,200 @@
+package runtime_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// found lists the keys of all bots that a query selects, page by page.
+func found(t *testing.T, list func(host.ListQuery) (host.ListPage, error), q host.ListQuery) string {
+	t.Helper()
+	q.Type = "bot"
+	var keys []string
+	for {
+		page, err := list(q)
+		if err != nil {
+			return err.Error()
+		}
+		for _, s := range page.Actors {
+			fatalIf(t, !q.Brief && (s.Version == 0 || s.Bytes == 0 || s.Attributes == nil), "%+v", s)
+			keys = append(keys, strings.Join(s.Key, "/"))
+		}
+		if q.Cursor = page.Cursor; q.Cursor == "" {
+			return strings.Join(keys, " ")
+		}
+	}
+}
+
+// ranked makes bots b0 to b11: their rank is their number by three, the even ones are live, each has a day, and the size grows.
+func ranked(t *testing.T, n actor.Node) {
+	t.Helper()
+	for i := range 12 {
+		mustDo(t, n, fmt.Sprintf("b%02d", i), func(_ *bot, ctx *actor.Context) (string, error) {
+			_ = rank.Set(ctx, int64(i/3))
+			_ = onAir.Set(ctx, i%2 == 0)
+			_ = since.Set(ctx, time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC))
+			if i%4 != 0 {
+				_ = latest.Set(ctx, fmt.Sprintf("= %d", i%4))
+			}
+			return "", ctx.KV().Put(nil, make([]byte, 10_000*(i+1)))
+		})
+	}
+}
+
+func TestActorsAreFoundByConditions(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		ranked(t, h)
+		list := func(q host.ListQuery) (host.ListPage, error) { return h.List(t.Context(), q) }
+		must(t, errOf(invoke(t, h, host.Request{Address: botAt("b03"), Method: host.ActorPause}, host.PauseInput{}, nil)))
+		must(t, errOf(invoke(t, h, host.Request{Address: botAt("b02"), Method: host.ActorPause}, host.PauseInput{}, nil)))
+		must(t, errOf(invoke(t, h, host.Request{Address: botAt("b01"), Method: host.ActorSleep}, nil, nil)))
+		const invalid = "invalid_argument: "
+		for _, c := range []struct {
+			where, sort, prefix string
+			want                string
+		}{
+			{"rank=1", "", "", "b03 b04 b05"},
+			{"rank=1", "-key", "", "b05 b04 b03"},
+			{"rank=1", "", "b04", "b04"},
+			{"rank>1 rank<=2", "", "", "b06 b07 b08"},
+			{"rank>1 live=true", "-rank", "", "b10 b08 b06"},
+			{"rank!=0 live!=true", "since", "", "b03 b05 b07 b09 b11"},
+			{"since>=2026-01-11", "", "", "b10 b11"},
+			{"since<2026-01-02T00:00:00Z", "", "", "b00"},
+			{`latest="=\x203"`, "", "", "b03 b07 b11"},
+			{"latest==·3", "", "", "b03 b07 b11"},
+			{"", "latest", "", "b01 b05 b09 b02 b06 b10 b03 b07 b11"},
+			{"latest>a", "", "", ""},
+			{"size>100KiB", "", "", "b10 b11"},
+			{"size>=50000 size<70000", "-size", "", "b05 b04"},
+			{"size<20000", "rank", "", "b00"},
+			{"updated>=2000-01-01 updated<2000-01-02 rank=0", "updated", "", "b00 b01 b02"},
+			{"created<2000-01-01", "", "", ""},
+			{"state=paused", "", "", "b02 b03"},
+			{"state=paused", "-key", "", "b03 b02"},
+			{"state=paused rank=1", "", "", "b03"},
+			{"state=awake rank=0", "", "", "b00"},
+			{"state=asleep", "", "", "b01"},
+			{"state!=awake", "-size", "", "b03 b02 b01"},
+			{"state=failed", "", "", ""},
+			{"run=paused", "", "", ""},
+			{"run!=paused rank=3", "", "", "b09 b10 b11"},
+			{"rank", "", "", invalid + `condition "rank": want a field, one of = != < <= > >=, and a value`},
+			{"=1", "", "", invalid + `condition "=1": want a field, one of = != < <= > >=, and a value`},
+			{"rank!1", "", "", invalid + `condition "rank!1": want one of = != < <= > >= after "rank"`},
+			{"rank=one", "", "", invalid + `condition "rank=one": "rank" is a integer`},
+			{"live>true", "", "", invalid + `condition "live>true": a bool takes = and !=`},
+			{"state>paused", "", "", invalid + `condition "state>paused": state takes = and !=`},
+			{"state=tired", "", "", invalid + `condition "state=tired": a state is awake, asleep, paused or failed`},
+			{"since=yesterday", "", "", invalid + `condition "since=yesterday": "since" is a time`},
+			{"size>1MB", "", "", invalid + `condition "size>1MB": a size is a number of bytes, such as 1048576, 512KiB, 1MiB or 2GiB`},
+			{"size>9999999TiB", "", "", invalid + `condition "size>9999999TiB": a size is a number of bytes, such as 1048576, 512KiB, 1MiB or 2GiB`},
+			{"plan=pro", "", "", invalid + `condition "plan=pro": the actor type has no attribute "plan"; every actor has state, run, size, updated and created`},
+			{"key=b01", "", "", invalid + `condition "key=b01": keys are selected by a prefix`},
+			{`latest="a`, "", "", invalid + "condition \"latest=\\\"a\": the quoted value is malformed"},
+			{"", "plan", "", invalid + `the actor type has no attribute "plan"; every actor has key, size and updated`},
+			{"", "state", "", invalid + "actors cannot be sorted by state; they can by key, size, updated and attributes"},
+			{"", "-", "", invalid + `want the name of a field or attribute after "-"`},
+		} {
+			for _, limit := range []int{0, 1} {
+				q := host.ListQuery{Sort: c.sort, Limit: limit, Brief: limit == 1 && len(c.where)%2 == 0}
+				if c.prefix != "" {
+					q.Prefix = []string{c.prefix}
+				}
+				q.Where = strings.Fields(c.where)
+				for i := range q.Where {
+					q.Where[i] = strings.ReplaceAll(q.Where[i], "·", " ")
+				}
+				if got := found(t, list, q); got != c.want {
+					t.Errorf("where %s sort %s, pages of %d: %s, want %s", c.where, c.sort, limit, got, c.want)
+				}
+			}
+		}
+		// Cursors are of one selection.
+		page, err := list(host.ListQuery{Type: "bot", Sort: "rank", Limit: 2})
+		must(t, err)
+		for _, q := range []host.ListQuery{
+			{Type: "bot", Sort: "-rank", Cursor: page.Cursor}, {Type: "bot", Where: []string{"rank=1"}, Cursor: page.Cursor},
+			{Type: "bot", Sort: "rank", Cursor: page.Cursor[:len(page.Cursor)-1] + "!"}, {Type: "bot", Sort: "rank", Cursor: "AAAA"},
+		} {
+			e := wantCode(t, errOf(list(q)), actor.InvalidArgument)
+			errorIf(t, e.Metadata["field"] != "cursor", "%v", e)
+		}
+		for field, q := range map[string]host.ListQuery{
+			"where": {Where: []string{"rank=1"}}, "sort": {Sort: "key"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
+		} {
+			e := wantCode(t, errOf(list(q)), actor.InvalidArgument)
+			errorIf(t, e.Metadata["field"] != field, "%v", e)
+		}
+		wantCode(t, errOf(list(host.ListQuery{Type: "bot", Where: slices.Repeat([]string{"rank=1"}, 17)})), actor.TooLarge)
+		// A cleared attribute, a rolled back one, and a destroyed actor.
+		mustDo(t, h, "b04", func(_ *bot, ctx *actor.Context) (string, error) {
+			had, err := rank.Clear(ctx)
+			return fmt.Sprint(had), err
+		})
+		wantCode(t, errOf(do(h, "b05", func(_ *bot, ctx *actor.Context) (string, error) { _ = rank.Set(ctx, 9); return "", errRefused })), actor.FailedPrecondition)
+		must(t, h.Destroy(t.Context(), botAt("b06")))
+		for range 2 {
+			if got := found(t, list, host.ListQuery{Sort: "-rank", Where: []string{"rank<3"}}); got != "b08 b07 b05 b03 b02 b01 b00" {
+				t.Errorf("after changes: %s", got)
+			}
+			h.Crash()
+		}
+		s, err := h.Lookup(t.Context(), botAt("b03"))
+		must(t, err)
+		if got := fmt.Sprint(s.Attributes); got != "map[latest:= 3 live:false rank:1 since:2026-01-04 00:00:00 +0000 UTC]" {
+			t.Errorf("attributes %s", got)
+		}
+	})
+}
+
+func TestBadAttributesFailTheirTurn(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		for value, code := range map[string]actor.Code{
+			strings.Repeat("x", 257): actor.TooLarge, "\xff": actor.InvalidArgument, strings.Repeat("\x00", 256): "", "": "",
+		} {
+			_, err := do(h, "a", func(_ *bot, ctx *actor.Context) (string, error) { _ = latest.Set(ctx, value); return "", nil })
+			errorIf(t, actor.CodeOf(err) != code, "%d bytes: %v, want %q", len(value), err, code)
+		}
+		// Setting the same again is no change.
+		before, err := h.Lookup(t.Context(), botAt("a"))
+		must(t, err)
+		mustDo(t, h, "a", func(_ *bot, ctx *actor.Context) (string, error) {
+			v, ok, err := latest.Get(ctx)
+			if err != nil || !ok {
+				return "", fmt.Errorf("%v %v", ok, err)
+			}
+			return "", latest.Set(ctx, v)
+		})
+		after, err := h.Lookup(t.Context(), botAt("a"))
+		errorIf(t, err != nil || after.Version != before.Version, "version %d became %d: %v", before.Version, after.Version, err)
+	})
+}
+
+func TestActorsOfAStoppedNodeAreFound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rt := openDir(t, dir, botDefinition(actor.Spec[bot]{}))
+	ranked(t, rt)
+	must(t, errOf(invoke(t, rt, host.Request{Address: botAt("b03"), Method: host.ActorPause}, host.PauseInput{}, nil)))
+	must(t, rt.Close())
+	offline(t, dir, func(o *runtime.Offline) {
+		list := func(q host.ListQuery) (host.ListPage, error) { return o.List(t.Context(), q) }
+		for where, want := range map[string]string{
+			"rank=1": "b03 b04 b05", "state=paused": "b03", "state!=asleep": "b03", "state=failed": "", "since>2026-01-11": "b11", "live=true": "b00 b02 b04 b06 b08 b10",
+			"plan=pro": `invalid_argument: condition "plan=pro": the actor type has no attribute "plan"; every actor has state, run, size, updated and created`,
+		} {
+			if got := found(t, list, host.ListQuery{Where: []string{where}, Brief: true}); got != want {
+				t.Errorf("%s: %s, want %s", where, got, want)
+			}
+		}
+	})
+}

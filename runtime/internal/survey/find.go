@@ -1,0 +1,437 @@
+package survey
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
+)
+
+// maxLooked is how many actors a page looks at, so that a query which selects few does not last.
+const maxLooked = 10_000
+
+// maxCandidates is how many actors are taken from one state of the store, before what the node knows of them is looked at.
+const maxCandidates = 256
+
+// A source is where a search takes its actors from.
+type source struct {
+	store     *engine.Store
+	namespace string
+	// known says the kinds of the attributes of a type.
+	known func(typ string) []host.Attribute
+	// state returns the addresses of the actors of a type that may be in a state other than asleep, in no order.
+	state func(typ string, state host.State) ([]host.Address, error)
+	// present adds the state to the status of an actor. After it, report adds what lists say of the actor's rows.
+	present, report func(st *host.Status) error
+}
+
+// A search is a query as it is run. It looks at actors in one order: that of their keys, that of a field or an attribute in the
+// index, or, with a list, that of the keys of the actors which are in a state.
+type search struct {
+	source
+	q          host.ListQuery
+	conditions []condition
+	walk       engine.FindQuery
+	field      string // of the walk; "" for the keys
+	list       host.State
+	runs       string // the state of runs, if the walk is over the list of runs
+	selection  uint64 // a digest of what is selected, and in which order
+}
+
+// invalid is the error for a member of the query.
+func invalid(field, format string, args ...any) error {
+	return host.Errorf(host.InvalidArgument, format, args...).With("field", field)
+}
+
+// newSearch reads a query with conditions or an order, and plans it.
+func newSearch(src source, q host.ListQuery) (*search, error) {
+	s := &search{source: src, q: q}
+	switch {
+	case q.Type == "" && len(q.Where) > 0:
+		return nil, invalid("where", "conditions need a type")
+	case q.Type == "":
+		return nil, invalid("sort", "an order needs a type")
+	case len(q.Where) > maxConditions:
+		return nil, host.OverLimit("conditions", maxConditions, int64(len(q.Where))).With("field", "where")
+	}
+	for _, text := range q.Where {
+		c, err := parseCondition(text, s.attribute)
+		if err != nil {
+			return nil, err
+		}
+		s.conditions = append(s.conditions, c)
+	}
+	if err := s.plan(); err != nil {
+		return nil, err
+	}
+	digest := fnv.New64a()
+	fmt.Fprintf(digest, "%q %q %q %q %q", src.namespace, q.Type, q.Prefix, q.Where, q.Sort)
+	s.selection = digest.Sum64()
+	return s, s.resume()
+}
+
+// attribute returns the kind of an attribute. Of a type that the program does not have it is that of the first value in the index.
+func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err error) {
+	for _, a := range s.known(s.q.Type) {
+		if a.Name == name {
+			return a.Kind, true, nil
+		}
+	}
+	err = s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Field: tuple.AppendString(nil, name)}, func(f *engine.Found) (bool, error) {
+		kind, _ = AttributeKind(f.Value)
+		return false, nil
+	})
+	return kind, kind != 0, unbuilt(err)
+}
+
+// unbuilt makes the error of a store without an index one for operators.
+func unbuilt(err error) error {
+	if err == engine.ErrListing {
+		return host.Errorf(host.FailedPrecondition, "the index of actors is not built; the next start of a node with this data builds it")
+	}
+	return err
+}
+
+// plan chooses the walk.
+func (s *search) plan() error {
+	name, reverse := strings.CutPrefix(s.q.Sort, "-")
+	s.walk = engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: s.q.Prefix, Reverse: reverse}
+	var kind host.AttributeKind
+	switch name {
+	case "":
+		if reverse {
+			return invalid("sort", `want the name of a field or attribute after "-"`)
+		}
+		s.choose()
+		name = s.field
+		if i := slices.IndexFunc(s.conditions, func(c condition) bool { return c.field == name }); i >= 0 {
+			kind = s.conditions[i].kind
+		}
+	case "key":
+		s.chooseList()
+	case "size", "updated":
+		s.field = name
+	case "state", "run", "created":
+		return invalid("sort", "actors cannot be sorted by %s; they can by key, size, updated and attributes", name)
+	default:
+		var ok bool
+		var err error
+		if kind, ok, err = s.attribute(name); err != nil {
+			return err
+		}
+		if !ok {
+			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, size and updated", strings.ToValidUTF8(name, "\uFFFD"))
+		}
+		s.field = name
+	}
+	s.bound(kind)
+	return nil
+}
+
+// choose chooses a walk for a query without an order: the one that looks at the fewest actors, as far as the conditions tell.
+func (s *search) choose() {
+	if s.chooseList(); s.list != "" {
+		return
+	}
+	for _, c := range s.conditions {
+		if c.field == "run" && c.op == "=" {
+			s.runs = c.word
+			return
+		}
+	}
+	for _, ranges := range []bool{false, true} {
+		for _, c := range s.conditions {
+			if c.op != "!=" && c.field != "created" && c.stored() && (ranges || c.kind != 0 && c.op == "=") {
+				s.field = c.field
+				return
+			}
+		}
+	}
+}
+
+// chooseList walks over the actors in a state if that is a condition and the node has a list of them.
+func (s *search) chooseList() {
+	for _, c := range s.conditions {
+		if c.field == "state" && c.op == "=" && c.word != string(host.Asleep) {
+			s.list = host.State(c.word)
+			return
+		}
+	}
+}
+
+// bound sets the field of the walk and the values that the conditions allow.
+func (s *search) bound(kind host.AttributeKind) {
+	var b bounds
+	switch s.field {
+	case "":
+		return
+	case "size":
+		s.walk.Field = tuple.AppendUint(nil, uint64(keyspace.ListingSize))
+	case "updated":
+		s.walk.Field = tuple.AppendUint(nil, uint64(keyspace.ListingUpdated))
+	default:
+		s.walk.Field, b = tuple.AppendString(nil, s.field), boundsOf(kind)
+	}
+	for i := range s.conditions {
+		c := &s.conditions[i]
+		if c.field != s.field {
+			continue
+		}
+		if c.kind != 0 && c.op == "=" {
+			s.walk.Value = c.value // others of the field are looked at for each actor
+		}
+		c.narrow(&b)
+	}
+	s.walk.From, s.walk.To = b.from, b.to
+}
+
+// resume reads the cursor.
+func (s *search) resume() error {
+	if s.q.Cursor == "" {
+		return nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s.q.Cursor)
+	if err == nil && len(b) > 8 && bytes.Equal(b[:8], s.digest()) {
+		s.walk.After = b[8:]
+		return nil
+	}
+	return invalid("cursor", "the cursor is not of an earlier page of this selection")
+}
+
+func (s *search) digest() []byte {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = byte(s.selection >> (8 * i))
+	}
+	return b
+}
+
+// run returns the page.
+func (s *search) run() (page host.ListPage, err error) {
+	page.Actors = []host.Status{}
+	next := s.inOrder
+	switch {
+	case s.list != "":
+		if next, err = s.inState(); err != nil {
+			return page, err
+		}
+	case s.runs != "":
+		next = s.withRuns
+	}
+	for looked := 0; ; {
+		found, n, end, err := next(min(s.q.Limit-len(page.Actors), maxCandidates), maxLooked-looked)
+		if err != nil {
+			return page, unbuilt(err)
+		}
+		looked += n
+		for i := range found {
+			st, ok, err := s.admit(&found[i])
+			if err != nil {
+				return page, err
+			}
+			if ok {
+				page.Actors = append(page.Actors, st)
+			}
+		}
+		switch {
+		case end:
+			return page, nil
+		case len(page.Actors) == s.q.Limit || looked >= maxLooked:
+			page.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), s.walk.After...))
+			return page, nil
+		}
+	}
+}
+
+// admit describes an actor that meets the conditions on what the store has; false if it does not meet the others.
+func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error) {
+	st = EntryStatus(e)
+	presented, reported := false, false
+	complete := func(rows bool) (err error) {
+		if !presented {
+			err, presented = s.present(&st), true
+		}
+		if rows && !reported && err == nil {
+			err, reported = s.report(&st), true
+		}
+		return err
+	}
+	for i := range s.conditions {
+		c := &s.conditions[i]
+		if c.stored() {
+			continue
+		}
+		if err := complete(c.field == "run"); err != nil {
+			return st, false, err
+		}
+		is := string(st.State)
+		if c.field == "run" {
+			if is = ""; st.Run != nil {
+				is = string(st.Run.State)
+			}
+		}
+		if !c.op.holds(strings.Compare(is, c.word)) {
+			return st, false, nil
+		}
+	}
+	if s.q.Brief {
+		return host.Status{ID: st.ID, Type: st.Type, Key: st.Key}, true, nil
+	}
+	return st, true, complete(true)
+}
+
+// inOrder returns the next actors of the walk that meet the conditions on what the store has, and how many actors it looked at. end: there
+// are no others. It moves the walk on.
+func (s *search) inOrder(limit, budget int) (found []engine.ActorEntry, looked int, end bool, err error) {
+	var after []byte
+	end = true
+	err = s.store.Find(s.walk, func(f *engine.Found) (bool, error) {
+		if len(found) == limit || looked == budget {
+			end = false
+			return false, nil
+		}
+		looked++
+		after = append(after[:0], f.Row...)
+		e, ok, err := s.meets(f)
+		if ok {
+			found = append(found, e)
+		}
+		return true, err
+	})
+	if looked > 0 {
+		s.walk.After = after
+	}
+	if err == engine.ErrCursor {
+		err = invalid("cursor", "the cursor is not of an earlier page of this selection")
+	}
+	return found, looked, end, err
+}
+
+// meets reports whether an actor meets the conditions on what the store has.
+func (s *search) meets(f *engine.Found) (e engine.ActorEntry, ok bool, err error) {
+	if !hasPrefix(f.Key, s.q.Prefix) {
+		return e, false, nil
+	}
+	e = engine.ActorEntry{ID: f.ID, Identity: engine.Identity{Namespace: s.namespace, Type: s.q.Type, Key: f.Key}}
+	read := false
+	head := func() (engine.Head, error) {
+		if !read {
+			e.Head, err = f.Head()
+			read = true
+		}
+		return e.Head, err
+	}
+	for i := range s.conditions {
+		if c := &s.conditions[i]; c.stored() {
+			if ok, err := c.admits(f, s.field, head); err != nil || !ok {
+				return e, false, err
+			}
+		}
+	}
+	if !s.q.Brief {
+		_, err = head()
+	}
+	return e, err == nil, err
+}
+
+func hasPrefix(key, prefix []string) bool {
+	return len(key) >= len(prefix) && slices.Equal(key[:len(prefix)], prefix)
+}
+
+// exactly returns an actor by its key, if it meets the conditions on what the store has.
+func (s *search) exactly(key []string) (found []engine.ActorEntry, err error) {
+	err = s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key}, func(f *engine.Found) (bool, error) {
+		if len(f.Key) != len(key) {
+			return false, nil
+		}
+		e, ok, err := s.meets(f)
+		if ok {
+			found = append(found, e)
+		}
+		return false, err
+	})
+	return found, err
+}
+
+// inState returns a function like inOrder that walks over a list of actors in a state, in the order of their keys.
+func (s *search) inState() (func(limit, budget int) ([]engine.ActorEntry, int, bool, error), error) {
+	all, err := s.state(s.q.Type, s.list)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([][]string, 0, len(all))
+	for _, a := range all {
+		if !hasPrefix(a.Key, s.q.Prefix) {
+			continue
+		}
+		if s.walk.After != nil {
+			order := bytes.Compare(keyspace.AppendListingKey(nil, a.Key), s.walk.After)
+			if s.walk.Reverse && order >= 0 || !s.walk.Reverse && order <= 0 {
+				continue
+			}
+		}
+		keys = append(keys, a.Key)
+	}
+	slices.SortFunc(keys, slices.Compare)
+	if s.walk.Reverse {
+		slices.Reverse(keys)
+	}
+	return func(limit, budget int) (found []engine.ActorEntry, looked int, end bool, err error) {
+		for ; len(keys) > 0 && len(found) < limit && looked < budget; looked++ {
+			one, err := s.exactly(keys[0])
+			if err != nil {
+				return nil, looked, false, err
+			}
+			found = append(found, one...)
+			s.walk.After = keyspace.AppendListingKey(nil, keys[0])
+			keys = keys[1:]
+		}
+		return found, looked, len(keys) == 0, nil
+	}, nil
+}
+
+// withRuns is like inOrder. It walks over the list of workflow runs that are paused or have failed, in the order of the actors' ids.
+func (s *search) withRuns(limit, budget int) (found []engine.ActorEntry, looked int, end bool, err error) {
+	due := keyspace.PausedRunsDue
+	if s.runs == string(wfhost.StateFailed) {
+		due = keyspace.FailedRunsDue
+	}
+	if s.walk.After == nil {
+		s.walk.After = keyspace.AppendWakeTime(nil, due)
+	}
+	rows, err := s.store.Wakes(s.walk.After, due, min(budget, 1024))
+	if err != nil {
+		return nil, 0, false, err
+	}
+	for _, row := range rows {
+		if len(found) == limit {
+			return found, looked, false, nil
+		}
+		looked++
+		s.walk.After = row.Row
+		if row.Kind != keyspace.WakeListed || row.Name != s.q.Type {
+			continue
+		}
+		i, _, ok, err := s.store.Identity(row.ID)
+		if err != nil {
+			return nil, looked, false, err
+		}
+		if !ok || i.Namespace != s.namespace {
+			continue
+		}
+		one, err := s.exactly(i.Key)
+		if err != nil {
+			return nil, looked, false, err
+		}
+		found = append(found, one...)
+	}
+	return found, looked, len(rows) < min(budget, 1024), nil
+}
