@@ -203,6 +203,10 @@ var (
 	// Token is the key of a token, by its id.
 	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},
 		owner: "tokens", value: "what a token allows, and the SHA-256 of its secret"}}
+
+	// Usage is the key of what the actor has used on a day, by the number of days since 1970.
+	Usage = Number{layout{Kind: 0x2F, prints: "usage/%", fields: []field{{asU64, "day"}},
+		owner: "usage", value: "what the actor did on a day: calls, turns, time, bytes"}}
 )
 
 // layouts is the table in order of kind and family.
@@ -216,5 +220,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
-	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout,
+	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout, &Usage.layout,
 }
