@@ -3,20 +3,38 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// An Aside is a batch of keys that lie beside what the turns of an actor write: of [keyspace.KindTraces], and no others. They
+// An Aside is a batch of keys that lie beside what the turns of an actor write: traces and usage, and no others. They
 // count for nothing: they have no version of their own, no part in the actor's counts and quota, and a DeleteRange of a write
 // set leaves them alone. They go when the actor is destroyed. The batch is atomic and has its place among the commits of
 // the space, but no sync: a power cut takes it back unless a later commit was durable.
 type Aside struct {
 	space *Space
 	batch *pebble.Batch
+	kinds asides
 	err   error
+}
+
+// asides says of which of asideKinds there may be keys.
+type asides [2]bool
+
+// asideKinds are the kinds that an [Aside] writes, in their order.
+var asideKinds = [len(asides{})]keyspace.Kind{keyspace.KindTraces, keyspace.Usage.Kind}
+
+// add adds the kind of a key.
+func (a *asides) add(key []byte) { a[slices.Index(asideKinds[:], keyspace.Kind(key[0]))] = true }
+
+// join adds the kinds of b.
+func (a *asides) join(b asides) {
+	for i := range a {
+		a[i] = a[i] || b[i]
+	}
 }
 
 // ErrNotAside says that a key is not of the kind that an [Aside] holds, or that the actor has no commit yet.
@@ -54,7 +72,7 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	if a.err != nil || a.batch.Empty() {
 		return a.err
 	}
-	sp.aside = true
+	sp.asides.join(a.kinds)
 	s.free.wrote(a.batch.Len())
 	return s.applyUnsynced(a.batch)
 }
@@ -69,6 +87,9 @@ func (a *Aside) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	return view{store: a.space.store.db, id: a.space.id}.scan(start, end, f)
 }
 
+// Size returns how many bytes the actor's keys and values take, and when it was created, in Unix milliseconds.
+func (a *Aside) Size() (bytes, created int64) { return a.space.head.Bytes, a.space.head.Created }
+
 // Put writes a key. A value of more than ChunkSize bytes must be the first of its key.
 func (a *Aside) Put(key, value []byte) error {
 	switch {
@@ -79,6 +100,7 @@ func (a *Aside) Put(key, value []byte) error {
 	case len(value) > MaxValueCap:
 		return &LimitError{LimitValue, MaxValueCap, int64(len(value))}
 	}
+	a.kinds.add(key)
 	id := a.space.id
 	now := turnClock()
 	meta := metadata{version: a.space.head.Version, created: now, updated: now, size: uint32(len(value))}
@@ -102,7 +124,10 @@ func (a *Aside) set(row, value []byte) {
 
 // DeleteRange removes the keys with start <= key < end.
 func (a *Aside) DeleteRange(start, end []byte) error {
-	if _, limit := keyspace.KindTraces.Range(); !aside(start) || end == nil || bytes.Compare(end, limit) > 0 {
+	if !aside(start) {
+		return ErrNotAside
+	}
+	if _, limit := keyspace.Kind(start[0]).Range(); end == nil || bytes.Compare(end, limit) > 0 {
 		return ErrNotAside
 	}
 	lower, upper := rowRange(a.space.id, start, end)
@@ -113,4 +138,6 @@ func (a *Aside) DeleteRange(start, end []byte) error {
 }
 
 // aside reports whether a key is of a kind that is written aside.
-func aside(key []byte) bool { return len(key) > 0 && keyspace.Kind(key[0]) == keyspace.KindTraces }
+func aside(key []byte) bool {
+	return len(key) > 0 && slices.Contains(asideKinds[:], keyspace.Kind(key[0]))
+}

@@ -44,8 +44,14 @@ func TestWhatIsWrittenAsideCountsForNothing(t *testing.T) {
 	r.again()
 	r.want(trace("long"), long)
 
+	must(t, r.sp.Aside(func(a *Aside) error { return a.Put(keyspace.Usage.Append(nil, 1), []byte("u")) }))
 	start, end := keyspace.KindTraces.Range()
 	must(t, r.sp.Aside(func(a *Aside) error { return a.DeleteRange(start, end) }))
+	n, err = r.w.DeleteRange([]byte{0}, nil)
+	must(t, err)
+	same(t, n, 1)
+	r.put(kv("b"), "2")
+	r.want(keyspace.Usage.Append(nil, 1), "u")
 	wantAbsent(t, r.w, trace("long"))
 	r.want(kv("b"), "2")
 }
@@ -96,6 +102,7 @@ func TestDestroyRemovesWhatWasWrittenAside(t *testing.T) {
 				r.commit()
 				for i := range 2 * pointDeletes {
 					putAside(t, r.sp, trace(string(rune('a'+i))), strings.Repeat("x", 2*ChunkSize))
+					putAside(t, r.sp, keyspace.Usage.Append(nil, uint64(i)), "x")
 				}
 				if fresh {
 					r.open()

@@ -230,8 +230,12 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan, listing 
 		clearRange(start, end)
 	}
 	if w.destroyed != nil {
-		if w.space.aside || w.destroyed.traces {
-			clearRange(rowRange(id, []byte{byte(keyspace.KindTraces)}, keyspace.Successor([]byte{byte(keyspace.KindTraces)})))
+		w.destroyed.asides.join(w.space.asides)
+		for i, has := range w.destroyed.asides {
+			if has {
+				start, end := asideKinds[i].Range()
+				clearRange(rowRange(id, start, end))
+			}
 		}
 		w.destroyed.encode(id, set, clear)
 	}

@@ -17,10 +17,11 @@ func (w *WriteSet) DeleteRange(start, end []byte) (int64, error) {
 	if err := w.deletable(start, end); err != nil {
 		return 0, err
 	}
-	traces, others := keyspace.KindTraces.Range()
-	before, after := keyspace.Expiry.Range()
-	parts := make([]span, 0, 3)
-	for _, r := range []span{{start, traces}, {others, before}, {after, end}} {
+	traces, afterTraces := keyspace.KindTraces.Range()
+	expiry, afterExpiry := keyspace.Expiry.Range()
+	usage, afterUsage := keyspace.Usage.Range()
+	parts := make([]span, 0, 4)
+	for _, r := range []span{{start, traces}, {afterTraces, expiry}, {afterExpiry, usage}, {afterUsage, end}} {
 		if r.end == nil || (end != nil && bytes.Compare(end, r.end) < 0) {
 			r.end = end
 		}

@@ -42,7 +42,7 @@ type destruction struct {
 	kept      string // kinds that survive
 	named     bool   // there is a directory row to remove
 	again     bool   // the actor was destroyed before: only kept keys go
-	traces    bool   // there are keys of Aside to remove
+	asides    asides // of which there are keys to remove
 }
 
 // Destroy removes the actor: its name, its identity, and all keys except those
@@ -109,8 +109,11 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 			return err
 		}
 		stored = slices.DeleteFunc(stored, func(f found) bool {
-			d.traces = d.traces || aside(f.key)
-			return aside(f.key)
+			if aside(f.key) {
+				d.asides.add(f.key)
+				return true
+			}
+			return false
 		})
 	}
 

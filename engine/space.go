@@ -33,7 +33,7 @@ type Space struct {
 	oldHead bool // the store has the head in a row of its own
 	state   stateCache
 	durable atomic.Uint64
-	aside   bool // it may have keys that Aside wrote
+	asides  asides // what Aside wrote
 	listing listingName
 	set     WriteSet
 }

@@ -126,6 +126,7 @@ var keyVectors = []struct {
 	{"2C 00 00 00 00 00 00 00 02", KVBranch.Append(nil, 2), `kv-branch/2`},
 	{"2D 15 02 02 75 73 65 72 73 00 15 2A", KVBranchEntry.Append(nil, 2, userKV("users", 42)[1:]), `kv-branch-entry/2("users", 42)`},
 	{"2E 02 6E 69 67 68 74 00", Token.Append(nil, "night"), `token("night")`},
+	{"2F 00 00 00 00 00 00 51 30", Usage.Append(nil, 20784), "usage/20784"},
 	{"30 02 70 6C 61 6E 00", Attribute.Append(nil, "plan"), `attribute("plan")`},
 }
 

@@ -204,6 +204,10 @@ var (
 	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},
 		owner: "tokens", value: "what a token allows, and the SHA-256 of its secret"}}
 
+	// Usage is the key of what the actor has used on a day, by the number of days since 1970.
+	Usage = Number{layout{Kind: 0x2F, prints: "usage/%", fields: []field{{asU64, "day"}},
+		owner: "usage", value: "what the actor did on a day: calls, turns, time, bytes"}}
+
 	// Attribute is the key of an attribute that actors are found by. Without its kind it is the element
 	// of the name.
 	Attribute = Name{layout{Kind: 0x30, prints: "attribute(%)", fields: []field{{asString, "name"}},
@@ -221,5 +225,5 @@ var layouts = [...]*layout{
 	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
 	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout, &KVScope.layout, &KVCount.layout,
 	&KVGroup.layout, &KVVersion.layout, &KVPin.layout, &UUID.layout, &KVPurge.layout, &KVIndex.layout,
-	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout, &Attribute.layout,
+	&KVHandled.layout, &KVBranch.layout, &KVBranchEntry.layout, &Token.layout, &Usage.layout, &Attribute.layout,
 }

@@ -70,6 +70,9 @@ type config struct {
 		MaxAge    span    `toml:"max_age"`
 		MaxBytes  size    `toml:"max_bytes"`
 	} `toml:"traces"`
+	Usage struct {
+		Off bool `toml:"off"`
+	} `toml:"usage"`
 	Limits  map[string]typeLimits `toml:"limits"`
 	Gateway struct {
 		MemoryBytes size `toml:"memory_bytes"`
@@ -192,6 +195,7 @@ func (c *config) apply(o *Options) {
 		TurnBytes: int64(c.SQL.TurnBytes), Temporary: int64(c.SQL.Temporary), MaxTemporary: int64(c.SQL.MaxTemporary),
 		MaxLength: int(c.SQL.MaxLength), IdleTime: c.SQL.IdleTime.d,
 	}
+	o.Usage = UsageOptions{Off: c.Usage.Off}
 	o.Traces = TraceOptions{
 		Off: c.Traces.Off, PerSecond: int64(c.Traces.PerSecond), Share: c.Traces.Share, MaxAge: c.Traces.MaxAge.d, MaxBytes: int64(c.Traces.MaxBytes),
 	}

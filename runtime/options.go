@@ -169,6 +169,8 @@ type Options struct {
 	SQL SQLOptions
 	// Traces says what is recorded of what actors do.
 	Traces TraceOptions
+	// Usage says whether it is counted what actors do.
+	Usage UsageOptions
 	// TurnGrace is how long after its deadline a handler may still return before its turn is
 	// abandoned; 0 means 5 seconds.
 	TurnGrace time.Duration
@@ -179,6 +181,12 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Logger gets the log for operators; nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// UsageOptions say whether a node counts what its actors do on each day, and keeps that in their keyspaces.
+type UsageOptions struct {
+	// Off counts nothing, so that actors that nobody bills take no room for it.
+	Off bool
 }
 
 // TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A trace that began elsewhere is

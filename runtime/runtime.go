@@ -202,6 +202,7 @@ func (r *Runtime) startNode() error {
 			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxTemporary: o.SQL.MaxTemporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,
 		},
 	}
+	s.UsageOff = o.Usage.Off
 	var err error
 	if s.Traces, err = r.traceOptions(); err != nil {
 		return err

@@ -74,6 +74,7 @@ func (h *Harness) start(disk *engine.Disk) {
 	h.t.Helper()
 	o := runtime.Options{
 		Dir: "data", Disk: disk, Actors: h.definitions,
+		Usage:  runtime.UsageOptions{Off: true}, // so that an actor stores what the test has made it store
 		Logger: slog.New(slog.NewTextHandler(h.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if h.config.Options != nil {

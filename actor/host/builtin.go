@@ -75,6 +75,7 @@ const (
 	TokenRevoke = "token.revoke"
 
 	TraceRead = "trace.read"
+	UsageGet  = "usage.get"
 
 	StreamAppend = "stream.append"
 	StreamClose  = "stream.close"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/usage"
 )
 
 // A Client calls the actors of one node. It is safe for any number of goroutines.
@@ -218,6 +219,26 @@ func (c *Client) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error
 func (c *Client) CountRuns(ctx context.Context) (host.RunCounts, error) {
 	var n host.RunCounts
 	return n, c.get(ctx, "/workflows/counts", nil, &n)
+}
+
+// Usage returns what actors did on a day.
+func (c *Client) Usage(ctx context.Context, q usage.Query) (usage.Page, error) {
+	params := url.Values{"prefix": q.Prefix}
+	set(params, "day", q.Day)
+	set(params, "type", q.Type)
+	set(params, "cursor", q.Cursor)
+	setNumber(params, "limit", q.Limit)
+	var p usage.Page
+	return p, c.get(ctx, "/-/usage", params, &p)
+}
+
+// Top returns the actors of the node that did most in the last minute, of those in memory.
+func (c *Client) Top(ctx context.Context, q usage.TopQuery) (usage.Top, error) {
+	params := url.Values{}
+	set(params, "by", string(q.By))
+	setNumber(params, "limit", q.Limit)
+	var t usage.Top
+	return t, c.get(ctx, "/-/top", params, &t)
 }
 
 // Destroy removes an actor and everything it stored.

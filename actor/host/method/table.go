@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/actor/host/usage"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -164,6 +165,12 @@ var (
 		"Reads the spans that an actor has recorded, without waking it.")
 )
 
+// Usage.
+var (
+	UsageGet = row[usage.GetInput, usage.GetOutput](host.UsageGet, ask, Actor, Operators, none,
+		"Says what an actor did on each day, without waking it.")
+)
+
 // Streams.
 var (
 	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act, ExternalStreams, Anyone, creates,
@@ -245,7 +252,7 @@ var table = slices.SortedFunc(slices.Values([]Row{
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,
 	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row, KVRender.Row, KVPurge.Row,
 	TokenCreate.Row, TokenList.Row, TokenRevoke.Row,
-	TraceRead.Row,
+	TraceRead.Row, UsageGet.Row,
 	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
 	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
 	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,

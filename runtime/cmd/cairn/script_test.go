@@ -244,7 +244,7 @@ func (s *scene) files() string {
 }
 
 func (s *scene) start() {
-	rt, err := runtime.Open(context.Background(), runtime.Options{Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: true},
+	rt, err := runtime.Open(context.Background(), runtime.Options{Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: true}, Usage: runtime.UsageOptions{Off: true},
 		Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(s.schema)})
 	if err != nil {
 		s.t.Fatal(err)

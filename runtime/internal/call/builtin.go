@@ -96,7 +96,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 				own.Bytes = sized.Size()
 			}
 		}
-		reply, err = p.k.CallTurn(ctx, t, r, from, span, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
+		reply, err = p.turn(ctx, t, r, from, span, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
 	}
 	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
 		q.Existing = existing

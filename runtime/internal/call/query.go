@@ -24,7 +24,7 @@ import (
 // waits for Done.
 type Query struct {
 	context.Context                              // the caller's
-	limit           time.Duration                // when it ends, since Kernel.Started
+	began           time.Duration                // as Kernel.Now has it
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	Actor           *kernel.Actor
 	View            *view.View
@@ -147,11 +147,16 @@ type timedContext struct {
 
 // Deadline implements context.Context.
 func (r *Query) Deadline() (time.Time, bool) {
-	limit := r.Actor.Kernel.Started.Add(r.limit)
-	if d, ok := r.Context.Deadline(); ok && d.Before(limit) {
+	end := r.end()
+	if d, ok := r.Context.Deadline(); ok && d.Before(end) {
 		return d, true
 	}
-	return limit, true
+	return end, true
+}
+
+// end is when the query must end.
+func (r *Query) end() time.Time {
+	return r.Actor.Kernel.Started.Add(r.began + min(r.Actor.Type.Base.QueryTimeout, math.MaxInt64-r.began))
 }
 
 // Done implements context.Context.
@@ -159,7 +164,7 @@ func (r *Query) Done() <-chan struct{} {
 	if c := r.timed.Load(); c != nil {
 		return c.Done()
 	}
-	ctx, cancel := context.WithDeadline(r.Context, r.Actor.Kernel.Started.Add(r.limit))
+	ctx, cancel := context.WithDeadline(r.Context, r.end())
 	if !r.timed.CompareAndSwap(nil, &timedContext{ctx, cancel}) {
 		cancel()
 	}
@@ -174,7 +179,7 @@ func (r *Query) Err() error {
 	if err := r.Context.Err(); err != nil {
 		return err
 	}
-	if time.Since(r.Actor.Kernel.Started) >= r.limit {
+	if r.Actor.Kernel.Now()-r.began >= r.Actor.Type.Base.QueryTimeout {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -297,11 +302,9 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 
 // init makes r a query that reads a view, until it is answered.
 func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller, of host.Span) {
-	now := time.Now()
-	a.Touch(now)
+	r.began = a.Kernel.Now()
+	a.Touch(r.began)
 	r.Context, r.Actor, r.View, r.Request = ctx, a, v, req
-	r.limit = now.Sub(a.Kernel.Started)
-	r.limit += min(a.Type.Base.QueryTimeout, math.MaxInt64-r.limit)
 	r.from = kernel.Caller{Kind: kernel.FromQuery, Span: span.RefTo(of)}
 	if from != nil {
 		r.from.Depth, r.from.Waiter = from.Depth+1, from.Waiter
@@ -314,6 +317,13 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	r.close()
 	if err != nil {
 		err = a.Kernel.QueryError(a.Address, name, err)
+	}
+	took := a.Kernel.Now() - r.began
+	if r.Request.Method != "" { // else it is the runtime's own
+		a.Tally.Query(took, len(out))
+	}
+	if err != nil || took > span.Slow {
+		failed(a, name, r.from.Span.Span(), r.began, took, err)
 	}
 	if perr := a.Pass(r.Context, commit); perr != nil {
 		return host.Reply{}, perr

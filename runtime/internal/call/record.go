@@ -10,21 +10,13 @@ import (
 )
 
 // recorded carries a request, and records the call. Of a turn that calls, it records what that waited for as well.
-func (p *Router) recorded(ctx context.Context, r *host.Request, from *kernel.Caller, cause host.Span) (host.Reply, error) {
-	if r.Method == host.TraceRead { // it would show itself
-		return p.carry(ctx, r, from, host.Untraced)
-	}
-	t, out := p.k.Types[r.Type], host.Span{}
+func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, s, cause host.Span) (host.Reply, error) {
+	began, out := p.k.Now(), host.Span{}
 	if from != nil && from.Kind == kernel.FromTurn && cause.Sampled() && cause == from.Span.Span() {
-		out = p.k.Tracer.Begin(from.Waiter.Actor.Type, cause)
-		cause = out
+		out = p.k.Tracer.Begin(from.Waiter.Actor.Type, cause) // the request, which causes the call
+		cause, s = out, p.k.Tracer.Begin(t, out)
 	}
-	s := p.k.Tracer.Begin(t, cause)
-	began := time.Since(p.k.Started)
-	reply, err := p.carry(ctx, r, from, s)
-	if err == nil && !s.Sampled() {
-		return reply, nil
-	}
+	reply, err := p.carry(ctx, t, r, from, s)
 	if a := p.k.Find(r.Address); a != nil {
 		a.Spans.Record(p.operation("call", r, s, cause, began, err))
 	}
@@ -32,6 +24,29 @@ func (p *Router) recorded(ctx context.Context, r *host.Request, from *kernel.Cal
 		from.Waiter.Actor.Spans.Record(p.operation("request", r, out, from.Span.Span(), began, err))
 	}
 	return reply, err
+}
+
+// turn has an actor run a request. What fails is recorded though its trace is not.
+func (p *Router) turn(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, s host.Span, j kernel.Call, existing bool) (host.Reply, error) {
+	if p.k.Tracer == nil || s.Sampled() {
+		return p.k.CallTurn(ctx, t, r, from, s, j, existing)
+	}
+	began := p.k.Now()
+	reply, err := p.k.CallTurn(ctx, t, r, from, s, j, existing)
+	if err == nil {
+		return reply, nil
+	}
+	if a := p.k.Find(r.Address); a != nil {
+		failed(a, r.Method, s, began, p.k.Now()-began, err)
+	}
+	return reply, err
+}
+
+// failed records a call of a trace that is not recorded, if the sink wants it.
+func failed(a *kernel.Actor, method string, cause host.Span, began, took time.Duration, err error) {
+	if a.Spans != nil && !cause.Sampled() {
+		a.Spans.Record(&span.Operation{Kind: "call", Name: a.Type.Type + "." + method, Span: cause, Cause: cause, Began: a.Kernel.Started.Add(began), Took: took, Err: err})
+	}
 }
 
 func (p *Router) operation(kind string, r *host.Request, s, cause host.Span, began time.Duration, err error) *span.Operation {

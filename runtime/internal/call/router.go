@@ -142,18 +142,25 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 	default:
 		cause = host.SpanOf(ctx)
 	}
-	if p.k.Tracer == nil {
-		return p.carry(ctx, r, from, cause)
-	}
-	return p.recorded(ctx, r, from, cause)
-}
-
-// carry carries a request whose span is given.
-func (p *Router) carry(ctx context.Context, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	t, err := p.k.StoredTypeOf(r.Address)
 	if err != nil {
 		return host.Reply{}, err
 	}
+	if p.k.Tracer == nil {
+		return p.carry(ctx, t, r, from, cause)
+	}
+	s := host.Untraced
+	if r.Method != host.TraceRead { // it would show itself
+		s = p.k.Tracer.Begin(t, cause)
+	}
+	if !s.Sampled() {
+		return p.carry(ctx, t, r, from, s)
+	}
+	return p.recorded(ctx, t, r, from, s, cause)
+}
+
+// carry carries a request for an actor of a type, whose span is given.
+func (p *Router) carry(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if b := p.Methods[r.Method]; t.Retired && (b == nil || !b.Procedure.Bare && b.serve == nil) {
 		return host.Reply{}, fault.UnknownType(t.Type)
 	}
@@ -194,5 +201,5 @@ func (p *Router) carry(ctx context.Context, r *host.Request, from *kernel.Caller
 	if err := p.k.Pauses.Refuse(r.Address); err != nil {
 		return host.Reply{}, err
 	}
-	return p.k.CallTurn(ctx, t, r, from, span, kernel.Call{Method: method, Create: create}, r.Existing && !create)
+	return p.turn(ctx, t, r, from, span, kernel.Call{Method: method, Create: create}, r.Existing && !create)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -38,6 +39,8 @@ var everyRoute = map[route]walked{
 	toList:           {"/actors", "GET HEAD"},
 	toRuns:           {"/workflows", "GET HEAD"},
 	toRunCounts:      {"/workflows/counts", "GET HEAD"},
+	toUsage:          {"/-/usage", "GET HEAD"},
+	toTop:            {"/-/top", "GET HEAD"},
 	toHealth:         {"/healthz", "GET HEAD"},
 	toMetrics:        {"/metrics", "GET HEAD"},
 	toOpenAPI:        {"/openapi.json", "GET HEAD"},
@@ -105,7 +108,15 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 	}
 }
 
-// documented is a node that shows spans.
+// Usage implements usage.Meter.
+func (documented) Usage(context.Context, usage.Query) (usage.Page, error) {
+	panic("the node was asked")
+}
+
+// Top implements usage.Meter.
+func (documented) Top(usage.TopQuery) (usage.Top, error) { panic("the node was asked") }
+
+// documented is a node that shows spans and usage.
 type documented struct{ *hosttest.Recorder }
 
 // TraceDocument implements trace.Documents.

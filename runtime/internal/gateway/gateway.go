@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/codebolt"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/keyval"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvconnect"
@@ -70,6 +71,7 @@ type Gateway struct {
 	node      Node
 	tracer    host.Tracer          // nil if the node records nothing
 	documents trace.Documents      // nil if the node shows no spans
+	meter     usage.Meter          // nil if the node counts nothing
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -110,9 +112,11 @@ func New(f *serve.Front, o Options) *Gateway {
 	}
 	tracer, _ := o.Node.(host.Tracer)
 	documents, _ := o.Node.(trace.Documents)
+	meter, _ := o.Node.(usage.Meter)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
+		meter:     meter,
 		front:     f,
 		opts:      o,
 		node:      o.Node,
@@ -184,7 +188,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI, toDashboard:
+	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -240,7 +244,7 @@ func (x *exchange) serve() {
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil,
-		t.route == toDashboard && g.opts.Dashboard == nil:
+		(t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -314,6 +318,10 @@ func (x *exchange) serve() {
 		x.runs()
 	case t.route == toRunCounts && method == http.MethodGet:
 		x.runCounts()
+	case t.route == toUsage && method == http.MethodGet:
+		x.usage()
+	case t.route == toTop && method == http.MethodGet:
+		x.top()
 	case t.route == toHealth && method == http.MethodGet:
 		x.health()
 	case t.route == toMetrics && method == http.MethodGet:

@@ -33,6 +33,8 @@ const (
 	toList
 	toRuns
 	toRunCounts
+	toUsage
+	toTop
 	toHealth
 	toMetrics
 	toOpenAPI
@@ -82,6 +84,10 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toRuns}, nil
 		case "/workflows/counts":
 			return target{route: toRunCounts}, nil
+		case "/-/usage":
+			return target{route: toUsage}, nil
+		case "/-/top":
+			return target{route: toTop}, nil
 		case "/healthz":
 			return target{route: toHealth}, nil
 		case "/metrics":

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
@@ -17,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/tally"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
@@ -46,6 +46,7 @@ type Actor struct {
 	Remains   keyspace.ActorID
 	Attached  attach.List // residents
 	Spans     span.Sink   // nil if nothing is recorded
+	Tally     tally.Tally // of what it does
 	sleepSoon bool        // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
 	Mu      sync.Mutex
@@ -56,7 +57,7 @@ type Actor struct {
 	Core    *Core
 	crashes int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
 
-	lastUsed atomic.Int64 // unix milliseconds
+	lastUsed atomic.Int64 // as Now has it
 	Weight   memory.Weight
 	Limits   atomic.Pointer[limit.Set]
 	Turn     atomic.Pointer[Turn]
@@ -77,7 +78,7 @@ func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 		a.Spans = s.Tracer.Sink(a)
 	}
 	a.Limits.Store(s.LimitsOf(t, []byte(key)))
-	a.lastUsed.Store(time.Now().UnixMilli())
+	a.Touch(s.Now())
 	return a
 }
 

@@ -63,6 +63,7 @@ func (c *Core) Holds() bool { return !c.held.Empty() }
 
 // hold holds a result until the commit of its turn.
 func (c *Core) hold(r result) {
+	c.Actor.Tally.Answer(r.w.Job == Job(&r.w.Call), len(r.out))
 	c.Group.traced = c.Group.traced || r.w.Span.Sampled()
 	if gone := c.held.Add(r); gone != nil {
 		r.w.Fail(gone)
@@ -141,7 +142,7 @@ func (c *Core) commitGroup(open *mark) {
 		return
 	}
 	g.began = span.Now(g.traced)
-	wake := c.Rows.NextWake()
+	wake, bytes := c.Rows.NextWake(), c.Rows.Bytes()
 	ok, err := c.apply(g, open)
 	if err == nil && !ok {
 		a.Pending.Add(-1)
@@ -161,6 +162,7 @@ func (c *Core) commitGroup(open *mark) {
 	}
 	g.applied.Store(int64(span.Since(g.began)))
 	a.Type.Metrics.Committed(g.Turns)
+	a.Tally.Commit(bytes-c.Rows.Bytes(), c.Rows.Size())
 	if wake != 0 {
 		a.Kernel.Clock.Poke(wake)
 	}

@@ -338,6 +338,9 @@ func (s *Kernel) Err() error {
 	return nil
 }
 
+// Now returns the time since the start, which is cheaper to read than the time, and no clock that is set changes it.
+func (s *Kernel) Now() time.Duration { return time.Since(s.Started) }
+
 // NewID makes the id of a new incarnation.
 func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
 	return s.Store.NewActorID(s.Identity(addr))
@@ -347,14 +350,4 @@ func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
 func (s *Kernel) Go(f func()) bool { return s.Goroutines.Go(profile.Unlabelled(s.Options.Profile, f)) }
 
 // Later runs f after d unless the node stops first.
-func (s *Kernel) Later(d time.Duration, f func()) {
-	s.Go(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			f()
-		case <-s.Life.Done():
-		}
-	})
-}
+func (s *Kernel) Later(d time.Duration, f func()) { s.Go(func() { spawn.After(s.Life, d, f) }) }

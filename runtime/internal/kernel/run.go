@@ -10,12 +10,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
-// An actor that has done so much work without a respite, in milliseconds, first gives way to every goroutine that is ready.
+// An actor that has done so much work without a respite first gives way to every goroutine that is ready.
 // Otherwise a busy actor and its callers hand one processor to each other as long as the scheduler allows it, 10 milliseconds
 // at a time, while the other callers and all other actors wait. Callers that come together share commits.
 const (
 	maxStreak = 16
-	respite   = 5
+	respite   = 5 * time.Millisecond
 )
 
 // An Assignment is an actor for a worker to run, and the epoch in which it was given out.
@@ -31,7 +31,7 @@ func (a *Actor) begin() Assignment {
 	a.Running = true
 	a.Vacant.Store(false)
 	a.Kernel.Busy.Add(1)
-	if c := a.Core; c != nil && time.Now().UnixMilli()-a.lastUsed.Load() > respite {
+	if c := a.Core; c != nil && a.Kernel.Now()-time.Duration(a.lastUsed.Load()) > respite {
 		c.streak = 0
 	}
 	return Assignment{Actor: a, Epoch: a.Epoch.Load()}
@@ -65,7 +65,7 @@ func (j Assignment) run() {
 // REQUIRES: a.Mu, a.Running, the current epoch.
 func (a *Actor) rest() {
 	a.Running = false
-	a.lastUsed.Store(time.Now().UnixMilli())
+	a.Touch(a.Kernel.Now())
 	a.Kernel.Busy.Add(-1)
 	c := a.Core
 	switch {

@@ -22,7 +22,7 @@ func (s *Kernel) newSweeper() *patrol.Patrol {
 	}
 	return patrol.New(s.Go, (&sweep.Sweep[*Actor]{
 		Over: s.Memory.Over, Enough: s.Memory.Enough, Each: s.Each, Idle: shortest,
-		State: (*Actor).repose, Used: func(a *Actor) int64 { return a.lastUsed.Load() }, Sleep: (*Actor).askToSleep,
+		State: (*Actor).repose, Used: func(a *Actor) time.Time { return s.Started.Add(time.Duration(a.lastUsed.Load())) }, Sleep: (*Actor).askToSleep,
 		Retire: func(a *Actor) {
 			if c := a.Waking(); c.Company() != nil && s.Kept(a) == nil {
 				a.Retire(c, causeMemory)
@@ -118,8 +118,8 @@ func (a *Actor) slept(c *Core) {
 	c.published("slept", "")
 }
 
-// Touch notes that the actor was used.
-func (a *Actor) Touch(now time.Time) { a.lastUsed.Store(now.UnixMilli()) }
+// Touch notes that the actor was used, at a time that Now has returned.
+func (a *Actor) Touch(now time.Duration) { a.lastUsed.Store(int64(now)) }
 
 // sleepAll waits until nothing runs and nothing waits, and puts every actor to sleep, hooks included, until ctx ends.
 func (s *Kernel) sleepAll(ctx context.Context) error {

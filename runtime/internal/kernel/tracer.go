@@ -31,8 +31,9 @@ func (t *Turn) begins() {
 	}
 }
 
-// over records a turn that is over.
+// over counts and records a turn that is over.
 func (t *Turn) over(took time.Duration, err error) {
+	t.Actor.Tally.Turn(took)
 	o := t.op
 	if o == nil && t.Actor.Spans != nil && (err != nil || took > span.Slow) {
 		o = t.operation(t.Work.Span)

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	hosttoken "github.com/cairn-run/cairn/actor/host/token"
 	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
+	hostusage "github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -23,6 +24,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
+	"github.com/cairn-run/cairn/runtime/internal/part/usage"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -41,6 +43,7 @@ var (
 	_ host.Tracer       = (*Node)(nil)
 
 	_ hosttrace.Documents = (*Node)(nil)
+	_ hostusage.Meter     = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -85,6 +88,14 @@ func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began
 func (n *Node) TraceDocument(ctx context.Context, a host.Address, in *hosttrace.ReadInput) ([]byte, string, error) {
 	return trace.Document(ctx, n.Kernel, a, in)
 }
+
+// Usage implements usage.Meter.
+func (n *Node) Usage(ctx context.Context, q hostusage.Query) (hostusage.Page, error) {
+	return usage.Usage(n.Kernel, ctx, q)
+}
+
+// Top implements usage.Meter.
+func (n *Node) Top(q hostusage.TopQuery) (hostusage.Top, error) { return usage.Top(n.Kernel, q) }
 
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
 // returns.

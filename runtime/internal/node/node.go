@@ -25,6 +25,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
+	"github.com/cairn-run/cairn/runtime/internal/part/usage"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	SQL sqlite.Options
 	// Traces says what is recorded of what actors do.
 	Traces trace.Options
+	// UsageOff counts nothing of what actors do.
+	UsageOff bool
 	// Parts are additional to the parts of every node.
 	Parts []kernel.Part
 }
@@ -46,7 +49,7 @@ func Parts(o *Options) []kernel.Part {
 	run.HandleMessages(letters)
 	parts := []kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part), token.New(), new(attribute.Part),
+		letters, task.New(appendItems), runs, new(admin.Part), token.New(), &usage.Part{Off: o.UsageOff}, new(attribute.Part),
 	}
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }

@@ -259,7 +259,7 @@ func (g *stage) start() {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}, Traces: trace.Options{Off: true}}
+	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}, Traces: trace.Options{Off: true}, UsageOff: true}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
 	}

@@ -172,7 +172,7 @@ func TestTurnThatACrashStopsIsShownAsStopped(t *testing.T) {
 
 func TestFailedAndSlowTurnsAreKeptThoughTheirTraceIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := traced(t)
+		g := newStage(t, func(o *Options) { o.Traces = parttrace.Options{Share: 1e-300} })
 		const unsampled = "00-" + parentTrace + "-" + parentSpan + "-00"
 		g.doFrom("a", unsampled, add(1))
 		if s := g.spans("a", trace.ReadInput{}); len(s) != 0 {
@@ -195,6 +195,19 @@ func TestFailedAndSlowTurnsAreKeptThoughTheirTraceIsNot(t *testing.T) {
 		g.doFrom("c", unsampled, func(*puppet, host.Turn) error { time.Sleep(time.Second); return nil })
 		if s := g.spans("c", trace.ReadInput{}); len(s) != 1 || s[0].End.Sub(s[0].Start) != time.Second {
 			t.Fatalf("after a slow turn there is %+v", s)
+		}
+		g.doFrom("d", unsampled, add(1))
+		for _, look := range []glance{
+			func(*puppetState, host.Reader) error { time.Sleep(time.Second); return nil },
+			func(*puppetState, host.Reader) error { return nil },
+			func(*puppetState, host.Reader) error { return host.Errorf(host.FailedPrecondition, "not now") },
+			func(*puppetState, host.Reader) error { return errors.New("secret") },
+		} {
+			g.look("d", look)
+		}
+		s = g.spans("d", trace.ReadInput{})
+		if len(s) != 2 || s[0].Name != "call p.look" || s[1].Status != "error" || s[0].End.Sub(s[0].Start) != time.Second {
+			t.Fatalf("after queries there is %+v", s)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -33,6 +34,7 @@ type Node struct {
 	Token     bool // requests need a bearer token
 	Databases bool // the databases of actors can be exported and imported
 	Runs      bool // the workflow runs that are paused or have failed can be listed
+	Usage     bool // what actors do is counted
 	// MaxPage is the largest page that can be asked for, MaxIdempotencyKey the longest Idempotency-Key header, and MaxReason
 	// the longest reason for an import.
 	MaxPage, MaxIdempotencyKey, MaxReason int
@@ -126,6 +128,32 @@ func (d *document) nodePaths() {
 		d.path("/workflows/counts", http.MethodGet, operation{
 			id: "runCounts", tag: tag, summary: "Counts the workflow runs that are paused or have failed.",
 			success: answer("The counts.", shape.of(typeOf[host.RunCounts]())),
+		})
+	}
+	if d.node.Usage {
+		page := answer("A page.", shape.of(typeOf[usage.Page]()))
+		page["200"].(object)["content"].(object)["text/csv"] = object{"schema": object{"type": "string"}}
+		d.path("/-/usage", http.MethodGet, operation{
+			id: "usage", tag: tag, summary: "Says what actors did on a day, in the order of their keys, without waking them.",
+			parameters: []any{
+				query("day", "The day, in UTC; today by default. 35 days are kept.", object{"type": "string", "format": "date"}),
+				query("type", "The actor type; without it, actors of all types.", object{"type": "string"}),
+				query("prefix", "A leading part of the key; given more than once, the parts in order.",
+					object{"type": "array", "items": object{"type": "string"}}),
+				query("limit", "How many actors a page has at most; 100 by default.", between(1, usage.MaxPage)),
+				query("cursor", "Continues an earlier page: its cursor, which is also in the header Cairn-Cursor.", object{"type": "string"}),
+				query("format", "What the answer is.", object{"type": "string", "enum": []string{"json", "csv"}}),
+			},
+			success: page,
+		})
+		d.path("/-/top", http.MethodGet, operation{
+			id: "top", tag: tag, summary: "Lists the actors in memory that did most in the last minute.",
+			parameters: []any{
+				query("by", "What they are compared by; time by default, which is the time in handlers.",
+					object{"type": "string", "enum": usage.Measures()}),
+				query("limit", "How many actors; 10 by default.", between(1, usage.MaxPage)),
+			},
+			success: answer("The actors, the first above all.", shape.of(typeOf[usage.Top]())),
 		})
 	}
 	d.path("/healthz", http.MethodGet, operation{

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/actor/host/usage"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
@@ -160,6 +161,9 @@ var ofKV = reflect.TypeFor[kv.Entry]().PkgPath()
 // ofTokens is the package that declares what is said of tokens.
 var ofTokens = reflect.TypeFor[token.Token]().PkgPath()
 
+// ofUsage is the package that declares what is said of the usage of actors.
+var ofUsage = reflect.TypeFor[usage.Work]().PkgPath()
+
 // schemaName is the name of a struct. Those of some packages begin with what they are about.
 func schemaName(t reflect.Type) string {
 	switch {
@@ -167,6 +171,8 @@ func schemaName(t reflect.Type) string {
 		return "Workflow" + t.Name()
 	case t.PkgPath() == ofKV:
 		return "KV" + t.Name()
+	case t.PkgPath() == ofUsage:
+		return "Usage" + t.Name()
 	case t.PkgPath() == ofTokens:
 		return "Token" + strings.TrimPrefix(t.Name(), "Token")
 	}

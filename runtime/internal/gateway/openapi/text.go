@@ -542,8 +542,26 @@ var hostText = map[string]string{
 		"its secret is stored.",
 	"TokenListOutput":  "ListOutput has the tokens of an actor that are valid, in the order of their creation.",
 	"TokenRevokeInput": "RevokeInput names a token by its id.",
-	"Welcome":          "A Welcome is the first message to a connected client.",
-	"Welcome.cursor":   "cursor is the sequence of the last event before the first that the connection brings.",
+	"UsageActor":       "An Actor is what one of several actors did.",
+	"UsageDay":         "A Day is what an actor did on a day.",
+	"UsageGetInput":    "GetInput selects days of an actor.",
+	"UsageGetInput.from": "from and to are the first and the last day, such as 2026-11-27, in UTC. Absent, they are " +
+		"the first that is kept and today.",
+	"UsageGetOutput": "GetOutput has the days of an actor in their order, also those on which it did nothing.",
+	"UsagePage": "A Page is a page of actors in the order of their keys, without actors that came into " +
+		"being after the day.",
+	"UsagePage.cursor": "cursor selects the next page; absent after the last.",
+	"UsagePage.uncertain": "uncertain are left out: whether their last commit is kept is not known, because the disk " +
+		"failed.",
+	"UsageTop":               "A Top has the actors that did most, the first above all.",
+	"UsageWork":              "A Work is what an actor did in some time.",
+	"UsageWork.bytes_stored": "bytes_stored are its keys and values at the end of that time.",
+	"UsageWork.bytes_written": "bytes_written are the keys and values of its commits, and bytes_sent its answers and the " +
+		"events that clients got.",
+	"UsageWork.calls":      "calls are the actions, queries and built-in methods that it answered.",
+	"UsageWork.handler_us": "handler_us is the time in handlers of turns and queries, in microseconds.",
+	"Welcome":              "A Welcome is the first message to a connected client.",
+	"Welcome.cursor":       "cursor is the sequence of the last event before the first that the connection brings.",
 	"Welcome.life": "life is the id of the actor's life that cursor counts in, and all events of the " +
 		"connection are of.",
 	"Welcome.token":               "token resumes the connection; it is a secret of the client's.",
@@ -581,6 +599,12 @@ var hostText = map[string]string{
 
 // hostEnums are the closed lists of names.
 var hostEnums = map[string][]string{
+	"Measure": {
+		"turns",
+		"time",
+		"bytes",
+		"size",
+	},
 	"Missed": {
 		"once",
 		"all",

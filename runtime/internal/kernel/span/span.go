@@ -119,13 +119,13 @@ var untraced = host.Untraced
 
 // RefTo returns a Ref to a span, which takes memory if it is one.
 func RefTo(s host.Span) Ref {
-	switch s {
-	case host.Span{}:
-		return Ref{}
-	case host.Untraced:
+	switch {
+	case !s.IsZero():
+		return Ref{new(s)}
+	case s.Decided():
 		return Ref{&untraced}
 	}
-	return Ref{&s}
+	return Ref{}
 }
 
 // Span returns what the Ref holds.

@@ -2,6 +2,7 @@
 package spawn
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -73,5 +74,16 @@ func (g *Group) Close(grace time.Duration) int {
 		return 0
 	case <-timer.C:
 		return g.Len()
+	}
+}
+
+// After calls f after d, unless ctx ends first.
+func After(ctx context.Context, d time.Duration, f func()) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		f()
+	case <-ctx.Done():
 	}
 }

@@ -2,7 +2,6 @@
 package sweep
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -14,10 +13,10 @@ type Sweep[V any] struct {
 	Enough func() bool // whether no more values need to sleep
 	Each   func(func(V))
 	State  func(V) State
-	Used   func(V) int64 // when the value was used last, Unix ms
-	Sleep  func(V) bool  // false if it must stay awake a little longer
-	Retire func(V)       // asks what works for the value to end, so that it can sleep
-	Idle   time.Duration // the shortest idle time of any value; 0 if none has one
+	Used   func(V) time.Time // when the value was used last
+	Sleep  func(V) bool      // false if it must stay awake a little longer
+	Retire func(V)           // asks what works for the value to end, so that it can sleep
+	Idle   time.Duration     // the shortest idle time of any value; 0 if none has one
 
 	// What the last walk over all values left:
 	idle  []candidate[V] // if memory was short, the least recently used ones first; what is not in it was used later, or could not sleep
@@ -38,7 +37,7 @@ type State struct {
 
 type candidate[V any] struct {
 	value V
-	used  int64
+	used  time.Time
 }
 
 // Look puts values to sleep. It returns how long to wait until the next look; more is false if no value may fall asleep. A look before its time
@@ -102,7 +101,7 @@ func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
 		if state.Works || state.Idle == 0 {
 			return
 		}
-		if due := time.UnixMilli(used).Add(state.Idle); due.After(now) {
+		if due := used.Add(state.Idle); due.After(now) {
 			again(due)
 		} else if !s.Sleep(v) {
 			again(soon)
@@ -112,7 +111,7 @@ func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
 	if !over {
 		return next
 	}
-	byUse := func(x, y candidate[V]) int { return cmp.Compare(x.used, y.used) }
+	byUse := func(x, y candidate[V]) int { return x.used.Compare(y.used) }
 	slices.SortFunc(idle, byUse)
 	if s.idle = idle; len(idle) == 0 { // else there are others, though some of them may need a moment
 		slices.SortFunc(working, byUse)
@@ -139,7 +138,7 @@ func (s *Sweep[V]) relieve() bool {
 			s.idle = s.idle[i:]
 			return true
 		}
-		if s.Used(c.value) == c.used {
+		if s.Used(c.value).Equal(c.used) {
 			s.Sleep(c.value)
 		}
 	}

@@ -36,7 +36,7 @@ func newHouse(most, content int) *house {
 		}
 	}
 	h.State = func(v *sleeper) State { return v.state }
-	h.Used = func(v *sleeper) int64 { return v.used }
+	h.Used = func(v *sleeper) time.Time { return time.UnixMilli(v.used) }
 	h.Sleep = func(v *sleeper) bool {
 		if v.restive {
 			return false

@@ -182,7 +182,7 @@ func (h *Turn) leave() {
 // Durable implements kernel.Consequence.
 func (h *Turn) Durable() {
 	c := h.K.Core
-	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events)
+	c.Actor.Tally.Send(HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events))
 }
 
 // Destroy implements kernel.Destroyer. Subscribers get the events of the turn, which are not kept,

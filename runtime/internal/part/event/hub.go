@@ -171,20 +171,22 @@ func (b *eventBatch) Release(holds int64, places int) {
 func (h *Hub) full() bool { return h.Held.Load() > h.Limit }
 
 // Publish hands out the events of one turn of an incarnation, whose name is life. commit is the
-// turn's. It does not block.
-func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) {
-	for _, l := range h.push(key, id, life, commit, events) {
+// turn's. It does not block. It returns how many bytes of names and data clients get.
+func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) int {
+	slow, bytes := h.push(key, id, life, commit, events)
+	for _, l := range slow {
 		l.CutOff()
 	}
+	return bytes
 }
 
-// push is publish, and returns the connections that do not read.
-func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) (slow []recipient) {
+// push is publish, and also returns the connections that do not read.
+func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) (slow []recipient, bytes int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.Audiences[key]
 	if au == nil {
-		return nil
+		return nil, 0
 	}
 	b := h.begin(events, life, commit, len(au.subscriptions)+len(au.recipients)+len(au.joining) > 1)
 	full, holds, places := h.full(), 0, 0
@@ -192,6 +194,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 		if s.push(id, b, full) {
 			holds++
 			places += len(events)
+			bytes += b.size - len(events)*EventOverhead
 		}
 	}
 	one := func(l recipient, e *PublishedEvent) {
@@ -199,6 +202,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 		if held {
 			holds++
 			places++
+			bytes += EventBytes(&e.EmittedEvent) - EventOverhead
 		}
 		if !ok {
 			slow = append(slow, l)
@@ -230,7 +234,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 		}
 	}
 	b.pushed(holds, places)
-	return slow
+	return slow, bytes
 }
 
 // exceptions returns a test for being among ids that is quick for many of them, too.

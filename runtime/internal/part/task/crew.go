@@ -184,7 +184,7 @@ func (k *crew) remove(t *Task) bool {
 	k.part.running.Dec()
 	if empty {
 		// The actor may sleep now.
-		k.a.Touch(time.Now())
+		k.a.Touch(k.a.Kernel.Now())
 		if k.a.Vacant.Load() {
 			k.a.Vacate()
 		} else {

@@ -56,7 +56,7 @@ func (j *journal) Record(o *span.Operation) {
 		switch {
 		case o.Cause.Sampled():
 			o.Span = child(o.Cause)
-		case !serious(o.Err) && (o.Kind != turn || o.Took <= span.Slow):
+		case !serious(o.Err) && o.Took <= span.Slow:
 			return
 		case !o.Cause.IsZero():
 			o.Span = child(o.Cause)

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestUsageAndTopShowWhatActorsDid(t *testing.T) {
+	dir := t.TempDir()
+	d := serve(t, dir)
+	at(t, d.url, "call", "cell/a/1", "put", `{"key":[1],"value":1}`)
+	at(t, d.url, "call", "cell/a/1", "put", `{"key":[1],"value":2}`)
+	at(t, d.url, "call", "cell/~-", "put", `{"key":[1],"value":1}`)
+	want := func(pattern string, args ...string) {
+		t.Helper()
+		if r := at(t, d.url, args...); r.status != 0 || !regexp.MustCompile(pattern).MatchString(r.stdout+r.stderr) {
+			t.Errorf("cairn %s: %d %s%s", strings.Join(args, " "), r.status, r.stdout, r.stderr)
+		}
+	}
+	day := regexp.MustCompile(`\d{4}-\d\d-\d\d`).FindString(at(t, d.url, "usage", "cell/a/1").stdout)
+	want(`\ADAY +CALLS  TURNS  TIME +WRITTEN  SENT +STORED\n`+day+` +2 +3 +\S+[mµn]?s +\d+ B +\d+ B +\d+ B\n\z`, "usage", "cell/a/1")
+	want(`\AACTOR +CALLS .*\ncell/~- +1 .*\ncell/a/1 +2 .*\n\z`, "usage")
+	want(`\Aday,actor,calls,turns,handler_us,bytes_written,bytes_sent,bytes_stored\r\n`+day+`,cell/~-,1,2,\d+,\d+,\d+,\d+\r\n`+day+`,cell/a/1,2,3,.*\r\n\z`,
+		"usage", "cell", "--csv", "--limit", "0")
+	want(`\A\{"type":"cell","key":\["a","1"\],"calls":2,.*\}\n\z`, "usage", "cell", "--prefix", "a", "--day", day, "--json")
+	want(`there are more`, "usage", "--limit", "1")
+	want(`\Ano such actors`, "usage", "cell", "--prefix", "x")
+	want(`did not exist then`, "usage", "cell/a/1", "--day", "2001-01-01")
+	want(`\AACTOR.*\ncell/a/1 +2 +3 .*\ncell/~- +1 +2 .*\n\z`, "top", "--by", "turns")
+	want(`\A\{"type":"cell","key":\["a","1"\],"calls":2,"turns":3,.*\}\n\z`, "top", "--by", "turns", "--limit", "1", "--json")
+	if r := at(t, d.url, "usage", "cell/b"); r.status != exitError || !strings.Contains(r.stderr, "not_found") {
+		t.Errorf("an actor that is not there: %d %q", r.status, r.stderr)
+	}
+	d.stop(syscall.SIGTERM)
+	for _, args := range []string{"usage --day x", "usage --limit -1", "usage --prefix a", "usage cell/a --prefix b", "usage --csv --json", "usage 7", "top --limit 0", "top x"} {
+		if r := at(t, d.url, strings.Fields(args)...); r.status != exitUsage {
+			t.Errorf("cairn %s: %d %s%s", args, r.status, r.stdout, r.stderr)
+		}
+	}
+}

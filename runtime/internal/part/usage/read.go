@@ -1,0 +1,225 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/usage"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/tally"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
+)
+
+// Methods implements call.Server.
+func (p *Part) Methods() []*call.Method { return []*call.Method{call.Serve(method.UsageGet, get)} }
+
+// get implements usage.get.
+func get(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *usage.GetInput) (usage.GetOutput, error) {
+	today := usage.DayOf(time.Now())
+	from, to, err := days(in, today)
+	if err != nil {
+		return usage.GetOutput{}, err
+	}
+	l, err := open(s, on.Addr, func() (*engine.Snapshot, error) {
+		snap, _, err := s.Durable(ctx, on.Addr)
+		return snap, err
+	})
+	if err != nil {
+		return usage.GetOutput{}, err
+	}
+	out := usage.GetOutput{Days: []usage.Day{}}
+	for day := max(from, l.born); day <= to; day++ {
+		out.Days = append(out.Days, usage.Day{Day: usage.FormatDay(day), Work: l.work(day, today)})
+	}
+	return out, nil
+}
+
+// days returns the first and the last day of an input.
+func days(in *usage.GetInput, today int64) (from, to int64, err error) {
+	from, to = today-usage.Kept+1, today
+	if in.From != "" {
+		first, err := day(in.From, "from", today)
+		if err != nil {
+			return 0, 0, err
+		}
+		from = max(from, first)
+	}
+	if in.To != "" {
+		if to, err = day(in.To, "to", today); err != nil {
+			return 0, 0, err
+		}
+	}
+	if in.From != "" && in.To != "" && in.To < in.From {
+		return 0, 0, host.Errorf(host.InvalidArgument, "the last day is before the first").With("field", "to")
+	}
+	return from, to, nil
+}
+
+// day reads a day that is not to come.
+func day(text, field string, today int64) (int64, error) {
+	n, err := usage.ParseDay(text)
+	if err != nil {
+		return 0, host.Errorf(host.InvalidArgument, "%s is %.40q; it is a day such as 2026-11-27", field, text).With("field", field)
+	}
+	if n > today {
+		return 0, host.Errorf(host.InvalidArgument, "the day %s is to come", text).With("field", field)
+	}
+	return n, nil
+}
+
+// A sight is what an account knows that the store may not.
+type sight struct {
+	of     *account
+	writes int
+	more   tally.Totals // since the last row was written
+}
+
+// look returns what was counted of an actor and is in no row. The account may be nil.
+func (u *account) look() sight {
+	if u == nil {
+		return sight{}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return sight{of: u, writes: u.writes, more: u.a.Tally.Totals().Sub(u.saved)}
+}
+
+// unchanged reports whether no row was written since a look: what the store has and what was seen then go together.
+func (u *account) unchanged(s sight) bool {
+	if s.of != nil { // it may have left memory since, and has written its row then
+		s.of.mu.Lock()
+		defer s.of.mu.Unlock()
+		return s.of.writes == s.writes
+	}
+	if u == nil {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.writes == 0
+}
+
+// A ledger is what is known of an actor: its rows, and what is in no row.
+type ledger struct {
+	days         []int64
+	rows         []row
+	born, stored int64 // the day of its creation, and what it has stored now
+	more         tally.Totals
+}
+
+// maxTries is how often a ledger is read that a writing has changed meanwhile.
+const maxTries = 10
+
+// open reads the ledger of an actor from a snapshot, and what its account knows.
+func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot, error)) (l ledger, err error) {
+	for range maxTries {
+		live := accountOf(s.Find(addr)).look() // before the snapshot
+		snap, err := snapshot()
+		if err != nil {
+			return ledger{}, err
+		}
+		l, err := read(snap)
+		snap.Close()
+		if err != nil {
+			return ledger{}, s.StoreError(err)
+		}
+		if accountOf(s.Find(addr)).unchanged(live) {
+			l.more = live.more
+			return l, nil
+		}
+	}
+	return ledger{}, host.Errorf(host.Unavailable, "the usage of the actor is being written").Retry()
+}
+
+// read reads the rows of an actor. A damaged one is left out.
+func read(r *engine.Snapshot) (l ledger, err error) {
+	head, err := r.Head()
+	if err != nil {
+		return l, err
+	}
+	l.born, l.stored = usage.DayOf(time.UnixMilli(head.Created)), head.Bytes
+	start, end := keyspace.Usage.Range()
+	err = r.Scan(start, end, func(key, value []byte) bool {
+		var one row
+		if day, err := keyspace.Usage.Parse(key); err == nil && record.Decode(value, &one) == nil {
+			l.days, l.rows = append(l.days, int64(day)), append(l.rows, one)
+		}
+		return true
+	})
+	return l, err
+}
+
+// work returns what the actor did on a day. On a day without a row it did nothing, and has stored what it had before the next row or
+// after the last one.
+func (l *ledger) work(day, today int64) usage.Work {
+	r := row{Stored: l.stored}
+	switch i, found := slices.BinarySearch(l.days, day); {
+	case found:
+		r = l.rows[i]
+	case i < len(l.days):
+		r.Stored = l.rows[i].Before
+	case i > 0:
+		r.Stored = l.rows[i-1].Stored
+	}
+	if day == today {
+		r = r.plus(l.more)
+		r.Stored = l.stored
+	}
+	return r.work()
+}
+
+func (r *row) work() usage.Work {
+	return usage.Work{
+		Calls: r.Calls, Turns: r.Turns, HandlerUS: r.Time / int64(time.Microsecond), BytesWritten: r.Written, BytesSent: r.Sent, BytesStored: r.Stored,
+	}
+}
+
+// Usage implements usage.Meter.
+func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, error) {
+	today := usage.DayOf(time.Now())
+	on := today
+	if q.Day != "" {
+		var err error
+		if on, err = day(q.Day, "day", today); err != nil {
+			return usage.Page{}, err
+		}
+	}
+	page, err := survey.List(s, ctx, host.ListQuery{Type: q.Type, Prefix: q.Prefix, Limit: cmp.Or(q.Limit, usage.DefaultPage), Cursor: q.Cursor, Brief: true})
+	if err != nil {
+		return usage.Page{}, err
+	}
+	out := usage.Page{Day: usage.FormatDay(on), Actors: []usage.Actor{}, Cursor: page.Cursor, Uncertain: page.Uncertain}
+	for i := range page.Actors {
+		if ctx.Err() != nil {
+			return usage.Page{}, fault.Ended(ctx)
+		}
+		addr := host.Address{Type: page.Actors[i].Type, Key: page.Actors[i].Key}
+		l, err := open(s, addr, func() (*engine.Snapshot, error) {
+			id, ok, err := s.Store.Lookup(s.Identity(addr))
+			if err != nil {
+				return nil, s.StoreError(err)
+			}
+			if !ok {
+				return nil, fault.NotFound(addr)
+			}
+			return s.Store.Snapshot(id), nil
+		})
+		switch {
+		case host.CodeOf(err) == host.NotFound: // destroyed meanwhile
+		case err != nil:
+			return usage.Page{}, err
+		case l.born <= on:
+			out.Actors = append(out.Actors, usage.Actor{Type: addr.Type, Key: addr.Key, Work: l.work(on, today)})
+		}
+	}
+	return out, nil
+}
