@@ -114,10 +114,12 @@ type Status struct {
 	Version    uint64 `json:"version"`
 	Generation uint64 `json:"generation"`
 	// Keys and Bytes are exact: the number of stored keys, and the sum of keys and values.
-	Keys    int64     `json:"keys"`
-	Bytes   int64     `json:"bytes"`
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
+	Keys  int64 `json:"keys"`
+	Bytes int64 `json:"bytes"`
+	// TraceBytes is what the spans take that are stored, apart from Bytes. Lists leave it out.
+	TraceBytes int64     `json:"trace_bytes,omitempty"`
+	Created    time.Time `json:"created"`
+	Updated    time.Time `json:"updated"`
 	// Attributes are what the actor is found by: strings, integers, booleans and times.
 	Attributes map[string]any `json:"attributes,omitempty"`
 	// Mailbox is how many calls wait.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/hex"
+	"log/slog"
 	"time"
 )
 
@@ -59,6 +60,14 @@ func (s Span) String() string {
 	b = append(hex.AppendEncode(b, s.Trace[:]), '-')
 	b = append(hex.AppendEncode(b, s.ID[:]), '-')
 	return string(hex.AppendEncode(b, []byte{s.Flags}))
+}
+
+// Attrs are the log attributes of the span, with the names that OpenTelemetry gives them; none if it is no span.
+func (s Span) Attrs() []slog.Attr {
+	if s.IsZero() {
+		return nil
+	}
+	return []slog.Attr{slog.String("trace_id", hex.EncodeToString(s.Trace[:])), slog.String("span_id", hex.EncodeToString(s.ID[:]))}
 }
 
 type spanKey struct{}

@@ -226,6 +226,9 @@ func (c *cli) printStatus(s *host.Status) {
 	t.Row("version", table.Count(s.Version))
 	t.Row("generation", table.Count(s.Generation))
 	t.Row("stored", fmt.Sprintf("%s, %s", table.Plural(s.Keys, "key"), table.Size(s.Bytes)))
+	if s.TraceBytes > 0 {
+		t.Row("traces", table.Size(s.TraceBytes))
+	}
 	t.Row("created", table.Clock(s.Created))
 	t.Row("updated", table.Clock(s.Updated))
 	t.Row("waiting calls", table.Count(s.Mailbox))

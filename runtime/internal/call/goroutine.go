@@ -112,7 +112,7 @@ func (q *goroutine) run() {
 		name := t.Methods[q.method].Name
 		switch p := recover(); {
 		case p != nil:
-			q.out, q.err = nil, r.Actor.Kernel.Crashed(r.Actor.Address, name, p)
+			q.out, q.err = nil, r.Actor.Kernel.Crashed(r.Actor.Address, name, p, r.attrs()...)
 		case !returned:
 			q.err, q.over = host.Errorf(host.Crashed, "the handler %s ended its goroutine", name), true
 			close(q.end)

@@ -205,7 +205,10 @@ func (r *Query) Self() host.Identity {
 }
 
 // Logger implements host.Reader.
-func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.Version)) }
+func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.Version), r.attrs()...) }
+
+// attrs are the log attributes of the span of the query.
+func (r *Query) attrs() []slog.Attr { return r.from.Span.Span().Attrs() }
 
 // Version implements host.Reader.
 func (r *Query) Version() uint64 { return uint64(r.View.Version) }
@@ -316,7 +319,7 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	a, version, commit := r.Actor, r.View.Version, r.View.Commit
 	r.close()
 	if err != nil {
-		err = a.Kernel.QueryError(a.Address, name, err)
+		err = a.Kernel.QueryError(a.Address, name, err, r.attrs()...)
 	}
 	took := a.Kernel.Now() - r.began
 	if r.Request.Method != "" { // else it is the runtime's own
@@ -339,7 +342,7 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = nil, r.Actor.Kernel.Crashed(r.Actor.Address, name, p)
+			out, err = nil, r.Actor.Kernel.Crashed(r.Actor.Address, name, p, r.attrs()...)
 		}
 	}()
 	return f(r)

@@ -274,5 +274,5 @@ func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 // Explained is Public that also returns what operators read: the error itself, where callers learn its id only.
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
 	t := w.Job.Traits(a)
-	return s.TurnError(a.Address, t.Kind, t.Name, err)
+	return s.TurnError(a.Address, t.Kind, t.Name, err, w.Span.Attrs()...)
 }

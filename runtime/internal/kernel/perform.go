@@ -255,7 +255,7 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			out, crashed, err = nil, true, t.Actor.Kernel.Crashed(t.Actor.Address, t.Handler, p)
+			out, crashed, err = nil, true, t.Actor.Kernel.Crashed(t.Actor.Address, t.Handler, p, t.attrs()...)
 		} else if !returned {
 			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
 			t.Close()

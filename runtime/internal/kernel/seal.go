@@ -21,9 +21,9 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 		if p := recover(); p == nil {
 			return
 		} else if saving {
-			err = c.Actor.Kernel.Crashed(c.Actor.Address, c.Actor.Type.Type+".Save", p)
+			err = c.Actor.Kernel.Crashed(c.Actor.Address, c.Actor.Type.Type+".Save", p, t.attrs()...)
 		} else {
-			crashed, err = true, c.Actor.Kernel.Crashed(c.Actor.Address, t.Handler, p)
+			crashed, err = true, c.Actor.Kernel.Crashed(c.Actor.Address, t.Handler, p, t.attrs()...)
 		}
 	}()
 	if t.Ends {

@@ -249,15 +249,18 @@ func (t *Turn) Logger() *slog.Logger {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	if t.logger == nil {
-		t.logger = t.Actor.Logger(t.Core.ID, uint64(t.AsOf))
+		t.logger = t.Actor.Logger(t.Core.ID, uint64(t.AsOf), t.attrs()...)
 	}
 	return t.logger
 }
 
-// Logger returns a logger with the attributes of an actor and a version.
-func (a *Actor) Logger(id keyspace.ActorID, version uint64) *slog.Logger {
-	return a.Kernel.Logger.With(slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key),
-		slog.String("actor_id", id.String()), slog.Uint64("version", version))
+// attrs are the log attributes of the turn's span.
+func (t *Turn) attrs() []slog.Attr { return t.From.Span.Span().Attrs() }
+
+// Logger returns a logger with the attributes of an actor and a version, and more.
+func (a *Actor) Logger(id keyspace.ActorID, version uint64, more ...slog.Attr) *slog.Logger {
+	list := a.Attrs(slog.String("actor_id", id.String()), slog.Uint64("version", version))
+	return slog.New(a.Kernel.Logger.Handler().WithAttrs(append(list, more...)))
 }
 
 // DestroySelf implements host.Turn.

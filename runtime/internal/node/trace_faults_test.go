@@ -1,7 +1,10 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -270,4 +273,75 @@ func TestManyTracedActorsUnderStress(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// lines is a log handler that keeps its lines.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func TestLinesOfTheLogNameTheSpanThatTheyAreWrittenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		g := newStage(t, func(o *Options) { o.Traces, o.Logger = parttrace.Options{}, slog.New(slog.NewTextHandler(&log, nil)) })
+		hex := func(line string) string { return line[strings.Index(line, "trace_id="):] }
+		var turns []string
+		note := func(r host.Reader) { turns = append(turns, r.Traceparent()) }
+		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { note(h); h.Logger().Info("told"); return nil })
+		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { note(h); panic("p") })
+		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { note(h); return errors.New("secret") })
+		look := func(f func(r host.Reader) error) {
+			input := remember(glance(func(_ *puppetState, r host.Reader) error { note(r); return f(r) }))
+			g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: input, Traceparent: sampledFrom})
+		}
+		look(func(r host.Reader) error { r.Logger().Info("told"); return nil })
+		look(func(host.Reader) error { panic("p") })
+		look(func(host.Reader) error { return errors.New("secret") })
+		var named []string
+		for line := range strings.Lines(log.text.String()) {
+			if strings.Contains(line, "trace_id="+parentTrace+" span_id=") {
+				named = append(named, hex(line)[len("trace_id=")+32+len(" span_id="):][:16])
+			}
+		}
+		if len(named) != len(turns) {
+			t.Fatalf("%d lines for %d handlers: %s", len(named), len(turns), &log.text)
+		}
+		for i, of := range turns {
+			if i != 2 && !strings.Contains(of, named[i]) { // an error is logged after its turn, with the span of the call
+				t.Errorf("line %d names the span %s, the handler ran in %s", i, named[i], of)
+			}
+		}
+		log.text.Reset()
+		g.doFrom("a", unsampledFrom, func(_ *puppet, h host.Turn) error { h.Logger().Info("told"); return nil })
+		if text := log.text.String(); !strings.Contains(text, "told") || !strings.Contains(text, "trace_id="+parentTrace) {
+			t.Errorf("a turn whose trace is not recorded: %s", text)
+		}
+	})
+}
+
+func TestStatusSaysWhatSpansTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		if n := g.status("a").TraceBytes; n != 0 {
+			t.Errorf("%d bytes before anything is stored", n)
+		}
+		time.Sleep(6 * time.Second)
+		n := g.status("a").TraceBytes
+		if n < 100 || n > 4096 {
+			t.Errorf("%d bytes", n)
+		}
+		g.restart()
+		if after := g.status("a").TraceBytes; after != n {
+			t.Errorf("%d bytes after a restart, %d before", after, n)
+		}
+	})
 }

@@ -497,7 +497,8 @@ var hostText = map[string]string{
 	"Status.pause":   "pause says why state is Paused.",
 	"Status.pending_sends": "pending_sends and failed_sends count messages to other actors that wait, and that were " +
 		"moved aside.",
-	"Status.run": "run describes the actor's workflow run; nil if it has none.",
+	"Status.run":         "run describes the actor's workflow run; nil if it has none.",
+	"Status.trace_bytes": "trace_bytes is what the spans take that are stored, apart from bytes. Lists leave it out.",
 	"Status.version": "version counts the turns that wrote something, the runtime's own for the actor among " +
 		"them: settling messages, moving alarms. generation counts the activations that wrote.",
 	"StoredKey":               "A StoredKey is one logical key of an actor's keyspace, for inspection.",

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
 )
 
-// A Reporter makes the errors that may leave the node, and logs the causes that may not.
+// A Reporter makes the errors that may leave the node, and logs the causes that may not. Its methods take attributes of the line.
 type Reporter struct {
 	Logger      *slog.Logger
 	Translators []Translator // asked in this order
@@ -36,10 +36,10 @@ func (r *Reporter) StoreError(err error) error {
 
 // TurnError makes the public error of a turn, and logs its cause. reason is what operators read: the error itself, where callers
 // learn its id only.
-func (r *Reporter) TurnError(addr host.Address, work, method string, err error) (e *host.Error, reason string) {
+func (r *Reporter) TurnError(addr host.Address, work, method string, err error, more ...slog.Attr) (e *host.Error, reason string) {
 	e, id := r.PublicError(err)
 	if id != "" {
-		r.log(addr, "turn failed", slog.String("error_id", id), slog.String("work", work), slog.String("method", method), slog.Any("error", err))
+		r.log(addr, "turn failed", append(more, slog.String("error_id", id), slog.String("work", work), slog.String("method", method), slog.Any("error", err))...)
 		return e, fmt.Sprintf("%s (error %s)", err, id)
 	}
 	if e != nil {
@@ -49,10 +49,10 @@ func (r *Reporter) TurnError(addr host.Address, work, method string, err error) 
 }
 
 // QueryError makes the public error of a query, and logs its cause.
-func (r *Reporter) QueryError(addr host.Address, method string, err error) *host.Error {
+func (r *Reporter) QueryError(addr host.Address, method string, err error, more ...slog.Attr) *host.Error {
 	e, id := r.PublicError(err)
 	if id != "" {
-		r.log(addr, "query failed", slog.String("error_id", id), slog.String("method", method), slog.Any("error", err))
+		r.log(addr, "query failed", append(more, slog.String("error_id", id), slog.String("method", method), slog.Any("error", err))...)
 	}
 	return e
 }
@@ -96,10 +96,10 @@ func (r *Reporter) Contain(addr host.Address, hook string, part any, err *error)
 }
 
 // Crashed makes the error for a panic of an actor's code, and logs the stack under its id.
-func (r *Reporter) Crashed(addr host.Address, handler string, p any) *host.Error {
+func (r *Reporter) Crashed(addr host.Address, handler string, p any, more ...slog.Attr) *host.Error {
 	id := NewID()
-	r.log(addr, "handler panicked", slog.String("handler", handler), slog.String("error_id", id),
-		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	r.log(addr, "handler panicked", append(more, slog.String("handler", handler), slog.String("error_id", id),
+		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))...)
 	return host.Errorf(host.Crashed, "the handler crashed (error %s); nothing of the turn was kept", id).With("error_id", id)
 }
 

@@ -25,6 +25,13 @@ func (p *Part) Methods() []*call.Method {
 	return []*call.Method{call.Serve(method.TraceRead, read)}
 }
 
+// Report implements survey.Reporter. It reads one row for each hour that has spans.
+func (p *Part) Report(rows *engine.Snapshot, st *host.Status) error {
+	size, err := traces.Size(rows)
+	st.TraceBytes = size.Bytes
+	return err
+}
+
 // read implements trace.read.
 func read(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *trace.ReadInput) (trace.ReadOutput, error) {
 	r, err := result(ctx, s, on.Addr, in)

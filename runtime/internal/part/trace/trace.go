@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/traces"
 )
 
@@ -64,6 +65,8 @@ type Recorder struct {
 }
 
 var (
+	_ survey.Reporter = (*Part)(nil)
+
 	_ kernel.Tracer = (*Recorder)(nil)
 	_ kernel.Opener = (*Recorder)(nil)
 	_ kernel.Meter  = (*Recorder)(nil)
