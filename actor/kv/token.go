@@ -19,6 +19,8 @@ type Rights struct {
 	Write bool
 	// Watch allows to follow changes. It needs Read.
 	Watch bool
+	// Inspect allows to look at all of the actor, as operators do. It needs Read, and takes no prefix.
+	Inspect bool
 }
 
 // A TokenConfig describes a new token.
@@ -52,7 +54,7 @@ func (s Store) CreateToken(ctx context.Context, c TokenConfig) (text string, t T
 	for _, right := range []struct {
 		has  bool
 		bits token.Rights
-	}{{c.Read, token.Read}, {c.Write, token.Write}, {c.Watch, token.Watch}} {
+	}{{c.Read, token.Read}, {c.Write, token.Write}, {c.Watch, token.Watch}, {c.Inspect, token.Inspect}} {
 		if right.has {
 			in.Rights = append(in.Rights, right.bits.String())
 		}
@@ -86,6 +88,7 @@ func (s Store) RevokeToken(ctx context.Context, id string) (bool, error) {
 func tokenOf(in *token.Token) Token {
 	t := Token{ID: in.ID, Label: in.Label, Prefix: in.Prefix, Created: in.Created, Rights: Rights{
 		Read: slices.Contains(in.Rights, "read"), Write: slices.Contains(in.Rights, "write"), Watch: slices.Contains(in.Rights, "watch"),
+		Inspect: slices.Contains(in.Rights, "inspect"),
 	}}
 	if in.Expires != nil {
 		t.Expires = *in.Expires

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,77 @@ func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 		defer f.mu.Unlock()
 		if !slices.Equal(f.told, []string{"[in x]=2"}) || host.CodeOf(f.err) != host.Unauthenticated {
 			t.Errorf("%q %v", f.told, f.err)
+		}
+	})
+}
+
+// A token with the right inspect opens what shows its actor, and nothing that changes it. What it follows ends with the token.
+func TestATokenMayInspectItsActor(t *testing.T) {
+	t.Parallel()
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
+		a := host.Address{Type: "room", Key: []string{"a"}}
+		for _, key := range []string{"a", "b"} {
+			if _, err := operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{key}}, Create: true, Codec: host.JSON}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := rooms.Ref(operator, "a").KV()
+		text, made, err := all.CreateToken(t.Context(), kv.TokenConfig{Rights: kv.Rights{Read: true, Inspect: true}, Label: "inspector"})
+		if err != nil || !made.Inspect {
+			t.Fatalf("%+v %v", made, err)
+		}
+		c, err := client.New("http://node.example", client.Options{Token: text, HTTPClient: &http.Client{Transport: s.transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if st, err := c.Lookup(t.Context(), a); err != nil || st.Type != "room" {
+			t.Errorf("the status: %+v %v", st, err)
+		}
+		if page, err := c.Inspect(t.Context(), a, host.InspectQuery{}); err != nil || len(page.Keys) == 0 {
+			t.Errorf("the keys: %d %v", len(page.Keys), err)
+		}
+		if _, err := c.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"b"}}); host.CodeOf(err) != host.Unauthenticated {
+			t.Errorf("another actor: %v", err)
+		}
+		if err := c.Destroy(t.Context(), a); host.CodeOf(err) != host.PermissionDenied {
+			t.Errorf("destroy: %v", err)
+		}
+		if _, err := c.List(t.Context(), host.ListQuery{}); host.CodeOf(err) != host.Unauthenticated {
+			t.Errorf("the list: %v", err)
+		}
+		for _, route := range []string{"PUT ", "GET connect", "GET queues/mail", "GET sqlite", "GET streams/tokens"} {
+			method, path, _ := strings.Cut(route, " ")
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://node.example/actors/room/a/-/"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+text)
+			w, err := s.transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Body.Close()
+			if w.StatusCode != http.StatusForbidden {
+				t.Errorf("%s: status %d", route, w.StatusCode)
+			}
+		}
+		events, err := c.Subscribe(t.Context(), a, host.Subscription{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer events.Close()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := events.Next(t.Context())
+			ended <- err
+		}()
+		synctest.Wait()
+		if there, err := all.RevokeToken(t.Context(), made.ID); err != nil || !there {
+			t.Fatal(there, err)
+		}
+		if err := <-ended; host.CodeOf(err) != host.Unauthenticated {
+			t.Errorf("the events of a token that was revoked: %v", err)
 		}
 	})
 }

@@ -26,10 +26,13 @@ const (
 	Write
 	// Watch allows to follow changes. They have values, so it needs Read.
 	Watch
+	// Inspect allows to look at all of the actor: its status, raw keyspace, events and traces, and methods that read. It needs Read,
+	// and a token of the whole store.
+	Inspect
 )
 
 // words are the names of the rights, in order.
-var words = []string{"read", "write", "watch"}
+var words = []string{"read", "write", "watch", "inspect"}
 
 // ParseRight returns the right with a name; 0 if there is none.
 func ParseRight(word string) Rights {
@@ -60,7 +63,7 @@ type Token struct {
 	// ID names the token. It is part of its text, and no secret.
 	ID    string `json:"id"`
 	Label string `json:"label,omitempty"`
-	// Rights are some of read, write and watch.
+	// Rights are some of read, write, watch and inspect.
 	Rights []string `json:"rights"`
 	// Prefix is what all keys begin with that the token is good for; absent for the whole store.
 	Prefix  kv.Key    `json:"prefix,omitempty"`
@@ -71,7 +74,7 @@ type Token struct {
 
 // CreateInput asks for a new token.
 type CreateInput struct {
-	// Rights are some of read, write and watch, which needs read.
+	// Rights are some of read, write, watch and inspect. The last two need read.
 	Rights []string `json:"rights" max:"100"`
 	// Prefix is what all keys begin with that the token is good for; absent or [] for the whole store.
 	Prefix kv.Key `json:"prefix,omitempty"`

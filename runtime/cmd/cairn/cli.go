@@ -101,7 +101,11 @@ func (c *cli) root() *cobra.Command {
 		"part":  {c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()},
 		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()},
+<<<<<<< HEAD
 		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.tracesCommand(), c.usageCommand(), c.topCommand(), c.checkCommand()},
+=======
+		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand()},
+>>>>>>> dash
 		"tool": {c.versionCommand()},
 	} {
 		for _, cmd := range cmds {

@@ -29,7 +29,7 @@ func (c *cli) tokenCommand() *cobra.Command {
 			}
 			for word := range strings.SplitSeq(rights, ",") {
 				if token.ParseRight(word) == 0 {
-					return usagef("--rights %s: %q is not one of read, write and watch", rights, word)
+					return usagef("--rights %s: %q is not one of read, write, watch and inspect", rights, word)
 				}
 				in.Rights = append(in.Rights, word)
 			}
@@ -42,7 +42,7 @@ func (c *cli) tokenCommand() *cobra.Command {
 			return t.result(out, "%s\n", out.Text)
 		},
 	}.command(c)
-	create.Flags().StringVar(&rights, "rights", "read", "what it allows: read, write and watch, with commas between them")
+	create.Flags().StringVar(&rights, "rights", "read", "what it allows: read, write, watch and inspect, with commas between them")
 	return group("token",
 		create,
 		row[method.None, token.ListOutput]{

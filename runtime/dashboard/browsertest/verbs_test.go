@@ -164,6 +164,26 @@ func TestToken(t *testing.T) {
 	other.calm()
 }
 
+// TestInspector opens one actor with an address as cairn inspector makes it.
+func TestInspector(t *testing.T) {
+	s := newSite(t, "")
+	s.store("cell/acme")
+	made := s.call("cell/acme", "token.create", object{"rights": []any{"read", "watch", "inspect"}, "label": "inspector"})
+	b := s.open("#token=" + made["token"].(string) + "&to=/actor/cell/acme/-/")
+	b.shows("This token opens one actor.")
+	b.shows("Activations that wrote")
+	if js[bool](b, "[...document.querySelectorAll('button')].some((e) => e.innerText === 'Pause')") {
+		t.Error("the page has verbs")
+	}
+	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact", "timers": "nightly"} {
+		b.visit("/actor/cell/acme/-/" + at)
+		b.shows(want)
+	}
+	b.calm()
+	js[bool](b, "(location.hash = '#/actor/cell/other/-/', true)")
+	b.until("document.querySelector('dialog[open] [name=token]')") // it is not the token of this one
+}
+
 // TestColours takes pictures of the dark theme.
 func TestColours(t *testing.T) {
 	s := newSite(t, "")

@@ -44,7 +44,7 @@ export default async function actor(page) {
   page.root.append(head, bar, body);
   const draw = (s, e) => {
     patch(head, title(page, a, s, e), s ? brief(s) : null);
-    patch(bar, tabs(Object.entries(parts).filter(([t]) => !ofActor() || t === 'store').map(([t, p]) => [t, p.name, link(a, t), s && count(s, t)]), id, 'Parts of the actor'));
+    patch(bar, tabs(Object.entries(parts).filter(([t]) => !ofActor() || s || t === 'store').map(([t, p]) => [t, p.name, link(a, t), s && count(s, t)]), id, 'Parts of the actor'));
   };
   page.refresh = async () => {
     try {
@@ -54,7 +54,7 @@ export default async function actor(page) {
       page.onstatus?.(s);
     } catch (e) {
       if (page.signal.aborted) return;
-      if (ofActor()) draw(null); else draw(null, e);
+      draw(null, ofActor() && e.code === 'permission_denied' ? null : e);
     }
   };
   draw(seen?.address === address(a) ? seen.status : null);
@@ -81,7 +81,7 @@ function title(page, a, s, e) {
   const v = (label, method, more = {}) => verb(label, { title: `${label} ${address(a)}`, run: (_, reason) => page.act(method, method === 'actor.pause' ? { reason } : null, reason), done, ...more });
   return [
     h('div.head', h('h1.address', h('span.dim', a.type, '/'), keyOf(a), ' ', s ? badge(s.state) : null, s?.run ? [' ', badge(s.run.state)] : null),
-      s ? h('div.actions',
+      s && !ofActor() ? h('div.actions',
         s.state === 'paused' ? v('Resume', 'actor.resume') : v('Pause', 'actor.pause', { text: 'Calls, messages and alarms wait until it is resumed.' }),
         s.state === 'failed' ? v('Retry', 'actor.retry', { text: 'It is tried again at once.' }) : null,
         s.state === 'asleep' ? v('Wake', 'actor.wake') : null,

@@ -10,7 +10,7 @@ let asking = null;
 
 export const setToken = (t) => { token = t; };
 export const hasToken = () => token !== '';
-// ofActor reports whether the token is one of an actor, which opens its key-value store only.
+// ofActor reports whether the token is one of an actor: it opens that actor, or only its key-value store.
 export const ofActor = () => token.startsWith('cairn_');
 export const onUnauthenticated = (f) => { ask = f; };
 
@@ -50,7 +50,7 @@ export async function send(method, path, { body, json, headers = {}, signal, rea
     const text = await r.text();
     let e = {};
     try { e = JSON.parse(text); } catch { /* not from the API */ }
-    if (r.status === 401 && ask) {
+    if (r.status === 401 && ask && !(ofActor() && !path.includes('/-/'))) { // a token of an actor may be right, and the path not its
       if (used === token) await (asking ??= ask(e.message).finally(() => { asking = null; }));
       continue;
     }

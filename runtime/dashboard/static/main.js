@@ -36,7 +36,7 @@ async function route() {
   const name = pages[path[0]] || inner[path[0]] ? path.shift() : 'overview';
   const known = pages[name] ?? inner[name];
   const sameView = page && page.name === name && page.reuse?.(path, new URLSearchParams(search));
-  patch(side, h('a.brand', { href: '#/overview' }, mark(), h('span', 'Cairn')), Object.entries(pages).map(([id, p]) =>
+  patch(side, h('a.brand', { href: '#/overview' }, mark(), h('span', 'Cairn')), Object.entries(ofActor() ? {} : pages).map(([id, p]) =>
     h('a', { href: '#/' + id, 'aria-current': id === (known.in ?? name) ? 'page' : null, title: `${p.name} (g ${p.key})` }, icon(p.icon), h('span', p.name))));
   if (sameView) return;
   page?.abort.abort();
@@ -102,7 +102,7 @@ async function greet() {
   if (looked) return;
   looked = true;
   if (ofActor()) {
-    patch(banner, h('p', 'This token opens the key-value store of one actor. Other pages answer ', h('code', 'permission_denied'), '.'));
+    patch(banner, h('p', 'This token opens one actor. What it does not allow answers ', h('code', 'permission_denied'), '.'));
     return;
   }
   try {

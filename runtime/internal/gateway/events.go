@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -110,7 +111,8 @@ func (x *exchange) events(t *target) {
 	if out.Flush() != nil {
 		return
 	}
-	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, source, out) })
+	events := grantedSource{source, token.Of(x.R.Context())}
+	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, events, out) })
 }
 
 // stream begins a response of server-sent events. The caller flushes it, after an empty line.

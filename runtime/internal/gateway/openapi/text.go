@@ -532,12 +532,12 @@ var hostText = map[string]string{
 	"Token.expires":          "expires is when the token ends; absent for never.",
 	"Token.id":               "id names the token. It is part of its text, and no secret.",
 	"Token.prefix":           "prefix is what all keys begin with that the token is good for; absent for the whole store.",
-	"Token.rights":           "rights are some of read, write and watch.",
+	"Token.rights":           "rights are some of read, write, watch and inspect.",
 	"TokenCreateInput":       "CreateInput asks for a new token.",
 	"TokenCreateInput.label": "label is any text of up to 200 bytes.",
 	"TokenCreateInput.prefix": "prefix is what all keys begin with that the token is good for; absent or [] for the whole " +
 		"store.",
-	"TokenCreateInput.rights": "rights are some of read, write and watch, which needs read.",
+	"TokenCreateInput.rights": "rights are some of read, write, watch and inspect. The last two need read.",
 	"TokenCreateInput.ttl_ms": "ttl_ms is how long the token is valid, up to 100 years; absent for ever.",
 	"TokenCreateOutput": "CreateOutput has a new token. token is shown here and never again, because only a hash of " +
 		"its secret is stored.",
