@@ -105,8 +105,8 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 
 	next := w.nextHead()
 	batch := s.newBatch(w)
-	span := s.outbox.begin(w)
-	size, err := w.encode(batch, &next, span)
+	span, log := s.outbox.begin(w), s.audit.begin(w.records(true))
+	size, err := w.encode(batch, &next, span, log)
 	if err == nil {
 		err = s.apply(batch)
 	}
@@ -122,7 +122,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s.free.wrote(size)
 	sp.head, sp.oldHead = next, false
 	w.committed()
-	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span})
+	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span, audit: log})
 	return next.Version, nil
 }
 
@@ -198,7 +198,7 @@ func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
 
 // encode writes the rows of the write set into a batch: first the ranges, then
 // everything that may lie in one.
-func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, error) {
+func (w *WriteSet) encode(b *pebble.Batch, next *head, span, log outboxSpan) (int, error) {
 	id := w.space.id
 	row := rowBuffer()
 	defer row.free()
@@ -296,9 +296,15 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 				clear(op.row)
 			}
 		}
-		for i, record := range o.records {
-			row.b = keyspace.AppendOutboxRow(row.b[:0], span.first+uint64(i))
+		for _, record := range o.records {
+			if record.audit {
+				appendAudit(log.first, record.data, set)
+				log.first++
+				continue
+			}
+			row.b = keyspace.AppendOutboxRow(row.b[:0], span.first)
 			set(row.b, record.data)
+			span.first++
 		}
 	}
 	if w.space.oldHead {

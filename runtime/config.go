@@ -70,6 +70,9 @@ type config struct {
 		MaxAge    span    `toml:"max_age"`
 		MaxBytes  size    `toml:"max_bytes"`
 	} `toml:"traces"`
+	Audit struct {
+		MaxAge span `toml:"max_age"`
+	} `toml:"audit"`
 	Limits  map[string]typeLimits `toml:"limits"`
 	Gateway struct {
 		MemoryBytes size `toml:"memory_bytes"`
@@ -192,6 +195,7 @@ func (c *config) apply(o *Options) {
 	o.Traces = TraceOptions{
 		Off: c.Traces.Off, PerSecond: int64(c.Traces.PerSecond), Share: c.Traces.Share, MaxAge: c.Traces.MaxAge.d, MaxBytes: int64(c.Traces.MaxBytes),
 	}
+	o.AuditMaxAge = c.Audit.MaxAge.d
 	for name, l := range c.Limits {
 		if o.TypeLimits == nil {
 			o.TypeLimits = make(map[string]actor.Limits)

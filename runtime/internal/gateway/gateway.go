@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -68,6 +69,7 @@ type Gateway struct {
 	node      Node
 	tracer    host.Tracer          // nil if the node records nothing
 	documents trace.Documents      // nil if the node shows no spans
+	log       audit.Log            // nil if the node has none
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -92,7 +94,7 @@ type headerValues struct{ json, cbor, yes []string }
 // Headers that pages of allowed origins may read, and send.
 const (
 	exposedHeaders = "Cairn-Cursor, Cairn-Version, Idempotency-Replayed, Location, Retry-After, Traceresponse"
-	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
+	allowedHeaders = "Authorization, Cairn-Connection, Cairn-Reason, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
 )
 
 // New makes a gateway behind a front.
@@ -108,9 +110,11 @@ func New(f *serve.Front, o Options) *Gateway {
 	}
 	tracer, _ := o.Node.(host.Tracer)
 	documents, _ := o.Node.(trace.Documents)
+	log, _ := o.Node.(audit.Log)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
+		log:       log,
 		front:     f,
 		opts:      o,
 		node:      o.Node,
@@ -182,7 +186,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI:
+	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI:
 		return true
 	}
 	return false
@@ -236,7 +240,7 @@ func (x *exchange) serve() {
 		x.Fail(fault)
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
-		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil:
+		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -251,6 +255,9 @@ func (x *exchange) serve() {
 	}
 	if t.Type != "" {
 		x.beginTrace(&t)
+	}
+	if x.operates(&t) {
+		x.Identify()
 	}
 	switch t.route {
 	case toCodebolt:
@@ -280,6 +287,8 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toTraces && method == http.MethodGet:
 		x.traces(&t)
+	case t.route == toAudit && method == http.MethodGet:
+		x.audit(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
 	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):
