@@ -19,8 +19,9 @@ const (
 	ChangeQueue ChangeKind = 6 // messages of a queue were sent, settled, given up
 	ChangeConn  ChangeKind = 7 // a connection was opened, lost, resumed or closed
 
-	ChangeSQL      ChangeKind = 8 // the SQL database was written
-	ChangeWorkflow ChangeKind = 9 // the history of the workflow run was written
+	ChangeSQL      ChangeKind = 8  // the SQL database was written
+	ChangeWorkflow ChangeKind = 9  // the history of the workflow run was written
+	ChangeAudit    ChangeKind = 10 // an operator did something; the name is the method
 )
 
 func (k ChangeKind) String() string {
@@ -43,6 +44,8 @@ func (k ChangeKind) String() string {
 		return "sql"
 	case ChangeWorkflow:
 		return "workflow"
+	case ChangeAudit:
+		return "audit"
 	default:
 		return "unknown"
 	}

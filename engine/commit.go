@@ -109,8 +109,8 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 		return 0, err
 	}
 	batch := s.newBatch(w)
-	span := s.outbox.begin(w)
-	size, err := w.encode(batch, &next, span, listing)
+	span, log := s.outbox.begin(w), s.audit.begin(w.records(true))
+	size, err := w.encode(batch, &next, span, log, listing)
 	if err == nil {
 		err = s.apply(batch)
 	}
@@ -124,7 +124,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s.free.wrote(size)
 	sp.head, sp.oldHead = next, false
 	w.committed()
-	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span})
+	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span, audit: log})
 	return next.Version, nil
 }
 
@@ -200,7 +200,7 @@ func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
 
 // encode writes the rows of the write set into a batch: first the ranges, then
 // everything that may lie in one.
-func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan, listing []listingOp) (int, error) {
+func (w *WriteSet) encode(b *pebble.Batch, next *head, span, log outboxSpan, listing []listingOp) (int, error) {
 	id := w.space.id
 	row := rowBuffer()
 	defer row.free()
@@ -297,9 +297,15 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan, listing 
 				clear(op.row)
 			}
 		}
-		for i, record := range o.records {
-			row.b = keyspace.AppendOutboxRow(row.b[:0], span.first+uint64(i))
+		for _, record := range o.records {
+			if record.audit {
+				appendAudit(log.first, record.data, set)
+				log.first++
+				continue
+			}
+			row.b = keyspace.AppendOutboxRow(row.b[:0], span.first)
 			set(row.b, record.data)
+			span.first++
 		}
 	}
 	for _, op := range listing {

@@ -44,6 +44,7 @@ type ticket struct {
 	notify func(error) // nil if nobody asked
 	upTo   Version
 	outbox outboxSpan
+	audit  outboxSpan
 }
 
 func (g *gate) start(s *Store) {
@@ -145,6 +146,7 @@ func (s *Store) tell(t *ticket, err error) {
 	if err == nil {
 		t.space.durable.Store(uint64(t.upTo))
 		s.outbox.settle(t.outbox)
+		s.audit.settle(t.audit)
 	}
 	if t.notify != nil {
 		t.notify(err)

@@ -22,8 +22,8 @@ import (
 //     present when it was opened.
 type outbox struct {
 	mu      sync.Mutex
-	next    uint64       // sequence of the next row, from 1
-	pending []outboxSpan // not durable yet, in order
+	next    uint64 // sequence of the next row, from 1
+	pending pending
 	rows    int64
 	bytes   int64
 }
@@ -33,6 +33,32 @@ type outboxSpan struct {
 	first   uint64
 	n       uint64
 	settled bool
+}
+
+// pending are spans that are not durable yet, or come after one that is not, in order.
+type pending []outboxSpan
+
+// settle says that a span is durable.
+func (p *pending) settle(span outboxSpan) {
+	all, done := *p, 0
+	for i := range all {
+		if all[i].first == span.first {
+			all[i].settled = true
+			break
+		}
+	}
+	for done < len(all) && all[done].settled {
+		done++
+	}
+	*p = all[done:]
+}
+
+// readable returns the first number that cannot be read yet; next is the one after the last.
+func (p pending) readable(next uint64) uint64 {
+	if len(p) > 0 {
+		return p[0].first
+	}
+	return next
 }
 
 // load counts the rows of a store that is being opened.
@@ -70,20 +96,24 @@ func outboxIter(r reader, after uint64) (iterator, error) {
 // begin gives the records of a write set that is about to be applied their
 // sequence numbers.
 func (o *outbox) begin(w *WriteSet) outboxSpan {
-	if w.overlay == nil || len(w.overlay.records) == 0 {
+	n := w.records(false)
+	if n == 0 {
 		return outboxSpan{}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	span := outboxSpan{first: o.next, n: uint64(len(w.overlay.records))}
-	o.next += span.n
+	span := outboxSpan{first: o.next, n: uint64(n)}
 	o.pending = append(o.pending, span)
-	for i, record := range w.overlay.records {
+	for _, record := range w.overlay.records {
+		if record.audit {
+			continue
+		}
 		o.rows++
 		o.bytes += int64(len(record.data))
 		if record.seq != nil {
-			*record.seq = span.first + uint64(i)
+			*record.seq = o.next
 		}
+		o.next++
 	}
 	return span
 }
@@ -95,27 +125,14 @@ func (o *outbox) settle(span outboxSpan) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range o.pending {
-		if o.pending[i].first == span.first {
-			o.pending[i].settled = true
-			break
-		}
-	}
-	done := 0
-	for done < len(o.pending) && o.pending[done].settled {
-		done++
-	}
-	o.pending = o.pending[done:]
+	o.pending.settle(span)
 }
 
 // readable returns the first sequence number that can not be read yet.
 func (o *outbox) readable() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.pending) > 0 {
-		return o.pending[0].first
-	}
-	return o.next
+	return o.pending.readable(o.next)
 }
 
 // OutboxRow is one record that waits to be published.

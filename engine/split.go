@@ -82,7 +82,7 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 		l.wakes = append(l.wakes, wakeOp{row: clone(op.row), due: op.due, kind: op.kind, set: op.set})
 	}
 	for _, r := range o.records[at.record:] {
-		l.records = append(l.records, outboxRecord{clone(r.data), r.seq})
+		l.records = append(l.records, outboxRecord{clone(r.data), r.seq, r.audit})
 	}
 	return l
 }
@@ -111,7 +111,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 	}
 	for _, r := range l.records {
 		o := w.own()
-		o.records = append(o.records, outboxRecord{o.arena.copy(r.data), r.seq})
+		o.records = append(o.records, outboxRecord{o.arena.copy(r.data), r.seq, r.audit})
 	}
 	if l.hid {
 		w.ranges = l.state.ranges

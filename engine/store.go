@@ -17,7 +17,7 @@ import (
 )
 
 // Store is the embedded database of one node: the rows of all actors, the
-// directory, the wake index and the outbox. Its claims:
+// directory, the wake index, the outbox and the audit log. Its claims:
 //
 //  1. A commit is one batch: after a crash all of it is there or nothing.
 //  2. What onDurable was told nil for survives a power cut (with Sync), and so
@@ -31,7 +31,7 @@ import (
 //
 // Locks, in the order in which they are taken: life (read), Space.mu (of a newer
 // space before that of an older one of the same actor), then one of spaces.mu,
-// names.mu, outbox.mu, gate.mu, snapshots.mu. Callbacks run under none of them.
+// names.mu, outbox.mu, audit.mu, gate.mu, snapshots.mu. Callbacks run under none of them.
 //
 // A Store may be used by several goroutines.
 type Store struct {
@@ -44,6 +44,7 @@ type Store struct {
 	gate    gate
 	free    freeSpace
 	outbox  outbox
+	audit   auditLog
 	writing writeMemory
 	chunked bool          // rows of format 1 may be left, whose small values have data rows
 	older   atomic.Uint64 // the format that the store still has; 0 once a commit of this program was applied
@@ -228,7 +229,7 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.outbox.load(s.db); err != nil {
+	if err := errors.Join(s.outbox.load(s.db), s.audit.load(s.db)); err != nil {
 		return err
 	}
 	if len(found.damages) > 0 || options.DisableConsistencyCheck { // rows of the index may be lost, or others be lost that it is of

@@ -617,6 +617,19 @@ func (w *WriteSet) Outbox(record []byte, seq *uint64) error {
 	}
 	w.turn()
 	o := w.own()
-	o.records = append(o.records, outboxRecord{o.arena.copy(record), seq})
+	o.records = append(o.records, outboxRecord{data: o.arena.copy(record), seq: seq})
 	return nil
+}
+
+// records returns how many records of the outbox, or of the audit log, the set has.
+func (w *WriteSet) records(audit bool) (n int) {
+	if w.overlay == nil {
+		return 0
+	}
+	for i := range w.overlay.records {
+		if w.overlay.records[i].audit == audit {
+			n++
+		}
+	}
+	return n
 }

@@ -24,15 +24,18 @@ const (
 	spaceOutbox     space = 74
 	spaceStore      space = 75
 	spaceListing    space = 76
+	spaceAudit      space = 77
 )
 
-// spaces is the table of spaces. A test holds docs/keyspace.md to it.
-var spaces = [...]struct {
+type spaceFacts struct {
 	space  space
 	name   string
 	fields string // the elements after the space
 	value  string // what is stored there
-}{
+}
+
+// spaces is the table of spaces. A test holds docs/keyspace.md to it.
+var spaces = [...]spaceFacts{
 	{spaceDirectory, "directory", "namespace, type, key part...", "actor id"},
 	{spaceTombstones, "tombstone", "actor id", "identity of a destroyed actor, and when"},
 	{spaceActors, "actor", "actor id, row", "rows of the actors"},
@@ -40,6 +43,7 @@ var spaces = [...]struct {
 	{spaceOutbox, "outbox", "sequence", "change record to publish"},
 	{spaceStore, "store", "name", "metadata of the store, such as its format version"},
 	{spaceListing, "listing", "namespace, type, field, value, key part...", "actor id; index that actors are found by"},
+	{spaceAudit, "audit", "0, sequence; or 1, namespace, type, key part..., sequence", "record of an operator's verb; or empty, its place in the log of one actor"},
 }
 
 // appendSpace appends the bytes that every row of a space begins with.
@@ -260,6 +264,28 @@ func AppendOutboxRow(dst []byte, seq uint64) []byte {
 func OutboxRange() (start, end []byte) {
 	start = appendSpace(nil, spaceOutbox)
 	return start, Successor(start)
+}
+
+// The element after the space of audit rows: what the row is.
+const (
+	auditRecord = 0
+	auditActor  = 1
+)
+
+// AppendAuditRow appends the row of one record of the audit log.
+func AppendAuditRow(dst []byte, seq uint64) []byte {
+	return tuple.AppendUint(tuple.AppendInt(appendSpace(dst, spaceAudit), auditRecord), seq)
+}
+
+// AppendAuditActorRow appends the row that finds a record of the audit log by its actor. The rows of one actor order by sequence.
+func AppendAuditActorRow(dst []byte, namespace, typ string, key []string, seq uint64) []byte {
+	dst = tuple.AppendInt(appendSpace(dst, spaceAudit), auditActor)
+	dst = tuple.AppendString(dst, namespace)
+	dst = tuple.AppendString(dst, typ)
+	for _, part := range key {
+		dst = tuple.AppendString(dst, part)
+	}
+	return tuple.AppendUint(dst, seq)
 }
 
 // AppendMetaRow appends the row of one named piece of the store's metadata.

@@ -40,6 +40,8 @@ var rowVectors = []struct {
 	{"14 15 03 15 4B 02 66 6F 72 6D 61 74 00", Row{Type: rowMeta, name: "format"}, `store("format")`},
 	{"14 15 03 15 4C 02 64 65 66 61 75 6C 74 00 02 74 65 6E 61 6E 74 00 02 70 6C 61 6E 00 02 70 72 6F 00 02 61 63 6D 65 00", Row{Type: rowListing, listing: tuple.Tuple{"default", "tenant", "plan", "pro", "acme"}}, `listing("default", "tenant", "plan", "pro", "acme")`},
 	{"14 15 03 15 4C 02 64 65 66 61 75 6C 74 00 02 74 65 6E 61 6E 74 00 15 01 16 03 C0", Row{Type: rowListing, listing: tuple.Tuple{"default", "tenant", uint64(1), int64(960)}}, `listing("default", "tenant", 1, 960)`},
+	{"14 15 03 15 4D 14 16 01 02", Row{Type: rowAudit, seq: 258}, "audit/258"},
+	{"14 15 03 15 4D 15 01 02 64 65 66 61 75 6C 74 00 02 74 65 6E 61 6E 74 00 02 61 63 6D 65 00 16 01 02", Row{Type: rowAuditActor, namespace: "default", actorType: "tenant", actorKey: []string{"acme"}, seq: 258}, `audit("default", "tenant", "acme")/258`},
 }
 
 // appendRow appends the row that r describes: the inverse of ParseRow.
@@ -65,6 +67,10 @@ func appendRow(dst []byte, r Row) []byte {
 		dst = AppendListing(dst, r.listing[0].(string), r.listing[1].(string))
 		rest, _ := r.listing[2:].Pack()
 		return append(dst, rest...)
+	case rowAudit:
+		return AppendAuditRow(dst, r.seq)
+	case rowAuditActor:
+		return AppendAuditActorRow(dst, r.namespace, r.actorType, r.actorKey, r.seq)
 	default:
 		return AppendMetaRow(dst, r.name)
 	}
@@ -192,6 +198,8 @@ func TestParseRowRefusesWithOffset(t *testing.T) {
 		"wake kind too big":      {"14 15 03 15 49 14 30" + testIDHex + "16 01 00 02 00 02 00", 23, "out of range"},
 		"wake without instance":  {"14 15 03 15 49 14 30" + testIDHex + "15 01 02 00", 27, "found end"},
 		"outbox negative":        {"14 15 03 15 4A 13 FE", 5, "outside the range"},
+		"audit of another sort":  {"14 15 03 15 4D 15 02 14", 5, "unknown row 2"},
+		"audit without sequence": {"14 15 03 15 4D 15 01 02 00 02 00 02 61 00", 14, "found end"},
 		"store integer":          {"14 15 03 15 4B 14", 5, "want string"},
 	} {
 		row := unhex(t, c.hex)
@@ -213,8 +221,14 @@ func TestParseRowRefusesWithOffset(t *testing.T) {
 func TestTypedRowParsers(t *testing.T) {
 	for _, v := range rowVectors {
 		row := unhex(t, v.hex)
+		if seq, err := ParseAuditRow(row); v.row.Type == rowAudit != (err == nil) || err == nil && seq != v.row.seq {
+			t.Errorf("ParseAuditRow(%s) = %v, %v", v.prints, seq, err)
+		}
+		if seq, err := ParseAuditActorRow(row); v.row.Type == rowAuditActor != (err == nil) || err == nil && seq != v.row.seq {
+			t.Errorf("ParseAuditActorRow(%s) = %v, %v", v.prints, seq, err)
+		}
 		namespace, typ, key, err := ParseDirectoryRow(row)
-		if v.row.Type == rowDirectory != (err == nil) || namespace != v.row.namespace || typ != v.row.actorType || !slices.Equal(key, v.row.actorKey) {
+		if v.row.Type == rowDirectory != (err == nil) || err == nil && (namespace != v.row.namespace || typ != v.row.actorType || !slices.Equal(key, v.row.actorKey)) {
 			t.Errorf("ParseDirectoryRow(%s) = %q, %q, %q, %v", v.prints, namespace, typ, key, err)
 		}
 		if v.row.Type == rowDirectory {
@@ -229,7 +243,7 @@ func TestTypedRowParsers(t *testing.T) {
 		if wake, err := ParseWakeRow(row); v.row.Type == RowWake != (err == nil) || wake != v.row.wake {
 			t.Errorf("ParseWakeRow(%s) = %v, %v", v.prints, wake, err)
 		}
-		if seq, err := ParseOutboxRow(row); v.row.Type == rowOutbox != (err == nil) || seq != v.row.seq {
+		if seq, err := ParseOutboxRow(row); v.row.Type == rowOutbox != (err == nil) || err == nil && seq != v.row.seq {
 			t.Errorf("ParseOutboxRow(%s) = %v, %v", v.prints, seq, err)
 		}
 	}

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/cairn-run/cairn/keyspace/tuple"
@@ -11,19 +12,21 @@ import (
 type RowType uint8
 
 const (
-	RowData      RowType = 1 + iota // a chunk of a value: ID, Key, Chunk
-	RowMetadata                     // metadata of a logical key: ID, Key
-	RowHead                         // head of an actor: ID
-	rowIdentity                     // identity of an actor: ID
-	rowDirectory                    // name of an actor: namespace, actorType, actorKey
-	RowTombstone                    // destroyed actor: ID
-	RowWake                         // entry of the wake index: ID, wake
-	rowOutbox                       // change record: seq
-	rowMeta                         // metadata of the store: name
-	rowListing                      // entry of the listing index: listing
+	RowData       RowType = 1 + iota // a chunk of a value: ID, Key, Chunk
+	RowMetadata                      // metadata of a logical key: ID, Key
+	RowHead                          // head of an actor: ID
+	rowIdentity                      // identity of an actor: ID
+	rowDirectory                     // name of an actor: namespace, actorType, actorKey
+	RowTombstone                     // destroyed actor: ID
+	RowWake                          // entry of the wake index: ID, wake
+	rowOutbox                        // change record: seq
+	rowMeta                          // metadata of the store: name
+	rowListing                       // entry of the listing index: listing
+	rowAudit                         // record of the audit log: seq
+	rowAuditActor                    // the same by actor: namespace, actorType, actorKey, seq
 )
 
-var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta", "listing"}
+var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta", "listing", "audit", "audit of actor"}
 
 // Row is a row of the store, taken apart. Type says which of the fields mean something. The others
 // are zero.
@@ -78,6 +81,8 @@ func (r *Row) parse(row []byte) error {
 	case spaceListing:
 		r.Type = rowListing
 		err = r.parseListing(&d)
+	case spaceAudit:
+		err = r.parseAudit(&d)
 	}
 	if err != nil {
 		return err
@@ -102,7 +107,7 @@ func root(d *tuple.Decoder) (space, error) {
 	if err != nil {
 		return 0, err
 	}
-	if n < int64(spaceDirectory) || n > int64(spaceListing) {
+	if !slices.ContainsFunc(spaces[:], func(s spaceFacts) bool { return int64(s.space) == n }) {
 		return 0, &tuple.SyntaxError{Offset: at, Reason: "unknown space " + strconv.FormatInt(n, 10)}
 	}
 	return space(n), nil
@@ -166,6 +171,35 @@ func (r *Row) parseDirectory(d *tuple.Decoder) (err error) {
 		return err
 	}
 	r.actorKey, err = actorKey(d)
+	return err
+}
+
+func (r *Row) parseAudit(d *tuple.Decoder) error {
+	at := d.Offset()
+	which, err := d.Int()
+	if err != nil {
+		return err
+	}
+	switch which {
+	case auditRecord:
+		r.Type = rowAudit
+	case auditActor:
+		r.Type = rowAuditActor
+		if r.namespace, err = d.String(); err == nil {
+			r.actorType, err = d.String()
+		}
+		for err == nil && d.Peek() == tuple.TypeString {
+			var part string
+			part, err = d.String()
+			r.actorKey = append(r.actorKey, part)
+		}
+		if err != nil {
+			return err
+		}
+	default:
+		return &tuple.SyntaxError{Offset: at, Reason: "unknown row " + strconv.FormatInt(which, 10)}
+	}
+	r.seq, err = d.Uint()
 	return err
 }
 
@@ -249,6 +283,18 @@ func ParseOutboxRow(row []byte) (uint64, error) {
 	return r.seq, err
 }
 
+// ParseAuditRow returns the sequence number of a record of the audit log.
+func ParseAuditRow(row []byte) (uint64, error) {
+	r, err := parseAs(row, rowAudit)
+	return r.seq, err
+}
+
+// ParseAuditActorRow returns the sequence number in a row of [AppendAuditActorRow].
+func ParseAuditActorRow(row []byte) (uint64, error) {
+	r, err := parseAs(row, rowAuditActor)
+	return r.seq, err
+}
+
 // FormatRow prints a row for people, the logical key in it as [Format] does:
 // actor/<actor id>/kv("users", 42)/data 0. Bytes that are not a row print as a question mark and all
 // bytes in hexadecimal. It never panics.
@@ -273,6 +319,11 @@ func FormatRow(row []byte) string {
 		dst = append(dst, ')')
 	case rowOutbox:
 		dst = strconv.AppendUint(append(dst, "outbox/"...), r.seq, 10)
+	case rowAudit:
+		dst = strconv.AppendUint(append(dst, "audit/"...), r.seq, 10)
+	case rowAuditActor:
+		dst = appendQuoted(append(dst, "audit("...), append([]string{r.namespace, r.actorType}, r.actorKey...))
+		dst = strconv.AppendUint(append(dst, ")/"...), r.seq, 10)
 	case rowMeta:
 		dst = append(strconv.AppendQuote(append(dst, "store("...), r.name), ')')
 	case rowListing:

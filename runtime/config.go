@@ -73,6 +73,9 @@ type config struct {
 	Usage struct {
 		Off bool `toml:"off"`
 	} `toml:"usage"`
+	Audit struct {
+		MaxAge span `toml:"max_age"`
+	} `toml:"audit"`
 	Limits  map[string]typeLimits `toml:"limits"`
 	Gateway struct {
 		MemoryBytes size `toml:"memory_bytes"`
@@ -199,6 +202,7 @@ func (c *config) apply(o *Options) {
 	o.Traces = TraceOptions{
 		Off: c.Traces.Off, PerSecond: int64(c.Traces.PerSecond), Share: c.Traces.Share, MaxAge: c.Traces.MaxAge.d, MaxBytes: int64(c.Traces.MaxBytes),
 	}
+	o.AuditMaxAge = c.Audit.MaxAge.d
 	for name, l := range c.Limits {
 		if o.TypeLimits == nil {
 			o.TypeLimits = make(map[string]actor.Limits)

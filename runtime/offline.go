@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	hostaudit "github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/offline"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
@@ -72,6 +74,11 @@ func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error)
 // Lookup describes an actor. The error code is NotFound if there is none.
 func (o *Offline) Lookup(_ context.Context, a host.Address) (host.Status, error) {
 	return offline.StoredStatus(o.store, o.Namespace, a)
+}
+
+// Audit returns a page of the audit log.
+func (o *Offline) Audit(_ context.Context, q hostaudit.Query) (hostaudit.Page, error) {
+	return audit.Read(o.store, o.Namespace, q)
 }
 
 // Runs pages through the workflow runs that are paused or have failed.

@@ -171,6 +171,8 @@ type Options struct {
 	Traces TraceOptions
 	// Usage says whether it is counted what actors do.
 	Usage UsageOptions
+	// AuditMaxAge is how long the audit log keeps its records: 90 days if 0. See docs/operate/audit.md.
+	AuditMaxAge time.Duration
 	// TurnGrace is how long after its deadline a handler may still return before its turn is
 	// abandoned; 0 means 5 seconds.
 	TurnGrace time.Duration
@@ -324,7 +326,7 @@ func (o *Options) Validate() error {
 		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
 		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},
 		{"SQL.MaxLength", int64(o.SQL.MaxLength)}, {"SQL.IdleTime", int64(o.SQL.IdleTime)},
-		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.MaxAge", int64(o.Traces.MaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
+		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.MaxAge", int64(o.Traces.MaxAge)}, {"AuditMaxAge", int64(o.AuditMaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
 		{"TurnGrace", int64(o.TurnGrace)}, {"DrainTimeout", int64(o.DrainTimeout)}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
 	} {
 		if d.value < 0 {

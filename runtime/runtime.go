@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
@@ -207,6 +208,7 @@ func (r *Runtime) startNode() error {
 	if s.Traces, err = r.traceOptions(); err != nil {
 		return err
 	}
+	s.Audit.MaxAge = o.AuditMaxAge
 	if r.publisher != nil {
 		s.Changes = r.publisher
 	}
@@ -457,6 +459,16 @@ func (r *Runtime) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (k
 // token.With, may do that and nothing else.
 func (r *Runtime) CheckToken(ctx context.Context, a host.Address, text string) (*token.Grant, error) {
 	return r.node.CheckToken(ctx, a, text)
+}
+
+// Audit returns a page of the audit log: what operators did to actors, the latest first.
+func (r *Runtime) Audit(ctx context.Context, q audit.Query) (audit.Page, error) {
+	return r.node.Audit(ctx, q)
+}
+
+// FollowAudit calls f for the records of the audit log as they are committed, until ctx ends or f returns an error.
+func (r *Runtime) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
+	return r.node.FollowAudit(ctx, q, f)
 }
 
 // Inspect reads an actor's raw keyspace.

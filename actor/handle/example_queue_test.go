@@ -57,6 +57,7 @@ func ExampleQueue() {
 	for m, err := range queue.Peek(ctx) {
 		fmt.Println(m.Body, m.State, m.Error, err)
 	}
+	ctx = handle.WithReason(ctx, "the address is wrong") // for the audit log
 	fmt.Println(must(queue.Skip(ctx)), "skipped")
 	dead := queue.DeadLetters()
 	for m, err := range dead.List(ctx) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
 // A flight is a request over a connection that is not answered yet. Its fields are guarded by
@@ -53,6 +54,9 @@ func (cn *Connection) Call(ctx context.Context, r *host.Request) (host.Reply, er
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "the input is not JSON")
 	}
 	m := outgoing{Call: r.Method, IdempotencyKey: r.IdempotencyKey}
+	if o := audit.Of(ctx); o != nil {
+		m.Reason = o.Reason
+	}
 	if len(r.Input) > 0 {
 		m.Input = r.Input
 	}

@@ -20,6 +20,7 @@ type outgoing struct {
 	Call           string          `json:"call,omitempty"`
 	Input          json.RawMessage `json:"input,omitempty"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
+	Reason         string          `json:"reason,omitempty"`
 	Subscribe      []string        `json:"subscribe,omitempty"`
 	Unsubscribe    []string        `json:"unsubscribe,omitempty"`
 }

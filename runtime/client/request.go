@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
 // A request is what can be sent more than once.
@@ -120,6 +121,9 @@ func (c *Client) do(ctx context.Context, q *request) (*http.Response, *failure) 
 	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, nil)
 	if err != nil {
 		return nil, &failure{err: host.Errorf(host.InvalidArgument, "the request cannot be made: %v", err)}
+	}
+	if o := audit.Of(ctx); o != nil && o.Reason != "" {
+		q.header.Set(audit.Header, audit.FormatReason(o.Reason))
 	}
 	r.Header = q.header
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
@@ -36,6 +37,7 @@ type cli struct {
 	getenv         func(string) string
 
 	url, token string
+	reason     string
 	json       bool
 	timeout    time.Duration
 	attempts   int
@@ -78,8 +80,15 @@ func (c *cli) root() *cobra.Command {
 	flags.StringVar(&c.token, "token", "", "token that the node asks for (environment: CAIRN_TOKEN)")
 	flags.BoolVar(&c.json, "json", false, "print JSON, one document a line; its shape is stable")
 	flags.DurationVar(&c.timeout, "timeout", defaultTimeout, "time limit of each request, repeats included; 0 for none")
+	flags.StringVar(&c.reason, "reason", "", "why you do it, for the audit log of the node; up to 1000 characters")
 	flags.IntVar(&c.attempts, "attempts", defaultAttempts, "how often a request is sent at most, if the node is away or says that it did nothing")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := audit.CheckReason(c.reason, "reason"); err != nil {
+			return usagef("--reason: %s", err.Message)
+		}
+		if c.reason != "" {
+			cmd.SetContext(audit.WithReason(cmd.Context(), c.reason))
+		}
 		if c.attempts < 1 {
 			return usagef("--attempts %d: at least 1", c.attempts)
 		}
@@ -101,11 +110,8 @@ func (c *cli) root() *cobra.Command {
 		"part":  {c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()},
 		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()},
-<<<<<<< HEAD
-		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.tracesCommand(), c.usageCommand(), c.topCommand(), c.checkCommand()},
-=======
-		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand()},
->>>>>>> dash
+		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
+			c.topCommand(), c.auditCommand(), c.checkCommand()},
 		"tool": {c.versionCommand()},
 	} {
 		for _, cmd := range cmds {

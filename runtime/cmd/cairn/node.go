@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -21,6 +22,7 @@ type reader interface {
 	Lookup(ctx context.Context, a host.Address) (host.Status, error)
 	List(ctx context.Context, q host.ListQuery) (host.ListPage, error)
 	ExportSQL(ctx context.Context, a host.Address, w io.Writer) error
+	Audit(ctx context.Context, q audit.Query) (audit.Page, error)
 }
 
 // connect returns a client of the node that --url names. It does not yet talk to it.

@@ -65,6 +65,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	if from == nil && p.k.Draining.Load() {
 		return host.Reply{}, fault.Unavailable("the node is shutting down")
 	}
+	ctx, entry := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
 	if b.serve != nil {
 		if b.reads {
 			if err := inOrder(ctx, r); err != nil {
@@ -74,6 +75,9 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 			placed(r)
 		}
 		out, err := b.serve(ctx, p.k, t, r, from, span)
+		if err == nil {
+			err = entry.Append(r.Address) // unless a turn has written it
+		}
 		return host.Reply{Output: out}, err
 	}
 	var reply host.Reply

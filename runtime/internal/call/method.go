@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
@@ -93,7 +94,13 @@ func Act[In, Out any](
 	b := new(Method)
 	turn := func(c *kernel.Core, w *kernel.Work, answer func(func(*In) (Out, error)) ([]byte, error)) ([]byte, error) {
 		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
-			return answer(func(in *In) (Out, error) { return f(c, h, w.Codec, in) })
+			entry := audit.Of(w.Ctx)
+			entry.Join(h)
+			return answer(func(in *In) (Out, error) {
+				out, err := f(c, h, w.Codec, in)
+				entry.Output(&out)
+				return out, err
+			})
 		})
 		if err != nil && b.Fault != nil {
 			err = b.Fault(err)
@@ -122,7 +129,10 @@ func Run[In, Out any](
 		if err := wire.Decode(m.Name, w.Codec, w.Input, &in); err != nil {
 			return nil, err
 		}
-		return f(c, w, &in, func(out Out) ([]byte, error) { return wire.Encode(w.Codec, &out) })
+		return f(c, w, &in, func(out Out) ([]byte, error) {
+			audit.Of(w.Ctx).Output(&out)
+			return wire.Encode(w.Codec, &out)
+		})
 	}
 	return bound[In](m.Row, b, nil)
 }

@@ -205,7 +205,9 @@ func (r *Query) Self() host.Identity {
 }
 
 // Logger implements host.Reader.
-func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.Version), r.attrs()...) }
+func (r *Query) Logger() *slog.Logger {
+	return r.Actor.Logger(r.View.ID, uint64(r.View.Version), r.attrs()...)
+}
 
 // attrs are the log attributes of the span of the query.
 func (r *Query) attrs() []slog.Attr { return r.from.Span.Span().Attrs() }

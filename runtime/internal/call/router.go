@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -26,6 +27,7 @@ type Router struct {
 	// Methods are the methods that every actor has, by name.
 	Methods  map[string]*Method
 	k        *kernel.Kernel
+	audit    *audit.Log // nil if the node has none
 	newQuery func() HandlerQuery
 	runs     runs
 	queries  *prometheus.CounterVec
@@ -83,7 +85,7 @@ func (p *Router) Name() string { return "call" }
 
 // Open implements kernel.Opener.
 func (p *Router) Open(k *kernel.Kernel) error {
-	p.k, k.Router = k, p
+	p.k, k.Router, p.audit = k, p, audit.LogOf(k)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
@@ -24,6 +25,7 @@ var everyRoute = map[route]walked{
 	toActor:          {"/actors/room/a/-/", "GET HEAD PUT DELETE"},
 	toKeys:           {"/actors/room/a/-/keys", "GET HEAD"},
 	toTraces:         {"/actors/room/a/-/traces", "GET HEAD"},
+	toAudit:          {"/-/audit", "GET HEAD"},
 	toEvents:         {"/actors/room/a/-/events", "GET"},
 	toWatch:          {"/actors/room/a/-/kv-watch", "GET POST"},
 	toFeed:           {"/actors/room/a/-/kv-feed", "GET"},
@@ -55,6 +57,7 @@ var faults = []struct{ query, body, header string }{
 	{"", "", "If-Match: 5"},
 	{"", "", "Cairn-Connection: "},
 	{"", "", "Idempotency-Key: "},
+	{"", "", "Cairn-Reason: %"},
 	{"", "", "Sec-Fetch-Site: cross-site"},
 }
 
@@ -70,7 +73,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 		}
 		paths = append(paths, w.path)
 	}
-	paths = append(paths, "/nothing", "/actors/", "/actors/room/a", "/actors//-/", "/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/", "/kv/a", "/kv/", "/actors/room/a/-/kv/watch")
+	paths = append(paths, "/actors/room/a/-/audit", "/nothing", "/actors/", "/actors/room/a", "/actors//-/", "/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/", "/kv/a", "/kv/", "/actors/room/a/-/kv/watch")
 	for _, path := range paths {
 		for _, method := range strings.Fields("GET HEAD POST PUT DELETE PATCH OPTIONS") {
 			if path == "/healthz" && (method == "GET" || method == "HEAD") {
@@ -116,8 +119,18 @@ func (documented) Usage(context.Context, usage.Query) (usage.Page, error) {
 // Top implements usage.Meter.
 func (documented) Top(usage.TopQuery) (usage.Top, error) { panic("the node was asked") }
 
-// documented is a node that shows spans and usage.
+// documented is a node that shows spans, usage and the audit log.
 type documented struct{ *hosttest.Recorder }
+
+// Audit implements audit.Log.
+func (documented) Audit(context.Context, audit.Query) (audit.Page, error) {
+	panic("the node was asked")
+}
+
+// FollowAudit implements audit.Log.
+func (documented) FollowAudit(context.Context, audit.Query, func(*audit.Record) error) error {
+	panic("the node was asked")
+}
 
 // TraceDocument implements trace.Documents.
 func (documented) TraceDocument(context.Context, host.Address, *trace.ReadInput) ([]byte, string, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -133,6 +134,9 @@ func (c *session) call(m *message, at *serve.Place) ([]byte, *host.Error) {
 	}
 	ctx, cancel := c.g.limited(life, m.Call)
 	defer cancel()
+	if m.Reason != "" {
+		ctx = audit.WithReason(ctx, m.Reason)
+	}
 	reply, fault := c.ask(ctx, q, at)
 	code := host.Code("")
 	if fault != nil {
@@ -152,9 +156,17 @@ func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (ho
 	if op == serve.Call && c.g.front.Meter.Type(c.address.Type).Kind(q.Method) == serve.LabelCreate {
 		op = serve.Create
 	}
-	fault := c.g.front.Allowed(ctx, serve.AuthRequest{
+	question := serve.AuthRequest{
 		Operation: op, Type: c.address.Type, Key: c.address.Key, Method: q.Method, Header: c.header, RemoteAddr: c.remote,
-	})
+	}
+	if op == serve.Operate {
+		o := &audit.Origin{Channel: "websocket", Remote: c.remote}
+		if given := audit.Of(ctx); given != nil {
+			o.Reason = given.Reason
+		}
+		ctx, question = audit.With(ctx, o), question.From(o)
+	}
+	fault := c.g.front.Allowed(ctx, question)
 	if fault != nil {
 		return host.Reply{}, fault
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -72,6 +73,7 @@ type Gateway struct {
 	tracer    host.Tracer          // nil if the node records nothing
 	documents trace.Documents      // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
+	log       audit.Log            // nil if the node has none
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -96,7 +98,7 @@ type headerValues struct{ json, cbor, yes []string }
 // Headers that pages of allowed origins may read, and send.
 const (
 	exposedHeaders = "Cairn-Cursor, Cairn-Version, Idempotency-Replayed, Location, Retry-After, Traceresponse"
-	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
+	allowedHeaders = "Authorization, Cairn-Connection, Cairn-Reason, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent, X-Denokv-Database-Id, X-Denokv-Version"
 )
 
 // New makes a gateway behind a front.
@@ -113,10 +115,12 @@ func New(f *serve.Front, o Options) *Gateway {
 	tracer, _ := o.Node.(host.Tracer)
 	documents, _ := o.Node.(trace.Documents)
 	meter, _ := o.Node.(usage.Meter)
+	log, _ := o.Node.(audit.Log)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
 		meter:     meter,
+		log:       log,
 		front:     f,
 		opts:      o,
 		node:      o.Node,
@@ -188,7 +192,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
+	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -243,7 +247,7 @@ func (x *exchange) serve() {
 		x.Fail(fault)
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
-		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil,
+		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil,
 		(t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
@@ -259,6 +263,9 @@ func (x *exchange) serve() {
 	}
 	if t.Type != "" {
 		x.beginTrace(&t)
+	}
+	if x.operates(&t) {
+		x.Identify()
 	}
 	switch t.route {
 	case toCodebolt:
@@ -288,6 +295,8 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toTraces && method == http.MethodGet:
 		x.traces(&t)
+	case t.route == toAudit && method == http.MethodGet:
+		x.audit(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
 	case t.route == toWatch && (method == http.MethodGet || method == http.MethodPost):

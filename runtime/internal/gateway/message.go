@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -21,6 +23,7 @@ type message struct {
 	Input          host.Raw `json:"input"` // the method's decoder checks it
 	IdempotencyKey string   `json:"idempotency_key"`
 	Traceparent    string   `json:"traceparent"`
+	Reason         string   `json:"reason"`
 	Subscribe      []string `json:"subscribe"`
 	Unsubscribe    []string `json:"unsubscribe"`
 	Follow         string   `json:"follow"`
@@ -76,8 +79,8 @@ func (m *message) check() *host.Error {
 		return bad("the message connect has no id")
 	case m.Connect == nil && m.ID == 0:
 		return bad("the member id is %d; it must be a number from 1 to %d", id, int64(maxID))
-	case m.Call == "" && (m.Input != nil || m.IdempotencyKey != "" || m.Traceparent != ""):
-		return bad("the members input, idempotency_key and traceparent belong to call")
+	case m.Call == "" && (m.Input != nil || m.IdempotencyKey != "" || m.Traceparent != "" || m.Reason != ""):
+		return bad("the members input, idempotency_key, traceparent and reason belong to call")
 	case m.Follow == "" && (m.After != nil || m.Life != ""):
 		return bad("the members after and life belong to follow and connect")
 	case len(m.IdempotencyKey) > MaxIdempotencyKey:
@@ -85,7 +88,7 @@ func (m *message) check() *host.Error {
 	case m.Unfollow < 0:
 		return bad("the member unfollow is %d; it must be the id of a follow", m.Unfollow)
 	}
-	if fault := checkLife(m.After, m.Life); fault != nil {
+	if fault := cmp.Or(checkLife(m.After, m.Life), audit.CheckReason(m.Reason, "reason")); fault != nil {
 		return fault
 	}
 	if fault := checkEvents("subscribe", m.Subscribe); fault != nil {

@@ -18,6 +18,7 @@ const (
 	toActor
 	toKeys
 	toTraces
+	toAudit
 	toEvents
 	toWatch
 	toFeed
@@ -88,6 +89,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toUsage}, nil
 		case "/-/top":
 			return target{route: toTop}, nil
+		case "/-/audit":
+			return target{route: toAudit}, nil
 		case "/healthz":
 			return target{route: toHealth}, nil
 		case "/metrics":
@@ -142,6 +145,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toKeys
 	case "traces":
 		t.route = toTraces
+	case "audit":
+		t.route = toAudit
 	case "events":
 		t.route = toEvents
 	case "kv-watch":

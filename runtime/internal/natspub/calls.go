@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
@@ -29,6 +30,8 @@ const (
 	// HeaderTimeout is how long the caller waits, counted from the arrival of the request, as a Go duration: "1.5s". A time
 	// span was chosen over a point in time because the clocks of caller and node may differ.
 	HeaderTimeout = "Cairn-Timeout"
+	// HeaderReason says why an operator makes the call, for the audit log.
+	HeaderReason = audit.Header
 )
 
 // Headers of replies. Errors carry micro.ErrorHeader, the message, and micro.ErrorCodeHeader, the host.Code, too.
@@ -246,6 +249,11 @@ func (m *method) Handle(req micro.Request) {
 			return
 		}
 	}
+	reason, fault := audit.ParseReason(header(req, HeaderReason))
+	if fault != nil {
+		m.refuse(req, fault)
+		return
+	}
 	deadline := time.Now().Add(timeout)
 	select {
 	case m.c.room <- struct{}{}:
@@ -262,7 +270,7 @@ func (m *method) Handle(req micro.Request) {
 	go func() {
 		defer m.c.wg.Done()
 		defer func() { <-m.c.room; m.c.inFlight.Add(-1) }()
-		m.serve(req, key, deadline)
+		m.serve(req, key, deadline, reason)
 	}()
 }
 
@@ -301,10 +309,13 @@ func (m *method) admit(traceparent string) string {
 }
 
 // serve runs a call and answers it.
-func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
+func (m *method) serve(req micro.Request, key []string, deadline time.Time, reason string) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(m.c.p.ctx, deadline)
 	defer cancel()
+	if strings.Contains(m.name, ".") { // a method of operators, perhaps
+		ctx = audit.With(ctx, &audit.Origin{Channel: "nats", Reason: reason})
+	}
 	reply, err := m.call(ctx, &host.Request{
 		Address: host.Address{Type: m.typ, Key: key}, Method: m.name, Codec: host.JSON, Input: req.Data(),
 		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: m.admit(header(req, HeaderTraceparent)),

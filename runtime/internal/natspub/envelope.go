@@ -158,6 +158,8 @@ func subjectOf(c *engine.Change) (family, name string) {
 		return familyEvent, c.Name
 	case engine.ChangeLife:
 		return familyLife, c.Name
+	case engine.ChangeAudit:
+		return familyAudit, c.Name
 	}
 	return familyChange, c.Kind.String()
 }

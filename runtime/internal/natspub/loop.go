@@ -297,7 +297,7 @@ func (l *loop) sweep() {
 
 // count adds what arrived to the metrics.
 func (l *loop) count() {
-	for i, family := range [...]string{familyEvent, familyChange, familyLife} {
+	for i, family := range [...]string{familyEvent, familyChange, familyLife, familyAudit} {
 		if l.reported[i] > 0 {
 			l.p.metrics.published.WithLabelValues(family).Add(float64(l.reported[i]))
 			l.reported[i] = 0
@@ -305,8 +305,8 @@ func (l *loop) count() {
 	}
 }
 
-// A tally counts messages by family: events, changes, life.
-type tally [3]int
+// A tally counts messages by family: events, changes, life, audit.
+type tally [4]int
 
 // add counts a message.
 func (t *tally) add(c *engine.Change) {
@@ -315,6 +315,8 @@ func (t *tally) add(c *engine.Change) {
 		t[0]++
 	case engine.ChangeLife:
 		t[2]++
+	case engine.ChangeAudit:
+		t[3]++
 	default:
 		t[1]++
 	}

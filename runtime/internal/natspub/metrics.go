@@ -53,7 +53,7 @@ func newMetrics(p *Publisher) *metrics {
 		calls = append(calls, string(c))
 	}
 	m := &metrics{
-		published: vector("nats_published_total", "Messages that the server, or a stream, has.", "family", familyEvent, familyChange, familyLife),
+		published: vector("nats_published_total", "Messages that the server, or a stream, has.", "family", familyEvent, familyChange, familyLife, familyAudit),
 		repeated:  counter("nats_repeated_total", "Messages sent again because it is not known whether they arrived."),
 		omitted:   counter("nats_omitted_total", "Messages published without their payload, which was too large."),
 		unstored:  counter("nats_unstored_total", "Messages published with JetStream demanded, whose subject no stream covers."),

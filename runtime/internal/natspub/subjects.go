@@ -11,6 +11,7 @@ const (
 	familyEvent  = "event"
 	familyChange = "change"
 	familyLife   = "life"
+	familyAudit  = "audit"
 	familyCall   = "call"
 )
 
@@ -184,6 +185,11 @@ func (s Subjects) Change(namespace, typ, kind string, key []string) string {
 // Life is the subject of a transition ("created", "slept") of an actor's life.
 func (s Subjects) Life(namespace, typ, transition string, key []string) string {
 	return string(s.append(nil, namespace, familyLife, typ, transition, key))
+}
+
+// Audit is the subject of the records of what operators do to an actor by one method.
+func (s Subjects) Audit(namespace, typ, verb string, key []string) string {
+	return string(s.append(nil, namespace, familyAudit, typ, verb, key))
 }
 
 // Call is the subject that takes calls of one method of one actor.

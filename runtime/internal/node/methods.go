@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	hostaudit "github.com/cairn-run/cairn/actor/host/audit"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	hosttoken "github.com/cairn-run/cairn/actor/host/token"
 	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
 	hostusage "github.com/cairn-run/cairn/actor/host/usage"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -44,6 +46,7 @@ var (
 
 	_ hosttrace.Documents = (*Node)(nil)
 	_ hostusage.Meter     = (*Node)(nil)
+	_ hostaudit.Log       = (*Node)(nil)
 )
 
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
@@ -149,6 +152,16 @@ func (n *Node) WatchKV(ctx context.Context, addr host.Address, w hostkv.Watching
 // CheckToken implements token.Checker.
 func (n *Node) CheckToken(ctx context.Context, addr host.Address, text string) (*hosttoken.Grant, error) {
 	return token.Check(ctx, n.Kernel, addr, text)
+}
+
+// Audit implements audit.Log.
+func (n *Node) Audit(ctx context.Context, q hostaudit.Query) (hostaudit.Page, error) {
+	return audit.Audit(n.Kernel, q)
+}
+
+// FollowAudit implements audit.Log.
+func (n *Node) FollowAudit(ctx context.Context, q hostaudit.Query, f func(*hostaudit.Record) error) error {
+	return audit.Follow(ctx, n.Kernel, q, f)
 }
 
 // Connect opens or resumes a connection of a client to an actor.

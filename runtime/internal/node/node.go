@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
@@ -16,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+	kvvalue "github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
@@ -38,6 +40,8 @@ type Options struct {
 	Traces trace.Options
 	// UsageOff counts nothing of what actors do.
 	UsageOff bool
+	// Audit says how long the records of what operators do are kept.
+	Audit audit.Options
 	// Parts are additional to the parts of every node.
 	Parts []kernel.Part
 }
@@ -45,11 +49,14 @@ type Options struct {
 // Parts lists the capabilities of actors.
 func Parts(o *Options) []kernel.Part {
 	runs, letters := run.New(), mail.New()
+	o.Audit.JSON = func(cbor []byte) ([]byte, error) {
+		return kvvalue.Value{Encoding: host.EncodedCBOR, Data: cbor}.AppendJSON(nil)
+	}
 	letters.Handle(host.QueueSend, mail.MessageHandler{Check: queue.CheckSend, Handle: queue.TakeSend})
 	run.HandleMessages(letters)
 	parts := []kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part), token.New(), &usage.Part{Off: o.UsageOff}, new(attribute.Part),
+		letters, task.New(appendItems), runs, new(admin.Part), token.New(), &usage.Part{Off: o.UsageOff}, new(attribute.Part), audit.New(o.Audit),
 	}
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }

@@ -31,6 +31,7 @@ func (d *document) actorType(b *host.Behavior) {
 	t.lifecycle()
 	t.databases()
 	t.traces()
+	t.add("audit", http.MethodGet, "audit", t.document.auditLog("Shows what operators did to an actor: its records of the audit log. The actor need not be there."))
 	t.denoKV()
 	t.otherProducts()
 	for i, m := range b.Methods {
@@ -262,7 +263,7 @@ func (t *typeDocument) method(i int, m host.Method) {
 
 // call describes a method, the type's own or one that every actor has. A nil schema stands for nothing.
 func (t *typeDocument) call(name string, writes bool, input, output any, o operation) {
-	o.parameters = []any{parameter("IfMatch"), parameter("IfNoneMatch"), parameter("Traceparent"), parameter("Connection")}
+	o.parameters = append(o.parameters, parameter("IfMatch"), parameter("IfNoneMatch"), parameter("Traceparent"), parameter("Connection"))
 	if writes {
 		o.parameters = append([]any{parameter("IdempotencyKey")}, o.parameters...)
 	}
@@ -496,6 +497,9 @@ func (t *typeDocument) builtins() {
 		o := operation{summary: m.Summary}
 		if m.By(t.b.Open()) == method.Operators {
 			o.description = "For operators."
+			if m.Kind == host.Action {
+				o.parameters = []any{parameter("Reason")}
+			}
 		}
 		t.call(m.Name, m.Kind == host.Action, input, output, o)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
@@ -130,6 +131,11 @@ func (d *document) nodePaths() {
 			success: answer("The counts.", shape.of(typeOf[host.RunCounts]())),
 		})
 	}
+	log := d.auditLog("Shows what operators did to actors: the audit log.",
+		query("type", "The actor type; without it, records of actors of all types.", object{"type": "string"}),
+		query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}))
+	log.id, log.tag = "audit", tag
+	d.path("/-/audit", http.MethodGet, log)
 	if d.node.Usage {
 		page := answer("A page.", shape.of(typeOf[usage.Page]()))
 		page["200"].(object)["content"].(object)["text/csv"] = object{"schema": object{"type": "string"}}
@@ -173,6 +179,26 @@ func (d *document) nodePaths() {
 		id: "openapi", tag: tag, summary: "This document.",
 		success: answer("The document.", object{"type": "object", "additionalProperties": true}),
 	})
+}
+
+// auditLog describes how the audit log is read. Parameters are those of the path alone.
+func (d *document) auditLog(summary string, parameters ...any) operation {
+	at := object{"type": "string", "format": "date-time"}
+	id := object{"type": "integer", "minimum": 1}
+	return operation{
+		summary: summary,
+		description: "For operators. With \"Accept: text/event-stream\" the answer is server-sent events, one for each record as it is made: the " +
+			"event audit, whose data is a record.",
+		parameters: append(parameters,
+			query("verb", "Only records of this method.", object{"type": "string"}),
+			query("since", "Only records of this time or later.", at),
+			query("until", "Only records before this time.", at),
+			query("after", "Only records after the one with this id.", id),
+			query("limit", "How many records a page has at most; 100 by default.", between(1, audit.MaxPage)),
+			query("cursor", "Continues an earlier page: its cursor.", id),
+		),
+		success: answer("A page, the latest record first.", shaper{d: d}.of(typeOf[audit.Page]())),
+	}
 }
 
 // An operation is one HTTP method of a path.
@@ -280,6 +306,8 @@ func (d *document) components() object {
 			"IfMatch":     header("If-Match", "The actor must exist.", star),
 			"IfNoneMatch": header("If-None-Match", "The actor must not exist.", star),
 			"Traceparent": header("Traceparent", "W3C trace context; ignored if malformed.", object{"type": "string"}),
+			"Reason": header("Cairn-Reason",
+				"Why the call is made, for the audit log: up to 1,000 characters of UTF-8, percent-encoded.", object{"type": "string"}),
 			"Connection": header("Cairn-Connection",
 				"The token of the caller's connection, for clients whose connection carries events only.", object{"type": "string"}),
 			"LastEventID": header("Last-Event-ID", "The id of the last event that the client has; the same as after=.",

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
 // An Operation is what a request wants to do, as Authorize sees it.
@@ -35,6 +36,9 @@ const (
 	// not leave that to its callers, and so on. OperationOf has the list. Exporting and importing databases belong here too, and
 	// listing and counting the workflow runs that are paused or have failed: then Key is empty, and so is Type if the runs of
 	// all types are meant.
+	//
+	// The audit log is read with the method audit.read: then Type and Key are those of the actors whose records are asked for, and
+	// both are empty for those of all.
 	//
 	// It is also asked about, beside another operation, where an answer shows operators more than others: with the method
 	// actor.why for the status of an actor that has failed, with workflow.history for workflow.status and workflow.result.
@@ -67,6 +71,8 @@ type AuthRequest struct {
 	// Token is the id of the actor's token that the request came with, as token.list shows it; "" for none. The token is valid, and
 	// whatever Authorize says, the request may do only what the token allows. A hook that lets tokens suffice returns nil for it.
 	Token string
+
+	origin *audit.Origin // where SetPrincipal puts the name; nil if it is not needed
 }
 
 // Allowed asks the hook Authorize.

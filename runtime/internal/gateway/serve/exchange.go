@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
 // An Exchange is one request and its response. The gateway sets the front, W, R and Start, and defers Finish.
@@ -36,6 +37,9 @@ type Exchange struct {
 	Form func(*host.Error) any
 	// Token is the id of the actor's token that the request came with, "" for none.
 	Token string
+
+	origin      *audit.Origin // set by Identify
+	reasonFault *host.Error
 
 	began bool  // the response's status is sent
 	held  int64 // of the front's memory
@@ -71,11 +75,11 @@ func (x *Exchange) Count(typ string, l Label) { x.Type, x.Label = x.Front.Meter.
 // body.
 func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, method string) *host.Error {
 	if x.Front.Authorize == nil {
-		return nil
+		return x.reasonFault
 	}
-	return x.Front.Allowed(ctx, AuthRequest{
-		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr, Token: x.Token,
-	})
+	return cmp.Or(x.Front.Allowed(ctx, AuthRequest{
+		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr, Token: x.Token, origin: x.origin,
+	}), x.reasonFault)
 }
 
 // Begin sends the status of a response. What follows is the caller's.

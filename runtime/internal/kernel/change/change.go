@@ -87,9 +87,14 @@ func (f Feed) Failed(identity engine.Identity, of *host.Failure) {
 }
 
 func (f Feed) life(set engine.ChangeSet, name string, data any) {
+	f.Publish(set, engine.ChangeLife, name, data)
+}
+
+// Publish publishes a change that has no commit.
+func (f Feed) Publish(set engine.ChangeSet, kind engine.ChangeKind, name string, data any) {
 	if f.Sink == nil {
 		return
 	}
-	set.TimeMS, set.Changes = time.Now().UnixMilli(), []engine.Change{of(engine.ChangeLife, name, set.Version, data)}
+	set.TimeMS, set.Changes = time.Now().UnixMilli(), []engine.Change{of(kind, name, set.Version, data)}
 	f.Sink.Life(&set)
 }

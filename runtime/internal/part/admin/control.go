@@ -4,12 +4,14 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
@@ -63,6 +65,9 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 		return host.Pause{}, err
 	}
 	old := rec.Pause()
+	if e := audit.Of(h.Work.Ctx); old != nil {
+		e.Before(old)
+	}
 	if old != nil {
 		pause.Since = old.Since
 		if pause.Reason == "" {
@@ -87,6 +92,7 @@ func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (
 	if err != nil || rec.Since == 0 {
 		return host.CountOutput{}, err
 	}
+	audit.Of(h.Work.Ctx).Before(rec.Pause())
 	rec.SetPause(nil)
 	if err := put(c, &rec); err != nil {
 		return host.CountOutput{}, err
@@ -112,6 +118,7 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 		return host.ActorLimits{}, err
 	}
 	set, given := rec.Override(), in.Fields()
+	noteLimits(h, set)
 	for i, f := range set.Fields() {
 		if f.Whole != nil && *given[i].Whole != nil {
 			*f.Whole = *given[i].Whole
@@ -130,6 +137,7 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 		return out, err
 	}
 	set := rec.Override()
+	noteLimits(h, set)
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
@@ -155,6 +163,13 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 	return out, storeLimits(c, h, rec, set)
 }
 
+// noteLimits puts the limits that an actor has into the audit log, before they change.
+func noteLimits(h *kernel.Turn, set host.ActorLimits) {
+	if b, err := json.Marshal(&set); err == nil && !set.Empty() {
+		audit.Of(h.Work.Ctx).Before(json.RawMessage(b))
+	}
+}
+
 // storeLimits writes the limits of an actor.
 func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.ActorLimits) error {
 	a := c.Actor
@@ -163,6 +178,7 @@ func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.Ac
 		return err
 	}
 	rec.SetOverride(&set)
+	audit.Of(h.Work.Ctx).After(&set)
 	if err := put(c, &rec); err != nil {
 		return err
 	}

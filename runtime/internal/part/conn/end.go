@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
@@ -210,6 +211,7 @@ func endConnection(c *kernel.Core,
 	if hook != "" && found && !bare {
 		begun := time.Now()
 		out, err := c.RunTurn(w, hook, true, func(h *kernel.Turn) ([]byte, error) {
+			audit.Of(w.Ctx).Join(h)
 			found, err := closeConnection(h, id, cause)
 			if err != nil {
 				return nil, err
@@ -224,6 +226,7 @@ func endConnection(c *kernel.Core,
 			"actor_key", c.Actor.Address.Key, "connection", id, "handler", hook, "error", err)
 	}
 	return c.RunTurn(w, "end connection", false, func(h *kernel.Turn) ([]byte, error) {
+		audit.Of(w.Ctx).Join(h)
 		if err := h.Enter(); err != nil {
 			return nil, err
 		}

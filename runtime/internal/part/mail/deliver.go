@@ -99,6 +99,7 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 		return
 	}
 	err := c.System(w, "settle", func(h *kernel.Turn) error {
+		set.entry.Join(h)
 		left, err := countOutgoing(c, len(set.handled)+len(set.failed))
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -294,7 +295,8 @@ type settlement struct {
 	sender  *sender
 	handled []uint64
 	failed  []failedSend
-	settled func(error) // told once, when it is durable, or the actor was destroyed before; may be nil
+	entry   *audit.Entry // of the verb that makes it; nil if none does
+	settled func(error)  // told once, when it is durable, or the actor was destroyed before; may be nil
 }
 
 // A failedSend is a message to be moved aside.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -106,7 +107,7 @@ func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 	done := make(chan error, 1)
 	found := false
 	if err := s.Ask(ctx, on, &recovery{taken: func(m *sender) (err error) {
-		found, err = m.skip(to, func(err error) { done <- err })
+		found, err = m.skip(to, audit.Of(ctx), func(err error) { done <- err })
 		return err
 	}}); err != nil || !found {
 		return host.CountOutput{}, err
@@ -130,7 +131,7 @@ var errSkipped = host.Errorf(host.Canceled, "skipped by an operator")
 // skip moves the first message of the channel to addr aside and reports whether there was one;
 // settled is called when that is durable, or the actor was destroyed before. A message that is
 // being handled cannot be skipped.
-func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
+func (s *sender) skip(addr host.Address, entry *audit.Entry, settled func(error)) (bool, error) {
 	s.mu.Lock()
 	ch := s.channels[string(address.Append(nil, addr))]
 	if ch == nil || len(ch.queue) == 0 {
@@ -147,7 +148,7 @@ func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 		e, _ := s.owner.Kernel.PublicError(ch.cause)
 		skipped.reason = errSkipped.Message + "; the last attempt failed: " + cmp.Or(ch.reason, e.Message)
 	}
-	set := &settlement{sender: s, settled: settled, failed: []failedSend{skipped}}
+	set := &settlement{sender: s, settled: settled, entry: entry, failed: []failedSend{skipped}}
 	ch.queue = ch.queue[1:]
 	ch.attempts, ch.cause, ch.held = 0, nil, false // only this ends the wait
 	s.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
@@ -314,6 +315,7 @@ func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Targe
 		return out, err
 	}
 	if in.DryRun {
+		audit.Of(ctx).Drop()
 		return p.tryMigrations(ctx, s, on)
 	}
 	if err := s.Pauses.Refuse(on.Addr); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -127,14 +128,17 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
 	}
 	defer spooled.Close()
+	ctx, entry := audit.LogOf(s).Begin(ctx, "sql.import", audit.JSON(map[string]any{"reason": reason, "bytes": counted.n}), from)
 	b := kernel.NewProcedure("sql.import", func(c *kernel.Core, w *kernel.Work) error {
 		err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
+			entry.Join(h)
 			if out, err = p.replace(h, spooled); err != nil {
 				return err
 			}
 			if err := p.imported(h); err != nil {
 				return err
 			}
+			entry.Output(&out)
 			attrs := c.Actor.Attrs(slog.String("reason", reason), slog.Int64("bytes", counted.n))
 			h.Then(func() {
 				s.Logger.LogAttrs(s.Life, slog.LevelInfo, "a database was imported", attrs...)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/sqlitevfs"
@@ -66,6 +67,9 @@ func (*Part) Prepare(t *kernel.Turn) error {
 	ms := schemaOf(t.Actor.Type).migrations
 	if len(ms) == 0 {
 		return nil
+	}
+	if e := audit.Of(t.Work.Ctx); e.Verb() == host.SQLMigrate {
+		e.Join(t)
 	}
 	s, err := sqliteOf(t).write()
 	if err != nil {

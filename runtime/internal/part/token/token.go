@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
@@ -127,6 +128,7 @@ func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput)
 	}
 	out.Text = text
 	out.Token, err = r.shown(id)
+	audit.Of(h.Work.Ctx).After(&out.Token) // and not the secret
 	return out, err
 }
 

@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// auditLog hands out the sequence numbers of the audit log. Its claims:
+//
+//  1. A number is the time of its commit in Unix microseconds, or one more than the number before it, if that is greater.
+//     So the numbers grow, whatever the clock does, and a time is a place in the log.
+//  2. A record can be read when its commit and those of all lower numbers are durable. So a reader that goes on after
+//     the last number that it saw misses nothing.
+type auditLog struct {
+	mu      sync.Mutex
+	next    uint64
+	pending pending
+}
+
+// load finds the last number of a store that is being opened.
+func (l *auditLog) load(db *pebble.DB) error {
+	it, err := newIter(db, auditBounds(0, 0))
+	if err != nil {
+		return err
+	}
+	l.next = 1
+	if it.Last() {
+		seq, err := keyspace.ParseAuditRow(it.Key())
+		if err != nil {
+			return errors.Join(&CorruptError{Row: clone(it.Key()), Reason: err.Error()}, it.Close())
+		}
+		l.next = seq + 1
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// begin gives numbers to n records that are about to be applied.
+func (l *auditLog) begin(n int) (span outboxSpan) {
+	if n == 0 {
+		return span
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	span = outboxSpan{first: max(l.next, uint64(max(0, time.Now().UnixMicro()))), n: uint64(n)}
+	l.next = span.first + span.n
+	l.pending = append(l.pending, span)
+	return span
+}
+
+// settle says that the records of a span are durable, or that nothing was written.
+func (l *auditLog) settle(span outboxSpan) {
+	if span.n == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending.settle(span)
+}
+
+// readable returns the first number that cannot be read yet.
+func (l *auditLog) readable() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending.readable(l.next)
+}
+
+// auditBounds are the bounds of the records after one number and before another; before 0 is no bound.
+func auditBounds(after, before uint64) *pebble.IterOptions {
+	o := &pebble.IterOptions{LowerBound: keyspace.AppendAuditRow(nil, after)}
+	if after > 0 {
+		o.LowerBound = append(o.LowerBound, 0)
+	}
+	if before == 0 {
+		o.UpperBound = keyspace.Successor(keyspace.AppendAuditRow(nil, 1<<64-1))
+	} else {
+		o.UpperBound = keyspace.AppendAuditRow(nil, before)
+	}
+	return o
+}
+
+// Audit appends a record to the audit log of the node, about the actor of an identity. The record is copied. It is there if and only if
+// the rest of the commit is.
+func (w *WriteSet) Audit(i Identity, record []byte) error {
+	data := append(i.append(make([]byte, 0, 64+len(record))), record...)
+	if err := w.checkRoom(len(data)); err != nil {
+		return err
+	}
+	w.turn()
+	o := w.own()
+	o.records = append(o.records, outboxRecord{data: o.arena.copy(data), audit: true})
+	return nil
+}
+
+// appendAudit puts the rows of a record into a batch. data begins with the identity of its actor.
+func appendAudit(seq uint64, data []byte, set func(row, value []byte)) {
+	d := decoder{b: data}
+	i := d.identity()
+	set(keyspace.AppendAuditRow(nil, seq), data)
+	set(keyspace.AppendAuditActorRow(nil, i.Namespace, i.Type, i.Key, seq), nil)
+}
+
+// AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable.
+func (s *Store) AppendAudit(i Identity, record []byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := errors.Join(s.readOnly(), s.free.check()); err != nil {
+		return err
+	}
+	b := s.db.NewBatch()
+	defer b.Close()
+	span := s.audit.begin(1)
+	var err error
+	appendAudit(span.first, append(i.append(nil), record...), func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
+	if err == nil {
+		err = s.apply(b)
+	}
+	if err == nil {
+		err = s.guarded(func() error { return errors.Join(s.commits.settle(), s.commits.wait(b)) })
+	}
+	if err != nil {
+		s.fail(err)
+		return errors.Join(ErrUncertain, s.readOnly())
+	}
+	s.audit.settle(span)
+	return nil
+}
+
+// An AuditRecord is a record of the audit log.
+type AuditRecord struct {
+	Seq uint64 // when it was committed, in Unix microseconds, or a little later
+	Of  Identity
+	// Record is what was appended.
+	Record []byte
+}
+
+// An AuditQuery selects records of the audit log.
+type AuditQuery struct {
+	// Of selects the records of one actor, whichever its life; nil those of all.
+	Of *Identity
+	// After and Before are bounds, which are left out themselves. A Before of 0 is none.
+	After, Before uint64
+	// Newest: they come in descending order.
+	Newest bool
+}
+
+// Audit visits records until visit returns false. It shows a record only if it and all before it are durable. A record is valid during
+// the visit, which must not use the store.
+func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if end := s.audit.readable(); q.Before == 0 || q.Before > end {
+		q.Before = end
+	}
+	if q.After+1 >= q.Before {
+		return nil
+	}
+	bounds, parse := auditBounds(q.After, q.Before), keyspace.ParseAuditRow
+	if i := q.Of; i != nil {
+		row := func(seq uint64) []byte {
+			return keyspace.AppendAuditActorRow(nil, i.Namespace, i.Type, i.Key, seq)
+		}
+		bounds, parse = &pebble.IterOptions{LowerBound: row(q.After + 1), UpperBound: row(q.Before)}, keyspace.ParseAuditActorRow
+	}
+	it, err := newIter(s.db, bounds)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	first, next := it.First, it.Next
+	if q.Newest {
+		first, next = it.Last, it.Prev
+	}
+	for ok := first(); ok; ok = next() {
+		seq, err := parse(it.Key())
+		if err != nil {
+			return &CorruptError{Row: clone(it.Key()), Reason: err.Error()}
+		}
+		going := true
+		show := func(data []byte) error {
+			d := decoder{b: data}
+			r := AuditRecord{Seq: seq, Of: d.identity()}
+			if d.reason != "" {
+				return &CorruptError{Row: clone(it.Key()), Reason: d.reason}
+			}
+			r.Record = d.rest()
+			going = visit(&r)
+			return nil
+		}
+		if q.Of != nil {
+			_, err = get(s.db, keyspace.AppendAuditRow(nil, seq), show)
+		} else if data, ferr := it.ValueAndErr(); ferr != nil {
+			err = ferr
+		} else {
+			err = show(data)
+		}
+		if err != nil || !going {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// auditPurge is how many records are removed at a time.
+const auditPurge = 1024
+
+// PurgeAudit removes the records with lower numbers, and returns how many. The removal is not synced: a power cut may bring records back.
+func (s *Store) PurgeAudit(before uint64) (removed int, err error) {
+	for {
+		var last uint64
+		var rows [][]byte
+		if err := s.Audit(AuditQuery{Before: max(before, 1)}, func(r *AuditRecord) bool {
+			last = r.Seq
+			rows = append(rows, keyspace.AppendAuditActorRow(nil, r.Of.Namespace, r.Of.Type, r.Of.Key, r.Seq))
+			return len(rows) < auditPurge
+		}); err != nil || len(rows) == 0 {
+			return removed, err
+		}
+		if err := s.purgeAudit(last, rows); err != nil {
+			return removed, err
+		}
+		removed += len(rows)
+	}
+}
+
+// purgeAudit removes the records up to a number, and rows that find them.
+func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.readOnly(); err != nil {
+		return err
+	}
+	batch := s.db.NewBatch()
+	defer batch.Close()
+	for _, row := range rows {
+		if err := batch.Delete(row, nil); err != nil {
+			return err
+		}
+	}
+	bounds := auditBounds(0, last+1)
+	if err := batch.DeleteRange(bounds.LowerBound, bounds.UpperBound, nil); err != nil {
+		return err
+	}
+	return s.applyUnsynced(batch)
+}

@@ -1,0 +1,239 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// maxValue is how much of an input, and of what was before and after, a record has.
+const maxValue = 4 << 10
+
+// An Entry is the record of a call that is under way. Its claims:
+//
+//  1. It is written once, by the first turn that it joins and that succeeds, in the commit of that turn.
+//  2. Nothing is written for a call that fails.
+//
+// The methods of a nil Entry do nothing. Not all calls have one.
+type Entry struct {
+	log *Log
+	row row
+	// written: a turn has written it. dropped: the call changes nothing.
+	written, dropped bool
+}
+
+// A row is the value of a record. Its fields are the format on the disk.
+type row struct {
+	_         struct{} `cbor:",toarray"`
+	ActorID   string
+	Version   uint64
+	Verb      string
+	Channel   string
+	Principal string
+	Remote    string
+	Reason    string
+	Input     []byte // JSON, as are the next
+	Before    []byte
+	After     []byte
+}
+
+type entryKey struct{}
+
+// Begin makes the entry of a call: of a verb with an input in JSON, made by a turn or query unless from is nil. It returns the
+// context for the work of the call.
+func (l *Log) Begin(ctx context.Context, verb string, input []byte, from *kernel.Caller) (context.Context, *Entry) {
+	if l == nil {
+		return ctx, nil
+	}
+	e := l.entry(ctx, verb, from)
+	e.row.Input = short(input)
+	if e.row.Reason == "" {
+		var in struct{ Reason string }
+		if json.Unmarshal(input, &in) == nil {
+			e.row.Reason = in.Reason
+		}
+	}
+	return context.WithValue(ctx, entryKey{}, e), e
+}
+
+// entry makes an entry without an input.
+func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entry {
+	e := &Entry{log: l, row: row{Verb: verb, Channel: "go"}}
+	if o := audit.Of(ctx); o != nil {
+		e.row.Channel, e.row.Principal, e.row.Remote, e.row.Reason = cmp.Or(o.Channel, "go"), o.Principal, o.Remote, o.Reason
+	}
+	if from != nil {
+		e.row.Channel, e.row.Principal, e.row.Remote = "actor", "", ""
+		if t := from.Waiter; t != nil {
+			e.row.Principal = address.Format(t.Actor.Address)
+		}
+	}
+	if l.kernel.Offline {
+		e.row.Channel = "offline"
+	}
+	return e
+}
+
+// Of returns the entry of the call that work is done for; nil if it has none.
+func Of(ctx context.Context) *Entry {
+	if ctx == nil {
+		return nil
+	}
+	e, _ := ctx.Value(entryKey{}).(*Entry)
+	return e
+}
+
+// Join has a turn write the entry, if the turn succeeds. A turn that is done once more joins it once more.
+func (e *Entry) Join(t *kernel.Turn) {
+	if e == nil {
+		return
+	}
+	e.written = false
+	t.Lock()
+	defer t.Leave()
+	t.Enlist(e)
+}
+
+// Verb returns the name of the method.
+func (e *Entry) Verb() string {
+	if e == nil {
+		return ""
+	}
+	return e.row.Verb
+}
+
+// Before says what was there before the verb: a value that has a form in JSON.
+func (e *Entry) Before(v any) {
+	if e != nil {
+		e.row.Before = shortOf(v)
+	}
+}
+
+// After says what is there after it. Without that, it is the output of the method.
+func (e *Entry) After(v any) {
+	if e != nil {
+		e.row.After = shortOf(v)
+	}
+}
+
+// Output says what the output of the method is.
+func (e *Entry) Output(v any) {
+	if e != nil && e.row.After == nil {
+		e.After(v)
+	}
+}
+
+// Drop says that the call changes nothing, so it leaves no record.
+func (e *Entry) Drop() {
+	if e != nil {
+		e.dropped = true
+	}
+}
+
+// Seal implements kernel.Participant: it writes the record.
+func (e *Entry) Seal(t *kernel.Turn) error {
+	if e.dropped {
+		return nil
+	}
+	e.row.ActorID, e.row.Version = t.Core.ID.String(), uint64(t.AsOf)
+	b, err := record.Encode(&e.row)
+	if err != nil {
+		return err
+	}
+	if err := t.Core.Rows.Audit(t.Actor.Kernel.Identity(t.Actor.Address), b); err != nil {
+		return err
+	}
+	t.Change(engine.ChangeAudit, e.row.Verb, e.published)
+	t.Then(e.log.signal)
+	return nil
+}
+
+// Succeeded implements kernel.Finisher.
+func (e *Entry) Succeeded(*kernel.Turn) { e.written = true }
+
+// Append writes the record of a verb that has succeeded without a commit. It returns when that is durable.
+func (e *Entry) Append(a host.Address) error {
+	if e == nil || e.written || e.dropped {
+		return nil
+	}
+	k := e.log.kernel
+	b, err := record.Encode(&e.row)
+	if err == nil {
+		err = k.Store.AppendAudit(k.Identity(a), b)
+	}
+	if err != nil {
+		return k.StoreError(err)
+	}
+	e.written = true
+	e.log.signal()
+	set := engine.ChangeSet{Identity: k.Identity(a)}
+	set.ID, _, _ = k.Store.Lookup(set.Identity) // the zero id if the actor is not there
+	change.Feed{Sink: k.Options.Changes}.Publish(set, engine.ChangeAudit, e.row.Verb, e.published())
+	return nil
+}
+
+// published is the data of the message to NATS.
+func (e *Entry) published() any {
+	m := map[string]any{"verb": e.row.Verb, "channel": e.row.Channel}
+	for name, text := range map[string]string{"principal": e.row.Principal, "remote": e.row.Remote, "reason": e.row.Reason} {
+		if text != "" {
+			m[name] = text
+		}
+	}
+	for name, value := range map[string][]byte{"input": e.row.Input, "before": e.row.Before, "after": e.row.After} {
+		if len(value) > 0 {
+			m[name] = json.RawMessage(value)
+		}
+	}
+	return m
+}
+
+// JSON returns an input that is made of strings and numbers.
+func JSON(input map[string]any) []byte {
+	b, err := json.Marshal(input)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// shortOf returns a value in JSON, as a record has it.
+func shortOf(v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case json.RawMessage:
+		return short(v)
+	}
+	b, err := wire.Encode(host.JSON, v)
+	if err != nil {
+		return nil
+	}
+	return short(b)
+}
+
+// short returns JSON, or its size and digest if it is long or no JSON.
+func short(text []byte) []byte {
+	if len(text) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	if len(text) <= maxValue && json.Compact(&b, text) == nil {
+		return b.Bytes()
+	}
+	sum := sha256.Sum256(text)
+	return fmt.Appendf(nil, `{"$size":%d,"$sha256":"%s"}`, len(text), hex.EncodeToString(sum[:]))
+}

@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// maxLook bounds how many records are looked at for a page.
+const maxLook = 20_000
+
+// told reports whether a call has an origin.
+func told(ctx context.Context) bool { return audit.Of(ctx) != nil }
+
+// Read returns a page of the log of a store.
+func Read(s *engine.Store, namespace string, q audit.Query) (page audit.Page, err error) {
+	page.Records = []audit.Record{}
+	limit := q.Limit
+	if limit == 0 {
+		limit = audit.DefaultPage
+	}
+	looked := 0
+	var bad error
+	err = s.Audit(stored(namespace, &q, true), func(r *engine.AuditRecord) bool {
+		if selects(&q, namespace, r) {
+			var shown audit.Record
+			if shown, bad = show(r); bad != nil {
+				return false
+			}
+			if q.Verb == "" || q.Verb == shown.Verb {
+				if len(page.Records) == limit {
+					page.Cursor = page.Records[limit-1].ID
+					return false
+				}
+				page.Records = append(page.Records, shown)
+			}
+		}
+		if looked++; looked == maxLook {
+			page.Cursor = r.Seq
+		}
+		return looked < maxLook
+	})
+	return page, errors.Join(err, bad)
+}
+
+// stored is a query as the store has it.
+func stored(namespace string, q *audit.Query, newest bool) engine.AuditQuery {
+	s := engine.AuditQuery{After: q.After, Before: q.Before, Newest: newest}
+	if !q.Since.IsZero() {
+		s.After = max(s.After, micros(q.Since)-1)
+	}
+	if until := micros(q.Until); !q.Until.IsZero() && (s.Before == 0 || until < s.Before) {
+		s.Before = until
+	}
+	if q.Exact {
+		s.Of = &engine.Identity{Namespace: namespace, Type: q.Type, Key: q.Prefix}
+	}
+	return s
+}
+
+// micros is a time as a place in the log.
+func micros(t time.Time) uint64 { return uint64(max(1, t.UnixMicro())) }
+
+// selects reports whether a record is of the actors of a query.
+func selects(q *audit.Query, namespace string, r *engine.AuditRecord) bool {
+	key := r.Of.Key
+	return r.Of.Namespace == namespace && (q.Type == "" || q.Type == r.Of.Type) &&
+		len(key) >= len(q.Prefix) && slices.Equal(q.Prefix, key[:len(q.Prefix)]) && (!q.Exact || len(key) == len(q.Prefix))
+}
+
+// show returns a record as it is read.
+func show(r *engine.AuditRecord) (audit.Record, error) {
+	var v row
+	if err := record.Decode(slices.Clone(r.Record), &v); err != nil {
+		return audit.Record{}, err
+	}
+	key := r.Of.Key
+	if key == nil {
+		key = []string{}
+	}
+	return audit.Record{
+		ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type, Key: key, ActorID: v.ActorID, Version: v.Version,
+		Verb: v.Verb, Channel: v.Channel, Principal: v.Principal, Remote: v.Remote, Reason: v.Reason,
+		Input: v.Input, Before: v.Before, After: v.After,
+	}, nil
+}
+
+// Audit returns a page of the log of a node.
+func Audit(k *kernel.Kernel, q audit.Query) (audit.Page, error) {
+	page, err := Read(k.Store, k.Options.Namespace, q)
+	if err != nil {
+		return audit.Page{}, k.StoreError(err)
+	}
+	return page, nil
+}
+
+// followStep is how many records are read at a time for a reader that follows.
+const followStep = 256
+
+// Follow implements audit.Log.
+func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.Record) error) error {
+	l := LogOf(k)
+	if l == nil {
+		return host.Errorf(host.FailedPrecondition, "the node has no audit log")
+	}
+	if q.After == 0 && q.Since.IsZero() {
+		q.Since = time.Now()
+	}
+	q.Until, q.Before = time.Time{}, 0
+	for {
+		news := l.next()
+		for more := true; more; {
+			var records []audit.Record
+			var bad error
+			n := 0
+			err := k.Store.Audit(stored(k.Options.Namespace, &q, false), func(r *engine.AuditRecord) bool {
+				n++
+				q.After = r.Seq
+				if selects(&q, k.Options.Namespace, r) {
+					var shown audit.Record
+					if shown, bad = show(r); bad == nil && (q.Verb == "" || q.Verb == shown.Verb) {
+						records = append(records, shown)
+					}
+				}
+				return bad == nil && n < followStep
+			})
+			if err = errors.Join(err, bad); err != nil {
+				return k.StoreError(err)
+			}
+			for i := range records {
+				if err := f(&records[i]); err != nil {
+					return err
+				}
+			}
+			more = n == followStep
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return fault.Ended(ctx)
+		case <-k.NoWaits():
+			return fault.Unavailable("the node is shutting down")
+		}
+	}
+}

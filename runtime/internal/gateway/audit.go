@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+)
+
+// ReadAudit is the method that Authorize is asked about, as Operate, for GET /-/audit and GET .../-/audit. For the former, Type and Key
+// select records; both are empty for all records.
+const ReadAudit = "audit.read"
+
+// EventAudit is a record of the audit log.
+const EventAudit = "audit"
+
+// operates reports whether the request may use a method of operators, so that the audit log must know of its caller.
+func (x *exchange) operates(t *target) bool {
+	switch t.route {
+	case toCall:
+		return x.g.operation(t.Type, t.name) == serve.Operate
+	case toActor:
+		return x.R.Method == http.MethodDelete
+	case toSQLite:
+		return x.R.Method == http.MethodPut
+	case toKV, toCodebolt, toKeyVal, toStrata:
+		return x.g.open[t.Type]&host.KVOpen == 0
+	}
+	return false
+}
+
+// audit answers GET /-/audit, and with an actor in t GET .../-/audit.
+func (x *exchange) audit(t *target) {
+	x.Count(t.Type, serve.LabelBuiltin)
+	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
+	q := audit.Query{Type: t.Type, Prefix: t.Key, Exact: t.Type != ""}
+	known := []string{"verb", "since", "until", "after", "cursor", "limit"}
+	if !q.Exact {
+		q.Type, _ = asked.one("type")
+		q.Prefix = asked["prefix"]
+		x.Count(q.Type, serve.LabelBuiltin)
+		known = append(known, "type", "prefix")
+	}
+	fault := x.Authorize(x.R.Context(), serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, ReadAudit)
+	if fault == nil {
+		fault = x.auditWanted(&q, known)
+	}
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	if strings.Contains(x.R.Header.Get("Accept"), "text/event-stream") {
+		x.followAudit(q)
+		return
+	}
+	ctx, cancel := x.limited()
+	defer cancel()
+	page, err := x.g.log.Audit(ctx, q)
+	if err != nil {
+		x.Fail(x.Front.AsError(err))
+		return
+	}
+	x.JSON(http.StatusOK, page)
+}
+
+// auditWanted reads which records are asked for.
+func (x *exchange) auditWanted(q *audit.Query, known []string) *host.Error {
+	p, fault := x.params(known...)
+	if fault != nil {
+		return fault
+	}
+	if len(q.Prefix) > 0 && q.Type == "" {
+		return wrong("prefix", "the parameter prefix needs a type")
+	}
+	q.Verb, _ = p.one("verb")
+	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		text, ok := p.one(name)
+		if !ok {
+			continue
+		}
+		var err error
+		if *at, err = time.Parse(time.RFC3339, text); err != nil {
+			return wrong(name, "the parameter %s is %.40q; it is a time such as 2026-01-31T09:30:00Z", name, text)
+		}
+	}
+	if !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until) {
+		return wrong("until", "the parameter until is not later than since")
+	}
+	for name, id := range map[string]*uint64{"after": &q.After, "cursor": &q.Before} {
+		text, ok := p.one(name)
+		if name == "after" && x.R.Header.Get("Last-Event-ID") != "" { // which is later than that in the URL
+			name, text, ok = "Last-Event-ID", x.R.Header.Get("Last-Event-ID"), true
+		}
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || n == 0 {
+			return wrong(name, "%s is %.40q; it is the id of a record", name, text)
+		}
+		*id = n
+	}
+	q.Limit, fault = p.number("limit", 1, audit.MaxPage)
+	return fault
+}
+
+// followAudit answers with server-sent events: a record each, as they are committed.
+func (x *exchange) followAudit(q audit.Query) {
+	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	defer s.Done()
+	if q.After == 0 && q.Since.IsZero() {
+		q.Since = time.Now() // for all calls of the log
+	}
+	out := x.stream()
+	out.Buf = append(out.Buf, '\n')
+	if out.Flush() != nil {
+		return
+	}
+	x.pump(s, out, func(ctx context.Context) error {
+		return x.g.log.FollowAudit(ctx, q, func(r *audit.Record) error {
+			data, err := json.Marshal(r)
+			if err != nil {
+				return x.Front.Internal("record does not encode")
+			}
+			q.After = r.ID
+			out.Buf = strconv.AppendUint(append(out.Buf, "id: "...), r.ID, 10)
+			out.Buf = serve.AppendEvent(append(out.Buf, '\n'), EventAudit, data)
+			return out.Flush()
+		})
+	})
+}

@@ -1,0 +1,31 @@
+package serve
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
+)
+
+// Identify gives the context of the request an origin, for the audit log. A request of an operator needs one, before Authorize is asked.
+func (x *Exchange) Identify() {
+	o := &audit.Origin{Channel: "http", Remote: x.R.RemoteAddr}
+	if values := x.R.Header[audit.Header]; len(values) > 1 {
+		x.reasonFault = host.Errorf(host.InvalidArgument, "there is more than one %s header", audit.Header).With("field", audit.Header)
+	} else if len(values) == 1 {
+		o.Reason, x.reasonFault = audit.ParseReason(values[0])
+	}
+	x.origin, x.R = o, x.R.WithContext(audit.With(x.R.Context(), o))
+}
+
+// From returns the question of a caller with an origin, which the hook may name.
+func (r AuthRequest) From(o *audit.Origin) AuthRequest {
+	r.origin = o
+	return r
+}
+
+// SetPrincipal names the caller: a user or a program, in any form that operators understand. The audit log shows the name with what
+// the request does.
+func (r AuthRequest) SetPrincipal(name string) {
+	if r.origin != nil {
+		r.origin.Principal = name
+	}
+}
