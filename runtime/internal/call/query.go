@@ -205,7 +205,9 @@ func (r *Query) Self() host.Identity {
 }
 
 // Logger implements host.Reader.
-func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.Version), r.attrs()...) }
+func (r *Query) Logger() *slog.Logger {
+	return r.Actor.Logger(r.View.ID, uint64(r.View.Version), r.attrs()...)
+}
 
 // attrs are the log attributes of the span of the query.
 func (r *Query) attrs() []slog.Attr { return r.from.Span.Span().Attrs() }
@@ -325,7 +327,7 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	if r.Request.Method != "" { // else it is the runtime's own
 		a.Tally.Query(took, len(out))
 	}
-	if err != nil || took > span.Slow {
+	if a.Spans != nil && (err != nil || took > a.Spans.Slow()) {
 		failed(a, name, r.from.Span.Span(), r.began, took, err)
 	}
 	if perr := a.Pass(r.Context, commit); perr != nil {
