@@ -67,8 +67,15 @@ type config struct {
 		Off       bool    `toml:"off"`
 		PerSecond int     `toml:"per_second"`
 		Share     float64 `toml:"share"`
+		Slow      span    `toml:"slow"`
 		MaxAge    span    `toml:"max_age"`
 		MaxBytes  size    `toml:"max_bytes"`
+
+		Types map[string]struct {
+			PerSecond *int64   `toml:"per_second"`
+			Share     *float64 `toml:"share"`
+			Slow      *span    `toml:"slow"`
+		} `toml:"types"`
 	} `toml:"traces"`
 	Usage struct {
 		Off bool `toml:"off"`
@@ -200,7 +207,17 @@ func (c *config) apply(o *Options) {
 	}
 	o.Usage = UsageOptions{Off: c.Usage.Off}
 	o.Traces = TraceOptions{
-		Off: c.Traces.Off, PerSecond: int64(c.Traces.PerSecond), Share: c.Traces.Share, MaxAge: c.Traces.MaxAge.d, MaxBytes: int64(c.Traces.MaxBytes),
+		Off: c.Traces.Off, PerSecond: int64(c.Traces.PerSecond), Share: c.Traces.Share, Slow: c.Traces.Slow.d, MaxAge: c.Traces.MaxAge.d, MaxBytes: int64(c.Traces.MaxBytes),
+	}
+	for name, t := range c.Traces.Types {
+		if o.Traces.Types == nil {
+			o.Traces.Types = make(map[string]TraceRule)
+		}
+		rule := TraceRule{PerSecond: t.PerSecond, Share: t.Share}
+		if t.Slow != nil {
+			rule.SlowMS = new(t.Slow.d.Milliseconds())
+		}
+		o.Traces.Types[name] = rule
 	}
 	o.AuditMaxAge = c.Audit.MaxAge.d
 	for name, l := range c.Limits {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
@@ -192,9 +193,8 @@ type UsageOptions struct {
 }
 
 // TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A trace that began elsewhere is
-// recorded if its caller says so; of callers from outside, ten times PerSecond in a second. Turns that fail, or take more than 100
-// ms, are recorded in any case. Spans also go
-// to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT. A zero field means its default.
+// recorded if its caller says so; of callers from outside, ten times PerSecond in a second. Turns and queries that fail or are slow
+// are recorded in any case. Spans also go to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT. A zero field means its default.
 type TraceOptions struct {
 	// Off records nothing.
 	Off bool
@@ -202,11 +202,19 @@ type TraceOptions struct {
 	PerSecond int64
 	// Share is the part of the traces that begin at the node which is recorded, up to 1: 1 if 0.
 	Share float64
+	// Slow is how long a turn or query takes that is recorded in any case: 100 ms if 0.
+	Slow time.Duration
+	// Types are rules for some actor types.
+	Types map[string]TraceRule
 	// MaxAge is how long spans are kept: 7 days if 0.
 	MaxAge time.Duration
 	// MaxBytes bounds the spans that an actor keeps: 16 MiB if 0. They do not count against its storage.
 	MaxBytes int64
 }
+
+// A TraceRule says which traces are recorded that begin with an actor type. What it lacks is as for the other types, except that the type
+// has a rate of its own.
+type TraceRule = trace.Rule
 
 // SQLOptions bound the connections to the SQLite databases of actors. A zero field means its
 // default. A connection takes some 0.4 MiB while it is open, and opening one and reading a row some
@@ -326,7 +334,7 @@ func (o *Options) Validate() error {
 		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
 		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},
 		{"SQL.MaxLength", int64(o.SQL.MaxLength)}, {"SQL.IdleTime", int64(o.SQL.IdleTime)},
-		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.MaxAge", int64(o.Traces.MaxAge)}, {"AuditMaxAge", int64(o.AuditMaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
+		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.Slow", int64(o.Traces.Slow)}, {"Traces.MaxAge", int64(o.Traces.MaxAge)}, {"AuditMaxAge", int64(o.AuditMaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
 		{"TurnGrace", int64(o.TurnGrace)}, {"DrainTimeout", int64(o.DrainTimeout)}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
 	} {
 		if d.value < 0 {

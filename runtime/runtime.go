@@ -237,7 +237,7 @@ func (r *Runtime) startNode() error {
 // traceOptions makes the exporter of spans, if there is a collector.
 func (r *Runtime) traceOptions() (trace.Options, error) {
 	o := &r.options.Traces
-	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}
+	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, Slow: o.Slow, Types: o.Types, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}
 	if o.Off {
 		return t, nil
 	}

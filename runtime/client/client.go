@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
 )
 
@@ -220,6 +221,33 @@ func (c *Client) CountRuns(ctx context.Context) (host.RunCounts, error) {
 	var n host.RunCounts
 	return n, c.get(ctx, "/workflows/counts", nil, &n)
 }
+
+// Sampling returns which of the traces that begin at the node are recorded.
+func (c *Client) Sampling(ctx context.Context) (trace.Sampling, error) {
+	var s trace.Sampling
+	return s, c.get(ctx, samplingPath, nil, &s)
+}
+
+// SetSampling replaces the rules for traces until the next start of the node. What they lack is as configured. It returns the rules that hold.
+func (c *Client) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return trace.Sampling{}, host.Errorf(host.InvalidArgument, "the rules have no JSON: %v", err)
+	}
+	h := c.header()
+	h.Set("Content-Type", "application/json")
+	a, f := c.send(ctx, &request{method: http.MethodPut, path: samplingPath, header: h, body: body, again: true})
+	if f != nil {
+		return trace.Sampling{}, f.err
+	}
+	var out trace.Sampling
+	if err := json.Unmarshal(a.body, &out); err != nil {
+		return trace.Sampling{}, host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
+	}
+	return out, nil
+}
+
+const samplingPath = "/-/traces/sampling"
 
 // Usage returns what actors did on a day.
 func (c *Client) Usage(ctx context.Context, q usage.Query) (usage.Page, error) {

@@ -50,6 +50,31 @@ type ReadOutput struct {
 	Now time.Time `json:"now"`
 }
 
+// A Sampling says which of the traces that begin at a node are recorded.
+type Sampling struct {
+	Rule
+	// Types have rules of their own.
+	Types map[string]Rule `json:"types,omitempty"`
+}
+
+// A Rule says which traces are recorded, and which operations although their trace is not. A member that is absent is as the
+// configuration of the node says; of a type, as it is for the other types, except that a type with a rule has a rate of its own.
+type Rule struct {
+	// PerSecond is how many traces begin in a second that are recorded.
+	PerSecond *int64 `json:"per_second,omitempty" range:"0,1099511627776"`
+	// Share is the part of the traces that is recorded, up to PerSecond.
+	Share *float64 `json:"share,omitempty" range:"0,1"`
+	// SlowMS is how long a turn or query takes, in milliseconds, that is recorded in any case.
+	SlowMS *int64 `json:"slow_ms,omitempty" range:"1,86400000"`
+}
+
+// A Sampler is a node that says which traces it records, and can be told until its next start.
+type Sampler interface {
+	Sampling() Sampling
+	// SetSampling replaces all rules. It returns the rules that hold from now on. The error is an *host.Error.
+	SetSampling(s Sampling) (Sampling, error)
+}
+
 // Documents is a node that shows the spans of actors as OTLP (https://opentelemetry.io/docs/specs/otlp/).
 type Documents interface {
 	// TraceDocument returns spans of an actor and their parents as an OTLP JSON document, ExportTraceServiceRequest, and the cursor of

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,12 +12,13 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) tracesCommand() *cobra.Command {
-	return row[trace.ReadInput, trace.ReadOutput]{
+	cmd := row[trace.ReadInput, trace.ReadOutput]{
 		use: "traces TYPE/KEY...", method: method.TraceRead, offline: true,
 		flags: []bind.Flag{
 			{Member: "start", Name: "since", Usage: "only what goes on at this time or later, such as 2027-01-01T00:00:00Z"},
@@ -51,6 +53,107 @@ func (c *cli) tracesCommand() *cobra.Command {
 			return nil
 		},
 	}.command(c)
+	cmd.AddCommand(c.samplingCommand())
+	return cmd
+}
+
+func (c *cli) samplingCommand() *cobra.Command {
+	var typ string
+	var rate int64
+	var share float64
+	var slow time.Duration
+	var reset bool
+	cmd := &cobra.Command{
+		Use:  "sampling",
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			given := cmd.Flags().Changed
+			var own trace.Rule
+			if given("rate") {
+				own.PerSecond = &rate
+			}
+			if given("share") {
+				own.Share = &share
+			}
+			if given("slow") {
+				own.SlowMS = new(slow.Milliseconds())
+			}
+			set := own != (trace.Rule{})
+			switch {
+			case reset && (set || typ != ""):
+				return usagef("--reset goes back to the configuration, and takes no other flag")
+			case typ != "" && !set:
+				return usagef("--type needs --rate, --share or --slow")
+			case typ != "" && checkType(typ) != nil:
+				return usageError{checkType(typ)}
+			}
+			n, err := c.connect(client.Options{})
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			ctx, cancel := c.requestContext(cmd.Context())
+			defer cancel()
+			var s trace.Sampling
+			if !reset {
+				if s, err = n.Sampling(ctx); err != nil {
+					return err
+				}
+			}
+			if set || reset {
+				change(&s, typ, own)
+				if s, err = n.SetSampling(ctx, s); err != nil {
+					return err
+				}
+			}
+			return c.printSampling(&s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&typ, "type", "", "change the rule of this actor type, not that of the others")
+	flags.Int64Var(&rate, "rate", 0, "record up to so many traces that begin in a second")
+	flags.Float64Var(&share, "share", 0, "record this part of them, 0 to 1")
+	flags.DurationVar(&slow, "slow", 0, "record turns and queries that take longer in any case")
+	flags.BoolVar(&reset, "reset", false, "go back to the configuration of the node")
+	return cmd
+}
+
+// change changes the members of a rule that are given.
+func change(s *trace.Sampling, typ string, given trace.Rule) {
+	r := s.Rule
+	if typ != "" {
+		r = s.Types[typ]
+	}
+	r = trace.Rule{PerSecond: cmp.Or(given.PerSecond, r.PerSecond), Share: cmp.Or(given.Share, r.Share), SlowMS: cmp.Or(given.SlowMS, r.SlowMS)}
+	if typ == "" {
+		s.Rule = r
+		return
+	}
+	if s.Types == nil {
+		s.Types = make(map[string]trace.Rule)
+	}
+	s.Types[typ] = r
+}
+
+func (c *cli) printSampling(s *trace.Sampling) error {
+	if c.json {
+		return c.printJSON(s)
+	}
+	if s.PerSecond == nil {
+		c.note("the node records no traces")
+		return nil
+	}
+	t := c.table()
+	t.Row("TYPE", "RATE", "SHARE", "SLOW")
+	line := func(name string, r trace.Rule) {
+		t.Row(name, fmt.Sprintf("%d/s", *r.PerSecond), fmt.Sprint(*r.Share), (time.Duration(*r.SlowMS) * time.Millisecond).String())
+	}
+	line("all others", s.Rule)
+	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
+		line(name, s.Types[name])
+	}
+	t.Flush()
+	return nil
 }
 
 // printTraces prints spans as trees, the traces in the order of their starts. A span whose parent is not there is a root.

@@ -25,6 +25,25 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	if r := at(t, d.url, "traces", "cell/b"); r.status != 1 || !strings.Contains(r.stderr, "not_found") {
 		t.Errorf("an actor that is not there: %d %q", r.status, r.stderr)
 	}
+	for _, step := range []struct{ args, want string }{
+		{"", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n"},
+		{"--type cell --rate 7 --slow 20ms", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\ncell        7/s    1      20ms\n"},
+		{"--share 0.5", "TYPE        RATE   SHARE  SLOW\nall others  100/s  0.5    100ms\ncell        7/s    1      20ms\n"},
+		{"--json", `{"per_second":100,"share":0.5,"slow_ms":100,"types":{"cell":{"per_second":7,"share":1,"slow_ms":20}}}` + "\n"},
+		{"--reset", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n"},
+	} {
+		if r := at(t, d.url, append([]string{"traces", "sampling"}, strings.Fields(step.args)...)...); r.stdout != step.want {
+			t.Errorf("cairn traces sampling %s: %q %q", step.args, r.stdout, r.stderr)
+		}
+	}
+	for _, args := range []string{"--reset --rate 1", "--type cell", "--type a/b --rate 1", "x"} {
+		if r := at(t, d.url, append([]string{"traces", "sampling"}, strings.Fields(args)...)...); r.status != exitUsage {
+			t.Errorf("cairn traces sampling %s: %d %q", args, r.status, r.stderr)
+		}
+	}
+	if r := at(t, d.url, "traces", "sampling", "--type", "other", "--rate", "1"); r.status != exitError || !strings.Contains(r.stderr, `no actor type`) {
+		t.Errorf("an unknown type: %d %q", r.status, r.stderr)
+	}
 	d.stop(syscall.SIGTERM)
 	count := 0
 	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {

@@ -327,7 +327,7 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	if r.Request.Method != "" { // else it is the runtime's own
 		a.Tally.Query(took, len(out))
 	}
-	if err != nil || took > span.Slow {
+	if a.Spans != nil && (err != nil || took > a.Spans.Slow()) {
 		failed(a, name, r.from.Span.Span(), r.began, took, err)
 	}
 	if perr := a.Pass(r.Context, commit); perr != nil {

@@ -41,6 +41,7 @@ var everyRoute = map[route]walked{
 	toList:           {"/actors", "GET HEAD"},
 	toRuns:           {"/workflows", "GET HEAD"},
 	toRunCounts:      {"/workflows/counts", "GET HEAD"},
+	toSampling:       {"/-/traces/sampling", "GET HEAD PUT"},
 	toUsage:          {"/-/usage", "GET HEAD"},
 	toTop:            {"/-/top", "GET HEAD"},
 	toHealth:         {"/healthz", "GET HEAD"},
@@ -110,6 +111,12 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 		}
 	}
 }
+
+// Sampling implements trace.Sampler.
+func (documented) Sampling() trace.Sampling { panic("the node was asked") }
+
+// SetSampling implements trace.Sampler.
+func (documented) SetSampling(trace.Sampling) (trace.Sampling, error) { panic("the node was asked") }
 
 // Usage implements usage.Meter.
 func (documented) Usage(context.Context, usage.Query) (usage.Page, error) {

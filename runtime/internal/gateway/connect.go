@@ -87,20 +87,8 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 	if fault != nil {
 		return fault
 	}
-	if codec, ok := x.codec(); !ok || codec != host.JSON {
-		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
-	}
-	body, fault := x.Body()
-	defer x.FreeBody()
-	if fault != nil {
+	if fault := x.jsonBody(in); fault != nil {
 		return fault
-	}
-	if len(body) > 0 {
-		if fault := serve.DecodeJSON(body, in); fault != nil {
-			e := *fault
-			e.Message = "the body: " + e.Message
-			return &e
-		}
 	}
 	return x.connectPosition(p, in)
 }

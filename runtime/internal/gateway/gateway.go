@@ -72,6 +72,7 @@ type Gateway struct {
 	node      Node
 	tracer    host.Tracer          // nil if the node records nothing
 	documents trace.Documents      // nil if the node shows no spans
+	sampler   trace.Sampler        // nil if the node records nothing
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
 	creations map[string]string    // the only creation of each type that has exactly one
@@ -114,11 +115,13 @@ func New(f *serve.Front, o Options) *Gateway {
 	}
 	tracer, _ := o.Node.(host.Tracer)
 	documents, _ := o.Node.(trace.Documents)
+	sampler, _ := o.Node.(trace.Sampler)
 	meter, _ := o.Node.(usage.Meter)
 	log, _ := o.Node.(audit.Log)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
+		sampler:   sampler,
 		meter:     meter,
 		log:       log,
 		front:     f,
@@ -181,6 +184,8 @@ func (rt route) methods() string {
 		return "GET, POST, OPTIONS"
 	case toSQLite:
 		return "GET, PUT, OPTIONS"
+	case toSampling:
+		return "GET, HEAD, PUT, OPTIONS"
 	case toConnect:
 		return "GET, POST, DELETE, OPTIONS"
 	case toCodebolt, toKeyVal:
@@ -192,7 +197,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
+	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -248,7 +253,7 @@ func (x *exchange) serve() {
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil,
-		(t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
+		t.route == toSampling && g.sampler == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -327,6 +332,8 @@ func (x *exchange) serve() {
 		x.runs()
 	case t.route == toRunCounts && method == http.MethodGet:
 		x.runCounts()
+	case t.route == toSampling && (method == http.MethodGet || method == http.MethodPut):
+		x.sampling()
 	case t.route == toUsage && method == http.MethodGet:
 		x.usage()
 	case t.route == toTop && method == http.MethodGet:

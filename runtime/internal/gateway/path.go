@@ -34,6 +34,7 @@ const (
 	toList
 	toRuns
 	toRunCounts
+	toSampling
 	toUsage
 	toTop
 	toHealth
@@ -85,6 +86,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toRuns}, nil
 		case "/workflows/counts":
 			return target{route: toRunCounts}, nil
+		case "/-/traces/sampling":
+			return target{route: toSampling}, nil
 		case "/-/usage":
 			return target{route: toUsage}, nil
 		case "/-/top":

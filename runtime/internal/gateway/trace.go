@@ -109,3 +109,51 @@ func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 	}
 	return fault
 }
+
+// SampleTraces is the AuthRequest.Method of requests for what is recorded of traces.
+const SampleTraces = "trace.sample"
+
+// sampling answers GET and PUT /-/traces/sampling.
+func (x *exchange) sampling() {
+	x.Count("", serve.LabelBuiltin)
+	ctx, cancel := x.limited()
+	defer cancel()
+	fault := x.Authorize(ctx, serve.Operate, host.Address{}, SampleTraces)
+	if fault == nil {
+		_, fault = x.params()
+	}
+	var s trace.Sampling
+	if fault == nil && x.R.Method == http.MethodPut {
+		if fault = x.jsonBody(&s); fault == nil {
+			var err error
+			if s, err = x.g.sampler.SetSampling(s); err != nil {
+				fault = x.Front.AsError(err)
+			}
+		}
+	} else if fault == nil {
+		s = x.g.sampler.Sampling()
+	}
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	x.JSON(http.StatusOK, s)
+}
+
+// jsonBody decodes a body, which may be empty.
+func (x *exchange) jsonBody(v any) *host.Error {
+	if codec, ok := x.codec(); !ok || codec != host.JSON {
+		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
+	}
+	body, fault := x.Body()
+	defer x.FreeBody()
+	if fault != nil || len(body) == 0 {
+		return fault
+	}
+	if fault := serve.DecodeJSON(body, v); fault != nil {
+		e := *fault
+		e.Message = "the body: " + e.Message
+		return &e
+	}
+	return nil
+}

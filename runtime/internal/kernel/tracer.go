@@ -35,7 +35,7 @@ func (t *Turn) begins() {
 func (t *Turn) over(took time.Duration, err error) {
 	t.Actor.Tally.Turn(took)
 	o := t.op
-	if o == nil && t.Actor.Spans != nil && (err != nil || took > span.Slow) {
+	if o == nil && t.Actor.Spans != nil && (err != nil || took > t.Actor.Spans.Slow()) {
 		o = t.operation(t.Work.Span)
 	}
 	if o != nil {

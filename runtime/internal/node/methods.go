@@ -45,6 +45,7 @@ var (
 	_ host.Tracer       = (*Node)(nil)
 
 	_ hosttrace.Documents = (*Node)(nil)
+	_ hosttrace.Sampler   = (*Node)(nil)
 	_ hostusage.Meter     = (*Node)(nil)
 	_ hostaudit.Log       = (*Node)(nil)
 )
@@ -99,6 +100,22 @@ func (n *Node) Usage(ctx context.Context, q hostusage.Query) (hostusage.Page, er
 
 // Top implements usage.Meter.
 func (n *Node) Top(q hostusage.TopQuery) (hostusage.Top, error) { return usage.Top(n.Kernel, q) }
+
+// Sampling implements trace.Sampler.
+func (n *Node) Sampling() hosttrace.Sampling {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
+		return p.Sampling()
+	}
+	return hosttrace.Sampling{}
+}
+
+// SetSampling implements trace.Sampler.
+func (n *Node) SetSampling(s hosttrace.Sampling) (hosttrace.Sampling, error) {
+	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
+		return p.SetSampling(s)
+	}
+	return hosttrace.Sampling{}, host.Errorf(host.FailedPrecondition, "the configuration of the node turns traces off")
+}
 
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
 // returns.

@@ -345,6 +345,12 @@ func (g *stage) status(key string) host.Status {
 // verb calls a built-in method of an actor.
 func (g *stage) verb(key, name string, in, out any) error {
 	g.t.Helper()
+	return g.verbAt(pAddr(key), name, in, out)
+}
+
+// verbAt is verb for an actor of any type.
+func (g *stage) verbAt(a host.Address, name string, in, out any) error {
+	g.t.Helper()
 	var input []byte
 	if in != nil {
 		var err error
@@ -352,7 +358,7 @@ func (g *stage) verb(key, name string, in, out any) error {
 			g.t.Fatal(err)
 		}
 	}
-	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Input: input})
+	reply, err := g.Call(context.Background(), &host.Request{Address: a, Method: name, Codec: host.JSON, Input: input})
 	if err == nil && out != nil {
 		if err := json.Unmarshal(reply.Output, out); err != nil {
 			g.t.Fatalf("%s answered %q: %v", name, reply.Output, err)

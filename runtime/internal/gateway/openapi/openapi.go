@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
@@ -35,6 +36,7 @@ type Node struct {
 	Token     bool // requests need a bearer token
 	Databases bool // the databases of actors can be exported and imported
 	Runs      bool // the workflow runs that are paused or have failed can be listed
+	Sampling  bool // which traces are recorded can be set
 	Usage     bool // what actors do is counted
 	// MaxPage is the largest page that can be asked for, MaxIdempotencyKey the longest Idempotency-Key header, and MaxReason
 	// the longest reason for an import.
@@ -136,6 +138,17 @@ func (d *document) nodePaths() {
 		query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}))
 	log.id, log.tag = "audit", tag
 	d.path("/-/audit", http.MethodGet, log)
+	if d.node.Sampling {
+		rules := answer("The rules that hold.", shape.of(typeOf[trace.Sampling]()))
+		d.path("/-/traces/sampling", http.MethodGet, operation{
+			id: "sampling", tag: tag, summary: "Says which of the traces that begin at the node are recorded.", success: rules,
+		})
+		d.path("/-/traces/sampling", http.MethodPut, operation{
+			id: "setSampling", tag: tag, summary: "Replaces the rules for traces until the next start of the node. What the body lacks is as configured.",
+			body:    object{"content": inJSON(shaper{d: d, input: true}.of(typeOf[trace.Sampling]()))},
+			success: rules, errors: append(slices.Clone(plainStatuses), http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge),
+		})
+	}
 	if d.node.Usage {
 		page := answer("A page.", shape.of(typeOf[usage.Page]()))
 		page["200"].(object)["content"].(object)["text/csv"] = object{"schema": object{"type": "string"}}

@@ -61,7 +61,7 @@ type AuthRequest struct {
 	Type string
 	Key  []string
 	// Method is the name of the action, query, creation or built-in method; ExportSQL or ImportSQL for whole databases;
-	// ListRuns for lists of workflow runs; "" if the request names none.
+	// ListRuns for lists of workflow runs, SampleTraces for what is recorded of traces; "" if the request names none.
 	Method string
 	// Header is the request's. Of a call over a WebSocket it is the header of the handshake, in which a token that came as
 	// a subprotocol stands as Authorization.

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// Slow is how long a turn takes that is recorded although its trace is not.
+// Slow is how long a turn or query takes that is recorded although its trace is not, unless a sink says otherwise.
 const Slow = 100 * time.Millisecond
 
 // An Operation is something that an actor does.
@@ -31,8 +31,10 @@ type Sink interface {
 	Begin(cause host.Span) host.Span
 	// Running takes an operation that begins and is sampled. Its Took, Version and Err are not known.
 	Running(o *Operation)
-	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow.
+	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow says.
 	Record(o *Operation)
+	// Slow is how long a turn or query takes that is recorded although its trace is not.
+	Slow() time.Duration
 	// Value returns what the context of a span has under a key, for users that add spans. o is the operation, if it was Running.
 	Value(s host.Span, o *Operation, key any) any
 }

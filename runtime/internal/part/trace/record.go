@@ -56,7 +56,7 @@ func (j *journal) Record(o *span.Operation) {
 		switch {
 		case o.Cause.Sampled():
 			o.Span = child(o.Cause)
-		case !serious(o.Err) && o.Took <= span.Slow:
+		case !serious(o.Err) && o.Took <= j.Slow():
 			return
 		case !o.Cause.IsZero():
 			o.Span = child(o.Cause)
@@ -170,7 +170,7 @@ func serious(err error) bool {
 
 // Admit takes the span of a caller from outside, as host.Tracer says.
 func (p *Recorder) Admit(cause host.Span) host.Span {
-	if cause.Sampled() && !p.foreign.take() {
+	if cause.Sampled() && !p.rules.Load().foreign.take() {
 		cause.Flags &^= sampled
 	}
 	return cause

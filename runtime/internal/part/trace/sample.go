@@ -54,13 +54,13 @@ func (s *sampler) more() {
 }
 
 // Begin implements kernel.Tracer.
-func (p *Recorder) Begin(_ *kernel.Type, cause host.Span) host.Span {
+func (p *Recorder) Begin(t *kernel.Type, cause host.Span) host.Span {
 	switch {
 	case cause.Sampled():
 		return child(cause)
 	case cause.Decided():
 		return cause
-	case p.sampler.take():
+	case p.rules.Load().of(t).take():
 		return root(sampled)
 	}
 	return host.Untraced

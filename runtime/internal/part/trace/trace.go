@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
@@ -28,6 +29,10 @@ type Options struct {
 	PerSecond int64
 	// Share is the part of the traces that begin at this node, above 0 and up to 1; 0 is 1.
 	Share float64
+	// Slow is how long a turn or query takes that is recorded in any case; 0 is span.Slow.
+	Slow time.Duration
+	// Types have rules of their own.
+	Types map[string]trace.Rule
 	// MaxAge and MaxBytes bound what an actor keeps; 0 is traces.DefaultMaxAge and traces.DefaultMaxBytes.
 	MaxAge   time.Duration
 	MaxBytes int64
@@ -55,8 +60,7 @@ func (*Part) Name() string { return "trace" }
 type Recorder struct {
 	o       Options
 	k       *kernel.Kernel
-	sampler sampler
-	foreign sampler // of traces that began elsewhere
+	rules   atomic.Pointer[rules]
 	dropped *prometheus.CounterVec
 	users   *traces.Provider
 
@@ -81,10 +85,6 @@ func New(o Options) []kernel.Part {
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
 	p.users = traces.NewProvider(func() int64 { return time.Now().UnixNano() })
-	rate := cmp.Or(o.PerSecond, DefaultPerSecond)
-	later := func(d time.Duration, f func()) { p.k.Later(d, f) }
-	p.sampler.start(cmp.Or(o.Share, 1), rate, later)
-	p.foreign.start(1, rate*foreignRates, later)
 	return []kernel.Part{new(Part), p}
 }
 
@@ -94,7 +94,9 @@ func (*Recorder) Name() string { return "recorder" }
 // Open implements kernel.Opener.
 func (p *Recorder) Open(k *kernel.Kernel) error {
 	p.k = k
-	return nil
+	r, err := p.newRules(trace.Sampling{})
+	p.rules.Store(r)
+	return err
 }
 
 // Close implements kernel.Opener. Actors were flushed when they left memory.
