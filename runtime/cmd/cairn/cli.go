@@ -101,7 +101,7 @@ func (c *cli) root() *cobra.Command {
 		"part":  {c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()},
 		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()},
-		"look": {c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.tracesCommand(), c.checkCommand()},
+		"look": {c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.tracesCommand(), c.queryCommand(), c.checkCommand()},
 		"tool": {c.versionCommand()},
 	} {
 		for _, cmd := range cmds {

@@ -38,6 +38,7 @@ var everyRoute = map[route]walked{
 	toList:           {"/actors", "GET HEAD"},
 	toRuns:           {"/workflows", "GET HEAD"},
 	toRunCounts:      {"/workflows/counts", "GET HEAD"},
+	toQueryMany:      {"/query", "POST"},
 	toHealth:         {"/healthz", "GET HEAD"},
 	toMetrics:        {"/metrics", "GET HEAD"},
 	toOpenAPI:        {"/openapi.json", "GET HEAD"},

@@ -33,6 +33,7 @@ const (
 	toList
 	toRuns
 	toRunCounts
+	toQueryMany
 	toHealth
 	toMetrics
 	toOpenAPI
@@ -81,6 +82,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toRuns}, nil
 		case "/workflows/counts":
 			return target{route: toRunCounts}, nil
+		case "/query":
+			return target{route: toQueryMany}, nil
 		case "/healthz":
 			return target{route: toHealth}, nil
 		case "/metrics":
