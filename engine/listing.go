@@ -35,13 +35,12 @@ const (
 
 // listingName is how the index names an actor.
 type listingName struct {
-	known bool   // whether it has a name was looked up
-	typ   []byte // what the rows of its type begin with; nil if it has no name
-	key   []byte // the parts of its key
+	typ []byte // what the rows of its type begin with
+	key []byte // the parts of its key
 }
 
-func newListingName(i *Identity) listingName {
-	return listingName{true, keyspace.AppendListing(nil, i.Namespace, i.Type), keyspace.AppendListingKey(nil, i.Key)}
+func newListingName(i *Identity) *listingName {
+	return &listingName{keyspace.AppendListing(nil, i.Namespace, i.Type), keyspace.AppendListingKey(nil, i.Key)}
 }
 
 // row appends a row. field is the element of a field, value that of a value.
@@ -90,8 +89,8 @@ func (w *WriteSet) relist(next *head) (ops []listingOp, err error) {
 	if !moved && !attributes {
 		return nil, nil
 	}
-	name, err := w.listingName()
-	if err != nil || name.typ == nil {
+	name, err := w.listingName(attributes)
+	if err != nil || name == nil {
 		return nil, err
 	}
 	before := w.created == nil // it has rows
@@ -145,22 +144,23 @@ func (w *WriteSet) relist(next *head) (ops []listingOp, err error) {
 	return ops, nil
 }
 
-// listingName returns how the index names the actor.
-func (w *WriteSet) listingName() (listingName, error) {
+// listingName returns how the index names the actor; nil if it has no name. keep: it is remembered for the next commits.
+func (w *WriteSet) listingName(keep bool) (name *listingName, err error) {
 	sp := w.space
 	switch {
 	case w.created != nil:
-		sp.listing = newListingName(w.created)
-	case !sp.listing.known:
-		i, _, ok, err := sp.store.identity(sp.id)
-		if err != nil {
-			return listingName{}, err
-		}
-		if sp.listing.known = true; ok {
-			sp.listing = newListingName(&i)
-		}
+		return newListingName(w.created), nil
+	case sp.listing != nil:
+		return sp.listing, nil
 	}
-	return sp.listing, nil
+	i, _, ok, err := sp.store.identity(sp.id)
+	if err != nil || !ok {
+		return nil, err
+	}
+	if name = newListingName(&i); keep {
+		sp.listing = name
+	}
+	return name, nil
 }
 
 // unlist returns the changes of a commit that destroys the actor. The rows of one whose head was not read are looked for among

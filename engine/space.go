@@ -33,8 +33,8 @@ type Space struct {
 	oldHead bool // the store has the head in a row of its own
 	state   stateCache
 	durable atomic.Uint64
-	asides  asides // what Aside wrote
-	listing listingName
+	asides  asides       // what Aside wrote
+	listing *listingName // of an actor whose attributes were written; nil if not known
 	set     WriteSet
 }
 

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,5 +197,76 @@ func TestActorsOfAStoppedNodeAreFound(t *testing.T) {
 				t.Errorf("%s: %s, want %s", where, got, want)
 			}
 		}
+	})
+}
+
+func TestSQLRunsOverManyDatabases(t *testing.T) {
+	migrations := []actor.Migration{{Name: "1", SQL: "CREATE TABLE n (i INTEGER)"}}
+	with(t, actor.Spec[bot]{Migrations: migrations, IdleTimeout: time.Second}, func(t *testing.T, h *actortest.Harness) {
+		for i := range 150 {
+			mustDo(t, h, fmt.Sprintf("b%03d", i), func(_ *bot, ctx *actor.Context) (string, error) {
+				_ = rank.Set(ctx, int64(i%10))
+				if i%3 == 2 {
+					_, err := ctx.SQL().ExecContext(ctx, "DROP TABLE n")
+					return "", err
+				}
+				for j := range i % 3 {
+					if _, err := ctx.SQL().ExecContext(ctx, "INSERT INTO n VALUES (?)", 100*i+j); err != nil {
+						return "", err
+					}
+				}
+				return "", nil
+			})
+		}
+		time.Sleep(time.Minute)
+		h.Settle()
+		rt := h.Runtime()
+		query := func(in host.QueryManyInput) (text string, answers int) {
+			in.Type = "bot"
+			for {
+				out, err := rt.QueryMany(t.Context(), &in)
+				if err != nil {
+					return err.Error(), answers
+				}
+				answers++
+				for _, a := range out.Actors {
+					e := ""
+					if a.Error != nil {
+						e = " " + string(a.Error.Code)
+					}
+					text += fmt.Sprint(a.Key[0], a.Rows, e, "; ")
+				}
+				if in.Cursor = out.Cursor; in.Cursor == "" {
+					return text, answers
+				}
+			}
+		}
+		for _, c := range []struct {
+			in      host.QueryManyInput
+			want    string
+			answers int
+		}{
+			{host.QueryManyInput{Where: []string{"rank=1"}, Prefix: []string{"b001"}, SQL: "SELECT i, ?1 FROM n", Args: []json.RawMessage{[]byte(`"x"`)}}, "b001[[100 x]]; ", 1},
+			{host.QueryManyInput{Where: []string{"rank=5"}, SQL: "SELECT i FROM n ORDER BY i", Limit: 2},
+				"b005[] invalid_argument; b025[[2500]]; b035[] invalid_argument; b055[[5500]]; b065[] invalid_argument; b085[[8500]]; b095[] invalid_argument; b115[[11500]]; b125[] invalid_argument; b145[[14500]]; ", 3},
+			{host.QueryManyInput{SQL: "SELECT 1 WHERE 0"}, "", 1},
+			{host.QueryManyInput{SQL: " "}, "invalid_argument: there is no SQL", 0},
+			{host.QueryManyInput{SQL: "SELECT", Where: []string{"rank=x"}}, `invalid_argument: condition "rank=x": "rank" is a integer`, 0},
+			{host.QueryManyInput{SQL: "SELECT 1", Limit: 10_001}, "invalid_argument: limit 10001 is not between 1 and 10000", 0},
+			{host.QueryManyInput{SQL: "SELECT 1", Cursor: "x", Sort: "rank"}, "invalid_argument: the cursor is not of an earlier page of this selection", 0},
+		} {
+			if got, answers := query(c.in); got != c.want || answers != c.answers {
+				t.Errorf("%+v: %s in %d answers, want %s in %d", c.in, got, answers, c.want, c.answers)
+			}
+		}
+		for statement, code := range map[string]actor.Code{"SELEC 1": actor.InvalidArgument, "SELECT ?1": actor.InvalidArgument, "DELETE FROM n": actor.ReadOnly} {
+			_, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", SQL: statement})
+			wantCode(t, err, code)
+		}
+		wantCode(t, errOf(rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "none", SQL: "SELECT 1"})), actor.UnknownType)
+		all, answers := query(host.QueryManyInput{SQL: "SELECT 1", Limit: 60})
+		errorIf(t, strings.Count(all, "[[1]]") != 150 || answers != 3, "%d databases in %d answers", strings.Count(all, "[[1]]"), answers)
+		page, err := h.List(t.Context(), host.ListQuery{Type: "bot", Where: []string{"state=awake"}})
+		errorIf(t, err != nil || len(page.Actors) > 0, "%d actors are awake: %v", len(page.Actors), err)
 	})
 }

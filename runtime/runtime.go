@@ -430,6 +430,11 @@ func (r *Runtime) List(ctx context.Context, q host.ListQuery) (host.ListPage, er
 	return r.node.List(ctx, q)
 }
 
+// QueryMany runs a read-only statement on the databases of many actors, without waking them.
+func (r *Runtime) QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	return r.node.QueryMany(ctx, in)
+}
+
 // Runs pages through the workflow runs that are paused or have failed, without waking an actor.
 func (r *Runtime) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	return r.node.Runs(ctx, q)

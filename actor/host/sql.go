@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 )
 
@@ -86,4 +87,47 @@ type Databases interface {
 	// actor if need be. The reason is logged. The error code is InvalidArgument for a file that is
 	// not a sound database, TooLarge or QuotaExceeded for a file that does not fit.
 	ImportSQL(ctx context.Context, a Address, file io.Reader, reason string) (SQLStatusOutput, error)
+	// QueryMany runs a statement on the databases of many actors, without waking them.
+	QueryMany(ctx context.Context, in *QueryManyInput) (QueryManyOutput, error)
+}
+
+// QueryManyInput is one read-only statement over the databases of many actors of a type.
+type QueryManyInput struct {
+	Type string `json:"type"`
+	// Prefix, Where and Sort select the actors, and order them, as in a ListQuery.
+	Prefix []string `json:"prefix,omitempty"`
+	Where  []string `json:"where,omitempty"`
+	Sort   string   `json:"sort,omitempty"`
+	SQL    string   `json:"sql"`
+	// Args are for the parameters, as in an SQLInput.
+	Args []json.RawMessage `json:"args,omitempty" max:"32766"`
+	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded by 8 MiB, 10,000 actors
+	// and 10 seconds, too.
+	Limit int `json:"limit,omitempty" range:"1,10000"`
+	// Cursor goes on after an earlier answer to the same question.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// QueryManyOutput has the rows of the actors. Each actor's are of one of its commits, and those of different
+// actors may be of different times.
+type QueryManyOutput struct {
+	// Columns are those of the first actor with rows.
+	Columns []SQLColumn `json:"columns"`
+	Actors  []ActorRows `json:"actors"`
+	// Read counts the actors whose databases were read. Others have none.
+	Read int `json:"read"`
+	// Cursor is "" if no selected actor is left.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// ActorRows are the rows of one actor.
+type ActorRows struct {
+	Key []string `json:"key"`
+	// Columns are there if they differ from those of the output.
+	Columns []SQLColumn `json:"columns,omitempty"`
+	Rows    [][]any     `json:"rows"`
+	// Truncated: the actor has more rows than the answer has room for.
+	Truncated bool `json:"truncated,omitempty"`
+	// Error says why the actor has no rows: its database lacks a table, say, or the statement ran for 2 seconds.
+	Error *Error `json:"error,omitempty"`
 }

@@ -201,6 +201,27 @@ func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, err
 	return p, c.get(ctx, "/actors", params, &p)
 }
 
+// QueryMany runs a read-only statement on the databases of many actors, without waking them. Numbers in
+// the rows are json.Number.
+func (c *Client) QueryMany(ctx context.Context, in *host.QueryManyInput) (out host.QueryManyOutput, err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, host.Errorf(host.InvalidArgument, "the input cannot be encoded: %v", err)
+	}
+	h := c.header()
+	h.Set("Content-Type", "application/json")
+	a, f := c.send(ctx, &request{method: http.MethodPost, path: "/query", header: h, body: body, again: true})
+	if f != nil {
+		return out, f.err
+	}
+	d := json.NewDecoder(bytes.NewReader(a.body))
+	d.UseNumber()
+	if err := d.Decode(&out); err != nil {
+		return out, host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
+	}
+	return out, nil
+}
+
 // Runs pages through the workflow runs that are paused or have failed.
 func (c *Client) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	params := url.Values{}

@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,22 @@ func (d *databases) ExportSQL(_ context.Context, a host.Address, w io.Writer) er
 	}
 	_, err := w.Write(d.file)
 	return err
+}
+
+func (d *databases) QueryMany(_ context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	return host.QueryManyOutput{Actors: []host.ActorRows{{Key: in.Prefix, Rows: [][]any{{int64(1) << 60, in.SQL, in.Where, in.Args}}}}, Read: in.Limit, Cursor: in.Cursor}, nil
+}
+
+func TestQueriesOverManyDatabasesKeepAllDigits(t *testing.T) {
+	c := serveDatabases(t, &databases{})
+	out, err := c.QueryMany(t.Context(), &host.QueryManyInput{Type: "room", Prefix: []string{"a"}, Where: []string{"size>1"}, SQL: "SELECT ?1", Args: []json.RawMessage{[]byte("1152921504606846977")}, Limit: 7, Cursor: "c"})
+	want := "{[] [{[a] [] [[1152921504606846976 SELECT ?1 [size>1] [1152921504606846977]]] false <nil>}] 7 c}"
+	if got := fmt.Sprint(out); err != nil || got != want {
+		t.Errorf("%v, %v; want %s", got, err, want)
+	}
+	if _, err := c.QueryMany(t.Context(), &host.QueryManyInput{Args: []json.RawMessage{[]byte("{")}}); host.CodeOf(err) != host.InvalidArgument {
+		t.Errorf("an argument that is not JSON: %v", err)
+	}
 }
 
 func (d *databases) ImportSQL(_ context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {

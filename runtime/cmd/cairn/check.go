@@ -57,7 +57,11 @@ func (c *cli) check(cmd *cobra.Command, o *runtime.Offline) error {
 		if missing {
 			what = "missing"
 		}
-		fmt.Fprintln(c.stdout, what, row)
+		if c.json {
+			_ = c.printJSON(map[string]string{"fault": what, "row": row}) // what cannot be printed is counted all the same
+		} else {
+			fmt.Fprintln(c.stdout, what, row)
+		}
 	})
 	switch {
 	case err != nil:
@@ -66,6 +70,9 @@ func (c *cli) check(cmd *cobra.Command, o *runtime.Offline) error {
 		return fmt.Errorf("the index of actors is not built; --rebuild or the next start of a node builds it")
 	case faults > 0:
 		return fmt.Errorf("%s of the index of actors missing or surplus; --rebuild builds it anew", table.Plural(faults, "row"))
+	}
+	if c.json {
+		return c.printJSON(map[string]int{"rows": rows})
 	}
 	_, err = fmt.Fprintf(c.stdout, "the index of actors is right: %s\n", table.Plural(rows, "row"))
 	return err

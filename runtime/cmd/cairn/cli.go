@@ -111,7 +111,7 @@ func (c *cli) root() *cobra.Command {
 		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()},
 		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
-			c.topCommand(), c.auditCommand(), c.checkCommand()},
+			c.topCommand(), c.auditCommand(), c.queryCommand(), c.checkCommand()},
 		"tool": {c.versionCommand()},
 	} {
 		for _, cmd := range cmds {

@@ -44,6 +44,7 @@ var everyRoute = map[route]walked{
 	toSampling:       {"/-/traces/sampling", "GET HEAD PUT"},
 	toUsage:          {"/-/usage", "GET HEAD"},
 	toTop:            {"/-/top", "GET HEAD"},
+	toQueryMany:      {"/query", "POST"},
 	toHealth:         {"/healthz", "GET HEAD"},
 	toMetrics:        {"/metrics", "GET HEAD"},
 	toOpenAPI:        {"/openapi.json", "GET HEAD"},

@@ -184,3 +184,41 @@ func (r *importReader) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// QueryMany is the AuthRequest.Method of requests that run a statement on the databases of many actors.
+const QueryMany = "sql.query_many"
+
+// queryMany answers POST /query.
+func (x *exchange) queryMany() {
+	x.Count("", serve.LabelInspect)
+	ctx, cancel := x.limited()
+	defer cancel()
+	var in host.QueryManyInput
+	body, fault := x.Body()
+	defer x.FreeBody()
+	codec, known := x.codec()
+	switch {
+	case fault != nil:
+	case !known || codec != host.JSON:
+		fault = host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
+	default:
+		fault = serve.DecodeJSON(body, &in)
+	}
+	if denied := x.Authorize(ctx, serve.Operate, host.Address{Type: in.Type, Key: in.Prefix}, QueryMany); denied != nil {
+		fault = denied
+	}
+	if fault == nil {
+		_, fault = x.params()
+	}
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	x.Count(in.Type, serve.LabelInspect)
+	out, err := x.g.opts.Databases.QueryMany(ctx, &in)
+	if err != nil {
+		x.Fail(x.Front.AsError(err))
+		return
+	}
+	x.JSON(http.StatusOK, out)
+}

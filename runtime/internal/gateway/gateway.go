@@ -174,7 +174,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // methods lists the HTTP methods of a route as the Allow header has them.
 func (rt route) methods() string {
 	switch rt {
-	case toCall, toKV, toStrata:
+	case toCall, toKV, toStrata, toQueryMany:
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
@@ -251,7 +251,7 @@ func (x *exchange) serve() {
 	case fault != nil:
 		x.Fail(fault)
 		return
-	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
+	case t.route == nowhere, (t.route == toSQLite || t.route == toQueryMany) && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil,
 		t.route == toSampling && g.sampler == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
@@ -328,6 +328,8 @@ func (x *exchange) serve() {
 		g.denoKV.Serve(&x.Exchange, t.Address, t.name)
 	case t.route == toList && method == http.MethodGet:
 		x.list()
+	case t.route == toQueryMany && method == http.MethodPost:
+		x.queryMany()
 	case t.route == toRuns && method == http.MethodGet:
 		x.runs()
 	case t.route == toRunCounts && method == http.MethodGet:

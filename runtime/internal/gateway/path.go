@@ -37,6 +37,7 @@ const (
 	toSampling
 	toUsage
 	toTop
+	toQueryMany
 	toHealth
 	toMetrics
 	toOpenAPI
@@ -94,6 +95,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toTop}, nil
 		case "/-/audit":
 			return target{route: toAudit}, nil
+		case "/query":
+			return target{route: toQueryMany}, nil
 		case "/healthz":
 			return target{route: toHealth}, nil
 		case "/metrics":

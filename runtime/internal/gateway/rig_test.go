@@ -143,6 +143,13 @@ func launch(t *testing.T, g *Gateway) *pipeListener {
 // fakeDatabases tells what it is asked for, which the key of the actor decides.
 type fakeDatabases struct{ heard func(string) }
 
+func (*fakeDatabases) QueryMany(_ context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	if in.SQL == "" {
+		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
+	}
+	return host.QueryManyOutput{Columns: []host.SQLColumn{{Name: in.SQL}}, Actors: []host.ActorRows{{Key: in.Prefix, Rows: [][]any{{in.Sort, in.Limit, in.Where}}}}, Read: 1, Cursor: in.Cursor}, nil
+}
+
 func (d *fakeDatabases) ExportSQL(_ context.Context, a host.Address, w io.Writer) error {
 	name, page := fmt.Sprintf("%s %q", a.Type, a.Key), make([]byte, 4096)
 	for n := 0; name == `room ["half"]` && n < 1<<20 || name == `room ["endless"]`; n += len(page) {

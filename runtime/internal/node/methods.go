@@ -206,6 +206,11 @@ func (n *Node) ImportSQL(ctx context.Context, addr host.Address, file io.Reader,
 	return sqlite.SQLiteIn(n.Kernel).ImportSQL(ctx, n.Kernel, addr, file, reason)
 }
 
+// QueryMany implements host.Databases.
+func (n *Node) QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	return sqlite.QueryMany(ctx, n.Kernel, in)
+}
+
 // Runs pages through the workflow runs of the node.
 func (n *Node) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	return run.Runs(n.Kernel, ctx, q)

@@ -167,6 +167,10 @@ var limitSections = []struct {
 		{"attributes of a type", "actor/host.MaxAttributes", ""},
 		{"a string of an attribute", "actor/host.MaxAttributeBytes bytes", ""},
 		{"conditions of a query", "runtime/internal/survey.maxConditions", ""},
+		{"rows of a query over many databases", "runtime/internal/part/sqlite.maxManyRows", ""},
+		{"actors of such a query", "runtime/internal/part/sqlite.maxManyActors", ""},
+		{"time of such a query", "runtime/internal/part/sqlite.maxManyTime", ""},
+		{"time of its statement in one database", "runtime/internal/part/sqlite.maxActorTime", ""},
 		{"actors that a page of a query looks at", "runtime/internal/survey.maxLooked", ""},
 	}},
 	{"Schedules", []limit{

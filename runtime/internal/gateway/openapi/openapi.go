@@ -175,6 +175,13 @@ func (d *document) nodePaths() {
 			success: answer("The actors, the first above all.", shape.of(typeOf[usage.Top]())),
 		})
 	}
+	if d.node.Databases {
+		d.path("/query", http.MethodPost, operation{
+			id: "queryMany", tag: tag, summary: "Runs a read-only SQL statement on the databases of many actors, without waking them.",
+			body:    object{"required": true, "content": inJSON(shape.of(typeOf[host.QueryManyInput]()))},
+			success: answer("The rows, by actor.", shape.of(typeOf[host.QueryManyOutput]())),
+		})
+	}
 	d.path("/healthz", http.MethodGet, operation{
 		id: "health", tag: tag, summary: "Says whether the node can serve.", open: true,
 		success: answer("It can.", object{

@@ -6,8 +6,13 @@ package openapi
 var hostText = map[string]string{
 	"ActorLimits": "ActorLimits are the limits that operators have set for one actor. A field that is nil is " +
 		"as the type has it. See Limits.",
-	"Address":         "An Address names an actor by type and key.",
-	"AlarmListOutput": "AlarmListOutput is in the order of name and instance.",
+	"ActorRows":         "ActorRows are the rows of one actor.",
+	"ActorRows.columns": "columns are there if they differ from those of the output.",
+	"ActorRows.error": "error says why the actor has no rows: its database lacks a table, say, or the statement " +
+		"ran for 2 seconds.",
+	"ActorRows.truncated": "truncated: the actor has more rows than the answer has room for.",
+	"Address":             "An Address names an actor by type and key.",
+	"AlarmListOutput":     "AlarmListOutput is in the order of name and instance.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
 		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
 		"attempt is allowed. Retryable, unless the reason is ReasonDamaged.",
@@ -361,7 +366,18 @@ var hostText = map[string]string{
 	"Pause":          "A Pause is why an actor is paused.",
 	"PauseInput": "PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused " +
 		"until it is resumed.",
-	"PauseInput.reason":            "reason is shown to callers and operators, up to 1,024 bytes.",
+	"PauseInput.reason":     "reason is shown to callers and operators, up to 1,024 bytes.",
+	"QueryManyInput":        "QueryManyInput is one read-only statement over the databases of many actors of a type.",
+	"QueryManyInput.args":   "args are for the parameters, as in an SQLInput.",
+	"QueryManyInput.cursor": "cursor goes on after an earlier answer to the same question.",
+	"QueryManyInput.limit": "limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is " +
+		"bounded by 8 MiB, 10,000 actors and 10 seconds, too.",
+	"QueryManyInput.prefix": "prefix, where and sort select the actors, and order them, as in a ListQuery.",
+	"QueryManyOutput": "QueryManyOutput has the rows of the actors. Each actor's are of one of its commits, and " +
+		"those of different actors may be of different times.",
+	"QueryManyOutput.columns":      "columns are those of the first actor with rows.",
+	"QueryManyOutput.cursor":       "cursor is \"\" if no selected actor is left.",
+	"QueryManyOutput.read":         "read counts the actors whose databases were read. Others have none.",
 	"QueueAckInput":                "QueueAckInput says that messages are done.",
 	"QueueAckInput.reply":          "reply goes to the senders that want one.",
 	"QueueExtendInput":             "QueueExtendInput locks messages for longer, counted from now.",

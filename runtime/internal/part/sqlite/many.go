@@ -1,0 +1,204 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// The bounds of a query over many actors.
+const (
+	maxManyRows   = 10_000
+	maxManyActors = 10_000
+	maxManyTime   = 10 * time.Second
+	maxActorTime  = 2 * time.Second // of the statement in one actor's database
+	manyPage      = 64              // actors that are listed at once
+)
+
+// A manyQuery is a query over many actors as it is run.
+type manyQuery struct {
+	p    *Part
+	s    *kernel.Kernel
+	t    *kernel.Type
+	in   host.SQLInput
+	list host.ListQuery
+	out  host.QueryManyOutput
+	rows int // that the answer has
+	size int // about how many bytes they have
+	end  time.Time
+	seen int // actors, with a database or without
+}
+
+// QueryMany implements host.Databases.
+func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	t, err := s.StoredTypeOf(host.Address{Type: in.Type, Key: in.Prefix})
+	if err != nil {
+		return host.QueryManyOutput{}, err
+	}
+	if strings.TrimSpace(in.SQL) == "" {
+		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
+	}
+	if in.Limit < 0 || in.Limit > maxManyRows {
+		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit, maxManyRows).With("field", "limit")
+	}
+	q := manyQuery{
+		p: SQLiteIn(s), s: s, t: t, end: time.Now().Add(maxManyTime),
+		in:   host.SQLInput{SQL: in.SQL, Limit: in.Limit},
+		list: host.ListQuery{Type: in.Type, Prefix: in.Prefix, Where: in.Where, Sort: in.Sort, Cursor: in.Cursor, Limit: manyPage, Brief: true},
+		out:  host.QueryManyOutput{Columns: []host.SQLColumn{}, Actors: []host.ActorRows{}},
+	}
+	if q.in.Limit == 0 {
+		q.in.Limit = defaultSQLRows
+	}
+	for i, raw := range in.Args {
+		var v any
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "argument %d is not JSON", i+1).With("field", "args["+strconv.Itoa(i)+"]")
+		}
+		q.in.Args = append(q.in.Args, v)
+	}
+	return q.out, q.run(ctx)
+}
+
+// full reports whether the answer has no room for another actor.
+func (q *manyQuery) full() bool {
+	return q.rows >= q.in.Limit || q.size >= maxSQLBytes || q.seen >= maxManyActors || !time.Now().Before(q.end)
+}
+
+// run goes through the actors page by page.
+func (q *manyQuery) run(ctx context.Context) error {
+	for {
+		page, err := survey.List(q.s, ctx, q.list)
+		if err != nil {
+			return err
+		}
+		for i, a := range page.Actors {
+			if q.full() && q.seen > 0 {
+				return q.stop(ctx, i)
+			}
+			q.seen++
+			if err := q.actor(ctx, a.Key); err != nil {
+				return err
+			}
+		}
+		if q.list.Cursor = page.Cursor; q.list.Cursor == "" || q.full() {
+			q.out.Cursor = page.Cursor
+			return nil
+		}
+	}
+}
+
+// stop sets the cursor after n actors of the page.
+func (q *manyQuery) stop(ctx context.Context, n int) error {
+	if n == 0 {
+		q.out.Cursor = q.list.Cursor
+		return nil
+	}
+	q.list.Limit = n
+	page, err := survey.List(q.s, ctx, q.list)
+	q.out.Cursor = page.Cursor
+	return err
+}
+
+// actor adds the rows of one actor. An error of the statement that every actor would have is one of the query.
+func (q *manyQuery) actor(ctx context.Context, key []string) error {
+	out, ok, err := q.read(ctx, host.Address{Type: q.t.Type, Key: key})
+	if !ok && err == nil {
+		return nil
+	}
+	result := host.ActorRows{Key: key, Rows: [][]any{}}
+	q.out.Read++
+	if err != nil {
+		e, known := errors.AsType[*host.Error](err)
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case !known:
+			err := q.s.StoreError(err)
+			if e, known = errors.AsType[*host.Error](err); !known {
+				return err
+			}
+		case q.out.Read == 1 && (e.Code == host.ReadOnly || e.Code == host.InvalidArgument && (e.Metadata["field"] == "args" || strings.Contains(e.Message, "syntax error"))):
+			return e
+		}
+		result.Error = e
+		q.out.Actors = append(q.out.Actors, result)
+		return nil
+	}
+	if len(out.Rows) == 0 {
+		return nil
+	}
+	switch {
+	case len(q.out.Columns) == 0:
+		q.out.Columns = out.Columns
+	case !slices.Equal(q.out.Columns, out.Columns):
+		result.Columns = out.Columns
+	}
+	for i, row := range out.Rows {
+		size := 16
+		for _, v := range row {
+			size += sizeOf(v)
+		}
+		if i > 0 && q.size+size > maxSQLBytes {
+			out.Truncated = true
+			break
+		}
+		result.Rows = append(result.Rows, row)
+		q.size += size
+		q.rows++
+	}
+	result.Truncated = out.Truncated
+	q.out.Actors = append(q.out.Actors, result)
+	return nil
+}
+
+// sizeOf returns about how many bytes a value takes in an answer.
+func sizeOf(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v) + 3
+	case encodedBytes:
+		return len(v.Base64) + 14
+	}
+	return 12
+}
+
+// read runs the statement in a snapshot of an actor's database; false if it has none.
+func (q *manyQuery) read(ctx context.Context, a host.Address) (out host.SQLOutput, ok bool, err error) {
+	snap, _, err := q.s.Durable(ctx, a)
+	if host.CodeOf(err) == host.NotFound {
+		return out, false, nil // it was destroyed meanwhile
+	}
+	if err != nil {
+		return out, false, err
+	}
+	defer snap.Close()
+	r := SnapshotReader{snap}
+	m, ok, err := sqlitevfs.ReadMetadata(r)
+	if err != nil || !ok || m.Pages == 0 {
+		return out, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(maxActorTime, max(time.Until(q.end), time.Millisecond)))
+	defer cancel()
+	d := q.p.database(q.t, address.Format(a), q.s.LimitsOf(q.t, address.Append(nil, a)))
+	defer d.Close()
+	session := d.Read(ctx, r)
+	defer session.Rollback()
+	in := q.in
+	in.Limit -= q.rows
+	out, err = runSQL(ctx, session.DB(), host.JSON, &in)
+	return out, true, sqlFault(err)
+}
