@@ -19,6 +19,9 @@ func TestPages(t *testing.T) {
 	s.sleep("cell/acme")
 	b := s.open("")
 	b.shows("No token.")
+	b.until("document.querySelector('.tiles')")
+	t.Logf("the first load has %d bytes; the overview was there after %d ms", js[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).filter((e) => e.name.includes('/dashboard/')).reduce((n, e) => n + e.transferSize, 0)"),
+		js[int](b, "Math.round(performance.getEntriesByName('overview')[0]?.startTime ?? -1)"))
 	const acme, fragment = "/actor/cell/acme/-/", "&lt;"
 	for _, page := range []struct{ name, at, want string }{
 		{"overview", "/overview", "Turns per second"},

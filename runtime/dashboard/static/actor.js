@@ -59,6 +59,7 @@ export default async function actor(page) {
   };
   draw(seen?.address === address(a) ? seen.status : null);
   page.part = body;
+  bar.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   page.live(page.refresh, 2500);
   if (parts[id].show) parts[id].show(page);
   else {
