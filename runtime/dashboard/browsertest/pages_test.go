@@ -29,6 +29,7 @@ func TestPages(t *testing.T) {
 		{"actors", "/actors", "airport/"},
 		{"actors-of-a-type", "/actors?type=cell", "onerror"},
 		{"actor", acme, "Activations that wrote"},
+		{"state", "/actor/airport/ORD/-/", "Histogram"},
 		{"paused", "/actor/" + evil + "/-/", "onerror"},
 		{"queues", acme + "queues", "onerror"},
 		{"schedules", acme + "timers", "nightly"},
