@@ -96,5 +96,9 @@ func TestOneTrace(t *testing.T) {
 	js[bool](b, "([...document.querySelectorAll('.wf-name button')].find((e) => e.innerText.includes('turn')).click(), true)")
 	b.until("document.querySelector('.detail .facts')")
 	b.screenshot("trace")
+	b.size(390, 844)
+	if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
+		t.Errorf("on a phone the page is %d pixels wide", wide)
+	}
 	b.calm()
 }

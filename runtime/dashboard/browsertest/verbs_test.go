@@ -86,6 +86,11 @@ func TestVerbs(t *testing.T) {
 	b.click("Graph")
 	b.until("document.querySelector('.graph .node')")
 
+	b.visit("/actors?type=cell")
+	b.click("Create…")
+	answer("Create", "create", "address", "cell/new/one")
+	b.until("location.hash === '#/actor/cell/new/one/-/'")
+
 	b.visit("/actor/cell/acme/-/")
 	b.click("Destroy…")
 	b.until("document.querySelector('dialog[open] button.danger')?.disabled")
