@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 // page wakes the actor that it shows, makes markup of a value, says anything on the console, or scrolls sideways on a phone.
 func TestPages(t *testing.T) {
 	s := newSite(t, "")
-	s.fly(150)
+	s.fly(80)
 	s.store("cell/acme")
 	evil := "cell/" + url.PathEscape(hostile)
 	s.call(evil, "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"a"}, "value": 1}}})
@@ -19,12 +20,16 @@ func TestPages(t *testing.T) {
 	s.sleep("cell/acme")
 	b := s.open("")
 	b.shows("No token.")
+	b.until("document.querySelector('.tiles')")
+	t.Logf("the first load has %d bytes; the overview was there after %d ms", js[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).filter((e) => e.name.includes('/dashboard/')).reduce((n, e) => n + e.transferSize, 0)"),
+		js[int](b, "Math.round(performance.getEntriesByName('overview')[0]?.startTime ?? -1)"))
 	const acme, fragment = "/actor/cell/acme/-/", "&lt;"
 	for _, page := range []struct{ name, at, want string }{
 		{"overview", "/overview", "Turns per second"},
 		{"actors", "/actors", "airport/"},
 		{"actors-of-a-type", "/actors?type=cell", "onerror"},
 		{"actor", acme, "Activations that wrote"},
+		{"state", "/actor/airport/ORD/-/", "Histogram"},
 		{"paused", "/actor/" + evil + "/-/", "onerror"},
 		{"queues", acme + "queues", "onerror"},
 		{"schedules", acme + "timers", "nightly"},
@@ -60,7 +65,9 @@ func TestPages(t *testing.T) {
 			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
 				t.Errorf("on a phone the page is %d pixels wide", wide)
 			}
-			b.screenshot("phone-" + page.name)
+			if slices.Contains([]string{"overview", "actor", "entries", "run", "traces"}, page.name) {
+				b.screenshot("phone-" + page.name)
+			}
 			b.size(1360, 900)
 			if strings.Contains(js[string](b, "document.body.innerText"), fragment) {
 				t.Error("text is escaped twice")
@@ -89,5 +96,9 @@ func TestOneTrace(t *testing.T) {
 	js[bool](b, "([...document.querySelectorAll('.wf-name button')].find((e) => e.innerText.includes('turn')).click(), true)")
 	b.until("document.querySelector('.detail .facts')")
 	b.screenshot("trace")
+	b.size(390, 844)
+	if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
+		t.Errorf("on a phone the page is %d pixels wide", wide)
+	}
 	b.calm()
 }

@@ -3,6 +3,7 @@
 import { h, patch } from './dom.js';
 import { actorPath, call, get, ofActor, send, unsegment } from './api.js';
 import { badge, facts, fault, json, tabs, time, verb } from './ui.js';
+import { stored, unbase64 } from './cbor.js';
 import { address, ago, bytes, clock, keyOf, link, number } from './format.js';
 
 const parts = {
@@ -59,6 +60,7 @@ export default async function actor(page) {
   };
   draw(seen?.address === address(a) ? seen.status : null);
   page.part = body;
+  bar.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   page.live(page.refresh, 2500);
   if (parts[id].show) parts[id].show(page);
   else {
@@ -131,7 +133,20 @@ function overview(page) {
       verb('Reset', { title: 'Reset all limits of this actor', text: 'Those of its type hold again.', run: (_, reason) => page.act('limits.reset', {}, reason), done: () => page.refresh() })],
     show: (s) => s.limits && Object.keys(s.limits).length ? json(s.limits) : h('p.empty', 'Those of its type.'),
   });
+  const state = page.section({
+    title: 'State', ms: 5000,
+    load: () => page.get('keys?' + new URLSearchParams({ limit: 1, value_bytes: 65_536 })),
+    show: (r) => {
+      const key = r.keys[0];
+      const kind = key && unbase64(key.key)[0];
+      if (kind !== 1) return h('p.empty', 'It has no state.');
+      const value = unbase64(key.value);
+      if (value.length < key.size) return h('p.empty', `It has ${bytes(key.size)}, and is not shown.`);
+      const known = stored(kind, value);
+      return [known === undefined ? h('p.empty', 'It cannot be read here.') : json(known), h('p.note', `as of version ${number(key.version)}`)];
+    },
+  });
   page.onstatus = (s) => { figures.set(s); limits.set(s); };
   if (seen?.address === address(page.actor)) page.onstatus(seen.status);
-  page.part.append(h('div.columns', h('div.part', why.el, limits.el), figures.el));
+  page.part.append(h('div.columns', h('div.part', why.el, figures.el), h('div.part', state.el, limits.el)));
 }

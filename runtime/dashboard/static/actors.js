@@ -1,9 +1,10 @@
 // The list of actors.
 
 import { h, patch } from './dom.js';
-import { get } from './api.js';
-import { badge, button, table, time } from './ui.js';
-import { address, bytes, keyOf, link, number } from './format.js';
+import { actorPath, get, send } from './api.js';
+import { badge, button, table, time, verb } from './ui.js';
+import { address, bytes, keyOf, link, number, parseAddress } from './format.js';
+import { parse } from './json.js';
 import { scrape } from './metrics.js';
 
 const size = 50;
@@ -22,6 +23,14 @@ export default async function actors(page) {
   for (const part of (q.get('prefix') ?? '').split('/').filter(Boolean)) where.append('prefix', part);
   if (cursors.length) where.set('cursor', cursors[cursors.length - 1]);
 
+  const create = verb('Create…', {
+    title: 'Create an actor', fields: [{ name: 'address', label: 'Address', placeholder: 'TYPE/KEY', required: true, value: q.get('type') ? q.get('type') + '/' : '' }, { name: 'input', label: 'Input of its creation, as JSON', type: 'area', rows: 4, hint: 'Empty: none.' }],
+    run: async (v, reason) => {
+      const a = parseAddress(v.address);
+      await send('PUT', actorPath(a), { reason, json: v.input.trim() ? parse(v.input) : undefined });
+      location.hash = link(a);
+    },
+  });
   const list = page.section({
     title: '', cls: 'flush',
     load: (signal) => get('actors?' + where, { signal }),
@@ -41,7 +50,7 @@ export default async function actors(page) {
         r.cursor ? button('Next →', () => page.setQuery({ c: [...cursors, r.cursor].join('~') })) : null),
     ],
   });
-  page.root.append(h('div.head', h('h1', 'Actors'), h('div.actions', type, prefix)), list.el);
+  page.root.append(h('div.head', h('h1', 'Actors'), h('div.actions', type, prefix, create)), list.el);
   scrape(page.signal).then((s) => {
     const names = [...s.by('cairn_type_actors_awake', 'type').keys()].sort();
     if (q.get('type') && !names.includes(q.get('type'))) names.unshift(q.get('type'));

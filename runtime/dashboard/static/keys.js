@@ -1,8 +1,10 @@
 // Every key that an actor stores, by kind, with the keys in readable form.
 
 import { h, patch } from './dom.js';
-import { button, moment, table } from './ui.js';
+import { button, json, moment, table } from './ui.js';
 import { bytes, number } from './format.js';
+import { short } from './json.js';
+import { stored, unbase64 } from './cbor.js';
 
 const size = 100;
 const kinds = {
@@ -13,7 +15,6 @@ const kinds = {
   '2b': 'kv-handled', '2c': 'kv-branch', '2d': 'kv-branch-entry', '2e': 'token', '2f': 'usage', '30': 'attribute', '31': 'audit',
 };
 
-const unbase64 = (s) => Uint8Array.from(atob(s), (c) => c.charCodeAt(0));
 const base64url = (b) => btoa(String.fromCharCode(...b)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 const hex = (b) => [...b].map((x) => x.toString(16).padStart(2, '0')).join(' ');
 
@@ -32,14 +33,14 @@ export default function keys(page) {
   const shown = h('div.key-value');
   const list = page.section({
     title: 'Keys', cls: 'flush', ms: 5000, actions: choose,
-    load: () => page.get('keys?' + new URLSearchParams({ limit: size, value_bytes: 64, after: after || (kind ? before(kind) : '') })),
+    load: () => page.get('keys?' + new URLSearchParams({ limit: size, value_bytes: 200, after: after || (kind ? before(kind) : '') })),
     show: (r) => {
       const rows = r.keys.map((k) => [k, unbase64(k.key)]).filter(([, b]) => !kind || b[0] === parseInt(kind, 16));
       const more = r.next && rows.length === r.keys.length;
-      return [table(['Kind', { label: 'Key', class: 'grow' }, { label: 'Value', class: 'opt' }, { label: 'Size', class: 'num' }, { label: 'Version', class: 'num opt' }, { label: 'Changed', class: 'num opt' }],
+      return [table(['Kind', { label: 'Key', class: 'key' }, { label: 'Value', class: 'clip opt' }, { label: 'Size', class: 'num' }, { label: 'Version', class: 'num opt' }, { label: 'Changed', class: 'num opt' }],
         rows.map(([k, b]) => {
           const n = hex(b.slice(0, 1));
-          return { key: k.key, onopen: () => open(k), cells: [h('span.dim', `${n} ${kinds[n] ?? ''}`), h('code', { title: hex(b) }, k.text), h('code.dim', preview(k.value)), bytes(k.size), number(k.version), moment(k.updated)] };
+          return { key: k.key, onopen: () => open(k), cells: [h('span.dim', `${n} ${kinds[n] ?? ''}`), h('code', { title: hex(b) }, k.text), h('code.dim', preview(k, b[0])), bytes(k.size), number(k.version), moment(k.updated)] };
         }), { none: kind ? 'No keys of this kind.' : 'No keys.', caption: 'Keys' }),
       h('div.pager', after ? button('← First', () => page.setQuery({ after: '' })) : null, more ? button('Next →', () => page.setQuery({ after: r.next })) : null)];
     },
@@ -49,8 +50,10 @@ export default function keys(page) {
     const b = unbase64(k.key);
     const r = await page.get('keys?' + new URLSearchParams({ limit: 1, value_bytes: 65536, after: previous(b) }));
     const found = r.keys.find((x) => x.key === k.key) ?? k;
+    const value = unbase64(found.value ?? '');
+    const known = value.length === found.size ? stored(b[0], value) : undefined;
     patch(shown, h('section.panel', h('header', h('h2', found.text), h('div.actions', button('Close', () => patch(shown)))),
-      h('div.body', h('p.dim', `${bytes(found.size)}, version ${found.version}`), h('pre.hex', dump(unbase64(found.value ?? ''))))));
+      h('div.body', h('p.dim', `${bytes(found.size)}, version ${found.version}`), known === undefined ? null : json(known), h('pre.hex', dump(value)))));
     shown.scrollIntoView({ block: 'nearest' });
   }
   page.part.append(list.el, shown);
@@ -65,7 +68,14 @@ function previous(b) {
 }
 
 const printable = (x) => x >= 32 && x < 127 ? String.fromCharCode(x) : '·';
-const preview = (v) => v ? [...unbase64(v)].map(printable).join('') : '';
+
+// preview is a value in one line: as what it means, if all of it is there.
+function preview(k, kind) {
+  if (!k.value) return '';
+  const value = unbase64(k.value);
+  const known = value.length === k.size ? stored(kind, value) : undefined;
+  return known === undefined ? [...value.subarray(0, 64)].map(printable).join('') : short(known, 90);
+}
 
 function dump(b) {
   const lines = [];

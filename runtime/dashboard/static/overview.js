@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 import { get } from './api.js';
 import { badge, facts, table, time } from './ui.js';
-import { amount, bytes, link, address, number, seconds } from './format.js';
+import { address, amount, bytes, clock, link, number, seconds } from './format.js';
 import { quantile, rate, scrape } from './metrics.js';
 import { spark } from './chart.js';
 
@@ -16,17 +16,29 @@ const each = (f) => history.slice(1).map((b, i) => [b.at, f(history[i], b)]);
 const mean = 5; // a latency is that of so many periods: few samples make a quantile jump
 const over = (f) => history.slice(1).map((b, i) => [b.at, f(history[Math.max(0, i + 1 - mean)], b)]);
 const level = (f) => history.map((s) => [s.at, f(s)]);
+// nearest is the value of the point that is nearest to a time.
+const nearest = (points, at) => points.reduce((a, b) => Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a, points[0] ?? [0, NaN])[1];
 const last = (points) => points.length ? points[points.length - 1][1] : NaN;
 
-// chart is a card with a value and how it went. The series are [name, points].
+let pointed = null; // {title, at}: the moment of a chart that the pointer is at
+let redraw = () => {};
+
+const point = (to) => {
+  pointed = to;
+  redraw();
+};
+
+// chart is a card with a value and how it went. The series are [name, points]. With the pointer over it, it shows the values of a moment.
 function chart(title, series, format, hint) {
   const to = history.length ? history[history.length - 1].at : Date.now();
   const from = to - Math.min(shown * period, Math.max(least, to - (history[0]?.at ?? to)));
-  const value = last(series[0][1]);
+  const at = pointed?.title === title ? from + pointed.at * (to - from) : NaN;
+  const seen = (points) => Number.isNaN(at) ? last(points) : nearest(points, at);
+  const value = seen(series[0][1]);
   return h('figure.card', { key: title, title: hint },
-    h('figcaption', h('span', title), h('strong', Number.isFinite(value) ? format(value) : '–')),
-    spark(series.map(([, points], i) => ({ points, class: i ? 'second' : '' })), { format, from, to }),
-    h('div.legend', series.map(([name, points], i) => name ? h('span', { class: i ? 'second' : '' }, name, ' ', Number.isFinite(last(points)) ? format(last(points)) : '–') : null)));
+    h('figcaption', h('span', title, Number.isNaN(at) ? null : h('em', ' at ' + clock(at))), h('strong', Number.isFinite(value) ? format(value) : '–')),
+    spark(series.map(([, points], i) => ({ points, class: i ? 'second' : '' })), { format, from, to, at, point: (x) => point(x === null ? null : { title, at: x }) }),
+    h('div.legend', series.map(([name, points], i) => name ? h('span', { class: i ? 'second' : '' }, name, ' ', Number.isFinite(seen(points)) ? format(seen(points)) : '–') : null)));
 }
 
 function tile(name, value, tone, href) {
@@ -140,5 +152,6 @@ export default function overview(page) {
     },
     show: (s) => [tiles(s), charts()],
   });
-  page.root.append(h('h1', 'Overview'), main.el, h('div.columns', lower[0].el, lower[1].el, need.el, lower[2].el));
+  redraw = main.render;
+  page.root.append(h('h1', 'Overview'), main.el, h('div.columns', h('div.part', lower[0].el, need.el), h('div.part', lower[1].el, lower[2].el)));
 }

@@ -54,7 +54,7 @@ export default function sql(page) {
     },
     show: ({ status, list }) => status.exists ? [
       facts(['Size', bytes(status.bytes)], ['Changes', number(status.sequence)], ['Migrations', number(status.migrations)], status.pending?.length ? ['Not applied', status.pending.join(', ')] : null),
-      !list ? [button('List tables', () => { awake = true; tables.refresh(); }), note('A statement wakes the actor, if it sleeps.')] : h('ul.tables', list.rows.map(([name, type]) => h('li', button([h('code', name), type === 'view' ? h('span.dim', ' view') : null], () => {
+      !list ? [h('div.actions', button('List tables', () => { awake = true; tables.refresh(); })), note('A statement wakes the actor, if it sleeps.')] : h('ul.tables', list.rows.map(([name, type]) => h('li', button([h('code', name), type === 'view' ? h('span.dim', ' view') : null], () => {
         editor.value = `SELECT * FROM "${name.replaceAll('"', '""')}" LIMIT 100`;
         run();
       }, { class: 'link' }))))] : empty('It has no database.'),

@@ -58,5 +58,5 @@ export default function overview(page) {
         h('span.verbs', verb('Revoke', { small: true, danger: true, title: 'Revoke the token ' + t.id, run: (_, reason) => page.act('token.revoke', { id: t.id }, reason), done: () => tokens.refresh() }))],
     })), { none: 'No tokens.' }),
   });
-  page.part.append(h('div.columns', counts.el, sample.el, scopes.el, indexes.el, branches.el, tokens.el));
+  page.part.append(h('div.columns', h('div.part', counts.el, scopes.el, indexes.el, branches.el), h('div.part', sample.el, tokens.el)));
 }

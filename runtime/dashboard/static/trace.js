@@ -16,7 +16,8 @@ export default async function trace(page) {
   const actors = new Map(page.query.getAll('actor').map((a) => [a, parseAddress(a)]));
   const spans = new Map(); // by id
   let now = new Date().toISOString();
-  let missing = 0;
+  let missing = 0; // spans that were dropped
+  const damaged = new Set(); // keys of spans that cannot be read
   let chosen = '';
   const detail = h('div.detail');
   const read = async (a) => {
@@ -24,6 +25,7 @@ export default async function trace(page) {
     for (const s of r.spans) spans.set(s.span_id, { ...s, actor: address(a) });
     now = r.now;
     missing += r.dropped;
+    for (const key of r.damaged) damaged.add(`${address(a)} ${key}`);
     return r.spans.length;
   };
   const view = page.section({
@@ -33,7 +35,7 @@ export default async function trace(page) {
       for (const a of actors.values()) await read(a);
       return [...spans.values()];
     },
-    show: (list) => waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); }),
+    show: (list) => [missing || damaged.size ? h('p.warn', missing ? `${number(missing)} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
     actions: button('Find in other actors', () => find(), {}),
   });
   // find asks actors of the types that the spans name: a span does not say the key of the other side.

@@ -139,6 +139,7 @@ export function dialog({ title, text, fields = [], submit = 'OK', danger, confir
           try {
             result = await run(values(e.target));
             box.close();
+            box.remove(); // at once: until it is gone, its field has the focus and takes the keys
           } catch (err) {
             patch(trouble, fault(err));
             go.disabled = false;
