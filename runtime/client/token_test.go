@@ -102,7 +102,7 @@ func TestATokenMayInspectItsActor(t *testing.T) {
 		if _, err := c.List(t.Context(), host.ListQuery{}); host.CodeOf(err) != host.Unauthenticated {
 			t.Errorf("the list: %v", err)
 		}
-		for _, route := range []string{"PUT ", "GET connect", "GET queues/mail", "GET sqlite", "GET streams/tokens"} {
+		for _, route := range []string{"PUT ", "GET connect", "GET queues/mail", "GET sqlite"} {
 			method, path, _ := strings.Cut(route, " ")
 			r, err := http.NewRequestWithContext(t.Context(), method, "http://node.example/actors/room/a/-/"+path, nil)
 			if err != nil {

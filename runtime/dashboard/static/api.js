@@ -105,6 +105,7 @@ export async function* events(path, { signal, method = 'GET', json, query } = {}
       for await (const e of parseEvents(r.body)) {
         if (e.id !== undefined) last = e.id;
         if (e.event === 'cairn.bye') { why = parse(e.data); break; }
+        if (e.event === 'cairn.end') return;
         if (e.event || e.data) yield e;
       }
     } catch (e) {

@@ -68,7 +68,7 @@ export function ago(t) {
   const ms = Date.now() - new Date(t).getTime();
   if (Math.abs(ms) < 1500) return 'now';
   const abs = Math.abs(ms);
-  const unit = abs >= 2 * 86_400_000 ? 86_400_000 : abs >= 2 * 3_600_000 ? 3_600_000 : 1000; // more would be noise
+  const unit = abs >= 2 * 86_400_000 ? 86_400_000 : abs >= 2 * 3_600_000 ? 3_600_000 : abs >= 600_000 ? 60_000 : 1000; // more would be noise
   const text = span(Math.round(abs / unit) * unit);
   return ms > 0 ? text + ' ago' : 'in ' + text;
 }

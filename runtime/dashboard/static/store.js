@@ -15,6 +15,7 @@ export default async function store(page) {
   page.part.append(tabs(Object.entries(pages).map(([t, [name]]) => [t, name, page.at('store/' + t)]), id, 'Pages of the store'));
   const body = h('div.part');
   page.part.append(body);
+  page.part.querySelector('[aria-current]').scrollIntoView({ block: 'nearest', inline: 'center' });
   page.part = body;
   const module = await pages[id][1]();
   if (!page.signal.aborted) await module.default(page);

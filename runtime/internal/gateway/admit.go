@@ -51,7 +51,7 @@ func (rt route) keyValue() bool {
 // inspects reports whether a request to a route shows an actor and changes nothing.
 func (rt route) inspects(method string) bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toEvents:
+	case toActor, toKeys, toTraces, toEvents, toStream: // the last calls a method, which looks at the token itself
 		return method == http.MethodGet || method == http.MethodHead
 	}
 	return false
