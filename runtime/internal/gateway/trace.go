@@ -33,13 +33,34 @@ func (x *exchange) beginTrace(t *target) {
 	}
 }
 
-// admit returns the trace context of a message of a connection, or "".
-func (g *Gateway) admit(traceparent string) string {
-	s := host.ParseSpan(traceparent)
-	if g.tracer != nil {
-		s = g.tracer.Admit(s)
+// A hop is a call that a message of a connection makes, as a part of a trace.
+type hop struct {
+	span, cause host.Span
+	began       time.Time
+}
+
+// hop begins a call of an actor of a type.
+func (g *Gateway) hop(typ, traceparent string) hop {
+	h := hop{cause: host.ParseSpan(traceparent), began: time.Now()}
+	if h.span = h.cause; g.tracer != nil {
+		h.span = g.tracer.BeginRequest(typ, h.cause)
 	}
-	return s.String()
+	return h
+}
+
+// end records the call.
+func (g *Gateway) end(h *hop, a host.Address, method string, err error) {
+	if h.span.Sampled() && g.tracer != nil {
+		g.tracer.EndRequest(a, "websocket", a.Type+"."+method, h.span, h.cause, h.began, err)
+	}
+}
+
+// told returns the trace that the client is told, as traceresponse has it: if it is recorded, or the client has sent one. Else it is "".
+func (h *hop) told() string {
+	if h.span == h.cause || !h.span.Sampled() && h.cause.IsZero() {
+		return ""
+	}
+	return h.span.String()
 }
 
 // endTrace records the request.
@@ -49,7 +70,7 @@ func (x *exchange) endTrace() {
 		if x.Code != "" {
 			err = &host.Error{Code: x.Code}
 		}
-		x.g.tracer.EndRequest(x.about, strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
+		x.g.tracer.EndRequest(x.about, "http", strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
 	}
 }
 

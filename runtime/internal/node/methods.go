@@ -79,9 +79,9 @@ func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
 }
 
 // EndRequest implements host.Tracer.
-func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began time.Time, err error) {
+func (n *Node) EndRequest(a host.Address, kind, name string, s, cause host.Span, began time.Time, err error) {
 	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
-		p.EndRequest(a, name, s, cause, began, err)
+		p.EndRequest(a, kind, name, s, cause, began, err)
 	}
 }
 
