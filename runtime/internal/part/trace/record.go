@@ -40,7 +40,7 @@ func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
 	if !j.p.users.IsKey(key) || s.IsZero() {
 		return nil
 	}
-	if o == nil {
+	if o == nil || o.Own == nil {
 		return j.p.users.Begin(j.life(), spanOf(&span.Operation{Span: s}))
 	}
 	r := o.Own.(*running)
