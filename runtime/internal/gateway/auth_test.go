@@ -40,6 +40,7 @@ var everyRoute = map[route]walked{
 	toRuns:           {"/workflows", "GET HEAD"},
 	toRunCounts:      {"/workflows/counts", "GET HEAD"},
 	toSampling:       {"/-/traces/sampling", "GET HEAD PUT"},
+	toTrace:          {"/-/traces", "GET HEAD"},
 	toUsage:          {"/-/usage", "GET HEAD"},
 	toTop:            {"/-/top", "GET HEAD"},
 	toHealth:         {"/healthz", "GET HEAD"},
@@ -107,6 +108,11 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FindTrace implements trace.Finder.
+func (documented) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, error) {
+	panic("the node was asked")
 }
 
 // Sampling implements trace.Sampler.

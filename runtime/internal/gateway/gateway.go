@@ -70,6 +70,7 @@ type Gateway struct {
 	tracer    host.Tracer          // nil if the node records nothing
 	documents trace.Documents      // nil if the node shows no spans
 	sampler   trace.Sampler        // nil if the node records nothing
+	finder    trace.Finder         // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
@@ -112,11 +113,13 @@ func New(f *serve.Front, o Options) *Gateway {
 	tracer, _ := o.Node.(host.Tracer)
 	documents, _ := o.Node.(trace.Documents)
 	sampler, _ := o.Node.(trace.Sampler)
+	finder, _ := o.Node.(trace.Finder)
 	meter, _ := o.Node.(usage.Meter)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
 		sampler:   sampler,
+		finder:    finder,
 		meter:     meter,
 		front:     f,
 		opts:      o,
@@ -191,7 +194,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toSampling, toUsage, toTop, toHealth, toMetrics, toOpenAPI:
+	case toActor, toKeys, toTraces, toList, toRuns, toRunCounts, toSampling, toTrace, toUsage, toTop, toHealth, toMetrics, toOpenAPI:
 		return true
 	}
 	return false
@@ -246,7 +249,7 @@ func (x *exchange) serve() {
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil,
-		t.route == toSampling && g.sampler == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil:
+		t.route == toSampling && g.sampler == nil, t.route == toTrace && g.finder == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -322,6 +325,8 @@ func (x *exchange) serve() {
 		x.runCounts()
 	case t.route == toSampling && (method == http.MethodGet || method == http.MethodPut):
 		x.sampling()
+	case t.route == toTrace && method == http.MethodGet:
+		x.findTrace()
 	case t.route == toUsage && method == http.MethodGet:
 		x.usage()
 	case t.route == toTop && method == http.MethodGet:

@@ -34,6 +34,7 @@ const (
 	toRuns
 	toRunCounts
 	toSampling
+	toTrace
 	toUsage
 	toTop
 	toHealth
@@ -86,6 +87,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toRunCounts}, nil
 		case "/-/traces/sampling":
 			return target{route: toSampling}, nil
+		case "/-/traces":
+			return target{route: toTrace}, nil
 		case "/-/usage":
 			return target{route: toUsage}, nil
 		case "/-/top":

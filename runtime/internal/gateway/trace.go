@@ -105,16 +105,8 @@ func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 	if fault != nil {
 		return fault
 	}
-	for name, at := range map[string]**time.Time{"start": &in.Start, "end": &in.End} {
-		text, ok := p.one(name)
-		if !ok {
-			continue
-		}
-		when, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return wrong(name, "the parameter %s is %.40q; it is a time such as 2026-01-31T09:30:00Z", name, text)
-		}
-		*at = &when
+	if fault := p.times(&in.Start, &in.End); fault != nil {
+		return fault
 	}
 	in.TraceID, _ = p.one("trace_id")
 	in.Name, _ = p.one("name")
@@ -129,6 +121,51 @@ func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 		in.MaxBytes, fault = p.number("max_bytes", 1, trace.MaxBytes)
 	}
 	return fault
+}
+
+// times reads the parameters start and end.
+func (p parameters) times(start, end **time.Time) *host.Error {
+	for name, at := range map[string]**time.Time{"start": start, "end": end} {
+		text, ok := p.one(name)
+		if !ok {
+			continue
+		}
+		when, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return wrong(name, "the parameter %s is %.40q; it is a time such as 2026-01-31T09:30:00Z", name, text)
+		}
+		*at = &when
+	}
+	return nil
+}
+
+// findTrace answers GET /-/traces.
+func (x *exchange) findTrace() {
+	typ := x.R.URL.Query().Get("type")
+	x.Count(typ, serve.LabelBuiltin)
+	ctx, cancel := x.limited()
+	defer cancel()
+	fault := x.Authorize(ctx, serve.Operate, host.Address{Type: typ}, host.TraceRead)
+	var p parameters
+	if fault == nil {
+		p, fault = x.params("trace", "type", "start", "end", "cursor")
+	}
+	q := trace.FindQuery{Type: typ}
+	if fault == nil {
+		fault = p.times(&q.Start, &q.End)
+	}
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	q.TraceID, _ = p.one("trace")
+	q.Cursor, _ = p.one("cursor")
+	page, err := x.g.finder.FindTrace(ctx, q)
+	if err != nil {
+		x.Fail(about(x.Front.AsError(err), "trace_id", "trace"))
+		return
+	}
+	x.JSON(http.StatusOK, page)
 }
 
 // SampleTraces is the AuthRequest.Method of requests for what is recorded of traces.

@@ -44,6 +44,7 @@ var (
 
 	_ hosttrace.Documents = (*Node)(nil)
 	_ hosttrace.Sampler   = (*Node)(nil)
+	_ hosttrace.Finder    = (*Node)(nil)
 	_ hostusage.Meter     = (*Node)(nil)
 )
 
@@ -97,6 +98,11 @@ func (n *Node) Usage(ctx context.Context, q hostusage.Query) (hostusage.Page, er
 
 // Top implements usage.Meter.
 func (n *Node) Top(q hostusage.TopQuery) (hostusage.Top, error) { return usage.Top(n.Kernel, q) }
+
+// FindTrace implements trace.Finder.
+func (n *Node) FindTrace(ctx context.Context, q hosttrace.FindQuery) (hosttrace.FindPage, error) {
+	return trace.Find(ctx, n.Kernel, &q)
+}
 
 // Sampling implements trace.Sampler.
 func (n *Node) Sampling() hosttrace.Sampling {
