@@ -90,8 +90,8 @@ type Tracer interface {
 	// BeginRequest admits the span of a client, which is the zero Span if it has none, and returns that of its request for an actor of a
 	// type, sampled or not.
 	BeginRequest(typ string, cause Span) Span
-	// EndRequest records a request that is over, if it is sampled. The actor need not exist.
-	EndRequest(a Address, name string, s, cause Span, began time.Time, err error)
+	// EndRequest records a request that is over, if it is sampled. kind is how it came: http, websocket or nats. The actor need not exist.
+	EndRequest(a Address, kind, name string, s, cause Span, began time.Time, err error)
 }
 
 // Untraced is what says, in place of a span, that nothing is recorded of an operation. It is decided once, where the operation begins.

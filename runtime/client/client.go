@@ -243,6 +243,21 @@ func (c *Client) CountRuns(ctx context.Context) (host.RunCounts, error) {
 	return n, c.get(ctx, "/workflows/counts", nil, &n)
 }
 
+// FindTrace returns spans of one trace, of all actors.
+func (c *Client) FindTrace(ctx context.Context, q trace.FindQuery) (trace.FindPage, error) {
+	params := url.Values{}
+	set(params, "trace", q.TraceID)
+	set(params, "type", q.Type)
+	set(params, "cursor", q.Cursor)
+	for name, at := range map[string]*time.Time{"start": q.Start, "end": q.End} {
+		if at != nil {
+			params.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	var p trace.FindPage
+	return p, c.get(ctx, "/-/traces", params, &p)
+}
+
 // Sampling returns which of the traces that begin at the node are recorded.
 func (c *Client) Sampling(ctx context.Context) (trace.Sampling, error) {
 	var s trace.Sampling

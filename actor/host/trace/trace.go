@@ -75,6 +75,37 @@ type Sampler interface {
 	SetSampling(s Sampling) (Sampling, error)
 }
 
+// A FindQuery selects the spans of one trace, of all actors of a node.
+type FindQuery struct {
+	TraceID string
+	// Type selects the actors of a type; all if it is empty.
+	Type string
+	// Start and End bound a time, as in ReadInput. A node finds spans faster if they are given.
+	Start, End *time.Time
+	Cursor     string
+}
+
+// FindPage has spans of a trace. A page ends when a node has read for a while, also if it has found nothing.
+type FindPage struct {
+	// Actors is how many actors were looked at.
+	Actors int     `json:"actors"`
+	Spans  []Found `json:"spans"`
+	// Cursor selects the next page; absent after the last.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// Found is a span of an actor.
+type Found struct {
+	Type string   `json:"type"`
+	Key  []string `json:"key"`
+	Span
+}
+
+// A Finder is a node that puts a trace together. It wakes no actor. The error is an *host.Error.
+type Finder interface {
+	FindTrace(ctx context.Context, q FindQuery) (FindPage, error)
+}
+
 // Documents is a node that shows the spans of actors as OTLP (https://opentelemetry.io/docs/specs/otlp/).
 type Documents interface {
 	// TraceDocument returns spans of an actor and their parents as an OTLP JSON document, ExportTraceServiceRequest, and the cursor of

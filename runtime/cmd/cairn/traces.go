@@ -53,7 +53,76 @@ func (c *cli) tracesCommand() *cobra.Command {
 			return nil
 		},
 	}.command(c)
-	cmd.AddCommand(c.samplingCommand())
+	cmd.AddCommand(c.findTraceCommand(), c.samplingCommand())
+	return cmd
+}
+
+func (c *cli) findTraceCommand() *cobra.Command {
+	var q trace.FindQuery
+	var since, until string
+	cmd := &cobra.Command{
+		Use:  "find TRACE",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.TraceID = args[0]
+			if q.Type != "" && checkType(q.Type) != nil {
+				return usageError{checkType(q.Type)}
+			}
+			for flag, at := range map[string]struct {
+				text string
+				to   **time.Time
+			}{"since": {since, &q.Start}, "until": {until, &q.End}} {
+				if at.text == "" {
+					continue
+				}
+				when, err := time.Parse(time.RFC3339, at.text)
+				if err != nil {
+					return usagef("--%s %s: a time such as 2027-01-01T00:00:00Z", flag, at.text)
+				}
+				*at.to = &when
+			}
+			n, err := c.connect(client.Options{})
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			out := trace.ReadOutput{Now: time.Now()}
+			for {
+				ctx, cancel := c.requestContext(cmd.Context())
+				page, err := n.FindTrace(ctx, q)
+				cancel()
+				if err != nil {
+					return err
+				}
+				for i := range page.Spans {
+					s := &page.Spans[i]
+					if c.json {
+						if err := c.printJSON(s); err != nil {
+							return err
+						}
+						continue
+					}
+					s.Name = formatAddress(s.Type, s.Key) + "  " + s.Name
+					out.Spans = append(out.Spans, s.Span)
+				}
+				if q.Cursor = page.Cursor; q.Cursor == "" {
+					break
+				}
+			}
+			if c.json {
+				return nil
+			}
+			if len(out.Spans) == 0 {
+				c.note("no actor has spans of this trace")
+				return nil
+			}
+			return c.printTraces(&out)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&q.Type, "type", "", "only actors of this type")
+	flags.StringVar(&since, "since", "", "only what goes on at this time or later, such as 2027-01-01T00:00:00Z")
+	flags.StringVar(&until, "until", "", "only what begins before this time")
 	return cmd
 }
 

@@ -25,6 +25,13 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	if r := at(t, d.url, "traces", "cell/b"); r.status != 1 || !strings.Contains(r.stderr, "not_found") {
 		t.Errorf("an actor that is not there: %d %q", r.status, r.stderr)
 	}
+	id := regexp.MustCompile(`trace ([0-9a-f]{32})`).FindStringSubmatch(r.stdout)[1]
+	if r := at(t, d.url, "traces", "find", id); !regexp.MustCompile(`trace ` + id + `\n  cell/a  http POST cell\.put  \S+\n    cell/a  call cell`).MatchString(r.stdout) {
+		t.Errorf("the trace is\n%s%s", r.stdout, r.stderr)
+	}
+	if r := at(t, d.url, "traces", "find", strings.Repeat("1", 32)); r.status != 0 || !strings.Contains(r.stderr, "no actor has") {
+		t.Errorf("another trace: %d %q", r.status, r.stderr)
+	}
 	for _, step := range []struct{ args, want string }{
 		{"", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n"},
 		{"--type cell --rate 7 --slow 20ms", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\ncell        7/s    1      20ms\n"},

@@ -29,7 +29,9 @@ type Query struct {
 	Actor           *kernel.Actor
 	View            *view.View
 	from            kernel.Caller
-	Request         *host.Request // what was asked; the caller must not change it while the query runs
+	op              *span.Operation // that the handler adds to; nil if it has not asked for its span
+	asks            sync.Once       // makes op
+	Request         *host.Request   // what was asked; the caller must not change it while the query runs
 
 	mu      sync.Mutex
 	Closed  bool
@@ -190,13 +192,31 @@ func (r *Query) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &r.from
 	}
-	if v := span.Value(r.Actor.Spans, r.from.Span.Span(), nil, key); v != nil {
+	if v := r.spanValue(key); v != nil {
 		return v
 	}
 	if c := r.timed.Load(); c != nil {
 		return c.Value(key)
 	}
 	return r.Context.Value(key)
+}
+
+// spanValue returns what the context of the query's span has under a key. A handler that asks for its span gets one of its own, below that
+// of the call, which is recorded when the query ends.
+func (r *Query) spanValue(key any) any {
+	to, s := r.Actor.Spans, r.from.Span.Span()
+	v := span.Value(to, s, nil, key)
+	if v == nil || !s.Sampled() {
+		return v
+	}
+	r.asks.Do(func() {
+		r.op, _ = span.New(to, "query", r.Request.Method, s)
+		span.Start(to, r.op)
+	})
+	if r.op == nil { // the query is over
+		return v
+	}
+	return span.Value(to, r.op.Span, r.op, key)
 }
 
 // Self implements host.Reader.
@@ -322,6 +342,10 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	r.close()
 	if err != nil {
 		err = a.Kernel.QueryError(a.Address, name, err, r.attrs()...)
+	}
+	if r.from.Span.Span().Sampled() {
+		r.asks.Do(func() {})
+		span.End(a.Spans, r.op, err)
 	}
 	took := a.Kernel.Now() - r.began
 	if r.Request.Method != "" { // else it is the runtime's own

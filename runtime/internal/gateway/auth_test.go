@@ -42,6 +42,7 @@ var everyRoute = map[route]walked{
 	toRuns:           {"/workflows", "GET HEAD"},
 	toRunCounts:      {"/workflows/counts", "GET HEAD"},
 	toSampling:       {"/-/traces/sampling", "GET HEAD PUT"},
+	toTrace:          {"/-/traces", "GET HEAD"},
 	toUsage:          {"/-/usage", "GET HEAD"},
 	toTop:            {"/-/top", "GET HEAD"},
 	toQueryMany:      {"/query", "POST"},
@@ -111,6 +112,11 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FindTrace implements trace.Finder.
+func (documented) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, error) {
+	panic("the node was asked")
 }
 
 // Sampling implements trace.Sampler.

@@ -51,6 +51,7 @@ type request struct {
 	c     *session
 	m     *message
 	place serve.Place
+	hop   hop
 	done  chan struct{} // closed when a change of subscriptions is in effect, or refused; nil of a call
 }
 
@@ -112,11 +113,13 @@ func (r *request) perform() []byte {
 			return c.subscribe(m)
 		}
 		defer r.place.Leave() // what waits for it need not wait for a slow client
-		return c.call(m, &r.place)
+		r.hop = c.g.hop(c.address.Type, m.Traceparent)
+		return c.call(m, &r.hop, &r.place)
 	}()
 	if fault != nil {
 		answer = appendFault(nil, m.ID, fault)
 	}
+	answer = appendTrace(answer, r.hop.told())
 	c.mu.Lock()
 	delete(c.calls, m.ID)
 	c.mu.Unlock()
@@ -124,10 +127,9 @@ func (r *request) perform() []byte {
 }
 
 // call calls a method of the actor.
-func (c *session) call(m *message, at *serve.Place) ([]byte, *host.Error) {
-	start := time.Now()
+func (c *session) call(m *message, h *hop, at *serve.Place) ([]byte, *host.Error) {
 	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input, IdempotencyKey: m.IdempotencyKey,
-		Traceparent: c.g.admit(m.Traceparent)}
+		Traceparent: h.span.String()}
 	life := c.life
 	if waits(m.Call) {
 		life = c.stay.Context() // at a shutdown there is nothing to wait for
@@ -138,12 +140,13 @@ func (c *session) call(m *message, at *serve.Place) ([]byte, *host.Error) {
 		ctx = audit.WithReason(ctx, m.Reason)
 	}
 	reply, fault := c.ask(ctx, q, at)
-	code := host.Code("")
+	code, err := host.Code(""), error(nil)
 	if fault != nil {
-		code = fault.Code
+		code, err = fault.Code, fault
 	}
+	c.g.end(h, c.address, m.Call, err)
 	typ := c.g.front.Meter.Type(c.address.Type)
-	c.g.front.Meter.Count(typ, typ.Kind(m.Call), code, time.Since(start))
+	c.g.front.Meter.Count(typ, typ.Kind(m.Call), code, time.Since(h.began))
 	if fault != nil {
 		return nil, fault
 	}

@@ -73,6 +73,7 @@ type Gateway struct {
 	tracer    host.Tracer          // nil if the node records nothing
 	documents trace.Documents      // nil if the node shows no spans
 	sampler   trace.Sampler        // nil if the node records nothing
+	finder    trace.Finder         // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
 	creations map[string]string    // the only creation of each type that has exactly one
@@ -116,12 +117,14 @@ func New(f *serve.Front, o Options) *Gateway {
 	tracer, _ := o.Node.(host.Tracer)
 	documents, _ := o.Node.(trace.Documents)
 	sampler, _ := o.Node.(trace.Sampler)
+	finder, _ := o.Node.(trace.Finder)
 	meter, _ := o.Node.(usage.Meter)
 	log, _ := o.Node.(audit.Log)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
 		sampler:   sampler,
+		finder:    finder,
 		meter:     meter,
 		log:       log,
 		front:     f,
@@ -197,7 +200,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
+	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toTrace, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -253,7 +256,7 @@ func (x *exchange) serve() {
 		return
 	case t.route == nowhere, (t.route == toSQLite || t.route == toQueryMany) && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil,
-		t.route == toSampling && g.sampler == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
+		t.route == toSampling && g.sampler == nil, t.route == toTrace && g.finder == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -336,6 +339,8 @@ func (x *exchange) serve() {
 		x.runCounts()
 	case t.route == toSampling && (method == http.MethodGet || method == http.MethodPut):
 		x.sampling()
+	case t.route == toTrace && method == http.MethodGet:
+		x.findTrace()
 	case t.route == toUsage && method == http.MethodGet:
 		x.usage()
 	case t.route == toTop && method == http.MethodGet:

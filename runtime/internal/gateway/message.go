@@ -180,6 +180,14 @@ func appendReply(b []byte, id int64, r *host.Reply) []byte {
 	return append(b, '}')
 }
 
+// appendTrace adds to an answer, which is an object with members, the trace that it is of, unless that is "".
+func appendTrace(b []byte, traceresponse string) []byte {
+	if traceresponse == "" {
+		return b
+	}
+	return append(append(append(b[:len(b)-1], `,"traceresponse":"`...), traceresponse...), '"', '}')
+}
+
 // appendDone appends the answer to a request that has no output.
 func appendDone(b []byte, id int64) []byte {
 	return append(strconv.AppendInt(append(b, `{"id":`...), id, 10), '}')

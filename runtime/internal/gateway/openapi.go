@@ -40,7 +40,7 @@ func (x *exchange) openapi() {
 func (g *Gateway) describe() ([]byte, error) {
 	o := &g.opts
 	return openapi.Document(openapi.Node{
-		Behaviors: g.front.Behaviors, Token: g.front.Token != "", Databases: o.Databases != nil, Runs: o.Runs != nil, Sampling: g.sampler != nil, Usage: g.meter != nil,
+		Behaviors: g.front.Behaviors, Token: g.front.Token != "", Databases: o.Databases != nil, Runs: o.Runs != nil, Traces: g.finder != nil, Sampling: g.sampler != nil, Usage: g.meter != nil,
 		MaxPage: maxPage, MaxIdempotencyKey: MaxIdempotencyKey, MaxReason: maxReason, DatabaseType: sqliteType,
 	})
 }

@@ -35,6 +35,7 @@ const (
 	toRuns
 	toRunCounts
 	toSampling
+	toTrace
 	toUsage
 	toTop
 	toQueryMany
@@ -89,6 +90,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toRunCounts}, nil
 		case "/-/traces/sampling":
 			return target{route: toSampling}, nil
+		case "/-/traces":
+			return target{route: toTrace}, nil
 		case "/-/usage":
 			return target{route: toUsage}, nil
 		case "/-/top":

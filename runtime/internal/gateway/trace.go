@@ -33,13 +33,34 @@ func (x *exchange) beginTrace(t *target) {
 	}
 }
 
-// admit returns the trace context of a message of a connection, or "".
-func (g *Gateway) admit(traceparent string) string {
-	s := host.ParseSpan(traceparent)
-	if g.tracer != nil {
-		s = g.tracer.Admit(s)
+// A hop is a call that a message of a connection makes, as a part of a trace.
+type hop struct {
+	span, cause host.Span
+	began       time.Time
+}
+
+// hop begins a call of an actor of a type.
+func (g *Gateway) hop(typ, traceparent string) hop {
+	h := hop{cause: host.ParseSpan(traceparent), began: time.Now()}
+	if h.span = h.cause; g.tracer != nil {
+		h.span = g.tracer.BeginRequest(typ, h.cause)
 	}
-	return s.String()
+	return h
+}
+
+// end records the call.
+func (g *Gateway) end(h *hop, a host.Address, method string, err error) {
+	if h.span.Sampled() && g.tracer != nil {
+		g.tracer.EndRequest(a, "websocket", a.Type+"."+method, h.span, h.cause, h.began, err)
+	}
+}
+
+// told returns the trace that the client is told, as traceresponse has it: if it is recorded, or the client has sent one. Else it is "".
+func (h *hop) told() string {
+	if h.span == h.cause || !h.span.Sampled() && h.cause.IsZero() {
+		return ""
+	}
+	return h.span.String()
 }
 
 // endTrace records the request.
@@ -49,7 +70,7 @@ func (x *exchange) endTrace() {
 		if x.Code != "" {
 			err = &host.Error{Code: x.Code}
 		}
-		x.g.tracer.EndRequest(x.about, strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
+		x.g.tracer.EndRequest(x.about, "http", strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
 	}
 }
 
@@ -84,16 +105,8 @@ func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 	if fault != nil {
 		return fault
 	}
-	for name, at := range map[string]**time.Time{"start": &in.Start, "end": &in.End} {
-		text, ok := p.one(name)
-		if !ok {
-			continue
-		}
-		when, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return wrong(name, "the parameter %s is %.40q; it is a time such as 2026-01-31T09:30:00Z", name, text)
-		}
-		*at = &when
+	if fault := p.times(&in.Start, &in.End); fault != nil {
+		return fault
 	}
 	in.TraceID, _ = p.one("trace_id")
 	in.Name, _ = p.one("name")
@@ -108,6 +121,51 @@ func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 		in.MaxBytes, fault = p.number("max_bytes", 1, trace.MaxBytes)
 	}
 	return fault
+}
+
+// times reads the parameters start and end.
+func (p parameters) times(start, end **time.Time) *host.Error {
+	for name, at := range map[string]**time.Time{"start": start, "end": end} {
+		text, ok := p.one(name)
+		if !ok {
+			continue
+		}
+		when, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return wrong(name, "the parameter %s is %.40q; it is a time such as 2026-01-31T09:30:00Z", name, text)
+		}
+		*at = &when
+	}
+	return nil
+}
+
+// findTrace answers GET /-/traces.
+func (x *exchange) findTrace() {
+	typ := x.R.URL.Query().Get("type")
+	x.Count(typ, serve.LabelBuiltin)
+	ctx, cancel := x.limited()
+	defer cancel()
+	fault := x.Authorize(ctx, serve.Operate, host.Address{Type: typ}, host.TraceRead)
+	var p parameters
+	if fault == nil {
+		p, fault = x.params("trace", "type", "start", "end", "cursor")
+	}
+	q := trace.FindQuery{Type: typ}
+	if fault == nil {
+		fault = p.times(&q.Start, &q.End)
+	}
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	q.TraceID, _ = p.one("trace")
+	q.Cursor, _ = p.one("cursor")
+	page, err := x.g.finder.FindTrace(ctx, q)
+	if err != nil {
+		x.Fail(about(x.Front.AsError(err), "trace_id", "trace"))
+		return
+	}
+	x.JSON(http.StatusOK, page)
 }
 
 // SampleTraces is the AuthRequest.Method of requests for what is recorded of traces.

@@ -38,6 +38,8 @@ const (
 const (
 	// HeaderToken is a token of the actor: the call may do what it allows, and nothing else.
 	HeaderToken = "Cairn-Token"
+	// HeaderTraceresponse is the trace of the call, in the form of HeaderTraceparent.
+	HeaderTraceresponse = "traceresponse"
 	// HeaderVersion is the actor's version that the reply reflects.
 	HeaderVersion = "Cairn-Version"
 	// HeaderReplayed is "true" if the reply was stored by an earlier request with the same idempotency key.
@@ -299,15 +301,6 @@ func (m *method) call(ctx context.Context, r *host.Request, tokens []string) (ho
 	return m.node.Call(ctx, r)
 }
 
-// admit returns the trace context of a request, or "".
-func (m *method) admit(traceparent string) string {
-	s := host.ParseSpan(traceparent)
-	if t, ok := m.node.(host.Tracer); ok {
-		s = t.Admit(s)
-	}
-	return s.String()
-}
-
 // serve runs a call and answers it.
 func (m *method) serve(req micro.Request, key []string, deadline time.Time, reason string) {
 	began := time.Now()
@@ -316,15 +309,24 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time, reas
 	if strings.Contains(m.name, ".") { // a method of operators, perhaps
 		ctx = audit.With(ctx, &audit.Origin{Channel: "nats", Reason: reason})
 	}
+	cause, at := host.ParseSpan(header(req, HeaderTraceparent)), host.Address{Type: m.typ, Key: key}
+	span, tracer := cause, host.Tracer(nil)
+	if t, ok := m.node.(host.Tracer); ok {
+		span, tracer = t.BeginRequest(m.typ, cause), t
+	}
 	reply, err := m.call(ctx, &host.Request{
-		Address: host.Address{Type: m.typ, Key: key}, Method: m.name, Codec: host.JSON, Input: req.Data(),
-		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: m.admit(header(req, HeaderTraceparent)),
+		Address: at, Method: m.name, Codec: host.JSON, Input: req.Data(),
+		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: span.String(),
 	}, tokensOf(req))
+	if span.Sampled() && tracer != nil {
+		tracer.EndRequest(at, "nats", m.typ+"."+m.name, span, cause, began, err)
+	}
 	if err == nil {
 		h := nats.Header{HeaderVersion: {strconv.FormatUint(reply.Version, 10)}}
 		if reply.Replayed {
 			h[HeaderReplayed] = []string{"true"}
 		}
+		told(h, span, cause)
 		err = m.respond(req, h, reply.Output)
 		if errors.Is(err, nats.ErrMaxPayload) {
 			answer := nats.Msg{Header: h, Data: reply.Output}
@@ -339,6 +341,7 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time, reas
 		e := wireError(err)
 		m.note(e)
 		h, body := errorReply(e)
+		told(nats.Header(h), span, cause)
 		if m.respond(req, nats.Header(h), body) != nil && len(e.Metadata) > 0 {
 			h, body = errorReply(&host.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable})
 			m.respond(req, nats.Header(h), body) // nobody is left to tell
@@ -348,6 +351,13 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time, reas
 	}
 	m.requests.Add(1)
 	m.nanoseconds.Add(int64(time.Since(began)))
+}
+
+// told adds the span of a call to the headers of its answer, if it is not that of the caller.
+func told(h nats.Header, s, cause host.Span) {
+	if s != cause {
+		h[HeaderTraceresponse] = []string{s.String()}
+	}
 }
 
 // respond publishes an answer. Request.Respond is not used on this goroutine, because package micro reads what it

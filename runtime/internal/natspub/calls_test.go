@@ -360,3 +360,35 @@ func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
 	srv.start()
 	served()
 }
+
+// tracedNode is a node that records requests.
+type tracedNode struct{ fakeNode }
+
+// Admit implements host.Tracer.
+func (tracedNode) Admit(cause host.Span) host.Span { return cause }
+
+// BeginRequest implements host.Tracer.
+func (tracedNode) BeginRequest(_ string, cause host.Span) host.Span {
+	cause.ID[0]++
+	return cause
+}
+
+// EndRequest implements host.Tracer.
+func (tracedNode) EndRequest(host.Address, string, string, host.Span, host.Span, time.Time, error) {}
+
+func TestAnswersNameTheirTrace(t *testing.T) {
+	r := publishing(t, Options{Node: tracedNode{fakeNode{call: func(_ context.Context, r *host.Request) (host.Reply, error) {
+		if string(r.Input) == "1" {
+			return host.Reply{}, host.Errorf(host.FailedPrecondition, "not now")
+		}
+		return host.Reply{Output: []byte(`"` + r.Traceparent + `"`)}, nil
+	}}}, Endpoints: airport})
+	r.flush()
+	const from, want = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b8ad6b7169203331-01"
+	for _, body := range []string{"0", "1"} {
+		reply, code := request(t, r.srv.client(), callSubject+"delays.ORD", body, HeaderTraceparent, from)
+		if got := reply.Header.Get(HeaderTraceresponse); got != want || code == "" && string(reply.Data) != `"`+want+`"` {
+			t.Errorf("%s: %q, and the call has %s", body, got, reply.Data)
+		}
+	}
+}

@@ -46,6 +46,7 @@ var (
 
 	_ hosttrace.Documents = (*Node)(nil)
 	_ hosttrace.Sampler   = (*Node)(nil)
+	_ hosttrace.Finder    = (*Node)(nil)
 	_ hostusage.Meter     = (*Node)(nil)
 	_ hostaudit.Log       = (*Node)(nil)
 )
@@ -82,9 +83,9 @@ func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
 }
 
 // EndRequest implements host.Tracer.
-func (n *Node) EndRequest(a host.Address, name string, s, cause host.Span, began time.Time, err error) {
+func (n *Node) EndRequest(a host.Address, kind, name string, s, cause host.Span, began time.Time, err error) {
 	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
-		p.EndRequest(a, name, s, cause, began, err)
+		p.EndRequest(a, kind, name, s, cause, began, err)
 	}
 }
 
@@ -100,6 +101,11 @@ func (n *Node) Usage(ctx context.Context, q hostusage.Query) (hostusage.Page, er
 
 // Top implements usage.Meter.
 func (n *Node) Top(q hostusage.TopQuery) (hostusage.Top, error) { return usage.Top(n.Kernel, q) }
+
+// FindTrace implements trace.Finder.
+func (n *Node) FindTrace(ctx context.Context, q hosttrace.FindQuery) (hosttrace.FindPage, error) {
+	return trace.Find(ctx, n.Kernel, &q)
+}
 
 // Sampling implements trace.Sampler.
 func (n *Node) Sampling() hosttrace.Sampling {

@@ -15,6 +15,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/cairn-run/cairn/keyspace"
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
@@ -342,6 +344,36 @@ func TestStatusSaysWhatSpansTake(t *testing.T) {
 		g.restart()
 		if after := g.status("a").TraceBytes; after != n {
 			t.Errorf("%d bytes after a restart, %d before", after, n)
+		}
+	})
+}
+
+func TestAttributesOfTheCurrentSpanAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		mark := func(ctx context.Context, what string) {
+			oteltrace.SpanFromContext(ctx).SetAttributes(attribute.String("plan", what))
+		}
+		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+			mark(h, "turn")
+			h.Go("later", func(k host.Task) error { mark(k, "task"); time.Sleep(time.Second); mark(k, "task"); return nil })
+			return nil
+		})
+		time.Sleep(2 * time.Second)
+		for _, from := range []string{sampledFrom, unsampledFrom} {
+			input := remember(glance(func(_ *puppetState, r host.Reader) error { mark(r.(context.Context), "query"); return nil }))
+			if _, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: input, Traceparent: from}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spans := g.spans("a", trace.ReadInput{TraceID: parentTrace})
+		for name, want := range map[string]string{"turn do": "turn", "task later": "task", "query look": "query"} {
+			if s := named(t, spans, name); s.Attributes["plan"] != want || s.End == nil {
+				t.Errorf("%s is %+v", name, s)
+			}
+		}
+		if call, query := named(t, spans, "call p.look"), named(t, spans, "query look"); query.ParentID != call.SpanID {
+			t.Errorf("the query is %+v, its call %+v", query, call)
 		}
 	})
 }

@@ -271,6 +271,19 @@ func TestTraceSpansSeveralActorsAndTheirMessages(t *testing.T) {
 		if delivery.ParentID != send.SpanID || delivery.Kind != "consumer" || len(delivery.Links) != 1 || delivery.Links[0].SpanID != send.SpanID {
 			t.Errorf("the message is sent by %+v and delivered by %+v", send, delivery)
 		}
+		page, err := g.FindTrace(context.Background(), trace.FindQuery{TraceID: parentTrace})
+		if n := len(all["a"]) + len(all["b"]) + len(all["c"]); err != nil || len(page.Spans) != n || page.Actors != 3 || page.Cursor != "" {
+			t.Errorf("together they have %d spans, found %d: %v", n, len(page.Spans), err)
+		}
+		if page, err := g.FindTrace(context.Background(), trace.FindQuery{TraceID: strings.Repeat("1", 32)}); err != nil || len(page.Spans) != 0 {
+			t.Errorf("another trace has %+v, %v", page, err)
+		}
+		for id, field := range map[string]string{"": "trace", "x": "trace_id"} {
+			_, err := g.FindTrace(context.Background(), trace.FindQuery{TraceID: id})
+			if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
+				t.Errorf("the field of %v is %q", e, e.Metadata["field"])
+			}
+		}
 		inner := 0
 		for _, s := range all["b"] {
 			if s.ParentID == task.SpanID {

@@ -36,6 +36,7 @@ type Node struct {
 	Token     bool // requests need a bearer token
 	Databases bool // the databases of actors can be exported and imported
 	Runs      bool // the workflow runs that are paused or have failed can be listed
+	Traces    bool // spans of a trace can be found
 	Sampling  bool // which traces are recorded can be set
 	Usage     bool // what actors do is counted
 	// MaxPage is the largest page that can be asked for, MaxIdempotencyKey the longest Idempotency-Key header, and MaxReason
@@ -138,6 +139,19 @@ func (d *document) nodePaths() {
 		query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}))
 	log.id, log.tag = "audit", tag
 	d.path("/-/audit", http.MethodGet, log)
+	if d.node.Traces {
+		d.path("/-/traces", http.MethodGet, operation{
+			id: "findTrace", tag: tag, summary: "Lists the spans of one trace, of all actors, without waking them. A page ends when the node has read for a second.",
+			parameters: []any{
+				query("trace", "The id of the trace.", object{"type": "string", "pattern": "^[0-9a-f]{32}$"}),
+				query("type", "Only actors of this type.", object{"type": "string"}),
+				query("start", "Only spans that go on at this time or later.", object{"type": "string", "format": "date-time"}),
+				query("end", "Only spans that begin before this time.", object{"type": "string", "format": "date-time"}),
+				query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
+			},
+			success: answer("A page.", shape.of(typeOf[trace.FindPage]())),
+		})
+	}
 	if d.node.Sampling {
 		rules := answer("The rules that hold.", shape.of(typeOf[trace.Sampling]()))
 		d.path("/-/traces/sampling", http.MethodGet, operation{

@@ -212,7 +212,7 @@ func (t *Task) Value(key any) any {
 	if key == (kernel.TurnKey{}) {
 		return &t.from
 	}
-	if v := span.Value(t.Crew.a.Spans, t.from.Span.Span(), nil, key); v != nil {
+	if v := span.Value(t.Crew.a.Spans, t.from.Span.Span(), t.op, key); v != nil {
 		return v
 	}
 	return t.Context.Value(key)
@@ -223,8 +223,8 @@ func (t *Task) Self() host.Identity { return t.Crew.ident }
 
 // Logger implements host.Task.
 func (t *Task) Logger() *slog.Logger {
-	return t.Crew.a.Kernel.Logger.With(slog.String("actor_type", t.Crew.ident.Type), slog.Any("actor_key", t.Crew.ident.Key),
-		slog.String("actor_id", t.Crew.ident.ID), slog.String("task", t.Name))
+	attrs := t.Crew.a.Attrs(slog.String("actor_id", t.Crew.ident.ID), slog.String("task", t.Name))
+	return slog.New(t.Crew.a.Kernel.Logger.Handler().WithAttrs(append(attrs, t.from.Span.Span().Attrs()...)))
 }
 
 // Turn implements host.Task.

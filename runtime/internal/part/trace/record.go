@@ -40,7 +40,7 @@ func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
 	if !j.p.users.IsKey(key) || s.IsZero() {
 		return nil
 	}
-	if o == nil {
+	if o == nil || o.Own == nil {
 		return j.p.users.Begin(j.life(), spanOf(&span.Operation{Span: s}))
 	}
 	r := o.Own.(*running)
@@ -101,7 +101,7 @@ const (
 )
 
 // kinds are the kinds of spans by those of operations. The others are internal.
-var kinds = map[string]traces.Kind{"call": traces.Server, "http": traces.Server, "request": traces.Client, "send": traces.Producer}
+var kinds = map[string]traces.Kind{"call": traces.Server, "http": traces.Server, "nats": traces.Server, "websocket": traces.Server, "request": traces.Client, "send": traces.Producer}
 
 // consumers are the kinds of work that bring a message which has waited: their spans link to what sent it.
 var consumers = map[string]bool{"deliver": true, "queue": true, "queue due": true}
@@ -116,7 +116,7 @@ func spanOf(o *span.Operation) traces.Span {
 		s.Kind = k
 	}
 	if !o.Cause.IsZero() {
-		s.Parent, s.RemoteParent = traces.SpanID(o.Cause.ID), o.Kind == "call" || o.Kind == "http"
+		s.Parent, s.RemoteParent = traces.SpanID(o.Cause.ID), s.Kind == traces.Server
 	}
 	if consumers[o.Job] {
 		s.Kind = traces.Consumer
@@ -190,8 +190,8 @@ func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 }
 
 // EndRequest records a request, as host.Tracer says, if its actor is in memory.
-func (p *Recorder) EndRequest(at host.Address, name string, s, cause host.Span, began time.Time, err error) {
+func (p *Recorder) EndRequest(at host.Address, kind, name string, s, cause host.Span, began time.Time, err error) {
 	if a := p.k.Find(at); a != nil {
-		a.Spans.Record(&span.Operation{Kind: "http", Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+		a.Spans.Record(&span.Operation{Kind: kind, Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
 	}
 }
