@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/handle"
@@ -178,6 +179,8 @@ func list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Se
 			q.Cursor = page.Cursor
 		}
 		if len(without) > 0 {
+			slices.SortFunc(without, func(a, b host.Address) int { return slices.Compare(a.Key, b.Key) })
+			without = slices.CompactFunc(without, func(a, b host.Address) bool { return slices.Equal(a.Key, b.Key) }) // pages may name them again
 			yield(Status{}, leftOut(without))
 		}
 	}

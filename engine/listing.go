@@ -213,6 +213,9 @@ func (w *WriteSet) touchesAttributes() bool {
 }
 
 func (w *WriteSet) hidesAttributes() bool {
+	if len(w.ranges) == 0 {
+		return false
+	}
 	start, end := keyspace.Attribute.Kind.Range()
 	return slices.ContainsFunc(w.ranges, func(r span) bool {
 		return bytes.Compare(r.start, end) < 0 && (r.end == nil || bytes.Compare(r.end, start) > 0)
@@ -346,6 +349,12 @@ func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error 
 	if set(keyspace.AppendMetaRow(nil, listingRow), progress); err != nil {
 		return err
 	}
+	if err := b.s.readOnly(); err != nil { // also since a damaged table was read
+		return err
+	}
+	if err := b.s.free.check(); err != nil {
+		return err
+	}
 	sync := pebble.NoSync
 	if last && b.s.opts.Durability == Sync {
 		sync = pebble.Sync
@@ -355,6 +364,7 @@ func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error 
 		return err
 	}
 	b.s.formatted()
+	b.s.free.wrote(batch.Len())
 	return nil
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,4 +187,36 @@ func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	fatalIf(t, built || err != nil, "after accepted damage the index is taken for whole: %v", err)
 	must(t, errOf3(r.BuildListing(t.Context())))
 	same(t, checkListing(t, r.Store), 2)
+}
+
+// TestACreationThatFailedLeavesNoName lets the commit that names an actor fail on what the actor has already.
+func TestACreationThatFailedLeavesNoName(t *testing.T) {
+	r := newRig(t, Options{})
+	must(t, r.w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, 1), PutOptions{}))
+	r.commit()
+	row := keyspace.AppendMetadataRow(nil, testID(1), keyspace.Attribute.Append(nil, "n"))
+	sound, closer, err := r.db.Get(row)
+	must(t, err)
+	must(t, r.db.Set(row, []byte{0xff}, pebble.Sync))
+	before := r.w.Savepoint()
+	must(t, r.w.Create(Identity{"ns", "t", []string{"a"}}))
+	wantErr(t, errOf(r.sp.Commit(nil)), &CorruptError{})
+	r.w.Rollback(before)
+	must(t, errors.Join(r.db.Set(row, sound, pebble.Sync), closer.Close()))
+	r.put(kv("more"), strings.Repeat("x", 1000))
+	same(t, checkListing(t, r.Store), 0)
+}
+
+// TestTheIndexIsNotBuiltIntoTheLastOfADisk builds it where commits are refused.
+func TestTheIndexIsNotBuiltIntoTheLastOfADisk(t *testing.T) {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "x")
+	must(t, r.ResetListing())
+	must(t, r.Close())
+	r.o.Disk.SetFree(1 << 30)
+	r.o.MinFreeBytes = 1 << 40
+	r.start()
+	wantErr(t, errOf3(r.BuildListing(t.Context())), ErrDiskFull)
+	built, err := r.ListingBuilt()
+	fatalIf(t, built || err != nil, "%v", err)
 }

@@ -3,6 +3,8 @@ package runtime_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 )
 
@@ -180,6 +183,57 @@ func TestBadAttributesFailTheirTurn(t *testing.T) {
 	})
 }
 
+func TestTimesThatJSONCannotSayAreNoAttributes(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		for i, c := range []struct {
+			value time.Time
+			code  actor.Code
+		}{
+			{time.Time{}, ""},
+			{time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), ""},
+			{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), ""},
+			{time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), actor.InvalidArgument},
+			{time.Date(-1, 12, 31, 0, 0, 0, 0, time.UTC), actor.InvalidArgument},
+			{time.UnixMilli(math.MaxInt64), actor.InvalidArgument},
+		} {
+			_, err := do(h, fmt.Sprint("a", i), func(_ *bot, ctx *actor.Context) (string, error) { _ = since.Set(ctx, c.value); return "", nil })
+			errorIf(t, actor.CodeOf(err) != c.code, "%v: %v, want %q", c.value, err, c.code)
+		}
+		page, err := h.List(t.Context(), host.ListQuery{Type: "bot", Sort: "since"})
+		must(t, err)
+		must(t, errOf(json.Marshal(page)))
+		fatalIf(t, len(page.Actors) != 3 || page.Actors[0].Key[0] != "a1", "%+v", page)
+	})
+}
+
+// A key may have no parts, and a list of actors in a state has cursors all the same.
+func TestCursorsOfLists(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		for _, key := range [][]string{nil, {""}, {"", ""}, {"\x00"}, {"a"}, {"a", "b"}, {"a\x00"}} {
+			_, err := run.Call(t.Context(), bots.Ref(h, key...), named(add(1)))
+			must(t, err)
+		}
+		for _, sort := range []string{"", "-key"} {
+			q := host.ListQuery{Type: "bot", Where: []string{"state=awake"}, Sort: sort, Limit: 1, Brief: true}
+			var keys [][]string
+			for more := true; more; more = q.Cursor != "" {
+				page, err := h.List(t.Context(), q)
+				must(t, err)
+				for _, s := range page.Actors {
+					keys = append(keys, s.Key)
+				}
+				q.Cursor = page.Cursor
+			}
+			if sort != "" {
+				slices.Reverse(keys)
+			}
+			if got := fmt.Sprintf("%q", keys); got != `[[] [""] ["" ""] ["\x00"] ["a"] ["a" "b"] ["a\x00"]]` {
+				t.Errorf("sort %q: %s", sort, got)
+			}
+		}
+	})
+}
+
 func TestActorsOfAStoppedNodeAreFound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -269,4 +323,35 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 		page, err := h.List(t.Context(), host.ListQuery{Type: "bot", Where: []string{"state=awake"}})
 		errorIf(t, err != nil || len(page.Actors) > 0, "%d actors are awake: %v", len(page.Actors), err)
 	})
+}
+
+// A node whose index cannot be built serves all the same; the start after that builds it.
+func TestANodeStartsWithoutItsIndex(t *testing.T) {
+	t.Parallel()
+	n := newNode()
+	n.disk.SetFree(1 << 30)
+	rt := n.open(t, nil)
+	mustDo(t, rt, "a", func(_ *bot, ctx *actor.Context) (string, error) { return "", rank.Set(ctx, 1) })
+	must(t, rt.Close())
+	s, err := engine.Open(t.Context(), engine.Options{Dir: "data/store", Disk: n.disk})
+	must(t, err)
+	must(t, s.ResetListing())
+	must(t, s.Close())
+	for _, c := range []struct {
+		free uint64
+		want string
+	}{
+		{1 << 60, "failed_precondition: the index of actors is not built; the next start of a node with this data builds it"},
+		{0, "a"},
+	} {
+		rt := n.open(t, func(o *runtime.Options) { o.MinFreeBytes, o.Logger = c.free, slog.New(slog.DiscardHandler) })
+		look(t, rt, "a")
+		list := func(q host.ListQuery) (host.ListPage, error) { return rt.List(t.Context(), q) }
+		for _, q := range []host.ListQuery{{Sort: "rank"}, {Where: []string{"rank=1"}}} {
+			if got := found(t, list, q); got != c.want {
+				t.Errorf("with %d bytes that must be free: %s, want %s", c.free, got, c.want)
+			}
+		}
+		must(t, rt.Close())
+	}
 }

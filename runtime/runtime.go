@@ -99,18 +99,27 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	return r, nil
 }
 
-// buildListing builds the index of actors of a store that does not have it: an earlier release wrote it, or it was damaged.
+// buildListing builds the index of actors of a store that does not have it: an earlier release wrote it, or it was damaged. A node
+// can do without, as on a disk that is full or a store of which a table is lost: then only Find fails, and the next start tries again.
 func (r *Runtime) buildListing(ctx context.Context) error {
+	log := r.options.Logger
 	built, err := r.store.ListingBuilt()
-	if built || err != nil {
-		return err
+	if built {
+		return nil
 	}
-	r.options.Logger.Info("the index of actors is being built; this takes about ten seconds for a million actors")
-	read, unread, err := r.store.BuildListing(ctx)
-	if err != nil {
-		return fmt.Errorf("runtime: build the index of actors: %w", err)
+	var read, unread int
+	if err == nil {
+		log.Info("the index of actors is being built; this takes about ten seconds for a million actors")
+		read, unread, err = r.store.BuildListing(ctx)
 	}
-	r.options.Logger.Info("the index of actors is built", "actors", read, "unreadable", unread)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("runtime: build the index of actors: %w", ctx.Err())
+	case err != nil:
+		log.Error("the index of actors cannot be built, and no actors are found by conditions or in an order", "error", err)
+	default:
+		log.Info("the index of actors is built", "actors", read, "unreadable", unread)
+	}
 	return nil
 }
 

@@ -163,6 +163,6 @@ type FindQuery struct {
 	Where []string
 	// Sort is "key", "size", "updated" or an attribute, after "-" from the last to the first. Actors without
 	// the attribute are left out. Sizes are in order to an eighth, and updates to the minute. Without Sort,
-	// the order is that of the index which finds the actors.
+	// the order is that of the index which finds the actors. An actor whose value changes meanwhile may be missed, or come again.
 	Sort string
 }

@@ -177,7 +177,7 @@ func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
 	return q, nil
 }
 
-// Lookup describes an actor.
+// Lookup describes an actor. Of its attributes, integers are of type [json.Number], and times are strings.
 func (c *Client) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
 	var s host.Status
 	path, e := actorPath(a)
@@ -187,7 +187,7 @@ func (c *Client) Lookup(ctx context.Context, a host.Address) (host.Status, error
 	return s, c.get(ctx, path, nil, &s)
 }
 
-// List pages through actors.
+// List pages through actors. Their attributes are as in Lookup.
 func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	params := url.Values{"prefix": q.Prefix, "where": q.Where}
 	set(params, "type", q.Type)
@@ -362,7 +362,9 @@ func (c *Client) get(ctx context.Context, path string, params url.Values, v any)
 	if f != nil {
 		return f.err
 	}
-	if err := json.Unmarshal(a.body, v); err != nil {
+	d := json.NewDecoder(bytes.NewReader(a.body))
+	d.UseNumber() // a float has no room for the integers of attributes
+	if err := d.Decode(v); err != nil {
 		return host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -148,6 +149,23 @@ func TestRepliesAndReadsAreThoseOfTheNode(t *testing.T) {
 	}
 	if err := errors.Join(c.Destroy(ctx, a), c.Health(ctx)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestIntegersOfAttributesStayExact(t *testing.T) {
+	const attributes = `{"n":-9223372036854775807,"plan":"pro"}`
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"type":"t","attributes":`+attributes+`}`)
+	}))
+	defer s.Close()
+	c, err := client.New(s.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	st, err := c.Lookup(t.Context(), host.Address{Type: "t"})
+	if got, err2 := json.Marshal(st.Attributes); errors.Join(err, err2) != nil || string(got) != attributes {
+		t.Errorf("%s %v %v", got, err, err2)
 	}
 }
 

@@ -3,6 +3,7 @@ package survey
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -27,10 +28,16 @@ type source struct {
 	namespace string
 	// known says the kinds of the attributes of a type.
 	known func(typ string) []host.Attribute
-	// state returns the addresses of the actors of a type that may be in a state other than asleep, in no order.
-	state func(typ string, state host.State) ([]host.Address, error)
+	// state visits the keys of the actors of a type that may be in a state other than asleep, in no order.
+	state func(typ string, state host.State, visit func(key []string)) error
 	// present adds the state to the status of an actor. After it, report adds what lists say of the actor's rows.
 	present, report func(st *host.Status) error
+}
+
+// A candidate is an actor that meets the conditions on what the store has.
+type candidate struct {
+	engine.ActorEntry
+	row []byte // of the walk
 }
 
 // A search is a query as it is run. It looks at actors in one order: that of their keys, that of a field or an attribute in the
@@ -94,7 +101,7 @@ func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err e
 
 // unbuilt makes the error of a store without an index one for operators.
 func unbuilt(err error) error {
-	if err == engine.ErrListing {
+	if errors.Is(err, engine.ErrListing) {
 		return host.Errorf(host.FailedPrecondition, "the index of actors is not built; the next start of a node with this data builds it")
 	}
 	return err
@@ -199,11 +206,22 @@ func (s *search) resume() error {
 		return nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s.q.Cursor)
-	if err == nil && len(b) > 8 && bytes.Equal(b[:8], s.digest()) {
+	if err == nil && len(b) >= 8 && bytes.Equal(b[:8], s.digest()) {
 		s.walk.After = b[8:]
-		return nil
+		row, err := keyspace.ParseWakeRow(s.walk.After)
+		if s.runs == "" || err == nil && row.Due == s.runsDue() {
+			return nil
+		}
 	}
 	return invalid("cursor", "the cursor is not of an earlier page of this selection")
+}
+
+// runsDue is the time in the wake index that lists the runs in the state of the walk.
+func (s *search) runsDue() int64 {
+	if s.runs == string(wfhost.StateFailed) {
+		return keyspace.FailedRunsDue
+	}
+	return keyspace.PausedRunsDue
 }
 
 func (s *search) digest() []byte {
@@ -226,14 +244,22 @@ func (s *search) run() (page host.ListPage, err error) {
 	case s.runs != "":
 		next = s.withRuns
 	}
-	for looked := 0; ; {
-		found, n, end, err := next(min(s.q.Limit-len(page.Actors), maxCandidates), maxLooked-looked)
+	known := slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.stored() })
+	for looked, batch := 0, s.q.Limit; ; batch = min(2*batch, maxCandidates) { // a state that few are in takes few walks
+		if !known {
+			batch = s.q.Limit - len(page.Actors) // all are admitted
+		}
+		found, n, end, err := next(min(batch, maxCandidates), maxLooked-looked)
 		if err != nil {
 			return page, unbuilt(err)
 		}
 		looked += n
 		for i := range found {
-			st, ok, err := s.admit(&found[i])
+			if len(page.Actors) == s.q.Limit {
+				s.walk.After, end = found[i-1].row, false
+				break
+			}
+			st, ok, err := s.admit(&found[i].ActorEntry)
 			if err != nil {
 				return page, err
 			}
@@ -290,7 +316,7 @@ func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error
 
 // inOrder returns the next actors of the walk that meet the conditions on what the store has, and how many actors it looked at. end: there
 // are no others. It moves the walk on.
-func (s *search) inOrder(limit, budget int) (found []engine.ActorEntry, looked int, end bool, err error) {
+func (s *search) inOrder(limit, budget int) (found []candidate, looked int, end bool, err error) {
 	var after []byte
 	end = true
 	err = s.store.Find(s.walk, func(f *engine.Found) (bool, error) {
@@ -302,7 +328,7 @@ func (s *search) inOrder(limit, budget int) (found []engine.ActorEntry, looked i
 		after = append(after[:0], f.Row...)
 		e, ok, err := s.meets(f)
 		if ok {
-			found = append(found, e)
+			found = append(found, candidate{e, slices.Clone(after)})
 		}
 		return true, err
 	})
@@ -346,15 +372,16 @@ func hasPrefix(key, prefix []string) bool {
 	return len(key) >= len(prefix) && slices.Equal(key[:len(prefix)], prefix)
 }
 
-// exactly returns an actor by its key, if it meets the conditions on what the store has.
-func (s *search) exactly(key []string) (found []engine.ActorEntry, err error) {
-	err = s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key}, func(f *engine.Found) (bool, error) {
+// exactly appends an actor by its key to the found, if it meets the conditions on what the store has. The walk is at row.
+func (s *search) exactly(found []candidate, key []string, row []byte) ([]candidate, error) {
+	s.walk.After = row
+	err := s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key}, func(f *engine.Found) (bool, error) {
 		if len(f.Key) != len(key) {
 			return false, nil
 		}
 		e, ok, err := s.meets(f)
 		if ok {
-			found = append(found, e)
+			found = append(found, candidate{e, row})
 		}
 		return false, err
 	})
@@ -362,48 +389,53 @@ func (s *search) exactly(key []string) (found []engine.ActorEntry, err error) {
 }
 
 // inState returns a function like inOrder that walks over a list of actors in a state, in the order of their keys.
-func (s *search) inState() (func(limit, budget int) ([]engine.ActorEntry, int, bool, error), error) {
-	all, err := s.state(s.q.Type, s.list)
+func (s *search) inState() (func(limit, budget int) ([]candidate, int, bool, error), error) {
+	var keys [][]string // of up to twice as many actors as a page looks at
+	cut := false
+	trim := func() {
+		slices.SortFunc(keys, slices.Compare)
+		if s.walk.Reverse {
+			slices.Reverse(keys)
+		}
+		if len(keys) > maxLooked {
+			keys, cut = keys[:maxLooked], true
+		}
+	}
+	var row []byte
+	err := s.state(s.q.Type, s.list, func(key []string) {
+		if !hasPrefix(key, s.q.Prefix) {
+			return
+		}
+		if s.walk.After != nil {
+			row = keyspace.AppendListingKey(row[:0], key)
+			order := bytes.Compare(row, s.walk.After)
+			if s.walk.Reverse && order >= 0 || !s.walk.Reverse && order <= 0 {
+				return
+			}
+		}
+		if keys = append(keys, key); len(keys) == 2*maxLooked {
+			trim()
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	keys := make([][]string, 0, len(all))
-	for _, a := range all {
-		if !hasPrefix(a.Key, s.q.Prefix) {
-			continue
-		}
-		if s.walk.After != nil {
-			order := bytes.Compare(keyspace.AppendListingKey(nil, a.Key), s.walk.After)
-			if s.walk.Reverse && order >= 0 || !s.walk.Reverse && order <= 0 {
-				continue
-			}
-		}
-		keys = append(keys, a.Key)
-	}
-	slices.SortFunc(keys, slices.Compare)
-	if s.walk.Reverse {
-		slices.Reverse(keys)
-	}
-	return func(limit, budget int) (found []engine.ActorEntry, looked int, end bool, err error) {
+	trim()
+	return func(limit, budget int) (found []candidate, looked int, end bool, err error) {
 		for ; len(keys) > 0 && len(found) < limit && looked < budget; looked++ {
-			one, err := s.exactly(keys[0])
-			if err != nil {
+			row := keyspace.AppendListingKey([]byte{}, keys[0]) // not nil, if the key has no parts
+			if found, err = s.exactly(found, keys[0], row); err != nil {
 				return nil, looked, false, err
 			}
-			found = append(found, one...)
-			s.walk.After = keyspace.AppendListingKey(nil, keys[0])
 			keys = keys[1:]
 		}
-		return found, looked, len(keys) == 0, nil
+		return found, looked, len(keys) == 0 && !cut, nil
 	}, nil
 }
 
 // withRuns is like inOrder. It walks over the list of workflow runs that are paused or have failed, in the order of the actors' ids.
-func (s *search) withRuns(limit, budget int) (found []engine.ActorEntry, looked int, end bool, err error) {
-	due := keyspace.PausedRunsDue
-	if s.runs == string(wfhost.StateFailed) {
-		due = keyspace.FailedRunsDue
-	}
+func (s *search) withRuns(limit, budget int) (found []candidate, looked int, end bool, err error) {
+	due := s.runsDue()
 	if s.walk.After == nil {
 		s.walk.After = keyspace.AppendWakeTime(nil, due)
 	}
@@ -427,11 +459,9 @@ func (s *search) withRuns(limit, budget int) (found []engine.ActorEntry, looked 
 		if !ok || i.Namespace != s.namespace {
 			continue
 		}
-		one, err := s.exactly(i.Key)
-		if err != nil {
+		if found, err = s.exactly(found, i.Key, row.Row); err != nil {
 			return nil, looked, false, err
 		}
-		found = append(found, one...)
 	}
 	return found, looked, len(rows) < min(budget, 1024), nil
 }

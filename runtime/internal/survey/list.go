@@ -117,25 +117,25 @@ func nodeSource(s *kernel.Kernel) source {
 			}
 			return nil
 		},
-		state: func(typ string, state host.State) (all []host.Address, err error) {
-			add := func(a host.Address) {
-				if a.Type == typ {
-					all = append(all, a)
+		state: func(typ string, state host.State, visit func(key []string)) error {
+			named := func(key string) {
+				if a := address.Parse(key); a.Type == typ {
+					visit(a.Key)
 				}
 			}
 			switch state {
 			case host.Failed:
-				s.Failures.Each(func(key string) { add(address.Parse(key)) })
+				s.Failures.Each(named)
 			case host.Paused:
-				s.Pauses.Each(func(key string) { add(address.Parse(key)) })
+				s.Pauses.Each(named)
 			default:
 				s.Each(func(a *kernel.Actor) {
 					if a.Type.Type == typ && !a.Left() {
-						all = append(all, a.Address)
+						visit(a.Address.Key)
 					}
 				})
 			}
-			return all, nil
+			return nil
 		},
 		present: func(st *host.Status) error { present(s, st); return nil },
 		report:  func(st *host.Status) error { return presentListed(s, st) },
@@ -147,11 +147,11 @@ func storedSource(parts []kernel.Part, store *engine.Store, namespace string) so
 	return source{
 		store: store, namespace: namespace,
 		known: func(string) []host.Attribute { return nil },
-		state: func(typ string, state host.State) ([]host.Address, error) {
+		state: func(typ string, state host.State, visit func(key []string)) error {
 			if state != host.Paused {
-				return nil, nil // no node runs
+				return nil // no node runs
 			}
-			return pausedActors(store, namespace, typ)
+			return pausedActors(store, namespace, typ, visit)
 		},
 		present: func(st *host.Status) error {
 			found, err := StoredStatus(parts, store, namespace, host.Address{Type: st.Type, Key: st.Key})
@@ -165,12 +165,12 @@ func storedSource(parts []kernel.Part, store *engine.Store, namespace string) so
 	}
 }
 
-// pausedActors returns the actors of a type that may be paused, as the wake index lists them.
-func pausedActors(store *engine.Store, namespace, typ string) (all []host.Address, err error) {
+// pausedActors visits the keys of the actors of a type that may be paused, as the wake index lists them.
+func pausedActors(store *engine.Store, namespace, typ string, visit func(key []string)) error {
 	for after := []byte(nil); ; {
 		rows, err := store.Wakes(after, 0, 1024)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, row := range rows {
 			after = row.Row
@@ -179,14 +179,14 @@ func pausedActors(store *engine.Store, namespace, typ string) (all []host.Addres
 			}
 			i, _, ok, err := store.Identity(row.ID)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if ok && i.Namespace == namespace && i.Type == typ {
-				all = append(all, host.Address{Type: i.Type, Key: i.Key})
+				visit(i.Key)
 			}
 		}
 		if len(rows) < 1024 {
-			return all, nil
+			return nil
 		}
 	}
 }

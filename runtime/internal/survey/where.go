@@ -76,7 +76,7 @@ func parseCondition(text string, known attributes) (c condition, err error) {
 	c.field = text[:at]
 	i := slices.IndexFunc(operators, func(o operator) bool { return strings.HasPrefix(text[at:], string(o)) })
 	if i < 0 {
-		return c, fault("want one of = != < <= > >= after %q", c.field)
+		return c, fault("want one of = != < <= > >= after %.100q", c.field)
 	}
 	c.op = operators[i]
 	value := text[at+len(c.op):]
@@ -114,10 +114,10 @@ func parseCondition(text string, known attributes) (c condition, err error) {
 		if c.kind, ok, err = known(c.field); err != nil {
 			return c, err
 		} else if !ok {
-			return c, fault("the actor type has no attribute %q; every actor has state, run, size, updated and created", c.field)
+			return c, fault("the actor type has no attribute %.100q; every actor has state, run, size, updated and created", c.field)
 		}
 		if c.value, ok = parseValue(c.kind, value); !ok {
-			return c, fault("%q is a %s", c.field, c.kind)
+			return c, fault("%.100q is a %s", c.field, c.kind)
 		}
 	}
 	if c.word != "" && c.op != "=" && c.op != "!=" {

@@ -81,9 +81,21 @@ func shown(value []byte) (any, bool) {
 			return nil, false
 		}
 		ms, ok := nested[0].(int64)
-		return time.UnixMilli(ms).UTC(), ok
+		if at := time.UnixMilli(ms).UTC(); writable(at) {
+			return at, ok
+		}
+		return ms, ok
 	}
 	return t[0], true
+}
+
+// writable reports whether a time can be written as RFC 3339, as in the JSON of a list.
+func writable(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
+
+func isTime(value []byte) bool {
+	v, _ := shown(value)
+	_, ok := v.(time.Time)
+	return ok
 }
 
 // remembered is what a core remembers of the attributes of its actor, so that a turn which sets the same value again reads nothing.
@@ -178,6 +190,8 @@ func (h Turn) SetAttribute(attribute int, value []byte) error {
 		return host.Errorf(host.InvalidArgument, "a value of attribute %q is a %s", a.Name, a.Kind).With("attribute", a.Name)
 	case len(text) > host.MaxAttributeBytes:
 		return host.OverLimit("bytes of attribute "+a.Name, host.MaxAttributeBytes, int64(len(text)))
+	case kind == host.TimeAttribute && !isTime(value):
+		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not within the years 0 to 9999", a.Name).With("attribute", a.Name)
 	case !utf8.ValidString(text):
 		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not valid UTF-8", a.Name).With("attribute", a.Name)
 	}

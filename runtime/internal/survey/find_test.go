@@ -1,0 +1,51 @@
+package survey
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A cursor says where in the wake index a list of runs goes on, and nothing before or behind the list.
+func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
+	cursor := func(q host.ListQuery, after []byte) error {
+		t.Helper()
+		s, err := newSearch(source{}, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), after...))
+		_, err = newSearch(source{}, q)
+		return err
+	}
+	failed := host.ListQuery{Type: "t", Where: []string{"run=failed"}}
+	row := func(due int64) []byte {
+		return keyspace.AppendWakeRow(nil, due, keyspace.ActorID{}, keyspace.WakeListed, "t", "failed")
+	}
+	for _, after := range [][]byte{nil, {0}, {0xff}, keyspace.AppendWakeTime(nil, keyspace.FailedRunsDue), row(keyspace.PausedRunsDue), row(0), append(row(keyspace.FailedRunsDue), 0)} {
+		if err := cursor(failed, after); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("%x: %v", after, err)
+		}
+	}
+	if err := cursor(failed, row(keyspace.FailedRunsDue)); err != nil {
+		t.Error(err)
+	}
+	if err := cursor(host.ListQuery{Type: "t", Where: []string{"state=awake"}}, nil); err != nil {
+		t.Error(err) // after the actor whose key has no parts
+	}
+}
+
+func TestTheTextOfARefusedConditionIsShort(t *testing.T) {
+	none := source{known: func(string) []host.Attribute {
+		return []host.Attribute{{Name: strings.Repeat("n", 1000), Kind: host.BoolAttribute}}
+	}}
+	for _, text := range []string{strings.Repeat("n", 1000) + "=" + strings.Repeat("\xff", 1000), strings.Repeat("\xff", 1000), strings.Repeat("n", 1000) + "!"} {
+		_, err := newSearch(none, host.ListQuery{Type: "t", Where: []string{text}})
+		if host.CodeOf(err) != host.InvalidArgument || len(err.Error()) > 1200 {
+			t.Errorf("%d bytes: %v", len(err.Error()), err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package survey
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// pagesSource is a store of 20 actors of type t that are all awake, with keys of none to two parts.
+func pagesSource(t *testing.T) source {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	var keys [][]string
+	for i := range 20 {
+		key := []string{fmt.Sprint(i % 7), fmt.Sprint(i, "\x00")}[:min(i, 1+i/7, 2)]
+		sp, err := store.NewSpace(store.NewActorID(engine.Identity{Key: key}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := sp.Writes()
+		err = w.Create(engine.Identity{Namespace: "ns", Type: "t", Key: key})
+		n := int64(i-10) << (i * 2)
+		for name, value := range map[string][]byte{
+			"plan": tuple.AppendString(nil, strings.Repeat("a\x00", i%4)), "n": tuple.AppendInt(nil, n),
+			"at": tuple.EndNested(tuple.AppendInt(tuple.BeginNested(nil), n)),
+		} {
+			if err == nil {
+				err = w.Put(keyspace.Attribute.Append(nil, name), value, engine.PutOptions{})
+			}
+		}
+		if err == nil {
+			_, err = sp.Commit(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sp.Close()
+		keys = append(keys, key)
+	}
+	return source{
+		store: store, namespace: "ns", known: func(string) []host.Attribute { return nil },
+		state: func(_ string, _ host.State, visit func(key []string)) error {
+			for _, key := range keys {
+				visit(key)
+			}
+			return nil
+		},
+		present: func(st *host.Status) error { st.State = host.Awake; return nil }, report: func(*host.Status) error { return nil },
+	}
+}
+
+// TestPagesAgreeWithAListByKey draws queries. The pages of each, of few actors, have what one page has, in its order, and as many
+// actors as a list in the order of the keys, which no index answers. A cursor of random bytes is refused, or goes on somewhere.
+func TestPagesAgreeWithAListByKey(t *testing.T) {
+	src := pagesSource(t)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	pick := func(all ...string) string { return all[rnd.IntN(len(all))] }
+	condition := func() string {
+		op := pick("=", "!=", "<", "<=", ">", ">=")
+		switch rnd.IntN(8) {
+		case 0:
+			return pick("", "state=awake", "state!=awake", "state=asleep", "run=failed", "run!=paused", "plan", "plan!x", "\xff=1", "\x00=1", "zz=1")
+		case 1:
+			return pick("size", "created", "updated") + op + pick("0", "16", "40", "1KiB", "9223372036854775807", "2026-01-01", "9999-12-31", "0000-01-01")
+		}
+		return pick("plan", "n", "at") + op + pick("", "a", `"a\x00"`, `"a\x00a\x00"`, "0", "-1", "-8", "-9223372036854775808", "9223372036854775807", "1970-01-01", "1969-12-31T23:59:59.99Z", `"`, `"\xff"`)
+	}
+	keys := func(q host.ListQuery) (all string) {
+		t.Helper()
+		for more := true; more; more = q.Cursor != "" {
+			page, err := find(src, q)
+			if err != nil {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			for _, st := range page.Actors {
+				all += fmt.Sprintf("%q,", st.Key)
+			}
+			q.Cursor = page.Cursor
+		}
+		return all
+	}
+	sound := 0
+	for range 300 {
+		q := host.ListQuery{Type: "t", Where: []string{condition()}, Sort: pick("", "", "key", "-key", "size", "-size", "updated", "n", "-n", "plan", "-plan", "-at", "-", "\x00"), Limit: 1 + rnd.IntN(6), Brief: true}
+		if rnd.IntN(2) == 0 {
+			q.Where = append(q.Where, condition())
+		}
+		if rnd.IntN(4) == 0 {
+			q.Prefix = []string{pick("1", "6", "zz", "\x00")}
+		}
+		s, err := newSearch(src, q)
+		if err != nil {
+			if host.CodeOf(err) != host.InvalidArgument {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			continue
+		}
+		sound++
+		hostile := q
+		after := make([]byte, rnd.IntN(40))
+		for i := range after {
+			after[i] = byte(rnd.Uint32())
+		}
+		hostile.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), after...))
+		if _, err := find(src, hostile); err != nil && host.CodeOf(err) != host.InvalidArgument {
+			t.Fatalf("%+v: %v", hostile, err)
+		}
+		whole, byKey := q, q
+		whole.Limit, byKey.Limit, byKey.Sort = 1000, 1000, "key"
+		got, want := keys(q), keys(whole)
+		if got != want || s.runs == "" && strings.Count(got, ",") != strings.Count(keys(byKey), ",") {
+			t.Fatalf("%+v: %s, one page %s, by key %s", q, got, want, keys(byKey))
+		}
+	}
+	if sound < 60 {
+		t.Errorf("%d sound queries", sound)
+	}
+}
