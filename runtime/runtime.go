@@ -105,6 +105,10 @@ func (r *Runtime) buildListing(ctx context.Context) error {
 	}
 	r.options.Logger.Info("the index of actors is being built; this takes about ten seconds for a million actors")
 	read, unread, err := r.store.BuildListing(ctx)
+	if errors.Is(err, engine.ErrDiskFull) || errors.Is(err, engine.ErrDamaged) {
+		r.options.Logger.Error("the index of actors is not built: lists with conditions or an order fail; the next start tries again", "error", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("runtime: build the index of actors: %w", err)
 	}
