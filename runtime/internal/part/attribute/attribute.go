@@ -90,6 +90,9 @@ func shown(value []byte) (any, bool) {
 type remembered []cached.Value[[]byte] // nil for none
 
 func of(c *kernel.Core) remembered {
+	if r := attach.Get[*remembered](&c.Attached); r != nil {
+		return *r
+	}
 	return *attach.Make(&c.Attached, func() *remembered {
 		r := make(remembered, len(c.Actor.Type.Attributes))
 		return &r
