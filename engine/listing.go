@@ -2,8 +2,10 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -209,7 +211,14 @@ func (sp *Space) eachAttribute(visit func(key, value []byte)) error {
 
 // touchesAttributes reports whether the set writes or hides attributes.
 func (w *WriteSet) touchesAttributes() bool {
-	return w.overlay != nil && slices.ContainsFunc(w.overlay.slots, func(sl slot) bool { return isAttribute(sl.key) }) || w.hidesAttributes()
+	if o := w.overlay; o != nil {
+		for i := range o.slots {
+			if isAttribute(o.slots[i].key) {
+				return true
+			}
+		}
+	}
+	return w.hidesAttributes()
 }
 
 func (w *WriteSet) hidesAttributes() bool {
@@ -249,8 +258,9 @@ func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
 const listingSlice = 1024
 
 // BuildListing builds what is missing of the listing index: of a store that an earlier release wrote, or after accepted damage. When
-// ctx ends it can be called again, and goes on. No space may be open meanwhile. It returns how many actors it read, and how many
-// of them have a head that cannot be read: these are not in the index.
+// ctx ends or the disk is full it can be called again, and goes on. No space may be open meanwhile. Where tables are missing, which
+// was accepted, the error is ErrDamaged. It returns how many actors it read, and how many of them have a head that cannot be
+// read: these are not in the index.
 func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, 0, err
@@ -263,6 +273,9 @@ func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) 
 	if err := s.readOnly(); err != nil {
 		return 0, 0, err
 	}
+	if s.tableless { // to read all would come upon that
+		return 0, 0, fmt.Errorf("%w: tables are missing", ErrDamaged)
+	}
 	b := builder{s: s}
 	if upTo == nil {
 		if err := b.clear(); err != nil {
@@ -274,7 +287,7 @@ func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) 
 		start = append(upTo, 0)
 	}
 	for done := false; !done; {
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), s.free.check()); err != nil {
 			return b.read, b.unread, err
 		}
 		if start, done, err = b.slice(start, end); err != nil {

@@ -35,19 +35,20 @@ import (
 //
 // A Store may be used by several goroutines.
 type Store struct {
-	opts    Options
-	db      *pebble.DB
-	guard   *guardFS
-	lock    *pebble.Lock
-	dirLock io.Closer // nil on a memory disk
-	commits committer
-	gate    gate
-	free    freeSpace
-	outbox  outbox
-	audit   auditLog
-	writing writeMemory
-	chunked bool          // rows of format 1 may be left, whose small values have data rows
-	older   atomic.Uint64 // the format that the store still has; 0 once a commit of this program was applied
+	opts      Options
+	db        *pebble.DB
+	guard     *guardFS
+	lock      *pebble.Lock
+	dirLock   io.Closer // nil on a memory disk
+	commits   committer
+	gate      gate
+	free      freeSpace
+	outbox    outbox
+	audit     auditLog
+	writing   writeMemory
+	tableless bool          // tables are missing, which was accepted
+	chunked   bool          // rows of format 1 may be left, whose small values have data rows
+	older     atomic.Uint64 // the format that the store still has; 0 once a commit of this program was applied
 
 	life   sync.RWMutex // held for reading by every call that uses db
 	closed bool
@@ -232,7 +233,8 @@ func (s *Store) open() (err error) {
 	if err := errors.Join(s.outbox.load(s.db), s.audit.load(s.db)); err != nil {
 		return err
 	}
-	if len(found.damages) > 0 || options.DisableConsistencyCheck { // rows of the index may be lost, or others be lost that it is of
+	s.tableless = options.DisableConsistencyCheck
+	if len(found.damages) > 0 || s.tableless { // rows of the index may be lost, or others be lost that it is of
 		if err := s.resetListing(); err != nil {
 			return err
 		}

@@ -113,6 +113,16 @@ func milliseconds(v reflect.Value) int64 { return v.Interface().(time.Time).Unix
 
 // append appends a value as an element of a tuple.
 func (a *Attribute[T]) append(dst []byte, value *T) []byte {
+	switch v := any(value).(type) { // most types, without reflection
+	case *string:
+		return tuple.AppendString(dst, *v)
+	case *int64:
+		return tuple.AppendInt(dst, *v)
+	case *int:
+		return tuple.AppendInt(dst, int64(*v))
+	case *bool:
+		return tuple.AppendBool(dst, *v)
+	}
 	v := reflect.ValueOf(value).Elem()
 	switch a.kind {
 	case host.StringAttribute:

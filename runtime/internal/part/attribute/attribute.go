@@ -102,6 +102,9 @@ func isTime(value []byte) bool {
 type remembered []cached.Value[[]byte] // nil for none
 
 func of(c *kernel.Core) remembered {
+	if r := attach.Get[*remembered](&c.Attached); r != nil {
+		return *r
+	}
 	return *attach.Make(&c.Attached, func() *remembered {
 		r := make(remembered, len(c.Actor.Type.Attributes))
 		return &r

@@ -165,7 +165,7 @@ func (q *manyQuery) actor(ctx context.Context, key []string) error {
 	return nil
 }
 
-// sizeOf returns about how many bytes a value takes in an answer.
+// sizeOf returns about how many bytes a value has in an answer.
 func sizeOf(v any) int {
 	switch v := v.(type) {
 	case string:
