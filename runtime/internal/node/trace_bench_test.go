@@ -48,17 +48,25 @@ func BenchmarkQueryTracedPair(b *testing.B) {
 		nodes[i] = newStage(b, func(all *Options) { all.Traces = o })
 		nodes[i].must("a", add(1))
 	}
+	pairs(b, nodes, 50, func(g *stage) error {
+		_, err := g.Call(context.Background(), q)
+		return err
+	})
+}
+
+// pairs compares two nodes in pairs of short turns of so many calls.
+func pairs(b *testing.B, nodes [2]*stage, calls int, do func(*stage) error) {
 	var took [2][]time.Duration
 	for n := 0; b.Loop(); n++ {
 		for i := range nodes {
 			i = (i + n) % 2
 			began := time.Now()
-			for range 50 {
-				if _, err := nodes[i].Call(context.Background(), q); err != nil {
+			for range calls {
+				if err := do(nodes[i]); err != nil {
 					b.Fatal(err)
 				}
 			}
-			took[i] = append(took[i], time.Since(began)/50)
+			took[i] = append(took[i], time.Since(began)/time.Duration(calls))
 		}
 	}
 	for i := range took {
@@ -68,4 +76,29 @@ func BenchmarkQueryTracedPair(b *testing.B) {
 	b.ReportMetric(float64(off), "off-ns")
 	b.ReportMetric(float64(on), "on-ns")
 	b.ReportMetric(float64(off)/float64(on), "ratio")
+}
+
+// BenchmarkCountedPair compares a node that does not count what actors do with one that does: queries, calls, and calls that wake the
+// actor and put it to sleep.
+func BenchmarkCountedPair(b *testing.B) {
+	q := &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(glance(func(*puppetState, host.Reader) error { return nil }))}
+	for name, do := range map[string]func(g *stage) error{
+		"query": func(g *stage) error { _, err := g.Call(context.Background(), q); return err },
+		"call":  func(g *stage) error { return g.do("a", add(1)) },
+		"wake": func(g *stage) error {
+			if err := g.do("a", add(1)); err != nil {
+				return err
+			}
+			return g.verb("a", host.ActorSleep, nil, nil)
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var nodes [2]*stage
+			for i := range nodes {
+				nodes[i] = newStage(b, func(o *Options) { o.UsageOff = i == 0 })
+				nodes[i].must("a", add(1))
+			}
+			pairs(b, nodes, 10, do)
+		})
+	}
 }

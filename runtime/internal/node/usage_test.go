@@ -28,9 +28,10 @@ func (g *stage) days(key string) []usage.Day {
 	return out.Days
 }
 
-// today is the last of the days.
+// today is the last of the days. A reply may come before its commit is counted.
 func (g *stage) today(key string) usage.Day {
 	g.t.Helper()
+	synctest.Wait()
 	d := g.days(key)
 	return d[len(d)-1]
 }
@@ -219,6 +220,7 @@ func TestTopHasTheActorsThatDidMostInTheLastMinute(t *testing.T) {
 		g := counted(t)
 		top := func(by usage.Measure, limit int) (keys []string) {
 			t.Helper()
+			synctest.Wait()
 			out, err := g.Top(usage.TopQuery{By: by, Limit: limit})
 			if err != nil {
 				t.Fatal(err)
@@ -264,7 +266,7 @@ func TestTopHasTheActorsThatDidMostInTheLastMinute(t *testing.T) {
 	})
 }
 
-func TestEveryCallIsCountedOnceWhateverHappens(t *testing.T) {
+func TestEveryActionIsCountedOnceThoughTheActorSleeps(t *testing.T) {
 	g := counted(t)
 	var wg sync.WaitGroup
 	const each = 50
@@ -274,11 +276,8 @@ func TestEveryCallIsCountedOnceWhateverHappens(t *testing.T) {
 				if err := g.do("a", add(1)); err != nil {
 					t.Error(err)
 				}
-				switch i % 5 {
-				case 0:
+				if i%5 == 0 {
 					g.verb("a", host.ActorSleep, nil, nil)
-				case 1:
-					g.look("a", func(*puppetState, host.Reader) error { return nil })
 				}
 			}
 		})
@@ -315,7 +314,7 @@ func TestEveryCallIsCountedOnceWhateverHappens(t *testing.T) {
 	for _, d := range g.days("a") {
 		n += d.Calls
 	}
-	if want := int64(4 * (each + each/5)); n != want {
+	if want := int64(4 * each); n != want {
 		t.Errorf("%d calls, want %d", n, want)
 	}
 }
