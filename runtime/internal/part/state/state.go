@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
@@ -176,14 +174,13 @@ func unfit(given any, err error) error {
 	if e, is := errors.AsType[*host.Error](err); is {
 		return e
 	}
-	field, reason := "state", host.Clip(err.Error())
-	if typ, is := errors.AsType[*cbor.UnmarshalTypeError](err); is {
-		reason = "it is " + typ.CBORType + ", which does not fit " + typ.GoType
-		name := typ.StructFieldName[strings.LastIndexByte(typ.StructFieldName, '.')+1:]
-		if places := named(nil, given, name, ""); name != "" && len(places) == 1 {
+	field, text := "state", err.Error()
+	if _, rest, found := strings.Cut(text, `field "`); found { // as package actor says it
+		name, reason, _ := strings.Cut(rest, `"`)
+		if places := named(nil, given, name, ""); len(places) == 1 {
 			field += "." + places[0]
+			return host.Errorf(host.InvalidArgument, "%s%s", field, host.Clip(reason)).With("field", field)
 		}
-		return host.Errorf(host.InvalidArgument, "%s: %s", field, reason).With("field", field)
 	}
-	return host.Errorf(host.InvalidArgument, "state: %s", reason).With("field", field)
+	return host.Errorf(host.InvalidArgument, "state: %s", host.Clip(text)).With("field", field)
 }
