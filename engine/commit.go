@@ -106,7 +106,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	next := w.nextHead()
 	listing, err := w.relist(&next)
 	if err != nil {
-		sp.listing = listingName{} // it may be the name that this set would have given
+		sp.listing = nil // it may be the name that this set would have given
 		return 0, err
 	}
 	batch := s.newBatch(w)

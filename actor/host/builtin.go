@@ -28,6 +28,7 @@ const (
 	QueueDeadList    = "queue.dead.list"
 	QueueDeadRequeue = "queue.dead.requeue"
 	QueueDeadDelete  = "queue.dead.delete"
+	QueueReplace     = "queue.replace"
 
 	ScheduleSet     = "schedule.set"
 	ScheduleCancel  = "schedule.cancel"
@@ -37,6 +38,7 @@ const (
 
 	AlarmList   = "alarm.list"
 	AlarmCancel = "alarm.cancel"
+	AlarmRun    = "alarm.run"
 
 	KVGet      = "kv.get"
 	KVGetMany  = "kv.get_many"
@@ -286,11 +288,46 @@ type ListedMessage struct {
 	Died  *time.Time `json:"died,omitempty"`
 }
 
+// QueueReplaceInput changes a message that no worker holds, or a dead letter. What is absent stays.
+type QueueReplaceInput struct {
+	Queue    string `json:"queue"`
+	ID       uint64 `json:"id"`
+	Body     Raw    `json:"body,omitempty"`
+	Priority *int   `json:"priority,omitempty"`
+	// DelayMS is after how long the message can be received; 0 is at once. A dead letter has none.
+	DelayMS *int64 `json:"delay_ms,omitempty"`
+}
+
 // QueueSelectInput selects messages by id, or all.
 type QueueSelectInput struct {
 	Queue string   `json:"queue"`
 	IDs   []uint64 `json:"ids,omitempty" max:"1000"`
 	All   bool     `json:"all,omitempty"`
+}
+
+// The methods of the state of an actor.
+const (
+	StateGet     = "state.get"
+	StateReplace = "state.replace"
+)
+
+// StateOutput is the state of an actor as it is stored. In JSON, byte strings are {"$bytes":base64}, tags are {"$tag":number,"value":...},
+// maps with keys that are no text, or that begin with "$", are {"$map":[[key,value],...]}, and numbers with a fraction or an exponent are
+// floating-point numbers; NaN and the infinities are {"$float":"NaN"}, {"$float":"Infinity"} and {"$float":"-Infinity"}.
+type StateOutput struct {
+	// State is null if none is stored.
+	State Raw `json:"state"`
+	// Version is that of the commit that wrote it; 0 if none is stored.
+	Version uint64 `json:"version"`
+	// Form is the version of the state's form, which the code gives it.
+	Form uint64 `json:"form"`
+}
+
+// StateReplaceInput replaces the state of an actor by one in the form of the code that runs.
+type StateReplaceInput struct {
+	State Raw `json:"state"`
+	// Version is that of the state that is replaced. If the state has another by now, the code is FailedPrecondition.
+	Version *uint64 `json:"version,omitempty"`
 }
 
 // CountOutput counts what a call did.

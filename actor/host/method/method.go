@@ -43,6 +43,8 @@ type Row struct {
 	// Free: a call does not count against [host.Limits.CallRate], because it ends or continues one
 	// that was counted. A refusal would only bring the messages back that a worker has received.
 	Free bool
+	// Reasoned: a call must say why it is made.
+	Reasoned bool
 	// Offline: it also works on a store that no node runs on.
 	Offline bool
 	// Summary says in one sentence what it does.

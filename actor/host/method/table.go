@@ -24,6 +24,7 @@ const (
 	waits
 	free
 	offline
+	reasoned
 	none facts = 0
 )
 
@@ -31,7 +32,7 @@ const (
 func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) Typed[In, Out] {
 	r := Row{
 		Name: name, Kind: kind, Input: shown[In](), Output: shown[Out](), Subject: about, Caller: by, Summary: summary,
-		Creates: f&creates != 0, Waits: f&waits != 0, Free: f&free != 0, Offline: f&offline != 0,
+		Creates: f&creates != 0, Waits: f&waits != 0, Free: f&free != 0, Offline: f&offline != 0, Reasoned: f&reasoned != 0,
 	}
 	return Typed[In, Out]{r}
 }
@@ -76,6 +77,7 @@ var (
 	QueueSkip        = row[host.QueueInput, counted](host.QueueSkip, act, Queues, Operators, none, "Makes the next message of a queue a dead letter.")
 	QueueDeadList    = row[host.QueueListInput, host.QueueListOutput](host.QueueDeadList, ask, Queues, Operators, none, "Lists dead letters.")
 	QueueDeadRequeue = row[selected, counted](host.QueueDeadRequeue, act, Queues, Operators, none, "Puts dead letters into their queue again.")
+	QueueReplace     = row[host.QueueReplaceInput, host.ListedMessage](host.QueueReplace, act, Queues, Operators, reasoned, "Changes a message that waits, or a dead letter.")
 	QueueDeadDelete  = row[selected, counted](host.QueueDeadDelete, act, Queues, Operators, none, "Deletes dead letters.")
 )
 
@@ -93,6 +95,7 @@ var (
 
 	AlarmList   = row[None, host.AlarmListOutput](host.AlarmList, ask, Alarms, Anyone, none, "Lists armed alarms.")
 	AlarmCancel = row[host.ScheduleInput, counted](host.AlarmCancel, act, Alarms, Operators, none, "Disarms an alarm.")
+	AlarmRun    = row[host.ScheduleInput, host.ListedAlarm](host.AlarmRun, act, Alarms, Operators, reasoned, "Makes an armed alarm due now.")
 )
 
 // The key-value store.
@@ -200,6 +203,11 @@ var (
 	LimitsReset = row[host.LimitsResetInput, counted](host.LimitsReset, act, Actor, Operators, none,
 		"Makes limits of one actor those of its type.")
 
+	StateGet = row[None, host.StateOutput](host.StateGet, ask, Actor, Operators, none,
+		"Returns the state of an actor, without waking it.")
+	StateReplace = row[host.StateReplaceInput, host.StateOutput](host.StateReplace, act, Actor, Operators, reasoned,
+		"Replaces the state of an actor by one of the same form.")
+
 	SQLQuery = row[host.SQLInput, host.SQLOutput](host.SQLQuery, ask, Actor, OpenSQL, none,
 		"Runs SQL statements that only read, on the last commit.")
 	SQLExec    = row[host.SQLInput, host.SQLOutput](host.SQLExec, act, Actor, OpenSQL, creates, "Runs SQL statements in one transaction.")
@@ -246,7 +254,7 @@ var (
 // it lacks.
 var table = slices.SortedFunc(slices.Values([]Row{
 	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
-	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
+	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row, QueueReplace.Row, StateGet.Row, StateReplace.Row, AlarmRun.Row,
 	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
 	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
 	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,

@@ -107,7 +107,7 @@ func (c *cli) root() *cobra.Command {
 	for group, cmds := range map[string][]*cobra.Command{
 		"node":  {c.serveCommand(), c.benchCommand()},
 		"actor": {c.callCommand(), c.createCommand(), c.eventsCommand(), c.connectCommand()},
-		"part":  {c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()},
+		"part":  {c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.alarmCommand(), c.stateCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()},
 		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()},
 		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),

@@ -18,6 +18,7 @@ import (
 
 func (c *cli) queueCommand() *cobra.Command {
 	return group("queue",
+		c.queueEditCommand(),
 		row[host.QueueStatsInput, host.QueueStatsOutput]{
 			use:    "stats TYPE/KEY... [QUEUE]",
 			method: method.QueueStats,

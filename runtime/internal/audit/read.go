@@ -20,6 +20,12 @@ const maxLook = 20_000
 // told reports whether a call has an origin.
 func told(ctx context.Context) bool { return audit.Of(ctx) != nil }
 
+// Reasoned reports whether a call is made for a reason.
+func Reasoned(ctx context.Context) bool {
+	o := audit.Of(ctx)
+	return o != nil && o.Reason != ""
+}
+
 // Read returns a page of the log of a store.
 func Read(s *engine.Store, namespace string, q audit.Query) (page audit.Page, err error) {
 	page.Records = []audit.Record{}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -64,6 +65,9 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if from == nil && p.k.Draining.Load() {
 		return host.Reply{}, fault.Unavailable("the node is shutting down")
+	}
+	if b.Row.Reasoned && !audit.Reasoned(ctx) {
+		return host.Reply{}, host.Errorf(host.InvalidArgument, "%s needs a reason, for the audit log", b.Row.Name).With("field", "reason")
 	}
 	ctx, entry := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
 	if b.serve != nil {

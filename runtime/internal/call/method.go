@@ -94,11 +94,16 @@ func Act[In, Out any](
 	b := new(Method)
 	turn := func(c *kernel.Core, w *kernel.Work, answer func(func(*In) (Out, error)) ([]byte, error)) ([]byte, error) {
 		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
+			if b.Row.By(c.Actor.Type.Open()) != method.Operators {
+				return answer(func(in *In) (Out, error) { return f(c, h, w.Codec, in) })
+			}
 			entry := audit.Of(w.Ctx)
 			entry.Join(h)
 			return answer(func(in *In) (Out, error) {
 				out, err := f(c, h, w.Codec, in)
-				entry.Output(&out)
+				if shown := out; entry != nil {
+					entry.Output(&shown)
+				}
 				return out, err
 			})
 		})

@@ -85,11 +85,12 @@ func TestSubjectsAreExactlyAsSpecified(t *testing.T) {
 	}
 	key := []string{"eu west", "1"}
 	for got, want := range map[string]string{
-		s.Event("default", "airport", "delay-bad", key):         "cairn.default.event.airport.delay-bad.eu%20west.1",
-		s.Change("default", "airport", "kv", key):               "cairn.default.change.airport.kv.eu%20west.1",
-		s.Life("default", "airport", "woke", nil):               "cairn.default.life.airport.woke._",
-		s.Call("default", "airport", "arrive", []string{"ORD"}): "cairn.default.call.airport.arrive.ORD",
-		s.Calls("a.b", "airport", "arrive"):                     "cairn.a%2Eb.call.airport.arrive.>",
+		s.Event("default", "airport", "delay-bad", key):               "cairn.default.event.airport.delay-bad.eu%20west.1",
+		s.Change("default", "airport", "kv", key):                     "cairn.default.change.airport.kv.eu%20west.1",
+		s.Life("default", "airport", "woke", nil):                     "cairn.default.life.airport.woke._",
+		s.Audit("default", "airport", "actor.pause", []string{"ORD"}): "cairn.default.audit.airport.actor%2Epause.ORD",
+		s.Call("default", "airport", "arrive", []string{"ORD"}):       "cairn.default.call.airport.arrive.ORD",
+		s.Calls("a.b", "airport", "arrive"):                           "cairn.a%2Eb.call.airport.arrive.>",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -66,6 +66,7 @@ var begun = [][2]string{{host.WorkflowStart, `{"workflow":"work","input":0}`}}
 
 // alike are methods that need more than a call to prepare, and are bound as another one of their part is.
 var alike = map[string]string{
+	host.StateReplace: host.ConnectionClose, host.AlarmRun: host.AlarmCancel, host.QueueReplace: host.QueueDelete, // with tests of their own
 	host.WorkflowRetry: host.WorkflowPause, host.WorkflowRewind: host.WorkflowPause, host.WorkflowImport: host.WorkflowStart,
 	host.KVPin: host.KVCommit, host.KVUnpin: host.KVCommit, host.KVFork: host.KVCommit, host.KVRemoveBranch: host.KVCommit, host.KVMerge: host.KVCommit,
 }
@@ -230,7 +231,7 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 		g.mustVerb("a", host.ActorPause, nil, nil)
 		time.Sleep(60 * 24 * time.Hour)
 		g.mustVerb("a", host.ActorResume, nil, nil)
-		time.Sleep(31 * 24 * time.Hour)
+		time.Sleep(31*24*time.Hour + time.Hour)
 		if all := g.records("a"); len(all) != 1 || all[0].Verb != host.ActorResume {
 			t.Errorf("%+v", all)
 		}
@@ -353,5 +354,75 @@ func TestFieldsOfRecordsStay(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "ID Time Type Key ActorID Version Verb Channel Principal Remote Reason Input Before After" {
 		t.Errorf("a record has %s", got)
+	}
+}
+
+func TestAnArmedAlarmRunsNow(t *testing.T) {
+	t.Parallel()
+	rang := make(chan string, 1)
+	g := newStage(t, nil, &puppetType{name: "p", alarm: func(p *puppet, _ host.Turn) error { rang <- p.rang; return nil }})
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		return h.SetAlarm(host.Alarm{Name: "ring", Instance: "i", Due: time.Now().Add(time.Hour)})
+	})
+	for input, code := range map[string]host.Code{`{"name":"ring"}`: host.NotFound, `{}`: host.InvalidArgument} {
+		if _, err := g.operate("a", host.AlarmRun, input); host.CodeOf(err) != code {
+			t.Errorf("%s: %v", input, err)
+		}
+	}
+	e := wantCode(t, g.raw(host.AlarmRun, host.JSON, []byte(`{"name":"ring","instance":"i"}`)), host.InvalidArgument)
+	if e.Metadata["field"] != "reason" {
+		t.Errorf("without a reason: %v", e)
+	}
+	if _, err := g.operate("a", host.AlarmRun, `{"name":"ring","instance":"i"}`); err != nil {
+		t.Fatal(err)
+	}
+	if instance := <-rang; instance != "i" {
+		t.Errorf("%q rang", instance)
+	}
+	if all := g.records("a"); len(all) != 1 || !strings.Contains(string(all[0].Before), `"due"`) {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestAMessageIsChangedUnlessAWorkerHoldsIt(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs", Backoff: []time.Duration{}}}, outside: true})
+	g.must("a", add(1))
+	do := func(name, input, want string) string {
+		t.Helper()
+		reply, err := g.operate("a", name, input)
+		if err != nil || !strings.Contains(string(reply.Output), want) {
+			t.Fatalf("%s %s: %s, %v", name, input, reply.Output, err)
+		}
+		return string(reply.Output)
+	}
+	refused := func(input string, code host.Code) {
+		t.Helper()
+		if _, err := g.operate("a", host.QueueReplace, input); host.CodeOf(err) != code {
+			t.Errorf("%s: %v", input, err)
+		}
+	}
+	do(host.QueueSend, `{"queue":"jobs","messages":[{"body":{"n":1}},{"body":2}]}`, `"id":2`)
+	do(host.QueueReplace, `{"queue":"jobs","id":1,"body":{"n":10}}`, `"body":{"n":10}`)
+	do(host.QueueReplace, `{"queue":"jobs","id":2,"priority":5}`, `"priority":5`)
+	refused(`{"queue":"jobs","id":3,"priority":5}`, host.NotFound)
+	refused(`{"queue":"none","id":1,"priority":5}`, host.NotFound)
+	refused(`{"queue":"jobs","id":1,"body":"bad"}`, host.InvalidArgument)
+	do(host.QueueReceive, `{"queue":"jobs","lock_ms":3600000}`, `"id":2`) // it has priority now
+	refused(`{"queue":"jobs","id":2,"priority":1}`, host.FailedPrecondition)
+	do(host.QueueReplace, `{"queue":"jobs","id":1,"delay_ms":3600000}`, `"state":"delayed"`)
+	do(host.QueueStatsMethod, `{"queue":"jobs"}`, `"delayed":1`)
+	do(host.QueueReplace, `{"queue":"jobs","id":1,"delay_ms":0}`, `"state":"pending"`)
+	do(host.QueueSkip, `{"queue":"jobs"}`, `"count":1`)
+	refused(`{"queue":"jobs","id":1,"delay_ms":0}`, host.InvalidArgument)
+	do(host.QueueReplace, `{"queue":"jobs","id":1,"body":[11]}`, `"state":"dead"`)
+	if r := g.records("a")[0]; !strings.Contains(string(r.Before), `{"n":10}`) || !strings.Contains(string(r.After), `[11]`) {
+		t.Errorf("%s, %s", r.Before, r.After)
+	}
+	do(host.QueueDeadRequeue, `{"queue":"jobs","all":true}`, `"count":1`)
+	g.restart()
+	out := do(host.QueueReceive, `{"queue":"jobs","lock_ms":1000}`, `"body":[11]`)
+	if !strings.Contains(out, `"id":1`) {
+		t.Errorf("%s", out)
 	}
 }

@@ -44,6 +44,13 @@ var faultyInputs = map[string]map[string]string{
 	host.QueuePeek:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":-1}`: "limit"},
 	host.QueueDeadList:    {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit"},
 	host.QueueDelete:      {`{"queue":"jobs"}`: "ids"},
+	host.QueueReplace: {
+		`{}`: "queue", `{"queue":"jobs","id":1,"priority":1001}`: "priority", `{"queue":"jobs","id":1,"delay_ms":-1}`: "delay_ms", `{"queue":"jobs","id":"x"}`: "id",
+	},
+	host.AlarmRun: {`{}`: "name", `{"name":"ring","instance":1}`: "instance"},
+	host.StateReplace: {
+		`{"version":0}`: "state", `{"state":{}}`: "version", `{"state":{"a":1,"a":2},"version":0}`: "state.a", `{"state":{"a":{"$x":1}},"version":0}`: "state.a", `{"state":1,"version":-1}`: "version",
+	},
 	host.QueueDeadRequeue: {`{"queue":"jobs"}`: "ids"},
 	host.QueueDeadDelete:  {`{"queue":"jobs","all":true,"ids":[1]}`: "ids"},
 	host.ScheduleSet: {
@@ -158,7 +165,7 @@ var faultyInputs = map[string]map[string]string{
 var faultless = []string{
 	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
 	host.ScheduleList, host.AlarmList, host.AlarmCancel, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
-	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport, host.TokenList,
+	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport, host.TokenList, host.StateGet,
 }
 
 func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
@@ -172,7 +179,8 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	}
 	for method, inputs := range faultyInputs {
 		for in, field := range inputs {
-			e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument)
+			_, err := g.operate("a", method, in)
+			e := wantCode(t, err, host.InvalidArgument)
 			if e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": ") {
 				t.Errorf("%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
 			}

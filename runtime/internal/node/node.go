@@ -23,6 +23,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/schedule"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/part/state"
 	"github.com/cairn-run/cairn/runtime/internal/part/stream"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/part/token"
@@ -56,7 +57,7 @@ func Parts(o *Options) []kernel.Part {
 	run.HandleMessages(letters)
 	parts := []kernel.Part{
 		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
-		letters, task.New(appendItems), runs, new(admin.Part), token.New(), &usage.Part{Off: o.UsageOff}, new(attribute.Part), audit.New(o.Audit),
+		letters, task.New(appendItems), runs, new(admin.Part), token.New(), &usage.Part{Off: o.UsageOff}, new(attribute.Part), new(state.Part), audit.New(o.Audit),
 	}
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }

@@ -404,8 +404,12 @@ var hostText = map[string]string{
 	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked, from 1; absent means the queue's.",
 	"QueueReceiveInput.wait_ms": "wait_ms is how long to wait for the first message, at most 60,000; 0 does not wait.",
 	"QueueReceiveOutput":        "QueueReceiveOutput holds no messages if none came in time.",
-	"QueueResultInput":          "QueueResultInput asks for the result of a message that was sent with WantReply.",
-	"QueueResultInput.wait_ms":  "wait_ms is how long to wait for it, at most 60,000.",
+	"QueueReplaceInput": "QueueReplaceInput changes a message that no worker holds, or a dead letter. What is " +
+		"absent stays.",
+	"QueueReplaceInput.delay_ms": "delay_ms is after how long the message can be received; 0 is at once. A dead letter has " +
+		"none.",
+	"QueueResultInput":         "QueueResultInput asks for the result of a message that was sent with WantReply.",
+	"QueueResultInput.wait_ms": "wait_ms is how long to wait for it, at most 60,000.",
 	"QueueResultOutput": "QueueResultOutput is the result of a message. The error code is NotFound if the message " +
 		"is unknown or its reply no longer kept.",
 	"QueueResultOutput.reply": "reply is what the handler or worker answered; error why the message became a dead letter.",
@@ -501,9 +505,20 @@ var hostText = map[string]string{
 	"SendSkipInput":       "SendSkipInput names the target of the message to be moved aside.",
 	"Sent":                "A Sent is the result of an Enqueue.",
 	"Sent.id":             "id is the message's; of a duplicate, that of the first.",
-	"Status":              "A Status describes an actor for operators.",
-	"Status.alarms":       "alarms counts armed alarms; next_alarm is the earliest.",
-	"Status.attributes":   "attributes are what the actor is found by: strings, integers, booleans and times.",
+	"StateOutput": "StateOutput is the state of an actor as it is stored. In JSON, byte strings are " +
+		"{\"$bytes\":base64}, tags are {\"$tag\":number,\"value\":...}, maps with keys that are no text, " +
+		"or that begin with \"$\", are {\"$map\":[[key,value],...]}, and numbers with a fraction or an " +
+		"exponent are floating-point numbers; NaN and the infinities are {\"$float\":\"NaN\"}, " +
+		"{\"$float\":\"Infinity\"} and {\"$float\":\"-Infinity\"}.",
+	"StateOutput.form":    "form is the version of the state's form, which the code gives it.",
+	"StateOutput.state":   "state is null if none is stored.",
+	"StateOutput.version": "version is that of the commit that wrote it; 0 if none is stored.",
+	"StateReplaceInput":   "StateReplaceInput replaces the state of an actor by one in the form of the code that runs.",
+	"StateReplaceInput.version": "version is that of the state that is replaced. If the state has another by now, the code " +
+		"is FailedPrecondition.",
+	"Status":            "A Status describes an actor for operators.",
+	"Status.alarms":     "alarms counts armed alarms; next_alarm is the earliest.",
+	"Status.attributes": "attributes are what the actor is found by: strings, integers, booleans and times.",
 	"Status.connections": "connections counts the clients that are connected to this node right now, tasks the tasks " +
 		"that run.",
 	"Status.failure": "failure says why state is Failed.",

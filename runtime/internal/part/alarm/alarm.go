@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
@@ -75,7 +76,31 @@ func (*Part) Methods() []*call.Method {
 		call.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
 			return call.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
 		}),
+		call.Act(method.AlarmRun, runAlarm),
 	}
+}
+
+// runAlarm implements alarm.run: the alarm is due now, and fires as any other.
+func runAlarm(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.ListedAlarm, error) {
+	r, ok, err := readAlarm(c, keyspace.Alarm.Append(nil, in.Name, in.Instance))
+	if err != nil {
+		return host.ListedAlarm{}, err
+	}
+	if !ok {
+		return host.ListedAlarm{}, host.Errorf(host.NotFound, "no alarm %q with the instance %q is armed", in.Name, in.Instance).With("alarm", in.Name)
+	}
+	shown := host.ListedAlarm{Name: in.Name, Instance: in.Instance, Due: clock.TimeMS(r.Due).UTC(), Attempts: r.Attempts}
+	entry := audit.Of(h.Work.Ctx)
+	entry.Before(&shown)
+	r.Due = min(r.Due, max(1, h.Start.UnixMilli()))
+	if err := setAlarm(c, in.Name, in.Instance, r, engine.PutOptions{Exempt: true}); err != nil {
+		return host.ListedAlarm{}, err
+	}
+	shown.Due = clock.TimeMS(r.Due).UTC()
+	h.Change(engine.ChangeAlarm, in.Name, func() any {
+		return map[string]any{"op": "set", "name": in.Name, "instance": in.Instance, "due": shown.Due}
+	})
+	return shown, nil
 }
 
 // Kinds implements kernel.Waker.

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
@@ -45,6 +46,7 @@ func (*Part) Methods() []*call.Method {
 		call.Unwoken(call.Ask(method.QueueStats, queueStats)),
 		call.Unwoken(call.Ask(method.QueuePeek, queuePeek)),
 		call.Unwoken(call.Ask(method.QueueDeadList, queueDeadList)),
+		call.Act(method.QueueReplace, queueReplace),
 		counting(method.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			if err := selects(in); err != nil {
 				return host.CountOutput{}, err
@@ -67,6 +69,48 @@ func (*Part) Methods() []*call.Method {
 			return eachDead(s, in, s.DeleteDead)
 		}),
 	}
+}
+
+// queueReplace implements queue.replace.
+func queueReplace(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReplaceInput) (out host.ListedMessage, err error) {
+	i, _, err := queueOf(c.Actor.Type, in.Queue)
+	if err != nil {
+		return out, err
+	}
+	e := queuerows.Edit{Priority: in.Priority}
+	if in.DelayMS != nil {
+		d, err := queuerows.Span("delay_ms", *in.DelayMS)
+		if err != nil {
+			return out, err
+		}
+		e.Delay = &d
+	}
+	if len(in.Body) > 0 {
+		if e.Body, err = wire.Convert(c.Actor.Type.Behavior, host.QueueBody, i, codec, in.Body, host.CBOR, "body"); err != nil {
+			return out, err
+		}
+	}
+	before, out, err := SetOf(h).Replace(in.Queue, in.ID, e)
+	if err != nil {
+		return out, err
+	}
+	entry := audit.Of(h.Work.Ctx)
+	for _, m := range []*host.ListedMessage{&before, &out} {
+		stored := m.Body
+		if m.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, stored, host.JSON); err != nil {
+			return out, err
+		}
+		if m == &before {
+			entry.Before(m)
+			continue
+		}
+		entry.After(m)
+		if m.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, stored, codec); err != nil {
+			return out, err
+		}
+	}
+	QueueChange(h, "replace", in.Queue, func(d map[string]any) { d["id"] = in.ID })
+	return out, nil
 }
 
 // purgeQueue removes waiting messages, as many as fit one turn.

@@ -1,7 +1,9 @@
 package queuerows
 
 import (
+	"bytes"
 	"math"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -62,6 +64,77 @@ func (s *Set) Delete(queue string, ids []uint64) (int64, error) {
 		n++
 	}
 	return n, nil
+}
+
+// An Edit is what is changed of a message; nil leaves it as it is.
+type Edit struct {
+	Body     []byte
+	Priority *int
+	Delay    *time.Duration // until it can be received; 0 is at once
+}
+
+// Replace changes a message of a queue that no worker holds, or a dead letter, and returns it as it was and as it is. The
+// error code is NotFound if there is no such message, and FailedPrecondition if a worker holds it.
+func (s *Set) Replace(queue string, id uint64, e Edit) (before, after host.ListedMessage, err error) {
+	if p := e.Priority; p != nil && (*p < -host.MaxQueuePriority || *p > host.MaxQueuePriority) {
+		return before, after, host.Errorf(host.InvalidArgument, "priority: %d, want %d to %d", *p, -host.MaxQueuePriority, host.MaxQueuePriority).With("field", "priority")
+	}
+	l, err := s.openAny(queue)
+	if err != nil {
+		return before, after, err
+	}
+	m := &s.msg
+	ok, err := s.get(id)
+	if err == nil && !ok {
+		ok, err = s.readDead(l, id, m)
+	}
+	switch {
+	case err != nil:
+		return before, after, err
+	case !ok || string(m.queue) != l.name:
+		return before, after, host.Errorf(host.NotFound, "the queue %q has no message %d", queue, id)
+	case m.state == locked:
+		return before, after, host.Errorf(host.FailedPrecondition, "a worker holds message %d", id).Retry()
+	case m.state == dead && e.Delay != nil:
+		return before, after, host.Errorf(host.InvalidArgument, "delay_ms: a dead letter has no delay").With("field", "delay_ms")
+	case len(e.Body) > l.cfg.MessageBytes:
+		return before, after, host.OverLimit("body", int64(l.cfg.MessageBytes), int64(len(e.Body))).With("field", "body")
+	}
+	if grows := int64(len(e.Body) - len(m.body)); e.Body != nil && m.state != dead {
+		if err := l.room(0, grows); err != nil {
+			return before, after, err
+		}
+		l.bytes, l.dirty = max(l.bytes+grows, 0), true
+	}
+	before = m.listed()
+	before.Body = bytes.Clone(before.Body)
+	if err := s.leave(l, m); err != nil {
+		return before, after, err
+	}
+	if e.Body != nil {
+		m.body = e.Body
+	}
+	if e.Priority != nil {
+		m.priority = int16(*e.Priority)
+	}
+	if e.Delay != nil {
+		m.state, m.due = pending, 0
+		if *e.Delay > 0 {
+			m.state, m.due = delayed, s.now+milliseconds(*e.Delay)
+		}
+	}
+	if m.state == dead {
+		s.key = keyspace.DeadLetter.Append(s.key[:0], l.name, m.id)
+		err = s.fail(s.putText(s.key, m, engine.PutOptions{}))
+	} else {
+		err = s.put(m, false)
+	}
+	if err == nil {
+		err = s.enter(l, m)
+	}
+	after = m.listed()
+	after.Body = bytes.Clone(after.Body)
+	return before, after, err
 }
 
 // drop removes a message without a trace.
