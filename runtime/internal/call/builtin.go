@@ -65,7 +65,10 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	if from == nil && p.k.Draining.Load() {
 		return host.Reply{}, fault.Unavailable("the node is shutting down")
 	}
-	ctx, entry := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
+	ctx, entry, err := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
+	if err != nil {
+		return host.Reply{}, err
+	}
 	if b.serve != nil {
 		if b.reads {
 			if err := inOrder(ctx, r); err != nil {
@@ -81,7 +84,6 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 		return host.Reply{Output: out}, err
 	}
 	var reply host.Reply
-	var err error
 	q := r
 	if r.Value == nil {
 		own := *r
