@@ -160,7 +160,7 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 	if end := s.audit.readable(); q.Before == 0 || q.Before > end {
 		q.Before = end
 	}
-	if q.After+1 >= q.Before {
+	if q.After >= q.Before-1 { // q.Before is at least 1
 		return nil
 	}
 	bounds, parse := auditBounds(q.After, q.Before), keyspace.ParseAuditRow

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
@@ -41,6 +42,8 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 		must(t, o.ControlRun(t.Context(), deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Reason: "it kills the node"}))
 		page, err := o.Runs(t.Context(), host.RunQuery{Reason: wfhost.PausedOperator})
 		fatalIf(t, err != nil || len(page.Runs) != 1 || page.Runs[0].Text != "it kills the node", "%+v, %v", page, err)
+		log, err := o.Audit(t.Context(), audit.Query{Verb: host.WorkflowPause})
+		fatalIf(t, err != nil || len(log.Records) != 1 || log.Records[0].Channel != "offline" || log.Records[0].Reason != "it kills the node" || log.Records[0].Version == 0, "%+v, %v", log, err)
 	})
 	s, err := engine.Open(t.Context(), engine.Options{Dir: filepath.Join(dir, "store")})
 	must(t, err)

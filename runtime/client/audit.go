@@ -57,9 +57,6 @@ func auditPath(q *audit.Query) (string, url.Values, *host.Error) {
 // FollowAudit calls f for the records of the audit log, as they are committed. It connects again if the connection is lost, and misses
 // none.
 func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
-	if q.After == 0 && q.Since.IsZero() {
-		q.Since = time.Now() // also for the connections after the first
-	}
 	lost := time.Now()
 	for attempt := 1; ; attempt++ {
 		path, params, e := auditPath(&q)
@@ -74,6 +71,9 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 		conn, life, failed := c.listen(ctx, &request{method: http.MethodGet, path: path, header: h})
 		if failed == nil {
 			attempt = 1
+			if q.After == 0 && q.Since.IsZero() {
+				q.Since = conn.date // for the connections after the first; the clock here may be another
+			}
 			err := conn.records(func(r *audit.Record) error {
 				q.After = r.ID
 				return f(r)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ type sse struct {
 	cancel  context.CancelFunc
 	silence *time.Timer
 	buf     []byte
+	date    time.Time // when it began, by the clock of the node; zero if it does not say
 }
 
 // listen sends a request that is answered with server-sent events. The context that it returns ends with them.
@@ -36,6 +38,7 @@ func (c *Client) listen(ctx context.Context, q *request) (*sse, context.Context,
 		return nil, nil, f
 	}
 	s.body, s.r = res.Body, bufio.NewReaderSize(res.Body, 16<<10)
+	s.date, _ = http.ParseTime(res.Header.Get("Date"))
 	if media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); media != "text/event-stream" {
 		s.close()
 		return nil, nil, &failure{err: host.Errorf(host.Internal, "the node's answer is %q and not a stream of events", media)}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
@@ -63,8 +64,11 @@ func (l *Log) Begin(ctx context.Context, verb string, input []byte, from *kernel
 	if e.row.Reason == "" {
 		var in struct{ Reason string }
 		if json.Unmarshal(input, &in) == nil {
-			e.row.Reason = in.Reason
+			e.row.Reason = plain(in.Reason)
 		}
+	}
+	if from != nil && from.Waiter != nil && ctx.Done() == nil {
+		ctx = from.Waiter // the call runs under it, see kernel.Caller.Extend, and must find the entry there
 	}
 	return context.WithValue(ctx, entryKey{}, e), e
 }
@@ -73,7 +77,7 @@ func (l *Log) Begin(ctx context.Context, verb string, input []byte, from *kernel
 func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entry {
 	e := &Entry{log: l, row: row{Verb: verb, Channel: "go"}}
 	if o := audit.Of(ctx); o != nil {
-		e.row.Channel, e.row.Principal, e.row.Remote, e.row.Reason = cmp.Or(o.Channel, "go"), o.Principal, o.Remote, o.Reason
+		e.row.Channel, e.row.Principal, e.row.Remote, e.row.Reason = cmp.Or(o.Channel, "go"), plain(o.Principal), plain(o.Remote), plain(o.Reason)
 	}
 	if from != nil {
 		e.row.Channel, e.row.Principal, e.row.Remote = "actor", "", ""
@@ -85,6 +89,18 @@ func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entr
 		e.row.Channel = "offline"
 	}
 	return e
+}
+
+// plain returns a text from outside as a record can have it: in UTF-8, or the record could not be read, and not long.
+func plain(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	n := 0
+	for i := range s {
+		if n++; n > audit.MaxReason {
+			return s[:i]
+		}
+	}
+	return s
 }
 
 // Of returns the entry of the call that work is done for; nil if it has none.
@@ -101,7 +117,7 @@ func (e *Entry) Join(t *kernel.Turn) {
 	if e == nil {
 		return
 	}
-	e.written = false
+	e.written, e.row.Before, e.row.After = false, nil, nil
 	t.Lock()
 	defer t.Leave()
 	t.Enlist(e)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -121,15 +122,21 @@ func (l *Log) next() <-chan struct{} {
 
 // Verb returns the entry of a call, and the context for its work: nil if the call leaves no record. That is so unless only operators may
 // call the method. What a type may open to its callers counts only from outside, or with a reason: the program and its actors use it
-// as they use any other method. The holder of a token is no operator.
-func (l *Log) Verb(ctx context.Context, row method.Row, open host.Open, r *host.Request, from *kernel.Caller) (context.Context, *Entry) {
+// as they use any other method. The holder of a token is no operator. The error says that the reason is none.
+func (l *Log) Verb(ctx context.Context, row method.Row, open host.Open, r *host.Request, from *kernel.Caller) (context.Context, *Entry, error) {
 	if l == nil || row.Kind != host.Action || row.By(open) != method.Operators || token.Of(ctx) != nil {
-		return ctx, nil
+		return ctx, nil, nil
 	}
 	if row.Caller != method.Operators && (from != nil || !told(ctx)) {
-		return ctx, nil
+		return ctx, nil, nil
 	}
-	return l.Begin(ctx, row.Name, l.input(row, r), from)
+	if o := audit.Of(ctx); o != nil {
+		if fault := audit.CheckReason(o.Reason, "reason"); fault != nil {
+			return ctx, nil, fault
+		}
+	}
+	ctx, e := l.Begin(ctx, row.Name, l.input(row, r), from)
+	return ctx, e, nil
 }
 
 // input returns the input of a request as JSON.
@@ -156,16 +163,27 @@ func (l *Log) input(row method.Row, r *host.Request) []byte {
 	return text
 }
 
-// Destroy implements kernel.Destroyer: to destroy an actor is a verb, unless the actor does so itself.
+// Destroy implements kernel.Destroyer: to destroy an actor is a verb, unless the actor does so itself. It may do so in the turn of
+// another verb, whose entry is not sealed then as that of other turns.
 func (l *Log) Destroy(t *kernel.Turn) error {
+	for _, p := range t.Participants() {
+		if e, ok := p.(*Entry); ok {
+			return last(t, e)
+		}
+	}
 	if t.Work.Job.Traits(t.Actor).Kind != "destroy" {
 		return nil
 	}
-	e := l.entry(orBackground(t.Work.Ctx), Destroy, callerOf(t.Work))
+	return last(t, l.entry(orBackground(t.Work.Ctx), Destroy, callerOf(t.Work)))
+}
+
+// last writes an entry in a turn that destroys its actor.
+func last(t *kernel.Turn, e *Entry) error {
 	before := len(t.Changes)
 	if err := e.Seal(t); err != nil {
 		return err
 	}
+	e.written = true
 	if added := t.Changes[before:]; len(added) > 0 { // it is published though the others are not
 		record := added[0]
 		copy(t.Changes[t.Lasting+1:], t.Changes[t.Lasting:before])

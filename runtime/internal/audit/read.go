@@ -123,7 +123,7 @@ func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.
 	q.Until, q.Before = time.Time{}, 0
 	for {
 		news := l.next()
-		for more := true; more; {
+		for more := true; more && ctx.Err() == nil; {
 			var records []audit.Record
 			var bad error
 			n := 0

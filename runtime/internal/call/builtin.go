@@ -69,7 +69,10 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	if b.Row.Reasoned && !audit.Reasoned(ctx) {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%s needs a reason, for the audit log", b.Row.Name).With("field", "reason")
 	}
-	ctx, entry := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
+	ctx, entry, err := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
+	if err != nil {
+		return host.Reply{}, err
+	}
 	if b.serve != nil {
 		if b.reads {
 			if err := inOrder(ctx, r); err != nil {
@@ -85,7 +88,6 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 		return host.Reply{Output: out}, err
 	}
 	var reply host.Reply
-	var err error
 	q := r
 	if r.Value == nil {
 		own := *r

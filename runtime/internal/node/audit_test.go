@@ -231,7 +231,7 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 		g.mustVerb("a", host.ActorPause, nil, nil)
 		time.Sleep(60 * 24 * time.Hour)
 		g.mustVerb("a", host.ActorResume, nil, nil)
-		time.Sleep(31*24*time.Hour + time.Hour)
+		time.Sleep(31*24*time.Hour + time.Hour) // not at the time of a removal
 		if all := g.records("a"); len(all) != 1 || all[0].Verb != host.ActorResume {
 			t.Errorf("%+v", all)
 		}

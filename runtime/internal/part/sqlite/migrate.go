@@ -68,9 +68,15 @@ func (*Part) Prepare(t *kernel.Turn) error {
 	if len(ms) == 0 {
 		return nil
 	}
-	if e := audit.Of(t.Work.Ctx); e.Verb() == host.SQLMigrate {
-		e.Join(t)
+	cause := t.Work
+	if cause.Of != nil {
+		cause = cause.Of // what wakes the actor
 	}
+	entry := audit.Of(cause.Ctx)
+	if entry.Verb() != host.SQLMigrate {
+		entry = nil
+	}
+	entry.Join(t)
 	s, err := sqliteOf(t).write()
 	if err != nil {
 		return err
@@ -82,6 +88,7 @@ func (*Part) Prepare(t *kernel.Turn) error {
 	case err != nil:
 		return err
 	}
+	entry.Output(&host.SQLMigrateOutput{Applied: append([]string{}, applied...)})
 	if len(applied) > 0 {
 		t.Logger().Debug("migrations of the database are applied", slog.Any("migrations", applied))
 	}
