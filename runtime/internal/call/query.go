@@ -29,9 +29,8 @@ type Query struct {
 	Actor           *kernel.Actor
 	View            *view.View
 	from            kernel.Caller
-	op              *span.Operation // that the handler adds to; nil if it has not asked for its span
-	asks            sync.Once       // makes op
-	Request         *host.Request   // what was asked; the caller must not change it while the query runs
+	own             atomic.Pointer[ownSpan] // nil until the handler asks for its span
+	Request         *host.Request           // what was asked; the caller must not change it while the query runs
 
 	mu      sync.Mutex
 	Closed  bool
@@ -209,14 +208,22 @@ func (r *Query) spanValue(key any) any {
 	if v == nil || !s.Sampled() {
 		return v
 	}
-	r.asks.Do(func() {
-		r.op, _ = span.New(to, "query", r.Request.Method, s)
-		span.Start(to, r.op)
+	r.own.CompareAndSwap(nil, new(ownSpan))
+	own := r.own.Load()
+	own.once.Do(func() {
+		own.op, _ = span.New(to, "query", r.Request.Method, s)
+		span.Start(to, own.op)
 	})
-	if r.op == nil { // the query is over
+	if own.op == nil { // the query is over
 		return v
 	}
-	return span.Value(to, r.op.Span, r.op, key)
+	return span.Value(to, own.op.Span, own.op, key)
+}
+
+// An ownSpan is what a handler adds to. It is made once, and not when the query is over.
+type ownSpan struct {
+	once sync.Once
+	op   *span.Operation
 }
 
 // Self implements host.Reader.
@@ -344,8 +351,10 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 		err = a.Kernel.QueryError(a.Address, name, err, r.attrs()...)
 	}
 	if r.from.Span.Span().Sampled() {
-		r.asks.Do(func() {})
-		span.End(a.Spans, r.op, err)
+		r.own.CompareAndSwap(nil, new(ownSpan))
+		own := r.own.Load()
+		own.once.Do(func() {})
+		span.End(a.Spans, own.op, err)
 	}
 	took := a.Kernel.Now() - r.began
 	if r.Request.Method != "" { // else it is the runtime's own
