@@ -69,20 +69,17 @@ func appendItems(t *kernel.Turn, name string, items [][]byte) (uint64, error) {
 
 // The names under which the parts' views of a turn and of a query are embedded.
 type (
-	alarmTurn     = alarm.Turn
-	attributeTurn = attribute.Turn
-	kvTurn        = kv.Turn
-	scheduleTurn  = schedule.Turn
-	streamTurn    = stream.Turn
-	queueTurn     = queue.Turn
-	eventTurn     = event.Turn
-	connTurn      = conn.Turn
-	mailTurn      = mail.Turn
-	sqliteTurn    = sqlite.Turn
-	taskTurn      = task.Turn
-	runTurn       = run.Turn
-
-	attributeQuery = attribute.Query
+	alarmTurn    = alarm.Turn
+	kvTurn       = kv.Turn
+	scheduleTurn = schedule.Turn
+	streamTurn   = stream.Turn
+	queueTurn    = queue.Turn
+	eventTurn    = event.Turn
+	connTurn     = conn.Turn
+	mailTurn     = mail.Turn
+	sqliteTurn   = sqlite.Turn
+	taskTurn     = task.Turn
+	runTurn      = run.Turn
 
 	kvQuery       = kv.Query
 	scheduleQuery = schedule.Query
@@ -96,7 +93,6 @@ type (
 type handlerTurn struct {
 	kernel.Turn
 	alarmTurn
-	attributeTurn
 	kvTurn
 	scheduleTurn
 	streamTurn
@@ -124,12 +120,25 @@ func (h *handlerTurn) List(ctx context.Context, q host.ListQuery) (host.ListPage
 	return survey.List(h.Actor.Kernel, ctx, q)
 }
 
+// attributes is not a field, which would put a turn into the next size class of the allocator.
+func (h *handlerTurn) attributes() attribute.Turn { return attribute.Turn{K: &h.Turn} }
+
+// Attribute implements host.Reader.
+func (h *handlerTurn) Attribute(i int) ([]byte, bool, error) { return h.attributes().Attribute(i) }
+
+// SetAttribute implements host.Turn.
+func (h *handlerTurn) SetAttribute(i int, value []byte) error {
+	return h.attributes().SetAttribute(i, value)
+}
+
+// ClearAttribute implements host.Turn.
+func (h *handlerTurn) ClearAttribute(i int) (bool, error) { return h.attributes().ClearAttribute(i) }
+
 // newTurn makes a turn with the view of it that handlers get.
 func newTurn() *kernel.Turn {
 	h := new(handlerTurn)
 	t := &h.Turn
 	t.Host = h
-	h.attributeTurn.K = t
 	h.alarmTurn.K, h.kvTurn.K, h.scheduleTurn.K, h.streamTurn.K, h.queueTurn.K, h.eventTurn.K = t, t, t, t, t, t
 	h.connTurn.K, h.mailTurn.K, h.sqliteTurn.K, h.taskTurn.K, h.runTurn.K = t, t, t, t, t
 	return t
@@ -138,7 +147,6 @@ func newTurn() *kernel.Turn {
 // A handlerQuery is what the handler of a query is handed.
 type handlerQuery struct {
 	call.Query
-	attributeQuery
 	kvQuery
 	scheduleQuery
 	streamQuery
@@ -159,11 +167,15 @@ func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPag
 	return survey.List(h.Actor.Kernel, ctx, q)
 }
 
+// Attribute implements host.Reader. It is no field, as in a turn.
+func (h *handlerQuery) Attribute(i int) ([]byte, bool, error) {
+	return attribute.Query{K: &h.Query}.Attribute(i)
+}
+
 // newQuery makes a query as its handler sees it.
 func newQuery() call.HandlerQuery {
 	h := new(handlerQuery)
 	q := &h.Query
-	h.attributeQuery.K = q
 	h.kvQuery.K, h.scheduleQuery.K, h.streamQuery.K, h.connQuery.K, h.queueQuery.K, h.sqliteQuery.K = q, q, q, q, q, q
 	return h
 }
