@@ -13,9 +13,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// ReadAudit is the method that Authorize is asked about, as Operate, for GET /-/audit and GET .../-/audit. For the former, Type and Key
-// select records; both are empty for all records.
-const ReadAudit = "audit.read"
+// The methods that Authorize is asked about, as Operate, when records of the audit log are read: ReadAudit for those of one actor, and
+// ListAudit for those of all whose type, and the beginning of whose key, are Type and Key; both are empty for all records. A hook that
+// compares whole keys thus never opens the records of the actors below a key.
+const (
+	ReadAudit = "audit.read"
+	ListAudit = "audit.list"
+)
 
 // EventAudit is a record of the audit log.
 const EventAudit = "audit"
@@ -41,13 +45,15 @@ func (x *exchange) audit(t *target) {
 	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
 	q := audit.Query{Type: t.Type, Prefix: t.Key, Exact: t.Type != ""}
 	known := []string{"verb", "since", "until", "after", "cursor", "limit"}
+	method := ReadAudit
 	if !q.Exact {
+		method = ListAudit
 		q.Type, _ = asked.one("type")
 		q.Prefix = asked["prefix"]
 		x.Count(q.Type, serve.LabelBuiltin)
 		known = append(known, "type", "prefix")
 	}
-	fault := x.Authorize(x.R.Context(), serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, ReadAudit)
+	fault := x.Authorize(x.R.Context(), serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, method)
 	if fault == nil {
 		fault = x.auditWanted(&q, known)
 	}

@@ -46,8 +46,8 @@ func TestTheAuditLogIsReadWithinItsScope(t *testing.T) {
 		return nil
 	}})
 	for _, c := range []struct{ path, scope, asked string }{
-		{"/-/audit", `operate [] audit.read`, `read [] exact=false verb= after=0 before=0 limit=0`},
-		{"/-/audit?type=room&prefix=a&prefix=b&verb=queue.purge&cursor=5&limit=3", `operate room["a" "b"] audit.read`, `read room["a" "b"] exact=false verb=queue.purge after=0 before=5 limit=3`},
+		{"/-/audit", `operate [] audit.list`, `read [] exact=false verb= after=0 before=0 limit=0`},
+		{"/-/audit?type=room&prefix=a&prefix=b&verb=queue.purge&cursor=5&limit=3", `operate room["a" "b"] audit.list`, `read room["a" "b"] exact=false verb=queue.purge after=0 before=5 limit=3`},
 		{"/actors/room/a/-/audit?after=4", `operate room["a"] audit.read`, `read room["a"] exact=true verb= after=4 before=0 limit=0`},
 	} {
 		asked, allowed = nil, ""

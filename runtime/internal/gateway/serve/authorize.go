@@ -37,8 +37,8 @@ const (
 	// listing and counting the workflow runs that are paused or have failed: then Key is empty, and so is Type if the runs of
 	// all types are meant.
 	//
-	// The audit log is read with the method audit.read: then Type and Key are those of the actors whose records are asked for, and
-	// both are empty for those of all.
+	// The records of one actor in the audit log are read with the method audit.read, those of several with audit.list: then Key is the
+	// beginning of their keys, and both Type and Key are empty for the records of all.
 	//
 	// It is also asked about, beside another operation, where an answer shows operators more than others: with the method
 	// actor.why for the status of an actor that has failed, with workflow.history for workflow.status and workflow.result.
