@@ -104,18 +104,21 @@ func (c *cli) root() *cobra.Command {
 		&cobra.Group{ID: "look", Title: "Looking inside:"},
 		&cobra.Group{ID: "tool", Title: "The tool itself:"},
 	)
-	for group, cmds := range map[string][]*cobra.Command{
-		"node":  {c.serveCommand(), c.benchCommand()},
-		"actor": {c.callCommand(), c.createCommand(), c.eventsCommand(), c.connectCommand()},
-		"part":  {c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.alarmCommand(), c.stateCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()},
-		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
-			c.retryCommand(), c.destroyCommand()},
-		"look": {c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
-			c.topCommand(), c.auditCommand(), c.queryCommand(), c.checkCommand()},
-		"tool": {c.versionCommand()},
+	for _, group := range []struct {
+		id   string
+		cmds []*cobra.Command
+	}{
+		{"node", []*cobra.Command{c.serveCommand(), c.benchCommand()}},
+		{"actor", []*cobra.Command{c.callCommand(), c.createCommand(), c.eventsCommand(), c.connectCommand()}},
+		{"part", []*cobra.Command{c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.alarmCommand(), c.stateCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()}},
+		{"operate", []*cobra.Command{c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
+			c.retryCommand(), c.destroyCommand()}},
+		{"look", []*cobra.Command{c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
+			c.topCommand(), c.auditCommand(), c.queryCommand(), c.checkCommand()}},
+		{"tool", []*cobra.Command{c.versionCommand()}},
 	} {
-		for _, cmd := range cmds {
-			cmd.GroupID = group
+		for _, cmd := range group.cmds {
+			cmd.GroupID = group.id
 			root.AddCommand(cmd)
 		}
 	}

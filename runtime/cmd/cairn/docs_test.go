@@ -67,11 +67,11 @@ func mask(s string) string {
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
 		{`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
 		{`127\.0\.0\.1:\d+`, "ADDRESS"},
+		{`\b[0-9a-f]{16,}\b`, "HEX"}, // before what a few of them look like, too
 		{`\b[A-Z2-7]{26}…?`, "RANDOM"},
 		{`\bcairn_[a-z2-7]{48}\b`, "TOKEN"},
 		{`\b[a-z2-7]{16}\b`, "RANDOM"},
 		{`\b[\w-]{9}AA[A-Z]\b`, "RECEIPT"},
-		{`\b[0-9a-f]{16,}\b`, "HEX"},
 		{`\b(0s|\d+(\.\d+)?(ms|µs))\b|("seconds":)[\d.]+`, "${4}DURATION"},
 		{`0x[0-9a-f]+…?`, "HEX"},
 		{`\b\d+(\.\d)? ([KMG]i)?B\b`, "SIZE"},
