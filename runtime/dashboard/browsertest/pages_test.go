@@ -28,7 +28,11 @@ func TestPages(t *testing.T) {
 		{"overview", "/overview", "Turns per second"},
 		{"actors", "/actors", "airport/"},
 		{"actors-of-a-type", "/actors?type=cell", "onerror"},
+		{"actors-found", "/actors?type=cell&sort=-size&where=" + url.QueryEscape("size>1KiB state!=failed"), "acme"},
 		{"actor", acme, "Activations that wrote"},
+		{"state-tab", "/actor/airport/ORD/-/state", "Histogram"},
+		{"usage", "/actor/airport/ORD/-/usage", "Time in handlers"},
+		{"audit-of-an-actor", acme + "audit", "queue.skip"},
 		{"state", "/actor/airport/ORD/-/", "Histogram"},
 		{"paused", "/actor/" + evil + "/-/", "onerror"},
 		{"queues", acme + "queues", "onerror"},
@@ -53,6 +57,7 @@ func TestPages(t *testing.T) {
 		{"workflows", "/runs", "claim/100000"},
 		{"run", "/actor/claim/100000/-/run", "a message in documents"},
 		{"traces", "/traces?type=airport", "airport"},
+		{"audit", "/audit?verb=actor.pause", "onerror"},
 		{"feed", "/feed", "Live feed"},
 	} {
 		t.Run(page.name, func(t *testing.T) {

@@ -140,7 +140,7 @@ func TestKeyboard(t *testing.T) {
 	b.press(kb.Enter)
 	b.until("location.hash === '#/actor/cell/acme/-/' && document.querySelector('.why')")
 	b.press("]")
-	b.until("document.querySelector('.tabs a[aria-current]')?.innerText === 'Queues'")
+	b.until("document.querySelector('.tabs a[aria-current]')?.innerText === 'State'")
 	b.press("u")
 	b.until("location.hash === '#/actor/cell/acme/-/'")
 	b.press("/")

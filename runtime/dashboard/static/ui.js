@@ -162,9 +162,9 @@ export function dialog({ title, text, fields = [], submit = 'OK', danger, confir
 let lastReason = '';
 
 // verb is a button for something that changes data. Its dialog always asks for a reason, which the node is told.
-export function verb(label, { title = label, text, fields = [], danger, confirm, submit = label, run, done, small }) {
+export function verb(label, { title = label, text, fields = [], danger, confirm, submit = label, run, done, small, wide }) {
   return button(label, () => dialog({
-    title, text, danger, confirm, submit: submit.replace('…', ''),
+    title, text, danger, confirm, wide, submit: submit.replace('…', ''),
     fields: [...fields, { name: 'reason', label: 'Reason', required: true, value: lastReason, placeholder: 'ticket 4711', hint: 'Sent with the request.' }],
     run: async (v) => {
       const reason = v.reason.trim();
