@@ -21,7 +21,7 @@ const parts = {
   keys: { name: 'Keyspace', load: () => import('./keys.js') },
   traces: { name: 'Traces', load: () => import('./spans.js') },
   usage: { name: 'Usage', load: () => import('./usage.js') },
-  audit: { name: 'Audit log', load: async () => ({ default: (await import('./audit.js')).auditOfActor }) },
+  audit: { name: 'Audit', load: async () => ({ default: (await import('./audit.js')).auditOfActor }) },
 };
 
 const limitNames = ['storage_bytes', 'write_set_bytes', 'value_bytes', 'state_bytes', 'mailbox_count', 'mailbox_bytes', 'connections', 'call_rate', 'call_burst', 'sql_memory_bytes', 'sql_temporary_bytes', 'sql_turn_bytes', 'sql_value_bytes'];

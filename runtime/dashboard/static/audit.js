@@ -36,10 +36,10 @@ function log(page, path, { title, ofNode }) {
       return get(path + '?' + wanted, { signal });
     },
     show: (r) => [
-      table(['Time', 'Verb', ofNode ? 'Actor' : null, { label: 'Reason', class: 'grow' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'opt' }].filter(Boolean),
+      table(['Time', 'Verb', ofNode ? { label: 'Actor', class: 'grow' } : null, { label: 'Reason', class: 'grow' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'opt' }].filter(Boolean),
         (r.records ?? []).map((x) => ({
           key: String(x.id),
-          cells: [moment(x.time), badge(x.verb, x.verb === 'actor.destroy' ? 'bad' : 'info'), ofNode ? h('a.row', { href: link(x, 'audit') }, address(x)) : null, x.reason ?? h('span.dim', 'none'),
+          cells: [moment(x.time), badge(x.verb, x.verb === 'actor.destroy' ? 'bad' : 'info'), ofNode ? h('a.row', { href: link(x, 'audit') }, h('span.address', address(x))) : null, x.reason ?? h('span.dim', 'none'),
             [x.principal || x.channel, x.principal ? h('span.dim', ' ', x.channel) : null, x.remote ? h('div.dim', x.remote) : null], x.version ? number(x.version) : '–', values(x)].filter((c) => c !== null),
         })), { none: 'No such records.', caption: 'Audit log' }),
       h('div.pager',

@@ -1,6 +1,6 @@
 // The state of an actor, which can be edited.
 
-import { h } from './dom.js';
+import { h, patch } from './dom.js';
 import { ofActor } from './api.js';
 import { json, verb } from './ui.js';
 import { parse, stringify } from './json.js';
@@ -10,9 +10,10 @@ export default function state(page) {
   const part = page.section({
     title: 'State',
     load: () => page.call('state.get'),
-    show: (r) => [
-      h('div.head', h('p.note', `as of version ${number(r.version)}`, r.form ? `, form ${number(r.form)}` : ''), ofActor() ? null : edit(r)),
-      json(r.state)],
+    show: (r) => {
+      if (!ofActor()) patch(part.side, edit(r));
+      return [json(r.state), h('p.note', `as of version ${number(r.version)}`, r.form ? `, form ${number(r.form)}` : '')];
+    },
   });
   // edit sends the version that was shown, so that a state that has changed since stays.
   const edit = (r) => verb('Edit…', {
