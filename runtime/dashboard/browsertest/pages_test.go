@@ -70,7 +70,7 @@ func TestPages(t *testing.T) {
 			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
 				t.Errorf("on a phone the page is %d pixels wide", wide)
 			}
-			if slices.Contains([]string{"overview", "actor", "entries", "run", "traces"}, page.name) {
+			if slices.Contains([]string{"overview", "actor", "entries", "run", "traces", "audit"}, page.name) {
 				b.screenshot("phone-" + page.name)
 			}
 			b.size(1360, 900)
@@ -98,6 +98,11 @@ func TestOneTrace(t *testing.T) {
 	b.click("Find in other actors")
 	b.until("document.querySelectorAll('.lane').length > 1")
 	b.shows("route/ORD/LAX")
+	id := js[string](b, "location.hash.split('?')[0].split('/').pop()")
+	b.visit("/traces")
+	b.fill("Actor or trace", id)
+	js[bool](b, "(document.querySelector('.head form').requestSubmit(), true)")
+	b.until("location.hash.startsWith('#/trace/') && document.querySelectorAll('.lane').length > 1") // it asks all actors at once
 	js[bool](b, "([...document.querySelectorAll('.wf-name button')].find((e) => e.innerText.includes('turn')).click(), true)")
 	b.until("document.querySelector('.detail .facts')")
 	b.screenshot("trace")

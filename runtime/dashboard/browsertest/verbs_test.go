@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -154,6 +155,7 @@ func TestRepair(t *testing.T) {
 
 	b.visit("/audit")
 	b.until("['state.replace', 'alarm.run', 'queue.replace'].every((verb) => [...document.querySelectorAll('.badge')].some((e) => e.innerText === verb))")
+	js[bool](b, "(document.querySelectorAll('details')[2].open = true)")
 	b.screenshot("audit-of-the-node")
 	b.fill("Verb", "state.replace")
 	b.until("document.querySelectorAll('tbody tr').length === 1 && document.querySelector('.page[data-ready] a.row')?.innerText === 'airport/DEN'")
@@ -174,6 +176,17 @@ func TestFind(t *testing.T) {
 	b.until("document.querySelectorAll('a.row').length > 2")
 	b.fill("Order", "-key")
 	b.until("location.hash.includes('sort=-key') && ((rows) => rows.length > 2 && rows.every((r, i) => i === 0 || rows[i - 1] > r))([...document.querySelectorAll('a.row')].map((e) => e.innerText))")
+	s.call("tenant/a", "choose", "pro")
+	s.call("tenant/b", "choose", hostile)
+	b.visit("/actors?type=tenant")
+	b.shows("plan=pro")
+	b.shows("plan=" + hostile)
+	b.fill("Order", "-plan")
+	b.until("location.hash.includes('sort=-plan') && document.querySelector('a.row')?.innerText === 'tenant/a'")
+	b.screenshot("attributes")
+	b.fill("Conditions", "plan="+strconv.Quote(hostile)+",size>1")
+	b.until("document.querySelectorAll('a.row').length === 1 && document.querySelector('a.row').innerText === 'tenant/b'")
+	b.harmless()
 	b.refused = "/actors" // the console says that the node refused it
 	b.fill("Conditions", "colour=red")
 	b.until("document.querySelector('.fault')?.innerText.includes('colour')")

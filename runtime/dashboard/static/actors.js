@@ -53,10 +53,12 @@ export default async function actors(page) {
       try {
         const r = await get('actors?' + wanted, { signal });
         patch(trouble);
+        list.el.hidden = false;
         return r;
       } catch (e) {
         if (signal.aborted || e.code !== 'invalid_argument') throw e;
         patch(trouble, fault(e));
+        list.el.hidden = true;
         return { actors: [] };
       }
     },

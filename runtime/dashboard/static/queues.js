@@ -46,7 +46,7 @@ export default function queues(page) {
     const queue = chosen;
     return verb('Edit…', {
       small: true, wide: true, title: `Replace message ${m.id.rawJSON ?? m.id} of ${queue}`, submit: 'Replace',
-      fields: [{ name: 'body', label: 'Body, as JSON', type: 'area', rows: 12, required: true, value: stringify(m.body, 2) }, { name: 'delay', label: 'Delay from now in milliseconds', type: 'number', min: 0, hint: 'Empty: as it is.' }],
+      fields: [{ name: 'body', label: 'Body, as JSON', type: 'area', rows: 12, required: true, value: stringify(m.body, 2) ?? '' }, { name: 'delay', label: 'Delay from now in milliseconds', type: 'number', min: 0, hint: 'Empty: as it is.' }],
       run: (v, reason) => page.act('queue.replace', { queue, id: m.id, body: parse(v.body), ...(v.delay === '' ? {} : { delay_ms: Number(v.delay) }) }, reason), done: refresh,
     });
   }

@@ -155,7 +155,9 @@ export function dialog({ title, text, fields = [], submit = 'OK', danger, confir
     box.onclose = () => { box.remove(); resolve(result); };
     document.body.append(box);
     box.showModal();
-    (box.querySelector('input:not([type=checkbox]), textarea, select') ?? go).focus();
+    const first = box.querySelector('input:not([type=checkbox]), textarea, select') ?? go;
+    first.focus();
+    if (first.type === 'textarea') first.setSelectionRange(0, 0); // it begins at the top
   });
 }
 
