@@ -67,7 +67,7 @@ export default async function actors(page) {
       if (document.activeElement !== sort) orders(names);
       return [
         table([{ label: 'Actor', class: 'grow' }, 'State', { label: 'Run', class: 'opt' }, { label: 'Waiting', class: 'num opt' }, { label: 'Messages', class: 'num opt' },
-          { label: 'Alarms', class: 'num opt' }, { label: 'Keys', class: 'num opt' }, { label: 'Size', class: 'num' }, { label: 'Changed', class: 'num' }, ...(names.length ? [{ label: 'Attributes', class: 'opt' }] : [])],
+          { label: 'Alarms', class: 'num opt' }, { label: 'Keys', class: 'num opt' }, { label: 'Size', class: 'num' }, { label: 'Changed', class: 'num' }, ...(names.length ? [{ label: 'Attributes', class: 'wraps opt' }] : [])],
         r.actors.map((a) => ({
           key: a.id, href: link(a),
           cells: [h('span.address', h('span.dim', a.type, a.key.length ? '/' : ''), keyOf(a)), badge(a.state), a.run ? [badge(a.run.state), ' ', h('span.dim', a.run.workflow)] : '',

@@ -36,7 +36,7 @@ function log(page, path, { title, ofNode }) {
       return get(path + '?' + wanted, { signal });
     },
     show: (r) => [
-      table(['Time', 'Verb', ofNode ? { label: 'Actor', class: 'grow' } : null, { label: 'Reason', class: 'grow' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'grow opt' }].filter(Boolean),
+      table(['Time', 'Verb', ofNode ? { label: 'Actor', class: 'wraps' } : null, { label: 'Reason', class: 'wraps' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'grow opt' }].filter(Boolean),
         (r.records ?? []).map((x) => ({
           key: String(x.id),
           cells: [moment(x.time), badge(x.verb, x.verb === 'actor.destroy' ? 'bad' : 'info'), ofNode ? h('a.row', { href: link(x, 'audit') }, h('span.address', address(x))) : null, x.reason ?? h('span.dim', 'none'),

@@ -47,7 +47,7 @@ export default function queues(page) {
     return verb('Edit…', {
       small: true, wide: true, title: `Replace message ${m.id.rawJSON ?? m.id} of ${queue}`, submit: 'Replace',
       fields: [{ name: 'body', label: 'Body, as JSON', type: 'area', rows: 12, required: true, value: stringify(m.body, 2) ?? '' }, { name: 'delay', label: 'Delay from now in milliseconds', type: 'number', min: 0, hint: 'Empty: as it is.' }],
-      run: (v, reason) => page.act('queue.replace', { queue, id: m.id, body: parse(v.body), ...(v.delay === '' ? {} : { delay_ms: Number(v.delay) }) }, reason), done: refresh,
+      run: (v, reason) => page.act('queue.replace', { queue, id: m.id, body: parse(v.body), ...(v.delay === '' ? {} : { delay_ms: Number(v.delay) }) }, reason).then(() => 'Replaced'), done: refresh,
     });
   }
   function refresh() { list.refresh(); messages.refresh(); dead.refresh(); }

@@ -38,7 +38,7 @@ export function facts(...pairs) {
 }
 
 // table shows rows: {key, cells, href, class}. A column is a label or {label, class}: num is for numbers, opt is left out on
-// a phone, grow takes the room that is left.
+// a phone, grow takes the room that is left, wraps breaks its lines.
 export function table(columns, rows, { none = 'Nothing here.', caption } = {}) {
   if (!rows.length) return empty(none);
   const cols = columns.map((c) => typeof c === 'string' ? { label: c } : c);
