@@ -107,11 +107,15 @@ func TestRepair(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(0)
 	s.store("cell/acme")
-	for i := range 20 { // which makes the airport congested, and arms its alarm
-		_, err := traffic.Depart.Call(t.Context(), traffic.Airports.Ref(s.rt, "DEN"), traffic.Flight{Number: int64(200_000 + i), Destination: "LAX", Delay: 90})
+	depart := func(number int64) {
+		t.Helper()
+		_, err := traffic.Depart.Call(t.Context(), traffic.Airports.Ref(s.rt, "DEN"), traffic.Flight{Number: number, Destination: "LAX", Delay: 90})
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	for i := range int64(20) { // which makes the airport congested, and arms its alarm
+		depart(200_000 + i)
 	}
 	b := s.open("#/actor/airport/DEN/-/state")
 	const reason = "ticket 4712"
@@ -139,6 +143,14 @@ func TestRepair(t *testing.T) {
 	b.fill("state", `{"Strange":1}`, "reason", reason)
 	b.click("Replace")
 	b.until("document.querySelector('dialog[open] .fault')?.innerText.includes('invalid_argument')")
+	b.click("Cancel")
+	b.until("!document.querySelector('dialog')")
+	b.click("Edit…")
+	b.until("document.querySelector('dialog[open] [name=state]')")
+	depart(200_020)
+	b.fill("reason", reason)
+	b.click("Replace")
+	b.until("document.querySelector('dialog[open] .fault')?.innerText.includes('failed_precondition')") // it has changed since it was shown
 	b.click("Cancel")
 
 	b.visit("/actor/airport/DEN/-/timers")
@@ -287,7 +299,7 @@ func TestInspector(t *testing.T) {
 	if js[bool](b, "[...document.querySelectorAll('button')].some((e) => e.innerText === 'Pause')") {
 		t.Error("the page has verbs")
 	}
-	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact", "timers": "nightly"} {
+	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact", "timers": "nightly", "state": "as of version", "usage": "Time in handlers"} {
 		b.visit("/actor/cell/acme/-/" + at)
 		b.shows(want)
 	}
