@@ -28,7 +28,11 @@ func TestPages(t *testing.T) {
 		{"overview", "/overview", "Turns per second"},
 		{"actors", "/actors", "airport/"},
 		{"actors-of-a-type", "/actors?type=cell", "onerror"},
+		{"actors-found", "/actors?type=cell&sort=-size&where=" + url.QueryEscape("size>1KiB state!=failed"), "acme"},
 		{"actor", acme, "Activations that wrote"},
+		{"state-tab", "/actor/airport/ORD/-/state", "Histogram"},
+		{"usage", "/actor/airport/ORD/-/usage", "Time in handlers"},
+		{"audit-of-an-actor", acme + "audit", "queue.skip"},
 		{"state", "/actor/airport/ORD/-/", "Histogram"},
 		{"paused", "/actor/" + evil + "/-/", "onerror"},
 		{"queues", acme + "queues", "onerror"},
@@ -53,6 +57,7 @@ func TestPages(t *testing.T) {
 		{"workflows", "/runs", "claim/100000"},
 		{"run", "/actor/claim/100000/-/run", "a message in documents"},
 		{"traces", "/traces?type=airport", "airport"},
+		{"audit", "/audit?verb=actor.pause", "onerror"},
 		{"feed", "/feed", "Live feed"},
 	} {
 		t.Run(page.name, func(t *testing.T) {
@@ -65,7 +70,7 @@ func TestPages(t *testing.T) {
 			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
 				t.Errorf("on a phone the page is %d pixels wide", wide)
 			}
-			if slices.Contains([]string{"overview", "actor", "entries", "run", "traces"}, page.name) {
+			if slices.Contains([]string{"overview", "actor", "entries", "run", "traces", "audit"}, page.name) {
 				b.screenshot("phone-" + page.name)
 			}
 			b.size(1360, 900)
@@ -93,6 +98,11 @@ func TestOneTrace(t *testing.T) {
 	b.click("Find in other actors")
 	b.until("document.querySelectorAll('.lane').length > 1")
 	b.shows("route/ORD/LAX")
+	id := js[string](b, "location.hash.split('?')[0].split('/').pop()")
+	b.visit("/traces")
+	b.fill("Actor or trace", id)
+	js[bool](b, "(document.querySelector('.head form').requestSubmit(), true)")
+	b.until("location.hash.startsWith('#/trace/') && document.querySelectorAll('.lane').length > 1") // it asks all actors at once
 	js[bool](b, "([...document.querySelectorAll('.wf-name button')].find((e) => e.innerText.includes('turn')).click(), true)")
 	b.until("document.querySelector('.detail .facts')")
 	b.screenshot("trace")

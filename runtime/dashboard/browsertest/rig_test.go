@@ -22,6 +22,7 @@ import (
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/docs/examples/flights/data"
 	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
 	"github.com/cairn-run/cairn/runtime"
@@ -33,6 +34,18 @@ const patience = 30 * time.Second
 
 // hostile is what a tenant may store to attack an operator.
 const hostile = `<img src=x onerror="window.owned=1"><script>window.owned=1</script>'"&amp;`
+
+// A tenant is found by its plan.
+type tenant struct{}
+
+var (
+	tenants          = actor.NewType[tenant]("tenant")
+	plan             = actor.NewAttribute[string](tenants, "plan")
+	choose           = actor.NewAction[string, actor.None](tenants, "choose")
+	tenantDefinition = actor.Define(tenants, actor.Spec[tenant]{}, actor.On(choose, func(_ *tenant, ctx *actor.Context, name string) (actor.None, error) {
+		return actor.None{}, plan.Set(ctx, name)
+	}))
+)
 
 // browser starts one Chromium for all tests.
 var browser = sync.OnceValues(func() (context.Context, error) {
@@ -74,7 +87,7 @@ func newSite(t *testing.T, token string) *site {
 	rt, err := runtime.Open(t.Context(), runtime.Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Token: token, NoSync: true, Logger: slog.New(slog.DiscardHandler),
 		Traces: runtime.TraceOptions{PerSecond: 1_000_000}, // every trace is kept
-		Actors: append(traffic.Definitions(), cell.Definition()),
+		Actors: append(traffic.Definitions(), cell.Definition(), tenantDefinition),
 		Authorize: func(_ context.Context, r runtime.AuthRequest) error {
 			if reason := r.Header.Get("Cairn-Reason"); reason != "" {
 				s.mu.Lock()

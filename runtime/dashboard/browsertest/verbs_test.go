@@ -1,9 +1,12 @@
 package browsertest
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
 )
 
 // TestVerbs clicks the main verbs. Each asks for a reason, which the node is told.
@@ -99,6 +102,116 @@ func TestVerbs(t *testing.T) {
 	b.calm()
 }
 
+// TestRepair clicks the verbs that change a state, an alarm and a message, and finds them in the audit log.
+func TestRepair(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(0)
+	s.store("cell/acme")
+	depart := func(number int64) {
+		t.Helper()
+		_, err := traffic.Depart.Call(t.Context(), traffic.Airports.Ref(s.rt, "DEN"), traffic.Flight{Number: number, Destination: "LAX", Delay: 90})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range int64(20) { // which makes the airport congested, and arms its alarm
+		depart(200_000 + i)
+	}
+	b := s.open("#/actor/airport/DEN/-/state")
+	const reason = "ticket 4712"
+	answer := func(submit, operation string, fields ...string) {
+		t.Helper()
+		b.until("document.querySelector('dialog[open]')")
+		b.fill(append(fields, "reason", reason)...)
+		b.click(submit)
+		b.until("!document.querySelector('dialog[open]')")
+		if got := s.reason(operation); got != reason {
+			t.Errorf("%s got the reason %q", operation, got)
+		}
+	}
+	b.click("Edit…")
+	b.until("document.querySelector('dialog[open] [name=state]')?.value.includes('\"Claims\": 0')")
+	b.screenshot("edit-state")
+	changed := js[string](b, "document.querySelector('dialog[open] [name=state]').value.replace('\"Claims\": 0', '\"Claims\": 77')")
+	answer("Replace", "operate state.replace", "state", changed)
+	b.until("document.querySelector('pre.json')?.innerText.includes('\"Claims\": 77')")
+	if state := s.call("airport/DEN", "state.get", nil)["state"].(object); state["Claims"] != 77.0 {
+		t.Error("the state is", state)
+	}
+	b.refused = "state.replace" // the console says that the node refused it
+	b.click("Edit…")
+	b.fill("state", `{"Strange":1}`, "reason", reason)
+	b.click("Replace")
+	b.until("document.querySelector('dialog[open] .fault')?.innerText.includes('invalid_argument')")
+	b.click("Cancel")
+	b.until("!document.querySelector('dialog')")
+	b.click("Edit…")
+	b.until("document.querySelector('dialog[open] [name=state]')")
+	depart(200_020)
+	b.fill("reason", reason)
+	b.click("Replace")
+	b.until("document.querySelector('dialog[open] .fault')?.innerText.includes('failed_precondition')") // it has changed since it was shown
+	b.click("Cancel")
+
+	b.visit("/actor/airport/DEN/-/timers")
+	b.shows("quiet")
+	b.click("Run now")
+	answer("Run now", "operate alarm.run")
+	b.shows("No alarm is armed.")
+
+	b.visit("/actor/cell/acme/-/queues")
+	b.shows("ann")
+	b.click("Edit…")
+	answer("Replace", "operate queue.replace", "body", `{"to":"beth"}`)
+	b.shows("beth")
+
+	b.visit("/audit")
+	b.until("['state.replace', 'alarm.run', 'queue.replace'].every((verb) => [...document.querySelectorAll('.badge')].some((e) => e.innerText === verb))")
+	js[bool](b, "(document.querySelectorAll('details')[2].open = true)")
+	b.screenshot("audit-of-the-node")
+	b.fill("Verb", "state.replace")
+	b.until("document.querySelectorAll('tbody tr').length === 1 && document.querySelector('.page[data-ready] a.row')?.innerText === 'airport/DEN'")
+	js[bool](b, "(document.querySelector('tbody a.row').click(), true)")
+	b.until("location.hash === '#/actor/airport/DEN/-/audit' && document.querySelectorAll('tbody tr').length === 2")
+	b.calm()
+}
+
+// TestFind selects and sorts actors, sees what is wrong with a condition, and opens one of those that did most.
+func TestFind(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(20)
+	b := s.open("#/actors?type=airport")
+	b.until("document.querySelectorAll('a.row').length > 2")
+	b.fill("Conditions", "size>1KiB, state=asleep")
+	b.shows("No such actors.")
+	b.fill("Conditions", "size>1KiB state=awake")
+	b.until("document.querySelectorAll('a.row').length > 2")
+	b.fill("Order", "-key")
+	b.until("location.hash.includes('sort=-key') && ((rows) => rows.length > 2 && rows.every((r, i) => i === 0 || rows[i - 1] > r))([...document.querySelectorAll('a.row')].map((e) => e.innerText))")
+	s.call("tenant/a", "choose", "pro")
+	s.call("tenant/b", "choose", hostile)
+	b.visit("/actors?type=tenant")
+	b.shows("plan=pro")
+	b.shows("plan=" + hostile)
+	b.fill("Order", "-plan")
+	b.until("location.hash.includes('sort=-plan') && document.querySelector('a.row')?.innerText === 'tenant/a'")
+	b.screenshot("attributes")
+	b.fill("Conditions", "plan="+strconv.Quote(hostile)+",size>1")
+	b.until("document.querySelectorAll('a.row').length === 1 && document.querySelector('a.row').innerText === 'tenant/b'")
+	b.harmless()
+	b.refused = "/actors" // the console says that the node refused it
+	b.fill("Conditions", "colour=red")
+	b.until("document.querySelector('.fault')?.innerText.includes('colour')")
+	b.screenshot("condition")
+	b.visit("/overview?top=size")
+	b.until("document.querySelector('[aria-label=\"Top actors\"] a.row')")
+	b.click("turns")
+	b.until("document.querySelector('.segments [aria-pressed=true]')?.innerText === 'turns' && location.hash.endsWith('top=turns')")
+	js[bool](b, "(document.querySelector('[aria-label=\"Top actors\"] a.row').click(), true)")
+	b.until("location.hash.endsWith('/usage') && document.querySelector('[aria-label=Usage] tbody tr')")
+	b.calm()
+}
+
 // TestLive shows what happens without being asked again: entries that change, and events.
 func TestLive(t *testing.T) {
 	s := newSite(t, "")
@@ -140,7 +253,7 @@ func TestKeyboard(t *testing.T) {
 	b.press(kb.Enter)
 	b.until("location.hash === '#/actor/cell/acme/-/' && document.querySelector('.why')")
 	b.press("]")
-	b.until("document.querySelector('.tabs a[aria-current]')?.innerText === 'Queues'")
+	b.until("document.querySelector('.tabs a[aria-current]')?.innerText === 'State'")
 	b.press("u")
 	b.until("location.hash === '#/actor/cell/acme/-/'")
 	b.press("/")
@@ -186,7 +299,7 @@ func TestInspector(t *testing.T) {
 	if js[bool](b, "[...document.querySelectorAll('button')].some((e) => e.innerText === 'Pause')") {
 		t.Error("the page has verbs")
 	}
-	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact", "timers": "nightly"} {
+	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact", "timers": "nightly", "state": "as of version", "usage": "Time in handlers"} {
 		b.visit("/actor/cell/acme/-/" + at)
 		b.shows(want)
 	}

@@ -8,6 +8,7 @@ import { address, ago, bytes, clock, keyOf, link, number } from './format.js';
 
 const parts = {
   '': { name: 'Overview', show: overview },
+  state: { name: 'State', load: () => import('./state.js') },
   queues: { name: 'Queues', load: () => import('./queues.js') },
   timers: { name: 'Schedules', load: () => import('./timers.js') },
   messages: { name: 'Messages', load: () => import('./messages.js') },
@@ -19,6 +20,8 @@ const parts = {
   sql: { name: 'SQL', load: () => import('./sql.js') },
   keys: { name: 'Keyspace', load: () => import('./keys.js') },
   traces: { name: 'Traces', load: () => import('./spans.js') },
+  usage: { name: 'Usage', load: () => import('./usage.js') },
+  audit: { name: 'Audit', load: async () => ({ default: (await import('./audit.js')).auditOfActor }) },
 };
 
 const limitNames = ['storage_bytes', 'write_set_bytes', 'value_bytes', 'state_bytes', 'mailbox_count', 'mailbox_bytes', 'connections', 'call_rate', 'call_burst', 'sql_memory_bytes', 'sql_temporary_bytes', 'sql_turn_bytes', 'sql_value_bytes'];
@@ -45,7 +48,7 @@ export default async function actor(page) {
   page.root.append(head, bar, body);
   const draw = (s, e) => {
     patch(head, title(page, a, s, e), s ? brief(s) : null);
-    patch(bar, tabs(Object.entries(parts).filter(([t]) => !ofActor() || s || t === 'store').map(([t, p]) => [t, p.name, link(a, t), s && count(s, t)]), id, 'Parts of the actor'));
+    patch(bar, tabs(Object.entries(parts).filter(([t]) => !ofActor() || t === 'store' || s && t !== 'audit').map(([t, p]) => [t, p.name, link(a, t), s && count(s, t)]), id, 'Parts of the actor'));
   };
   page.refresh = async () => {
     try {

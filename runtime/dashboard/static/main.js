@@ -11,6 +11,7 @@ const pages = {
   actors: { name: 'Actors', key: 'a', load: () => import('./actors.js'), icon: 'M12 2l9 5v10l-9 5-9-5V7zm0 2.3L5.2 8 12 11.7 18.8 8zM5 9.7v6.2l6 3.3v-6.2zm14 0-6 3.3v6.2l6-3.3z' },
   runs: { name: 'Workflows', key: 'w', load: () => import('./runs.js'), icon: 'M4 4h6v5H8v3h8V9h-2V4h6v5h-2v5h-5v2h2v5H9v-5h2v-2H6V9H4z' },
   traces: { name: 'Traces', key: 't', load: () => import('./traces.js'), icon: 'M3 5h11v3H3zm4 5.5h11v3H7zM11 16h10v3H11z' },
+  audit: { name: 'Audit log', key: 'l', load: () => import('./audit.js'), icon: 'M5 3h11l4 4v14H5zm2 2v14h11V8h-3V5zm2 6h7v2H9zm0 4h7v2H9z' },
   feed: { name: 'Live feed', key: 'f', load: () => import('./feed.js'), icon: 'M12 10a2 2 0 1 1 0 4 2 2 0 0 1 0-4M7.8 7.8l1.4 1.4a4 4 0 0 0 0 5.6l-1.4 1.4a6 6 0 0 1 0-8.4m8.4 0a6 6 0 0 1 0 8.4l-1.4-1.4a4 4 0 0 0 0-5.6zM4.9 4.9l1.4 1.4a8 8 0 0 0 0 11.4l-1.4 1.4a10 10 0 0 1 0-14.2m14.2 0a10 10 0 0 1 0 14.2l-1.4-1.4a8 8 0 0 0 0-11.4z' },
 };
 const inner = { actor: { in: 'actors', load: () => import('./actor.js') }, trace: { in: 'traces', load: () => import('./trace.js') } };

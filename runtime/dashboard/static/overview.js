@@ -1,8 +1,8 @@
 // The node as a whole: rates, latencies, lags and what needs a look. All of it is read from /metrics.
 
-import { h } from './dom.js';
+import { h, patch } from './dom.js';
 import { get } from './api.js';
-import { badge, facts, table, time } from './ui.js';
+import { badge, button, facts, table, time } from './ui.js';
 import { address, amount, bytes, clock, link, number, seconds } from './format.js';
 import { quantile, rate, scrape } from './metrics.js';
 import { spark } from './chart.js';
@@ -129,7 +129,26 @@ function health(s) {
     ['Databases open', number(s.sum('cairn_sql_connections'))]);
 }
 
+const measures = { time: 'time', turns: 'turns', bytes: 'bytes', size: 'size' }; // what actors are compared by
+
 export default function overview(page) {
+  let by = measures[page.query.get('top')] ?? 'time';
+  const choose = () => Object.keys(measures).map((m) => button(m, () => {
+    by = m;
+    page.setQuery({ top: m }, true);
+    patch(choices, choose());
+    top.refresh();
+  }, { 'aria-pressed': String(m === by) }));
+  const choices = h('span.segments', choose());
+  const top = page.section({
+    title: 'Top actors of the last minute', ms: 5000, cls: 'flush', actions: choices,
+    load: (signal) => get('-/top?' + new URLSearchParams({ by, limit: 10 }), { signal }),
+    show: (r) => table([{ label: 'Actor', class: 'grow' }, { label: 'Turns', class: 'num' }, { label: 'Time', class: 'num' }, { label: 'Written', class: 'num opt' }, { label: 'Sent', class: 'num opt' }, { label: 'Size', class: 'num' }],
+      r.actors.map((a) => ({
+        key: address(a), href: link(a, 'usage'),
+        cells: [address(a), number(a.turns), seconds(a.handler_us / 1e6), bytes(a.bytes_written), bytes(a.bytes_sent), bytes(a.bytes_stored)],
+      })), { none: 'No actor is in memory.', caption: 'Top actors' }),
+  });
   const need = page.section({
     title: 'Workflow runs that need a look', ms: 5000, cls: 'flush',
     load: (signal) => get('workflows?limit=5', { signal }),
@@ -153,5 +172,5 @@ export default function overview(page) {
     show: (s) => [tiles(s), charts()],
   });
   redraw = main.render;
-  page.root.append(h('h1', 'Overview'), main.el, h('div.columns', h('div.part', lower[0].el, need.el), h('div.part', lower[1].el, lower[2].el)));
+  page.root.append(h('h1', 'Overview'), main.el, h('div.columns', h('div.part', top.el, lower[0].el, need.el), h('div.part', lower[1].el, lower[2].el)));
 }

@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { badge, json, table, time, verb } from './ui.js';
-import { parse, short } from './json.js';
+import { parse, short, stringify } from './json.js';
 import { bytes, number } from './format.js';
 
 export default function queues(page) {
@@ -27,7 +27,7 @@ export default function queues(page) {
     title: 'Messages', cls: 'flush', load: async () => chosen ? page.call('queue.peek', { queue: chosen, limit: 100 }) : { messages: [] },
     show: (r) => [table(['Id', 'State', { label: 'Body', class: 'grow' }, { label: 'Attempts', class: 'num' }, { label: 'Sent', class: 'num' }, ''], r.messages.map((m) => ({
       key: String(m.id.rawJSON ?? m.id), cells: [m.id, badge(m.state), [body(m.body), m.error ? h('div.bad', m.error) : null], m.attempts, time(m.sent),
-        h('span.verbs', verb('Delete', { small: true, danger: true, title: 'Delete a message of ' + chosen, run: (_, reason) => page.act('queue.delete', { queue: chosen, ids: [m.id] }, reason), done: refresh }))],
+        h('span.verbs', m.state === 'processing' ? null : edit(m), verb('Delete', { small: true, danger: true, title: 'Delete a message of ' + chosen, run: (_, reason) => page.act('queue.delete', { queue: chosen, ids: [m.id] }, reason), done: refresh }))],
     })), { none: 'No message waits.', caption: 'Messages' }), r.more ? h('p.empty', 'The first 100 are shown.') : null],
   });
   const dead = page.section({
@@ -36,11 +36,20 @@ export default function queues(page) {
       verb('Requeue all', { title: 'Requeue all dead letters', run: (_, reason) => page.act('queue.dead.requeue', { queue: chosen, all: true }, reason).then((o) => `Requeued ${o.count}`), done: () => refresh() }),
       verb('Delete all', { danger: true, title: 'Delete all dead letters', run: (_, reason) => page.act('queue.dead.delete', { queue: chosen, all: true }, reason).then((o) => `Deleted ${o.count}`), done: () => refresh() })],
     show: (r) => [table(['Id', { label: 'Body and error', class: 'grow' }, { label: 'Attempts', class: 'num' }, { label: 'Died', class: 'num' }, ''], r.messages.map((m) => ({
-      key: String(m.id.rawJSON ?? m.id), cells: [m.id, [body(m.body), m.error ? h('div.bad', m.error) : null], m.attempts, time(m.died), h('span.verbs',
+      key: String(m.id.rawJSON ?? m.id), cells: [m.id, [body(m.body), m.error ? h('div.bad', m.error) : null], m.attempts, time(m.died), h('span.verbs', edit(m),
         verb('Requeue', { small: true, title: 'Requeue a dead letter of ' + chosen, run: (_, reason) => page.act('queue.dead.requeue', { queue: chosen, ids: [m.id] }, reason), done: refresh }),
         verb('Delete', { small: true, danger: true, title: 'Delete a dead letter of ' + chosen, run: (_, reason) => page.act('queue.dead.delete', { queue: chosen, ids: [m.id] }, reason), done: refresh }))],
     })), { none: 'No dead letters.', caption: 'Dead letters' }), r.more ? h('p.empty', 'The first 100 are shown.') : null],
   });
+  // edit replaces what a message says. It stays where it is in the queue, unless it gets a delay.
+  function edit(m) {
+    const queue = chosen;
+    return verb('Edit…', {
+      small: true, wide: true, title: `Replace message ${m.id.rawJSON ?? m.id} of ${queue}`, submit: 'Replace',
+      fields: [{ name: 'body', label: 'Body, as JSON', type: 'area', rows: 12, required: true, value: stringify(m.body, 2) ?? '' }, { name: 'delay', label: 'Delay from now in milliseconds', type: 'number', min: 0, hint: 'Empty: as it is.' }],
+      run: (v, reason) => page.act('queue.replace', { queue, id: m.id, body: parse(v.body), ...(v.delay === '' ? {} : { delay_ms: Number(v.delay) }) }, reason).then(() => 'Replaced'), done: refresh,
+    });
+  }
   function refresh() { list.refresh(); messages.refresh(); dead.refresh(); }
   function choose(name) {
     chosen = name;

@@ -41,7 +41,8 @@ export default function timers(page) {
     title: 'Alarms', cls: 'flush', load: () => page.call('alarm.list'),
     show: (r) => table([{ label: 'Alarm', class: 'grow' }, { label: 'Due', class: 'num' }, { label: '', class: 'num' }, { label: 'Attempts', class: 'num' }, ''], r.alarms.map((x) => ({
       key: named(x), cells: [named(x), moment(x.due), time(x.due), x.attempts ?? 0,
-        h('span.verbs', verb('Disarm', { small: true, danger: true, title: 'Disarm ' + named(x), run: (_, reason) => page.act('alarm.cancel', { name: x.name, instance: x.instance }, reason), done: refresh }))],
+        h('span.verbs', verb('Run now', { small: true, title: 'Run ' + named(x) + ' now', text: 'It becomes due, and fires in the ordinary way.', run: (_, reason) => page.act('alarm.run', { name: x.name, instance: x.instance }, reason), done: refresh }),
+          verb('Disarm', { small: true, danger: true, title: 'Disarm ' + named(x), run: (_, reason) => page.act('alarm.cancel', { name: x.name, instance: x.instance }, reason), done: refresh }))],
     })), { none: 'No alarm is armed.', caption: 'Alarms' }),
   });
   const refresh = () => { schedules.refresh(); alarms.refresh(); runs.refresh(); };

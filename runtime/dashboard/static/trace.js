@@ -6,9 +6,6 @@ import { badge, button, facts, fault, json, moment, note, say } from './ui.js';
 import { address, between, link, micros, number, parseAddress, span } from './format.js';
 import { readSpans } from './spans.js';
 
-const most = 200; // actors that are asked when others are looked for
-const atOnce = 4;
-
 export default async function trace(page) {
   const id = page.path[0] ?? '';
   page.title('Trace ' + id.slice(0, 8));
@@ -38,30 +35,28 @@ export default async function trace(page) {
     show: (list) => [missing || damaged.size ? h('p.warn', missing ? `${number(missing)} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
     actions: button('Find in other actors', () => find(), {}),
   });
-  // find asks actors of the types that the spans name: a span does not say the key of the other side.
+  // find lets the node look in all actors, up to a second a page.
   async function find() {
-    const types = new Set([...spans.values()].flatMap((s) => [...s.name.matchAll(/^(?:request|send|call|http \w+) ([^.\s]+)\./g)].map((m) => m[1])));
-    for (const s of spans.values()) if (s.remote || s.links) types.add('');
     let asked = 0;
-    let found = 0;
-    for (const type of types) {
-      const r = await get('actors?' + new URLSearchParams({ limit: most, ...(type ? { type } : {}) }), { signal: page.signal });
-      const others = r.actors.filter((a) => !actors.has(address(a))).sort((a, b) => new Date(b.updated) - new Date(a.updated));
-      for (let i = 0; i < others.length && asked < most; i += atOnce) {
-        const some = others.slice(i, i + atOnce);
-        asked += some.length;
-        const counts = await Promise.all(some.map((a) => read(a).catch(() => 0)));
-        some.forEach((a, k) => { if (counts[k]) { actors.set(address(a), a); found++; } });
+    const before = actors.size;
+    let cursor;
+    do {
+      const r = await get('-/traces?' + new URLSearchParams({ trace: id, ...(cursor ? { cursor } : {}) }), { signal: page.signal });
+      for (const s of r.spans) {
+        spans.set(s.span_id, { ...s, actor: address(s) });
+        actors.set(address(s), { type: s.type, key: s.key });
       }
-    }
+      asked += r.actors;
+      cursor = r.cursor;
+    } while (cursor);
     const q = new URLSearchParams();
     for (const a of actors.keys()) q.append('actor', a);
     history.replaceState(null, '', `#/trace/${id}?${q}`);
-    say(`${found} more of ${asked} actors take part`);
+    say(`${actors.size - before} more of ${asked} actors take part`);
     view.refresh();
   }
   page.root.append(h('div.head', h('h1', 'Trace ', h('code', id))), view.el, detail);
-  if (!actors.size) patch(detail, fault(new Error('The address names no actor: open a trace from an actor.')));
+  if (!actors.size) find().catch((e) => { if (!page.signal.aborted) patch(detail, fault(e)); });
 }
 
 // order puts spans in the order of their tree, with their depth.

@@ -14,8 +14,8 @@ export default function traces(page) {
   const errors = page.query.get('errors') === '1';
   const type = h('select', { 'aria-label': 'Type', onchange: (e) => page.setQuery({ type: e.target.value }) }, h('option', { value: '' }, 'all types'));
   const trouble = h('div');
-  const actor = h('input.filter', { type: 'search', placeholder: 'actor: TYPE/KEY', 'aria-label': 'Actor', spellcheck: 'false' });
-  const form = h('form', { onsubmit: (e) => { e.preventDefault(); try { location.hash = link(parseAddress(actor.value), 'traces'); } catch (err) { patch(trouble, fault(err)); } } }, actor);
+  const actor = h('input.filter', { type: 'search', placeholder: 'TYPE/KEY, or id of a trace', 'aria-label': 'Actor or trace', spellcheck: 'false' });
+  const form = h('form', { onsubmit: (e) => { e.preventDefault(); try { location.hash = /^[0-9a-f]{32}$/.test(actor.value.trim()) ? '#/trace/' + actor.value.trim() : link(parseAddress(actor.value), 'traces'); } catch (err) { patch(trouble, fault(err)); } } }, actor);
   const list = page.section({
     title: '', cls: 'flush', ms: 5000,
     load: async (signal) => {

@@ -38,7 +38,7 @@ export function facts(...pairs) {
 }
 
 // table shows rows: {key, cells, href, class}. A column is a label or {label, class}: num is for numbers, opt is left out on
-// a phone, grow takes the room that is left.
+// a phone, grow takes the room that is left, wraps breaks its lines.
 export function table(columns, rows, { none = 'Nothing here.', caption } = {}) {
   if (!rows.length) return empty(none);
   const cols = columns.map((c) => typeof c === 'string' ? { label: c } : c);
@@ -155,16 +155,18 @@ export function dialog({ title, text, fields = [], submit = 'OK', danger, confir
     box.onclose = () => { box.remove(); resolve(result); };
     document.body.append(box);
     box.showModal();
-    (box.querySelector('input:not([type=checkbox]), textarea, select') ?? go).focus();
+    const first = box.querySelector('input:not([type=checkbox]), textarea, select') ?? go;
+    first.focus();
+    if (first.type === 'textarea') first.setSelectionRange(0, 0); // it begins at the top
   });
 }
 
 let lastReason = '';
 
 // verb is a button for something that changes data. Its dialog always asks for a reason, which the node is told.
-export function verb(label, { title = label, text, fields = [], danger, confirm, submit = label, run, done, small }) {
+export function verb(label, { title = label, text, fields = [], danger, confirm, submit = label, run, done, small, wide }) {
   return button(label, () => dialog({
-    title, text, danger, confirm, submit: submit.replace('…', ''),
+    title, text, danger, confirm, wide, submit: submit.replace('…', ''),
     fields: [...fields, { name: 'reason', label: 'Reason', required: true, value: lastReason, placeholder: 'ticket 4711', hint: 'Sent with the request.' }],
     run: async (v) => {
       const reason = v.reason.trim();
