@@ -90,7 +90,7 @@ func (u *account) look() sight {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return sight{of: u, writes: u.writes, more: u.a.Tally.Totals().Sub(u.saved)}
+	return sight{of: u, writes: u.writes, more: u.a.Tally.Totals().Sub(u.then().saved)}
 }
 
 // unchanged reports whether no row was written since a look: what the store has and what was seen then go together.

@@ -51,8 +51,9 @@ func (u *account) lately(passed time.Duration) tally.Totals {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	part := func(n int64) int64 { return int64(float64(n) * (1 - passed.Minutes())) }
-	old := u.last.Sub(u.before)
-	return u.a.Tally.Totals().Sub(u.last).Add(tally.Totals{
+	was := u.then()
+	old := was.last.Sub(was.before)
+	return u.a.Tally.Totals().Sub(was.last).Add(tally.Totals{
 		Calls: part(old.Calls), Turns: part(old.Turns), Time: time.Duration(part(int64(old.Time))), Written: part(old.Written), Sent: part(old.Sent),
 	})
 }

@@ -100,10 +100,34 @@ type account struct {
 	a *kernel.Actor
 
 	mu     sync.Mutex
-	saved  tally.Totals // which rows have
-	writes int          // how often one was written
+	writes int   // how often a row was written
+	past   *past // nil at first, and so for an actor that is in memory for less than a minute
+}
 
-	last, before tally.Totals // what was counted until this minute began, and until the one before it did
+// past is what a tally was.
+type past struct {
+	saved        tally.Totals // which rows have
+	last, before tally.Totals // until this minute began, and until the one before it did
+}
+
+// then returns what the tally was.
+//
+// REQUIRES: u.mu
+func (u *account) then() past {
+	if u.past == nil {
+		return past{}
+	}
+	return *u.past
+}
+
+// keep sets what the tally was.
+//
+// REQUIRES: u.mu
+func (u *account) keep(now past) {
+	if u.past == nil {
+		u.past = new(past)
+	}
+	*u.past = now
 }
 
 // accountOf returns the account of an actor; nil if it has none.
@@ -132,7 +156,9 @@ func (r row) plus(t tally.Totals) row {
 func (u *account) turn() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.last, u.before = u.a.Tally.Totals(), u.last
+	was := u.then()
+	was.last, was.before = u.a.Tally.Totals(), was.last
+	u.keep(was)
 }
 
 // save writes the row of the day, if something was counted. If it cannot, it is tried again.
@@ -140,7 +166,7 @@ func (u *account) save(c *kernel.Core) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.a.Tally.Totals()
-	more := now.Sub(u.saved)
+	more := now.Sub(u.then().saved)
 	if more == (tally.Totals{}) {
 		return nil
 	}
@@ -159,7 +185,9 @@ func (u *account) save(c *kernel.Core) error {
 		return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
 	})
 	if err == nil || errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
-		u.saved = now
+		was := u.then()
+		was.saved = now
+		u.keep(was)
 		u.writes++
 	}
 	return err
