@@ -237,7 +237,7 @@ func TestManyTracedActorsUnderStress(t *testing.T) {
 					g.doFrom(key, from, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
 				case 4:
 					hold := make(chan struct{})
-					go func() { time.Sleep(time.Millisecond); g.timeIsUp(); close(hold) }()
+					wg.Go(func() { time.Sleep(time.Millisecond); g.timeIsUp(); close(hold) }) // before the node closes
 					g.doFrom(key, from, func(*puppet, host.Turn) error { <-hold; return nil })
 				case 5:
 					g.verb(key, host.TraceRead, nil, nil)
