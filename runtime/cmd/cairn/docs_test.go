@@ -75,6 +75,7 @@ func mask(s string) string {
 		{`\b(0s|\d+(\.\d+)?(ms|µs))\b|("seconds":)[\d.]+`, "${4}DURATION"},
 		{`0x[0-9a-f]+…?`, "HEX"},
 		{`\b\d+(\.\d)? ([KMG]i)?B\b`, "SIZE"},
+		{`(notes/i~1: version) \d+`, "$1 N"}, // what removes a branch and builds an index commits in between, sooner or later
 		{`("bytes":) ?\d+`, "$1 SIZE"},
 		{`\b1\d{12}\b`, "MILLISECONDS"},
 		{`\d+ bytes|\b(entries|bytes) +\d+`, "${1}COUNT"},
