@@ -31,8 +31,12 @@ func MinuteStep(ms int64) int64 {
 // with a field, a value, and the parts of the actor's key. The field is the number of a [ListingField] or
 // the name of an attribute, the value any element of a tuple.
 func AppendListing(dst []byte, namespace, typ string) []byte {
-	dst = tuple.AppendString(appendSpace(dst, spaceListing), namespace)
-	return tuple.AppendString(dst, typ)
+	return tuple.AppendString(AppendListingNamespace(dst, namespace), typ)
+}
+
+// AppendListingNamespace appends what all rows of the listing index of one namespace begin with.
+func AppendListingNamespace(dst []byte, namespace string) []byte {
+	return tuple.AppendString(appendSpace(dst, spaceListing), namespace)
 }
 
 // Listing returns the bounds of the listing index.

@@ -27,7 +27,7 @@ func TestMetricsShowTypesMailboxesQueuesAndTheStore(t *testing.T) {
 		}{
 			{"cairn_queue_depth", "pending", 2}, {"cairn_queue_depth", "processing", 1}, {"cairn_queue_depth", "dead", 0},
 			{"cairn_queue_oldest_seconds", "bot", 5}, {"cairn_queue_depth_unread", "", 0},
-			{"cairn_type_actors_awake", "bot", 1}, {"cairn_mailbox_items", "bot", 0}, {"cairn_mailbox_bytes", "", 0},
+			{"cairn_type_actors_awake", "bot", 1}, {"cairn_type_actors", "bot", 1}, {"cairn_mailbox_items", "bot", 0}, {"cairn_mailbox_bytes", "", 0},
 			{"cairn_type_commits_total", "bot", metric(t, h, "cairn_commits_total", "")},
 			{"cairn_type_commit_turns_total", "bot", metric(t, h, "cairn_commit_turns_total", "")},
 			{"cairn_store_writable", "", 1}, {"cairn_wake_failures_total", "", 0}, {"cairn_store_memtables", "", 1},
@@ -38,6 +38,11 @@ func TestMetricsShowTypesMailboxesQueuesAndTheStore(t *testing.T) {
 		for _, name := range []string{"cairn_store_sync_seconds", "cairn_store_gate_seconds", "cairn_wake_seconds", "cairn_type_alarm_lag_seconds"} {
 			errorIf(t, observed(t, h, name) == 0, "%s observed nothing", name)
 		}
+		for _, kind := range []string{"queue", "queue-stats"} {
+			n := metric(t, h, "cairn_type_kind_bytes", kind)
+			errorIf(t, n <= 0 || n > 2_000, "%v bytes of kind %s", n, kind)
+		}
+		errorIf(t, metric(t, h, "cairn_type_bytes", "bot") < 100, "%v bytes", metric(t, h, "cairn_type_bytes", "bot"))
 		errorIf(t, observed(t, h, "cairn_type_alarm_lag_seconds") != observed(t, h, "cairn_alarm_lag_seconds"), "the lags differ")
 	})
 }

@@ -240,7 +240,7 @@ func (r *Runtime) startNode() error {
 			return fmt.Errorf("runtime: serve calls over NATS: %w", err)
 		}
 	}
-	return r.registry.Register(storeMetrics{r.store})
+	return errors.Join(r.registry.Register(storeMetrics{r.store}), r.registry.Register(newStorageMetrics(r.store, o.Namespace)))
 }
 
 // traceOptions makes the exporter of spans, if there is a collector.

@@ -25,7 +25,7 @@ func TestPages(t *testing.T) {
 		js[int](b, "Math.round(performance.getEntriesByName('overview')[0]?.startTime ?? -1)"))
 	const acme, fragment = "/actor/cell/acme/-/", "&lt;"
 	for _, page := range []struct{ name, at, want string }{
-		{"overview", "/overview", "Turns per second"},
+		{"overview", "/overview", "persisted"}, // a kind of keys
 		{"actors", "/actors", "airport/"},
 		{"actors-of-a-type", "/actors?type=cell", "onerror"},
 		{"actors-found", "/actors?type=cell&sort=-size&where=" + url.QueryEscape("size>1KiB state!=failed"), "acme"},

@@ -81,6 +81,8 @@ function charts() {
 
 function types(s) {
   const awake = s.by('cairn_type_actors_awake', 'type');
+  const actors = s.by('cairn_type_actors', 'type');
+  const size = s.by('cairn_type_bytes', 'type');
   const first = history[Math.max(0, history.length - 6)];
   const before = first.by('cairn_type_commit_turns_total', 'type');
   const turns = s.by('cairn_type_commit_turns_total', 'type');
@@ -88,10 +90,18 @@ function types(s) {
   const elapsed = Math.max(1, s.at - first.at) / 1000;
   const rows = [...awake.keys()].sort().map((type) => ({
     key: type, href: '#/actors?type=' + encodeURIComponent(type),
-    cells: [type, number(awake.get(type)), amount(((turns.get(type) ?? 0) - (before.get(type) ?? 0)) / elapsed), number(turns.get(type) ?? 0), number(commits.get(type) ?? 0)],
+    cells: [type, number(awake.get(type)), number(actors.get(type) ?? 0), bytes(size.get(type) ?? 0), amount(((turns.get(type) ?? 0) - (before.get(type) ?? 0)) / elapsed), number(turns.get(type) ?? 0), number(commits.get(type) ?? 0)],
   }));
-  return table([{ label: 'Type', class: 'grow' }, { label: 'Awake', class: 'num' }, { label: 'Turns/s', class: 'num' },
+  return table([{ label: 'Type', class: 'grow' }, { label: 'Awake', class: 'num' }, { label: 'Actors', class: 'num' }, { label: 'Size', class: 'num' }, { label: 'Turns/s', class: 'num' },
     { label: 'Turns that wrote', class: 'num opt' }, { label: 'Commits', class: 'num opt' }], rows, { none: 'The node hosts no types.' });
+}
+
+// kinds is what the store is full of.
+function kinds(s) {
+  const all = [...s.by('cairn_type_kind_bytes', 'kind')].sort((a, b) => b[1] - a[1]);
+  const sum = all.reduce((n, [, size]) => n + size, 0);
+  return table([{ label: 'Kind of key', class: 'grow' }, { label: 'About', class: 'num' }, { label: 'Share', class: 'num' }],
+    all.slice(0, 10).map(([kind, n]) => ({ key: kind, cells: [kind, bytes(n), (100 * n / sum).toFixed(1) + ' %'] })), { none: 'No actor has anything stored.', caption: 'Storage by kind' });
 }
 
 // troubles are counters that should stand still.
@@ -156,7 +166,7 @@ export default function overview(page) {
       key: address(x), href: link(x, 'run'), cells: [address(x), badge(x.state), x.reason ?? '', time(x.since)],
     })), { none: 'No run is paused or has failed.' }),
   });
-  const lower = [['Types', types], ['Trouble', trouble], ['The node', health]].map(([title, show]) => page.section({ title, show, cls: title === 'The node' ? '' : 'flush' }));
+  const lower = [['Types', types], ['Trouble', trouble], ['The node', health], ['Storage', kinds]].map(([title, show]) => page.section({ title, show, cls: title === 'The node' ? '' : 'flush' }));
   const main = page.section({
     title: '', cls: 'bare', ms: period,
     load: async (signal) => {
@@ -172,5 +182,5 @@ export default function overview(page) {
     show: (s) => [tiles(s), charts()],
   });
   redraw = main.render;
-  page.root.append(h('h1', 'Overview'), main.el, h('div.columns', h('div.part', top.el, lower[0].el, need.el), h('div.part', lower[1].el, lower[2].el)));
+  page.root.append(h('h1', 'Overview'), main.el, h('div.columns', h('div.part', top.el, lower[0].el, need.el), h('div.part', lower[1].el, lower[2].el, lower[3].el)));
 }

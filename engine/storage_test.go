@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
+	s := openTest(t, Options{})
+	queue := keyspace.QueueMessage.Append(nil, 1)
+	put := func(i int, typ string, key, value []byte) {
+		sp := openSpace(t, s, i)
+		w := sp.Writes()
+		if sp.Head().Version == 0 {
+			must(t, w.Create(Identity{"ns", typ, []string{fmt.Sprint(i)}}))
+		}
+		must(t, w.Put(key, value, PutOptions{}))
+		commit(t, sp)
+	}
+	const actors = 400
+	for i := range actors { // as many bytes in queues as in entries, but in fewer actors
+		if i%10 == 0 {
+			put(i, "t", queue, make([]byte, 9_000))
+		} else {
+			put(i, "t", kv("a"), make([]byte, 1_000))
+		}
+	}
+	noise := make([]byte, 512<<10) // which does not compress
+	for i := range 8 {
+		_, err := rand.Read(noise)
+		must(t, err)
+		put(actors, "large", kv(fmt.Sprint(i)), noise)
+	}
+	must(t, s.db.Flush())
+	put(actors, "large", queue, make([]byte, 1_000))
+
+	all, err := s.Storage("ns")
+	must(t, err)
+	near := func(what string, got, want, off float64) {
+		t.Helper()
+		errorIf(t, math.Abs(got-want) > off*want, "%s: %.0f, not about %.0f", what, got, want)
+	}
+	large, small := all[0], all[1]
+	same(t, large.Type, "large")
+	same(t, small.Type, "t")
+	same(t, large.Actors, int64(1))
+	same(t, small.Actors, int64(actors))
+	near("bytes", float64(small.Bytes), 720_000, 0.1)
+	near("bytes of one", float64(large.Bytes), 4<<20, 0.1)
+	near("entries of one, by its files", float64(large.Kinds[keyspace.UserKV.Kind]), 4<<20, 0.5)
+	near("queue of one", float64(large.Kinds[keyspace.QueueMessage.Kind]), 1_000, 0.2)
+	// Of 32 places half have queues; that fewer than 3 or more than 29 have them is less likely than one in ten million.
+	for _, kind := range []keyspace.Kind{keyspace.UserKV.Kind, keyspace.QueueMessage.Kind} {
+		near(kind.String(), float64(small.Kinds[kind]), 380_000, 0.95)
+	}
+	none, err := s.Storage("other")
+	must(t, err)
+	same(t, len(none), 0)
+}
+
+func TestStorageNeedsTheIndex(t *testing.T) {
+	s := listingStore(t, 3)
+	must(t, s.db.Set(keyspace.AppendMetaRow(nil, listingRow), []byte{listingPart}, nil))
+	_, err := s.Storage("ns")
+	errorIf(t, !errors.Is(err, ErrListing), "%v", err)
+	_, _, err = s.BuildListing(context.Background())
+	must(t, err)
+	all, err := s.Storage("ns")
+	must(t, err)
+	same(t, all[0].Actors, int64(3))
+}
+
+// A place of a sample has each actor as often as its weight says.
+func TestSampleIsFair(t *testing.T) {
+	const rounds = 3_000
+	taken := make(map[byte]float64)
+	for range rounds {
+		var s sample
+		for i := range byte(4) { // weights 256, 512, 768, 1024
+			if s.next(int64(i) * 256) {
+				s.take(keyspace.ActorID{i})
+			}
+		}
+		for _, p := range s.places {
+			taken[p.id[0]]++
+		}
+	}
+	for i := range byte(4) {
+		got, want := taken[i]/rounds/storageSample, float64(i+1)/10
+		errorIf(t, math.Abs(got-want) > 0.02, "actor %d has %.3f of the places, not %.3f", i, got, want)
+	}
+}
+
+func BenchmarkStorage(b *testing.B) {
+	s := listingStore(b, 1_000)
+	for b.Loop() {
+		_, err := s.Storage("ns")
+		must(b, err)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1_000, "ns/actor")
+}

@@ -1,0 +1,64 @@
+package runtime
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/engine"
+)
+
+// storageShare bounds the time that is spent on counting what the actors store: a scrape shows an older count if that is less than so many
+// times the time it took ago.
+const storageShare = 100
+
+// storageMetrics shows what the types of actors store.
+type storageMetrics struct {
+	store               *engine.Store
+	namespace           string
+	actors, size, kinds *prometheus.Desc
+
+	mu     sync.Mutex // held while counting
+	counts []engine.TypeStorage
+	until  time.Time // as long as counts do
+}
+
+func newStorageMetrics(store *engine.Store, namespace string) *storageMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("cairn_type_"+name, help, append([]string{"type"}, labels...), nil)
+	}
+	return &storageMetrics{store: store, namespace: namespace,
+		actors: desc("actors", "Actors that exist, asleep ones included, by actor type."),
+		size:   desc("bytes", "Bytes of the keys and values of actors, by actor type. Traces are not in them; each actor's are rounded down to four binary digits."),
+		kinds:  desc("kind_bytes", "Bytes of the rows of actors, by actor type and kind of key: an estimate from a sample.", "kind"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *storageMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- s.actors
+	ch <- s.size
+	ch <- s.kinds
+}
+
+// Collect implements prometheus.Collector. It shows nothing while the index of actors is built.
+func (s *storageMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, t := range s.count() {
+		ch <- prometheus.MustNewConstMetric(s.actors, prometheus.GaugeValue, float64(t.Actors), t.Type)
+		ch <- prometheus.MustNewConstMetric(s.size, prometheus.GaugeValue, float64(t.Bytes), t.Type)
+		for kind, n := range t.Kinds {
+			ch <- prometheus.MustNewConstMetric(s.kinds, prometheus.GaugeValue, float64(n), t.Type, kind.String())
+		}
+	}
+}
+
+func (s *storageMetrics) count() []engine.TypeStorage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began := time.Now(); began.After(s.until) {
+		s.counts, _ = s.store.Storage(s.namespace) // damage is told by the call that meets it
+		s.until = time.Now().Add(storageShare * time.Since(began))
+	}
+	return s.counts
+}
