@@ -18,6 +18,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
@@ -483,6 +484,11 @@ func (r *Runtime) Audit(ctx context.Context, q audit.Query) (audit.Page, error) 
 // FollowAudit calls f for the records of the audit log as they are committed, until ctx ends or f returns an error.
 func (r *Runtime) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
 	return r.node.FollowAudit(ctx, q, f)
+}
+
+// FollowChanges calls f for what changes in actors as it becomes durable, until ctx ends or f returns an error.
+func (r *Runtime) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
+	return r.node.FollowChanges(ctx, q, f)
 }
 
 // Inspect reads an actor's raw keyspace.

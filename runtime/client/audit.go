@@ -8,13 +8,18 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 )
 
-var _ audit.Log = (*Client)(nil)
+var _ interface {
+	audit.Log
+	changes.Feed
+} = (*Client)(nil)
 
 // Audit returns a page of the audit log, the latest records first.
 func (c *Client) Audit(ctx context.Context, q audit.Query) (audit.Page, error) {
@@ -57,9 +62,51 @@ func auditPath(q *audit.Query) (string, url.Values, *host.Error) {
 // FollowAudit calls f for the records of the audit log, as they are committed. It connects again if the connection is lost, and misses
 // none.
 func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
+	return c.follow(ctx, "audit", func() (string, url.Values, *host.Error) { return auditPath(&q) }, func(s *sse) error {
+		if q.After == 0 && q.Since.IsZero() {
+			q.Since = s.date // for the connections after the first; the clock here may be another
+		}
+		return nil
+	}, func(data []byte) error {
+		var r audit.Record
+		if err := json.Unmarshal(data, &r); err != nil {
+			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
+		}
+		q.After = r.ID
+		return f(&r)
+	})
+}
+
+// FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the connection is lost, and tells of the
+// gap.
+func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
+	if fault := q.Check(); fault != nil {
+		return fault
+	}
+	params := url.Values{"prefix": q.Prefix}
+	set(params, "type", q.Type)
+	set(params, "kinds", strings.Join(q.Kinds, ","))
+	connected := false
+	return c.follow(ctx, "changes", func() (string, url.Values, *host.Error) { return "/-/changes", params, nil }, func(*sse) error {
+		if !connected {
+			connected = true
+			return nil
+		}
+		return f(&changes.Record{Gap: true})
+	}, func(data []byte) error {
+		var r changes.Record
+		if err := json.Unmarshal(data, &r); err != nil {
+			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
+		}
+		return f(&r)
+	})
+}
+
+// follow calls f with the data of each event of a name, and begun with each connection. The path is asked for before each connection.
+func (c *Client) follow(ctx context.Context, name string, where func() (string, url.Values, *host.Error), begun func(*sse) error, f func(data []byte) error) error {
 	lost := time.Now()
 	for attempt := 1; ; attempt++ {
-		path, params, e := auditPath(&q)
+		path, params, e := where()
 		if e != nil {
 			return e
 		}
@@ -71,13 +118,10 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 		conn, life, failed := c.listen(ctx, &request{method: http.MethodGet, path: path, header: h})
 		if failed == nil {
 			attempt = 1
-			if q.After == 0 && q.Since.IsZero() {
-				q.Since = conn.date // for the connections after the first; the clock here may be another
+			err := begun(conn)
+			if err == nil {
+				err = conn.events(name, f)
 			}
-			err := conn.records(func(r *audit.Record) error {
-				q.After = r.ID
-				return f(r)
-			})
 			conn.close()
 			lost = time.Now()
 			_ = life
@@ -93,8 +137,8 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 	}
 }
 
-// records calls f for the records of a stream. The error is errReconnect if the stream ends and may be opened again.
-func (s *sse) records(f func(*audit.Record) error) error {
+// events calls f for the events of a stream that have a name. The error is errReconnect if the stream ends and may be opened again.
+func (s *sse) events(wanted string, f func(data []byte) error) error {
 	var name string
 	var data []byte
 	for {
@@ -105,12 +149,8 @@ func (s *sse) records(f func(*audit.Record) error) error {
 			return e
 		case err != nil:
 			return errReconnect
-		case len(line) == 0 && name == "audit":
-			var r audit.Record
-			if err := json.Unmarshal(data, &r); err != nil {
-				return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
-			}
-			if err := f(&r); err != nil {
+		case len(line) == 0 && name == wanted:
+			if err := f(data); err != nil {
 				return err
 			}
 		case len(line) == 0 && name == "cairn.bye":

@@ -11,8 +11,38 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/runtime/client"
 )
+
+// A follower of changes that connects again is told of the gap.
+func TestChangesAreFollowedOverALostConnection(t *testing.T) {
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; r.URL.RequestURI() != "/-/changes?kinds=event%2Ckv&prefix=a&prefix=b&type=room" {
+			t.Error(r.URL)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "\n:\nevent: changes\ndata: {\"type\":\"room\",\"version\":%d,\"changes\":[{\"kind\":\"kv\",\"data\":{}}]}\n\n", asked)
+	}))
+	defer s.Close()
+	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	enough := errors.New("enough")
+	var told []string
+	err = c.FollowChanges(t.Context(), changes.Query{Type: "room", Prefix: []string{"a", "b"}, Kinds: []string{"event", "kv"}}, func(r *changes.Record) error {
+		if told = append(told, fmt.Sprintf("%v %d %d", r.Gap, r.Version, len(r.Changes))); len(told) == 3 {
+			return enough
+		}
+		return nil
+	})
+	if err != enough || !slices.Equal(told, []string{"false 1 1", "true 0 0", "false 2 1"}) {
+		t.Errorf("%q, %v", told, err)
+	}
+}
 
 // The clock of the client may be another than that of the node: the first connection begins at the present of the node, and the next where
 // the first did.

@@ -114,7 +114,7 @@ func (c *cli) root() *cobra.Command {
 		{"operate", []*cobra.Command{c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()}},
 		{"look", []*cobra.Command{c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
-			c.topCommand(), c.auditCommand(), c.queryCommand(), c.checkCommand()}},
+			c.topCommand(), c.auditCommand(), c.changesCommand(), c.queryCommand(), c.checkCommand()}},
 		{"tool", []*cobra.Command{c.versionCommand()}},
 	} {
 		for _, cmd := range group.cmds {

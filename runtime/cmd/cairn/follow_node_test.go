@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/changes"
 )
 
 // A running command is a process of its own, whose lines a test reads one by one.
@@ -189,4 +190,29 @@ func TestConnectPrintsTheEventsOfItsOwnCalls(t *testing.T) {
 			t.Fatalf("in round %d: %+v", i, r)
 		}
 	}
+}
+
+func TestChangesAreFollowed(t *testing.T) {
+	d := serve(t, t.TempDir())
+	follower := start(t, "changes", "cell", "--kinds", "kv", "--json", "--url", d.url)
+	told, writer := make(chan struct{}), make(chan struct{})
+	go func() { // it does not say when it has begun
+		defer close(writer)
+		for i := 1; ; i++ {
+			select {
+			case <-told:
+				return
+			default:
+				at(t, d.url, "call", "cell/a", "put", fmt.Sprintf(`{"key":[%d],"value":1}`, i))
+			}
+		}
+	}()
+	var r changes.Record
+	follower.next(&r)
+	close(told)
+	<-writer
+	if r.Type != "cell" || !slices.Equal(r.Key, []string{"a"}) || len(r.Changes) != 1 || r.Changes[0].Kind != "kv" {
+		t.Errorf("%+v", r)
+	}
+	follower.end(func(string) {})
 }

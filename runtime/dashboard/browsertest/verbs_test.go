@@ -230,8 +230,12 @@ func TestLive(t *testing.T) {
 	s.call("cell/acme", "stream.append", object{"stream": "tokens", "items": []any{"late item"}, "close": true})
 	b.shows(`"late item"`)
 	b.shows("closed")
-	b.visit("/feed")
-	s.call("cell/other", "put", object{"key": []any{"b"}, "value": 2})
+	b.visit("/feed?kind=kv")
+	b.until("document.querySelector('.live .badge.good')")
+	s.call("cell/other", "put", object{"key": []any{hostile}, "value": hostile})
+	b.until("[...document.querySelectorAll('td')].some((e) => e.innerText === 'cell/other')")
+	b.shows("onerror")
+	b.harmless()
 	b.calm()
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
@@ -197,7 +196,7 @@ func (e *Entry) Append(a host.Address) error {
 	e.log.signal()
 	set := engine.ChangeSet{Identity: k.Identity(a)}
 	set.ID, _, _ = k.Store.Lookup(set.Identity) // the zero id if the actor is not there
-	change.Feed{Sink: k.Options.Changes}.Publish(set, engine.ChangeAudit, e.row.Verb, e.published())
+	k.Changes.Publish(set, engine.ChangeAudit, e.row.Verb, e.published())
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
@@ -45,6 +46,7 @@ var everyRoute = map[route]walked{
 	toTrace:          {"/-/traces", "GET HEAD"},
 	toUsage:          {"/-/usage", "GET HEAD"},
 	toTop:            {"/-/top", "GET HEAD"},
+	toChanges:        {"/-/changes", "GET"},
 	toQueryMany:      {"/query", "POST"},
 	toHealth:         {"/healthz", "GET HEAD"},
 	toMetrics:        {"/metrics", "GET HEAD"},
@@ -143,6 +145,11 @@ func (documented) Audit(context.Context, audit.Query) (audit.Page, error) {
 
 // FollowAudit implements audit.Log.
 func (documented) FollowAudit(context.Context, audit.Query, func(*audit.Record) error) error {
+	panic("the node was asked")
+}
+
+// FollowChanges implements changes.Feed.
+func (documented) FollowChanges(context.Context, changes.Query, func(*changes.Record) error) error {
 	panic("the node was asked")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -76,6 +77,7 @@ type Gateway struct {
 	finder    trace.Finder         // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
+	live      changes.Feed         // nil if the node tells of no changes
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -120,6 +122,7 @@ func New(f *serve.Front, o Options) *Gateway {
 	finder, _ := o.Node.(trace.Finder)
 	meter, _ := o.Node.(usage.Meter)
 	log, _ := o.Node.(audit.Log)
+	live, _ := o.Node.(changes.Feed)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,
@@ -127,6 +130,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		finder:    finder,
 		meter:     meter,
 		log:       log,
+		live:      live,
 		front:     f,
 		opts:      o,
 		node:      o.Node,
@@ -200,7 +204,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toTrace, toUsage, toTop, toHealth, toMetrics, toOpenAPI, toDashboard:
+	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toTrace, toUsage, toTop, toChanges, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -256,7 +260,7 @@ func (x *exchange) serve() {
 		return
 	case t.route == nowhere, (t.route == toSQLite || t.route == toQueryMany) && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil,
-		t.route == toSampling && g.sampler == nil, t.route == toTrace && g.finder == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toDashboard && g.opts.Dashboard == nil:
+		t.route == toSampling && g.sampler == nil, t.route == toTrace && g.finder == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toChanges && g.live == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -343,6 +347,8 @@ func (x *exchange) serve() {
 		x.findTrace()
 	case t.route == toUsage && method == http.MethodGet:
 		x.usage()
+	case t.route == toChanges && method == http.MethodGet:
+		x.liveChanges()
 	case t.route == toTop && method == http.MethodGet:
 		x.top()
 	case t.route == toHealth && method == http.MethodGet:

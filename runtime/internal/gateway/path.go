@@ -38,6 +38,7 @@ const (
 	toTrace
 	toUsage
 	toTop
+	toChanges
 	toQueryMany
 	toHealth
 	toMetrics
@@ -96,6 +97,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toUsage}, nil
 		case "/-/top":
 			return target{route: toTop}, nil
+		case "/-/changes":
+			return target{route: toChanges}, nil
 		case "/-/audit":
 			return target{route: toAudit}, nil
 		case "/query":

@@ -7,7 +7,7 @@ import (
 
 // Change notes a change to publish. data is called only if the change is published.
 func (t *Turn) Change(kind engine.ChangeKind, name string, data func() any) {
-	t.Actor.Kernel.changes.Add(&t.Changes, kind, name, t.AsOf, data)
+	t.Actor.Kernel.Changes.Add(&t.Changes, kind, name, t.AsOf, data)
 }
 
 // LifeChange notes a transition that has a commit.
@@ -31,7 +31,7 @@ func (c *Core) writeChanges(t *Turn) error {
 	}
 	set := c.set(t.AsOf)
 	set.TimeMS, set.Traceparent, set.Changes = t.Start.UnixMilli(), t.From.Span.Span().String(), t.Changes
-	p, err := change.Write(c.Rows, &set)
+	p, err := c.Actor.Kernel.Changes.Write(c.Rows, &set)
 	if err == nil {
 		c.Group.changes = append(c.Group.changes, p)
 	}
@@ -40,7 +40,7 @@ func (c *Core) writeChanges(t *Turn) error {
 
 // published publishes a transition that has no commit, best effort.
 func (c *Core) published(transition, reason string) {
-	if f := c.Actor.Kernel.changes; f.Sink != nil {
+	if f := c.Actor.Kernel.Changes; f.Wanted() {
 		f.Life(c.set(c.space.Head().Version), transition, reason)
 	}
 }

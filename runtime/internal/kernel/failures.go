@@ -21,7 +21,7 @@ func (a *Actor) failed(public *host.Error, cause error) {
 	f := s.Failures.Add(a.Key, public, cause, fault.Damage(cause))
 	s.Metrics.Failed.Set(float64(s.Failures.Len()))
 	s.Logger.Error("actor failed", "actor_type", a.Address.Type, "actor_key", a.Address.Key, "reason", f.Reason, "attempts", f.Attempts, "retry_at", f.RetryAt)
-	s.changes.Failed(s.Identity(a.Address), &f)
+	s.Changes.Failed(s.Identity(a.Address), &f)
 }
 
 // resting returns the error for an actor that must not be tried yet, or nil.

@@ -236,7 +236,7 @@ func (g *Group) durable(err error) {
 	if g.destroyed {
 		a.Kernel.Destroys.Add(1) // before the callers know, which could send to the successor
 	}
-	a.Kernel.changes.Committed(g.changes)
+	a.Kernel.Changes.Committed(g.changes)
 	for _, f := range g.After {
 		_ = a.contain("Durable", f, f.Durable) // a panic stops only this one
 	}

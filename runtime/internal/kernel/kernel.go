@@ -78,7 +78,7 @@ type Kernel struct {
 	// Watchdog abandons turns that do not end.
 	Watchdog *patrol.Patrol
 	Metrics  *metrics.Set
-	changes  change.Feed
+	Changes  *change.Feed
 	Tracer   Tracer // nil if nothing is recorded
 
 	// Destroys counts destructions, so that a cached incarnation is known to be current.
@@ -129,7 +129,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), changes: change.Feed{Sink: o.Changes}, Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Changes: &change.Feed{Sink: o.Changes}, Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
 	s.waits, s.endWaits = context.WithCancel(s.Life)
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	hostaudit "github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	hosttoken "github.com/cairn-run/cairn/actor/host/token"
@@ -38,6 +39,7 @@ var (
 	_ host.Node        = (*Node)(nil)
 	_ host.EventSource = (*Node)(nil)
 	_ host.Inspector   = (*Node)(nil)
+	_ changes.Feed     = (*Node)(nil)
 	_ host.Databases   = (*Node)(nil)
 	_ hostkv.Watcher   = (*Node)(nil)
 
@@ -185,6 +187,11 @@ func (n *Node) Audit(ctx context.Context, q hostaudit.Query) (hostaudit.Page, er
 // FollowAudit implements audit.Log.
 func (n *Node) FollowAudit(ctx context.Context, q hostaudit.Query, f func(*hostaudit.Record) error) error {
 	return audit.Follow(ctx, n.Kernel, q, f)
+}
+
+// FollowChanges implements changes.Feed.
+func (n *Node) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
+	return n.Changes.Live.Follow(ctx, q, n.NoWaits(), f)
 }
 
 // Connect opens or resumes a connection of a client to an actor.

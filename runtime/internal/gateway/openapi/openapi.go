@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -134,6 +135,17 @@ func (d *document) nodePaths() {
 			success: answer("The counts.", shape.of(typeOf[host.RunCounts]())),
 		})
 	}
+	d.path("/-/changes", http.MethodGet, operation{
+		id: "changes", tag: tag, summary: "Follows what changes in all actors, as it becomes durable.",
+		description: "Server-sent events, one for each turn that changed something: the event changes, whose data is a record. What the client " +
+			"is too slow for is left out, and a record with a gap says so.",
+		parameters: []any{
+			query("type", "Only actors of this type.", object{"type": "string"}),
+			query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}),
+			query("kinds", "Only changes of these kinds, with commas between them.", object{"type": "string"}),
+		},
+		success: serverSentEvents("A stream of changes.", object{"changes": shape.of(typeOf[changes.Record]())}),
+	})
 	log := d.auditLog("Shows what operators did to actors: the audit log.",
 		query("type", "The actor type; without it, records of actors of all types.", object{"type": "string"}),
 		query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}))

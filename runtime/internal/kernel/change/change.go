@@ -21,13 +21,19 @@ type Sink interface {
 	Refuse() error
 }
 
-// A Feed hands what it is told to a Sink. With a nil Sink it publishes nothing and writes no outbox.
-type Feed struct{ Sink Sink }
+// A Feed hands what it is told to a Sink and to the followers. With a nil Sink it writes no outbox.
+type Feed struct {
+	Sink Sink
+	Live Live
+}
 
-// Add appends a change to list. With a nil Sink it does not call data. If the data is no map, it becomes the
+// Wanted reports whether what changes is told to a sink or a follower.
+func (f *Feed) Wanted() bool { return f.Sink != nil || f.Live.following.Load() > 0 }
+
+// Add appends a change to list. If it is not wanted, data is not called. If the data is no map, it becomes the
 // member "data" of one; the version and the kind are added.
-func (f Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string, version engine.Version, data func() any) {
-	if f.Sink != nil {
+func (f *Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string, version engine.Version, data func() any) {
+	if f.Wanted() {
 		*list = append(*list, of(kind, name, version, data()))
 	}
 }
@@ -60,41 +66,47 @@ type Pending struct {
 	set *engine.ChangeSet
 }
 
-// Write puts a change set into the outbox.
-func Write(rows *engine.WriteSet, set *engine.ChangeSet) (*Pending, error) {
-	p := &Pending{set: set}
-	return p, rows.Outbox(set.Append(nil), &p.seq)
+// Write puts a change set into the outbox, if there is one.
+func (f *Feed) Write(rows *engine.WriteSet, set *engine.ChangeSet) (p *Pending, err error) {
+	p = &Pending{set: set}
+	if f.Sink != nil {
+		err = rows.Outbox(set.Append(nil), &p.seq)
+	}
+	return p, err
 }
 
 // Committed hands over change sets whose commit is durable.
-func (f Feed) Committed(list []*Pending) {
-	if f.Sink == nil {
-		return
-	}
+func (f *Feed) Committed(list []*Pending) {
 	for _, p := range list {
-		f.Sink.Committed(p.seq, p.set)
+		if f.Sink != nil {
+			f.Sink.Committed(p.seq, p.set)
+		}
+		f.Live.tell(p.set)
 	}
 }
 
 // Life publishes a transition that has no commit. set says of which actor and version.
-func (f Feed) Life(set engine.ChangeSet, name, reason string) {
+func (f *Feed) Life(set engine.ChangeSet, name, reason string) {
 	f.life(set, name, Transition(name, set.Generation, reason))
 }
 
 // Failed publishes that an actor does not run.
-func (f Feed) Failed(identity engine.Identity, of *host.Failure) {
+func (f *Feed) Failed(identity engine.Identity, of *host.Failure) {
 	f.life(engine.ChangeSet{Identity: identity}, "failed", map[string]any{"transition": "failed", "reason": of.Public, "retry_at": of.RetryAt})
 }
 
-func (f Feed) life(set engine.ChangeSet, name string, data any) {
+func (f *Feed) life(set engine.ChangeSet, name string, data any) {
 	f.Publish(set, engine.ChangeLife, name, data)
 }
 
 // Publish publishes a change that has no commit.
-func (f Feed) Publish(set engine.ChangeSet, kind engine.ChangeKind, name string, data any) {
-	if f.Sink == nil {
+func (f *Feed) Publish(set engine.ChangeSet, kind engine.ChangeKind, name string, data any) {
+	if !f.Wanted() {
 		return
 	}
 	set.TimeMS, set.Changes = time.Now().UnixMilli(), []engine.Change{of(kind, name, set.Version, data)}
-	f.Sink.Life(&set)
+	if f.Sink != nil {
+		f.Sink.Life(&set)
+	}
+	f.Live.tell(&set)
 }

@@ -163,7 +163,7 @@ func (h *Turn) leave() {
 	t := h.K
 	h.group = t.Core.Group
 	h.group.After = append(h.group.After, h)
-	if t.Actor.Kernel.Options.Changes == nil {
+	if !t.Actor.Kernel.Changes.Wanted() {
 		return
 	}
 	changes := make([]engine.Change, 0, len(h.events)+len(t.Changes))

@@ -270,7 +270,7 @@ func (h *Turn) change(op string, key, value []byte) {
 	t := h.K
 	h.touch(key)
 	h.index(key)
-	if t.Actor.Kernel.Options.Changes == nil {
+	if !t.Actor.Kernel.Changes.Wanted() {
 		return
 	}
 	what := h.touched

@@ -1,0 +1,119 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/changes"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// tell publishes an event of an actor.
+func tell(f *Feed, typ, key, name, data string) {
+	set := engine.ChangeSet{Identity: engine.Identity{Type: typ, Key: []string{key, "x"}}, Changes: []engine.Change{
+		{Kind: engine.ChangeEvent, Name: name, Data: []byte(data)}, {Kind: engine.ChangeKV, Data: []byte(`{}`)}}}
+	f.Committed([]*Pending{{set: &set}})
+}
+
+func TestFollowersAreToldWhatTheySelect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Feed
+		if f.Wanted() {
+			t.Error("changes are wanted by nobody")
+		}
+		var told []string
+		ctx, cancel := context.WithCancel(t.Context())
+		follow := func(q changes.Query) {
+			go f.Live.Follow(ctx, q, nil, func(r *changes.Record) error {
+				for _, c := range r.Changes {
+					told = append(told, fmt.Sprintf("%s %s/%s %s %s %s %d", q.Kinds, r.Type, strings.Join(r.Key, "/"), c.Kind, c.Name, c.Data, c.Size))
+				}
+				return nil
+			})
+			synctest.Wait()
+		}
+		follow(changes.Query{Type: "t", Prefix: []string{"a"}, Kinds: []string{"event"}})
+		long := `"` + strings.Repeat("x", changes.MaxData) + `"`
+		for _, e := range [][4]string{{"t", "a", "e1", `1`}, {"u", "a", "e2", `1`}, {"t", "b", "e3", `1`}, {"t", "a", "e4", long}, {"t", "a", "e5", "\xff"}} {
+			tell(&f, e[0], e[1], e[2], e[3])
+		}
+		synctest.Wait()
+		want := []string{"[event] t/a/x event e1 1 0", "[event] t/a/x event e4  4098", "[event] t/a/x event e5  1"}
+		if !slices.Equal(told, want) {
+			t.Errorf("%q", told)
+		}
+		cancel()
+		synctest.Wait()
+		if f.Wanted() {
+			t.Error("changes are wanted after the last follower has left")
+		}
+	})
+}
+
+func TestSlowFollowerIsToldOfAGapAndHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Feed
+		goOn := make(chan struct{})
+		var records, missed int
+		stop := make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.Live.Follow(t.Context(), changes.Query{}, stop, func(r *changes.Record) error {
+				<-goOn
+				records++
+				missed += int(r.Missed)
+				if r.Gap {
+					records--
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		const all = 3 * maxHeld
+		for range all {
+			tell(&f, "t", "a", "e", `"0123456789"`)
+		}
+		synctest.Wait()
+		close(goOn)
+		synctest.Wait()
+		if records+missed != all || missed == 0 || records < 1000 {
+			t.Errorf("%d records and %d missed of %d", records, missed, all)
+		}
+		tell(&f, "t", "a", "e", `1`)
+		synctest.Wait()
+		if records+missed != all+1 {
+			t.Error("nothing comes after a gap")
+		}
+		close(stop)
+		if err := <-ended; host.CodeOf(err) != host.Unavailable {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFollowEndsWithTheErrorOfTheFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Feed
+		enough := errors.New("enough")
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.Live.Follow(t.Context(), changes.Query{}, nil, func(*changes.Record) error { return enough })
+		}()
+		synctest.Wait()
+		tell(&f, "t", "a", "e", `1`)
+		if err := <-ended; err != enough {
+			t.Error(err)
+		}
+		for _, q := range []changes.Query{{Kinds: []string{"nonsense"}}, {Prefix: []string{"a"}}} {
+			if err := f.Live.Follow(t.Context(), q, nil, nil); host.CodeOf(err) != host.InvalidArgument {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+	})
+}
