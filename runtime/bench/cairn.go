@@ -55,6 +55,9 @@ func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
 		o.Actors = []actor.Definition{definition()}
 	}
 	o.Logger, o.Traces.Off = slog.New(slog.DiscardHandler), b.untraced
+	if b.every {
+		o.Traces.PerSecond = 1 << 40
+	}
 	rt, err := runtime.Open(context.Background(), o)
 	check(err)
 	f(rt)

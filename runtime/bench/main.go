@@ -53,6 +53,8 @@ type bench struct {
 	kept  map[string]kept
 	// untraced says that nodes record no traces.
 	untraced bool
+	// every says that the others record all.
+	every bool
 }
 
 // A kept is a measurement of once, with its processor time.
@@ -90,6 +92,7 @@ func main() {
 	percent := flag.Int("gogc", 400, "GOGC, for Cairn and twins alike; this is what runtime.Main sets")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of Cairn's side, without the twins; it slows that side, and the last measurement stays in it")
 	untraced := flag.Bool("untraced", false, "compare with Cairn without traces, instead of with the twins")
+	every := flag.Bool("every", false, "record every trace, and not only 100 new ones a second")
 	flag.Parse()
 	runtime.GOMAXPROCS(*procs)
 	debug.SetGCPercent(*percent)
@@ -101,7 +104,7 @@ func main() {
 		defer os.RemoveAll(d)
 		*dir = d
 	}
-	b := &bench{dir: *dir, time: *span}
+	b := &bench{dir: *dir, time: *span, every: *every}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Printf("one synced commit of the rows of a call, raw Pebble, p50: %s\n\n", latency(b.rawAlone()))
 	fmt.Fprintln(w, "measurement\tCairn\tits processor time\ttwin\tits processor time\tratio (median of pairs)\tmin..max\tprocessor ratio (median)\tto reach")
