@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -30,12 +31,15 @@ const (
 )
 
 // Storage returns what the types of a namespace take up. It reads a row of the listing index for each actor: a million of them take
-// some tenths of a second. The error is ErrListing if there is no index.
+// some tenths of a second. The error is ErrListing if there is no index, and ErrDamaged if tables are missing, which was accepted.
 func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.leave()
+	if s.tableless { // to read all would come upon that
+		return nil, fmt.Errorf("%w: tables are missing", ErrDamaged)
+	}
 	if _, built, err := s.listingProgress(); err != nil || !built {
 		return nil, errors.Join(err, ErrListing)
 	}

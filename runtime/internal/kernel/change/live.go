@@ -31,8 +31,8 @@ type Live struct {
 type follower struct {
 	q      changes.Query
 	mu     sync.Mutex
-	held   []*changes.Record
-	bytes  int
+	held   []*engine.ChangeSet
+	bytes  int // of their data
 	missed uint64
 	some   chan struct{} // has a value after something was added
 }
@@ -45,44 +45,50 @@ func (l *Live) tell(set *engine.ChangeSet) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for f := range l.followers {
-		if r := f.record(set); r != nil {
-			f.add(r)
+		if f.selects(set) {
+			f.add(set)
 		}
 	}
 }
 
-// record returns what the follower is told of a change set; nil if that is nothing.
+// selects reports whether the follower is told of something in a change set.
+func (f *follower) selects(set *engine.ChangeSet) bool {
+	id := &set.Identity
+	return (f.q.Type == "" || id.Type == f.q.Type) && len(id.Key) >= len(f.q.Prefix) && slices.Equal(id.Key[:len(f.q.Prefix)], f.q.Prefix) &&
+		slices.ContainsFunc(set.Changes, f.wants)
+}
+
+func (f *follower) wants(c engine.Change) bool {
+	return len(f.q.Kinds) == 0 || slices.Contains(f.q.Kinds, c.Kind.String())
+}
+
+// record returns what the follower is told of a change set.
 func (f *follower) record(set *engine.ChangeSet) *changes.Record {
 	id := &set.Identity
-	if f.q.Type != "" && id.Type != f.q.Type || len(id.Key) < len(f.q.Prefix) || !slices.Equal(id.Key[:len(f.q.Prefix)], f.q.Prefix) {
-		return nil
-	}
 	r := &changes.Record{Time: time.UnixMilli(set.TimeMS).UTC(), Type: id.Type, Key: id.Key, Version: uint64(set.Version)}
 	if !set.ID.IsZero() {
 		r.ActorID = set.ID.String()
 	}
 	for i := range set.Changes {
 		c := &set.Changes[i]
-		if kind := c.Kind.String(); len(f.q.Kinds) == 0 || slices.Contains(f.q.Kinds, kind) {
-			told := changes.Change{Kind: kind, Name: c.Name}
-			if len(c.Data) <= changes.MaxData && json.Valid(c.Data) {
-				told.Data = host.Raw(c.Data)
-			} else {
-				told.Size = len(c.Data)
-			}
-			r.Changes = append(r.Changes, told)
+		if !f.wants(*c) {
+			continue
 		}
-	}
-	if len(r.Changes) == 0 {
-		return nil
+		told := changes.Change{Kind: c.Kind.String(), Name: c.Name}
+		if len(c.Data) <= changes.MaxData && json.Valid(c.Data) {
+			told.Data = host.Raw(c.Data)
+		} else {
+			told.Size = len(c.Data)
+		}
+		r.Changes = append(r.Changes, told)
 	}
 	return r
 }
 
-func (f *follower) add(r *changes.Record) {
+func (f *follower) add(set *engine.ChangeSet) {
 	n := 256
-	for i := range r.Changes {
-		n += 64 + len(r.Changes[i].Data)
+	for i := range set.Changes {
+		n += 64 + len(set.Changes[i].Data)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +96,7 @@ func (f *follower) add(r *changes.Record) {
 		f.missed++
 		return
 	}
-	f.held, f.bytes = append(f.held, r), f.bytes+n
+	f.held, f.bytes = append(f.held, set), f.bytes+n
 	select {
 	case f.some <- struct{}{}:
 	default:
@@ -98,7 +104,7 @@ func (f *follower) add(r *changes.Record) {
 }
 
 // take returns what is held, and how many records are missing after it.
-func (f *follower) take() (held []*changes.Record, missed uint64) {
+func (f *follower) take() (held []*engine.ChangeSet, missed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	held, missed = f.held, f.missed
@@ -134,8 +140,8 @@ func (l *Live) Follow(ctx context.Context, q changes.Query, stop <-chan struct{}
 			return fault.Unavailable("the node is shutting down")
 		}
 		held, missed := f.take()
-		for _, r := range held {
-			if err := visit(r); err != nil {
+		for _, set := range held {
+			if err := visit(f.record(set)); err != nil {
 				return err
 			}
 		}
