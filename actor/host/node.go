@@ -167,7 +167,8 @@ type ListQuery struct {
 	// Prefix selects keys that begin with these parts.
 	Prefix []string
 	// Where has conditions that all hold for the selected actors, such as "plan=pro", "size>1MiB" or "state=failed": the name of a
-	// field or attribute, one of = != < <= > >=, and a value. They need a Type. An actor without an attribute meets no condition on it.
+	// field or attribute, one of = != < <= > >=, and a value. An actor without an attribute meets no condition on it.
+	// Without a Type one type after the other is looked at.
 	Where []string
 	// Sort is the field or attribute that orders the actors, after "-" from the last to the first. It needs a Type. Actors without the
 	// attribute are left out. Size and updated order by steps: an eighth of the size, a minute. Without Sort, the order is that of the

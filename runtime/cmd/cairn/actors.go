@@ -45,9 +45,7 @@ func (c *cli) actorsCommand() *cobra.Command {
 				}
 				q.Prefix = parts
 			}
-			if q.Where, q.Sort = where, sort; q.Type == "" && len(where) > 0 {
-				return usagef("--where needs a TYPE")
-			} else if q.Type == "" && sort != "" {
+			if q.Where, q.Sort = where, sort; q.Type == "" && sort != "" {
 				return usagef("--sort needs a TYPE")
 			}
 			if limit < 1 {

@@ -62,8 +62,6 @@ func invalid(field, format string, args ...any) error {
 func newSearch(src source, q host.ListQuery) (*search, error) {
 	s := &search{source: src, q: q}
 	switch {
-	case q.Type == "" && len(q.Where) > 0:
-		return nil, invalid("where", "conditions need a type")
 	case q.Type == "":
 		return nil, invalid("sort", "an order needs a type")
 	case len(q.Where) > maxConditions:

@@ -1,8 +1,11 @@
 package survey
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -100,11 +103,64 @@ func find(src source, q host.ListQuery) (host.ListPage, error) {
 	if err := checkList(&q); err != nil {
 		return host.ListPage{}, err
 	}
+	if q.Type == "" && q.Sort == "" {
+		return findInAll(src, q)
+	}
 	s, err := newSearch(src, q)
 	if err != nil {
 		return host.ListPage{}, err
 	}
 	return s.run()
+}
+
+// findInAll returns a page of a query over all types, one after the other. Types without an attribute of the conditions have no such
+// actors. The cursor names the type that the page ended in.
+func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
+	types, err := src.store.Types(src.namespace)
+	if err != nil {
+		return page, err
+	}
+	inner, begin, _ := strings.Cut(q.Cursor, ".")
+	page.Actors = []host.Status{}
+	var refused error
+	searched := false
+	for _, t := range types {
+		if t < begin {
+			continue
+		}
+		part := q
+		part.Type, part.Cursor, part.Limit = t, "", q.Limit-len(page.Actors)
+		if t == begin {
+			part.Cursor = inner
+		}
+		s, err := newSearch(src, part)
+		if fault := (*host.Error)(nil); errors.As(err, &fault) && fault.Metadata["field"] == "where" {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		if err != nil {
+			return page, err
+		}
+		searched = true
+		found, err := s.run()
+		if err != nil {
+			return page, err
+		}
+		if page.Actors = append(page.Actors, found.Actors...); found.Cursor != "" {
+			page.Cursor = found.Cursor + "." + t
+			return page, nil
+		}
+		if len(page.Actors) == q.Limit {
+			if i := slices.Index(types, t); i+1 < len(types) {
+				page.Cursor = "." + types[i+1]
+			}
+			return page, nil
+		}
+	}
+	if !searched && q.Cursor == "" {
+		return page, refused
+	}
+	return page, nil
 }
 
 // nodeSource is the source of a node.

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -90,6 +91,24 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 		return all
 	}
 	sound := 0
+	add := func(typ string, key ...string) {
+		t.Helper()
+		sp, err := src.store.NewSpace(src.store.NewActorID(engine.Identity{Type: typ, Key: key}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = sp.Writes().Create(engine.Identity{Namespace: "ns", Type: typ, Key: key}); err == nil {
+			_, err = sp.Commit(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sp.Close()
+	}
+	for _, key := range []string{"a", "b", "c"} { // no actor of these has an attribute
+		add("a", key)
+		add("z", key)
+	}
 	for range 300 {
 		q := host.ListQuery{Type: "t", Where: []string{condition()}, Sort: pick("", "", "key", "-key", "size", "-size", "updated", "n", "-n", "plan", "-plan", "-at", "-", "\x00"), Limit: 1 + rnd.IntN(6), Brief: true}
 		if rnd.IntN(2) == 0 {
@@ -124,5 +143,29 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 	}
 	if sound < 60 {
 		t.Errorf("%d sound queries", sound)
+	}
+	for range 60 { // over all types
+		q := host.ListQuery{Where: []string{condition()}, Limit: 1 + rnd.IntN(6), Brief: true}
+		if _, err := find(src, q); err != nil {
+			if e := (*host.Error)(nil); !errors.As(err, &e) || e.Metadata["field"] != "where" {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			continue
+		}
+		var want string
+		for _, typ := range []string{"a", "t", "z"} {
+			part := q
+			if part.Type, part.Limit = typ, 1000; typ == "t" || !strings.ContainsAny(q.Where[0][:1], "pna") {
+				want += keys(part)
+			}
+		}
+		if got := keys(q); got != want {
+			t.Fatalf("%+v: %s, want %s", q, got, want)
+		}
+	}
+	for _, cursor := range []string{".", "x.t", ".t.t", "x"} {
+		if _, err := find(src, host.ListQuery{Where: []string{"size>=0"}, Cursor: cursor}); err != nil && host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("the cursor %s: %v", cursor, err)
+		}
 	}
 }

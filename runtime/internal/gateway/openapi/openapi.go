@@ -108,7 +108,7 @@ func (d *document) nodePaths() {
 			query("type", "The actor type; without it, actors of all types.", object{"type": "string"}),
 			query("prefix", "A leading part of the key; given more than once, the parts in order.",
 				object{"type": "array", "items": object{"type": "string"}}),
-			query("where", "A condition, such as plan=pro, size>1MiB, updated<2026-01-31 or state=failed; given more than once, all of them hold. It needs a type.",
+			query("where", "A condition, such as plan=pro, size>1MiB, updated<2026-01-31 or state=failed; given more than once, all of them hold. Without a type, actors of all types are looked at, one type after the other.",
 				object{"type": "array", "items": object{"type": "string"}}),
 			query("sort", "What orders the actors: key, size, updated or an attribute, after - from the last to the first. It needs a type.", object{"type": "string"}),
 			query("limit", "How many actors a page has at most; 100 by default.", between(1, d.node.MaxPage)),
