@@ -26,7 +26,7 @@ const maxValue = 4 << 10
 // An Entry is the record of a call that is under way. Its claims:
 //
 //  1. It is written once, by the first turn that it joins and that succeeds, in the commit of that turn.
-//  2. Nothing is written for a call that fails.
+//  2. Nothing is written for a call that fails, except by [Entry.Append].
 //
 // The methods of a nil Entry do nothing. Not all calls have one.
 type Entry struct {
@@ -180,7 +180,8 @@ func (e *Entry) Seal(t *kernel.Turn) error {
 // Succeeded implements kernel.Finisher.
 func (e *Entry) Succeeded(*kernel.Turn) { e.written = true }
 
-// Append writes the record of a verb that has succeeded without a commit. It returns when that is durable.
+// Append writes the record of a verb without a commit, unless a turn has written it. It returns when that is durable, and no context
+// ends it. A verb with an effect calls it first; for one that found nothing to do, the router does.
 func (e *Entry) Append(a host.Address) error {
 	if e == nil || e.written || e.dropped {
 		return nil

@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
@@ -95,4 +98,69 @@ func TestTheDestructionOfAnActorWithoutATypeIsRecorded(t *testing.T) {
 	if all := g.records("a"); len(all) != 1 || all[0].Verb != "actor.destroy" {
 		t.Errorf("%+v", all)
 	}
+}
+
+// Verbs without a commit are recorded before they begin, so that the record is there however the call ends.
+func TestAVerbWhoseCallerLeavesIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(*puppet, host.Turn) error { time.Sleep(time.Second); return nil }
+		g := newStage(t, nil, &puppetType{name: "p", wake: slow, sleep: slow})
+		g.must("a", add(1))
+		for i, name := range []string{host.ActorSleep, host.ActorWake} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: name, Codec: host.JSON})
+			cancel()
+			wantCode(t, err, host.DeadlineExceeded)
+			if all := g.records("a"); len(all) != i+1 || all[0].Verb != name {
+				t.Errorf("%s: %+v", name, all)
+			}
+			time.Sleep(2 * time.Second)
+			if st := g.status("a"); (st.State == host.Awake) != (name == host.ActorWake) {
+				t.Errorf("%s: %s", name, st.State)
+			}
+		}
+	})
+}
+
+func TestAVerbThatCannotBeRecordedHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := false
+		g := newStage(t, nil, &puppetType{name: "p", wake: func(*puppet, host.Turn) error {
+			if fails {
+				return errors.New("not now")
+			}
+			return nil
+		}})
+		g.must("b", add(1))
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		fails = true
+		wantCode(t, g.do("a", add(1)), host.ActorFailed)
+		refused := func(key, name string) {
+			t.Helper()
+			wantCode(t, g.verb(key, name, nil, nil), host.Unavailable)
+		}
+		g.disk.SetFree(0)
+		time.Sleep(2 * time.Second)
+		refused("a", host.ActorRetry)
+		refused("a", host.ActorWake)
+		refused("b", host.ActorSleep)
+		if a, b := g.status("a"), g.status("b"); a.State != host.Failed || b.State != host.Awake {
+			t.Errorf("%+v, %+v", a, b)
+		}
+		g.disk.SetFree(1 << 40)
+		time.Sleep(2 * time.Second)
+		fails = false
+		g.mustVerb("a", host.ActorRetry, nil, nil)
+		g.mustVerb("a", host.ActorWake, nil, nil)
+		if a, all := g.status("a"), g.records("a"); a.State != host.Awake || len(all) != 3 {
+			t.Errorf("%+v, %+v", a, all)
+		}
+		for _, name := range []string{host.ActorRetry, host.ActorWake, host.ActorSleep} {
+			wantCode(t, g.verb("c", name, nil, nil), host.NotFound)
+		}
+		if all := g.records("c"); len(all) != 0 {
+			t.Errorf("refused verbs have left %+v", all)
+		}
+	})
 }
