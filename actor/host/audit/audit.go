@@ -79,8 +79,9 @@ func FormatReason(reason string) string { return url.PathEscape(reason) }
 
 // A Record is what the audit log has of one call of an operator's method that succeeded.
 type Record struct {
-	// ID grows from record to record. It is the time of the commit in Unix microseconds, or a little more.
-	ID   uint64    `json:"id"`
+	// ID grows from record to record, whatever the clock does.
+	ID uint64 `json:"id"`
+	// Time is when the record was written, by the clock of the node.
 	Time time.Time `json:"time"`
 	Type string    `json:"type"`
 	Key  []string  `json:"key"`

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
@@ -49,6 +50,7 @@ type row struct {
 	Input     []byte // JSON, as are the next
 	Before    []byte
 	After     []byte
+	Time      int64 // Unix microseconds, by the clock
 }
 
 type entryKey struct{}
@@ -165,7 +167,7 @@ func (e *Entry) Seal(t *kernel.Turn) error {
 		return nil
 	}
 	e.row.ActorID, e.row.Version = t.Core.ID.String(), uint64(t.AsOf)
-	b, err := record.Encode(&e.row)
+	b, err := e.encode()
 	if err != nil {
 		return err
 	}
@@ -187,7 +189,7 @@ func (e *Entry) Append(a host.Address) error {
 		return nil
 	}
 	k := e.log.kernel
-	b, err := record.Encode(&e.row)
+	b, err := e.encode()
 	if err == nil {
 		err = k.Store.AppendAudit(k.Identity(a), b)
 	}
@@ -200,6 +202,12 @@ func (e *Entry) Append(a host.Address) error {
 	set.ID, _, _ = k.Store.Lookup(set.Identity) // the zero id if the actor is not there
 	change.Feed{Sink: k.Options.Changes}.Publish(set, engine.ChangeAudit, e.row.Verb, e.published())
 	return nil
+}
+
+// encode returns the record as of now.
+func (e *Entry) encode() ([]byte, error) {
+	e.row.Time = time.Now().UnixMicro()
+	return record.Encode(&e.row)
 }
 
 // published is the data of the message to NATS.

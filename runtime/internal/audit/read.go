@@ -35,7 +35,7 @@ func Read(s *engine.Store, namespace string, q audit.Query) (page audit.Page, er
 	}
 	looked := 0
 	var bad error
-	err = s.Audit(stored(namespace, &q, true), func(r *engine.AuditRecord) bool {
+	err = s.Audit(stored(s, namespace, &q, true), func(r *engine.AuditRecord) bool {
 		if selects(&q, namespace, r) {
 			var shown audit.Record
 			if shown, bad = show(r); bad != nil {
@@ -58,22 +58,21 @@ func Read(s *engine.Store, namespace string, q audit.Query) (page audit.Page, er
 }
 
 // stored is a query as the store has it.
-func stored(namespace string, q *audit.Query, newest bool) engine.AuditQuery {
-	s := engine.AuditQuery{After: q.After, Before: q.Before, Newest: newest}
+func stored(s *engine.Store, namespace string, q *audit.Query, newest bool) engine.AuditQuery {
+	in := engine.AuditQuery{After: q.After, Before: q.Before, Newest: newest}
 	if !q.Since.IsZero() {
-		s.After = max(s.After, micros(q.Since)-1)
+		in.After = max(in.After, s.AuditPlace(q.Since)-1)
 	}
-	if until := micros(q.Until); !q.Until.IsZero() && (s.Before == 0 || until < s.Before) {
-		s.Before = until
+	if !q.Until.IsZero() {
+		if until := s.AuditPlace(q.Until); in.Before == 0 || until < in.Before {
+			in.Before = until
+		}
 	}
 	if q.Exact {
-		s.Of = &engine.Identity{Namespace: namespace, Type: q.Type, Key: q.Prefix}
+		in.Of = &engine.Identity{Namespace: namespace, Type: q.Type, Key: q.Prefix}
 	}
-	return s
+	return in
 }
-
-// micros is a time as a place in the log.
-func micros(t time.Time) uint64 { return uint64(max(1, t.UnixMicro())) }
 
 // selects reports whether a record is of the actors of a query.
 func selects(q *audit.Query, namespace string, r *engine.AuditRecord) bool {
@@ -93,7 +92,7 @@ func show(r *engine.AuditRecord) (audit.Record, error) {
 		key = []string{}
 	}
 	return audit.Record{
-		ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type, Key: key, ActorID: v.ActorID, Version: v.Version,
+		ID: r.Seq, Time: time.UnixMicro(v.Time).UTC(), Type: r.Of.Type, Key: key, ActorID: v.ActorID, Version: v.Version,
 		Verb: v.Verb, Channel: v.Channel, Principal: v.Principal, Remote: v.Remote, Reason: v.Reason,
 		Input: v.Input, Before: v.Before, After: v.After,
 	}, nil
@@ -120,6 +119,7 @@ func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.
 	if q.After == 0 && q.Since.IsZero() {
 		q.Since = time.Now()
 	}
+	q.After, q.Since = stored(k.Store, k.Options.Namespace, &q, false).After, time.Time{} // once: the clock may be set back
 	q.Until, q.Before = time.Time{}, 0
 	for {
 		news := l.next()
@@ -127,7 +127,7 @@ func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.
 			var records []audit.Record
 			var bad error
 			n := 0
-			err := k.Store.Audit(stored(k.Options.Namespace, &q, false), func(r *engine.AuditRecord) bool {
+			err := k.Store.Audit(stored(k.Store, k.Options.Namespace, &q, false), func(r *engine.AuditRecord) bool {
 				n++
 				q.After = r.Seq
 				if selects(&q, k.Options.Namespace, r) {

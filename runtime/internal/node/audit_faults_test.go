@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/engine"
 )
 
 // A turn may make a call with a context that never ends; then the call runs under the context of the turn.
@@ -161,6 +162,47 @@ func TestAVerbThatCannotBeRecordedHasNoEffect(t *testing.T) {
 		}
 		if all := g.records("c"); len(all) != 0 {
 			t.Errorf("refused verbs have left %+v", all)
+		}
+	})
+}
+
+// A record of a time to come shows the time that the clock had. It hides no later record, is not shown as if it were new, and is removed
+// when the records after it are.
+func TestAClockThatWasAheadSpoilsNoRecord(t *testing.T) {
+	disk := engine.NewDisk()
+	const day = 24 * time.Hour
+	life := func(later time.Duration, f func(t *testing.T, g *stage)) {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(later)
+			f(t, stageOn(t, disk, nil, &puppetType{name: "p"}))
+		})
+	}
+	life(30*365*day, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorPause, nil, nil)
+	})
+	life(day, func(t *testing.T, g *stage) {
+		began := time.Now()
+		followed := make(chan audit.Record)
+		go g.FollowAudit(t.Context(), audit.Query{}, func(r *audit.Record) error { followed <- *r; return errors.New("enough") })
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		g.mustVerb("a", host.ActorResume, nil, nil)
+		if r := <-followed; r.Verb != host.ActorResume || !r.Time.Equal(began.Add(time.Hour)) {
+			t.Errorf("%+v", r)
+		}
+		all := g.records("a")
+		if len(all) != 2 || all[1].ID >= all[0].ID || all[1].Time.Year() < 2029 {
+			t.Errorf("%+v", all)
+		}
+		for q, want := range map[*audit.Query]int{{Since: began}: 1, {Until: began.Add(time.Hour)}: 1, {Until: began.Add(day)}: 2, {Since: began, Until: began.Add(time.Minute)}: 0} {
+			if page, err := g.Audit(t.Context(), *q); err != nil || len(page.Records) != want {
+				t.Errorf("%+v: %+v, %v", q, page, err)
+			}
+		}
+		time.Sleep(91 * day)
+		if all := g.records("a"); len(all) != 0 {
+			t.Errorf("%+v", all)
 		}
 	})
 }
