@@ -180,6 +180,8 @@ type AuditRecord struct {
 	Of  Identity
 	// Record is what was appended.
 	Record []byte
+	// Damaged: Record is nil, because the row cannot be read. Of is known only if the query has it.
+	Damaged bool
 }
 
 // An AuditQuery selects records of the audit log.
@@ -230,10 +232,11 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 		show := func(data []byte) error {
 			d := decoder{b: data}
 			r := AuditRecord{Seq: seq, Of: d.identity()}
-			if d.reason != "" {
-				return &CorruptError{Row: clone(it.Key()), Reason: d.reason}
+			if r.Damaged = d.reason != ""; !r.Damaged {
+				r.Record = d.rest()
+			} else if r.Of = (Identity{}); q.Of != nil {
+				r.Of = *q.Of
 			}
-			r.Record = d.rest()
 			going = visit(&r)
 			return nil
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // audited is the identity of an actor of the tests.
@@ -162,6 +164,31 @@ func TestNumbersOfTheAuditLogGrowThoughTheClockIsSetBack(t *testing.T) {
 		})
 		lived(t, disk, 0, func(t *testing.T, s *Store) { note(t, s, "2") })
 	})
+}
+
+func TestDamagedAuditRecordIsNamed(t *testing.T) {
+	r := newRig(t, Options{})
+	for i := range 3 {
+		must(t, r.Store.AppendAudit(audited("a"), fmt.Append(nil, i)))
+	}
+	var seqs []uint64
+	must(t, r.Store.Audit(AuditQuery{}, func(r *AuditRecord) bool { seqs = append(seqs, r.Seq); return true }))
+	must(t, r.Store.db.Set(keyspace.AppendAuditRow(nil, seqs[1]), []byte{0xFF}, nil))
+	a := audited("a")
+	for _, q := range []AuditQuery{{}, {Of: &a}, {Of: &a, Newest: true}} {
+		damaged := 0
+		got := auditOf(t, r.Store, q)
+		must(t, r.Store.Audit(q, func(r *AuditRecord) bool {
+			if r.Damaged {
+				damaged++
+				errorIf(t, r.Seq != seqs[1] || len(r.Record) > 0 || (q.Of != nil) != (len(r.Of.Key) == 1), "%+v", r)
+			}
+			return true
+		}))
+		errorIf(t, len(got) != 3 || damaged != 1, "%+v: %q, of which %d are damaged", q, got, damaged)
+	}
+	n, err := r.Store.PurgeAudit(time.Now().Add(time.Hour))
+	errorIf(t, n != 3 || err != nil, "%d are removed, %v", n, err)
 }
 
 // TestAuditRecordIsInItsCommit cuts the power after commits that write a key and a record each, and looks if both are there or neither.

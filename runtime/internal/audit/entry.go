@@ -133,7 +133,7 @@ func (e *Entry) Verb() string {
 	return e.row.Verb
 }
 
-// Before says what was there before the verb: a value that has a form in JSON.
+// Before says what was there before the verb: JSON, or a pointer to a value that has a form in it.
 func (e *Entry) Before(v any) {
 	if e != nil {
 		e.row.Before = shortOf(v)
@@ -189,17 +189,23 @@ func (e *Entry) Append(a host.Address) error {
 		return nil
 	}
 	k := e.log.kernel
-	b, err := e.encode()
+	set := engine.ChangeSet{Identity: k.Identity(a)}
+	id, there, err := k.Store.Lookup(set.Identity)
+	if there {
+		set.ID, e.row.ActorID = id, id.String()
+	}
+	var b []byte
 	if err == nil {
-		err = k.Store.AppendAudit(k.Identity(a), b)
+		b, err = e.encode()
+	}
+	if err == nil {
+		err = k.Store.AppendAudit(set.Identity, b)
 	}
 	if err != nil {
 		return k.StoreError(err)
 	}
 	e.written = true
 	e.log.signal()
-	set := engine.ChangeSet{Identity: k.Identity(a)}
-	set.ID, _, _ = k.Store.Lookup(set.Identity) // the zero id if the actor is not there
 	change.Feed{Sink: k.Options.Changes}.Publish(set, engine.ChangeAudit, e.row.Verb, e.published())
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -94,6 +95,7 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 		{"POST", "/actors/room/a/-/call/actor.pause", nil, "http ada "},
 		{"DELETE", "/actors/room/a/-/", []string{"Cairn-Reason: old"}, "http ada old"},
 		{"POST", "/actors/room/a/-/call/add", []string{"Cairn-Reason: old"}, ""},
+		{"PUT", "/-/traces/sampling", []string{"Cairn-Reason: old", "Content-Type: application/json"}, "http ada old"},
 	} {
 		seen = nil
 		ask(g, c.method, c.path, "", c.headers...)
@@ -130,4 +132,13 @@ func (o origins) Call(ctx context.Context, _ *host.Request) (host.Reply, error) 
 func (o origins) Destroy(ctx context.Context, _ host.Address) error {
 	*o.seen = audit.Of(ctx)
 	return nil
+}
+
+// Sampling implements trace.Sampler.
+func (origins) Sampling() trace.Sampling { return trace.Sampling{} }
+
+// SetSampling implements trace.Sampler.
+func (o origins) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
+	*o.seen = audit.Of(ctx)
+	return s, nil
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,4 +206,72 @@ func TestAClockThatWasAheadSpoilsNoRecord(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 	})
+}
+
+func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	g.mustVerb("a", host.ActorPause, nil, nil)
+	if err := g.store.AppendAudit(g.Identity(pAddr("a")), []byte{1, 0xFF}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.store.AppendAudit(g.Identity(pAddr("b")), nil); err != nil {
+		t.Fatal(err)
+	}
+	g.mustVerb("a", host.ActorResume, nil, nil)
+	text := func(all []audit.Record) (s string) {
+		for _, r := range all {
+			s += fmt.Sprintf("%s/%s %s%v ", r.Type, r.Key, r.Verb, r.Damaged)
+		}
+		return s
+	}
+	for q, want := range map[*audit.Query]string{
+		{}: "p/[a] actor.resumefalse p/[b] true p/[a] true p/[a] actor.pausefalse ",
+		{Type: "p", Prefix: []string{"a"}, Exact: true}:                        "p/[a] actor.resumefalse p/[a] true p/[a] actor.pausefalse ",
+		{Type: "p", Prefix: []string{"a"}, Verb: host.ActorPause}:              "p/[a] true p/[a] actor.pausefalse ",
+		{Type: "p", Prefix: []string{"c"}}:                                     "",
+		{Type: "p", Prefix: []string{"b"}, Exact: true, Verb: "actor.destroy"}: "p/[b] true ",
+	} {
+		page, err := g.Audit(t.Context(), *q)
+		if got := text(page.Records); err != nil || got != want {
+			t.Errorf("%+v: %s, %v; want %s", q, got, err, want)
+		}
+	}
+	var followed []audit.Record
+	err := g.FollowAudit(t.Context(), audit.Query{After: 1}, func(r *audit.Record) error {
+		if followed = append(followed, *r); len(followed) == 4 {
+			return errors.New("enough")
+		}
+		return nil
+	})
+	if got := text(followed); got != "p/[a] actor.pausefalse p/[a] true p/[b] true p/[a] actor.resumefalse " {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// The turn that destroys another actor does it, with whatever context.
+func TestTheDestructionByATurnNamesIt(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, c := range []func(h host.Turn) context.Context{
+		func(host.Turn) context.Context { return context.Background() },
+		func(host.Turn) context.Context { return ctx },
+		func(host.Turn) context.Context { return audit.WithReason(ctx, "why") },
+		func(h host.Turn) context.Context { return h },
+	} {
+		g.must("a", add(1))
+		g.must("b", func(_ *puppet, h host.Turn) error { return h.Destroy(c(h), pAddr("a")) })
+	}
+	all := g.records("a")
+	if len(all) != 4 || all[1].Reason != "why" {
+		t.Errorf("%+v", all)
+	}
+	for _, r := range all {
+		if r.Verb != "actor.destroy" || r.Channel != "actor" || r.Principal != "p/b" {
+			t.Errorf("%+v", r)
+		}
+	}
 }

@@ -352,7 +352,7 @@ func TestFieldsOfRecordsStay(t *testing.T) {
 	for f := range reflect.TypeFor[audit.Record]().NumField() {
 		names = append(names, reflect.TypeFor[audit.Record]().Field(f).Name)
 	}
-	if got := strings.Join(names, " "); got != "ID Time Type Key ActorID Version Verb Channel Principal Remote Reason Input Before After" {
+	if got := strings.Join(names, " "); got != "ID Time Type Key ActorID Version Damaged Verb Channel Principal Remote Reason Input Before After" {
 		t.Errorf("a record has %s", got)
 	}
 }
