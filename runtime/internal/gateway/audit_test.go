@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
@@ -113,6 +114,50 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	w := ask(g, "POST", "/actors/room/a/-/call/actor.pause", "", "Cairn-Reason: %")
 	if e := errorOf(t, w); w.Code != 400 || e.Metadata["field"] != audit.Header {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table: what an operator may do by one of them has the
+// origin that the audit log needs.
+func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
+	asked, operated := 0, map[route]bool{}
+	var at route
+	g := newGateway(t, setup{Node: documented{failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(ctx context.Context, r serve.AuthRequest) error {
+		asked++
+		if r.Operation != serve.Operate && r.Operation != serve.Destroy || at == toWatch || at == toQueryMany { // the last two read
+			return host.Errorf(host.PermissionDenied, "no")
+		}
+		operated[at] = true
+		if o := audit.Of(ctx); o == nil || o.Channel != "http" || o.Remote == "" || o.Reason != "why" {
+			t.Errorf("%s of %s %q %s has the origin %+v", r.Operation, r.Type, r.Key, r.Method, o)
+		}
+		return host.Errorf(host.PermissionDenied, "no")
+	}})
+	walk := func(methods, path string) {
+		for m := range strings.FieldsSeq(methods) {
+			if m == "GET" || m == "HEAD" {
+				continue
+			}
+			before := asked
+			w := ask(g, m, path, "", "Cairn-Reason: why", "Content-Type: application/json")
+			if w.Code != 403 || asked == before {
+				t.Errorf("%s %s: %d %s", m, path, w.Code, w.Body)
+			}
+		}
+	}
+	for at = toCall; at <= toOpenAPI; at++ {
+		walk(everyRoute[at].methods, everyRoute[at].path)
+	}
+	at = toCall
+	for _, row := range method.All() {
+		if row.Kind == host.Action {
+			walk("POST", "/actors/room/a/-/call/"+row.Name)
+		}
+	}
+	for _, want := range []route{toCall, toActor, toSQLite, toSampling, toKV, toCodebolt, toKeyVal, toStrata} {
+		if !operated[want] {
+			t.Errorf("an operator does nothing at %s", everyRoute[want].path)
+		}
 	}
 }
 

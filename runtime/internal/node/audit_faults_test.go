@@ -1,9 +1,11 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,5 +275,45 @@ func TestTheDestructionByATurnNamesIt(t *testing.T) {
 		if r.Verb != "actor.destroy" || r.Channel != "actor" || r.Principal != "p/b" {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// A message is moved aside by a turn that settles it, after the turn of the verb.
+func TestASkippedMessageLeavesOneRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newStage(t, nil)
+		g.must("b", add(1))
+		g.mustVerb("b", host.ActorPause, nil, nil)
+		g.must("a", sends("b", 1, add(1)))
+		synctest.Wait()
+		reply, err := g.operate("a", host.SendSkip, `{"type":"p","key":["b"]}`)
+		if err != nil || string(reply.Output) != `{"count":1}` {
+			t.Fatalf("%s, %v", reply.Output, err)
+		}
+		if all := g.records("a"); len(all) != 1 || all[0].Verb != host.SendSkip || all[0].Version == 0 || all[0].Reason != "to see" {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+func TestTheImportOfADatabaseLeavesARecord(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", func(_ *puppet, h host.Turn) error { return exec(h, "CREATE TABLE a (n)") })
+	var file bytes.Buffer
+	if err := g.ExportSQL(t.Context(), pAddr("a"), &file); err != nil {
+		t.Fatal(err)
+	}
+	o := operator
+	ctx := audit.With(t.Context(), &o)
+	if _, err := g.ImportSQL(ctx, pAddr("a"), strings.NewReader("no database"), "why"); err == nil {
+		t.Error("no database is imported")
+	}
+	if _, err := g.ImportSQL(ctx, pAddr("a"), &file, "why"); err != nil {
+		t.Fatal(err)
+	}
+	all := g.records("a")
+	if len(all) != 1 || all[0].Verb != "sql.import" || all[0].Version == 0 || all[0].Principal != "ada" || !strings.Contains(string(all[0].Input), `"reason":"why"`) {
+		t.Errorf("%+v", all)
 	}
 }
