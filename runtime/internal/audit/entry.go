@@ -55,6 +55,9 @@ type row struct {
 
 type entryKey struct{}
 
+// BesideKey finds the actor, a *kernel.Actor, whose goroutine beside its turns makes a call, in the context of that.
+type BesideKey struct{}
+
 // Begin makes the entry of a call: of a verb with an input in JSON, made by a turn or query unless from is nil. It returns the
 // context for the work of the call.
 func (l *Log) Begin(ctx context.Context, verb string, input []byte, from *kernel.Caller) (context.Context, *Entry) {
@@ -85,6 +88,8 @@ func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entr
 		e.row.Channel, e.row.Principal, e.row.Remote = "actor", "", ""
 		if t := from.Waiter; t != nil {
 			e.row.Principal = address.Format(t.Actor.Address)
+		} else if a, is := ctx.Value(BesideKey{}).(*kernel.Actor); is {
+			e.row.Principal = address.Format(a.Address)
 		}
 	}
 	if l.kernel.Offline {

@@ -252,8 +252,8 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 	}
 }
 
-// The turn that destroys another actor does it, with whatever context.
-func TestTheDestructionByATurnNamesIt(t *testing.T) {
+// An actor that destroys another one is named, in a turn or a task, with whatever context.
+func TestADestructionNamesTheActorThatMakesIt(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -267,8 +267,16 @@ func TestTheDestructionByATurnNamesIt(t *testing.T) {
 		g.must("a", add(1))
 		g.must("b", func(_ *puppet, h host.Turn) error { return h.Destroy(c(h), pAddr("a")) })
 	}
+	done := make(chan error)
+	for _, under := range []context.Context{context.Background(), ctx} {
+		g.must("a", add(1))
+		g.must("b", goes("task", func(task host.Task) error { done <- task.Destroy(under, pAddr("a")); return nil }))
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
 	all := g.records("a")
-	if len(all) != 4 || all[1].Reason != "why" {
+	if len(all) != 6 || all[3].Reason != "why" {
 		t.Errorf("%+v", all)
 	}
 	for _, r := range all {
