@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -10,63 +10,100 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// auditLog hands out the sequence numbers of the audit log. Its claims:
+// auditLog hands out the numbers of the audit log. Its claims:
 //
-//  1. A number is the time of its commit in Unix microseconds, or one more than the number before it, if that is greater.
-//     So the numbers grow, whatever the clock does, and a time is a place in the log.
-//  2. A record can be read when its commit and those of all lower numbers are durable. So a reader that goes on after
+//  1. Numbers grow, whatever the clock does and whichever records are removed.
+//  2. A number is the time of its commit in Unix microseconds, or one more than the number before it, if that is greater. So a time is a
+//     place in the log.
+//  3. A record can be read when its commit and those of all lower numbers are durable. So a reader that goes on after
 //     the last number that it saw misses nothing.
+//
+// If the clock was ahead and is set back, the numbers go on from there, and the log notes how far they are ahead of the time. If it was
+// behind instead, it passes them again, and the note is dropped. Records of a time that never was are old when those after them are.
 type auditLog struct {
-	mu      sync.Mutex
-	next    uint64
-	pending pending
+	sequence
+	slip auditSlip
 }
+
+// An auditSlip says that the clock was set back: the records up to a number were made before a time, whatever the clock said, and the
+// numbers of those after it count the microseconds since that time. The zero value says nothing.
+type auditSlip struct{ upTo, at uint64 }
+
+const (
+	// auditRow is the name of the row that says what records do not: uvarints of a number that none after it has, and of the slip. It is
+	// written when records are removed, and with each record while there is a slip.
+	auditRow = "audit"
+	// auditSlack is how many microseconds the numbers may be ahead of the clock without a note.
+	auditSlack = 60_000_000
+)
 
 // load finds the last number of a store that is being opened.
 func (l *auditLog) load(db *pebble.DB) error {
+	_, err := get(db, keyspace.AppendMetaRow(nil, auditRow), func(b []byte) error {
+		d := decoder{b: b}
+		l.next, l.slip.upTo, l.slip.at = d.uvarint(), d.uvarint(), d.uvarint()
+		return d.end()
+	})
+	if err != nil {
+		return err
+	}
 	it, err := newIter(db, auditBounds(0, 0))
 	if err != nil {
 		return err
 	}
-	l.next = 1
 	if it.Last() {
 		seq, err := keyspace.ParseAuditRow(it.Key())
 		if err != nil {
 			return errors.Join(&CorruptError{Row: clone(it.Key()), Reason: err.Error()}, it.Close())
 		}
-		l.next = seq + 1
+		l.next = max(l.next, seq)
 	}
+	l.next++
 	return errors.Join(it.Error(), it.Close())
 }
 
+// state returns the value of auditRow. REQUIRES: l.mu
+func (l *auditLog) state() []byte {
+	b := binary.AppendUvarint(nil, l.next-1)
+	return binary.AppendUvarint(binary.AppendUvarint(b, l.slip.upTo), l.slip.at)
+}
+
+// look compares the numbers with the clock, and returns the number of the present. REQUIRES: l.mu
+func (l *auditLog) look() uint64 {
+	now := uint64(max(0, time.Now().UnixMicro()))
+	switch {
+	case now >= l.next:
+		l.slip = auditSlip{}
+	case l.slip.of(now)+auditSlack < l.next:
+		l.slip = auditSlip{l.next - 1, max(now, l.slip.at)}
+	}
+	return l.slip.of(now)
+}
+
+// of returns the number of a time.
+func (s auditSlip) of(at uint64) uint64 {
+	if s.upTo == 0 || at < s.at {
+		return at
+	}
+	return s.upTo + 1 + at - s.at
+}
+
 // begin gives numbers to n records that are about to be applied.
-func (l *auditLog) begin(n int) (span outboxSpan) {
+func (l *auditLog) begin(n int) numbers {
 	if n == 0 {
-		return span
+		return numbers{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	span = outboxSpan{first: max(l.next, uint64(max(0, time.Now().UnixMicro()))), n: uint64(n)}
-	l.next = span.first + span.n
-	l.pending = append(l.pending, span)
-	return span
+	return l.take(n, l.look())
 }
 
-// settle says that the records of a span are durable, or that nothing was written.
-func (l *auditLog) settle(span outboxSpan) {
-	if span.n == 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pending.settle(span)
-}
-
-// readable returns the first number that cannot be read yet.
-func (l *auditLog) readable() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pending.readable(l.next)
+// AuditPlace returns the number from which on the records of the audit log are of a time or later. Those to come are, whatever the time.
+func (s *Store) AuditPlace(at time.Time) uint64 {
+	s.audit.mu.Lock()
+	defer s.audit.mu.Unlock()
+	s.audit.look()
+	return min(s.audit.slip.of(uint64(max(1, at.UnixMicro()))), s.audit.next)
 }
 
 // auditBounds are the bounds of the records after one number and before another; before 0 is no bound.
@@ -96,12 +133,17 @@ func (w *WriteSet) Audit(i Identity, record []byte) error {
 	return nil
 }
 
-// appendAudit puts the rows of a record into a batch. data begins with the identity of its actor.
-func appendAudit(seq uint64, data []byte, set func(row, value []byte)) {
+// encode puts the rows of a record into a batch. data begins with the identity of its actor.
+func (l *auditLog) encode(seq uint64, data []byte, set func(row, value []byte)) {
 	d := decoder{b: data}
 	i := d.identity()
 	set(keyspace.AppendAuditRow(nil, seq), data)
 	set(keyspace.AppendAuditActorRow(nil, i.Namespace, i.Type, i.Key, seq), nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.slip.upTo != 0 {
+		set(keyspace.AppendMetaRow(nil, auditRow), l.state())
+	}
 }
 
 // AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable.
@@ -117,7 +159,7 @@ func (s *Store) AppendAudit(i Identity, record []byte) error {
 	defer b.Close()
 	span := s.audit.begin(1)
 	var err error
-	appendAudit(span.first, append(i.append(nil), record...), func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
+	s.audit.encode(span.first, append(i.append(nil), record...), func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
 	if err == nil {
 		err = s.apply(b)
 	}
@@ -134,10 +176,12 @@ func (s *Store) AppendAudit(i Identity, record []byte) error {
 
 // An AuditRecord is a record of the audit log.
 type AuditRecord struct {
-	Seq uint64 // when it was committed, in Unix microseconds, or a little later
+	Seq uint64 // grows from record to record
 	Of  Identity
 	// Record is what was appended.
 	Record []byte
+	// Damaged: Record is nil, because the row cannot be read. Of is known only if the query has it.
+	Damaged bool
 }
 
 // An AuditQuery selects records of the audit log.
@@ -188,10 +232,11 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 		show := func(data []byte) error {
 			d := decoder{b: data}
 			r := AuditRecord{Seq: seq, Of: d.identity()}
-			if d.reason != "" {
-				return &CorruptError{Row: clone(it.Key()), Reason: d.reason}
+			if r.Damaged = d.reason != ""; !r.Damaged {
+				r.Record = d.rest()
+			} else if r.Of = (Identity{}); q.Of != nil {
+				r.Of = *q.Of
 			}
-			r.Record = d.rest()
 			going = visit(&r)
 			return nil
 		}
@@ -212,26 +257,27 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 // auditPurge is how many records are removed at a time.
 const auditPurge = 1024
 
-// PurgeAudit removes the records with lower numbers, and returns how many. The removal is not synced: a power cut may bring records back.
-func (s *Store) PurgeAudit(before uint64) (removed int, err error) {
+// PurgeAudit removes the records before a time, and returns how many. The removal is not synced: a power cut may bring records back.
+func (s *Store) PurgeAudit(at time.Time) (removed int, err error) {
+	before := s.AuditPlace(at)
 	for {
 		var last uint64
 		var rows [][]byte
-		if err := s.Audit(AuditQuery{Before: max(before, 1)}, func(r *AuditRecord) bool {
+		if err := s.Audit(AuditQuery{Before: before}, func(r *AuditRecord) bool {
 			last = r.Seq
 			rows = append(rows, keyspace.AppendAuditActorRow(nil, r.Of.Namespace, r.Of.Type, r.Of.Key, r.Seq))
 			return len(rows) < auditPurge
-		}); err != nil || len(rows) == 0 {
+		}); err != nil {
 			return removed, err
 		}
-		if err := s.purgeAudit(last, rows); err != nil {
+		if err := s.purgeAudit(last, rows); err != nil || len(rows) == 0 {
 			return removed, err
 		}
 		removed += len(rows)
 	}
 }
 
-// purgeAudit removes the records up to a number, and rows that find them.
+// purgeAudit removes the records up to a number, and rows that find them, and keeps what they said of the numbers.
 func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -240,8 +286,17 @@ func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
 	if err := s.readOnly(); err != nil {
 		return err
 	}
+	s.audit.mu.Lock()
+	state, slip := s.audit.state(), s.audit.slip
+	s.audit.mu.Unlock()
+	if len(rows) == 0 && slip.upTo == 0 {
+		return nil
+	}
 	batch := s.db.NewBatch()
 	defer batch.Close()
+	if err := batch.Set(keyspace.AppendMetaRow(nil, auditRow), state, nil); err != nil {
+		return err
+	}
 	for _, row := range rows {
 		if err := batch.Delete(row, nil); err != nil {
 			return err

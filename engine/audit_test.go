@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // audited is the identity of an actor of the tests.
@@ -64,11 +66,11 @@ func TestAuditLogIsReadByTimeAndByActor(t *testing.T) {
 		check(AuditQuery{Of: &a, After: second, Newest: true}, want[4], want[2])
 		r.again()
 		check(AuditQuery{}, want...)
-		n, err := r.Store.PurgeAudit(second + 1)
+		n, err := r.Store.PurgeAudit(time.UnixMicro(int64(second + 1)))
 		errorIf(t, n != 2 || err != nil, "%d are removed, %v", n, err)
 		check(AuditQuery{}, want[2:]...)
 		check(AuditQuery{Of: &a}, want[2], want[4])
-		_, err = r.Store.PurgeAudit(1 << 63)
+		_, err = r.Store.PurgeAudit(time.Now().Add(time.Hour))
 		must(t, err)
 		check(AuditQuery{})
 		for _, prefix := range [][]byte{auditBounds(0, 0).LowerBound[:5]} {
@@ -77,6 +79,116 @@ func TestAuditLogIsReadByTimeAndByActor(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lived calls f for a store on a disk, some time after the beginning of virtual time, which is before the end of the life before.
+func lived(t *testing.T, disk *Disk, later time.Duration, f func(t *testing.T, s *Store)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(later)
+		s := mustOpen(t, Options{Disk: disk})
+		f(t, s)
+		must(t, s.Close())
+	})
+}
+
+func TestNumbersOfTheAuditLogGrowThoughTheClockIsSetBack(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	last := uint64(0)
+	note := func(t *testing.T, s *Store, text string) {
+		t.Helper()
+		must(t, s.AppendAudit(audited("a"), []byte(text)))
+		must(t, s.Audit(AuditQuery{Newest: true}, func(r *AuditRecord) bool {
+			if r.Seq <= last {
+				t.Errorf("%s has the number %d, after %d", text, r.Seq, last)
+			}
+			last = r.Seq
+			return false
+		}))
+	}
+	since := func(t *testing.T, s *Store, ago time.Duration, want ...string) {
+		t.Helper()
+		if got := auditOf(t, s, AuditQuery{After: s.AuditPlace(time.Now().Add(-ago)) - 1}); !slices.Equal(got, want) {
+			t.Errorf("of the last %s there are %q, want %q", ago, got, want)
+		}
+	}
+	purged := func(t *testing.T, s *Store, age time.Duration, want int) {
+		t.Helper()
+		if n, err := s.PurgeAudit(time.Now().Add(-age)); n != want || err != nil {
+			t.Errorf("%d are removed, %v; want %d", n, err, want)
+		}
+	}
+	t.Run("it was ahead", func(t *testing.T) {
+		disk := NewDisk()
+		lived(t, disk, 50*year, func(t *testing.T, s *Store) { note(t, s, "ahead") })
+		lived(t, disk, time.Hour, func(t *testing.T, s *Store) {
+			since(t, s, 0)
+			note(t, s, "1")
+			time.Sleep(time.Hour)
+			note(t, s, "2")
+			since(t, s, 0, "a 2")
+			since(t, s, time.Minute, "a 2")
+			since(t, s, time.Hour, "a 1", "a 2")
+			since(t, s, 2*time.Hour, "a ahead", "a 1", "a 2")
+			purged(t, s, time.Minute, 2)
+			purged(t, s, 0, 0)
+			note(t, s, "3")
+		})
+		lived(t, disk, 3*time.Hour, func(t *testing.T, s *Store) {
+			since(t, s, 2*time.Hour, "a 2", "a 3")
+			time.Sleep(year)
+			purged(t, s, year/2, 2)
+		})
+		lived(t, disk, year, func(t *testing.T, s *Store) { note(t, s, "4") })
+	})
+	t.Run("it was behind", func(t *testing.T) {
+		disk := NewDisk()
+		last = 0
+		lived(t, disk, 10*year, func(t *testing.T, s *Store) { note(t, s, "1") })
+		lived(t, disk, 0, func(t *testing.T, s *Store) {
+			purged(t, s, time.Hour, 0)
+			note(t, s, "2")
+			time.Sleep(10*year + time.Hour)
+			since(t, s, 2*time.Hour, "a 1", "a 2")
+			purged(t, s, 2*time.Hour, 0)
+			note(t, s, "3")
+			since(t, s, time.Minute, "a 3")
+		})
+	})
+	t.Run("all is removed", func(t *testing.T) {
+		disk := NewDisk()
+		last = 0
+		lived(t, disk, year, func(t *testing.T, s *Store) {
+			note(t, s, "1")
+			time.Sleep(time.Hour)
+			purged(t, s, 0, 1)
+		})
+		lived(t, disk, 0, func(t *testing.T, s *Store) { note(t, s, "2") })
+	})
+}
+
+func TestDamagedAuditRecordIsNamed(t *testing.T) {
+	r := newRig(t, Options{})
+	for i := range 3 {
+		must(t, r.Store.AppendAudit(audited("a"), fmt.Append(nil, i)))
+	}
+	var seqs []uint64
+	must(t, r.Store.Audit(AuditQuery{}, func(r *AuditRecord) bool { seqs = append(seqs, r.Seq); return true }))
+	must(t, r.Store.db.Set(keyspace.AppendAuditRow(nil, seqs[1]), []byte{0xFF}, nil))
+	a := audited("a")
+	for _, q := range []AuditQuery{{}, {Of: &a}, {Of: &a, Newest: true}} {
+		damaged := 0
+		got := auditOf(t, r.Store, q)
+		must(t, r.Store.Audit(q, func(r *AuditRecord) bool {
+			if r.Damaged {
+				damaged++
+				errorIf(t, r.Seq != seqs[1] || len(r.Record) > 0 || (q.Of != nil) != (len(r.Of.Key) == 1), "%+v", r)
+			}
+			return true
+		}))
+		errorIf(t, len(got) != 3 || damaged != 1, "%+v: %q, of which %d are damaged", q, got, damaged)
+	}
+	n, err := r.Store.PurgeAudit(time.Now().Add(time.Hour))
+	errorIf(t, n != 3 || err != nil, "%d are removed, %v", n, err)
 }
 
 // TestAuditRecordIsInItsCommit cuts the power after commits that write a key and a record each, and looks if both are there or neither.

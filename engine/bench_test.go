@@ -440,7 +440,7 @@ func BenchmarkPageEncode(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				next, batch := w.nextHead(), sp.store.newBatch(w)
-				must(b, errOf(w.encode(batch, &next, outboxSpan{}, outboxSpan{}, nil)))
+				must(b, errOf(w.encode(batch, &next, numbers{}, numbers{}, nil)))
 				batch.Close()
 			}
 		})

@@ -110,8 +110,8 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 		return 0, err
 	}
 	batch := s.newBatch(w)
-	span, log := s.outbox.begin(w), s.audit.begin(w.records(true))
-	size, err := w.encode(batch, &next, span, log, listing)
+	rows, log := s.outbox.begin(w), s.audit.begin(w.records(true))
+	size, err := w.encode(batch, &next, rows, log, listing)
 	if err == nil {
 		err = s.apply(batch)
 	}
@@ -125,7 +125,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s.free.wrote(size)
 	sp.head, sp.oldHead = next, false
 	w.committed()
-	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span, audit: log})
+	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: rows, audit: log})
 	return next.Version, nil
 }
 
@@ -201,7 +201,7 @@ func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
 
 // encode writes the rows of the write set into a batch: first the ranges, then
 // everything that may lie in one.
-func (w *WriteSet) encode(b *pebble.Batch, next *head, span, log outboxSpan, listing []listingOp) (int, error) {
+func (w *WriteSet) encode(b *pebble.Batch, next *head, outbox, log numbers, listing []listingOp) (int, error) {
 	id := w.space.id
 	row := rowBuffer()
 	defer row.free()
@@ -300,13 +300,13 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span, log outboxSpan, lis
 		}
 		for _, record := range o.records {
 			if record.audit {
-				appendAudit(log.first, record.data, set)
+				w.space.store.audit.encode(log.first, record.data, set)
 				log.first++
 				continue
 			}
-			row.b = keyspace.AppendOutboxRow(row.b[:0], span.first)
+			row.b = keyspace.AppendOutboxRow(row.b[:0], outbox.first)
 			set(row.b, record.data)
-			span.first++
+			outbox.first++
 		}
 	}
 	for _, op := range listing {

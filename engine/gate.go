@@ -43,8 +43,8 @@ type ticket struct {
 	space  *Space
 	notify func(error) // nil if nobody asked
 	upTo   Version
-	outbox outboxSpan
-	audit  outboxSpan
+	outbox numbers
+	audit  numbers
 }
 
 func (g *gate) start(s *Store) {

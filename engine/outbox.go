@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -21,44 +22,60 @@ import (
 //  3. Sequence numbers grow while the store is open, and begin above every row
 //     present when it was opened.
 type outbox struct {
-	mu      sync.Mutex
-	next    uint64 // sequence of the next row, from 1
-	pending pending
-	rows    int64
-	bytes   int64
+	sequence
+	rows, bytes atomic.Int64
 }
 
-// outboxSpan is the rows of one commit.
-type outboxSpan struct {
-	first   uint64
-	n       uint64
-	settled bool
+// A sequence hands out numbers to commits and knows which of them can be read: those before the first that is not durable yet.
+type sequence struct {
+	mu   sync.Mutex
+	next uint64
+	// pending are not durable yet, or come after one that is not, in order.
+	pending []numbers
 }
 
-// pending are spans that are not durable yet, or come after one that is not, in order.
-type pending []outboxSpan
+// numbers are the numbers of one commit.
+type numbers struct {
+	first, n uint64
+	settled  bool
+}
 
-// settle says that a span is durable.
-func (p *pending) settle(span outboxSpan) {
-	all, done := *p, 0
-	for i := range all {
-		if all[i].first == span.first {
-			all[i].settled = true
+// take gives out n numbers, that are not less than from. REQUIRES: q.mu
+func (q *sequence) take(n int, from uint64) numbers {
+	taken := numbers{first: max(q.next, from), n: uint64(n)}
+	q.next = taken.first + taken.n
+	q.pending = append(q.pending, taken)
+	return taken
+}
+
+// settle says that numbers are durable.
+func (q *sequence) settle(durable numbers) {
+	if durable.n == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	done := 0
+	for i := range q.pending {
+		if q.pending[i].first == durable.first {
+			q.pending[i].settled = true
 			break
 		}
 	}
-	for done < len(all) && all[done].settled {
+	for done < len(q.pending) && q.pending[done].settled {
 		done++
 	}
-	*p = all[done:]
+	q.pending = q.pending[done:]
 }
 
-// readable returns the first number that cannot be read yet; next is the one after the last.
-func (p pending) readable(next uint64) uint64 {
-	if len(p) > 0 {
-		return p[0].first
+// readable returns the first number that cannot be read yet.
+func (q *sequence) readable() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.pending) > 0 {
+		return q.pending[0].first
 	}
-	return next
+	return q.next
 }
 
 // load counts the rows of a store that is being opened.
@@ -77,8 +94,8 @@ func (o *outbox) load(db *pebble.DB) error {
 		if err != nil {
 			return errors.Join(err, it.Close())
 		}
-		o.rows++
-		o.bytes += int64(len(value))
+		o.rows.Add(1)
+		o.bytes.Add(int64(len(value)))
 		o.next = seq + 1
 	}
 	return errors.Join(it.Error(), it.Close())
@@ -95,44 +112,27 @@ func outboxIter(r reader, after uint64) (iterator, error) {
 
 // begin gives the records of a write set that is about to be applied their
 // sequence numbers.
-func (o *outbox) begin(w *WriteSet) outboxSpan {
+func (o *outbox) begin(w *WriteSet) numbers {
 	n := w.records(false)
 	if n == 0 {
-		return outboxSpan{}
+		return numbers{}
 	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	span := outboxSpan{first: o.next, n: uint64(n)}
-	o.pending = append(o.pending, span)
+	taken := o.take(n, 0)
+	o.mu.Unlock()
+	seq := taken.first
 	for _, record := range w.overlay.records {
 		if record.audit {
 			continue
 		}
-		o.rows++
-		o.bytes += int64(len(record.data))
+		o.rows.Add(1)
+		o.bytes.Add(int64(len(record.data)))
 		if record.seq != nil {
-			*record.seq = o.next
+			*record.seq = seq
 		}
-		o.next++
+		seq++
 	}
-	return span
-}
-
-// settle says that the rows of a span are durable.
-func (o *outbox) settle(span outboxSpan) {
-	if span.n == 0 {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.pending.settle(span)
-}
-
-// readable returns the first sequence number that can not be read yet.
-func (o *outbox) readable() uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.pending.readable(o.next)
+	return taken
 }
 
 // OutboxRow is one record that waits to be published.
@@ -204,10 +204,8 @@ func (s *Store) AckOutbox(seqs []uint64) error {
 	if err := s.applyUnsynced(batch); err != nil {
 		return err
 	}
-	s.outbox.mu.Lock()
-	s.outbox.rows -= rows
-	s.outbox.bytes -= bytes
-	s.outbox.mu.Unlock()
+	s.outbox.rows.Add(-rows)
+	s.outbox.bytes.Add(-bytes)
 	return s.readOnly()
 }
 
@@ -271,9 +269,7 @@ func (s *Store) deleteOutbox(batch *pebble.Batch, seqs []uint64) (rows, bytes in
 // OutboxSize returns how many rows wait in the outbox and the bytes of their
 // records. Both are exact and kept in memory.
 func (s *Store) OutboxSize() (rows, bytes int64) {
-	s.outbox.mu.Lock()
-	defer s.outbox.mu.Unlock()
-	return s.outbox.rows, s.outbox.bytes
+	return s.outbox.rows.Load(), s.outbox.bytes.Load()
 }
 
 func clone(b []byte) []byte { return append([]byte(nil), b...) }

@@ -79,15 +79,19 @@ func FormatReason(reason string) string { return url.PathEscape(reason) }
 
 // A Record is what the audit log has of one call of an operator's method that succeeded.
 type Record struct {
-	// ID grows from record to record. It is the time of the commit in Unix microseconds, or a little more.
-	ID   uint64    `json:"id"`
+	// ID grows from record to record, whatever the clock does.
+	ID uint64 `json:"id"`
+	// Time is when the record was written, by the clock of the node.
 	Time time.Time `json:"time"`
-	Type string    `json:"type"`
-	Key  []string  `json:"key"`
+	// Type and Key are the address of the actor. Both are empty for what the verb of a record does to the node.
+	Type string   `json:"type"`
+	Key  []string `json:"key"`
 	// ActorID names the life of the actor, and Version the commit that made the change. A verb without a commit has none.
 	ActorID string `json:"actor_id,omitempty"`
 	Version uint64 `json:"version,omitempty"`
-	// Verb is the name of the method, or actor.destroy or sql.import.
+	// Damaged: the record cannot be read, so only its place in the log is known, and the actor if it was asked for.
+	Damaged bool `json:"damaged,omitempty"`
+	// Verb is the name of the method, or actor.destroy, sql.import or trace.sample.
 	Verb      string `json:"verb"`
 	Channel   string `json:"channel"`
 	Principal string `json:"principal,omitempty"`

@@ -72,7 +72,7 @@ type Rule struct {
 type Sampler interface {
 	Sampling() Sampling
 	// SetSampling replaces all rules. It returns the rules that hold from now on. The error is an *host.Error.
-	SetSampling(s Sampling) (Sampling, error)
+	SetSampling(ctx context.Context, s Sampling) (Sampling, error)
 }
 
 // A FindQuery selects the spans of one trace, of all actors of a node.

@@ -143,7 +143,12 @@ func (c *cli) printRecord(r *audit.Record) error {
 	if c.json {
 		return c.printJSON(r)
 	}
-	_, err := fmt.Fprintf(c.stdout, "%s  %s  %s  by %s over %s%s\n", r.Time.Format(time.RFC3339), formatAddress(r.Type, r.Key), r.Verb,
+	of := cmp.Or(formatAddress(r.Type, r.Key), "-") // what no actor is about
+	if r.Damaged {
+		_, err := fmt.Fprintf(c.stdout, "%s  %s  record %d is damaged and cannot be read\n", r.Time.Format(time.RFC3339), of, r.ID)
+		return err
+	}
+	_, err := fmt.Fprintf(c.stdout, "%s  %s  %s  by %s over %s%s\n", r.Time.Format(time.RFC3339), of, r.Verb,
 		table.OneLine(cmp.Or(r.Principal, r.Remote, "unknown")), r.Channel, because(r.Reason))
 	for _, line := range []struct {
 		name string

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
 func TestValueIsShownInItsReadableForm(t *testing.T) {
@@ -79,4 +82,18 @@ func FuzzPreviewFitsOneLine(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestADamagedRecordIsNamed(t *testing.T) {
+	r := audit.Record{ID: 7, Time: time.Unix(1, 0).UTC(), Type: "cell", Key: []string{"a"}, Damaged: true}
+	for asJSON, want := range map[bool]string{
+		false: "1970-01-01T00:00:01Z  cell/a  record 7 is damaged and cannot be read\n",
+		true:  `{"id":7,"time":"1970-01-01T00:00:01Z","type":"cell","key":["a"],"damaged":true,"verb":"","channel":""}` + "\n",
+	} {
+		var out bytes.Buffer
+		c := cli{stdout: &out, json: asJSON}
+		if err := c.printRecord(&r); err != nil || out.String() != want {
+			t.Errorf("%q, %v", out.String(), err)
+		}
+	}
 }

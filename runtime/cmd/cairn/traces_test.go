@@ -51,6 +51,11 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	if r := at(t, d.url, "traces", "sampling", "--type", "other", "--rate", "1"); r.status != exitError || !strings.Contains(r.stderr, `no actor type`) {
 		t.Errorf("an unknown type: %d %q", r.status, r.stderr)
 	}
+	at(t, d.url, "traces", "sampling", "--rate", "9", "--reason", "much to see")
+	changes := regexp.MustCompile(`(?s)\A(\S+Z  -  trace\.sample  by 127\.0\.0\.1:\d+ over http\n.*){3}\S+Z  -  trace\.sample  by \S+ over http: much to see\n    input   \{"per_second":9\S+\n    before  \{"per_second":100\S+\n    after   \{"per_second":9\S+\n\z`)
+	if r := at(t, d.url, "audit", "--verb", "trace.sample"); !changes.MatchString(r.stdout) {
+		t.Errorf("the audit log is\n%s%s", r.stdout, r.stderr)
+	}
 	d.stop(syscall.SIGTERM)
 	count := 0
 	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {

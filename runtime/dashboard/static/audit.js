@@ -39,7 +39,7 @@ function log(page, path, { title, ofNode }) {
       table(['Time', 'Verb', ofNode ? { label: 'Actor', class: 'wraps' } : null, { label: 'Reason', class: 'wraps' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'grow opt' }].filter(Boolean),
         (r.records ?? []).map((x) => ({
           key: String(x.id),
-          cells: [moment(x.time), badge(x.verb, x.verb === 'actor.destroy' ? 'bad' : 'info'), ofNode ? h('a.row', { href: link(x, 'audit') }, h('span.address', address(x))) : null, x.reason ?? h('span.dim', 'none'),
+          cells: [moment(x.time), x.damaged ? badge('damaged', 'bad') : badge(x.verb, x.verb === 'actor.destroy' ? 'bad' : 'info'), ofNode ? (x.type ? h('a.row', { href: link(x, 'audit') }, h('span.address', address(x))) : h('span.dim', '–')) : null, x.reason ?? h('span.dim', 'none'),
             [x.principal || x.channel, x.principal ? h('span.dim', ' ', x.channel) : null, x.remote ? h('div.dim', x.remote) : null], x.version ? number(x.version) : '–', values(x)].filter((c) => c !== null),
         })), { none: 'No such records.', caption: 'Audit log' }),
       h('div.pager',

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
@@ -25,7 +26,7 @@ const maxValue = 4 << 10
 // An Entry is the record of a call that is under way. Its claims:
 //
 //  1. It is written once, by the first turn that it joins and that succeeds, in the commit of that turn.
-//  2. Nothing is written for a call that fails.
+//  2. Nothing is written for a call that fails, except by [Entry.Append].
 //
 // The methods of a nil Entry do nothing. Not all calls have one.
 type Entry struct {
@@ -48,9 +49,13 @@ type row struct {
 	Input     []byte // JSON, as are the next
 	Before    []byte
 	After     []byte
+	Time      int64 // Unix microseconds, by the clock
 }
 
 type entryKey struct{}
+
+// BesideKey finds the actor, a *kernel.Actor, whose goroutine beside its turns makes a call, in the context of that.
+type BesideKey struct{}
 
 // Begin makes the entry of a call: of a verb with an input in JSON, made by a turn or query unless from is nil. It returns the
 // context for the work of the call.
@@ -82,6 +87,8 @@ func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entr
 		e.row.Channel, e.row.Principal, e.row.Remote = "actor", "", ""
 		if t := from.Waiter; t != nil {
 			e.row.Principal = address.Format(t.Actor.Address)
+		} else if a, is := ctx.Value(BesideKey{}).(*kernel.Actor); is {
+			e.row.Principal = address.Format(a.Address)
 		}
 	}
 	if l.kernel.Offline {
@@ -130,7 +137,7 @@ func (e *Entry) Verb() string {
 	return e.row.Verb
 }
 
-// Before says what was there before the verb: a value that has a form in JSON.
+// Before says what was there before the verb: JSON, or a pointer to a value that has a form in it.
 func (e *Entry) Before(v any) {
 	if e != nil {
 		e.row.Before = shortOf(v)
@@ -164,7 +171,7 @@ func (e *Entry) Seal(t *kernel.Turn) error {
 		return nil
 	}
 	e.row.ActorID, e.row.Version = t.Core.ID.String(), uint64(t.AsOf)
-	b, err := record.Encode(&e.row)
+	b, err := e.encode()
 	if err != nil {
 		return err
 	}
@@ -179,25 +186,38 @@ func (e *Entry) Seal(t *kernel.Turn) error {
 // Succeeded implements kernel.Finisher.
 func (e *Entry) Succeeded(*kernel.Turn) { e.written = true }
 
-// Append writes the record of a verb that has succeeded without a commit. It returns when that is durable.
+// Append writes the record of a verb without a commit, unless a turn has written it. It returns when that is durable, and no context
+// ends it. A verb with an effect calls it first; for one that found nothing to do, the router does.
 func (e *Entry) Append(a host.Address) error {
 	if e == nil || e.written || e.dropped {
 		return nil
 	}
 	k := e.log.kernel
-	b, err := record.Encode(&e.row)
+	set := engine.ChangeSet{Identity: k.Identity(a)}
+	id, there, err := k.Store.Lookup(set.Identity)
+	if there {
+		set.ID, e.row.ActorID = id, id.String()
+	}
+	var b []byte
 	if err == nil {
-		err = k.Store.AppendAudit(k.Identity(a), b)
+		b, err = e.encode()
+	}
+	if err == nil {
+		err = k.Store.AppendAudit(set.Identity, b)
 	}
 	if err != nil {
 		return k.StoreError(err)
 	}
 	e.written = true
 	e.log.signal()
-	set := engine.ChangeSet{Identity: k.Identity(a)}
-	set.ID, _, _ = k.Store.Lookup(set.Identity) // the zero id if the actor is not there
 	k.Changes.Publish(set, engine.ChangeAudit, e.row.Verb, e.published())
 	return nil
+}
+
+// encode returns the record as of now.
+func (e *Entry) encode() ([]byte, error) {
+	e.row.Time = time.Now().UnixMicro()
+	return record.Encode(&e.row)
 }
 
 // published is the data of the message to NATS.

@@ -86,7 +86,7 @@ func (l *Log) Stop(*kernel.Kernel) {
 // purge removes old records, now and again.
 func (l *Log) purge() {
 	k := l.kernel
-	n, err := k.Store.PurgeAudit(uint64(max(0, time.Now().Add(-l.options.MaxAge).UnixMicro())))
+	n, err := k.Store.PurgeAudit(time.Now().Add(-l.options.MaxAge))
 	switch {
 	case err != nil && k.Life.Err() == nil:
 		k.Logger.Error("remove old records of the audit log", "error", err)

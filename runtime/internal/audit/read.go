@@ -2,7 +2,7 @@ package audit
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -34,69 +34,69 @@ func Read(s *engine.Store, namespace string, q audit.Query) (page audit.Page, er
 		limit = audit.DefaultPage
 	}
 	looked := 0
-	var bad error
-	err = s.Audit(stored(namespace, &q, true), func(r *engine.AuditRecord) bool {
-		if selects(&q, namespace, r) {
-			var shown audit.Record
-			if shown, bad = show(r); bad != nil {
+	err = s.Audit(stored(s, namespace, &q, true), func(r *engine.AuditRecord) bool {
+		if shown, ok := selected(&q, namespace, r); ok {
+			if len(page.Records) == limit {
+				page.Cursor = page.Records[limit-1].ID
 				return false
 			}
-			if q.Verb == "" || q.Verb == shown.Verb {
-				if len(page.Records) == limit {
-					page.Cursor = page.Records[limit-1].ID
-					return false
-				}
-				page.Records = append(page.Records, shown)
-			}
+			page.Records = append(page.Records, shown)
 		}
 		if looked++; looked == maxLook {
 			page.Cursor = r.Seq
 		}
 		return looked < maxLook
 	})
-	return page, errors.Join(err, bad)
+	return page, err
 }
 
 // stored is a query as the store has it.
-func stored(namespace string, q *audit.Query, newest bool) engine.AuditQuery {
-	s := engine.AuditQuery{After: q.After, Before: q.Before, Newest: newest}
+func stored(s *engine.Store, namespace string, q *audit.Query, newest bool) engine.AuditQuery {
+	in := engine.AuditQuery{After: q.After, Before: q.Before, Newest: newest}
 	if !q.Since.IsZero() {
-		s.After = max(s.After, micros(q.Since)-1)
+		in.After = max(in.After, s.AuditPlace(q.Since)-1)
 	}
-	if until := micros(q.Until); !q.Until.IsZero() && (s.Before == 0 || until < s.Before) {
-		s.Before = until
+	if !q.Until.IsZero() {
+		if until := s.AuditPlace(q.Until); in.Before == 0 || until < in.Before {
+			in.Before = until
+		}
 	}
 	if q.Exact {
-		s.Of = &engine.Identity{Namespace: namespace, Type: q.Type, Key: q.Prefix}
+		in.Of = &engine.Identity{Namespace: namespace, Type: q.Type, Key: q.Prefix}
 	}
-	return s
+	return in
 }
 
-// micros is a time as a place in the log.
-func micros(t time.Time) uint64 { return uint64(max(1, t.UnixMicro())) }
-
-// selects reports whether a record is of the actors of a query.
-func selects(q *audit.Query, namespace string, r *engine.AuditRecord) bool {
+// selected returns a record as it is read, if a query selects it. A damaged one may be of any verb. If its actor is not known, only a query of
+// the whole log selects it.
+func selected(q *audit.Query, namespace string, r *engine.AuditRecord) (audit.Record, bool) {
 	key := r.Of.Key
-	return r.Of.Namespace == namespace && (q.Type == "" || q.Type == r.Of.Type) &&
-		len(key) >= len(q.Prefix) && slices.Equal(q.Prefix, key[:len(q.Prefix)]) && (!q.Exact || len(key) == len(q.Prefix))
+	switch {
+	case r.Damaged && r.Of.Namespace == "" && q.Type == "":
+	case r.Of.Namespace != namespace, q.Type != "" && q.Type != r.Of.Type, len(key) < len(q.Prefix), q.Exact && len(key) > len(q.Prefix),
+		!slices.Equal(q.Prefix, key[:len(q.Prefix)]):
+		return audit.Record{}, false
+	}
+	shown := show(r)
+	return shown, q.Verb == "" || q.Verb == shown.Verb || shown.Damaged
 }
 
 // show returns a record as it is read.
-func show(r *engine.AuditRecord) (audit.Record, error) {
+func show(r *engine.AuditRecord) audit.Record {
+	shown := audit.Record{ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type, Key: append([]string{}, r.Of.Key...), Damaged: true}
 	var v row
-	if err := record.Decode(slices.Clone(r.Record), &v); err != nil {
-		return audit.Record{}, err
+	if r.Damaged || record.Decode(slices.Clone(r.Record), &v) != nil {
+		return shown
 	}
-	key := r.Of.Key
-	if key == nil {
-		key = []string{}
+	for _, text := range [][]byte{v.Input, v.Before, v.After} {
+		if len(text) > 0 && !json.Valid(text) {
+			return shown
+		}
 	}
-	return audit.Record{
-		ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type, Key: key, ActorID: v.ActorID, Version: v.Version,
-		Verb: v.Verb, Channel: v.Channel, Principal: v.Principal, Remote: v.Remote, Reason: v.Reason,
-		Input: v.Input, Before: v.Before, After: v.After,
-	}, nil
+	shown.Damaged, shown.Time, shown.ActorID, shown.Version, shown.Verb = false, time.UnixMicro(v.Time).UTC(), v.ActorID, v.Version, v.Verb
+	shown.Channel, shown.Principal, shown.Remote, shown.Reason = v.Channel, v.Principal, v.Remote, v.Reason
+	shown.Input, shown.Before, shown.After = v.Input, v.Before, v.After
+	return shown
 }
 
 // Audit returns a page of the log of a node.
@@ -120,25 +120,22 @@ func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.
 	if q.After == 0 && q.Since.IsZero() {
 		q.Since = time.Now()
 	}
+	q.After, q.Since = stored(k.Store, k.Options.Namespace, &q, false).After, time.Time{} // once: the clock may be set back
 	q.Until, q.Before = time.Time{}, 0
 	for {
 		news := l.next()
 		for more := true; more && ctx.Err() == nil; {
 			var records []audit.Record
-			var bad error
 			n := 0
-			err := k.Store.Audit(stored(k.Options.Namespace, &q, false), func(r *engine.AuditRecord) bool {
+			err := k.Store.Audit(stored(k.Store, k.Options.Namespace, &q, false), func(r *engine.AuditRecord) bool {
 				n++
 				q.After = r.Seq
-				if selects(&q, k.Options.Namespace, r) {
-					var shown audit.Record
-					if shown, bad = show(r); bad == nil && (q.Verb == "" || q.Verb == shown.Verb) {
-						records = append(records, shown)
-					}
+				if shown, ok := selected(&q, k.Options.Namespace, r); ok {
+					records = append(records, shown)
 				}
-				return bad == nil && n < followStep
+				return n < followStep
 			})
-			if err = errors.Join(err, bad); err != nil {
+			if err != nil {
 				return k.StoreError(err)
 			}
 			for i := range records {

@@ -31,7 +31,7 @@ func (x *exchange) operates(t *target) bool {
 		return x.g.operation(t.Type, t.name) == serve.Operate
 	case toActor:
 		return x.R.Method == http.MethodDelete
-	case toSQLite:
+	case toSQLite, toSampling:
 		return x.R.Method == http.MethodPut
 	case toKV, toCodebolt, toKeyVal, toStrata:
 		return x.g.open[t.Type]&host.KVOpen == 0

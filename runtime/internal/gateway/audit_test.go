@@ -10,6 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -94,6 +96,7 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 		{"POST", "/actors/room/a/-/call/actor.pause", nil, "http ada "},
 		{"DELETE", "/actors/room/a/-/", []string{"Cairn-Reason: old"}, "http ada old"},
 		{"POST", "/actors/room/a/-/call/add", []string{"Cairn-Reason: old"}, ""},
+		{"PUT", "/-/traces/sampling", []string{"Cairn-Reason: old", "Content-Type: application/json"}, "http ada old"},
 	} {
 		seen = nil
 		ask(g, c.method, c.path, "", c.headers...)
@@ -114,6 +117,50 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	}
 }
 
+// TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table: what an operator may do by one of them has the
+// origin that the audit log needs.
+func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
+	asked, operated := 0, map[route]bool{}
+	var at route
+	g := newGateway(t, setup{Node: documented{failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(ctx context.Context, r serve.AuthRequest) error {
+		asked++
+		if r.Operation != serve.Operate && r.Operation != serve.Destroy || at == toWatch || at == toQueryMany { // the last two read
+			return host.Errorf(host.PermissionDenied, "no")
+		}
+		operated[at] = true
+		if o := audit.Of(ctx); o == nil || o.Channel != "http" || o.Remote == "" || o.Reason != "why" {
+			t.Errorf("%s of %s %q %s has the origin %+v", r.Operation, r.Type, r.Key, r.Method, o)
+		}
+		return host.Errorf(host.PermissionDenied, "no")
+	}})
+	walk := func(methods, path string) {
+		for m := range strings.FieldsSeq(methods) {
+			if m == "GET" || m == "HEAD" {
+				continue
+			}
+			before := asked
+			w := ask(g, m, path, "", "Cairn-Reason: why", "Content-Type: application/json")
+			if w.Code != 403 || asked == before {
+				t.Errorf("%s %s: %d %s", m, path, w.Code, w.Body)
+			}
+		}
+	}
+	for at = toCall; at <= toOpenAPI; at++ {
+		walk(everyRoute[at].methods, everyRoute[at].path)
+	}
+	at = toCall
+	for _, row := range method.All() {
+		if row.Kind == host.Action {
+			walk("POST", "/actors/room/a/-/call/"+row.Name)
+		}
+	}
+	for _, want := range []route{toCall, toActor, toSQLite, toSampling, toKV, toCodebolt, toKeyVal, toStrata} {
+		if !operated[want] {
+			t.Errorf("an operator does nothing at %s", everyRoute[want].path)
+		}
+	}
+}
+
 // origins is a node that notes the origin of a call.
 type origins struct {
 	*hosttest.Recorder
@@ -130,4 +177,13 @@ func (o origins) Call(ctx context.Context, _ *host.Request) (host.Reply, error) 
 func (o origins) Destroy(ctx context.Context, _ host.Address) error {
 	*o.seen = audit.Of(ctx)
 	return nil
+}
+
+// Sampling implements trace.Sampler.
+func (origins) Sampling() trace.Sampling { return trace.Sampling{} }
+
+// SetSampling implements trace.Sampler.
+func (o origins) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
+	*o.seen = audit.Of(ctx)
+	return s, nil
 }

@@ -125,7 +125,9 @@ func (documented) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, e
 func (documented) Sampling() trace.Sampling { panic("the node was asked") }
 
 // SetSampling implements trace.Sampler.
-func (documented) SetSampling(trace.Sampling) (trace.Sampling, error) { panic("the node was asked") }
+func (documented) SetSampling(context.Context, trace.Sampling) (trace.Sampling, error) {
+	panic("the node was asked")
+}
 
 // Usage implements usage.Meter.
 func (documented) Usage(context.Context, usage.Query) (usage.Page, error) {

@@ -29,7 +29,7 @@ type session struct {
 	g       *Gateway
 	address host.Address
 	header  http.Header // of the handshake, for Authorize
-	remote  string
+	remote  string      // for Authorize and the audit log
 	start   time.Time
 	first   host.ConnectRequest // what the handshake says about the connection
 	socket  *serve.Socket

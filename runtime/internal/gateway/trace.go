@@ -184,7 +184,7 @@ func (x *exchange) sampling() {
 	if fault == nil && x.R.Method == http.MethodPut {
 		if fault = x.jsonBody(&s); fault == nil {
 			var err error
-			if s, err = x.g.sampler.SetSampling(s); err != nil {
+			if s, err = x.g.sampler.SetSampling(ctx, s); err != nil {
 				fault = x.Front.AsError(err)
 			}
 		}

@@ -40,10 +40,10 @@ func (x *exchange) websocket(t *target) {
 			return
 		}
 	}
-	c := &session{g: x.g, address: t.Address, start: x.Start}
+	c := &session{g: x.g, address: t.Address, remote: x.R.RemoteAddr, start: x.Start}
 	c.first.Existing, c.first.Traceparent = existing, x.traceparent
 	if x.Front.Authorize != nil {
-		c.header, c.remote = x.R.Header, x.R.RemoteAddr
+		c.header = x.R.Header
 	}
 	if c.socket = x.Upgrade(Subprotocol, refusal); c.socket == nil {
 		return

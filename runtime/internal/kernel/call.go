@@ -77,7 +77,7 @@ func (s *Kernel) DestroyFrom(ctx context.Context, addr host.Address, from *Calle
 	if from == nil && s.Draining.Load() {
 		return fault.Unavailable("the node is shutting down")
 	}
-	return s.Ask(ctx, Target{Typ: t, Addr: addr, From: from}, destroying{})
+	return s.Ask(context.WithValue(ctx, TurnKey{}, from), Target{Typ: t, Addr: addr, From: from}, destroying{})
 }
 
 // do posts w and waits for its result.

@@ -8,8 +8,7 @@ import (
 
 // crashed counts a turn that panicked.
 func (a *Actor) crashed(err error) {
-	a.crashes = a.Kernel.Failures.Crash(a.Key)
-	if a.crashes >= retry.CrashesToFail {
+	if a.crashes = a.Kernel.Failures.Crash(a.Key); a.crashes >= retry.CrashesToFail {
 		e, _ := a.Kernel.PublicError(err)
 		a.failed(e, err)
 	}
@@ -21,7 +20,8 @@ func (a *Actor) failed(public *host.Error, cause error) {
 	f := s.Failures.Add(a.Key, public, cause, fault.Damage(cause))
 	s.Metrics.Failed.Set(float64(s.Failures.Len()))
 	s.Logger.Error("actor failed", "actor_type", a.Address.Type, "actor_key", a.Address.Key, "reason", f.Reason, "attempts", f.Attempts, "retry_at", f.RetryAt)
-	s.Changes.Failed(s.Identity(a.Address), &f)
+	id, _, _ := s.Store.Lookup(s.Identity(a.Address)) // the zero id if the actor was never created
+	s.Changes.Failed(id, s.Identity(a.Address), &f)
 }
 
 // resting returns the error for an actor that must not be tried yet, or nil.

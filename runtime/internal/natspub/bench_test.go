@@ -30,7 +30,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.Run("raw with the same headers", func(b *testing.B) {
 		nc := newOutage(b).client()
 		e := newEnvelope(b)
-		e.begin(sets[0], false)
+		e.begin(sets[0], 0)
 		m := e.message(0)
 		b.ReportAllocs()
 		for b.Loop() {

@@ -41,7 +41,7 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 // Claims of the messages:
 //
 //  1. Nats-Msg-Id and ce-id are equal and name one change for all time: <actor id>/<version>/<index>. A change without
-//     a commit shares its version with the commit before it, so its index is made of the transition and the time.
+//     a commit shares its version with the commit before it, so its index is made of the transition, the time and a number.
 //  2. A message depends only on the change set, so a second publication is byte for byte the same.
 type envelope struct {
 	subjects  Subjects
@@ -50,15 +50,15 @@ type envelope struct {
 	msg     nats.Msg
 	values  [16]string // the one value of each header
 	set     *engine.ChangeSet
-	rowless bool
+	rowless uint64
 	id      []byte // <actor id>/<version>/
 	source  string
 	time    string
 	buf     []byte
 }
 
-// begin sets the change set of the messages to write. rowless means that the set has no commit of its own.
-func (e *envelope) begin(set *engine.ChangeSet, rowless bool) {
+// begin sets the change set of the messages to write. rowless is the number of a set that has no commit of its own, and else 0.
+func (e *envelope) begin(set *engine.ChangeSet, rowless uint64) {
 	if e.set == set {
 		return
 	}
@@ -94,10 +94,10 @@ func (e *envelope) message(index int) *nats.Msg {
 	e.buf = e.subjects.append(e.buf[:0], namespace, family, e.set.Identity.Type, name, e.set.Identity.Key)
 	subject := len(e.buf)
 	e.buf = append(e.buf, e.id...)
-	if e.rowless {
-		e.buf = appendHeaderText(e.buf, name)
-		e.buf = append(e.buf, '-')
-		e.buf = strconv.AppendInt(e.buf, e.set.TimeMS, 10)
+	if e.rowless > 0 {
+		e.buf = append(appendHeaderText(e.buf, name), '-')
+		e.buf = append(strconv.AppendInt(e.buf, e.set.TimeMS, 10), '-')
+		e.buf = strconv.AppendUint(e.buf, e.rowless, 10)
 	} else {
 		e.buf = strconv.AppendInt(e.buf, int64(index), 10)
 	}

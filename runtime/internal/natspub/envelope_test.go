@@ -74,17 +74,17 @@ func TestMessagesAreExactlyAsSpecified(t *testing.T) {
 		"cairn.default.life.airport.created.eu%20west.Zürich/1\n" + headers("3", "life.airport.created", source, true) + `{"generation":2}` + "\n",
 		"cairn.default.event.airport.empty.eu%20west.Zürich/1\n" + headers("4", "event.airport.empty", source, true) + "null\n",
 	} {
-		e.begin(committed, false)
+		e.begin(committed, 0)
 		if got := dump(e.message(i)); got != want {
 			t.Errorf("change %d:\n%swant:\n%s", i, got, want)
 		}
 	}
-	e.begin(rowless, true)
-	want := "cairn.default.life.hub.slept._\n" + headers("slept-986000000007", "life.hub.slept", "/default/hub", false) + `{"reason":"idle"}` + "\n"
+	e.begin(rowless, 5)
+	want := "cairn.default.life.hub.slept._\n" + headers("slept-986000000007-5", "life.hub.slept", "/default/hub", false) + `{"reason":"idle"}` + "\n"
 	if got := dump(e.message(0)); got != want {
 		t.Errorf("life change:\n%swant:\n%s", got, want)
 	}
-	e.begin(committed, false)
+	e.begin(committed, 0)
 	m := e.message(0)
 	e.omit()
 	want = "cairn.default.event.airport.délai.eu%20west.Zürich/1\nCairn-Data-Omitted: too_large\nCairn-Data-Size: 13\n" +

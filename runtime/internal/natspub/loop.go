@@ -408,7 +408,7 @@ func (l *loop) lost(err error) {
 // send sends one message. A message that is too large for the server is sent without its payload. dropped says that it
 // can not be sent at all, on any connection; an error that this connection is of no more use.
 func (l *loop) send(it *item, index int, reply string, omit bool) (dropped bool, err error) {
-	l.env.begin(it.set, it.seq == 0)
+	l.env.begin(it.set, it.rowless)
 	m := l.env.message(index)
 	if len(m.Subject) > l.maxSubject {
 		l.drop(it, dropSubject, "its key makes the subject too long", len(m.Subject))

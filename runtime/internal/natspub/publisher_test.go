@@ -349,7 +349,7 @@ func TestLifeChangesAreToldApart(t *testing.T) {
 	set.Changes = []engine.Change{{Kind: engine.ChangeLife, Name: "slept", Data: []byte(`{"reason":"idle"}`)}}
 	r.Life(set)
 	m := r.next()
-	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123" || len(m.Data) == 0 {
+	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123-1" || len(m.Data) == 0 {
 		t.Errorf("subject %q, headers %v, data %q", m.Subject, m.Header, m.Data)
 	}
 }

@@ -10,10 +10,11 @@ import (
 
 // A record is a change set that waits to be published.
 type record struct {
-	// seq is the row of the outbox, 0 for a change set without one.
-	seq  uint64
-	set  *engine.ChangeSet
-	size int
+	// seq is the row of the outbox, 0 for a change set without one. Such a one has a number of this process instead.
+	seq     uint64
+	rowless uint64
+	set     *engine.ChangeSet
+	size    int
 }
 
 // newRecord measures a change set. The size is an estimate of the memory that it holds, good to a small factor.
@@ -55,12 +56,18 @@ type queue struct {
 	head  int
 	bytes int
 	runs  []run
+	// rowless counts the records without a row.
+	rowless uint64
 }
 
 // push adds a record. The result is false if it was dropped, which happens only to records without a row.
 func (q *queue) push(r record) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if r.seq == 0 {
+		q.rowless++
+		r.rowless = q.rowless
+	}
 	if len(q.runs) == 0 && len(q.mem)-q.head < q.maxRows && q.bytes+r.size <= q.maxBytes {
 		q.mem = append(q.mem, r)
 		q.bytes += r.size

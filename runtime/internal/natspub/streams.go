@@ -202,7 +202,7 @@ func (s *streams) advance(ln *lane) error {
 			return nil
 		}
 		c := &it.set.Changes[it.next]
-		s.l.env.begin(it.set, it.seq == 0)
+		s.l.env.begin(it.set, it.rowless)
 		m := s.l.env.message(it.next)
 		cv := s.cover(m.Subject, ln.attempts >= 2, now)
 		switch {

@@ -98,3 +98,15 @@ func TestOneTurnsChangesStayTogetherAndInOrder(t *testing.T) {
 	r.box.awaitEmpty(t)
 	wantValue(t, r.metrics.published, familyEvent, 40)
 }
+
+// A stream removes messages with an id that it has. Two changes without a commit may be of the same version and millisecond.
+func TestAStreamKeepsTwoVerbsOfOneMillisecond(t *testing.T) {
+	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"cairn.*.audit.>"}})
+	eventually(t, "connected", r.Connected)
+	for range 2 {
+		set := emitted(0, 0, false)
+		set.Changes = []engine.Change{{Kind: engine.ChangeAudit, Name: "actor.wake", Data: []byte(`{}`)}}
+		r.Life(set)
+	}
+	r.srv.awaitStored("AUDIT", 2)
+}

@@ -16,6 +16,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/workflow"
+	"github.com/fxamacker/cbor/v2"
 )
 
 // records returns the records of an actor, the latest first.
@@ -38,49 +40,111 @@ func (g *stage) operate(key, name, input string) (host.Reply, error) {
 }
 
 // audited are the methods of operators that change something, with an input each, and what must be done before: a method and its input.
-var audited = map[string]struct {
-	input  string
-	before [][2]string
-}{
+var audited = map[string]trial{
 	host.ActorPause: {input: `{"reason":"r"}`}, host.ActorResume: {before: [][2]string{{host.ActorPause, ``}}}, host.ActorWake: {}, host.ActorSleep: {}, host.ActorRetry: {},
-	host.LimitsSet: {input: `{"call_rate":5}`}, host.LimitsReset: {before: [][2]string{{host.LimitsSet, `{"call_rate":5}`}}},
-	host.QueueDelete: {input: `{"queue":"jobs","all":true}`}, host.QueuePurge: {input: `{"queue":"jobs"}`}, host.QueueSkip: {input: `{"queue":"jobs"}`},
-	host.QueueDeadRequeue: {input: `{"queue":"jobs","all":true}`}, host.QueueDeadDelete: {input: `{"queue":"jobs","all":true}`},
+	host.StateReplace: {input: `{"state":{"N":5},"version":2}`},
+	host.LimitsSet:    {input: `{"call_rate":5}`}, host.LimitsReset: {before: [][2]string{{host.LimitsSet, `{"call_rate":5}`}}},
+	host.QueueDelete: {input: `{"queue":"jobs","all":true}`, before: sent}, host.QueuePurge: {input: `{"queue":"jobs"}`, before: sent}, host.QueueSkip: {input: `{"queue":"jobs"}`, before: sent},
+	host.QueueReplace:     {input: `{"queue":"jobs","id":1,"priority":5}`, before: sent},
+	host.QueueDeadRequeue: {input: `{"queue":"jobs","all":true}`, before: skipped}, host.QueueDeadDelete: {input: `{"queue":"jobs","all":true}`, before: skipped},
 	host.ScheduleSet:     {input: `{"name":"tick","every_ms":1000}`},
-	host.ScheduleCancel:  {input: `{"name":"tick"}`},
-	host.ScheduleTrigger: {input: `{"name":"tick"}`, before: [][2]string{{host.ScheduleSet, `{"name":"tick","every_ms":10000000}`}}},
-	host.AlarmCancel:     {input: `{"name":"ring"}`},
-	host.TokenCreate:     {input: `{"rights":["read"]}`}, host.TokenRevoke: {input: `{"id":"` + strings.Repeat("a", token.IDChars) + `"}`},
+	host.ScheduleCancel:  {input: `{"name":"tick"}`, before: ticking},
+	host.ScheduleTrigger: {input: `{"name":"tick"}`, before: ticking},
+	host.AlarmCancel:     {input: `{"name":"ring"}`}, host.AlarmRun: {input: `{"name":"ring"}`},
+	host.TokenCreate: {input: `{"rights":["read"]}`}, host.TokenRevoke: {input: `{"id":"` + strings.Repeat("a", token.IDChars) + `"}`},
 	host.StreamDelete: {input: `{"stream":"log"}`}, host.ConnectionClose: {input: `{"connection":"c"}`},
 	host.SQLMigrate: {}, host.SQLExec: {input: `{"sql":"CREATE TABLE a (n)","reason":"r"}`},
 	host.SendSkip: {input: `{"type":"p","key":["b"]}`}, host.SendDeadRequeue: {input: `{"all":true}`}, host.SendDeadDelete: {input: `{"all":true}`},
-	host.KVCommit: {input: `{"mutations":[{"op":"put","key":["a"],"value":1}]}`}, host.KVSetScope: {input: `{"prefix":["a"],"max_keys":5}`},
+	host.KVCommit: {input: put}, host.KVSetScope: {input: `{"prefix":["a"],"max_keys":5}`},
 	host.KVRemoveScope: {input: `{"prefix":["a"]}`, before: [][2]string{{host.KVSetScope, `{"prefix":["a"],"max_keys":5}`}}},
-	host.KVPurge:       {},
+	host.KVPurge:       {before: [][2]string{{host.KVCommit, put}}},
 	host.KVSetIndex:    {input: `{"prefix":["a"],"fields":[{"path":"a"}]}`}, host.KVRemoveIndex: {input: `{"prefix":["a"]}`},
+	host.KVPin: {input: `{"ttl_ms":5000}`}, host.KVUnpin: {input: `{"version":1}`}, host.KVFork: {input: `{"branch":"b"}`},
+	host.KVRemoveBranch: {input: `{"branch":"b"}`, before: forked}, host.KVMerge: {input: `{"source":{"branch":"b"}}`, before: forked},
 	host.WorkflowCancel: {before: begun}, host.WorkflowTerminate: {before: begun}, host.WorkflowPause: {before: begun},
 	host.WorkflowResume: {before: append(begun, [2]string{host.WorkflowPause, ``})},
+	host.WorkflowRetry:  {before: begun, prepare: entry}, host.WorkflowRewind: {before: begun, prepare: entry},
+	host.WorkflowImport: {before: begun, prepare: func(t *testing.T, g *stage, key string) string {
+		reply, err := g.operate(key, host.WorkflowExport, ``)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.operate(key, host.WorkflowTerminate, ``); err != nil {
+			t.Fatal(err)
+		}
+		var out host.WorkflowRecording
+		if err := json.Unmarshal(reply.Output, &out); err != nil {
+			t.Fatal(err)
+		}
+		input, err := json.Marshal(host.WorkflowImportInput{Recording: out.Recording, Replace: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(input)
+	}},
 }
 
-var begun = [][2]string{{host.WorkflowStart, `{"workflow":"work","input":0}`}}
+// An trial is how one method is tried.
+type trial struct {
+	input   string
+	before  [][2]string
+	prepare func(t *testing.T, g *stage, key string) (input string) // nil for none
+}
 
-// alike are methods that need more than a call to prepare, and are bound as another one of their part is.
-var alike = map[string]string{
-	host.StateReplace: host.ConnectionClose, host.AlarmRun: host.AlarmCancel, host.QueueReplace: host.QueueDelete, // with tests of their own
-	host.WorkflowRetry: host.WorkflowPause, host.WorkflowRewind: host.WorkflowPause, host.WorkflowImport: host.WorkflowStart,
-	host.KVPin: host.KVCommit, host.KVUnpin: host.KVCommit, host.KVFork: host.KVCommit, host.KVRemoveBranch: host.KVCommit, host.KVMerge: host.KVCommit,
+const put = `{"mutations":[{"op":"put","key":["a"],"value":1}]}`
+
+var (
+	sent    = [][2]string{{host.QueueSend, `{"queue":"jobs","messages":[{"body":1}]}`}}
+	skipped = append(sent, [2]string{host.QueueSkip, `{"queue":"jobs"}`})
+	ticking = [][2]string{{host.ScheduleSet, `{"name":"tick","every_ms":10000000}`}}
+	forked  = [][2]string{{host.KVCommit, put}, {host.KVFork, `{"branch":"b"}`}}
+	begun   = [][2]string{{host.WorkflowStart, `{"workflow":"work","input":0}`}}
+)
+
+// stumbling is a workflow with a step that fails for good, which waits then.
+var stumbling = workflow.NewFunction("work", func(ctx workflow.Context, _ int) (int, error) {
+	_, _ = workflow.Step(ctx, "step", func(*workflow.StepCtx) (int, error) { return 0, workflow.Permanent(errors.New("no")) })
+	_, err := workflow.Receive(ctx, "take", workflow.Inbox[int]{Name: "in"})
+	return 0, err
+})
+
+// entry waits until the step has failed, and names it.
+func entry(t *testing.T, g *stage, key string) string {
+	for after := uint64(0); ; {
+		reply, err := g.operate(key, host.WorkflowWatch, fmt.Sprintf(`{"after":%d,"wait_ms":60000}`, after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out struct {
+			Version uint64
+			Changed []struct{ ID, Kind, Status string }
+		}
+		if err := json.Unmarshal(reply.Output, &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range out.Changed {
+			if e.Kind == "step" && e.Status == "failed" {
+				return `{"entry":"` + e.ID + `"}`
+			}
+		}
+		after = out.Version
+	}
 }
 
 func TestEachVerbOfOperatorsLeavesOneRecordInItsCommit(t *testing.T) {
 	t.Parallel()
+	typ := &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true}
 	g := newStage(t, func(o *Options) {
-		o.Behaviors[0].Workflows = []host.Workflow{{
-			Name: "work", Handler: "work", Program: working.Program(),
+		b := o.Behaviors[0]
+		b.Workflows = []host.Workflow{{
+			Name: "work", Handler: "work", Program: stumbling.Program(),
 			Input:  func(_ host.Codec, value []byte) ([]byte, error) { return []byte{0}, nil },
 			Output: func(output []byte, _ host.Codec) ([]byte, error) { return output, nil },
 		}}
-		o.Behaviors[0].Queues = append(o.Behaviors[0].Queues, host.Queue{Name: "in", ByRun: true})
-	}, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
+		b.Queues = append(b.Queues, host.Queue{Name: "in", ByRun: true})
+		b.New = func() host.Instance { return codedPuppet{&puppet{typ: typ}} }
+	}, typ)
+	tried := 0
 	for _, row := range method.All() {
 		test, listed := audited[row.Name]
 		if row.Kind != host.Action || row.By(0) != method.Operators {
@@ -90,46 +154,76 @@ func TestEachVerbOfOperatorsLeavesOneRecordInItsCommit(t *testing.T) {
 			continue
 		}
 		if !listed {
-			if alike[row.Name] == "" {
-				t.Errorf("%s is not tried here", row.Name)
-			}
+			t.Errorf("%s is not tried here", row.Name)
 			continue
 		}
-		t.Run(row.Name, func(t *testing.T) {
-			key := strings.ReplaceAll(row.Name, ".", "-")
-			g.must(key, add(1))
-			for _, before := range test.before {
-				if _, err := g.operate(key, before[0], before[1]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n := len(g.records(key))
-			reply, err := g.operate(key, row.Name, test.input)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := g.records(key)
-			if len(all) != n+1 {
-				t.Fatalf("%d records more", len(all)-n)
-			}
-			r := all[0]
-			if r.Verb != row.Name || r.Channel != "http" || r.Principal != "ada" || r.Remote != "192.0.2.1:7" || r.Reason != "to see" || r.Type != "p" || r.Key[0] != key {
-				t.Errorf("%+v", r)
-			}
-			if r.Version != 0 && row.Name != host.SendSkip && r.Version != reply.Version && reply.Version != 0 {
-				t.Errorf("the record is of version %d, the change of %d", r.Version, reply.Version)
-			}
-			if test.input != "" && !strings.Contains(string(r.Input), test.input[2:6]) {
-				t.Errorf("the input is %s", r.Input)
-			}
-			if _, err := g.operate(key, row.Name, `{"no such member":1}`); err == nil {
-				t.Error("a wrong input is taken")
-			}
-			if len(g.records(key)) != n+1 {
-				t.Error("a refused verb has left a record")
-			}
-		})
+		tried++
+		t.Run(row.Name, func(t *testing.T) { test.try(t, g, row) })
 	}
+	if tried != len(audited) {
+		t.Errorf("%d of %d verbs are tried", tried, len(audited))
+	}
+}
+
+// try calls a method, and compares its record with the call.
+func (v trial) try(t *testing.T, g *stage, row method.Row) {
+	key := strings.ReplaceAll(row.Name, ".", "-")
+	g.must(key, func(p *puppet, h host.Turn) error {
+		p.s.N = 1
+		return h.SetAlarm(host.Alarm{Name: "ring", Due: time.Now().Add(time.Hour)})
+	})
+	for _, before := range v.before {
+		if _, err := g.operate(key, before[0], before[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	input := v.input
+	if v.prepare != nil {
+		input = v.prepare(t, g, key)
+	}
+	n := len(g.records(key))
+	reply, err := g.operate(key, row.Name, input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := g.records(key)
+	if len(all) != n+1 {
+		t.Fatalf("%d records more", len(all)-n)
+	}
+	r := all[0]
+	if r.Verb != row.Name || r.Channel != "http" || r.Principal != "ada" || r.Remote != "192.0.2.1:7" || r.Reason != "to see" || r.Type != "p" || r.Key[0] != key || r.ActorID == "" {
+		t.Errorf("%+v", r)
+	}
+	if r.Version != 0 && row.Name != host.SendSkip && r.Version != reply.Version && reply.Version != 0 {
+		t.Errorf("the record is of version %d, the change of %d", r.Version, reply.Version)
+	}
+	if input != "" && !strings.Contains(string(r.Input), input[2:6]) && !strings.Contains(string(r.Input), "$size") {
+		t.Errorf("the input is %s", r.Input)
+	}
+	if _, err := g.operate(key, row.Name, `{"no such member":1}`); err == nil {
+		t.Error("a wrong input is taken")
+	}
+	if len(g.records(key)) != n+1 {
+		t.Error("a refused verb has left a record")
+	}
+}
+
+// codedPuppet is a puppet whose state is stored as CBOR, as that of real actors.
+type codedPuppet struct{ *puppet }
+
+// Load implements host.Instance.
+func (p codedPuppet) Load(_ uint64, blob []byte) error {
+	p.s = puppetState{}
+	if blob == nil {
+		return nil
+	}
+	return cbor.Unmarshal(blob, &p.s)
+}
+
+// Save implements host.Instance.
+func (p codedPuppet) Save(dst []byte) ([]byte, error) {
+	b, err := cbor.Marshal(&p.s)
+	return append(dst, b...), err
 }
 
 func TestARecordHasWhatWasThereBeforeAndAfter(t *testing.T) {
@@ -352,7 +446,7 @@ func TestFieldsOfRecordsStay(t *testing.T) {
 	for f := range reflect.TypeFor[audit.Record]().NumField() {
 		names = append(names, reflect.TypeFor[audit.Record]().Field(f).Name)
 	}
-	if got := strings.Join(names, " "); got != "ID Time Type Key ActorID Version Verb Channel Principal Remote Reason Input Before After" {
+	if got := strings.Join(names, " "); got != "ID Time Type Key ActorID Version Damaged Verb Channel Principal Remote Reason Input Before After" {
 		t.Errorf("a record has %s", got)
 	}
 }

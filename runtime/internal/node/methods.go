@@ -118,9 +118,9 @@ func (n *Node) Sampling() hosttrace.Sampling {
 }
 
 // SetSampling implements trace.Sampler.
-func (n *Node) SetSampling(s hosttrace.Sampling) (hosttrace.Sampling, error) {
+func (n *Node) SetSampling(ctx context.Context, s hosttrace.Sampling) (hosttrace.Sampling, error) {
 	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
-		return p.SetSampling(s)
+		return p.SetSampling(ctx, s)
 	}
 	return hosttrace.Sampling{}, host.Errorf(host.FailedPrecondition, "the configuration of the node turns traces off")
 }

@@ -157,7 +157,7 @@ func (t *typeDocument) lifecycle() {
 	}
 	t.add("", http.MethodPut, "create", create)
 	t.add("", http.MethodDelete, "destroy", operation{
-		summary: "Destroys an actor and all its data.",
+		summary: "Destroys an actor and all its data.", parameters: []any{parameter("Reason")},
 		success: object{"204": object{"description": "It is gone."}}, errors: callStatuses(),
 	})
 	page := shaper{d: t.document}.of(typeOf[host.StoredKey]())

@@ -171,7 +171,7 @@ func (d *document) nodePaths() {
 		})
 		d.path("/-/traces/sampling", http.MethodPut, operation{
 			id: "setSampling", tag: tag, summary: "Replaces the rules for traces until the next start of the node. What the body lacks is as configured.",
-			body:    object{"content": inJSON(shaper{d: d, input: true}.of(typeOf[trace.Sampling]()))},
+			parameters: []any{parameter("Reason")}, body: object{"content": inJSON(shaper{d: d, input: true}.of(typeOf[trace.Sampling]()))},
 			success: rules, errors: append(slices.Clone(plainStatuses), http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge),
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // A Sink publishes what actors' commits changed.
@@ -91,8 +92,8 @@ func (f *Feed) Life(set engine.ChangeSet, name, reason string) {
 }
 
 // Failed publishes that an actor does not run.
-func (f *Feed) Failed(identity engine.Identity, of *host.Failure) {
-	f.life(engine.ChangeSet{Identity: identity}, "failed", map[string]any{"transition": "failed", "reason": of.Public, "retry_at": of.RetryAt})
+func (f *Feed) Failed(id keyspace.ActorID, identity engine.Identity, of *host.Failure) {
+	f.life(engine.ChangeSet{ID: id, Identity: identity}, "failed", map[string]any{"transition": "failed", "reason": of.Public, "retry_at": of.RetryAt})
 }
 
 func (f *Feed) life(set engine.ChangeSet, name string, data any) {

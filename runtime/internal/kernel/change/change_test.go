@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 type sink struct{ sets []*engine.ChangeSet }
@@ -44,7 +45,7 @@ func TestNothingIsMadeThatNobodyWants(t *testing.T) {
 	var list []engine.Change
 	f.Add(&list, engine.ChangeKV, "k", 7, func() any { t.Error("the data was asked for"); return nil })
 	f.Life(engine.ChangeSet{}, "woke", "")
-	f.Failed(engine.Identity{}, new(host.Failure))
+	f.Failed(keyspace.ActorID{}, engine.Identity{}, new(host.Failure))
 	f.Committed([]*Pending{{}})
 	if len(list) > 0 {
 		t.Errorf("%v", list)
@@ -62,8 +63,8 @@ func TestTransitionsWithoutACommitSayWhatHappened(t *testing.T) {
 	if _, ok := s.said(t)["reason"]; ok {
 		t.Error("a reason that nobody gave")
 	}
-	f.Failed(engine.Identity{Type: "room"}, &host.Failure{Reason: "the cause", Public: "error 12"})
-	if m := s.said(t); m["transition"] != "failed" || m["reason"] != "error 12" || s.sets[2].Identity.Type != "room" {
+	f.Failed(keyspace.ActorID{7}, engine.Identity{Type: "room"}, &host.Failure{Reason: "the cause", Public: "error 12"})
+	if m := s.said(t); m["transition"] != "failed" || m["reason"] != "error 12" || s.sets[2].Identity.Type != "room" || s.sets[2].ID != (keyspace.ActorID{7}) {
 		t.Errorf("%v", m)
 	}
 }

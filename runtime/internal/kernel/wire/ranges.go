@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Range is what a whole number of an input may be, by the tag range of its field, or says that a text must be given.
+// A Range is what a whole number of an input may be, or one that a pointer is to, by the tag range of its field; or it says that a text
+// must be given. The tags of other numbers are for the documents alone.
 type Range struct {
 	index    []int
 	Name     string
@@ -41,7 +42,11 @@ func RangesOf(t reflect.Type) []Range {
 				ranges = append(ranges, r)
 			}
 			low, high, tagged := strings.Cut(f.Tag.Get("range"), ",")
-			if !tagged {
+			of := f.Type
+			if of.Kind() == reflect.Pointer {
+				of = of.Elem()
+			}
+			if !tagged || of.Kind() < reflect.Int || of.Kind() > reflect.Int64 {
 				continue
 			}
 			if n, err := strconv.ParseInt(low, 10, 64); err == nil {
@@ -69,11 +74,19 @@ func checkRanges(codec host.Codec, data []byte, v any) error {
 			}
 			continue
 		}
-		n := value.FieldByIndex(r.index).Int()
+		field := value.FieldByIndex(r.index)
+		pointer := field.Kind() == reflect.Pointer
+		if pointer {
+			field = field.Elem()
+		}
+		if !field.IsValid() { // of a nil pointer
+			continue
+		}
+		n := field.Int()
 		if n >= r.min && n <= r.Max {
 			continue
 		}
-		if n == 0 {
+		if n == 0 && !pointer {
 			// Hardly any request has such a 0, so most need not be decoded for that.
 			if !bytes.Contains(data, []byte(r.Name)) && bytes.IndexByte(data, '\\') < 0 {
 				continue

@@ -17,6 +17,8 @@ type input struct {
 	Wait  int64     `json:"wait_ms,omitempty" range:"0,60000"`
 	At    time.Time `json:"at,omitzero"`
 	Tags  []string  `json:"tags,omitempty"`
+	Some  *int64    `json:"some,omitempty" range:"1,9"`
+	Share *float64  `json:"share,omitempty" range:"0,1"`
 	More  struct {
 		On bool `json:"on,omitempty"`
 	} `json:"more,omitzero"`
@@ -34,6 +36,10 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 		`{"name":"a","\u006cimit":0}`:        "limit: 0 is not a number from 1 to 1000; leave it out for the default",
 		`{"name":"a","limit":1001}`:          "limit: 1001 is not a number from 1 to 1000",
 		`{"name":"a","wait_ms":-1}`:          "wait_ms: -1 is not a number from 0 to 60000",
+		`{"name":"a","some":9,"share":5}`:    "",
+		`{"name":"a","some":null}`:           "",
+		`{"name":"a","some":0}`:              "some: 0 is not a number from 1 to 9; leave it out for the default",
+		`{"name":"a","some":10}`:             "some: 10 is not a number from 1 to 9",
 		`{"name":"a","nmae":"b"}`:            `nmae`,
 		`{"name":"a","limit":"x"}`:           "a whole number that fits is expected",
 		`{"name":7}`:                         "a string is expected",

@@ -192,6 +192,12 @@ func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *metho
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return method.None{}, err
 	}
+	if err := mustExist(s, on.Addr); err != nil {
+		return method.None{}, err
+	}
+	if err := begin(ctx, on); err != nil {
+		return method.None{}, err
+	}
 	return method.None{}, s.Ask(ctx, on, kernel.Waking{})
 }
 
@@ -210,6 +216,9 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	if err := s.Kept(a); err != nil {
 		return method.None{}, err
 	}
+	if err := begin(ctx, on); err != nil {
+		return method.None{}, err
+	}
 	c := a.Waking()
 	if kernel.SizeOf(c.Company()) > 0 {
 		// From here on it sleeps, whether the caller waits or not: without its tasks it must not
@@ -226,17 +235,18 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 // retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries
 // it at once.
 func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.CountOutput, error) {
-	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
-		return host.CountOutput{}, fault.QueryWrites()
-	}
 	id, ok, err := s.Store.Lookup(s.Identity(on.Addr))
 	if err != nil {
 		return host.CountOutput{}, s.StoreError(err)
 	}
-	had := s.Recovered(string(address.Append(nil, on.Addr)))
-	if !ok && !had {
+	key := address.Append(nil, on.Addr)
+	if !ok && s.Failures.Of(key) == nil {
 		return host.CountOutput{}, fault.NotFound(on.Addr)
 	}
+	if err := begin(ctx, on); err != nil {
+		return host.CountOutput{}, err
+	}
+	had := s.Recovered(string(key))
 	s.Clock.Retry(id)
 	if !had {
 		return host.CountOutput{}, nil
@@ -250,6 +260,15 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	}
 	s.Logger.Info("an operator lets a failed actor be tried again", "actor_type", on.Addr.Type, "actor_key", on.Addr.Key, "at", time.Now().UTC())
 	return host.CountOutput{Count: 1}, nil
+}
+
+// begin begins a verb that has no commit: it returns when the record of the verb is durable. So a verb that cannot be recorded has no
+// effect, and one whose caller leaves meanwhile is recorded. The record remains if the verb fails then.
+func begin(ctx context.Context, on kernel.Target) error {
+	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
+		return fault.QueryWrites()
+	}
+	return audit.Of(ctx).Append(on.Addr)
 }
 
 // mustExist returns an error with code NotFound if there is no actor at addr.

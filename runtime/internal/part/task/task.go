@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
@@ -209,8 +210,11 @@ func (t *Task) report(returned bool, p any, err error) {
 
 // Value implements context.Context: calls with a task as context are the task's.
 func (t *Task) Value(key any) any {
-	if key == (kernel.TurnKey{}) {
+	switch key {
+	case kernel.TurnKey{}:
 		return &t.from
+	case audit.BesideKey{}:
+		return t.Crew.a
 	}
 	if v := span.Value(t.Crew.a.Spans, t.from.Span.Span(), t.op, key); v != nil {
 		return v
@@ -286,8 +290,11 @@ func (t *Task) caller(ctx context.Context) (context.Context, *kernel.Caller, err
 	if from == nil {
 		from = &t.from
 	}
-	if ctx.Done() == nil {
+	switch {
+	case ctx.Done() == nil:
 		ctx = t
+	case from == &t.from && ctx.Value(audit.BesideKey{}) == nil:
+		ctx = context.WithValue(ctx, audit.BesideKey{}, t.Crew.a)
 	}
 	return ctx, from, nil
 }

@@ -2,14 +2,17 @@ package trace
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // rules say which traces are recorded. They are replaced as a whole.
@@ -99,9 +102,21 @@ func (p *Recorder) start(r *rule, from trace.Rule, path string) error {
 func (p *Recorder) Sampling() trace.Sampling { return p.rules.Load().shown }
 
 // SetSampling implements trace.Sampler.
-func (p *Recorder) SetSampling(s trace.Sampling) (trace.Sampling, error) {
+func (p *Recorder) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
 	r, err := p.newRules(s)
 	if err != nil {
+		return trace.Sampling{}, err
+	}
+	input, err := wire.Encode(host.JSON, &s)
+	if err != nil {
+		return trace.Sampling{}, err
+	}
+	p.setting.Lock()
+	defer p.setting.Unlock()
+	_, entry := audit.LogOf(p.k).Begin(ctx, "trace.sample", input, kernel.CallerOf(ctx))
+	entry.Before(&p.rules.Load().shown)
+	entry.After(&r.shown)
+	if err := entry.Append(host.Address{}); err != nil {
 		return trace.Sampling{}, err
 	}
 	p.rules.Store(r)

@@ -61,6 +61,7 @@ type Recorder struct {
 	o       Options
 	k       *kernel.Kernel
 	rules   atomic.Pointer[rules]
+	setting sync.Mutex // held while the rules are replaced, so that the audit log has them in their order
 	dropped *prometheus.CounterVec
 	users   *traces.Provider
 

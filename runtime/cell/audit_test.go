@@ -1,0 +1,168 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/localnats"
+)
+
+// The reason of an operator reaches the audit log over each protocol.
+func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
+	rt := open(t, runtime.Options{Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve})
+	a := host.Address{Type: "cell", Key: []string{"a"}}
+	c, err := client.New("http://"+rt.Addr(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Call(t.Context(), &host.Request{Address: a, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	ws, _, err := websocket.Dial(t.Context(), "ws://"+rt.Addr()+"/actors/cell/a/-/connect", &websocket.DialOptions{Subprotocols: []string{"cairn.v1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	for _, text := range []string{`{"connect":{}}`, `{"id":1,"call":"actor.pause","reason":"50 % über"}`} {
+		if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if _, reply, err := ws.Read(t.Context()); err != nil {
+			t.Errorf("%s: %s, %v", text, reply, err)
+		}
+	}
+
+	if _, err := c.Call(audit.WithReason(t.Context(), "für alle"), &host.Request{Address: a, Method: host.ActorResume, Codec: host.JSON}); err != nil {
+		t.Error(err)
+	}
+
+	nc, err := nats.Connect(rt.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	published, err := nc.SubscribeSync("cairn.default.audit.cell.actor%2Esleep.a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg("cairn.default.call.cell.actor%2Esleep.a")
+	m.Header.Set(audit.Header, "50%25 %C3%BCber")
+	if r, err := nc.RequestMsg(m, time.Minute); err != nil || r.Header.Get("Nats-Service-Error") != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := published.NextMsg(time.Minute); err != nil {
+		t.Errorf("the record is not published: %v", err)
+	}
+
+	page, err := c.Audit(t.Context(), audit.Query{Type: "cell", Prefix: a.Key, Exact: true})
+	if err != nil || len(page.Records) != 3 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	for i, want := range []audit.Record{
+		{Verb: host.ActorSleep, Channel: "nats", Reason: "50% über"}, {Verb: host.ActorResume, Channel: "http", Reason: "für alle"},
+		{Verb: host.ActorPause, Channel: "websocket", Reason: "50 % über"},
+	} {
+		r := page.Records[i]
+		if r.Verb != want.Verb || r.Channel != want.Channel || r.Reason != want.Reason || (r.Remote == "") != (want.Channel == "nats") {
+			t.Errorf("%+v, want %+v", r, want)
+		}
+	}
+}
+
+// A dialer can cut the connections that it has made.
+type dialer struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.open = append(d.open, conn)
+	}
+	return conn, err
+}
+
+func (d *dialer) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, conn := range d.open {
+		conn.Close()
+	}
+	d.open = nil
+}
+
+func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
+	rt := open(t, runtime.Options{Listen: "127.0.0.1:0"})
+	var d dialer
+	c, err := client.New("http://"+rt.Addr(), client.Options{
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: d.dial}}, Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	verb := func(name string) {
+		t.Helper()
+		_, err := rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: name, Codec: host.JSON})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	records, done := make(chan audit.Record, 1000), make(chan error, 1)
+	go func() {
+		done <- c.FollowAudit(t.Context(), audit.Query{Type: "cell"}, func(r *audit.Record) error {
+			if records <- *r; r.Verb == host.ActorRetry {
+				return enough
+			}
+			return nil
+		})
+	}()
+	for len(records) == 0 { // until it has begun
+		verb(host.ActorPause)
+	}
+	for range 5 {
+		d.cut()
+		verb(host.ActorResume)
+		verb(host.ActorPause)
+	}
+	verb(host.ActorRetry)
+	if err := <-done; err != enough {
+		t.Error(err)
+	}
+	close(records)
+	var followed, all []uint64
+	for r := range records {
+		followed = append(followed, r.ID)
+	}
+	page, err := c.Audit(t.Context(), audit.Query{After: followed[0] - 1, Limit: audit.MaxPage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range slices.Backward(page.Records) {
+		all = append(all, r.ID)
+	}
+	if len(all) < 11 || !slices.Equal(followed, all) {
+		t.Errorf("%d records are followed, of %d", len(followed), len(all))
+	}
+}
