@@ -189,6 +189,28 @@ func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	same(t, checkListing(t, r.Store), 2)
 }
 
+// TestACrashOfAcceptedDamageLeavesNoIndex cuts the power before every change of the Open that accepts damage, and opens what is left.
+func TestACrashOfAcceptedDamageLeavesNoIndex(t *testing.T) {
+	r := newRig(t, Options{})
+	must(t, r.w.Create(Identity{"ns", "t", []string{"a"}}))
+	r.commit()
+	must(t, r.Store.Close())
+	o := Options{Disk: r.o.Disk.Crash(1, 100), AcceptDataLoss: true}
+	(&image{disk: o.Disk}).set(t, "OPTIONS-000003", []byte("x"))
+	var cuts []*Disk
+	eachChange(o.Disk, func(int) { cuts = append(cuts, o.Disk.Crash(1, 100)) })
+	s := openTest(t, o)
+	o.Disk.Fail(nil)
+	fatalIf(t, len(cuts) < 10, "%d cuts", len(cuts))
+	must(t, s.Close())
+	for i, disk := range cuts {
+		s := mustOpen(t, Options{Disk: disk, AcceptDataLoss: true})
+		built, err := s.ListingBuilt()
+		errorIf(t, built || err != nil, "cut %d of %d: the index is taken for whole, %v", i, len(cuts), err)
+		must(t, s.Close())
+	}
+}
+
 // TestACreationThatFailedLeavesNoName lets the commit that names an actor fail on what the actor has already.
 func TestACreationThatFailedLeavesNoName(t *testing.T) {
 	r := newRig(t, Options{})
@@ -219,4 +241,26 @@ func TestTheIndexIsNotBuiltIntoTheLastOfADisk(t *testing.T) {
 	wantErr(t, errOf3(r.BuildListing(t.Context())), ErrDiskFull)
 	built, err := r.ListingBuilt()
 	fatalIf(t, built || err != nil, "%v", err)
+}
+
+// TestAStoreWithoutATableOfTheAuditLogOpens removes a table that has nothing but records of the audit log.
+func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "x")
+	must(t, r.db.Flush())
+	names := func() (tables []string) {
+		all, err := r.o.Disk.mem.List("store")
+		must(t, err)
+		return slices.DeleteFunc(all, func(name string) bool { return !isTable(name) })
+	}
+	before := names()
+	must(t, r.AppendAudit(audited("a"), []byte("lost")))
+	must(t, r.db.Flush())
+	added := slices.DeleteFunc(names(), func(name string) bool { return slices.Contains(before, name) })
+	same(t, len(added), 1)
+	must(t, r.Close())
+	must(t, r.o.Disk.mem.Remove("store/"+added[0]))
+	r.o.AcceptDataLoss = true
+	r.start()
+	must(t, r.AppendAudit(audited("a"), []byte("kept")))
 }

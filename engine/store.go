@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -230,12 +231,22 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.outbox.load(s.db), s.audit.load(s.db)); err != nil {
+	s.tableless = options.DisableConsistencyCheck
+	if s.tableless { // to read what is missing makes the store read-only
+		s.audit.begin(1) // the numbers go on with the time
+		s.audit.pending = nil
+	} else {
+		err = s.audit.load(s.db)
+	}
+	if err = errors.Join(err, s.outbox.load(s.db)); err != nil {
 		return err
 	}
-	s.tableless = options.DisableConsistencyCheck
-	if len(found.damages) > 0 || s.tableless { // rows of the index may be lost, or others be lost that it is of
+	if _, err := s.guard.Stat(s.guard.PathJoin(dir, salvagedName)); err == nil || s.tableless {
+		// Rows of the index may be lost, or others be lost that it is of.
 		if err := s.resetListing(); err != nil {
+			return err
+		}
+		if err := s.guard.Remove(s.guard.PathJoin(dir, salvagedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
