@@ -2,6 +2,7 @@
 package usage
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -193,7 +194,8 @@ func (u *account) save(c *kernel.Core) error {
 	return err
 }
 
-// begin returns the row of a day, as it is stored. If there is none it removes the rows that are not kept longer.
+// begin returns the row of a day, as it is stored. If there is none it removes the oldest rows, so that no more are left than are kept.
+// It does not go by their days: a clock that is far ahead for a while would remove all.
 func begin(w *engine.Aside, day int64) (row, error) {
 	key := keyspace.Usage.Append(nil, uint64(day))
 	if value, ok, err := w.AppendValue(nil, key); err != nil {
@@ -205,10 +207,11 @@ func begin(w *engine.Aside, day int64) (row, error) {
 		} // else it is damaged, and written anew
 	}
 	var last row
+	var keys [][]byte
+	some := false
 	start, _ := keyspace.Usage.Range()
-	oldest, old, some := keyspace.Usage.Append(nil, uint64(day-usage.Kept+1)), false, false
 	if err := w.Scan(start, key, func(k, value []byte) bool {
-		old = old || string(k) < string(oldest)
+		keys = append(keys, bytes.Clone(k))
 		some = record.Decode(value, &last) == nil || some
 		return true
 	}); err != nil {
@@ -218,8 +221,8 @@ func begin(w *engine.Aside, day int64) (row, error) {
 	if size, created := w.Size(); !some && usage.DayOf(time.UnixMilli(created)) < day {
 		r.Before = size // it did nothing since it is counted
 	}
-	if old {
-		return r, w.DeleteRange(start, oldest)
+	if len(keys) >= usage.Kept {
+		return r, w.DeleteRange(start, keys[len(keys)-usage.Kept+1])
 	}
 	return r, nil
 }
