@@ -24,6 +24,11 @@ export class Fault extends Error {
   }
 }
 
+// typed is the value of JSON that a person has typed.
+export function typed(text) {
+  try { return parse(text); } catch (e) { throw new Fault('invalid_argument', e.message); }
+}
+
 const random = (n) => [...crypto.getRandomValues(new Uint8Array(n))].map((b) => b.toString(16).padStart(2, '0')).join('');
 
 // send makes a request and returns the response. It asks for a token if the node wants one. reason says why an operator
@@ -128,18 +133,23 @@ export const pause = (ms, signal) => new Promise((resolve) => {
 // parseEvents reads a stream of server-sent events.
 export async function* parseEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
+  let rest = []; // the line that has not ended
+  let held = '';
   let e = {};
   let data = [];
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      rest += value;
-      let end;
-      while ((end = rest.search(/\r\n|\n|\r(?!$)/)) >= 0) {
-        const line = rest.slice(0, end);
-        rest = rest.slice(end + (rest[end] === '\r' && rest[end + 1] === '\n' ? 2 : 1));
+      // A line may come in many pieces, of which each is looked at once. A return at the end may be half of an end of line.
+      const text = held + value;
+      held = text.endsWith('\r') ? '\r' : '';
+      const pieces = text.slice(0, text.length - held.length).split(/\r\n|\n|\r/);
+      for (let i = 0; i < pieces.length; i++) {
+        rest.push(pieces[i]);
+        if (i === pieces.length - 1) break;
+        const line = rest.join('');
+        rest = [];
         if (line === '') {
           if (data.length) e.data = data.join('\n');
           yield e;

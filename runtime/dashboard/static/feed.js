@@ -3,7 +3,7 @@
 import { h, patch } from './dom.js';
 import { actorPath, events, get } from './api.js';
 import { badge, button, dialog, fault, table } from './ui.js';
-import { address, clock, link, number, parseAddress } from './format.js';
+import { address, clock, latest, link, number, parseAddress } from './format.js';
 import { body } from './queues.js';
 import { parse } from './json.js';
 import { scrape } from './metrics.js';
@@ -20,7 +20,7 @@ export default function feed(page) {
   let held = false;
   let n = 0;
   const add = (lines) => {
-    list = [...lines.map((l) => ({ ...l, n: n++, at: clock(Date.now()) })), ...list].slice(0, kept);
+    list = latest([...lines.map((l) => ({ ...l, n: n++, at: clock(Date.now()) })), ...list], kept);
     if (!held) part.set(list);
   };
   const hold = button('Hold', () => { held = !held; patch(hold, held ? 'Go on' : 'Hold'); part.set(list); });
@@ -28,7 +28,7 @@ export default function feed(page) {
   const choose = h('select', { 'aria-label': 'Type', onchange: (e) => page.setQuery({ type: e.target.value }) }, h('option', { value: '' }, 'all types'));
   const part = page.section({
     title: '', cls: 'flush',
-    show: (rows) => table(['Time', 'What', 'Actor', { label: 'Data', class: 'grow' }], rows.map((l) => ({ key: l.n, href: link(l.actor, l.event ? 'events' : ''), cells: [l.at, l.event ? badge(l.event, 'info') : badge('changed', 'quiet'), address(l.actor), l.data ?? ''] })),
+    show: (rows) => table(['Time', 'What', 'Actor', { label: 'Data', class: 'grow' }], rows.map((l) => ({ key: l.n, href: link(l.actor, l.event ? 'events' : ''), cells: [l.at, l.event ? badge(l.event, 'info') : badge('changed', 'quiet'), address(l.actor), l.value === undefined ? l.data ?? '' : body(l.value)] })),
       { none: 'Nothing has happened since this page was opened.', caption: 'Feed' }),
   });
   const drawChips = () => patch(chips, [...follows.keys()].map((a) => h('span.chip', { key: a }, a, button('×', () => {
@@ -51,7 +51,7 @@ export default function feed(page) {
     const signal = AbortSignal.any([page.signal, stop.signal]);
     try {
       for await (const e of events(actorPath(a) + 'events', { signal })) {
-        if (e.event && !e.event.startsWith('dashboard.')) add([{ actor: a, event: e.event, data: e.data === undefined ? '' : body(parse(e.data)) }]);
+        if (e.event && !e.event.startsWith('dashboard.')) add([{ actor: a, event: e.event, value: e.data === undefined ? undefined : parse(e.data), size: e.data?.length }]);
       }
     } catch (e) {
       if (!signal.aborted) page.root.append(fault(e));
