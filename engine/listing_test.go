@@ -262,5 +262,8 @@ func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 	must(t, r.o.Disk.mem.Remove("store/"+added[0]))
 	r.o.AcceptDataLoss = true
 	r.start()
-	must(t, r.AppendAudit(audited("a"), []byte("kept")))
+	r.want(kv("a"), "x")
+	if err := r.AppendAudit(audited("a"), []byte("kept")); !errors.Is(err, ErrReadOnly) { // a compaction may have missed the table
+		must(t, err)
+	}
 }

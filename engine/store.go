@@ -46,6 +46,7 @@ type Store struct {
 	free      freeSpace
 	outbox    outbox
 	audit     auditLog
+	aside     asideSync
 	writing   writeMemory
 	tableless bool          // tables are missing, which was accepted
 	chunked   bool          // rows of format 1 may be left, whose small values have data rows
@@ -376,6 +377,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.life.Unlock()
+	s.aside.stop()
 	s.gate.close()
 	if s.Err() != nil {
 		s.guard.abandon()

@@ -20,9 +20,8 @@ import (
 // A Part writes what the kernel's tallies have counted.
 //
 //  1. Each actor in memory has an account, which remembers how much of its tally is in the row of the day.
-//  2. The row is written every minute in which the actor did something, and before it leaves memory. It is written aside: without a
-//     sync, and for no quota. So a crash loses what was counted since the last row, which is a minute at most, and a power cut also
-//     rows that no commit of the actor's store has followed.
+//  2. The row is written every minute in which the actor did something, and before it leaves memory. It is written aside: with a
+//     sync some seconds later, and for no quota. So a crash loses what was counted in the last minute or so.
 //  3. What is counted over midnight is of the day on which it is written.
 type Part struct {
 	// Off counts nothing.
