@@ -50,5 +50,24 @@ func TestModules(t *testing.T) {
 	if got := js[string](b, "[...new Set(seen)].join(' and ')"); got != "1,a,x\ny|,,z" {
 		t.Errorf("events are read as %q", got)
 	}
+	// Pauses and renewed sections leave nothing at the signal of a page, which may stay open for days.
+	js[bool](b, `(window.left = [], (async () => {
+		const stop = new AbortController(), signal = stop.signal;
+		let n = 0;
+		for (const [name, by] of [['addEventListener', 1], ['removeEventListener', -1]]) {
+			const f = signal[name].bind(signal);
+			signal[name] = (...args) => { n += by; f(...args); };
+		}
+		for (let i = 0; i < 20; i++) await m.pause(0, signal);
+		const last = m.pause(1e6, signal);
+		left.push(n);
+		stop.abort();
+		await last;
+		left.push(n);
+	})(), true)`)
+	b.until("left.length === 2")
+	if got := js[string](b, "left.join()"); got != "1,0" {
+		t.Errorf("listeners during the last pause and after it: %s", got)
+	}
 	b.calm()
 }

@@ -168,6 +168,7 @@ func TestRepair(t *testing.T) {
 	b.visit("/audit")
 	b.until("['state.replace', 'alarm.run', 'queue.replace'].every((verb) => [...document.querySelectorAll('.badge')].some((e) => e.innerText === verb))")
 	js[bool](b, "(document.querySelectorAll('details')[2].open = true)")
+	b.until("document.querySelectorAll('details')[2].querySelector('pre.json')")
 	b.screenshot("audit-of-the-node")
 	b.fill("Verb", "state.replace")
 	b.until("document.querySelectorAll('tbody tr').length === 1 && document.querySelector('.page[data-ready] a.row')?.innerText === 'airport/DEN'")
@@ -306,6 +307,11 @@ func TestInspector(t *testing.T) {
 	b.calm()
 	js[bool](b, "(location.hash = '#/actor/cell/other/-/', true)")
 	b.until("document.querySelector('dialog[open] [name=token]')") // it is not the token of this one
+
+	made = s.call("cell/acme", "token.create", object{"rights": []any{"read"}})
+	b = s.open("#token=" + made["token"].(string) + "&to=/actor/cell/acme/-/")
+	b.until("location.hash === '#/actor/cell/acme/-/store' && document.querySelector('[aria-current]')?.innerText === 'Store'") // all that it allows
+	b.shows("Search indexes")
 }
 
 // TestColours takes pictures of the dark theme.

@@ -37,7 +37,7 @@ export class Page {
   // section is a titled part of the page. load fetches its data, show makes nodes of them, and both run again every ms. Without
   // load, set gives it data, and what comes within a moment is drawn at once. form stands above the data, also if there is a fault.
   section({ title, load, show, ms = 3000, actions, cls, form }) {
-    const body = h('div.body', h('p.loading', { 'aria-busy': 'true' }, 'Loading'));
+    const body = h('div.body', load ? h('p.loading', { 'aria-busy': 'true' }, 'Loading') : null);
     const side = h('div.actions', actions);
     const el = h('section.panel', { class: cls, keep: title }, title ? h('header', h('h2', title), side) : null, form, body);
     let last;
@@ -77,8 +77,9 @@ const seen = (signal) => new Promise((resolve) => {
   const look = () => {
     if (document.hidden && !signal.aborted) return;
     document.removeEventListener('visibilitychange', look);
+    signal.removeEventListener('abort', look);
     resolve();
   };
   document.addEventListener('visibilitychange', look);
-  signal.addEventListener('abort', look, { once: true });
+  signal.addEventListener('abort', look);
 });
