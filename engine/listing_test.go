@@ -167,9 +167,18 @@ func TestCheckFindsRowsThatAreMissingOrWrong(t *testing.T) {
 	must(t, err)
 	slices.Sort(faults)
 	same(t, fmt.Sprint(faults), `[listing("ns", "t", "plan", "pro", "000")true listing("ns", "t", "plan", "pro", "001")false]`)
+	// An actor whose head cannot be read hides no fault of the others.
+	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, testID(0), stateKey()), []byte{0xff}, pebble.Sync))
+	faults = nil
+	_, err = s.CheckListing(t.Context(), func(row string, missing bool) { faults = append(faults, fmt.Sprint(row, missing)) })
+	wantErr(t, err, &CorruptError{})
+	same(t, fmt.Sprint(faults), `[listing("ns", "t", "plan", "pro", "001")false]`)
 	must(t, s.ResetListing())
-	must(t, errOf3(s.BuildListing(t.Context())))
-	checkListing(t, s)
+	read, unread, err := s.BuildListing(t.Context())
+	fatalIf(t, read != 3 || unread != 1 || err != nil, "%d, %d, %v", read, unread, err)
+	rows, err := s.CheckListing(t.Context(), func(row string, _ bool) { t.Error(row) })
+	wantErr(t, err, &CorruptError{})
+	same(t, rows, 3+4)
 }
 
 func errOf3[A, B any](_ A, _ B, err error) error { return err }
