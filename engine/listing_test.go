@@ -276,3 +276,58 @@ func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 		must(t, err)
 	}
 }
+
+// TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog damages the log of a store at many places, and accepts it: what is left of each actor, the
+// index and the audit log are of one moment, and the numbers of records go on.
+func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
+	o := small(Options{})
+	s := openTest(t, o)
+	of := func(i int) Identity { return Identity{"ns", "t", []string{fmt.Sprint(i)}} }
+	for i := range 30 {
+		sp := openSpace(t, s, i)
+		w := sp.Writes()
+		w.Advance(int64(i) * 60_000)
+		must(t, w.Create(of(i)))
+		must(t, w.Audit(of(i), []byte("made")))
+		commit(t, sp)
+		putAside(t, sp, trace("1"), "1")
+		putAside(t, sp, keyspace.Usage.Append(nil, 7), "x")
+		w.Advance(int64(i+40) * 60_000)
+		must(t, w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(i)), PutOptions{}))
+		must(t, w.Audit(of(i), []byte("set")))
+		commit(t, sp)
+		sp.Close()
+	}
+	whole := &image{disk: o.Disk.Crash(1, 100)}
+	must(t, s.Close())
+	log := logsOf(t, whole.disk)[0]
+	content, _ := contents(t, whole.disk, log)
+	end := len(strings.TrimRight(string(content), "\x00"))
+	cuts := 0
+	for at := 100; at < end-100; at += end / 8 {
+		s, _, err := whole.with(t, log, flip(at, 1)).open(t, Options{AcceptDataLoss: true})
+		must(t, err)
+		must(t, errOf3(s.BuildListing(t.Context())))
+		rows := checkListing(t, s)
+		set, made := 0, 0
+		must(t, s.Audit(AuditQuery{}, func(r *AuditRecord) bool {
+			if string(r.Record) == "set" {
+				set++
+			} else {
+				made++
+			}
+			return true
+		}))
+		same(t, rows, 2*made+set, "rows of the index, at", at)
+		if made < 30 {
+			cuts++
+		}
+		before := len(auditOf(t, s, AuditQuery{}))
+		must(t, s.AppendAudit(of(99), []byte("later")))
+		log := auditOf(t, s, AuditQuery{}) // checks that the numbers grow
+		same(t, len(log), before+1)
+		same(t, log[before], "99 later")
+		must(t, s.Close())
+	}
+	fatalIf(t, cuts < 3, "%d cuts lost something", cuts)
+}
