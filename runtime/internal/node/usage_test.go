@@ -448,3 +448,24 @@ func TestUsageOfADayThatIsNotKeptIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestUsageCountsEventsThatClientsGet has followers of some events and of all.
+func TestUsageCountsEventsThatClientsGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t, &puppetType{name: "p", events: []host.Event{{Name: "said"}, {Name: "done"}}})
+		g.must("a", add(1))
+		for _, names := range [][]string{nil, {"done"}, {"said", "done"}} {
+			s, err := g.Subscribe(context.Background(), pAddr("a"), host.Subscription{Names: names})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+		}
+		before := g.today("a")
+		g.must("a", func(_ *puppet, h host.Turn) error { return h.Emit(0, []byte(`"0123456789"`)) })
+		after := g.today("a")
+		if got, want := after.BytesSent-before.BytesSent, int64(2*len(`said"0123456789"`)); got < want || got > want+4 { // and the answer
+			t.Errorf("%d bytes are sent, want %d", got, want)
+		}
+	})
+}
