@@ -7,12 +7,15 @@ export const base = new URL('../', location.href.split('#')[0]);
 let token = '';
 let ask = null; // shows the dialog for a token and resolves once there is another
 let asking = null;
+let declined = false; // nobody has given a token when they were asked
 
 export const setToken = (t) => { token = t; };
 export const hasToken = () => token !== '';
 // ofActor reports whether the token is one of an actor: it opens that actor, or only its key-value store.
 export const ofActor = () => token.startsWith('cairn_');
 export const onUnauthenticated = (f) => { ask = f; };
+// askAgain lets the next request that needs a token ask for one, although nobody gave one before.
+export const askAgain = () => { declined = false; };
 
 // A Fault is an error of the API, or of the way to it.
 export class Fault extends Error {
@@ -55,8 +58,8 @@ export async function send(method, path, { body, json, headers = {}, signal, rea
     const text = await r.text();
     let e = {};
     try { e = JSON.parse(text); } catch { /* not from the API */ }
-    if (r.status === 401 && ask && !(ofActor() && !path.includes('/-/'))) { // a token of an actor may be right, and the path not its
-      if (used === token) await (asking ??= ask(e.message).finally(() => { asking = null; }));
+    if (r.status === 401 && ask && !declined && !(ofActor() && !path.includes('/-/'))) { // a token of an actor may be right, and the path not its
+      if (used === token) await (asking ??= ask(e.message).catch((e) => { declined = true; throw e; }).finally(() => { asking = null; }));
       continue;
     }
     throw new Fault(e.code ?? 'http_' + r.status, e.message ?? (text.slice(0, 200) || r.statusText), e.metadata, r.status);
