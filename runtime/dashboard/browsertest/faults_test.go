@@ -93,3 +93,22 @@ func TestBusyPages(t *testing.T) {
 	}
 	b.calm()
 }
+
+// TestStrangeKeys opens actors whose keys look like paths, escapes and queries.
+func TestStrangeKeys(t *testing.T) {
+	s := newSite(t, "")
+	keys := []string{"a/b", "~..", "~.", "~-", "~", "%2F", "😀", "שלום", "a b ", "?x#y", "a\u202eb", "-/x", "~~"} // in the escapes of paths
+	for _, key := range keys {
+		s.call("cell/"+url.PathEscape(key), "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"a"}, "value": 1}}})
+	}
+	b := s.open("#/actors?type=cell")
+	b.until(fmt.Sprint("document.querySelectorAll('a.row').length === ", len(keys)))
+	links := js[[]string](b, "[...document.querySelectorAll('a.row')].map((e) => e.getAttribute('href'))")
+	for i, name := range js[[]string](b, "[...document.querySelectorAll('a.row')].map((e) => e.innerText)") {
+		js[bool](b, "(location.hash = "+quote(links[i])+", true)")
+		b.until("document.querySelector('h1.address')?.innerText.startsWith(" + quote(name) + ") && document.querySelector('.why')")
+		js[bool](b, "(import('./format.js').then((m) => { window.again = m.link(m.parseAddress("+quote(name)+")); }), true)")
+		b.until("window.again === " + quote(links[i])) // the address leads there, too
+	}
+	b.calm()
+}
