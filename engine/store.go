@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -233,13 +234,12 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.tableless = options.DisableConsistencyCheck
-	if s.tableless { // to read what is missing makes the store read-only
-		s.audit.begin(1) // the numbers go on with the time
-		s.audit.pending = nil
-	} else {
-		err = s.audit.load(s.db)
+	if err := s.outbox.load(s.db); err != nil {
+		return err
 	}
-	if err = errors.Join(err, s.outbox.load(s.db)); err != nil {
+	if s.tableless { // to read what is missing would make the store read-only; the numbers go on with the time
+		s.audit.next = uint64(max(1, time.Now().UnixMicro()))
+	} else if err := s.audit.load(s.db); err != nil {
 		return err
 	}
 	if _, err := s.guard.Stat(s.guard.PathJoin(dir, salvagedName)); err == nil || s.tableless {
