@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,7 +15,8 @@ import (
 // An Aside is a batch of keys that lie beside what the turns of an actor write: traces and usage, and no others. They
 // count for nothing: they have no version of their own, no part in the actor's counts and quota, and a DeleteRange of a write
 // set leaves them alone. They go when the actor is destroyed. The batch is atomic and has its place among the commits of
-// the space, but no sync: a power cut takes it back unless a later commit was durable.
+// the space, but no sync of its own: for asideDelay a power cut takes it back, and so does the end of the process, unless a later
+// commit was durable.
 type Aside struct {
 	space *Space
 	batch *pebble.Batch
@@ -74,7 +77,49 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	}
 	sp.asides.join(a.kinds)
 	s.free.wrote(a.batch.Len())
-	return s.applyUnsynced(a.batch)
+	if err := s.applyUnsynced(a.batch); err != nil {
+		return err
+	}
+	s.syncLater()
+	return nil
+}
+
+// asideDelay is how long what was written aside waits for a sync, which it shares with all that was written aside until then. Without
+// one, Pebble would keep it in its own memory until the next commit, and a process that is killed would take the last of it along.
+const asideDelay = 5 * time.Second
+
+// asideSync is the sync of what was written aside.
+type asideSync struct {
+	due   atomic.Bool
+	timer atomic.Pointer[time.Timer]
+}
+
+// syncLater has the log synced in a while. REQUIRES: store.life.
+func (s *Store) syncLater() {
+	if s.opts.Durability == Sync && !s.aside.due.Swap(true) {
+		s.aside.timer.Store(time.AfterFunc(asideDelay, s.syncAside))
+	}
+}
+
+func (s *Store) syncAside() {
+	if s.enter() != nil {
+		return
+	}
+	defer s.leave()
+	s.aside.due.Store(false)
+	if s.readOnly() != nil {
+		return
+	}
+	if err := s.guarded(func() error { return s.db.LogData(nil, pebble.Sync) }); err != nil {
+		s.fail(err)
+	}
+}
+
+// stop ends the wait for a sync. A sync that has begun holds store.life.
+func (a *asideSync) stop() {
+	if timer := a.timer.Load(); timer != nil {
+		timer.Stop()
+	}
 }
 
 // AppendValue is [WriteSet.AppendValue] as of before the batch.

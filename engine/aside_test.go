@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -89,6 +91,33 @@ func TestPowerCutTakesBackWhatWasWrittenAsideAfterTheLastCommit(t *testing.T) {
 	c.want(kv("a"), "2")
 	c.want(trace("1"), "1")
 	wantAbsent(t, c.w, trace("2"))
+}
+
+// TestWhatWasWrittenAsideIsSyncedSoon waits, and cuts the power without another commit.
+func TestWhatWasWrittenAsideIsSyncedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.put(kv("a"), "1")
+		for _, name := range []string{"1", "2"} {
+			putAside(t, r.sp, trace(name), name)
+			time.Sleep(asideDelay)
+			synctest.Wait()
+			r.crashed(1, 0).want(trace(name), name)
+		}
+		syncs := 0
+		r.o.Disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				syncs++
+			}
+			return nil
+		})
+		time.Sleep(10 * asideDelay)
+		same(t, syncs, 0, "of a store that nothing is written to")
+		putAside(t, r.sp, trace("3"), "3")
+		r.again() // before the sync
+		time.Sleep(2 * asideDelay)
+		r.want(trace("3"), "3")
+	})
 }
 
 func TestDestroyRemovesWhatWasWrittenAside(t *testing.T) {

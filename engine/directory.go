@@ -209,6 +209,11 @@ func (q *ActorsQuery) limit() int {
 	return q.Limit
 }
 
+// ActorsCursor returns the cursor of a page that ends with an actor.
+func ActorsCursor(i Identity) string {
+	return base64.RawURLEncoding.EncodeToString(keyspace.AppendDirectoryRow(nil, i.Namespace, i.Type, i.Key))
+}
+
 // Covers reports whether an actor, if it exists, is on the page of the query that ends with the cursor next.
 func (q ActorsQuery) Covers(next string, actor Identity) bool {
 	if q.Type == "" {

@@ -331,8 +331,8 @@ func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
 		}
 		rows, id, err := listingRows(b.s.db, it.Key(), value)
 		b.read++
-		switch corrupt := (*CorruptError)(nil); {
-		case errors.As(err, &corrupt), errors.Is(err, ErrDamaged):
+		switch {
+		case spoiled(err):
 			b.unread++
 		case err != nil:
 			return nil, false, err
@@ -427,7 +427,8 @@ func (s *Store) resetListing() error {
 
 // CheckListing compares the listing index with the rows of all actors, and calls fault for each row that is missing or that
 // should not be there, as [keyspace.FormatRow] prints it. It reads one state of the store. It returns how many rows the index
-// has. An index that is not built is not checked.
+// has. Actors that cannot be read are left out, and the error then says why the first of them cannot. An index that is not built is not
+// checked.
 func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing bool)) (rows int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, err
@@ -444,6 +445,7 @@ func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing
 		return 0, err
 	}
 	want := 0
+	var unread error
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var value []byte
 		if value, err = it.ValueAndErr(); err != nil {
@@ -451,7 +453,13 @@ func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing
 		}
 		var due [][]byte
 		var id keyspace.ActorID
-		if due, id, err = listingRows(snapshot, it.Key(), value); err != nil {
+		if due, id, err = listingRows(snapshot, it.Key(), value); spoiled(err) {
+			if unread == nil {
+				unread = err
+			}
+			err = ctx.Err()
+			continue
+		} else if err != nil {
 			break
 		}
 		for _, row := range due {
@@ -472,7 +480,14 @@ func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing
 	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
 		return 0, err
 	}
-	return s.checkSurplus(snapshot, want, fault)
+	rows, err = s.checkSurplus(snapshot, want, fault)
+	return rows, errors.Join(err, unread)
+}
+
+// spoiled reports whether an error is damage of what was read.
+func spoiled(err error) bool {
+	corrupt := (*CorruptError)(nil)
+	return errors.As(err, &corrupt) || errors.Is(err, ErrDamaged)
 }
 
 // checkSurplus finds the rows of the index that no actor has, if there are more rows than wanted.
@@ -503,7 +518,10 @@ func (s *Store) checkSurplus(r reader, want int, fault func(row string, missing 
 		if err == nil && ok {
 			due, _, err = listingRows(r, keyspace.AppendDirectoryRow(nil, i.Namespace, i.Type, i.Key), value)
 		}
-		if err != nil {
+		switch {
+		case spoiled(err):
+			continue // it was told
+		case err != nil:
 			return rows, err
 		}
 		if !slices.ContainsFunc(due, func(row []byte) bool { return bytes.Equal(row, it.Key()) }) {

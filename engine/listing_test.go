@@ -167,9 +167,18 @@ func TestCheckFindsRowsThatAreMissingOrWrong(t *testing.T) {
 	must(t, err)
 	slices.Sort(faults)
 	same(t, fmt.Sprint(faults), `[listing("ns", "t", "plan", "pro", "000")true listing("ns", "t", "plan", "pro", "001")false]`)
+	// An actor whose head cannot be read hides no fault of the others.
+	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, testID(0), stateKey()), []byte{0xff}, pebble.Sync))
+	faults = nil
+	_, err = s.CheckListing(t.Context(), func(row string, missing bool) { faults = append(faults, fmt.Sprint(row, missing)) })
+	wantErr(t, err, &CorruptError{})
+	same(t, fmt.Sprint(faults), `[listing("ns", "t", "plan", "pro", "001")false]`)
 	must(t, s.ResetListing())
-	must(t, errOf3(s.BuildListing(t.Context())))
-	checkListing(t, s)
+	read, unread, err := s.BuildListing(t.Context())
+	fatalIf(t, read != 3 || unread != 1 || err != nil, "%d, %d, %v", read, unread, err)
+	rows, err := s.CheckListing(t.Context(), func(row string, _ bool) { t.Error(row) })
+	wantErr(t, err, &CorruptError{})
+	same(t, rows, 3+4)
 }
 
 func errOf3[A, B any](_ A, _ B, err error) error { return err }
@@ -187,6 +196,28 @@ func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	fatalIf(t, built || err != nil, "after accepted damage the index is taken for whole: %v", err)
 	must(t, errOf3(r.BuildListing(t.Context())))
 	same(t, checkListing(t, r.Store), 2)
+}
+
+// TestACrashOfAcceptedDamageLeavesNoIndex cuts the power before every change of the Open that accepts damage, and opens what is left.
+func TestACrashOfAcceptedDamageLeavesNoIndex(t *testing.T) {
+	r := newRig(t, Options{})
+	must(t, r.w.Create(Identity{"ns", "t", []string{"a"}}))
+	r.commit()
+	must(t, r.Store.Close())
+	o := Options{Disk: r.o.Disk.Crash(1, 100), AcceptDataLoss: true}
+	(&image{disk: o.Disk}).set(t, "OPTIONS-000003", []byte("x"))
+	var cuts []*Disk
+	eachChange(o.Disk, func(int) { cuts = append(cuts, o.Disk.Crash(1, 100)) })
+	s := openTest(t, o)
+	o.Disk.Fail(nil)
+	fatalIf(t, len(cuts) < 10, "%d cuts", len(cuts))
+	must(t, s.Close())
+	for i, disk := range cuts {
+		s := mustOpen(t, Options{Disk: disk, AcceptDataLoss: true})
+		built, err := s.ListingBuilt()
+		errorIf(t, built || err != nil, "cut %d of %d: the index is taken for whole, %v", i, len(cuts), err)
+		must(t, s.Close())
+	}
 }
 
 // TestACreationThatFailedLeavesNoName lets the commit that names an actor fail on what the actor has already.
@@ -219,4 +250,84 @@ func TestTheIndexIsNotBuiltIntoTheLastOfADisk(t *testing.T) {
 	wantErr(t, errOf3(r.BuildListing(t.Context())), ErrDiskFull)
 	built, err := r.ListingBuilt()
 	fatalIf(t, built || err != nil, "%v", err)
+}
+
+// TestAStoreWithoutATableOfTheAuditLogOpens removes a table that has nothing but records of the audit log.
+func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
+	r := newRig(t, Options{})
+	r.put(kv("a"), "x")
+	must(t, r.db.Flush())
+	names := func() (tables []string) {
+		all, err := r.o.Disk.mem.List("store")
+		must(t, err)
+		return slices.DeleteFunc(all, func(name string) bool { return !isTable(name) })
+	}
+	before := names()
+	must(t, r.AppendAudit(audited("a"), []byte("lost")))
+	must(t, r.db.Flush())
+	added := slices.DeleteFunc(names(), func(name string) bool { return slices.Contains(before, name) })
+	same(t, len(added), 1)
+	must(t, r.Close())
+	must(t, r.o.Disk.mem.Remove("store/"+added[0]))
+	r.o.AcceptDataLoss = true
+	r.start()
+	r.want(kv("a"), "x")
+	if err := r.AppendAudit(audited("a"), []byte("kept")); !errors.Is(err, ErrReadOnly) { // a compaction may have missed the table
+		must(t, err)
+	}
+}
+
+// TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog damages the log of a store at many places, and accepts it: what is left of each actor, the
+// index and the audit log are of one moment, and the numbers of records go on.
+func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
+	o := small(Options{})
+	s := openTest(t, o)
+	of := func(i int) Identity { return Identity{"ns", "t", []string{fmt.Sprint(i)}} }
+	for i := range 30 {
+		sp := openSpace(t, s, i)
+		w := sp.Writes()
+		w.Advance(int64(i) * 60_000)
+		must(t, w.Create(of(i)))
+		must(t, w.Audit(of(i), []byte("made")))
+		commit(t, sp)
+		putAside(t, sp, trace("1"), "1")
+		putAside(t, sp, keyspace.Usage.Append(nil, 7), "x")
+		w.Advance(int64(i+40) * 60_000)
+		must(t, w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(i)), PutOptions{}))
+		must(t, w.Audit(of(i), []byte("set")))
+		commit(t, sp)
+		sp.Close()
+	}
+	whole := &image{disk: o.Disk.Crash(1, 100)}
+	must(t, s.Close())
+	log := logsOf(t, whole.disk)[0]
+	content, _ := contents(t, whole.disk, log)
+	end := len(strings.TrimRight(string(content), "\x00"))
+	cuts := 0
+	for at := 100; at < end-100; at += end / 8 {
+		s, _, err := whole.with(t, log, flip(at, 1)).open(t, Options{AcceptDataLoss: true})
+		must(t, err)
+		must(t, errOf3(s.BuildListing(t.Context())))
+		rows := checkListing(t, s)
+		set, made := 0, 0
+		must(t, s.Audit(AuditQuery{}, func(r *AuditRecord) bool {
+			if string(r.Record) == "set" {
+				set++
+			} else {
+				made++
+			}
+			return true
+		}))
+		same(t, rows, 2*made+set, "rows of the index, at", at)
+		if made < 30 {
+			cuts++
+		}
+		before := len(auditOf(t, s, AuditQuery{}))
+		must(t, s.AppendAudit(of(99), []byte("later")))
+		log := auditOf(t, s, AuditQuery{}) // checks that the numbers grow
+		same(t, len(log), before+1)
+		same(t, log[before], "99 later")
+		must(t, s.Close())
+	}
+	fatalIf(t, cuts < 3, "%d cuts lost something", cuts)
 }

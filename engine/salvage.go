@@ -12,12 +12,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
+// salvagedName is a file that is there from the beginning of a salvage until the listing index is marked as not built.
+const salvagedName = "salvaged"
+
 // salvage changes a damaged directory so that it can be opened, without what was lost. Its claims:
 //
 //  1. Nothing that was there is lost by it: every file is kept, as it was, in a directory of its own inside the store's.
 //  2. What remains of the logs is a prefix of the history. Whole commits after a hole are left out, because they may
 //     build on what is missing; what an actor has is then a state that it had.
-//  3. It can be done again after a crash in the middle of it.
+//  3. It can be done again after a crash in the middle of it. A file says that it was begun, until the listing index is marked as
+//     not built: a later Open may find no damage, and the index wrong.
 func (s *Store) salvage(found *survey) error {
 	log, dir := s.opts.Logger, s.opts.Dir
 	for _, d := range found.damages {
@@ -28,6 +32,13 @@ func (s *Store) salvage(found *survey) error {
 		return fmt.Errorf("keep the damaged files: %w", err)
 	}
 	log.Error("the files as they were before are kept", "dir", kept)
+	begun, err := s.guard.Create(s.guard.PathJoin(dir, salvagedName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(begun.Close(), syncDir(s.guard, dir)); err != nil {
+		return err
+	}
 	if found.cut != nil {
 		for _, num := range found.logs {
 			if num < found.cut.num {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -45,6 +47,7 @@ type Store struct {
 	free      freeSpace
 	outbox    outbox
 	audit     auditLog
+	aside     asideSync
 	writing   writeMemory
 	tableless bool          // tables are missing, which was accepted
 	chunked   bool          // rows of format 1 may be left, whose small values have data rows
@@ -230,12 +233,21 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.outbox.load(s.db), s.audit.load(s.db)); err != nil {
+	s.tableless = options.DisableConsistencyCheck
+	if err := s.outbox.load(s.db); err != nil {
 		return err
 	}
-	s.tableless = options.DisableConsistencyCheck
-	if len(found.damages) > 0 || s.tableless { // rows of the index may be lost, or others be lost that it is of
+	if s.tableless { // to read what is missing would make the store read-only; the numbers go on with the time
+		s.audit.next = uint64(max(1, time.Now().UnixMicro()))
+	} else if err := s.audit.load(s.db); err != nil {
+		return err
+	}
+	if _, err := s.guard.Stat(s.guard.PathJoin(dir, salvagedName)); err == nil || s.tableless {
+		// Rows of the index may be lost, or others be lost that it is of.
 		if err := s.resetListing(); err != nil {
+			return err
+		}
+		if err := s.guard.Remove(s.guard.PathJoin(dir, salvagedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -365,6 +377,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.life.Unlock()
+	s.aside.stop()
 	s.gate.close()
 	if s.Err() != nil {
 		s.guard.abandon()

@@ -245,7 +245,11 @@ func (s *site) open(fragment string) *tab {
 		case *cdpruntime.EventExceptionThrown:
 			b.troubles = append(b.troubles, fmt.Sprintf("exception: %v", ev.ExceptionDetails))
 		case *cdpruntime.EventConsoleAPICalled:
-			b.troubles = append(b.troubles, fmt.Sprintf("console.%s: %v", ev.Type, ev.Args))
+			said := fmt.Sprintf("console.%s:", ev.Type)
+			for _, arg := range ev.Args {
+				said += " " + string(arg.Value) + arg.Description
+			}
+			b.troubles = append(b.troubles, said)
 		case *log.EventEntryAdded:
 			b.troubles = append(b.troubles, fmt.Sprintf("%s: %s %v", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL))
 		}

@@ -58,6 +58,7 @@ export default async function actor(page) {
       page.onstatus?.(s);
     } catch (e) {
       if (page.signal.aborted) return;
+      if (id === '' && ofActor() && e.code === 'permission_denied') location.replace(page.at('store')); // the token is for the store only
       draw(null, ofActor() && e.code === 'permission_denied' ? null : e);
     }
   };
@@ -128,7 +129,7 @@ function overview(page) {
   });
   const limits = page.section({
     title: 'Limits of this actor',
-    actions: [
+    actions: ofActor() ? null : [
       verb('Set…', {
         title: 'Set a limit of this actor', text: 'It goes before that of the type.', fields: [{ name: 'name', label: 'Limit', type: 'select', value: limitNames[0], options: limitNames }, { name: 'value', label: 'Value', type: 'number', min: 0, step: 'any', required: true, hint: 'Bytes, a count, or calls per second.' }],
         run: (v, reason) => page.act('limits.set', { [v.name]: Number(v.value) }, reason), done: () => page.refresh(),

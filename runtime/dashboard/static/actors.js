@@ -1,7 +1,7 @@
 // The list of actors.
 
 import { h, patch } from './dom.js';
-import { actorPath, get, send } from './api.js';
+import { actorPath, get, send, unsegment } from './api.js';
 import { badge, button, fault, table, time, verb } from './ui.js';
 import { address, bytes, keyOf, link, number, parseAddress } from './format.js';
 import { parse } from './json.js';
@@ -36,7 +36,9 @@ export default async function actors(page) {
   for (const condition of (q.get('where') ?? '').match(/(?:"(?:[^"\\]|\\.)*"|[^\s,])+/g) ?? []) wanted.append('where', condition);
   if (q.get('sort')) wanted.set('sort', q.get('sort'));
   if (q.get('type')) wanted.set('type', q.get('type'));
-  for (const part of (q.get('prefix') ?? '').split('/').filter(Boolean)) wanted.append('prefix', part);
+  for (const part of (q.get('prefix') ?? '').split('/').filter(Boolean)) {
+    try { wanted.append('prefix', unsegment(part)); } catch { wanted.append('prefix', part); } // as addresses have it, or as it is
+  }
   if (cursors.length) wanted.set('cursor', cursors[cursors.length - 1]);
 
   const create = verb('Create…', {

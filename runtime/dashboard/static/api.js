@@ -7,12 +7,15 @@ export const base = new URL('../', location.href.split('#')[0]);
 let token = '';
 let ask = null; // shows the dialog for a token and resolves once there is another
 let asking = null;
+let declined = false; // nobody has given a token when they were asked
 
 export const setToken = (t) => { token = t; };
 export const hasToken = () => token !== '';
 // ofActor reports whether the token is one of an actor: it opens that actor, or only its key-value store.
 export const ofActor = () => token.startsWith('cairn_');
 export const onUnauthenticated = (f) => { ask = f; };
+// askAgain lets the next request that needs a token ask for one, although nobody gave one before.
+export const askAgain = () => { declined = false; };
 
 // A Fault is an error of the API, or of the way to it.
 export class Fault extends Error {
@@ -22,6 +25,11 @@ export class Fault extends Error {
     this.metadata = metadata;
     this.status = status;
   }
+}
+
+// typed is the value of JSON that a person has typed.
+export function typed(text) {
+  try { return parse(text); } catch (e) { throw new Fault('invalid_argument', e.message); }
 }
 
 const random = (n) => [...crypto.getRandomValues(new Uint8Array(n))].map((b) => b.toString(16).padStart(2, '0')).join('');
@@ -50,8 +58,8 @@ export async function send(method, path, { body, json, headers = {}, signal, rea
     const text = await r.text();
     let e = {};
     try { e = JSON.parse(text); } catch { /* not from the API */ }
-    if (r.status === 401 && ask && !(ofActor() && !path.includes('/-/'))) { // a token of an actor may be right, and the path not its
-      if (used === token) await (asking ??= ask(e.message).finally(() => { asking = null; }));
+    if (r.status === 401 && ask && !declined && !(ofActor() && !path.includes('/-/'))) { // a token of an actor may be right, and the path not its
+      if (used === token) await (asking ??= ask(e.message).catch((e) => { declined = true; throw e; }).finally(() => { asking = null; }));
       continue;
     }
     throw new Fault(e.code ?? 'http_' + r.status, e.message ?? (text.slice(0, 200) || r.statusText), e.metadata, r.status);
@@ -119,27 +127,37 @@ export async function* events(path, { signal, method = 'GET', json, query } = {}
   }
 }
 
-// pause resolves after some milliseconds, or at once if the signal is aborted.
+// pause resolves after some milliseconds, or at once if the signal is aborted. It leaves nothing at the signal: a page pauses all day.
 export const pause = (ms, signal) => new Promise((resolve) => {
-  const timer = setTimeout(resolve, ms);
-  signal?.addEventListener('abort', () => { clearTimeout(timer); resolve(); }, { once: true });
+  const end = () => {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', end);
+    resolve();
+  };
+  const timer = setTimeout(end, ms);
+  signal?.addEventListener('abort', end);
 });
 
 // parseEvents reads a stream of server-sent events.
 export async function* parseEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
+  let rest = []; // the line that has not ended
+  let held = '';
   let e = {};
   let data = [];
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      rest += value;
-      let end;
-      while ((end = rest.search(/\r\n|\n|\r(?!$)/)) >= 0) {
-        const line = rest.slice(0, end);
-        rest = rest.slice(end + (rest[end] === '\r' && rest[end + 1] === '\n' ? 2 : 1));
+      // A line may come in many pieces, of which each is looked at once. A return at the end may be half of an end of line.
+      const text = held + value;
+      held = text.endsWith('\r') ? '\r' : '';
+      const pieces = text.slice(0, text.length - held.length).split(/\r\n|\n|\r/);
+      for (let i = 0; i < pieces.length; i++) {
+        rest.push(pieces[i]);
+        if (i === pieces.length - 1) break;
+        const line = rest.join('');
+        rest = [];
         if (line === '') {
           if (data.length) e.data = data.join('\n');
           yield e;

@@ -13,7 +13,8 @@ const ranges = { 'all times': 0, '1 h': 60, '24 h': 1440, '7 d': 10_080 };
 function values(r) {
   const known = ['input', 'before', 'after'].filter((name) => r[name] !== undefined && r[name] !== null);
   if (!known.length) return '';
-  return h('details', h('summary', h('code', short(r.input ?? r.after ?? r.before, 60))), known.map((name) => [h('h3', name[0].toUpperCase() + name.slice(1)), json(r[name])]));
+  const show = (box) => known.forEach((name) => box.append(h('h3', name[0].toUpperCase() + name.slice(1)), json(r[name])));
+  return h('details', { keep: String(r.id), ontoggle: (e) => { if (e.target.open && e.target.children.length === 1) show(e.target); } }, h('summary', h('code', short(r.input ?? r.after ?? r.before, 60))));
 }
 
 // log is a section with the records at a path, the latest first, and the fields that narrow them.

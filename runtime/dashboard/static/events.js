@@ -4,6 +4,7 @@ import { h } from './dom.js';
 import { actorPath, events } from './api.js';
 import { badge, button, fault, moment, table } from './ui.js';
 import { body } from './queues.js';
+import { latest } from './format.js';
 import { parse } from './json.js';
 
 const kept = 300;
@@ -30,7 +31,7 @@ export default function show(page) {
       for await (const e of events(actorPath(page.actor) + 'events', { signal: page.signal, query: 'after=0' })) {
         if (e.event === 'dashboard.open') state = 'live';
         else if (e.event === 'dashboard.lost') state = 'lost';
-        else if (e.event) list = [{ ...e, n: n++, id: e.id ?? '', data: e.data === undefined ? undefined : parse(e.data) }, ...list].slice(0, kept);
+        else if (e.event) list = latest([{ ...e, n: n++, id: e.id ?? '', data: e.data === undefined ? undefined : parse(e.data), size: e.data?.length }, ...list], kept);
         draw();
       }
     } catch (e) {

@@ -3,13 +3,12 @@
 import { h, patch } from './dom.js';
 import { events } from './api.js';
 import { badge, button, fault, moment, table } from './ui.js';
-import { address, link, number } from './format.js';
+import { address, latest, link, number } from './format.js';
 import { body } from './queues.js';
 import { parse } from './json.js';
 import { scrape } from './metrics.js';
 
 const kept = 500;
-const period = 250; // ms between two drawings
 const kinds = ['event', 'state', 'kv', 'alarm', 'life', 'queue', 'conn', 'sql', 'workflow', 'audit'];
 const tabs = { event: 'events', state: 'state', kv: 'store', alarm: 'timers', queue: 'queues', conn: 'connections', sql: 'sql', workflow: 'run', audit: 'audit' };
 const tones = { event: 'info', life: 'good', audit: 'warn' };
@@ -21,7 +20,6 @@ export default function feed(page) {
   let state = 'opening';
   let held = false;
   let n = 0;
-  let drawing = 0;
   const options = (all, values, chosen) => [h('option', { value: '' }, all), values.map((v) => h('option', { value: v, selected: v === chosen }, v))];
   const types = h('select', { 'aria-label': 'Type', onchange: (e) => page.setQuery({ type: e.target.value }) }, options('all types', type ? [type] : [], type));
   const choose = h('select', { 'aria-label': 'Kind', onchange: (e) => page.setQuery({ kind: e.target.value }) }, options('all kinds', kinds, kind));
@@ -30,18 +28,14 @@ export default function feed(page) {
     title: '', cls: 'flush',
     show: (rows) => [h('p.live', badge(state, state === 'live' ? 'good' : 'warn')),
       table(['Time', 'Kind', 'Name', 'Actor', { label: 'Data', class: 'grow' }], rows.map((l) => l.gap ? { key: l.n, class: 'mark', cells: ['', l.gap, '', '', ''] } : {
-        key: l.n, href: link(l.actor, tabs[l.kind] ?? ''), cells: [moment(l.time), badge(l.kind, tones[l.kind] ?? 'quiet'), l.name ?? '', address(l.actor), l.data],
+        key: l.n, href: link(l.actor, tabs[l.kind] ?? ''), cells: [moment(l.time), badge(l.kind, tones[l.kind] ?? 'quiet'), l.name ?? '', address(l.actor), l.left ? h('span.dim', number(l.left) + ' bytes') : l.value === undefined ? '' : body(l.value)],
       }), { none: 'Nothing has happened since this page was opened.', caption: 'Feed' })],
   });
-  const draw = () => {
-    drawing = 0;
-    if (!held) part.set(list);
-  };
+  const draw = () => { if (!held) part.set(list); };
   const add = (lines) => {
-    list = [...lines.map((l) => ({ ...l, n: n++ })).reverse(), ...list].slice(0, kept);
-    drawing ||= setTimeout(draw, period);
+    list = latest([...lines.map((l) => ({ ...l, n: n++ })).reverse(), ...list], kept);
+    draw();
   };
-  page.signal.addEventListener('abort', () => clearTimeout(drawing));
   const trouble = h('div');
   page.root.append(h('div.head', h('h1', 'Live feed'), h('div.actions', types, choose, hold)), trouble, part.el);
   draw();
@@ -56,7 +50,7 @@ export default function feed(page) {
         else if (e.event === 'changes') {
           const r = parse(e.data);
           add(r.gap ? [{ gap: number(r.missed) + ' turns left out' }] : r.changes.map((c) => ({
-            actor: r, time: r.time, kind: c.kind, name: c.name, data: c.size ? h('span.dim', number(c.size) + ' bytes') : c.data === undefined ? '' : body(c.data),
+            actor: r, time: r.time, kind: c.kind, name: c.name, value: c.data, left: c.size, size: e.data.length,
           })));
           continue;
         }

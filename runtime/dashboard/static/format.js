@@ -1,14 +1,19 @@
 // Numbers, times and addresses as people read them.
 
 import { segment, unsegment } from './api.js';
+import { isRaw } from './json.js';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
+// plain is a number to calculate with: of a raw one, the nearest.
+export const plain = (n) => isRaw(n) ? Number(n.rawJSON) : n;
+
 // number shows an integer with all its digits.
-export const number = (n) => n === undefined || n === null ? '–' : grouped.format(n);
+export const number = (n) => n === undefined || n === null ? '–' : grouped.format(isRaw(n) ? n.rawJSON : n);
 
 // amount shows a number with three digits or so.
 export function amount(n) {
+  n = plain(n);
   if (n === undefined || n === null || Number.isNaN(n)) return '–';
   const abs = Math.abs(n);
   for (const [unit, size] of [['G', 1e9], ['M', 1e6], ['k', 1e4]]) if (abs >= size) return digits(n / (unit === 'k' ? 1e3 : size)) + unit;
@@ -21,15 +26,17 @@ function digits(n) {
 }
 
 export function bytes(n) {
+  n = plain(n);
   if (n === undefined || n === null || Number.isNaN(n)) return '–';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let i = 0;
-  for (n = Number(n); Math.abs(n) >= 1024 && i < units.length - 1; i++) n /= 1024;
+  for (; Math.abs(n) >= 1024 && i < units.length - 1; i++) n /= 1024;
   return (i === 0 ? String(Math.round(n)) : digits(n)) + ' ' + units[i];
 }
 
 // seconds shows a duration that is given in seconds.
 export function seconds(s) {
+  s = plain(s);
   if (s === undefined || s === null || Number.isNaN(s)) return '–';
   const abs = Math.abs(s);
   if (abs === 0) return '0';
@@ -83,13 +90,20 @@ export function micros(t) {
   return whole + (fraction ? Number('0.' + fraction[1]) * 1000 : 0);
 }
 
+// latest is the beginning of a list of what came in, the newest first: n of it, and no more than so many characters.
+export function latest(list, n, room = 4_000_000) {
+  let i = 0;
+  while (i < list.length && i < n && (room > 0 || i === 0)) room -= list[i++].size ?? 0;
+  return list.slice(0, i);
+}
+
 // keyOf is the key of an actor, without its type.
 export const keyOf = (a) => (a.key ?? []).map(readable).join('/');
 
 // address is TYPE/KEY, as the command cairn takes it.
 export const address = (a) => [a.type, ...(a.key ?? [])].map(readable).join('/');
 
-const readable = (s) => /^[\p{L}\p{N}_.:@ +,=-]+$/u.test(s) && s !== '-' && s !== '.' && s !== '..' ? s : segment(s);
+const readable = (s) => /^[\p{L}\p{M}\p{N}\p{So}_.:@ +,=-]+$/u.test(s) && s === s.trim() && s !== '-' && s !== '.' && s !== '..' ? s : segment(s);
 
 export function parseAddress(text) {
   const parts = text.trim().replace(/^\//, '').split('/');

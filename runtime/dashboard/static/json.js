@@ -12,6 +12,13 @@ export function parse(text) {
 
 export const stringify = (v, indent) => JSON.stringify(v, null, indent);
 
+// mark tells the text of a value from that of others.
+export function mark(text) {
+  let hash = 0;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return `${text.length} ${hash}`;
+}
+
 // short is v in one line of up to n characters.
 export function short(v, n = 120) {
   const text = v === undefined ? '' : stringify(v);

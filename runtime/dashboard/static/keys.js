@@ -12,7 +12,7 @@ const kinds = {
   '10': 'alarm', '11': 'expiry', '12': 'idempotency', '13': 'received', '14': 'outgoing', '15': 'failed-send', '16': 'event', '17': 'queue-ready', '18': 'queue-delayed',
   '19': 'queue-stats', '1a': 'dead-letter', '1b': 'queue-dedup', '1c': 'queue-reply', '1d': 'schedule', '1e': 'schedule-run', '1f': 'stream', '20': 'stream-item',
   '21': 'control', '22': 'run', '23': 'kv-scope', '24': 'kv-count', '25': 'kv-group', '26': 'kv-version', '27': 'kv-pin', '28': 'uuid', '29': 'kv-purge', '2a': 'kv-index',
-  '2b': 'kv-handled', '2c': 'kv-branch', '2d': 'kv-branch-entry', '2e': 'token', '2f': 'usage', '30': 'attribute', '31': 'audit',
+  '2b': 'kv-handled', '2c': 'kv-branch', '2d': 'kv-branch-entry', '2e': 'token', '2f': 'usage', '30': 'attribute',
 };
 
 const base64url = (b) => btoa(String.fromCharCode(...b)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');

@@ -1,7 +1,7 @@
 // The frame around the pages: routes, token, theme and keyboard.
 
 import { h, patch } from './dom.js';
-import { base, get, hasToken, ofActor, onUnauthenticated, setToken, unsegment, Fault } from './api.js';
+import { askAgain, base, get, hasToken, ofActor, onUnauthenticated, setToken, unsegment, Fault } from './api.js';
 import { button, dialog, fault, kbd, say } from './ui.js';
 import { Page } from './page.js';
 import { address, link, parseAddress } from './format.js';
@@ -32,6 +32,7 @@ let page = null;
 // route shows the page that the fragment of the address names.
 async function route() {
   if (takeToken()) return;
+  askAgain();
   const [where, search] = location.hash.slice(1).split('?');
   const path = where.split('/').filter(Boolean);
   const name = pages[path[0]] || inner[path[0]] ? path.shift() : 'overview';

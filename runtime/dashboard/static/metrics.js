@@ -25,6 +25,7 @@ export class Scrape {
   constructor(text) {
     this.at = Date.now();
     this.all = parseMetrics(text);
+    this.values = new Map(); // what was calculated of it
   }
 
   has(name) { return this.all.has(name) || this.all.has(name + '_bucket'); }

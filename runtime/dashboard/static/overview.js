@@ -12,10 +12,15 @@ const shown = 150; // points of a chart
 const least = 60_000; // the shortest time that a chart shows
 const history = []; // scrapes; it stays while other pages are shown
 
-const each = (f) => history.slice(1).map((b, i) => [b.at, f(history[i], b)]);
 const mean = 5; // a latency is that of so many periods: few samples make a quantile jump
-const over = (f) => history.slice(1).map((b, i) => [b.at, f(history[Math.max(0, i + 1 - mean)], b)]);
-const level = (f) => history.map((s) => [s.at, f(s)]);
+// valueAt is the value that a chart has at a scrape. It is calculated once, and a scrape keeps its samples for as long as others need them.
+const valueAt = (s, name, f) => {
+  if (!s.values.has(name)) s.values.set(name, f());
+  return s.values.get(name);
+};
+const each = (name, f) => history.slice(1).map((b, i) => [b.at, valueAt(b, name, () => f(history[i], b))]);
+const over = (name, f) => history.slice(1).map((b, i) => [b.at, valueAt(b, name, () => f(history[Math.max(0, i + 1 - mean)], b))]);
+const level = (name, f) => history.map((s) => [s.at, valueAt(s, name, () => f(s))]);
 // nearest is the value of the point that is nearest to a time.
 const nearest = (points, at) => points.reduce((a, b) => Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a, points[0] ?? [0, NaN])[1];
 const last = (points) => points.length ? points[points.length - 1][1] : NaN;
@@ -60,10 +65,10 @@ function tiles(s) {
 }
 
 function charts() {
-  const r = (name, where) => each((a, b) => rate(a, b, name, where));
-  const q = (name, p) => over((a, b) => quantile(a, b, name, p));
+  const r = (name) => each(name, (a, b) => rate(a, b, name));
+  const q = (name, p) => over(name + p, (a, b) => quantile(a, b, name, p));
   const pair = (name) => [['p99', q(name, 0.99)], ['p50', q(name, 0.5)]];
-  const errors = each((a, b) => rate(a, b, 'cairn_turns_total', { result: 'error' }));
+  const errors = each('errors', (a, b) => rate(a, b, 'cairn_turns_total', { result: 'error' }));
   return h('div.cards',
     chart('Turns per second', [['all', r('cairn_turns_total')], ['errors', errors]], amount),
     chart('Requests per second', [['HTTP', r('cairn_http_requests_total')], ['queries', r('cairn_queries_total')]], amount),
@@ -76,7 +81,7 @@ function charts() {
     chart('Time to wake', pair('cairn_wake_seconds'), seconds),
     chart('HTTP requests', pair('cairn_http_request_seconds'), seconds),
     chart('Lag of alarms', [['alarms p99', q('cairn_alarm_lag_seconds', 0.99)], ['schedules p99', q('cairn_schedule_lag_seconds', 0.99)]], seconds, 'How late they fire'),
-    chart('Lag of queues', [['p99', q('cairn_queue_lag_seconds', 0.99)], ['oldest', level((s) => s.max('cairn_queue_oldest_seconds'))]], seconds, 'Of awake actors'));
+    chart('Lag of queues', [['p99', q('cairn_queue_lag_seconds', 0.99)], ['oldest', level('oldest', (s) => s.max('cairn_queue_oldest_seconds'))]], seconds, 'Of awake actors'));
 }
 
 function types(s) {
@@ -179,7 +184,11 @@ export default function overview(page) {
       for (const l of lower) l.set(s);
       return s;
     },
-    show: (s) => [tiles(s), charts()],
+    show: (s) => {
+      const nodes = [tiles(s), charts()];
+      for (const old of history.slice(0, -mean - 2)) old.all.clear();
+      return nodes;
+    },
   });
   redraw = main.render;
   page.root.append(h('h1', 'Overview'), main.el, h('div.columns', h('div.part', top.el, lower[0].el, need.el), h('div.part', lower[1].el, lower[2].el, lower[3].el)));

@@ -35,13 +35,24 @@ export class Page {
   }
 
   // section is a titled part of the page. load fetches its data, show makes nodes of them, and both run again every ms. Without
-  // load, set gives it data.
-  section({ title, load, show, ms = 3000, actions, cls }) {
-    const body = h('div.body', h('p.loading', { 'aria-busy': 'true' }, 'Loading'));
+  // load, set gives it data, and what comes within a moment is drawn at once. form stands above the data, also if there is a fault.
+  section({ title, load, show, ms = 3000, actions, cls, form }) {
+    const body = h('div.body', load ? h('p.loading', { 'aria-busy': 'true' }, 'Loading') : null);
     const side = h('div.actions', actions);
-    const el = h('section.panel', { class: cls, keep: title }, title ? h('header', h('h2', title), side) : null, body);
+    const el = h('section.panel', { class: cls, keep: title }, title ? h('header', h('h2', title), side) : null, form, body);
     let last;
-    const render = () => { if (last !== undefined) patch(body, show(last)); };
+    let drawn = -Infinity;
+    let due = false;
+    const render = () => {
+      if (last !== undefined) patch(body, show(last));
+      drawn = performance.now();
+    };
+    const soon = () => {
+      const wait = drawn + 100 - performance.now();
+      if (wait <= 0) return render();
+      if (!due) pause(wait, this.signal).then(() => { due = false; if (!this.signal.aborted) render(); });
+      due = true;
+    };
     let turn = 0;
     const refresh = async () => {
       const mine = ++turn;
@@ -57,7 +68,7 @@ export class Page {
       }
     };
     if (load) this.live(refresh, ms);
-    return { el, refresh, render, side, set: (data) => { last = data; render(); } };
+    return { el, refresh, render, side, set: (data) => { last = data; soon(); } };
   }
 }
 
@@ -66,8 +77,9 @@ const seen = (signal) => new Promise((resolve) => {
   const look = () => {
     if (document.hidden && !signal.aborted) return;
     document.removeEventListener('visibilitychange', look);
+    signal.removeEventListener('abort', look);
     resolve();
   };
   document.addEventListener('visibilitychange', look);
-  signal.addEventListener('abort', look, { once: true });
+  signal.addEventListener('abort', look);
 });

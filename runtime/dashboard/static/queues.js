@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { badge, json, table, time, verb } from './ui.js';
-import { parse, short, stringify } from './json.js';
+import { mark, parse, stringify } from './json.js';
 import { bytes, number } from './format.js';
 
 export default function queues(page) {
@@ -67,8 +67,17 @@ const sender = (page, queue, done) => verb('Send…', {
   done,
 });
 
-// body is a value in one line that opens to all of it.
+const lines = new WeakMap(); // of values that are shown again and again: their line, and what tells them from others
+
+// body is a value in one line that opens to all of it. What is closed has no nodes for the rest.
 export function body(v) {
-  const line = short(v, 90);
-  return typeof v === 'object' && v !== null || line.endsWith('…') ? h('details', h('summary', h('code', line)), json(v)) : h('code', line);
+  const object = typeof v === 'object' && v !== null;
+  let known = object && lines.get(v);
+  if (!known) {
+    const all = v === undefined ? '' : stringify(v);
+    known = { line: all.length > 90 ? all.slice(0, 89) + '…' : all, keep: mark(all) };
+    if (object) lines.set(v, known);
+  }
+  if (!object && !known.line.endsWith('…')) return h('code', known.line);
+  return h('details', { keep: known.keep, ontoggle: (e) => { if (e.target.open && e.target.children.length === 1) e.target.append(json(v)); } }, h('summary', h('code', known.line)));
 }

@@ -1,7 +1,7 @@
 // The workflow run of an actor: what it waits for, its history as a timeline and as a graph, and its verbs.
 
 import { h } from './dom.js';
-import { badge, button, facts, json, moment, time, verb } from './ui.js';
+import { badge, button, facts, json, moment, note, time, verb } from './ui.js';
 import { address, ago, bytes, link, micros, number, span } from './format.js';
 import { parse } from './json.js';
 
@@ -49,10 +49,11 @@ export default function run(page) {
         entries.push(...r.entries ?? []);
         after = r.more ? entries[entries.length - 1].id : undefined;
       } while (after && entries.length < most);
+      entries.cut = Boolean(after);
       detail.set(entries.find((x) => x.id === chosen) ?? null);
       return entries;
     },
-    show: (entries) => entries.length ? (scale === 'graph' ? graph(entries, pick) : timeline(entries, scale, pick, chosen)) : h('p.empty', 'No entries yet.'),
+    show: (entries) => entries.length ? [entries.cut ? note(`The first ${number(entries.length)} entries are shown.`) : null, scale === 'graph' ? graph(entries, pick) : timeline(entries, scale, pick, chosen)] : h('p.empty', 'No entries yet.'),
   });
   const detail = page.section({ title: 'Entry', show: (e) => e ? entry(page, e, v) : h('p.empty', 'Choose an entry.') });
   function pick(e) { chosen = e.id; detail.set(e); history.render(); }

@@ -2,7 +2,7 @@
 
 import { h, patch } from './dom.js';
 import { actorPath, send } from './api.js';
-import { button, dialog, empty, facts, fault, note, table } from './ui.js';
+import { button, dialog, empty, facts, fault, note, reasonOf, table } from './ui.js';
 import { address, bytes, number, span } from './format.js';
 import { isRaw } from './json.js';
 
@@ -27,7 +27,7 @@ export default function sql(page) {
   const unlock = () => dialog({
     title: 'Write to the database of ' + id, danger: true, submit: 'Unlock', text: 'Until you lock it again, each statement runs in a transaction that is committed. The actor may rely on what you change.',
     fields: [{ name: 'reason', label: 'Reason', required: true, placeholder: 'ticket 4711', hint: 'Sent with each statement, and logged.' }],
-    run: async (v) => { reason = v.reason.trim(); draw(); },
+    run: async (v) => { reason = reasonOf(v); draw(); },
   });
   async function run() {
     last.set(id, editor.value);

@@ -1,7 +1,7 @@
 // One commit of checks and mutations, all or none.
 
 import { h, patch } from './dom.js';
-import { button, dialog, fault, json, say } from './ui.js';
+import { button, dialog, fault, json, reasonOf, say } from './ui.js';
 import { parse, stringify } from './json.js';
 import { keyOf } from './store_entries.js';
 
@@ -53,7 +53,7 @@ export default function atomic(page) {
     try { input = commit(); } catch (e) { patch(result, fault(e)); return; }
     const out = await dialog({
       title: 'Commit', submit: 'Commit', wide: true, body: h('pre.json', stringify(input, 2)), fields: [{ name: 'reason', label: 'Reason', required: true, placeholder: 'ticket 4711' }],
-      run: (v) => page.act('kv.commit', input, v.reason.trim(), { create: true }),
+      run: (v) => page.act('kv.commit', input, reasonOf(v), { create: true }),
     });
     if (!out) return;
     if (out.ok) say('Committed as version ' + (out.version ?? '–'));

@@ -1,8 +1,9 @@
 // Entries of the store: listed by prefix and filter, read, changed and removed.
 
 import { h } from './dom.js';
-import { button, dialog, facts, json, moment, say, table, time, verb } from './ui.js';
+import { button, dialog, facts, json, moment, reasonOf, say, table, time, verb } from './ui.js';
 import { ago, clock, number } from './format.js';
+import { typed } from './api.js';
 import { parse, short, stringify } from './json.js';
 
 const size = 50;
@@ -11,7 +12,7 @@ const size = 50;
 export function keyOf(text) {
   text = text.trim();
   if (text === '') return [];
-  if (text[0] === '[') return parse(text);
+  if (text[0] === '[') return typed(text);
   return text.split('/');
 }
 
@@ -23,15 +24,17 @@ export default function entries(page) {
   reverse.checked = page.query.get('reverse') === '1';
   const form = h('form.filters', { onsubmit: (e) => { e.preventDefault(); again(); } }, prefix, where, h('label.check', reverse, 'reverse'), h('button', 'List'));
   reverse.onchange = () => again();
+  let wanted = { prefix: prefix.value, where: where.value }; // of the list that is shown
   const again = () => {
     cursors = [];
+    wanted = { prefix: prefix.value, where: where.value };
     page.setQuery({ prefix: prefix.value, where: where.value, reverse: reverse.checked ? '1' : '' }, true);
     list.refresh();
   };
   const list = page.section({
-    title: 'Entries', cls: 'flush', ms: 3000, actions: button('New entry…', () => edit(page, null, () => list.refresh())),
-    load: () => page.call('kv.list', { prefix: keyOf(prefix.value), where: where.value ? parse(where.value) : undefined, reverse: reverse.checked || undefined, limit: size, cursor: cursors[cursors.length - 1] }),
-    show: (r) => [form, table([{ label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }, { label: 'Version', class: 'num opt' }, { label: 'Expires', class: 'num opt' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
+    title: 'Entries', cls: 'flush', ms: 3000, form, actions: button('New entry…', () => edit(page, null, () => list.refresh())),
+    load: () => page.call('kv.list', { prefix: keyOf(wanted.prefix), where: wanted.where ? typed(wanted.where) : undefined, reverse: reverse.checked || undefined, limit: size, cursor: cursors[cursors.length - 1] }),
+    show: (r) => [table([{ label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }, { label: 'Version', class: 'num opt' }, { label: 'Expires', class: 'num opt' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
       key: stringify(e.key), selected: chosen === stringify(e.key), onopen: () => open(e.key),
       cells: [h('code', stringify(e.key)), h('code.value', (e.encoding ? e.encoding + ' ' : '') + short(e.value, 80)), number(e.version), e.expires ? ago(e.expires) : '', time(e.updated)],
     })), { none: 'No such entries.', caption: 'Entries' }), h('div.pager',
@@ -85,12 +88,12 @@ function edit(page, entry, done) {
       { name: 'reason', label: 'Reason', required: true, placeholder: 'ticket 4711' }].filter(Boolean),
     run: async (v) => {
       const key = entry ? entry.key : keyOf(v.key);
-      const m = { op: 'put', key, value: parse(v.value), literal: true };
+      const m = { op: 'put', key, value: typed(v.value), literal: true };
       if (v.encoding) m.encoding = v.encoding;
       if (v.ttl !== '') m.ttl_ms = Math.round(Number(v.ttl) * 1000);
       else if (entry?.expires) m.expires = entry.expires;
       const checks = [{ key, version: exact ? entry.version : 0 }];
-      say(committed(await page.act('kv.commit', { checks, mutations: [m] }, v.reason.trim(), { create: true })));
+      say(committed(await page.act('kv.commit', { checks, mutations: [m] }, reasonOf(v), { create: true })));
       done();
     },
   });

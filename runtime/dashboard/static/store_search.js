@@ -2,7 +2,8 @@
 
 import { h } from './dom.js';
 import { badge, table, time, verb } from './ui.js';
-import { link, number } from './format.js';
+import { link, number, plain } from './format.js';
+import { typed } from './api.js';
 import { parse, short, stringify } from './json.js';
 import { keyOf } from './store_entries.js';
 
@@ -12,12 +13,12 @@ export default function search(page) {
   const where = h('input', { type: 'search', placeholder: 'filter: {"year":2025}', 'aria-label': 'Filter', spellcheck: 'false' });
   const form = h('form.filters', { onsubmit: (e) => { e.preventDefault(); page.setQuery({ find: query.value }, true); found.refresh(); } }, prefix, query, where, h('button', { class: 'primary' }, 'Search'));
   const found = page.section({
-    title: 'Search', cls: 'flush', ms: 0,
-    load: async () => query.value && prefix.value ? page.call('kv.search', { prefix: parse(prefix.value), query: query.value, where: where.value ? parse(where.value) : undefined, limit: 50, snippet: 12 }) : null,
-    show: (r) => [form, r ? [r.partial ? h('p.warn', 'The index is being built: some entries may be missing.') : null, table([{ label: 'Score', class: 'num' }, 'Key', { label: 'Text', class: 'grow' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
+    title: 'Search', cls: 'flush', ms: 0, form,
+    load: async () => query.value && prefix.value ? page.call('kv.search', { prefix: parse(prefix.value), query: query.value, where: where.value ? typed(where.value) : undefined, limit: 50, snippet: 12 }) : null,
+    show: (r) => r ? [r.partial ? h('p.warn', 'The index is being built: some entries may be missing.') : null, table([{ label: 'Score', class: 'num' }, 'Key', { label: 'Text', class: 'grow' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
       key: stringify(e.key), href: link(page.actor, 'store/entries') + '?' + new URLSearchParams({ key: stringify(e.key) }),
-      cells: [e.score.toFixed(2), h('code', stringify(e.key)), e.snippet?.length ? e.snippet.map((p) => p.match ? h('mark', p.text) : p.text) : h('code', short(e.value, 80)), time(e.updated)],
-    })), { none: 'Nothing matches.', caption: 'Matches' })] : h('p.empty', 'Words must all be there; "phrases", prefix*, OR, -not, field:word.')],
+      cells: [plain(e.score).toPrecision(3), h('code', stringify(e.key)), e.snippet?.length ? e.snippet.map((p) => p.match ? h('mark', p.text) : p.text) : h('code', short(e.value, 80)), time(e.updated)],
+    })), { none: 'Nothing matches.', caption: 'Matches' })] : h('p.empty', 'Words must all be there; "phrases", prefix*, OR, -not, field:word.'),
   });
   const indexes = page.section({
     title: 'Indexes', cls: 'flush', load: () => page.call('kv.indexes', {}),

@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 import { actorPath, events } from './api.js';
 import { badge, button, fault, table } from './ui.js';
-import { clock } from './format.js';
+import { clock, latest } from './format.js';
 import { parse, short, stringify } from './json.js';
 import { keyOf } from './store_entries.js';
 
@@ -17,8 +17,8 @@ export default function watch(page) {
   let n = 0;
   let running = new AbortController();
   const part = page.section({
-    title: 'Changes', cls: 'flush', actions: button('Clear', () => { list = []; part.set(list); }),
-    show: (rows) => [form, h('p.live', badge(state, state === 'live' ? 'good' : 'warn')), table(['Time', { label: 'Version', class: 'num' }, { label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }], rows.map((c) => ({
+    title: 'Changes', cls: 'flush', form, actions: button('Clear', () => { list = []; part.set(list); }),
+    show: (rows) => [h('p.live', badge(state, state === 'live' ? 'good' : 'warn')), table(['Time', { label: 'Version', class: 'num' }, { label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }], rows.map((c) => ({
       key: c.n, class: c.entry ? null : 'gone', cells: [c.at, c.version, h('code', stringify(c.key)), c.entry ? h('code', short(c.entry.value, 100)) : h('span.bad', 'removed')],
     })), { none: 'No change yet.', caption: 'Changes' })],
   });
@@ -34,7 +34,7 @@ export default function watch(page) {
         else if (e.event === 'dashboard.lost') state = 'lost';
         else if (e.event === 'change') {
           const data = parse(e.data);
-          list = [...data.changes.map((c) => ({ ...c, n: n++, version: data.version, at: clock(Date.now()) })).reverse(), ...list].slice(0, kept);
+          list = latest([...data.changes.map((c) => ({ ...c, n: n++, version: data.version, at: clock(Date.now()), size: e.data.length / data.changes.length })).reverse(), ...list], kept);
         }
         part.set(list);
       }

@@ -4,7 +4,7 @@ import { h } from './dom.js';
 import { actorPath, events, segment } from './api.js';
 import { parse } from './json.js';
 import { badge, fault, moment, table, time, verb } from './ui.js';
-import { bytes, number } from './format.js';
+import { bytes, latest, number } from './format.js';
 import { body } from './queues.js';
 
 const kept = 200;
@@ -47,7 +47,7 @@ export default function streams(page) {
       for await (const e of events(actorPath(page.actor) + 'streams/' + segment(chosen), { signal, query: 'after=' + Math.max(0, s.last - kept) })) {
         if (e.event === 'dashboard.open') state = 'live';
         else if (e.event === 'dashboard.lost') state = 'lost';
-        else if (e.event === 'item') items = [{ sequence: e.id.split('@')[0], time: e.time, value: parse(e.data) }, ...items].slice(0, kept);
+        else if (e.event === 'item') items = latest([{ sequence: e.id.split('@')[0], time: e.time, value: parse(e.data), size: e.data.length }, ...items], kept);
         tail.set(items);
       }
       if (!signal.aborted) state = 'closed';

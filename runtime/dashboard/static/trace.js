@@ -6,6 +6,9 @@ import { badge, button, facts, fault, json, moment, note, say } from './ui.js';
 import { address, between, link, micros, number, parseAddress, span } from './format.js';
 import { readSpans } from './spans.js';
 
+const most = 10_000; // spans that are read
+const rows = 2000; // that are shown
+
 export default async function trace(page) {
   const id = page.path[0] ?? '';
   page.title('Trace ' + id.slice(0, 8));
@@ -16,6 +19,7 @@ export default async function trace(page) {
   let missing = 0; // spans that were dropped
   const damaged = new Set(); // keys of spans that cannot be read
   let chosen = '';
+  const full = () => spans.size >= most;
   const detail = h('div.detail');
   const read = async (a) => {
     const r = await readSpans((name, input) => call(a, name, input, { signal: page.signal }), { trace_id: id });
@@ -29,7 +33,7 @@ export default async function trace(page) {
     title: 'Waterfall', cls: 'flush', ms: 5000,
     load: async () => {
       missing = 0;
-      for (const a of actors.values()) await read(a);
+      for (const a of actors.values()) if (!full()) await read(a);
       return [...spans.values()];
     },
     show: (list) => [missing || damaged.size ? h('p.warn', missing ? `${number(missing)} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
@@ -48,7 +52,7 @@ export default async function trace(page) {
       }
       asked += r.actors;
       cursor = r.cursor;
-    } while (cursor);
+    } while (cursor && !full());
     const q = new URLSearchParams();
     for (const a of actors.keys()) q.append('actor', a);
     history.replaceState(null, '', `#/trace/${id}?${q}`);
@@ -84,18 +88,18 @@ function order(list) {
 
 function waterfall(list, now, chosen, open) {
   if (!list.length) return h('p.empty', 'No actor that is asked has spans of this trace.');
-  const from = Math.min(...list.map((s) => micros(s.start)));
-  const to = Math.max(...list.map((s) => micros(s.end ?? now)), from + 0.001);
+  const from = list.reduce((a, s) => Math.min(a, micros(s.start)), Infinity);
+  const to = list.reduce((a, s) => Math.max(a, micros(s.end ?? now)), from + 0.001);
   const at = (ms) => (ms - from) / (to - from) * 100;
   const lanes = new Map();
   const names = [...new Set(list.map((s) => s.actor))];
   names.forEach((a, i) => lanes.set(a, i % 6));
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   return [
-    h('div.lanes', names.map((a) => h('a', { href: link(parseAddress(a), 'traces'), class: 'lane l' + lanes.get(a) }, a)), h('span.dim', `${number(list.length)} spans over ${span(to - from)}`)),
+    h('div.lanes', names.map((a) => h('a', { href: link(parseAddress(a), 'traces'), class: 'lane l' + lanes.get(a) }, a)), h('span.dim', `${number(list.length)} spans over ${span(to - from)}`, list.length > rows ? `; the first ${number(rows)} are shown` : '')),
     h('div.waterfall', { role: 'table', 'aria-label': 'Spans' },
       h('div.wf-row.wf-head', { role: 'row' }, h('span', { role: 'columnheader' }, 'Span'), h('span.wf-axis', { role: 'columnheader' }, ticks.map((t) => h('i', { style: { left: t * 100 + '%' } }, span((to - from) * t))))),
-      order(list).map(({ s, depth, orphan }) => h('div.wf-row', { key: s.span_id, role: 'row', class: s.span_id === chosen ? 'chosen' : null, onclick: () => open(s) },
+      order(list).slice(0, rows).map(({ s, depth, orphan }) => h('div.wf-row', { key: s.span_id, role: 'row', class: s.span_id === chosen ? 'chosen' : null, onclick: () => open(s) },
         h('span.wf-name', { role: 'cell', style: { 'padding-left': 8 + Math.min(depth, 12) * 14 + 'px' } },
           h('button.row', { type: 'button', onclick: (e) => { e.stopPropagation(); open(s); } }, h('i.dot', { class: 'l' + lanes.get(s.actor), title: s.actor }), s.name),
           orphan ? h('span.gap', { title: 'The parent is in another actor, outside, or was not kept.' }, ' ↰') : null,

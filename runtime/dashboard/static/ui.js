@@ -2,7 +2,7 @@
 
 import { h, patch } from './dom.js';
 import { Fault } from './api.js';
-import { isRaw, stringify } from './json.js';
+import { isRaw, mark, stringify } from './json.js';
 import { ago, clock } from './format.js';
 
 // badge shows a state: in words, and with a colour.
@@ -65,11 +65,26 @@ export function tabs(list, current, label) {
 export function json(v, { max = 20_000 } = {}) {
   if (v === undefined) return h('span.dim', 'none');
   const pre = h('pre.json', { tabindex: '0' });
-  let room = max;
+  if (!write(v, max, (cls, text) => pre.appendChild(cls ? h('span.' + cls, text) : document.createTextNode(text)))) {
+    pre.keep = mark(stringify(v)); // so that all of it stays
+    pre.append(h('span.dim', '… cut off; ', button('show all', () => { pre.textContent = text(v); }, { class: 'link' })));
+  }
+  return pre;
+}
+
+// text is a value as json shows it, all of it.
+export function text(v) {
+  const out = [];
+  write(v, Infinity, (_, s) => out.push(s));
+  return out.join('');
+}
+
+// write calls out with the pieces of a value, up to room characters, and reports whether that was all.
+function write(v, room, out) {
   const put = (cls, text) => {
     if (room <= 0) return;
     room -= text.length;
-    pre.appendChild(cls ? h('span.' + cls, text) : document.createTextNode(text));
+    out(cls, text);
   };
   const walk = (x, indent) => {
     if (room <= 0) return;
@@ -81,19 +96,19 @@ export function json(v, { max = 20_000 } = {}) {
     else {
       const list = Array.isArray(x);
       const names = list ? x.map((_, i) => i) : Object.keys(x);
-      const flat = names.length === 0 || list && stringify(x).length < 72 && x.every((y) => y === null || typeof y !== 'object' || isRaw(y));
+      const flat = names.length === 0 || list && names.length < 72 && x.every((y) => y === null || typeof y !== 'object' || isRaw(y)) && stringify(x).length < 72;
       put('', list ? '[' : '{');
-      names.forEach((name, i) => {
+      names.every((name, i) => {
         put('', (i ? ',' : '') + (flat ? (i ? ' ' : '') : '\n' + inner));
         if (!list) { put('name', JSON.stringify(name)); put('', ': '); }
         walk(x[name], inner);
+        return room > 0;
       });
       put('', (flat ? '' : '\n' + indent) + (list ? ']' : '}'));
     }
   };
   walk(v, '');
-  if (room <= 0) pre.append(h('span.dim', '… cut off; ', button('show all', () => pre.replaceWith(json(v, { max: Infinity })), { class: 'link' })));
-  return pre;
+  return room > 0;
 }
 
 // say shows a short message that goes by itself.
@@ -163,14 +178,20 @@ export function dialog({ title, text, fields = [], submit = 'OK', danger, confir
 
 let lastReason = '';
 
-// verb is a button for something that changes data. Its dialog always asks for a reason, which the node is told.
+// reasonOf is the reason in the values of a dialog.
+export function reasonOf(v) {
+  const reason = v.reason.trim();
+  if (!reason) throw new Fault('invalid_argument', 'A reason is needed.');
+  return reason;
+}
+
+// verb is a button for something that changes data. Its dialog always asks for a reason, which the node is told. fields may be a function.
 export function verb(label, { title = label, text, fields = [], danger, confirm, submit = label, run, done, small, wide }) {
   return button(label, () => dialog({
     title, text, danger, confirm, wide, submit: submit.replace('…', ''),
-    fields: [...fields, { name: 'reason', label: 'Reason', required: true, value: lastReason, placeholder: 'ticket 4711', hint: 'Sent with the request.' }],
+    fields: [...typeof fields === 'function' ? fields() : fields, { name: 'reason', label: 'Reason', required: true, value: lastReason, placeholder: 'ticket 4711', hint: 'Sent with the request.' }],
     run: async (v) => {
-      const reason = v.reason.trim();
-      if (!reason) throw new Fault('invalid_argument', 'A reason is needed.');
+      const reason = reasonOf(v);
       const said = await run(v, reason);
       lastReason = reason;
       say(typeof said === 'string' ? said : label.replace('…', '') + ': done');

@@ -12,6 +12,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
+// ListUsage is the AuthRequest.Method of requests for the usage of all actors whose type, and the beginning of whose key, are Type and
+// Key. A hook that compares whole keys thus never opens the actors below a key.
+const ListUsage = "usage.list"
+
 // usage answers GET /-/usage.
 func (x *exchange) usage() {
 	ctx, cancel := x.limited()
@@ -20,7 +24,7 @@ func (x *exchange) usage() {
 	q := usage.Query{Prefix: asked["prefix"]}
 	q.Type, _ = asked.one("type")
 	x.Count(q.Type, serve.LabelList)
-	fault := x.Authorize(ctx, serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, host.UsageGet)
+	fault := x.Authorize(ctx, serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, ListUsage)
 	var p parameters
 	if fault == nil {
 		p, fault = x.params("day", "type", "prefix", "limit", "cursor", "format")

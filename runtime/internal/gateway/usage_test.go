@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
@@ -41,7 +40,7 @@ func TestUsageAsCSV(t *testing.T) {
 	if asked.Day != "2026-11-27" || asked.Type != "room" || !slices.Equal(asked.Prefix, []string{"a", "b"}) || asked.Limit != 7 || asked.Cursor != "c" {
 		t.Errorf("the node is asked for %+v", asked)
 	}
-	if len(rights) != 1 || rights[0].Operation != serve.Operate || rights[0].Method != host.UsageGet || rights[0].Type != "room" || len(rights[0].Key) != 2 {
+	if len(rights) != 1 || rights[0].Operation != serve.Operate || rights[0].Method != ListUsage || rights[0].Type != "room" || len(rights[0].Key) != 2 {
 		t.Errorf("the hook is asked about %+v", rights)
 	}
 	for query, field := range map[string]string{"format=xml": "format", "limit=0": "limit", "limit=1001": "limit", "by=x": "by", "day=1&day=2": "day"} {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -316,6 +320,7 @@ func TestRangesAndCursorsOfTracesAreChecked(t *testing.T) {
 		}
 		for in, field := range map[string]string{
 			`{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end",
+			`{"start":"9999-12-31T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end",
 			`{"cursor":"x"}`:           "cursor",
 			`{"trace_id":"x"}`:         "trace_id",
 			`{"limit":10001}`:          "limit",
@@ -325,6 +330,82 @@ func TestRangesAndCursorsOfTracesAreChecked(t *testing.T) {
 			if e := wantCode(t, g.raw(host.TraceRead, host.JSON, []byte(in)), host.InvalidArgument); e.Metadata["field"] != field {
 				t.Errorf("%s: the field is %q in %v", in, e.Metadata["field"], e)
 			}
+		}
+	})
+}
+
+// TestRangesOfTracesReachAsFarAsTimes reads with bounds that have no Unix nanoseconds.
+func TestRangesOfTracesReachAsFarAsTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		time.Sleep(time.Second)
+		all := len(g.spans("a", trace.ReadInput{}))
+		for in, want := range map[string]int{
+			`{"start":"0001-01-01T00:00:00Z","end":"9999-12-31T00:00:00Z"}`: all,
+			`{"end":"2300-01-01T00:00:00Z"}`:                                all,
+			`{"start":"1600-01-01T00:00:00Z"}`:                              all,
+			`{"end":"1970-01-01T00:00:00Z"}`:                                0,
+			`{"end":"1600-01-01T00:00:00Z"}`:                                0,
+			`{"start":"2300-01-01T00:00:00Z"}`:                              0,
+		} {
+			var out trace.ReadOutput
+			g.mustVerb("a", host.TraceRead, json.RawMessage(in), &out)
+			if len(out.Spans) != want || all == 0 {
+				t.Errorf("%s: %d spans, want %d", in, len(out.Spans), want)
+			}
+		}
+	})
+}
+
+// TestAPageOfATraceIsBounded has actors whose spans are small where they are stored, because their texts are alike, and large where
+// they are shown.
+func TestAPageOfATraceIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		long := strings.Repeat("x", 4000)
+		want := 0
+		for i := range 3 {
+			key := fmt.Sprint("k", i)
+			for range 40 {
+				time.Sleep(time.Second) // they are stored every five
+				g.doFrom(key, sampledFrom, func(_ *puppet, h host.Turn) error {
+					for j := range 20 {
+						oteltrace.SpanFromContext(h).SetAttributes(attribute.String(fmt.Sprint("a", j), long))
+					}
+					return nil
+				})
+			}
+			g.verb(key, host.ActorSleep, nil, nil)
+			want += len(g.spans(key, trace.ReadInput{TraceID: parentTrace, Limit: 10_000, MaxBytes: 64 << 20}))
+		}
+		seen, actors, pages := map[string]bool{}, 0, 0
+		for q := (trace.FindQuery{TraceID: parentTrace}); ; pages++ {
+			page, err := g.FindTrace(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(page)
+			if err != nil || len(text) > 5<<20 {
+				t.Fatalf("a page has %d bytes, %v", len(text), err)
+			}
+			for _, s := range page.Spans {
+				seen[s.SpanID] = true
+			}
+			actors += page.Actors
+			if q.Cursor = page.Cursor; q.Cursor == "" {
+				break
+			}
+			if pages == 0 { // cursors that are none
+				for _, cursor := range []string{"x", q.Cursor + "x", ".", strings.SplitN(q.Cursor, ".", 2)[0] + ".x.y"} {
+					if _, err := g.FindTrace(context.Background(), trace.FindQuery{TraceID: parentTrace, Cursor: cursor}); err != nil && host.CodeOf(err) != host.InvalidArgument {
+						t.Errorf("%q: %v", cursor, err)
+					}
+				}
+			}
+		}
+		if len(seen) != want || actors != 3 || pages < 1 {
+			t.Errorf("%d spans of %d actors on %d pages; there are %d", len(seen), actors, pages+1, want)
 		}
 	})
 }

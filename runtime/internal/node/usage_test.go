@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/usage"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // counted starts a node that counts what actors do.
@@ -111,25 +114,11 @@ func TestUsageIsKeptByDay(t *testing.T) {
 		if d := g.days("a"); d[2].BytesStored != first.BytesStored || last.BytesStored <= first.BytesStored || last.Calls != 1 {
 			t.Fatalf("after another call: %+v", d)
 		}
-		var rows []uint64
 		for range 2 * usage.Kept {
 			g.must("a", add(1))
 			time.Sleep(24 * time.Hour)
 		}
-		id, _, err := g.store.Lookup(g.Identity(pAddr("a")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		snap := g.store.Snapshot(id)
-		defer snap.Close()
-		start, end := keyspace.Usage.Range()
-		if err := snap.Scan(start, end, func(key, _ []byte) bool {
-			n, _ := keyspace.Usage.Parse(key)
-			rows = append(rows, n)
-			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
+		rows := g.storedDays("a")
 		if d := g.days("a"); len(d) != usage.Kept || len(rows) > usage.Kept || d[0].Calls != 1 || rows[len(rows)-1]-rows[0] >= usage.Kept {
 			t.Errorf("%d days, %d rows: %v", len(d), len(rows), rows)
 		}
@@ -317,4 +306,166 @@ func TestEveryActionIsCountedOnceThoughTheActorSleeps(t *testing.T) {
 	if want := int64(4 * each); n != want {
 		t.Errorf("%d calls, want %d", n, want)
 	}
+}
+
+// storedDays are the days of which an actor has rows.
+func (g *stage) storedDays(key string) (days []uint64) {
+	g.t.Helper()
+	id, _, err := g.store.Lookup(g.Identity(pAddr(key)))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	snap := g.store.Snapshot(id)
+	defer snap.Close()
+	start, end := keyspace.Usage.Range()
+	if err := snap.Scan(start, end, func(key, _ []byte) bool {
+		n, _ := keyspace.Usage.Parse(key)
+		days = append(days, n)
+		return true
+	}); err != nil {
+		g.t.Fatal(err)
+	}
+	return days
+}
+
+// TestUsageOutlivesAClockThatIsWrong lets the clock be a year ahead for a call.
+func TestUsageOutlivesAClockThatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t)
+		for range 3 {
+			g.must("a", add(1))
+			time.Sleep(24 * time.Hour)
+		}
+		time.Sleep(365 * 24 * time.Hour)
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		if days := g.storedDays("a"); len(days) != 4 {
+			t.Errorf("rows of the days %v are left", days)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t)
+		g.must("a", add(1))
+		first := g.today("a").BytesStored
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		g.stop()
+		g.future("a", uint64(usage.DayOf(time.Now())+500), 7)
+		g.start()
+		time.Sleep(48 * time.Hour)
+		for _, d := range g.days("a") {
+			if d.BytesStored != first {
+				t.Errorf("%+v; it has stored %d", d, first)
+			}
+		}
+	})
+}
+
+// future writes a row of a day into the store of a node that is stopped.
+func (g *stage) future(key string, day uint64, stored int64) {
+	g.t.Helper()
+	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer store.Close()
+	id, _, err := store.Lookup(engine.Identity{Namespace: "default", Type: "p", Key: []string{key}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	space, err := store.OpenSpace(id)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	value, err := record.Encode(&struct {
+		_                                            struct{} `cbor:",toarray"`
+		Calls, Turns, Time, Written, Sent, Now, Then int64
+	}{Now: stored, Then: stored})
+	if err == nil {
+		err = space.Aside(func(a *engine.Aside) error { return a.Put(keyspace.Usage.Append(nil, day), value) })
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// TestUsageCountsWhatFails calls an action that fails in each way.
+func TestUsageCountsWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t)
+		g.must("a", add(1))
+		want := g.today("a")
+		for name, f := range map[string]deed{
+			"an error": failing,
+			"a panic":  func(*puppet, host.Turn) error { panic("on purpose") },
+		} {
+			if g.do("a", f) == nil {
+				t.Fatal(name)
+			}
+			time.Sleep(10 * time.Second) // the actor wakes again after a while
+			want.Calls, want.Turns = want.Calls+1, want.Turns+1
+			if d := g.today("a"); d.Calls != want.Calls || d.Turns != want.Turns || d.BytesStored != want.BytesStored {
+				t.Errorf("after %s: %+v, want %+v", name, d, want)
+			}
+		}
+		r := request(add(1))
+		r.IdempotencyKey = "once"
+		for i := range 3 {
+			if _, err := g.Call(context.Background(), r); err != nil {
+				t.Fatal(err)
+			}
+			want.Calls++
+			if i == 0 {
+				want.Turns++
+			}
+		}
+		if d := g.today("a"); d.Calls != want.Calls || d.Turns != want.Turns {
+			t.Errorf("after repeats: %+v, want %+v", d, want)
+		}
+		r = request(add(1))
+		r.Method = "nothing"
+		_, err := g.Call(context.Background(), r)
+		wantCode(t, err, host.UnknownMethod)
+		if d := g.today("a"); d.Calls != want.Calls || d.Turns != want.Turns {
+			t.Errorf("after a refusal: %+v, want %+v", d, want)
+		}
+	})
+}
+
+func TestUsageOfADayThatIsNotKeptIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t)
+		g.must("a", add(1))
+		time.Sleep(100 * 24 * time.Hour)
+		on := func(ago int) error {
+			_, err := g.Usage(context.Background(), usage.Query{Day: usage.FormatDay(usage.DayOf(time.Now()) - int64(ago))})
+			return err
+		}
+		if err := on(usage.Kept - 1); err != nil {
+			t.Error(err)
+		}
+		if e := wantCode(t, on(usage.Kept), host.InvalidArgument); e.Metadata["field"] != "day" {
+			t.Errorf("the field of %v", e)
+		}
+	})
+}
+
+// TestUsageCountsEventsThatClientsGet has followers of some events and of all.
+func TestUsageCountsEventsThatClientsGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t, &puppetType{name: "p", events: []host.Event{{Name: "said"}, {Name: "done"}}})
+		g.must("a", add(1))
+		for _, names := range [][]string{nil, {"done"}, {"said", "done"}} {
+			s, err := g.Subscribe(context.Background(), pAddr("a"), host.Subscription{Names: names})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+		}
+		before := g.today("a")
+		g.must("a", func(_ *puppet, h host.Turn) error { return h.Emit(0, []byte(`"0123456789"`)) })
+		after := g.today("a")
+		if got, want := after.BytesSent-before.BytesSent, int64(2*len(`said"0123456789"`)); got < want || got > want+4 { // and the answer
+			t.Errorf("%d bytes are sent, want %d", got, want)
+		}
+	})
 }

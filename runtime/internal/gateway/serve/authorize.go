@@ -38,8 +38,8 @@ const (
 	// all types are meant.
 	//
 	// The records of one actor in the audit log are read with the method audit.read, those of several with audit.list: then Key is the
-	// beginning of their keys, and both Type and Key are empty for the records of all. So it is with the method changes.follow, for what
-	// changes in actors.
+	// beginning of their keys, and both Type and Key are empty for the records of all. So it is with changes.follow, for what changes in
+	// actors, and with usage.get and usage.list.
 	//
 	// It is also asked about, beside another operation, where an answer shows operators more than others: with the method
 	// actor.why for the status of an actor that has failed, with workflow.history for workflow.status and workflow.result.

@@ -194,7 +194,11 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 		if s.push(id, b, full) {
 			holds++
 			places += len(events)
-			bytes += b.size - len(events)*EventOverhead
+			for i := range events {
+				if e := &events[i].EmittedEvent; s.wants(e) {
+					bytes += EventBytes(e) - EventOverhead
+				}
+			}
 		}
 	}
 	one := func(l recipient, e *PublishedEvent) {

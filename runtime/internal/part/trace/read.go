@@ -87,10 +87,10 @@ func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.
 func find(ctx context.Context, rows traces.Reader, live traces.Pending, in *trace.ReadInput) (traces.Result, error) {
 	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor, Live: live}
 	if in.Start != nil {
-		q.Start = in.Start.UnixNano()
+		q.Start = nanos(*in.Start)
 	}
 	if in.End != nil {
-		q.End = in.End.UnixNano()
+		q.End = max(nanos(*in.End), 1) // 0 has no bound
 	}
 	if in.TraceID != "" {
 		id, err := hex.DecodeString(in.TraceID)
@@ -168,6 +168,17 @@ func shown(s *traces.Span) trace.Span {
 		out.Links = append(out.Links, trace.Link{TraceID: l.TraceID.String(), SpanID: l.SpanID.String(), Attributes: attributes(l.Attributes)})
 	}
 	return out
+}
+
+// nanos is a time in Unix nanoseconds, as far as they go.
+func nanos(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s <= math.MinInt64/int64(time.Second):
+		return math.MinInt64
+	case s >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 func moment(ns int64) time.Time { return time.Unix(0, ns).UTC() }

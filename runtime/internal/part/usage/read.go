@@ -140,15 +140,16 @@ func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot
 	return ledger{}, host.Errorf(host.Unavailable, "the usage of the actor is being written").Retry()
 }
 
-// read reads the rows of an actor. A damaged one is left out.
+// read reads the rows of an actor. A damaged one is left out, and so is one of a day to come: the clock was ahead when it was written.
 func read(r *engine.Snapshot) (l ledger, err error) {
 	head, err := r.Head()
 	if err != nil {
 		return l, err
 	}
-	l.born, l.stored = usage.DayOf(time.UnixMilli(head.Created)), head.Bytes
-	start, end := keyspace.Usage.Range()
-	err = r.Scan(start, end, func(key, value []byte) bool {
+	today := usage.DayOf(time.Now())
+	l.born, l.stored = min(usage.DayOf(time.UnixMilli(head.Created)), today), head.Bytes
+	start, _ := keyspace.Usage.Range()
+	err = r.Scan(start, keyspace.Usage.Append(nil, uint64(today+1)), func(key, value []byte) bool {
 		var one row
 		if day, err := keyspace.Usage.Parse(key); err == nil && record.Decode(value, &one) == nil {
 			l.days, l.rows = append(l.days, int64(day)), append(l.rows, one)
@@ -191,6 +192,9 @@ func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, er
 		var err error
 		if on, err = day(q.Day, "day", today); err != nil {
 			return usage.Page{}, err
+		}
+		if on <= today-usage.Kept {
+			return usage.Page{}, host.Errorf(host.InvalidArgument, "the day %s is no longer kept; %d days are", q.Day, usage.Kept).With("field", "day")
 		}
 	}
 	page, err := survey.List(s, ctx, host.ListQuery{Type: q.Type, Prefix: q.Prefix, Limit: cmp.Or(q.Limit, usage.DefaultPage), Cursor: q.Cursor, Brief: true})

@@ -2,6 +2,7 @@
 package usage
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -19,9 +20,8 @@ import (
 // A Part writes what the kernel's tallies have counted.
 //
 //  1. Each actor in memory has an account, which remembers how much of its tally is in the row of the day.
-//  2. The row is written every minute in which the actor did something, and before it leaves memory. It is written aside: without a
-//     sync, and for no quota. So a crash loses what was counted since the last row, which is a minute at most, and a power cut also
-//     rows that no commit of the actor's store has followed.
+//  2. The row is written every minute in which the actor did something, and before it leaves memory. It is written aside: with a
+//     sync some seconds later, and for no quota. So a crash loses what was counted in the last minute or so.
 //  3. What is counted over midnight is of the day on which it is written.
 type Part struct {
 	// Off counts nothing.
@@ -193,7 +193,8 @@ func (u *account) save(c *kernel.Core) error {
 	return err
 }
 
-// begin returns the row of a day, as it is stored. If there is none it removes the rows that are not kept longer.
+// begin returns the row of a day, as it is stored. If there is none it removes the oldest rows, so that no more are left than are kept.
+// It does not go by their days: a clock that is far ahead for a while would remove all.
 func begin(w *engine.Aside, day int64) (row, error) {
 	key := keyspace.Usage.Append(nil, uint64(day))
 	if value, ok, err := w.AppendValue(nil, key); err != nil {
@@ -205,10 +206,11 @@ func begin(w *engine.Aside, day int64) (row, error) {
 		} // else it is damaged, and written anew
 	}
 	var last row
+	var keys [][]byte
+	some := false
 	start, _ := keyspace.Usage.Range()
-	oldest, old, some := keyspace.Usage.Append(nil, uint64(day-usage.Kept+1)), false, false
 	if err := w.Scan(start, key, func(k, value []byte) bool {
-		old = old || string(k) < string(oldest)
+		keys = append(keys, bytes.Clone(k))
 		some = record.Decode(value, &last) == nil || some
 		return true
 	}); err != nil {
@@ -218,8 +220,8 @@ func begin(w *engine.Aside, day int64) (row, error) {
 	if size, created := w.Size(); !some && usage.DayOf(time.UnixMilli(created)) < day {
 		r.Before = size // it did nothing since it is counted
 	}
-	if old {
-		return r, w.DeleteRange(start, oldest)
+	if len(keys) >= usage.Kept {
+		return r, w.DeleteRange(start, keys[len(keys)-usage.Kept+1])
 	}
 	return r, nil
 }

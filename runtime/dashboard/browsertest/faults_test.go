@@ -1,0 +1,114 @@
+package browsertest
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestEditorsAndReasons types while the page refreshes, gives reasons that are none, and reads numbers that JavaScript writes otherwise.
+func TestEditorsAndReasons(t *testing.T) {
+	s := newSite(t, "")
+	s.call("cell/acme", "kv.set_index", object{"prefix": []any{"note"}, "fields": []any{object{"path": "title"}}})
+	var mutations []any
+	for i := range 3 { // a word that all have gets scores such as 8.1e-07
+		mutations = append(mutations, object{"op": "put", "key": []any{"note", i}, "value": object{"title": "apple" + strings.Repeat(" pear", 20*i)}})
+	}
+	s.call("cell/acme", "kv.commit", object{"mutations": mutations})
+	b := s.open("#/actor/cell/acme/-/store/search?find=apple")
+	b.until("document.querySelectorAll('[aria-label=Matches] tbody tr').length === 3")
+
+	s.call("cell/acme", "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"long"}, "value": strings.Repeat("x", 50_000)}}})
+	b.visit("/actor/cell/acme/-/store/entries?key=" + url.QueryEscape(`["long"]`))
+	b.click("show all")
+	rows := "document.querySelectorAll('[aria-label=Entries] tbody tr').length === "
+	b.until(rows + "4")
+	js[bool](b, "(document.querySelector('input[aria-label=Prefix]').focus(), true)")
+	b.press("no")
+	s.call("cell/acme", "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"a"}, "value": 1}}})
+	b.until(rows + "5") // it was refreshed, and not with half of a prefix
+	if n := js[int](b, "document.querySelector('pre.json').innerText.length"); n != 50_002 {
+		t.Errorf("%d characters of the value are left", n)
+	}
+	b.press("te")
+	if typed := js[string](b, "document.activeElement?.value ?? ''"); typed != "note" {
+		t.Errorf("the field has %q", typed)
+	}
+	b.fill("Filter", `{"title":`)
+	b.click("List")
+	b.until("document.querySelector('.page .fault')")
+	b.fill("Filter", "")
+	b.click("List")
+	b.until(rows + "3")
+
+	before := s.call("cell/acme", "kv.count", object{})["count"]
+	b.click("New entry…")
+	b.fill("reason", "  ")
+	b.click("Commit")
+	b.until("document.querySelector('dialog[open] .fault')")
+	b.click("Cancel")
+	b.until("!document.querySelector('dialog')")
+	b.visit("/actor/cell/acme/-/store/atomic")
+	b.fill("Key of the mutation", "made/here", "Value", "[1]")
+	b.click("Commit…")
+	b.fill("reason", "  ")
+	b.click("Commit")
+	b.until("document.querySelector('dialog[open] .fault')")
+	b.click("Cancel")
+	b.until("!document.querySelector('dialog')")
+	b.visit("/actor/cell/acme/-/sql")
+	b.click("Unlock…")
+	b.fill("reason", "  ")
+	b.click("Unlock")
+	b.until("document.querySelector('dialog[open] .fault')")
+	b.click("Cancel")
+	if after := s.call("cell/acme", "kv.count", object{})["count"]; after != before {
+		t.Errorf("%v entries, %v before", after, before)
+	}
+	b.calm()
+}
+
+// TestBusyPages has pages of an actor that does much, and of a state that is large.
+func TestBusyPages(t *testing.T) {
+	s := newSite(t, "")
+	s.fly(0)
+	b := s.open("#/actor/airport/ORD/-/state")
+	b.shows("as of version")
+	asked := "performance.getEntriesByType('resource').filter((e) => e.name.endsWith('%s')).length"
+	js[bool](b, "(performance.clearResourceTimings(), true)")
+	b.until(fmt.Sprintf(asked, "/airport/ORD/-/") + " > 1")
+	if n := js[int](b, fmt.Sprintf(asked, "state.get")); n > 1 {
+		t.Errorf("a state that has not changed was read %d times again", n)
+	}
+	js[bool](b, `(import('./page.js').then(({ Page }) => {
+		const page = new Page(document.createElement('div'), [], new URLSearchParams());
+		window.drawn = [];
+		const part = page.section({ title: 'x', show: (n) => { drawn.push(n); return String(n); } });
+		for (let n = 0; n <= 10000; n++) part.set(n);
+	}), true)`)
+	b.until("window.drawn?.at(-1) === 10000")
+	if n := js[int](b, "drawn.length"); n > 100 {
+		t.Errorf("10,001 data that come at once are drawn %d times", n)
+	}
+	b.calm()
+}
+
+// TestStrangeKeys opens actors whose keys look like paths, escapes and queries.
+func TestStrangeKeys(t *testing.T) {
+	s := newSite(t, "")
+	keys := []string{"a/b", "~..", "~.", "~-", "~", "%2F", "😀", "שלום", "a b ", "?x#y", "a\u202eb", "-/x", "~~"} // in the escapes of paths
+	for _, key := range keys {
+		s.call("cell/"+url.PathEscape(key), "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"a"}, "value": 1}}})
+	}
+	b := s.open("#/actors?type=cell")
+	b.until(fmt.Sprint("document.querySelectorAll('a.row').length === ", len(keys)))
+	links := js[[]string](b, "[...document.querySelectorAll('a.row')].map((e) => e.getAttribute('href'))")
+	for i, name := range js[[]string](b, "[...document.querySelectorAll('a.row')].map((e) => e.innerText)") {
+		js[bool](b, "(location.hash = "+quote(links[i])+", true)")
+		b.until("document.querySelector('h1.address')?.innerText.startsWith(" + quote(name) + ") && document.querySelector('.why')")
+		js[bool](b, "(import('./format.js').then((m) => { window.again = m.link(m.parseAddress("+quote(name)+")); }), true)")
+		b.until("window.again === " + quote(links[i])) // the address leads there, too
+	}
+	b.calm()
+}
