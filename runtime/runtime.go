@@ -20,6 +20,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
+	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/dashboard"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
@@ -483,6 +484,12 @@ func (r *Runtime) Audit(ctx context.Context, q audit.Query) (audit.Page, error) 
 // FollowAudit calls f for the records of the audit log as they are committed, until ctx ends or f returns an error.
 func (r *Runtime) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
 	return r.node.FollowAudit(ctx, q, f)
+}
+
+// FollowTraces shows the spans of an actor as they end, without waking it. The error code is NotFound if there is no such actor, and
+// FailedPrecondition if the node records none.
+func (r *Runtime) FollowTraces(ctx context.Context, a host.Address, in hosttrace.FollowInput) (hosttrace.Tail, error) {
+	return r.node.FollowTraces(ctx, a, in)
 }
 
 // Inspect reads an actor's raw keyspace.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,39 +94,20 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 
 // records calls f for the records of a stream. The error is errReconnect if the stream ends and may be opened again.
 func (s *sse) records(f func(*audit.Record) error) error {
-	var name string
-	var data []byte
 	for {
-		line, err := s.line(len(data))
-		var e *host.Error
-		switch {
-		case errors.As(err, &e):
-			return e
-		case err != nil:
-			return errReconnect
-		case len(line) == 0 && name == "audit":
-			var r audit.Record
-			if err := json.Unmarshal(data, &r); err != nil {
-				return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
-			}
-			if err := f(&r); err != nil {
-				return err
-			}
-		case len(line) == 0 && name == "cairn.bye":
-			bye := new(host.Error)
-			if json.Unmarshal(data, bye) != nil || bye.Code == host.Unavailable {
-				return errReconnect
-			}
-			return known(bye)
+		name, data, err := s.event()
+		if err != nil {
+			return err
 		}
-		if len(line) == 0 {
-			name, data = "", nil
+		if name != "audit" {
 			continue
 		}
-		if value, ok := bytes.CutPrefix(line, []byte("event: ")); ok {
-			name = string(value)
-		} else if value, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
-			data = append(data, value...)
+		var r audit.Record
+		if err := json.Unmarshal(data, &r); err != nil {
+			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
+		}
+		if err := f(&r); err != nil {
+			return err
 		}
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -53,8 +56,67 @@ func (c *cli) tracesCommand() *cobra.Command {
 			return nil
 		},
 	}.command(c)
+	read := cmd.RunE
+	var follow bool
+	cmd.Flags().BoolVar(&follow, "follow", false, "print spans as they end, from now on")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !follow {
+			return read(cmd, args)
+		}
+		flags := cmd.Flags()
+		for _, name := range []string{"since", "until", "limit", "cursor", "data"} {
+			if flags.Changed(name) {
+				return usagef("--follow goes without --%s", name)
+			}
+		}
+		var in trace.FollowInput
+		in.TraceID, _ = flags.GetString("trace")
+		in.Name, _ = flags.GetString("name")
+		in.Errors, _ = flags.GetBool("errors")
+		return c.on(func(ctx context.Context, t *target, _ []string) error { return t.followTraces(ctx, in) })(cmd, args)
+	}
 	cmd.AddCommand(c.findTraceCommand(), c.samplingCommand())
 	return cmd
+}
+
+// followTraces prints spans as they end. The end of ctx and of the actor are no errors.
+func (t *target) followTraces(ctx context.Context, in trace.FollowInput) error {
+	opening, cancel := t.c.requestContext(ctx)
+	tail, err := t.n.FollowTraces(opening, t.a, in)
+	cancel()
+	if err != nil {
+		return t.c.explain(ctx, t.n, host.Request{Address: t.a}, err)
+	}
+	defer tail.Close()
+	for {
+		news, err := tail.Next(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case errors.Is(err, &host.Error{Code: host.Destroyed}):
+			t.c.note("%s was destroyed", t)
+			return nil
+		case err != nil:
+			return err
+		}
+		if news.Lost {
+			t.c.note("the connection was lost: spans may be missing")
+		}
+		for i := range news.Spans {
+			s := &news.Spans[i]
+			if t.c.json {
+				err = t.c.printJSON(s)
+			} else { // no table: the widths of the next are not known
+				_, err = fmt.Fprintf(t.c.stdout, "%s  %s  %10s  %s%s\n", table.Clock(s.Start), s.TraceID, lasted(s, s.Start), table.OneLine(s.Name), ending(s))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if news.Missed > 0 {
+			t.c.note("%s missing: there were too many", table.Plural(int(news.Missed), "span"))
+		}
+	}
 }
 
 func (c *cli) findTraceCommand() *cobra.Command {

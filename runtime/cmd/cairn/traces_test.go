@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -51,6 +52,14 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	if r := at(t, d.url, "traces", "sampling", "--type", "other", "--rate", "1"); r.status != exitError || !strings.Contains(r.stderr, `no actor type`) {
 		t.Errorf("an unknown type: %d %q", r.status, r.stderr)
 	}
+	for _, args := range []string{"--limit 1", "--since 2027-01-01T00:00:00Z", "--data x"} {
+		if r := at(t, d.url, append([]string{"traces", "cell/a", "--follow"}, strings.Fields(args)...)...); r.status != exitUsage {
+			t.Errorf("--follow %s: %d %q", args, r.status, r.stderr)
+		}
+	}
+	if r := at(t, d.url, "traces", "cell/b", "--follow"); r.status != exitError || !strings.Contains(r.stderr, "not_found") {
+		t.Errorf("following an actor that is not there: %d %q", r.status, r.stderr)
+	}
 	d.stop(syscall.SIGTERM)
 	count := 0
 	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
@@ -62,5 +71,37 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	}
 	if count < 5 {
 		t.Errorf("%d spans are stored", count)
+	}
+}
+
+func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
+	d := serve(t, t.TempDir())
+	put := strings.Fields(`call cell/a put {"key":[1],"value":1}`)
+	at(t, d.url, put...)
+	for _, args := range []string{"", "--json"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
+		c := newCLI(strings.NewReader(""), out, errs)
+		done := make(chan int, 1)
+		go func() { done <- c.run(ctx, append(append(strings.Fields("traces cell/a --follow --name"), "turn put"), append([]string{"--url", d.url}, strings.Fields(args)...)...)) }()
+		status := -1
+		for status < 0 { // until the follower has a span
+			at(t, d.url, put...)
+			select {
+			case status = <-done:
+			default:
+			}
+		}
+		if args == "" {
+			if line := regexp.MustCompile(`\A\S+  [0-9a-f]{32} +\S+  turn put\n`); status != 0 || errs.Len() > 0 || !line.MatchString(out.String()) {
+				t.Errorf("status %d, %q, %q", status, errs, out)
+			}
+			continue
+		}
+		var span trace.Span
+		if err := json.Unmarshal([]byte(out.String()), &span); err != nil || status != 0 || errs.Len() > 0 || span.Name != "turn put" || span.End == nil {
+			t.Errorf("status %d, %q, %q", status, errs, out)
+		}
 	}
 }

@@ -74,6 +74,7 @@ type Gateway struct {
 	documents trace.Documents      // nil if the node shows no spans
 	sampler   trace.Sampler        // nil if the node records nothing
 	finder    trace.Finder         // nil if the node shows no spans
+	follower  trace.Follower       // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
 	creations map[string]string    // the only creation of each type that has exactly one
@@ -118,6 +119,7 @@ func New(f *serve.Front, o Options) *Gateway {
 	documents, _ := o.Node.(trace.Documents)
 	sampler, _ := o.Node.(trace.Sampler)
 	finder, _ := o.Node.(trace.Finder)
+	follower, _ := o.Node.(trace.Follower)
 	meter, _ := o.Node.(usage.Meter)
 	log, _ := o.Node.(audit.Log)
 	g := &Gateway{
@@ -125,6 +127,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		documents: documents,
 		sampler:   sampler,
 		finder:    finder,
+		follower:  follower,
 		meter:     meter,
 		log:       log,
 		front:     f,

@@ -47,6 +47,7 @@ var (
 	_ hosttrace.Documents = (*Node)(nil)
 	_ hosttrace.Sampler   = (*Node)(nil)
 	_ hosttrace.Finder    = (*Node)(nil)
+	_ hosttrace.Follower  = (*Node)(nil)
 	_ hostusage.Meter     = (*Node)(nil)
 	_ hostaudit.Log       = (*Node)(nil)
 )
@@ -101,6 +102,11 @@ func (n *Node) Usage(ctx context.Context, q hostusage.Query) (hostusage.Page, er
 
 // Top implements usage.Meter.
 func (n *Node) Top(q hostusage.TopQuery) (hostusage.Top, error) { return usage.Top(n.Kernel, q) }
+
+// FollowTraces implements trace.Follower.
+func (n *Node) FollowTraces(ctx context.Context, a host.Address, in hosttrace.FollowInput) (hosttrace.Tail, error) {
+	return trace.Follow(ctx, n.Kernel, a, in)
+}
 
 // FindTrace implements trace.Finder.
 func (n *Node) FindTrace(ctx context.Context, q hosttrace.FindQuery) (hosttrace.FindPage, error) {

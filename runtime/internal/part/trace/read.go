@@ -2,7 +2,6 @@ package trace
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"math"
 	"slices"
@@ -92,18 +91,24 @@ func find(ctx context.Context, rows traces.Reader, live traces.Pending, in *trac
 	if in.End != nil {
 		q.End = in.End.UnixNano()
 	}
-	if in.TraceID != "" {
-		id, err := hex.DecodeString(in.TraceID)
-		if err != nil || len(id) != len(q.TraceID) {
-			return traces.Result{}, host.Errorf(host.InvalidArgument, "trace_id is %.40q; it has 32 hexadecimal digits", in.TraceID).With("field", "trace_id")
-		}
-		copy(q.TraceID[:], id)
+	var err error
+	if q.TraceID, err = traceID(in.TraceID); err != nil {
+		return traces.Result{}, err
 	}
 	r, err := traces.Read(ctx, rows, q)
 	if fault, ok := errors.AsType[*traces.QueryError](err); ok {
 		return r, host.Errorf(host.InvalidArgument, "%s: %s", fault.Field, fault.Reason).With("field", fault.Field)
 	}
 	return r, err
+}
+
+// traceID reads a member trace_id; the zero id if it is empty.
+func traceID(text string) (traces.TraceID, error) {
+	id, ok := traces.ParseTraceID(text)
+	if !ok && text != "" {
+		return id, host.Errorf(host.InvalidArgument, "trace_id is %.40q; it has 32 hexadecimal digits", text).With("field", "trace_id")
+	}
+	return id, nil
 }
 
 // Document is what [trace.Documents] says.
