@@ -75,7 +75,7 @@ func (c *cli) tracesCommand() *cobra.Command {
 		in.Errors, _ = flags.GetBool("errors")
 		return c.on(func(ctx context.Context, t *target, _ []string) error { return t.followTraces(ctx, in) })(cmd, args)
 	}
-	cmd.AddCommand(c.findTraceCommand(), c.samplingCommand())
+	cmd.AddCommand(c.findTraceCommand(), c.pushTracesCommand(), c.samplingCommand())
 	return cmd
 }
 
@@ -121,7 +121,7 @@ func (t *target) followTraces(ctx context.Context, in trace.FollowInput) error {
 
 func (c *cli) findTraceCommand() *cobra.Command {
 	var q trace.FindQuery
-	var since, until string
+	var since, until timeFlag
 	cmd := &cobra.Command{
 		Use:  "find TRACE",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
@@ -130,19 +130,7 @@ func (c *cli) findTraceCommand() *cobra.Command {
 			if q.Type != "" && checkType(q.Type) != nil {
 				return usageError{checkType(q.Type)}
 			}
-			for flag, at := range map[string]struct {
-				text string
-				to   **time.Time
-			}{"since": {since, &q.Start}, "until": {until, &q.End}} {
-				if at.text == "" {
-					continue
-				}
-				when, err := time.Parse(time.RFC3339, at.text)
-				if err != nil {
-					return usagef("--%s %s: a time such as 2027-01-01T00:00:00Z", flag, at.text)
-				}
-				*at.to = &when
-			}
+			q.Start, q.End = since.time, until.time
 			n, err := c.connect(client.Options{})
 			if err != nil {
 				return err
@@ -183,8 +171,8 @@ func (c *cli) findTraceCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&q.Type, "type", "", "only actors of this type")
-	flags.StringVar(&since, "since", "", "only what goes on at this time or later, such as 2027-01-01T00:00:00Z")
-	flags.StringVar(&until, "until", "", "only what begins before this time")
+	flags.Var(&since, "since", "only what goes on at this time or later, such as 2027-01-01T00:00:00Z")
+	flags.Var(&until, "until", "only what begins before this time")
 	return cmd
 }
 

@@ -3,12 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/traces"
 )
 
 func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
@@ -61,16 +67,50 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 		t.Errorf("following an actor that is not there: %d %q", r.status, r.stderr)
 	}
 	d.stop(syscall.SIGTERM)
-	count := 0
+	want := make(map[string]bool)
 	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
 		var s trace.Span
 		if err := json.Unmarshal([]byte(line), &s); err != nil || s.TraceID == "" || s.End == nil {
 			t.Errorf("%s: %v", line, err)
 		}
-		count++
+		want[s.SpanID] = true
 	}
-	if count < 5 {
-		t.Errorf("%d spans are stored", count)
+	if len(want) < 5 {
+		t.Errorf("%d spans are stored", len(want))
+	}
+	got := make(map[string]bool)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		groups, err := traces.ParseJSON(body)
+		if err != nil || len(groups) != 1 {
+			t.Errorf("%s: %v", body, err)
+		}
+		for _, s := range groups[0].Spans {
+			got[s.SpanID.String()] = true
+		}
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+	if r := runCommand(t, "", nil, "traces", "push", "cell/a", "--data", dir, "--endpoint", collector.URL); r.status != 0 || !maps.Equal(got, want) ||
+		r.stdout != fmt.Sprintf("pushed %d spans of cell/a to %s/v1/traces\n", len(got), collector.URL) {
+		t.Errorf("%d %q %q; the collector has %d spans", r.status, r.stdout, r.stderr, len(got))
+	}
+	for args, want := range map[string]string{
+		"cell/a":                               "name the collector with --endpoint",
+		"cell/b --endpoint " + collector.URL:   "not_found",
+		"cell/a --endpoint http://127.0.0.1:1": "the collector at http://127.0.0.1:1/v1/traces cannot be reached",
+		"cell/a --since x --endpoint http://a": "want a time such as",
+		"cell/a --trace x --endpoint http://a": "trace_id",
+		"cell/a --endpoint localhost:4318":     "the endpoint is not the URL of an HTTP server",
+	} {
+		if r := runCommand(t, "", nil, append(strings.Fields("traces push --data "+dir), strings.Fields(args)...)...); r.status == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %d %q", args, r.status, r.stderr)
+		}
+	}
+	d = serve(t, dir)
+	if r := at(t, d.url, "traces", "push", "cell/a", "--json", "--endpoint", collector.URL, "--errors"); r.status != 0 || r.stdout != `{"spans":0,"endpoint":"`+collector.URL+`/v1/traces"}`+"\n" {
+		t.Errorf("%d %q %q", r.status, r.stdout, r.stderr)
 	}
 }
 
@@ -84,7 +124,9 @@ func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
 		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
 		c := newCLI(strings.NewReader(""), out, errs)
 		done := make(chan int, 1)
-		go func() { done <- c.run(ctx, append(append(strings.Fields("traces cell/a --follow --name"), "turn put"), append([]string{"--url", d.url}, strings.Fields(args)...)...)) }()
+		go func() {
+			done <- c.run(ctx, append(append(strings.Fields("traces cell/a --follow --name"), "turn put"), append([]string{"--url", d.url}, strings.Fields(args)...)...))
+		}()
 		status := -1
 		for status < 0 { // until the follower has a span
 			at(t, d.url, put...)

@@ -174,7 +174,7 @@ var policy = []rule{
 	{pkg: "runtime/cmd/cairn/internal/many", uses: []string{"runtime/cmd/cairn/internal/table"}, never: []string{"net", "os"}, why: "counts and shows: knows no node"},
 	{pkg: "runtime/cmd/cairn/internal/work", uses: []string{"actor/host", "runtime/cmd/cairn/internal/table", "runtime/cmd/cairn/internal/retry"}, never: []string{"github.com/spf13", module + "/runtime/client"}, why: "runs a command for each message: knows no command line and no node"},
 	{pkg: "runtime/cmd/cairn/internal/shell", uses: []string{"runtime/cmd/cairn/internal"}, libs: []string{"golang.org/x/term"}, never: []string{"net", "github.com/spf13", module + "/actor", module + "/runtime/client"}, why: "a shell for SQL: knows no node, no actor and no command line"},
-	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
+	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "traces", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
 	{pkg: "docs/guides", uses: []string{"actor", "runtime", "workflow"}, why: "tests of the guides"},
 	{pkg: "docs/examples/...", uses: []string{"actor", "runtime", "workflow", "docs/examples"}, libs: []string{"golang.org/x/term"}, why: "what a user's program may import"},
 }

@@ -47,19 +47,30 @@ func page(r traces.Result) trace.ReadOutput {
 // StoredReply answers trace.read from a store that no node runs on.
 func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *host.Request) (host.Reply, error) {
 	out, err := call.Answer(r, func(in *trace.ReadInput) (trace.ReadOutput, error) {
-		id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
-		if err == nil && !ok {
-			err = fault.NotFound(r.Address)
-		}
-		if err != nil {
-			return trace.ReadOutput{}, err
-		}
-		snap := store.Snapshot(id)
-		defer snap.Close()
-		found, err := find(ctx, snap, traces.Pending{}, in)
+		found, err := stored(ctx, store, namespace, r.Address, in)
 		return page(found), err
 	})
 	return host.Reply{Output: out}, err
+}
+
+// StoredDocument is [Document] from a store that no node runs on.
+func StoredDocument(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in *trace.ReadInput) ([]byte, string, error) {
+	r, err := stored(ctx, store, namespace, addr, in)
+	return document(addr, &r), r.Cursor, err
+}
+
+// stored reads spans of an actor from a store that no node runs on.
+func stored(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
+	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
+	if err == nil && !ok {
+		err = fault.NotFound(addr)
+	}
+	if err != nil {
+		return traces.Result{}, err
+	}
+	snap := store.Snapshot(id)
+	defer snap.Close()
+	return find(ctx, snap, traces.Pending{}, in)
 }
 
 // result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
@@ -120,8 +131,11 @@ func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trac
 	if err != nil {
 		return nil, "", err
 	}
-	group := traces.Group{Resource: resourceOf(addr, nil), Spans: append(r.Spans, r.Parents...)}
-	return traces.AppendJSON(nil, group), r.Cursor, nil
+	return document(addr, &r), r.Cursor, nil
+}
+
+func document(addr host.Address, r *traces.Result) []byte {
+	return traces.AppendJSON(nil, traces.Group{Resource: resourceOf(addr, nil), Spans: append(r.Spans, r.Parents...)})
 }
 
 // resourceOf describes an actor in the words of OpenTelemetry.
