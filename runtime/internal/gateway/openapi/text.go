@@ -426,12 +426,13 @@ var hostText = map[string]string{
 	"QueueStats.oldest":   "oldest is when the first of the pending messages was sent; nil if none is pending.",
 	"QueueStats.pending": "pending messages can be received, delayed ones not yet, processing ones are locked by " +
 		"workers; dead ones were given up.",
-	"QueueStats.sent":  "sent, done and failed count messages ever sent, acknowledged and given up.",
-	"QueueStatsInput":  "QueueStatsInput names a queue, or \"\" for all of the actor.",
-	"QueueStatsOutput": "QueueStatsOutput is in the order of names.",
-	"ReadStreamItem":   "ReadStreamItem is a StreamItem in a request's encoding.",
-	"ReceivedMessage":  "ReceivedMessage is a Received in a request's encoding.",
-	"RunCount":         "A RunCount is how many runs of a type are paused for a reason, or have failed.",
+	"QueueStats.sent":             "sent, done and failed count messages ever sent, acknowledged and given up.",
+	"QueueStatsInput":             "QueueStatsInput names a queue, or \"\" for all of the actor.",
+	"QueueStatsOutput":            "QueueStatsOutput is in the order of names.",
+	"ReadStreamItem":              "ReadStreamItem is a StreamItem in a request's encoding.",
+	"ReceivedMessage":             "ReceivedMessage is a Received in a request's encoding.",
+	"ReceivedMessage.traceparent": "traceparent is the W3C trace context of what sent the message, if that is recorded.",
+	"RunCount":                    "A RunCount is how many runs of a type are paused for a reason, or have failed.",
 	"RunCounts": "RunCounts are the counts of all runs that are paused or have failed, by type, state and " +
 		"reason, in that order.",
 	"RunCounts.uncertain": "uncertain names the actors whose runs are not counted, for the reason of " +
