@@ -24,6 +24,7 @@ type reader interface {
 	Lookup(ctx context.Context, a host.Address) (host.Status, error)
 	List(ctx context.Context, q host.ListQuery) (host.ListPage, error)
 	ExportSQL(ctx context.Context, a host.Address, w io.Writer) error
+	QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error)
 	Audit(ctx context.Context, q audit.Query) (audit.Page, error)
 }
 
