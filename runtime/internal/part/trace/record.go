@@ -160,7 +160,7 @@ func verb(text string) string {
 // serious reports whether an error is the node's or the code's fault rather than a refusal.
 func serious(err error) bool {
 	switch host.CodeOf(err) {
-	case "", host.InvalidArgument, host.Unauthenticated, host.PermissionDenied, host.NotFound, host.UnknownType, host.UnknownMethod,
+	case "", host.InvalidArgument, host.ReadOnly, host.Unauthenticated, host.PermissionDenied, host.NotFound, host.UnknownType, host.UnknownMethod,
 		host.AlreadyExists, host.FailedPrecondition, host.Cycle, host.Overloaded, host.Canceled, host.TooLarge, host.QuotaExceeded,
 		host.IdempotencyMismatch, host.Destroyed, host.ActorPaused:
 		return false
