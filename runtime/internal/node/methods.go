@@ -67,14 +67,6 @@ func New(o Options) (*Node, error) {
 	return &Node{k}, nil
 }
 
-// Admit implements host.Tracer.
-func (n *Node) Admit(cause host.Span) host.Span {
-	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
-		return p.Admit(cause)
-	}
-	return cause
-}
-
 // BeginRequest implements host.Tracer.
 func (n *Node) BeginRequest(typ string, cause host.Span) host.Span {
 	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {

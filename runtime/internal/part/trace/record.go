@@ -168,17 +168,12 @@ func serious(err error) bool {
 	return true
 }
 
-// Admit takes the span of a caller from outside, as host.Tracer says.
-func (p *Recorder) Admit(cause host.Span) host.Span {
+// BeginRequest returns the span of a request from outside, as host.Tracer says.
+func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	if cause.Sampled() && !p.rules.Load().foreign.take() {
 		cause.Flags &^= sampled
 	}
-	return cause
-}
-
-// BeginRequest returns the span of a request from outside, as host.Tracer says.
-func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
-	s := p.Begin(p.k.Types[typ], p.Admit(cause))
+	s := p.Begin(p.k.Types[typ], cause)
 	switch {
 	case s.Sampled():
 	case s.IsZero():
