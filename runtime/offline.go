@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	hostaudit "github.com/cairn-run/cairn/actor/host/audit"
+	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/offline"
@@ -69,6 +70,18 @@ func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error)
 		return trace.StoredReply(ctx, o.store, o.Namespace, r)
 	}
 	return kv.StoredReply(o.store, o.Namespace, r, time.Now())
+}
+
+// QueryMany runs a read-only statement on the databases of many actors. The error code is UnknownType if there are no actors of the
+// type.
+func (o *Offline) QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	return offline.QueryStored(ctx, o.store, o.Namespace, in)
+}
+
+// TraceDocument returns spans of an actor and their parents as an OTLP document in JSON, and the cursor of the next page. The error
+// code is NotFound if there is no such actor.
+func (o *Offline) TraceDocument(ctx context.Context, a host.Address, in *hosttrace.ReadInput) ([]byte, string, error) {
+	return trace.StoredDocument(ctx, o.store, o.Namespace, a, in)
 }
 
 // Lookup describes an actor. The error code is NotFound if there is none.

@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
+	hosttrace "github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/dashboard"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
@@ -489,6 +490,12 @@ func (r *Runtime) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.
 // FollowChanges calls f for what changes in actors as it becomes durable, until ctx ends or f returns an error.
 func (r *Runtime) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
 	return r.node.FollowChanges(ctx, q, f)
+}
+
+// FollowTraces shows the spans of an actor as they end, without waking it. The error code is NotFound if there is no such actor, and
+// FailedPrecondition if the node records none.
+func (r *Runtime) FollowTraces(ctx context.Context, a host.Address, in hosttrace.FollowInput) (hosttrace.Tail, error) {
+	return r.node.FollowTraces(ctx, a, in)
 }
 
 // Inspect reads an actor's raw keyspace.

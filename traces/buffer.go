@@ -106,7 +106,6 @@ type Buffer struct {
 	open    []open
 	drops   Drops
 	told    uint64 // drops that a stored chunk counts
-	tails   []*Tail
 	closed  bool
 
 	store store // of Flush and its callers
@@ -154,9 +153,6 @@ func (b *Buffer) add(s *Span, bucket int64) {
 	}
 	if b.o.Exporter != nil {
 		b.o.Exporter.Export(b.o.Resource, s)
-	}
-	for _, t := range b.tails {
-		t.send(s)
 	}
 	limit := MaxBuffered
 	if s.Parent != (SpanID{}) && !s.RemoteParent {
@@ -436,16 +432,13 @@ func (b *Buffer) Bytes() int64 { return b.store.bytes.Load() }
 func (b *Buffer) Close() {
 	b.mu.Lock()
 	b.closed = true
-	list, tails := b.open, b.tails
-	b.open, b.current, b.full, b.tails = nil, nil, nil, nil
+	list := b.open
+	b.open, b.current, b.full = nil, nil, nil
 	b.mu.Unlock()
 	for i := range list {
 		if l, ok := list[i].live.(interface{ forget() }); ok {
 			l.forget()
 		}
-	}
-	for _, t := range tails {
-		close(t.spans)
 	}
 }
 

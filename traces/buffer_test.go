@@ -410,7 +410,6 @@ func (s *snapshotFunc) Snapshot() Span { return s.f() }
 
 func TestClosedBuffersDropAndCount(t *testing.T) {
 	b := NewBuffer(Options{Incarnation: 1})
-	tail := b.Tail(1)
 	b.Open(number(1), TraceID{15: 1}, new(made(1, hour0, 0)))
 	b.Close()
 	b.End(made(1, hour0, hour0+1))
@@ -419,36 +418,6 @@ func TestClosedBuffersDropAndCount(t *testing.T) {
 	}
 	if d := b.Drops(); d[DropLate] != 1 || d[DropOpen] != 1 {
 		t.Errorf("drops are %v", d)
-	}
-	if _, ok := <-tail.Spans(); ok {
-		t.Error("the tail is open")
-	}
-	if _, ok := <-b.Tail(1).Spans(); ok {
-		t.Error("a tail of a closed buffer is open")
-	}
-	tail.Close()
-}
-
-// TestTailsSendEachSpanOnce is defect 10 of the reference: its live view reads the whole window each second.
-func TestTailsSendEachSpanOnce(t *testing.T) {
-	b := NewBuffer(Options{Incarnation: 1})
-	slow, fast := b.Tail(2), b.Tail(10)
-	for i := range 5 {
-		b.Add(made(i+1, hour0, hour0+1))
-	}
-	slow.Close()
-	b.Add(made(6, hour0, hour0+1))
-	b.Close()
-	drain := func(tail *Tail) (list []Span) {
-		for s := range tail.Spans() {
-			list = append(list, s)
-		}
-		return list
-	}
-	wantNumbers(t, "slow", drain(slow), 1, 2)
-	wantNumbers(t, "fast", drain(fast), 1, 2, 3, 4, 5, 6)
-	if slow.Dropped() != 3 || fast.Dropped() != 0 {
-		t.Errorf("dropped %d and %d", slow.Dropped(), fast.Dropped())
 	}
 }
 

@@ -148,14 +148,16 @@ type QueueReceiveInput struct {
 
 // ReceivedMessage is a Received in a request's encoding.
 type ReceivedMessage struct {
-	ID          uint64    `json:"id"`
-	Queue       string    `json:"queue"`
-	Body        Raw       `json:"body"`
-	Attempt     int       `json:"attempt"`
-	Priority    int       `json:"priority,omitempty"`
-	Sent        time.Time `json:"sent"`
-	DedupID     string    `json:"dedup_id,omitempty"`
-	WantReply   bool      `json:"want_reply,omitempty"`
+	ID        uint64    `json:"id"`
+	Queue     string    `json:"queue"`
+	Body      Raw       `json:"body"`
+	Attempt   int       `json:"attempt"`
+	Priority  int       `json:"priority,omitempty"`
+	Sent      time.Time `json:"sent"`
+	DedupID   string    `json:"dedup_id,omitempty"`
+	WantReply bool      `json:"want_reply,omitempty"`
+	// Traceparent is the W3C trace context of what sent the message, if that is recorded.
+	Traceparent string    `json:"traceparent,omitempty"`
 	Receipt     string    `json:"receipt"`
 	LockedUntil time.Time `json:"locked_until"`
 }

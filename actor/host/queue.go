@@ -124,6 +124,8 @@ type Received struct {
 	DedupID  string
 	// WantReply: the sender waits for a reply.
 	WantReply bool
+	// Span is what sent the message, if that is recorded.
+	Span Span
 	// Receipt names this delivery of the message in a worker's acknowledgement; "" for a handler's.
 	Receipt string
 	// LockedUntil is when the message returns to the queue unless it is settled before; zero for a

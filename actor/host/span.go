@@ -85,10 +85,8 @@ func SpanOf(ctx context.Context) Span {
 
 // A Tracer is a Node that records the requests which come to it from outside.
 type Tracer interface {
-	// Admit returns the span of a caller from outside. If too many of them want to be recorded, it is not sampled.
-	Admit(cause Span) Span
-	// BeginRequest admits the span of a client, which is the zero Span if it has none, and returns that of its request for an actor of a
-	// type, sampled or not.
+	// BeginRequest takes the span of a client, which is the zero Span if it has none, and returns that of its request for an actor of a
+	// type. It is not sampled if too many clients want to be recorded.
 	BeginRequest(typ string, cause Span) Span
 	// EndRequest records a request that is over, if it is sampled. kind is how it came: http, websocket or nats. The actor need not exist.
 	EndRequest(a Address, kind, name string, s, cause Span, began time.Time, err error)

@@ -1,10 +1,8 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -62,17 +60,28 @@ func auditPath(q *audit.Query) (string, url.Values, *host.Error) {
 // FollowAudit calls f for the records of the audit log, as they are committed. It connects again if the connection is lost, and misses
 // none.
 func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
-	return c.follow(ctx, "audit", func() (string, url.Values, *host.Error) { return auditPath(&q) }, func(s *sse) error {
+	w := &follower{c: c}
+	at := func() *host.Error {
+		path, params, e := auditPath(&q)
+		w.q = request{method: http.MethodGet, path: withParams(path, params)}
+		return e
+	}
+	w.opened = func() {
 		if q.After == 0 && q.Since.IsZero() {
-			q.Since = s.date // for the connections after the first; the clock here may be another
+			q.Since = w.conn.date // for the connections after the first; the clock here may be another
+			at()
 		}
-		return nil
-	}, func(data []byte) error {
+	}
+	if e := at(); e != nil {
+		return e
+	}
+	return w.each(ctx, "audit", func(data []byte) error {
 		var r audit.Record
 		if err := json.Unmarshal(data, &r); err != nil {
 			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
 		}
 		q.After = r.ID
+		at()
 		return f(&r)
 	})
 }
@@ -80,94 +89,26 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 // FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the connection is lost, and tells of the
 // gap.
 func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
-	if fault := q.Check(); fault != nil {
-		return fault
+	if e := q.Check(); e != nil {
+		return e
 	}
 	params := url.Values{"prefix": q.Prefix}
 	set(params, "type", q.Type)
 	set(params, "kinds", strings.Join(q.Kinds, ","))
-	connected := false
-	return c.follow(ctx, "changes", func() (string, url.Values, *host.Error) { return "/-/changes", params, nil }, func(*sse) error {
-		if !connected {
-			connected = true
-			return nil
+	w := &follower{c: c, q: request{method: http.MethodGet, path: withParams("/-/changes", params)}}
+	first, gap := true, false
+	w.opened = func() { first, gap = false, !first }
+	return w.each(ctx, "changes", func(data []byte) error {
+		if gap {
+			gap = false
+			if err := f(&changes.Record{Gap: true}); err != nil {
+				return err
+			}
 		}
-		return f(&changes.Record{Gap: true})
-	}, func(data []byte) error {
 		var r changes.Record
 		if err := json.Unmarshal(data, &r); err != nil {
 			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
 		}
 		return f(&r)
 	})
-}
-
-// follow calls f with the data of each event of a name, and begun with each connection. The path is asked for before each connection.
-func (c *Client) follow(ctx context.Context, name string, where func() (string, url.Values, *host.Error), begun func(*sse) error, f func(data []byte) error) error {
-	lost := time.Now()
-	for attempt := 1; ; attempt++ {
-		path, params, e := where()
-		if e != nil {
-			return e
-		}
-		if len(params) > 0 {
-			path += "?" + params.Encode()
-		}
-		h := c.header()
-		h.Set("Accept", "text/event-stream")
-		conn, life, failed := c.listen(ctx, &request{method: http.MethodGet, path: path, header: h})
-		if failed == nil {
-			attempt = 1
-			err := begun(conn)
-			if err == nil {
-				err = conn.events(name, f)
-			}
-			conn.close()
-			lost = time.Now()
-			_ = life
-			if !errors.Is(err, errReconnect) {
-				return err
-			}
-		} else if ctx.Err() == nil && (!failed.nothing && !failed.lost || c.opts.MaxOutage > 0 && time.Since(lost) > c.opts.MaxOutage) {
-			return failed.err
-		}
-		if ctx.Err() != nil || !sleep(ctx, c.wait(attempt, 0)) {
-			return contextError(ctx)
-		}
-	}
-}
-
-// events calls f for the events of a stream that have a name. The error is errReconnect if the stream ends and may be opened again.
-func (s *sse) events(wanted string, f func(data []byte) error) error {
-	var name string
-	var data []byte
-	for {
-		line, err := s.line(len(data))
-		var e *host.Error
-		switch {
-		case errors.As(err, &e):
-			return e
-		case err != nil:
-			return errReconnect
-		case len(line) == 0 && name == wanted:
-			if err := f(data); err != nil {
-				return err
-			}
-		case len(line) == 0 && name == "cairn.bye":
-			bye := new(host.Error)
-			if json.Unmarshal(data, bye) != nil || bye.Code == host.Unavailable {
-				return errReconnect
-			}
-			return known(bye)
-		}
-		if len(line) == 0 {
-			name, data = "", nil
-			continue
-		}
-		if value, ok := bytes.CutPrefix(line, []byte("event: ")); ok {
-			name = string(value)
-		} else if value, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
-			data = append(data, value...)
-		}
-	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
-	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
 )
 
@@ -243,48 +242,6 @@ func (c *Client) CountRuns(ctx context.Context) (host.RunCounts, error) {
 	return n, c.get(ctx, "/workflows/counts", nil, &n)
 }
 
-// FindTrace returns spans of one trace, of all actors.
-func (c *Client) FindTrace(ctx context.Context, q trace.FindQuery) (trace.FindPage, error) {
-	params := url.Values{}
-	set(params, "trace", q.TraceID)
-	set(params, "type", q.Type)
-	set(params, "cursor", q.Cursor)
-	for name, at := range map[string]*time.Time{"start": q.Start, "end": q.End} {
-		if at != nil {
-			params.Set(name, at.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	var p trace.FindPage
-	return p, c.get(ctx, "/-/traces", params, &p)
-}
-
-// Sampling returns which of the traces that begin at the node are recorded.
-func (c *Client) Sampling(ctx context.Context) (trace.Sampling, error) {
-	var s trace.Sampling
-	return s, c.get(ctx, samplingPath, nil, &s)
-}
-
-// SetSampling replaces the rules for traces until the next start of the node. What they lack is as configured. It returns the rules that hold.
-func (c *Client) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
-	body, err := json.Marshal(s)
-	if err != nil {
-		return trace.Sampling{}, host.Errorf(host.InvalidArgument, "the rules have no JSON: %v", err)
-	}
-	h := c.header()
-	h.Set("Content-Type", "application/json")
-	a, f := c.send(ctx, &request{method: http.MethodPut, path: samplingPath, header: h, body: body, again: true})
-	if f != nil {
-		return trace.Sampling{}, f.err
-	}
-	var out trace.Sampling
-	if err := json.Unmarshal(a.body, &out); err != nil {
-		return trace.Sampling{}, host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
-	}
-	return out, nil
-}
-
-const samplingPath = "/-/traces/sampling"
-
 // Usage returns what actors did on a day.
 func (c *Client) Usage(ctx context.Context, q usage.Query) (usage.Page, error) {
 	params := url.Values{"prefix": q.Prefix}
@@ -355,10 +312,7 @@ func (c *Client) Health(ctx context.Context) error {
 
 // get reads a JSON value. The result is nil or an *host.Error.
 func (c *Client) get(ctx context.Context, path string, params url.Values, v any) error {
-	if len(params) > 0 {
-		path += "?" + params.Encode()
-	}
-	a, f := c.send(ctx, &request{method: http.MethodGet, path: path, header: c.header(), again: true})
+	a, f := c.send(ctx, &request{method: http.MethodGet, path: withParams(path, params), header: c.header(), again: true})
 	if f != nil {
 		return f.err
 	}

@@ -53,3 +53,11 @@ func appendSegment(b *strings.Builder, s string) bool {
 	b.WriteString(url.PathEscape(s))
 	return true
 }
+
+// withParams appends parameters to a path.
+func withParams(path string, params url.Values) string {
+	if len(params) == 0 {
+		return path
+	}
+	return path + "?" + params.Encode()
+}

@@ -1,12 +1,9 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -15,12 +12,7 @@ import (
 // A watch follows entries of an actor over connections, as kv.Watch. Each connection begins with what is there; the watch passes on
 // what its reader has not been told.
 type watch struct {
-	c     *Client
-	path  string
-	body  []byte
-	conn  *sse        // nil while there is none
-	fault *host.Error // why it has ended
-
+	follower
 	silent bool              // the first state is not passed on
 	begun  bool              // the first state is known
 	life   string            // that versions count in
@@ -35,20 +27,16 @@ func (c *Client) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv
 	if e != nil {
 		return nil, e
 	}
-	st := &watch{c: c, path: path + "kv-watch", silent: !w.Initial, known: make(map[string]uint64)}
+	silent := !w.Initial
 	w.Initial = true
-	var err error
-	if st.body, err = json.Marshal(&w); err != nil {
+	body, err := json.Marshal(&w)
+	if err != nil {
 		return nil, host.Errorf(host.InvalidArgument, "what is watched does not encode: %s", err)
 	}
-	for attempt := 1; ; attempt++ {
-		f := st.open(ctx)
-		if f == nil {
-			break
-		}
-		if !f.nothing && !f.lost || attempt >= c.opts.Attempts || !sleep(ctx, c.wait(attempt, f.after)) {
-			return nil, cause(ctx, f)
-		}
+	st := &watch{follower: follower{c: c, q: request{method: http.MethodPost, path: path + "kv-watch", body: body}}, silent: silent, known: make(map[string]uint64)}
+	st.opened = func() { st.fresh = make(map[string]bool) }
+	if err := st.start(ctx); err != nil {
+		return nil, err
 	}
 	if st.silent { // what comes after this is a change
 		if _, err := st.Next(ctx); err != nil {
@@ -59,112 +47,23 @@ func (c *Client) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv
 	return st, nil
 }
 
-// cause is why something has failed: the end of its context, or the failure.
-func cause(ctx context.Context, f *failure) *host.Error {
-	if ctx.Err() != nil {
-		return contextError(ctx)
-	}
-	return f.err
-}
-
-// open connects. The connection lasts until it is closed, or ctx ends while it is being made.
-func (w *watch) open(ctx context.Context) *failure {
-	h := w.c.header()
-	h.Set("Accept", "text/event-stream")
-	h.Set("Content-Type", "application/json")
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	defer stop()
-	conn, _, f := w.c.listen(life, &request{method: http.MethodPost, path: w.path, header: h, body: w.body})
-	if f != nil {
-		cancel()
-		return f
-	}
-	w.conn, w.fresh = conn, make(map[string]bool)
-	return nil
-}
-
-// Close implements kv.Watch.
-func (w *watch) Close() {
-	if w.conn != nil {
-		w.conn.close()
-		w.conn = nil
-	}
-}
-
 // Next implements kv.Watch.
-func (w *watch) Next(ctx context.Context) (kv.Changes, error) {
-	lost := time.Now()
-	for attempt := 1; w.fault == nil; {
-		if w.conn == nil {
-			switch f := w.open(ctx); {
-			case f == nil:
-				attempt = 1
-			case ctx.Err() != nil:
-				return kv.Changes{}, contextError(ctx)
-			case !f.nothing && !f.lost, w.c.opts.MaxOutage > 0 && time.Since(lost) > w.c.opts.MaxOutage:
-				return kv.Changes{}, f.err
-			default:
-				sleep(ctx, w.c.wait(attempt, f.after))
-				attempt++
-			}
-			continue
+func (w *watch) Next(ctx context.Context) (out kv.Changes, err error) {
+	err = w.next(ctx, func(name string, data []byte) (told bool, err error) {
+		if name != "change" {
+			return false, nil
 		}
-		out, told, err := w.read(ctx)
-		switch {
-		case err == nil && told:
-			return out, nil
-		case ctx.Err() != nil:
-			w.Close() // it may have stopped within an event
-			return kv.Changes{}, contextError(ctx)
-		case errors.Is(err, errReconnect):
-			w.Close()
-			lost = time.Now()
-			sleep(ctx, w.c.wait(attempt, 0))
-		case err != nil:
-			w.Close()
-			w.fault = asError(ctx, err)
+		var in kv.Changes
+		if err := json.Unmarshal(data, &in); err != nil {
+			return false, host.Errorf(host.Internal, "changes of the node do not decode: %s", err)
 		}
+		out, told, err = w.news(in)
+		return told, err
+	})
+	if err != nil {
+		return kv.Changes{}, err
 	}
-	return kv.Changes{}, w.fault
-}
-
-// read reads an event. told is false if the reader has been told all of it.
-func (w *watch) read(ctx context.Context) (out kv.Changes, told bool, err error) {
-	defer context.AfterFunc(ctx, w.conn.cancel)()
-	var name string
-	var data []byte
-	for {
-		line, err := w.conn.line(len(data))
-		var e *host.Error
-		switch {
-		case errors.As(err, &e):
-			return out, false, e
-		case err != nil:
-			return out, false, errReconnect
-		case len(line) == 0 && name == "change":
-			if err := json.Unmarshal(data, &out); err != nil {
-				return out, false, host.Errorf(host.Internal, "changes of the node do not decode: %s", err)
-			}
-			return w.news(out)
-		case len(line) == 0 && name == "cairn.bye":
-			bye := new(host.Error)
-			if json.Unmarshal(data, bye) != nil || bye.Code == host.Unavailable {
-				return out, false, errReconnect
-			}
-			return out, false, bye
-		case len(line) == 0:
-			name, data = "", nil
-			continue
-		}
-		field, value, _ := bytes.Cut(line, []byte(": "))
-		switch string(field) {
-		case "event":
-			name = string(value)
-		case "data":
-			data = append(data, value...)
-		}
-	}
+	return out, nil
 }
 
 // news leaves of changes what the reader has not been told.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -44,6 +43,7 @@ type client struct {
 	headers http.Header
 	gzip    bool
 	json    bool
+	once    bool // a collector that cannot be reached is not tried again
 }
 
 // variable returns the value of a variable for traces, or else for all signals, and its name.
@@ -56,10 +56,13 @@ func variable(name string) (value, full string) {
 	return value, full
 }
 
-// newClient reads the OTEL_EXPORTER_OTLP_* variables.
-func newClient() (*client, error) {
+// newClient reads the OTEL_EXPORTER_OTLP_* variables. An endpoint that is not empty replaces theirs.
+func newClient(endpoint string) (*client, error) {
 	c := &client{headers: http.Header{}}
-	endpoint, name := variable("ENDPOINT")
+	name := "the endpoint"
+	if endpoint == "" {
+		endpoint, name = variable("ENDPOINT")
+	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("traces: %s is not the URL of an HTTP server", name)
@@ -177,7 +180,7 @@ func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return 0, errors.Join(err, ctx.Err())
+			return 0, fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
 	}
 }
@@ -199,7 +202,10 @@ func (c *client) send(ctx context.Context, body []byte) (rejected int64, after t
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return 0, 0, fmt.Errorf("traces: %w", err)
+		if c.once {
+			after = -1
+		}
+		return 0, after, fmt.Errorf("traces: %w", err)
 	}
 	defer response.Body.Close()
 	reply, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))

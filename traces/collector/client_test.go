@@ -30,7 +30,7 @@ func configured(t *testing.T, variables map[string]string) (*client, error) {
 	for name, value := range variables {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
-	return newClient()
+	return newClient("")
 }
 
 // replies is a transport that gives its replies in turn, and keeps the bodies of requests.
@@ -123,8 +123,8 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	e := startExporter(fake, defaultBatching)
 	s := made(1, hour0, hour0+1)
 	e.Export(nil, &s)
-	if err := e.Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s}}); err == nil || !strings.Contains(err.Error(), "rejected 2 of 1") {
-		t.Errorf("Push returned %v", err)
+	if n, err := (&Pusher{client: &collector{rejects: 1}, to: "x"}).Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s, s, s}}); n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3") {
+		t.Errorf("Push returned %d, %v", n, err)
 	}
 	if err := e.Close(t.Context()); err != nil || e.Dropped() != 2 {
 		t.Errorf("dropped %d, %v", e.Dropped(), err)

@@ -83,7 +83,7 @@ func NewExporter() (*Exporter, error) {
 		}
 		v.set(int(n))
 	}
-	c, err := newClient()
+	c, err := newClient("")
 	if err != nil {
 		return nil, err
 	}
@@ -125,28 +125,6 @@ func (e *Exporter) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.err
-}
-
-// Push sends spans of the past, and waits for the collector. Open spans end at now.
-func (e *Exporter) Push(ctx context.Context, now int64, groups ...traces.Group) error {
-	for _, g := range groups {
-		for rest := g.Spans; len(rest) > 0; {
-			n, size := 0, 0
-			for n < len(rest) && n < e.o.batch && (n == 0 || size+rest[n].Size() <= maxRequest) {
-				size += rest[n].Size()
-				n++
-			}
-			rejected, err := e.client.upload(ctx, now, []traces.Group{{Resource: g.Resource, Spans: rest[:n]}})
-			if err == nil && rejected > 0 {
-				err = fmt.Errorf("traces: the collector rejected %d of %d spans", rejected, n)
-			}
-			if err != nil {
-				return err
-			}
-			rest = rest[n:]
-		}
-	}
-	return nil
 }
 
 // Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are dropped and counted.

@@ -143,27 +143,6 @@ func TestQueuesAreBoundedInBytes(t *testing.T) {
 	})
 }
 
-func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
-	c := &collector{}
-	e := startExporter(c, defaultBatching)
-	defer e.Close(context.Background())
-	var spans []traces.Span
-	for i := range 1200 {
-		spans = append(spans, made(i+1, hour0, hour0+1))
-	}
-	if err := e.Push(context.Background(), hour0, traces.Group{Spans: spans}); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.count(); len(got) != 3 || got[0] != 512 || got[2] != 176 {
-		t.Errorf("requests of %v spans", got)
-	}
-	fault := errors.New("refused")
-	c.send = func(context.Context) error { return fault }
-	if err := e.Push(context.Background(), hour0, traces.Group{Spans: spans}); !errors.Is(err, fault) {
-		t.Errorf("Push returned %v", err)
-	}
-}
-
 func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 	var mu sync.Mutex
 	var got []*tracepb.Span

@@ -130,7 +130,7 @@ type Query struct {
 // A Page is a page of records, the latest first.
 type Page struct {
 	Records []Record `json:"records"`
-	// Cursor is the Before of the next page; 0 after the last. A page with a cursor may be empty.
+	// Cursor selects the next page, as the Before of its query; 0 after the last. A page with a cursor may be empty.
 	Cursor uint64 `json:"cursor,omitempty"`
 }
 

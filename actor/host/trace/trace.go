@@ -113,6 +113,39 @@ type Documents interface {
 	TraceDocument(ctx context.Context, a host.Address, in *ReadInput) (document []byte, cursor string, err error)
 }
 
+// FollowInput selects the spans that a reader follows. Empty members select all.
+type FollowInput struct {
+	TraceID string // by its 32 hexadecimal digits
+	Name    string
+	Errors  bool // only spans that ended with an error
+}
+
+// MaxFollowers is how many readers may follow the spans of one actor at a time.
+const MaxFollowers = 100
+
+// A Follower is a node that shows the spans of an actor as they end, also over a time in which the actor sleeps. It does not wake
+// the actor. The error is an *host.Error: NotFound if there is no such actor.
+type Follower interface {
+	FollowTraces(ctx context.Context, a host.Address, in FollowInput) (Tail, error)
+}
+
+// A Tail receives the spans of an actor that end after it was opened. Its caller must close it.
+type Tail interface {
+	// Next waits for spans. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends, after which Next may be called again;
+	// Destroyed when the actor is.
+	Next(ctx context.Context) (News, error)
+	Close()
+}
+
+// News are spans that have ended, in the order of their ends.
+type News struct {
+	Spans []Span
+	// Missed is how many spans that ended after these are missing, because the reader was too slow.
+	Missed uint64
+	// Lost says that spans which ended before these may be missing, because the connection to the node was lost.
+	Lost bool
+}
+
 // A Span is an operation. One without an end has not ended.
 type Span struct {
 	TraceID  string `json:"trace_id"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -19,9 +20,11 @@ import (
 type reader interface {
 	host.Inspector
 	host.RunLister
+	trace.Documents
 	Lookup(ctx context.Context, a host.Address) (host.Status, error)
 	List(ctx context.Context, q host.ListQuery) (host.ListPage, error)
 	ExportSQL(ctx context.Context, a host.Address, w io.Writer) error
+	QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error)
 	Audit(ctx context.Context, q audit.Query) (audit.Page, error)
 }
 

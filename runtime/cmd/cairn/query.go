@@ -10,14 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/shell"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) queryCommand() *cobra.Command {
 	var in host.QueryManyInput
-	var prefix string
+	var prefix, dir string
 	var args []string
 	cmd := &cobra.Command{
 		Use: "query TYPE SQL",
@@ -51,11 +50,11 @@ func (c *cli) queryCommand() *cobra.Command {
 				}
 				in.Args = append(in.Args, raw)
 			}
-			n, err := c.connect(client.Options{})
+			n, done, err := c.open(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
-			defer n.Close()
+			defer done()
 			return c.query(cmd.Context(), n, &in)
 		},
 	}
@@ -65,11 +64,12 @@ func (c *cli) queryCommand() *cobra.Command {
 	flags.StringVar(&in.Sort, "sort", "", "order of the actors: key, size, updated or an attribute; -size is from the largest")
 	flags.StringArrayVar(&args, "arg", nil, "value of ?1, then ?2 and so on: JSON, or text if it is not that; bytes are {\"base64\":...}")
 	flags.IntVar(&in.Limit, "limit", 1000, "how many rows to print at most, 1 to 10,000")
+	dataFlag(cmd, &dir)
 	return cmd
 }
 
 // query prints the rows of all selected actors, up to the limit, answer by answer.
-func (c *cli) query(ctx context.Context, n *client.Client, in *host.QueryManyInput) error {
+func (c *cli) query(ctx context.Context, n reader, in *host.QueryManyInput) error {
 	t := c.table()
 	left, printed, read, failed := in.Limit, 0, 0, 0
 	var last string // the header

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -53,13 +56,72 @@ func (c *cli) tracesCommand() *cobra.Command {
 			return nil
 		},
 	}.command(c)
-	cmd.AddCommand(c.findTraceCommand(), c.samplingCommand())
+	read := cmd.RunE
+	var follow bool
+	cmd.Flags().BoolVar(&follow, "follow", false, "print spans as they end, from now on")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !follow {
+			return read(cmd, args)
+		}
+		flags := cmd.Flags()
+		for _, name := range []string{"since", "until", "limit", "cursor", "data"} {
+			if flags.Changed(name) {
+				return usagef("--follow goes without --%s", name)
+			}
+		}
+		var in trace.FollowInput
+		in.TraceID, _ = flags.GetString("trace")
+		in.Name, _ = flags.GetString("name")
+		in.Errors, _ = flags.GetBool("errors")
+		return c.on(func(ctx context.Context, t *target, _ []string) error { return t.followTraces(ctx, in) })(cmd, args)
+	}
+	cmd.AddCommand(c.findTraceCommand(), c.pushTracesCommand(), c.samplingCommand())
 	return cmd
+}
+
+// followTraces prints spans as they end. The end of ctx and of the actor are no errors.
+func (t *target) followTraces(ctx context.Context, in trace.FollowInput) error {
+	opening, cancel := t.c.requestContext(ctx)
+	tail, err := t.n.FollowTraces(opening, t.a, in)
+	cancel()
+	if err != nil {
+		return t.c.explain(ctx, t.n, host.Request{Address: t.a}, err)
+	}
+	defer tail.Close()
+	for {
+		news, err := tail.Next(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case errors.Is(err, &host.Error{Code: host.Destroyed}):
+			t.c.note("%s was destroyed", t)
+			return nil
+		case err != nil:
+			return err
+		}
+		if news.Lost {
+			t.c.note("the connection was lost: spans may be missing")
+		}
+		for i := range news.Spans {
+			s := &news.Spans[i]
+			if t.c.json {
+				err = t.c.printJSON(s)
+			} else { // no table: the widths of the next are not known
+				_, err = fmt.Fprintf(t.c.stdout, "%s  %s  %10s  %s%s\n", table.Clock(s.Start), s.TraceID, lasted(s, s.Start), table.OneLine(s.Name), ending(s))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if news.Missed > 0 {
+			t.c.note("%s missing: there were too many", table.Plural(int(news.Missed), "span"))
+		}
+	}
 }
 
 func (c *cli) findTraceCommand() *cobra.Command {
 	var q trace.FindQuery
-	var since, until string
+	var since, until timeFlag
 	cmd := &cobra.Command{
 		Use:  "find TRACE",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
@@ -68,19 +130,7 @@ func (c *cli) findTraceCommand() *cobra.Command {
 			if q.Type != "" && checkType(q.Type) != nil {
 				return usageError{checkType(q.Type)}
 			}
-			for flag, at := range map[string]struct {
-				text string
-				to   **time.Time
-			}{"since": {since, &q.Start}, "until": {until, &q.End}} {
-				if at.text == "" {
-					continue
-				}
-				when, err := time.Parse(time.RFC3339, at.text)
-				if err != nil {
-					return usagef("--%s %s: a time such as 2027-01-01T00:00:00Z", flag, at.text)
-				}
-				*at.to = &when
-			}
+			q.Start, q.End = since.time, until.time
 			n, err := c.connect(client.Options{})
 			if err != nil {
 				return err
@@ -121,8 +171,8 @@ func (c *cli) findTraceCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&q.Type, "type", "", "only actors of this type")
-	flags.StringVar(&since, "since", "", "only what goes on at this time or later, such as 2027-01-01T00:00:00Z")
-	flags.StringVar(&until, "until", "", "only what begins before this time")
+	flags.Var(&since, "since", "only what goes on at this time or later, such as 2027-01-01T00:00:00Z")
+	flags.Var(&until, "until", "only what begins before this time")
 	return cmd
 }
 

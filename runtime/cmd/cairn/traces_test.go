@@ -1,13 +1,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/traces"
 )
 
 func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
@@ -56,16 +63,92 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	if r := at(t, d.url, "audit", "--verb", "trace.sample"); !changes.MatchString(r.stdout) {
 		t.Errorf("the audit log is\n%s%s", r.stdout, r.stderr)
 	}
+	for _, args := range []string{"--limit 1", "--since 2027-01-01T00:00:00Z", "--data x"} {
+		if r := at(t, d.url, append([]string{"traces", "cell/a", "--follow"}, strings.Fields(args)...)...); r.status != exitUsage {
+			t.Errorf("--follow %s: %d %q", args, r.status, r.stderr)
+		}
+	}
+	if r := at(t, d.url, "traces", "cell/b", "--follow"); r.status != exitError || !strings.Contains(r.stderr, "not_found") {
+		t.Errorf("following an actor that is not there: %d %q", r.status, r.stderr)
+	}
 	d.stop(syscall.SIGTERM)
-	count := 0
+	want := make(map[string]bool)
 	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
 		var s trace.Span
 		if err := json.Unmarshal([]byte(line), &s); err != nil || s.TraceID == "" || s.End == nil {
 			t.Errorf("%s: %v", line, err)
 		}
-		count++
+		want[s.SpanID] = true
 	}
-	if count < 5 {
-		t.Errorf("%d spans are stored", count)
+	if len(want) < 5 {
+		t.Errorf("%d spans are stored", len(want))
+	}
+	got := make(map[string]bool)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		groups, err := traces.ParseJSON(body)
+		if err != nil || len(groups) != 1 {
+			t.Errorf("%s: %v", body, err)
+		}
+		for _, s := range groups[0].Spans {
+			got[s.SpanID.String()] = true
+		}
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+	if r := runCommand(t, "", nil, "traces", "push", "cell/a", "--data", dir, "--endpoint", collector.URL); r.status != 0 || !maps.Equal(got, want) ||
+		r.stdout != fmt.Sprintf("pushed %d spans of cell/a to %s/v1/traces\n", len(got), collector.URL) {
+		t.Errorf("%d %q %q; the collector has %d spans", r.status, r.stdout, r.stderr, len(got))
+	}
+	for args, want := range map[string]string{
+		"cell/a":                               "name the collector with --endpoint",
+		"cell/b --endpoint " + collector.URL:   "not_found",
+		"cell/a --endpoint http://127.0.0.1:1": "the collector at http://127.0.0.1:1/v1/traces cannot be reached",
+		"cell/a --since x --endpoint http://a": "want a time such as",
+		"cell/a --trace x --endpoint http://a": "trace_id",
+		"cell/a --endpoint localhost:4318":     "the endpoint is not the URL of an HTTP server",
+	} {
+		if r := runCommand(t, "", nil, append(strings.Fields("traces push --data "+dir), strings.Fields(args)...)...); r.status == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %d %q", args, r.status, r.stderr)
+		}
+	}
+	d = serve(t, dir)
+	if r := at(t, d.url, "traces", "push", "cell/a", "--json", "--endpoint", collector.URL, "--errors"); r.status != 0 || r.stdout != `{"spans":0,"endpoint":"`+collector.URL+`/v1/traces"}`+"\n" {
+		t.Errorf("%d %q %q", r.status, r.stdout, r.stderr)
+	}
+}
+
+func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
+	d := serve(t, t.TempDir())
+	put := strings.Fields(`call cell/a put {"key":[1],"value":1}`)
+	at(t, d.url, put...)
+	for _, args := range []string{"", "--json"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
+		c := newCLI(strings.NewReader(""), out, errs)
+		done := make(chan int, 1)
+		go func() {
+			done <- c.run(ctx, append(append(strings.Fields("traces cell/a --follow --name"), "turn put"), append([]string{"--url", d.url}, strings.Fields(args)...)...))
+		}()
+		status := -1
+		for status < 0 { // until the follower has a span
+			at(t, d.url, put...)
+			select {
+			case status = <-done:
+			default:
+			}
+		}
+		if args == "" {
+			if line := regexp.MustCompile(`\A\S+  [0-9a-f]{32} +\S+  turn put\n`); status != 0 || errs.Len() > 0 || !line.MatchString(out.String()) {
+				t.Errorf("status %d, %q, %q", status, errs, out)
+			}
+			continue
+		}
+		var span trace.Span
+		if err := json.Unmarshal([]byte(out.String()), &span); err != nil || status != 0 || errs.Len() > 0 || span.Name != "turn put" || span.End == nil {
+			t.Errorf("status %d, %q, %q", status, errs, out)
+		}
 	}
 }

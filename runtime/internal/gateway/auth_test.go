@@ -121,6 +121,11 @@ func (documented) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, e
 	panic("the node was asked")
 }
 
+// FollowTraces implements trace.Follower.
+func (documented) FollowTraces(context.Context, host.Address, trace.FollowInput) (trace.Tail, error) {
+	panic("the node was asked")
+}
+
 // Sampling implements trace.Sampler.
 func (documented) Sampling() trace.Sampling { panic("the node was asked") }
 

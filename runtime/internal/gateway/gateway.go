@@ -75,6 +75,7 @@ type Gateway struct {
 	documents trace.Documents      // nil if the node shows no spans
 	sampler   trace.Sampler        // nil if the node records nothing
 	finder    trace.Finder         // nil if the node shows no spans
+	follower  trace.Follower       // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
 	live      changes.Feed         // nil if the node tells of no changes
@@ -120,6 +121,7 @@ func New(f *serve.Front, o Options) *Gateway {
 	documents, _ := o.Node.(trace.Documents)
 	sampler, _ := o.Node.(trace.Sampler)
 	finder, _ := o.Node.(trace.Finder)
+	follower, _ := o.Node.(trace.Follower)
 	meter, _ := o.Node.(usage.Meter)
 	log, _ := o.Node.(audit.Log)
 	live, _ := o.Node.(changes.Feed)
@@ -128,6 +130,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		documents: documents,
 		sampler:   sampler,
 		finder:    finder,
+		follower:  follower,
 		meter:     meter,
 		log:       log,
 		live:      live,

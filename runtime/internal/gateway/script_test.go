@@ -192,7 +192,7 @@ func arrange(heard []string) {
 var (
 	repeat   = regexp.MustCompile(`\{([^{}*]+)\*(\d+)\}`)
 	alias    = regexp.MustCompile(`\b(LIFE|[ctr])\d\b`)
-	unstable = regexp.MustCompile(`"error_id":"[^"]+"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|` + // lives
+	unstable = regexp.MustCompile(`"error_id":"[^"]+"|"traceparent":"[^"]+",|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|` + // lives
 		`\b[A-Z2-7]{26}(\.[\w-]{22})?|"[A-D][\w-]{11}"`) // connections, their tokens, and receipts
 )
 
@@ -239,6 +239,8 @@ func (s *scene) shorten(line string) string {
 			return id
 		case strings.HasPrefix(id, `"error_id"`):
 			return `"error_id":"ID"`
+		case strings.HasPrefix(id, `"traceparent"`): // a message has it if the call that sent it happens to be recorded
+			return ""
 		case id[0] == '"':
 			return `"` + s.name("r", id[1:len(id)-1]) + `"`
 		case token:

@@ -1,12 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
@@ -74,18 +75,28 @@ func (x *exchange) endTrace() {
 	}
 }
 
-// traces answers with spans of the actor, as an OTLP document.
+// EventSpan is a span that has ended. Data: a trace.Span.
+const EventSpan = "span"
+
+// traces answers with spans of the actor: as an OTLP document, or as server-sent events each span that ends from now on.
 func (x *exchange) traces(t *target) {
 	x.Count(t.Type, serve.LabelBuiltin)
 	ctx, cancel := x.limited()
 	defer cancel()
+	follows := x.g.follower != nil && strings.Contains(x.R.Header.Get("Accept"), "text/event-stream")
 	fault := x.Authorize(ctx, serve.Operate, t.Address, host.TraceRead)
 	var in trace.ReadInput
-	if fault == nil {
+	if fault == nil && follows {
+		_, fault = x.tracesFollowed(&in)
+	} else if fault == nil {
 		fault = x.tracesWanted(&in)
 	}
 	if fault != nil {
 		x.Fail(fault)
+		return
+	}
+	if follows {
+		x.followTraces(t, trace.FollowInput{TraceID: in.TraceID, Name: in.Name, Errors: in.Errors})
 		return
 	}
 	document, cursor, err := x.g.documents.TraceDocument(ctx, t.Address, &in)
@@ -101,26 +112,80 @@ func (x *exchange) traces(t *target) {
 
 // tracesWanted reads which spans are asked for.
 func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
-	p, fault := x.params("start", "end", "trace_id", "name", "errors", "limit", "max_bytes", "cursor")
+	p, fault := x.tracesFollowed(in, "start", "end", "limit", "max_bytes", "cursor")
 	if fault != nil {
 		return fault
 	}
 	if fault := p.times(&in.Start, &in.End); fault != nil {
 		return fault
 	}
-	in.TraceID, _ = p.one("trace_id")
-	in.Name, _ = p.one("name")
 	in.Cursor, _ = p.one("cursor")
-	if text, ok := p.one("errors"); ok {
-		var err error
-		if in.Errors, err = strconv.ParseBool(text); err != nil {
-			return wrong("errors", "the parameter errors is %.40q; it is true or false", text)
-		}
-	}
 	if in.Limit, fault = p.number("limit", 1, trace.MaxPage); fault == nil {
 		in.MaxBytes, fault = p.number("max_bytes", 1, trace.MaxBytes)
 	}
 	return fault
+}
+
+// tracesFollowed reads which spans are asked for at any time. The parameters may have more names.
+func (x *exchange) tracesFollowed(in *trace.ReadInput, more ...string) (parameters, *host.Error) {
+	p, fault := x.params(append(more, "trace_id", "name", "errors")...)
+	if fault != nil {
+		return nil, fault
+	}
+	in.TraceID, _ = p.one("trace_id")
+	in.Name, _ = p.one("name")
+	in.Errors, fault = p.flag("errors")
+	return p, fault
+}
+
+// followTraces answers with server-sent events: a span each, as they end. A client that reads slowly misses spans, and is told how many.
+func (x *exchange) followTraces(t *target, in trace.FollowInput) {
+	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
+	if fault != nil {
+		x.Fail(fault)
+		return
+	}
+	defer s.Done()
+	tail, err := x.g.follower.FollowTraces(s.Context(), t.Address, in)
+	if err != nil {
+		x.Fail(x.Front.AsError(err))
+		return
+	}
+	defer tail.Close()
+	out := x.stream()
+	out.Buf = append(out.Buf, '\n')
+	if out.Flush() != nil {
+		return
+	}
+	grant := token.Of(x.R.Context())
+	x.pump(s, out, func(ctx context.Context) error {
+		for {
+			var news trace.News
+			if err := grant.While(ctx, func(ctx context.Context) (err error) {
+				news, err = tail.Next(ctx)
+				return err
+			}); err != nil {
+				return err
+			}
+			for i := range news.Spans {
+				text, fault := x.encode(&news.Spans[i])
+				if fault != nil {
+					return fault
+				}
+				out.Buf = serve.AppendEvent(out.Buf, EventSpan, text)
+				if err := out.FlushFull(); err != nil {
+					return err
+				}
+			}
+			if news.Missed > 0 {
+				out.Buf = appendGapEvent(out.Buf, news.Missed, false, nil)
+			}
+			if err := out.Flush(); err != nil {
+				return err
+			}
+			x.Front.Meter.Events.Add(float64(len(news.Spans)))
+		}
+	})
 }
 
 // times reads the parameters start and end.

@@ -189,7 +189,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	t.Begin(w.Ctx, time.Now(), a.Type.Base.TurnTimeout)
 	t.AsOf = c.Rows.Advance(t.Start.UnixMilli())
 	t.From = Caller{Waiter: t, Kind: FromTurn, Depth: w.Chain}
-	t.begins()
+	t.Begins()
 	a.Turn.Store(t)
 	a.Kernel.Watchdog.Start()
 	out, crashed, err := guard(t, fn)

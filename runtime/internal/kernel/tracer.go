@@ -16,8 +16,8 @@ type Tracer interface {
 	Sink(a *Actor) span.Sink
 }
 
-// begins gives a turn its span. What is decided for the first turn of work is so for all that the work does.
-func (t *Turn) begins() {
+// Begins gives a turn its span, again if its work was Untraced. What is decided for the first turn is so for all that the work does.
+func (t *Turn) Begins() {
 	cause, sink := t.Work.Span, t.Actor.Spans
 	s := span.Begin(sink, cause)
 	t.From.Span = span.RefTo(s)

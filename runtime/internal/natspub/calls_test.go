@@ -364,9 +364,6 @@ func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
 // tracedNode is a node that records requests.
 type tracedNode struct{ fakeNode }
 
-// Admit implements host.Tracer.
-func (tracedNode) Admit(cause host.Span) host.Span { return cause }
-
 // BeginRequest implements host.Tracer.
 func (tracedNode) BeginRequest(_ string, cause host.Span) host.Span {
 	cause.ID[0]++

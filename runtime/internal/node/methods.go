@@ -49,6 +49,7 @@ var (
 	_ hosttrace.Documents = (*Node)(nil)
 	_ hosttrace.Sampler   = (*Node)(nil)
 	_ hosttrace.Finder    = (*Node)(nil)
+	_ hosttrace.Follower  = (*Node)(nil)
 	_ hostusage.Meter     = (*Node)(nil)
 	_ hostaudit.Log       = (*Node)(nil)
 )
@@ -66,14 +67,6 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	return &Node{k}, nil
-}
-
-// Admit implements host.Tracer.
-func (n *Node) Admit(cause host.Span) host.Span {
-	if p := kernel.PartOf[*trace.Recorder](n.Kernel); p != nil {
-		return p.Admit(cause)
-	}
-	return cause
 }
 
 // BeginRequest implements host.Tracer.
@@ -103,6 +96,11 @@ func (n *Node) Usage(ctx context.Context, q hostusage.Query) (hostusage.Page, er
 
 // Top implements usage.Meter.
 func (n *Node) Top(q hostusage.TopQuery) (hostusage.Top, error) { return usage.Top(n.Kernel, q) }
+
+// FollowTraces implements trace.Follower.
+func (n *Node) FollowTraces(ctx context.Context, a host.Address, in hosttrace.FollowInput) (hosttrace.Tail, error) {
+	return trace.Follow(ctx, n.Kernel, a, in)
+}
 
 // FindTrace implements trace.Finder.
 func (n *Node) FindTrace(ctx context.Context, q hosttrace.FindQuery) (hosttrace.FindPage, error) {
@@ -221,7 +219,7 @@ func (n *Node) ImportSQL(ctx context.Context, addr host.Address, file io.Reader,
 
 // QueryMany implements host.Databases.
 func (n *Node) QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
-	return sqlite.QueryMany(ctx, n.Kernel, in)
+	return sqlite.QueryMany(ctx, n.Kernel, in, func(q host.ListQuery) (host.ListPage, error) { return survey.List(n.Kernel, ctx, q) })
 }
 
 // Runs pages through the workflow runs of the node.

@@ -135,7 +135,7 @@ func TestRequestsThatWantToBeRecordedAreBounded(t *testing.T) {
 		g := newStage(t, func(o *Options) { o.Traces = parttrace.Options{PerSecond: 10} })
 		count := func() (n int) {
 			for range 300 {
-				if g.Admit(host.ParseSpan(sampledFrom)).Sampled() {
+				if g.BeginRequest("p", host.ParseSpan(sampledFrom)).Sampled() {
 					n++
 				}
 			}
@@ -151,8 +151,8 @@ func TestRequestsThatWantToBeRecordedAreBounded(t *testing.T) {
 		if s := g.BeginRequest("p", host.ParseSpan(sampledFrom)); s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace) {
 			t.Errorf("a request too many has %v", s)
 		}
-		if s := g.Admit(host.ParseSpan(unsampledFrom)); s != host.ParseSpan(unsampledFrom) {
-			t.Errorf("an unsampled caller has %v", s)
+		if s := g.BeginRequest("p", host.ParseSpan(unsampledFrom)); s.Sampled() || s.Trace != host.ParseSpan(unsampledFrom).Trace {
+			t.Errorf("a request of an unsampled caller has %v", s)
 		}
 	})
 }

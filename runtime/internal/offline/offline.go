@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/node"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -31,9 +32,7 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 // are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no
 // such actor or if it has no run, and InvalidArgument for another verb.
 func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
-	// The kernel is not started: it fires nothing, takes nothing up, and does not note in the
-	// store that a node runs or has stopped. Without behaviors every type is one without code.
-	s, err := node.New(node.Options{Options: options.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
+	s, err := idle(store, namespace)
 	if err != nil {
 		return err
 	}
@@ -52,6 +51,22 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	}
 	_, err = s.Call(ctx, &host.Request{Address: addr, Method: in.Verb, Codec: host.CBOR, Input: input, Existing: true})
 	return err
+}
+
+// QueryStored runs a statement on the databases of many actors of a store, as if they slept. It changes nothing.
+func QueryStored(ctx context.Context, store *engine.Store, namespace string, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+	s, err := idle(store, namespace)
+	if err != nil {
+		return host.QueryManyOutput{}, err
+	}
+	defer s.Kill()
+	return sqlite.QueryMany(ctx, s.Kernel, in, func(q host.ListQuery) (host.ListPage, error) { return StoredList(store, namespace, q) })
+}
+
+// idle makes a node that is not started: it fires nothing, takes nothing up, and does not note in the store that a node runs or has
+// stopped. Without behaviors every type is one without code. The caller must kill it.
+func idle(store *engine.Store, namespace string) (*node.Node, error) {
+	return node.New(node.Options{Options: options.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
 }
 
 // errorsOnly passes the causes of errors that callers see only as an id. The operator of a verb

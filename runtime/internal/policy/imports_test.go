@@ -145,7 +145,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/token", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/audit", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/node", uses: []string{"actor/host", "runtime/internal/timed", "engine", "keyspace", "sqlitevfs", "workflow", "runtime/internal/record", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/duty", "runtime/internal/audit", "runtime/internal/part"}, never: []string{"net/http", nats}, why: "the list of parts; knows neither HTTP nor NATS"},
 	{pkg: "runtime/internal/node/nodetest", uses: []string{"actor/host", "engine", "runtime/internal/kernel/options", "runtime/internal/node"}, never: []string{"net/http", nats}, why: "opens nodes for tests"},
-	{pkg: "runtime/internal/offline", uses: []string{"actor/host", "engine", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/node"}, never: []string{"net/http", nats}, why: "a store without a node"},
+	{pkg: "runtime/internal/offline", uses: []string{"actor/host", "engine", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/node", "runtime/internal/part"}, never: []string{"net/http", nats}, why: "a store without a node"},
 	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the node and the gateway"},
 	{pkg: "runtime/internal/gateway/serve", uses: []string{"actor/host"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "what every gateway over HTTP needs; knows no gateway and no node"},
 	{pkg: "runtime/internal/gateway/openapi", uses: []string{"actor/host", "workflow", "runtime/internal/gateway/serve"}, never: []string{pebble, nats}, why: "describes a node; knows no gateway"},
@@ -175,7 +175,7 @@ var policy = []rule{
 	{pkg: "runtime/cmd/cairn/internal/many", uses: []string{"runtime/cmd/cairn/internal/table"}, never: []string{"net", "os"}, why: "counts and shows: knows no node"},
 	{pkg: "runtime/cmd/cairn/internal/work", uses: []string{"actor/host", "runtime/cmd/cairn/internal/table", "runtime/cmd/cairn/internal/retry"}, never: []string{"github.com/spf13", module + "/runtime/client"}, why: "runs a command for each message: knows no command line and no node"},
 	{pkg: "runtime/cmd/cairn/internal/shell", uses: []string{"runtime/cmd/cairn/internal"}, libs: []string{"golang.org/x/term"}, never: []string{"net", "github.com/spf13", module + "/actor", module + "/runtime/client"}, why: "a shell for SQL: knows no node, no actor and no command line"},
-	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
+	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "traces", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
 	{pkg: "docs/guides", uses: []string{"actor", "runtime", "workflow"}, why: "tests of the guides"},
 	{pkg: "docs/examples/...", uses: []string{"actor", "runtime", "workflow", "docs/examples"}, libs: []string{"golang.org/x/term"}, why: "what a user's program may import"},
 }

@@ -180,6 +180,8 @@ func (t *typeDocument) traces() {
 	at := object{"type": "string", "format": "date-time"}
 	t.add("traces", http.MethodGet, "traces", operation{
 		summary: "Shows the spans that an actor has recorded, without waking it.",
+		description: "For operators. With \"Accept: text/event-stream\" the answer is server-sent events, one for each span as it ends: the event span, " +
+			"whose data is a span of trace.read. Only trace_id, name and errors narrow that.",
 		parameters: []any{
 			query("start", "Only what goes on at this time or later.", at),
 			query("end", "Only what begins before this time.", at),

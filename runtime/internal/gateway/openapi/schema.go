@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
@@ -152,31 +154,17 @@ func anyOf(schemas []any) any {
 	return object{"anyOf": distinct}
 }
 
-// ofWorkflows are the packages that declare what hosts say of workflow runs.
-var ofWorkflows = []string{reflect.TypeFor[wfhost.RunStatus]().PkgPath(), reflect.TypeFor[wfhost.Failure]().PkgPath()}
-
-// ofKV is the package that declares what is said of entries of key-value stores.
-var ofKV = reflect.TypeFor[kv.Entry]().PkgPath()
-
-// ofTokens is the package that declares what is said of tokens.
-var ofTokens = reflect.TypeFor[token.Token]().PkgPath()
-
-// ofUsage is the package that declares what is said of the usage of actors.
-var ofUsage = reflect.TypeFor[usage.Work]().PkgPath()
+// prefixes are what the names of schemas begin with, by the package that declares the struct.
+var prefixes = map[string]string{
+	reflect.TypeFor[wfhost.RunStatus]().PkgPath(): "Workflow", reflect.TypeFor[wfhost.Failure]().PkgPath(): "Workflow",
+	reflect.TypeFor[kv.Entry]().PkgPath(): "KV", reflect.TypeFor[token.Token]().PkgPath(): "Token", reflect.TypeFor[usage.Work]().PkgPath(): "Usage",
+	reflect.TypeFor[trace.Span]().PkgPath(): "Trace", reflect.TypeFor[audit.Record]().PkgPath(): "Audit",
+}
 
 // schemaName is the name of a struct. Those of some packages begin with what they are about.
 func schemaName(t reflect.Type) string {
-	switch {
-	case slices.Contains(ofWorkflows, t.PkgPath()):
-		return "Workflow" + t.Name()
-	case t.PkgPath() == ofKV:
-		return "KV" + t.Name()
-	case t.PkgPath() == ofUsage:
-		return "Usage" + t.Name()
-	case t.PkgPath() == ofTokens:
-		return "Token" + strings.TrimPrefix(t.Name(), "Token")
-	}
-	return t.Name()
+	prefix := prefixes[t.PkgPath()]
+	return prefix + strings.TrimPrefix(t.Name(), prefix)
 }
 
 // object returns a reference to the schema of a struct, or to one for each name if it holds the name.

@@ -13,6 +13,17 @@ var hostText = map[string]string{
 	"ActorRows.truncated": "truncated: the actor has more rows than the answer has room for.",
 	"Address":             "An Address names an actor by type and key.",
 	"AlarmListOutput":     "AlarmListOutput is in the order of name and instance.",
+	"AuditPage":           "A Page is a page of records, the latest first.",
+	"AuditPage.cursor": "cursor selects the next page, as the Before of its query; 0 after the last. A page with a " +
+		"cursor may be empty.",
+	"AuditRecord": "A Record is what the audit log has of one call of an operator's method that succeeded.",
+	"AuditRecord.actor_id": "actor_id names the life of the actor, and version the commit that made the change. A verb " +
+		"without a commit has none.",
+	"AuditRecord.id": "id grows from record to record. It is the time of the commit in Unix microseconds, or a " +
+		"little more.",
+	"AuditRecord.input": "input is the input of the method. before and after are what it changed, or after is its " +
+		"output. What takes more than 4 KiB is {\"$size\": bytes, \"$sha256\": digest}.",
+	"AuditRecord.verb": "verb is the name of the method, or actor.destroy or sql.import.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
 		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
 		"attempt is allowed. Retryable, unless the reason is ReasonDamaged.",
@@ -426,12 +437,13 @@ var hostText = map[string]string{
 	"QueueStats.oldest":   "oldest is when the first of the pending messages was sent; nil if none is pending.",
 	"QueueStats.pending": "pending messages can be received, delayed ones not yet, processing ones are locked by " +
 		"workers; dead ones were given up.",
-	"QueueStats.sent":  "sent, done and failed count messages ever sent, acknowledged and given up.",
-	"QueueStatsInput":  "QueueStatsInput names a queue, or \"\" for all of the actor.",
-	"QueueStatsOutput": "QueueStatsOutput is in the order of names.",
-	"ReadStreamItem":   "ReadStreamItem is a StreamItem in a request's encoding.",
-	"ReceivedMessage":  "ReceivedMessage is a Received in a request's encoding.",
-	"RunCount":         "A RunCount is how many runs of a type are paused for a reason, or have failed.",
+	"QueueStats.sent":             "sent, done and failed count messages ever sent, acknowledged and given up.",
+	"QueueStatsInput":             "QueueStatsInput names a queue, or \"\" for all of the actor.",
+	"QueueStatsOutput":            "QueueStatsOutput is in the order of names.",
+	"ReadStreamItem":              "ReadStreamItem is a StreamItem in a request's encoding.",
+	"ReceivedMessage":             "ReceivedMessage is a Received in a request's encoding.",
+	"ReceivedMessage.traceparent": "traceparent is the W3C trace context of what sent the message, if that is recorded.",
+	"RunCount":                    "A RunCount is how many runs of a type are paused for a reason, or have failed.",
 	"RunCounts": "RunCounts are the counts of all runs that are paused or have failed, by type, state and " +
 		"reason, in that order.",
 	"RunCounts.uncertain": "uncertain names the actors whose runs are not counted, for the reason of " +
@@ -574,9 +586,44 @@ var hostText = map[string]string{
 		"its secret is stored.",
 	"TokenListOutput":  "ListOutput has the tokens of an actor that are valid, in the order of their creation.",
 	"TokenRevokeInput": "RevokeInput names a token by its id.",
-	"UsageActor":       "An Actor is what one of several actors did.",
-	"UsageDay":         "A Day is what an actor did on a day.",
-	"UsageGetInput":    "GetInput selects days of an actor.",
+	"TraceEvent":       "An Event is a moment of a span.",
+	"TraceFindPage": "FindPage has spans of a trace. A page ends when a node has read for a while, also if it " +
+		"has found nothing.",
+	"TraceFindPage.actors":     "actors is how many actors were looked at.",
+	"TraceFindPage.cursor":     "cursor selects the next page; absent after the last.",
+	"TraceFound":               "Found is a span of an actor.",
+	"TraceLink":                "A Link refers to a span that is related, such as the one that sent a message.",
+	"TraceReadInput":           "ReadInput selects spans of an actor.",
+	"TraceReadInput.cursor":    "cursor is that of the page before.",
+	"TraceReadInput.errors":    "errors selects spans that ended with an error.",
+	"TraceReadInput.limit":     "limit is how many spans a page has; 0 is 1,000.",
+	"TraceReadInput.max_bytes": "max_bytes is how many bytes the spans of a page have at most, as OTLP; 0 is 4 MiB.",
+	"TraceReadInput.name":      "name selects the spans with a name.",
+	"TraceReadInput.start": "start and end bound a time. Spans that overlap it are selected, however long they are. " +
+		"Absent, there is no bound.",
+	"TraceReadInput.trace_id": "trace_id selects the spans of one trace, by its 32 hexadecimal digits.",
+	"TraceReadOutput":         "ReadOutput is a page of spans, in the order of their starts.",
+	"TraceReadOutput.cursor":  "cursor selects the next page; absent after the last.",
+	"TraceReadOutput.damaged": "damaged names the keys of stored spans that cannot be read.",
+	"TraceReadOutput.dropped": "dropped is how many spans of that time are missing, because there were too many.",
+	"TraceReadOutput.now":     "now is the time of the node.",
+	"TraceReadOutput.parents": "parents are the spans that those of the page are part of, as far as they are not in it.",
+	"TraceRule": "A Rule says which traces are recorded, and which operations although their trace is not. " +
+		"A member that is absent is as the configuration of the node says; of a type, as it is for " +
+		"the other types, except that a type with a rule has a rate of its own.",
+	"TraceRule.per_second": "per_second is how many traces begin in a second that are recorded.",
+	"TraceRule.share":      "share is the part of the traces that is recorded, up to per_second.",
+	"TraceRule.slow_ms":    "slow_ms is how long a turn or query takes, in milliseconds, that is recorded in any case.",
+	"TraceSampling":        "A Sampling says which of the traces that begin at a node are recorded.",
+	"TraceSampling.types":  "types have rules of their own.",
+	"TraceSpan":            "A Span is an operation. One without an end has not ended.",
+	"TraceSpan.kind":       "kind is internal, server, client, producer or consumer.",
+	"TraceSpan.remote":     "remote says that the parent is a span of another actor or process.",
+	"TraceSpan.scope":      "scope is the name of the code that made the span; absent for the runtime itself.",
+	"TraceSpan.status":     "status is ok or error; absent if nobody said.",
+	"UsageActor":           "An Actor is what one of several actors did.",
+	"UsageDay":             "A Day is what an actor did on a day.",
+	"UsageGetInput":        "GetInput selects days of an actor.",
 	"UsageGetInput.from": "from and to are the first and the last day, such as 2026-11-27, in UTC. Absent, they are " +
 		"the first that is kept and today.",
 	"UsageGetOutput": "GetOutput has the days of an actor in their order, also those on which it did nothing.",

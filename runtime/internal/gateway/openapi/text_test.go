@@ -49,7 +49,13 @@ type hostComments struct {
 func readHost(t *testing.T) hostComments {
 	t.Helper()
 	c := hostComments{text: make(map[string]string), enums: make(map[string][]string), numbers: make(map[string]string)}
-	for prefix, dir := range map[string]string{"": "host", "KV": "host/kv", "Token": "host/token", "Usage": "host/usage"} {
+	packages := map[string]string{"host": ""}
+	for path, prefix := range prefixes {
+		if _, dir, is := strings.Cut(path, "/actor/"); is {
+			packages[dir] = prefix
+		}
+	}
+	for dir, prefix := range packages {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", filepath.FromSlash(dir), "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal("no source of package host: ", err)

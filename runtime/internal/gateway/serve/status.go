@@ -17,7 +17,7 @@ const StatusClientClosedRequest = 499
 // the code invalid_argument: 405 for the wrong HTTP method and 415 for a body that is neither JSON nor CBOR.
 func Status(c host.Code) int {
 	switch c {
-	case host.InvalidArgument:
+	case host.InvalidArgument, host.ReadOnly:
 		return http.StatusBadRequest
 	case host.Unauthenticated:
 		return http.StatusUnauthorized
@@ -43,7 +43,7 @@ func Status(c host.Code) int {
 		return http.StatusGatewayTimeout
 	case host.QuotaExceeded:
 		return http.StatusInsufficientStorage
-	case host.ReadOnly, host.StateTooNew, host.Crashed, host.Internal:
+	case host.StateTooNew, host.Crashed, host.Internal:
 		return http.StatusInternalServerError
 	}
 	return http.StatusInternalServerError

@@ -30,6 +30,9 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 			}
 		}
 	}
+	if got := Status(host.ReadOnly); got != 400 { // mostly a statement of the client
+		t.Errorf("read_only has the status %d", got)
+	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -287,7 +287,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 	for _, m := range received {
 		r := host.ReceivedMessage{
 			ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent.UTC(), DedupID: m.DedupID,
-			WantReply: m.WantReply, Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
+			WantReply: m.WantReply, Traceparent: m.Span.String(), Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
 		}
 		if r.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
 			return out, err

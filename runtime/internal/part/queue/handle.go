@@ -269,11 +269,21 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	start := time.Now()
 	j.message.Store(nil)
 	c.Actor.Type.Profile.Enter("queue", c.Actor.Type.Queues[i].Name, true)
+	ofJob := w.Span
+	w.Span = host.Untraced // until the message is read: if it has a trace, its turns are of that
 	_, err = c.RunTurn(w, c.Actor.Type.Queues[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 		set := SetOf(h)
 		m, ok, err := set.Next(name)
+		w.Span = ofJob
 		if err != nil || !ok {
 			return nil, err
+		}
+		if !m.Span.IsZero() {
+			w.Span = m.Span
+		}
+		h.Begins()
+		if m.Span.IsZero() {
+			ofJob = w.Span
 		}
 		found = true
 		j.life, j.queue, j.began = c.ID, i, start
@@ -293,6 +303,9 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 		}
 		return nil, err
 	})
+	if err != kernel.ErrAbandoned { // else others have the work
+		defer func() { w.Span = ofJob }()
+	}
 	if found {
 		own.pace[i].Add(time.Since(start))
 	}

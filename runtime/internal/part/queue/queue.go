@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -297,7 +298,15 @@ func enqueue(t *kernel.Turn, name string, messages []host.Enqueue) ([]host.Sent,
 			return nil, err
 		}
 	}
-	sent, err := SetOf(t).Send(name, messages)
+	set := SetOf(t)
+	var o *span.Operation
+	if cause := t.From.Span.Span(); cause.Sampled() {
+		if o, set.Span = span.New(t.Actor.Spans, "send", typ.Behavior.Type+"."+name, cause); o != nil {
+			o.Began = time.Now()
+		}
+	}
+	sent, err := set.Send(name, messages)
+	span.End(t.Actor.Spans, o, err)
 	if err != nil {
 		return nil, err
 	}

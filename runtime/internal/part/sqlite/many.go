@@ -13,7 +13,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -33,6 +32,7 @@ type manyQuery struct {
 	t    *kernel.Type
 	in   host.SQLInput
 	list host.ListQuery
+	page func(host.ListQuery) (host.ListPage, error) // lists actors
 	out  host.QueryManyOutput
 	rows int // that the answer has
 	size int // about how many bytes they have
@@ -40,8 +40,8 @@ type manyQuery struct {
 	seen int // actors, with a database or without
 }
 
-// QueryMany implements host.Databases.
-func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+// QueryMany runs a statement on the databases of the actors that page lists, as host.Databases says.
+func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, page func(host.ListQuery) (host.ListPage, error)) (host.QueryManyOutput, error) {
 	t, err := s.StoredTypeOf(host.Address{Type: in.Type, Key: in.Prefix})
 	if err != nil {
 		return host.QueryManyOutput{}, err
@@ -53,7 +53,7 @@ func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput) (
 		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit, maxManyRows).With("field", "limit")
 	}
 	q := manyQuery{
-		p: SQLiteIn(s), s: s, t: t, end: time.Now().Add(maxManyTime),
+		p: SQLiteIn(s), s: s, t: t, page: page, end: time.Now().Add(maxManyTime),
 		in:   host.SQLInput{SQL: in.SQL, Limit: in.Limit},
 		list: host.ListQuery{Type: in.Type, Prefix: in.Prefix, Where: in.Where, Sort: in.Sort, Cursor: in.Cursor, Limit: manyPage, Brief: true},
 		out:  host.QueryManyOutput{Columns: []host.SQLColumn{}, Actors: []host.ActorRows{}},
@@ -81,13 +81,13 @@ func (q *manyQuery) full() bool {
 // run goes through the actors page by page.
 func (q *manyQuery) run(ctx context.Context) error {
 	for {
-		page, err := survey.List(q.s, ctx, q.list)
+		page, err := q.page(q.list)
 		if err != nil {
 			return err
 		}
 		for i, a := range page.Actors {
 			if q.full() && q.seen > 0 {
-				return q.stop(ctx, i)
+				return q.stop(i)
 			}
 			q.seen++
 			if err := q.actor(ctx, a.Key); err != nil {
@@ -102,13 +102,13 @@ func (q *manyQuery) run(ctx context.Context) error {
 }
 
 // stop sets the cursor after n actors of the page.
-func (q *manyQuery) stop(ctx context.Context, n int) error {
+func (q *manyQuery) stop(n int) error {
 	if n == 0 {
 		q.out.Cursor = q.list.Cursor
 		return nil
 	}
 	q.list.Limit = n
-	page, err := survey.List(q.s, ctx, q.list)
+	page, err := q.page(q.list)
 	q.out.Cursor = page.Cursor
 	return err
 }

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"math"
 	"slices"
@@ -48,19 +47,30 @@ func page(r traces.Result) trace.ReadOutput {
 // StoredReply answers trace.read from a store that no node runs on.
 func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *host.Request) (host.Reply, error) {
 	out, err := call.Answer(r, func(in *trace.ReadInput) (trace.ReadOutput, error) {
-		id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
-		if err == nil && !ok {
-			err = fault.NotFound(r.Address)
-		}
-		if err != nil {
-			return trace.ReadOutput{}, err
-		}
-		snap := store.Snapshot(id)
-		defer snap.Close()
-		found, err := find(ctx, snap, traces.Pending{}, in)
+		found, err := stored(ctx, store, namespace, r.Address, in)
 		return page(found), err
 	})
 	return host.Reply{Output: out}, err
+}
+
+// StoredDocument is [Document] from a store that no node runs on.
+func StoredDocument(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in *trace.ReadInput) ([]byte, string, error) {
+	r, err := stored(ctx, store, namespace, addr, in)
+	return document(addr, &r), r.Cursor, err
+}
+
+// stored reads spans of an actor from a store that no node runs on.
+func stored(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
+	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
+	if err == nil && !ok {
+		err = fault.NotFound(addr)
+	}
+	if err != nil {
+		return traces.Result{}, err
+	}
+	snap := store.Snapshot(id)
+	defer snap.Close()
+	return find(ctx, snap, traces.Pending{}, in)
 }
 
 // result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
@@ -92,18 +102,24 @@ func find(ctx context.Context, rows traces.Reader, live traces.Pending, in *trac
 	if in.End != nil {
 		q.End = max(nanos(*in.End), 1) // 0 has no bound
 	}
-	if in.TraceID != "" {
-		id, err := hex.DecodeString(in.TraceID)
-		if err != nil || len(id) != len(q.TraceID) {
-			return traces.Result{}, host.Errorf(host.InvalidArgument, "trace_id is %.40q; it has 32 hexadecimal digits", in.TraceID).With("field", "trace_id")
-		}
-		copy(q.TraceID[:], id)
+	var err error
+	if q.TraceID, err = traceID(in.TraceID); err != nil {
+		return traces.Result{}, err
 	}
 	r, err := traces.Read(ctx, rows, q)
 	if fault, ok := errors.AsType[*traces.QueryError](err); ok {
 		return r, host.Errorf(host.InvalidArgument, "%s: %s", fault.Field, fault.Reason).With("field", fault.Field)
 	}
 	return r, err
+}
+
+// traceID reads a member trace_id; the zero id if it is empty.
+func traceID(text string) (traces.TraceID, error) {
+	id, ok := traces.ParseTraceID(text)
+	if !ok && text != "" {
+		return id, host.Errorf(host.InvalidArgument, "trace_id is %.40q; it has 32 hexadecimal digits", text).With("field", "trace_id")
+	}
+	return id, nil
 }
 
 // Document is what [trace.Documents] says.
@@ -115,8 +131,11 @@ func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trac
 	if err != nil {
 		return nil, "", err
 	}
-	group := traces.Group{Resource: resourceOf(addr, nil), Spans: append(r.Spans, r.Parents...)}
-	return traces.AppendJSON(nil, group), r.Cursor, nil
+	return document(addr, &r), r.Cursor, nil
+}
+
+func document(addr host.Address, r *traces.Result) []byte {
+	return traces.AppendJSON(nil, traces.Group{Resource: resourceOf(addr, nil), Spans: append(r.Spans, r.Parents...)})
 }
 
 // resourceOf describes an actor in the words of OpenTelemetry.

@@ -160,7 +160,7 @@ func verb(text string) string {
 // serious reports whether an error is the node's or the code's fault rather than a refusal.
 func serious(err error) bool {
 	switch host.CodeOf(err) {
-	case "", host.InvalidArgument, host.Unauthenticated, host.PermissionDenied, host.NotFound, host.UnknownType, host.UnknownMethod,
+	case "", host.InvalidArgument, host.ReadOnly, host.Unauthenticated, host.PermissionDenied, host.NotFound, host.UnknownType, host.UnknownMethod,
 		host.AlreadyExists, host.FailedPrecondition, host.Cycle, host.Overloaded, host.Canceled, host.TooLarge, host.QuotaExceeded,
 		host.IdempotencyMismatch, host.Destroyed, host.ActorPaused:
 		return false
@@ -168,17 +168,12 @@ func serious(err error) bool {
 	return true
 }
 
-// Admit takes the span of a caller from outside, as host.Tracer says.
-func (p *Recorder) Admit(cause host.Span) host.Span {
+// BeginRequest returns the span of a request from outside, as host.Tracer says.
+func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	if cause.Sampled() && !p.rules.Load().foreign.take() {
 		cause.Flags &^= sampled
 	}
-	return cause
-}
-
-// BeginRequest returns the span of a request from outside, as host.Tracer says.
-func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
-	s := p.Begin(p.k.Types[typ], p.Admit(cause))
+	s := p.Begin(p.k.Types[typ], cause)
 	switch {
 	case s.Sampled():
 	case s.IsZero():

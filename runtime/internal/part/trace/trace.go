@@ -64,6 +64,7 @@ type Recorder struct {
 	setting sync.Mutex // held while the rules are replaced, so that the audit log has them in their order
 	dropped *prometheus.CounterVec
 	users   *traces.Provider
+	tails   tails
 
 	mu    sync.Mutex
 	dirty []*journal // that wait for the next flush; the first has armed it
@@ -132,7 +133,7 @@ func (j *journal) life() *traces.Buffer {
 		}
 		o := &j.p.o
 		j.buffer.CompareAndSwap(nil, traces.NewBuffer(traces.Options{
-			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: o.Exporter, Resource: resourceOf(j.a.Address, o.Attributes),
+			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: j, Resource: resourceOf(j.a.Address, o.Attributes),
 		}))
 	}
 }

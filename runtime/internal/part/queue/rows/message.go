@@ -37,6 +37,7 @@ const (
 	flagReply   = 1 << iota // the sender wants the result
 	flagBackoff             // it has pauses of its own
 	flagTTL                 // expires and ttl are there
+	flagSpan                // span is there
 )
 
 // A message is the record of one message, of kinds 05 and 1a. All integers are big-endian, times
@@ -48,6 +49,7 @@ const (
 //	nonce                   u64
 //	created, due, tried, died  u64 each
 //	expires, ttl            u64 each, only with flagTTL
+//	trace, span, flags      16, 8 and 1 bytes, only with flagSpan
 //	queue, dedup id         uvarint length and bytes each
 //	pauses                  uvarint count, uvarint ms each; only with flagBackoff
 //	keys                    uvarint count, uvarint length and bytes each
@@ -68,8 +70,9 @@ type message struct {
 	due      int64  // delayed: when it can be received; locked: when the lock ends; dead: when it is removed
 	tried    int64  // when an attempt failed last; 0 if none did
 	died     int64
-	expires  int64 // when it is given up unless it is locked; 0 is never
-	ttl      int64 // what expires is made of, for a requeue
+	expires  int64     // when it is given up unless it is locked; 0 is never
+	ttl      int64     // what expires is made of, for a requeue
+	span     host.Span // of what sent it, if that is recorded
 	queue    []byte
 	dedup    []byte
 	backoff  []byte // pauses as they are stored, count first
@@ -126,6 +129,9 @@ func (m *message) append(b []byte) []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(m.expires))
 		b = binary.BigEndian.AppendUint64(b, uint64(m.ttl))
 	}
+	if m.flags&flagSpan != 0 {
+		b = append(append(append(b, m.span.Trace[:]...), m.span.ID[:]...), m.span.Flags)
+	}
 	b = appendText(b, m.queue)
 	b = appendText(b, m.dedup)
 	if m.flags&flagBackoff != 0 {
@@ -151,6 +157,11 @@ func (m *message) decode(id uint64, b []byte) error {
 	if m.flags&flagTTL != 0 {
 		m.expires, m.ttl = s.ms(), s.ms()
 	}
+	if m.flags&flagSpan != 0 {
+		copy(m.span.Trace[:], s.take(len(m.span.Trace)))
+		copy(m.span.ID[:], s.take(len(m.span.ID)))
+		m.span.Flags = s.byte()
+	}
 	m.queue, m.dedup = s.text(maxName), s.text(host.MaxDedupID)
 	if m.flags&flagBackoff != 0 {
 		m.backoff = s.list(maxPauses, func() { s.uvarint() })
@@ -160,7 +171,7 @@ func (m *message) decode(id uint64, b []byte) error {
 	switch {
 	case m.state < pending || m.state > dead:
 		s.fail("unknown state")
-	case m.flags >= flagTTL<<1:
+	case m.flags >= flagSpan<<1:
 		s.fail("unknown flags")
 	case m.priority < -host.MaxQueuePriority || m.priority > host.MaxQueuePriority:
 		s.fail("the priority is out of range")

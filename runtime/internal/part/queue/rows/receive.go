@@ -62,6 +62,7 @@ func (m *message) received(r *host.Received, queue string) {
 	r.Sent = time.UnixMilli(m.created)
 	r.DedupID = string(m.dedup)
 	r.WantReply = m.wantsReply()
+	r.Span = m.span
 }
 
 // Done removes a message that Next returned: its handler has done its work in this turn. reply is

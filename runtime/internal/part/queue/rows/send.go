@@ -214,6 +214,10 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 		m.ttl = milliseconds(e.TTL)
 		m.expires = s.now + m.ttl
 	}
+	if s.Span.Sampled() {
+		m.flags |= flagSpan
+		m.span = s.Span
+	}
 	if e.Backoff != nil {
 		m.flags |= flagBackoff
 		m.backoff = binary.AppendUvarint(m.backoff, uint64(len(e.Backoff)))

@@ -28,6 +28,8 @@ type Set struct {
 	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops
 	// well before that.
 	Room int
+	// Span is what sends messages. They carry it if it is sampled.
+	Span host.Span
 	// Keeper has the bodies of messages that are given up.
 	Keeper Keeper
 

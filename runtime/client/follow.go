@@ -1,0 +1,170 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A follower reads server-sent events of one connection after the other. One goroutine uses it.
+type follower struct {
+	c      *Client
+	q      request     // of each connection
+	opened func()      // called for each connection; may be nil
+	conn   *sse        // nil while there is none
+	fault  *host.Error // why it has ended
+}
+
+// start opens the first connection. It is retried like any read. ctx bounds the opening only.
+func (w *follower) start(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		f := w.open(ctx)
+		if f == nil {
+			return nil
+		}
+		if !f.nothing && !f.lost || attempt >= w.c.opts.Attempts || !sleep(ctx, w.c.wait(attempt, f.after)) {
+			return cause(ctx, f)
+		}
+	}
+}
+
+// cause is why something has failed: the end of its context, or the failure.
+func cause(ctx context.Context, f *failure) *host.Error {
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	return f.err
+}
+
+// open connects. The connection lasts until it is closed, or ctx ends while it is being made.
+func (w *follower) open(ctx context.Context) *failure {
+	q := w.q
+	q.header = w.c.header()
+	q.header.Set("Accept", "text/event-stream")
+	if q.body != nil {
+		q.header.Set("Content-Type", "application/json")
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	conn, _, f := w.c.listen(life, &q)
+	if f != nil {
+		cancel()
+		return f
+	}
+	w.conn = conn
+	if w.opened != nil {
+		w.opened()
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (w *follower) Close() {
+	if w.conn != nil {
+		w.conn.close()
+		w.conn = nil
+	}
+}
+
+// next gives events to f until it reports that it has something for the reader. It connects again if the connection is lost.
+func (w *follower) next(ctx context.Context, f func(name string, data []byte) (told bool, err error)) error {
+	lost := time.Now()
+	for attempt := 1; w.fault == nil; {
+		if w.conn == nil {
+			switch f := w.open(ctx); {
+			case f == nil:
+				attempt = 1
+			case ctx.Err() != nil:
+				return contextError(ctx)
+			case !f.nothing && !f.lost, w.c.opts.MaxOutage > 0 && time.Since(lost) > w.c.opts.MaxOutage:
+				return f.err
+			default:
+				sleep(ctx, w.c.wait(attempt, f.after))
+				attempt++
+			}
+			continue
+		}
+		name, data, err := w.event(ctx)
+		told := false
+		if err == nil {
+			told, err = f(name, data)
+		}
+		switch {
+		case err == nil && told:
+			return nil
+		case err == nil:
+		case ctx.Err() != nil:
+			w.Close() // it may have stopped within an event
+			return contextError(ctx)
+		case errors.Is(err, errReconnect):
+			w.Close()
+			lost = time.Now()
+			sleep(ctx, w.c.wait(attempt, 0))
+		default:
+			w.Close()
+			w.fault = asError(ctx, err)
+		}
+	}
+	return w.fault
+}
+
+// each calls f with the data of each event of a name, until ctx ends or f returns an error.
+func (w *follower) each(ctx context.Context, name string, f func(data []byte) error) error {
+	defer w.Close()
+	for {
+		var data []byte
+		err := w.next(ctx, func(n string, d []byte) (bool, error) {
+			data = d
+			return n == name, nil
+		})
+		if err == nil {
+			err = f(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// event reads an event of the connection.
+func (w *follower) event(ctx context.Context) (string, []byte, error) {
+	defer context.AfterFunc(ctx, w.conn.cancel)()
+	return w.conn.event()
+}
+
+// event reads an event that has a name. The error is errReconnect if the stream ends and may be opened again.
+func (s *sse) event() (name string, data []byte, err error) {
+	for {
+		line, err := s.line(len(data))
+		var e *host.Error
+		switch {
+		case errors.As(err, &e):
+			return "", nil, e
+		case err != nil:
+			return "", nil, errReconnect
+		case len(line) == 0 && name == "cairn.bye":
+			bye := new(host.Error)
+			if json.Unmarshal(data, bye) != nil || bye.Code == host.Unavailable {
+				return "", nil, errReconnect
+			}
+			return "", nil, known(bye)
+		case len(line) == 0 && name != "":
+			return name, data, nil
+		case len(line) == 0:
+			data = nil
+			continue
+		}
+		field, value, _ := bytes.Cut(line, []byte(": "))
+		switch string(field) {
+		case "event":
+			name = string(value)
+		case "data":
+			data = append(data, value...)
+		}
+	}
+}

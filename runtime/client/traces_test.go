@@ -1,0 +1,58 @@
+package client_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/trace"
+	"github.com/cairn-run/cairn/runtime/client"
+)
+
+// A connection that is lost is made again, and the reader is told that spans may be missing.
+func TestSpansAreFollowedOverConnections(t *testing.T) {
+	connections := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/actors/room/a/-/traces" || r.URL.RawQuery != "errors=true&name=turn&trace_id=7" || r.Header.Get("Accept") != "text/event-stream" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch connections++; connections {
+		case 1:
+			fmt.Fprint(w, "retry: 1\n\n:\n\nevent: span\ndata: {\"name\":\"a\",\"attributes\":{\"n\":9007199254740993}}\n\nevent: cairn.gap\ndata: {\"missed\":3}\n\nevent: span\ndata: {\"na")
+		case 2:
+			io.WriteString(w, "\nevent: cairn.bye\ndata: {\"code\":\"unavailable\"}\n\n")
+		case 3:
+			fmt.Fprint(w, "event: other\ndata: 1\n\nevent: span\ndata: {\"name\":\"b\"}\n\nevent: cairn.bye\ndata: {\"code\":\"destroyed\",\"message\":\"gone\"}\n\n")
+		}
+	}))
+	defer s.Close()
+	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	tail, err := c.FollowTraces(t.Context(), host.Address{Type: "room", Key: []string{"a"}}, trace.FollowInput{TraceID: "7", Name: "turn", Errors: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tail.Close()
+	var got string
+	for err == nil {
+		var news trace.News
+		if news, err = tail.Next(t.Context()); err == nil {
+			for _, s := range news.Spans {
+				got += fmt.Sprint(s.Name, s.Attributes)
+			}
+			got += fmt.Sprintf(" missed %d lost %v; ", news.Missed, news.Lost)
+		}
+	}
+	const want = "amap[n:9007199254740993] missed 0 lost false;  missed 3 lost false; bmap[] missed 0 lost true; "
+	if got != want || host.CodeOf(err) != host.Destroyed {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+}
