@@ -19,11 +19,15 @@ var hostText = map[string]string{
 	"AuditRecord": "A Record is what the audit log has of one call of an operator's method that succeeded.",
 	"AuditRecord.actor_id": "actor_id names the life of the actor, and version the commit that made the change. A verb " +
 		"without a commit has none.",
-	"AuditRecord.id": "id grows from record to record. It is the time of the commit in Unix microseconds, or a " +
-		"little more.",
+	"AuditRecord.damaged": "damaged: the record cannot be read, so only its place in the log is known, and the actor " +
+		"if it was asked for.",
+	"AuditRecord.id": "id grows from record to record, whatever the clock does.",
 	"AuditRecord.input": "input is the input of the method. before and after are what it changed, or after is its " +
 		"output. What takes more than 4 KiB is {\"$size\": bytes, \"$sha256\": digest}.",
-	"AuditRecord.verb": "verb is the name of the method, or actor.destroy or sql.import.",
+	"AuditRecord.time": "time is when the record was written, by the clock of the node.",
+	"AuditRecord.type": "type and key are the address of the actor. Both are empty for what the verb of a record " +
+		"does to the node.",
+	"AuditRecord.verb": "verb is the name of the method, or actor.destroy, sql.import or trace.sample.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
 		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
 		"attempt is allowed. Retryable, unless the reason is ReasonDamaged.",
