@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -159,6 +160,7 @@ var prefixes = map[string]string{
 	reflect.TypeFor[wfhost.RunStatus]().PkgPath(): "Workflow", reflect.TypeFor[wfhost.Failure]().PkgPath(): "Workflow",
 	reflect.TypeFor[kv.Entry]().PkgPath(): "KV", reflect.TypeFor[token.Token]().PkgPath(): "Token", reflect.TypeFor[usage.Work]().PkgPath(): "Usage",
 	reflect.TypeFor[trace.Span]().PkgPath(): "Trace", reflect.TypeFor[audit.Record]().PkgPath(): "Audit",
+	reflect.TypeFor[changes.Record]().PkgPath(): "Changes",
 }
 
 // schemaName is the name of a struct. Those of some packages begin with what they are about.

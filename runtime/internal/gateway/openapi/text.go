@@ -27,7 +27,16 @@ var hostText = map[string]string{
 	"AuditRecord.time": "time is when the record was written, by the clock of the node.",
 	"AuditRecord.type": "type and key are the address of the actor. Both are empty for what the verb of a record " +
 		"does to the node.",
-	"AuditRecord.verb": "verb is the name of the method, or actor.destroy, sql.import or trace.sample.",
+	"AuditRecord.verb":   "verb is the name of the method, or actor.destroy, sql.import or trace.sample.",
+	"ChangesChange":      "A Change is one change, as it is published over NATS.",
+	"ChangesChange.kind": "kind is event, state, kv, alarm, life, queue, conn, sql, workflow or audit.",
+	"ChangesChange.name": "name is that of the event, alarm, queue or method, or the transition of a life.",
+	"ChangesChange.size": "size is the length of data that has more than 4096 bytes, or is no JSON, and is left out.",
+	"ChangesRecord":      "A Record is what one turn of an actor changed, or a gap.",
+	"ChangesRecord.actor_id": "actor_id names the life of the actor, and version the commit. What has no commit has the " +
+		"version of the last one.",
+	"ChangesRecord.gap": "gap: records are missing here, because the follower was too slow or the connection was " +
+		"lost. missed is how many, or 0 if that is not known. The record has nothing else.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
 		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
 		"attempt is allowed. Retryable, unless the reason is ReasonDamaged.",
