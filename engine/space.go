@@ -34,7 +34,7 @@ type Space struct {
 	state   stateCache
 	durable atomic.Uint64
 	asides  asides       // what Aside wrote
-	listing *listingName // of an actor whose attributes were written; nil if not known
+	listing *listingName // of an actor whose attributes were written; nil if not known. As head, of the last commit
 	set     WriteSet
 }
 
