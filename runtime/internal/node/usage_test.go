@@ -318,3 +318,42 @@ func TestEveryActionIsCountedOnceThoughTheActorSleeps(t *testing.T) {
 		t.Errorf("%d calls, want %d", n, want)
 	}
 }
+
+// TestUsageOfActorsThatSleepIsWrittenByTheMinute has an actor that falls asleep again and again.
+func TestUsageOfActorsThatSleepIsWrittenByTheMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t)
+		for range 5 {
+			g.must("a", add(1))
+			g.mustVerb("a", host.ActorSleep, nil, nil)
+		}
+		before := g.today("a")
+		if before.Calls != 5 {
+			t.Fatalf("%d calls that nobody has written", before.Calls)
+		}
+		g.must("b", add(1)) // which makes what was written before durable
+		g.cut(1, 0)
+		if after := g.today("a"); after.Calls != 0 {
+			t.Errorf("%d calls were written within the minute", after.Calls)
+		}
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		time.Sleep(61 * time.Second)
+		g.must("b", add(1))
+		before = g.today("a")
+		g.cut(1, 0)
+		if after := g.today("a"); before.Calls != 1 || after != before {
+			t.Errorf("%+v after the crash, %+v before", after, before)
+		}
+		g.must("a", add(1)) // of which a successor has nothing
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+		g.must("a", add(1))
+		time.Sleep(5 * time.Minute)
+		if d := g.today("a"); d.Calls != 1 {
+			t.Errorf("a successor has %+v", d)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package usage
 
 import (
 	"errors"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,24 +19,47 @@ import (
 
 // A Part writes what the kernel's tallies have counted.
 //
-//  1. Each actor in memory has an account, which remembers how much of its tally is in the row of the day.
-//  2. The row is written every minute in which the actor did something, and before it leaves memory. It is written aside: without a
-//     sync, and for no quota. So a crash loses what was counted since the last row, which is a minute at most, and a power cut also
-//     rows that no commit of the actor's store has followed.
+//  1. What was counted is in one place: in the tally, in what an account could not write, in what is kept of an actor that sleeps, or
+//     in the row of the day. It moves from one to the other while its shelf is locked.
+//  2. The rows are written every minute, and when the node stops in order; those of actors that sleep earlier if there are many.
+//     They are written aside: without a sync, and for no quota. So a crash loses what was counted since the last minute began,
+//     and a power cut also rows that no commit of the store has followed.
 //  3. What is counted over midnight is of the day on which it is written.
 type Part struct {
 	// Off counts nothing.
 	Off bool
 
-	k     *kernel.Kernel
-	armed atomic.Bool  // the next minute will be told
-	began atomic.Int64 // when this minute began, as Kernel.Now has it
+	k       *kernel.Kernel
+	meter   meter
+	armed   atomic.Bool  // the next minute will be told
+	began   atomic.Int64 // when this minute began, as Kernel.Now has it
+	resting atomic.Int64 // actors on shelves
+	seed    maphash.Seed
+	shelves [64]shelf
 }
+
+// A shelf keeps what was counted of some actors.
+type shelf struct {
+	mu     sync.Mutex
+	writes int // how often rows were written
+	// resting has what is in no row of actors that sleep, by their keys.
+	resting map[string]rest
+}
+
+// A rest is what was counted of a life of an actor, which sleeps.
+type rest struct {
+	id keyspace.ActorID
+	tally.Totals
+}
+
+// maxResting is of how many actors a shelf keeps what is in no row.
+const maxResting = 128
 
 var (
 	_ kernel.Opener   = (*Part)(nil)
 	_ kernel.Preparer = (*Part)(nil)
 	_ kernel.Riser    = (*Part)(nil)
+	_ kernel.Facet    = (*meter)(nil)
 )
 
 // Name implements kernel.Part.
@@ -43,12 +67,15 @@ func (*Part) Name() string { return "usage" }
 
 // Open implements kernel.Opener.
 func (p *Part) Open(k *kernel.Kernel) error {
-	p.k = k
+	p.k, p.meter.p, p.seed = k, p, maphash.MakeSeed()
 	return nil
 }
 
 // Close implements kernel.Opener.
-func (*Part) Close(*kernel.Kernel) error { return nil }
+func (p *Part) Close(*kernel.Kernel) error {
+	p.writeResting()
+	return nil
+}
 
 // Stale implements kernel.Preparer.
 func (*Part) Stale(*kernel.Core) (bool, error) { return false, nil }
@@ -61,73 +88,175 @@ func (p *Part) Risen(c *kernel.Core) error {
 	if p.Off {
 		return nil
 	}
-	a := attach.Make(&c.Actor.Attached, func() *account { return &account{p: p, a: c.Actor} })
-	attach.Make(&c.Attached, func() *account { return a })
+	attach.Make(&c.Attached, func() *meter { return &p.meter })
 	c.Actor.Tally.SetSize(c.Rows.Size())
+	if p.resting.Load() > 0 {
+		p.resume(c)
+	}
+	p.arm()
+	return nil
+}
+
+// resume counts on from where the actor fell asleep.
+func (p *Part) resume(c *kernel.Core) {
+	s := p.shelf(c.Actor.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.resting[c.Actor.Key]; ok {
+		p.remove(s, c.Actor.Key)
+		if r.id == c.ID {
+			c.Actor.Tally.Add(r.Totals)
+		} // else it is destroyed
+	}
+}
+
+// remove removes an actor from a shelf.
+//
+// REQUIRES: s.mu
+func (p *Part) remove(s *shelf, key string) {
+	delete(s.resting, key)
+	p.resting.Add(-1)
+}
+
+// shelf returns the shelf of an actor's key.
+func (p *Part) shelf(key string) *shelf {
+	return &p.shelves[maphash.String(p.seed, key)%uint64(len(p.shelves))]
+}
+
+// arm begins a minute, if none has begun.
+func (p *Part) arm() {
 	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
 		p.began.Store(int64(p.k.Now()))
 		p.k.Later(time.Minute, p.minute)
 	}
-	return nil
 }
 
 // minute writes what was counted in the last minute, and begins another one if actors are in memory.
 func (p *Part) minute() {
 	p.began.Store(int64(p.k.Now()))
+	p.writeResting()
 	some := false
 	p.k.Each(func(a *kernel.Actor) {
-		if u := accountOf(a); u != nil {
+		if c := p.metered(a); c != nil {
 			some = true
-			u.turn()
-			if c := a.Waking(); c != nil {
-				u.save(c)
-			}
+			p.turn(c)
 		}
 	})
 	if !some {
 		p.armed.Store(false)
-		p.k.Each(func(a *kernel.Actor) { some = some || accountOf(a) != nil }) // one that came after the look, and found it armed
-		if !some || !p.armed.CompareAndSwap(false, true) {
+		p.k.Each(func(a *kernel.Actor) { some = some || p.metered(a) != nil }) // one that came after the look, and found it armed
+		if !some && p.resting.Load() == 0 || !p.armed.CompareAndSwap(false, true) {
 			return
 		}
 	}
 	p.k.Later(time.Minute, p.minute)
 }
 
-// An account is what is remembered of an actor's tally. It is attached to the actor, and to its core as a facet.
-type account struct {
-	p *Part
-	a *kernel.Actor
-
-	mu     sync.Mutex
-	writes int   // how often a row was written
-	past   *past // nil at first, and so for an actor that is in memory for less than a minute
+// metered returns the core of an actor that is counted; nil if it is not awake.
+func (p *Part) metered(a *kernel.Actor) *kernel.Core {
+	c := a.Waking()
+	if c == nil || attach.Get[*meter](&c.Attached) == nil {
+		return nil
+	}
+	return c
 }
 
-// past is what a tally was.
+// writeResting writes the rows of the actors that sleep.
+func (p *Part) writeResting() {
+	if p.resting.Load() == 0 {
+		return
+	}
+	for i := range p.shelves {
+		s := &p.shelves[i]
+		s.mu.Lock()
+		p.write(s)
+		s.mu.Unlock()
+	}
+}
+
+// write writes the rows of the actors on a shelf. An actor that is awake again without being counted waits longer. What cannot be
+// written is lost, as is that of destroyed actors.
+//
+// REQUIRES: s.mu
+func (p *Part) write(s *shelf) {
+	if len(s.resting) == 0 {
+		return
+	}
+	keys, ids := make([]string, 0, len(s.resting)), make([]keyspace.ActorID, 0, len(s.resting))
+	for key, r := range s.resting {
+		keys, ids = append(keys, key), append(ids, r.id)
+	}
+	s.writes++
+	day := usage.DayOf(time.Now())
+	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error { return add(w, day, s.resting[keys[i]].Totals) })
+	if expected(err) {
+		err = nil
+	}
+	if err != nil {
+		p.k.Logger.Warn("usage was not stored", "actors", len(ids)-len(open), "error", err)
+	}
+	for i, key := range keys {
+		if len(open) > 0 && open[0] == i {
+			open = open[1:]
+			continue
+		}
+		p.remove(s, key)
+	}
+	if len(s.resting) == 0 {
+		s.resting = nil // a map does not shrink
+	}
+}
+
+// expected reports whether an error need not be logged.
+func expected(err error) bool {
+	return errors.Is(err, engine.ErrDestroyed) || errors.Is(err, engine.ErrNotAside) || errors.Is(err, engine.ErrClosed) ||
+		errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrReadOnly) || errors.Is(err, engine.ErrDiskFull)
+}
+
+// A meter is the facet of the actors that are counted. One serves them all.
+type meter struct{ p *Part }
+
+// Forget implements kernel.Facet.
+func (*meter) Forget(*kernel.Core, engine.Version) {}
+
+// Close implements kernel.Facet: what is in no row waits for the end of the minute.
+func (m *meter) Close(c *kernel.Core) {
+	p, key := m.p, c.Actor.Key
+	s := p.shelf(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more := c.Actor.Tally.Take()
+	if u := accountOf(c.Actor); u != nil && u.past != nil {
+		more = more.Add(u.past.unwritten)
+		u.past.unwritten = tally.Totals{}
+	}
+	if more == (tally.Totals{}) {
+		return
+	}
+	if r, ok := s.resting[key]; !ok {
+		p.resting.Add(1)
+	} else if r.id == c.ID {
+		more = more.Add(r.Totals)
+	}
+	if s.resting == nil {
+		s.resting = make(map[string]rest)
+	}
+	if s.resting[key] = (rest{c.ID, more}); len(s.resting) >= maxResting {
+		p.write(s)
+	}
+	p.arm()
+}
+
+// Abandon implements kernel.Facet. It comes before the core is fenced: the row is written at once, because the core may stay open.
+func (m *meter) Abandon(c *kernel.Core) { m.p.turn(c) }
+
+// An account is what is remembered of an actor that was in memory when a minute ended. It is guarded by the actor's shelf.
+type account struct{ past *past } // nil if there is nothing to remember
+
+// past is what a tally had counted.
 type past struct {
-	saved        tally.Totals // which rows have
-	last, before tally.Totals // until this minute began, and until the one before it did
-}
-
-// then returns what the tally was.
-//
-// REQUIRES: u.mu
-func (u *account) then() past {
-	if u.past == nil {
-		return past{}
-	}
-	return *u.past
-}
-
-// keep sets what the tally was.
-//
-// REQUIRES: u.mu
-func (u *account) keep(now past) {
-	if u.past == nil {
-		u.past = new(past)
-	}
-	*u.past = now
+	last      tally.Totals // in the minute before this one
+	unwritten tally.Totals // until this minute began, and is in no row
 }
 
 // accountOf returns the account of an actor; nil if it has none.
@@ -152,45 +281,48 @@ func (r row) plus(t tally.Totals) row {
 	return r
 }
 
-// turn begins a minute.
-func (u *account) turn() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	was := u.then()
-	was.last, was.before = u.a.Tally.Totals(), was.last
-	u.keep(was)
+// turn begins a minute, and writes the row of the day if something was counted. If it cannot, it is tried again.
+func (p *Part) turn(c *kernel.Core) {
+	s := p.shelf(c.Actor.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := past{last: c.Actor.Tally.Take()}
+	u := accountOf(c.Actor)
+	if u == nil && now == (past{}) {
+		return
+	}
+	if u == nil {
+		u = attach.Make(&c.Actor.Attached, func() *account { return new(account) })
+	}
+	if u.past != nil {
+		now.unwritten = u.past.unwritten
+	}
+	now.unwritten = now.unwritten.Add(now.last)
+	if now.unwritten != (tally.Totals{}) {
+		s.writes++
+		err := c.Aside(func(w *engine.Aside) error { return add(w, usage.DayOf(time.Now()), now.unwritten) })
+		if err == nil || errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
+			now.unwritten = tally.Totals{}
+		}
+	}
+	if u.past = nil; now != (past{}) {
+		u.past = &now
+	}
 }
 
-// save writes the row of the day, if something was counted. If it cannot, it is tried again.
-func (u *account) save(c *kernel.Core) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	now := u.a.Tally.Totals()
-	more := now.Sub(u.then().saved)
-	if more == (tally.Totals{}) {
-		return nil
+// add adds to the row of a day.
+func add(w *engine.Aside, day int64, more tally.Totals) error {
+	next, err := begin(w, day)
+	if err != nil {
+		return err
 	}
-	err := c.Aside(func(w *engine.Aside) (err error) {
-		day := usage.DayOf(time.Now())
-		next, err := begin(w, day)
-		if err != nil {
-			return err
-		}
-		next = next.plus(more)
-		next.Stored, _ = w.Size()
-		value, err := record.Encode(&next)
-		if err != nil {
-			return err
-		}
-		return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
-	})
-	if err == nil || errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
-		was := u.then()
-		was.saved = now
-		u.keep(was)
-		u.writes++
+	next = next.plus(more)
+	next.Stored, _ = w.Size()
+	value, err := record.Encode(&next)
+	if err != nil {
+		return err
 	}
-	return err
+	return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
 }
 
 // begin returns the row of a day, as it is stored. If there is none it removes the rows that are not kept longer.
@@ -204,6 +336,11 @@ func begin(w *engine.Aside, day int64) (row, error) {
 			return r, nil
 		} // else it is damaged, and written anew
 	}
+	size, created := w.Size()
+	born := usage.DayOf(time.UnixMilli(created))
+	if born == day { // there are no other rows
+		return row{}, nil
+	}
 	var last row
 	start, _ := keyspace.Usage.Range()
 	oldest, old, some := keyspace.Usage.Append(nil, uint64(day-usage.Kept+1)), false, false
@@ -215,7 +352,7 @@ func begin(w *engine.Aside, day int64) (row, error) {
 		return row{}, err
 	}
 	r := row{Before: last.Stored}
-	if size, created := w.Size(); !some && usage.DayOf(time.UnixMilli(created)) < day {
+	if !some && born < day {
 		r.Before = size // it did nothing since it is counted
 	}
 	if old {
@@ -223,20 +360,3 @@ func begin(w *engine.Aside, day int64) (row, error) {
 	}
 	return r, nil
 }
-
-// Forget implements kernel.Facet.
-func (*account) Forget(*kernel.Core, engine.Version) {}
-
-// Close implements kernel.Facet.
-func (u *account) Close(c *kernel.Core) {
-	err := u.save(c)
-	switch {
-	case err == nil, errors.Is(err, engine.ErrDestroyed), errors.Is(err, engine.ErrNotAside), errors.Is(err, engine.ErrClosed),
-		errors.Is(err, engine.ErrFenced), errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrDiskFull):
-		return // there is nothing to keep, the next core keeps it, or it was logged
-	}
-	u.p.k.Logger.Warn("usage was not stored", "actor_type", u.a.Address.Type, "actor_key", u.a.Address.Key, "error", err)
-}
-
-// Abandon implements kernel.Facet. It comes before the core is fenced.
-func (u *account) Abandon(c *kernel.Core) { u.Close(c) }
