@@ -87,11 +87,17 @@ type sight struct {
 // look returns what was counted of an actor and is in no row.
 func (p *Part) look(addr host.Address) sight {
 	key := string(address.Append(nil, addr))
-	a := p.k.Find(addr)
-	metered := a != nil && p.metered(a) != nil
 	s := p.shelf(key)
+	a := p.k.Find(addr)
+	metered := a != nil && p.metered(a) != nil // which locks the actor: that comes before the shelf
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for now := p.k.Find(addr); now != a; now = p.k.Find(addr) { // it left memory, or came, and took the counts with it
+		a = now
+		s.mu.Unlock()
+		metered = a != nil && p.metered(a) != nil
+		s.mu.Lock()
+	}
 	v := sight{metered, s.writes, s.resting[key].Totals} // of this life: a successor has removed what its predecessor did
 	if metered {
 		v.more = v.more.Add(a.Tally.Totals())
