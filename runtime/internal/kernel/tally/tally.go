@@ -72,15 +72,6 @@ func (t *Tally) Take() Totals {
 	return Totals{int64(t.calls.Swap(0)), int64(t.turns.Swap(0)), time.Duration(t.time.Swap(0)), t.written.Swap(0), t.sent.Swap(0)}
 }
 
-// Add counts what was counted before.
-func (t *Tally) Add(more Totals) {
-	t.calls.Add(uint32(more.Calls))
-	t.turns.Add(uint32(more.Turns))
-	t.time.Add(int64(more.Time))
-	t.written.Add(more.Written)
-	t.sent.Add(more.Sent)
-}
-
 // Size returns the bytes of keys and values that the actor has, as of its last commit or SetSize.
 func (t *Tally) Size() int64 { return t.size.Load() }
 

@@ -79,9 +79,9 @@ func day(text, field string, today int64) (int64, error) {
 
 // A sight is what is known of an actor that the store may not have.
 type sight struct {
-	metered bool         // it is awake and counted
-	writes  int          // of the shelf
-	more    tally.Totals // that is in no row
+	core   *kernel.Core // nil if it is not awake and counted
+	writes int          // of the shelf
+	more   tally.Totals // that is in no row
 }
 
 // look returns what was counted of an actor and is in no row.
@@ -89,21 +89,21 @@ func (p *Part) look(addr host.Address) sight {
 	key := string(address.Append(nil, addr))
 	s := p.shelf(key)
 	a := p.k.Find(addr)
-	metered := a != nil && p.metered(a) != nil // which locks the actor: that comes before the shelf
+	c := p.metered(a) // which locks the actor: that comes before the shelf
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for now := p.k.Find(addr); now != a; now = p.k.Find(addr) { // it left memory, or came, and took the counts with it
 		a = now
 		s.mu.Unlock()
-		metered = a != nil && p.metered(a) != nil
+		c = p.metered(a)
 		s.mu.Lock()
 	}
-	v := sight{metered, s.writes, s.resting[key].Totals} // of this life: a successor has removed what its predecessor did
-	if metered {
-		v.more = v.more.Add(a.Tally.Totals())
-		if u := accountOf(a); u != nil && u.past != nil {
-			v.more = v.more.Add(u.past.unwritten)
-		}
+	if c == nil {
+		return sight{nil, s.writes, s.resting[key].Totals}
+	}
+	v := sight{c, s.writes, a.Tally.Totals().Add(s.of(c))}
+	if u := accountOf(a); u != nil && u.past != nil {
+		v.more = v.more.Add(u.past.unwritten)
 	}
 	return v
 }
@@ -111,7 +111,7 @@ func (p *Part) look(addr host.Address) sight {
 // goesWith reports whether a snapshot that was taken since a look has what was seen then in none of its rows.
 func (v sight) goesWith(p *Part, addr host.Address) bool {
 	now := p.look(addr)
-	return now.writes == v.writes && now.metered == v.metered
+	return now.writes == v.writes && now.core == v.core
 }
 
 // A ledger is what is known of an actor: its rows, and what is in no row.

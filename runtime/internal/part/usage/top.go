@@ -25,10 +25,11 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 	passed := min(s.Now()-time.Duration(p.began.Load()), time.Minute)
 	h := &ranking{by: q.By}
 	s.Each(func(a *kernel.Actor) {
-		if a.Left() || p.metered(a) == nil {
+		c := p.metered(a)
+		if a.Left() || c == nil {
 			return
 		}
-		r := row{Stored: a.Tally.Size()}.plus(p.lately(a, passed))
+		r := row{Stored: a.Tally.Size()}.plus(p.lately(c, passed))
 		w := r.work()
 		n := q.By.Of(&w)
 		if n == 0 || len(h.list) == most && n <= q.By.Of(&h.list[0].Work) {
@@ -47,11 +48,12 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 
 // lately returns what was counted in the last minute, of which passed is counted in this one: of the minute before it, the part that
 // is left.
-func (p *Part) lately(a *kernel.Actor, passed time.Duration) tally.Totals {
+func (p *Part) lately(c *kernel.Core, passed time.Duration) tally.Totals {
+	a := c.Actor
 	s := p.shelf(a.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := a.Tally.Totals()
+	now := a.Tally.Totals().Add(s.of(c))
 	u := accountOf(a)
 	if u == nil || u.past == nil {
 		return now

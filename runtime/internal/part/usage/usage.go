@@ -33,7 +33,6 @@ type Part struct {
 	meter   meter
 	armed   atomic.Bool  // the next minute will be told
 	began   atomic.Int64 // when this minute began, as Kernel.Now has it
-	resting atomic.Int64 // actors on shelves
 	seed    maphash.Seed
 	shelves [64]shelf
 }
@@ -42,17 +41,18 @@ type Part struct {
 type shelf struct {
 	mu     sync.Mutex
 	writes int // how often rows were written
-	// resting has what is in no row of actors that sleep, by their keys.
+	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake.
 	resting map[string]rest
+	full    int // how many are too many
 }
 
-// A rest is what was counted of a life of an actor, which sleeps.
+// A rest is what was counted of a life of an actor until it fell asleep.
 type rest struct {
 	id keyspace.ActorID
 	tally.Totals
 }
 
-// maxResting is of how many actors a shelf keeps what is in no row.
+// maxResting is of how many actors that sleep a shelf keeps what is in no row.
 const maxResting = 128
 
 var (
@@ -90,32 +90,29 @@ func (p *Part) Risen(c *kernel.Core) error {
 	}
 	attach.Make(&c.Attached, func() *meter { return &p.meter })
 	c.Actor.Tally.SetSize(c.Rows.Size())
-	if p.resting.Load() > 0 {
-		p.resume(c)
-	}
 	p.arm()
 	return nil
 }
 
-// resume counts on from where the actor fell asleep.
-func (p *Part) resume(c *kernel.Core) {
-	s := p.shelf(c.Actor.Key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r, ok := s.resting[c.Actor.Key]; ok {
-		p.remove(s, c.Actor.Key)
-		if r.id == c.ID {
-			c.Actor.Tally.Add(r.Totals)
-		} // else it is destroyed
-	}
-}
-
-// remove removes an actor from a shelf.
+// take removes what is kept of the life that a core is of, and returns it. What is kept of a life before it is dropped: that is
+// destroyed.
 //
 // REQUIRES: s.mu
-func (p *Part) remove(s *shelf, key string) {
-	delete(s.resting, key)
-	p.resting.Add(-1)
+func (s *shelf) take(c *kernel.Core) tally.Totals {
+	more := s.of(c)
+	delete(s.resting, c.Actor.Key)
+	return more
+}
+
+// of returns what is kept of the life that a core is of.
+//
+// REQUIRES: s.mu
+func (s *shelf) of(c *kernel.Core) tally.Totals {
+	r := s.resting[c.Actor.Key]
+	if r.id != c.ID {
+		return tally.Totals{}
+	}
+	return r.Totals
 }
 
 // shelf returns the shelf of an actor's key.
@@ -134,8 +131,7 @@ func (p *Part) arm() {
 // minute writes what was counted in the last minute, and begins another one if actors are in memory.
 func (p *Part) minute() {
 	p.began.Store(int64(p.k.Now()))
-	p.writeResting()
-	some := false
+	some := p.writeResting()
 	p.k.Each(func(a *kernel.Actor) {
 		if c := p.metered(a); c != nil {
 			some = true
@@ -145,15 +141,18 @@ func (p *Part) minute() {
 	if !some {
 		p.armed.Store(false)
 		p.k.Each(func(a *kernel.Actor) { some = some || p.metered(a) != nil }) // one that came after the look, and found it armed
-		if !some && p.resting.Load() == 0 || !p.armed.CompareAndSwap(false, true) {
+		if !some || !p.armed.CompareAndSwap(false, true) {
 			return
 		}
 	}
 	p.k.Later(time.Minute, p.minute)
 }
 
-// metered returns the core of an actor that is counted; nil if it is not awake.
+// metered returns the core of an actor that is counted; nil if it is not awake, or not in memory.
 func (p *Part) metered(a *kernel.Actor) *kernel.Core {
+	if a == nil {
+		return nil
+	}
 	c := a.Waking()
 	if c == nil || attach.Get[*meter](&c.Attached) == nil {
 		return nil
@@ -161,21 +160,20 @@ func (p *Part) metered(a *kernel.Actor) *kernel.Core {
 	return c
 }
 
-// writeResting writes the rows of the actors that sleep.
-func (p *Part) writeResting() {
-	if p.resting.Load() == 0 {
-		return
-	}
+// writeResting writes the rows of the actors that sleep. It reports whether something is left.
+func (p *Part) writeResting() (left bool) {
 	for i := range p.shelves {
 		s := &p.shelves[i]
 		s.mu.Lock()
 		p.write(s)
+		left = left || len(s.resting) > 0
 		s.mu.Unlock()
 	}
+	return left
 }
 
-// write writes the rows of the actors on a shelf. An actor that is awake again without being counted waits longer. What cannot be
-// written is lost, as is that of destroyed actors.
+// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again stays. What cannot be written is
+// lost, as is that of destroyed actors.
 //
 // REQUIRES: s.mu
 func (p *Part) write(s *shelf) {
@@ -189,22 +187,14 @@ func (p *Part) write(s *shelf) {
 	s.writes++
 	day := usage.DayOf(time.Now())
 	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error { return add(w, day, s.resting[keys[i]].Totals) })
-	if expected(err) {
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !expected(err) {
 		p.k.Logger.Warn("usage was not stored", "actors", len(ids)-len(open), "error", err)
 	}
-	for i, key := range keys {
-		if len(open) > 0 && open[0] == i {
-			open = open[1:]
-			continue
-		}
-		p.remove(s, key)
+	left := make(map[string]rest, len(open)) // a map does not shrink
+	for _, i := range open {
+		left[keys[i]] = s.resting[keys[i]]
 	}
-	if len(s.resting) == 0 {
-		s.resting = nil // a map does not shrink
-	}
+	s.resting, s.full = left, len(left)+maxResting
 }
 
 // expected reports whether an error need not be logged.
@@ -233,15 +223,10 @@ func (m *meter) Close(c *kernel.Core) {
 	if more == (tally.Totals{}) {
 		return
 	}
-	if r, ok := s.resting[key]; !ok {
-		p.resting.Add(1)
-	} else if r.id == c.ID {
-		more = more.Add(r.Totals)
-	}
 	if s.resting == nil {
-		s.resting = make(map[string]rest)
+		s.resting, s.full = make(map[string]rest), maxResting
 	}
-	if s.resting[key] = (rest{c.ID, more}); len(s.resting) >= maxResting {
+	if s.resting[key] = (rest{c.ID, more.Add(s.of(c))}); len(s.resting) >= s.full {
 		p.write(s)
 	}
 	p.arm()
@@ -286,7 +271,7 @@ func (p *Part) turn(c *kernel.Core) {
 	s := p.shelf(c.Actor.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := past{last: c.Actor.Tally.Take()}
+	now := past{last: c.Actor.Tally.Take().Add(s.take(c))}
 	u := accountOf(c.Actor)
 	if u == nil && now == (past{}) {
 		return
