@@ -122,6 +122,74 @@ func (a *asideSync) stop() {
 	}
 }
 
+// AsideOf is [Space.Aside] for actors that are not open, in one batch for all. It calls write with the index of each. Actors
+// without a commit, destroyed ones, and those with a head that cannot be read are left out. It returns the indexes of
+// the actors that are open, which it leaves alone.
+func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) error) (open []int, err error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if err := s.readOnly(); err != nil {
+		return nil, err
+	}
+	if err := s.free.check(); err != nil {
+		return nil, err
+	}
+	// A space of its own keeps each actor from being opened: OpenSpace waits for its lock. Nobody commits with it.
+	spaces := make([]Space, len(ids))
+	s.spaces.mu.Lock()
+	for i, id := range ids {
+		if s.spaces.byID[id] != nil {
+			open = append(open, i)
+			continue
+		}
+		sp := &spaces[i]
+		sp.store, sp.id = s, id
+		sp.mu.Lock()
+		s.spaces.byID[id] = sp
+	}
+	s.spaces.mu.Unlock()
+	defer func() {
+		for i := range spaces {
+			if sp := &spaces[i]; sp.store != nil {
+				sp.mu.Unlock()
+				s.forget(sp)
+			}
+		}
+	}()
+	batch := s.db.NewBatch()
+	defer batch.Close()
+	for i := range spaces {
+		sp := &spaces[i]
+		if sp.store == nil {
+			continue
+		}
+		root, ok, err := readRoot(s.db, sp.id, false)
+		if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
+			continue
+		} else if err != nil {
+			return open, err
+		}
+		if sp.head = root.head; !ok || sp.head.Destroyed || sp.head.Version == 0 {
+			continue
+		}
+		a := Aside{space: sp, batch: batch}
+		if err := errors.Join(write(i, &a), a.err); err != nil {
+			return open, err
+		}
+	}
+	if batch.Empty() {
+		return open, nil
+	}
+	s.free.wrote(batch.Len())
+	if err := s.applyUnsynced(batch); err != nil {
+		return open, err
+	}
+	s.syncLater()
+	return open, nil
+}
+
 // AppendValue is [WriteSet.AppendValue] as of before the batch.
 func (a *Aside) AppendValue(dst, key []byte) ([]byte, bool, error) {
 	return appendStored(dst, a.space.store.db, a.space.id, key)

@@ -1,11 +1,15 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -167,4 +171,73 @@ func TestWritingAsideBesideCommits(t *testing.T) {
 	}
 	wg.Wait()
 	same(t, r.sp.Head().Keys, 1)
+}
+
+// TestAsideOfWritesForActorsThatAreNotOpen has one that sleeps, one that is open, one that is destroyed, one that never was, and one
+// without a head that can be read.
+func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
+	s := listingStore(t, 5)
+	var ids []keyspace.ActorID
+	for i := range 5 {
+		sp := openSpace(t, s, i)
+		ids = append(ids, sp.ID())
+		if i == 2 {
+			must(t, sp.Writes().Destroy())
+			commit(t, sp)
+		}
+		if i != 1 {
+			sp.Close()
+		}
+	}
+	ids[3] = testID(99)
+	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[4], stateKey()), []byte{rootFormat}, pebble.Sync))
+	key := keyspace.Usage.Append(nil, 7)
+	var written []int
+	put := func(i int, a *Aside) error {
+		written = append(written, i)
+		bytes, created := a.Size()
+		fatalIf(t, bytes == 0 || created != int64(i)*60_000, "%d bytes, created at %d", bytes, created)
+		return a.Put(key, []byte("u"))
+	}
+	open, err := s.AsideOf(ids, put)
+	must(t, err)
+	same(t, fmt.Sprint(open), "[1]")
+	same(t, fmt.Sprint(written), "[0]")
+	refused := errors.New("refused")
+	open, err = s.AsideOf(ids[:2], func(_ int, a *Aside) error {
+		must(t, a.Put(key, []byte("v")))
+		return refused
+	})
+	wantErr(t, err, refused)
+	same(t, fmt.Sprint(open), "[1]")
+	sp := openSpace(t, s, 0) // nothing fences it
+	got, ok, err := sp.Writes().AppendValue(nil, key)
+	same(t, string(got), "u", ok, err)
+	putCommit(t, sp, kv("a"), "1")
+	same(t, s.Metrics().Spaces, 2)
+}
+
+// TestAnActorIsNotOpenedWhileSomethingIsWrittenAside opens actors that AsideOf has begun with.
+func TestAnActorIsNotOpenedWhileSomethingIsWrittenAside(t *testing.T) {
+	s := listingStore(t, 1)
+	sp := openSpace(t, s, 0)
+	sp.Close()
+	key := keyspace.Usage.Append(nil, 7)
+	opened := make(chan *Space)
+	_, err := s.AsideOf([]keyspace.ActorID{sp.ID()}, func(_ int, a *Aside) error {
+		go func() {
+			next, err := s.OpenSpace(sp.ID())
+			check(t, err)
+			opened <- next
+		}()
+		return a.Put(key, []byte("u"))
+	})
+	must(t, err)
+	next := <-opened
+	got, ok, err := next.Writes().AppendValue(nil, key)
+	same(t, string(got), "u", ok, err)
+	must(t, next.Writes().Destroy())
+	commit(t, next)
+	_, ok, err = s.Snapshot(sp.ID()).Get(key)
+	fatalIf(t, ok || err != nil, "the row outlives the actor: %v", err)
 }

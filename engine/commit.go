@@ -104,9 +104,10 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	defer release()
 
 	next := w.nextHead()
-	listing, err := w.relist(&next)
-	if err != nil {
-		sp.listing = nil // it may be the name that this set would have given
+	listing := relistings.Get().(*relisting)
+	defer listing.free()
+	if err := w.relist(listing, &next); err != nil {
+		sp.listing = nil // it has what this set would have written
 		return 0, err
 	}
 	batch := s.newBatch(w)
@@ -201,7 +202,7 @@ func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
 
 // encode writes the rows of the write set into a batch: first the ranges, then
 // everything that may lie in one.
-func (w *WriteSet) encode(b *pebble.Batch, next *head, outbox, log numbers, listing []listingOp) (int, error) {
+func (w *WriteSet) encode(b *pebble.Batch, next *head, outbox, log numbers, listing *relisting) (int, error) {
 	id := w.space.id
 	row := rowBuffer()
 	defer row.free()
@@ -246,6 +247,15 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, outbox, log numbers, list
 		row.b = keyspace.AppendIdentityRow(row.b[:0], id)
 		set(row.b, appendIdentity(nil, *w.created, w.at))
 	}
+	for _, op := range listing.ops {
+		if op.set {
+			row.value = appendDirectory(row.value[:0], id)
+			set(op.row, row.value)
+		} else {
+			clear(op.row)
+		}
+	}
+	// The rows of the actor, its root included, come one after the other: a memtable takes neighbours faster.
 	var value [maxMetadata]byte
 	if o := w.overlay; o != nil {
 		for i := range o.slots {
@@ -307,14 +317,6 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, outbox, log numbers, list
 			row.b = keyspace.AppendOutboxRow(row.b[:0], outbox.first)
 			set(row.b, record.data)
 			outbox.first++
-		}
-	}
-	for _, op := range listing {
-		if op.set {
-			row.value = appendDirectory(row.value[:0], id)
-			set(op.row, row.value)
-		} else {
-			clear(op.row)
 		}
 	}
 	if w.space.oldHead {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/cairn-run/cairn/keyspace"
@@ -33,8 +32,8 @@ func (w *WriteSet) reindex(key []byte, from, to int64) {
 // setIndex writes or removes an entry of the index. Removing is done blindly:
 // it is the same for an entry that is not there.
 func (w *WriteSet) setIndex(key []byte, live bool) {
-	if live && bytes.Compare(key, w.expiring) < 0 {
-		w.expiring = clone(key)
+	if live && string(key) < w.expiring {
+		w.expiring = string(key)
 	}
 	i := w.overlay.find(key)
 	if i < 0 {
@@ -72,7 +71,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err 
 				return err
 			}
 			if len(due)+len(stale) == 0 {
-				w.expiring = clone(m.key())
+				w.expiring = string(m.key())
 			}
 			at, key, err := w.parseExpiry(m.key())
 			if err != nil {
@@ -120,7 +119,7 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 	}
 	ok, err := m.next()
 	if ok && err == nil {
-		w.expiring = clone(m.key())
+		w.expiring = string(m.key())
 		at, _, err = w.parseExpiry(m.key())
 	}
 	return at, errors.Join(err, m.close())
@@ -130,8 +129,8 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 // because Pebble keeps what was removed from its beginning for a while.
 // REQUIRES: store.life.
 func (w *WriteSet) expiries(end []byte) (*merged, error) {
-	start := w.expiring
-	if start == nil {
+	start := []byte(w.expiring)
+	if len(start) == 0 {
 		start, _ = keyspace.Expiry.Range()
 	}
 	return w.view().merge(start, end, false)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -35,14 +36,32 @@ const (
 	listingBuilt = 1
 )
 
-// listingName is how the index names an actor.
+// listingName is how the index names an actor, and what a space remembers for the index.
 type listingName struct {
 	typ []byte // what the rows of its type begin with
 	key []byte // the parts of its key
+	// attributes are what the last commits wrote of attributes, as the store has it.
+	attributes []listedAttribute
 }
 
+// listedAttribute is an attribute that the store has, or does not have if the value is empty. Its key is sound.
+type listedAttribute struct{ key, value []byte }
+
+// maxListed is how many attributes a space remembers.
+const maxListed = 16
+
 func newListingName(i *Identity) *listingName {
-	return &listingName{keyspace.AppendListing(nil, i.Namespace, i.Type), keyspace.AppendListingKey(nil, i.Key)}
+	return &listingName{typ: keyspace.AppendListing(nil, i.Namespace, i.Type), key: keyspace.AppendListingKey(nil, i.Key)}
+}
+
+// attribute returns the attribute of a key, if it is remembered; else nil.
+func (n *listingName) attribute(key []byte) *listedAttribute {
+	for i := range n.attributes {
+		if a := &n.attributes[i]; bytes.Equal(a.key, key) {
+			return a
+		}
+	}
+	return nil
 }
 
 // row appends a row. field is the element of a field, value that of a value.
@@ -62,12 +81,57 @@ type listingOp struct {
 	set bool
 }
 
+// relisting is what a commit changes in the index.
+type relisting struct {
+	ops  []listingOp
+	rows []byte // the memory of the ops' rows
+}
+
+var relistings = sync.Pool{New: func() any { return new(relisting) }}
+
+// add adds a change of the row that was appended to rows at from.
+func (r *relisting) add(from int, rows []byte, set bool) {
+	r.rows = rows
+	r.ops = append(r.ops, listingOp{rows[from:], set})
+}
+
+// number adds a change of the row of a field that each actor has.
+func (r *relisting) number(n *listingName, field keyspace.ListingField, value int64, set bool) {
+	r.add(len(r.rows), n.number(r.rows, field, value), set)
+}
+
+// attribute adds a change of the row of an attribute, whose key is sound.
+func (r *relisting) attribute(n *listingName, key, value []byte, set bool) {
+	if soundElement(value) {
+		r.add(len(r.rows), n.row(r.rows, key[1:], value), set)
+	}
+}
+
+// free gives the memory back.
+func (r *relisting) free() {
+	clear(r.ops)
+	if r.ops, r.rows = r.ops[:0], r.rows[:0]; cap(r.rows) <= keptBlock {
+		relistings.Put(r)
+	}
+}
+
 // soundAttribute reports whether an actor is found by a key and a value.
-func soundAttribute(key, value []byte) bool {
-	if len(value) > MaxAttribute || keyspace.Attribute.Kind.Check(key) != nil {
+func soundAttribute(key, value []byte) bool { return soundElement(value) && soundName(key) }
+
+// soundName reports whether a key is a sound one of an attribute.
+func soundName(key []byte) bool { return keyspace.Attribute.Kind.Check(key) == nil }
+
+// soundElement reports whether a value is one element of a tuple, and not too long.
+func soundElement(value []byte) bool {
+	if len(value) > MaxAttribute {
 		return false
 	}
 	d := tuple.NewDecoder(value)
+	if d.Peek() == tuple.TypeInt { // most, without making one
+		if _, err := d.Int(); err == nil {
+			return !d.More()
+		}
+	}
 	_, err := d.Next()
 	return err == nil && !d.More()
 }
@@ -76,74 +140,95 @@ func isAttribute(key []byte) bool {
 	return len(key) > 0 && keyspace.Kind(key[0]) == keyspace.Attribute.Kind
 }
 
-// relist returns what the commit of the write set changes in the listing index.
-func (w *WriteSet) relist(next *head) (ops []listingOp, err error) {
+// relist adds what the commit of the write set changes in the listing index to r.
+func (w *WriteSet) relist(r *relisting, next *head) error {
 	sp, was := w.space, &w.space.head
 	switch {
 	case was.Destroyed:
-		return nil, nil
+		return nil
 	case w.destroyed != nil:
-		return w.unlist()
+		return w.unlist(r)
 	}
 	moved := w.created != nil ||
 		keyspace.SizeStep(was.Bytes) != keyspace.SizeStep(next.Bytes) || keyspace.MinuteStep(was.Updated) != keyspace.MinuteStep(next.Updated)
 	attributes := w.touchesAttributes()
 	if !moved && !attributes {
-		return nil, nil
+		return nil
 	}
 	name, err := w.listingName(attributes)
 	if err != nil || name == nil {
-		return nil, err
+		return err
 	}
 	before := w.created == nil // it has rows
 	number := func(field keyspace.ListingField, old, now int64) {
 		if before && old != now {
-			ops = append(ops, listingOp{name.number(nil, field, old), false})
+			r.number(name, field, old, false)
 		}
 		if !before || old != now {
-			ops = append(ops, listingOp{name.number(nil, field, now), true})
+			r.number(name, field, now, true)
 		}
 	}
 	number(keyspace.ListingSize, keyspace.SizeStep(was.Bytes), keyspace.SizeStep(next.Bytes))
 	number(keyspace.ListingUpdated, keyspace.MinuteStep(was.Updated), keyspace.MinuteStep(next.Updated))
-	attribute := func(key, value []byte, set bool) {
-		if soundAttribute(key, value) {
-			ops = append(ops, listingOp{name.row(nil, key[1:], value), set})
-		}
-	}
 	if !before && was.Version > 0 || before && w.hidesAttributes() {
+		name.attributes = nil
 		err := sp.eachAttribute(func(key, value []byte) {
-			if w.overlay.find(key) < 0 && before == w.hidden(key) { // the others are below, or stay
-				attribute(key, value, !before)
+			if w.overlay.find(key) < 0 && before == w.hidden(key) && soundName(key) { // the others are below, or stay
+				r.attribute(name, key, value, !before)
 			}
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !attributes || w.overlay == nil {
-		return ops, nil
+		return nil
 	}
 	for i := range w.overlay.slots {
-		sl := &w.overlay.slots[i]
-		if !isAttribute(sl.key) {
-			continue
-		}
-		var old []byte
-		if before {
-			if old, _, err = appendStored(nil, sp.store.db, sp.id, sl.key); err != nil {
-				return nil, err
+		if sl := &w.overlay.slots[i]; isAttribute(sl.key) {
+			if err := w.relistAttribute(r, name, sl, before); err != nil {
+				return err
 			}
 		}
-		if sl.live && bytes.Equal(old, sl.value) {
-			continue
-		}
-		attribute(sl.key, old, false)
-		if sl.live {
-			attribute(sl.key, sl.value, true)
+	}
+	return nil
+}
+
+// relistAttribute adds what a slot of an attribute changes. before: the actor has rows.
+func (w *WriteSet) relistAttribute(r *relisting, name *listingName, sl *slot, before bool) error {
+	a := name.attribute(sl.key)
+	var old []byte
+	switch {
+	case a != nil:
+		old = a.value
+	case !soundName(sl.key):
+		return nil
+	case before:
+		var err error
+		if old, _, err = appendStored(nil, w.space.store.db, w.space.id, sl.key); err != nil {
+			return err
 		}
 	}
-	return ops, nil
+	if sl.live && bytes.Equal(old, sl.value) {
+		return nil
+	}
+	if len(old) > 0 {
+		r.attribute(name, sl.key, old, false)
+	}
+	if sl.live {
+		r.attribute(name, sl.key, sl.value, true)
+	}
+	if before && a == nil && len(name.attributes) < maxListed {
+		name.attributes = append(name.attributes, listedAttribute{key: clone(sl.key)})
+		a = &name.attributes[len(name.attributes)-1]
+	}
+	switch {
+	case a != nil && len(sl.value) > MaxAttribute:
+		name.attributes = nil // not worth the memory
+	case a != nil:
+		a.value = append(a.value[:0], sl.value...) // nothing if it was deleted
+	}
+	return nil
 }
 
 // listingName returns how the index names the actor; nil if it has no name. keep: it is remembered for the next commits.
@@ -165,39 +250,38 @@ func (w *WriteSet) listingName(keep bool) (name *listingName, err error) {
 	return name, nil
 }
 
-// unlist returns the changes of a commit that destroys the actor. The rows of one whose head was not read are looked for among
+// unlist adds the changes of a commit that destroys the actor. The rows of one whose head was not read are looked for among
 // all of its type, because what they would be found by may be damaged.
-func (w *WriteSet) unlist() (ops []listingOp, err error) {
+func (w *WriteSet) unlist(r *relisting) (err error) {
 	sp, was := w.space, &w.space.head
 	if !w.destroyed.named {
-		return nil, nil
+		return nil
 	}
 	name := newListingName(&w.destroyed.tombstone.Identity)
 	if was.Version > 0 {
-		ops = append(ops, listingOp{row: name.number(nil, keyspace.ListingSize, keyspace.SizeStep(was.Bytes))},
-			listingOp{row: name.number(nil, keyspace.ListingUpdated, keyspace.MinuteStep(was.Updated))})
-		err = sp.eachAttribute(func(key, value []byte) {
-			if soundAttribute(key, value) {
-				ops = append(ops, listingOp{row: name.row(nil, key[1:], value)})
+		r.number(name, keyspace.ListingSize, keyspace.SizeStep(was.Bytes), false)
+		r.number(name, keyspace.ListingUpdated, keyspace.MinuteStep(was.Updated), false)
+		return sp.eachAttribute(func(key, value []byte) {
+			if soundName(key) {
+				r.attribute(name, key, value, false)
 			}
 		})
-		return ops, err
 	}
 	it, err := newIter(sp.store.db, &pebble.IterOptions{LowerBound: name.typ, UpperBound: keyspace.TupleEnd(name.typ)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if bytes.Equal(value, appendDirectory(nil, sp.id)) {
-			ops = append(ops, listingOp{row: clone(it.Key())})
+			r.add(len(r.rows), append(r.rows, it.Key()...), false)
 		}
 	}
-	return ops, it.Error()
+	return it.Error()
 }
 
 // eachAttribute visits the attributes that the store has of the actor.

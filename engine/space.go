@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -25,16 +26,16 @@ type Space struct {
 	generation Generation
 	limits     *Limits // never changed through this pointer
 
-	mu     sync.Mutex // held during a commit; guards the fields below
-	fenced bool
-	closed bool
+	mu      sync.Mutex // held during a commit; guards the fields below
+	fenced  bool
+	closed  bool
+	oldHead bool   // the store has the head in a row of its own
+	asides  asides // what Aside wrote
 
 	head    head
-	oldHead bool // the store has the head in a row of its own
 	state   stateCache
 	durable atomic.Uint64
-	asides  asides       // what Aside wrote
-	listing *listingName // of an actor whose attributes were written; nil if not known
+	listing *listingName // of an actor whose attributes were written; nil if not known. As head, of the last commit
 	set     WriteSet
 }
 
@@ -79,6 +80,7 @@ func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space,
 	s.spaces.mu.Lock()
 	before := s.spaces.byID[id]
 	s.spaces.byID[id] = sp
+	s.spaces.most = max(s.spaces.most, len(s.spaces.byID))
 	s.spaces.mu.Unlock()
 	if before != nil {
 		// Waits for a commit of the old space that is being applied, so that the
@@ -124,11 +126,17 @@ func (sp *Space) begin() error {
 	return nil
 }
 
+// manySpaces is how many spaces must have been open for their map to be made anew when few are left: a map does not shrink.
+const manySpaces = 1024
+
 // forget removes a space from the ones that are open, if it is the latest.
 func (s *Store) forget(sp *Space) {
 	s.spaces.mu.Lock()
 	if s.spaces.byID[sp.id] == sp {
 		delete(s.spaces.byID, sp.id)
+		if n := len(s.spaces.byID); s.spaces.most > manySpaces && n < s.spaces.most/8 {
+			s.spaces.byID, s.spaces.most = maps.Collect(maps.All(s.spaces.byID)), n
+		}
 	}
 	s.spaces.mu.Unlock()
 }

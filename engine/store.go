@@ -62,6 +62,7 @@ type Store struct {
 	spaces struct {
 		mu   sync.Mutex
 		byID map[keyspace.ActorID]*Space
+		most int // since the map was made
 	}
 	names struct {
 		mu    sync.Mutex

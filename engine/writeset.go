@@ -30,8 +30,8 @@ type WriteSet struct {
 	space   *Space
 	overlay *overlay // nil while there is nothing to hold
 	commits uint16   // how often the set was committed
-	// expiring is where the index of expiring keys begins, or before; nil if that is not known.
-	expiring []byte
+	// expiring is where the index of expiring keys begins, or before; "" if that is not known.
+	expiring string
 	outline
 }
 
@@ -243,7 +243,7 @@ func (s *Savepoint) Size() int64 { return s.state.bytes }
 // Rollback undoes everything since the savepoint, Advance included. It can be
 // done again for the same savepoint.
 func (w *WriteSet) Rollback(s Savepoint) {
-	w.expiring = nil
+	w.expiring = ""
 	epoch, o := w.epoch+1, w.overlay
 	w.outline = s.state
 	w.epoch = epoch

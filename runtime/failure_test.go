@@ -186,7 +186,7 @@ func bubbled() (int, []byte) {
 }
 
 func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
-	const most = 2688
+	const most = 2048
 	per := memoryOfAwakeIdleActor(t)
 	for range 3 { // the heap is shared: the store's buffers come and go in it
 		if per > most {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/site"
-	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 // An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid for. It is part of the commits of
@@ -45,8 +44,7 @@ func (a *Attribute[T]) Set(ctx Turn, value T) error {
 	if t == nil {
 		return errNoTurn()
 	}
-	var buf [64]byte
-	return s.Fail(t.SetAttribute(a.index, a.append(buf[:0], &value)))
+	return s.Fail(t.SetAttribute(a.index, a.hosted(value)))
 }
 
 // Clear removes the value and reports whether there was one. If Clear fails, so does the turn.
@@ -77,24 +75,35 @@ func (a *Attribute[T]) Get(ctx Reader) (value T, ok bool, err error) {
 	if err != nil || !ok {
 		return value, false, err
 	}
-	if err := a.read(stored, &value); err != nil {
+	if stored.Kind != a.kind {
 		return value, false, host.Errorf(host.Internal, "the stored value of attribute %q is no %s", a.name, a.kind)
+	}
+	v := reflect.ValueOf(&value).Elem()
+	switch a.kind {
+	case host.StringAttribute:
+		v.SetString(stored.Text)
+	case host.IntegerAttribute:
+		v.SetInt(stored.Number)
+	case host.BoolAttribute:
+		v.SetBool(stored.Number != 0)
+	default:
+		v.Set(reflect.ValueOf(time.UnixMilli(stored.Number).UTC()))
 	}
 	return value, true, nil
 }
 
 // Is returns the condition that the attribute has a value, for [FindQuery].Where.
 func (a *Attribute[T]) Is(value T) string {
-	v := reflect.ValueOf(&value).Elem()
+	v := a.hosted(value)
 	switch a.kind {
 	case host.StringAttribute:
-		return a.name + "=" + strconv.Quote(v.String())
+		return a.name + "=" + strconv.Quote(v.Text)
 	case host.IntegerAttribute:
-		return a.name + "=" + strconv.FormatInt(v.Int(), 10)
+		return a.name + "=" + strconv.FormatInt(v.Number, 10)
 	case host.BoolAttribute:
-		return a.name + "=" + strconv.FormatBool(v.Bool())
+		return a.name + "=" + strconv.FormatBool(v.Number != 0)
 	}
-	return a.name + "=" + time.UnixMilli(milliseconds(v)).UTC().Format(time.RFC3339Nano)
+	return a.name + "=" + time.UnixMilli(v.Number).UTC().Format(time.RFC3339Nano)
 }
 
 // scope returns the turn or query, if it is of an actor of the attribute's type.
@@ -109,58 +118,33 @@ func (a *Attribute[T]) scope(ctx context.Context) (site.Scope, error) {
 	return s, nil
 }
 
-func milliseconds(v reflect.Value) int64 { return v.Interface().(time.Time).UnixMilli() }
-
-// append appends a value as an element of a tuple.
-func (a *Attribute[T]) append(dst []byte, value *T) []byte {
+// hosted returns a value as the host has it.
+func (a *Attribute[T]) hosted(value T) host.AttributeValue {
 	switch v := any(value).(type) { // most types, without reflection
-	case *string:
-		return tuple.AppendString(dst, *v)
-	case *int64:
-		return tuple.AppendInt(dst, *v)
-	case *int:
-		return tuple.AppendInt(dst, int64(*v))
-	case *bool:
-		return tuple.AppendBool(dst, *v)
+	case string:
+		return host.AttributeValue{Kind: a.kind, Text: v}
+	case int64:
+		return host.AttributeValue{Kind: a.kind, Number: v}
+	case int:
+		return host.AttributeValue{Kind: a.kind, Number: int64(v)}
+	case time.Time:
+		return host.AttributeValue{Kind: a.kind, Number: v.UnixMilli()}
 	}
-	v := reflect.ValueOf(value).Elem()
-	switch a.kind {
-	case host.StringAttribute:
-		return tuple.AppendString(dst, v.String())
-	case host.IntegerAttribute:
-		return tuple.AppendInt(dst, v.Int())
-	case host.BoolAttribute:
-		return tuple.AppendBool(dst, v.Bool())
-	}
-	return tuple.EndNested(tuple.AppendInt(tuple.BeginNested(dst), milliseconds(v)))
+	return hosted(a.kind, reflect.ValueOf(value))
 }
 
-// read reads what append appends.
-func (a *Attribute[T]) read(stored []byte, value *T) (err error) {
-	d := tuple.NewDecoder(stored)
-	v := reflect.ValueOf(value).Elem()
-	switch a.kind {
-	case host.StringAttribute:
-		var s string
-		s, err = d.String()
-		v.SetString(s)
-	case host.IntegerAttribute:
-		var n int64
-		n, err = d.Int()
-		v.SetInt(n)
-	case host.BoolAttribute:
-		var b bool
-		b, err = d.Bool()
-		v.SetBool(b)
-	default:
-		if err = d.Nested(); err != nil {
-			return err
-		}
-		var ms int64
-		ms, err = d.Int()
-		v.Set(reflect.ValueOf(time.UnixMilli(ms).UTC()))
+// hosted returns a value of a type that is neither a time nor named in [Attribute.hosted].
+func hosted(kind host.AttributeKind, v reflect.Value) host.AttributeValue {
+	value := host.AttributeValue{Kind: kind}
+	switch {
+	case kind == host.StringAttribute:
+		value.Text = v.String()
+	case kind == host.IntegerAttribute:
+		value.Number = v.Int()
+	case v.Bool():
+		value.Number = 1
 	}
-	return err
+	return value
 }
 
 // A FindQuery selects actors of a type. All fields are optional.

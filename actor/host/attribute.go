@@ -9,8 +9,7 @@ type Attribute struct {
 // An AttributeKind is the type of an attribute's values.
 type AttributeKind uint8
 
-// The kinds of attributes. A value is one element of a tuple: a string, an integer, a boolean, or for a time the nested tuple of
-// its Unix milliseconds.
+// The kinds of attributes.
 const (
 	StringAttribute AttributeKind = iota + 1
 	IntegerAttribute
@@ -31,6 +30,13 @@ func (k AttributeKind) String() string {
 		return "time"
 	}
 	return "unknown"
+}
+
+// An AttributeValue is the value of an attribute. The zero AttributeValue is none.
+type AttributeValue struct {
+	Kind   AttributeKind
+	Text   string // of a string
+	Number int64  // an integer, 1 for true, or the Unix milliseconds of a time
 }
 
 // The bounds of attributes.

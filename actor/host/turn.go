@@ -43,9 +43,8 @@ type Reader interface {
 	// query sees. A closed handle is returned after the end.
 	SQL() *sql.DB
 
-	// Attribute returns the value of an attribute, by its index in the behavior's Attributes; false means that it has none. The
-	// value must not be changed, and is valid until the attribute is set.
-	Attribute(attribute int) ([]byte, bool, error)
+	// Attribute returns the value of an attribute, by its index in the behavior's Attributes; false means that it has none.
+	Attribute(attribute int) (AttributeValue, bool, error)
 
 	// QueueStats counts the messages of a queue.
 	QueueStats(queue string) (QueueStats, error)
@@ -80,8 +79,8 @@ type Turn interface {
 	// end of the store.
 	KVDeleteRange(start, end []byte) (int64, error)
 
-	// SetAttribute sets an attribute to an element of a tuple of its kind. Setting the value that it has writes nothing.
-	SetAttribute(attribute int, value []byte) error
+	// SetAttribute sets an attribute to a value of its kind. Setting the value that it has writes nothing.
+	SetAttribute(attribute int, value AttributeValue) error
 	// ClearAttribute removes the value of an attribute and reports whether it had one.
 	ClearAttribute(attribute int) (bool, error)
 

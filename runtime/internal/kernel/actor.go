@@ -43,19 +43,20 @@ type Actor struct {
 	Address host.Address
 	Key     string
 	// Remains is the id of a destroyed actor, of which this is what is left; zero for the actor of the address.
-	Remains   keyspace.ActorID
-	Attached  attach.List // residents
-	Spans     span.Sink   // nil if nothing is recorded
-	Tally     tally.Tally // of what it does
-	sleepSoon bool        // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
+	Remains  keyspace.ActorID
+	Attached attach.List // residents
+	Spans    span.Sink   // nil if nothing is recorded
+	Tally    tally.Tally // of what it does
 
-	Mu      sync.Mutex
-	Mailbox mailbox.Box[*Work] // guarded by Mu
-	Running bool
-	gone    bool
-	Epoch   atomic.Uint64 // changed under mu
-	Core    *Core
-	crashes int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
+	Mu        sync.Mutex
+	Mailbox   mailbox.Box[*Work] // guarded by Mu
+	Running   bool
+	gone      bool
+	sleepSoon bool          // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
+	Vacant    atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
+	Epoch     atomic.Uint64 // changed under mu
+	Core      *Core
+	crashes   int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
 
 	lastUsed atomic.Int64 // as Now has it
 	Weight   memory.Weight
@@ -68,7 +69,6 @@ type Actor struct {
 	Pending atomic.Int64 // commits that are not durable yet
 	Gate    gate.Gate    // how many of them are durable
 	Told    gate.Gate    // the consequences of how many of them are out
-	Vacant  atomic.Bool  // nothing is awake, or wants to be; only commits that are not durable keep the Actor
 }
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {

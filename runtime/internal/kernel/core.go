@@ -24,10 +24,6 @@ type Core struct {
 	storage  *engine.Limits
 	Rows     *engine.WriteSet
 	Instance host.Instance
-	// Exists: the actor is in the directory, or will be by the commit under way.
-	Exists bool
-	// joint says which turns stand or fall with the one under way.
-	joint joint
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored []byte
 	// Standing is what is known of the actor's rows at 0 of the wake index.
@@ -36,6 +32,10 @@ type Core struct {
 	Group    *Group
 	held     ledger.Ledger[result, *host.Error]
 	Identity host.Identity
+	// Exists: the actor is in the directory, or will be by the commit under way.
+	Exists bool
+	// joint says which turns stand or fall with the one under way.
+	joint joint
 	// Broken: the core must not be used; the actor is rebuilt from the store.
 	Broken bool
 	// Refused: a commit failed; what the write set holds was answered as undone and must never be committed.
@@ -45,14 +45,14 @@ type Core struct {
 	// Bare: the core has neither state nor code; it serves operators, and to destroy an actor that does not wake.
 	Bare bool
 	// Quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
-	Quiet bool
+	Quiet  bool
+	asleep atomic.Bool // the actor has left memory in order, and not in a crash
 	// streak counts the work done since the actor last rested for a while, or let others run.
 	streak int
 	// timer ends the contexts of turns.
 	timer deadline.Timer
 	// slept is the order to sleep whatever waits; nil if there is none.
-	slept  *Work
-	asleep atomic.Bool // the actor has left memory in order, and not in a crash
+	slept *Work
 }
 
 // Aside writes beside the actor's turns, as [engine.Space.Aside] does.

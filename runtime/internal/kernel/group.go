@@ -31,16 +31,16 @@ type Group struct {
 	results []result      // set by the commit
 	// Changed: at least one turn wrote something.
 	Changed bool
+	traced  bool // one of the results is of work that is sampled
+	// destroyed: the actor ends with this commit.
+	destroyed bool
 	// version is that of the last turn that wrote something.
 	version engine.Version
 	Commit  uint64 // its number among the Actor's commits, if changed
 	After   []Consequence
 	changes []*change.Pending
-	traced  bool         // one of the results is of work that is sampled
 	began   time.Time    // the commit, if traced
 	applied atomic.Int64 // how long it took to be applied, in ns, if traced
-	// destroyed: the actor ends with this commit.
-	destroyed bool
 }
 
 // Then has f run when the commit is durable. f must not block.

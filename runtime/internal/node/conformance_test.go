@@ -84,11 +84,8 @@ func conforming() []kerneltest.Subject {
 				if err != nil {
 					return err
 				}
-				var all []byte
-				if len(stored) > 0 {
-					all = stored[1 : len(stored)-1]
-				}
-				return t.SetAttribute(n%host.MaxAttributes, fmt.Appendf(nil, "\x02%s%d,\x00", all, n))
+				stored.Kind, stored.Text = host.StringAttribute, fmt.Sprint(stored.Text, n, ",")
+				return t.SetAttribute(n%host.MaxAttributes, stored)
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
 				for i := range host.MaxAttributes {
@@ -99,7 +96,7 @@ func conforming() []kerneltest.Subject {
 					if !ok {
 						continue
 					}
-					for _, n := range strings.Split(string(stored[1:len(stored)-2]), ",") {
+					for _, n := range strings.Split(strings.TrimSuffix(stored.Text, ","), ",") {
 						number, err := strconv.Atoi(n)
 						if err != nil {
 							return nil, err

@@ -124,10 +124,12 @@ func (h *handlerTurn) List(ctx context.Context, q host.ListQuery) (host.ListPage
 func (h *handlerTurn) attributes() attribute.Turn { return attribute.Turn{K: &h.Turn} }
 
 // Attribute implements host.Reader.
-func (h *handlerTurn) Attribute(i int) ([]byte, bool, error) { return h.attributes().Attribute(i) }
+func (h *handlerTurn) Attribute(i int) (host.AttributeValue, bool, error) {
+	return h.attributes().Attribute(i)
+}
 
 // SetAttribute implements host.Turn.
-func (h *handlerTurn) SetAttribute(i int, value []byte) error {
+func (h *handlerTurn) SetAttribute(i int, value host.AttributeValue) error {
 	return h.attributes().SetAttribute(i, value)
 }
 
@@ -168,7 +170,7 @@ func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPag
 }
 
 // Attribute implements host.Reader. It is no field, as in a turn.
-func (h *handlerQuery) Attribute(i int) ([]byte, bool, error) {
+func (h *handlerQuery) Attribute(i int) (host.AttributeValue, bool, error) {
 	return attribute.Query{K: &h.Query}.Attribute(i)
 }
 

@@ -338,7 +338,7 @@ func TestUsageOutlivesAClockThatIsWrong(t *testing.T) {
 		}
 		time.Sleep(365 * 24 * time.Hour)
 		g.must("a", add(1))
-		g.mustVerb("a", host.ActorSleep, nil, nil)
+		time.Sleep(2 * time.Minute)
 		if days := g.storedDays("a"); len(days) != 4 {
 			t.Errorf("rows of the days %v are left", days)
 		}
@@ -466,6 +466,45 @@ func TestUsageCountsEventsThatClientsGet(t *testing.T) {
 		after := g.today("a")
 		if got, want := after.BytesSent-before.BytesSent, int64(2*len(`said"0123456789"`)); got < want || got > want+4 { // and the answer
 			t.Errorf("%d bytes are sent, want %d", got, want)
+		}
+	})
+}
+
+// TestUsageOfActorsThatSleepIsWrittenByTheMinute has an actor that falls asleep again and again.
+func TestUsageOfActorsThatSleepIsWrittenByTheMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := counted(t)
+		for range 5 {
+			g.must("a", add(1))
+			g.mustVerb("a", host.ActorSleep, nil, nil)
+		}
+		before := g.today("a")
+		if before.Calls != 5 {
+			t.Fatalf("%d calls that nobody has written", before.Calls)
+		}
+		g.must("b", add(1)) // which makes what was written before durable
+		g.cut(1, 0)
+		if after := g.today("a"); after.Calls != 0 {
+			t.Errorf("%d calls were written within the minute", after.Calls)
+		}
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		time.Sleep(61 * time.Second)
+		g.must("b", add(1))
+		before = g.today("a")
+		g.cut(1, 0)
+		if after := g.today("a"); before.Calls != 1 || after != before {
+			t.Errorf("%+v after the crash, %+v before", after, before)
+		}
+		g.must("a", add(1)) // of which a successor has nothing
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+		g.must("a", add(1))
+		time.Sleep(5 * time.Minute)
+		if d := g.today("a"); d.Calls != 1 {
+			t.Errorf("a successor has %+v", d)
 		}
 	})
 }

@@ -91,7 +91,7 @@ func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err e
 		}
 	}
 	err = s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Field: tuple.AppendString(nil, name)}, func(f *engine.Found) (bool, error) {
-		kind, _ = AttributeKind(f.Value)
+		kind = ParseAttribute(f.Value).Kind
 		return false, nil
 	})
 	return kind, kind != 0, unbuilt(err)

@@ -151,47 +151,68 @@ func parseTime(s string) (int64, bool) {
 	return 0, false
 }
 
-// parseValue reads the value of an attribute.
-func parseValue(kind host.AttributeKind, s string) ([]byte, bool) {
+// parseValue reads the value of an attribute, as it is stored.
+func parseValue(kind host.AttributeKind, s string) (_ []byte, ok bool) {
+	v := host.AttributeValue{Kind: kind, Text: s}
 	switch kind {
 	case host.StringAttribute:
-		return tuple.AppendString(nil, s), true
+		ok = true
 	case host.IntegerAttribute:
-		n, err := strconv.ParseInt(s, 10, 64)
-		return tuple.AppendInt(nil, n), err == nil
+		var err error
+		v.Number, err = strconv.ParseInt(s, 10, 64)
+		ok = err == nil
 	case host.BoolAttribute:
-		return tuple.AppendBool(nil, s == "true"), s == "true" || s == "false"
+		if ok = s == "true" || s == "false"; s == "true" {
+			v.Number = 1
+		}
+	default:
+		v.Number, ok = parseTime(s)
 	}
-	ms, ok := parseTime(s)
-	return tuple.EndNested(tuple.AppendInt(tuple.BeginNested(nil), ms)), ok
+	return AppendAttribute(nil, v), ok
 }
 
-// AttributeKind returns the kind of a stored value, 0 for one that no attribute has, and a string.
-func AttributeKind(value []byte) (kind host.AttributeKind, text string) {
-	d := tuple.NewDecoder(value)
+// AppendAttribute appends the value of an attribute as it is stored: one element of a tuple, which is nested for a time.
+func AppendAttribute(dst []byte, v host.AttributeValue) []byte {
+	switch v.Kind {
+	case host.StringAttribute:
+		return tuple.AppendString(dst, v.Text)
+	case host.IntegerAttribute:
+		return tuple.AppendInt(dst, v.Number)
+	case host.BoolAttribute:
+		return tuple.AppendBool(dst, v.Number != 0)
+	}
+	return tuple.EndNested(tuple.AppendInt(tuple.BeginNested(dst), v.Number))
+}
+
+// ParseAttribute reads a stored value; one that no attribute has is the zero value.
+func ParseAttribute(stored []byte) (v host.AttributeValue) {
+	d := tuple.NewDecoder(stored)
 	var err error
 	switch d.Peek() {
 	case tuple.TypeString:
-		text, err = d.String()
-		kind = host.StringAttribute
+		v.Kind = host.StringAttribute
+		v.Text, err = d.String()
 	case tuple.TypeInt:
-		_, err = d.Int()
-		kind = host.IntegerAttribute
+		v.Kind = host.IntegerAttribute
+		v.Number, err = d.Int()
 	case tuple.TypeBool:
-		_, err = d.Bool()
-		kind = host.BoolAttribute
+		v.Kind = host.BoolAttribute
+		var is bool
+		if is, err = d.Bool(); is {
+			v.Number = 1
+		}
 	case tuple.TypeTuple:
-		kind = host.TimeAttribute
+		v.Kind = host.TimeAttribute
 		if err = d.Nested(); err == nil {
-			if _, err = d.Int(); err == nil {
+			if v.Number, err = d.Int(); err == nil {
 				err = d.EndNested()
 			}
 		}
 	}
 	if err != nil || d.More() {
-		return 0, ""
+		return host.AttributeValue{}
 	}
-	return kind, text
+	return v
 }
 
 // bounds are the values of a field that conditions allow, as bytes: from <= value < to.
@@ -273,8 +294,7 @@ func (c *condition) admits(f *engine.Found, walk string, head func() (engine.Hea
 			return false, err
 		}
 	}
-	kind, _ := AttributeKind(value)
-	return kind == c.kind && c.op.holds(bytes.Compare(value, c.value)), nil
+	return ParseAttribute(value).Kind == c.kind && c.op.holds(bytes.Compare(value, c.value)), nil
 }
 
 func compareInts(a, b int64) int {

@@ -3,6 +3,7 @@ package directory
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 )
 
@@ -15,8 +16,12 @@ type Directory[V comparable] struct {
 type shard[V comparable] struct {
 	mu     sync.RWMutex
 	values map[string]V
+	most   int  // values since the map was made
 	closed bool // no value is added
 }
+
+// shrunk is how many values a map must have had to be made anew when few are left: a map does not shrink.
+const shrunk = 32
 
 // New returns an empty directory.
 func New[V comparable]() *Directory[V] {
@@ -55,6 +60,7 @@ func (d *Directory[V]) FindOrMake(key []byte, make func(key string) V) V {
 		k := string(key)
 		v = make(k)
 		sh.values[k] = v
+		sh.most = max(sh.most, len(sh.values))
 	}
 	return v
 }
@@ -66,6 +72,10 @@ func (d *Directory[V]) Remove(key []byte, v V) {
 	defer sh.mu.Unlock()
 	if sh.values[string(key)] == v {
 		delete(sh.values, string(key))
+		if sh.most > shrunk && len(sh.values) < sh.most/8 {
+			sh.values = maps.Collect(maps.All(sh.values))
+			sh.most = len(sh.values)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Totals are counts, of the time since an actor came into memory or of a part of it.
+// Totals are counts of some time.
 type Totals struct {
 	Calls   int64 // that were answered: actions, queries and built-in methods
 	Turns   int64
@@ -15,20 +15,16 @@ type Totals struct {
 	Sent    int64         // bytes of answers
 }
 
-// Sub returns the counts since those of before.
-func (t Totals) Sub(before Totals) Totals {
-	return Totals{t.Calls - before.Calls, t.Turns - before.Turns, t.Time - before.Time, t.Written - before.Written, t.Sent - before.Sent}
-}
-
 // Add returns the counts of t and u together.
 func (t Totals) Add(u Totals) Totals {
 	return Totals{t.Calls + u.Calls, t.Turns + u.Turns, t.Time + u.Time, t.Written + u.Written, t.Sent + u.Sent}
 }
 
-// A Tally counts what one actor does. The zero Tally has counted nothing. Safe for concurrent use, and cheap: each method is a few
-// atomic additions.
+// A Tally counts what one actor does, until Take. The zero Tally has counted nothing. Safe for concurrent use, and cheap: each method
+// is a few atomic additions.
 type Tally struct {
-	calls, turns, time, written, sent atomic.Int64
+	calls, turns        atomic.Uint32 // which Take empties every minute
+	time, written, sent atomic.Int64
 
 	size atomic.Int64
 }
@@ -65,7 +61,15 @@ func (t *Tally) Send(bytes int) { t.sent.Add(int64(bytes)) }
 
 // Totals returns what was counted.
 func (t *Tally) Totals() Totals {
-	return Totals{t.calls.Load(), t.turns.Load(), time.Duration(t.time.Load()), t.written.Load(), t.sent.Load()}
+	return Totals{int64(t.calls.Load()), int64(t.turns.Load()), time.Duration(t.time.Load()), t.written.Load(), t.sent.Load()}
+}
+
+// Take returns what was counted, and begins anew.
+func (t *Tally) Take() Totals {
+	if t.Totals() == (Totals{}) {
+		return Totals{}
+	}
+	return Totals{int64(t.calls.Swap(0)), int64(t.turns.Swap(0)), time.Duration(t.time.Swap(0)), t.written.Swap(0), t.sent.Swap(0)}
 }
 
 // Size returns the bytes of keys and values that the actor has, as of its last commit or SetSize.

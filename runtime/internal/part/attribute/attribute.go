@@ -2,9 +2,9 @@
 package attribute
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -92,14 +92,14 @@ func shown(value []byte) (any, bool) {
 // writable reports whether a time can be written as RFC 3339, as in the JSON of a list.
 func writable(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
-func isTime(value []byte) bool {
-	v, _ := shown(value)
-	_, ok := v.(time.Time)
-	return ok
+// A value is the value of an attribute, with the size that it has in the store: -1 if it is not there.
+type value struct {
+	host.AttributeValue
+	size int
 }
 
 // remembered is what a core remembers of the attributes of its actor, so that a turn which sets the same value again reads nothing.
-type remembered []cached.Value[[]byte] // nil for none
+type remembered []cached.Value[value]
 
 func of(c *kernel.Core) remembered {
 	if r := attach.Get[*remembered](&c.Attached); r != nil {
@@ -138,13 +138,22 @@ func check(t *kernel.Type, attribute int) error {
 	return nil
 }
 
-// key returns the key of an attribute.
-func key(t *kernel.Type, attribute int) []byte {
-	return keyspace.Attribute.Append(nil, t.Attributes[attribute].Name)
+// appendKey appends the key of an attribute.
+func appendKey(dst []byte, t *kernel.Type, attribute int) []byte {
+	return keyspace.Attribute.Append(dst, t.Attributes[attribute].Name)
 }
 
-// current returns the value of an attribute; nil if it has none.
-func (h Turn) current(attribute int) (*cached.Value[[]byte], error) {
+// read returns a value as rows have it.
+func read(rows engine.Reader, t *kernel.Type, attribute int) (value, error) {
+	e, ok, err := rows.Get(appendKey(nil, t, attribute))
+	if !ok || err != nil {
+		return value{size: -1}, err
+	}
+	return value{survey.ParseAttribute(e.Value), len(e.Value)}, nil
+}
+
+// current returns the value of an attribute.
+func (h Turn) current(attribute int) (*cached.Value[value], error) {
 	c := h.K.Core
 	if err := check(c.Actor.Type, attribute); err != nil {
 		return nil, err
@@ -153,60 +162,57 @@ func (h Turn) current(attribute int) (*cached.Value[[]byte], error) {
 	if v.Known {
 		return v, nil
 	}
-	e, ok, err := c.Rows.Get(key(c.Actor.Type, attribute))
+	now, err := read(c.Rows, c.Actor.Type, attribute)
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		e.Value = nil
-	}
-	v.Set(c.Rows, e.Value)
+	v.Set(c.Rows, now)
 	return v, nil
 }
 
 // Attribute implements host.Reader.
-func (h Turn) Attribute(attribute int) ([]byte, bool, error) {
+func (h Turn) Attribute(attribute int) (host.AttributeValue, bool, error) {
 	if err := h.K.Enter(); err != nil {
-		return nil, false, err
+		return host.AttributeValue{}, false, err
 	}
 	defer h.K.Leave()
 	v, err := h.current(attribute)
 	if err != nil {
-		return nil, false, err
+		return host.AttributeValue{}, false, err
 	}
-	return v.Value, v.Value != nil, nil
+	return v.Value.AttributeValue, v.Value.size >= 0, nil
 }
 
 // SetAttribute implements host.Turn.
-func (h Turn) SetAttribute(attribute int, value []byte) error {
+func (h Turn) SetAttribute(attribute int, next host.AttributeValue) error {
 	if err := h.K.Enter(); err != nil {
 		return err
 	}
 	defer h.K.Leave()
 	v, err := h.current(attribute)
-	if err != nil || bytes.Equal(v.Value, value) {
+	if err != nil || v.Value.AttributeValue == next && next.Kind != 0 {
 		return err
 	}
-	a := h.K.Actor.Type.Attributes[attribute]
-	switch kind, text := survey.AttributeKind(value); {
-	case kind != a.Kind:
+	a := &h.K.Actor.Type.Attributes[attribute]
+	switch {
+	case next.Kind != a.Kind:
 		return host.Errorf(host.InvalidArgument, "a value of attribute %q is a %s", a.Name, a.Kind).With("attribute", a.Name)
-	case len(text) > host.MaxAttributeBytes:
-		return host.OverLimit("bytes of attribute "+a.Name, host.MaxAttributeBytes, int64(len(text)))
-	case kind == host.TimeAttribute && !isTime(value):
+	case len(next.Text) > host.MaxAttributeBytes:
+		return host.OverLimit("bytes of attribute "+a.Name, host.MaxAttributeBytes, int64(len(next.Text)))
+	case next.Kind == host.TimeAttribute && !writable(time.UnixMilli(next.Number).UTC()):
 		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not within the years 0 to 9999", a.Name).With("attribute", a.Name)
-	case !utf8.ValidString(text):
+	case !utf8.ValidString(next.Text):
 		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not valid UTF-8", a.Name).With("attribute", a.Name)
 	}
-	old := len(v.Value)
-	if v.Value == nil {
-		old = -1
-	}
+	var room [128]byte // of most keys and values
+	key := appendKey(room[:0], h.K.Actor.Type, attribute)
+	stored := survey.AppendAttribute(key, next)[len(key):]
 	rows := h.K.Core.Rows
-	if err := rows.Put(key(h.K.Actor.Type, attribute), value, engine.PutOptions{Known: true, Old: old}); err != nil {
+	if err := rows.Put(key, stored, engine.PutOptions{Known: true, Old: v.Value.size}); err != nil {
 		return fault.Limit(err)
 	}
-	v.Set(rows, append(v.Value[:0], value...))
+	next.Text = strings.Clone(next.Text)
+	v.Set(rows, value{next, len(stored)})
 	return nil
 }
 
@@ -217,26 +223,26 @@ func (h Turn) ClearAttribute(attribute int) (bool, error) {
 	}
 	defer h.K.Leave()
 	v, err := h.current(attribute)
-	if err != nil || v.Value == nil {
+	if err != nil || v.Value.size < 0 {
 		return false, err
 	}
-	if _, err := h.K.Core.Rows.Delete(key(h.K.Actor.Type, attribute)); err != nil {
+	if _, err := h.K.Core.Rows.DeleteKnown(appendKey(nil, h.K.Actor.Type, attribute), v.Value.size); err != nil {
 		return false, fault.Limit(err)
 	}
-	v.Set(h.K.Core.Rows, nil)
+	v.Set(h.K.Core.Rows, value{size: -1})
 	return true, nil
 }
 
 // Attribute implements host.Reader.
-func (q Query) Attribute(attribute int) ([]byte, bool, error) {
+func (q Query) Attribute(attribute int) (host.AttributeValue, bool, error) {
 	if err := check(q.K.Type(), attribute); err != nil {
-		return nil, false, err
+		return host.AttributeValue{}, false, err
 	}
 	rows, done, err := q.K.Rows()
 	if err != nil {
-		return nil, false, err
+		return host.AttributeValue{}, false, err
 	}
 	defer done()
-	e, ok, err := rows.Get(key(q.K.Type(), attribute))
-	return e.Value, ok, err
+	v, err := read(rows, q.K.Type(), attribute)
+	return v.AttributeValue, v.size >= 0, err
 }

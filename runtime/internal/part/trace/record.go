@@ -41,11 +41,11 @@ func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
 		return nil
 	}
 	if o == nil || o.Own == nil {
-		return j.p.users.Begin(j.life(), spanOf(&span.Operation{Span: s}))
+		return j.p.users.Begin(j.life().Buffer, spanOf(&span.Operation{Span: s}))
 	}
 	r := o.Own.(*running)
 	for r.active.Load() == nil {
-		r.active.CompareAndSwap(nil, j.p.users.Begin(j.life(), spanOf(o)))
+		r.active.CompareAndSwap(nil, j.p.users.Begin(j.life().Buffer, spanOf(o)))
 	}
 	return r.active.Load()
 }

@@ -113,28 +113,33 @@ func (p *Recorder) Collectors(*kernel.Kernel) []prometheus.Collector {
 type journal struct {
 	p      *Recorder
 	a      *kernel.Actor
-	buffer atomic.Pointer[traces.Buffer] // nil before the first span
-	over   atomic.Bool                   // the actor of the buffer is destroyed
-	dirty  atomic.Bool                   // it is in the list of the part
-	rushes atomic.Bool                   // a flush of a full chunk is on its way
+	buffer atomic.Pointer[buffer] // nil before the first span
+	over   atomic.Bool            // the actor of the buffer is destroyed
+	dirty  atomic.Bool            // it is in the list of the part
+	rushes atomic.Bool            // a flush of a full chunk is on its way
 
-	mu    sync.Mutex   // of a flush
-	drops traces.Drops // that are counted; guarded by mu
+	mu sync.Mutex // of a flush
+}
+
+// A buffer is that of a life.
+type buffer struct {
+	*traces.Buffer
+	drops traces.Drops // that are counted; guarded by the journal's mu
 }
 
 // Sink implements kernel.Tracer.
 func (p *Recorder) Sink(a *kernel.Actor) span.Sink { return &journal{p: p, a: a} }
 
 // life returns the buffer of the actor's life.
-func (j *journal) life() *traces.Buffer {
+func (j *journal) life() *buffer {
 	for {
 		if b := j.buffer.Load(); b != nil {
 			return b
 		}
 		o := &j.p.o
-		j.buffer.CompareAndSwap(nil, traces.NewBuffer(traces.Options{
+		j.buffer.CompareAndSwap(nil, &buffer{Buffer: traces.NewBuffer(traces.Options{
 			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: j, Resource: resourceOf(j.a.Address, o.Attributes),
-		}))
+		})})
 	}
 }
 
@@ -207,11 +212,11 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 	}
 	now := b.Drops()
 	for reason, n := range now {
-		if more := n - j.drops[reason]; more > 0 {
+		if more := n - b.drops[reason]; more > 0 {
 			j.p.dropped.WithLabelValues(traces.Reason(reason).String()).Add(float64(more))
 		}
 	}
-	j.drops = now
+	b.drops = now
 	return true
 }
 
@@ -249,7 +254,6 @@ func (j *journal) attend(o *span.Operation) {
 		j.mu.Lock()
 		if j.over.Swap(false) {
 			j.buffer.Store(nil)
-			j.drops = traces.Drops{}
 		}
 		j.mu.Unlock()
 	}
@@ -267,7 +271,6 @@ func (e *ending) Close(c *kernel.Core) {
 	if j := e.j; j.flushTo(c) && !j.over.Load() {
 		j.mu.Lock()
 		if b := j.buffer.Swap(nil); b != nil {
-			j.drops = traces.Drops{}
 			b.Close()
 		}
 		j.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/tally"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -76,36 +77,41 @@ func day(text, field string, today int64) (int64, error) {
 	return n, nil
 }
 
-// A sight is what an account knows that the store may not.
+// A sight is what is known of an actor that the store may not have.
 type sight struct {
-	of     *account
-	writes int
-	more   tally.Totals // since the last row was written
+	core   *kernel.Core // nil if it is not awake and counted
+	writes int          // of the shelf
+	more   tally.Totals // that is in no row
 }
 
-// look returns what was counted of an actor and is in no row. The account may be nil.
-func (u *account) look() sight {
-	if u == nil {
-		return sight{}
+// look returns what was counted of an actor and is in no row.
+func (p *Part) look(addr host.Address) sight {
+	key := string(address.Append(nil, addr))
+	s := p.shelf(key)
+	a := p.k.Find(addr)
+	c := p.metered(a) // which locks the actor: that comes before the shelf
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for now := p.k.Find(addr); now != a; now = p.k.Find(addr) { // it left memory, or came, and took the counts with it
+		a = now
+		s.mu.Unlock()
+		c = p.metered(a)
+		s.mu.Lock()
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return sight{of: u, writes: u.writes, more: u.a.Tally.Totals().Sub(u.then().saved)}
+	if c == nil {
+		return sight{nil, s.writes, s.resting[key].Totals}
+	}
+	v := sight{c, s.writes, a.Tally.Totals().Add(s.of(c))}
+	if u := accountOf(a); u != nil && u.past != nil {
+		v.more = v.more.Add(u.past.unwritten)
+	}
+	return v
 }
 
-// unchanged reports whether no row was written since a look: what the store has and what was seen then go together.
-func (u *account) unchanged(s sight) bool {
-	if s.of != nil { // it may have left memory since, and has written its row then
-		s.of.mu.Lock()
-		defer s.of.mu.Unlock()
-		return s.of.writes == s.writes
-	}
-	if u == nil {
-		return true
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.writes == 0
+// goesWith reports whether a snapshot that was taken since a look has what was seen then in none of its rows.
+func (v sight) goesWith(p *Part, addr host.Address) bool {
+	now := p.look(addr)
+	return now.writes == v.writes && now.core == v.core
 }
 
 // A ledger is what is known of an actor: its rows, and what is in no row.
@@ -121,8 +127,9 @@ const maxTries = 10
 
 // open reads the ledger of an actor from a snapshot, and what its account knows.
 func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot, error)) (l ledger, err error) {
+	p := kernel.PartOf[*Part](s)
 	for range maxTries {
-		live := accountOf(s.Find(addr)).look() // before the snapshot
+		live := p.look(addr) // before the snapshot
 		snap, err := snapshot()
 		if err != nil {
 			return ledger{}, err
@@ -132,7 +139,7 @@ func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot
 		if err != nil {
 			return ledger{}, s.StoreError(err)
 		}
-		if accountOf(s.Find(addr)).unchanged(live) {
+		if live.goesWith(p, addr) {
 			l.more = live.more
 			return l, nil
 		}

@@ -18,17 +18,18 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 		return usage.Top{}, host.Errorf(host.InvalidArgument, "by is %.40q; it is turns, time, bytes or size", string(q.By)).With("field", "by")
 	}
 	most := cmp.Or(q.Limit, usage.DefaultTop)
-	passed := time.Minute
-	if p := kernel.PartOf[*Part](s); p != nil {
-		passed = min(s.Now()-time.Duration(p.began.Load()), time.Minute)
+	p := kernel.PartOf[*Part](s)
+	if p == nil {
+		return usage.Top{By: q.By, Actors: []usage.Actor{}}, nil
 	}
+	passed := min(s.Now()-time.Duration(p.began.Load()), time.Minute)
 	h := &ranking{by: q.By}
 	s.Each(func(a *kernel.Actor) {
-		u := accountOf(a)
-		if u == nil || a.Left() {
+		c := p.metered(a)
+		if a.Left() || c == nil {
 			return
 		}
-		r := row{Stored: a.Tally.Size()}.plus(u.lately(passed))
+		r := row{Stored: a.Tally.Size()}.plus(p.lately(c, passed))
 		w := r.work()
 		n := q.By.Of(&w)
 		if n == 0 || len(h.list) == most && n <= q.By.Of(&h.list[0].Work) {
@@ -45,15 +46,21 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 	return usage.Top{By: q.By, Actors: append([]usage.Actor{}, h.list...)}, nil
 }
 
-// lately returns what was counted in the last minute, of which passed is counted since the last turn: of the minute before it, the
-// part that is left.
-func (u *account) lately(passed time.Duration) tally.Totals {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// lately returns what was counted in the last minute, of which passed is counted in this one: of the minute before it, the part that
+// is left.
+func (p *Part) lately(c *kernel.Core, passed time.Duration) tally.Totals {
+	a := c.Actor
+	s := p.shelf(a.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := a.Tally.Totals().Add(s.of(c))
+	u := accountOf(a)
+	if u == nil || u.past == nil {
+		return now
+	}
 	part := func(n int64) int64 { return int64(float64(n) * (1 - passed.Minutes())) }
-	was := u.then()
-	old := was.last.Sub(was.before)
-	return u.a.Tally.Totals().Sub(was.last).Add(tally.Totals{
+	old := u.past.last
+	return now.Add(tally.Totals{
 		Calls: part(old.Calls), Turns: part(old.Turns), Time: time.Duration(part(int64(old.Time))), Written: part(old.Written), Sent: part(old.Sent),
 	})
 }

@@ -4,6 +4,7 @@ package usage
 import (
 	"bytes"
 	"errors"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,23 +20,47 @@ import (
 
 // A Part writes what the kernel's tallies have counted.
 //
-//  1. Each actor in memory has an account, which remembers how much of its tally is in the row of the day.
-//  2. The row is written every minute in which the actor did something, and before it leaves memory. It is written aside: with a
-//     sync some seconds later, and for no quota. So a crash loses what was counted in the last minute or so.
+//  1. What was counted is in one place: in the tally, in what an account could not write, in what is kept of an actor that sleeps, or
+//     in the row of the day. It moves from one to the other while its shelf is locked.
+//  2. The rows are written every minute, and when the node stops in order; those of actors that sleep earlier if there are many.
+//     They are written aside: with a sync some seconds later, and for no quota. So a crash loses what was counted in the last
+//     minute or so.
 //  3. What is counted over midnight is of the day on which it is written.
 type Part struct {
 	// Off counts nothing.
 	Off bool
 
-	k     *kernel.Kernel
-	armed atomic.Bool  // the next minute will be told
-	began atomic.Int64 // when this minute began, as Kernel.Now has it
+	k       *kernel.Kernel
+	meter   meter
+	armed   atomic.Bool  // the next minute will be told
+	began   atomic.Int64 // when this minute began, as Kernel.Now has it
+	seed    maphash.Seed
+	shelves [64]shelf
 }
+
+// A shelf keeps what was counted of some actors.
+type shelf struct {
+	mu     sync.Mutex
+	writes int // how often rows were written
+	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake.
+	resting map[string]rest
+	full    int // how many are too many
+}
+
+// A rest is what was counted of a life of an actor until it fell asleep.
+type rest struct {
+	id keyspace.ActorID
+	tally.Totals
+}
+
+// maxResting is of how many actors that sleep a shelf keeps what is in no row.
+const maxResting = 128
 
 var (
 	_ kernel.Opener   = (*Part)(nil)
 	_ kernel.Preparer = (*Part)(nil)
 	_ kernel.Riser    = (*Part)(nil)
+	_ kernel.Facet    = (*meter)(nil)
 )
 
 // Name implements kernel.Part.
@@ -43,12 +68,15 @@ func (*Part) Name() string { return "usage" }
 
 // Open implements kernel.Opener.
 func (p *Part) Open(k *kernel.Kernel) error {
-	p.k = k
+	p.k, p.meter.p, p.seed = k, p, maphash.MakeSeed()
 	return nil
 }
 
 // Close implements kernel.Opener.
-func (*Part) Close(*kernel.Kernel) error { return nil }
+func (p *Part) Close(*kernel.Kernel) error {
+	p.writeResting()
+	return nil
+}
 
 // Stale implements kernel.Preparer.
 func (*Part) Stale(*kernel.Core) (bool, error) { return false, nil }
@@ -61,32 +89,59 @@ func (p *Part) Risen(c *kernel.Core) error {
 	if p.Off {
 		return nil
 	}
-	a := attach.Make(&c.Actor.Attached, func() *account { return &account{p: p, a: c.Actor} })
-	attach.Make(&c.Attached, func() *account { return a })
+	attach.Make(&c.Attached, func() *meter { return &p.meter })
 	c.Actor.Tally.SetSize(c.Rows.Size())
+	p.arm()
+	return nil
+}
+
+// take removes what is kept of the life that a core is of, and returns it. What is kept of a life before it is dropped: that is
+// destroyed.
+//
+// REQUIRES: s.mu
+func (s *shelf) take(c *kernel.Core) tally.Totals {
+	more := s.of(c)
+	delete(s.resting, c.Actor.Key)
+	return more
+}
+
+// of returns what is kept of the life that a core is of.
+//
+// REQUIRES: s.mu
+func (s *shelf) of(c *kernel.Core) tally.Totals {
+	r := s.resting[c.Actor.Key]
+	if r.id != c.ID {
+		return tally.Totals{}
+	}
+	return r.Totals
+}
+
+// shelf returns the shelf of an actor's key.
+func (p *Part) shelf(key string) *shelf {
+	return &p.shelves[maphash.String(p.seed, key)%uint64(len(p.shelves))]
+}
+
+// arm begins a minute, if none has begun.
+func (p *Part) arm() {
 	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
 		p.began.Store(int64(p.k.Now()))
 		p.k.Later(time.Minute, p.minute)
 	}
-	return nil
 }
 
 // minute writes what was counted in the last minute, and begins another one if actors are in memory.
 func (p *Part) minute() {
 	p.began.Store(int64(p.k.Now()))
-	some := false
+	some := p.writeResting()
 	p.k.Each(func(a *kernel.Actor) {
-		if u := accountOf(a); u != nil {
+		if c := p.metered(a); c != nil {
 			some = true
-			u.turn()
-			if c := a.Waking(); c != nil {
-				u.save(c)
-			}
+			p.turn(c)
 		}
 	})
 	if !some {
 		p.armed.Store(false)
-		p.k.Each(func(a *kernel.Actor) { some = some || accountOf(a) != nil }) // one that came after the look, and found it armed
+		p.k.Each(func(a *kernel.Actor) { some = some || p.metered(a) != nil }) // one that came after the look, and found it armed
 		if !some || !p.armed.CompareAndSwap(false, true) {
 			return
 		}
@@ -94,40 +149,100 @@ func (p *Part) minute() {
 	p.k.Later(time.Minute, p.minute)
 }
 
-// An account is what is remembered of an actor's tally. It is attached to the actor, and to its core as a facet.
-type account struct {
-	p *Part
-	a *kernel.Actor
-
-	mu     sync.Mutex
-	writes int   // how often a row was written
-	past   *past // nil at first, and so for an actor that is in memory for less than a minute
+// metered returns the core of an actor that is counted; nil if it is not awake, or not in memory.
+func (p *Part) metered(a *kernel.Actor) *kernel.Core {
+	if a == nil {
+		return nil
+	}
+	c := a.Waking()
+	if c == nil || attach.Get[*meter](&c.Attached) == nil {
+		return nil
+	}
+	return c
 }
 
-// past is what a tally was.
+// writeResting writes the rows of the actors that sleep. It reports whether something is left.
+func (p *Part) writeResting() (left bool) {
+	for i := range p.shelves {
+		s := &p.shelves[i]
+		s.mu.Lock()
+		p.write(s)
+		left = left || len(s.resting) > 0
+		s.mu.Unlock()
+	}
+	return left
+}
+
+// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again stays. What cannot be written is
+// lost, as is that of destroyed actors.
+//
+// REQUIRES: s.mu
+func (p *Part) write(s *shelf) {
+	if len(s.resting) == 0 {
+		return
+	}
+	keys, ids := make([]string, 0, len(s.resting)), make([]keyspace.ActorID, 0, len(s.resting))
+	for key, r := range s.resting {
+		keys, ids = append(keys, key), append(ids, r.id)
+	}
+	s.writes++
+	day := usage.DayOf(time.Now())
+	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error { return add(w, day, s.resting[keys[i]].Totals) })
+	if err != nil && !expected(err) {
+		p.k.Logger.Warn("usage was not stored", "actors", len(ids)-len(open), "error", err)
+	}
+	left := make(map[string]rest, len(open)) // a map does not shrink
+	for _, i := range open {
+		left[keys[i]] = s.resting[keys[i]]
+	}
+	s.resting, s.full = left, len(left)+maxResting
+}
+
+// expected reports whether an error need not be logged.
+func expected(err error) bool {
+	return errors.Is(err, engine.ErrDestroyed) || errors.Is(err, engine.ErrNotAside) || errors.Is(err, engine.ErrClosed) ||
+		errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrReadOnly) || errors.Is(err, engine.ErrDiskFull)
+}
+
+// A meter is the facet of the actors that are counted. One serves them all.
+type meter struct{ p *Part }
+
+// Forget implements kernel.Facet.
+func (*meter) Forget(*kernel.Core, engine.Version) {}
+
+// Close implements kernel.Facet: what is in no row waits for the end of the minute.
+func (m *meter) Close(c *kernel.Core) {
+	p, key := m.p, c.Actor.Key
+	s := p.shelf(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more := c.Actor.Tally.Take()
+	if u := accountOf(c.Actor); u != nil && u.past != nil {
+		more = more.Add(u.past.unwritten)
+		u.past.unwritten = tally.Totals{}
+	}
+	if more == (tally.Totals{}) {
+		return
+	}
+	if s.resting == nil {
+		s.resting, s.full = make(map[string]rest), maxResting
+	}
+	if s.resting[key] = (rest{c.ID, more.Add(s.of(c))}); len(s.resting) >= s.full {
+		p.write(s)
+	}
+	p.arm()
+}
+
+// Abandon implements kernel.Facet. It comes before the core is fenced: the row is written at once, because the core may stay open.
+func (m *meter) Abandon(c *kernel.Core) { m.p.turn(c) }
+
+// An account is what is remembered of an actor that was in memory when a minute ended. It is guarded by the actor's shelf.
+type account struct{ past *past } // nil if there is nothing to remember
+
+// past is what a tally had counted.
 type past struct {
-	saved        tally.Totals // which rows have
-	last, before tally.Totals // until this minute began, and until the one before it did
-}
-
-// then returns what the tally was.
-//
-// REQUIRES: u.mu
-func (u *account) then() past {
-	if u.past == nil {
-		return past{}
-	}
-	return *u.past
-}
-
-// keep sets what the tally was.
-//
-// REQUIRES: u.mu
-func (u *account) keep(now past) {
-	if u.past == nil {
-		u.past = new(past)
-	}
-	*u.past = now
+	last      tally.Totals // in the minute before this one
+	unwritten tally.Totals // until this minute began, and is in no row
 }
 
 // accountOf returns the account of an actor; nil if it has none.
@@ -152,45 +267,48 @@ func (r row) plus(t tally.Totals) row {
 	return r
 }
 
-// turn begins a minute.
-func (u *account) turn() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	was := u.then()
-	was.last, was.before = u.a.Tally.Totals(), was.last
-	u.keep(was)
+// turn begins a minute, and writes the row of the day if something was counted. If it cannot, it is tried again.
+func (p *Part) turn(c *kernel.Core) {
+	s := p.shelf(c.Actor.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := past{last: c.Actor.Tally.Take().Add(s.take(c))}
+	u := accountOf(c.Actor)
+	if u == nil && now == (past{}) {
+		return
+	}
+	if u == nil {
+		u = attach.Make(&c.Actor.Attached, func() *account { return new(account) })
+	}
+	if u.past != nil {
+		now.unwritten = u.past.unwritten
+	}
+	now.unwritten = now.unwritten.Add(now.last)
+	if now.unwritten != (tally.Totals{}) {
+		s.writes++
+		err := c.Aside(func(w *engine.Aside) error { return add(w, usage.DayOf(time.Now()), now.unwritten) })
+		if err == nil || errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
+			now.unwritten = tally.Totals{}
+		}
+	}
+	if u.past = nil; now != (past{}) {
+		u.past = &now
+	}
 }
 
-// save writes the row of the day, if something was counted. If it cannot, it is tried again.
-func (u *account) save(c *kernel.Core) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	now := u.a.Tally.Totals()
-	more := now.Sub(u.then().saved)
-	if more == (tally.Totals{}) {
-		return nil
+// add adds to the row of a day.
+func add(w *engine.Aside, day int64, more tally.Totals) error {
+	next, err := begin(w, day)
+	if err != nil {
+		return err
 	}
-	err := c.Aside(func(w *engine.Aside) (err error) {
-		day := usage.DayOf(time.Now())
-		next, err := begin(w, day)
-		if err != nil {
-			return err
-		}
-		next = next.plus(more)
-		next.Stored, _ = w.Size()
-		value, err := record.Encode(&next)
-		if err != nil {
-			return err
-		}
-		return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
-	})
-	if err == nil || errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
-		was := u.then()
-		was.saved = now
-		u.keep(was)
-		u.writes++
+	next = next.plus(more)
+	next.Stored, _ = w.Size()
+	value, err := record.Encode(&next)
+	if err != nil {
+		return err
 	}
-	return err
+	return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
 }
 
 // begin returns the row of a day, as it is stored. If there is none it removes the oldest rows, so that no more are left than are kept.
@@ -205,6 +323,11 @@ func begin(w *engine.Aside, day int64) (row, error) {
 			return r, nil
 		} // else it is damaged, and written anew
 	}
+	size, created := w.Size()
+	born := usage.DayOf(time.UnixMilli(created))
+	if born == day { // there are no other rows
+		return row{}, nil
+	}
 	var last row
 	var keys [][]byte
 	some := false
@@ -217,7 +340,7 @@ func begin(w *engine.Aside, day int64) (row, error) {
 		return row{}, err
 	}
 	r := row{Before: last.Stored}
-	if size, created := w.Size(); !some && usage.DayOf(time.UnixMilli(created)) < day {
+	if !some && born < day {
 		r.Before = size // it did nothing since it is counted
 	}
 	if len(keys) >= usage.Kept {
@@ -225,20 +348,3 @@ func begin(w *engine.Aside, day int64) (row, error) {
 	}
 	return r, nil
 }
-
-// Forget implements kernel.Facet.
-func (*account) Forget(*kernel.Core, engine.Version) {}
-
-// Close implements kernel.Facet.
-func (u *account) Close(c *kernel.Core) {
-	err := u.save(c)
-	switch {
-	case err == nil, errors.Is(err, engine.ErrDestroyed), errors.Is(err, engine.ErrNotAside), errors.Is(err, engine.ErrClosed),
-		errors.Is(err, engine.ErrFenced), errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrDiskFull):
-		return // there is nothing to keep, the next core keeps it, or it was logged
-	}
-	u.p.k.Logger.Warn("usage was not stored", "actor_type", u.a.Address.Type, "actor_key", u.a.Address.Key, "error", err)
-}
-
-// Abandon implements kernel.Facet. It comes before the core is fenced.
-func (u *account) Abandon(c *kernel.Core) { u.Close(c) }
