@@ -101,11 +101,7 @@ func (p *Part) look(addr host.Address) sight {
 	if c == nil {
 		return sight{nil, s.writes, s.resting[key].Totals}
 	}
-	v := sight{c, s.writes, a.Tally.Totals().Add(s.of(c))}
-	if u := accountOf(a); u != nil && u.past != nil {
-		v.more = v.more.Add(u.past.unwritten)
-	}
-	return v
+	return sight{c, s.writes, a.Tally.Totals().Add(s.of(c))}
 }
 
 // goesWith reports whether a snapshot that was taken since a look has what was seen then in none of its rows.

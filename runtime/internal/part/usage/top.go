@@ -55,11 +55,11 @@ func (p *Part) lately(c *kernel.Core, passed time.Duration) tally.Totals {
 	defer s.mu.Unlock()
 	now := a.Tally.Totals().Add(s.of(c))
 	u := accountOf(a)
-	if u == nil || u.past == nil {
+	if u == nil || u.last == nil {
 		return now
 	}
 	part := func(n int64) int64 { return int64(float64(n) * (1 - passed.Minutes())) }
-	old := u.past.last
+	old := *u.last
 	return now.Add(tally.Totals{
 		Calls: part(old.Calls), Turns: part(old.Turns), Time: time.Duration(part(int64(old.Time))), Written: part(old.Written), Sent: part(old.Sent),
 	})

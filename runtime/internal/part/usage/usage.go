@@ -20,8 +20,8 @@ import (
 
 // A Part writes what the kernel's tallies have counted.
 //
-//  1. What was counted is in one place: in the tally, in what an account could not write, in what is kept of an actor that sleeps, or
-//     in the row of the day. It moves from one to the other while its shelf is locked.
+//  1. What was counted is in one place: in the tally, on the shelf of the actor, or in the row of the day. It moves from one to the
+//     other while the shelf is locked.
 //  2. The rows are written every minute, and when the node stops in order; those of actors that sleep earlier if there are many.
 //     They are written aside: with a sync some seconds later, and for no quota. So a crash loses what was counted in the last
 //     minute or so.
@@ -42,7 +42,8 @@ type Part struct {
 type shelf struct {
 	mu     sync.Mutex
 	writes int // how often rows were written
-	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake.
+	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake. Of one that is awake it has what
+	// could not be written.
 	resting map[string]rest
 	full    int // how many are too many
 }
@@ -105,6 +106,16 @@ func (s *shelf) take(c *kernel.Core) tally.Totals {
 	return more
 }
 
+// keep keeps what was counted of the life that a core is of, instead of what is kept.
+//
+// REQUIRES: s.mu
+func (s *shelf) keep(c *kernel.Core, counted tally.Totals) {
+	if s.resting == nil {
+		s.resting, s.full = make(map[string]rest), maxResting
+	}
+	s.resting[c.Actor.Key] = rest{c.ID, counted}
+}
+
 // of returns what is kept of the life that a core is of.
 //
 // REQUIRES: s.mu
@@ -141,7 +152,8 @@ func (p *Part) minute() {
 	})
 	if !some {
 		p.armed.Store(false)
-		p.k.Each(func(a *kernel.Actor) { some = some || p.metered(a) != nil }) // one that came after the look, and found it armed
+		some = p.rests() // one that came, or fell asleep, after the look found it armed
+		p.k.Each(func(a *kernel.Actor) { some = some || p.metered(a) != nil })
 		if !some || !p.armed.CompareAndSwap(false, true) {
 			return
 		}
@@ -161,20 +173,30 @@ func (p *Part) metered(a *kernel.Actor) *kernel.Core {
 	return c
 }
 
+// rests reports whether something is kept of actors that sleep.
+func (p *Part) rests() (some bool) {
+	for i := range p.shelves {
+		s := &p.shelves[i]
+		s.mu.Lock()
+		some = some || len(s.resting) > 0
+		s.mu.Unlock()
+	}
+	return some
+}
+
 // writeResting writes the rows of the actors that sleep. It reports whether something is left.
 func (p *Part) writeResting() (left bool) {
 	for i := range p.shelves {
 		s := &p.shelves[i]
 		s.mu.Lock()
 		p.write(s)
-		left = left || len(s.resting) > 0
 		s.mu.Unlock()
 	}
-	return left
+	return p.rests()
 }
 
-// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again stays. What cannot be written is
-// lost, as is that of destroyed actors.
+// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again stays, and so does all while the disk is
+// full, up to a bound. What else cannot be written is lost, as is that of destroyed actors.
 //
 // REQUIRES: s.mu
 func (p *Part) write(s *shelf) {
@@ -188,6 +210,10 @@ func (p *Part) write(s *shelf) {
 	s.writes++
 	day := usage.DayOf(time.Now())
 	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error { return add(w, day, s.resting[keys[i]].Totals) })
+	if errors.Is(err, engine.ErrDiskFull) && len(s.resting) < 8*maxResting {
+		s.full = len(s.resting) + maxResting
+		return
+	}
 	if err != nil && !expected(err) {
 		p.k.Logger.Warn("usage was not stored", "actors", len(ids)-len(open), "error", err)
 	}
@@ -216,33 +242,20 @@ func (m *meter) Close(c *kernel.Core) {
 	s := p.shelf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	more := c.Actor.Tally.Take()
-	if u := accountOf(c.Actor); u != nil && u.past != nil {
-		more = more.Add(u.past.unwritten)
-		u.past.unwritten = tally.Totals{}
+	if more := c.Actor.Tally.Take(); more != (tally.Totals{}) {
+		if s.keep(c, more.Add(s.of(c))); len(s.resting) >= s.full {
+			p.write(s)
+		}
+		p.arm()
 	}
-	if more == (tally.Totals{}) {
-		return
-	}
-	if s.resting == nil {
-		s.resting, s.full = make(map[string]rest), maxResting
-	}
-	if s.resting[key] = (rest{c.ID, more.Add(s.of(c))}); len(s.resting) >= s.full {
-		p.write(s)
-	}
-	p.arm()
 }
 
 // Abandon implements kernel.Facet. It comes before the core is fenced: the row is written at once, because the core may stay open.
 func (m *meter) Abandon(c *kernel.Core) { m.p.turn(c) }
 
 // An account is what is remembered of an actor that was in memory when a minute ended. It is guarded by the actor's shelf.
-type account struct{ past *past } // nil if there is nothing to remember
-
-// past is what a tally had counted.
-type past struct {
-	last      tally.Totals // in the minute before this one
-	unwritten tally.Totals // until this minute began, and is in no row
+type account struct {
+	last *tally.Totals // what was counted in the minute before this one; nil if that is nothing
 }
 
 // accountOf returns the account of an actor; nil if it has none.
@@ -272,27 +285,18 @@ func (p *Part) turn(c *kernel.Core) {
 	s := p.shelf(c.Actor.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := past{last: c.Actor.Tally.Take().Add(s.take(c))}
-	u := accountOf(c.Actor)
-	if u == nil && now == (past{}) {
+	now := c.Actor.Tally.Take().Add(s.take(c))
+	if now == (tally.Totals{}) {
+		if u := accountOf(c.Actor); u != nil {
+			u.last = nil
+		}
 		return
 	}
-	if u == nil {
-		u = attach.Make(&c.Actor.Attached, func() *account { return new(account) })
-	}
-	if u.past != nil {
-		now.unwritten = u.past.unwritten
-	}
-	now.unwritten = now.unwritten.Add(now.last)
-	if now.unwritten != (tally.Totals{}) {
-		s.writes++
-		err := c.Aside(func(w *engine.Aside) error { return add(w, usage.DayOf(time.Now()), now.unwritten) })
-		if err == nil || errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
-			now.unwritten = tally.Totals{}
-		}
-	}
-	if u.past = nil; now != (past{}) {
-		u.past = &now
+	attach.Make(&c.Actor.Attached, func() *account { return new(account) }).last = &now
+	s.writes++
+	err := c.Aside(func(w *engine.Aside) error { return add(w, usage.DayOf(time.Now()), now) })
+	if err != nil && !errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
+		s.keep(c, now) // also if the actor has fallen asleep since it was looked at
 	}
 }
 
