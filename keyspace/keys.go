@@ -19,7 +19,7 @@ var (
 
 	// QueueMessage is the key of a message. All queues of an actor share the sequence of ids.
 	QueueMessage = Number{layout{Kind: 0x05, prints: "queue/%", fields: []field{{asU64From1, "message id"}},
-		owner: "queues", value: "one message"}}
+		owner: "queues", value: "one message, with the span of what sent it if that is recorded"}}
 
 	// QueueMetadata is the key of what all queues of the actor share.
 	QueueMetadata = Single{layout{Kind: 0x06, prints: "queue-metadata", owner: "queues", value: "next message id and counts"}}
