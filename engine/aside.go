@@ -123,8 +123,8 @@ func (a *asideSync) stop() {
 }
 
 // AsideOf is [Space.Aside] for actors that are not open, in one batch for all. It calls write with the index of each. Actors
-// without a commit, destroyed ones, and those with a head that cannot be read are left out. It returns the indexes of
-// the actors that are open, which it leaves alone.
+// without a commit, destroyed ones, and those with a head that cannot be read are left out, and so are those of which write returns that
+// damage before it puts anything. It returns the indexes of the actors that are open, which it leaves alone.
 func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) error) (open []int, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 			continue
 		}
 		root, ok, err := readRoot(s.db, sp.id, false)
-		if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
+		if spoiled(err) {
 			continue
 		} else if err != nil {
 			return open, err
@@ -174,10 +174,13 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 		if sp.head = root.head; !ok || sp.head.Destroyed || sp.head.Version == 0 {
 			continue
 		}
-		a := Aside{space: sp, batch: batch}
-		if err := errors.Join(write(i, &a), a.err); err != nil {
+		a, before := Aside{space: sp, batch: batch}, batch.Count()
+		if err := errors.Join(write(i, &a), a.err); err != nil && (!spoiled(err) || batch.Count() != before) {
 			return open, err
 		}
+	}
+	if err := s.readOnly(); err != nil { // also since a damaged table was read
+		return open, err
 	}
 	if batch.Empty() {
 		return open, nil

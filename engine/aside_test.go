@@ -241,3 +241,34 @@ func TestAnActorIsNotOpenedWhileSomethingIsWrittenAside(t *testing.T) {
 	_, ok, err = s.Snapshot(sp.ID()).Get(key)
 	fatalIf(t, ok || err != nil, "the row outlives the actor: %v", err)
 }
+
+// TestADamagedActorDoesNotKeepOthersFromAsideOf damages a row that is read before anything is written.
+func TestADamagedActorDoesNotKeepOthersFromAsideOf(t *testing.T) {
+	s := listingStore(t, 3)
+	key := keyspace.Usage.Append(nil, 7)
+	var ids []keyspace.ActorID
+	for i := range 3 {
+		sp := openSpace(t, s, i)
+		ids = append(ids, sp.ID())
+		sp.Close()
+	}
+	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[1], key), []byte{0xff}, pebble.Sync))
+	late := false
+	put := func(_ int, a *Aside) error {
+		if late {
+			must(t, a.Put(trace("a"), []byte("half")))
+		}
+		if _, _, err := a.AppendValue(nil, key); err != nil {
+			return err
+		}
+		return a.Put(key, []byte("u"))
+	}
+	open, err := s.AsideOf(ids, put)
+	fatalIf(t, err != nil || len(open) > 0, "%v, %v", open, err)
+	for _, i := range []int{0, 2} {
+		e, ok, err := s.Snapshot(ids[i]).Get(key)
+		same(t, string(e.Value), "u", ok, err)
+	}
+	late = true // what is written of an actor before that is not taken back
+	wantErr(t, errOf(s.AsideOf(ids, put)), &CorruptError{})
+}

@@ -331,3 +331,71 @@ func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
 	}
 	fatalIf(t, cuts < 3, "%d cuts lost something", cuts)
 }
+
+// TestTheIndexFollowsWhatASpaceRemembers changes more attributes than a space remembers, in ways that it must not remember.
+func TestTheIndexFollowsWhatASpaceRemembers(t *testing.T) {
+	s := listingStore(t, 1)
+	sp := openSpace(t, s, 0)
+	w := sp.Writes()
+	key := func(i int) []byte { return keyspace.Attribute.Append(nil, fmt.Sprintf("a%03d", i)) }
+	all, end := keyspace.Attribute.Kind.Range()
+	put := func(i int, value []byte) { must(t, w.Put(key(i), value, PutOptions{})) }
+	delete := func(from, to []byte) { must(t, errOf(w.DeleteRange(from, to))) }
+	const many = 2 * pointDeletes
+	n := 0
+	fill := func(from, to int) {
+		for i := from; i < to; i++ {
+			n++
+			put(i, tuple.AppendInt(nil, int64(n)))
+		}
+	}
+	for name, change := range map[string]func(){
+		"more than are remembered":           func() { fill(0, maxListed+8) },
+		"a long value":                       func() { put(3, tuple.AppendString(nil, string(make([]byte, MaxAttribute)))); fill(0, 2) },
+		"a long value last":                  func() { fill(0, 3); put(maxListed-1, tuple.AppendString(nil, string(make([]byte, MaxAttribute)))) },
+		"no element":                         func() { put(1, []byte("xyz")); put(2, nil) },
+		"deleted and put":                    func() { delete(key(1), key(6)); fill(2, 4) },
+		"a range of many, and one put in it": func() { delete(all, end); fill(3, 5) },
+		"an undone turn": func() {
+			fill(0, 4)
+			before := w.Savepoint()
+			fill(2, 9)
+			delete(all, end)
+			w.Rollback(before)
+		},
+		"expiry": func() {
+			must(t, w.Put(key(2), tuple.AppendInt(nil, 1), PutOptions{ExpireAt: 1}))
+			must(t, w.Put(key(maxListed+2), tuple.AppendInt(nil, 1), PutOptions{ExpireAt: 1}))
+		},
+		"a failed commit": func() {
+			fill(0, maxListed+4)
+			row := keyspace.AppendMetadataRow(nil, sp.ID(), key(maxListed+3))
+			sound, closer, err := s.db.Get(row)
+			must(t, err)
+			sound = clone(sound)
+			must(t, closer.Close())
+			must(t, s.db.Set(row, []byte{0xff}, pebble.Sync))
+			wantErr(t, errOf(sp.Commit(nil)), &CorruptError{})
+			must(t, s.db.Set(row, sound, pebble.Sync))
+			w.drop()
+			fill(1, 2)
+		},
+	} {
+		for range 2 {
+			fill(0, many)
+			commit(t, sp)
+			for range 2 {
+				change()
+				commit(t, sp)
+				if checkListing(t, s); t.Failed() {
+					t.Fatal(name)
+				}
+				fill(0, maxListed+8)
+				commit(t, sp)
+				if checkListing(t, s); t.Failed() {
+					t.Fatal(name)
+				}
+			}
+		}
+	}
+}

@@ -121,6 +121,9 @@ func (w *walker) randomKey() []byte {
 
 func (w *walker) drawKey() []byte {
 	if w.rnd.IntN(8) == 0 {
+		if w.rnd.IntN(3) == 0 { // more than a space remembers
+			return keyspace.Attribute.Append(nil, fmt.Sprint("d", w.rnd.IntN(2*maxListed)))
+		}
 		return keyspace.Attribute.Append(nil, []string{"a", "b\x00", "c"}[w.rnd.IntN(3)])
 	}
 	kinds := []keyspace.Kind{keyspace.Persisted.Kind, keyspace.UserKV.Kind, keyspace.UserKV.Kind, keyspace.QueueMessage.Kind, keyspace.KindSQLite, keyspace.Outgoing.Kind, 0xFF}

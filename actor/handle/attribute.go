@@ -2,6 +2,7 @@ package handle
 
 import (
 	"context"
+	"math"
 	"reflect"
 	"strconv"
 	"time"
@@ -128,9 +129,18 @@ func (a *Attribute[T]) hosted(value T) host.AttributeValue {
 	case int:
 		return host.AttributeValue{Kind: a.kind, Number: int64(v)}
 	case time.Time:
-		return host.AttributeValue{Kind: a.kind, Number: v.UnixMilli()}
+		return host.AttributeValue{Kind: a.kind, Number: milliseconds(v)}
 	}
 	return hosted(a.kind, reflect.ValueOf(value))
+}
+
+// milliseconds returns a time in Unix milliseconds: the last there are of one beyond them, which no attribute may have.
+func milliseconds(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if time.UnixMilli(ms).Unix() != t.Unix() {
+		return math.MaxInt64
+	}
+	return ms
 }
 
 // hosted returns a value of a type that is neither a time nor named in [Attribute.hosted].

@@ -251,7 +251,12 @@ func (m *meter) Close(c *kernel.Core) {
 }
 
 // Abandon implements kernel.Facet. It comes before the core is fenced: the row is written at once, because the core may stay open.
-func (m *meter) Abandon(c *kernel.Core) { m.p.turn(c) }
+func (m *meter) Abandon(c *kernel.Core) {
+	s := m.p.shelf(c.Actor.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.p.flush(s, c)
+}
 
 // An account is what is remembered of an actor that was in memory when a minute ended. It is guarded by the actor's shelf.
 type account struct {
@@ -280,11 +285,20 @@ func (r row) plus(t tally.Totals) row {
 	return r
 }
 
-// turn begins a minute, and writes the row of the day if something was counted. If it cannot, it is tried again.
+// turn begins a minute, unless the core is over: then its facet sees to what was counted, and more may be of a successor.
 func (p *Part) turn(c *kernel.Core) {
 	s := p.shelf(c.Actor.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !c.Attached.Ended.Load() {
+		p.flush(s, c)
+	}
+}
+
+// flush writes the row of the day if something was counted. If it cannot, it is tried again.
+//
+// REQUIRES: s.mu
+func (p *Part) flush(s *shelf, c *kernel.Core) {
 	now := c.Actor.Tally.Take().Add(s.take(c))
 	if now == (tally.Totals{}) {
 		if u := accountOf(c.Actor); u != nil {
@@ -296,7 +310,7 @@ func (p *Part) turn(c *kernel.Core) {
 	s.writes++
 	err := c.Aside(func(w *engine.Aside) error { return add(w, usage.DayOf(time.Now()), now) })
 	if err != nil && !errors.Is(err, engine.ErrDestroyed) { // a successor begins with nothing
-		s.keep(c, now) // also if the actor has fallen asleep since it was looked at
+		s.keep(c, now)
 	}
 }
 
