@@ -44,11 +44,16 @@ func (s *storageMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. It shows nothing while the index of actors is built.
 func (s *storageMetrics) Collect(ch chan<- prometheus.Metric) {
+	show := func(desc *prometheus.Desc, value int64, labels ...string) {
+		if m, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...); err == nil { // a label may be no UTF-8
+			ch <- m
+		}
+	}
 	for _, t := range s.count() {
-		ch <- prometheus.MustNewConstMetric(s.actors, prometheus.GaugeValue, float64(t.Actors), t.Type)
-		ch <- prometheus.MustNewConstMetric(s.size, prometheus.GaugeValue, float64(t.Bytes), t.Type)
+		show(s.actors, t.Actors, t.Type)
+		show(s.size, t.Bytes, t.Type)
 		for kind, n := range t.Kinds {
-			ch <- prometheus.MustNewConstMetric(s.kinds, prometheus.GaugeValue, float64(n), t.Type, kind.String())
+			show(s.kinds, n, t.Type, kind.String())
 		}
 	}
 }

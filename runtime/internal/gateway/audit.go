@@ -127,21 +127,13 @@ func (x *exchange) followAudit(q audit.Query) {
 	if q.After == 0 && q.Since.IsZero() {
 		q.Since = time.Now() // for all calls of the log
 	}
-	out := x.stream()
-	out.Buf = append(out.Buf, '\n')
-	if out.Flush() != nil {
-		return
-	}
-	x.pump(s, out, func(ctx context.Context) error {
-		return x.g.log.FollowAudit(ctx, q, func(r *audit.Record) error {
-			data, err := json.Marshal(r)
-			if err != nil {
-				return x.Front.Internal("record does not encode")
-			}
-			q.After = r.ID
-			out.Buf = strconv.AppendUint(append(out.Buf, "id: "...), r.ID, 10)
-			out.Buf = serve.AppendEvent(append(out.Buf, '\n'), EventAudit, data)
-			return out.Flush()
-		})
+	tell := func(ctx context.Context, f func(*audit.Record) error) error { return x.g.log.FollowAudit(ctx, q, f) }
+	follow(x, s, tell, func(b []byte, r *audit.Record) ([]byte, *host.Error) {
+		data, err := json.Marshal(r)
+		if err != nil {
+			return b, x.Front.Internal("record does not encode")
+		}
+		b = strconv.AppendUint(append(b, "id: "...), r.ID, 10)
+		return serve.AppendEvent(append(b, '\n'), EventAudit, data), nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -186,4 +187,34 @@ func (origins) Sampling() trace.Sampling { return trace.Sampling{} }
 func (o origins) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
 	*o.seen = audit.Of(ctx)
 	return s, nil
+}
+
+// searching is a log that looks long for a record.
+type searching struct {
+	logged
+	took time.Duration
+}
+
+// FollowAudit implements audit.Log.
+func (l searching) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
+	if l.note("follow", q); len(*l.asked) > 1 {
+		return host.Errorf(host.Unavailable, "the search began again")
+	}
+	select {
+	case <-time.After(l.took):
+		return l.logged.FollowAudit(ctx, q, f)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestASearchOfTheAuditLogGoesOnThroughHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		g := newGateway(t, setup{Node: searching{logged{failing(nil), &asked}, 10 * time.Minute}, Limits: serve.Limits{Heartbeat: time.Minute}})
+		w := ask(g, "GET", "/-/audit?verb=actor.resume&after=1", "", "Accept: text/event-stream")
+		if body := w.Body.String(); !strings.Contains(body, "id: 8") || strings.Count(body, comment) < 9 {
+			t.Errorf("%d %q", w.Code, body)
+		}
+	})
 }

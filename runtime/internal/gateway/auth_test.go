@@ -155,8 +155,8 @@ func (documented) FollowAudit(context.Context, audit.Query, func(*audit.Record) 
 	panic("the node was asked")
 }
 
-// FollowChanges implements changes.Feed.
-func (documented) FollowChanges(context.Context, changes.Query, func(*changes.Record) error) error {
+// BeginChanges implements liveFeed.
+func (documented) BeginChanges(changes.Query) (func(context.Context, func(*changes.Record) error) error, error) {
 	panic("the node was asked")
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
-	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -78,7 +77,7 @@ type Gateway struct {
 	follower  trace.Follower       // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
-	live      changes.Feed         // nil if the node tells of no changes
+	live      liveFeed             // nil if the node tells of no changes
 	creations map[string]string    // the only creation of each type that has exactly one
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
@@ -124,7 +123,7 @@ func New(f *serve.Front, o Options) *Gateway {
 	follower, _ := o.Node.(trace.Follower)
 	meter, _ := o.Node.(usage.Meter)
 	log, _ := o.Node.(audit.Log)
-	live, _ := o.Node.(changes.Feed)
+	live, _ := o.Node.(liveFeed)
 	g := &Gateway{
 		tracer:    tracer,
 		documents: documents,

@@ -44,23 +44,42 @@ func (x *exchange) liveChanges() {
 		return
 	}
 	defer s.Done()
-	out := x.stream()
-	out.Buf = append(out.Buf, '\n')
-	x.followChanges(s, out, q)
+	tell, err := x.g.live.BeginChanges(q)
+	if err != nil {
+		x.Fail(x.Front.AsError(err))
+		return
+	}
+	follow(x, s, tell, func(b []byte, r *changes.Record) ([]byte, *host.Error) {
+		text, fault := x.encode(r)
+		if fault != nil {
+			return b, fault
+		}
+		return serve.AppendEvent(b, EventChanges, text), nil
+	})
 }
 
-func (x *exchange) followChanges(s *serve.Stay, out *serve.Writer, q changes.Query) {
+// A liveFeed is a node that tells of changes.
+type liveFeed interface {
+	// BeginChanges begins to follow changes. What it returns has to be called once: it calls f for the changes since then, as
+	// changes.Feed does.
+	BeginChanges(q changes.Query) (tell func(ctx context.Context, f func(*changes.Record) error) error, err error)
+}
+
+// follow answers with server-sent events: tell is called once and calls its function for each, until one side ends.
+func follow[T any](x *exchange, s *serve.Stay, tell func(context.Context, func(T) error) error, appendEvent func([]byte, T) ([]byte, *host.Error)) {
+	out := x.stream()
+	out.Buf = append(out.Buf, '\n')
 	ctx, cancel := context.WithCancel(s.Context())
-	records := make(chan *changes.Record)
-	var follower sync.WaitGroup
-	defer follower.Wait()
+	events := make(chan T)
+	var teller sync.WaitGroup
+	defer teller.Wait()
 	defer cancel()
 	var end error
-	follower.Go(func() {
-		defer close(records)
-		end = x.g.live.FollowChanges(ctx, q, func(r *changes.Record) error {
+	teller.Go(func() {
+		defer close(events)
+		end = tell(ctx, func(e T) error {
 			select {
-			case records <- r:
+			case events <- e:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -74,17 +93,16 @@ func (x *exchange) followChanges(s *serve.Stay, out *serve.Writer, q changes.Que
 			return
 		}
 		select {
-		case r, ok := <-records:
+		case e, ok := <-events:
 			if !ok {
 				x.parting(s, x.Front.AsError(end), out)
 				return
 			}
-			text, fault := x.encode(r)
-			if fault != nil {
+			var fault *host.Error
+			if out.Buf, fault = appendEvent(out.Buf, e); fault != nil {
 				x.parting(s, fault, out)
 				return
 			}
-			out.Buf = serve.AppendEvent(out.Buf, EventChanges, text)
 			x.Front.Meter.Events.Inc()
 		case <-beat.C:
 			out.Buf = append(out.Buf, comment...)

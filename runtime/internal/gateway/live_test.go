@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,23 +17,38 @@ import (
 type lively struct {
 	*hosttest.Recorder
 	asked *changes.Query
+	w     *httptest.ResponseRecorder // of the client; may be nil
 }
 
-// FollowChanges implements changes.Feed.
-func (l lively) FollowChanges(_ context.Context, q changes.Query, f func(*changes.Record) error) error {
+// BeginChanges implements liveFeed.
+func (l lively) BeginChanges(q changes.Query) (func(context.Context, func(*changes.Record) error) error, error) {
 	*l.asked = q
-	for _, r := range []changes.Record{{Type: "room", Key: []string{"a"}, Version: 7, Changes: []changes.Change{{Kind: "event", Name: "said", Data: host.Raw(`{"a":"<b>"}`)}}}, {Gap: true, Missed: 3}} {
-		if err := f(&r); err != nil {
-			return err
-		}
+	if l.w != nil && l.w.Flushed {
+		return nil, host.Errorf(host.Internal, "the client was told before")
 	}
-	return host.Errorf(host.Unavailable, "the end")
+	return func(_ context.Context, f func(*changes.Record) error) error {
+		for _, r := range []changes.Record{{Type: "room", Key: []string{"a"}, Version: 7, Changes: []changes.Change{{Kind: "event", Name: "said", Data: host.Raw(`{"a":"<b>"}`)}}}, {Gap: true, Missed: 3}} {
+			if err := f(&r); err != nil {
+				return err
+			}
+		}
+		return host.Errorf(host.Unavailable, "the end")
+	}, nil
+}
+
+func TestChangesAreFollowedBeforeTheClientIsTold(t *testing.T) {
+	var asked changes.Query
+	w := httptest.NewRecorder()
+	newGateway(t, setup{Node: lively{failing(nil), &asked, w}}).ServeHTTP(w, httptest.NewRequest("GET", "/-/changes", nil))
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"version":7`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 }
 
 func TestChangesOfAllActorsAreFollowedWithinAScope(t *testing.T) {
 	var asked changes.Query
 	allowed := ""
-	g := newGateway(t, setup{Node: lively{failing(nil), &asked}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
+	g := newGateway(t, setup{Node: lively{failing(nil), &asked, nil}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		allowed = fmt.Sprintf("%s %s%q %s", r.Operation, r.Type, r.Key, r.Method)
 		return nil
 	}})

@@ -192,6 +192,12 @@ func (n *Node) FollowChanges(ctx context.Context, q changes.Query, f func(*chang
 	return n.Changes.Live.Follow(ctx, q, n.NoWaits(), f)
 }
 
+// BeginChanges begins to follow changes. What it returns has to be called once, and does the rest of FollowChanges.
+func (n *Node) BeginChanges(q changes.Query) (tell func(context.Context, func(*changes.Record) error) error, err error) {
+	tell, err = n.Changes.Live.Begin(q, n.NoWaits())
+	return tell, err
+}
+
 // Connect opens or resumes a connection of a client to an actor.
 func (n *Node) Connect(ctx context.Context, addr host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
 	return conn.Connect(n.Kernel, ctx, addr, r)

@@ -51,6 +51,7 @@ type search struct {
 	list       host.State
 	runs       string // the state of runs, if the walk is over the list of runs
 	selection  uint64 // a digest of what is selected, and in which order
+	looked     int    // how many actors the page has looked at
 }
 
 // invalid is the error for a member of the query.
@@ -243,15 +244,15 @@ func (s *search) run() (page host.ListPage, err error) {
 		next = s.withRuns
 	}
 	known := slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.stored() })
-	for looked, batch := 0, s.q.Limit; ; batch = min(2*batch, maxCandidates) { // a state that few are in takes few walks
+	for batch := s.q.Limit; ; batch = min(2*batch, maxCandidates) { // a state that few are in takes few walks
 		if !known {
 			batch = s.q.Limit - len(page.Actors) // all are admitted
 		}
-		found, n, end, err := next(min(batch, maxCandidates), maxLooked-looked)
+		found, n, end, err := next(min(batch, maxCandidates), maxLooked-s.looked)
 		if err != nil {
 			return page, unbuilt(err)
 		}
-		looked += n
+		s.looked += n
 		for i := range found {
 			if len(page.Actors) == s.q.Limit {
 				s.walk.After, end = found[i-1].row, false
@@ -268,7 +269,7 @@ func (s *search) run() (page host.ListPage, err error) {
 		switch {
 		case end:
 			return page, nil
-		case len(page.Actors) == s.q.Limit || looked >= maxLooked:
+		case len(page.Actors) == s.q.Limit || s.looked >= maxLooked:
 			page.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), s.walk.After...))
 			return page, nil
 		}

@@ -121,9 +121,12 @@ func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
 		return page, err
 	}
 	inner, begin, _ := strings.Cut(q.Cursor, ".")
+	if q.Cursor != "" && begin == "" {
+		return page, invalid("cursor", "the cursor is not of an earlier page over all types")
+	}
 	page.Actors = []host.Status{}
 	var refused error
-	searched := false
+	searched, looked := false, 0
 	for _, t := range types {
 		if t < begin {
 			continue
@@ -141,7 +144,7 @@ func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
 		if err != nil {
 			return page, err
 		}
-		searched = true
+		searched, s.looked = true, looked
 		found, err := s.run()
 		if err != nil {
 			return page, err
@@ -150,7 +153,7 @@ func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
 			page.Cursor = found.Cursor + "." + t
 			return page, nil
 		}
-		if len(page.Actors) == q.Limit {
+		if looked = s.looked; len(page.Actors) == q.Limit || looked >= maxLooked {
 			if i := slices.Index(types, t); i+1 < len(types) {
 				page.Cursor = "." + types[i+1]
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -163,9 +164,19 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 			t.Fatalf("%+v: %s, want %s", q, got, want)
 		}
 	}
-	for _, cursor := range []string{".", "x.t", ".t.t", "x"} {
-		if _, err := find(src, host.ListQuery{Where: []string{"size>=0"}, Cursor: cursor}); err != nil && host.CodeOf(err) != host.InvalidArgument {
+	for cursor, code := range map[string]host.Code{".": host.InvalidArgument, "x.t": host.InvalidArgument, ".t.t": "", "x": host.InvalidArgument} {
+		if _, err := find(src, host.ListQuery{Where: []string{"size>=0"}, Cursor: cursor}); host.CodeOf(err) != code {
 			t.Errorf("the cursor %s: %v", cursor, err)
 		}
+	}
+	src.state = func(_ string, _ host.State, visit func(key []string)) error {
+		for i := range maxLooked / 2 {
+			visit([]string{"none", strconv.Itoa(i)})
+		}
+		return nil
+	}
+	page, err := find(src, host.ListQuery{Where: []string{"state=failed"}})
+	if err != nil || page.Cursor != ".z" {
+		t.Errorf("a page over three types that looks at two thirds of their actors ends with %q: %v", page.Cursor, err)
 	}
 }

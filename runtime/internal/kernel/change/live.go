@@ -32,8 +32,8 @@ type follower struct {
 	q      changes.Query
 	mu     sync.Mutex
 	held   []*engine.ChangeSet
-	bytes  int // of their data
-	missed uint64
+	bytes  int           // of their data
+	missed uint64        // after those held: until they are taken nothing is added, so that the gap has one place
 	some   chan struct{} // has a value after something was added
 }
 
@@ -92,7 +92,7 @@ func (f *follower) add(set *engine.ChangeSet) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.held) == maxHeld || len(f.held) > 0 && f.bytes+n > maxHeldBytes {
+	if f.missed > 0 || len(f.held) == maxHeld || len(f.held) > 0 && f.bytes+n > maxHeldBytes {
 		f.missed++
 		return
 	}
@@ -114,23 +114,41 @@ func (f *follower) take() (held []*engine.ChangeSet, missed uint64) {
 
 // Follow implements changes.Feed. It also returns when stop is closed.
 func (l *Live) Follow(ctx context.Context, q changes.Query, stop <-chan struct{}, visit func(*changes.Record) error) error {
+	tell, err := l.Begin(q, stop)
+	if err != nil {
+		return err
+	}
+	return tell(ctx, visit)
+}
+
+// Begin begins to follow. What it returns does the rest of Follow, and has to be called once.
+func (l *Live) Begin(q changes.Query, stop <-chan struct{}) (tell func(ctx context.Context, visit func(*changes.Record) error) error, err error) {
 	if fault := q.Check(); fault != nil {
-		return fault
+		return nil, fault
 	}
 	f := &follower{q: q, some: make(chan struct{}, 1)}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.followers == nil {
 		l.followers = make(map[*follower]struct{})
 	}
 	l.followers[f] = struct{}{}
 	l.following.Add(1)
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.followers, f)
-		l.following.Add(-1)
-	}()
+	return func(ctx context.Context, visit func(*changes.Record) error) error {
+		defer l.leave(f)
+		return f.tell(ctx, stop, visit)
+	}, nil
+}
+
+func (l *Live) leave(f *follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.followers, f)
+	l.following.Add(-1)
+}
+
+// tell calls visit for what is held, and what comes.
+func (f *follower) tell(ctx context.Context, stop <-chan struct{}, visit func(*changes.Record) error) error {
 	for {
 		select {
 		case <-f.some:

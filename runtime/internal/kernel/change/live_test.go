@@ -117,3 +117,33 @@ func TestFollowEndsWithTheErrorOfTheFollower(t *testing.T) {
 		}
 	})
 }
+
+func TestTheGapStandsWhereRecordsAreMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Feed
+		begun, err := f.Live.Begin(changes.Query{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range [][2]string{{"first", `1`}, {"large", strings.Repeat(" ", maxHeldBytes) + `1`}, {"small", `1`}} {
+			tell(&f, "t", "a", e[0], e[1])
+		}
+		var told []string
+		ctx, cancel := context.WithCancel(t.Context())
+		begun(ctx, func(r *changes.Record) error {
+			if r.Gap {
+				told = append(told, fmt.Sprintf("%d missing", r.Missed))
+				cancel()
+				return nil
+			}
+			told = append(told, r.Changes[0].Name)
+			return nil
+		})
+		if want := []string{"first", "2 missing"}; !slices.Equal(told, want) {
+			t.Errorf("%q, want %q", told, want)
+		}
+		if f.Wanted() {
+			t.Error("changes are wanted after the follower has left")
+		}
+	})
+}
