@@ -159,7 +159,7 @@ func (s *Store) actorKinds(r reader, id keyspace.ActorID) (kinds map[keyspace.Ki
 	defer func() { err = errors.Join(err, it.Close()) }()
 	kinds = make(map[keyspace.Kind]int64)
 	rows := 0
-	for ok := it.First(); ok; {
+	for ok := it.SeekGE(append(clone(start), 0)); ok; {
 		kind := keyspace.Kind(it.Key()[len(start)])
 		value, err := it.ValueAndErr()
 		if err != nil {
