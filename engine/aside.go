@@ -110,9 +110,16 @@ func (s *Store) syncAside() {
 	if s.readOnly() != nil {
 		return
 	}
-	if err := s.guarded(func() error { return s.db.LogData(nil, pebble.Sync) }); err != nil {
-		s.fail(err)
+	b := s.db.NewBatch()
+	err := b.LogData(nil, nil)
+	if err == nil {
+		err = s.apply(b)
 	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.gate.add(ticket{batch: b}) // which waits without holding up Close
 }
 
 // stop ends the wait for a sync. A sync that has begun holds store.life.

@@ -40,8 +40,8 @@ type gate struct {
 // ticket is one commit that waits.
 type ticket struct {
 	batch  *pebble.Batch // nil if there was nothing to write
-	space  *Space
-	notify func(error) // nil if nobody asked
+	space  *Space        // nil if it is no commit of an actor
+	notify func(error)   // nil if nobody asked
 	upTo   Version
 	outbox numbers
 	audit  numbers
@@ -144,7 +144,9 @@ func (s *Store) await(t *ticket, synced error) error {
 // tell tells a ticket what await returned.
 func (s *Store) tell(t *ticket, err error) {
 	if err == nil {
-		t.space.durable.Store(uint64(t.upTo))
+		if t.space != nil {
+			t.space.durable.Store(uint64(t.upTo))
+		}
 		s.outbox.settle(t.outbox)
 		s.audit.settle(t.audit)
 	}

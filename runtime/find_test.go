@@ -133,7 +133,7 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 			errorIf(t, e.Metadata["field"] != "cursor", "%v", e)
 		}
 		for field, q := range map[string]host.ListQuery{
-			"where": {Where: []string{"rank=1"}}, "sort": {Sort: "key"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
+			"where": {Where: []string{"nothing=1"}}, "sort": {Sort: "key"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
 		} {
 			e := wantCode(t, errOf(list(q)), actor.InvalidArgument)
 			errorIf(t, e.Metadata["field"] != field, "%v", e)

@@ -74,6 +74,7 @@ func play(t *testing.T, at, input string, sync int64, before bool) (out string, 
 	actortest.Config{Options: func(o *runtime.Options) {
 		o.Namespace = s.namespace
 		o.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
+		o.Traces.Off, o.Usage.Off = sync > 0, sync > 0 // which sync by time, and not by what is done
 		o.Authorize = func(_ context.Context, r runtime.AuthRequest) error {
 			if r.Operation == runtime.OpOperate && r.Header.Get("Role") == "reader" {
 				return actor.Errorf(actor.PermissionDenied, "operators only")

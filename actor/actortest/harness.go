@@ -170,7 +170,7 @@ func (h *Harness) Status(typ string, key ...string) host.Status {
 	return st
 }
 
-// Inspect returns an actor's raw keyspace without its traces, with values, in the order of the keys. A missing actor has none.
+// Inspect returns an actor's raw keyspace without its traces and usage, with values, in the order of the keys. A missing actor has none.
 func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 	h.t.Helper()
 	var all []host.StoredKey
@@ -183,7 +183,9 @@ func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 		if err != nil {
 			h.t.Fatalf("actortest: inspect %s %q: %v", typ, key, err)
 		}
-		all = append(all, slices.DeleteFunc(page.Keys, func(k host.StoredKey) bool { return strings.HasPrefix(k.Text, "trace/") })...)
+		all = append(all, slices.DeleteFunc(page.Keys, func(k host.StoredKey) bool {
+			return strings.HasPrefix(k.Text, "trace/") || strings.HasPrefix(k.Text, "usage/")
+		})...)
 		if q.After = page.Next; q.After == nil {
 			return all
 		}
