@@ -194,7 +194,8 @@ type UsageOptions struct {
 
 // TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A trace that began elsewhere is
 // recorded if its caller says so; of callers from outside, ten times PerSecond in a second. Turns and queries that fail or are slow
-// are recorded in any case. Spans also go to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT. A zero field means its default.
+// are recorded in any case. Spans also go to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT, and so do
+// the node's metrics, whatever these options say. A zero field means its default.
 type TraceOptions struct {
 	// Off records nothing.
 	Off bool

@@ -8,10 +8,14 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -38,16 +42,18 @@ import (
 // A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through
 // it, and it takes calls from any goroutine until Close.
 type Runtime struct {
-	options   Options
-	store     *engine.Store
-	node      *node.Node
-	exporter  *collector.Exporter // nil without a collector
-	front     *serve.Front
-	gateway   *gateway.Gateway
-	local     NATSServer
-	publisher *natspub.Publisher
-	registry  *prometheus.Registry
-	pprof     *pprofServer // nil for none
+	options    Options
+	attributes []traces.Attribute // say what sends spans and metrics
+	store      *engine.Store
+	node       *node.Node
+	exporter   *collector.Exporter       // nil without a collector of spans
+	metrics    *collector.MetricExporter // nil without a collector of metrics
+	front      *serve.Front
+	gateway    *gateway.Gateway
+	local      NATSServer
+	publisher  *natspub.Publisher
+	registry   *prometheus.Registry
+	pprof      *pprofServer // nil for none
 
 	listener net.Listener
 	server   *http.Server
@@ -73,6 +79,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 			r.abort()
 		}
 	}()
+	if err := r.describe(ctx); err != nil {
+		return nil, err
+	}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := o.memoryMetrics(r.registry, budget); err != nil {
 		return nil, err
@@ -96,6 +105,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	}
 	if err := r.startGateway(ctx); err != nil {
 		return nil, err
+	}
+	if r.metrics, err = collector.NewMetricExporter(r.registry.Gather, r.attributes, o.Logger); err != nil {
+		return nil, fmt.Errorf("runtime: %w", err)
 	}
 	r.node.Start()
 	return r, nil
@@ -242,7 +254,10 @@ func (r *Runtime) startNode() error {
 			return fmt.Errorf("runtime: serve calls over NATS: %w", err)
 		}
 	}
-	return errors.Join(r.registry.Register(storeMetrics{r.store}), r.registry.Register(newStorageMetrics(r.store, o.Namespace)))
+	return errors.Join(r.registry.Register(storeMetrics{r.store}), r.registry.Register(newStorageMetrics(r.store, o.Namespace)),
+		r.registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "cairn_trace_spans_unsent_total", Help: "Spans that the collector did not get; see the log.",
+		}, r.unsent)))
 }
 
 // traceOptions makes the exporter of spans, if there is a collector.
@@ -253,14 +268,42 @@ func (r *Runtime) traceOptions() (trace.Options, error) {
 		return t, nil
 	}
 	var err error
-	if r.exporter, err = collector.NewExporter(); err != nil {
+	if r.exporter, err = collector.NewExporter(r.options.Logger); err != nil {
 		return t, fmt.Errorf("runtime: %w", err)
 	}
 	if r.exporter != nil {
-		t.Exporter = r.exporter
+		t.Exporter, t.Attributes = r.exporter, r.attributes
 	}
-	t.Attributes, err = traces.EnvironmentAttributes(context.Background())
-	return t, err
+	return t, nil
+}
+
+// unsent is how many spans the collector did not get.
+func (r *Runtime) unsent() float64 {
+	if r.exporter == nil {
+		return 0
+	}
+	return float64(r.exporter.Dropped())
+}
+
+// instances is the namespace of OpenTelemetry for ids of instances that are made of what is known of them.
+var instances = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
+
+// describe says what sends spans and metrics: what the environment says, and else the same id after each start in a directory.
+func (r *Runtime) describe(ctx context.Context) (err error) {
+	if r.attributes, err = traces.EnvironmentAttributes(ctx); err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	id := uuid.New()
+	if hostname, err := os.Hostname(); err == nil && r.options.Disk == nil {
+		dir, _ := filepath.Abs(r.options.Dir)
+		id = uuid.NewSHA1(instances, []byte(hostname+"\x00"+dir))
+	}
+	for _, a := range []traces.Attribute{traces.String("service.name", "cairn"), traces.String("service.instance.id", id.String())} {
+		if !slices.ContainsFunc(r.attributes, func(b traces.Attribute) bool { return a.Key == b.Key }) {
+			r.attributes = append(r.attributes, a)
+		}
+	}
+	return nil
 }
 
 func (r *Runtime) startGateway(ctx context.Context) error {
@@ -315,6 +358,7 @@ func (r *Runtime) abort() {
 	if r.node != nil {
 		r.node.Kill()
 	}
+	r.closeCollector(context.Background(), 0)
 	if r.publisher != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -347,14 +391,31 @@ func (r *Runtime) Close() error {
 		if r.local != nil {
 			r.local.Close()
 		}
-		if r.exporter != nil {
-			faults = append(faults, r.exporter.Close(ctx))
-		}
+		r.closeCollector(ctx, collectorTimeout)
 		r.pprof.stop() // late, because a slow stop is worth a profile
 		faults = append(faults, r.store.Close())
 		r.closed = errors.Join(faults...)
 	})
 	return r.closed
+}
+
+// collectorTimeout is how long Close waits for a collector.
+const collectorTimeout = 5 * time.Second
+
+// closeCollector sends the last spans and metrics. What is not sent by then is lost, and the log says so.
+func (r *Runtime) closeCollector(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var faults []error
+	if r.exporter != nil {
+		faults = append(faults, r.exporter.Close(ctx))
+	}
+	if r.metrics != nil {
+		faults = append(faults, r.metrics.Close(ctx))
+	}
+	if err := errors.Join(faults...); err != nil {
+		r.options.Logger.Warn("the last spans or metrics did not reach the collector", "error", err)
+	}
 }
 
 // closeGateway ends HTTP. Clients that do not send their request or read their reply get a third of

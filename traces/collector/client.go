@@ -16,7 +16,9 @@ import (
 	"strings"
 	"time"
 
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -32,23 +34,36 @@ const (
 // uploader sends groups to a collector, and returns how many of their spans it rejected.
 type uploader interface {
 	upload(ctx context.Context, now int64, groups []traces.Group) (rejected int64, err error)
+	end() // nothing is tried again from now on
 	close()
 }
 
-// client is an uploader of OTLP over HTTP. OpenTelemetry's own client is not used, because it links gRPC and its gateway, some MB.
+// client sends one signal by OTLP over HTTP. OpenTelemetry's own client is not used, because it links gRPC and its gateway, some MB.
 // They also make go mod tidy fail in a module that has an older genproto, which comes with Pebble.
 type client struct {
+	signal  signal
 	http    http.Client
 	url     string
 	headers http.Header
 	gzip    bool
 	json    bool
 	once    bool // a collector that cannot be reached is not tried again
+	ends    chan struct{}
 }
 
-// variable returns the value of a variable for traces, or else for all signals, and its name.
-func variable(name string) (value, full string) {
-	full = "OTEL_EXPORTER_OTLP_TRACES_" + name
+// A signal is what a client sends, as the path of its URL names it.
+type signal string
+
+const (
+	spans   signal = "traces"
+	metrics signal = "metrics"
+)
+
+func (s signal) upper() string { return strings.ToUpper(string(s)) }
+
+// variable returns the value of a variable for the signal, or else for all signals, and its name.
+func (s signal) variable(name string) (value, full string) {
+	full = "OTEL_EXPORTER_OTLP_" + s.upper() + "_" + name
 	if value = strings.TrimSpace(os.Getenv(full)); value == "" {
 		full = "OTEL_EXPORTER_OTLP_" + name
 		value = strings.TrimSpace(os.Getenv(full))
@@ -56,54 +71,67 @@ func variable(name string) (value, full string) {
 	return value, full
 }
 
+// positive returns the number that a variable has, or 0 if it is not set.
+func (s signal) positive(name string) (int, error) {
+	text := strings.TrimSpace(os.Getenv(name))
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s: %s is %q: want a positive integer", s, name, text)
+	}
+	return int(n), nil
+}
+
 // newClient reads the OTEL_EXPORTER_OTLP_* variables. An endpoint that is not empty replaces theirs.
-func newClient(endpoint string) (*client, error) {
-	c := &client{headers: http.Header{}}
+func newClient(s signal, endpoint string) (*client, error) {
+	c := &client{signal: s, headers: http.Header{}, ends: make(chan struct{})}
 	name := "the endpoint"
 	if endpoint == "" {
-		endpoint, name = variable("ENDPOINT")
+		endpoint, name = s.variable("ENDPOINT")
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("traces: %s is not the URL of an HTTP server", name)
+		return nil, fmt.Errorf("%s: %s is not the URL of an HTTP server", s, name)
 	}
-	if !strings.Contains(name, "TRACES") {
-		u = u.JoinPath("v1/traces")
+	if !strings.Contains(name, s.upper()) {
+		u = u.JoinPath("v1", string(s))
 	}
 	c.url = u.String()
-	switch value, name := variable("PROTOCOL"); value {
+	switch value, name := s.variable("PROTOCOL"); value {
 	case "", "http/protobuf":
 	case "http/json":
 		c.json = true
 	default:
-		return nil, fmt.Errorf("traces: %s is %q: the protocols are http/protobuf and http/json", name, value)
+		return nil, fmt.Errorf("%s: %s is %q: the protocols are http/protobuf and http/json", s, name, value)
 	}
-	switch value, name := variable("COMPRESSION"); value {
+	switch value, name := s.variable("COMPRESSION"); value {
 	case "", "none":
 	case "gzip":
 		c.gzip = true
 	default:
-		return nil, fmt.Errorf("traces: %s is %q: the compressions are gzip and none", name, value)
+		return nil, fmt.Errorf("%s: %s is %q: the compressions are gzip and none", s, name, value)
 	}
-	if value, name := variable("HEADERS"); value != "" {
+	if value, name := s.variable("HEADERS"); value != "" {
 		for pair := range strings.SplitSeq(value, ",") {
 			key, escaped, ok := strings.Cut(pair, "=")
 			text, err := url.PathUnescape(strings.TrimSpace(escaped))
 			if key = strings.TrimSpace(key); !ok || err != nil || key == "" {
-				return nil, fmt.Errorf("traces: %s has an element that is not key=value", name) // values are secrets
+				return nil, fmt.Errorf("%s: %s has an element that is not key=value", s, name) // values are secrets
 			}
 			c.headers.Set(key, text)
 		}
 	}
 	c.http.Timeout = 10 * time.Second
-	if value, name := variable("TIMEOUT"); value != "" {
+	if value, name := s.variable("TIMEOUT"); value != "" {
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("traces: %s is %q: want milliseconds", name, value)
+			return nil, fmt.Errorf("%s: %s is %q: want milliseconds", s, name, value)
 		}
 		c.http.Timeout = time.Duration(n) * time.Millisecond
 	}
-	security, err := newSecurity()
+	security, err := s.security()
 	if err != nil {
 		return nil, err
 	}
@@ -114,61 +142,68 @@ func newClient(endpoint string) (*client, error) {
 	return c, nil
 }
 
-// newSecurity reads the certificates that the variables name.
-func newSecurity() (*tls.Config, error) {
+// security reads the certificates that the variables name.
+func (s signal) security() (*tls.Config, error) {
 	security := &tls.Config{}
-	if file, name := variable("CERTIFICATE"); file != "" {
+	if file, name := s.variable("CERTIFICATE"); file != "" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("traces: %s: %w", name, err)
+			return nil, fmt.Errorf("%s: %s: %w", s, name, err)
 		}
 		security.RootCAs = x509.NewCertPool()
 		if !security.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("traces: %s: %s has no certificate", name, file)
+			return nil, fmt.Errorf("%s: %s: %s has no certificate", s, name, file)
 		}
 	}
-	if file, name := variable("CLIENT_CERTIFICATE"); file != "" {
-		key, _ := variable("CLIENT_KEY")
+	if file, name := s.variable("CLIENT_CERTIFICATE"); file != "" {
+		key, _ := s.variable("CLIENT_KEY")
 		certificate, err := tls.LoadX509KeyPair(file, key)
 		if err != nil {
-			return nil, fmt.Errorf("traces: %s: %w", name, err)
+			return nil, fmt.Errorf("%s: %s: %w", s, name, err)
 		}
 		security.Certificates = []tls.Certificate{certificate}
 	}
 	return security, nil
 }
 
-// body returns the bytes of a request.
-func (c *client) body(now int64, groups []traces.Group) ([]byte, error) {
-	var b []byte
+// upload sends spans, and returns how many the collector rejected.
+func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (rejected int64, err error) {
 	if c.json {
-		b = traces.AppendJSON(nil, traces.Ended(now, groups)...)
-	} else {
-		var err error
-		// The request message of the collector has the same one field.
-		if b, err = proto.Marshal(&tracepb.TracesData{ResourceSpans: traces.Protobuf(now, groups...)}); err != nil {
-			return nil, fmt.Errorf("traces: %w", err)
-		}
+		return c.post(ctx, traces.AppendJSON(nil, traces.Ended(now, groups)...))
 	}
-	if !c.gzip {
-		return b, nil
+	// The request message of the collector has the same one field.
+	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: traces.Protobuf(now, groups...)})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", c.signal, err)
 	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(b); err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	return packed.Bytes(), nil
+	return c.post(ctx, b)
 }
 
-// upload sends one request. It tries again after faults that go away, until ctx ends.
-func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (int64, error) {
-	body, err := c.body(now, groups)
+// uploadMetrics sends metrics, and returns how many values the collector rejected.
+func (c *client) uploadMetrics(ctx context.Context, m *metricspb.MetricsData) (rejected int64, err error) {
+	encode := proto.Marshal
+	if c.json {
+		encode = protojson.MarshalOptions{UseEnumNumbers: true}.Marshal
+	}
+	b, err := encode(m)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s: %w", c.signal, err)
+	}
+	return c.post(ctx, b)
+}
+
+// post sends one request. It tries again after faults that go away, until ctx ends or end is called.
+func (c *client) post(ctx context.Context, body []byte) (rejected int64, err error) {
+	if c.gzip {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(body); err != nil {
+			return 0, fmt.Errorf("%s: %w", c.signal, err)
+		}
+		if err := w.Close(); err != nil {
+			return 0, fmt.Errorf("%s: %w", c.signal, err)
+		}
+		body = packed.Bytes()
 	}
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		rejected, after, err := c.send(ctx, body)
@@ -178,6 +213,9 @@ func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (
 		timer := time.NewTimer(max(after, wait/2+rand.N(wait/2)))
 		select {
 		case <-timer.C:
+		case <-c.ends:
+			timer.Stop()
+			return 0, err
 		case <-ctx.Done():
 			timer.Stop()
 			return 0, fmt.Errorf("%w (%w)", err, ctx.Err())
@@ -189,7 +227,7 @@ func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (
 func (c *client) send(ctx context.Context, body []byte) (rejected int64, after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return 0, -1, fmt.Errorf("traces: %w", err)
+		return 0, -1, fmt.Errorf("%s: %w", c.signal, err)
 	}
 	r.Header = c.headers.Clone()
 	r.Header.Set("User-Agent", "cairn")
@@ -205,7 +243,7 @@ func (c *client) send(ctx context.Context, body []byte) (rejected int64, after t
 		if c.once {
 			after = -1
 		}
-		return 0, after, fmt.Errorf("traces: %w", err)
+		return 0, after, fmt.Errorf("%s: %w", c.signal, err)
 	}
 	defer response.Body.Close()
 	reply, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
@@ -217,16 +255,16 @@ func (c *client) send(ctx context.Context, body []byte) (rejected int64, after t
 		after = -1
 	}
 	if response.StatusCode/100 != 2 {
-		return 0, after, fmt.Errorf("traces: the collector replied %s", response.Status)
+		return 0, after, fmt.Errorf("%s: the collector replied %s", c.signal, response.Status)
 	}
 	if !c.json {
-		rejected = rejectedSpans(reply)
+		rejected = rejectedItems(reply)
 	}
 	return rejected, 0, nil
 }
 
-// rejectedSpans returns the member rejected_spans (1) of partial_success (1) of the reply of a collector.
-func rejectedSpans(reply []byte) int64 {
+// rejectedItems returns the member rejected_spans or rejected_data_points (1) of partial_success (1) of the reply of a collector.
+func rejectedItems(reply []byte) int64 {
 	return int64(field(reply, func(b []byte) uint64 {
 		return field(b, nil)
 	}))
@@ -254,5 +292,7 @@ func field(b []byte, inner func([]byte) uint64) (n uint64) {
 	}
 	return n
 }
+
+func (c *client) end() { close(c.ends) }
 
 func (c *client) close() { c.http.CloseIdleConnections() }

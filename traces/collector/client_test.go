@@ -30,7 +30,7 @@ func configured(t *testing.T, variables map[string]string) (*client, error) {
 	for name, value := range variables {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
-	return newClient("")
+	return newClient(spans, "")
 }
 
 // replies is a transport that gives its replies in turn, and keeps the bodies of requests.
@@ -69,11 +69,11 @@ func reply(status int, header ...string) *http.Response {
 }
 
 func TestUploadsAreTriedAgain(t *testing.T) {
-	c, err := configured(t, map[string]string{"ENDPOINT": "http://collector"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
+		c, err := configured(t, map[string]string{"ENDPOINT": "http://collector"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := &replies{list: []*http.Response{nil, reply(503), reply(429, "Retry-After", "100"), reply(200)}}
 		c.http.Transport = r
 		if _, err := c.upload(t.Context(), 0, groups()); err != nil || len(r.bodies) != 4 || r.bodies[3] != r.bodies[0] {
@@ -88,6 +88,12 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 		defer cancel()
 		if _, err := c.upload(ctx, 0, groups()); !errors.Is(err, context.DeadlineExceeded) || len(r.bodies) < 3 || len(r.bodies) > 10 {
 			t.Errorf("%d attempts, %v", len(r.bodies), err)
+		}
+		r = &replies{list: []*http.Response{reply(503)}}
+		c.http.Transport = r
+		time.AfterFunc(10*time.Second, c.end)
+		if _, err := c.upload(t.Context(), 0, groups()); err == nil || len(r.bodies) < 3 || time.Since(r.times[0]) > 10*time.Second {
+			t.Errorf("%d attempts until it should end, %v", len(r.bodies), err)
 		}
 		for _, status := range []int{307, 400, 401, 500} {
 			r := &replies{list: []*http.Response{reply(status, "Location", "http://elsewhere/")}}
@@ -114,13 +120,13 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 		t.Errorf("%d rejected, %v", n, err)
 	}
 	for _, b := range [][]byte{nil, {0xFF}, {0x0A, 0xFF}, message[:3], {0x08, 1}} {
-		if n := rejectedSpans(b); n != 0 {
+		if n := rejectedItems(b); n != 0 {
 			t.Errorf("%x: %d rejected", b, n)
 		}
 	}
 
 	fake := &collector{rejects: 2}
-	e := startExporter(fake, defaultBatching)
+	e := startExporter(fake, defaultBatching, quiet)
 	s := made(1, hour0, hour0+1)
 	e.Export(nil, &s)
 	if n, err := (&Pusher{client: &collector{rejects: 1}, to: "x"}).Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s, s, s}}); n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3") {

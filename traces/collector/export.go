@@ -1,12 +1,10 @@
-// Package collector sends spans to a collector of OpenTelemetry, by OTLP over HTTP.
+// Package collector sends spans and metrics to a collector of OpenTelemetry, by OTLP over HTTP.
 package collector
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +30,7 @@ var defaultBatching = batching{queue: 2048, batch: 512, delay: 5 * time.Second, 
 type Exporter struct {
 	client  uploader
 	o       batching
+	health  health
 	dropped atomic.Uint64
 	ctx     context.Context // of uploads
 	cancel  context.CancelFunc
@@ -43,7 +42,6 @@ type Exporter struct {
 	queue  []queued
 	bytes  int
 	closed bool
-	err    error
 }
 
 type queued struct {
@@ -53,15 +51,12 @@ type queued struct {
 }
 
 // NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
-// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER. The protocols are http/protobuf and http/json.
-func NewExporter() (*Exporter, error) {
-	endpoint, _ := variable("ENDPOINT")
-	kind := strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER"))
-	if endpoint == "" || kind == "none" || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
-		return nil, nil
-	}
-	if kind != "" && kind != "otlp" {
-		return nil, fmt.Errorf("traces: OTEL_TRACES_EXPORTER is %q: the exporters are otlp and none", kind)
+// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER. The protocols are http/protobuf and http/json. The log is told when the
+// collector begins to fail, and when it takes spans again.
+func NewExporter(log *slog.Logger) (*Exporter, error) {
+	on, err := spans.enabled()
+	if !on {
+		return nil, err
 	}
 	o := defaultBatching
 	for _, v := range [...]struct {
@@ -73,26 +68,24 @@ func NewExporter() (*Exporter, error) {
 		{"OTEL_BSP_SCHEDULE_DELAY", func(n int) { o.delay = time.Duration(n) * time.Millisecond }},
 		{"OTEL_BSP_EXPORT_TIMEOUT", func(n int) { o.timeout = time.Duration(n) * time.Millisecond }},
 	} {
-		text := os.Getenv(v.name)
-		if text == "" {
-			continue
+		n, err := spans.positive(v.name)
+		if err != nil {
+			return nil, err
 		}
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("traces: %s is %q: want a positive integer", v.name, text)
+		if n > 0 {
+			v.set(n)
 		}
-		v.set(int(n))
 	}
-	c, err := newClient("")
+	c, err := newClient(spans, "")
 	if err != nil {
 		return nil, err
 	}
-	return startExporter(c, o), nil
+	return startExporter(c, o, log), nil
 }
 
-func startExporter(client uploader, o batching) *Exporter {
+func startExporter(client uploader, o batching, log *slog.Logger) *Exporter {
 	o.batch = min(o.batch, o.queue)
-	e := &Exporter{client: client, o: o, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
+	e := &Exporter{client: client, o: o, health: health{log: log, what: "spans"}, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	go e.run()
 	return e
@@ -120,19 +113,13 @@ func (e *Exporter) Export(r *traces.Resource, s *traces.Span) {
 // Dropped returns how many spans were not sent.
 func (e *Exporter) Dropped() uint64 { return e.dropped.Load() }
 
-// Err returns the fault of the last request, or nil if it had none.
-func (e *Exporter) Err() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.err
-}
-
 // Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are dropped and counted.
 func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if !e.closed {
 		e.closed = true
 		close(e.closing)
+		e.client.end()
 	}
 	e.mu.Unlock()
 	defer e.client.close()
@@ -143,7 +130,7 @@ func (e *Exporter) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		e.cancel()
 		<-e.done
-		return ctx.Err()
+		return fmt.Errorf("traces: the last spans were not sent: %w", ctx.Err())
 	}
 }
 
@@ -168,9 +155,7 @@ func (e *Exporter) run() {
 			if err != nil {
 				rejected = int64(len(batch))
 			}
-			e.mu.Lock()
-			e.err = err
-			e.mu.Unlock()
+			e.health.is(err)
 			e.dropped.Add(uint64(max(rejected, 0)))
 		}
 	}

@@ -21,7 +21,7 @@ type Pusher struct {
 // NewPusher returns a pusher to a collector at a URL such as http://localhost:4318. If it is empty, the OTEL_* variables of the
 // environment name the collector. The other variables hold in any case.
 func NewPusher(endpoint string) (*Pusher, error) {
-	c, err := newClient(endpoint)
+	c, err := newClient(spans, endpoint)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,12 @@
 package collector
 
-import "github.com/cairn-run/cairn/traces"
+import (
+	"log/slog"
+
+	"github.com/cairn-run/cairn/traces"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
 
 const (
 	minute = int64(60e9)

@@ -1,0 +1,82 @@
+package runtime_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// openWith starts a node in a directory, with its log.
+func openWith(t *testing.T, dir string, drain time.Duration) (*runtime.Runtime, *strings.Builder) {
+	t.Helper()
+	log := &strings.Builder{}
+	r, err := runtime.Open(t.Context(), runtime.Options{
+		Dir: dir, Actors: []actor.Definition{botDefinition(actor.Spec[bot]{})}, DrainTimeout: drain, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	must(t, err)
+	return r, log
+}
+
+func TestANodeSendsItsMetricsToACollector(t *testing.T) {
+	var mu sync.Mutex
+	sums, instances := map[string]float64{}, []string{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if r.URL.Path != "/v1/metrics" {
+			return
+		}
+		var m metricspb.MetricsData
+		if err != nil || proto.Unmarshal(body, &m) != nil {
+			t.Errorf("the body of %d bytes is not metrics, %v", len(body), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range m.ResourceMetrics[0].Resource.Attributes {
+			if a.Key == "service.instance.id" {
+				instances = append(instances, a.Value.GetStringValue())
+			}
+		}
+		for _, metric := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+			for _, p := range metric.GetSum().GetDataPoints() {
+				sums[metric.Name] += p.GetAsDouble()
+			}
+		}
+	}))
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	dir := t.TempDir()
+	for range 2 {
+		r, log := openWith(t, dir, 0)
+		mustDo(t, r, "a", add(1))
+		must(t, r.Close())
+		errorIf(t, strings.Contains(log.String(), "collector"), "the log is %s", log)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	errorIf(t, sums["cairn_commits_total"] < 2 || sums["cairn_store_commits_total"] < 2, "the collector got %v", sums)
+	errorIf(t, len(slices.Compact(instances)) != 1 || len(instances[0]) != 36, "the instances are %v", instances)
+}
+
+func TestACollectorThatHangsFailsNoClose(t *testing.T) {
+	gone := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone }))
+	defer server.Close()
+	defer close(gone)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	r, log := openWith(t, t.TempDir(), 300*time.Millisecond)
+	mustDo(t, r, "a", add(1))
+	must(t, r.Close())
+	errorIf(t, !strings.Contains(log.String(), "the last spans or metrics did not reach the collector"), "the log is %s", log)
+}

@@ -1,0 +1,214 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cairn-run/cairn/traces"
+)
+
+// families has one metric of each type, in the text form of Prometheus' messages.
+func families(t *testing.T) []*dto.MetricFamily {
+	t.Helper()
+	var list []*dto.MetricFamily
+	for _, text := range []string{
+		`name:"cairn_commit_bytes_total" help:"Bytes." type:COUNTER metric:{counter:{value:7 created_timestamp:{seconds:5}}} metric:{label:{name:"type" value:"cell"} counter:{value:1.5}}`,
+		`name:"cairn_awake" type:GAUGE metric:{gauge:{value:-2}}`,
+		`name:"other" type:UNTYPED metric:{untyped:{value:3}}`,
+		`name:"cairn_wake_seconds" type:HISTOGRAM metric:{histogram:{sample_count:9 sample_sum:4.5 bucket:{cumulative_count:2 upper_bound:0.1} bucket:{cumulative_count:6 upper_bound:1} bucket:{cumulative_count:9 upper_bound:inf}}}`,
+		`name:"empty_seconds" type:HISTOGRAM metric:{histogram:{sample_count:2 sample_sum:1}}`,
+		`name:"go_gc_seconds" type:SUMMARY metric:{summary:{sample_count:3 sample_sum:6 quantile:{quantile:0.5 value:2} quantile:{quantile:1 value:nan}}}`,
+	} {
+		f := &dto.MetricFamily{}
+		if err := prototext.Unmarshal([]byte(text), f); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+func TestMetricsInTheFormOfOTLP(t *testing.T) {
+	got := otlpMetrics(families(t), time.Unix(0, 1), time.Unix(0, 9))
+	want := []string{
+		`name:"cairn_commit_bytes_total" description:"Bytes." unit:"By" sum:{aggregation_temporality:AGGREGATION_TEMPORALITY_CUMULATIVE is_monotonic:true data_points:{start_time_unix_nano:5000000000 time_unix_nano:9 as_double:7} data_points:{attributes:{key:"type" value:{string_value:"cell"}} start_time_unix_nano:1 time_unix_nano:9 as_double:1.5}}`,
+		`name:"cairn_awake" gauge:{data_points:{time_unix_nano:9 as_double:-2}}`,
+		`name:"other" gauge:{data_points:{time_unix_nano:9 as_double:3}}`,
+		`name:"cairn_wake_seconds" unit:"s" histogram:{aggregation_temporality:AGGREGATION_TEMPORALITY_CUMULATIVE data_points:{start_time_unix_nano:1 time_unix_nano:9 count:9 sum:4.5 explicit_bounds:[0.1,1] bucket_counts:[2,4,3]}}`,
+		`name:"empty_seconds" unit:"s" histogram:{aggregation_temporality:AGGREGATION_TEMPORALITY_CUMULATIVE data_points:{start_time_unix_nano:1 time_unix_nano:9 count:2 sum:1 bucket_counts:2}}`,
+		`name:"go_gc_seconds" unit:"s" summary:{data_points:{start_time_unix_nano:1 time_unix_nano:9 count:3 sum:6 quantile_values:{quantile:0.5 value:2}}}`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d metrics, want %d", len(got), len(want))
+	}
+	for i, text := range want {
+		m := &metricspb.Metric{}
+		if err := prototext.Unmarshal([]byte(text), m); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(got[i], m) {
+			t.Errorf("got %v\nwant %v", got[i], m)
+		}
+	}
+}
+
+// exporter returns an exporter that uses a transport, and its log. It does not run yet.
+func exporter(t *testing.T, transport http.RoundTripper, gather func() ([]*dto.MetricFamily, error)) (*MetricExporter, *strings.Builder) {
+	t.Helper()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector/base")
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "10000")
+	t.Setenv("OTEL_METRIC_EXPORT_TIMEOUT", "2000")
+	log := &strings.Builder{}
+	e, err := newMetricExporter(gather, []traces.Attribute{traces.String("service.name", "shop")}, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.client.http.Transport = transport
+	return e, log
+}
+
+func TestMetricsAreSentAgainAndAgainAndAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &replies{list: []*http.Response{reply(200)}}
+		e, log := exporter(t, r, func() ([]*dto.MetricFamily, error) { return families(t), nil })
+		begun := time.Now()
+		go e.run()
+		time.Sleep(25 * time.Second)
+		if err := e.Close(t.Context()); err != nil || log.Len() > 0 {
+			t.Errorf("Close returned %v; the log is %s", err, log)
+		}
+		var at []time.Duration
+		for i, body := range r.bodies {
+			at = append(at, r.times[i].Sub(begun))
+			var m metricspb.MetricsData
+			if err := proto.Unmarshal([]byte(body), &m); err != nil || len(m.ResourceMetrics[0].ScopeMetrics[0].Metrics) != 6 ||
+				m.ResourceMetrics[0].Resource.Attributes[0].Value.GetStringValue() != "shop" || m.ResourceMetrics[0].ScopeMetrics[0].Scope.Name != "cairn" {
+				t.Errorf("the collector got %v, %v", &m, err)
+			}
+		}
+		if !slices.Equal(at, []time.Duration{10 * time.Second, 20 * time.Second, 25 * time.Second}) || e.client.url != "http://collector/base/v1/metrics" {
+			t.Errorf("sent after %v to %s", at, e.client.url)
+		}
+	})
+}
+
+// hangs is a transport to a collector that does not answer.
+type hangs struct{ requests int }
+
+func (h *hangs) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.requests++
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestACollectorThatHangsHoldsMetricsUpForTheirTimeoutOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hangs{}
+		e, log := exporter(t, h, func() ([]*dto.MetricFamily, error) { return families(t), nil })
+		go e.run()
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		if h.requests != 3 || strings.Count(log.String(), "the collector does not take metrics") != 1 {
+			t.Errorf("%d requests; the log is %s", h.requests, log)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close returned %v", err)
+		}
+	})
+}
+
+func TestFaultsOfMetricsAreLoggedOnceUntilTheyEnd(t *testing.T) {
+	r := &replies{list: []*http.Response{reply(400), reply(400), reply(200)}}
+	e, log := exporter(t, r, func() ([]*dto.MetricFamily, error) {
+		if len(r.bodies) == 3 {
+			return families(t)[:1], errors.New("queues cannot be read")
+		}
+		return families(t), nil
+	})
+	for i, want := range [...]string{"replied Bad Request", "", "takes metrics again", "queues cannot be read", "takes metrics again"} {
+		log.Reset()
+		e.health.is(e.export())
+		if !strings.Contains(log.String(), want) || log.Len() > 0 != (want != "") {
+			t.Errorf("round %d: the log is %q", i, log)
+		}
+	}
+	if len(r.bodies) != 5 {
+		t.Errorf("%d requests", len(r.bodies))
+	}
+}
+
+func TestManyMetricsAreSeveralRequests(t *testing.T) {
+	var list []*metricspb.Metric
+	for range 10 {
+		list = append(list, &metricspb.Metric{Name: strings.Repeat("x", maxRequest/3)})
+	}
+	var sizes []int
+	for _, b := range batches(list) {
+		sizes = append(sizes, len(b))
+	}
+	if !slices.Equal(sizes, []int{2, 2, 2, 2, 2}) || batches(nil) != nil || len(batches([]*metricspb.Metric{{Name: strings.Repeat("x", 2*maxRequest)}})) != 1 {
+		t.Errorf("the requests have %v metrics", sizes)
+	}
+}
+
+func TestVariablesOfMetrics(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", "off"},
+		{"OTEL_METRICS_EXPORTER", "none", "off"},
+		{"OTEL_METRICS_EXPORTER", "prometheus", "off"},
+		{"OTEL_METRICS_EXPORTER", "prometheus, otlp", ""},
+		{"OTEL_METRICS_EXPORTER", "console", "OTEL_METRICS_EXPORTER is \"console\""},
+		{"OTEL_TRACES_EXPORTER", "none", ""},
+		{"OTEL_SDK_DISABLED", "true", "off"},
+		{"OTEL_METRIC_EXPORT_INTERVAL", "0", "metrics: OTEL_METRIC_EXPORT_INTERVAL"},
+		{"OTEL_METRIC_EXPORT_TIMEOUT", "soon", "metrics: OTEL_METRIC_EXPORT_TIMEOUT"},
+		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "metrics: OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"},
+		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"},
+		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative", ""},
+		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://other/as/is", ""},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "not a URL", ""},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector")
+			t.Setenv(c.name, c.value)
+			e, err := newMetricExporter(nil, nil, quiet)
+			switch {
+			case c.want == "" && (e == nil || err != nil), c.want == "off" && (e != nil || err != nil):
+				t.Errorf("newMetricExporter returned %v, %v", e, err)
+			case c.want != "" && c.want != "off" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("newMetricExporter returned %v", err)
+			}
+			if strings.HasSuffix(c.value, "/as/is") && e.client.url != c.value {
+				t.Errorf("the URL is %s", e.client.url)
+			}
+		})
+	}
+}
+
+func TestMetricsAsJSON(t *testing.T) {
+	r := &replies{list: []*http.Response{reply(200)}}
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+	e, _ := exporter(t, r, func() ([]*dto.MetricFamily, error) { return families(t), nil })
+	if err := e.export(); err != nil {
+		t.Fatal(err)
+	}
+	var m metricspb.MetricsData
+	if err := protojson.Unmarshal([]byte(r.bodies[0]), &m); err != nil || len(m.ResourceMetrics[0].ScopeMetrics[0].Metrics) != 6 || !strings.Contains(r.bodies[0], "emporality\":2") {
+		t.Errorf("the body is %s, %v", r.bodies[0], err)
+	}
+}
