@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"slices"
@@ -45,11 +46,7 @@ func NewSpanID() (id SpanID) {
 	return id
 }
 
-func putID(b []byte, n uint64) {
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-}
+func putID(b []byte, n uint64) { binary.LittleEndian.PutUint64(b, n) }
 
 // Kind is the role of a span, with the numbers of OTLP.
 type Kind uint8
