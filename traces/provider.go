@@ -55,10 +55,12 @@ func activeOf(ctx context.Context) *Active {
 // unnamed is the name of a scope that has none, since the zero Scope is the runtime.
 const unnamed = "unnamed"
 
-// Tracer returns a tracer whose spans have the name and version of a scope.
+// Tracer returns a tracer, whose name and options are the scope of its spans.
 func (p *Provider) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
 	c := trace.NewTracerConfig(options...)
-	return &tracer{provider: p, scope: Scope{cmp.Or(clean(name), unnamed), clean(c.InstrumentationVersion())}}
+	set := c.InstrumentationAttributes()
+	attributes := fromAttributes(head(set.ToSlice(), MaxAttributes, new(uint32)))
+	return &tracer{provider: p, scope: Scope{cmp.Or(clean(name), unnamed), clean(c.InstrumentationVersion()), clean(c.SchemaURL()), attributes}}
 }
 
 type tracer struct {

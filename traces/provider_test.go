@@ -74,18 +74,24 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 	charge.End()
 	_, root := tracer.Start(ctx, "root", trace.WithNewRoot())
 	root.End()
-	_, unnamed := c.p.Tracer("").Start(ctx, "unnamed")
-	unnamed.End()
+	_, scoped := c.p.Tracer("shop", trace.WithInstrumentationVersion("v1.2.3"), trace.WithSchemaURL(wholeScope.SchemaURL),
+		trace.WithInstrumentationAttributes(attribute.Int("n", 1), attribute.String("team", "<pay>"))).Start(ctx, "scoped")
+	scoped.End()
+	_, none := c.p.Tracer("").Start(ctx, "unnamed")
+	none.End()
 
 	got := stored(t, c.b)
 	if s := got["card"]; s.Status != Error || s.Message != "refused" || len(s.Events) != 1 || s.Events[0].Name != "exception" || s.Partial || s.End < s.Start {
 		t.Errorf("card is %+v", s)
 	}
-	if s := got["unnamed"]; s.Scope != (Scope{Name: "unnamed"}) {
+	if s := got["scoped"]; s.Scope.SchemaURL != wholeScope.SchemaURL || !reflect.DeepEqual(s.Scope.Attributes, []Attribute{Int("n", 1), String("team", "<pay>")}) {
+		t.Errorf("the scope is %+v", s.Scope)
+	}
+	if s := got["unnamed"]; !reflect.DeepEqual(s.Scope, Scope{Name: unnamed}) {
 		t.Errorf("the span of a tracer without a name has the scope %+v", s.Scope)
 	}
 	s := got["charge"]
-	if s.Parent != number(1) || s.TraceID != c.s.TraceID || s.RemoteParent || s.Kind != Client || s.Status != OK || s.Scope != (Scope{"shop", "v2"}) || len(s.Links) != 1 || !s.Sampled {
+	if s.Parent != number(1) || s.TraceID != c.s.TraceID || s.RemoteParent || s.Kind != Client || s.Status != OK || !reflect.DeepEqual(s.Scope, Scope{Name: "shop", Version: "v2"}) || len(s.Links) != 1 || !s.Sampled {
 		t.Errorf("charge is %+v", s)
 	}
 	want := []Attribute{Int("n", 1), String("text", strings.Repeat("x", MaxString)), List("list", String("", "a").Value, String("", "b").Value),
