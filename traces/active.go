@@ -22,6 +22,7 @@ type Active struct {
 	provider *Provider
 	buffer   *Buffer
 	sampled  bool
+	context  trace.SpanContext
 
 	mu       sync.Mutex
 	s        Span
@@ -32,9 +33,8 @@ type Active struct {
 
 // Begin returns the active form of a span of the runtime. Spans of users go to b if s is sampled.
 func (p *Provider) Begin(b *Buffer, s Span) *Active {
-	s.End = 0
-	s.Attributes, s.Events, s.Links = slices.Clip(s.Attributes), slices.Clip(s.Events), slices.Clip(s.Links)
-	return &Active{provider: p, buffer: b, sampled: s.Sampled, s: s}
+	c := trace.SpanContextConfig{TraceID: trace.TraceID(s.TraceID), SpanID: trace.SpanID(s.SpanID), TraceFlags: trace.TraceFlags(0).WithSampled(s.Sampled)}
+	return &Active{provider: p, buffer: b, sampled: s.Sampled, context: trace.NewSpanContext(c), s: s.Clone()}
 }
 
 // Context returns a context with the span, for code that does not run in a context of the runtime.
@@ -46,7 +46,9 @@ func (a *Active) Context(parent context.Context) context.Context {
 func (a *Active) Snapshot() Span {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.s.Clone()
+	s := a.s.Clone()
+	s.End = 0
+	return s
 }
 
 // Finish gives s what users added: attributes, events, links, and the name and the status if they set them and s has no error.
@@ -91,68 +93,56 @@ func (a *Active) IsRecording() bool {
 }
 
 // SpanContext returns the ids of the span.
-func (a *Active) SpanContext() trace.SpanContext {
-	c := trace.SpanContextConfig{TraceID: trace.TraceID(a.s.TraceID), SpanID: trace.SpanID(a.s.SpanID)}
-	if a.sampled {
-		c.TraceFlags = trace.FlagsSampled
-	}
-	return trace.NewSpanContext(c)
-}
+func (a *Active) SpanContext() trace.SpanContext { return a.context }
 
 // TracerProvider returns the provider of the runtime.
 func (a *Active) TracerProvider() trace.TracerProvider { return a.provider }
 
 // AddEvent adds an event.
 func (a *Active) AddEvent(name string, options ...trace.EventOption) {
-	if !a.sampled {
-		return
+	if a.sampled {
+		c := a.event(options)
+		a.addEvent(name, c.Timestamp(), c.Attributes())
 	}
-	c := a.event(options)
-	a.addEvent(name, c.Timestamp().UnixNano(), c.Attributes())
 }
 
-// event reads options of an event. Its time is that of the runtime, unless the options have one.
+// event reads options of an event. Its time is that of the provider, unless the options have one.
 func (a *Active) event(options []trace.EventOption) trace.EventConfig {
-	at := trace.WithTimestamp(time.Unix(0, a.provider.now()))
-	return trace.NewEventConfig(append([]trace.EventOption{at}, options...)...)
+	return trace.NewEventConfig(append([]trace.EventOption{trace.WithTimestamp(a.provider.now())}, options...)...)
 }
 
-func (a *Active) addEvent(name string, at int64, attributes []attribute.KeyValue) {
+func (a *Active) addEvent(name string, at time.Time, attributes []attribute.KeyValue) {
 	a.change(func(s *Span) {
-		if len(s.Events) >= MaxEvents {
-			s.DroppedEvents++
-			return
-		}
-		e := Event{Name: clean(name), Time: at}
-		e.Attributes = cloneAttributes(fromAttributes(attributes), &e.DroppedAttributes)
-		s.Events = append(s.Events, e)
+		s.Events = push(s.Events, fromEvent(name, at, attributes, 0), MaxEvents, &s.DroppedEvents)
 	})
 }
 
-// AddLink adds a link.
+// AddLink adds a link, unless it is empty.
 func (a *Active) AddLink(l trace.Link) {
-	a.change(func(s *Span) {
-		if len(s.Links) >= MaxLinks {
-			s.DroppedLinks++
-			return
-		}
-		s.Links = append(s.Links, fromLink(l.SpanContext, l.Attributes, 0))
-	})
+	a.change(func(s *Span) { s.link(l) })
 }
 
 // RecordError adds an event for an error. It does not change the status.
 func (a *Active) RecordError(err error, options ...trace.EventOption) {
-	if err == nil || !a.sampled {
-		return
+	if err != nil && a.IsRecording() {
+		c := a.event(options)
+		a.addException(err, c.Timestamp(), c.StackTrace(), c.Attributes())
 	}
-	c := a.event(options)
-	attributes := append(slices.Clip(c.Attributes()),
-		attribute.String("exception.type", reflect.TypeOf(err).String()), attribute.String("exception.message", fmt.Sprint(err)))
-	if c.StackTrace() {
+}
+
+// addException adds the event of an error or a panic.
+func (a *Active) addException(v any, at time.Time, withStack bool, attributes []attribute.KeyValue) {
+	t := reflect.TypeOf(v)
+	name := t.String()
+	if t.PkgPath() != "" {
+		name = t.PkgPath() + "." + t.Name()
+	}
+	attributes = append(attributes, attribute.String("exception.type", name), attribute.String("exception.message", fmt.Sprint(v)))
+	if withStack {
 		stack := make([]byte, MaxString)
 		attributes = append(attributes, attribute.String("exception.stacktrace", string(stack[:runtime.Stack(stack, false)])))
 	}
-	a.addEvent("exception", c.Timestamp().UnixNano(), attributes)
+	a.addEvent("exception", at, attributes)
 }
 
 // SetStatus sets the status, which is never lowered: OK is above Error, and Error above none.
@@ -177,19 +167,38 @@ func (a *Active) SetName(name string) {
 
 // SetAttributes sets attributes. An attribute replaces the one with its key.
 func (a *Active) SetAttributes(list ...attribute.KeyValue) {
-	a.change(func(s *Span) {
-		for _, kv := range list {
-			set := cloneAttributes([]Attribute{fromAttribute(string(kv.Key), kv.Value)}, &s.DroppedAttributes)[0]
-			i := slices.IndexFunc(s.Attributes, func(have Attribute) bool { return have.Key == set.Key })
-			switch {
-			case i >= 0:
-				s.Attributes = slices.Clone(s.Attributes) // the runtime may share it
-				s.Attributes[i] = set
-			case set.Key == "" || len(s.Attributes) >= MaxAttributes:
-				s.DroppedAttributes++
-			default:
-				s.Attributes = append(s.Attributes, set)
-			}
+	a.change(func(s *Span) { s.set(list) })
+}
+
+// set sets attributes of a span that owns its lists. It drops new ones if there are MaxAttributes, and those without a key.
+func (s *Span) set(list []attribute.KeyValue) {
+	s.Attributes = slices.Grow(s.Attributes, min(len(list), MaxAttributes-len(s.Attributes)))
+	for i := range list {
+		set := fromAttribute(string(list[i].Key), list[i].Value)
+		at := slices.IndexFunc(s.Attributes, func(have Attribute) bool { return have.Key == set.Key })
+		switch {
+		case at >= 0:
+			s.Attributes[at] = set
+		case set.Key == "" || len(s.Attributes) >= MaxAttributes:
+			s.DroppedAttributes++
+		default:
+			s.Attributes = append(s.Attributes, set)
 		}
-	})
+	}
+}
+
+// link adds a link to a span that owns its lists, unless the link is empty.
+func (s *Span) link(l trace.Link) {
+	if l.SpanContext.IsValid() || len(l.Attributes) > 0 || l.SpanContext.TraceState().Len() > 0 {
+		s.Links = push(s.Links, fromLink(l.SpanContext, l.Attributes, 0), MaxLinks, &s.DroppedLinks)
+	}
+}
+
+// push appends to a list, which drops its oldest element if it is full.
+func push[T any](list []T, v T, limit int, dropped *uint32) []T {
+	if len(list) >= limit {
+		*dropped++
+		list = slices.Delete(list, 0, 1)
+	}
+	return append(list, v)
 }

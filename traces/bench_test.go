@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -67,31 +68,56 @@ func BenchmarkOpenSpan(b *testing.B) {
 	}
 }
 
-// BenchmarkSDKSpan is the anchor: a span of the OpenTelemetry SDK that nothing stores.
+// charge makes the span of both benchmarks of users' spans.
+func charge(ctx context.Context, tracer trace.Tracer) {
+	_, s := tracer.Start(ctx, "charge", trace.WithAttributes(attribute.String("shop.card", "visa"),
+		attribute.Int("shop.items", 3), attribute.Bool("shop.gift", false)))
+	s.End()
+}
+
+// sdkTracer is the anchor: its spans are stored nowhere.
+func sdkTracer() trace.Tracer {
+	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(discard{})).Tracer("shop")
+}
+
+// userTurn returns a function that makes a span in a turn. Now and then it stores the spans.
+func userTurn(t testing.TB) func() {
+	store, buffer := newRows(), NewBuffer(Options{Incarnation: 1})
+	ctx := NewProvider(time.Now).Begin(buffer, Span{TraceID: NewTraceID(), SpanID: NewSpanID(), Sampled: true, Name: "turn", Start: hour0}).Context(context.Background())
+	n := 0
+	return func() {
+		charge(ctx, trace.SpanFromContext(ctx).TracerProvider().Tracer("shop"))
+		if n++; n%2000 == 0 {
+			flush(t, buffer, store, time.Now().UnixNano())
+		}
+	}
+}
+
+// BenchmarkSDKSpan makes a span of the OpenTelemetry SDK that nothing stores.
 func BenchmarkSDKSpan(b *testing.B) {
 	b.ReportAllocs()
-	p := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(discard{}))
-	tracer := p.Tracer("shop")
+	tracer := sdkTracer()
 	for b.Loop() {
-		_, s := tracer.Start(context.Background(), "charge", trace.WithAttributes(attribute.String("shop.card", "visa"),
-			attribute.Int("shop.items", 3), attribute.Bool("shop.gift", false)))
-		s.End()
+		charge(context.Background(), tracer)
 	}
 }
 
 // BenchmarkUserSpan is the same span of a user of the runtime, stored.
 func BenchmarkUserSpan(b *testing.B) {
 	b.ReportAllocs()
-	store, buffer := newRows(), NewBuffer(Options{Incarnation: 1})
-	p := NewProvider(func() int64 { return hour0 })
-	ctx := p.Begin(buffer, Span{TraceID: NewTraceID(), SpanID: NewSpanID(), Sampled: true, Name: "turn", Start: hour0}).Context(context.Background())
-	for i := 0; b.Loop(); i++ {
-		_, s := trace.SpanFromContext(ctx).TracerProvider().Tracer("shop").Start(ctx, "charge", trace.WithAttributes(attribute.String("shop.card", "visa"),
-			attribute.Int("shop.items", 3), attribute.Bool("shop.gift", false)))
-		s.End()
-		if i%2000 == 0 {
-			flush(b, buffer, store, hour0+minute)
-		}
+	span := userTurn(b)
+	for b.Loop() {
+		span()
+	}
+}
+
+// TestAStoredSpanOfAUserCostsWhatOneOfTheSDKDoes counts allocations, since times depend on the machine.
+func TestAStoredSpanOfAUserCostsWhatOneOfTheSDKDoes(t *testing.T) {
+	tracer := sdkTracer()
+	sdk := testing.AllocsPerRun(1000, func() { charge(context.Background(), tracer) })
+	ours := testing.AllocsPerRun(1000, userTurn(t))
+	if ours > sdk {
+		t.Errorf("a stored span of a user makes %v allocations, and one of the SDK %v", ours, sdk)
 	}
 }
 

@@ -231,7 +231,9 @@ func (b *Buffer) Open(id SpanID, trace TraceID, live Live) bool {
 }
 
 // End adds a span that was registered by Open. It reports what Add does.
-func (b *Buffer) End(s Span) (full bool) {
+func (b *Buffer) End(s Span) (full bool) { return b.end(&s) }
+
+func (b *Buffer) end(s *Span) (full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	bucket := int64(math.MinInt64)
@@ -242,7 +244,7 @@ func (b *Buffer) End(s Span) (full bool) {
 			break
 		}
 	}
-	b.add(&s, bucket)
+	b.add(s, bucket)
 	return len(b.full) > 0
 }
 
@@ -346,7 +348,7 @@ func (b *Buffer) take(now int64) []sealed {
 			continue
 		}
 		if o.bucket != bucket || o.dropped != s.DroppedEvents {
-			o.events = 0 // each hour has all that is known of the span; the SDK drops the oldest events
+			o.events = 0 // each hour has all that is known of the span; users drop the oldest events
 		}
 		if b.held() >= MaxBuffered {
 			b.drops[DropFull]++

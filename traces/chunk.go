@@ -169,7 +169,8 @@ func (e *encoder) add(s *Span, from int) bool {
 //	name; attributes: count, and of each key, type, value
 //	events: number of the first one, count, and of each name, time since the start, attributes, dropped attributes
 //	links: count, and of each flags, trace id, span id, attributes, dropped attributes
-//	scope name and version, message of the status, dropped attributes, events and links
+//	scope name and version, message of the status, dropped attributes, events and links; schema URL and attributes of the
+//	scope, if it has any of them
 //
 // Numbers are varints, signed where they can be negative. A text is its number in the table, or 0, length and bytes.
 // Members whose flag is not set are left out.
@@ -188,7 +189,7 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	links = head(links, MaxLinks, &droppedLinks)
 	from = min(from, len(events))
 	events = events[from:]
-	more := s.Scope != Scope{} || s.Message != "" || droppedAttributes|droppedEvents|droppedLinks != 0
+	more := !s.Scope.isZero() || s.Message != "" || droppedAttributes|droppedEvents|droppedLinks != 0
 
 	set(isPartial, s.End == 0)
 	set(hasParent, s.Parent != SpanID{})
@@ -263,6 +264,9 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 		b = e.appendText(e.appendText(e.appendText(b, s.Scope.Name), s.Scope.Version), s.Message)
 		for _, n := range [...]uint32{droppedAttributes, droppedEvents, droppedLinks} {
 			b = binary.AppendUvarint(b, uint64(n))
+		}
+		if s.Scope.SchemaURL != "" || len(s.Scope.Attributes) > 0 {
+			b = e.appendAttributes(e.appendText(b, s.Scope.SchemaURL), head(s.Scope.Attributes, MaxAttributes, new(uint32)))
 		}
 	}
 	return b
@@ -359,12 +363,13 @@ func shrink(e *encoder, s Span, from int) bool {
 		if e.add(&s, from) {
 			return true
 		}
-		n := len(s.Attributes) + len(s.Events) + len(s.Links)
+		n := len(s.Attributes) + len(s.Events) + len(s.Links) + len(s.Scope.Attributes)
 		if n == 0 {
 			return false
 		}
 		s.Attributes = head(s.Attributes, min(len(s.Attributes), MaxAttributes)/2, &s.DroppedAttributes)
 		s.Events = head(s.Events, min(len(s.Events), MaxEvents)/2, &s.DroppedEvents)
 		s.Links = head(s.Links, min(len(s.Links), MaxLinks)/2, &s.DroppedLinks)
+		s.Scope.Attributes = head(s.Scope.Attributes, min(len(s.Scope.Attributes), MaxAttributes)/2, new(uint32))
 	}
 }

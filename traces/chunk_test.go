@@ -64,7 +64,7 @@ func encode(t testing.TB, spans ...Span) []byte {
 var full = Span{
 	TraceID: TraceID{1, 2, 3, 15: 9}, SpanID: SpanID{1, 7: 2}, Parent: SpanID{5, 7: 5}, RemoteParent: true, Sampled: true,
 	Kind: Consumer, Status: Error, Message: "the card was refused", Name: "charge", Start: hour0 + 5, End: hour0 + 1_000_005,
-	Scope: Scope{"shop", "v1.2.3"},
+	Scope: Scope{Name: "shop", Version: "v1.2.3"},
 	Attributes: []Attribute{
 		String("text", "abc"), String("empty", ""), String("long", strings.Repeat("x", 300)), Int("int", -5), Int("max", math.MaxInt64),
 		Float("float", 1.25), Float("inf", math.Inf(1)), Bool("yes", true), Bool("no", false), Bytes("bytes", []byte{0, 255}),
@@ -77,6 +77,9 @@ var full = Span{
 	DroppedAttributes: 1, DroppedEvents: 2, DroppedLinks: 3,
 }
 
+// wholeScope is a scope that has everything.
+var wholeScope = Scope{Name: "shop", Version: "v1.2.3", SchemaURL: "https://example.com/schemas/1", Attributes: []Attribute{String("team", "<pay>"), Int("n", 1)}}
+
 func TestSpansRoundTrip(t *testing.T) {
 	child := made(3, hour0+10, hour0+20)
 	child.TraceID, child.Parent = full.TraceID, full.SpanID
@@ -84,13 +87,15 @@ func TestSpansRoundTrip(t *testing.T) {
 	open := made(5, hour0+10, 0)
 	open.Partial = true
 	ancient := made(6, math.MinInt64, math.MaxInt64)
-	want := []Span{child, full, backwards, open, ancient, {TraceID: TraceID{1}, SpanID: SpanID{1}, End: 1}}
+	scoped := made(7, hour0+10, hour0+20)
+	scoped.Scope = wholeScope
+	want := []Span{child, full, backwards, open, ancient, {TraceID: TraceID{1}, SpanID: SpanID{1}, End: 1}, scoped}
 	b := encode(t, want...)
 	h, err := parseHeader(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (header{incarnation: 7, written: hour0 + minute, first: math.MinInt64, last: math.MaxInt64, count: 6, partials: 1, dropped: 3, texts: h.texts}); h != want {
+	if want := (header{incarnation: 7, written: hour0 + minute, first: math.MinInt64, last: math.MaxInt64, count: 7, partials: 1, dropped: 3, texts: h.texts}); h != want {
 		t.Errorf("the header is %+v, want %+v", h, want)
 	}
 	got := decodeChunk(t, h, string(b[headerBytes:]))
@@ -185,6 +190,7 @@ func TestHostileSpansAreCut(t *testing.T) {
 		s.Events = append(s.Events, e)
 		s.Links = append(s.Links, Link{TraceID: TraceID{1}, SpanID: SpanID{1}, Attributes: e.Attributes})
 	}
+	s.Scope.Attributes = s.Attributes
 	b := encode(t, s)
 	if len(b) > MaxChunk {
 		t.Fatalf("the chunk has %d bytes", len(b))

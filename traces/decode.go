@@ -294,6 +294,9 @@ func (c *chunk) span(r *record) (s Span, from int, err error) {
 	if r.flags&hasMore != 0 {
 		s.Scope.Name, s.Scope.Version, s.Message = c.text(&d), c.text(&d), c.text(&d)
 		s.DroppedAttributes, s.DroppedEvents, s.DroppedLinks = d.number(), d.number(), d.number()
+		if len(d.b) > 0 {
+			s.Scope.SchemaURL, s.Scope.Attributes = c.text(&d), c.attributes(&d)
+		}
 	}
 	if d.bad || len(d.b) > 0 {
 		return Span{}, 0, errChunk

@@ -9,7 +9,7 @@
 //   - A [Group] is the spans of one resource. [AppendJSON] and [Protobuf] write groups as OTLP.
 //   - [ParseJSON] reads the documents of AppendJSON.
 //   - A [Provider] makes the spans that users add with the OpenTelemetry API. An [Active] is an open span of the runtime,
-//     which is the parent of theirs.
+//     which is the parent of theirs. A [Processor] takes spans of the OpenTelemetry SDK.
 //   - An [Exporter] takes spans elsewhere; package collector has one.
 //
 // # Storage
@@ -22,6 +22,5 @@
 // records of a span. If the actor stopped before the span ended, the reader reports that it ended at the last flush that stored
 // something.
 //
-// Times are Unix nanoseconds. The package reads no clock, except for users' spans, which the SDK times, and the timer of an
-// exporter.
+// Times are Unix nanoseconds. The package reads no clock, except that of a [Provider] and the timer of an exporter.
 package traces

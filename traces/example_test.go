@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairn-run/cairn/traces"
 	"go.opentelemetry.io/otel/attribute"
@@ -45,7 +46,7 @@ func Example() {
 	const start = int64(1771891200e9)
 	store := memory{}
 	buffer := traces.NewBuffer(traces.Options{Incarnation: 1})
-	provider := traces.NewProvider(func() int64 { return start + 1000 })
+	provider := traces.NewProvider(func() time.Time { return time.Unix(0, start+1000) })
 
 	turn := traces.Span{TraceID: traces.TraceID{1}, SpanID: traces.SpanID{1}, Sampled: true, Name: "turn charge", Kind: traces.Server, Start: start}
 	active := provider.Begin(buffer, turn)

@@ -48,29 +48,46 @@ func otlpFlags(sampled, remote bool) uint32 {
 // otlpTime returns a time as OTLP has it, which knows none before 1970.
 func otlpTime(ns int64) uint64 { return uint64(max(ns, 0)) }
 
-func (s Scope) otlpName() string {
-	if s == (Scope{}) {
+func (s *Scope) otlpName() string {
+	if s.isZero() {
 		return RuntimeScope
 	}
 	return s.Name
 }
 
+// appendJSON appends the scope and the URL of its schema as members of an object.
+func (s *Scope) appendJSON(dst []byte) []byte {
+	dst = appendQuoted(append(dst, `"scope":{"name":`...), s.otlpName())
+	if s.Version != "" {
+		dst = appendQuoted(append(dst, `,"version":`...), s.Version)
+	}
+	if len(s.Attributes) > 0 {
+		dst = appendAttributesJSON(append(dst, `,"attributes":`...), s.Attributes)
+	}
+	dst = append(dst, '}')
+	if s.SchemaURL != "" {
+		dst = appendQuoted(append(dst, `,"schemaUrl":`...), s.SchemaURL)
+	}
+	return dst
+}
+
 // byScope yields the spans of each scope, in the order in which scopes first appear.
-func byScope(spans []Span, yield func(Scope, []*Span) bool) {
-	index := map[Scope]int{}
-	var scopes []Scope
+func byScope(spans []Span, yield func(*Scope, []*Span) bool) {
+	index := map[string]int{}
 	var lists [][]*Span
+	var key []byte
 	for i := range spans {
 		s := &spans[i]
-		n, ok := index[s.Scope]
+		key = s.Scope.appendJSON(key[:0])
+		n, ok := index[string(key)]
 		if !ok {
-			n = len(scopes)
-			index[s.Scope], scopes, lists = n, append(scopes, s.Scope), append(lists, nil)
+			n = len(lists)
+			index[string(key)], lists = n, append(lists, nil)
 		}
 		lists[n] = append(lists[n], s)
 	}
-	for n := range scopes {
-		if !yield(scopes[n], lists[n]) {
+	for _, list := range lists {
+		if !yield(&list[0].Scope, list) {
 			return
 		}
 	}
@@ -88,15 +105,10 @@ func AppendJSON(dst []byte, groups ...Group) []byte {
 		}
 		dst = append(appendAttributesJSON(dst, attributes), `},"scopeSpans":[`...)
 		n := 0
-		for scope, spans := range func(yield func(Scope, []*Span) bool) { byScope(g.Spans, yield) } {
+		for scope, spans := range func(yield func(*Scope, []*Span) bool) { byScope(g.Spans, yield) } {
 			dst = comma(dst, n)
 			n++
-			dst = append(dst, `{"scope":{"name":`...)
-			dst = appendQuoted(dst, scope.otlpName())
-			if scope.Version != "" {
-				dst = appendQuoted(append(dst, `,"version":`...), scope.Version)
-			}
-			dst = append(dst, `},"spans":[`...)
+			dst = append(scope.appendJSON(append(dst, '{')), `,"spans":[`...)
 			for j, s := range spans {
 				dst = s.AppendJSON(comma(dst, j))
 			}
@@ -269,8 +281,9 @@ func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 		if g.Resource != nil {
 			m.Resource.Attributes = otlpAttributes(g.Resource.Attributes)
 		}
-		for scope, spans := range func(yield func(Scope, []*Span) bool) { byScope(g.Spans, yield) } {
-			out := &tracepb.ScopeSpans{Scope: &commonpb.InstrumentationScope{Name: scope.otlpName(), Version: scope.Version}}
+		for scope, spans := range func(yield func(*Scope, []*Span) bool) { byScope(g.Spans, yield) } {
+			out := &tracepb.ScopeSpans{SchemaUrl: scope.SchemaURL, Scope: &commonpb.InstrumentationScope{Name: scope.otlpName(), Version: scope.Version,
+				Attributes: otlpAttributes(scope.Attributes)}}
 			out.Spans = make([]*tracepb.Span, len(spans))
 			for j, s := range spans {
 				out.Spans[j] = s.protobuf(now)
@@ -364,7 +377,7 @@ func (v Value) otlp() *commonpb.AnyValue {
 
 // Size returns about how many bytes a span has as OTLP in protobuf.
 func (s *Span) Size() int {
-	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes)
+	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes) + attributesSize(s.Scope.Attributes)
 	for i := range s.Events {
 		n += 16 + len(s.Events[i].Name) + attributesSize(s.Events[i].Attributes)
 	}

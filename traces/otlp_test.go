@@ -21,7 +21,9 @@ func groups() []Group {
 	ok.Status, ok.Sampled = OK, false
 	open := made(5, hour0, 0)
 	r := &Resource{Attributes: []Attribute{String("service.name", "shop"), String("cairn.actor.key", "a/b")}}
-	return []Group{{r, []Span{child, full, ok}}, {nil, []Span{open}}, {r, nil}}
+	scoped := made(7, hour0, hour0+7)
+	scoped.Scope = wholeScope
+	return []Group{{r, []Span{child, full, ok, scoped}}, {nil, []Span{open}}, {r, nil}}
 }
 
 // TestOTLPDocument holds the document to what was reviewed against the rules of OTLP. runtime/bench decodes it with the
@@ -65,6 +67,8 @@ func TestOTLPRules(t *testing.T) {
 		"flags, local parent":    `"flags":257`,
 		"flags, not sampled":     `"flags":256`,
 		"scope":                  `{"scope":{"name":"shop","version":"v1.2.3"},"spans":[`,
+		"schema of a scope":      `"schemaUrl":"https://example.com/schemas/1","spans":[`,
+		"attributes of a scope":  `"version":"v1.2.3","attributes":[{"key":"team",`,
 		"scope of the runtime":   `{"scope":{"name":"cairn"},"spans":[`,
 		"open spans have no end": `"startTimeUnixNano":"1771891200000000000","attributes":[]`,
 		"no value":               `{"key":"nothing","value":{}}`,

@@ -26,8 +26,12 @@ type (
 		ResourceSpans []struct {
 			Resource   struct{ Attributes []jsonAttribute }
 			ScopeSpans []struct {
-				Scope struct{ Name, Version string }
-				Spans []jsonSpan
+				Scope struct {
+					Name, Version string
+					Attributes    []jsonAttribute
+				}
+				SchemaURL string
+				Spans     []jsonSpan
 			}
 		}
 	}
@@ -113,8 +117,8 @@ func ParseJSON(b []byte) ([]Group, error) {
 	for i, r := range doc.ResourceSpans {
 		groups[i].Resource = &Resource{parseAttributes(r.Resource.Attributes)}
 		for _, scoped := range r.ScopeSpans {
-			scope := Scope(scoped.Scope)
-			if scope == (Scope{Name: RuntimeScope}) {
+			scope := Scope{scoped.Scope.Name, scoped.Scope.Version, scoped.SchemaURL, parseAttributes(scoped.Scope.Attributes)}
+			if scope.Name == RuntimeScope && scope.Version == "" && scope.SchemaURL == "" && len(scope.Attributes) == 0 {
 				scope = Scope{}
 			}
 			for j := range scoped.Spans {

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"slices"
@@ -45,11 +46,7 @@ func NewSpanID() (id SpanID) {
 	return id
 }
 
-func putID(b []byte, n uint64) {
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-}
+func putID(b []byte, n uint64) { binary.LittleEndian.PutUint64(b, n) }
 
 // Kind is the role of a span, with the numbers of OTLP.
 type Kind uint8
@@ -76,8 +73,14 @@ const (
 
 // Scope names the code that made a span. The zero Scope is the runtime itself.
 type Scope struct {
-	Name    string
-	Version string
+	Name       string
+	Version    string
+	SchemaURL  string
+	Attributes []Attribute
+}
+
+func (s *Scope) isZero() bool {
+	return s.Name == "" && s.Version == "" && s.SchemaURL == "" && len(s.Attributes) == 0
 }
 
 // Span is one timed operation. The zero values of its members mean that there is nothing to say.
@@ -137,7 +140,7 @@ func (s *Span) Snapshot() Span { return s.Clone() }
 func (s *Span) Clone() Span {
 	c := *s
 	c.Name, c.Message = clean(s.Name), clean(s.Message)
-	c.Scope = Scope{clean(s.Scope.Name), clean(s.Scope.Version)}
+	c.Scope = Scope{clean(s.Scope.Name), clean(s.Scope.Version), clean(s.Scope.SchemaURL), cloneAttributes(s.Scope.Attributes, new(uint32))}
 	c.Attributes = cloneAttributes(s.Attributes, &c.DroppedAttributes)
 	c.Events = slices.Clone(head(s.Events, MaxEvents, &c.DroppedEvents))
 	for i := range c.Events {

@@ -3,10 +3,10 @@ package traces
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -27,7 +27,7 @@ func (c turnContext) Value(key any) any {
 
 func TestUserSpansOfATurnGoToItsActor(t *testing.T) {
 	for _, sampled := range []bool{true, false} {
-		p := NewProvider(func() int64 { return 7 })
+		p := NewProvider(func() time.Time { return time.Unix(0, 7) })
 		b := NewBuffer(Options{Incarnation: 1})
 		turn := Span{TraceID: TraceID{1}, SpanID: SpanID{2}, Sampled: sampled, Name: "turn", Start: 1}
 		ctx := turnContext{t.Context(), p, p.Begin(b, turn)}
@@ -75,12 +75,17 @@ func TestUserSpansOfATurnGoToItsActor(t *testing.T) {
 }
 
 func TestSpansThatUsersNeverEndGoWithTheBuffer(t *testing.T) {
-	processor := NewProcessor()
-	p := &Provider{sdk: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler{}), sdktrace.WithSpanProcessor(processor)), key: NewProvider(nil).key}
+	p := NewProvider(time.Now)
 	b := NewBuffer(Options{Incarnation: 1})
 	ctx := turnContext{t.Context(), p, p.Begin(b, Span{TraceID: TraceID{1}, SpanID: SpanID{2}, Sampled: true})}
-	for range 2 * MaxOpen {
-		trace.SpanFromContext(ctx).TracerProvider().Tracer("mine").Start(ctx, "left open")
+	for i := range 2 * MaxOpen {
+		_, left := trace.SpanFromContext(ctx).TracerProvider().Tracer("mine").Start(ctx, "left open")
+		if left.IsRecording() != (i < MaxOpen) {
+			t.Fatalf("span %d is recording: %v", i, left.IsRecording())
+		}
+		if i >= MaxOpen {
+			left.End() // it has no room
+		}
 	}
 	if d := b.Drops()[DropOpen]; d != MaxOpen {
 		t.Errorf("%d dropped", d)
@@ -88,7 +93,7 @@ func TestSpansThatUsersNeverEndGoWithTheBuffer(t *testing.T) {
 	b.Close()
 	_, late := trace.SpanFromContext(ctx).TracerProvider().Tracer("mine").Start(ctx, "late")
 	late.End()
-	if n := len(processor.routes); n != 0 {
+	if n := len(b.open); n != 0 || !b.Empty() {
 		t.Errorf("%d spans are held", n)
 	}
 }

@@ -17,7 +17,7 @@ func TestCollectorsDecodeSpans(t *testing.T) {
 	span := traces.Span{
 		TraceID: traces.TraceID{1, 2, 3, 15: 9}, SpanID: traces.SpanID{1, 7: 2}, Parent: traces.SpanID{5, 7: 5}, RemoteParent: true, Sampled: true,
 		Kind: traces.Consumer, Status: traces.Error, Message: "refused <b>", Name: "charge \u2028", Start: start, End: end,
-		Scope: traces.Scope{Name: "shop", Version: "v1"},
+		Scope: traces.Scope{Name: "shop", Version: "v1", SchemaURL: "https://example.com/1", Attributes: []traces.Attribute{traces.Int("n", 1)}},
 		Attributes: []traces.Attribute{traces.String("text", "a\"b\\"), traces.Int("int", math.MinInt64), traces.Float("float", 0.1), traces.Float("inf", math.Inf(-1)),
 			traces.Bool("bool", true), traces.Bytes("bytes", []byte{0, 255}), traces.List("list", traces.Int("", 1).Value, traces.String("", "x").Value), {Key: "none"}},
 		Events: []traces.Event{{Name: "log", Time: start + 1, Attributes: []traces.Attribute{traces.String("level", "info")}, DroppedAttributes: 4}},
@@ -57,7 +57,8 @@ func TestCollectorsDecodeSpans(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %v", form, what, got, want)
 			}
 		}
-		check("scope", scope.Scope().Name()+" "+scope.Scope().Version(), "shop v1")
+		check("scope", scope.Scope().Name()+" "+scope.Scope().Version()+" "+scope.SchemaUrl(), "shop v1 https://example.com/1")
+		check("attributes of the scope", scope.Scope().Attributes().Len(), 1)
 		check("trace", s.TraceID(), pcommon.TraceID(span.TraceID))
 		check("span", s.SpanID(), pcommon.SpanID(span.SpanID))
 		check("parent", s.ParentSpanID(), pcommon.SpanID(span.Parent))

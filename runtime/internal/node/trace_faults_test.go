@@ -348,15 +348,26 @@ func TestStatusSaysWhatSpansTake(t *testing.T) {
 	})
 }
 
-func TestAttributesOfTheCurrentSpanAreKept(t *testing.T) {
+func TestAttributesAndSpansInTheCurrentSpanAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := traced(t)
 		mark := func(ctx context.Context, what string) {
-			oteltrace.SpanFromContext(ctx).SetAttributes(attribute.String("plan", what))
+			span := oteltrace.SpanFromContext(ctx)
+			span.SetAttributes(attribute.String("plan", what))
+			tracer := span.TracerProvider().Tracer("shop")
+			own, outer := tracer.Start(ctx, "outer "+what)
+			_, inner := tracer.Start(own, "inner "+what)
+			inner.End()
+			outer.End()
 		}
 		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
 			mark(h, "turn")
-			h.Go("later", func(k host.Task) error { mark(k, "task"); time.Sleep(time.Second); mark(k, "task"); return nil })
+			h.Go("later", func(k host.Task) error {
+				oteltrace.SpanFromContext(k).SetAttributes(attribute.String("plan", "begun"))
+				time.Sleep(time.Second)
+				mark(k, "task")
+				return nil
+			})
 			return nil
 		})
 		time.Sleep(2 * time.Second)
@@ -368,8 +379,13 @@ func TestAttributesOfTheCurrentSpanAreKept(t *testing.T) {
 		}
 		spans := g.spans("a", trace.ReadInput{TraceID: parentTrace})
 		for name, want := range map[string]string{"turn do": "turn", "task later": "task", "query look": "query"} {
-			if s := named(t, spans, name); s.Attributes["plan"] != want || s.End == nil {
+			s := named(t, spans, name)
+			if s.Attributes["plan"] != want || s.End == nil {
 				t.Errorf("%s is %+v", name, s)
+			}
+			outer, inner := named(t, spans, "outer "+want), named(t, spans, "inner "+want)
+			if outer.ParentID != s.SpanID || inner.ParentID != outer.SpanID || outer.Scope != "shop" || inner.End == nil {
+				t.Errorf("the spans in %s are %+v and %+v", name, outer, inner)
 			}
 		}
 		if call, query := named(t, spans, "call p.look"), named(t, spans, "query look"); query.ParentID != call.SpanID {

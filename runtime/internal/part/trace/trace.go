@@ -86,7 +86,7 @@ func New(o Options) []kernel.Part {
 	p := &Recorder{o: o, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
-	p.users = traces.NewProvider(func() int64 { return time.Now().UnixNano() })
+	p.users = traces.NewProvider(time.Now)
 	return []kernel.Part{new(Part), p}
 }
 
