@@ -29,7 +29,7 @@ type ReadInput struct {
 	Errors bool `json:"errors,omitempty"`
 	// Limit is how many spans a page has; 0 is DefaultPage.
 	Limit int `json:"limit,omitempty" range:"0,10000"`
-	// MaxBytes is how many bytes the spans of a page have at most, as OTLP; 0 is 4 MiB.
+	// MaxBytes is how many bytes the spans of a page and their parents have at most, as OTLP; 0 is 4 MiB.
 	MaxBytes int `json:"max_bytes,omitempty" range:"0,67108864"`
 	// Cursor is that of the page before.
 	Cursor string `json:"cursor,omitempty"`
@@ -38,7 +38,7 @@ type ReadInput struct {
 // ReadOutput is a page of spans, in the order of their starts.
 type ReadOutput struct {
 	Spans []Span `json:"spans"`
-	// Parents are the spans that those of the page are part of, as far as they are not in it.
+	// Parents are the spans that those of the page are part of, as far as they are not in it and there is room.
 	Parents []Span `json:"parents,omitempty"`
 	// Cursor selects the next page; absent after the last.
 	Cursor string `json:"cursor,omitempty"`

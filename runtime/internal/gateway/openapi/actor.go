@@ -189,7 +189,7 @@ func (t *typeDocument) traces() {
 			query("name", "Only spans with this name.", object{"type": "string"}),
 			query("errors", "Only spans that ended with an error.", object{"type": "boolean"}),
 			query("limit", "How many spans a page has at most; 1,000 by default.", between(1, trace.MaxPage)),
-			query("max_bytes", "How many bytes the spans of a page have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
+			query("max_bytes", "How many bytes the spans of a page and their parents have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
 			query("cursor", "Continues after a page: its header Cairn-Cursor.", object{"type": "string"}),
 			object{"name": "Last-Event-ID", "in": "header", "schema": object{"type": "string"},
 				"description": "For server-sent events, the id of those before: the code is destroyed if that life of the actor has ended."},
