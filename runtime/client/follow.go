@@ -118,17 +118,18 @@ func (w *follower) next(ctx context.Context, f func(name string, data []byte) (t
 	return w.fault
 }
 
-// each calls f with the data of each event of a name, until ctx ends or f returns an error.
-func (w *follower) each(ctx context.Context, name string, f func(data []byte) error) error {
+// each calls f with each event whose name is wanted, until ctx ends or f returns an error.
+func (w *follower) each(ctx context.Context, wanted func(name string) bool, f func(name string, data []byte) error) error {
 	defer w.Close()
 	for {
+		var name string
 		var data []byte
 		err := w.next(ctx, func(n string, d []byte) (bool, error) {
-			data = d
-			return n == name, nil
+			name, data = n, d
+			return wanted(n), nil
 		})
 		if err == nil {
-			err = f(data)
+			err = f(name, data)
 		}
 		if err != nil {
 			return err
