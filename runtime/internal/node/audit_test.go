@@ -368,6 +368,12 @@ func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
 		g := newStage(t, nil, &puppetType{name: "p"}, &puppetType{name: "q"})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		for field, q := range map[string]audit.Query{"until": {Until: time.Now()}, "cursor": {Before: 7}, "limit": {Limit: 1}} {
+			e := wantCode(t, g.FollowAudit(ctx, q, func(*audit.Record) error { return nil }), host.InvalidArgument)
+			if e.Metadata["field"] != field {
+				t.Errorf("a follower with %s: %v", field, e)
+			}
+		}
 		var followed []string
 		done := make(chan error, 1)
 		stop := errors.New("enough")
