@@ -146,8 +146,21 @@ func (l *auditLog) encode(seq uint64, data []byte, set func(row, value []byte)) 
 	}
 }
 
-// AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable.
+// AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable. Like a commit, it must not be called
+// by what the gate tells.
 func (s *Store) AppendAudit(i Identity, record []byte) error {
+	durable := make(chan error, 1)
+	if err := s.appendAudit(i, record, func(err error) { durable <- err }); err != nil {
+		return err
+	}
+	if err := <-durable; err != nil { // a wait at the gate does not hold up Close
+		return errors.Join(ErrUncertain, err)
+	}
+	return nil
+}
+
+// appendAudit applies a record. If it returns nil, notify is called once, as by Commit.
+func (s *Store) appendAudit(i Identity, record []byte, notify func(error)) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -156,21 +169,17 @@ func (s *Store) AppendAudit(i Identity, record []byte) error {
 		return err
 	}
 	b := s.db.NewBatch()
-	defer b.Close()
 	span := s.audit.begin(1)
 	var err error
 	s.audit.encode(span.first, append(i.append(nil), record...), func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
 	if err == nil {
 		err = s.apply(b)
 	}
-	if err == nil {
-		err = s.guarded(func() error { return errors.Join(s.commits.settle(), s.commits.wait(b)) })
-	}
 	if err != nil {
 		s.fail(err)
 		return errors.Join(ErrUncertain, s.readOnly())
 	}
-	s.audit.settle(span)
+	s.gate.add(ticket{batch: b, notify: notify, audit: span})
 	return nil
 }
 

@@ -166,6 +166,39 @@ func TestNumbersOfTheAuditLogGrowThoughTheClockIsSetBack(t *testing.T) {
 	})
 }
 
+// TestCloseWaitsForARecordAtTheGate: a record that waits for its sync holds no lock that Close and the calls behind it wait for.
+func TestCloseWaitsForARecordAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		goOn := make(chan struct{})
+		r.o.Disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				<-goOn
+			}
+			return nil
+		})
+		appended, closed := make(chan error, 1), make(chan error, 1)
+		go func() { appended <- r.Store.AppendAudit(audited("a"), []byte("1")) }()
+		synctest.Wait()
+		if free := r.life.TryLock(); !free {
+			close(goOn)
+			t.Fatal("a record that waits for its sync holds the store")
+		}
+		r.life.Unlock()
+		errorIf(t, len(auditOf(t, r.Store, AuditQuery{})) != 0, "the record is shown before it is durable")
+		go func() { closed <- r.Close() }()
+		synctest.Wait()
+		wantErr(t, r.Writable(), ErrClosed)
+		errorIf(t, len(appended)+len(closed) != 0, "somebody does not wait for the sync")
+		close(goOn)
+		must(t, <-appended)
+		must(t, <-closed)
+		r.o.Disk.Fail(nil)
+		r.start()
+		same(t, len(auditOf(t, r.Store, AuditQuery{})), 1)
+	})
+}
+
 func TestDamagedAuditRecordIsNamed(t *testing.T) {
 	r := newRig(t, Options{})
 	for i := range 3 {

@@ -158,3 +158,9 @@ func at(row []byte, err error) error {
 	}
 	return err
 }
+
+// spoiled reports whether an error is damage of what was read.
+func spoiled(err error) bool {
+	corrupt := (*CorruptError)(nil)
+	return errors.As(err, &corrupt) || errors.Is(err, ErrDamaged)
+}

@@ -30,7 +30,7 @@ type Query struct {
 	Errors  bool    // only spans with status Error
 
 	Limit    int    // spans; 0 is DefaultLimit
-	MaxBytes int    // of the spans as OTLP; 0 is DefaultMaxReply. A first span is returned even if it is larger
+	MaxBytes int    // of the spans and their parents as OTLP; 0 is DefaultMaxReply. A first span is returned even if it is larger
 	Cursor   string // of the page before, with an otherwise equal selection
 
 	// Live is what the buffer of the actor has, if it is awake. Take it before the snapshot that Read reads.
@@ -40,7 +40,7 @@ type Query struct {
 // Result is a page of spans.
 type Result struct {
 	Spans   []Span   // in the order of start and span id. An open span has End 0
-	Parents []Span   // the parents of Spans, up to the roots, that are not in Spans themselves, as far as they are stored
+	Parents []Span   // the parents of Spans, up to the roots, that are not in Spans themselves, as far as they are stored and there is room
 	Cursor  string   // of the next page; "" if there is none
 	Dropped uint64   // spans that the actor dropped around that time because it had too many
 	Damaged []string // the keys of chunks and totals that do not decode, printed

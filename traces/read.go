@@ -53,6 +53,7 @@ type reading struct {
 	q        Query
 	after    position
 	result   Result
+	size     int      // of the spans and parents in result
 	sources  []source // in the order of flushes
 	ends     map[uint64]int64
 	partials map[identity]*partial
@@ -312,9 +313,9 @@ func (x *reading) selects(at position, end int64, status Status) bool {
 		(!q.Errors || status == Error) && at.compare(x.after) > 0
 }
 
-// fill decodes the candidates until the page is full.
+// fill decodes the candidates until the page is full. It leaves a quarter of the bytes to their parents.
 func (x *reading) fill(list []candidate) error {
-	size := 0
+	room := x.q.MaxBytes - x.q.MaxBytes/4
 	for n := range list {
 		c := &list[n]
 		if n == x.q.Limit {
@@ -328,7 +329,8 @@ func (x *reading) fill(list []candidate) error {
 		if !ok {
 			continue
 		}
-		if size += s.Size(); size > x.q.MaxBytes && len(x.result.Spans) > 0 {
+		if x.size += s.Size(); x.size > room && len(x.result.Spans) > 0 {
+			x.size -= s.Size()
 			x.result.Cursor = x.q.cursor(list[n-1].position)
 			break
 		}
@@ -393,11 +395,10 @@ func (x *reading) parents() error {
 	for i := range x.result.Spans {
 		have[x.result.Spans[i].identity()] = true
 	}
-	size := 0
 	latest := int64(math.MinInt64)
 	var need func(child *Span) error
 	keep := func(s Span) error {
-		if size += s.Size(); size > x.q.MaxBytes || len(x.result.Parents) >= x.q.Limit {
+		if x.size += s.Size(); x.size > x.q.MaxBytes || len(x.result.Parents) >= x.q.Limit {
 			clear(want)
 			return nil
 		}

@@ -308,6 +308,29 @@ func TestParentsComeAlong(t *testing.T) {
 	}
 }
 
+// TestParentsShareTheBytesOfTheirPage: a page is bounded in bytes with the parents, and has some of them although it is full.
+func TestParentsShareTheBytesOfTheirPage(t *testing.T) {
+	var spans []Span
+	for i := range 20 {
+		up, s := made(i+1, hour0+int64(i), hour0+100), made(i+101, hour0+int64(i)+50, hour0+100)
+		up.Name, s.Parent = "up", up.SpanID
+		up.Attributes = []Attribute{String("text", strings.Repeat("x", 4000))}
+		s.Attributes = up.Attributes
+		spans = append(spans, up, s)
+	}
+	r := filled(t, spans...)
+	for _, most := range []int{10_000, 40_000, 100_000, 1_000_000} {
+		got := read(t, r, Query{Name: "turn", MaxBytes: most})
+		size := 0
+		for _, s := range slices.Concat(got.Spans, got.Parents) {
+			size += s.Size()
+		}
+		if size > most || len(got.Parents) == 0 || len(got.Spans) < len(got.Parents) || most == 1_000_000 && len(got.Parents) < 20 {
+			t.Errorf("of %d bytes there are %d spans and %d parents of %d bytes", most, len(got.Spans), len(got.Parents), size)
+		}
+	}
+}
+
 // TestParentsThatAreEachOthersEnd: ids of users can form a ring.
 func TestParentsThatAreEachOthersEnd(t *testing.T) {
 	a, b, c := made(1, hour0, hour0+1), made(2, hour0, hour0+1), made(3, hour0+10, hour0+11)

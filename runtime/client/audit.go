@@ -75,7 +75,7 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 	if e := at(); e != nil {
 		return e
 	}
-	return w.each(ctx, "audit", func(data []byte) error {
+	return w.each(ctx, func(name string) bool { return name == "audit" }, func(_ string, data []byte) error {
 		var r audit.Record
 		if err := json.Unmarshal(data, &r); err != nil {
 			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
@@ -86,8 +86,8 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 	})
 }
 
-// FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the connection is lost, and tells of the
-// gap.
+// FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the connection is lost, and then tells of the
+// gap, before there is another change.
 func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
 	if e := q.Check(); e != nil {
 		return e
@@ -98,10 +98,10 @@ func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*cha
 	w := &follower{c: c, q: request{method: http.MethodGet, path: withParams("/-/changes", params)}}
 	first, gap := true, false
 	w.opened = func() { first, gap = false, !first }
-	return w.each(ctx, "changes", func(data []byte) error {
+	return w.each(ctx, func(name string) bool { return name == "changes" || gap }, func(name string, data []byte) error {
 		if gap {
 			gap = false
-			if err := f(&changes.Record{Gap: true}); err != nil {
+			if err := f(&changes.Record{Gap: true}); err != nil || name != "changes" {
 				return err
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
-// A follower of changes that connects again is told of the gap.
+// A follower of changes that connects again is told of the gap, before anything else changes.
 func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,6 +23,10 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 			t.Error(r.URL)
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
+		if asked == 2 {
+			io.WriteString(w, "retry: 1\n\n")
+			return
+		}
 		fmt.Fprintf(w, "\n:\nevent: changes\ndata: {\"type\":\"room\",\"version\":%d,\"changes\":[{\"kind\":\"kv\",\"data\":{}}]}\n\n", asked)
 	}))
 	defer s.Close()
@@ -34,12 +38,12 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	enough := errors.New("enough")
 	var told []string
 	err = c.FollowChanges(t.Context(), changes.Query{Type: "room", Prefix: []string{"a", "b"}, Kinds: []string{"event", "kv"}}, func(r *changes.Record) error {
-		if told = append(told, fmt.Sprintf("%v %d %d", r.Gap, r.Version, len(r.Changes))); len(told) == 3 {
+		if told = append(told, fmt.Sprintf("%v %d %d", r.Gap, r.Version, len(r.Changes))); len(told) == 4 {
 			return enough
 		}
 		return nil
 	})
-	if err != enough || !slices.Equal(told, []string{"false 1 1", "true 0 0", "false 2 1"}) {
+	if err != enough || !slices.Equal(told, []string{"false 1 1", "true 0 0", "true 0 0", "false 3 1"}) {
 		t.Errorf("%q, %v", told, err)
 	}
 }

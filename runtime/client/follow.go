@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ type follower struct {
 	q      request     // of each connection
 	opened func()      // called for each connection; may be nil
 	conn   *sse        // nil while there is none
+	id     string      // of the last event, which the node is told when it is connected to again
 	fault  *host.Error // why it has ended
 }
 
@@ -45,6 +47,9 @@ func (w *follower) open(ctx context.Context) *failure {
 	q := w.q
 	q.header = w.c.header()
 	q.header.Set("Accept", "text/event-stream")
+	if w.id != "" {
+		q.header.Set("Last-Event-ID", w.id)
+	}
 	if q.body != nil {
 		q.header.Set("Content-Type", "application/json")
 	}
@@ -113,17 +118,18 @@ func (w *follower) next(ctx context.Context, f func(name string, data []byte) (t
 	return w.fault
 }
 
-// each calls f with the data of each event of a name, until ctx ends or f returns an error.
-func (w *follower) each(ctx context.Context, name string, f func(data []byte) error) error {
+// each calls f with each event whose name is wanted, until ctx ends or f returns an error.
+func (w *follower) each(ctx context.Context, wanted func(name string) bool, f func(name string, data []byte) error) error {
 	defer w.Close()
 	for {
+		var name string
 		var data []byte
 		err := w.next(ctx, func(n string, d []byte) (bool, error) {
-			data = d
-			return n == name, nil
+			name, data = n, d
+			return wanted(n), nil
 		})
 		if err == nil {
-			err = f(data)
+			err = f(name, data)
 		}
 		if err != nil {
 			return err
@@ -134,10 +140,12 @@ func (w *follower) each(ctx context.Context, name string, f func(data []byte) er
 // event reads an event of the connection.
 func (w *follower) event(ctx context.Context) (string, []byte, error) {
 	defer context.AfterFunc(ctx, w.conn.cancel)()
-	return w.conn.event()
+	name, data, err := w.conn.event()
+	w.id = cmp.Or(w.conn.id, w.id)
+	return name, data, err
 }
 
-// event reads an event that has a name. The error is errReconnect if the stream ends and may be opened again.
+// event reads an event. One without a name has no data: it keeps the connection alive, or has an id. The error is errReconnect if the stream ends and may be opened again.
 func (s *sse) event() (name string, data []byte, err error) {
 	for {
 		line, err := s.line(len(data))
@@ -156,11 +164,12 @@ func (s *sse) event() (name string, data []byte, err error) {
 		case len(line) == 0 && name != "":
 			return name, data, nil
 		case len(line) == 0:
-			data = nil
-			continue
+			return "", nil, nil
 		}
 		field, value, _ := bytes.Cut(line, []byte(": "))
 		switch string(field) {
+		case "id":
+			s.id = string(value)
 		case "event":
 			name = string(value)
 		case "data":

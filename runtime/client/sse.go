@@ -21,6 +21,7 @@ type sse struct {
 	cancel  context.CancelFunc
 	silence *time.Timer
 	buf     []byte
+	id      string    // of the last event that has one; "" if there was none
 	date    time.Time // when it began, by the clock of the node; zero if it does not say
 }
 

@@ -101,19 +101,28 @@ type spans struct {
 }
 
 // FollowTraces follows the spans of an actor: see trace.Follower. ctx bounds the opening only; Close ends it. The opening is retried like
-// any read. If the connection is lost, the follower connects again, and says that spans may be missing.
+// any read. If the connection is lost, the follower connects again, and says that spans may be missing. It does not follow a successor of the
+// actor.
 func (c *Client) FollowTraces(ctx context.Context, a host.Address, in trace.FollowInput) (trace.Tail, error) {
 	path, e := actorPath(a)
 	if e != nil {
 		return nil, e
 	}
-	s := &spans{follower: follower{c: c, q: request{method: http.MethodGet, path: withParams(path+"traces", traceParams(in))}}}
+	s := &spans{follower: follower{c: c, q: request{method: http.MethodGet, path: withParams(path+"traces", traceParams(in))}, id: in.Life}}
 	s.opened = func() { s.lost, s.connected = s.connected, true }
-	if err := s.start(ctx); err != nil {
+	err := s.start(ctx)
+	if err == nil { // the first event names the life
+		err = s.next(ctx, func(string, []byte) (bool, error) { return true, nil })
+	}
+	if err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
+
+// Life implements trace.Tail.
+func (s *spans) Life() string { return s.id }
 
 // Next implements trace.Tail.
 func (s *spans) Next(ctx context.Context) (out trace.News, err error) {

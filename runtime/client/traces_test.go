@@ -15,15 +15,19 @@ import (
 
 // A connection that is lost is made again, and the reader is told that spans may be missing.
 func TestSpansAreFollowedOverConnections(t *testing.T) {
+	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
 	connections := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/actors/room/a/-/traces" || r.URL.RawQuery != "errors=true&name=turn&trace_id=7" || r.Header.Get("Accept") != "text/event-stream" {
 			t.Errorf("asked for %s", r.URL)
 		}
+		if last := r.Header.Get("Last-Event-ID"); (last == life) != (connections > 0) {
+			t.Errorf("connection %d goes on with the life %q", connections+1, last)
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		switch connections++; connections {
 		case 1:
-			fmt.Fprint(w, "retry: 1\n\n:\n\nevent: span\ndata: {\"name\":\"a\",\"attributes\":{\"n\":9007199254740993}}\n\nevent: cairn.gap\ndata: {\"missed\":3}\n\nevent: span\ndata: {\"na")
+			fmt.Fprint(w, "retry: 1\nid: "+life+"\n\n:\n\nevent: span\ndata: {\"name\":\"a\",\"attributes\":{\"n\":9007199254740993}}\n\nevent: cairn.gap\ndata: {\"missed\":3}\n\nevent: span\ndata: {\"na")
 		case 2:
 			io.WriteString(w, "\nevent: cairn.bye\ndata: {\"code\":\"unavailable\"}\n\n")
 		case 3:
@@ -41,6 +45,9 @@ func TestSpansAreFollowedOverConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tail.Close()
+	if tail.Life() != life {
+		t.Errorf("it follows the life %q", tail.Life())
+	}
 	var got string
 	for err == nil {
 		var news trace.News

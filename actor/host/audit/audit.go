@@ -139,6 +139,6 @@ type Log interface {
 	// Audit returns a page of records. It wakes no actor.
 	Audit(ctx context.Context, q Query) (Page, error)
 	// FollowAudit calls f for records in their order, as they are committed, after q.After and all before Since; from the present on if
-	// both are zero. It returns when ctx ends, with the error of f, or when the node stops.
+	// both are zero. Until, Before and Limit must be zero. It returns when ctx ends, with the error of f, or when the node stops.
 	FollowAudit(ctx context.Context, q Query, f func(*Record) error) error
 }

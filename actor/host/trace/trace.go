@@ -29,7 +29,7 @@ type ReadInput struct {
 	Errors bool `json:"errors,omitempty"`
 	// Limit is how many spans a page has; 0 is DefaultPage.
 	Limit int `json:"limit,omitempty" range:"0,10000"`
-	// MaxBytes is how many bytes the spans of a page have at most, as OTLP; 0 is 4 MiB.
+	// MaxBytes is how many bytes the spans of a page and their parents have at most, as OTLP; 0 is 4 MiB.
 	MaxBytes int `json:"max_bytes,omitempty" range:"0,67108864"`
 	// Cursor is that of the page before.
 	Cursor string `json:"cursor,omitempty"`
@@ -38,7 +38,7 @@ type ReadInput struct {
 // ReadOutput is a page of spans, in the order of their starts.
 type ReadOutput struct {
 	Spans []Span `json:"spans"`
-	// Parents are the spans that those of the page are part of, as far as they are not in it.
+	// Parents are the spans that those of the page are part of, as far as they are not in it and there is room.
 	Parents []Span `json:"parents,omitempty"`
 	// Cursor selects the next page; absent after the last.
 	Cursor string `json:"cursor,omitempty"`
@@ -118,6 +118,9 @@ type FollowInput struct {
 	TraceID string // by its 32 hexadecimal digits
 	Name    string
 	Errors  bool // only spans that ended with an error
+	// Life is the id of the actor's life that is followed, or "" for the present one: see host.Position. Of an actor that is gone,
+	// the error code is Destroyed if Life is set and NotFound otherwise.
+	Life string
 }
 
 // MaxFollowers is how many readers may follow the spans of one actor at a time.
@@ -129,8 +132,10 @@ type Follower interface {
 	FollowTraces(ctx context.Context, a host.Address, in FollowInput) (Tail, error)
 }
 
-// A Tail receives the spans of an actor that end after it was opened. Its caller must close it.
+// A Tail receives the spans of one life of an actor that end after it was opened. Its caller must close it.
 type Tail interface {
+	// Life is the id of that life.
+	Life() string
 	// Next waits for spans. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends, after which Next may be called again;
 	// Destroyed when the actor is.
 	Next(ctx context.Context) (News, error)

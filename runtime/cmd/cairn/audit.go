@@ -31,8 +31,8 @@ func (c *cli) auditCommand() *cobra.Command {
 			switch {
 			case limit < 0:
 				return usagef("--limit %d: at least 1, or 0 for all", limit)
-			case follow && (until != "" || dir != ""):
-				return usagef("--follow goes without --until and --data")
+			case follow && (until != "" || dir != "" || cmd.Flags().Changed("limit")):
+				return usagef("--follow goes without --until, --limit and --data")
 			}
 			n, done, err := c.open(cmd.Context(), dir)
 			if err != nil {

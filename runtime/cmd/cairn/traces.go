@@ -275,6 +275,9 @@ func (c *cli) printSampling(s *trace.Sampling) error {
 	return nil
 }
 
+// maxIndent is how many levels a tree of spans is indented. The lines of deeper spans begin with their level instead.
+const maxIndent = 20
+
 // printTraces prints spans as trees, the traces in the order of their starts. A span whose parent is not there is a root.
 func (c *cli) printTraces(out *trace.ReadOutput) error {
 	spans := append(slices.Clone(out.Parents), out.Spans...)
@@ -299,7 +302,11 @@ func (c *cli) printTraces(out *trace.ReadOutput) error {
 	var b strings.Builder
 	var walk func(s *trace.Span, depth int)
 	walk = func(s *trace.Span, depth int) {
-		fmt.Fprintf(&b, "%s%s  %s%s\n", strings.Repeat("  ", depth+1), table.OneLine(s.Name), lasted(s, out.Now), ending(s))
+		b.WriteString(strings.Repeat("  ", min(depth, maxIndent)+1))
+		if depth > maxIndent {
+			fmt.Fprintf(&b, "%d: ", depth)
+		}
+		fmt.Fprintf(&b, "%s  %s%s\n", table.OneLine(s.Name), lasted(s, out.Now), ending(s))
 		for _, child := range children[s.SpanID] {
 			walk(child, depth+1)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/traces"
@@ -116,6 +117,27 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	d = serve(t, dir)
 	if r := at(t, d.url, "traces", "push", "cell/a", "--json", "--endpoint", collector.URL, "--errors"); r.status != 0 || r.stdout != `{"spans":0,"endpoint":"`+collector.URL+`/v1/traces"}`+"\n" {
 		t.Errorf("%d %q %q", r.status, r.stdout, r.stderr)
+	}
+}
+
+// A chain of 10,000 calls stays readable, and has no line that is as long as it is deep.
+func TestDeepTracesAreIndentedUpToABound(t *testing.T) {
+	const depth = 10_000
+	spans := make([]trace.Span, depth)
+	now := time.Unix(0, 0).UTC()
+	for i := range spans {
+		spans[i] = trace.Span{TraceID: "7", SpanID: fmt.Sprint(i + 1), ParentID: fmt.Sprint(i), Name: "turn", Start: now, End: &now}
+	}
+	out := new(strings.Builder)
+	if err := newCLI(strings.NewReader(""), out, io.Discard).printTraces(&trace.ReadOutput{Spans: spans, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	deepest := strings.Repeat("  ", maxIndent+1)
+	for i, want := range map[int]string{1: "  turn  0s", maxIndent + 1: deepest + "turn  0s", maxIndent + 2: deepest + "21: turn  0s", depth: deepest + "9999: turn  0s"} {
+		if lines[i] != want {
+			t.Errorf("line %d is %q, want %q", i, lines[i], want)
+		}
 	}
 }
 

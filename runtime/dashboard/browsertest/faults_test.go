@@ -81,6 +81,43 @@ func TestBusyPages(t *testing.T) {
 	if n := js[int](b, fmt.Sprintf(asked, "state.get")); n > 1 {
 		t.Errorf("a state that has not changed was read %d times again", n)
 	}
+	rows := "document.querySelectorAll('a.row').length"
+	s.call("cell/acme", "put", object{"key": []any{"c"}, "value": 1})
+	ofNode := s.open("#/traces?type=cell")
+	ofNode.until(rows)
+	js[bool](ofNode, "(window.before = "+rows+", true)")
+
+	// Values of entries are read again if they have changed.
+	const size = 200_000
+	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": strings.Repeat("x", size)})
+	b.visit("/actor/cell/acme/-/store/entries?key=" + url.QueryEscape(`["a"]`))
+	b.until("document.querySelector('.entry .facts')")
+	js[bool](b, "(performance.clearResourceTimings(), true)")
+	b.until(fmt.Sprintf(asked, "kv.list") + " > 1")
+	if n := js[int](b, "performance.getEntriesByType('resource').filter((e) => e.name.includes('/kv.')).reduce((n, e) => n + e.decodedBodySize, 0)"); n > size/10 {
+		t.Errorf("of entries that have not changed %d bytes are read", n)
+	}
+	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": "changed"})
+	s.call("cell/acme", "put", object{"key": []any{"b"}, "value": "added"})
+	b.until("[...document.querySelectorAll('.panel')].filter((e) => e.innerText.includes('\"changed\"')).length > 1")
+	b.shows(`"added"`)
+
+	// The traces of an actor are read once, and its spans come as they end.
+	b.visit("/actor/cell/acme/-/traces")
+	b.until("document.querySelector('.live .badge.good') && " + rows)
+	b.until(fmt.Sprintf(asked, "trace.read") + " > 1")
+	js[bool](b, "(performance.clearResourceTimings(), window.before = "+rows+", true)")
+	for range 3 {
+		s.call("cell/acme", "put", object{"key": []any{"c"}, "value": 1})
+	}
+	b.until(rows + " >= before + 3")
+	if n := js[int](b, fmt.Sprintf(asked, "trace.read")); n > 0 {
+		t.Errorf("the traces were read %d times again", n)
+	}
+	// Those of a node are read from where they were read before.
+	ofNode.until(rows + " > before")
+	ofNode.calm()
+
 	js[bool](b, `(import('./page.js').then(({ Page }) => {
 		const page = new Page(document.createElement('div'), [], new URLSearchParams());
 		window.drawn = [];

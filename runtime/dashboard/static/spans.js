@@ -1,11 +1,14 @@
-// The traces that one actor has kept.
+// The traces that one actor has kept, and its spans as they end.
 
 import { h } from './dom.js';
-import { button, empty, table, time } from './ui.js';
+import { actorPath, events } from './api.js';
+import { badge, button, empty, fault, table, time } from './ui.js';
 import { address, between, number, span } from './format.js';
+import { parse } from './json.js';
 
 export const ranges = { '15 min': 15, '1 h': 60, '24 h': 1440, '7 d': 10_080 };
 const pages = 5;
+const kept = 5000; // spans that have ended since they were read
 
 // readTraces reads the spans of an actor in a time, or of a trace, up to some pages.
 export async function readSpans(read, input) {
@@ -44,6 +47,9 @@ export function group(spans) {
   return [...traces.values()].sort((a, b) => between(a.start, b.start));
 }
 
+// within is what of spans has not ended before a time.
+export const within = (list, from) => list.filter((s) => !s.end || Date.parse(s.end) >= from);
+
 export function traceTable(traces, actorOf, none) {
   return table([{ label: 'What', class: 'grow' }, { label: 'Actor', class: 'opt' }, { label: 'Spans', class: 'num' }, { label: 'Errors', class: 'num opt' }, { label: 'Took', class: 'num' }, { label: 'Started', class: 'num' }], traces.map((t) => ({
     key: t.id, href: `#/trace/${t.id}?` + new URLSearchParams({ actor: address(actorOf(t)) }),
@@ -56,13 +62,43 @@ export default function spans(page) {
   const errors = page.query.get('errors') === '1';
   const choose = Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }));
   const bad = button('errors only', () => page.setQuery({ errors: errors ? '' : '1' }), { 'aria-pressed': String(errors) });
+  const since = () => Date.now() - ranges[range] * 60_000;
+  let state = 'opening';
+  let last = null; // what was read
+  const ended = new Map(); // what has ended since, by id
   const list = page.section({
-    title: 'Traces', cls: 'flush', ms: 4000, actions: [h('span.segments', choose), bad],
-    load: () => readSpans(page.call, { start: new Date(Date.now() - ranges[range] * 60_000).toISOString(), errors: errors || undefined }),
-    show: (r) => [traceTable(group(r.spans), () => page.actor, 'No traces of that time.'),
+    title: 'Traces', cls: 'flush', ms: 60_000, actions: [h('span.segments', choose), bad], // for what is open, and the times
+    load: async () => {
+      last = await readSpans(page.call, { start: new Date(since()).toISOString(), errors: errors || undefined });
+      for (const s of last.spans) if (s.end) ended.delete(s.span_id);
+      return last;
+    },
+    show: (r) => [h('p.live', badge(state, state === 'live' ? 'good' : 'warn')),
+      traceTable(group(within([...r.spans.filter((s) => !ended.has(s.span_id)), ...ended.values()], since())), () => page.actor, 'No traces of that time.'),
       r.more ? empty('The first 5,000 spans are shown: choose a shorter time.') : null,
       r.dropped ? h('p.warn', `${number(r.dropped)} spans of that time are missing, because there were too many.`) : null,
       r.damaged.length ? h('p.bad', 'Cannot be read: ', r.damaged.join(', ')) : null],
   });
   page.part.append(list.el);
+  const draw = () => { if (last) list.set(last); };
+  (async () => {
+    try {
+      for await (const e of events(actorPath(page.actor) + 'traces', { signal: page.signal, query: errors ? 'errors=true' : '' })) {
+        if (e.event === 'dashboard.open') state = 'live';
+        else if (e.event === 'dashboard.lost') state = 'lost';
+        else if (e.event === 'span') {
+          const s = parse(e.data);
+          ended.set(s.span_id, s);
+          if (ended.size > kept) ended.delete(ended.keys().next().value);
+        }
+        if (e.event === 'dashboard.open' || e.event === 'cairn.gap') list.refresh(); // what ended before, or was left out
+        draw();
+      }
+    } catch (e) {
+      if (page.signal.aborted) return;
+      state = 'not live';
+      draw();
+      list.el.append(fault(e));
+    }
+  })();
 }

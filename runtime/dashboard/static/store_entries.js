@@ -16,6 +16,9 @@ export function keyOf(text) {
   return text.split('/');
 }
 
+// stamps say which entries there are, and of which versions. Without that, they are as before, and their values need not be read again.
+const stamps = (entries) => stringify(entries.map((e) => [e.key, e.version, e.updated, e.expires ?? null]));
+
 export default function entries(page) {
   let cursors = [];
   const prefix = h('input.filter', { type: 'search', placeholder: 'prefix: users or ["users",7]', 'aria-label': 'Prefix', spellcheck: 'false', value: page.query.get('prefix') ?? '' });
@@ -31,9 +34,19 @@ export default function entries(page) {
     page.setQuery({ prefix: prefix.value, where: where.value, reverse: reverse.checked ? '1' : '' }, true);
     list.refresh();
   };
+  let listed = null; // the page that was read last
   const list = page.section({
     title: 'Entries', cls: 'flush', ms: 3000, form, actions: button('New entry…', () => edit(page, null, () => list.refresh())),
-    load: () => page.call('kv.list', { prefix: keyOf(wanted.prefix), where: wanted.where ? typed(wanted.where) : undefined, reverse: reverse.checked || undefined, limit: size, cursor: cursors[cursors.length - 1] }),
+    load: async () => {
+      const input = { prefix: keyOf(wanted.prefix), where: wanted.where ? typed(wanted.where) : undefined, reverse: reverse.checked || undefined, limit: size, cursor: cursors[cursors.length - 1] };
+      const question = stringify(input);
+      if (listed?.question === question) {
+        const now = await page.call('kv.list', { ...input, keys_only: true });
+        const n = listed.entries.length; // a page without values may have more
+        if (stamps(now.entries.slice(0, n)) === stamps(listed.entries) && (Boolean(now.cursor) || now.entries.length > n) === Boolean(listed.cursor)) return listed;
+      }
+      return listed = { ...await page.call('kv.list', input), question };
+    },
     show: (r) => [table([{ label: 'Key', class: 'key' }, { label: 'Value', class: 'clip' }, { label: 'Version', class: 'num opt' }, { label: 'Expires', class: 'num opt' }, { label: 'Changed', class: 'num opt' }], r.entries.map((e) => ({
       key: stringify(e.key), selected: chosen === stringify(e.key), onopen: () => open(e.key),
       cells: [h('code', stringify(e.key)), h('code.value', (e.encoding ? e.encoding + ' ' : '') + short(e.value, 80)), number(e.version), e.expires ? ago(e.expires) : '', time(e.updated)],
@@ -41,12 +54,18 @@ export default function entries(page) {
       cursors.length ? button('← Back', () => { cursors.pop(); list.refresh(); }) : null, r.cursor ? button('Next →', () => { cursors.push(r.cursor); list.refresh(); }) : null)],
   });
   let chosen = page.query.get('key') ?? '';
+  let looked = null; // the entry that was read last
   const one = page.section({
     title: 'Entry', cls: 'entry', load: async () => {
       if (!chosen) return {};
+      const question = chosen;
       const key = parse(chosen);
+      if (looked?.question === question) {
+        const [first] = (await page.call('kv.list', { prefix: key, limit: 1, keys_only: true })).entries;
+        if (stamps(first && stringify(first.key) === stringify(key) ? [first] : []) === stamps(looked.entry ? [looked.entry] : [])) return looked;
+      }
       const [{ entry }, history] = await Promise.all([page.call('kv.get', { key }), page.call('kv.history', { key, limit: 20 }).catch(() => null)]);
-      return { key, entry, history };
+      return looked = { question, key, entry, history };
     },
     show: ({ key, entry, history }) => {
       if (!key) return h('p.empty', 'Choose an entry.');

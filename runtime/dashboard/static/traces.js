@@ -3,11 +3,12 @@
 import { h, patch } from './dom.js';
 import { call, get } from './api.js';
 import { button, fault } from './ui.js';
-import { parseAddress, link } from './format.js';
+import { address, parseAddress, link } from './format.js';
 import { scrape } from './metrics.js';
-import { group, ranges, readSpans, traceTable } from './spans.js';
+import { group, ranges, readSpans, traceTable, within } from './spans.js';
 
 const asked = 20;
+const overlap = 10_000; // of two readings, in ms: a span is kept a moment after it has ended
 
 export default function traces(page) {
   const range = page.query.get('range') ?? '15 min';
@@ -16,16 +17,27 @@ export default function traces(page) {
   const trouble = h('div');
   const actor = h('input.filter', { type: 'search', placeholder: 'TYPE/KEY, or id of a trace', 'aria-label': 'Actor or trace', spellcheck: 'false' });
   const form = h('form', { onsubmit: (e) => { e.preventDefault(); try { location.hash = /^[0-9a-f]{32}$/.test(actor.value.trim()) ? '#/trace/' + actor.value.trim() : link(parseAddress(actor.value), 'traces'); } catch (err) { patch(trouble, fault(err)); } } }, actor);
+  const held = new Map(); // by actor, its spans by id, and the time up to which they were read
+  const read = async (a, from, signal) => {
+    const id = address(a) + ' ' + a.id;
+    const of = held.get(id) ?? { spans: new Map(), upTo: from };
+    const r = await readSpans((name, input) => call(a, name, input, { signal }), { start: new Date(Math.max(of.upTo, from)).toISOString(), errors: errors || undefined, limit: 300 }).catch(() => null);
+    if (!r) return [];
+    of.spans = new Map([...within([...of.spans.values()], from), ...r.spans].map((s) => [s.span_id, { ...s, actor: a }]));
+    if (!r.more) of.upTo = Date.parse(r.now) - overlap;
+    held.set(id, of);
+    return of.spans.values();
+  };
   const list = page.section({
     title: '', cls: 'flush', ms: 5000,
     load: async (signal) => {
       const r = await get('actors?' + new URLSearchParams({ limit: 200, ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
       const some = r.actors.sort((a, b) => new Date(b.updated) - new Date(a.updated)).slice(0, asked);
-      const start = new Date(Date.now() - ranges[range] * 60_000).toISOString();
+      const from = Date.now() - ranges[range] * 60_000;
       const all = [];
       for (let i = 0; i < some.length; i += 4) {
-        const pages = await Promise.all(some.slice(i, i + 4).map((a) => readSpans((name, input) => call(a, name, input, { signal }), { start, errors: errors || undefined, limit: 300 }).catch(() => ({ spans: [] }))));
-        pages.forEach((p, k) => p.spans.forEach((s) => all.push({ ...s, actor: some[i + k] })));
+        const lists = await Promise.all(some.slice(i, i + 4).map((a) => read(a, from, signal)));
+        lists.forEach((l) => all.push(...l));
       }
       return { traces: group(all).slice(0, 100), actors: some.length };
     },

@@ -117,11 +117,15 @@ func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.
 	if l == nil {
 		return host.Errorf(host.FailedPrecondition, "the node has no audit log")
 	}
+	for field, given := range map[string]bool{"until": !q.Until.IsZero(), "cursor": q.Before != 0, "limit": q.Limit != 0} {
+		if given {
+			return host.Errorf(host.InvalidArgument, "what follows the audit log has no end, and takes no %s", field).With("field", field)
+		}
+	}
 	if q.After == 0 && q.Since.IsZero() {
 		q.Since = time.Now()
 	}
 	q.After, q.Since = stored(k.Store, k.Options.Namespace, &q, false).After, time.Time{} // once: the clock may be set back
-	q.Until, q.Before = time.Time{}, 0
 	for {
 		news := l.next()
 		for more := true; more && ctx.Err() == nil; {

@@ -44,7 +44,11 @@ func (x *exchange) audit(t *target) {
 	x.Count(t.Type, serve.LabelBuiltin)
 	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
 	q := audit.Query{Type: t.Type, Prefix: t.Key, Exact: t.Type != ""}
-	known := []string{"verb", "since", "until", "after", "cursor", "limit"}
+	known := []string{"verb", "since", "after"}
+	follows := strings.Contains(x.R.Header.Get("Accept"), "text/event-stream")
+	if !follows {
+		known = append(known, "until", "cursor", "limit")
+	}
 	method := ReadAudit
 	if !q.Exact {
 		method = ListAudit
@@ -61,7 +65,7 @@ func (x *exchange) audit(t *target) {
 		x.Fail(fault)
 		return
 	}
-	if strings.Contains(x.R.Header.Get("Accept"), "text/event-stream") {
+	if follows {
 		x.followAudit(q)
 		return
 	}

@@ -71,6 +71,12 @@ func TestTheAuditLogIsReadWithinItsScope(t *testing.T) {
 	if w := ask(g, "GET", "/actors/room/a/-/audit?type=room", ""); w.Code != 400 {
 		t.Errorf("an actor's log of another type: %d", w.Code)
 	}
+	for _, field := range []string{"until", "cursor", "limit"} {
+		w := ask(g, "GET", "/actors/room/a/-/audit?"+field+"=1", "", "Accept: text/event-stream")
+		if e := errorOf(t, w); w.Code != 400 || e.Metadata["field"] != field {
+			t.Errorf("followed with %s: %d %s", field, w.Code, w.Body)
+		}
+	}
 	asked = nil
 	w := ask(g, "GET", "/-/audit?type=room", "", "Accept: text/event-stream", "Last-Event-ID: 6")
 	if want := "id: 8\nevent: audit\ndata: {\"id\":8,"; w.Code != 200 || !strings.Contains(w.Body.String(), want) || !strings.Contains(w.Body.String(), "event: cairn.bye") {

@@ -86,8 +86,12 @@ func (x *exchange) traces(t *target) {
 	follows := x.g.follower != nil && strings.Contains(x.R.Header.Get("Accept"), "text/event-stream")
 	fault := x.Authorize(ctx, serve.Operate, t.Address, host.TraceRead)
 	var in trace.ReadInput
+	life := x.R.Header.Get("Last-Event-ID")
 	if fault == nil && follows {
 		_, fault = x.tracesFollowed(&in)
+		if e := host.CheckLife(life); fault == nil && e != nil {
+			fault = e.With("field", "Last-Event-ID")
+		}
 	} else if fault == nil {
 		fault = x.tracesWanted(&in)
 	}
@@ -96,7 +100,7 @@ func (x *exchange) traces(t *target) {
 		return
 	}
 	if follows {
-		x.followTraces(t, trace.FollowInput{TraceID: in.TraceID, Name: in.Name, Errors: in.Errors})
+		x.followTraces(t, trace.FollowInput{TraceID: in.TraceID, Name: in.Name, Errors: in.Errors, Life: life})
 		return
 	}
 	document, cursor, err := x.g.documents.TraceDocument(ctx, t.Address, &in)
@@ -139,6 +143,7 @@ func (x *exchange) tracesFollowed(in *trace.ReadInput, more ...string) (paramete
 }
 
 // followTraces answers with server-sent events: a span each, as they end. A client that reads slowly misses spans, and is told how many.
+// The id of the stream is the life of the actor, so a client that comes back does not follow a successor.
 func (x *exchange) followTraces(t *target, in trace.FollowInput) {
 	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {
@@ -153,7 +158,7 @@ func (x *exchange) followTraces(t *target, in trace.FollowInput) {
 	}
 	defer tail.Close()
 	out := x.stream()
-	out.Buf = append(out.Buf, '\n')
+	out.Buf = append(append(append(out.Buf, "id: "...), tail.Life()...), "\n\n"...)
 	if out.Flush() != nil {
 		return
 	}

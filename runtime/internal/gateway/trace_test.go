@@ -37,8 +37,13 @@ func (e *tailEnd) Next(context.Context) (trace.News, error) {
 	return trace.News{Spans: []trace.Span{{Name: "turn\n<b>"}, {Name: "commit"}}, Missed: 7}, nil
 }
 
+// Life implements trace.Tail.
+func (*tailEnd) Life() string { return life }
+
 // Close implements trace.Tail.
 func (*tailEnd) Close() {}
+
+const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
 
 func TestTracesAreFollowedAsServerSentEvents(t *testing.T) {
 	var asked trace.FollowInput
@@ -51,17 +56,17 @@ func TestTracesAreFollowedAsServerSentEvents(t *testing.T) {
 		return nil
 	}})
 	const sse = "Accept: text/event-stream"
-	w := ask(g, "GET", "/actors/room/a/-/traces?name=turn&errors=true&trace_id=7", "", sse)
+	w := ask(g, "GET", "/actors/room/a/-/traces?name=turn&errors=true&trace_id=7", "", sse, "Last-Event-ID: "+life)
 	body := w.Body.String()
 	at := 0
-	for _, want := range []string{"retry: ", "event: span\ndata: {", `"name":"turn\n\u003cb\u003e"`, "event: span\ndata: {", "event: cairn.gap\ndata: {\"missed\":7}\n", "event: cairn.bye\ndata: {\"code\":\"destroyed\""} {
+	for _, want := range []string{"retry: ", "id: " + life + "\n\n", "event: span\ndata: {", `"name":"turn\n\u003cb\u003e"`, "event: span\ndata: {", "event: cairn.gap\ndata: {\"missed\":7}\n", "event: cairn.bye\ndata: {\"code\":\"destroyed\""} {
 		i := strings.Index(body[at:], want)
 		if i < 0 {
 			t.Fatalf("%d: %q is missing or too early in %s", w.Code, want, body)
 		}
 		at += i
 	}
-	if w.Header().Get("Content-Type") != "text/event-stream" || allowed != `operate room["a"] trace.read` || asked != (trace.FollowInput{TraceID: "7", Name: "turn", Errors: true}) {
+	if w.Header().Get("Content-Type") != "text/event-stream" || allowed != `operate room["a"] trace.read` || asked != (trace.FollowInput{TraceID: "7", Name: "turn", Errors: true, Life: life}) {
 		t.Errorf("%v; allowed %s, asked %+v", w.Header(), allowed, asked)
 	}
 	if w := ask(g, "GET", "/actors/room/b/-/traces", "", sse); w.Code != 404 {
@@ -69,6 +74,9 @@ func TestTracesAreFollowedAsServerSentEvents(t *testing.T) {
 	}
 	if w := ask(g, "GET", "/actors/room/secret/-/traces", "", sse); w.Code != 403 {
 		t.Errorf("without a right: %d %s", w.Code, w.Body)
+	}
+	if e := errorOf(t, ask(g, "GET", "/actors/room/a/-/traces", "", sse, "Last-Event-ID: 7")); e.Code != host.InvalidArgument || e.Metadata["field"] != "Last-Event-ID" {
+		t.Errorf("an id that is no life: %v", e)
 	}
 	for query, field := range map[string]string{"limit=1": "limit", "start=2027-01-01T00:00:00Z": "start", "cursor=x": "cursor", "errors=x": "errors"} {
 		w := ask(g, "GET", "/actors/room/a/-/traces?"+query, "", sse)

@@ -332,11 +332,48 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 	})
 }
 
+// A dry run changes nothing, so there is nothing to record, whatever it finds.
+func TestADryRunWritesNothingAndLeavesNoRecord(t *testing.T) {
+	typ := &puppetType{name: "p", migrations: schema[:1]}
+	g := newStage(t, nil, typ)
+	g.must("a", insert("one"))
+	for _, step := range [][2]string{
+		{host.KVCommit, put}, {host.KVFork, `{"branch":"b"}`}, {host.KVCommit, `{"mutations":[{"op":"put","key":["a"],"value":2}]}`},
+		{host.KVCommit, `{"branch":"b","mutations":[{"op":"put","key":["a"],"value":3},{"op":"put","key":["b"],"value":3}]}`},
+	} {
+		if _, err := g.operate("a", step[0], step[1]); err != nil {
+			t.Fatal(step, err)
+		}
+	}
+	typ.migrations = schema
+	g.restart()
+	dry := func(name, input, want string) {
+		t.Helper()
+		before, n := g.status("a"), len(g.records("a"))
+		if out, err := g.operate("a", name, input); err != nil || !strings.Contains(string(out.Output), want) {
+			t.Errorf("%s %s: %s, %v", name, input, out.Output, err)
+		}
+		if after, records := g.status("a"), g.records("a"); after.Version != before.Version || len(records) != n {
+			t.Errorf("%s %s: version %d became %d, and %d records %d", name, input, before.Version, after.Version, n, len(records))
+		}
+	}
+	dry(host.SQLMigrate, `{"dry_run":true}`, schema[1].Name)
+	g.must("a", insert("two")) // it wakes, and applies the migrations
+	dry(host.KVMerge, `{"dry_run":true,"source":{"branch":"b"}}`, `"ok":false`)
+	dry(host.KVMerge, `{"dry_run":true,"source":{"branch":"b"},"strategy":"theirs"}`, `"put":2`)
+}
+
 func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newStage(t, nil, &puppetType{name: "p"}, &puppetType{name: "q"})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		for field, q := range map[string]audit.Query{"until": {Until: time.Now()}, "cursor": {Before: 7}, "limit": {Limit: 1}} {
+			e := wantCode(t, g.FollowAudit(ctx, q, func(*audit.Record) error { return nil }), host.InvalidArgument)
+			if e.Metadata["field"] != field {
+				t.Errorf("a follower with %s: %v", field, e)
+			}
+		}
 		var followed []string
 		done := make(chan error, 1)
 		stop := errors.New("enough")

@@ -86,6 +86,23 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 			_, err := drain(tail)
 			wantCode(t, err, host.Destroyed)
 		}
+		_, err := g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{Life: tail.Life()})
+		wantCode(t, err, host.Destroyed)
+		again := g.tail("a", trace.FollowInput{})
+		if again.Life() == tail.Life() {
+			t.Error("the successor has the life of the actor before")
+		}
+		again.Close()
+		if again, err = g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{Life: again.Life()}); err != nil {
+			t.Error(err)
+		} else {
+			again.Close()
+		}
+		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{Life: again.Life()})
+		wantCode(t, err, host.Destroyed)
 		if all, _ := drain(turns); strings.Contains(strings.Join(spanNames(all.Spans), ","), "turn do") {
 			t.Error("the tail has turns of a successor")
 		}
@@ -147,6 +164,9 @@ func TestTailsAreRefused(t *testing.T) {
 		wantCode(t, follow("a", trace.FollowInput{}), host.NotFound)
 		g.must("a", add(1))
 		if e := wantCode(t, follow("a", trace.FollowInput{TraceID: "x"}), host.InvalidArgument); e.Metadata["field"] != "trace_id" {
+			t.Error(e)
+		}
+		if e := wantCode(t, follow("a", trace.FollowInput{Life: "x"}), host.InvalidArgument); e.Metadata["field"] != "life" {
 			t.Error(e)
 		}
 		for range trace.MaxFollowers {

@@ -2,7 +2,9 @@ package node
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +70,45 @@ func TestMessagesInQueuesKeepTheirTrace(t *testing.T) {
 		mail := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "send p.mail")
 		if want := "00-" + parentTrace + "-" + mail.SpanID + "-01"; len(out.Messages) != 1 || out.Messages[0].Traceparent != want {
 			t.Errorf("a worker receives %+v, want %q", out.Messages, want)
+		}
+	})
+}
+
+// Messages without a trace that are handled one after the other are each of a trace of their own, and their commit is of one of these.
+func TestMessagesWithoutATraceShareNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 3
+		var within []host.Span
+		g := traced(t, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs", Handler: "puppet.job", Backoff: []time.Duration{time.Second}}},
+			message: func(_ *puppet, h host.Turn) error {
+				if within = append(within, host.ParseSpan(h.Traceparent())); len(within) == 2 {
+					return errors.New("secret") // its retry is of another trace
+				}
+				return nil
+			}})
+		if err := g.doFrom("a", unsampledFrom, func(_ *puppet, h host.Turn) error {
+			_, err := h.Enqueue("jobs", slices.Repeat([]host.Enqueue{{Body: []byte{1}}}, messages))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		seen := map[[16]byte]bool{}
+		for _, s := range within {
+			seen[s.Trace] = true
+		}
+		if len(within) != messages+1 || len(seen) != len(within) {
+			t.Errorf("%d handlers see %d traces: %v", len(within), len(seen), within)
+		}
+		commits := 0
+		for _, s := range g.spans("a", trace.ReadInput{}) {
+			if s.Name == "commit" && s.TraceID == hex.EncodeToString(within[0].Trace[:]) {
+				commits++
+			}
+		}
+		if commits != 1 {
+			t.Errorf("the trace of the first message has %d commits", commits)
 		}
 	})
 }

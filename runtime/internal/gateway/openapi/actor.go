@@ -181,7 +181,7 @@ func (t *typeDocument) traces() {
 	t.add("traces", http.MethodGet, "traces", operation{
 		summary: "Shows the spans that an actor has recorded, without waking it.",
 		description: "For operators. With \"Accept: text/event-stream\" the answer is server-sent events, one for each span as it ends: the event span, " +
-			"whose data is a span of trace.read. Only trace_id, name and errors narrow that.",
+			"whose data is a span of trace.read. Only trace_id, name and errors narrow that. The id of the first event is the actor's life.",
 		parameters: []any{
 			query("start", "Only what goes on at this time or later.", at),
 			query("end", "Only what begins before this time.", at),
@@ -189,8 +189,10 @@ func (t *typeDocument) traces() {
 			query("name", "Only spans with this name.", object{"type": "string"}),
 			query("errors", "Only spans that ended with an error.", object{"type": "boolean"}),
 			query("limit", "How many spans a page has at most; 1,000 by default.", between(1, trace.MaxPage)),
-			query("max_bytes", "How many bytes the spans of a page have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
+			query("max_bytes", "How many bytes the spans of a page and their parents have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
 			query("cursor", "Continues after a page: its header Cairn-Cursor.", object{"type": "string"}),
+			object{"name": "Last-Event-ID", "in": "header", "schema": object{"type": "string"},
+				"description": "For server-sent events, the id of those before: the code is destroyed if that life of the actor has ended."},
 		},
 		success: answer("An ExportTraceServiceRequest of OTLP.", object{"type": "object", "required": []string{"resourceSpans"}, "properties": object{
 			"resourceSpans": object{"type": "array", "items": object{"type": "object"}},

@@ -234,7 +234,7 @@ func (d *document) auditLog(summary string, parameters ...any) operation {
 	return operation{
 		summary: summary,
 		description: "For operators. With \"Accept: text/event-stream\" the answer is server-sent events, one for each record as it is made: the " +
-			"event audit, whose data is a record.",
+			"event audit, whose data is a record. It takes no until, limit and cursor.",
 		parameters: append(parameters,
 			query("verb", "Only records of this method.", object{"type": "string"}),
 			query("since", "Only records of this time or later.", at),

@@ -602,16 +602,17 @@ var hostText = map[string]string{
 	"TraceEvent":       "An Event is a moment of a span.",
 	"TraceFindPage": "FindPage has spans of a trace. A page ends when a node has read for a while, also if it " +
 		"has found nothing.",
-	"TraceFindPage.actors":     "actors is how many actors were looked at.",
-	"TraceFindPage.cursor":     "cursor selects the next page; absent after the last.",
-	"TraceFound":               "Found is a span of an actor.",
-	"TraceLink":                "A Link refers to a span that is related, such as the one that sent a message.",
-	"TraceReadInput":           "ReadInput selects spans of an actor.",
-	"TraceReadInput.cursor":    "cursor is that of the page before.",
-	"TraceReadInput.errors":    "errors selects spans that ended with an error.",
-	"TraceReadInput.limit":     "limit is how many spans a page has; 0 is 1,000.",
-	"TraceReadInput.max_bytes": "max_bytes is how many bytes the spans of a page have at most, as OTLP; 0 is 4 MiB.",
-	"TraceReadInput.name":      "name selects the spans with a name.",
+	"TraceFindPage.actors":  "actors is how many actors were looked at.",
+	"TraceFindPage.cursor":  "cursor selects the next page; absent after the last.",
+	"TraceFound":            "Found is a span of an actor.",
+	"TraceLink":             "A Link refers to a span that is related, such as the one that sent a message.",
+	"TraceReadInput":        "ReadInput selects spans of an actor.",
+	"TraceReadInput.cursor": "cursor is that of the page before.",
+	"TraceReadInput.errors": "errors selects spans that ended with an error.",
+	"TraceReadInput.limit":  "limit is how many spans a page has; 0 is 1,000.",
+	"TraceReadInput.max_bytes": "max_bytes is how many bytes the spans of a page and their parents have at most, as OTLP; " +
+		"0 is 4 MiB.",
+	"TraceReadInput.name": "name selects the spans with a name.",
 	"TraceReadInput.start": "start and end bound a time. Spans that overlap it are selected, however long they are. " +
 		"Absent, there is no bound.",
 	"TraceReadInput.trace_id": "trace_id selects the spans of one trace, by its 32 hexadecimal digits.",
@@ -620,7 +621,8 @@ var hostText = map[string]string{
 	"TraceReadOutput.damaged": "damaged names the keys of stored spans that cannot be read.",
 	"TraceReadOutput.dropped": "dropped is how many spans of that time are missing, because there were too many.",
 	"TraceReadOutput.now":     "now is the time of the node.",
-	"TraceReadOutput.parents": "parents are the spans that those of the page are part of, as far as they are not in it.",
+	"TraceReadOutput.parents": "parents are the spans that those of the page are part of, as far as they are not in it " +
+		"and there is room.",
 	"TraceRule": "A Rule says which traces are recorded, and which operations although their trace is not. " +
 		"A member that is absent is as the configuration of the node says; of a type, as it is for " +
 		"the other types, except that a type with a rule has a rate of its own.",

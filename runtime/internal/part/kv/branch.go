@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/audit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
@@ -167,6 +168,9 @@ var strategies = map[string]kvrows.Strategy{"": kvrows.Strict, "strict": kvrows.
 
 // merge implements kv.merge.
 func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) (out kv.MergeOutput, err error) {
+	if in.DryRun {
+		audit.Of(t.Work.Ctx).Drop()
+	}
 	strategy, known := strategies[in.Strategy]
 	if !known {
 		return out, host.Errorf(host.InvalidArgument, "the strategy is %.40q; it must be strict, theirs or ours", in.Strategy).With("field", "strategy")

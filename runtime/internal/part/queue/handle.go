@@ -270,20 +270,18 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	j.message.Store(nil)
 	c.Actor.Type.Profile.Enter("queue", c.Actor.Type.Queues[i].Name, true)
 	ofJob := w.Span
-	w.Span = host.Untraced // until the message is read: if it has a trace, its turns are of that
+	w.Span = host.Untraced // until the message is read, whose trace its turns are of
 	_, err = c.RunTurn(w, c.Actor.Type.Queues[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 		set := SetOf(h)
 		m, ok, err := set.Next(name)
-		w.Span = ofJob
 		if err != nil || !ok {
+			w.Span = ofJob
 			return nil, err
 		}
-		if !m.Span.IsZero() {
-			w.Span = m.Span
-		}
+		w.Span = m.Span // without one, a trace of its own begins
 		h.Begins()
-		if m.Span.IsZero() {
-			ofJob = w.Span
+		if !ofJob.Decided() {
+			ofJob = w.Span // the commit that the messages of a job share is of the trace of the first
 		}
 		found = true
 		j.life, j.queue, j.began = c.ID, i, start

@@ -38,7 +38,7 @@ type tail struct {
 	of      *tails
 	address host.Address
 	actor   string
-	in      trace.FollowInput
+	in      trace.FollowInput    // of which Life is set
 	id      traces.TraceID       // that of in
 	life    *signal.Subscription // tells that the actor is destroyed
 	ready   chan struct{}        // there is something to take
@@ -62,6 +62,9 @@ func Follow(ctx context.Context, k *kernel.Kernel, addr host.Address, in trace.F
 	if err != nil {
 		return nil, err
 	}
+	if err := host.CheckLife(in.Life); err != nil {
+		return nil, err
+	}
 	key := string(address.Append(nil, addr))
 	t := &tail{
 		k: k, of: &p.tails, address: addr, actor: key, in: in, id: id,
@@ -71,14 +74,23 @@ func Follow(ctx context.Context, k *kernel.Kernel, addr host.Address, in trace.F
 		t.life.Close()
 		return nil, err
 	}
-	snap, _, err := k.Durable(ctx, addr)
+	snap, life, err := k.Durable(ctx, addr)
+	if err == nil {
+		snap.Close()
+	}
+	if in.Life != "" && (err == nil && life.String() != in.Life || host.CodeOf(err) == host.NotFound) {
+		err = fault.DestroyedAt(addr)
+	}
 	if err != nil {
 		t.Close()
 		return nil, err
 	}
-	snap.Close()
+	t.in.Life = life.String()
 	return t, nil
 }
+
+// Life implements trace.Tail.
+func (t *tail) Life() string { return t.in.Life }
 
 func (t *tail) join() error {
 	s := t.of
