@@ -215,15 +215,14 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	}
 	store.Mark()
 	out.Version = uint64(store.Version())
-	done, err := kvrows.Apply(writer, &kvrows.Commit{Mutations: plan.Mutations})
-	if err != nil {
+	if _, err := kvrows.Apply(writer, &kvrows.Commit{Mutations: plan.Mutations}); err != nil {
 		store.TakePurged() // what it purged is undone
 		return kv.MergeOutput{}, unplaced(err)
 	}
 	if h := TurnOf(t); in.Target == "" {
 		h.expired(store)
-		for i := range done.Done {
-			h.changed(&plan.Mutations[i], &done.Done[i])
+		for i := range plan.Mutations {
+			h.changed(&plan.Mutations[i])
 		}
 		h.logged(store)
 	}
