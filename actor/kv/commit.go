@@ -190,8 +190,7 @@ func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) 
 		mutation [1]hostkv.Mutation
 	}
 	in := &one.CommitInput
-	in.Checks, in.Mutations = make([]hostkv.Check, 0, len(c.Checks)), one.mutation[:0]
-	if len(c.Mutations) != 1 {
+	if in.Mutations = one.mutation[:0]; len(c.Mutations) != 1 {
 		in.Mutations = make([]hostkv.Mutation, 0, len(c.Mutations))
 	}
 	for i := range c.Checks {

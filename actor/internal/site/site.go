@@ -103,16 +103,21 @@ func (s *Site) Send(ctx context.Context, r *host.Request, out any) error {
 type detacher interface{ Detach() any }
 
 // Ask calls a built-in method.
-func Ask[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (out Out, err error) {
+func Ask[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (Out, error) {
 	if in, ok := any(in).(detacher); ok && s.Fault == nil {
 		if node, ok := s.Node.(host.Local); ok {
 			reply, err := node.Call(ctx, &host.Request{Address: s.At, Method: m.Name, Codec: host.CBOR, Value: in.Detach()})
 			if err != nil {
-				return out, err
+				return *new(Out), err
 			}
 			return *reply.Value.(*Out), nil
 		}
 	}
+	return encoded(ctx, s, m, in)
+}
+
+// encoded calls a built-in method with an input that is encoded.
+func encoded[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (out Out, err error) {
 	r, err := Request(s, m, in)
 	switch {
 	case err != nil:

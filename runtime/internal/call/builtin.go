@@ -88,31 +88,25 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 		return host.Reply{Output: out}, err
 	}
 	var reply host.Reply
-	q := r
-	if r.Value == nil {
-		own := *r
-		q = &own
-	}
-	existing := r.Existing
-	if b.query != nil {
+	q, existing := r, r.Existing
+	if b.query == nil {
+		do := kernel.Call{Method: -1, Builtin: &b.Procedure}
+		if sized, ok := r.Value.(interface{ Size() int64 }); ok {
+			do.Bytes = sized.Size()
+		}
+		reply, err = p.turn(ctx, t, r, from, span, do, existing || !b.Row.Creating(t.Open()))
+	} else {
+		if r.Value == nil {
+			own := *r
+			q = &own
+		}
 		q.Existing = true
 		reply, err = p.queryBuiltin(ctx, t, q, from, span, b, func(rd *Query) ([]byte, error) { return b.query(rd, q) })
-	} else {
-		do := &b.Procedure
-		if r.Value != nil {
-			own := b.Procedure
-			own.Run, do = b.local(q), &own
-			if sized, ok := r.Value.(interface{ Size() int64 }); ok {
-				own.Bytes = sized.Size()
-			}
-		}
-		reply, err = p.turn(ctx, t, r, from, span, kernel.Call{Method: -1, Builtin: do}, existing || !b.Row.Creating(t.Open()))
+		reply.Value = q.Value
 	}
 	if b.Missing != nil && host.CodeOf(err) == host.NotFound {
 		q.Existing = existing
 		reply.Output, err = b.Missing(t, q, err)
-	}
-	if err == nil {
 		reply.Value = q.Value
 	}
 	return reply, err

@@ -20,8 +20,8 @@ type Method struct {
 	Fault func(error) error
 	// query runs like a query, on a committed version. It replaces the request's Value.
 	query func(r *Query, req *host.Request) ([]byte, error)
-	// local is what Run is for a request with a Value, which the turn replaces.
-	local func(req *host.Request) func(c *kernel.Core, w *kernel.Work) ([]byte, error)
+	// values: Run takes the Value of a call, and replaces it.
+	values bool
 	// serve answers without a turn or a version: what is about the actor rather than in it.
 	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error)
 	// reads: serve shows what turns have changed.
@@ -54,54 +54,55 @@ func bound[In any](row method.Row, b *Method, options []Option[In]) *Method {
 	return b
 }
 
-// answer decodes an input, and encodes the output that f makes of it.
-func answer[In, Out any](name string, codec host.Codec, input []byte, f func(in *In) (Out, error)) ([]byte, error) {
-	var in In
-	if err := wire.Decode(name, codec, input, &in); err != nil {
-		return nil, err
+// answer decodes an input, and encodes the output that f makes of it. A value that is not nil is the input as it is, and becomes
+// the output.
+func answer[In, Out any](name string, codec host.Codec, input []byte, value *any, f func(in *In) (Out, error)) ([]byte, error) {
+	if *value == nil {
+		var in In
+		if err := wire.Decode(name, codec, input, &in); err != nil {
+			return nil, err
+		}
+		out, err := f(&in)
+		if err != nil {
+			return nil, err
+		}
+		return wire.Encode(codec, &out)
 	}
-	out, err := f(&in)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Encode(codec, &out)
-}
-
-// Answer decodes the input of a request, and encodes the output that f makes of it. A Value of the request is the input as it is,
-// and becomes the output.
-func Answer[In, Out any](req *host.Request, f func(in *In) (Out, error)) ([]byte, error) {
-	if req.Value == nil {
-		return answer(req.Method, req.Codec, req.Input, f)
-	}
-	in, ok := req.Value.(*In)
+	in, ok := (*value).(*In)
 	if !ok {
-		return nil, host.Errorf(host.InvalidArgument, "the value of %s is a %T and not a %T", req.Method, req.Value, in)
+		return nil, host.Errorf(host.InvalidArgument, "the value of %s is a %T and not a %T", name, *value, in)
 	}
-	if err := wire.Decode(req.Method, req.Codec, nil, in); err != nil {
+	if err := wire.Decode(name, codec, nil, in); err != nil {
 		return nil, err
 	}
 	out, err := f(in)
 	if err == nil {
-		req.Value = &out
+		*value = &out
 	}
 	return nil, err
+}
+
+// Answer decodes the input of a request, and encodes the output that f makes of it.
+func Answer[In, Out any](req *host.Request, f func(in *In) (Out, error)) ([]byte, error) {
+	return answer(req.Method, req.Codec, req.Input, &req.Value, f)
 }
 
 // Act binds a method that writes, in a turn that does not touch the instance.
 func Act[In, Out any](
 	m method.Typed[In, Out], f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error), options ...Option[In],
 ) *Method {
-	b := new(Method)
-	turn := func(c *kernel.Core, w *kernel.Work, answer func(func(*In) (Out, error)) ([]byte, error)) ([]byte, error) {
+	b := &Method{values: true}
+	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
-			if b.Row.By(c.Actor.Type.Open()) != method.Operators {
-				return answer(func(in *In) (Out, error) { return f(c, h, w.Codec, in) })
+			var entry *audit.Entry
+			if b.Row.By(c.Actor.Type.Open()) == method.Operators {
+				entry = audit.Of(w.Ctx)
+				entry.Join(h)
 			}
-			entry := audit.Of(w.Ctx)
-			entry.Join(h)
-			return answer(func(in *In) (Out, error) {
+			return answer(m.Name, w.Codec, w.Input, &w.Value, func(in *In) (Out, error) {
 				out, err := f(c, h, w.Codec, in)
-				if shown := out; entry != nil {
+				if entry != nil {
+					shown := out
 					entry.Output(&shown)
 				}
 				return out, err
@@ -111,14 +112,6 @@ func Act[In, Out any](
 			err = b.Fault(err)
 		}
 		return out, err
-	}
-	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-		return turn(c, w, func(f func(*In) (Out, error)) ([]byte, error) { return answer(m.Name, w.Codec, w.Input, f) })
-	}
-	b.local = func(req *host.Request) func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-		return func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-			return turn(c, w, func(f func(*In) (Out, error)) ([]byte, error) { return Answer(req, f) })
-		}
 	}
 	return bound(m.Row, b, options)
 }
@@ -157,7 +150,7 @@ func Serve[In, Out any](
 		on := kernel.Target{
 			Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Span: span, Veiled: req.Veiled, Order: req.Order,
 		}
-		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(s, ctx, on, in) })
+		return Answer(req, func(in *In) (Out, error) { return f(s, ctx, on, in) })
 	}}, options)
 }
 

@@ -167,7 +167,7 @@ func (p *Router) carry(ctx context.Context, t *kernel.Type, r *host.Request, fro
 		return host.Reply{}, fault.UnknownType(t.Type)
 	}
 	if r.Value != nil {
-		if b := p.Methods[r.Method]; b == nil || b.local == nil && (b.query == nil || b.wait != nil) || r.IdempotencyKey != "" {
+		if b := p.Methods[r.Method]; b == nil || !b.values && (b.query == nil || b.wait != nil) || r.IdempotencyKey != "" {
 			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q does not take its input as a value", r.Method)
 		}
 	}

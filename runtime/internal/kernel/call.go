@@ -27,7 +27,7 @@ func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *C
 		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
 	}
 	w := s.Pool.Get()
-	j.Codec, j.Input, j.idempotencyKey, j.Connection = r.Codec, r.Input, r.IdempotencyKey, r.Connection
+	j.Codec, j.Input, j.Value, j.idempotencyKey, j.Connection = r.Codec, r.Input, r.Value, r.IdempotencyKey, r.Connection
 	w.Call, w.Job, w.Ctx, w.Existing, w.Span, w.order = j, &w.Call, ctx, existing, span, r.Order
 	if err := from.Extend(ctx, w); err != nil {
 		return host.Reply{}, err
@@ -35,7 +35,7 @@ func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *C
 	if _, err := s.do(ctx, t, r.Address, w, from); err != nil {
 		return host.Reply{}, err
 	}
-	reply := host.Reply{Output: w.out, Version: uint64(w.version), Replayed: w.replayed}
+	reply := host.Reply{Output: w.out, Version: uint64(w.version), Replayed: w.replayed, Value: w.Value}
 	s.Pool.Put(w)
 	return reply, nil
 }

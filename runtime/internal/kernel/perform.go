@@ -36,11 +36,11 @@ func (c *Core) drop(err *host.Error) {
 
 // Traits implements Job.
 func (j *Call) Traits(a *Actor) Traits {
-	t := Traits{Kind: "call", Declared: true, Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input))}
+	t := Traits{Kind: "call", Declared: true, Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input)) + j.Bytes}
 	switch b := j.Builtin; {
 	case b != nil:
 		t.Name, t.bare, t.Bounded = b.Row.Name, b.Bare, !b.Bare // or nobody could pause an actor whose mailbox is full, or raise its limits
-		t.Code, t.Bytes = b.Instance && !b.Operates, t.Bytes+b.Bytes
+		t.Code = b.Instance && !b.Operates
 		if t.Quick = !b.Instance; b.Pace != nil {
 			t.Quick = b.Pace.Quick(1)
 		}

@@ -16,8 +16,6 @@ type Procedure struct {
 	Bare bool
 	// Operates: it runs though the actor is paused, and on an actor that does not wake.
 	Operates bool
-	// Bytes are what its input takes, if that is not the call's.
-	Bytes int64
 	// Pace is the time that its turns take; nil if that is not known.
 	Pace *pace.Average
 }

@@ -55,6 +55,8 @@ type Call struct {
 	Codec          host.Codec
 	Create         bool // the actor must not exist
 	Input          []byte
+	Value          any   // the request's, of Bytes bytes; then the reply's
+	Bytes          int64 // of Value
 	idempotencyKey string
 	Connection     string // the connection that the call came over
 }

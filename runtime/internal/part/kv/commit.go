@@ -122,8 +122,12 @@ func (h *Turn) collected() int {
 func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op) bool) (kv.CommitOutput, error) {
 	rows := h.K.Core.Rows
 	stands := resolver{rows: rows, now: h.K.Start}
-	do, err := parse(codec, in, &stands)
-	if err != nil {
+	var one [1]kvrows.Mutation // most commits have no more
+	do := kvrows.Commit{Mutations: one[:]}
+	if n := len(in.Mutations); n != 1 {
+		do.Mutations = make([]kvrows.Mutation, min(n, kv.MaxMutations))
+	}
+	if err := parse(codec, in, &stands, &do); err != nil {
 		return kv.CommitOutput{}, err
 	}
 	store := storeOf(h.K.Core)
@@ -140,12 +144,12 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 			return kv.CommitOutput{}, err
 		}
 	}
-	done, err := kvrows.Apply(writer, do)
+	failed, err := kvrows.Apply(writer, &do)
 	if err != nil {
 		store.TakePurged() // what it purged is undone
 		return kv.CommitOutput{}, refusal(err)
 	}
-	out := kv.CommitOutput{OK: done.Failed == nil, Failed: done.Failed, Resolved: stands.made}
+	out := kv.CommitOutput{OK: failed == nil, Failed: failed, Resolved: stands.made}
 	if !out.OK {
 		out.Resolved = nil
 		return out, nil
@@ -155,8 +159,11 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	}
 	h.expired(store)
 	out.Version = uint64(rows.Version())
+	if len(do.Mutations) > 0 {
+		out.Results = make([]kv.MutationResult, 0, len(do.Mutations))
+	}
 	for i := range do.Mutations {
-		m, d := &do.Mutations[i], &done.Done[i]
+		m, d := &do.Mutations[i], &do.Mutations[i].Done
 		result := kv.MutationResult{Deleted: d.Deleted}
 		if d.Expires != 0 && d.Changed {
 			at := clock.TimeMS(d.Expires).UTC()
@@ -171,7 +178,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 		switch {
 		case in.Branch != "": // which has no watchers and no indexes
 		case d.Changed:
-			h.changed(m, d)
+			h.changed(m)
 		case m.Op == kvrows.Delete: // what it removed had expired
 			h.index(m.Key)
 		case m.Op == kvrows.DeleteRange && m.Where == nil:
@@ -185,8 +192,8 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 // changed notes what a mutation did, for watchers.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) changed(m *kvrows.Mutation, d *kvrows.Done) {
-	switch m.Op {
+func (h *Turn) changed(m *kvrows.Mutation) {
+	switch d := &m.Done; m.Op {
 	case kvrows.Delete:
 		h.change("delete", m.Key, nil)
 	case kvrows.DeleteRange:
@@ -269,31 +276,30 @@ func (r *resolver) key(k kv.Key) (kv.Key, error) {
 	return k, nil
 }
 
-// parse checks all that can be wrong with a commit by itself.
-func parse(codec host.Codec, in *kv.CommitInput, stands *resolver) (*kvrows.Commit, error) {
+// parse checks all that can be wrong with a commit by itself, and makes c of it, which has the memory of the mutations.
+func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Commit) error {
 	for _, part := range []struct {
 		name        string
 		count, most int
 	}{{"checks", len(in.Checks), kv.MaxChecks}, {"mutations", len(in.Mutations), kv.MaxMutations}} {
 		if part.count > part.most {
-			return nil, host.OverLimit(part.name, int64(part.most), int64(part.count)).With("field", part.name)
+			return host.OverLimit(part.name, int64(part.most), int64(part.count)).With("field", part.name)
 		}
 	}
-	c := &kvrows.Commit{Checks: make([]kvrows.Check, len(in.Checks))}
-	c.Grow(len(in.Mutations))
+	c.Checks = make([]kvrows.Check, len(in.Checks))
 	for i := range in.Checks {
 		var err error
 		if c.Checks[i], err = parseCheck(codec, &in.Checks[i]); err != nil {
-			return nil, at("checks", i, err)
+			return at("checks", i, err)
 		}
 	}
 	for i := range in.Mutations {
 		var err error
 		if err = parseMutation(&c.Mutations[i], codec, &in.Mutations[i], stands); err != nil {
-			return nil, at("mutations", i, err)
+			return at("mutations", i, err)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func parseCheck(codec host.Codec, in *kv.Check) (c kvrows.Check, err error) {
@@ -444,27 +450,31 @@ func parseMutation(m *kvrows.Mutation, codec host.Codec, in *kv.Mutation, stands
 		}
 		m.MaxLen = int(*in.MaxLen)
 	}
-	for _, bound := range []struct {
-		name string
-		raw  host.Raw
-		to   **value.Value
-	}{{"min", in.Min, &m.Bounds.Min}, {"max", in.Max, &m.Bounds.Max}} {
-		if bound.raw == nil {
-			continue
-		}
-		v, err := read(codec, bound.raw, encoding)
-		if err != nil {
-			return of(bound.name, err)
-		}
-		if err := value.Sum.Check(v); err != nil {
-			return host.Errorf(host.InvalidArgument, "the bound %s", err).With("field", bound.name)
-		}
-		*bound.to = &v
+	if m.Bounds.Min, err = extreme(codec, "min", in.Min, encoding); err != nil {
+		return err
+	}
+	if m.Bounds.Max, err = extreme(codec, "max", in.Max, encoding); err != nil {
+		return err
 	}
 	if m.Bounds.Clamp = in.Clamp; m.Bounds.Empty() {
 		return host.Errorf(host.InvalidArgument, "min is greater than max").With("field", "min")
 	}
 	return nil
+}
+
+// extreme reads a bound of a sum; nil is none.
+func extreme(codec host.Codec, name string, raw host.Raw, encoding host.Encoding) (*value.Value, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	v, err := read(codec, raw, encoding)
+	if err != nil {
+		return nil, of(name, err)
+	}
+	if err := value.Sum.Check(v); err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "the bound %s", err).With("field", name)
+	}
+	return &v, nil
 }
 
 // filterOf compiles the filter of a delete_range; nil is none.

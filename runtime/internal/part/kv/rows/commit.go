@@ -68,6 +68,8 @@ type Mutation struct {
 	Expiry   Expiry
 	// Where reports whether DeleteRange removes an entry; nil is all.
 	Where func(*engine.Entry) (bool, error)
+	// Done is what it did; zero before Apply.
+	Done Done
 }
 
 // An Expiry says when an entry expires, in Unix milliseconds; 0 is never.
@@ -82,18 +84,6 @@ type Expiry struct {
 type Commit struct {
 	Checks    []Check
 	Mutations []Mutation
-	// one is the memory for a single mutation, which most commits have.
-	one struct {
-		mutation [1]Mutation
-		done     [1]Done
-	}
-}
-
-// Grow makes room for mutations, without a value.
-func (c *Commit) Grow(n int) {
-	if c.Mutations = c.one.mutation[:]; n != 1 {
-		c.Mutations = make([]Mutation, n)
-	}
 }
 
 // Logical returns the logical key of Key.
@@ -102,14 +92,6 @@ func (m *Mutation) Logical() []byte {
 		m.Row = keyspace.UserKV.Append(nil, m.Key)
 	}
 	return m.Row
-}
-
-// A Result says what Apply did. If checks failed, that is nothing.
-type Result struct {
-	// Failed are the positions of the checks that failed.
-	Failed []int
-	// Done has an element for each mutation.
-	Done []Done
 }
 
 // Done is what one mutation did.
@@ -138,10 +120,9 @@ func (e *MutationError) Error() string { return fmt.Sprintf("mutations[%d]: %v",
 // Unwrap returns why.
 func (e *MutationError) Unwrap() error { return e.Err }
 
-// Apply does a commit in a turn. After an error, which is a *MutationError if it is about one, the caller must undo what
-// was done.
-func Apply(w engine.Writer, c *Commit) (Result, error) {
-	var r Result
+// Apply does a commit in a turn, and returns the positions of the checks that failed. If there are any, nothing was done. After an
+// error, which is a *MutationError if it is about one, the caller must undo what was done.
+func Apply(w engine.Writer, c *Commit) (failed []int, err error) {
 	var done work
 	for i := range c.Checks {
 		holds, err := c.Checks[i].holds(w, &done)
@@ -150,24 +131,20 @@ func Apply(w engine.Writer, c *Commit) (Result, error) {
 		}
 		switch {
 		case err != nil:
-			return Result{}, err
+			return nil, err
 		case !holds:
-			r.Failed = append(r.Failed, i)
+			failed = append(failed, i)
 		}
 	}
-	if r.Failed != nil {
-		return r, nil
-	}
-	c.one.done = [1]Done{}
-	if r.Done = c.one.done[:]; len(c.Mutations) != 1 {
-		r.Done = make([]Done, len(c.Mutations))
+	if failed != nil {
+		return failed, nil
 	}
 	for i := range c.Mutations {
-		if err := c.Mutations[i].apply(w, &r.Done[i], &done); err != nil {
-			return Result{}, &MutationError{i, err}
+		if err := c.Mutations[i].apply(w, &done); err != nil {
+			return nil, &MutationError{i, err}
 		}
 	}
-	return r, nil
+	return nil, nil
 }
 
 // holds reports whether the check holds.
@@ -216,8 +193,8 @@ func (k *work) read(e *engine.Entry) error {
 }
 
 // apply does the mutation.
-func (m *Mutation) apply(w engine.Writer, d *Done, done *work) (err error) {
-	key := m.Logical()
+func (m *Mutation) apply(w engine.Writer, done *work) (err error) {
+	key, d := m.Logical(), &m.Done
 	switch m.Op {
 	case Delete:
 		if d.Changed, err = w.Delete(key); d.Changed {
@@ -226,7 +203,7 @@ func (m *Mutation) apply(w engine.Writer, d *Done, done *work) (err error) {
 		return err
 	case DeleteRange:
 		if m.Where != nil {
-			err = m.deleteWhere(w, d, done)
+			err = m.deleteWhere(w, done)
 			d.Changed = d.Deleted > 0
 			return err
 		}
@@ -279,7 +256,8 @@ func (d *Done) put(w engine.Writer, key []byte) error {
 }
 
 // deleteWhere removes the entries of a range that meet the filter.
-func (m *Mutation) deleteWhere(w engine.Writer, d *Done, done *work) error {
+func (m *Mutation) deleteWhere(w engine.Writer, done *work) error {
+	d := &m.Done
 	q := engine.ListQuery{Limit: 1000, MaxBytes: 4 << 20}
 	for q.Start, q.End = Bounds(m.Key, m.End); ; {
 		page, err := w.List(q)

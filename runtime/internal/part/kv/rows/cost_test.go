@@ -41,11 +41,11 @@ func TestChecksDoNotReadValues(t *testing.T) {
 	if _, err := Apply(rows, &Commit{Mutations: []Mutation{{Key: pack("a"), Value: document("1")}, {Key: pack("a", 1), Value: document("1")}}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Apply(withoutValues{rows, t}, &Commit{Checks: []Check{
+	failed, err := Apply(withoutValues{rows, t}, &Commit{Checks: []Check{
 		{Key: pack("a"), Want: Exists}, {Key: pack("a"), Want: Absent}, {Key: pack("a"), Want: AtVersion, Version: uint64(rows.Version())}, {Key: pack("b"), Want: Exists},
 	}})
-	if err != nil || len(r.Failed) != 2 || r.Failed[0] != 1 || r.Failed[1] != 3 {
-		t.Error(r, err)
+	if err != nil || len(failed) != 2 || failed[0] != 1 || failed[1] != 3 {
+		t.Error(failed, err)
 	}
 }
 
@@ -68,13 +68,14 @@ func TestMutationsSeeThoseBefore(t *testing.T) {
 	_, rows := openRows(t)
 	rows.Advance(1000)
 	one := document("1")
-	r, err := Apply(rows, &Commit{Mutations: []Mutation{
+	m := []Mutation{
 		{Key: pack("a", 1), Value: one}, {Op: DeleteRange, Key: pack("a"), End: pack("b")}, {Key: pack("a", 1), Value: one, Expiry: Expiry{At: 5000, Set: true}},
 		{Op: Combine, Combine: value.Sum, Key: pack("a", 1), Value: one}, {Op: DeleteRange}, {Op: Combine, Combine: value.Sum, Key: pack("a", 1), Value: one},
-	}})
-	if err != nil || r.Done[1].Deleted != 1 || r.Done[3].Expires != 5000 || string(r.Done[3].Value.Data) != "2" || r.Done[4].Deleted != 1 ||
-		string(r.Done[5].Value.Data) != "1" || r.Done[5].Expires != 0 {
-		t.Errorf("%+v %v", r, err)
+	}
+	_, err := Apply(rows, &Commit{Mutations: m})
+	if err != nil || m[1].Done.Deleted != 1 || m[3].Done.Expires != 5000 || string(m[3].Done.Value.Data) != "2" || m[4].Done.Deleted != 1 ||
+		string(m[5].Done.Value.Data) != "1" || m[5].Done.Expires != 0 {
+		t.Errorf("%+v %v", m, err)
 	}
 	e, there, err := rows.Get(keyspace.UserKV.Append(nil, pack("a", 1)))
 	if err != nil || !there || string(e.Value) != "1" || e.Expire != 0 {

@@ -39,13 +39,14 @@ const MaxChecked = 100_000
 func digest(r engine.Reader, start, end []byte, done *work) (d Digest, err error) {
 	q := engine.ListQuery{KeysOnly: true}
 	q.Start, q.End = Bounds(start, end)
+	checked := done.checked // not done itself, which a commit without such checks need not allocate
 	err = r.Each(q, func(e *engine.Entry) bool {
-		done.checked++
+		checked++
 		d.Add(e)
-		return done.checked <= MaxChecked
+		return checked <= MaxChecked
 	})
-	if err == nil && done.checked > MaxChecked {
-		err = host.OverLimit("entries that the checks of one commit read", MaxChecked, int64(done.checked))
+	if done.checked = checked; err == nil && checked > MaxChecked {
+		err = host.OverLimit("entries that the checks of one commit read", MaxChecked, int64(checked))
 	}
 	return d, err
 }
