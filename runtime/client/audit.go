@@ -80,8 +80,6 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 		if err := json.Unmarshal(data, &r); err != nil {
 			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
 		}
-		q.After = r.ID
-		at()
 		return f(&r)
 	})
 }

@@ -53,12 +53,12 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 func TestTheAuditLogIsFollowedByTheClockOfTheNode(t *testing.T) {
 	var asked []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.RawQuery)
+		asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Date", "Tue, 01 Jan 2030 00:00:00 GMT")
 		switch len(asked) {
 		case 2:
-			fmt.Fprint(w, "id: 7\nevent: audit\ndata: {\"id\":7}\n\n")
+			fmt.Fprint(w, "id: 7\nevent: audit\ndata: {\"id\":7}\n\nid: 8\nevent: audit\ndata: {\"i") // half a record is none
 		case 3:
 			fmt.Fprint(w, "id: 8\nevent: audit\ndata: {\"id\":8}\n\n")
 		default:
@@ -79,7 +79,7 @@ func TestTheAuditLogIsFollowedByTheClockOfTheNode(t *testing.T) {
 		return nil
 	})
 	const since = "since=2030-01-01T00%3A00%3A00Z"
-	if want := []string{"", since, "after=7&" + since}; err != enough || !slices.Equal(asked, want) {
+	if want := []string{" ", since + " ", since + " 7"}; err != enough || !slices.Equal(asked, want) {
 		t.Errorf("%q, %v", asked, err)
 	}
 }

@@ -145,8 +145,10 @@ func (w *follower) event(ctx context.Context) (string, []byte, error) {
 	return name, data, err
 }
 
-// event reads an event. One without a name has no data: it keeps the connection alive, or has an id. The error is errReconnect if the stream ends and may be opened again.
+// event reads an event. One without a name keeps the connection alive, or has an id. The error is errReconnect if the stream ends and may be
+// opened again.
 func (s *sse) event() (name string, data []byte, err error) {
+	id := ""
 	for {
 		line, err := s.line(len(data))
 		var e *host.Error
@@ -161,15 +163,14 @@ func (s *sse) event() (name string, data []byte, err error) {
 				return "", nil, errReconnect
 			}
 			return "", nil, known(bye)
-		case len(line) == 0 && name != "":
-			return name, data, nil
 		case len(line) == 0:
-			return "", nil, nil
+			s.id = cmp.Or(id, s.id)
+			return name, data, nil
 		}
 		field, value, _ := bytes.Cut(line, []byte(": "))
 		switch string(field) {
 		case "id":
-			s.id = string(value)
+			id = string(value)
 		case "event":
 			name = string(value)
 		case "data":
