@@ -72,11 +72,11 @@ func TestADryRunTakesNoLongerThanATurn(t *testing.T) {
 	g := newStage(t, nil, typ)
 	g.must("a", insert("one"))
 	typ.migrations = append(schema[:1:1], host.Migration{Name: "2", SQL: strings.Replace(runaway, ") SELECT", ") INSERT INTO note (body) SELECT", 1)})
-	typ.limits = host.Limits{TurnTimeout: 50 * time.Millisecond}
+	typ.limits = host.Limits{TurnTimeout: time.Second}
 	g.restart()
 	var out host.SQLMigrateOutput
 	g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out)
-	if out.Migration != "2" || out.Error != "it takes longer than a turn of the type may, 50ms" || len(out.Applied) != 0 {
+	if out.Migration != "2" || out.Error != "it takes longer than a turn of the type may, 1s" || len(out.Applied) != 0 {
 		t.Errorf("%+v", out)
 	}
 }
