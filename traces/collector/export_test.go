@@ -213,10 +213,10 @@ func TestVariablesThatAreWrongAreNamed(t *testing.T) {
 }
 
 func TestTheEnvironmentHasAttributes(t *testing.T) {
-	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test %ff")
 	t.Setenv("OTEL_SERVICE_NAME", "shop")
 	got, err := traces.EnvironmentAttributes(context.Background())
-	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test") || got[1] != traces.String("service.name", "shop") {
+	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test \uFFFD") || got[1] != traces.String("service.name", "shop") {
 		t.Errorf("the attributes are %v, %v", got, err)
 	}
 }
