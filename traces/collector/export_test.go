@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,49 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 		}
 		if e.Dropped() != 110 || strings.Count(log.String(), "the collector does not take spans") != 1 {
 			t.Errorf("dropped %d at the end; the log is %s", e.Dropped(), log.String())
+		}
+	})
+}
+
+// A collector that answers too slowly fails no request, so the loss itself is what the log is told.
+func TestSpansThatAreLostWithoutAFaultAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{send: func(context.Context) error { time.Sleep(time.Second); return nil }}
+		var log strings.Builder
+		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
+		s := made(1, hour0, hour0+1)
+		for range 100 {
+			e.Export(nil, &s)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		c.send, c.rejects = nil, 1
+		e.Export(nil, &s)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		c.rejects = 0
+		e.Export(nil, &s)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		want := []string{"spans did not fit into the queue", "takes spans again", "rejected 1 of 1 spans", "takes spans again"}
+		if !slices.EqualFunc(lines, want, strings.Contains) {
+			t.Errorf("the log is %s", log.String())
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClosingWithoutSpansIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // which of two ends Close sees first is random
+			if err := startExporter(&collector{}, defaultBatching, quiet).Close(ctx); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
