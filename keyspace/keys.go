@@ -11,7 +11,7 @@ var (
 		owner: "connections", value: "one connection that outlives a sleep"}}
 
 	inspectorToken = layout{Kind: 0x03, prints: "inspector-token",
-		owner: "inspector", value: "secret that opens the inspector"}
+		owner: "inspector", value: "none is written: tokens that open the inspector are under 2e"}
 
 	// UserKV is a key of the application's own key-value store: a tuple, which may be empty.
 	UserKV = Packed{layout{Kind: 0x04, prints: "kv%", fields: []field{{asElements, "user key..."}},

@@ -101,11 +101,12 @@ func list[T any](key string, elements []T, make1 func(string, T) Attribute) Attr
 	return List(key, values...)
 }
 
-// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources.
+// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources. Text
+// that is not UTF-8 is replaced: a collector would refuse all that is sent with it.
 func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
 	r, err := resource.New(ctx, resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	return fromAttributes(r.Attributes()), nil
+	return cloneAttributes(fromAttributes(r.Attributes()), new(uint32)), nil
 }

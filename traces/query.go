@@ -27,6 +27,7 @@ type Query struct {
 	End     int64   // until before End; 0 has no bound
 	TraceID TraceID // only this trace, unless zero
 	Name    string  // only spans with exactly this name, unless ""
+	Of      string  // names the actor, so that a cursor of another one is refused
 	Errors  bool    // only spans with status Error
 
 	Limit    int    // spans; 0 is DefaultLimit
@@ -75,7 +76,7 @@ func (q *Query) selection() uint64 {
 	if q.Errors {
 		b = append(b, 1)
 	}
-	h.Write(append(b, q.Name...))
+	fmt.Fprintf(h, "%s%q%q", b, q.Name, q.Of)
 	return h.Sum64()
 }
 

@@ -220,6 +220,7 @@ func TestFaultyQueriesNameTheirField(t *testing.T) {
 		"cursor of another name":     {Query{Cursor: cursor, Name: "x"}, "cursor"},
 		"cursor of another trace":    {Query{Cursor: cursor, TraceID: TraceID{1}}, "cursor"},
 		"cursor of another severity": {Query{Cursor: cursor, Errors: true}, "cursor"},
+		"cursor of another actor":    {Query{Cursor: cursor, Of: "x"}, "cursor"},
 	} {
 		_, err := Read(context.Background(), r, c.q)
 		fault, ok := errors.AsType[*QueryError](err)

@@ -2,10 +2,12 @@ package collector
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -257,10 +259,25 @@ func (c *client) send(ctx context.Context, body []byte) (rejected int64, after t
 	if response.StatusCode/100 != 2 {
 		return 0, after, fmt.Errorf("%s: the collector replied %s", c.signal, response.Status)
 	}
-	if !c.json {
-		rejected = rejectedItems(reply)
+	if c.json {
+		return rejectedInJSON(reply), 0, nil
 	}
-	return rejected, 0, nil
+	return rejectedItems(reply), 0, nil
+}
+
+// rejectedInJSON returns the same as rejectedItems of a reply in JSON, where a number may be a string.
+func rejectedInJSON(reply []byte) int64 {
+	var r struct {
+		PartialSuccess struct{ RejectedSpans, RejectedDataPoints json.Number }
+	}
+	if json.Unmarshal(reply, &r) != nil {
+		return 0
+	}
+	n, err := cmp.Or(r.PartialSuccess.RejectedSpans, r.PartialSuccess.RejectedDataPoints).Int64()
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // rejectedItems returns the member rejected_spans or rejected_data_points (1) of partial_success (1) of the reply of a collector.

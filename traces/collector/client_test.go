@@ -119,6 +119,24 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	if n, err := c.upload(t.Context(), 0, groups()); n != 7 || err != nil {
 		t.Errorf("%d rejected, %v", n, err)
 	}
+	for body, want := range map[string]int64{
+		`{"partialSuccess":{"rejectedSpans":"7","errorMessage":"too old"}}`: 7, `{"partialSuccess":{"rejectedDataPoints":8}}`: 8,
+		``: 0, `{}`: 0, `{"partialSuccess":{"rejectedSpans":"many"}}`: 0, `[]`: 0, `{"partialSuccess":null}`: 0,
+	} {
+		if n := rejectedInJSON([]byte(body)); n != want {
+			t.Errorf("%s: %d rejected, want %d", body, n, want)
+		}
+		j, err := configured(t, map[string]string{"ENDPOINT": "http://collector", "PROTOCOL": "http/json"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok := reply(200)
+		ok.Body = io.NopCloser(strings.NewReader(body))
+		j.http.Transport = &replies{list: []*http.Response{ok}}
+		if n, err := j.upload(t.Context(), 0, groups()); n != want || err != nil {
+			t.Errorf("%s: upload returned %d, %v", body, n, err)
+		}
+	}
 	for _, b := range [][]byte{nil, {0xFF}, {0x0A, 0xFF}, message[:3], {0x08, 1}} {
 		if n := rejectedItems(b); n != 0 {
 			t.Errorf("%x: %d rejected", b, n)

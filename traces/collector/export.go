@@ -124,12 +124,16 @@ func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Unlock()
 	defer e.client.close()
 	defer e.cancel()
+	lost := e.Dropped()
 	select {
 	case <-e.done:
 		return nil
 	case <-ctx.Done():
 		e.cancel()
 		<-e.done
+		if e.Dropped() == lost { // there were none, as when a node fails to start
+			return nil
+		}
 		return fmt.Errorf("traces: the last spans were not sent: %w", ctx.Err())
 	}
 }
@@ -139,6 +143,7 @@ func (e *Exporter) run() {
 	defer close(e.done)
 	tick := time.NewTicker(e.o.delay)
 	defer tick.Stop()
+	known := uint64(0) // lost spans that the log was told of
 	for closed := false; !closed; {
 		select {
 		case <-e.wake:
@@ -152,11 +157,19 @@ func (e *Exporter) run() {
 				break
 			}
 			rejected, err := e.upload(batch)
-			if err != nil {
+			lost := e.dropped.Load() - known
+			switch {
+			case err != nil:
 				rejected = int64(len(batch))
+			case rejected > 0:
+				err = fmt.Errorf("traces: the collector rejected %d of %d spans", rejected, len(batch))
+			case lost > 0:
+				err = fmt.Errorf("traces: %d spans did not fit into the queue", lost)
 			}
 			e.health.is(err)
-			e.dropped.Add(uint64(max(rejected, 0)))
+			n := uint64(max(rejected, 0))
+			e.dropped.Add(n)
+			known += lost + n
 		}
 	}
 }

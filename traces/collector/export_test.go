@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +124,49 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 	})
 }
 
+// A collector that answers too slowly fails no request, so the loss itself is what the log is told.
+func TestSpansThatAreLostWithoutAFaultAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{send: func(context.Context) error { time.Sleep(time.Second); return nil }}
+		var log strings.Builder
+		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
+		s := made(1, hour0, hour0+1)
+		for range 100 {
+			e.Export(nil, &s)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		c.send, c.rejects = nil, 1
+		e.Export(nil, &s)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		c.rejects = 0
+		e.Export(nil, &s)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		want := []string{"spans did not fit into the queue", "takes spans again", "rejected 1 of 1 spans", "takes spans again"}
+		if !slices.EqualFunc(lines, want, strings.Contains) {
+			t.Errorf("the log is %s", log.String())
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClosingWithoutSpansIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // which of two ends Close sees first is random
+			if err := startExporter(&collector{}, defaultBatching, quiet).Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestQueuesAreBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{send: func(ctx context.Context) error {
@@ -213,10 +257,10 @@ func TestVariablesThatAreWrongAreNamed(t *testing.T) {
 }
 
 func TestTheEnvironmentHasAttributes(t *testing.T) {
-	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test %ff")
 	t.Setenv("OTEL_SERVICE_NAME", "shop")
 	got, err := traces.EnvironmentAttributes(context.Background())
-	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test") || got[1] != traces.String("service.name", "shop") {
+	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test \uFFFD") || got[1] != traces.String("service.name", "shop") {
 		t.Errorf("the attributes are %v, %v", got, err)
 	}
 }

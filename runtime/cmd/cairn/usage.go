@@ -121,7 +121,7 @@ func (c *cli) usageOfMany(cmd *cobra.Command, s *usageSelection) error {
 		q.Day, without = page.Day, append(without, page.Uncertain...) // all pages are of one day
 		for i := range page.Actors {
 			a := &page.Actors[i]
-			if err := p.print(a, formatAddress(a.Type, a.Key), &usage.Page{Day: page.Day, Actors: page.Actors[i : i+1]}, &a.Work); err != nil {
+			if err := p.print(&usageOfDay{page.Day, a}, formatAddress(a.Type, a.Key), &usage.Page{Day: page.Day, Actors: page.Actors[i : i+1]}, &a.Work); err != nil {
 				return err
 			}
 		}
@@ -132,6 +132,11 @@ func (c *cli) usageOfMany(cmd *cobra.Command, s *usageSelection) error {
 		p.Flush()
 	}
 	p.Flush()
+	if s.csv && p.printed == 0 {
+		if err := usage.WriteCSV(c.stdout, &usage.Page{}, true, formatAddress); err != nil {
+			return err
+		}
+	}
 	c.noteLeftOut(without)
 	switch {
 	case c.json || s.csv:
@@ -141,6 +146,12 @@ func (c *cli) usageOfMany(cmd *cobra.Command, s *usageSelection) error {
 		c.note("there are more: --limit N lists them, --limit 0 all")
 	}
 	return nil
+}
+
+// usageOfDay is a line of JSON. Without the day, lines of several days could not be kept in one file.
+type usageOfDay struct {
+	Day string `json:"day"`
+	*usage.Actor
 }
 
 // A usageTable prints usage line by line.

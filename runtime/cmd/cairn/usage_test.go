@@ -24,7 +24,8 @@ func TestUsageAndTopShowWhatActorsDid(t *testing.T) {
 	want(`\AACTOR +CALLS .*\ncell/~- +1 .*\ncell/a/1 +2 .*\n\z`, "usage")
 	want(`\Aday,actor,calls,turns,handler_us,bytes_written,bytes_sent,bytes_stored\r\n`+day+`,cell/~-,1,2,\d+,\d+,\d+,\d+\r\n`+day+`,cell/a/1,2,3,.*\r\n\z`,
 		"usage", "cell", "--csv", "--limit", "0")
-	want(`\A\{"type":"cell","key":\["a","1"\],"calls":2,.*\}\n\z`, "usage", "cell", "--prefix", "a", "--day", day, "--json")
+	want(`\Aday,actor,calls,turns,handler_us,bytes_written,bytes_sent,bytes_stored\r\n\z`, "usage", "cell", "--prefix", "x", "--csv")
+	want(`\A\{"day":"`+day+`","type":"cell","key":\["a","1"\],"calls":2,.*\}\n\z`, "usage", "cell", "--prefix", "a", "--day", day, "--json")
 	want(`there are more`, "usage", "--limit", "1")
 	want(`\Ano such actors`, "usage", "cell", "--prefix", "x")
 	want(`did not exist then`, "usage", "cell/a/1", "--day", "2001-01-01")

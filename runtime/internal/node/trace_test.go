@@ -308,6 +308,14 @@ func TestRangesAndCursorsOfTracesAreChecked(t *testing.T) {
 		}
 		var page trace.ReadOutput
 		g.mustVerb("a", host.TraceRead, trace.ReadInput{Limit: 7}, &page)
+		g.must("b", add(1))
+		other, err := json.Marshal(trace.ReadInput{Limit: 7, Cursor: page.Cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Call(t.Context(), &host.Request{Address: pAddr("b"), Method: host.TraceRead, Codec: host.JSON, Input: other}); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("a cursor of another actor: %v", err)
+		}
 		seen := spanNames(page.Spans)
 		for cursor := page.Cursor; cursor != ""; cursor = page.Cursor {
 			page = trace.ReadOutput{}

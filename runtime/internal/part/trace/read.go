@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -70,7 +71,7 @@ func stored(ctx context.Context, store *engine.Store, namespace string, addr hos
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()
-	return find(ctx, snap, traces.Pending{}, in)
+	return find(ctx, addr, snap, traces.Pending{}, in)
 }
 
 // result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
@@ -86,16 +87,16 @@ func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.
 		return traces.Result{}, err
 	}
 	defer snap.Close()
-	r, err := find(ctx, snap, live, in)
+	r, err := find(ctx, addr, snap, live, in)
 	if _, ok := errors.AsType[*host.Error](err); err != nil && !ok {
 		err = s.StoreError(err)
 	}
 	return r, err
 }
 
-// find reads what an input selects.
-func find(ctx context.Context, rows traces.Reader, live traces.Pending, in *trace.ReadInput) (traces.Result, error) {
-	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor, Live: live}
+// find reads what an input selects of an actor.
+func find(ctx context.Context, addr host.Address, rows traces.Reader, live traces.Pending, in *trace.ReadInput) (traces.Result, error) {
+	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor, Live: live, Of: fmt.Sprintf("%q%q", addr.Type, addr.Key)}
 	if in.Start != nil {
 		q.Start = nanos(*in.Start)
 	}

@@ -86,6 +86,9 @@ func New(o Options) []kernel.Part {
 	p := &Recorder{o: o, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
+	for reason := range (traces.Drops{}) { // a rate leaves out the first value of a series that was not there before
+		p.dropped.WithLabelValues(traces.Reason(reason).String())
+	}
 	p.users = traces.NewProvider(time.Now)
 	return []kernel.Part{new(Part), p}
 }
