@@ -110,6 +110,12 @@ func (r Row) By(open host.Open) Caller {
 	return Operators
 }
 
+// Openable reports whether a type can open the method to its callers.
+func (r Row) Openable() bool {
+	_, opens := r.opened()
+	return opens
+}
+
 // opened returns what a type must open so that any caller may use the method; false means that the
 // type has no say in it.
 func (r Row) opened() (host.Open, bool) {

@@ -95,7 +95,7 @@ func Act[In, Out any](
 	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
 			var entry *audit.Entry
-			if b.Row.By(c.Actor.Type.Open()) == method.Operators {
+			if b.Row.Caller == method.Operators || b.Row.Openable() {
 				entry = audit.Of(w.Ctx)
 				entry.Join(h)
 			}

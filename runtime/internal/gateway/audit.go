@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -28,15 +29,28 @@ const EventAudit = "audit"
 func (x *exchange) operates(t *target) bool {
 	switch t.route {
 	case toCall:
-		return x.g.operation(t.Type, t.name) == serve.Operate
+		return x.g.operation(t.Type, t.name) == serve.Operate || x.explains(t, t.name)
 	case toActor:
 		return x.R.Method == http.MethodDelete
 	case toSQLite, toSampling:
 		return x.R.Method == http.MethodPut
 	case toKV, toCodebolt, toKeyVal, toStrata:
-		return x.g.open[t.Type]&host.KVOpen == 0
+		return x.g.open[t.Type]&host.KVOpen == 0 || x.explains(t, host.KVCommit)
 	}
 	return false
+}
+
+// explains reports whether an operator gives a reason.
+func (x *exchange) explains(t *target, name string) bool {
+	return len(x.R.Header[audit.Header]) > 0 && x.Token == "" &&
+		x.g.explains(x.R.Context(), serve.AuthRequest{Type: t.Type, Key: t.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, name)
+}
+
+// explains reports whether the caller of a method of a store that its type opens is an operator, whose reason the audit log keeps. Clients
+// could fill the log.
+func (g *Gateway) explains(ctx context.Context, r serve.AuthRequest, name string) bool {
+	row, _ := method.Find(name)
+	return row.Openable() && !g.front.Veiled(ctx, r, name)
 }
 
 // audit answers GET /-/audit, and with an actor in t GET .../-/audit.
@@ -49,15 +63,15 @@ func (x *exchange) audit(t *target) {
 	if !follows {
 		known = append(known, "until", "cursor", "limit")
 	}
-	method := ReadAudit
+	verb := ReadAudit
 	if !q.Exact {
-		method = ListAudit
+		verb = ListAudit
 		q.Type, _ = asked.one("type")
 		q.Prefix = asked["prefix"]
 		x.Count(q.Type, serve.LabelBuiltin)
 		known = append(known, "type", "prefix")
 	}
-	fault := x.Authorize(x.R.Context(), serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, method)
+	fault := x.Authorize(x.R.Context(), serve.Operate, host.Address{Type: q.Type, Key: q.Prefix}, verb)
 	if fault == nil {
 		fault = x.auditWanted(&q, known)
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -90,7 +91,12 @@ func TestTheAuditLogIsReadWithinItsScope(t *testing.T) {
 // A call of an operator reaches the node with its origin, and with the name that the hook gives the caller.
 func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	var seen *audit.Origin
-	g := newGateway(t, setup{Node: origins{failing(nil), &seen}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
+	open := hosttest.Room()
+	open.Type, open.OpenKV = "open", true
+	g := newGateway(t, setup{Node: origins{failing(nil), &seen}, Behaviors: []*host.Behavior{hosttest.Room(), open}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Operation == serve.Operate && r.Header.Get("Guest") != "" {
+			return errors.New("guests do not operate")
+		}
 		r.SetPrincipal("ada")
 		return nil
 	}})
@@ -103,6 +109,10 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 		{"POST", "/actors/room/a/-/call/actor.pause", nil, "http ada "},
 		{"DELETE", "/actors/room/a/-/", []string{"Cairn-Reason: old"}, "http ada old"},
 		{"POST", "/actors/room/a/-/call/add", []string{"Cairn-Reason: old"}, ""},
+		{"POST", "/actors/open/a/-/call/add", []string{"Cairn-Reason: old"}, ""},
+		{"POST", "/actors/open/a/-/call/kv.commit", nil, ""},
+		{"POST", "/actors/open/a/-/call/kv.commit", []string{"Cairn-Reason: old"}, "http ada old"},
+		{"POST", "/actors/open/a/-/call/kv.commit", []string{"Cairn-Reason: old", "Guest: yes"}, ""},
 		{"PUT", "/-/traces/sampling", []string{"Cairn-Reason: old", "Content-Type: application/json"}, "http ada old"},
 	} {
 		seen = nil

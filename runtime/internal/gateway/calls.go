@@ -162,12 +162,15 @@ func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (ho
 	question := serve.AuthRequest{
 		Operation: op, Type: c.address.Type, Key: c.address.Key, Method: q.Method, Header: c.header, RemoteAddr: c.remote,
 	}
-	if op == serve.Operate {
+	given := audit.Of(ctx)
+	if op == serve.Operate || given != nil && c.g.explains(ctx, question, q.Method) {
 		o := &audit.Origin{Channel: "websocket", Remote: c.remote}
-		if given := audit.Of(ctx); given != nil {
+		if given != nil {
 			o.Reason = given.Reason
 		}
 		ctx, question = audit.With(ctx, o), question.From(o)
+	} else if given != nil {
+		ctx = audit.With(ctx, nil)
 	}
 	fault := c.g.front.Allowed(ctx, question)
 	if fault != nil {

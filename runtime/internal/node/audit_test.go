@@ -299,6 +299,21 @@ func TestTheProgramIsNoOperatorOfAStore(t *testing.T) {
 	}
 }
 
+// What callers may do with a store that their type opens is the verb of an operator only with a reason.
+func TestAnOpenStoreIsRecordedWithAReason(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", migrations: schema[:1], openSQL: true})
+	insert := []byte(`{"sql":"INSERT INTO note (body) VALUES ('x')"}`)
+	for _, ctx := range []context.Context{t.Context(), audit.With(t.Context(), &audit.Origin{Channel: "http"}), audit.WithReason(t.Context(), "why")} {
+		if _, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: host.SQLExec, Codec: host.JSON, Input: insert}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := g.records("a"); len(all) != 1 || all[0].Reason != "why" || all[0].Verb != host.SQLExec || all[0].Version == 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestTheLogOutlivesActors(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
