@@ -178,8 +178,8 @@ type Conflict struct {
 }
 
 // Merge brings what has changed in the source since the base into the target, in one commit. One merge
-// compares up to 10,000 entries; the error code is TooLarge if there are more, which Selection can
-// divide.
+// compares up to 10,000 entries that differ, and reads up to 1,000,000 that do not, to find those of the
+// store itself. The error code is TooLarge if there are more, which Selection can divide.
 func (s Store) Merge(ctx context.Context, c MergeConfig) (Merged, error) {
 	in := hostkv.MergeInput{Source: c.Source.wire(), Target: c.Target, Strategy: string(c.Strategy), Keys: c.Keys, Selection: c.Selection, DryRun: c.DryRun}
 	if c.Base != nil {

@@ -4,12 +4,13 @@ import "time"
 
 // The bounds of branches.
 const (
-	MaxBranches   = 100     // of an actor
-	MaxBranchName = 255     // bytes
-	MaxForks      = 8       // branches of branches, one inside of the other
-	MaxMerged     = 10_000  // entries that one kv.merge compares, and that one mutation of a branch removes
-	MaxParts      = 100     // merges of parts of a branch that later ones compare with; a key of a list is a part
-	MaxKept       = 100_000 // entries that one mutation removes while versions of them are kept
+	MaxBranches   = 100       // of an actor
+	MaxBranchName = 255       // bytes
+	MaxForks      = 8         // branches of branches, one inside of the other
+	MaxMerged     = 10_000    // entries that one kv.merge compares, and that one mutation of a branch removes
+	MaxMergeReads = 1_000_000 // unchanged entries that one kv.merge reads to find those
+	MaxParts      = 100       // merges of parts of a branch that later ones compare with; a key of a list is a part
+	MaxKept       = 100_000   // entries that one mutation removes while versions of them are kept
 )
 
 // A Branch is a store that began as another one was. It has no scopes' counts, no search, no log and no watchers of its own: what
@@ -78,7 +79,8 @@ type DiffOutput struct {
 }
 
 // MergeInput brings what has changed in Source into Target: all entries that Source has other than Base. Of an entry that
-// Target has other than Base too, Strategy decides. With Keys, or a Selection, only those are merged.
+// Target has other than Base too, Strategy decides. With Keys, or a Selection, only those are merged: a merge compares up to
+// MaxMerged entries, and reads up to MaxMergeReads that have not changed.
 //
 //   - To merge a branch into the store, or the store into a branch: Source and Target.
 //   - To take some entries: Keys.

@@ -67,6 +67,7 @@ var limitSections = []struct {
 		{"branches of branches, one inside of the other", "actor/host/kv.MaxForks", ""},
 		{"bytes of the name of a branch", "actor/host/kv.MaxBranchName", ""},
 		{"entries that one `kv.merge` compares, and that one mutation of a branch removes", "actor/host/kv.MaxMerged", ""},
+		{"unchanged entries that one `kv.merge` reads to find those; a larger store is merged in parts, each with a `prefix`", "actor/host/kv.MaxMergeReads", ""},
 		{"merges of parts of a branch that later merges compare with; each key of `keys` is a part", "actor/host/kv.MaxParts", ""},
 		{"entries that one mutation removes while versions of them are kept", "actor/host/kv.MaxKept", ""},
 		{"tokens of an actor", "actor/host/token.MaxTokens", ""},

@@ -234,7 +234,8 @@ var hostText = map[string]string{
 		"or removed since.",
 	"KVMergeInput": "MergeInput brings what has changed in source into target: all entries that source has " +
 		"other than base. Of an entry that target has other than base too, strategy decides. With " +
-		"keys, or a Selection, only those are merged.",
+		"keys, or a Selection, only those are merged: a merge compares up to 10,000 entries, and " +
+		"reads up to 1,000,000 that have not changed.",
 	"KVMergeInput.base": "base is what both began as. Absent means what they share: where one was forked from the " +
 		"other, or both from a third, or the last merge between them: of all, and of the last 100 " +
 		"parts since.",

@@ -117,7 +117,12 @@ func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 	var last []byte
 	from, to := kvrows.Bounds(start, end)
 	out.Changes = []kv.Difference{}
-	for key, err := range kvrows.Differing(views[0].View, views[1].View, from, to, diffStep) {
+	unchanged := 0
+	look := func() (bool, error) {
+		unchanged++
+		return unchanged%diffStep == 0, nil
+	}
+	for key, err := range kvrows.Differing(views[0].View, views[1].View, from, to, look) {
 		if err != nil {
 			return out, trimmed(err)
 		}
@@ -267,7 +272,7 @@ func merging(in *kv.MergeInput, base *kvrows.Common, source *kvrows.View) (keys 
 			parts = []kvrows.Range{{Start: start, End: end}}
 		}
 		from, to := kvrows.Bounds(start, end)
-		return base.Differing(source, from, to), parts, nil
+		return base.Differing(source, from, to, kv.MaxMergeReads), parts, nil
 	}
 	if in.Prefix != nil || in.Start != nil || in.End != nil {
 		return nil, nil, host.Errorf(host.InvalidArgument, "a merge has either keys or a selection").With("field", "keys")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -302,7 +303,7 @@ func (g *gardener) merge(source, target string, strategy Strategy) {
 	must(g.t, err)
 	common, err := Base(g.s, v, w, g.s.Version(), g.now)
 	must(g.t, err)
-	plan, err := Plan(common.rows, rowsIn{v}, writer, common.Differing(v, first, last), strategy)
+	plan, err := Plan(common.rows, rowsIn{v}, writer, common.Differing(v, first, last, hostkv.MaxMergeReads), strategy)
 	must(g.t, err)
 	if int(plan.Conflicted) != conflicts {
 		g.t.Fatalf("merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)

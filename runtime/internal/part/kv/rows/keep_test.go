@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -430,7 +431,7 @@ func (r *rig) mergeOf(source string, at engine.Version, target string, strategy 
 	plan, err := Plan(common.rows, rowsIn{v}, writer, func(yield func([]byte, error) bool) {
 		for _, part := range ranges {
 			first, last := Bounds(part.Start, part.End)
-			if !handOn(common.Differing(v, first, last), yield) {
+			if !handOn(common.Differing(v, first, last, hostkv.MaxMergeReads), yield) {
 				return
 			}
 		}

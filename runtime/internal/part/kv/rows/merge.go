@@ -168,18 +168,26 @@ func (c *Common) Of(packed []byte) *View {
 	return c.View
 }
 
-// Differing is Differing of what a view began as, and the view.
-func (c *Common) Differing(v *View, start, end []byte) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) { c.differing(len(c.parts), v, start, end, yield) }
+// Differing is Differing of what a view began as, and the view. It fails if it passes more than a number of entries that both share.
+func (c *Common) Differing(v *View, start, end []byte, most int) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		n := 0
+		c.differing(len(c.parts), v, start, end, func() (bool, error) {
+			if n++; n > most {
+				return false, host.OverLimit("unchanged entries that one merge reads", int64(most), int64(n)).With("field", "prefix")
+			}
+			return false, nil
+		}, yield)
+	}
 }
 
 // differing is Differing with only so many of the parts. It reports whether yield wants to go on.
-func (c *Common) differing(parts int, v *View, start, end []byte, yield func([]byte, error) bool) bool {
+func (c *Common) differing(parts int, v *View, start, end []byte, pass func() (bool, error), yield func([]byte, error) bool) bool {
 	if bytes.Compare(start, end) >= 0 {
 		return true
 	}
 	if parts == 0 {
-		return handOn(Differing(c.View, v, start, end, 0), yield)
+		return handOn(Differing(c.View, v, start, end, pass), yield)
 	}
 	part := &c.parts[parts-1]
 	first, last := part.start, part.end
@@ -190,10 +198,10 @@ func (c *Common) differing(parts int, v *View, start, end []byte, yield func([]b
 		last = end
 	}
 	if bytes.Compare(first, last) >= 0 {
-		return c.differing(parts-1, v, start, end, yield)
+		return c.differing(parts-1, v, start, end, pass, yield)
 	}
-	return c.differing(parts-1, v, start, first, yield) && handOn(Differing(part.View, v, first, last, 0), yield) &&
-		c.differing(parts-1, v, last, end, yield)
+	return c.differing(parts-1, v, start, first, pass, yield) && handOn(Differing(part.View, v, first, last, pass), yield) &&
+		c.differing(parts-1, v, last, end, pass, yield)
 }
 
 func handOn(keys iter.Seq2[[]byte, error], yield func([]byte, error) bool) bool {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/host"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
@@ -187,13 +188,40 @@ func TestDifferingShowsWhereItIs(t *testing.T) {
 	must(t, err)
 	first, last := keyspace.UserKV.Range()
 	for step, want := range map[int]int{0: 1, 100: 11, 300: 4} {
-		n := 0
-		for _, err := range Differing(a, b, first, last, step) {
+		n, passed := 0, 0
+		for _, err := range Differing(a, b, first, last, func() (bool, error) { passed++; return step > 0 && passed%step == 0, nil }) {
 			must(t, err)
 			n++
 		}
 		if n != want {
 			t.Errorf("with steps of %d it hands out %d keys, not %d", step, n, want)
 		}
+	}
+}
+
+// A merge reads all entries that both stores share and only one has changed since. A store of many does not hold its actor for that.
+func TestUnchangedEntriesThatAMergeReadsAreBounded(t *testing.T) {
+	r := newRig(t)
+	for i := range 10 {
+		r.put("", fmt.Sprintf("%02d", i), "x")
+	}
+	r.fork("b", "")
+	r.put("", "05", "y")
+	source, err := Look(r.s, "", 0, r.s.Version(), r.now)
+	must(t, err)
+	target, err := Look(r.s, "b", 0, r.s.Version(), r.now)
+	must(t, err)
+	base, err := Base(r.s, source, target, r.s.Version(), r.now)
+	must(t, err)
+	all, end := keyspace.UserKV.Range()
+	for most, fits := range map[int]bool{9: true, 8: false} {
+		_, err := Plan(func(key []byte) engine.Reader { return rowsIn{base.Of(key)} }, rowsIn{source}, rowsIn{target}, base.Differing(source, all, end, most), Strict)
+		if e, is := errors.AsType[*host.Error](err); fits != (err == nil) || !fits && (!is || e.Code != host.TooLarge || e.Metadata["field"] != "prefix") {
+			t.Errorf("up to %d of 9 unchanged entries: %v", most, err)
+		}
+	}
+	part, rest := Bounds(pack("0"), pack("05"))
+	for _, err := range base.Differing(source, part, rest, 8) {
+		must(t, err)
 	}
 }

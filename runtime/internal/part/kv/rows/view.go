@@ -136,9 +136,9 @@ func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, erro
 }
 
 // Differing ranges over the packed user keys from start to end whose entries may differ between two views, in order and without
-// repeats. Of the entries that both share it reads all, if the views are of different versions. It hands out one of step such keys
-// too, though nothing has changed, so that the caller can look at the clock; 0 is none.
-func Differing(a, b *View, start, end []byte, step int) iter.Seq2[[]byte, error] {
+// repeats. Of the entries that both share it reads all, if the views are of different versions. It calls pass for each that has not
+// changed: true hands out its key too, so that the caller can look at the clock, and an error ends it.
+func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var streams []*stream
 		i, j := common(a, b)
@@ -156,19 +156,22 @@ func Differing(a, b *View, start, end []byte, step int) iter.Seq2[[]byte, error]
 			})
 		}
 		if x, y := a.lines[i], b.lines[j]; x.version != y.version {
-			since, passed := min(x.version, y.version), 0
-			pass := func(key []byte) []byte {
-				if passed++; step == 0 || passed%step != 0 {
-					return nil
+			since := min(x.version, y.version)
+			passed := func(key []byte, err error) ([]byte, error) {
+				if err != nil {
+					return nil, err
 				}
-				return key
+				if shown, err := pass(); err != nil || !shown {
+					return nil, err
+				}
+				return key, nil
 			}
 			from, to := rowsOf(x.branch, start, end)
 			streams = append(streams, &stream{
 				puller: newPuller(x.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
 				key: func(e *engine.Entry) ([]byte, error) {
 					if e.Version <= since {
-						return pass(userKey(e.Key)), nil
+						return passed(userKey(e.Key), nil)
 					}
 					return userKey(e.Key), nil
 				},
@@ -181,7 +184,7 @@ func Differing(a, b *View, start, end []byte, step int) iter.Seq2[[]byte, error]
 					}
 					key, _, err := keyspace.KVVersion.Parse(e.Key)
 					if v.Version <= since && v.Ended <= since {
-						return pass(userKey(key)), err
+						return passed(userKey(key), err)
 					}
 					return userKey(key), err
 				},
