@@ -8,14 +8,10 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -34,7 +30,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/natspub"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
-	"github.com/cairn-run/cairn/runtime/internal/part/trace"
 	"github.com/cairn-run/cairn/traces"
 	"github.com/cairn-run/cairn/traces/collector"
 )
@@ -79,7 +74,7 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 			r.abort()
 		}
 	}()
-	if err := r.describe(ctx); err != nil {
+	if err := r.openCollector(ctx); err != nil {
 		return nil, err
 	}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -105,9 +100,6 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	}
 	if err := r.startGateway(ctx); err != nil {
 		return nil, err
-	}
-	if r.metrics, err = collector.NewMetricExporter(r.registry.Gather, r.attributes, o.Logger); err != nil {
-		return nil, fmt.Errorf("runtime: %w", err)
 	}
 	r.node.Start()
 	return r, nil
@@ -227,10 +219,7 @@ func (r *Runtime) startNode() error {
 		},
 	}
 	s.UsageOff = o.Usage.Off
-	var err error
-	if s.Traces, err = r.traceOptions(); err != nil {
-		return err
-	}
+	s.Traces = r.traceOptions()
 	s.Audit.MaxAge = o.AuditMaxAge
 	if r.publisher != nil {
 		s.Changes = r.publisher
@@ -238,6 +227,7 @@ func (r *Runtime) startNode() error {
 	for _, d := range o.Actors {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}
+	var err error
 	r.node, err = node.New(s)
 	if errors.Is(err, engine.ErrDamaged) {
 		return fmt.Errorf("runtime: the data in %s is damaged; docs/operate/damaged-store.md says what to do: %w", r.options.Dir, err)
@@ -258,52 +248,6 @@ func (r *Runtime) startNode() error {
 		r.registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "cairn_trace_spans_unsent_total", Help: "Spans that the collector did not get; see the log.",
 		}, r.unsent)))
-}
-
-// traceOptions makes the exporter of spans, if there is a collector.
-func (r *Runtime) traceOptions() (trace.Options, error) {
-	o := &r.options.Traces
-	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, Slow: o.Slow, Types: o.Types, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}
-	if o.Off {
-		return t, nil
-	}
-	var err error
-	if r.exporter, err = collector.NewExporter(r.options.Logger); err != nil {
-		return t, fmt.Errorf("runtime: %w", err)
-	}
-	if r.exporter != nil {
-		t.Exporter, t.Attributes = r.exporter, r.attributes
-	}
-	return t, nil
-}
-
-// unsent is how many spans the collector did not get.
-func (r *Runtime) unsent() float64 {
-	if r.exporter == nil {
-		return 0
-	}
-	return float64(r.exporter.Dropped())
-}
-
-// instances is the namespace of OpenTelemetry for ids of instances that are made of what is known of them.
-var instances = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
-
-// describe says what sends spans and metrics: what the environment says, and else the same id after each start in a directory.
-func (r *Runtime) describe(ctx context.Context) (err error) {
-	if r.attributes, err = traces.EnvironmentAttributes(ctx); err != nil {
-		return fmt.Errorf("runtime: %w", err)
-	}
-	id := uuid.New()
-	if hostname, err := os.Hostname(); err == nil && r.options.Disk == nil {
-		dir, _ := filepath.Abs(r.options.Dir)
-		id = uuid.NewSHA1(instances, []byte(hostname+"\x00"+dir))
-	}
-	for _, a := range []traces.Attribute{traces.String("service.name", "cairn"), traces.String("service.instance.id", id.String())} {
-		if !slices.ContainsFunc(r.attributes, func(b traces.Attribute) bool { return a.Key == b.Key }) {
-			r.attributes = append(r.attributes, a)
-		}
-	}
-	return nil
 }
 
 func (r *Runtime) startGateway(ctx context.Context) error {
@@ -397,25 +341,6 @@ func (r *Runtime) Close() error {
 		r.closed = errors.Join(faults...)
 	})
 	return r.closed
-}
-
-// collectorTimeout is how long Close waits for a collector.
-const collectorTimeout = 5 * time.Second
-
-// closeCollector sends the last spans and metrics. What is not sent by then is lost, and the log says so.
-func (r *Runtime) closeCollector(ctx context.Context, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var faults []error
-	if r.exporter != nil {
-		faults = append(faults, r.exporter.Close(ctx))
-	}
-	if r.metrics != nil {
-		faults = append(faults, r.metrics.Close(ctx))
-	}
-	if err := errors.Join(faults...); err != nil {
-		r.options.Logger.Warn("the last spans or metrics did not reach the collector", "error", err)
-	}
 }
 
 // closeGateway ends HTTP. Clients that do not send their request or read their reply get a third of

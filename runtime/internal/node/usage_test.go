@@ -167,6 +167,10 @@ func TestUsageOfManyActorsIsPagedAndWakesNone(t *testing.T) {
 		awake := g.Memory.Awake.Load()
 		var calls []int64
 		q := usage.Query{Type: "p", Limit: 3}
+		first, err := g.Usage(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for {
 			page, err := g.Usage(context.Background(), q)
 			if err != nil {
@@ -186,7 +190,8 @@ func TestUsageOfManyActorsIsPagedAndWakesNone(t *testing.T) {
 		if page, err := g.Usage(context.Background(), usage.Query{Day: yesterday}); err != nil || len(page.Actors) != 0 || page.Day != yesterday {
 			t.Errorf("before their creation: %+v, %v", page, err)
 		}
-		for field, q := range map[string]usage.Query{"day": {Day: "tomorrow"}, "prefix": {Prefix: []string{"x"}}, "limit": {Limit: 1001}} {
+		for field, q := range map[string]usage.Query{"day": {Day: "tomorrow"}, "prefix": {Prefix: []string{"x"}}, "limit": {Limit: 1001},
+			"cursor": {Type: "p", Day: yesterday, Cursor: first.Cursor}} {
 			_, err := g.Usage(context.Background(), q)
 			if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
 				t.Errorf("the field of %v is %q", e, e.Metadata["field"])

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -191,6 +192,13 @@ func (r *row) work() usage.Work {
 func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, error) {
 	today := usage.DayOf(time.Now())
 	on := today
+	of, cursor, pages := strings.Cut(q.Cursor, ".")
+	switch {
+	case !pages && q.Cursor != "", q.Day != "" && pages && q.Day != of:
+		return usage.Page{}, host.Errorf(host.InvalidArgument, "the cursor is not of an earlier page of this day").With("field", "cursor")
+	case pages: // though the day is over by now
+		q.Day = of
+	}
 	if q.Day != "" {
 		var err error
 		if on, err = day(q.Day, "day", today); err != nil {
@@ -200,11 +208,14 @@ func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, er
 			return usage.Page{}, host.Errorf(host.InvalidArgument, "the day %s is no longer kept; %d days are", q.Day, usage.Kept).With("field", "day")
 		}
 	}
-	page, err := survey.List(s, ctx, host.ListQuery{Type: q.Type, Prefix: q.Prefix, Limit: cmp.Or(q.Limit, usage.DefaultPage), Cursor: q.Cursor, Brief: true})
+	page, err := survey.List(s, ctx, host.ListQuery{Type: q.Type, Prefix: q.Prefix, Limit: cmp.Or(q.Limit, usage.DefaultPage), Cursor: cursor, Brief: true})
 	if err != nil {
 		return usage.Page{}, err
 	}
-	out := usage.Page{Day: usage.FormatDay(on), Actors: []usage.Actor{}, Cursor: page.Cursor, Uncertain: page.Uncertain}
+	out := usage.Page{Day: usage.FormatDay(on), Actors: []usage.Actor{}, Uncertain: page.Uncertain}
+	if page.Cursor != "" {
+		out.Cursor = out.Day + "." + page.Cursor
+	}
 	for i := range page.Actors {
 		if ctx.Err() != nil {
 			return usage.Page{}, fault.Ended(ctx)
