@@ -130,6 +130,9 @@ func (x *exchange) auditWanted(q *audit.Query, known []string) *host.Error {
 		}
 		*id = n
 	}
+	if x.R.Header.Get("Last-Event-ID") != "" {
+		q.Since = time.Time{} // the place of that time is another one if the clock was set back meanwhile
+	}
 	q.Limit, fault = p.number("limit", 1, audit.MaxPage)
 	return fault
 }
