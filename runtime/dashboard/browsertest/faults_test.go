@@ -128,6 +128,28 @@ func TestBusyPages(t *testing.T) {
 	if n := js[int](b, "drawn.length"); n > 100 {
 		t.Errorf("10,001 data that come at once are drawn %d times", n)
 	}
+
+	// What takes long to draw is drawn less often.
+	js[bool](b, `(import('./page.js').then(({ Page }) => {
+		const page = new Page(document.createElement('div'), [], new URLSearchParams());
+		const real = performance.now;
+		let now = 0, drawn = 0;
+		performance.now = () => now;
+		const part = page.section({ title: 'x', show: () => { drawn++; now += 1000; return ''; } });
+		part.set(1);
+		now += 200;
+		part.set(2);
+		window.often = drawn;
+		now += 4000;
+		part.set(3);
+		window.later = drawn;
+		performance.now = real;
+		page.abort.abort();
+	}), true)`)
+	b.until("window.later")
+	if often, later := js[int](b, "often"), js[int](b, "later"); often != 1 || later != 2 {
+		t.Errorf("it was drawn %d times at once and %d times later", often, later)
+	}
 	b.calm()
 }
 

@@ -42,13 +42,16 @@ export class Page {
     const el = h('section.panel', { class: cls, keep: title }, title ? h('header', h('h2', title), side) : null, form, body);
     let last;
     let drawn = -Infinity;
+    let pace = 100; // between two drawings, in ms: a long list that always changes leaves most of the time to its reader
     let due = false;
     const render = () => {
+      const began = performance.now();
       if (last !== undefined) patch(body, show(last));
       drawn = performance.now();
+      pace = Math.max(100, 4 * (drawn - began));
     };
     const soon = () => {
-      const wait = drawn + 100 - performance.now();
+      const wait = drawn + pace - performance.now();
       if (wait <= 0) return render();
       if (!due) pause(wait, this.signal).then(() => { due = false; if (!this.signal.aborted) render(); });
       due = true;
