@@ -150,6 +150,20 @@ func TestBusyPages(t *testing.T) {
 	if often, later := js[int](b, "often"), js[int](b, "later"); often != 1 || later != 2 {
 		t.Errorf("it was drawn %d times at once and %d times later", often, later)
 	}
+
+	// Of an actor with many spans the latest are held, and a reading goes on where one stopped.
+	js[bool](b, `(import('./spans.js').then(({ hold }) => {
+		const of = { spans: new Map(), upTo: 0 };
+		const spans = (from) => Array.from({ length: 1500 }, (_, i) => ({ span_id: from + i, start: new Date(from + i).toISOString(), end: new Date(from + i).toISOString() }));
+		hold(of, { spans: spans(0), more: true }, 0);
+		const after = of.upTo;
+		hold(of, { spans: spans(1499), more: false, now: new Date(20000).toISOString() }, 0);
+		window.holds = [after, of.upTo, of.spans.size, of.spans.has(2998), of.spans.has(1)].join();
+	}), true)`)
+	b.until("window.holds")
+	if got := js[string](b, "holds"); got != "1499,10000,1500,true,false" {
+		t.Errorf("it holds %s", got)
+	}
 	b.calm()
 }
 

@@ -50,6 +50,18 @@ export function group(spans) {
 // within is what of spans has not ended before a time.
 export const within = (list, from) => list.filter((s) => !s.end || Date.parse(s.end) >= from);
 
+const most = 1500; // spans that are held of an actor among others
+const overlap = 10_000; // of two readings, in ms: a span is kept a moment after it has ended
+
+// hold adds a reading to what is held of an actor: its spans by id, the latest of those that have not ended before a time, and the time
+// from which the next reading goes on. One that did not come to the end is gone on with where it stopped.
+export function hold(of, r, from) {
+  const all = [...within([...of.spans.values()], from), ...r.spans];
+  of.spans = new Map([...new Map(all.map((s) => [s.span_id, s]))].slice(-most));
+  if (!r.more) of.upTo = Date.parse(r.now) - overlap;
+  else if (r.spans.length) of.upTo = Date.parse(r.spans.at(-1).start);
+}
+
 export function traceTable(traces, actorOf, none) {
   return table([{ label: 'What', class: 'grow' }, { label: 'Actor', class: 'opt' }, { label: 'Spans', class: 'num' }, { label: 'Errors', class: 'num opt' }, { label: 'Took', class: 'num' }, { label: 'Started', class: 'num' }], traces.map((t) => ({
     key: t.id, href: `#/trace/${t.id}?` + new URLSearchParams({ actor: address(actorOf(t)) }),

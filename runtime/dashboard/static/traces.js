@@ -5,10 +5,9 @@ import { call, get } from './api.js';
 import { button, fault } from './ui.js';
 import { address, parseAddress, link } from './format.js';
 import { scrape } from './metrics.js';
-import { group, ranges, readSpans, traceTable, within } from './spans.js';
+import { group, hold, ranges, readSpans, traceTable } from './spans.js';
 
 const asked = 20;
-const overlap = 10_000; // of two readings, in ms: a span is kept a moment after it has ended
 
 export default function traces(page) {
   const range = page.query.get('range') ?? '15 min';
@@ -18,15 +17,14 @@ export default function traces(page) {
   const actor = h('input.filter', { type: 'search', placeholder: 'TYPE/KEY, or id of a trace', 'aria-label': 'Actor or trace', spellcheck: 'false' });
   const form = h('form', { onsubmit: (e) => { e.preventDefault(); try { location.hash = /^[0-9a-f]{32}$/.test(actor.value.trim()) ? '#/trace/' + actor.value.trim() : link(parseAddress(actor.value), 'traces'); } catch (err) { patch(trouble, fault(err)); } } }, actor);
   const held = new Map(); // by actor, its spans by id, and the time up to which they were read
+  const idOf = (a) => address(a) + ' ' + a.id;
   const read = async (a, from, signal) => {
-    const id = address(a) + ' ' + a.id;
-    const of = held.get(id) ?? { spans: new Map(), upTo: from };
+    const of = held.get(idOf(a)) ?? { spans: new Map(), upTo: from };
     const r = await readSpans((name, input) => call(a, name, input, { signal }), { start: new Date(Math.max(of.upTo, from)).toISOString(), errors: errors || undefined, limit: 300 }).catch(() => null);
     if (!r) return [];
-    of.spans = new Map([...within([...of.spans.values()], from), ...r.spans].map((s) => [s.span_id, { ...s, actor: a }]));
-    if (!r.more) of.upTo = Date.parse(r.now) - overlap;
-    held.set(id, of);
-    return of.spans.values();
+    hold(of, r, from);
+    held.set(idOf(a), of);
+    return [...of.spans.values()].map((s) => ({ ...s, actor: a }));
   };
   const list = page.section({
     title: '', cls: 'flush', ms: 5000,
@@ -39,6 +37,8 @@ export default function traces(page) {
         const lists = await Promise.all(some.slice(i, i + 4).map((a) => read(a, from, signal)));
         lists.forEach((l) => all.push(...l));
       }
+      const shown = new Set(some.map(idOf));
+      for (const id of held.keys()) if (!shown.has(id)) held.delete(id); // others are looked at now
       return { traces: group(all).slice(0, 100), actors: some.length };
     },
     show: (r) => [traceTable(r.traces, (t) => t.root.actor, 'No traces of that time.'), h('p.note', `Of the ${r.actors} actors of this list that have changed last. An actor's own page has all of its traces.`)],
