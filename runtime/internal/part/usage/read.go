@@ -99,10 +99,14 @@ func (p *Part) look(addr host.Address) sight {
 		c = p.metered(a)
 		s.mu.Lock()
 	}
-	if c == nil {
-		return sight{nil, s.writes, s.resting[key].Totals}
+	more := s.resting[key].Totals
+	if c != nil {
+		more = s.of(c)
 	}
-	return sight{c, s.writes, a.Tally.Totals().Add(s.of(c))}
+	if a != nil && !p.Off { // what a core that is about to close has counted is still in the tally
+		more = more.Add(a.Tally.Totals())
+	}
+	return sight{c, s.writes, more}
 }
 
 // goesWith reports whether a snapshot that was taken since a look has what was seen then in none of its rows.
