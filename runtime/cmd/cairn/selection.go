@@ -44,11 +44,8 @@ func (s *selection) check() error {
 	if s.state != "" && !slices.Contains(selectable, host.State(s.state)) {
 		return usagef("--state %q: one of failed, paused, awake and asleep", s.state)
 	}
-	switch {
-	case len(s.prefixes) > 0 && s.typ == "":
+	if len(s.prefixes) > 0 && s.typ == "" {
 		return usagef("--prefix needs a --type")
-	case len(s.where) > 0 && s.typ == "":
-		return usagef("--where needs a --type")
 	}
 	s.keys = nil
 	for _, p := range s.prefixes {
@@ -72,7 +69,7 @@ func (s *selection) check() error {
 // conditions returns the conditions that the node looks at. It finds actors in a state without a look at the others, except those
 // that sleep.
 func (s *selection) conditions() []string {
-	if s.typ == "" || s.state == "" || s.state == string(host.Asleep) && len(s.where) == 0 {
+	if s.state == "" || s.state == string(host.Asleep) && len(s.where) == 0 {
 		return s.where
 	}
 	return append([]string{"state=" + s.state}, s.where...)
