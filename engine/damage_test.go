@@ -531,7 +531,7 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
-	for seed := range uint64(3) {
+	for seed := range seeds(2) {
 		o := small(Options{Disk: whole.disk.Crash(seed, 50), MemTableBytes: 64 << 10})
 		cuts, next := map[string]*Disk{}, 1
 		eachChange(o.Disk, func(n int) {

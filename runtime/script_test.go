@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -51,18 +52,22 @@ func TestWorkflowScripts(t *testing.T) {
 	}
 }
 
-// playCut plays a scenario again with a power cut at each sync in turn, right before it and right after it. It must print the same.
+// playCut plays a scenario again with a power cut at each sync in turn: right before one, and right after the next; `make soak` cuts it
+// before and after each. It must print the same.
 func playCut(t *testing.T, at, input, want string) {
-	for _, before := range []bool{true, false} {
-		n := int64(1)
-		for ; n < 200; n++ {
+	for i, before := range []bool{true, false} {
+		n, step := int64(1+i), int64(2)
+		if os.Getenv("CAIRN_LONG") != "" {
+			n, step = 1, 1
+		}
+		for ; n < 200; n += step {
 			got, cut := play(t, at, input, n, before)
 			fatalIf(t, got != want, "%s: with a power cut at sync %d (before it: %t)\n%s\nwithout it\n%s", at, n, before, got, want)
 			if !cut {
 				break
 			}
 		}
-		fatalIf(t, n < 3 || n == 200, "%s: the power was cut at %d syncs", at, n-1) // commits share syncs, as it happens
+		fatalIf(t, n < 3 || n >= 200, "%s: the power was cut at %d syncs", at, n-1) // commits share syncs, as it happens
 	}
 }
 

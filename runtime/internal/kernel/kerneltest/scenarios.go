@@ -460,8 +460,10 @@ func (x *trial) crashAt(k, unsynced int) {
 	}()
 	select {
 	case <-reached:
-	case <-told:
-		x.fatalf("the story has fewer syncs than before")
+	case <-told: // commits share syncs, as it happens: there is no sync k this time
+		x.disk.Fail(nil)
+		x.check(false)
+		return
 	}
 	x.cut.Store(true)
 	x.k.Halt()
