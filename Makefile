@@ -21,9 +21,12 @@ ACTORS      ?= 1000000
 GO ?= go
 
 # One set of flags for all that runs, so that nothing is compiled twice: no cgo, whether or not there is a C compiler. The race
-# detector needs cgo, and has the other set: vet and staticcheck share it, because they need the same compiled packages.
+# detector needs cgo, and has the other set: vet and staticcheck share it, because they need the same compiled packages, and so do
+# tests that ask the go command for them. What costs time and finds nothing is left out: debugging information, Pebble's zstd in C
+# (its Go one is what others get), the C linker, and the second that each process waits for late races as it ends.
 export CGO_ENABLED := 0
-RACE := CGO_ENABLED=1
+RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 GOFLAGS="$$($(GO) env GOFLAGS) -race -tags=pebblegozstd -gcflags=all=-dwarf=false \
+	$(if $(filter Linux,$(shell uname -s)),-ldflags=-linkmode=internal)"
 
 # Programs in bin have no debugging information, which is a third of their size. Stack traces and profiles need none.
 LINK := -ldflags '-s -w'
@@ -63,15 +66,15 @@ build: go ## build bin/cairn and bin/flights
 # vet has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
 .PHONY: test
 test: go cc tools node chromium vet ## go vet, staticcheck, and all tests with the race detector
-	@$(call each,. $(MODULES),$(RACE) $(GO) test -race -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
+	@$(call each,. $(MODULES),$(RACE) $(GO) test -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
 
 .PHONY: vet
 vet: go cc ## go vet and staticcheck: faults
 	@staticcheck="$$($(GO) tool $(TOOLS) -n staticcheck)"; \
 	check() { \
 		echo "check $$(basename "$$PWD")"; \
-		$(RACE) $(GO) vet -race ./...; \
-		$(RACE) GOFLAGS="$$($(GO) env GOFLAGS) -race" "$$staticcheck" -checks $(CHECKS) ./...; \
+		$(RACE) $(GO) vet ./...; \
+		$(RACE) "$$staticcheck" -checks $(CHECKS) ./...; \
 	}; \
 	(check); \
 	$(call each,$(MODULES),check)
@@ -135,11 +138,11 @@ breaks: go ## break the code on purpose, one place at a time, and show that the 
 
 .PHONY: conformance
 conformance: go cc ## the conformance suite on all parts, with a crash at every sync
-	CAIRN_LONG=1 $(RACE) $(GO) test -race -count=1 -timeout 60m -run '^TestPartsConform$$' ./runtime/internal/node
+	CAIRN_LONG=1 $(RACE) $(GO) test -count=1 -timeout 60m -run '^TestPartsConform$$' ./runtime/internal/node
 
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
-	CAIRN_LONG=1 $(RACE) $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...
+	CAIRN_LONG=1 $(RACE) $(GO) test -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...
 
 .PHONY: peers
 peers: go node ## measure one workflow on Cairn, Restate and Temporal in turn (ROUNDS=5); builds Temporal's server, which takes minutes

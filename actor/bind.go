@@ -12,11 +12,9 @@ import (
 // [OnCreate], [OnAlarm], [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect],
 // [OnSubscribe], [OnChange] and [OnRun].
 type Binding[S any] struct {
-	decl    *declared
-	slot    slot
-	handler string
+	tie
 
-	// One of these is set.
+	// One of these is set, or the workflow.
 	act        func(s *S, t host.Turn, as host.Codec, input, out []byte) ([]byte, error)
 	query      func(s *S, r host.Reader, as host.Codec, input, out []byte) ([]byte, error)
 	alarm      func(s *S, t host.Turn, instance string, payload []byte) error
@@ -26,7 +24,14 @@ type Binding[S any] struct {
 	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
 	subscribe  func(s *S, t host.Turn, c *host.ConnectionState) error
 	change     func(s *S, t host.Turn, c *host.KVChange) error
-	workflow   *host.Workflow
+}
+
+// A tie is what a Binding has for states of all types. What is not generic is compiled once, not once for each type of actors.
+type tie struct {
+	decl     *declared
+	slot     slot
+	handler  string
+	workflow *host.Workflow
 }
 
 // A slot tells apart the handlers of one contract value.
@@ -44,7 +49,7 @@ func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (O
 		return Binding[S]{}
 	}
 	d, in, out := a.decl, a.in, a.out
-	b := Binding[S]{decl: d, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
 	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
 		if err := decodeInput(d, in, as, input, &arg); err != nil {
@@ -67,7 +72,7 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 		return Binding[S]{}
 	}
 	d, in, out := q.decl, q.in, q.out
-	b := Binding[S]{decl: d, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
 	b.query = func(s *S, r host.Reader, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
 		if err := decodeInput(d, in, as, input, &arg); err != nil {
@@ -89,7 +94,7 @@ func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error)
 		return Binding[S]{}
 	}
 	d, in := c.decl, c.in
-	b := Binding[S]{decl: d, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
 	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
 		var arg In
 		if err := decodeInput(d, in, as, input, &arg); err != nil {
@@ -107,7 +112,7 @@ func OnAlarm[S, T any](a *Alarm[S, T], handler func(*S, *Context, T) error) Bind
 		return Binding[S]{}
 	}
 	d, w := a.decl, a.payload
-	b := Binding[S]{decl: d, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
 	b.alarm = func(s *S, t host.Turn, instance string, payload []byte) error {
 		var arg T
 		if err := w.Decode(host.CBOR, payload, &arg); err != nil {

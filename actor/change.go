@@ -40,7 +40,7 @@ func OnChange[S, K, V any](m *Map[K, V], handler func(*S, *Context, MapChange[K,
 	if m == nil {
 		return Binding[S]{}
 	}
-	b := Binding[S]{decl: m.decl, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: m.decl, handler: funcName(handler)}}
 	b.change = func(s *S, t host.Turn, c *host.KVChange) error {
 		arg := MapChange[K, V]{
 			Sequence: c.Sequence, Version: c.Version, Time: c.Time, Expire: c.Expire, Missed: c.Missed,

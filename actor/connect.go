@@ -15,7 +15,7 @@ func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, 
 	if c == nil {
 		return Binding[S]{}
 	}
-	b := Binding[S]{decl: c.decl, slot: slotConnect, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: c.decl, slot: slotConnect, handler: funcName(handler)}}
 	b.connect = func(s *S, t host.Turn, stored *host.ConnectionState, params []byte) error {
 		var p P
 		if err := c.decodeParams(params, &p); err != nil {
@@ -47,7 +47,7 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 	if c == nil {
 		return Binding[S]{}
 	}
-	b := Binding[S]{decl: c.decl, slot: slotDisconnect, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler)}}
 	b.disconnect = func(s *S, t host.Turn, stored *host.ConnectionState, cause *host.Error) error {
 		hook := &hookConnection{ConnectionState: stored, during: disconnected, cause: cause}
 		ctx := newContext(t, c.decl.core)
@@ -70,7 +70,7 @@ func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, handle.Connec
 		return Binding[S]{}
 	}
 	core := e.decl.core
-	b := Binding[S]{decl: e.decl, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: e.decl, handler: funcName(handler)}}
 	b.subscribe = func(s *S, t host.Turn, stored *host.ConnectionState) error {
 		ctx := newContext(t, core)
 		ctx.hook = &hookConnection{ConnectionState: stored, during: subscribing}

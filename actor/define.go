@@ -94,14 +94,51 @@ func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition 
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}
 	}
-	d := definer[S]{core: t.core, bound: make(map[place]Binding[S])}
-	d.bind(bindings)
 	p := &program[S]{core: t.core, spec: spec, state: codec.Of[S](t.core.codec, codec.CBOR)}
-	behavior := d.compile(p)
-	d.checkState(p)
-	d.checkLimits(p.spec.Limits)
-	d.checkMigrations(p.spec.Migrations)
+	behavior := &host.Behavior{
+		StateVersion: spec.Version,
+		IdleTimeout:  spec.IdleTimeout,
+		Limits:       spec.Limits,
+		HasSleep:     spec.OnSleep != nil,
+		HasWake:      spec.OnWake != nil,
+		SharedState:  p.state.IsFlat(),
+		Migrations:   slices.Clone(spec.Migrations),
+		OpenSQL:      spec.OpenSQL,
+		OpenKV:       spec.OpenKV,
+		SQLDecimal:   spec.SQLDecimal,
+		New:          func() host.Instance { return &instance[S]{program: p} },
+		Decode:       p.decode,
+		Query:        p.query,
+		Convert:      p.convert,
+		Schema:       p.schema,
+	}
+	d := definer{core: t.core, behavior: behavior, bound: make(map[place]bound), values: make(map[host.ValueKind][]codec.Described), connect: none, disconnect: none}
+	for i, b := range bindings {
+		d.bind(b.tie, i)
+	}
+	d.compile()
+	d.checkState(p.state.Faults(), spec.Migrate != nil)
+	d.checkLimits(spec.Limits)
+	d.checkMigrations(spec.Migrations)
+	if len(d.faults) == 0 {
+		p.values = d.values
+		p.methods, p.alarms, p.queues = numbered(bindings, d.methods), numbered(bindings, d.alarms), numbered(bindings, d.queues)
+		p.schedules, p.events, p.maps = numbered(bindings, d.schedules), numbered(bindings, d.events), numbered(bindings, d.maps)
+		hooks := numbered(bindings, []int{d.connect, d.disconnect})
+		p.connect, p.disconnect = hooks[0].connect, hooks[1].disconnect
+	}
 	return Definition{name: t.core.name, behavior: behavior, faults: d.faults}
+}
+
+// numbered returns the bindings with some numbers. The number of an empty one is none.
+func numbered[S any](bindings []Binding[S], numbers []int) []Binding[S] {
+	out := make([]Binding[S], len(numbers))
+	for i, n := range numbers {
+		if n != none {
+			out[i] = bindings[n]
+		}
+	}
+	return out
 }
 
 // Type returns the name of the actor type.
@@ -124,11 +161,33 @@ func (d Definition) Behavior() *host.Behavior {
 	return d.behavior
 }
 
-// A definer works out one Definition.
-type definer[S any] struct {
-	core   *core
-	bound  map[place]Binding[S]
-	faults []error
+// A definer works out one Definition: the tables of the behavior, and for each row of one the number of its binding.
+type definer struct {
+	core     *core
+	behavior *host.Behavior
+	bound    map[place]bound
+	values   map[host.ValueKind][]codec.Described
+	faults   []error
+
+	methods, alarms, queues, schedules, events, maps []int
+	connect, disconnect                              int
+}
+
+// none is the number of no binding.
+const none = -1
+
+// A bound is a binding that is found by its place.
+type bound struct {
+	tie
+	number int
+}
+
+// at returns the binding of a place. One that is not bound is empty.
+func (d *definer) at(decl *declared, s slot) (b bound, ok bool) {
+	if b, ok = d.bound[place{decl, s}]; !ok {
+		b.number = none
+	}
+	return b, ok
 }
 
 // A place is where a handler goes.
@@ -137,58 +196,39 @@ type place struct {
 	slot slot
 }
 
-func (d *definer[S]) fault(contract, format string, args ...any) {
+func (d *definer) fault(contract, format string, args ...any) {
 	d.faults = append(d.faults, &ContractError{Type: d.core.name, Contract: contract, Reason: fmt.Sprintf(format, args...)})
 }
 
-func (d *definer[S]) bind(bindings []Binding[S]) {
-	for i, b := range bindings {
-		at := place{b.decl, b.slot}
-		switch {
-		case b.decl == nil:
-			d.fault("", "binding %d is of a nil contract value", i+1)
-		case b.decl.core != d.core:
-			d.fault(b.decl.String(), "is declared on another Type value, %q, and cannot be bound here", b.decl.core.name)
-		case b.decl.queue.ByRun:
-			d.fault(b.decl.String(), "is received by the workflow run (QueueConfig.ByRun) and cannot be bound, to %s", b.handler)
-		case b.decl.workers:
-			d.fault(b.decl.String(), "is received by workers (QueueConfig.Workers) and cannot be bound, to %s", b.handler)
-		case b.handler == "":
-			d.fault(b.decl.String(), "is bound to a nil handler")
-			d.bound[at] = b
-		default:
-			if other, ok := d.bound[at]; ok {
-				d.fault(b.decl.String(), "is bound twice, to %s and %s", other.handler, b.handler)
-			}
-			d.bound[at] = b
+// bind enters a binding, which is one of the arguments of Define.
+func (d *definer) bind(b tie, number int) {
+	at := place{b.decl, b.slot}
+	switch {
+	case b.decl == nil:
+		d.fault("", "binding %d is of a nil contract value", number+1)
+	case b.decl.core != d.core:
+		d.fault(b.decl.String(), "is declared on another Type value, %q, and cannot be bound here", b.decl.core.name)
+	case b.decl.queue.ByRun:
+		d.fault(b.decl.String(), "is received by the workflow run (QueueConfig.ByRun) and cannot be bound, to %s", b.handler)
+	case b.decl.workers:
+		d.fault(b.decl.String(), "is received by workers (QueueConfig.Workers) and cannot be bound, to %s", b.handler)
+	case b.handler == "":
+		d.fault(b.decl.String(), "is bound to a nil handler")
+		d.bound[at] = bound{b, number}
+	default:
+		if other, ok := d.bound[at]; ok {
+			d.fault(b.decl.String(), "is bound twice, to %s and %s", other.handler, b.handler)
 		}
+		d.bound[at] = bound{b, number}
 	}
 }
 
-// compile checks what is declared and lays out the behavior's tables.
-func (d *definer[S]) compile(p *program[S]) *host.Behavior {
+// compile checks what is declared and lays out the tables.
+func (d *definer) compile() {
+	d.behavior.Type = d.core.name
 	if f := nameFault(d.core.name); f != "" {
 		d.fault("", "%s", f)
 	}
-	behavior := &host.Behavior{
-		Type:         d.core.name,
-		StateVersion: p.spec.Version,
-		IdleTimeout:  p.spec.IdleTimeout,
-		Limits:       p.spec.Limits,
-		HasSleep:     p.spec.OnSleep != nil,
-		HasWake:      p.spec.OnWake != nil,
-		SharedState:  p.state.IsFlat(),
-		Migrations:   slices.Clone(p.spec.Migrations),
-		OpenSQL:      p.spec.OpenSQL,
-		OpenKV:       p.spec.OpenKV,
-		SQLDecimal:   p.spec.SQLDecimal,
-		New:          func() host.Instance { return &instance[S]{program: p} },
-		Decode:       p.decode,
-		Query:        p.query,
-		Convert:      p.convert,
-		Schema:       p.schema,
-	}
-	p.values = make(map[host.ValueKind][]codec.Described)
 	type spot struct {
 		space kind
 		name  string
@@ -208,7 +248,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		for _, f := range c.faults {
 			d.fault(c.String(), "%s", f)
 		}
-		b, ok := d.bound[place{c, slotOnly}]
+		b, ok := d.at(c, slotOnly)
 		if bind := c.binder(); bind != "" && !ok {
 			hint := ""
 			if c.kind.space() == kindQueue {
@@ -217,34 +257,34 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 			d.fault(c.String(), "is declared but not bound: pass actor.%s(...) to actor.Define%s", bind, hint)
 			continue
 		}
-		d.add(behavior, p, c, b)
+		d.add(c, b)
 	}
-	return behavior
 }
 
-// add enters a contract value into the tables of the behavior and the program.
-func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b Binding[S]) {
+// add enters a contract value into the tables.
+func (d *definer) add(c *declared, b bound) {
+	behavior := d.behavior
 	for _, v := range c.values {
-		p.values[v.Kind] = append(p.values[v.Kind], v)
+		d.values[v.Kind] = append(d.values[v.Kind], v)
 	}
 	switch c.kind {
 	case kindAction, kindQuery, kindCreate:
 		behavior.Methods = append(behavior.Methods, host.Method{Name: c.name, Kind: c.kind.method(), Handler: b.handler})
-		p.methods = append(p.methods, b)
+		d.methods = append(d.methods, b.number)
 	case kindAlarm:
 		behavior.Alarms = append(behavior.Alarms, host.AlarmMethod{Name: c.name, Handler: b.handler})
-		p.alarms = append(p.alarms, b)
+		d.alarms = append(d.alarms, b.number)
 	case kindEvent:
 		behavior.Events = append(behavior.Events, host.Event{Name: c.name, Durable: c.durable, Subscribe: b.handler})
-		p.events = append(p.events, b)
+		d.events = append(d.events, b.number)
 	case kindQueue:
 		q := c.queue
 		q.Handler = b.handler
 		behavior.Queues = append(behavior.Queues, q)
-		p.queues = append(p.queues, b)
+		d.queues = append(d.queues, b.number)
 	case kindSchedule:
 		behavior.Schedules = append(behavior.Schedules, host.ScheduleMethod{Name: c.name, Handler: b.handler})
-		p.schedules = append(p.schedules, b)
+		d.schedules = append(d.schedules, b.number)
 	case kindStream:
 		behavior.Streams = append(behavior.Streams, c.stream)
 	case kindMap:
@@ -255,7 +295,7 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 			scope := *c.scope
 			scope.Handler = b.handler
 			behavior.Maps = append(behavior.Maps, scope)
-			p.maps = append(p.maps, b)
+			d.maps = append(d.maps, b.number)
 		}
 	case kindAttribute:
 		if slices.Contains(host.ListFields, c.name) {
@@ -271,9 +311,10 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 			d.fault(c.String(), "%s", err)
 		}
 	case kindConnections:
-		connect, disconnect := d.bound[place{c, slotConnect}], d.bound[place{c, slotDisconnect}]
+		connect, _ := d.at(c, slotConnect)
+		disconnect, _ := d.at(c, slotDisconnect)
 		behavior.Connections = host.ConnectionMethods{Connect: connect.handler, Disconnect: disconnect.handler}
-		p.connect, p.disconnect = connect.connect, disconnect.disconnect
+		d.connect, d.disconnect = connect.number, disconnect.number
 	}
 }
 
@@ -287,12 +328,12 @@ func (k kind) method() host.MethodKind {
 	return host.Action
 }
 
-// checkState checks the state's type and how it migrates.
-func (d *definer[S]) checkState(p *program[S]) {
-	for _, f := range p.state.Faults() {
+// checkState checks the state's type, which has faults of its own, and how it migrates.
+func (d *definer) checkState(faults []string, migrates bool) {
+	for _, f := range faults {
 		d.fault("state", "%s", f)
 	}
-	if p.spec.Migrate != nil && p.spec.Version == 0 {
+	if migrates && d.behavior.StateVersion == 0 {
 		d.fault("Spec.Migrate", "is never called while Spec.Version is 0")
 	}
 }

@@ -24,7 +24,7 @@ const (
 type Limits = host.Limits
 
 // checkLimits checks the limits of the spec.
-func (d *definer[S]) checkLimits(l Limits) {
+func (d *definer) checkLimits(l Limits) {
 	for _, n := range []struct {
 		name               string
 		value, least, most int64

@@ -64,7 +64,7 @@ func MustReadMigrations(fsys fs.FS, pattern string) []Migration {
 }
 
 // checkMigrations checks the migrations of the spec.
-func (d *definer[S]) checkMigrations(ms []Migration) {
+func (d *definer) checkMigrations(ms []Migration) {
 	if len(ms) > maxMigrations {
 		d.fault("Spec.Migrations", "are %d; a type has at most %d", len(ms), maxMigrations)
 		return

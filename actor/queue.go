@@ -196,7 +196,7 @@ func OnRequest[S, In, Out any](q *Queue[S, In, Out], handler func(*S, *Context, 
 
 func bindMessage[S, In, Out any](q *Queue[S, In, Out], name string, handle func(*S, *Context, In, []byte) ([]byte, error)) Binding[S] {
 	d, body := q.decl, q.body
-	b := Binding[S]{decl: d, handler: name}
+	b := Binding[S]{tie: tie{decl: d, handler: name}}
 	b.message = func(s *S, t host.Turn, m *host.Received, dst []byte) ([]byte, error) {
 		var arg In
 		if err := body.Decode(host.CBOR, m.Body, &arg); err != nil {

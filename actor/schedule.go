@@ -164,7 +164,7 @@ func OnSchedule[S, T any](s *Schedule[S, T], handler func(*S, *Context, T) error
 		return Binding[S]{}
 	}
 	d, w := s.decl, s.payload
-	b := Binding[S]{decl: d, handler: funcName(handler)}
+	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
 	b.schedule = func(s *S, t host.Turn, tick *host.Tick, payload []byte) error {
 		var arg T
 		if err := w.Decode(host.CBOR, payload, &arg); err != nil {

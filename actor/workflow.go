@@ -49,7 +49,7 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 		workflow.WithStepDefaults(workflow.Retry(workflow.RetryPolicy{Retryable: worthAgain})),
 	}, opts...)
 	p := workflow.NewFunction(d.name, fn, opts...).Program()
-	b := Binding[S]{decl: d, handler: funcName(fn)}
+	b := Binding[S]{tie: tie{decl: d, handler: funcName(fn)}}
 	b.workflow = &host.Workflow{Name: d.name, Handler: b.handler, Program: p}
 	b.workflow.Input = func(from host.Codec, data []byte) ([]byte, error) {
 		var v In
