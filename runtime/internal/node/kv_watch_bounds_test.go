@@ -11,13 +11,22 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	kvpart "github.com/cairn-run/cairn/runtime/internal/part/kv"
 )
 
-// large puts a JSON value of nearly 1 MiB, as a handler does: what reads JSON takes its time under the race detector.
+// smaller is by what events are smaller than they may be, where tests divide them: what reads JSON takes its time under the race
+// detector.
+const smaller = 64
+
+// divided has events be divided early, into parts of 16 values of large.
+func (g *stage) divided() { kernel.PartOf[*kvpart.Part](g.Kernel).DivideEvents(smaller) }
+
+// large puts a JSON value of nearly 16 KiB, as a handler does.
 func (g *stage) large(name string, n int) {
 	g.t.Helper()
 	g.must("a", func(_ *puppet, h host.Turn) error {
-		return h.KVPut(mustPack(g.t, dotted(name)), []byte(`"`+strings.Repeat("x", 1<<20-200)+fmt.Sprint(n)+`"`), host.EncodedJSON, time.Time{})
+		return h.KVPut(mustPack(g.t, dotted(name)), []byte(`"`+strings.Repeat("x", (1<<20)/smaller-200)+fmt.Sprint(n)+`"`), host.EncodedJSON, time.Time{})
 	})
 }
 
@@ -37,6 +46,7 @@ func (g *stage) longKeys(entries int, text string, times int) {
 
 func TestKeysThatChangeAllTheTimeKeepNoWatcherFromTheKeysAfterThem(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.divided()
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{}}, Initial: true, Stored: true})
 		defer w.Close()
 		g.kv("z=1")
@@ -70,6 +80,7 @@ func TestKeysThatChangeAllTheTimeKeepNoWatcherFromTheKeysAfterThem(t *testing.T)
 // "more" is always followed, also if the entries that were to follow are gone.
 func TestWatchersAreToldThatNothingFollows(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.divided()
 		for i := range 20 {
 			g.large(fmt.Sprintf("k.%02d", i), 0)
 		}
@@ -93,6 +104,7 @@ func TestWatchersAreToldThatNothingFollows(t *testing.T) {
 
 func TestAKeyWithoutAnEntryIsToldAbsentOnce(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.divided()
 		for i := range 40 {
 			g.large(fmt.Sprintf("k.%02d", i), 0)
 		}
@@ -220,10 +232,11 @@ func TestTheBytesOfTheKeysOfAWatcherAreBounded(t *testing.T) {
 // A client does not read events of any size, so their JSON is bounded.
 func TestEventsOfWatchersAreBoundedAsJSON(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.longKeys(3000, "<", 1900)
+		g.divided()
+		g.longKeys(3000/smaller, "<", 1900)
 		for i := range 7 {
 			g.must("a", func(_ *puppet, h host.Turn) error {
-				return h.KVPut(mustPack(t, kv.Key{"v", int64(i)}), []byte(`"`+strings.Repeat("&", 1_000_000)+`"`), host.EncodedJSON, time.Time{})
+				return h.KVPut(mustPack(t, kv.Key{"v", int64(i)}), []byte(`"`+strings.Repeat("&", 1_000_000/smaller)+`"`), host.EncodedJSON, time.Time{})
 			})
 		}
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{}}, Initial: true})
@@ -235,12 +248,12 @@ func TestEventsOfWatchersAreBoundedAsJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, err := json.Marshal(out)
-			if more = out.More; err != nil || len(text) > 40<<20 || more && len(text) < 30<<20 {
+			if more = out.More; err != nil || len(text) > 40<<20/smaller || more && len(text) < 30<<20/smaller {
 				t.Errorf("an event of %d bytes, %v", len(text), err)
 			}
 			total += len(out.Changes)
 		}
-		if total != 3007 {
+		if total != 3000/smaller+7 {
 			t.Errorf("%d changes", total)
 		}
 	})

@@ -412,6 +412,7 @@ func TestWatchersOutliveSleepAndEndWithTheLifeOfTheActor(t *testing.T) {
 
 func TestWatchersAreToldLargeStatesInParts(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.divided()
 		for i := range 40 {
 			g.large(fmt.Sprintf("k.%02d", i), 0)
 		}

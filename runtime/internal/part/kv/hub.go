@@ -23,6 +23,8 @@ type hub struct {
 	audiences map[string]*audience // by actor
 	held      atomic.Int64         // bytes of the changes that watchers have in hand
 	known     atomic.Int64         // bytes of what watchers remember
+
+	changesBytes, eventBytes int // see there
 }
 
 // An audience is the watches of one actor.

@@ -44,7 +44,13 @@ type Log interface {
 
 // New makes the part.
 func New(send Send, database Database, log Log) *Part {
-	return &Part{send: send, database: database, log: log}
+	return &Part{send: send, database: database, log: log, hub: hub{changesBytes: changesBytes, eventBytes: eventBytes}}
+}
+
+// DivideEvents has changes end with a part of the bytes that they may have, so that a test of what is divided need not write much.
+// It is called before there are watchers.
+func (p *Part) DivideEvents(by int) {
+	p.hub.changesBytes, p.hub.eventBytes = changesBytes/by, eventBytes/by
 }
 
 // Name implements kernel.Part.

@@ -192,7 +192,7 @@ const (
 
 // differences returns the entries that are different from what the watcher knows, which it knows then.
 func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, error) {
-	out, size, encoded, most, read := w.nothing(), 0, 0, changesBytes, make([]reading, 0, len(keys))
+	out, size, encoded, most, read := w.nothing(), 0, 0, w.hub.changesBytes, make([]reading, 0, len(keys))
 	if w.hub.held.Load() > w.k.Options.MaxEventBytes {
 		most = fewBytes
 	}
@@ -228,7 +228,7 @@ func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, erro
 		}
 		size += entryBytes + len(key) + len(e.Value)
 		encoded += encodedBytes(&change)
-		if (size >= most || encoded >= eventBytes) && i+1 < len(keys) {
+		if (size >= most || encoded >= w.hub.eventBytes) && i+1 < len(keys) {
 			w.rest, w.last, out.More = slices.Clone(keys[i+1:]), key, true
 			break
 		}
