@@ -26,9 +26,8 @@ var instances = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 // has, and else the same id after each start in a directory.
 func (r *Runtime) openCollector(ctx context.Context) (err error) {
 	o := &r.options
-	if r.attributes, err = traces.EnvironmentAttributes(ctx); err != nil {
-		return fmt.Errorf("runtime: %w", err)
-	}
+	var fault error // which matters only if there is a collector
+	r.attributes, fault = traces.EnvironmentAttributes(ctx)
 	id := uuid.New()
 	if hostname, err := os.Hostname(); err == nil && o.Disk == nil {
 		dir, _ := filepath.Abs(o.Dir)
@@ -46,6 +45,9 @@ func (r *Runtime) openCollector(ctx context.Context) (err error) {
 	}
 	if r.metrics, err = collector.NewMetricExporter(r.registry.Gather, r.attributes, o.Logger); err != nil {
 		return fmt.Errorf("runtime: %w", err)
+	}
+	if fault != nil && (r.exporter != nil || r.metrics != nil) {
+		return fmt.Errorf("runtime: %w", fault)
 	}
 	return nil
 }

@@ -69,6 +69,22 @@ func TestANodeSendsItsMetricsToACollector(t *testing.T) {
 	errorIf(t, len(slices.Compact(instances)) != 1 || len(instances[0]) != 36, "the instances are %v", instances)
 }
 
+// TestVariablesCountOnlyIfTheyNameACollector: those of the other programs of a machine must not stop a node that sends nothing.
+func TestVariablesCountOnlyIfTheyNameACollector(t *testing.T) {
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "shop")
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"} {
+		t.Setenv(name, "none")
+	}
+	dir := t.TempDir()
+	r, _ := openWith(t, dir, 0)
+	must(t, r.Close())
+	for name, value := range map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "1000", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} {
+		t.Setenv(name, value)
+	}
+	_, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: []actor.Definition{botDefinition(actor.Spec[bot]{})}})
+	errorIf(t, err == nil || !strings.Contains(err.Error(), "OTEL_RESOURCE_ATTRIBUTES"), "Open returned %v", err)
+}
+
 func TestACollectorThatHangsFailsNoClose(t *testing.T) {
 	gone := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone }))

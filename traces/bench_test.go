@@ -48,9 +48,8 @@ func BenchmarkStoredSpan(b *testing.B) {
 	spans := workload(1000, hour0, 1_000_000)
 	store, buffer := newRows(), NewBuffer(Options{Incarnation: 1})
 	for i := 0; b.Loop(); i++ {
-		if buffer.Add(spans[i%len(spans)]) {
-			flush(b, buffer, store, hour0+minute)
-		}
+		buffer.Add(spans[i%len(spans)])
+		flushFull(b, buffer, store, hour0+minute)
 	}
 }
 
@@ -62,9 +61,8 @@ func BenchmarkOpenSpan(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		s := &spans[i%len(spans)]
 		buffer.Open(s.SpanID, s.TraceID, s)
-		if buffer.End(*s) {
-			flush(b, buffer, store, hour0+minute)
-		}
+		buffer.End(*s)
+		flushFull(b, buffer, store, hour0+minute)
 	}
 }
 
@@ -132,7 +130,7 @@ func (discard) ForceFlush(context.Context) error                { return nil }
 func storedHour(t testing.TB) *rows {
 	store, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	for i, s := range workload(25_000, hour0, 144_000_000) {
-		if b.Add(s) || i%1000 == 999 {
+		if b.Add(s); len(b.full) > 0 || i%1000 == 999 {
 			flush(t, b, store, s.End)
 		}
 	}
@@ -211,9 +209,8 @@ func TestSpansAreHalfOfOTLP(t *testing.T) {
 	spans := workload(2000, hour0, 1_000_000)
 	store, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	for _, s := range spans {
-		if b.Add(s) {
-			flush(t, b, store, hour0+minute)
-		}
+		b.Add(s)
+		flushFull(t, b, store, hour0+minute)
 	}
 	flush(t, b, store, hour0+minute)
 	otlp, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: Protobuf(0, Group{Spans: spans})})

@@ -58,6 +58,11 @@ type Options struct {
 	// Resource describes the actor to the collector of Exporter.
 	Resource *Resource
 	Exporter Exporter // gets each span that is added; may be nil
+
+	// Added is called after a span was opened or added, by the runtime or by a user of the OpenTelemetry API, in the goroutine
+	// that did it and without a lock of the buffer. full reports whether the buffer has a full chunk, so that a flush should not
+	// wait for its time. Added may be nil.
+	Added func(full bool)
 }
 
 // Reason says why spans were dropped.
@@ -131,18 +136,26 @@ func NewBuffer(o Options) *Buffer {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
+	if o.Added == nil {
+		o.Added = func(bool) {}
+	}
 	return &Buffer{o: o}
 }
 
-// Add adds spans that ended, and gives them to the exporter. It keeps no slice of them. It reports whether the buffer
-// has a full chunk, so that a flush should not wait for its time.
-func (b *Buffer) Add(spans ...Span) (full bool) {
+// Add adds spans that ended, and gives them to the exporter. It keeps no slice of them.
+func (b *Buffer) Add(spans ...Span) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	for i := range spans {
 		b.add(&spans[i], math.MinInt64)
 	}
-	return len(b.full) > 0
+	b.unlockAdded()
+}
+
+// unlockAdded calls Added. b.mu is held, and is not afterwards.
+func (b *Buffer) unlockAdded() {
+	full := len(b.full) > 0
+	b.mu.Unlock()
+	b.o.Added(full)
 }
 
 // add adds a span that ended. b.mu is held.
@@ -221,7 +234,7 @@ func (b *Buffer) seal(e *encoder) {
 // span is counted as dropped, and its caller must not End it.
 func (b *Buffer) Open(id SpanID, trace TraceID, live Live) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlockAdded()
 	if b.closed || len(b.open) >= MaxOpen {
 		b.drops[DropOpen]++
 		return false
@@ -230,12 +243,12 @@ func (b *Buffer) Open(id SpanID, trace TraceID, live Live) bool {
 	return true
 }
 
-// End adds a span that was registered by Open. It reports what Add does.
-func (b *Buffer) End(s Span) (full bool) { return b.end(&s) }
+// End adds a span that was registered by Open.
+func (b *Buffer) End(s Span) { b.end(&s) }
 
-func (b *Buffer) end(s *Span) (full bool) {
+func (b *Buffer) end(s *Span) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlockAdded()
 	bucket := int64(math.MinInt64)
 	for i := len(b.open) - 1; i >= 0; i-- { // the newest span ends first
 		if b.open[i].identity == s.identity() {
@@ -245,7 +258,6 @@ func (b *Buffer) end(s *Span) (full bool) {
 		}
 	}
 	b.add(s, bucket)
-	return len(b.full) > 0
 }
 
 // snapshots returns the open spans as they are. It calls them without a lock.

@@ -155,9 +155,8 @@ func TestChunksKeepTheirLimitWithTheirTexts(t *testing.T) {
 			s.Attributes = append(s.Attributes, String(fmt.Sprintf("key %d of span %d", n, i), strings.Repeat("v", random.IntN(120))))
 		}
 		want++
-		if b.Add(s) {
-			flush(t, b, store, hour0+minute)
-		}
+		b.Add(s)
+		flushFull(t, b, store, hour0+minute)
 	}
 	flush(t, b, store, hour0+minute)
 	spans, largest := 0, 0

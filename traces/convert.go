@@ -106,7 +106,7 @@ func list[T any](key string, elements []T, make1 func(string, T) Attribute) Attr
 func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
 	r, err := resource.New(ctx, resource.WithFromEnv())
 	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
+		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	return cloneAttributes(fromAttributes(r.Attributes()), new(uint32)), nil
 }

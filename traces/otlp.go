@@ -377,7 +377,8 @@ func (v Value) otlp() *commonpb.AnyValue {
 
 // Size returns about how many bytes a span has as OTLP in protobuf.
 func (s *Span) Size() int {
-	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes) + attributesSize(s.Scope.Attributes)
+	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes) +
+		min(len(s.Scope.Name), MaxString) + min(len(s.Scope.Version), MaxString) + min(len(s.Scope.SchemaURL), MaxString) + attributesSize(s.Scope.Attributes)
 	for i := range s.Events {
 		n += 16 + len(s.Events[i].Name) + attributesSize(s.Events[i].Attributes)
 	}

@@ -136,3 +136,13 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 		t.Errorf("the name is %+v (%v)", out, err)
 	}
 }
+
+// TestSizeCountsTheScope: queues and tails are bounded by the sizes of their spans.
+func TestSizeCountsTheScope(t *testing.T) {
+	plain := made(1, hour0, hour0+1)
+	s := plain
+	s.Scope = Scope{Name: strings.Repeat("n", 100), Version: strings.Repeat("v", 200), SchemaURL: strings.Repeat("u", 2*MaxString)}
+	if got, want := s.Size(), plain.Size()+300+MaxString; got != want {
+		t.Errorf("the size is %d, want %d", got, want)
+	}
+}

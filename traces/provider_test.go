@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,31 @@ func TestErrorsOfTheRuntimeStay(t *testing.T) {
 	c.active.Finish(&s)
 	if s.Status != Error || s.Message != "the turn failed" || c.active.s.Status != OK {
 		t.Errorf("the status is %v %q, that of the user %v", s.Status, s.Message, c.active.s.Status)
+	}
+}
+
+// TestSpansOfUsersCauseAFlush: a buffer calls Added for each span that users begin or end.
+func TestSpansOfUsersCauseAFlush(t *testing.T) {
+	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(NewProcessor()))
+	c := newTurn(true)
+	store, calls, chunks := newRows(), 0, 0
+	c.b = NewBuffer(Options{Incarnation: 1, Added: func(full bool) {
+		if calls++; full {
+			chunks++
+			flush(t, c.b, store, hour0+minute)
+		}
+	}})
+	ctx := c.p.Begin(c.b, c.s).Context(context.Background())
+	const each = 2000
+	for _, p := range []trace.TracerProvider{c.p, own} {
+		tracer := p.Tracer("shop")
+		for i := range each {
+			_, s := tracer.Start(ctx, strings.Repeat(strconv.Itoa(i%10), 1000)+strconv.Itoa(i))
+			s.End()
+		}
+	}
+	if d := c.b.Drops(); calls != 2*2*each || chunks < 2*each*1000/MaxChunk || d != (Drops{}) {
+		t.Errorf("%d calls, %d with a full chunk, drops %v", calls, chunks, d)
 	}
 }
 

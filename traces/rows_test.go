@@ -111,3 +111,11 @@ func flush(t testing.TB, b *Buffer, r *rows, now int64) {
 	}
 	b.Committed(nil)
 }
+
+// flushFull flushes a buffer that has a full chunk.
+func flushFull(t testing.TB, b *Buffer, r *rows, now int64) {
+	t.Helper()
+	if len(b.full) > 0 {
+		flush(t, b, r, now)
+	}
+}

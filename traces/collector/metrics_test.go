@@ -166,6 +166,62 @@ func TestManyMetricsAreSeveralRequests(t *testing.T) {
 	}
 }
 
+func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
+	const points = 7
+	f := &dto.MetricFamily{Name: proto.String("large_total"), Type: dto.MetricType_COUNTER.Enum()}
+	for i := range points {
+		label := &dto.LabelPair{Name: proto.String("text"), Value: proto.String(strings.Repeat("x", maxRequest/3))}
+		f.Metric = append(f.Metric, &dto.Metric{Label: []*dto.LabelPair{label}, Counter: &dto.Counter{Value: proto.Float64(float64(i))}})
+	}
+	r := &replies{list: []*http.Response{reply(200)}}
+	e, _ := exporter(t, r, func() ([]*dto.MetricFamily, error) { return []*dto.MetricFamily{f}, nil })
+	if err := e.export(); err != nil {
+		t.Fatal(err)
+	}
+	var values []float64
+	for _, body := range r.bodies {
+		var m metricspb.MetricsData
+		if err := proto.Unmarshal([]byte(body), &m); err != nil || len(body) > maxRequest+1000 {
+			t.Errorf("a request of %d bytes: %v", len(body), err)
+		}
+		for _, part := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+			if part.Name != "large_total" || !part.GetSum().GetIsMonotonic() {
+				t.Errorf("a part is called %q", part.Name)
+			}
+			for _, p := range part.GetSum().DataPoints {
+				values = append(values, p.GetAsDouble())
+			}
+		}
+	}
+	if want := []float64{0, 1, 2, 3, 4, 5, 6}; !slices.Equal(values, want) {
+		t.Errorf("the values are %v, want %v", values, want)
+	}
+}
+
+// TestValuesBeginWithWhatCountsThem: a rate from the start of the node on must not hold what the process did before.
+func TestValuesBeginWithWhatCountsThem(t *testing.T) {
+	list := families(t)[:1]
+	for _, name := range []string{"process_cpu_seconds_total", "go_memstats_frees_total", "gone_total"} {
+		list = append(list, &dto.MetricFamily{Name: &name, Type: dto.MetricType_COUNTER.Enum(), Metric: []*dto.Metric{{Counter: &dto.Counter{Value: proto.Float64(1)}}}})
+	}
+	starts := func() (all []uint64) {
+		for _, m := range otlpMetrics(list, time.Unix(7, 0), time.Unix(9, 0)) {
+			for _, p := range m.GetSum().GetDataPoints() {
+				all = append(all, p.StartTimeUnixNano/1e9)
+			}
+		}
+		return all
+	}
+	if got, want := starts(), []uint64{5, 7, 7, 7, 7}; !slices.Equal(got, want) {
+		t.Errorf("without the start of the process values begin at %v, want %v", got, want)
+	}
+	list = append(list, &dto.MetricFamily{Name: proto.String("process_start_time_seconds"), Type: dto.MetricType_GAUGE.Enum(),
+		Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: proto.Float64(3)}}}})
+	if got, want := starts(), []uint64{5, 7, 3, 3, 7}; !slices.Equal(got, want) {
+		t.Errorf("values begin at %v, want %v", got, want)
+	}
+}
+
 func TestVariablesOfMetrics(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", "off"},

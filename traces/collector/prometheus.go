@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/cairn-run/cairn/traces"
@@ -17,27 +18,46 @@ import (
 var scope = &commonpb.InstrumentationScope{Name: traces.RuntimeScope}
 
 // otlpMetrics returns metrics in the form of OTLP, under the same names. The mapping is that of OpenTelemetry's "Prometheus and
-// OpenMetrics Compatibility"; bounds of histograms are classic ones.
-func otlpMetrics(families []*dto.MetricFamily, start, now time.Time) []*metricspb.Metric {
-	list := make([]*metricspb.Metric, 0, len(families))
+// OpenMetrics Compatibility"; bounds of histograms are classic ones. A value without a creation time counts since start, and one of Go's
+// runtime or of the process since the process began. A metric that is larger than a request becomes several, which divide its points.
+func otlpMetrics(families []*dto.MetricFamily, start, now time.Time) (list []*metricspb.Metric) {
+	began := nanoseconds(start)
 	for _, f := range families {
-		m := &metricspb.Metric{Name: f.GetName(), Description: f.GetHelp(), Unit: unitOf(f.GetName())}
-		p := points{nanoseconds(now), nanoseconds(start), f.Metric}
-		switch f.GetType() {
-		case dto.MetricType_COUNTER:
-			m.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{DataPoints: p.counters(), IsMonotonic: true, AggregationTemporality: cumulative}}
-		case dto.MetricType_HISTOGRAM:
-			m.Data = &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{DataPoints: p.histograms(), AggregationTemporality: cumulative}}
-		case dto.MetricType_SUMMARY:
-			m.Data = &metricspb.Metric_Summary{Summary: &metricspb.Summary{DataPoints: p.summaries()}}
-		case dto.MetricType_GAUGE, dto.MetricType_UNTYPED:
-			m.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: p.gauges()}}
-		default:
-			continue
+		if f.GetName() == "process_start_time_seconds" && len(f.Metric) == 1 {
+			began = uint64(f.Metric[0].GetGauge().GetValue() * 1e9)
 		}
-		list = append(list, m)
+	}
+	for _, f := range families {
+		p := points{nanoseconds(now), nanoseconds(start), f.Metric}
+		if strings.HasPrefix(f.GetName(), "go_") || strings.HasPrefix(f.GetName(), "process_") {
+			p.start = began
+		}
+		list = p.metrics(list, f)
 	}
 	return list
+}
+
+// metrics appends the metrics of a family that has the points.
+func (p *points) metrics(list []*metricspb.Metric, f *dto.MetricFamily) []*metricspb.Metric {
+	m := &metricspb.Metric{Name: f.GetName(), Description: f.GetHelp(), Unit: unitOf(f.GetName())}
+	switch f.GetType() {
+	case dto.MetricType_COUNTER:
+		m.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{DataPoints: p.counters(), IsMonotonic: true, AggregationTemporality: cumulative}}
+	case dto.MetricType_HISTOGRAM:
+		m.Data = &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{DataPoints: p.histograms(), AggregationTemporality: cumulative}}
+	case dto.MetricType_SUMMARY:
+		m.Data = &metricspb.Metric_Summary{Summary: &metricspb.Summary{DataPoints: p.summaries()}}
+	case dto.MetricType_GAUGE, dto.MetricType_UNTYPED:
+		m.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: p.gauges()}}
+	default:
+		return list
+	}
+	if n := len(p.list); n > 1 && proto.Size(m) > maxRequest {
+		first, rest := *p, *p
+		first.list, rest.list = p.list[:n/2], p.list[n/2:]
+		return rest.metrics(first.metrics(list, f), f)
+	}
+	return append(list, m)
 }
 
 const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE

@@ -278,20 +278,33 @@ func (c *cli) printSampling(s *trace.Sampling) error {
 // maxIndent is how many levels a tree of spans is indented. The lines of deeper spans begin with their level instead.
 const maxIndent = 20
 
-// printTraces prints spans as trees, the traces in the order of their starts. A span whose parent is not there is a root.
+// printTraces prints spans as trees, the traces in the order of their starts. A span whose parent is not there is a root, and so is
+// one of spans that are each other's parents. Each span is printed once.
 func (c *cli) printTraces(out *trace.ReadOutput) error {
 	spans := append(slices.Clone(out.Parents), out.Spans...)
 	slices.SortStableFunc(spans, func(a, b trace.Span) int { return a.Start.Compare(b.Start) })
-	known, children := make(map[string]bool), make(map[string][]*trace.Span)
+	known := make(map[[2]string]*trace.Span)
 	for i := range spans {
-		known[spans[i].SpanID] = true
+		known[[2]string{spans[i].TraceID, spans[i].SpanID}] = &spans[i]
 	}
-	var order []string // of the traces
-	roots := make(map[string][]*trace.Span)
+	parents := make(map[*trace.Span]*trace.Span)
+	done := make(map[*trace.Span]int) // by which climb: a span that one comes upon again is in a cycle
 	for i := range spans {
 		s := &spans[i]
-		if s.ParentID != "" && known[s.ParentID] {
-			children[s.ParentID] = append(children[s.ParentID], s)
+		for ; s != nil && done[s] == 0; s = parents[s] {
+			done[s] = i + 1
+			parents[s] = known[[2]string{s.TraceID, s.ParentID}]
+		}
+		if s != nil && done[s] == i+1 {
+			parents[s] = nil
+		}
+	}
+	var order []string // of the traces
+	roots, children := make(map[string][]*trace.Span), make(map[*trace.Span][]*trace.Span)
+	for i := range spans {
+		s := &spans[i]
+		if up := parents[s]; up != nil {
+			children[up] = append(children[up], s)
 			continue
 		}
 		if roots[s.TraceID] == nil {
@@ -307,7 +320,7 @@ func (c *cli) printTraces(out *trace.ReadOutput) error {
 			fmt.Fprintf(&b, "%d: ", depth)
 		}
 		fmt.Fprintf(&b, "%s  %s%s\n", table.OneLine(s.Name), lasted(s, out.Now), ending(s))
-		for _, child := range children[s.SpanID] {
+		for _, child := range children[s] {
 			walk(child, depth+1)
 		}
 	}

@@ -18,6 +18,34 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
+func TestSpansThatAreEachOthersParentsArePrintedOnce(t *testing.T) {
+	out := &trace.ReadOutput{}
+	for i, pair := range []string{"a c", "b a", "c b", "d c", "e e", "f", "g f"} { // a span, and its parent
+		id, parent, _ := strings.Cut(pair, " ")
+		start := time.Unix(int64(i), 0).UTC()
+		out.Spans = append(out.Spans, trace.Span{TraceID: "t", SpanID: id, ParentID: parent, Name: id, Start: start, End: &start})
+	}
+	out.Spans = append(out.Spans, trace.Span{TraceID: "u", SpanID: "f", Name: "f", Start: out.Spans[6].Start, End: out.Spans[6].End})
+	var b strings.Builder
+	if err := (&cli{stdout: &b}).printTraces(out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `1970-01-01T00:00:00Z  trace t
+  a  0s
+    b  0s
+      c  0s
+        d  0s
+  e  0s
+  f  0s
+    g  0s
+1970-01-01T00:00:06Z  trace u
+  f  0s
+`
+	if b.String() != want {
+		t.Errorf("the trees are\n%s", b.String())
+	}
+}
+
 func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	dir := t.TempDir()
 	d := serve(t, dir)

@@ -86,6 +86,30 @@ func TestPages(t *testing.T) {
 	b.calm()
 }
 
+// TestATraceFollowsItsActors: spans come to a waterfall as they end. Its page is hidden then, so it reads nothing.
+func TestATraceFollowsItsActors(t *testing.T) {
+	s := newSite(t, "")
+	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	b := s.open("#/trace/" + id + "?actor=cell/acme")
+	b.until("document.querySelector('.live .badge.good') && document.querySelector('p.empty')")
+	b.hide()
+	js[bool](b, `(fetch('../actors/cell/acme/-/call/put', { method: 'POST', body: '{"key":["a"],"value":2}',
+		headers: { 'Content-Type': 'application/json', Traceparent: '00-`+id+`-b7ad6b7169203331-01' } }), true)`)
+	b.until("[...document.querySelectorAll('.wf-name')].some((e) => e.innerText.includes('turn put'))")
+	// Spans that are each other's parents are shown once.
+	js[bool](b, `(import('./trace.js').then(({ order }) => {
+		const start = (s) => ({ start: '2027-01-01T00:00:0' + s + 'Z' });
+		window.order = order([{ span_id: 'b', parent_id: 'a', ...start(2) }, { span_id: 'a', parent_id: 'b', ...start(1) }, { span_id: 'c', ...start(3) }])
+			.map(({ s, depth }) => s.span_id + depth).join(' ');
+	}), true)`)
+	b.until("window.order")
+	if got := js[string](b, "window.order"); got != "c0 a0 b1" {
+		t.Errorf("the order is %s", got)
+	}
+	b.calm()
+}
+
 // TestOneTrace opens a trace as a waterfall, with the spans of another actor that took part.
 func TestOneTrace(t *testing.T) {
 	s := newSite(t, "")

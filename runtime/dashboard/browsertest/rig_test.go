@@ -276,6 +276,12 @@ func (b *tab) size(width, height int64) {
 	}
 }
 
+// hide makes the page take itself for hidden, so that it reads nothing again.
+func (b *tab) hide() {
+	b.t.Helper()
+	js[bool](b, "(Object.defineProperty(document, 'hidden', { value: true }), true)")
+}
+
 // calm fails the test if the console said anything, except that the node refused a request without a valid token.
 func (b *tab) calm() {
 	b.t.Helper()

@@ -50,16 +50,54 @@ export function group(spans) {
 // within is what of spans has not ended before a time.
 export const within = (list, from) => list.filter((s) => !s.end || Date.parse(s.end) >= from);
 
+const streams = 3; // of a page: a browser has six connections to a node for all its pages
+
+// follower follows the spans of some actors of a list as they end. on.span gets each with its actor; on.turn says that
+// the stream of an actor began, after which it must be read, was lost, or left spans out. An actor that is not followed, or no longer, is for the page to read now and then.
+export function follower(page, query, on) {
+  const open = new Map(); // by actor
+  const follow = async (name, a) => {
+    const o = { end: new AbortController(), live: false };
+    open.set(name, o);
+    const signal = AbortSignal.any([page.signal, o.end.signal]);
+    const turn = (live) => { o.live = live; if (!signal.aborted) on.turn(a, live); };
+    try {
+      for await (const e of events(actorPath(a) + 'traces', { signal, query: String(new URLSearchParams(query)) })) {
+        if (e.event === 'span') on.span(parse(e.data), a);
+        else turn(e.event !== 'dashboard.lost');
+      }
+    } catch { /* it is read now and then */ }
+    turn(false);
+  };
+  return {
+    live: () => [...open.values()].filter((o) => o.live).length,
+    set: (list) => {
+      const names = new Map(list.map((a) => [`${address(a)} ${a.id ?? ''}`, a]));
+      for (const [name, o] of open) if (!names.has(name)) { o.end.abort(); open.delete(name); }
+      for (const [name, a] of names) if (open.size < streams && !open.has(name)) follow(name, a);
+    },
+  };
+}
+
+// liveness says what of a list of actors is followed.
+export const liveness = (live, all) => all && h('p.live', badge(live >= all ? 'live' : live ? `${live} of ${all} actors live` : 'every 30 s', live >= all ? 'good' : 'quiet'));
+
 const most = 1500; // spans that are held of an actor among others
 const overlap = 10_000; // of two readings, in ms: a span is kept a moment after it has ended
 
 // hold adds a reading to what is held of an actor: its spans by id, the latest of those that have not ended before a time, and the time
 // from which the next reading goes on. One that did not come to the end is gone on with where it stopped.
 export function hold(of, r, from) {
-  const all = [...within([...of.spans.values()], from), ...r.spans];
+  const all = [...within([...of.spans.values()], from), ...r.spans.filter((s) => s.end || !of.spans.get(s.span_id)?.end)];
   of.spans = new Map([...new Map(all.map((s) => [s.span_id, s]))].slice(-most));
   if (!r.more) of.upTo = Date.parse(r.now) - overlap;
   else if (r.spans.length) of.upTo = Date.parse(r.spans.at(-1).start);
+}
+
+// put adds a span that has ended to what is held of an actor.
+export function put(of, s) {
+  of.spans.set(s.span_id, s);
+  if (of.spans.size > most) of.spans.delete(of.spans.keys().next().value);
 }
 
 export function traceTable(traces, actorOf, none) {

@@ -4,7 +4,7 @@ import { h, patch } from './dom.js';
 import { call, get } from './api.js';
 import { badge, button, facts, fault, json, moment, note, say } from './ui.js';
 import { address, between, link, micros, number, parseAddress, span } from './format.js';
-import { readSpans } from './spans.js';
+import { follower, liveness, readSpans } from './spans.js';
 
 const most = 10_000; // spans that are read
 const rows = 2000; // that are shown
@@ -16,27 +16,36 @@ export default async function trace(page) {
   const actors = new Map(page.query.getAll('actor').map((a) => [a, parseAddress(a)]));
   const spans = new Map(); // by id
   let now = new Date().toISOString();
-  let missing = 0; // spans that were dropped
+  const dropped = new Map(); // spans, by actor
+  const missing = () => [...dropped.values()].reduce((n, m) => n + m, 0);
   const damaged = new Set(); // keys of spans that cannot be read
   let chosen = '';
   const full = () => spans.size >= most;
   const detail = h('div.detail');
+  const put = (s, a) => { if (s.end || !spans.get(s.span_id)?.end) spans.set(s.span_id, { ...s, actor: address(a) }); }; // it may have ended since it was read
+  const tails = follower(page, { trace_id: id }, {
+    span: (s, a) => { if (!full() || spans.has(s.span_id)) put(s, a); view.set([...spans.values()]); },
+    turn: async (a, live) => {
+      if (live && !full()) await read(a).catch(() => {}); // what ended before, or was left out
+      view.set([...spans.values()]);
+    },
+  });
   const read = async (a) => {
     const r = await readSpans((name, input) => call(a, name, input, { signal: page.signal }), { trace_id: id });
-    for (const s of r.spans) spans.set(s.span_id, { ...s, actor: address(a) });
+    for (const s of r.spans) put(s, a);
     now = r.now;
-    missing += r.dropped;
+    dropped.set(address(a), r.dropped);
     for (const key of r.damaged) damaged.add(`${address(a)} ${key}`);
     return r.spans.length;
   };
   const view = page.section({
-    title: 'Waterfall', cls: 'flush', ms: 5000,
+    title: 'Waterfall', cls: 'flush', ms: 30_000, // for what is open, and for actors that are not followed
     load: async () => {
-      missing = 0;
+      tails.set([...actors.values()]);
       for (const a of actors.values()) if (!full()) await read(a);
       return [...spans.values()];
     },
-    show: (list) => [missing || damaged.size ? h('p.warn', missing ? `${number(missing)} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
+    show: (list) => [liveness(tails.live(), actors.size), missing() || damaged.size ? h('p.warn', missing() ? `${number(missing())} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
     actions: button('Find in other actors', () => find(), {}),
   });
   // find lets the node look in all actors, up to a second a page.
@@ -47,7 +56,7 @@ export default async function trace(page) {
     do {
       const r = await get('-/traces?' + new URLSearchParams({ trace: id, ...(cursor ? { cursor } : {}) }), { signal: page.signal });
       for (const s of r.spans) {
-        spans.set(s.span_id, { ...s, actor: address(s) });
+        put(s, s);
         actors.set(address(s), { type: s.type, key: s.key });
       }
       asked += r.actors;
@@ -63,8 +72,9 @@ export default async function trace(page) {
   if (!actors.size) find().catch((e) => { if (!page.signal.aborted) patch(detail, fault(e)); });
 }
 
-// order puts spans in the order of their tree, with their depth.
-function order(list) {
+// order puts spans in the order of their tree, with their depth. The first of spans that are each other's parents is a root.
+export function order(list) {
+  const early = (a, b) => between(b.start, a.start);
   const known = new Map(list.map((s) => [s.span_id, s]));
   const children = new Map();
   for (const s of list) {
@@ -74,15 +84,16 @@ function order(list) {
   }
   const out = [];
   const seen = new Set();
-  const walk = (id, depth) => {
-    for (const s of (children.get(id) ?? []).sort((a, b) => between(b.start, a.start))) {
+  const walk = (list, depth) => {
+    for (const s of list.sort(early)) {
       if (seen.has(s.span_id)) continue;
       seen.add(s.span_id);
       out.push({ s, depth, orphan: Boolean(s.parent_id) && !known.has(s.parent_id) });
-      walk(s.span_id, depth + 1);
+      walk(children.get(s.span_id) ?? [], depth + 1);
     }
   };
-  walk('', 0);
+  walk(children.get('') ?? [], 0);
+  walk([...list], 0);
   return out;
 }
 

@@ -5,7 +5,7 @@ import { call, get } from './api.js';
 import { button, fault } from './ui.js';
 import { address, parseAddress, link } from './format.js';
 import { scrape } from './metrics.js';
-import { group, hold, ranges, readSpans, traceTable } from './spans.js';
+import { follower, group, hold, liveness, put, ranges, readSpans, traceTable } from './spans.js';
 
 const asked = 20;
 
@@ -18,30 +18,38 @@ export default function traces(page) {
   const form = h('form', { onsubmit: (e) => { e.preventDefault(); try { location.hash = /^[0-9a-f]{32}$/.test(actor.value.trim()) ? '#/trace/' + actor.value.trim() : link(parseAddress(actor.value), 'traces'); } catch (err) { patch(trouble, fault(err)); } } }, actor);
   const held = new Map(); // by actor, its spans by id, and the time up to which they were read
   const idOf = (a) => address(a) + ' ' + a.id;
+  const tails = follower(page, errors ? { errors: true } : {}, {
+    span: (s, a) => {
+      const of = held.get(idOf(a));
+      if (of) put(of, s);
+      draw();
+    },
+    turn: () => draw(),
+  });
+  let looked = null; // the actors that were looked at
+  const draw = () => { if (looked) list.set(looked); };
   const read = async (a, from, signal) => {
     const of = held.get(idOf(a)) ?? { spans: new Map(), upTo: from };
     const r = await readSpans((name, input) => call(a, name, input, { signal }), { start: new Date(Math.max(of.upTo, from)).toISOString(), errors: errors || undefined, limit: 300 }).catch(() => null);
-    if (!r) return [];
+    if (!r) return;
     hold(of, r, from);
     held.set(idOf(a), of);
-    return [...of.spans.values()].map((s) => ({ ...s, actor: a }));
   };
   const list = page.section({
-    title: '', cls: 'flush', ms: 5000,
+    title: '', cls: 'flush', ms: 30_000, // for what is open, and for actors that are not followed
     load: async (signal) => {
       const r = await get('actors?' + new URLSearchParams({ limit: 200, ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
       const some = r.actors.sort((a, b) => new Date(b.updated) - new Date(a.updated)).slice(0, asked);
       const from = Date.now() - ranges[range] * 60_000;
-      const all = [];
-      for (let i = 0; i < some.length; i += 4) {
-        const lists = await Promise.all(some.slice(i, i + 4).map((a) => read(a, from, signal)));
-        lists.forEach((l) => all.push(...l));
-      }
+      for (let i = 0; i < some.length; i += 4) await Promise.all(some.slice(i, i + 4).map((a) => read(a, from, signal)));
       const shown = new Set(some.map(idOf));
       for (const id of held.keys()) if (!shown.has(id)) held.delete(id); // others are looked at now
-      return { traces: group(all).slice(0, 100), actors: some.length };
+      tails.set(some);
+      return looked = some;
     },
-    show: (r) => [traceTable(r.traces, (t) => t.root.actor, 'No traces of that time.'), h('p.note', `Of the ${r.actors} actors of this list that have changed last. An actor's own page has all of its traces.`)],
+    show: (some) => [liveness(tails.live(), some.length),
+      traceTable(group(some.flatMap((a) => [...held.get(idOf(a))?.spans.values() ?? []].map((s) => ({ ...s, actor: a })))).slice(0, 100), (t) => t.root.actor, 'No traces of that time.'),
+      h('p.note', `Of the ${some.length} actors of this list that have changed last. An actor's own page has all of its traces.`)],
   });
   page.root.append(h('div.head', h('h1', 'Traces'), h('div.actions', form, type,
     h('span.segments', Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }))),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -127,6 +128,30 @@ func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 		registerer = prometheus.NewRegistry()
 		g.restart()
 		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do")
+	})
+}
+
+func TestManySpansOfUsersInOneTurnAreStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		g := newStage(t, func(o *Options) { o.Traces, o.Registerer = parttrace.Options{}, metrics })
+		g.must("a", add(1))
+		const spans, size = 2000, 1000
+		if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+			tracer := oteltrace.SpanFromContext(h).TracerProvider().Tracer("shop")
+			for i := range spans {
+				_, s := tracer.Start(h, fmt.Sprintf("%0*d", size, i))
+				s.End()
+				time.Sleep(time.Microsecond) // the turn goes on when the flush is over
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		if n, kept := dropped(t, metrics), g.status("a").TraceBytes; n != 0 || kept < spans*size {
+			t.Errorf("%v spans were dropped, %d bytes are stored", n, kept)
+		}
 	})
 }
 

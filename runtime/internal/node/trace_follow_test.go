@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -105,6 +106,58 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 		wantCode(t, err, host.Destroyed)
 		if all, _ := drain(turns); strings.Contains(strings.Join(spanNames(all.Spans), ","), "turn do") {
 			t.Error("the tail has turns of a successor")
+		}
+	})
+}
+
+// A tail that is opened while a destroy waits for the disk is that of the successor: the end of the actor before does not end it, and
+// it has none of its spans.
+func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		old := g.tail("a", trace.FollowInput{})
+		defer old.Close()
+		g.disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return nil
+		})
+		errs := make(chan error, 2)
+		go func() {
+			errs <- g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
+		}()
+		time.Sleep(10 * time.Millisecond)
+		go func() { errs <- g.do("a", add(1)) }()
+		next := old
+		for next.Life() == old.Life() {
+			time.Sleep(time.Millisecond)
+			tail, err := g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{})
+			if err != nil {
+				wantCode(t, err, host.NotFound)
+				continue
+			}
+			defer tail.Close()
+			next = tail
+		}
+		if err := errors.Join(<-errs, <-errs); err != nil {
+			t.Fatal(err)
+		}
+		g.must("a", add(1))
+		all, err := drain(next)
+		wantCode(t, err, host.DeadlineExceeded)
+		turns := 0
+		for _, s := range all.Spans {
+			if s.Name == "turn do" {
+				turns++
+				if s.TraceID == parentTrace {
+					t.Errorf("it has a turn of the actor before: %+v", s)
+				}
+			}
+		}
+		if turns == 0 {
+			t.Errorf("it has %q, and not the last turn", spanNames(all.Spans))
 		}
 	})
 }

@@ -85,6 +85,10 @@ func Follow(ctx context.Context, k *kernel.Kernel, addr host.Address, in trace.F
 		t.Close()
 		return nil, err
 	}
+	if t.life.Destroyed() { // perhaps the actor before, which has also left spans here
+		t.Close()
+		return Follow(ctx, k, addr, in)
+	}
 	t.in.Life = life.String()
 	return t, nil
 }

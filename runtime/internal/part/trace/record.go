@@ -17,7 +17,6 @@ func (j *journal) Running(o *span.Operation) {
 	o.Own = r
 	j.attend(o)
 	r.lost = !j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
-	j.added(false)
 }
 
 // running is a turn that has not ended.
@@ -87,9 +86,9 @@ func (j *journal) Record(o *span.Operation) {
 		j.attend(o)
 	}
 	if o.Own != nil {
-		j.added(j.life().End(s))
+		j.life().End(s)
 	} else {
-		j.added(j.life().Add(s))
+		j.life().Add(s)
 	}
 }
 

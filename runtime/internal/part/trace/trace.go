@@ -141,12 +141,12 @@ func (j *journal) life() *buffer {
 		}
 		o := &j.p.o
 		j.buffer.CompareAndSwap(nil, &buffer{Buffer: traces.NewBuffer(traces.Options{
-			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: j, Resource: resourceOf(j.a.Address, o.Attributes),
+			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: j, Resource: resourceOf(j.a.Address, o.Attributes), Added: j.added,
 		})})
 	}
 }
 
-// added sees that what was added is flushed: soon if a chunk is full.
+// added sees that what the runtime or a user added is flushed: soon if a chunk is full.
 func (j *journal) added(full bool) {
 	if full && !j.rushes.Swap(true) {
 		j.p.k.Go(func() {
