@@ -104,8 +104,10 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 			{"plan=pro", "", "", invalid + `condition "plan=pro": the actor type has no attribute "plan"; every actor has state, run, size, updated and created`},
 			{"key=b01", "", "", invalid + `condition "key=b01": keys are selected by a prefix`},
 			{`latest="a`, "", "", invalid + "condition \"latest=\\\"a\": the quoted value is malformed"},
-			{"", "plan", "", invalid + `the actor type has no attribute "plan"; every actor has key, size and updated`},
-			{"", "state", "", invalid + "actors cannot be sorted by state; they can by key, size, updated and attributes"},
+			{"", "plan", "", invalid + `the actor type has no attribute "plan"; every actor has key, state, size and updated`},
+			{"", "run", "", invalid + "actors cannot be sorted by run; they can by key, state, size, updated and attributes"},
+			{"rank<2", "state", "", "b02 b03 b00 b04 b05 b01"},
+			{"rank<2", "-state", "", "b01 b05 b04 b00 b03 b02"},
 			{"", "-", "", invalid + `want the name of a field or attribute after "-"`},
 		} {
 			for _, limit := range []int{0, 1} {
@@ -133,7 +135,7 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 			errorIf(t, e.Metadata["field"] != "cursor", "%v", e)
 		}
 		for field, q := range map[string]host.ListQuery{
-			"where": {Where: []string{"nothing=1"}}, "sort": {Sort: "key"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
+			"where": {Where: []string{"nothing=1"}}, "sort": {Sort: "plan"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
 		} {
 			e := wantCode(t, errOf(list(q)), actor.InvalidArgument)
 			errorIf(t, e.Metadata["field"] != field, "%v", e)
