@@ -319,6 +319,19 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 			_, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", SQL: statement})
 			wantCode(t, err, code)
 		}
+		// Without any database: what one would refuse is refused, and a table that is not there is no error.
+		for statement, code := range map[string]actor.Code{
+			"SELEC 1": actor.InvalidArgument, "SELECT ?1": actor.InvalidArgument, "SELECT 1; SELEC": actor.InvalidArgument, "SELECT 'a": actor.InvalidArgument, "SELECT (1": actor.InvalidArgument,
+			"DELETE FROM n": actor.ReadOnly, "CREATE TABLE n (i)": actor.ReadOnly, "drop table if exists n": actor.ReadOnly, "/* SELECT */ -- SELECT\nUPDATE n SET i = 1": actor.ReadOnly,
+			"WITH a(b) AS (SELECT 1) INSERT INTO n SELECT b FROM a": actor.ReadOnly, "SELECT i FROM n; DELETE FROM n": actor.ReadOnly, "SELECT ';'; DELETE FROM n": actor.ReadOnly,
+			"SELECT i FROM n": "", "SELECT 'x; DELETE FROM n' FROM n": "", "WITH a AS (SELECT 1) SELECT replace(i, 'DELETE', ']') FROM [DELETE], n": "",
+			"VALUES (1)": "", "EXPLAIN DELETE FROM n": "", "-- nothing": "", `SELECT "; UPDATE" FROM n -- ; DELETE`: "",
+		} {
+			out, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", Prefix: []string{"none"}, SQL: statement})
+			if host.CodeOf(err) != code || len(out.Actors) > 0 || out.Read > 0 {
+				t.Errorf("%s, without a database: %v, want %q; %+v", statement, err, code, out)
+			}
+		}
 		wantCode(t, errOf(rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "none", SQL: "SELECT 1"})), actor.UnknownType)
 		all, answers := query(host.QueryManyInput{SQL: "SELECT 1", Limit: 60})
 		errorIf(t, strings.Count(all, "[[1]]") != 150 || answers != 3, "%d databases in %d answers", strings.Count(all, "[[1]]"), answers)
