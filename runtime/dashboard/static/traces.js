@@ -29,7 +29,7 @@ export default function traces(page) {
   const list = page.section({
     title: '', cls: 'flush', ms: 5000,
     load: async (signal) => {
-      const r = await get('actors?' + new URLSearchParams({ limit: 200, ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
+      const r = await get('actors?' + new URLSearchParams({ limit: 200, sort: '-updated', ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
       const some = r.actors.sort((a, b) => new Date(b.updated) - new Date(a.updated)).slice(0, asked);
       const from = Date.now() - ranges[range] * 60_000;
       const all = [];
@@ -41,7 +41,7 @@ export default function traces(page) {
       for (const id of held.keys()) if (!shown.has(id)) held.delete(id); // others are looked at now
       return { traces: group(all).slice(0, 100), actors: some.length };
     },
-    show: (r) => [traceTable(r.traces, (t) => t.root.actor, 'No traces of that time.'), h('p.note', `Of the ${r.actors} actors of this list that have changed last. An actor's own page has all of its traces.`)],
+    show: (r) => [traceTable(r.traces, (t) => t.root.actor, 'No traces of that time.'), h('p.note', `Of the ${r.actors} actors that have changed last. An actor's own page has all of its traces.`)],
   });
   page.root.append(h('div.head', h('h1', 'Traces'), h('div.actions', form, type,
     h('span.segments', Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }))),
