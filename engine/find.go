@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -64,61 +65,156 @@ func (f *Found) Get(key []byte) ([]byte, bool, error) { return appendStored(nil,
 
 // Find visits the actors of a query in their order, until visit returns false. All that it reads is of one state of the store. visit
 // must not call the store, which cannot be closed while it runs. The error is ErrListing if there is a Field and no index.
-func (s *Store) Find(q FindQuery, visit func(*Found) (bool, error)) (err error) {
+func (s *Store) Find(q FindQuery, visit func(*Found) (bool, error)) error {
+	return s.FindMerged([]FindQuery{q}, q.After, func(_ int, f *Found) (bool, error) { return visit(f) })
+}
+
+// FindMerged is like Find, for queries of the same Field and Reverse: it visits the actors of all of them in the order of the values,
+// those of one value in the order of the queries. after is the Row of the entry before the first, of whichever query; the
+// queries' own After is not used. visit gets the index of the query too. It holds an iterator for each query.
+func (s *Store) FindMerged(queries []FindQuery, after []byte, visit func(int, *Found) (bool, error)) (err error) {
 	if err := s.enter(); err != nil {
 		return err
 	}
 	defer s.leave()
-	start, end, known := q.bounds()
-	if q.Field != nil {
+	walks := make([]walk, len(queries))
+	for i := range walks {
+		w := &walks[i]
+		w.q = &queries[i]
+		w.start, w.end, w.known = w.q.bounds()
+	}
+	if len(queries) > 0 && queries[0].Field != nil {
 		if _, built, err := s.listingProgress(); err != nil || !built {
 			return errors.Join(err, ErrListing)
 		}
 	}
-	switch {
-	case q.After == nil:
-	case bytes.Compare(q.After, start) < 0 || bytes.Compare(q.After, end) >= 0:
-		return ErrCursor
-	case q.Reverse:
-		end = q.After
-	default:
-		start = append(clone(q.After), 0)
-	}
-	if bytes.Compare(start, end) >= 0 {
-		return nil
+	if after != nil {
+		if err := resume(walks, after); err != nil {
+			return err
+		}
 	}
 	snapshot := s.db.NewSnapshot()
 	defer snapshot.Close()
-	it, err := newIter(snapshot, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	defer func() {
+		for i := range walks {
+			if it := &walks[i].it; it.Iterator != nil {
+				err = errors.Join(err, it.Close())
+			}
+		}
+	}()
+	for i := range walks {
+		w := &walks[i]
+		w.read = snapshot
+		if bytes.Compare(w.start, w.end) >= 0 {
+			continue
+		}
+		if w.it, err = newIter(snapshot, &pebble.IterOptions{LowerBound: w.start, UpperBound: w.end}); err != nil {
+			return err
+		}
+		first := w.it.First
+		if w.q.Reverse {
+			first = w.it.Last
+		}
+		if err := w.arrive(first()); err != nil {
+			return err
+		}
+	}
+	for {
+		at := -1
+		for i := range walks {
+			if walks[i].there && (at < 0 || walks[i].before(&walks[at])) {
+				at = i
+			}
+		}
+		if at < 0 {
+			return nil
+		}
+		w := &walks[at]
+		if more, err := visit(at, &w.Found); err != nil || !more {
+			return err
+		}
+		next := w.it.Next
+		if w.q.Reverse {
+			next = w.it.Prev
+		}
+		if err := w.arrive(next()); err != nil {
+			return err
+		}
+	}
+}
+
+// A walk is one query as it is run, at the actor that it visits next.
+type walk struct {
+	Found
+	q          *FindQuery
+	start, end []byte // of the rows
+	known      int    // bytes that each row begins with
+	it         iterator
+	there      bool // the walk is at an actor
+}
+
+// resume makes walks go on behind a row of one of them.
+func resume(walks []walk, after []byte) error {
+	at := slices.IndexFunc(walks, func(w walk) bool {
+		return bytes.Compare(after, w.start) >= 0 && bytes.Compare(after, w.end) < 0
+	})
+	if at < 0 {
+		return ErrCursor
+	}
+	var value []byte
+	if w := &walks[at]; len(walks) > 1 && w.q.Field != nil {
+		var err error
+		if value, _, err = keyspace.ParseListing(after, w.known); err != nil {
+			return ErrCursor
+		}
+	}
+	for i := range walks {
+		w := &walks[i]
+		rows := append(clone(w.start[:w.known]), value...) // of the value
+		switch {
+		case i == at && w.q.Reverse:
+			rows = after
+		case i == at:
+			rows = append(clone(after), 0)
+		case i < at: // these come before the row, or after it in reverse
+			rows = keyspace.TupleEnd(rows)
+		}
+		if w.q.Reverse {
+			w.end = slices.MinFunc([][]byte{w.end, rows}, bytes.Compare)
+		} else {
+			w.start = slices.MaxFunc([][]byte{w.start, rows}, bytes.Compare)
+		}
+	}
+	return nil
+}
+
+// arrive reads the row that the iterator is at, if it is.
+func (w *walk) arrive(ok bool) (err error) {
+	if w.there = ok; !ok {
+		return w.it.Error()
+	}
+	w.Row = w.it.Key()
+	if w.q.Field == nil {
+		w.Key, err = keyspace.ParseDirectoryKey(w.Row, w.known)
+	} else {
+		w.Value, w.Key, err = keyspace.ParseListing(w.Row, w.known)
+	}
+	if err != nil {
+		return &CorruptError{Row: clone(w.Row), Reason: err.Error()}
+	}
+	value, err := w.it.ValueAndErr()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	first, next := it.First, it.Next
-	if q.Reverse {
-		first, next = it.Last, it.Prev
+	w.ID, err = parseDirectory(value)
+	return at(w.Row, err)
+}
+
+// before reports whether the actor of w comes before that of a walk with a lower index.
+func (w *walk) before(o *walk) bool {
+	order := bytes.Compare(w.Value, o.Value)
+	if w.q.Reverse {
+		return order >= 0
 	}
-	f := Found{read: snapshot}
-	for ok := first(); ok; ok = next() {
-		f.Row = it.Key()
-		if q.Field == nil {
-			f.Key, err = keyspace.ParseDirectoryKey(f.Row, known)
-		} else {
-			f.Value, f.Key, err = keyspace.ParseListing(f.Row, known)
-		}
-		if err != nil {
-			return &CorruptError{Row: clone(f.Row), Reason: err.Error()}
-		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if f.ID, err = parseDirectory(value); err != nil {
-			return at(f.Row, err)
-		}
-		if more, err := visit(&f); err != nil || !more {
-			return err
-		}
-	}
-	return it.Error()
+	return order < 0
 }

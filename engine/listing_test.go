@@ -84,6 +84,61 @@ func TestActorsAreFoundInTheOrderOfAField(t *testing.T) {
 	wantErr(t, s.Find(FindQuery{Namespace: "ns", Type: "t", Field: n, After: []byte("x")}, nil), ErrCursor)
 }
 
+// TestQueriesOfTypesAreMerged compares pages of merged queries with a sort of all their actors.
+func TestQueriesOfTypesAreMerged(t *testing.T) {
+	s := openTest(t, Options{})
+	n := tuple.AppendString(nil, "n")
+	for i := range 60 {
+		who := Identity{"ns", string("abc"[i%3]), []string{fmt.Sprintf("%02d", i)}}
+		sp, err := s.NewSpace(s.NewActorID(who))
+		must(t, err)
+		must(t, sp.Writes().Create(who))
+		if who.Type != "b" || i > 30 { // b has none of the low values
+			must(t, sp.Writes().Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(i/7)), PutOptions{}))
+		}
+		check(t, errOf(sp.Commit(nil)))
+		sp.Close()
+	}
+	value := func(i int64) []byte { return tuple.AppendInt(nil, i) }
+	for name, q := range map[string]FindQuery{
+		"whole": {Field: n}, "range": {Field: n, From: value(2), To: value(6)}, "one value": {Field: n, Value: value(5)},
+		"prefix": {Field: n, Value: value(5), Prefix: []string{"38"}}, "keys": {},
+	} {
+		var whole []string
+		for _, reverse := range []bool{false, true} {
+			for _, size := range []int{100, 1, 2, 7} {
+				var all []string
+				var after []byte
+				for more := true; more; {
+					var queries []FindQuery
+					for _, typ := range []string{"a", "b", "c", "none"} {
+						q := q
+						q.Namespace, q.Type, q.Reverse = "ns", typ, reverse
+						queries = append(queries, q)
+					}
+					seen := 0
+					must(t, s.FindMerged(queries, after, func(i int, f *Found) (bool, error) {
+						seen++
+						all, after = append(all, fmt.Sprintf("%x %s %s", f.Value, queries[i].Type, f.Key[0])), clone(f.Row)
+						return seen < size, nil
+					}))
+					more = seen == size
+				}
+				if whole == nil {
+					whole = all
+					fatalIf(t, len(all) == 0 || !slices.IsSorted(all), "%s: %q", name, all)
+				}
+				if reverse {
+					slices.Reverse(all)
+				}
+				same(t, strings.Join(all, ","), strings.Join(whole, ","), name, reverse, size)
+			}
+		}
+	}
+	wantErr(t, s.FindMerged([]FindQuery{{Namespace: "ns", Type: "a", Field: n}, {Namespace: "ns", Type: "b", Field: n}}, []byte("x"), nil), ErrCursor)
+	must(t, s.FindMerged(nil, nil, nil))
+}
+
 func TestADestroyedActorIsFoundNoMore(t *testing.T) {
 	s := listingStore(t, 4)
 	rows := checkListing(t, s)

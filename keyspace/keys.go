@@ -10,8 +10,10 @@ var (
 	Connection = Text{layout{Kind: 0x02, prints: "connection(%)", fields: []field{{asUTF8, "connection id"}},
 		owner: "connections", value: "one connection that outlives a sleep"}}
 
+	// inspectorToken is a key that other systems with these kinds have, one for an actor. Cairn writes
+	// none: such a token needs an id, rights and an end, as others do, and an actor may have several.
 	inspectorToken = layout{Kind: 0x03, prints: "inspector-token",
-		owner: "inspector", value: "none is written: tokens that open the inspector are under 2e"}
+		owner: "inspector", value: "reserved: a token that shows the actor is one of kind 2e, with the right inspect"}
 
 	// UserKV is a key of the application's own key-value store: a tuple, which may be empty.
 	UserKV = Packed{layout{Kind: 0x04, prints: "kv%", fields: []field{{asElements, "user key..."}},

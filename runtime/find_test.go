@@ -104,8 +104,10 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 			{"plan=pro", "", "", invalid + `condition "plan=pro": the actor type has no attribute "plan"; every actor has state, run, size, updated and created`},
 			{"key=b01", "", "", invalid + `condition "key=b01": keys are selected by a prefix`},
 			{`latest="a`, "", "", invalid + "condition \"latest=\\\"a\": the quoted value is malformed"},
-			{"", "plan", "", invalid + `the actor type has no attribute "plan"; every actor has key, size and updated`},
-			{"", "state", "", invalid + "actors cannot be sorted by state; they can by key, size, updated and attributes"},
+			{"", "plan", "", invalid + `the actor type has no attribute "plan"; every actor has key, state, size and updated`},
+			{"", "run", "", invalid + "actors cannot be sorted by run; they can by key, state, size, updated and attributes"},
+			{"rank<2", "state", "", "b02 b03 b00 b04 b05 b01"},
+			{"rank<2", "-state", "", "b01 b05 b04 b00 b03 b02"},
 			{"", "-", "", invalid + `want the name of a field or attribute after "-"`},
 		} {
 			for _, limit := range []int{0, 1} {
@@ -133,7 +135,7 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 			errorIf(t, e.Metadata["field"] != "cursor", "%v", e)
 		}
 		for field, q := range map[string]host.ListQuery{
-			"where": {Where: []string{"nothing=1"}}, "sort": {Sort: "key"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
+			"where": {Where: []string{"nothing=1"}}, "sort": {Sort: "plan"}, "limit": {Type: "bot", Sort: "key", Limit: 1001},
 		} {
 			e := wantCode(t, errOf(list(q)), actor.InvalidArgument)
 			errorIf(t, e.Metadata["field"] != field, "%v", e)
@@ -316,6 +318,19 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 		for statement, code := range map[string]actor.Code{"SELEC 1": actor.InvalidArgument, "SELECT ?1": actor.InvalidArgument, "DELETE FROM n": actor.ReadOnly} {
 			_, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", SQL: statement})
 			wantCode(t, err, code)
+		}
+		// Without any database: what one would refuse is refused, and a table that is not there is no error.
+		for statement, code := range map[string]actor.Code{
+			"SELEC 1": actor.InvalidArgument, "SELECT ?1": actor.InvalidArgument, "SELECT 1; SELEC": actor.InvalidArgument, "SELECT 'a": actor.InvalidArgument, "SELECT (1": actor.InvalidArgument,
+			"DELETE FROM n": actor.ReadOnly, "CREATE TABLE n (i)": actor.ReadOnly, "drop table if exists n": actor.ReadOnly, "/* SELECT */ -- SELECT\nUPDATE n SET i = 1": actor.ReadOnly,
+			"WITH a(b) AS (SELECT 1) INSERT INTO n SELECT b FROM a": actor.ReadOnly, "SELECT i FROM n; DELETE FROM n": actor.ReadOnly, "SELECT ';'; DELETE FROM n": actor.ReadOnly,
+			"SELECT i FROM n": "", "SELECT 'x; DELETE FROM n' FROM n": "", "WITH a AS (SELECT 1) SELECT replace(i, 'DELETE', ']') FROM [DELETE], n": "",
+			"VALUES (1)": "", "EXPLAIN DELETE FROM n": "", "-- nothing": "", `SELECT "; UPDATE" FROM n -- ; DELETE`: "",
+		} {
+			out, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", Prefix: []string{"none"}, SQL: statement})
+			if host.CodeOf(err) != code || len(out.Actors) > 0 || out.Read > 0 {
+				t.Errorf("%s, without a database: %v, want %q; %+v", statement, err, code, out)
+			}
 		}
 		wantCode(t, errOf(rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "none", SQL: "SELECT 1"})), actor.UnknownType)
 		all, answers := query(host.QueryManyInput{SQL: "SELECT 1", Limit: 60})

@@ -165,7 +165,7 @@ type FindQuery struct {
 	// "plan=pro", "size>1MiB", "updated<2026-01-31" or "state=failed". [Attribute.Is] makes one. An actor without
 	// the attribute meets no condition on it. docs/guides/find.md lists the fields.
 	Where []string
-	// Sort is "key", "size", "updated" or an attribute, after "-" from the last to the first. Actors without
+	// Sort is "key", "state", "size", "updated" or an attribute, after "-" from the last to the first. Actors without
 	// the attribute are left out. Sizes are in order to an eighth, and updates to the minute. Without Sort,
 	// the order is that of the index which finds the actors. An actor whose value changes meanwhile may be missed, or come again.
 	Sort string

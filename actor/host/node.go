@@ -170,8 +170,9 @@ type ListQuery struct {
 	// field or attribute, one of = != < <= > >=, and a value. An actor without an attribute meets no condition on it.
 	// Without a Type one type after the other is looked at.
 	Where []string
-	// Sort is the field or attribute that orders the actors, after "-" from the last to the first. It needs a Type. Actors without the
-	// attribute are left out. Size and updated order by steps: an eighth of the size, a minute. Without Sort, the order is that of the
+	// Sort is the field or attribute that orders the actors, after "-" from the last to the first: key, state, size, updated or an
+	// attribute. Actors of the same value are in the order of their types and keys, those without the attribute are left out. States
+	// are failed, paused, awake, asleep. Size and updated order by steps: an eighth of the size, a minute. Without Sort, the order is that of the
 	// index which answers Where, and of the keys if there is no Where.
 	Sort string
 	// Limit is 1 to 1,000; 0 means 100. A page of a query with Where may be shorter, and have a cursor, because it looks at up

@@ -2,8 +2,10 @@ package host
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 )
 
@@ -50,6 +52,16 @@ func (s Span) IsZero() bool { return s.ID == [8]byte{} }
 
 // Sampled reports whether the trace is recorded.
 func (s Span) Sampled() bool { return s.Flags&1 != 0 }
+
+// Child returns a new span with the trace and the flags of s: the first one of a new trace if s is of none.
+func (s Span) Child() Span {
+	if s.IsZero() {
+		binary.NativeEndian.PutUint64(s.Trace[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(s.Trace[8:], rand.Uint64()|1) // not zero
+	}
+	binary.NativeEndian.PutUint64(s.ID[:], rand.Uint64()|1)
+	return s
+}
 
 // String is the traceparent of what the span causes, and "" for the zero Span. It is also the value of traceresponse.
 func (s Span) String() string {

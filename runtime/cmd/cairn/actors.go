@@ -45,9 +45,7 @@ func (c *cli) actorsCommand() *cobra.Command {
 				}
 				q.Prefix = parts
 			}
-			if q.Where, q.Sort = where, sort; q.Type == "" && sort != "" {
-				return usagef("--sort needs a TYPE")
-			}
+			q.Where, q.Sort = where, sort
 			if limit < 1 {
 				return usagef("--limit %d: at least 1", limit)
 			}
@@ -60,7 +58,7 @@ func (c *cli) actorsCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&prefix, "prefix", "", "only keys that begin with these whole parts, PART/PART")
 	whereFlag(flags, &where)
-	flags.StringVar(&sort, "sort", "", "order by key, size, updated or an attribute; -size is from the largest")
+	flags.StringVar(&sort, "sort", "", "order by key, state, size, updated or an attribute; -size is from the largest")
 	flags.IntVar(&limit, "limit", 100, "how many actors to list")
 	flags.BoolVar(&all, "all", false, "list all, however many")
 	dataFlag(cmd, &dir)

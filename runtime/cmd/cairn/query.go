@@ -61,7 +61,7 @@ func (c *cli) queryCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&prefix, "prefix", "", "only keys that begin with these whole parts, PART/PART")
 	whereFlag(flags, &in.Where)
-	flags.StringVar(&in.Sort, "sort", "", "order of the actors: key, size, updated or an attribute; -size is from the largest")
+	flags.StringVar(&in.Sort, "sort", "", "order of the actors: key, state, size, updated or an attribute; -size is from the largest")
 	flags.StringArrayVar(&args, "arg", nil, "value of ?1, then ?2 and so on: JSON, or text if it is not that; bytes are {\"base64\":...}")
 	flags.IntVar(&in.Limit, "limit", 1000, "how many rows to print at most, 1 to 10,000")
 	dataFlag(cmd, &dir)

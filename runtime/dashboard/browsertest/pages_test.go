@@ -29,6 +29,7 @@ func TestPages(t *testing.T) {
 		{"actors", "/actors", "airport/"},
 		{"actors-of-a-type", "/actors?type=cell", "onerror"},
 		{"actors-found", "/actors?type=cell&sort=-size&where=" + url.QueryEscape("size>1KiB state!=failed"), "acme"},
+		{"actors-of-all-types-in-order", "/actors?sort=-size", "airport/"},
 		{"actor", acme, "Activations that wrote"},
 		{"state-tab", "/actor/airport/ORD/-/state", "Histogram"},
 		{"usage", "/actor/airport/ORD/-/usage", "Time in handlers"},

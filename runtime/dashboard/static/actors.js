@@ -25,7 +25,7 @@ export default async function actors(page) {
   });
   const sort = h('select', { 'aria-label': 'Order', onchange: (e) => page.setQuery({ sort: e.target.value, c: '' }) });
   const orders = (names) => {
-    const all = new Set(['key', 'size', 'updated', ...names]);
+    const all = new Set(['key', 'state', 'size', 'updated', ...names]);
     if (q.get('sort')) all.add(q.get('sort').replace(/^-/, ''));
     patch(sort, h('option', { value: '' }, 'any order'), [...all].flatMap((n) => [h('option', { value: n }, 'by ' + n), h('option', { value: '-' + n }, `by ${n}, descending`)]));
     sort.value = q.get('sort') ?? '';

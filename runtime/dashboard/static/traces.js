@@ -38,8 +38,8 @@ export default function traces(page) {
   const list = page.section({
     title: '', cls: 'flush', ms: 30_000, // for what is open, and for actors that are not followed
     load: async (signal) => {
-      const r = await get('actors?' + new URLSearchParams({ limit: 200, ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
-      const some = r.actors.sort((a, b) => new Date(b.updated) - new Date(a.updated)).slice(0, asked);
+      const r = await get('actors?' + new URLSearchParams({ limit: asked, sort: '-updated', ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
+      const some = r.actors;
       const from = Date.now() - ranges[range] * 60_000;
       for (let i = 0; i < some.length; i += 4) await Promise.all(some.slice(i, i + 4).map((a) => read(a, from, signal)));
       const shown = new Set(some.map(idOf));
@@ -49,7 +49,7 @@ export default function traces(page) {
     },
     show: (some) => [liveness(tails.live(), some.length),
       traceTable(group(some.flatMap((a) => [...held.get(idOf(a))?.spans.values() ?? []].map((s) => ({ ...s, actor: a })))).slice(0, 100), (t) => t.root.actor, 'No traces of that time.'),
-      h('p.note', `Of the ${some.length} actors of this list that have changed last. An actor's own page has all of its traces.`)],
+      h('p.note', `Of the ${some.length} actors that have changed last. An actor's own page has all of its traces.`)],
   });
   page.root.append(h('div.head', h('h1', 'Traces'), h('div.actions', form, type,
     h('span.segments', Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }))),

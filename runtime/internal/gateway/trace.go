@@ -13,11 +13,9 @@ import (
 )
 
 // beginTrace finds out which trace a request for an actor is part of, and tells the client, whatever the answer will be. Its context and
-// traceparent tell what the request causes.
+// traceparent tell what the request causes. The exchange itself tells of a trace if there is none here.
 func (x *exchange) beginTrace(t *target) {
-	if values := x.R.Header["Traceparent"]; len(values) == 1 {
-		x.cause = host.ParseSpan(values[0])
-	}
+	x.cause = x.Cause()
 	x.span = x.cause
 	if tracer := x.g.tracer; tracer != nil && t.route != toTraces {
 		x.span = tracer.BeginRequest(t.Type, x.cause)

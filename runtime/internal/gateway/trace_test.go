@@ -85,3 +85,57 @@ func TestTracesAreFollowedAsServerSentEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryAnswerNamesItsTrace asks for what the node answers without an actor, or refuses before it looks at one.
+func TestEveryAnswerNamesItsTrace(t *testing.T) {
+	open, closed := setup{LoopbackOnly: true}, setup{Token: "secret"}
+	for _, c := range []struct {
+		setup
+		method, path, header string
+		status               int
+	}{
+		{closed, "GET", "/actors/room/a/-/", "", 401},
+		{closed, "GET", "/nowhere", "", 401},
+		{closed, "POST", "/actors/room/a/-/call/enter", "Authorization: Bearer other", 401},
+		{open, "POST", "/actors/room/a/-/call/enter", "Origin: https://elsewhere.example", 403},
+		{open, "GET", "/actors", "Host: elsewhere.example", 403},
+		{open, "GET", "/nowhere", "", 404},
+		{open, "GET", "/actors/room/%FF/-/", "", 400},
+		{open, "GET", "/actors?limit=x", "", 400},
+		{open, "GET", "/actors", "", 500}, // the node panics
+		{open, "GET", "/-/traces", "", 404},
+		{open, "PUT", "/actors", "", 405},
+		{open, "OPTIONS", "/actors", "", 204},
+		{open, "GET", "/healthz", "", 200},
+		{open, "GET", "/metrics", "", 200},
+		{open, "GET", "/openapi.json", "", 200},
+		{open, "GET", "/actors/room/a/-/connect", "Upgrade: websocket", 400},
+		{open, "GET", "/actors/room/a/-/", "", 503}, // at the end of the node
+	} {
+		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+		for parent, want := range map[string]string{
+			"": "", "00-" + trace + "-00f067aa0ba902b7-01": trace, "00-" + trace + "-00f067aa0ba902b7-00": trace, "00-" + trace + "-0-01": "",
+		} {
+			g := newGateway(t, c.setup)
+			if c.status == 503 {
+				g.front.Drain()
+			}
+			headers := []string{"Host: localhost", "Connection: Upgrade"}
+			for _, h := range []string{c.header, "Traceparent: " + parent} {
+				if name, value, _ := strings.Cut(h, ": "); value != "" {
+					headers = append(headers, name+": "+value)
+				}
+			}
+			w := ask(g, c.method, c.path, "", headers...)
+			told := w.Header()["Traceresponse"]
+			if w.Code != c.status || len(told) != 1 {
+				t.Errorf("%s %s %s: %d, trace %q: %s", c.method, c.path, c.header, w.Code, told, w.Body)
+				continue
+			}
+			s := host.ParseSpan(told[0])
+			if at := fmt.Sprintf("%x", s.Trace); s.IsZero() || s.Flags != 0 || want != "" && at != want || want == "" && at == trace || strings.Contains(parent, fmt.Sprintf("%x", s.ID)) {
+				t.Errorf("%s %s as a part of %q: it is told %q", c.method, c.path, parent, told)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -32,16 +33,20 @@ type source struct {
 	state func(typ string, state host.State, visit func(key []string)) error
 	// present adds the state to the status of an actor. After it, report adds what lists say of the actor's rows.
 	present, report func(st *host.Status) error
+	// looked is how many actors the page has looked at.
+	looked *int
 }
 
 // A candidate is an actor that meets the conditions on what the store has.
 type candidate struct {
 	engine.ActorEntry
-	row []byte // of the walk
+	row  []byte // of the walk
+	part int    // of the search
 }
 
 // A search is a query as it is run. It looks at actors in one order: that of their keys, that of a field or an attribute in the
-// index, or, with a list, that of the keys of the actors which are in a state.
+// index, or, with a list, that of the keys of the actors which are in a state. A search over all types has the searches of the types
+// as its parts, and looks at their actors in the order of a field.
 type search struct {
 	source
 	q          host.ListQuery
@@ -49,9 +54,10 @@ type search struct {
 	walk       engine.FindQuery
 	field      string // of the walk; "" for the keys
 	list       host.State
-	runs       string // the state of runs, if the walk is over the list of runs
-	selection  uint64 // a digest of what is selected, and in which order
-	looked     int    // how many actors the page has looked at
+	runs       string    // the state of runs, if the walk is over the list of runs
+	selection  uint64    // a digest of what is selected, and in which order
+	parts      []*search // in the order of the types
+	at         int       // the part that the walk is at
 }
 
 // invalid is the error for a member of the query.
@@ -62,12 +68,6 @@ func invalid(field, format string, args ...any) error {
 // newSearch reads a query with conditions or an order, and plans it.
 func newSearch(src source, q host.ListQuery) (*search, error) {
 	s := &search{source: src, q: q}
-	switch {
-	case q.Type == "":
-		return nil, invalid("sort", "an order needs a type")
-	case len(q.Where) > maxConditions:
-		return nil, host.OverLimit("conditions", maxConditions, int64(len(q.Where))).With("field", "where")
-	}
 	for _, text := range q.Where {
 		c, err := parseCondition(text, s.attribute)
 		if err != nil {
@@ -78,10 +78,40 @@ func newSearch(src source, q host.ListQuery) (*search, error) {
 	if err := s.plan(); err != nil {
 		return nil, err
 	}
-	digest := fnv.New64a()
-	fmt.Fprintf(digest, "%q %q %q %q %q", src.namespace, q.Type, q.Prefix, q.Where, q.Sort)
-	s.selection = digest.Sum64()
+	s.parts = []*search{s}
 	return s, s.resume()
+}
+
+// newMerged reads a query with an order over all types. Types without the attribute of the order, or of a condition, have no such actors.
+// refused is the first such error if that is true of all types.
+func newMerged(src source, q host.ListQuery, types []string) (s *search, refused, err error) {
+	s = &search{source: src, q: q}
+	inner, typ, _ := strings.Cut(q.Cursor, ".")
+	if q.Cursor != "" && (inner == "" || typ == "") {
+		return nil, nil, invalid("cursor", "the cursor is not of an earlier page over all types")
+	}
+	if i, found := slices.BinarySearch(types, typ); q.Cursor != "" && !found {
+		types = slices.Insert(types, i, typ) // its last actor was destroyed after the page
+	}
+	for _, t := range types {
+		part := q
+		part.Type, part.Cursor = t, ""
+		p, err := newSearch(src, part)
+		if fault := (*host.Error)(nil); errors.As(err, &fault) && (fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		s.parts = append(s.parts, p)
+	}
+	if len(s.parts) == 0 {
+		return nil, refused, nil
+	}
+	s.conditions, s.walk.Reverse = s.parts[0].conditions, s.parts[0].walk.Reverse // all parts have these in common, apart from the kinds of attributes
+	s.q.Cursor = inner
+	return s, nil, s.resume()
 }
 
 // attribute returns the kind of an attribute. Of a type that the program does not have it is that of the first value in the index.
@@ -126,7 +156,7 @@ func (s *search) plan() error {
 	case "size", "updated":
 		s.field = name
 	case "state", "run", "created":
-		return invalid("sort", "actors cannot be sorted by %s; they can by key, size, updated and attributes", name)
+		return invalid("sort", "actors cannot be sorted by %s; they can by key, state, size, updated and attributes", name)
 	default:
 		var ok bool
 		var err error
@@ -134,7 +164,7 @@ func (s *search) plan() error {
 			return err
 		}
 		if !ok {
-			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, size and updated", strings.ToValidUTF8(name, "\uFFFD"))
+			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD"))
 		}
 		s.field = name
 	}
@@ -199,8 +229,11 @@ func (s *search) bound(kind host.AttributeKind) {
 	s.walk.From, s.walk.To = b.from, b.to
 }
 
-// resume reads the cursor.
+// resume computes the digest of the selection, and reads the cursor.
 func (s *search) resume() error {
+	digest := fnv.New64a()
+	fmt.Fprintf(digest, "%q %q %q %q %q", s.namespace, s.q.Type, s.q.Prefix, s.q.Where, s.q.Sort)
+	s.selection = digest.Sum64()
 	if s.q.Cursor == "" {
 		return nil
 	}
@@ -248,14 +281,14 @@ func (s *search) run() (page host.ListPage, err error) {
 		if !known {
 			batch = s.q.Limit - len(page.Actors) // all are admitted
 		}
-		found, n, end, err := next(min(batch, maxCandidates), maxLooked-s.looked)
+		found, n, end, err := next(min(batch, maxCandidates), maxLooked-*s.looked)
 		if err != nil {
 			return page, unbuilt(err)
 		}
-		s.looked += n
+		*s.looked += n
 		for i := range found {
 			if len(page.Actors) == s.q.Limit {
-				s.walk.After, end = found[i-1].row, false
+				s.walk.After, s.at, end = found[i-1].row, found[i-1].part, false
 				break
 			}
 			st, ok, err := s.admit(&found[i].ActorEntry)
@@ -269,8 +302,11 @@ func (s *search) run() (page host.ListPage, err error) {
 		switch {
 		case end:
 			return page, nil
-		case len(page.Actors) == s.q.Limit || s.looked >= maxLooked:
+		case len(page.Actors) == s.q.Limit || *s.looked >= maxLooked:
 			page.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), s.walk.After...))
+			if s.q.Type == "" {
+				page.Cursor += "." + s.parts[s.at].q.Type
+			}
 			return page, nil
 		}
 	}
@@ -318,16 +354,20 @@ func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error
 func (s *search) inOrder(limit, budget int) (found []candidate, looked int, end bool, err error) {
 	var after []byte
 	end = true
-	err = s.store.Find(s.walk, func(f *engine.Found) (bool, error) {
+	walks := make([]engine.FindQuery, len(s.parts))
+	for i, p := range s.parts {
+		walks[i] = p.walk
+	}
+	err = s.store.FindMerged(walks, s.walk.After, func(i int, f *engine.Found) (bool, error) {
 		if len(found) == limit || looked == budget {
 			end = false
 			return false, nil
 		}
 		looked++
-		after = append(after[:0], f.Row...)
-		e, ok, err := s.meets(f)
+		after, s.at = append(after[:0], f.Row...), i
+		e, ok, err := s.parts[i].meets(f)
 		if ok {
-			found = append(found, candidate{e, slices.Clone(after)})
+			found = append(found, candidate{e, slices.Clone(after), i})
 		}
 		return true, err
 	})
@@ -380,7 +420,7 @@ func (s *search) exactly(found []candidate, key []string, row []byte) ([]candida
 		}
 		e, ok, err := s.meets(f)
 		if ok {
-			found = append(found, candidate{e, row})
+			found = append(found, candidate{ActorEntry: e, row: row})
 		}
 		return false, err
 	})

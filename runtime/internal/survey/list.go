@@ -92,6 +92,8 @@ func checkList(q *host.ListQuery) error {
 		return host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.Type == "" && len(q.Prefix) > 0:
 		return host.Errorf(host.InvalidArgument, "a key prefix needs a type").With("field", "prefix")
+	case len(q.Where) > maxConditions:
+		return host.OverLimit("conditions", maxConditions, int64(len(q.Where))).With("field", "where")
 	case q.Limit == 0:
 		q.Limit = 100
 	}
@@ -103,32 +105,94 @@ func find(src source, q host.ListQuery) (host.ListPage, error) {
 	if err := checkList(&q); err != nil {
 		return host.ListPage{}, err
 	}
-	if q.Type == "" && q.Sort == "" {
-		return findInAll(src, q)
+	src.looked = new(int)
+	if name, reverse := strings.CutPrefix(q.Sort, "-"); name == "state" {
+		return findByState(src, q, reverse)
 	}
-	s, err := newSearch(src, q)
-	if err != nil {
-		return host.ListPage{}, err
-	}
-	return s.run()
+	return findPage(src, q)
 }
 
-// findInAll returns a page of a query over all types, one after the other. Types without an attribute of the conditions have no such
-// actors. The cursor names the type that the page ended in.
-func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
+// byState are the states in their order: trouble comes first.
+var byState = []host.State{host.Failed, host.Paused, host.Awake, host.Asleep}
+
+// findByState returns a page of a query in the order of the states: the actors of one state after those of the other, each in the order of
+// their keys. The cursor names the state that the page ended in.
+func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage, err error) {
+	states, sort := slices.Clone(byState), "key"
+	if reverse {
+		slices.Reverse(states)
+		sort = "-key"
+	}
+	inner, at := "", 0
+	if q.Cursor != "" {
+		dot := strings.LastIndexByte(q.Cursor, '.')
+		if at = slices.Index(states, host.State(q.Cursor[dot+1:])); at < 0 || dot < 0 {
+			return page, invalid("cursor", "the cursor is not of an earlier page in the order of the states")
+		}
+		inner = q.Cursor[:dot]
+	}
+	page.Actors = []host.Status{}
+	for i, state := range states[at:] {
+		part := q
+		part.Where = append([]string{"state=" + string(state)}, q.Where...)
+		part.Sort, part.Cursor, part.Limit = sort, inner, q.Limit-len(page.Actors)
+		found, err := findPage(src, part)
+		if err != nil {
+			return page, err
+		}
+		page.Actors, inner = append(page.Actors, found.Actors...), ""
+		switch full := len(page.Actors) == q.Limit || *src.looked >= maxLooked; {
+		case found.Cursor != "":
+			page.Cursor = found.Cursor + "." + string(state)
+			return page, nil
+		case full && at+i+1 < len(states):
+			page.Cursor = "." + string(states[at+i+1])
+			return page, nil
+		}
+	}
+	return page, nil
+}
+
+// findPage returns a page of a query in another order than that of the states.
+func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
+	page.Actors = []host.Status{}
+	if q.Type != "" {
+		s, err := newSearch(src, q)
+		if err != nil {
+			return page, err
+		}
+		return s.run()
+	}
 	types, err := src.store.Types(src.namespace)
 	if err != nil {
 		return page, err
 	}
+	switch q.Sort {
+	case "-key":
+		slices.Reverse(types)
+		return findInEach(src, q, types)
+	case "", "key":
+		return findInEach(src, q, types)
+	}
+	s, refused, err := newMerged(src, q, types)
+	if s == nil || err != nil {
+		return page, cmp.Or(err, refused)
+	}
+	return s.run()
+}
+
+// findInEach returns a page of a query over all types, one after the other. Types without an attribute of the conditions have no such
+// actors. The cursor names the type that the page ended in.
+func findInEach(src source, q host.ListQuery, types []string) (page host.ListPage, err error) {
 	inner, begin, _ := strings.Cut(q.Cursor, ".")
 	if q.Cursor != "" && begin == "" {
 		return page, invalid("cursor", "the cursor is not of an earlier page over all types")
 	}
 	page.Actors = []host.Status{}
 	var refused error
-	searched, looked := false, 0
-	for _, t := range types {
-		if t < begin {
+	searched := false
+	for i, t := range types {
+		if q.Cursor != "" && (t < begin && q.Sort != "-key" || t > begin && q.Sort == "-key") {
 			continue
 		}
 		part := q
@@ -144,7 +208,7 @@ func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
 		if err != nil {
 			return page, err
 		}
-		searched, s.looked = true, looked
+		searched = true
 		found, err := s.run()
 		if err != nil {
 			return page, err
@@ -153,8 +217,8 @@ func findInAll(src source, q host.ListQuery) (page host.ListPage, err error) {
 			page.Cursor = found.Cursor + "." + t
 			return page, nil
 		}
-		if looked = s.looked; len(page.Actors) == q.Limit || looked >= maxLooked {
-			if i := slices.Index(types, t); i+1 < len(types) {
+		if len(page.Actors) == q.Limit || *src.looked >= maxLooked {
+			if i+1 < len(types) {
 				page.Cursor = "." + types[i+1]
 			}
 			return page, nil

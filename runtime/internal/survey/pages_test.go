@@ -1,10 +1,12 @@
 package survey
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -178,5 +180,143 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 	page, err := find(src, host.ListQuery{Where: []string{"state=failed"}})
 	if err != nil || page.Cursor != ".z" {
 		t.Errorf("a page over three types that looks at two thirds of their actors ends with %q: %v", page.Cursor, err)
+	}
+}
+
+// TestAnOrderOverAllTypes compares pages of actors of three types with a sort of all of them. One type has no attribute.
+func TestAnOrderOverAllTypes(t *testing.T) {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	states := map[string]host.State{}
+	var last *engine.Space
+	for i := range 30 {
+		who := engine.Identity{Namespace: "ns", Type: "abc"[i%3 : i%3+1], Key: []string{fmt.Sprintf("%02d", i)}}
+		if i == 29 {
+			who.Type = "d"
+		}
+		sp, err := store.NewSpace(store.NewActorID(who))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := sp.Writes()
+		w.Advance(int64(i*i%7) * 60_000)
+		err = w.Create(who)
+		if err == nil && who.Type != "b" {
+			err = w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(i%4)), engine.PutOptions{})
+		}
+		if err == nil {
+			err = w.Put(keyspace.UserKV.Append(nil, []byte("value")), make([]byte, i*i%11*100), engine.PutOptions{})
+		}
+		if err == nil {
+			_, err = sp.Commit(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = sp; i < 29 {
+			sp.Close()
+		}
+		states[who.Type+who.Key[0]] = []host.State{host.Asleep, host.Awake, host.Failed, host.Paused, host.Asleep}[i%5]
+	}
+	src := source{
+		store: store, namespace: "ns",
+		known: func(typ string) []host.Attribute { // the kind of the others is that of a value
+			if typ == "d" {
+				return []host.Attribute{{Name: "n", Kind: host.IntegerAttribute}}
+			}
+			return nil
+		},
+		state: func(typ string, of host.State, visit func(key []string)) error {
+			for who, state := range states {
+				if who[:1] == typ && state == of {
+					visit([]string{who[1:]})
+				}
+			}
+			return nil
+		},
+		present: func(st *host.Status) error { st.State = states[st.Type+st.Key[0]]; return nil }, report: func(*host.Status) error { return nil },
+	}
+	number := func(st host.Status) int64 {
+		i, _ := strconv.Atoi(st.Key[0])
+		return int64(i % 4)
+	}
+	list := func(q host.ListQuery) (all []host.Status) {
+		t.Helper()
+		for more := true; more; more = q.Cursor != "" {
+			page, err := find(src, q)
+			if err != nil {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			all, q.Cursor = append(all, page.Actors...), page.Cursor
+		}
+		return all
+	}
+	text := func(all []host.Status) (s string) {
+		for _, st := range all {
+			s += st.Type + st.Key[0] + " "
+		}
+		return s
+	}
+	for name, of := range map[string]func(st host.Status) int64{
+		"key":     func(host.Status) int64 { return 0 },
+		"state":   func(st host.Status) int64 { return int64(slices.Index(byState, st.State)) },
+		"size":    func(st host.Status) int64 { return keyspace.SizeStep(st.Bytes) },
+		"updated": func(st host.Status) int64 { return keyspace.MinuteStep(st.Updated.UnixMilli()) },
+		"n":       number,
+	} {
+		for _, where := range [][]string{nil, {"size>300"}, {"size<900", "state!=awake"}, {"n>=1"}, {"n=3"}} {
+			want := slices.DeleteFunc(list(host.ListQuery{Where: append([]string{"size>=0"}, where...)}), func(st host.Status) bool { return name == "n" && st.Type == "b" })
+			slices.SortFunc(want, func(a, b host.Status) int {
+				return cmp.Or(cmp.Compare(of(a), of(b)), cmp.Compare(a.Type, b.Type), slices.Compare(a.Key, b.Key))
+			})
+			for _, reverse := range []string{"", "-"} {
+				for _, limit := range []int{1, 4, 100} {
+					q := host.ListQuery{Where: where, Sort: reverse + name, Limit: limit}
+					if got := text(list(q)); got != text(want) || len(want) < 5 {
+						t.Errorf("%+v:\n%s, want\n%s", q, got, text(want))
+					}
+				}
+				slices.Reverse(want)
+			}
+		}
+	}
+	one := text(list(host.ListQuery{Type: "a", Sort: "state", Limit: 3}))
+	if two := text(list(host.ListQuery{Type: "a", Sort: "state"})); one != two || strings.Count(one, "a") != 10 {
+		t.Errorf("actors of one type by their states: %s, in one page %s", one, two)
+	}
+
+	q := host.ListQuery{Sort: "-n", Limit: 1}
+	page, err := find(src, host.ListQuery{Sort: "-n", Limit: 1, Where: []string{"n<=1"}})
+	if err != nil || text(page.Actors) != "d29 " {
+		t.Fatalf("%s: %v", text(page.Actors), err)
+	}
+	rest := host.ListQuery{Sort: "-n", Where: []string{"n<=1"}, Cursor: page.Cursor}
+	want := text(list(rest))
+	w := last.Writes()
+	if err = w.Destroy(); err == nil {
+		_, err = last.Commit(nil)
+	}
+	last.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text(list(rest)); got != want {
+		t.Errorf("after the last actor of a type that a page ended with was destroyed: %s, want %s", got, want)
+	}
+	for _, cursor := range []string{".", "x", ".a", "x.a", page.Cursor, strings.TrimSuffix(page.Cursor, ".d"), page.Cursor[:len(page.Cursor)-1] + "a"} {
+		for _, sort := range []string{"n", "size", "state"} {
+			q.Sort, q.Cursor = sort, cursor
+			if page, err := find(src, q); host.CodeOf(err) != host.InvalidArgument {
+				t.Errorf("the cursor %s of %s: %s, %v", cursor, sort, text(page.Actors), err)
+			}
+		}
+	}
+	for _, sort := range []string{"run", "created", "none", "-", "-state-", "\xff"} {
+		if _, err := find(src, host.ListQuery{Sort: sort}); host.CodeOf(err) != host.InvalidArgument {
+			t.Errorf("the order %q: %v", sort, err)
+		}
 	}
 }

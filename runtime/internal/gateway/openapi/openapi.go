@@ -110,7 +110,7 @@ func (d *document) nodePaths() {
 				object{"type": "array", "items": object{"type": "string"}}),
 			query("where", "A condition, such as plan=pro, size>1MiB, updated<2026-01-31 or state=failed; given more than once, all of them hold. Without a type, actors of all types are looked at, one type after the other.",
 				object{"type": "array", "items": object{"type": "string"}}),
-			query("sort", "What orders the actors: key, size, updated or an attribute, after - from the last to the first. It needs a type.", object{"type": "string"}),
+			query("sort", "What orders the actors: key, state, size, updated or an attribute, after - from the last to the first.", object{"type": "string"}),
 			query("limit", "How many actors a page has at most; 100 by default.", between(1, d.node.MaxPage)),
 			query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
 			query("brief", "Sets only id, type and key of each actor, which is much cheaper.", object{"type": "boolean"}),

@@ -85,12 +85,32 @@ func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, 
 // Begin sends the status of a response. What follows is the caller's.
 func (x *Exchange) Begin(status int) {
 	x.began = true
+	x.tell()
 	x.W.WriteHeader(status)
+}
+
+// tell names the trace of the response, if that is not done: that of the client, or a new one. Nothing is kept of it.
+func (x *Exchange) tell() {
+	h := x.W.Header()
+	if h["Traceresponse"] == nil {
+		s := x.Cause()
+		s.Flags = 0
+		h["Traceresponse"] = []string{s.Child().String()}
+	}
+}
+
+// Cause returns the span of the client that the request is a part of; the zero Span if there is none.
+func (x *Exchange) Cause() host.Span {
+	if values := x.R.Header["Traceparent"]; len(values) == 1 {
+		return host.ParseSpan(values[0])
+	}
+	return host.Span{}
 }
 
 // Pass has h answer.
 func (x *Exchange) Pass(h http.Handler) {
 	x.began = true
+	x.tell()
 	h.ServeHTTP(x.W, x.R)
 }
 

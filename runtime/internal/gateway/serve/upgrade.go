@@ -67,6 +67,7 @@ func (x *Exchange) Upgrade(subprotocol string, refusal *host.Error) *Socket {
 		x.Fail(cmp.Or(refusal, host.Errorf(host.InvalidArgument, "a WebSocket needs HTTP/1.1")))
 		return nil
 	}
+	x.tell()
 	h := &hijacker{ResponseWriter: x.W, front: x.Front}
 	x.began = true
 	var s *Socket // the library keeps the callback, which must not keep the request

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,11 @@ func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, p
 		}
 		q.in.Args = append(q.in.Args, v)
 	}
-	return q.out, q.run(ctx)
+	err = q.run(ctx)
+	if err == nil && q.out.Read == 0 {
+		err = q.check(ctx)
+	}
+	return q.out, err
 }
 
 // full reports whether the answer has no room for another actor.
@@ -131,7 +136,7 @@ func (q *manyQuery) actor(ctx context.Context, key []string) error {
 			if e, known = errors.AsType[*host.Error](err); !known {
 				return err
 			}
-		case q.out.Read == 1 && (e.Code == host.ReadOnly || e.Code == host.InvalidArgument && (e.Metadata["field"] == "args" || strings.Contains(e.Message, "syntax error"))):
+		case q.out.Read == 1 && ofAll(e):
 			return e
 		}
 		result.Error = e
@@ -165,6 +170,62 @@ func (q *manyQuery) actor(ctx context.Context, key []string) error {
 	return nil
 }
 
+// ofAll reports whether an error of the statement is one that every database has.
+func ofAll(e *host.Error) bool {
+	return e.Code == host.ReadOnly || e.Code == host.InvalidArgument && (e.Metadata["field"] == "args" ||
+		strings.Contains(e.Message, "syntax error") || strings.Contains(e.Message, "unrecognized token") || strings.Contains(e.Message, "incomplete input"))
+}
+
+// check runs the statement on an empty database, in place of the actors', for the errors that every database has.
+func (q *manyQuery) check(ctx context.Context) error {
+	_, err := q.ask(ctx, host.Address{Type: q.t.Type}, noKeys{})
+	e, known := errors.AsType[*host.Error](err)
+	switch {
+	case ctx.Err() != nil, known && ofAll(e):
+		return err
+	case writes(q.in.SQL): // to a table that is not there
+		return sqlFault(sqlitevfs.ErrReadOnly)
+	}
+	return nil
+}
+
+// noKeys is the reader of an actor without a database.
+type noKeys struct{}
+
+// Get implements sqlitevfs.Reader.
+func (noKeys) Get(dst, _ []byte) ([]byte, bool, error) { return dst, false, nil }
+
+// Scan implements sqlitevfs.Reader.
+func (noKeys) Scan(_, _ []byte, _ func(key, value []byte) bool) error { return nil }
+
+// sqlToken matches a comment, a quoted text or name, a word, or one other character.
+var sqlToken = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?(?:\*/|$)|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\[[^\]]*\]|\w+|.`)
+
+// writes reports whether one of the statements of a text that compiles is there to write. SQLite looks for the tables first.
+func writes(text string) bool {
+	verb, depth := false, 0 // of the statement: WITH may have more before the verb
+	for _, token := range sqlToken.FindAllString(text, -1) {
+		switch token {
+		case "(":
+			depth++
+		case ")":
+			depth--
+		case ";":
+			verb, depth = false, 0
+		}
+		if verb || depth > 0 {
+			continue
+		}
+		switch strings.ToUpper(token) {
+		case "SELECT", "VALUES", "PRAGMA", "EXPLAIN":
+			verb = true
+		case "INSERT", "REPLACE", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "ANALYZE", "REINDEX", "VACUUM":
+			return true
+		}
+	}
+	return false
+}
+
 // sizeOf returns about how many bytes a value has in an answer.
 func sizeOf(v any) int {
 	switch v := v.(type) {
@@ -191,6 +252,12 @@ func (q *manyQuery) read(ctx context.Context, a host.Address) (out host.SQLOutpu
 	if err != nil || !ok || m.Pages == 0 {
 		return out, false, err
 	}
+	out, err = q.ask(ctx, a, r)
+	return out, true, err
+}
+
+// ask runs the statement in the database that r reads.
+func (q *manyQuery) ask(ctx context.Context, a host.Address, r sqlitevfs.Reader) (host.SQLOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(maxActorTime, max(time.Until(q.end), time.Millisecond)))
 	defer cancel()
 	d := q.p.database(q.t, address.Format(a), q.s.LimitsOf(q.t, address.Append(nil, a)))
@@ -199,6 +266,6 @@ func (q *manyQuery) read(ctx context.Context, a host.Address) (out host.SQLOutpu
 	defer session.Rollback()
 	in := q.in
 	in.Limit -= q.rows
-	out, err = runSQL(ctx, session.DB(), host.JSON, &in)
-	return out, true, sqlFault(err)
+	out, err := runSQL(ctx, session.DB(), host.JSON, &in)
+	return out, sqlFault(err)
 }

@@ -54,13 +54,13 @@ func (j *journal) Record(o *span.Operation) {
 	if !o.Span.Sampled() {
 		switch {
 		case o.Cause.Sampled():
-			o.Span = child(o.Cause)
+			o.Span = o.Cause.Child()
 		case !serious(o.Err) && o.Took <= j.Slow():
 			return
 		case !o.Cause.IsZero():
-			o.Span = child(o.Cause)
+			o.Span = o.Cause.Child()
 		default:
-			o.Span = root(0)
+			o.Span = host.Span{}.Child()
 		}
 	}
 	s := spanOf(o)
@@ -175,12 +175,11 @@ func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	s := p.Begin(p.k.Types[typ], cause)
 	switch {
 	case s.Sampled():
+		return s
 	case s.IsZero():
-		s = root(0)
-	default:
-		s = child(s)
+		s = host.Span{}
 	}
-	return s
+	return s.Child()
 }
 
 // EndRequest records a request, as host.Tracer says, if its actor is in memory.

@@ -57,11 +57,11 @@ func (s *sampler) more() {
 func (p *Recorder) Begin(t *kernel.Type, cause host.Span) host.Span {
 	switch {
 	case cause.Sampled():
-		return child(cause)
+		return cause.Child()
 	case cause.Decided():
 		return cause
 	case p.rules.Load().of(t).take():
-		return root(sampled)
+		return host.Span{Flags: sampled}.Child()
 	}
 	return host.Untraced
 }
@@ -71,24 +71,3 @@ func (j *journal) Begin(cause host.Span) host.Span { return j.p.Begin(j.a.Type, 
 
 // sampled is the flag of a span that is recorded.
 const sampled = 1
-
-// root returns the first span of a trace.
-func root(flags byte) (s host.Span) {
-	put(s.Trace[:8], rand.Uint64())
-	put(s.Trace[8:], rand.Uint64())
-	put(s.ID[:], rand.Uint64()|1) // not zero
-	s.Flags = flags
-	return s
-}
-
-// child returns a span of the trace that another one is of.
-func child(of host.Span) host.Span {
-	put(of.ID[:], rand.Uint64()|1)
-	return of
-}
-
-func put(b []byte, n uint64) {
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-}
