@@ -518,7 +518,7 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 	name := current(t, whole)
 	content, _ := contents(t, whole.disk, name)
 	refused := 0
-	for at := 0; at < len(content); at += int(stride(24)) {
+	for at := 0; at < len(content); at += int(stride(48)) {
 		out := whole.with(t, name, flip(at, 1)).outcome(t, Options{AcceptDataLoss: true})
 		if out.refused != nil {
 			refused++
@@ -538,14 +538,14 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 			if n < next {
 				return
 			}
-			next += int(stride(8))
+			next += int(stride(16))
 			for i, percent := range []int{0, 50, 50, 50, 100} {
 				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent, i)] = o.Disk.Crash(uint64(5*n+i), percent)
 			}
 		})
 		must(t, mustOpen(t, o).Close())
 		o.Disk.Fail(nil)
-		fatalIf(t, len(cuts) < 50, "only %d cuts", len(cuts))
+		fatalIf(t, len(cuts) < 25, "only %d cuts", len(cuts))
 		for where, disk := range cuts {
 			m := &image{disk: disk, want: whole.want}
 			same(t, m.outcome(t, Options{}), (outcome{}), "power cut", where)
@@ -579,7 +579,7 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 		return out.refused
 	}
 	first := begin - begin%recordBlock + recordBlock
-	for cut := first; cut < begin+150<<10; cut += 2 * recordBlock {
+	for cut := first; cut < begin+150<<10; cut += 3 * recordBlock {
 		must(t, open(cut, cut), cut, begin)
 		must(t, open(cut+100, cut), cut)
 		wantErr(t, open(cut-1000, cut), ErrDamaged, cut, cut-1000)
@@ -707,7 +707,7 @@ func TestBatchMarkReadsAnyBytes(t *testing.T) {
 // TestPowerCutsAreNoDamage cuts the power at a random operation of a store, again and again, in sessions that open it, write
 // little, much or nothing, flush, and close.
 func TestPowerCutsAreNoDamage(t *testing.T) {
-	for seed := range seeds(6) {
+	for seed := range seeds(3) {
 		powerCuts(t, seed)
 	}
 }
@@ -794,7 +794,7 @@ func TestCommitsSayWhatOfTheManifestWasSynced(t *testing.T) {
 	whole.remove(t, markName)
 	name := current(t, whole)
 	content, _ := contents(t, whole.disk, name)
-	for at := 0; at < len(content); at += int(stride(24)) {
+	for at := 0; at < len(content); at += int(stride(48)) {
 		for how, change := range map[string]func([]byte) []byte{"flipped": flip(at, 4), "cut": cut(at)} {
 			out := whole.with(t, name, change).outcome(t, Options{})
 			errorIf(t, !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name), "%s at %d of %d: %+v", how, at, len(content), out)

@@ -475,7 +475,7 @@ func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if steps++; !spare && op != "create" && op != "rename" && steps%16 > 0 {
+		if steps++; !spare && op != "create" && op != "rename" && steps%32 > 0 {
 			return nil
 		}
 		at := acked.Load()
@@ -492,7 +492,7 @@ func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 	}
 	must(t, r.Close())
 	o.Disk.Fail(nil)
-	fatalIf(t, len(cuts) < 30, "only %d cuts", len(cuts))
+	fatalIf(t, len(cuts) < 20, "only %d cuts", len(cuts))
 	for _, c := range cuts {
 		for range 2 {
 			r := newRig(t, Options{MemTableBytes: o.MemTableBytes, Disk: c.disk})
