@@ -225,7 +225,7 @@ func updateAlone(t *testing.T, g *stage, log *changeLog) {
 // A commit reads so much for its filters and checks, and says so if that is not enough. Then nothing is done.
 func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	t.Parallel()
-	g := newStage(t, nil)
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: time.Hour}})
 	g.must("a", add(1))
 	n := 0
 	fill := func(to int) {
