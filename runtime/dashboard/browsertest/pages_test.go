@@ -111,6 +111,89 @@ func TestATraceFollowsItsActors(t *testing.T) {
 	b.calm()
 }
 
+// TestPagesOfSeveralActorsHaveOneStream: it is that of the first actor that can be followed, and ends while the page is hidden, because
+// a browser has six connections to a node for all its pages. An answer to each request of the page is made up.
+func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
+	s := newSite(t, "")
+	b := s.open("#/overview")
+	b.until("document.querySelector('.tiles')")
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	js[bool](b, `(() => {
+		window.streams = new Map();
+		window.log = [];
+		const real = fetch;
+		window.fetch = async (url, o) => {
+			const [, of] = /actors(?:[/]cell[/](.*)[/]-[/].*)?$/.exec(url.pathname) ?? [, null];
+			if (of === null) return real(url, o);
+			if (of === undefined) {
+				log.push('list ' + url.search);
+				if (url.searchParams.has('sort')) return Response.json({ code: 'failed_precondition', message: 'no index' }, { status: 409 });
+				const at = (n) => '2027-01-01T00:00:00.' + String(n).padStart(6, '0') + 'Z';
+				return Response.json({ actors: Array.from({ length: 30 }, (_, n) => ({ type: 'cell', key: ['n' + n], id: 'i' + n, updated: at(n) })) });
+			}
+			if (!url.pathname.endsWith('/traces')) {
+				log.push('read ' + of);
+				return Response.json({ now: '2027-01-01T00:00:01Z', spans: [{ trace_id: '`+id+`', span_id: 'open', name: 'open', start: '2027-01-01T00:00:00Z' }] });
+			}
+			log.push('stream ' + of);
+			if (of === 'none') return Response.json({ code: 'permission_denied', message: 'no' }, { status: 403 });
+			return new Response(new ReadableStream({ start(c) {
+				streams.set(of, (event, data) => c.enqueue(new TextEncoder().encode('event: ' + event + '\ndata: ' + JSON.stringify(data) + '\n\n')));
+				o.signal.addEventListener('abort', () => { streams.delete(of); c.error(o.signal.reason); });
+			} }));
+		};
+		window.told = (hidden) => {
+			Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+			document.dispatchEvent(new Event('visibilitychange'));
+		};
+		window.following = () => [...streams.keys()].join();
+		return true;
+	})()`)
+	b.visit("/trace/" + id + "?actor=cell/none&actor=cell/a&actor=cell/b")
+	b.until("log.includes('stream none')")
+	if got := js[string](b, "log.slice(0, 4).join()"); got != "read none,read a,read b,stream none" {
+		t.Errorf("the page began with %s", got)
+	}
+	b.until("(told(false), following() === 'a')") // the first cannot be followed
+	b.shows("1 of 3 actors live")
+
+	js[bool](b, "(told(true), true)")
+	if got := js[string](b, "following()"); got != "" {
+		t.Errorf("a hidden page follows %s", got)
+	}
+	for _, after := range []string{"told(false)", "streams.get('a')('cairn.gap', {})"} {
+		js[bool](b, "(log.length = 0, "+after+", true)")
+		b.until("log.includes('read a')")
+		if got := js[string](b, "following()"); got != "a" {
+			t.Errorf("after %s the page follows %q", after, got)
+		}
+	}
+	// A span that has not ended is as long as the latest that came in.
+	js[bool](b, "(streams.get('a')('span', { trace_id: '"+id+"', span_id: 'ended', parent_id: 'open', name: 'ended', start: '2027-01-01T00:00:00Z', end: '2027-01-01T00:00:10Z' }), true)")
+	b.until("document.querySelectorAll('.wf-bar b').length === 2 && document.querySelector('.wf-bar b.open').style.width === '100%'")
+
+	// Without the listing index, the traces of the node are those of the latest of any 200 actors.
+	js[bool](b, "(log.length = 0, true)")
+	b.visit("/traces")
+	b.until("following() === 'n29'")
+	b.shows("1 of 20 actors live")
+	if got := js[string](b, "log.filter((l) => l.startsWith('list')).join()"); got != "list ?limit=200&sort=-updated,list ?limit=200" {
+		t.Errorf("the page asked %s", got)
+	}
+	if js[bool](b, "log.includes('read n9')") || !js[bool](b, "log.includes('read n10')") {
+		t.Error("the page did not read the 20 actors that changed last")
+	}
+	js[bool](b, "(log.length = 0, streams.get('n29')('cairn.gap', {}), true)")
+	b.until("log.includes('read n29')")
+
+	js[bool](b, "(import('./spans.js').then(({ liveness }) => { window.none = [liveness(0, 0)]; }), true)")
+	b.until("window.none")
+	if !js[bool](b, "none[0] === null") {
+		t.Error("something is said of no actors")
+	}
+	b.calm()
+}
+
 // TestOneTrace opens a trace as a waterfall, with the spans of another actor that took part.
 func TestOneTrace(t *testing.T) {
 	s := newSite(t, "")

@@ -276,7 +276,7 @@ func (b *tab) size(width, height int64) {
 	}
 }
 
-// hide makes the page take itself for hidden, so that it reads nothing again.
+// hide makes the page take itself for hidden when it would read, so that it reads nothing again. It is not told, so its streams go on.
 func (b *tab) hide() {
 	b.t.Helper()
 	js[bool](b, "(Object.defineProperty(document, 'hidden', { value: true }), true)")

@@ -50,37 +50,51 @@ export function group(spans) {
 // within is what of spans has not ended before a time.
 export const within = (list, from) => list.filter((s) => !s.end || Date.parse(s.end) >= from);
 
-const streams = 3; // of a page: a browser has six connections to a node for all its pages
-
-// follower follows the spans of some actors of a list as they end. on.span gets each with its actor; on.turn says that
-// the stream of an actor began, after which it must be read, was lost, or left spans out. An actor that is not followed, or no longer, is for the page to read now and then.
+// follower follows the spans of one actor of a list as they end, while the page can be seen: a browser has six connections to a node
+// for all its pages. It is the first whose stream has not ended for good; the others are for the page to read now and then. on.span gets
+// each span with its actor. on.turn says that the stream began, was lost or left spans out, after which the actor must be read.
 export function follower(page, query, on) {
-  const open = new Map(); // by actor
+  const over = new Set(); // actors whose stream ended for good, by name
+  let list = []; // of name and actor
+  let open = null;
   const follow = async (name, a) => {
-    const o = { end: new AbortController(), live: false };
-    open.set(name, o);
-    const signal = AbortSignal.any([page.signal, o.end.signal]);
-    const turn = (live) => { o.live = live; if (!signal.aborted) on.turn(a, live); };
+    const mine = open = { name, end: new AbortController(), live: false };
+    const signal = AbortSignal.any([page.signal, mine.end.signal]);
     try {
       for await (const e of events(actorPath(a) + 'traces', { signal, query: String(new URLSearchParams(query)) })) {
-        if (e.event === 'span') on.span(parse(e.data), a);
-        else turn(e.event !== 'dashboard.lost');
+        if (signal.aborted) return;
+        if (e.event === 'span') {
+          on.span(parse(e.data), a);
+          continue;
+        }
+        mine.live = e.event !== 'dashboard.lost';
+        on.turn(a);
       }
     } catch { /* it is read now and then */ }
-    turn(false);
+    if (signal.aborted) return;
+    over.add(name); // another has its place from the next reading on
+    open = null;
+    on.turn(a);
   };
+  const choose = () => {
+    const next = document.hidden ? undefined : list.find(([name]) => !over.has(name));
+    if (page.signal.aborted || open?.name === next?.[0]) return;
+    open?.end.abort();
+    open = null;
+    if (next) follow(...next);
+  };
+  document.addEventListener('visibilitychange', choose, { signal: page.signal });
   return {
-    live: () => [...open.values()].filter((o) => o.live).length,
-    set: (list) => {
-      const names = new Map(list.map((a) => [`${address(a)} ${a.id ?? ''}`, a]));
-      for (const [name, o] of open) if (!names.has(name)) { o.end.abort(); open.delete(name); }
-      for (const [name, a] of names) if (open.size < streams && !open.has(name)) follow(name, a);
+    live: () => open?.live ? 1 : 0,
+    set: (actors) => {
+      list = actors.map((a) => [`${address(a)} ${a.id ?? ''}`, a]);
+      choose();
     },
   };
 }
 
 // liveness says what of a list of actors is followed.
-export const liveness = (live, all) => all && h('p.live', badge(live >= all ? 'live' : live ? `${live} of ${all} actors live` : 'every 30 s', live >= all ? 'good' : 'quiet'));
+export const liveness = (live, all) => all ? h('p.live', badge(live >= all ? 'live' : live ? `${live} of ${all} actors live` : 'every 30 s', live >= all ? 'good' : 'quiet')) : null;
 
 const most = 1500; // spans that are held of an actor among others
 const overlap = 10_000; // of two readings, in ms: a span is kept a moment after it has ended

@@ -15,25 +15,29 @@ export default async function trace(page) {
   page.crumbs(['Traces', '#/traces'], [id.slice(0, 16) + '…']);
   const actors = new Map(page.query.getAll('actor').map((a) => [a, parseAddress(a)]));
   const spans = new Map(); // by id
-  let now = new Date().toISOString();
+  let now = ''; // the latest that came in
+  const later = (t) => { if (!now || between(now, t) > 0) now = t; };
   const dropped = new Map(); // spans, by actor
   const missing = () => [...dropped.values()].reduce((n, m) => n + m, 0);
   const damaged = new Set(); // keys of spans that cannot be read
   let chosen = '';
   const full = () => spans.size >= most;
   const detail = h('div.detail');
-  const put = (s, a) => { if (s.end || !spans.get(s.span_id)?.end) spans.set(s.span_id, { ...s, actor: address(a) }); }; // it may have ended since it was read
+  const put = (s, a) => {
+    later(s.end ?? s.start);
+    if (s.end || !spans.get(s.span_id)?.end) spans.set(s.span_id, { ...s, actor: address(a) }); // it may have ended since it was read
+  };
   const tails = follower(page, { trace_id: id }, {
     span: (s, a) => { if (!full() || spans.has(s.span_id)) put(s, a); view.set([...spans.values()]); },
-    turn: async (a, live) => {
-      if (live && !full()) await read(a).catch(() => {}); // what ended before, or was left out
+    turn: async (a) => {
+      if (!full()) await read(a).catch(() => {}); // what ended before, or was left out
       view.set([...spans.values()]);
     },
   });
   const read = async (a) => {
     const r = await readSpans((name, input) => call(a, name, input, { signal: page.signal }), { trace_id: id });
     for (const s of r.spans) put(s, a);
-    now = r.now;
+    later(r.now);
     dropped.set(address(a), r.dropped);
     for (const key of r.damaged) damaged.add(`${address(a)} ${key}`);
     return r.spans.length;
@@ -41,8 +45,8 @@ export default async function trace(page) {
   const view = page.section({
     title: 'Waterfall', cls: 'flush', ms: 30_000, // for what is open, and for actors that are not followed
     load: async () => {
-      tails.set([...actors.values()]);
       for (const a of actors.values()) if (!full()) await read(a);
+      tails.set([...actors.values()]);
       return [...spans.values()];
     },
     show: (list) => [liveness(tails.live(), actors.size), missing() || damaged.size ? h('p.warn', missing() ? `${number(missing())} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],

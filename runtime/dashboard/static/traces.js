@@ -3,7 +3,7 @@
 import { h, patch } from './dom.js';
 import { call, get } from './api.js';
 import { button, fault } from './ui.js';
-import { address, parseAddress, link } from './format.js';
+import { address, between, parseAddress, link } from './format.js';
 import { scrape } from './metrics.js';
 import { follower, group, hold, liveness, put, ranges, readSpans, traceTable } from './spans.js';
 
@@ -24,8 +24,12 @@ export default function traces(page) {
       if (of) put(of, s);
       draw();
     },
-    turn: () => draw(),
+    turn: async (a) => {
+      await read(a, since(), page.signal); // what ended before, or was left out
+      draw();
+    },
   });
+  const since = () => Date.now() - ranges[range] * 60_000;
   let looked = null; // the actors that were looked at
   const draw = () => { if (looked) list.set(looked); };
   const read = async (a, from, signal) => {
@@ -38,9 +42,13 @@ export default function traces(page) {
   const list = page.section({
     title: '', cls: 'flush', ms: 30_000, // for what is open, and for actors that are not followed
     load: async (signal) => {
-      const r = await get('actors?' + new URLSearchParams({ limit: asked, sort: '-updated', ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
-      const some = r.actors;
-      const from = Date.now() - ranges[range] * 60_000;
+      const ask = (sort) => get('actors?' + new URLSearchParams({ limit: 200, ...sort, ...(page.query.get('type') ? { type: page.query.get('type') } : {}) }), { signal });
+      const r = await ask({ sort: '-updated' }).catch((e) => { // in steps of a minute, and only with the listing index
+        if (e.code !== 'failed_precondition') throw e;
+        return ask();
+      });
+      const some = r.actors.sort((a, b) => between(a.updated, b.updated)).slice(0, asked);
+      const from = since();
       for (let i = 0; i < some.length; i += 4) await Promise.all(some.slice(i, i + 4).map((a) => read(a, from, signal)));
       const shown = new Set(some.map(idOf));
       for (const id of held.keys()) if (!shown.has(id)) held.delete(id); // others are looked at now
