@@ -59,8 +59,8 @@ type Options struct {
 	Resource *Resource
 	Exporter Exporter // gets each span that is added; may be nil
 
-	// Added is called after a span was opened or added, by the runtime or by a user of the OpenTelemetry API, in the goroutine
-	// that did it and without a lock of the buffer. full reports whether the buffer has a full chunk, so that a flush should not
+	// Added is called after the buffer took a span that was opened or added, by the runtime or by a user of the OpenTelemetry API,
+	// in the goroutine that did it and without a lock of the buffer. It is not called for spans that are dropped. full reports whether the buffer has a full chunk, so that a flush should not
 	// wait for its time. Added may be nil.
 	Added func(full bool)
 }
@@ -145,24 +145,27 @@ func NewBuffer(o Options) *Buffer {
 // Add adds spans that ended, and gives them to the exporter. It keeps no slice of them.
 func (b *Buffer) Add(spans ...Span) {
 	b.mu.Lock()
+	kept := false
 	for i := range spans {
-		b.add(&spans[i], math.MinInt64)
+		kept = b.add(&spans[i], math.MinInt64) || kept
 	}
-	b.unlockAdded()
+	b.unlockAdded(kept)
 }
 
-// unlockAdded calls Added. b.mu is held, and is not afterwards.
-func (b *Buffer) unlockAdded() {
+// unlockAdded calls Added if something was kept. b.mu is held, and is not afterwards.
+func (b *Buffer) unlockAdded(kept bool) {
 	full := len(b.full) > 0
 	b.mu.Unlock()
-	b.o.Added(full)
+	if kept {
+		b.o.Added(full)
+	}
 }
 
-// add adds a span that ended. b.mu is held.
-func (b *Buffer) add(s *Span, bucket int64) {
+// add adds a span that ended, and reports whether the buffer keeps it. b.mu is held.
+func (b *Buffer) add(s *Span, bucket int64) bool {
 	if b.closed {
 		b.drops[DropLate]++
-		return
+		return false
 	}
 	if b.o.Exporter != nil {
 		b.o.Exporter.Export(b.o.Resource, s)
@@ -173,9 +176,9 @@ func (b *Buffer) add(s *Span, bucket int64) {
 	}
 	if b.held() >= limit {
 		b.drops[DropFull]++
-		return
+		return false
 	}
-	b.encode(s, 0, max(bucket, bucketOf(s.End)))
+	return b.encode(s, 0, max(bucket, bucketOf(s.End)))
 }
 
 // held returns the bytes of the buffer.
@@ -187,11 +190,11 @@ func (b *Buffer) held() int {
 	return n
 }
 
-// encode appends a span to the chunk of a bucket.
-func (b *Buffer) encode(s *Span, from int, bucket int64) {
+// encode appends a span to the chunk of a bucket. It reports whether a chunk has room for it.
+func (b *Buffer) encode(s *Span, from int, bucket int64) bool {
 	e := b.encoder(bucket)
 	if e.add(s, from) {
-		return
+		return true
 	}
 	if e.count > 0 {
 		b.seal(e)
@@ -199,7 +202,9 @@ func (b *Buffer) encode(s *Span, from int, bucket int64) {
 	}
 	if !shrink(e, *s, from) {
 		b.drops[DropLarge]++
+		return false
 	}
+	return true
 }
 
 // encoder returns the encoder of a bucket. Times of spans are whatever users say, so the encoders are few: beyond that a span
@@ -234,8 +239,9 @@ func (b *Buffer) seal(e *encoder) {
 // span is counted as dropped, and its caller must not End it.
 func (b *Buffer) Open(id SpanID, trace TraceID, live Live) bool {
 	b.mu.Lock()
-	defer b.unlockAdded()
-	if b.closed || len(b.open) >= MaxOpen {
+	room := !b.closed && len(b.open) < MaxOpen
+	defer b.unlockAdded(room)
+	if !room {
 		b.drops[DropOpen]++
 		return false
 	}
@@ -248,7 +254,6 @@ func (b *Buffer) End(s Span) { b.end(&s) }
 
 func (b *Buffer) end(s *Span) {
 	b.mu.Lock()
-	defer b.unlockAdded()
 	bucket := int64(math.MinInt64)
 	for i := len(b.open) - 1; i >= 0; i-- { // the newest span ends first
 		if b.open[i].identity == s.identity() {
@@ -257,7 +262,7 @@ func (b *Buffer) end(s *Span) {
 			break
 		}
 	}
-	b.add(s, bucket)
+	b.unlockAdded(b.add(s, bucket))
 }
 
 // snapshots returns the open spans as they are. It calls them without a lock.

@@ -217,6 +217,28 @@ func TestSpansOfUsersCauseAFlush(t *testing.T) {
 	}
 }
 
+// TestDroppedSpansCauseNoFlush: a buffer that is closed or full calls Added for nothing.
+func TestDroppedSpansCauseNoFlush(t *testing.T) {
+	calls := 0
+	b := NewBuffer(Options{Incarnation: 1, Added: func(bool) { calls++ }})
+	for b.Drops() == (Drops{}) {
+		b.Add(Span{End: hour0, Name: strings.Repeat("n", 1000)})
+	}
+	full := calls
+	b.Add(Span{End: hour0, Name: "n"})
+	for i := range MaxOpen + 10 {
+		b.Open(SpanID{byte(i), byte(i >> 8), 1}, TraceID{1}, nil)
+	}
+	open := calls - full
+	b.Close()
+	b.Open(SpanID{1}, TraceID{1}, nil)
+	b.End(Span{End: hour0})
+	b.Add(Span{End: hour0})
+	if full == 0 || open != MaxOpen || calls != full+open {
+		t.Errorf("%d calls up to the limit of bytes, %d with that of open spans, %d in all", full, open, calls)
+	}
+}
+
 // TestAProgramCanUseItsOwnProvider registers the processor with another provider.
 func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 	p := NewProcessor()

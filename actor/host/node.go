@@ -168,7 +168,7 @@ type ListQuery struct {
 	Prefix []string
 	// Where has conditions that all hold for the selected actors, such as "plan=pro", "size>1MiB" or "state=failed": the name of a
 	// field or attribute, one of = != < <= > >=, and a value. An actor without an attribute meets no condition on it.
-	// Without a Type one type after the other is looked at.
+	// Without a Type one type after the other is looked at, or all together if Sort is neither key nor empty.
 	Where []string
 	// Sort is the field or attribute that orders the actors, after "-" from the last to the first: key, state, size, updated or an
 	// attribute. Actors of the same value are in the order of their types and keys, those without the attribute are left out. States

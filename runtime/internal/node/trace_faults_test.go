@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,51 @@ func TestManySpansOfUsersInOneTurnAreStored(t *testing.T) {
 			t.Errorf("%v spans were dropped, %d bytes are stored", n, kept)
 		}
 	})
+}
+
+// A flush that is stuck in the store, or that can write nothing, is one goroutine, however many spans end meanwhile.
+func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
+	for _, stuck := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			g := traced(t)
+			if stuck {
+				g.must("a", add(1))
+			}
+			begun, end := 0, make(chan struct{})
+			if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+				time.Sleep(6 * time.Second) // the free space of the disk is looked at again
+				if stuck {
+					g.disk.Fail(func(op, _ string) error {
+						if op == "usage" {
+							<-end
+						}
+						return nil
+					})
+				}
+				tracer := oteltrace.SpanFromContext(h).TracerProvider().Tracer("shop")
+				for i := range 300 {
+					_, s := tracer.Start(h, fmt.Sprintf("%0*d", 1000, i))
+					s.End()
+					time.Sleep(time.Nanosecond)
+				}
+				stacks := make([]byte, 4<<20)
+				begun = strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*journal).flush(")
+				close(end)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			g.disk.Fail(nil)
+			if stuck && begun != 1 || !stuck && begun != 0 {
+				t.Errorf("%d goroutines flush, stuck: %t", begun, stuck)
+			}
+			g.must("a", add(1))
+			time.Sleep(6 * time.Second)
+			if kept := g.status("a").TraceBytes; kept < 300*1000 {
+				t.Errorf("%d bytes are stored, stuck: %t", kept, stuck)
+			}
+		})
+	}
 }
 
 func TestRequestsThatWantToBeRecordedAreBounded(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -35,6 +36,21 @@ func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 	}
 	if err := cursor(host.ListQuery{Type: "t", Where: []string{"state=awake"}}, nil); err != nil {
 		t.Error(err) // after the actor whose key has no parts
+	}
+}
+
+// Without any type an order is refused as it is with one.
+func TestAnOrderIsCheckedWithoutTypes(t *testing.T) {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	src := source{store: store, namespace: "ns", known: func(string) []host.Attribute { return nil }}
+	for sort, code := range map[string]host.Code{"bogus": host.InvalidArgument, "run": host.InvalidArgument, "-": host.InvalidArgument, "created": host.InvalidArgument, "size": "", "-updated": ""} {
+		if _, err := find(src, host.ListQuery{Sort: sort}); host.CodeOf(err) != code {
+			t.Errorf("in the order %q: %v", sort, err)
+		}
 	}
 }
 

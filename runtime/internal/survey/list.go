@@ -140,6 +140,9 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 		if err != nil {
 			return page, err
 		}
+		found.Actors = slices.DeleteFunc(found.Actors, func(st host.Status) bool { // its state has changed since the page began
+			return slices.ContainsFunc(page.Actors, func(other host.Status) bool { return other.ID == st.ID })
+		})
 		page.Actors, inner = append(page.Actors, found.Actors...), ""
 		switch full := len(page.Actors) == q.Limit || *src.looked >= maxLooked; {
 		case found.Cursor != "":
@@ -175,6 +178,10 @@ func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 		return findInEach(src, q, types)
 	}
 	s, refused, err := newMerged(src, q, types)
+	if s == nil && err == nil && refused == nil { // without any type an order is checked all the same
+		q.Cursor = ""
+		_, refused = newSearch(src, q)
+	}
 	if s == nil || err != nil {
 		return page, cmp.Or(err, refused)
 	}

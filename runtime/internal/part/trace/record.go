@@ -16,6 +16,7 @@ func (j *journal) Running(o *span.Operation) {
 	r := &running{o: o}
 	o.Own = r
 	j.attend(o)
+	j.rush.CompareAndSwap(futile, calm)
 	r.lost = !j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
 }
 

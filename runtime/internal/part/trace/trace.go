@@ -119,10 +119,17 @@ type journal struct {
 	buffer atomic.Pointer[buffer] // nil before the first span
 	over   atomic.Bool            // the actor of the buffer is destroyed
 	dirty  atomic.Bool            // it is in the list of the part
-	rushes atomic.Bool            // a flush of a full chunk is on its way
+	rush   atomic.Uint32          // calm, rushing or futile
 
 	mu sync.Mutex // of a flush
 }
+
+// The states of the flush of a full chunk. At most one is on its way, however many spans wait for it.
+const (
+	calm    = iota
+	rushing // it is on its way
+	futile  // the last one could write nothing: the next one waits for a turn, or for its time
+)
 
 // A buffer is that of a life.
 type buffer struct {
@@ -148,10 +155,13 @@ func (j *journal) life() *buffer {
 
 // added sees that what the runtime or a user added is flushed: soon if a chunk is full.
 func (j *journal) added(full bool) {
-	if full && !j.rushes.Swap(true) {
+	if full && j.rush.CompareAndSwap(calm, rushing) {
 		j.p.k.Go(func() {
-			j.rushes.Store(false)
-			j.flush()
+			if j.flush() {
+				j.rush.Store(calm)
+			} else {
+				j.rush.Store(futile)
+			}
 		})
 	}
 	if j.dirty.Swap(true) {
@@ -176,14 +186,21 @@ func (p *Recorder) flushAll() {
 	for _, j := range all {
 		j.dirty.Store(false)
 		j.flush()
+		j.rush.CompareAndSwap(futile, calm)
 	}
 }
 
-// flush stores what the journal has, if the actor is awake. What users add to spans that are open is looked for again later.
-func (j *journal) flush() {
-	if c := j.a.Waking(); c != nil && j.flushTo(c) && !j.life().Empty() {
+// flush stores what the journal has, and reports whether it could: if the actor is awake and has a commit. What users add to spans that
+// are open is looked for again later.
+func (j *journal) flush() bool {
+	c := j.a.Waking()
+	if c == nil || !j.flushTo(c) {
+		return false
+	}
+	if !j.life().Empty() {
 		j.added(false)
 	}
+	return true
 }
 
 // flushTo stores what the journal has through a core of its actor. It returns false if the core is over, or the actor is not there
