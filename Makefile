@@ -23,10 +23,11 @@ GO ?= go
 # One set of flags for all that runs, so that nothing is compiled twice: no cgo, whether or not there is a C compiler. The race
 # detector needs cgo, and has the other set: vet and staticcheck share it, because they need the same compiled packages, and so do
 # tests that ask the go command for them. What costs time and finds nothing is left out: debugging information, Pebble's zstd in C
-# (its Go one is what others get), the C linker, and the second that each process waits for late races as it ends.
+# (its Go one is what others get), the C linker, the second that each process waits for late races as it ends, and what the script
+# race is about.
 export CGO_ENABLED := 0
-RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 GOFLAGS="$$($(GO) env GOFLAGS) -race -tags=pebblegozstd -gcflags=all=-dwarf=false \
-	$(if $(filter Linux,$(shell uname -s)),-ldflags=-linkmode=internal)"
+RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 GOFLAGS="$$($(GO) env GOFLAGS) -race -toolexec=$(CURDIR)/runtime/internal/policy/tools/race \
+	-tags=pebblegozstd -gcflags=all=-dwarf=false $(if $(filter Linux,$(shell uname -s)),-ldflags=-linkmode=internal)"
 
 # Programs in bin have no debugging information, which is a third of their size. Stack traces and profiles need none.
 LINK := -ldflags '-s -w'

@@ -325,6 +325,8 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 			"DELETE FROM n": actor.ReadOnly, "CREATE TABLE n (i)": actor.ReadOnly, "drop table if exists n": actor.ReadOnly, "/* SELECT */ -- SELECT\nUPDATE n SET i = 1": actor.ReadOnly,
 			"WITH a(b) AS (SELECT 1) INSERT INTO n SELECT b FROM a": actor.ReadOnly, "SELECT i FROM n; DELETE FROM n": actor.ReadOnly, "SELECT ';'; DELETE FROM n": actor.ReadOnly,
 			"SELECT i FROM n": "", "SELECT 'x; DELETE FROM n' FROM n": "", "WITH a AS (SELECT 1) SELECT replace(i, 'DELETE', ']') FROM [DELETE], n": "",
+			"WITH replace AS (SELECT 1 AS x) SELECT x FROM replace": "", "WITH pragma AS (SELECT 1) DELETE FROM n": actor.ReadOnly, `SELECT * FROM "syntax error"`: "",
+			"WITH RECURSIVE a AS (SELECT 1), /* x */ vacuum AS (SELECT 2) SELECT 1": "",
 			"VALUES (1)": "", "EXPLAIN DELETE FROM n": "", "-- nothing": "", `SELECT "; UPDATE" FROM n -- ; DELETE`: "",
 		} {
 			out, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", Prefix: []string{"none"}, SQL: statement})
