@@ -104,7 +104,8 @@ func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
 			t.Error(err)
 		}
 		release()
-		if err := <-answered; err != nil || len(s.asked("connect")) != 2 {
+		err = <-answered
+		if n := len(s.asked("connect")); err != nil || n != 2 && n != 3 { // the third if the close was lost because the client was writing
 			t.Error(err, s.asked("connect"))
 		}
 	})
