@@ -67,7 +67,7 @@ build: go ## build bin/cairn and bin/flights
 # vet has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
 .PHONY: test
 test: go cc tools node chromium vet ## go vet, staticcheck, and all tests with the race detector
-	@$(call each,. $(MODULES),$(RACE) $(GO) test -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
+	@$(call each,. $(MODULES),$(RACE) $(GO) test -vet=off -timeout 20m -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
 
 .PHONY: vet
 vet: go cc ## go vet and staticcheck: faults
