@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The memory of an import and an export does not grow with the store: of four times as many entries it takes less than two thirds of
+// The memory of an import and an export does not grow with the store: of three times as many entries it takes less than two thirds of
 // what they are more.
 func TestEntriesAreStreamed(t *testing.T) {
 	if testing.Short() {
