@@ -154,7 +154,7 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	w := start(t, "queue", "work", "cell/a", "mail", "--workers=4", "--lock=2s", "--json", "--url", d.url, "--", "true")
-	// A worker whose acknowledgement was committed and not answered is told that its lock is lost, as is one that was late with a message.
+	// If the node commits an acknowledgement and dies before it answers, the worker asks again, and is told that its lock is lost.
 	settled, restarted := make(map[uint64]bool), false
 	for len(settled) < messages {
 		var line struct {

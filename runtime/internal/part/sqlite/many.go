@@ -170,7 +170,7 @@ func (q *manyQuery) actor(ctx context.Context, key []string) error {
 	return nil
 }
 
-// ofAll reports whether an error of the statement is one that every database has.
+// ofAll reports whether every database would give this error.
 func ofAll(e *host.Error) bool {
 	if strings.Contains(e.Message, "no such table: ") || strings.Contains(e.Message, "no such column: ") { // whose name may be anything
 		return false
