@@ -79,6 +79,7 @@ func mask(s string) string {
 		{`("bytes":) ?\d+`, "$1 SIZE"},
 		{`\b1\d{12}\b`, "MILLISECONDS"},
 		{`\d+ bytes|\b(entries|bytes) +\d+`, "${1}COUNT"},
+		{`(?m)^usage/.*\n`, ""}, // which a node writes after a minute, so after slow commands only
 		{` {2,}`, " "},
 		{` +\n`, "\n"},
 	} {
