@@ -10,10 +10,9 @@ var (
 	Connection = Text{layout{Kind: 0x02, prints: "connection(%)", fields: []field{{asUTF8, "connection id"}},
 		owner: "connections", value: "one connection that outlives a sleep"}}
 
-	// inspectorToken is a key that other systems with these kinds have, one for an actor. Cairn writes
-	// none: such a token needs an id, rights and an end, as others do, and an actor may have several.
-	inspectorToken = layout{Kind: 0x03, prints: "inspector-token",
-		owner: "inspector", value: "reserved: a token that shows the actor is one of kind 2e, with the right inspect"}
+	// InspectorToken is the key of the one token that shows all of the actor.
+	InspectorToken = Single{layout{Kind: 0x03, prints: "inspector-token",
+		owner: "tokens", value: "the token with the right inspect: its id, what it allows, and the SHA-256 of its secret"}}
 
 	// UserKV is a key of the application's own key-value store: a tuple, which may be empty.
 	UserKV = Packed{layout{Kind: 0x04, prints: "kv%", fields: []field{{asElements, "user key..."}},
@@ -218,7 +217,7 @@ var (
 
 // layouts is the table in order of kind and family.
 var layouts = [...]*layout{
-	&Persisted.layout, &Connection.layout, &inspectorToken, &UserKV.layout, &QueueMessage.layout,
+	&Persisted.layout, &Connection.layout, &InspectorToken.layout, &UserKV.layout, &QueueMessage.layout,
 	&QueueMetadata.layout, &WorkflowName.layout, &WorkflowHistory.layout, &WorkflowField.layout,
 	&WorkflowEntry.layout, &WorkflowMetadata.layout, &WorkflowUndo.layout, &WorkflowMessage.layout,
 	&WorkflowBlob.layout, &workflowBlobPart, &TraceChunk.layout, &TraceBucket.layout, &SQLiteMetadata.layout, &SQLiteChunk.layout,

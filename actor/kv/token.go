@@ -20,6 +20,7 @@ type Rights struct {
 	// Watch allows to follow changes. It needs Read.
 	Watch bool
 	// Inspect allows to look at all of the actor, as operators do. It needs Read, and takes no prefix.
+	// A new token with it ends the one before.
 	Inspect bool
 }
 

@@ -27,7 +27,7 @@ const (
 	// Watch allows to follow changes. They have values, so it needs Read.
 	Watch
 	// Inspect allows to look at all of the actor: its status, raw keyspace, events and traces, and methods that read. It needs Read,
-	// and a token of the whole store.
+	// and a token of the whole store. A new token with it ends the one before.
 	Inspect
 )
 
@@ -74,7 +74,7 @@ type Token struct {
 
 // CreateInput asks for a new token.
 type CreateInput struct {
-	// Rights are some of read, write, watch and inspect. The last two need read.
+	// Rights are some of read, write, watch and inspect. The last two need read. A new token with inspect ends the one before.
 	Rights []string `json:"rights" max:"100"`
 	// Prefix is what all keys begin with that the token is good for; absent or [] for the whole store.
 	Prefix kv.Key `json:"prefix,omitempty"`

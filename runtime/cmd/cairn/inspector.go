@@ -11,13 +11,10 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// inspectorLabel tells the tokens of cairn inspector from others of the actor.
-const inspectorLabel = "inspector"
-
-// inspectorCommand makes a token that shows one actor, and ends the older ones that it has made.
+// inspectorCommand makes the token that shows one actor, which ends the one before.
 func (c *cli) inspectorCommand() *cobra.Command {
 	var expires time.Duration
-	var end bool
+	var write, end bool
 	cmd := &cobra.Command{
 		Use:               "inspector TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
@@ -28,25 +25,12 @@ func (c *cli) inspectorCommand() *cobra.Command {
 			}
 			ctx, cancel := c.requestContext(ctx)
 			defer cancel()
-			store, ended := t.store(), 0
-			tokens, err := store.Tokens(ctx)
-			if err != nil {
-				return err
-			}
-			for _, old := range tokens {
-				if !old.Inspect || old.Label != inspectorLabel {
-					continue
-				}
-				if _, err := store.RevokeToken(ctx, old.ID); err != nil {
-					return err
-				}
-				ended++
-			}
+			store := t.store()
 			if end {
-				return t.result(map[string]int{"ended": ended}, "%d ended\n", ended)
+				return t.endInspectors(ctx, store)
 			}
 			text, made, err := store.CreateToken(ctx, kv.TokenConfig{
-				Rights: kv.Rights{Read: true, Watch: true, Inspect: true}, Label: inspectorLabel, TTL: expires,
+				Rights: kv.Rights{Read: true, Write: write, Watch: true, Inspect: true}, Label: "inspector", TTL: expires,
 			})
 			if err != nil {
 				return err
@@ -57,6 +41,26 @@ func (c *cli) inspectorCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().DurationVar(&expires, "expires", 24*time.Hour, "how long it is valid; 0 for ever")
-	cmd.Flags().BoolVar(&end, "end", false, "end what the command has made before, and make nothing")
+	cmd.Flags().BoolVar(&write, "write", false, "it may change entries of the key-value store, too")
+	cmd.Flags().BoolVar(&end, "end", false, "end the token of the actor that there is, and make none")
 	return cmd
+}
+
+// endInspectors revokes what shows the actor: one token, or several that an older version has made.
+func (t *target) endInspectors(ctx context.Context, store kv.Store) error {
+	tokens, err := store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	ended := 0
+	for _, old := range tokens {
+		if !old.Inspect {
+			continue
+		}
+		if _, err := store.RevokeToken(ctx, old.ID); err != nil {
+			return err
+		}
+		ended++
+	}
+	return t.result(map[string]int{"ended": ended}, "%d ended\n", ended)
 }

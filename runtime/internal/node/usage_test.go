@@ -366,8 +366,8 @@ func TestUsageOutlivesAClockThatIsWrong(t *testing.T) {
 	})
 }
 
-// future writes a row of a day into the store of a node that is stopped.
-func (g *stage) future(key string, day uint64, stored int64) {
+// behind changes the rows of an actor of a node that is stopped.
+func (g *stage) behind(key string, change func(*engine.Space) error) {
 	g.t.Helper()
 	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -382,16 +382,25 @@ func (g *stage) future(key string, day uint64, stored int64) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	defer space.Close()
+	if err := change(space); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// future writes a row of a day into the store of a node that is stopped.
+func (g *stage) future(key string, day uint64, stored int64) {
+	g.t.Helper()
 	value, err := record.Encode(&struct {
 		_                                            struct{} `cbor:",toarray"`
 		Calls, Turns, Time, Written, Sent, Now, Then int64
 	}{Now: stored, Then: stored})
-	if err == nil {
-		err = space.Aside(func(a *engine.Aside) error { return a.Put(keyspace.Usage.Append(nil, day), value) })
-	}
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	g.behind(key, func(space *engine.Space) error {
+		return space.Aside(func(a *engine.Aside) error { return a.Put(keyspace.Usage.Append(nil, day), value) })
+	})
 }
 
 // TestUsageCountsWhatFails calls an action that fails in each way.

@@ -594,7 +594,8 @@ var hostText = map[string]string{
 	"TokenCreateInput.label": "label is any text of up to 200 bytes.",
 	"TokenCreateInput.prefix": "prefix is what all keys begin with that the token is good for; absent or [] for the whole " +
 		"store.",
-	"TokenCreateInput.rights": "rights are some of read, write, watch and inspect. The last two need read.",
+	"TokenCreateInput.rights": "rights are some of read, write, watch and inspect. The last two need read. A new token " +
+		"with inspect ends the one before.",
 	"TokenCreateInput.ttl_ms": "ttl_ms is how long the token is valid, up to 100 years; absent for ever.",
 	"TokenCreateOutput": "CreateOutput has a new token. token is shown here and never again, because only a hash of " +
 		"its secret is stored.",

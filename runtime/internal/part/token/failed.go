@@ -11,10 +11,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
-	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // The bounds of failed checks.
@@ -147,16 +145,10 @@ func (f *failed) list(addr []byte) *tokens {
 func (c *check) list(ctx context.Context) (map[string]token.Digest, error) {
 	digests := make(map[string]token.Digest)
 	err := c.look(ctx, func(rows engine.Reader, now time.Time) error {
-		return each(rows, false, func(e *engine.Entry) error {
-			id, err := keyspace.Token.Parse(e.Key)
-			if err != nil {
-				return err
+		return each(rows, func(id string, r *row) error {
+			if r.valid(now) && len(r.Digest) == len(token.Digest{}) {
+				digests[id] = token.Digest(r.Digest)
 			}
-			var r row
-			if err := record.Decode(e.Value, &r); err != nil || !r.valid(now) || len(r.Digest) != len(token.Digest{}) {
-				return err
-			}
-			digests[id] = token.Digest(r.Digest)
 			return nil
 		})
 	})

@@ -57,16 +57,37 @@ type row struct {
 	Expires int64 // Unix ms; 0 is never
 }
 
+// An inspector is the value of the token with the right inspect. There is one key for it, so that a new one ends the one before. Stores of
+// older versions may have such tokens among the others.
+type inspector struct {
+	_   struct{} `cbor:",toarray"`
+	ID  string
+	Row row
+}
+
+// inspecting returns the token with the right inspect.
+func inspecting(rows engine.Reader) (in inspector, ok bool, err error) {
+	e, ok, err := rows.Get(keyspace.InspectorToken.Append(nil))
+	if ok && err == nil {
+		err = record.Decode(e.Value, &in)
+	}
+	return in, ok && err == nil, err
+}
+
 // read returns the row of a token that is valid.
 func read(rows engine.Reader, id string, now time.Time) (r row, ok bool, err error) {
 	e, ok, err := rows.Get(keyspace.Token.Append(nil, id))
-	if err != nil || !ok {
+	switch {
+	case err != nil:
 		return row{}, false, err
+	case ok:
+		err = record.Decode(e.Value, &r)
+	default:
+		var in inspector
+		in, ok, err = inspecting(rows)
+		r, ok = in.Row, ok && in.ID == id
 	}
-	if err := record.Decode(e.Value, &r); err != nil {
-		return row{}, false, err
-	}
-	return r, r.valid(now), nil
+	return r, ok && err == nil && r.valid(now), err
 }
 
 func (r *row) valid(now time.Time) bool { return r.Expires == 0 || now.UnixMilli() < r.Expires }
@@ -104,8 +125,16 @@ func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput)
 		return out, host.Errorf(host.InvalidArgument, "the label is not valid UTF-8").With("field", "label")
 	}
 	h.Work.GoodFor = -1
-	n := 0
-	if err := each(c.Rows, true, func(*engine.Entry) error { n++; return nil }); err != nil {
+	n, old := 0, []string(nil) // ids that the new one ends
+	err = each(c.Rows, func(id string, o *row) error {
+		if o.Rights&r.Rights&token.Inspect == 0 {
+			n++
+		} else {
+			old = append(old, id)
+		}
+		return nil
+	})
+	if err != nil {
 		return out, err
 	}
 	if n >= token.MaxTokens {
@@ -119,11 +148,20 @@ func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput)
 		o.ExpireAt = r.Expires
 		h.ExpireAt(r.Expires, time.Hour)
 	}
-	value, err := record.Encode(&r)
+	for _, id := range old {
+		if _, err := end(c, h, id); err != nil {
+			return out, err
+		}
+	}
+	key, value := keyspace.Token.Append(nil, id), any(&r)
+	if r.Rights&token.Inspect != 0 {
+		key, value = keyspace.InspectorToken.Append(nil), &inspector{ID: id, Row: r}
+	}
+	b, err := record.Encode(value)
 	if err != nil {
 		return out, err
 	}
-	if err := c.Rows.Put(keyspace.Token.Append(nil, id), value, o); err != nil {
+	if err := c.Rows.Put(key, b, o); err != nil {
 		return out, fault.Limit(err)
 	}
 	out.Text = text
@@ -179,8 +217,15 @@ func at(err error) error {
 }
 
 // each visits the rows of all tokens.
-func each(rows engine.Reader, keysOnly bool, visit func(*engine.Entry) error) error {
-	q := engine.ListQuery{KeysOnly: keysOnly}
+func each(rows engine.Reader, visit func(id string, r *row) error) error {
+	in, ok, err := inspecting(rows)
+	if ok && err == nil {
+		err = visit(in.ID, &in.Row)
+	}
+	if err != nil {
+		return err
+	}
+	var q engine.ListQuery
 	q.Start, q.End = keyspace.Token.Range()
 	for {
 		page, err := rows.List(q)
@@ -188,7 +233,16 @@ func each(rows engine.Reader, keysOnly bool, visit func(*engine.Entry) error) er
 			return err
 		}
 		for i := range page.Entries {
-			if err := visit(&page.Entries[i]); err != nil {
+			e := &page.Entries[i]
+			id, err := keyspace.Token.Parse(e.Key)
+			if err != nil {
+				return err
+			}
+			var r row
+			if err := record.Decode(e.Value, &r); err != nil {
+				return err
+			}
+			if err := visit(id, &r); err != nil {
 				return err
 			}
 		}
@@ -206,14 +260,9 @@ func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error)
 		return token.ListOutput{}, err
 	}
 	defer done()
-	err = each(rows, false, func(e *engine.Entry) error {
-		id, err := keyspace.Token.Parse(e.Key)
-		if err != nil {
-			return err
-		}
-		var r row
-		if err := record.Decode(e.Value, &r); err != nil || !r.valid(now) {
-			return err
+	err = each(rows, func(id string, r *row) error {
+		if !r.valid(now) {
+			return nil
 		}
 		t, err := r.shown(id)
 		tokens = append(tokens, t)
@@ -230,9 +279,23 @@ func revoke(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.RevokeInput)
 	if !token.IsID(in.ID) {
 		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "the id is not that of a token: it has %d letters and digits, and token.list shows it", token.IDChars).With("field", "id") // it may be a whole token, which is not repeated
 	}
-	there, err := c.Rows.Delete(keyspace.Token.Append(nil, in.ID))
-	if there {
-		h.Notify(topic)
+	return call.Counted(end(c, h, in.ID))
+}
+
+// end removes a token, and reports whether there was one.
+func end(c *kernel.Core, h *kernel.Turn, id string) (there bool, err error) {
+	if there, err = c.Rows.Delete(keyspace.Token.Append(nil, id)); err != nil {
+		return false, err
 	}
-	return call.Counted(there, err)
+	if !there {
+		in, ok, err := inspecting(c.Rows)
+		if err != nil || !ok || in.ID != id {
+			return false, err
+		}
+		if there, err = c.Rows.Delete(keyspace.InspectorToken.Append(nil)); err != nil {
+			return false, err
+		}
+	}
+	h.Notify(topic)
+	return there, nil
 }
