@@ -76,7 +76,7 @@ func TestVerbs(t *testing.T) {
 	b.fill("reason", reason)
 	b.click("Unlock")
 	js[bool](b, "(document.querySelector('textarea').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true})), true)")
-	b.shows("1 rows changed")
+	b.shows("1 row changed")
 	if got := s.reason("call sql.exec"); got != reason {
 		t.Errorf("SQL got the reason %q", got)
 	}
