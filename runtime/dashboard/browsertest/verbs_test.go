@@ -241,6 +241,11 @@ func TestLive(t *testing.T) {
 	b.until("[...document.querySelectorAll('td')].some((e) => e.innerText === 'cell/other')")
 	b.shows("onerror")
 	b.harmless()
+	b.visit("/actor/cell/acme/-/events")
+	b.until("document.querySelector('.live .badge.good')")
+	b.refused = "status of 404" // the console says that the actor is not there
+	s.do("DELETE", "actors/cell/acme/-/", nil)
+	b.shows("not live")
 	b.calm()
 }
 
