@@ -187,3 +187,67 @@ func TestStrangeKeys(t *testing.T) {
 	}
 	b.calm()
 }
+
+// TestPagesSayWhatIsGone: the node stops, comes back and asks for a token, and the actor is destroyed, while its page is open.
+func TestPagesSayWhatIsGone(t *testing.T) {
+	s := newSite(t, "")
+	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
+	const live, status = "document.querySelector('.live .badge.good')", "document.body.innerText.includes('Activations that wrote')"
+	b := s.open("#/actor/cell/acme/-/events")
+	b.refused = "Failed to load resource" // the console says so
+	b.until(live)
+	addr := s.rt.Addr()
+	s.stop()
+	b.until("document.querySelector('.live .badge')?.innerText === 'lost'")
+	b.shows("The node does not answer.")
+	s.start(addr, "secret")
+	b.fill("token", "secret")
+	b.click("Continue")
+	b.until("!document.querySelector('.fault') && " + live)
+	b.until("!document.body.innerText.includes('No token.')")
+	b.visit("/actor/cell/acme/-/")
+	b.until(status)
+	js[bool](b, "(fetch('../actors/cell/acme/-/', { method: 'DELETE', headers: { Authorization: 'Bearer secret' } }), true)")
+	b.shows("there is no actor cell/acme")
+	b.until("!" + status)
+	b.calm()
+}
+
+// TestLongNames: nothing is so long that a page scrolls sideways, or that a table hides its verbs.
+func TestLongNames(t *testing.T) {
+	s := newSite(t, "")
+	long := strings.Repeat("averylongname", 20)
+	at := "cell/" + long
+	s.call(at, "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{long, long}, "value": long}}})
+	s.call(at, "queue.send", object{"queue": long[:50], "messages": []any{object{"body": long}}})
+	s.call(at, "schedule.set", object{"name": long[:50], "cron": "0 3 * * *", "payload": object{"queue": "jobs", "body": strings.Repeat(long, 2)}})
+	s.call(at, "sql.exec", object{"reason": "a test", "sql": `CREATE TABLE "` + long + `" (n INTEGER)`})
+	b := s.open("")
+	for _, page := range []struct {
+		at, want string
+		within   string // these are within their cell and their table
+	}{
+		{"/actor/" + at + "/-/", "1 message waits", ""},
+		{"/actor/" + at + "/-/sql", "averylongname", ""},
+		{"/actor/" + at + "/-/queues", "pending", ".verbs button"},
+		{"/actor/" + at + "/-/timers", "0 3 * * *", ".verbs button"},
+		{"/traces?type=cell", "http POST cell.sql.exec", "tbody time"},
+		{"/actors?type=cell", "averylongname", "tbody time"},
+		{"/audit", "schedule.set", "tbody td.wraps"},
+	} {
+		b.visit(page.at)
+		for _, width := range []int64{1360, 390} {
+			b.size(width, 900)
+			b.until("document.querySelector('.page').innerText.includes(" + quote(page.want) + ")")
+			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > int(width) {
+				t.Errorf("%s is %d pixels wide of %d", page.at, wide, width)
+			}
+			if page.within != "" && !js[bool](b, "[...document.querySelectorAll('"+page.within+"')].every((e) => e.getBoundingClientRect().left >= e.closest('td').getBoundingClientRect().left && e.getBoundingClientRect().right <= e.closest('.scroll').getBoundingClientRect().right)") {
+				t.Errorf("on %s at %d pixels something is cut off", page.at, width)
+			}
+		}
+	}
+	b.visit("/actor/" + at + "/-/store/entries")
+	b.until("document.querySelector('[aria-label=Entries] td')?.offsetHeight < 150") // of a long key the first lines are shown
+	b.calm()
+}

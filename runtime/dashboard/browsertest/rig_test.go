@@ -74,6 +74,7 @@ func TestMain(m *testing.M) {
 // A site is a node with the flights example and cells, and what its dashboard has sent.
 type site struct {
 	t    *testing.T
+	dir  string
 	rt   *runtime.Runtime
 	base string
 
@@ -83,9 +84,16 @@ type site struct {
 
 func newSite(t *testing.T, token string) *site {
 	t.Helper()
-	s := &site{t: t, reasons: make(map[string]string)}
-	rt, err := runtime.Open(t.Context(), runtime.Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", Token: token, NoSync: true, Logger: slog.New(slog.DiscardHandler),
+	s := &site{t: t, dir: t.TempDir(), reasons: make(map[string]string)}
+	s.start("127.0.0.1:0", token)
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *site) start(listen, token string) {
+	s.t.Helper()
+	rt, err := runtime.Open(s.t.Context(), runtime.Options{
+		Dir: s.dir, Listen: listen, Token: token, NoSync: true, Logger: slog.New(slog.DiscardHandler),
 		Traces: runtime.TraceOptions{PerSecond: 1_000_000}, // every trace is kept
 		Actors: append(traffic.Definitions(), cell.Definition(), tenantDefinition),
 		Authorize: func(_ context.Context, r runtime.AuthRequest) error {
@@ -98,15 +106,16 @@ func newSite(t *testing.T, token string) *site {
 		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	s.rt, s.base = rt, "http://"+rt.Addr()+"/"
-	return s
+}
+
+func (s *site) stop() {
+	s.t.Helper()
+	if err := s.rt.Close(); err != nil {
+		s.t.Error(err)
+	}
 }
 
 // reason is what the dashboard gave as the reason of a request.
@@ -280,6 +289,12 @@ func (b *tab) size(width, height int64) {
 func (b *tab) hide() {
 	b.t.Helper()
 	js[bool](b, "(Object.defineProperty(document, 'hidden', { value: true }), true)")
+}
+
+// told hides the page, or shows it, as a browser does.
+func (b *tab) told(hidden bool) {
+	b.t.Helper()
+	js[bool](b, fmt.Sprintf("(Object.defineProperty(document, 'hidden', { value: %t, configurable: true }), document.dispatchEvent(new Event('visibilitychange')))", hidden))
 }
 
 // calm fails the test if the console said anything, except that the node refused a request without a valid token.

@@ -76,7 +76,7 @@ func TestVerbs(t *testing.T) {
 	b.fill("reason", reason)
 	b.click("Unlock")
 	js[bool](b, "(document.querySelector('textarea').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true})), true)")
-	b.shows("1 rows changed")
+	b.shows("1 row changed")
 	if got := s.reason("call sql.exec"); got != reason {
 		t.Errorf("SQL got the reason %q", got)
 	}
@@ -241,6 +241,11 @@ func TestLive(t *testing.T) {
 	b.until("[...document.querySelectorAll('td')].some((e) => e.innerText === 'cell/other')")
 	b.shows("onerror")
 	b.harmless()
+	b.visit("/actor/cell/acme/-/events")
+	b.until("document.querySelector('.live .badge.good')")
+	b.refused = "status of 404" // the console says that the actor is not there
+	s.do("DELETE", "actors/cell/acme/-/", nil)
+	b.shows("not live")
 	b.calm()
 }
 

@@ -58,6 +58,7 @@ export default async function actor(page) {
       page.onstatus?.(s);
     } catch (e) {
       if (page.signal.aborted) return;
+      if (e.code === 'not_found') page.onstatus?.(seen = null); // it was destroyed
       if (id === '' && ofActor() && e.code === 'permission_denied') location.replace(page.at('store')); // the token is for the store only
       draw(null, ofActor() && e.code === 'permission_denied' ? null : e);
     }
@@ -113,13 +114,12 @@ function overview(page) {
     title: 'Why', ms: 2500, load: () => page.call('actor.why'),
     show: (w) => [
       h('p.why', w.text),
-      w.remedy ? h('p.remedy', w.remedy) : null,
-      facts(['Waits for', w.why], w.since ? ['Since', time(w.since)] : null, w.until ? ['Until', [clock(w.until), ' · ', ago(w.until)]] : null,
+      facts(['Waits for', w.why], w.remedy ? ['Remedy', w.remedy] : null, w.since ? ['Since', time(w.since)] : null, w.until ? ['Until', [clock(w.until), ' · ', ago(w.until)]] : null,
         ...Object.entries(w.details ?? {}).map(([k, v]) => [k.replaceAll('_', ' '), v]))],
   });
   const figures = page.section({
     title: 'Status',
-    show: (s) => facts(
+    show: (s) => s && facts(
       ['State', badge(s.state)], ['Version', number(s.version)], ['Activations that wrote', number(s.generation)],
       ['Keys', number(s.keys)], ['Size', bytes(s.bytes)], ['Created', [clock(s.created), ' · ', ago(s.created)]], ['Changed', [clock(s.updated), ' · ', ago(s.updated)]],
       ['Waiting in the mailbox', number(s.mailbox)], ['Messages to others', [number(s.pending_sends), ' wait, ', number(s.failed_sends), ' failed']],
@@ -135,7 +135,7 @@ function overview(page) {
         run: (v, reason) => page.act('limits.set', { [v.name]: Number(v.value) }, reason), done: () => page.refresh(),
       }),
       verb('Reset', { title: 'Reset all limits of this actor', text: 'Those of its type hold again.', run: (_, reason) => page.act('limits.reset', {}, reason), done: () => page.refresh() })],
-    show: (s) => s.limits && Object.keys(s.limits).length ? json(s.limits) : h('p.empty', 'Those of its type.'),
+    show: (s) => s && (s.limits && Object.keys(s.limits).length ? json(s.limits) : h('p.empty', 'Those of its type.')),
   });
   const state = page.section({
     title: 'State', ms: 5000,

@@ -97,16 +97,22 @@ export async function call(a, name, input, { create, headers, ...options } = {})
   return text ? parse(text) : undefined;
 }
 
-// events yields the server-sent events of a path for ever: it comes back after a lost connection, from where it was. An
-// event has event, id and data. Before each connection it yields {event: 'dashboard.open'}, after it 'dashboard.lost'.
+// events yields the server-sent events of a path for ever: it comes back after a lost connection, from where it was. A page that is
+// hidden has no connection, because a browser has six to a node for all its pages. An event has event, id and data. Before each
+// connection it yields {event: 'dashboard.open'}, after it 'dashboard.lost', which says whether the page was hidden.
 export async function* events(path, { signal, method = 'GET', json, query } = {}) {
   let last = '';
-  for (let wait = 500; !signal.aborted; wait = Math.min(wait * 2, 10_000)) {
+  for (let wait = 500; ; wait = Math.min(wait * 2, 10_000)) {
+    await seen(signal);
+    if (signal.aborted) return;
+    const hidden = new AbortController();
+    const look = () => { if (document.hidden) hidden.abort(); };
+    document.addEventListener('visibilitychange', look);
     let why;
     try {
       const headers = { Accept: 'text/event-stream' };
       if (last) headers['Last-Event-ID'] = last;
-      const r = await send(method, path + (query ? '?' + query : ''), { signal, json, headers });
+      const r = await send(method, path + (query ? '?' + query : ''), { signal: AbortSignal.any([signal, hidden.signal]), json, headers });
       if (r.status === 204) return;
       yield { event: 'dashboard.open' };
       wait = 500;
@@ -120,12 +126,27 @@ export async function* events(path, { signal, method = 'GET', json, query } = {}
       if (signal.aborted) return;
       if (e instanceof Fault && e.status >= 400 && e.status < 500 && e.status !== 429) throw e;
       why = e;
+    } finally {
+      document.removeEventListener('visibilitychange', look);
     }
     if (why?.code === 'destroyed') throw new Fault(why.code, why.message);
-    yield { event: 'dashboard.lost', data: why?.message ?? '' };
-    await pause(wait, signal);
+    yield { event: 'dashboard.lost', hidden: hidden.signal.aborted };
+    if (!hidden.signal.aborted) await pause(wait, signal);
   }
 }
+
+// seen resolves once the page can be seen, or the signal is aborted.
+export const seen = (signal) => new Promise((resolve) => {
+  const look = () => {
+    if (document.hidden && !signal.aborted) return;
+    document.removeEventListener('visibilitychange', look);
+    signal.removeEventListener('abort', look);
+    resolve();
+  };
+  document.addEventListener('visibilitychange', look);
+  signal.addEventListener('abort', look);
+  look();
+});
 
 // pause resolves after some milliseconds, or at once if the signal is aborted. It leaves nothing at the signal: a page pauses all day.
 export const pause = (ms, signal) => new Promise((resolve) => {

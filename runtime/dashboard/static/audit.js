@@ -37,7 +37,7 @@ function log(page, path, { title, ofNode }) {
       return get(path + '?' + wanted, { signal });
     },
     show: (r) => [
-      table(['Time', 'Verb', ofNode ? { label: 'Actor', class: 'wraps' } : null, { label: 'Reason', class: 'wraps' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'grow opt' }].filter(Boolean),
+      table(['Time', 'Verb', ofNode ? { label: 'Actor', class: 'wraps' } : null, { label: 'Reason', class: 'wraps half' }, { label: 'By', class: 'opt' }, { label: 'Version', class: 'num opt' }, { label: 'Data', class: 'grow half opt' }].filter(Boolean),
         (r.records ?? []).map((x) => ({
           key: String(x.id),
           cells: [moment(x.time), x.damaged ? badge('damaged', 'bad') : badge(x.verb, x.verb === 'actor.destroy' ? 'bad' : 'info'), ofNode ? (x.type ? h('a.row', { href: link(x, 'audit') }, h('span.address', address(x))) : h('span.dim', '–')) : null, x.reason ?? h('span.dim', 'none'),

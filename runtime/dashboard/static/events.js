@@ -35,7 +35,10 @@ export default function show(page) {
         draw();
       }
     } catch (e) {
-      if (!page.signal.aborted) page.part.append(fault(e));
+      if (page.signal.aborted) return;
+      state = 'not live';
+      draw();
+      page.part.append(fault(e));
     }
   }
 }

@@ -27,7 +27,7 @@ export default function feed(page) {
   const part = page.section({
     title: '', cls: 'flush',
     show: (rows) => [h('p.live', badge(state, state === 'live' ? 'good' : 'warn')),
-      table(['Time', 'Kind', 'Name', 'Actor', { label: 'Data', class: 'grow' }], rows.map((l) => l.gap ? { key: l.n, class: 'mark', cells: ['', l.gap, '', '', ''] } : {
+      table(['Time', 'Kind', { label: 'Name', class: 'opt' }, 'Actor', { label: 'Data', class: 'grow' }], rows.map((l) => l.gap ? { key: l.n, class: 'mark', cells: ['', l.gap, '', '', ''] } : {
         key: l.n, href: link(l.actor, tabs[l.kind] ?? ''), cells: [moment(l.time), badge(l.kind, tones[l.kind] ?? 'quiet'), l.name ?? '', address(l.actor), l.left ? h('span.dim', number(l.left) + ' bytes') : l.value === undefined ? '' : body(l.value)],
       }), { none: 'Nothing has happened since this page was opened.', caption: 'Feed' })],
   });
@@ -46,7 +46,11 @@ export default function feed(page) {
     try {
       for await (const e of events('-/changes', { signal: page.signal, query: String(query) })) {
         if (e.event === 'dashboard.open') state = 'live';
-        else if (e.event === 'dashboard.lost') { state = 'lost'; add([{ gap: 'the connection was lost' }]); }
+        else if (e.event === 'dashboard.lost') {
+          state = 'lost';
+          const gap = e.hidden ? 'the page was hidden' : 'the connection was lost';
+          if (list[0]?.gap !== gap) add([{ gap }]);
+        }
         else if (e.event === 'changes') {
           const r = parse(e.data);
           add(r.gap ? [{ gap: number(r.missed) + ' turns left out' }] : r.changes.map((c) => ({
@@ -57,7 +61,10 @@ export default function feed(page) {
         draw();
       }
     } catch (e) {
-      if (!page.signal.aborted) patch(trouble, fault(e));
+      if (page.signal.aborted) return;
+      state = 'not live';
+      draw();
+      patch(trouble, fault(e));
     }
   })();
 }

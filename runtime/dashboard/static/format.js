@@ -9,7 +9,7 @@ const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 export const plain = (n) => isRaw(n) ? Number(n.rawJSON) : n;
 
 // number shows an integer with all its digits.
-export const number = (n) => n === undefined || n === null ? '–' : grouped.format(isRaw(n) ? n.rawJSON : n);
+export const number = (n) => n === undefined || n === null || Number.isNaN(n) ? '–' : grouped.format(isRaw(n) ? n.rawJSON : n);
 
 // amount shows a number with three digits or so.
 export function amount(n) {

@@ -95,6 +95,7 @@ function askToken(message) {
     },
   }).then((ok) => {
     if (!ok) throw new Fault('unauthenticated', 'The node asks for a token.');
+    looked = false;
     greet();
   });
 }

@@ -20,7 +20,7 @@ export default function messages(page) {
     actions: [
       verb('Send all again', { title: 'Send all again', run: (_, reason) => page.act('send.dead.requeue', { all: true }, reason).then((o) => `Sent ${o.count} again`), done: () => refresh() }),
       verb('Delete all', { danger: true, title: 'Delete all that were given up', run: (_, reason) => page.act('send.dead.delete', { all: true }, reason).then((o) => `Deleted ${o.count}`), done: () => refresh() })],
-    show: (r) => table(['Id', 'To', { label: 'Input and error', class: 'grow' }, { label: 'Attempts', class: 'num' }, { label: 'Died', class: 'num' }, ''], r.messages.map((m) => ({
+    show: (r) => table(['Id', 'To', { label: 'Input and error', class: 'grow' }, { label: 'Attempts', class: 'num opt' }, { label: 'Died', class: 'num opt' }, ''], r.messages.map((m) => ({
       key: String(m.id.rawJSON ?? m.id),
       cells: [m.id, [h('a', { href: link(m) }, address(m)), h('div.dim', m.method)], [m.input === undefined ? null : body(m.input), h('div.bad', m.code, ' ', m.error)], m.attempts, time(m.died),
         h('span.verbs',

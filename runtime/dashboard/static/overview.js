@@ -91,14 +91,12 @@ function types(s) {
   const first = history[Math.max(0, history.length - 6)];
   const before = first.by('cairn_type_commit_turns_total', 'type');
   const turns = s.by('cairn_type_commit_turns_total', 'type');
-  const commits = s.by('cairn_type_commits_total', 'type');
   const elapsed = Math.max(1, s.at - first.at) / 1000;
   const rows = [...awake.keys()].sort().map((type) => ({
     key: type, href: '#/actors?type=' + encodeURIComponent(type),
-    cells: [type, number(awake.get(type)), number(actors.get(type) ?? 0), bytes(size.get(type) ?? 0), amount(((turns.get(type) ?? 0) - (before.get(type) ?? 0)) / elapsed), number(turns.get(type) ?? 0), number(commits.get(type) ?? 0)],
+    cells: [type, number(awake.get(type)), number(actors.get(type) ?? 0), bytes(size.get(type) ?? 0), amount(((turns.get(type) ?? 0) - (before.get(type) ?? 0)) / elapsed), number(turns.get(type) ?? 0)],
   }));
-  return table([{ label: 'Type', class: 'grow' }, { label: 'Awake', class: 'num' }, { label: 'Actors', class: 'num' }, { label: 'Size', class: 'num' }, { label: 'Turns/s', class: 'num' },
-    { label: 'Turns that wrote', class: 'num opt' }, { label: 'Commits', class: 'num opt' }], rows, { none: 'The node hosts no types.' });
+  return table([{ label: 'Type', class: 'grow' }, { label: 'Awake', class: 'num' }, { label: 'Actors', class: 'num' }, { label: 'Size', class: 'num' }, { label: 'Turns/s', class: 'num' }, { label: 'Turns that wrote', class: 'num opt' }], rows, { none: 'The node hosts no types.' });
 }
 
 // kinds is what the store is full of.
@@ -138,7 +136,7 @@ function health(s) {
     s.has('cairn_outbox_rows') && s.sum('cairn_outbox_rows') ? ['Outbox', [number(s.sum('cairn_outbox_rows')), ' rows, oldest ', seconds(s.max('cairn_outbox_lag_seconds'))]] : null,
     s.has('cairn_nats_connected') ? ['NATS', s.sum('cairn_nats_connected') ? 'connected' : h('span.bad', 'away')] : null,
     ['Messages in queues', ['pending', 'delayed', 'processing', 'dead'].map((state) => [s.sum('cairn_queue_depth', { state }), state])
-      .filter(([n]) => n).map(([n, state], i) => [i ? ', ' : '', number(n), ' ', state])],
+      .filter(([n]) => n).map(([n, state]) => `${number(n)} ${state}`).join(', ') || '0'],
     ['Tasks', number(s.sum('cairn_tasks_running'))],
     ['Event streams', number(s.sum('cairn_http_event_streams'))],
     ['Databases open', number(s.sum('cairn_sql_connections'))]);

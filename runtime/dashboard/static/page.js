@@ -1,7 +1,7 @@
 // What a page gets from the router: a root, a signal that is aborted when the page is left, and data that stays fresh.
 
 import { h, patch } from './dom.js';
-import { pause } from './api.js';
+import { pause, seen } from './api.js';
 import { fault } from './ui.js';
 
 export class Page {
@@ -26,11 +26,12 @@ export class Page {
 
   // live runs f now and then again and again, ms after it has ended, while the page can be seen.
   async live(f, ms = 3000) {
-    while (!this.signal.aborted) {
-      if (!document.hidden) await f();
+    for (;;) {
+      await seen(this.signal);
+      if (this.signal.aborted) return;
+      await f();
       if (!ms) return;
       await pause(ms, this.signal);
-      if (document.hidden && !this.signal.aborted) await seen(this.signal);
     }
   }
 
@@ -74,15 +75,3 @@ export class Page {
     return { el, refresh, render, side, set: (data) => { last = data; soon(); } };
   }
 }
-
-// seen resolves once the page can be seen.
-const seen = (signal) => new Promise((resolve) => {
-  const look = () => {
-    if (document.hidden && !signal.aborted) return;
-    document.removeEventListener('visibilitychange', look);
-    signal.removeEventListener('abort', look);
-    resolve();
-  };
-  document.addEventListener('visibilitychange', look);
-  signal.addEventListener('abort', look);
-});

@@ -12,7 +12,7 @@ export default function queues(page) {
     actions: sender(page, () => chosen, () => refresh()),
     show: (r) => {
       if (!chosen && r.queues.length) choose(r.queues.find((q) => q.pending + q.dead + q.delayed + q.processing)?.queue ?? r.queues[0].queue);
-      return table([{ label: 'Queue', class: 'grow' }, { label: 'Pending', class: 'num' }, { label: 'Delayed', class: 'num' }, { label: 'Processing', class: 'num' },
+      return table([{ label: 'Queue', class: 'grow' }, { label: 'Pending', class: 'num' }, { label: 'Delayed', class: 'num opt' }, { label: 'Processing', class: 'num opt' },
         { label: 'Dead', class: 'num' }, { label: 'Size', class: 'num opt' }, { label: 'Sent', class: 'num opt' }, { label: 'Done', class: 'num opt' }, { label: 'Oldest', class: 'num opt' }, ''],
       r.queues.map((q) => ({
         key: q.queue, selected: q.queue === chosen, onopen: () => choose(q.queue),
@@ -25,7 +25,7 @@ export default function queues(page) {
   });
   const messages = page.section({
     title: 'Messages', cls: 'flush', load: async () => chosen ? page.call('queue.peek', { queue: chosen, limit: 100 }) : { messages: [] },
-    show: (r) => [table(['Id', 'State', { label: 'Body', class: 'grow' }, { label: 'Attempts', class: 'num' }, { label: 'Sent', class: 'num' }, ''], r.messages.map((m) => ({
+    show: (r) => [table(['Id', 'State', { label: 'Body', class: 'grow' }, { label: 'Attempts', class: 'num opt' }, { label: 'Sent', class: 'num opt' }, ''], r.messages.map((m) => ({
       key: String(m.id.rawJSON ?? m.id), cells: [m.id, badge(m.state), [body(m.body), m.error ? h('div.bad', m.error) : null], m.attempts, time(m.sent),
         h('span.verbs', m.state === 'processing' ? null : edit(m), verb('Delete', { small: true, danger: true, title: 'Delete a message of ' + chosen, run: (_, reason) => page.act('queue.delete', { queue: chosen, ids: [m.id] }, reason), done: refresh }))],
     })), { none: 'No message waits.', caption: 'Messages' }), r.more ? h('p.empty', 'The first 100 are shown.') : null],
@@ -35,7 +35,7 @@ export default function queues(page) {
     actions: [
       verb('Requeue all', { title: 'Requeue all dead letters', run: (_, reason) => page.act('queue.dead.requeue', { queue: chosen, all: true }, reason).then((o) => `Requeued ${o.count}`), done: () => refresh() }),
       verb('Delete all', { danger: true, title: 'Delete all dead letters', run: (_, reason) => page.act('queue.dead.delete', { queue: chosen, all: true }, reason).then((o) => `Deleted ${o.count}`), done: () => refresh() })],
-    show: (r) => [table(['Id', { label: 'Body and error', class: 'grow' }, { label: 'Attempts', class: 'num' }, { label: 'Died', class: 'num' }, ''], r.messages.map((m) => ({
+    show: (r) => [table(['Id', { label: 'Body and error', class: 'grow' }, { label: 'Attempts', class: 'num opt' }, { label: 'Died', class: 'num opt' }, ''], r.messages.map((m) => ({
       key: String(m.id.rawJSON ?? m.id), cells: [m.id, [body(m.body), m.error ? h('div.bad', m.error) : null], m.attempts, time(m.died), h('span.verbs', edit(m),
         verb('Requeue', { small: true, title: 'Requeue a dead letter of ' + chosen, run: (_, reason) => page.act('queue.dead.requeue', { queue: chosen, ids: [m.id] }, reason), done: refresh }),
         verb('Delete', { small: true, danger: true, title: 'Delete a dead letter of ' + chosen, run: (_, reason) => page.act('queue.dead.delete', { queue: chosen, ids: [m.id] }, reason), done: refresh }))],

@@ -24,7 +24,7 @@ export default function runs(page) {
   const list = page.section({
     title: 'Runs', cls: 'flush', load: (signal) => get('workflows?' + where, { signal }),
     actions: where.size > 1 ? button('Show all', () => page.setQuery({ type: '', state: '', reason: '', c: '' })) : null,
-    show: (r) => [table(['Actor', { label: 'Workflow', class: 'opt' }, 'State', { label: 'Why', class: 'grow' }, { label: 'Since', class: 'num' }, { label: 'Next try', class: 'num opt' }, ''], (r.runs ?? []).map((x) => ({
+    show: (r) => [table(['Actor', { label: 'Workflow', class: 'opt' }, 'State', { label: 'Why', class: 'grow' }, { label: 'Since', class: 'num opt' }, { label: 'Next try', class: 'num opt' }, ''], (r.runs ?? []).map((x) => ({
       key: x.run + address(x), href: link(x, 'run'),
       cells: [address(x), x.workflow, badge(x.state), [x.reason ? h('strong', x.reason, ' ') : null, x.text ?? ''], time(x.since), x.next ? ago(x.next) : '–',
         h('span.verbs', x.state === 'paused' ? verb('Resume', { small: true, title: 'Resume the run of ' + address(x), run: (_, reason) => call(x, 'workflow.resume', { reason, run: x.run }, { reason }), done: () => list.refresh() }) : null)],

@@ -50,15 +50,15 @@ export function group(spans) {
 // within is what of spans has not ended before a time.
 export const within = (list, from) => list.filter((s) => !s.end || Date.parse(s.end) >= from);
 
-// follower follows the spans of one actor of a list as they end, while the page can be seen: a browser has six connections to a node
-// for all its pages. It is the first whose stream has not ended for good; the others are for the page to read now and then. on.span gets
-// each span with its actor. on.turn says that the stream began, was lost or left spans out, after which the actor must be read.
+// follower follows the spans of one actor of a list as they end: a browser has six connections to a node for all its pages. It is the
+// first whose stream has not ended for good; the others are for the page to read now and then. on.span gets each span with its actor.
+// on.turn says that the stream began, was lost or left spans out: while it is live, the actor must be read.
 export function follower(page, query, on) {
   const over = new Set(); // actors whose stream ended for good, by name
   let list = []; // of name and actor
   let open = null;
   const follow = async (name, a) => {
-    const mine = open = { name, end: new AbortController(), live: false };
+    const mine = open = { name, end: new AbortController() };
     const signal = AbortSignal.any([page.signal, mine.end.signal]);
     try {
       for await (const e of events(actorPath(a) + 'traces', { signal, query: String(new URLSearchParams(query)) })) {
@@ -67,25 +67,27 @@ export function follower(page, query, on) {
           on.span(parse(e.data), a);
           continue;
         }
-        mine.live = e.event !== 'dashboard.lost';
+        mine.lost = e.event === 'dashboard.lost';
+        mine.live = !mine.lost;
         on.turn(a);
       }
     } catch { /* it is read now and then */ }
     if (signal.aborted) return;
-    over.add(name); // another has its place from the next reading on
+    over.add(name);
     open = null;
     on.turn(a);
+    choose();
   };
   const choose = () => {
-    const next = document.hidden ? undefined : list.find(([name]) => !over.has(name));
+    const next = list.find(([name]) => !over.has(name));
     if (page.signal.aborted || open?.name === next?.[0]) return;
     open?.end.abort();
     open = null;
     if (next) follow(...next);
   };
-  document.addEventListener('visibilitychange', choose, { signal: page.signal });
   return {
     live: () => open?.live ? 1 : 0,
+    lost: () => open?.lost,
     set: (actors) => {
       list = actors.map((a) => [`${address(a)} ${a.id ?? ''}`, a]);
       choose();
@@ -94,7 +96,11 @@ export function follower(page, query, on) {
 }
 
 // liveness says what of a list of actors is followed.
-export const liveness = (live, all) => all ? h('p.live', badge(live >= all ? 'live' : live ? `${live} of ${all} actors live` : 'every 30 s', live >= all ? 'good' : 'quiet')) : null;
+export function liveness(tails, all) {
+  if (!all) return null;
+  const live = tails.live();
+  return h('p.live', tails.lost() ? badge('lost', 'warn') : badge(live >= all ? 'live' : live ? `${live} of ${all} actors live` : 'every 30 s', live >= all ? 'good' : 'quiet'));
+}
 
 const most = 1500; // spans that are held of an actor among others
 const overlap = 10_000; // of two readings, in ms: a span is kept a moment after it has ended

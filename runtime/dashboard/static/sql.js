@@ -3,7 +3,7 @@
 import { h, patch } from './dom.js';
 import { actorPath, send } from './api.js';
 import { button, dialog, empty, facts, fault, note, reasonOf, table } from './ui.js';
-import { address, bytes, number, span } from './format.js';
+import { address, bytes, number, plain, span } from './format.js';
 import { isRaw } from './json.js';
 
 const last = new Map(); // what was typed, by actor
@@ -44,7 +44,7 @@ export default function sql(page) {
   }
   let list = null;
   let awake = false; // a statement does not wake the actor then
-  page.onstatus = (s) => { if (s.state === 'awake' && !awake) { awake = true; tables.refresh(); } else awake = s.state === 'awake'; };
+  page.onstatus = (s) => { const was = awake; awake = s?.state === 'awake'; if (awake && !was) tables.refresh(); };
   const tables = page.section({
     title: 'Database', ms: 10_000,
     load: async () => {
@@ -69,9 +69,11 @@ function cell(v) {
   return isRaw(v) ? v.rawJSON : String(v);
 }
 
+const count = (n) => `${number(n)} ${plain(n) === 1 ? 'row' : 'rows'}`;
+
 function rows(out, ms) {
-  const kind = (i) => out.rows.every((r) => typeof r[i] === 'number' || isRaw(r[i]) || r[i] === null) ? 'num' : '';
-  return [note(out.columns.length ? `${number(out.rows.length)} rows` : `${number(out.changes)} rows changed`, out.truncated ? ', cut off' : '', ` in ${span(ms)}`),
+  const kind = (i) => out.rows.every((r) => typeof r[i] === 'number' || isRaw(r[i]) || r[i] === null) ? 'num' : 'wraps';
+  return [note(out.columns.length ? count(out.rows.length) : count(out.changes) + ' changed', out.truncated ? ', cut off' : '', ` in ${span(ms)}`),
     out.columns.length ? table(out.columns.map((c, i) => ({ label: c.name, class: kind(i) })), out.rows.map((r, i) => ({ key: i, cells: r.map(cell) })), { none: 'No rows.', caption: 'Result' }) : null];
 }
 

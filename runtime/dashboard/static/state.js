@@ -28,8 +28,8 @@ export default function state(page) {
   });
   // A large state is not read again and again.
   page.onstatus = (s) => {
-    if (known !== s.version) part.refresh();
-    known = s.version;
+    if (known !== s?.version) part.refresh();
+    known = s?.version;
   };
   page.part.append(part.el);
 }

@@ -22,7 +22,7 @@ export default function metrics(page) {
       return { m, status };
     },
     show: ({ m, status }) => facts(['Entries', number(m.storage.entries)], m.storage.sizeBytes !== undefined ? ['Size of the entries', bytes(m.storage.sizeBytes)] : null, status ? ['Size of the actor', bytes(status.bytes)] : null,
-      status ? ['Version', number(status.version)] : null, ['Messages', `${number(m.queue.pending)} pending, ${number(m.queue.processing)} processing, ${number(m.queue.dlq)} dead`],
+      status ? ['Version', number(status.version)] : null, ['Messages in its queue', `${number(m.queue.pending)} pending, ${number(m.queue.processing)} processing, ${number(m.queue.dlq)} dead`],
       ['Operations', number(m.operations.totals.operations)], ['Errors', number(m.operations.totals.errors)]),
   });
   const chart = (title, f, format) => {
@@ -41,5 +41,5 @@ export default function metrics(page) {
       key: name, cells: [name.replaceAll('_', ' '), amount(o.count), o.errors ? h('span.bad', number(o.errors)) : number(0), o.avgLatencyMs === undefined ? '–' : seconds(o.avgLatencyMs / 1000)],
     })), { none: 'None yet.' }),
   });
-  page.part.append(charts.el, part.el, operations.el, h('p.note', 'Operations are counted over the interface of KeyVal, and messages over all interfaces.'));
+  page.part.append(charts.el, part.el, operations.el, h('p.note', 'Operations are counted over the interface of KeyVal. Messages are those of its queue, kv, over all interfaces.'));
 }

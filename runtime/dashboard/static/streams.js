@@ -20,7 +20,7 @@ export default function streams(page) {
     show: (r) => {
       const first = r.streams.find((x) => x.stream === chosen) ?? r.streams[0];
       if (first && !begun) { begun = true; queueMicrotask(() => choose(first)); }
-      return table([{ label: 'Stream', class: 'grow' }, 'State', { label: 'First', class: 'num' }, { label: 'Last', class: 'num' }, { label: 'Size', class: 'num' }, { label: 'Changed', class: 'num opt' }, ''], r.streams.map((s) => ({
+      return table([{ label: 'Stream', class: 'grow' }, 'State', { label: 'First', class: 'num opt' }, { label: 'Last', class: 'num' }, { label: 'Size', class: 'num' }, { label: 'Changed', class: 'num opt' }, ''], r.streams.map((s) => ({
         key: s.stream, selected: s.stream === chosen, onopen: () => choose(s),
         cells: [s.stream, badge(s.closed ? 'closed' : 'open'), number(s.first), number(s.last), bytes(s.bytes), time(s.updated),
           h('span.verbs', verb('Delete', { small: true, danger: true, title: 'Delete the items of ' + s.stream, run: (_, reason) => page.act('stream.delete', { stream: s.stream }, reason), done: () => { items = []; tail.set(items); list.refresh(); } }))],
@@ -53,7 +53,10 @@ export default function streams(page) {
       if (!signal.aborted) state = 'closed';
       tail.set(items);
     } catch (e) {
-      if (!signal.aborted) tail.el.append(fault(e));
+      if (signal.aborted) return;
+      state = 'not live';
+      tail.set(items);
+      tail.el.append(fault(e));
     }
   }
   tail.set(items);

@@ -22,7 +22,7 @@ export default function timers(page) {
         ...(/^\d+$/.test(v.rule.trim()) ? { every_ms: Number(v.rule) } : { cron: v.rule }),
       }, reason, { create: true }), done: () => refresh(),
     }),
-    show: (r) => table([{ label: 'Schedule', class: 'grow' }, 'When', { label: 'Next', class: 'num' }, { label: 'Runs', class: 'num opt' }, { label: 'Last result', class: 'opt' }, { label: 'Payload', class: 'opt' }, ''],
+    show: (r) => table([{ label: 'Schedule', class: 'wraps' }, 'When', { label: 'Next', class: 'num' }, { label: 'Runs', class: 'num opt' }, { label: 'Last result', class: 'wraps opt' }, { label: 'Payload', class: 'grow opt' }, ''],
       r.schedules.map((s) => ({
         key: named(s), selected: chosen && named(chosen) === named(s), onopen: () => { chosen = s; runs.refresh(); schedules.render(); },
         cells: [named(s), when(s), s.next ? ago(s.next) : '–', number(s.runs ?? 0), [s.last_result ? badge(s.last_result) : '–', s.last_error ? h('div.bad', s.last_error) : null], s.payload === undefined ? '' : body(s.payload),

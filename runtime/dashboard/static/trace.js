@@ -20,6 +20,7 @@ export default async function trace(page) {
   const dropped = new Map(); // spans, by actor
   const missing = () => [...dropped.values()].reduce((n, m) => n + m, 0);
   const damaged = new Set(); // keys of spans that cannot be read
+  const unread = new Map(); // errors, by actor that could not be read
   let chosen = '';
   const full = () => spans.size >= most;
   const detail = h('div.detail');
@@ -30,17 +31,21 @@ export default async function trace(page) {
   const tails = follower(page, { trace_id: id }, {
     span: (s, a) => { if (!full() || spans.has(s.span_id)) put(s, a); view.set([...spans.values()]); },
     turn: async (a) => {
-      if (!full()) await read(a).catch(() => {}); // what ended before, or was left out
+      if (tails.live() && !full()) await read(a); // what ended before, or was left out
       view.set([...spans.values()]);
     },
   });
   const read = async (a) => {
-    const r = await readSpans((name, input) => call(a, name, input, { signal: page.signal }), { trace_id: id });
-    for (const s of r.spans) put(s, a);
-    later(r.now);
-    dropped.set(address(a), r.dropped);
-    for (const key of r.damaged) damaged.add(`${address(a)} ${key}`);
-    return r.spans.length;
+    try {
+      const r = await readSpans((name, input) => call(a, name, input, { signal: page.signal }), { trace_id: id });
+      for (const s of r.spans) put(s, a);
+      later(r.now);
+      dropped.set(address(a), r.dropped);
+      for (const key of r.damaged) damaged.add(`${address(a)} ${key}`);
+      unread.delete(address(a));
+    } catch (e) {
+      unread.set(address(a), e);
+    }
   };
   const view = page.section({
     title: 'Waterfall', cls: 'flush', ms: 30_000, // for what is open, and for actors that are not followed
@@ -49,7 +54,8 @@ export default async function trace(page) {
       tails.set([...actors.values()]);
       return [...spans.values()];
     },
-    show: (list) => [liveness(tails.live(), actors.size), missing() || damaged.size ? h('p.warn', missing() ? `${number(missing())} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null, waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
+    show: (list) => [liveness(tails, actors.size), missing() || damaged.size ? h('p.warn', missing() ? `${number(missing())} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null,
+      [...unread].map(([a, e]) => h('p.bad', h('a', { href: link(parseAddress(a)) }, a), ` cannot be read: ${e.message}`)), waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
     actions: button('Find in other actors', () => find(), {}),
   });
   // find lets the node look in all actors, up to a second a page.

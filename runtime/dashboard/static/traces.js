@@ -25,7 +25,7 @@ export default function traces(page) {
       draw();
     },
     turn: async (a) => {
-      await read(a, since(), page.signal); // what ended before, or was left out
+      if (tails.live()) await read(a, since(), page.signal); // what ended before, or was left out
       draw();
     },
   });
@@ -55,9 +55,9 @@ export default function traces(page) {
       tails.set(some);
       return looked = some;
     },
-    show: (some) => [liveness(tails.live(), some.length),
+    show: (some) => [liveness(tails, some.length),
       traceTable(group(some.flatMap((a) => [...held.get(idOf(a))?.spans.values() ?? []].map((s) => ({ ...s, actor: a })))).slice(0, 100), (t) => t.root.actor, 'No traces of that time.'),
-      h('p.note', `Of the ${some.length} actors that have changed last. An actor's own page has all of its traces.`)],
+      some.length ? h('p.note', `Of the ${some.length} actors that have changed last. An actor's own page has all of its traces.`) : null],
   });
   page.root.append(h('div.head', h('h1', 'Traces'), h('div.actions', form, type,
     h('span.segments', Object.keys(ranges).map((r) => button(r, () => page.setQuery({ range: r }), { 'aria-pressed': String(r === range) }))),
