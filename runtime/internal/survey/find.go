@@ -35,6 +35,8 @@ type source struct {
 	present, report func(st *host.Status) error
 	// looked is how many actors the page has looked at.
 	looked *int
+	// after, if it is not nil, gets the cursor after each actor of the page, by its id.
+	after map[string]string
 }
 
 // A candidate is an actor that meets the conditions on what the store has.
@@ -295,21 +297,31 @@ func (s *search) run() (page host.ListPage, err error) {
 			if err != nil {
 				return page, err
 			}
-			if ok {
-				page.Actors = append(page.Actors, st)
+			if !ok {
+				continue
+			}
+			page.Actors = append(page.Actors, st)
+			if s.after != nil && s.after[st.ID] == "" { // an actor whose state changes may come again
+				s.after[st.ID] = s.cursor(found[i].row, found[i].part)
 			}
 		}
 		switch {
 		case end:
 			return page, nil
 		case len(page.Actors) == s.q.Limit || *s.looked >= maxLooked:
-			page.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), s.walk.After...))
-			if s.q.Type == "" {
-				page.Cursor += "." + s.parts[s.at].q.Type
-			}
+			page.Cursor = s.cursor(s.walk.After, s.at)
 			return page, nil
 		}
 	}
+}
+
+// cursor returns the cursor after a row of the walk.
+func (s *search) cursor(row []byte, part int) string {
+	cursor := base64.RawURLEncoding.EncodeToString(append(s.digest(), row...))
+	if s.q.Type == "" {
+		cursor += "." + s.parts[part].q.Type
+	}
+	return cursor
 }
 
 // admit describes an actor that meets the conditions on what the store has; false if it does not meet the others.
