@@ -95,12 +95,15 @@ func newMerged(src source, q host.ListQuery, types []string) (s *search, refused
 	if i, found := slices.BinarySearch(types, typ); q.Cursor != "" && !found {
 		types = slices.Insert(types, i, typ) // its last actor was destroyed after the page
 	}
+	gone := -1
 	for _, t := range types {
 		part := q
 		part.Type, part.Cursor = t, ""
 		p, err := newSearch(src, part)
 		if fault := (*host.Error)(nil); errors.As(err, &fault) && (fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
-			refused = cmp.Or(refused, err)
+			if refused = cmp.Or(refused, err); t == typ {
+				gone = len(s.parts)
+			}
 			continue
 		}
 		if err != nil {
@@ -111,7 +114,13 @@ func newMerged(src source, q host.ListQuery, types []string) (s *search, refused
 	if len(s.parts) == 0 {
 		return nil, refused, nil
 	}
-	s.conditions, s.walk.Reverse = s.parts[0].conditions, s.parts[0].walk.Reverse // all parts have these in common, apart from the kinds of attributes
+	walk := s.parts[0].walk
+	s.conditions, s.walk.Reverse = s.parts[0].conditions, walk.Reverse // all parts have these in common, apart from the kinds of attributes
+	if gone >= 0 {
+		// The page ended with the last actor of a type that had the attribute. This part has the place of the type, and no actors.
+		none := engine.FindQuery{Namespace: s.namespace, Type: typ, Field: walk.Field, From: []byte{}, To: []byte{}, Reverse: walk.Reverse}
+		s.parts = slices.Insert(s.parts, gone, &search{q: host.ListQuery{Type: typ}, walk: none})
+	}
 	s.q.Cursor = inner
 	return s, nil, s.resume()
 }
