@@ -70,8 +70,9 @@ func (s *Store) Find(q FindQuery, visit func(*Found) (bool, error)) error {
 }
 
 // FindMerged is like Find, for queries of the same Field and Reverse: it visits the actors of all of them in the order of the values,
-// those of one value in the order of the queries. after is the Row of the entry before the first, of whichever query; the
-// queries' own After is not used. visit gets the index of the query too. It holds an iterator for each query.
+// those of one value in the order of the queries. after is the Row of the entry before the first, of whichever query, also
+// if its bounds leave that row out; the queries' own After is not used. visit gets the index of the query too. It holds an iterator
+// for each query.
 func (s *Store) FindMerged(queries []FindQuery, after []byte, visit func(int, *Found) (bool, error)) (err error) {
 	if err := s.enter(); err != nil {
 		return err
@@ -155,9 +156,7 @@ type walk struct {
 
 // resume makes walks go on behind a row of one of them.
 func resume(walks []walk, after []byte) error {
-	at := slices.IndexFunc(walks, func(w walk) bool {
-		return bytes.Compare(after, w.start) >= 0 && bytes.Compare(after, w.end) < 0
-	})
+	at := slices.IndexFunc(walks, func(w walk) bool { return bytes.HasPrefix(after, w.start[:w.known]) })
 	if at < 0 {
 		return ErrCursor
 	}

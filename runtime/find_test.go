@@ -1,12 +1,14 @@
 package runtime_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -340,6 +342,57 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 		page, err := h.List(t.Context(), host.ListQuery{Type: "bot", Where: []string{"state=awake"}})
 		errorIf(t, err != nil || len(page.Actors) > 0, "%d actors are awake: %v", len(page.Actors), err)
 	})
+}
+
+// A readHook is a context that calls f before a query reads an actor's database.
+type readHook struct {
+	context.Context
+	f func()
+}
+
+func (h *readHook) Deadline() (time.Time, bool) {
+	h.f()
+	return h.Context.Deadline()
+}
+
+// An answer that ends within a page of actors goes on after the last of them, whatever has happened to the others meanwhile.
+func TestAnAnswerOverManyDatabasesGoesOnAfterItsLastActor(t *testing.T) {
+	migrations := []actor.Migration{{Name: "1", SQL: "CREATE TABLE n (i INTEGER)"}}
+	destroy := func(h *actortest.Harness) error { return h.Destroy(context.Background(), botAt("a")) }
+	pause := func(h *actortest.Harness) error {
+		return errOf(invoke(t, h, host.Request{Address: botAt("c"), Method: host.ActorPause}, host.PauseInput{}, nil))
+	}
+	for _, c := range []struct {
+		sort   string
+		change func(h *actortest.Harness) error
+		want   string
+	}{{"", destroy, "abcd"}, {"size", destroy, "abcd"}, {"state", destroy, "abcd"}, {"state", pause, "abd"}} { // c has moved before a
+		t.Run(c.sort, func(t *testing.T) {
+			with(t, actor.Spec[bot]{Migrations: migrations}, func(t *testing.T, h *actortest.Harness) {
+				for _, key := range []string{"a", "b", "c", "d"} {
+					mustDo(t, h, key, func(_ *bot, ctx *actor.Context) (string, error) {
+						_, err := ctx.SQL().ExecContext(ctx, "INSERT INTO n VALUES (1)")
+						return "", err
+					})
+				}
+				var change sync.Once
+				ctx := &readHook{t.Context(), func() { change.Do(func() { must(t, c.change(h)) }) }}
+				read := ""
+				in := host.QueryManyInput{Type: "bot", SQL: "SELECT i FROM n", Sort: c.sort, Limit: 1}
+				for more := true; more; more = in.Cursor != "" {
+					out, err := h.Runtime().QueryMany(ctx, &in)
+					must(t, err)
+					for _, a := range out.Actors {
+						read += a.Key[0]
+					}
+					in.Cursor = out.Cursor
+				}
+				if read != c.want {
+					t.Errorf("%s, want %s", read, c.want)
+				}
+			})
+		})
+	}
 }
 
 // A node whose index cannot be built serves all the same; the start after that builds it.

@@ -106,7 +106,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 	switch {
 	case c.json:
 	case printed == 0 && len(without) > 0:
-	case printed == 0 && q.Type == "" && dir == "":
+	case printed == 0 && q.Type == "" && len(q.Where) == 0 && q.Sort == "" && dir == "":
 		c.note("no actors yet; the first call to one creates it: cairn call cell/hello put '{\"key\":[1],\"value\":\"world\"}'")
 	case printed == 0:
 		c.note("no such actors%s", c.otherType(cmd.Context(), n, q.Type))
@@ -136,6 +136,9 @@ func (c *cli) noteLeftOut(actors []host.Address) {
 
 // otherType asks whether another type was meant than one of which there are no actors.
 func (c *cli) otherType(ctx context.Context, n reader, typ string) string {
+	if typ == "" {
+		return ""
+	}
 	ctx, cancel := c.requestContext(ctx)
 	defer cancel()
 	all := types(ctx, n)

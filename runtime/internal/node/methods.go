@@ -225,7 +225,9 @@ func (n *Node) ImportSQL(ctx context.Context, addr host.Address, file io.Reader,
 
 // QueryMany implements host.Databases.
 func (n *Node) QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
-	return sqlite.QueryMany(ctx, n.Kernel, in, func(q host.ListQuery) (host.ListPage, error) { return survey.List(n.Kernel, ctx, q) })
+	return sqlite.QueryMany(ctx, n.Kernel, in, func(q host.ListQuery, after map[string]string) (host.ListPage, error) {
+		return survey.ListAfter(n.Kernel, ctx, q, after)
+	})
 }
 
 // Runs pages through the workflow runs of the node.

@@ -24,7 +24,7 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 
 // StoredList pages through the actors of a store, as if they slept.
 func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
-	return survey.StoredList(node.Parts(new(node.Options)), store, namespace, q)
+	return survey.StoredList(node.Parts(new(node.Options)), store, namespace, q, nil)
 }
 
 // ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It
@@ -60,7 +60,9 @@ func QueryStored(ctx context.Context, store *engine.Store, namespace string, in 
 		return host.QueryManyOutput{}, err
 	}
 	defer s.Kill()
-	return sqlite.QueryMany(ctx, s.Kernel, in, func(q host.ListQuery) (host.ListPage, error) { return StoredList(store, namespace, q) })
+	return sqlite.QueryMany(ctx, s.Kernel, in, func(q host.ListQuery, after map[string]string) (host.ListPage, error) {
+		return survey.StoredList(node.Parts(new(node.Options)), store, namespace, q, after)
+	})
 }
 
 // idle makes a node that is not started: it fires nothing, takes nothing up, and does not note in the store that a node runs or has

@@ -35,6 +35,8 @@ type source struct {
 	present, report func(st *host.Status) error
 	// looked is how many actors the page has looked at.
 	looked *int
+	// after, if it is not nil, gets the cursor after each actor of the page, by its id.
+	after map[string]string
 }
 
 // A candidate is an actor that meets the conditions on what the store has.
@@ -93,12 +95,15 @@ func newMerged(src source, q host.ListQuery, types []string) (s *search, refused
 	if i, found := slices.BinarySearch(types, typ); q.Cursor != "" && !found {
 		types = slices.Insert(types, i, typ) // its last actor was destroyed after the page
 	}
+	gone := -1
 	for _, t := range types {
 		part := q
 		part.Type, part.Cursor = t, ""
 		p, err := newSearch(src, part)
 		if fault := (*host.Error)(nil); errors.As(err, &fault) && (fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
-			refused = cmp.Or(refused, err)
+			if refused = cmp.Or(refused, err); t == typ {
+				gone = len(s.parts)
+			}
 			continue
 		}
 		if err != nil {
@@ -109,7 +114,13 @@ func newMerged(src source, q host.ListQuery, types []string) (s *search, refused
 	if len(s.parts) == 0 {
 		return nil, refused, nil
 	}
-	s.conditions, s.walk.Reverse = s.parts[0].conditions, s.parts[0].walk.Reverse // all parts have these in common, apart from the kinds of attributes
+	walk := s.parts[0].walk
+	s.conditions, s.walk.Reverse = s.parts[0].conditions, walk.Reverse // all parts have these in common, apart from the kinds of attributes
+	if gone >= 0 {
+		// The page ended with the last actor of a type that had the attribute. This part has the place of the type, and no actors.
+		none := engine.FindQuery{Namespace: s.namespace, Type: typ, Field: walk.Field, From: []byte{}, To: []byte{}, Reverse: walk.Reverse}
+		s.parts = slices.Insert(s.parts, gone, &search{q: host.ListQuery{Type: typ}, walk: none})
+	}
 	s.q.Cursor = inner
 	return s, nil, s.resume()
 }
@@ -295,21 +306,31 @@ func (s *search) run() (page host.ListPage, err error) {
 			if err != nil {
 				return page, err
 			}
-			if ok {
-				page.Actors = append(page.Actors, st)
+			if !ok {
+				continue
+			}
+			page.Actors = append(page.Actors, st)
+			if s.after != nil && s.after[st.ID] == "" { // an actor whose state changes may come again
+				s.after[st.ID] = s.cursor(found[i].row, found[i].part)
 			}
 		}
 		switch {
 		case end:
 			return page, nil
 		case len(page.Actors) == s.q.Limit || *s.looked >= maxLooked:
-			page.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), s.walk.After...))
-			if s.q.Type == "" {
-				page.Cursor += "." + s.parts[s.at].q.Type
-			}
+			page.Cursor = s.cursor(s.walk.After, s.at)
 			return page, nil
 		}
 	}
+}
+
+// cursor returns the cursor after a row of the walk.
+func (s *search) cursor(row []byte, part int) string {
+	cursor := base64.RawURLEncoding.EncodeToString(append(s.digest(), row...))
+	if s.q.Type == "" {
+		cursor += "." + s.parts[part].q.Type
+	}
+	return cursor
 }
 
 // admit describes an actor that meets the conditions on what the store has; false if it does not meet the others.

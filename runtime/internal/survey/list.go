@@ -18,13 +18,20 @@ import (
 // List pages through actors. It returns when what it read is durable, as [Lookup] does, without the actors of which that is
 // unknown.
 func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return ListAfter(s, ctx, q, nil)
+}
+
+// ListAfter is like List. If q has a type, and conditions or an order, after gets the cursor after each actor, by its id.
+func ListAfter(s *kernel.Kernel, ctx context.Context, q host.ListQuery, after map[string]string) (host.ListPage, error) {
 	var page host.ListPage
 	var err error
 	searched := len(q.Where) > 0 || q.Sort != ""
 	if searched {
-		page, err = find(nodeSource(s), q)
+		src := nodeSource(s)
+		src.after = after
+		page, err = find(src, q)
 	} else {
-		page, err = StoredList(nil, s.Store, s.Options.Namespace, q)
+		page, err = StoredList(nil, s.Store, s.Options.Namespace, q, nil)
 	}
 	if err != nil {
 		return host.ListPage{}, s.StoreError(err)
@@ -143,6 +150,11 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 		found.Actors = slices.DeleteFunc(found.Actors, func(st host.Status) bool { // its state has changed since the page began
 			return slices.ContainsFunc(page.Actors, func(other host.Status) bool { return other.ID == st.ID })
 		})
+		for _, st := range found.Actors {
+			if src.after != nil {
+				src.after[st.ID] += "." + string(state)
+			}
+		}
 		page.Actors, inner = append(page.Actors, found.Actors...), ""
 		switch full := len(page.Actors) == q.Limit || *src.looked >= maxLooked; {
 		case found.Cursor != "":
@@ -322,10 +334,12 @@ func pausedActors(store *engine.Store, namespace, typ string, visit func(key []s
 }
 
 // StoredList pages through the actors of a store, as if they slept. The parts say which are paused, and have runs, if the query asks
-// for that.
-func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
+// for that. after is as in [ListAfter].
+func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery, after map[string]string) (host.ListPage, error) {
 	if len(q.Where) > 0 || q.Sort != "" {
-		return find(storedSource(parts, store, namespace), q)
+		src := storedSource(parts, store, namespace)
+		src.after = after
+		return find(src, q)
 	}
 	if err := checkList(&q); err != nil {
 		return host.ListPage{}, err

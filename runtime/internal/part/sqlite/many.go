@@ -33,7 +33,7 @@ type manyQuery struct {
 	t    *kernel.Type
 	in   host.SQLInput
 	list host.ListQuery
-	page func(host.ListQuery) (host.ListPage, error) // lists actors
+	page pages
 	out  host.QueryManyOutput
 	rows int // that the answer has
 	size int // about how many bytes they have
@@ -41,8 +41,11 @@ type manyQuery struct {
 	seen int // actors, with a database or without
 }
 
+// pages lists a page of actors, and sets the cursor after each of them, by its id.
+type pages = func(q host.ListQuery, after map[string]string) (host.ListPage, error)
+
 // QueryMany runs a statement on the databases of the actors that page lists, as host.Databases says.
-func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, page func(host.ListQuery) (host.ListPage, error)) (host.QueryManyOutput, error) {
+func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, page pages) (host.QueryManyOutput, error) {
 	t, err := s.StoredTypeOf(host.Address{Type: in.Type, Key: in.Prefix})
 	if err != nil {
 		return host.QueryManyOutput{}, err
@@ -61,6 +64,9 @@ func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, p
 	}
 	if q.in.Limit == 0 {
 		q.in.Limit = defaultSQLRows
+	}
+	if len(in.Where) == 0 && in.Sort == "" {
+		q.list.Sort = "key" // only a search has a cursor after each actor
 	}
 	for i, raw := range in.Args {
 		var v any
@@ -83,39 +89,31 @@ func (q *manyQuery) full() bool {
 	return q.rows >= q.in.Limit || q.size >= maxSQLBytes || q.seen >= maxManyActors || !time.Now().Before(q.end)
 }
 
-// run goes through the actors page by page.
+// run goes through the actors page by page. The cursor of an answer that ends within a page is that after its last actor: to list
+// the page again would repeat and skip actors, if some were destroyed or changed meanwhile.
 func (q *manyQuery) run(ctx context.Context) error {
 	for {
-		page, err := q.page(q.list)
+		after := make(map[string]string)
+		page, err := q.page(q.list, after)
 		if err != nil {
 			return err
 		}
-		for i, a := range page.Actors {
+		for _, a := range page.Actors {
 			if q.full() && q.seen > 0 {
-				return q.stop(i)
+				q.out.Cursor = q.list.Cursor
+				return nil
 			}
 			q.seen++
 			if err := q.actor(ctx, a.Key); err != nil {
 				return err
 			}
+			q.list.Cursor = after[a.ID]
 		}
 		if q.list.Cursor = page.Cursor; q.list.Cursor == "" || q.full() {
 			q.out.Cursor = page.Cursor
 			return nil
 		}
 	}
-}
-
-// stop sets the cursor after n actors of the page.
-func (q *manyQuery) stop(n int) error {
-	if n == 0 {
-		q.out.Cursor = q.list.Cursor
-		return nil
-	}
-	q.list.Limit = n
-	page, err := q.page(q.list)
-	q.out.Cursor = page.Cursor
-	return err
 }
 
 // actor adds the rows of one actor. An error of the statement that every actor would have is one of the query.
