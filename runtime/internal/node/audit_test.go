@@ -252,6 +252,13 @@ func TestARecordHasWhatWasThereBeforeAndAfter(t *testing.T) {
 	if r := g.records("a")[0]; strings.Contains(string(r.After), token.Prefix) {
 		t.Errorf("the log has a secret: %s", r.After)
 	}
+	var made struct{ ID string }
+	check(host.TokenCreate, `{"rights":["read","inspect"],"label":"one"}`, ``, `"label":"one"`)
+	check(host.TokenCreate, `{"rights":["read","inspect"],"label":"two"}`, `"label":"one"`, `"label":"two"`)
+	if err := json.Unmarshal(g.records("a")[0].After, &made); err != nil {
+		t.Fatal(err)
+	}
+	check(host.TokenRevoke, `{"id":"`+made.ID+`"}`, `"label":"two"`, `{"count":1}`)
 	check(host.SQLExec, `{"sql":"SELECT '`+strings.Repeat("x", 5000)+`'","reason":"of the input"}`, ``, `{"$size":`)
 	if r := g.records("a")[0]; !strings.HasPrefix(string(r.Input), `{"$size":5`) || !strings.Contains(string(r.Input), `"$sha256":"`) {
 		t.Errorf("%s", r.Input)

@@ -284,6 +284,11 @@ func revoke(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.RevokeInput)
 
 // end removes a token, and reports whether there was one.
 func end(c *kernel.Core, h *kernel.Turn, id string) (there bool, err error) {
+	if r, ok, _ := read(c.Rows, id, h.Start); ok {
+		if t, err := r.shown(id); err == nil {
+			audit.Of(h.Work.Ctx).Before(&t)
+		}
+	}
 	if there, err = c.Rows.Delete(keyspace.Token.Append(nil, id)); err != nil {
 		return false, err
 	}
