@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,6 +94,15 @@ func CheckRows(t testing.TB, r Reader) {
 // Path returns the path of a name in a context.
 func Path(ctx Context, name string) string { return ctx.scope().pathOf(name) }
 
+// digest stands for a value that takes long to print.
+func digest(value []byte) []byte {
+	if len(value) <= 1000 {
+		return value
+	}
+	sum := sha256.Sum256(value)
+	return sum[:]
+}
+
 // Recorded prints what is recorded, without what depends on time and on crashes.
 func Recorded(t testing.TB, r Reader) string {
 	im, err := loadImage(r)
@@ -105,13 +115,13 @@ func Recorded(t testing.TB, r Reader) string {
 		must(t, err)
 		fmt.Fprintf(&b, "%s: %s %s #%d", im.names.Path(rec.loc), e.Kind, e.Status, e.Ordinal)
 		if e.Output != nil {
-			fmt.Fprintf(&b, " -> %x", e.Output)
+			fmt.Fprintf(&b, " -> %x", digest(e.Output))
 		}
 		if e.Failure != nil {
 			b.WriteString(" !") // the text may tell of attempts
 		}
 		if e.State != nil && e.Kind != KindSpawn {
-			fmt.Fprintf(&b, " state %d %x", e.Iteration, e.State)
+			fmt.Fprintf(&b, " state %d %x", e.Iteration, digest(e.State))
 		}
 		if e.Winner != "" {
 			fmt.Fprintf(&b, " winner %s", e.Winner)
