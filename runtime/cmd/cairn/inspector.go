@@ -41,8 +41,10 @@ func (c *cli) inspectorCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().DurationVar(&expires, "expires", 24*time.Hour, "how long it is valid; 0 for ever")
-	cmd.Flags().BoolVar(&write, "write", false, "it may change entries of the key-value store, too")
+	cmd.Flags().BoolVar(&write, "write", false, "it may change the key-value store, too")
 	cmd.Flags().BoolVar(&end, "end", false, "end the token of the actor that there is, and make none")
+	cmd.MarkFlagsMutuallyExclusive("end", "write")
+	cmd.MarkFlagsMutuallyExclusive("end", "expires")
 	return cmd
 }
 

@@ -223,7 +223,7 @@ func TestHiddenPagesFollowNothing(t *testing.T) {
 		b.until(fmt.Sprintf(rows, seen, 1))
 		b.told(true)
 		js[bool](b, `(window.idle = false, (async () => {
-			while (!/^cairn_http_event_streams 0$/m.test(await (await fetch('../metrics')).text()));
+			while (!/^cairn_http_event_streams 0$/m.test(await (await fetch('../metrics')).text())) await new Promise((next) => setTimeout(next, 20));
 			window.idle = true;
 		})(), true)`)
 		b.until("window.idle && !" + live)

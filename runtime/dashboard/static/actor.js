@@ -58,7 +58,10 @@ export default async function actor(page) {
       page.onstatus?.(s);
     } catch (e) {
       if (page.signal.aborted) return;
-      if (e.code === 'not_found') page.onstatus?.(seen = null); // it was destroyed
+      if (e.code === 'not_found') { // it was destroyed
+        seen = null;
+        page.onstatus?.(null);
+      }
       if (id === '' && ofActor() && e.code === 'permission_denied') location.replace(page.at('store')); // the token is for the store only
       draw(null, ofActor() && e.code === 'permission_denied' ? null : e);
     }

@@ -45,7 +45,7 @@ export default function watch(page) {
           life = data.life;
           const changes = data.changes.filter((c) => !c.entry || plain(c.entry.version) > told); // one that comes back gets all that is there
           if (!data.more) told = plain(data.version);
-          list = latest([...changes.map((c) => ({ ...c, n: n++, version: data.version, at: clock(Date.now()), size: e.data.length / data.changes.length })).reverse(), ...list], kept);
+          list = latest([...changes.map((c) => ({ ...c, n: n++, version: c.entry?.version ?? data.version, at: clock(Date.now()), size: e.data.length / data.changes.length })).reverse(), ...list], kept);
         }
         part.set(list);
       }

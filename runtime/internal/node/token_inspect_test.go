@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -50,6 +51,10 @@ func TestATokenThatInspectsMayReadAll(t *testing.T) {
 // TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03, beside tokens with other rights.
 func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, inspectors)
+}
+
+func inspectors(t *testing.T) {
 	g := openTokens(t)
 	works := func(made token.CreateOutput, want bool) {
 		t.Helper()
@@ -147,4 +152,20 @@ func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 	}
 	revoke(third.ID, 1)
 	shown(reader)
+
+	// What is there in the keyspace of another system is no token.
+	g.stop()
+	g.behind("a", func(space *engine.Space) error {
+		rows := space.Writes()
+		rows.Advance(1)
+		if err := rows.Put(keyspace.InspectorToken.Append(nil), []byte("0123456789abcdef"), engine.PutOptions{}); err != nil {
+			return err
+		}
+		_, err := space.Commit(func(error) {})
+		return err
+	})
+	g.start()
+	shown(reader)
+	revoke(third.ID, 0)
+	works(g.newToken(inspects), true)
 }

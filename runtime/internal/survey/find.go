@@ -297,6 +297,7 @@ func (s *search) run() (page host.ListPage, err error) {
 			return page, unbuilt(err)
 		}
 		*s.looked += n
+		earlier := page.Actors
 		for i := range found {
 			if len(page.Actors) == s.q.Limit {
 				s.walk.After, s.at, end = found[i-1].row, found[i-1].part, false
@@ -306,7 +307,7 @@ func (s *search) run() (page host.ListPage, err error) {
 			if err != nil {
 				return page, err
 			}
-			if !ok {
+			if !ok || slices.ContainsFunc(earlier, func(other host.Status) bool { return other.ID == st.ID }) { // it has changed its place since
 				continue
 			}
 			page.Actors = append(page.Actors, st)

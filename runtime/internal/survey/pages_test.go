@@ -349,3 +349,43 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestAnActorThatMovesIsOnAPageOnce changes the value of an actor between two walks of one page, so that the second comes to it again.
+func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
+	src := pagesSource(t)
+	var first host.Status
+	asked := 0
+	src.present = func(st *host.Status) error {
+		st.State = host.Asleep
+		switch asked++; {
+		case asked == 1:
+			first = *st
+		case asked == 2: // the walk has the third already, of three
+			id, _, err := src.store.Lookup(engine.Identity{Namespace: "ns", Type: "t", Key: first.Key})
+			if err != nil {
+				return err
+			}
+			sp, err := src.store.OpenSpace(id)
+			if err != nil {
+				return err
+			}
+			defer sp.Close()
+			if err = sp.Writes().Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, 1<<62), engine.PutOptions{}); err == nil {
+				_, err = sp.Commit(nil)
+			}
+			return err
+		}
+		if slices.Equal(st.Key, first.Key) {
+			st.State = host.Awake
+		}
+		return nil
+	}
+	src.after = make(map[string]string)
+	page, err := find(src, host.ListQuery{Type: "t", Where: []string{"state!=asleep"}, Sort: "n", Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Actors) != 1 || asked < 21 || len(src.after) != 1 {
+		t.Errorf("%d asked, %d cursors, %+v", asked, len(src.after), page.Actors)
+	}
+}

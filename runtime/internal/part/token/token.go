@@ -65,13 +65,10 @@ type inspector struct {
 	Row row
 }
 
-// inspecting returns the token with the right inspect.
+// inspecting returns the token with the right inspect. What another system has left there is none.
 func inspecting(rows engine.Reader) (in inspector, ok bool, err error) {
 	e, ok, err := rows.Get(keyspace.InspectorToken.Append(nil))
-	if ok && err == nil {
-		err = record.Decode(e.Value, &in)
-	}
-	return in, ok && err == nil, err
+	return in, ok && err == nil && record.Decode(e.Value, &in) == nil, err
 }
 
 // read returns the row of a token that is valid.
@@ -216,7 +213,7 @@ func at(err error) error {
 	return e.With("field", "prefix"+e.Metadata["field"])
 }
 
-// each visits the rows of all tokens.
+// each visits the rows of all tokens. That of one which cannot be read has no rights, so that it can be listed and revoked.
 func each(rows engine.Reader, visit func(id string, r *row) error) error {
 	in, ok, err := inspecting(rows)
 	if ok && err == nil {
@@ -239,8 +236,8 @@ func each(rows engine.Reader, visit func(id string, r *row) error) error {
 				return err
 			}
 			var r row
-			if err := record.Decode(e.Value, &r); err != nil {
-				return err
+			if record.Decode(e.Value, &r) != nil {
+				r = row{}
 			}
 			if err := visit(id, &r); err != nil {
 				return err
