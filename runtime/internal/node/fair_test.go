@@ -84,6 +84,26 @@ func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
 	}
 }
 
+func TestTurnsThatCameWhileAnotherRanShareItsCommit(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		before := g.Find(pAddr("a")).Applied.Load()
+		hold := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { g.must("a", func(p *puppet, h host.Turn) error { <-hold; return add(1)(p, h) }) })
+		synctest.Wait()
+		for range 3 {
+			wg.Go(func() { g.must("a", add(1)) })
+		}
+		synctest.Wait()
+		close(hold)
+		wg.Wait()
+		if n := g.Find(pAddr("a")).Applied.Load() - before; n != 1 {
+			t.Errorf("4 turns took %d commits", n)
+		}
+	})
+}
+
 // A commit that grows without bound would make its replies, and all other actors, wait for the disk.
 func TestTurnsThatWriteMuchDoNotShareACommit(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
