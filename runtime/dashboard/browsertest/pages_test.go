@@ -242,6 +242,60 @@ func TestHiddenPagesFollowNothing(t *testing.T) {
 	b.calm()
 }
 
+// TestAWatchGoesOnFromWhereItWas: a page that is seen again shows what has changed meanwhile, and neither reads nor shows what has not. It
+// says what it could not read, and goes on.
+func TestAWatchGoesOnFromWhereItWas(t *testing.T) {
+	s := newSite(t, "")
+	put := func(key string) {
+		s.call("cell/acme", "put", object{"key": []any{key}, "value": key})
+	}
+	put("before")
+	b := s.open("")
+	b.visit("/actor/cell/acme/-/store/watch")
+	const live = "document.querySelector('.live .badge.good')"
+	b.until(live)
+	js[bool](b, `(window.sent = [], window.broken = false, window.fetch = ((real) => async (url, o) => {
+		if (String(url).includes('kv')) sent.push(String(url).split('/').pop() + (o.headers['Last-Event-ID'] ? ' again' : ''));
+		if (broken && String(url).includes('call/kv')) return new Response('{"code":"internal","message":"it broke"}', { status: 500 });
+		return real(url, o);
+	})(fetch), true)`)
+	away := func(change func()) {
+		b.told(true)
+		b.until("!" + live)
+		change()
+		b.told(false)
+		b.until(live)
+	}
+	rows := func() string {
+		return js[string](b, "[...document.querySelectorAll('tbody tr:not(.mark) td:nth-child(3)')].map((e) => e.innerText).join(' ')")
+	}
+	away(func() {})
+	away(func() { put("one"); put("two") })
+	b.until("document.querySelectorAll('tbody tr').length > 2")
+	put("three")
+	b.until("document.body.innerText.includes('three')")
+	away(func() {
+		s.do("DELETE", "actors/cell/acme/-/", nil)
+		put("other")
+	})
+	b.until("document.body.innerText.includes('other')")
+	if got := rows(); got != `["other"] ["three"] ["two"] ["one"]` {
+		t.Errorf("it shows %s", got)
+	}
+	if sent := js[string](b, "sent.join()"); strings.Contains(sent, "again") {
+		t.Errorf("it reads all again: %s", sent)
+	}
+	js[bool](b, "(broken = true)")
+	away(func() {})
+	b.shows("it broke")
+	put("still")
+	b.until("document.body.innerText.includes('still')")
+	js[bool](b, "((broken = false), true)")
+	away(func() {})
+	b.until("!document.querySelector('.fault')")
+	b.calm()
+}
+
 // TestOneTrace opens a trace as a waterfall, with the spans of another actor that took part.
 func TestOneTrace(t *testing.T) {
 	s := newSite(t, "")
@@ -265,6 +319,12 @@ func TestOneTrace(t *testing.T) {
 	b.size(390, 844)
 	if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 390 {
 		t.Errorf("on a phone the page is %d pixels wide", wide)
+	}
+	js[bool](b, "(window.fetch = () => Promise.reject(new TypeError('down')), true)")
+	b.visit("/trace/" + id + "?actor=airport/ORD&actor=route/ORD/LAX&actor=airport/LAX")
+	b.shows("The node does not answer.")
+	if n := js[int](b, "document.querySelectorAll('p.bad').length"); n != 1 {
+		t.Errorf("that the node is away takes %d lines", n)
 	}
 	b.calm()
 }

@@ -99,8 +99,9 @@ export async function call(a, name, input, { create, headers, ...options } = {})
 
 // events yields the server-sent events of a path for ever: it comes back after a lost connection, from where it was. A page that is
 // hidden has no connection, because a browser has six to a node for all its pages. An event has event, id and data. Before each
-// connection it yields {event: 'dashboard.open'}, after it 'dashboard.lost', which says whether the page was hidden.
-export async function* events(path, { signal, method = 'GET', json, query } = {}) {
+// connection it yields {event: 'dashboard.open'}, after it 'dashboard.lost', which says whether the page was hidden. With anew it begins
+// with the present each time.
+export async function* events(path, { signal, method = 'GET', json, query, anew } = {}) {
   let last = '';
   for (let wait = 500; ; wait = Math.min(wait * 2, 10_000)) {
     await seen(signal);
@@ -111,7 +112,7 @@ export async function* events(path, { signal, method = 'GET', json, query } = {}
     let why;
     try {
       const headers = { Accept: 'text/event-stream' };
-      if (last) headers['Last-Event-ID'] = last;
+      if (last && !anew) headers['Last-Event-ID'] = last;
       const r = await send(method, path + (query ? '?' + query : ''), { signal: AbortSignal.any([signal, hidden.signal]), json, headers });
       if (r.status === 204) return;
       yield { event: 'dashboard.open' };

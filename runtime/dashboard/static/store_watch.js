@@ -1,6 +1,6 @@
 // Entries as they change.
 
-import { h } from './dom.js';
+import { h, patch } from './dom.js';
 import { actorPath, events } from './api.js';
 import { badge, button, fault, table } from './ui.js';
 import { clock, latest, plain } from './format.js';
@@ -8,6 +8,7 @@ import { parse, short, stringify } from './json.js';
 import { keyOf } from './store_entries.js';
 
 const kept = 300;
+const most = 4_000_000; // characters that are read of what was missed
 
 export default function watch(page) {
   const prefix = h('input.filter', { type: 'search', placeholder: 'prefix: users or ["users"]; empty is all', 'aria-label': 'Prefix', spellcheck: 'false', value: page.query.get('prefix') ?? '' });
@@ -22,37 +23,71 @@ export default function watch(page) {
       key: c.n, class: c.entry ? null : 'gone', cells: [c.at, c.version, h('code', stringify(c.key)), c.entry ? h('code', short(c.entry.value, 100)) : h('span.bad', 'removed')],
     })), { none: 'No change yet.', caption: 'Changes' })],
   });
+  const trouble = h('div');
   async function start() {
     running.abort();
     running = new AbortController();
     const signal = AbortSignal.any([page.signal, running.signal]);
-    list = [];
-    let told = 0; // the version up to which changes are shown
+    let told; // the version up to which changes are shown
     let life; // of the actor that has it
+    let caught = new Set(); // what catchUp has shown: the stream may bring it as well
+    const id = (e) => stringify([e.key, e.version]);
+    const show = (changes, size) => { list = latest([...changes.map((c) => ({ ...c, n: n++, at: clock(Date.now()), size: size / changes.length })).reverse(), ...list], kept); };
+    list = [];
+    patch(trouble);
     try {
       part.set(list);
       const watched = keyOf(prefix.value);
-      const now = await page.call('kv.watch', { keys: [{ key: [...watched, ''] }] }, { signal }).catch(() => null); // it may not be there yet
-      if (now) { told = plain(now.version); life = now.life; }
-      for await (const e of events(actorPath(page.actor) + 'kv-watch', { signal, method: 'POST', json: { prefixes: [watched] } })) {
-        if (e.event === 'dashboard.open') state = 'live';
-        else if (e.event === 'dashboard.lost') {
+      // catchUp shows what has changed since the stream before, as far as it is still there.
+      const catchUp = async () => {
+        const now = await page.call('kv.watch', { keys: [{ key: [...watched, ''] }] }, { signal }).catch((e) => {
+          if (e.code === 'not_found') return { version: 0 }; // it may come
+          throw e;
+        });
+        const since = now.life === life ? told : 0;
+        const missed = [];
+        let cursor;
+        let size = 0;
+        if (told !== undefined && plain(now.version) > since) {
+          do {
+            const r = await page.call('kv.list', { prefix: watched, where: { $version: { $gt: since } }, limit: kept, cursor }, { signal });
+            missed.push(...r.entries);
+            size += stringify(r.entries).length;
+            cursor = r.cursor;
+          } while (cursor && missed.length < kept && size < most);
+        }
+        missed.sort((a, b) => plain(a.version) - plain(b.version));
+        show(missed.map((e) => ({ key: e.key, entry: e, version: e.version })), size);
+        caught = new Set(missed.map(id));
+        told = plain(now.version);
+        life = now.life;
+      };
+      for await (const e of events(actorPath(page.actor) + 'kv-watch', { signal, method: 'POST', json: { prefixes: [watched] }, anew: true })) {
+        if (e.event === 'dashboard.open') {
+          try {
+            await catchUp();
+            patch(trouble);
+          } catch (e) {
+            if (signal.aborted) return;
+            patch(trouble, fault(e)); // the next stream tries it again
+          }
+          state = 'live';
+        } else if (e.event === 'dashboard.lost') {
           state = 'lost';
           if (!list[0]?.gap) list = [{ n: n++, gap: 'not watched for a while: what was removed then is not shown' }, ...list];
         } else if (e.event === 'change') {
           const data = parse(e.data);
-          if (data.life !== life) told = 0;
+          show(data.changes.filter((c) => !c.entry || !caught.has(id(c.entry))).map((c) => ({ ...c, version: c.entry?.version ?? data.version })), e.data.length);
           life = data.life;
-          const changes = data.changes.filter((c) => !c.entry || plain(c.entry.version) > told); // one that comes back gets all that is there
           if (!data.more) told = plain(data.version);
-          list = latest([...changes.map((c) => ({ ...c, n: n++, version: c.entry?.version ?? data.version, at: clock(Date.now()), size: e.data.length / data.changes.length })).reverse(), ...list], kept);
         }
+        if (signal.aborted) return;
         part.set(list);
       }
     } catch (e) {
-      if (!signal.aborted) { state = 'not live'; part.set(list); part.el.append(fault(e)); }
+      if (!signal.aborted) { state = 'not live'; part.set(list); patch(trouble, fault(e)); }
     }
   }
-  page.part.append(part.el);
+  page.part.append(part.el, trouble);
   start();
 }

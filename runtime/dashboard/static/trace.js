@@ -20,7 +20,7 @@ export default async function trace(page) {
   const dropped = new Map(); // spans, by actor
   const missing = () => [...dropped.values()].reduce((n, m) => n + m, 0);
   const damaged = new Set(); // keys of spans that cannot be read
-  const unread = new Map(); // errors, by actor that could not be read
+  const unread = new Map(); // errors, by actor that could not be read; that of the node has no name
   let chosen = '';
   const full = () => spans.size >= most;
   const detail = h('div.detail');
@@ -43,8 +43,9 @@ export default async function trace(page) {
       dropped.set(address(a), r.dropped);
       for (const key of r.damaged) damaged.add(`${address(a)} ${key}`);
       unread.delete(address(a));
+      unread.delete('');
     } catch (e) {
-      unread.set(address(a), e);
+      unread.set(e.status ? address(a) : '', e); // one that does not answer is the node
     }
   };
   const view = page.section({
@@ -55,7 +56,7 @@ export default async function trace(page) {
       return [...spans.values()];
     },
     show: (list) => [liveness(tails, actors.size), missing() || damaged.size ? h('p.warn', missing() ? `${number(missing())} spans of that time are missing, because there were too many. ` : '', damaged.size ? 'Cannot be read: ' + [...damaged].join(', ') : '') : null,
-      [...unread].map(([a, e]) => h('p.bad', h('a', { href: link(parseAddress(a)) }, a), ` cannot be read: ${e.message}`)), waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
+      [...unread].map(([a, e]) => h('p.bad', a ? [h('a', { href: link(parseAddress(a)) }, a), ' cannot be read: '] : null, e.message)), waterfall(list, now, chosen, (s) => { chosen = s.span_id; view.render(); patch(detail, details(s, now)); })],
     actions: button('Find in other actors', () => find(), {}),
   });
   // find lets the node look in all actors, up to a second a page.

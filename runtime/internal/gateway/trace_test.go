@@ -1,10 +1,16 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -138,4 +144,47 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTheHTTPServerItselfNamesNoTrace holds docs/http.md to the list of answers that no handler is asked for. All else has a Traceresponse.
+func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := launch(t, newGateway(t, setup{Node: failing(nil)}))
+		docs, err := os.ReadFile("../../../docs/http.md")
+		_, list, found := strings.Cut(string(docs), "These come from the HTTP server")
+		if err != nil || !found {
+			t.Fatal(err, found)
+		}
+		list, _, _ = strings.Cut(list, "\n\n")
+		for _, c := range []struct {
+			request string
+			status  int
+		}{
+			{"GET\r\n\r\n", 400},
+			{"GET / HTTP/1.1\r\n\r\n", 400},
+			{"GET / HTTP/1.1\r\nHost: localhost\r\nX y: 1\r\n\r\n", 400},
+			{"GET / HTTP/1.1\r\nHost: localhost\r\nExpect: 200-ok\r\n\r\n", 417},
+			{"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", serve.MaxHeaderBytes+5000) + "\r\n\r\n", 431},
+			{"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
+			{"GET / HTTP/3.0\r\nHost: localhost\r\n\r\n", 505},
+			{"GET / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\r\n", 404},
+			{"GET / HTTP/1.0\r\n\r\n", 404},
+			{"GET //%2F/../ HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+			{"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 204},
+			{"CONNECT elsewhere:443 HTTP/1.1\r\nHost: elsewhere:443\r\n\r\n", 404},
+		} {
+			client := l.dial()
+			go io.WriteString(client, c.request)
+			res, err := http.ReadResponse(bufio.NewReader(client), nil)
+			if err != nil {
+				t.Fatalf("%.60q: %v", c.request, err)
+			}
+			told, listed := res.Header["Traceresponse"] != nil, strings.Contains(list, fmt.Sprintf("%d for ", c.status))
+			if res.StatusCode != c.status || told == listed || listed && res.Header.Get("Content-Type") == "application/json" {
+				t.Errorf("%.60q: %s with %v; it is in the list: %t", c.request, res.Status, res.Header, listed)
+			}
+			client.Close()
+		}
+		time.Sleep(time.Second) // the server waits before it closes some
+	})
 }

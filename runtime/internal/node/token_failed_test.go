@@ -17,6 +17,7 @@ func TestTooManyTokensThatAreNotValidAreRefused(t *testing.T) {
 		g.must("a", add(1))
 		g.must("b", add(1))
 		made := g.newToken(token.CreateInput{Rights: []string{"read"}})
+		inspects := g.newToken(token.CreateInput{Rights: []string{"read", "inspect"}}) // it has a key of its own
 		short := g.newToken(token.CreateInput{Rights: []string{"read"}, TTLMS: 500})
 		flood := func(a host.Address) (refused int) {
 			t.Helper()
@@ -40,10 +41,13 @@ func TestTooManyTokensThatAreNotValidAreRefused(t *testing.T) {
 		if n := flood(pAddr("a")); n != 200 {
 			t.Errorf("%d of 300 are refused, want 200", n)
 		}
-		for _, text := range []string{made.Text, short.Text} {
+		for _, text := range []string{made.Text, inspects.Text, short.Text} {
 			if err := valid(text); err != nil {
 				t.Errorf("a token that is valid: %v", err)
 			}
+		}
+		if _, err := g.as(inspects.Text, host.TokenList, `{}`); err != nil {
+			t.Errorf("a token that inspects: %v", err)
 		}
 		other, _, _ := token.New()
 		wrong := made.Text[:len(token.Prefix)+token.IDChars] + other[len(token.Prefix)+token.IDChars:]

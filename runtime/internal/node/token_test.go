@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -480,9 +481,45 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 	if e.Metadata["limit"] != "1000" {
 		t.Errorf("%v", e)
 	}
-	var list token.ListOutput
-	if g.mustVerb("a", host.TokenList, nil, &list); len(list.Tokens) != token.MaxTokens {
-		t.Errorf("%d tokens", len(list.Tokens))
+	listed := func(want int) (ids []string) {
+		t.Helper()
+		var list token.ListOutput
+		if g.mustVerb("a", host.TokenList, nil, &list); len(list.Tokens) != want {
+			t.Errorf("%d tokens, want %d", len(list.Tokens), want)
+		}
+		for _, one := range list.Tokens {
+			ids = append(ids, one.ID)
+		}
+		return ids
+	}
+	revoke := func(id string) {
+		t.Helper()
+		var out host.CountOutput
+		if g.mustVerb("a", host.TokenRevoke, token.RevokeInput{ID: id}, &out); out.Count != 1 {
+			t.Errorf("revoked %d", out.Count)
+		}
+	}
+	// One of so many inspects. It counts like the others, has room for its successor, and goes on while others are revoked.
+	ids := listed(token.MaxTokens)
+	inspects := token.CreateInput{Rights: []string{"read", "inspect"}}
+	wantCode(t, g.verb("a", host.TokenCreate, inspects, nil), host.TooLarge)
+	revoke(ids[0])
+	first := g.newToken(inspects)
+	made := g.newToken(inspects)
+	if all := listed(token.MaxTokens); !slices.Contains(all, made.ID) || slices.Contains(all, first.ID) {
+		t.Error("the list lacks the token that inspects, or has the one before")
+	}
+	wantCode(t, g.verb("a", host.TokenCreate, token.CreateInput{Rights: []string{"read"}}, nil), host.TooLarge)
+	revoke(ids[1])
+	if _, err := g.as(made.Text, host.TokenList, `{}`); err != nil {
+		t.Error(err)
+	}
+	revoke(made.ID)
+	if all := listed(token.MaxTokens - 2); !slices.Equal(all, ids[2:]) {
+		t.Error("the list has not the tokens of before, in their order")
+	}
+	if _, err := g.as(made.Text, host.TokenList, `{}`); !errors.Is(err, token.ErrInvalid) {
+		t.Errorf("a token that was revoked: %v", err)
 	}
 }
 

@@ -84,9 +84,14 @@ func TestSuccessorHasNoSpansOfItsPredecessor(t *testing.T) {
 			return nil
 		})
 		const mine = "00-11111111111111111111111111111111-b7ad6b7169203331-01"
+		began, late := time.Now(), g.BeginRequest("p", host.ParseSpan(mine))
 		done := make(chan error)
 		go func() {
-			done <- g.doFrom("a", mine, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
+			done <- g.doFrom("a", mine, func(_ *puppet, h host.Turn) error {
+				time.Sleep(time.Millisecond)
+				h.DestroySelf()
+				return nil
+			})
 		}()
 		time.Sleep(10 * time.Millisecond)
 		if err := g.doFrom("a", sampledFrom, add(1)); err != nil {
@@ -95,8 +100,11 @@ func TestSuccessorHasNoSpansOfItsPredecessor(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		// The call itself is over after the successor has begun.
-		if s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)})); len(s) > 1 || len(s) == 1 && s[0] != "call p.do" {
+		// The call and the request are over after the successor has begun.
+		g.EndRequest(pAddr("a"), "http", "POST p.do", late, host.ParseSpan(mine), began, nil)
+		began = time.Now()
+		g.EndRequest(pAddr("a"), "http", "POST p.more", late, host.ParseSpan(mine), began, nil)
+		if s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)})); len(s) != 1 || s[0] != "http POST p.more" {
 			t.Errorf("a successor shows %q", s)
 		}
 		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do")

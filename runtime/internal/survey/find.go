@@ -35,6 +35,8 @@ type source struct {
 	present, report func(st *host.Status) error
 	// looked is how many actors the page has looked at.
 	looked *int
+	// rest: the page follows another one of the query.
+	rest bool
 	// after, if it is not nil, gets the cursor after each actor of the page, by its id.
 	after map[string]string
 }
@@ -59,6 +61,7 @@ type search struct {
 	runs       string    // the state of runs, if the walk is over the list of runs
 	selection  uint64    // a digest of what is selected, and in which order
 	parts      []*search // in the order of the types
+	refused    error     // for a condition or an order that no actor has now; the search finds nothing
 	at         int       // the part that the walk is at
 }
 
@@ -67,62 +70,66 @@ func invalid(field, format string, args ...any) error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", field)
 }
 
-// newSearch reads a query with conditions or an order, and plans it.
+// newSearch reads a query with conditions or an order, and plans it. The caller must look at what the search has refused.
 func newSearch(src source, q host.ListQuery) (*search, error) {
 	s := &search{source: src, q: q}
-	for _, text := range q.Where {
-		c, err := parseCondition(text, s.attribute)
-		if err != nil {
-			return nil, err
-		}
-		s.conditions = append(s.conditions, c)
+	s.parts = []*search{s}
+	err := s.read()
+	if fault := (*host.Error)(nil); errors.As(err, &fault) && (fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
+		s.refused, err = err, nil
 	}
-	if err := s.plan(); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	s.parts = []*search{s}
 	return s, s.resume()
 }
 
+// read reads the conditions and the order.
+func (s *search) read() error {
+	for _, text := range s.q.Where {
+		c, err := parseCondition(text, s.attribute)
+		if err != nil {
+			return err
+		}
+		s.conditions = append(s.conditions, c)
+	}
+	return s.plan()
+}
+
 // newMerged reads a query with an order over all types. Types without the attribute of the order, or of a condition, have no such actors.
-// refused is the first such error if that is true of all types.
-func newMerged(src source, q host.ListQuery, types []string) (s *search, refused, err error) {
-	s = &search{source: src, q: q}
+func newMerged(src source, q host.ListQuery, types []string) (*search, error) {
+	s := &search{source: src, q: q}
 	inner, typ, _ := strings.Cut(q.Cursor, ".")
 	if q.Cursor != "" && (inner == "" || typ == "") {
-		return nil, nil, invalid("cursor", "the cursor is not of an earlier page over all types")
-	}
-	if i, found := slices.BinarySearch(types, typ); q.Cursor != "" && !found {
-		types = slices.Insert(types, i, typ) // its last actor was destroyed after the page
+		return nil, invalid("cursor", "the cursor is not of an earlier page over all types")
 	}
 	gone := -1
 	for _, t := range types {
 		part := q
 		part.Type, part.Cursor = t, ""
 		p, err := newSearch(src, part)
-		if fault := (*host.Error)(nil); errors.As(err, &fault) && (fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
-			if refused = cmp.Or(refused, err); t == typ {
-				gone = len(s.parts)
-			}
-			continue
-		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		s.parts = append(s.parts, p)
+		if p.refused == nil {
+			s.parts = append(s.parts, p)
+		} else if s.refused = cmp.Or(s.refused, p.refused); t == typ {
+			gone = len(s.parts)
+		}
 	}
+	s.q.Cursor = inner
 	if len(s.parts) == 0 {
-		return nil, refused, nil
+		return s, s.resume()
 	}
+	s.refused = nil
 	walk := s.parts[0].walk
 	s.conditions, s.walk.Reverse = s.parts[0].conditions, walk.Reverse // all parts have these in common, apart from the kinds of attributes
 	if gone >= 0 {
-		// The page ended with the last actor of a type that had the attribute. This part has the place of the type, and no actors.
+		// The earlier page ended with the last actor of a type that had the attribute. This part has the place of the type, and no actors.
 		none := engine.FindQuery{Namespace: s.namespace, Type: typ, Field: walk.Field, From: []byte{}, To: []byte{}, Reverse: walk.Reverse}
 		s.parts = slices.Insert(s.parts, gone, &search{q: host.ListQuery{Type: typ}, walk: none})
 	}
-	s.q.Cursor = inner
-	return s, nil, s.resume()
+	return s, s.resume()
 }
 
 // attribute returns the kind of an attribute. Of a type that the program does not have it is that of the first value in the index.
@@ -278,6 +285,9 @@ func (s *search) digest() []byte {
 // run returns the page.
 func (s *search) run() (page host.ListPage, err error) {
 	page.Actors = []host.Status{}
+	if s.refused != nil {
+		return page, nil
+	}
 	next := s.inOrder
 	switch {
 	case s.list != "":

@@ -59,7 +59,7 @@ func TestTheTextOfARefusedConditionIsShort(t *testing.T) {
 		return []host.Attribute{{Name: strings.Repeat("n", 1000), Kind: host.BoolAttribute}}
 	}}
 	for _, text := range []string{strings.Repeat("n", 1000) + "=" + strings.Repeat("\xff", 1000), strings.Repeat("\xff", 1000), strings.Repeat("n", 1000) + "!"} {
-		_, err := newSearch(none, host.ListQuery{Type: "t", Where: []string{text}})
+		_, err := find(none, host.ListQuery{Type: "t", Where: []string{text}})
 		if host.CodeOf(err) != host.InvalidArgument || len(err.Error()) > 1200 {
 			t.Errorf("%d bytes: %v", len(err.Error()), err)
 		}

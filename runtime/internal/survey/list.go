@@ -3,7 +3,6 @@ package survey
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -112,7 +111,7 @@ func find(src source, q host.ListQuery) (host.ListPage, error) {
 	if err := checkList(&q); err != nil {
 		return host.ListPage{}, err
 	}
-	src.looked = new(int)
+	src.looked, src.rest = new(int), q.Cursor != ""
 	if name, reverse := strings.CutPrefix(q.Sort, "-"); name == "state" {
 		return findByState(src, q, reverse)
 	}
@@ -141,6 +140,7 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 	page.Actors = []host.Status{}
 	for i, state := range states[at:] {
 		part := q
+		src.rest = src.rest || i > 0
 		part.Where = append([]string{"state=" + string(state)}, q.Where...)
 		part.Sort, part.Cursor, part.Limit = sort, inner, q.Limit-len(page.Actors)
 		found, err := findPage(src, part)
@@ -168,19 +168,21 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 	return page, nil
 }
 
-// findPage returns a page of a query in another order than that of the states.
+// findPage returns a page of a query in another order than that of the states. A query that names an attribute which no actor has is
+// refused, except behind a page that was not: the attribute has gone since, with the last actor that had it, and the rest is empty.
 func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 	page.Actors = []host.Status{}
 	if q.Type != "" {
-		s, err := newSearch(src, q)
-		if err != nil {
-			return page, err
-		}
-		return s.run()
+		return pageOf(newSearch(src, q))
 	}
 	types, err := src.store.Types(src.namespace)
 	if err != nil {
 		return page, err
+	}
+	if _, typ, _ := strings.Cut(q.Cursor, "."); typ != "" {
+		if i, found := slices.BinarySearch(types, typ); !found {
+			types = slices.Insert(types, i, typ) // its last actor was destroyed after the page
+		}
 	}
 	switch q.Sort {
 	case "-key":
@@ -189,13 +191,19 @@ func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 	case "", "key":
 		return findInEach(src, q, types)
 	}
-	s, refused, err := newMerged(src, q, types)
-	if s == nil && err == nil && refused == nil { // without any type an order is checked all the same
-		q.Cursor = ""
-		_, refused = newSearch(src, q)
+	if len(types) == 0 {
+		types = []string{""} // an order is checked all the same
 	}
-	if s == nil || err != nil {
-		return page, cmp.Or(err, refused)
+	return pageOf(newMerged(src, q, types))
+}
+
+// pageOf returns the page of a search.
+func pageOf(s *search, err error) (host.ListPage, error) {
+	if err == nil && !s.rest {
+		err = s.refused
+	}
+	if err != nil {
+		return host.ListPage{}, err
 	}
 	return s.run()
 }
@@ -220,12 +228,12 @@ func findInEach(src source, q host.ListQuery, types []string) (page host.ListPag
 			part.Cursor = inner
 		}
 		s, err := newSearch(src, part)
-		if fault := (*host.Error)(nil); errors.As(err, &fault) && fault.Metadata["field"] == "where" {
-			refused = cmp.Or(refused, err)
-			continue
-		}
 		if err != nil {
 			return page, err
+		}
+		if s.refused != nil {
+			refused = cmp.Or(refused, s.refused)
+			continue
 		}
 		searched = true
 		found, err := s.run()
@@ -243,7 +251,7 @@ func findInEach(src source, q host.ListQuery, types []string) (page host.ListPag
 			return page, nil
 		}
 	}
-	if !searched && q.Cursor == "" {
+	if !searched && !src.rest {
 		return page, refused
 	}
 	return page, nil

@@ -122,7 +122,10 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 		}
 		s, err := newSearch(src, q)
 		if err != nil {
-			if host.CodeOf(err) != host.InvalidArgument {
+			t.Fatalf("%+v: %v", q, err)
+		}
+		if s.refused != nil {
+			if _, err := find(src, q); host.CodeOf(err) != host.InvalidArgument {
 				t.Fatalf("%+v: %v", q, err)
 			}
 			continue
@@ -387,5 +390,84 @@ func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
 	}
 	if len(page.Actors) != 1 || asked < 21 || len(src.after) != 1 {
 		t.Errorf("%d asked, %d cursors, %+v", asked, len(src.after), page.Actors)
+	}
+}
+
+// TestTheRestOfAPageWithoutItsAttributeIsEmpty destroys the only actors that have an attribute between two pages. The first page of
+// such a query is refused, and what follows an earlier page is empty.
+func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	var going []*engine.Space
+	for i := range 8 {
+		who := engine.Identity{Namespace: "ns", Type: "abcc"[i/2 : i/2+1], Key: []string{strconv.Itoa(i)}} // those of type c have no attribute
+		sp, err := store.NewSpace(store.NewActorID(who))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := sp.Writes()
+		err = w.Create(who)
+		if err == nil && who.Type != "c" {
+			err = w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, 1), engine.PutOptions{})
+			going = append(going, sp)
+		}
+		if err == nil {
+			_, err = sp.Commit(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sp.Close()
+	}
+	src := source{
+		store: store, namespace: "ns", known: func(string) []host.Attribute { return nil },
+		state: func(typ string, _ host.State, visit func(key []string)) error {
+			for i := range 8 {
+				visit([]string{strconv.Itoa(i)})
+			}
+			return nil
+		},
+		present: func(st *host.Status) error { st.State = host.Failed; return nil }, report: func(*host.Status) error { return nil },
+	}
+	var all []host.ListQuery
+	for _, typ := range []string{"", "a"} {
+		for _, q := range []host.ListQuery{
+			{Sort: "n"}, {Sort: "-n"}, {Sort: "n", Where: []string{"size>=0"}}, {Where: []string{"n=1"}}, {Where: []string{"n>0", "state=failed"}},
+			{Sort: "-key", Where: []string{"n=1"}}, {Sort: "size", Where: []string{"n=1"}}, {Sort: "-n", Where: []string{"n=1", "n<2"}},
+			{Sort: "state", Where: []string{"n=1"}}, {Sort: "-state", Where: []string{"n=1"}},
+		} {
+			q.Type, q.Limit = typ, 1
+			page, err := find(src, q)
+			if err != nil || len(page.Actors) != 1 || page.Cursor == "" {
+				t.Fatalf("%+v: %+v, %v", q, page, err)
+			}
+			q.Cursor = page.Cursor
+			all = append(all, q)
+		}
+	}
+	for _, sp := range going {
+		if err = sp.Writes().Destroy(); err == nil {
+			_, err = sp.Commit(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, q := range all {
+		if page, err := find(src, q); err != nil || page.Actors == nil || len(page.Actors) > 0 || page.Cursor != "" {
+			t.Errorf("the rest of %+v: %+v, %v", q, page, err)
+		}
+		first, other := q, q
+		first.Cursor = ""
+		other.Cursor = "AAAAAAAAAAAA" + q.Cursor[12:] // of another selection
+		for _, q := range []host.ListQuery{first, other} {
+			_, err := find(src, q)
+			if host.CodeOf(err) != host.InvalidArgument || q.Cursor == "" && !strings.Contains(err.Error(), `"n"`) {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
 	}
 }

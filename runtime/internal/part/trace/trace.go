@@ -118,6 +118,7 @@ type journal struct {
 	a      *kernel.Actor
 	buffer atomic.Pointer[buffer] // nil before the first span
 	over   atomic.Bool            // the actor of the buffer is destroyed
+	ended  atomic.Int64           // when the last one was, as a duration since the start of the kernel
 	dirty  atomic.Bool            // it is in the list of the part
 	rush   atomic.Uint32          // calm, rushing or futile
 
@@ -218,6 +219,7 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 	})
 	gone := errors.Is(err, engine.ErrDestroyed)
 	if gone && !j.over.Swap(true) { // a successor is not told what its predecessor did
+		j.ended.Store(int64(j.p.k.Now()))
 		b.Close()
 	}
 	if !begun {
