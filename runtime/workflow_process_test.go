@@ -60,7 +60,7 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 	if os.Getenv(nodeMend) != "" && claimStatus(t, rt, "a").Pause != nil {
 		must(t, office.at(rt, "a").Resume(t.Context()))
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		st := claimStatus(t, rt, "a")
 		switch {
 		case st.State.Over():
