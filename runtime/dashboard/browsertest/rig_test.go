@@ -93,7 +93,7 @@ func newSite(t *testing.T, token string) *site {
 func (s *site) start(listen, token string) {
 	s.t.Helper()
 	rt, err := runtime.Open(s.t.Context(), runtime.Options{
-		Dir: s.dir, Listen: listen, Token: token, NoSync: true, Logger: slog.New(slog.DiscardHandler),
+		Dir: s.dir, Listen: listen, Token: token, NoSync: true, IdleTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler),
 		Traces: runtime.TraceOptions{PerSecond: 1_000_000}, // every trace is kept
 		Actors: append(traffic.Definitions(), cell.Definition(), tenantDefinition),
 		Authorize: func(_ context.Context, r runtime.AuthRequest) error {
