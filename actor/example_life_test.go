@@ -71,7 +71,7 @@ func Example_life() {
 	schema := fstest.MapFS{"sql/001_entry.sql": {Data: []byte("CREATE TABLE entry (cents INTEGER)")}} // in a program: go:embed
 	spec := actor.Spec[purse]{
 		Version: 1, Migrate: (*purse).migrate, Migrations: must(actor.ReadMigrations(schema, "sql/*.sql")),
-		Limits: actor.Limits{TurnTimeout: time.Second},
+		Limits: actor.Limits{TurnTimeout: time.Minute},
 	}
 	d := actor.Define(purses, spec, actor.OnCreate(opening, (*purse).open), actor.On(remind, (*purse).remind),
 		actor.On(closing, (*purse).close), actor.OnQuery(owner, purse.owner), actor.OnAlarm(reminder, (*purse).rings))

@@ -139,7 +139,7 @@ func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	})
 	rt = openDir(t, dir, office.definition())
 	defer rt.Close()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	out, err := office.at(rt, "p").Result(ctx)
 	errorIf(t, err == nil || ctx.Err() != nil, "%q, %v", out, err)

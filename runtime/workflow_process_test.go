@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -55,12 +56,15 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 		t.Skip("it runs as the child of other tests")
 	}
 	does(how, blast)
-	rt := openDir(t, dir, office.definition())
+	o := deskOptions(dir)
+	o.TurnGrace = 2 * time.Minute // Close waits that long for what has to sync a busy disk
+	rt, err := runtime.Open(t.Context(), o)
+	must(t, err)
 	startClaim(t, rt, "a", how)
 	if os.Getenv(nodeMend) != "" && claimStatus(t, rt, "a").Pause != nil {
 		must(t, office.at(rt, "a").Resume(t.Context()))
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		st := claimStatus(t, rt, "a")
 		switch {
 		case st.State.Over():

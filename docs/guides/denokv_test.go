@@ -112,7 +112,7 @@ func TestDenoKVOfNode(t *testing.T) {
 	if got := run("enqueue.mjs", "http://"+rt.Addr()+"/actors/workshop/a/-/kv"); got != "true\n" {
 		t.Errorf("the program printed %q", got)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		done, err := Finished.Call(t.Context(), w, actor.None{})
 		if err != nil || time.Now().After(deadline) {
 			t.Fatal(done, err)

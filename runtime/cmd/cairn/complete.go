@@ -13,7 +13,8 @@ import (
 )
 
 // completionTimeout bounds how long the shell waits for the node. A node that is away completes nothing.
-const completionTimeout = time.Second
+// Tests set it.
+var completionTimeout = time.Second
 
 // maxSuggestions bounds what is offered at once.
 const maxSuggestions = 200

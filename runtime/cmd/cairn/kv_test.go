@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/internal/sqlitefile"
 )
 
@@ -47,6 +52,95 @@ func TestEntriesGoIntoANodeAndOutOfIt(t *testing.T) {
 	if r.status != 0 || len(lines) != 2501 || !strings.HasPrefix(lines[2199], `{"key":["n",2199],"value":{"n":2199.10},"expires":"20`) {
 		t.Errorf("status %d, %d lines: %s", r.status, len(lines), r.stderr)
 	}
+}
+
+// An import sends what it has read before it reads on, and an export writes what it has got before it asks for more.
+func TestEntriesAreStreamed(t *testing.T) {
+	const entries, size, most = 20, 500_000, 3 << 20
+	s := newScene(t)
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	var in, out atomic.Int64 // bytes that came into the command, and bytes that have left it
+	asked := 0
+	check := func(verb, method string) func(string, int, int) {
+		in.Store(0)
+		out.Store(0)
+		asked = 0
+		return func(called string, input, output int) {
+			switch {
+			case called != method:
+			case output > 0 && verb == "import":
+				out.Add(int64(input))
+			case output > 0:
+				in.Add(int64(output))
+			default:
+				if verb == "export to SQLite" {
+					out.Store(sizeOf(t, temporary))
+				}
+				if asked++; in.Load()-out.Load() > most {
+					t.Errorf("%s: of %d bytes %d have left the command at call %d", verb, in.Load(), out.Load(), asked)
+				}
+			}
+		}
+	}
+	run := func(stdin io.Reader, stdout io.Writer, args ...string) {
+		t.Helper()
+		var stderr strings.Builder
+		if status := newCLI(stdin, stdout, &stderr).run(t.Context(), append([]string{"--url=" + s.server.URL, "kv"}, args...)); status != 0 || asked < 3 {
+			t.Errorf("%s: %d calls, status %d, %s", args, asked, status, &stderr)
+		}
+	}
+
+	s.node.watch = check("import", host.KVCommit)
+	stdin, lines := io.Pipe()
+	go func() {
+		value := strings.Repeat("x", size)
+		for i := range entries / 2 {
+			n, _ := fmt.Fprintf(lines, `{"key":[%d],"value":%q,"encoding":"text"}`+"\n", i, value)
+			in.Add(int64(n))
+		}
+		lines.Close()
+	}()
+	run(stdin, io.Discard, "import", "cell/a", "-")
+	s.node.watch = nil
+	for i := entries / 2; i < entries; i++ { // which costs less
+		put := kv.Put(kv.Key{int64(i)}, kv.Text(strings.Repeat("x", size)))
+		if _, err := cell.Type.Ref(s.node, "a").KV().Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{put}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.node.watch = check("export", host.KVList)
+	run(nil, counter{&out}, "export", "cell/a", "-")
+	if n := out.Load(); n < entries*size {
+		t.Errorf("%d bytes are exported", n)
+	}
+	s.node.watch = check("export to SQLite", host.KVList)
+	file := filepath.Join(t.TempDir(), "entries")
+	run(nil, io.Discard, "export", "cell/a", file, "--sqlite")
+	if info, err := os.Stat(file); err != nil || info.Size() < entries*size {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// A counter counts what is written.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) { c.n.Add(int64(len(p))); return len(p), nil }
+
+// sizeOf returns the bytes of the files in a folder.
+func sizeOf(t *testing.T, dir string) (n int64) {
+	all, err := os.ReadDir(dir)
+	for _, e := range all {
+		var info os.FileInfo
+		if info, err = e.Info(); err != nil {
+			break
+		}
+		n += info.Size()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return n
 }
 
 // A commit of an import has up to 1 MiB, whatever the entries are.

@@ -284,6 +284,7 @@ type scriptNode struct {
 	failures  map[string][]error // by method
 	cut       int
 	uncertain []host.Address
+	watch     func(method string, input, output int) // nil for none; called before a call, with no output, and after it
 }
 
 var recording = regexp.MustCompile(`("recording":")[^"]+`)
@@ -300,7 +301,13 @@ func (n *scriptNode) Call(ctx context.Context, r *host.Request) (host.Reply, err
 		return host.Reply{}, all[0]
 	}
 	n.mu.Unlock()
-	return n.Runtime.Call(ctx, r)
+	if n.watch == nil {
+		return n.Runtime.Call(ctx, r)
+	}
+	n.watch(r.Method, len(r.Input), 0)
+	reply, err := n.Runtime.Call(ctx, r)
+	n.watch(r.Method, len(r.Input), len(reply.Output))
+	return reply, err
 }
 
 // Subscribe returns a stream that ends soon, if the node was told so.

@@ -30,7 +30,7 @@ import (
 )
 
 // patience is how long a page may take for anything. Tests wait for what they expect, so only a failure takes so long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // hostile is what a tenant may store to attack an operator.
 const hostile = `<img src=x onerror="window.owned=1"><script>window.owned=1</script>'"&amp;`
@@ -52,7 +52,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		return nil, fmt.Errorf("%w: make test installs it", err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-gpu", true), chromedp.Flag("hide-scrollbars", true),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-gpu", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // as a site does that points a name of its own at this machine
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
@@ -93,7 +93,7 @@ func newSite(t *testing.T, token string) *site {
 func (s *site) start(listen, token string) {
 	s.t.Helper()
 	rt, err := runtime.Open(s.t.Context(), runtime.Options{
-		Dir: s.dir, Listen: listen, Token: token, NoSync: true, Logger: slog.New(slog.DiscardHandler),
+		Dir: s.dir, Listen: listen, Token: token, NoSync: true, IdleTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler),
 		Traces: runtime.TraceOptions{PerSecond: 1_000_000}, // every trace is kept
 		Actors: append(traffic.Definitions(), cell.Definition(), tenantDefinition),
 		Authorize: func(_ context.Context, r runtime.AuthRequest) error {

@@ -32,7 +32,7 @@ func TestPublishIsShort(t *testing.T) {
 	}
 	for name, what := range map[string]*touched{"keys": keys, "ranges": ranges} {
 		best := time.Hour
-		for range 5 { // of a loaded machine
+		for n := 0; n < 1000 && best > 10*time.Millisecond; n++ { // a loaded machine lets few end undisturbed
 			began := time.Now()
 			h.publish("a", what)
 			best = min(best, time.Since(began))

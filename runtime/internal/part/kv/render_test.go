@@ -77,7 +77,7 @@ func TestHostileTemplatesEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			_, err := renderWith(c.rows, c.text)
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("it took %s", took)
 			}
 			e, _ := errors.AsType[*host.Error](err)

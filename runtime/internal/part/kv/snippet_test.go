@@ -54,7 +54,7 @@ func TestExcerptOfMuchThatMatches(t *testing.T) {
 	if got := shown(strings.Repeat(matchOpen+"a"+matchClose+" ", 100_000), 3); got != "[a] [a] [a]…" {
 		t.Error(got)
 	}
-	if d := time.Since(begin); d > 5*time.Second {
+	if d := time.Since(begin); d > 30*time.Second {
 		t.Errorf("it took %s", d)
 	}
 }

@@ -59,7 +59,7 @@ func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
 	if err != nil || v != "\xED\xA0\x80"+want.String() {
 		t.Errorf("%.20q, %v", v, err)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 8*time.Second { // one pass for each character takes twice as long on a fast machine
 		t.Error(took)
 	}
 }

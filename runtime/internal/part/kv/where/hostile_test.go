@@ -51,7 +51,7 @@ func TestFiltersAreBounded(t *testing.T) {
 	if filter.Meets(e) {
 		t.Error("a number of a million digits is 0 or 1")
 	}
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > time.Minute { // all comparisons take hours
 		t.Error(took)
 	}
 }
