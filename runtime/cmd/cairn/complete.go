@@ -13,8 +13,7 @@ import (
 )
 
 // completionTimeout bounds how long the shell waits for the node. A node that is away completes nothing.
-// Tests set it.
-var completionTimeout = time.Second
+const completionTimeout = 10 * time.Second
 
 // maxSuggestions bounds what is offered at once.
 const maxSuggestions = 200

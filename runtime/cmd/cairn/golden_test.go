@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -67,8 +66,6 @@ func TestGoldenHelp(t *testing.T) {
 }
 
 func TestGoldenCompletion(t *testing.T) {
-	defer func(d time.Duration) { completionTimeout = d }(completionTimeout)
-	completionTimeout = time.Minute
 	s := newScene(t)
 	for _, args := range []string{"create cell/acme", "queue send cell/acme jobs 1", "stream append cell/acme log 1",
 		"schedule set cell/acme nightly --cron=@daily"} {
