@@ -286,13 +286,16 @@ func TestAWatchGoesOnFromWhereItWas(t *testing.T) {
 		t.Errorf("it reads all again: %s", sent)
 	}
 	js[bool](b, "(broken = true)")
-	away(func() {})
+	away(func() { put("missed") })
 	b.shows("it broke")
 	put("still")
 	b.until("document.body.innerText.includes('still')")
 	js[bool](b, "((broken = false), true)")
 	away(func() {})
 	b.until("!document.querySelector('.fault')")
+	if got := rows(); !strings.HasPrefix(got, `["missed"] ["still"]`) || strings.Count(got, "still") != 1 {
+		t.Errorf("after a fault it shows %s", got)
+	}
 	b.calm()
 }
 

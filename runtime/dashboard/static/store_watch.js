@@ -30,7 +30,8 @@ export default function watch(page) {
     const signal = AbortSignal.any([page.signal, running.signal]);
     let told; // the version up to which changes are shown
     let life; // of the actor that has it
-    let caught = new Set(); // what catchUp has shown: the stream may bring it as well
+    let behind = false; // changes after told were not shown, because catchUp has failed
+    let caught = new Map(); // the versions that catchUp has shown, by key: the stream may bring them, and earlier ones, as well
     const id = (e) => stringify([e.key, e.version]);
     const show = (changes, size) => { list = latest([...changes.map((c) => ({ ...c, n: n++, at: clock(Date.now()), size: size / changes.length })).reverse(), ...list], kept); };
     list = [];
@@ -57,8 +58,11 @@ export default function watch(page) {
           } while (cursor && missed.length < kept && size < most);
         }
         missed.sort((a, b) => plain(a.version) - plain(b.version));
-        show(missed.map((e) => ({ key: e.key, entry: e, version: e.version })), size);
-        caught = new Set(missed.map(id));
+        const shown = new Set(list.filter((c) => c.entry).map((c) => id(c.entry)));
+        show(missed.filter((e) => !shown.has(id(e))).map((e) => ({ key: e.key, entry: e, version: e.version })), size);
+        if (cursor) list = [{ n: n++, gap: 'more has changed than is shown' }, ...list];
+        caught = new Map(missed.map((e) => [stringify(e.key), plain(e.version)]));
+        behind = false;
         told = plain(now.version);
         life = now.life;
       };
@@ -69,7 +73,8 @@ export default function watch(page) {
             patch(trouble);
           } catch (e) {
             if (signal.aborted) return;
-            patch(trouble, fault(e)); // the next stream tries it again
+            behind = true; // the next stream tries it again
+            patch(trouble, fault(e));
           }
           state = 'live';
         } else if (e.event === 'dashboard.lost') {
@@ -77,9 +82,13 @@ export default function watch(page) {
           if (!list[0]?.gap) list = [{ n: n++, gap: 'not watched for a while: what was removed then is not shown' }, ...list];
         } else if (e.event === 'change') {
           const data = parse(e.data);
-          show(data.changes.filter((c) => !c.entry || !caught.has(id(c.entry))).map((c) => ({ ...c, version: c.entry?.version ?? data.version })), e.data.length);
+          if (data.life !== life) {
+            if (life !== undefined) told = 0;
+            caught = new Map();
+          }
+          show(data.changes.filter((c) => !c.entry || !(plain(c.entry.version) <= caught.get(stringify(c.entry.key)))).map((c) => ({ ...c, version: c.entry?.version ?? data.version })), e.data.length);
           life = data.life;
-          if (!data.more) told = plain(data.version);
+          if (!data.more && !behind) told = plain(data.version);
         }
         if (signal.aborted) return;
         part.set(list);

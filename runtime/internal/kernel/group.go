@@ -122,9 +122,6 @@ func (c *Core) forget() {
 // Commit commits the group and begins a new one. Results leave when the commit is durable.
 func (c *Core) Commit() { c.commitGroup(nil) }
 
-// open reports whether the group holds anything.
-func (c *Core) open() bool { return c.Group.Changed || c.Holds() || len(c.Group.After) > 0 }
-
 // commitGroup commits what the group holds: everything, or what it held at open, which the commit makes a mark of the new
 // group. The store may decline to divide the write set there, which leaves the group as it is.
 func (c *Core) commitGroup(open *mark) {

@@ -37,33 +37,28 @@ func (a *Actor) begin() Assignment {
 	return Assignment{Actor: a, Epoch: a.Epoch.Load()}
 }
 
-// run works through the mailbox until nothing waits and all is committed, or until the actor is abandoned.
+// run works through the mailbox until nothing waits, or until the actor is abandoned.
 func (j Assignment) run() {
 	a := j.Actor
-	for yielded := false; ; {
+	for {
+		if a.Pending.Load() > 0 { // the next sync comes after that of an earlier commit: time for more to share it
+			runtime.Gosched()
+		}
 		a.Mu.Lock()
 		if a.Epoch.Load() != j.Epoch {
 			a.Mu.Unlock()
 			return
 		}
-		b, c := a.Mailbox.Take(), a.Core
-		done := b == nil && (c == nil || !c.open())
-		if done {
+		b := a.Mailbox.Take()
+		if b == nil {
 			a.rest()
-		}
-		a.Mu.Unlock()
-		switch {
-		case done, b != nil && !a.process(j.Epoch, c, b):
+			a.Mu.Unlock()
 			return
-		case b != nil:
-			yielded = false
-		case !yielded && a.Pending.Load() > 0: // the next sync comes after that of an earlier commit: time for more to share it
-			runtime.Gosched()
-			yielded = true
-		default:
-			if c.Commit(); c.Broken {
-				a.teardown(c)
-			}
+		}
+		c := a.Core
+		a.Mu.Unlock()
+		if !a.process(j.Epoch, c, b) {
+			return
 		}
 	}
 }
@@ -112,12 +107,11 @@ func (a *Actor) resume() {
 	a.Kernel.Workers.Run(job)
 }
 
-// process works through a batch, sharing commits where turns are quick, and may leave the last to the caller. It returns false when
-// the Actor was abandoned under it.
+// process works through a batch, sharing commits where turns are quick. It returns false when the Actor was
+// abandoned under it.
 //
 // REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
 func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
-	carried := c != nil && c.open()
 	for w, ok := b.Next(); ok; w, ok = b.Next() {
 		if w.Ctx != nil && w.Ctx.Err() != nil {
 			w.Fail(fault.Ended(w.Ctx))
@@ -153,10 +147,8 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			}
 			late = w.Ctx != nil && w.Ctx.Err() != nil // waking took longer than the caller waits
 		}
-		follows := carried && w.Job != Job(&w.Call) // perhaps from what the group holds, which stays if this hangs
-		if !late && (c.Group.Changed || c.Holds()) && (!c.Exists || follows || !w.Job.Traits(a).Quick) {
+		if !late && (c.Group.Changed || c.Holds()) && (!c.Exists || !w.Job.Traits(a).Quick) {
 			c.Commit()
-			carried = false
 		}
 		switch {
 		case late:
@@ -192,6 +184,12 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 		if c.Broken {
 			a.teardown(c)
 			c = nil
+		}
+	}
+	if c != nil {
+		c.Commit()
+		if c.Broken {
+			a.teardown(c)
 		}
 	}
 	return true

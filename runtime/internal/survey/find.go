@@ -66,7 +66,7 @@ type search struct {
 }
 
 // invalid is the error for a member of the query.
-func invalid(field, format string, args ...any) error {
+func invalid(field, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", field)
 }
 
@@ -182,7 +182,7 @@ func (s *search) plan() error {
 			return err
 		}
 		if !ok {
-			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD"))
+			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD")).With("attribute", strings.ToValidUTF8(name, "\uFFFD"))
 		}
 		s.field = name
 	}

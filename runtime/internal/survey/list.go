@@ -3,6 +3,7 @@ package survey
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -199,7 +200,7 @@ func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 
 // pageOf returns the page of a search.
 func pageOf(s *search, err error) (host.ListPage, error) {
-	if err == nil && !s.rest {
+	if err == nil && !(s.rest && isGone(s.refused)) {
 		err = s.refused
 	}
 	if err != nil {
@@ -251,10 +252,16 @@ func findInEach(src source, q host.ListQuery, types []string) (page host.ListPag
 			return page, nil
 		}
 	}
-	if !searched && !src.rest {
+	if !searched && !(src.rest && isGone(refused)) {
 		return page, refused
 	}
 	return page, nil
+}
+
+// isGone reports whether a query was refused because no actor has an attribute.
+func isGone(refused error) bool {
+	var e *host.Error
+	return errors.As(refused, &e) && e.Metadata["attribute"] != ""
 }
 
 // nodeSource is the source of a node.

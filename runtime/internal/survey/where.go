@@ -66,7 +66,7 @@ type attributes func(name string) (host.AttributeKind, bool, error)
 
 // parseCondition reads a condition. The error names it.
 func parseCondition(text string, known attributes) (c condition, err error) {
-	fault := func(format string, args ...any) error {
+	fault := func(format string, args ...any) *host.Error {
 		return host.Errorf(host.InvalidArgument, "condition %.200q: "+format, append([]any{strings.ToValidUTF8(text, "\uFFFD")}, args...)...).With("field", "where")
 	}
 	at := strings.IndexAny(text, "=!<>")
@@ -114,7 +114,7 @@ func parseCondition(text string, known attributes) (c condition, err error) {
 		if c.kind, ok, err = known(c.field); err != nil {
 			return c, err
 		} else if !ok {
-			return c, fault("the actor type has no attribute %.100q; every actor has state, run, size, updated and created", c.field)
+			return c, fault("the actor type has no attribute %.100q; every actor has state, run, size, updated and created", c.field).With("attribute", strings.ToValidUTF8(c.field, "\uFFFD"))
 		}
 		if c.value, ok = parseValue(c.kind, value); !ok {
 			return c, fault("%.100q is a %s", c.field, c.kind)

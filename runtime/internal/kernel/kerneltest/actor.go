@@ -78,7 +78,6 @@ func (a *instance) handle(t host.Turn, input []byte) error {
 	switch o.Then {
 	case holds:
 		<-a.x.gate()
-		time.Sleep(kernel.MaxGroupTime) // so that it has a commit of its own
 		return nil
 	case litters:
 		return a.x.litter(kernel.CallerOf(t).Waiter)
