@@ -168,7 +168,8 @@ func (b *Buffer) add(s *Span, bucket int64) bool {
 		return false
 	}
 	if b.o.Exporter != nil {
-		b.o.Exporter.Export(b.o.Resource, s)
+		exported := *s // so that s is not on the heap without an exporter
+		b.o.Exporter.Export(b.o.Resource, &exported)
 	}
 	limit := MaxBuffered
 	if s.Parent != (SpanID{}) && !s.RemoteParent {

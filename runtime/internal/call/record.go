@@ -45,11 +45,11 @@ func (p *Router) turn(ctx context.Context, t *kernel.Type, r *host.Request, from
 // failed records a call of a trace that is not recorded, if the sink wants it.
 func failed(a *kernel.Actor, method string, cause host.Span, began, took time.Duration, err error) {
 	if a.Spans != nil && !cause.Sampled() {
-		a.Spans.Record(&span.Operation{Kind: "call", Name: a.Type.Type + "." + method, Span: cause, Cause: cause, Began: a.Kernel.Started.Add(began), Took: took, Err: err})
+		a.Spans.Record(span.Operation{Kind: "call", Name: a.Type.Type + "." + method, Span: cause, Cause: cause, Began: a.Kernel.Started.Add(began), Took: took, Err: err})
 	}
 }
 
-func (p *Router) operation(kind string, r *host.Request, s, cause host.Span, began time.Duration, err error) *span.Operation {
+func (p *Router) operation(kind string, r *host.Request, s, cause host.Span, began time.Duration, err error) span.Operation {
 	start := p.k.Started.Add(began)
-	return &span.Operation{Kind: kind, Name: r.Type + "." + r.Method, Span: s, Cause: cause, Began: start, Took: time.Since(start), Err: err}
+	return span.Operation{Kind: kind, Name: r.Type + "." + r.Method, Span: s, Cause: cause, Began: start, Took: time.Since(start), Err: err}
 }

@@ -40,7 +40,7 @@ func (t *Turn) over(took time.Duration, err error) {
 	}
 	if o != nil {
 		o.Took, o.Version, o.Err = took, uint64(t.AsOf), err
-		t.Actor.Spans.Record(o)
+		t.Actor.Spans.Record(*o)
 	}
 }
 

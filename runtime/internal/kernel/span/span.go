@@ -32,7 +32,7 @@ type Sink interface {
 	// Running takes an operation that begins and is sampled. Its Took, Version and Err are not known.
 	Running(o *Operation)
 	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow says.
-	Record(o *Operation)
+	Record(o Operation)
 	// Slow is how long a turn or query takes that is recorded although its trace is not.
 	Slow() time.Duration
 	// Value returns what the context of a span has under a key, for users that add spans. o is the operation, if it was Running.
@@ -50,7 +50,7 @@ func Begin(to Sink, cause host.Span) host.Span {
 // Caused records what an operation caused and is over now, if the operation is sampled.
 func Caused(to Sink, cause host.Span, kind, name string, began time.Time, err error) {
 	if cause.Sampled() && to != nil {
-		to.Record(&Operation{Kind: kind, Name: name, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+		to.Record(Operation{Kind: kind, Name: name, Cause: cause, Began: began, Took: time.Since(began), Err: err})
 	}
 }
 
@@ -75,7 +75,7 @@ func Start(to Sink, o *Operation) {
 func End(to Sink, o *Operation, err error) {
 	if o != nil {
 		o.Took, o.Err = time.Since(o.Began), err
-		to.Record(o)
+		to.Record(*o)
 	}
 }
 
@@ -85,7 +85,7 @@ func Sent(to Sink, cause host.Span, typ, name string) host.Span {
 		return cause
 	}
 	o := Operation{Kind: "send", Name: typ + "." + name, Span: to.Begin(cause), Cause: cause, Began: time.Now()}
-	to.Record(&o)
+	to.Record(o)
 	return o.Span
 }
 

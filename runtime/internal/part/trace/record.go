@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ import (
 func (j *journal) Running(o *span.Operation) {
 	r := &running{o: o}
 	o.Own = r
-	j.attend(o)
+	j.attend(o.At)
 	j.rush.CompareAndSwap(futile, calm)
 	r.lost = !j.life().Open(traces.SpanID(o.Span.ID), traces.TraceID(o.Span.Trace), r)
 }
@@ -51,7 +52,7 @@ func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
 }
 
 // Record implements span.Sink.
-func (j *journal) Record(o *span.Operation) {
+func (j *journal) Record(o span.Operation) {
 	if !o.Span.Sampled() {
 		switch {
 		case o.Cause.Sampled():
@@ -64,7 +65,7 @@ func (j *journal) Record(o *span.Operation) {
 			o.Span = host.Span{}.Child()
 		}
 	}
-	s := spanOf(o)
+	s := spanOf(&o)
 	if s.Kind == traces.Server && o.Began.Sub(j.p.k.Started) < time.Duration(j.ended.Load()) {
 		return // perhaps the successor did not do it: calls and requests are over later than the actor that they were for
 	}
@@ -87,7 +88,7 @@ func (j *journal) Record(o *span.Operation) {
 		}
 	}
 	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled { // a turn has attended to the others, which may come with a lock held
-		j.attend(o)
+		j.attend(o.At)
 	}
 	if o.Own != nil {
 		j.life().End(s)
@@ -103,26 +104,33 @@ const (
 	wake = "wake"
 )
 
-// kinds are the kinds of spans by those of operations. The others are internal.
-var kinds = map[string]traces.Kind{"call": traces.Server, "http": traces.Server, "nats": traces.Server, "websocket": traces.Server, "request": traces.Client, "send": traces.Producer}
-
-// consumers are the kinds of work that bring a message which has waited: their spans link to what sent it.
-var consumers = map[string]bool{"deliver": true, "queue": true, "queue due": true}
+// kindOf returns the kind of the span of an operation.
+func kindOf(o *span.Operation) traces.Kind {
+	switch o.Job {
+	case "deliver", "queue", "queue due":
+		return traces.Consumer // the work brings a message which has waited: its span links to what sent it
+	}
+	switch o.Kind {
+	case "call", "http", "nats", "websocket":
+		return traces.Server
+	case "request":
+		return traces.Client
+	case "send":
+		return traces.Producer
+	}
+	return traces.Internal
+}
 
 // spanOf makes the span of an operation, without its end.
 func spanOf(o *span.Operation) traces.Span {
 	s := traces.Span{
 		TraceID: traces.TraceID(o.Span.Trace), SpanID: traces.SpanID(o.Span.ID), Sampled: o.Span.Sampled(),
-		Kind: traces.Internal, Name: nameOf(o), Start: o.Began.UnixNano(),
-	}
-	if k, ok := kinds[o.Kind]; ok {
-		s.Kind = k
+		Kind: kindOf(o), Name: nameOf(o), Start: o.Began.UnixNano(),
 	}
 	if !o.Cause.IsZero() {
 		s.Parent, s.RemoteParent = traces.SpanID(o.Cause.ID), s.Kind == traces.Server
 	}
-	if consumers[o.Job] {
-		s.Kind = traces.Consumer
+	if s.Kind == traces.Consumer {
 		if s.RemoteParent = !o.Cause.IsZero(); s.RemoteParent {
 			s.Links = []traces.Link{{TraceID: traces.TraceID(o.Cause.Trace), SpanID: traces.SpanID(o.Cause.ID), Sampled: o.Cause.Sampled(), Remote: true}}
 		}
@@ -131,7 +139,7 @@ func spanOf(o *span.Operation) traces.Span {
 		s.Attributes = append(s.Attributes, traces.String("db.query.text", o.Name))
 	}
 	if o.Handler != "" {
-		s.Attributes = append(s.Attributes, traces.String("code.function.name", o.Handler))
+		s.Attributes = append(slices.Grow(s.Attributes, 3), traces.String("code.function.name", o.Handler))
 	}
 	if o.Kind == turn && o.Job != "" && o.Job != "call" {
 		s.Attributes = append(s.Attributes, traces.String("cairn.work", o.Job))
@@ -189,6 +197,6 @@ func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 // EndRequest records a request, as host.Tracer says, if its actor is in memory.
 func (p *Recorder) EndRequest(at host.Address, kind, name string, s, cause host.Span, began time.Time, err error) {
 	if a := p.k.Find(at); a != nil {
-		a.Spans.Record(&span.Operation{Kind: kind, Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+		a.Spans.Record(span.Operation{Kind: kind, Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
 	}
 }

@@ -262,10 +262,10 @@ func (u unable) Put(_, _ []byte) error { return u.err }
 // DeleteRange implements traces.Writer.
 func (u unable) DeleteRange(_, _ []byte) error { return u.err }
 
-// attend sees that the journal is flushed before its actor leaves memory. o is what the actor does; only a turn tells in which core.
+// attend sees that the journal is flushed before its actor leaves memory. at is of the core in which the actor does something; only a
+// turn tells it.
 // The first turn of a successor ends what is held of its predecessor.
-func (j *journal) attend(o *span.Operation) {
-	at := o.At
+func (j *journal) attend(at *attach.List) {
 	if at == nil {
 		c := j.a.Waking()
 		if c == nil {
