@@ -41,7 +41,7 @@ func (a *Actor) begin() Assignment {
 func (j Assignment) run() {
 	a := j.Actor
 	for {
-		if a.Pending.Load() > 0 { // the next sync comes after that of an earlier commit: time for more to share it
+		if a.Pending.Load() > 0 && a.Mailbox.Count() > 0 { // the next sync comes after that of an earlier commit: time for more to share it
 			runtime.Gosched()
 		}
 		a.Mu.Lock()
