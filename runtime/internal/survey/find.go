@@ -182,7 +182,7 @@ func (s *search) plan() error {
 			return err
 		}
 		if !ok {
-			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD")).With("attribute", strings.ToValidUTF8(name, "\uFFFD"))
+			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD")).With("attribute", short(name))
 		}
 		s.field = name
 	}

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"encoding/base64"
+	"errors"
 	"strings"
 	"testing"
 
@@ -63,5 +64,10 @@ func TestTheTextOfARefusedConditionIsShort(t *testing.T) {
 		if host.CodeOf(err) != host.InvalidArgument || len(err.Error()) > 1200 {
 			t.Errorf("%d bytes: %v", len(err.Error()), err)
 		}
+	}
+	unknown := func(string) (host.AttributeKind, bool, error) { return 0, false, nil }
+	_, err := parseCondition(strings.Repeat("n", 1000)+"=1", unknown)
+	if e := (*host.Error)(nil); !errors.As(err, &e) || len(e.Metadata["attribute"]) != 100 {
+		t.Errorf("the name of an unknown attribute: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -257,6 +258,9 @@ func findInEach(src source, q host.ListQuery, types []string) (page host.ListPag
 	}
 	return page, nil
 }
+
+// short returns the name of an attribute as errors have it.
+func short(name string) string { return fmt.Sprintf("%.100s", strings.ToValidUTF8(name, "\uFFFD")) }
 
 // isGone reports whether a query was refused because no actor has an attribute.
 func isGone(refused error) bool {

@@ -114,7 +114,7 @@ func parseCondition(text string, known attributes) (c condition, err error) {
 		if c.kind, ok, err = known(c.field); err != nil {
 			return c, err
 		} else if !ok {
-			return c, fault("the actor type has no attribute %.100q; every actor has state, run, size, updated and created", c.field).With("attribute", strings.ToValidUTF8(c.field, "\uFFFD"))
+			return c, fault("the actor type has no attribute %.100q; every actor has state, run, size, updated and created", c.field).With("attribute", short(c.field))
 		}
 		if c.value, ok = parseValue(c.kind, value); !ok {
 			return c, fault("%.100q is a %s", c.field, c.kind)

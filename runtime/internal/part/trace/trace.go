@@ -263,8 +263,7 @@ func (u unable) Put(_, _ []byte) error { return u.err }
 func (u unable) DeleteRange(_, _ []byte) error { return u.err }
 
 // attend sees that the journal is flushed before its actor leaves memory. at is of the core in which the actor does something; only a
-// turn tells it.
-// The first turn of a successor ends what is held of its predecessor.
+// turn tells it. The first turn of a successor ends what is held of its predecessor.
 func (j *journal) attend(at *attach.List) {
 	if at == nil {
 		c := j.a.Waking()
