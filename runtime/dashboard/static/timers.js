@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { badge, moment, table, time, verb } from './ui.js';
-import { ago, clock, number, span } from './format.js';
+import { clock, number, span } from './format.js';
 import { parse } from './json.js';
 import { body } from './queues.js';
 
@@ -22,10 +22,10 @@ export default function timers(page) {
         ...(/^\d+$/.test(v.rule.trim()) ? { every_ms: Number(v.rule) } : { cron: v.rule }),
       }, reason, { create: true }), done: () => refresh(),
     }),
-    show: (r) => table([{ label: 'Schedule', class: 'wraps' }, 'When', { label: 'Next', class: 'num' }, { label: 'Runs', class: 'num opt' }, { label: 'Last result', class: 'wraps opt' }, { label: 'Payload', class: 'grow opt' }, ''],
+    show: (r) => table([{ label: 'Schedule', class: 'wraps' }, 'When', { label: 'Next', class: 'num wraps' }, { label: 'Runs', class: 'num opt' }, { label: 'Last result', class: 'wraps opt' }, { label: 'Payload', class: 'grow opt' }, ''],
       r.schedules.map((s) => ({
         key: named(s), selected: chosen && named(chosen) === named(s), onopen: () => { chosen = s; runs.refresh(); schedules.render(); },
-        cells: [named(s), when(s), s.next ? ago(s.next) : '–', number(s.runs ?? 0), [s.last_result ? badge(s.last_result) : '–', s.last_error ? h('div.bad', s.last_error) : null], s.payload === undefined ? '' : body(s.payload),
+        cells: [named(s), when(s), time(s.next), number(s.runs ?? 0), [s.last_result ? badge(s.last_result) : '–', s.last_error ? h('div.bad', s.last_error) : null], s.payload === undefined ? '' : body(s.payload),
           h('span.verbs',
             verb('Run now', { small: true, title: 'Run ' + named(s) + ' now', text: 'Regular ticks are not affected.', run: (_, reason) => page.act('schedule.trigger', { name: s.name, instance: s.instance }, reason), done: refresh }),
             verb('Cancel', { small: true, danger: true, title: 'Cancel ' + named(s), text: 'The schedule and its history are removed.', run: (_, reason) => page.act('schedule.cancel', { name: s.name, instance: s.instance }, reason), done: refresh }))],
