@@ -67,8 +67,8 @@ func TestATransactionListsBetweenBytes(t *testing.T) {
 	})
 }
 
-// D8: reads of a transaction see its own writes. They must agree with a map, whatever the order.
-func TestATransactionReadsItsOwnWrites(t *testing.T) {
+// B16, D8: reads of a transaction see its own writes. They must agree with a map, whatever the order.
+func TestB16ATransactionReadsItsOwnWrites(t *testing.T) {
 	for seed := range uint64(30) {
 		inStore(t, func(t *testing.T, store kv.Store) {
 			ctx, rnd := t.Context(), rand.New(rand.NewPCG(seed, 2))

@@ -22,6 +22,7 @@ const (
 	MaxListed     = 1_000                      // entries of all its pages together
 	MaxChecks     = 1_000                      // of kv.commit
 	MaxMutations  = 10_000                     // of kv.commit
+	MaxCommit     = 8 << 20                    // bytes of the keys and values of its mutations, as they are stored
 	MaxFiltered   = 10_000                     // entries that the filters of kv.commit read
 	MaxResolved   = 1_000                      // different placeholders of kv.commit
 	MaxSends      = 100                        // of kv.commit

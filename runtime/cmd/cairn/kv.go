@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func (c *cli) kvCommand() *cobra.Command {
 		row[hostkv.ListInput, hostkv.ListOutput]{
 			use:    "list TYPE/KEY...",
 			method: method.KVList, offline: true, none: "no entries",
-			flags: append(selection[:len(selection):len(selection)], branchFlag,
+			flags: append(slices.Concat(selection, whenFlags),
 				bind.Flag{Member: "where", Usage: "a filter that the entries meet: JSON, - or @FILE", Document: true},
 				bind.Flag{Member: "reverse", Usage: "from the last key to the first"},
 				bind.Flag{Member: "keys_only", Name: "keys", Usage: "without the values"},
@@ -48,13 +49,14 @@ func (c *cli) kvCommand() *cobra.Command {
 		}.command(c),
 		row[hostkv.CountInput, hostkv.CountOutput]{
 			use:    "count TYPE/KEY...",
-			method: method.KVCount, flags: append(selection[:len(selection):len(selection)], branchFlag), offline: true,
+			method: method.KVCount, flags: slices.Concat(selection, whenFlags), offline: true,
 			check: func(_ line, in *hostkv.CountInput) error { return selects(in.Selection, true) },
 			print: func(t *target, _ *hostkv.CountInput, out *hostkv.CountOutput) error {
 				return t.result(out, "%d\n", out.Count)
 			},
 		}.command(c),
-		c.kvDeleteCommand(selection), c.kvCommitCommand(), c.kvExportCommand(selection), c.kvImportCommand(), c.kvIndexCommand(), c.kvSearchCommand(), c.kvRenderCommand())
+		c.kvDeleteCommand(selection), c.kvCommitCommand(), c.kvExportCommand(selection), c.kvImportCommand(), c.kvIndexCommand(), c.kvSearchCommand(), c.kvRenderCommand(),
+		c.kvScopeCommand(), c.kvHistoryCommand())
 }
 
 var listWhole = listed("KEY,VERSION,UPDATED,EXPIRES,ENCODING,VALUE", func(o *hostkv.ListOutput) []hostkv.Entry { return o.Entries },
@@ -107,35 +109,51 @@ func (t *target) store() kv.Store {
 
 func (c *cli) kvGetCommand() *cobra.Command {
 	var raw bool
-	var dir, branch string
+	var dir string
+	var in hostkv.GetInput
 	cmd := &cobra.Command{
 		Use:               "get TYPE/KEY... ENTRY",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeAddress,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := bind.Key(args[1])
-			switch {
-			case err != nil:
-				return usageError{err}
-			case raw && c.json:
-				return usagef("--raw and --json contradict each other")
-			}
-			return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return t.get(ctx, branch, key, raw) })(cmd, args)
-		},
+	}
+	check, _ := bind.Flags(cmd.Flags(), whenFlags, &in, c.input)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := bind.Key(args[1])
+		if err == nil {
+			err = check()
+		}
+		switch {
+		case err != nil:
+			return usageError{err}
+		case raw && c.json:
+			return usagef("--raw and --json contradict each other")
+		case in.At != 0 && in.Time != nil:
+			return usagef("--at and --time contradict each other")
+		}
+		in.Key = key
+		return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return t.get(ctx, &in, raw) })(cmd, args)
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the bytes of the value as they are stored")
-	cmd.Flags().StringVar(&branch, "branch", "", branchFlag.Usage)
 	dataFlag(cmd, &dir)
 	return cmd
 }
 
 // get prints the value of an entry.
-func (t *target) get(ctx context.Context, branch string, key kv.Key, raw bool) error {
+func (t *target) get(ctx context.Context, in *hostkv.GetInput, raw bool) error {
+	key := in.Key
 	missing := host.Errorf(host.NotFound, "%s has no entry %s", t, formatKey(key))
 	if raw {
 		ctx, cancel := t.c.requestContext(ctx)
 		defer cancel()
-		e, found, err := t.store().Branch(branch).Get(ctx, key)
+		store := t.store().Branch(in.Branch)
+		read := store.Reader
+		switch {
+		case in.At != 0:
+			read = store.At(in.At)
+		case in.Time != nil:
+			read = store.AtTime(*in.Time)
+		}
+		e, found, err := read.Get(ctx, key)
 		switch {
 		case err != nil:
 			return t.c.explain(ctx, t.node(), host.Request{Address: t.a}, err)
@@ -145,7 +163,7 @@ func (t *target) get(ctx context.Context, branch string, key kv.Key, raw bool) e
 		_, err = t.c.stdout.Write(e.Value.Data)
 		return err
 	}
-	out, err := ask(ctx, t, method.KVGet, &hostkv.GetInput{Moment: hostkv.Moment{Branch: branch}, Key: key}, askOptions{})
+	out, err := ask(ctx, t, method.KVGet, in, askOptions{})
 	switch {
 	case err != nil:
 		return err

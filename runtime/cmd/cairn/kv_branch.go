@@ -17,6 +17,13 @@ import (
 // branchFlag is the flag that names a branch.
 var branchFlag = bind.Flag{Member: "branch", Usage: "a branch of the store; see cairn kv branch"}
 
+// whenFlags say of which branch entries are read, and as of when.
+var whenFlags = []bind.Flag{
+	branchFlag,
+	{Member: "at", Usage: "the entries as they were at this version, such as one of cairn kv history"},
+	{Member: "time", Usage: "the entries as they were at this time, such as 2027-01-01T00:00:00Z"},
+}
+
 func (c *cli) kvBranchCommand(selection []bind.Flag) *cobra.Command {
 	return group("branch",
 		row[hostkv.BranchesInput, hostkv.BranchesOutput]{

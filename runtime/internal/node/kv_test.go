@@ -222,6 +222,29 @@ func updateAlone(t *testing.T, g *stage, log *changeLog) {
 	})
 }
 
+func TestCommitsBoundWhatTheyWrite(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p"})
+	g.must("a", add(1))
+	const puts, key = 8, 3 // bytes of a key of one letter as it is stored
+	text := host.Raw(`"` + strings.Repeat("x", kv.MaxCommit/puts-key-2) + `"`)
+	var in kv.CommitInput
+	for i := range puts {
+		in.Mutations = append(in.Mutations, kv.Mutation{Op: "put", Key: kv.Key{string(rune('a' + i))}, Value: text})
+	}
+	over := in
+	over.Mutations = append(slices.Clip(in.Mutations), kv.Mutation{Op: "delete", Key: kv.Key{"z"}})
+	e := wantCode(t, g.verb("a", host.KVCommit, over, new(kv.CommitOutput)), host.TooLarge)
+	if e.Metadata["field"] != "mutations" || e.Metadata["limit"] != "8388608" || e.Metadata["actual"] != "8388611" {
+		t.Errorf("%v %v", e, e.Metadata)
+	}
+	var count kv.CountOutput
+	if g.mustVerb("a", host.KVCount, kv.CountInput{}, &count); count.Count != 0 {
+		t.Errorf("%d entries after a commit that was refused", count.Count)
+	}
+	g.mustVerb("a", host.KVCommit, in, new(kv.CommitOutput))
+}
+
 // A commit reads so much for its filters and checks, and says so if that is not enough. Then nothing is done.
 func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	t.Parallel()

@@ -100,6 +100,7 @@ var limitSections = []struct {
 		{"entries of `kv.sample`", "actor/host/kv.DefaultSample", "`n`"},
 		{"checks of one `kv.commit`", "actor/host/kv.MaxChecks", ""},
 		{"mutations of one `kv.commit`", "actor/host/kv.MaxMutations", ""},
+		{"bytes of their keys and values", "actor/host/kv.MaxCommit bytes", ""},
 		{"entries that the filters of one `kv.commit` read", "actor/host/kv.MaxFiltered", ""},
 		{"entries that the checks of digests of one `kv.commit` read", "runtime/internal/part/kv/rows.MaxChecked", ""},
 		{"different placeholders of one `kv.commit`", "actor/host/kv.MaxResolved", ""},

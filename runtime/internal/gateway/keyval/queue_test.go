@@ -123,7 +123,7 @@ func TestFaultyRequestsOfTheQueue(t *testing.T) {
 	s.exactly(`{"pending":0,"processing":0,"dlq":0,"total":0}`, "GET", "queue/stats", "")
 }
 
-func TestALockThatEndsIsAnAttempt(t *testing.T) {
+func TestB23ALockThatEndsIsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		s.want(200, "", "POST", "queue/enqueue", `{"value":1,"options":{"backoffSchedule":[0]}}`)

@@ -293,10 +293,14 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Com
 			return at("checks", i, err)
 		}
 	}
+	size := 0
 	for i := range in.Mutations {
-		var err error
-		if err = parseMutation(&c.Mutations[i], codec, &in.Mutations[i], stands); err != nil {
+		m := &c.Mutations[i]
+		if err := parseMutation(m, codec, &in.Mutations[i], stands); err != nil {
 			return at("mutations", i, err)
+		}
+		if size += len(m.Key) + len(m.End) + len(m.Value.Data); size > kv.MaxCommit {
+			return host.OverLimit("bytes of the keys and values", kv.MaxCommit, int64(size)).With("field", "mutations")
 		}
 	}
 	return nil

@@ -34,8 +34,8 @@ func renderWith(rows engine.Reader, text string) (string, error) {
 	return out.Text, err
 }
 
-// TestHostileTemplatesEnd runs templates that would run on, or take all memory.
-func TestHostileTemplatesEnd(t *testing.T) {
+// TestC5HostileTemplatesEnd runs templates that would run on, or take all memory.
+func TestC5HostileTemplatesEnd(t *testing.T) {
 	many := listed{values: make([]string, 5_000)}
 	for i := range many.values {
 		many.values[i] = strconv.Itoa(i)

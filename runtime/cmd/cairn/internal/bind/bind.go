@@ -176,6 +176,8 @@ func (f *Flag) bind(set *pflag.FlagSet, in any) func() error {
 		set.BoolVar(p, name, false, f.Usage)
 	case *uint64:
 		set.Uint64Var(p, name, 0, f.Usage)
+	case *int64:
+		set.Int64Var(p, name, 0, f.Usage)
 	case *int:
 		set.IntVar(p, name, f.Initial, f.Usage)
 		return func() error {
