@@ -20,6 +20,9 @@ type Span struct {
 // spanSize is the length of a traceparent of version 00.
 const spanSize = 55
 
+// sampled is the one flag of a traceparent of version 00.
+const sampled = 1
+
 // ParseSpan reads a traceparent of version 00, or of a later one that begins alike. Anything else is the zero Span.
 func ParseSpan(traceparent string) (s Span) {
 	p := traceparent
@@ -32,7 +35,7 @@ func ParseSpan(traceparent string) (s Span) {
 		s.Trace == [16]byte{} || s.ID == [8]byte{} {
 		return Span{}
 	}
-	s.Flags = flags[0]
+	s.Flags = flags[0] & sampled // a sender must clear the bits that it does not know
 	return s
 }
 
@@ -51,7 +54,7 @@ func unhex(dst []byte, s string) bool {
 func (s Span) IsZero() bool { return s.ID == [8]byte{} }
 
 // Sampled reports whether the trace is recorded.
-func (s Span) Sampled() bool { return s.Flags&1 != 0 }
+func (s Span) Sampled() bool { return s.Flags&sampled != 0 }
 
 // Child returns a new span with the trace and the flags of s: the first one of a new trace if s is of none.
 func (s Span) Child() Span {

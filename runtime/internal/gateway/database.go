@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -203,6 +204,12 @@ func (x *exchange) queryMany() {
 		fault = host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
 	default:
 		fault = serve.DecodeJSON(body, &in)
+		var given struct {
+			Limit *int `json:"limit"`
+		}
+		if fault == nil && in.Limit == 0 && json.Unmarshal(body, &given) == nil && given.Limit != nil {
+			fault = wrong("limit", "limit: 0 is not a number from 1 to 10000; leave it out for the default")
+		}
 	}
 	if denied := x.Authorize(ctx, serve.Operate, host.Address{Type: in.Type, Key: in.Prefix}, QueryMany); denied != nil {
 		fault = denied

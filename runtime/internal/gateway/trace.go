@@ -230,7 +230,11 @@ func (x *exchange) findTrace() {
 	q.Cursor, _ = p.one("cursor")
 	page, err := x.g.finder.FindTrace(ctx, q)
 	if err != nil {
-		x.Fail(about(x.Front.AsError(err), "trace_id", "trace"))
+		fault := x.Front.AsError(err)
+		if fault.Metadata["field"] == "trace_id" { // as the methods of an actor name it
+			fault = fault.With("field", "trace")
+		}
+		x.Fail(fault)
 		return
 	}
 	x.JSON(http.StatusOK, page)

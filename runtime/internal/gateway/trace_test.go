@@ -146,6 +146,21 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	}
 }
 
+// strict is a node that knows no trace, as it says of a member of its own.
+type strict struct{ documented }
+
+// FindTrace implements trace.Finder.
+func (strict) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, error) {
+	return trace.FindPage{}, host.Errorf(host.InvalidArgument, "trace_id is wrong").With("field", "trace_id")
+}
+
+func TestAWrongTraceNamesTheParameter(t *testing.T) {
+	w := ask(newGateway(t, setup{Node: strict{}}), "GET", "/-/traces?trace=x", "")
+	if w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"trace"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // TestTheHTTPServerItselfNamesNoTrace holds docs/http.md to the list of answers that no handler is asked for. All else has a Traceresponse.
 func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

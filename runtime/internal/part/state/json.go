@@ -293,8 +293,8 @@ func wrapped(m map[string]any, path string, depth int) (any, error) {
 	return nil, bad
 }
 
-// lost returns the path of a member that a value has and the one that was made of it has not, "" if there is none. A member with an empty
-// value may be missing.
+// lost returns the path of a member or element that a value has and the one that was made of it has not, "" if there is none. One with an
+// empty value may be missing.
 func lost(given, made any, path string) string {
 	switch g := given.(type) {
 	case map[any]any:
@@ -317,11 +317,16 @@ func lost(given, made any, path string) string {
 		}
 	case []any:
 		m, is := made.([]any)
-		if !is || len(m) != len(g) {
+		if !is || len(m) > len(g) {
 			return ""
 		}
 		for i := range g {
-			if p := lost(g[i], m[i], path+"["+strconv.Itoa(i)+"]"); p != "" {
+			at := path + "[" + strconv.Itoa(i) + "]"
+			if len(m) < len(g) { // an array of Go drops what it has no room for
+				if i >= len(m) && !empty(g[i]) {
+					return at
+				}
+			} else if p := lost(g[i], m[i], at); p != "" {
 				return p
 			}
 		}

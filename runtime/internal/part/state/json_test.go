@@ -64,9 +64,10 @@ func TestWrongStatesNameTheirPlace(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	given, _ := fromJSON([]byte(`{"a":{"b":1,"c":0,"d":""},"l":[{"x":1}],"n":null}`))
+	given, _ := fromJSON([]byte(`{"a":{"b":1,"c":0,"d":""},"l":[{"x":1}],"n":null,"s":[1,2,0]}`))
 	for made, want := range map[string]string{
-		`{"a":{"b":1},"l":[{"x":1}]}`: "", `{"a":{},"l":[{"x":1}]}`: "a.b", `{"a":{"b":2},"l":[{}]}`: "l[0].x", `{"a":{"b":1}}`: "l",
+		`{"a":{"b":1},"l":[{"x":1}],"s":[1,2]}`: "", `{"a":{},"l":[{"x":1}],"s":[1,2]}`: "a.b", `{"a":{"b":2},"l":[{}],"s":[1,2]}`: "l[0].x",
+		`{"a":{"b":1},"s":[1,2]}`: "l", `{"a":{"b":1},"l":[{"x":1}],"s":[1]}`: "s[1]", `{"a":{"b":1},"l":[{"x":1}],"s":[1,2,0,0]}`: "",
 	} {
 		m, _ := fromJSON([]byte(made))
 		if got := lost(given, m, ""); got != want {
