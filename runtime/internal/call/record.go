@@ -17,9 +17,7 @@ func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, 
 		cause, s = out, p.k.Tracer.Begin(t, out)
 	}
 	reply, err := p.carry(ctx, t, r, from, s)
-	if a := p.k.Find(r.Address); a != nil {
-		a.Spans.Record(p.operation("call", r, s, cause, began, err))
-	}
+	p.record(p.operation("call", r, s, cause, began, err), r.Address)
 	if out.Sampled() {
 		from.Waiter.Actor.Spans.Record(p.operation("request", r, out, from.Span.Span(), began, err))
 	}
@@ -33,16 +31,22 @@ func (p *Router) turn(ctx context.Context, t *kernel.Type, r *host.Request, from
 	}
 	began := p.k.Now()
 	reply, err := p.k.CallTurn(ctx, t, r, from, s, j, existing)
-	if err == nil {
-		return reply, nil
-	}
-	if a := p.k.Find(r.Address); a != nil {
-		failed(a, r.Method, s, began, p.k.Now()-began, err)
+	if err != nil {
+		p.record(p.operation("call", r, s, s, began, err), r.Address)
 	}
 	return reply, err
 }
 
-// failed records a call of a trace that is not recorded, if the sink wants it.
+// record records a call of an actor.
+func (p *Router) record(o span.Operation, at host.Address) {
+	if a := p.k.Find(at); a != nil {
+		a.Spans.Record(o)
+	} else {
+		p.k.Tracer.Late(at, o)
+	}
+}
+
+// failed records a query of a trace that is not recorded, if the sink wants it.
 func failed(a *kernel.Actor, method string, cause host.Span, began, took time.Duration, err error) {
 	if a.Spans != nil && !cause.Sampled() {
 		a.Spans.Record(span.Operation{Kind: "call", Name: a.Type.Type + "." + method, Span: cause, Cause: cause, Began: a.Kernel.Started.Add(began), Took: took, Err: err})

@@ -14,6 +14,8 @@ type Tracer interface {
 	Begin(t *Type, cause host.Span) host.Span
 	// Sink makes what records an actor.
 	Sink(a *Actor) span.Sink
+	// Late records a call that was over after its actor had left memory.
+	Late(at host.Address, o span.Operation)
 }
 
 // Begins gives a turn its span, again if its work was Untraced. What is decided for the first turn is so for all that the work does.

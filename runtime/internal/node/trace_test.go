@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
@@ -170,6 +172,61 @@ func TestTurnThatACrashStopsIsShownAsStopped(t *testing.T) {
 		g.start()
 		if s := named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "turn do"); s.End == nil || s.Status != "error" || s.Message != "actor stopped" {
 			t.Errorf("the turn is %+v", s)
+		}
+	})
+}
+
+// A call is over after its actor, which has panicked, has left memory. What does not wake an actor finds it asleep.
+func TestSpansThatComeWhileTheirActorSleepsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := traced(t)
+		g.must("a", add(1))
+		g.doFrom("a", sampledFrom, func(*puppet, host.Turn) error { panic("p") })
+		synctest.Wait()
+		request := func(key, name string) {
+			client := host.ParseSpan(sampledFrom)
+			g.EndRequest(pAddr(key), "http", name, g.BeginRequest("p", client), client, time.Now(), nil)
+		}
+		request("a", "GET p")
+		request("nobody", "GET p")
+		check := func() {
+			t.Helper()
+			spans := g.spans("a", trace.ReadInput{TraceID: parentTrace})
+			turn, call := named(t, spans, "turn do"), named(t, spans, "call p.do")
+			if named(t, spans, "http GET p"); turn.ParentID != call.SpanID || call.Status != "error" || turn.Status != "error" {
+				t.Errorf("the turn is %+v, and the call %+v", turn, call)
+			}
+		}
+		check()
+		request("a", "HEAD p")
+		g.must("a", add(1)) // so that its journal stores the request
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		request("a", "PUT p")
+		g.restart() // stores what waits
+		check()
+		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "http HEAD p")
+		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "http PUT p")
+		if g.Memory.Awake.Load() != 0 {
+			t.Error("an actor is awake")
+		}
+	})
+}
+
+func TestLateSpansAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		g := newStage(t, func(o *Options) { o.Traces, o.Registerer = parttrace.Options{Share: 1e-300}, metrics })
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		client := host.ParseSpan(sampledFrom)
+		for range 4_100 {
+			g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), nil)
+		}
+		if n := len(g.spans("a", trace.ReadInput{TraceID: parentTrace, Name: "http GET p", Limit: 5_000})); n != 4_000 {
+			t.Errorf("%d spans are kept", n)
+		}
+		if n := dropped(t, metrics); n != 100 {
+			t.Errorf("%v are counted as dropped", n)
 		}
 	})
 }

@@ -127,12 +127,15 @@ func (t *tail) Close() {
 }
 
 // Export implements traces.Exporter.
-func (j *journal) Export(r *traces.Resource, s *traces.Span) {
-	if e := j.p.o.Exporter; e != nil {
+func (j *journal) Export(r *traces.Resource, s *traces.Span) { j.p.export(j.a.Key, r, s) }
+
+// export gives a span of an actor to all that want it.
+func (p *Recorder) export(actor string, r *traces.Resource, s *traces.Span) {
+	if e := p.o.Exporter; e != nil {
 		e.Export(r, s)
 	}
-	if all := &j.p.tails; all.count.Load() > 0 {
-		all.send(j.a.Key, s)
+	if p.tails.count.Load() > 0 {
+		p.tails.send(actor, s)
 	}
 }
 

@@ -82,6 +82,9 @@ func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.
 			live = j.life().Pending() // before the snapshot
 		}
 	}
+	if p, ok := s.Tracer.(*Recorder); ok {
+		p.flushLate()
+	}
 	snap, _, err := s.Durable(ctx, addr)
 	if err != nil {
 		return traces.Result{}, err

@@ -53,17 +53,8 @@ func (j *journal) Value(s host.Span, o *span.Operation, key any) any {
 
 // Record implements span.Sink.
 func (j *journal) Record(o span.Operation) {
-	if !o.Span.Sampled() {
-		switch {
-		case o.Cause.Sampled():
-			o.Span = o.Cause.Child()
-		case !serious(o.Err) && o.Took <= j.Slow():
-			return
-		case !o.Cause.IsZero():
-			o.Span = o.Cause.Child()
-		default:
-			o.Span = host.Span{}.Child()
-		}
+	if !keeps(&o, j.Slow()) {
+		return
 	}
 	s := spanOf(&o)
 	if s.Kind == traces.Server && o.Began.Sub(j.p.k.Started) < time.Duration(j.ended.Load()) {
@@ -77,6 +68,39 @@ func (j *journal) Record(o span.Operation) {
 			a.Finish(&s)
 		}
 	}
+	end(&s, &o)
+	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled { // a turn has attended to the others, which may come with a lock held
+		if !j.attend(o.At) && s.Kind == traces.Server {
+			j.p.keep(j.a.Address, s)
+			return
+		}
+	}
+	if o.Own != nil {
+		j.life().End(s)
+	} else {
+		j.life().Add(s)
+	}
+}
+
+// keeps reports whether an operation is kept: it is sampled, fails or takes longer than slow. It has a span then.
+func keeps(o *span.Operation, slow time.Duration) bool {
+	if !o.Span.Sampled() {
+		switch {
+		case o.Cause.Sampled():
+			o.Span = o.Cause.Child()
+		case !serious(o.Err) && o.Took <= slow:
+			return false
+		case !o.Cause.IsZero():
+			o.Span = o.Cause.Child()
+		default:
+			o.Span = host.Span{}.Child()
+		}
+	}
+	return true
+}
+
+// end ends the span of an operation that is over.
+func end(s *traces.Span, o *span.Operation) {
 	s.End = o.Began.Add(o.Took).UnixNano()
 	if o.Version != 0 {
 		s.Attributes = append(s.Attributes, traces.Int("cairn.version", int64(o.Version)))
@@ -86,14 +110,6 @@ func (j *journal) Record(o span.Operation) {
 		if serious(o.Err) {
 			s.Status, s.Message = traces.Error, o.Err.Error()
 		}
-	}
-	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled { // a turn has attended to the others, which may come with a lock held
-		j.attend(o.At)
-	}
-	if o.Own != nil {
-		j.life().End(s)
-	} else {
-		j.life().Add(s)
 	}
 }
 
@@ -194,9 +210,12 @@ func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	return s.Child()
 }
 
-// EndRequest records a request, as host.Tracer says, if its actor is in memory.
+// EndRequest records a request, as host.Tracer says.
 func (p *Recorder) EndRequest(at host.Address, kind, name string, s, cause host.Span, began time.Time, err error) {
+	o := span.Operation{Kind: kind, Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err}
 	if a := p.k.Find(at); a != nil {
-		a.Spans.Record(span.Operation{Kind: kind, Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err})
+		a.Spans.Record(o)
+	} else {
+		p.Late(at, o)
 	}
 }

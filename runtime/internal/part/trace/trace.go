@@ -66,8 +66,11 @@ type Recorder struct {
 	users   *traces.Provider
 	tails   tails
 
-	mu    sync.Mutex
-	dirty []*journal // that wait for the next flush; the first has armed it
+	mu      sync.Mutex
+	armed   bool // a flush comes
+	dirty   []*journal
+	late    map[string]*late // by the address of the actor
+	waiting int              // spans of late
 }
 
 var (
@@ -105,7 +108,10 @@ func (p *Recorder) Open(k *kernel.Kernel) error {
 }
 
 // Close implements kernel.Opener. Actors were flushed when they left memory.
-func (*Recorder) Close(*kernel.Kernel) error { return nil }
+func (p *Recorder) Close(*kernel.Kernel) error {
+	p.flushLate()
+	return nil
+}
 
 // Collectors implements kernel.Meter.
 func (p *Recorder) Collectors(*kernel.Kernel) []prometheus.Collector {
@@ -171,7 +177,15 @@ func (j *journal) added(full bool) {
 	p := j.p
 	p.mu.Lock()
 	p.dirty = append(p.dirty, j)
-	first := len(p.dirty) == 1
+	p.arm()
+}
+
+// arm sees that what waits is flushed, and unlocks.
+//
+// REQUIRES: p.mu
+func (p *Recorder) arm() {
+	first := !p.armed
+	p.armed = true
 	p.mu.Unlock()
 	if first {
 		p.k.Later(flushEvery, p.flushAll)
@@ -182,8 +196,9 @@ func (j *journal) added(full bool) {
 func (p *Recorder) flushAll() {
 	p.mu.Lock()
 	all := p.dirty
-	p.dirty = nil
+	p.dirty, p.armed = nil, false
 	p.mu.Unlock()
+	p.flushLate()
 	for _, j := range all {
 		j.dirty.Store(false)
 		j.flush()
@@ -224,6 +239,7 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 	}
 	if !begun {
 		if early(err) {
+			b.Committed(err) // others may write until the next core comes, so what is stored is read again
 			return false
 		}
 		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano()) // they are dropped: there is no end of what would wait
@@ -262,13 +278,13 @@ func (u unable) Put(_, _ []byte) error { return u.err }
 // DeleteRange implements traces.Writer.
 func (u unable) DeleteRange(_, _ []byte) error { return u.err }
 
-// attend sees that the journal is flushed before its actor leaves memory. at is of the core in which the actor does something; only a
-// turn tells it. The first turn of a successor ends what is held of its predecessor.
-func (j *journal) attend(at *attach.List) {
+// attend sees that the journal is flushed before its actor leaves memory; false if the actor sleeps. at is of the core in which the actor
+// does something; only a turn tells it. The first turn of a successor ends what is held of its predecessor.
+func (j *journal) attend(at *attach.List) (awake bool) {
 	if at == nil {
 		c := j.a.Waking()
 		if c == nil {
-			return
+			return false
 		}
 		at = &c.Attached
 	} else if j.over.Load() && !at.Ended.Load() {
@@ -279,6 +295,7 @@ func (j *journal) attend(at *attach.List) {
 		j.mu.Unlock()
 	}
 	attach.Make(at, func() *ending { return &ending{j} })
+	return true
 }
 
 // An ending flushes the journal before its actor leaves memory.
