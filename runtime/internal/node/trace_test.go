@@ -189,6 +189,13 @@ func TestSpansThatComeWhileTheirActorSleepsAreKept(t *testing.T) {
 		}
 		request("a", "GET p")
 		request("nobody", "GET p")
+		g.must("b", add(1))
+		g.mustVerb("b", host.ActorSleep, nil, nil)
+		request("b", "GET p")
+		if err := g.Destroy(context.Background(), pAddr("b")); err != nil {
+			t.Fatal(err)
+		}
+		g.must("b", add(1))
 		check := func() {
 			t.Helper()
 			spans := g.spans("a", trace.ReadInput{TraceID: parentTrace})
@@ -208,6 +215,9 @@ func TestSpansThatComeWhileTheirActorSleepsAreKept(t *testing.T) {
 		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "http PUT p")
 		if g.Memory.Awake.Load() != 0 {
 			t.Error("an actor is awake")
+		}
+		if s := g.spans("b", trace.ReadInput{TraceID: parentTrace}); len(s) != 0 {
+			t.Errorf("a successor has %q", spanNames(s))
 		}
 	})
 }

@@ -14,14 +14,18 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
-// maxLate bounds the spans that wait although no core of their actor can store them.
-const maxLate = 4_000
+const (
+	// maxLate bounds the spans that wait although no core of their actor can store them.
+	maxLate = 4_000
+	// lateBatch bounds the actors that cannot be woken while such spans are written.
+	lateBatch = 256
+)
 
 // late has such spans of one actor: of calls that were over after it had failed, and of requests that do not wake it.
 type late struct {
 	p     *Recorder
 	at    host.Address
-	key   string
+	id    keyspace.ActorID
 	spans []traces.Span
 }
 
@@ -34,49 +38,70 @@ func (p *Recorder) Late(at host.Address, o span.Operation) {
 	}
 }
 
-// keep keeps spans until the next flush.
-func (p *Recorder) keep(at host.Address, spans ...traces.Span) {
-	key := string(address.Append(nil, at))
+// keep keeps a span of an actor, if that is there, until the next flush.
+func (p *Recorder) keep(at host.Address, s traces.Span) {
+	id, ok, err := p.k.Store.Lookup(p.k.Identity(at))
+	if err != nil {
+		p.drop(traces.DropWrite, 1)
+	}
+	if ok && err == nil {
+		p.hold(&late{p: p, at: host.Address{Type: at.Type, Key: slices.Clone(at.Key)}, id: id, spans: []traces.Span{s}})
+	}
+}
+
+// hold joins what is late with what waits for the next flush.
+func (p *Recorder) hold(more *late) {
 	p.mu.Lock()
-	if p.waiting+len(spans) > maxLate {
+	if p.waiting+len(more.spans) > maxLate {
 		p.mu.Unlock()
-		p.dropped.WithLabelValues(traces.DropFull.String()).Add(float64(len(spans)))
+		p.drop(traces.DropFull, len(more.spans))
 		return
 	}
-	l := p.late[key]
-	if l == nil {
+	p.waiting += len(more.spans)
+	if l := p.late[more.id]; l != nil {
+		l.spans = append(l.spans, more.spans...)
+	} else {
 		if p.late == nil {
-			p.late = make(map[string]*late)
+			p.late = make(map[keyspace.ActorID]*late)
 		}
-		l = &late{p: p, at: host.Address{Type: at.Type, Key: slices.Clone(at.Key)}, key: key}
-		p.late[key] = l
+		p.late[more.id] = more
 	}
-	l.spans = append(l.spans, spans...)
-	p.waiting += len(spans)
 	p.arm()
 }
 
-// flushLate stores what is late: through the journal of an actor that is awake by now, else beside it. What is of no actor goes.
+// drop counts spans that are dropped.
+func (p *Recorder) drop(why traces.Reason, n int) {
+	p.dropped.WithLabelValues(why.String()).Add(float64(n))
+}
+
+// flushLate stores what is late: through the journal of an actor that is awake by now, else beside it.
 func (p *Recorder) flushLate() {
 	p.mu.Lock()
 	all := p.late
 	p.late, p.waiting = nil, 0
 	p.mu.Unlock()
-	var list []*late
-	var ids []keyspace.ActorID
+	list := make([]*late, 0, len(all))
 	for _, l := range all {
 		if a := p.k.Find(l.at); a != nil {
-			if j := a.Spans.(*journal); j.attend(nil) {
+			if c := a.Waking(); c != nil && c.ID == l.id {
+				j := a.Spans.(*journal)
+				j.attend(&c.Attached)
 				j.life().Add(l.spans...)
 				continue
 			}
 		}
-		if id, ok, err := p.k.Store.Lookup(p.k.Identity(l.at)); ok && err == nil {
-			list, ids = append(list, l), append(ids, id)
-		}
+		list = append(list, l)
 	}
-	if len(list) == 0 {
-		return
+	for some := range slices.Chunk(list, lateBatch) {
+		p.writeLate(some)
+	}
+}
+
+// writeLate stores spans of actors that sleep.
+func (p *Recorder) writeLate(list []*late) {
+	ids := make([]keyspace.ActorID, len(list))
+	for i, l := range list {
+		ids[i] = l.id
 	}
 	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error {
 		l, o := list[i], &p.o
@@ -84,10 +109,11 @@ func (p *Recorder) flushLate() {
 			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: l, Resource: resourceOf(l.at, o.Attributes),
 		})
 		b.Add(l.spans...)
+		defer func() { p.count(b.Drops(), traces.Drops{}) }()
 		return b.Flush(w, w, time.Now().UnixNano())
 	})
 	for _, i := range open { // it is being woken
-		p.keep(list[i].at, list[i].spans...)
+		p.hold(list[i])
 		list[i] = nil
 	}
 	if err == nil {
@@ -95,7 +121,7 @@ func (p *Recorder) flushLate() {
 	}
 	for _, l := range list {
 		if l != nil {
-			p.dropped.WithLabelValues(traces.DropWrite.String()).Add(float64(len(l.spans)))
+			p.drop(traces.DropWrite, len(l.spans))
 		}
 	}
 	if !errors.Is(err, engine.ErrReadOnly) && !errors.Is(err, engine.ErrDiskFull) && !errors.Is(err, engine.ErrClosed) { // else it is logged once, by others
@@ -104,4 +130,6 @@ func (p *Recorder) flushLate() {
 }
 
 // Export implements traces.Exporter.
-func (l *late) Export(r *traces.Resource, s *traces.Span) { l.p.export(l.key, r, s) }
+func (l *late) Export(r *traces.Resource, s *traces.Span) {
+	l.p.export(string(address.Append(nil, l.at)), r, s)
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
@@ -69,8 +70,8 @@ type Recorder struct {
 	mu      sync.Mutex
 	armed   bool // a flush comes
 	dirty   []*journal
-	late    map[string]*late // by the address of the actor
-	waiting int              // spans of late
+	late    map[keyspace.ActorID]*late
+	waiting int // spans of late
 }
 
 var (
@@ -249,13 +250,18 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key", j.a.Address.Key, "error", err)
 	}
 	now := b.Drops()
-	for reason, n := range now {
-		if more := n - b.drops[reason]; more > 0 {
-			j.p.dropped.WithLabelValues(traces.Reason(reason).String()).Add(float64(more))
-		}
-	}
+	j.p.count(now, b.drops)
 	b.drops = now
 	return true
+}
+
+// count counts the spans that a buffer has dropped since before.
+func (p *Recorder) count(now, before traces.Drops) {
+	for reason, n := range now {
+		if more := n - before[reason]; more > 0 {
+			p.drop(traces.Reason(reason), int(more))
+		}
+	}
 }
 
 // early reports whether an error says that a core is over, or that the actor has no commit yet.
