@@ -42,7 +42,7 @@ func (x *exchange) admitSocket(t *target) *host.Error {
 // keyValue reports whether a route leads to the key-value store, or may: the node looks at what is called.
 func (rt route) keyValue() bool {
 	switch rt {
-	case toCall, toWatch, toFeed, toKV, toCodebolt, toCodeboltEvents, toKeyVal, toStrata:
+	case toCall, toWatch, toFeed, toKV, toEntry, toCodebolt, toCodeboltEvents, toKeyVal, toStrata:
 		return true
 	}
 	return false

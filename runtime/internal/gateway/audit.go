@@ -34,7 +34,7 @@ func (x *exchange) operates(t *target) bool {
 		return x.R.Method == http.MethodDelete
 	case toSQLite, toSampling:
 		return x.R.Method == http.MethodPut
-	case toKV, toCodebolt, toKeyVal, toStrata:
+	case toKV, toEntry, toCodebolt, toKeyVal, toStrata:
 		return x.g.open[t.Type]&host.KVOpen == 0 || x.explains(t, host.KVCommit)
 	}
 	return false

@@ -35,6 +35,7 @@ var everyRoute = map[route]walked{
 	toStream:         {"/actors/room/a/-/streams/tokens", "GET"},
 	toSQLite:         {"/actors/room/a/-/sqlite", "GET PUT"},
 	toKV:             {"/actors/room/a/-/kv", "POST"},
+	toEntry:          {"/actors/room/a/-/kv-entry", "GET HEAD PUT DELETE"},
 	toCodebolt:       {"/actors/room/a/-/kvstore/instances", "GET HEAD POST"},
 	toCodeboltEvents: {"/actors/room/a/-/kvstore/ws", "GET"},
 	toKeyVal:         {"/actors/room/a/-/keyval/api/keys/users/7", "GET HEAD PUT DELETE"},

@@ -82,6 +82,7 @@ type Gateway struct {
 	open      map[string]host.Open // what types open to their callers
 	metrics   http.Handler
 	denoKV    kvconnect.Handler
+	entries   *kvrest.Interface
 	codebolt  *kvrest.Interface
 	keyVal    *kvrest.Interface
 	strata    *kvrest.Interface
@@ -142,6 +143,7 @@ func New(f *serve.Front, o Options) *Gateway {
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
 	g.denoKV = kvconnect.Handler{Call: g.node.Call, Watch: g.node.WatchKV, Operation: g.operation}
+	g.entries = newEntries(g.node.Call, g.operation)
 	g.codebolt = codebolt.New(g.node.Call, g.operation)
 	g.keyVal = keyval.New(g.node, g.operation)
 	g.strata = strata.New(g.node.Call, g.operation)
@@ -185,7 +187,7 @@ func (rt route) methods() string {
 	switch rt {
 	case toCall, toKV, toStrata, toQueryMany:
 		return "POST, OPTIONS"
-	case toActor:
+	case toActor, toEntry:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
 	case toEvents, toQueue, toStream, toFeed, toCodeboltEvents:
 		return "GET, OPTIONS"
@@ -282,6 +284,9 @@ func (x *exchange) serve() {
 		x.Identify()
 	}
 	switch t.route {
+	case toEntry:
+		g.entries.Serve(&x.Exchange, t.Address, t.segments)
+		return
 	case toCodebolt:
 		g.codebolt.Serve(&x.Exchange, t.Address, t.segments)
 		return

@@ -27,6 +27,7 @@ const (
 	toStream
 	toSQLite
 	toKV
+	toEntry
 	toCodebolt
 	toCodeboltEvents
 	toKeyVal
@@ -167,6 +168,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toFeed
 	case "connect":
 		t.route = toConnect
+	case entryPath:
+		t.route, t.segments = toEntry, []string{entryPath}
 	case "sqlite":
 		t.route = toSQLite
 	case "kv":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -39,6 +40,7 @@ func (d *document) actorType(b *host.Behavior) {
 	}
 	t.connections()
 	t.follows()
+	t.entry()
 	t.watch()
 	t.feed()
 	t.builtins()
@@ -461,6 +463,39 @@ func (t *typeDocument) watch() {
 	o.parameters = []any{again}
 	o.body = object{"content": inJSON(shaper{d: t.document, typ: t.b.Type, input: true}.of(typeOf[kv.Watching]()))}
 	t.add("kv-watch", http.MethodPost, "kv_watch_with_body", o)
+}
+
+// entry describes single entries of the key-value store, by their paths.
+func (t *typeDocument) entry() {
+	shape := shaper{d: t.document, typ: t.b.Type}
+	parameters := []any{
+		object{"name": "path", "in": "query", "required": true, "description": "The key as a path: users/i~7.", "schema": object{"type": "string"}},
+		query("branch", "The name of a branch.", object{"type": "string"}),
+	}
+	version := query("version", "The version that the entry must have; 0 demands that there is none.", object{"type": "integer", "minimum": 0})
+	get := operation{
+		summary: "Reads an entry of the key-value store.",
+		parameters: append(slices.Clip(parameters), query("at", "A version: the entry as it was then.", object{"type": "integer", "minimum": 0}),
+			query("time", "A time instead.", object{"type": "string", "format": "date-time"})),
+		success: object{"200": object{"description": "The entry.", "content": inJSON(shape.of(typeOf[kv.Entry]()))}}, errors: callStatuses(),
+	}
+	success := object{"200": object{"description": "What kv.commit answers.", "content": inJSON(shape.of(typeOf[kv.CommitOutput]()))}}
+	put := operation{
+		summary:    "Puts an entry of the key-value store. The body is its value.",
+		parameters: append(slices.Clip(parameters), version, query("ttl_ms", "How long it lives, in milliseconds.", object{"type": "integer", "minimum": 1})),
+		body:       body(object{}, true), success: success, errors: callStatuses(),
+	}
+	remove := operation{
+		summary: "Deletes an entry of the key-value store.", parameters: append(slices.Clip(parameters), version), success: success, errors: callStatuses(),
+	}
+	for _, o := range []*operation{&get, &put, &remove} {
+		if method.KVCommit.By(t.b.Open()) == method.Operators {
+			o.description = "For operators."
+		}
+	}
+	t.add("kv-entry", http.MethodGet, "kv_entry", get)
+	t.add("kv-entry", http.MethodPut, "kv_put_entry", put)
+	t.add("kv-entry", http.MethodDelete, "kv_delete_entry", remove)
 }
 
 // feed describes the stream of all changes of the key-value store.
