@@ -102,6 +102,9 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 	// IN is where the token is good.
 	for _, c := range []struct{ rights, verb, path, body string }{
 		{read, "POST", "call/kv.get", `{"key":["cb","IN","n","k"]}`},
+		{read, "GET", "kv-entry?path=cb/IN/n/k", ""},
+		{write, "PUT", "kv-entry?path=cb/IN/n/y", "1"},
+		{write, "DELETE", "kv-entry?path=cb/IN/n/y", ""},
 		{read, "POST", "call/kv.list", `{"prefix":["cb","IN"]}`},
 		{read, "POST", "call/kv.search", `{"prefix":["cb","IN"],"query":"x"}`},
 		{write, "POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","IN","n","x"],"value":1}]}`},
