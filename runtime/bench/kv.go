@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // The actor under test of the rows about the key-value store. It has no state.
@@ -115,6 +116,8 @@ func kvRows() []row {
 			ours: func(b *bench) float64 { return b.shelfCount(1_000_000) }, raw: func(b *bench) float64 { return b.shelfCount(1_000) }},
 		{name: "KV: fork of 1,000,000 entries, p50 / of 1,000", target: "at most 1.2", latency: true,
 			ours: func(b *bench) float64 { return b.shelfForks(1_000_000) }, raw: func(b *bench) float64 { return b.shelfForks(1_000) }},
+		{name: "KV: processor time in 10 s with 1,000 idle watchers of a key each / without", target: "no more", latency: true, long: true,
+			ours: func(b *bench) float64 { return b.idleWatchers(1_000) }, raw: func(b *bench) float64 { return b.idleWatchers(0) }},
 		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do", target: "at most 10 ms longer", latency: true, long: true,
 			ours: func(b *bench) float64 { return b.expiring(1_000_000) }, raw: func(b *bench) float64 { return b.expiring(0) }},
 	}
@@ -276,6 +279,27 @@ func (b *bench) expiring(entries int) (longest float64) {
 		}
 	})
 	return longest
+}
+
+// idleWatchers returns the processor time of 10 seconds in which nothing happens but that watchers wait.
+func (b *bench) idleWatchers(watchers int) (spent float64) {
+	b.shelf(watchers, 0, func(ref actor.Ref[shelf]) {
+		ctx, stop := context.WithCancel(context.Background())
+		var waiting sync.WaitGroup
+		for i := range watchers {
+			waiting.Go(func() {
+				for range ref.KV().Watch(ctx, kv.WatchConfig{Keys: []kv.Key{{"k", int64(i)}}}) {
+				}
+			})
+		}
+		time.Sleep(12 * time.Second) // what is written and collected in the background is over
+		before := usage.Processor()
+		time.Sleep(10 * time.Second)
+		spent = usage.Processor() - before
+		stop()
+		waiting.Wait()
+	})
+	return spent
 }
 
 // rawShelf has the rows of a put: what is known of the actor, and the entry.
