@@ -302,6 +302,12 @@ type Pending struct {
 	open        []Span
 }
 
+// And returns what two buffers had.
+func (p Pending) And(q Pending) Pending {
+	p.chunks, p.open = append(slices.Clip(p.chunks), q.chunks...), append(slices.Clip(p.open), q.open...)
+	return p
+}
+
 // Drops returns how many spans were dropped.
 func (b *Buffer) Drops() Drops {
 	b.mu.Lock()

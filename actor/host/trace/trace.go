@@ -28,7 +28,7 @@ type ReadInput struct {
 	// Errors selects spans that ended with an error.
 	Errors bool `json:"errors,omitempty"`
 	// Limit is how many spans a page has; 0 is DefaultPage.
-	Limit int `json:"limit,omitempty" range:"1,10000"`
+	Limit int `json:"limit,omitempty" range:"0,10000"`
 	// MaxBytes is how many bytes the spans of a page and their parents have at most, as OTLP; 0 is 4 MiB.
 	MaxBytes int `json:"max_bytes,omitempty" range:"0,67108864"`
 	// Cursor is that of the page before.

@@ -56,7 +56,7 @@ func (c *cli) kvCommand() *cobra.Command {
 			},
 		}.command(c),
 		c.kvDeleteCommand(selection), c.kvCommitCommand(), c.kvExportCommand(selection), c.kvImportCommand(), c.kvIndexCommand(), c.kvSearchCommand(), c.kvRenderCommand(),
-		c.kvScopeCommand(), c.kvHistoryCommand())
+		c.kvScopeCommand(), c.kvHistoryCommand(), c.kvWatchCommand())
 }
 
 var listWhole = listed("KEY,VERSION,UPDATED,EXPIRES,ENCODING,VALUE", func(o *hostkv.ListOutput) []hostkv.Entry { return o.Entries },

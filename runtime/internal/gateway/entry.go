@@ -33,7 +33,7 @@ func getEntry(r *kvrest.Request) (any, error) {
 	}
 	in := kv.GetInput{Key: key, Moment: kv.Moment{Branch: p["branch"]}}
 	if text, given := p["at"]; given {
-		if in.At, err = strconv.ParseUint(text, 10, 64); err != nil {
+		if in.At, err = strconv.ParseUint(text, 10, 64); err != nil || in.At == 0 {
 			return nil, kvrest.Wrong("at", "the parameter at is %.40q, not a version", text)
 		}
 	}
@@ -97,6 +97,11 @@ func deleteEntry(r *kvrest.Request) (any, error) {
 func entryParams(r *kvrest.Request, more ...string) (p map[string]string, key kv.Key, err error) {
 	if p, err = r.Params(append([]string{"path", "branch"}, more...)...); err != nil {
 		return nil, nil, err
+	}
+	for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key"} {
+		if len(r.R.Header[name]) > 0 {
+			return nil, nil, kvrest.Wrong(name, "the header %s does not apply to an entry: use the parameter version, or kv.commit", name)
+		}
 	}
 	if p["path"] == "" {
 		return nil, nil, kvrest.Wrong("path", "the parameter path is missing: it is the key, such as users/i~7")

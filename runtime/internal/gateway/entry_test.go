@@ -87,6 +87,7 @@ func TestFaultyRequestsForEntries(t *testing.T) {
 		{"GET", "?path=k&path=k", "", 400, "path"},
 		{"GET", "?path=k&key=k", "", 400, "key"},
 		{"GET", "?path=k&at=-1", "", 400, "at"},
+		{"GET", "?path=k&at=0", "", 400, "at"},
 		{"GET", "?path=k&time=today", "", 400, "time"},
 		{"GET", "?path=k&ttl_ms=1", "", 400, "ttl_ms"},
 		{"GET", "?path=k&branch=none", "", 404, "branch"},
@@ -106,6 +107,11 @@ func TestFaultyRequestsForEntries(t *testing.T) {
 		w := ask(g, x.verb, "/actors/room/a/-/kv-entry"+x.query, x.body)
 		if e := errorOf(t, w); w.Code != x.status || x.field != "" && e.Metadata["field"] != x.field {
 			t.Errorf("%s %.40s %.20s: %d %s, not %d for the field %q", x.verb, x.query, x.body, w.Code, w.Body, x.status, x.field)
+		}
+	}
+	for _, header := range []string{"If-Match: *", "If-None-Match: *", "Idempotency-Key: k"} {
+		if w := ask(g, "PUT", "/actors/room/a/-/kv-entry?path=k", "2", header); w.Code != 400 {
+			t.Errorf("%s: %d %s", header, w.Code, w.Body)
 		}
 	}
 	if _, got := exchangeEntry(g, "GET", "k", "", ""); !strings.Contains(got, `"value":1,`) {

@@ -140,7 +140,7 @@ var faultyInputs = map[string]map[string]string{
 	host.ConnectionClose: {`{}`: "connection"},
 	host.SendSkip:        {`{}`: "type", `{"type":"p","key":["a",7]}`: "key[1]"},
 	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
-	host.TraceRead:       {`{"cursor":"x"}`: "cursor", `{"trace_id":"x"}`: "trace_id", `{"limit":10001}`: "limit", `{"limit":0}`: "limit", `{"max_bytes":1000000000}`: "max_bytes", `{"start":"yesterday"}`: "start", `{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end"},
+	host.TraceRead:       {`{"cursor":"x"}`: "cursor", `{"trace_id":"x"}`: "trace_id", `{"limit":10001}`: "limit", `{"max_bytes":1000000000}`: "max_bytes", `{"start":"yesterday"}`: "start", `{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end"},
 	host.UsageGet:        {`{"from":"x"}`: "from", `{"to":"2026-13-01"}`: "to", `{"from":"1999-12-02","to":"1999-12-01"}`: "to"},
 	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
 	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},

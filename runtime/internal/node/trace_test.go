@@ -207,6 +207,7 @@ func TestSpansThatComeWhileTheirActorSleepsAreKept(t *testing.T) {
 		check()
 		request("a", "HEAD p")
 		g.must("a", add(1)) // so that its journal stores the request
+		named(t, g.spans("a", trace.ReadInput{TraceID: parentTrace}), "http HEAD p")
 		g.mustVerb("a", host.ActorSleep, nil, nil)
 		request("a", "PUT p")
 		g.restart() // stores what waits
@@ -229,14 +230,38 @@ func TestLateSpansAreBounded(t *testing.T) {
 		g.must("a", add(1))
 		g.mustVerb("a", host.ActorSleep, nil, nil)
 		client := host.ParseSpan(sampledFrom)
-		for range 4_100 {
+		for range 1_000 {
 			g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), nil)
 		}
-		if n := len(g.spans("a", trace.ReadInput{TraceID: parentTrace, Name: "http GET p", Limit: 5_000})); n != 4_000 {
-			t.Errorf("%d spans are kept", n)
+		kept := len(g.spans("a", trace.ReadInput{TraceID: parentTrace, Limit: 5_000}))
+		if n := dropped(t, metrics); kept < 400 || kept > 900 || kept+int(n) != 1_000 {
+			t.Errorf("%d spans are kept, and %v are counted as dropped", kept, n)
 		}
-		if n := dropped(t, metrics); n != 100 {
-			t.Errorf("%v are counted as dropped", n)
+		g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), host.Errorf(host.PermissionDenied, "no"))
+		time.Sleep(6 * time.Second)
+		if n := len(g.spans("a", trace.ReadInput{TraceID: parentTrace, Limit: 5_000})); n != kept {
+			t.Errorf("%d spans are stored of %d", n, kept)
+		}
+	})
+}
+
+func TestAWakeThatFailsIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := false
+		g := traced(t, &puppetType{name: "p", wake: func(*puppet, host.Turn) error {
+			if broken {
+				return errors.New("secret")
+			}
+			return nil
+		}})
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		broken = true
+		g.doFrom("a", sampledFrom, add(1))
+		synctest.Wait()
+		spans := g.spans("a", trace.ReadInput{TraceID: parentTrace})
+		if wake, call := named(t, spans, "wake"), named(t, spans, "call p.do"); wake.Status != "error" || call.Status != "error" || wake.ParentID != call.SpanID {
+			t.Errorf("the wake is %+v, and the call %+v", wake, call)
 		}
 	})
 }

@@ -475,23 +475,22 @@ func (t *typeDocument) entry() {
 	version := query("version", "The version that the entry must have; 0 demands that there is none.", object{"type": "integer", "minimum": 0})
 	get := operation{
 		summary: "Reads an entry of the key-value store.",
-		parameters: append(slices.Clip(parameters), query("at", "A version: the entry as it was then.", object{"type": "integer", "minimum": 0}),
+		parameters: append(slices.Clip(parameters), query("at", "A version: the entry as it was then.", object{"type": "integer", "minimum": 1}),
 			query("time", "A time instead.", object{"type": "string", "format": "date-time"})),
 		success: object{"200": object{"description": "The entry.", "content": inJSON(shape.of(typeOf[kv.Entry]()))}}, errors: callStatuses(),
 	}
 	success := object{"200": object{"description": "What kv.commit answers.", "content": inJSON(shape.of(typeOf[kv.CommitOutput]()))}}
 	put := operation{
 		summary:    "Puts an entry of the key-value store. The body is its value.",
-		parameters: append(slices.Clip(parameters), version, query("ttl_ms", "How long it lives, in milliseconds.", object{"type": "integer", "minimum": 1})),
+		parameters: append(slices.Clip(parameters), version, query("ttl_ms", "How long it lives, in milliseconds; 0 is for ever.", object{"type": "integer", "minimum": 0})),
 		body:       body(object{}, true), success: success, errors: callStatuses(),
 	}
 	remove := operation{
 		summary: "Deletes an entry of the key-value store.", parameters: append(slices.Clip(parameters), version), success: success, errors: callStatuses(),
 	}
-	for _, o := range []*operation{&get, &put, &remove} {
-		if method.KVCommit.By(t.b.Open()) == method.Operators {
-			o.description = "For operators."
-		}
+	if method.KVCommit.By(t.b.Open()) == method.Operators {
+		get.description, put.description, remove.description = "For operators.", "For operators.", "For operators."
+		put.parameters, remove.parameters = append(put.parameters, parameter("Reason")), append(remove.parameters, parameter("Reason"))
 	}
 	t.add("kv-entry", http.MethodGet, "kv_entry", get)
 	t.add("kv-entry", http.MethodPut, "kv_put_entry", put)

@@ -299,7 +299,7 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Com
 		if err := parseMutation(m, codec, &in.Mutations[i], stands); err != nil {
 			return at("mutations", i, err)
 		}
-		if size += len(m.Key) + len(m.End) + len(m.Value.Data); size > kv.MaxCommit {
+		if size += len(m.Key) + len(m.End) + len(m.Value.Data); size > kv.MaxCommit && len(in.Mutations) > 1 { // one has the bound of a value
 			return host.OverLimit("bytes of the keys and values", kv.MaxCommit, int64(size)).With("field", "mutations")
 		}
 	}

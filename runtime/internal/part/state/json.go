@@ -322,8 +322,8 @@ func lost(given, made any, path string) string {
 		}
 		for i := range g {
 			at := path + "[" + strconv.Itoa(i) + "]"
-			if len(m) < len(g) { // an array of Go drops what it has no room for
-				if i >= len(m) && !empty(g[i]) {
+			if i >= len(m) { // an array of Go drops what it has no room for
+				if !empty(g[i]) {
 					return at
 				}
 			} else if p := lost(g[i], m[i], at); p != "" {

@@ -2,8 +2,10 @@ package trace
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -15,8 +17,9 @@ import (
 )
 
 const (
-	// maxLate bounds the spans that wait although no core of their actor can store them.
-	maxLate = 4_000
+	// maxLate bounds the bytes of the spans that wait although no core of their actor can store them, and maxLateOf those of one.
+	maxLate   = 4 << 20
+	maxLateOf = 64 << 10
 	// lateBatch bounds the actors that cannot be woken while such spans are written.
 	lateBatch = 256
 )
@@ -27,15 +30,19 @@ type late struct {
 	at    host.Address
 	id    keyspace.ActorID
 	spans []traces.Span
+	size  int
+
+	exported bool
 }
 
-// Late implements kernel.Tracer.
+// Late implements kernel.Tracer. Who may not see an actor cannot fill its store either.
 func (p *Recorder) Late(at host.Address, o span.Operation) {
-	if keeps(&o, p.rules.Load().of(p.k.Types[at.Type]).slow) {
-		s := spanOf(&o)
-		end(&s, &o)
-		p.keep(at, s)
+	if code := host.CodeOf(o.Err); code == host.Unauthenticated || code == host.PermissionDenied || !keeps(&o, p.rules.Load().of(p.k.Types[at.Type]).slow) {
+		return
 	}
+	s := spanOf(&o)
+	end(&s, &o)
+	p.keep(at, s)
 }
 
 // keep keeps a span of an actor, if that is there, until the next flush.
@@ -44,22 +51,24 @@ func (p *Recorder) keep(at host.Address, s traces.Span) {
 	if err != nil {
 		p.drop(traces.DropWrite, 1)
 	}
+	s.Message = strings.Clone(s.Message[:min(len(s.Message), traces.MaxString)])
 	if ok && err == nil {
-		p.hold(&late{p: p, at: host.Address{Type: at.Type, Key: slices.Clone(at.Key)}, id: id, spans: []traces.Span{s}})
+		p.hold(&late{p: p, at: host.Address{Type: at.Type, Key: slices.Clone(at.Key)}, id: id, spans: []traces.Span{s}, size: s.Size()})
 	}
 }
 
 // hold joins what is late with what waits for the next flush.
 func (p *Recorder) hold(more *late) {
 	p.mu.Lock()
-	if p.waiting+len(more.spans) > maxLate {
+	l := p.late[more.id]
+	if p.waiting+more.size > maxLate || l != nil && l.size+more.size > maxLateOf {
 		p.mu.Unlock()
 		p.drop(traces.DropFull, len(more.spans))
 		return
 	}
-	p.waiting += len(more.spans)
-	if l := p.late[more.id]; l != nil {
-		l.spans = append(l.spans, more.spans...)
+	p.waiting += more.size
+	if l != nil {
+		l.spans, l.size = append(l.spans, more.spans...), l.size+more.size
 	} else {
 		if p.late == nil {
 			p.late = make(map[keyspace.ActorID]*late)
@@ -74,27 +83,64 @@ func (p *Recorder) drop(why traces.Reason, n int) {
 	p.dropped.WithLabelValues(why.String()).Add(float64(n))
 }
 
+// held returns the spans of an actor that are late and perhaps not stored. Take them before a snapshot, as [traces.Buffer.Pending] says.
+func (p *Recorder) held(at host.Address) traces.Pending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.late)+len(p.flying) == 0 {
+		return traces.Pending{}
+	}
+	b := traces.NewBuffer(traces.Options{Incarnation: rand.Uint64() | 1})
+	of := func(l *late) {
+		if l.at.Type == at.Type && slices.Equal(l.at.Key, at.Key) {
+			b.Add(l.spans...)
+		}
+	}
+	for _, l := range p.late {
+		of(l)
+	}
+	for l := range p.flying {
+		of(l)
+	}
+	return b.Pending()
+}
+
 // flushLate stores what is late: through the journal of an actor that is awake by now, else beside it.
 func (p *Recorder) flushLate() {
 	p.mu.Lock()
-	all := p.late
+	list := slices.Collect(maps.Values(p.late))
+	for _, l := range list {
+		p.flying[l] = true
+	}
 	p.late, p.waiting = nil, 0
 	p.mu.Unlock()
-	list := make([]*late, 0, len(all))
-	for _, l := range all {
-		if a := p.k.Find(l.at); a != nil {
-			if c := a.Waking(); c != nil && c.ID == l.id {
-				j := a.Spans.(*journal)
-				j.attend(&c.Attached)
-				j.life().Add(l.spans...)
-				continue
-			}
-		}
-		list = append(list, l)
-	}
-	for some := range slices.Chunk(list, lateBatch) {
+	asleep := slices.DeleteFunc(slices.Clone(list), (*late).join)
+	for some := range slices.Chunk(asleep, lateBatch) {
 		p.writeLate(some)
 	}
+	p.mu.Lock()
+	for _, l := range list {
+		delete(p.flying, l)
+	}
+	p.mu.Unlock()
+}
+
+// join gives the spans to the journal of the actor; false if it sleeps, or is another one by now.
+func (l *late) join() bool {
+	a := l.p.k.Find(l.at)
+	if a == nil {
+		return false
+	}
+	c := a.Waking()
+	if c == nil || c.ID != l.id {
+		return false
+	}
+	j := a.Spans.(*journal)
+	if j.attend(&c.Attached); c.Attached.Ended.Load() {
+		return false
+	}
+	j.life().Add(l.spans...)
+	return true
 }
 
 // writeLate stores spans of actors that sleep.
@@ -103,29 +149,48 @@ func (p *Recorder) writeLate(list []*late) {
 	for i, l := range list {
 		ids[i] = l.id
 	}
+	drops := make([]traces.Drops, len(list))
 	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error {
 		l, o := list[i], &p.o
+		var exporter traces.Exporter = l
+		if l.exported {
+			exporter = nil
+		}
 		b := traces.NewBuffer(traces.Options{
-			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: l, Resource: resourceOf(l.at, o.Attributes),
+			Incarnation: rand.Uint64() | 1, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Exporter: exporter, Resource: resourceOf(l.at, o.Attributes),
 		})
 		b.Add(l.spans...)
-		defer func() { p.count(b.Drops(), traces.Drops{}) }()
-		return b.Flush(w, w, time.Now().UnixNano())
+		err := b.Flush(w, w, time.Now().UnixNano())
+		l.exported, drops[i] = true, b.Drops()
+		return err
 	})
-	for _, i := range open { // it is being woken
+	for _, i := range open { // it is being woken, or an earlier life of it in memory has not ended
 		p.hold(list[i])
-		list[i] = nil
 	}
 	if err == nil {
+		for _, d := range drops {
+			p.count(d, traces.Drops{})
+		}
 		return
 	}
-	for _, l := range list {
-		if l != nil {
-			p.drop(traces.DropWrite, len(l.spans))
+	full := errors.Is(err, engine.ErrReadOnly) || errors.Is(err, engine.ErrDiskFull) || errors.Is(err, engine.ErrClosed)
+	for i, l := range list {
+		if slices.Contains(open, i) {
+			continue
 		}
-	}
-	if !errors.Is(err, engine.ErrReadOnly) && !errors.Is(err, engine.ErrDiskFull) && !errors.Is(err, engine.ErrClosed) { // else it is logged once, by others
-		p.k.Logger.Warn("spans of sleeping actors were not stored", "actors", len(list)-len(open), "error", err)
+		if !full && len(list) > 1 { // the rows of one are damaged
+			p.writeLate([]*late{l})
+			continue
+		}
+		if !l.exported {
+			for k := range l.spans {
+				l.Export(resourceOf(l.at, p.o.Attributes), &l.spans[k])
+			}
+		}
+		p.drop(traces.DropWrite, len(l.spans))
+		if !full { // else it is logged once, by others
+			p.k.Logger.Warn("spans of a sleeping actor were not stored", "actor_type", l.at.Type, "actor_key", l.at.Key, "error", err)
+		}
 	}
 }
 

@@ -76,21 +76,21 @@ func stored(ctx context.Context, store *engine.Store, namespace string, addr hos
 
 // result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
 func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
-	var live traces.Pending
+	var held, live traces.Pending // before the snapshot
+	if p, ok := s.Tracer.(*Recorder); ok {
+		held = p.held(addr)
+	}
 	if a := s.Find(addr); a != nil {
 		if j, ok := a.Spans.(*journal); ok {
-			live = j.life().Pending() // before the snapshot
+			live = j.life().Pending()
 		}
-	}
-	if p, ok := s.Tracer.(*Recorder); ok {
-		p.flushLate()
 	}
 	snap, _, err := s.Durable(ctx, addr)
 	if err != nil {
 		return traces.Result{}, err
 	}
 	defer snap.Close()
-	r, err := find(ctx, addr, snap, live, in)
+	r, err := find(ctx, addr, snap, live.And(held), in)
 	if _, ok := errors.AsType[*host.Error](err); err != nil && !ok {
 		err = s.StoreError(err)
 	}

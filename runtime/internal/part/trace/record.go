@@ -70,7 +70,7 @@ func (j *journal) Record(o span.Operation) {
 	}
 	end(&s, &o)
 	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled { // a turn has attended to the others, which may come with a lock held
-		if !j.attend(o.At) && s.Kind == traces.Server {
+		if !j.attend(o.At) && o.At == nil {
 			j.p.keep(j.a.Address, s)
 			return
 		}

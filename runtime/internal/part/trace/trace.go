@@ -71,7 +71,8 @@ type Recorder struct {
 	armed   bool // a flush comes
 	dirty   []*journal
 	late    map[keyspace.ActorID]*late
-	waiting int // spans of late
+	waiting int            // bytes of late
+	flying  map[*late]bool // that are being stored
 }
 
 var (
@@ -87,7 +88,7 @@ func New(o Options) []kernel.Part {
 	if o.Off {
 		return []kernel.Part{new(Part)}
 	}
-	p := &Recorder{o: o, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+	p := &Recorder{o: o, flying: make(map[*late]bool), dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
 	for reason := range (traces.Drops{}) { // a rate leaves out the first value of a series that was not there before
@@ -111,6 +112,11 @@ func (p *Recorder) Open(k *kernel.Kernel) error {
 // Close implements kernel.Opener. Actors were flushed when they left memory.
 func (p *Recorder) Close(*kernel.Kernel) error {
 	p.flushLate()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.late { // of actors that did not end
+		p.drop(traces.DropWrite, len(l.spans))
+	}
 	return nil
 }
 
@@ -246,6 +252,9 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano()) // they are dropped: there is no end of what would wait
 	}
 	b.Committed(err)
+	if c.Attached.Ended.Load() { // as if it were early
+		b.Committed(engine.ErrClosed)
+	}
 	if err := cmp.Or(err, fault); err != nil && !gone && !errors.Is(err, engine.ErrReadOnly) && !errors.Is(err, engine.ErrDiskFull) { // else it is logged once, by others
 		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key", j.a.Address.Key, "error", err)
 	}
@@ -284,7 +293,7 @@ func (u unable) Put(_, _ []byte) error { return u.err }
 // DeleteRange implements traces.Writer.
 func (u unable) DeleteRange(_, _ []byte) error { return u.err }
 
-// attend sees that the journal is flushed before its actor leaves memory; false if the actor sleeps. at is of the core in which the actor
+// attend sees that the journal is flushed before its actor leaves memory; false if the actor sleeps, or is about to. at is of the core in which the actor
 // does something; only a turn tells it. The first turn of a successor ends what is held of its predecessor.
 func (j *journal) attend(at *attach.List) (awake bool) {
 	if at == nil {
@@ -301,7 +310,7 @@ func (j *journal) attend(at *attach.List) (awake bool) {
 		j.mu.Unlock()
 	}
 	attach.Make(at, func() *ending { return &ending{j} })
-	return true
+	return !at.Ended.Load()
 }
 
 // An ending flushes the journal before its actor leaves memory.
