@@ -35,7 +35,7 @@ type late struct {
 	exported bool
 }
 
-// Late implements kernel.Tracer. Who may not see an actor cannot fill its store either.
+// Late implements kernel.Tracer. Callers without access cannot make the store write.
 func (p *Recorder) Late(at host.Address, o span.Operation) {
 	if code := host.CodeOf(o.Err); code == host.Unauthenticated || code == host.PermissionDenied || !keeps(&o, p.rules.Load().of(p.k.Types[at.Type]).slow) {
 		return
