@@ -196,6 +196,9 @@ func TestSpansThatComeWhileTheirActorSleepsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.must("b", add(1))
+		if s := g.spans("b", trace.ReadInput{TraceID: parentTrace}); len(s) != 0 {
+			t.Errorf("a successor has %q", spanNames(s))
+		}
 		check := func() {
 			t.Helper()
 			spans := g.spans("a", trace.ReadInput{TraceID: parentTrace})

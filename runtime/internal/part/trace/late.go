@@ -85,22 +85,20 @@ func (p *Recorder) drop(why traces.Reason, n int) {
 
 // held returns the spans of an actor that are late and perhaps not stored. Take them before a snapshot, as [traces.Buffer.Pending] says.
 func (p *Recorder) held(at host.Address) traces.Pending {
+	id, ok, err := p.k.Store.Lookup(p.k.Identity(at))
+	if !ok || err != nil {
+		return traces.Pending{} // the reader finds the same
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.late)+len(p.flying) == 0 {
-		return traces.Pending{}
-	}
 	b := traces.NewBuffer(traces.Options{Incarnation: rand.Uint64() | 1})
-	of := func(l *late) {
-		if l.at.Type == at.Type && slices.Equal(l.at.Key, at.Key) {
-			b.Add(l.spans...)
-		}
-	}
-	for _, l := range p.late {
-		of(l)
+	if l := p.late[id]; l != nil {
+		b.Add(l.spans...)
 	}
 	for l := range p.flying {
-		of(l)
+		if l.id == id {
+			b.Add(l.spans...)
+		}
 	}
 	return b.Pending()
 }
