@@ -410,8 +410,11 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 	moment, done := make(chan struct{}), make(chan struct{})
 	g.disk.Fail(func(op, _ string) error {
 		if op == "sync" || op == "write" {
-			moment <- struct{}{}
-			<-moment
+			select {
+			case moment <- struct{}{}:
+				<-moment
+			case <-done: // what the store does by itself goes on
+			}
 		}
 		return nil
 	})
