@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash lets the power fail after every write and sync while entries are put and
-// deleted under a quota, a search index and a log. What is left of each tells the same entries.
+// The power fails after every write and sync while entries are put and deleted under a quota, a search index and a log. What is left
+// of each tells the same entries.
 func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("a=0")

@@ -293,8 +293,7 @@ func wrapped(m map[string]any, path string, depth int) (any, error) {
 	return nil, bad
 }
 
-// lost returns the path of a member or element that a value has and the one that was made of it has not, "" if there is none. One with an
-// empty value may be missing.
+// lost returns the path of a member or element of a value that is missing in what was made of it, "" if none is. An empty one may be missing.
 func lost(given, made any, path string) string {
 	switch g := given.(type) {
 	case map[any]any:

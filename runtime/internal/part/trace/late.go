@@ -85,6 +85,12 @@ func (p *Recorder) drop(why traces.Reason, n int) {
 
 // held returns the spans of an actor that are late and perhaps not stored. Take them before a snapshot, as [traces.Buffer.Pending] says.
 func (p *Recorder) held(at host.Address) traces.Pending {
+	p.mu.Lock()
+	none := len(p.late)+len(p.flying) == 0
+	p.mu.Unlock()
+	if none {
+		return traces.Pending{}
+	}
 	id, ok, err := p.k.Store.Lookup(p.k.Identity(at))
 	if !ok || err != nil {
 		return traces.Pending{} // the reader finds the same
