@@ -41,8 +41,35 @@ func Unchanged(digest string) Check { return Check{wire: hostkv.Check{Digest: di
 
 // A Mutation changes entries. Made by [Put] and the like.
 type Mutation struct {
-	wire  hostkv.Mutation
-	value Value
+	op       string
+	key      Key
+	value    host.Raw // nil if the operation has none
+	encoding host.Encoding
+	literal  bool
+	ttl      *int64
+	rest     *hostkv.Mutation // what few mutations have; shared, so never changed
+}
+
+// with returns the mutation with something in its rest.
+func (m Mutation) with(set func(rest *hostkv.Mutation)) Mutation {
+	var rest hostkv.Mutation
+	if m.rest != nil {
+		rest = *m.rest
+	}
+	set(&rest)
+	m.rest = &rest
+	return m
+}
+
+// fill makes the mutation of a request, which is zero.
+func (m *Mutation) fill(w *hostkv.Mutation) {
+	if m.rest != nil {
+		*w = *m.rest
+	}
+	w.Op, w.Key, w.Value, w.Literal, w.TTLMS = m.op, m.key, m.value, m.literal, m.ttl
+	if m.value != nil {
+		w.Encoding = m.encoding.String()
+	}
 }
 
 // Put stores a value. How long it lives is said by [Mutation.For]; without it the default of its scope
@@ -50,20 +77,18 @@ type Mutation struct {
 func Put(key Key, v Value) Mutation { return mutation("put", key, v) }
 
 // Delete removes an entry. That there is none is no error.
-func Delete(key Key) Mutation { return Mutation{wire: hostkv.Mutation{Op: "delete", Key: key}} }
+func Delete(key Key) Mutation { return Mutation{op: "delete", key: key} }
 
 // DeleteRange removes the entries of a selection, which must not be zero. The prefix Key{} selects
 // all.
 func DeleteRange(of Selection) Mutation {
-	return Mutation{wire: hostkv.Mutation{Op: "delete_range", Selection: of}}
+	return Mutation{op: "delete_range"}.with(func(rest *hostkv.Mutation) { rest.Selection = of })
 }
 
 // DeleteWhere removes the entries of a selection that meet a filter in JSON; see [ListConfig]. The error
 // code is TooLarge if there are more than 10,000 to look at in one commit.
 func DeleteWhere(of Selection, where []byte) Mutation {
-	m := DeleteRange(of)
-	m.wire.Where, _ = JSON(where).raw()
-	return m
+	return DeleteRange(of).with(func(rest *hostkv.Mutation) { rest.Where, _ = JSON(where).raw() })
 }
 
 // Sum adds a number to the entry's. Integers are exact. If there is no entry, it stores the number;
@@ -85,49 +110,44 @@ func Prepend(key Key, v Value) Mutation { return mutation("prepend", key, v) }
 
 // Touch changes how long an entry lives from now on, 1 ms to 100 years; 0 is for ever.
 func Touch(key Key, ttl time.Duration) Mutation {
-	return Mutation{wire: hostkv.Mutation{Op: "touch", Key: key, TTLMS: new(site.Millis(ttl))}}
+	return Mutation{op: "touch", key: key}.For(ttl)
 }
 
 func mutation(op string, key Key, v Value) Mutation {
-	m := Mutation{wire: hostkv.Mutation{Op: op, Key: key}, value: v}
-	m.wire.Value, m.wire.Encoding = v.raw()
-	m.wire.Literal = v.Encoding == host.EncodedJSON
-	return m
+	return Mutation{op: op, key: key, value: hostkv.ByteString(v.Data), encoding: v.Encoding, literal: v.Encoding == host.EncodedJSON}
 }
 
 // Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores. Without
 // it they are what they are.
 func (m Mutation) Resolve() Mutation {
-	m.wire.Literal = false
+	m.literal = false
 	return m
 }
 
 // For says how long the entry lives from the commit on, 1 ms to 100 years; 0 is for ever.
 func (m Mutation) For(ttl time.Duration) Mutation {
-	m.wire.TTLMS = new(site.Millis(ttl))
+	m.ttl = new(site.Millis(ttl))
 	return m
 }
 
 // Within bounds the result of a [Sum] by numbers of its type; a zero Value is no bound. A result
 // that would pass them is an error, or the bound if clamp is set.
 func (m Mutation) Within(least, most Value, clamp bool) Mutation {
-	m.wire.Clamp = clamp
-	for _, bound := range []struct {
-		v  Value
-		to *host.Raw
-	}{{least, &m.wire.Min}, {most, &m.wire.Max}} {
-		if bound.v.Data != nil {
-			*bound.to, _ = bound.v.raw()
+	return m.with(func(rest *hostkv.Mutation) {
+		rest.Clamp = clamp
+		if least.Data != nil {
+			rest.Min, _ = least.raw()
 		}
-	}
-	return m
+		if most.Data != nil {
+			rest.Max, _ = most.raw()
+		}
+	})
 }
 
 // MaxLen bounds the elements of the array that an [Append] or [Prepend] makes, at least 1. Elements at its
 // other end go.
 func (m Mutation) MaxLen(n int64) Mutation {
-	m.wire.MaxLen = &n
-	return m
+	return m.with(func(rest *hostkv.Mutation) { rest.MaxLen = &n })
 }
 
 // A Commit is done as a whole or not at all: up to 1,000 checks, and up to 10,000 mutations, in
@@ -190,14 +210,14 @@ func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) 
 		mutation [1]hostkv.Mutation
 	}
 	in := &one.CommitInput
-	if in.Mutations = one.mutation[:0]; len(c.Mutations) != 1 {
-		in.Mutations = make([]hostkv.Mutation, 0, len(c.Mutations))
+	if in.Mutations = one.mutation[:]; len(c.Mutations) != 1 {
+		in.Mutations = make([]hostkv.Mutation, len(c.Mutations))
 	}
 	for i := range c.Checks {
 		in.Checks = append(in.Checks, c.Checks[i].wire)
 	}
 	for i := range c.Mutations {
-		in.Mutations = append(in.Mutations, c.Mutations[i].wire)
+		c.Mutations[i].fill(&in.Mutations[i])
 	}
 	out, err := do(in)
 	if err != nil {

@@ -180,12 +180,12 @@ func (tx *Tx) Do(mutations ...Mutation) error {
 
 // do notes what a mutation makes of the entries. What is wrong with it, the commit says.
 func (tx *Tx) do(m *Mutation) {
-	if m.wire.Op == "delete_range" {
-		s, err := spanOf(m.wire.Selection)
+	if m.op == "delete_range" {
+		s, err := spanOf(m.rest.Selection)
 		if err != nil {
 			return
 		}
-		filtered := m.wire.Where != nil
+		filtered := m.rest.Where != nil
 		for key := range tx.own {
 			if s.has(key) {
 				tx.note(key, ownEntry{blind: filtered})
@@ -194,14 +194,15 @@ func (tx *Tx) do(m *Mutation) {
 		tx.ranges = append(tx.ranges, ownRange{s, filtered})
 		return
 	}
-	key, err := pack(m.wire.Key)
+	key, err := pack(m.key)
 	if err != nil {
 		return
 	}
 	switch {
-	case m.wire.Op == "put" && (m.wire.Literal || m.value.Encoding != host.EncodedJSON):
-		tx.note(key, ownEntry{entry: &Entry{Key: m.wire.Key, Value: m.value}})
-	case m.wire.Op == "delete":
+	case m.op == "put" && (m.literal || m.encoding != host.EncodedJSON):
+		data, _ := hostkv.Bytes(m.value)
+		tx.note(key, ownEntry{entry: &Entry{Key: m.key, Value: Value{m.encoding, data}}})
+	case m.op == "delete":
 		tx.note(key, ownEntry{})
 	default:
 		tx.note(key, ownEntry{blind: true})
