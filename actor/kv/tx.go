@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,13 +32,18 @@ type Tx struct {
 	idle   time.Duration // 0 is no limit
 	used   time.Time
 	ended  string
-	asked  int                 // requests
-	seen   map[string]*Entry   // by packed key; nil is no entry
-	keys   []Key               // of seen, in the order of the reads
-	pages  []page              // that were listed
+	asked  int               // requests
+	seen   map[string]*Entry // by packed key; nil is no entry
+	keys   []Key             // of seen, in the order of the reads
+	pages  []page            // that were listed
+	writes []Mutation
+	changes
+}
+
+// What the transaction did to the store.
+type changes struct {
 	own    map[string]ownEntry // by packed key
 	ranges []ownRange          // that were deleted
-	writes []Mutation
 }
 
 // A page is a range that was listed.
@@ -201,7 +207,7 @@ func (tx *Tx) do(m *Mutation) {
 	switch {
 	case m.op == "put" && (m.literal || m.encoding != host.EncodedJSON):
 		data, _ := hostkv.Bytes(m.value)
-		tx.note(key, ownEntry{entry: &Entry{Key: m.key, Value: Value{m.encoding, data}}})
+		tx.note(key, ownEntry{entry: &Entry{Key: m.key, Value: Value{m.encoding, bytes.Clone(data)}}})
 	case m.op == "delete":
 		tx.note(key, ownEntry{})
 	default:
@@ -217,10 +223,10 @@ func (tx *Tx) note(key string, e ownEntry) {
 }
 
 // written returns what the transaction did to an entry; false means nothing.
-func (tx *Tx) written(key string, shown Key) (*Entry, bool, error) {
-	own, ok := tx.own[key]
-	for i := len(tx.ranges) - 1; !ok && i >= 0; i-- {
-		if r := &tx.ranges[i]; r.has(key) {
+func (c *changes) written(key string, shown Key) (*Entry, bool, error) {
+	own, ok := c.own[key]
+	for i := len(c.ranges) - 1; !ok && i >= 0; i-- {
+		if r := &c.ranges[i]; r.has(key) {
 			own, ok = ownEntry{blind: r.blind}, true
 		}
 	}
@@ -290,7 +296,7 @@ func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 func (tx *Tx) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		c := c // each loop begins at the start
-		own, err := tx.ownIn(&c)
+		own, begun, err := tx.ownIn(&c)
 		more := err == nil
 		for c.Digest = true; more; more = c.Cursor != "" {
 			var p Page
@@ -313,7 +319,7 @@ func (tx *Tx) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 					}
 					own = own[1:]
 				}
-				_, changed, failed := tx.written(key, e.Key)
+				_, changed, failed := begun.written(key, e.Key)
 				if err = failed; err != nil {
 					break
 				}
@@ -352,23 +358,26 @@ func (p *put) before(key string, reverse bool) bool {
 	return p.key < key
 }
 
-// ownIn returns the entries of a listing that the transaction has put, in the order of the listing.
-func (tx *Tx) ownIn(c *ListConfig) ([]put, error) {
+// ownIn returns the entries of a listing that the transaction has put, in the order of the listing, and all that it did there.
+func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 	if c.Cursor != "" {
-		return nil, host.Errorf(host.InvalidArgument, "a listing in a transaction has no cursor").With("field", "cursor")
+		return nil, begun, host.Errorf(host.InvalidArgument, "a listing in a transaction has no cursor").With("field", "cursor")
 	}
 	s, err := spanOf(c.Selection)
 	if err != nil {
-		return nil, err
+		return nil, begun, err
 	}
-	var own []put
+	begun = changes{own: make(map[string]ownEntry), ranges: slices.Clip(tx.ranges)}
 	for key, o := range tx.own {
+		if !s.has(key) {
+			continue
+		}
+		begun.own[key] = o
 		switch {
-		case !s.has(key):
 		case o.blind:
-			return nil, host.Errorf(host.FailedPrecondition, "the transaction has changed an entry of the listing, and what it made of it is known after the commit")
+			return nil, begun, host.Errorf(host.FailedPrecondition, "the transaction has changed an entry of the listing, and what it made of it is known after the commit")
 		case o.entry != nil && c.Where != nil:
-			return nil, host.Errorf(host.FailedPrecondition, "key %v: the transaction has put the entry, and the node alone can apply the filter", o.entry.Key)
+			return nil, begun, host.Errorf(host.FailedPrecondition, "key %v: the transaction has put the entry, and the node alone can apply the filter", o.entry.Key)
 		case o.entry != nil:
 			e := *o.entry
 			if c.KeysOnly {
@@ -383,7 +392,7 @@ func (tx *Tx) ownIn(c *ListConfig) ([]put, error) {
 		}
 		return strings.Compare(a.key, b.key)
 	})
-	return own, nil
+	return own, begun, nil
 }
 
 // Commit does the mutations if nothing that the transaction has read has changed; otherwise it returns a

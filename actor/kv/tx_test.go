@@ -67,6 +67,72 @@ func TestATransactionListsBetweenBytes(t *testing.T) {
 	})
 }
 
+// What a transaction gives out is not what it is going to write.
+func TestAnEntryOfATransactionMayBeChanged(t *testing.T) {
+	inStore(t, func(t *testing.T, store kv.Store) {
+		tx := store.Begin()
+		if err := tx.Do(kv.Put(kv.Key{"k"}, kv.Text("abc"))); err != nil {
+			t.Fatal(err)
+		}
+		e, _, err := tx.Get(t.Context(), kv.Key{"k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Value.Data[0] = 'X'
+		must[kv.Result](t)(tx.Commit(t.Context()))
+		if e, _, err := store.Get(t.Context(), kv.Key{"k"}); err != nil || string(e.Value.Data) != "abc" {
+			t.Errorf("stored %q %v", e.Value.Data, err)
+		}
+	})
+}
+
+// A loop over a transaction's entries has each as it was when the loop began, whatever the loop does to those that are to come.
+func TestALoopOfATransactionIsNotChangedByItself(t *testing.T) {
+	for name, do := range map[string]kv.Mutation{
+		"put": kv.Put(kv.Key{"b"}, document(9)), "sum": kv.Sum(kv.Key{"b"}, document(9)), "delete": kv.Delete(kv.Key{"b"}), "range": kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inStore(t, func(t *testing.T, store kv.Store) {
+				must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1)), kv.Put(kv.Key{"b"}, document(2)), kv.Put(kv.Key{"d"}, document(4))}}))
+				tx := store.Begin()
+				if err := tx.Do(kv.Put(kv.Key{"c"}, document(3)), kv.Delete(kv.Key{"d"})); err != nil {
+					t.Fatal(err)
+				}
+				var got []int
+				for e, err := range tx.All(t.Context(), kv.ListConfig{}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got = append(got, number(t, e.Value)); len(got) == 1 {
+						if err := tx.Do(do); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if !slices.Equal(got, []int{1, 2, 3}) {
+					t.Error(got)
+				}
+			})
+		})
+	}
+}
+
+// An empty filter never means that all entries meet it.
+func TestAnEmptyFilterDeletesNothing(t *testing.T) {
+	inStore(t, func(t *testing.T, store kv.Store) {
+		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1))}}))
+		for _, filter := range [][]byte{nil, {}} {
+			_, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, filter)}})
+			if e, is := errors.AsType[*actor.Error](err); !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "mutations[0].where" {
+				t.Errorf("%q: %v", filter, err)
+			}
+		}
+		if n := must[int64](t)(store.Count(t.Context(), kv.Selection{Prefix: kv.Key{}})); n != 1 {
+			t.Errorf("%d entries are left", n)
+		}
+	})
+}
+
 // B16, D8: reads of a transaction see its own writes. They must agree with a map, whatever the order.
 func TestB16ATransactionReadsItsOwnWrites(t *testing.T) {
 	for seed := range uint64(30) {
