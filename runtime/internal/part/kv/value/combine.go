@@ -305,6 +305,9 @@ func (b Bounds) Empty() bool {
 
 // within applies the bounds to a result.
 func (b Bounds) within(n number) (number, error) {
+	if n.isDouble() && math.IsNaN(n.double) && (b.Min != nil || b.Max != nil) { // the sum of both infinities
+		return n, outOfRange("would be no number")
+	}
 	for _, bound := range []struct {
 		value *Value
 		word  string

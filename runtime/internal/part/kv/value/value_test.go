@@ -98,6 +98,7 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 	text := func(s string) Value { return Value{host.EncodedText, []byte(s)} }
 	most := strings.Repeat("9", MaxDigits)
 	none := Value{}
+	double := func(f float64) Value { return Value{host.EncodedV8, v8.FromDouble(f)} }
 	bounds := func(least, most Value, clamp bool) Bounds {
 		b := Bounds{Clamp: clamp}
 		if least.Data != nil {
@@ -150,6 +151,8 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 		{Sum, none, j("11"), bounds(none, j("10"), true), "10", host.EncodedJSON, nil}, // the first write too
 		{Sum, none, j("11"), bounds(none, j("10"), false), "", 0, ErrRange},
 		{Sum, j("1.5"), j("0.5"), bounds(none, j("10"), false), "", 0, ErrMismatch},
+		{Sum, double(math.Inf(1)), double(math.Inf(-1)), bounds(v8JSON(t, "0.5"), none, true), "", 0, ErrRange},
+		{Sum, double(math.Inf(1)), v8JSON(t, "1.5"), bounds(none, v8JSON(t, "2.5"), true), "2.5", host.EncodedV8, nil},
 		{Min, j("3"), j("-4"), Bounds{}, "-4", host.EncodedJSON, nil},
 		{Max, j("3"), j("-4"), Bounds{}, "3", host.EncodedJSON, nil},
 		{Max, j("3"), j("3.5"), Bounds{}, "3.5", host.EncodedJSON, nil},
