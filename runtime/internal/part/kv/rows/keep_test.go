@@ -657,3 +657,32 @@ func TestLargeValueOnABranch(t *testing.T) {
 		t.Error("a branch takes a value of 10 MiB")
 	}
 }
+
+// A scope within another begins with what that has kept, and leaves it what it knows when it is removed.
+func TestAHistoryWithinAnotherLosesNothing(t *testing.T) {
+	r := newRig(t)
+	_, err := r.s.SetScope(nil, Policy{KeepVersions: 100})
+	must(t, err)
+	first := r.put("", "in", "1")
+	r.put("", "out", "1")
+	second := r.put("", "in", "2")
+	r.put("", "out", "2")
+	was := func(at engine.Version, key, want string) {
+		t.Helper()
+		v, err := Look(r.s, "", at, r.s.Version(), r.now)
+		must(t, err)
+		if e, _, err := v.Entry(keyspace.UserKV.Append(nil, pack(key))); err != nil || string(e.Value) != want {
+			t.Errorf("%s was %q (%v), not %s", key, e.Value, err, want)
+		}
+	}
+	r.turn()
+	_, err = r.s.SetScope(pack("in"), Policy{KeepVersions: 50})
+	must(t, err)
+	was(first, "in", "1")
+	r.put("", "in", "3")
+	was(second, "in", "2")
+	r.turn()
+	must(t, r.s.RemoveScope(pack("in")))
+	was(first, "in", "1")
+	was(second, "out", "1")
+}

@@ -402,9 +402,7 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	before, now := there && was.history() != nil, sc.history() != nil
 	switch {
 	case now && !before:
-		if err = s.unkeep(prefix, floor{}); err == nil {
-			err = s.raise(sc, floor{s.Version(), s.Time()})
-		}
+		err = s.beginHistory(sc)
 	case before && !now:
 		var c Count
 		if c, err = readCount(s.WriteSet, keyspace.KVCount.Append(nil, key)); err == nil {
@@ -415,6 +413,25 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 		err = s.relog()
 	}
 	return sc, err
+}
+
+// beginHistory begins the history of a scope. It has what a scope around it has kept of its entries so far.
+func (s *Store) beginHistory(sc *Scope) error {
+	list, err := briefScopes(s.WriteSet)
+	if err != nil {
+		return err
+	}
+	if around := (&Scopes{list: list, known: true}).at(sc.Prefix).outer.history(); around != nil {
+		c, err := readCount(s.WriteSet, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, around.Prefix)))
+		if err != nil {
+			return err
+		}
+		return s.raise(sc, c.floor())
+	}
+	if err := s.unkeep(sc.Prefix, floor{}); err != nil {
+		return err
+	}
+	return s.raise(sc, floor{s.Version(), s.Time()})
 }
 
 // errDeclared refuses to change a scope that the type declares.

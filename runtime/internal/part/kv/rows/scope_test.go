@@ -319,6 +319,25 @@ func TestAFullScopeIsClearedAlone(t *testing.T) {
 	}
 }
 
+// Entries that have expired make room in each scope that has none, and as much as is needed.
+func TestAFullScopeIsClearedUntilThereIsRoom(t *testing.T) {
+	s := scoped(t, nil, Policy{MaxBytes: 1000})
+	if _, err := s.SetScope(pack("a"), Policy{MaxKeys: 1}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, put(s, 2000, strings.Repeat("x", 900), "b"))
+	must(t, put(s, 2000, "1", "a", 1))
+	s.Advance(3000)
+	must(t, put(s, 0, strings.Repeat("x", 500), "a", 2))
+
+	s = scoped(t, nil, Policy{MaxBytes: 2 * mostCleared * 100})
+	for i := range mostCleared + 500 {
+		must(t, put(s, 2000, strings.Repeat("x", 100), "b", i))
+	}
+	s.Advance(3000)
+	must(t, put(s, 0, strings.Repeat("x", 2*mostCleared*100-100), "a"))
+}
+
 // What is removed and kept as a version does not need room that a full actor has not.
 func TestAFullActorWithVersionsCanBeEmptied(t *testing.T) {
 	space, rows := openRows(t)

@@ -39,10 +39,15 @@ type QuotaError struct {
 	What  string // keys, bytes or groups
 	Limit int64
 	Need  int64
+	// Hidden leaves the scope and the numbers out of the text.
+	Hidden bool
 }
 
 // Error names the scope and its bound.
 func (e *QuotaError) Error() string {
+	if e.Hidden {
+		return fmt.Sprintf("a scope of the key has no room for the %s", e.What)
+	}
 	return fmt.Sprintf("the scope %s has room for %d %s; %d are needed", e.Scope.Name(), e.Limit, e.What, e.Need)
 }
 
@@ -312,18 +317,18 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	return engine.Entry{}, false, nil
 }
 
-// charged makes a change of one key, which expires at a time or never, with what the scopes count. If one has no room, entries of
-// it that have expired make some.
+// charged makes a change of one key, which expires at a time or never, with what the scopes count. If some have no room, entries of
+// theirs that have expired make it, up to a number.
 func (s *Store) charged(sc *Scope, key []byte, keys, size, expire int64, change func() error) error {
-	for retry := true; ; retry = false {
+	for cleared := 0; ; {
 		l := ledger{rows: s.WriteSet}
 		err := l.add(sc, key[1:], keys, size)
-		if full, is := errors.AsType[*QuotaError](err); is && retry {
+		if full, is := errors.AsType[*QuotaError](err); is && cleared < 10*mostCleared {
 			n, perr := s.clear(full.Scope)
 			if perr != nil {
 				return perr
 			}
-			if n > 0 {
+			if cleared += n; n > 0 {
 				continue
 			}
 		}
@@ -344,13 +349,15 @@ func (s *Store) TakePurged() [][]byte {
 	return keys
 }
 
+// mostCleared is how many entries clear removes at most.
+const mostCleared = 1000
+
 // clear removes entries of a scope that have expired, up to some.
 func (s *Store) clear(sc *Scope) (n int, err error) {
-	const most = 1000
 	l := ledger{rows: s.WriteSet}
 	var due []engine.Entry
 	if err := overdue(s.WriteSet, s.Now(), func(e *engine.Entry) {
-		if len(due) < most && sc.has(e.Key[1:]) {
+		if len(due) < mostCleared && sc.has(e.Key[1:]) {
 			due = append(due, *e)
 		}
 	}); err != nil {
