@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -291,4 +293,25 @@ func TestAScopeKeepsItsPolicy(t *testing.T) {
 	s.set(id, "n", "b", "1")
 	s.want(413, "", "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"c","value":1}`)
 	s.want(200, `"recordCount":2`, "GET", "instances/"+id, "")
+}
+
+// A client that leaves while its instance is deleted leaves no scope, which nobody would remove.
+func TestAnInstanceIsDeletedForAClientThatHasLeft(t *testing.T) {
+	s := open(t)
+	id := s.instance("one")
+	ctx, leave := context.WithCancel(t.Context())
+	s.node.Before = func(_ context.Context, _ string, r *host.Request) error {
+		if r != nil && r.Method == host.KVRemoveScope {
+			leave()
+		}
+		return nil
+	}
+	r := httptest.NewRequestWithContext(ctx, "DELETE", "/actors/room/a/-/kvstore/instances/"+id, http.NoBody)
+	s.gateway.ServeHTTP(httptest.NewRecorder(), r)
+	if ctx.Err() == nil {
+		t.Error("the client has not left")
+	}
+	if left := s.call("kv.scopes", `{}`); left != `{"scopes":[]}` {
+		t.Errorf("%s is left", left)
+	}
 }

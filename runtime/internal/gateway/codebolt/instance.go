@@ -141,9 +141,12 @@ func scope(r *kvrest.Request, id string) error {
 	return r.Do(host.KVSetScope, &in, new(kv.Scope))
 }
 
-// unscope removes the scope of an instance that is not there.
+// unscopeTime is how long unscope may go on when the client has left.
+const unscopeTime = 10 * time.Second
+
+// unscope removes the scope of an instance that is not there, also when the client has left: nobody else would.
 func unscope(r *kvrest.Request, id string) error {
-	err := r.DoExisting(host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)}, new(kv.RemoveScopeOutput))
+	err := r.DoLater(unscopeTime, host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)}, new(kv.RemoveScopeOutput))
 	if missing(err) {
 		return nil
 	}

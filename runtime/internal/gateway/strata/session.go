@@ -21,15 +21,15 @@ import (
 // The limits of transactions.
 const (
 	idle          = 30 * time.Second
-	maxSessions   = 10_000   // transactions of a gateway
-	maxOfActor    = 100      // of an actor
-	maxBytes      = 16 << 20 // that one has read and is to write
-	maxActorBytes = 32 << 20 // that all of an actor have
-	maxAllBytes   = 64 << 20 // that all of a gateway have
-	maxLapsed     = 10_000   // transactions that ended by themselves, and that are remembered for that
-	entryBytes    = 512      // what an entry costs besides its key and value
-	listBytes     = 5 << 10  // what a page of a listing costs besides its bounds, which are in it three times
-	madeSessions  = "txn:"   // begins the names of sessions that TxnBegin makes
+	maxSessions   = 10_000           // transactions of a gateway
+	maxOfActor    = 100              // of an actor
+	maxBytes      = hostkv.MaxCommit // that one has read and is to write: no more than its commit takes
+	maxActorBytes = 32 << 20         // that all of an actor have
+	maxAllBytes   = 64 << 20         // that all of a gateway have
+	maxLapsed     = 10_000           // transactions that ended by themselves, and that are remembered for that
+	entryBytes    = 512              // what an entry costs besides its key and value
+	listBytes     = 5 << 10          // what a page of a listing costs besides its bounds, which are in it three times
+	madeSessions  = "txn:"           // begins the names of sessions that TxnBegin makes
 )
 
 // A sessionKey names a session. Each actor has names of its own, and so have callers with other credentials: one may not read or
