@@ -106,7 +106,7 @@ func (c *cli) printEntryChange(ch *kv.Change, version uint64) error {
 	}
 	text := "is not there"
 	if ch.Entry != nil {
-		text = brief(ch.Entry.Value)
+		version, text = ch.Entry.Version, brief(ch.Entry.Value)
 	}
 	_, err := fmt.Fprintf(c.stdout, "v%d  %s  %s\n", version, formatKey(ch.Key), text)
 	return err

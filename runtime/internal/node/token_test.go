@@ -63,7 +63,7 @@ var tokenCalls = map[string]struct {
 	host.KVGroups:       {token.Read, []string{`{"prefix":["in"]}`}, []string{`{"prefix":[]}`, `{"prefix":["out"]}`}},
 	host.KVIndexes:      {token.Read, []string{``}, nil},
 	host.KVSearch:       {token.Read, []string{`{"prefix":["in"],"query":"x"}`}, []string{`{"prefix":[],"query":"x"}`, `{"prefix":["out"],"query":"x"}`}},
-	host.KVSetScope:     {readWrite, []string{`{"prefix":["in","s"]}`}, []string{`{"prefix":["in","s"],"log":true}`, `{"prefix":["in"],"max_keys":9}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
+	host.KVSetScope:     {readWrite, []string{`{"prefix":["in","s"]}`}, []string{`{"prefix":["in","s"],"log":true}`, `{"prefix":["in","s"],"keep_versions":1}`, `{"prefix":["in"],"max_keys":9}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
 	host.KVRemoveScope:  {readWrite, []string{`{"prefix":["in","s"],"entries":true}`}, []string{`{"prefix":["in"]}`, `{"prefix":[],"entries":true}`, `{"prefix":["out"]}`}},
 	host.KVSetIndex:     {readWrite, nil, []string{`{"prefix":["in","i"],"fields":[{"path":"a"}]}`, `{"prefix":[],"fields":[{"path":"a"}]}`, `{"prefix":["out"],"fields":[{"path":"a"}]}`}},
 	host.KVRemoveIndex:  {readWrite, nil, []string{`{"prefix":["in","i"]}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
@@ -76,7 +76,7 @@ var tokenCalls = map[string]struct {
 	host.KVRemoveBranch: {readWrite, nil, []string{`{"branch":"b"}`}},
 	host.KVDiff:         {token.Read, []string{`{"from":{},"to":{"branch":"b"},"prefix":["in"]}`}, []string{`{"from":{},"to":{"branch":"b"}}`, `{"from":{},"to":{"branch":"b"},"prefix":["out"]}`}},
 	host.KVMerge: {readWrite, []string{`{"source":{"branch":"b"},"prefix":["in"]}`, `{"source":{"branch":"b"},"keys":[["in","x"]],"dry_run":true}`}, []string{
-		`{"source":{"branch":"b"}}`, `{"source":{"branch":"b"},"keys":[["in"],["out"]]}`, `{"source":{"branch":"b"},"prefix":["out"]}`,
+		`{"source":{"branch":"b"}}`, `{"source":{"branch":"b"},"keys":[["in"],["out"]]}`, `{"source":{"branch":"b"},"keys":[["in","x"]]}`, `{"source":{"branch":"b"},"prefix":["in","x"]}`, `{"source":{"branch":"b"},"prefix":["out"]}`,
 	}},
 	host.KVWatch: {token.Read | token.Watch, []string{`{"keys":[{"key":["in","x"]}]}`}, []string{`{"keys":[{"key":["in"]},{"key":["out"]}]}`}},
 	host.KVFeed:  {token.Read | token.Watch, []string{`{"prefixes":[["in"]]}`}, []string{`{}`, `{"prefixes":[[]]}`, `{"prefixes":[["in"],["out"]]}`}},
@@ -210,6 +210,41 @@ func TestATokenWithoutReadIsToldNothing(t *testing.T) {
 	out, err := g.as(watcher, host.KVFeed, `{"prefixes":[["in"]],"after":0}`)
 	if err != nil || strings.Contains(out, "hidden") || strings.Contains(out, "out") || !strings.Contains(out, `"range":{"prefix":["in"]}`) {
 		t.Errorf("the feed: %s %v", out, err)
+	}
+}
+
+// A scope around the token's keys has keys of others, whose size is not the token's to know. A log and a history that the owner has
+// set within stay as they are.
+func TestATokenIsNotToldOfScopesAroundItsKeys(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p"})
+	g.kv("in.x=1", "out=1")
+	both := g.newToken(token.CreateInput{Rights: []string{"read", "write"}, Prefix: kv.Key{"in"}}).Text
+	writer := g.newToken(token.CreateInput{Rights: []string{"write"}}).Text
+	g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: kv.Key{}, ScopePolicy: kv.ScopePolicy{MaxBytes: 100, KeepVersions: 9}}, nil)
+	g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: kv.Key{"in", "few"}, ScopePolicy: kv.ScopePolicy{MaxKeys: 1, KeepVersions: 5}}, nil)
+	for _, text := range []string{both, writer} {
+		_, err := g.as(text, host.KVCommit, `{"mutations":[{"op":"put","key":["in","x"],"value":"`+strings.Repeat("x", 200)+`"}]}`)
+		e := wantCode(t, err, host.QuotaExceeded)
+		if told := fmt.Sprint(e, e.Metadata); e.Metadata["reason"] != "scope_full" || strings.ContainsAny(strings.ReplaceAll(told, "mutations[0]", ""), "0123456789") || e.Metadata["scope"] != "" {
+			t.Errorf("told %s", told)
+		}
+	}
+	if _, err := g.as(both, host.KVCommit, `{"mutations":[{"op":"put","key":["in","few",1],"value":1}]}`); err != nil {
+		t.Error(err)
+	}
+	_, err := g.as(both, host.KVCommit, `{"mutations":[{"op":"put","key":["in","few",2],"value":1}]}`)
+	if e := wantCode(t, err, host.QuotaExceeded); e.Metadata["limit"] != "1" {
+		t.Errorf("of its own scope: %v", e)
+	}
+	for _, policy := range []string{``, `,"keep_versions":1`, `,"keep_versions":5,"log":true`} {
+		_, err := g.as(both, host.KVSetScope, `{"prefix":["in","few"]`+policy+`}`)
+		wantCode(t, err, host.PermissionDenied)
+	}
+	_, err = g.as(both, host.KVRemoveScope, `{"prefix":["in","few"]}`)
+	wantCode(t, err, host.PermissionDenied)
+	if _, err := g.as(both, host.KVSetScope, `{"prefix":["in","few"],"keep_versions":5,"max_keys":2}`); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -226,7 +226,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	out.Version = uint64(store.Version())
 	if _, err := kvrows.Apply(writer, &kvrows.Commit{Mutations: plan.Mutations}); err != nil {
 		store.TakePurged() // what it purged is undone
-		return kv.MergeOutput{}, unplaced(err)
+		return kv.MergeOutput{}, unplaced(hide(t.Work.Ctx, err))
 	}
 	if h := TurnOf(t); in.Target == "" {
 		h.expired(store)

@@ -147,7 +147,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	failed, err := kvrows.Apply(writer, &do)
 	if err != nil {
 		store.TakePurged() // what it purged is undone
-		return kv.CommitOutput{}, refusal(err)
+		return kv.CommitOutput{}, refusal(hide(h.K.Work.Ctx, err))
 	}
 	out := kv.CommitOutput{OK: failed == nil, Failed: failed, Resolved: stands.made}
 	if !out.OK {

@@ -1,17 +1,20 @@
 package kv
 
 import (
+	"bytes"
 	"context"
+	"errors"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
+	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
 // What a token does not allow is refused by the input of a method, before anything is read. So a method needs no other check, if its
 // input says which keys it is about. The few whose answers say more leave that out: kv.indexes, kv.feed, and kv.commit without the
-// right read.
+// right read. kv.set_scope and kv.remove_scope also look at the scope that there is.
 
 // selected returns an error for a selection that has keys outside of a grant.
 func selected(g *token.Grant, s *kv.Selection) error {
@@ -107,16 +110,7 @@ func inner(g *token.Grant, prefix kv.Key) error {
 	return token.Denied("to change the scope of all its keys, only scopes within").With("field", "prefix")
 }
 
-// maySetScope also refuses a log to a token with a prefix: the actor has one log, with room for so much.
-func maySetScope(g *token.Grant, in *kv.SetScopeInput) error {
-	if in.Log {
-		if err := g.Whole("to log changes"); err != nil {
-			return of("log", err)
-		}
-	}
-	return inner(g, in.Prefix)
-}
-
+func maySetScope(g *token.Grant, in *kv.SetScopeInput) error       { return inner(g, in.Prefix) }
 func mayRemoveScope(g *token.Grant, in *kv.RemoveScopeInput) error { return inner(g, in.Prefix) }
 
 // mayKeep: pins and branches are of the whole store, which keeps versions for them.
@@ -150,14 +144,23 @@ func mayMerge(g *token.Grant, in *kv.MergeInput) error {
 		return err
 	}
 	if in.Keys == nil {
-		return chosen(g, &in.Selection)
+		if err := chosen(g, &in.Selection); err != nil {
+			return err
+		}
 	}
 	for i, key := range in.Keys {
 		if err := g.Key(key); err != nil {
 			return at("keys", i, err)
 		}
 	}
-	return nil
+	if len(g.Prefix) == 0 || in.DryRun || in.Base != nil || in.Source.At != 0 {
+		return nil
+	}
+	// The next merge is told of this one, and of few parts: those that one token merges must not take the place of others'.
+	if start, _, err := bounds(&in.Selection); err != nil || in.Keys == nil && bytes.Equal(start, g.Prefix) {
+		return err
+	}
+	return token.Denied("to merge a part of its keys, unless the base is named").With("field", "base")
 }
 
 func mayWatch(g *token.Grant, in *kv.WatchInput) error {
@@ -254,6 +257,31 @@ func blind(ctx context.Context, out *kv.CommitOutput) {
 			out.Results[i].Deleted = 0
 		}
 	}
+}
+
+// hide leaves out of an error how full a scope is, if its caller may not read that: the scope may have keys of others.
+func hide(ctx context.Context, err error) error {
+	if full, is := errors.AsType[*kvrows.QuotaError](err); is {
+		g := token.Of(ctx)
+		full.Hidden = g != nil && (g.Allow(token.Read) != nil || !g.Packed(full.Scope.Prefix))
+	}
+	return err
+}
+
+// mayBound returns an error if a grant with a prefix may not change what a scope keeps of its past: its policy was one, and becomes
+// another. What is kept is room that no scope bounds, and a log is the actor's one.
+func mayBound(g *token.Grant, was, to *kvrows.Policy) error {
+	if was.Log != to.Log || was.LogEvents != to.LogEvents || was.LogBytes != to.LogBytes || was.LogFor != to.LogFor {
+		if err := g.Whole("to log changes, or no longer"); err != nil {
+			return of("log", err)
+		}
+	}
+	if was.KeepVersions != to.KeepVersions || was.KeepFor != to.KeepFor {
+		if err := g.Whole("to change what is kept of the past"); err != nil {
+			return of("keep_versions", err)
+		}
+	}
+	return nil
 }
 
 // clip returns the part of a range of deleted entries that a grant is for. An event tells the range, which may be a wider one.

@@ -165,8 +165,11 @@ func Keep(t *kernel.Turn, key, value []byte) error {
 // refused makes an error of the store one for the handler.
 func refused(err error) error {
 	if full, ok := errors.AsType[*kvrows.QuotaError](err); ok {
-		return host.Errorf(host.QuotaExceeded, "%s", full).With("reason", "scope_full").With("scope", full.Scope.Name()).
-			With("what", full.What).With("limit", strconv.FormatInt(full.Limit, 10))
+		e := host.Errorf(host.QuotaExceeded, "%s", full).With("reason", "scope_full").With("what", full.What)
+		if full.Hidden {
+			return e
+		}
+		return e.With("scope", full.Scope.Name()).With("limit", strconv.FormatInt(full.Limit, 10))
 	}
 	return fault.Limit(err)
 }

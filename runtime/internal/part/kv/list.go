@@ -126,11 +126,13 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 
 // compile compiles a filter, and returns its text; without one it is nil.
 func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filter, text []byte, err error) {
-	text = []byte(given(codec, raw))
-	if len(text) > 0 && codec == host.CBOR {
+	if text = []byte(given(codec, raw)); len(text) == 0 {
+		return nil, nil, nil
+	}
+	if codec == host.CBOR {
 		text, err = kv.Bytes(text)
 	}
-	if err == nil && len(text) > 0 {
+	if err == nil { // a text that is empty is no filter, and never none
 		filter, err = where.Compile(text, now)
 	}
 	return filter, text, err

@@ -66,7 +66,7 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		}
 	}
 	store := storeOf(t.Core)
-	if err := mayHold(token.Of(t.Work.Ctx), store, prefix); err != nil {
+	if err := mayPlace(token.Of(t.Work.Ctx), store, prefix, &p); err != nil {
 		return kv.Scope{}, err
 	}
 	sc, err := store.SetScope(prefix, p)
@@ -81,13 +81,20 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	return r.scope(sc, &counts[0])
 }
 
-// mayHold returns an error if a token with a prefix has enough scopes. Others would be left with none: an actor has so many.
-func mayHold(g *token.Grant, store *kvrows.Store, prefix []byte) error {
+// mayPlace returns an error if a token with a prefix may not give a scope a policy, or has enough scopes. Others would be left with
+// none: an actor has so many.
+func mayPlace(g *token.Grant, store *kvrows.Store, prefix []byte, p *kvrows.Policy) error {
 	if g == nil || len(g.Prefix) == 0 {
 		return nil
 	}
-	there, err := store.Has(prefix)
-	if err != nil || there {
+	was, there, err := kvrows.Find(store, prefix)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return mayBound(g, &was.Policy, p)
+	}
+	if err := mayBound(g, new(kvrows.Policy), p); err != nil {
 		return err
 	}
 	n, err := store.Scopes(g.Bounds())
@@ -106,6 +113,15 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScop
 	store := storeOf(t.Core)
 	if out.Removed, err = store.Has(prefix); err != nil || !out.Removed {
 		return out, err
+	}
+	if g := token.Of(t.Work.Ctx); g != nil {
+		was, _, err := kvrows.Find(store, prefix)
+		if err == nil {
+			err = mayBound(g, &was.Policy, new(kvrows.Policy))
+		}
+		if err != nil {
+			return out, err
+		}
 	}
 	if in.Entries {
 		var end []byte
