@@ -86,7 +86,7 @@ func TestAnEntryOfATransactionMayBeChanged(t *testing.T) {
 	})
 }
 
-// A loop over a transaction's entries has each as it was when the loop began, whatever the loop does to those that are to come.
+// A loop over a transaction's entries has each as it was when the loop began, whatever the loop does to the next ones.
 func TestALoopOfATransactionIsNotChangedByItself(t *testing.T) {
 	for name, do := range map[string]kv.Mutation{
 		"put": kv.Put(kv.Key{"b"}, document(9)), "sum": kv.Sum(kv.Key{"b"}, document(9)), "delete": kv.Delete(kv.Key{"b"}), "range": kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),

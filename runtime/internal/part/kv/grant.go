@@ -156,7 +156,7 @@ func mayMerge(g *token.Grant, in *kv.MergeInput) error {
 	if len(g.Prefix) == 0 || in.DryRun || in.Base != nil || in.Source.At != 0 {
 		return nil
 	}
-	// The next merge is told of this one, and of few parts: those that one token merges must not take the place of others'.
+	// The next merge is told of this one, and of few parts: what one token merges must not take the place of what others do.
 	if start, _, err := bounds(&in.Selection); err != nil || in.Keys == nil && bytes.Equal(start, g.Prefix) {
 		return err
 	}
