@@ -198,7 +198,7 @@ func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 
 func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	t.Helper()
-	const actors = 5_000
+	const actors = 3_000
 	n, one := newNode(), named(add(0))
 	open := func() *runtime.Runtime { return n.open(t, func(o *runtime.Options) { o.NoSync = true }) }
 	heap := func() int64 {

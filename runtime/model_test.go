@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-var modelSeeds = flag.Int("model-seeds", 8, "how many random histories the model test runs")
+var modelSeeds = flag.Int("model-seeds", 4, "how many random histories the model test runs")
 
 // TestRandomHistoriesAgreeWithTheModel drives a few actors at random (writes, messages, alarms, errors, panics, sleeps)
 // through power cuts at random moments and restarts, and compares with what a simple model allows.

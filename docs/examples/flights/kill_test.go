@@ -19,8 +19,8 @@ import (
 // `make crash` sets these.
 var (
 	binary      = flag.String("binary", "", "test this `program` instead of the one inside the test binary")
-	killCount   = flag.Int("kills", 3, "how often the program is killed in the middle of the import")
-	flightCount = flag.Int("flights", 800, "how many flights are imported")
+	killCount   = flag.Int("kills", 2, "how often the program is killed in the middle of the import")
+	flightCount = flag.Int("flights", 150, "how many flights are imported")
 )
 
 // asProgram in the environment makes the test binary run as the program itself.

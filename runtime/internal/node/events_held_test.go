@@ -71,13 +71,13 @@ func upTo(n uint64) (all []uint64) {
 }
 
 func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
-	const actors, limit = 50, 256 << 10
+	const actors, events, limit = 20, 50, 128 << 10
 	bubble(t, func(o *Options) { o.MaxEventBytes = limit }, listeners(), func(t *testing.T, g *stage) {
 		var slow []host.EventStream
 		for i := range actors {
 			slow = append(slow, g.follow(fmt.Sprint(i)))
 		}
-		for range 100 {
+		for range events {
 			for i := range actors {
 				g.must(fmt.Sprint(i), emits(1, 1000))
 			}
@@ -93,7 +93,7 @@ func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 		}
 		quick.(*event.Subscription).Mu.Unlock()
 		for i, s := range slow {
-			if got := sequences(t, s); !slices.Equal(got, upTo(100)) {
+			if got := sequences(t, s); !slices.Equal(got, upTo(events)) {
 				t.Fatalf("stream %d got %v", i, got)
 			}
 		}
@@ -213,7 +213,7 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 	over := make(chan struct{})
 	for i := range keys {
 		emitting.Go(func() {
-			for n := range 150 {
+			for n := range 60 {
 				f := emits(1+n%5, 200<<(n%8))
 				if n%40 == 39 {
 					f = func(p *puppet, t host.Turn) error { t.DestroySelf(); return emits(1, 300)(p, t) }
@@ -224,7 +224,7 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 			}
 		})
 	}
-	for i := range 24 {
+	for i := range 12 {
 		reading.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
 			for {

@@ -292,8 +292,11 @@ func TestCommitsBoundWhatTheyRead(t *testing.T) {
 
 	large := host.Raw(`"` + strings.Repeat("x", 1<<20-2) + `"`)
 	g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: kv.Key{"large"}, Value: large}}}, &out)
-	in = kv.CommitInput{Checks: slices.Repeat([]kv.Check{{Key: kv.Key{"large"}, Value: host.Raw("1")}}, 65)}
-	refused(in, "checks")
+	forever := int64(0)
+	in = kv.CommitInput{Mutations: slices.Repeat([]kv.Mutation{{Op: "touch", Key: kv.Key{"large"}, TTLMS: &forever}}, 64)} // 64 MiB
+	g.mustVerb("a", host.KVCommit, in, &out)
+	in.Checks = []kv.Check{{Key: kv.Key{"large"}, Value: large}} // which reads it once more
+	refused(in, "mutations[63]")
 	if e := g.verb("a", host.KVGet, kv.GetInput{Key: kv.Key{"n", int64(9)}}, new(kv.GetOutput)); e != nil {
 		t.Error(e)
 	}

@@ -15,12 +15,12 @@ import (
 	kvpart "github.com/cairn-run/cairn/runtime/internal/part/kv"
 )
 
-// smaller is by what events are smaller than they may be, where tests divide them: what reads JSON takes its time under the race
+// smaller is by what the bounds of watchers are smaller, where tests divide them: what reads JSON takes its time under the race
 // detector.
 const smaller = 64
 
-// divided has events be divided early, into parts of 16 values of large.
-func (g *stage) divided() { kernel.PartOf[*kvpart.Part](g.Kernel).DivideEvents(smaller) }
+// divided makes the bounds of watchers smaller. An event has room for 16 values of large.
+func (g *stage) divided() { kernel.PartOf[*kvpart.Part](g.Kernel).Divide(smaller) }
 
 // large puts a JSON value of nearly 16 KiB, as a handler does.
 func (g *stage) large(name string, n int) {
@@ -175,8 +175,8 @@ func TestReadsThatDoNotWaitAreNoWatchers(t *testing.T) {
 }
 
 func TestWhatAllWatchersRememberIsBounded(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxEventBytes = 10 << 20 }, nil, func(t *testing.T, g *stage) {
-		g.longKeys(2000, "k", 1500) // 3 MB
+	bubble(t, func(o *Options) { o.MaxEventBytes = 10 << 18 }, nil, func(t *testing.T, g *stage) {
+		g.longKeys(500, "k", 1500) // 750 kB
 		var all []kv.Watch
 		for {
 			w, err := g.WatchKV(t.Context(), pAddr("a"), kv.Watching{Prefixes: []kv.Key{{}}})
@@ -194,11 +194,11 @@ func TestWhatAllWatchersRememberIsBounded(t *testing.T) {
 		var s shown
 		s.told(t, few, "")
 		var in kv.WatchInput // a read that does not wait is not refused either
-		for i := range kv.MaxWatchedKeys {
+		for i := range 500 {
 			in.Keys = append(in.Keys, kv.WatchedKey{Key: kv.Key{fmt.Sprintf("%s%05d", strings.Repeat("k", 1500), i)}})
 		}
 		var out kv.Changes
-		if g.mustVerb("a", host.KVWatch, in, &out); len(out.Changes) != 1000 {
+		if g.mustVerb("a", host.KVWatch, in, &out); len(out.Changes) != 500 {
 			t.Errorf("%d changes", len(out.Changes))
 		}
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{}}, Initial: true})
@@ -215,14 +215,15 @@ func TestWhatAllWatchersRememberIsBounded(t *testing.T) {
 
 func TestTheBytesOfTheKeysOfAWatcherAreBounded(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.longKeys(10_000, "k", 1900)
+		g.divided()
+		g.longKeys(kv.MaxWatchedBytes/smaller/1900+1, "k", 1900)
 		for _, initial := range []bool{false, true} {
 			w, err := g.WatchKV(t.Context(), pAddr("a"), kv.Watching{Prefixes: []kv.Key{{}}, Initial: initial})
 			if err == nil {
 				_, err = w.Next(t.Context()) // before it has told any
 				w.Close()
 			}
-			if e := wantCode(t, err, host.TooLarge); e.Metadata["what"] != "bytes of the keys that one watcher follows" || e.Metadata["limit"] != fmt.Sprint(kv.MaxWatchedBytes) {
+			if e := wantCode(t, err, host.TooLarge); e.Metadata["what"] != "bytes of the keys that one watcher follows" || e.Metadata["limit"] != fmt.Sprint(kv.MaxWatchedBytes/smaller) {
 				t.Errorf("initial %v: %v %v", initial, e, e.Metadata)
 			}
 		}

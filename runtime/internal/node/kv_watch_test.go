@@ -449,13 +449,12 @@ func TestWatchersAreToldLargeStatesInParts(t *testing.T) {
 
 func TestWatchersOfTooMuchAreToldSo(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		for i := range kv.MaxWatchedEntries/kv.MaxMutations + 1 {
-			many := make([]string, min(kv.MaxMutations, kv.MaxWatchedEntries-1-i*kv.MaxMutations+2))
-			for n := range many {
-				many[n] = fmt.Sprintf("k.%06d=1", i*kv.MaxMutations+n)
-			}
-			g.kv(many...)
+		g.divided()
+		many := make([]string, kv.MaxWatchedEntries/smaller+1)
+		for n := range many {
+			many[n] = fmt.Sprintf("k.%06d=1", n)
 		}
+		g.kv(many...)
 		_, err := g.WatchKV(t.Context(), pAddr("a"), kv.Watching{Prefixes: []kv.Key{{"k"}}})
 		wantCode(t, err, host.TooLarge)
 		w := g.watch(kv.Watching{Prefixes: []kv.Key{{"k"}}, Initial: true})

@@ -69,8 +69,8 @@ func TestMoreMessagesThanATurnMayWriteAreBoundToTheirTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p postOffice
 		g := newStage(t, nil)
-		p.fill(g, 10, 3, 1<<18)
-		g.writeBytes = 4 << 20
+		p.fill(g, 10, 3, 1<<16)
+		g.writeBytes = 1 << 20
 		g.restart()
 		time.Sleep(time.Minute)
 		p.check(t, 30)
@@ -162,6 +162,9 @@ func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 		p.fill(g, 1, mail.MaxPinned+10, 0) // two turns bind them
 		unbound := 0
 		p.visit = func() {
+			if len(p.came)%16 > 0 { // to count takes its time
+				return
+			}
 			_, n := count(t, g.store)
 			unbound += n
 		}

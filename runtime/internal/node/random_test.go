@@ -57,7 +57,7 @@ var manners = []manner{
 // every turn, the node restarts or crashes after every command, or the power fails at a random write and sync within commands, and
 // the caller repeats the command with its idempotency key. The seed of a failure gives the scenario.
 func TestRandomScenariosEndAlike(t *testing.T) {
-	seeds := uint64(4)
+	seeds := uint64(2)
 	if long() {
 		seeds = 200
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -165,20 +164,14 @@ func TestALargeValueGoesInAndOutInParts(t *testing.T) {
 		parts *= 2
 	}
 	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT v FROM file"}, &host.SQLOutput{}), host.TooLarge)
-	var got []byte
-	for at := 1; at < parts*len(part); at += 4_000_000 {
+	for _, n := range []int{0, parts - 1} {
 		var out host.SQLOutput
-		g.mustVerb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT substr(v, ?, 4000000) FROM file", Args: []any{at}}, &out)
+		g.mustVerb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT substr(v, ?, ?) FROM file", Args: []any{1 + n*len(part), len(part)}}, &out)
 		value, _ := out.Rows[0][0].(map[string]any)
 		text, _ := value["base64"].(string)
-		b, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
+		if text != encoded["base64"] {
+			t.Errorf("part %d comes back as %d bytes of base64, and is not what was written", n, len(text))
 		}
-		got = append(got, b...)
-	}
-	if !bytes.Equal(got, bytes.Repeat(part, parts)) {
-		t.Errorf("%d bytes come back, and are not what was written", len(got))
 	}
 }
 

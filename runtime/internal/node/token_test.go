@@ -500,8 +500,11 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			for range token.MaxTokens/8 - 1 {
+			for i := range token.MaxTokens/8 - 1 {
 				made := g.newToken(token.CreateInput{Rights: []string{"read"}, Prefix: kv.Key{"in"}})
+				if i%8 > 0 {
+					continue
+				}
 				if _, err := g.as(made.Text, host.KVGet, `{"key":["in"]}`); err != nil {
 					t.Error(err)
 				}

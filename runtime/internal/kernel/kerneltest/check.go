@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
@@ -294,11 +295,18 @@ func (x *trial) leaveMemory() {
 	}
 }
 
+// stacks has room for what goroutinesOf reads. Under the race detector fresh memory is dear.
+var stacks struct {
+	sync.Mutex
+	buf [1 << 20]byte
+}
+
 // goroutinesOf returns the stacks of the goroutines of the bubble that are in one function and not in
 // another. This one and those of the bubble itself do not count.
 func goroutinesOf(in, not string) string {
-	buf := make([]byte, 1<<20)
-	all := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+	stacks.Lock()
+	all := strings.Split(string(stacks.buf[:runtime.Stack(stacks.buf[:], true)]), "\n\n")
+	stacks.Unlock()
 	_, bubble, _ := strings.Cut(all[0], "synctest bubble ")
 	bubble, _, _ = strings.Cut(bubble, "]")
 	return strings.Join(slices.DeleteFunc(all[1:], func(g string) bool {

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -402,8 +403,8 @@ func story(x *trial) {
 	}
 }
 
-// few is how many syncs the short form crashes at.
-const few = 4
+// few is at how many syncs the short form crashes.
+const few = 2
 
 // crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn: before it
 // is done, with nothing of it kept and with half of it kept. Commits share syncs as it happens, so a story may end before the last of
@@ -443,7 +444,8 @@ func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 		}
 	} else {
 		for i := range min(few, n) {
-			crash(1+i*n/min(few, n), i%2*50)
+			each := n / min(few, n)
+			crash(1+i*each+rand.IntN(each), rand.IntN(2)*50) // drawn, so that all are tried in time
 		}
 	}
 	if len(faults) == 0 && 2*crashed < tried {

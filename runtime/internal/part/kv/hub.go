@@ -24,7 +24,7 @@ type hub struct {
 	held      atomic.Int64         // bytes of the changes that watchers have in hand
 	known     atomic.Int64         // bytes of what watchers remember
 
-	changesBytes, eventBytes int // see there
+	watchBounds
 }
 
 // An audience is the watches of one actor.

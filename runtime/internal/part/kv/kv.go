@@ -44,14 +44,11 @@ type Log interface {
 
 // New makes the part.
 func New(send Send, database Database, log Log) *Part {
-	return &Part{send: send, database: database, log: log, hub: hub{changesBytes: changesBytes, eventBytes: eventBytes}}
+	return &Part{send: send, database: database, log: log, hub: hub{watchBounds: watchBoundsBy(1)}}
 }
 
-// DivideEvents has changes end with a part of the bytes that they may have, so that a test of what is divided need not write much.
-// It is called before there are watchers.
-func (p *Part) DivideEvents(by int) {
-	p.hub.changesBytes, p.hub.eventBytes = changesBytes/by, eventBytes/by
-}
+// Divide makes the bounds of watchers smaller, so that a test need not write much to reach them. It is called before there are watchers.
+func (p *Part) Divide(by int) { p.hub.watchBounds = watchBoundsBy(by) }
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }

@@ -168,10 +168,10 @@ func (w *watch) room(entries, bytes int) error {
 	w.counted = remembered
 	var err *host.Error
 	switch n, size, most := max(len(w.known), entries), max(w.bytes, bytes), w.k.Options.MaxEventBytes; {
-	case n > kv.MaxWatchedEntries:
-		err = host.OverLimit("entries that one watcher follows", kv.MaxWatchedEntries, int64(n)).With("field", "prefixes")
-	case size > kv.MaxWatchedBytes:
-		err = host.OverLimit("bytes of the keys that one watcher follows", kv.MaxWatchedBytes, int64(size)).With("field", "prefixes")
+	case n > w.hub.watchedEntries:
+		err = host.OverLimit("entries that one watcher follows", int64(w.hub.watchedEntries), int64(n)).With("field", "prefixes")
+	case size > w.hub.watchedBytes:
+		err = host.OverLimit("bytes of the keys that one watcher follows", int64(w.hub.watchedBytes), int64(size)).With("field", "prefixes")
 	case all > most && remembered > fewBytes:
 		err = host.Errorf(host.Overloaded, "the watchers of the node remember too many entries").With("limit", strconv.FormatInt(most, 10))
 	default:
@@ -181,14 +181,21 @@ func (w *watch) room(entries, bytes int) error {
 	return err
 }
 
-// Changes end after the entry with which keys and values reach changesBytes, which is more than one commit has, or fewBytes while
-// watchers have much in hand; and after that with which their JSON reaches eventBytes, because a client does not read events of any size.
+// watchBounds are those of each watcher. Changes end after the entry with which keys and values reach changesBytes, which is more than one
+// commit has, or fewBytes while watchers have much in hand; and after that with which their JSON reaches eventBytes, because a client
+// does not read events of any size.
+type watchBounds struct{ changesBytes, eventBytes, watchedEntries, watchedBytes int }
+
 const (
 	changesBytes = kv.MaxValues
 	eventBytes   = 32 << 20
 	fewBytes     = 64 << 10
 	entryBytes   = 256 // of an entry besides
 )
+
+func watchBoundsBy(divisor int) watchBounds {
+	return watchBounds{changesBytes / divisor, eventBytes / divisor, kv.MaxWatchedEntries / divisor, kv.MaxWatchedBytes / divisor}
+}
 
 // differences returns the entries that are different from what the watcher knows, which it knows then.
 func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, error) {

@@ -184,7 +184,7 @@ func watchFor(k *kernel.Kernel, ctx context.Context, on kernel.Target, in *kv.Wa
 	switch {
 	case err != nil:
 	case in.WaitMS == 0: // a read like any other, which watchers do not keep out
-		w.hub = &hub{changesBytes: w.hub.changesBytes, eventBytes: w.hub.eventBytes}
+		w.hub = &hub{watchBounds: w.hub.watchBounds}
 	default:
 		err = w.hub.join(w)
 	}
