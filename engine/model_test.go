@@ -474,7 +474,7 @@ func (w *walker) checkAll(r interface {
 // compares write set, snapshot and store with the model. Every second walk is on rows of format 1 as well.
 func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
-		for seed := range seeds(2) {
+		for seed := range seeds(3) {
 			o.Disk = NewDisk()
 			s := mustOpen(t, o)
 			w := newWalker(t, openSpace(t, s, 1), seed, 1)
