@@ -329,7 +329,7 @@ func randomly(t *testing.T, seed uint64, program []*line) *script {
 
 // Random programs come to what they come to when they are executed directly, wherever the process dies.
 func TestRandomPrograms(t *testing.T) {
-	for seed := range uint64(rounds(8, 600)) {
+	for seed := range uint64(rounds(12, 600)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}
 		program := g.program(true)
 		want, live := direct(program)
@@ -367,7 +367,7 @@ func TestRandomPrograms(t *testing.T) {
 func TestRandomRewinds(t *testing.T) {
 	rewound := map[State]int{}
 	refusals := map[string]int{}
-	for seed := range uint64(rounds(10, 1000)) {
+	for seed := range uint64(rounds(16, 1000)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 6)), left: 10}
 		program := g.program(seed%3 == 0)
 		if g.grandchild {

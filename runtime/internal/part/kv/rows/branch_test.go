@@ -396,7 +396,7 @@ func (g *gardener) check() {
 
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
-	for seed := range uint64(4) {
+	for seed := range uint64(8) {
 		space, rows := openRows(t)
 		g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
 		g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}}
@@ -414,7 +414,7 @@ func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 		conflicts, merges, past = conflicts+g.conflict, merges+g.merges, past+g.past
 		g.clear(kept.KeepFor != 0)
 	}
-	if conflicts < 7 || merges < 10 || past < 75 {
+	if conflicts < 15 || merges < 20 || past < 150 {
 		t.Errorf("%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
 	}
 }
