@@ -15,7 +15,7 @@ import (
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range seeds(2) {
+			for seed := range seeds(1) {
 				crashRun(t, modes()[name], seed)
 			}
 		})
@@ -29,7 +29,7 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			n, done := int64(0), false
-			for ; !done; n += stride(16) {
+			for ; !done; n += stride(32) {
 				done = faultRun(t, modes()[name], n)
 				fatalIf(t, n > 2000, "no end of faults")
 			}

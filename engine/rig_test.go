@@ -35,7 +35,7 @@ func small(o Options) Options {
 		o.CacheBytes = 8 << 20
 	}
 	if o.MemTableBytes == 0 {
-		o.MemTableBytes = 4 << 20
+		o.MemTableBytes = 256 << 10
 	}
 	return o
 }

@@ -321,7 +321,7 @@ func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
 		return pages * os.Getpagesize()
 	}
 	before := resident()
-	for range 20 {
+	for range 10 {
 		wantError(t, errOf(newRig(t, Options{}).load(file)), ErrMemory, "")
 	}
 	got := resident()

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 func TestIdleWebSocketsTakeMemoryOfAnotherProcess(t *testing.T) {
 	b := &bench{dir: t.TempDir()}
 	for _, what := range []string{"node", "bare"} {
-		if v := b.idle(what, 500); v.heap < 1<<10 || v.heap > 1<<20 || v.resident > 1<<20 {
+		if v := b.idle(what, 200); v.heap < 1<<10 || v.heap > 1<<20 || v.resident > 1<<20 {
 			t.Errorf("%s: %+v", what, v)
 		}
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +22,10 @@ const loggedMessages = 1000
 
 // messagesLogged returns the commits of messages that were sent one after the other, each when the one before was handled.
 func (b *bench) messagesLogged(n int) []messageCommits {
+	return once(b, fmt.Sprint("messages ", n), func() []messageCommits { return b.logMessages(n) })
+}
+
+func (b *bench) logMessages(n int) []messageCommits {
 	var handled atomic.Int64
 	commits := b.logged(runtime.Options{Actors: depotDefinition(func(int64) { handled.Add(1) })}, func(rt *runtime.Runtime) {
 		ref := depots.Ref(rt, "one")
@@ -62,7 +68,7 @@ func (b *bench) rawQueue() (v float64) {
 // rawQueuePipelined commits them from one goroutine, with up to depth batches that wait for the log. Of the rows it leaves
 // out those that mark the queue as not empty, which messages that come while others wait do not write.
 func (b *bench) rawQueuePipelined(depth int) (v float64) {
-	messages := b.messagesLogged(loggedMessages)
+	messages := slices.Clone(b.messagesLogged(loggedMessages))
 	for i := range messages {
 		m := &messages[i]
 		m.enqueue, m.handle = m.enqueue.without(keyspace.RowWake), m.handle.without(keyspace.RowWake)

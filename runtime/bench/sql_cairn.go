@@ -140,11 +140,11 @@ func (s shopNode) fill(shops, rows int) {
 	rateOnce(8, shops, func(i int) { s.call(sqlInsertN, shopKey(i), rows) })
 }
 
-// sqlReopens asks actors that are awake, but whose database was closed.
-func (b *bench) sqlReopens() (v float64) {
+// sqlReopens asks so many actors in turn that are awake, but whose database was closed.
+func (b *bench) sqlReopens(shops int) (v float64) {
 	b.shop(fewOptions(), func(s shopNode) {
-		s.fill(fewShops, smallTable)
-		v = b.p50(func(i int) { s.point(shopKey(i%fewShops), 1+i%smallTable) })
+		s.fill(shops, smallTable)
+		v = b.p50(func(i int) { s.point(shopKey(i%shops), 1+i%smallTable) })
 	})
 	return v
 }

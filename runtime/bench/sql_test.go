@@ -39,11 +39,11 @@ func TestSQLMeasurements(t *testing.T) {
 		"creates, file":      func() float64 { return b.fileCreates(l) },
 		"opens, engine":      b.engineOpens,
 		"opens, file":        func() float64 { return b.fileOpens(l) },
-		"reopens":            b.sqlReopens,
+		"reopens":            func() float64 { return b.sqlReopens(2 * fewOpen) },
 		"asked, actors":      func() float64 { return b.databases("actors", 100).asked },
 		"written to, actors": func() float64 { return b.databases("actors", 100).written },
-		"asked, files":       func() float64 { return b.databases(l.name, 100).asked },
-		"written to, files":  func() float64 { return b.databases(l.name, 100).written },
+		"asked, files":       func() float64 { return b.databases(l.name, 40).asked },
+		"written to, files":  func() float64 { return b.databases(l.name, 40).written },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if v := measure(); v <= 0 {

@@ -55,7 +55,7 @@ func TestHistoryOffOfLargeValuesBesideATag(t *testing.T) {
 	r.put("", "k", "0")
 	r.fork("tag", "")
 	big := string(bytes.Repeat([]byte("x"), 1<<20))
-	for range 70 {
+	for range 20 {
 		r.put("", "k", big)
 	}
 	r.turn()
@@ -138,7 +138,7 @@ func TestModelWithPolicies(t *testing.T) {
 			policy := func() Policy {
 				return []Policy{{}, {KeepVersions: 1}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 2, KeepFor: 30}, {MaxKeys: 1000}}[g.rnd.IntN(6)]
 			}
-			for range 300 {
+			for range 150 {
 				if g.rnd.IntN(10) == 0 {
 					g.mess()
 				}
@@ -238,11 +238,11 @@ func TestFailingSweepStopsExpiry(t *testing.T) {
 	_, err := r.s.SetScope(nil, Policy{KeepFor: 1 << 40})
 	must(t, err)
 	big := make([]byte, 1<<20)
-	for i := range 80 {
+	for i := range 24 {
 		r.put("", fmt.Sprintf("%03d", i), string(big))
 	}
 	r.fork("tag", "")
-	for i := range 80 {
+	for i := range 24 {
 		r.put("", fmt.Sprintf("%03d", i), "small")
 	}
 	r.turn()
@@ -337,8 +337,10 @@ type rig struct {
 	now int64
 }
 
+// newRig returns a rig with turns that may write 16 MiB.
 func newRig(t *testing.T) *rig {
-	_, rows := openRows(t)
+	space, rows := openRows(t)
+	must(t, space.SetLimits(&engine.Limits{MaxWriteSet: 16 << 20}))
 	r := &rig{t: t, s: Of(rows, new(Scopes)), now: 1_000_000}
 	r.turn()
 	return r
@@ -626,11 +628,11 @@ func TestSweepOfLargeValues(t *testing.T) {
 	_, err := r.s.SetScope(nil, Policy{KeepFor: 1 << 40})
 	must(t, err)
 	big := string(bytes.Repeat([]byte("x"), 1<<20))
-	for i := range 80 {
+	for i := range 24 {
 		r.put("", fmt.Sprintf("%03d", i), big)
 	}
 	r.fork("tag", "")
-	for i := range 80 {
+	for i := range 24 {
 		r.put("", fmt.Sprintf("%03d", i), "small")
 	}
 	r.remove("tag")
