@@ -52,12 +52,12 @@ func TestWorkflowScripts(t *testing.T) {
 	}
 }
 
-// playCut plays a scenario again with a power cut at every eighth sync in turn, right before it and right after the one between: which
+// playCut plays a scenario again with a power cut at every fourth sync in turn, right before it and right after the one between: which
 // ones depends on the scenario. `make soak` cuts it before and after each. It must print the same.
 func playCut(t *testing.T, at, input, want string) {
 	cuts := 0
 	for i, before := range []bool{true, false} {
-		n, step := int64(1+(2*i+len(input))%4), int64(8)
+		n, step := int64(1+(2*i+len(input))%4), int64(4)
 		if os.Getenv("CAIRN_LONG") != "" {
 			n, step = 1, 1
 		}
