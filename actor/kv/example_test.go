@@ -113,6 +113,8 @@ func ExampleStore_SetScope() {
 		fmt.Println(g.Part, g.Keys, err)
 	}
 	fmt.Println(store.Count(ctx, kv.Selection{Prefix: users})) // reads one row
+	sc, err := store.ExtendScope(ctx, users, kv.Policy{MaxKeys: 3}) // the rest stays
+	fmt.Println(sc.MaxKeys, sc.MaxGroups, err)
 	fmt.Println(store.RemoveScope(ctx, users, true))
 	// Output:
 	// <nil> <nil> <nil>
@@ -121,6 +123,7 @@ func ExampleStore_SetScope() {
 	// [eu] 1 <nil>
 	// [us] 1 <nil>
 	// 2 <nil>
+	// 3 10 <nil>
 	// true 2 <nil>
 }
 

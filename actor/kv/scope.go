@@ -59,10 +59,19 @@ type Scope struct {
 // counts the entries that are there, which takes a second or so for a million. An actor has up to
 // 10,000 scopes, with prefixes of up to 1,024 bytes.
 func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error) {
+	return s.setScope(ctx, prefix, p, false)
+}
+
+// ExtendScope is SetScope for the fields of the policy that are not zero. The others stay as they are.
+func (s Store) ExtendScope(ctx context.Context, prefix Key, p Policy) (Scope, error) {
+	return s.setScope(ctx, prefix, p, true)
+}
+
+func (s Store) setScope(ctx context.Context, prefix Key, p Policy, extend bool) (Scope, error) {
 	if prefix == nil {
 		prefix = Key{}
 	}
-	in := hostkv.SetScopeInput{Prefix: prefix, ScopePolicy: hostkv.ScopePolicy{
+	in := hostkv.SetScopeInput{Prefix: prefix, Extend: extend, ScopePolicy: hostkv.ScopePolicy{
 		MaxKeys: p.MaxKeys, MaxBytes: p.MaxBytes, MaxGroups: p.MaxGroups, CountGroups: p.CountGroups, DefaultTTLMS: site.Millis(p.DefaultTTL), ReadOnly: p.ReadOnly,
 		KeepVersions: p.KeepVersions, KeepForMS: site.Millis(p.KeepFor),
 		Log: p.Log, LogEvents: p.LogEvents, LogBytes: p.LogBytes, LogForMS: site.Millis(p.LogFor),

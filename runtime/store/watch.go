@@ -283,11 +283,7 @@ func (s *Store) log(ctx context.Context) error {
 	if err != nil || policy != nil && policy.Log {
 		return err
 	}
-	if policy == nil {
-		policy = new(kv.Policy)
-	}
-	policy.Log = true
-	_, err = s.kv.SetScope(ctx, kv.Key{}, *policy)
+	_, err = s.kv.ExtendScope(ctx, kv.Key{}, kv.Policy{Log: true})
 	return err
 }
 

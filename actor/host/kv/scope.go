@@ -48,6 +48,8 @@ type ScopePolicy struct {
 type SetScopeInput struct {
 	// Prefix is what the keys of the scope begin with; [] is of the whole store.
 	Prefix Key `json:"prefix"`
+	// Extend changes only the members of a policy that are given here, and neither 0 nor false. The others stay as they are.
+	Extend bool `json:"extend,omitempty"`
 	ScopePolicy
 }
 

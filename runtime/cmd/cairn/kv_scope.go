@@ -39,6 +39,7 @@ func (c *cli) kvScopeCommand() *cobra.Command {
 			method: method.KVSetScope,
 			flags: []bind.Flag{
 				prefix,
+				{Member: "extend", Usage: "change only what flags say, and leave the rest of the policy as it is"},
 				{Member: "max_keys", Usage: "how many entries it may have; 0 is no bound, here and below"},
 				{Member: "max_bytes", Usage: "how many bytes its keys and values may have"},
 				{Member: "max_groups", Usage: "how many groups it may have: entries with the same part behind the prefix, and more parts after it"},

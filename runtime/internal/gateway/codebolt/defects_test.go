@@ -19,7 +19,7 @@ func TestA2ARecordNeedsItsInstance(t *testing.T) {
 	methods := s.methods(func() {
 		s.want(200, "", "POST", "kv", `{"instanceId":"two","namespace":"n","key":"k","value":1,"autoCreateInstance":true}`)
 	})
-	if methods != "kv.commit kv.list kv.scopes kv.set_scope kv.commit" {
+	if methods != "kv.commit kv.list kv.set_scope kv.commit" {
 		t.Error(methods)
 	}
 }

@@ -26,17 +26,14 @@ func Prefix() kv.Key { return kv.Key{part} }
 
 // Log makes the store log the changes of which there are events, whatever else the policy of their scope says.
 func Log(r *kvrest.Request) error {
-	in := kv.SetScopeInput{Prefix: Prefix()}
+	in := kv.SetScopeInput{Prefix: Prefix(), Extend: true, ScopePolicy: kv.ScopePolicy{Log: true}}
 	var found kv.ScopesOutput
 	if err := r.DoExisting(host.KVScopes, &kv.ScopesInput{Prefix: in.Prefix, Limit: 1}, &found); err != nil {
 		return err
 	}
-	if len(found.Scopes) > 0 && len(found.Scopes[0].Prefix) == len(in.Prefix) {
-		if in.ScopePolicy = found.Scopes[0].ScopePolicy; in.Log {
-			return nil
-		}
+	if len(found.Scopes) > 0 && len(found.Scopes[0].Prefix) == len(in.Prefix) && found.Scopes[0].Log {
+		return nil
 	}
-	in.Log = true
 	return r.DoExisting(host.KVSetScope, &in, new(kv.Scope))
 }
 

@@ -129,15 +129,7 @@ func (in *instance) create(r *kvrest.Request, digest string, more ...kv.Mutation
 
 // scope makes the instance's entries a scope that counts namespaces, whatever else its policy says.
 func scope(r *kvrest.Request, id string) error {
-	in := kv.SetScopeInput{Prefix: instanceKey(id)}
-	var found kv.ScopesOutput
-	if err := r.Do(host.KVScopes, &kv.ScopesInput{Prefix: in.Prefix, Limit: 1}, &found); err != nil {
-		return err
-	}
-	if len(found.Scopes) > 0 && len(found.Scopes[0].Prefix) == len(in.Prefix) {
-		in.ScopePolicy = found.Scopes[0].ScopePolicy
-	}
-	in.CountGroups = true
+	in := kv.SetScopeInput{Prefix: instanceKey(id), Extend: true, ScopePolicy: kv.ScopePolicy{CountGroups: true}}
 	return r.Do(host.KVSetScope, &in, new(kv.Scope))
 }
 

@@ -348,7 +348,9 @@ var hostText = map[string]string{
 	"KVSetIndexInput.tokenizer": "tokenizer says what words are: unicode61 (letters and digits, whatever their case and " +
 		"accents), porter (the same, and English words by their stem), ascii, or trigram (any " +
 		"three characters, for parts of words). Absent means unicode61.",
-	"KVSetScopeInput":        "SetScopeInput makes a scope, or replaces the policy of one.",
+	"KVSetScopeInput": "SetScopeInput makes a scope, or replaces the policy of one.",
+	"KVSetScopeInput.extend": "extend changes only the members of a policy that are given here, and neither 0 nor false. " +
+		"The others stay as they are.",
 	"KVSetScopeInput.prefix": "prefix is what the keys of the scope begin with; [] is of the whole store.",
 	"KVSnippetPart":          "A SnippetPart is a piece of a snippet.",
 	"KVSnippetPart.match":    "match: the query matches this piece.",

@@ -90,7 +90,7 @@ func (s *space) keepHistory() error {
 	kept, err := s.kept()
 	if err == nil && !kept {
 		if err = s.there(); err == nil {
-			_, err = s.c.store.SetScope(s.c.ctx, kv.Key{s.name}, kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
+			_, err = s.c.store.ExtendScope(s.c.ctx, kv.Key{s.name}, kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
 		}
 	}
 	if host.CodeOf(err) == host.PermissionDenied {

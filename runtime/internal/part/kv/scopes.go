@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"hash/fnv"
+	"reflect"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -46,16 +47,6 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	}
 	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, CountGroups: in.CountGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
 		KeepVersions: in.KeepVersions, KeepFor: in.KeepForMS, Log: in.Log, LogEvents: in.LogEvents, LogBytes: in.LogBytes, LogFor: in.LogForMS}
-	if !in.Log {
-		for _, bound := range []struct {
-			name string
-			n    int64
-		}{{"log_events", in.LogEvents}, {"log_bytes", in.LogBytes}, {"log_for_ms", in.LogForMS}} {
-			if bound.n != 0 {
-				return kv.Scope{}, host.Errorf(host.InvalidArgument, "%s bounds a log, which the scope does not have", bound.name).With("field", bound.name)
-			}
-		}
-	}
 	if raw := given(codec, in.Info); len(raw) > 0 {
 		info, err := read(codec, raw, host.EncodedJSON)
 		if err != nil {
@@ -65,7 +56,28 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 			return kv.Scope{}, host.OverLimit("info", kv.MaxInfo, int64(len(p.Info))).With("field", "info")
 		}
 	}
-	store := storeOf(t.Core)
+	store, r := storeOf(t.Core), reader{rows: storeOf(t.Core), codec: codec, now: t.Start}
+	if in.Extend {
+		was, there, err := kvrows.Find(store, prefix)
+		if err != nil {
+			return kv.Scope{}, err
+		}
+		if there {
+			if p = was.Policy.Extended(&p); reflect.DeepEqual(p, was.Policy) {
+				return r.counted(was)
+			}
+		}
+	}
+	if !p.Log {
+		for _, bound := range []struct {
+			name string
+			n    int64
+		}{{"log_events", p.LogEvents}, {"log_bytes", p.LogBytes}, {"log_for_ms", p.LogFor}} {
+			if bound.n != 0 {
+				return kv.Scope{}, host.Errorf(host.InvalidArgument, "%s bounds a log, which the scope does not have", bound.name).With("field", bound.name)
+			}
+		}
+	}
 	if err := mayPlace(token.Of(t.Work.Ctx), store, prefix, &p); err != nil {
 		return kv.Scope{}, err
 	}
@@ -73,8 +85,12 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	if err != nil {
 		return kv.Scope{}, refused(err)
 	}
-	r := reader{rows: store, codec: codec, now: t.Start}
-	counts, err := kvrows.CountAll(store, []*kvrows.Scope{sc}, t.Start.UnixMilli())
+	return r.counted(sc)
+}
+
+// counted is a scope with what it has now.
+func (r *reader) counted(sc *kvrows.Scope) (kv.Scope, error) {
+	counts, err := kvrows.CountAll(r.rows, []*kvrows.Scope{sc}, r.now.UnixMilli())
 	if err != nil {
 		return kv.Scope{}, err
 	}

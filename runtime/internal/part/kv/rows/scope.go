@@ -2,6 +2,7 @@ package kvrows
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -50,6 +51,24 @@ type Policy struct {
 	// milliseconds; 0 is the default of streams. Of several scopes the most generous bounds hold.
 	Log                         bool
 	LogEvents, LogBytes, LogFor int64
+}
+
+// Extended returns the policy with what another one has that is not zero.
+func (p Policy) Extended(by *Policy) Policy {
+	for _, n := range []struct {
+		to *int64
+		by int64
+	}{
+		{&p.MaxKeys, by.MaxKeys}, {&p.MaxBytes, by.MaxBytes}, {&p.MaxGroups, by.MaxGroups}, {&p.DefaultTTL, by.DefaultTTL}, {&p.KeepVersions, by.KeepVersions},
+		{&p.KeepFor, by.KeepFor}, {&p.LogEvents, by.LogEvents}, {&p.LogBytes, by.LogBytes}, {&p.LogFor, by.LogFor},
+	} {
+		*n.to = cmp.Or(n.by, *n.to)
+	}
+	p.CountGroups, p.ReadOnly, p.Log = p.CountGroups || by.CountGroups, p.ReadOnly || by.ReadOnly, p.Log || by.Log
+	if by.Info != nil {
+		p.Info = by.Info
+	}
+	return p
 }
 
 // Scopes are the scopes of an actor, as they are remembered between turns. The zero value knows nothing and reads them

@@ -1,0 +1,38 @@
+package kv_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/kv"
+)
+
+// To extend a policy leaves what others have set since it was read, and writes nothing if it has everything already.
+func TestAPolicyIsExtendedInOneCommit(t *testing.T) {
+	inStore(t, func(t *testing.T, store kv.Store) {
+		ctx, key := t.Context(), kv.Key{"k"}
+		was := kv.Policy{MaxKeys: 7, DefaultTTL: time.Hour, LogEvents: 5, Log: true, Info: []byte(`{"by":"owner"}`)}
+		must[kv.Scope](t)(store.ExtendScope(ctx, key, was)) // there is none
+		got := must[kv.Scope](t)(store.ExtendScope(ctx, key, kv.Policy{MaxKeys: 9, KeepVersions: 3, CountGroups: true}))
+		want := was
+		want.MaxKeys, want.KeepVersions, want.CountGroups = 9, 3, true
+		if !reflect.DeepEqual(got.Policy, want) {
+			t.Errorf("%+v, not %+v", got.Policy, want)
+		}
+		time.Sleep(time.Second)
+		same := must[kv.Scope](t)(store.ExtendScope(ctx, key, kv.Policy{Log: true}))
+		if !same.Updated.Equal(got.Updated) || !reflect.DeepEqual(same.Policy, want) {
+			t.Errorf("%+v was written again: %+v", got, same)
+		}
+		_, err := store.ExtendScope(ctx, kv.Key{"none"}, kv.Policy{LogEvents: 1})
+		if e, is := errors.AsType[*actor.Error](err); !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "log_events" {
+			t.Errorf("a bound of no log: %v", err)
+		}
+		if got := must[kv.Scope](t)(store.SetScope(ctx, key, kv.Policy{})); !reflect.DeepEqual(got.Policy, kv.Policy{}) {
+			t.Errorf("replaced by nothing: %+v", got.Policy)
+		}
+	})
+}
