@@ -112,7 +112,7 @@ func ExampleStore_SetScope() {
 	for g, err := range store.Groups(ctx, users) {
 		fmt.Println(g.Part, g.Keys, err)
 	}
-	fmt.Println(store.Count(ctx, kv.Selection{Prefix: users})) // reads one row
+	fmt.Println(store.Count(ctx, kv.Selection{Prefix: users}))      // reads one row
 	sc, err := store.ExtendScope(ctx, users, kv.Policy{MaxKeys: 3}) // the rest stays
 	fmt.Println(sc.MaxKeys, sc.MaxGroups, err)
 	fmt.Println(store.RemoveScope(ctx, users, true))

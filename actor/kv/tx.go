@@ -271,7 +271,7 @@ func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 		entries[i] = e
 	}
 	if missing == nil {
-		return entries, nil
+		return ownCopies(entries), nil
 	}
 	tx.asked++
 	found, err := tx.store.of.GetMany(ctx, missing...)
@@ -288,7 +288,18 @@ func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 			tx.seen[key], tx.keys = e, append(tx.keys, missing[i])
 		}
 	}
-	return entries, nil
+	return ownCopies(entries), nil
+}
+
+// ownCopies makes entries the caller's own: what the transaction has seen, its commit checks.
+func ownCopies(entries []*Entry) []*Entry {
+	for i, e := range entries {
+		if e != nil {
+			own := *e
+			entries[i] = &own
+		}
+	}
+	return entries
 }
 
 // All is [Store.All] in the transaction. Its config must have no cursor. Mutations that the loop adds are

@@ -70,6 +70,7 @@ func TestATransactionListsBetweenBytes(t *testing.T) {
 // What a transaction gives out is not what it is going to write.
 func TestAnEntryOfATransactionMayBeChanged(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
+		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"seen"}, document(1))}}))
 		tx := store.Begin()
 		if err := tx.Do(kv.Put(kv.Key{"k"}, kv.Text("abc"))); err != nil {
 			t.Fatal(err)
@@ -79,6 +80,8 @@ func TestAnEntryOfATransactionMayBeChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Value.Data[0] = 'X'
+		seen := must[[]*kv.Entry](t)(tx.GetMany(t.Context(), kv.Key{"seen"}))
+		seen[0].Version = 0
 		must[kv.Result](t)(tx.Commit(t.Context()))
 		if e, _, err := store.Get(t.Context(), kv.Key{"k"}); err != nil || string(e.Value.Data) != "abc" {
 			t.Errorf("stored %q %v", e.Value.Data, err)

@@ -76,7 +76,7 @@ var tokenCalls = map[string]struct {
 	host.KVRemoveBranch: {readWrite, nil, []string{`{"branch":"b"}`}},
 	host.KVDiff:         {token.Read, []string{`{"from":{},"to":{"branch":"b"},"prefix":["in"]}`}, []string{`{"from":{},"to":{"branch":"b"}}`, `{"from":{},"to":{"branch":"b"},"prefix":["out"]}`}},
 	host.KVMerge: {readWrite, []string{`{"source":{"branch":"b"},"prefix":["in"]}`, `{"source":{"branch":"b"},"keys":[["in","x"]],"dry_run":true}`}, []string{
-		`{"source":{"branch":"b"}}`, `{"source":{"branch":"b"},"keys":[["in"],["out"]]}`, `{"source":{"branch":"b"},"keys":[["in","x"]]}`, `{"source":{"branch":"b"},"prefix":["in","x"]}`, `{"source":{"branch":"b"},"prefix":["out"]}`,
+		`{"source":{"branch":"b"}}`, `{"source":{"branch":"b"},"keys":[["in"],["out"]]}`, `{"source":{"branch":"b"},"keys":[["in","x"]]}`, `{"source":{"branch":"b"},"prefix":["in","x"]}`, `{"source":{"branch":"b"},"start":["in"],"end":["in","x"]}`, `{"source":{"branch":"b"},"prefix":["out"]}`,
 	}},
 	host.KVWatch: {token.Read | token.Watch, []string{`{"keys":[{"key":["in","x"]}]}`}, []string{`{"keys":[{"key":["in"]},{"key":["out"]}]}`}},
 	host.KVFeed:  {token.Read | token.Watch, []string{`{"prefixes":[["in"]]}`}, []string{`{}`, `{"prefixes":[[]]}`, `{"prefixes":[["in"],["out"]]}`}},
@@ -245,6 +245,17 @@ func TestATokenIsNotToldOfScopesAroundItsKeys(t *testing.T) {
 	wantCode(t, err, host.PermissionDenied)
 	if _, err := g.as(both, host.KVSetScope, `{"prefix":["in","few"],"keep_versions":5,"max_keys":2}`); err != nil {
 		t.Error(err)
+	}
+	// Nor of how full the actor is.
+	g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: kv.Key{}, ScopePolicy: kv.ScopePolicy{KeepVersions: 9}}, nil)
+	most := int64(10_000)
+	g.mustVerb("a", host.LimitsSet, host.ActorLimits{StorageBytes: &most}, nil)
+	whole := g.newToken(token.CreateInput{Rights: []string{"read", "write"}}).Text
+	for text, told := range map[string]bool{both: false, writer: false, whole: true} {
+		_, err := g.as(text, host.KVCommit, `{"mutations":[{"op":"put","key":["in","x"],"value":"`+strings.Repeat("x", 20_000)+`"}]}`)
+		if e := wantCode(t, err, host.QuotaExceeded); (e.Metadata["actual"] != "") != told {
+			t.Errorf("told %v: %v", e.Metadata, e)
+		}
 	}
 }
 
@@ -617,5 +628,24 @@ func TestATokenWithAPrefixMakesFewScopes(t *testing.T) {
 	}
 	if err := set(below, `["in","x"]`); err != nil {
 		t.Error(err)
+	}
+}
+
+// A policy that is extended is not that of a map which the type no longer has.
+func TestTheScopeOfAMapThatIsGoneIsNotExtended(t *testing.T) {
+	t.Parallel()
+	typ := &puppetType{name: "p", maps: []host.Map{{Name: "plan", Keys: 5}}}
+	g := newStage(t, nil, typ)
+	g.kv("plan.x=1")
+	typ.maps = nil
+	g.restart()
+	extend := kv.SetScopeInput{Prefix: kv.Key{"plan"}, Extend: true, ScopePolicy: kv.ScopePolicy{MaxBytes: 900}}
+	var sc kv.Scope
+	if g.mustVerb("a", host.KVSetScope, extend, &sc); sc.Declared || sc.MaxKeys != 0 || sc.MaxBytes != 900 {
+		t.Errorf("%+v", sc)
+	}
+	g.restart()
+	if g.mustVerb("a", host.KVSetScope, extend, &sc); sc.Declared || sc.MaxKeys != 0 || sc.MaxBytes != 900 {
+		t.Errorf("after a restart: %+v", sc)
 	}
 }

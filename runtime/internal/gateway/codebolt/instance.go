@@ -139,7 +139,7 @@ const unscopeTime = 10 * time.Second
 // unscope removes the scope of an instance that is not there, also when the client has left: nobody else would.
 func unscope(r *kvrest.Request, id string) error {
 	err := r.DoLater(unscopeTime, host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)}, new(kv.RemoveScopeOutput))
-	if missing(err) {
+	if missing(err) || host.CodeOf(err) == host.PermissionDenied { // what an owner has set stays
 		return nil
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
+	"github.com/cairn-run/cairn/engine"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
@@ -157,7 +158,8 @@ func mayMerge(g *token.Grant, in *kv.MergeInput) error {
 		return nil
 	}
 	// The next merge is told of this one, and of few parts: what one token merges must not take the place of what others do.
-	if start, _, err := bounds(&in.Selection); err != nil || in.Keys == nil && bytes.Equal(start, g.Prefix) {
+	from, to := g.Bounds()
+	if start, end, err := bounds(&in.Selection); err != nil || in.Keys == nil && bytes.Equal(start, from) && bytes.Equal(end, to) {
 		return err
 	}
 	return token.Denied("to merge a part of its keys, unless the base is named").With("field", "base")
@@ -259,11 +261,23 @@ func blind(ctx context.Context, out *kv.CommitOutput) {
 	}
 }
 
-// hide leaves out of an error how full a scope is, if its caller may not read that: the scope may have keys of others.
+// hide leaves out of an error how full a scope or the actor is, if its caller may not read that: they may have keys of others.
 func hide(ctx context.Context, err error) error {
+	g := token.Of(ctx)
+	if g == nil {
+		return err
+	}
+	blind := g.Allow(token.Read) != nil
 	if full, is := errors.AsType[*kvrows.QuotaError](err); is {
-		g := token.Of(ctx)
-		full.Hidden = g != nil && (g.Allow(token.Read) != nil || !g.Packed(full.Scope.Prefix))
+		full.Hidden = blind || !g.Packed(full.Scope.Prefix)
+	}
+	if full, is := errors.AsType[*engine.QuotaError](err); is && (blind || len(g.Prefix) > 0) {
+		hidden := host.Errorf(host.QuotaExceeded, "the actor's storage quota of %d bytes is used up", full.Limit)
+		if m, is := errors.AsType[*kvrows.MutationError](err); is {
+			m.Err = hidden
+			return err
+		}
+		return hidden
 	}
 	return err
 }

@@ -57,6 +57,9 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 		}
 	}
 	store, r := storeOf(t.Core), reader{rows: storeOf(t.Core), codec: codec, now: t.Start}
+	if _, err := store.Has(prefix); err != nil { // it also removes what maps have left that the type no longer has
+		return kv.Scope{}, err
+	}
 	if in.Extend {
 		was, there, err := kvrows.Find(store, prefix)
 		if err != nil {
