@@ -121,6 +121,59 @@ func keysOf[K, V any](t *testing.T, seq func(func(actor.MapEntry[K, V], error) b
 	return strings.Join(keys, " ")
 }
 
+// kept declares a map. The function that it returns checks that entries of a listing of many pages stay as they are when it goes on.
+func kept[K any](t *testing.T, typ *actor.Type[counter], name string, key func(i int) K) func(*actor.Context) {
+	type value struct {
+		Text  string
+		Bytes []byte
+		Any   any
+	}
+	m := actor.NewMap[K, value](typ, name, actor.MapConfig{})
+	return func(ctx *actor.Context) {
+		want := func(i int) string {
+			text := fmt.Sprintf("%0100d", i)
+			return fmt.Sprint(key(i), value{text, []byte(text), []any{[]byte(text)}})
+		}
+		for i := range 1000 {
+			text := fmt.Sprintf("%0100d", i)
+			if err := m.Put(ctx, key(i), value{text, []byte(text), []any{[]byte(text)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all []actor.MapEntry[K, value]
+		for e, err := range m.All(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		for i, e := range all {
+			if got := fmt.Sprint(e.Key, e.Value); got != want(i) {
+				t.Fatalf("%s: entry %d has become %s", name, i, got)
+			}
+		}
+		if len(all) != 1000 {
+			t.Errorf("%s: %d entries", name, len(all))
+		}
+	}
+}
+
+func TestEntriesOfAMapStayWhenTheListingGoesOn(t *testing.T) {
+	var checks []func(*actor.Context)
+	inTurn(t, func(typ *actor.Type[counter]) {
+		text := func(i int) string { return fmt.Sprintf("key %05d", i) }
+		checks = []func(*actor.Context){
+			kept(t, typ, "string", text),
+			kept(t, typ, "bytes", func(i int) []byte { return []byte(text(i)) }),
+			kept(t, typ, "tuple", func(i int) tuple.Tuple { return tuple.Tuple{[]byte(text(i)), text(i)} }),
+		}
+	}, func(ctx *actor.Context) {
+		for _, check := range checks {
+			check(ctx)
+		}
+	})
+}
+
 func TestMapSelections(t *testing.T) {
 	var (
 		names *actor.Map[string, int]

@@ -1,6 +1,9 @@
 package host
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A KVEntry is one entry of an actor's key-value store.
 type KVEntry struct {
@@ -49,13 +52,17 @@ type KVQuery struct {
 	After []byte
 }
 
-// A KVPage is one page of a listing. A page that is filled again uses its memory again; that of keys and values only if it was
-// transient. Else they stay valid, in blocks of up to 64 KiB, which are in memory as long as one of their entries is.
+// A KVPage is one page of a listing. What was in it stays valid when it is filled again, in blocks of up to 64 KiB, which are in
+// memory as long as one of their entries is; unless Reuse is set.
 type KVPage struct {
 	// Next is the last key of a page that is full, and else nil: then nothing follows.
-	Next   []byte
-	rows   []kvRow
-	blocks [][]byte
+	Next []byte
+	// Reuse uses the memory of keys and values for the next page.
+	Reuse bool
+
+	rows  []kvRow
+	block []byte   // to which entries are added
+	full  [][]byte // blocks before it
 }
 
 // A kvRow describes an entry. It has no pointer: the collector has nothing to do with a page.
@@ -68,25 +75,47 @@ type kvRow struct {
 // kvBlock is how many bytes a block of a page has, unless one entry has more.
 const kvBlock = 64 << 10
 
-// Clear empties the page. What was in it stays valid.
+// Clear empties the page.
 func (p *KVPage) Clear() {
-	p.Next, p.rows, p.blocks = nil, p.rows[:0], nil
+	if p.block = p.block[:0]; !p.Reuse {
+		p.block = nil
+	}
+	p.Next, p.rows, p.full = nil, p.rows[:0], nil
 }
 
-// Add copies an entry to the end of the page, to which up to so many bytes are added in all.
-func (p *KVPage) Add(key, value []byte, info KVInfo, most int) {
-	need, last := len(key)+len(value), len(p.blocks)-1
-	if last < 0 || cap(p.blocks[last])-len(p.blocks[last]) < need {
-		p.blocks = append(p.blocks, make([]byte, 0, max(need, min(kvBlock, most))))
-		last++
+// Add copies an entry to the end of the page, to which up to so many bytes are added in all, and returns where to say what is known
+// of it.
+func (p *KVPage) Add(key, value []byte, most int) *KVInfo {
+	need, at, n := len(key)+len(value), len(p.block), len(p.rows)
+	if cap(p.block)-at < need {
+		at = p.begin(need, most)
 	}
-	block := p.blocks[last]
-	r := kvRow{KVInfo: info, block: int32(last), at: int32(len(block)), key: int32(len(key)), value: -1}
-	if value != nil {
-		r.value = int32(len(value))
+	p.block = p.block[:at+need]
+	copy(p.block[at:], key)
+	copy(p.block[at+len(key):], value)
+	if n == cap(p.rows) {
+		p.rows = slices.Grow(p.rows, 1)
 	}
-	p.rows = append(p.rows, r)
-	p.blocks[last] = append(append(block, key...), value...)
+	p.rows = p.rows[:n+1]
+	r := &p.rows[n]
+	r.block, r.at, r.key, r.value = int32(len(p.full)), int32(at), int32(len(key)), int32(len(value))
+	if value == nil {
+		r.value = -1
+	}
+	return &r.KVInfo
+}
+
+// begin begins another block, and returns where the next entry is put in it.
+func (p *KVPage) begin(need, most int) int {
+	size := max(need, min(kvBlock, most))
+	if p.Reuse { // with room for the entry that passes the end of the page
+		size = max(2*size, cap(p.block))
+	}
+	if len(p.block) > 0 {
+		p.full = append(p.full, p.block)
+	}
+	p.block = make([]byte, 0, size)
+	return 0
 }
 
 // Len returns the number of entries.
@@ -95,7 +124,10 @@ func (p *KVPage) Len() int { return len(p.rows) }
 // Entry returns an entry, counted from 0: its packed key, its value, and what is known of it.
 func (p *KVPage) Entry(i int) (key, value []byte, info *KVInfo) {
 	r := &p.rows[i]
-	block, at := p.blocks[r.block], r.at+r.key
+	block, at := p.block, r.at+r.key
+	if int(r.block) < len(p.full) {
+		block = p.full[r.block]
+	}
 	if r.value >= 0 {
 		value = block[at : at+r.value : at+r.value]
 	}

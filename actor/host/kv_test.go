@@ -6,32 +6,48 @@ import (
 )
 
 func TestWhatIsReadFromAPageStaysWhenThePageIsFilledAgain(t *testing.T) {
-	var page KVPage
-	var kept [][]byte
-	for n := range 3 {
-		page.Clear()
-		for i := range 100 {
-			value := bytes.Repeat([]byte{byte(n)}, 10*i*i) // the last are larger than a block
-			if i == 1 {
-				value = nil
+	for _, reuse := range []bool{false, true} { // then only until it is filled again
+		page := KVPage{Reuse: reuse}
+		var kept [][]byte
+		for n := range 3 {
+			page.Clear()
+			for i := range 100 {
+				value := bytes.Repeat([]byte{byte(n)}, 10*i*i) // the last are larger than a block
+				if i == 1 {
+					value = nil
+				}
+				*page.Add([]byte{byte(n), byte(i)}, value, 1<<20) = KVInfo{Version: uint64(i), ExpireMS: int64(n)}
 			}
-			page.Add([]byte{byte(n), byte(i)}, value, KVInfo{Version: uint64(i), ExpireMS: int64(n)}, 1<<20)
+			if page.Len() != 100 {
+				t.Fatal(page.Len())
+			}
+			for i := range page.Len() {
+				key, value, info := page.Entry(i)
+				if !bytes.Equal(key, []byte{byte(n), byte(i)}) || (value == nil) != (i == 1) || i != 1 && len(value) != 10*i*i ||
+					bytes.Count(value, []byte{byte(n)}) != len(value) || *info != (KVInfo{Version: uint64(i), ExpireMS: int64(n)}) {
+					t.Fatalf("entry %d of page %d is %x, %d bytes, %+v", i, n, key, len(value), info)
+				}
+				if i == 10 {
+					kept = append(kept, value)
+				}
+			}
 		}
-		if page.Len() != 100 {
-			t.Fatal(page.Len())
-		}
-		for i := range page.Len() {
-			key, value, info := page.Entry(i)
-			if !bytes.Equal(key, []byte{byte(n), byte(i)}) || (value == nil) != (i == 1) || i != 1 && len(value) != 10*i*i ||
-				bytes.Count(value, []byte{byte(n)}) != len(value) || *info != (KVInfo{Version: uint64(i), ExpireMS: int64(n)}) {
-				t.Fatalf("entry %d of page %d is %x, %d bytes, %+v", i, n, key, len(value), info)
-			}
-			if i == 10 {
-				kept = append(kept, value)
-			}
+		if !reuse && bytes.Count(kept[0], []byte{0}) != 1000 {
+			t.Errorf("the first page has become %x", kept[0][:10])
 		}
 	}
-	if bytes.Count(kept[0], []byte{0}) != 1000 {
-		t.Errorf("the first page has become %x", kept[0][:10])
+}
+
+func TestAPageUsesItsMemoryAgain(t *testing.T) {
+	page := KVPage{Reuse: true}
+	fill := func() {
+		page.Clear()
+		for range 100 {
+			page.Add([]byte("a key"), make([]byte, 500), 50_000) // the last pass the end
+		}
+	}
+	fill()
+	if n := testing.AllocsPerRun(10, fill); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

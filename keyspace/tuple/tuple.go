@@ -67,7 +67,7 @@ func (v Versionstamp) Complete() bool {
 // Packed is a packed tuple.
 type Packed []byte
 
-// Unpack returns the tuple. Bytes in it may be those of p.
+// Unpack returns the tuple. The elements share no memory with p.
 func (p Packed) Unpack() (Tuple, error) { return Unpack(p) }
 
 // Pack returns the packed form of t in a new slice. The error is an

@@ -70,10 +70,13 @@ type Query = Reads[*call.Query]
 // Reads is the view of handlers of turns and queries on the key-value store.
 type Reads[S call.Scope] struct{ K S }
 
-func infoOf(e *engine.Entry) host.KVInfo {
-	return host.KVInfo{
-		Version: uint64(e.Version), CreatedMS: e.Created, UpdatedMS: e.Updated, ExpireMS: e.Expire, Encoding: host.Encoding(e.Encoding),
-	}
+func infoOf(e *engine.Entry) (i host.KVInfo) {
+	describe(&i, e)
+	return i
+}
+
+func describe(i *host.KVInfo, e *engine.Entry) {
+	i.Version, i.CreatedMS, i.UpdatedMS, i.ExpireMS, i.Encoding = uint64(e.Version), e.Created, e.Updated, e.Expire, host.Encoding(e.Encoding)
 }
 
 // fill reads a page.
@@ -86,12 +89,13 @@ func fill(rows engine.Reader, q *host.KVQuery, page *host.KVPage) error {
 	}
 	limit, room := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
 	return rows.Each(list, func(e *engine.Entry) bool {
-		page.Add(e.Key[1:], e.Value, infoOf(e), room)
+		key := e.Key[1:]
+		describe(page.Add(key, e.Value, room), e)
 		limit--
-		if room -= len(e.Key) - 1 + len(e.Value); limit > 0 && room > 0 {
+		if room -= len(key) + len(e.Value); limit > 0 && room > 0 {
 			return true
 		}
-		page.Next = bytes.Clone(e.Key[1:])
+		page.Next = bytes.Clone(key)
 		return false
 	})
 }
