@@ -239,10 +239,11 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 		}
 		p := newPager(ctx.reader(), span, newListing(opts))
 		p.page.Reuse = true // what is decoded shares no memory with the page
+		var e MapEntry[K, V] // in memory once, and not for each
 		for p.next() {
 			for i := range p.page.Len() {
 				key, value, info := p.page.Entry(i)
-				e := mapEntry[K, V](info)
+				e = mapEntry[K, V](info)
 				err := decodeKey(key[len(m.prefix):], m.form, &e.Key)
 				if err == nil && !p.q.KeysOnly {
 					err = m.values.Decode(host.CBOR, value, &e.Value)

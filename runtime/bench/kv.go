@@ -29,6 +29,9 @@ var (
 	nothing = actor.NewQuery[actor.None, int](shelves, "nothing")
 	walk    = actor.NewQuery[actor.None, int](shelves, "walk")
 	fill    = actor.NewAction[filling, actor.None](shelves, "fill")
+	books   = actor.NewMap[int64, string](shelves, "books", actor.MapConfig{})
+	shelve  = actor.NewAction[filling, actor.None](shelves, "shelve")
+	leaf    = actor.NewQuery[actor.None, int](shelves, "leaf")
 )
 
 // A fetching asks a query to read entries, from a number on.
@@ -85,6 +88,26 @@ func (shelf) walk(ctx *actor.ReadContext, _ actor.None) (n int, err error) {
 	return n, nil
 }
 
+func (*shelf) shelve(ctx *actor.Context, in filling) (none actor.None, err error) {
+	for i := range in.N {
+		if err := books.Put(ctx, int64(in.From+i), string(shelfValue)); err != nil {
+			return none, err
+		}
+	}
+	return none, nil
+}
+
+// leaf is walk for a typed map.
+func (shelf) leaf(ctx *actor.ReadContext, _ actor.None) (n int, err error) {
+	for e, err := range books.All(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		n += min(1, len(e.Value)) * min(1, int(e.Version))
+	}
+	return n, nil
+}
+
 func kvRows() []row {
 	put := func(i int) kv.Commit {
 		return kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"k", int64(i)}, kv.Bytes(shelfValue))}}
@@ -107,8 +130,10 @@ func kvRows() []row {
 		{name: "KV: kv.get in process, one core / a query that reads nothing", target: "at least 0.7",
 			ours: (*bench).shelfGetCalls, raw: (*bench).shelfQueries},
 		{name: "KV: list 100,000 entries / raw iterator", target: "at least 0.5",
-			ours: (*bench).shelfWalks, raw: func(b *bench) float64 { return b.rawWalks(func(b []byte) []byte { return b }) },
+			ours: func(b *bench) float64 { return b.shelfWalks(fill, walk) }, raw: func(b *bench) float64 { return b.rawWalks(func(b []byte) []byte { return b }) },
 			more: []twin{{"one whose keys and values stay valid", func(b *bench) float64 { return b.rawWalks(bytes.Clone) }}}},
+		{name: "KV: list 100,000 entries of a typed map / of the raw store",
+			ours: func(b *bench) float64 { return b.shelfWalks(shelve, leaf) }, raw: func(b *bench) float64 { return b.shelfWalks(fill, walk) }},
 		{name: "KV: commit of 10 mutations, p50 / of one", target: "at most 1.5", latency: true,
 			ours: func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, _ int) { commitTo(s, ten) }) },
 			raw:  func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }},
@@ -131,7 +156,8 @@ func commitTo(s kv.Store, c kv.Commit) {
 // shelf runs f with an actor that has entries.
 func (b *bench) shelf(entries int, ttl time.Duration, f func(actor.Ref[shelf])) {
 	definition := actor.Define(shelves, actor.Spec[shelf]{OpenKV: true}, actor.On(place, (*shelf).place), actor.On(fill, (*shelf).fill),
-		actor.OnQuery(fetch, shelf.fetch), actor.OnQuery(nothing, shelf.nothing), actor.OnQuery(walk, shelf.walk))
+		actor.OnQuery(fetch, shelf.fetch), actor.OnQuery(nothing, shelf.nothing), actor.OnQuery(walk, shelf.walk),
+		actor.On(shelve, (*shelf).shelve), actor.OnQuery(leaf, shelf.leaf))
 	b.node(runtime.Options{Actors: []actor.Definition{definition}}, func(rt *runtime.Runtime) {
 		ref := shelves.Ref(rt, "one")
 		for i := 0; i < entries; i += 10_000 {
@@ -204,10 +230,14 @@ func (b *bench) shelfQueries() (v float64) {
 
 const walked = 100_000
 
-func (b *bench) shelfWalks() (v float64) {
-	b.shelf(walked, 0, func(ref actor.Ref[shelf]) {
+func (b *bench) shelfWalks(put *actor.Action[shelf, filling, actor.None], list *actor.Query[shelf, actor.None, int]) (v float64) {
+	b.shelf(0, 0, func(ref actor.Ref[shelf]) {
+		for i := 0; i < walked; i += 10_000 {
+			_, err := put.Call(context.Background(), ref, filling{From: i, N: 10_000})
+			check(err)
+		}
 		v = walked * b.load(1, func(int, int) {
-			n, err := walk.Call(context.Background(), ref, actor.None{})
+			n, err := list.Call(context.Background(), ref, actor.None{})
 			check(err)
 			if n != walked {
 				panic(fmt.Sprint(n, " entries"))
