@@ -238,7 +238,7 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 			return
 		}
 		p := newPager(ctx.reader(), span, newListing(opts))
-		p.page.Reuse = true // what is decoded shares no memory with the page
+		p.page.Reuse = true  // what is decoded shares no memory with the page
 		var e MapEntry[K, V] // in memory once, and not for each
 		for p.next() {
 			for i := range p.page.Len() {

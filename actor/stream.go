@@ -144,6 +144,7 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 			return
 		}
 		life := ctx.reader().Self().ID
+		var item handle.Item[T] // in memory once, and not for each
 		for {
 			page, err := ctx.reader().StreamRead(s.name, after, pageEntries)
 			if err != nil {
@@ -152,10 +153,9 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 			}
 			for i := range page.Items {
 				p := &page.Items[i]
-				item, err := s.item(p.Sequence, p.Time, p.Data)
-				item.Life = life
-				if err != nil {
-					yield(handle.Item[T]{}, valueError(s.decl, err))
+				item = handle.Item[T]{Sequence: p.Sequence, Time: p.Time, Life: life}
+				if err := s.items.Decode(host.CBOR, p.Data, &item.Value); err != nil {
+					yield(handle.Item[T]{}, valueError(s.decl, fmt.Errorf("item %d: %w", p.Sequence, err)))
 					return
 				}
 				if !yield(item, nil) {
@@ -168,12 +168,4 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 			after = page.Items[len(page.Items)-1].Sequence
 		}
 	}
-}
-
-func (s *Stream[S, T]) item(sequence uint64, at time.Time, data []byte) (handle.Item[T], error) {
-	item := handle.Item[T]{Sequence: sequence, Time: at}
-	if err := s.items.Decode(host.CBOR, data, &item.Value); err != nil {
-		return item, fmt.Errorf("item %d: %w", sequence, err)
-	}
-	return item, nil
 }
