@@ -238,12 +238,16 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 			return
 		}
 		p := newPager(ctx.reader(), span, newListing(opts))
-		p.page.Reuse = true  // what is decoded shares no memory with the page
-		var e MapEntry[K, V] // in memory once, and not for each
+		own := m.values.DecodesItself()
+		p.page.Reuse = !own
+		e := new(MapEntry[K, V]) // for all, which saves much
 		for p.next() {
 			for i := range p.page.Len() {
 				key, value, info := p.page.Entry(i)
-				e = mapEntry[K, V](info)
+				if own {
+					e = new(MapEntry[K, V])
+				}
+				*e = mapEntry[K, V](info)
 				err := decodeKey(key[len(m.prefix):], m.form, &e.Key)
 				if err == nil && !p.q.KeysOnly {
 					err = m.values.Decode(host.CBOR, value, &e.Value)
@@ -252,7 +256,7 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 					yield(MapEntry[K, V]{}, valueError(m.decl, err))
 					return
 				}
-				if !yield(e, nil) {
+				if !yield(*e, nil) {
 					return
 				}
 			}

@@ -174,6 +174,45 @@ func TestEntriesOfAMapStayWhenTheListingGoesOn(t *testing.T) {
 	})
 }
 
+// A grasping is decoded by its own method: it keeps what it is given, and points into itself.
+type grasping struct {
+	given, inside []byte
+	room          [100]byte
+}
+
+func (g grasping) MarshalBinary() ([]byte, error) { return g.given, nil }
+
+func (g *grasping) UnmarshalBinary(b []byte) error {
+	g.given, g.inside = b, append(g.room[:0], b...)
+	return nil
+}
+
+func TestValuesThatDecodeThemselvesStayWhenTheListingGoesOn(t *testing.T) {
+	var m *actor.Map[int, struct{ In grasping }]
+	inTurn(t, func(typ *actor.Type[counter]) {
+		m = actor.NewMap[int, struct{ In grasping }](typ, "grasping", actor.MapConfig{})
+	}, func(ctx *actor.Context) {
+		text := func(i int) string { return fmt.Sprintf("%0100d", i) }
+		for i := range 1000 {
+			if err := m.Put(ctx, i, struct{ In grasping }{grasping{given: []byte(text(i))}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all []actor.MapEntry[int, struct{ In grasping }]
+		for e, err := range m.All(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		for i, e := range all {
+			if string(e.Value.In.given) != text(i) || string(e.Value.In.inside) != text(i) {
+				t.Fatalf("entry %d has become %s, %s", i, e.Value.In.given, e.Value.In.inside)
+			}
+		}
+	})
+}
+
 func TestMapSelections(t *testing.T) {
 	var (
 		names *actor.Map[string, int]

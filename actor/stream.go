@@ -144,7 +144,8 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 			return
 		}
 		life := ctx.reader().Self().ID
-		var item handle.Item[T] // in memory once, and not for each
+		own := s.items.DecodesItself()
+		item := new(handle.Item[T]) // for all, which saves much
 		for {
 			page, err := ctx.reader().StreamRead(s.name, after, pageEntries)
 			if err != nil {
@@ -153,12 +154,15 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 			}
 			for i := range page.Items {
 				p := &page.Items[i]
-				item = handle.Item[T]{Sequence: p.Sequence, Time: p.Time, Life: life}
+				if own {
+					item = new(handle.Item[T])
+				}
+				*item = handle.Item[T]{Sequence: p.Sequence, Time: p.Time, Life: life}
 				if err := s.items.Decode(host.CBOR, p.Data, &item.Value); err != nil {
 					yield(handle.Item[T]{}, valueError(s.decl, fmt.Errorf("item %d: %w", p.Sequence, err)))
 					return
 				}
-				if !yield(item, nil) {
+				if !yield(*item, nil) {
 					return
 				}
 			}

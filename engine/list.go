@@ -285,7 +285,7 @@ func (m *merged) alone() (bool, error) {
 	return true, nil
 }
 
-// plain visits entries as long as each is one row, as most are: to step through the general way takes half as long again. It
+// plain visits entries as long as each is one row, as most are: the general way takes a third longer. It
 // returns true if visit returned false.
 func (c *cursor) plain(e *Entry, q *ListQuery, now int64, visit func(*Entry) bool) (done bool, err error) {
 	for c.valid && c.whole {

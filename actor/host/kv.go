@@ -52,8 +52,8 @@ type KVQuery struct {
 	After []byte
 }
 
-// A KVPage is one page of a listing. What was in it stays valid when it is filled again, in blocks of up to 64 KiB, which are in
-// memory as long as one of their entries is; unless Reuse is set.
+// A KVPage is one page of a listing. Keys and values stay valid when it is filled again, in blocks of up to 64 KiB, which are in
+// memory as long as one of them is; unless Reuse is set.
 type KVPage struct {
 	// Next is the last key of a page that is full, and else nil: then nothing follows.
 	Next []byte
@@ -83,11 +83,11 @@ func (p *KVPage) Clear() {
 	p.Next, p.rows, p.full = nil, p.rows[:0], nil
 }
 
-// Add copies an entry to the end of the page, to which up to so many bytes are added in all, and returns where to say what is known
-// of it.
+// Add copies an entry to the end of the page, to which up to so many more bytes are added in all, and returns where to say what is
+// known of it before the next is added.
 func (p *KVPage) Add(key, value []byte, most int) *KVInfo {
 	need, at, n := len(key)+len(value), len(p.block), len(p.rows)
-	if cap(p.block)-at < need {
+	if p.block == nil || cap(p.block)-at < need {
 		at = p.begin(need, most)
 	}
 	p.block = p.block[:at+need]
@@ -102,14 +102,15 @@ func (p *KVPage) Add(key, value []byte, most int) *KVInfo {
 	if value == nil {
 		r.value = -1
 	}
+	r.KVInfo = KVInfo{}
 	return &r.KVInfo
 }
 
 // begin begins another block, and returns where the next entry is put in it.
 func (p *KVPage) begin(need, most int) int {
 	size := max(need, min(kvBlock, most))
-	if p.Reuse { // with room for the entry that passes the end of the page
-		size = max(2*size, cap(p.block))
+	if p.Reuse { // with room for the entry that ends the page
+		size = max(need+min(kvBlock, most), cap(p.block))
 	}
 	if len(p.block) > 0 {
 		p.full = append(p.full, p.block)

@@ -51,3 +51,14 @@ func TestAPageUsesItsMemoryAgain(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestAnEmptyValueIsNoMissingOne(t *testing.T) {
+	var page KVPage
+	page.Add(nil, []byte{}, 10)
+	page.Add(nil, nil, 10)
+	_, empty, _ := page.Entry(0)
+	_, none, _ := page.Entry(1)
+	if empty == nil || none != nil {
+		t.Errorf("%#v, %#v", empty, none)
+	}
+}

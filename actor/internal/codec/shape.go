@@ -37,6 +37,8 @@ type shape struct {
 	check checker
 	// flat reports whether a copy of a value shares no changeable memory with it.
 	flat bool
+	// itself reports whether a value, or a part of it, decodes itself.
+	itself bool
 }
 
 // A checker returns a *ValueError if v cannot be encoded. depth is that of v.
@@ -46,7 +48,7 @@ type checker func(v reflect.Value, depth int) error
 func shapeOf(t reflect.Type, uses Uses) *shape {
 	b := builder{nodes: make(map[nodeKey]*node)}
 	n := b.visit(t, uses, "")
-	s := &shape{faults: b.faults, flat: flat(t)}
+	s := &shape{faults: b.faults, flat: flat(t), itself: b.itself}
 	if n.needed() {
 		s.check = n.run
 	}
@@ -81,6 +83,7 @@ func (n *node) run(v reflect.Value, depth int) error {
 type builder struct {
 	nodes  map[nodeKey]*node
 	faults []string
+	itself bool
 }
 
 func (b *builder) fault(path, format string, args ...any) {
@@ -121,6 +124,7 @@ func (b *builder) build(t reflect.Type, uses Uses, path string) checker {
 			return nil
 		}
 		if opaque, fault := encodesItself(t); opaque {
+			b.itself = true
 			if fault != "" {
 				b.fault(path, "%s", fault)
 			}

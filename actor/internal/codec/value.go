@@ -166,6 +166,10 @@ func (w *Value[T]) IsNone() bool { return w.none }
 // IsFlat reports whether a copy of a T shares no changeable memory with it.
 func (w *Value[T]) IsFlat() bool { return w.shape.flat }
 
+// DecodesItself reports whether methods of a T, or of something in it, decode CBOR: they may keep what they are given, and
+// pointers to where they put it.
+func (w *Value[T]) DecodesItself() bool { return w.shape.itself }
+
 func (w *Value[T]) has(as host.Codec) bool {
 	if as == host.JSON {
 		return w.uses&JSON != 0
