@@ -134,7 +134,7 @@ func TestDestroyRemovesWhatWasWrittenAside(t *testing.T) {
 				}
 				r.commit()
 				for i := range 2 * pointDeletes {
-					putAside(t, r.sp, trace(string(rune('a'+i))), strings.Repeat("x", 2*ChunkSize))
+					putAside(t, r.sp, trace(string(rune('a'+i))), strings.Repeat("x", ChunkSize+1))
 					putAside(t, r.sp, keyspace.Usage.Append(nil, uint64(i)), "x")
 				}
 				if fresh {

@@ -201,7 +201,7 @@ func TestComparerOrdersWholeRowsForPebble(t *testing.T) {
 			whole = append(whole, row)
 		}
 	}
-	must(t, pebble.CheckComparer(newComparer().EnsureDefaults(), whole[:60], nil))
+	must(t, pebble.CheckComparer(newComparer().EnsureDefaults(), whole[:30], nil))
 }
 
 // TestComparerKeepsTheRulesOfSplit checks what Pebble documents of Split, for all

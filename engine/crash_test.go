@@ -29,7 +29,7 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			n, done := int64(0), false
-			for ; !done; n += stride(32) {
+			for ; !done; n += stride(48) {
 				done = faultRun(t, modes()[name], n)
 				fatalIf(t, n > 2000, "no end of faults")
 			}
@@ -136,7 +136,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 		})
 	}
 	rnd := rand.New(rand.NewPCG(seed, 99))
-	for cut := range 6 {
+	for cut := range 3 {
 		acked := make([]Version, crashActors)
 		for n, h := range histories {
 			h.mu.Lock()
@@ -144,7 +144,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 			h.mu.Unlock()
 		}
 		after := o
-		after.Disk = o.Disk.Crash(rnd.Uint64(), []int{0, 50, 100}[cut%3])
+		after.Disk = o.Disk.Crash(rnd.Uint64(), []int{0, 50, 100}[cut])
 		c := mustOpen(t, after)
 		checkRows(t, c)
 		for n, h := range histories {

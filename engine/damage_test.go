@@ -279,11 +279,11 @@ func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 		m := newImage(t, true)
 		m.remove(t, markName)
 		kinds, refused := damageEachFile(t, m, false)
-		errorIf(t, kinds["log"] < 3 || kinds["MANIFEST"] == 0 || refused < 12, "files %v, %d refused", kinds, refused)
+		errorIf(t, kinds["log"] < 3 || kinds["MANIFEST"] == 0 || refused < 8, "files %v, %d refused", kinds, refused)
 	})
 	t.Run("one log, without a mark", func(t *testing.T) {
 		kinds, refused := damageEachFile(t, newLogImage(t), false)
-		errorIf(t, kinds["log"] == 0 || refused < 5, "files %v, %d refused", kinds, refused)
+		errorIf(t, kinds["log"] == 0 || refused < 2, "files %v, %d refused", kinds, refused)
 	})
 }
 
@@ -365,14 +365,21 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 			if (round+kinds[kind])%2 == 1 {
 				at /= 100 // in the first commit of a log
 			}
-			change(fmt.Sprintf("cut at %d", at), content[:at], -1)
-			change(fmt.Sprintf("flipped at %d", at), flip(at, 1<<rnd.IntN(8))(bytes.Clone(content)), at+1)
-			block := bytes.Clone(content)
-			clear(block[at:min(at+4096, len(block))])
-			change(fmt.Sprintf("zeroed at %d", at), block, at+4096)
+			way := rnd.IntN(3) // the long form damages each place in all of the ways
+			if way == 0 || long() {
+				change(fmt.Sprintf("cut at %d", at), content[:at], -1)
+			}
+			if way == 1 || long() {
+				change(fmt.Sprintf("flipped at %d", at), flip(at, 1<<rnd.IntN(8))(bytes.Clone(content)), at+1)
+			}
+			if way == 2 || long() {
+				block := bytes.Clone(content)
+				clear(block[at:min(at+4096, len(block))])
+				change(fmt.Sprintf("zeroed at %d", at), block, at+4096)
+			}
 		}
 		for _, other := range names[i+1:] {
-			if k, _ := kindOf(name); k == otherFile || !sameKind(name, other) || !marked {
+			if k, _ := kindOf(name); k == otherFile || !sameKind(name, other) || !marked || stride(2) > 1 {
 				continue
 			}
 			b, _ := contents(t, whole.disk, other)
@@ -422,7 +429,7 @@ func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	name := slices.Max(logsOf(t, whole.disk))
 	content, _ := contents(t, whole.disk, name)
 	end := len(bytes.TrimRight(content, "\x00"))
-	for at := 0; at < end; at += 379 * int(stride(4)) {
+	for at := 0; at < end; at += 379 * int(stride(8)) {
 		out := whole.with(t, name, flip(at, 4)).outcome(t, Options{})
 		switch {
 		case out == (outcome{}): // in what a log that is used again held before
@@ -528,21 +535,21 @@ func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
-	for seed := range seeds(2) {
+	for seed := range seeds(1) {
 		o := small(Options{Disk: whole.disk.Crash(seed, 50), MemTableBytes: 64 << 10})
 		cuts, next := map[string]*Disk{}, 1
 		eachChange(o.Disk, func(n int) {
 			if n < next {
 				return
 			}
-			next += int(stride(24))
-			for i, percent := range []int{0, 50, 50, 100} {
+			next += int(stride(32))
+			for i, percent := range []int{0, 50, 100} {
 				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent, i)] = o.Disk.Crash(uint64(5*n+i), percent)
 			}
 		})
 		must(t, mustOpen(t, o).Close())
 		o.Disk.Fail(nil)
-		fatalIf(t, len(cuts) < 12, "only %d cuts", len(cuts))
+		fatalIf(t, len(cuts) < 6, "only %d cuts", len(cuts))
 		for where, disk := range cuts {
 			m := &image{disk: disk, want: whole.want}
 			same(t, m.outcome(t, Options{}), (outcome{}), "power cut", where)
@@ -575,8 +582,11 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 		errorIf(t, out.refused == nil && (out.read != nil || out.lost > 0), "cut at %d: %+v", cut, out)
 		return out.refused
 	}
-	first := begin - begin%recordBlock + recordBlock
-	for cut := first; cut < begin+150<<10; cut += 3 * recordBlock {
+	first, step := begin-begin%recordBlock+recordBlock, int64(recordBlock)
+	if !long() { // one of the blocks, because Pebble tries every bit of one that is torn
+		step *= 5
+	}
+	for cut := first + (stride(4)-1)*recordBlock; cut < begin+150<<10; cut += step {
 		must(t, open(cut, cut), cut, begin)
 		must(t, open(cut+100, cut), cut)
 		wantErr(t, open(cut-1000, cut), ErrDamaged, cut, cut-1000)
@@ -628,7 +638,8 @@ func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
 
 func readDamagedTable(t *testing.T, length int) {
 	r := newRig(t, Options{})
-	for i := range 40 {
+	keys := max(12, 60_000/length)
+	for i := range keys {
 		value := make([]byte, length)
 		for j := range value {
 			value[j] = byte(i*j + j>>8)
@@ -648,7 +659,7 @@ func readDamagedTable(t *testing.T, length int) {
 	m = m.with(t, table, flip(size*3/4, 0xff))
 
 	each := func(get func(key []byte) (any, bool, error)) (err error) {
-		for i := 0; err == nil && i < 40; i++ {
+		for i := 0; err == nil && i < keys; i++ {
 			_, _, err = get(kv(fmt.Sprint(100 + i)))
 		}
 		return err
@@ -716,7 +727,7 @@ func powerCuts(t *testing.T, seed uint64) {
 		o.Durability = NoSync
 	}
 	var acked atomic.Uint64 // what the cut before left has that
-	for session := range 12 {
+	for session := range 8 {
 		limit := 1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)])
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
 		percent, cutSeed := []int{0, 30, 60, 100}[rnd.IntN(4)], rnd.Uint64()

@@ -30,7 +30,7 @@ import (
 // rows, the index on them, the counts in a second table and a key outside the database agree, and that nothing is missing
 // that was acknowledged.
 func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
-	rounds, cuts := 2, 70
+	rounds, cuts := 2, 40
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		rounds = 200
 	}

@@ -108,7 +108,7 @@ func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	}
 	r := newRig(t, Options{})
 	r.view(func(db handle) {
-		for range 1500 {
+		for range 800 {
 			call := []string{"instr(%s, %s)", "trim(%s, %s)", "ltrim(%s, %s)", "rtrim(%s, %s)", "replace(%s, %s, %s)"}[random.IntN(5)]
 			args := []any{value(), value(), value()}
 			call = fmt.Sprintf(call, args[:strings.Count(call, "%")]...)

@@ -279,7 +279,7 @@ func (p dutyPlan) parts(ctx workflow.Context, part func(ctx workflow.Context, na
 // and does not stay was undone exactly once per key, and no undo ran beside its body.
 func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 	states, unknown, crashes := map[wfhost.State]int{}, 0, 0
-	for seed := range uint64(150) {
+	for seed := range uint64(rounds(60, 1000)) {
 		synctest.Test(t, func(t *testing.T) {
 			p := dutyPlan{seed, newRecorder()}
 			g := p.random("trigger")

@@ -264,6 +264,9 @@ func TestLargeMap(t *testing.T) {
 	items := make([]int, MaxBranches)
 	h := begun(t, func(ctx Context, _ none) (int, error) {
 		out, err := ForEach(ctx, "map", items, func(ctx Context, i, _ int) (int, error) {
+			if i%8 > 0 { // most have nothing to wait for
+				return i, nil
+			}
 			return Step(ctx, "step", func(*StepCtx) (int, error) { return i, nil })
 		}, Concurrency(100))
 		sum := 0
@@ -278,15 +281,9 @@ func TestLargeMap(t *testing.T) {
 		}
 		return sum, errors.Join(err, Sleep(ctx, "sleep", time.Hour))
 	})
-	crashed := 0
-	until(t, h, func() bool {
-		if n := h.Commits / 4000; n > crashed {
-			crashed = n
-			h.Crash()
-		}
-		return false
-	})
-	errorIf(t, h.Crashes < 2, "%d crashes", h.Crashes)
+	h.CrashAt = 700
+	drive(t, h)
+	errorIf(t, h.Crashes == 0, "no crash")
 	errorIf(t, shown(t, h) != fmt.Sprint("completed ", MaxBranches*(MaxBranches-1)/2), "%s", shown(t, h))
 	errorIf(t, status(t, h).Names > 5, "%d names", status(t, h).Names)
 }
@@ -407,7 +404,7 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	h := begun(t, func(ctx Context, _ none) (string, error) {
 		_, err1 := Update(ctx, "fails", func(tx *Tx) (int, error) { set(tx, "1"); return 0, errors.New("no") })
 		_, err2 := Update(ctx, "panics", func(tx *Tx) (int, error) { set(tx, "2"); panic("ouch") })
-		_, err3 := Update(ctx, "too large", func(tx *Tx) ([]byte, error) { set(tx, "3"); return make([]byte, 17<<20), nil })
+		_, err3 := Update(ctx, "too large", func(tx *Tx) ([]byte, error) { set(tx, "3"); return make([]byte, 2000), nil })
 		var kept *Tx
 		v, err4 := Update(ctx, "works", func(tx *Tx) (int, error) { set(tx, "4"); kept = tx; return 4, nil })
 		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
@@ -429,6 +426,7 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 		}, Retry(RetryPolicy{MaxAttempts: 1}))
 		return fmt.Sprint(err1, "; ", err2, "; ", err3 != nil, v, err4, "; ", err5, "; ", err6), nil
 	})
+	h.Options.MaxPayload = 1000
 	drive(t, h)
 	wantOutput(t, h, `step "fails" failed: no; step "panics" failed: panic: ouch; true 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch`)
 	if got := fmt.Sprint(stateOf(h)); got != "map[4:x 5.2:x]" {
@@ -555,7 +553,7 @@ func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 	h.Close()
 	h.Use(program("b"))
 	pause(t, h)
-	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:547)")
+	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:545)")
 	if text := status(t, h).Pause.Text; strings.Count(text, "called at") != 1 {
 		t.Error(text)
 	}

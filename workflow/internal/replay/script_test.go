@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ func TestRunScripts(t *testing.T) {
 }
 
 // play plays a scenario. With crashes it plays it again with a crash before and after each commit,
-// which must print the same.
+// which must print the same. Of many commits the short form draws some.
 func play(t *testing.T, at, input string, crashes, bubble bool) string {
 	commands, _ := parse(t, split(t, input))
 	once := func(n int, after bool) (*script, string) {
@@ -61,7 +62,11 @@ func play(t *testing.T, at, input string, crashes, bubble bool) string {
 	}
 	s, end := once(0, false)
 	shown := s.out.String()
-	for n := 1; crashes && n <= s.Commits && !t.Failed(); n++ {
+	step := 1
+	if !long {
+		step += s.Commits / 32
+	}
+	for n := 1 + rand.IntN(step); crashes && n <= s.Commits && !t.Failed(); n += step {
 		for _, after := range []bool{false, true} {
 			c, got := once(n, after)
 			// A body that ends beside the run may save it a commit, and then there is no crash.
