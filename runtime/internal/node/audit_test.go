@@ -487,7 +487,7 @@ func TestAVerbAndItsRecordAreThereOrNot(t *testing.T) {
 				t.Errorf("the actor has the limit %v, the log %v", has, want)
 			}
 		}, func() {
-			for n := range 3 {
+			for n := range 6 {
 				rate := float64(n + 1)
 				g.mustVerb("a", host.LimitsSet, host.ActorLimits{CallRate: &rate}, nil)
 			}

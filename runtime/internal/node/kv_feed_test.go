@@ -239,13 +239,17 @@ func TestTheLogForgetsWhatItsBoundsSay(t *testing.T) {
 // Writers change entries at random while the actor sleeps, the node restarts and the power fails. Each follower reads every event
 // once, and the events make what is stored.
 func TestFollowersKnowWhatIsStored(t *testing.T) {
+	steps := 150
+	if long() {
+		steps = 1000
+	}
 	for seed := range uint64(2) {
 		bubble(t, nil, nil, func(t *testing.T, g *stage) {
 			r := rand.New(rand.NewPCG(seed, 15))
 			g.kv("start=1", "-start")
 			g.logs(kv.ScopePolicy{})
 			followers := []*follower{followerFrom(0), followerFrom(0, kv.Key{"x", "n1"}, kv.Key{"y"}), followerFrom(0, kv.Key{"x"})}
-			for i := range 300 {
+			for i := range steps {
 				key := fmt.Sprintf("%s.n%d.m%d", []string{"x", "y"}[r.IntN(2)], r.IntN(4), r.IntN(3))
 				switch n := r.IntN(20); {
 				case n < 8:

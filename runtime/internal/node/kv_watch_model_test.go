@@ -28,7 +28,7 @@ func TestWatchersEndWithWhatIsStored(t *testing.T) {
 			for range 3 {
 				r := rand.New(rand.NewPCG(seed, random.Uint64()))
 				writers.Go(func() {
-					for range 150 {
+					for range 100 {
 						time.Sleep(time.Duration(r.IntN(3)) * 10 * time.Millisecond)
 						group, name := fmt.Sprintf("g%d", r.IntN(3)), fmt.Sprintf("n%d", r.IntN(12))
 						x, y := "x."+group+"."+name, "y."+group+"."+name
@@ -274,7 +274,7 @@ func TestReadsBesideSleepAndDestructionAreWhole(t *testing.T) {
 		var over atomic.Bool
 		writers.Go(func() {
 			defer over.Store(true)
-			for i := range 100 {
+			for i := range 40 {
 				g.kv(fmt.Sprintf("a=%d", i), fmt.Sprintf("b=%d", i))
 				switch i % 5 {
 				case 1, 2:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"strconv"
@@ -404,9 +405,13 @@ func (g *stage) cut(seed uint64, unsynced int) {
 	g.start()
 }
 
-// cuts lets f run, and cuts the power at each write and sync meanwhile: it returns what the disk has left each time. seen is
-// called with it, when all else is blocked.
+// cuts lets f run, and cuts the power at each third write and sync meanwhile, in the long form at each. seen is called with what
+// the disk has left, when all else is blocked.
 func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
+	each, first := 1, 0
+	if !long() {
+		each, first = 3, rand.IntN(3) // drawn, so that all are tried in time
+	}
 	moment, done := make(chan struct{}), make(chan struct{})
 	g.disk.Fail(func(op, _ string) error {
 		if op == "sync" || op == "write" {
@@ -425,12 +430,13 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 	for n := 0; ; n++ {
 		select {
 		case <-moment:
-			synctest.Wait()
-			seen(g.disk.Crash(uint64(n), 35*(n%4)))
+			if synctest.Wait(); n%each == first {
+				seen(g.disk.Crash(uint64(n), 35*(n%4)))
+			}
 			moment <- struct{}{}
 		case <-done:
 			g.disk.Fail(nil)
-			g.t.Logf("%d power cuts", n)
+			g.t.Logf("%d writes and syncs", n)
 			return
 		}
 	}

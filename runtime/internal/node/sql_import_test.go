@@ -113,7 +113,7 @@ func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
 	typ := &puppetType{name: "p", migrations: schema[:1]}
 	g := newStage(t, func(o *Options) { o.SQL.MaxTemporary, o.SQL.CacheBytes = 16<<20, 64<<10 }, typ)
 	g.must("a", func(_ *puppet, h host.Turn) error {
-		return exec(h, "INSERT INTO note (body) SELECT hex(randomblob(500)) FROM generate_series(1, 4000)")
+		return exec(h, "INSERT INTO note (body) SELECT hex(randomblob(500)) FROM generate_series(1, 2000)")
 	})
 	typ.migrations = append(schema[:1:1], host.Migration{Name: "2", SQL: "CREATE TABLE sorted AS SELECT body FROM note ORDER BY random()"})
 	g.restart()

@@ -299,7 +299,7 @@ func TestManyTracedActorsUnderStress(t *testing.T) {
 	for i := range 8 {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
 		wg.Go(func() {
-			for n := 0; n < 120 && ctx.Err() == nil; n++ {
+			for n := 0; n < 60 && ctx.Err() == nil; n++ {
 				key := string(rune('a' + r.IntN(16)))
 				from := []string{"", sampledFrom, unsampledFrom}[r.IntN(3)]
 				switch r.IntN(9) {

@@ -470,7 +470,7 @@ func TestAPageOfATraceIsBounded(t *testing.T) {
 		want := 0
 		for i := range 3 {
 			key := fmt.Sprint("k", i)
-			for range 40 {
+			for range 24 { // 80 kB each: 5.7 MB in all
 				time.Sleep(time.Second) // they are stored every five
 				g.doFrom(key, sampledFrom, func(_ *puppet, h host.Turn) error {
 					for j := range 20 {

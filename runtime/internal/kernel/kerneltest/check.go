@@ -9,10 +9,12 @@ import (
 	"sync"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
@@ -285,11 +287,12 @@ func (x *trial) finish() {
 
 // leaveMemory checks that nothing refers to the cores that are gone.
 func (x *trial) leaveMemory() {
-	for range 3 { // the caches of pools are emptied by the second collection
-		runtime.GC()
+	left := func(c weak.Pointer[kernel.Core]) bool { return c.Value() != nil }
+	for tries := 0; tries < 3 && slices.ContainsFunc(x.cores, left); tries++ {
+		runtime.GC() // the caches of pools are emptied by the second collection
 	}
 	for i, c := range x.cores {
-		if c.Value() != nil {
+		if left(c) {
 			x.faultf("core %d of %d is gone, and something still refers to it", i+1, len(x.cores))
 		}
 	}

@@ -287,7 +287,7 @@ func (p *player) compare() {
 }
 
 func TestCommitsAgreeWithAMap(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range seeds(2, 40) {
 		space, rows := openRows(t)
 		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: space, rows: Of(rows, new(Scopes)), now: 1000, model: make(map[string]kept), scope: seed%2 == 1}
 		for range 300 {

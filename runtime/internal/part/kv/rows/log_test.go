@@ -100,7 +100,7 @@ func logging() *Scopes {
 
 func TestTheLogReplaysToTheEntries(t *testing.T) {
 	logged := 0
-	for seed := range uint64(8) {
+	for seed := range seeds(8, 40) {
 		space, rows := openRows(t)
 		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, rows: Of(rows, logging()), now: 1000, model: make(map[string]kept)}
 		for range 100 {

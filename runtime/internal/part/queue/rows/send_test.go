@@ -101,10 +101,7 @@ func TestCallsThatAreRefusedSayWhyAndDoNothing(t *testing.T) {
 
 func TestABatchBeyondTheWriteSetFailsTheTurn(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs"})
-	batch := make([]host.Enqueue, host.MaxQueueBatch)
-	for i := range batch {
-		batch[i].Body = make([]byte, 1<<20)
-	}
+	batch := slices.Repeat([]host.Enqueue{{Body: make([]byte, 1<<20)}}, host.MaxQueueBatch)
 	err := w.turn(func(s *Set) error {
 		if _, err := s.Send("jobs", batch); !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}) {
 			t.Errorf("send: %v", err)

@@ -62,13 +62,14 @@ func TestHistoryKeepsTheLastRuns(t *testing.T) {
 	for keep, want := range map[int]int{0: 100, 5: 5, 1: 1, -1: 0} {
 		n := newNode(t)
 		n.set(host.Schedule{Name: "s", Every: 1000, KeepRuns: keep})
-		n.until(begin.Add(120 * time.Second))
+		ticks := want + 10
+		n.until(begin.Add(time.Duration(ticks) * time.Second))
 		runs := n.runs("s")
 		if len(runs) != want || int(n.rows.Keys()) != want+2 {
 			t.Fatalf("keep %d: %d runs, %d keys", keep, len(runs), n.rows.Keys())
 		}
 		for i, r := range runs {
-			if r.Run != uint64(120-i) || r.Result != "ok" {
+			if r.Run != uint64(ticks-i) || r.Result != "ok" {
 				t.Fatalf("%+v", r)
 			}
 		}

@@ -115,7 +115,7 @@ func TestTicksAgreeWithTheirDefinitionMinuteByMinute(t *testing.T) {
 			t.Fatal(err)
 		}
 		first = first.Add(-36 * time.Hour)
-		for range 40 {
+		for range 15 {
 			expr := field(0, 59) + " " + []string{"*", "2", "0-3", "*/2", field(0, 23)}[r.IntN(5)] + " " + []string{"*", field(1, 28)}[r.IntN(2)] + " * " + []string{"*", field(0, 6)}[r.IntN(2)]
 			c := mustClock(t, expr, zone)
 			next := c.next(first.Add(-time.Minute))
@@ -175,7 +175,7 @@ func TestTheParserTakesWhatTheCheckOfFieldsTakes(t *testing.T) {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	number := func() string { return fmt.Sprint(r.IntN(64)) }
 	taken := 0
-	for range 20_000 {
+	for range 6_000 {
 		var fields []string
 		for range 5 + r.IntN(2) {
 			item := pick("*", "?", number(), number()+"-"+number(), number()+"-"+number(), "jan", "SUN", "fri-sun", "mon-wed")
@@ -197,8 +197,8 @@ func TestTheParserTakesWhatTheCheckOfFieldsTakes(t *testing.T) {
 			t.Fatalf("%q: the check says %v, the parser %v", expr, err, parsed)
 		}
 	}
-	if taken < 1000 {
-		t.Errorf("only %d of 20,000 expressions were taken", taken)
+	if taken < 300 {
+		t.Errorf("only %d of 6,000 expressions were taken", taken)
 	}
 }
 
