@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-var modelSeeds = flag.Int("model-seeds", 4, "how many random histories the model test runs")
+var modelSeeds = flag.Int("model-seeds", 3, "how many random histories the model test runs")
 
 // TestRandomHistoriesAgreeWithTheModel drives a few actors at random (writes, messages, alarms, errors, panics, sleeps)
 // through power cuts at random moments and restarts, and compares with what a simple model allows.
@@ -96,11 +96,11 @@ func (m *model) run() {
 		m.t.Logf("%d calls answered, %d cut off", acked, maybe)
 	}()
 	m.slow()
-	calls, ends := 20, 6
+	rounds, calls, ends := 8, 20, 6
 	if m.rows {
-		calls, ends = 5, 3
+		rounds, calls, ends = 18, 5, 3
 	}
-	for range 160 / calls {
+	for range rounds {
 		var wg sync.WaitGroup
 		for range 6 + m.random.IntN(calls) {
 			m.start(&wg)

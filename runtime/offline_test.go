@@ -36,7 +36,7 @@ func offline(t *testing.T, dir string, f func(o *runtime.Offline)) {
 func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	out, died := nodeProcess(t, dir, "after a step", "")
+	out, died := nodeProcess(t, dir, "after a timer and a step", "")
 	fatalIf(t, !died, "%s", out)
 	offline(t, dir, func(o *runtime.Offline) {
 		must(t, o.ControlRun(t.Context(), deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Reason: "it kills the node"}))
@@ -51,7 +51,7 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 	errorIf(t, err != nil || !unclean, "that the node ended without notice is forgotten: %v, %v", unclean, err)
 	must(t, s.Close())
 	for range 2 {
-		out, died := nodeProcess(t, dir, "after a step", "")
+		out, died := nodeProcess(t, dir, "after a timer and a step", "")
 		fatalIf(t, died || !strings.Contains(out, "paused operator: it kills the node"), "died %v: %s", died, out)
 	}
 }

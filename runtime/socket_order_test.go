@@ -16,7 +16,7 @@ import (
 
 func TestCallsOverOneWebSocketRunInTheOrderInWhichTheyWereSent(t *testing.T) {
 	t.Parallel()
-	const requests, each = 1000, 4 // of which each fourth is a query
+	const requests, each = 300, 4 // of which each fourth is a query
 	rt := openDir(t, t.TempDir(), botDefinition(actor.Spec[bot]{}))
 	s := httptest.NewServer(rt.Handler())
 	defer s.Close()

@@ -144,7 +144,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 			}
 			must(t, err)
 			for st := claimStatus(t, rt, "a"); st.State != wfhost.StateCompleted; st = claimStatus(t, rt, "a") {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 				fatalIf(t, st.Pause != nil, "after %d reads: %+v", reads.Load(), st.Pause)
 			}
 			errorIf(t, reads.Load() < 64, "%d reads", reads.Load())

@@ -25,22 +25,14 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 	rt := open(t, runtime.Options{Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve})
 	a := host.Address{Type: "cell", Key: []string{"a"}}
 	c, err := client.New("http://"+rt.Addr(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
-	if _, err := c.Call(t.Context(), &host.Request{Address: a, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.Call(t.Context(), &host.Request{Address: a, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)})))
 	ws, _, err := websocket.Dial(t.Context(), "ws://"+rt.Addr()+"/actors/cell/a/-/connect", &websocket.DialOptions{Subprotocols: []string{"cairn.v1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ws.CloseNow()
 	for _, text := range []string{`{"connect":{}}`, `{"id":1,"call":"actor.pause","reason":"50 % über"}`} {
-		if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
 		if _, reply, err := ws.Read(t.Context()); err != nil {
 			t.Errorf("%s: %s, %v", text, reply, err)
 		}
@@ -51,14 +43,10 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 	}
 
 	nc, err := nats.Connect(rt.NATSURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nc.Close()
 	published, err := nc.SubscribeSync("cairn.default.audit.cell.actor%2Esleep.a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := nats.NewMsg("cairn.default.call.cell.actor%2Esleep.a")
 	m.Header.Set(audit.Header, "50%25 %C3%BCber")
 	if r, err := nc.RequestMsg(m, time.Minute); err != nil || r.Header.Get("Nats-Service-Error") != "" {
@@ -114,20 +102,14 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 	c, err := client.New("http://"+rt.Addr(), client.Options{
 		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: d.dial}}, Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	verb := func(name string) {
 		t.Helper()
 		_, err := rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: name, Codec: host.JSON})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
-	if _, err := rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)})))
 	enough := errors.New("enough")
 	records, done := make(chan audit.Record, 1000), make(chan error, 1)
 	go func() {
@@ -156,9 +138,7 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 		followed = append(followed, r.ID)
 	}
 	page, err := c.Audit(t.Context(), audit.Query{After: followed[0] - 1, Limit: audit.MaxPage})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range slices.Backward(page.Records) {
 		all = append(all, r.ID)
 	}
@@ -166,3 +146,14 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 		t.Errorf("%d records are followed, of %d", len(followed), len(all))
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -23,9 +23,7 @@ func open(t *testing.T, o runtime.Options) *runtime.Runtime {
 	t.Helper()
 	o.Dir, o.Actors = t.TempDir(), []actor.Definition{cell.Definition()}
 	rt, err := runtime.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil {
 			t.Error(err)

@@ -34,9 +34,7 @@ type block struct {
 func blocks(t *testing.T, page string) []block {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []block
 	var open *block
 	n := 0
@@ -232,9 +230,7 @@ func (g *guideRun) websocket(b block) {
 // nats sends the requests of a block and compares the replies.
 func (g *guideRun) nats(b block) {
 	c, err := nats.Connect(g.rt.NATSURL())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	defer c.Close()
 	request := regexp.MustCompile(`^nats req (\S+) '(.*)'$`)
 	var reply string

@@ -39,15 +39,11 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 		if err != nil || len(got) != 1 || string(got[0].Body) != `{"a":1}` {
 			t.Fatal(got, err)
 		}
-		if err := got[0].Ack(ctx, cell.Document(`3`)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, got[0].Ack(ctx, cell.Document(`3`)))
 		if got := <-answer; got != "3<nil>" {
 			t.Error(got)
 		}
-		if _, err := cell.Streams.Named("log").Of(ref).Append(ctx, cell.Document(`[1]`), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(cell.Streams.Named("log").Of(ref).Append(ctx, cell.Document(`[1]`), nil)))
 		page, err := cell.Streams.Named("log").Of(ref).Read(ctx, handle.Position{}, handle.ReadConfig{})
 		if err != nil || len(page.Items) != 2 || string(page.Items[0].Value) != `[1]` || page.Items[1].Value != nil {
 			t.Error(page, err)

@@ -21,19 +21,13 @@ func TestNodesDescribeCells(t *testing.T) {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(w.Body.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("https://node/openapi.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("https://node/openapi.json", doc))
 	compile := func(pointer string) *jsonschema.Schema {
 		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return s
 	}
 	examples := 0
@@ -64,9 +58,7 @@ func TestNodesDescribeCells(t *testing.T) {
 			continue
 		}
 		value, err := jsonschema.UnmarshalJSON(strings.NewReader(input))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pointer := "/paths/" + strings.ReplaceAll(base+method, "/", "~1") + "/post/requestBody/content/application~1json/schema"
 		if err := compile(pointer).Validate(value); err != nil {
 			t.Errorf("%s %s: %v", method, input, err)

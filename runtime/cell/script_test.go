@@ -24,9 +24,7 @@ var update = flag.Bool("update", false, "write what the scenarios of testdata pr
 // the results anew.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		playFile(t, file)
 	}
@@ -34,9 +32,7 @@ func TestScenarios(t *testing.T) {
 
 func playFile(t *testing.T, file string) {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := ""
 	for i, part := range strings.SplitAfter(string(text), "\n\n") {
 		name, body, _ := strings.Cut(part, "\n")
@@ -51,9 +47,7 @@ func playFile(t *testing.T, file string) {
 	switch {
 	case now == string(text):
 	case *update:
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(now), 0o644))
 	default:
 		t.Error("to write the results anew: go test -run Scenarios ./runtime/cell -update")
 	}
@@ -110,9 +104,7 @@ func do(t *testing.T, h *actortest.Harness, command string) string {
 		return ""
 	case "advance":
 		d, err := time.ParseDuration(input)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(d)
 		return ""
 	case "events":

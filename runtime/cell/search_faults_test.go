@@ -19,24 +19,18 @@ import (
 // setIndex makes an index of t below d.
 func setIndex(t *testing.T, store kv.Store, tokenizer string) {
 	t.Helper()
-	if _, err := store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}, Tokenizer: tokenizer}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}, Tokenizer: tokenizer})))
 }
 
 func commit(t *testing.T, store kv.Store, m ...kv.Mutation) {
 	t.Helper()
-	if _, err := store.Commit(t.Context(), kv.Commit{Mutations: m}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: m})))
 }
 
 // A search of one entry is short, whatever its text and the query.
 func TestSearchOfMuchThatMatchesIsShort(t *testing.T) {
 	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{libraryDefinition()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rt.Close()
 	store := libraries.Ref(rt, "one").KV()
 	setIndex(t, store, "")
@@ -59,9 +53,7 @@ func TestDeletedAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 			commit(t, store, kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}))
 		},
 		"handler": func(t *testing.T, _ kv.Store, h *actortest.Harness) {
-			if _, err := shelve.Call(t.Context(), libraries.Ref(h, "one"), shelving{Delete: []int{1}}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(shelve.Call(t.Context(), libraries.Ref(h, "one"), shelving{Delete: []int{1}})))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,19 +80,13 @@ func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 			"CREATE TABLE t (a)", "CREATE VIEW cairn_xx_1_map AS SELECT 1", "CREATE INDEX cairn_xx_1 ON t (a)", `CREATE TABLE "cairn_xx_""1" (a)`,
 			"CREATE TRIGGER cairn_xx_1_t AFTER INSERT ON t BEGIN SELECT 1; END", "CREATE TABLE cairn_xx_1_data (a)", "CREATE VIEW kept AS SELECT 1",
 		} {
-			if _, err := h.Call(t.Context(), &host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(h.Call(t.Context(), &host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})))
 		}
 		var b bytes.Buffer
-		if err := h.Runtime().ExportSQL(t.Context(), addr, &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.Runtime().ExportSQL(t.Context(), addr, &b))
 		setIndex(t, store, "")
 		file := bytes.ReplaceAll(b.Bytes(), []byte("cairn_xx_"), []byte("cairn_kv_"))
-		if _, err := h.Runtime().ImportSQL(t.Context(), addr, bytes.NewReader(file), "test"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Runtime().ImportSQL(t.Context(), addr, bytes.NewReader(file), "test")))
 		time.Sleep(time.Minute)
 		if list, err := store.Indexes(t.Context()); err != nil || list[0].Building {
 			t.Errorf("after a minute: %+v, %v", list, err)
@@ -115,10 +101,10 @@ func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var large strings.Builder
-	for large.Len() < 150<<10 {
+	for large.Len() < 75<<10 {
 		fmt.Fprintf(&large, "%x ", rnd.Uint32())
 	}
-	definition := actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 256 << 10}}, actor.On(shelve, (*library).shelve))
+	definition := actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve))
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		store := libraries.Ref(h, "one").KV()
 		for _, i := range []int{0, 3, 6, 9} {

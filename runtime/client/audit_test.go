@@ -31,9 +31,7 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	enough := errors.New("enough")
 	var told []string
@@ -67,9 +65,7 @@ func TestTheAuditLogIsFollowedByTheClockOfTheNode(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	enough := errors.New("enough")
 	err = c.FollowAudit(t.Context(), audit.Query{}, func(r *audit.Record) error {

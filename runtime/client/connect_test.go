@@ -18,9 +18,7 @@ import (
 func (s *stage) connect(c *client.Client, r host.ConnectRequest) host.LiveConnection {
 	s.t.Helper()
 	cn, err := c.Connect(s.t.Context(), room, r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return cn
 }
 
@@ -159,9 +157,7 @@ func TestAConnectionThatIsGoneIsMadeAnew(t *testing.T) {
 		cn := s.connect(c, host.ConnectRequest{Params: []byte(`{"a":1}`)})
 		defer hangUp(t, cn)
 		was := cn.Welcome()
-		if err := errors.Join(cn.Subscribe(t.Context(), "said", "left"), cn.Unsubscribe(t.Context(), "left")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(cn.Subscribe(t.Context(), "said", "left"), cn.Unsubscribe(t.Context(), "left")))
 		s.emit(1)
 		s.expect(cn, 1, 1)
 		s.away(func() {
@@ -239,9 +235,7 @@ func TestAReaderThatStandsStillBlocksNoCallAndMissesNothing(t *testing.T) {
 			s.emit(1)
 			synctest.Wait()
 		}
-		if _, err := call(cn, t.Context(), "echo", "1", ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(call(cn, t.Context(), "echo", "1", "")))
 		time.Sleep(time.Minute)
 		s.expect(cn, 1, 100)
 		if len(s.asked("connect")) < 2 {

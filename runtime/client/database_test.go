@@ -83,14 +83,10 @@ func (d *databases) ImportSQL(_ context.Context, a host.Address, file io.Reader,
 func serveDatabases(t *testing.T, d *databases) *client.Client {
 	t.Helper()
 	f, err := serve.New(serve.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewServer(gateway.New(f, gateway.Options{Node: &hosttest.Recorder{}, Databases: d}))
 	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		c.Close()
 		s.Close()
@@ -104,13 +100,9 @@ func TestADatabaseGoesInAndComesOut(t *testing.T) {
 	a := host.Address{Type: "t", Key: []string{"", "é"}}
 	want := bytes.Repeat([]byte("page"), 100_000)
 	name := filepath.Join(t.TempDir(), "db")
-	if err := os.WriteFile(name, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, want, 0o600))
 	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	for _, r := range []io.Reader{file, iotest.OneByteReader(bytes.NewReader(want[:1000])), strings.NewReader("")} {
 		d.file = nil
@@ -226,9 +218,7 @@ func TestOnlyTheLastAttemptReadsTheFile(t *testing.T) {
 			return answer(200, `{}`), nil
 		})},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, strings.NewReader("0123456789"), "r"); err != nil || string(got) != "0123456789" {
 		t.Errorf("%v, %q", err, got)
 	}

@@ -73,16 +73,12 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 func connect(t testing.TB, n *hosttest.Recorder, o client.Options) (*client.Client, *wire) {
 	t.Helper()
 	f, err := serve.New(serve.Options{Token: "secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	w := &wire{t: t, handler: gateway.New(f, gateway.Options{Node: n})}
 	o.Token, o.HTTPClient = "secret", &http.Client{Transport: w}
 	c, err := client.New("http://node.example", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c, w
 }
 
@@ -159,9 +155,7 @@ func TestIntegersOfAttributesStayExact(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := client.New(s.URL, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	st, err := c.Lookup(t.Context(), host.Address{Type: "t"})
 	if got, err2 := json.Marshal(st.Attributes); errors.Join(err, err2) != nil || string(got) != attributes {
@@ -214,9 +208,7 @@ func TestWithoutAnErrorOfCairnAStatusSaysLittle(t *testing.T) {
 			io.WriteString(w, "<html>hello</html>")
 		}))
 		c, err := client.New(s.URL, client.Options{Attempts: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = c.Lookup(t.Context(), host.Address{Type: "t"})
 		if host.CodeOf(err) != want || !strings.Contains(err.Error(), "hello") {
 			t.Errorf("%d: %v", status, err)
@@ -244,15 +236,11 @@ func TestOptionsAndURLsAreChecked(t *testing.T) {
 func TestABaseURLMayHaveAPath(t *testing.T) {
 	n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
 	f, err := serve.New(serve.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	w := &wire{t: t, handler: http.StripPrefix("/a/b", gateway.New(f, gateway.Options{Node: n}))}
 	c, err := client.New("http://node.example/a/b/", client.Options{HTTPClient: &http.Client{Transport: w}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := []string{"x/y", "-", "ü"}
 	_, err = c.Lookup(t.Context(), host.Address{Type: "t", Key: key})
 	if told := n.Told(); host.CodeOf(err) != host.NotFound || !slices.Equal(told, []string{"lookup t/x/y/-/ü"}) {
@@ -293,9 +281,7 @@ func FuzzEveryKeyRoundTrips(f *testing.F) {
 		}
 		// Whatever resolves dot segments or merges slashes on the way must leave the path alone.
 		path, err := client.Path(host.Address{Type: typ, Key: key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if cleaned := (&url.URL{Path: "/"}).JoinPath(path).EscapedPath(); cleaned != path {
 			t.Fatalf("%q is cleaned to %q", path, cleaned)
 		}
@@ -339,13 +325,9 @@ func TestRetries(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := nodetest.Open(t, hosttest.Room())
-				if _, err := n.Node.Call(t.Context(), &host.Request{Address: room, Codec: host.CBOR, Create: true}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(n.Node.Call(t.Context(), &host.Request{Address: room, Codec: host.CBOR, Create: true})))
 				cn, err := n.Node.Connect(t.Context(), room, host.ConnectRequest{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				token = cn.Welcome().Token
 				asked := 0
 				n.Before = func(context.Context, string, *host.Request) error {
@@ -415,9 +397,7 @@ func TestLongRepliesAreRefused(t *testing.T) {
 			fmt.Fprint(w, "x")
 		}))
 		c, err := client.New(s.URL, client.Options{ReplyBytes: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = c.Call(t.Context(), &host.Request{Address: host.Address{Type: "t"}, Method: "m", Codec: host.CBOR})
 		if host.CodeOf(err) != host.TooLarge {
 			t.Error(err)
@@ -426,3 +406,14 @@ func TestLongRepliesAreRefused(t *testing.T) {
 		s.Close()
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -22,9 +22,7 @@ func TestChangesAreFollowedOverConnectionsThatBreak(t *testing.T) {
 		direct := rooms.Ref(s.node, "a").KV()
 		commit := func(m ...kv.Mutation) {
 			t.Helper()
-			if _, err := direct.Commit(t.Context(), kv.Commit{Mutations: m}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(direct.Commit(t.Context(), kv.Commit{Mutations: m})))
 		}
 		for _, err := range direct.Feed(t.Context(), kv.FeedConfig{}) {
 			if host.CodeOf(err) != host.FailedPrecondition {

@@ -24,15 +24,11 @@ func drawer(t *testing.T) (kv.Store, *wire) {
 	t.Helper()
 	behavior := actor.Define(drawers, actor.Spec[struct{}]{OpenKV: true}).Behavior()
 	f, err := serve.New(serve.Options{Behaviors: []*host.Behavior{behavior}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	w := &wire{t: t, handler: gateway.New(f, gateway.Options{Node: nodetest.Open(t, behavior)})}
 	c, err := client.New("http://node", client.Options{HTTPClient: &http.Client{Transport: w}, Backoff: time.Microsecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	return drawers.Ref(c, "a/b").KV(), w
 }
@@ -97,9 +93,7 @@ func TestALargeCommitIsSentOverAClient(t *testing.T) {
 	for i := range 7 {
 		puts = append(puts, kv.Put(kv.Key{i}, kv.Bytes(make([]byte, 1<<20))))
 	}
-	if _, err := store.Commit(t.Context(), kv.Commit{Mutations: puts}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: puts})))
 	if all, err := store.GetMany(t.Context(), kv.Key{0}, kv.Key{6}); err != nil || len(all[1].Value.Data) != 1<<20 {
 		t.Error(err)
 	}

@@ -20,9 +20,7 @@ func TestAStreamEndsWhenItsActorWasBornAgainWhileItWasAway(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
 		s.emit(3)
 		st, err := s.node.Lookup(t.Context(), room)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stream := s.open(c, host.Subscription{Resume: true})
 		defer stream.Close()
 		s.expect(stream, 1, 3)

@@ -72,9 +72,7 @@ func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c 
 		}}
 		o.HTTPClient = &http.Client{Transport: s.transport}
 		c, err := client.New("http://node.example", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run(t, s, c)
 		s.stop()
 		s.transport.CloseIdleConnections()
@@ -87,9 +85,7 @@ func (s *stage) start() {
 	// The pings of the two ends must not cross: in a pipe, which holds nothing, each would wait for the other's answer.
 	heartbeat := 15*time.Second - time.Nanosecond
 	f, err := serve.New(serve.Options{Token: s.token, Limits: serve.Limits{BodyBytes: s.bodies, Heartbeat: heartbeat}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.front, s.refuse = f, false
@@ -179,9 +175,7 @@ func (c *losing) Write(b []byte) (int, error) {
 // call calls a method of the room past the gateway.
 func (s *stage) call(method, input string) {
 	s.t.Helper()
-	if _, err := s.node.Call(s.t.Context(), &host.Request{Address: room, Method: method, Codec: host.JSON, Input: []byte(input)}); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errOf(s.node.Call(s.t.Context(), &host.Request{Address: room, Method: method, Codec: host.JSON, Input: []byte(input)})))
 }
 
 func (s *stage) emit(n int) {
@@ -231,9 +225,7 @@ var room = host.Address{Type: "room", Key: []string{"a"}}
 func (s *stage) open(c *client.Client, sub host.Subscription) host.EventStream {
 	s.t.Helper()
 	stream, err := c.Subscribe(s.t.Context(), room, sub)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return stream
 }
 
@@ -244,9 +236,7 @@ func (s *stage) expect(stream interface {
 	s.t.Helper()
 	for from <= to {
 		d, err := stream.Next(s.t.Context())
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		missed += d.Missed
 		for _, e := range d.Events {
 			if e.Sequence != from || e.Version == 0 || e.Name != "said" || string(e.Data) != s.data(from) || e.Time.IsZero() {

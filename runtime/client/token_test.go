@@ -25,23 +25,15 @@ func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 			if err == nil && out != nil {
 				err = json.Unmarshal(reply.Output, out)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
-		if _, err := operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{"a"}}, Create: true, Codec: host.JSON}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{"a"}}, Create: true, Codec: host.JSON})))
 		all := rooms.Ref(operator, "a").KV()
-		if _, err := all.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"in", "x"}, kv.JSON([]byte("1")))}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(all.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"in", "x"}, kv.JSON([]byte("1")))}})))
 		var made token.CreateOutput
 		call(host.TokenCreate, `{"rights":["read","write","watch"],"prefix":["in"]}`, &made)
 		c, err := client.New("http://node.example", client.Options{Token: made.Text, HTTPClient: &http.Client{Transport: s.transport}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		store := rooms.Ref(c, "a").KV()
 		if e, _, err := store.Get(t.Context(), kv.Key{"in", "x"}); err != nil || string(e.Value.Data) != "1" {
@@ -52,9 +44,7 @@ func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 		}
 		f := followStore(t, store, kv.WatchConfig{Prefixes: []kv.Key{{"in"}}})
 		synctest.Wait()
-		if _, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"in", "x"}, kv.JSON([]byte("2")))}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"in", "x"}, kv.JSON([]byte("2")))}})))
 		synctest.Wait()
 		call(host.TokenRevoke, `{"id":"`+made.ID+`"}`, nil)
 		time.Sleep(time.Minute)
@@ -73,9 +63,7 @@ func TestATokenMayInspectItsActor(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
 		a := host.Address{Type: "room", Key: []string{"a"}}
 		for _, key := range []string{"a", "b"} {
-			if _, err := operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{key}}, Create: true, Codec: host.JSON}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{key}}, Create: true, Codec: host.JSON})))
 		}
 		all := rooms.Ref(operator, "a").KV()
 		text, made, err := all.CreateToken(t.Context(), kv.TokenConfig{Rights: kv.Rights{Read: true, Inspect: true}, Label: "inspector"})
@@ -83,9 +71,7 @@ func TestATokenMayInspectItsActor(t *testing.T) {
 			t.Fatalf("%+v %v", made, err)
 		}
 		c, err := client.New("http://node.example", client.Options{Token: text, HTTPClient: &http.Client{Transport: s.transport}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		if st, err := c.Lookup(t.Context(), a); err != nil || st.Type != "room" {
 			t.Errorf("the status: %+v %v", st, err)
@@ -105,23 +91,17 @@ func TestATokenMayInspectItsActor(t *testing.T) {
 		for _, route := range []string{"PUT ", "GET connect", "GET queues/mail", "GET sqlite"} {
 			method, path, _ := strings.Cut(route, " ")
 			r, err := http.NewRequestWithContext(t.Context(), method, "http://node.example/actors/room/a/-/"+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.Header.Set("Authorization", "Bearer "+text)
 			w, err := s.transport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			w.Body.Close()
 			if w.StatusCode != http.StatusForbidden {
 				t.Errorf("%s: status %d", route, w.StatusCode)
 			}
 		}
 		events, err := c.Subscribe(t.Context(), a, host.Subscription{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer events.Close()
 		ended := make(chan error, 1)
 		go func() {

@@ -36,14 +36,10 @@ func TestSpansAreFollowedOverConnections(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	tail, err := c.FollowTraces(t.Context(), host.Address{Type: "room", Key: []string{"a"}}, trace.FollowInput{TraceID: "7", Name: "turn", Errors: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tail.Close()
 	if tail.Life() != life {
 		t.Errorf("it follows the life %q", tail.Life())

@@ -77,9 +77,7 @@ func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 		direct := rooms.Ref(s.node, "a").KV()
 		commit := func(m ...kv.Mutation) {
 			t.Helper()
-			if _, err := direct.Commit(t.Context(), kv.Commit{Mutations: m}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(direct.Commit(t.Context(), kv.Commit{Mutations: m})))
 		}
 		put := func(key string, v string) kv.Mutation { return kv.Put(kv.Key{"k", key}, kv.Text(v)) }
 		commit(put("a", "1"), put("b", "1"), kv.Put(kv.Key{"other"}, kv.Text("")))
@@ -129,9 +127,7 @@ func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		same("")
-		if err := rooms.Ref(s.node, "a").Destroy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rooms.Ref(s.node, "a").Destroy(t.Context()))
 		for i, f := range followers {
 			f.over.Wait()
 			if host.CodeOf(f.err) != host.Destroyed {

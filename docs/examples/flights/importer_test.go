@@ -17,26 +17,18 @@ import (
 func firstFlights(t *testing.T, n int) ([]data.Flight, map[string]data.Airport) {
 	t.Helper()
 	flights, err := data.Flights()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	airports, err := data.Airports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return flights[:n], airports
 }
 
 func tableOf(t *testing.T, node actor.Node, airports map[string]data.Airport) string {
 	t.Helper()
 	s, err := settledSurvey(t.Context(), node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
-	if err := report(&b, s, airports); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report(&b, s, airports))
 	return b.String()
 }
 
@@ -49,9 +41,7 @@ func TestImportGoesOnAfterPowerCuts(t *testing.T) {
 			// Each run is cut off as soon as so many flights are done, with calls in flight.
 			i := importer{node: h, flights: flights}
 			from, err := i.position(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if from > cut {
 				t.Fatalf("position %d, but only %d flights were done", from, cut)
 			}
@@ -68,18 +58,12 @@ func TestImportGoesOnAfterPowerCuts(t *testing.T) {
 		}
 		i := importer{node: h, flights: flights}
 		from, err := i.position(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := i.run(t.Context(), from); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, i.run(t.Context(), from))
 		if at, err := i.position(t.Context()); err != nil || at != n {
 			t.Errorf("position %d (%v), expected %d", at, err, n)
 		}
-		if err := i.documents(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, i.documents(t.Context()))
 		if got, want := tableOf(t, h, airports), expected(t, n); got != want {
 			t.Errorf("got\n%s\nexpected\n%s", got, want)
 		}
@@ -94,15 +78,11 @@ func TestImportCountsOnceWhatItRepeatsAfterTheKeysAreForgotten(t *testing.T) {
 		// The same flights twice from the start is what a crash before the first saved position leads to.
 		for range 2 {
 			for step := range flights {
-				if err := i.depart(t.Context(), step); err != nil {
-					t.Fatal(err)
-				}
+				must(t, i.depart(t.Context(), step))
 			}
 			time.Sleep(25 * time.Hour)
 		}
-		if err := i.documents(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, i.documents(t.Context()))
 		if got, want := tableOf(t, h, airports), expected(t, n); got != want {
 			t.Errorf("got\n%s\nexpected\n%s", got, want)
 		}
@@ -134,4 +114,12 @@ func TestRetryableErrorsAreWaitedOut(t *testing.T) {
 			t.Errorf("error %v after %d calls, expected %v after 1", err, calls, final)
 		}
 	})
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
 }

@@ -77,9 +77,7 @@ func start(t *testing.T, dir string, life time.Duration) *run {
 			r.killer = time.AfterFunc(life, func() { r.cmd.Process.Kill() })
 		}
 	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.cmd.Start())
 	return r
 }
 
@@ -127,9 +125,7 @@ func TestKillAtRandomMomentsEndsWithTheSameTable(t *testing.T) {
 		t.Fatalf("the program does not tell how long the import took:\n%s", said)
 	}
 	took, err := time.ParseDuration(match[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("an undisturbed import takes %v; seed %d", took, seed)

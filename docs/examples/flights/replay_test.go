@@ -128,9 +128,7 @@ func TestReplayKeepsTheRateAndTheBoundOfWorkers(t *testing.T) {
 			save:     func(context.Context, int) error { return nil },
 			progress: func(n int) { done = n },
 		}
-		if err := p.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.run(t.Context()))
 		if most > 4 || done != 100 {
 			t.Errorf("%d steps at once and %d done, expected at most 4 and 100", most, done)
 		}
@@ -173,7 +171,5 @@ func TestReplayOfNothingSavesNothing(t *testing.T) {
 		t.Error("saved")
 		return nil
 	}}
-	if err := p.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.run(t.Context()))
 }

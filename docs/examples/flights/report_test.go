@@ -91,17 +91,11 @@ func summary(d *traffic.Delays) traffic.Summary {
 func expected(t *testing.T, n int) string {
 	t.Helper()
 	flights, err := data.Flights()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	airports, err := data.Airports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
-	if err := report(&b, surveyOf(flights[:n]), airports); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report(&b, surveyOf(flights[:n]), airports))
 	return b.String()
 }
 
@@ -131,9 +125,7 @@ func TestReportOfAllFlights(t *testing.T) {
 
 func TestReportOfNothing(t *testing.T) {
 	var b strings.Builder
-	if err := report(&b, new(survey), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report(&b, new(survey), nil))
 	if !strings.Contains(b.String(), "0 departures and 0 arrivals at 0 airports") {
 		t.Errorf("got\n%s", b.String())
 	}

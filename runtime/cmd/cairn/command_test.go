@@ -61,9 +61,7 @@ func documents[T any](t *testing.T, text string) []T {
 
 func TestLostConnectionIsNotCalledHarmless(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// A node that dies with the request in its hands.
 	done := make(chan struct{})
 	go func() {
@@ -88,9 +86,7 @@ func TestFaultsOfTheCommandLineExitWithTwo(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request: %s", r.URL) }))
 	defer server.Close()
 	text, err := os.ReadFile("testdata/usage.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
 		r := at(t, server.URL, strings.Fields(line)...)
 		if r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, "error: ") || !strings.Contains(r.stderr, "--help") {

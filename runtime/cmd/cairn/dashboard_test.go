@@ -44,9 +44,7 @@ func TestDashboardOpensABrowser(t *testing.T) {
 	}
 	dir := t.TempDir()
 	browser, seen := filepath.Join(dir, "browser"), filepath.Join(dir, "seen")
-	if err := os.WriteFile(browser, []byte("#!/bin/sh\necho \"$1\" >"+seen+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(browser, []byte("#!/bin/sh\necho \"$1\" >"+seen+"\n"), 0o700))
 	r := runCommand(t, "", map[string]string{"BROWSER": browser}, "dashboard", "cell/acme")
 	text, err := os.ReadFile(seen)
 	if err != nil || r.status != exitOK || strings.TrimSpace(string(text)) != "http://127.0.0.1:6420/dashboard/#/actor/cell/acme/-/" {

@@ -29,9 +29,7 @@ const (
 func readPage(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -63,28 +61,33 @@ func transcripts(lines []string) []transcript {
 }
 
 // masks hide what differs from run to run: times, ids, sizes, random keys, addresses and the blanks that align columns.
+var masks = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
+	{regexp.MustCompile(`\b[0-9a-f]{16,}\b`), "HEX"}, // before what a few of them look like, too
+	{regexp.MustCompile(`\b[A-Z2-7]{26}…?`), "RANDOM"},
+	{regexp.MustCompile(`\bcairn_[a-z2-7]{48}\b`), "TOKEN"},
+	{regexp.MustCompile(`\b[a-z2-7]{16}\b`), "RANDOM"},
+	{regexp.MustCompile(`\b[\w-]{9}AA[A-Z]\b`), "RECEIPT"},
+	{regexp.MustCompile(`\b(0s|\d+(\.\d+)?(ms|µs))\b|("seconds":)[\d.]+`), "${4}DURATION"},
+	{regexp.MustCompile(`0x[0-9a-f]+…?`), "HEX"},
+	{regexp.MustCompile(`\b\d+(\.\d)? ([KMG]i)?B\b`), "SIZE"},
+	{regexp.MustCompile(`(notes/i~1: version) \d+`), "$1 N"}, // what removes a branch and builds an index commits in between, sooner or later
+	{regexp.MustCompile(`("bytes":) ?\d+`), "$1 SIZE"},
+	{regexp.MustCompile(`\b1\d{12}\b`), "MILLISECONDS"},
+	{regexp.MustCompile(`\d+ bytes|\b(entries|bytes) +\d+`), "${1}COUNT"},
+	{regexp.MustCompile(`(?m)^usage/.*\n`), ""}, // which a node writes after a minute, so after slow commands only
+	{regexp.MustCompile(` {2,}`), " "},
+	{regexp.MustCompile(` +\n`), "\n"},
+}
+
 func mask(s string) string {
-	for _, m := range []struct{ pattern, with string }{
-		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
-		{`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
-		{`127\.0\.0\.1:\d+`, "ADDRESS"},
-		{`\b[0-9a-f]{16,}\b`, "HEX"}, // before what a few of them look like, too
-		{`\b[A-Z2-7]{26}…?`, "RANDOM"},
-		{`\bcairn_[a-z2-7]{48}\b`, "TOKEN"},
-		{`\b[a-z2-7]{16}\b`, "RANDOM"},
-		{`\b[\w-]{9}AA[A-Z]\b`, "RECEIPT"},
-		{`\b(0s|\d+(\.\d+)?(ms|µs))\b|("seconds":)[\d.]+`, "${4}DURATION"},
-		{`0x[0-9a-f]+…?`, "HEX"},
-		{`\b\d+(\.\d)? ([KMG]i)?B\b`, "SIZE"},
-		{`(notes/i~1: version) \d+`, "$1 N"}, // what removes a branch and builds an index commits in between, sooner or later
-		{`("bytes":) ?\d+`, "$1 SIZE"},
-		{`\b1\d{12}\b`, "MILLISECONDS"},
-		{`\d+ bytes|\b(entries|bytes) +\d+`, "${1}COUNT"},
-		{`(?m)^usage/.*\n`, ""}, // which a node writes after a minute, so after slow commands only
-		{` {2,}`, " "},
-		{` +\n`, "\n"},
-	} {
-		s = regexp.MustCompile(m.pattern).ReplaceAllString(s, m.with)
+	for _, m := range masks {
+		s = m.pattern.ReplaceAllString(s, m.with)
 	}
 	return s
 }
@@ -99,9 +102,7 @@ func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
 	// No actor goes to sleep, and no span is stored, however slow the machine is.
 	d := serve(t, t.TempDir(), "--config", configFile(t, "[actors]\nidle_timeout = \"1h\"\n[traces]\noff = true\n"))
 	file, err := filepath.Abs(cliPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := readPage(t, file)
 	lines := strings.Split(page, "\n")
 	blocks := transcripts(lines)
@@ -151,9 +152,7 @@ func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
 	}
 	updated = append(updated, lines[last:]...)
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(updated, "\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(strings.Join(updated, "\n")), 0o644))
 	}
 }
 
@@ -200,14 +199,10 @@ func TestMetricsPageListsWhatTheNodeExports(t *testing.T) {
 	at(t, d.url, "call", "cell/a", "put", `{"key":[1],"value":1}`)
 	at(t, d.url, "call", "cell/a", "get", `{"key":[1]}`)
 	response, err := http.Get(d.url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	metrics, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const header = "| metric | kind | meaning |\n|---|---|---|\n"
 	table := header
 	for _, m := range regexp.MustCompile(`(?m)^# HELP (cairn_[a-z_]+) (.*)\n# TYPE \S+ (\S+)$`).FindAllStringSubmatch(string(metrics), -1) {
@@ -220,9 +215,7 @@ func TestMetricsPageListsWhatTheNodeExports(t *testing.T) {
 	}
 	listed, after, _ := strings.Cut(rest, "\n\n")
 	if *update {
-		if err := os.WriteFile(metricsPage, []byte(before+table+"\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(metricsPage, []byte(before+table+"\n"+after), 0o644))
 	} else if got := header + listed + "\n"; got != table {
 		for line := range strings.Lines(table + got) {
 			if strings.Contains(table, line) != strings.Contains(got, line) {
@@ -247,9 +240,7 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	}
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0", "127.0.0.1:6060", "127.0.0.1:0").Replace(config)
 	d := serve(t, filepath.Join(dir, "data"), "--config", configFile(t, config))
 	if r := at(t, d.url, "actors"); r.status != 1 || !strings.Contains(r.stderr, "unauthenticated") {
@@ -259,3 +250,14 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 		t.Errorf("with the token: %+v", r)
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -21,9 +21,7 @@ import (
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -105,9 +103,7 @@ func TestEntriesAreStreamed(t *testing.T) {
 	s.node.watch = nil
 	for i := entries / 2; i < entries; i++ { // which costs less
 		put := kv.Put(kv.Key{int64(i)}, kv.Text(strings.Repeat("x", size)))
-		if _, err := cell.Type.Ref(s.node, "a").KV().Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{put}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(cell.Type.Ref(s.node, "a").KV().Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{put}})))
 	}
 	s.node.watch = check("export", host.KVList)
 	run(nil, counter{&out}, "export", "cell/a", "-")
@@ -191,9 +187,7 @@ func TestRefusalsOfTheNodeNameTheLine(t *testing.T) {
 func sqliteFile(t *testing.T, statements string) string {
 	t.Helper()
 	f, err := sqlitefile.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if err := f.Update(t.Context(), func(db *sql.DB) error {
 		_, err := db.Exec(statements)
@@ -202,9 +196,7 @@ func sqliteFile(t *testing.T, statements string) string {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := f.WriteFile(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.WriteFile(t.Context(), &b))
 	return writeFile(t, "store.db", b.String())
 }
 
@@ -221,9 +213,7 @@ func TestFilesOfGoStoreAreImportedWithoutExpiredEntries(t *testing.T) {
 	if r := s.run([]string{"kv", "list", "cell/a", "--prefix=plain", "--json"}, ""); !strings.Contains(r.stdout, `"expires":"2099-12-31T23:59:5`) && !strings.Contains(r.stdout, `"expires":"2100-01-01T00:00:0`) {
 		t.Errorf("%+v", r)
 	}
-	if err := os.WriteFile(name+"-wal", []byte("log"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name+"-wal", []byte("log"), 0o600))
 	if r := s.run([]string{"kv", "import", "cell/a", "--from=go-store", name}, ""); r.status != 1 || !strings.Contains(r.stderr, "which would be lost") {
 		t.Errorf("%+v", r)
 	}

@@ -15,9 +15,7 @@ import (
 
 func TestValueIsShownInItsReadableForm(t *testing.T) {
 	d, err := newDescriber()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const kv, state, event = "\x04\x02a\x00", "\x01", "\x16\x00\x00\x00\x00\x00\x00\x00\x01"
 	for _, test := range []struct {
 		key, value string
@@ -50,9 +48,7 @@ func TestValueIsShownInItsReadableForm(t *testing.T) {
 func TestOnlyATerminalGetsColour(t *testing.T) {
 	c := &cli{getenv: func(string) string { return "" }}
 	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer null.Close()
 	if c.colour(new(strings.Builder)) || c.colour(null) {
 		t.Error("something that is no terminal gets colour")

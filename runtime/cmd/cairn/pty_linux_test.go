@@ -45,17 +45,13 @@ func TestTheShellOnATerminal(t *testing.T) {
 	s.run(strings.Fields("sql cell/acme --write --reason r"), "CREATE TABLE note (id INTEGER PRIMARY KEY);\n")
 	master, device := openTerminal(t)
 	before, err := term.GetState(int(device.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	home := t.TempDir()
 	cmd := exec.Command(executable, "sql", "cell/acme")
 	cmd.Env = []string{"CAIRN_URL=" + s.server.URL, "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TERM=xterm"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = device, device, device
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	shown := ""
 	wait := func(text string) {
 		t.Helper()

@@ -37,9 +37,7 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			head, rest, _ := strings.Cut(string(text), "\n=== ")
 			now := head
 			for part := range strings.SplitSeq(rest, "\n=== ") {
@@ -49,9 +47,7 @@ func TestScripts(t *testing.T) {
 				now += "\n=== " + name + "\n" + played
 			}
 			if *update && now != string(text) {
-				if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(file, []byte(now), 0o644))
 			}
 		})
 	}
@@ -246,9 +242,7 @@ func (s *scene) files() string {
 func (s *scene) start() {
 	rt, err := runtime.Open(context.Background(), runtime.Options{Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: true}, Usage: runtime.UsageOptions{Off: true},
 		Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(s.schema)})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.node = &scriptNode{Runtime: rt, failures: make(map[string][]error), counts: make(map[string]int)}
 	s.node.called.L = &s.node.mu
 	o := front.Options{Token: s.token}
@@ -256,9 +250,7 @@ func (s *scene) start() {
 		o.Behaviors = append(o.Behaviors, d.Behavior())
 	}
 	f, err := front.New(o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.server = httptest.NewServer(gateway.New(f, gateway.Options{Node: s.node}))
 }
 

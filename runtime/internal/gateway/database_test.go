@@ -20,9 +20,7 @@ func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 		server.EnableHTTP2 = h2
 		server.StartTLS()
 		res, err := server.Client().Get(server.URL + "/actors/room/half/-/sqlite")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, err := io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		server.Close()
@@ -39,9 +37,7 @@ func TestAClientThatDoesNotReadItsFileIsCutOff(t *testing.T) {
 	server := httptest.NewServer(newGateway(t, setup{Limits: serve.Limits{StreamWriteTimeout: 50 * time.Millisecond}, Databases: d}))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET /actors/room/endless/-/sqlite HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-ended

@@ -15,9 +15,7 @@ import (
 func readPage(t *testing.T, name string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(page)
 }
 

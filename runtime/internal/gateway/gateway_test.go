@@ -75,9 +75,7 @@ func TestBodiesAndRepliesOfAnyLength(t *testing.T) {
 				body = struct{ io.Reader }{body}
 			}
 			res, err := s.Client().Post(s.URL+"/actors/room/-/call/echo", "application/json", body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := io.ReadAll(res.Body)
 			res.Body.Close()
 			switch want := map[int]int{0: 204, 900_001: 413}[n]; {
@@ -137,9 +135,7 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 				got <- fmt.Sprint(string(text), err)
 			}()
 			time.Sleep(3 * time.Minute)
-			if _, err := node.Call(t.Context(), &host.Request{Address: roomA, Method: "say", Codec: host.JSON, Input: []byte("1")}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(node.Call(t.Context(), &host.Request{Address: roomA, Method: "say", Codec: host.JSON, Input: []byte("1")})))
 			synctest.Wait()
 			if err := s.Shutdown(t.Context()); err != nil {
 				t.Error(err)
@@ -167,9 +163,7 @@ func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport}
 			res, err := client.Post("http://localhost/actors/room/a/-/call/echo", "application/json", strings.NewReader("7"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			body, err := io.ReadAll(res.Body)
 			if err != nil || res.ProtoMajor != version || string(body) != "7\n" {
 				t.Errorf("HTTP/%d: %s %q %v", version, res.Proto, body, err)

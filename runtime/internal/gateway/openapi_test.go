@@ -18,15 +18,11 @@ func paths(t *testing.T, o setup) map[string]map[string]map[string]any {
 		Queues: []host.Queue{{Name: "mail"}}, Streams: []host.Stream{{Name: "tokens"}},
 	}}
 	text, err := newGateway(t, o).describe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var d struct {
 		Paths map[string]map[string]map[string]any `json:"paths"`
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &d))
 	return d.Paths
 }
 
@@ -34,9 +30,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	routes := make(map[route]bool)
 	visit := func(path, method string) {
 		u, err := url.Parse(strings.NewReplacer("{key}", "a/b", "{name}", "n").Replace(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		target, fault := parseTarget(u)
 		if fault != nil || target.route == nowhere {
 			t.Errorf("the gateway does not know %s: %v", path, fault)

@@ -67,9 +67,7 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 		{"", nowhere, "", nil, ""},
 	} {
 		u, err := url.Parse(c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, fault := parseTarget(u)
 		if fault != nil {
 			t.Errorf("%s: %v", c.path, fault)
@@ -110,9 +108,7 @@ func TestBadPathsAreRefusedWithTheFaultNamed(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, fault := parseTarget(u)
 		if fault == nil || fault.Code != "invalid_argument" || !strings.Contains(fault.Message, want) {
 			t.Errorf("%s: got %v, want %q", path, fault, want)

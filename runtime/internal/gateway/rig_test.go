@@ -50,9 +50,7 @@ func newGateway(t testing.TB, s setup) *Gateway {
 		Behaviors: s.Behaviors, Authorize: s.Authorize, Token: s.Token, AllowedOrigins: s.AllowedOrigins,
 		LoopbackOnly: s.LoopbackOnly, Limits: s.Limits, Registerer: s.Registerer, Logger: s.Logger,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return New(f, Options{Node: s.Node, Databases: s.Databases, Runs: s.Runs, Health: s.Health})
 }
@@ -191,3 +189,14 @@ func (fakeRuns) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
 func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
 	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

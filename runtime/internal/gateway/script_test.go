@@ -491,9 +491,7 @@ func unhex(t *testing.T, text string) string {
 	t.Helper()
 	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
 		b, err := hexadecimal.DecodeString(digits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(b)
 	}
 	return text

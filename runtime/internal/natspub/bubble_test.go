@@ -18,24 +18,16 @@ import (
 func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := localnats.Start(localnats.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer s.Close()
 		got := make(chan *nats.Msg, 16)
 		nc, err := s.Connect(nats.NoReconnect())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer nc.Close()
-		if _, err := nc.ChanSubscribe("cairn.>", got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(nc.ChanSubscribe("cairn.>", got)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := nc.FlushWithContext(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, nc.FlushWithContext(ctx))
 
 		var away atomic.Bool
 		away.Store(true)
@@ -49,9 +41,7 @@ func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 			}
 			return s.Connect(opts...)
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		set := emitted(0, 1, true, "moved")
 		set.TimeMS = time.Now().UnixMilli()
 		box.commit(p, set)

@@ -74,9 +74,7 @@ func TestACallHasTheGrantOfItsToken(t *testing.T) {
 			name = "cairn-token"
 		}
 		reply, err := nc.RequestMsg(&nats.Msg{Subject: callSubject + "delays.ORD", Header: nats.Header{name: c.tokens}}, patience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if code := reply.Header.Get(micro.ErrorCodeHeader); code != c.code || code == "" && string(reply.Data) != c.output {
 			t.Errorf("%q: %s %s", c.tokens, code, reply.Data)
 		}
@@ -86,9 +84,7 @@ func TestACallHasTheGrantOfItsToken(t *testing.T) {
 // flush waits until the server knows the service's subscriptions.
 func (r *rig) flush() {
 	r.t.Helper()
-	if err := r.calls.nc.FlushTimeout(patience); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, r.calls.nc.FlushTimeout(patience))
 }
 
 // callSubject is what the subjects of calls begin with.
@@ -245,9 +241,7 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 	ask := func(subject string, v any) {
 		t.Helper()
 		m, _ := request(t, nc, subject, "")
-		if err := json.Unmarshal(m.Data, v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(m.Data, v))
 	}
 	ask("$SRV.INFO.cairn", &info)
 	if info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2 {
@@ -263,9 +257,7 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 		ask("$SRV.STATS.cairn", &stats)
 		i := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "airport-arrive" })
 		var data methodStats
-		if err := json.Unmarshal(stats.Endpoints[i].Data, &data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(stats.Endpoints[i].Data, &data))
 		return stats.Endpoints[i].NumRequests == 4 && data.Requests == 4 && data.Errors == 2 && data.LastError != "" && data.AverageProcess > 0
 	})
 }
@@ -313,9 +305,7 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 func (r *rig) ask(nc *nats.Conn) {
 	r.t.Helper()
 	r.sub = subscribe(r.t, nc, "reply")
-	if err := nc.PublishRequest(callSubject+"arrive.a", "reply", nil); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, nc.PublishRequest(callSubject+"arrive.a", "reply", nil))
 }
 
 func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {

@@ -30,9 +30,7 @@ func dump(m *nats.Msg) string {
 
 func newEnvelope(t testing.TB) *envelope {
 	subjects, err := NewSubjects(DefaultRoot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &envelope{subjects: subjects, namespace: DefaultNamespace}
 }
 

@@ -41,9 +41,7 @@ func newOutbox(t testing.TB) *outbox { return openOutbox(t, engine.NewDisk()) }
 func openOutbox(t testing.TB, disk *engine.Disk) *outbox {
 	t.Helper()
 	s, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return &outbox{Store: s, t: t}
 }
@@ -69,9 +67,7 @@ func (o *outbox) insert(set *engine.ChangeSet) uint64 { return o.insertRecord(se
 func (o *outbox) insertRecord(set *engine.ChangeSet, record []byte) (seq uint64) {
 	o.t.Helper()
 	space, err := o.OpenSpace(set.ID)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	defer space.Close()
 	w := space.Writes()
 	if w.Advance(set.TimeMS) == 1 {
@@ -84,9 +80,7 @@ func (o *outbox) insertRecord(set *engine.ChangeSet, record []byte) (seq uint64)
 	if err == nil {
 		err = <-done
 	}
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	return seq
 }
 
@@ -142,9 +136,7 @@ func newOutage(t testing.TB) *outage {
 func (o *outage) start() {
 	o.t.Helper()
 	s, err := localnats.Start(o.opts)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	o.mu.Lock()
 	o.s = s
 	o.mu.Unlock()
@@ -186,9 +178,7 @@ func (o *outage) dial(opts ...nats.Option) (*nats.Conn, error) {
 func (o *outage) client() *nats.Conn {
 	o.t.Helper()
 	nc, err := o.dial()
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	o.t.Cleanup(nc.Close)
 	return nc
 }
@@ -197,9 +187,7 @@ func (o *outage) client() *nats.Conn {
 func (o *outage) js() (context.Context, jetstream.JetStream) {
 	o.t.Helper()
 	js, err := jetstream.New(o.client())
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	o.t.Cleanup(cancel)
 	return ctx, js
@@ -209,9 +197,7 @@ func (o *outage) js() (context.Context, jetstream.JetStream) {
 func (o *outage) stream(c jetstream.StreamConfig) {
 	o.t.Helper()
 	ctx, js := o.js()
-	if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, errOf(js.CreateOrUpdateStream(ctx, c)))
 }
 
 // awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some time after the server
@@ -230,9 +216,7 @@ func (o *outage) stored(name string) []*jetstream.RawStreamMsg {
 	o.t.Helper()
 	ctx, js := o.js()
 	s, err := js.Stream(ctx, name)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	var all []*jetstream.RawStreamMsg
 	state := s.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
@@ -250,9 +234,7 @@ func (o *outage) stored(name string) []*jetstream.RawStreamMsg {
 func begin(t testing.TB, o Options) *Publisher {
 	t.Helper()
 	p, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { shut(p, patience) }) // a test that closes it by itself looks at the error
 	return p
 }
@@ -334,9 +316,7 @@ func (r *rig) change(actor, from, to int) {
 func (r *rig) next() *nats.Msg {
 	r.t.Helper()
 	m, err := r.sub.NextMsg(patience)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return m
 }
 
@@ -362,9 +342,7 @@ func subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sub
 }
 
@@ -403,9 +381,7 @@ func value(t testing.TB, c prometheus.Collector, label string) float64 {
 	close(out)
 	for m := range out {
 		var d dto.Metric
-		if err := m.Write(&d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Write(&d))
 		if label != "" && !slices.ContainsFunc(d.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
 			continue
 		}
@@ -471,3 +447,14 @@ func ours() (n int) {
 	}
 	return n
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

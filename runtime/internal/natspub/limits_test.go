@@ -130,9 +130,7 @@ func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
 // A server may take shorter control lines than others, which is learned from its refusal.
 func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxControlLine: 512})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 	if !ns.ReadyForConnections(patience) {
@@ -145,9 +143,7 @@ func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
 		r := publishing(t, Options{Dial: c.dial})
 		if c.dial != nil {
 			nc, err := c.dial()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer nc.Close()
 			r.sub = subscribe(t, nc, "cairn.>")
 		}

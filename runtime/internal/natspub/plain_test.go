@@ -107,9 +107,7 @@ func (c *muteConn) Close() error {
 func versionOf(t testing.TB, m *nats.Msg) (v int) {
 	t.Helper()
 	parts := strings.Split(m.Header.Get(nats.MsgIdHdr), "/")
-	if _, err := fmt.Sscan(parts[1], &v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(fmt.Sscan(parts[1], &v)))
 	return v
 }
 

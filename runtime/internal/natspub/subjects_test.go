@@ -80,9 +80,7 @@ func TestKeysKeepTheirParts(t *testing.T) {
 
 func TestSubjectsAreExactlyAsSpecified(t *testing.T) {
 	s, err := NewSubjects("cairn")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := []string{"eu west", "1"}
 	for got, want := range map[string]string{
 		s.Event("default", "airport", "delay-bad", key):               "cairn.default.event.airport.delay-bad.eu%20west.1",

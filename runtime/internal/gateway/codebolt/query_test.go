@@ -143,7 +143,7 @@ func TestLargeRecordsArePaged(t *testing.T) {
 	s := open(t)
 	id := s.instance("one")
 	large := `"` + strings.Repeat("x", 1<<20-100) + `"`
-	for i := range 9 {
+	for i := range 9 { // more than a page has
 		s.set(id, "n", fmt.Sprintf("k%02d", i), large)
 	}
 	for _, field := range []string{"key", "updated_at"} {

@@ -97,9 +97,7 @@ func TestR5DelaysAreChecked(t *testing.T) {
 			d.refuse(400, c.text, c.body)
 		}
 		payload, err := v8.FromJSON([]byte(`{"job":1,"at":1.5,"list":[null,"x",9007199254740993]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d.commit(mutate(set, key("a"), isBytes, nil),
 			message(3, message(1, payload, 2, time.Now().UnixMilli()-5)),
 			message(3, message(1, bigint(-7), 2, time.Now().Add(30*24*time.Hour).UnixMilli(), 3, key("dead", []byte{1}, 2.0), 4, []byte{100})))

@@ -46,9 +46,7 @@ func open(t *testing.T, o serve.Options) *database {
 	o.Behaviors = []*host.Behavior{room, cell, closed}
 	node := nodetest.Open(t, o.Behaviors...)
 	f, err := serve.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	d := &database{t: t, gateway: gateway.New(f, gateway.Options{Node: node}), front: f, node: node}
 	if o.Token == "" {
@@ -85,9 +83,7 @@ func (d *database) open(path string, headers ...string) {
 	if err == nil {
 		d.base, err = base.Parse(m.Endpoints[0].URL)
 	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	d.header = http.Header{"Authorization": {"Bearer " + m.Token}, "X-Denokv-Version": {fmt.Sprint(m.Version)}, "X-Denokv-Database-Id": {m.DatabaseID}}
 }
 
@@ -236,8 +232,17 @@ func (d *database) call(method, input string) string {
 	r, err := d.node.Call(context.Background(), &host.Request{
 		Address: host.Address{Type: "room", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: []byte(input),
 	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return string(r.Output)
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

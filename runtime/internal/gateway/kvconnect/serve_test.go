@@ -263,9 +263,7 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 	d := open(t, serve.Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server, served := d.front.Server(d.gateway), make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	defer func() {
@@ -281,14 +279,10 @@ func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { asked++ }})
 		body := mutate(set, key("a"), isBytes, make([]byte, c.size))
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+d.base.Path+"/atomic_write", bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header = d.header
 		res, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != c.version || asked != c.want {
 			t.Errorf("HTTP/%d, %d bytes: %s %q %v, asked %d times", c.version, c.size, res.Status, out, err, asked)

@@ -23,9 +23,7 @@ import (
 func (d *database) newToken(input string) (text, id string) {
 	d.t.Helper()
 	var out struct{ Token, ID string }
-	if err := json.Unmarshal([]byte(d.call(host.TokenCreate, input)), &out); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, json.Unmarshal([]byte(d.call(host.TokenCreate, input)), &out))
 	return out.Token, out.ID
 }
 
@@ -47,9 +45,7 @@ func (h *holder) does(verb, path, body string) (int, string) {
 			o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
 		}
 		ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		must(h.t, err)
 		defer ws.CloseNow()
 		_, first, err := ws.Read(ctx)
 		switch text := string(first); {
@@ -63,9 +59,7 @@ func (h *holder) does(verb, path, body string) (int, string) {
 		return http.StatusOK, string(first)
 	}
 	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	r.Header.Set("Authorization", "Bearer "+h.token)
 	if strings.HasPrefix(path, "kv/") {
 		for _, name := range []string{"X-Denokv-Version", "X-Denokv-Database-Id"} {
@@ -73,17 +67,13 @@ func (h *holder) does(verb, path, body string) (int, string) {
 		}
 	}
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	defer res.Body.Close()
 	if strings.Contains(res.Header.Get("Content-Type"), "stream") {
 		return res.StatusCode, ""
 	}
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	return res.StatusCode, string(text)
 }
 

@@ -37,14 +37,10 @@ func (d *database) listen() *httptest.Server {
 func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Response {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, server.URL+d.base.Path+"/watch", bytes.NewReader(watched(keys...)))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	r.Header = d.header.Clone()
 	w, err := server.Client().Do(r)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	d.t.Cleanup(func() { w.Body.Close() })
 	if w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream" {
 		d.t.Fatal(w.StatusCode, w.Header)
@@ -57,17 +53,13 @@ func frame(t *testing.T, w *http.Response) string {
 	t.Helper()
 	for {
 		var size [4]byte
-		if _, err := io.ReadFull(w.Body, size[:]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(io.ReadFull(w.Body, size[:])))
 		n := binary.LittleEndian.Uint32(size[:])
 		if n == 0 {
 			continue
 		}
 		b := make([]byte, n)
-		if _, err := io.ReadFull(w.Body, b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(io.ReadFull(w.Body, b)))
 		fields := repeated(t, b)
 		if fields[0][0] != 1 {
 			t.Errorf("the status is %d", fields[0][0])

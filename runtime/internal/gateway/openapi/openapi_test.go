@@ -70,9 +70,7 @@ func parseDocument(t *testing.T, n Node) parsedDocument {
 	t.Helper()
 	n.MaxPage, n.MaxIdempotencyKey, n.MaxReason, n.DatabaseType = 1000, 255, 1024, "application/vnd.sqlite3"
 	text, err := Document(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return readDocument(t, text)
 }
 
@@ -81,9 +79,7 @@ func readDocument(t *testing.T, text []byte) parsedDocument {
 	d := parsedDocument{t, decode(t, string(text)).(map[string]any), jsonschema.NewCompiler()}
 	d.c.DefaultDraft(jsonschema.Draft2020)
 	d.c.AssertFormat()
-	if err := d.c.AddResource("https://node/openapi.json", d.root); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.c.AddResource("https://node/openapi.json", d.root))
 	return d
 }
 
@@ -91,9 +87,7 @@ func readDocument(t *testing.T, text []byte) parsedDocument {
 func decode(t *testing.T, text string) any {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
@@ -149,9 +143,7 @@ func (d parsedDocument) each(visit func(path, method string, operation map[strin
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "openapi-3.1.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	official := readDocument(t, text).schema("")
 	for _, n := range []Node{{}, {Behaviors: described()}, {Behaviors: described(), Token: true, Databases: true}} {
 		if err := official.Validate(parseDocument(t, n).root); err != nil {
@@ -356,9 +348,7 @@ func TestEveryBodyOfACallIsJSONWithASchema(t *testing.T) {
 func TestEqualNodesHaveEqualDocuments(t *testing.T) {
 	n := Node{Behaviors: described()}
 	first, err := Document(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 5 {
 		if again, err := Document(n); err != nil || !bytes.Equal(first, again) {
 			t.Fatal("the document changes", err)
@@ -382,17 +372,13 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 	for typ, input := range types {
 		shape := shaper{d: &d, input: input}
 		text, err := json.Marshal(object{"schema": shape.of(typ), "components": object{"schemas": d.schemas}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := readDocument(t, text).schema("/schema")
 		for _, full := range []bool{false, true} {
 			v := reflect.New(typ)
 			fill(v.Elem(), full)
 			text, err := json.Marshal(v.Interface())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := s.Validate(decode(t, string(text))); err != nil {
 				t.Errorf("%s: %v\n%s", typ, err, text)
 			}
@@ -449,5 +435,13 @@ func fill(v reflect.Value, full bool) {
 		v.SetUint(1 << 63)
 	case t.Kind() == reflect.Bool:
 		v.SetBool(true)
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
 	}
 }

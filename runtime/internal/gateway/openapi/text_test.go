@@ -26,14 +26,10 @@ var update = flag.Bool("update", false, "write text.go anew from the comments of
 func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	want := generateText(t)
 	if *update {
-		if err := os.WriteFile("text.go", want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile("text.go", want, 0o644))
 	}
 	got, err := os.ReadFile("text.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Error("text.go is out of date: run go test -run Descriptions -update in this directory")
 	}
@@ -74,9 +70,7 @@ func (c *hostComments) files(t *testing.T, prefix string, files []string) {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range f.Decls {
 			d, ok := d.(*ast.GenDecl)
 			if !ok {
@@ -216,8 +210,6 @@ func generateText(t *testing.T) []byte {
 	}
 	b.WriteString("}\n")
 	out, err := format.Source(b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
