@@ -575,7 +575,7 @@ func TestKeepForBesideKeepVersions(t *testing.T) {
 	}
 }
 
-// A sweep writes so much at once and no more, and what expires meanwhile is purged.
+// A sweep writes so much at once and nothing more, and what expires meanwhile is purged.
 func TestSweepsOfLargeValuesAreBounded(t *testing.T) {
 	r := newRig(t)
 	_, err := r.s.SetScope(nil, Policy{KeepFor: 1 << 40})
