@@ -136,7 +136,11 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 		})
 	}
 	rnd := rand.New(rand.NewPCG(seed, 99))
-	for cut := range 3 {
+	cuts := 3
+	if long() {
+		cuts = 6
+	}
+	for cut := range cuts {
 		acked := make([]Version, crashActors)
 		for n, h := range histories {
 			h.mu.Lock()
@@ -144,7 +148,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 			h.mu.Unlock()
 		}
 		after := o
-		after.Disk = o.Disk.Crash(rnd.Uint64(), []int{0, 50, 100}[cut])
+		after.Disk = o.Disk.Crash(rnd.Uint64(), []int{0, 50, 100}[cut%3])
 		c := mustOpen(t, after)
 		checkRows(t, c)
 		for n, h := range histories {

@@ -727,7 +727,11 @@ func powerCuts(t *testing.T, seed uint64) {
 		o.Durability = NoSync
 	}
 	var acked atomic.Uint64 // what the cut before left has that
-	for session := range 8 {
+	sessions := 8
+	if long() {
+		sessions = 12
+	}
+	for session := range sessions {
 		limit := 1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)])
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
 		percent, cutSeed := []int{0, 30, 60, 100}[rnd.IntN(4)], rnd.Uint64()

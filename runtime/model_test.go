@@ -100,6 +100,9 @@ func (m *model) run() {
 	if m.rows {
 		rounds, calls, ends = 18, 5, 3
 	}
+	if os.Getenv("CAIRN_LONG") != "" {
+		rounds *= 2
+	}
 	for range rounds {
 		var wg sync.WaitGroup
 		for range 6 + m.random.IntN(calls) {

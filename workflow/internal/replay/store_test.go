@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -162,7 +163,11 @@ type modelEntry struct {
 // what they enclose, and by iterations, in transactions that are undone at times. The rows must be those of the model: no
 // metadata and no payload that nothing refers to, and none missing.
 func TestStoreAgainstAModel(t *testing.T) {
-	for seed := range uint64(2) {
+	seeds := uint64(2)
+	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
+		seeds = 8
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 7))
 		j := newRows()
 		model := modelStore{}
