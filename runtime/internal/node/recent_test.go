@@ -28,7 +28,7 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 		t.Helper()
 		g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: m}, new(kv.CommitOutput))
 	}
-	for step := range 2000 {
+	for step := range 4000 {
 		name := fmt.Sprint(random.IntN(30))
 		switch key := (kv.Key{"k", name}); random.IntN(400) {
 		case 0:
@@ -70,7 +70,7 @@ func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	g.must("a", add(1))
-	const commits = 100
+	const commits = 300
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	for range 3 {
