@@ -117,12 +117,13 @@ func arm(refs []actor.Ref[clock], n int, due func(i int) time.Time) {
 // loggedAlarms is how many alarms a real run arms for its rows: as many as surely fit into one log.
 const loggedAlarms = 20_000
 
-// armsLogged returns the commits of n calls that armed an alarm each, of as many actors as the measurement has.
-func (b *bench) armsLogged(n int) []commit {
+// armsLogged returns the commits of n calls that armed an alarm each, of as many actors as the measurement has. They are made
+// where around calls arm.
+func (b *bench) armsLogged(n int, around func(rt *runtime.Runtime, arm func())) []commit {
 	var armed []commit
 	for _, c := range b.logged(runtime.Options{Actors: clockDefinition(func(time.Duration) {})}, func(rt *runtime.Runtime) {
-		later := time.Now().Add(time.Hour)
-		arm(clockRefs(rt, min(n, dueAlarms)), n, func(int) time.Time { return later })
+		refs, later := clockRefs(rt, min(n, dueAlarms)), time.Now().Add(time.Hour)
+		around(rt, func() { arm(refs, n, func(int) time.Time { return later }) })
 	}) {
 		if c.has(keyspace.Alarm.Kind, false) {
 			armed = append(armed, c)
@@ -136,7 +137,7 @@ func (b *bench) armsLogged(n int) []commit {
 
 // rawArms commits the rows of n alarms, each in a synced commit, from 64 goroutines, and returns alarms a second.
 func (b *bench) rawArms(n int) (v float64) {
-	commits := b.armsLogged(min(n, loggedAlarms))
+	commits := b.armsLogged(min(n, loggedAlarms), func(_ *runtime.Runtime, arm func()) { arm() })
 	b.pebbleDB(func(db *pebble.DB) {
 		begin, spent := time.Now(), usage.Processor()
 		rateOnce(64, n, func(i int) {

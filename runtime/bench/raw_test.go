@@ -16,7 +16,7 @@ import (
 const markBytes = 18
 
 func TestTwinWritesWhatADurableActionWrites(t *testing.T) {
-	b := &bench{dir: t.TempDir(), time: time.Millisecond}
+	b := &bench{dir: t.TempDir(), time: time.Millisecond, untraced: true}
 	var ours float64
 	b.node(runtime.Options{}, func(rt *runtime.Runtime) {
 		ref := meters.Ref(rt, "one")
