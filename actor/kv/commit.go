@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -204,11 +205,17 @@ func (s Store) Purge(ctx context.Context) (n int64, err error) {
 	}
 }
 
+// A single is the memory of a request with one mutation.
+type single struct {
+	hostkv.CommitInput
+	mutation [1]hostkv.Mutation
+}
+
+// singles are zero, and used by nobody.
+var singles = sync.Pool{New: func() any { return new(single) }}
+
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {
-	var one struct { // the memory of a commit of one mutation
-		hostkv.CommitInput
-		mutation [1]hostkv.Mutation
-	}
+	one := singles.Get().(*single)
 	in := &one.CommitInput
 	if in.Mutations = one.mutation[:]; len(c.Mutations) != 1 {
 		in.Mutations = make([]hostkv.Mutation, len(c.Mutations))
@@ -221,8 +228,10 @@ func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) 
 	}
 	out, err := do(in)
 	if err != nil {
-		return Result{}, err
+		return Result{}, err // perhaps the actor still reads the request
 	}
+	*one = single{}
+	singles.Put(one)
 	r := Result{Failed: out.Failed, Version: out.Version, Results: make([]MutationResult, len(out.Results))}
 	for p, text := range out.Resolved {
 		if r.Resolved == nil {
