@@ -69,13 +69,14 @@ build: go ## build bin/cairn and bin/flights
 test: go cc tools node chromium vet ## go vet, staticcheck, and all tests with the race detector
 	@$(call each,. $(MODULES),$(RACE) $(GO) test -vet=off -timeout 20m -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...)
 
+# With GOGC=200 staticcheck takes a quarter less processor time.
 .PHONY: vet
 vet: go cc ## go vet and staticcheck: faults
 	@staticcheck="$$($(GO) tool $(TOOLS) -n staticcheck)"; \
 	check() { \
 		echo "check $$(basename "$$PWD")"; \
 		$(RACE) $(GO) vet ./...; \
-		$(RACE) "$$staticcheck" -checks $(CHECKS) ./...; \
+		GOGC=200 $(RACE) "$$staticcheck" -checks $(CHECKS) ./...; \
 	}; \
 	(check); \
 	$(call each,$(MODULES),check)
