@@ -158,12 +158,12 @@ func TestIdleActorsTakeNoGoroutineAndCloseLeavesNone(t *testing.T) {
 		rt := newNode().open(t, nil)
 		synctest.Wait()
 		before, _ := bubbled()
-		for i := range 500 {
+		for i := range 200 {
 			mustDo(t, rt, fmt.Sprint(i), add(1))
 		}
 		synctest.Wait()
 		now, stacks := bubbled()
-		errorIf(t, now-before > 10+4*gort.GOMAXPROCS(0), "%d goroutines for 500 idle actors:\n%s", now-before, stacks)
+		errorIf(t, now-before > 10+4*gort.GOMAXPROCS(0), "%d goroutines for 200 idle actors:\n%s", now-before, stacks)
 		must(t, rt.Close())
 		synctest.Wait()
 		now, stacks = bubbled()
@@ -198,7 +198,7 @@ func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 
 func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	t.Helper()
-	const actors = 2_000
+	const actors = 1_000
 	n, one := newNode(), named(add(0))
 	open := func() *runtime.Runtime { return n.open(t, func(o *runtime.Options) { o.NoSync = true }) }
 	heap := func() int64 {

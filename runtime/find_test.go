@@ -261,7 +261,7 @@ func TestActorsOfAStoppedNodeAreFound(t *testing.T) {
 func TestSQLRunsOverManyDatabases(t *testing.T) {
 	migrations := []actor.Migration{{Name: "1", SQL: "CREATE TABLE n (i INTEGER)"}}
 	with(t, actor.Spec[bot]{Migrations: migrations, IdleTimeout: time.Second}, func(t *testing.T, h *actortest.Harness) {
-		for i := range 150 {
+		for i := range 75 { // more than a page of the list
 			mustDo(t, h, fmt.Sprintf("b%03d", i), func(_ *bot, ctx *actor.Context) (string, error) {
 				_ = rank.Set(ctx, int64(i%10))
 				if i%3 == 2 {
@@ -306,7 +306,7 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 		}{
 			{host.QueryManyInput{Where: []string{"rank=1"}, Prefix: []string{"b001"}, SQL: "SELECT i, ?1 FROM n", Args: []json.RawMessage{[]byte(`"x"`)}}, "b001[[100 x]]; ", 1},
 			{host.QueryManyInput{Where: []string{"rank=5"}, SQL: "SELECT i FROM n ORDER BY i", Limit: 2},
-				"b005[] invalid_argument; b025[[2500]]; b035[] invalid_argument; b055[[5500]]; b065[] invalid_argument; b085[[8500]]; b095[] invalid_argument; b115[[11500]]; b125[] invalid_argument; b145[[14500]]; ", 3},
+				"b005[] invalid_argument; b025[[2500]]; b035[] invalid_argument; b055[[5500]]; b065[] invalid_argument; ", 2},
 			{host.QueryManyInput{SQL: "SELECT 1 WHERE 0"}, "", 1},
 			{host.QueryManyInput{SQL: " "}, "invalid_argument: there is no SQL", 0},
 			{host.QueryManyInput{SQL: "SELECT", Where: []string{"rank=x"}}, `invalid_argument: condition "rank=x": "rank" is a integer`, 0},
@@ -337,8 +337,8 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 			}
 		}
 		wantCode(t, errOf(rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "none", SQL: "SELECT 1"})), actor.UnknownType)
-		all, answers := query(host.QueryManyInput{SQL: "SELECT 1", Limit: 60})
-		errorIf(t, strings.Count(all, "[[1]]") != 150 || answers != 3, "%d databases in %d answers", strings.Count(all, "[[1]]"), answers)
+		all, answers := query(host.QueryManyInput{SQL: "SELECT 1", Limit: 30})
+		errorIf(t, strings.Count(all, "[[1]]") != 75 || answers != 3, "%d databases in %d answers", strings.Count(all, "[[1]]"), answers)
 		page, err := h.List(t.Context(), host.ListQuery{Type: "bot", Where: []string{"state=awake"}})
 		errorIf(t, err != nil || len(page.Actors) > 0, "%d actors are awake: %v", len(page.Actors), err)
 	})

@@ -213,8 +213,6 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 	case "publish":
 		workflow.Publish(ctx, l.text())
 		return "", nil
-	case "restart":
-		return "", workflow.Restart(ctx, claim{How: l.text()})
 	case "step":
 		return workflow.Step(ctx, name, x.body(l), l.stepOptions()...)
 	case "mark": // a step that is undone

@@ -52,12 +52,12 @@ func TestWorkflowScripts(t *testing.T) {
 	}
 }
 
-// playCut plays a scenario again with a power cut at every fourth sync in turn, right before it and right after the one between: which
+// playCut plays a scenario again with a power cut at every sixth sync in turn, right before it and right after the one between: which
 // ones depends on the scenario. `make soak` cuts it before and after each. It must print the same.
 func playCut(t *testing.T, at, input, want string) {
 	cuts := 0
 	for i, before := range []bool{true, false} {
-		n, step := int64(1+(2*i+len(input))%4), int64(4)
+		n, step := int64(1+(3*i+len(input))%6), int64(6)
 		if os.Getenv("CAIRN_LONG") != "" {
 			n, step = 1, 1
 		}
@@ -218,6 +218,9 @@ func (s *scene) newBureau(words []string) *bureau {
 	}
 	if n, _ := strconv.Atoi(l.option("storage")); n > 0 {
 		b.limits.StorageBytes = int64(n)
+	}
+	if n, _ := strconv.Atoi(l.option("state")); n > 0 {
+		b.limits.StateBytes = n
 	}
 	return b
 }

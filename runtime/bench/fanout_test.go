@@ -48,7 +48,7 @@ func TestTwinSendsTheBytesOfANode(t *testing.T) {
 // TestEveryMessageIsHeardByAll runs the measurements for a moment; they end the program if a listener misses one.
 func TestEveryMessageIsHeardByAll(t *testing.T) {
 	for _, sockets := range []bool{true, false} {
-		b := &bench{dir: t.TempDir(), time: 50 * time.Millisecond}
+		b := &bench{dir: t.TempDir(), time: 20 * time.Millisecond}
 		for name, v := range map[string]fanFigures{"node": b.fanOut(20, sockets), "twin": b.rawFanOut(20, sockets)} {
 			if v.rate <= 0 || v.p99 <= 0 {
 				t.Errorf("%s, WebSockets %v: %+v", name, sockets, v)

@@ -53,7 +53,7 @@ func hold(what string) {
 	b.node(o, func(rt *runtime.Runtime) {
 		report(rt.Addr(), func() {
 			for awake(rt) > 0 {
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 			}
 		})
 	})
@@ -114,7 +114,7 @@ func (b *bench) idle(what string, n int) footprint {
 			check(err)
 			return f
 		}
-		warm := sockets(addr, 256)
+		warm := sockets(addr, min(256, n))
 		before := ask()
 		n := affordable(n)
 		held := sockets(addr, n)

@@ -99,7 +99,7 @@ func emitAll(rt *runtime.Runtime, n int) {
 
 // rawPublished publishes n messages with the subjects, headers and payloads that a node's events have.
 func (b *bench) rawPublished(n int) (v float64) {
-	messages := b.eventMessages(1000)
+	messages := b.eventMessages(min(n, 1000))
 	withPost(n, func(*nats.Msg) {}, func(p *post) {
 		nc, err := p.server.Connect()
 		check(err)

@@ -7,12 +7,12 @@ import (
 )
 
 func TestEveryEventOfTheOutboxIsPublishedOnce(t *testing.T) {
-	const n = 300
+	const n = 150
 	b := &bench{dir: t.TempDir()}
 	ids := make(map[string]int)
 	for _, m := range b.eventMessages(n) {
 		ids[m.Header.Get(nats.MsgIdHdr)]++
-		if d := len(m.Data) - len(lineData(0)); len(m.Header) < 7 || d < 0 || d > len("299")-len("0") {
+		if d := len(m.Data) - len(lineData(0)); len(m.Header) < 7 || d < 0 || d > len("149")-len("0") {
 			t.Fatalf("%s %v %s", m.Subject, m.Header, m.Data)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 // in which it is handled.
 type messageCommits struct{ enqueue, handle commit }
 
-// loggedMessages is how many messages a real run handles for its rows.
-const loggedMessages = 1000
+// loggedMessages is how many messages a real run handles for its rows; fewer in tests.
+var loggedMessages = 1000
 
 // messagesLogged returns the commits of messages that were sent one after the other, each when the one before was handled.
 func (b *bench) messagesLogged(n int) []messageCommits {

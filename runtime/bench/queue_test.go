@@ -14,7 +14,7 @@ import (
 // TestTwinWritesWhatAMessageWrites compares the twin's batches with what a message adds to the store's commits in a run
 // of its own.
 func TestTwinWritesWhatAMessageWrites(t *testing.T) {
-	const n = 100
+	const n = 30
 	b := &bench{dir: t.TempDir(), untraced: true} // spans are written with a commit, as it happens
 	var commits, bytes float64
 	var handled atomic.Int64
@@ -60,7 +60,7 @@ func TestTwinWritesWhatAMessageWrites(t *testing.T) {
 
 // TestEveryMessageIsCounted runs the measurements for a moment; they end the program if messages are missing.
 func TestEveryMessageIsCounted(t *testing.T) {
-	b := &bench{dir: t.TempDir(), time: 20 * time.Millisecond}
+	b := &bench{dir: t.TempDir(), time: 5 * time.Millisecond}
 	for name, measure := range map[string]func() float64{
 		"1 producer":   func() float64 { return b.queued(1) },
 		"16 producers": func() float64 { return b.queued(16) },
@@ -74,10 +74,10 @@ func TestEveryMessageIsCounted(t *testing.T) {
 }
 
 func TestQueueKeepsItsLengthWhileWorkersReceive(t *testing.T) {
-	b := &bench{dir: t.TempDir(), time: 20 * time.Millisecond}
+	b := &bench{dir: t.TempDir(), time: 5 * time.Millisecond}
 	for range 2 { // the second time with the store of the first
 		b.round++
-		if v := b.received(1500); v.one <= 0 || v.batch <= 0 {
+		if v := b.received(1001); v.one <= 0 || v.batch <= 0 {
 			t.Errorf("%+v", v)
 		}
 	}

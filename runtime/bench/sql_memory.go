@@ -38,8 +38,8 @@ func (b *bench) databases(what string, n int) perDatabase {
 	})
 }
 
-// warmDatabases are open before anything is measured.
-const warmDatabases = 64
+// warmDatabases are open before anything is measured; fewer in tests.
+var warmDatabases = 64
 
 // holdDatabases is the program as a holder of databases.
 func holdDatabases(what string) {

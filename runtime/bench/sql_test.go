@@ -24,7 +24,7 @@ func TestFilesSyncEachCommit(t *testing.T) {
 
 // TestSQLMeasurements runs the measurements that fill no large table for a moment; they end the program if rows are missing.
 func TestSQLMeasurements(t *testing.T) {
-	b := &bench{dir: t.TempDir(), time: 20 * time.Millisecond}
+	b := &bench{dir: t.TempDir(), time: 5 * time.Millisecond}
 	l := sameLibrary
 	for name, measure := range map[string]func() float64{
 		"insert":             b.sqlInsert,
@@ -40,10 +40,10 @@ func TestSQLMeasurements(t *testing.T) {
 		"opens, engine":      b.engineOpens,
 		"opens, file":        func() float64 { return b.fileOpens(l) },
 		"reopens":            func() float64 { return b.sqlReopens(2 * fewOpen) },
-		"asked, actors":      func() float64 { return b.databases("actors", 100).asked },
-		"written to, actors": func() float64 { return b.databases("actors", 100).written },
-		"asked, files":       func() float64 { return b.databases(l.name, 40).asked },
-		"written to, files":  func() float64 { return b.databases(l.name, 40).written },
+		"asked, actors":      func() float64 { return b.databases("actors", 20).asked },
+		"written to, actors": func() float64 { return b.databases("actors", 20).written },
+		"asked, files":       func() float64 { return b.databases(l.name, 20).asked },
+		"written to, files":  func() float64 { return b.databases(l.name, 20).written },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if v := measure(); v <= 0 {

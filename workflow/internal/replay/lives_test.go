@@ -436,17 +436,28 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 
 // An output that no journal takes pauses the run as well: code that returns less lets it end.
 func TestOutputThatIsTooLargePauses(t *testing.T) {
-	size := DefaultMaxPayload
+	size := 1000
 	h := begun(t, func(ctx Context, _ none) (string, error) {
 		err := Sleep(ctx, "a", time.Minute)
 		return strings.Repeat("x", size), err
 	})
+	h.Options.MaxPayload = 1000
 	pause(t, h)
 	fatalIf(t, h.Last.Ended, "the run has ended with it")
-	wantPause(t, h, PausedMisuse, "the output of the function has 16777221 bytes, and the limit is 16777216")
+	wantPause(t, h, PausedMisuse, "the output of the function has 1003 bytes, and the limit is 1000")
 	size = 3
 	until(t, h, func() bool { return h.Last.Ended })
 	wantOutput(t, h, "xxx")
+}
+
+func TestPublishedValueThatIsTooLargePauses(t *testing.T) {
+	h := begun(t, func(ctx Context, _ none) (string, error) {
+		Publish(ctx, strings.Repeat("x", 1000))
+		return "", Sleep(ctx, "a", time.Hour)
+	})
+	h.Options.MaxPayload = 1000
+	pause(t, h)
+	wantPause(t, h, PausedMisuse, "publish: workflow: the value has 1003 bytes, and the limit is 1000")
 }
 
 // TestResultsThatAreTooLarge fail what brought them, and nothing of it is kept.
@@ -461,11 +472,11 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 			put(tx, "x", "2")
 			return big(), nil
 		})
-		return fmt.Sprint(err1, "; ", err2), nil
+		return fmt.Sprint(err1, "; ", err2, "; ", Restart(ctx, big())), nil
 	})
 	h.Options.MaxPayload = 1000
 	drive(t, h)
-	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000`)
+	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000; workflow: restart: workflow: the input has 2003 bytes, and the limit is 1000`)
 	if x := stateOf(h)["x"]; x != "" {
 		t.Errorf("x is %q", x)
 	}
@@ -553,7 +564,7 @@ func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 	h.Close()
 	h.Use(program("b"))
 	pause(t, h)
-	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:545)")
+	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:556)")
 	if text := status(t, h).Pause.Text; strings.Count(text, "called at") != 1 {
 		t.Error(text)
 	}
