@@ -33,11 +33,11 @@ func tableOf(t *testing.T, node actor.Node, airports map[string]data.Airport) st
 }
 
 func TestImportGoesOnAfterPowerCuts(t *testing.T) {
-	const n = 200
+	const n = 100
 	flights, airports := firstFlights(t, n)
 	config := actortest.Config{UnsyncedPercent: 50}
 	config.Run(t, func(t *testing.T, h *actortest.Harness) {
-		for _, cut := range []int{1, 100, 101, 180, n} {
+		for _, cut := range []int{1, importBatch, importBatch + 1, 90, n} {
 			// Each run is cut off as soon as so many flights are done, with calls in flight.
 			i := importer{node: h, flights: flights}
 			from, err := i.position(t.Context())

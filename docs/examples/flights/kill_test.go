@@ -20,7 +20,7 @@ import (
 var (
 	binary      = flag.String("binary", "", "test this `program` instead of the one inside the test binary")
 	killCount   = flag.Int("kills", 2, "how often the program is killed in the middle of the import")
-	flightCount = flag.Int("flights", 150, "how many flights are imported")
+	flightCount = flag.Int("flights", 100, "how many flights are imported")
 )
 
 // asProgram in the environment makes the test binary run as the program itself.

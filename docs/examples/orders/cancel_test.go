@@ -23,7 +23,7 @@ func TestCancelledOrdersAreNotPaid(t *testing.T) {
 
 func cancelAtRandom(t *testing.T, h *actortest.Harness, cuts bool) {
 	ctx := t.Context()
-	const orders, cents = 60, 100
+	const orders, cents = 30, 100
 	if _, err := Stock.Call(ctx, Items.Ref(h, "cup"), orders); err != nil {
 		t.Fatal(err)
 	}
