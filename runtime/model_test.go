@@ -38,7 +38,7 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			config := actortest.Config{Seed: uint64(seed + 1), UnsyncedPercent: (seed + 1) % 3 * 40}
+			config := actortest.Config{Seed: uint64(seed + 1), UnsyncedPercent: 2 * seed % 3 * 40}
 			config.Run(t, func(t *testing.T, h *actortest.Harness) { newModel(t, h, uint64(seed), &dead).run() },
 				botDefinition(actor.Spec[bot]{IdleTimeout: time.Second, Limits: actor.Limits{SendAttempts: 1000}, Migrations: []actor.Migration{
 					{Name: "1", SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT); CREATE UNIQUE INDEX entry_name ON entry (name)"},
