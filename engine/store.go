@@ -114,6 +114,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		fs = o.Disk.fs
 	}
 	s.guard = newGuard(fs, s.fail)
+	s.guard.real = o.Disk == nil
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, damaged(err))
 	}
@@ -383,6 +384,7 @@ func (s *Store) Close() error {
 	if s.Err() != nil {
 		s.guard.abandon()
 	}
+	s.guard.hurried.Store(true)
 	s.guard.spare.stop()
 	if s.broken.Load() {
 		return s.Err()
