@@ -367,11 +367,14 @@ func (b *tab) fill(pairs ...string) {
 	}
 }
 
+// pictures reports whether pictures of pages are kept: nothing compares them.
+func pictures() bool { return os.Getenv("CAIRN_LONG") != "" }
+
 // screenshot keeps a picture of the page in a folder that is not part of the repository, if CAIRN_LONG is set.
 func (b *tab) screenshot(name string) {
 	b.t.Helper()
-	if os.Getenv("CAIRN_LONG") == "" {
-		return // nothing compares the pictures
+	if !pictures() {
+		return
 	}
 	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
