@@ -39,15 +39,14 @@ type guardFS struct {
 	fail  func(error)
 	spare *spareLog   // nil if logs are not made in advance
 	mark  durableMark // what is synced of logs and manifests
-	real  bool        // FS is the disk of the machine
-	files shrinker    // what is removed from it
 
 	armed     atomic.Bool // the store is open: claims 1 to 4 hold
 	frozen    atomic.Bool
 	abandoned atomic.Bool
 	retrying  atomic.Bool   // a sstable failed since the last one was created
 	closing   chan struct{} // closed by abandon: ends the wait of claim 3
-	hurried   atomic.Bool   // the store is being closed: files are removed at once
+	stepwise  atomic.Bool   // tables and logs are made shorter before they are removed
+	shrinker  shrinker
 }
 
 // tableRetry is how long a flush or a compaction waits after an I/O error.
@@ -166,15 +165,18 @@ func (g *guardFS) Remove(name string) error {
 		return nil
 	}
 	g.mark.forget(g.FS.PathBase(name))
-	if g.real && (isTable(name) || isLog(name)) {
-		g.files.shrink(name, g.pause)
+	if isTable(name) || isLog(name) {
+		g.shrinker.shrink(name, g.pause)
+		if g.frozen.Load() {
+			return nil // the next Open removes it, as Pebble does not need it
+		}
 	}
 	return g.FS.Remove(name)
 }
 
-// pause waits between two steps of a removal. It returns false if there are no more.
+// pause waits between two steps of a removal. It returns false if there are no steps any longer.
 func (g *guardFS) pause() bool {
-	if g.hurried.Load() || g.frozen.Load() {
+	if !g.stepwise.Load() || g.frozen.Load() {
 		return false
 	}
 	time.Sleep(shrinkPause)

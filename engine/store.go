@@ -114,7 +114,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		fs = o.Disk.fs
 	}
 	s.guard = newGuard(fs, s.fail)
-	s.guard.real = o.Disk == nil
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, damaged(err))
 	}
@@ -266,6 +265,7 @@ func (s *Store) open() (err error) {
 	}
 	s.guard.mark.keep(s.guard.FS, s.guard.PathJoin(dir, markName)) // not before: a refused Open changes nothing
 	s.guard.armed.Store(true)
+	s.guard.stepwise.Store(s.opts.Disk == nil)
 	s.gate.start(s)
 	return nil
 }
@@ -384,7 +384,7 @@ func (s *Store) Close() error {
 	if s.Err() != nil {
 		s.guard.abandon()
 	}
-	s.guard.hurried.Store(true)
+	s.guard.stepwise.Store(false)
 	s.guard.spare.stop()
 	if s.broken.Load() {
 		return s.Err()

@@ -248,7 +248,7 @@ func (w *spareLog) ask() {
 	}
 }
 
-// run removes logs and grows the spare until there is nothing more to do.
+// run grows the spare and removes logs until there is nothing more to do.
 func (w *spareLog) run() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,9 +263,6 @@ func (w *spareLog) run() {
 			w.ready = 0 // it cannot be taken while it grows
 		}
 		w.mu.Unlock()
-		for _, name := range unused {
-			_ = w.guard.Remove(name)
-		}
 		if due && from < to {
 			from = w.grow(from, to)
 		}
@@ -274,6 +271,11 @@ func (w *spareLog) run() {
 			w.ready = from
 			w.advance()
 		}
+		w.mu.Unlock()
+		for _, name := range unused {
+			_ = w.guard.Remove(name)
+		}
+		w.mu.Lock()
 	}
 	w.busy = false
 }
