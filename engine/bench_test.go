@@ -254,6 +254,22 @@ func BenchmarkGetThenPut(b *testing.B) {
 	}
 }
 
+// BenchmarkPutAgain commits one of so many keys, one after the other, without sync.
+func BenchmarkPutAgain(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprint(n, " keys"), func(b *testing.B) {
+			sp := benchKeys(b, n)
+			key, value := []byte(nil), make([]byte, 100)
+			b.ReportAllocs()
+			for i := range b.N {
+				key = fmt.Appendf(key[:0], "\x04key %06d", i%n)
+				must(b, sp.Writes().Put(key, value, PutOptions{}))
+				must(b, errOf(sp.Commit(nil)))
+			}
+		})
+	}
+}
+
 func BenchmarkList(b *testing.B) {
 	sp := benchKeys(b, 10000)
 	for _, reverse := range []bool{false, true} {

@@ -125,6 +125,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s.metrics.commitBytes.Add(uint64(size))
 	s.free.wrote(size)
 	sp.head, sp.oldHead = next, false
+	sp.written.commit(w, &s.written)
 	w.committed()
 	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: rows, audit: log})
 	return next.Version, nil

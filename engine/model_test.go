@@ -480,6 +480,9 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 			w := newWalker(t, openSpace(t, s, 1), seed, 1)
 			for i := range 40 {
 				w.advance()
+				if seed > 0 {
+					writtenSoon(w.space)
+				}
 				if i == int(seed)*3 { // what it has by then is found from now on
 					must(t, w.space.Writes().Create(Identity{"ns", "t", []string{"1"}}))
 				}
@@ -493,6 +496,7 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 				commit(t, w.space)
 				w.checkCounts()
 				checkRows(t, s)
+				checkWritten(t, w.space)
 				same(t, w.space.Head().Version, w.model.version)
 				sn := w.space.SnapshotAt(w.model.now)
 				w.checkAll(sn)

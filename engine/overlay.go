@@ -48,6 +48,7 @@ type slot struct {
 	live   bool     // written; otherwise deleted
 	stored bool     // the store has rows of the key
 	index  bool     // an entry of the expiry index, which does not count
+	sought bool     // what the store has was looked up, and there
 }
 
 // undo is a slot as it was before a change.

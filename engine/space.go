@@ -13,10 +13,10 @@ import (
 //
 //  1. It is the only space of the actor that can commit, until the actor is
 //     opened again; then its commits return ErrFenced.
-//  2. head and state are what the last commit wrote; nothing else changes the
-//     actor's rows, so they are always right.
+//  2. head, state and written are what the last commits wrote; nothing else changes
+//     the actor's rows, so they are right until the space is fenced.
 //  3. Idle, it holds no buffers: those of a write set are given back with its
-//     commit.
+//     commit. Only written stays, if keys were written again and again.
 //
 // The methods of a Space and of its WriteSet are called by one goroutine at a
 // time. Snapshot, ID and Durable may be called by any.
@@ -34,6 +34,7 @@ type Space struct {
 
 	head    head
 	state   stateCache
+	written written
 	durable atomic.Uint64
 	listing *listingName // of an actor whose attributes were written; nil if not known. As head, of the last commit
 	set     WriteSet
@@ -86,7 +87,7 @@ func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space,
 		// Waits for a commit of the old space that is being applied, so that the
 		// head read below has it.
 		before.mu.Lock()
-		before.fenced = true
+		before.fence()
 		sp.generation = before.generation
 		before.mu.Unlock()
 	}
@@ -190,7 +191,13 @@ func (sp *Space) Writes() *WriteSet { return &sp.set }
 func (sp *Space) Fence() {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
+	sp.fence()
+}
+
+// fence no longer counts the memory of written, but does not touch it, since a turn may be using it. REQUIRES: sp.mu.
+func (sp *Space) fence() {
 	sp.fenced = true
+	sp.written.spend(&sp.store.written, -sp.written.bytes)
 }
 
 // Close drops the write set. Commits that were applied become durable and are
@@ -199,6 +206,7 @@ func (sp *Space) Close() {
 	sp.mu.Lock()
 	closed := sp.closed
 	sp.closed = true
+	sp.written.drop(&sp.store.written)
 	sp.mu.Unlock()
 	if closed {
 		return

@@ -49,6 +49,7 @@ type Store struct {
 	audit     auditLog
 	aside     asideSync
 	writing   writeMemory
+	written   atomic.Int64  // bytes of Space.written of all spaces
 	tableless bool          // tables are missing, which was accepted
 	chunked   bool          // rows of format 1 may be left, whose small values have data rows
 	older     atomic.Uint64 // the format that the store still has; 0 once a commit of this program was applied
@@ -366,7 +367,8 @@ func (s *Store) number(row []byte) (n uint64, ok bool, err error) {
 
 // Close waits for the commits that were applied to become durable, tells them,
 // and closes the store. Spaces and snapshots need not be closed before; their
-// methods return ErrClosed from then on. It returns what Err returns if the
+// methods return ErrClosed from then on, unless they need nothing of the
+// store. It returns what Err returns if the
 // store had failed. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	if s.Err() != nil {

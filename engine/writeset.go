@@ -460,6 +460,7 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	w.keys, w.bytes = keys, bytes
 	if i < 0 {
 		i = w.newSlot(key, was, stored)
+		w.overlay.slots[i].sought = stored && !o.Known
 	}
 	inPlace := w.fits(i, len(value))
 	sl := w.change(i)
@@ -588,11 +589,18 @@ func (w *WriteSet) lookup(key []byte) (metadata, bool, error) {
 	if isState(key) {
 		return sp.state.meta, sp.state.exists, nil
 	}
+	if m, found := sp.written.find(key); found {
+		return m, true, nil
+	}
 	if err := sp.store.enter(); err != nil {
 		return metadata{}, false, err
 	}
 	defer sp.store.leave()
-	return w.read(key)
+	m, found, err := w.read(key)
+	if found {
+		sp.written.missed++
+	}
+	return m, found, err
 }
 
 // read is lookup for a caller that is using the store. REQUIRES: store.life.
