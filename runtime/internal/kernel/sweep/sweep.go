@@ -22,11 +22,18 @@ type Sweep[V any] struct {
 	idle  []candidate[V] // if memory was short, the least recently used ones first; what is not in it was used later, or could not sleep
 	short bool           // memory was short
 	next  time.Time      // when the next walk is due
+	stuck int            // walks in a row in which a value had to stay awake
 	none  time.Time      // a walk before follows only one that found enough memory: they take at most a twentieth of one core, however many values
 }
 
 // maxKept is how long the candidates of a walk are kept.
 const maxKept = time.Minute
+
+// A value that must stay awake is asked again after minAgain, and then after twice as long each time: some must for hours.
+const (
+	minAgain = 100 * time.Millisecond
+	maxAgain = 10 * time.Second
+)
 
 // State says what a value does.
 type State struct {
@@ -82,8 +89,9 @@ func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
 			next = at
 		}
 	}
-	soon := now.Add(100 * time.Millisecond)
-	over := s.Over()
+	soon := now.Add(minAgain)
+	later := now.Add(min(maxAgain, minAgain<<min(s.stuck, 10)))
+	over, stuck := s.Over(), false
 	s.short = over
 	var idle, working []candidate[V]
 	s.Each(func(v V) {
@@ -104,9 +112,15 @@ func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
 		if due := used.Add(state.Idle); due.After(now) {
 			again(due)
 		} else if !s.Sleep(v) {
-			again(soon)
+			stuck = true
+			again(later)
 		}
 	})
+	if stuck {
+		s.stuck++
+	} else {
+		s.stuck = 0
+	}
 	s.idle = nil
 	if !over {
 		return next

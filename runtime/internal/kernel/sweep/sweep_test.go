@@ -172,6 +172,35 @@ func TestLooksThatFindNothingDoNotWalkAgainAndAgain(t *testing.T) {
 	})
 }
 
+func TestAValueThatMustStayAwakeForHoursIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(9, 9)
+		stays := h.wake("stays", State{Idle: time.Second})
+		stays.restive = true
+		looks := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				_, wait, _ := h.look()
+				time.Sleep(wait)
+			}
+		}
+		looks(time.Hour)
+		if h.walks < 360 || h.walks > 380 {
+			t.Errorf("%d walks in an hour", h.walks)
+		}
+		stays.restive = false
+		looks(maxAgain)
+		if !slices.Equal(h.slept, []string{"stays"}) {
+			t.Errorf("%v fell asleep", h.slept)
+		}
+		h.walks = 0
+		h.wake("again", State{Idle: time.Second}).restive = true
+		looks(2 * time.Second)
+		if h.walks < 4 {
+			t.Errorf("%d walks in two seconds, after another one", h.walks)
+		}
+	})
+}
+
 func TestMemoryThatBecomesShortAfterAWalkIsRelievedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(2, 1)
