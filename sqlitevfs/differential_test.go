@@ -192,7 +192,7 @@ func newPlain(t *testing.T) *sqlite3.Conn {
 // and then everything is read back from the store. Between them are turns that are rolled back, of which the plain database
 // does not hear.
 func TestStatementsHaveTheOutcomeThatTheyHaveInAPlainDatabase(t *testing.T) {
-	runs, length := 8, 500
+	runs, length := 6, 300
 	if os.Getenv("CAIRN_LONG") != "" {
 		runs, length = 200, 2000
 	}

@@ -316,9 +316,17 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 	}
 	index()
 	var file []byte
+	large := 0 // steps since a large commit, of which each takes long to check
 	for step := range 40 {
 		what := ""
-		switch n := rnd.IntN(20); {
+		n := rnd.IntN(20)
+		if large > 0 {
+			large++
+		}
+		if large > 2 {
+			n = 17
+		}
+		switch {
 		case n < 8:
 			what = "a commit"
 			var all []kv.Mutation
@@ -344,6 +352,7 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 			index()
 		case n == 16:
 			what = "a large commit"
+			large = 1
 			var all []kv.Mutation
 			for i := range 1001 { // more than a turn indexes
 				all = append(all, kv.Put(bookKey(i), book(text())))
@@ -352,6 +361,7 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 			sound(t, ref.KV(), what+", at once")
 		case n == 17:
 			what = "a range that is gone"
+			large = 0
 			commit(t, ref.KV(), kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}), mutation())
 			sound(t, ref.KV(), what+", at once")
 		case n == 18:

@@ -70,7 +70,7 @@ func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	g.must("a", add(1))
-	const commits = 300
+	const commits = 60
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	for range 3 {

@@ -21,7 +21,7 @@ const (
 
 func TestADeadlineInterruptsAStatement(t *testing.T) {
 	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p", decimal: true, limits: host.Limits{TurnTimeout: 500 * time.Millisecond, QueryTimeout: 100 * time.Millisecond}})
+	g := newStage(t, nil, &puppetType{name: "p", decimal: true, limits: host.Limits{TurnTimeout: 250 * time.Millisecond, QueryTimeout: 100 * time.Millisecond}})
 	g.patiently("a", note("one"))
 	waits := map[string]func(r host.Reader) error{
 		"a statement":                   func(r host.Reader) error { _, err := r.SQL().Exec(runaway); return err },

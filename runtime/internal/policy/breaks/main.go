@@ -46,10 +46,23 @@ var (
 	show  = flag.Bool("list", false, "print where the breaks are, and run nothing")
 	limit = flag.Duration("timeout", 2*time.Minute, "how long the tests of a break may take; a break that hangs them is found")
 
-	root  string                  // of the module
-	files = map[string][]string{} // lines of the Go files without tests
-	tests = map[string][]string{} // packages with a test of that name
+	root   string                  // of the module
+	files  = map[string]*source{}  // the Go files without tests
+	places = map[string][]place{}  // of a line of code
+	tests  = map[string][]string{} // packages with a test of that name
 )
+
+// A source is a file: its lines, and those with code, without indentation and comment, at their places.
+type source struct {
+	lines, codes []string
+	at           []int
+}
+
+// A place is a line of the code of a file.
+type place struct {
+	path string
+	code int
+}
 
 func main() {
 	log.SetFlags(0)
@@ -135,7 +148,14 @@ func read() {
 		text, err := os.ReadFile(path)
 		rel, _ := filepath.Rel(root, path)
 		if !strings.HasSuffix(path, "_test.go") {
-			files[rel] = strings.Split(string(text), "\n")
+			f := &source{lines: strings.Split(string(text), "\n")}
+			for i, line := range f.lines {
+				if c := code(line); c != "" {
+					places[c] = append(places[c], place{rel, len(f.codes)})
+					f.at, f.codes = append(f.at, i), append(f.codes, c)
+				}
+			}
+			files[rel] = f
 			return err
 		}
 		for _, f := range function.FindAllSubmatch(text, -1) {
@@ -150,20 +170,16 @@ func read() {
 
 // find returns the file with the old lines of a hunk, its text with the new ones, and the number of such places.
 func (e *entry) find() (path, text string, found int) {
-	for p, lines := range files {
-		var at []int // the lines with code
-		var codes []string
-		for i, line := range lines {
-			if c := code(line); c != "" {
-				at, codes = append(at, i), append(codes, c)
-			}
+	for _, h := range e.hunks {
+		n := len(h.old)
+		if n == 0 {
+			continue
 		}
-		for _, h := range e.hunks {
-			for i := 0; i+len(h.old) <= len(codes); i++ {
-				if n := len(h.old); n > 0 && slices.Equal(codes[i:i+n], h.old) {
-					found++
-					path, text = p, strings.Join(slices.Concat(lines[:at[i]], h.new, lines[at[i+n-1]+1:]), "\n")
-				}
+		for _, p := range places[h.old[0]] {
+			f := files[p.path]
+			if i := p.code; i+n <= len(f.codes) && slices.Equal(f.codes[i:i+n], h.old) {
+				found++
+				path, text = p.path, strings.Join(slices.Concat(f.lines[:f.at[i]], h.new, f.lines[f.at[i+n-1]+1:]), "\n")
 			}
 		}
 	}
