@@ -91,7 +91,7 @@ func TestEventsSurviveAPowerCut(t *testing.T) {
 func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
 	bothModes(t, func(t *testing.T, acks bool) {
 		r := publishing(t, Options{JetStream: acks, MemoryRows: 16}, allEvents)
-		const actors, versions, outages = 7, 300, 4
+		const actors, versions, outages = 7, 120, 4
 		published := func() float64 { return value(t, r.metrics.published, familyEvent) }
 		for v := 1; v <= versions; v++ {
 			if v%(versions/outages) == versions/outages/2 {
@@ -127,7 +127,7 @@ func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 		r := &rig{t: t, srv: srv, box: newOutbox(t)}
 		r.Publisher = begin(t, Options{Outbox: r.box, JetStream: acks, MemoryRows: 64,
 			Dial: URL(url, nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
-		const actors, versions = 7, 400
+		const actors, versions = 7, 200
 		for v := 0; v < versions; v += 50 {
 			r.commit(actors, v+1, v+50, true)
 			r.box.await(t, "nothing is published", func(rows int) bool { return rows < 150 })
@@ -149,7 +149,7 @@ func (b *breaking) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(300_000)}, nil
+	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(150_000)}, nil
 }
 
 type breakingConn struct {

@@ -126,21 +126,21 @@ func TestListAndPaginate(t *testing.T) {
 // A list of what few entries meet reads on until it has all.
 func TestAListOfWhatFewMeet(t *testing.T) {
 	s := open(t)
-	for i := 0; i < 25_000; i += 1_000 {
+	for i := 0; i < 11_000; i += 1_000 {
 		var b strings.Builder
 		for j := range 1_000 {
 			fmt.Fprintf(&b, `,{"op":"put","key":["n",%d.0],"value":{"n":%d}}`, i+j, i+j)
 		}
 		s.call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	}
-	s.exactly(`[{"key":["n",24999],"value":{"n":24999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":24999}}`)
-	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",24999],"value":{"n":24999},"versionstamp":"STAMP"}]`,
-		"POST", "keys/list", `{"prefix":["n"],"where":{"n":{"$in":[5,24999]}}}`)
+	s.exactly(`[{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":10999}}`)
+	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`,
+		"POST", "keys/list", `{"prefix":["n"],"where":{"n":{"$in":[5,10999]}}}`)
 	if got := s.want(200, "", "GET", "keys?limit=5000", ""); strings.Count(got, `"key"`) != 1000 {
 		t.Errorf("%d entries", strings.Count(got, `"key"`))
 	}
 	s.want(413, "limit of 10000", "DELETE", "keys/n", `{"where":{"n":1}}`)
-	s.exactly(`{"count":25000}`, "GET", "keys/count?prefix=n", "")
+	s.exactly(`{"count":11000}`, "GET", "keys/count?prefix=n", "")
 }
 
 func TestKeys(t *testing.T) {

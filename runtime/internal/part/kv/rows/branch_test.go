@@ -396,7 +396,7 @@ func (g *gardener) check() {
 
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
-	for seed := range seeds(8, 40) {
+	for seed := range seeds(6, 40) {
 		space, rows := openRows(t)
 		g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
 		g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}}

@@ -543,7 +543,7 @@ func (p *player) compare() {
 }
 
 func TestQueuesDoWhatTheModelDoes(t *testing.T) {
-	seeds, steps := 3, 300
+	seeds, steps := 2, 300
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		seeds, steps = 20, 1_200
 	}
