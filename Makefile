@@ -144,7 +144,7 @@ conformance: go cc ## the conformance suite on all parts, with a crash at every 
 
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
-	CAIRN_LONG=1 $(RACE) $(GO) test -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...
+	CAIRN_LONG=1 $(RACE) $(GO) test -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./traces/... ./workflow/...
 
 .PHONY: peers
 peers: go node ## measure one workflow on Cairn, Restate and Temporal in turn (ROUNDS=5); builds Temporal's server, which takes minutes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -343,9 +344,9 @@ func TestParentsThatAreEachOthersEnd(t *testing.T) {
 
 // TestReadEqualsAModel compares pages of random selections with a list of all spans.
 func TestReadEqualsAModel(t *testing.T) {
-	runs := 20
-	if testing.Short() {
-		runs = 5
+	runs := 8
+	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
+		runs = 40
 	}
 	for seed := range runs {
 		random := rand.New(rand.NewPCG(uint64(seed), 5))
