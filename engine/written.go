@@ -10,8 +10,8 @@ import (
 // nothing. Nothing else changes the rows of the actor, so what it has is right until the space is fenced. Its claims:
 //
 //  1. It has only keys that were in the store when they were written, and no table before fewMisses of them were looked up.
-//  2. It grows while lookups of what is in the store miss more often than not. All spaces of a store have at most writtenBytes,
-//     first come, first served.
+//  2. It grows while lookups of what is in the store miss more often than not. All spaces of a store have writtenBytes, first come,
+//     first served; commits at the same time may pass that a little.
 type written struct {
 	table  []writtenKey
 	missed int // lookups of what is in the store, since the table grew; each that found it here takes one off

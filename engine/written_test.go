@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// writtenSoon lets the next commit of a space make the table of what it wrote, if there is none.
+// After writtenSoon the next commit of a space makes the table of what it wrote, if there is none.
 func writtenSoon(sp *Space) {
 	if len(sp.written.table) == 0 {
 		sp.written.missed = fewMisses
