@@ -3,6 +3,7 @@ package actor
 import (
 	"time"
 
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
@@ -69,20 +70,20 @@ func (a *Alarm[S, T]) Cancel(ctx *Context) (bool, error) {
 }
 
 // Get describes the alarm; false means that it is not armed.
-func (a *Alarm[S, T]) Get(ctx *Context) (Armed[T], bool, error) {
+func (a *Alarm[S, T]) Get(ctx *Context) (handle.Armed[T], bool, error) {
 	found, err := a.armed(ctx, func(h *host.Alarm) bool { return h.Instance == a.instance })
 	if err != nil || len(found) == 0 {
-		return Armed[T]{}, false, err
+		return handle.Armed[T]{}, false, err
 	}
 	return found[0], true, nil
 }
 
 // List returns the armed instances of the alarm in the order of their names.
-func (a *Alarm[S, T]) List(ctx *Context) ([]Armed[T], error) {
+func (a *Alarm[S, T]) List(ctx *Context) ([]handle.Armed[T], error) {
 	return a.armed(ctx, func(*host.Alarm) bool { return true })
 }
 
-func (a *Alarm[S, T]) armed(ctx *Context, wanted func(*host.Alarm) bool) ([]Armed[T], error) {
+func (a *Alarm[S, T]) armed(ctx *Context, wanted func(*host.Alarm) bool) ([]handle.Armed[T], error) {
 	if err := ctx.own(a.decl); err != nil {
 		return nil, err
 	}
@@ -90,27 +91,17 @@ func (a *Alarm[S, T]) armed(ctx *Context, wanted func(*host.Alarm) bool) ([]Arme
 	if err != nil {
 		return nil, err
 	}
-	armed := make([]Armed[T], 0, len(alarms))
+	armed := make([]handle.Armed[T], 0, len(alarms))
 	for i := range alarms {
 		h := &alarms[i]
 		if !wanted(h) {
 			continue
 		}
-		one := Armed[T]{Instance: h.Instance, Due: h.Due, Attempts: h.Attempts}
+		one := handle.Armed[T]{Instance: h.Instance, Due: h.Due, Attempts: h.Attempts}
 		if err := a.payload.Decode(host.CBOR, h.Payload, &one.Payload); err != nil {
 			return nil, valueError(a.decl, err)
 		}
 		armed = append(armed, one)
 	}
 	return armed, nil
-}
-
-// An Armed describes an alarm that will ring.
-type Armed[T any] struct {
-	// Instance is "" unless the alarm was set through [Alarm.Named].
-	Instance string
-	Due      time.Time
-	Payload  T
-	// Attempts counts how often its handler has failed.
-	Attempts int
 }

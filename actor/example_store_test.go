@@ -57,7 +57,7 @@ func (shelf) titles(ctx *actor.ReadContext, _ actor.None) (string, error) {
 		key, kerr := e.Key.Unpack()
 		add(fmt.Sprint("list:", key), errors.Join(err, kerr))
 	}
-	for e, err := range ctx.KV().Range(tuple.Tuple{"sale"}, nil) {
+	for e, err := range ctx.KV().Range(tuple.Tuple{"sale"}, nil, actor.Borrowed()) { // no entry is kept
 		key, kerr := e.Key.Unpack()
 		add(fmt.Sprintf("%s %s", key, e.Value), errors.Join(err, kerr))
 	}

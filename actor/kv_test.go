@@ -39,9 +39,9 @@ func TestListingsOfManyPages(t *testing.T) {
 			}
 		}
 		for _, c := range []struct {
-			list       iter.Seq2[actor.Entry, error]
-			from, n    int
-			down, keys bool
+			list                 iter.Seq2[actor.Entry, error]
+			from, n              int
+			down, keys, borrowed bool
 		}{
 			{list: kv.List(nil), n: all},
 			{list: kv.List(tuple.Tuple{"u"}), n: all},
@@ -49,6 +49,8 @@ func TestListingsOfManyPages(t *testing.T) {
 			{list: kv.List(nil, actor.Reverse()), from: all - 1, n: all, down: true},
 			{list: kv.List(nil, actor.Reverse(), actor.Limit(1500)), from: all - 1, n: 1500, down: true},
 			{list: kv.Range(tuple.Tuple{"u", 300}, tuple.Tuple{"u", 1700}), from: 300, n: 1400},
+			{list: kv.List(nil, actor.Borrowed()), n: all, borrowed: true},
+			{list: kv.List(nil, actor.Borrowed(), actor.KeysOnly()), n: all, keys: true, borrowed: true},
 			{list: kv.List(nil, actor.Limit(1)), n: 1},
 			{list: kv.List(nil, actor.Limit(513)), n: 513},
 			{list: kv.List(nil, actor.Limit(all)), n: all},
@@ -71,6 +73,16 @@ func TestListingsOfManyPages(t *testing.T) {
 				}
 				if len(kept) != c.n {
 					t.Errorf("%+v: %d entries", c, len(kept))
+				}
+				if c.borrowed {
+					different := map[string]bool{}
+					for _, e := range kept {
+						different[string(e.Key)] = true
+					}
+					if len(different) == len(kept) {
+						t.Error("no memory was used again")
+					}
+					continue
 				}
 				for n := range kept {
 					check("what is kept", &kept[n], step(n), c.keys)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -113,6 +114,38 @@ func FuzzValuesOfRows(f *testing.F) {
 			back, err := c.decode(again)
 			fatalIf(t, err != nil || !bytes.Equal(back(), again),
 				"%s: %x encodes to %x, which decodes to %x, error %v", c.name, b, again, back(), err)
+		}
+	})
+}
+
+// FuzzMetadataIsReadAlike compares the quick way to read a metadata row, which most rows take, with the general one.
+func FuzzMetadataIsReadAlike(f *testing.F) {
+	for n := range 64 {
+		for _, m := range []metadata{
+			{version: 1 << n >> 1, created: 1 << n >> 2, updated: 1 << n >> 2, size: 3},
+			{version: 3, created: 1_700_000_000_000, updated: 1_700_000_000_000 + 1<<n>>24, expire: 1 << n >> 2, size: 3, encoding: uint8(n)},
+			{version: 200, created: -1 << n >> 2, updated: 5, expire: 200, size: uint32(n)},
+		} {
+			value := strings.Repeat("v", int(m.size))
+			row := append(m.append(nil), value...)
+			var quick metadata
+			got, ok := quick.inline(row)
+			if !ok || quick != m || string(got) != value {
+				f.Errorf("%+v is read as %+v, %q, %v", m, quick, got, ok)
+			}
+			f.Add(row)
+		}
+	}
+	f.Add([]byte{metadataFormat, 0x81, 0x80, 0, 0x80, 0, 2, 0, 0})
+	f.Fuzz(func(t *testing.T, row []byte) {
+		quick := metadata{version: 9, created: 9, updated: 9, expire: 9, size: 9, chunks: 9, encoding: 9}
+		got, ok := quick.inline(row)
+		if !ok {
+			return
+		}
+		m, value, err := parseMetadata(row)
+		if err != nil || m != quick || !bytes.Equal(got, value) {
+			t.Errorf("%x is read as %+v, %x; otherwise as %+v, %x, %v", row, quick, got, m, value, err)
 		}
 	})
 }

@@ -109,8 +109,8 @@ func (p *KVPage) Add(key, value []byte, most int) *KVInfo {
 // begin begins another block, and returns where the next entry is put in it.
 func (p *KVPage) begin(need, most int) int {
 	size := max(need, min(kvBlock, most))
-	if p.Reuse { // with room for the entry that ends the page
-		size = max(need+min(kvBlock, most), cap(p.block))
+	if p.Reuse { // with room for all of a page, and for the entry that ends it
+		size = need + min(kvBlock, max(most, 2*cap(p.block)))
 	}
 	if len(p.block) > 0 {
 		p.full = append(p.full, p.block)

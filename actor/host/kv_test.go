@@ -52,6 +52,25 @@ func TestAPageUsesItsMemoryAgain(t *testing.T) {
 	}
 }
 
+// The pages of a listing grow, and each block is begun for what is left of its page.
+func TestAPageThatGrowsUsesItsMemoryAgainInTheEnd(t *testing.T) {
+	page, most := KVPage{Reuse: true}, 4<<10
+	value := make([]byte, 100)
+	fill := func() {
+		page.Clear()
+		for room := most; room > 0; room -= len(value) {
+			page.Add(nil, value, room)
+		}
+		most = min(4*most, 64<<10)
+	}
+	for range 5 {
+		fill()
+	}
+	if n := testing.AllocsPerRun(10, fill); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestAnEmptyValueIsNoMissingOne(t *testing.T) {
 	var page KVPage
 	page.Add(nil, []byte{}, 10)
