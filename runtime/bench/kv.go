@@ -123,8 +123,8 @@ func (*shelf) shelve(ctx *actor.Context, in filling) (none actor.None, err error
 }
 
 // leaf is walk for a typed map.
-func (shelf) leaf(ctx *actor.ReadContext, in walking) (n int, err error) {
-	for e, err := range books.All(ctx, in.options()...) {
+func (shelf) leaf(ctx *actor.ReadContext, _ walking) (n int, err error) {
+	for e, err := range books.All(ctx) {
 		if err != nil {
 			return 0, err
 		}
