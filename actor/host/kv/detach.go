@@ -11,25 +11,29 @@ import (
 // What a node in the process of its caller gets of some inputs: see host.Local. A query runs while its caller waits, so of the
 // inputs of queries only keys are copied that become parts of the output.
 
-// Detach returns a copy.
-func (in *GetInput) Detach() any { return &GetInput{in.Moment, in.Key.detach()} }
+// Detach gives the input a key of its own, and returns it.
+func (in *GetInput) Detach() any {
+	in.Key = in.Key.detach()
+	return in
+}
 
-// Detach returns a copy.
+// Detach gives the input keys of its own, and returns it.
 func (in *GetManyInput) Detach() any {
 	keys := make([]Key, len(in.Keys))
 	for i, key := range in.Keys {
 		keys[i] = key.detach()
 	}
-	return &GetManyInput{in.Moment, keys}
+	in.Keys = keys
+	return in
 }
 
-// Detach returns a copy.
+// Detach returns a copy: an answer of several pages is asked for with one input.
 func (in *ListInput) Detach() any {
 	out := *in
 	return &out
 }
 
-// Detach returns a copy.
+// Detach returns a copy, like that of ListInput.
 func (in *CountInput) Detach() any {
 	out := *in
 	return &out

@@ -58,6 +58,8 @@ type reader struct {
 	now   time.Time
 	// version is that of the commit.
 	version engine.Version
+	own     remembering // rows of a query
+	row     [64]byte    // for the key that is looked up
 }
 
 // reads binds a method that reads. An actor that is not there has no entries, which is no error.
@@ -65,7 +67,9 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 	b := call.Unwoken(call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) {
 		now := q.Now()
 		return call.Reading(q, func(rows engine.Reader) (Out, error) {
-			return f(&reader{remember(q, rows), codec, now, q.View.Version}, in)
+			r := &reader{codec: codec, now: now, version: q.View.Version, own: remember(q, rows)}
+			r.rows = &r.own
+			return f(r, in)
 		})
 	}))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
@@ -94,12 +98,15 @@ func packed(k kv.Key) ([]byte, error) {
 }
 
 // rowOf returns the logical key of an entry.
-func rowOf(k kv.Key) ([]byte, error) {
+func rowOf(k kv.Key) ([]byte, error) { return rowIn(make([]byte, 0, 64), k) }
+
+// rowIn is rowOf in the memory of b.
+func rowIn(b []byte, k kv.Key) ([]byte, error) {
 	if len(k) == 0 {
 		_, err := k.Entry()
 		return nil, err
 	}
-	return k.Append(keyspace.UserKV.Append(make([]byte, 0, 64), nil))
+	return k.Append(keyspace.UserKV.Append(b, nil))
 }
 
 // of puts a member, or an element of one, before the path of the member that an error about an input names.
@@ -152,7 +159,7 @@ func entryOf(codec host.Codec, key kv.Key, e *engine.Entry, values bool) (kv.Ent
 
 // lookup returns the entry of a key, or nil.
 func (r *reader) lookup(key kv.Key) (*kv.Entry, error) {
-	row, err := rowOf(key)
+	row, err := rowIn(r.row[:0], key)
 	if err != nil {
 		return nil, err
 	}

@@ -34,11 +34,12 @@ type recent struct {
 	closed  bool
 }
 
-// A slot has one of the entries whose keys have its hash.
+// A slot has some of the entries whose keys have its hash. It has two, so that hardly any key that is asked for again and again
+// displaces another one.
 type slot struct {
 	changed atomic.Uint64 // the last version that changed such an entry
-	asked   atomic.Uint64 // the hash of the key that was missed last: one that is asked for only once is not remembered
-	entry   atomic.Pointer[remembered]
+	asked   atomic.Uint64 // the hash of the key that was missed last: one that is asked for only once displaces none
+	entries [2]atomic.Pointer[remembered]
 }
 
 type remembered struct {
@@ -49,8 +50,8 @@ type remembered struct {
 const (
 	recentBytes = 8 << 20 // of a node
 	recentValue = 4 << 10 // an entry with more bytes is not remembered
-	fewSlots    = 64
-	manySlots   = 4096
+	fewSlots    = 32
+	manySlots   = 2048
 )
 
 var _ kernel.Facet = (*recent)(nil)
@@ -81,19 +82,25 @@ func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, ther
 		return out, false, true
 	}
 	s, hash := slotOf(*table, key[1:])
-	e := s.entry.Load()
-	switch {
-	case e == nil, string(e.Key) != string(key), e.Version > version, e.asOf < s.changed.Load(), e.asOf < r.all.Load(),
-		e.Expire != 0 && e.Expire <= time.Now().UnixMilli():
-		if e == nil || s.asked.Load() == hash {
-			return out, false, true
+	room := false
+	for i := range s.entries {
+		switch e := s.entries[i].Load(); {
+		case e == nil:
+			room = true
+		case string(e.Key) != string(key) || e.Version > version:
+		case e.asOf < s.changed.Load(), e.asOf < r.all.Load(), e.Expire != 0 && e.Expire <= time.Now().UnixMilli():
+			room = true
+		default:
+			out = e.Entry
+			out.Key = key
+			return out, true, false
 		}
-		s.asked.Store(hash)
-		return out, false, len(*table) < manySlots && int(r.crowded.Add(1)) > 2*len(*table)
 	}
-	out = e.Entry
-	out.Key = key
-	return out, true, false
+	if room || s.asked.Load() == hash {
+		return out, false, true
+	}
+	s.asked.Store(hash)
+	return out, false, len(*table) < manySlots && int(r.crowded.Add(1)) > 2*len(*table)
 }
 
 // keep remembers an entry as of a version.
@@ -122,7 +129,8 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 		r.table.Store(table)
 	}
 	s, _ := slotOf(*table, e.Key[1:])
-	r.drop(s)
+	at := s.place(e.Key)
+	r.drop(at)
 	size := sizeOf(e)
 	if r.held.Load()+size > recentBytes {
 		return
@@ -130,12 +138,27 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 	r.spend(size)
 	own := *e
 	own.Key, own.Value = append([]byte{}, e.Key...), append([]byte{}, e.Value...)
-	s.entry.Store(&remembered{own, uint64(version)})
+	at.Store(&remembered{own, uint64(version)})
 }
 
-// drop forgets the entry of a slot. REQUIRES: r.mu
-func (r *recent) drop(s *slot) {
-	if before := s.entry.Swap(nil); before != nil {
+// place returns where a key is put: where it is, or where none is, or instead of the one that has been there longer.
+func (s *slot) place(key []byte) *atomic.Pointer[remembered] {
+	first, second := &s.entries[0], &s.entries[1]
+	one, two := first.Load(), second.Load()
+	switch {
+	case two != nil && string(two.Key) == string(key), two == nil && one != nil && string(one.Key) != string(key):
+		return second
+	case one != nil && two != nil && string(one.Key) != string(key):
+		first.Store(two)
+		second.Store(one)
+		return second
+	}
+	return first
+}
+
+// drop forgets the entry at a place of a slot. REQUIRES: r.mu
+func (r *recent) drop(at *atomic.Pointer[remembered]) {
+	if before := at.Swap(nil); before != nil {
 		r.spend(-sizeOf(&before.Entry))
 	}
 }
@@ -160,7 +183,9 @@ func (r *recent) mark(key []byte, version engine.Version) {
 	} else {
 		s, _ := slotOf(*table, key)
 		s.changed.Store(r.last)
-		r.drop(s)
+		for i := range s.entries {
+			r.drop(&s.entries[i])
+		}
 	}
 }
 

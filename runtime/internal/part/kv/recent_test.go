@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/cairn-run/cairn/engine"
 )
@@ -117,5 +118,42 @@ func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
 	}
 	if after := hits(100); after < before {
 		t.Errorf("%d entries are remembered, %d after each was changed and read again", before, after)
+	}
+}
+
+// Two keys of one slot are both remembered. A third one, when it is asked for again, takes the place of the one that is there longer.
+func TestKeysOfOneSlotAreRemembered(t *testing.T) {
+	t.Parallel()
+	r := &recent{held: new(atomic.Int64)}
+	r.keep(entry("first", "one", 1), 1)
+	table := *r.table.Load()
+	of, _ := slotOf(table, []byte("first"))
+	keys := []string{"first"}
+	for i := 0; len(keys) < 3; i++ {
+		if s, _ := slotOf(table, []byte(fmt.Sprint(i))); s == of {
+			keys = append(keys, fmt.Sprint(i))
+		}
+	}
+	ask := func(key string) (there, keep bool) {
+		_, there, keep = r.get([]byte("\x04"+key), 1)
+		if keep {
+			r.keep(entry(key, "one", 1), 1)
+		}
+		return there, keep
+	}
+	for _, c := range []struct {
+		key         string
+		there, keep bool
+	}{
+		{keys[1], false, true}, {keys[0], true, false}, {keys[1], true, false},
+		{keys[2], false, false}, {keys[0], true, false}, {keys[1], true, false},
+		{keys[2], false, true}, {keys[2], true, false}, {keys[1], true, false}, {keys[0], false, false},
+	} {
+		if there, keep := ask(c.key); there != c.there || keep != c.keep {
+			t.Errorf("%s is remembered: %v, to be kept: %v", c.key, there, keep)
+		}
+	}
+	if want := int64(fewSlots)*int64(unsafe.Sizeof(slot{})) + sizeOf(entry(keys[1], "one", 1)) + sizeOf(entry(keys[2], "one", 1)); r.held.Load() != want {
+		t.Errorf("%d bytes are held and not %d", r.held.Load(), want)
 	}
 }
