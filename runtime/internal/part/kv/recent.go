@@ -38,7 +38,7 @@ type recent struct {
 // displaces another one.
 type slot struct {
 	changed atomic.Uint64 // the last version that changed such an entry
-	asked   atomic.Uint64 // the hash of the key that was missed last: one that is asked for only once displaces none
+	asked   atomic.Uint64 // the hash of the key that was missed last: a key displaces another one when it is missed twice
 	entries [2]atomic.Pointer[remembered]
 }
 
@@ -85,11 +85,9 @@ func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, ther
 	room := false
 	for i := range s.entries {
 		switch e := s.entries[i].Load(); {
-		case e == nil:
-			room = true
+		case !r.valid(s, e):
+			room = room || e != nil || r.held.Load() < recentBytes
 		case string(e.Key) != string(key) || e.Version > version:
-		case e.asOf < s.changed.Load(), e.asOf < r.all.Load(), e.Expire != 0 && e.Expire <= time.Now().UnixMilli():
-			room = true
 		default:
 			out = e.Entry
 			out.Key = key
@@ -129,9 +127,17 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 		r.table.Store(table)
 	}
 	s, _ := slotOf(*table, e.Key[1:])
-	at := s.place(e.Key)
+	if uint64(version) < max(s.changed.Load(), r.all.Load()) {
+		return // no query can get it
+	}
+	at := r.place(s, e.Key)
 	r.drop(at)
 	size := sizeOf(e)
+	for i := range s.entries {
+		if r.held.Load()+size > recentBytes {
+			r.drop(&s.entries[i])
+		}
+	}
 	if r.held.Load()+size > recentBytes {
 		return
 	}
@@ -141,19 +147,28 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 	at.Store(&remembered{own, uint64(version)})
 }
 
-// place returns where a key is put: where it is, or where none is, or instead of the one that has been there longer.
-func (s *slot) place(key []byte) *atomic.Pointer[remembered] {
-	first, second := &s.entries[0], &s.entries[1]
-	one, two := first.Load(), second.Load()
-	switch {
-	case two != nil && string(two.Key) == string(key), two == nil && one != nil && string(one.Key) != string(key):
-		return second
-	case one != nil && two != nil && string(one.Key) != string(key):
-		first.Store(two)
-		second.Store(one)
-		return second
+// valid reports whether a query can get what a slot has at a place. The slot is read after the place.
+func (r *recent) valid(s *slot, e *remembered) bool {
+	return e != nil && e.asOf >= s.changed.Load() && e.asOf >= r.all.Load() && (e.Expire == 0 || e.Expire > time.Now().UnixMilli())
+}
+
+// place returns where to put a key in its slot: where the key is, else where nothing valid is, else the place of the older entry.
+// REQUIRES: r.mu
+func (r *recent) place(s *slot, key []byte) *atomic.Pointer[remembered] {
+	for i := range s.entries {
+		if e := s.entries[i].Load(); e != nil && string(e.Key) == string(key) {
+			return &s.entries[i]
+		}
 	}
-	return first
+	for i := range s.entries {
+		if !r.valid(s, s.entries[i].Load()) {
+			return &s.entries[i]
+		}
+	}
+	older := s.entries[0].Load()
+	s.entries[0].Store(s.entries[1].Load())
+	s.entries[1].Store(older)
+	return &s.entries[1]
 }
 
 // drop forgets the entry at a place of a slot. REQUIRES: r.mu

@@ -121,7 +121,7 @@ func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
 	}
 }
 
-// Two keys of one slot are both remembered. A third one, when it is asked for again, takes the place of the one that is there longer.
+// Two keys of one slot are both remembered. A third one that is missed twice takes the place of the older one.
 func TestKeysOfOneSlotAreRemembered(t *testing.T) {
 	t.Parallel()
 	r := &recent{held: new(atomic.Int64)}
@@ -155,5 +155,66 @@ func TestKeysOfOneSlotAreRemembered(t *testing.T) {
 	}
 	if want := int64(fewSlots)*int64(unsafe.Sizeof(slot{})) + sizeOf(entry(keys[1], "one", 1)) + sizeOf(entry(keys[2], "one", 1)); r.held.Load() != want {
 		t.Errorf("%d bytes are held and not %d", r.held.Load(), want)
+	}
+}
+
+// A key that is put again stays at its place, and a mark forgets both keys of a slot.
+func TestAKeyIsAtOnePlaceOfItsSlot(t *testing.T) {
+	t.Parallel()
+	r, a, b := crowdedSlot(t)
+	before := r.held.Load()
+	for _, key := range []string{b, a, b} {
+		r.keep(entry(key, "one", 1), 1)
+	}
+	if r.held.Load() != before {
+		t.Errorf("%d bytes are held of two keys, and %d after each was read again", before, r.held.Load())
+	}
+	r.mark([]byte(a), 2)
+	for _, key := range []string{a, b} {
+		if _, there, _ := r.get([]byte("\x04"+key), 2); there {
+			t.Errorf("%s is remembered", key)
+		}
+	}
+	if r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)) {
+		t.Errorf("%d bytes are held of no key", r.held.Load())
+	}
+}
+
+// In the last memory of the node a key that is missed twice takes the place of one that is not read.
+func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
+	t.Parallel()
+	r, a, b := crowdedSlot(t)
+	r.mark([]byte(a), 2)
+	r.keep(entry(a, "one", 1), 2)
+	r.held.Add(recentBytes - r.held.Load())
+	for i, want := range []bool{false, true} {
+		if _, _, keep := r.get([]byte("\x04"+b), 2); keep != want {
+			t.Errorf("missed %d times it is to be kept: %v", i+1, keep)
+		}
+	}
+	r.keep(entry(b, "one", 1), 2)
+	if _, there, _ := r.get([]byte("\x04"+b), 2); !there {
+		t.Error("it is not remembered")
+	}
+	r.keep(entry(b, "old", 1), 1) // read by a query that began before the mark
+	if e, _, _ := r.get([]byte("\x04"+b), 2); string(e.Value) != "one" {
+		t.Errorf("%q is remembered", e.Value)
+	}
+}
+
+// crowdedSlot returns two keys of one slot, which are remembered.
+func crowdedSlot(t *testing.T) (r *recent, a, b string) {
+	t.Helper()
+	r = &recent{held: new(atomic.Int64)}
+	a = "first"
+	r.keep(entry(a, "one", 1), 1)
+	table := *r.table.Load()
+	of, _ := slotOf(table, []byte(a))
+	for i := 0; ; i++ {
+		b = fmt.Sprint(i)
+		if s, _ := slotOf(table, []byte(b)); s == of {
+			r.keep(entry(b, "one", 1), 1)
+			return r, a, b
+		}
 	}
 }
