@@ -19,3 +19,30 @@ func TestKeysOfADetachedCommitAreItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// Keys of inputs of queries become parts of outputs, which the caller keeps. Its own keys stay as they are.
+func TestKeysOfDetachedQueriesAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := []byte("a")
+	keys := []Key{{b}, {b, 7}}
+	for _, c := range []struct {
+		in   interface{ Detach() any }
+		keys func(any) []Key
+	}{
+		{&GetInput{Key: keys[0]}, func(in any) []Key { return []Key{in.(*GetInput).Key} }},
+		{&GetManyInput{Keys: keys}, func(in any) []Key { return in.(*GetManyInput).Keys }},
+	} {
+		for _, own := range c.keys(c.in.Detach()) {
+			own[0].([]byte)[0] = 'z'
+			own[0] = "z"
+		}
+	}
+	if _, is := keys[1][1].(int); string(b) != "a" || !is {
+		t.Errorf("the keys of the caller are %v", keys)
+	}
+	for i, key := range keys {
+		if part, is := key[0].([]byte); !is || string(part) != "a" {
+			t.Errorf("key %d of the caller is %v", i, key)
+		}
+	}
+}

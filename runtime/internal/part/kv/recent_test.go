@@ -2,7 +2,11 @@ package kv
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -199,6 +203,58 @@ func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
 	r.keep(entry(b, "old", 1), 1) // read by a query that began before the mark
 	if e, _, _ := r.get([]byte("\x04"+b), 2); string(e.Value) != "one" {
 		t.Errorf("%q is remembered", e.Value)
+	}
+}
+
+// Readers beside a writer, and several keys of each slot: each reads what its version has. A version v writes v to one key, or
+// to all.
+func TestReadersBesideAWriterReadTheirVersion(t *testing.T) {
+	t.Parallel()
+	const keys, versions, all = 3 * fewSlots, 5_000, -1
+	var wrote [versions + 1]int // the key that a version writes
+	var applied atomic.Uint64
+	r := &recent{held: new(atomic.Int64)}
+	var hits atomic.Int64
+	var readers sync.WaitGroup
+	for n := range 4 {
+		readers.Go(func() {
+			for rng := rand.New(rand.NewPCG(uint64(n), 0)); ; {
+				view := applied.Load()
+				if view == versions {
+					return
+				}
+				key := rng.IntN(keys)
+				wrote, is := wrote[:view+1], view
+				for is > 0 && wrote[is] != key && wrote[is] != all {
+					is--
+				}
+				runtime.Gosched() // the writer may go on
+				e, there, keep := r.get([]byte("\x04"+strconv.Itoa(key)), engine.Version(view))
+				if there {
+					hits.Add(1)
+					if want := fmt.Sprint(is); string(e.Value) != want || e.Version != engine.Version(is) {
+						t.Errorf("as of %d key %d is %q and not %q", view, key, e.Value, want)
+						return
+					}
+				} else if keep {
+					r.keep(entry(strconv.Itoa(key), fmt.Sprint(is), engine.Version(is)), engine.Version(view))
+				}
+			}
+		})
+	}
+	for v, rng := 1, rand.New(rand.NewPCG(9, 9)); v <= versions; v++ {
+		if wrote[v] = rng.IntN(keys); rng.IntN(200) == 0 {
+			wrote[v] = all
+			r.mark(nil, engine.Version(v))
+		} else {
+			r.mark([]byte(strconv.Itoa(wrote[v])), engine.Version(v))
+		}
+		applied.Store(uint64(v))
+		runtime.Gosched()
+	}
+	readers.Wait()
+	if hits.Load() == 0 {
+		t.Error("nothing was remembered")
 	}
 }
 
