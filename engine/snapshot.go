@@ -17,14 +17,19 @@ import (
 // Close. An open snapshot keeps Pebble from dropping what it sees, so it should
 // not stay open for long.
 type Snapshot struct {
+	*opened
+	now int64
+}
+
+// An opened is what the snapshots of one state share.
+type opened struct {
 	store *Store
 	id    keyspace.ActorID
 	snap  *pebble.Snapshot
-	now   int64
 	err   error // why there is no snapshot
 	done  atomic.Bool
 
-	prev, next *Snapshot // in the store's list
+	prev, next *opened // in the store's list
 }
 
 // Snapshot returns the state of the actor as of its last applied commit. What
@@ -35,7 +40,7 @@ func (sp *Space) Snapshot() *Snapshot { return sp.SnapshotAt(turnClock()) }
 // expired.
 func (sp *Space) SnapshotAt(nowMS int64) *Snapshot {
 	s := sp.store
-	sn := &Snapshot{store: s, id: sp.id, now: nowMS}
+	sn := &Snapshot{&opened{store: s, id: sp.id}, nowMS}
 	if sn.err = s.enter(); sn.err != nil {
 		return sn
 	}
@@ -43,12 +48,15 @@ func (sp *Space) SnapshotAt(nowMS int64) *Snapshot {
 	sn.snap = s.db.NewSnapshot()
 	s.snapshots.mu.Lock()
 	if sn.next = s.snapshots.open; sn.next != nil {
-		sn.next.prev = sn
+		sn.next.prev = sn.opened
 	}
-	s.snapshots.open = sn
+	s.snapshots.open = sn.opened
 	s.snapshots.mu.Unlock()
 	return sn
 }
+
+// At returns the same state with another clock, in Unix ms. Closing one of them closes both.
+func (sn *Snapshot) At(nowMS int64) *Snapshot { return &Snapshot{sn.opened, nowMS} }
 
 // enter begins a read.
 func (sn *Snapshot) enter() error {

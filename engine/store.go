@@ -71,7 +71,7 @@ type Store struct {
 	}
 	snapshots struct {
 		mu   sync.Mutex
-		open *Snapshot // list of all that are open
+		open *opened // list of all that are open
 	}
 	metrics struct {
 		commits, commitBytes, stalls atomic.Uint64

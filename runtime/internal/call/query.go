@@ -126,7 +126,8 @@ func (r *Query) close() {
 	r.Actor.ReleaseView(r.View)
 }
 
-// Snapshot returns the database as of the view.
+// Snapshot returns the database as of the view. What has expired when the query reads first is absent, though another query of the view
+// may have read it before.
 //
 // REQUIRES: r.mu
 func (r *Query) Snapshot() (*engine.Snapshot, error) {
@@ -135,7 +136,7 @@ func (r *Query) Snapshot() (*engine.Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.snap = s
+		r.snap = s.At(time.Now().UnixMilli())
 	}
 	return r.snap, nil
 }

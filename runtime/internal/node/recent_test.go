@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -135,4 +136,40 @@ func TestAQueryReadsTheCommitThatItBeganWith(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+}
+
+// Queries that run at once share a snapshot. What has expired since the first of them took it is absent for the others.
+func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		soon := time.Now().Add(time.Second)
+		g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: kv.Key{"k"}, Value: host.Raw("1"), Expires: &soon}}}, nil)
+		list := func() (n int) {
+			var out kv.ListOutput
+			g.mustVerb("a", host.KVList, kv.ListInput{}, &out)
+			return len(out.Entries)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { // nothing is purged in the meantime
+			g.must("a", func(*puppet, host.Turn) error { time.Sleep(3 * time.Second); return nil })
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+				defer time.Sleep(2 * time.Second)
+				return r.KVList(host.KVQuery{}, new(host.KVPage))
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if n := list(); n != 1 {
+			t.Errorf("%d entries before one expires", n)
+		}
+		time.Sleep(time.Second)
+		if n := list(); n != 0 {
+			t.Errorf("%d entries after it has expired", n)
+		}
+		wg.Wait()
+	})
 }
