@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
@@ -62,6 +63,9 @@ func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 func (h *Turn) undo(to engine.Savepoint) {
 	h.K.Core.Rows.Rollback(to)
 	memoryOf(h.K.Core).scopes.Reset()
+	if r := attach.Get[*recent](&h.K.Core.Attached); r != nil && !slices.Contains(h.K.Participants(), kernel.Participant(r)) {
+		h.K.Enlist(r)
+	}
 }
 
 // KVUpdate implements kv.Committer.

@@ -21,11 +21,13 @@ import (
 
 // Part is the part for the key-value store.
 type Part struct {
+	// Remembered is how many bytes of entries awake actors have in memory, so that queries need not read them.
+	Remembered atomic.Int64
+
 	send     Send
 	database Database
 	log      Log
 	hub      hub
-	recent   atomic.Int64 // bytes of the entries that are remembered
 }
 
 // A Send is how a commit sends messages to a queue of the actor.

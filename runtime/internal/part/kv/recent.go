@@ -21,7 +21,8 @@ import (
 // any version from the entry's own on, up to the first mark after it. So a query needs no lock: a mark of a commit that its view
 // has is before the view.
 //
-// Turns and queries both make it, so a turn that has marked nothing began after everything that is remembered was read.
+// Turns and queries both make it, so a turn that has marked nothing began after everything that is remembered was read. What a
+// turn has marked counts no longer when the turn is undone.
 type recent struct {
 	held  *atomic.Int64 // bytes that all of the node remember
 	table atomic.Pointer[[]slot]
@@ -54,13 +55,16 @@ const (
 	manySlots   = 2048
 )
 
-var _ kernel.Facet = (*recent)(nil)
+var (
+	_ kernel.Facet    = (*recent)(nil)
+	_ kernel.Finisher = (*recent)(nil)
+)
 
 func recentOf(k *kernel.Kernel, of *attach.List) *recent {
 	if r := attach.Get[*recent](of); r != nil {
 		return r
 	}
-	r := attach.Make(of, func() *recent { return &recent{held: &kernel.PartOf[*Part](k).recent} })
+	r := attach.Make(of, func() *recent { return &recent{held: &kernel.PartOf[*Part](k).Remembered} })
 	if of.Ended.Load() { // nothing closes it
 		r.clear()
 	}
@@ -205,7 +209,36 @@ func (r *recent) mark(key []byte, version engine.Version) {
 }
 
 // Forget implements kernel.Facet.
-func (*recent) Forget(*kernel.Core, engine.Version) {}
+func (r *recent) Forget(_ *kernel.Core, version engine.Version) { r.unmark(version) }
+
+// Seal implements kernel.Participant.
+func (*recent) Seal(*kernel.Turn) error { return nil }
+
+// Succeeded implements kernel.Finisher: a turn that undid what it had changed may leave the version as it was.
+func (r *recent) Succeeded(t *kernel.Turn) { r.unmark(t.Core.Rows.Version()) }
+
+// unmark takes back the marks of versions after one, to which the write set was rolled back. Where there were any, what changed
+// last is taken to be of that version.
+func (r *recent) unmark(version engine.Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := uint64(version)
+	if r.last <= v {
+		return
+	}
+	r.last = v
+	lower := func(mark *atomic.Uint64) {
+		if mark.Load() > v {
+			mark.Store(v)
+		}
+	}
+	lower(&r.all)
+	if table := r.table.Load(); table != nil {
+		for i := range *table {
+			lower(&(*table)[i].changed)
+		}
+	}
+}
 
 // Close implements kernel.Facet.
 func (r *recent) Close(*kernel.Core) { r.clear() }

@@ -59,6 +59,35 @@ func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	}
 }
 
+// What a turn has marked that was undone keeps nobody from remembering, and what was marked before it holds.
+func TestMarksOfATurnThatWasUndoneCountNoLonger(t *testing.T) {
+	t.Parallel()
+	for _, key := range [][]byte{nil, []byte("a")} {
+		for _, table := range []bool{true, false} {
+			r := &recent{held: new(atomic.Int64)}
+			if table {
+				r.keep(entry("b", "one", 1), 1)
+			}
+			r.mark(key, 7)
+			r.unmark(7)
+			r.mark(key, 9)
+			r.unmark(8)
+			r.keep(entry("a", "old", 1), 6)
+			if _, there, _ := r.get([]byte("\x04a"), 8); there {
+				t.Errorf("%q, table %v: what was read before the change of 7 is remembered", key, table)
+			}
+			r.keep(entry("a", "new", 7), 8)
+			if e, _, _ := r.get([]byte("\x04a"), 8); string(e.Value) != "new" {
+				t.Errorf("%q, table %v: after turn 9 was undone %q is remembered", key, table, e.Value)
+			}
+			r.mark(key, 9) // another turn
+			if _, there, _ := r.get([]byte("\x04a"), 9); there {
+				t.Errorf("%q, table %v: what turn 9 has changed is remembered", key, table)
+			}
+		}
+	}
+}
+
 // A mark that came before the table grew holds, though its slot is gone.
 func TestRememberingMoreForgetsNoChange(t *testing.T) {
 	t.Parallel()
@@ -243,6 +272,14 @@ func TestReadersBesideAWriterReadTheirVersion(t *testing.T) {
 		})
 	}
 	for v, rng := 1, rand.New(rand.NewPCG(9, 9)); v <= versions; v++ {
+		if rng.IntN(3) == 0 { // a turn that is undone
+			r.mark([]byte(strconv.Itoa(rng.IntN(keys))), engine.Version(v))
+			if rng.IntN(50) == 0 {
+				r.mark(nil, engine.Version(v))
+			}
+			runtime.Gosched()
+			r.unmark(engine.Version(v - 1))
+		}
 		if wrote[v] = rng.IntN(keys); rng.IntN(200) == 0 {
 			wrote[v] = all
 			r.mark(nil, engine.Version(v))
