@@ -83,7 +83,7 @@ func (c *cursor) stand(ok bool) error {
 			return c.corrupt("not a row of a logical key")
 		}
 		c.prefix = append(c.prefix[:0], row[:n]...)
-		c.unescape(row[actorPrefix+2 : n-2])
+		c.unescape(row[actorPrefix+2:], n-2-actorPrefix-2)
 	}
 	if c.whole && isState(c.key) {
 		value, err := c.it.ValueAndErr()
@@ -105,7 +105,7 @@ func (c *cursor) stand(ok bool) error {
 // ends with the same bytes. It returns false for other rows.
 func (c *cursor) standWhole(row []byte) bool {
 	n := len(row) - len(metadataEnd)
-	return n >= actorPrefix+2 && string(row[n:]) == metadataEnd && c.unescape(row[actorPrefix+2:n])
+	return n >= actorPrefix+2 && string(row[n:]) == metadataEnd && c.unescape(row[actorPrefix+2:], n-actorPrefix-2)
 }
 
 // keep reads the prefix of a metadata row, before the iterator leaves it.
@@ -116,36 +116,38 @@ func (c *cursor) keep() {
 	}
 }
 
-// unescape reads the key of a wrapper, in which 00 FF stands for 00. It returns false if the wrapper ends within b.
-func (c *cursor) unescape(b []byte) bool {
-	if cap(c.key) < len(b)+8 {
-		c.key = make([]byte, 0, 2*len(b)+8)
+// unescape reads the key of a wrapper, in which 00 FF stands for 00, from the beginning of a row. It returns false if the wrapper
+// ends before end.
+func (c *cursor) unescape(row []byte, end int) bool {
+	if cap(c.key) < len(row)+8 {
+		c.key = make([]byte, 0, 2*len(row)+8)
 	}
 	key, n, i := c.key[:cap(c.key)], 0, 0
-	for i+8 <= len(b) {
-		x := binary.LittleEndian.Uint64(b[i:])
+	for i < end && i+8 <= len(row) {
+		x := binary.LittleEndian.Uint64(row[i:])
 		binary.LittleEndian.PutUint64(key[n:], x)
 		zero := (x - 0x0101010101010101) &^ x & 0x8080808080808080 // the lowest bit is that of the first byte 00
-		if zero == 0 {
-			n, i = n+8, i+8
-			continue
+		whole := bits.TrailingZeros64(zero) / 8                    // 8 without one
+		if whole >= end-i {
+			c.key = key[:n+end-i]
+			return true
 		}
-		to := bits.TrailingZeros64(zero)/8 + 1
-		if n, i = n+to, i+to; i == len(b) || b[i] != 0xFF {
-			return false
-		}
-		i++
-	}
-	for ; i < len(b); i++ {
-		key[n] = b[i]
-		n++
-		if b[i] == 0 {
-			if i++; i == len(b) || b[i] != 0xFF {
+		if n, i = n+whole, i+whole; whole < 8 {
+			if n, i = n+1, i+2; i > end || row[i-1] != 0xFF {
 				return false
 			}
 		}
 	}
-	c.key = c.key[:n]
+	for ; i < end; i++ {
+		key[n] = row[i]
+		n++
+		if row[i] == 0 {
+			if i++; i == end || row[i] != 0xFF {
+				return false
+			}
+		}
+	}
+	c.key = key[:n]
 	return true
 }
 

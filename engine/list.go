@@ -54,6 +54,7 @@ type view struct {
 	empty   bool     // the store has nothing of the actor
 	overlay *overlay // may be nil
 	ranges  []span
+	place   *place // may be nil
 }
 
 func (w *WriteSet) view() view {
@@ -90,6 +91,11 @@ func (v view) merge(start, end []byte, reverse bool) (*merged, error) {
 	}
 	if !v.empty {
 		var err error
+		if v.place != nil && !reverse {
+			if m.c, err = v.place.take(start, end); m.c != nil || err != nil {
+				return m, err
+			}
+		}
 		if m.c, err = newCursor(v.store, v.id, start, end, reverse); err != nil {
 			return nil, err
 		}
@@ -245,7 +251,12 @@ func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err err
 		if alone, err := m.alone(); err != nil {
 			return err
 		} else if alone {
-			if done, err := m.c.plain(&e, q, now, visit); done || err != nil {
+			done, err := m.c.plain(&e, q, now, visit)
+			if done && v.place != nil && q.After != nil {
+				v.place.keep(m.c, end)
+				m.c = nil
+			}
+			if done || err != nil {
 				return err
 			}
 		}

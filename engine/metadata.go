@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -147,9 +148,15 @@ func (m *metadata) inline(b []byte) (value []byte, ok bool) {
 	}
 	version, at := uvarintAt(b, at)
 	created, at := uvarintAt(b, at)
-	after, at := uvarintAt(b, at)
-	expire, at := uvarintAt(b, at)
-	size, at := uvarintAt(b, at)
+	var after, expire, size uint64
+	if at+3 <= len(b) && b[at]|b[at+1]|b[at+2] < 0x80 { // as most are
+		after, expire, size = uint64(b[at]), uint64(b[at+1]), uint64(b[at+2])
+		at += 3
+	} else {
+		after, at = uvarintAt(b, at)
+		expire, at = uvarintAt(b, at)
+		size, at = uvarintAt(b, at)
+	}
 	if size > ChunkSize || at+int(size) != len(b) {
 		return nil, false
 	}
@@ -162,6 +169,16 @@ func (m *metadata) inline(b []byte) (value []byte, ok bool) {
 // uvarintAt reads a number of up to 63 bits that begins at a position, and returns where the next one begins: behind the end
 // if there is no such number.
 func uvarintAt(b []byte, at int) (v uint64, next int) {
+	if at+8 <= len(b) {
+		x := binary.LittleEndian.Uint64(b[at:])
+		if last := ^x & 0x8080808080808080; last != 0 { // has the bit of the last byte; of each byte 7 bits are put together
+			n := bits.TrailingZeros64(last)
+			x &= 1<<n - 1
+			x = x&0x007F007F007F007F | x>>1&0x3F803F803F803F80
+			x = x&0x00003FFF00003FFF | x>>2&0x0FFFC0000FFFC000
+			return x&0x000000000FFFFFFF | x>>4&0x00FFFFFFF0000000, at + n/8 + 1
+		}
+	}
 	for shift := 0; at < len(b) && shift < 63; shift += 7 {
 		c := b[at]
 		at++

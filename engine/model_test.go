@@ -372,22 +372,48 @@ func (w *walker) checkList(l lister) {
 	w.checkEach(l, q, start, end)
 }
 
-// checkEach visits a part of a range, or all of it.
+// checkEach visits a range in parts, or only the first of them. Other visits come between them.
 func (w *walker) checkEach(l lister, q ListQuery, start, end []byte) {
-	want, most := w.model.list(start, end, q.Reverse), 1+w.rnd.IntN(40)
-	err := l.Each(q, func(e *Entry) bool {
-		if e.Key[0] == byte(keyspace.Expiry.Kind) {
-			return true // the index is the engine's business
+	want := w.model.list(start, end, q.Reverse)
+	for stopped := true; stopped; {
+		most := 1 + w.rnd.IntN(40)
+		stopped = false
+		err := l.Each(q, func(e *Entry) bool {
+			if e.Key[0] == byte(keyspace.Expiry.Kind) {
+				return true // the index is the engine's business
+			}
+			fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0], "each %+v: key %x, want the rest to be %x", q, e.Key, want)
+			if fatalIf(w.t, q.KeysOnly != (e.Value == nil), "each %+v: value %x", q, e.Value); !q.KeysOnly {
+				w.checkEntry(*e, w.model.entries[want[0]])
+			}
+			want = want[1:]
+			most--
+			if stopped = most == 0; stopped {
+				q.After = clone(e.Key)
+			}
+			return !stopped
+		})
+		fatalIf(w.t, err != nil || !stopped && len(want) > 0, "each %+v: %v, and misses %x", q, err, want)
+		switch w.rnd.IntN(6) {
+		case 0:
+			return
+		case 1: // the rest of another range, from the same key
+			other := ListQuery{Start: start, End: w.randomKey(), After: q.After}
+			left := w.model.list(start, other.End, false)
+			must(w.t, l.Each(other, func(e *Entry) bool {
+				for len(left) > 0 && q.After != nil && left[0] <= string(q.After) {
+					left = left[1:]
+				}
+				if e.Key[0] != byte(keyspace.Expiry.Kind) {
+					fatalIf(w.t, len(left) == 0 || string(e.Key) != left[0], "each %+v: key %x, want the rest to be %x", other, e.Key, left)
+					left = left[1:]
+				}
+				return w.rnd.IntN(20) != 0
+			}))
+		case 2:
+			must(w.t, l.Each(ListQuery{}, func(*Entry) bool { return w.rnd.IntN(5) != 0 }))
 		}
-		fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0], "each %+v: key %x, want the rest to be %x", q, e.Key, want)
-		if fatalIf(w.t, q.KeysOnly != (e.Value == nil), "each %+v: value %x", q, e.Value); !q.KeysOnly {
-			w.checkEntry(*e, w.model.entries[want[0]])
-		}
-		want = want[1:]
-		most--
-		return most > 0
-	})
-	fatalIf(w.t, err != nil || most > 0 && len(want) > 0, "each %+v: %v, and misses %x", q, err, want)
+	}
 }
 
 // checkListOf reads all pages of a query, which is for the range from start to end.

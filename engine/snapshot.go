@@ -28,6 +28,7 @@ type opened struct {
 	snap  *pebble.Snapshot
 	err   error // why there is no snapshot
 	done  atomic.Bool
+	place place
 
 	prev, next *opened // in the store's list
 }
@@ -103,13 +104,22 @@ func (sn *Snapshot) List(q ListQuery) (Page, error) {
 	return view{store: sn.snap, id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
 }
 
-// Each is [WriteSet.Each] as of the snapshot.
+// Each is [WriteSet.Each] as of the snapshot. A visit with After that visit stops is expected to go on with After: an iterator stays open
+// until DropPlace or Close, which keeps memory and files that the store has replaced.
 func (sn *Snapshot) Each(q ListQuery, visit func(*Entry) bool) error {
 	if err := sn.enter(); err != nil {
 		return err
 	}
 	defer sn.store.leave()
-	return view{store: sn.snap, id: sn.id}.entries(&q, sn.now, visit)
+	return view{store: sn.snap, id: sn.id, place: &sn.place}.entries(&q, sn.now, visit)
+}
+
+// DropPlace says that no visit that was stopped goes on.
+func (sn *Snapshot) DropPlace() {
+	if sn.enter() == nil {
+		sn.place.drop()
+		sn.store.leave()
+	}
 }
 
 // Close releases the snapshot. A second Close does nothing.
@@ -135,7 +145,12 @@ func (sn *Snapshot) Close() error {
 		sn.next.prev = sn.prev
 	}
 	s.snapshots.mu.Unlock()
-	return sn.snap.Close()
+	return sn.close()
+}
+
+func (o *opened) close() error {
+	o.place.close()
+	return o.snap.Close()
 }
 
 // closeSnapshots closes all snapshots. REQUIRES: the store is closed.
@@ -143,7 +158,7 @@ func (s *Store) closeSnapshots() error {
 	var errs []error
 	for sn := s.snapshots.open; sn != nil; sn = sn.next {
 		if !sn.done.Swap(true) {
-			errs = append(errs, sn.snap.Close())
+			errs = append(errs, sn.close())
 		}
 	}
 	return errors.Join(errs...)

@@ -104,6 +104,74 @@ func TestTwoSpacesOfOneActorNeverBothCommit(t *testing.T) {
 	wantValue(t, sp.Writes(), []byte{1}, fmt.Sprint(sp.Head().Version))
 }
 
+// A snapshot goes on where a visit with After was stopped, of which nothing is left when it is closed, or the store is.
+func TestAStoppedVisitGoesOnUntilTheSnapshotIsClosed(t *testing.T) {
+	for _, end := range []string{"snapshot", "store", "place", "in a visit"} {
+		r := newRig(t, Options{})
+		for i := range 9 {
+			put(t, r.w, kv(fmt.Sprint(i)), "v")
+		}
+		r.commit()
+		sn := r.sp.Snapshot()
+		var seen []string
+		q := ListQuery{Prefix: kv("")}
+		page := func(n int) {
+			must(t, sn.At(0).Each(q, func(e *Entry) bool {
+				seen, q.After = append(seen, string(e.Key[1:])), clone(e.Key)
+				n--
+				return n > 0
+			}))
+		}
+		page(1)
+		errorIf(t, sn.place.c != nil, "the first page left an iterator")
+		for range 3 {
+			page(2)
+			at := sn.place.c
+			errorIf(t, at == nil || !bytes.Equal(at.key, q.After), "no iterator is where the visit was stopped")
+		}
+		same(t, strings.Join(seen, ""), "0123456")
+		switch end {
+		case "snapshot":
+			must(t, sn.Close())
+		case "place":
+			sn.DropPlace()
+			errorIf(t, sn.place.c != nil, "an iterator is left")
+			page(9)
+			same(t, strings.Join(seen, ""), "012345678")
+		case "in a visit": // which is not allowed
+			must(t, sn.Each(q, func(*Entry) bool { sn.Close(); return false }))
+		}
+		must(t, r.Close()) // Pebble refuses it while there is an iterator
+		must(t, sn.Close())
+		sn.DropPlace()
+	}
+}
+
+func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, key := range []string{"0", "a", "a\x00b", "c", "d"} {
+		put(t, r.w, kv(key), "v")
+	}
+	r.commit()
+	sn := r.sp.Snapshot()
+	defer sn.Close()
+	for want, q := range map[string]ListQuery{
+		"a\x00b c":   {After: kv("a"), End: kv("d")},
+		"a\x00b":     {After: kv("a"), End: kv("b")},
+		"a\x00b c d": {After: kv("a"), End: nil},
+		"c d":        {Start: kv("a\x01"), End: kv("e")},
+		"d":          {After: kv("c"), End: kv("e")},
+		"d c a\x00b": {Start: kv("a\x00"), End: kv("e"), Reverse: true},
+	} {
+		end := kv("e")
+		must(t, sn.Each(ListQuery{After: kv("0"), End: end}, func(*Entry) bool { return false }))
+		end[1] = 'd' // the caller may use it again
+		var got []string
+		must(t, sn.Each(q, func(e *Entry) bool { got = append(got, string(e.Key[1:])); return true }))
+		same(t, strings.Join(got, " "), want)
+	}
+}
+
 func TestClosedStoreRefusesEverything(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put([]byte{1}, "a")

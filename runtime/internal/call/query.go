@@ -117,6 +117,9 @@ func (r *Query) close() {
 	r.mu.Lock()
 	r.Closed = true
 	r.mu.Unlock()
+	if r.snap != nil {
+		r.snap.DropPlace()
+	}
 	if r.Session != nil {
 		r.Session.End()
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -14,6 +15,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	kvpart "github.com/cairn-run/cairn/runtime/internal/part/kv"
 )
 
 // Queries read entries from memory as they are in the commit that they read, whatever changes them: puts, deletes, ranges,
@@ -52,6 +55,10 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 		case 31, 32, 33, 34:
 			delete(model, name)
 			commit(kv.Mutation{Op: "put", Key: key, Value: host.Raw("1"), Expires: &past})
+		case 35, 36, 37, 38:
+			for _, d := range undone(mustPack(t, key)) {
+				_ = g.do("a", d)
+			}
 		default:
 			var out kv.GetOutput
 			g.mustVerb("a", host.KVGet, kv.GetInput{Key: key}, &out)
@@ -62,6 +69,50 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 			if got != model[name] {
 				t.Fatalf("step %d: %s is %q and not %q", step, name, got, model[name])
 			}
+		}
+	}
+}
+
+// undone are turns that change an entry and then nothing.
+func undone(key []byte) map[string]deed {
+	no := errors.New("no")
+	put := func(h host.Turn) error { return h.KVPut(key, []byte("never"), host.EncodedText, time.Time{}) }
+	return map[string]deed{
+		"a put": func(_ *puppet, h host.Turn) error { return errors.Join(put(h), no) },
+		"a range": func(_ *puppet, h host.Turn) error {
+			_, err := h.KVDeleteRange(nil, nil)
+			return errors.Join(put(h), err, no)
+		},
+		"an update": func(_ *puppet, h host.Turn) error {
+			if undone, err := h.(kv.Committer).KVUpdate(func() error { return errors.Join(put(h), no) }); !undone {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+// A turn that was undone leaves memory as useful as it was: the next read of its keys is remembered.
+func TestATurnThatWasUndoneKeepsNothingFromBeingRemembered(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	key := kv.Key{"k"}
+	commit := kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: key, Value: host.Raw("1")}}}
+	g.mustVerb("a", host.KVCommit, commit, new(kv.CommitOutput))
+	remembered := &kernel.PartOf[*kvpart.Part](g.Kernel).Remembered
+	read := func() int64 {
+		g.mustVerb("a", host.KVGet, kv.GetInput{Key: key}, new(kv.GetOutput))
+		return remembered.Load()
+	}
+	want := read()
+	for name, d := range undone(mustPack(t, key)) {
+		_ = g.do("a", d)
+		if remembered.Load() >= want {
+			t.Errorf("%s: the entry is remembered though the turn may change it", name)
+		}
+		if got := read(); got != want {
+			t.Errorf("%s: after it %d bytes are remembered and not %d", name, got, want)
 		}
 	}
 }
@@ -171,5 +222,62 @@ func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 			t.Errorf("%d entries after it has expired", n)
 		}
 		wg.Wait()
+	})
+}
+
+// What a query that has ended has listed does not keep files that the store has replaced, though another query reads the same commit.
+func TestAListingThatHasEndedKeepsNoFiles(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			for i := range 100 {
+				random := rand.New(rand.NewPCG(uint64(i), 0))
+				value := make([]byte, 1000)
+				for i := range value {
+					value[i] = byte(random.Uint32())
+				}
+				if err := h.KVPut(packed("k", i), value, host.EncodedBytes, time.Time{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		files := func() uint64 {
+			if err := g.store.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // in which replaced files are removed
+			return g.store.Metrics().DiskBytes
+		}
+		before := files()
+		other, end := make(chan error), make(chan struct{})
+		go func() {
+			other <- g.look("a", func(_ *puppetState, r host.Reader) error {
+				_, _, err := r.KVGet(packed("no", 0))
+				<-end
+				return err
+			})
+		}()
+		synctest.Wait()
+		if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+			var page host.KVPage
+			for range 3 {
+				if err := r.KVList(host.KVQuery{After: page.Next, Limit: 10}, &page); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.KVPut(packed("k", 0), []byte("x"), host.EncodedBytes, time.Time{})
+		})
+		if after := files(); after > before+50_000 { // the values have 100,000
+			t.Errorf("%d bytes of files, %d before", after, before)
+		}
+		close(end)
+		if err := <-other; err != nil {
+			t.Error(err)
+		}
 	})
 }
