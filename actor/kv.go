@@ -90,9 +90,9 @@ func (kv ReadKV) list(span keyRange, err error, opts []ListOption) iter.Seq2[Ent
 		p := newPager(kv.r, span, l)
 		p.page.Reuse = l.borrowed
 		for p.next() {
-			for i := range p.page.Len() {
-				key, value, info := p.page.Entry(i)
-				if !yield(Entry{key, value, *info}, nil) {
+			for i := range p.page.Entries {
+				e := (*Entry)(&p.page.Entries[i])
+				if !yield(*e, nil) {
 					return
 				}
 			}
@@ -270,7 +270,7 @@ func boundedRange(from, to tuple.Tuple) (span keyRange, err error) {
 	return span, nil
 }
 
-// A pager reads a range of the store page by page. Nothing is open between them.
+// A pager reads a range of the store page by page.
 type pager struct {
 	r    host.Reader
 	q    host.KVQuery
@@ -296,8 +296,8 @@ func (p *pager) next() bool {
 	if p.err = p.r.KVList(p.q, &p.page); p.err != nil {
 		return false
 	}
-	p.end = p.page.Next == nil || p.left > 0 && p.left == p.page.Len()
-	p.left -= p.page.Len()
+	p.end = p.page.Next == nil || p.left > 0 && p.left == len(p.page.Entries)
+	p.left -= len(p.page.Entries)
 	p.q.After, p.q.MaxBytes = p.page.Next, min(4*p.q.MaxBytes, pageBytes)
 	return true
 }

@@ -33,7 +33,7 @@ func TestListingsOfManyPages(t *testing.T) {
 		check := func(what string, e *actor.Entry, i int, keys bool) {
 			key, err := e.Key.Unpack()
 			want := tuple.Tuple{"u", int64(i), []byte{0, 1}}
-			if err != nil || tuple.Compare(key, want) != 0 || keys != (e.Value == nil) || !keys && !bytes.Equal(e.Value, value(i)) ||
+			if err != nil || tuple.Compare(key, want) != 0 || keys != (e.Value == nil) || !keys && !bytes.Equal(e.Value, value(i)) || e.Size != len(value(i)) ||
 				e.Version == 0 || e.Created().IsZero() || !e.Updated().Equal(e.Created()) || e.Expire().IsZero() != (i%3 != 0) {
 				t.Errorf("%s: entry %d is %s, %d bytes, %+v, %v", what, i, key, len(e.Value), e.Expire(), err)
 			}

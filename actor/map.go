@@ -242,15 +242,15 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 		p.page.Reuse = !own
 		e := new(MapEntry[K, V]) // for all, which saves much
 		for p.next() {
-			for i := range p.page.Len() {
-				key, value, info := p.page.Entry(i)
+			for i := range p.page.Entries {
+				stored := &p.page.Entries[i]
 				if own {
 					e = new(MapEntry[K, V])
 				}
-				*e = mapEntry[K, V](info)
-				err := decodeKey(key[len(m.prefix):], m.form, &e.Key)
+				*e = mapEntry[K, V](&stored.KVInfo)
+				err := decodeKey(stored.Key[len(m.prefix):], m.form, &e.Key)
 				if err == nil && !p.q.KeysOnly {
-					err = m.values.Decode(host.CBOR, value, &e.Value)
+					err = m.values.Decode(host.CBOR, stored.Value, &e.Value)
 				}
 				if err != nil {
 					yield(MapEntry[K, V]{}, valueError(m.decl, err))

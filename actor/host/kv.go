@@ -3,12 +3,14 @@ package host
 import (
 	"slices"
 	"time"
+
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 // A KVEntry is one entry of an actor's key-value store.
 type KVEntry struct {
-	// Key is a packed tuple; it and Value must not be changed.
-	Key, Value []byte
+	Key   tuple.Packed // neither it nor Value may be changed
+	Value []byte
 	KVInfo
 }
 
@@ -18,6 +20,8 @@ type KVInfo struct {
 	Version uint64
 	// CreatedMS, UpdatedMS and ExpireMS are the times in Unix milliseconds; 0 is never.
 	CreatedMS, UpdatedMS, ExpireMS int64
+	// Size is how many bytes the value has, also where it is left out.
+	Size int
 	// Encoding says what the value is.
 	Encoding Encoding
 }
@@ -55,21 +59,13 @@ type KVQuery struct {
 // A KVPage is one page of a listing. Keys and values stay valid when it is filled again, in blocks of up to 64 KiB, which are in
 // memory as long as one of them is; unless Reuse is set.
 type KVPage struct {
+	Entries []KVEntry
 	// Next is the last key of a page that is full, and else nil: then nothing follows.
 	Next []byte
 	// Reuse uses the memory of keys and values for the next page.
 	Reuse bool
 
-	rows  []kvRow
-	block []byte   // to which entries are added
-	full  [][]byte // blocks before it
-}
-
-// A kvRow describes an entry. It has no pointer: the collector has nothing to do with a page.
-type kvRow struct {
-	KVInfo
-	block, at, key int32
-	value          int32 // bytes; -1 is none
+	block []byte // to which entries are added
 }
 
 // kvBlock is how many bytes a block of a page has, unless one entry has more.
@@ -79,58 +75,36 @@ const kvBlock = 64 << 10
 func (p *KVPage) Clear() {
 	if p.block = p.block[:0]; !p.Reuse {
 		p.block = nil
+		clear(p.Entries)
 	}
-	p.Next, p.rows, p.full = nil, p.rows[:0], nil
+	p.Next, p.Entries = nil, p.Entries[:0]
 }
 
-// Add copies an entry to the end of the page, to which up to so many more bytes are added in all, and returns where to say what is
-// known of it before the next is added.
-func (p *KVPage) Add(key, value []byte, most int) *KVInfo {
-	need, at, n := len(key)+len(value), len(p.block), len(p.rows)
-	if p.block == nil || cap(p.block)-at < need {
-		at = p.begin(need, most)
+// Add copies a key and a value to the end of the page, to which up to so many more bytes are added in all, and returns the entry. The
+// caller sets what is known of it.
+func (p *KVPage) Add(key, value []byte, most int) *KVEntry {
+	block, at, n := p.block, len(p.block), len(p.Entries)
+	if need := len(key) + len(value); block == nil || cap(block)-at < need {
+		block, at = p.begin(need, most), 0
 	}
-	p.block = p.block[:at+need]
-	copy(p.block[at:], key)
-	copy(p.block[at+len(key):], value)
-	if n == cap(p.rows) {
-		p.rows = slices.Grow(p.rows, 1)
+	block = append(append(block, key...), value...)
+	p.block = block
+	if n == cap(p.Entries) {
+		p.Entries = slices.Grow(p.Entries, 1)
 	}
-	p.rows = p.rows[:n+1]
-	r := &p.rows[n]
-	r.block, r.at, r.key, r.value = int32(len(p.full)), int32(at), int32(len(key)), int32(len(value))
-	if value == nil {
-		r.value = -1
+	p.Entries = p.Entries[:n+1]
+	e, mid := &p.Entries[n], at+len(key)
+	if e.Key, e.Value = block[at:mid:mid], block[mid:len(block):len(block)]; value == nil {
+		e.Value = nil
 	}
-	r.KVInfo = KVInfo{}
-	return &r.KVInfo
+	return e
 }
 
-// begin begins another block, and returns where the next entry is put in it.
-func (p *KVPage) begin(need, most int) int {
+// begin begins another block.
+func (p *KVPage) begin(need, most int) []byte {
 	size := max(need, min(kvBlock, most))
 	if p.Reuse { // with room for all of a page, and for the entry that ends it
 		size = need + min(kvBlock, max(most, 2*cap(p.block)))
 	}
-	if len(p.block) > 0 {
-		p.full = append(p.full, p.block)
-	}
-	p.block = make([]byte, 0, size)
-	return 0
-}
-
-// Len returns the number of entries.
-func (p *KVPage) Len() int { return len(p.rows) }
-
-// Entry returns an entry, counted from 0: its packed key, its value, and what is known of it.
-func (p *KVPage) Entry(i int) (key, value []byte, info *KVInfo) {
-	r := &p.rows[i]
-	block, at := p.block, r.at+r.key
-	if int(r.block) < len(p.full) {
-		block = p.full[r.block]
-	}
-	if r.value >= 0 {
-		value = block[at : at+r.value : at+r.value]
-	}
-	return block[r.at:at:at], value, &r.KVInfo
+	return make([]byte, 0, size)
 }

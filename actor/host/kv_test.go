@@ -16,15 +16,15 @@ func TestWhatIsReadFromAPageStaysWhenThePageIsFilledAgain(t *testing.T) {
 				if i == 1 {
 					value = nil
 				}
-				*page.Add([]byte{byte(n), byte(i)}, value, 1<<20) = KVInfo{Version: uint64(i), ExpireMS: int64(n)}
+				page.Add([]byte{byte(n), byte(i)}, value, 1<<20).KVInfo = KVInfo{Version: uint64(i), ExpireMS: int64(n)}
 			}
-			if page.Len() != 100 {
-				t.Fatal(page.Len())
+			if n := len(page.Entries); n != 100 {
+				t.Fatal(n)
 			}
-			for i := range page.Len() {
-				key, value, info := page.Entry(i)
+			for i := range page.Entries {
+				key, value, info := page.Entries[i].Key, page.Entries[i].Value, page.Entries[i].KVInfo
 				if !bytes.Equal(key, []byte{byte(n), byte(i)}) || (value == nil) != (i == 1) || i != 1 && len(value) != 10*i*i ||
-					bytes.Count(value, []byte{byte(n)}) != len(value) || *info != (KVInfo{Version: uint64(i), ExpireMS: int64(n)}) {
+					bytes.Count(value, []byte{byte(n)}) != len(value) || info != (KVInfo{Version: uint64(i), ExpireMS: int64(n)}) {
 					t.Fatalf("entry %d of page %d is %x, %d bytes, %+v", i, n, key, len(value), info)
 				}
 				if i == 10 {
@@ -75,8 +75,7 @@ func TestAnEmptyValueIsNoMissingOne(t *testing.T) {
 	var page KVPage
 	page.Add(nil, []byte{}, 10)
 	page.Add(nil, nil, 10)
-	_, empty, _ := page.Entry(0)
-	_, none, _ := page.Entry(1)
+	empty, none := page.Entries[0].Value, page.Entries[1].Value
 	if empty == nil || none != nil {
 		t.Errorf("%#v, %#v", empty, none)
 	}

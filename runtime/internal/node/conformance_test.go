@@ -383,9 +383,8 @@ func numbers[T any](items []T, err error, text func(T) string) (seen []int, _ er
 func keysOf(r host.Reader, q host.KVQuery) (keys [][]byte, err error) {
 	var page host.KVPage
 	err = r.KVList(q, &page)
-	for i := range page.Len() {
-		key, _, _ := page.Entry(i)
-		keys = append(keys, key)
+	for i := range page.Entries {
+		keys = append(keys, page.Entries[i].Key)
 	}
 	return keys, err
 }

@@ -59,7 +59,7 @@ var policy = []rule{
 	{pkg: "workflow", uses: []string{"workflow/internal/replay"}, never: []string{"net", "os"}, why: "what authors of workflow functions use: names for the implementation"},
 	{pkg: "workflow/internal/rowmap", never: []string{"net", "os"}, why: "the rows of a run in memory, for tests"},
 	{pkg: "workflow/internal/memory", uses: []string{"workflow/host", "workflow/internal/rowmap"}, never: []string{"net", "os"}, why: "a host of runs in memory, for tests"},
-	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
+	{pkg: "actor/host", uses: []string{"keyspace/tuple", "workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
 	{pkg: "actor/host/hosttest", uses: []string{"actor/host"}, never: []string{"net", "os"}, why: "what tests put before a node and on it"},
 	{pkg: "actor/host/kv", uses: []string{"actor/host", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "keys as callers write them"},
 	{pkg: "actor/host/token", uses: []string{"actor/host"}, never: []string{"net", "os"}, why: "tokens, and what they allow: no store"},

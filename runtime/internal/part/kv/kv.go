@@ -78,7 +78,8 @@ func infoOf(e *engine.Entry) (i host.KVInfo) {
 }
 
 func describe(i *host.KVInfo, e *engine.Entry) {
-	i.Version, i.CreatedMS, i.UpdatedMS, i.ExpireMS, i.Encoding = uint64(e.Version), e.Created, e.Updated, e.Expire, host.Encoding(e.Encoding)
+	i.Version, i.CreatedMS, i.UpdatedMS, i.ExpireMS = uint64(e.Version), e.Created, e.Updated, e.Expire
+	i.Size, i.Encoding = e.Size, host.Encoding(e.Encoding)
 }
 
 // fill reads a page.
@@ -92,7 +93,7 @@ func fill(rows engine.Reader, q *host.KVQuery, page *host.KVPage) error {
 	limit, room := cmp.Or(q.Limit, engine.DefaultListEntries), cmp.Or(q.MaxBytes, engine.DefaultListBytes)
 	return rows.Each(list, func(e *engine.Entry) bool {
 		key := e.Key[1:]
-		describe(page.Add(key, e.Value, room), e)
+		describe(&page.Add(key, e.Value, room).KVInfo, e)
 		limit--
 		if room -= len(key) + len(e.Value); limit > 0 && room > 0 {
 			return true
