@@ -250,24 +250,26 @@ func TestAFailedReadLosesNoLaterChunk(t *testing.T) {
 }
 
 func TestAFailedRowOfTotalsIsWrittenAgain(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	fail := true
-	r.refuse = func(key []byte) error {
-		if fail && keyspace.TraceBucket.Has(key) {
-			return errors.New("full")
+	for _, next := range []int64{hour0 + 1, hour0 + 60*minute} { // of the same hour, and of another
+		r, b := newRows(), NewBuffer(Options{Incarnation: 1})
+		fail := true
+		r.refuse = func(key []byte) error {
+			if fail && keyspace.TraceBucket.Has(key) {
+				return errors.New("full")
+			}
+			return nil
 		}
-		return nil
+		b.Add(made(1, hour0, hour0+1))
+		if err := b.Flush(r, r, hour0+minute); err == nil {
+			t.Error("Flush returned no error")
+		}
+		b.Committed(nil)
+		fail = false
+		b.Add(made(2, next, next+1))
+		flush(t, b, r, next+minute)
+		wantNumbers(t, "later", read(t, r, Query{}).Spans, 1, 2)
+		exact(t, b, r)
 	}
-	b.Add(made(1, hour0, hour0+1))
-	if err := b.Flush(r, r, hour0+minute); err == nil {
-		t.Error("Flush returned no error")
-	}
-	b.Committed(nil)
-	fail = false
-	b.Add(made(2, hour0+1, hour0+2))
-	flush(t, b, r, hour0+minute)
-	wantNumbers(t, "later", read(t, r, Query{}).Spans, 1, 2)
-	exact(t, b, r)
 }
 
 func TestBuffersAreBounded(t *testing.T) {

@@ -236,7 +236,7 @@ func (s *store) trim(r Reader, w Writer, h *hour, excess int64) error {
 	return nil
 }
 
-// writeTotals writes the changed rows. If that fails, the next flush reads all rows again and counts what they lack.
+// writeTotals writes the changed rows. What fails the next flush writes.
 func (s *store) writeTotals(w Writer) error {
 	for i := range s.hours {
 		h := &s.hours[i]
@@ -244,7 +244,6 @@ func (s *store) writeTotals(w Writer) error {
 			continue
 		}
 		if err := w.Put(keyspace.TraceBucket.Append(nil, h.bucket), h.totals.append(nil)); err != nil {
-			s.loaded = false
 			return fmt.Errorf("traces: %w", err)
 		}
 		h.changed = false
