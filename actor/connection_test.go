@@ -85,7 +85,7 @@ func TestConnectHooksStateIsStoredWhenItReturns(t *testing.T) {
 func TestAllConnectionsAreListedToTheLast(t *testing.T) {
 	onNode(t, func(r *rig) {
 		var want []string
-		for i := range 300 { // more than a page
+		for i := range 600 { // more than a page
 			_, id := r.client(fmt.Sprint(i))
 			want = append(want, id)
 		}

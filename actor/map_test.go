@@ -319,7 +319,7 @@ func TestEntriesExpireInTheFutureOnly(t *testing.T) {
 func TestRawStore(t *testing.T) {
 	inTurn(t, func(*actor.Type[counter]) {}, func(ctx *actor.Context) {
 		kv := ctx.KV()
-		for i := range 300 { // more than a page
+		for i := range 300 {
 			if err := kv.Put(tuple.Tuple{"u", i}, []byte{byte(i)}); err != nil {
 				t.Error(err)
 			}

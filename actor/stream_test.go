@@ -18,11 +18,11 @@ import (
 func TestAppendedItemsAreReadInOrder(t *testing.T) {
 	onNode(t, func(r *rig) {
 		var many []string
-		for i := range 300 { // more than a page
+		for i := range 600 { // more than a page
 			many = append(many, fmt.Sprint(i+1))
 		}
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			if last, err := r.tokens.Append(ctx, many...); err != nil || last != 300 {
+			if last, err := r.tokens.Append(ctx, many...); err != nil || last != 600 {
 				t.Errorf("append: %d %v", last, err)
 			}
 			if last, err := r.tokens.Append(ctx); last != 0 || err != nil {
@@ -38,7 +38,7 @@ func TestAppendedItemsAreReadInOrder(t *testing.T) {
 				}
 				next++
 			}
-			if info, err := r.tokens.Info(ctx); err != nil || info.Last != 300 || info.Closed || next != 301 {
+			if info, err := r.tokens.Info(ctx); err != nil || info.Last != 600 || info.Closed || next != 601 {
 				t.Errorf("info: %+v %v, up to %d", info, err, next)
 			}
 			for item, err := range r.lines.Named("build").Range(ctx, 0) {

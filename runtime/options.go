@@ -175,7 +175,7 @@ type Options struct {
 	// AuditMaxAge is how long the audit log keeps its records: 90 days if 0. See docs/operate/audit.md.
 	AuditMaxAge time.Duration
 	// TurnGrace is how long after its deadline a handler may still return before its turn is
-	// abandoned; 0 means 5 seconds.
+	// abandoned; 0 means 5 seconds. The node looks once a second, and so may abandon it up to a second later.
 	TurnGrace time.Duration
 	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which paces a
 	// restart; 0 means 256.
