@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -215,7 +216,7 @@ func (w *indexer) mapped(start, end []byte, most int) (list []mapped, more bool,
 	if start == nil {
 		start = []byte{}
 	}
-	rows, err := w.db.QueryContext(w.ctx, "SELECT key, id, version FROM main."+table(&w.ix)+"_map WHERE key >= ? AND key < ? ORDER BY key LIMIT ?", start, end, most+1)
+	rows, err := w.db.QueryContext(w.ctx, "SELECT key, id, version FROM main."+table(&w.ix)+"_map WHERE key >= ? AND key < ? ORDER BY key LIMIT "+strconv.Itoa(most+1), start, end)
 	if err != nil {
 		return nil, false, err
 	}
