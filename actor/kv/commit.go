@@ -131,6 +131,12 @@ func (m Mutation) For(ttl time.Duration) Mutation {
 	return m
 }
 
+// Until says when the entry ceases to exist, instead of [Mutation.For]: up to 100 years from now. An entry of the past is not there.
+func (m Mutation) Until(t time.Time) Mutation {
+	m.ttl = nil
+	return m.with(func(rest *hostkv.Mutation) { rest.Expires = &t })
+}
+
 // Within bounds the result of a [Sum] by numbers of its type; a zero Value is no bound. A result
 // that would pass them is an error, or the bound if clamp is set.
 func (m Mutation) Within(least, most Value, clamp bool) Mutation {

@@ -45,7 +45,7 @@ func Example() {
 		Mutations: []kv.Mutation{
 			kv.Put(ada, kv.JSON([]byte(`{"name":"Ada","age":36}`))),
 			kv.Put(kv.Key{"user", 8}, kv.JSON([]byte(`{"name":"Bob","age":17}`))).For(time.Hour),
-			kv.Put(kv.Key{"note"}, kv.Text("hello")),
+			kv.Put(kv.Key{"note"}, kv.Text("hello")).Until(time.Now().AddDate(1, 0, 0)),
 			kv.Put(kv.Key{"raw"}, kv.Bytes(nil)),
 			kv.Sum(visits, kv.JSON([]byte("9007199254740993"))),
 			kv.Sum(visits, kv.JSON([]byte("1"))).Within(kv.Value{}, kv.JSON([]byte("9007199254740993")), true),

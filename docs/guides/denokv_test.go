@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
@@ -119,6 +120,18 @@ func TestDenoKVOfNode(t *testing.T) {
 		}
 		if len(done) == 2 {
 			break
+		}
+	}
+	if got := run("enqueue.mjs", "http://"+rt.Addr()+"/actors/cell/a/-/kv"); got != "true\n" {
+		t.Errorf("for a cell the program printed %q", got)
+	}
+	for _, want := range []string{`{"job":1}`, `{"job":2}`} {
+		got, err := cell.Queues.Named("kv").Of(cell.Type.Ref(rt, "a")).Receive(t.Context(), handle.ReceiveConfig{Wait: time.Minute})
+		if err != nil || len(got) != 1 || string(got[0].Body) != want {
+			t.Fatalf("a cell received %v, %v, not %s", got, err, want)
+		}
+		if err := got[0].Ack(t.Context(), nil); err != nil {
+			t.Error(err)
 		}
 	}
 }

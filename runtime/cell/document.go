@@ -6,11 +6,13 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
 // A Document is a JSON document: the body of a message, an item of a stream. It is kept as it was written apart from
-// white space between tokens. In CBOR it is a byte string that holds JSON. An empty Document is null.
+// white space between tokens. In CBOR it is a byte string that holds JSON, or what has a form in JSON, as messages of Deno KV are. An
+// empty Document is null.
 type Document []byte
 
 // MarshalJSON returns d, or null if it is empty.
@@ -38,13 +40,18 @@ func (d Document) MarshalCBOR() ([]byte, error) {
 	return cbor.Marshal([]byte(d))
 }
 
-// UnmarshalCBOR takes a byte string that holds JSON, or null.
-func (d *Document) UnmarshalCBOR(b []byte) error {
+// UnmarshalCBOR takes a byte string that holds JSON, or anything else, which becomes JSON as kv.get shows it.
+func (d *Document) UnmarshalCBOR(b []byte) (err error) {
 	if len(b) == 1 && b[0] == cborNull {
 		*d = nil
 		return nil
 	}
-	text, err := unwrap(b)
+	var text []byte
+	if len(b) > 0 && b[0]>>5 == 2 {
+		text, err = unwrap(b)
+	} else {
+		text, err = value.Value{Encoding: host.EncodedCBOR, Data: b}.AppendJSON(nil)
+	}
 	if err != nil {
 		return err
 	}

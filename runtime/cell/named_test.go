@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,17 +13,31 @@ import (
 	"github.com/cairn-run/cairn/runtime/cell"
 )
 
-func TestOnlyDocumentsAreAppendedInCBOR(t *testing.T) {
+func TestDocumentsInCBORAreJSONInBytesOrCBOR(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		// In CBOR a document is a byte string that holds JSON, and nothing else gets in.
-		for _, item := range []string{"\x01", "\x43abc", "\xa0", "\x41\xff"} {
+		var want []string
+		for item, text := range map[string]string{
+			"\x41\x31": "1", "\x43abc": "", "\x41\xff": "",
+			"\x01": "1", "\xa0": "{}", "\xa1\x61a\x82\xf5\x61\x62": `{"a":[true,"b"]}`, "\xfb\x3f\xf8\x00\x00\x00\x00\x00\x00": "1.5", "\x81\x41\xff": `[{"$bytes":"/w=="}]`,
+		} {
 			input := "\xa2\x66stream\x63log\x65items\x81" + item
 			_, err := h.Call(t.Context(), &host.Request{
 				Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: host.StreamAppend, Codec: host.CBOR, Input: []byte(input),
 			})
-			if host.CodeOf(err) != host.InvalidArgument {
+			if text == "" && host.CodeOf(err) != host.InvalidArgument || text != "" && err != nil {
 				t.Errorf("an item %x: %v", item, err)
 			}
+			if text != "" {
+				want = append(want, text)
+			}
+		}
+		page, err := cell.Streams.Named("log").Of(cell.Type.Ref(h, "c")).Read(t.Context(), handle.Position{}, handle.ReadConfig{})
+		var got []string
+		for _, item := range page.Items {
+			got = append(got, string(item.Value))
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}, cell.Definition())
 }

@@ -174,12 +174,16 @@ func (im *importing) run(ctx context.Context, items iter.Seq2[kvfile.Item, error
 		im.next.Line = item.Line
 		m := kv.Put(item.Key, item.Value).For(0) // whatever the default of the scope
 		if !item.Expires.IsZero() {
-			left := item.Expires.Sub(im.now()).Truncate(time.Millisecond)
+			left := item.Expires.Sub(im.now())
 			if left <= 0 {
 				im.next.Expired++
 				continue
 			}
-			m = m.For(min(left, hostkv.MaxTTL*time.Millisecond))
+			if longest := hostkv.MaxTTL * time.Millisecond; left < longest-time.Hour { // clocks differ
+				m = m.Until(item.Expires)
+			} else {
+				m = m.For(longest)
+			}
 		}
 		im.next.Imported++
 		im.slice, im.at, im.bytes = append(im.slice, m), append(im.at, item.At), im.bytes+size
