@@ -215,12 +215,18 @@ func (im *importing) explain(ctx context.Context, err error) error {
 		return err
 	}
 	field := e.Metadata["field"]
+	if field == "" { // such as of a quota
+		field, _, _ = strings.Cut(e.Message, ": ")
+	}
 	index, rest, _ := strings.Cut(strings.TrimPrefix(field, "mutations["), "]")
 	i, numberErr := strconv.Atoi(index)
 	if field == index || numberErr != nil || i >= len(im.at) {
 		return im.c.explain(ctx, im.node(), host.Request{Address: im.a}, err)
 	}
-	there := *e.With("field", strings.TrimPrefix(rest, "."))
+	there := *e
+	if e.Metadata["field"] != "" {
+		there = *e.With("field", strings.TrimPrefix(rest, "."))
+	}
 	there.Message = im.at[i] + ": " + strings.TrimPrefix(e.Message, field+": ")
 	return &there
 }
