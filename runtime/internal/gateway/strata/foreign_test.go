@@ -35,7 +35,7 @@ func TestOneActorDoesNotTakeAllTheRoom(t *testing.T) {
 			code, refused = tx.do(many)
 		}
 	}
-	if !strings.Contains(refused, "the transactions of the actor take") {
+	if !strings.Contains(refused, "the transactions of this caller take") {
 		t.Errorf("the actor has room for %s", refused)
 	}
 	b := s.of("room/b").in("y")

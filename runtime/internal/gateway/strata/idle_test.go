@@ -11,8 +11,8 @@ import (
 // A transaction does not end as idle while a request uses it, however long the request takes.
 func TestATransactionInUseIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &sessions{open: make(map[sessionKey]*session), active: make(map[string]*usage)}
-		used, idles := &session{key: sessionKey{name: "used"}}, &session{key: sessionKey{name: "idle"}}
+		r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
+		used, idles := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "used"}}, &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "idle"}}
 		for _, s := range []*session{used, idles} {
 			s.tx, s.link = new(kv.Tx), new(link)
 			if err := r.begin(s); err != nil {
@@ -33,10 +33,10 @@ func TestATransactionInUseIsNotIdle(t *testing.T) {
 
 // Transactions that ended by themselves, or because they read too much, leave their room to others of their actor.
 func TestTheRoomOfTransactionsThatEnded(t *testing.T) {
-	r := &sessions{open: make(map[sessionKey]*session), active: make(map[string]*usage)}
+	r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
 	began := func(name string) *session {
 		t.Helper()
-		s := &session{key: sessionKey{name: name}, tx: new(kv.Tx), link: new(link)}
+		s := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: name}, tx: new(kv.Tx), link: new(link)}
 		if err := r.begin(s); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,13 @@ func TestTheRoomOfTransactionsThatEnded(t *testing.T) {
 			t.Errorf("%d: a transaction that has read too much goes on: %v", i, err)
 		}
 	}
-	if r.bytes != 0 || r.of(stays.key.actor).bytes != 0 {
-		t.Errorf("%d bytes are in use, and %d of the actor", r.bytes, r.of(stays.key.actor).bytes)
+	for _, k := range stays.key.takers() {
+		if r.taken[k] != (usage{transactions: 1}) {
+			t.Errorf("%+v has taken %+v", k, r.taken[k])
+		}
+	}
+	r.end(stays)
+	if len(r.taken) != 0 {
+		t.Errorf("after the last, %+v is taken", r.taken)
 	}
 }

@@ -21,8 +21,8 @@ import (
 // The limits of transactions.
 const (
 	idle          = 30 * time.Second
-	maxSessions   = 10_000           // transactions of a gateway
-	maxOfActor    = 100              // of an actor
+	maxSessions   = 20_000           // transactions of a gateway: see sessions.take
+	maxOfActor    = 200              // of an actor
 	maxBytes      = hostkv.MaxCommit // that one has read and is to write: no more than its commit takes
 	maxActorBytes = 32 << 20         // that all of an actor have
 	maxAllBytes   = 64 << 20         // that all of a gateway have
@@ -41,8 +41,17 @@ type sessionKey struct {
 }
 
 func keyOfSession(r *kvrest.Request, name string) sessionKey {
-	credentials := fmt.Sprintf("%q", [][]string{{r.Token}, r.R.Header["Authorization"], r.R.Header["Cookie"]})
-	return sessionKey{fmt.Sprintf("%q", append([]string{r.Address.Type}, r.Address.Key...)), sha256.Sum256([]byte(credentials)), name}
+	credentials := [][]string{{r.Token}}
+	if r.Token == "" { // what comes with an actor's token does not make another caller of it
+		credentials = append(credentials, r.R.Header["Authorization"], r.R.Header["Cookie"])
+	}
+	caller := sha256.Sum256(fmt.Appendf(nil, "%q", credentials))
+	return sessionKey{fmt.Sprintf("%q", append([]string{r.Address.Type}, r.Address.Key...)), caller, name}
+}
+
+// takers are what a session counts for: the caller at its actor, the actor, and the gateway.
+func (k sessionKey) takers() [3]sessionKey {
+	return [3]sessionKey{{k.actor, k.caller, ""}, {actor: k.actor}, {}}
 }
 
 // A session is one with a transaction. It is used by one request at a time.
@@ -69,25 +78,44 @@ type session struct {
 //
 // None has a timer: one that has rested too long ends when the next request about any comes.
 type sessions struct {
-	mu     sync.Mutex
-	open   map[sessionKey]*session // also such that lapsed
-	order  list.List               // with a transaction, the least recently used first
-	ended  list.List               // such that lapsed, the first first
-	active map[string]*usage       // of each actor
-	bytes  int
+	mu    sync.Mutex
+	open  map[sessionKey]*session // also such that lapsed
+	order list.List               // with a transaction, the least recently used first
+	ended list.List               // such that lapsed, the first first
+	taken map[sessionKey]usage    // of each taker
 }
 
-// usage is what the transactions of an actor take.
+// usage is what transactions take.
 type usage struct{ transactions, bytes int }
 
-// of returns the usage of an actor. REQUIRES: mu.
-func (r *sessions) of(actor string) *usage {
-	u := r.active[actor]
-	if u == nil {
-		u = new(usage)
-		r.active[actor] = u
+// take counts what a session takes more. A caller gets no more of its actor than it leaves free there, and an actor no more of the
+// gateway: so none takes all, and each that comes gets some. REQUIRES: mu.
+func (r *sessions) take(s *session, n usage) error {
+	takers := s.key.takers()
+	for i, most := range []usage{{maxOfActor, maxActorBytes}, {maxSessions, maxAllBytes}} {
+		mine, all, who := r.taken[takers[i]], r.taken[takers[i+1]], [...]string{"this caller", "this actor"}[i]
+		if n.transactions > 0 && mine.transactions+all.transactions+2*n.transactions > most.transactions {
+			return host.Errorf(host.Overloaded, "%s has %d transactions, and leaves the rest to others; one ends %s after its last command", who, mine.transactions, idle).Retry()
+		}
+		if n.bytes > 0 && mine.bytes+all.bytes+2*n.bytes > most.bytes {
+			return host.Errorf(host.Overloaded, "the transactions of %s take %d bytes, and leave the rest to others", who, mine.bytes).Retry()
+		}
 	}
-	return u
+	r.count(s, n)
+	return nil
+}
+
+// count is take without limits. REQUIRES: mu.
+func (r *sessions) count(s *session, n usage) {
+	s.bytes += n.bytes
+	for _, k := range s.key.takers() {
+		u := r.taken[k]
+		u.transactions += n.transactions
+		u.bytes += n.bytes
+		if r.taken[k] = u; u == (usage{}) {
+			delete(r.taken, k)
+		}
+	}
 }
 
 // sweep ends what has rested for too long. REQUIRES: mu.
@@ -117,13 +145,7 @@ func (r *sessions) lapse(s *session) {
 // drop takes a session out of those with a transaction. REQUIRES: mu.
 func (r *sessions) drop(s *session) {
 	r.order.Remove(s.place)
-	u := r.of(s.key.actor)
-	r.bytes -= s.bytes
-	u.bytes -= s.bytes
-	s.bytes = 0
-	if u.transactions--; u.transactions == 0 {
-		delete(r.active, s.key.actor)
-	}
+	r.count(s, usage{-1, -s.bytes})
 }
 
 // forget forgets that a session lapsed. REQUIRES: mu.
@@ -144,23 +166,13 @@ func (r *sessions) begin(s *session) error {
 		}
 		r.forget(was)
 	}
-	transactions := 0
-	if u := r.active[s.key.actor]; u != nil {
-		transactions = u.transactions
-	}
-	for _, limit := range []struct {
-		of        string
-		most, has int
-	}{{"actor", maxOfActor, transactions}, {"node", maxSessions, r.order.Len()}} {
-		if limit.has >= limit.most {
-			return host.Errorf(host.Overloaded, "the %s has %d transactions, which is the limit; one ends %s after its last command", limit.of, limit.most, idle).Retry()
-		}
+	if err := r.take(s, usage{transactions: 1}); err != nil {
+		return err
 	}
 	s.turn, s.used, s.users = make(chan struct{}, 1), now, 1
 	s.turn <- struct{}{}
 	s.place = r.order.PushBack(s)
 	r.open[s.key] = s
-	r.of(s.key.actor).transactions++
 	return nil
 }
 
@@ -248,19 +260,10 @@ func notActive(format string, args ...any) error {
 func (r *sessions) grow(s *session, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	u := r.of(s.key.actor)
-	switch {
-	case s.bytes+n > maxBytes:
+	if s.bytes+n > maxBytes {
 		return host.OverLimit("bytes of a transaction", maxBytes, int64(s.bytes+n))
-	case u.bytes+n > maxActorBytes:
-		return host.Errorf(host.Overloaded, "the transactions of the actor take %d bytes, which is the limit", maxActorBytes).Retry()
-	case r.bytes+n > maxAllBytes:
-		return host.Errorf(host.Overloaded, "the transactions of the node take %d bytes, which is the limit", maxAllBytes).Retry()
 	}
-	s.bytes += n
-	u.bytes += n
-	r.bytes += n
-	return nil
+	return r.take(s, usage{bytes: n})
 }
 
 // do adds mutations to the transaction of a session.

@@ -252,7 +252,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 		for i := range 100 {
 			s.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
 		}
-		s.in("more").fails(429, "CapacityExceeded", "the actor has 100 transactions", `{"TxnBegin":{}}`)
+		s.in("more").fails(429, "CapacityExceeded", "this caller has 100 transactions", `{"TxnBegin":{}}`)
 		s.of("room/b").in("more").want(`{"Session":"more"}`, `{"TxnBegin":{}}`)
 		s.in("s7").want(`{"Unit":null}`, `"TxnRollback"`)
 		s.in("more").want(`{"Session":"more"}`, `{"TxnBegin":{}}`)
@@ -269,6 +269,47 @@ func TestTransactionsAreBounded(t *testing.T) {
 		tx.want(`{"Session":"s7"}`, `{"TxnBegin":{}}`)
 		tx.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":["`+big+`"]}}`)
 	})
+}
+
+// A caller leaves transactions and room to others, with whatever headers it comes.
+func TestCallersShareTransactions(t *testing.T) {
+	s := open(t)
+	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":1}}`)
+	greedy := s.tok(`{"rights":["read"]}`)
+	many := `{"KvBatchGet":{"keys":[` + strings.Repeat(`"k",`, 999) + `"k"]}}` // counts as half a megabyte
+	begun, full := 0, 0
+	for i := range 102 {
+		status, got := greedy.request("POST", "execute", fmt.Sprintf(`{"session":"s%d","command":{"TxnBegin":{}}}`, i), fmt.Sprint("Cookie: c=", i))
+		if status == 200 {
+			begun++
+		} else {
+			greedy.failed(status, got, 429, "CapacityExceeded", "this caller has 100 transactions", "TxnBegin")
+		}
+		for range 13 { // more than so would be more than one may read
+			if full > 0 || status != 200 {
+				break
+			}
+			if status, got = greedy.in(fmt.Sprint("s", i)).do(many); strings.Contains(got, "the transactions of this caller take") {
+				full++ // and the transaction has ended
+			}
+		}
+	}
+	if begun-full != 100 || full != 1 {
+		t.Errorf("one caller has %d transactions, and %d did not get room", begun-full, full)
+	}
+	other := s.tok(`{"rights":["read","write"]}`)
+	for i := range 50 {
+		other.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
+	}
+	other.in("more").fails(429, "CapacityExceeded", "this caller has 50 transactions", `{"TxnBegin":{}}`)
+	s.in("s").want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	tx := other.in("s0")
+	for i := range 7 {
+		tx.want(`{"Version":null}`, fmt.Sprintf(`{"KvPut":{"key":"k","value":"%d%s"}}`, i, strings.Repeat("x", 1<<20-100)))
+	}
+	if status, got := tx.do(`"TxnCommit"`); status != 200 {
+		t.Error(got)
+	}
 }
 
 // Requests of one session come one after the other, and sessions beside each other. Each increment is counted once.

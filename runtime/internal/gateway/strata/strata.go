@@ -21,7 +21,7 @@ const (
 func New(call func(context.Context, *host.Request) (host.Reply, error), operation func(typ, method string) serve.Operation) *kvrest.Interface {
 	s := &server{stores: kv.NewOpener()}
 	s.sessions.open = make(map[sessionKey]*session)
-	s.sessions.active = make(map[string]*usage)
+	s.sessions.taken = make(map[sessionKey]usage)
 	return &kvrest.Interface{Call: call, Operation: operation, Form: Form, Status: status, Routes: []kvrest.Route{
 		{Verb: http.MethodPost, Path: "execute", Method: host.KVGet, Answer: s.execute},
 	}}
