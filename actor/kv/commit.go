@@ -173,7 +173,7 @@ type Result struct {
 	Version uint64
 	// Results has an element for each mutation, in order; none if a check failed.
 	Results []MutationResult
-	// Deleted counts the entries that all mutations removed.
+	// Deleted counts the entries that all mutations removed; 0 for a client whose token lacks the right read.
 	Deleted int64
 	// Resolved has what each placeholder stood for.
 	Resolved map[Placeholder]string
@@ -186,7 +186,7 @@ type MutationResult struct {
 	Value Value
 	// Expires is when the entry ceases to exist; zero for never.
 	Expires time.Time
-	// Deleted counts the entries that were removed.
+	// Deleted counts the entries that were removed; 0 for a client whose token lacks the right read.
 	Deleted int64
 }
 

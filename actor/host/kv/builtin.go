@@ -231,6 +231,8 @@ type CommitOutput struct {
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order.
 	Results []MutationResult `json:"results,omitempty"`
+	// Blind means that the results leave out how many entries were deleted, because the token of the caller lacks the right read.
+	Blind bool `json:"blind,omitempty"`
 	// Resolved has what each placeholder stood for: "uuidv7", "uuidv7:NAME" and "versionstamp".
 	Resolved map[string]string `json:"resolved,omitempty"`
 	// Sends has an element for each of the input.

@@ -363,6 +363,9 @@ func (c *cli) kvDeleteCommand(flags []bind.Flag) *cobra.Command {
 			if !out.OK {
 				return when.fault(t, key)
 			}
+			if out.Blind {
+				return t.result(map[string]bool{"blind": true}, "deleted what there was: the token may not read how many entries\n")
+			}
 			var deleted struct {
 				Deleted int64 `json:"deleted"`
 			}

@@ -110,6 +110,9 @@ func remove(r *kvrest.Request, m kv.Mutation) (int64, error) {
 	if _, err := r.Params(); err != nil {
 		return 0, err
 	}
+	if err := r.AllowRead(); err != nil {
+		return 0, err
+	}
 	out, err := commit(r, r.DoExisting, &kv.CommitInput{Mutations: []kv.Mutation{m}})
 	if err != nil {
 		if missing(err) {

@@ -162,6 +162,9 @@ func (d *removal) do(r *kvrest.Request, keys ...kv.Key) (any, error) {
 		}
 		in.Mutations = append(in.Mutations, m)
 	}
+	if err := r.AllowRead(); err != nil {
+		return nil, err
+	}
 	deleted := int64(0)
 	var out kv.CommitOutput
 	err := r.DoExisting(host.KVCommit, &in, &out)

@@ -116,7 +116,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read, "GET", "keyval/api/keys/paginate?prefix=cb/IN", ""},
 		{read, "POST", "keyval/api/keys/list", `{"prefix":["cb","IN"]}`},
 		{write, "PUT", "keyval/api/keys/cb/IN/n/y", `1`},
-		{write, "DELETE", "keyval/api/keys/cb/IN/n/y", ""},
+		{read + write, "DELETE", "keyval/api/keys/cb/IN/n/y", ""}, // as all whose answer says what was there
+		{read + write, "POST", "keyval/api/keys/delete-batch", `{"keys":[["cb","IN","n","y"]]}`},
 		{read + write, "POST", "keyval/api/atomic", `{"checks":[{"key":["cb","IN","n","no"],"versionstamp":null}],"mutations":[]}`},
 		{read + write, "POST", "keyval/api/atomic", `{"mutations":[{"type":"sum","key":["cb","IN","n","n"],"value":1}]}`},
 		{read, "GET", "keyval/api/search?prefix=cb/IN&query=x", ""},
@@ -129,8 +130,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read, "GET", "kvstore/instances/IN", ""},
 		{read, "GET", "kvstore/kv/IN/n/k", ""},
 		{read + write, "POST", "kvstore/kv", `{"instanceId":"IN","namespace":"n","key":"z","value":1}`},
-		{write, "DELETE", "kvstore/kv/IN/n/z", ""},
-		{write, "DELETE", "kvstore/namespace/IN/m", ""},
+		{read + write, "DELETE", "kvstore/kv/IN/n/z", ""},
+		{read + write, "DELETE", "kvstore/namespace/IN/m", ""},
 		{read, "POST", "kvstore/query", `{"instance":"IN","namespace":"n"}`},
 		{write, "POST", "kv/atomic_write", "IN set"},
 		{read + write, "POST", "kv/atomic_write", "IN sum"},
@@ -138,6 +139,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read, "POST", "strata/execute", `{"command":{"KvGet":{"space":"cb","key":"IN"}}}`},
 		{write, "POST", "strata/execute", `{"command":{"KvPut":{"space":"cb","key":"IN","value":1}}}`},
 		{read + write, "POST", "strata/execute", `{"command":{"KvDelete":{"space":"cb","key":"IN"}}}`},
+		{read + write, "POST", "strata/execute", `{"command":{"KvBatchDelete":{"space":"cb","keys":["IN"]}}}`},
 	} {
 		for _, rights := range []string{`"read"`, `"write"`, `"read","write"`, `"read","watch"`} {
 			h.token, _ = d.newToken(`{"rights":[` + rights + `],"prefix":["cb","in"]}`)

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -29,6 +30,15 @@ func (r *Request) Allow(method string) error {
 		return fault
 	}
 	r.allowed = append(r.allowed, method)
+	return nil
+}
+
+// AllowRead returns an error if the token of the request lacks the right read. A change whose answer always says what was there asks
+// before.
+func (r *Request) AllowRead() error {
+	if g := token.Of(r.ctx); g != nil {
+		return g.Allow(token.Read)
+	}
 	return nil
 }
 

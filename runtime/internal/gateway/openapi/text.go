@@ -133,7 +133,9 @@ var hostText = map[string]string{
 	"KVCommitInput.branch": "branch is the name of the branch whose entries change; absent means the store itself.",
 	"KVCommitInput.sends": "sends are messages to queues of the actor, sent after the mutations. Handlers send with " +
 		"their turn instead.",
-	"KVCommitOutput":          "CommitOutput says what a commit did. That a check failed is no error.",
+	"KVCommitOutput": "CommitOutput says what a commit did. That a check failed is no error.",
+	"KVCommitOutput.blind": "blind means that the results leave out how many entries were deleted, because the token " +
+		"of the caller lacks the right read.",
 	"KVCommitOutput.failed":   "failed are the positions of the checks that failed, from 0.",
 	"KVCommitOutput.resolved": "resolved has what each placeholder stood for: \"uuidv7\", \"uuidv7:NAME\" and \"versionstamp\".",
 	"KVCommitOutput.results":  "results has an element for each mutation, in order.",

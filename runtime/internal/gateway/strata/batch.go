@@ -223,6 +223,9 @@ func (in *kvBatchDelete) run(c *call) (any, error) {
 	if deletes == nil {
 		return answer, nil
 	}
+	if err := c.AllowRead(); err != nil {
+		return nil, err
+	}
 	c.link.existing = true
 	r, err := s.write(size, deletes...)
 	if missing(err) {

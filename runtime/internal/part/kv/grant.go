@@ -255,6 +255,7 @@ func mayMutate(g *token.Grant, m *kv.Mutation) error {
 // blind leaves out of the results of a commit what its caller may not read.
 func blind(ctx context.Context, out *kv.CommitOutput) {
 	if g := token.Of(ctx); g != nil && g.Allow(token.Read) != nil {
+		out.Blind = true
 		for i := range out.Results {
 			out.Results[i].Deleted = 0
 		}
