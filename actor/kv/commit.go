@@ -128,11 +128,23 @@ func (m Mutation) Resolve() Mutation {
 // For says how long the entry lives from the commit on, 1 ms to 100 years; 0 is for ever.
 func (m Mutation) For(ttl time.Duration) Mutation {
 	m.ttl = new(site.Millis(ttl))
+	if m.rest != nil && m.rest.Expires != nil {
+		return m.with(func(rest *hostkv.Mutation) { rest.Expires = nil })
+	}
 	return m
 }
 
 // Until says when the entry ceases to exist, instead of [Mutation.For]: up to 100 years from now. An entry of the past is not there.
+// The zero time is never.
 func (m Mutation) Until(t time.Time) Mutation {
+	switch {
+	case t.IsZero():
+		return m.For(0)
+	case t.Year() < 1970:
+		t = time.UnixMilli(1)
+	case t.Year() > 9999: // which the encodings of time do not have
+		t = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
 	m.ttl = nil
 	return m.with(func(rest *hostkv.Mutation) { rest.Expires = &t })
 }

@@ -13,6 +13,39 @@ import (
 	"github.com/cairn-run/cairn/runtime/cell"
 )
 
+// A document in CBOR takes memory by what its JSON has, and one that is longer than any may be is not read.
+func TestADocumentInCBORTakesFewTimesItsSize(t *testing.T) {
+	node := open(t, runtime.Options{})
+	array := func(n int, one string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0x9a}, uint32(n))) + strings.Repeat(one, n)
+	}
+	for _, c := range []struct {
+		item  string
+		code  host.Code
+		times uint64 // its size, that all allocations have: most of them are of a text that grows
+	}{
+		{array(2, array(1_000_000, "\xa1\x01\xf6")), host.InvalidArgument, 16},
+		{array(7, array(1_000_000, "\xf6")), host.InvalidArgument, 16},
+		{array(200_000, "\xf6"), "", 160},
+		{array(100_000, "\xa0"), "", 160},
+		{array(50_000, "\xa1\x01\xf6"), "", 160},
+	} {
+		input := "\xa2\x66stream\x63log\x65items\x81" + c.item
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		_, err := node.Call(t.Context(), &host.Request{
+			Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: host.StreamAppend, Codec: host.CBOR, Input: []byte(input),
+		})
+		goruntime.ReadMemStats(&after)
+		if host.CodeOf(err) != c.code {
+			t.Errorf("%.20q of %d bytes: %v", c.item, len(c.item), err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > c.times*uint64(len(input)) {
+			t.Errorf("%.20q: %d bytes are allocated for %d", c.item, got, len(input))
+		}
+	}
+}
+
 // TestLongListsOfACommitAreNotDecoded sends commits with many more elements than they may have, and
 // one with a value that has as many.
 func TestLongListsOfACommitAreNotDecoded(t *testing.T) {

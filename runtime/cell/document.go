@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/fxamacker/cbor/v2"
@@ -32,6 +33,9 @@ func (d *Document) UnmarshalJSON(b []byte) (err error) {
 // cborNull is null in CBOR.
 const cborNull = 0xF6
 
+// selfDescribed is the tag 55799, which says no more than that CBOR follows.
+var selfDescribed = []byte{0xD9, 0xD9, 0xF7}
+
 // MarshalCBOR returns d as a byte string, or null if it is empty.
 func (d Document) MarshalCBOR() ([]byte, error) {
 	if len(d) == 0 {
@@ -40,16 +44,18 @@ func (d Document) MarshalCBOR() ([]byte, error) {
 	return cbor.Marshal([]byte(d))
 }
 
-// UnmarshalCBOR takes a byte string that holds JSON, or anything else, which becomes JSON as kv.get shows it.
+// UnmarshalCBOR takes a byte string that holds JSON, or up to 1 MiB of anything else, which becomes JSON as kv.get shows it.
 func (d *Document) UnmarshalCBOR(b []byte) (err error) {
-	if len(b) == 1 && b[0] == cborNull {
+	var text []byte
+	switch b = bytes.TrimPrefix(b, selfDescribed); {
+	case len(b) == 1 && b[0] == cborNull:
 		*d = nil
 		return nil
-	}
-	var text []byte
-	if len(b) > 0 && b[0]>>5 == 2 {
+	case len(b) > 0 && b[0]>>5 == 2:
 		text, err = unwrap(b)
-	} else {
+	case len(b) > host.DefaultQueueMessageBytes: // no document is longer, and its JSON may have five times the bytes
+		err = host.OverLimit("bytes of a document", host.DefaultQueueMessageBytes, int64(len(b)))
+	default:
 		text, err = value.Value{Encoding: host.EncodedCBOR, Data: b}.AppendJSON(nil)
 	}
 	if err != nil {

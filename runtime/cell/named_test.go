@@ -3,6 +3,7 @@ package cell_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ func TestDocumentsInCBORAreJSONInBytesOrCBOR(t *testing.T) {
 		for item, text := range map[string]string{
 			"\x41\x31": "1", "\x43abc": "", "\x41\xff": "",
 			"\x01": "1", "\xa0": "{}", "\xa1\x61a\x82\xf5\x61\x62": `{"a":[true,"b"]}`, "\xfb\x3f\xf8\x00\x00\x00\x00\x00\x00": "1.5", "\x81\x41\xff": `[{"$bytes":"/w=="}]`,
+			"\xf7": "null", "\xd9\xd9\xf7\x41\x32": "2", "\xa2\x01\x00\x61\x31\x00": `{"$cbor":"ogEAYTEA"}`,
+			strings.Repeat("\x81", 450) + "\x01": strings.Repeat("[", 450) + "1" + strings.Repeat("]", 450), strings.Repeat("\x81", 600) + "\x01": "",
 		} {
 			input := "\xa2\x66stream\x63log\x65items\x81" + item
 			_, err := h.Call(t.Context(), &host.Request{

@@ -218,9 +218,10 @@ func (im *importing) explain(ctx context.Context, err error) error {
 	if field == "" { // such as of a quota
 		field, _, _ = strings.Cut(e.Message, ": ")
 	}
-	index, rest, _ := strings.Cut(strings.TrimPrefix(field, "mutations["), "]")
+	place, within := strings.CutPrefix(field, "mutations[")
+	index, rest, _ := strings.Cut(place, "]")
 	i, numberErr := strconv.Atoi(index)
-	if field == index || numberErr != nil || i >= len(im.at) {
+	if !within || numberErr != nil || i < 0 || i >= len(im.at) {
 		return im.c.explain(ctx, im.node(), host.Request{Address: im.a}, err)
 	}
 	there := *e

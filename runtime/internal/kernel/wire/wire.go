@@ -118,7 +118,7 @@ var (
 	// Input is the decoding mode of the inputs of built-in methods.
 	Input = MustDecMode(cbor.DecOptions{
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
-		MaxArrayElements: 1 << 20, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, IntDec: cbor.IntDecConvertSignedOrFail,
+		MaxArrayElements: 1 << 20, MaxNestedLevels: 512, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, IntDec: cbor.IntDecConvertSignedOrFail,
 	})
 	// Output is the encoding mode of their outputs.
 	Output = mustEncMode(cbor.EncOptions{

@@ -28,22 +28,179 @@ var decoding = wire.MustDecMode(cbor.DecOptions{
 // and numbers that JSON does not have are null. Members are in the order of their names. What JSON cannot hold is
 // {"$cbor":base64}: a value with a text that is not UTF-8 or with a name twice, and an integer of too many digits.
 func appendCBOR(dst, data []byte) ([]byte, error) {
-	var v any
-	if decoding.Unmarshal(data, &v) == nil {
-		return appendAny(dst, v), nil
-	}
 	if err := decoding.Wellformed(data); err != nil {
 		return dst, fmt.Errorf("is damaged CBOR: %w", err)
+	}
+	if out, _, ok := appendItem(dst, data); ok {
+		return out, nil
 	}
 	return appendBase64(dst, "$cbor", data), nil
 }
 
+// The major types of CBOR (RFC 8949, section 3.1).
+const (
+	unsigned = iota
+	negative
+	byteString
+	textString
+	arrayOf
+	mapOf
+	tagOf
+)
+
+const indefinite, stop = 31, 0xFF
+
+// head reads the head of a well-formed item: its major type, its argument, and what follows. An indefinite length is one.
+func head(data []byte) (major byte, argument uint64, open bool, rest []byte) {
+	major, info := data[0]>>5, data[0]&31
+	rest = data[1:]
+	switch {
+	case info < 24:
+		return major, uint64(info), false, rest
+	case info == indefinite:
+		return major, 0, true, rest
+	}
+	n := 1 << (info - 24)
+	for _, b := range rest[:n] {
+		argument = argument<<8 | uint64(b)
+	}
+	return major, argument, false, rest[n:]
+}
+
+// leaf splits a well-formed item that is neither array nor map, nor a tag of one, from what follows it.
+func leaf(data []byte) (item, rest []byte) {
+	major, n, open, rest := head(data)
+	switch {
+	case major == tagOf:
+		_, rest = leaf(rest)
+	case open:
+		for rest[0] != stop {
+			_, rest = leaf(rest)
+		}
+		rest = rest[1:]
+	case major == byteString, major == textString:
+		rest = rest[n:]
+	}
+	return data[:len(data)-len(rest)], rest
+}
+
+// appendItem appends the first of well-formed items as JSON, and returns what follows it; ok is false for what JSON cannot hold. It
+// decodes leaf by leaf: a value has up to two hundred times its bytes when it is decoded at once.
+func appendItem(dst, data []byte) (out, rest []byte, ok bool) {
+	major, n, open, rest := head(data)
+	switch major {
+	case unsigned:
+		return strconv.AppendUint(dst, n, 10), rest, true
+	case textString:
+		if !open {
+			return appendAny(dst, string(rest[:n])), rest[n:], utf8.Valid(rest[:n])
+		}
+	case arrayOf:
+		dst = append(dst, '[')
+		for i := uint64(0); open && rest[0] != stop || i < n; i++ {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, rest, ok = appendItem(dst, rest); !ok {
+				return dst, nil, false
+			}
+		}
+		if open {
+			rest = rest[1:]
+		}
+		return append(dst, ']'), rest, true
+	case mapOf:
+		return appendMap(dst, rest, n, open)
+	case tagOf:
+		if n > 3 { // all others say more than JSON can
+			return appendItem(dst, rest)
+		}
+		if under := rest[0] >> 5; under == arrayOf || under == mapOf || under == tagOf {
+			return dst, nil, false
+		}
+	}
+	item, rest := leaf(data)
+	var v any
+	if decoding.Unmarshal(item, &v) != nil {
+		return dst, nil, false
+	}
+	return appendAny(dst, v), rest, true
+}
+
+// appendMap is appendItem for the n pairs of a map, or those until its end.
+func appendMap(dst, rest []byte, n uint64, open bool) (out, after []byte, ok bool) {
+	type member struct {
+		name       string
+		start, end int // of its text
+	}
+	var members []member
+	dst = append(dst, '{')
+	from := len(dst)
+	for i := uint64(0); open && rest[0] != stop || i < n; i++ {
+		m := member{start: len(dst)}
+		if m.name, rest, ok = name(rest); !ok {
+			return dst, nil, false
+		}
+		dst = append(appendAny(dst, m.name), ':')
+		if dst, rest, ok = appendItem(dst, rest); !ok {
+			return dst, nil, false
+		}
+		dst = append(dst, ',')
+		m.end = len(dst)
+		members = append(members, m)
+	}
+	if open {
+		rest = rest[1:]
+	}
+	if members == nil {
+		return append(dst, '}'), rest, true
+	}
+	byName := func(a, b member) int { return cmp.Compare(a.name, b.name) }
+	if !slices.IsSortedFunc(members, byName) {
+		text := slices.Clone(dst[from:])
+		slices.SortFunc(members, byName)
+		dst = dst[:from]
+		for _, m := range members {
+			dst = append(dst, text[m.start-from:m.end-from]...)
+		}
+	}
+	for i := range members[1:] {
+		if members[i].name == members[i+1].name {
+			return dst, nil, false
+		}
+	}
+	dst[len(dst)-1] = '}'
+	return dst, rest, true
+}
+
+// name returns the first of well-formed items as the name of a member, and what follows it.
+func name(data []byte) (text string, rest []byte, ok bool) {
+	under := data
+	for under[0]>>5 == tagOf {
+		_, _, _, under = head(under)
+	}
+	if major := under[0] >> 5; major == arrayOf || major == mapOf {
+		return "", nil, false
+	}
+	item, rest := leaf(data)
+	var v any
+	if decoding.Unmarshal(item, &v) != nil {
+		return "", nil, false
+	}
+	switch v := v.(type) {
+	case string:
+		return v, rest, true
+	case []byte:
+		return base64.StdEncoding.EncodeToString(v), rest, true
+	}
+	return string(appendAny(nil, v)), rest, true
+}
+
+// appendAny appends what is decoded of a leaf.
 func appendAny(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case []byte:
 		return appendBase64(dst, "$bytes", v)
-	case cbor.ByteString:
-		return appendBase64(dst, "$bytes", []byte(v))
 	case *big.Int:
 		if v8.Long(v) {
 			b, _ := cbor.Marshal(v) // an integer can always be written
@@ -60,19 +217,8 @@ func appendAny(dst []byte, v any) []byte {
 		}
 	case time.Time:
 		return v.UTC().AppendFormat(dst, `"`+time.RFC3339Nano+`"`)
-	case cbor.Tag:
+	case cbor.Tag: // in the name of a member
 		return appendAny(dst, v.Content)
-	case []any:
-		dst = append(dst, '[')
-		for i, element := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendAny(dst, element)
-		}
-		return append(dst, ']')
-	case map[any]any:
-		return appendMap(dst, v)
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -81,50 +227,23 @@ func appendAny(dst []byte, v any) []byte {
 	return append(dst, text...)
 }
 
-func appendMap(dst []byte, m map[any]any) []byte {
-	type member struct {
-		name  string
-		kind  string // orders 1 and "1", which are both "1"
-		value any
-	}
-	members := make([]member, 0, len(m))
-	for k, v := range m {
-		name := ""
-		switch k := k.(type) {
-		case string:
-			name = k
-		case cbor.ByteString:
-			name = base64.StdEncoding.EncodeToString([]byte(k))
-		default:
-			name = string(appendAny(nil, k))
-		}
-		members = append(members, member{name, fmt.Sprintf("%T", k), v})
-	}
-	slices.SortFunc(members, func(a, b member) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
-	})
-	dst = append(dst, '{')
-	for i, m := range members {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendAny(append(appendAny(dst, m.name), ':'), m.value)
-	}
-	return append(dst, '}')
-}
-
 // appendUnencoded appends a value of an earlier release. A cell stored JSON, or, under the keys of a message that was given
 // up, a CBOR byte string that holds JSON; a Map of a Go actor stored CBOR. One byte from 0 to 9 may be either; it is JSON.
 func appendUnencoded(dst, data []byte) []byte {
 	if utf8.Valid(data) && json.Valid(data) {
 		return append(dst, data...)
 	}
-	var v any
-	if decoding.Unmarshal(data, &v) != nil {
+	if decoding.Wellformed(data) != nil {
 		return appendBase64(dst, "$bytes", data)
 	}
-	if text, is := v.([]byte); is && utf8.Valid(text) && json.Valid(text) {
-		return append(dst, text...)
+	if data[0]>>5 == byteString {
+		var text []byte
+		if decoding.Unmarshal(data, &text) == nil && utf8.Valid(text) && json.Valid(text) {
+			return append(dst, text...)
+		}
 	}
-	return appendAny(dst, v)
+	if out, _, ok := appendItem(dst, data); ok {
+		return out
+	}
+	return appendBase64(dst, "$bytes", data)
 }
