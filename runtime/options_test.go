@@ -73,3 +73,14 @@ func TestEveryOperationThatAuthorizeIsAskedAboutHasAConstant(t *testing.T) {
 		}
 	}
 }
+
+func TestURLsInLogsHaveNoPasswords(t *testing.T) {
+	for urls, want := range map[string]string{
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "localhost:4222": "localhost:4222", "nats://node:p@a:1,tls://s3cret@b:2": "nats://node:xxxxx@a:1,tls://xxxxx@b:2",
+		"node:p@a:1": "xxxxx",
+	} {
+		if got := withoutPasswords(urls); got != want {
+			t.Errorf("%s: %s, not %s", urls, got, want)
+		}
+	}
+}

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -125,8 +127,8 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	if addr := rt.Addr(); addr != "" {
 		attrs = append(attrs, "http", "http://"+addr)
 	}
-	if url := rt.NATSURL(); url != "" {
-		attrs = append(attrs, "nats", url)
+	if urls := rt.NATSURL(); urls != "" {
+		attrs = append(attrs, "nats", withoutPasswords(urls))
 	}
 	if addr := rt.PprofAddr(); addr != "" {
 		attrs = append(attrs, "pprof", "http://"+addr+pprofPath)
@@ -238,4 +240,24 @@ type span struct{ d time.Duration }
 func (s *span) UnmarshalText(text []byte) (err error) {
 	s.d, err = time.ParseDuration(string(text))
 	return err
+}
+
+// withoutPasswords is a list of URLs, separated by commas, as a log may have it.
+func withoutPasswords(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, text := range list {
+		if !strings.Contains(text, "@") {
+			continue
+		}
+		u, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || u.User == nil {
+			list[i] = "xxxxx"
+			continue
+		}
+		if _, has := u.User.Password(); !has {
+			u.User = url.User("xxxxx") // a token
+		}
+		list[i] = u.Redacted()
+	}
+	return strings.Join(list, ",")
 }

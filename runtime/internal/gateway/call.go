@@ -199,7 +199,9 @@ func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host
 		return host.Reply{}, false
 	}
 	h := x.W.Header()
-	h["Cairn-Version"] = []string{strconv.FormatUint(reply.Version, 10)}
+	if reply.Version != 0 { // methods beside the actor have none
+		h["Cairn-Version"] = []string{strconv.FormatUint(reply.Version, 10)}
+	}
 	if reply.Replayed {
 		h["Idempotency-Replayed"] = x.g.values.yes
 	}

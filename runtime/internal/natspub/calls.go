@@ -17,6 +17,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	builtin "github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
@@ -81,7 +82,8 @@ type method struct {
 	nc        *nats.Conn
 	node      Node
 	typ, name string
-	prefix    string // of its subjects, up to the key
+	prefix    string        // of its subjects, up to the key
+	timeout   time.Duration // of a call whose caller states none
 
 	requests, errors, nanoseconds atomic.Int64
 	lastError                     atomic.Pointer[string]
@@ -161,7 +163,10 @@ func (c *calls) serve(n Node, endpoints []Endpoint) (err error) {
 				continue
 			}
 			prefix := string(c.p.subjects.appendPrefix(nil, c.p.opts.Namespace, familyCall, e.Type, hm.Name))
-			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, prefix: prefix + "."}
+			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, prefix: prefix + ".", timeout: c.p.opts.CallTimeout}
+			if row, found := builtin.Find(hm.Name); found && row.Waits {
+				m.timeout += builtin.MaxWait
+			}
 			group := service.AddGroup(prefix)
 			methods[prefix+".>"] = m
 			if err = group.AddEndpoint(endpointName(e.Type, hm.Name), m, micro.WithEndpointSubject(">"),
@@ -237,53 +242,79 @@ func (c *calls) begin() bool {
 	return true
 }
 
+// An incoming is a request with what its headers say.
+type incoming struct {
+	micro.Request
+	at             host.Address
+	began          time.Time
+	timeout        time.Duration
+	reason         string
+	idempotencyKey string
+	cause, span    host.Span
+	tracer         host.Tracer
+}
+
 // Handle takes a request on the goroutine of its subscription.
 func (m *method) Handle(req micro.Request) {
-	key, err := ParseKey(strings.TrimPrefix(req.Subject(), m.prefix))
-	if err != nil {
-		m.refuse(req, host.Errorf(host.InvalidArgument, "the key: %v", err))
+	if m.c.p.subjects.forged(req.Reply()) {
+		m.requests.Add(1)
+		m.note(host.Errorf(host.InvalidArgument, "the reply subject is one of the node, or of the server"))
+		m.c.p.log.Warn("nats: a request is not taken, because its answer would go to a subject of the node or of the server",
+			"subject", req.Subject(), "reply", req.Reply())
 		return
 	}
-	timeout := m.c.p.opts.CallTimeout
-	if text := header(req, HeaderTimeout); text != "" {
-		if timeout, err = time.ParseDuration(text); err != nil || timeout <= 0 {
-			m.refuse(req, host.Errorf(host.InvalidArgument, "header %s: %q is not a positive duration such as 1.5s", HeaderTimeout, text))
-			return
-		}
+	in := &incoming{Request: req, began: time.Now(), at: host.Address{Type: m.typ}, cause: host.ParseSpan(first(req, HeaderTraceparent))}
+	in.span = in.cause
+	if t, ok := m.node.(host.Tracer); ok {
+		in.span, in.tracer = t.BeginRequest(m.typ, in.cause), t
 	}
-	reason, fault := audit.ParseReason(header(req, HeaderReason))
-	if fault != nil {
-		m.refuse(req, fault)
+	if fault := m.read(in); fault != nil {
+		m.refuse(in, fault)
 		return
 	}
-	deadline := time.Now().Add(timeout)
 	select {
 	case m.c.room <- struct{}{}:
 	default:
-		m.refuse(req, host.Errorf(host.Overloaded, "%d calls are being served", cap(m.c.room)).Retry())
+		m.refuse(in, host.Errorf(host.Overloaded, "%d calls are being served", cap(m.c.room)).Retry())
 		return
 	}
 	if !m.c.begin() {
 		<-m.c.room
-		m.refuse(req, host.Errorf(host.Unavailable, "the node is shutting down").Retry())
+		m.refuse(in, host.Errorf(host.Unavailable, "the node is shutting down").Retry())
 		return
 	}
 	m.c.inFlight.Add(1)
 	go func() {
 		defer m.c.wg.Done()
 		defer func() { <-m.c.room; m.c.inFlight.Add(-1) }()
-		m.serve(req, key, deadline, reason)
+		m.serve(in)
 	}()
 }
 
-// tokensOf returns the tokens that a request has. A name in another case counts, because a call without a token may do everything.
-func tokensOf(req micro.Request) (tokens []string) {
-	for name, values := range req.Headers() {
-		if strings.EqualFold(name, HeaderToken) {
-			tokens = append(tokens, values...)
+// read reads the subject and the headers of a request.
+func (m *method) read(in *incoming) *host.Error {
+	var err error
+	if in.at.Key, err = ParseKey(strings.TrimPrefix(in.Subject(), m.prefix)); err != nil {
+		return host.Errorf(host.InvalidArgument, "the key: %v", err)
+	}
+	timeout, fault := header(in, HeaderTimeout)
+	if fault != nil {
+		return fault
+	}
+	if in.timeout = m.timeout; timeout != "" {
+		if in.timeout, err = time.ParseDuration(timeout); err != nil || in.timeout <= 0 {
+			return host.Errorf(host.InvalidArgument, "header %s: %q is not a positive duration such as 1.5s", HeaderTimeout, timeout)
 		}
 	}
-	return tokens
+	reason, fault := header(in, HeaderReason)
+	if fault != nil {
+		return fault
+	}
+	if in.reason, fault = audit.ParseReason(reason); fault != nil {
+		return fault
+	}
+	in.idempotencyKey, fault = header(in, HeaderIdempotencyKey)
+	return fault
 }
 
 // call calls the node, with the token that a request has.
@@ -302,32 +333,27 @@ func (m *method) call(ctx context.Context, r *host.Request, tokens []string) (ho
 }
 
 // serve runs a call and answers it.
-func (m *method) serve(req micro.Request, key []string, deadline time.Time, reason string) {
-	began := time.Now()
-	ctx, cancel := context.WithDeadline(m.c.p.ctx, deadline)
+func (m *method) serve(in *incoming) {
+	ctx, cancel := context.WithDeadline(m.c.p.ctx, in.began.Add(in.timeout))
 	defer cancel()
 	if strings.Contains(m.name, ".") { // a method of operators, perhaps
-		ctx = audit.With(ctx, &audit.Origin{Channel: "nats", Reason: reason})
-	}
-	cause, at := host.ParseSpan(header(req, HeaderTraceparent)), host.Address{Type: m.typ, Key: key}
-	span, tracer := cause, host.Tracer(nil)
-	if t, ok := m.node.(host.Tracer); ok {
-		span, tracer = t.BeginRequest(m.typ, cause), t
+		ctx = audit.With(ctx, &audit.Origin{Channel: "nats", Reason: in.reason})
 	}
 	reply, err := m.call(ctx, &host.Request{
-		Address: at, Method: m.name, Codec: host.JSON, Input: req.Data(),
-		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: span.String(),
-	}, tokensOf(req))
-	if span.Sampled() && tracer != nil {
-		tracer.EndRequest(at, "nats", m.typ+"."+m.name, span, cause, began, err)
-	}
+		Address: in.at, Method: m.name, Codec: host.JSON, Input: in.Data(),
+		IdempotencyKey: in.idempotencyKey, Traceparent: in.span.String(),
+	}, all(in, HeaderToken))
+	m.traced(in, err)
 	if err == nil {
-		h := nats.Header{HeaderVersion: {strconv.FormatUint(reply.Version, 10)}}
+		h := nats.Header{}
+		if reply.Version != 0 { // methods beside the actor have none
+			h[HeaderVersion] = []string{strconv.FormatUint(reply.Version, 10)}
+		}
 		if reply.Replayed {
 			h[HeaderReplayed] = []string{"true"}
 		}
-		told(h, span, cause)
-		err = m.respond(req, h, reply.Output)
+		in.told(h)
+		err = m.respond(in, h, reply.Output)
 		if errors.Is(err, nats.ErrMaxPayload) {
 			answer := nats.Msg{Header: h, Data: reply.Output}
 			e := host.OverLimit("output", m.nc.MaxPayload(), int64(answer.Size())) // with the headers, which count
@@ -341,22 +367,29 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time, reas
 		e := wireError(err)
 		m.note(e)
 		h, body := errorReply(e)
-		told(nats.Header(h), span, cause)
-		if m.respond(req, nats.Header(h), body) != nil && len(e.Metadata) > 0 {
+		in.told(nats.Header(h))
+		if m.respond(in, nats.Header(h), body) != nil && len(e.Metadata) > 0 {
 			h, body = errorReply(&host.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable})
-			m.respond(req, nats.Header(h), body) // nobody is left to tell
+			m.respond(in, nats.Header(h), body) // nobody is left to tell
 		}
 	} else {
 		m.c.p.metrics.calls.WithLabelValues("ok").Inc()
 	}
 	m.requests.Add(1)
-	m.nanoseconds.Add(int64(time.Since(began)))
+	m.nanoseconds.Add(int64(time.Since(in.began)))
 }
 
-// told adds the span of a call to the headers of its answer, if it is not that of the caller.
-func told(h nats.Header, s, cause host.Span) {
-	if s != cause {
-		h[HeaderTraceresponse] = []string{s.String()}
+// traced ends the span of a request.
+func (m *method) traced(in *incoming, err error) {
+	if in.span.Sampled() && in.tracer != nil {
+		in.tracer.EndRequest(in.at, "nats", m.typ+"."+m.name, in.span, in.cause, in.began, err)
+	}
+}
+
+// told adds the span of a request to the headers of its answer, if it is not that of the caller.
+func (in *incoming) told(h nats.Header) {
+	if in.span != in.cause {
+		h[HeaderTraceresponse] = []string{in.span.String()}
 	}
 }
 
@@ -370,14 +403,16 @@ func (m *method) respond(req micro.Request, h nats.Header, body []byte) error {
 }
 
 // refuse answers a request with an error on the goroutine of its subscription.
-func (m *method) refuse(req micro.Request, e *host.Error) {
+func (m *method) refuse(in *incoming, e *host.Error) {
 	m.requests.Add(1)
 	m.note(e)
-	if req.Reply() == "" {
+	m.traced(in, e)
+	if in.Reply() == "" {
 		return
 	}
 	h, body := errorReply(e)
-	if err := req.Error(string(e.Code), e.Message, body, micro.WithHeaders(h)); err != nil {
+	in.told(nats.Header(h))
+	if err := in.Error(string(e.Code), e.Message, body, micro.WithHeaders(h)); err != nil {
 		m.c.p.log.Debug("nats: a refusal could not be sent", "error", err)
 	}
 }
@@ -439,16 +474,34 @@ func mustJSON(v any) []byte {
 	return b
 }
 
-// header returns a header of a request, whatever the case of its name.
-func header(req micro.Request, name string) string {
-	headers := req.Headers()
-	if v := headers.Get(name); v != "" {
-		return v
-	}
-	for key, values := range headers {
-		if len(values) > 0 && strings.EqualFold(key, name) {
-			return values[0]
+// all returns the values of a header of a request, whatever the case of its name.
+func all(req micro.Request, name string) (values []string) {
+	for key, more := range req.Headers() {
+		if strings.EqualFold(key, name) {
+			values = append(values, more...)
 		}
 	}
+	return values
+}
+
+// first returns the first value of a header, "" if there is none.
+func first(req micro.Request, name string) string {
+	if values := all(req, name); len(values) > 0 {
+		return values[0]
+	}
 	return ""
+}
+
+// header returns the one value of a header; "" if there is none. An empty one, or one more, may not be what its sender meant.
+func header(req micro.Request, name string) (string, *host.Error) {
+	switch values := all(req, name); {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1:
+		return "", host.Errorf(host.InvalidArgument, "there is more than one header %s", name).With("field", name)
+	case values[0] == "":
+		return "", host.Errorf(host.InvalidArgument, "the header %s is empty", name).With("field", name)
+	default:
+		return values[0], nil
+	}
 }

@@ -140,7 +140,7 @@ func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
 		case "bare":
 			return host.Reply{}, &host.Error{Code: host.NotFound}
 		case "large":
-			return host.Reply{Output: make([]byte, 2<<20)}, nil
+			return host.Reply{Output: make([]byte, 2<<20), Version: 1}, nil
 		case "late":
 			<-ctx.Done()
 			return host.Reply{}, ctx.Err()
@@ -179,6 +179,16 @@ func TestWrongKeysAndHeadersAreInvalidArguments(t *testing.T) {
 		t.Error("the node was called")
 		return host.Reply{}, nil
 	})
+	for _, h := range []nats.Header{
+		{HeaderIdempotencyKey: {""}}, {HeaderIdempotencyKey: {"a", "b"}}, {"idempotency-key": {"a"}, HeaderIdempotencyKey: {"b"}},
+		{HeaderTimeout: {""}}, {HeaderTimeout: {"1s", "2s"}}, {HeaderReason: {""}},
+	} {
+		reply, err := nc.RequestMsg(&nats.Msg{Subject: callSubject + "arrive.a", Header: h}, patience)
+		must(t, err)
+		if code := reply.Header.Get(micro.ErrorCodeHeader); code != "invalid_argument" {
+			t.Errorf("%v: %q", h, code)
+		}
+	}
 	for _, c := range []struct{ key, timeout string }{
 		{"%2", "1m"}, {"%zz", "1m"}, {"a%2e", "1m"}, {"%41", "1m"}, {"_.a", "1m"}, {"a%", "1m"}, {"a", "soon"}, {"a", "-1s"}, {"a", "0s"}, {"a", "5"},
 	} {
@@ -186,7 +196,42 @@ func TestWrongKeysAndHeadersAreInvalidArguments(t *testing.T) {
 			t.Errorf("%q: code %q", c, code)
 		}
 	}
-	wantValue(t, r.metrics.calls, "invalid_argument", 10)
+	wantValue(t, r.metrics.calls, "invalid_argument", 16)
+}
+
+// A client chooses the reply subject, and may choose one to which only the node may publish.
+func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
+	r, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
+		t.Error("the node was called")
+		return host.Reply{Output: []byte("{}")}, nil
+	})
+	for _, reply := range []string{callSubject + "arrive.other", "cairn.default.event.airport.opened.a", "$JS.API.STREAM.PURGE.CAIRN"} {
+		must(t, nc.PublishRequest(callSubject+"delays.a", reply, []byte("{}")))
+		must(t, nc.PublishRequest(callSubject+"delays.a%", reply, []byte("{}")))
+	}
+	eventually(t, "all are seen", func() bool {
+		return value(t, r.metrics.calls, "invalid_argument")+value(t, r.metrics.calls, "ok") >= 6
+	})
+	wantValue(t, r.metrics.calls, "invalid_argument", 6)
+}
+
+// A call of a method that waits may wait as long as its input can say, if its caller states no time.
+func TestCallsThatWaitHaveTimeToWait(t *testing.T) {
+	var left time.Duration
+	o := Options{CallTimeout: time.Second, Node: fakeNode{call: func(ctx context.Context, r *host.Request) (host.Reply, error) {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return host.Reply{Output: []byte(`{}`)}, nil
+	}}, Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: host.KVGet, Kind: host.Query}, {Name: host.KVWatch, Kind: host.Query}}}}}
+	r := publishing(t, o)
+	r.flush()
+	nc := r.srv.client()
+	for name, waits := range map[string]bool{"kv%2Eget": false, "kv%2Ewatch": true} {
+		reply, code := request(t, nc, "cairn.default.call.airport."+name+".a", "{}")
+		if code != "" || (left > time.Second) != waits || left > 2*time.Minute || reply.Header.Get(HeaderVersion) != "" {
+			t.Errorf("%s: %s %s, %v", name, code, left, reply.Header)
+		}
+	}
 }
 
 func TestTypesAndMethodsNotServedHaveNoResponder(t *testing.T) {
@@ -372,8 +417,9 @@ func TestAnswersNameTheirTrace(t *testing.T) {
 	}}}, Endpoints: airport})
 	r.flush()
 	const from, want = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b8ad6b7169203331-01"
-	for _, body := range []string{"0", "1"} {
-		reply, code := request(t, r.srv.client(), callSubject+"delays.ORD", body, HeaderTraceparent, from)
+	for _, body := range []string{"0", "1", "refused"} {
+		timeout := map[bool]string{true: "soon", false: "1m"}[body == "refused"]
+		reply, code := request(t, r.srv.client(), callSubject+"delays.ORD", body, HeaderTraceparent, from, HeaderTimeout, timeout)
 		if got := reply.Header.Get(HeaderTraceresponse); got != want || code == "" && string(reply.Data) != `"`+want+`"` {
 			t.Errorf("%s: %q, and the call has %s", body, got, reply.Data)
 		}

@@ -40,8 +40,9 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 //
 // Claims of the messages:
 //
-//  1. Nats-Msg-Id and ce-id are equal and name one change for all time: <actor id>/<version>/<index>. A change without
-//     a commit shares its version with the commit before it, so its index is made of the transition, the time and a number.
+//  1. Nats-Msg-Id and ce-id are equal and name one change for all time: <actor id>/<version>/<index>/<time>. The time, in Unix
+//     milliseconds, is for stores that a backup has set back: they use versions again. A change without a commit shares its
+//     version with the commit before it, so its index is made of the transition, the time and a number.
 //  2. A message depends only on the change set, so a second publication is byte for byte the same.
 type envelope struct {
 	subjects  Subjects
@@ -99,7 +100,8 @@ func (e *envelope) message(index int) *nats.Msg {
 		e.buf = append(strconv.AppendInt(e.buf, e.set.TimeMS, 10), '-')
 		e.buf = strconv.AppendUint(e.buf, e.rowless, 10)
 	} else {
-		e.buf = strconv.AppendInt(e.buf, int64(index), 10)
+		e.buf = append(strconv.AppendInt(e.buf, int64(index), 10), '/')
+		e.buf = strconv.AppendInt(e.buf, e.set.TimeMS, 10)
 	}
 	id := len(e.buf)
 	e.buf = append(append(e.buf, typePrefix...), family...)

@@ -66,11 +66,11 @@ func TestMessagesAreExactlyAsSpecified(t *testing.T) {
 	const source = "/default/airport/eu%20west/Z%C3%BCrich%2F1"
 	e := newEnvelope(t)
 	for i, want := range []string{
-		"cairn.default.event.airport.délai.eu%20west.Zürich/1\n" + headers("0", "event.airport.d%C3%A9lai", source, true) + `{"mean":31.5}` + "\n",
-		"cairn.default.change.airport.kv.eu%20west.Zürich/1\n" + headers("1", "change.airport.kv", source, true) + `{"version":17,"kind":"kv","op":"put"}` + "\n",
-		"cairn.default.change.airport.alarm.eu%20west.Zürich/1\n" + headers("2", "change.airport.alarm", source, true) + `{"version":17,"kind":"alarm"}` + "\n",
-		"cairn.default.life.airport.created.eu%20west.Zürich/1\n" + headers("3", "life.airport.created", source, true) + `{"generation":2}` + "\n",
-		"cairn.default.event.airport.empty.eu%20west.Zürich/1\n" + headers("4", "event.airport.empty", source, true) + "null\n",
+		"cairn.default.event.airport.délai.eu%20west.Zürich/1\n" + headers("0/986000000007", "event.airport.d%C3%A9lai", source, true) + `{"mean":31.5}` + "\n",
+		"cairn.default.change.airport.kv.eu%20west.Zürich/1\n" + headers("1/986000000007", "change.airport.kv", source, true) + `{"version":17,"kind":"kv","op":"put"}` + "\n",
+		"cairn.default.change.airport.alarm.eu%20west.Zürich/1\n" + headers("2/986000000007", "change.airport.alarm", source, true) + `{"version":17,"kind":"alarm"}` + "\n",
+		"cairn.default.life.airport.created.eu%20west.Zürich/1\n" + headers("3/986000000007", "life.airport.created", source, true) + `{"generation":2}` + "\n",
+		"cairn.default.event.airport.empty.eu%20west.Zürich/1\n" + headers("4/986000000007", "event.airport.empty", source, true) + "null\n",
 	} {
 		e.begin(committed, 0)
 		if got := dump(e.message(i)); got != want {
@@ -86,7 +86,7 @@ func TestMessagesAreExactlyAsSpecified(t *testing.T) {
 	m := e.message(0)
 	e.omit()
 	want = "cairn.default.event.airport.délai.eu%20west.Zürich/1\nCairn-Data-Omitted: too_large\nCairn-Data-Size: 13\n" +
-		headers("0", "event.airport.d%C3%A9lai", source, true) + "\n"
+		headers("0/986000000007", "event.airport.d%C3%A9lai", source, true) + "\n"
 	if got := dump(m); got != want {
 		t.Errorf("without payload:\n%swant:\n%s", got, want)
 	}

@@ -408,7 +408,7 @@ func checkOrder(t testing.TB, ids []string, actors, n int) {
 	next := map[string]int{}
 	for _, id := range ids {
 		parts := strings.Split(id, "/")
-		if len(parts) != 3 {
+		if len(parts) != 4 || parts[3] != "986000000123" {
 			t.Fatalf("message id %q", id)
 		}
 		next[parts[0]]++
@@ -429,7 +429,7 @@ func checkGrowing(t testing.TB, ids []string) {
 	last := map[string]int{}
 	for _, id := range ids {
 		actor, rest, _ := strings.Cut(id, "/")
-		version, err := strconv.Atoi(strings.TrimSuffix(rest, "/0"))
+		version, err := strconv.Atoi(strings.TrimSuffix(rest, "/0/986000000123"))
 		if err != nil || version <= last[actor] {
 			t.Fatalf("message %s after version %d", id, last[actor])
 		}

@@ -149,7 +149,7 @@ func (b *breaking) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(150_000)}, nil
+	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(180_000)}, nil
 }
 
 type breakingConn struct {

@@ -158,6 +158,12 @@ func NewSubjects(root string) (Subjects, error) {
 	return Subjects{root}, nil
 }
 
+// forged reports whether an answer to a reply subject would be a message of another kind: a call or an event of a node, or a command to
+// the server. NATS lets a client name reply subjects that it may not publish to, and the node may.
+func (s Subjects) forged(reply string) bool {
+	return strings.HasPrefix(reply, s.root+".") || strings.HasPrefix(reply, "$")
+}
+
 // append appends <root>.<namespace>.<family>.<type>.<name>.<key...>.
 func (s Subjects) append(dst []byte, namespace, family, typ, name string, key []string) []byte {
 	dst = append(s.appendPrefix(dst, namespace, family, typ, name), '.')

@@ -243,7 +243,7 @@ var limitSections = []struct {
 		{"the most entries of a page", "runtime/internal/gateway.maxPage", ""},
 	}},
 	{"NATS", []limit{
-		{"changes that wait to be published", "runtime/internal/natspub.DefaultMaxOutboxRows", ""},
+		{"commits whose changes wait to be published", "runtime/internal/natspub.DefaultMaxOutboxRows", ""},
 		{"bytes of the changes that wait", "runtime/internal/natspub.DefaultMaxOutboxBytes bytes", ""},
 		{"calls under way", "runtime/internal/natspub.DefaultMaxCalls", ""},
 		{"time of a call", "runtime/internal/natspub.DefaultCallTimeout", ""},

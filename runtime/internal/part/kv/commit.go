@@ -199,17 +199,17 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 func (h *Turn) changed(m *kvrows.Mutation) {
 	switch d := &m.Done; m.Op {
 	case kvrows.Delete:
-		h.change("delete", m.Key, nil)
+		h.change("delete", m.Key, value.Value{}, 0)
 	case kvrows.DeleteRange:
 		if m.Where != nil {
 			for _, key := range d.Keys {
-				h.change("delete", key, nil)
+				h.change("delete", key, value.Value{}, 0)
 			}
 			return
 		}
 		h.rangeChange(m.Key, m.End, d.Deleted)
 	default:
-		h.change("put", m.Key, d.Value.Data)
+		h.change("put", m.Key, d.Value, d.Expires)
 	}
 }
 

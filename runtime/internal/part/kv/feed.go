@@ -166,6 +166,15 @@ var causeWords = map[kvrows.Cause]string{
 	kvrows.CauseSet: kv.CauseSet, kvrows.CauseDelete: kv.CauseDelete, kvrows.CauseDeleteRange: kv.CauseDeleteRange, kvrows.CauseExpired: kv.CauseExpired,
 }
 
+// showAny is show for a value that is perhaps not what its encoding says: then it is bytes.
+func showAny(codec host.Codec, v value.Value) (host.Raw, string) {
+	text, encoding, err := show(codec, v)
+	if err != nil || codec == host.JSON && v.Encoding == host.EncodedJSON && !json.Valid(v.Data) {
+		text, encoding, _ = show(codec, value.Value{Encoding: host.EncodedBytes, Data: v.Data})
+	}
+	return text, encoding
+}
+
 // eventOf is an event as callers see it. What is not what its encoding says, or no key of a caller, is bytes: the feed goes on.
 func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) kv.Event {
 	out := kv.Event{
@@ -178,11 +187,7 @@ func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) kv.Event 
 			at := clock.TimeMS(e.Expire).UTC()
 			out.Expires = &at
 		}
-		var err error
-		out.Value, out.Encoding, err = show(codec, value.Value{Encoding: e.Encoding, Data: e.Value})
-		if err != nil || codec == host.JSON && e.Encoding == host.EncodedJSON && !json.Valid(e.Value) {
-			out.Value, out.Encoding, _ = show(codec, value.Value{Encoding: host.EncodedBytes, Data: e.Value})
-		}
+		out.Value, out.Encoding = showAny(codec, value.Value{Encoding: e.Encoding, Data: e.Value})
 	case kvrows.CauseDeleteRange:
 		out.Range = &kv.Selection{Start: boundOf(e.Start), End: boundOf(e.End)}
 		if e.Prefix >= 0 {

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
 // Part is the part for the key-value store.
@@ -103,25 +105,6 @@ func fill(rows engine.Reader, q *host.KVQuery, page *host.KVPage) error {
 	})
 }
 
-// keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its
-// bytes.
-func keyJSON(key []byte) any {
-	t, err := tuple.Unpack(key)
-	if err != nil {
-		return key
-	}
-	out := make([]any, len(t))
-	for i, e := range t {
-		switch e := e.(type) {
-		case tuple.UUID:
-			out[i] = keyspace.ActorID(e).String()
-		default:
-			out[i] = e
-		}
-	}
-	return out
-}
-
 // KVPut implements host.Turn.
 func (h *Turn) KVPut(key, value []byte, encoding host.Encoding, expire time.Time) error {
 	t := h.K
@@ -142,7 +125,7 @@ func (h *Turn) KVPut(key, value []byte, encoding host.Encoding, expire time.Time
 // put stores a value under a packed key.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
+func (h *Turn) put(key, data []byte, o engine.PutOptions) error {
 	store, k := storeOf(h.K.Core), keyspace.UserKV.Append(nil, key)
 	if o.ExpireAt == 0 {
 		var err error
@@ -150,12 +133,12 @@ func (h *Turn) put(key, value []byte, o engine.PutOptions) error {
 			return err
 		}
 	}
-	if err := store.Put(k, value, o); err != nil {
+	if err := store.Put(k, data, o); err != nil {
 		return refused(err)
 	}
 	h.expired(store)
 	h.logged(store)
-	h.change("put", key, value)
+	h.change("put", key, value.Value{Encoding: host.Encoding(o.Encoding), Data: data}, o.ExpireAt)
 	return nil
 }
 
@@ -192,7 +175,7 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 	switch {
 	case err != nil:
 	case ok:
-		h.change("delete", key, nil)
+		h.change("delete", key, value.Value{}, 0)
 	default:
 		h.index(key) // what is gone had expired
 	}
@@ -271,15 +254,15 @@ const (
 func (h *Turn) expired(store *kvrows.Store) int {
 	keys := store.TakePurged()
 	for _, key := range keys {
-		h.change("expire", key[1:], nil)
+		h.change("expire", key[1:], value.Value{}, 0)
 	}
 	return len(keys)
 }
 
-// change notes a change of a key: for watchers, and to publish it.
+// change notes a change of a key, and what a put has stored: for watchers, and to publish it.
 //
 // REQUIRES: h.K.Mu
-func (h *Turn) change(op string, key, value []byte) {
+func (h *Turn) change(op string, key []byte, v value.Value, expires int64) {
 	t := h.K
 	h.touch(key)
 	h.index(key)
@@ -294,14 +277,20 @@ func (h *Turn) change(op string, key, value []byte) {
 		return
 	}
 	t.Change(engine.ChangeKV, "", func() any {
-		m := map[string]any{"op": op, "key": keyJSON(key)}
+		m := map[string]any{"op": op, "key": boundOf(key)}
 		switch op {
 		case "expire":
 			m["op"], m["cause"] = "delete", "expired"
 		case "put":
-			m["size"] = len(value)
-			if len(value) <= maxChangeValue {
-				m["value"] = value
+			m["size"] = len(v.Data)
+			if len(v.Data) <= maxChangeValue {
+				text, encoding := showAny(host.JSON, v)
+				if m["value"] = text; encoding != "" {
+					m["encoding"] = encoding
+				}
+			}
+			if expires != 0 {
+				m["expires"] = clock.TimeMS(expires).UTC()
 			}
 		}
 		return m
@@ -321,6 +310,10 @@ func (h *Turn) rangeChange(start, end []byte, n int64) {
 	h.touchRange(start, end)
 	h.indexRange(start, end)
 	h.K.Change(engine.ChangeKV, "", func() any {
-		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
+		selected := &kv.Selection{Start: boundOf(start), End: boundOf(end)}
+		if prefix, is := bytes.CutSuffix(end, []byte{0xFF}); is && bytes.Equal(prefix, start) {
+			selected = &kv.Selection{Prefix: boundOf(prefix)}
+		}
+		return map[string]any{"op": "delete_range", "range": selected, "count": n}
 	})
 }

@@ -129,6 +129,9 @@ func (s *Store) load() error {
 		return err
 	}
 	known.list, known.kept, known.known, known.changed = list, nil, true, s.Version()
+	if changed && len(list) > 0 {
+		return s.armNext(false, true)
+	}
 	return nil
 }
 
@@ -378,7 +381,10 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 		s.scopes.Reset()
 		return nil, err
 	}
-	return sc, nil
+	if len(list) > 1 {
+		return sc, nil
+	}
+	return sc, s.armNext(false, true) // what expired within an hour before there was a scope now does within a second
 }
 
 // Scopes counts the scopes with prefixes from start up to and without end; a nil end is that of the store.
