@@ -25,7 +25,7 @@ GO ?= go
 # profiles need none.
 export CGO_ENABLED := 0
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -gcflags=all=-dwarf=false
-LINK := -ldflags '-s -w'
+BUILD := GOGC=400 $(GO) build -ldflags '-s -w'
 
 # The race detector needs cgo, and has the other set: vet and staticcheck share it, because they need the same compiled packages, and so
 # do tests that ask the go command for them. What costs time and finds nothing is left out: Pebble's zstd in C (its Go one is what
@@ -58,14 +58,14 @@ help: ## list the targets
 run: go ## replay 20,000 flights through durable actors, print a table, keep serving (ONCE=1 DATA=dir LISTEN=addr)
 	@mkdir -p bin
 	@echo 'Building bin/flights. The first build compiles SQLite and Pebble too, and takes a minute or more; the next takes a second.' >&2
-	@$(GO) build $(LINK) -o bin/ ./docs/examples/flights
+	@$(BUILD) -o bin/ ./docs/examples/flights
 	@exec bin/flights --data '$(DATA)' --listen '$(LISTEN)' $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
 
 .PHONY: build
 build: go ## build bin/cairn and bin/flights
 	@mkdir -p bin
 	@echo 'Building bin/cairn and bin/flights. The first build takes a minute or two.' >&2
-	@$(GO) build $(LINK) -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
+	@$(BUILD) -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
 # vet has run all of go vet, so go test need not run a part of it. Tests wait as much as they compute: two packages for each core.
 .PHONY: test
@@ -110,7 +110,7 @@ crash: build ## kill -9 the flights program at random moments, many times, and c
 .PHONY: chaos
 chaos: go ## kill -9 node, senders, workers and readers of the jobs example at random, and account for every message (KILLS=100)
 	@mkdir -p bin
-	$(GO) build $(LINK) -o bin/ ./docs/examples/jobs
+	$(BUILD) -o bin/ ./docs/examples/jobs
 	$(GO) test -count=1 -timeout 120m -v ./docs/examples/jobs -binary '$(CURDIR)/bin/jobs' -kills '$(KILLS)' -letters 5000
 
 .PHONY: browser

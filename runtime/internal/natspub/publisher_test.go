@@ -127,7 +127,7 @@ func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 		r := &rig{t: t, srv: srv, box: newOutbox(t)}
 		r.Publisher = begin(t, Options{Outbox: r.box, JetStream: acks, MemoryRows: 64,
 			Dial: URL(url, nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
-		const actors, versions = 7, 200
+		const actors, versions = 7, 400
 		for v := 0; v < versions; v += 50 {
 			r.commit(actors, v+1, v+50, true)
 			r.box.await(t, "nothing is published", func(rows int) bool { return rows < 150 })
@@ -149,7 +149,7 @@ func (b *breaking) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(180_000)}, nil
+	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(400_000)}, nil
 }
 
 type breakingConn struct {
