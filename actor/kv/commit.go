@@ -137,7 +137,7 @@ func (m Mutation) For(ttl time.Duration) Mutation {
 // Until says when the entry ceases to exist, instead of [Mutation.For]: up to 100 years from now. An entry of the past is not there.
 // The zero time is never.
 func (m Mutation) Until(t time.Time) Mutation {
-	switch {
+	switch t = t.UTC(); {
 	case t.IsZero():
 		return m.For(0)
 	case t.Year() < 1970:

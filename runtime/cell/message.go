@@ -147,9 +147,12 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes the job.
 func (j Job) MarshalJSON() ([]byte, error) { return json.Marshal(plainJob(j)) }
 
+// deep reads CBOR with documents, which may nest to 500 levels.
+var deep, _ = cbor.DecOptions{MaxNestedLevels: 512}.DecMode()
+
 // UnmarshalCBOR reads and checks a job.
 func (j *Job) UnmarshalCBOR(b []byte) error {
-	if err := cbor.Unmarshal(b, (*plainJob)(j)); err != nil {
+	if err := deep.Unmarshal(b, (*plainJob)(j)); err != nil {
 		return actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule is a map with queue and body, event, or both")
 	}
 	return j.check()

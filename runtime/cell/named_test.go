@@ -45,6 +45,16 @@ func TestDocumentsInCBORAreJSONInBytesOrCBOR(t *testing.T) {
 	}, cell.Definition())
 }
 
+func TestJobsInCBORMayNestAsDocumentsDo(t *testing.T) {
+	for depth, fits := range map[int]bool{400: true, 600: false} {
+		var j cell.Job
+		err := j.UnmarshalCBOR([]byte("\xa2\x65queue\x61q\x64body" + strings.Repeat("\x81", depth) + "\x01"))
+		if fits != (err == nil) || fits && len(j.Body) != 2*depth+1 {
+			t.Errorf("%d levels: %v", depth, err)
+		}
+	}
+}
+
 func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, ref := t.Context(), cell.Type.Ref(h, "go")

@@ -57,7 +57,7 @@ var ErrServing = errors.New("natspub: calls are served already")
 // calls serves the actors' methods as a micro service. Its claims:
 //
 //  1. A handler of the client library never waits: a call runs on its own goroutine, or is refused because too many run.
-//  2. Every request with a reply subject is answered, unless the connection is lost.
+//  2. Every request with a reply subject is answered, unless the connection is lost or the subject is that of no client.
 //  3. After close, no call runs.
 //
 // It has a connection of its own, which reconnects by itself.
@@ -66,36 +66,28 @@ type calls struct {
 	inFlight atomic.Int64
 	room     chan struct{}
 	wg       sync.WaitGroup
+	forged   sync.Once // a warning of reply subjects
 
 	mu      sync.Mutex
 	closed  bool // Serve is refused
 	sealed  bool // calls are refused
 	nc      *nats.Conn
 	ended   chan struct{} // closed when nc is
-	service micro.Service
+	service *service
 }
 
-// A method is one served method and its statistics. Package micro measures only how long a handler takes to start the
-// call's goroutine, so the statistics of the calls themselves are added as the data of the endpoint.
+// A method is one served method and its statistics.
 type method struct {
 	c         *calls
 	nc        *nats.Conn
 	node      Node
 	typ, name string
+	kind      host.MethodKind
 	prefix    string        // of its subjects, up to the key
 	timeout   time.Duration // of a call whose caller states none
 
 	requests, errors, nanoseconds atomic.Int64
 	lastError                     atomic.Pointer[string]
-}
-
-// methodStats is the data of an endpoint in the service's statistics.
-type methodStats struct {
-	Requests       int64         `json:"requests"`
-	Errors         int64         `json:"errors"`
-	LastError      string        `json:"last_error,omitempty"`
-	Processing     time.Duration `json:"processing_time"`
-	AverageProcess time.Duration `json:"average_processing_time"`
 }
 
 func newCalls(p *Publisher) *calls {
@@ -142,38 +134,22 @@ func (c *calls) serve(n Node, endpoints []Endpoint) (err error) {
 			<-ended
 		}
 	}()
-	methods := map[string]*method{}
-	service, err := micro.AddService(nc, micro.Config{
-		Name: ServiceName, Version: c.p.opts.Version,
-		Description: "durable actors",
-		Metadata:    map[string]string{"namespace": c.p.opts.Namespace, "root": c.p.opts.Root},
-		StatsHandler: func(e *micro.Endpoint) any {
-			if m := methods[e.Subject]; m != nil {
-				return m.stats()
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("natspub: %w", err)
-	}
+	service := newService(c, nc)
 	for _, e := range endpoints {
 		for _, hm := range e.Methods {
 			if hm.Kind != host.Action && hm.Kind != host.Query {
 				continue
 			}
 			prefix := string(c.p.subjects.appendPrefix(nil, c.p.opts.Namespace, familyCall, e.Type, hm.Name))
-			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, prefix: prefix + ".", timeout: c.p.opts.CallTimeout}
+			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, kind: hm.Kind, prefix: prefix + ".", timeout: c.p.opts.CallTimeout}
 			if row, found := builtin.Find(hm.Name); found && row.Waits {
 				m.timeout += builtin.MaxWait
 			}
-			group := service.AddGroup(prefix)
-			methods[prefix+".>"] = m
-			if err = group.AddEndpoint(endpointName(e.Type, hm.Name), m, micro.WithEndpointSubject(">"),
-				micro.WithEndpointMetadata(map[string]string{"type": e.Type, "method": hm.Name, "kind": hm.Kind.String()})); err != nil {
-				return fmt.Errorf("natspub: serving %s of %s: %w", hm.Name, e.Type, errors.Join(err, service.Stop()))
-			}
+			service.methods = append(service.methods, m)
 		}
+	}
+	if err = service.start(); err != nil {
+		return fmt.Errorf("natspub: serving calls: %w", err)
 	}
 	c.nc, c.ended, c.service = nc, ended, service
 	return nil
@@ -200,7 +176,7 @@ func (c *calls) close(ctx context.Context) {
 	if nc == nil {
 		return
 	}
-	if err := service.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+	if err := service.stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		c.p.log.Warn("nats: stopping the service", "error", err)
 	}
 	// What the server sent before it learned of the end is in the client's queues once a flush is answered, and has been
@@ -244,8 +220,9 @@ func (c *calls) begin() bool {
 
 // An incoming is a request with what its headers say.
 type incoming struct {
-	micro.Request
+	*nats.Msg
 	at             host.Address
+	addressed      bool // its subject names an actor
 	began          time.Time
 	timeout        time.Duration
 	reason         string
@@ -254,16 +231,18 @@ type incoming struct {
 	tracer         host.Tracer
 }
 
-// Handle takes a request on the goroutine of its subscription.
-func (m *method) Handle(req micro.Request) {
-	if m.c.p.subjects.forged(req.Reply()) {
+// handle takes a request on the goroutine of its subscription.
+func (m *method) handle(req *nats.Msg) {
+	if m.c.p.subjects.forged(req.Reply) {
 		m.requests.Add(1)
 		m.note(host.Errorf(host.InvalidArgument, "the reply subject is one of the node, or of the server"))
-		m.c.p.log.Warn("nats: a request is not taken, because its answer would go to a subject of the node or of the server",
-			"subject", req.Subject(), "reply", req.Reply())
+		m.c.forged.Do(func() {
+			m.c.p.log.Warn("nats: a request is not taken, because its answer would go to a subject of the node or of the server; further ones are counted only",
+				"subject", req.Subject, "reply", req.Reply)
+		})
 		return
 	}
-	in := &incoming{Request: req, began: time.Now(), at: host.Address{Type: m.typ}, cause: host.ParseSpan(first(req, HeaderTraceparent))}
+	in := &incoming{Msg: req, began: time.Now(), at: host.Address{Type: m.typ}, cause: host.ParseSpan(first(req.Header, HeaderTraceparent))}
 	in.span = in.cause
 	if t, ok := m.node.(host.Tracer); ok {
 		in.span, in.tracer = t.BeginRequest(m.typ, in.cause), t
@@ -294,26 +273,27 @@ func (m *method) Handle(req micro.Request) {
 // read reads the subject and the headers of a request.
 func (m *method) read(in *incoming) *host.Error {
 	var err error
-	if in.at.Key, err = ParseKey(strings.TrimPrefix(in.Subject(), m.prefix)); err != nil {
+	if in.at.Key, err = ParseKey(strings.TrimPrefix(in.Subject, m.prefix)); err != nil {
 		return host.Errorf(host.InvalidArgument, "the key: %v", err)
 	}
-	timeout, fault := header(in, HeaderTimeout)
+	in.addressed = true
+	timeout, fault := header(in.Header, HeaderTimeout)
 	if fault != nil {
 		return fault
 	}
 	if in.timeout = m.timeout; timeout != "" {
 		if in.timeout, err = time.ParseDuration(timeout); err != nil || in.timeout <= 0 {
-			return host.Errorf(host.InvalidArgument, "header %s: %q is not a positive duration such as 1.5s", HeaderTimeout, timeout)
+			return host.Errorf(host.InvalidArgument, "header %s: %.40q is not a positive duration such as 1.5s", HeaderTimeout, timeout)
 		}
 	}
-	reason, fault := header(in, HeaderReason)
+	reason, fault := header(in.Header, HeaderReason)
 	if fault != nil {
 		return fault
 	}
 	if in.reason, fault = audit.ParseReason(reason); fault != nil {
 		return fault
 	}
-	in.idempotencyKey, fault = header(in, HeaderIdempotencyKey)
+	in.idempotencyKey, fault = header(in.Header, HeaderIdempotencyKey)
 	return fault
 }
 
@@ -340,9 +320,9 @@ func (m *method) serve(in *incoming) {
 		ctx = audit.With(ctx, &audit.Origin{Channel: "nats", Reason: in.reason})
 	}
 	reply, err := m.call(ctx, &host.Request{
-		Address: in.at, Method: m.name, Codec: host.JSON, Input: in.Data(),
+		Address: in.at, Method: m.name, Codec: host.JSON, Input: in.Data,
 		IdempotencyKey: in.idempotencyKey, Traceparent: in.span.String(),
-	}, all(in, HeaderToken))
+	}, all(in.Header, HeaderToken))
 	m.traced(in, err)
 	if err == nil {
 		h := nats.Header{}
@@ -367,10 +347,10 @@ func (m *method) serve(in *incoming) {
 		e := wireError(err)
 		m.note(e)
 		h, body := errorReply(e)
-		in.told(nats.Header(h))
-		if m.respond(in, nats.Header(h), body) != nil && len(e.Metadata) > 0 {
+		in.told(h)
+		if m.respond(in, h, body) != nil && len(e.Metadata) > 0 {
 			h, body = errorReply(&host.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable})
-			m.respond(in, nats.Header(h), body) // nobody is left to tell
+			m.respond(in, h, body) // nobody is left to tell
 		}
 	} else {
 		m.c.p.metrics.calls.WithLabelValues("ok").Inc()
@@ -381,7 +361,7 @@ func (m *method) serve(in *incoming) {
 
 // traced ends the span of a request.
 func (m *method) traced(in *incoming, err error) {
-	if in.span.Sampled() && in.tracer != nil {
+	if in.span.Sampled() && in.tracer != nil && in.addressed {
 		in.tracer.EndRequest(in.at, "nats", m.typ+"."+m.name, in.span, in.cause, in.began, err)
 	}
 }
@@ -393,13 +373,12 @@ func (in *incoming) told(h nats.Header) {
 	}
 }
 
-// respond publishes an answer. Request.Respond is not used on this goroutine, because package micro reads what it
-// leaves in the request as soon as the handler returns.
-func (m *method) respond(req micro.Request, h nats.Header, body []byte) error {
-	if req.Reply() == "" {
+// respond publishes an answer, if the caller wants one.
+func (m *method) respond(in *incoming, h nats.Header, body []byte) error {
+	if in.Reply == "" {
 		return nil
 	}
-	return m.nc.PublishMsg(&nats.Msg{Subject: req.Reply(), Header: h, Data: body})
+	return m.nc.PublishMsg(&nats.Msg{Subject: in.Reply, Header: h, Data: body})
 }
 
 // refuse answers a request with an error on the goroutine of its subscription.
@@ -407,12 +386,9 @@ func (m *method) refuse(in *incoming, e *host.Error) {
 	m.requests.Add(1)
 	m.note(e)
 	m.traced(in, e)
-	if in.Reply() == "" {
-		return
-	}
 	h, body := errorReply(e)
-	in.told(nats.Header(h))
-	if err := in.Error(string(e.Code), e.Message, body, micro.WithHeaders(h)); err != nil {
+	in.told(h)
+	if err := m.respond(in, h, body); err != nil {
 		m.c.p.log.Debug("nats: a refusal could not be sent", "error", err)
 	}
 }
@@ -423,17 +399,6 @@ func (m *method) note(e *host.Error) {
 	text := e.Error()
 	m.lastError.Store(&text)
 	m.c.p.metrics.calls.WithLabelValues(string(e.Code)).Inc()
-}
-
-func (m *method) stats() methodStats {
-	s := methodStats{Requests: m.requests.Load(), Errors: m.errors.Load(), Processing: time.Duration(m.nanoseconds.Load())}
-	if s.Requests > 0 {
-		s.AverageProcess = s.Processing / time.Duration(s.Requests)
-	}
-	if text := m.lastError.Load(); text != nil {
-		s.LastError = *text
-	}
-	return s
 }
 
 // wireError turns what a Node returned into an error that may be shown.
@@ -450,12 +415,12 @@ func wireError(err error) *host.Error {
 }
 
 // errorReply makes the headers and the body of an error. The body is the error as JSON, as it is over HTTP.
-func errorReply(e *host.Error) (micro.Headers, []byte) {
+func errorReply(e *host.Error) (nats.Header, []byte) {
 	message := e.Message
 	if message == "" {
 		message = string(e.Code)
 	}
-	h := micro.Headers{micro.ErrorHeader: {message}, micro.ErrorCodeHeader: {string(e.Code)}}
+	h := nats.Header{micro.ErrorHeader: {message}, micro.ErrorCodeHeader: {string(e.Code)}}
 	if e.Retryable {
 		h[HeaderRetryable] = []string{"true"}
 	}
@@ -474,9 +439,9 @@ func mustJSON(v any) []byte {
 	return b
 }
 
-// all returns the values of a header of a request, whatever the case of its name.
-func all(req micro.Request, name string) (values []string) {
-	for key, more := range req.Headers() {
+// all returns the values of a header, whatever the case of its name.
+func all(h nats.Header, name string) (values []string) {
+	for key, more := range h {
 		if strings.EqualFold(key, name) {
 			values = append(values, more...)
 		}
@@ -485,16 +450,16 @@ func all(req micro.Request, name string) (values []string) {
 }
 
 // first returns the first value of a header, "" if there is none.
-func first(req micro.Request, name string) string {
-	if values := all(req, name); len(values) > 0 {
+func first(h nats.Header, name string) string {
+	if values := all(h, name); len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
 // header returns the one value of a header; "" if there is none. An empty one, or one more, may not be what its sender meant.
-func header(req micro.Request, name string) (string, *host.Error) {
-	switch values := all(req, name); {
+func header(h nats.Header, name string) (string, *host.Error) {
+	switch values := all(h, name); {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1:

@@ -205,14 +205,22 @@ func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
 		t.Error("the node was called")
 		return host.Reply{Output: []byte("{}")}, nil
 	})
+	events := subscribe(t, nc, "cairn.default.event.>")
 	for _, reply := range []string{callSubject + "arrive.other", "cairn.default.event.airport.opened.a", "$JS.API.STREAM.PURGE.CAIRN"} {
 		must(t, nc.PublishRequest(callSubject+"delays.a", reply, []byte("{}")))
 		must(t, nc.PublishRequest(callSubject+"delays.a%", reply, []byte("{}")))
+		for _, verb := range []string{"PING", "INFO.cairn", "STATS"} {
+			must(t, nc.PublishRequest("$SRV."+verb, reply, nil))
+		}
 	}
 	eventually(t, "all are seen", func() bool {
 		return value(t, r.metrics.calls, "invalid_argument")+value(t, r.metrics.calls, "ok") >= 6
 	})
+	must(t, errOf(nc.Request("$SRV.PING", nil, patience))) // which comes after the others
 	wantValue(t, r.metrics.calls, "invalid_argument", 6)
+	if m, err := events.NextMsg(time.Millisecond); err == nil {
+		t.Errorf("an event is forged: %s %s", m.Subject, m.Data)
+	}
 }
 
 // A call of a method that waits may wait as long as its input can say, if its caller states no time.
@@ -301,9 +309,8 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 		var stats micro.Stats
 		ask("$SRV.STATS.cairn", &stats)
 		i := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "airport-arrive" })
-		var data methodStats
-		must(t, json.Unmarshal(stats.Endpoints[i].Data, &data))
-		return stats.Endpoints[i].NumRequests == 4 && data.Requests == 4 && data.Errors == 2 && data.LastError != "" && data.AverageProcess > 0
+		e := stats.Endpoints[i]
+		return e.NumRequests == 4 && e.NumErrors == 2 && e.LastError != "" && e.AverageProcessingTime > 0 && stats.ID == info.ID && stats.Type == micro.StatsResponseType
 	})
 }
 

@@ -21,8 +21,8 @@ import (
 // The limits of transactions.
 const (
 	idle          = 30 * time.Second
-	maxSessions   = 20_000           // transactions of a gateway: see sessions.take
-	maxOfActor    = 200              // of an actor
+	maxSessions   = 30_000           // transactions of a gateway: see sessions.take
+	maxOfActor    = 300              // of an actor
 	maxBytes      = hostkv.MaxCommit // that one has read and is to write: no more than its commit takes
 	maxActorBytes = 32 << 20         // that all of an actor have
 	maxAllBytes   = 64 << 20         // that all of a gateway have
@@ -89,16 +89,17 @@ type sessions struct {
 type usage struct{ transactions, bytes int }
 
 // take counts what a session takes more. A caller gets no more of its actor than it leaves free there, and an actor no more of the
-// gateway: so none takes all, and each that comes gets some. REQUIRES: mu.
+// gateway: so none takes all. A third of the transactions is for takers without any. REQUIRES: mu.
 func (r *sessions) take(s *session, n usage) error {
 	takers := s.key.takers()
 	for i, most := range []usage{{maxOfActor, maxActorBytes}, {maxSessions, maxAllBytes}} {
 		mine, all, who := r.taken[takers[i]], r.taken[takers[i+1]], [...]string{"this caller", "this actor"}[i]
-		if n.transactions > 0 && mine.transactions+all.transactions+2*n.transactions > most.transactions {
-			return host.Errorf(host.Overloaded, "%s has %d transactions, and leaves the rest to others; one ends %s after its last command", who, mine.transactions, idle).Retry()
+		shared := most.transactions - most.transactions/3
+		if n.transactions > 0 && (all.transactions >= most.transactions || mine.transactions > 0 && mine.transactions+all.transactions+2 > shared) {
+			return host.Errorf(host.Overloaded, "%s has %d transactions, and the rest is for others; one ends %s after its last command", who, mine.transactions, idle).Retry()
 		}
 		if n.bytes > 0 && mine.bytes+all.bytes+2*n.bytes > most.bytes {
-			return host.Errorf(host.Overloaded, "the transactions of %s take %d bytes, and leave the rest to others", who, mine.bytes).Retry()
+			return host.Errorf(host.Overloaded, "the transactions of %s take %d bytes, and the rest is for others", who, mine.bytes).Retry()
 		}
 	}
 	r.count(s, n)

@@ -302,7 +302,13 @@ func TestCallersShareTransactions(t *testing.T) {
 		other.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
 	}
 	other.in("more").fails(429, "CapacityExceeded", "this caller has 50 transactions", `{"TxnBegin":{}}`)
-	s.in("s").want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+	for i := range 60 { // also when those before have taken what is shared
+		late := s.tok(`{"rights":["read"]}`).in("s")
+		late.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
+		if i > 50 {
+			late.in("t").fails(429, "CapacityExceeded", "this caller has 1 transactions", `{"TxnBegin":{}}`)
+		}
+	}
 	tx := other.in("s0")
 	for i := range 7 {
 		tx.want(`{"Version":null}`, fmt.Sprintf(`{"KvPut":{"key":"k","value":"%d%s"}}`, i, strings.Repeat("x", 1<<20-100)))

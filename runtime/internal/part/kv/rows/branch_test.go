@@ -485,3 +485,37 @@ func TestForkNamesItsLimits(t *testing.T) {
 	must(t, s.RemoveBranch("more 0"))
 	must(t, fork("x", ""))
 }
+
+// The removal of a branch, which is done in slices, goes on when a first scope is set meanwhile, or declared by a new release.
+func TestAFirstScopeKeepsTheSlicesOfARemovedBranch(t *testing.T) {
+	for name, scope := range map[string]func(r *rig) error{
+		"set": func(r *rig) error { return errOf(r.s.SetScope(pack("x"), Policy{MaxKeys: 3})) },
+		"declared": func(r *rig) error {
+			r.s.scopes = &Scopes{Declared: []Scope{{Prefix: pack("m"), Policy: Policy{KeepVersions: 1}}}}
+			r.turn()
+			return r.s.Put(keyspace.UserKV.Append(nil, pack("x")), []byte("v"), engine.PutOptions{})
+		},
+	} {
+		r := newRig(t)
+		r.turn()
+		must(t, errOf(r.s.Fork("b", "", false)))
+		for i := range 60 {
+			r.put("b", fmt.Sprint("k", i), "v")
+		}
+		r.turn()
+		must(t, r.s.RemoveBranch("b"))
+		must(t, r.s.loadPurge())
+		r.now = max(r.now, r.s.scopes.purge)
+		r.turn()
+		more, err := r.s.Purge(20)
+		must(t, err)
+		before := r.s.scopes.purge
+		must(t, scope(r))
+		must(t, r.s.loadPurge())
+		if !more || before == 0 || r.s.scopes.purge != before {
+			t.Errorf("%s: more %v, the purge was armed for %d and is for %d", name, more, before, r.s.scopes.purge)
+		}
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }

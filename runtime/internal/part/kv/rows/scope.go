@@ -130,7 +130,7 @@ func (s *Store) load() error {
 	}
 	known.list, known.kept, known.known, known.changed = list, nil, true, s.Version()
 	if changed && len(list) > 0 {
-		return s.armNext(false, true)
+		return s.hasten()
 	}
 	return nil
 }
@@ -384,7 +384,16 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	if len(list) > 1 {
 		return sc, nil
 	}
-	return sc, s.armNext(false, true) // what expired within an hour before there was a scope now does within a second
+	return sc, s.hasten()
+}
+
+// hasten has what expires purged within a second, as in a store with scopes, and not within an hour.
+func (s *Store) hasten() error {
+	at, err := s.NextExpiry()
+	if err != nil || at == 0 {
+		return err
+	}
+	return s.arm(max(at, s.Now()), promptly)
 }
 
 // Scopes counts the scopes with prefixes from start up to and without end; a nil end is that of the store.

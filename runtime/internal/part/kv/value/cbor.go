@@ -25,13 +25,13 @@ var decoding = wire.MustDecMode(cbor.DecOptions{
 })
 
 // appendCBOR appends CBOR as JSON: byte strings are {"$bytes":base64}, keys that are no texts are their JSON as a text,
-// and numbers that JSON does not have are null. Members are in the order of their names. What JSON cannot hold is
+// and numbers that JSON does not have are null. Members are in the order of their names, unless that would take long. What JSON cannot hold is
 // {"$cbor":base64}: a value with a text that is not UTF-8 or with a name twice, and an integer of too many digits.
 func appendCBOR(dst, data []byte) ([]byte, error) {
 	if err := decoding.Wellformed(data); err != nil {
 		return dst, fmt.Errorf("is damaged CBOR: %w", err)
 	}
-	if out, _, ok := appendItem(dst, data); ok {
+	if out, ok := translate(dst, data); ok {
 		return out, nil
 	}
 	return appendBase64(dst, "$cbor", data), nil
@@ -84,9 +84,20 @@ func leaf(data []byte) (item, rest []byte) {
 	return data[:len(data)-len(rest)], rest
 }
 
-// appendItem appends the first of well-formed items as JSON, and returns what follows it; ok is false for what JSON cannot hold. It
-// decodes leaf by leaf: a value has up to two hundred times its bytes when it is decoded at once.
-func appendItem(dst, data []byte) (out, rest []byte, ok bool) {
+// translate appends a well-formed item as JSON; ok is false for what JSON cannot hold. It decodes leaf by leaf: a value has up to two
+// hundred times its bytes when it is decoded at once.
+func translate(dst, data []byte) (out []byte, ok bool) {
+	t := translator{moves: 8*len(data) + 64<<10}
+	out, _, ok = t.appendItem(dst, data)
+	return out, ok
+}
+
+// A translator has how many bytes may be moved yet to bring members into order. Without a bound these would be the bytes of a value
+// times its depth.
+type translator struct{ moves int }
+
+// appendItem is translate for the first of several items, and returns what follows it.
+func (t *translator) appendItem(dst, data []byte) (out, rest []byte, ok bool) {
 	major, n, open, rest := head(data)
 	switch major {
 	case unsigned:
@@ -101,7 +112,7 @@ func appendItem(dst, data []byte) (out, rest []byte, ok bool) {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			if dst, rest, ok = appendItem(dst, rest); !ok {
+			if dst, rest, ok = t.appendItem(dst, rest); !ok {
 				return dst, nil, false
 			}
 		}
@@ -110,10 +121,10 @@ func appendItem(dst, data []byte) (out, rest []byte, ok bool) {
 		}
 		return append(dst, ']'), rest, true
 	case mapOf:
-		return appendMap(dst, rest, n, open)
+		return t.appendMap(dst, rest, n, open)
 	case tagOf:
 		if n > 3 { // all others say more than JSON can
-			return appendItem(dst, rest)
+			return t.appendItem(dst, rest)
 		}
 		if under := rest[0] >> 5; under == arrayOf || under == mapOf || under == tagOf {
 			return dst, nil, false
@@ -128,7 +139,7 @@ func appendItem(dst, data []byte) (out, rest []byte, ok bool) {
 }
 
 // appendMap is appendItem for the n pairs of a map, or those until its end.
-func appendMap(dst, rest []byte, n uint64, open bool) (out, after []byte, ok bool) {
+func (t *translator) appendMap(dst, rest []byte, n uint64, open bool) (out, after []byte, ok bool) {
 	type member struct {
 		name       string
 		start, end int // of its text
@@ -138,11 +149,11 @@ func appendMap(dst, rest []byte, n uint64, open bool) (out, after []byte, ok boo
 	from := len(dst)
 	for i := uint64(0); open && rest[0] != stop || i < n; i++ {
 		m := member{start: len(dst)}
-		if m.name, rest, ok = name(rest); !ok {
+		if m.name, rest, ok = name(rest); !ok || len(members) > 0 && m.name == members[len(members)-1].name {
 			return dst, nil, false
 		}
 		dst = append(appendAny(dst, m.name), ':')
-		if dst, rest, ok = appendItem(dst, rest); !ok {
+		if dst, rest, ok = t.appendItem(dst, rest); !ok {
 			return dst, nil, false
 		}
 		dst = append(dst, ',')
@@ -157,11 +168,13 @@ func appendMap(dst, rest []byte, n uint64, open bool) (out, after []byte, ok boo
 	}
 	byName := func(a, b member) int { return cmp.Compare(a.name, b.name) }
 	if !slices.IsSortedFunc(members, byName) {
-		text := slices.Clone(dst[from:])
 		slices.SortFunc(members, byName)
-		dst = dst[:from]
-		for _, m := range members {
-			dst = append(dst, text[m.start-from:m.end-from]...)
+		if t.moves -= len(dst) - from; t.moves >= 0 {
+			text := slices.Clone(dst[from:])
+			dst = dst[:from]
+			for _, m := range members {
+				dst = append(dst, text[m.start-from:m.end-from]...)
+			}
 		}
 	}
 	for i := range members[1:] {
@@ -242,7 +255,7 @@ func appendUnencoded(dst, data []byte) []byte {
 			return append(dst, text...)
 		}
 	}
-	if out, _, ok := appendItem(dst, data); ok {
+	if out, ok := translate(dst, data); ok {
 		return out
 	}
 	return appendBase64(dst, "$bytes", data)

@@ -1,9 +1,11 @@
 package value
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math/big"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +69,7 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 		"\xa3\x61b\x01\x05\x02\x61a\xa2\x61z\x03\x20\x04": `{"5":2,"a":{"-1":4,"z":3},"b":1}`,
 		"\xbf\x61b\x9f\x01\xff\x61a\x02\xff":              `{"a":2,"b":[1]}`,
 		"\xa2\x61\x31\x01\x01\x02":                        `{"$cbor":"omExAQEC"}`, // "1" and 1 have one name
+		"\xa3\x61\x31\x01\x02\x02\x01\x03":                `{"$cbor":"o2ExAQICAQM="}`,
 		"\xa2\xf9\x7e\x00\x01\xf9\x7e\x00\x02":            `{"$cbor":"ovl+AAH5fgAC"}`,
 		"\xa1\xd8\x30\x80\x01":                            `{"$cbor":"odgwgAE="}`,
 		"\xc1\x80":                                        `{"$cbor":"wYA="}`,
@@ -75,6 +78,19 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 		if got, err := (Value{host.EncodedCBOR, []byte(cbor)}).AppendJSON(nil); err != nil || string(got) != want {
 			t.Errorf("%x: %s %v, want %s", cbor, got, err, want)
 		}
+	}
+}
+
+// Members within members are not moved again and again: what is out of order costs a part of its bytes, and not these times its depth.
+func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
+	const levels, size = 400, 1 << 16
+	data := strings.Repeat("\xa2\x61b\x00\x61a", levels) + "\x7a" + string(binary.BigEndian.AppendUint32(nil, size)) + strings.Repeat("\x01", size)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	text, err := Value{host.EncodedCBOR, []byte(data)}.AppendJSON(nil)
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; err != nil || !json.Valid(text) || n > 128*size {
+		t.Errorf("%.40s %v, with %d bytes for %d", text, err, n, len(data))
 	}
 }
 
