@@ -148,7 +148,9 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 func (j Job) MarshalJSON() ([]byte, error) { return json.Marshal(plainJob(j)) }
 
 // deep reads CBOR with documents, which may nest to 500 levels.
-var deep, _ = cbor.DecOptions{MaxNestedLevels: 512}.DecMode()
+var deep, _ = cbor.DecOptions{
+	MaxNestedLevels: 512, MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 24, DupMapKey: cbor.DupMapKeyEnforcedAPF, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+}.DecMode()
 
 // UnmarshalCBOR reads and checks a job.
 func (j *Job) UnmarshalCBOR(b []byte) error {

@@ -346,12 +346,7 @@ func (m *method) serve(in *incoming) {
 	if err != nil {
 		e := wireError(err)
 		m.note(e)
-		h, body := errorReply(e)
-		in.told(h)
-		if m.respond(in, h, body) != nil && len(e.Metadata) > 0 {
-			h, body = errorReply(&host.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable})
-			m.respond(in, h, body) // nobody is left to tell
-		}
+		m.fail(in, e)
 	} else {
 		m.c.p.metrics.calls.WithLabelValues("ok").Inc()
 	}
@@ -386,17 +381,28 @@ func (m *method) refuse(in *incoming, e *host.Error) {
 	m.requests.Add(1)
 	m.note(e)
 	m.traced(in, e)
+	m.fail(in, e)
+}
+
+// fail answers a request with an error, in short if it is too long for a message.
+func (m *method) fail(in *incoming, e *host.Error) {
 	h, body := errorReply(e)
 	in.told(h)
-	if err := m.respond(in, h, body); err != nil {
-		m.c.p.log.Debug("nats: a refusal could not be sent", "error", err)
+	err := m.respond(in, h, body)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		h, body = errorReply(&host.Error{Code: e.Code, Message: host.Clip(e.Message), Retryable: e.Retryable})
+		in.told(h)
+		err = m.respond(in, h, body)
+	}
+	if err != nil {
+		m.c.p.log.Debug("nats: an error could not be sent", "error", err)
 	}
 }
 
 // note counts an error.
 func (m *method) note(e *host.Error) {
 	m.errors.Add(1)
-	text := e.Error()
+	text := host.Clip(e.Error())
 	m.lastError.Store(&text)
 	m.c.p.metrics.calls.WithLabelValues(string(e.Code)).Inc()
 }

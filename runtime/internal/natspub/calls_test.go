@@ -139,6 +139,8 @@ func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
 			return host.Reply{}, full
 		case "bare":
 			return host.Reply{}, &host.Error{Code: host.NotFound}
+		case "long":
+			return host.Reply{}, host.Errorf(host.Internal, "%s", strings.Repeat("x", 700<<10))
 		case "large":
 			return host.Reply{Output: make([]byte, 2<<20), Version: 1}, nil
 		case "late":
@@ -160,7 +162,7 @@ func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
 		t.Errorf("body %s, %v", m.Data, err)
 	}
 	for key, want := range map[string]string{
-		"full": "quota_exceeded", "plain": "internal", "bare": "not_found", "late": "deadline_exceeded", "large": "too_large",
+		"full": "quota_exceeded", "plain": "internal", "bare": "not_found", "late": "deadline_exceeded", "large": "too_large", "long": "internal",
 	} {
 		timeout := map[bool]string{true: "10ms", false: "1m"}[key == "late"]
 		m, code := request(t, nc, callSubject+"arrive."+key, "", HeaderTimeout, timeout)
@@ -297,6 +299,11 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 		must(t, json.Unmarshal(m.Data, v))
 	}
 	ask("$SRV.INFO.cairn", &info)
+	bare := publishing(t, Options{Node: fakeNode{}})
+	bare.flush()
+	if m, _ := request(t, bare.srv.client(), "$SRV.INFO", ""); !strings.Contains(string(m.Data), `"endpoints":[]`) {
+		t.Errorf("a service without methods: %s", m.Data)
+	}
 	if info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2 {
 		t.Fatalf("info %+v", info)
 	}

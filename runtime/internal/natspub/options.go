@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -102,6 +103,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
+var semantic = regexp.MustCompile(`^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`)
+
 // Validate reports everything that is wrong with the options, joined into one error.
 func (o Options) Validate() error {
 	var faults []error
@@ -110,6 +113,9 @@ func (o Options) Validate() error {
 	}
 	if o.Conn == nil && o.Dial == nil {
 		faults = append(faults, errors.New("natspub: neither Conn nor Dial is set"))
+	}
+	if !semantic.MatchString(o.withDefaults().Version) {
+		faults = append(faults, fmt.Errorf("natspub: Version %.40q is no semantic version, such as 1.2.3", o.Version))
 	}
 	if _, err := NewSubjects(o.withDefaults().Root); err != nil {
 		faults = append(faults, err)

@@ -52,7 +52,13 @@ func (s *service) start() error {
 				if m.Reply == "" || s.c.p.subjects.forged(m.Reply) {
 					return
 				}
-				if err := s.nc.Publish(m.Reply, mustJSON(answer())); err != nil {
+				err := s.nc.Publish(m.Reply, mustJSON(answer()))
+				if errors.Is(err, nats.ErrMaxPayload) { // there are thousands of methods
+					err = s.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{
+						micro.ErrorHeader: {"the answer does not fit into a message of this NATS server"}, micro.ErrorCodeHeader: {"500"},
+					}})
+				}
+				if err != nil {
 					s.c.p.log.Debug("nats: a question about the service is not answered", "error", err)
 				}
 			}))
@@ -70,7 +76,7 @@ func (s *service) stop() (failed error) {
 }
 
 func (s *service) info() micro.Info {
-	info := micro.Info{ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: "durable actors"}
+	info := micro.Info{ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: "durable actors", Endpoints: []micro.EndpointInfo{}}
 	for _, m := range s.methods {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
 			Name: endpointName(m.typ, m.name), Subject: m.prefix + ">", QueueGroup: micro.DefaultQueueGroup,
@@ -81,7 +87,7 @@ func (s *service) info() micro.Info {
 }
 
 func (s *service) stats() micro.Stats {
-	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.started}
+	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.started, Endpoints: []*micro.EndpointStats{}}
 	for _, m := range s.methods {
 		e := &micro.EndpointStats{
 			Name: endpointName(m.typ, m.name), Subject: m.prefix + ">", QueueGroup: micro.DefaultQueueGroup,

@@ -89,13 +89,17 @@ type sessions struct {
 type usage struct{ transactions, bytes int }
 
 // take counts what a session takes more. A caller gets no more of its actor than it leaves free there, and an actor no more of the
-// gateway: so none takes all. A third of the transactions is for takers without any. REQUIRES: mu.
+// gateway: so none takes all. A third of the transactions is for callers without any. REQUIRES: mu.
 func (r *sessions) take(s *session, n usage) error {
 	takers := s.key.takers()
+	newcomer := r.taken[takers[0]].transactions == 0
 	for i, most := range []usage{{maxOfActor, maxActorBytes}, {maxSessions, maxAllBytes}} {
 		mine, all, who := r.taken[takers[i]], r.taken[takers[i+1]], [...]string{"this caller", "this actor"}[i]
 		shared := most.transactions - most.transactions/3
-		if n.transactions > 0 && (all.transactions >= most.transactions || mine.transactions > 0 && mine.transactions+all.transactions+2 > shared) {
+		if n.transactions > 0 && all.transactions >= most.transactions {
+			return host.Errorf(host.Overloaded, "all %d transactions of %s are taken; one ends %s after its last command", most.transactions, [...]string{"this actor", "the node"}[i], idle).Retry()
+		}
+		if n.transactions > 0 && !newcomer && mine.transactions+all.transactions+2 > shared {
 			return host.Errorf(host.Overloaded, "%s has %d transactions, and the rest is for others; one ends %s after its last command", who, mine.transactions, idle).Retry()
 		}
 		if n.bytes > 0 && mine.bytes+all.bytes+2*n.bytes > most.bytes {

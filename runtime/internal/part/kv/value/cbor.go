@@ -92,8 +92,8 @@ func translate(dst, data []byte) (out []byte, ok bool) {
 	return out, ok
 }
 
-// A translator has how many bytes may be moved yet to bring members into order. Without a bound these would be the bytes of a value
-// times its depth.
+// A translator has how many bytes of CBOR may be moved yet, as JSON, to bring members into order. Without a bound these would be the
+// bytes of a value times its depth.
 type translator struct{ moves int }
 
 // appendItem is translate for the first of several items, and returns what follows it.
@@ -146,7 +146,7 @@ func (t *translator) appendMap(dst, rest []byte, n uint64, open bool) (out, afte
 	}
 	var members []member
 	dst = append(dst, '{')
-	from := len(dst)
+	from, size := len(dst), len(rest)
 	for i := uint64(0); open && rest[0] != stop || i < n; i++ {
 		m := member{start: len(dst)}
 		if m.name, rest, ok = name(rest); !ok || len(members) > 0 && m.name == members[len(members)-1].name {
@@ -169,7 +169,7 @@ func (t *translator) appendMap(dst, rest []byte, n uint64, open bool) (out, afte
 	byName := func(a, b member) int { return cmp.Compare(a.name, b.name) }
 	if !slices.IsSortedFunc(members, byName) {
 		slices.SortFunc(members, byName)
-		if t.moves -= len(dst) - from; t.moves >= 0 {
+		if t.moves -= size - len(rest); t.moves >= 0 {
 			text := slices.Clone(dst[from:])
 			dst = dst[:from]
 			for _, m := range members {

@@ -70,9 +70,10 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 		"\xbf\x61b\x9f\x01\xff\x61a\x02\xff":              `{"a":2,"b":[1]}`,
 		"\xa2\x61\x31\x01\x01\x02":                        `{"$cbor":"omExAQEC"}`, // "1" and 1 have one name
 		"\xa3\x61\x31\x01\x02\x02\x01\x03":                `{"$cbor":"o2ExAQICAQM="}`,
-		"\xa2\xf9\x7e\x00\x01\xf9\x7e\x00\x02":            `{"$cbor":"ovl+AAH5fgAC"}`,
-		"\xa1\xd8\x30\x80\x01":                            `{"$cbor":"odgwgAE="}`,
-		"\xc1\x80":                                        `{"$cbor":"wYA="}`,
+		"\xa2\x61z\xa2\x61b" + "\x9a\x00\x00\x9c\x40" + strings.Repeat("\xf4", 40_000) + "\x61a\x01\x61y\x01": `{"y":1,"z":{"a":1,"b":[` + strings.Repeat("false,", 39_999) + "false]}}",
+		"\xa2\xf9\x7e\x00\x01\xf9\x7e\x00\x02": `{"$cbor":"ovl+AAH5fgAC"}`,
+		"\xa1\xd8\x30\x80\x01":                 `{"$cbor":"odgwgAE="}`,
+		"\xc1\x80":                             `{"$cbor":"wYA="}`,
 		"\xa1\x3b\xff\xff\xff\xff\xff\xff\xff\xff\xd8\x30\x82\x01\xc2\x41\x05": `{"-18446744073709551616":[1,5]}`,
 	} {
 		if got, err := (Value{host.EncodedCBOR, []byte(cbor)}).AppendJSON(nil); err != nil || string(got) != want {
