@@ -69,6 +69,18 @@ type gardener struct {
 	next     int
 }
 
+func newGardener(t *testing.T, seed, stream uint64) *gardener {
+	space, rows := openRows(t)
+	g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, stream)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
+	g.branches = map[string]*modelBranch{"": newModelBranch(state{})}
+	g.s.Advance(g.now)
+	return g
+}
+
+func newModelBranch(has state) *modelBranch {
+	return &modelBranch{state: has, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}
+}
+
 func (g *gardener) key() []byte {
 	return keyspace.UserKV.Append(nil, [][]byte{pack("a"), pack("a", 1), pack("a\x00", 1), pack("b", "c", 1), pack("b", 1), nil, pack([]byte{0xFF})}[g.rnd.IntN(7)])
 }
@@ -172,7 +184,8 @@ func (g *gardener) operate() {
 		made, err := g.s.Fork(fork, name, fixed)
 		must(g.t, err)
 		b.forks++
-		g.branches[fork] = &modelBranch{state: maps.Clone(b.state), from: name, at: engine.Version(made.Version), fixed: fixed, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}
+		g.branches[fork] = newModelBranch(maps.Clone(b.state))
+		g.branches[fork].from, g.branches[fork].at, g.branches[fork].fixed = name, engine.Version(made.Version), fixed
 	case 2:
 		if name == "" {
 			return
@@ -229,27 +242,27 @@ search:
 			}
 		}
 	}
-	for _, pair := range [][2][]point{{path(source), path(target)}, {path(target), path(source)}} {
-		for _, p := range pair[0] {
-			for _, q := range pair[1] {
-				if m := g.branches[p.name].merge[q.name]; m.state != nil && m.version >= best.version && m.version <= p.at && m.version <= q.at {
-					best = m
-				}
+	merges := func(visit func(from *modelBranch, into string, before engine.Version)) {
+		for _, p := range path(source) {
+			for _, q := range path(target) {
+				visit(g.branches[p.name], q.name, min(p.at, q.at))
+				visit(g.branches[q.name], p.name, min(p.at, q.at))
 			}
 		}
 	}
+	merges(func(from *modelBranch, into string, before engine.Version) {
+		if m := from.merge[into]; m.state != nil && m.version >= best.version && m.version <= before {
+			best = m
+		}
+	})
 	var parts []basePart
-	for _, pair := range [][2][]point{{path(source), path(target)}, {path(target), path(source)}} {
-		for _, p := range pair[0] {
-			for _, q := range pair[1] {
-				for _, m := range g.branches[p.name].parts[q.name] {
-					if m.version >= best.version && m.version <= p.at && m.version <= q.at {
-						parts = append(parts, m)
-					}
-				}
+	merges(func(from *modelBranch, into string, before engine.Version) {
+		for _, m := range from.parts[into] {
+			if m.version >= best.version && m.version <= before {
+				parts = append(parts, m)
 			}
 		}
-	}
+	})
 	slices.SortStableFunc(parts, func(a, b basePart) int { return cmp.Compare(a.version, b.version) })
 	began := maps.Clone(best.state)
 	for _, m := range parts {
@@ -397,10 +410,7 @@ func (g *gardener) check() {
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
 	for seed := range seeds(6, 40) {
-		space, rows := openRows(t)
-		g := &gardener{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, s: Of(rows, new(Scopes)), now: 1000, ttl: seed%2 == 0}
-		g.branches = map[string]*modelBranch{"": {state: state{}, merge: map[string]base{}, parts: map[string][]basePart{}, was: map[engine.Version]state{}}}
-		g.s.Advance(g.now)
+		g := newGardener(t, seed, 3)
 		kept := Policy{}
 		if seed%4 == 1 {
 			kept.KeepFor = 1 << 40

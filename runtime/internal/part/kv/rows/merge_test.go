@@ -19,69 +19,6 @@ func (r *rig) mergeKey(source, target, key string, strategy Strategy) Merge {
 	return r.mergeIn(source, target, strategy, []Range{{packed, append(packed[:len(packed):len(packed)], 0)}})
 }
 
-// A branch that is merged in parts conflicts only where the target has changed what was merged.
-func TestWhatWasMergedInPartsIsTheBase(t *testing.T) {
-	r := newRig(t)
-	r.put("", "k", "0")
-	r.put("", "l", "0")
-	r.fork("b", "")
-	step := func(key, value, want string, conflicts int64) {
-		t.Helper()
-		r.put("b", key, value)
-		if m := r.mergeKey("b", "", key, Strict); m.Conflicted != conflicts {
-			t.Errorf("%s=%s: %d conflicts", key, value, m.Conflicted)
-		}
-		if got := r.get("", key); got != want {
-			t.Errorf("%s is %s, not %s", key, got, want)
-		}
-	}
-	step("k", "1", "1", 0)
-	step("l", "1", "1", 0)
-	step("l", "2", "2", 0) // it is the second of the parts whose versions are kept
-	step("k", "2", "2", 0)
-	step("k", "0", "0", 0) // back to what it was when the branch began
-	r.put("", "k", "theirs")
-	step("k", "3", "theirs", 1)
-	r.mergeKey("b", "", "k", Ours) // settled
-	r.put("b", "m", "1")
-	if m := r.merge("b", 0, "", Strict); m.Conflicted != 0 || len(m.Mutations) != 1 {
-		t.Errorf("a merge of the rest: %+v", m)
-	}
-	r.mergeKey("", "b", "k", Theirs) // the other way
-	step("k", "4", "4", 0)
-	if b := r.branch("b"); len(b.Parts) != 1 {
-		t.Errorf("the parts are %+v", b.Parts)
-	}
-}
-
-// Of parts that overlap the last one holds, wherever it is.
-func TestTheLastOfTwoPartsIsTheBase(t *testing.T) {
-	for _, parts := range [][2]Range{
-		{{pack("a"), pack("m")}, {pack("l"), pack("z")}},
-		{{pack("l"), pack("z")}, {pack("a"), pack("m")}},
-		{{pack("a"), nil}, {pack("l"), pack("m")}},
-	} {
-		r := newRig(t)
-		r.put("", "l", "0")
-		r.fork("b", "")
-		for i, part := range parts {
-			r.put("b", "l", fmt.Sprint(i))
-			r.put("b", "k", fmt.Sprint(i))
-			r.put("b", "n", fmt.Sprint(i))
-			r.mergeIn("b", "", Strict, []Range{part})
-		}
-		r.put("b", "l", "0") // as the first part and the store had it
-		if m := r.merge("b", 0, "", Strict); m.Conflicted != 0 {
-			t.Errorf("%q: %+v", parts, m)
-		}
-		for key, want := range map[string]string{"l": "0", "k": "1", "n": "1"} {
-			if got := r.get("", key); got != want {
-				t.Errorf("%q: %s is %s, not %s", parts, key, got, want)
-			}
-		}
-	}
-}
-
 // branch returns what is stored of a branch.
 func (r *rig) branch(name string) *Branch {
 	r.t.Helper()

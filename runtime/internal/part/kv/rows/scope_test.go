@@ -2,9 +2,7 @@ package kvrows
 
 import (
 	"encoding/binary"
-	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,21 +11,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// seeds is how many seeds a model has.
-func seeds(short, long uint64) uint64 {
-	if os.Getenv("CAIRN_LONG") != "" {
-		return long
-	}
-	return short
-}
 
 // prefix is the packed prefix of a scope that the keys of a player may be in.
 func (p *player) prefix() []byte {
@@ -123,95 +106,6 @@ func put(s *Store, expire int64, value string, parts ...any) error {
 	return s.Put(keyspace.UserKV.Append(nil, pack(parts...)), []byte(value), engine.PutOptions{ExpireAt: expire})
 }
 
-func TestScopesRefuseWhatTheyHaveNoRoomFor(t *testing.T) {
-	full := func(t *testing.T, err error, what string) {
-		t.Helper()
-		if e, ok := errors.AsType[*QuotaError](err); !ok || e.What != what {
-			t.Fatalf("%v, want that %s are full", err, what)
-		}
-	}
-	t.Run("keys, whichever scope around is full", func(t *testing.T) {
-		s := scoped(t, pack("a"), Policy{MaxKeys: 2})
-		_, err := s.SetScope(pack("a", "b"), Policy{})
-		must(t, err)
-		must(t, put(s, 0, "1", "a", "b", 1))
-		must(t, put(s, 0, "1", "a", 1))
-		full(t, put(s, 0, "1", "a", "b", 2), "keys")
-		must(t, put(s, 0, "other", "a", 1)) // what is there may change
-		must(t, put(s, 0, "1", "ab"))       // and what is outside
-		_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 1)))
-		must(t, err)
-		must(t, put(s, 0, "1", "a", "b", 2))
-		if c, _, err := Counted(s, pack("a", "b"), 1000); err != nil || c.Keys != 2 {
-			t.Error(c, err)
-		}
-	})
-	t.Run("bytes are charged by difference", func(t *testing.T) {
-		s := scoped(t, nil, Policy{MaxBytes: 20})
-		must(t, put(s, 0, "1234567890", "a")) // 3 bytes of the key
-		full(t, put(s, 0, "12345", "b"), "bytes")
-		must(t, put(s, 0, "12345678901234567", "a"))
-		full(t, put(s, 0, "123456789012345678", "a"), "bytes")
-		must(t, put(s, 0, "1", "a"))
-		must(t, put(s, 0, "12345", "b"))
-	})
-	t.Run("groups", func(t *testing.T) {
-		s := scoped(t, nil, Policy{MaxGroups: 1})
-		must(t, put(s, 0, "1", "g", 1))
-		must(t, put(s, 0, "1", "g", 2))
-		must(t, put(s, 0, "1", "alone"))
-		full(t, put(s, 0, "1", "h", 1), "groups")
-		_, err := s.DeleteRange(keyspace.UserKV.Append(nil, pack("g")), keyspace.UserKV.Append(nil, pack("h")))
-		must(t, err)
-		must(t, put(s, 0, "1", "h", 1))
-	})
-	t.Run("entries that have expired make room", func(t *testing.T) {
-		s := scoped(t, nil, Policy{MaxKeys: 2})
-		must(t, put(s, 2000, "1", "a"))
-		must(t, put(s, 2000, "1", "b"))
-		full(t, put(s, 0, "1", "c"), "keys")
-		s.Advance(2000)
-		must(t, put(s, 0, "1", "c"))
-		must(t, put(s, 0, "1", "a"))
-		full(t, put(s, 0, "1", "d"), "keys")
-	})
-	t.Run("less room than is used", func(t *testing.T) {
-		s := scoped(t, nil, Policy{})
-		for i := range 3 {
-			must(t, put(s, 0, "1", i))
-		}
-		_, err := s.SetScope(nil, Policy{MaxKeys: 1})
-		must(t, err)
-		must(t, put(s, 0, "2", 1))
-		full(t, put(s, 0, "1", 4), "keys")
-	})
-}
-
-func TestAReadOnlyScopeRefusesChangesAndLetsEntriesExpire(t *testing.T) {
-	s := scoped(t, nil, Policy{})
-	must(t, put(s, 2000, "1", "a"))
-	must(t, put(s, 0, "1", "b", 1))
-	_, err := s.SetScope(nil, Policy{ReadOnly: true})
-	must(t, err)
-	key := keyspace.UserKV.Append(nil, pack("b", 1))
-	_, deleted := s.Delete(key)
-	from, to := keyspace.UserKV.Range()
-	_, cleared := s.DeleteRange(from, to)
-	for _, err := range []error{put(s, 0, "1", "c"), deleted, cleared} {
-		if e, ok := errors.AsType[*host.Error](err); !ok || e.Code != host.FailedPrecondition || e.Metadata["reason"] != "read_only_scope" {
-			t.Error(err)
-		}
-	}
-	if there, err := s.Delete(keyspace.UserKV.Append(nil, pack("nothing"))); there || err != nil {
-		t.Error(there, err)
-	}
-	s.Advance(2000)
-	n, err := s.Purge(10)
-	if c, _, _ := Counted(s, nil, 2000); n || err != nil || c.Keys != 1 {
-		t.Error(n, err, c)
-	}
-}
-
 // A large delete does not write a row of counts for each entry that it removes.
 func TestManyEntriesOfManyGroupsAreDeletedAtOnce(t *testing.T) {
 	s := scoped(t, nil, Policy{CountGroups: true})
@@ -260,72 +154,6 @@ func TestAScopeIsForgottenWithItsTurn(t *testing.T) {
 	s.Advance(1002)
 	must(t, put(s, 0, "1", "a"))
 	must(t, put(s, 0, "1", "b"))
-}
-
-// Entries that come, go and are touched leave one time when the store is purged.
-func TestAStoreHasOnePurge(t *testing.T) {
-	space, rows := openRows(t)
-	s := Of(rows, new(Scopes))
-	s.Advance(1000)
-	_, err := s.SetScope(nil, Policy{})
-	must(t, err)
-	armed := func() int64 {
-		s.scopes.Reset()
-		must(t, s.loadPurge())
-		return s.scopes.purge
-	}
-	for i := range 300 {
-		must(t, put(s, int64(100_000-100*i), "1", "a"))
-	}
-	if at := armed(); at != 71_000 {
-		t.Error(at)
-	}
-	must(t, put(s, 500_000, "1", "a"))
-	must(t, put(s, 400_000, "1", "b"))
-	s.Advance(71_000)
-	if more, err := s.Purge(10); more || err != nil || armed() != 401_000 {
-		t.Error(more, err, armed())
-	}
-	from, to := keyspace.UserKV.Range()
-	_, err = s.DeleteRange(from, to)
-	must(t, err)
-	s.Advance(600_000)
-	if more, err := s.Purge(10); more || err != nil || armed() != 0 {
-		t.Error(more, err, armed())
-	}
-	_, err = space.Commit(nil)
-	must(t, err)
-}
-
-// A put that is refused after it has armed the purge leaves it to the next put of the same time.
-func TestARefusedPutDoesNotArmThePurge(t *testing.T) {
-	t.Parallel()
-	s := scoped(t, pack("a"), Policy{MaxKeys: 1})
-	must(t, put(s, 0, "1", "a"))
-	if err := put(s, 2000, "1", "a", 1); err == nil {
-		t.Fatal("it is full")
-	}
-	must(t, put(s, 2000, "1", "b"))
-	if _, there, err := s.Get(purgeRow); !there || err != nil {
-		t.Error("the purge is not armed", err)
-	}
-}
-
-// A refused put does not purge what is outside of the scope.
-func TestAFullScopeIsClearedAlone(t *testing.T) {
-	s := scoped(t, pack("a"), Policy{MaxKeys: 1})
-	must(t, put(s, 0, "1", "a"))
-	for i := range 2000 {
-		must(t, put(s, 2000, "1", "b", i))
-	}
-	s.Advance(3000)
-	if err := put(s, 0, "1", "a", 1); err == nil {
-		t.Fatal("it is full")
-	}
-	n, _, err := s.Expired(3000, 5000)
-	if len(n) != 2000 || err != nil {
-		t.Error(len(n), err)
-	}
 }
 
 // Entries that have expired make room in each scope that has none, and as much as is needed.

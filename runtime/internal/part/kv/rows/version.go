@@ -275,61 +275,81 @@ func (s *Store) pinned(key []byte, version, newer engine.Version) bool {
 	return false
 }
 
-// forget removes a version that has been kept for long enough, and those before. What was before the next newer one is no
-// longer known.
+// forget removes a version that has been kept for long enough, and those before down to one that a reader may read. What was
+// before the next newer one is no longer known.
 func (s *Store) forget(l *ledger, row []byte) error {
 	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
 		return err
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
-	q := engine.ListQuery{Start: row, End: keyspace.TupleEnd(prefix), KeysOnly: true, Expired: true}
-	older, err := s.WriteSet.List(q)
-	if err != nil || len(older.Entries) == 0 || !bytes.Equal(older.Entries[0].Key, row) {
-		return err // this turn has removed it already
+	end, err := s.forgettable(key, row, keyspace.TupleEnd(prefix))
+	if err != nil || end == nil {
+		return err
+	}
+	if bytes.Equal(end, row) {
+		return s.postpone(row, key) // it says when the one before ended
 	}
 	var from floor
-	newer, at := s.Version(), row // the row of what the scope knows from now on, unless that is the present
+	at := row // the row of what the scope knows from now on, unless that is the present
 	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
 	if err != nil {
 		return err
 	}
 	if len(page.Entries) == 1 {
-		_, n, err := keyspace.KVVersion.Parse(page.Entries[0].Key)
-		if err != nil {
-			return err
-		}
-		newer, at = engine.Version(-n), page.Entries[0].Key
+		at = page.Entries[0].Key
 	} else if now, there, err := s.WriteSet.Stat(key); err != nil {
 		return err
 	} else if there {
-		newer, at = now.Version, nil
-		from = floor{now.Version, now.Updated}
+		at, from = nil, floor{now.Version, now.Updated}
 	}
 	if at != nil {
 		if from, err = s.floorAt(at); err != nil {
 			return err
 		}
 	}
-	for i := range older.Entries {
-		e := &older.Entries[i]
-		_, n, err := keyspace.KVVersion.Parse(e.Key)
-		if err != nil {
-			return err
-		}
-		version := engine.Version(-n)
-		if i > 0 && (e.Expire == 0 || e.Expire > s.Now()) && s.pinned(key, version, newer) {
-			return s.postpone(row, key) // it says when that one ended
-		}
-		newer = version
-	}
 	if h := s.scopes.of(userKey(key)).history(); h != nil {
 		if err := l.raise(h, from); err != nil {
 			return err
 		}
 	}
-	_, err = s.WriteSet.DeleteRange(row, q.End)
+	_, err = s.WriteSet.DeleteRange(row, end)
 	return err
+}
+
+// forgettable returns where the versions of a key end that can be removed with one, which is not needed itself: where a version is
+// that a reader may read, or the one that says when that ended. It is nil if this turn has removed the row.
+func (s *Store) forgettable(key, row, end []byte) ([]byte, error) {
+	var newer engine.Version
+	var last []byte // the version before, which is newer
+	for start := row; ; start = append(last[:len(last):len(last)], 0) {
+		page, err := s.WriteSet.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true, Limit: 100})
+		if err != nil || last == nil && (len(page.Entries) == 0 || !bytes.Equal(page.Entries[0].Key, row)) {
+			return nil, err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			_, n, err := keyspace.KVVersion.Parse(e.Key)
+			if err != nil {
+				return nil, err
+			}
+			version := engine.Version(-n)
+			if last != nil && (e.Expire == 0 || e.Expire > s.Now()) && s.pinned(key, version, newer) {
+				kept, err := raw(s.WriteSet, e.Key)
+				if err != nil || kept == nil {
+					return nil, err
+				}
+				if v, err := parseVersion(kept); err != nil || v.Ended != 0 {
+					return e.Key, err
+				}
+				return last, nil
+			}
+			newer, last = version, e.Key
+		}
+		if page.Next == nil {
+			return end, nil
+		}
+	}
 }
 
 // postpone keeps a version of a key until no reader may read it, or one before it.
