@@ -51,16 +51,6 @@ func (r *rig) put(branch, key, value string) engine.Version {
 	return r.s.Version()
 }
 
-func (r *rig) del(branch, key string) engine.Version {
-	r.t.Helper()
-	r.turn()
-	w, err := r.s.Writer(branch)
-	must(r.t, err)
-	_, err = w.Delete(keyspace.UserKV.Append(nil, pack(key)))
-	must(r.t, err)
-	return r.s.Version()
-}
-
 func (r *rig) fork(name, from string) engine.Version {
 	r.t.Helper()
 	r.turn()
