@@ -30,12 +30,13 @@ type puppet struct {
 	s   puppetState
 
 	// What a hook is about.
-	tick  *host.Tick
-	cause *host.Error
-	msg   *host.Received
-	rang  string // the instance of the alarm
-	conn  *host.ConnectionState
-	given []byte // the parameters of the connection
+	tick   *host.Tick
+	cause  *host.Error
+	msg    *host.Received
+	change *host.KVChange
+	rang   string // the instance of the alarm
+	conn   *host.ConnectionState
+	given  []byte // the parameters of the connection
 }
 
 type puppetState struct {
@@ -57,7 +58,7 @@ type puppetType struct {
 	message, tick          deed // what queues and the schedule "tick" run
 
 	maps   []host.Map
-	change func(p *puppet, t host.Turn, c *host.KVChange) error // handles changes of maps
+	change deed // handles changes of maps
 
 	connect, disconnect, subscribe deed // the last is of the event "private"
 
@@ -187,10 +188,9 @@ func (p *puppet) Message(t host.Turn, _ int, m *host.Received, _ []byte) ([]byte
 	return nil, p.hook(p.typ.message, t)
 }
 func (p *puppet) Change(t host.Turn, _ int, c *host.KVChange) error {
-	if p.typ.change == nil {
-		return nil
-	}
-	return p.typ.change(p, t, c)
+	p.change = c
+	defer func() { p.change = nil }()
+	return p.hook(p.typ.change, t)
 }
 
 func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {
@@ -439,6 +439,26 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 			g.t.Logf("%d writes and syncs", n)
 			return
 		}
+	}
+}
+
+// afterCuts lets f run, with cuts of the power. Then it calls check on a node of what each cut has left, with what note, if any,
+// returned at the cut.
+func afterCuts[T any](g *stage, note func() T, f func(), check func(m *stage, noted T)) {
+	var disks []*engine.Disk
+	var notes []T
+	g.cuts(func(left *engine.Disk) {
+		disks, notes = append(disks, left), append(notes, *new(T))
+		if note != nil {
+			notes[len(notes)-1] = note()
+		}
+	}, f)
+	for i, disk := range disks {
+		m := stageOn(g.t, disk, nil, g.types...)
+		if check(m, notes[i]); g.t.Failed() {
+			g.t.Fatalf("after cut %d of %d", i, len(disks))
+		}
+		m.stop()
 	}
 }
 
