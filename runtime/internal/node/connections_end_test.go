@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,63 +62,48 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 		ctx := t.Context()
 		l := h.connect(host.ConnectRequest{})
 		w := l.Welcome()
-		called := ""
-		if _, err := l.Call(ctx, request(func(_ *puppet, t host.Turn) error { called = t.Caller(); return nil })); err != nil || called != w.Connection {
-			t.Errorf("the caller of a turn is %q, %v", called, err)
-		}
-		look := remember(glance(func(_ *puppetState, r host.Reader) error { called = "query by " + r.Caller(); return nil }))
-		if _, err := l.Call(ctx, &host.Request{Method: "look", Codec: host.JSON, Input: look}); err != nil || called != "query by "+w.Connection {
-			t.Errorf("the caller of a query is %q, %v", called, err)
-		}
-		caller := func(token string) (string, error) {
-			who := ""
-			_, err := h.CallOver(ctx, token, request(func(_ *puppet, t host.Turn) error {
-				who = t.Caller()
-				return nil
-			}))
-			return who, err
-		}
-		who, err := caller(w.Token)
-		if who != w.Connection || err != nil {
-			t.Errorf("the caller is %q, %v", who, err)
-		}
-		if err := l.Close(ctx, true); err != nil {
-			t.Fatal(err)
-		}
-		if who, err = caller(w.Token); who != w.Connection || err != nil {
-			t.Errorf("the caller that was lost is %q, %v", who, err)
-		}
-		long := strings.Repeat("x", 1000) + ".x"
-		for _, token := range []string{"", "x", w.Connection, w.Connection + ".x", "x" + w.Token, long} {
-			if _, err := caller(token); host.CodeOf(err) != host.Unauthenticated {
-				t.Errorf("token %q: %v", token, err)
+		named := ""
+		turn := request(func(_ *puppet, t host.Turn) error { named = t.Caller(); return nil })
+		look := remember(glance(func(_ *puppetState, r host.Reader) error { named = r.Caller(); return nil }))
+		over := func(token string) error { _, err := h.CallOver(ctx, token, turn); return err }
+		for name, call := range map[string]func() error{
+			"a turn": func() error { _, err := l.Call(ctx, turn); return err },
+			"a query": func() error {
+				_, err := l.Call(ctx, &host.Request{Method: "look", Codec: host.JSON, Input: look})
+				return err
+			},
+			"a turn over the token":   func() error { return over(w.Token) },
+			"a turn of a lost client": func() error { return errors.Join(l.Close(ctx, true), over(w.Token)) },
+		} {
+			named = ""
+			if err := call(); err != nil || named != w.Connection {
+				t.Errorf("the caller of %s is %q, %v", name, named, err)
 			}
+			l = h.back(w, 0)
+		}
+		for _, token := range []string{"", "x", w.Connection, w.Connection + ".x", "x" + w.Token, strings.Repeat("x", 1000) + ".x"} {
+			wantCode(t, over(token), host.Unauthenticated)
 			wantCode(t, h.Disconnect(ctx, pAddr("a"), token), host.Unauthenticated)
 		}
-		l = h.back(w, 0)
 		if err := h.Disconnect(ctx, pAddr("a"), w.Token); err != nil {
 			t.Fatal(err)
 		}
-		_, _, _, err = heard(l)
+		_, _, _, err := heard(l)
 		wantCode(t, err, host.FailedPrecondition)
 		if log := h.log(); !slices.Equal(log, []string{"left"}) {
 			t.Errorf("%q", log)
 		}
-		_, err = caller(w.Token)
-		wantCode(t, err, host.Unauthenticated)
+		wantCode(t, over(w.Token), host.Unauthenticated)
 		wantCode(t, h.Disconnect(ctx, pAddr("none"), w.Token), host.Unauthenticated)
 	})
 }
 
 func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 	for _, gone := range []bool{false, true} {
-		hold := make(chan struct{})
-		d := puppetType{disconnect: noting, connect: func(*puppet, host.Turn) error {
-			<-hold
-			return nil
-		}}
+		var hold chan struct{}
+		d := puppetType{disconnect: noting, connect: func(*puppet, host.Turn) error { <-hold; return nil }}
 		in(t, d, host.Limits{}, func(t *testing.T, h *hotel) {
-			hold = make(chan struct{})
+			hold = make(chan struct{}) // of the bubble
 			h.say("x")
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error)

@@ -61,7 +61,7 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
 		causes := make(chan error, 100)
-		begin := func(name string, attempts int64) {
+		begin := func(name string, attempts int32) {
 			for i := range 8 {
 				key := fmt.Sprint(name, i)
 				g.must(key, goes("x", func(task host.Task) error {
@@ -82,7 +82,7 @@ func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 		if n := len(causes); n != 0 {
 			t.Fatalf("%d tasks were stopped though other actors could sleep", n)
 		}
-		for _, attempts := range []int64{0, 1, 1} {
+		for _, attempts := range []int32{0, 1, 1} {
 			begin(fmt.Sprint("more", attempts, len(causes)), attempts)
 			time.Sleep(10 * time.Second)
 			if n := g.Memory.Awake.Load(); n > 10 {

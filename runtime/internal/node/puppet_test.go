@@ -28,8 +28,11 @@ import (
 type puppet struct {
 	typ *puppetType
 	s   puppetState
+	about
+}
 
-	// What a hook is about.
+// about is what a hook is called for.
+type about struct {
 	tick   *host.Tick
 	cause  *host.Error
 	msg    *host.Received
@@ -171,50 +174,48 @@ func (p *puppet) Act(t host.Turn, _ int, _ host.Codec, input, out []byte) ([]byt
 	return out, f.(deed)(p, t)
 }
 
-func (p *puppet) hook(f deed, t host.Turn) error {
+func (p *puppet) hook(f deed, t host.Turn, of about) error {
 	if f == nil {
 		return nil
 	}
+	p.about = of
+	defer func() { p.about = about{} }()
 	return f(p, t)
 }
 
 func (p *puppet) Alarm(t host.Turn, _ int, instance string, _ []byte) error {
-	p.rang = instance
-	return p.hook(p.typ.alarm, t)
+	return p.hook(p.typ.alarm, t, about{rang: instance})
 }
+
 func (p *puppet) Message(t host.Turn, _ int, m *host.Received, _ []byte) ([]byte, error) {
-	p.msg = m
-	defer func() { p.msg = nil }()
-	return nil, p.hook(p.typ.message, t)
+	return nil, p.hook(p.typ.message, t, about{msg: m})
 }
+
 func (p *puppet) Change(t host.Turn, _ int, c *host.KVChange) error {
-	p.change = c
-	defer func() { p.change = nil }()
-	return p.hook(p.typ.change, t)
+	return p.hook(p.typ.change, t, about{change: c})
 }
 
 func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {
-	p.tick = tick
-	defer func() { p.tick = nil }()
-	return p.hook(p.typ.tick, t)
+	return p.hook(p.typ.tick, t, about{tick: tick})
 }
+
 func (p *puppet) Connect(t host.Turn, c *host.ConnectionState, params []byte) error {
-	p.conn, p.given = c, params
-	return p.hook(p.typ.connect, t)
+	return p.hook(p.typ.connect, t, about{conn: c, given: params})
 }
+
 func (p *puppet) Disconnect(t host.Turn, _ *host.ConnectionState, cause *host.Error) error {
-	p.cause = cause
-	defer func() { p.cause = nil }()
-	return p.hook(p.typ.disconnect, t)
+	return p.hook(p.typ.disconnect, t, about{cause: cause})
 }
+
 func (p *puppet) Subscribe(t host.Turn, _ int, _ *host.ConnectionState) error {
-	return p.hook(p.typ.subscribe, t)
+	return p.hook(p.typ.subscribe, t, about{})
 }
+
 func (p *puppet) State() any                { return &p.s }
-func (p *puppet) Create(t host.Turn) error  { return p.hook(p.typ.create, t) }
-func (p *puppet) Wake(t host.Turn) error    { return p.hook(p.typ.wake, t) }
-func (p *puppet) Sleep(t host.Turn) error   { return p.hook(p.typ.sleep, t) }
-func (p *puppet) Destroy(t host.Turn) error { return p.hook(p.typ.onDestroy, t) }
+func (p *puppet) Create(t host.Turn) error  { return p.hook(p.typ.create, t, about{}) }
+func (p *puppet) Wake(t host.Turn) error    { return p.hook(p.typ.wake, t, about{}) }
+func (p *puppet) Sleep(t host.Turn) error   { return p.hook(p.typ.sleep, t, about{}) }
+func (p *puppet) Destroy(t host.Turn) error { return p.hook(p.typ.onDestroy, t, about{}) }
 
 // A stage is a node of puppets under test.
 type stage struct {
@@ -279,10 +280,7 @@ func (g *stage) stop() {
 	if g.Node == nil {
 		return
 	}
-	if err := g.Close(context.Background()); err != nil {
-		g.t.Error(err)
-	}
-	if err := g.store.Close(); err != nil {
+	if err := errors.Join(g.Close(context.Background()), g.store.Close()); err != nil {
 		g.t.Error(err)
 	}
 	g.Node = nil

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,14 +25,15 @@ func exec(t host.Reader, stmt string, args ...any) error {
 	return err
 }
 
-// note is a deed that adds a row.
+// note is a deed that adds a row, insert one that needs the table of the migrations.
 func note(body string) deed {
-	return func(_ *puppet, t host.Turn) error {
-		if err := exec(t, "CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, body TEXT NOT NULL)"); err != nil {
-			return err
-		}
-		return exec(t, "INSERT INTO note (body) VALUES (?)", body)
-	}
+	return series(func(_ *puppet, t host.Turn) error {
+		return exec(t, "CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
+	}, insert(body))
+}
+
+func insert(body string) deed {
+	return func(_ *puppet, h host.Turn) error { return exec(h, "INSERT INTO note (body) VALUES (?)", body) }
 }
 
 // bodies reads the notes.
@@ -58,11 +58,6 @@ var schema = []host.Migration{
 	{Name: "1-note", SQL: "CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT NOT NULL)"},
 	{Name: "2-tag", SQL: "CREATE TABLE tag (note REFERENCES note, name TEXT); CREATE INDEX tag_name ON tag (name)"},
 	{Name: "3-done", SQL: "ALTER TABLE note ADD COLUMN done INT DEFAULT 0"},
-}
-
-// insert is a deed that adds a row to what the migrations made.
-func insert(body string) deed {
-	return func(_ *puppet, h host.Turn) error { return exec(h, "INSERT INTO note (body) VALUES (?)", body) }
 }
 
 // look runs a closure as a query.
@@ -139,37 +134,6 @@ func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	wantLimit(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT '" + strings.Repeat("x", 1_000_001) + "'"}, nil), "SQL statement", "1000000")
 }
 
-// A blob that is longer than a body or an answer may be goes in and out in parts, as docs/sql.md says.
-func TestALargeValueGoesInAndOutInParts(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	g.must("a", note("one"))
-	exec := func(text string, args ...any) {
-		g.mustVerb("a", host.SQLExec, host.SQLInput{SQL: text, Args: args, Reason: "test"}, &host.SQLOutput{})
-	}
-	part := make([]byte, 100_000)
-	for i := range part {
-		part[i] = byte(i * 7) // zeros among them
-	}
-	encoded := map[string]any{"base64": base64.StdEncoding.EncodeToString(part)}
-	exec("CREATE TABLE file (id INTEGER PRIMARY KEY, v)")
-	exec("INSERT INTO file VALUES (1, ?)", encoded)
-	const parts = 3
-	for range parts - 1 {
-		exec("UPDATE file SET v = CAST(v || ? AS BLOB) WHERE id = 1", encoded)
-	}
-	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT CAST(v || zeroblob(8388608) AS BLOB) FROM file"}, &host.SQLOutput{}), host.TooLarge)
-	for _, n := range []int{0, parts - 1} {
-		var out host.SQLOutput
-		g.mustVerb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT substr(v, ?, ?) FROM file", Args: []any{1 + n*len(part), len(part)}}, &out)
-		value, _ := out.Rows[0][0].(map[string]any)
-		text, _ := value["base64"].(string)
-		if text != encoded["base64"] {
-			t.Errorf("part %d comes back as %d bytes of base64, and is not what was written", n, len(text))
-		}
-	}
-}
-
 func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -177,12 +141,8 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 	if err := g.look("a", func(*puppetState, host.Reader) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	a := g.Find(pAddr("a"))
-	if attach.Get[*sqlite.Database](&a.Core.Attached) != nil {
-		t.Error("a database was made")
-	}
-	if s := g.sqlPool().Stats(); s.Opened != 0 {
-		t.Errorf("%+v", s)
+	if s := g.sqlPool().Stats(); s.Opened != 0 || attach.Get[*sqlite.Database](&g.Find(pAddr("a")).Core.Attached) != nil {
+		t.Errorf("a database was made: %+v", s)
 	}
 }
 
