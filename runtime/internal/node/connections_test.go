@@ -45,9 +45,7 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 			t.Errorf("stored %+v, parameters %s", c, c.Params)
 		}
 		page, err := h.Inspect(t.Context(), pAddr("a"), host.InspectQuery{ValueBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h.ok(err)
 		_, secret, _ := strings.Cut(w.Token, ".")
 		for _, k := range page.Keys {
 			if bytes.Contains(k.Value, []byte("s3cret")) || bytes.Contains(k.Value, []byte(secret)) {
@@ -55,9 +53,7 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 			}
 		}
 		expect(t, l, "welcome")
-		if err := l.Close(t.Context(), false); err != nil {
-			t.Error(err)
-		}
+		h.ok(l.Close(t.Context(), false))
 		keeps = true
 		h.connect(host.ConnectRequest{Params: []byte(params)})
 		if got := string(h.records()[0].Params); got != params {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -16,9 +15,7 @@ import (
 // inCBOR calls a built-in method of actor a with CBOR.
 func inCBOR[Out any](g *stage, method string, in any) (out Out) {
 	g.t.Helper()
-	if err := g.cbor("a", method, in, &out); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.cbor("a", method, in, &out))
 	return out
 }
 
@@ -101,42 +98,6 @@ func TestPagesOfAListingAreTheListing(t *testing.T) {
 				t.Errorf("%+v: counted %d of %d", selection, n.Count, len(whole))
 			}
 		}
-	}
-}
-
-// A commit of a handler that fails leaves what the turn has done before, and the turn goes on.
-func TestAFailedCommitOfAHandlerUndoesItselfAlone(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil)
-	change := func(op, key, value string) kv.Mutation {
-		return kv.Mutation{Op: op, Key: kv.Key{key}, Value: kv.ByteString([]byte(value))}
-	}
-	g.must("a", func(_ *puppet, h host.Turn) error {
-		commit := h.(kv.Committer).KVCommit
-		put := func(key string) {
-			if out, err := commit(&kv.CommitInput{Mutations: []kv.Mutation{change("put", key, "1")}}); err != nil || !out.OK {
-				t.Error(out, err)
-			}
-		}
-		put("before")
-		_, err := commit(&kv.CommitInput{Mutations: []kv.Mutation{
-			change("put", "lost", "1"), {Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{}}}, change("sum", "lost", "1"),
-			change("put", "text", `"x"`), change("sum", "text", "1"),
-		}})
-		wantCode(t, err, host.FailedPrecondition)
-		out, err := commit(&kv.CommitInput{
-			Checks:    []kv.Check{{Key: kv.Key{"before"}, Exists: new(true)}, {Key: kv.Key{"lost"}, Exists: new(true)}},
-			Mutations: []kv.Mutation{change("put", "no", "1")},
-		})
-		if err != nil || out.OK || !slices.Equal(out.Failed, []int{1}) {
-			t.Error(out, err)
-		}
-		put("after")
-		return nil
-	})
-	g.crash()
-	if is := slices.Sorted(maps.Keys(g.stored())); !slices.Equal(is, []string{"after", "before"}) {
-		t.Error(is)
 	}
 }
 

@@ -188,48 +188,20 @@ func (b *bench) rows() (dump string) {
 	snap := b.store.Snapshot(id)
 	defer snap.Close()
 	page, err := snap.List(engine.ListQuery{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.ok(err)
 	for _, e := range page.Entries {
 		dump += fmt.Sprintf("%x = %x, version %d\n", e.Key, e.Value, e.Version)
 	}
 	for _, until := range []int64{0, probeTime} {
 		wakes, err := b.store.Wakes(nil, until, 100)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		b.ok(err)
 		dump += fmt.Sprintln(until, wakes)
 	}
 	return dump
 }
 
-func TestPartFromOutsideIsUsedInATurnAtAWakeAtAStartAndAtDestroy(t *testing.T) {
-	probing(t, false, func(t *testing.T, b *bench) {
-		b.must("a", "key")
-		before := b.rows()
-		b.restart()
-		if after := b.rows(); after != before {
-			t.Errorf("the key was not kept: %s, not %s", after, before)
-		}
-		b.must("a", "due")
-		time.Sleep(time.Minute)
-		if n := b.p.fired.Load(); n != 1 {
-			t.Errorf("the row fired %d times", n)
-		}
-		b.must("a", "arm")
-		b.restart()
-		time.Sleep(time.Minute)
-		if n := b.p.takenUp.Load(); n != 1 {
-			t.Errorf("the row at 0 was taken up %d times", n)
-		}
-		if err := b.Destroy(t.Context(), pAddr("a")); err != nil || b.p.retired.Load() != 1 {
-			t.Error(err, b.p.retired.Load())
-		}
-		b.must("a", "")
-	})
-}
-
+// A part from outside is used in turns, at wakes, at starts and at the end of an actor. If one of its hooks fails or panics, the rest
+// goes on.
 func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 	restart := func(b *bench) error {
 		b.restart()
@@ -264,14 +236,10 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		{hook: "Keeps", use: func(b *bench) error { return b.verb("a", host.ActorSleep, nil, nil) }},
 		{hook: "Explain", use: func(b *bench) error { return b.verb("a", host.ActorWhy, nil, nil) }},
 		{hook: "Resumed", changes: true, use: func(b *bench) error {
-			if err := b.verb("a", host.ActorPause, nil, nil); err != nil {
-				b.t.Fatal(err)
-			}
+			b.ok(b.verb("a", host.ActorPause, nil, nil))
 			err := b.verb("a", host.ActorResume, nil, nil)
 			b.p.heal()
-			if err := b.verb("a", host.ActorResume, nil, nil); err != nil {
-				b.t.Error(err)
-			}
+			b.ok(b.verb("a", host.ActorResume, nil, nil))
 			return err
 		}},
 		{hook: "Run", panics: true, quiet: true, changes: true, rebuilt: true, use: func(b *bench) error { return b.do("a", "due") }},
@@ -311,6 +279,10 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 					}[x.hook]
 					if happened != nil && happened.Load() != 1 {
 						t.Errorf("it has happened %d times", happened.Load())
+					}
+					b.p.retired.Store(0)
+					if err := b.Destroy(t.Context(), pAddr("a")); err != nil || b.p.retired.Load() != 1 {
+						t.Error(err, b.p.retired.Load())
 					}
 				})
 			})
@@ -396,9 +368,7 @@ func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
 					a.Mu.Lock()
 					space, err := b.Store.OpenSpace(a.Core.ID)
 					a.Mu.Unlock()
-					if err != nil {
-						t.Fatal(err)
-					}
+					b.ok(err)
 					defer space.Close()
 				}
 				if err := c.destroy(b); err == nil {

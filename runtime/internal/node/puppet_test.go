@@ -258,9 +258,7 @@ func (g *stage) start() {
 		eo.AcceptDataLoss = true // or a compaction that comes across damage first decides whether it opens
 	}
 	store, err := engine.Open(g.t.Context(), eo)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(err)
 	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}, Traces: trace.Options{Off: true}, UsageOff: true}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
@@ -269,9 +267,8 @@ func (g *stage) start() {
 		g.options(&o)
 	}
 	g.store = store
-	if g.Node, err = New(o); err != nil {
-		g.t.Fatal(err)
-	}
+	g.Node, err = New(o)
+	g.ok(err)
 	g.Start()
 }
 
@@ -280,9 +277,7 @@ func (g *stage) stop() {
 	if g.Node == nil {
 		return
 	}
-	if err := errors.Join(g.Close(context.Background()), g.store.Close()); err != nil {
-		g.t.Error(err)
-	}
+	g.ok(errors.Join(g.Close(context.Background()), g.store.Close()))
 	g.Node = nil
 }
 
@@ -310,12 +305,18 @@ func request(f deed) *host.Request {
 	return &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(f)}
 }
 
+// ok checks that there is no error.
+func (g *stage) ok(err error) {
+	g.t.Helper()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // must is do for a closure that must succeed.
 func (g *stage) must(key string, f deed) {
 	g.t.Helper()
-	if err := g.do(key, f); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.do(key, f))
 }
 
 // add is a deed.
@@ -326,18 +327,14 @@ func add(n int) deed {
 // n reads a puppet's number by a query.
 func (g *stage) n(key string) (n int) {
 	g.t.Helper()
-	if err := g.look(key, func(s *puppetState, _ host.Reader) error { n = s.N; return nil }); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.look(key, func(s *puppetState, _ host.Reader) error { n = s.N; return nil }))
 	return n
 }
 
 func (g *stage) status(key string) host.Status {
 	g.t.Helper()
 	st, err := g.Lookup(context.Background(), pAddr(key))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(err)
 	return st
 }
 
@@ -353,9 +350,8 @@ func (g *stage) verbAt(a host.Address, name string, in, out any) error {
 	var input []byte
 	if in != nil {
 		var err error
-		if input, err = json.Marshal(in); err != nil {
-			g.t.Fatal(err)
-		}
+		input, err = json.Marshal(in)
+		g.ok(err)
 	}
 	reply, err := g.Call(context.Background(), &host.Request{Address: a, Method: name, Codec: host.JSON, Input: input})
 	if err == nil && out != nil {
@@ -369,9 +365,7 @@ func (g *stage) verbAt(a host.Address, name string, in, out any) error {
 // mustVerb is verb for a call that must succeed.
 func (g *stage) mustVerb(key, name string, in, out any) {
 	g.t.Helper()
-	if err := g.verb(key, name, in, out); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.verb(key, name, in, out))
 }
 
 func (g *stage) whyOf(key string) (x host.Explanation) {

@@ -16,8 +16,8 @@ import (
 	kvpart "github.com/cairn-run/cairn/runtime/internal/part/kv"
 )
 
-// kv commits mutations to actor a: KEY=VALUE puts, KEY=VALUE@MS puts for a while, -KEY deletes, -KEY/ deletes the range of a prefix.
-// Keys have parts with dots between them.
+// kv commits mutations to actor a: KEY=VALUE puts, KEY=VALUE@MS puts for a while, KEY+=VALUE adds, -KEY deletes, -KEY/ deletes the range
+// of a prefix. Keys have parts with dots between them.
 func (g *stage) kv(mutations ...string) kv.CommitOutput {
 	g.t.Helper()
 	out, err := g.commit("a", mutations)
@@ -53,6 +53,9 @@ func mutation(text string) kv.Mutation {
 	if ok {
 		m.TTLMS = new(int64)
 		fmt.Sscan(ttl, m.TTLMS)
+	}
+	if name, ok := strings.CutSuffix(key, "+"); ok {
+		m.Op, m.Key = "sum", dotted(name)
 	}
 	if m.Value = host.Raw(value); !json.Valid(m.Value) {
 		m.Value, _ = json.Marshal(value)
@@ -104,9 +107,7 @@ type watcher struct {
 func (g *stage) watch(at kv.Watching) *watcher {
 	g.t.Helper()
 	w, err := g.watcher("a", at)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(err)
 	return w
 }
 
@@ -234,9 +235,7 @@ func (f *follower) readAll(g *stage) {
 	g.t.Helper()
 	for before := -1; before != int(*f.in.After); {
 		before = int(*f.in.After)
-		if err := f.read(g, 0); err != nil {
-			g.t.Fatal(err)
-		}
+		g.ok(f.read(g, 0))
 	}
 }
 
@@ -319,14 +318,31 @@ func (s *scene) kvCommand(w []string) string {
 	return ""
 }
 
-// kvStep changes entries with the calls of handlers.
+// commitStep commits mutations within a turn, if the entries of the words that begin with a question mark exist.
+func (s *scene) commitStep(t host.Turn, w []string) error {
+	var in kv.CommitInput
+	for _, text := range w {
+		if key, ok := strings.CutPrefix(text, "?"); ok {
+			in.Checks = append(in.Checks, kv.Check{Key: dotted(key), Exists: new(true)})
+			continue
+		}
+		m := mutation(text)
+		if m.Value != nil {
+			m.Value = kv.ByteString(m.Value)
+		}
+		in.Mutations = append(in.Mutations, m)
+	}
+	out, err := t.(kv.Committer).KVCommit(&in)
+	if err == nil && !out.OK {
+		s.say("the checks %v fail", out.Failed)
+	}
+	return err
+}
+
+// kvStep changes an entry with the calls of handlers.
 func (s *scene) kvStep(t host.Turn, m kv.Mutation) error {
-	switch m.Op {
-	case "delete":
+	if m.Op == "delete" {
 		_, err := t.KVDelete(mustPack(s.t, m.Key))
-		return err
-	case "delete_range":
-		_, err := t.(kv.Committer).KVCommit(&kv.CommitInput{Mutations: []kv.Mutation{m}})
 		return err
 	}
 	var expire time.Time

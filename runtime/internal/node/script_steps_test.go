@@ -238,7 +238,9 @@ func (s *scene) step(x *player, w, body []string) error {
 	case "clear":
 		_, err := t.KVDeleteRange(nil, nil)
 		return err
-	case "kv": // kv KEY=VALUE@MS -KEY -PREFIX/
+	case "commit": // commit ?KEY KEY=VALUE -PREFIX/
+		return s.commitStep(t, strings.Fields(x.text(w[1:])))
+	case "kv": // kv KEY=VALUE@MS -KEY
 		for _, text := range w[1:] {
 			if err := s.kvStep(t, mutation(x.text([]string{text}))); err != nil {
 				return err

@@ -24,13 +24,11 @@ func TestAHandleIsClosedAfterItsTurnOrQuery(t *testing.T) {
 		handles = append(handles, h.SQL())
 		return note("one")(p, h)
 	})
-	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+	g.ok(g.look("a", func(_ *puppetState, r host.Reader) error {
 		query = r
 		handles = append(handles, r.SQL())
 		return exec(r, "SELECT 1")
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	handles = append(handles, turn.SQL(), query.SQL())
 	for i, db := range handles {
 		if _, err := db.Exec("INSERT INTO note (body) VALUES ('late')"); err == nil {
@@ -99,9 +97,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	g := newStage(t, nil)
 	g.must("a", note("one"))
 	snap, _, err := g.Durable(context.Background(), pAddr("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.ok(err)
 	defer snap.Close()
 	for range 100 {
 		var b sqlite.Database

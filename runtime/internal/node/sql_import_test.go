@@ -39,9 +39,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 func (g *stage) export(key string) []byte {
 	g.t.Helper()
 	var file bytes.Buffer
-	if err := g.ExportSQL(context.Background(), pAddr(key), &file); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.ExportSQL(context.Background(), pAddr(key), &file))
 	return file.Bytes()
 }
 
@@ -89,15 +87,11 @@ func TestImportsShareTheirMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest.Close()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	g.ok(<-ended)
 	wantLimit(t, g.imports("c", io.LimitReader(zeros{}, 2<<20)), "the file", "1048576") // no other attempt can succeed
 	// The memory is given back, whether an import succeeds or fails.
 	for range 3 {
-		if err := g.imports("c", bytes.NewReader(file)); err != nil {
-			t.Fatal(err)
-		}
+		g.ok(g.imports("c", bytes.NewReader(file)))
 		wantCode(t, g.imports("c", bytes.NewReader(most)), host.InvalidArgument)
 		wantCode(t, g.imports("c", io.MultiReader(bytes.NewReader(most), broken{})), host.InvalidArgument)
 	}
@@ -164,9 +158,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 	a.ReleaseView(v)
 	a.Mu.Unlock()
 	for range 3 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		g.ok(<-ended)
 	}
 	g.wantNotes("a", "one")
 	g.check("a")

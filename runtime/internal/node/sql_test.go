@@ -69,12 +69,10 @@ func (g *stage) look(key string, f glance) error {
 // notes reads the notes of an actor by a query.
 func (g *stage) notes(key string) (all []string) {
 	g.t.Helper()
-	if err := g.look(key, func(_ *puppetState, r host.Reader) (err error) {
+	g.ok(g.look(key, func(_ *puppetState, r host.Reader) (err error) {
 		all, err = bodies(r)
 		return err
-	}); err != nil {
-		g.t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -108,9 +106,7 @@ func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	g.must("a", add(1))
 	input, _ := wire.Output.Marshal(host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}})
 	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: host.SQLQuery, Codec: host.CBOR, Input: input})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.ok(err)
 	if s := fmt.Sprint(wire.Read[host.SQLOutput](host.CBOR, reply.Output).Rows); s != "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]" {
 		t.Errorf("rows in CBOR: %s", s)
 	}
@@ -138,9 +134,7 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	g.must("a", add(1))
-	if err := g.look("a", func(*puppetState, host.Reader) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	g.ok(g.look("a", func(*puppetState, host.Reader) error { return nil }))
 	if s := g.sqlPool().Stats(); s.Opened != 0 || attach.Get[*sqlite.Database](&g.Find(pAddr("a")).Core.Attached) != nil {
 		t.Errorf("a database was made: %+v", s)
 	}

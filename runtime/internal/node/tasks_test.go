@@ -113,9 +113,7 @@ func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 		synctest.Wait()
 		close(going)
 		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			g.ok(<-errs)
 		}
 	})
 }
