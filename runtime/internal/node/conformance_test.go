@@ -190,11 +190,7 @@ func conforming() []kerneltest.Subject {
 			Read: func(r host.Reader) (seen []int, err error) {
 				all, err := r.Connections("", 1000)
 				for _, c := range all {
-					var in struct{ N int }
-					if err := json.Unmarshal(c.Params, &in); err != nil {
-						return nil, err
-					}
-					seen = append(seen, in.N)
+					seen = append(seen, useOf(c.Params))
 				}
 				return seen, err
 			},
@@ -279,11 +275,8 @@ func conforming() []kerneltest.Subject {
 		{
 			Part: "admin", Operates: true, Stays: keyspace.WakePaused,
 			Call: func(k *kernel.Kernel, a host.Address, input []byte) error {
-				var in struct{ N int64 }
-				if err := json.Unmarshal(input, &in); err != nil {
-					return err
-				}
-				return operate(k, a, host.LimitsSet, host.ActorLimits{Connections: &in.N}, new(host.ActorLimits))
+				n := int64(useOf(input))
+				return operate(k, a, host.LimitsSet, host.ActorLimits{Connections: &n}, new(host.ActorLimits))
 			},
 			Show: func(k *kernel.Kernel, a host.Address) ([]int, error) {
 				st, err := (&Node{k}).Lookup(context.Background(), a)
@@ -296,11 +289,7 @@ func conforming() []kerneltest.Subject {
 		{
 			Part: "token", Operates: true, Rests: 3 * time.Hour, // the keys of an hour expire together
 			Call: func(k *kernel.Kernel, a host.Address, input []byte) error {
-				var in struct{ N int }
-				if err := json.Unmarshal(input, &in); err != nil {
-					return err
-				}
-				create := token.CreateInput{Rights: []string{"read"}, Label: strconv.Itoa(in.N), TTLMS: time.Hour.Milliseconds()}
+				create := token.CreateInput{Rights: []string{"read"}, Label: strconv.Itoa(useOf(input)), TTLMS: time.Hour.Milliseconds()}
 				return operate(k, a, host.TokenCreate, create, new(token.CreateOutput))
 			},
 			Show: func(k *kernel.Kernel, a host.Address) ([]int, error) {
@@ -375,6 +364,15 @@ func asked(k *kernel.Kernel, a host.Address, method string, in, out any) error {
 		return err
 	}
 	return json.Unmarshal(reply.Output, out)
+}
+
+// useOf returns the number of a use from the input of its call.
+func useOf(input []byte) int {
+	var in struct{ N int }
+	if err := json.Unmarshal(input, &in); err != nil {
+		panic(err)
+	}
+	return in.N
 }
 
 // operate is asked for a method that makes no actor; then the actor is made before.

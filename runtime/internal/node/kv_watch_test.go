@@ -141,36 +141,35 @@ func TestEventsOfWatchersAreBoundedAsJSON(t *testing.T) {
 func TestManyWatchersOfALargeCommit(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("k.0=0", "k.1=1")
-		watches := make([]*watcher, 300)
-		for i := range watches {
-			at := kv.Watching{Keys: []kv.Key{{"k", fmt.Sprint(i)}}}
+		var watches []*watcher
+		for i := range 300 {
+			key := []kv.Key{{"k", fmt.Sprint(i)}}
+			at := kv.Watching{Keys: key}
 			if i%3 == 0 {
-				at = kv.Watching{Prefixes: []kv.Key{{"k", fmt.Sprint(i)}}}
+				at = kv.Watching{Prefixes: key}
 			}
-			watches[i] = g.watch(at)
+			watches = append(watches, g.watch(at))
 			defer watches[i].Close()
 		}
-		var in []string
+		told := func(i int, want string) {
+			if got := watches[i].told(time.Millisecond); got != want {
+				t.Errorf("watcher %d is told %s", i, got)
+			}
+		}
+		in := []string{"-k.1/"}
 		for i := range 200 {
 			in = append(in, fmt.Sprintf("k.%d=%d", i+100, i))
 		}
-		g.kv(append(in, "-k.1/")...)
-		for i, w := range watches {
-			want := "nothing"
-			if i >= 100 {
-				want = fmt.Sprintf("k.%d=%d", i, i-100)
-			} else if i == 1 {
-				want = "-k.1"
-			}
-			if got := w.told(time.Millisecond); got != want {
-				t.Errorf("watcher %d is told %s", i, got)
-			}
+		g.kv(in...)
+		told(0, "nothing")
+		told(1, "-k.1")
+		for i := range 200 {
+			told(i+100, fmt.Sprintf("k.%d=%d", i+100, i))
 		}
 		for range 2 * 17 { // more than a watch holds
 			g.kv(in...)
 		}
-		if a, b := watches[150].told(time.Millisecond), watches[5].told(time.Millisecond); a != "k.150=50" || b != "nothing" {
-			t.Errorf("told %s and %s", a, b)
-		}
+		told(150, "k.150=50")
+		told(5, "nothing")
 	})
 }

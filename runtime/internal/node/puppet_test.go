@@ -47,6 +47,13 @@ type puppetState struct {
 	Log []string
 }
 
+func (s *puppetState) decode(blob []byte) error {
+	if blob == nil {
+		return nil
+	}
+	return json.Unmarshal(blob, s)
+}
+
 type (
 	deed   func(p *puppet, t host.Turn) error
 	glance func(s *puppetState, r host.Reader) error
@@ -87,13 +94,6 @@ func remember(f any) []byte {
 }
 
 func (d *puppetType) behavior() *host.Behavior {
-	decode := func(_ uint64, blob []byte) (any, error) {
-		s := new(puppetState)
-		if blob == nil {
-			return s, nil
-		}
-		return s, json.Unmarshal(blob, s)
-	}
 	b := &host.Behavior{
 		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, HasWake: d.wake != nil, Events: d.events, Queues: d.queues,
 		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
@@ -101,8 +101,11 @@ func (d *puppetType) behavior() *host.Behavior {
 		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
 		Maps:       d.maps,
 		Migrations: d.migrations, OpenSQL: d.openSQL, SQLDecimal: d.decimal,
-		New:    func() host.Instance { return &puppet{typ: d} },
-		Decode: decode,
+		New: func() host.Instance { return &puppet{typ: d} },
+		Decode: func(_ uint64, blob []byte) (any, error) {
+			s := new(puppetState)
+			return s, s.decode(blob)
+		},
 		Query: func(r host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
 			f, ok := deeds.Load(string(input))
 			if !ok {
@@ -131,34 +134,28 @@ func (d *puppetType) behavior() *host.Behavior {
 // convertAny converts any value but the string "bad".
 func convertAny(_ host.ValueKind, _ int, from host.Codec, value []byte, to host.Codec, out []byte) ([]byte, error) {
 	var v any
-	var err error
-	if from == host.JSON {
-		err = json.Unmarshal(value, &v)
-	} else {
+	decode, encode := json.Unmarshal, json.Marshal
+	if from != host.JSON {
 		mode, _ := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
-		err = mode.Unmarshal(value, &v)
+		decode = mode.Unmarshal
 	}
+	if to != host.JSON {
+		encode = cbor.Marshal
+	}
+	err := decode(value, &v)
 	if err == nil && v == "bad" {
 		err = errors.New("it is bad")
 	}
 	if err != nil {
 		return nil, err
 	}
-	var b []byte
-	if to == host.JSON {
-		b, err = json.Marshal(v)
-	} else {
-		b, err = cbor.Marshal(v)
-	}
+	b, err := encode(v)
 	return append(out, b...), err
 }
 
 func (p *puppet) Load(_ uint64, blob []byte) error {
 	p.s = puppetState{}
-	if blob == nil {
-		return nil
-	}
-	return json.Unmarshal(blob, &p.s)
+	return p.s.decode(blob)
 }
 
 func (p *puppet) Save(dst []byte) ([]byte, error) {

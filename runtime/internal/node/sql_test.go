@@ -12,7 +12,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/sqlitevfs"
@@ -104,10 +103,9 @@ func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	g.must("a", add(1))
-	input, _ := wire.Output.Marshal(host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}})
-	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: host.SQLQuery, Codec: host.CBOR, Input: input})
-	g.ok(err)
-	if s := fmt.Sprint(wire.Read[host.SQLOutput](host.CBOR, reply.Output).Rows); s != "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]" {
+	args := []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}
+	out := inCBOR[host.SQLOutput](g, host.SQLQuery, host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: args})
+	if s := fmt.Sprint(out.Rows); s != "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]" {
 		t.Errorf("rows in CBOR: %s", s)
 	}
 	const series = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5000) SELECT x FROM n"
