@@ -53,10 +53,7 @@ func conforming() []kerneltest.Subject {
 			Use: func(t host.Turn, n int) error {
 				return errors.Join(t.KVPut(packed("k", n), nil, host.EncodedBytes, time.Time{}), t.KVPut(packed("x", n), nil, host.EncodedBytes, t.Now().Add(workTime)))
 			},
-			Read: func(r host.Reader) (seen []int, err error) {
-				keys, err := keysOf(r, host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
-				return numbers(keys, err, func(key []byte) string { return string(key[2 : len(key)-1]) })
-			},
+			Read: usesInKV,
 		},
 		{ // what expires is handled
 			Part: "kv", Ends: workTime + 2*time.Second, Rests: 2 * time.Hour,
@@ -67,10 +64,7 @@ func conforming() []kerneltest.Subject {
 				return errors.Join(t.KVPut(packed("k", n), nil, host.EncodedBytes, time.Time{}),
 					t.KVPut(append([]byte("\x02m\x00"), packed("", n)...), nil, host.EncodedBytes, t.Now().Add(workTime)))
 			},
-			Read: func(r host.Reader) (seen []int, err error) {
-				keys, err := keysOf(r, host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
-				return numbers(keys, err, func(key []byte) string { return string(key[2 : len(key)-1]) })
-			},
+			Read: usesInKV,
 		},
 		{ // each use has an attribute of its own, as far as there are some
 			Part: "attribute",
@@ -88,23 +82,16 @@ func conforming() []kerneltest.Subject {
 				return t.SetAttribute(n%host.MaxAttributes, stored)
 			},
 			Read: func(r host.Reader) (seen []int, err error) {
+				var texts strings.Builder
 				for i := range host.MaxAttributes {
-					stored, ok, err := r.Attribute(i)
+					stored, _, err := r.Attribute(i)
 					if err != nil {
 						return nil, err
 					}
-					if !ok {
-						continue
-					}
-					for _, n := range strings.Split(strings.TrimSuffix(stored.Text, ","), ",") {
-						number, err := strconv.Atoi(n)
-						if err != nil {
-							return nil, err
-						}
-						seen = append(seen, number)
-					}
+					texts.WriteString(stored.Text)
 				}
-				return seen, nil
+				all := strings.FieldsFunc(texts.String(), func(c rune) bool { return c == ',' })
+				return numbers(all, nil, func(n string) string { return n })
 			},
 		},
 		{
@@ -203,11 +190,7 @@ func conforming() []kerneltest.Subject {
 			Read: func(r host.Reader) (seen []int, err error) {
 				all, err := r.Connections("", 1000)
 				for _, c := range all {
-					var in struct{ N int }
-					if err := json.Unmarshal(c.Params, &in); err != nil {
-						return nil, err
-					}
-					seen = append(seen, in.N)
+					seen = append(seen, useOf(c.Params))
 				}
 				return seen, err
 			},
@@ -292,19 +275,8 @@ func conforming() []kerneltest.Subject {
 		{
 			Part: "admin", Operates: true, Stays: keyspace.WakePaused,
 			Call: func(k *kernel.Kernel, a host.Address, input []byte) error {
-				var in struct{ N int64 }
-				if err := json.Unmarshal(input, &in); err != nil {
-					return err
-				}
-				limits := host.ActorLimits{Connections: &in.N}
-				err := asked(k, a, host.LimitsSet, limits, new(host.ActorLimits))
-				if host.CodeOf(err) == host.NotFound {
-					if _, err := k.Call(context.Background(), &host.Request{Address: a, Create: true, Codec: host.JSON}); err != nil {
-						return err
-					}
-					err = asked(k, a, host.LimitsSet, limits, new(host.ActorLimits))
-				}
-				return err
+				n := int64(useOf(input))
+				return operate(k, a, host.LimitsSet, host.ActorLimits{Connections: &n}, new(host.ActorLimits))
 			},
 			Show: func(k *kernel.Kernel, a host.Address) ([]int, error) {
 				st, err := (&Node{k}).Lookup(context.Background(), a)
@@ -317,19 +289,8 @@ func conforming() []kerneltest.Subject {
 		{
 			Part: "token", Operates: true, Rests: 3 * time.Hour, // the keys of an hour expire together
 			Call: func(k *kernel.Kernel, a host.Address, input []byte) error {
-				var in struct{ N int }
-				if err := json.Unmarshal(input, &in); err != nil {
-					return err
-				}
-				create := token.CreateInput{Rights: []string{"read"}, Label: strconv.Itoa(in.N), TTLMS: time.Hour.Milliseconds()}
-				err := asked(k, a, host.TokenCreate, create, new(token.CreateOutput))
-				if host.CodeOf(err) == host.NotFound {
-					if _, err := k.Call(context.Background(), &host.Request{Address: a, Create: true, Codec: host.JSON}); err != nil {
-						return err
-					}
-					err = asked(k, a, host.TokenCreate, create, new(token.CreateOutput))
-				}
-				return err
+				create := token.CreateInput{Rights: []string{"read"}, Label: strconv.Itoa(useOf(input)), TTLMS: time.Hour.Milliseconds()}
+				return operate(k, a, host.TokenCreate, create, new(token.CreateOutput))
 			},
 			Show: func(k *kernel.Kernel, a host.Address) ([]int, error) {
 				var out token.ListOutput
@@ -403,6 +364,31 @@ func asked(k *kernel.Kernel, a host.Address, method string, in, out any) error {
 		return err
 	}
 	return json.Unmarshal(reply.Output, out)
+}
+
+// useOf returns the number of a use from the input of its call.
+func useOf(input []byte) int {
+	var in struct{ N int }
+	if err := json.Unmarshal(input, &in); err != nil {
+		panic(err)
+	}
+	return in.N
+}
+
+// operate is asked for a method that makes no actor; then the actor is made before.
+func operate(k *kernel.Kernel, a host.Address, method string, in, out any) error {
+	err := asked(k, a, method, in, out)
+	if host.CodeOf(err) != host.NotFound {
+		return err
+	}
+	_, err = k.Call(context.Background(), &host.Request{Address: a, Create: true, Codec: host.JSON})
+	return errors.Join(err, asked(k, a, method, in, out))
+}
+
+// usesInKV returns the numbers of the keys that begin with k.
+func usesInKV(r host.Reader) ([]int, error) {
+	keys, err := keysOf(r, host.KVQuery{Start: []byte("\x02k"), End: []byte("\x02l")})
+	return numbers(keys, err, func(key []byte) string { return string(key[2 : len(key)-1]) })
 }
 
 // follow hands events to got: the history, or all events from now on until the subscription ends.

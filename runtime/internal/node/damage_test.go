@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,31 +31,23 @@ func wantDamage(t *testing.T, err error, code host.Code) (id string) {
 }
 
 // breakTables flips a byte of each text in the tables of a store, and returns the names of the tables.
-func breakTables(t *testing.T, dir string, texts ...string) (names []string) {
-	t.Helper()
-	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+func (g *stage) breakTables(texts ...string) (names []string) {
+	g.t.Helper()
+	tables, err := filepath.Glob(filepath.Join(g.dir, "*.sst"))
+	g.ok(err)
 	for _, text := range texts {
-		name := ""
 		for _, table := range tables {
 			b, err := os.ReadFile(table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g.ok(err)
 			if i := bytes.Index(b, []byte(text)); i >= 0 {
 				b[i] ^= 0xff
-				name = filepath.Base(table)
-				if err := os.WriteFile(table, b, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				g.ok(os.WriteFile(table, b, 0o600))
+				names = append(names, filepath.Base(table))
 			}
 		}
-		if name == "" {
-			t.Fatal("a text is in no table")
-		}
-		names = append(names, name)
+	}
+	if len(names) != len(texts) {
+		g.t.Fatalf("the texts are in the tables %q", names)
 	}
 	return names
 }
@@ -79,7 +72,7 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	g.must("state", func(p *puppet, _ host.Turn) error { p.s.Log = []string{state}; return nil })
 	g.restart() // which makes a table of the log
 	g.stop()
-	tables := breakTables(t, g.dir, key[30_000:30_020], page[30_000:30_020], state[30_000:30_020])
+	tables := g.breakTables(key[30_000:30_020], page[30_000:30_020], state[30_000:30_020])
 	g.log.Reset()
 	g.start()
 
@@ -120,23 +113,15 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	if f == nil || !strings.Contains(f.Reason, tables[2]) || strings.Contains(f.Public, ".sst") || f.ErrorID != ids[6] {
 		t.Errorf("%+v", f)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	g.ok(g.Close(t.Context()))
 	if err := g.store.Close(); !errors.Is(err, engine.ErrDamaged) {
 		t.Error(err)
 	}
 	g.Node = nil
 	lines := strings.Split(strings.TrimSpace(g.log.String()), "\n")
 	for i, id := range ids {
-		found := false
-		for _, line := range lines {
-			if strings.Contains(line, "error_id="+id) {
-				found = strings.Contains(line, tables[faults[i].table]) && strings.Contains(line, "checksum mismatch")
-				break
-			}
-		}
-		if !found {
+		first := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "error_id="+id) })
+		if first < 0 || !strings.Contains(lines[first], tables[faults[i].table]) || !strings.Contains(lines[first], "checksum mismatch") {
 			t.Errorf("the log does not name the table of error %d, %s", i, id)
 		}
 	}

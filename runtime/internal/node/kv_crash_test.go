@@ -1,85 +1,237 @@
 package node
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
-	"github.com/cairn-run/cairn/engine"
 )
+
+// stored returns the entries of actor a with a prefix.
+func (g *stage) stored(prefix ...any) map[string]kv.Entry {
+	g.t.Helper()
+	var out kv.ListOutput
+	g.mustVerb("a", host.KVList, kv.ListInput{Selection: kv.Selection{Prefix: prefix}, Limit: 1000}, &out)
+	return entries(out.Entries)
+}
+
+func entries(list []kv.Entry) map[string]kv.Entry {
+	all := make(map[string]kv.Entry)
+	for _, e := range list {
+		all[keyText(e.Key)] = e
+	}
+	return all
+}
+
+// values returns the values of entries.
+func values(of map[string]kv.Entry) map[string]string {
+	all := make(map[string]string)
+	for key, e := range of {
+		all[key] = string(e.Value)
+	}
+	return all
+}
+
+// What a watcher is told is on the disk: whenever the power fails, the store has it, or what came after.
+func TestWatchersAreToldWhatIsDurable(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.kv("n=0")
+		w := g.watch(kv.Watching{Keys: []kv.Key{{"n"}}, Initial: true})
+		defer w.Close()
+		afterCuts(g, func() uint64 { return w.known["n"].Version }, func() {
+			var reader sync.WaitGroup
+			reader.Go(func() {
+				for string(w.known["n"].Value) != "20" {
+					if _, err := w.next(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			for i := range 20 {
+				g.kv(fmt.Sprintf("n=%d", i+1))
+			}
+			reader.Wait()
+		}, func(m *stage, told uint64) {
+			if is := m.stored("n")["n"].Version; is < told {
+				t.Errorf("version %d is stored, and a watcher was told %d", is, told)
+			}
+		})
+	})
+}
+
+// The power fails after every write and sync while entries change, and a follower goes on, from where it was at that moment, on what
+// is left.
+func TestFollowersReadEachEventOnceWhateverTheCrash(t *testing.T) {
+	const changes = 15
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		change := func(g *stage, i int) { g.kv(fmt.Sprintf("a.%d=%d", i, i), fmt.Sprintf("b.%d=%d", i, i)) }
+		g.kv("a=0")
+		g.logs(kv.ScopePolicy{})
+		type position struct {
+			seen int
+			at   uint64
+			life string
+		}
+		var now position
+		afterCuts(g, func() position { return now }, func() {
+			var reader sync.WaitGroup
+			reader.Go(func() {
+				for f := followerFrom(0); len(f.seen) < 2*changes; {
+					if err := f.read(g, time.Minute); err != nil {
+						t.Error(err)
+						return
+					}
+					now = position{len(f.seen), *f.in.After, f.in.Life}
+				}
+			})
+			for i := range changes {
+				change(g, i)
+			}
+			reader.Wait()
+		}, func(m *stage, then position) {
+			for n := len(m.stored("b")); n < changes; n++ {
+				change(m, n)
+			}
+			f := followerFrom(then.at)
+			f.in.Life = then.life
+			if f.readAll(m); then.seen+len(f.seen) != 2*changes || len(f.gaps) > 0 {
+				t.Errorf("%d events were seen before and %d after, with gaps %v", then.seen, len(f.seen), f.gaps)
+			}
+		})
+	})
+}
+
+// The power fails after every write and sync while a map changes: what is left is handled after the start, and the state has each
+// change once.
+func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
+	const changes = 12
+	handles := &puppetType{
+		name: "p", maps: []host.Map{{Name: "m", Log: true, LogEvents: 50, Handler: "puppet.change"}, {Name: "n", Log: true, LogEvents: 1}},
+		change: func(p *puppet, _ host.Turn) error {
+			p.s.Log = append(p.s.Log, string(p.change.Value))
+			return nil
+		},
+	}
+	bubble(t, nil, []*puppetType{handles}, func(t *testing.T, g *stage) {
+		change := func(g *stage, i int) { g.kv(fmt.Sprintf("m.k=%d", i), fmt.Sprintf("n.k=%d", i)) }
+		var want []string
+		for i := range changes {
+			want = append(want, fmt.Sprint(i))
+		}
+		afterCuts[int](g, nil, func() {
+			for i := range changes {
+				change(g, i)
+			}
+			time.Sleep(time.Second)
+		}, func(m *stage, _ int) {
+			time.Sleep(time.Second)
+			for n := 1 + slices.Index(want, string(m.stored("m")["m.k"].Value)); n < changes; n++ {
+				change(m, n)
+			}
+			time.Sleep(time.Second)
+			var log []string
+			m.must("a", func(p *puppet, _ host.Turn) error { log = slices.Clone(p.s.Log); return nil })
+			if !slices.Equal(log, want) {
+				t.Errorf("handled are the changes %q", log)
+			}
+		})
+	})
+}
 
 // The power fails after every write and sync while entries are put and deleted under a quota, a search index and a log. What is left
 // of each tells the same entries.
 func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
+	const most = 4
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("a=0")
-		const most = 4
 		prefix := kv.Key{"d"}
 		g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: prefix, ScopePolicy: kv.ScopePolicy{MaxKeys: most, Log: true}}, nil)
 		g.mustVerb("a", host.KVSetIndex, kv.SetIndexInput{Prefix: prefix, Fields: []kv.IndexField{{Path: "text"}}}, nil)
-		refused := 0
-		change := func(i int) {
-			var in kv.CommitInput
-			if i%4 == 0 { // each fourth commit exceeds the quota
-				in.Mutations = append(in.Mutations, kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: prefix}})
-			}
-			for _, name := range []string{fmt.Sprint(i), "last"} {
-				in.Mutations = append(in.Mutations, kv.Mutation{Op: "put", Key: kv.Key{"d", name}, Value: host.Raw(fmt.Sprintf(`{"text":"apple pie %d"}`, i))})
-			}
-			if err := g.verb("a", host.KVCommit, in, nil); err != nil {
-				wantCode(t, err, host.QuotaExceeded)
-				refused++
-			}
-		}
-		var clones []*engine.Disk
-		g.cuts(func(left *engine.Disk) { clones = append(clones, left) }, func() {
+		refused, states := 0, map[string]bool{}
+		afterCuts[int](g, nil, func() {
 			for i := range 16 {
-				change(i)
+				value := fmt.Sprintf(`{"text":"apple pie %d"}`, i)
+				change := []string{fmt.Sprintf("d.%d=%s", i, value), "d.last=" + value}
+				if i%4 == 0 { // the next three commits have room, the fourth exceeds the quota
+					change = append([]string{"-d/"}, change...)
+				}
+				if _, err := g.commit("a", change); err != nil {
+					wantCode(t, err, host.QuotaExceeded)
+					refused++
+				}
 			}
-		})
-		if refused != 4 {
-			t.Errorf("%d commits were refused", refused)
-		}
-		states := map[string]bool{}
-		for i, disk := range clones {
-			m := stageOn(t, disk, nil, g.types...)
-			var list kv.ListOutput
-			m.mustVerb("a", host.KVList, kv.ListInput{Selection: kv.Selection{Prefix: prefix}, Limit: 1000}, &list)
-			want := map[string]string{}
-			for _, e := range list.Entries {
-				want[keyText(e.Key)] = string(e.Value)
-			}
-			shown, _ := json.Marshal(want)
-			states[string(shown)] = true
-
+		}, func(m *stage, _ int) {
+			want := values(m.stored("d"))
+			states[fmt.Sprint(want)] = true
 			f := followerFrom(0)
-			for f.read(m, 0) > 0 {
+			if f.readAll(m); !maps.Equal(f.made, want) || len(f.gaps) > 0 {
+				t.Errorf("the log makes %s of %s, with gaps %v", f.made, want, f.gaps)
 			}
-			if made, _ := json.Marshal(f.made); string(made) != string(shown) || len(f.gaps) > 0 {
-				t.Errorf("cut %d: the log makes %s of %s, with gaps %v", i, made, shown, f.gaps)
-			}
-
 			var scopes kv.ScopesOutput
 			m.mustVerb("a", host.KVScopes, kv.ScopesInput{Prefix: prefix}, &scopes)
 			if len(scopes.Scopes) != 1 || scopes.Scopes[0].Keys != int64(len(want)) || len(want) > most {
-				t.Errorf("cut %d: the scope has %+v, and there is %s", i, scopes.Scopes, shown)
+				t.Errorf("the scope has %+v, and there is %s", scopes.Scopes, want)
 			}
-
 			var found kv.SearchOutput
 			m.mustVerb("a", host.KVSearch, kv.SearchInput{Prefix: prefix, Query: "apple"}, &found)
 			hits := map[string]string{}
 			for _, e := range found.Entries {
 				hits[keyText(e.Key)] = string(e.Value)
 			}
-			if text, _ := json.Marshal(hits); string(text) != string(shown) || found.Partial {
-				t.Errorf("cut %d: the index finds %s of %s", i, text, shown)
+			if !maps.Equal(hits, want) || found.Partial {
+				t.Errorf("the index finds %s of %s", hits, want)
 			}
-			m.stop()
+		})
+		if refused != 4 || len(states) < 3 {
+			t.Errorf("%d commits were refused, the cuts left %d states", refused, len(states))
 		}
-		if t.Logf("%d cuts, %d states", len(clones), len(states)); len(states) < 3 {
-			t.Error("the cuts were not amid the changes")
+	})
+}
+
+// Many entries that expire at once are removed in slices. One wake-up leads from each to the next, with a pause for calls.
+func TestManyEntriesExpireInSlices(t *testing.T) {
+	const entries, most = 2000, 256
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		keys := func() (n int64) { // that are stored
+			g.must("a", func(_ *puppet, t host.Turn) error { n = kernelTurn(t).Core.Rows.Keys(); return nil })
+			return n
+		}
+		g.must("a", add(1))
+		g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{}, nil)
+		for i := 0; i < entries; i += 500 {
+			var all []string
+			for j := range 500 {
+				all = append(all, fmt.Sprintf("k.%d=1@5000", i+j))
+			}
+			g.kv(all...)
+		}
+		time.Sleep(5 * time.Second)
+		var began, last time.Time
+		slices, left := 0, keys()
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			rows, err := g.store.Wakes(nil, 1<<60, 10)
+			if err != nil || len(rows) > 1 {
+				t.Fatalf("%d wake-ups stand: %v", len(rows), err)
+			}
+			now := keys()
+			if now == left {
+				continue
+			}
+			if slices++; slices == 1 {
+				began = time.Now()
+			} else if pause := time.Since(last); pause < 3*time.Millisecond || left-now > most {
+				t.Errorf("a slice of %d keys followed another after %s", left-now, pause)
+			}
+			left, last = now, time.Now()
+		}
+		if slices < entries/most || last.Sub(began) > 200*time.Millisecond || left > 10 {
+			t.Errorf("%d slices in %s, %d keys are left", slices, last.Sub(began), left)
 		}
 	})
 }

@@ -28,19 +28,30 @@ import (
 type puppet struct {
 	typ *puppetType
 	s   puppetState
+	about
+}
 
-	// What a hook is about.
-	tick  *host.Tick
-	cause *host.Error
-	msg   *host.Received
-	rang  string // the instance of the alarm
-	conn  *host.ConnectionState
-	given []byte // the parameters of the connection
+// about is what a hook is called for.
+type about struct {
+	tick   *host.Tick
+	cause  *host.Error
+	msg    *host.Received
+	change *host.KVChange
+	rang   string // the instance of the alarm
+	conn   *host.ConnectionState
+	given  []byte // the parameters of the connection
 }
 
 type puppetState struct {
 	N   int
 	Log []string
+}
+
+func (s *puppetState) decode(blob []byte) error {
+	if blob == nil {
+		return nil
+	}
+	return json.Unmarshal(blob, s)
 }
 
 type (
@@ -57,7 +68,7 @@ type puppetType struct {
 	message, tick          deed // what queues and the schedule "tick" run
 
 	maps   []host.Map
-	change func(p *puppet, t host.Turn, c *host.KVChange) error // handles changes of maps
+	change deed // handles changes of maps
 
 	connect, disconnect, subscribe deed // the last is of the event "private"
 
@@ -83,13 +94,6 @@ func remember(f any) []byte {
 }
 
 func (d *puppetType) behavior() *host.Behavior {
-	decode := func(_ uint64, blob []byte) (any, error) {
-		s := new(puppetState)
-		if blob == nil {
-			return s, nil
-		}
-		return s, json.Unmarshal(blob, s)
-	}
 	b := &host.Behavior{
 		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, HasWake: d.wake != nil, Events: d.events, Queues: d.queues,
 		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
@@ -97,8 +101,11 @@ func (d *puppetType) behavior() *host.Behavior {
 		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
 		Maps:       d.maps,
 		Migrations: d.migrations, OpenSQL: d.openSQL, SQLDecimal: d.decimal,
-		New:    func() host.Instance { return &puppet{typ: d} },
-		Decode: decode,
+		New: func() host.Instance { return &puppet{typ: d} },
+		Decode: func(_ uint64, blob []byte) (any, error) {
+			s := new(puppetState)
+			return s, s.decode(blob)
+		},
 		Query: func(r host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
 			f, ok := deeds.Load(string(input))
 			if !ok {
@@ -127,34 +134,28 @@ func (d *puppetType) behavior() *host.Behavior {
 // convertAny converts any value but the string "bad".
 func convertAny(_ host.ValueKind, _ int, from host.Codec, value []byte, to host.Codec, out []byte) ([]byte, error) {
 	var v any
-	var err error
-	if from == host.JSON {
-		err = json.Unmarshal(value, &v)
-	} else {
+	decode, encode := json.Unmarshal, json.Marshal
+	if from != host.JSON {
 		mode, _ := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
-		err = mode.Unmarshal(value, &v)
+		decode = mode.Unmarshal
 	}
+	if to != host.JSON {
+		encode = cbor.Marshal
+	}
+	err := decode(value, &v)
 	if err == nil && v == "bad" {
 		err = errors.New("it is bad")
 	}
 	if err != nil {
 		return nil, err
 	}
-	var b []byte
-	if to == host.JSON {
-		b, err = json.Marshal(v)
-	} else {
-		b, err = cbor.Marshal(v)
-	}
+	b, err := encode(v)
 	return append(out, b...), err
 }
 
 func (p *puppet) Load(_ uint64, blob []byte) error {
 	p.s = puppetState{}
-	if blob == nil {
-		return nil
-	}
-	return json.Unmarshal(blob, &p.s)
+	return p.s.decode(blob)
 }
 
 func (p *puppet) Save(dst []byte) ([]byte, error) {
@@ -170,51 +171,48 @@ func (p *puppet) Act(t host.Turn, _ int, _ host.Codec, input, out []byte) ([]byt
 	return out, f.(deed)(p, t)
 }
 
-func (p *puppet) hook(f deed, t host.Turn) error {
+func (p *puppet) hook(f deed, t host.Turn, of about) error {
 	if f == nil {
 		return nil
 	}
+	p.about = of
+	defer func() { p.about = about{} }()
 	return f(p, t)
 }
 
 func (p *puppet) Alarm(t host.Turn, _ int, instance string, _ []byte) error {
-	p.rang = instance
-	return p.hook(p.typ.alarm, t)
+	return p.hook(p.typ.alarm, t, about{rang: instance})
 }
+
 func (p *puppet) Message(t host.Turn, _ int, m *host.Received, _ []byte) ([]byte, error) {
-	p.msg = m
-	defer func() { p.msg = nil }()
-	return nil, p.hook(p.typ.message, t)
+	return nil, p.hook(p.typ.message, t, about{msg: m})
 }
+
 func (p *puppet) Change(t host.Turn, _ int, c *host.KVChange) error {
-	if p.typ.change == nil {
-		return nil
-	}
-	return p.typ.change(p, t, c)
+	return p.hook(p.typ.change, t, about{change: c})
 }
 
 func (p *puppet) Schedule(t host.Turn, _ int, tick *host.Tick, _ []byte) error {
-	p.tick = tick
-	defer func() { p.tick = nil }()
-	return p.hook(p.typ.tick, t)
+	return p.hook(p.typ.tick, t, about{tick: tick})
 }
+
 func (p *puppet) Connect(t host.Turn, c *host.ConnectionState, params []byte) error {
-	p.conn, p.given = c, params
-	return p.hook(p.typ.connect, t)
+	return p.hook(p.typ.connect, t, about{conn: c, given: params})
 }
+
 func (p *puppet) Disconnect(t host.Turn, _ *host.ConnectionState, cause *host.Error) error {
-	p.cause = cause
-	defer func() { p.cause = nil }()
-	return p.hook(p.typ.disconnect, t)
+	return p.hook(p.typ.disconnect, t, about{cause: cause})
 }
+
 func (p *puppet) Subscribe(t host.Turn, _ int, _ *host.ConnectionState) error {
-	return p.hook(p.typ.subscribe, t)
+	return p.hook(p.typ.subscribe, t, about{})
 }
+
 func (p *puppet) State() any                { return &p.s }
-func (p *puppet) Create(t host.Turn) error  { return p.hook(p.typ.create, t) }
-func (p *puppet) Wake(t host.Turn) error    { return p.hook(p.typ.wake, t) }
-func (p *puppet) Sleep(t host.Turn) error   { return p.hook(p.typ.sleep, t) }
-func (p *puppet) Destroy(t host.Turn) error { return p.hook(p.typ.onDestroy, t) }
+func (p *puppet) Create(t host.Turn) error  { return p.hook(p.typ.create, t, about{}) }
+func (p *puppet) Wake(t host.Turn) error    { return p.hook(p.typ.wake, t, about{}) }
+func (p *puppet) Sleep(t host.Turn) error   { return p.hook(p.typ.sleep, t, about{}) }
+func (p *puppet) Destroy(t host.Turn) error { return p.hook(p.typ.onDestroy, t, about{}) }
 
 // A stage is a node of puppets under test.
 type stage struct {
@@ -257,9 +255,7 @@ func (g *stage) start() {
 		eo.AcceptDataLoss = true // or a compaction that comes across damage first decides whether it opens
 	}
 	store, err := engine.Open(g.t.Context(), eo)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(err)
 	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}, Traces: trace.Options{Off: true}, UsageOff: true}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
@@ -268,9 +264,8 @@ func (g *stage) start() {
 		g.options(&o)
 	}
 	g.store = store
-	if g.Node, err = New(o); err != nil {
-		g.t.Fatal(err)
-	}
+	g.Node, err = New(o)
+	g.ok(err)
 	g.Start()
 }
 
@@ -279,12 +274,7 @@ func (g *stage) stop() {
 	if g.Node == nil {
 		return
 	}
-	if err := g.Close(context.Background()); err != nil {
-		g.t.Error(err)
-	}
-	if err := g.store.Close(); err != nil {
-		g.t.Error(err)
-	}
+	g.ok(errors.Join(g.Close(context.Background()), g.store.Close()))
 	g.Node = nil
 }
 
@@ -312,12 +302,18 @@ func request(f deed) *host.Request {
 	return &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(f)}
 }
 
+// ok checks that there is no error.
+func (g *stage) ok(err error) {
+	g.t.Helper()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // must is do for a closure that must succeed.
 func (g *stage) must(key string, f deed) {
 	g.t.Helper()
-	if err := g.do(key, f); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.do(key, f))
 }
 
 // add is a deed.
@@ -328,18 +324,14 @@ func add(n int) deed {
 // n reads a puppet's number by a query.
 func (g *stage) n(key string) (n int) {
 	g.t.Helper()
-	if err := g.look(key, func(s *puppetState, _ host.Reader) error { n = s.N; return nil }); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.look(key, func(s *puppetState, _ host.Reader) error { n = s.N; return nil }))
 	return n
 }
 
 func (g *stage) status(key string) host.Status {
 	g.t.Helper()
 	st, err := g.Lookup(context.Background(), pAddr(key))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(err)
 	return st
 }
 
@@ -355,9 +347,8 @@ func (g *stage) verbAt(a host.Address, name string, in, out any) error {
 	var input []byte
 	if in != nil {
 		var err error
-		if input, err = json.Marshal(in); err != nil {
-			g.t.Fatal(err)
-		}
+		input, err = json.Marshal(in)
+		g.ok(err)
 	}
 	reply, err := g.Call(context.Background(), &host.Request{Address: a, Method: name, Codec: host.JSON, Input: input})
 	if err == nil && out != nil {
@@ -371,9 +362,7 @@ func (g *stage) verbAt(a host.Address, name string, in, out any) error {
 // mustVerb is verb for a call that must succeed.
 func (g *stage) mustVerb(key, name string, in, out any) {
 	g.t.Helper()
-	if err := g.verb(key, name, in, out); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ok(g.verb(key, name, in, out))
 }
 
 func (g *stage) whyOf(key string) (x host.Explanation) {
@@ -439,6 +428,26 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 			g.t.Logf("%d writes and syncs", n)
 			return
 		}
+	}
+}
+
+// afterCuts lets f run, with cuts of the power. Then it calls check on a node of what each cut has left, with what note, if any,
+// returned at the cut.
+func afterCuts[T any](g *stage, note func() T, f func(), check func(m *stage, noted T)) {
+	var disks []*engine.Disk
+	var notes []T
+	g.cuts(func(left *engine.Disk) {
+		disks, notes = append(disks, left), append(notes, *new(T))
+		if note != nil {
+			notes[len(notes)-1] = note()
+		}
+	}, f)
+	for i, disk := range disks {
+		m := stageOn(g.t, disk, nil, g.types...)
+		if check(m, notes[i]); g.t.Failed() {
+			g.t.Fatalf("after cut %d of %d", i, len(disks))
+		}
+		m.stop()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 // command runs a line and returns what it prints.
 func (s *scene) command(line string) string {
+	line = strings.ReplaceAll(line, "$life", s.life.String())
 	line = longText.ReplaceAllStringFunc(line, func(text string) string { return strings.Repeat("x", s.number(text[2:])) })
 	w := words(line)
 	arg := func(i int) string {
@@ -71,10 +73,19 @@ func (s *scene) command(line string) string {
 		return result("do "+w[1], s.turn(w[1], w[2:]))
 	case "repeat":
 		var all []string
-		for range s.number(w[1]) {
-			all = append(all, unstable.ReplaceAllString(s.command(rest(2)), "ID"))
+		for i := range s.number(w[1]) {
+			all = append(all, unstable.ReplaceAllString(s.command(strings.ReplaceAll(rest(2), "$i", strconv.Itoa(i))), "ID"))
 		}
 		return strings.Trim(strings.Join(shorten(all, 0), "\n"), "\n")
+	case "kv": // kv ACTOR MUTATIONS: commits them, see stage.kv
+		_, err := s.stage().commit(w[1], w[2:])
+		return result("kv "+w[1], err)
+	case "watch", "told", "unwatch", "follow", "read":
+		return s.kvCommand(w)
+	case "divide": // the bounds of watchers
+		s.stage().divided()
+	case "endwaits":
+		s.stage().EndWaits()
 	case "bg": // a command that takes its time; "join" prints its result
 		job := make(chan string, 1)
 		s.jobs[w[1]] = job

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
@@ -25,13 +27,15 @@ type player struct {
 	tick  *host.Tick
 	cause *host.Error
 	msg   *host.Received
+	chg   *host.KVChange
 	rang  string
+	i     int // of the step "repeat"
 }
 
 // deed makes a turn of steps.
 func (s *scene) deed(body []string) deed {
 	return func(p *puppet, t host.Turn) error {
-		return s.run(&player{state: &p.s, turn: t, read: t, tick: p.tick, cause: p.cause, msg: p.msg, rang: p.rang}, body)
+		return s.run(&player{state: &p.s, turn: t, read: t, tick: p.tick, cause: p.cause, msg: p.msg, chg: p.change, rang: p.rang}, body)
 	}
 }
 
@@ -44,7 +48,7 @@ func (s *scene) glance(body []string) glance {
 func (s *scene) puppets(name string, w []string) *puppetType {
 	d := &puppetType{name: name, outside: true, events: []host.Event{{Name: "said"}, {Name: "private"}}}
 	hooks := map[string]*deed{"wake": &d.wake, "sleep": &d.sleep, "create": &d.create, "destroy": &d.onDestroy, "alarm": &d.alarm, "tick": &d.tick,
-		"message": &d.message, "connect": &d.connect, "disconnect": &d.disconnect, "subscribe": &d.subscribe}
+		"message": &d.message, "change": &d.change, "connect": &d.connect, "disconnect": &d.disconnect, "subscribe": &d.subscribe}
 	for len(w) > 0 {
 		hook := hooks[w[0]]
 		switch {
@@ -65,6 +69,13 @@ func (s *scene) puppets(name string, w []string) *puppetType {
 				q.Handler = "puppet.message"
 			}
 			d.queues = append(d.queues, q)
+		case w[0] == "map": // map NAME=EVENTS: a map with a log of so many events, handled if there is a hook for changes before it
+			name, events, _ := strings.Cut(w[1], "=")
+			m := host.Map{Name: name, Log: true, LogEvents: int64(s.number(events))}
+			if d.change != nil {
+				m.Handler = "puppet.change"
+			}
+			d.maps = append(d.maps, m)
 		case w[0] == "sql": // its callers may run SQL
 			d.openSQL = w[1] == "open"
 		case w[0] == "migrations":
@@ -89,7 +100,7 @@ func (s *scene) run(x *player, body []string) error {
 
 // text joins words, and puts in what "$due" and the like stand for.
 func (x *player) text(w []string) string {
-	out := strings.Join(w, " ")
+	out := strings.ReplaceAll(strings.Join(w, " "), "$i", strconv.Itoa(x.i))
 	if x.tick != nil {
 		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed", strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
 	}
@@ -99,6 +110,10 @@ func (x *player) text(w []string) string {
 	}
 	if x.msg != nil {
 		out = strings.NewReplacer("$body", body(x.msg), "$queue", x.msg.Queue, "$attempt", strconv.Itoa(x.msg.Attempt)).Replace(out)
+	}
+	if c := x.chg; c != nil {
+		text := fmt.Sprintf("%s %s=%s", c.Cause, c.Key[4:len(c.Key)-1], c.Value)
+		out = strings.NewReplacer("$change", text, "$missed", strconv.Itoa(int(c.Missed))).Replace(out)
 	}
 	if x.cause != nil {
 		out = strings.ReplaceAll(out, "$cause", x.cause.Message)
@@ -154,7 +169,7 @@ func (s *scene) step(x *player, w, body []string) error {
 			return s.run(x, body)
 		}
 	case "repeat":
-		for range s.number(w[1]) {
+		for x.i = range s.number(w[1]) {
 			if err := s.run(x, body); err != nil {
 				return err
 			}
@@ -223,6 +238,23 @@ func (s *scene) step(x *player, w, body []string) error {
 	case "clear":
 		_, err := t.KVDeleteRange(nil, nil)
 		return err
+	case "commit": // commit ?KEY KEY=VALUE -PREFIX/
+		return s.commitStep(t, strings.Fields(x.text(w[1:])))
+	case "kv": // kv KEY=VALUE@MS -KEY
+		for _, text := range w[1:] {
+			if err := s.kvStep(t, mutation(x.text([]string{text}))); err != nil {
+				return err
+			}
+		}
+	case "raw":
+		return s.rawStep(t, w)
+	case "entries": // says which there are
+		keys, err := keysOf(x.read, host.KVQuery{})
+		s.say("%s: %q", x.text(w[1:]), keys)
+		return err
+	case "update": // says whether what the steps did to entries was undone alone
+		undone, err := t.(kv.Committer).KVUpdate(func() error { return s.run(x, body) })
+		s.say("%s is undone alone: %t%s", x.text(w[1:]), undone, result("", err))
 	case "emit": // emit said TEXT
 		return t.Emit(map[string]int{"said": 0, "private": 1}[w[1]], []byte(`"`+rest+`"`))
 	case "enqueue": // enqueue QUEUE BODIES...

@@ -32,12 +32,17 @@ func TestScheduleScripts(t *testing.T)    { runScripts(t, "schedules") }
 func TestStreamScripts(t *testing.T)      { runScripts(t, "streams") }
 func TestTaskScripts(t *testing.T)        { runScripts(t, "tasks") }
 func TestKVScripts(t *testing.T)          { runScripts(t, "kv") }
+func TestWatchScripts(t *testing.T)       { runScripts(t, "watch") }
 func TestMessageScripts(t *testing.T)     { runScripts(t, "messages") }
 func TestConnectionScripts(t *testing.T)  { runScripts(t, "connections") }
 func TestExplanationScripts(t *testing.T) { runScripts(t, "why") }
 func TestLimitScripts(t *testing.T)       { runScripts(t, "limits") }
 func TestSQLScripts(t *testing.T)         { runScripts(t, "sql") }
 func TestChangeScripts(t *testing.T)      { runScripts(t, "changes") }
+
+// The promises of docs/guarantees.md name these.
+func TestChangesOfAMapAreHandledInOrder(t *testing.T) { runScripts(t, "handlers") }
+func TestFollowersWaitWithoutTheActor(t *testing.T)   { runScripts(t, "followers") }
 
 func runScripts(t *testing.T, file string) {
 	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) string {
@@ -54,7 +59,7 @@ func runScripts(t *testing.T, file string) {
 
 func newScene(t *testing.T, at string) *scene {
 	return &scene{t: t, at: at, flags: make(map[string]bool), gates: make(map[string]chan struct{}), jobs: make(map[string]chan string),
-		clients: make(map[string]host.LiveConnection), once: make(map[string][]byte), files: make(map[string][]byte)}
+		clients: make(map[string]host.LiveConnection), watchers: make(map[string]*watcher), followers: make(map[string]*follower), once: make(map[string][]byte), files: make(map[string][]byte)}
 }
 
 // play runs the commands of a scenario and returns what they print.
@@ -66,6 +71,9 @@ func (s *scene) play(input string) string {
 	}
 	for name := range s.gates {
 		s.open(name)
+	}
+	for _, w := range s.watchers {
+		w.Close()
 	}
 	synctest.Wait()
 	return s.out.String()
@@ -81,8 +89,12 @@ type scene struct {
 	changes *changeLog
 	out     strings.Builder
 	clients map[string]host.LiveConnection
-	life    keyspace.ActorID
-	once    map[string][]byte // inputs of calls with an idempotency key, by their lines
+
+	watchers  map[string]*watcher // of entries
+	followers map[string]*follower
+
+	life keyspace.ActorID
+	once map[string][]byte // inputs of calls with an idempotency key, by their lines
 
 	log   bytes.Buffer      // of the node
 	files map[string][]byte // that were exported

@@ -3,10 +3,8 @@ package node
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -26,13 +24,11 @@ func TestAHandleIsClosedAfterItsTurnOrQuery(t *testing.T) {
 		handles = append(handles, h.SQL())
 		return note("one")(p, h)
 	})
-	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+	g.ok(g.look("a", func(_ *puppetState, r host.Reader) error {
 		query = r
 		handles = append(handles, r.SQL())
 		return exec(r, "SELECT 1")
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	handles = append(handles, turn.SQL(), query.SQL())
 	for i, db := range handles {
 		if _, err := db.Exec("INSERT INTO note (body) VALUES ('late')"); err == nil {
@@ -40,16 +36,6 @@ func TestAHandleIsClosedAfterItsTurnOrQuery(t *testing.T) {
 		}
 	}
 	g.wantNotes("a", "one")
-}
-
-// soon waits for what other goroutines are about to do.
-func soon(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("it does not happen: %s", what)
-		}
-	}
 }
 
 func TestGoroutinesOfAHandlerCannotOutliveItsSession(t *testing.T) {
@@ -111,9 +97,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	g := newStage(t, nil)
 	g.must("a", note("one"))
 	snap, _, err := g.Durable(context.Background(), pAddr("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.ok(err)
 	defer snap.Close()
 	for range 100 {
 		var b sqlite.Database
@@ -141,14 +125,4 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 			s.Rollback()
 		}
 	}
-}
-
-func TestActorsThatSleepForMemoryGiveTheirConnectionsBack(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, func(o *Options) { o.MaxAwake = 4 })
-	for i := range 12 {
-		g.must(fmt.Sprint(i), note("one"))
-	}
-	soon(t, "no more than 4 actors are awake", func() bool { return g.Memory.Awake.Load() <= 4 })
-	soon(t, "no more than 4 connections are open", func() bool { return g.sqlPool().Stats().Open <= 4 })
 }

@@ -12,7 +12,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 )
 
-// An unread file has a length, and must not be read.
+// Each call of what is broken fails. An unread file has a length, and must not be read.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errOnPurpose }
+func (broken) Read([]byte) (int, error)  { return 0, errOnPurpose }
+
 type unread struct {
 	t *testing.T
 	n int
@@ -25,88 +30,74 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, errOnPurpose
 }
 
-func TestAnImportOverTheLimitIsRefusedBeforeItIsRead(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{WriteSetBytes: 1 << 20}})
-	_, err := g.ImportSQL(context.Background(), pAddr("a"), unread{t, 1<<20 + 1}, "test")
-	wantLimit(t, err, "bytes of the file", "1048576")
-	_, err = g.ImportSQL(context.Background(), pAddr("a"), io.LimitReader(zeros{}, 2<<20), "test")
-	wantLimit(t, err, "bytes of the file", "1048576")
-}
-
 // zeros reads zeros for ever.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+// export returns the database of an actor, and imports replaces one.
+func (g *stage) export(key string) []byte {
+	g.t.Helper()
+	var file bytes.Buffer
+	g.ok(g.ExportSQL(context.Background(), pAddr(key), &file))
+	return file.Bytes()
+}
+
+func (g *stage) imports(key string, file io.Reader) error {
+	_, err := g.ImportSQL(context.Background(), pAddr(key), file, "test")
+	return err
+}
+
+// slowly begins to import a file. The rest of it is what the test writes.
+func (g *stage) slowly(key string, begin []byte) (rest *io.PipeWriter, ended chan error) {
+	g.t.Helper()
+	slow, rest := io.Pipe()
+	ended = make(chan error, 1)
+	go func() { ended <- g.imports(key, slow) }()
+	if _, err := rest.Write(begin); err != nil {
+		g.t.Fatal(err)
+	}
+	return rest, ended
+}
+
+func TestAnImportOverTheLimitIsRefusedBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{WriteSetBytes: 1 << 20}})
+	wantLimit(t, g.imports("a", unread{t, 1<<20 + 1}), "bytes of the file", "1048576")
+	wantLimit(t, g.imports("a", io.LimitReader(zeros{}, 2<<20)), "bytes of the file", "1048576")
+}
+
 func TestImportsShareTheirMemory(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	g := newStage(t, func(o *Options) { o.SQL.MaxTemporary = 1 << 20 })
-	g.must("a", func(p *puppet, h host.Turn) error {
-		if err := note("one")(p, h); err != nil {
-			return err
-		}
+	g.must("a", series(note("one"), func(_ *puppet, h host.Turn) error {
 		return exec(h, "CREATE TABLE big AS SELECT randomblob(600000) AS b")
-	})
-	var file bytes.Buffer
-	if err := g.ExportSQL(ctx, pAddr("a"), &file); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.ExportSQL(ctx, pAddr("a"), brokenWriter{}); !errors.Is(err, errOnPurpose) {
+	}))
+	file := g.export("a")
+	if err := g.ExportSQL(context.Background(), pAddr("a"), broken{}); !errors.Is(err, errOnPurpose) {
 		t.Errorf("a writer that fails: %v", err)
 	}
-	imports := func(key string) error {
-		_, err := g.ImportSQL(ctx, pAddr(key), bytes.NewReader(file.Bytes()), "test")
-		return err
-	}
 	// The first import has read all but the end of its file.
-	slow, rest := io.Pipe()
-	first := make(chan error, 1)
-	go func() {
-		_, err := g.ImportSQL(ctx, pAddr("b"), slow, "test")
-		first <- err
-	}()
-	at := file.Len() - 1
-	if _, err := rest.Write(file.Bytes()[:at]); err != nil {
-		t.Fatal(err)
-	}
-	if e := wantCode(t, imports("c"), host.Overloaded); !e.Retryable {
+	most, last := file[:len(file)-1], file[len(file)-1:]
+	rest, ended := g.slowly("b", most)
+	if e := wantCode(t, g.imports("c", bytes.NewReader(file)), host.Overloaded); !e.Retryable {
 		t.Error("it is not retryable")
 	}
-	if _, err := rest.Write(file.Bytes()[at:]); err != nil {
+	if _, err := rest.Write(last); err != nil {
 		t.Fatal(err)
 	}
 	rest.Close()
-	if err := <-first; err != nil {
-		t.Fatal(err)
-	}
-	_, err := g.ImportSQL(ctx, pAddr("c"), io.LimitReader(zeros{}, 2<<20), "test") // no other attempt can succeed
-	wantLimit(t, err, "the file", "1048576")
+	g.ok(<-ended)
+	wantLimit(t, g.imports("c", io.LimitReader(zeros{}, 2<<20)), "the file", "1048576") // no other attempt can succeed
 	// The memory is given back, whether an import succeeds or fails.
 	for range 3 {
-		if err := imports("c"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := g.ImportSQL(ctx, pAddr("c"), bytes.NewReader(file.Bytes()[:at]), "test"); host.CodeOf(err) != host.InvalidArgument {
-			t.Fatalf("a file that is cut short: %v", err)
-		}
-		broken := io.MultiReader(bytes.NewReader(file.Bytes()[:at]), brokenReader{})
-		if _, err := g.ImportSQL(ctx, pAddr("c"), broken, "test"); host.CodeOf(err) != host.InvalidArgument {
-			t.Fatalf("a reader that fails: %v", err)
-		}
+		g.ok(g.imports("c", bytes.NewReader(file)))
+		wantCode(t, g.imports("c", bytes.NewReader(most)), host.InvalidArgument)
+		wantCode(t, g.imports("c", io.MultiReader(bytes.NewReader(most), broken{})), host.InvalidArgument)
 	}
 	g.wantNotes("b", "one")
 	g.wantNotes("c", "one")
 }
-
-type brokenWriter struct{}
-
-func (brokenWriter) Write([]byte) (int, error) { return 0, errOnPurpose }
-
-type brokenReader struct{}
-
-func (brokenReader) Read([]byte) (int, error) { return 0, errOnPurpose }
 
 func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
 	t.Parallel()
@@ -117,21 +108,13 @@ func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
 	})
 	typ.migrations = append(schema[:1:1], host.Migration{Name: "2", SQL: "CREATE TABLE sorted AS SELECT body FROM note ORDER BY random()"})
 	g.restart()
-	slow, rest := io.Pipe() // an import takes nearly all of the shared memory
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = g.ImportSQL(context.Background(), pAddr("b"), slow, "test")
-	}()
-	if _, err := rest.Write(make([]byte, 16200<<10)); err != nil {
-		t.Fatal(err)
-	}
+	rest, ended := g.slowly("b", make([]byte, 16200<<10)) // takes nearly all of the shared memory
 	var out host.SQLMigrateOutput
 	if e := wantCode(t, g.verb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out), host.Overloaded); !e.Retryable {
 		t.Error("it is not retryable")
 	}
 	rest.Close()
-	<-done
+	<-ended
 	g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out)
 	if out.Error != "" || len(out.Applied) != 1 {
 		t.Errorf("%+v", out)
@@ -142,10 +125,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 	t.Parallel()
 	g := newStage(t, nil)
 	g.must("a", note("one"))
-	var file bytes.Buffer
-	if err := g.ExportSQL(context.Background(), pAddr("a"), &file); err != nil {
-		t.Fatal(err)
-	}
+	file := g.export("a")
 	g.must("a", note("two"))
 	g.wantNotes("a", "one", "two")
 	a := g.Find(pAddr("a"))
@@ -161,10 +141,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 	<-entered
 	go func() { ended <- g.do("a", wait) }()
 	queued(1)
-	go func() {
-		_, err := g.ImportSQL(context.Background(), pAddr("a"), &file, "test")
-		ended <- err
-	}()
+	go func() { ended <- g.imports("a", bytes.NewReader(file)) }()
 	queued(2)
 	release <- true
 	<-entered
@@ -181,9 +158,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 	a.ReleaseView(v)
 	a.Mu.Unlock()
 	for range 3 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		g.ok(<-ended)
 	}
 	g.wantNotes("a", "one")
 	g.check("a")

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +27,7 @@ func adds(n int) func(any, host.Turn) error {
 // bubble runs a test with a node in a synctest bubble, which fails if a goroutine is left at its end.
 func bubble(t *testing.T, options func(*Options), types []*puppetType, f func(t *testing.T, g *stage)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		g := newStage(t, options, types...)
-		f(t, g)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, newStage(t, options, types...)) })
 }
 
 func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
@@ -49,48 +45,46 @@ func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
 	})
 }
 
+// The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task. What it calls has the trace of the
+// turn that started it, whether it calls by itself or by its context.
 func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		// The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task.
-		done := make(chan error, 1)
 		call := func(key string, f deed) *host.Request {
 			return &host.Request{Address: pAddr(key), Method: "do", Codec: host.JSON, Input: remember(f)}
 		}
-		g.must("a", goes("x", func(task host.Task) error {
-			_, err := task.Call(context.Background(), call("b", func(p *puppet, h host.Turn) error {
-				if h.Traceparent() != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
-					return fmt.Errorf("traceparent %q", h.Traceparent())
-				}
-				_, err := h.Call(h, call("a", add(3)))
-				return err
-			}))
-			done <- err
-			return nil
-		}))
-		err := <-done
-		if err == nil || !strings.Contains(err.Error(), "internal") {
-			t.Fatalf("without a trace context it answered %v", err)
+		back := func(_ *puppet, h host.Turn) error {
+			if h.Traceparent() != trace {
+				return host.Errorf(host.NotFound, "traceparent %q", h.Traceparent())
+			}
+			_, err := h.Call(h, call("a", add(3)))
+			return err
 		}
-		_, err = g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-			Input: remember(goes("x", func(task host.Task) error {
-				_, err := g.Call(task, call("b", func(p *puppet, h host.Turn) error { // the same by its context
-					if h.Traceparent() != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
-						return fmt.Errorf("traceparent %q", h.Traceparent())
-					}
-					_, err := h.Call(h, call("a", add(3)))
-					return err
-				}))
+		for _, c := range []struct {
+			trace     string
+			byContext bool
+			want      host.Code
+		}{{"", false, host.NotFound}, {trace, false, ""}, {trace, true, ""}} {
+			done := make(chan error, 1)
+			r := call("a", goes("x", func(task host.Task) (err error) {
+				if c.byContext {
+					_, err = g.Call(task, call("b", back))
+				} else {
+					_, err = task.Call(context.Background(), call("b", back))
+				}
 				done <- err
 				return nil
-			}))})
-		if err != nil {
-			t.Fatal(err)
+			}))
+			r.Traceparent = c.trace
+			if _, err := g.Call(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; host.CodeOf(err) != c.want {
+				t.Errorf("%+v: %v", c, err)
+			}
 		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if n := g.n("a"); n != 3 {
-			t.Fatal(n)
+		if n := g.n("a"); n != 6 {
+			t.Error(n)
 		}
 	})
 }
@@ -119,9 +113,7 @@ func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 		synctest.Wait()
 		close(going)
 		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			g.ok(<-errs)
 		}
 	})
 }
