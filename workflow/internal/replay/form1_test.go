@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,16 +27,6 @@ const form1Metadata = "01 00 | 02 | 00 | 01 00 00 00 | 01 00 00 00 00 00 00 00 |
 // form1Message is the data of a message as cbor-x writes it: maps with lengths of 16 bits, large numbers as doubles.
 const form1Message = "b9 00 04 | 62 69 64 61 37 | 64 6e 61 6d 65 61 71 | 64 62 6f 64 79 b9 00 01 61 6e 01 | 69 63 72 65 61 74 65 64 41 74 fb 42 79 c8 cf 21 00 00 00"
 
-func TestRunErrorOfForm1(t *testing.T) {
-	value, err := cbor.Marshal(map[string]any{"name": "StepExhaustedError", "message": "no", "stack": "at x", "metadata": map[string]any{"step": "charge"}})
-	must(t, err)
-	f, err := decodeRunFailure(value)
-	errorIf(t, err != nil || f.Type != "StepExhaustedError" || f.Message != "no", "%+v, %v", f, err)
-	if _, err := decodeRunFailure([]byte{0xff}); err == nil {
-		t.Error("garbage is accepted")
-	}
-}
-
 // form1Run returns the rows of a run that another engine wrote.
 type form1Run struct {
 	*rows
@@ -56,9 +47,7 @@ func (r *form1Run) entry(l journal.Location, kind, metadata string) {
 	r.n++
 	value := append([]byte{1, 0, 0x24}, id...)
 	segments, err := l.Segments()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	value = append(value, byte(len(segments)))
 	for _, s := range segments {
 		if s.Loop {
@@ -80,6 +69,9 @@ func newForm1Run(t *testing.T) *form1Run {
 	}
 	r.Put(journal.FieldKey(nil, keyspace.FieldState), []byte("sleeping"))
 	r.Put(journal.FieldKey(nil, keyspace.FieldInput), []byte{0xf7})
+	failure, err := cbor.Marshal(map[string]any{"name": "StepError", "message": "no", "stack": "at x", "metadata": map[string]any{"step": "x"}})
+	must(t, err)
+	r.Put(journal.FieldKey(nil, keyspace.FieldError), failure)
 	r.entry(loc(0), "00 | 01 02 18 2a | 00", form1Metadata)
 	r.entry(loc(1), "00 | 00 | 00", form1Metadata) // D1: returned nothing
 	r.entry(loc(2), "03 | 07 77 3a 63 6f 75 6e 74 | 01 01", "")
@@ -102,6 +94,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	im, err := loadImage(r)
 	must(t, err)
 	errorIf(t, im.state != StateRunning || im.form != journal.Form1, "state %q, form %d", im.state, im.form)
+	errorIf(t, im.failure.Type != "StepError" || im.failure.Message != "no", "failure %+v", im.failure)
 	var b strings.Builder
 	for i := range im.records {
 		rec := &im.records[i]
@@ -131,15 +124,18 @@ func TestARunOfForm1Loads(t *testing.T) {
 	}
 	golden(t, "form1.txt", []byte(b.String()))
 	// The names of derived entries follow the recorded names.
-	if i, ok := im.names.Lookup("w"); !ok || i != 16 || im.names.Written() != 16 {
-		t.Errorf("w has index %d, %d are written", i, im.names.Written())
+	name, ok := im.names.Lookup("w")
+	errorIf(t, !ok || name != 16 || im.names.Written() != 16, "w has index %d, %d are written", name, im.names.Written())
+	errorIf(t, len(im.children(nil)) != 9, "the root has %d children", len(im.children(nil)))
+	st, err := ReadStatus(r)
+	if err != nil || st.State != StateWaiting || len(st.Waiting) != 2 || st.Waiting[1].Path != "t" || st.ID != "" {
+		t.Errorf("%+v, %v", st, err)
 	}
-	if children := im.children(nil); len(children) != 9 {
-		t.Errorf("the root has %d children", len(children))
-	}
+	got := paths(t, History(r, Filter{Statuses: []EntryStatus{Exhausted, TimedOut}}))
+	errorIf(t, !slices.Equal(got, []string{"gone", "e"}), "%v", got)
 }
 
-// If a place has rows of form 1 and of form 2, form 2 counts. New entries get later numbers.
+// If a place has rows of form 1 and of form 2, form 2 counts. The history is shown whole, each entry once.
 func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	r := newForm1Run(t)
 	im, err := loadImage(r)
@@ -147,24 +143,23 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	st, err := newStore(im, 0)
 	must(t, err)
 	wait, _, _ := im.names.Index("t")
-	receive := Entry{Kind: KindReceive, Status: TimedOut, Seq: 11}
-	if _, err := st.put(r, journal.ChildName(nil, nil, wait), &receive); err != nil {
-		t.Fatal(err)
-	}
+	putEntry(t, st, r.rows, loc(int(wait)), Entry{Kind: KindReceive, Status: TimedOut, Seq: 12})
+	putEntry(t, st, r.rows, loc(0), done(0, 1))
+	putEntry(t, st, r.rows, loc(15, 0), done(0, 11))
 	again, err := loadImage(r)
 	must(t, err)
-	rec := again.find(journal.ChildName(nil, nil, wait))
+	rec := again.find(loc(int(wait)))
 	errorIf(t, rec == nil || rec.form != journal.Form2, "%+v", rec)
-	if children := again.children(nil); children[len(children)-1] != rec {
-		t.Error("what was added does not come last")
-	}
+	children := again.children(nil)
+	errorIf(t, children[len(children)-1] != rec, "what was added does not come last")
+	want := []string{"charge", "void", "both", "both/x", "both/x/job", "both/y", "serve", "serve~2/tick", "flaky", "gone", "gone/charge", "w", "t", "e"}
+	got := paths(t, History(r, Filter{}))
+	errorIf(t, !slices.Equal(got, want), "%v, want %v", got, want)
 	// Its metadata goes with an entry.
 	before := count(r.rows, 4)
 	flaky, _, _ := im.names.Index("flaky")
-	must(t, st.drop(r, journal.ChildName(nil, nil, flaky), true))
-	if count(r.rows, 4) != before-1 {
-		t.Errorf("%d rows of metadata, want %d", count(r.rows, 4), before-1)
-	}
+	must(t, st.drop(r, loc(int(flaky)), true))
+	errorIf(t, count(r.rows, 4) != before-1, "%d rows of metadata, want %d", count(r.rows, 4), before-1)
 }
 
 func TestARunOfForm1ThatIsDamaged(t *testing.T) {
@@ -185,8 +180,7 @@ func TestARunOfForm1ThatIsDamaged(t *testing.T) {
 		r := newForm1Run(t)
 		damage(r)
 		var bad *CorruptError
-		if _, err := loadImage(r); !errors.As(err, &bad) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := loadImage(r)
+		errorIf(t, !errors.As(err, &bad), "%s: %v", what, err)
 	}
 }
