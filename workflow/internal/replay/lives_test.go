@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
@@ -19,25 +21,31 @@ func ok(*StepCtx) error { return nil }
 
 func pass(ctx Context, name string) error { return Do(ctx, name, ok) }
 
-// TestVoidResultsAreResults: what returns nothing has ended all the same.
-func TestVoidResultsAreResults(t *testing.T) {
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// What returns nothing has ended all the same, and a nil pointer in an error is an error.
+func TestNilIsAResult(t *testing.T) {
 	runs := 0
-	h := begun(t, func(ctx Context, _ none) (none, error) {
+	h := begun(t, func(ctx Context, _ none) (string, error) {
 		done := Do(ctx, "do", func(*StepCtx) error { runs++; return nil })
 		p, err1 := Step(ctx, "nil pointer", func(*StepCtx) (*int, error) { runs++; return nil, nil })
 		list, err2 := Update(ctx, "nil slice", func(*Tx) ([]byte, error) { runs++; return nil, nil })
 		if err := errors.Join(done, err1, err2); err != nil || p != nil || len(list) > 0 {
-			return none{}, fmt.Errorf("%v %v %v", err, p, list)
+			return "", fmt.Errorf("%v %v %v", err, p, list)
 		}
-		return none{}, errors.Join(Sleep(ctx, "1", time.Minute), Sleep(ctx, "2", time.Minute))
+		var none *nilError
+		err1 = Do(ctx, "permanent", func(*StepCtx) error { return Permanent(none) })
+		err2 = Do(ctx, "twice", func(*StepCtx) error { return none }, Retry(RetryPolicy{MaxAttempts: 2}))
+		_, err3 := Update(ctx, "update", func(*Tx) (int, error) { return 0, none })
+		return fmt.Sprint(err1 != nil, err2 != nil, err3 != nil), Sleep(ctx, "nap", time.Minute)
 	})
-	for range 2 {
-		untilAsleep(t, h)
-		h.Now = h.Last.Wake
-		h.Close()
-	}
+	untilAsleep(t, h)
+	h.Now = h.Last.Wake
+	h.Close()
 	drive(t, h)
-	wantState(t, h, StateCompleted)
+	wantOutput(t, h, "true true true")
 	errorIf(t, runs != 3, "bodies ran %d times, want 3", runs)
 }
 
@@ -107,31 +115,20 @@ func TestDeferred(t *testing.T) {
 
 // TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run concurrently.
 func TestManyStepsAtOnce(t *testing.T) {
-	p := NewFunction("w", func(ctx Context, n int) (sum int, err error) {
-		fs := make([]*Future[int], n)
-		for i := range fs {
-			if fs[i], err = Begin(ctx, names[i], func(*StepCtx) (int, error) { return i, nil }); err != nil {
-				return 0, err
-			}
-		}
-		for _, f := range fs {
-			v, err := f.Get(ctx)
-			if sum += v; err != nil {
-				return 0, err
-			}
-		}
-		return sum, nil
-	}).Program()
 	synctest.Test(t, func(t *testing.T) {
-		h := started(t, p, 900)
+		h := begun(t, func(ctx Context, _ none) (sum int, err error) {
+			out, err := ForEach(ctx, "all", make([]none, 900), func(ctx Context, i int, _ none) (int, error) {
+				return Step(ctx, "step", func(*StepCtx) (int, error) { return i, nil })
+			})
+			for _, v := range out {
+				sum += v
+			}
+			return sum, err
+		})
 		h.Racing = true
 		drive(t, h)
 		wantOutput(t, h, 899*900/2)
 	})
-	h := started(t, p, 300)
-	h.CrashAt = 7
-	drive(t, h)
-	wantOutput(t, h, 299*300/2)
 }
 
 // TestUndoOfStepsWithoutContentNeedNotAsk: there is nothing in the result that could be missing.
@@ -216,9 +213,8 @@ func TestClockThatStepsBackwards(t *testing.T) {
 
 // A run that waits goes on with a message without reading a row.
 func TestRunInMemoryReadsNoRows(t *testing.T) {
-	q := Inbox[int]{Name: "q"}
 	h := begun(t, func(ctx Context, _ none) (int, error) {
-		m, err := Receive(ctx, "m", q)
+		m, err := Receive(ctx, "m", Inbox[int]{Name: "q"})
 		return m.Body, err
 	})
 	drive(t, h)
@@ -242,21 +238,6 @@ func TestReceiveOfAnotherType(t *testing.T) {
 	send(t, h, "q", "a")
 	drive(t, h)
 	wantOutput(t, h, "true a")
-}
-
-func TestProbesThatDoNotWork(t *testing.T) {
-	for says, fn := range map[string]func(ctx Context, _ none) (none, error){
-		"ouch": func(ctx Context, _ none) (none, error) {
-			return Await(ctx, "a", func(*state) (none, bool) { panic("ouch") })
-		},
-		"*replay_test.state": func(ctx Context, _ none) (none, error) { // another view
-			return Await(ctx, "a", func(int) (none, bool) { return none{}, true })
-		},
-	} {
-		h := begun(t, fn)
-		pause(t, h)
-		wantPause(t, h, PausedPanicked, says)
-	}
 }
 
 // A map of as many elements as there may be; one more is refused.
@@ -331,22 +312,6 @@ func TestBusyBranchIsFair(t *testing.T) {
 	}
 }
 
-type nilError struct{ text string }
-
-func (e *nilError) Error() string { return e.text }
-
-// A body that returns a nil pointer in an error has failed, and does not take the process along.
-func TestErrorOfNilPointer(t *testing.T) {
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		err := Do(ctx, "step", func(*StepCtx) error { var e *nilError; return Permanent(e) })
-		err2 := Do(ctx, "other", func(*StepCtx) error { var e *nilError; return e }, Retry(RetryPolicy{MaxAttempts: 2}))
-		_, err3 := Update(ctx, "update", func(*Tx) (int, error) { var e *nilError; return 0, e })
-		return fmt.Sprint(err != nil, err2 != nil, err3 != nil), nil
-	})
-	drive(t, h)
-	errorIf(t, shown(t, h) != "completed true true true", "%s", shown(t, h))
-}
-
 // Cancellations of children that have ended are not kept.
 func TestSpawnForgetsCancellations(t *testing.T) {
 	d := NewFunction("child", func(ctx Context, _ int) (int, error) { return 0, nil })
@@ -404,7 +369,6 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	h := begun(t, func(ctx Context, _ none) (string, error) {
 		_, err1 := Update(ctx, "fails", func(tx *Tx) (int, error) { set(tx, "1"); return 0, errors.New("no") })
 		_, err2 := Update(ctx, "panics", func(tx *Tx) (int, error) { set(tx, "2"); panic("ouch") })
-		_, err3 := Update(ctx, "too large", func(tx *Tx) ([]byte, error) { set(tx, "3"); return make([]byte, 2000), nil })
 		var kept *Tx
 		v, err4 := Update(ctx, "works", func(tx *Tx) (int, error) { set(tx, "4"); kept = tx; return 4, nil })
 		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
@@ -424,88 +388,46 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 			sc.OnCommit(func(tx *Tx) error { set(tx, "6"); panic("ouch") })
 			return nil
 		}, Retry(RetryPolicy{MaxAttempts: 1}))
-		return fmt.Sprint(err1, "; ", err2, "; ", err3 != nil, v, err4, "; ", err5, "; ", err6), nil
+		return fmt.Sprint(err1, "; ", err2, "; ", v, err4, "; ", err5, "; ", err6), nil
 	})
-	h.Options.MaxPayload = 1000
 	drive(t, h)
-	wantOutput(t, h, `step "fails" failed: no; step "panics" failed: panic: ouch; true 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch`)
+	wantOutput(t, h, `step "fails" failed: no; step "panics" failed: panic: ouch; 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch`)
 	if got := fmt.Sprint(stateOf(h)); got != "map[4:x 5.2:x]" {
 		t.Errorf("state %s", got)
 	}
 }
 
-// An output that no journal takes pauses the run as well: code that returns less lets it end.
-func TestOutputThatIsTooLargePauses(t *testing.T) {
-	size := 1000
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		err := Sleep(ctx, "a", time.Minute)
-		return strings.Repeat("x", size), err
-	})
-	h.Options.MaxPayload = 1000
-	pause(t, h)
-	fatalIf(t, h.Last.Ended, "the run has ended with it")
-	wantPause(t, h, PausedMisuse, "the output of the function has 1003 bytes, and the limit is 1000")
-	size = 3
-	until(t, h, func() bool { return h.Last.Ended })
-	wantOutput(t, h, "xxx")
-}
-
-func TestPublishedValueThatIsTooLargePauses(t *testing.T) {
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		Publish(ctx, strings.Repeat("x", 1000))
-		return "", Sleep(ctx, "a", time.Hour)
-	})
-	h.Options.MaxPayload = 1000
-	pause(t, h)
-	wantPause(t, h, PausedMisuse, "publish: workflow: the value has 1003 bytes, and the limit is 1000")
-}
-
-// TestResultsThatAreTooLarge fail what brought them, and nothing of it is kept.
-func TestResultsThatAreTooLarge(t *testing.T) {
-	big := func() []byte { return make([]byte, 2000) }
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		_, err1 := Step(ctx, "step", func(sc *StepCtx) ([]byte, error) {
-			sc.OnCommit(func(tx *Tx) error { put(tx, "x", "1"); return nil })
-			return big(), nil
-		})
-		_, err2 := Update(ctx, "update", func(tx *Tx) ([]byte, error) {
-			put(tx, "x", "2")
-			return big(), nil
-		})
-		return fmt.Sprint(err1, "; ", err2, "; ", Restart(ctx, big())), nil
-	})
-	h.Options.MaxPayload = 1000
-	drive(t, h)
-	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000; workflow: restart: workflow: the input has 2003 bytes, and the limit is 1000`)
-	if x := stateOf(h)["x"]; x != "" {
-		t.Errorf("x is %q", x)
-	}
-}
-
 func TestDefineSaysWhatIsWrong(t *testing.T) {
 	fn := func(Context, none) (none, error) { return none{}, nil }
-	for _, tt := range []struct {
-		d    *Function[none, none]
-		says string
-	}{
-		{NewFunction("", fn), "empty"},
-		{NewFunction(strings.Repeat("x", 300), fn), "300 bytes"},
-		{NewFunction[none, none]("w", nil), "the function is nil"},
-		{NewFunction("w", fn, nil), "option 0 is nil"},
-		{NewFunction("w", fn, WithCodec(nil)), "WithCodec: nil"},
-		{NewFunction("w", fn, WithStepDefaults(Timeout(-1))), "negative"},
-		{NewFunction("w", fn, WithStepDefaults(nil)), "option 0 is nil"},
-		{NewFunction("w", fn, WithError[*declined]("d"), WithError[*declined]("d")), "twice"},
-		{NewFunction("w", fn, WithError[error]("d")), "interface"},
-		{NewFunction("w", fn, WithErrorValue("d", nil)), "nil"},
-		{NewFunction("w", fn, WithVersion(strings.Repeat("x", 300))), "300 bytes"},
+	for d, says := range map[*Function[none, none]]string{
+		NewFunction("", fn):                                                        "empty",
+		NewFunction(strings.Repeat("x", 300), fn):                                  "300 bytes",
+		NewFunction[none, none]("w", nil):                                          "the function is nil",
+		NewFunction("w", fn, nil):                                                  "option 0 is nil",
+		NewFunction("w", fn, WithCodec(nil)):                                       "WithCodec: nil",
+		NewFunction("w", fn, WithStepDefaults(Timeout(-1))):                        "negative",
+		NewFunction("w", fn, WithStepDefaults(nil)):                                "option 0 is nil",
+		NewFunction("w", fn, WithError[*declined]("d"), WithError[*declined]("d")): "twice",
+		NewFunction("w", fn, WithError[error]("d")):                                "interface",
+		NewFunction("w", fn, WithErrorValue("d", nil)):                             "nil",
+		NewFunction("w", fn, WithVersion(strings.Repeat("x", 300))):                "300 bytes",
 	} {
-		err := tt.d.Program().Err()
-		errorIf(t, err == nil || !strings.Contains(err.Error(), tt.says), "%v, want %q", err, tt.says)
-		if serr := newActor(t).Start(tt.d.Program(), none{}, StartOptions{}); serr == nil {
-			t.Errorf("started in spite of %v", err)
-		}
+		err := d.Program().Err()
+		errorIf(t, err == nil || !strings.Contains(err.Error(), says), "%v, want %q", err, says)
+		errorIf(t, newActor(t).Start(d.Program(), none{}, StartOptions{}) == nil, "started in spite of %v", err)
 	}
+}
+
+// diverged starts a run, deploys another program when it is asleep, and checks what the pause then says.
+func diverged(t *testing.T, first *Program, in any, then *Program, says ...string) *memory.Actor {
+	t.Helper()
+	h := started(t, first, in)
+	untilAsleep(t, h)
+	h.Close()
+	h.Use(then)
+	pause(t, h)
+	wantPause(t, h, PausedDiverged, says...)
+	return h
 }
 
 // TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build that agrees goes on.
@@ -534,12 +456,7 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 				return "done", Sleep(ctx, "wait", time.Hour)
 			})
 		}
-		h := started(t, p(v.first), none{})
-		untilAsleep(t, h)
-		h.Close()
-		h.Use(p(v.then))
-		pause(t, h)
-		wantPause(t, h, PausedDiverged, v.says)
+		h := diverged(t, p(v.first), none{}, p(v.then), v.says)
 		h.Close()
 		h.Use(p(v.first))
 		h.Now = h.Now.Add(10 * time.Minute) // it tries again
@@ -551,38 +468,26 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 
 // A report of an operation that a helper asks for names the lines that call the helper, too.
 func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
+	line := 0
 	program := func(name string) *Program {
-		return NewFunction("w", func(ctx Context, _ none) (string, error) {
-			if err := pass(ctx, name); err != nil {
+		return code(func(ctx Context, _ none) (string, error) {
+			_, _, line, _ = runtime.Caller(0)
+			if err := pass(ctx, name); err != nil { // in the next line
 				return "", err
 			}
 			return "", Sleep(ctx, "nap", time.Hour)
-		}).Program()
+		})
 	}
-	h := started(t, program("a"), none{})
-	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
-	h.Close()
-	h.Use(program("b"))
-	pause(t, h)
-	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:556)")
-	if text := status(t, h).Pause.Text; strings.Count(text, "called at") != 1 {
-		t.Error(text)
-	}
+	h := diverged(t, program("a"), none{}, program("b"), `step "b"`, ", called at")
+	text := status(t, h).Pause.Text
+	errorIf(t, strings.Count(text, "called at") != 1 || !strings.Contains(text, fmt.Sprint("lives_test.go:", line+1)), "%s", text)
 }
 
 // An input that the function no longer takes is reported as that, although the function has asked for nothing.
 func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
-	h := started(t, NewFunction("w", func(ctx Context, _ string) (string, error) {
-		return "", Sleep(ctx, "nap", time.Hour)
-	}).Program(), "text")
-	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
-	h.Close()
-	h.Use(NewFunction("w", func(ctx Context, _ int) (string, error) {
-		return "", Sleep(ctx, "nap", time.Hour)
-	}).Program())
-	pause(t, h)
-	wantPause(t, h, PausedDiverged, "the recorded input of the run is not what the function takes", "still decode it")
-	if text := status(t, h).Pause.Text; strings.Contains(text, "end of the scope") || strings.Contains(text, "Removed") {
-		t.Error(text)
-	}
+	text := NewFunction("w", func(ctx Context, _ string) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
+	number := NewFunction("w", func(ctx Context, _ int) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
+	h := diverged(t, text.Program(), "text", number.Program(), "the recorded input of the run is not what the function takes", "still decode it")
+	says := status(t, h).Pause.Text
+	errorIf(t, strings.Contains(says, "end of the scope") || strings.Contains(says, "Removed"), "%s", says)
 }

@@ -164,6 +164,10 @@ func (s *script) function(c *line) *Function[string, string] {
 func (e *env) run(ctx Context, block []*line) (string, error) {
 	var values []string
 	for _, l := range block {
+		if l.words[0] == "settle" { // the values up to here
+			Publish(ctx, strings.Join(values, " "))
+			continue
+		}
 		v, err := e.do(ctx, l)
 		if err != nil {
 			return "", err
@@ -208,6 +212,14 @@ func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error)
 		if err := e.take(l, sc, run); err != nil {
 			return "", err
 		}
+		if l.is("outside") && !l.is("fails") {
+			e.outside(sc.IdempotencyKey(), "")
+			select {
+			case <-time.After(e.duration(l.option("lasts"))):
+			case <-sc.Done():
+				return "", Permanent(sc.Err()) // whose context has ended cannot know
+			}
+		}
 		progress, err := e.count(l, sc)
 		if err != nil {
 			return "", err
@@ -236,6 +248,9 @@ func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error)
 		}
 		if l.words[0] == "mark" || l.is("marks") {
 			e.note(sc, name, "done")
+		}
+		if l.is("outside") {
+			return sc.IdempotencyKey(), nil
 		}
 		if size := l.number("size"); size > 0 {
 			return l.option("value") + strings.Repeat("x", size), nil
@@ -298,10 +313,13 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	key, known := sc.Undoes()
 	_, over := s.execute("undo "+name, sc.IdempotencyKey(), key)
 	defer over()
-	if s.ran[name] > 0 && !slices.Contains(s.keys[name], key) {
+	s.bodies.Lock()
+	keys := s.keys[name]
+	s.bodies.Unlock()
+	if len(keys) > 0 && !slices.Contains(keys, key) {
 		return fmt.Errorf("the undo of %s has the key of no execution", name)
 	}
-	if slices.Contains(s.keys[name], sc.IdempotencyKey()) {
+	if slices.Contains(keys, sc.IdempotencyKey()) {
 		return fmt.Errorf("the undo of %s has no key of its own", name)
 	}
 	if d := l.option("undo-takes"); d != "" {
@@ -321,11 +339,29 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	if result != name && result != "" && (!known || !strings.HasPrefix(result, l.option("value"))) {
 		return fmt.Errorf("a result is %q, known: %v", result, known)
 	}
+	if l.is("outside") {
+		s.outside(key, sc.IdempotencyKey())
+	}
+	if l.number("undo-lost") >= sc.Attempt() { // its answer
+		return errBad
+	}
 	if !known {
 		note(sc, name+"?", "undone")
 	}
 	s.note(sc, name, "undone")
 	return nil
+}
+
+// outside does something outside, or undoes it by an undo: each once per key, which no crash takes back.
+func (s *script) outside(key, undo string) {
+	s.bodies.Lock()
+	defer s.bodies.Unlock()
+	if undo == "" {
+		errorIf(s.t, !s.did[key] && len(s.undid[key]) > 0, "%s: %s is done after it was undone", s.at, key)
+		s.did[key] = true
+	} else if !slices.Contains(s.undid[key], undo) {
+		s.undid[key] = append(s.undid[key], undo)
+	}
 }
 
 // note notes that something was done or undone. Neither may happen twice in a strict script.

@@ -119,6 +119,8 @@ type script struct {
 	keys   map[string][]string        // of their executions
 	times  map[string][]time.Duration // of their executions, after the beginning
 	active map[string]bool            // keys of bodies that run
+	did    map[string]bool            // keys of what was done outside
+	undid  map[string][]string        // the keys of the undos of that
 	most   int                        // bodies at the same time
 }
 
@@ -127,6 +129,7 @@ func newScript(t *testing.T, at string, bubble bool) *script {
 		Actor: newActor(t), t: t, at: at, bubble: bubble, functions: map[string]*Function[string, string]{},
 		flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
 		times: map[string][]time.Duration{}, active: map[string]bool{},
+		did: map[string]bool{}, undid: map[string][]string{},
 	}
 	s.began, s.Limit = s.Time(), 20_000
 	return s
@@ -267,6 +270,9 @@ func (s *script) command(c *line) {
 		delete(s.Programs, name)
 	case "flag":
 		s.flags[name] = true
+	case "payloads": // have at most so many bytes
+		n, _ := strconv.Atoi(name)
+		s.Options.MaxPayload = int64(n)
 	case "refuse":
 		s.Refused[memory.Name(destination(name))] = errors.New("no such actor")
 	case "cancel":
