@@ -112,7 +112,7 @@ func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 				return false
 			})
 			st := status(t, s.Actor)
-			fatalIf(t, !st.State.Over() || st.Undo != 0, "%s: %s, and owes %d: %s\n%s", s.at, st.State, st.Undo, why(st), text)
+			fatalIf(t, !st.State.Over() || st.Undo != 0, "%s: %s, and owes %d: %s\n%s", s.at, st.State, st.Undo, outcome(t, s.Actor), text)
 			kept, staying := st.Published, ""
 			if st.State == StateCompleted {
 				kept = st.Output

@@ -1,12 +1,8 @@
 package replay
 
 import (
-	"bytes"
 	"errors"
-	"maps"
-	"math/rand/v2"
 	"reflect"
-	"slices"
 	"testing"
 
 	"github.com/cairn-run/cairn/workflow/internal/journal"
@@ -35,57 +31,6 @@ func history(t testing.TB, n int) *rows {
 		}
 	}
 	return j
-}
-
-// An image finds the entries that random histories have: one, the children of one in their order, and all under one.
-func TestImageFindsEntries(t *testing.T) {
-	for seed := range uint64(12) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		j := newRows()
-		st := openStore(t, j)
-		children := map[string][]journal.Location{}
-		for range 200 {
-			var l journal.Location
-			for range 1 + random.IntN(4) {
-				if random.IntN(3) == 0 {
-					l = journal.ChildIteration(nil, l, uint32(random.IntN(3)), uint32(random.IntN(400)))
-				} else {
-					l = journal.ChildName(nil, l, uint32(random.IntN(6)))
-				}
-			}
-			parent := string(journal.ParentOf(l))
-			if slices.ContainsFunc(children[parent], func(o journal.Location) bool { return bytes.Equal(o, l) }) {
-				continue
-			}
-			e := step([]byte{1})
-			e.Ordinal, e.Seq = uint32(len(children[parent])), random.Uint64()>>20
-			putEntry(t, st, j, l, e)
-			children[parent] = append(children[parent], l)
-		}
-		im, err := loadImage(j)
-		must(t, err)
-		all := slices.Concat(slices.Collect(maps.Values(children))...)
-		fatalIf(t, len(im.records) != len(all), "seed %d: %d records, want %d", seed, len(im.records), len(all))
-		for parent, want := range children {
-			got := im.children(journal.Location(parent))
-			same := slices.EqualFunc(got, want, func(rec *record, l journal.Location) bool {
-				return bytes.Equal(rec.loc, l) && rec == im.find(l)
-			})
-			fatalIf(t, !same, "seed %d: the children of %x are %v, want %x", seed, parent, got, want)
-		}
-		for _, l := range all {
-			want := 0
-			for _, inner := range all {
-				if l.Encloses(inner) {
-					want++
-				}
-			}
-			fatalIf(t, len(im.under(l)) != want, "seed %d: %d under %x, want %d", seed, len(im.under(l)), l, want)
-		}
-		if im.find(loc(99)) != nil || len(im.children(loc(99))) != 0 || len(im.under(loc(99))) != 0 {
-			t.Error("something is where nothing is")
-		}
-	}
 }
 
 func TestImageHasEveryField(t *testing.T) {

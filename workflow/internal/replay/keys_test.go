@@ -47,9 +47,10 @@ func TestHistoryKeysAreTheDocumentedBytes(t *testing.T) {
 	}
 }
 
-func TestKeysAllocateNothing(t *testing.T) {
+func TestKeysAndPlainStepsAllocateNothing(t *testing.T) {
 	buf := make([]byte, 0, 256)
 	l := loc(0, [2]int{0, 2}, 1)
+	e, back := step([]byte{0x18, 0x2a}), Entry{}
 	n := testing.AllocsPerRun(100, func() {
 		buf = journal.HistoryKey(buf[:0], l)
 		buf = journal.ChildName(buf[:0], l, 70000)
@@ -59,6 +60,8 @@ func TestKeysAllocateNothing(t *testing.T) {
 		buf = journal.FieldKey(buf[:0], keyspace.FieldRun)
 		_ = journal.ParentOf(l)
 		_ = l.Depth()
+		buf, _ = journal.AppendEntry(buf[:0], &e)
+		must(t, journal.DecodeEntry(&back, buf))
 	})
 	errorIf(t, n != 0, "%v allocations", n)
 }

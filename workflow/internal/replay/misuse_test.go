@@ -130,7 +130,7 @@ func TestMisusePausesTheRun(t *testing.T) {
 		h := begun(t, func(ctx Context, _ none) (string, error) { return "", tt.f(ctx) })
 		pause(t, h)
 		if tt.says == "" {
-			wantOutput(t, h, "")
+			wantShown(t, h, "completed ")
 			continue
 		}
 		wantPause(t, h, PausedMisuse, tt.says)

@@ -145,10 +145,17 @@ var positions = regexp.MustCompile(`\([^( ]*?(\w+_test\.go):[^)]*\)`)
 // drive goes on until something is so, or nothing happens by itself.
 func (s *script) drive(so func() bool) {
 	s.t.Helper()
-	for !s.Drive(memory.Forever, func() bool { return !s.Busy() && so() }) && len(s.later) > 0 {
+	for !s.Drive(memory.Forever, func() bool { s.beside(); return !s.Busy() && so() }) && len(s.later) > 0 {
 		next := s.later[0]
 		s.later = s.later[1:]
 		next()
+	}
+}
+
+// beside runs a body although runs have something to do, if the script says so.
+func (s *script) beside() {
+	if s.flags["beside"] {
+		s.Body()
 	}
 }
 

@@ -181,18 +181,6 @@ func FuzzDecodeMetadata(f *testing.F) {
 	})
 }
 
-func TestAPlainStepAllocatesNothing(t *testing.T) {
-	e := Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: []byte{0x18, 0x2a}}
-	buf := make([]byte, 0, 64)
-	var back Entry
-	if n := testing.AllocsPerRun(100, func() {
-		buf, _ = journal.AppendEntry(buf[:0], &e)
-		must(t, journal.DecodeEntry(&back, buf))
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // Bodies that are no letters are refused.
 func FuzzDeliver(f *testing.F) {
 	f.Add([]byte{})
