@@ -91,9 +91,6 @@ func CheckRows(t testing.TB, r Reader) {
 	fatalIf(t, got != len(want), "%d rows beside the history, want %d", got, len(want))
 }
 
-// Path returns the path of a name in a context.
-func Path(ctx Context, name string) string { return ctx.scope().pathOf(name) }
-
 // digest stands for a value that takes long to print.
 func digest(value []byte) []byte {
 	if len(value) <= 1000 {

@@ -196,13 +196,10 @@ func describe(err error) string {
 
 // body is the body of a step. It fails as the options say, and leaves a mark in the state with the
 // option "marks", or with "numbered" the number of the execution, which is also its value.
-func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error) {
+func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 	return func(sc *StepCtx) (string, error) {
 		run, over := e.execute(name, sc.IdempotencyKey(), "")
 		defer over()
-		if e.life != nil {
-			e.done[path] = true
-		}
 		if key, known := sc.Undoes(); key != "" || known {
 			return "", Permanent(fmt.Errorf("a step undoes %q", key))
 		}
@@ -451,10 +448,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		}
 	}
 	name := l.arg(1)
-	path := ""
-	if e.life != nil {
-		path = Path(ctx, name)
-		l = &line{append(slices.Clone(l.words), fmt.Sprintf("value=%s.%d", path, e.life(path))), l.block}
+	if e.life > 0 {
+		l = &line{append(slices.Clone(l.words), fmt.Sprint("value=", e.life)), l.block}
 	}
 	switch l.words[0] {
 	case "try": // the error is the value
@@ -529,10 +524,10 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		Renamed(ctx, name, l.arg(2))
 		return "", nil
 	case "step":
-		return Step(ctx, name, e.body(l, name, path), e.options(l, name)...)
+		return Step(ctx, name, e.body(l, name), e.options(l, name)...)
 	case "mark":
 		undo := func(sc *StepCtx, v string) error { return e.undo(sc, l, name, v) }
-		return Compensated(ctx, name, e.body(l, name, path), undo, e.options(l, name)...)
+		return Compensated(ctx, name, e.body(l, name), undo, e.options(l, name)...)
 	case "do":
 		return "", pass(ctx, name)
 	case "draw": // a step whose name is a random number
@@ -545,7 +540,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			return l.option("value"), nil
 		})
 	case "begin":
-		f, err := Begin(ctx, name, e.body(l, name, path), e.options(l, name)...)
+		f, err := Begin(ctx, name, e.body(l, name), e.options(l, name)...)
 		if err != nil {
 			return "", err
 		}
@@ -572,9 +567,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", Sleep(ctx, name, e.duration(l.arg(2)))
 	case "receive":
 		m, err := Receive(ctx, name, Inbox[string]{Name: l.arg(2)}, e.wait(l)...)
-		if e.got[name] = m; err == nil && e.life != nil {
-			e.done[path] = true
-		}
+		e.got[name] = m
 		return m.Body, err
 	case "batch":
 		list, err := ReceiveBatch(ctx, name, Inbox[string]{Name: l.arg(2)}, l.number("limit"), e.wait(l)...)

@@ -109,10 +109,9 @@ type script struct {
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
 	flags         map[string]bool
-	calls         int                   // of workflow functions
-	life          func(path string) int // in which life of the run something is done, which the values of steps then say
-	done          map[string]bool       // the paths of steps and receives that were done in it
-	later         []func()              // when nothing else is left to do, one after another
+	calls         int      // of workflow functions
+	life          int      // of the run: the value of what is done in it, if it is not 0
+	later         []func() // when nothing else is left to do, one after another
 
 	bodies sync.Mutex                 // guards the rest
 	ran    map[string]int             // bodies by the names of their steps
@@ -183,10 +182,62 @@ func (s *script) control(c *line, h *memory.Actor, f func(t Turn) error) {
 	}
 }
 
+// copies rewinds copies of a run to each of its entries, or forks them up to each, and prints what they come to after
+// messages. Meanwhile the process dies time and again.
+func (s *script) copies(h *memory.Actor, c *line) {
+	rows := h.Rows.All()
+	recording, err := Export(h.Rows)
+	must(s.t, err)
+	for _, e := range listed(s.t, h) {
+		verb := strings.TrimSuffix(c.words[0], "s")
+		if verb == "fork" && !e.Status.Over() {
+			continue
+		}
+		again := s.Host.Actor(destination(verb + " " + e.Path))
+		if verb == "rewind" {
+			again.Load(rows)
+		}
+		refused := false
+		s.control(&line{words: []string{verb, e.Path}}, again, func(t Turn) (err error) {
+			if verb == "rewind" {
+				err = Rewind(t, e.ID)
+			} else {
+				_, err = Import(t, recording, StartOptions{UpTo: e.ID})
+			}
+			refused = err != nil
+			return err
+		})
+		if refused {
+			again.Load(nil)
+			continue
+		}
+		for _, text := range c.words[2:] {
+			send(s.t, again, c.arg(1), text)
+		}
+		send(s.t, again, "end", "go")
+		s.Chance = rand.New(rand.NewPCG(uint64(e.Seq), 1))
+		s.drive(func() bool { return false })
+		s.Chance = nil
+		s.printf("%s %s: %s", verb, e.Path, padding.ReplaceAllString(shown(s.t, again), ""))
+	}
+}
+
+// padding are what a value has besides, so that it is large.
+var padding = regexp.MustCompile("x{100,}")
+
+// listed returns the history of a run.
+func listed(t testing.TB, h *memory.Actor) (list []HistoryEntry) {
+	t.Helper()
+	for e, err := range History(h.Rows, Filter{}) {
+		must(t, err)
+		list = append(list, e)
+	}
+	return list
+}
+
 // entry returns the id of the entry at a path.
 func (s *script) entry(h *memory.Actor, path string) EntryID {
-	for e, err := range History(h.Rows, Filter{}) {
-		must(s.t, err)
+	for _, e := range listed(s.t, h) {
 		if e.Path == path {
 			return e.ID
 		}
@@ -277,6 +328,12 @@ func (s *script) command(c *line) {
 		delete(s.Programs, name)
 	case "flag":
 		s.flags[name] = true
+	case "unflag":
+		s.flags[name] = false
+	case "life":
+		s.life, _ = strconv.Atoi(name)
+	case "rewinds", "forks":
+		s.copies(h, c)
 	case "payloads": // have at most so many bytes
 		n, _ := strconv.Atoi(name)
 		s.Options.MaxPayload = int64(n)
@@ -331,8 +388,7 @@ func (s *script) command(c *line) {
 			s.printf("verify: fits %s", strings.Join(rep.MissingUndos, ", "))
 		}
 	case "history":
-		for e, err := range History(h.Rows, Filter{}) {
-			must(s.t, err)
+		for _, e := range listed(s.t, h) {
 			text := fmt.Sprintf("  %s: %s %s", e.Path, e.Kind, e.Status)
 			if !e.Undone.IsZero() {
 				text += ", undone"
