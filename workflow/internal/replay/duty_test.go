@@ -87,11 +87,9 @@ func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := &planner{Rand: rand.New(rand.NewPCG(seed, 8))}
 			text := g.workflow()
-			program, _ := parse(t, split(t, text))
 			s := newScript(t, fmt.Sprint("seed ", seed), true)
 			s.Racing = true
-			s.command(program[0])
-			s.command(words("start main"))
+			s.run(text + "; start main")
 			crash := func() {
 				s.CrashAt = 0
 				if g.IntN(4) > 0 && s.Crashes < 40 {

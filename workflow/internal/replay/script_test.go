@@ -50,13 +50,10 @@ func TestRunScripts(t *testing.T) {
 // play plays a scenario. With crashes it plays it again with a crash before and after each commit,
 // which must print the same. Of many commits the short form draws some.
 func play(t *testing.T, at, input string, crashes, bubble bool) string {
-	commands, _ := parse(t, split(t, input))
 	once := func(n int, after bool) (*script, string) {
 		s := newScript(t, at, bubble)
 		s.CrashAt, s.CrashAfter = n, after
-		for _, c := range commands {
-			s.command(c)
-		}
+		s.run(input)
 		defer s.Close()
 		return s, snapshot(t, s.Host)
 	}
@@ -244,6 +241,14 @@ func (s *script) entry(h *memory.Actor, path string) EntryID {
 	}
 	s.t.Fatalf("%s: no entry %q in\n%s", s.at, path, Recorded(s.t, h.Rows))
 	return ""
+}
+
+// run executes commands.
+func (s *script) run(text string) {
+	commands, _ := parse(s.t, split(s.t, text))
+	for _, c := range commands {
+		s.command(c)
+	}
 }
 
 // command executes a command. "on x" stands before a command for another actor than main.
