@@ -137,8 +137,7 @@ func TestRewindsThatAreRefused(t *testing.T) {
 	r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)})
 	r.put("serve~2/nap", Entry{Kind: KindSaga, Status: Failed, Ordinal: 3, Seq: 10, Failure: &Failure{}})
 	must(t, Rewind(r.testTurn, r.id("serve~2/both")))
-	form1 := newForm1Run(t)
-	refused(t, "form 1", Rewind(&testTurn{rows: form1.rows}, "14"), "form 1")
+	refused(t, "form 1", Rewind(&testTurn{rows: newForm1Run(t)}, "14"), "form 1")
 }
 
 func TestRewindTakesACancelBack(t *testing.T) {

@@ -142,7 +142,9 @@ func FuzzDecodeEntry(f *testing.F) {
 	for _, v := range noEntries {
 		f.Add(unhex(f, v.hex))
 	}
-	f.Add(unhex(f, form1Head+"01 00 00000000 | 00 | 01 02 18 2a | 00"))
+	for _, v := range newForm1Run(f).All() { // not all of them are entries
+		f.Add([]byte(v))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := decodeEntry(nil, b)
 		p, ok := journal.PeekEntry(b)
@@ -169,7 +171,9 @@ func FuzzDecodeEntry(f *testing.F) {
 
 func FuzzDecodeMetadata(f *testing.F) {
 	f.Add(unhex(f, "02 00 0f 02 01 ac02 04 02 6e6f"))
-	f.Add(unhex(f, form1Metadata))
+	for _, v := range newForm1Run(f).All() { // not all of them are metadata
+		f.Add([]byte(v))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMetadata(nil, b)
 		if err != nil {
