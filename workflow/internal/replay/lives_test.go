@@ -31,7 +31,9 @@ func TestNilIsAResult(t *testing.T) {
 	h := begun(t, func(ctx Context, _ none) (string, error) {
 		done := Do(ctx, "do", func(*StepCtx) error { runs++; return nil })
 		p, err1 := Step(ctx, "nil pointer", func(*StepCtx) (*int, error) { runs++; return nil, nil })
-		list, err2 := Update(ctx, "nil slice", func(*Tx) ([]byte, error) { runs++; return nil, nil })
+		var kept *Tx
+		list, err2 := Update(ctx, "nil slice", func(tx *Tx) ([]byte, error) { kept = tx; runs++; return nil, nil })
+		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
 		if err := errors.Join(done, err1, err2); err != nil || p != nil || len(list) > 0 {
 			return "", fmt.Errorf("%v %v %v", err, p, list)
 		}
@@ -209,20 +211,6 @@ func TestClockThatStepsBackwards(t *testing.T) {
 	wantShown(t, h, "completed map[]")
 }
 
-// A run that waits goes on with a message without reading a row.
-func TestRunInMemoryReadsNoRows(t *testing.T) {
-	h := begun(t, func(ctx Context, _ none) (int, error) {
-		m, err := Receive(ctx, "m", Inbox[int]{Name: "q"})
-		return m.Body, err
-	})
-	drive(t, h)
-	reads := h.Reads
-	send(t, h, "q", 5)
-	drive(t, h)
-	wantShown(t, h, "completed 5")
-	errorIf(t, h.Reads != reads, "%d reads", h.Reads-reads)
-}
-
 // A message that is no string is an error of its receive, and gone.
 func TestReceiveOfAnotherType(t *testing.T) {
 	q := Inbox[string]{Name: "q"}
@@ -315,41 +303,6 @@ func TestNowRandAndInfoReplay(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, lines.String())
 	}
 	errorIf(t, strings.Count(runs[0], "\n") != 5 || !strings.Contains(runs[0], " v7\n"), "%s", runs[0])
-}
-
-// TestFailedAttemptsLeaveNothing: what an Update or OnCommit did before it failed is undone.
-func TestFailedAttemptsLeaveNothing(t *testing.T) {
-	set := func(tx *Tx, k string) { put(tx, k, "x") }
-	tries := 0
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		_, err1 := Update(ctx, "fails", func(tx *Tx) (int, error) { set(tx, "1"); return 0, errors.New("no") })
-		_, err2 := Update(ctx, "panics", func(tx *Tx) (int, error) { set(tx, "2"); panic("ouch") })
-		var kept *Tx
-		v, err4 := Update(ctx, "works", func(tx *Tx) (int, error) { set(tx, "4"); kept = tx; return 4, nil })
-		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
-		err5 := Do(ctx, "commit fails once", func(sc *StepCtx) error {
-			tries++
-			n := tries
-			sc.OnCommit(func(tx *Tx) error { set(tx, fmt.Sprint("5.", n)); return nil })
-			sc.OnCommit(func(tx *Tx) error {
-				if n == 1 {
-					return errors.New("conflict")
-				}
-				return nil
-			})
-			return nil
-		})
-		err6 := Do(ctx, "commit fails for good", func(sc *StepCtx) error {
-			sc.OnCommit(func(tx *Tx) error { set(tx, "6"); panic("ouch") })
-			return nil
-		}, Retry(RetryPolicy{MaxAttempts: 1}))
-		return fmt.Sprint(err1, "; ", err2, "; ", v, err4, "; ", err5, "; ", err6), nil
-	})
-	drive(t, h)
-	wantShown(t, h, `completed step "fails" failed: no; step "panics" failed: panic: ouch; 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch`)
-	if got := fmt.Sprint(stateOf(h)); got != "map[4:x 5.2:x]" {
-		t.Errorf("state %s", got)
-	}
 }
 
 func TestDefineSaysWhatIsWrong(t *testing.T) {

@@ -246,6 +246,9 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 		if l.words[0] == "mark" || l.is("marks") {
 			e.note(sc, name, "done")
 		}
+		if l.number("commit-errs") >= sc.Attempt() {
+			sc.OnCommit(func(*Tx) error { return errBad })
+		}
 		if l.is("outside") {
 			return sc.IdempotencyKey(), nil
 		}
@@ -536,6 +539,12 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return Update(ctx, name, func(tx *Tx) (string, error) {
 			if (*tx.Host().(*state))[name] += "x"; e.strict && (*tx.Host().(*state))[name] != "x" {
 				return "", fmt.Errorf("%s is updated twice", name)
+			}
+			switch {
+			case l.is("fails"):
+				return "", errBad
+			case l.is("panics"):
+				panic("ouch")
 			}
 			return l.option("value"), nil
 		})

@@ -445,6 +445,8 @@ func (s *script) command(c *line) {
 		s.printf("%d running after %v", s.Running(), s.Time().Sub(s.began))
 	case "commits":
 		s.printf("%d commits", s.Commits)
+	case "reads": // of rows
+		s.printf("%d reads", s.Reads)
 	case "calls":
 		s.printf("%d calls", s.calls)
 	case "repeat":
