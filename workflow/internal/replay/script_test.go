@@ -258,9 +258,9 @@ func (s *script) command(c *line) {
 		h, c = s.Host.Actor(destination(name)), &line{c.words[2:], c.block}
 		name = c.arg(1)
 	}
-	who := ""
+	label := ""
 	if h.Self.Key[0] != "main" {
-		who = h.Self.Key[0] + ": "
+		label = h.Self.Key[0] + ": "
 	}
 	switch c.words[0] {
 	case "code":
@@ -278,7 +278,7 @@ func (s *script) command(c *line) {
 		must(s.t, h.Start(s.Programs[name], c.arg(2), StartOptions{ID: id}))
 	case "run": // to the end, or until nothing happens by itself
 		s.drive(func() bool { return false })
-		s.printf("%s%s", who, shown(s.t, h))
+		s.printf("%s%s", label, shown(s.t, h))
 	case "until": // a line of the history is there, or the run is asleep, hanging or paused (again)
 		if name == "paused" && h.Last.Paused {
 			s.clock(h.Last.Wake)
@@ -304,7 +304,7 @@ func (s *script) command(c *line) {
 		})
 		if name == "paused" {
 			text, _, _ := strings.Cut(shown(s.t, h), "\n")
-			s.printf("%s%s", who, text)
+			s.printf("%s%s", label, text)
 		}
 	case "report": // the outcome, or the text of the pause after its first line
 		text, _, _ := strings.Cut(shown(s.t, h), "\n\n")
@@ -312,7 +312,7 @@ func (s *script) command(c *line) {
 		if !more {
 			rest = text
 		}
-		s.printf("%s%s", who, rest)
+		s.printf("%s%s", label, rest)
 	case "crash":
 		s.Close()
 	case "advance":
@@ -408,23 +408,23 @@ func (s *script) command(c *line) {
 		for _, k := range slices.Sorted(maps.Keys(stateOf(h))) {
 			all = append(all, k+"="+strings.TrimSpace(stateOf(h)[k]))
 		}
-		s.printf("%sstate %s", who, strings.Join(all, ", "))
+		s.printf("%sstate %s", label, strings.Join(all, ", "))
 	case "order":
-		s.printf("%sundone%s", who, stateOf(h)["order"])
+		s.printf("%sundone%s", label, stateOf(h)["order"])
 	case "queued":
-		s.printf("%s%s has %d", who, name, len(h.Queues.Lists()[name]))
+		s.printf("%s%s has %d", label, name, len(h.Queues.Lists()[name]))
 	case "inbox": // results of children that the run has not received
-		s.printf("%sinbox has %d", who, InboxLen(s.t, h.Rows))
+		s.printf("%sinbox has %d", label, InboxLen(s.t, h.Rows))
 	case "replies":
 		var all []string
 		for _, r := range h.Replies {
 			all = append(all, fmt.Sprintf("%s/%d", r.Queue, r.ID))
 		}
-		s.printf("%sreplies %v", who, all)
+		s.printf("%sreplies %v", label, all)
 	case "status":
 		st, err := ReadStatus(h.Rows)
 		must(s.t, err)
-		text := fmt.Sprintf("%s%s, epoch %d", who, st.State, st.Epoch)
+		text := fmt.Sprintf("%s%s, epoch %d", label, st.State, st.Epoch)
 		if st.Undo > 0 {
 			text += ", owes " + strconv.Itoa(st.Undo)
 		}
