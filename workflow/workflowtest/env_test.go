@@ -52,19 +52,16 @@ func TestClockJumpsAndAdvances(t *testing.T) {
 	})
 	env := workflowtest.New(t, d).Start(none{})
 	start := env.Now()
+	for _, to := range []time.Duration{0, 11 * time.Hour} {
+		env.Advance(to)
+		s, at := env.Status().State, env.Now().Sub(start)
+		errorIf(t, s != wfhost.StateSleeping || at != to, "%s after %v", s, at)
+	}
 	env.Settle()
-	if s := env.Status(); s.State != wfhost.StateSleeping || !env.Now().Equal(start) {
-		t.Fatalf("%s at %v", s.State, env.Now())
-	}
-	env.Advance(11 * time.Hour)
-	if s := env.Status(); s.State != wfhost.StateSleeping || !env.Now().Equal(start.Add(11*time.Hour)) {
-		t.Fatalf("%s at %v", s.State, env.Now())
-	}
 	env.Sleep()
 	out, err := env.Result()
-	if want := start.Add(12 * time.Hour); err != nil || !out.Equal(want) || !env.Now().Equal(want) {
-		t.Errorf("%v at %v, want %v; %v", out, env.Now(), want, err)
-	}
+	at, now := out.Sub(start), env.Now().Sub(start)
+	errorIf(t, err != nil || at != 12*time.Hour || now != at, "%v after %v; %v", at, now, err)
 }
 
 func TestStub(t *testing.T) {
@@ -103,14 +100,12 @@ func TestStubOfAnUndoHandler(t *testing.T) {
 	})
 	env := workflowtest.New(t, d).Start(none{})
 	env.Stub("book", func(*workflow.StepCtx) (any, error) { return 7, nil })
-	if _, err := env.Result(); err == nil || undone != "own " || env.Calls("book") != 1 || env.Calls("undo of book") != 1 {
-		t.Errorf("%v, undone %q, calls %d, %d", err, undone, env.Calls("book"), env.Calls("undo of book"))
-	}
+	end(t, env, "rain")
+	errorIf(t, undone != "own " || env.Calls("book") != 1 || env.Calls("undo of book") != 1, "undone %q", undone)
 	env = workflowtest.New(t, d).Start(none{})
 	env.Stub("undo of trip/b*", func(*workflow.StepCtx) (any, error) { undone += "stub"; return nil, nil })
-	if _, err := env.Result(); err == nil || undone != "own stub" {
-		t.Errorf("%v, undone %q", err, undone)
-	}
+	end(t, env, "rain")
+	errorIf(t, undone != "own stub", "undone %q", undone)
 }
 
 var orders = workflow.Inbox[string]{Name: "orders"}
@@ -170,9 +165,8 @@ func TestUnfinished(t *testing.T) {
 	errorIf(t, !env.Until(waits) || env.Until(func() bool { return !waits() }), "it waits for %v", env.Status().Waiting)
 	_, err := env.Result()
 	var unfinished *workflowtest.UnfinishedError
-	if !errors.As(err, &unfinished) || err.Error() != `workflowtest: the run is waiting, and waits for receive "next" (queue ["orders"])` {
-		t.Errorf("%v", err)
-	}
+	const says = `workflowtest: the run is waiting, and waits for receive "next" (queue ["orders"])`
+	errorIf(t, !errors.As(err, &unfinished) || err.Error() != says, "%v", err)
 	env.Send("orders", "tea")
 	end(t, env, "tea")
 	errorIf(t, !strings.Contains(log.String(), "msg=begun"), "the log is %q", log.String())
