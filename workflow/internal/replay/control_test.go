@@ -17,41 +17,6 @@ func refused(t *testing.T, what string, err error, says string) {
 	errorIf(t, !errors.As(err, &c) || !strings.Contains(err.Error(), says), "%s: %v, want an error that says %q", what, err, says)
 }
 
-func TestStart(t *testing.T) {
-	turn := &testTurn{rows: newRows(), now: at(0)}
-	input := []byte{1, 2}
-	first, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{})
-	fatalIf(t, err != nil || !first.Started || len(first.ID) != 32 || first.ID == strings.Repeat("0", 32), "%+v, %v", first, err)
-	before := turn.All()
-	for _, v := range []struct {
-		what, program string
-		input         []byte
-		o             StartOptions
-	}{
-		{"another id", "order", input, StartOptions{ID: [16]byte{3}}},
-		{"other input", "order", []byte{9}, StartOptions{}},
-		{"replace a run that lives", "order", []byte{9}, StartOptions{Replace: true}},
-		{"other workflow", "other", input, StartOptions{}},
-	} {
-		_, err := start(turn, v.program, "v1", CodecCBOR, v.input, v.o)
-		errorIf(t, !errors.Is(err, ErrExists), "%s: %v", v.what, err)
-	}
-	for _, state := range []State{StatePending, StateCompleted} { // the same run again is no error, also when it has ended
-		must(t, putState(turn, state))
-		again, err := start(turn, "order", "v2", CodecCBOR, input, StartOptions{})
-		errorIf(t, err != nil || again.Started || again.ID != first.ID, "the same again: %+v, %v", again, err)
-		errorIf(t, state == StatePending && !maps.Equal(turn.All(), before), "something was written")
-	}
-	st := openStore(t, turn.rows)
-	putEntry(t, st, turn, loc(0), step(make([]byte, journal.InlineLimit+1)))
-	parent := &parentRef{To: Destination{Type: "p"}, Run: [16]byte{9}, Location: loc(1)}
-	next, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{7}, Replace: true, parent: parent})
-	fatalIf(t, err != nil || !next.Started || next.ID != "07"+strings.Repeat("00", 15), "%+v, %v", next, err)
-	errorIf(t, count(turn.rows, 2)+count(turn.rows, 8)+count(turn.rows, 1) != 0, "rows of the run before are left")
-	f, err := loadFields(turn)
-	errorIf(t, err != nil || f.state != StatePending || f.run.Parent.To.Type != "p" || !f.run.Started.Equal(at(0)), "%+v, %v", f, err)
-}
-
 func TestControlOfNoRun(t *testing.T) {
 	for _, do := range []func(Turn) error{
 		func(t Turn) error { return Cancel(t, "") }, func(t Turn) error { return Hold(t, "") }, Resume, func(t Turn) error { return Terminate(t, "") },
@@ -84,14 +49,6 @@ func tree(t *testing.T) *testRun {
 	return r
 }
 
-// endedChild makes a run one of a parent's that has ended.
-func endedChild(r *testRun, state State) {
-	f, _ := loadFields(r)
-	f.run.Parent, f.run.Kept = &parentRef{}, true
-	putRecord(r, &f.run)
-	putState(r, state)
-}
-
 func TestRewindsThatAreRefused(t *testing.T) {
 	for what, v := range map[string]struct {
 		to, says string
@@ -110,16 +67,7 @@ func TestRewindsThatAreRefused(t *testing.T) {
 			r.put("serve~1/old", Entry{Kind: KindSleep, Status: Canceled, Created: at(17), Ended: at(20), Deadline: at(99)})
 		}},
 		"a run that a release before this one completed": {"first", "earlier release", func(r *testRun) { putState(r, StateCompleted) }},
-		"a terminated run":           {"first", "an operator gave it up", func(r *testRun) { putState(r, StateTerminated) }},
-		"a child that failed":        {"first", "its parent was told", func(r *testRun) { endedChild(r, StateFailed) }},
-		"a child that completed":     {"first", "its parent was told", func(r *testRun) { endedChild(r, StateCompleted) }},
-		"what was deleted of a loop": {"serve~0/old", "iterations of loop serve that have ended is deleted (see Keep)", nil},
-		"into a race": {"serve~2/both/x/b", "race", func(r *testRun) {
-			r.put("serve~2/both", Entry{Kind: KindRace, Status: Completed, Ordinal: 1, Seq: 8, Created: at(31), Output: cborNull, Winner: "x"})
-		}},
-		"into a saga": {"serve~2/both/x/b", "saga", func(r *testRun) {
-			r.put("serve~2/both", Entry{Kind: KindSaga, Status: Completed, Ordinal: 1, Seq: 8, Created: at(31), Output: cborNull})
-		}},
+		"what was deleted of a loop":                     {"serve~0/old", "iterations of loop serve that have ended is deleted (see Keep)", nil},
 		"past another branch's loop": {"serve~2/both/x/a", "moved on", func(r *testRun) {
 			r.put("serve~2/both/y/a", Entry{Kind: KindLoop, Seq: 5, Created: at(32), Iteration: 4})
 		}},

@@ -185,33 +185,6 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// The scripts have the other states.
-func TestStatesThatAreDerived(t *testing.T) {
-	_, err := ReadStatus(newRows())
-	errorIf(t, err != ErrNoRun, "%v", err)
-	for what, v := range map[string]struct {
-		do   func(r *testRun)
-		want State
-	}{
-		"pending":     {func(r *testRun) { putState(r, StatePending) }, StatePending},
-		"backing off": {func(r *testRun) { r.meta("s", Entry{}, Metadata{Due: at(1)}) }, StateSleeping},
-		"at most once": {func(r *testRun) {
-			r.put("s", Entry{Status: Running})
-			r.put("nap", Entry{Kind: KindSleep, Deadline: at(1)})
-		}, StateRunning},
-		"cancelling":   {func(r *testRun) { putControl(r, &control{Kind: controlCancel}) }, StateCancelling},
-		"rolling back": {func(r *testRun) { putControl(r, &control{Kind: controlCancel}); putState(r, StateRollingBack) }, StateRollingBack},
-		"paused":       {func(r *testRun) { putState(r, StateRollingBack); putPause(r, &Pause{Reason: PausedDiverged}) }, StatePaused},
-		"completed":    {func(r *testRun) { putState(r, StateCompleted); r.put("nap", Entry{Kind: KindSleep}) }, StateCompleted},
-	} {
-		r := newTestRun(t)
-		v.do(r)
-		st, err := ReadStatus(r)
-		errorIf(t, err != nil || st.State != v.want, "%s: %s (%v), want %s", what, st.State, err, v.want)
-		errorIf(t, st.State.Over() && len(st.Waiting) > 0, "%s: waits for %v", what, st.Waiting)
-	}
-}
-
 func TestChangedRows(t *testing.T) {
 	r := sample(t)
 	before := r.All()

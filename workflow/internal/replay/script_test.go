@@ -274,8 +274,21 @@ func (s *script) command(c *line) {
 		}
 	case "start":
 		var id [16]byte
-		copy(id[:], h.Self.Key[0])
-		must(s.t, h.Start(s.Programs[name], c.arg(2), StartOptions{ID: id}))
+		copy(id[:], h.Self.Key[0]+c.option("id"))
+		if c.is("replace") {
+			h.Shut()
+		}
+		input, err := s.Programs[name].EncodeInput(c.arg(2))
+		must(s.t, err)
+		if err := h.Transact(func(t *memory.Turn) error {
+			started, err := Start(t, s.Programs[name], input, StartOptions{ID: id, Replace: c.is("replace")})
+			if err == nil && !started.Started {
+				s.printf("there is this run already")
+			}
+			return err
+		}); err != nil {
+			s.printf("%v", err)
+		}
 	case "run": // to the end, or until nothing happens by itself
 		s.drive(func() bool { return false })
 		s.printf("%s%s", label, shown(s.t, h))
