@@ -85,26 +85,12 @@ func TestRewindsThatAreRefused(t *testing.T) {
 	r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)})
 	r.put("serve~2/nap", Entry{Kind: KindSaga, Status: Failed, Ordinal: 3, Seq: 10, Failure: &Failure{}})
 	must(t, Rewind(r.testTurn, r.id("serve~2/both")))
+	// A cancel is taken back that came when the run had ended for other reasons.
+	r = tree(t)
+	putState(r, StateFailed)
+	putControl(r, &control{Kind: controlCancel})
+	must(t, Rewind(r.testTurn, r.id("serve~2/last")))
+	_, canceled, _ := r.Get(journal.FieldKey(nil, keyspace.FieldControl))
+	errorIf(t, canceled, "the cancel is there")
 	refused(t, "form 1", Rewind(&testTurn{rows: newForm1Run(t)}, "14"), "form 1")
-}
-
-func TestRewindTakesACancelBack(t *testing.T) {
-	for _, v := range []struct {
-		state State
-		seq   uint64
-		want  bool
-	}{
-		{StateRunning, 0, true}, {StateRunning, 4, true}, {StateRunning, 9, false},
-		{StateFailed, 0, false}, // it came when the run had ended for other reasons
-		{StateCancelled, 4, true},
-	} {
-		seq, want := v.seq, v.want
-		r := tree(t)
-		putState(r, v.state)
-		putControl(r, &control{Kind: controlCancel, Seq: seq})
-		must(t, Rewind(r.testTurn, r.id("serve~2/last")))
-		if _, ok, _ := r.Get(journal.FieldKey(nil, keyspace.FieldControl)); ok != want {
-			t.Errorf("%s: a cancel that was noticed as %d is there: %v", v.state, seq, ok)
-		}
-	}
 }
