@@ -395,7 +395,7 @@ func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
 	text := NewFunction("w", func(ctx Context, _ string) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
 	number := NewFunction("w", func(ctx Context, _ int) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
-	h := diverged(t, text.Program(), "text", number.Program(), "the recorded input of the run is not what the function takes", "still decode it")
+	h := diverged(t, text.Program(), "text", number.Program(), "the recorded input of the run is not what the function takes")
 	says := status(t, h).Pause.Text
 	errorIf(t, strings.Contains(says, "end of the scope") || strings.Contains(says, "Removed"), "%s", says)
 }

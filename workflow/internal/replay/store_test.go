@@ -112,8 +112,8 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 			errorIf(t, !errors.As(err, new(*CorruptError)), "%s: %v", what, err)
 			continue
 		}
-		moved := Entry{Kind: KindStep, Status: Completed, Large: []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70_000, Hash: hash}}}
-		_, err := st.put(j, loc(1), &moved)
+		ref := journal.LargeRef{Payload: journal.PayloadOutput, Size: 70_000, Hash: hash}
+		_, err := st.put(j, loc(1), &Entry{Kind: KindStep, Status: Completed, Large: []journal.LargeRef{ref}})
 		errorIf(t, !errors.As(err, new(*CorruptError)), "%s: %v", what, err)
 	}
 }
