@@ -33,7 +33,7 @@ func step(output []byte) Entry {
 	return Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: output}
 }
 
-// Equal payloads have the same rows, which are read when they are asked for. The model has what becomes of the rows.
+// Equal payloads have the same rows, which are read when they are asked for. The model says when they go.
 func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	j := newRows()
 	st := openStore(t, j)
