@@ -2,6 +2,7 @@ package workflowtest_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -86,20 +87,8 @@ func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
 	errorIf(t, text != "broken anyway\n", "%q", text)
 }
 
-func TestCrashEverywhereWantsTheSameScript(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) { return step(ctx, "s", n) })
-	runs := 0
-	text := failing(t, func(t testing.TB) {
-		workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
-			if runs++; runs == 1 {
-				env.Start(1).Wait()
-			}
-		})
-	})
-	wantText(t, text, "the script does not do the same each time")
-}
-
-func TestWithCrashes(t *testing.T) {
+// A script must do the same each time. It runs with each of some of the crashes.
+func TestCrashEverywhereRunsAScriptOften(t *testing.T) {
 	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "l", 0, func(it *workflow.Iter[int, int]) error {
 			if it.Iteration() == n {
@@ -110,11 +99,19 @@ func TestWithCrashes(t *testing.T) {
 		})
 	})
 	runs := 0
-	script := func(env *workflowtest.Env[int, int]) {
+	text := failing(t, func(t testing.TB) {
+		workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
+			if runs++; runs == 1 {
+				env.Start(1).Wait()
+			}
+		})
+	})
+	wantText(t, text, "the script does not do the same each time")
+	runs = 0
+	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
 		runs++
 		env.Start(20).Wait()
-	}
-	workflowtest.CrashEverywhere(t, d, script, workflowtest.WithCrashes(3))
+	}, workflowtest.WithCrashes(3))
 	errorIf(t, runs < 3 || runs > 1+2*3, "%d runs", runs)
 }
 
@@ -133,12 +130,10 @@ func TestCrashAtCommit(t *testing.T) {
 		{1, workflowtest.Before, "a1b1"}, {1, workflowtest.After, "a1b1"}, {2, workflowtest.Before, "a2b1"}, {2, workflowtest.After, "a1b1"},
 		{3, workflowtest.Before, "a1b2"}, {3, workflowtest.After, "a1b1"},
 	} {
-		env := workflowtest.New(t, d).CrashAtCommit(tt.n, tt.when)
-		out, err := env.Start(none{}).Result()
-		calls := "a" + string(rune('0'+env.Calls("a"))) + "b" + string(rune('0'+env.Calls("b")))
-		if out != 2 || err != nil || calls != tt.calls || env.Crashes() != 1 {
-			t.Errorf("%d %s: %d, %v, calls %s, want %s, %d crashes", tt.n, tt.when, out, err, calls, tt.calls, env.Crashes())
-		}
+		env := workflowtest.New(t, d).CrashAtCommit(tt.n, tt.when).Start(none{})
+		end(t, env, "2")
+		calls := fmt.Sprintf("a%db%d", env.Calls("a"), env.Calls("b"))
+		errorIf(t, calls != tt.calls || env.Crashes() != 1, "%d %s: %s, want %s, %d crashes", tt.n, tt.when, calls, tt.calls, env.Crashes())
 	}
 }
 
@@ -186,7 +181,6 @@ func TestCrashInABody(t *testing.T) {
 		})
 	})
 	env = workflowtest.New(t, d)
-	if out, err := env.Start(none{}).Result(); out != 2 || err != nil || env.Crashes() != 1 {
-		t.Errorf("%d, %v, attempts %v, %d crashes", out, err, attempts, env.Crashes())
-	}
+	end(t, env.Start(none{}), "2")
+	errorIf(t, env.Crashes() != 1, "attempts %v, %d crashes", attempts, env.Crashes())
 }

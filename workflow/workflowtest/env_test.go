@@ -52,19 +52,16 @@ func TestClockJumpsAndAdvances(t *testing.T) {
 	})
 	env := workflowtest.New(t, d).Start(none{})
 	start := env.Now()
+	for _, to := range []time.Duration{0, 11 * time.Hour} {
+		env.Advance(to)
+		s, at := env.Status().State, env.Now().Sub(start)
+		errorIf(t, s != wfhost.StateSleeping || at != to, "%s after %v", s, at)
+	}
 	env.Settle()
-	if s := env.Status(); s.State != wfhost.StateSleeping || !env.Now().Equal(start) {
-		t.Fatalf("%s at %v", s.State, env.Now())
-	}
-	env.Advance(11 * time.Hour)
-	if s := env.Status(); s.State != wfhost.StateSleeping || !env.Now().Equal(start.Add(11*time.Hour)) {
-		t.Fatalf("%s at %v", s.State, env.Now())
-	}
 	env.Sleep()
 	out, err := env.Result()
-	if want := start.Add(12 * time.Hour); err != nil || !out.Equal(want) || !env.Now().Equal(want) {
-		t.Errorf("%v at %v, want %v; %v", out, env.Now(), want, err)
-	}
+	at, now := out.Sub(start), env.Now().Sub(start)
+	errorIf(t, err != nil || at != 12*time.Hour || now != at, "%v after %v; %v", at, now, err)
 }
 
 func TestStub(t *testing.T) {
@@ -75,22 +72,16 @@ func TestStub(t *testing.T) {
 			workflow.B("right", &b, func(ctx workflow.Context) (string, error) { return step(ctx, "load", "R") }))
 		return a + b, err
 	})
-	for _, tt := range []struct{ pattern, want string }{
-		{"load", "xx"}, {"right/load", "Lx"}, {"both/*/load", "xx"}, {"*/load", "xx"}, {"l??d", "xx"}, {"le*/load", "xR"}, {"both", "LR"}, {"both/load", "LR"},
-	} {
+	for pattern, want := range map[string]string{"load": "xx", "right/load": "Lx", "both/*/load": "xx", "l??d": "xx", "le*/load": "xR", "both": "LR"} {
 		n := 0
-		env := workflowtest.New(t, d).Stub(tt.pattern, func(*workflow.StepCtx) (any, error) {
+		env := workflowtest.New(t, d).Stub(pattern, func(*workflow.StepCtx) (any, error) {
 			if n++; n == 1 {
 				return nil, errors.New("once")
 			}
 			return "x", nil
-		})
-		if out, err := env.Start(none{}).Result(); out != tt.want || err != nil {
-			t.Errorf("%s: %q, %v; %+v", tt.pattern, out, err, env.History(wfhost.Filter{}))
-		}
-		if env.Calls(tt.pattern) != n {
-			t.Errorf("%s: %d calls of %d", tt.pattern, env.Calls(tt.pattern), n)
-		}
+		}).Start(none{})
+		end(t, env, want)
+		errorIf(t, env.Calls(pattern) != n, "%s: %d calls of %d", pattern, env.Calls(pattern), n)
 	}
 }
 
@@ -109,14 +100,12 @@ func TestStubOfAnUndoHandler(t *testing.T) {
 	})
 	env := workflowtest.New(t, d).Start(none{})
 	env.Stub("book", func(*workflow.StepCtx) (any, error) { return 7, nil })
-	if _, err := env.Result(); err == nil || undone != "own " || env.Calls("book") != 1 || env.Calls("undo of book") != 1 {
-		t.Errorf("%v, undone %q, calls %d, %d", err, undone, env.Calls("book"), env.Calls("undo of book"))
-	}
+	end(t, env, "rain")
+	errorIf(t, undone != "own " || env.Calls("book") != 1 || env.Calls("undo of book") != 1, "undone %q", undone)
 	env = workflowtest.New(t, d).Start(none{})
 	env.Stub("undo of trip/b*", func(*workflow.StepCtx) (any, error) { undone += "stub"; return nil, nil })
-	if _, err := env.Result(); err == nil || undone != "own stub" {
-		t.Errorf("%v, undone %q", err, undone)
-	}
+	end(t, env, "rain")
+	errorIf(t, undone != "own stub", "undone %q", undone)
 }
 
 var orders = workflow.Inbox[string]{Name: "orders"}
@@ -144,21 +133,16 @@ func TestQueuesAndReplies(t *testing.T) {
 	env := workflowtest.New(t, d).Start(3)
 	a, b := env.Request("orders", "tea"), env.Request("orders", "bad")
 	var size int
-	if ok, _ := a.Reply(&size); ok {
-		t.Error("answered before anything ran")
-	}
+	ok, err := a.Reply(&size)
+	errorIf(t, ok, "answered before anything ran: %v", err)
 	env.Send("orders", "milk")
 	env.Send("orders", "left")
 	end(t, env, "teabadmilk")
-	if ok, err := a.Reply(&size); !ok || err != nil || size != 3 {
-		t.Errorf("%v, %v, %d", ok, err, size)
-	}
-	if ok, err := b.Reply(nil); !ok || err == nil || err.Error() != "no" {
-		t.Errorf("%v, %v", ok, err)
-	}
-	if n := env.Queued("orders"); n != 1 {
-		t.Errorf("%d are left", n)
-	}
+	ok, err = a.Reply(&size)
+	errorIf(t, !ok || err != nil || size != 3, "%v, %v, %d", ok, err, size)
+	ok, err = b.Reply(nil)
+	errorIf(t, !ok || err == nil || err.Error() != "no", "%v, %v", ok, err)
+	errorIf(t, env.Queued("orders") != 1, "%d are left", env.Queued("orders"))
 	end(t, workflowtest.New(t, d).Start(1), `receive "next": workflow: time limit passed`)
 }
 
@@ -171,33 +155,21 @@ func newShop() *shop { return &shop{sales: map[string]int{}} }
 
 func TestUnfinished(t *testing.T) {
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
+		ctx.Logger().Info("begun")
 		m, err := workflow.Receive(ctx, "next", orders)
 		return m.Body, err
 	})
-	env := workflowtest.New(t, d).Start(none{})
-	_, err := env.Result()
-	var unfinished *workflowtest.UnfinishedError
-	if !errors.As(err, &unfinished) || err.Error() != `workflowtest: the run is waiting, and waits for receive "next" (queue ["orders"])` {
-		t.Errorf("%v", err)
-	}
-	env.Send("orders", "tea")
-	end(t, env, "tea")
-}
-
-func TestWithLoggerGetsTheLogOfAWorkflow(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		ctx.Logger().Info("begun")
-		return step(ctx, "ask", "yes")
-	})
 	var log bytes.Buffer
 	env := workflowtest.New(t, d, workflowtest.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).Start(none{})
-	if !env.Until(func() bool { return env.Calls("ask") == 1 }) || env.Until(func() bool { return env.Calls("ask") > 1 }) {
-		t.Errorf("the step ran %d times", env.Calls("ask"))
-	}
-	end(t, env, "yes")
-	if !strings.Contains(log.String(), "msg=begun") {
-		t.Errorf("the log is %q", log.String())
-	}
+	waits := func() bool { return len(env.Status().Waiting) > 0 }
+	errorIf(t, !env.Until(waits) || env.Until(func() bool { return !waits() }), "it waits for %v", env.Status().Waiting)
+	_, err := env.Result()
+	var unfinished *workflowtest.UnfinishedError
+	const says = `workflowtest: the run is waiting, and waits for receive "next" (queue ["orders"])`
+	errorIf(t, !errors.As(err, &unfinished) || err.Error() != says, "%v", err)
+	env.Send("orders", "tea")
+	end(t, env, "tea")
+	errorIf(t, !strings.Contains(log.String(), "msg=begun"), "the log is %q", log.String())
 }
 
 func TestControl(t *testing.T) {
@@ -221,13 +193,11 @@ func TestControl(t *testing.T) {
 	}
 	env := begun("long")
 	must(t, env.Cancel("enough"))
-	if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != wfhost.StateCancelled {
-		t.Errorf("%v, %s", err, env.Status().State)
-	}
+	_, err := env.Result()
+	errorIf(t, !errors.Is(err, workflow.ErrCanceled) || env.Status().State != wfhost.StateCancelled, "%v, %s", err, env.Status().State)
 	var refused *wfhost.ControlError
-	if err := env.Pause("again"); !errors.As(err, &refused) {
-		t.Errorf("%v", err)
-	}
+	err = env.Pause("again")
+	errorIf(t, !errors.As(err, &refused), "%v", err)
 	env = begun("long")
 	must(t, env.Terminate("enough"))
 	errorIf(t, env.Wait().State != wfhost.StateTerminated, "%s", env.Status().State)
@@ -276,9 +246,8 @@ func TestChildrenInOtherActors(t *testing.T) {
 	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, int]) {
 		end(t, env.Start(none{}), "20")
 		a := env.At(at)
-		if s := a.Status(); s.State != wfhost.StateCompleted || s.Workflow != "child" || workflowtest.StateOf[shop](a).sales["child"] != 2 {
-			t.Errorf("%+v, %v", s, workflowtest.StateOf[shop](a).sales)
-		}
+		s, sales := a.Status(), workflowtest.StateOf[shop](a).sales
+		errorIf(t, s.State != wfhost.StateCompleted || s.Workflow != "child" || sales["child"] != 2, "%+v, %v", s, sales)
 	}, opts...)
 	env := workflowtest.New(t, d, opts...)
 	env.Refuse(at, errors.New("full"))
@@ -312,16 +281,9 @@ func TestEverythingInABubble(t *testing.T) {
 		start := time.Now()
 		env := workflowtest.New(t, d).Start(none{})
 		env.Advance(30 * time.Minute)
-		if env.Calls("hangs") != 1 || time.Since(start) != 30*time.Minute {
-			t.Errorf("%d calls after %v", env.Calls("hangs"), time.Since(start))
-		}
-		out, err := env.Result()
-		if out != "done" || err != nil || most.Load() != 3 {
-			t.Errorf("%q, %v, %d at once", out, err, most.Load())
-		}
-		if d := time.Since(start); d != 25*time.Hour+3*time.Minute {
-			t.Errorf("it took %v", d)
-		}
+		errorIf(t, env.Calls("hangs") != 1 || time.Since(start) != 30*time.Minute, "%d calls after %v", env.Calls("hangs"), time.Since(start))
+		end(t, env, "done")
+		errorIf(t, most.Load() != 3 || time.Since(start) != 25*time.Hour+3*time.Minute, "%d at once, after %v", most.Load(), time.Since(start))
 	})
 }
 
@@ -347,19 +309,6 @@ func TestBodiesRunInOrder(t *testing.T) {
 		})
 		return none{}, err
 	})
-	if _, err := workflowtest.New(t, d).Start(none{}).Result(); err != nil || len(ran) != 20 || !slices.IsSorted(ran) {
-		t.Errorf("%v, %v", err, ran)
-	}
-}
-
-func TestLosersOfARaceBlock(t *testing.T) {
-	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (string, error) {
-		name, _, err := workflow.Race(ctx, "first",
-			workflow.C("slow", func(ctx workflow.Context) (none, error) { return none{}, workflow.Do(ctx, "s", workflowtest.Block) }),
-			workflow.C("fast", func(ctx workflow.Context) (none, error) { return step(ctx, "f", none{}) }))
-		return name, err
-	})
-	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, string]) {
-		end(t, env.Start(none{}), "fast")
-	})
+	end(t, workflowtest.New(t, d).Start(none{}), "{}")
+	errorIf(t, len(ran) != 20 || !slices.IsSorted(ran), "%v", ran)
 }

@@ -51,9 +51,7 @@ func (f *fake) Fatal(args ...any)                 { f.Fatalf("%s", fmt.Sprint(ar
 func wantText(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			t.Errorf("%q is not in:\n%s", p, text)
-		}
+		errorIf(t, !strings.Contains(text, p), "%q is not in:\n%s", p, text)
 	}
 }
 

@@ -124,13 +124,10 @@ func TestFilesOfRecordings(t *testing.T) {
 	must(t, err)
 	env.Wait()
 	workflowtest.Record(t, file, env.Export())
-	if second, err := os.ReadFile(file); err != nil || string(second) != string(first) {
-		t.Errorf("a released recording was replaced: %v", err)
-	}
+	second, err := os.ReadFile(file)
+	errorIf(t, err != nil || string(second) != string(first), "a released recording was replaced: %v", err)
 	workflowtest.ReplayDir(t, booking(bookingV1), filepath.Join(dir, "*", "*.rec"))
-	text := failing(t, func(t testing.TB) {
-		workflowtest.ReplayDir(t, booking(""), filepath.Join(dir, "*", "*.rec"))
-	})
+	text := failing(t, func(t testing.TB) { workflowtest.ReplayDir(t, booking(""), filepath.Join(dir, "*", "*.rec")) })
 	wantText(t, text, file, `step "reserve"`)
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.ReplayDir(t, booking(bookingV1), filepath.Join(dir, "*.none")) }), "no recording")
 	must(t, os.WriteFile(file, first[:len(first)-9], 0o666))
@@ -151,12 +148,10 @@ func TestDiff(t *testing.T) {
 		`- step "mail" at position 3: completed: "mail"`,
 		`- step "archive" at position 4: completed: "archive"`, "",
 	}, "\n")
-	if diff := workflowtest.Diff(a.Export(), b.Export()); diff != want {
-		t.Errorf("%s\nwant:\n%s", diff, want)
-	}
-	if diff := workflowtest.Diff(a.Export(), a.Export()); diff != "" {
-		t.Errorf("a recording differs from itself:\n%s", diff)
-	}
+	diff := workflowtest.Diff(a.Export(), b.Export())
+	errorIf(t, diff != want, "%s\nwant:\n%s", diff, want)
+	diff = workflowtest.Diff(a.Export(), a.Export())
+	errorIf(t, diff != "", "a recording differs from itself:\n%s", diff)
 }
 
 // TestHistoryOfForm1Replays is about testdata/form1.rec, a run as the first documented encoding of histories stores it, which is

@@ -17,19 +17,16 @@ func TestOneCoroutineAfterAnotherHasTheSameGoroutine(t *testing.T) {
 	}
 	_, first := run(false)
 	for range 3 {
-		if _, c := run(false); !c.over || c.carrier != first.carrier || len(all.free) != 1 {
-			t.Fatalf("over: %v, on the same goroutine: %v, %d free", c.over, c.carrier == first.carrier, len(all.free))
-		}
+		_, c := run(false)
+		fatalIf(t, !c.over || c.carrier != first.carrier || len(all.free) != 1, "over: %v, %d free", c.over, len(all.free))
 	}
 	fatalIf(t, begun != 4, "Begin was called %d times", begun)
 	// One that is parked has its goroutine for itself, and ends with its run.
 	r, parked := run(true)
-	if _, c := run(false); c.carrier == parked.carrier || parked.over || len(all.free) != 1 {
-		t.Fatalf("on the same goroutine: %v, over: %v, %d free", c.carrier == parked.carrier, parked.over, len(all.free))
-	}
-	if r.Close(); !parked.over || len(all.free) != 1 {
-		t.Fatalf("over: %v, %d free", parked.over, len(all.free))
-	}
+	_, c := run(false)
+	fatalIf(t, c.carrier == parked.carrier || parked.over || len(all.free) != 1, "over: %v, %d free", parked.over, len(all.free))
+	r.Close()
+	fatalIf(t, !parked.over || len(all.free) != 1, "over: %v, %d free", parked.over, len(all.free))
 	// A coroutine whose run is closed before it begins runs nothing.
 	r = Open(RunOptions{Coroutines: all})
 	r.spawn(func(*coroutine) { t.Error("it runs") })
@@ -39,16 +36,13 @@ func TestOneCoroutineAfterAnotherHasTheSameGoroutine(t *testing.T) {
 	run(false)
 	free := all.free[0]
 	all.Close()
-	if _, ok := free.next(); ok || len(all.free) != 0 {
-		t.Error("a free goroutine has not ended")
-	}
+	_, goes := free.next()
+	errorIf(t, goes || len(all.free) != 0, "a free goroutine has not ended")
 	late.ready(c)
-	if late.step(c); !c.over || len(all.free) != 0 {
-		t.Error("a goroutine is kept after the end")
-	}
-	if _, ok := c.carrier.next(); ok {
-		t.Error("a goroutine has not ended")
-	}
+	late.step(c)
+	errorIf(t, !c.over || len(all.free) != 0, "a goroutine is kept after the end")
+	_, goes = c.carrier.next()
+	errorIf(t, goes, "a goroutine has not ended")
 }
 
 func TestOnlySoManyGoroutinesOfCoroutinesAreKept(t *testing.T) {
@@ -61,7 +55,5 @@ func TestOnlySoManyGoroutinesOfCoroutinesAreKept(t *testing.T) {
 	for len(r.coroutines) > 0 {
 		r.step(r.coroutines[0])
 	}
-	if len(all.free) != maxFree {
-		t.Errorf("%d goroutines are kept, want %d", len(all.free), maxFree)
-	}
+	errorIf(t, len(all.free) != maxFree, "%d goroutines are kept, want %d", len(all.free), maxFree)
 }

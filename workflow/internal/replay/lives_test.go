@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/workflow/internal/memory"
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
@@ -19,25 +21,33 @@ func ok(*StepCtx) error { return nil }
 
 func pass(ctx Context, name string) error { return Do(ctx, name, ok) }
 
-// TestVoidResultsAreResults: what returns nothing has ended all the same.
-func TestVoidResultsAreResults(t *testing.T) {
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// What returns nothing has ended all the same, and a nil pointer in an error is an error.
+func TestNilIsAResult(t *testing.T) {
 	runs := 0
-	h := begun(t, func(ctx Context, _ none) (none, error) {
+	h := begun(t, func(ctx Context, _ none) (string, error) {
 		done := Do(ctx, "do", func(*StepCtx) error { runs++; return nil })
 		p, err1 := Step(ctx, "nil pointer", func(*StepCtx) (*int, error) { runs++; return nil, nil })
-		list, err2 := Update(ctx, "nil slice", func(*Tx) ([]byte, error) { runs++; return nil, nil })
+		var kept *Tx
+		list, err2 := Update(ctx, "nil slice", func(tx *Tx) ([]byte, error) { kept = tx; runs++; return nil, nil })
+		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
 		if err := errors.Join(done, err1, err2); err != nil || p != nil || len(list) > 0 {
-			return none{}, fmt.Errorf("%v %v %v", err, p, list)
+			return "", fmt.Errorf("%v %v %v", err, p, list)
 		}
-		return none{}, errors.Join(Sleep(ctx, "1", time.Minute), Sleep(ctx, "2", time.Minute))
+		var none *nilError
+		err1 = Do(ctx, "permanent", func(*StepCtx) error { return Permanent(none) })
+		err2 = Do(ctx, "twice", func(*StepCtx) error { return none }, Retry(RetryPolicy{MaxAttempts: 2}))
+		_, err3 := Update(ctx, "update", func(*Tx) (int, error) { return 0, none })
+		return fmt.Sprint(err1 != nil, err2 != nil, err3 != nil), Sleep(ctx, "nap", time.Minute)
 	})
-	for range 2 {
-		untilAsleep(t, h)
-		h.Now = h.Last.Wake
-		h.Close()
-	}
+	untilAsleep(t, h)
+	h.Now = h.Last.Wake
+	h.Close()
 	drive(t, h)
-	wantState(t, h, StateCompleted)
+	wantShown(t, h, "completed true true true")
 	errorIf(t, runs != 3, "bodies ran %d times, want 3", runs)
 }
 
@@ -66,7 +76,7 @@ func TestSuspensionCannotBeSwallowed(t *testing.T) {
 		until(t, h, func() bool { return h.Wakes > wakes && h.Run != nil })
 	}
 	drive(t, h)
-	took := wantState(t, h, StateCompleted).Ended.Sub(began)
+	took := status(t, h).Ended.Sub(began)
 	errorIf(t, took < 3*time.Hour || unwound < 4, "ended after %v, unwound %d times", took, unwound)
 }
 
@@ -107,31 +117,20 @@ func TestDeferred(t *testing.T) {
 
 // TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run concurrently.
 func TestManyStepsAtOnce(t *testing.T) {
-	p := NewFunction("w", func(ctx Context, n int) (sum int, err error) {
-		fs := make([]*Future[int], n)
-		for i := range fs {
-			if fs[i], err = Begin(ctx, names[i], func(*StepCtx) (int, error) { return i, nil }); err != nil {
-				return 0, err
-			}
-		}
-		for _, f := range fs {
-			v, err := f.Get(ctx)
-			if sum += v; err != nil {
-				return 0, err
-			}
-		}
-		return sum, nil
-	}).Program()
 	synctest.Test(t, func(t *testing.T) {
-		h := started(t, p, 900)
+		h := begun(t, func(ctx Context, _ none) (sum int, err error) {
+			out, err := ForEach(ctx, "all", make([]none, 900), func(ctx Context, i int, _ none) (int, error) {
+				return Step(ctx, "step", func(*StepCtx) (int, error) { return i, nil })
+			})
+			for _, v := range out {
+				sum += v
+			}
+			return sum, err
+		})
 		h.Racing = true
 		drive(t, h)
-		wantOutput(t, h, 899*900/2)
+		wantShown(t, h, fmt.Sprint("completed ", 899*900/2))
 	})
-	h := started(t, p, 300)
-	h.CrashAt = 7
-	drive(t, h)
-	wantOutput(t, h, 299*300/2)
 }
 
 // TestUndoOfStepsWithoutContentNeedNotAsk: there is nothing in the result that could be missing.
@@ -142,9 +141,8 @@ func TestUndoOfStepsWithoutContentNeedNotAsk(t *testing.T) {
 			func(*StepCtx, none) error { undone++; return nil }, Retry(RetryPolicy{MaxAttempts: 1}))
 	})
 	drive(t, h)
-	if wantState(t, h, StateFailed); undone != 1 {
-		t.Errorf("undone %d times", undone)
-	}
+	wantShown(t, h, `failed: step "pay" failed: lost`)
+	errorIf(t, undone != 1, "undone %d times", undone)
 }
 
 // TestStepErrorIsTheSameAfterReplay holds what the function sees of a failed step against what it sees when it runs again.
@@ -165,11 +163,10 @@ func TestStepErrorIsTheSameAfterReplay(t *testing.T) {
 	until(t, h, func() bool { return len(seen) == 1 })
 	h.Close()
 	drive(t, h)
-	wantState(t, h, StateCompleted)
+	wantShown(t, h, "completed map[]")
 	errorIf(t, len(seen) != 2 || seen[0] != seen[1], "seen %q", seen)
-	if want := `step "typed" failed after 2 attempts: wrapped: declined 51; {Code:51}; step "value" failed: sold out true`; seen[0] != want {
-		t.Errorf("seen %q, want %q", seen[0], want)
-	}
+	want := `step "typed" failed after 2 attempts: wrapped: declined 51; {Code:51}; step "value" failed: sold out true`
+	errorIf(t, seen[0] != want, "seen %q, want %q", seen[0], want)
 }
 
 type declined struct{ Code int }
@@ -211,22 +208,7 @@ func TestClockThatStepsBackwards(t *testing.T) {
 	h.Advance()
 	errorIf(t, fmt.Sprint(seen) != warm, "after replay the times are\n%s, and were\n%s", seen, warm)
 	drive(t, h)
-	wantState(t, h, StateCompleted)
-}
-
-// A run that waits goes on with a message without reading a row.
-func TestRunInMemoryReadsNoRows(t *testing.T) {
-	q := Inbox[int]{Name: "q"}
-	h := begun(t, func(ctx Context, _ none) (int, error) {
-		m, err := Receive(ctx, "m", q)
-		return m.Body, err
-	})
-	drive(t, h)
-	reads := h.Reads
-	send(t, h, "q", 5)
-	drive(t, h)
-	wantOutput(t, h, 5)
-	errorIf(t, h.Reads != reads, "%d reads", h.Reads-reads)
+	wantShown(t, h, "completed map[]")
 }
 
 // A message that is no string is an error of its receive, and gone.
@@ -241,22 +223,7 @@ func TestReceiveOfAnotherType(t *testing.T) {
 	send(t, h, "q", 5)
 	send(t, h, "q", "a")
 	drive(t, h)
-	wantOutput(t, h, "true a")
-}
-
-func TestProbesThatDoNotWork(t *testing.T) {
-	for says, fn := range map[string]func(ctx Context, _ none) (none, error){
-		"ouch": func(ctx Context, _ none) (none, error) {
-			return Await(ctx, "a", func(*state) (none, bool) { panic("ouch") })
-		},
-		"*replay_test.state": func(ctx Context, _ none) (none, error) { // another view
-			return Await(ctx, "a", func(int) (none, bool) { return none{}, true })
-		},
-	} {
-		h := begun(t, fn)
-		pause(t, h)
-		wantPause(t, h, PausedPanicked, says)
-	}
+	wantShown(t, h, "completed true a")
 }
 
 // A map of as many elements as there may be; one more is refused.
@@ -284,67 +251,8 @@ func TestLargeMap(t *testing.T) {
 	h.CrashAt = 700
 	drive(t, h)
 	errorIf(t, h.Crashes == 0, "no crash")
-	errorIf(t, shown(t, h) != fmt.Sprint("completed ", MaxBranches*(MaxBranches-1)/2), "%s", shown(t, h))
+	wantShown(t, h, fmt.Sprint("completed ", MaxBranches*(MaxBranches-1)/2))
 	errorIf(t, status(t, h).Names > 5, "%d names", status(t, h).Names)
-}
-
-// A branch that never waits does not keep the others, nor a request to cancel, from their turn.
-func TestBusyBranchIsFair(t *testing.T) {
-	busy := func(ctx Context) (string, error) {
-		return Loop(ctx, "busy", 0, func(it *Iter[int, string]) error {
-			_, err := Update(it, "update", func(*Tx) (int, error) { return 0, nil })
-			if err == nil && it.Iteration() > 20_000 {
-				return it.Break("busy to the end")
-			}
-			return err
-		})
-	}
-	for name, other := range map[string]func(ctx Context) (string, error){
-		"sleep":   func(ctx Context) (string, error) { return "other", Sleep(ctx, "sleep", 0) },
-		"step":    func(ctx Context) (string, error) { return "other", pass(ctx, "step") },
-		"receive": func(ctx Context) (string, error) { _, err := Receive(ctx, "m", Inbox[int]{"in"}); return "other", err },
-		"await": func(ctx Context) (string, error) {
-			return Await(ctx, "a", func(s *state) (string, bool) { return "other", (*s)["go"] != "" })
-		},
-		"cancel": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := begun(t, func(ctx Context, _ none) (string, error) {
-				if other == nil {
-					return busy(ctx)
-				}
-				_, v, err := Race(ctx, "race", C("busy", busy), C("other", other))
-				return v, err
-			})
-			until(t, h, func() bool { return h.Advances > 3 })
-			send(t, h, "in", 1)
-			stateOf(h)["go"] = "yes"
-			how := "completed other"
-			if other == nil {
-				cancel(t, h)
-				how = "cancelled: workflow: canceled: enough"
-			}
-			// The host runs bodies only when no run has anything to do: a real one is fairer.
-			until(t, h, func() bool { h.Body(); return false })
-			errorIf(t, shown(t, h) != how, "%s", shown(t, h))
-		})
-	}
-}
-
-type nilError struct{ text string }
-
-func (e *nilError) Error() string { return e.text }
-
-// A body that returns a nil pointer in an error has failed, and does not take the process along.
-func TestErrorOfNilPointer(t *testing.T) {
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		err := Do(ctx, "step", func(*StepCtx) error { var e *nilError; return Permanent(e) })
-		err2 := Do(ctx, "other", func(*StepCtx) error { var e *nilError; return e }, Retry(RetryPolicy{MaxAttempts: 2}))
-		_, err3 := Update(ctx, "update", func(*Tx) (int, error) { var e *nilError; return 0, e })
-		return fmt.Sprint(err != nil, err2 != nil, err3 != nil), nil
-	})
-	drive(t, h)
-	errorIf(t, shown(t, h) != "completed true true true", "%s", shown(t, h))
 }
 
 // Cancellations of children that have ended are not kept.
@@ -366,7 +274,7 @@ func TestSpawnForgetsCancellations(t *testing.T) {
 	})
 	h.Programs["child"] = d.Program()
 	drive(t, h)
-	errorIf(t, shown(t, h) != "completed 1", "%s", shown(t, h))
+	wantShown(t, h, "completed 1")
 	errorIf(t, most > 2, "%d cancellations", most)
 }
 
@@ -397,115 +305,37 @@ func TestNowRandAndInfoReplay(t *testing.T) {
 	errorIf(t, strings.Count(runs[0], "\n") != 5 || !strings.Contains(runs[0], " v7\n"), "%s", runs[0])
 }
 
-// TestFailedAttemptsLeaveNothing: what an Update or OnCommit did before it failed is undone.
-func TestFailedAttemptsLeaveNothing(t *testing.T) {
-	set := func(tx *Tx, k string) { put(tx, k, "x") }
-	tries := 0
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		_, err1 := Update(ctx, "fails", func(tx *Tx) (int, error) { set(tx, "1"); return 0, errors.New("no") })
-		_, err2 := Update(ctx, "panics", func(tx *Tx) (int, error) { set(tx, "2"); panic("ouch") })
-		_, err3 := Update(ctx, "too large", func(tx *Tx) ([]byte, error) { set(tx, "3"); return make([]byte, 2000), nil })
-		var kept *Tx
-		v, err4 := Update(ctx, "works", func(tx *Tx) (int, error) { set(tx, "4"); kept = tx; return 4, nil })
-		errorIf(t, kept != nil && kept.Host() != nil, "a transaction is used after its function")
-		err5 := Do(ctx, "commit fails once", func(sc *StepCtx) error {
-			tries++
-			n := tries
-			sc.OnCommit(func(tx *Tx) error { set(tx, fmt.Sprint("5.", n)); return nil })
-			sc.OnCommit(func(tx *Tx) error {
-				if n == 1 {
-					return errors.New("conflict")
-				}
-				return nil
-			})
-			return nil
-		})
-		err6 := Do(ctx, "commit fails for good", func(sc *StepCtx) error {
-			sc.OnCommit(func(tx *Tx) error { set(tx, "6"); panic("ouch") })
-			return nil
-		}, Retry(RetryPolicy{MaxAttempts: 1}))
-		return fmt.Sprint(err1, "; ", err2, "; ", err3 != nil, v, err4, "; ", err5, "; ", err6), nil
-	})
-	h.Options.MaxPayload = 1000
-	drive(t, h)
-	wantOutput(t, h, `step "fails" failed: no; step "panics" failed: panic: ouch; true 4 <nil>; <nil>; step "commit fails for good" failed: panic: ouch`)
-	if got := fmt.Sprint(stateOf(h)); got != "map[4:x 5.2:x]" {
-		t.Errorf("state %s", got)
-	}
-}
-
-// An output that no journal takes pauses the run as well: code that returns less lets it end.
-func TestOutputThatIsTooLargePauses(t *testing.T) {
-	size := 1000
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		err := Sleep(ctx, "a", time.Minute)
-		return strings.Repeat("x", size), err
-	})
-	h.Options.MaxPayload = 1000
-	pause(t, h)
-	fatalIf(t, h.Last.Ended, "the run has ended with it")
-	wantPause(t, h, PausedMisuse, "the output of the function has 1003 bytes, and the limit is 1000")
-	size = 3
-	until(t, h, func() bool { return h.Last.Ended })
-	wantOutput(t, h, "xxx")
-}
-
-func TestPublishedValueThatIsTooLargePauses(t *testing.T) {
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		Publish(ctx, strings.Repeat("x", 1000))
-		return "", Sleep(ctx, "a", time.Hour)
-	})
-	h.Options.MaxPayload = 1000
-	pause(t, h)
-	wantPause(t, h, PausedMisuse, "publish: workflow: the value has 1003 bytes, and the limit is 1000")
-}
-
-// TestResultsThatAreTooLarge fail what brought them, and nothing of it is kept.
-func TestResultsThatAreTooLarge(t *testing.T) {
-	big := func() []byte { return make([]byte, 2000) }
-	h := begun(t, func(ctx Context, _ none) (string, error) {
-		_, err1 := Step(ctx, "step", func(sc *StepCtx) ([]byte, error) {
-			sc.OnCommit(func(tx *Tx) error { put(tx, "x", "1"); return nil })
-			return big(), nil
-		})
-		_, err2 := Update(ctx, "update", func(tx *Tx) ([]byte, error) {
-			put(tx, "x", "2")
-			return big(), nil
-		})
-		return fmt.Sprint(err1, "; ", err2, "; ", Restart(ctx, big())), nil
-	})
-	h.Options.MaxPayload = 1000
-	drive(t, h)
-	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000; workflow: restart: workflow: the input has 2003 bytes, and the limit is 1000`)
-	if x := stateOf(h)["x"]; x != "" {
-		t.Errorf("x is %q", x)
-	}
-}
-
 func TestDefineSaysWhatIsWrong(t *testing.T) {
 	fn := func(Context, none) (none, error) { return none{}, nil }
-	for _, tt := range []struct {
-		d    *Function[none, none]
-		says string
-	}{
-		{NewFunction("", fn), "empty"},
-		{NewFunction(strings.Repeat("x", 300), fn), "300 bytes"},
-		{NewFunction[none, none]("w", nil), "the function is nil"},
-		{NewFunction("w", fn, nil), "option 0 is nil"},
-		{NewFunction("w", fn, WithCodec(nil)), "WithCodec: nil"},
-		{NewFunction("w", fn, WithStepDefaults(Timeout(-1))), "negative"},
-		{NewFunction("w", fn, WithStepDefaults(nil)), "option 0 is nil"},
-		{NewFunction("w", fn, WithError[*declined]("d"), WithError[*declined]("d")), "twice"},
-		{NewFunction("w", fn, WithError[error]("d")), "interface"},
-		{NewFunction("w", fn, WithErrorValue("d", nil)), "nil"},
-		{NewFunction("w", fn, WithVersion(strings.Repeat("x", 300))), "300 bytes"},
+	for d, says := range map[*Function[none, none]]string{
+		NewFunction("", fn):                                                        "empty",
+		NewFunction(strings.Repeat("x", 300), fn):                                  "300 bytes",
+		NewFunction[none, none]("w", nil):                                          "the function is nil",
+		NewFunction("w", fn, nil):                                                  "option 0 is nil",
+		NewFunction("w", fn, WithCodec(nil)):                                       "WithCodec: nil",
+		NewFunction("w", fn, WithStepDefaults(Timeout(-1))):                        "negative",
+		NewFunction("w", fn, WithStepDefaults(nil)):                                "option 0 is nil",
+		NewFunction("w", fn, WithError[*declined]("d"), WithError[*declined]("d")): "twice",
+		NewFunction("w", fn, WithError[error]("d")):                                "interface",
+		NewFunction("w", fn, WithErrorValue("d", nil)):                             "nil",
+		NewFunction("w", fn, WithVersion(strings.Repeat("x", 300))):                "300 bytes",
 	} {
-		err := tt.d.Program().Err()
-		errorIf(t, err == nil || !strings.Contains(err.Error(), tt.says), "%v, want %q", err, tt.says)
-		if serr := newActor(t).Start(tt.d.Program(), none{}, StartOptions{}); serr == nil {
-			t.Errorf("started in spite of %v", err)
-		}
+		err := d.Program().Err()
+		errorIf(t, err == nil || !strings.Contains(err.Error(), says), "%v, want %q", err, says)
+		errorIf(t, newActor(t).Start(d.Program(), none{}, StartOptions{}) == nil, "started in spite of %v", err)
 	}
+}
+
+// diverged starts a run, deploys another program when it is asleep, and checks what the pause then says.
+func diverged(t *testing.T, first *Program, in any, then *Program, says ...string) *memory.Actor {
+	t.Helper()
+	h := started(t, first, in)
+	untilAsleep(t, h)
+	h.Close()
+	h.Use(then)
+	pause(t, h)
+	wantPause(t, h, PausedDiverged, says...)
+	return h
 }
 
 // TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build that agrees goes on.
@@ -534,55 +364,38 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 				return "done", Sleep(ctx, "wait", time.Hour)
 			})
 		}
-		h := started(t, p(v.first), none{})
-		untilAsleep(t, h)
-		h.Close()
-		h.Use(p(v.then))
-		pause(t, h)
-		wantPause(t, h, PausedDiverged, v.says)
+		h := diverged(t, p(v.first), none{}, p(v.then), v.says)
 		h.Close()
 		h.Use(p(v.first))
 		h.Now = h.Now.Add(10 * time.Minute) // it tries again
 		drive(t, h)
-		wantOutput(t, h, "done")
+		wantShown(t, h, "completed done")
 		errorIf(t, undone != 0, "it was undone")
 	}
 }
 
 // A report of an operation that a helper asks for names the lines that call the helper, too.
 func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
+	line := 0
 	program := func(name string) *Program {
-		return NewFunction("w", func(ctx Context, _ none) (string, error) {
-			if err := pass(ctx, name); err != nil {
+		return code(func(ctx Context, _ none) (string, error) {
+			_, _, line, _ = runtime.Caller(0)
+			if err := pass(ctx, name); err != nil { // in the next line
 				return "", err
 			}
 			return "", Sleep(ctx, "nap", time.Hour)
-		}).Program()
+		})
 	}
-	h := started(t, program("a"), none{})
-	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
-	h.Close()
-	h.Use(program("b"))
-	pause(t, h)
-	wantPause(t, h, PausedDiverged, `step "b"`, "lives_test.go:20, called at", "lives_test.go:556)")
-	if text := status(t, h).Pause.Text; strings.Count(text, "called at") != 1 {
-		t.Error(text)
-	}
+	h := diverged(t, program("a"), none{}, program("b"), `step "b"`, ", called at")
+	text := status(t, h).Pause.Text
+	errorIf(t, strings.Count(text, "called at") != 1 || !strings.Contains(text, fmt.Sprint("lives_test.go:", line+1)), "%s", text)
 }
 
 // An input that the function no longer takes is reported as that, although the function has asked for nothing.
 func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
-	h := started(t, NewFunction("w", func(ctx Context, _ string) (string, error) {
-		return "", Sleep(ctx, "nap", time.Hour)
-	}).Program(), "text")
-	until(t, h, func() bool { return len(status(t, h).Waiting) == 1 })
-	h.Close()
-	h.Use(NewFunction("w", func(ctx Context, _ int) (string, error) {
-		return "", Sleep(ctx, "nap", time.Hour)
-	}).Program())
-	pause(t, h)
-	wantPause(t, h, PausedDiverged, "the recorded input of the run is not what the function takes", "still decode it")
-	if text := status(t, h).Pause.Text; strings.Contains(text, "end of the scope") || strings.Contains(text, "Removed") {
-		t.Error(text)
-	}
+	text := NewFunction("w", func(ctx Context, _ string) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
+	number := NewFunction("w", func(ctx Context, _ int) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
+	h := diverged(t, text.Program(), "text", number.Program(), "the recorded input of the run is not what the function takes")
+	says := status(t, h).Pause.Text
+	errorIf(t, strings.Contains(says, "end of the scope") || strings.Contains(says, "Removed"), "%s", says)
 }

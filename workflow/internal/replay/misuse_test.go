@@ -130,7 +130,7 @@ func TestMisusePausesTheRun(t *testing.T) {
 		h := begun(t, func(ctx Context, _ none) (string, error) { return "", tt.f(ctx) })
 		pause(t, h)
 		if tt.says == "" {
-			wantOutput(t, h, "")
+			wantShown(t, h, "completed ")
 			continue
 		}
 		wantPause(t, h, PausedMisuse, tt.says)
@@ -156,12 +156,10 @@ func TestContextAfterTheEnd(t *testing.T) {
 // A run whose output cannot be encoded has not failed: what it did is not undone.
 func TestOutputThatCannotBeEncodedUndoesNothing(t *testing.T) {
 	undone := 0
-	d := NewFunction("w", func(ctx Context, _ none) (any, error) {
-		_, err := Compensated(ctx, "a", func(*StepCtx) (int, error) { return 1, nil },
-			func(*StepCtx, int) error { undone++; return nil })
+	h := begun(t, func(ctx Context, _ none) (any, error) {
+		_, err := Compensated(ctx, "a", body(1), func(*StepCtx, int) error { undone++; return nil })
 		return make(chan int), err
 	})
-	h := started(t, d.Program(), none{})
 	pause(t, h)
 	wantPause(t, h, PausedMisuse, "the output of the function")
 	errorIf(t, undone != 0, "it was undone %d times", undone)
@@ -169,8 +167,17 @@ func TestOutputThatCannotBeEncodedUndoesNothing(t *testing.T) {
 
 // A panic says where it was.
 func TestPanicsPause(t *testing.T) {
-	for says, f := range map[string]func(){"ouch": func() { panic("ouch") }, "Goexit": runtime.Goexit} {
-		h := begun(t, func(Context, none) (none, error) { f(); return none{}, nil })
+	for says, f := range map[string]func(ctx Context) error{
+		"ouch":   func(Context) error { panic("ouch") },
+		"Goexit": func(Context) error { runtime.Goexit(); return nil },
+		"probe": func(ctx Context) error {
+			return errOf(Await(ctx, "a", func(*state) (none, bool) { panic("probe") }))
+		},
+		"*replay_test.state": func(ctx Context) error { // another view
+			return errOf(Await(ctx, "a", func(int) (none, bool) { return none{}, true }))
+		},
+	} {
+		h := begun(t, func(ctx Context, _ none) (none, error) { return none{}, f(ctx) })
 		pause(t, h)
 		wantPause(t, h, PausedPanicked, says)
 		errorIf(t, says == "ouch" && !strings.Contains(status(t, h).Pause.Text, "misuse_test.go:"), "%s", status(t, h).Pause.Text)

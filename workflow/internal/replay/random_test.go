@@ -19,11 +19,11 @@ import (
 type grower struct {
 	*rand.Rand
 	left, names int
-	code        []*line // the functions of children
-	prefix      string  // of names: "busy" where what is done depends on when
-	loser       bool    // within the loser of a race, whose updates would stay, and whose sagas would settle
-	remote      bool    // within a child in another actor
-	grandchild  bool    // such a child has one
+	code        string // the functions of children
+	prefix      string // of names: "busy" where what is done depends on when
+	loser       bool   // within the loser of a race, whose updates would stay, and whose sagas would settle
+	remote      bool   // within a child in another actor
+	grandchild  bool   // such a child has one
 }
 
 func (g *grower) name(kind string) string {
@@ -31,19 +31,23 @@ func (g *grower) name(kind string) string {
 	return fmt.Sprint(g.prefix, kind, g.names)
 }
 
-// words makes a statement without a block.
-func words(format string, args ...any) *line {
-	return &line{words: strings.Fields(fmt.Sprintf(format, args...))}
-}
-
-func (g *grower) block(depth int, mayFail bool) (list []*line) {
+func (g *grower) block(depth int, mayFail bool) string {
+	var list []string
 	for range 1 + g.IntN(3) {
-		list = append(list, g.statements(depth, mayFail)...)
+		list = append(list, g.statement(depth, mayFail))
 	}
-	return list
+	return strings.Join(list, "; ")
 }
 
-func (g *grower) statements(depth int, mayFail bool) []*line {
+func (g *grower) branches(depth int, mayFail bool) (text string) {
+	for i := range 1 + g.IntN(3) {
+		text += fmt.Sprintf("b%d { %s } ", i, g.block(depth, mayFail))
+	}
+	return text
+}
+
+// statement makes a statement, or two of which one needs the other.
+func (g *grower) statement(depth int, mayFail bool) string {
 	g.left--
 	kinds := []string{"step", "mark", "named", "sleep", "update", "scope", "or", "loop", "join", "joinfast", "race", "map", "saga", "spawn", "remote", "failfast"}
 	switch {
@@ -58,102 +62,77 @@ func (g *grower) statements(depth int, mayFail bool) []*line {
 	}
 	kind, opt := kinds[g.IntN(len(kinds))], g.IntN(4)
 	name := g.name(kind)
-	with := func(l *line, mayFail bool) *line {
-		l.block = g.block(depth-1, mayFail)
-		return l
-	}
-	branches := func(l *line, mayFail bool) *line {
-		for i := range 1 + g.IntN(3) {
-			l.block = append(l.block, with(words("b%d", i), mayFail))
-		}
-		return l
-	}
+	depth--
 	switch kind {
 	case "step", "mark", "named":
-		l := words("%s %s$$ attempts=-1 value=v%d", kind, name, g.names)
+		text := fmt.Sprintf("%s %s$$ attempts=-1 value=v%d", kind, name, g.names)
 		if kind == "named" {
-			l = words("step %s$$ attempts=-1 marks undo-by=undo", name)
+			text = fmt.Sprintf("step %s$$ attempts=-1 marks undo-by=undo", name)
 		}
 		if mayFail && g.IntN(8) == 0 {
-			l.words = append(l.words, "fails")
+			text += " fails"
 		}
 		if g.IntN(5) == 0 {
-			l.words = append(l.words, "errs=1")
+			text += " errs=1"
 		}
 		if kind == "mark" && opt == 0 {
-			l.words = append(l.words, "undo-errs=1")
+			text += " undo-errs=1"
 		}
-		return []*line{l}
+		return text
 	case "sleep":
-		return []*line{words("sleep %s %ds", name, 1+opt)}
+		return fmt.Sprintf("sleep %s %ds", name, 1+opt)
 	case "update":
-		return []*line{words("update %s$$ value=u", name)}
+		return fmt.Sprintf("update %s$$ value=u", name)
 	case "scope", "saga":
-		return []*line{with(words("%s %s", kind, name), mayFail)}
+		return fmt.Sprintf("%s %s { %s }", kind, name, g.block(depth, mayFail))
 	case "or":
-		return []*line{with(words("or else scope %s", name), true)}
+		return fmt.Sprintf("or else scope %s { %s }", name, g.block(depth, true))
 	case "loop":
-		return []*line{with(words("loop %s %d trim=%d keep=%d", name, 1+g.IntN(5), 1+opt, opt%2), mayFail)}
+		return fmt.Sprintf("loop %s %d trim=%d keep=%d { %s }", name, 1+g.IntN(5), 1+opt, opt%2, g.block(depth, mayFail))
 	case "map":
-		return []*line{with(words("map %s %d at-once=%d", name, g.IntN(4), opt), mayFail), words("values %s", name)}
+		return fmt.Sprintf("map %s %d at-once=%d { %s }; values %s", name, g.IntN(4), opt, g.block(depth, mayFail), name)
 	case "join", "joinfast":
-		return []*line{branches(words("%s %s", kind, name), mayFail && kind == "join"), words("values %s", name)}
+		return fmt.Sprintf("%s %s { %s }; values %s", kind, name, g.branches(depth, mayFail && kind == "join"), name)
 	case "race": // the first branch wins
 		defer func(was bool) { g.loser = was }(g.loser)
-		l := words("race %s", name)
+		text := fmt.Sprintf("race %s {", name)
 		for i := range 1 + g.IntN(3) {
-			b := with(words("b%d", i), false)
+			text += fmt.Sprintf(" b%d { %s", i, g.block(depth, false))
 			if g.loser = true; i > 0 && (opt+i)%2 == 0 {
-				b.block = append(b.block, words("fail model"))
+				text += "; fail model"
 			} else if i > 0 {
-				b.block = append(b.block, words("sleep %s 1000h", g.name("sleep")))
+				text += fmt.Sprintf("; sleep %s 1000h", g.name("sleep"))
 			}
-			l.block = append(l.block, b)
+			text += " }"
 		}
-		return []*line{l}
+		return text + " }"
 	case "failfast": // what is done in the first branch depends on when; its saga undoes it
 		defer func(was string) { g.prefix = was }(g.prefix)
 		g.prefix = "busy"
-		saga, bad := with(words("saga %s", g.name("saga")), false), []*line{words("fail model")}
-		saga.block = append(saga.block, words("sleep %s 1000h", g.name("sleep")))
+		saga, bad := g.name("saga"), "fail model"
+		inner := g.block(depth, false)
+		never := g.name("sleep")
 		if opt > 0 {
-			bad = append([]*line{words("sleep %s 2s", g.name("sleep"))}, bad...)
+			bad = fmt.Sprintf("sleep %s 2s; fail model", g.name("sleep"))
 		}
-		return []*line{{words("joinfast %s", name).words, []*line{{words("busy").words, []*line{saga}}, {words("bad").words, bad}}}}
+		return fmt.Sprintf("joinfast %s { busy { saga %s { %s; sleep %s 1000h } } bad { %s } }", name, saga, inner, never, bad)
 	}
 	// A child, in another actor or not.
 	defer func(was bool) { g.remote = was }(g.remote)
-	l := words("spawn %s %s in=$$", name, name)
+	text := fmt.Sprintf("spawn %s %s in=$$", name, name)
 	if kind == "remote" {
 		g.grandchild = g.grandchild || g.remote
 		g.remote = true
-		l.words = append(l.words, "on="+name+"$$")
+		text += " on=" + name + "$$"
 	}
-	g.code = append(g.code, with(words("code %s", name), mayFail))
-	return []*line{l, words("result %s", name)}
+	g.code += fmt.Sprintf("code %s { %s }\n", name, g.block(depth, mayFail))
+	return text + "; result " + name
 }
 
 // program returns the commands that declare a random workflow.
-func (g *grower) program(mayFail bool) []*line {
-	main := &line{words("code main").words, g.block(3, mayFail)}
-	return append(g.code, main)
-}
-
-// String prints a statement for a script.
-func (l *line) String() string {
-	text := strings.Join(l.words, " ")
-	if l.block != nil {
-		text += " { " + printed(l.block, "; ") + " }"
-	}
-	return text
-}
-
-func printed(list []*line, between string) string {
-	var all []string
-	for _, l := range list {
-		all = append(all, l.String())
-	}
-	return strings.Join(all, between)
+func (g *grower) program(mayFail bool) string {
+	main := g.block(3, mayFail)
+	return g.code + "code main { " + main + " }"
 }
 
 // A model executes a function directly.
@@ -269,9 +248,10 @@ func (m *model) settled(block []*line, path string) (v string, failed bool, owed
 }
 
 // direct returns what a program comes to, and the effects that are left.
-func direct(program []*line) (string, []string) {
+func direct(t *testing.T, program string) (string, []string) {
 	m := &model{map[string][]*line{}, map[string]bool{}, 0, map[string]string{}, map[string]bool{}}
-	for _, c := range program {
+	commands, _ := parse(t, split(t, program))
+	for _, c := range commands {
 		m.code[c.arg(1)] = c.block
 	}
 	v, failed, _ := m.settled(m.code["main"], "")
@@ -328,12 +308,10 @@ func sides(n int) []bool {
 }
 
 // randomly returns a world with a random program.
-func randomly(t *testing.T, seed uint64, program []*line) *script {
+func randomly(t *testing.T, seed uint64, program string) *script {
 	s := newScript(t, fmt.Sprint("seed ", seed), false)
 	s.Limit = 100_000
-	for _, c := range program {
-		s.command(c)
-	}
+	s.run(program)
 	return s
 }
 
@@ -342,22 +320,22 @@ func TestRandomPrograms(t *testing.T) {
 	for seed := range uint64(rounds(8, 600)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}
 		program := g.program(true)
-		want, live := direct(program)
+		want, live := direct(t, program)
 		history := ""
 		run := func(what string, crash func(s *script)) (commits int) {
 			s := randomly(t, seed, program)
 			defer s.Close()
 			s.strict = true
 			crash(s)
-			s.command(words("start main"))
+			s.run("start main")
 			drive(t, s.Actor)
 			got, left := comesTo(t, s.Actor)
 			fatalIf(t, got != want || !slices.Equal(left, live), "seed %d, %s:\n%s\n got %s %v\nwant %s %v\n%s",
-				seed, what, printed(program, "\n"), got, left, want, live, Recorded(t, s.Rows))
+				seed, what, program, got, left, want, live, Recorded(t, s.Rows))
 			if history == "" {
 				history = steady(t, s.Actor)
 			}
-			fatalIf(t, steady(t, s.Actor) != history, "seed %d, %s:\n%s\nhistory\n%swant\n%s", seed, what, printed(program, "\n"), steady(t, s.Actor), history)
+			fatalIf(t, steady(t, s.Actor) != history, "seed %d, %s:\n%s\nhistory\n%swant\n%s", seed, what, program, steady(t, s.Actor), history)
 			return s.Commits
 		}
 		commits := run("no crash", func(*script) {})
@@ -384,7 +362,7 @@ func TestRandomRewinds(t *testing.T) {
 			continue // a child that runs anew finds the actors of its own children taken
 		}
 		ended := randomly(t, seed, program)
-		ended.command(words("start main"))
+		ended.run("start main")
 		drive(t, ended.Actor)
 		want, live := comesTo(t, ended.Actor)
 		state := status(t, ended.Actor).State
@@ -411,7 +389,7 @@ func TestRandomRewinds(t *testing.T) {
 			drive(t, s.Actor)
 			got, left := comesTo(t, s.Actor)
 			fatalIf(t, got != want || !slices.Equal(left, live), "seed %d, %s rewound to %s:\n%s\n got %s %v\nwant %s %v\n%s",
-				seed, state, e.Path, printed(program, "\n"), got, left, want, live, Recorded(t, s.Rows))
+				seed, state, e.Path, program, got, left, want, live, Recorded(t, s.Rows))
 			s.Close()
 		}
 	}

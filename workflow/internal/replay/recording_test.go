@@ -75,19 +75,15 @@ func TestRecordingsThatAreNone(t *testing.T) {
 		"value of symbols": strings.Replace(string(file), `"value":"`, `"value":"!`, 1),
 	} {
 		var bad *SyntaxError
-		if _, err := DecodeRecording([]byte(v)); !errors.As(err, &bad) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := DecodeRecording([]byte(v))
+		errorIf(t, !errors.As(err, &bad), "%s: %v", what, err)
 	}
-	if _, err := DecodeRecording([]byte(strings.Replace(string(file), `"recording":1`, `"recording":2,"more":1`, 1))); !errors.Is(err, ErrNewer) {
-		t.Errorf("format 2: %v", err)
-	}
-	if _, err := DecodeRecording(make([]byte, MaxRecording+1)); !errors.Is(err, ErrTooLarge) {
-		t.Error(err)
-	}
-	if _, err := Export(newRows()); err != ErrNoRun {
-		t.Error(err)
-	}
+	_, err = DecodeRecording([]byte(strings.Replace(string(file), `"recording":1`, `"recording":2,"more":1`, 1)))
+	errorIf(t, !errors.Is(err, ErrNewer), "format 2: %v", err)
+	_, err = DecodeRecording(make([]byte, MaxRecording+1))
+	errorIf(t, !errors.Is(err, ErrTooLarge), "%v", err)
+	_, err = Export(newRows())
+	errorIf(t, err != ErrNoRun, "%v", err)
 }
 
 func FuzzDecodeRecording(f *testing.F) {
@@ -118,7 +114,7 @@ func FuzzDecodeRecording(f *testing.F) {
 	})
 }
 
-func TestImportMakesAnotherRun(t *testing.T) {
+func TestImport(t *testing.T) {
 	r := tree(t)
 	putPause(r, &Pause{Reason: PausedDiverged})
 	putControl(r, &control{Kind: controlCancel})
@@ -133,50 +129,39 @@ func TestImportMakesAnotherRun(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	errorIf(t, !slices.Equal(paths(t, History(turn, Filter{})), paths(t, History(r, Filter{}))), "the history is another")
-	if _, err := Import(turn, rec, StartOptions{}); !errors.Is(err, ErrExists) {
-		t.Error(err)
-	}
-	if _, err := Import(turn, rec, StartOptions{Replace: true}); !errors.Is(err, ErrExists) {
-		t.Errorf("a run that lives is replaced: %v", err)
+	for _, replace := range []bool{false, true} {
+		_, err = Import(turn, rec, StartOptions{Replace: replace})
+		errorIf(t, !errors.Is(err, ErrExists), "a run that lives: %v", err)
 	}
 	putState(turn, StateFailed)
-	if _, err := Import(turn, rec, StartOptions{Replace: true}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestImportRestoresARun(t *testing.T) {
-	r := sample(t)
+	must(t, errOf(Import(turn, rec, StartOptions{Replace: true})))
+	// To restore is to have the very same run.
+	r, turn = sample(t), &testTurn{rows: newRows(), now: at(7)}
 	putPause(r, &Pause{Reason: PausedDiverged})
-	r.Put(obligationKey(nil, 1), []byte("undo"))
-	rec := export(t, r)
-	turn := &testTurn{rows: newRows(), now: at(7)}
-	started, err := Import(turn, rec, StartOptions{Restore: true})
-	errorIf(t, err != nil || started.ID != rec.Manifest.Run || !maps.Equal(turn.All(), r.All()), "%+v, %v", started, err)
-}
+	started, err = Import(turn, export(t, r), StartOptions{Restore: true})
+	errorIf(t, err != nil || started.ID != "01"+strings.Repeat("00", 15) || !maps.Equal(turn.All(), r.All()), "%+v, %v", started, err)
+	// A run of form 1 gets what it did not have.
+	form1 := export(t, newForm1Run(t))
+	form1.Manifest.Workflow, form1.Manifest.Version = "order", "v0"
+	turn = &testTurn{rows: newRows(), now: at(7)}
+	must(t, errOf(Import(turn, form1, StartOptions{})))
+	st, err = ReadStatus(turn)
+	errorIf(t, err != nil || st.Workflow != "order" || st.ID == "" || st.Entries != 13, "%+v, %v", st, err)
 
-func TestImportUpToNoEntry(t *testing.T) {
-	r := tree(t)
-	for to, says := range map[EntryID]string{r.id("serve~2/nap"): "has not ended", r.id("nowhere"): "no entry", "zz": "is none"} {
-		_, err := Import(&testTurn{rows: newRows()}, export(t, r), StartOptions{UpTo: to})
-		refused(t, string(to), err, says)
+	r = tree(t)
+	for _, v := range []struct {
+		what, says string
+		rec        *Recording
+		to         EntryID
+	}{
+		{"what has not ended", "has not ended", rec, r.id("serve~2/nap")},
+		{"nothing", "no entry", rec, r.id("nowhere")},
+		{"no id", "is none", rec, "zz"},
+		{"a run that waits for a child", "kid", export(t, sample(t)), ""},
+		{"no run", "no run", &Recording{}, ""},
+		{"form 1 up to an entry", "form 1", form1, "14"},
+	} {
+		_, err := Import(&testTurn{rows: newRows()}, v.rec, StartOptions{UpTo: v.to})
+		refused(t, v.what, err, v.says)
 	}
-}
-
-func TestImportsThatAreRefused(t *testing.T) {
-	_, err := Import(&testTurn{rows: newRows()}, export(t, sample(t)), StartOptions{})
-	refused(t, "a run that waits for a child", err, "kid")
-	_, err = Import(&testTurn{rows: newRows()}, &Recording{}, StartOptions{})
-	refused(t, "nothing", err, "no run")
-	rec := export(t, newForm1Run(t))
-	rec.Manifest.Workflow, rec.Manifest.Version = "order", "v0"
-	turn := &testTurn{rows: newRows(), now: at(7)}
-	if _, err := Import(turn, rec, StartOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if st, err := ReadStatus(turn); err != nil || st.Workflow != "order" || st.ID == "" || st.Entries != 13 {
-		t.Errorf("%+v, %v", st, err)
-	}
-	_, err = Import(&testTurn{rows: newRows()}, rec, StartOptions{UpTo: "14"})
-	refused(t, "form 1 up to an entry", err, "form 1")
 }

@@ -80,17 +80,6 @@ func untilAsleep(t testing.TB, h *memory.Actor) {
 	until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended || h.Last.Paused })
 }
 
-// control runs a control function in a transaction of its own.
-func control(t testing.TB, h *memory.Actor, f func(t wfhost.Turn) error) {
-	t.Helper()
-	must(t, h.Transact(func(t *memory.Turn) error { return f(t) }))
-}
-
-func cancel(t testing.TB, h *memory.Actor) {
-	t.Helper()
-	control(t, h, func(t wfhost.Turn) error { return wfhost.Cancel(t, "enough") })
-}
-
 var must, fatalIf, errorIf = replay.Must, replay.FatalIf, replay.ErrorIf
 
 // status returns what is recorded of the run as a whole.
@@ -101,48 +90,20 @@ func status(t testing.TB, h *memory.Actor) wfhost.RunStatus {
 	return s
 }
 
-// wantOutput checks that a run has completed with an output.
-func wantOutput[T comparable](t testing.TB, h *memory.Actor, want T) {
+// wantShown checks how the run of an actor has ended.
+func wantShown(t testing.TB, h *memory.Actor, want string) {
 	t.Helper()
-	s := status(t, h)
-	if s.State != wfhost.StateCompleted {
-		t.Fatalf("state %s, want completed: %s", s.State, why(s))
-	}
-	var got T
-	must(t, cbor.Unmarshal(s.Output, &got))
-	errorIf(t, got != want, "output %v, want %v", got, want)
-}
-
-// wantState checks the state that is shown.
-func wantState(t testing.TB, h *memory.Actor, want wfhost.State) wfhost.RunStatus {
-	t.Helper()
-	s := status(t, h)
-	if s.State != want {
-		t.Fatalf("state %s, want %s: %s", s.State, want, why(s))
-	}
-	return s
+	errorIf(t, shown(t, h) != want, "%s, want %s", shown(t, h), want)
 }
 
 // wantPause checks that the run is paused, and that the text has all of the parts.
 func wantPause(t testing.TB, h *memory.Actor, reason wfhost.PauseReason, parts ...string) {
 	t.Helper()
 	s := status(t, h)
-	if s.Pause == nil || s.Pause.Reason != reason {
-		t.Fatalf("paused %v, want %s: %s", s.Pause, reason, why(s))
-	}
+	fatalIf(t, s.Pause == nil || s.Pause.Reason != reason, "%s, want a pause: %s", outcome(t, h), reason)
 	for _, part := range parts {
 		errorIf(t, !strings.Contains(s.Pause.Text, part), "the pause does not say %q:\n%s", part, s.Pause.Text)
 	}
-}
-
-func why(s wfhost.RunStatus) string {
-	switch {
-	case s.Pause != nil:
-		return fmt.Sprintf("paused %s: %s", s.Pause.Reason, s.Pause.Text)
-	case s.Failure != nil:
-		return "failed: " + s.Failure.Message
-	}
-	return fmt.Sprintf("%+v", s)
 }
 
 // outcome says how the run of an actor has ended.

@@ -164,6 +164,10 @@ func (s *script) function(c *line) *Function[string, string] {
 func (e *env) run(ctx Context, block []*line) (string, error) {
 	var values []string
 	for _, l := range block {
+		if l.words[0] == "settle" { // the values up to here
+			Publish(ctx, strings.Join(values, " "))
+			continue
+		}
 		v, err := e.do(ctx, l)
 		if err != nil {
 			return "", err
@@ -192,13 +196,10 @@ func describe(err error) string {
 
 // body is the body of a step. It fails as the options say, and leaves a mark in the state with the
 // option "marks", or with "numbered" the number of the execution, which is also its value.
-func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error) {
+func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 	return func(sc *StepCtx) (string, error) {
 		run, over := e.execute(name, sc.IdempotencyKey(), "")
 		defer over()
-		if e.life != nil {
-			e.done[path] = true
-		}
 		if key, known := sc.Undoes(); key != "" || known {
 			return "", Permanent(fmt.Errorf("a step undoes %q", key))
 		}
@@ -207,6 +208,14 @@ func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error)
 		}
 		if err := e.take(l, sc, run); err != nil {
 			return "", err
+		}
+		if l.is("outside") && !l.is("fails") {
+			e.outside(sc.IdempotencyKey(), "")
+			select {
+			case <-time.After(e.duration(l.option("lasts"))):
+			case <-sc.Done():
+				return "", Permanent(sc.Err()) // whose context has ended cannot know
+			}
 		}
 		progress, err := e.count(l, sc)
 		if err != nil {
@@ -236,6 +245,12 @@ func (e *env) body(l *line, name, path string) func(sc *StepCtx) (string, error)
 		}
 		if l.words[0] == "mark" || l.is("marks") {
 			e.note(sc, name, "done")
+		}
+		if l.number("commit-errs") >= sc.Attempt() {
+			sc.OnCommit(func(*Tx) error { return errBad })
+		}
+		if l.is("outside") {
+			return sc.IdempotencyKey(), nil
 		}
 		if size := l.number("size"); size > 0 {
 			return l.option("value") + strings.Repeat("x", size), nil
@@ -298,10 +313,13 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	key, known := sc.Undoes()
 	_, over := s.execute("undo "+name, sc.IdempotencyKey(), key)
 	defer over()
-	if s.ran[name] > 0 && !slices.Contains(s.keys[name], key) {
+	s.bodies.Lock()
+	keys := s.keys[name]
+	s.bodies.Unlock()
+	if len(keys) > 0 && !slices.Contains(keys, key) {
 		return fmt.Errorf("the undo of %s has the key of no execution", name)
 	}
-	if slices.Contains(s.keys[name], sc.IdempotencyKey()) {
+	if slices.Contains(keys, sc.IdempotencyKey()) {
 		return fmt.Errorf("the undo of %s has no key of its own", name)
 	}
 	if d := l.option("undo-takes"); d != "" {
@@ -321,11 +339,29 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	if result != name && result != "" && (!known || !strings.HasPrefix(result, l.option("value"))) {
 		return fmt.Errorf("a result is %q, known: %v", result, known)
 	}
+	if l.is("outside") {
+		s.outside(key, sc.IdempotencyKey())
+	}
+	if l.number("undo-lost") >= sc.Attempt() { // its answer
+		return errBad
+	}
 	if !known {
 		note(sc, name+"?", "undone")
 	}
 	s.note(sc, name, "undone")
 	return nil
+}
+
+// outside does something outside, or undoes it by an undo: each once per key, which no crash takes back.
+func (s *script) outside(key, undo string) {
+	s.bodies.Lock()
+	defer s.bodies.Unlock()
+	if undo == "" {
+		errorIf(s.t, !s.did[key] && len(s.undid[key]) > 0, "%s: %s is done after it was undone", s.at, key)
+		s.did[key] = true
+	} else if !slices.Contains(s.undid[key], undo) {
+		s.undid[key] = append(s.undid[key], undo)
+	}
 }
 
 // note notes that something was done or undone. Neither may happen twice in a strict script.
@@ -415,10 +451,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		}
 	}
 	name := l.arg(1)
-	path := ""
-	if e.life != nil {
-		path = Path(ctx, name)
-		l = &line{append(slices.Clone(l.words), fmt.Sprintf("value=%s.%d", path, e.life(path))), l.block}
+	if e.life > 0 {
+		l = &line{append(slices.Clone(l.words), fmt.Sprint("value=", e.life)), l.block}
 	}
 	switch l.words[0] {
 	case "try": // the error is the value
@@ -493,10 +527,10 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		Renamed(ctx, name, l.arg(2))
 		return "", nil
 	case "step":
-		return Step(ctx, name, e.body(l, name, path), e.options(l, name)...)
+		return Step(ctx, name, e.body(l, name), e.options(l, name)...)
 	case "mark":
 		undo := func(sc *StepCtx, v string) error { return e.undo(sc, l, name, v) }
-		return Compensated(ctx, name, e.body(l, name, path), undo, e.options(l, name)...)
+		return Compensated(ctx, name, e.body(l, name), undo, e.options(l, name)...)
 	case "do":
 		return "", pass(ctx, name)
 	case "draw": // a step whose name is a random number
@@ -506,10 +540,16 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			if (*tx.Host().(*state))[name] += "x"; e.strict && (*tx.Host().(*state))[name] != "x" {
 				return "", fmt.Errorf("%s is updated twice", name)
 			}
+			switch {
+			case l.is("fails"):
+				return "", errBad
+			case l.is("panics"):
+				panic("ouch")
+			}
 			return l.option("value"), nil
 		})
 	case "begin":
-		f, err := Begin(ctx, name, e.body(l, name, path), e.options(l, name)...)
+		f, err := Begin(ctx, name, e.body(l, name), e.options(l, name)...)
 		if err != nil {
 			return "", err
 		}
@@ -536,9 +576,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		return "", Sleep(ctx, name, e.duration(l.arg(2)))
 	case "receive":
 		m, err := Receive(ctx, name, Inbox[string]{Name: l.arg(2)}, e.wait(l)...)
-		if e.got[name] = m; err == nil && e.life != nil {
-			e.done[path] = true
-		}
+		e.got[name] = m
 		return m.Body, err
 	case "batch":
 		list, err := ReceiveBatch(ctx, name, Inbox[string]{Name: l.arg(2)}, l.number("limit"), e.wait(l)...)

@@ -50,13 +50,10 @@ func TestRunScripts(t *testing.T) {
 // play plays a scenario. With crashes it plays it again with a crash before and after each commit,
 // which must print the same. Of many commits the short form draws some.
 func play(t *testing.T, at, input string, crashes, bubble bool) string {
-	commands, _ := parse(t, split(t, input))
 	once := func(n int, after bool) (*script, string) {
 		s := newScript(t, at, bubble)
 		s.CrashAt, s.CrashAfter = n, after
-		for _, c := range commands {
-			s.command(c)
-		}
+		s.run(input)
 		defer s.Close()
 		return s, snapshot(t, s.Host)
 	}
@@ -109,16 +106,17 @@ type script struct {
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
 	flags         map[string]bool
-	calls         int                   // of workflow functions
-	life          func(path string) int // in which life of the run something is done, which the values of steps then say
-	done          map[string]bool       // the paths of steps and receives that were done in it
-	later         []func()              // when nothing else is left to do, one after another
+	calls         int      // of workflow functions
+	life          int      // of the run: the value of what is done in it, if it is not 0
+	later         []func() // when nothing else is left to do, one after another
 
 	bodies sync.Mutex                 // guards the rest
 	ran    map[string]int             // bodies by the names of their steps
 	keys   map[string][]string        // of their executions
 	times  map[string][]time.Duration // of their executions, after the beginning
 	active map[string]bool            // keys of bodies that run
+	did    map[string]bool            // keys of what was done outside
+	undid  map[string][]string        // the keys of the undos of that
 	most   int                        // bodies at the same time
 }
 
@@ -127,6 +125,7 @@ func newScript(t *testing.T, at string, bubble bool) *script {
 		Actor: newActor(t), t: t, at: at, bubble: bubble, functions: map[string]*Function[string, string]{},
 		flags: map[string]bool{}, ran: map[string]int{}, keys: map[string][]string{},
 		times: map[string][]time.Duration{}, active: map[string]bool{},
+		did: map[string]bool{}, undid: map[string][]string{},
 	}
 	s.began, s.Limit = s.Time(), 20_000
 	return s
@@ -142,10 +141,17 @@ var positions = regexp.MustCompile(`\([^( ]*?(\w+_test\.go):[^)]*\)`)
 // drive goes on until something is so, or nothing happens by itself.
 func (s *script) drive(so func() bool) {
 	s.t.Helper()
-	for !s.Drive(memory.Forever, func() bool { return !s.Busy() && so() }) && len(s.later) > 0 {
+	for !s.Drive(memory.Forever, func() bool { s.beside(); return !s.Busy() && so() }) && len(s.later) > 0 {
 		next := s.later[0]
 		s.later = s.later[1:]
 		next()
+	}
+}
+
+// beside runs a body although runs have something to do, if the script says so.
+func (s *script) beside() {
+	if s.flags["beside"] {
+		s.Body()
 	}
 }
 
@@ -173,16 +179,76 @@ func (s *script) control(c *line, h *memory.Actor, f func(t Turn) error) {
 	}
 }
 
+// copies rewinds copies of a run to each of its entries, or forks them up to each, and prints what they come to after
+// messages. Meanwhile the process dies time and again.
+func (s *script) copies(h *memory.Actor, c *line) {
+	rows := h.Rows.All()
+	recording, err := Export(h.Rows)
+	must(s.t, err)
+	for _, e := range listed(s.t, h) {
+		verb := strings.TrimSuffix(c.words[0], "s")
+		if verb == "fork" && !e.Status.Over() {
+			continue
+		}
+		again := s.Host.Actor(destination(verb + " " + e.Path))
+		if verb == "rewind" {
+			again.Load(rows)
+		}
+		refused := false
+		s.control(&line{words: []string{verb, e.Path}}, again, func(t Turn) (err error) {
+			if verb == "rewind" {
+				err = Rewind(t, e.ID)
+			} else {
+				_, err = Import(t, recording, StartOptions{UpTo: e.ID})
+			}
+			refused = err != nil
+			return err
+		})
+		if refused {
+			again.Load(nil)
+			continue
+		}
+		for _, text := range c.words[2:] {
+			send(s.t, again, c.arg(1), text)
+		}
+		send(s.t, again, "end", "go")
+		s.Chance = rand.New(rand.NewPCG(uint64(e.Seq), 1))
+		s.drive(func() bool { return false })
+		s.Chance = nil
+		s.printf("%s %s: %s", verb, e.Path, padding.ReplaceAllString(shown(s.t, again), ""))
+	}
+}
+
+// padding are what a value has besides, so that it is large.
+var padding = regexp.MustCompile("x{100,}")
+
+// listed returns the history of a run.
+func listed(t testing.TB, h *memory.Actor) (list []HistoryEntry) {
+	t.Helper()
+	for e, err := range History(h.Rows, Filter{}) {
+		must(t, err)
+		list = append(list, e)
+	}
+	return list
+}
+
 // entry returns the id of the entry at a path.
 func (s *script) entry(h *memory.Actor, path string) EntryID {
-	for e, err := range History(h.Rows, Filter{}) {
-		must(s.t, err)
+	for _, e := range listed(s.t, h) {
 		if e.Path == path {
 			return e.ID
 		}
 	}
 	s.t.Fatalf("%s: no entry %q in\n%s", s.at, path, Recorded(s.t, h.Rows))
 	return ""
+}
+
+// run executes commands.
+func (s *script) run(text string) {
+	commands, _ := parse(s.t, split(s.t, text))
+	for _, c := range commands {
+		s.command(c)
+	}
 }
 
 // command executes a command. "on x" stands before a command for another actor than main.
@@ -192,9 +258,9 @@ func (s *script) command(c *line) {
 		h, c = s.Host.Actor(destination(name)), &line{c.words[2:], c.block}
 		name = c.arg(1)
 	}
-	who := ""
+	label := ""
 	if h.Self.Key[0] != "main" {
-		who = h.Self.Key[0] + ": "
+		label = h.Self.Key[0] + ": "
 	}
 	switch c.words[0] {
 	case "code":
@@ -208,11 +274,24 @@ func (s *script) command(c *line) {
 		}
 	case "start":
 		var id [16]byte
-		copy(id[:], h.Self.Key[0])
-		must(s.t, h.Start(s.Programs[name], c.arg(2), StartOptions{ID: id}))
+		copy(id[:], h.Self.Key[0]+c.option("id"))
+		if c.is("replace") {
+			h.Shut()
+		}
+		input, err := s.Programs[name].EncodeInput(c.arg(2))
+		must(s.t, err)
+		if err := h.Transact(func(t *memory.Turn) error {
+			started, err := Start(t, s.Programs[name], input, StartOptions{ID: id, Replace: c.is("replace")})
+			if err == nil && !started.Started {
+				s.printf("there is this run already")
+			}
+			return err
+		}); err != nil {
+			s.printf("%v", err)
+		}
 	case "run": // to the end, or until nothing happens by itself
 		s.drive(func() bool { return false })
-		s.printf("%s%s", who, shown(s.t, h))
+		s.printf("%s%s", label, shown(s.t, h))
 	case "until": // a line of the history is there, or the run is asleep, hanging or paused (again)
 		if name == "paused" && h.Last.Paused {
 			s.clock(h.Last.Wake)
@@ -238,7 +317,7 @@ func (s *script) command(c *line) {
 		})
 		if name == "paused" {
 			text, _, _ := strings.Cut(shown(s.t, h), "\n")
-			s.printf("%s%s", who, text)
+			s.printf("%s%s", label, text)
 		}
 	case "report": // the outcome, or the text of the pause after its first line
 		text, _, _ := strings.Cut(shown(s.t, h), "\n\n")
@@ -246,7 +325,7 @@ func (s *script) command(c *line) {
 		if !more {
 			rest = text
 		}
-		s.printf("%s%s", who, rest)
+		s.printf("%s%s", label, rest)
 	case "crash":
 		s.Close()
 	case "advance":
@@ -267,6 +346,15 @@ func (s *script) command(c *line) {
 		delete(s.Programs, name)
 	case "flag":
 		s.flags[name] = true
+	case "unflag":
+		s.flags[name] = false
+	case "life":
+		s.life, _ = strconv.Atoi(name)
+	case "rewinds", "forks":
+		s.copies(h, c)
+	case "payloads": // have at most so many bytes
+		n, _ := strconv.Atoi(name)
+		s.Options.MaxPayload = int64(n)
 	case "refuse":
 		s.Refused[memory.Name(destination(name))] = errors.New("no such actor")
 	case "cancel":
@@ -318,8 +406,7 @@ func (s *script) command(c *line) {
 			s.printf("verify: fits %s", strings.Join(rep.MissingUndos, ", "))
 		}
 	case "history":
-		for e, err := range History(h.Rows, Filter{}) {
-			must(s.t, err)
+		for _, e := range listed(s.t, h) {
 			text := fmt.Sprintf("  %s: %s %s", e.Path, e.Kind, e.Status)
 			if !e.Undone.IsZero() {
 				text += ", undone"
@@ -334,23 +421,23 @@ func (s *script) command(c *line) {
 		for _, k := range slices.Sorted(maps.Keys(stateOf(h))) {
 			all = append(all, k+"="+strings.TrimSpace(stateOf(h)[k]))
 		}
-		s.printf("%sstate %s", who, strings.Join(all, ", "))
+		s.printf("%sstate %s", label, strings.Join(all, ", "))
 	case "order":
-		s.printf("%sundone%s", who, stateOf(h)["order"])
+		s.printf("%sundone%s", label, stateOf(h)["order"])
 	case "queued":
-		s.printf("%s%s has %d", who, name, len(h.Queues.Lists()[name]))
+		s.printf("%s%s has %d", label, name, len(h.Queues.Lists()[name]))
 	case "inbox": // results of children that the run has not received
-		s.printf("%sinbox has %d", who, InboxLen(s.t, h.Rows))
+		s.printf("%sinbox has %d", label, InboxLen(s.t, h.Rows))
 	case "replies":
 		var all []string
 		for _, r := range h.Replies {
 			all = append(all, fmt.Sprintf("%s/%d", r.Queue, r.ID))
 		}
-		s.printf("%sreplies %v", who, all)
+		s.printf("%sreplies %v", label, all)
 	case "status":
 		st, err := ReadStatus(h.Rows)
 		must(s.t, err)
-		text := fmt.Sprintf("%s%s, epoch %d", who, st.State, st.Epoch)
+		text := fmt.Sprintf("%s%s, epoch %d", label, st.State, st.Epoch)
 		if st.Undo > 0 {
 			text += ", owes " + strconv.Itoa(st.Undo)
 		}
@@ -371,6 +458,8 @@ func (s *script) command(c *line) {
 		s.printf("%d running after %v", s.Running(), s.Time().Sub(s.began))
 	case "commits":
 		s.printf("%d commits", s.Commits)
+	case "reads": // of rows
+		s.printf("%d reads", s.Reads)
 	case "calls":
 		s.printf("%d calls", s.calls)
 	case "repeat":

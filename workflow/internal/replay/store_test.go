@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/workflow/internal/journal"
-	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
 func openStore(t testing.TB, j *rows) *store {
@@ -35,23 +33,18 @@ func step(output []byte) Entry {
 	return Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: output}
 }
 
+// Equal payloads have the same rows, which are read when they are asked for. The model says when they go.
 func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	j := newRows()
 	st := openStore(t, j)
 	large := bytes.Repeat([]byte("large "), 20_000) // two chunks
 	putEntry(t, st, j, loc(0), step(large))
-	one := count(j, 8)
-	fatalIf(t, one != 3, "%d rows, want a head and two chunks", one)
 	message := Entry{Kind: KindReceive, Status: Completed, Messages: []Delivery{{Queue: "q", Body: []byte{1}}, {Queue: "q", Body: large}}}
 	putEntry(t, st, j, loc(1), message)
 	state := Entry{Kind: KindLoop, State: large, Output: large, Failure: &Failure{Data: large}}
 	putEntry(t, st, j, loc(2), state)
-	if n := count(j, 8); n != one {
-		t.Errorf("%d rows for equal payloads, want %d", n, one)
-	}
-	if message.Messages[1].Body == nil || state.State == nil || state.Failure.Data == nil {
-		t.Error("the entry that was put lost its payloads")
-	}
+	errorIf(t, count(j, 8) != 3, "%d rows, want a head and two chunks", count(j, 8))
+	errorIf(t, message.Messages[1].Body == nil || state.State == nil, "the entry that was put lost its payloads")
 	im, err := loadImage(j)
 	must(t, err)
 	for i := range 3 {
@@ -61,35 +54,21 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 		e, err := rec.decode()
 		must(t, err)
 		for which := range journal.PayloadMessages + len(e.Messages) {
-			if b := payloadOf(e, which); len(b) > 1 && !bytes.Equal(b, large) {
-				t.Errorf("payload %d of %d is another", which, i)
-			}
+			b := payloadOf(e, which)
+			errorIf(t, len(b) > 1 && !bytes.Equal(b, large), "payload %d of %d is another", which, i)
 		}
 	}
-	// What has a reference and was not fetched keeps it when it is put again.
-	im, _ = loadImage(j)
-	again := openStore(t, j)
+	// What was not fetched stays when the entry is put again.
+	im, err = loadImage(j)
+	must(t, err)
 	e, err := im.find(loc(0)).header()
 	must(t, err)
 	e.Ordinal = 5
-	if _, err := again.put(j, loc(0), e); err != nil {
-		t.Fatal(err)
-	}
-	im, _ = loadImage(j)
-	if e, err := im.find(loc(0)).decode(); err != nil || !bytes.Equal(e.Output, large) || e.Ordinal != 5 {
-		t.Errorf("%v", err)
-	}
-	// The rows go with the last reference.
-	st = openStore(t, j)
-	putEntry(t, st, j, loc(0), step([]byte{1}))
-	must(t, st.drop(j, loc(1), true))
-	if n := count(j, 8); n != one {
-		t.Errorf("%d rows while references are left, want %d", n, one)
-	}
-	must(t, st.drop(j, nil, false))
-	if n := count(j, 8) + count(j, 2); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	putEntry(t, openStore(t, j), j, loc(0), *e)
+	im, err = loadImage(j)
+	must(t, err)
+	e, err = im.find(loc(0)).decode()
+	errorIf(t, err != nil || !bytes.Equal(e.Output, large) || e.Ordinal != 5, "%v", err)
 }
 
 func TestPayloadsThatAreTooLarge(t *testing.T) {
@@ -98,20 +77,14 @@ func TestPayloadsThatAreTooLarge(t *testing.T) {
 	must(t, err)
 	st, err := newStore(im, 100_000)
 	must(t, err)
-	e := step(make([]byte, 100_001))
-	_, err = st.put(j, loc(0), &e)
-	var large *TooLargeError
-	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 || !strings.Contains(large.What, "step") {
-		t.Error(err)
-	}
-	errorIf(t, j.Changed(), "something was written")
 	m := Entry{Kind: KindReceive, Messages: []Delivery{{Queue: "jobs", ID: 4, Body: make([]byte, 100_001)}}}
-	if _, err = st.put(j, loc(0), &m); !errors.As(err, &large) || !strings.Contains(large.What, `"jobs"`) {
+	_, err = st.put(j, loc(0), &m)
+	var large *TooLargeError
+	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 || !strings.Contains(large.What, `"jobs"`) {
 		t.Error(err)
 	}
-	if err := st.putMetadata(j, 1, &Metadata{Progress: make([]byte, 100_001)}); !errors.Is(err, ErrTooLarge) {
-		t.Error(err)
-	}
+	err = st.putMetadata(j, 1, &Metadata{Progress: make([]byte, 100_001)})
+	errorIf(t, !errors.Is(err, ErrTooLarge) || j.Changed(), "%v", err)
 }
 
 func TestLargePayloadsThatAreDamaged(t *testing.T) {
@@ -132,22 +105,16 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 		st := openStore(t, j)
 		putEntry(t, st, j, loc(0), step(large))
 		damage(j)
-		im, err := loadImage(j)
-		must(t, err)
-		_, err = im.find(loc(0)).decode()
-		var bad *CorruptError
-		errorIf(t, strings.HasPrefix(what, "part") && !errors.As(err, &bad), "%s: %v", what, err)
-		e, _ := im.find(loc(0)).header()
-		if strings.HasPrefix(what, "head") {
-			moved := Entry{Kind: KindStep, Status: Completed, Large: e.Large}
-			if moved.Large == nil {
-				moved.Large = []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70_000, Hash: hash}}
-			}
-			moved.Output = nil
-			if _, err := st.put(j, loc(1), &moved); !errors.As(err, &bad) {
-				t.Errorf("%s: %v", what, err)
-			}
+		if strings.HasPrefix(what, "part") {
+			im, err := loadImage(j)
+			must(t, err)
+			_, err = im.find(loc(0)).decode()
+			errorIf(t, !errors.As(err, new(*CorruptError)), "%s: %v", what, err)
+			continue
 		}
+		ref := journal.LargeRef{Payload: journal.PayloadOutput, Size: 70_000, Hash: hash}
+		_, err := st.put(j, loc(1), &Entry{Kind: KindStep, Status: Completed, Large: []journal.LargeRef{ref}})
+		errorIf(t, !errors.As(err, new(*CorruptError)), "%s: %v", what, err)
 	}
 }
 
@@ -232,9 +199,7 @@ func checkModel(t *testing.T, seed uint64, j *rows, model modelStore) {
 	t.Helper()
 	im, err := loadImage(j)
 	fatalIf(t, err != nil, "seed %d: %v", seed, err)
-	if len(im.records) != len(model) {
-		t.Fatalf("seed %d: %d entries, want %d", seed, len(im.records), len(model))
-	}
+	fatalIf(t, len(im.records) != len(model), "seed %d: %d entries, want %d", seed, len(im.records), len(model))
 	for i := range im.records {
 		rec := &im.records[i]
 		want := model[string(rec.loc)]
@@ -262,7 +227,7 @@ func TestDropsWithoutOtherRowsReadNothing(t *testing.T) {
 	errorIf(t, c.n != 0 || count(j, 2) != 1, "%d rows were read, %d are left", c.n, count(j, 2))
 }
 
-// tripwire is a transaction that fails at its n-th write.
+// A tripwire is a transaction whose n-th read or write fails.
 type tripwire struct {
 	*testTurn
 	left int
@@ -270,66 +235,89 @@ type tripwire struct {
 
 var errTripped = errors.New("tripped")
 
-func (w *tripwire) trip(write func() error) error {
+func (w *tripwire) trip() error {
 	if w.left--; w.left < 0 {
 		return errTripped
 	}
-	return write()
+	return nil
 }
 
-func (w *tripwire) Put(key, value []byte) error {
-	return w.trip(func() error { return w.rows.Put(key, value) })
-}
-
-func (w *tripwire) Delete(key []byte) error {
-	return w.trip(func() error { return w.rows.Delete(key) })
-}
-
-func (w *tripwire) DeleteRange(start, end []byte) error {
-	return w.trip(func() error { return w.rows.DeleteRange(start, end) })
-}
-
-// Errors of the journal come out of every write, and the store is as before when the transaction was undone.
-func TestErrorsOfTheJournal(t *testing.T) {
-	base := newRows()
-	st := openStore(t, base)
-	zero, _, _ := st.names.Index("zero")
-	e := step(bytes.Repeat([]byte("a"), journal.BlobChunk+1))
-	e.ID = st.newID()
-	st.begin()
-	must(t, st.putMetadata(base, e.ID, &Metadata{Attempts: 1}))
-	putEntry(t, st, base, loc(int(zero)), e)
-	work := func(j Journal) error {
-		if _, _, err := st.names.Index("one"); err != nil {
-			return err
-		}
-		next := step(bytes.Repeat([]byte("b"), journal.BlobChunk+1))
-		next.ID = st.newID()
-		if err := st.putMetadata(j, next.ID, &Metadata{Attempts: 1}); err != nil {
-			return err
-		}
-		if _, err := st.put(j, loc(int(zero)), &next); err != nil {
-			return err
-		}
-		if _, err := st.put(j, loc(int(zero), 1), &next); err != nil {
-			return err
-		}
-		return st.drop(j, loc(int(zero)), false)
+func (w *tripwire) Get(key []byte) ([]byte, bool, error) {
+	if err := w.trip(); err != nil {
+		return nil, false, err
 	}
-	for n := 0; ; n++ {
-		trial := rowmap.Of(base.All())
-		st.begin()
-		err := work(&tripwire{&testTurn{rows: trial}, n})
-		if err == nil {
-			fatalIf(t, n < 8, "only %d writes", n)
-			return
-		}
-		if !errors.Is(err, errTripped) {
-			t.Fatal(err)
-		}
-		st.undone()
-		if s := st.root.get(loc(int(zero))); s.id != e.ID || len(s.refs) != 1 || fmt.Sprint(s.refs[0].Hash) != fmt.Sprint(journal.HashOf(e.Output)) {
-			t.Fatalf("after %d writes the store knows %+v", n, s)
+	return w.rows.Get(key)
+}
+
+func (w *tripwire) Scan(start, end []byte, visit func(key, value []byte) error) error {
+	if err := w.trip(); err != nil {
+		return err
+	}
+	return w.rows.Scan(start, end, visit)
+}
+
+func (w *tripwire) Put(key, value []byte) error { return errors.Join(w.trip(), w.rows.Put(key, value)) }
+func (w *tripwire) Delete(key []byte) error     { return errors.Join(w.trip(), w.rows.Delete(key)) }
+func (w *tripwire) DeleteRange(start, end []byte) error {
+	return errors.Join(w.trip(), w.rows.DeleteRange(start, end))
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// Errors of the journal come out of whatever reads and writes it.
+func TestErrorsOfTheJournal(t *testing.T) {
+	serve := NewFunction("order", func(ctx Context, _ int) (int, error) {
+		return Loop(ctx, "serve", 0, func(it *Iter[int, int]) error {
+			if it.Iteration() == 3 {
+				return it.Break(3)
+			}
+			return errOf(Update(it, "large", func(*Tx) ([]byte, error) { return make([]byte, journal.InlineLimit+1), nil }))
+		}, Keep(1), TrimEvery(1))
+	}).Program()
+	lookup := func(string) *Program { return serve }
+	var rec *Recording
+	for what, do := range map[string]func(r *testRun, turn Turn) error{
+		"cancel":    func(r *testRun, turn Turn) error { return Cancel(turn, "enough") },
+		"hold":      func(r *testRun, turn Turn) error { return Hold(turn, "wait") },
+		"terminate": func(r *testRun, turn Turn) error { return Terminate(turn, "enough") },
+		"destroyed": func(r *testRun, turn Turn) error { return Destroyed(turn) },
+		"retry":     func(r *testRun, turn Turn) error { return RetryEntry(turn, r.id("ship")) },
+		"rewind":    func(r *testRun, turn Turn) error { return Rewind(turn, r.id("secret")) },
+		"import": func(r *testRun, turn Turn) error {
+			return errOf(Import(turn, rec, StartOptions{Replace: true, UpTo: r.id("charge")})) // the name 0 of both
+		},
+		"start": func(r *testRun, turn Turn) error {
+			return errOf(start(turn, "order", "v1", CodecCBOR, []byte{0x01}, StartOptions{Replace: true}))
+		},
+		"export": func(r *testRun, turn Turn) error { return errOf(Export(turn)) },
+		"status": func(r *testRun, turn Turn) error { return errOf(ReadStatus(turn)) },
+		"history": func(r *testRun, turn Turn) (err error) {
+			for _, e := range History(turn, Filter{}) {
+				err = errors.Join(err, e)
+			}
+			return err
+		},
+		"verify": func(r *testRun, turn Turn) error { return errOf(Verify(turn, lookup)) },
+		"advance": func(r *testRun, turn Turn) error {
+			run := Open(RunOptions{Programs: lookup})
+			defer run.Close()
+			return errOf(run.Advance(turn))
+		},
+	} {
+		for n := 0; ; n++ {
+			r := sample(t)
+			switch rec = export(t, tree(t)); what {
+			case "import", "start":
+				must(t, putState(r, StateFailed))
+			case "advance":
+				r = newTestRun(t)
+			}
+			err := do(r, &tripwire{r.testTurn, n})
+			if err == nil {
+				errorIf(t, n == 0, "%s reads nothing", what)
+				break
+			}
+			fatalIf(t, !errors.Is(err, errTripped), "%s, after %d: %v", what, n, err)
 		}
 	}
 }

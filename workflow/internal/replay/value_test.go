@@ -3,7 +3,7 @@ package replay
 import (
 	"bytes"
 	"errors"
-	"math"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,21 +28,13 @@ var entryVectors = []struct {
 	hex   string
 }{
 	{"plain step", Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: day, Ended: day.Add(3 * time.Millisecond), Output: []byte{0x18, 0x2a}}, plainStep},
-	{"void step", Entry{Kind: KindStep, Status: Completed, Ordinal: 1, Seq: 2, Created: day, Ended: day, Output: cborNull}, "02 00 00 02 00 01 02 80d095ffbc31 00 00 01 f6"},
 	{"sleep", Entry{Kind: KindSleep, Created: day, Deadline: day.Add(time.Second)}, "02 00 02 00 05 00 00 80d095ffbc31 00 00 e8d795ffbc31"},
-	{"failed step with metadata", Entry{Kind: KindStep, Status: Exhausted, Seq: 300, Created: day, Ended: day, ID: 7, Failure: &Failure{Message: "no", Reason: "exhausted"}},
-		"02 00 00 04 0b 00 ac02 80d095ffbc31 00 00 07 0c 02 6e6f 09 657868617573746564"},
 	{"failure in full", Entry{Status: Failed, Failure: &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1}}}, "02 00 00 03 09 00 00 00 00 00 1f 01 74 01 63 01 6d 01 72 01 01"},
-	{"failure with metadata", Entry{Status: Failed, Failure: &Failure{Metadata: map[string]string{"b": "2", "a": ""}}}, "02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 62 01 32"},
-	{"failure with an own text", Entry{Status: Failed, Failure: &Failure{Code: "c", Message: "m", Own: "o"}}, "02 00 00 03 09 00 00 00 00 00 46 01 63 01 6d 01 6f"},
 	{"loop that goes on", Entry{Kind: KindLoop, Seq: 9, Created: day, Ended: day.Add(time.Millisecond), Iteration: 20, State: []byte{0xa0}, Ordinal: 2},
 		"02 00 01 00 e1 80 02 02 09 80d095ffbc31 01 00 14 01 a0"},
-	{"race", Entry{Kind: KindRace, Status: Completed, Output: []byte{1}, Winner: "fast", Branches: []uint32{10, 12}, Sensitive: true}, "02 00 06 02 90 82 01 00 00 00 00 00 01 01 04 66617374 02 0a 0c"},
 	{"receive", Entry{Kind: KindReceive, Status: Completed, Queues: []string{"q"}, Messages: []Delivery{{Queue: "q", ID: 5, Body: []byte{0xf5}, Sent: day, WantReply: true}, {Queue: "q"}}},
 		"02 00 09 02 81 0c 00 00 00 00 00 01 01 71 02 01 01 71 05 80d095ffbc31 01 f5 02 01 71 00 00"},
-	{"version", Entry{Kind: KindVersion, Status: Completed, Resolved: 1, Latest: 3}, "02 00 08 02 81 10 00 00 00 00 00 01 03"},
 	{"spawn", Entry{Kind: KindSpawn, Child: Destination{Type: "ship", Key: []string{"a", "b"}}, Program: "p", OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
-	{"foreach", Entry{Kind: KindForEach, Count: 300}, "02 00 0a 00 81 40 00 00 00 00 00 ac02"},
 	{"custom codec, large", Entry{Kind: KindStep, Status: Completed, Codec: 1, Large: []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70000, Hash: largeHash}}}, "02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
 	{"everything", Entry{
 		Kind: KindSpawn, Status: Failed, Ordinal: 70000, Seq: 1 << 60, Codec: 2, Created: day, Ended: day.Add(-time.Second), ID: 1 << 31, Output: []byte{1},
@@ -55,10 +47,7 @@ var entryVectors = []struct {
 func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 	for _, v := range entryVectors {
 		got, err := journal.AppendEntry(nil, &v.entry)
-		if err != nil || !bytes.Equal(got, unhex(t, v.hex)) {
-			t.Errorf("%s: %x (%v), want %s", v.what, got, err, v.hex)
-			continue
-		}
+		fatalIf(t, err != nil || !bytes.Equal(got, unhex(t, v.hex)), "%s: %x (%v), want %s", v.what, got, err, v.hex)
 		back, err := decodeEntry(nil, got)
 		if v.entry.Status.Over() && v.entry.Ended.IsZero() {
 			v.entry.Ended = back.Ended
@@ -103,54 +92,46 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 	}
 }
 
+// noEntries are bytes that are refused.
+var noEntries = []struct {
+	what, hex string
+	newer     bool
+}{
+	{"nothing", "", false},
+	{"half a form", "02", false},
+	{"form 0", "00 00 00", false},
+	{"form 258", "02 01 00 02", true},
+	{"kind 16", "02 00 10 02 00 00 01 00 00 00 00", true},
+	{"status 7", "02 00 00 07 00 00 01 00 00 00 00", true},
+	{"flag 17", "02 00 00 02 80 80 08 00 01 00 00 00 00", true},
+	{"flag of a failure", "02 00 00 03 09 00 00 00 00 00 80", true},
+	{"metadata of a failure twice", "02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 61 00", false},
+	{"flag of a message", "02 00 09 02 81 08 00 00 00 00 00 01 04 01 71 00 00", true},
+	{"leading zero", "02 00 00 02 00 80 00 01 00 00 00 01 f6", false},
+	{"ordinal of 33 bits", "02 00 00 02 00 80 80 80 80 10 01 00 00 00 01 f6", false},
+	{"65 bits", "02 00 00 02 00 00 ff ff ff ff ff ff ff ff ff 7f 00 00 00 01 f6", false},
+	{"iteration zero", "02 00 00 02 21 00 00 00 00 00 00", false},
+	{"no messages", "02 00 00 02 81 08 00 00 00 00 00 00", false},
+	{"more queues than room", "02 00 00 02 81 04 00 00 00 00 00 ff ff ff 7f 01 71", false},
+	{"large without any", "02 00 00 02 81 01 00 00 00 00 00", false},
+	{"pending with duration", "02 00 00 00 01 00 00 00 05 00", false},
+	{"output without end", "02 00 00 02 00 00 00 00 00 00 ff ff ff ff ff ff ff ff ff 01 00", false},
+}
+
 func TestEntriesThatAreNone(t *testing.T) {
-	for what, v := range map[string]struct {
-		hex   string
-		newer bool
-	}{
-		"nothing":               {"", false},
-		"half a form":           {"02", false},
-		"form 0":                {"00 00 00", false},
-		"form 3":                {"03 00 00 02", true},
-		"form 258":              {"02 01 00 02", true},
-		"kind 16":               {"02 00 10 02 00 00 01 00 00 00 00", true},
-		"status 7":              {"02 00 00 07 00 00 01 00 00 00 00", true},
-		"flag 17":               {"02 00 00 02 80 80 08 00 01 00 00 00 00", true},
-		"flag of a failure":     {"02 00 00 03 09 00 00 00 00 00 80", true},
-		"no metadata":           {"02 00 00 03 09 00 00 00 00 00 20 00", false},
-		"metadata twice":        {"02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 61 00", false},
-		"flag of a message":     {"02 00 09 02 81 08 00 00 00 00 00 01 04 01 71 00 00", true},
-		"leading zero":          {"02 00 00 02 00 80 00 01 00 00 00 01 f6", false},
-		"ordinal of 33 bits":    {"02 00 00 02 00 80 80 80 80 10 01 00 00 00 01 f6", false},
-		"65 bits":               {"02 00 00 02 00 00 ff ff ff ff ff ff ff ff ff 7f 00 00 00 01 f6", false},
-		"id zero":               {"02 00 00 02 03 00 00 00 00 00 00", false},
-		"iteration zero":        {"02 00 00 02 21 00 00 00 00 00 00", false},
-		"no winner":             {"02 00 00 02 81 02 00 00 00 00 00 00", false},
-		"no queues":             {"02 00 00 02 81 04 00 00 00 00 00 00", false},
-		"no messages":           {"02 00 00 02 81 08 00 00 00 00 00 00", false},
-		"more queues than room": {"02 00 00 02 81 04 00 00 00 00 00 ff ff ff 7f 01 71", false},
-		"large without any":     {"02 00 00 02 81 01 00 00 00 00 00", false},
-		"ended twice":           {"02 00 00 02 81 80 02 00 00 00 05 00", false},
-		"pending with duration": {"02 00 00 00 01 00 00 00 05 00", false},
-		"output without end":    {"02 00 00 02 00 00 00 00 00 00 ff ff ff ff ff ff ff ff ff 01 00", false},
-		"empty text of failure": {"02 00 00 03 09 00 00 00 00 00 01 00", false},
-	} {
+	for _, v := range noEntries {
 		_, err := decodeEntry([]byte("\x07\x15\x02\x14"), unhex(t, v.hex))
 		var bad *CorruptError
-		errorIf(t, !errors.As(err, &bad) || errors.Is(err, ErrNewer) != v.newer, "%s: %v", what, err)
-		if err != nil && !strings.Contains(err.Error(), "workflow/history[0]") {
-			t.Errorf("%s: the error does not say which row: %v", what, err)
+		if !errors.As(err, &bad) || errors.Is(err, ErrNewer) != v.newer || !strings.Contains(err.Error(), "workflow/history[0]") {
+			t.Errorf("%s: %v", v.what, err)
 		}
 	}
-	if _, err := decodeMetadata(nil, unhex(t, "02 00 80")); !errors.Is(err, ErrNewer) {
-		t.Errorf("unknown flag of metadata: %v", err)
-	}
-	if _, err := decodeMetadata(nil, unhex(t, "02 00 01 00")); err == nil {
-		t.Error("no attempts, but flagged")
-	}
-	if _, err := journal.AppendEntry(nil, &Entry{Kind: 16}); err == nil {
-		t.Error("an unknown kind is written")
-	}
+	_, err := decodeMetadata(nil, unhex(t, "02 00 80"))
+	errorIf(t, !errors.Is(err, ErrNewer), "unknown flag of metadata: %v", err)
+	_, err = decodeMetadata(nil, unhex(t, "02 00 01 00"))
+	errorIf(t, err == nil, "no attempts, but flagged")
+	_, err = journal.AppendEntry(nil, &Entry{Kind: 16})
+	errorIf(t, err == nil, "an unknown kind is written")
 }
 
 // Whatever is decoded without an error is encoded to the same bytes: an entry has one encoding.
@@ -158,7 +139,12 @@ func FuzzDecodeEntry(f *testing.F) {
 	for _, v := range entryVectors {
 		f.Add(unhex(f, v.hex))
 	}
-	f.Add(unhex(f, form1Head+"01 00 00000000 | 00 | 01 02 18 2a | 00"))
+	for _, v := range noEntries {
+		f.Add(unhex(f, v.hex))
+	}
+	for _, v := range newForm1Run(f).All() { // not all of them are entries
+		f.Add([]byte(v))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := decodeEntry(nil, b)
 		p, ok := journal.PeekEntry(b)
@@ -185,7 +171,9 @@ func FuzzDecodeEntry(f *testing.F) {
 
 func FuzzDecodeMetadata(f *testing.F) {
 	f.Add(unhex(f, "02 00 0f 02 01 ac02 04 02 6e6f"))
-	f.Add(unhex(f, form1Metadata))
+	for _, v := range newForm1Run(f).All() { // not all of them are metadata
+		f.Add([]byte(v))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMetadata(nil, b)
 		if err != nil {
@@ -197,28 +185,60 @@ func FuzzDecodeMetadata(f *testing.F) {
 	})
 }
 
-func TestAPlainStepAllocatesNothing(t *testing.T) {
-	e := Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: []byte{0x18, 0x2a}}
-	buf := make([]byte, 0, 64)
-	var back Entry
-	if n := testing.AllocsPerRun(100, func() {
-		buf, _ = journal.AppendEntry(buf[:0], &e)
-		must(t, journal.DecodeEntry(&back, buf))
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+// Bodies that are no letters are refused.
+func FuzzDeliver(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0xA0})
+	valid, err := rowEncoding.Marshal(&letter{Verb: verbResult, Child: make([]byte, 16), Parent: make([]byte, 16), Status: 200})
+	must(f, err)
+	f.Add(valid)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		turn := &testTurn{rows: newRows(), now: at(0)}
+		_ = Deliver(turn, func(string) *Program { return nil }, body)
+		_ = Undeliverable(turn, &Outgoing{Body: body}, errors.New("full"))
+	})
 }
 
-func TestTimesAtTheEdges(t *testing.T) {
-	for _, ms := range []int64{0, -1, -62135596800000, 1, math.MaxInt32, 1 << 50} {
-		e := Entry{Kind: KindStep, Status: Completed, Created: time.UnixMilli(ms), Ended: time.UnixMilli(ms + 7), Output: cborNull}
-		b, err := journal.AppendEntry(nil, &e)
-		must(t, err)
-		back, err := decodeEntry(nil, b)
-		if err != nil || !back.Ended.Equal(e.Ended) || journal.Millis(back.Created) != journal.Millis(e.Created) {
-			t.Errorf("%d comes back as %v, %v (%v)", ms, back.Created, back.Ended, err)
-		}
+// Rows of obligations and of the inbox that are not what they should be are errors.
+func FuzzRows(f *testing.F) {
+	j, place := newRows(), journal.Location{0x14}
+	must(f, putObligation(j, &obligation{
+		Number: 1, Entry: place, Handler: "h", Args: []byte{1}, Attempts: 2, Due: at(5), Failure: &Failure{Message: "m"},
+	}))
+	must(f, putMessage(j, &message{number: 1, location: place, status: Completed, output: []byte{0xF6}}))
+	for _, v := range j.All() {
+		f.Add([]byte(v))
 	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		if o, err := decodeObligation(numbered{1, value}); err == nil {
+			must(t, putObligation(newRows(), o))
+		}
+		if m, err := decodeMessage(numbered{1, value}); err == nil {
+			fatalIf(t, m.status > journal.StatusLast, "status %d", m.status)
+		}
+	})
+}
+
+// wordyError is an error of a user's with more metadata than is stored.
+type wordyError struct{ metadata map[string]string }
+
+func (e *wordyError) Error() string                    { return "wordy" }
+func (e *wordyError) ErrorCode() string                { return "conflict" }
+func (e *wordyError) ErrorMetadata() map[string]string { return e.metadata }
+
+func TestMetadataOfAnErrorIsStoredWithinBounds(t *testing.T) {
+	e := &wordyError{map[string]string{"": "x", "long": strings.Repeat("x", maxMetadataValue+1), strings.Repeat("k", maxMetadataKey+1): "x"}}
+	for i := range 2 * maxMetadata {
+		e.metadata[fmt.Sprint("key ", i)] = "v"
+	}
+	f := new(Program).failureOf(fmt.Errorf("around it: %w", e))
+	if len(f.Metadata) != maxMetadata || f.Metadata["long"] != "" || f.Code != "conflict" || f.Own != "wordy" || f.Message != "around it: wordy" {
+		t.Errorf("%+v", f)
+	}
+	e.metadata["key 0"] = "changed"
+	errorIf(t, f.Metadata["key 0"] == "changed", "the metadata is the user's own")
+	f = new(Program).failureOf(e)
+	errorIf(t, f.Own != "", "an error that stands alone has the text %q besides", f.Own)
 }
 
 func BenchmarkAppendEntry(b *testing.B) {

@@ -3,25 +3,15 @@ package rowmap
 import (
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 )
 
-// rounds returns how often a random test runs.
-func rounds(n int) int {
-	if os.Getenv("CAIRN_LONG") != "" {
-		return 50 * n
+func pick(r *rand.Rand, alphabet string, most int) (text string) {
+	for range r.IntN(most + 1) {
+		text += string(alphabet[r.IntN(len(alphabet))])
 	}
-	return n
-}
-
-func pick(r *rand.Rand, alphabet string, most int) string {
-	b := make([]byte, r.IntN(most+1))
-	for i := range b {
-		b[i] = alphabet[r.IntN(len(alphabet))]
-	}
-	return string(b)
+	return text
 }
 
 // TestRowsAgainstAModel changes rows at random, in transactions of which some are undone.
@@ -29,7 +19,7 @@ func TestRowsAgainstAModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	rows := New()
 	committed := map[string]string{}
-	for range rounds(500) {
+	for range 500 {
 		now := maps.Clone(committed)
 		for range r.IntN(8) {
 			key, other := pick(r, "abc", 2), pick(r, "abc", 2)
