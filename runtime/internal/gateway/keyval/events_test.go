@@ -2,8 +2,10 @@ package keyval_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +53,6 @@ type stream struct {
 	t     *testing.T
 	w     *response
 	read  int
-	leave func()
 	ended chan struct{}
 }
 
@@ -59,7 +60,7 @@ type stream struct {
 func (s *store) follow(path string) *stream {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	f := &stream{t: s.t, w: &response{header: make(http.Header)}, leave: cancel, ended: make(chan struct{})}
+	f := &stream{t: s.t, w: &response{header: make(http.Header)}, ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
 		s.gateway.ServeHTTP(f.w, request("room", "GET", path, "").WithContext(ctx))
@@ -119,6 +120,11 @@ func TestWatchKeys(t *testing.T) {
 		s.exactly(`{"deletedCount":2}`, "DELETE", "keys/users", "")
 		f.events(change(gone(`"users",1`)))
 		quiet.events(change(gone(`"users",1`)))
+		if err := s.node.Destroy(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+		<-quiet.ended
+		quiet.events("event: error\ndata: {\"error\":\"the actor was destroyed\"}")
 	})
 }
 
@@ -139,6 +145,7 @@ func TestWatchPrefixes(t *testing.T) {
 	})
 }
 
+// A listener that settles nothing gets no more than it may hold.
 func TestListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -156,8 +163,13 @@ func TestListen(t *testing.T) {
 		}
 		s.exactly(`{"ok":true}`, "POST", "queue/ack", `{"id":"`+again[0]+`"}`)
 		s.exactly(`{"pending":0,"processing":2,"dlq":0,"total":2}`, "GET", "queue/stats", "")
-		f.leave()
-		<-f.ended
+		for range 70 {
+			s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
+		}
+		ids := f.messages(62) // it holds 64
+		s.exactly(`{"ok":true}`, "POST", "queue/ack", `{"id":"`+ids[0]+`"}`)
+		f.messages(1)
+		s.exactly(`{"pending":7,"processing":64,"dlq":0,"total":71}`, "GET", "queue/stats", "")
 	})
 }
 
@@ -178,67 +190,25 @@ func (f *stream) messages(n int) (ids []string) {
 	return ids
 }
 
-// A listener that settles nothing gets no more than it may hold.
-func TestAListenerHoldsSoMany(t *testing.T) {
+// Pings come when nothing else does. A node that shuts down says so.
+func TestStreamsPingAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		for range 70 {
-			s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
-		}
-		f := s.follow("queue/listen")
-		ids := f.messages(64)
-		s.exactly(`{"ok":true}`, "POST", "queue/ack", `{"id":"`+ids[0]+`"}`)
-		f.messages(1)
-		s.exactly(`{"pending":5,"processing":64,"dlq":0,"total":69}`, "GET", "queue/stats", "")
-	})
-}
-
-// Pings come when nothing else does.
-func TestPings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
-		for _, path := range []string{"watch?keys=a", "watch/prefix?prefix=a", "queue/listen"} {
-			f := s.follow(path)
-			if path == "watch?keys=a" {
-				f.events(change(gone(`"a"`)))
+		all := []*stream{s.follow("watch?keys=a&initial=false"), s.follow("watch/prefix?prefix=a"), s.follow("queue/listen")}
+		for _, step := range []struct {
+			after time.Duration
+			want  []string
+		}{{15*time.Second - time.Millisecond, nil}, {time.Millisecond, []string{ping}}, {15 * time.Second, []string{ping}}} {
+			time.Sleep(step.after)
+			for _, f := range all {
+				f.events(step.want...)
 			}
-			time.Sleep(15*time.Second - time.Millisecond)
-			f.events()
-			time.Sleep(time.Millisecond)
-			f.events(ping)
-			time.Sleep(15 * time.Second)
-			f.events(ping)
-			f.leave()
-			<-f.ended
-		}
-	})
-}
-
-func TestStreamsEndWithTheNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
-		var all []*stream
-		for _, path := range []string{"watch?keys=a&initial=false", "watch/prefix?prefix=a", "queue/listen"} {
-			all = append(all, s.follow(path))
 		}
 		s.front.Drain()
 		for _, f := range all {
 			<-f.ended
 			f.events("event: error\ndata: {\"error\":\"the node is shutting down\"}")
 		}
-	})
-}
-
-func TestAnActorThatIsDestroyedEndsItsStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
-		s.put("a", `1`)
-		f := s.follow("watch?keys=a&initial=false")
-		if err := s.node.Destroy(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); err != nil {
-			t.Fatal(err)
-		}
-		<-f.ended
-		f.events("event: error\ndata: {\"error\":\"the actor was destroyed\"}")
 	})
 }
 
@@ -276,7 +246,6 @@ func TestFaultyWatches(t *testing.T) {
 		"watch/poll?keys=a&versionstamps=1,2": "2 versionstamps for 1 keys",
 		"watch/prefix/poll":                   "Missing 'prefix' query parameter",
 		"watch/prefix/poll?prefix=a&limit=x":  "limit",
-		"watch/prefix/poll?prefix=a&versionstamps=b:00000000000000020000":           "versionstamps",
 		"watch/prefix/poll?prefix=a&versionstamps=a%2500%25FF:00000000000000020000": "versionstamps",
 		"watch/prefix/poll?prefix=a&versionstamps=a%2500b:00000000000000020000":     "versionstamps",
 		"watch/prefix/poll?prefix=a&versionstamps=a":                                "versionstamps",
@@ -300,4 +269,39 @@ func TestPollKeys(t *testing.T) {
 	s.send("DELETE", "keys/a", "")
 	s.put("b", `2`)
 	s.exactly(`{"entries":[`+gone(`"a"`)+`,`+is(`"b"`, `2`)+`],"versionstamps":["","STAMP"]}`, "GET", "watch/poll?keys=a,b&versionstamps="+stamp+",", "")
+}
+
+func TestPollPrefix(t *testing.T) {
+	s := open(t)
+	// The first keys move on, and the ones behind them are not deleted by that.
+	s.put("n/b", `1`, "n/c", `2`)
+	poll := func(known string) (entries, next string) {
+		t.Helper()
+		var out struct {
+			Entries       json.RawMessage
+			Versionstamps string
+		}
+		s.decode(s.want(200, "", "GET", "watch/prefix/poll?prefix=n&limit=2&versionstamps="+url.QueryEscape(known), ""), &out)
+		return masked(string(out.Entries)), out.Versionstamps
+	}
+	entries, known := poll("")
+	if entries != `[`+is(`"n","b"`, `1`)+`,`+is(`"n","c"`, `2`)+`]` {
+		t.Fatal(entries)
+	}
+	s.put("n/a", `3`, "n/1", `4`)
+	if entries, known = poll(known); entries != `[`+is(`"n","a"`, `3`)+`]` {
+		t.Fatal(entries)
+	}
+	if entries, known = poll(known); entries != `[]` {
+		t.Fatal(entries)
+	}
+	s.send("DELETE", "keys/n/c", "")
+	s.send("DELETE", "keys/n/a", "")
+	if entries, known = poll(known); entries != `[`+gone(`"n","c"`)+`,`+gone(`"n","a"`)+`,`+is(`"n",1`, `4`)+`]` { // a number is one
+		t.Fatal(entries)
+	}
+	s.send("DELETE", "keys/n/1", "")
+	if entries, _ = poll(known); entries != `[`+gone(`"n",1`)+`]` {
+		t.Fatal(entries)
+	}
 }

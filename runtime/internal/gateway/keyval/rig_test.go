@@ -103,18 +103,29 @@ func (s *store) stamp(path string) string {
 	return stamps.FindString(s.want(200, "", "GET", "keys/"+path, ""))
 }
 
-// keys lists the keys of a prefix.
+// keys lists the keys of a prefix, which parameters may follow.
 func (s *store) keys(prefix string) string {
 	s.t.Helper()
 	var list []struct{ Key json.RawMessage }
-	if err := json.Unmarshal([]byte(s.want(200, "", "GET", "keys?prefix="+prefix, "")), &list); err != nil {
-		s.t.Fatal(err)
-	}
+	s.decode(s.want(200, "", "GET", "keys?prefix="+prefix, ""), &list)
 	var keys []string
 	for _, e := range list {
 		keys = append(keys, string(e.Key))
 	}
 	return strings.Join(keys, " ")
+}
+
+func (s *store) decode(text string, v any) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		s.t.Fatal(text, err)
+	}
+}
+
+// commit does mutations.
+func (s *store) commit(mutations string) {
+	s.t.Helper()
+	s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[`+mutations+`]}`)
 }
 
 // call calls a method of the actor.
