@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -70,17 +69,13 @@ func TestMetadataIsExchanged(t *testing.T) {
 		{"/actors/room/a/-/kv/nonsense", "", "there is no operation", 404},
 		{"/actors/room/a/-/kv/watch", "", "the header x-denokv-version", 400},
 	} {
-		if w := d.ask(c.path, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
-			t.Errorf("%s %s: %d %q, not %d %q", c.path, c.body, w.Code, w.Body, c.status, c.text)
-		}
+		d.refused(d.ask(c.path, c.body), c.status, c.text)
 	}
 	if w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[2]}`); !strings.Contains(w.Body.String(), `"version":2,`) {
 		t.Error(w.Body)
 	}
-	r := httptest.NewRequest(http.MethodGet, "/actors/room/a/-/kv", nil)
-	out := httptest.NewRecorder()
-	if d.gateway.ServeHTTP(out, r); out.Code != http.StatusMethodNotAllowed || out.Header().Get("Allow") != "POST, OPTIONS" {
-		t.Error(out.Code, out.Header())
+	if w := d.exchange(http.MethodGet, "/actors/room/a/-/kv", "", nil); w.Code != 405 || w.Header().Get("Allow") != "POST, OPTIONS" {
+		t.Error(w.Code, w.Header())
 	}
 }
 
@@ -92,13 +87,10 @@ func TestRequestsNeedTheTokenAndTheHeaders(t *testing.T) {
 		return nil
 	}})
 	for _, header := range []string{"X: y", "Authorization: Bearer wrong", "Authorization: Basic secret"} {
-		if w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[3]}`, header); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "bearer token") {
-			t.Error(w.Code, w.Body)
-		}
+		d.refused(d.ask("/actors/room/a/-/kv", `{"supportedVersions":[3]}`, header), 401, "bearer token")
 	}
-	if w := d.ask("/actors/closed/a/-/kv", `{"supportedVersions":[3]}`, "Authorization: bearer secret"); w.Code != http.StatusForbidden || w.Body.String() != "not operate kv.list_many\n" {
-		t.Error(w.Code, w.Body)
-	}
+	closed := d.ask("/actors/closed/a/-/kv", `{"supportedVersions":[3]}`, "Authorization: bearer secret")
+	d.refused(closed, 403, "not operate kv.list_many")
 	d.open("/actors/room/no/-/kv", "Authorization: bearer secret")
 	d.refuse(http.StatusForbidden, "not call kv.commit", mutate(set, key("a"), isBytes, nil))
 	d.open("/actors/room/a/-/kv", "Authorization: bearer secret")
@@ -112,9 +104,7 @@ func TestRequestsNeedTheTokenAndTheHeaders(t *testing.T) {
 	} {
 		d.header = good.Clone()
 		d.header.Set(c.name, c.value)
-		if w := d.send("snapshot_read", nil); w.Code != c.status {
-			t.Errorf("%s %q: %d %q", c.name, c.value, w.Code, w.Body)
-		}
+		d.refused(d.send("snapshot_read", nil), c.status, "")
 	}
 	d.header = good
 	if got := d.read(); len(got) != 0 {
@@ -149,9 +139,6 @@ func TestRangesAreRead(t *testing.T) {
 		{bounds(key("b"), key("a"), 9, 0), []string{}},
 		{bounds(key("a"), key("a"), 9, 0), []string{}},
 		{bounds(nil, nil, 9, 0), []string{}},
-		{bounds(end, []byte{0xFF, 0xFF}, 9, 0), []string{}},
-		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 0), []string{}},
-		{bounds(key("b"), key("a"), 1, 0), []string{}},
 		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 1), []string{}},
 	} {
 		if got := d.read(c.bounds); !reflect.DeepEqual(got, [][]string{c.want}) {
@@ -173,9 +160,7 @@ func TestRangesAreRead(t *testing.T) {
 		"not a message":         []byte("x"),
 		"ranges[1]: the limit ": append(bounds(nil, end, 1, 0), bounds(nil, end, -9, 0)...),
 	} {
-		if w := d.send("snapshot_read", body); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), text) {
-			t.Errorf("%d %q, not %q", w.Code, w.Body, text)
-		}
+		d.refused(d.send("snapshot_read", body), 400, text)
 	}
 }
 
@@ -194,9 +179,7 @@ func TestPagesAreFilled(t *testing.T) {
 		t.Errorf("a page of %d entries", len(got[0]))
 	}
 	d.front.Memory.Add(250 << 20) // what other clients wait for
-	if w := d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Error(w.Code, w.Header())
-	}
+	d.refused(d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)), 503, "")
 	d.front.Memory.Add(-250 << 20)
 	if n := d.front.Memory.Used(); n != 0 {
 		t.Errorf("%d bytes are not given back", n)
@@ -206,8 +189,11 @@ func TestPagesAreFilled(t *testing.T) {
 // What other interfaces have written is read as values of JavaScript.
 func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 	d := open(t, serve.Options{})
+	b, err := v8.FromJSON([]byte(`{"a":[1,-1.5,"x",null,true]}`))
+	must(t, err)
+	document := hex.EncodeToString(b)
 	for _, c := range []struct{ encoding, value, want string }{
-		{"json", `{"a":[1,-1.5,"x",null,true]}`, "01 " + hexOf(v8.FromJSON([]byte(`{"a":[1,-1.5,"x",null,true]}`)))},
+		{"json", `{"a":[1,-1.5,"x",null,true]}`, "01 " + document},
 		{"json", `9007199254740993`, "01 " + hex.EncodeToString(bigint(9007199254740993))},
 		{"json", `2`, "01 ff0f4904"},
 		{"json", `1e999`, "03 3165393939"},
@@ -233,13 +219,6 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 	}
 }
 
-func hexOf(b []byte, err error) string {
-	if err != nil {
-		panic(err)
-	}
-	return hex.EncodeToString(b)
-}
-
 // What is the node's fault ends in a status after which clients try again, and tells nothing of it.
 func TestFaultsOfTheNodeStayInside(t *testing.T) {
 	d := open(t, serve.Options{})
@@ -262,14 +241,10 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 // A client of Deno waits for a sign of the server before it sends a long body over HTTP/2.
 func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 	d := open(t, serve.Options{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	server, served := d.front.Server(d.gateway), make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	defer func() {
-		server.Close()
-		<-served
-	}()
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = d.front.Server(d.gateway)
+	server.Start()
+	defer server.Close()
 	for _, c := range []struct{ version, size, want int }{{2, 100, 0}, {2, 1000, 1}, {1, 1000, 0}} {
 		var protocols http.Protocols
 		protocols.SetUnencryptedHTTP2(c.version == 2)
@@ -278,7 +253,7 @@ func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 		asked := 0
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { asked++ }})
 		body := mutate(set, key("a"), isBytes, make([]byte, c.size))
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+d.base.Path+"/atomic_write", bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+d.base.Path+"/atomic_write", bytes.NewReader(body))
 		must(t, err)
 		r.Header = d.header
 		res, err := transport.RoundTrip(r)

@@ -34,23 +34,41 @@ type holder struct {
 	token  string
 }
 
-// does makes a request and returns its status, and that of a WebSocket by the code of its last message: 200 if it goes on.
+// socket opens a WebSocket with the token in a header, or in a subprotocol as browsers do.
+func (h *holder) socket(ctx context.Context, verb, path string) *websocket.Conn {
+	h.t.Helper()
+	o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
+	if verb == "WS-TOKEN" {
+		o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
+	}
+	ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
+	must(h.t, err)
+	return ws
+}
+
+// send sends a request.
+func (h *holder) send(ctx context.Context, verb, path, body string) *http.Response {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
+	must(h.t, err)
+	r.Header = h.header.Clone() // for requests of Deno KV
+	r.Header.Set("Authorization", "Bearer "+h.token)
+	res, err := http.DefaultClient.Do(r)
+	must(h.t, err)
+	return res
+}
+
+// does makes a request and returns its status, and that of a WebSocket by its first message: 200 if it goes on.
 func (h *holder) does(verb, path, body string) (int, string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
-	if verb == "WS" || verb == "WS-TOKEN" {
-		o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
-		if verb == "WS-TOKEN" {
-			o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
-		}
-		ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
-		must(h.t, err)
+	if strings.HasPrefix(verb, "WS") {
+		ws := h.socket(ctx, verb, path)
 		defer ws.CloseNow()
 		_, first, err := ws.Read(ctx)
+		must(h.t, err)
 		switch text := string(first); {
-		case err != nil:
-			h.t.Fatal(err)
 		case strings.Contains(text, "does not allow"):
 			return http.StatusForbidden, text
 		case strings.Contains(text, "not valid"):
@@ -58,16 +76,7 @@ func (h *holder) does(verb, path, body string) (int, string) {
 		}
 		return http.StatusOK, string(first)
 	}
-	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
-	must(h.t, err)
-	r.Header.Set("Authorization", "Bearer "+h.token)
-	if strings.HasPrefix(path, "kv/") {
-		for _, name := range []string{"X-Denokv-Version", "X-Denokv-Database-Id"} {
-			r.Header.Set(name, h.header.Get(name))
-		}
-	}
-	res, err := http.DefaultClient.Do(r)
-	must(h.t, err)
+	res := h.send(ctx, verb, path, body)
 	defer res.Body.Close()
 	if strings.Contains(res.Header.Get("Content-Type"), "stream") {
 		return res.StatusCode, ""
@@ -270,59 +279,38 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
 	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
-	server := d.listen()
-	for _, path := range []string{"kv-watch?prefix=%5B%22x%22%5D", "kv-feed?prefix=%5B%22x%22%5D", "keyval/api/watch/prefix?prefix=x", "WS kv-watch?prefix=%5B%22x%22%5D", "WS kv-feed?prefix=%5B%22x%22%5D", "WS kvstore/ws", "kv/watch"} {
+	h := &holder{database: d, server: d.listen()}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const x = "?prefix=%5B%22x%22%5D"
+	for _, request := range []string{
+		"GET kv-watch" + x, "GET kv-feed" + x, "GET keyval/api/watch/prefix?prefix=x", "POST kv/watch", "WS kv-watch" + x, "WS kv-feed" + x, "WS kvstore/ws",
+	} {
 		text, id := d.newToken(`{"rights":["read","watch","write"]}`)
-		d.open("/actors/room/a/-/kv", "Authorization: Bearer "+text)
-		header, begun, ended := d.header, make(chan struct{}), make(chan string)
-		go func() {
-			defer close(ended)
-			if path, is := strings.CutPrefix(path, "WS "); is {
-				ws, _, err := websocket.Dial(t.Context(), server.URL+"/actors/room/a/-/"+path, &websocket.DialOptions{HTTPHeader: header})
-				if err != nil {
-					t.Error(err)
-					close(begun)
-					return
-				}
-				defer ws.CloseNow()
-				last := ""
-				for first := true; ; first = false {
-					_, b, err := ws.Read(t.Context())
-					if first {
-						close(begun)
-					}
-					if err != nil {
-						ended <- last
-						return
-					}
-					last = string(b)
-				}
+		h.token = text
+		verb, path, _ := strings.Cut(request, " ")
+		last := ""
+		if verb == "WS" {
+			ws := h.socket(ctx, verb, path)
+			_, b, err := ws.Read(ctx)
+			must(t, err)
+			for d.call(host.TokenRevoke, `{"id":"`+id+`"}`); err == nil; _, b, err = ws.Read(ctx) {
+				last = string(b)
 			}
-			verb, body := http.MethodGet, ""
-			if path == "kv/watch" {
-				verb, body = http.MethodPost, string(watched(key("x")))
+			ws.CloseNow()
+		} else {
+			body := ""
+			if verb == "POST" {
+				body = string(watched(key("x")))
 			}
-			r, _ := http.NewRequestWithContext(t.Context(), verb, server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
-			r.Header = header
-			res, err := http.DefaultClient.Do(r)
-			close(begun)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer res.Body.Close()
+			res := h.send(ctx, verb, path, body)
+			d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
 			all, _ := io.ReadAll(res.Body)
-			ended <- string(all)
-		}()
-		<-begun
-		d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
-		select {
-		case last := <-ended:
-			if path != "kv/watch" && !strings.Contains(last, "the token is not valid") {
-				t.Errorf("%s has ended with %q", path, last)
-			}
-		case <-time.After(2 * time.Minute):
-			t.Fatalf("%s does not end", path)
+			res.Body.Close()
+			last = string(all)
+		}
+		if ctx.Err() != nil || verb != "POST" && !strings.Contains(last, "the token is not valid") {
+			t.Errorf("%s has ended with %q, %v", request, last, ctx.Err())
 		}
 	}
 }
