@@ -2,6 +2,7 @@ package strata_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -94,6 +95,24 @@ func (s *store) want(answer, command string) {
 	}
 }
 
+// ok executes a command that succeeds, and returns the answer with words for its versions and times.
+func (s *store) ok(command string) string {
+	s.t.Helper()
+	status, got := s.do(command)
+	if status != 200 {
+		s.t.Fatalf("%.200s: %d %s", command, status, got)
+	}
+	return masked(got)
+}
+
+// shows is want for an answer with versions or times.
+func (s *store) shows(answer, command string) {
+	s.t.Helper()
+	if got := s.ok(command); got != answer {
+		s.t.Errorf("%s: %s, not %s", command, got, answer)
+	}
+}
+
 var errorForm = regexp.MustCompile(`^\{"error":\{"name":"[A-Za-z]+","message":"(\\.|[^"\\])+"(,"earliest":"[0-9]+")?\}\}$`)
 
 // fails executes a command, and wants an error whose name and message contain texts.
@@ -105,11 +124,8 @@ func (s *store) fails(status int, name, text, command string) {
 
 func (s *store) failed(code int, got string, status int, name, text, command string) {
 	s.t.Helper()
-	if len(command) > 200 {
-		command = command[:200]
-	}
 	if code != status || !errorForm.MatchString(got) || !strings.Contains(got, `"name":"`+name+`"`) || !strings.Contains(got, text) {
-		s.t.Errorf("%s: %d %s, not %d %s with %q", command, code, got, status, name, text)
+		s.t.Errorf("%.200s: %d %s, not %d %s with %q", command, code, got, status, name, text)
 	}
 }
 
@@ -142,3 +158,15 @@ var numbers = regexp.MustCompile(`"(version|timestamp|started_at|Version)":\d+`)
 
 // masked puts words for the versions and times of an answer.
 func masked(answer string) string { return numbers.ReplaceAllString(answer, `"$1":N`) }
+
+// tok returns the store with a new token.
+func (s *store) tok(input string) *store {
+	s.t.Helper()
+	var out struct{ Token string }
+	if err := json.Unmarshal([]byte(s.call("token.create", input)), &out); err != nil {
+		s.t.Fatal(err)
+	}
+	other := *s
+	other.token = out.Token
+	return &other
+}

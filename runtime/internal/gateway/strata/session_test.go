@@ -1,7 +1,7 @@
 package strata_test
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func TestATransactionReadsItsOwnWrites(t *testing.T) {
@@ -21,9 +22,7 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	tx.want(`{"TxnInfo":null}`, `"TxnInfo"`)
 	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
 	tx.want(`{"Bool":true}`, `"TxnIsActive"`)
-	if _, got := tx.do(`"TxnInfo"`); masked(got) != `{"TxnInfo":{"id":"mine","status":"Active","started_at":N,"branch":"default"}}` {
-		t.Error(got)
-	}
+	tx.shows(`{"TxnInfo":{"id":"mine","status":"Active","started_at":N,"branch":"default"}}`, `"TxnInfo"`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":10}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"c","value":3}}`)
 	tx.want(`{"Bool":true}`, `{"KvDelete":{"key":"b"}}`)
@@ -93,22 +92,12 @@ func TestD7APhantomIsAConflict(t *testing.T) {
 		s.want(`{"Version":3}`, `{"KvPut":{"key":"p1","value":1}}`)
 		tx := s.in("s")
 		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-		if status, got := tx.do(read); status != 200 {
-			t.Fatal(got)
-		}
+		tx.ok(read)
 		tx.want(`{"Version":null}`, `{"KvPut":{"key":"other","value":1}}`)
 		s.want(`{"Version":4}`, `{"KvPut":{"key":"p2","value":1}}`)
 		tx.fails(409, "TransactionConflict", "", `"TxnCommit"`)
 		s.want(`{"Maybe":null}`, `{"KvGet":{"key":"other"}}`)
 	}
-}
-
-// D8: what a transaction has put has no version, and never 0.
-func TestD8OwnWritesHaveNoVersion(t *testing.T) {
-	s := open(t).in("s")
-	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-	s.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":1}}`)
-	s.want(`{"BatchGetResults":[{"value":{"Int":1}}]}`, `{"KvBatchGet":{"keys":["a"]}}`)
 }
 
 // D9: no command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
@@ -124,9 +113,7 @@ func TestD9NoCommandBypassesATransaction(t *testing.T) {
 	tx.fails(400, "InvalidInput", `the transaction is on \"default\"`, `{"KvGet":{"branch":"other","key":"a"}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"space":"two","key":"a","value":2}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":3}}`)
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	tx.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"space":"two","key":"a"}}`)
 	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a"}}`)
 	if got := s.call("kv.scopes", `{}`); strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2 {
@@ -201,8 +188,8 @@ func TestASessionOfTxnBegin(t *testing.T) {
 
 // A name that a client chose is one of each actor.
 func TestSessionsOfTwoActors(t *testing.T) {
-	s := open(t).in("s")
-	b := s.of("room/b")
+	s := open(t).of("room/a%00b").in("s")
+	b := s.of("room/a/b")
 	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	s.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"a"}}`)
 	b.want(`{"Maybe":null}`, `{"KvGet":{"key":"k"}}`)
@@ -219,16 +206,7 @@ func TestSessionsOfTwoActors(t *testing.T) {
 func TestSessionsOfTwoTokens(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"secret"}}`)
-	holder := func(input string) *store {
-		var out struct{ Token string }
-		if err := json.Unmarshal([]byte(s.call(host.TokenCreate, input)), &out); err != nil {
-			t.Fatal(err)
-		}
-		h := s.in("s")
-		h.token = out.Token
-		return h
-	}
-	one, two := holder(`{"rights":["read","write"],"prefix":["default"]}`), holder(`{"rights":["read","write"],"prefix":["other"]}`)
+	one, two := s.in("s").tok(`{"rights":["read","write"],"prefix":["default"]}`), s.in("s").tok(`{"rights":["read","write"],"prefix":["other"]}`)
 	one.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	one.want(`{"Maybe":{"String":"secret"}}`, `{"KvGet":{"key":"k"}}`)
 	two.want(`{"Bool":false}`, `"TxnIsActive"`)
@@ -239,9 +217,7 @@ func TestSessionsOfTwoTokens(t *testing.T) {
 	two.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":1}}`)
 	two.fails(403, "AccessDenied", "does not allow", `"TxnCommit"`)
 	one.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"seen"}}`)
-	if status, got := one.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	one.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"String":"seen"}}`, `{"KvGet":{"key":"k"}}`)
 	s.want(`{"Maybe":null}`, `{"KvGet":{"space":"other","key":"k"}}`)
 }
@@ -313,9 +289,7 @@ func TestCallersShareTransactions(t *testing.T) {
 	for i := range 7 {
 		tx.want(`{"Version":null}`, fmt.Sprintf(`{"KvPut":{"key":"k","value":"%d%s"}}`, i, strings.Repeat("x", 1<<20-100)))
 	}
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	tx.ok(`"TxnCommit"`)
 }
 
 // Requests of one session come one after the other, and sessions beside each other. Each increment is counted once.
@@ -376,12 +350,45 @@ func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
 	tx := s.in("s")
 	tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"space":"new","key":"k","value":1}}`)
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Fatal(got)
-	}
+	tx.ok(`"TxnCommit"`)
 	// Each write over kv.commit would keep nothing by itself.
 	s.call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
 	if _, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`); strings.Count(got, `"op":"set"`) != 2 {
 		t.Error(got)
+	}
+}
+
+// What a caller who may not commit does in the session of another is not committed with it.
+func TestACallerMayNotUseTheSessionOfAnother(t *testing.T) {
+	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Header.Get("User") == "reader" && r.Method == "kv.commit" {
+			return host.Errorf(host.PermissionDenied, "readers do not write")
+		}
+		return nil
+	}})
+	a := s.in("mine")
+	a.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
+	a.ok(`{"KvPut":{"key":"a","value":2}}`)
+	for _, session := range []string{``, `"session":"mine",`} {
+		s.request("POST", "execute", `{`+session+`"command":{"KvPut":{"key":"evil","value":666}}}`, "User: reader")
+	}
+	a.do(`"TxnCommit"`)
+	s.want(`{"Maybe":null}`, `{"KvGet":{"key":"evil"}}`)
+}
+
+// Callers are told apart by cookies too.
+func TestACallerWithAnotherCookieHasOtherSessions(t *testing.T) {
+	s := open(t)
+	do := func(cookie, command string) string {
+		_, got := s.request("POST", "execute", `{"session":"mine","command":`+command+`}`, "Cookie: "+cookie)
+		return got
+	}
+	if got := do("user=a", `{"TxnBegin":{}}`); got != `{"Session":"mine"}` {
+		t.Fatal(got)
+	}
+	for cookie, want := range map[string]string{"user=a": `{"Bool":true}`, "user=b": `{"Bool":false}`} {
+		if got := do(cookie, `"TxnIsActive"`); got != want {
+			t.Errorf("%s: %s, not %s", cookie, got, want)
+		}
 	}
 }
