@@ -183,6 +183,11 @@ func TestTheBudgetOfAQuery(t *testing.T) {
 	if got := s.query(id, `,"total":true,"limit":1,"where":[{"field":"key","operator":"contains","value":"k"}]`); got.Total != nil || !got.HasMore {
 		t.Error(got)
 	}
+	for limit, want := range map[string]int{"": 100, `,"limit":500`: 500} {
+		if got := s.query(id, limit); len(got.Records) != want || !got.HasMore {
+			t.Errorf("%s: %d records", limit, len(got.Records))
+		}
+	}
 	got := s.query(id, `,"where":[{"field":"key","operator":"contains","value":"20000"}]`)
 	if got.keys() != "k20000" || got.HasMore {
 		t.Error(got)

@@ -22,6 +22,7 @@ type store struct {
 	t       *testing.T
 	gateway http.Handler
 	node    *hosttest.Recorder
+	typ     string
 }
 
 // open opens a node with rooms whose stores are open to all callers, and with closed rooms.
@@ -38,17 +39,12 @@ func openWith(t *testing.T, o serve.Options) *store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	return &store{t, gateway.New(f, gateway.Options{Node: node}), node}
+	return &store{t, gateway.New(f, gateway.Options{Node: node}), node, "room"}
 }
 
 // send sends a request to a path of the interface.
 func (s *store) send(verb, path, body string, headers ...string) *httptest.ResponseRecorder {
-	return s.sendTo("room", verb, path, body, headers...)
-}
-
-// sendTo is send to an actor of a type.
-func (s *store) sendTo(typ, verb, path, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(verb, "/actors/"+typ+"/a/-/kvstore/"+path, strings.NewReader(body))
+	r := httptest.NewRequest(verb, "/actors/"+s.typ+"/a/-/kvstore/"+path, strings.NewReader(body))
 	if body == "" {
 		r.Body, r.ContentLength = http.NoBody, 0
 	}
