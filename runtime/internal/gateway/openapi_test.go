@@ -41,7 +41,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 		}
 		routes[target.route] = true
 	}
-	for path, item := range paths(t, setup{Node: documented{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}}) {
+	for path, item := range paths(t, setup{Node: office{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}}) {
 		for method := range item {
 			visit(path, method)
 		}

@@ -38,6 +38,7 @@ func TestRequestScripts(t *testing.T)    { runScripts(t, "requests") }
 func TestAccessScripts(t *testing.T)     { runScripts(t, "access") }
 func TestEventScripts(t *testing.T)      { runScripts(t, "events") }
 func TestFollowScripts(t *testing.T)     { runScripts(t, "follow") }
+func TestEntryScripts(t *testing.T)      { runScripts(t, "entries") }
 func TestWatchScripts(t *testing.T)      { runScripts(t, "watch") }
 func TestFeedScripts(t *testing.T)       { runScripts(t, "feed") }
 func TestKVStoreScripts(t *testing.T)    { runScripts(t, "kvstore") }

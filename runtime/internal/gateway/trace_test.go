@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,84 +12,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
-
-// tailed is a node whose actor has a span, a gap and an end for each follower.
-type tailed struct {
-	documented
-	asked *trace.FollowInput
-}
-
-// FollowTraces implements trace.Follower.
-func (d tailed) FollowTraces(_ context.Context, a host.Address, in trace.FollowInput) (trace.Tail, error) {
-	*d.asked = in
-	if a.Key[0] != "a" {
-		return nil, host.Errorf(host.NotFound, "there is no such actor")
-	}
-	return &tailEnd{}, nil
-}
-
-type tailEnd struct{ ended bool }
-
-// Next implements trace.Tail.
-func (e *tailEnd) Next(context.Context) (trace.News, error) {
-	if e.ended {
-		return trace.News{}, host.Errorf(host.Destroyed, "it is gone")
-	}
-	e.ended = true
-	return trace.News{Spans: []trace.Span{{Name: "turn\n<b>"}, {Name: "commit"}}, Missed: 7}, nil
-}
-
-// Life implements trace.Tail.
-func (*tailEnd) Life() string { return life }
-
-// Close implements trace.Tail.
-func (*tailEnd) Close() {}
-
-const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
-
-func TestTracesAreFollowedAsServerSentEvents(t *testing.T) {
-	var asked trace.FollowInput
-	allowed := ""
-	g := newGateway(t, setup{Node: tailed{documented{failing(nil)}, &asked}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		allowed = fmt.Sprintf("%s %s%q %s", r.Operation, r.Type, r.Key, r.Method)
-		if r.Key[0] == "secret" {
-			return host.Errorf(host.PermissionDenied, "no")
-		}
-		return nil
-	}})
-	const sse = "Accept: text/event-stream"
-	w := ask(g, "GET", "/actors/room/a/-/traces?name=turn&errors=true&trace_id=7", "", sse, "Last-Event-ID: "+life)
-	body := w.Body.String()
-	at := 0
-	for _, want := range []string{"retry: ", "id: " + life + "\n\n", "event: span\ndata: {", `"name":"turn\n\u003cb\u003e"`, "event: span\ndata: {", "event: cairn.gap\ndata: {\"missed\":7}\n", "event: cairn.bye\ndata: {\"code\":\"destroyed\""} {
-		i := strings.Index(body[at:], want)
-		if i < 0 {
-			t.Fatalf("%d: %q is missing or too early in %s", w.Code, want, body)
-		}
-		at += i
-	}
-	if w.Header().Get("Content-Type") != "text/event-stream" || allowed != `operate room["a"] trace.read` || asked != (trace.FollowInput{TraceID: "7", Name: "turn", Errors: true, Life: life}) {
-		t.Errorf("%v; allowed %s, asked %+v", w.Header(), allowed, asked)
-	}
-	if w := ask(g, "GET", "/actors/room/b/-/traces", "", sse); w.Code != 404 {
-		t.Errorf("an actor that is not there: %d %s", w.Code, w.Body)
-	}
-	if w := ask(g, "GET", "/actors/room/secret/-/traces", "", sse); w.Code != 403 {
-		t.Errorf("without a right: %d %s", w.Code, w.Body)
-	}
-	if e := errorOf(t, ask(g, "GET", "/actors/room/a/-/traces", "", sse, "Last-Event-ID: 7")); e.Code != host.InvalidArgument || e.Metadata["field"] != "Last-Event-ID" {
-		t.Errorf("an id that is no life: %v", e)
-	}
-	for query, field := range map[string]string{"limit=1": "limit", "start=2027-01-01T00:00:00Z": "start", "cursor=x": "cursor", "errors=x": "errors"} {
-		w := ask(g, "GET", "/actors/room/a/-/traces?"+query, "", sse)
-		if e := errorOf(t, w); w.Code != 400 || e.Metadata["field"] != field {
-			t.Errorf("%s: %d %s", query, w.Code, w.Body)
-		}
-	}
-}
 
 // TestEveryAnswerNamesItsTrace asks for what the node answers without an actor, or refuses before it looks at one.
 func TestEveryAnswerNamesItsTrace(t *testing.T) {
@@ -143,21 +66,6 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 				t.Errorf("%s %s as a part of %q: it is told %q", c.method, c.path, parent, told)
 			}
 		}
-	}
-}
-
-// strict is a node that knows no trace, as it says of a member of its own.
-type strict struct{ documented }
-
-// FindTrace implements trace.Finder.
-func (strict) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, error) {
-	return trace.FindPage{}, host.Errorf(host.InvalidArgument, "trace_id is wrong").With("field", "trace_id")
-}
-
-func TestAWrongTraceNamesTheParameter(t *testing.T) {
-	w := ask(newGateway(t, setup{Node: strict{}}), "GET", "/-/traces?trace=x", "")
-	if w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"trace"`) {
-		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
