@@ -109,23 +109,27 @@ func TestBodiesWithEntriesMayBeLong(t *testing.T) {
 	}
 }
 
+// speaking is a client of a version of HTTP.
+func speaking(version int, l *pipeListener) *http.Client {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(version == 2)
+	protocols.SetHTTP1(version == 1)
+	dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
+	return &http.Client{Transport: &http.Transport{Protocols: &protocols, DialContext: dial}}
+}
+
 // The deadline of a write must not end a stream that is quiet after it, and a server that shuts down ends streams.
 func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			node := nodetest.Open(t, hosttest.Room())
 			g := newGateway(t, setup{Node: node, Limits: serve.Limits{Heartbeat: time.Minute, StreamWriteTimeout: time.Second}})
-			var protocols http.Protocols
-			protocols.SetUnencryptedHTTP2(version == 2)
-			protocols.SetHTTP1(version == 1)
 			l, s := newPipe(), g.front.Server(g)
-			s.Protocols = &protocols
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(l) }()
-			dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
-			transport := &http.Transport{Protocols: &protocols, DialContext: dial}
-			defer transport.CloseIdleConnections()
-			res, err := (&http.Client{Transport: transport}).Get("http://localhost/actors/room/a/-/events")
+			client := speaking(version, l)
+			defer client.CloseIdleConnections()
+			res, err := client.Get("http://localhost/actors/room/a/-/events")
 			if err != nil || res.ProtoMajor != version {
 				t.Fatal(res, err)
 			}
@@ -154,14 +158,9 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: nodetest.Open(t, hosttest.Room())}))
-		dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
 		for _, version := range []int{1, 2} {
-			var protocols http.Protocols
-			protocols.SetUnencryptedHTTP2(version == 2)
-			protocols.SetHTTP1(version == 1)
-			transport := &http.Transport{Protocols: &protocols, DialContext: dial}
-			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport}
+			client := speaking(version, l)
+			defer client.CloseIdleConnections()
 			res, err := client.Post("http://localhost/actors/room/a/-/call/echo", "application/json", strings.NewReader("7"))
 			must(t, err)
 			body, err := io.ReadAll(res.Body)

@@ -23,21 +23,14 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 		method, path, header string
 		status               int
 	}{
-		{closed, "GET", "/actors/room/a/-/", "", 401},
-		{closed, "GET", "/nowhere", "", 401},
+		{closed, "GET", "/actors/room/a/-/", "", 401}, {closed, "GET", "/nowhere", "", 401},
 		{closed, "POST", "/actors/room/a/-/call/enter", "Authorization: Bearer other", 401},
 		{open, "POST", "/actors/room/a/-/call/enter", "Origin: https://elsewhere.example", 403},
-		{open, "GET", "/actors", "Host: elsewhere.example", 403},
-		{open, "GET", "/nowhere", "", 404},
-		{open, "GET", "/actors/room/%FF/-/", "", 400},
-		{open, "GET", "/actors?limit=x", "", 400},
+		{open, "GET", "/actors", "Host: elsewhere.example", 403}, {open, "GET", "/nowhere", "", 404},
+		{open, "GET", "/actors/room/%FF/-/", "", 400}, {open, "GET", "/actors?limit=x", "", 400},
 		{open, "GET", "/actors", "", 500}, // the node panics
-		{open, "GET", "/-/traces", "", 404},
-		{open, "PUT", "/actors", "", 405},
-		{open, "OPTIONS", "/actors", "", 204},
-		{open, "GET", "/healthz", "", 200},
-		{open, "GET", "/metrics", "", 200},
-		{open, "GET", "/openapi.json", "", 200},
+		{open, "GET", "/-/traces", "", 404}, {open, "PUT", "/actors", "", 405}, {open, "OPTIONS", "/actors", "", 204},
+		{open, "GET", "/healthz", "", 200}, {open, "GET", "/metrics", "", 200}, {open, "GET", "/openapi.json", "", 200},
 		{open, "GET", "/actors/room/a/-/connect", "Upgrade: websocket", 400},
 		{open, "GET", "/actors/room/a/-/", "", 503}, // at the end of the node
 	} {

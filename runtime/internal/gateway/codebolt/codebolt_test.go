@@ -88,59 +88,44 @@ func TestFaultyRequests(t *testing.T) {
 	query := func(members string) string { return `{"instance":"` + id + `","namespace":"n",` + members + `}` }
 	where := func(filter string) string { return query(`"where":[` + filter + `]`) }
 	before := s.call("kv.list", `{}`)
-	for _, c := range []struct {
-		status           int
-		verb, path, body string
-		text             string
-	}{
-		{400, "POST", "instances", `{`, "not JSON"},
-		{400, "POST", "instances", `null`, "not an object"},
-		{400, "POST", "instances", `{"name":""}`, "name is missing"},
-		{400, "POST", "instances", `{"name":"a","id":"b"}`, "id"},
-		{400, "POST", "instances", `{"name":"\ud800"}`, "name"},
-		{409, "POST", "instances", `{"name":"one"}`, "already"},
-		{413, "POST", "instances", `{"name":"` + long + `"}`, "limit of 255"},
-		{400, "PUT", "instances/" + id, `{}`, "neither a name nor a description"},
-		{409, "PUT", "instances/" + id, `{"name":"two"}`, "already"},
-		{400, "POST", "kv", record(`"namespace":"n","key":"k"`), "value is missing"},
-		{400, "POST", "kv", record(`"namespace":"n","value":1`), "key is missing"},
-		{400, "POST", "kv", `{"namespace":"n","key":"k","value":1}`, "instanceId is missing"},
-		{400, "POST", "kv", record(`"namespace":"n","key":"k","value":1,"ttl":5`), "ttl"},
-		{400, "POST", "kv", record(`"namespace":"n","key":"k","value":{"a":1,"a":2}`), "twice"},
-		{413, "POST", "kv", record(`"namespace":"n","key":"` + long + `","value":1`), "limit of 1024"},
-		{413, "POST", "kv", record(`"namespace":"n","key":"k","value":"` + strings.Repeat("x", 1<<20) + `"`), "value: "},
-		{404, "POST", "kv", `{"instanceId":"one","namespace":"n","key":"k","value":1}`, "no instance"},
-		{404, "GET", "kv/" + id + "/n", "", "nothing at this path"},
-		{426, "GET", "ws", "", "WebSocket"},
-		{400, "GET", "ws?after=x", "", "not a position"},
-		{400, "GET", "kv/" + id + "//k", "", "empty segment"},
-		{400, "GET", "kv/" + id + "/n/%ff", "", "UTF-8"},
-		{400, "DELETE", "namespace/" + id + "/", "", "empty segment"},
-		{400, "DELETE", "namespace/" + id + "/n?all=1", "", "all"},
-		{405, "PATCH", "instances/" + id, `{}`, "PATCH"},
-		{400, "POST", "query", `{}`, "instance is missing"},
-		{400, "POST", "query", `{"instance":"` + id + `"}`, "namespace is missing"},
-		{400, "POST", "query", query(`"limit":0`), "1 to 500"},
-		{400, "POST", "query", query(`"limit":501`), "1 to 500"},
-		{400, "POST", "query", query(`"where":[` + strings.Repeat(`{"field":"key","operator":"exists"},`, 5) + `{"field":"key","operator":"exists"}]`), "the limit is 5"},
-		{400, "POST", "query", query(`"order":{"field":"value","direction":"asc"}`), "order.field"},
-		{400, "POST", "query", query(`"order":{"field":"key","direction":"up"}`), "order.direction"},
-		{400, "POST", "query", query(`"cursor":"x"`), "cursor"},
-		{400, "POST", "query", where(`{"field":"instance_id","operator":"=","value":"x"}`), "where[0].field"},
-		{400, "POST", "query", where(`{"field":"value.","operator":"exists"}`), "where[0].field"},
-		{400, "POST", "query", where(`{"field":"key","operator":"like","value":"x"}`), "where[0].operator"},
-		{400, "POST", "query", where(`{"field":"key","operator":"="}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"=","value":7}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"in","value":"x"}`), "no array"},
-		{400, "POST", "query", where(`{"field":"key","operator":"in","value":[7]}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"exists","value":true}`), "takes no value"},
-		{400, "POST", "query", where(`{"field":"updated_at","operator":"starts_with","value":"1"}`), "does not apply"},
-		{400, "POST", "query", where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: "},
-		{400, "POST", "query", where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: "},
-	} {
-		s.want(c.status, c.text, c.verb, c.path, c.body)
-	}
+	s.bodies(400, "POST", "instances", `{`, "not JSON", `null`, "not an object", `{"name":""}`, "name is missing",
+		`{"name":"a","id":"b"}`, "id", `{"name":"\ud800"}`, "name")
+	s.want(409, "already", "POST", "instances", `{"name":"one"}`)
+	s.want(413, "limit of 255", "POST", "instances", `{"name":"`+long+`"}`)
+	s.want(400, "neither a name nor a description", "PUT", "instances/"+id, `{}`)
+	s.want(409, "already", "PUT", "instances/"+id, `{"name":"two"}`)
+	s.bodies(400, "POST", "kv", record(`"namespace":"n","key":"k"`), "value is missing",
+		record(`"namespace":"n","value":1`), "key is missing",
+		`{"namespace":"n","key":"k","value":1}`, "instanceId is missing",
+		record(`"namespace":"n","key":"k","value":1,"ttl":5`), "ttl",
+		record(`"namespace":"n","key":"k","value":{"a":1,"a":2}`), "twice")
+	s.bodies(413, "POST", "kv", record(`"namespace":"n","key":"`+long+`","value":1`), "limit of 1024",
+		record(`"namespace":"n","key":"k","value":"`+strings.Repeat("x", 1<<20)+`"`), "value: ")
+	s.want(404, "no instance", "POST", "kv", `{"instanceId":"one","namespace":"n","key":"k","value":1}`)
+	s.want(404, "nothing at this path", "GET", "kv/"+id+"/n", "")
+	s.want(426, "WebSocket", "GET", "ws", "")
+	s.want(400, "not a position", "GET", "ws?after=x", "")
+	s.want(400, "empty segment", "GET", "kv/"+id+"//k", "")
+	s.want(400, "UTF-8", "GET", "kv/"+id+"/n/%ff", "")
+	s.want(400, "all", "DELETE", "namespace/"+id+"/n?all=1", "")
+	s.want(405, "PATCH", "PATCH", "instances/"+id, `{}`)
+	s.bodies(400, "POST", "query", `{}`, "instance is missing", `{"instance":"`+id+`"}`, "namespace is missing",
+		query(`"limit":0`), "1 to 500", query(`"limit":501`), "1 to 500",
+		query(`"where":[`+strings.Repeat(`{"field":"key","operator":"exists"},`, 5)+`{"field":"key","operator":"exists"}]`), "the limit is 5",
+		query(`"order":{"field":"value","direction":"asc"}`), "order.field",
+		query(`"order":{"field":"key","direction":"up"}`), "order.direction", query(`"cursor":"x"`), "cursor",
+		where(`{"field":"instance_id","operator":"=","value":"x"}`), "where[0].field",
+		where(`{"field":"value.","operator":"exists"}`), "where[0].field",
+		where(`{"field":"key","operator":"like","value":"x"}`), "where[0].operator",
+		where(`{"field":"key","operator":"="}`), "where[0].value",
+		where(`{"field":"key","operator":"=","value":7}`), "where[0].value",
+		where(`{"field":"key","operator":"in","value":"x"}`), "no array",
+		where(`{"field":"key","operator":"in","value":[7]}`), "where[0].value",
+		where(`{"field":"key","operator":"exists","value":true}`), "takes no value",
+		where(`{"field":"updated_at","operator":"starts_with","value":"1"}`), "does not apply",
+		where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value",
+		where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: ",
+		where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: ")
 	if w := s.send("POST", "query", `{}`, "Content-Type: text/plain"); w.Code != 415 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

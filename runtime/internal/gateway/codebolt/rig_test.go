@@ -132,3 +132,11 @@ var millis = regexp.MustCompile(`"updated_at":\d{13}\b`)
 func masked(text string) string {
 	return millis.ReplaceAllString(times.ReplaceAllString(uuids.ReplaceAllString(text, "ID"), "TIME"), `"updated_at":MS`)
 }
+
+// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of the errors by turns.
+func (s *store) bodies(status int, verb, path string, bodies ...string) {
+	s.t.Helper()
+	for i := 0; i < len(bodies); i += 2 {
+		s.want(status, bodies[i+1], verb, path, bodies[i])
+	}
+}

@@ -231,28 +231,18 @@ func TestTheLimitOfAWatchIsOfAllThatIsThere(t *testing.T) {
 func TestFaultyWatches(t *testing.T) {
 	s := openWith(t, serve.Options{Limits: serve.Limits{Streams: 1}})
 	many := strings.TrimSuffix(strings.Repeat("a,", 1001), ",")
-	for path, text := range map[string]string{
-		"watch":                               "Missing 'keys' query parameter",
-		"watch?keys=":                         "Missing 'keys' query parameter",
-		"watch?keys=a,":                       "empty segment",
-		"watch?keys=" + many:                  "the limit is 1000",
-		"watch?keys=a&initial=1":              "initial",
-		"watch?keys=a&limit=1":                "limit",
-		"watch/prefix":                        "Missing 'prefix' query parameter",
-		"watch/prefix?prefix=a&prefixes=b":    "both",
-		"watch/prefix?prefixes=" + many[:33]:  "the limit is 16",
-		"watch/prefix?prefix=a&limit=0":       "limit",
-		"watch/poll":                          "Missing 'keys' query parameter",
-		"watch/poll?keys=a&versionstamps=1,2": "2 versionstamps for 1 keys",
-		"watch/prefix/poll":                   "Missing 'prefix' query parameter",
-		"watch/prefix/poll?prefix=a&limit=x":  "limit",
-		"watch/prefix/poll?prefix=a&versionstamps=a%2500%25FF:00000000000000020000": "versionstamps",
-		"watch/prefix/poll?prefix=a&versionstamps=a%2500b:00000000000000020000":     "versionstamps",
-		"watch/prefix/poll?prefix=a&versionstamps=a":                                "versionstamps",
-		"watch/prefix/poll?prefix=a&versionstamps=a//b:1":                           "versionstamps",
-	} {
-		s.want(400, text, "GET", path, "")
-	}
+	s.paths(400, "GET", "", "watch", "Missing 'keys' query parameter",
+		"watch?keys=", "Missing 'keys' query parameter", "watch?keys=a,", "empty segment",
+		"watch?keys="+many, "the limit is 1000", "watch?keys=a&initial=1", "initial", "watch?keys=a&limit=1", "limit",
+		"watch/prefix", "Missing 'prefix' query parameter", "watch/prefix?prefix=a&prefixes=b", "both",
+		"watch/prefix?prefixes="+many[:33], "the limit is 16", "watch/prefix?prefix=a&limit=0", "limit",
+		"watch/poll", "Missing 'keys' query parameter",
+		"watch/poll?keys=a&versionstamps=1,2", "2 versionstamps for 1 keys",
+		"watch/prefix/poll", "Missing 'prefix' query parameter", "watch/prefix/poll?prefix=a&limit=x", "limit",
+		"watch/prefix/poll?prefix=a&versionstamps=a%2500%25FF:00000000000000020000", "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a%2500b:00000000000000020000", "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a", "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a//b:1", "versionstamps")
 	s.want(405, "HEAD", "HEAD", "watch?keys=a", "")
 }
 

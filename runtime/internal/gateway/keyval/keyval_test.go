@@ -49,8 +49,7 @@ func TestExamples(t *testing.T) {
 // The table of what is deleted.
 func TestDelete(t *testing.T) {
 	for _, c := range []struct{ path, body, deleted, left string }{
-		{"keys/a", ``, "3", `["ab"] [1]`},
-		{"keys/a", `{}`, "3", `["ab"] [1]`},
+		{"keys/a", ``, "3", `["ab"] [1]`}, {"keys/a", `{}`, "3", `["ab"] [1]`},
 		{"keys/a", `{"exact":false}`, "3", `["ab"] [1]`},
 		{"keys/a", `{"exact":true}`, "1", `["a","b"] ["a",1] ["ab"] [1]`},
 		{"keys/a", `{"where":{"n":{"$gte":2}}}`, "2", `["a"] ["ab"] [1]`},
@@ -217,8 +216,7 @@ func TestPlaceholders(t *testing.T) {
 func TestMutations(t *testing.T) {
 	s := open(t)
 	for _, c := range []struct{ before, mutations, after string }{
-		{``, `{"type":"set","key":["k"],"value":1}`, `1`},
-		{`1`, `{"type":"delete","key":["k"]}`, ``},
+		{``, `{"type":"set","key":["k"],"value":1}`, `1`}, {`1`, `{"type":"delete","key":["k"]}`, ``},
 		{``, `{"type":"sum","key":["k"],"value":2}`, `2`},
 		{`1`, `{"type":"sum","key":["k"],"value":2},{"type":"sum","key":["k"],"value":"3"}`, `6`},
 		{`9007199254740991`, `{"type":"sum","key":["k"],"value":1},{"type":"sum","key":["k"],"value":1}`, `{"__type":"bigint","value":"9007199254740993"}`},
@@ -229,8 +227,7 @@ func TestMutations(t *testing.T) {
 		{`1`, `{"type":"min","key":["k"],"value":-2}`, `-2`},
 		{`[{"x":1},true]`, `{"type":"append","key":["k"],"value":[[2],null]},{"type":"prepend","key":["k"],"value":[false]}`, `[false,{"x":1},true,[2],null]`},
 		{``, `{"type":"append","key":["k"],"value":[2,3]}`, `[2,3]`},
-		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`},
-		{`1`, ``, `1`},
+		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`}, {`1`, ``, `1`},
 	} {
 		s.send("DELETE", "keys/k", "")
 		if c.before != "" {
@@ -332,81 +329,50 @@ func TestFaultyRequests(t *testing.T) {
 	long, deep := strings.Repeat("x", 1025), strings.TrimSuffix(strings.Repeat("x/", 21), "/")
 	many := `[` + strings.TrimSuffix(strings.Repeat(`["a"],`, 1001), ",") + `]`
 	mutate := func(members string) string { return `{"mutations":[{"key":["m"],` + members + `}]}` }
-	for _, c := range []struct {
-		status           int
-		verb, path, body string
-		text             string
-	}{
-		{404, "GET", "keys/none", ``, "Key not found"},
-		{404, "GET", "nothing", ``, "nothing at this path"},
-		{405, "DELETE", "keys", ``, "DELETE"},
-		{405, "POST", "keys", `{}`, "POST"},
-		{405, "PATCH", "keys/a", ``, "PATCH"},
-		{400, "DELETE", "keys/a/", ``, "empty segment"},
-		{400, "DELETE", "keys//a", ``, "empty segment"},
-		{400, "GET", "keys/" + deep, ``, "the limit is 20"},
-		{400, "GET", "keys/" + long, ``, "the limit is 1024"},
-		{400, "GET", "keys/a?x=1", ``, "x"},
-		{400, "PUT", "keys/a", ``, "the body is missing"},
-		{400, "PUT", "keys/a", `{`, "not JSON"},
-		{400, "PUT", "keys/a", `{"a":1,"a":2}`, "twice"},
-		{413, "PUT", "keys/a", `"` + strings.Repeat("x", 1<<20) + `"`, "value: "},
-		{400, "PUT", "keys/a?expiresIn=0", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=1.5", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=3153600000001", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=1&expiresIn=2", `1`, "2 times"},
-		{400, "DELETE", "keys/a", `null`, "not an object"},
-		{400, "DELETE", "keys/a", `{"where":null}`, "no filter"},
-		{400, "DELETE", "keys/a", `{"where":{}}`, "at least one condition"},
-		{400, "DELETE", "keys/a", `{"where":{"n":{"$equals":1}}}`, "$equals"},
-		{400, "DELETE", "keys/a", `{"exakt":true}`, "exakt"},
-		{400, "POST", "keys/delete-batch", `{}`, "keys is missing"},
-		{400, "POST", "keys/delete-batch", `{"keys":[]}`, "keys is missing"},
-		{400, "POST", "keys/delete-batch", `{"keys":[[]]}`, "keys[0] has no parts"},
-		{400, "POST", "keys/delete-batch", `{"keys":["a"]}`, "keys[0]"},
-		{400, "POST", "keys/delete-batch", `{"keys":` + many + `}`, "the limit is 1000"},
-		{400, "POST", "keys/delete-batch", `{"keys":[["a"]],"where":{}}`, "at least one condition"},
-		{400, "POST", "keys/batch", `{"keys":` + many + `}`, "the limit is 1000"},
-		{400, "POST", "keys/batch", `{"keys":[["a"],["a",null]]}`, "keys[1][1] is null"},
-		{400, "POST", "keys/batch", `{"keys":[["a",{"b":1}]]}`, "keys[0][1]"},
-		{400, "POST", "keys/batch", `{"keys":[["a",1e999]]}`, "keys[0][1]"},
-		{400, "POST", "keys/batch", `{"keys":[["\ud800"]]}`, "keys[0][0]"},
-		{400, "POST", "keys/batch", `{"keys":[["` + long + `"]]}`, "keys[0][0] has 1025 characters"},
-		{400, "GET", "keys?limit=0", ``, "limit"},
-		{400, "GET", "keys?limit=x", ``, "limit"},
-		{400, "GET", "keys?limit=NaN", ``, "limit"},
-		{400, "GET", "keys?reverse=yes", ``, "reverse"},
-		{400, "GET", "keys?prefix=a%2F%2Fb", ``, "empty segment"},
-		{400, "GET", "keys?prefix=50%25", ``, "percent-encoded"},
-		{400, "GET", "keys?start=a&offset=1", ``, "offset"},
-		{400, "GET", "keys/paginate?cursor=x", ``, "cursor"},
-		{400, "POST", "keys/list", `{"where":{"n":{"$foo":1}}}`, "$foo"},
-		{400, "POST", "keys/list", `{"where":{"n":{}}}`, "n: "},
-		{400, "POST", "keys/list", `{"where":5}`, "object of conditions"},
-		{400, "POST", "keys/list", `{"limit":0}`, "limit"},
-		{400, "POST", "keys/list", `{"limit":"5"}`, "limit"},
-		{400, "POST", "keys/list", `{"prefix":"a"}`, "prefix"},
-		{400, "POST", "atomic", ``, "not JSON"},
-		{400, "POST", "atomic", `{}`, "mutations is missing"},
-		{400, "POST", "atomic", `{"mutations":[{}]}`, "mutations[0].key is missing"},
-		{400, "POST", "atomic", mutate(`"type":"multiply","value":1`), "mutations[0].type"},
-		{400, "POST", "atomic", mutate(`"type":"set"`), "mutations[0].value is missing"},
-		{400, "POST", "atomic", mutate(`"type":"sum"`), "mutations[0].value is missing"},
-		{400, "POST", "atomic", mutate(`"type":"sum","value":true`), "mutations[0].value is true"},
-		{400, "POST", "atomic", mutate(`"type":"sum","value":"0x10"`), "mutations[0].value"},
-		{400, "POST", "atomic", mutate(`"type":"append","value":1`), "must be an array"},
-		{400, "POST", "atomic", mutate(`"type":"set","value":1,"expiresIn":0`), "mutations[0].expiresIn"},
-		{400, "POST", "atomic", mutate(`"type":"delete","expiresIn":5`), "mutations[0].expiresIn"},
-		{400, "POST", "atomic", mutate(`"type":"set","value":1,"ttl":5`), "ttl"},
-		{400, "POST", "atomic", `{"checks":[{"key":["a"]}],"mutations":[]}`, "checks[0].versionstamp"},
-		{400, "POST", "atomic", `{"checks":[{"key":["a"],"versionstamp":7}],"mutations":[]}`, "checks[0].versionstamp"},
-		{400, "POST", "atomic", `{"checks":[` + strings.Repeat(`{},`, 100) + `{}],"mutations":[]}`, "the limit is 100"},
-		{400, "POST", "atomic", `{"mutations":[` + strings.Repeat(`{},`, 1000) + `{}]}`, "the limit is 1000"},
-		{400, "POST", "atomic", `{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]"},
-		{400, "POST", "atomic", `{"mutations":[{"type":"append","key":["text"],"value":[1]}]}`, "mutations[0]"},
-	} {
-		s.want(c.status, c.text, c.verb, c.path, c.body)
-	}
+	s.paths(404, "GET", ``, "keys/none", "Key not found", "nothing", "nothing at this path")
+	s.want(405, "DELETE", "DELETE", "keys", ``)
+	s.want(405, "POST", "POST", "keys", `{}`)
+	s.want(405, "PATCH", "PATCH", "keys/a", ``)
+	s.paths(400, "DELETE", ``, "keys/a/", "empty segment", "keys//a", "empty segment")
+	s.paths(400, "GET", ``, "keys/"+deep, "the limit is 20", "keys/"+long, "the limit is 1024",
+		"keys/a?x=1", "x")
+	s.want(400, "the body is missing", "PUT", "keys/a", ``)
+	s.bodies(400, "PUT", "keys/a", `{`, "not JSON", `{"a":1,"a":2}`, "twice")
+	s.want(413, "value: ", "PUT", "keys/a", `"`+strings.Repeat("x", 1<<20)+`"`)
+	s.paths(400, "PUT", `1`, "keys/a?expiresIn=0", "expiresIn", "keys/a?expiresIn=1.5", "expiresIn",
+		"keys/a?expiresIn=3153600000001", "expiresIn", "keys/a?expiresIn=1&expiresIn=2", "2 times")
+	s.bodies(400, "DELETE", "keys/a", `null`, "not an object", `{"where":null}`, "no filter",
+		`{"where":{}}`, "at least one condition", `{"where":{"n":{"$equals":1}}}`, "$equals", `{"exakt":true}`, "exakt")
+	s.bodies(400, "POST", "keys/delete-batch", `{}`, "keys is missing", `{"keys":[]}`, "keys is missing",
+		`{"keys":[[]]}`, "keys[0] has no parts", `{"keys":["a"]}`, "keys[0]",
+		`{"keys":`+many+`}`, "the limit is 1000", `{"keys":[["a"]],"where":{}}`, "at least one condition")
+	s.bodies(400, "POST", "keys/batch", `{"keys":`+many+`}`, "the limit is 1000",
+		`{"keys":[["a"],["a",null]]}`, "keys[1][1] is null", `{"keys":[["a",{"b":1}]]}`, "keys[0][1]",
+		`{"keys":[["a",1e999]]}`, "keys[0][1]", `{"keys":[["\ud800"]]}`, "keys[0][0]",
+		`{"keys":[["`+long+`"]]}`, "keys[0][0] has 1025 characters")
+	s.paths(400, "GET", ``, "keys?limit=0", "limit", "keys?limit=x", "limit", "keys?limit=NaN", "limit",
+		"keys?reverse=yes", "reverse", "keys?prefix=a%2F%2Fb", "empty segment", "keys?prefix=50%25", "percent-encoded",
+		"keys?start=a&offset=1", "offset", "keys/paginate?cursor=x", "cursor")
+	s.bodies(400, "POST", "keys/list", `{"where":{"n":{"$foo":1}}}`, "$foo", `{"where":{"n":{}}}`, "n: ",
+		`{"where":5}`, "object of conditions", `{"limit":0}`, "limit", `{"limit":"5"}`, "limit",
+		`{"prefix":"a"}`, "prefix")
+	s.want(400, "not JSON", "POST", "atomic", ``)
+	s.bodies(400, "POST", "atomic", `{}`, "mutations is missing",
+		`{"mutations":[{}]}`, "mutations[0].key is missing", mutate(`"type":"multiply","value":1`), "mutations[0].type",
+		mutate(`"type":"set"`), "mutations[0].value is missing",
+		mutate(`"type":"sum"`), "mutations[0].value is missing",
+		mutate(`"type":"sum","value":true`), "mutations[0].value is true",
+		mutate(`"type":"sum","value":"0x10"`), "mutations[0].value",
+		mutate(`"type":"append","value":1`), "must be an array",
+		mutate(`"type":"set","value":1,"expiresIn":0`), "mutations[0].expiresIn",
+		mutate(`"type":"delete","expiresIn":5`), "mutations[0].expiresIn",
+		mutate(`"type":"set","value":1,"ttl":5`), "ttl",
+		`{"checks":[{"key":["a"]}],"mutations":[]}`, "checks[0].versionstamp",
+		`{"checks":[{"key":["a"],"versionstamp":7}],"mutations":[]}`, "checks[0].versionstamp",
+		`{"checks":[`+strings.Repeat(`{},`, 100)+`{}],"mutations":[]}`, "the limit is 100",
+		`{"mutations":[`+strings.Repeat(`{},`, 1000)+`{}]}`, "the limit is 1000",
+		`{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]",
+		`{"mutations":[{"type":"append","key":["text"],"value":[1]}]}`, "mutations[0]")
 	if w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain"); w.Code != 415 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

@@ -38,53 +38,32 @@ func TestMetrics(t *testing.T) {
 	if kind := w.Header().Get("Content-Type"); w.Code != 200 || kind != "text/plain; version=0.0.4" {
 		t.Errorf("%d %s", w.Code, kind)
 	}
-	want := `# HELP keyval_operations_total Total operations by type
-# TYPE keyval_operations_total counter
-keyval_operations_total{operation="get"} 1
-keyval_operations_total{operation="queue_ack"} 1
-keyval_operations_total{operation="queue_dlq"} 1
-keyval_operations_total{operation="queue_enqueue"} 3
-keyval_operations_total{operation="queue_nack"} 1
-keyval_operations_total{operation="queue_poll"} 2
-keyval_operations_total{operation="set"} 3
-# HELP keyval_operation_errors_total Total errors by operation type
-# TYPE keyval_operation_errors_total counter
-keyval_operation_errors_total{operation="get"} 0
-keyval_operation_errors_total{operation="queue_ack"} 0
-keyval_operation_errors_total{operation="queue_dlq"} 1
-keyval_operation_errors_total{operation="queue_enqueue"} 0
-keyval_operation_errors_total{operation="queue_nack"} 0
-keyval_operation_errors_total{operation="queue_poll"} 0
-keyval_operation_errors_total{operation="set"} 1
-# HELP keyval_operation_duration_ms Duration of requests by operation type, in milliseconds
-# TYPE keyval_operation_duration_ms histogram
-`
-	for _, o := range []struct {
-		name string
-		n    int
-	}{{"get", 1}, {"queue_ack", 1}, {"queue_enqueue", 3}, {"queue_nack", 1}, {"queue_poll", 2}, {"set", 3}} {
-		for _, le := range []int{1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000} {
-			want += fmt.Sprintf("keyval_operation_duration_ms_bucket{operation=%q,le=\"%d\"} N\n", o.name, le)
+	want := ""
+	family := func(name, help, kind string, samples ...string) {
+		want += "# HELP keyval_" + name + " " + help + "\n# TYPE keyval_" + name + " " + kind + "\n"
+		for _, sample := range samples {
+			want += "keyval_" + name + sample + "\n"
 		}
-		want += fmt.Sprintf("keyval_operation_duration_ms_bucket{operation=%q,le=\"+Inf\"} %d\n", o.name, o.n)
-		want += fmt.Sprintf("keyval_operation_duration_ms_sum{operation=%q} MS\nkeyval_operation_duration_ms_count{operation=%q} %d\n", o.name, o.name, o.n)
 	}
-	want += `# HELP keyval_queue_pending Pending messages in queue
-# TYPE keyval_queue_pending gauge
-keyval_queue_pending 1
-# HELP keyval_queue_processing Messages being processed
-# TYPE keyval_queue_processing gauge
-keyval_queue_processing 0
-# HELP keyval_queue_dlq Messages in dead letter queue
-# TYPE keyval_queue_dlq gauge
-keyval_queue_dlq 1
-# HELP keyval_queue_total Total messages in queue
-# TYPE keyval_queue_total gauge
-keyval_queue_total 2
-# HELP keyval_entries_total Total entries in store
-# TYPE keyval_entries_total gauge
-keyval_entries_total 2
-`
+	family("operations_total", "Total operations by type", "counter", `{operation="get"} 1`, `{operation="queue_ack"} 1`, `{operation="queue_dlq"} 1`,
+		`{operation="queue_enqueue"} 3`, `{operation="queue_nack"} 1`, `{operation="queue_poll"} 2`, `{operation="set"} 3`)
+	family("operation_errors_total", "Total errors by operation type", "counter", `{operation="get"} 0`, `{operation="queue_ack"} 0`, `{operation="queue_dlq"} 1`,
+		`{operation="queue_enqueue"} 0`, `{operation="queue_nack"} 0`, `{operation="queue_poll"} 0`, `{operation="set"} 1`)
+	var times []string
+	for i, name := range []string{"get", "queue_ack", "queue_enqueue", "queue_nack", "queue_poll", "set"} {
+		for _, le := range []int{1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000} {
+			times = append(times, fmt.Sprintf("_bucket{operation=%q,le=\"%d\"} N", name, le))
+		}
+		n := []int{1, 1, 3, 1, 2, 3}[i]
+		times = append(times, fmt.Sprintf("_bucket{operation=%q,le=\"+Inf\"} %d", name, n),
+			fmt.Sprintf("_sum{operation=%q} MS", name), fmt.Sprintf("_count{operation=%q} %d", name, n))
+	}
+	family("operation_duration_ms", "Duration of requests by operation type, in milliseconds", "histogram", times...)
+	family("queue_pending", "Pending messages in queue", "gauge", " 1")
+	family("queue_processing", "Messages being processed", "gauge", " 0")
+	family("queue_dlq", "Messages in dead letter queue", "gauge", " 1")
+	family("queue_total", "Total messages in queue", "gauge", " 2")
+	family("entries_total", "Total entries in store", "gauge", " 2")
 	if got := took(w.Body.String()); got != want {
 		t.Error(got)
 	}

@@ -98,25 +98,17 @@ func (s *store) fail() string {
 
 func TestFaultyRequestsOfTheQueue(t *testing.T) {
 	s := open(t)
-	for _, c := range [][4]string{
-		{"POST", "queue/enqueue", `{}`, "value is missing"},
-		{"POST", "queue/enqueue", `{"value":1,"options":{"delay":-1}}`, "options.delay"},
-		{"POST", "queue/enqueue", `{"value":1,"options":{"delay":2592000001}}`, "options.delay"},
-		{"POST", "queue/enqueue", `{"value":1,"options":{"delay":"5"}}`, "delay"},
-		{"POST", "queue/enqueue", `{"value":1,"options":{"backoffSchedule":[-1]}}`, "options.backoffSchedule[0]"},
-		{"POST", "queue/enqueue", `{"value":1,"options":{"keysIfUndelivered":[[]]}}`, "options.keysIfUndelivered[0]"},
-		{"POST", "queue/enqueue", `{"value":1,"options":{"keysIfUndelivered":[["a",{"$bytes":"AP8="}]]}}`, "options.keysIfUndelivered[0]"},
-		{"POST", "queue/enqueue", `{"value":1,"priority":5}`, "priority"},
-		{"POST", "queue/ack", `{}`, "non-empty string"},
-		{"POST", "queue/ack", `{"id":7}`, "id"},
-		{"POST", "queue/nack", `{"id":""}`, "non-empty string"},
-		{"GET", "queue/dlq?offset=-1", ``, "offset"},
-		{"GET", "queue/dlq?offset=10001", ``, "offset"},
-		{"GET", "queue/dlq?limit=0", ``, "limit"},
-		{"GET", "queue/poll?limit=5", ``, "limit"},
-	} {
-		s.want(400, c[3], c[0], c[1], c[2])
-	}
+	s.bodies(400, "POST", "queue/enqueue", `{}`, "value is missing",
+		`{"value":1,"options":{"delay":-1}}`, "options.delay",
+		`{"value":1,"options":{"delay":2592000001}}`, "options.delay", `{"value":1,"options":{"delay":"5"}}`, "delay",
+		`{"value":1,"options":{"backoffSchedule":[-1]}}`, "options.backoffSchedule[0]",
+		`{"value":1,"options":{"keysIfUndelivered":[[]]}}`, "options.keysIfUndelivered[0]",
+		`{"value":1,"options":{"keysIfUndelivered":[["a",{"$bytes":"AP8="}]]}}`, "options.keysIfUndelivered[0]",
+		`{"value":1,"priority":5}`, "priority")
+	s.bodies(400, "POST", "queue/ack", `{}`, "non-empty string", `{"id":7}`, "id")
+	s.bodies(400, "POST", "queue/nack", `{"id":""}`, "non-empty string")
+	s.paths(400, "GET", ``, "queue/dlq?offset=-1", "offset", "queue/dlq?offset=10001", "offset",
+		"queue/dlq?limit=0", "limit", "queue/poll?limit=5", "limit")
 	s.want(405, "HEAD", "HEAD", "queue/poll", "")
 	if w := s.send("GET", "queue/poll", "", "Sec-Fetch-Site: cross-site"); w.Code != 403 {
 		t.Errorf("%d %s", w.Code, w.Body)

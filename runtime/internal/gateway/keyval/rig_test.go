@@ -139,3 +139,19 @@ func (s *store) call(method, input string) string {
 	}
 	return string(r.Output)
 }
+
+// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of the errors by turns.
+func (s *store) bodies(status int, verb, path string, bodies ...string) {
+	s.t.Helper()
+	for i := 0; i < len(bodies); i += 2 {
+		s.want(status, bodies[i+1], verb, path, bodies[i])
+	}
+}
+
+// paths wants requests to be refused with a status: paths and texts of the errors by turns.
+func (s *store) paths(status int, verb, body string, paths ...string) {
+	s.t.Helper()
+	for i := 0; i < len(paths); i += 2 {
+		s.want(status, paths[i+1], verb, paths[i], body)
+	}
+}

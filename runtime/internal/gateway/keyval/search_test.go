@@ -69,41 +69,27 @@ func TestFaultySearches(t *testing.T) {
 	s.want(404, "", "DELETE", "indexes?prefix=p", "") // there is no actor
 	s.want(404, "", "GET", "search?prefix=p&query=x", "")
 	s.exactly(ok, "POST", "indexes", `{"prefix":["p"],"options":{"fields":["a"]}}`)
-	for _, c := range []struct {
-		status                 int
-		verb, path, body, text string
-	}{
-		{400, "POST", "indexes", `{"options":{"fields":["a"]}}`, "prefix is missing"},
-		{400, "POST", "indexes", `{"prefix":null,"options":{"fields":["a"]}}`, "prefix is no array"},
-		{400, "POST", "indexes", `{"prefix":["q"]}`, "at least one field"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":[]}}`, "at least one field"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":["a","a"]}}`, "fields[1]"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":["a b"]}}`, "fields[0]"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":[1]}}`, "fields"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":["a"],"tokenize":"latin"}}`, "the tokenizer"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":["a"]},"fields":["b"]}`, "beside it"},
-		{400, "POST", "indexes", `{"prefix":["q"],"options":{"fields":["a"],"stem":true}}`, "stem"},
-		{400, "GET", "indexes?prefix=p", ``, "prefix"},
-		{400, "DELETE", "indexes", ``, "Missing 'prefix'"},
-		{400, "DELETE", "indexes", `{}`, "prefix is missing"},
-		{400, "DELETE", "indexes", `{"prefix":`, "not JSON"},
-		{400, "DELETE", "indexes?prefix=p", `{"prefix":["q"]}`, "both in the URL"},
-		{400, "GET", "search?query=x", ``, "Missing 'prefix'"},
-		{400, "GET", "search?prefix=p", ``, "query is missing"},
-		{400, "GET", "search?prefix=p&query=%22", ``, "query"}, // a query is no syntax of the database
-		{400, "GET", "search?prefix=p&query=none:hi", ``, "query"},
-		{400, "GET", "search?prefix=p&query=x&limit=0", ``, "limit"},
-		{400, "GET", "search?prefix=p&query=x&where=y", ``, "where"},
-		{400, "POST", "search", `{"query":"x"}`, "prefix is missing"},
-		{400, "POST", "search", `{"prefix":["p"]}`, "query is missing"},
-		{400, "POST", "search", `{"prefix":["p"],"query":7}`, "query"},
-		{400, "POST", "search", `{"prefix":["p"],"query":"x","options":{"limit":-1}}`, "limit"},
-		{400, "POST", "search", `{"prefix":["p"],"query":"x","options":{"where":{"n":{"$foo":1}}}}`, "$foo"},
-		{400, "POST", "search", `{"prefix":["p"],"query":"x","options":{"limit":1},"where":{}}`, "beside it"},
-		{405, "PUT", "indexes", `{}`, "PUT"},
-		{405, "DELETE", "search", ``, "DELETE"},
-	} {
-		s.want(c.status, c.text, c.verb, c.path, c.body)
-	}
+	s.bodies(400, "POST", "indexes", `{"options":{"fields":["a"]}}`, "prefix is missing",
+		`{"prefix":null,"options":{"fields":["a"]}}`, "prefix is no array", `{"prefix":["q"]}`, "at least one field",
+		`{"prefix":["q"],"options":{"fields":[]}}`, "at least one field",
+		`{"prefix":["q"],"options":{"fields":["a","a"]}}`, "fields[1]",
+		`{"prefix":["q"],"options":{"fields":["a b"]}}`, "fields[0]",
+		`{"prefix":["q"],"options":{"fields":[1]}}`, "fields",
+		`{"prefix":["q"],"options":{"fields":["a"],"tokenize":"latin"}}`, "the tokenizer",
+		`{"prefix":["q"],"options":{"fields":["a"]},"fields":["b"]}`, "beside it",
+		`{"prefix":["q"],"options":{"fields":["a"],"stem":true}}`, "stem")
+	s.want(400, "prefix", "GET", "indexes?prefix=p", ``)
+	s.want(400, "Missing 'prefix'", "DELETE", "indexes", ``)
+	s.bodies(400, "DELETE", "indexes", `{}`, "prefix is missing", `{"prefix":`, "not JSON")
+	s.want(400, "both in the URL", "DELETE", "indexes?prefix=p", `{"prefix":["q"]}`)
+	s.paths(400, "GET", ``, "search?query=x", "Missing 'prefix'", "search?prefix=p", "query is missing",
+		"search?prefix=p&query=%22", "query", "search?prefix=p&query=none:hi", "query",
+		"search?prefix=p&query=x&limit=0", "limit", "search?prefix=p&query=x&where=y", "where")
+	s.bodies(400, "POST", "search", `{"query":"x"}`, "prefix is missing", `{"prefix":["p"]}`, "query is missing",
+		`{"prefix":["p"],"query":7}`, "query", `{"prefix":["p"],"query":"x","options":{"limit":-1}}`, "limit",
+		`{"prefix":["p"],"query":"x","options":{"where":{"n":{"$foo":1}}}}`, "$foo",
+		`{"prefix":["p"],"query":"x","options":{"limit":1},"where":{}}`, "beside it")
+	s.want(405, "PUT", "PUT", "indexes", `{}`)
+	s.want(405, "DELETE", "DELETE", "search", ``)
 	s.exactly(`[{"prefix":["p"],"fields":["a"],"tokenize":"unicode61","status":"ready"}]`, "GET", "indexes", "")
 }

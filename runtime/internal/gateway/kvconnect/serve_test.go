@@ -128,16 +128,12 @@ func TestRangesAreRead(t *testing.T) {
 		bounds []byte
 		want   []string
 	}{
-		{bounds(nil, end, 1000, 0), all},
-		{bounds([]byte{}, end, 3, 0), all[:3]},
-		{bounds(nil, end, 2, 1), []string{all[6], all[5]}},
-		{bounds(key("a"), end, 1, 0), all[1:2]},
+		{bounds(nil, end, 1000, 0), all}, {bounds([]byte{}, end, 3, 0), all[:3]},
+		{bounds(nil, end, 2, 1), []string{all[6], all[5]}}, {bounds(key("a"), end, 1, 0), all[1:2]},
 		{bounds(key("a", "none"), end, 1, 0), all[2:3]}, // a get of a key that is not there reads the next
-		{bounds(key("a"), append(key("a"), 0xFF), 9, 0), all[1:3]},
-		{bounds([]byte{2}, []byte{3}, 9, 0), all[1:4]},
+		{bounds(key("a"), append(key("a"), 0xFF), 9, 0), all[1:3]}, {bounds([]byte{2}, []byte{3}, 9, 0), all[1:4]},
 		{bounds([]byte("\x02a"), []byte("\x02a\x00\x21"), 9, 0), all[1:2]},
-		{bounds(key("b"), key("a"), 9, 0), []string{}},
-		{bounds(key("a"), key("a"), 9, 0), []string{}},
+		{bounds(key("b"), key("a"), 9, 0), []string{}}, {bounds(key("a"), key("a"), 9, 0), []string{}},
 		{bounds(nil, nil, 9, 0), []string{}},
 		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 1), []string{}},
 	} {
@@ -195,15 +191,11 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 	for _, c := range []struct{ encoding, value, want string }{
 		{"json", `{"a":[1,-1.5,"x",null,true]}`, "01 " + document},
 		{"json", `9007199254740993`, "01 " + hex.EncodeToString(bigint(9007199254740993))},
-		{"json", `2`, "01 ff0f4904"},
-		{"json", `1e999`, "03 3165393939"},
+		{"json", `2`, "01 ff0f4904"}, {"json", `1e999`, "03 3165393939"},
 		{"integer", `2`, "01 " + hex.EncodeToString(bigint(2))},
-		{"integer", `-2`, "01 " + hex.EncodeToString(bigint(-2))},
-		{"text", `"ü"`, "01 ff0f2201fc"},
-		{"bytes", `{"$bytes":"AP8="}`, "03 00ff"},
-		{"u64", `258`, "02 0201000000000000"},
-		{"v8", `{"$v8":"/w9UVA=="}`, "01 ff0f5454"},
-		{"cbor", `{"$cbor":"gQE="}`, "01 ff0f410149022400" + "01"},
+		{"integer", `-2`, "01 " + hex.EncodeToString(bigint(-2))}, {"text", `"ü"`, "01 ff0f2201fc"},
+		{"bytes", `{"$bytes":"AP8="}`, "03 00ff"}, {"u64", `258`, "02 0201000000000000"},
+		{"v8", `{"$v8":"/w9UVA=="}`, "01 ff0f5454"}, {"cbor", `{"$cbor":"gQE="}`, "01 ff0f410149022400" + "01"},
 	} {
 		if out := d.call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
 			t.Error(out)

@@ -170,3 +170,12 @@ func (s *store) tok(input string) *store {
 	other.token = out.Token
 	return &other
 }
+
+// bodies wants some bodies to be refused with a status and the name of an error: bodies and texts of the errors by turns.
+func (s *store) bodies(status int, name string, bodies ...string) {
+	s.t.Helper()
+	for i := 0; i < len(bodies); i += 2 {
+		code, got := s.send(bodies[i])
+		s.failed(code, got, status, name, bodies[i+1], bodies[i])
+	}
+}

@@ -148,53 +148,41 @@ func TestFaultyRequests(t *testing.T) {
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":1}}`)
 	before := s.call("kv.list", `{}`)
 	many := strings.Repeat(`"a",`, 1000) + `"a"`
-	for _, c := range []struct {
-		status           int
-		name, text, body string
-	}{
-		{400, "InvalidInput", "not JSON", ``},
-		{400, "InvalidInput", "not JSON", `{"command":{"KvPut":{"key":"k","value":NaN}}}`},
-		{400, "InvalidInput", "not an object", `null`},
-		{400, "InvalidInput", "an object is expected", ` "KvList"`},
-		{400, "InvalidInput", "command is missing", `{}`},
-		{400, "InvalidInput", `unknown field \"comand\"`, `{"comand":{"KvList":{}}}`},
-		{400, "InvalidInput", "session has 0 bytes", `{"session":"","command":"TxnInfo"}`},
-		{400, "InvalidInput", "session has 256 bytes", `{"session":"` + strings.Repeat("s", 256) + `","command":"TxnInfo"}`},
-		{400, "InvalidInput", "command is an object with one member", `{"command":7}`},
-		{400, "InvalidInput", "command is an object with one member", `{"command":{}}`},
-		{400, "InvalidInput", "command is an object with one member", `{"command":{"KvList":{},"KvCount":{}}}`},
-		{400, "InvalidInput", "given twice", `{"command":{"KvList":{},"KvList":{}}}`},
-		{400, "InvalidInput", "given twice", `{"command":{"KvPut":{"key":"a","value":{"x":1,"x":2}}}}`},
-		{400, "InvalidInput", `command \"KvDrop\" is not known; known are: BranchCreate, BranchDelete`, `{"command":{"KvDrop":{}}}`},
-		{400, "InvalidInput", `is not known`, `{"command":"\u003cb>"}`},
-		{400, "InvalidInput", "command.KvList is not an object", `{"command":{"KvList":[]}}`},
-		{400, "InvalidInput", `unknown field \"ttl\"`, `{"command":{"KvPut":{"key":"k","value":1,"ttl":5}}}`},
-		{400, "InvalidInput", `unknown field \"entries[0].ttl\"`, `{"command":{"KvBatchPut":{"entries":[{"key":"k","value":1,"ttl":5}]}}}`},
-		{400, "InvalidInput", "key must not be empty", `{"command":{"KvPut":{"value":1}}}`},
-		{400, "InvalidInput", "value is missing", `{"command":{"KvPut":{"key":"k"}}}`},
-		{400, "InvalidInput", `KvGet: the value of \"key\" does not fit`, `{"command":{"KvGet":{"key":7}}}`},
-		{400, "InvalidInput", `\"keys[1]\" does not fit`, `{"command":{"KvBatchGet":{"keys":["a",null]}}}`},
-		{400, "InvalidInput", "branch has 0 bytes", `{"command":{"KvGet":{"branch":"","key":"k"}}}`},
-		{400, "InvalidInput", "space has 0 bytes", `{"command":{"KvGet":{"space":"","key":"k"}}}`},
-		{400, "InvalidInput", "space has 256 bytes", `{"command":{"KvList":{"space":"` + strings.Repeat("s", 256) + `"}}}`},
-		{400, "InvalidInput", "space must not contain NUL", `{"command":{"KvList":{"space":"a\u0000"}}}`},
-		{404, "BranchNotFound", `\"nowhere\"`, `{"command":{"KvGet":{"branch":"nowhere","key":"k"}}}`},
-		{404, "BranchNotFound", `\"nowhere\"`, `{"command":{"TxnBegin":{"branch":"nowhere"}}}`},
-		{400, "InvalidInput", "limit", `{"command":{"KvList":{"limit":1.5}}}`},
-		{400, "InvalidInput", "at_version is 0", `{"command":{"KvGet":{"key":"k","at_version":0}}}`},
-		{400, "InvalidInput", "at_version", `{"command":{"KvGet":{"key":"k","at_version":99}}}`},
-		{400, "InvalidInput", "both given", `{"command":{"KvGet":{"key":"k","at_version":1,"as_of":1}}}`},
-		{400, "InvalidInput", "keys[1] must not be empty", `{"command":{"KvBatchExists":{"keys":["a",""]}}}`},
-		{413, "CapacityExceeded", "1000", `{"command":{"KvBatchGet":{"keys":[` + many + `]}}}`},
-		{413, "CapacityExceeded", "10000", `{"command":{"KvBatchDelete":{"keys":[` + many + strings.Repeat(","+many, 9) + `]}}}`},
-		{413, "CapacityExceeded", "bytes of the value", `{"command":{"KvPut":{"key":"k","value":"` + strings.Repeat("x", 1<<20) + `"}}}`},
-		{409, "TransactionNotActive", "TxnBegin", `{"command":"TxnCommit"}`},
-		{400, "InvalidInput", `unknown field \"x\"`, `{"command":{"TxnCommit":{"x":1}}}`},
-		{400, "InvalidInput", "options", `{"command":{"TxnBegin":{"options":{"read_only":1}}}}`},
-	} {
-		code, got := s.send(c.body)
-		s.failed(code, got, c.status, c.name, c.text, c.body)
-	}
+	s.bodies(400, "InvalidInput", ``, "not JSON", `{"command":{"KvPut":{"key":"k","value":NaN}}}`, "not JSON",
+		`null`, "not an object", ` "KvList"`, "an object is expected", `{}`, "command is missing",
+		`{"comand":{"KvList":{}}}`, `unknown field \"comand\"`,
+		`{"session":"","command":"TxnInfo"}`, "session has 0 bytes",
+		`{"session":"`+strings.Repeat("s", 256)+`","command":"TxnInfo"}`, "session has 256 bytes",
+		`{"command":7}`, "command is an object with one member",
+		`{"command":{}}`, "command is an object with one member",
+		`{"command":{"KvList":{},"KvCount":{}}}`, "command is an object with one member",
+		`{"command":{"KvList":{},"KvList":{}}}`, "given twice",
+		`{"command":{"KvPut":{"key":"a","value":{"x":1,"x":2}}}}`, "given twice",
+		`{"command":{"KvDrop":{}}}`, `command \"KvDrop\" is not known; known are: BranchCreate, BranchDelete`,
+		`{"command":"\u003cb>"}`, `is not known`, `{"command":{"KvList":[]}}`, "command.KvList is not an object",
+		`{"command":{"KvPut":{"key":"k","value":1,"ttl":5}}}`, `unknown field \"ttl\"`,
+		`{"command":{"KvBatchPut":{"entries":[{"key":"k","value":1,"ttl":5}]}}}`, `unknown field \"entries[0].ttl\"`,
+		`{"command":{"KvPut":{"value":1}}}`, "key must not be empty",
+		`{"command":{"KvPut":{"key":"k"}}}`, "value is missing",
+		`{"command":{"KvGet":{"key":7}}}`, `KvGet: the value of \"key\" does not fit`,
+		`{"command":{"KvBatchGet":{"keys":["a",null]}}}`, `\"keys[1]\" does not fit`,
+		`{"command":{"KvGet":{"branch":"","key":"k"}}}`, "branch has 0 bytes",
+		`{"command":{"KvGet":{"space":"","key":"k"}}}`, "space has 0 bytes",
+		`{"command":{"KvList":{"space":"`+strings.Repeat("s", 256)+`"}}}`, "space has 256 bytes",
+		`{"command":{"KvList":{"space":"a\u0000"}}}`, "space must not contain NUL")
+	s.bodies(404, "BranchNotFound", `{"command":{"KvGet":{"branch":"nowhere","key":"k"}}}`, `\"nowhere\"`,
+		`{"command":{"TxnBegin":{"branch":"nowhere"}}}`, `\"nowhere\"`)
+	s.bodies(400, "InvalidInput", `{"command":{"KvList":{"limit":1.5}}}`, "limit",
+		`{"command":{"KvGet":{"key":"k","at_version":0}}}`, "at_version is 0",
+		`{"command":{"KvGet":{"key":"k","at_version":99}}}`, "at_version",
+		`{"command":{"KvGet":{"key":"k","at_version":1,"as_of":1}}}`, "both given",
+		`{"command":{"KvBatchExists":{"keys":["a",""]}}}`, "keys[1] must not be empty")
+	s.bodies(413, "CapacityExceeded", `{"command":{"KvBatchGet":{"keys":[`+many+`]}}}`, "1000",
+		`{"command":{"KvBatchDelete":{"keys":[`+many+strings.Repeat(","+many, 9)+`]}}}`, "10000",
+		`{"command":{"KvPut":{"key":"k","value":"`+strings.Repeat("x", 1<<20)+`"}}}`, "bytes of the value")
+	s.bodies(409, "TransactionNotActive", `{"command":"TxnCommit"}`, "TxnBegin")
+	s.bodies(400, "InvalidInput", `{"command":{"TxnCommit":{"x":1}}}`, `unknown field \"x\"`,
+		`{"command":{"TxnBegin":{"options":{"read_only":1}}}}`, "options")
 	for _, c := range []struct {
 		status     int
 		verb, path string
