@@ -23,9 +23,14 @@ func TestMetrics(t *testing.T) {
 	s.want(404, "", "GET", "keys/absent", "") // which is no error
 	s.want(400, "", "PUT", "keys/a", `{`)
 	s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
-	id, _ := s.poll()
-	s.exactly(`{"ok":true}`, "POST", "queue/ack", `{"id":"`+id+`"}`)
-	s.exactly(`{"ok":true}`, "POST", "queue/nack", `{"id":"`+s.fail()+`"}`)
+	settle := func(verb string) {
+		var out struct{ Message struct{ ID string } }
+		s.decode(s.want(200, "", "GET", "queue/poll", ""), &out)
+		s.exactly(`{"ok":true}`, "POST", "queue/"+verb, `{"id":"`+out.Message.ID+`"}`)
+	}
+	settle("ack")
+	s.want(200, "", "POST", "queue/enqueue", `{"value":1,"options":{"backoffSchedule":[]}}`)
+	settle("nack")
 	s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
 	const operations = `{"operations":{"operations":{"get":{"count":1,"errors":0,"avgLatencyMs":MS},"queue_ack":{"count":1,"errors":0,"avgLatencyMs":MS},` +
 		`"queue_dlq":{"count":1,"errors":1},"queue_enqueue":{"count":3,"errors":0,"avgLatencyMs":MS},"queue_nack":{"count":1,"errors":0,"avgLatencyMs":MS},` +
