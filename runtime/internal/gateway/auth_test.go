@@ -69,9 +69,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
 		w, ok := everyRoute[rt]
-		if !ok {
-			t.Fatalf("paths has no path of route %d", rt)
-		}
+		fatalIf(t, !ok, "paths has no path of route %d", rt)
 		paths = append(paths, w.path)
 	}
 	paths = append(paths, "/actors/room/a/-/audit", "/nothing", "/actors/", "/actors/room/a", "/actors//-/", "/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/", "/kv/a", "/kv/", "/actors/room/a/-/kv/watch")
@@ -82,9 +80,8 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 			}
 			for _, f := range faults {
 				w := ask(g, method, path+f.query, f.body, f.header)
-				if w.Code != 401 || errorOf(t, w).Message != "a bearer token is required" || w.Header().Get("WWW-Authenticate") == "" {
-					t.Errorf("%s %s%s with %q: %d %q", method, path, f.query, f.header, w.Code, w.Body)
-				}
+				errorIf(t, w.Code != 401 || errorOf(t, w).Message != "a bearer token is required" || w.Header().Get("WWW-Authenticate") == "",
+					"%s %s%s with %q: %d %q", method, path, f.query, f.header, w.Code, w.Body)
 			}
 		}
 	}
@@ -104,9 +101,8 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 				if f.header == "Sec-Fetch-Site: cross-site" && w.Code == 403 {
 					continue
 				}
-				if w.Code != 401 || !strings.Contains(w.Body.String(), "who are you?") || asked != 1 {
-					t.Errorf("%s %s%s with %q: %d %q, asked %d times", method, everyRoute[rt].path, f.query, f.header, w.Code, w.Body, asked)
-				}
+				errorIf(t, w.Code != 401 || !strings.Contains(w.Body.String(), "who are you?") || asked != 1,
+					"%s %s%s with %q: %d %q, asked %d times", method, everyRoute[rt].path, f.query, f.header, w.Code, w.Body, asked)
 			}
 		}
 	}

@@ -24,9 +24,8 @@ func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 		n, err := io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		server.Close()
-		if res.ProtoMajor == 2 != h2 || res.StatusCode != 200 || err == nil || n > 1<<20 {
-			t.Errorf("%s: %d, %d bytes, %v", res.Proto, res.StatusCode, n, err)
-		}
+		errorIf(t, res.ProtoMajor == 2 != h2 || res.StatusCode != 200 || err == nil || n > 1<<20,
+			"%s: %d, %d bytes, %v", res.Proto, res.StatusCode, n, err)
 	}
 }
 
@@ -47,8 +46,7 @@ func TestAQueryOfNoRowsIsRefused(t *testing.T) {
 	g := newGateway(t, setup{Databases: &fakeDatabases{}})
 	for limit, want := range map[string]int{``: 200, `,"limit":null`: 200, `,"limit":1`: 200, `,"limit":0`: 400} {
 		w := ask(g, "POST", "/query", `{"type":"room","sql":"SELECT 1"`+limit+`}`, "Content-Type: application/json")
-		if w.Code != want || want == 400 && !strings.Contains(w.Body.String(), `"field":"limit"`) {
-			t.Errorf("%q: %d %s", limit, w.Code, w.Body)
-		}
+		errorIf(t, w.Code != want || want == 400 && !strings.Contains(w.Body.String(), `"field":"limit"`),
+			"%q: %d %s", limit, w.Code, w.Body)
 	}
 }

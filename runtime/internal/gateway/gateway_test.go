@@ -31,15 +31,12 @@ func TestErrorsOfTheNodeReachTheClient(t *testing.T) {
 		node := failing(fmt.Errorf("wrapped: %w", host.Errorf(code, "why").With("a", "b").Retry()))
 		w := ask(newGateway(t, setup{Node: node}), "POST", "/actors/room/-/call/add", "")
 		e := errorOf(t, w)
-		if w.Code != serve.Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable {
-			t.Errorf("%s: %d %+v", code, w.Code, e)
-		}
-		if retry := w.Header().Get("Retry-After") != ""; retry != (w.Code == 429 || w.Code == 503) {
-			t.Errorf("%s: Retry-After is %q", code, w.Header().Get("Retry-After"))
-		}
-		if (w.Header().Get("WWW-Authenticate") != "") != (w.Code == 401) {
-			t.Errorf("%s: WWW-Authenticate is %q", code, w.Header().Get("WWW-Authenticate"))
-		}
+		errorIf(t, w.Code != serve.Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable,
+			"%s: %d %+v", code, w.Code, e)
+		retry := w.Header().Get("Retry-After") != ""
+		errorIf(t, retry != (w.Code == 429 || w.Code == 503), "%s: Retry-After is %q", code, w.Header().Get("Retry-After"))
+		errorIf(t, (w.Header().Get("WWW-Authenticate") != "") != (w.Code == 401),
+			"%s: WWW-Authenticate is %q", code, w.Header().Get("WWW-Authenticate"))
 	}
 }
 
@@ -47,9 +44,8 @@ func TestAPanicIsLoggedUnderItsID(t *testing.T) {
 	var log bytes.Buffer
 	g := newGateway(t, setup{Node: failing(nil), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	id := errorOf(t, ask(g, "POST", "/actors/room/-/call/add", "")).Metadata["error_id"]
-	if id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "the node was asked") {
-		t.Errorf("log: %q", &log)
-	}
+	errorIf(t, id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "the node was asked"),
+		"log: %q", &log)
 }
 
 func TestARegistryIsSharedByNoTwoFronts(t *testing.T) {
@@ -103,9 +99,8 @@ func TestBodiesWithEntriesMayBeLong(t *testing.T) {
 		{"room/a/-/call/echo", long(1001), 413}, {"open/a/-/call/echo", long(1 << 20), 200}, {"open/a/-/call/echo", long(16<<20 + 1), 413},
 		{"room/a/-/call/kv.commit", put(1 << 20), 404}, {"open/a/-/call/kv.commit", put(1 << 20), 200}, {"open/a/-/call/kv.commit", put(1<<20 + 1), 413},
 	} {
-		if w := ask(g, "POST", "/actors/"+tc.path, tc.body, "Content-Type: application/json"); w.Code != tc.status {
-			t.Errorf("%s with %d bytes: %d %.200s", tc.path, len(tc.body), w.Code, w.Body)
-		}
+		w := ask(g, "POST", "/actors/"+tc.path, tc.body, "Content-Type: application/json")
+		errorIf(t, w.Code != tc.status, "%s with %d bytes: %d %.200s", tc.path, len(tc.body), w.Code, w.Body)
 	}
 }
 
@@ -130,9 +125,7 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 			client := speaking(version, l)
 			defer client.CloseIdleConnections()
 			res, err := client.Get("http://localhost/actors/room/a/-/events")
-			if err != nil || res.ProtoMajor != version {
-				t.Fatal(res, err)
-			}
+			fatalIf(t, err != nil || res.ProtoMajor != version, "%v %v", res, err)
 			got := make(chan string, 1)
 			go func() {
 				text, err := io.ReadAll(res.Body)
@@ -141,9 +134,7 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			must(t, errOf(node.Call(t.Context(), &host.Request{Address: roomA, Method: "say", Codec: host.JSON, Input: []byte("1")})))
 			synctest.Wait()
-			if err := s.Shutdown(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, s.Shutdown(t.Context()))
 			<-served
 			text := <-got
 			if strings.Count(text, comment) < 2 || !strings.Contains(text, "event: said") || !strings.HasSuffix(text, "\n\n<nil>") ||
@@ -164,13 +155,10 @@ func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 			res, err := client.Post("http://localhost/actors/room/a/-/call/echo", "application/json", strings.NewReader("7"))
 			must(t, err)
 			body, err := io.ReadAll(res.Body)
-			if err != nil || res.ProtoMajor != version || string(body) != "7\n" {
-				t.Errorf("HTTP/%d: %s %q %v", version, res.Proto, body, err)
-			}
+			errorIf(t, err != nil || res.ProtoMajor != version || string(body) != "7\n",
+				"HTTP/%d: %s %q %v", version, res.Proto, body, err)
 			conn, _, err := websocket.Dial(t.Context(), "ws://localhost/actors/room/a/-/connect", &websocket.DialOptions{HTTPClient: client})
-			if (err == nil) != (version == 1) {
-				t.Errorf("HTTP/%d: a WebSocket: %v", version, err)
-			}
+			errorIf(t, (err == nil) != (version == 1), "HTTP/%d: a WebSocket: %v", version, err)
 			if err == nil {
 				conn.CloseNow()
 			}
@@ -181,21 +169,17 @@ func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 func TestAnEventIsEncodedOnceForAllItsReceivers(t *testing.T) {
 	e := host.EmittedEvent{Sequence: 18, Name: "said", Data: []byte("1"), Shared: new(host.SharedFrames)}
 	first := eventMessage(&e)
-	if again := eventMessage(&e); &first[0] != &again[0] {
-		t.Error("the second receiver's message is another one")
-	}
+	again := eventMessage(&e)
+	errorIf(t, &first[0] != &again[0], "the second receiver's message is another one")
 	e.Shared.Get(host.FrameSSE, func() []byte { return []byte("shared\n\n") })
-	if out := appendEmitted(nil, &e); string(out) != "shared\n\n" {
-		t.Errorf("%q", out)
-	}
+	out := appendEmitted(nil, &e)
+	errorIf(t, string(out) != "shared\n\n", "%q", out)
 }
 
 func TestEventTextCannotForgeFields(t *testing.T) {
 	got := string(serve.AppendField(nil, "\ndata: ", "a\nid: 9\r\r\nevent: x\r"))
 	want := "\ndata: a\ndata: id: 9\ndata: \ndata: event: x\ndata: "
-	if got != want {
-		t.Errorf("%q", got)
-	}
+	errorIf(t, got != want, "%q", got)
 }
 
 func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
@@ -207,11 +191,8 @@ func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 		want = append(want, f.Tag.Get("json"))
 	}
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("the body of connect has %v, want %v", got, want)
-	}
+	errorIf(t, !slices.Equal(got, want), "the body of connect has %v, want %v", got, want)
 	text := fmt.Sprint(post["parameters"])
-	if !strings.Contains(text, "/After]") || !strings.Contains(text, "/LastEventID]") {
-		t.Errorf("the position of connect is not among %v", text)
-	}
+	errorIf(t, !strings.Contains(text, "/After]") || !strings.Contains(text, "/LastEventID]"),
+		"the position of connect is not among %v", text)
 }

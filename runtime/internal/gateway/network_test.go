@@ -124,9 +124,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 			defer ws.CloseNow()
 			ws.SetReadLimit(-1)
 			say := func(text string) {
-				if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
-					t.Error(err)
-				}
+				must(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
 			}
 			say(`{"connect":{}}`)
 			if _, b, err := ws.Read(t.Context()); err != nil || !strings.HasPrefix(string(b), `{"welcome":`) {
@@ -155,15 +153,12 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 					}
 				default:
 					fmt.Sscanf(text, `{"id":%d`, &id)
-					if want := fmt.Sprintf(`{"id":%d,"version":1234567,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)); text != want {
-						t.Errorf("got %.100q", text)
-					}
+					want := fmt.Sprintf(`{"id":%d,"version":1234567,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100))
+					errorIf(t, text != want, "got %.100q", text)
 					answers[text] = true
 				}
 			}
-			if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
-				t.Error(err)
-			}
+			must(t, ws.Close(websocket.StatusNormalClosure, ""))
 		})
 	}
 	connected.Wait()
@@ -171,18 +166,13 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		h.emit(said(n+1, `"hello"`))
 	}
 	all.Wait()
-	if err := g.front.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.front.Close())
 	for _, c := range h.conns {
-		if lost := <-c.closed; lost {
-			t.Error("a client that closed its socket counts as lost")
-		}
+		lost := <-c.closed
+		errorIf(t, lost, "a client that closed its socket counts as lost")
 	}
 	s.Close()
-	if n := g.front.Open(); n != 0 {
-		t.Errorf("%d are open", n)
-	}
+	same(t, g.front.Open(), 0)
 }
 
 // FuzzWhatAClientSends writes any bytes to a WebSocket that is connected. Whatever they are, the session ends when the

@@ -169,24 +169,18 @@ func TestOperatorsReadWithinTheirScope(t *testing.T) {
 	} {
 		asked, allowed = "", ""
 		w := ask(g, "GET", c.path, "", append(c.headers, "X: y")...)
-		if w.Code != c.status || allowed != c.scope || asked != c.asked {
-			t.Errorf("%s: %d, allowed %s, the node is asked for %s: %s", c.path, w.Code, allowed, asked, w.Body)
-		}
+		errorIf(t, w.Code != c.status || allowed != c.scope || asked != c.asked,
+			"%s: %d, allowed %s, the node is asked for %s: %s", c.path, w.Code, allowed, asked, w.Body)
 		kind := w.Header().Get("Content-Type")
 		switch rest := w.Body.String(); {
 		case strings.Contains(c.path, "csv"):
-			if kind != "text/csv; charset=utf-8" || w.Header().Get("Cairn-Cursor") != "more" || rest != c.answer[0] {
-				t.Errorf("%s: %v %q", c.path, w.Header(), rest)
-			}
+			errorIf(t, kind != "text/csv; charset=utf-8" || w.Header().Get("Cairn-Cursor") != "more" || rest != c.answer[0],
+				"%s: %v %q", c.path, w.Header(), rest)
 		default:
-			if (kind == "text/event-stream") != strings.Contains(rest, "event: ") {
-				t.Errorf("%s is %s", c.path, kind)
-			}
+			errorIf(t, (kind == "text/event-stream") != strings.Contains(rest, "event: "), "%s is %s", c.path, kind)
 			for _, want := range c.answer {
 				_, after, found := strings.Cut(rest, want)
-				if !found {
-					t.Fatalf("%s: %q is missing or too early in %s", c.path, want, w.Body)
-				}
+				fatalIf(t, !found, "%s: %q is missing or too early in %s", c.path, want, w.Body)
 				rest = after
 			}
 		}
@@ -238,9 +232,7 @@ func (h hasty) BeginChanges(q changes.Query) (func(context.Context, func(*change
 func TestChangesAreFollowedBeforeTheClientIsTold(t *testing.T) {
 	asked, w := "", httptest.NewRecorder()
 	newGateway(t, setup{Node: hasty{office{Recorder: failing(nil), asked: &asked}, w}}).ServeHTTP(w, httptest.NewRequest("GET", "/-/changes", nil))
-	if w.Code != 200 || !strings.Contains(w.Body.String(), `"version":7`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	errorIf(t, w.Code != 200 || !strings.Contains(w.Body.String(), `"version":7`), "%d %s", w.Code, w.Body)
 }
 
 func TestASearchOfTheAuditLogGoesOnThroughHeartbeats(t *testing.T) {
@@ -248,9 +240,8 @@ func TestASearchOfTheAuditLogGoesOnThroughHeartbeats(t *testing.T) {
 		asked := ""
 		g := newGateway(t, setup{Node: office{failing(nil), &asked, 10 * time.Minute}, Limits: serve.Limits{Heartbeat: time.Minute}})
 		w := ask(g, "GET", "/-/audit?verb=actor.resume&after=1", "", "Accept: text/event-stream")
-		if body := w.Body.String(); !strings.Contains(body, "id: 8") || strings.Count(body, comment) < 9 {
-			t.Errorf("%d %q", w.Code, body)
-		}
+		body := w.Body.String()
+		errorIf(t, !strings.Contains(body, "id: 8") || strings.Count(body, comment) < 9, "%d %q", w.Code, body)
 	})
 }
 
@@ -289,18 +280,13 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 		got := ""
 		if seen != nil {
 			got = seen.Channel + " " + seen.Principal + " " + seen.Reason
-			if seen.Remote == "" {
-				t.Error("the address is not known")
-			}
+			errorIf(t, seen.Remote == "", "the address is not known")
 		}
-		if got != c.want {
-			t.Errorf("%s %s: %q, want %q", c.method, c.path, got, c.want)
-		}
+		errorIf(t, got != c.want, "%s %s: %q, want %q", c.method, c.path, got, c.want)
 	}
 	w := ask(g, "POST", "/actors/room/a/-/call/actor.pause", "", "Cairn-Reason: %")
-	if e := errorOf(t, w); w.Code != 400 || e.Metadata["field"] != audit.Header {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	e := errorOf(t, w)
+	errorIf(t, w.Code != 400 || e.Metadata["field"] != audit.Header, "%d %s", w.Code, w.Body)
 }
 
 // TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table: what an operator may do by one of them has the
@@ -326,9 +312,7 @@ func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 			}
 			before := asked
 			w := ask(g, m, path, "", "Cairn-Reason: why", "Content-Type: application/json")
-			if w.Code != 403 || asked == before {
-				t.Errorf("%s %s: %d %s", m, path, w.Code, w.Body)
-			}
+			errorIf(t, w.Code != 403 || asked == before, "%s %s: %d %s", m, path, w.Code, w.Body)
 		}
 	}
 	for at = toCall; at <= toOpenAPI; at++ {
@@ -341,8 +325,6 @@ func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 		}
 	}
 	for _, want := range []route{toCall, toActor, toSQLite, toSampling, toKV, toCodebolt, toKeyVal, toStrata} {
-		if !operated[want] {
-			t.Errorf("an operator does nothing at %s", everyRoute[want].path)
-		}
+		errorIf(t, !operated[want], "an operator does nothing at %s", everyRoute[want].path)
 	}
 }

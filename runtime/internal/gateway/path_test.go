@@ -48,9 +48,8 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 			t.Errorf("%s: %v", c.path, fault)
 			continue
 		}
-		if got.route != c.route || got.Type != c.typ || !slices.Equal(got.Key, c.key) || got.name != c.method {
-			t.Errorf("%s: got %+v", c.path, got)
-		}
+		errorIf(t, got.route != c.route || got.Type != c.typ || !slices.Equal(got.Key, c.key) || got.name != c.method,
+			"%s: got %+v", c.path, got)
 	}
 }
 
@@ -72,17 +71,14 @@ func TestBadPathsAreRefusedWithTheFaultNamed(t *testing.T) {
 		u, err := url.Parse(path)
 		must(t, err)
 		_, fault := parseTarget(u)
-		if fault == nil || fault.Code != "invalid_argument" || !strings.Contains(fault.Message, want) {
-			t.Errorf("%s: got %v, want %q", path, fault, want)
-		}
+		errorIf(t, fault == nil || fault.Code != "invalid_argument" || !strings.Contains(fault.Message, want),
+			"%s: got %v, want %q", path, fault, want)
 	}
 }
 
 func TestAChangedPathWinsOverAStaleRawPath(t *testing.T) {
 	got, fault := parseTarget(&url.URL{Path: "/actors/t/b/-/", RawPath: "/prefix/actors/t/%62/-/"})
-	if fault != nil || !slices.Equal(got.Key, []string{"b"}) {
-		t.Error(got, fault)
-	}
+	errorIf(t, fault != nil || !slices.Equal(got.Key, []string{"b"}), "%v %v", got, fault)
 }
 
 func FuzzPath(f *testing.F) {
@@ -97,15 +93,11 @@ func FuzzPath(f *testing.F) {
 		}
 		got, fault := parseTarget(u)
 		if fault != nil {
-			if !strings.Contains(fault.Message, " ") || fault.Message[0] == ' ' {
-				t.Errorf("message %q", fault.Message)
-			}
+			errorIf(t, !strings.Contains(fault.Message, " ") || fault.Message[0] == ' ', "message %q", fault.Message)
 			return
 		}
 		for _, part := range append(got.Key, got.Type, got.name) {
-			if !utf8.ValidString(part) {
-				t.Errorf("%q gives %q", path, part)
-			}
+			errorIf(t, !utf8.ValidString(part), "%q gives %q", path, part)
 		}
 	})
 }

@@ -327,9 +327,7 @@ func (s *scene) before(ctx context.Context, op string, r *host.Request) error {
 func (s *scene) authorize(_ context.Context, r serve.AuthRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.RemoteAddr == "" {
-		s.t.Error("the hook gets no address")
-	}
+	errorIf(s.t, r.RemoteAddr == "", "the hook gets no address")
 	s.said = append(s.said, strings.TrimSpace(fmt.Sprintf("hook: %s %s %q %s %s",
 		r.Operation, r.Type, r.Key, r.Method, r.Header.Get("Authorization"))))
 	if r.Header.Get("Role") == "reader" && r.Operation == serve.Operate {
@@ -426,9 +424,7 @@ func (s *scene) command(line string) string {
 		s.node.Told()
 	case w[0] == "advance":
 		d, err := time.ParseDuration(w[1])
-		if err != nil {
-			s.t.Fatal(s.at, err)
-		}
+		fatalIf(s.t, err != nil, "%v %v", s.at, err)
 		time.Sleep(d)
 	case w[0] == "shutdown":
 		go func() {
@@ -490,9 +486,7 @@ func fill(t *testing.T, v any, field string) {
 	default:
 		f.SetInt(int64(n))
 	}
-	if err != nil {
-		t.Fatal(field, err)
-	}
+	fatalIf(t, err != nil, "%v %v", field, err)
 }
 
 // unhex returns text, or the bytes of one that begins with "hex:".
@@ -547,9 +541,8 @@ func (s *scene) request(line string) string {
 	method, path, body, headers := parts(s.t, line)
 	w := ask(s.g, method, path, body, headers...)
 	text := w.Body.Bytes()
-	if w.Code >= 400 && method != "HEAD" && errorOf(s.t, w).Code == "" && !strings.Contains(path, "/keyval/") {
-		s.t.Errorf("%s: %s: no code in %q", s.at, line, text)
-	}
+	errorIf(s.t, w.Code >= 400 && method != "HEAD" && errorOf(s.t, w).Code == "" && !strings.Contains(path, "/keyval/"),
+		"%s: %s: no code in %q", s.at, line, text)
 	if w.Header().Get("Content-Type") == "application/cbor" {
 		text = fmt.Appendf(nil, "hex:%x", text)
 	}
@@ -591,9 +584,8 @@ func (s *scene) open(name, line string) {
 		c.hears(heading(res.StatusCode, res.Header) + " " + string(text))
 		return
 	}
-	if p := res.Header.Get("Sec-WebSocket-Protocol"); p != Subprotocol && p != "" {
-		s.t.Errorf("%s: the subprotocol is %q", s.at, p)
-	}
+	p := res.Header.Get("Sec-WebSocket-Protocol")
+	errorIf(s.t, p != Subprotocol && p != "", "%s: the subprotocol is %q", s.at, p)
 	ws.SetReadLimit(-1)
 	c.ws = ws
 	if body != "" { // the first message
@@ -676,9 +668,7 @@ func (s *scene) tell(c *client, w []string, text string) string {
 		}
 	case "close":
 		code, err := strconv.Atoi(w[2])
-		if err != nil {
-			s.t.Fatal(s.at, err)
-		}
+		fatalIf(s.t, err != nil, "%v %v", s.at, err)
 		c.ws.Close(websocket.StatusCode(code), "")
 	case "cut":
 		c.conn.Close()

@@ -68,9 +68,7 @@ func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: failing(nil)}))
 		docs, err := os.ReadFile("../../../docs/http.md")
 		_, list, found := strings.Cut(string(docs), "These come from the HTTP server")
-		if err != nil || !found {
-			t.Fatal(err, found)
-		}
+		fatalIf(t, err != nil || !found, "%v %v", err, found)
 		list, _, _ = strings.Cut(list, "\n\n")
 		for _, c := range []struct {
 			request string
@@ -92,13 +90,10 @@ func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 			client := l.dial()
 			go io.WriteString(client, c.request)
 			res, err := http.ReadResponse(bufio.NewReader(client), nil)
-			if err != nil {
-				t.Fatalf("%.60q: %v", c.request, err)
-			}
+			fatalIf(t, err != nil, "%.60q: %v", c.request, err)
 			told, listed := res.Header["Traceresponse"] != nil, strings.Contains(list, fmt.Sprintf("%d for ", c.status))
-			if res.StatusCode != c.status || told == listed || listed && res.Header.Get("Content-Type") == "application/json" {
-				t.Errorf("%.60q: %s with %v; it is in the list: %t", c.request, res.Status, res.Header, listed)
-			}
+			errorIf(t, res.StatusCode != c.status || told == listed || listed && res.Header.Get("Content-Type") == "application/json",
+				"%.60q: %s with %v; it is in the list: %t", c.request, res.Status, res.Header, listed)
 			client.Close()
 		}
 		time.Sleep(time.Second) // the server waits before it closes some

@@ -18,9 +18,7 @@ func TestEveryRoute(t *testing.T) {
 	s := open(t)
 	made := s.want(201, "", "POST", "instances", `{"name":"my-agent-state","description":"Persisted state for my agent"}`)
 	const shown = `{"id":"ID","name":"my-agent-state","description":"Persisted state for my agent","recordCount":0,"namespaces":[],"createdAt":"TIME","updatedAt":"TIME"}`
-	if masked(made) != shown {
-		t.Error(made)
-	}
+	errorIf(t, masked(made) != shown, "%v", made)
 	id := uuids.FindString(made)
 	s.exactly("["+made+"]", "GET", "instances", "")
 	s.exactly(made, "GET", "instances/"+id, "")
@@ -36,14 +34,11 @@ func TestEveryRoute(t *testing.T) {
 
 	found := s.want(200, "", "POST", "query",
 		`{"instance":"`+id+`","namespace":"user-prefs","where":[{"field":"key","operator":"starts_with","value":"ui."}],"order":{"field":"key","direction":"desc"},"limit":50}`)
-	if masked(found) != `{"records":[{"key":"ui.size","value":{"w":1,"h":[2,null]},"updated_at":MS},{"key":"ui.font","value":"mono","updated_at":MS}],"hasMore":false,"cursor":null}` {
-		t.Error(found)
-	}
+	errorIf(t, masked(found) != `{"records":[{"key":"ui.size","value":{"w":1,"h":[2,null]},"updated_at":MS},{"key":"ui.font","value":"mono","updated_at":MS}],"hasMore":false,"cursor":null}`,
+		"%v", found)
 	renamed := s.want(200, `"name":"other"`, "PUT", "instances/"+id, `{"name":"other"}`)
 	s.want(200, `"name":"other","description":"d"`, "PUT", "instances/"+id, `{"description":"d"}`)
-	if !strings.Contains(renamed, `"description":"Persisted state for my agent","recordCount":4`) {
-		t.Error(renamed)
-	}
+	errorIf(t, !strings.Contains(renamed, `"description":"Persisted state for my agent","recordCount":4`), "%v", renamed)
 
 	s.exactly(`{"deleted":true}`, "DELETE", "kv/"+id+"/config/theme", "")
 	s.want(404, "no record", "GET", "kv/"+id+"/config/theme", "")
@@ -55,12 +50,8 @@ func TestEveryRoute(t *testing.T) {
 	}
 	s.want(404, "no instance", "PUT", "instances/"+id, `{"name":"x"}`)
 	s.exactly("[]", "GET", "instances", "")
-	if left := s.call("kv.list", `{}`); left != `{"entries":[]}` {
-		t.Errorf("%s is left", left)
-	}
-	if left := s.call("kv.scopes", `{}`); left != `{"scopes":[]}` {
-		t.Errorf("%s is left", left)
-	}
+	same(t, s.call("kv.list", `{}`), `{"entries":[]}`)
+	same(t, s.call("kv.scopes", `{}`), `{"scopes":[]}`)
 }
 
 func TestAnActorThatIsNotThere(t *testing.T) {
@@ -73,9 +64,8 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.exactly(`{"deleted":false}`, "DELETE", "kv/I/n/k", "")
 	s.exactly(`{"deletedCount":0}`, "DELETE", "namespace/I/n", "")
 	s.exactly(`{"records":[],"hasMore":false,"cursor":null}`, "POST", "query", `{"instance":"I","namespace":"n"}`)
-	if _, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); host.CodeOf(err) != host.NotFound {
-		t.Errorf("the actor was made: %v", err)
-	}
+	_, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
+	errorIf(t, host.CodeOf(err) != host.NotFound, "the actor was made: %v", err)
 }
 
 func TestFaultyRequests(t *testing.T) {
@@ -132,9 +122,7 @@ func TestFaultyRequests(t *testing.T) {
 	if w := s.send("PATCH", "instances", ``); w.Header().Get("Allow") != "POST, GET, OPTIONS" {
 		t.Error(w.Header())
 	}
-	if after := s.call("kv.list", `{}`); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
+	same(t, s.call("kv.list", `{}`), before)
 }
 
 func TestCallersAreThoseOfTheMethods(t *testing.T) {
@@ -149,9 +137,7 @@ func TestCallersAreThoseOfTheMethods(t *testing.T) {
 	id := s.instance("one")
 	s.want(200, "", "GET", "instances/"+id, "")
 	for _, a := range asked {
-		if !strings.HasPrefix(a, "call kv.") {
-			t.Error(a)
-		}
+		errorIf(t, !strings.HasPrefix(a, "call kv."), "%v", a)
 	}
 	s.typ = "closed"
 	s.want(403, `{"error":"not you"}`, "GET", "instances", "")
@@ -188,12 +174,9 @@ func TestNamesAreUnique(t *testing.T) {
 	}
 	wait.Wait()
 	list := s.want(200, `"recordCount":8`, "GET", "instances", "")
-	if n := strings.Count(list, `"id"`); n != 1 {
-		t.Errorf("%d instances: %s", n, list)
-	}
-	if scopes := s.call("kv.scopes", `{}`); strings.Count(scopes, `"prefix"`) != 1 {
-		t.Error(scopes)
-	}
+	same(t, strings.Count(list, `"id"`), 1, list)
+	scopes := s.call("kv.scopes", `{}`)
+	errorIf(t, strings.Count(scopes, `"prefix"`) != 1, "%v", scopes)
 	id := uuids.FindString(list)
 	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"name":"renamed"`, "PUT", "instances/"+id, `{"name":"renamed"}`)
@@ -206,9 +189,7 @@ func TestNamesAreUnique(t *testing.T) {
 	methods := s.methods(func() {
 		s.want(200, "", "POST", "kv", `{"instanceId":"two","namespace":"n","key":"k","value":1,"autoCreateInstance":true}`)
 	})
-	if methods != "kv.commit kv.list kv.set_scope kv.commit" {
-		t.Error(methods)
-	}
+	errorIf(t, methods != "kv.commit kv.list kv.set_scope kv.commit", "%v", methods)
 }
 
 // Files of Codebolt are imported as these entries; a scope is not.
@@ -224,15 +205,12 @@ func TestImportedInstances(t *testing.T) {
 		`{"id":"I","name":"old","recordCount":1,"namespaces":["config"],"createdAt":1700000000000}]`, "GET", "instances", "")
 	s.want(200, `"instanceId":"I"`, "POST", "kv", `{"instanceId":"old","namespace":"config","key":"size","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"recordCount":2`, "PUT", "instances/I", `{"name":"new"}`)
-	if stored := s.call("kv.get", `{"key":["cb","I"]}`); !strings.Contains(stored, `"extra":[1]`) {
-		t.Error(stored)
-	}
+	stored := s.call("kv.get", `{"key":["cb","I"]}`)
+	errorIf(t, !strings.Contains(stored, `"extra":[1]`), "%v", stored)
 	s.want(409, "already", "POST", "instances", `{"name":"old"}`)
 	s.exactly(`{"deleted":true}`, "DELETE", "instances/I", "")
 	s.exactly(`{"deleted":true}`, "DELETE", "instances/J", "")
-	if left := s.call("kv.list", `{}`); left != `{"entries":[]}` {
-		t.Errorf("%s is left", left)
-	}
+	same(t, s.call("kv.list", `{}`), `{"entries":[]}`)
 }
 
 // A policy that an operator has set stays.
@@ -260,12 +238,8 @@ func TestAnInstanceIsDeletedForAClientThatHasLeft(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(ctx, "DELETE", "/actors/room/a/-/kvstore/instances/"+id, http.NoBody)
 	s.gateway.ServeHTTP(httptest.NewRecorder(), r)
-	if ctx.Err() == nil {
-		t.Error("the client has not left")
-	}
-	if left := s.call("kv.scopes", `{}`); left != `{"scopes":[]}` {
-		t.Errorf("%s is left", left)
-	}
+	errorIf(t, ctx.Err() == nil, "the client has not left")
+	same(t, s.call("kv.scopes", `{}`), `{"scopes":[]}`)
 }
 
 func TestCountsAreNotScanned(t *testing.T) {
@@ -276,16 +250,12 @@ func TestCountsAreNotScanned(t *testing.T) {
 	}
 	for path, want := range map[string]string{"instances/" + id: "kv.get kv.groups", "instances": "kv.list kv.get_many kv.groups"} {
 		methods := s.methods(func() { s.want(200, `"recordCount":50,"namespaces":["n0","n1","n2"]`, "GET", path, "") })
-		if methods != want {
-			t.Errorf("%s calls %s", path, methods)
-		}
+		errorIf(t, methods != want, "%s calls %s", path, methods)
 	}
 	methods := s.methods(func() {
 		s.want(200, `"total":17`, "POST", "query", `{"instance":"`+id+`","namespace":"n0","limit":1,"total":true}`)
 	})
-	if methods != "kv.list kv.groups" {
-		t.Error(methods)
-	}
+	errorIf(t, methods != "kv.list kv.groups", "%v", methods)
 }
 
 // Whatever a record and its key hold, it is read as it was written, and told from its siblings.

@@ -45,9 +45,7 @@ func TestAListenerHoldsSoMany(t *testing.T) {
 		for range 70 {
 			s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
 		}
-		if n := strings.Count(s.follow("queue/listen"), "event: message"); n != 64 {
-			t.Errorf("%d messages", n)
-		}
+		same(t, strings.Count(s.follow("queue/listen"), "event: message"), 64)
 		s.exactly(`{"pending":6,"processing":64,"dlq":0,"total":70}`, "GET", "queue/stats", "")
 	})
 }

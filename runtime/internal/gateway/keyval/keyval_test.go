@@ -100,9 +100,7 @@ func TestListAndPaginate(t *testing.T) {
 		"&end=n":                       `["m",1]`,
 		"&limit=100000000000000000000": `["m",1] ["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4] ["o"]`,
 	} {
-		if got := s.keys(query); got != want {
-			t.Errorf("%s: %s, not %s", query, got, want)
-		}
+		same(t, s.keys(query), want, query)
 	}
 	s.exactly(`[{"key":["n",3],"value":3,"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"start":["n",3],"end":["n",4],"limit":5,"reverse":true,"where":{}}`)
 	for _, reverse := range []string{"", "&reverse=true"} {
@@ -117,18 +115,15 @@ func TestListAndPaginate(t *testing.T) {
 			for _, e := range page.Entries {
 				got = append(got, string(e.Key))
 			}
-			if page.HasMore != (page.Cursor != nil) {
-				t.Fatal(page)
-			}
+			fatalIf(t, page.HasMore != (page.Cursor != nil), "%v", page)
 			if !page.HasMore {
 				break
 			}
 			s.want(400, "cursor", "GET", "keys/paginate?prefix=m&cursor="+*page.Cursor, "")
 			cursor = "&cursor=" + *page.Cursor
 		}
-		if text := strings.Join(got, " "); reverse == "" && text != `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]` || len(got) != 6 {
-			t.Error(got)
-		}
+		text := strings.Join(got, " ")
+		errorIf(t, reverse == "" && text != `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]` || len(got) != 6, "%v", got)
 	}
 	s.exactly(`{"entries":[],"cursor":null,"hasMore":false}`, "GET", "keys/paginate?prefix=none", "")
 }
@@ -146,9 +141,8 @@ func TestAListOfWhatFewMeet(t *testing.T) {
 	s.exactly(`[{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":10999}}`)
 	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`,
 		"POST", "keys/list", `{"prefix":["n"],"where":{"n":{"$in":[5,10999]}}}`)
-	if got := s.want(200, "", "GET", "keys?limit=5000", ""); strings.Count(got, `"key"`) != 1000 {
-		t.Errorf("%d entries", strings.Count(got, `"key"`))
-	}
+	got := s.want(200, "", "GET", "keys?limit=5000", "")
+	errorIf(t, strings.Count(got, `"key"`) != 1000, "%d entries", strings.Count(got, `"key"`))
 	s.want(413, "limit of 10000", "DELETE", "keys/n", `{"where":{"n":1}}`)
 	s.exactly(`{"count":11000}`, "GET", "keys/count?prefix=n", "")
 }
@@ -191,9 +185,7 @@ func TestKeys(t *testing.T) {
 	}
 	const order = `["k",{"$bytes":"AP8="}] ["k","7"] ["k",{"__type":"bigint","value":"-123456789012345678901"}] ["k",{"__type":"bigint","value":"7"}] ` +
 		`["k",7] ["k",7.5] ["k",1e+21] ["k",true]`
-	if got := s.keys("k"); got != order {
-		t.Errorf("%s, not %s", got, order)
-	}
+	same(t, s.keys("k"), order)
 }
 
 func TestPlaceholders(t *testing.T) {
@@ -315,9 +307,7 @@ func TestFiltersMeanWhatTheySay(t *testing.T) {
 					got = append(got, key)
 				}
 			}
-			if strings.Join(got, " ") != want {
-				t.Errorf("%s: %s, not %s", where, got, want)
-			}
+			errorIf(t, strings.Join(got, " ") != want, "%s: %s, not %s", where, got, want)
 		}
 	})
 }
@@ -373,12 +363,9 @@ func TestFaultyRequests(t *testing.T) {
 		`{"mutations":[`+strings.Repeat(`{},`, 1000)+`{}]}`, "the limit is 1000",
 		`{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]",
 		`{"mutations":[{"type":"append","key":["text"],"value":[1]}]}`, "mutations[0]")
-	if w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain"); w.Code != 415 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if after := s.call("kv.list", `{}`); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
+	w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain")
+	errorIf(t, w.Code != 415, "%d %s", w.Code, w.Body)
+	same(t, s.call("kv.list", `{}`), before)
 }
 
 func TestCallersAreThoseOfTheMethods(t *testing.T) {
@@ -391,9 +378,7 @@ func TestCallersAreThoseOfTheMethods(t *testing.T) {
 	s.put("a", `1`)
 	w := httptest.NewRecorder()
 	s.gateway.ServeHTTP(w, request("closed", "GET", "keys", ""))
-	if w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	errorIf(t, w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`), "%d %s", w.Code, w.Body)
 }
 
 func FuzzBodies(f *testing.F) {
@@ -417,9 +402,7 @@ func FuzzBodies(f *testing.F) {
 		s := open(t)
 		s.put("a/1", `{"n":12345678901234567890,"a":[1e400,"\"5"]}`)
 		for _, w := range []*httptest.ResponseRecorder{s.send("POST", path, body), s.send("GET", "keys", "")} {
-			if w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
-				t.Fatalf("%d %s", w.Code, w.Body)
-			}
+			fatalIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 		}
 	})
 }

@@ -36,9 +36,7 @@ func TestMetrics(t *testing.T) {
 		`"queue_dlq":{"count":1,"errors":1},"queue_enqueue":{"count":3,"errors":0,"avgLatencyMs":MS},"queue_nack":{"count":1,"errors":0,"avgLatencyMs":MS},` +
 		`"queue_poll":{"count":2,"errors":0,"avgLatencyMs":MS},"set":{"count":3,"errors":1,"avgLatencyMs":MS}},"totals":{"operations":12,"errors":2}},` +
 		`"queue":{"pending":1,"processing":0,"dlq":1,"total":2},"storage":{"entries":2}}`
-	if got := took(strings.TrimSpace(s.want(200, "", "GET", "metrics", ""))); got != operations {
-		t.Error(got)
-	}
+	same(t, took(strings.TrimSpace(s.want(200, "", "GET", "metrics", ""))), operations)
 	w := s.send("GET", "metrics/prometheus", "")
 	if kind := w.Header().Get("Content-Type"); w.Code != 200 || kind != "text/plain; version=0.0.4" {
 		t.Errorf("%d %s", w.Code, kind)
@@ -69,9 +67,7 @@ func TestMetrics(t *testing.T) {
 	family("queue_dlq", "Messages in dead letter queue", "gauge", " 1")
 	family("queue_total", "Total messages in queue", "gauge", " 2")
 	family("entries_total", "Total entries in store", "gauge", " 2")
-	if got := took(w.Body.String()); got != want {
-		t.Error(got)
-	}
+	same(t, took(w.Body.String()), want)
 	s.want(400, "x", "GET", "metrics?x=1", "")
 }
 
@@ -83,17 +79,12 @@ func TestMetricsCostLittle(t *testing.T) {
 	before := len(s.node.Requests())
 	s.want(200, `"set":{"count":2,`, "GET", "metrics", "")
 	s.want(200, `"storage":{"entries":2,"sizeBytes":`, "GET", "metrics", "")
-	if text := s.send("GET", "metrics/prometheus", "").Body.String(); !strings.Contains(text, "\nkeyval_storage_bytes ") {
-		t.Error(text)
-	}
+	text := s.send("GET", "metrics/prometheus", "").Body.String()
+	errorIf(t, !strings.Contains(text, "\nkeyval_storage_bytes "), "%v", text)
 	for _, r := range s.node.Requests()[before:] {
-		if r.Method != "kv.scopes" && r.Method != "queue.stats" {
-			t.Errorf("it calls %s", r.Method)
-		}
+		errorIf(t, r.Method != "kv.scopes" && r.Method != "queue.stats", "it calls %s", r.Method)
 	}
 	w := httptest.NewRecorder()
 	s.gateway.ServeHTTP(w, httptest.NewRequest("GET", "/actors/room/b/-/keyval/api/metrics", nil))
-	if strings.Contains(w.Body.String(), `"set"`) {
-		t.Errorf("another actor: %s", w.Body)
-	}
+	errorIf(t, strings.Contains(w.Body.String(), `"set"`), "another actor: %s", w.Body)
 }

@@ -35,9 +35,7 @@ func openWith(t *testing.T, o serve.Options) *store {
 	o.Behaviors = []*host.Behavior{room, closed}
 	node := nodetest.Open(t, o.Behaviors...)
 	f, err := serve.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return &store{t, gateway.New(f, gateway.Options{Node: node}), f, node}
 }
@@ -67,22 +65,18 @@ func (s *store) want(status int, text, verb, path, body string) string {
 	s.t.Helper()
 	w := s.send(verb, path, body)
 	got := strings.TrimSuffix(w.Body.String(), "\n")
-	if w.Code != status || !strings.Contains(got, text) {
-		s.t.Fatalf("%s %s %.200s: %d %.500s, not %d %s", verb, path, body, w.Code, got, status, text)
-	}
+	fatalIf(s.t, w.Code != status || !strings.Contains(got, text),
+		"%s %s %.200s: %d %.500s, not %d %s", verb, path, body, w.Code, got, status, text)
 	var e map[string]any
-	if status >= 400 && (json.Unmarshal([]byte(got), &e) != nil || len(e) != 1 || e["error"] == "") {
-		s.t.Errorf("%s is no error", got)
-	}
+	errorIf(s.t, status >= 400 && (json.Unmarshal([]byte(got), &e) != nil || len(e) != 1 || e["error"] == ""),
+		"%s is no error", got)
 	return got
 }
 
 // exactly is want for the whole answer, with STAMP for each versionstamp.
 func (s *store) exactly(want, verb, path, body string) {
 	s.t.Helper()
-	if got := masked(s.want(200, "", verb, path, body)); got != want {
-		s.t.Errorf("%s %s %s: %s, not %s", verb, path, body, got, want)
-	}
+	same(s.t, masked(s.want(200, "", verb, path, body)), want, verb, path, body)
 }
 
 var stamps = regexp.MustCompile(`\b0{8}[0-9a-f]{12}\b`)
@@ -117,9 +111,7 @@ func (s *store) keys(prefix string) string {
 
 func (s *store) decode(text string, v any) {
 	s.t.Helper()
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		s.t.Fatal(text, err)
-	}
+	must(s.t, json.Unmarshal([]byte(text), v))
 }
 
 // commit does mutations.
@@ -134,9 +126,7 @@ func (s *store) call(method, input string) string {
 	r, err := s.node.Call(context.Background(), &host.Request{
 		Address: host.Address{Type: "room", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: []byte(input),
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return string(r.Output)
 }
 
@@ -153,5 +143,37 @@ func (s *store) paths(status int, verb, body string, paths ...string) {
 	s.t.Helper()
 	for i := 0; i < len(paths); i += 2 {
 		s.want(status, paths[i+1], verb, paths[i], body)
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
 	}
 }

@@ -25,9 +25,7 @@ func TestInterfacesShareOneStore(t *testing.T) {
 	via := func(verb, path, body string) string {
 		t.Helper()
 		w := d.exchange(verb, "/actors/room/a/-/"+path, body, nil)
-		if w.Code >= 300 {
-			t.Fatalf("%s %s: %d %s", verb, path, w.Code, w.Body)
-		}
+		fatalIf(t, w.Code >= 300, "%s %s: %d %s", verb, path, w.Code, w.Body)
 		return w.Body.String()
 	}
 	over := func(name, verb, path, body, readVerb, readPath, readBody, want string) access {
@@ -85,9 +83,7 @@ func TestInterfacesShareOneStore(t *testing.T) {
 				continue
 			}
 			via("POST", "call/kv.commit", `{"mutations":[{"op":"delete","key":`+c.native+`}]}`)
-			if got := d.get(c.key); got != "" {
-				t.Fatalf("%s: there is still %s", c.native, got)
-			}
+			same(t, d.get(c.key), "", c.native)
 			from.write()
 			for _, to := range ways {
 				if got := to.read(); !strings.Contains(got, to.want) {

@@ -145,9 +145,7 @@ func (d *database) commit(parts ...[]byte) string {
 		return stamp
 	}
 	failed, ok := bytes.CutPrefix(w.Body.Bytes(), []byte("\x08\x02\x22"))
-	if !ok {
-		d.t.Fatalf("%d %q is no answer", w.Code, w.Body)
-	}
+	fatalIf(d.t, !ok, "%d %q is no answer", w.Code, w.Body)
 	return fmt.Sprint("failed ", failed[1:])
 }
 
@@ -161,9 +159,8 @@ func (d *database) refuse(status int, text string, parts ...[]byte) {
 func (d *database) refused(w *httptest.ResponseRecorder, status int, text string) {
 	d.t.Helper()
 	plain := w.Header().Get("Content-Type") == "text/plain; charset=utf-8"
-	if w.Code != status || !strings.Contains(w.Body.String(), text) || plain == (status == http.StatusUnauthorized) {
-		d.t.Errorf("%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
-	}
+	errorIf(d.t, w.Code != status || !strings.Contains(w.Body.String(), text) || plain == (status == http.StatusUnauthorized),
+		"%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
 }
 
 // bounds is a range of a SnapshotRead.
@@ -175,22 +172,16 @@ func bounds(start, end []byte, limit int, reverse int) []byte {
 func (d *database) read(ranges ...[]byte) [][]string {
 	d.t.Helper()
 	w := d.send("snapshot_read", bytes.Join(ranges, nil))
-	if w.Code != http.StatusOK {
-		d.t.Fatal(w.Code, w.Body)
-	}
+	fatalIf(d.t, w.Code != http.StatusOK, "%v %v", w.Code, w.Body)
 	body := w.Body.Bytes()
 	body, ok := bytes.CutSuffix(body, []byte("\x20\x01\x40\x01"))
-	if !ok {
-		d.t.Fatalf("%x is not said to be consistent", body)
-	}
+	fatalIf(d.t, !ok, "%x is not said to be consistent", body)
 	pages := [][]string{}
 	for _, page := range repeated(body) {
 		entries := []string{}
 		for _, e := range repeated(page) {
 			fields := repeated(e)
-			if len(fields) != 4 || len(fields[3]) != 10 {
-				d.t.Fatalf("%x is no entry", e)
-			}
+			fatalIf(d.t, len(fields) != 4 || len(fields[3]) != 10, "%x is no entry", e)
 			entries = append(entries, fmt.Sprintf("%x %x %x", fields[0], fields[2], fields[1]))
 		}
 		pages = append(pages, entries)
@@ -244,3 +235,27 @@ func must(t testing.TB, err error) {
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
+	}
+}

@@ -29,9 +29,7 @@ func TestMetadataIsExchanged(t *testing.T) {
 		t.Fatal(w.Code, w.Header(), w.Body)
 	}
 	expires, err := time.Parse("2006-01-02T15:04:05.000Z", m["expiresAt"].(string))
-	if err != nil || expires.Before(now.Add(10*time.Minute)) {
-		t.Error(expires, err)
-	}
+	errorIf(t, err != nil || expires.Before(now.Add(10*time.Minute)), "%v %v", expires, err)
 	id := m["databaseId"].(string)
 	delete(m, "expiresAt")
 	if want := map[string]any{
@@ -40,12 +38,8 @@ func TestMetadataIsExchanged(t *testing.T) {
 	}; !reflect.DeepEqual(m, want) {
 		t.Errorf("%v, not %v", m, want)
 	}
-	if len(id) != 36 || strings.ToLower(id) != id {
-		t.Errorf("the id is %q", id)
-	}
-	if d.base.String() != "http://node/actors/room/a/-/kv" {
-		t.Errorf("the endpoint is %s", d.base)
-	}
+	errorIf(t, len(id) != 36 || strings.ToLower(id) != id, "the id is %q", id)
+	errorIf(t, d.base.String() != "http://node/actors/room/a/-/kv", "the endpoint is %s", d.base)
 	for path, want := range map[string]string{
 		"/kv/a": "/actors/cell/a/-/kv", "/kv/a/b%2Fc/~/~..": "/actors/cell/a/b%2Fc/~/~../-/kv", "/actors/room/x/-/kv/": "/actors/room/x/-/kv", "/kv/~-": "/actors/cell/~-/-/kv",
 	} {
@@ -107,16 +101,13 @@ func TestRequestsNeedTheTokenAndTheHeaders(t *testing.T) {
 		d.refused(d.send("snapshot_read", nil), c.status, "")
 	}
 	d.header = good
-	if got := d.read(); len(got) != 0 {
-		t.Error(got)
-	}
+	got := d.read()
+	errorIf(t, len(got) != 0, "%v", got)
 }
 
 func TestRangesAreRead(t *testing.T) {
 	d := open(t, serve.Options{})
-	if got := d.get(key("a")); got != "" {
-		t.Errorf("%q in a store that is not there", got)
-	}
+	same(t, d.get(key("a")), "")
 	var writes [][]byte
 	for _, k := range [][]byte{key([]byte("b")), key("a"), key("a", 1.0), key("b"), key(int64(-1)), key(2.5), key(true)} {
 		writes = append(writes, mutate(set, k, isBytes, []byte("v")))
@@ -171,15 +162,12 @@ func TestPagesAreFilled(t *testing.T) {
 		}
 		d.commit(writes...)
 	}
-	if got := d.read(bounds(nil, []byte{0xFF}, 108, 0)); len(got[0]) != 108 {
-		t.Errorf("a page of %d entries", len(got[0]))
-	}
+	got := d.read(bounds(nil, []byte{0xFF}, 108, 0))
+	errorIf(t, len(got[0]) != 108, "a page of %d entries", len(got[0]))
 	d.front.Memory.Add(250 << 20) // what other clients wait for
 	d.refused(d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)), 503, "")
 	d.front.Memory.Add(-250 << 20)
-	if n := d.front.Memory.Used(); n != 0 {
-		t.Errorf("%d bytes are not given back", n)
-	}
+	same(t, d.front.Memory.Used(), 0)
 }
 
 // What other interfaces have written is read as values of JavaScript.
@@ -200,9 +188,7 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 		if out := d.call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
 			t.Error(out)
 		}
-		if got := d.get(key("a")); got != c.want {
-			t.Errorf("%s %s is %s, not %s", c.encoding, c.value, got, c.want)
-		}
+		same(t, d.get(key("a")), c.want, c.encoding, c.value)
 	}
 	// And back.
 	d.commit(mutate(set, key("u", 7.0, 7), isV8, bigint(5)))
@@ -224,9 +210,8 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 		d.node.Before = func(context.Context, string, *host.Request) error { return c.err }
 		read := d.send("snapshot_read", bounds(nil, []byte{0xFF}, 1, 0))
 		write := d.send("atomic_write", nil)
-		if read.Code != c.read || write.Code != c.write || strings.Contains(read.Body.String(), "EOF") {
-			t.Errorf("%v: %d %q, %d %q", c.err, read.Code, read.Body, write.Code, write.Body)
-		}
+		errorIf(t, read.Code != c.read || write.Code != c.write || strings.Contains(read.Body.String(), "EOF"),
+			"%v: %d %q, %d %q", c.err, read.Code, read.Body, write.Code, write.Body)
 	}
 }
 
@@ -251,9 +236,8 @@ func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 		res, err := transport.RoundTrip(r)
 		must(t, err)
 		out, err := io.ReadAll(res.Body)
-		if err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != c.version || asked != c.want {
-			t.Errorf("HTTP/%d, %d bytes: %s %q %v, asked %d times", c.version, c.size, res.Status, out, err, asked)
-		}
+		errorIf(t, err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != c.version || asked != c.want,
+			"HTTP/%d, %d bytes: %s %q %v, asked %d times", c.version, c.size, res.Status, out, err, asked)
 		transport.CloseIdleConnections()
 	}
 }

@@ -166,9 +166,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 					want = http.StatusForbidden
 				}
 				status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", at), body)
-				if status != want || want == http.StatusForbidden && strings.Contains(text, "secret of") {
-					t.Errorf("%s with %s: %s %s: %d %s, not %d", at, rights, c.verb, c.path, status, text, want)
-				}
+				errorIf(t, status != want || want == http.StatusForbidden && strings.Contains(text, "secret of"),
+					"%s with %s: %s %s: %d %s, not %d", at, rights, c.verb, c.path, status, text, want)
 			}
 		}
 		text, id := d.newToken(`{"rights":["read","write","watch"]}`)
@@ -193,15 +192,13 @@ func TestTokensLeadNowhereElse(t *testing.T) {
 		{"GET", "keyval/api/queue/stats", ""}, {"GET", "keyval/api/queue/poll", ""}, {"GET", "keyval/api/queue/dlq", ""}, {"GET", "keyval/api/metrics", ""},
 		{"POST", "call/kv.commit", `{"sends":[{"queue":"kv","messages":[{"body":1}]}]}`},
 	} {
-		if status, text := h.does(c[0], c[1], c[2]); status != http.StatusForbidden {
-			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
-		}
+		status, text := h.does(c[0], c[1], c[2])
+		errorIf(t, status != http.StatusForbidden, "%s %s: %d %s", c[0], c[1], status, text)
 	}
 	for _, path := range []string{"/actors?type=room", "/metrics", "/openapi.json", "/workflows", "/nowhere", "/actors/room/b/-/call/kv.get", "/actors/no/a/-/call/kv.get", "/actors/room", "/kv/a"} {
 		w := d.ask(path, "", "Authorization: Bearer "+h.token)
-		if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "" {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
+		errorIf(t, w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "",
+			"%s: %d %s", path, w.Code, w.Body)
 	}
 }
 
@@ -229,15 +226,12 @@ func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 		for _, e := range d.read(bounds(c.start, c.end, c.limit, c.reverse))[0] {
 			got = append(got, strings.Replace(e, " 03 ", " 3 ", 1))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%d: %q, not %q", i, got, c.want)
-		}
+		errorIf(t, !slices.Equal(got, c.want), "%d: %q, not %q", i, got, c.want)
 	}
 	blind, _ := d.newToken(`{"rights":["write"],"prefix":["in"]}`)
 	d.header.Set("Authorization", "Bearer "+blind)
-	if w := d.send("snapshot_read", bounds(key("out"), []byte{0xFF}, 1, 0)); w.Code != http.StatusForbidden {
-		t.Errorf("a token that may not read: %d %s", w.Code, w.Body)
-	}
+	w := d.send("snapshot_read", bounds(key("out"), []byte{0xFF}, 1, 0))
+	errorIf(t, w.Code != http.StatusForbidden, "a token that may not read: %d %s", w.Code, w.Body)
 }
 
 // A hook sees which token a request has, and has the last word. The token of the node, and requests without one, are as before.
@@ -262,9 +256,8 @@ func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 	} {
 		asked = nil
 		w := d.ask("/actors/room/a/-/"+c.path, `{"key":["x"]}`[:13*(1-strings.Count(c.path, "count"))], "Authorization: "+c.credential)
-		if w.Code != c.want || len(asked) == 1 && asked[0].Token != c.token || (len(asked) == 0) != (c.token == "-") {
-			t.Errorf("%q %s: %d %s %+v", c.credential, c.path, w.Code, w.Body, asked)
-		}
+		errorIf(t, w.Code != c.want || len(asked) == 1 && asked[0].Token != c.token || (len(asked) == 0) != (c.token == "-"),
+			"%q %s: %d %s %+v", c.credential, c.path, w.Code, w.Body, asked)
 	}
 }
 
@@ -303,8 +296,7 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 			res.Body.Close()
 			last = string(all)
 		}
-		if ctx.Err() != nil || verb != "POST" && !strings.Contains(last, "the token is not valid") {
-			t.Errorf("%s has ended with %q, %v", request, last, ctx.Err())
-		}
+		errorIf(t, ctx.Err() != nil || verb != "POST" && !strings.Contains(last, "the token is not valid"),
+			"%s has ended with %q, %v", request, last, ctx.Err())
 	}
 }

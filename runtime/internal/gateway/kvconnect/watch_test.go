@@ -42,9 +42,8 @@ func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Respons
 	w, err := server.Client().Do(r)
 	must(d.t, err)
 	d.t.Cleanup(func() { w.Body.Close() })
-	if w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream" {
-		d.t.Fatal(w.StatusCode, w.Header)
-	}
+	fatalIf(d.t, w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream",
+		"%v %v", w.StatusCode, w.Header)
 	return w
 }
 
@@ -61,9 +60,7 @@ func frame(t *testing.T, w *http.Response) string {
 		b := make([]byte, n)
 		must(t, errOf(io.ReadFull(w.Body, b)))
 		fields := repeated(b)
-		if fields[0][0] != 1 {
-			t.Errorf("the status is %d", fields[0][0])
-		}
+		errorIf(t, fields[0][0] != 1, "the status is %d", fields[0][0])
 		var keys []string
 		for _, k := range fields[1:] {
 			text := "gone"
@@ -85,9 +82,7 @@ func TestWatchTellsTheStatesOfKeys(t *testing.T) {
 	w := d.frames(server, a, b, a) // of an actor that is not there; one key twice
 	want := func(w *http.Response, text string) {
 		t.Helper()
-		if got := frame(t, w); got != text {
-			t.Errorf("the frame has %q, not %q", got, text)
-		}
+		same(t, frame(t, w), text)
 	}
 	want(w, "gone, gone, gone")
 	d.commit(mutate(set, a, isV8, hello), mutate(set, c, isBytes, nil))

@@ -20,12 +20,9 @@ import (
 func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 	d := open(t, serve.Options{})
 	first := d.commit(mutate(set, key("a"), isV8, bigint(1)), mutate(set, key("a"), isV8, bigint(2)), mutate(remove, key("b"), isV8, bigint(0), 4, 0, 5, []byte{}))
-	if got := d.get(key("a")); got != "01 "+hex.EncodeToString(bigint(2)) {
-		t.Error(got)
-	}
-	if again := d.commit(); again <= first {
-		t.Errorf("an empty write has %x after %x", again, first)
-	}
+	same(t, d.get(key("a")), "01 "+hex.EncodeToString(bigint(2)))
+	again := d.commit()
+	errorIf(t, again <= first, "an empty write has %x after %x", again, first)
 	check := func(parts ...any) []byte { return message(1, message(parts...)) }
 	absent := check(1, key("none"))
 	for _, c := range []struct {
@@ -39,13 +36,9 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{check(1, key("b"), 2, []byte(first[:8]+"\x00\x01")), "failed [0]"},
 	} {
 		got := d.commit(c.checks, mutate(set, key("b"), isBytes, []byte(c.want)))
-		if got != c.want && (c.want != "" || len(got) != 10) {
-			t.Errorf("%x: %q, not %q", c.checks, got, c.want)
-		}
+		errorIf(t, got != c.want && (c.want != "" || len(got) != 10), "%x: %q, not %q", c.checks, got, c.want)
 	}
-	if got := d.get(key("b")); got != "03 " {
-		t.Error(got)
-	}
+	same(t, d.get(key("b")), "03 ")
 	for _, c := range []struct {
 		status int
 		text   string
@@ -78,9 +71,7 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 	} {
 		d.refuse(c.status, c.text, c.body)
 	}
-	if got := d.get(key("side")); got != "" {
-		t.Errorf("a write that failed later has left %s", got)
-	}
+	same(t, d.get(key("side")), "")
 	// A versionstamp is a last part of the key, in hexadecimal.
 	stamp := d.commit(mutate(setStamp, key("log"), isBytes, []byte("x")))
 	if got := d.get(key("log", hex.EncodeToString([]byte(stamp)))); got != "03 78" || d.get(key("log")) != "" {
@@ -146,9 +137,8 @@ func TestNumbersAreSummed(t *testing.T) {
 		before := d.get(a)
 		w := d.send("atomic_write", c.then)
 		if w.Code == http.StatusBadRequest {
-			if !strings.HasPrefix(w.Body.String(), c.want) || d.get(a) != before {
-				t.Errorf("%d: %q, not %q; %s is now %s", i, w.Body, c.want, before, d.get(a))
-			}
+			errorIf(t, !strings.HasPrefix(w.Body.String(), c.want) || d.get(a) != before,
+				"%d: %q, not %q; %s is now %s", i, w.Body, c.want, before, d.get(a))
 		} else if got := d.get(a); w.Code != http.StatusOK || got != c.want {
 			t.Errorf("%d: %d %q, %s, not %s", i, w.Code, w.Body, got, c.want)
 		}
@@ -161,9 +151,7 @@ func TestEntriesExpire(t *testing.T) {
 		a, now := key("a"), time.Now()
 		want := func(text string) {
 			t.Helper()
-			if got := d.get(a); got != text {
-				t.Errorf("after %s: %q, not %q", time.Since(now), got, text)
-			}
+			same(t, d.get(a), text, time.Since(now))
 		}
 		for _, never := range []int64{0, -1} {
 			d.commit(mutate(set, key("never"), isBytes, nil, 4, never))
@@ -185,9 +173,7 @@ func TestEntriesExpire(t *testing.T) {
 		time.Sleep(time.Second)
 		want("")
 		time.Sleep(time.Hour)
-		if d.get(key("never")) == "" {
-			t.Error("it expired")
-		}
+		errorIf(t, d.get(key("never")) == "", "it expired")
 	})
 }
 
@@ -218,9 +204,7 @@ func TestMessagesAreSentWithTheirCommit(t *testing.T) {
 		if out := d.call("queue.stats", `{"queue":"kv"}`); !strings.Contains(out, `"pending":1,"delayed":1`) {
 			t.Error(out)
 		}
-		if got := d.commit(message(1, message(1, key("a"))), enqueue()); got != "failed [0]" {
-			t.Error(got)
-		}
+		same(t, d.commit(message(1, message(1, key("a"))), enqueue()), "failed [0]")
 		d.refuse(400, "mutations[0]", mutate(sum, key("a"), isU64, u64(1)), enqueue())
 		if out := d.call("queue.stats", `{"queue":"kv"}`); !strings.Contains(out, `"pending":1,"delayed":1`) {
 			t.Error(out)

@@ -14,12 +14,9 @@ func TestD12Branches(t *testing.T) {
 	ok(`{"KvPut":{"key":"b","value":1}}`)
 	ok(`{"KvPut":{"space":"two","key":"c","value":1}}`)
 	fork := ok(`{"BranchFork":{"source":"default","destination":"feature"}}`)
-	if !strings.HasPrefix(fork, `{"Branch":{"id":"feature","parent":"default","version":N,"created_at":1`) {
-		t.Error(fork)
-	}
-	if got := ok(`{"BranchGet":{"branch":"feature"}}`); got != fork {
-		t.Error(got)
-	}
+	errorIf(t, !strings.HasPrefix(fork, `{"Branch":{"id":"feature","parent":"default","version":N,"created_at":1`),
+		"%v", fork)
+	same(t, ok(`{"BranchGet":{"branch":"feature"}}`), fork)
 	if got := ok(`"BranchList"`); !strings.HasPrefix(got, `{"Branches":[{"id":"default","parent":null,"version":N,"created_at":0},{"id":"feature",`) {
 		t.Error(got)
 	}
@@ -66,9 +63,8 @@ func TestD12Branches(t *testing.T) {
 	s.fails(400, "InvalidInput", "Strict, LastWriterWins or Ours", `{"BranchMerge":{"source":"feature","target":"default"}}`)
 	s.fails(404, "BranchNotFound", "", `{"BranchMerge":{"source":"feature","target":"other","strategy":"Strict"}}`)
 	merge := ok(`{"BranchMerge":{"source":"feature","target":"default","strategy":"Ours"}}`)
-	if !strings.Contains(merge, `"keys_applied":1,"keys_deleted":1,"merge_version":`) || strings.Contains(merge, "null") || !strings.Contains(merge, `"total_conflicts":1`) {
-		t.Error(merge)
-	}
+	errorIf(t, !strings.Contains(merge, `"keys_applied":1,"keys_deleted":1,"merge_version":`) || strings.Contains(merge, "null") || !strings.Contains(merge, `"total_conflicts":1`),
+		"%v", merge)
 	s.want(`{"KvScanResult":[["a",{"Int":3}],["d",{"Int":2}],["e",{"Int":1}]]}`, `{"KvScan":{}}`)
 	ok(`{"BranchCreate":{"branch_id":"again"}}`)
 	ok(`{"KvPut":{"branch":"again","key":"a","value":9}}`)

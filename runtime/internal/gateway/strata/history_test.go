@@ -21,9 +21,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	s.fails(409, "HistoryTrimmed", `only from version 6 on","earliest":"6"`, `{"KvGet":{"key":"a","at_version":5}}`) // never an older value
 	s.shows(`{"VersionHistory":[{"op":"set","version":N,"timestamp":N,"value":{"Int":19}},{"op":"set","version":N,"timestamp":N,"value":{"Int":18}}],"next":21}`, `{"KvGetv":{"key":"a","limit":2}}`)
 	_, second := s.do(`{"KvGetv":{"key":"a","limit":1,"before":21}}`)
-	if !strings.Contains(second, `"version":20,`) || !strings.HasSuffix(second, `"next":20}`) {
-		t.Error(second)
-	}
+	errorIf(t, !strings.Contains(second, `"version":20,`) || !strings.HasSuffix(second, `"next":20}`), "%v", second)
 }
 
 // A read as of a time is one of the last version that was committed by then. The clock decides about no order.
@@ -78,7 +76,6 @@ func TestHistoryOfOperatorsGoesFirst(t *testing.T) {
 	all := s.of("room/b")
 	all.call("kv.set_scope", `{"prefix":[],"keep_versions":50}`)
 	all.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
-	if got := all.call("kv.scopes", `{}`); strings.Count(got, `"prefix"`) != 1 {
-		t.Error(got)
-	}
+	got := all.call("kv.scopes", `{}`)
+	errorIf(t, strings.Count(got, `"prefix"`) != 1, "%v", got)
 }

@@ -117,9 +117,8 @@ func TestD9NoCommandBypassesATransaction(t *testing.T) {
 	tx.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"space":"two","key":"a"}}`)
 	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a"}}`)
-	if got := s.call("kv.scopes", `{}`); strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2 {
-		t.Error(got)
-	}
+	got := s.call("kv.scopes", `{}`)
+	errorIf(t, strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2, "%v", got)
 }
 
 func TestATransactionThatOnlyReads(t *testing.T) {
@@ -168,9 +167,7 @@ func TestASessionOfTxnBegin(t *testing.T) {
 	begin := func() *store {
 		_, got := s.do(`{"TxnBegin":{}}`)
 		name := strings.TrimSuffix(strings.TrimPrefix(got, `{"Session":"`), `"}`)
-		if !strings.HasPrefix(name, "txn:") || len(name) < 20 {
-			t.Fatal(got)
-		}
+		fatalIf(t, !strings.HasPrefix(name, "txn:") || len(name) < 20, "%v", got)
 		return s.in(name)
 	}
 	tx := begin()
@@ -271,9 +268,8 @@ func TestCallersShareTransactions(t *testing.T) {
 			}
 		}
 	}
-	if begun-full != 100 || full != 1 {
-		t.Errorf("one caller has %d transactions, and %d did not get room", begun-full, full)
-	}
+	errorIf(t, begun-full != 100 || full != 1,
+		"one caller has %d transactions, and %d did not get room", begun-full, full)
 	other := s.tok(`{"rights":["read","write"]}`)
 	for i := range 50 {
 		other.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
@@ -306,9 +302,8 @@ func TestSessionsAtOnce(t *testing.T) {
 				tx.do(`{"TxnBegin":{}}`)
 				_, got := tx.do(`{"KvGet":{"key":"n"}}`)
 				n := 0
-				if _, err := fmt.Sscanf(got, `{"Maybe":{"Int":%d}}`, &n); err != nil {
-					t.Error(got)
-				}
+				_, err := fmt.Sscanf(got, `{"Maybe":{"Int":%d}}`, &n)
+				errorIf(t, err != nil, "%v", got)
 				tx.do(fmt.Sprintf(`{"KvPut":{"key":"n","value":%d}}`, n+1))
 				if status, got := tx.do(`"TxnCommit"`); status == 200 {
 					committed.Add(1)
@@ -327,9 +322,7 @@ func TestSessionsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	s.want(fmt.Sprintf(`{"Maybe":{"Int":%d}}`, committed.Load()), `{"KvGet":{"key":"n"}}`)
-	if committed.Load() == 0 {
-		t.Error("no commit succeeded")
-	}
+	errorIf(t, committed.Load() == 0, "no commit succeeded")
 }
 
 func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
@@ -340,9 +333,8 @@ func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
 	tx.ok(`"TxnCommit"`)
 	// Each write over kv.commit would keep nothing by itself.
 	s.call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
-	if _, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`); strings.Count(got, `"op":"set"`) != 2 {
-		t.Error(got)
-	}
+	_, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`)
+	errorIf(t, strings.Count(got, `"op":"set"`) != 2, "%v", got)
 }
 
 // What a caller who may not commit does in the session of another is not committed with it.
@@ -370,12 +362,8 @@ func TestACallerWithAnotherCookieHasOtherSessions(t *testing.T) {
 		_, got := s.request("POST", "execute", `{"session":"mine","command":`+command+`}`, "Cookie: "+cookie)
 		return got
 	}
-	if got := do("user=a", `{"TxnBegin":{}}`); got != `{"Session":"mine"}` {
-		t.Fatal(got)
-	}
+	same(t, do("user=a", `{"TxnBegin":{}}`), `{"Session":"mine"}`)
 	for cookie, want := range map[string]string{"user=a": `{"Bool":true}`, "user=b": `{"Bool":false}`} {
-		if got := do(cookie, `"TxnIsActive"`); got != want {
-			t.Errorf("%s: %s, not %s", cookie, got, want)
-		}
+		same(t, do(cookie, `"TxnIsActive"`), want, cookie)
 	}
 }

@@ -134,13 +134,10 @@ func TestKeyRules(t *testing.T) {
 		for _, command := range []string{`"KvList":{"prefix":`, `"KvCount":{"prefix":`, `"KvSample":{"prefix":`, `"KvList":{"cursor":`, `"KvScan":{"start":`} {
 			s.fails(400, "InvalidInput", " "+text, `{`+command+key+`}}`)
 		}
-		if _, got := s.do(`{"KvBatchPut":{"entries":[{"key":` + key + `,"value":1}]}}`); !strings.Contains(got, `{"version":null,"error":"key `+text) {
-			t.Error(got)
-		}
+		_, got := s.do(`{"KvBatchPut":{"entries":[{"key":` + key + `,"value":1}]}}`)
+		errorIf(t, !strings.Contains(got, `{"version":null,"error":"key `+text), "%v", got)
 	}
-	if after := s.call("kv.list", `{}`); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
+	same(t, s.call("kv.list", `{}`), before)
 }
 
 func TestFaultyRequests(t *testing.T) {
@@ -194,12 +191,9 @@ func TestFaultyRequests(t *testing.T) {
 	if code, got := s.request("POST", "execute", `{"command":{"KvList":{}}}`, "Content-Type: text/plain"); code != 415 || !errorForm.MatchString(got) {
 		t.Error(code, got)
 	}
-	if after := s.call("kv.list", `{}`); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
-	if scopes := s.call("kv.scopes", `{}`); strings.Count(scopes, `"prefix"`) != 1 {
-		t.Error(scopes)
-	}
+	same(t, s.call("kv.list", `{}`), before)
+	scopes := s.call("kv.scopes", `{}`)
+	errorIf(t, strings.Count(scopes, `"prefix"`) != 1, "%v", scopes)
 }
 
 func TestAnActorThatIsNotThere(t *testing.T) {
@@ -223,9 +217,8 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.want(`{"Bool":true}`, `{"BranchExists":{"branch":"default"}}`)
 	s.want(`{"Bool":false}`, `{"BranchExists":{"branch":"x"}}`)
 	s.in("s").want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-	if _, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); host.CodeOf(err) != host.NotFound {
-		t.Errorf("the actor was made: %v", err)
-	}
+	_, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
+	errorIf(t, host.CodeOf(err) != host.NotFound, "the actor was made: %v", err)
 }
 
 func TestAuthorizeIsAskedAboutEachMethod(t *testing.T) {
@@ -239,9 +232,7 @@ func TestAuthorizeIsAskedAboutEachMethod(t *testing.T) {
 		return nil
 	}})
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":1}}`)
-	if got := strings.Join(asked, ", "); got != "call kv.get, call kv.scopes, call kv.set_scope, call kv.commit" {
-		t.Error(got)
-	}
+	same(t, strings.Join(asked, ", "), "call kv.get, call kv.scopes, call kv.set_scope, call kv.commit")
 	deny = host.KVCommit
 	s.fails(403, "AccessDenied", "no", `{"KvPut":{"key":"k","value":2}}`)
 	s.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"k"}}`)
@@ -250,7 +241,5 @@ func TestAuthorizeIsAskedAboutEachMethod(t *testing.T) {
 	asked = nil
 	deny = ""
 	s.of("closed/a").want(`{"Maybe":null}`, `{"KvGet":{"key":"k"}}`)
-	if got := strings.Join(asked, ", "); got != "operate kv.get, operate kv.get_many" {
-		t.Error(got)
-	}
+	same(t, strings.Join(asked, ", "), "operate kv.get, operate kv.get_many")
 }
