@@ -102,7 +102,10 @@ func (o office) TraceDocument(_ context.Context, _ host.Address, in *trace.ReadI
 }
 
 // Sampling implements trace.Sampler.
-func (o office) Sampling() trace.Sampling { o.note(nil); return trace.Sampling{} }
+func (o office) Sampling() trace.Sampling {
+	o.note(nil)
+	return trace.Sampling{}
+}
 
 // SetSampling implements trace.Sampler.
 func (o office) SetSampling(_ context.Context, s trace.Sampling) (trace.Sampling, error) {

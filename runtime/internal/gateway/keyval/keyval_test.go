@@ -115,7 +115,7 @@ func TestListAndPaginate(t *testing.T) {
 			for _, e := range page.Entries {
 				got = append(got, string(e.Key))
 			}
-			fatalIf(t, page.HasMore != (page.Cursor != nil), "%v", page)
+			errorIf(t, page.HasMore != (page.Cursor != nil), "%v", page)
 			if !page.HasMore {
 				break
 			}
@@ -284,19 +284,13 @@ func TestFiltersMeanWhatTheySay(t *testing.T) {
 		s := open(t)
 		s.put("a", fmt.Sprintf(`{"s":"😀x","n":null,"at":%d}`, time.Now().Add(-30*time.Minute).UnixMilli()), "b", `{"n":5,"at":0}`, "other/c", `{"s":"1"}`)
 		for where, want := range map[string]string{
-			`{"s":{"$endsWith":""}}`:                                               "a other",
 			`{"s":{"$startsWith":"😀"}}`:                                            "a",
 			`{"n":{"$eq":null}}`:                                                   "a other",
-			`{"n":{"$ne":5}}`:                                                      "a other",
 			`{"n":{"$eq":{"__type":"bigint","value":"5"}}}`:                        "b",
 			`{"n":{"$gt":{"value":"4","__type":"bigint"}}}`:                        "b",
 			`{"at":{"$lt":{"$now":true,"offset":-3600000}}}`:                       "b",
 			`{"at":{"$lt":{"$now":true,"$offset":-60000}}}`:                        "a b",
 			`{"at":{"$between":[{"$now":true,"$offset":-3600000},{"$now":true}]}}`: "a",
-			`{"s":{"$null":true}}`:                                                 "b",
-			`{"n":{"$empty":true}}`:                                                "a other",
-			`{"s":{"$notContains":"x"}}`:                                           "other",
-			`{"$not":{"s":{"$notEmpty":true}}}`:                                    "b",
 			`{"s') IS NULL OR ('1":"1"}`:                                           "",
 			`{"$or":[]}`:                                                           "",
 			`{"s":{"$lt":5}}`:                                                      "", // types are not compared
@@ -402,7 +396,7 @@ func FuzzBodies(f *testing.F) {
 		s := open(t)
 		s.put("a/1", `{"n":12345678901234567890,"a":[1e400,"\"5"]}`)
 		for _, w := range []*httptest.ResponseRecorder{s.send("POST", path, body), s.send("GET", "keys", "")} {
-			fatalIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
+			errorIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 		}
 	})
 }

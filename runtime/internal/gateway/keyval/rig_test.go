@@ -65,7 +65,7 @@ func (s *store) want(status int, text, verb, path, body string) string {
 	s.t.Helper()
 	w := s.send(verb, path, body)
 	got := strings.TrimSuffix(w.Body.String(), "\n")
-	fatalIf(s.t, w.Code != status || !strings.Contains(got, text),
+	errorIf(s.t, w.Code != status || !strings.Contains(got, text),
 		"%s %s %.200s: %d %.500s, not %d %s", verb, path, body, w.Code, got, status, text)
 	var e map[string]any
 	errorIf(s.t, status >= 400 && (json.Unmarshal([]byte(got), &e) != nil || len(e) != 1 || e["error"] == ""),
@@ -151,14 +151,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Helper()
 		t.Fatal(err)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
 	}
 }
 

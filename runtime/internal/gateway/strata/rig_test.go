@@ -96,7 +96,7 @@ func (s *store) want(answer, command string) {
 func (s *store) ok(command string) string {
 	s.t.Helper()
 	status, got := s.do(command)
-	fatalIf(s.t, status != 200, "%.200s: %d %s", command, status, got)
+	errorIf(s.t, status != 200, "%.200s: %d %s", command, status, got)
 	return masked(got)
 }
 
@@ -128,7 +128,7 @@ func (s *store) call(method, input string) string {
 	r, err := s.node.Call(context.Background(), &host.Request{
 		Address: host.Address{Type: typ, Key: []string{key}}, Method: method, Codec: host.JSON, Input: []byte(input),
 	})
-	fatalIf(s.t, err != nil, "%v %v %v", method, input, err)
+	errorIf(s.t, err != nil, "%v %v %v", method, input, err)
 	return string(r.Output)
 }
 
@@ -173,14 +173,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Helper()
 		t.Fatal(err)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
 	}
 }
 
