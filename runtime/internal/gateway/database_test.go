@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,13 +39,4 @@ func TestAClientThatDoesNotReadItsFileIsCutOff(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET /actors/room/endless/-/sqlite HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-ended
-}
-
-func TestAQueryOfNoRowsIsRefused(t *testing.T) {
-	g := newGateway(t, setup{Databases: &fakeDatabases{}})
-	for limit, want := range map[string]int{``: 200, `,"limit":null`: 200, `,"limit":1`: 200, `,"limit":0`: 400} {
-		w := ask(g, "POST", "/query", `{"type":"room","sql":"SELECT 1"`+limit+`}`, "Content-Type: application/json")
-		errorIf(t, w.Code != want || want == 400 && !strings.Contains(w.Body.String(), `"field":"limit"`),
-			"%q: %d %s", limit, w.Code, w.Body)
-	}
 }

@@ -125,29 +125,13 @@ func TestFaultyRequests(t *testing.T) {
 	same(t, s.call("kv.list", `{}`), before)
 }
 
-func TestCallersAreThoseOfTheMethods(t *testing.T) {
-	var asked []string
-	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		asked = append(asked, string(r.Operation)+" "+r.Method)
-		if r.Operation == serve.Operate {
-			return host.Errorf(host.PermissionDenied, "not you")
-		}
-		return nil
-	}})
-	id := s.instance("one")
-	s.want(200, "", "GET", "instances/"+id, "")
-	for _, a := range asked {
-		errorIf(t, !strings.HasPrefix(a, "call kv."), "%v", a)
-	}
-	s.typ = "closed"
-	s.want(403, `{"error":"not you"}`, "GET", "instances", "")
-}
-
-// An instance is not deleted if its caller must not remove its scope, which comes after.
-func TestAllMethodsAreAskedAboutBefore(t *testing.T) {
+// The hook is asked about each method, and about all before the first is called: an instance is not deleted if its caller must not
+// remove its scope, which comes after.
+func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 	refused := ""
 	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		if r.Method == refused {
+		errorIf(t, r.Operation == serve.Call && !strings.HasPrefix(r.Method, "kv."), "the hook is asked about %s", r.Method)
+		if r.Operation == serve.Operate || r.Method == refused {
 			return host.Errorf(host.PermissionDenied, "not you")
 		}
 		return nil
@@ -160,7 +144,8 @@ func TestAllMethodsAreAskedAboutBefore(t *testing.T) {
 		s.want(403, "not you", "POST", "instances", `{"name":"two"}`)
 	}
 	s.want(200, `"name":"one"`, "GET", "instances/"+id, "")
-	s.want(200, "", "GET", "instances", "")
+	s.typ = "closed"
+	s.want(403, `{"error":"not you"}`, "GET", "instances", "")
 }
 
 // Names are what no two instances have, however many clients make them at once.

@@ -34,7 +34,7 @@ func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []str
 }
 
 // A namespace of many records, and an instance of many namespaces, are one event each, however the log is read and from wherever.
-func TestA14EventsAreResumedWithoutLossOrDoubles(t *testing.T) {
+func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	s := open(t)
 	s.call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
 	id := s.instance("one")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// D12: branches, command by command.
-func TestD12Branches(t *testing.T) {
+// Branches, command by command.
+func TestBranches(t *testing.T) {
 	s := open(t)
 	ok := s.ok
 	ok(`{"KvPut":{"key":"a","value":1}}`)

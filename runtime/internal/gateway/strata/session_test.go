@@ -61,8 +61,8 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	tx.want(`{"Version":null}`, `{"TxnCommit":{}}`)
 }
 
-// D7: a key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
-func TestD7APhantomIsAConflict(t *testing.T) {
+// A key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
+func TestAPhantomIsAConflict(t *testing.T) {
 	for _, read := range []string{`{"KvList":{"prefix":"p"}}`, `{"KvCount":{"prefix":"p"}}`, `{"KvScan":{"start":"p"}}`, `{"KvList":{"prefix":"p","limit":1}}`, `{"KvGet":{"key":"p2"}}`, `{"KvBatchExists":{"keys":["p2"]}}`} {
 		s := open(t)
 		s.want(`{"Version":3}`, `{"KvPut":{"key":"p1","value":1}}`)
@@ -76,8 +76,8 @@ func TestD7APhantomIsAConflict(t *testing.T) {
 	}
 }
 
-// D9: no command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
-func TestD9NoCommandBypassesATransaction(t *testing.T) {
+// No command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
+func TestNoCommandBypassesATransaction(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
 	tx := s.in("s")

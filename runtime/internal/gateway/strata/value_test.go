@@ -26,7 +26,7 @@ func shows(t testing.TB, v kv.Value) string {
 	return string(text)
 }
 
-// D1: eight types, and none becomes another.
+// Eight types, and none becomes another.
 func TestValuesKeepTheirTypes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
