@@ -26,20 +26,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-func TestErrorsOfTheNodeReachTheClient(t *testing.T) {
-	for _, code := range host.Codes() {
-		node := failing(fmt.Errorf("wrapped: %w", host.Errorf(code, "why").With("a", "b").Retry()))
-		w := ask(newGateway(t, setup{Node: node}), "POST", "/actors/room/-/call/add", "")
-		e := errorOf(t, w)
-		errorIf(t, w.Code != serve.Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable,
-			"%s: %d %+v", code, w.Code, e)
-		retry := w.Header().Get("Retry-After") != ""
-		errorIf(t, retry != (w.Code == 429 || w.Code == 503), "%s: Retry-After is %q", code, w.Header().Get("Retry-After"))
-		errorIf(t, (w.Header().Get("WWW-Authenticate") != "") != (w.Code == 401),
-			"%s: WWW-Authenticate is %q", code, w.Header().Get("WWW-Authenticate"))
-	}
-}
-
 func TestAPanicIsLoggedUnderItsID(t *testing.T) {
 	var log bytes.Buffer
 	g := newGateway(t, setup{Node: failing(nil), Logger: slog.New(slog.NewTextHandler(&log, nil))})

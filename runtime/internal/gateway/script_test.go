@@ -468,25 +468,24 @@ func fill(t *testing.T, v any, field string) {
 	for name := range strings.SplitSeq(path, ".") {
 		f = f.FieldByName(name)
 	}
-	n, err := strconv.Atoi(text)
+	var err error
 	switch f.Interface().(type) {
 	case time.Duration:
-		d, fault := time.ParseDuration(text)
+		var d time.Duration
+		d, err = time.ParseDuration(text)
 		f.SetInt(int64(d))
-		err = fault
 	case string:
 		f.SetString(text)
-		err = nil
 	case []string:
 		f.Set(reflect.ValueOf(strings.Split(text, ",")))
-		err = nil
 	case bool:
 		f.SetBool(text == "true")
-		err = nil
 	default:
+		var n int
+		n, err = strconv.Atoi(text)
 		f.SetInt(int64(n))
 	}
-	fatalIf(t, err != nil, "%v %v", field, err)
+	must(t, err)
 }
 
 // unhex returns text, or the bytes of one that begins with "hex:".

@@ -19,7 +19,7 @@ func (s *store) follow(path string) string {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()
 	w := httptest.NewRecorder()
-	s.gateway.ServeHTTP(w, request("room", "GET", path, "").WithContext(ctx))
+	s.gateway.ServeHTTP(w, request("GET", path, "").WithContext(ctx))
 	return w.Body.String()
 }
 

@@ -1,7 +1,6 @@
 package keyval_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -10,9 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // The examples of the document.
@@ -360,19 +356,6 @@ func TestFaultyRequests(t *testing.T) {
 	w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain")
 	errorIf(t, w.Code != 415, "%d %s", w.Code, w.Body)
 	same(t, s.call("kv.list", `{}`), before)
-}
-
-func TestCallersAreThoseOfTheMethods(t *testing.T) {
-	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		if r.Operation == serve.Operate {
-			return host.Errorf(host.PermissionDenied, "not you")
-		}
-		return nil
-	}})
-	s.put("a", `1`)
-	w := httptest.NewRecorder()
-	s.gateway.ServeHTTP(w, request("closed", "GET", "keys", ""))
-	errorIf(t, w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`), "%d %s", w.Code, w.Body)
 }
 
 func FuzzBodies(f *testing.F) {

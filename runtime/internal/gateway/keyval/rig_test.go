@@ -20,29 +20,27 @@ import (
 type store struct {
 	t       *testing.T
 	gateway http.Handler
-	front   *serve.Front
 	node    *hosttest.Recorder
 }
 
-// open opens a node with rooms whose stores are open to all callers, and with closed rooms.
+// open opens a node with rooms whose stores are open to all callers.
 func open(t *testing.T) *store { return openWith(t, serve.Options{}) }
 
 func openWith(t *testing.T, o serve.Options) *store {
 	t.Helper()
-	room, closed := hosttest.Room(), hosttest.Room()
+	room := hosttest.Room()
 	room.OpenKV, room.Queues = true, []host.Queue{{Name: "kv"}}
-	closed.Type = "closed"
-	o.Behaviors = []*host.Behavior{room, closed}
+	o.Behaviors = []*host.Behavior{room}
 	node := nodetest.Open(t, o.Behaviors...)
 	f, err := serve.New(o)
 	must(t, err)
 	t.Cleanup(func() { f.Close() })
-	return &store{t, gateway.New(f, gateway.Options{Node: node}), f, node}
+	return &store{t, gateway.New(f, gateway.Options{Node: node}), node}
 }
 
 // request makes a request to a path of the interface.
-func request(typ, verb, path, body string, headers ...string) *http.Request {
-	r := httptest.NewRequest(verb, "/actors/"+typ+"/a/-/keyval/api/"+path, strings.NewReader(body))
+func request(verb, path, body string, headers ...string) *http.Request {
+	r := httptest.NewRequest(verb, "/actors/room/a/-/keyval/api/"+path, strings.NewReader(body))
 	if body == "" {
 		r.Body, r.ContentLength = http.NoBody, 0
 	}
@@ -56,7 +54,7 @@ func request(typ, verb, path, body string, headers ...string) *http.Request {
 // send sends a request to a path of the interface.
 func (s *store) send(verb, path, body string, headers ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	s.gateway.ServeHTTP(w, request("room", verb, path, body, headers...))
+	s.gateway.ServeHTTP(w, request(verb, path, body, headers...))
 	return w
 }
 

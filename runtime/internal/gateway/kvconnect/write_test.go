@@ -33,6 +33,7 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{append(absent, absent...), ""},
 		{append(absent, check(1, key("b"), 2, []byte(first))...), "failed [1]"},
 		{bytes.Join([][]byte{check(1, key("b")), absent, check(1, key("b"), 2, []byte{})}, nil), "failed [0 2]"},
+		{check(1, key("none"), 2, make([]byte, 10)), "failed [0]"},
 		{check(1, key("b"), 2, []byte(first[:8]+"\x00\x01")), "failed [0]"},
 	} {
 		got := d.commit(c.checks, mutate(set, key("b"), isBytes, []byte(c.want)))
