@@ -6,11 +6,6 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/audit"
-	"github.com/cairn-run/cairn/actor/host/changes"
-	"github.com/cairn-run/cairn/actor/host/hosttest"
-	"github.com/cairn-run/cairn/actor/host/trace"
-	"github.com/cairn-run/cairn/actor/host/usage"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
@@ -69,14 +64,12 @@ var faults = []struct{ query, body, header string }{
 
 func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	// The node panics if it is asked for anything.
-	g := newGateway(t, setup{Node: documented{failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
+	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
 	g.front.Drain() // a draining gateway does not tell so without the token either
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
 		w, ok := everyRoute[rt]
-		if !ok {
-			t.Fatalf("paths has no path of route %d", rt)
-		}
+		fatalIf(t, !ok, "paths has no path of route %d", rt)
 		paths = append(paths, w.path)
 	}
 	paths = append(paths, "/actors/room/a/-/audit", "/nothing", "/actors/", "/actors/room/a", "/actors//-/", "/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/", "/kv/a", "/kv/", "/actors/room/a/-/kv/watch")
@@ -87,9 +80,8 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 			}
 			for _, f := range faults {
 				w := ask(g, method, path+f.query, f.body, f.header)
-				if w.Code != 401 || errorOf(t, w).Message != "a bearer token is required" || w.Header().Get("WWW-Authenticate") == "" {
-					t.Errorf("%s %s%s with %q: %d %q", method, path, f.query, f.header, w.Code, w.Body)
-				}
+				errorIf(t, w.Code != 401 || errorOf(t, w).Message != "a bearer token is required" || w.Header().Get("WWW-Authenticate") == "",
+					"%s %s%s with %q: %d %q", method, path, f.query, f.header, w.Code, w.Body)
 			}
 		}
 	}
@@ -97,7 +89,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 
 func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 	asked := 0
-	g := newGateway(t, setup{Node: documented{failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
+	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
 		asked++
 		return host.Errorf(host.Unauthenticated, "who are you?")
 	}})
@@ -109,59 +101,9 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 				if f.header == "Sec-Fetch-Site: cross-site" && w.Code == 403 {
 					continue
 				}
-				if w.Code != 401 || !strings.Contains(w.Body.String(), "who are you?") || asked != 1 {
-					t.Errorf("%s %s%s with %q: %d %q, asked %d times", method, everyRoute[rt].path, f.query, f.header, w.Code, w.Body, asked)
-				}
+				errorIf(t, w.Code != 401 || !strings.Contains(w.Body.String(), "who are you?") || asked != 1,
+					"%s %s%s with %q: %d %q, asked %d times", method, everyRoute[rt].path, f.query, f.header, w.Code, w.Body, asked)
 			}
 		}
 	}
-}
-
-// FindTrace implements trace.Finder.
-func (documented) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, error) {
-	panic("the node was asked")
-}
-
-// FollowTraces implements trace.Follower.
-func (documented) FollowTraces(context.Context, host.Address, trace.FollowInput) (trace.Tail, error) {
-	panic("the node was asked")
-}
-
-// Sampling implements trace.Sampler.
-func (documented) Sampling() trace.Sampling { panic("the node was asked") }
-
-// SetSampling implements trace.Sampler.
-func (documented) SetSampling(context.Context, trace.Sampling) (trace.Sampling, error) {
-	panic("the node was asked")
-}
-
-// Usage implements usage.Meter.
-func (documented) Usage(context.Context, usage.Query) (usage.Page, error) {
-	panic("the node was asked")
-}
-
-// Top implements usage.Meter.
-func (documented) Top(usage.TopQuery) (usage.Top, error) { panic("the node was asked") }
-
-// documented is a node that shows spans, usage and the audit log.
-type documented struct{ *hosttest.Recorder }
-
-// Audit implements audit.Log.
-func (documented) Audit(context.Context, audit.Query) (audit.Page, error) {
-	panic("the node was asked")
-}
-
-// FollowAudit implements audit.Log.
-func (documented) FollowAudit(context.Context, audit.Query, func(*audit.Record) error) error {
-	panic("the node was asked")
-}
-
-// BeginChanges implements liveFeed.
-func (documented) BeginChanges(changes.Query) (func(context.Context, func(*changes.Record) error) error, error) {
-	panic("the node was asked")
-}
-
-// TraceDocument implements trace.Documents.
-func (documented) TraceDocument(context.Context, host.Address, *trace.ReadInput) ([]byte, string, error) {
-	panic("the node was asked")
 }

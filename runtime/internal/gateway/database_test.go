@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +23,8 @@ func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 		n, err := io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		server.Close()
-		if res.ProtoMajor == 2 != h2 || res.StatusCode != 200 || err == nil || n > 1<<20 {
-			t.Errorf("%s: %d, %d bytes, %v", res.Proto, res.StatusCode, n, err)
-		}
+		errorIf(t, res.ProtoMajor == 2 != h2 || res.StatusCode != 200 || err == nil || n > 1<<20,
+			"%s: %d, %d bytes, %v", res.Proto, res.StatusCode, n, err)
 	}
 }
 
@@ -41,14 +39,4 @@ func TestAClientThatDoesNotReadItsFileIsCutOff(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET /actors/room/endless/-/sqlite HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-ended
-}
-
-func TestAQueryOfNoRowsIsRefused(t *testing.T) {
-	g := newGateway(t, setup{Databases: &fakeDatabases{}})
-	for limit, want := range map[string]int{``: 200, `,"limit":null`: 200, `,"limit":1`: 200, `,"limit":0`: 400} {
-		w := ask(g, "POST", "/query", `{"type":"room","sql":"SELECT 1"`+limit+`}`, "Content-Type: application/json")
-		if w.Code != want || want == 400 && !strings.Contains(w.Body.String(), `"field":"limit"`) {
-			t.Errorf("%q: %d %s", limit, w.Code, w.Body)
-		}
-	}
 }

@@ -34,19 +34,15 @@ func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
 	page := readPage(t, "http.md")
 	rows := tableRows(page, 2)
 	for _, c := range host.Codes() {
-		if row := rows[fmt.Sprint(serve.Status(c))]; !strings.Contains(row, "`"+string(c)+"`") {
-			t.Errorf("the row of status %d does not have %s: %q", serve.Status(c), c, row)
-		}
+		row := rows[fmt.Sprint(serve.Status(c))]
+		errorIf(t, !strings.Contains(row, "`"+string(c)+"`"), "the row of status %d does not have %s: %q", serve.Status(c), c, row)
 	}
 	for _, op := range []serve.Operation{serve.Call, serve.Create, serve.Read, serve.Destroy, serve.Events, serve.Connect, serve.Work, serve.Follow, serve.Operate, serve.Inspect, serve.List, serve.Health, serve.Metrics, serve.OpenAPI} {
-		if !strings.Contains(page, "`"+string(op)+"`") {
-			t.Errorf("operation %s is not described", op)
-		}
+		errorIf(t, !strings.Contains(page, "`"+string(op)+"`"), "operation %s is not described", op)
 	}
 	for _, event := range []string{EventGap, EventBye, EventWelcome, EventEnd, EventItem, EventMessage} {
-		if !strings.Contains(page, "`"+event+"`") && !strings.Contains(page, "event: "+event) {
-			t.Errorf("event %s is not described", event)
-		}
+		errorIf(t, !strings.Contains(page, "`"+event+"`") && !strings.Contains(page, "event: "+event),
+			"event %s is not described", event)
 	}
 }
 
@@ -56,21 +52,14 @@ func TestTheWebSocketPageHasTheCloseCodeOfEveryError(t *testing.T) {
 	for _, c := range host.Codes() {
 		before, after := serve.CloseCode(host.Errorf(c, "x"), false), serve.CloseCode(host.Errorf(c, "x"), true)
 		row := rows[fmt.Sprint(int(before))]
-		if before != 1008 && !strings.Contains(row, "`"+string(c)+"`") {
-			t.Errorf("the row of %d does not have %s: %q", before, c, row)
-		}
-		if before == 1008 && after != 1000 {
-			t.Errorf("%s is %d before the welcome and %d after it", c, before, after)
-		}
+		errorIf(t, before != 1008 && !strings.Contains(row, "`"+string(c)+"`"),
+			"the row of %d does not have %s: %q", before, c, row)
+		errorIf(t, before == 1008 && after != 1000, "%s is %d before the welcome and %d after it", c, before, after)
 	}
 	for _, code := range []int{1000, 1001, 1002, 1003, 1008, 1009, 1011, 1013} {
-		if rows[fmt.Sprint(code)] == "" {
-			t.Errorf("the close code %d is not described", code)
-		}
+		errorIf(t, rows[fmt.Sprint(code)] == "", "the close code %d is not described", code)
 	}
 	for _, word := range []string{Subprotocol, tokenProtocol, fmt.Sprint(serve.DefaultConnectionCalls), "4 MiB", "10 s", "15 s", "30 s"} {
-		if !strings.Contains(page, word) {
-			t.Errorf("%q is not mentioned", word)
-		}
+		errorIf(t, !strings.Contains(page, word), "%q is not mentioned", word)
 	}
 }

@@ -26,30 +26,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-func TestErrorsOfTheNodeReachTheClient(t *testing.T) {
-	for _, code := range host.Codes() {
-		node := failing(fmt.Errorf("wrapped: %w", host.Errorf(code, "why").With("a", "b").Retry()))
-		w := ask(newGateway(t, setup{Node: node}), "POST", "/actors/room/-/call/add", "")
-		e := errorOf(t, w)
-		if w.Code != serve.Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable {
-			t.Errorf("%s: %d %+v", code, w.Code, e)
-		}
-		if retry := w.Header().Get("Retry-After") != ""; retry != (w.Code == 429 || w.Code == 503) {
-			t.Errorf("%s: Retry-After is %q", code, w.Header().Get("Retry-After"))
-		}
-		if (w.Header().Get("WWW-Authenticate") != "") != (w.Code == 401) {
-			t.Errorf("%s: WWW-Authenticate is %q", code, w.Header().Get("WWW-Authenticate"))
-		}
-	}
-}
-
 func TestAPanicIsLoggedUnderItsID(t *testing.T) {
 	var log bytes.Buffer
 	g := newGateway(t, setup{Node: failing(nil), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	id := errorOf(t, ask(g, "POST", "/actors/room/-/call/add", "")).Metadata["error_id"]
-	if id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "the node was asked") {
-		t.Errorf("log: %q", &log)
-	}
+	errorIf(t, id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "the node was asked"),
+		"log: %q", &log)
 }
 
 func TestARegistryIsSharedByNoTwoFronts(t *testing.T) {
@@ -103,10 +85,18 @@ func TestBodiesWithEntriesMayBeLong(t *testing.T) {
 		{"room/a/-/call/echo", long(1001), 413}, {"open/a/-/call/echo", long(1 << 20), 200}, {"open/a/-/call/echo", long(16<<20 + 1), 413},
 		{"room/a/-/call/kv.commit", put(1 << 20), 404}, {"open/a/-/call/kv.commit", put(1 << 20), 200}, {"open/a/-/call/kv.commit", put(1<<20 + 1), 413},
 	} {
-		if w := ask(g, "POST", "/actors/"+tc.path, tc.body, "Content-Type: application/json"); w.Code != tc.status {
-			t.Errorf("%s with %d bytes: %d %.200s", tc.path, len(tc.body), w.Code, w.Body)
-		}
+		w := ask(g, "POST", "/actors/"+tc.path, tc.body, "Content-Type: application/json")
+		errorIf(t, w.Code != tc.status, "%s with %d bytes: %d %.200s", tc.path, len(tc.body), w.Code, w.Body)
 	}
+}
+
+// speaking is a client of a version of HTTP.
+func speaking(version int, l *pipeListener) *http.Client {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(version == 2)
+	protocols.SetHTTP1(version == 1)
+	dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
+	return &http.Client{Transport: &http.Transport{Protocols: &protocols, DialContext: dial}}
 }
 
 // The deadline of a write must not end a stream that is quiet after it, and a server that shuts down ends streams.
@@ -115,20 +105,13 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			node := nodetest.Open(t, hosttest.Room())
 			g := newGateway(t, setup{Node: node, Limits: serve.Limits{Heartbeat: time.Minute, StreamWriteTimeout: time.Second}})
-			var protocols http.Protocols
-			protocols.SetUnencryptedHTTP2(version == 2)
-			protocols.SetHTTP1(version == 1)
 			l, s := newPipe(), g.front.Server(g)
-			s.Protocols = &protocols
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(l) }()
-			dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
-			transport := &http.Transport{Protocols: &protocols, DialContext: dial}
-			defer transport.CloseIdleConnections()
-			res, err := (&http.Client{Transport: transport}).Get("http://localhost/actors/room/a/-/events")
-			if err != nil || res.ProtoMajor != version {
-				t.Fatal(res, err)
-			}
+			client := speaking(version, l)
+			defer client.CloseIdleConnections()
+			res, err := client.Get("http://localhost/actors/room/a/-/events")
+			fatalIf(t, err != nil || res.ProtoMajor != version, "%v %v", res, err)
 			got := make(chan string, 1)
 			go func() {
 				text, err := io.ReadAll(res.Body)
@@ -137,9 +120,7 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			must(t, errOf(node.Call(t.Context(), &host.Request{Address: roomA, Method: "say", Codec: host.JSON, Input: []byte("1")})))
 			synctest.Wait()
-			if err := s.Shutdown(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, s.Shutdown(t.Context()))
 			<-served
 			text := <-got
 			if strings.Count(text, comment) < 2 || !strings.Contains(text, "event: said") || !strings.HasSuffix(text, "\n\n<nil>") ||
@@ -154,24 +135,16 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: nodetest.Open(t, hosttest.Room())}))
-		dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
 		for _, version := range []int{1, 2} {
-			var protocols http.Protocols
-			protocols.SetUnencryptedHTTP2(version == 2)
-			protocols.SetHTTP1(version == 1)
-			transport := &http.Transport{Protocols: &protocols, DialContext: dial}
-			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport}
+			client := speaking(version, l)
+			defer client.CloseIdleConnections()
 			res, err := client.Post("http://localhost/actors/room/a/-/call/echo", "application/json", strings.NewReader("7"))
 			must(t, err)
 			body, err := io.ReadAll(res.Body)
-			if err != nil || res.ProtoMajor != version || string(body) != "7\n" {
-				t.Errorf("HTTP/%d: %s %q %v", version, res.Proto, body, err)
-			}
+			errorIf(t, err != nil || res.ProtoMajor != version || string(body) != "7\n",
+				"HTTP/%d: %s %q %v", version, res.Proto, body, err)
 			conn, _, err := websocket.Dial(t.Context(), "ws://localhost/actors/room/a/-/connect", &websocket.DialOptions{HTTPClient: client})
-			if (err == nil) != (version == 1) {
-				t.Errorf("HTTP/%d: a WebSocket: %v", version, err)
-			}
+			errorIf(t, (err == nil) != (version == 1), "HTTP/%d: a WebSocket: %v", version, err)
 			if err == nil {
 				conn.CloseNow()
 			}
@@ -182,21 +155,17 @@ func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 func TestAnEventIsEncodedOnceForAllItsReceivers(t *testing.T) {
 	e := host.EmittedEvent{Sequence: 18, Name: "said", Data: []byte("1"), Shared: new(host.SharedFrames)}
 	first := eventMessage(&e)
-	if again := eventMessage(&e); &first[0] != &again[0] {
-		t.Error("the second receiver's message is another one")
-	}
+	again := eventMessage(&e)
+	errorIf(t, &first[0] != &again[0], "the second receiver's message is another one")
 	e.Shared.Get(host.FrameSSE, func() []byte { return []byte("shared\n\n") })
-	if out := appendEmitted(nil, &e); string(out) != "shared\n\n" {
-		t.Errorf("%q", out)
-	}
+	out := appendEmitted(nil, &e)
+	errorIf(t, string(out) != "shared\n\n", "%q", out)
 }
 
 func TestEventTextCannotForgeFields(t *testing.T) {
 	got := string(serve.AppendField(nil, "\ndata: ", "a\nid: 9\r\r\nevent: x\r"))
 	want := "\ndata: a\ndata: id: 9\ndata: \ndata: event: x\ndata: "
-	if got != want {
-		t.Errorf("%q", got)
-	}
+	errorIf(t, got != want, "%q", got)
 }
 
 func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
@@ -208,11 +177,8 @@ func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 		want = append(want, f.Tag.Get("json"))
 	}
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("the body of connect has %v, want %v", got, want)
-	}
+	errorIf(t, !slices.Equal(got, want), "the body of connect has %v, want %v", got, want)
 	text := fmt.Sprint(post["parameters"])
-	if !strings.Contains(text, "/After]") || !strings.Contains(text, "/LastEventID]") {
-		t.Errorf("the position of connect is not among %v", text)
-	}
+	errorIf(t, !strings.Contains(text, "/After]") || !strings.Contains(text, "/LastEventID]"),
+		"the position of connect is not among %v", text)
 }

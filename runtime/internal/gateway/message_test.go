@@ -21,36 +21,24 @@ func FuzzClientMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, fault := decodeMessage(data)
-		if m.ID < 0 || m.ID > maxID {
-			t.Fatalf("the id %d cannot be answered", m.ID)
-		}
+		fatalIf(t, m.ID < 0 || m.ID > maxID, "the id %d cannot be answered", m.ID)
 		if fault != nil {
-			if fault.Code != host.InvalidArgument || !strings.Contains(fault.Message, " ") {
-				t.Fatal(fault)
-			}
+			fatalIf(t, fault.Code != host.InvalidArgument || !strings.Contains(fault.Message, " "), "%v", fault)
 			if text := appendFault(nil, m.ID, fault); !json.Valid(text) || !utf8.Valid(text) {
 				t.Fatalf("%q", text)
 			}
-			if fault == serve.ErrNotJSON && json.Valid(data) && utf8.Valid(data) {
-				t.Fatalf("%q is JSON", data)
-			}
+			fatalIf(t, fault == serve.ErrNotJSON && json.Valid(data) && utf8.Valid(data), "%q is JSON", data)
 			return
 		}
-		if !json.Valid(data) {
-			t.Fatalf("%q is not JSON", data)
-		}
+		fatalIf(t, !json.Valid(data), "%q is not JSON", data)
 		if m.Connect != nil {
 			if q, fault := m.Connect.request("websocket"); fault == nil && (len(q.Params) > host.MaxConnectionParams || len(q.Events) > host.MaxSubscriptions) {
 				t.Fatalf("%+v", q)
 			}
 			return
 		}
-		if m.ID == 0 {
-			t.Fatal("a request without an id")
-		}
-		if m.Input != nil && !json.Valid(m.Input) {
-			t.Fatalf("%q", m.Input)
-		}
+		fatalIf(t, m.ID == 0, "a request without an id")
+		fatalIf(t, m.Input != nil && !json.Valid(m.Input), "%q", m.Input)
 	})
 }
 
@@ -61,18 +49,15 @@ func TestMessagesOfTheServerAreJSONWhateverTheyHold(t *testing.T) {
 		Sequence uint64
 		Data     any
 	}
-	if err := json.Unmarshal(eventMessage(&e), &got); err != nil || got.Event != e.Name || got.Sequence != e.Sequence || got.Data != nil {
-		t.Error(got, err)
-	}
+	err := json.Unmarshal(eventMessage(&e), &got)
+	errorIf(t, err != nil || got.Event != e.Name || got.Sequence != e.Sequence || got.Data != nil, "%v %v", got, err)
 	fault := host.Errorf(host.Internal, "a\"b\xff").With("k\n", "v")
 	for _, text := range [][]byte{
 		appendBye(nil, fault), appendFault(nil, 0, fault), appendFault(nil, maxID, fault), appendEnd(nil, 1, fault), appendEnd(nil, 1, nil),
 		appendItem(nil, 1, &host.ReadStreamItem{}), appendMissed(nil, 1, 1<<64-1, true), appendGap(nil, 1, true), appendWelcome(nil, host.Welcome{}),
 		appendReply(nil, 1, &host.Reply{Replayed: true, Output: []byte("[]")}), appendDone(nil, 1),
 	} {
-		if !json.Valid(text) {
-			t.Errorf("%s", text)
-		}
+		errorIf(t, !json.Valid(text), "%s", text)
 	}
 }
 
@@ -90,9 +75,7 @@ func TestChangesOverAWebSocketComeInPieces(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		c.More = more
 		batch, fault := new(exchange).changeMessages(&c)
-		if fault != nil || len(batch) != 3 {
-			t.Fatal(len(batch), fault)
-		}
+		fatalIf(t, fault != nil || len(batch) != 3, "%v %v", len(batch), fault)
 		var all []kv.Change
 		for i, text := range batch {
 			var got kv.Changes
@@ -101,9 +84,7 @@ func TestChangesOverAWebSocketComeInPieces(t *testing.T) {
 			}
 			all = append(all, got.Changes...)
 		}
-		if len(all) != 6 || all[5].Entry != nil || all[4].Key[0] != int64(4) {
-			t.Errorf("%d changes", len(all))
-		}
+		errorIf(t, len(all) != 6 || all[5].Entry != nil || all[4].Key[0] != int64(4), "%d changes", len(all))
 	}
 	if batch, fault := new(exchange).changeMessages(&kv.Changes{Changes: []kv.Change{}}); fault != nil || string(batch[0]) != `{"changes":[],"version":0}` {
 		t.Errorf("%s %v", batch, fault)

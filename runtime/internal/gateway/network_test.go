@@ -113,55 +113,50 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 	s := httptest.NewServer(g)
 	var connected, all sync.WaitGroup
 	connected.Add(clients)
+	client := func(n int) error {
+		ws, _, err := websocket.Dial(t.Context(), s.URL+"/actors/room/a/-/connect", &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
+		if err != nil {
+			connected.Done()
+			return err
+		}
+		defer ws.CloseNow()
+		ws.SetReadLimit(-1)
+		say := func(text string) {
+			if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		say(`{"connect":{}}`)
+		_, welcome, err := ws.Read(t.Context())
+		errorIf(t, err != nil || !strings.HasPrefix(string(welcome), `{"welcome":`), "%s %v", welcome, err)
+		connected.Done()
+		all.Go(func() {
+			for id := 1; id <= calls; id++ {
+				say(fmt.Sprintf(`{"id":%d,"call":"echo","input":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)))
+			}
+		})
+		answers, last := make(map[int]bool), 0
+		for len(answers) < calls || last < events {
+			_, b, err := ws.Read(t.Context())
+			if err != nil {
+				return err
+			}
+			id, sequence := 0, 0
+			if _, err := fmt.Sscanf(string(b), `{"event":"said","sequence":%d`, &sequence); err == nil {
+				last++
+				errorIf(t, sequence != last, "event %d after %d", sequence, last-1)
+				continue
+			}
+			fmt.Sscanf(string(b), `{"id":%d`, &id)
+			want := fmt.Sprintf(`{"id":%d,"version":1234567,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100))
+			errorIf(t, string(b) != want || answers[id], "got %.100q", b)
+			answers[id] = true
+		}
+		return ws.Close(websocket.StatusNormalClosure, "")
+	}
 	for n := range clients {
 		all.Go(func() {
-			ws, _, err := websocket.Dial(t.Context(), s.URL+"/actors/room/a/-/connect", &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
-			if err != nil {
-				t.Error(err)
-				connected.Done()
-				return
-			}
-			defer ws.CloseNow()
-			ws.SetReadLimit(-1)
-			say := func(text string) {
-				if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
-					t.Error(err)
-				}
-			}
-			say(`{"connect":{}}`)
-			if _, b, err := ws.Read(t.Context()); err != nil || !strings.HasPrefix(string(b), `{"welcome":`) {
-				t.Error(string(b), err)
-			}
-			connected.Done()
-			all.Go(func() {
-				for id := 1; id <= calls; id++ {
-					say(fmt.Sprintf(`{"id":%d,"call":"echo","input":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)))
-				}
-			})
-			answers, last := make(map[string]bool), 0
-			for len(answers) < calls || last < events {
-				_, b, err := ws.Read(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				text := string(b)
-				var id, sequence int
-				switch {
-				case strings.HasPrefix(text, `{"event":"said"`):
-					fmt.Sscanf(text, `{"event":"said","sequence":%d`, &sequence)
-					if last++; sequence != last {
-						t.Errorf("event %d after %d", sequence, last-1)
-					}
-				default:
-					fmt.Sscanf(text, `{"id":%d`, &id)
-					if want := fmt.Sprintf(`{"id":%d,"version":1234567,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)); text != want {
-						t.Errorf("got %.100q", text)
-					}
-					answers[text] = true
-				}
-			}
-			if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
+			if err := client(n); err != nil {
 				t.Error(err)
 			}
 		})
@@ -171,18 +166,12 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		h.emit(said(n+1, `"hello"`))
 	}
 	all.Wait()
-	if err := g.front.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.front.Close())
 	for _, c := range h.conns {
-		if lost := <-c.closed; lost {
-			t.Error("a client that closed its socket counts as lost")
-		}
+		errorIf(t, <-c.closed, "a client that closed its socket counts as lost")
 	}
 	s.Close()
-	if n := g.front.Open(); n != 0 {
-		t.Errorf("%d are open", n)
-	}
+	same(t, g.front.Open(), 0)
 }
 
 // FuzzWhatAClientSends writes any bytes to a WebSocket that is connected. Whatever they are, the session ends when the

@@ -36,22 +36,18 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 			t.Errorf("the gateway does not know %s: %v", path, fault)
 			return
 		}
-		if !slices.Contains(strings.Split(target.route.methods(), ", "), strings.ToUpper(method)) {
-			t.Errorf("%s does not take %s", path, method)
-		}
+		errorIf(t, !slices.Contains(strings.Split(target.route.methods(), ", "), strings.ToUpper(method)),
+			"%s does not take %s", path, method)
 		routes[target.route] = true
 	}
-	for path, item := range paths(t, setup{Node: documented{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}}) {
+	for path, item := range paths(t, setup{Node: office{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}}) {
 		for method := range item {
 			visit(path, method)
 		}
 	}
 	for r := range everyRoute {
-		if !routes[r] {
-			t.Errorf("route %d is not described", r)
-		}
+		errorIf(t, !routes[r], "route %d is not described", r)
 	}
-	if paths(t, setup{})["/actors/tenant/{key}/-/sqlite"] != nil {
-		t.Error("the document of a node without databases has their path")
-	}
+	errorIf(t, paths(t, setup{})["/actors/tenant/{key}/-/sqlite"] != nil,
+		"the document of a node without databases has their path")
 }

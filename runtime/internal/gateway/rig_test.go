@@ -88,9 +88,7 @@ func ask(g http.Handler, method, url, body string, headers ...string) *httptest.
 func errorOf(t testing.TB, w *httptest.ResponseRecorder) *host.Error {
 	t.Helper()
 	e := new(host.Error)
-	if err := json.Unmarshal(w.Body.Bytes(), e); err != nil {
-		t.Fatalf("no error in JSON: %v: %q", err, w.Body)
-	}
+	same(t, json.Unmarshal(w.Body.Bytes(), e), nil, w.Body)
 	return e
 }
 
@@ -131,9 +129,7 @@ func launch(t *testing.T, g *Gateway) *pipeListener {
 	t.Cleanup(func() {
 		s.Close()
 		g.front.Close()
-		if err := <-served; err != http.ErrServerClosed {
-			t.Error(err)
-		}
+		same(t, <-served, http.ErrServerClosed)
 	})
 	return l
 }
@@ -200,3 +196,27 @@ func must(t testing.TB, err error) {
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
+	}
+}

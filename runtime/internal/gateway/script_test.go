@@ -38,9 +38,11 @@ func TestRequestScripts(t *testing.T)    { runScripts(t, "requests") }
 func TestAccessScripts(t *testing.T)     { runScripts(t, "access") }
 func TestEventScripts(t *testing.T)      { runScripts(t, "events") }
 func TestFollowScripts(t *testing.T)     { runScripts(t, "follow") }
+func TestEntryScripts(t *testing.T)      { runScripts(t, "entries") }
 func TestWatchScripts(t *testing.T)      { runScripts(t, "watch") }
 func TestFeedScripts(t *testing.T)       { runScripts(t, "feed") }
 func TestKVStoreScripts(t *testing.T)    { runScripts(t, "kvstore") }
+func TestKeyValScripts(t *testing.T)     { runScripts(t, "keyval") }
 func TestWorkerScripts(t *testing.T)     { runScripts(t, "workers") }
 func TestConnectionScripts(t *testing.T) { runScripts(t, "connections") }
 func TestSessionScripts(t *testing.T)    { runScripts(t, "sessions") }
@@ -193,7 +195,7 @@ var (
 	repeat   = regexp.MustCompile(`\{([^{}*]+)\*(\d+)\}`)
 	alias    = regexp.MustCompile(`\b(LIFE|[ctr])\d\b`)
 	unstable = regexp.MustCompile(`"error_id":"[^"]+"|"traceparent":"[^"]+",|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|` + // lives
-		`\b[A-Z2-7]{26}(\.[\w-]{22})?|"[A-D][\w-]{11}"`) // connections, their tokens, and receipts
+		`\b[A-Z2-7]{26}(\.[\w-]{22})?|"[A-D][\w-]{11}"|^id: [A-D][\w-]{11}\b|< id: [A-D][\w-]{11}\b`) // connections, their tokens, and receipts
 )
 
 // exampleLife is in the messages of errors.
@@ -241,6 +243,9 @@ func (s *scene) shorten(line string) string {
 			return `"error_id":"ID"`
 		case strings.HasPrefix(id, `"traceparent"`): // a message has it if the call that sent it happens to be recorded
 			return ""
+		case strings.Contains(id, "id: "):
+			before, receipt, _ := strings.Cut(id, "id: ")
+			return before + "id: " + s.name("r", receipt)
 		case id[0] == '"':
 			return `"` + s.name("r", id[1:len(id)-1]) + `"`
 		case token:
@@ -322,9 +327,7 @@ func (s *scene) before(ctx context.Context, op string, r *host.Request) error {
 func (s *scene) authorize(_ context.Context, r serve.AuthRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.RemoteAddr == "" {
-		s.t.Error("the hook gets no address")
-	}
+	errorIf(s.t, r.RemoteAddr == "", "the hook gets no address")
 	s.said = append(s.said, strings.TrimSpace(fmt.Sprintf("hook: %s %s %q %s %s",
 		r.Operation, r.Type, r.Key, r.Method, r.Header.Get("Authorization"))))
 	if r.Header.Get("Role") == "reader" && r.Operation == serve.Operate {
@@ -344,6 +347,10 @@ func (s *scene) command(line string) string {
 		for _, field := range w[1:] {
 			s.set(field)
 		}
+		return ""
+	case line == "room kv": // with an open store, and the queue of KeyVal
+		b := s.setup.Behaviors[0]
+		b.OpenKV, b.Queues = true, append(b.Queues, host.Queue{Name: "kv"})
 		return ""
 	case w[0] == "room": // fields of the behavior
 		for _, field := range w[1:] {
@@ -417,9 +424,7 @@ func (s *scene) command(line string) string {
 		s.node.Told()
 	case w[0] == "advance":
 		d, err := time.ParseDuration(w[1])
-		if err != nil {
-			s.t.Fatal(s.at, err)
-		}
+		fatalIf(s.t, err != nil, "%v %v", s.at, err)
 		time.Sleep(d)
 	case w[0] == "shutdown":
 		go func() {
@@ -463,27 +468,24 @@ func fill(t *testing.T, v any, field string) {
 	for name := range strings.SplitSeq(path, ".") {
 		f = f.FieldByName(name)
 	}
-	n, err := strconv.Atoi(text)
+	var err error
 	switch f.Interface().(type) {
 	case time.Duration:
-		d, fault := time.ParseDuration(text)
+		var d time.Duration
+		d, err = time.ParseDuration(text)
 		f.SetInt(int64(d))
-		err = fault
 	case string:
 		f.SetString(text)
-		err = nil
 	case []string:
 		f.Set(reflect.ValueOf(strings.Split(text, ",")))
-		err = nil
 	case bool:
 		f.SetBool(text == "true")
-		err = nil
 	default:
+		var n int
+		n, err = strconv.Atoi(text)
 		f.SetInt(int64(n))
 	}
-	if err != nil {
-		t.Fatal(field, err)
-	}
+	must(t, err)
 }
 
 // unhex returns text, or the bytes of one that begins with "hex:".
@@ -538,9 +540,8 @@ func (s *scene) request(line string) string {
 	method, path, body, headers := parts(s.t, line)
 	w := ask(s.g, method, path, body, headers...)
 	text := w.Body.Bytes()
-	if w.Code >= 400 && method != "HEAD" && errorOf(s.t, w).Code == "" {
-		s.t.Errorf("%s: %s: no code in %q", s.at, line, text)
-	}
+	errorIf(s.t, w.Code >= 400 && method != "HEAD" && errorOf(s.t, w).Code == "" && !strings.Contains(path, "/keyval/"),
+		"%s: %s: no code in %q", s.at, line, text)
 	if w.Header().Get("Content-Type") == "application/cbor" {
 		text = fmt.Appendf(nil, "hex:%x", text)
 	}
@@ -582,9 +583,8 @@ func (s *scene) open(name, line string) {
 		c.hears(heading(res.StatusCode, res.Header) + " " + string(text))
 		return
 	}
-	if p := res.Header.Get("Sec-WebSocket-Protocol"); p != Subprotocol && p != "" {
-		s.t.Errorf("%s: the subprotocol is %q", s.at, p)
-	}
+	p := res.Header.Get("Sec-WebSocket-Protocol")
+	errorIf(s.t, p != Subprotocol && p != "", "%s: the subprotocol is %q", s.at, p)
 	ws.SetReadLimit(-1)
 	c.ws = ws
 	if body != "" { // the first message
@@ -667,9 +667,7 @@ func (s *scene) tell(c *client, w []string, text string) string {
 		}
 	case "close":
 		code, err := strconv.Atoi(w[2])
-		if err != nil {
-			s.t.Fatal(s.at, err)
-		}
+		fatalIf(s.t, err != nil, "%v %v", s.at, err)
 		c.ws.Close(websocket.StatusCode(code), "")
 	case "cut":
 		c.conn.Close()

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,84 +12,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
-
-// tailed is a node whose actor has a span, a gap and an end for each follower.
-type tailed struct {
-	documented
-	asked *trace.FollowInput
-}
-
-// FollowTraces implements trace.Follower.
-func (d tailed) FollowTraces(_ context.Context, a host.Address, in trace.FollowInput) (trace.Tail, error) {
-	*d.asked = in
-	if a.Key[0] != "a" {
-		return nil, host.Errorf(host.NotFound, "there is no such actor")
-	}
-	return &tailEnd{}, nil
-}
-
-type tailEnd struct{ ended bool }
-
-// Next implements trace.Tail.
-func (e *tailEnd) Next(context.Context) (trace.News, error) {
-	if e.ended {
-		return trace.News{}, host.Errorf(host.Destroyed, "it is gone")
-	}
-	e.ended = true
-	return trace.News{Spans: []trace.Span{{Name: "turn\n<b>"}, {Name: "commit"}}, Missed: 7}, nil
-}
-
-// Life implements trace.Tail.
-func (*tailEnd) Life() string { return life }
-
-// Close implements trace.Tail.
-func (*tailEnd) Close() {}
-
-const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
-
-func TestTracesAreFollowedAsServerSentEvents(t *testing.T) {
-	var asked trace.FollowInput
-	allowed := ""
-	g := newGateway(t, setup{Node: tailed{documented{failing(nil)}, &asked}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		allowed = fmt.Sprintf("%s %s%q %s", r.Operation, r.Type, r.Key, r.Method)
-		if r.Key[0] == "secret" {
-			return host.Errorf(host.PermissionDenied, "no")
-		}
-		return nil
-	}})
-	const sse = "Accept: text/event-stream"
-	w := ask(g, "GET", "/actors/room/a/-/traces?name=turn&errors=true&trace_id=7", "", sse, "Last-Event-ID: "+life)
-	body := w.Body.String()
-	at := 0
-	for _, want := range []string{"retry: ", "id: " + life + "\n\n", "event: span\ndata: {", `"name":"turn\n\u003cb\u003e"`, "event: span\ndata: {", "event: cairn.gap\ndata: {\"missed\":7}\n", "event: cairn.bye\ndata: {\"code\":\"destroyed\""} {
-		i := strings.Index(body[at:], want)
-		if i < 0 {
-			t.Fatalf("%d: %q is missing or too early in %s", w.Code, want, body)
-		}
-		at += i
-	}
-	if w.Header().Get("Content-Type") != "text/event-stream" || allowed != `operate room["a"] trace.read` || asked != (trace.FollowInput{TraceID: "7", Name: "turn", Errors: true, Life: life}) {
-		t.Errorf("%v; allowed %s, asked %+v", w.Header(), allowed, asked)
-	}
-	if w := ask(g, "GET", "/actors/room/b/-/traces", "", sse); w.Code != 404 {
-		t.Errorf("an actor that is not there: %d %s", w.Code, w.Body)
-	}
-	if w := ask(g, "GET", "/actors/room/secret/-/traces", "", sse); w.Code != 403 {
-		t.Errorf("without a right: %d %s", w.Code, w.Body)
-	}
-	if e := errorOf(t, ask(g, "GET", "/actors/room/a/-/traces", "", sse, "Last-Event-ID: 7")); e.Code != host.InvalidArgument || e.Metadata["field"] != "Last-Event-ID" {
-		t.Errorf("an id that is no life: %v", e)
-	}
-	for query, field := range map[string]string{"limit=1": "limit", "start=2027-01-01T00:00:00Z": "start", "cursor=x": "cursor", "errors=x": "errors"} {
-		w := ask(g, "GET", "/actors/room/a/-/traces?"+query, "", sse)
-		if e := errorOf(t, w); w.Code != 400 || e.Metadata["field"] != field {
-			t.Errorf("%s: %d %s", query, w.Code, w.Body)
-		}
-	}
-}
 
 // TestEveryAnswerNamesItsTrace asks for what the node answers without an actor, or refuses before it looks at one.
 func TestEveryAnswerNamesItsTrace(t *testing.T) {
@@ -100,21 +23,14 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 		method, path, header string
 		status               int
 	}{
-		{closed, "GET", "/actors/room/a/-/", "", 401},
-		{closed, "GET", "/nowhere", "", 401},
+		{closed, "GET", "/actors/room/a/-/", "", 401}, {closed, "GET", "/nowhere", "", 401},
 		{closed, "POST", "/actors/room/a/-/call/enter", "Authorization: Bearer other", 401},
 		{open, "POST", "/actors/room/a/-/call/enter", "Origin: https://elsewhere.example", 403},
-		{open, "GET", "/actors", "Host: elsewhere.example", 403},
-		{open, "GET", "/nowhere", "", 404},
-		{open, "GET", "/actors/room/%FF/-/", "", 400},
-		{open, "GET", "/actors?limit=x", "", 400},
+		{open, "GET", "/actors", "Host: elsewhere.example", 403}, {open, "GET", "/nowhere", "", 404},
+		{open, "GET", "/actors/room/%FF/-/", "", 400}, {open, "GET", "/actors?limit=x", "", 400},
 		{open, "GET", "/actors", "", 500}, // the node panics
-		{open, "GET", "/-/traces", "", 404},
-		{open, "PUT", "/actors", "", 405},
-		{open, "OPTIONS", "/actors", "", 204},
-		{open, "GET", "/healthz", "", 200},
-		{open, "GET", "/metrics", "", 200},
-		{open, "GET", "/openapi.json", "", 200},
+		{open, "GET", "/-/traces", "", 404}, {open, "PUT", "/actors", "", 405}, {open, "OPTIONS", "/actors", "", 204},
+		{open, "GET", "/healthz", "", 200}, {open, "GET", "/metrics", "", 200}, {open, "GET", "/openapi.json", "", 200},
 		{open, "GET", "/actors/room/a/-/connect", "Upgrade: websocket", 400},
 		{open, "GET", "/actors/room/a/-/", "", 503}, // at the end of the node
 	} {
@@ -146,30 +62,13 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	}
 }
 
-// strict is a node that knows no trace, as it says of a member of its own.
-type strict struct{ documented }
-
-// FindTrace implements trace.Finder.
-func (strict) FindTrace(context.Context, trace.FindQuery) (trace.FindPage, error) {
-	return trace.FindPage{}, host.Errorf(host.InvalidArgument, "trace_id is wrong").With("field", "trace_id")
-}
-
-func TestAWrongTraceNamesTheParameter(t *testing.T) {
-	w := ask(newGateway(t, setup{Node: strict{}}), "GET", "/-/traces?trace=x", "")
-	if w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"trace"`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
 // TestTheHTTPServerItselfNamesNoTrace holds docs/http.md to the list of answers that no handler is asked for. All else has a Traceresponse.
 func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: failing(nil)}))
 		docs, err := os.ReadFile("../../../docs/http.md")
 		_, list, found := strings.Cut(string(docs), "These come from the HTTP server")
-		if err != nil || !found {
-			t.Fatal(err, found)
-		}
+		fatalIf(t, err != nil || !found, "%v %v", err, found)
 		list, _, _ = strings.Cut(list, "\n\n")
 		for _, c := range []struct {
 			request string
@@ -191,13 +90,10 @@ func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 			client := l.dial()
 			go io.WriteString(client, c.request)
 			res, err := http.ReadResponse(bufio.NewReader(client), nil)
-			if err != nil {
-				t.Fatalf("%.60q: %v", c.request, err)
-			}
+			fatalIf(t, err != nil, "%.60q: %v", c.request, err)
 			told, listed := res.Header["Traceresponse"] != nil, strings.Contains(list, fmt.Sprintf("%d for ", c.status))
-			if res.StatusCode != c.status || told == listed || listed && res.Header.Get("Content-Type") == "application/json" {
-				t.Errorf("%.60q: %s with %v; it is in the list: %t", c.request, res.Status, res.Header, listed)
-			}
+			errorIf(t, res.StatusCode != c.status || told == listed || listed && res.Header.Get("Content-Type") == "application/json",
+				"%.60q: %s with %v; it is in the list: %t", c.request, res.Status, res.Header, listed)
 			client.Close()
 		}
 		time.Sleep(time.Second) // the server waits before it closes some

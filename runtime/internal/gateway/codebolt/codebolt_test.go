@@ -2,15 +2,12 @@ package codebolt_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
@@ -21,9 +18,7 @@ func TestEveryRoute(t *testing.T) {
 	s := open(t)
 	made := s.want(201, "", "POST", "instances", `{"name":"my-agent-state","description":"Persisted state for my agent"}`)
 	const shown = `{"id":"ID","name":"my-agent-state","description":"Persisted state for my agent","recordCount":0,"namespaces":[],"createdAt":"TIME","updatedAt":"TIME"}`
-	if masked(made) != shown {
-		t.Error(made)
-	}
+	errorIf(t, masked(made) != shown, "%v", made)
 	id := uuids.FindString(made)
 	s.exactly("["+made+"]", "GET", "instances", "")
 	s.exactly(made, "GET", "instances/"+id, "")
@@ -39,14 +34,11 @@ func TestEveryRoute(t *testing.T) {
 
 	found := s.want(200, "", "POST", "query",
 		`{"instance":"`+id+`","namespace":"user-prefs","where":[{"field":"key","operator":"starts_with","value":"ui."}],"order":{"field":"key","direction":"desc"},"limit":50}`)
-	if masked(found) != `{"records":[{"key":"ui.size","value":{"w":1,"h":[2,null]},"updated_at":MS},{"key":"ui.font","value":"mono","updated_at":MS}],"hasMore":false,"cursor":null}` {
-		t.Error(found)
-	}
+	errorIf(t, masked(found) != `{"records":[{"key":"ui.size","value":{"w":1,"h":[2,null]},"updated_at":MS},{"key":"ui.font","value":"mono","updated_at":MS}],"hasMore":false,"cursor":null}`,
+		"%v", found)
 	renamed := s.want(200, `"name":"other"`, "PUT", "instances/"+id, `{"name":"other"}`)
 	s.want(200, `"name":"other","description":"d"`, "PUT", "instances/"+id, `{"description":"d"}`)
-	if !strings.Contains(renamed, `"description":"Persisted state for my agent","recordCount":4`) {
-		t.Error(renamed)
-	}
+	errorIf(t, !strings.Contains(renamed, `"description":"Persisted state for my agent","recordCount":4`), "%v", renamed)
 
 	s.exactly(`{"deleted":true}`, "DELETE", "kv/"+id+"/config/theme", "")
 	s.want(404, "no record", "GET", "kv/"+id+"/config/theme", "")
@@ -58,12 +50,8 @@ func TestEveryRoute(t *testing.T) {
 	}
 	s.want(404, "no instance", "PUT", "instances/"+id, `{"name":"x"}`)
 	s.exactly("[]", "GET", "instances", "")
-	if left := s.call("kv.list", `{}`); left != `{"entries":[]}` {
-		t.Errorf("%s is left", left)
-	}
-	if left := s.call("kv.scopes", `{}`); left != `{"scopes":[]}` {
-		t.Errorf("%s is left", left)
-	}
+	same(t, s.call("kv.list", `{}`), `{"entries":[]}`)
+	same(t, s.call("kv.scopes", `{}`), `{"scopes":[]}`)
 }
 
 func TestAnActorThatIsNotThere(t *testing.T) {
@@ -76,9 +64,8 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.exactly(`{"deleted":false}`, "DELETE", "kv/I/n/k", "")
 	s.exactly(`{"deletedCount":0}`, "DELETE", "namespace/I/n", "")
 	s.exactly(`{"records":[],"hasMore":false,"cursor":null}`, "POST", "query", `{"instance":"I","namespace":"n"}`)
-	if _, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}}); host.CodeOf(err) != host.NotFound {
-		t.Errorf("the actor was made: %v", err)
-	}
+	_, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
+	errorIf(t, host.CodeOf(err) != host.NotFound, "the actor was made: %v", err)
 }
 
 func TestFaultyRequests(t *testing.T) {
@@ -91,112 +78,60 @@ func TestFaultyRequests(t *testing.T) {
 	query := func(members string) string { return `{"instance":"` + id + `","namespace":"n",` + members + `}` }
 	where := func(filter string) string { return query(`"where":[` + filter + `]`) }
 	before := s.call("kv.list", `{}`)
-	for _, c := range []struct {
-		status           int
-		verb, path, body string
-		text             string
-	}{
-		{400, "POST", "instances", ``, "not JSON"},
-		{400, "POST", "instances", `{`, "not JSON"},
-		{400, "POST", "instances", `null`, "not an object"},
-		{400, "POST", "instances", `{}`, "name is missing"},
-		{400, "POST", "instances", `{"name":""}`, "name is missing"},
-		{400, "POST", "instances", `{"name":7}`, "name"},
-		{400, "POST", "instances", `{"name":"a","id":"b"}`, "id"},
-		{400, "POST", "instances", `{"name":"\ud800"}`, "name"},
-		{409, "POST", "instances", `{"name":"one"}`, "already"},
-		{413, "POST", "instances", `{"name":"` + long + `"}`, "limit of 255"},
-		{400, "PUT", "instances/" + id, `{}`, "neither a name nor a description"},
-		{400, "PUT", "instances/" + id, `{"name":""}`, "name is missing"},
-		{409, "PUT", "instances/" + id, `{"name":"two"}`, "already"},
-		{400, "POST", "kv", record(`"namespace":"n","key":"k"`), "value is missing"},
-		{400, "POST", "kv", record(`"namespace":"n","value":1`), "key is missing"},
-		{400, "POST", "kv", record(`"key":"k","value":1`), "namespace is missing"},
-		{400, "POST", "kv", `{"namespace":"n","key":"k","value":1}`, "instanceId is missing"},
-		{400, "POST", "kv", record(`"namespace":"n","key":7,"value":1`), "key"},
-		{400, "POST", "kv", record(`"namespace":"n","key":"k","value":1,"ttl":5`), "ttl"},
-		{400, "POST", "kv", record(`"namespace":"n","key":"k","value":{"a":1,"a":2}`), "twice"},
-		{413, "POST", "kv", record(`"namespace":"n","key":"` + long + `","value":1`), "limit of 1024"},
-		{413, "POST", "kv", record(`"namespace":"` + long + `","key":"k","value":1`), "limit of 255"},
-		{413, "POST", "kv", record(`"namespace":"n","key":"k","value":"` + strings.Repeat("x", 1<<20) + `"`), "value: "},
-		{404, "POST", "kv", `{"instanceId":"one","namespace":"n","key":"k","value":1}`, "no instance"},
-		{404, "GET", "kv/" + id + "/n", "", "nothing at this path"},
-		{404, "GET", "kv/" + id + "/n/a/b", "", "nothing at this path"},
-		{426, "GET", "ws", "", "WebSocket"},
-		{405, "POST", "ws", "{}", "POST"},
-		{400, "GET", "ws?after=x", "", "not a position"},
-		{404, "GET", "ws/x", "", "nothing at this path"},
-		{400, "GET", "kv/" + id + "//k", "", "empty segment"},
-		{400, "GET", "kv/" + id + "/n/%ff", "", "UTF-8"},
-		{400, "DELETE", "namespace/" + id + "/", "", "empty segment"},
-		{400, "DELETE", "namespace/" + id + "/n?all=1", "", "all"},
-		{404, "DELETE", "namespace/" + id, "", "nothing at this path"},
-		{405, "PATCH", "instances/" + id, `{}`, "PATCH"},
-		{405, "GET", "query", ``, "GET"},
-		{400, "POST", "query", `{}`, "instance is missing"},
-		{400, "POST", "query", `{"instance":"` + id + `"}`, "namespace is missing"},
-		{400, "POST", "query", query(`"offset":5`), "offset"},
-		{400, "POST", "query", query(`"limit":0`), "1 to 500"},
-		{400, "POST", "query", query(`"limit":501`), "1 to 500"},
-		{400, "POST", "query", query(`"limit":1.5`), "limit"},
-		{400, "POST", "query", query(`"where":[` + strings.Repeat(`{"field":"key","operator":"exists"},`, 5) + `{"field":"key","operator":"exists"}]`), "the limit is 5"},
-		{400, "POST", "query", query(`"order":{"field":"value","direction":"asc"}`), "order.field"},
-		{400, "POST", "query", query(`"order":{"field":"key","direction":"up"}`), "order.direction"},
-		{400, "POST", "query", query(`"cursor":"x"`), "cursor"},
-		{400, "POST", "query", where(`{"field":"instance_id","operator":"=","value":"x"}`), "where[0].field"},
-		{400, "POST", "query", where(`{"field":"key') OR ('1'='1","operator":"exists"}`), "where[0].field"},
-		{400, "POST", "query", where(`{"field":"value.","operator":"exists"}`), "where[0].field"},
-		{400, "POST", "query", where(`{"field":"key","operator":"like","value":"x"}`), "where[0].operator"},
-		{400, "POST", "query", where(`{"field":"key","operator":"="}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"=","value":7}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"in","value":"x"}`), "no array"},
-		{400, "POST", "query", where(`{"field":"key","operator":"in","value":[7]}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"exists","value":true}`), "takes no value"},
-		{400, "POST", "query", where(`{"field":"updated_at","operator":"starts_with","value":"1"}`), "does not apply"},
-		{400, "POST", "query", where(`{"field":"updated_at","operator":"contains","value":"1"}`), "does not apply"},
-		{400, "POST", "query", where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value"},
-		{400, "POST", "query", where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: "},
-		{400, "POST", "query", where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: "},
-	} {
-		s.want(c.status, c.text, c.verb, c.path, c.body)
-	}
+	s.bodies(400, "POST", "instances", `{`, "not JSON", `null`, "not an object", `{"name":""}`, "name is missing",
+		`{"name":"a","id":"b"}`, "id", `{"name":"\ud800"}`, "name")
+	s.want(409, "already", "POST", "instances", `{"name":"one"}`)
+	s.want(413, "limit of 255", "POST", "instances", `{"name":"`+long+`"}`)
+	s.want(400, "neither a name nor a description", "PUT", "instances/"+id, `{}`)
+	s.want(409, "already", "PUT", "instances/"+id, `{"name":"two"}`)
+	s.bodies(400, "POST", "kv", record(`"namespace":"n","key":"k"`), "value is missing",
+		record(`"namespace":"n","value":1`), "key is missing",
+		`{"namespace":"n","key":"k","value":1}`, "instanceId is missing",
+		record(`"namespace":"n","key":"k","value":1,"ttl":5`), "ttl",
+		record(`"namespace":"n","key":"k","value":{"a":1,"a":2}`), "twice")
+	s.bodies(413, "POST", "kv", record(`"namespace":"n","key":"`+long+`","value":1`), "limit of 1024",
+		record(`"namespace":"n","key":"k","value":"`+strings.Repeat("x", 1<<20)+`"`), "value: ")
+	s.want(404, "no instance", "POST", "kv", `{"instanceId":"one","namespace":"n","key":"k","value":1}`)
+	s.want(404, "nothing at this path", "GET", "kv/"+id+"/n", "")
+	s.want(426, "WebSocket", "GET", "ws", "")
+	s.want(400, "not a position", "GET", "ws?after=x", "")
+	s.want(400, "empty segment", "GET", "kv/"+id+"//k", "")
+	s.want(400, "UTF-8", "GET", "kv/"+id+"/n/%ff", "")
+	s.want(400, "all", "DELETE", "namespace/"+id+"/n?all=1", "")
+	s.want(405, "PATCH", "PATCH", "instances/"+id, `{}`)
+	s.bodies(400, "POST", "query", `{}`, "instance is missing", `{"instance":"`+id+`"}`, "namespace is missing",
+		query(`"limit":0`), "1 to 500", query(`"limit":501`), "1 to 500",
+		query(`"where":[`+strings.Repeat(`{"field":"key","operator":"exists"},`, 5)+`{"field":"key","operator":"exists"}]`), "the limit is 5",
+		query(`"order":{"field":"value","direction":"asc"}`), "order.field",
+		query(`"order":{"field":"key","direction":"up"}`), "order.direction", query(`"cursor":"x"`), "cursor",
+		where(`{"field":"instance_id","operator":"=","value":"x"}`), "where[0].field",
+		where(`{"field":"value.","operator":"exists"}`), "where[0].field",
+		where(`{"field":"key","operator":"like","value":"x"}`), "where[0].operator",
+		where(`{"field":"key","operator":"="}`), "where[0].value",
+		where(`{"field":"key","operator":"=","value":7}`), "where[0].value",
+		where(`{"field":"key","operator":"in","value":"x"}`), "no array",
+		where(`{"field":"key","operator":"in","value":[7]}`), "where[0].value",
+		where(`{"field":"key","operator":"exists","value":true}`), "takes no value",
+		where(`{"field":"updated_at","operator":"starts_with","value":"1"}`), "does not apply",
+		where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value",
+		where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: ",
+		where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: ")
 	if w := s.send("POST", "query", `{}`, "Content-Type: text/plain"); w.Code != 415 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := s.send("PATCH", "instances", ``); w.Header().Get("Allow") != "POST, GET, OPTIONS" {
 		t.Error(w.Header())
 	}
-	if after := s.call("kv.list", `{}`); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
+	same(t, s.call("kv.list", `{}`), before)
 }
 
-func TestCallersAreThoseOfTheMethods(t *testing.T) {
-	var asked []string
-	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		asked = append(asked, string(r.Operation)+" "+r.Method)
-		if r.Operation == serve.Operate {
-			return host.Errorf(host.PermissionDenied, "not you")
-		}
-		return nil
-	}})
-	id := s.instance("one")
-	s.want(200, "", "GET", "instances/"+id, "")
-	for _, a := range asked {
-		if !strings.HasPrefix(a, "call kv.") {
-			t.Error(a)
-		}
-	}
-	if w := s.sendTo("closed", "GET", "instances", ""); w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
-// An instance is not deleted if its caller must not remove its scope, which comes after.
-func TestAllMethodsAreAskedAboutBefore(t *testing.T) {
+// The hook is asked about each method, and about all before the first is called: an instance is not deleted if its caller must not
+// remove its scope, which comes after.
+func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 	refused := ""
 	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		if r.Method == refused {
+		errorIf(t, r.Operation == serve.Call && !strings.HasPrefix(r.Method, "kv."), "the hook is asked about %s", r.Method)
+		if r.Operation == serve.Operate || r.Method == refused {
 			return host.Errorf(host.PermissionDenied, "not you")
 		}
 		return nil
@@ -209,7 +144,8 @@ func TestAllMethodsAreAskedAboutBefore(t *testing.T) {
 		s.want(403, "not you", "POST", "instances", `{"name":"two"}`)
 	}
 	s.want(200, `"name":"one"`, "GET", "instances/"+id, "")
-	s.want(200, "", "GET", "instances", "")
+	s.typ = "closed"
+	s.want(403, `{"error":"not you"}`, "GET", "instances", "")
 }
 
 // Names are what no two instances have, however many clients make them at once.
@@ -223,40 +159,22 @@ func TestNamesAreUnique(t *testing.T) {
 	}
 	wait.Wait()
 	list := s.want(200, `"recordCount":8`, "GET", "instances", "")
-	if n := strings.Count(list, `"id"`); n != 1 {
-		t.Errorf("%d instances: %s", n, list)
-	}
-	if scopes := s.call("kv.scopes", `{}`); strings.Count(scopes, `"prefix"`) != 1 {
-		t.Error(scopes)
-	}
+	same(t, strings.Count(list, `"id"`), 1, list)
+	scopes := s.call("kv.scopes", `{}`)
+	errorIf(t, strings.Count(scopes, `"prefix"`) != 1, "%v", scopes)
 	id := uuids.FindString(list)
 	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"name":"renamed"`, "PUT", "instances/"+id, `{"name":"renamed"}`)
 	s.instance("shared") // is free again
-	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv", `{"instanceId":"renamed","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
-}
-
-// An id goes before a name.
-func TestAnIDThatIsTheNameOfAnother(t *testing.T) {
-	s := open(t)
-	id := s.instance("one")
-	other := s.instance(id)
-	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"k"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"k","value":1,"autoCreateInstance":true}`)
-	s.want(404, "", "GET", "kv/"+other+"/n/k", "")
-}
-
-func TestInstancesAreListedFromTheNewest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
-		for _, name := range []string{"b", "c", "a"} {
-			s.instance(name)
-			time.Sleep(time.Millisecond)
-		}
-		var list []struct{ Name string }
-		if err := json.Unmarshal([]byte(s.want(200, "", "GET", "instances", "")), &list); err != nil || fmt.Sprint(list) != "[{a} {c} {b}]" {
-			t.Error(list, err)
-		}
+	s.instance(id)       // an id goes before a name
+	for _, name := range []string{"renamed", id} {
+		s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv", `{"instanceId":"`+name+`","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
+	}
+	// An instance, its name and its first record are one commit.
+	methods := s.methods(func() {
+		s.want(200, "", "POST", "kv", `{"instanceId":"two","namespace":"n","key":"k","value":1,"autoCreateInstance":true}`)
 	})
+	errorIf(t, methods != "kv.commit kv.list kv.set_scope kv.commit", "%v", methods)
 }
 
 // Files of Codebolt are imported as these entries; a scope is not.
@@ -272,15 +190,12 @@ func TestImportedInstances(t *testing.T) {
 		`{"id":"I","name":"old","recordCount":1,"namespaces":["config"],"createdAt":1700000000000}]`, "GET", "instances", "")
 	s.want(200, `"instanceId":"I"`, "POST", "kv", `{"instanceId":"old","namespace":"config","key":"size","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"recordCount":2`, "PUT", "instances/I", `{"name":"new"}`)
-	if stored := s.call("kv.get", `{"key":["cb","I"]}`); !strings.Contains(stored, `"extra":[1]`) {
-		t.Error(stored)
-	}
+	stored := s.call("kv.get", `{"key":["cb","I"]}`)
+	errorIf(t, !strings.Contains(stored, `"extra":[1]`), "%v", stored)
 	s.want(409, "already", "POST", "instances", `{"name":"old"}`)
 	s.exactly(`{"deleted":true}`, "DELETE", "instances/I", "")
 	s.exactly(`{"deleted":true}`, "DELETE", "instances/J", "")
-	if left := s.call("kv.list", `{}`); left != `{"entries":[]}` {
-		t.Errorf("%s is left", left)
-	}
+	same(t, s.call("kv.list", `{}`), `{"entries":[]}`)
 }
 
 // A policy that an operator has set stays.
@@ -308,10 +223,44 @@ func TestAnInstanceIsDeletedForAClientThatHasLeft(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(ctx, "DELETE", "/actors/room/a/-/kvstore/instances/"+id, http.NoBody)
 	s.gateway.ServeHTTP(httptest.NewRecorder(), r)
-	if ctx.Err() == nil {
-		t.Error("the client has not left")
+	errorIf(t, ctx.Err() == nil, "the client has not left")
+	same(t, s.call("kv.scopes", `{}`), `{"scopes":[]}`)
+}
+
+func TestCountsAreNotScanned(t *testing.T) {
+	s := open(t)
+	id := s.instance("one")
+	for i := range 50 {
+		s.set(id, fmt.Sprintf("n%d", i%3), fmt.Sprint(i), `1`)
 	}
-	if left := s.call("kv.scopes", `{}`); left != `{"scopes":[]}` {
-		t.Errorf("%s is left", left)
+	for path, want := range map[string]string{"instances/" + id: "kv.get kv.groups", "instances": "kv.list kv.get_many kv.groups"} {
+		methods := s.methods(func() { s.want(200, `"recordCount":50,"namespaces":["n0","n1","n2"]`, "GET", path, "") })
+		errorIf(t, methods != want, "%s calls %s", path, methods)
 	}
+	methods := s.methods(func() {
+		s.want(200, `"total":17`, "POST", "query", `{"instance":"`+id+`","namespace":"n0","limit":1,"total":true}`)
+	})
+	errorIf(t, methods != "kv.list kv.groups", "%v", methods)
+}
+
+// Whatever a record and its key hold, it is read as it was written, and told from its siblings.
+func TestRecordsAreAsTheyWereWritten(t *testing.T) {
+	s := open(t)
+	id := s.instance("one")
+	s.want(404, "no record", "GET", "kv/"+id+"/n/k", "")
+	for _, r := range [][3]string{ // key, path, value
+		{"a/b", "a%2Fb", `{"$uuidv7":true}`}, {"50%", "50%25", `12345678901234567890.0100`}, {"é ~-", "%C3%A9%20~-", `"<&>"`},
+		{"..", "%2E%2E", `{"b":1,"a":2}`}, {"-", "-", `null`}, {"a+b", "a+b", `1`},
+	} {
+		s.set(id, "n", r[0], r[2])
+		s.exactly(`{"value":`+r[2]+`}`, "GET", "kv/"+id+"/n/"+r[1], "")
+		s.exactly(`{"deleted":true}`, "DELETE", "kv/"+id+"/n/"+r[1], "")
+		s.want(404, "no record", "GET", "kv/"+id+"/n/"+r[1], "")
+	}
+	for _, namespace := range []string{"n", "nn", "n/", "N"} {
+		s.set(id, namespace, "k", `1`)
+	}
+	s.exactly(`{"deletedCount":1}`, "DELETE", "namespace/"+id+"/n", "")
+	s.want(200, `"namespaces":["N","n/","nn"]`, "GET", "instances/"+id, "")
+	s.exactly(`{"deletedCount":1}`, "DELETE", "namespace/"+id+"/n%2F", "")
 }

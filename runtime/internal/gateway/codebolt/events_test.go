@@ -18,14 +18,10 @@ func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []str
 	var events codebolt.Events
 	for next := after; ; {
 		var out kv.FeedOutput
-		if err := json.Unmarshal([]byte(s.call("kv.feed", fmt.Sprintf(`{"prefixes":[["cb"]],"after":%d,"limit":%d}`, next, limit))), &out); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, json.Unmarshal([]byte(s.call("kv.feed", fmt.Sprintf(`{"prefixes":[["cb"]],"after":%d,"limit":%d}`, next, limit))), &out))
 		for _, m := range events.Read(&out) {
 			text, err := json.Marshal(m.Payload)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			must(s.t, err)
 			if m.Type != "kvStore:position" {
 				sequences, texts = append(sequences, m.Sequence), append(texts, m.Type+" "+string(text))
 			}
@@ -38,7 +34,7 @@ func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []str
 }
 
 // A namespace of many records, and an instance of many namespaces, are one event each, however the log is read and from wherever.
-func TestA14EventsAreResumedWithoutLossOrDoubles(t *testing.T) {
+func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	s := open(t)
 	s.call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
 	id := s.instance("one")
@@ -74,9 +70,8 @@ func TestA14EventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 		`kvStore:record-set {"o","key":"b","value":1}`,
 		`kvStore:instance-deleted "ID"`,
 	}
-	if !slices.Equal(short, want) || len(texts) != len(want)+1+250 {
-		t.Errorf("%d events, %s", len(texts), strings.Join(short, "\n"))
-	}
+	errorIf(t, !slices.Equal(short, want) || len(texts) != len(want)+1+250,
+		"%d events, %s", len(texts), strings.Join(short, "\n"))
 	for _, limit := range []int{1, 7, 100, 249, 250, 251} {
 		if got, same := s.follow(0, limit); !slices.Equal(got, sequences) || !slices.Equal(same, texts) {
 			t.Errorf("limit %d: %d events, not %d", limit, len(got), len(sequences))
@@ -108,9 +103,7 @@ func TestARangeOfRecordsIsNoNamespace(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		want = append(want, fmt.Sprintf(`kvStore:record-deleted {"instanceId":%q,"namespace":"n","key":%q}`, id, key))
 	}
-	if !slices.Equal(texts, want) {
-		t.Errorf("%s", strings.Join(texts, "\n"))
-	}
+	errorIf(t, !slices.Equal(texts, want), "%s", strings.Join(texts, "\n"))
 }
 
 func FuzzEvents(f *testing.F) {
@@ -123,9 +116,8 @@ func FuzzEvents(f *testing.F) {
 		}
 		var events codebolt.Events
 		for range 2 {
-			if _, err := json.Marshal(events.Read(&out)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := json.Marshal(events.Read(&out))
+			fatalIf(t, err != nil, "%v", err)
 		}
 	})
 }

@@ -36,9 +36,7 @@ func (s *store) query(instance, members string) answer {
 	s.t.Helper()
 	var a answer
 	text := s.want(200, "", "POST", "query", fmt.Sprintf(`{"instance":%q,"namespace":"n"%s}`, instance, members))
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, json.Unmarshal([]byte(text), &a))
 	return a
 }
 
@@ -121,18 +119,15 @@ func TestPages(t *testing.T) {
 					for cursor := ""; ; {
 						page := s.query(id, members+cursor)
 						got = append(got, strings.Fields(page.keys())...)
-						if len(page.Records) > limit || page.HasMore != (len(got) < len(want)) || page.HasMore != (page.Cursor != nil) {
-							t.Fatalf("%s: %d records, %v", members, len(page.Records), page.HasMore)
-						}
+						fatalIf(t, len(page.Records) > limit || page.HasMore != (len(got) < len(want)) || page.HasMore != (page.Cursor != nil),
+							"%s: %d records, %v", members, len(page.Records), page.HasMore)
 						if !page.HasMore {
 							break
 						}
 						s.want(400, "does not belong", "POST", "query", fmt.Sprintf(`{"instance":%q,"namespace":"other","cursor":%q}`, id, *page.Cursor))
 						cursor = fmt.Sprintf(`,"cursor":%q`, *page.Cursor)
 					}
-					if !slices.Equal(got, want) {
-						t.Errorf("%s: %v, not %v", members, got, want)
-					}
+					errorIf(t, !slices.Equal(got, want), "%s: %v, not %v", members, got, want)
 				}
 			}
 		}
@@ -156,9 +151,7 @@ func TestLargeRecordsArePaged(t *testing.T) {
 			}
 			cursor = fmt.Sprintf(`,"cursor":%q`, *page.Cursor)
 		}
-		if n != 9 || pages != 1 {
-			t.Errorf("%s: %d records after %d pages", field, n, pages)
-		}
+		errorIf(t, n != 9 || pages != 1, "%s: %d records after %d pages", field, n, pages)
 	}
 }
 
@@ -183,10 +176,13 @@ func TestTheBudgetOfAQuery(t *testing.T) {
 	if got := s.query(id, `,"total":true,"limit":1,"where":[{"field":"key","operator":"contains","value":"k"}]`); got.Total != nil || !got.HasMore {
 		t.Error(got)
 	}
-	got := s.query(id, `,"where":[{"field":"key","operator":"contains","value":"20000"}]`)
-	if got.keys() != "k20000" || got.HasMore {
-		t.Error(got)
+	for limit, want := range map[string]int{"": 100, `,"limit":500`: 500} {
+		if got := s.query(id, limit); len(got.Records) != want || !got.HasMore {
+			t.Errorf("%s: %d records", limit, len(got.Records))
+		}
 	}
+	got := s.query(id, `,"where":[{"field":"key","operator":"contains","value":"20000"}]`)
+	errorIf(t, got.keys() != "k20000" || got.HasMore, "%v", got)
 }
 
 func FuzzQuery(f *testing.F) {
@@ -200,8 +196,7 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		s := open(t)
 		s.call("kv.commit", `{"mutations":[{"op":"put","key":["cb","I","n","k"],"value":{"a":1}}]}`)
-		if w := s.send("POST", "query", body); w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
+		w := s.send("POST", "query", body)
+		fatalIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 	})
 }

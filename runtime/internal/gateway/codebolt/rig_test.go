@@ -22,6 +22,7 @@ type store struct {
 	t       *testing.T
 	gateway http.Handler
 	node    *hosttest.Recorder
+	typ     string
 }
 
 // open opens a node with rooms whose stores are open to all callers, and with closed rooms.
@@ -34,21 +35,14 @@ func openWith(t *testing.T, o serve.Options) *store {
 	o.Behaviors = []*host.Behavior{room, closed}
 	node := nodetest.Open(t, o.Behaviors...)
 	f, err := serve.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
-	return &store{t, gateway.New(f, gateway.Options{Node: node}), node}
+	return &store{t, gateway.New(f, gateway.Options{Node: node}), node, "room"}
 }
 
 // send sends a request to a path of the interface.
 func (s *store) send(verb, path, body string, headers ...string) *httptest.ResponseRecorder {
-	return s.sendTo("room", verb, path, body, headers...)
-}
-
-// sendTo is send to an actor of a type.
-func (s *store) sendTo(typ, verb, path, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(verb, "/actors/"+typ+"/a/-/kvstore/"+path, strings.NewReader(body))
+	r := httptest.NewRequest(verb, "/actors/"+s.typ+"/a/-/kvstore/"+path, strings.NewReader(body))
 	if body == "" {
 		r.Body, r.ContentLength = http.NoBody, 0
 	}
@@ -66,31 +60,26 @@ func (s *store) want(status int, text, verb, path, body string) string {
 	s.t.Helper()
 	w := s.send(verb, path, body)
 	got := strings.TrimSuffix(w.Body.String(), "\n")
-	if w.Code != status || !strings.Contains(got, text) {
-		s.t.Fatalf("%s %s %s: %d %s, not %d %s", verb, path, body, w.Code, got, status, text)
-	}
+	fatalIf(s.t, w.Code != status || !strings.Contains(got, text),
+		"%s %s %s: %d %s, not %d %s", verb, path, body, w.Code, got, status, text)
 	var e map[string]any
-	if status >= 400 && verb != http.MethodHead && (json.Unmarshal([]byte(got), &e) != nil || len(e) != 1 || e["error"] == "") {
-		s.t.Errorf("%s is no error", got)
-	}
+	errorIf(s.t, status >= 400 && verb != http.MethodHead && (json.Unmarshal([]byte(got), &e) != nil || len(e) != 1 || e["error"] == ""),
+		"%s is no error", got)
 	return got
 }
 
 // exactly is want for the whole answer.
 func (s *store) exactly(want, verb, path, body string) {
 	s.t.Helper()
-	if got := s.want(200, "", verb, path, body); got != want {
-		s.t.Errorf("%s %s %s: %s, not %s", verb, path, body, got, want)
-	}
+	same(s.t, s.want(200, "", verb, path, body), want, verb, path, body)
 }
 
 // instance makes an instance, and returns its id.
 func (s *store) instance(name string) string {
 	s.t.Helper()
 	var in struct{ ID string }
-	if err := json.Unmarshal([]byte(s.want(201, "", "POST", "instances", fmt.Sprintf(`{"name":%q}`, name))), &in); err != nil || in.ID == "" {
-		s.t.Fatal(err)
-	}
+	err := json.Unmarshal([]byte(s.want(201, "", "POST", "instances", fmt.Sprintf(`{"name":%q}`, name))), &in)
+	fatalIf(s.t, err != nil || in.ID == "", "%v", err)
 	return in.ID
 }
 
@@ -98,9 +87,7 @@ func (s *store) instance(name string) string {
 func (s *store) set(instance, namespace, key, value string) {
 	s.t.Helper()
 	body, err := json.Marshal(map[string]any{"instanceId": instance, "namespace": namespace, "key": key, "value": 0})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.want(200, "", "POST", "kv", strings.TrimSuffix(string(body), "0}")+value+"}")
 }
 
@@ -110,9 +97,7 @@ func (s *store) call(method, input string) string {
 	r, err := s.node.Call(context.Background(), &host.Request{
 		Address: host.Address{Type: "room", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: []byte(input),
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return string(r.Output)
 }
 
@@ -135,4 +120,44 @@ var millis = regexp.MustCompile(`"updated_at":\d{13}\b`)
 // masked puts words for what differs from run to run.
 func masked(text string) string {
 	return millis.ReplaceAllString(times.ReplaceAllString(uuids.ReplaceAllString(text, "ID"), "TIME"), `"updated_at":MS`)
+}
+
+// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of the errors by turns.
+func (s *store) bodies(status int, verb, path string, bodies ...string) {
+	s.t.Helper()
+	for i := 0; i < len(bodies); i += 2 {
+		s.want(status, bodies[i+1], verb, path, bodies[i])
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
+	}
 }

@@ -1,17 +1,14 @@
 package keyval_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // The examples of the document.
@@ -34,13 +31,21 @@ func TestExamples(t *testing.T) {
 	s.exactly(`{"count":6}`, "GET", "keys/count", "")
 	s.exactly(`{"deletedCount":3}`, "POST", "keys/delete-batch", `{"keys":[["users"],["users",7],["none"]]}`)
 	s.exactly(`{"count":3}`, "GET", "keys/count?prefix=", "")
+	// Versionstamps are in the order of commits, and those of the native interface. null is not absence.
+	last := s.stamp("tasks/b")
+	s.put("tasks/b", `null`)
+	stamp := s.stamp("tasks/b")
+	version, err := strconv.ParseUint(stamp[:16], 16, 64)
+	if native := s.call("kv.get", `{"key":["tasks","b"]}`); err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)) {
+		t.Errorf("%s follows %s, and is %s", stamp, last, native)
+	}
+	s.exactly(`{"key":["tasks","b"],"value":null,"versionstamp":"STAMP"}`, "GET", "keys/tasks/b", "")
 }
 
 // The table of what is deleted.
 func TestDelete(t *testing.T) {
 	for _, c := range []struct{ path, body, deleted, left string }{
-		{"keys/a", ``, "3", `["ab"] [1]`},
-		{"keys/a", `{}`, "3", `["ab"] [1]`},
+		{"keys/a", ``, "3", `["ab"] [1]`}, {"keys/a", `{}`, "3", `["ab"] [1]`},
 		{"keys/a", `{"exact":false}`, "3", `["ab"] [1]`},
 		{"keys/a", `{"exact":true}`, "1", `["a","b"] ["a",1] ["ab"] [1]`},
 		{"keys/a", `{"where":{"n":{"$gte":2}}}`, "2", `["a"] ["ab"] [1]`},
@@ -57,6 +62,18 @@ func TestDelete(t *testing.T) {
 			t.Errorf("%s %s: %s", c.path, c.body, left)
 		}
 	}
+	s := open(t)
+	s.put("a/1", `1`, "b/1", `2`, "c", `3`)
+	for _, body := range []string{`{"exact":true`, `exact`, `{"exact":"true"}`, `{"exact":null}`, "\x00", `{"exact":true}{}`} { // deletes nothing
+		s.want(400, "", "DELETE", "keys/a", body)
+	}
+	s.want(400, "keys[1]", "POST", "keys/delete-batch", `{"keys":[["c"],[null]]}`)
+	before := len(s.node.Requests())
+	s.exactly(`{"deletedCount":2}`, "POST", "keys/delete-batch", `{"keys":[["a"],["b",1]],"exact":false}`)
+	if calls := s.node.Requests()[before:]; len(calls) != 1 || calls[0].Method != "kv.commit" { // a batch is one commit
+		t.Error(calls)
+	}
+	s.exactly(`{"count":1}`, "GET", "keys/count", "")
 }
 
 func TestListAndPaginate(t *testing.T) {
@@ -66,31 +83,20 @@ func TestListAndPaginate(t *testing.T) {
 	}
 	s.put("n", `"own"`, "m/1", `1`, "o", `1`)
 	for query, want := range map[string]string{
-		"prefix=n":                         `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
-		"prefix=n&limit=2":                 `["n"] ["n",0]`,
-		"prefix=n&limit=2&reverse=true":    `["n",4] ["n",3]`,
-		"prefix=n&limit=2.9&reverse=false": `["n"] ["n",0]`,
-		"prefix=n&start=n%2F1&end=n%2F3":   `["n",1] ["n",2]`,
-		"start=m&end=n":                    `["m",1]`,
-		"prefix=n&start=m":                 `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
-		"prefix=n&end=z":                   `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
-		"prefix=n&start=o":                 ``,
-		"prefix=n&end=n":                   ``,
-		"start=n%2F3":                      `["n",3] ["n",4] ["o"]`,
-		"end=n":                            `["m",1]`,
-		"limit=100000000000000000000":      `["m",1] ["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4] ["o"]`,
+		"n&limit=2":                    `["n"] ["n",0]`,
+		"n&limit=2&reverse=true":       `["n",4] ["n",3]`,
+		"n&limit=2.9&reverse=false":    `["n"] ["n",0]`,
+		"n&start=n%2F1&end=n%2F3":      `["n",1] ["n",2]`,
+		"&start=m&end=n":               `["m",1]`,
+		"n&start=m":                    `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
+		"n&end=z":                      `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]`,
+		"n&start=o":                    ``,
+		"n&end=n":                      ``,
+		"&start=n%2F3":                 `["n",3] ["n",4] ["o"]`,
+		"&end=n":                       `["m",1]`,
+		"&limit=100000000000000000000": `["m",1] ["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4] ["o"]`,
 	} {
-		var list []struct{ Key json.RawMessage }
-		if err := json.Unmarshal([]byte(s.want(200, "", "GET", "keys?"+query, "")), &list); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, e := range list {
-			got = append(got, string(e.Key))
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %s, not %s", query, got, want)
-		}
+		same(t, s.keys(query), want, query)
 	}
 	s.exactly(`[{"key":["n",3],"value":3,"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"start":["n",3],"end":["n",4],"limit":5,"reverse":true,"where":{}}`)
 	for _, reverse := range []string{"", "&reverse=true"} {
@@ -101,24 +107,19 @@ func TestListAndPaginate(t *testing.T) {
 				Cursor  *string
 				HasMore bool
 			}
-			if err := json.Unmarshal([]byte(s.want(200, "", "GET", "keys/paginate?prefix=n&limit=2"+reverse+cursor, "")), &page); err != nil {
-				t.Fatal(err)
-			}
+			s.decode(s.want(200, "", "GET", "keys/paginate?prefix=n&limit=2"+reverse+cursor, ""), &page)
 			for _, e := range page.Entries {
 				got = append(got, string(e.Key))
 			}
-			if page.HasMore != (page.Cursor != nil) {
-				t.Fatal(page)
-			}
+			errorIf(t, page.HasMore != (page.Cursor != nil), "%v", page)
 			if !page.HasMore {
 				break
 			}
 			s.want(400, "cursor", "GET", "keys/paginate?prefix=m&cursor="+*page.Cursor, "")
 			cursor = "&cursor=" + *page.Cursor
 		}
-		if text := strings.Join(got, " "); reverse == "" && text != `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]` || len(got) != 6 {
-			t.Error(got)
-		}
+		text := strings.Join(got, " ")
+		errorIf(t, reverse == "" && text != `["n"] ["n",0] ["n",1] ["n",2] ["n",3] ["n",4]` || len(got) != 6, "%v", got)
 	}
 	s.exactly(`{"entries":[],"cursor":null,"hasMore":false}`, "GET", "keys/paginate?prefix=none", "")
 }
@@ -136,9 +137,8 @@ func TestAListOfWhatFewMeet(t *testing.T) {
 	s.exactly(`[{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":10999}}`)
 	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`,
 		"POST", "keys/list", `{"prefix":["n"],"where":{"n":{"$in":[5,10999]}}}`)
-	if got := s.want(200, "", "GET", "keys?limit=5000", ""); strings.Count(got, `"key"`) != 1000 {
-		t.Errorf("%d entries", strings.Count(got, `"key"`))
-	}
+	got := s.want(200, "", "GET", "keys?limit=5000", "")
+	errorIf(t, strings.Count(got, `"key"`) != 1000, "%d entries", strings.Count(got, `"key"`))
 	s.want(413, "limit of 10000", "DELETE", "keys/n", `{"where":{"n":1}}`)
 	s.exactly(`{"count":11000}`, "GET", "keys/count?prefix=n", "")
 }
@@ -161,6 +161,8 @@ func TestKeys(t *testing.T) {
 		}
 		s.want(200, `"value":1`, "GET", "keys/"+path, "")
 	}
+	s.exactly(`{"count":1}`, "GET", "keys/count?prefix=a%252Fb", "") // a path in a parameter is encoded once more
+	s.exactly(`{"count":0}`, "GET", "keys/count?prefix=a%2Fb", "")
 	for key, want := range map[string]string{
 		`["k",7]`:                               `["k",7.0]`,
 		`["k",7.5]`:                             `["k",7.5]`,
@@ -171,12 +173,15 @@ func TestKeys(t *testing.T) {
 		`["k",{"$bytes":"AP8="}]`:                                    `["k",{"$bytes":"AP8="}]`,
 		`["k",1e+21]`:                                                `["k",1e21]`,
 	} {
-		s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[{"type":"set","key":`+key+`,"value":2}]}`)
+		s.commit(`{"type":"set","key":` + key + `,"value":2}`)
 		if got := s.call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":2`) {
 			t.Errorf("%s is not %s", key, want)
 		}
 		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as it was written
 	}
+	const order = `["k",{"$bytes":"AP8="}] ["k","7"] ["k",{"__type":"bigint","value":"-123456789012345678901"}] ["k",{"__type":"bigint","value":"7"}] ` +
+		`["k",7] ["k",7.5] ["k",1e+21] ["k",true]`
+	same(t, s.keys("k"), order)
 }
 
 func TestPlaceholders(t *testing.T) {
@@ -185,9 +190,7 @@ func TestPlaceholders(t *testing.T) {
 	var out struct {
 		Resolved map[string]string
 	}
-	if err := json.Unmarshal([]byte(got), &out); err != nil || out.Resolved["uuidv7"] == "" {
-		t.Fatal(got, err)
-	}
+	s.decode(got, &out)
 	s.want(200, `"value":{"id":"`+out.Resolved["uuidv7"]+`"}`, "GET", "keys/by-id/"+out.Resolved["uuidv7"], "")
 	s.want(400, "", "POST", "keys/batch", `{"keys":[["by-id",{"$uuidv7":true}]]}`)
 	synctest.Test(t, func(t *testing.T) {
@@ -201,23 +204,24 @@ func TestPlaceholders(t *testing.T) {
 func TestMutations(t *testing.T) {
 	s := open(t)
 	for _, c := range []struct{ before, mutations, after string }{
-		{``, `{"type":"set","key":["k"],"value":1}`, `1`},
-		{`1`, `{"type":"delete","key":["k"]}`, ``},
+		{``, `{"type":"set","key":["k"],"value":1}`, `1`}, {`1`, `{"type":"delete","key":["k"]}`, ``},
 		{``, `{"type":"sum","key":["k"],"value":2}`, `2`},
 		{`1`, `{"type":"sum","key":["k"],"value":2},{"type":"sum","key":["k"],"value":"3"}`, `6`},
+		{`9007199254740991`, `{"type":"sum","key":["k"],"value":1},{"type":"sum","key":["k"],"value":1}`, `{"__type":"bigint","value":"9007199254740993"}`},
+		{`9007199254740993`, `{"type":"sum","key":["k"],"value":{"__type":"bigint","value":"100000000000000000000"}}`, `{"__type":"bigint","value":"100009007199254740993"}`},
+		{``, `{"type":"sum","key":["k"],"value":{"__type":"bigint","value":"2"}},{"type":"sum","key":["k"],"value":1}`, `{"__type":"bigint","value":"3"}`},
 		{`1`, `{"type":"sum","key":["k"],"value":0.5}`, `1.5`},
 		{`1`, `{"type":"max","key":["k"],"value":2},{"type":"min","key":["k"],"value":5}`, `2`},
 		{`1`, `{"type":"min","key":["k"],"value":-2}`, `-2`},
-		{`[1]`, `{"type":"append","key":["k"],"value":[2,3]},{"type":"prepend","key":["k"],"value":[0]}`, `[0,1,2,3]`},
+		{`[{"x":1},true]`, `{"type":"append","key":["k"],"value":[[2],null]},{"type":"prepend","key":["k"],"value":[false]}`, `[false,{"x":1},true,[2],null]`},
 		{``, `{"type":"append","key":["k"],"value":[2,3]}`, `[2,3]`},
-		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`},
-		{`1`, ``, `1`},
+		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`}, {`1`, ``, `1`},
 	} {
 		s.send("DELETE", "keys/k", "")
 		if c.before != "" {
 			s.put("k", c.before)
 		}
-		s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[`+c.mutations+`]}`)
+		s.commit(c.mutations)
 		if c.after == "" {
 			s.want(404, "Key not found", "GET", "keys/k", "")
 			continue
@@ -234,6 +238,70 @@ func TestMutations(t *testing.T) {
 	}
 }
 
+func TestBigints(t *testing.T) {
+	s := open(t)
+	for value, want := range map[string]string{
+		`{"__type":"bigint","value":"5"}`:                                  `{"__type":"bigint","value":"5"}`,
+		`{ "value" : "-00012345678901234567890" , "__type":"bigint" }`:     `{"__type":"bigint","value":"-12345678901234567890"}`,
+		`{"n":{"__type":"bigint","value":"5"}}`:                            `{"n":5}`,
+		`[9007199254740991,-9007199254740992,1e30,0.12345678901234567890]`: `[9007199254740991,{"__type":"bigint","value":"-9007199254740992"},1e30,0.12345678901234567890]`,
+		`{"9007199254740993":"9007199254740993 \"9007199254740993"}`:       `{"9007199254740993":"9007199254740993 \"9007199254740993"}`,
+		// Any other object is what it is.
+		`{"__type":"bigint","value":"5","x":1}`:     `{"__type":"bigint","value":"5","x":1}`,
+		`{"__type":"bigint","value":5}`:             `{"__type":"bigint","value":5}`,
+		`{"__type":"bigint","value":"5.5"}`:         `{"__type":"bigint","value":"5.5"}`,
+		`"{\"__type\":\"bigint\",\"value\":\"5\"}"`: `"{\"__type\":\"bigint\",\"value\":\"5\"}"`,
+	} {
+		s.put("k", value)
+		s.exactly(`{"key":["k"],"value":`+want+`,"versionstamp":"STAMP"}`, "GET", "keys/k", "")
+	}
+}
+
+func TestEntriesExpireAtTheirMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		for ms, path := range map[time.Duration]string{1: "a", 900: "b", 1999: "c"} {
+			s.put(fmt.Sprintf("%s?expiresIn=%d", path, ms), `1`)
+			s.commit(fmt.Sprintf(`{"type":"set","key":[%q],"value":1,"expiresIn":%d}`, path+path, ms))
+			time.Sleep((ms - 1) * time.Millisecond)
+			s.exactly(`{"count":2}`, "GET", "keys/count", "")
+			time.Sleep(time.Millisecond)
+			s.exactly(`{"count":0}`, "GET", "keys/count", "")
+		}
+		s.put("n?expiresIn=1000", `1`)
+		s.commit(`{"type":"sum","key":["n"],"value":1}`) // keeps it
+		time.Sleep(time.Second)
+		s.want(404, "", "GET", "keys/n", "")
+	})
+}
+
+func TestFiltersMeanWhatTheySay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.put("a", fmt.Sprintf(`{"s":"😀x","n":null,"at":%d}`, time.Now().Add(-30*time.Minute).UnixMilli()), "b", `{"n":5,"at":0}`, "other/c", `{"s":"1"}`)
+		for where, want := range map[string]string{
+			`{"s":{"$startsWith":"😀"}}`:                                            "a",
+			`{"n":{"$eq":null}}`:                                                   "a other",
+			`{"n":{"$eq":{"__type":"bigint","value":"5"}}}`:                        "b",
+			`{"n":{"$gt":{"value":"4","__type":"bigint"}}}`:                        "b",
+			`{"at":{"$lt":{"$now":true,"offset":-3600000}}}`:                       "b",
+			`{"at":{"$lt":{"$now":true,"$offset":-60000}}}`:                        "a b",
+			`{"at":{"$between":[{"$now":true,"$offset":-3600000},{"$now":true}]}}`: "a",
+			`{"s') IS NULL OR ('1":"1"}`:                                           "",
+			`{"$or":[]}`:                                                           "",
+			`{"s":{"$lt":5}}`:                                                      "", // types are not compared
+		} {
+			var got []string
+			for _, key := range []string{"a", "b", "other"} {
+				if s.want(200, "", "POST", "keys/list", `{"prefix":["`+key+`"],"where":`+where+`}`) != "[]" {
+					got = append(got, key)
+				}
+			}
+			errorIf(t, strings.Join(got, " ") != want, "%s: %s, not %s", where, got, want)
+		}
+	})
+}
+
 func TestFaultyRequests(t *testing.T) {
 	s := open(t)
 	s.put("a/1", `{"n":1}`, "text", `"abc"`)
@@ -241,109 +309,53 @@ func TestFaultyRequests(t *testing.T) {
 	long, deep := strings.Repeat("x", 1025), strings.TrimSuffix(strings.Repeat("x/", 21), "/")
 	many := `[` + strings.TrimSuffix(strings.Repeat(`["a"],`, 1001), ",") + `]`
 	mutate := func(members string) string { return `{"mutations":[{"key":["m"],` + members + `}]}` }
-	for _, c := range []struct {
-		status           int
-		verb, path, body string
-		text             string
-	}{
-		{404, "GET", "keys/none", ``, "Key not found"},
-		{404, "GET", "nothing", ``, "nothing at this path"},
-		{405, "DELETE", "keys", ``, "DELETE"},
-		{405, "POST", "keys", `{}`, "POST"},
-		{405, "PATCH", "keys/a", ``, "PATCH"},
-		{400, "DELETE", "keys/", ``, "empty segment"},
-		{400, "DELETE", "keys/a/", ``, "empty segment"},
-		{400, "DELETE", "keys//a", ``, "empty segment"},
-		{400, "GET", "keys/" + deep, ``, "the limit is 20"},
-		{400, "GET", "keys/" + long, ``, "the limit is 1024"},
-		{400, "GET", "keys/a?x=1", ``, "x"},
-		{400, "PUT", "keys/a", ``, "the body is missing"},
-		{400, "PUT", "keys/a", `{`, "not JSON"},
-		{400, "PUT", "keys/a", `{"a":1,"a":2}`, "twice"},
-		{413, "PUT", "keys/a", `"` + strings.Repeat("x", 1<<20) + `"`, "value: "},
-		{400, "PUT", "keys/a?expiresIn=0", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=-5", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=1.5", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=NaN", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=3153600000001", `1`, "expiresIn"},
-		{400, "PUT", "keys/a?expiresIn=1&expiresIn=2", `1`, "2 times"},
-		{400, "DELETE", "keys/a", `null`, "not an object"},
-		{400, "DELETE", "keys/a", `[]`, "object"},
-		{400, "DELETE", "keys/a", `{"exact":1}`, "exact"},
-		{400, "DELETE", "keys/a", `{"exact":null}`, "exact is null"},
-		{400, "DELETE", "keys/a", `{"where":null}`, "no filter"},
-		{400, "DELETE", "keys/a", `{"where":{}}`, "at least one condition"},
-		{400, "DELETE", "keys/a", `{"where":[]}`, "no filter"},
-		{400, "DELETE", "keys/a", `{"exakt":true}`, "exakt"},
-		{400, "POST", "keys/delete-batch", `{}`, "keys is missing"},
-		{400, "POST", "keys/delete-batch", `{"keys":[]}`, "keys is missing"},
-		{400, "POST", "keys/delete-batch", `{"keys":[[]]}`, "keys[0] has no parts"},
-		{400, "POST", "keys/delete-batch", `{"keys":["a"]}`, "keys[0]"},
-		{400, "POST", "keys/delete-batch", `{"keys":` + many + `}`, "the limit is 1000"},
-		{400, "POST", "keys/delete-batch", `{"keys":[["a"]],"where":{}}`, "at least one condition"},
-		{400, "POST", "keys/batch", `{"keys":` + many + `}`, "the limit is 1000"},
-		{400, "POST", "keys/batch", `{"keys":[["a"],["a",null]]}`, "keys[1][1] is null"},
-		{400, "POST", "keys/batch", `{"keys":[["a",{"b":1}]]}`, "keys[0][1]"},
-		{400, "POST", "keys/batch", `{"keys":[["a",1e999]]}`, "keys[0][1]"},
-		{400, "POST", "keys/batch", `{"keys":[["\ud800"]]}`, "keys[0][0]"},
-		{400, "POST", "keys/batch", `{"keys":[["` + long + `"]]}`, "keys[0][0] has 1025 characters"},
-		{400, "GET", "keys?limit=0", ``, "limit"},
-		{400, "GET", "keys?limit=-1", ``, "limit"},
-		{400, "GET", "keys?limit=x", ``, "limit"},
-		{400, "GET", "keys?limit=NaN", ``, "limit"},
-		{400, "GET", "keys?limit=", ``, "limit"},
-		{400, "GET", "keys?reverse=yes", ``, "reverse"},
-		{400, "GET", "keys?prefix=a%2F%2Fb", ``, "empty segment"},
-		{400, "GET", "keys?prefix=50%25", ``, "percent-encoded"},
-		{400, "GET", "keys?start=a&offset=1", ``, "offset"},
-		{400, "GET", "keys/paginate?cursor=x", ``, "cursor"},
-		{400, "POST", "keys/list", `{"where":{"n":{"$foo":1}}}`, "$foo"},
-		{400, "POST", "keys/list", `{"where":{"n":{}}}`, "n: "},
-		{400, "POST", "keys/list", `{"where":5}`, "object of conditions"},
-		{400, "POST", "keys/list", `{"limit":0}`, "limit"},
-		{400, "POST", "keys/list", `{"limit":"5"}`, "limit"},
-		{400, "POST", "keys/list", `{"prefix":"a"}`, "prefix"},
-		{400, "POST", "atomic", ``, "not JSON"},
-		{400, "POST", "atomic", `{}`, "mutations is missing"},
-		{400, "POST", "atomic", `{"mutations":[{}]}`, "mutations[0].key is missing"},
-		{400, "POST", "atomic", mutate(`"value":1`), "mutations[0].type"},
-		{400, "POST", "atomic", mutate(`"type":"set"`), "mutations[0].value is missing"},
-		{400, "POST", "atomic", mutate(`"type":"sum"`), "mutations[0].value is missing"},
-		{400, "POST", "atomic", mutate(`"type":"sum","value":true`), "mutations[0].value is true"},
-		{400, "POST", "atomic", mutate(`"type":"sum","value":"0x10"`), "mutations[0].value"},
-		{400, "POST", "atomic", mutate(`"type":"append","value":1`), "must be an array"},
-		{400, "POST", "atomic", mutate(`"type":"set","value":1,"expiresIn":0`), "mutations[0].expiresIn"},
-		{400, "POST", "atomic", mutate(`"type":"delete","expiresIn":5`), "mutations[0].expiresIn"},
-		{400, "POST", "atomic", mutate(`"type":"set","value":1,"ttl":5`), "ttl"},
-		{400, "POST", "atomic", `{"checks":[{"key":["a"]}],"mutations":[]}`, "checks[0].versionstamp"},
-		{400, "POST", "atomic", `{"checks":[{"key":["a"],"versionstamp":7}],"mutations":[]}`, "checks[0].versionstamp"},
-		{400, "POST", "atomic", `{"checks":[` + strings.Repeat(`{},`, 100) + `{}],"mutations":[]}`, "the limit is 100"},
-		{400, "POST", "atomic", `{"mutations":[` + strings.Repeat(`{},`, 1000) + `{}]}`, "the limit is 1000"},
-		{400, "POST", "atomic", `{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]"},
-	} {
-		s.want(c.status, c.text, c.verb, c.path, c.body)
-	}
-	if w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain"); w.Code != 415 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if after := s.call("kv.list", `{}`); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
-}
-
-func TestCallersAreThoseOfTheMethods(t *testing.T) {
-	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		if r.Operation == serve.Operate {
-			return host.Errorf(host.PermissionDenied, "not you")
-		}
-		return nil
-	}})
-	s.put("a", `1`)
-	w := httptest.NewRecorder()
-	s.gateway.ServeHTTP(w, request("closed", "GET", "keys", ""))
-	if w.Code != 403 || !strings.Contains(w.Body.String(), `{"error":"not you"}`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	s.paths(404, "GET", ``, "keys/none", "Key not found", "nothing", "nothing at this path")
+	s.want(405, "DELETE", "DELETE", "keys", ``)
+	s.want(405, "POST", "POST", "keys", `{}`)
+	s.want(405, "PATCH", "PATCH", "keys/a", ``)
+	s.paths(400, "DELETE", ``, "keys/a/", "empty segment", "keys//a", "empty segment")
+	s.paths(400, "GET", ``, "keys/"+deep, "the limit is 20", "keys/"+long, "the limit is 1024",
+		"keys/a?x=1", "x")
+	s.want(400, "the body is missing", "PUT", "keys/a", ``)
+	s.bodies(400, "PUT", "keys/a", `{`, "not JSON", `{"a":1,"a":2}`, "twice")
+	s.want(413, "value: ", "PUT", "keys/a", `"`+strings.Repeat("x", 1<<20)+`"`)
+	s.paths(400, "PUT", `1`, "keys/a?expiresIn=0", "expiresIn", "keys/a?expiresIn=1.5", "expiresIn",
+		"keys/a?expiresIn=3153600000001", "expiresIn", "keys/a?expiresIn=1&expiresIn=2", "2 times")
+	s.bodies(400, "DELETE", "keys/a", `null`, "not an object", `{"where":null}`, "no filter",
+		`{"where":{}}`, "at least one condition", `{"where":{"n":{"$equals":1}}}`, "$equals", `{"exakt":true}`, "exakt")
+	s.bodies(400, "POST", "keys/delete-batch", `{}`, "keys is missing", `{"keys":[]}`, "keys is missing",
+		`{"keys":[[]]}`, "keys[0] has no parts", `{"keys":["a"]}`, "keys[0]",
+		`{"keys":`+many+`}`, "the limit is 1000", `{"keys":[["a"]],"where":{}}`, "at least one condition")
+	s.bodies(400, "POST", "keys/batch", `{"keys":`+many+`}`, "the limit is 1000",
+		`{"keys":[["a"],["a",null]]}`, "keys[1][1] is null", `{"keys":[["a",{"b":1}]]}`, "keys[0][1]",
+		`{"keys":[["a",1e999]]}`, "keys[0][1]", `{"keys":[["\ud800"]]}`, "keys[0][0]",
+		`{"keys":[["`+long+`"]]}`, "keys[0][0] has 1025 characters")
+	s.paths(400, "GET", ``, "keys?limit=0", "limit", "keys?limit=x", "limit", "keys?limit=NaN", "limit",
+		"keys?reverse=yes", "reverse", "keys?prefix=a%2F%2Fb", "empty segment", "keys?prefix=50%25", "percent-encoded",
+		"keys?start=a&offset=1", "offset", "keys/paginate?cursor=x", "cursor")
+	s.bodies(400, "POST", "keys/list", `{"where":{"n":{"$foo":1}}}`, "$foo", `{"where":{"n":{}}}`, "n: ",
+		`{"where":5}`, "object of conditions", `{"limit":0}`, "limit", `{"limit":"5"}`, "limit",
+		`{"prefix":"a"}`, "prefix")
+	s.want(400, "not JSON", "POST", "atomic", ``)
+	s.bodies(400, "POST", "atomic", `{}`, "mutations is missing",
+		`{"mutations":[{}]}`, "mutations[0].key is missing", mutate(`"type":"multiply","value":1`), "mutations[0].type",
+		mutate(`"type":"set"`), "mutations[0].value is missing",
+		mutate(`"type":"sum"`), "mutations[0].value is missing",
+		mutate(`"type":"sum","value":true`), "mutations[0].value is true",
+		mutate(`"type":"sum","value":"0x10"`), "mutations[0].value",
+		mutate(`"type":"append","value":1`), "must be an array",
+		mutate(`"type":"set","value":1,"expiresIn":0`), "mutations[0].expiresIn",
+		mutate(`"type":"delete","expiresIn":5`), "mutations[0].expiresIn",
+		mutate(`"type":"set","value":1,"ttl":5`), "ttl",
+		`{"checks":[{"key":["a"]}],"mutations":[]}`, "checks[0].versionstamp",
+		`{"checks":[{"key":["a"],"versionstamp":7}],"mutations":[]}`, "checks[0].versionstamp",
+		`{"checks":[`+strings.Repeat(`{},`, 100)+`{}],"mutations":[]}`, "the limit is 100",
+		`{"mutations":[`+strings.Repeat(`{},`, 1000)+`{}]}`, "the limit is 1000",
+		`{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]",
+		`{"mutations":[{"type":"append","key":["text"],"value":[1]}]}`, "mutations[0]")
+	w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain")
+	errorIf(t, w.Code != 415, "%d %s", w.Code, w.Body)
+	same(t, s.call("kv.list", `{}`), before)
 }
 
 func FuzzBodies(f *testing.F) {
@@ -367,9 +379,7 @@ func FuzzBodies(f *testing.F) {
 		s := open(t)
 		s.put("a/1", `{"n":12345678901234567890,"a":[1e400,"\"5"]}`)
 		for _, w := range []*httptest.ResponseRecorder{s.send("POST", path, body), s.send("GET", "keys", "")} {
-			if w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
-				t.Fatalf("%d %s", w.Code, w.Body)
-			}
+			errorIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// What is shown is the same JSON. Only integers may be bigints, if JavaScript cannot read them otherwise.
+// What is shown is the same JSON, with bigints for the integers that JavaScript's numbers cannot hold.
 func FuzzShownValues(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[9007199254740992,-9007199254740993,1e400,"9007199254740993\\"],"b":0.1}`, `-123456789012345678901234567890`, `"\u005c\""`, `[]`,
@@ -21,62 +21,19 @@ func FuzzShownValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var b bytes.Buffer
-		if json.Compact(&b, text) != nil {
+		if json.Compact(&b, text) != nil || bytes.Contains(b.Bytes(), []byte("__type")) {
 			return
 		}
 		shown := appendShown(nil, b.Bytes())
-		if before, after := decoded(t, b.Bytes()), decoded(t, shown); !same(before, after) {
-			t.Fatalf("%s is shown as %s", b.Bytes(), shown)
+		if again := integers(bytes.Clone(shown)); !json.Valid(shown) || !bytes.Equal(again, b.Bytes()) {
+			t.Fatalf("%s is shown as %s, which is %s", b.Bytes(), shown, again)
 		}
-		if again := appendShown(nil, integers(bytes.Clone(shown))); bytes.Contains(b.Bytes(), []byte("__type")) == false && !bytes.Equal(again, shown) {
-			t.Fatalf("%s is shown as %s, and then as %s", b.Bytes(), shown, again)
+		for _, m := range bigints.FindAllSubmatch(shown, -1) {
+			if n, ok := new(big.Int).SetString(string(m[1]), 10); !ok || n.CmpAbs(big.NewInt(maxSafe)) <= 0 {
+				t.Fatalf("%s is shown as %s", b.Bytes(), shown)
+			}
 		}
 	})
-}
-
-func decoded(t *testing.T, text []byte) (v any) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return v
-}
-
-// same compares a value with one that is shown.
-func same(a, b any) bool {
-	switch a := a.(type) {
-	case json.Number:
-		if n, is := b.(json.Number); is {
-			return n == a
-		}
-		m, _ := b.(map[string]any)
-		n, ok := new(big.Int).SetString(string(a), 10)
-		return ok && n.CmpAbs(big.NewInt(maxSafe)) > 0 && m["__type"] == "bigint" && m["value"] == string(a)
-	case []any:
-		list, _ := b.([]any)
-		if len(list) != len(a) {
-			return false
-		}
-		for i := range a {
-			if !same(a[i], list[i]) {
-				return false
-			}
-		}
-		return true
-	case map[string]any:
-		m, _ := b.(map[string]any)
-		if len(m) != len(a) {
-			return false
-		}
-		for name := range a {
-			if !same(a[name], m[name]) {
-				return false
-			}
-		}
-		return true
-	}
-	return a == b
 }
 
 // A key that is read is shown as one that is read as the same key.

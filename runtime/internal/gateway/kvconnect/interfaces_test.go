@@ -1,7 +1,7 @@
 package kvconnect_test
 
 import (
-	"net/http/httptest"
+	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -11,22 +11,27 @@ import (
 	"github.com/cairn-run/cairn/runtime/store"
 )
 
-// via sends a request to another interface of the same actor.
-func (d *database) via(verb, path, body string) string {
-	d.t.Helper()
-	r := httptest.NewRequest(verb, "/actors/room/a/-/"+path, strings.NewReader(body))
-	w := httptest.NewRecorder()
-	d.gateway.ServeHTTP(w, r)
-	if w.Code >= 300 {
-		d.t.Fatalf("%s %s: %d %s", verb, path, w.Code, w.Body)
-	}
-	return strings.TrimSpace(w.Body.String())
+// An access is a way to an entry: how it is written there, and how it is read.
+type access struct {
+	name  string
+	write func() // nil if it only reads
+	read  func() string
+	want  string // what is read contains it
 }
 
 // The table of docs/http.md: each interface reads what was written through another.
 func TestInterfacesShareOneStore(t *testing.T) {
 	d := open(t, serve.Options{})
-	d.via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
+	via := func(verb, path, body string) string {
+		t.Helper()
+		w := d.exchange(verb, "/actors/room/a/-/"+path, body, nil)
+		fatalIf(t, w.Code >= 300, "%s %s: %d %s", verb, path, w.Code, w.Body)
+		return w.Body.String()
+	}
+	over := func(name, verb, path, body, readVerb, readPath, readBody, want string) access {
+		return access{name, func() { via(verb, path, body) }, func() string { return via(readVerb, readPath, readBody) }, want}
+	}
+	via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
 	goStore := store.Of(actor.NewType[struct{}]("room").Ref(d.node, "a").KV())
 	for _, c := range []struct {
 		native string // the key, in JSON
@@ -46,68 +51,43 @@ func TestInterfacesShareOneStore(t *testing.T) {
 		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme", "", ""},
 		{`["default","theme"]`, key("default", "theme"), `["default","theme"]`, "default/theme", "", `"key":"theme"`, "default"},
 	} {
-		writers := map[string]func(){
-			"native": func() { d.via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":`+c.native+`,"value":"v"}]}`) },
-			"Deno":   func() { d.commit(mutate(set, c.key, isV8, v8.FromText("v"))) },
-			"KeyVal": func() {
-				d.via("POST", "keyval/api/atomic", `{"mutations":[{"type":"set","key":`+c.keyval+`,"value":"v"}]}`)
-			},
+		ways := []access{
+			over("native", "POST", "call/kv.commit", `{"mutations":[{"op":"put","key":`+c.native+`,"value":"v"}]}`,
+				"POST", "call/kv.get", `{"key":`+c.native+`}`, `"key":`+c.native+`,"value":"v"`),
+			{"Deno", func() { d.commit(mutate(set, c.key, isV8, v8.FromText("v"))) },
+				func() string { return d.get(c.key) }, "01 " + hex.EncodeToString(v8.FromText("v"))},
+			over("KeyVal", "POST", "keyval/api/atomic", `{"mutations":[{"type":"set","key":`+c.keyval+`,"value":"v"}]}`,
+				"POST", "keyval/api/keys/batch", `{"keys":[`+c.keyval+`]}`, `[{"key":`+c.keyval+`,"value":"v","versionstamp":"0`),
 		}
 		if c.path != "" {
-			writers["KeyVal path"] = func() { d.via("PUT", "keyval/api/keys/"+c.path, `"v"`) }
+			ways = append(ways, over("KeyVal path", "PUT", "keyval/api/keys/"+c.path, `"v"`, "GET", "keyval/api/keys/"+c.path, "", `"value":"v"`))
 		}
-		if c.record != "" {
-			writers["Codebolt"] = func() {
-				p := strings.Split(c.record, "/")
-				d.via("POST", "kvstore/kv", `{"instanceId":"`+p[0]+`","namespace":"`+p[1]+`","key":"`+p[2]+`","value":"v"}`)
-			}
+		if p := strings.Split(c.record, "/"); c.record != "" {
+			ways = append(ways, over("Codebolt", "POST", "kvstore/kv", `{"instanceId":"`+p[0]+`","namespace":"`+p[1]+`","key":"`+p[2]+`","value":"v"}`,
+				"GET", "kvstore/kv/"+c.record, "", `{"value":"v"}`),
+				access{"Codebolt's count", nil, func() string { return via("GET", "kvstore/instances/I", "") }, `"recordCount":1,"namespaces":["config"]`})
 		}
 		if c.strata != "" {
-			writers["Strata"] = func() { d.via("POST", "strata/execute", `{"command":{"KvPut":{`+c.strata+`,"value":"v"}}}`) }
+			ways = append(ways, over("Strata", "POST", "strata/execute", `{"command":{"KvPut":{`+c.strata+`,"value":"v"}}}`,
+				"POST", "strata/execute", `{"command":{"KvGet":{`+c.strata+`}}}`, `{"Maybe":{"String":"v"}}`))
 		}
 		if c.group != "" {
-			writers["Go"] = func() {
-				if err := goStore.Set(c.group, "theme", "v"); err != nil {
-					t.Error(err)
-				}
-			}
+			ways = append(ways, access{"Go", func() { must(t, goStore.Set(c.group, "theme", "v")) }, func() string {
+				got, err := goStore.Get(c.group, "theme")
+				must(t, err)
+				return got
+			}, "v"})
 		}
-		for name, write := range writers {
-			d.via("POST", "call/kv.commit", `{"mutations":[{"op":"delete","key":`+c.native+`}]}`)
-			if got := d.get(c.key); got != "" {
-				t.Fatalf("%s: there is still %s", c.native, got)
+		for _, from := range ways {
+			if from.write == nil {
+				continue
 			}
-			write()
-			if got := d.via("POST", "call/kv.get", `{"key":`+c.native+`}`); !strings.Contains(got, `"key":`+c.native) || !strings.Contains(got, `"value":"v"`) {
-				t.Errorf("%s wrote %s, and native reads %s", name, c.native, got)
-			}
-			if got := d.get(c.key); !strings.HasPrefix(got, "01 ") || !strings.HasSuffix(got, "76") {
-				t.Errorf("%s wrote %s, and Deno reads %s", name, c.native, got)
-			}
-			if got := d.via("POST", "keyval/api/keys/batch", `{"keys":[`+c.keyval+`]}`); !strings.HasPrefix(got, `[{"key":`+c.keyval+`,"value":"v","versionstamp":"0`) {
-				t.Errorf("%s wrote %s, and KeyVal reads %s", name, c.native, got)
-			}
-			if c.path != "" {
-				if got := d.via("GET", "keyval/api/keys/"+c.path, ""); !strings.Contains(got, `"value":"v"`) {
-					t.Errorf("%s wrote %s, and KeyVal reads %s", name, c.native, got)
-				}
-			}
-			if c.strata != "" {
-				if got := d.via("POST", "strata/execute", `{"command":{"KvGet":{`+c.strata+`}}}`); got != `{"Maybe":{"String":"v"}}` {
-					t.Errorf("%s wrote %s, and Strata reads %s", name, c.native, got)
-				}
-			}
-			if c.group != "" {
-				if got, err := goStore.Get(c.group, "theme"); got != "v" || err != nil {
-					t.Errorf("%s wrote %s, and Go reads %q, %v", name, c.native, got, err)
-				}
-			}
-			if c.record != "" {
-				if got := d.via("GET", "kvstore/kv/"+c.record, ""); got != `{"value":"v"}` {
-					t.Errorf("%s wrote %s, and Codebolt reads %s", name, c.native, got)
-				}
-				if got := d.via("GET", "kvstore/instances/I", ""); !strings.Contains(got, `"recordCount":1,"namespaces":["config"]`) {
-					t.Errorf("%s wrote %s, and Codebolt counts %s", name, c.native, got)
+			via("POST", "call/kv.commit", `{"mutations":[{"op":"delete","key":`+c.native+`}]}`)
+			same(t, d.get(c.key), "", c.native)
+			from.write()
+			for _, to := range ways {
+				if got := to.read(); !strings.Contains(got, to.want) {
+					t.Errorf("%s wrote %s, and %s reads %s", from.name, c.native, to.name, got)
 				}
 			}
 		}

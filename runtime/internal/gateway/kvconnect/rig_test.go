@@ -55,16 +55,22 @@ func open(t *testing.T, o serve.Options) *database {
 	return d
 }
 
-// ask posts a request. Headers are "Name: value".
-func (d *database) ask(path, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Add(name, value)
-	}
-	w := httptest.NewRecorder()
+// exchange sends a request.
+func (d *database) exchange(verb, path, body string, header http.Header) *httptest.ResponseRecorder {
+	r, w := httptest.NewRequest(verb, path, strings.NewReader(body)), httptest.NewRecorder()
+	r.Header = header
 	d.gateway.ServeHTTP(w, r)
 	return w
+}
+
+// ask posts a request. Headers are "Name: value".
+func (d *database) ask(path, body string, headers ...string) *httptest.ResponseRecorder {
+	header := http.Header{}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		header.Add(name, value)
+	}
+	return d.exchange(http.MethodPost, path, body, header)
 }
 
 // open exchanges metadata.
@@ -89,11 +95,7 @@ func (d *database) open(path string, headers ...string) {
 
 // send posts a message to an operation.
 func (d *database) send(operation string, body []byte) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, d.base.String()+"/"+operation, bytes.NewReader(body))
-	r.Header = d.header
-	w := httptest.NewRecorder()
-	d.gateway.ServeHTTP(w, r)
-	return w
+	return d.exchange(http.MethodPost, d.base.String()+"/"+operation, string(body), d.header)
 }
 
 // message writes a message: numbers and bytes by the numbers of their fields. A nil is left out.
@@ -139,31 +141,26 @@ func mutate(kind int, key []byte, encoding int, value []byte, more ...any) []byt
 func (d *database) commit(parts ...[]byte) string {
 	d.t.Helper()
 	w := d.send("atomic_write", bytes.Join(parts, nil))
-	if w.Code != http.StatusOK {
-		d.t.Fatal(w.Code, w.Body)
+	if stamp, ok := strings.CutPrefix(w.Body.String(), "\x08\x01\x12\x0a"); ok && len(stamp) == 10 {
+		return stamp
 	}
-	return written(d.t, w.Body.Bytes())
-}
-
-func written(t *testing.T, b []byte) string {
-	t.Helper()
-	if stamp, ok := bytes.CutPrefix(b, []byte("\x08\x01\x12\x0a")); ok && len(stamp) == 10 {
-		return string(stamp)
-	}
-	if failed, ok := bytes.CutPrefix(b, []byte("\x08\x02\x22")); ok {
-		return fmt.Sprint("failed ", failed[1:])
-	}
-	t.Fatalf("%x is no answer", b)
-	return ""
+	failed, ok := bytes.CutPrefix(w.Body.Bytes(), []byte("\x08\x02\x22"))
+	fatalIf(d.t, !ok, "%d %q is no answer", w.Code, w.Body)
+	return fmt.Sprint("failed ", failed[1:])
 }
 
 // refuse wants an AtomicWrite to be refused with a text.
 func (d *database) refuse(status int, text string, parts ...[]byte) {
 	d.t.Helper()
-	w := d.send("atomic_write", bytes.Join(parts, nil))
-	if w.Code != status || !strings.Contains(w.Body.String(), text) || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
-		d.t.Errorf("%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
-	}
+	d.refused(d.send("atomic_write", bytes.Join(parts, nil)), status, text)
+}
+
+// refused wants a request to have been refused with a text.
+func (d *database) refused(w *httptest.ResponseRecorder, status int, text string) {
+	d.t.Helper()
+	plain := w.Header().Get("Content-Type") == "text/plain; charset=utf-8"
+	errorIf(d.t, w.Code != status || !strings.Contains(w.Body.String(), text) || plain == (status == http.StatusUnauthorized),
+		"%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
 }
 
 // bounds is a range of a SnapshotRead.
@@ -175,22 +172,16 @@ func bounds(start, end []byte, limit int, reverse int) []byte {
 func (d *database) read(ranges ...[]byte) [][]string {
 	d.t.Helper()
 	w := d.send("snapshot_read", bytes.Join(ranges, nil))
-	if w.Code != http.StatusOK {
-		d.t.Fatal(w.Code, w.Body)
-	}
+	fatalIf(d.t, w.Code != http.StatusOK, "%v %v", w.Code, w.Body)
 	body := w.Body.Bytes()
 	body, ok := bytes.CutSuffix(body, []byte("\x20\x01\x40\x01"))
-	if !ok {
-		d.t.Fatalf("%x is not said to be consistent", body)
-	}
+	fatalIf(d.t, !ok, "%x is not said to be consistent", body)
 	pages := [][]string{}
-	for _, page := range repeated(d.t, body) {
+	for _, page := range repeated(body) {
 		entries := []string{}
-		for _, e := range repeated(d.t, page) {
-			fields := repeated(d.t, e)
-			if len(fields) != 4 || len(fields[3]) != 10 {
-				d.t.Fatalf("%x is no entry", e)
-			}
+		for _, e := range repeated(page) {
+			fields := repeated(e)
+			fatalIf(d.t, len(fields) != 4 || len(fields[3]) != 10, "%x is no entry", e)
 			entries = append(entries, fmt.Sprintf("%x %x %x", fields[0], fields[2], fields[1]))
 		}
 		pages = append(pages, entries)
@@ -199,18 +190,16 @@ func (d *database) read(ranges ...[]byte) [][]string {
 }
 
 // repeated returns the fields of a message.
-func repeated(t *testing.T, b []byte) (all [][]byte) {
-	t.Helper()
+func repeated(b []byte) (all [][]byte) {
 	for len(b) > 0 {
 		_, kind, n := protowire.ConsumeTag(b)
-		b = b[n:]
-		if kind == protowire.BytesType {
-			v, n := protowire.ConsumeBytes(b)
-			all, b = append(all, v), b[n:]
-			continue
+		v, m := protowire.ConsumeBytes(b[n:])
+		if kind != protowire.BytesType {
+			var number uint64
+			number, m = protowire.ConsumeVarint(b[n:])
+			v = []byte{byte(number)}
 		}
-		v, n := protowire.ConsumeVarint(b)
-		all, b = append(all, []byte{byte(v)}), b[n:]
+		all, b = append(all, v), b[n+m:]
 	}
 	return all
 }
@@ -246,3 +235,27 @@ func must(t testing.TB, err error) {
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
+	}
+}

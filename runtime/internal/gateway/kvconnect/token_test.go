@@ -34,23 +34,41 @@ type holder struct {
 	token  string
 }
 
-// does makes a request and returns its status, and that of a WebSocket by the code of its last message: 200 if it goes on.
+// socket opens a WebSocket with the token in a header, or in a subprotocol as browsers do.
+func (h *holder) socket(ctx context.Context, verb, path string) *websocket.Conn {
+	h.t.Helper()
+	o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
+	if verb == "WS-TOKEN" {
+		o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
+	}
+	ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
+	must(h.t, err)
+	return ws
+}
+
+// send sends a request.
+func (h *holder) send(ctx context.Context, verb, path, body string) *http.Response {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
+	must(h.t, err)
+	r.Header = h.header.Clone() // for requests of Deno KV
+	r.Header.Set("Authorization", "Bearer "+h.token)
+	res, err := http.DefaultClient.Do(r)
+	must(h.t, err)
+	return res
+}
+
+// does makes a request and returns its status, and that of a WebSocket by its first message: 200 if it goes on.
 func (h *holder) does(verb, path, body string) (int, string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
-	if verb == "WS" || verb == "WS-TOKEN" {
-		o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
-		if verb == "WS-TOKEN" {
-			o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
-		}
-		ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
-		must(h.t, err)
+	if strings.HasPrefix(verb, "WS") {
+		ws := h.socket(ctx, verb, path)
 		defer ws.CloseNow()
 		_, first, err := ws.Read(ctx)
+		must(h.t, err)
 		switch text := string(first); {
-		case err != nil:
-			h.t.Fatal(err)
 		case strings.Contains(text, "does not allow"):
 			return http.StatusForbidden, text
 		case strings.Contains(text, "not valid"):
@@ -58,16 +76,7 @@ func (h *holder) does(verb, path, body string) (int, string) {
 		}
 		return http.StatusOK, string(first)
 	}
-	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
-	must(h.t, err)
-	r.Header.Set("Authorization", "Bearer "+h.token)
-	if strings.HasPrefix(path, "kv/") {
-		for _, name := range []string{"X-Denokv-Version", "X-Denokv-Database-Id"} {
-			r.Header.Set(name, h.header.Get(name))
-		}
-	}
-	res, err := http.DefaultClient.Do(r)
-	must(h.t, err)
+	res := h.send(ctx, verb, path, body)
 	defer res.Body.Close()
 	if strings.Contains(res.Header.Get("Content-Type"), "stream") {
 		return res.StatusCode, ""
@@ -91,10 +100,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 	h := &holder{database: d, server: d.listen()}
 	// IN is where the token is good.
 	for _, c := range []struct{ rights, verb, path, body string }{
-		{read, "POST", "call/kv.get", `{"key":["cb","IN","n","k"]}`},
-		{read, "GET", "kv-entry?path=cb/IN/n/k", ""},
-		{write, "PUT", "kv-entry?path=cb/IN/n/y", "1"},
-		{write, "DELETE", "kv-entry?path=cb/IN/n/y", ""},
+		{read, "POST", "call/kv.get", `{"key":["cb","IN","n","k"]}`}, {read, "GET", "kv-entry?path=cb/IN/n/k", ""},
+		{write, "PUT", "kv-entry?path=cb/IN/n/y", "1"}, {write, "DELETE", "kv-entry?path=cb/IN/n/y", ""},
 		{read, "POST", "call/kv.list", `{"prefix":["cb","IN"]}`},
 		{read, "POST", "call/kv.search", `{"prefix":["cb","IN"],"query":"x"}`},
 		{write, "POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","IN","n","x"],"value":1}]}`},
@@ -111,8 +118,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read + watch, "WS-TOKEN", "kv-feed?prefix=%5B%22cb%22,%22IN%22%5D", ""},
 		{read, "GET", "keyval/api/keys/cb/IN/n/k", ""},
 		{read, "POST", "keyval/api/keys/batch", `{"keys":[["cb","IN","n","k"]]}`},
-		{read, "GET", "keyval/api/keys?prefix=cb/IN", ""},
-		{read, "GET", "keyval/api/keys/count?prefix=cb/IN", ""},
+		{read, "GET", "keyval/api/keys?prefix=cb/IN", ""}, {read, "GET", "keyval/api/keys/count?prefix=cb/IN", ""},
 		{read, "GET", "keyval/api/keys/paginate?prefix=cb/IN", ""},
 		{read, "POST", "keyval/api/keys/list", `{"prefix":["cb","IN"]}`},
 		{write, "PUT", "keyval/api/keys/cb/IN/n/y", `1`},
@@ -126,15 +132,12 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read + watch, "GET", "keyval/api/watch?keys=cb/IN/n/k", ""},
 		{read + watch, "GET", "keyval/api/watch/prefix?prefix=cb/IN", ""},
 		{read, "GET", "keyval/api/watch/poll?keys=cb/IN/n/k", ""},
-		{read, "GET", "keyval/api/watch/prefix/poll?prefix=cb/IN", ""},
-		{read, "GET", "kvstore/instances/IN", ""},
+		{read, "GET", "keyval/api/watch/prefix/poll?prefix=cb/IN", ""}, {read, "GET", "kvstore/instances/IN", ""},
 		{read, "GET", "kvstore/kv/IN/n/k", ""},
 		{read + write, "POST", "kvstore/kv", `{"instanceId":"IN","namespace":"n","key":"z","value":1}`},
-		{read + write, "DELETE", "kvstore/kv/IN/n/z", ""},
-		{read + write, "DELETE", "kvstore/namespace/IN/m", ""},
+		{read + write, "DELETE", "kvstore/kv/IN/n/z", ""}, {read + write, "DELETE", "kvstore/namespace/IN/m", ""},
 		{read, "POST", "kvstore/query", `{"instance":"IN","namespace":"n"}`},
-		{write, "POST", "kv/atomic_write", "IN set"},
-		{read + write, "POST", "kv/atomic_write", "IN sum"},
+		{write, "POST", "kv/atomic_write", "IN set"}, {read + write, "POST", "kv/atomic_write", "IN sum"},
 		{read + watch, "POST", "kv/watch", "IN watch"},
 		{read, "POST", "strata/execute", `{"command":{"KvGet":{"space":"cb","key":"IN"}}}`},
 		{write, "POST", "strata/execute", `{"command":{"KvPut":{"space":"cb","key":"IN","value":1}}}`},
@@ -163,9 +166,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 					want = http.StatusForbidden
 				}
 				status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", at), body)
-				if status != want || want == http.StatusForbidden && strings.Contains(text, "secret of") {
-					t.Errorf("%s with %s: %s %s: %d %s, not %d", at, rights, c.verb, c.path, status, text, want)
-				}
+				errorIf(t, status != want || want == http.StatusForbidden && strings.Contains(text, "secret of"),
+					"%s with %s: %s %s: %d %s, not %d", at, rights, c.verb, c.path, status, text, want)
 			}
 		}
 		text, id := d.newToken(`{"rights":["read","write","watch"]}`)
@@ -190,15 +192,13 @@ func TestTokensLeadNowhereElse(t *testing.T) {
 		{"GET", "keyval/api/queue/stats", ""}, {"GET", "keyval/api/queue/poll", ""}, {"GET", "keyval/api/queue/dlq", ""}, {"GET", "keyval/api/metrics", ""},
 		{"POST", "call/kv.commit", `{"sends":[{"queue":"kv","messages":[{"body":1}]}]}`},
 	} {
-		if status, text := h.does(c[0], c[1], c[2]); status != http.StatusForbidden {
-			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
-		}
+		status, text := h.does(c[0], c[1], c[2])
+		errorIf(t, status != http.StatusForbidden, "%s %s: %d %s", c[0], c[1], status, text)
 	}
 	for _, path := range []string{"/actors?type=room", "/metrics", "/openapi.json", "/workflows", "/nowhere", "/actors/room/b/-/call/kv.get", "/actors/no/a/-/call/kv.get", "/actors/room", "/kv/a"} {
 		w := d.ask(path, "", "Authorization: Bearer "+h.token)
-		if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "" {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
+		errorIf(t, w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "",
+			"%s: %d %s", path, w.Code, w.Body)
 	}
 }
 
@@ -226,15 +226,12 @@ func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 		for _, e := range d.read(bounds(c.start, c.end, c.limit, c.reverse))[0] {
 			got = append(got, strings.Replace(e, " 03 ", " 3 ", 1))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%d: %q, not %q", i, got, c.want)
-		}
+		errorIf(t, !slices.Equal(got, c.want), "%d: %q, not %q", i, got, c.want)
 	}
 	blind, _ := d.newToken(`{"rights":["write"],"prefix":["in"]}`)
 	d.header.Set("Authorization", "Bearer "+blind)
-	if w := d.send("snapshot_read", bounds(key("out"), []byte{0xFF}, 1, 0)); w.Code != http.StatusForbidden {
-		t.Errorf("a token that may not read: %d %s", w.Code, w.Body)
-	}
+	w := d.send("snapshot_read", bounds(key("out"), []byte{0xFF}, 1, 0))
+	errorIf(t, w.Code != http.StatusForbidden, "a token that may not read: %d %s", w.Code, w.Body)
 }
 
 // A hook sees which token a request has, and has the last word. The token of the node, and requests without one, are as before.
@@ -259,9 +256,8 @@ func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 	} {
 		asked = nil
 		w := d.ask("/actors/room/a/-/"+c.path, `{"key":["x"]}`[:13*(1-strings.Count(c.path, "count"))], "Authorization: "+c.credential)
-		if w.Code != c.want || len(asked) == 1 && asked[0].Token != c.token || (len(asked) == 0) != (c.token == "-") {
-			t.Errorf("%q %s: %d %s %+v", c.credential, c.path, w.Code, w.Body, asked)
-		}
+		errorIf(t, w.Code != c.want || len(asked) == 1 && asked[0].Token != c.token || (len(asked) == 0) != (c.token == "-"),
+			"%q %s: %d %s %+v", c.credential, c.path, w.Code, w.Body, asked)
 	}
 }
 
@@ -270,59 +266,37 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
 	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
-	server := d.listen()
-	for _, path := range []string{"kv-watch?prefix=%5B%22x%22%5D", "kv-feed?prefix=%5B%22x%22%5D", "keyval/api/watch/prefix?prefix=x", "WS kv-watch?prefix=%5B%22x%22%5D", "WS kv-feed?prefix=%5B%22x%22%5D", "WS kvstore/ws", "kv/watch"} {
+	h := &holder{database: d, server: d.listen()}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const x = "?prefix=%5B%22x%22%5D"
+	for _, request := range []string{
+		"GET kv-watch" + x, "GET kv-feed" + x, "GET keyval/api/watch/prefix?prefix=x", "POST kv/watch", "WS kv-watch" + x, "WS kv-feed" + x, "WS kvstore/ws",
+	} {
 		text, id := d.newToken(`{"rights":["read","watch","write"]}`)
-		d.open("/actors/room/a/-/kv", "Authorization: Bearer "+text)
-		header, begun, ended := d.header, make(chan struct{}), make(chan string)
-		go func() {
-			defer close(ended)
-			if path, is := strings.CutPrefix(path, "WS "); is {
-				ws, _, err := websocket.Dial(t.Context(), server.URL+"/actors/room/a/-/"+path, &websocket.DialOptions{HTTPHeader: header})
-				if err != nil {
-					t.Error(err)
-					close(begun)
-					return
-				}
-				defer ws.CloseNow()
-				last := ""
-				for first := true; ; first = false {
-					_, b, err := ws.Read(t.Context())
-					if first {
-						close(begun)
-					}
-					if err != nil {
-						ended <- last
-						return
-					}
-					last = string(b)
-				}
+		h.token = text
+		verb, path, _ := strings.Cut(request, " ")
+		last := ""
+		if verb == "WS" {
+			ws := h.socket(ctx, verb, path)
+			_, b, err := ws.Read(ctx)
+			must(t, err)
+			for d.call(host.TokenRevoke, `{"id":"`+id+`"}`); err == nil; _, b, err = ws.Read(ctx) {
+				last = string(b)
 			}
-			verb, body := http.MethodGet, ""
-			if path == "kv/watch" {
-				verb, body = http.MethodPost, string(watched(key("x")))
+			ws.CloseNow()
+		} else {
+			body := ""
+			if verb == "POST" {
+				body = string(watched(key("x")))
 			}
-			r, _ := http.NewRequestWithContext(t.Context(), verb, server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
-			r.Header = header
-			res, err := http.DefaultClient.Do(r)
-			close(begun)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer res.Body.Close()
+			res := h.send(ctx, verb, path, body)
+			d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
 			all, _ := io.ReadAll(res.Body)
-			ended <- string(all)
-		}()
-		<-begun
-		d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
-		select {
-		case last := <-ended:
-			if path != "kv/watch" && !strings.Contains(last, "the token is not valid") {
-				t.Errorf("%s has ended with %q", path, last)
-			}
-		case <-time.After(2 * time.Minute):
-			t.Fatalf("%s does not end", path)
+			res.Body.Close()
+			last = string(all)
 		}
+		errorIf(t, ctx.Err() != nil || verb != "POST" && !strings.Contains(last, "the token is not valid"),
+			"%s has ended with %q, %v", request, last, ctx.Err())
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"math"
 	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace/tuple"
@@ -18,12 +20,9 @@ import (
 func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 	d := open(t, serve.Options{})
 	first := d.commit(mutate(set, key("a"), isV8, bigint(1)), mutate(set, key("a"), isV8, bigint(2)), mutate(remove, key("b"), isV8, bigint(0), 4, 0, 5, []byte{}))
-	if got := d.get(key("a")); got != "01 "+hex.EncodeToString(bigint(2)) {
-		t.Error(got)
-	}
-	if again := d.commit(); again <= first {
-		t.Errorf("an empty write has %x after %x", again, first)
-	}
+	same(t, d.get(key("a")), "01 "+hex.EncodeToString(bigint(2)))
+	again := d.commit()
+	errorIf(t, again <= first, "an empty write has %x after %x", again, first)
 	check := func(parts ...any) []byte { return message(1, message(parts...)) }
 	absent := check(1, key("none"))
 	for _, c := range []struct {
@@ -38,21 +37,18 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{check(1, key("b"), 2, []byte(first[:8]+"\x00\x01")), "failed [0]"},
 	} {
 		got := d.commit(c.checks, mutate(set, key("b"), isBytes, []byte(c.want)))
-		if len(got) == 10 && c.want == "" {
-			continue
-		}
-		if got != c.want {
-			t.Errorf("%x: %q, not %q", c.checks, got, c.want)
-		}
+		errorIf(t, got != c.want && (c.want != "" || len(got) != 10), "%x: %q, not %q", c.checks, got, c.want)
 	}
-	if got := d.get(key("b")); got != "03 " {
-		t.Error(got)
-	}
+	same(t, d.get(key("b")), "03 ")
 	for _, c := range []struct {
 		status int
 		text   string
 		body   []byte
 	}{
+		{400, "mutations[1]", append(mutate(set, key("side"), isBytes, nil), mutate(sum, key("b"), isU64, u64(1))...)},
+		{400, "and not 8", mutate(set, key("a"), isU64, make([]byte, 7))},
+		{400, "and not 8", mutate(sum, key("a"), isU64, make([]byte, 9))},
+		{413, "2048", mutate(setStamp, key(strings.Repeat("k", 2030)), isBytes, nil)},
 		{400, "checks[0]: the versionstamp has 3 bytes", check(1, key("a"), 2, []byte("abc"))},
 		{400, "more than 10 checks", bytes.Repeat(absent, 11)},
 		{400, "more than 1000 mutations", bytes.Repeat(mutate(remove, key("a"), 0, nil), 1001)},
@@ -62,7 +58,6 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{413, "mutations[0]: bytes of the key: 2049", mutate(set, key(strings.Repeat("k", 2047)), isBytes, nil)},
 		{400, "expire_at_ms is -2", mutate(set, key("a"), isBytes, nil, 4, int64(-2))},
 		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, time.Now().AddDate(101, 0, 0).UnixMilli())},
-		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, int64(253402300800000))}, // the year 10000
 		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, int64(math.MaxInt64))},
 		{400, "the mutation_type 0", mutate(0, key("a"), isBytes, nil)},
 		{400, "the mutation_type 8", mutate(8, key("a"), isBytes, nil)},
@@ -75,9 +70,13 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{400, "do not apply to a KvU64", mutate(sum, key("a"), isU64, u64(1), 5, bigint(1))},
 		{400, "not a message", []byte("x")},
 	} {
-		if c.body != nil {
-			d.refuse(c.status, c.text, c.body)
-		}
+		d.refuse(c.status, c.text, c.body)
+	}
+	same(t, d.get(key("side")), "")
+	// A versionstamp is a last part of the key, in hexadecimal.
+	stamp := d.commit(mutate(setStamp, key("log"), isBytes, []byte("x")))
+	if got := d.get(key("log", hex.EncodeToString([]byte(stamp)))); got != "03 78" || d.get(key("log")) != "" {
+		t.Errorf("%q, and %q without the versionstamp", got, d.get(key("log")))
 	}
 }
 
@@ -114,24 +113,19 @@ func TestNumbersAreSummed(t *testing.T) {
 	}{
 		{nil, mutate(sum, a, isU64, u64(2)), isU(2)},
 		{mutate(set, a, isU64, u64(1<<64-1)), mutate(sum, a, isU64, u64(2)), isU(1)},
-		{mutate(set, a, isU64, u64(5)), mutate(most, a, isU64, u64(1<<63)), isU(1 << 63)},
 		{mutate(set, a, isU64, u64(5)), mutate(least, a, isU64, u64(3)), isU(3)},
-		{nil, mutate(least, a, isU64, u64(3)), isU(3)},
+		{nil, mutate(sum, a, isV8, bigint(11), 6, bigint(10)), "mutations[0]: the result would be above the greatest"},
+		{nil, mutate(sum, a, isV8, bigint(11), 6, bigint(10), 7, 1), isBig(10)},
 		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(-7)), isBig(-2)},
 		{mutate(set, a, isV8, v8.FromDouble(5)), mutate(sum, a, isV8, []byte("\xff\x0f\x49\x03")), isDouble(3)},
 		{mutate(set, a, isU64, u64(5)), mutate(sum, a, isV8, bigint(7)), isU(12)},
 		{mutate(set, a, isU64, u64(5)), mutate(sum, a, isV8, bigint(-1)), "mutations[0]: the value that is stored"},
-		{mutate(set, a, isU64, u64(5)), mutate(sum, a, isV8, bigint(1), 5, bigint(0)), "mutations[0]: the value that is stored"},
 		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isU64, u64(7)), "mutations[0]: the value that is stored"},
 		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, v8.FromDouble(1)), "mutations[0]: the value that is stored"},
 		{mutate(set, a, isV8, v8.FromText("x")), mutate(sum, a, isU64, u64(7)), "mutations[0]: the value that is stored"},
-		{mutate(set, a, isBytes, u64(1)), mutate(sum, a, isU64, u64(7)), "mutations[0]: the value that is stored"},
-		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(7), 6, bigint(10)), "mutations[0]: the result would be above"},
-		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(7), 6, bigint(10), 7, 1), isBig(10)},
 		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(-7), 5, bigint(0), 7, 1), isBig(0)},
 		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(7), 5, []byte{}, 6, []byte{}, 7, 1), isBig(12)},
 		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(7), 6, v8.FromDouble(1)), "mutations[0]"},
-		{mutate(set, a, isV8, bigint(5)), mutate(sum, a, isV8, bigint(7), 6, []byte("x")), "mutations[0].max"},
 	} {
 		d.commit(mutate(remove, a, 0, nil))
 		if c.first != nil {
@@ -140,11 +134,79 @@ func TestNumbersAreSummed(t *testing.T) {
 		before := d.get(a)
 		w := d.send("atomic_write", c.then)
 		if w.Code == http.StatusBadRequest {
-			if !strings.HasPrefix(w.Body.String(), c.want) || d.get(a) != before {
-				t.Errorf("%d: %q, not %q; %s is now %s", i, w.Body, c.want, before, d.get(a))
-			}
+			errorIf(t, !strings.HasPrefix(w.Body.String(), c.want) || d.get(a) != before,
+				"%d: %q, not %q; %s is now %s", i, w.Body, c.want, before, d.get(a))
 		} else if got := d.get(a); w.Code != http.StatusOK || got != c.want {
 			t.Errorf("%d: %d %q, %s, not %s", i, w.Code, w.Body, got, c.want)
 		}
 	}
+}
+
+func TestEntriesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, serve.Options{})
+		a, now := key("a"), time.Now()
+		want := func(text string) {
+			t.Helper()
+			same(t, d.get(a), text, time.Since(now))
+		}
+		for _, never := range []int64{0, -1} {
+			d.commit(mutate(set, key("never"), isBytes, nil, 4, never))
+		}
+		d.commit(mutate(set, a, isU64, u64(1), 4, now.Add(1500*time.Millisecond).UnixMilli()))
+		for _, kind := range []int{sum, most, least} { // numbers keep their end
+			d.commit(mutate(kind, a, isU64, u64(1), 4, 0))
+		}
+		time.Sleep(1499 * time.Millisecond)
+		want("02 0100000000000000")
+		time.Sleep(time.Millisecond)
+		want("")
+		d.commit(message(1, message(1, a)), mutate(set, a, isBytes, nil, 4, int64(1))) // long ago
+		want("")
+		d.commit(mutate(set, a, isBytes, []byte("x")), mutate(set, a, isBytes, nil, 4, time.Now().UnixMilli()))
+		want("")
+		d.commit(mutate(sum, a, isU64, u64(1), 4, time.Now().Add(time.Second).UnixMilli()))
+		want("02 0100000000000000")
+		time.Sleep(time.Second)
+		want("")
+		time.Sleep(time.Hour)
+		errorIf(t, d.get(key("never")) == "", "it expired")
+	})
+}
+
+// A check or a mutation that fails sends nothing.
+func TestMessagesAreSentWithTheirCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, serve.Options{})
+		enqueue := func(more ...any) []byte { return message(3, message(append([]any{1, bigint(1)}, more...)...)) }
+		for _, c := range []struct {
+			text string
+			body []byte
+		}{
+			{"enqueues[0]: the deadline is more than 30 days", enqueue(2, time.Now().Add(31*24*time.Hour).UnixMilli())},
+			{"enqueues[0]: the backoff_schedule has a pause", enqueue(4, 3_600_001)},
+			{"enqueues[0]: the backoff_schedule has more than 10", enqueue(4, make([]byte, 11))},
+			{"enqueues[0]: the backoff_schedule has more than 10", enqueue(slices.Repeat([]any{4, 1}, 11)...)},
+			{"enqueues[0]: keys_if_undelivered[0]: the key", enqueue(3, []byte("x"))},
+			{"more than 10 keys_if_undelivered", message(3, bytes.Repeat(message(3, key("a")), 11))},
+			{"enqueues[0]: the payload", message(3, message(1, []byte("x")))},
+		} {
+			d.refuse(400, c.text, c.body)
+		}
+		payload, err := v8.FromJSON([]byte(`{"job":1,"at":1.5,"list":[null,"x",9007199254740993]}`))
+		must(t, err)
+		d.commit(mutate(set, key("a"), isBytes, nil),
+			message(3, message(1, payload, 2, time.Now().UnixMilli()-5)),
+			message(3, message(1, bigint(-7), 2, time.Now().Add(30*24*time.Hour).UnixMilli(), 3, key("dead", []byte{1}, 2.0), 4, []byte{100})))
+		if out := d.call("queue.stats", `{"queue":"kv"}`); !strings.Contains(out, `"pending":1,"delayed":1`) {
+			t.Error(out)
+		}
+		same(t, d.commit(message(1, message(1, key("a"))), enqueue()), "failed [0]")
+		d.refuse(400, "mutations[0]", mutate(sum, key("a"), isU64, u64(1)), enqueue())
+		if out := d.call("queue.stats", `{"queue":"kv"}`); !strings.Contains(out, `"pending":1,"delayed":1`) {
+			t.Error(out)
+		}
+		d.open("/kv/x")
+		d.refuse(404, `has no queue "kv"`, enqueue())
+	})
 }

@@ -95,9 +95,7 @@ func decode(t *testing.T, text string) any {
 func (d parsedDocument) schema(pointer string) *jsonschema.Schema {
 	d.t.Helper()
 	s, err := d.c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
-	if err != nil {
-		d.t.Fatalf("%s: %v", pointer, err)
-	}
+	errorIf(d.t, err != nil, "%s: %v", pointer, err)
 	return s
 }
 
@@ -146,9 +144,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	must(t, err)
 	official := readDocument(t, text).schema("")
 	for _, n := range []Node{{}, {Behaviors: described()}, {Behaviors: described(), Token: true, Databases: true}} {
-		if err := official.Validate(parseDocument(t, n).root); err != nil {
-			t.Error(err)
-		}
+		must(t, official.Validate(parseDocument(t, n).root))
 	}
 }
 
@@ -164,9 +160,7 @@ func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
 				return
 			}
 			for _, example := range examples {
-				if err := d.schema(pointer + inner).Validate(example); err != nil {
-					t.Errorf("%s%s: the example %v: %v", pointer, inner, example, err)
-				}
+				same(t, d.schema(pointer+inner).Validate(example), nil, pointer, inner, example)
 			}
 		})
 	}
@@ -178,9 +172,7 @@ func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
 			check(pointer+"/schema", schema)
 		}
 	})
-	if compiled < 10 {
-		t.Errorf("only %d schemas found", compiled)
-	}
+	errorIf(t, compiled < 10, "only %d schemas found", compiled)
 }
 
 // A client that checks what it sends against the document can send each position that the node gives it.
@@ -203,15 +195,12 @@ func TestPositionsFitTheDocument(t *testing.T) {
 			return
 		}
 		bodies++
-		for text, valid := range map[string]bool{`{"after":17}`: true, `{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
-			if err := d.schema(pointer).Validate(decode(t, text)); (err == nil) != valid {
-				t.Errorf("the body %s of connect: %v", text, err)
-			}
+		for text, valid := range map[string]bool{`{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
+			err := d.schema(pointer).Validate(decode(t, text))
+			errorIf(t, (err == nil) != valid, "the body %s of connect: %v", text, err)
 		}
 	})
-	if bodies == 0 {
-		t.Error("no body of connect found")
-	}
+	errorIf(t, bodies == 0, "no body of connect found")
 }
 
 func TestTheDocumentHangsTogether(t *testing.T) {
@@ -223,13 +212,21 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 			}
 		}
 	})
-	seen := make(map[string]string)
+	seen, calls := make(map[string]string), 0
 	d.each(func(path, method string, op map[string]any) {
 		where, id := method+" "+path, op["operationId"].(string)
-		if other := seen[id]; other != "" {
-			t.Errorf("%s and %s are both %s", where, other, id)
-		}
+		same(t, seen[id], "", where, id)
 		seen[id] = where
+		if strings.Contains(path, "/-/call/") {
+			calls++
+			// Generators of clients take one body for each operation, with its schema: an encoding beside JSON without a schema
+			// would make each body unknown to them.
+			walk("", op, func(pointer string, o map[string]any) {
+				content, ok := o["content"].(map[string]any)
+				body, _ := content["application/json"].(map[string]any)
+				errorIf(t, ok && (body["schema"] == nil || len(content) != 1), "%s%s has %v", path, pointer, content)
+			})
+		}
 		declared := make(map[string]bool) // "in name"
 		parameters, _ := op["parameters"].([]any)
 		for _, p := range parameters {
@@ -239,9 +236,8 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 				p = at.(map[string]any)
 			}
 			name := fmt.Sprint(p["in"], " ", p["name"])
-			if declared[name] || p["in"] == "path" && !strings.Contains(path, "{"+p["name"].(string)+"}") {
-				t.Errorf("%s declares %s twice, or it is not in the path", where, name)
-			}
+			errorIf(t, declared[name] || p["in"] == "path" && !strings.Contains(path, "{"+p["name"].(string)+"}"),
+				"%s declares %s twice, or it is not in the path", where, name)
 			declared[name] = true
 		}
 		for part := range strings.SplitSeq(path, "/") {
@@ -249,10 +245,9 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 				t.Errorf("%s does not declare %s", where, part)
 			}
 		}
-		if op["summary"] == "" || len(op["tags"].([]any)) != 1 {
-			t.Errorf("%s has no summary or not one tag", where)
-		}
+		errorIf(t, op["summary"] == "" || len(op["tags"].([]any)) != 1, "%s has no summary or not one tag", where)
 	})
+	errorIf(t, calls < 20, "only %d calls were found", calls)
 }
 
 func TestTheDocumentHasEveryMethodThatActorsHave(t *testing.T) {
@@ -262,22 +257,17 @@ func TestTheDocumentHasEveryMethodThatActorsHave(t *testing.T) {
 		names = append(names, m.Name)
 	}
 	for _, name := range names {
-		if paths["/actors/tenant/{key}/-/call/"+name] == nil {
-			t.Errorf("the document lacks %s", name)
-		}
+		errorIf(t, paths["/actors/tenant/{key}/-/call/"+name] == nil, "the document lacks %s", name)
 	}
 	for path := range paths {
 		if rest, ok := strings.CutPrefix(path, "/actors/plain/"); ok {
 			for _, absent := range []string{"/queue", "schedule.", "alarm.", "stream", "/events"} {
-				if strings.Contains(rest, absent) {
-					t.Errorf("the type plain has %s", path)
-				}
+				errorIf(t, strings.Contains(rest, absent), "the type plain has %s", path)
 			}
 		}
 	}
-	if paths["/actors/guarded/{key}/-/events"] != nil || paths["/actors/guarded/{key}/-/connect"] == nil {
-		t.Error("a type with a connect hook has anonymous events, or no connections")
-	}
+	errorIf(t, paths["/actors/guarded/{key}/-/events"] != nil || paths["/actors/guarded/{key}/-/connect"] == nil,
+		"a type with a connect hook has anonymous events, or no connections")
 }
 
 func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
@@ -314,34 +304,8 @@ func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
 		{"sql.exec", "responses/200", `{"columns":[],"rows":[{}],"changes":0}`, false},
 	} {
 		schema := d.schema("/paths/~1actors~1tenant~1{key}~1-~1call~1" + test.method + "/post/" + test.part + "/content/application~1json/schema")
-		if err := schema.Validate(decode(t, test.value)); (err == nil) != test.good {
-			t.Errorf("%s %s %s: %v", test.method, test.part, test.value, err)
-		}
-	}
-}
-
-// Generators of clients take one body for each operation, with its schema: an encoding beside JSON
-// without a schema would make each body unknown to them.
-func TestEveryBodyOfACallIsJSONWithASchema(t *testing.T) {
-	calls := 0
-	parseDocument(t, Node{Behaviors: described()}).each(func(path, _ string, op map[string]any) {
-		if !strings.Contains(path, "/-/call/") {
-			return
-		}
-		calls++
-		walk("", op, func(pointer string, o map[string]any) {
-			content, ok := o["content"].(map[string]any)
-			if !ok {
-				return
-			}
-			body, _ := content["application/json"].(map[string]any)
-			if body["schema"] == nil || len(content) != 1 {
-				t.Errorf("%s%s has %v", path, pointer, content)
-			}
-		})
-	})
-	if calls < 20 {
-		t.Errorf("only %d calls were found", calls)
+		err := schema.Validate(decode(t, test.value))
+		errorIf(t, (err == nil) != test.good, "%s %s %s: %v", test.method, test.part, test.value, err)
 	}
 }
 
@@ -379,9 +343,7 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 			fill(v.Elem(), full)
 			text, err := json.Marshal(v.Interface())
 			must(t, err)
-			if err := s.Validate(decode(t, string(text))); err != nil {
-				t.Errorf("%s: %v\n%s", typ, err, text)
-			}
+			same(t, s.Validate(decode(t, string(text))), nil, typ, text)
 		}
 	}
 }
@@ -443,5 +405,21 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Helper()
 		t.Fatal(err)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
 	}
 }

@@ -30,9 +30,8 @@ func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	}
 	got, err := os.ReadFile("text.go")
 	must(t, err)
-	if !bytes.Equal(got, want) {
-		t.Error("text.go is out of date: run go test -run Descriptions -update in this directory")
-	}
+	errorIf(t, !bytes.Equal(got, want),
+		"text.go is out of date: run go test -run Descriptions -update in this directory")
 }
 
 // hostComments is what the source of package host says.
@@ -53,9 +52,7 @@ func readHost(t *testing.T) hostComments {
 	}
 	for dir, prefix := range packages {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", filepath.FromSlash(dir), "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatal("no source of package host: ", err)
-		}
+		errorIf(t, err != nil || len(files) == 0, "%v %v", "no source of package host: ", err)
 		c.files(t, prefix, files)
 	}
 	return c

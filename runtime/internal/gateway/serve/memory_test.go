@@ -21,32 +21,23 @@ func TestBodiesOfAllRequestsShareAMemory(t *testing.T) {
 		return x, b, err
 	}
 	first, b, err := read(200 << 10)
-	if err != nil || len(b) != 200<<10 {
-		t.Fatalf("%d bytes, %v", len(b), err)
-	}
+	fatalIf(t, err != nil || len(b) != 200<<10, "%d bytes, %v", len(b), err)
 	second, _, err := read(200 << 10)
-	if err == nil || err.Code != host.Overloaded || !err.Retryable || err.Metadata["limit"] != "307200" {
-		t.Fatalf("%v", err)
-	}
+	fatalIf(t, err == nil || err.Code != host.Overloaded || !err.Retryable || err.Metadata["limit"] != "307200",
+		"%v", err)
 	second.FreeBody()
 	first.FreeBody()
 	third, b, err := read(200 << 10)
-	if err != nil || len(b) != 200<<10 {
-		t.Fatalf("after the first was answered: %d bytes, %v", len(b), err)
-	}
+	fatalIf(t, err != nil || len(b) != 200<<10, "after the first was answered: %d bytes, %v", len(b), err)
 	third.FreeBody()
-	if n := f.Memory.Used(); n != 0 {
-		t.Fatalf("%d bytes are still taken", n)
-	}
+	same(t, f.Memory.Used(), 0)
 }
 
 // newFront makes a front that the test closes.
 func newFront(t *testing.T, o Options) *Front {
 	t.Helper()
 	f, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -67,16 +58,44 @@ func TestWhatWaitsForWebSocketsSharesAMemory(t *testing.T) {
 	for ; sent < 20 && err == nil; sent++ {
 		err = s.Send(payload)
 	}
-	if err != ErrSlow || sent < 3 || sent > 6 {
-		t.Fatalf("%d messages, then %v", sent, err)
-	}
+	fatalIf(t, err != ErrSlow || sent < 3 || sent > 6, "%d messages, then %v", sent, err)
 	s.mu.Lock()
 	s.fail(io.ErrClosedPipe)
 	s.mu.Unlock()
 	if _, err := s.Write([]byte{frameClose, 0}); err == nil { // the library says goodbye to a client that is gone
 		t.Error("a failed socket takes what is written")
 	}
-	if n := f.Memory.Used(); n != 0 {
-		t.Fatalf("%d bytes are still taken", n)
+	same(t, f.Memory.Used(), 0)
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// fatalIf ends the test with a message if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
 	}
 }

@@ -16,14 +16,10 @@ func TestOptionsReportEveryFault(t *testing.T) {
 		Limits: Limits{BodyBytes: -1, BodyTimeout: -1, Streams: -1, Connections: -1, ConnectionCalls: -1, ConnectionBytes: -1,
 			StreamWriteTimeout: -1, StreamBufferBytes: -1, Heartbeat: -1},
 	})
-	if err == nil {
-		t.Fatal("no error")
-	}
+	fatalIf(t, err == nil, "no error")
 	for _, want := range []string{"Token", `"example.com"`, `"https://x/"`, "Behaviors[0]", "Registerer", "BodyBytes",
 		"BodyTimeout", "Streams", "Connections", "ConnectionCalls", "ConnectionBytes", "StreamWriteTimeout", "StreamBufferBytes", "Heartbeat"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not reported in %v", want, err)
-		}
+		errorIf(t, !strings.Contains(err.Error(), want), "%q is not reported in %v", want, err)
 	}
 	if _, err := New(Options{AllowedOrigins: []string{"*"}}); err == nil {
 		t.Error(`"*" passes without authorization`)

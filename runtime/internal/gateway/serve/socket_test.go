@@ -33,9 +33,7 @@ func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
 	}))
 	defer server.Close()
 	ws, _, err := websocket.Dial(t.Context(), server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ws.CloseNow()
 	ws.SetReadLimit(-1)
 	<-ready
@@ -43,31 +41,23 @@ func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
 	var writers sync.WaitGroup
 	for _, n := range sizes { // all at once: frames must not mix
 		writers.Go(func() {
-			if err := s.SendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)}); err != nil {
-				t.Error(err)
-			}
+			must(t, s.SendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)}))
 		})
 	}
 	got := make(map[string]int)
 	for range 2 * len(sizes) {
 		typ, b, err := ws.Read(t.Context())
-		if err != nil || typ != websocket.MessageText {
-			t.Fatal(typ, err)
-		}
+		fatalIf(t, err != nil || typ != websocket.MessageText, "%v %v", typ, err)
 		first := " "
 		if len(b) > 0 {
 			first = string(b[:1])
 		}
-		if len(b) > 0 && strings.Trim(string(b), first) != "" {
-			t.Error("frames mix")
-		}
+		errorIf(t, len(b) > 0 && strings.Trim(string(b), first) != "", "frames mix")
 		got[fmt.Sprint(len(b), first)]++
 	}
 	writers.Wait()
 	for _, n := range sizes[1:] {
-		if got[fmt.Sprint(n, "a")] != 1 || got[fmt.Sprint(n, "b")] != 1 {
-			t.Errorf("%d bytes: %v", n, got)
-		}
+		errorIf(t, got[fmt.Sprint(n, "a")] != 1 || got[fmt.Sprint(n, "b")] != 1, "%d bytes: %v", n, got)
 	}
 }
 
@@ -79,9 +69,7 @@ func TestNothingFollowsACloseFrame(t *testing.T) {
 	var got []byte
 	var reader sync.WaitGroup
 	reader.Go(func() { got, _ = io.ReadAll(client) })
-	if err := s.Send([]byte("a")); err != nil {
-		t.Error(err)
-	}
+	must(t, s.Send([]byte("a")))
 	s.Farewell([]byte("b"), 1001, "x")
 	s.Farewell([]byte("c"), 1011, "y")
 	if err := s.Send([]byte("d")); !errors.Is(err, errFarewell) {
@@ -94,9 +82,8 @@ func TestNothingFollowsACloseFrame(t *testing.T) {
 	s.Write([]byte{frameClose, 0}) // the library's answer
 	server.Close()
 	reader.Wait()
-	if want := "\x81\x01a\x81\x01b\x88\x03\x03\xe9x"; string(got) != want {
-		t.Errorf("%q", got)
-	}
+	want := "\x81\x01a\x81\x01b\x88\x03\x03\xe9x"
+	errorIf(t, string(got) != want, "%q", got)
 	if err := s.Send([]byte("f")); err == nil {
 		t.Error("a closed socket takes a message")
 	}
@@ -110,9 +97,8 @@ func TestWhatCameWithTheHandshakeIsReadFirst(t *testing.T) {
 		client.Write([]byte("def"))
 		client.Close()
 	}()
-	if got, err := io.ReadAll(byteReader{s}); err != nil || string(got) != "abcdef" {
-		t.Errorf("%q %v", got, err)
-	}
+	got, err := io.ReadAll(byteReader{s})
+	errorIf(t, err != nil || string(got) != "abcdef", "%q %v", got, err)
 }
 
 // byteReader reads byte by byte.

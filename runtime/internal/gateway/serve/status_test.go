@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,22 +20,16 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 			t.Errorf("code %s has no page: %v", c, err)
 			continue
 		}
-		if !strings.HasPrefix(string(page), "# "+string(c)+"\n") {
-			t.Errorf("%s.md does not begin with its code", c)
-		}
+		errorIf(t, !strings.HasPrefix(string(page), "# "+string(c)+"\n"), "%s.md does not begin with its code", c)
 		for _, part := range []string{fmt.Sprintf("\nHTTP status: %d\n", Status(c)), "\n## Cause\n", "\n## Remedy\n"} {
-			if !strings.Contains(string(page), part) {
-				t.Errorf("%s.md lacks %q", c, strings.TrimSpace(part))
-			}
+			errorIf(t, !strings.Contains(string(page), part), "%s.md lacks %q", c, strings.TrimSpace(part))
 		}
 	}
 	if got := Status(host.ReadOnly); got != 400 { // mostly a statement of the client
 		t.Errorf("read_only has the status %d", got)
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range pages {
 		if c := host.Code(strings.TrimSuffix(filepath.Base(p), ".md")); !c.Known() && c != "README" {
 			t.Errorf("%s describes no code", p)
@@ -52,16 +45,6 @@ func TestRetryAfterIsAsLongAsTheErrorAsksFor(t *testing.T) {
 		{"retry_after_ms", "", "1"}, {"retry_after_ms", "-5", "1"}, {"retry_after_ms", "soon", "1"}, {"retry_after_ms", "0", "1"},
 		{"retry_after_ms", "1000", "1"}, {"retry_after_ms", "1001", "2"}, {"retry_after_ms", "90000", "90"}, {"retry_after_ms", "99999999999999999", "3600"},
 	} {
-		if got := retryAfter(host.Errorf(host.Overloaded, "x").With(c[0], c[1]), now); got != c[2] {
-			t.Errorf("%s %q: %s, want %s", c[0], c[1], got, c[2])
-		}
-	}
-}
-
-func TestErrorsWithoutACodeStayInTheLog(t *testing.T) {
-	f := newFront(t, Options{})
-	e := f.AsError(errors.New("secret"))
-	if e.Code != host.Internal || strings.Contains(e.Error(), "secret") || e.Metadata["error_id"] == "" {
-		t.Error(e)
+		same(t, retryAfter(host.Errorf(host.Overloaded, "x").With(c[0], c[1]), now), c[2], c[0], c[1])
 	}
 }

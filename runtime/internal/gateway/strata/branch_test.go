@@ -6,27 +6,17 @@ import (
 	"testing"
 )
 
-// D12: branches, command by command.
-func TestD12Branches(t *testing.T) {
+// Branches, command by command.
+func TestBranches(t *testing.T) {
 	s := open(t)
-	ok := func(command string) string {
-		t.Helper()
-		status, got := s.do(command)
-		if status != 200 {
-			t.Fatalf("%s: %d %s", command, status, got)
-		}
-		return masked(got)
-	}
+	ok := s.ok
 	ok(`{"KvPut":{"key":"a","value":1}}`)
 	ok(`{"KvPut":{"key":"b","value":1}}`)
 	ok(`{"KvPut":{"space":"two","key":"c","value":1}}`)
 	fork := ok(`{"BranchFork":{"source":"default","destination":"feature"}}`)
-	if !strings.HasPrefix(fork, `{"Branch":{"id":"feature","parent":"default","version":N,"created_at":1`) {
-		t.Error(fork)
-	}
-	if got := ok(`{"BranchGet":{"branch":"feature"}}`); got != fork {
-		t.Error(got)
-	}
+	errorIf(t, !strings.HasPrefix(fork, `{"Branch":{"id":"feature","parent":"default","version":N,"created_at":1`),
+		"%v", fork)
+	same(t, ok(`{"BranchGet":{"branch":"feature"}}`), fork)
 	if got := ok(`"BranchList"`); !strings.HasPrefix(got, `{"Branches":[{"id":"default","parent":null,"version":N,"created_at":0},{"id":"feature",`) {
 		t.Error(got)
 	}
@@ -73,9 +63,8 @@ func TestD12Branches(t *testing.T) {
 	s.fails(400, "InvalidInput", "Strict, LastWriterWins or Ours", `{"BranchMerge":{"source":"feature","target":"default"}}`)
 	s.fails(404, "BranchNotFound", "", `{"BranchMerge":{"source":"feature","target":"other","strategy":"Strict"}}`)
 	merge := ok(`{"BranchMerge":{"source":"feature","target":"default","strategy":"Ours"}}`)
-	if !strings.Contains(merge, `"keys_applied":1,"keys_deleted":1,"merge_version":`) || strings.Contains(merge, "null") || !strings.Contains(merge, `"total_conflicts":1`) {
-		t.Error(merge)
-	}
+	errorIf(t, !strings.Contains(merge, `"keys_applied":1,"keys_deleted":1,"merge_version":`) || strings.Contains(merge, "null") || !strings.Contains(merge, `"total_conflicts":1`),
+		"%v", merge)
 	s.want(`{"KvScanResult":[["a",{"Int":3}],["d",{"Int":2}],["e",{"Int":1}]]}`, `{"KvScan":{}}`)
 	ok(`{"BranchCreate":{"branch_id":"again"}}`)
 	ok(`{"KvPut":{"branch":"again","key":"a","value":9}}`)
@@ -84,6 +73,14 @@ func TestD12Branches(t *testing.T) {
 		t.Error(got)
 	}
 	s.want(`{"Maybe":{"Int":9}}`, `{"KvGet":{"key":"a"}}`)
+
+	// The first write to a space of a branch keeps history.
+	for i := range 3 {
+		ok(fmt.Sprintf(`{"KvPut":{"branch":"again","space":"new","key":"k","value":%d}}`, i))
+	}
+	if got := ok(`{"KvGetv":{"branch":"again","space":"new","key":"k"}}`); strings.Count(got, `"op":"set"`) != 3 {
+		t.Error(got)
+	}
 
 	// A branch that another was forked from stays, and one that goes takes its entries with it.
 	ok(`{"BranchFork":{"source":"feature","destination":"child"}}`)
@@ -99,9 +96,7 @@ func TestD12Branches(t *testing.T) {
 func TestATransactionOnABranch(t *testing.T) {
 	s := open(t)
 	for _, command := range []string{`{"KvPut":{"key":"a","value":1}}`, `{"BranchFork":{"source":"default","destination":"feature"}}`} {
-		if status, got := s.do(command); status != 200 {
-			t.Fatal(got)
-		}
+		s.ok(command)
 	}
 	tx := s.in("s")
 	tx.want(`{"Session":"s"}`, `{"TxnBegin":{"branch":"feature"}}`)
@@ -114,36 +109,16 @@ func TestATransactionOnABranch(t *testing.T) {
 		tx.fails(400, "InvalidInput", "no part of a transaction", command)
 	}
 	s.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"branch":"feature","key":"a"}}`)
-	if status, got := s.do(`{"KvPut":{"key":"a","value":7}}`); status != 200 { // of another branch
-		t.Fatal(got)
-	}
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	s.ok(`{"KvPut":{"key":"a","value":7}}`) // of another branch
+	tx.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"branch":"feature","key":"a"}}`)
 	s.want(`{"Maybe":{"Int":7}}`, `{"KvGet":{"key":"a"}}`)
 	tx.want(`{"Session":"s"}`, `{"TxnBegin":{"branch":"feature"}}`)
 	tx.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"key":"a"}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":3}}`)
-	if status, got := s.do(`{"KvPut":{"branch":"feature","key":"a","value":4}}`); status != 200 {
-		t.Fatal(got)
-	}
-	tx.fails(409, "TransactionConflict", "key [default a]", `"TxnCommit"`)
+	s.ok(`{"KvPut":{"branch":"feature","key":"a","value":4}}`)
+	methods := s.methods(func() { tx.fails(409, "TransactionConflict", "key [default a]", `"TxnCommit"`) })
+	errorIf(t, strings.Count(methods, "kv.commit") != 1, "a transaction with a conflict is run again: %s", methods)
+	tx.want(`{"Bool":false}`, `"TxnIsActive"`)
 	s.want(`{"Maybe":{"Int":4}}`, `{"KvGet":{"branch":"feature","key":"a"}}`)
-}
-
-func TestTheFirstWriteToABranchKeepsHistory(t *testing.T) {
-	s := open(t)
-	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
-	if status, got := s.do(`{"BranchCreate":{"branch_id":"b"}}`); status != 200 {
-		t.Fatal(got)
-	}
-	for i := range 3 {
-		if status, got := s.do(fmt.Sprintf(`{"KvPut":{"branch":"b","space":"new","key":"k","value":%d}}`, i)); status != 200 {
-			t.Fatal(got)
-		}
-	}
-	if _, got := s.do(`{"KvGetv":{"branch":"b","space":"new","key":"k"}}`); strings.Count(got, `"op":"set"`) != 3 {
-		t.Error(got)
-	}
 }

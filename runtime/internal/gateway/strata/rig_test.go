@@ -2,6 +2,7 @@ package strata_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -35,9 +36,7 @@ func openWith(t testing.TB, o serve.Options) *store {
 	o.Behaviors = []*host.Behavior{room, closed}
 	node := nodetest.Open(t, o.Behaviors...)
 	f, err := serve.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return &store{t: t, gateway: gateway.New(f, gateway.Options{Node: node}), node: node, actor: "room/a"}
 }
@@ -89,9 +88,22 @@ func (s *store) do(command string) (status int, answer string) {
 // want executes a command, and wants an answer.
 func (s *store) want(answer, command string) {
 	s.t.Helper()
-	if status, got := s.do(command); status != 200 || got != answer {
-		s.t.Errorf("%s: %d %s, not %s", command, status, got, answer)
-	}
+	status, got := s.do(command)
+	errorIf(s.t, status != 200 || got != answer, "%s: %d %s, not %s", command, status, got, answer)
+}
+
+// ok executes a command that succeeds, and returns the answer with words for its versions and times.
+func (s *store) ok(command string) string {
+	s.t.Helper()
+	status, got := s.do(command)
+	errorIf(s.t, status != 200, "%.200s: %d %s", command, status, got)
+	return masked(got)
+}
+
+// shows is want for an answer with versions or times.
+func (s *store) shows(answer, command string) {
+	s.t.Helper()
+	same(s.t, s.ok(command), answer, command)
 }
 
 var errorForm = regexp.MustCompile(`^\{"error":\{"name":"[A-Za-z]+","message":"(\\.|[^"\\])+"(,"earliest":"[0-9]+")?\}\}$`)
@@ -105,12 +117,8 @@ func (s *store) fails(status int, name, text, command string) {
 
 func (s *store) failed(code int, got string, status int, name, text, command string) {
 	s.t.Helper()
-	if len(command) > 200 {
-		command = command[:200]
-	}
-	if code != status || !errorForm.MatchString(got) || !strings.Contains(got, `"name":"`+name+`"`) || !strings.Contains(got, text) {
-		s.t.Errorf("%s: %d %s, not %d %s with %q", command, code, got, status, name, text)
-	}
+	errorIf(s.t, code != status || !errorForm.MatchString(got) || !strings.Contains(got, `"name":"`+name+`"`) || !strings.Contains(got, text),
+		"%.200s: %d %s, not %d %s with %q", command, code, got, status, name, text)
 }
 
 // call calls a method of the actor.
@@ -120,9 +128,7 @@ func (s *store) call(method, input string) string {
 	r, err := s.node.Call(context.Background(), &host.Request{
 		Address: host.Address{Type: typ, Key: []string{key}}, Method: method, Codec: host.JSON, Input: []byte(input),
 	})
-	if err != nil {
-		s.t.Fatal(method, input, err)
-	}
+	errorIf(s.t, err != nil, "%v %v %v", method, input, err)
 	return string(r.Output)
 }
 
@@ -142,3 +148,46 @@ var numbers = regexp.MustCompile(`"(version|timestamp|started_at|Version)":\d+`)
 
 // masked puts words for the versions and times of an answer.
 func masked(answer string) string { return numbers.ReplaceAllString(answer, `"$1":N`) }
+
+// tok returns the store with a new token.
+func (s *store) tok(input string) *store {
+	s.t.Helper()
+	var out struct{ Token string }
+	must(s.t, json.Unmarshal([]byte(s.call("token.create", input)), &out))
+	other := *s
+	other.token = out.Token
+	return &other
+}
+
+// bodies wants some bodies to be refused with a status and the name of an error: bodies and texts of the errors by turns.
+func (s *store) bodies(status int, name string, bodies ...string) {
+	s.t.Helper()
+	for i := 0; i < len(bodies); i += 2 {
+		code, got := s.send(bodies[i])
+		s.failed(code, got, status, name, bodies[i+1], bodies[i])
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// errorIf is a message if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// same is an error unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, not %v", where, got, want)
+	}
+}

@@ -1,15 +1,17 @@
 package strata_test
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func TestATransactionReadsItsOwnWrites(t *testing.T) {
@@ -21,9 +23,7 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	tx.want(`{"TxnInfo":null}`, `"TxnInfo"`)
 	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
 	tx.want(`{"Bool":true}`, `"TxnIsActive"`)
-	if _, got := tx.do(`"TxnInfo"`); masked(got) != `{"TxnInfo":{"id":"mine","status":"Active","started_at":N,"branch":"default"}}` {
-		t.Error(got)
-	}
+	tx.shows(`{"TxnInfo":{"id":"mine","status":"Active","started_at":N,"branch":"default"}}`, `"TxnInfo"`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":10}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"c","value":3}}`)
 	tx.want(`{"Bool":true}`, `{"KvDelete":{"key":"b"}}`)
@@ -61,41 +61,14 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	tx.want(`{"Version":null}`, `{"TxnCommit":{}}`)
 }
 
-func TestAConflictIsSaidAtOnce(t *testing.T) {
-	s := open(t)
-	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
-	one, two := s.in("one"), s.in("two")
-	for _, tx := range []*store{one, two} {
-		tx.want(`{"Session":"`+tx.session+`"}`, `{"TxnBegin":{}}`)
-		tx.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
-		tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":"`+tx.session+`"}}`)
-	}
-	one.want(`{"Version":4}`, `"TxnCommit"`)
-	methods := s.methods(func() { two.fails(409, "TransactionConflict", "key [default a]", `"TxnCommit"`) })
-	if strings.Count(methods, "kv.commit") != 1 { // nobody runs it again
-		t.Error(methods)
-	}
-	s.want(`{"Maybe":{"String":"one"}}`, `{"KvGet":{"key":"a"}}`)
-	two.want(`{"Bool":false}`, `"TxnIsActive"`)
-	// Blind writes do not conflict.
-	for _, tx := range []*store{one, two} {
-		tx.want(`{"Session":"`+tx.session+`"}`, `{"TxnBegin":{}}`)
-		tx.want(`{"Version":null}`, `{"KvPut":{"key":"b","value":1}}`)
-	}
-	one.want(`{"Version":5}`, `"TxnCommit"`)
-	two.want(`{"Version":6}`, `"TxnCommit"`)
-}
-
-// D7: a key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
-func TestD7APhantomIsAConflict(t *testing.T) {
+// A key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
+func TestAPhantomIsAConflict(t *testing.T) {
 	for _, read := range []string{`{"KvList":{"prefix":"p"}}`, `{"KvCount":{"prefix":"p"}}`, `{"KvScan":{"start":"p"}}`, `{"KvList":{"prefix":"p","limit":1}}`, `{"KvGet":{"key":"p2"}}`, `{"KvBatchExists":{"keys":["p2"]}}`} {
 		s := open(t)
 		s.want(`{"Version":3}`, `{"KvPut":{"key":"p1","value":1}}`)
 		tx := s.in("s")
 		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-		if status, got := tx.do(read); status != 200 {
-			t.Fatal(got)
-		}
+		tx.ok(read)
 		tx.want(`{"Version":null}`, `{"KvPut":{"key":"other","value":1}}`)
 		s.want(`{"Version":4}`, `{"KvPut":{"key":"p2","value":1}}`)
 		tx.fails(409, "TransactionConflict", "", `"TxnCommit"`)
@@ -103,16 +76,8 @@ func TestD7APhantomIsAConflict(t *testing.T) {
 	}
 }
 
-// D8: what a transaction has put has no version, and never 0.
-func TestD8OwnWritesHaveNoVersion(t *testing.T) {
-	s := open(t).in("s")
-	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-	s.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":1}}`)
-	s.want(`{"BatchGetResults":[{"value":{"Int":1}}]}`, `{"KvBatchGet":{"keys":["a"]}}`)
-}
-
-// D9: no command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
-func TestD9NoCommandBypassesATransaction(t *testing.T) {
+// No command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
+func TestNoCommandBypassesATransaction(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
 	tx := s.in("s")
@@ -124,14 +89,11 @@ func TestD9NoCommandBypassesATransaction(t *testing.T) {
 	tx.fails(400, "InvalidInput", `the transaction is on \"default\"`, `{"KvGet":{"branch":"other","key":"a"}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"space":"two","key":"a","value":2}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":3}}`)
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	tx.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"space":"two","key":"a"}}`)
 	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a"}}`)
-	if got := s.call("kv.scopes", `{}`); strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2 {
-		t.Error(got)
-	}
+	got := s.call("kv.scopes", `{}`)
+	errorIf(t, strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2, "%v", got)
 }
 
 func TestATransactionThatOnlyReads(t *testing.T) {
@@ -180,9 +142,7 @@ func TestASessionOfTxnBegin(t *testing.T) {
 	begin := func() *store {
 		_, got := s.do(`{"TxnBegin":{}}`)
 		name := strings.TrimSuffix(strings.TrimPrefix(got, `{"Session":"`), `"}`)
-		if !strings.HasPrefix(name, "txn:") || len(name) < 20 {
-			t.Fatal(got)
-		}
+		errorIf(t, !strings.HasPrefix(name, "txn:") || len(name) < 20, "%v", got)
 		return s.in(name)
 	}
 	tx := begin()
@@ -201,8 +161,8 @@ func TestASessionOfTxnBegin(t *testing.T) {
 
 // A name that a client chose is one of each actor.
 func TestSessionsOfTwoActors(t *testing.T) {
-	s := open(t).in("s")
-	b := s.of("room/b")
+	s := open(t).of("room/a%00b").in("s")
+	b := s.of("room/a/b")
 	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	s.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"a"}}`)
 	b.want(`{"Maybe":null}`, `{"KvGet":{"key":"k"}}`)
@@ -219,16 +179,7 @@ func TestSessionsOfTwoActors(t *testing.T) {
 func TestSessionsOfTwoTokens(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"secret"}}`)
-	holder := func(input string) *store {
-		var out struct{ Token string }
-		if err := json.Unmarshal([]byte(s.call(host.TokenCreate, input)), &out); err != nil {
-			t.Fatal(err)
-		}
-		h := s.in("s")
-		h.token = out.Token
-		return h
-	}
-	one, two := holder(`{"rights":["read","write"],"prefix":["default"]}`), holder(`{"rights":["read","write"],"prefix":["other"]}`)
+	one, two := s.in("s").tok(`{"rights":["read","write"],"prefix":["default"]}`), s.in("s").tok(`{"rights":["read","write"],"prefix":["other"]}`)
 	one.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	one.want(`{"Maybe":{"String":"secret"}}`, `{"KvGet":{"key":"k"}}`)
 	two.want(`{"Bool":false}`, `"TxnIsActive"`)
@@ -239,9 +190,7 @@ func TestSessionsOfTwoTokens(t *testing.T) {
 	two.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":1}}`)
 	two.fails(403, "AccessDenied", "does not allow", `"TxnCommit"`)
 	one.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"seen"}}`)
-	if status, got := one.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	one.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"String":"seen"}}`, `{"KvGet":{"key":"k"}}`)
 	s.want(`{"Maybe":null}`, `{"KvGet":{"space":"other","key":"k"}}`)
 }
@@ -294,9 +243,8 @@ func TestCallersShareTransactions(t *testing.T) {
 			}
 		}
 	}
-	if begun-full != 100 || full != 1 {
-		t.Errorf("one caller has %d transactions, and %d did not get room", begun-full, full)
-	}
+	errorIf(t, begun-full != 100 || full != 1,
+		"one caller has %d transactions, and %d did not get room", begun-full, full)
 	other := s.tok(`{"rights":["read","write"]}`)
 	for i := range 50 {
 		other.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
@@ -313,62 +261,43 @@ func TestCallersShareTransactions(t *testing.T) {
 	for i := range 7 {
 		tx.want(`{"Version":null}`, fmt.Sprintf(`{"KvPut":{"key":"k","value":"%d%s"}}`, i, strings.Repeat("x", 1<<20-100)))
 	}
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Error(got)
-	}
+	tx.ok(`"TxnCommit"`)
 }
 
 // Requests of one session come one after the other, and sessions beside each other. Each increment is counted once.
 func TestSessionsAtOnce(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"n","value":0}}`)
-	var wg sync.WaitGroup
-	counts := make([]int, 4)
-	for i := range counts {
-		wg.Go(func() {
+	var all sync.WaitGroup
+	var committed atomic.Int64
+	for i := range 4 {
+		all.Go(func() {
 			tx := s.in(fmt.Sprint("s", i))
 			for range 30 {
-				if status, got := tx.do(`{"TxnBegin":{}}`); status != 200 {
-					t.Error(got)
-					return
-				}
+				tx.do(`{"TxnBegin":{}}`)
 				_, got := tx.do(`{"KvGet":{"key":"n"}}`)
 				n := 0
-				if _, err := fmt.Sscanf(got, `{"Maybe":{"Int":%d}}`, &n); err != nil {
-					t.Error(got)
-					return
-				}
+				_, err := fmt.Sscanf(got, `{"Maybe":{"Int":%d}}`, &n)
+				errorIf(t, err != nil, "%v", got)
 				tx.do(fmt.Sprintf(`{"KvPut":{"key":"n","value":%d}}`, n+1))
-				switch status, got := tx.do(`"TxnCommit"`); {
-				case status == 200:
-					counts[i]++
-				case status != 409 || !strings.Contains(got, "TransactionConflict"):
+				if status, got := tx.do(`"TxnCommit"`); status == 200 {
+					committed.Add(1)
+				} else if !strings.Contains(got, "TransactionConflict") {
 					t.Error(status, got)
 				}
 			}
 		})
-	}
-	// A session that many requests use and end.
-	for range 4 {
-		wg.Go(func() {
-			tx := s.in("shared")
+		all.Go(func() { // a session that many requests use and end
 			for range 30 {
-				tx.do(`{"TxnBegin":{}}`)
-				tx.do(`{"KvPut":{"key":"other","value":1}}`)
-				tx.do(`{"KvList":{}}`)
-				tx.do(`"TxnRollback"`)
+				for _, command := range []string{`{"TxnBegin":{}}`, `{"KvPut":{"key":"other","value":1}}`, `{"KvList":{}}`, `"TxnRollback"`} {
+					s.in("shared").do(command)
+				}
 			}
 		})
 	}
-	wg.Wait()
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	s.want(fmt.Sprintf(`{"Maybe":{"Int":%d}}`, total), `{"KvGet":{"key":"n"}}`)
-	if total == 0 {
-		t.Error("no commit succeeded")
-	}
+	all.Wait()
+	s.want(fmt.Sprintf(`{"Maybe":{"Int":%d}}`, committed.Load()), `{"KvGet":{"key":"n"}}`)
+	errorIf(t, committed.Load() == 0, "no commit succeeded")
 }
 
 func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
@@ -376,12 +305,40 @@ func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
 	tx := s.in("s")
 	tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"space":"new","key":"k","value":1}}`)
-	if status, got := tx.do(`"TxnCommit"`); status != 200 {
-		t.Fatal(got)
-	}
+	tx.ok(`"TxnCommit"`)
 	// Each write over kv.commit would keep nothing by itself.
 	s.call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
-	if _, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`); strings.Count(got, `"op":"set"`) != 2 {
-		t.Error(got)
+	_, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`)
+	errorIf(t, strings.Count(got, `"op":"set"`) != 2, "%v", got)
+}
+
+// A caller without the right to commit has nothing committed through the session of another.
+func TestACallerMayNotUseTheSessionOfAnother(t *testing.T) {
+	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Header.Get("User") == "reader" && r.Method == "kv.commit" {
+			return host.Errorf(host.PermissionDenied, "readers do not write")
+		}
+		return nil
+	}})
+	a := s.in("mine")
+	a.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
+	a.ok(`{"KvPut":{"key":"a","value":2}}`)
+	for _, session := range []string{``, `"session":"mine",`} {
+		s.request("POST", "execute", `{`+session+`"command":{"KvPut":{"key":"evil","value":666}}}`, "User: reader")
+	}
+	a.do(`"TxnCommit"`)
+	s.want(`{"Maybe":null}`, `{"KvGet":{"key":"evil"}}`)
+}
+
+// Callers are told apart by cookies too.
+func TestACallerWithAnotherCookieHasOtherSessions(t *testing.T) {
+	s := open(t)
+	do := func(cookie, command string) string {
+		_, got := s.request("POST", "execute", `{"session":"mine","command":`+command+`}`, "Cookie: "+cookie)
+		return got
+	}
+	same(t, do("user=a", `{"TxnBegin":{}}`), `{"Session":"mine"}`)
+	for cookie, want := range map[string]string{"user=a": `{"Bool":true}`, "user=b": `{"Bool":false}`} {
+		same(t, do(cookie, `"TxnIsActive"`), want, cookie)
 	}
 }
