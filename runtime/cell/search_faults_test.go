@@ -45,30 +45,18 @@ func TestSearchOfMuchThatMatchesIsShort(t *testing.T) {
 	}
 }
 
-// An entry that has expired, and is deleted before the purge comes to it, leaves nothing in the index.
-func TestDeletedAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
-	for name, remove := range map[string]func(*testing.T, kv.Store, *actortest.Harness){
-		"delete": func(t *testing.T, store kv.Store, _ *actortest.Harness) { commit(t, store, kv.Delete(bookKey(1))) },
-		"range": func(t *testing.T, store kv.Store, _ *actortest.Harness) {
-			commit(t, store, kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}))
-		},
-		"handler": func(t *testing.T, _ kv.Store, h *actortest.Harness) {
-			must(t, errOf(shelve.Call(t.Context(), libraries.Ref(h, "one"), shelving{Delete: []int{1}})))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-				store := libraries.Ref(h, "one").KV()
-				setIndex(t, store, "")
-				commit(t, store, kv.Put(bookKey(1), book("red apple")).For(time.Second))
-				time.Sleep(2 * time.Second)
-				remove(t, store, h)
-				if list, err := store.Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
-					t.Errorf("%+v, %v", list, err)
-				}
-			}, libraryDefinition())
-		})
-	}
+// An entry that has expired, and that a handler deletes before the purge comes to it, leaves nothing in the index.
+func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ref := libraries.Ref(h, "one")
+		setIndex(t, ref.KV(), "")
+		commit(t, ref.KV(), kv.Put(bookKey(1), book("red apple")).For(time.Second))
+		time.Sleep(2 * time.Second)
+		must(t, errOf(shelve.Call(t.Context(), ref, shelving{Delete: []int{1}})))
+		if list, err := ref.KV().Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
+			t.Errorf("%+v, %v", list, err)
+		}
+	}, libraryDefinition())
 }
 
 // What has the name of an index in a database that is imported does not keep the index from being built.

@@ -24,16 +24,11 @@ func TestDashboardPrintsItsAddress(t *testing.T) {
 			t.Errorf("%v: %+v", test.args, r)
 		}
 	}
-	if r := runCommand(t, "", nil, "dashboard", "--json"); r.stdout != `{"url":"http://127.0.0.1:6420/dashboard/"}`+"\n" {
-		t.Errorf("in JSON: %+v", r)
-	}
-	if r := runCommand(t, "", nil, "dashboard", "cell/%zz"); r.status != exitUsage {
-		t.Errorf("a key that is malformed: %+v", r)
-	}
+	runCommand(t, "", nil, "dashboard", "--json").want(t, 0, `{"url":"http://127.0.0.1:6420/dashboard/"}`, "")
+	runCommand(t, "", nil, "dashboard", "cell/%zz").want(t, exitUsage, "", "")
 	if runtime.GOOS == "linux" {
-		if r := runCommand(t, "", map[string]string{"BROWSER": "/no/such/browser"}, "dashboard"); r.stdout != "http://127.0.0.1:6420/dashboard/\n" {
-			t.Errorf("without a browser: %+v", r)
-		}
+		nowhere := map[string]string{"BROWSER": "/no/such/browser"}
+		runCommand(t, "", nowhere, "dashboard").want(t, exitOK, "http://127.0.0.1:6420/dashboard/\n", "")
 	}
 }
 

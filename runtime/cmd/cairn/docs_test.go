@@ -243,12 +243,8 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0", "127.0.0.1:6060", "127.0.0.1:0").Replace(config)
 	d := serve(t, filepath.Join(dir, "data"), "--config", configFile(t, config))
-	if r := at(t, d.url, "actors"); r.status != 1 || !strings.Contains(r.stderr, "unauthenticated") {
-		t.Errorf("without the token: %+v", r)
-	}
-	if r := at(t, d.url, "actors", "--token=secret"); r.status != 0 {
-		t.Errorf("with the token: %+v", r)
-	}
+	at(t, d.url, "actors").want(t, 1, "", "unauthenticated")
+	at(t, d.url, "actors", "--token=secret").want(t, 0, "", "")
 }
 
 // must ends the test if err is not nil.

@@ -176,12 +176,8 @@ func TestNodeBeyondLoopbackNeedsAToken(t *testing.T) {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(d.url, "http://"))
 	must(t, err)
 	url := "http://127.0.0.1:" + port
-	if r := at(t, url, "actors"); r.status != 1 || !strings.Contains(r.stderr, "unauthenticated") {
-		t.Errorf("%+v", r)
-	}
-	if r := at(t, url, "actors", "--token", "secret"); r.status != 0 {
-		t.Errorf("%+v", r)
-	}
+	at(t, url, "actors").want(t, 1, "", "unauthenticated")
+	at(t, url, "actors", "--token", "secret").want(t, 0, "", "")
 }
 
 func TestBenchMeasuresEveryCombination(t *testing.T) {

@@ -48,7 +48,10 @@ var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
 // serving starts a publisher that serves calls, and returns once a request finds it.
 func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (host.Reply, error)) (*rig, *nats.Conn) {
 	t.Helper()
-	o.Node, o.Endpoints = fakeNode{call: f}, airport
+	o.Node = fakeNode{call: f}
+	if o.Endpoints == nil {
+		o.Endpoints = airport
+	}
 	r := publishing(t, o)
 	r.flush()
 	return r, r.srv.client()
@@ -104,30 +107,53 @@ func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 	return reply, reply.Header.Get(micro.ErrorCodeHeader)
 }
 
+// tracedNode is a node that records requests.
+type tracedNode struct{ fakeNode }
+
+// BeginRequest implements host.Tracer.
+func (tracedNode) BeginRequest(_ string, cause host.Span) host.Span {
+	cause.ID[0]++
+	return cause
+}
+
+// EndRequest implements host.Tracer.
+func (tracedNode) EndRequest(host.Address, string, string, host.Span, host.Span, time.Time, error) {}
+
 func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
 	var got host.Request
 	var left time.Duration
-	_, nc := serving(t, Options{}, func(ctx context.Context, r *host.Request) (host.Reply, error) {
+	r := publishing(t, Options{Endpoints: airport, Node: tracedNode{fakeNode{call: func(ctx context.Context, r *host.Request) (host.Reply, error) {
 		got = *r
 		deadline, _ := ctx.Deadline()
-		left = time.Until(deadline)
+		if left = time.Until(deadline); r.Method == "delays" {
+			return host.Reply{}, host.Errorf(host.FailedPrecondition, "not now")
+		}
 		return host.Reply{Output: []byte(`{"ok":true}`), Version: 42, Replayed: true}, nil
-	})
-	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	}}}})
+	r.flush()
+	nc := r.srv.client()
+	const trace, child = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b8ad6b7169203331-01"
 	m, code := request(t, nc, callSubject+"arrive.eu%20west.%.1", `{"delay":3}`, "idempotency-key", "k-1", "Traceparent", trace, HeaderTimeout, "20m")
 	if string(m.Data) != `{"ok":true}` || m.Header.Get(HeaderVersion) != "42" || m.Header.Get(HeaderReplayed) != "true" || code != "" {
 		t.Errorf("reply %q, headers %v", m.Data, m.Header)
 	}
 	if got.Type != "airport" || !slices.Equal(got.Key, []string{"eu west", "", "1"}) || got.Method != "arrive" || got.Codec != host.JSON ||
-		string(got.Input) != `{"delay":3}` || got.IdempotencyKey != "k-1" || got.Traceparent != trace || got.Create || got.Existing {
+		string(got.Input) != `{"delay":3}` || got.IdempotencyKey != "k-1" || got.Traceparent != child || got.Create || got.Existing {
 		t.Errorf("request %+v", got)
 	}
 	if left <= 0 || left > 20*time.Minute {
 		t.Errorf("deadline in %v", left)
 	}
-	request(t, nc, callSubject+"delays._", "")
+	// An answer names its trace, also that of a call that fails or is refused.
+	failed, _ := request(t, nc, callSubject+"delays._", "", HeaderTraceparent, trace)
 	if got.Method != "delays" || len(got.Key) != 0 || got.IdempotencyKey != "" {
 		t.Errorf("request %+v", got)
+	}
+	refused, _ := request(t, nc, callSubject+"delays.ORD", "", HeaderTraceparent, trace, HeaderTimeout, "soon")
+	for _, m := range []*nats.Msg{m, failed, refused} {
+		if got := m.Header.Get(HeaderTraceresponse); got != child {
+			t.Errorf("the trace is %q: %v", got, m.Header)
+		}
 	}
 }
 
@@ -228,27 +254,16 @@ func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
 // A call of a method that waits may wait as long as its input can say, if its caller states no time.
 func TestCallsThatWaitHaveTimeToWait(t *testing.T) {
 	var left time.Duration
-	o := Options{CallTimeout: time.Second, Node: fakeNode{call: func(ctx context.Context, r *host.Request) (host.Reply, error) {
+	o := Options{CallTimeout: time.Second, Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: host.KVGet, Kind: host.Query}, {Name: host.KVWatch, Kind: host.Query}}}}}
+	_, nc := serving(t, o, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
 		deadline, _ := ctx.Deadline()
 		left = time.Until(deadline)
 		return host.Reply{Output: []byte(`{}`)}, nil
-	}}, Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: host.KVGet, Kind: host.Query}, {Name: host.KVWatch, Kind: host.Query}}}}}
-	r := publishing(t, o)
-	r.flush()
-	nc := r.srv.client()
+	})
 	for name, waits := range map[string]bool{"kv%2Eget": false, "kv%2Ewatch": true} {
-		reply, code := request(t, nc, "cairn.default.call.airport."+name+".a", "{}")
+		reply, code := request(t, nc, callSubject+name+".a", "{}")
 		if code != "" || (left > time.Second) != waits || left > 2*time.Minute || reply.Header.Get(HeaderVersion) != "" {
 			t.Errorf("%s: %s %s, %v", name, code, left, reply.Header)
-		}
-	}
-}
-
-func TestTypesAndMethodsNotServedHaveNoResponder(t *testing.T) {
-	_, nc := serving(t, Options{}, nil)
-	for _, subject := range []string{callSubject + "open.a", callSubject + "nothing.a", "cairn.default.call.port.arrive.a", "cairn.other.call.airport.arrive.a"} {
-		if _, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
-			t.Errorf("%s: %v", subject, err)
 		}
 	}
 }
@@ -306,6 +321,11 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 	}
 	if info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2 {
 		t.Fatalf("info %+v", info)
+	}
+	for _, subject := range []string{callSubject + "open.a", callSubject + "nothing.a", "cairn.default.call.port.arrive.a", "cairn.other.call.airport.arrive.a"} {
+		if _, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("%s: %v", subject, err)
+		}
 	}
 	for _, e := range info.Endpoints {
 		if e.Subject != callSubject+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport" {
@@ -408,34 +428,4 @@ func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
 	srv.stop()
 	srv.start()
 	served()
-}
-
-// tracedNode is a node that records requests.
-type tracedNode struct{ fakeNode }
-
-// BeginRequest implements host.Tracer.
-func (tracedNode) BeginRequest(_ string, cause host.Span) host.Span {
-	cause.ID[0]++
-	return cause
-}
-
-// EndRequest implements host.Tracer.
-func (tracedNode) EndRequest(host.Address, string, string, host.Span, host.Span, time.Time, error) {}
-
-func TestAnswersNameTheirTrace(t *testing.T) {
-	r := publishing(t, Options{Node: tracedNode{fakeNode{call: func(_ context.Context, r *host.Request) (host.Reply, error) {
-		if string(r.Input) == "1" {
-			return host.Reply{}, host.Errorf(host.FailedPrecondition, "not now")
-		}
-		return host.Reply{Output: []byte(`"` + r.Traceparent + `"`)}, nil
-	}}}, Endpoints: airport})
-	r.flush()
-	const from, want = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b8ad6b7169203331-01"
-	for _, body := range []string{"0", "1", "refused"} {
-		timeout := map[bool]string{true: "soon", false: "1m"}[body == "refused"]
-		reply, code := request(t, r.srv.client(), callSubject+"delays.ORD", body, HeaderTraceparent, from, HeaderTimeout, timeout)
-		if got := reply.Header.Get(HeaderTraceresponse); got != want || code == "" && string(reply.Data) != `"`+want+`"` {
-			t.Errorf("%s: %q, and the call has %s", body, got, reply.Data)
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,42 +26,6 @@ type input struct {
 	After    uint64     `json:"after,omitempty"`
 	At       *time.Time `json:"at,omitempty"`
 	Reply    host.Raw   `json:"reply,omitempty"`
-}
-
-func TestArgumentsAreWhatAUseLineSays(t *testing.T) {
-	for use, want := range map[string]struct {
-		names       []string
-		least, most int
-	}{
-		"why TYPE/KEY...":                           {nil, 1, 1},
-		"peek TYPE/KEY... QUEUE [ID...]":            {[]string{"QUEUE", "[ID...]"}, 2, -1},
-		"stats TYPE/KEY... [QUEUE]":                 {[]string{"[QUEUE]"}, 1, 2},
-		"ack TYPE/KEY... QUEUE RECEIPT...":          {[]string{"QUEUE", "RECEIPT..."}, 3, -1},
-		"set TYPE/KEY... NAME --cron EXPR | --at T": {[]string{"NAME"}, 2, 2},
-	} {
-		names, least, most := Arguments(use)
-		if !slices.Equal(names, want.names) || least != want.least || most != want.most {
-			t.Errorf("%s: %q, %d to %d arguments", use, names, least, most)
-		}
-	}
-}
-
-func TestArgumentsAreMembersOfAnInput(t *testing.T) {
-	var in input
-	if err := SetArguments(&in, []string{"QUEUE", "OTHER", "[ID...]"}, []string{"mail", "left alone", "7", "9"}); err != nil {
-		t.Fatal(err)
-	}
-	if in.Queue != "mail" || !slices.Equal(in.IDs, []uint64{7, 9}) {
-		t.Errorf("the input is %+v", in)
-	}
-	if err := SetArguments(&in, []string{"NAME..."}, []string{"a", "b"}); err != nil || !slices.Equal(in.Names, []string{"a", "b"}) {
-		t.Errorf("the input is %+v, %v", in, err)
-	}
-	for _, id := range []string{"0", "-1", "x", ""} {
-		if err := SetArguments(new(input), []string{"ID..."}, []string{id}); err == nil || !strings.Contains(err.Error(), "is not the id of a message") {
-			t.Errorf("the id %q: %v", id, err)
-		}
-	}
 }
 
 func TestFlagsAreMembersOfAnInput(t *testing.T) {
@@ -126,9 +89,6 @@ func TestKeysAreArgumentsAndFlags(t *testing.T) {
 		}
 	}
 	var get kv.GetInput
-	if err := SetArguments(&get, []string{"KEY"}, []string{"a/b"}); err != nil || !reflect.DeepEqual(get.Key, kv.Key{"a", "b"}) {
-		t.Errorf("%+v, %v", get, err)
-	}
 	if err := SetArguments(&get, []string{"KEY"}, []string{"a//b"}); err == nil {
 		t.Error("an empty part was taken")
 	}

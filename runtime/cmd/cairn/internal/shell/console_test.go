@@ -156,23 +156,16 @@ func (s *sitting) leave(keys string) {
 	}
 }
 
-func TestAStatementMayHaveSeveralLines(t *testing.T) {
+func TestAStatementMayHaveSeveralLinesAndErrorsDoNotEndTheShell(t *testing.T) {
 	t.Parallel()
 	s := sit(t, t.Context(), false, "")
 	s.play("SELECT id, ';\r", "...> ",
 		"' AS x FROM note WHERE id = 1; SELECT 2 AS b;\r", "\r\nid  x\r\n--  ---\r\n 1  ;\\n\r\nb\r\n-\r\n2\r\n",
 		"", "cell/acme> ",
-		".headers off\rSELECT 'tab\tin a paste';\r", "cell/acme> ")
-	s.leave("\r.quit\r")
-}
-
-func TestErrorsDoNotEndTheShell(t *testing.T) {
-	t.Parallel()
-	s := sit(t, t.Context(), false, "")
-	s.play("DELETE FROM note;\r", "error: no answer to \"DELETE FROM note\"\r\n",
+		"DELETE FROM note;\r", "error: no answer to \"DELETE FROM note\"\r\n",
 		".nonsense\r", "error: there is no command .nonsense",
-		"SELECT 1 AS still;\r", "still\r\n")
-	s.leave("\x04") // Ctrl-D
+		".headers off\rSELECT 'tab\tin a paste';\r", "tab\\tin a paste\r\n")
+	s.leave("\r.quit\r")
 }
 
 func TestCtrlCClearsTheLineOrCancelsTheStatement(t *testing.T) {
@@ -271,23 +264,5 @@ func TestTheHistoryIsBoundedAndSkipsWhatIsNoStatement(t *testing.T) {
 	}
 	if h := OpenHistory(""); h.Len() != 0 {
 		t.Errorf("%+v", h)
-	}
-}
-
-func TestAKeyboardKeepsWhatIsTypedUntilItIsRead(t *testing.T) {
-	t.Parallel()
-	k := newKeyboard(t.Context())
-	defer k.close()
-	k.add([]byte("ab\x03cd"), nil)
-	k.add(nil, io.EOF)
-	b := make([]byte, 10)
-	for _, want := range []struct {
-		text string
-		err  error
-	}{{"ab", nil}, {"", errInterrupt}, {"cd", nil}, {"", io.EOF}} {
-		n, err := k.Read(b)
-		if string(b[:n]) != want.text || !errors.Is(err, want.err) {
-			t.Errorf("%q %v, want %+v", b[:n], err, want)
-		}
 	}
 }
