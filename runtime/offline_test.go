@@ -15,7 +15,6 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
-	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
@@ -209,31 +208,4 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 		counts, err := rt.CountRuns(ctx)
 		errorIf(t, err != nil || len(counts.Counts) != 2-want, "%v, %v", counts, err)
 	}
-}
-
-// The key-value store is read without a node, and cannot be written.
-func TestEntriesAreReadOffline(t *testing.T) {
-	t.Parallel()
-	dir, ctx := t.TempDir(), t.Context()
-	drawers := actor.NewType[struct{}]("drawer")
-	rt := openDir(t, dir, actor.Define(drawers, actor.Spec[struct{}]{OpenKV: true}))
-	_, err := drawers.Ref(rt, "a").KV().Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"k"}, kv.JSON([]byte("1")))}})
-	must(t, err)
-	must(t, rt.Close())
-	offline(t, dir, func(o *runtime.Offline) {
-		for _, c := range []struct{ key, method, input, want string }{
-			{"a", "kv.get", `{"key":["k"]}`, `"value":1`},
-			{"a", "kv.get_many", `{"keys":[["k"],["l"]]}`, `null]`},
-			{"a", "kv.list", `{}`, `"key":["k"]`},
-			{"a", "kv.count", `{"prefix":["k"]}`, `{"count":1}`},
-			{"nobody", "kv.count", `{}`, `{"count":0}`},
-			{"a", "kv.count", `{"prefix":[null]}`, string(host.InvalidArgument)},
-			{"a", "kv.list", `{"limit":0}`, string(host.InvalidArgument)},
-			{"a", "kv.commit", `{}`, string(host.UnknownMethod)},
-		} {
-			reply, err := o.Read(ctx, &host.Request{Address: host.Address{Type: "drawer", Key: []string{c.key}}, Method: c.method, Codec: host.JSON, Input: []byte(c.input)})
-			got := string(reply.Output) + string(host.CodeOf(err))
-			errorIf(t, !strings.Contains(got, c.want), "%+v: %s, %v", c, got, err)
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	gort "runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 

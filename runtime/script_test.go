@@ -418,23 +418,6 @@ func (s *scene) command(line string) string {
 		return key + " returned " + shorten(out)
 	case "status":
 		return s.status(key, r)
-	case "history":
-		all := []string{}
-		for e, err := range r.History(ctx) {
-			must(s.t, err)
-			errorIf(s.t, len(e.Output) == 0 && e.Kind == workflow.KindStep || e.OutputJSON != nil, "for programs outputs are as the run has them: %+v", e)
-			all = append(all, fmt.Sprintf("%s %s", e.Path, e.Status))
-		}
-		return key + ": " + strings.Join(all, ", ")
-	case "watch": // the entries that change, until the run ends
-		all := []string{}
-		for c, err := range r.Watch(ctx, 0) {
-			must(s.t, err)
-			for _, e := range c.Changed {
-				all = append(all, fmt.Sprintf("%s %s", e.Path, e.Status))
-			}
-		}
-		return key + " changed: " + strings.Join(all, ", ")
 	case "state":
 		var d desk
 		err := s.again(func() (err error) { d, err = s.bureau.see.Call(ctx, ref, actor.None{}, actor.Existing()); return err })
@@ -499,22 +482,6 @@ func (s *scene) command(line string) string {
 		return result("resume "+key, r.Resume(ctx))
 	case "rewind":
 		return result("rewind "+key, r.Rewind(ctx, s.entry(r, w[2])))
-	case "fork":
-		out, err := r.Fork(ctx, s.bureau.at(s.h, w[2]))
-		return fmt.Sprintf("forked: %t%s", out.Started, result("", err))
-	case "import": // import FROM TO WORKFLOW: a recording of a workflow of another name, of as many letters
-		file, err := r.Export(ctx)
-		must(s.t, err)
-		rec, err := wfhost.DecodeRecording(file)
-		must(s.t, err)
-		for i := range rec.Rows {
-			rec.Rows[i].Value = bytes.ReplaceAll(rec.Rows[i].Value, []byte("handle"), []byte(w[3]))
-		}
-		file, err = rec.Encode()
-		must(s.t, err)
-		return result("import", errOf(s.bureau.at(s.h, w[2]).Import(ctx, file)))
-	case "create":
-		return result("create", ref.Create(ctx))
 	case "destroy":
 		return result("destroy", ref.Destroy(ctx))
 	case "advance":

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/cairn-run/cairn/actor/host"
 )
 
 // A result is what a run of the command left behind.
@@ -135,18 +133,6 @@ func TestOnlyYesIsConsent(t *testing.T) {
 		c := &cli{stdin: strings.NewReader(answer), stderr: &asked}
 		if got := c.confirm("Destroy cell/a?"); got != want || asked.String() != "Destroy cell/a? [y/N] " {
 			t.Errorf("%q is consent: %v (%q)", answer, got, asked.String())
-		}
-	}
-}
-
-func TestRemedyIsACommand(t *testing.T) {
-	for _, tc := range []struct{ remedy, detail, value, want string }{
-		{"resume", "", "", "cairn resume cell/acme"}, {"retry", "", "", "cairn retry cell/acme"},
-		{"skip", "target", "ledger/main", "cairn skip cell/acme --to ledger/main"},
-		{"skip", "queue", "jobs", "cairn skip cell/acme --queue jobs"}, {"skip", "", "", "skip"}, {"wait", "", "", "wait"},
-	} {
-		if got := remedy("cell/acme", &host.Explanation{Remedy: tc.remedy, Details: map[string]string{tc.detail: tc.value}}); got != tc.want {
-			t.Errorf("%+v: %s", tc, got)
 		}
 	}
 }

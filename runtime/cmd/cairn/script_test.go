@@ -61,6 +61,7 @@ type scene struct {
 	data   string // the node's directory
 	schema int    // how many migrations the type room has
 	token  string
+	traced bool
 	vars   []string // names with a "$" and values, in turn
 	last   result
 	jobs   map[string]chan result
@@ -157,6 +158,10 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		s.stop()
 		s.schema = s.number(w[1])
 		s.start()
+	case "traced": // the node starts anew, and records traces
+		s.stop()
+		s.traced = true
+		s.start()
 	case "token":
 		s.stop()
 		s.token = w[1]
@@ -240,8 +245,10 @@ func (s *scene) files() string {
 }
 
 func (s *scene) start() {
-	rt, err := runtime.Open(context.Background(), runtime.Options{Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: true}, Usage: runtime.UsageOptions{Off: true},
-		Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(s.schema)})
+	rt, err := runtime.Open(context.Background(), runtime.Options{
+		Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: !s.traced}, Usage: runtime.UsageOptions{Off: true},
+		Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(s.schema),
+	})
 	must(s.t, err)
 	s.node = &scriptNode{Runtime: rt, failures: make(map[string][]error), counts: make(map[string]int)}
 	s.node.called.L = &s.node.mu
