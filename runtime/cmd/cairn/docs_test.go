@@ -33,33 +33,6 @@ func readPage(t *testing.T, file string) string {
 	return string(text)
 }
 
-// A transcript is a console block of a page: commands and what each printed.
-type transcript struct {
-	start, end int // of the block's lines, without the fences
-	commands   []string
-	outputs    []string
-}
-
-func transcripts(lines []string) []transcript {
-	var all []transcript
-	for i := 0; i < len(lines); i++ {
-		if lines[i] != "```console" {
-			continue
-		}
-		b := transcript{start: i + 1}
-		for i++; i < len(lines) && lines[i] != "```"; i++ {
-			if command, ok := strings.CutPrefix(lines[i], "$ "); ok {
-				b.commands, b.outputs = append(b.commands, command), append(b.outputs, "")
-			} else if n := len(b.outputs); n > 0 {
-				b.outputs[n-1] += lines[i] + "\n"
-			}
-		}
-		b.end = i
-		all = append(all, b)
-	}
-	return all
-}
-
 // masks hide what differs from run to run: times, ids, sizes, random keys, addresses and the blanks that align columns.
 var masks = []struct {
 	pattern *regexp.Regexp
@@ -98,61 +71,72 @@ var (
 	plainWord    = regexp.MustCompile(`'[^']*'|[^\s']+`)
 )
 
+// kept returns what stands below a command: want, unless got differs by more than what changes from run to run.
+func kept(t *testing.T, command, got, want string) string {
+	t.Helper()
+	if mask(got) == mask(want) {
+		return want
+	}
+	if !*update {
+		t.Errorf("%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run 'Page|Scripts' -update)", command, got, want)
+	}
+	return got
+}
+
 func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
 	// No actor goes to sleep, and no span is stored, however slow the machine is.
 	d := serve(t, t.TempDir(), "--config", configFile(t, "[actors]\nidle_timeout = \"1h\"\n[traces]\noff = true\n"))
 	file, err := filepath.Abs(cliPage)
 	must(t, err)
-	page := readPage(t, file)
-	lines := strings.Split(page, "\n")
-	blocks := transcripts(lines)
-	if len(blocks) < 10 {
-		t.Fatalf("%d blocks", len(blocks))
-	}
+	lines := strings.SplitAfter(readPage(t, file), "\n")
 	t.Chdir(t.TempDir())
-	getenv := func(name string) string { return map[string]string{"CAIRN_URL": d.url, "NO_COLOR": "1"}[name] }
 	env := append(os.Environ(), "CAIRN_URL="+d.url, "NO_COLOR=1", "PATH="+filepath.Dir(executable)+":"+os.Getenv("PATH"))
 	env = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, "CAIRN_TOKEN=") })
-	var updated []string
-	last := 0
-	for _, b := range blocks {
-		updated = append(updated, lines[last:b.start]...)
-		for i, command := range b.commands {
-			var out bytes.Buffer
-			// The exit status is not checked: the page shows errors too.
-			if args := plainCommand.FindStringSubmatch(command); args != nil { // no process of its own, which costs more than the command
-				words := plainWord.FindAllString(args[1], -1)
-				for i, w := range words {
-					words[i] = strings.Trim(w, "'")
-				}
-				(&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: getenv}).run(t.Context(), words)
-			} else {
-				cmd := exec.Command("sh", "-c", command)
-				cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &out
-				_ = cmd.Run()
+	// The exit status is not checked: the page shows errors too.
+	run := func(command string) string {
+		var out bytes.Buffer
+		if args := plainCommand.FindStringSubmatch(command); args != nil { // no process of its own, which costs more than the command
+			words := plainWord.FindAllString(args[1], -1)
+			for i, w := range words {
+				words[i] = strings.Trim(w, "'")
 			}
-			got := out.String()
-			if got != "" && !strings.HasSuffix(got, "\n") {
-				got += "\n"
-			}
-			switch same := mask(got) == mask(b.outputs[i]); {
-			case same:
-				got = b.outputs[i] // keeps the times of the page
-			case !*update:
-				t.Errorf("line %d: %s prints\n%sand the page shows\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run Page -update)",
-					b.start, command, got, b.outputs[i])
-			}
-			updated = append(updated, "$ "+command)
-			updated = append(updated, strings.Split(strings.TrimSuffix(got, "\n"), "\n")...)
-			if got == "" {
-				updated = updated[:len(updated)-1]
-			}
+			c := newCLI(strings.NewReader(""), &out, &out)
+			c.getenv = func(name string) string { return map[string]string{"CAIRN_URL": d.url, "NO_COLOR": "1"}[name] }
+			c.run(t.Context(), words)
+		} else {
+			cmd := exec.Command("sh", "-c", command)
+			cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &out
+			_ = cmd.Run()
 		}
-		last = b.end
+		if got := out.String(); got == "" || strings.HasSuffix(got, "\n") {
+			return got
+		}
+		return out.String() + "\n"
 	}
-	updated = append(updated, lines[last:]...)
+	now, console, commands := "", false, 0
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		now += line
+		i++
+		command, ok := strings.CutPrefix(line, "$ ")
+		if strings.HasPrefix(line, "```") {
+			console = line == "```console\n"
+		}
+		if !console || !ok {
+			continue
+		}
+		want := ""
+		for ; !strings.HasPrefix(lines[i], "$ ") && lines[i] != "```\n"; i++ {
+			want += lines[i]
+		}
+		now += kept(t, line, run(strings.TrimSuffix(command, "\n")), want)
+		commands++
+	}
+	if commands < 10 {
+		t.Fatalf("%d commands", commands)
+	}
 	if *update {
-		must(t, os.WriteFile(file, []byte(strings.Join(updated, "\n")), 0o644))
+		must(t, os.WriteFile(file, []byte(now), 0o644))
 	}
 }
 

@@ -61,7 +61,6 @@ type scene struct {
 	data   string // the node's directory
 	schema int    // how many migrations the type room has
 	token  string
-	traced bool
 	vars   []string // names with a "$" and values, in turn
 	last   result
 	jobs   map[string]chan result
@@ -88,14 +87,7 @@ func play(t *testing.T, body string) string {
 		for ; i < len(lines) && lines[i] != "\n" && !strings.HasPrefix(lines[i], "$ ") && !strings.HasPrefix(lines[i], "@ "); i++ {
 			want += lines[i]
 		}
-		got := s.line(command[:1], s.words(command[2:]), stdin)
-		if mask(got) != mask(want) {
-			if !*update {
-				t.Errorf("%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run Scripts -update)", command, got, want)
-			}
-			want = got
-		}
-		now.WriteString(want)
+		now.WriteString(kept(t, command, s.line(command[:1], s.words(command[2:]), stdin), want))
 	}
 	return now.String()
 }
@@ -157,10 +149,6 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 	case "deploy": // deploy N: the node starts anew, and the type room has N migrations
 		s.stop()
 		s.schema = s.number(w[1])
-		s.start()
-	case "traced": // the node starts anew, and records traces
-		s.stop()
-		s.traced = true
 		s.start()
 	case "token":
 		s.stop()
@@ -246,7 +234,7 @@ func (s *scene) files() string {
 
 func (s *scene) start() {
 	rt, err := runtime.Open(context.Background(), runtime.Options{
-		Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: !s.traced}, Usage: runtime.UsageOptions{Off: true},
+		Dir: s.data, IdleTimeout: time.Hour, Traces: runtime.TraceOptions{Off: true}, Usage: runtime.UsageOptions{Off: true},
 		Logger: slog.New(slog.DiscardHandler), Actors: scriptActors(s.schema),
 	})
 	must(s.t, err)

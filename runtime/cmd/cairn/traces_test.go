@@ -56,7 +56,26 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 		t.Fatalf("the tree is\n%s%s", r.stdout, r.stderr)
 	}
 	id := regexp.MustCompile(`trace ([0-9a-f]{32})`).FindStringSubmatch(r.stdout)[1]
-	at(t, d.url, "traces", "find", id).want(t, 0, "trace "+id+"\n  cell/a  http POST cell.put  ", "")
+	for _, step := range []struct {
+		args           string
+		status         int
+		stdout, stderr string
+	}{
+		{"cell/a --errors", 0, "", "cell/a has no such spans"},
+		{"cell/b --follow", exitError, "", "not_found"},
+		{"find " + id, 0, "trace " + id + "\n  cell/a  http POST cell.put  ", ""},
+		{"find " + strings.Repeat("1", 32), 0, "", "no actor has"},
+		{"sampling", 0, "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n", ""},
+		{"sampling --type cell --rate 7 --slow 20ms", 0, "all others  100/s  1      100ms\ncell        7/s    1      20ms\n", ""},
+		{"sampling --share 0.5", 0, "all others  100/s  0.5    100ms\ncell        7/s    1      20ms\n", ""},
+		{"sampling --json", 0, `{"per_second":100,"share":0.5,"slow_ms":100,"types":{"cell":{"per_second":7,"share":1,"slow_ms":20}}}`, ""},
+		{"sampling --reset --reason enough", 0, "all others  100/s  1      100ms\n", ""},
+		{"sampling --type other --rate 1", exitError, "", "no actor type"},
+		{"push cell/a --endpoint http://127.0.0.1:1", exitError, "", "the collector at http://127.0.0.1:1/v1/traces cannot be reached"},
+	} {
+		at(t, d.url, append([]string{"traces"}, strings.Fields(step.args)...)...).want(t, step.status, step.stdout, step.stderr)
+	}
+	at(t, d.url, "audit", "--verb", "trace.sample").want(t, 0, " over http: enough\n    input   ", "")
 	d.stop(syscall.SIGTERM)
 
 	want, got := make(map[string]bool), make(map[string]bool)
