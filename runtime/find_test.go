@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
@@ -62,63 +65,23 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 		must(t, errOf(invoke(t, h, host.Request{Address: botAt("b03"), Method: host.ActorPause}, host.PauseInput{}, nil)))
 		must(t, errOf(invoke(t, h, host.Request{Address: botAt("b02"), Method: host.ActorPause}, host.PauseInput{}, nil)))
 		must(t, errOf(invoke(t, h, host.Request{Address: botAt("b01"), Method: host.ActorSleep}, nil, nil)))
-		const invalid = "invalid_argument: "
-		for _, c := range []struct {
-			where, sort, prefix string
-			want                string
-		}{
-			{"rank=1", "", "", "b03 b04 b05"},
-			{"rank=1", "", "b04", "b04"},
-			{"rank>1 rank<=2", "", "", "b06 b07 b08"},
-			{"rank>1 live=true", "-rank", "", "b10 b08 b06"},
-			{"rank!=0 live!=true", "since", "", "b03 b05 b07 b09 b11"},
-			{"since>=2026-01-11", "", "", "b10 b11"},
-			{`latest="=\x203"`, "", "", "b03 b07 b11"},
-			{"latest==·3", "", "", "b03 b07 b11"},
-			{"", "latest", "", "b01 b05 b09 b02 b06 b10 b03 b07 b11"},
-			{"latest>a", "", "", ""},
-			{"size>100KiB", "", "", "b10 b11"},
-			{"size>=50000 size<70000", "-size", "", "b05 b04"},
-			{"updated>=2000-01-01 updated<2000-01-02 rank=0", "updated", "", "b00 b01 b02"},
-			{"state=paused", "", "", "b02 b03"},
-			{"state=paused", "-key", "", "b03 b02"},
-			{"state=paused rank=1", "", "", "b03"},
-			{"state=awake rank=0", "", "", "b00"},
-			{"state=asleep", "", "", "b01"},
-			{"state!=awake", "-size", "", "b03 b02 b01"},
-			{"run!=paused rank=3", "", "", "b09 b10 b11"},
-			{"rank", "", "", invalid + `condition "rank": want a field, one of = != < <= > >=, and a value`},
-			{"=1", "", "", invalid + `condition "=1": want a field, one of = != < <= > >=, and a value`},
-			{"rank!1", "", "", invalid + `condition "rank!1": want one of = != < <= > >= after "rank"`},
-			{"rank=one", "", "", invalid + `condition "rank=one": "rank" is a integer`},
-			{"live>true", "", "", invalid + `condition "live>true": a bool takes = and !=`},
-			{"state>paused", "", "", invalid + `condition "state>paused": state takes = and !=`},
-			{"state=tired", "", "", invalid + `condition "state=tired": a state is awake, asleep, paused or failed`},
-			{"since=yesterday", "", "", invalid + `condition "since=yesterday": "since" is a time`},
-			{"size>1MB", "", "", invalid + `condition "size>1MB": a size is a number of bytes, such as 1048576, 512KiB, 1MiB or 2GiB`},
-			{"size>9999999TiB", "", "", invalid + `condition "size>9999999TiB": a size is a number of bytes, such as 1048576, 512KiB, 1MiB or 2GiB`},
-			{"plan=pro", "", "", invalid + `condition "plan=pro": the actor type has no attribute "plan"; every actor has state, run, size, updated and created`},
-			{"key=b01", "", "", invalid + `condition "key=b01": keys are selected by a prefix`},
-			{`latest="a`, "", "", invalid + "condition \"latest=\\\"a\": the quoted value is malformed"},
-			{"", "plan", "", invalid + `the actor type has no attribute "plan"; every actor has key, state, size and updated`},
-			{"", "run", "", invalid + "actors cannot be sorted by run; they can by key, state, size, updated and attributes"},
-			{"rank<2", "state", "", "b02 b03 b00 b04 b05 b01"},
-			{"rank<2", "-state", "", "b01 b05 b04 b00 b03 b02"},
-			{"", "-", "", invalid + `want the name of a field or attribute after "-"`},
-		} {
-			for _, limit := range []int{0, 1} {
-				q := host.ListQuery{Sort: c.sort, Limit: limit, Brief: limit == 1 && len(c.where)%2 == 0}
-				if c.prefix != "" {
-					q.Prefix = []string{c.prefix}
+		// Each line has conditions, an order and a prefix. A dot is a space in a value.
+		datadriven.RunTest(t, "testdata/selections", func(t *testing.T, d *datadriven.TestData) (out string) {
+			for line := range strings.Lines(d.Input) {
+				line = strings.TrimSuffix(line, "\n")
+				parts := strings.Split(line+"||", "|")
+				q := host.ListQuery{Sort: strings.TrimSpace(parts[1]), Prefix: strings.Fields(parts[2])}
+				for where := range strings.FieldsSeq(parts[0]) {
+					q.Where = append(q.Where, strings.ReplaceAll(where, "·", " "))
 				}
-				q.Where = strings.Fields(c.where)
-				for i := range q.Where {
-					q.Where[i] = strings.ReplaceAll(q.Where[i], "·", " ")
-				}
-				got := found(t, list, q)
-				errorIf(t, got != c.want, "where %s sort %s, pages of %d: %s, want %s", c.where, c.sort, limit, got, c.want)
+				keys := found(t, list, q)
+				q.Limit, q.Brief = 1, len(line)%2 == 0
+				one := found(t, list, q)
+				errorIf(t, one != keys, "%s: %s, and in pages of one %s", line, keys, one)
+				out += strings.TrimSpace(line+": "+keys) + "\n"
 			}
-		}
+			return out
+		})
 		// Cursors are of one selection.
 		page, err := list(host.ListQuery{Type: "bot", Sort: "rank", Limit: 2})
 		must(t, err)
@@ -278,21 +241,16 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 			_, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", SQL: statement})
 			wantCode(t, err, code)
 		}
-		// Without any database: what one would refuse is refused, and a table that is not there is no error.
-		for statement, code := range map[string]actor.Code{
-			"SELEC 1": actor.InvalidArgument, "SELECT ?1": actor.InvalidArgument, "SELECT 1; SELEC": actor.InvalidArgument, "SELECT 'a": actor.InvalidArgument, "SELECT (1": actor.InvalidArgument,
-			"DELETE FROM n": actor.ReadOnly, "CREATE TABLE n (i)": actor.ReadOnly, "drop table if exists n": actor.ReadOnly, "/* SELECT */ -- SELECT\nUPDATE n SET i = 1": actor.ReadOnly,
-			"WITH a(b) AS (SELECT 1) INSERT INTO n SELECT b FROM a": actor.ReadOnly, "SELECT i FROM n; DELETE FROM n": actor.ReadOnly, "SELECT ';'; DELETE FROM n": actor.ReadOnly,
-			"SELECT i FROM n": "", "SELECT 'x; DELETE FROM n' FROM n": "", "WITH a AS (SELECT 1) SELECT replace(i, 'DELETE', ']') FROM [DELETE], n": "",
-			"WITH replace AS (SELECT 1 AS x) SELECT x FROM replace": "", "WITH pragma AS (SELECT 1) DELETE FROM n": actor.ReadOnly, `SELECT * FROM "syntax error"`: "",
-			"WITH RECURSIVE a AS (SELECT 1), /* x */ vacuum AS (SELECT 2) SELECT 1": "",
-			"VALUES (1)": "", "EXPLAIN DELETE FROM n": "", "-- nothing": "", `SELECT "; UPDATE" FROM n -- ; DELETE`: "",
-		} {
-			out, err := rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "bot", Prefix: []string{"none"}, SQL: statement})
-			if host.CodeOf(err) != code || len(out.Actors) > 0 || out.Read > 0 {
-				t.Errorf("%s, without a database: %v, want %q; %+v", statement, err, code, out)
+		datadriven.RunTest(t, "testdata/statements", func(t *testing.T, d *datadriven.TestData) (out string) {
+			for line := range strings.Lines(d.Input) {
+				line = strings.TrimSuffix(line, "\n")
+				in := host.QueryManyInput{Type: "bot", Prefix: []string{"none"}, SQL: strings.ReplaceAll(line, "↵", "\n")}
+				answer, err := rt.QueryMany(t.Context(), &in)
+				errorIf(t, len(answer.Actors) > 0 || answer.Read > 0, "%s: %+v", line, answer)
+				out += line + ": " + cmp.Or(string(host.CodeOf(err)), "ok") + "\n"
 			}
-		}
+			return out
+		})
 		wantCode(t, errOf(rt.QueryMany(t.Context(), &host.QueryManyInput{Type: "none", SQL: "SELECT 1"})), actor.UnknownType)
 		all, answers := query(host.QueryManyInput{SQL: "SELECT 1", Limit: 30})
 		errorIf(t, strings.Count(all, "[[1]]") != 75 || answers != 3, "%d databases in %d answers", strings.Count(all, "[[1]]"), answers)

@@ -468,7 +468,7 @@ func (s *scene) command(line string) string {
 		st := queueStats(s.t, s.bureau.papers.Of(ref).Stats)
 		rq := queueStats(s.t, s.bureau.consent.Of(ref).Stats)
 		return fmt.Sprintf("%s has papers %d+%d, %d dead; requests %d, %d dead", key, st.Pending, st.Delayed, st.Dead, rq.Pending, rq.Dead)
-	case "verb": // verb KEY METHOD [JSON] [> NAMES]: a built-in method, and the members of its answer with the names
+	case "verb": // verb KEY METHOD [key=IDEMPOTENCY] [JSON] [> NAMES]: a built-in method, and the members of its answer with the names
 		return s.verb(w)
 	case "http": // http ROLE METHOD PATH [BODY] [> NAMES]
 		return s.http(w)
@@ -616,11 +616,19 @@ func body(w []string) string {
 }
 
 func (s *scene) verb(w []string) string {
-	reply, err := s.h.Call(context.Background(), &host.Request{Address: deskAt(w[1]), Method: w[2], Codec: host.JSON, Input: []byte(body(w[3:]))})
+	r := host.Request{Address: deskAt(w[1]), Method: w[2], Codec: host.JSON, Input: []byte(body(w[3:]))}
+	again := ""
+	if len(w) > 3 && strings.HasPrefix(w[3], "key=") {
+		r.IdempotencyKey, r.Input = w[3], []byte(body(w[4:]))
+	}
+	reply, err := s.h.Call(context.Background(), &r)
 	if err != nil {
 		return result(w[2], err)
 	}
-	return strings.TrimSuffix(w[2]+": "+shown(string(reply.Output), w), ": ")
+	if reply.Replayed {
+		again = " again"
+	}
+	return strings.TrimSuffix(w[2]+again+": "+shown(string(reply.Output), w), ": ")
 }
 
 func (s *scene) http(w []string) string {
