@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,45 +52,6 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 		out, died := nodeProcess(t, dir, "after a timer and a step", "")
 		fatalIf(t, died || !strings.Contains(out, "paused operator: it kills the node"), "died %v: %s", died, out)
 	}
-}
-
-// A run that is paused offline goes on when it is resumed on a node.
-func TestRunThatIsPausedOfflineGoesOnWhenItIsResumed(t *testing.T) {
-	t.Parallel()
-	var entered atomic.Int32
-	does("enters offline", func(ctx workflow.Context, _ claim) (string, error) {
-		entered.Add(1)
-		m, err := workflow.Receive(ctx, "paper", office.papers)
-		return m.Body, err
-	})
-	dir, ctx := t.TempDir(), t.Context()
-	rt := openDir(t, dir, office.definition())
-	startClaim(t, rt, "a", "enters offline")
-	st := awaitWaiting(t, rt, "a")
-	must(t, rt.Close())
-	offline(t, dir, func(o *runtime.Offline) {
-		for _, c := range []struct {
-			at   host.Address
-			in   host.RunControl
-			want host.Code
-		}{
-			{deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Run: strings.Repeat("0", 32)}, host.FailedPrecondition}, // another run
-			{deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Run: st.ID}, ""},
-			{deskAt("a"), host.RunControl{Verb: host.WorkflowResume}, host.InvalidArgument},
-			{deskAt("nobody"), host.RunControl{Verb: host.WorkflowPause}, host.NotFound},
-			{host.Address{Type: "stranger", Key: []string{"a"}}, host.RunControl{Verb: host.WorkflowPause}, host.NotFound},
-		} {
-			err := o.ControlRun(ctx, c.at, c.in)
-			errorIf(t, host.CodeOf(err) != c.want, "%+v: %v", c, err)
-		}
-	})
-	rt = openDir(t, dir, office.definition())
-	defer rt.Close()
-	must(t, errOf(office.papers.Of(office.typ.Ref(rt, "a")).Send(ctx, "went on")))
-	now := claimStatus(t, rt, "a")
-	fatalIf(t, now.Pause == nil || now.Pause.Reason != wfhost.PausedOperator || entered.Load() != 1, "entered %d times: %+v", entered.Load(), now)
-	must(t, office.at(rt, "a").Resume(ctx))
-	wantResult(t, rt, "a", "went on")
 }
 
 // A run that is terminated offline has ended. Its parent is notified when a node runs again. No
@@ -185,27 +145,4 @@ func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 	errorIf(t, err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil, "%+v, %v", v, err)
 	_, err = runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()})
 	errorIf(t, err == nil, "no data is verified")
-}
-
-// The run of an actor whose code is gone leaves the list with its actor.
-func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
-	does("fails at once", func(workflow.Context, claim) (string, error) { return "", errors.New("no such thing") })
-	does("naps for long", func(ctx workflow.Context, _ claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
-	dir, ctx := t.TempDir(), t.Context()
-	rt := openDir(t, dir, office.definition())
-	startClaim(t, rt, "failed", "fails at once")
-	_, err := office.at(rt, "failed").Result(ctx)
-	fatalIf(t, err == nil, "the run has not failed")
-	startClaim(t, rt, "paused", "naps for long")
-	must(t, office.at(rt, "paused").Pause(ctx, "look at it"))
-	must(t, rt.Close())
-	rt = openDir(t, dir, botDefinition(actor.Spec[bot]{}))
-	defer rt.Close()
-	for want := range 3 {
-		if want > 0 {
-			must(t, rt.Destroy(ctx, deskAt([]string{"failed", "paused"}[want-1])))
-		}
-		counts, err := rt.CountRuns(ctx)
-		errorIf(t, err != nil || len(counts.Counts) != 2-want, "%v, %v", counts, err)
-	}
 }

@@ -371,6 +371,8 @@ func (s *scene) command(line string) string {
 	case "desk": // the program, from now on
 		s.bureau = s.newBureau(w[1:])
 		s.h.Restart(s.bureau.definition())
+	case "gone": // the program has no desks from now on
+		s.h.Restart(botDefinition(actor.Spec[bot]{}))
 	case "namespace": // of the node, from the next start on
 		s.namespace = key
 	case "start": // start KEY CODE [N] [replace]
@@ -483,7 +485,7 @@ func (s *scene) command(line string) string {
 	case "rewind":
 		return result("rewind "+key, r.Rewind(ctx, s.entry(r, w[2])))
 	case "destroy":
-		return result("destroy", ref.Destroy(ctx))
+		return result("destroy", s.h.Destroy(ctx, deskAt(key)))
 	case "advance":
 		d, err := time.ParseDuration(w[1])
 		must(s.t, err)
