@@ -88,37 +88,6 @@ func TestEventsSurviveAPowerCut(t *testing.T) {
 	})
 }
 
-func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
-	bothModes(t, func(t *testing.T, acks bool) {
-		r := publishing(t, Options{JetStream: acks, MemoryRows: 16}, allEvents)
-		const actors, versions, outages = 7, 120, 4
-		published := func() float64 { return value(t, r.metrics.published, familyEvent) }
-		for v := 1; v <= versions; v++ {
-			if v%(versions/outages) == versions/outages/2 {
-				r.srv.stop()
-			}
-			r.commit(actors, v, v, true)
-			if v%(versions/outages) == 0 {
-				eventually(t, "lag", func() bool { return r.Lag() > 0 })
-				before := published()
-				r.srv.start()
-				eventually(t, "publishing goes on", func() bool { return published() > before })
-			}
-		}
-		r.box.awaitEmpty(t)
-		eventually(t, "no lag", func() bool { return r.Lag() == 0 })
-		if ids := storedIDs(r.srv, "EVENTS"); acks {
-			checkOrder(t, ids, actors, versions)
-		} else {
-			checkGrowing(t, ids) // a server that goes away takes along what its streams had not stored yet
-		}
-		// The first outage may begin before there was a connection at all.
-		if got := value(t, r.metrics.connects, ""); got < outages-1 {
-			t.Errorf("%v connections for %d outages", got, outages)
-		}
-	})
-}
-
 func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 	bothModes(t, func(t *testing.T, acks bool) {
 		srv := newOutage(t)
