@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -44,34 +43,6 @@ func TestPartsOfTheMemoryFitIntoIt(t *testing.T) {
 		if again.divideMemory(budget * 2); again.CacheBytes != o.CacheBytes || again.SQL != o.SQL {
 			t.Errorf("%d: what is set is divided again", budget)
 		}
-	}
-}
-
-func TestMemoryThatCannotWorkIsRefusedByName(t *testing.T) {
-	for name, test := range map[string]struct {
-		o    Options
-		want []string
-	}{
-		"too little":      {Options{Memory: 100 << 20}, []string{"Options.Memory", "104857600", "134217728"}},
-		"negative":        {Options{Memory: -1}, []string{"Options.Memory is negative"}},
-		"cache too large": {Options{Memory: 512 << 20, CacheBytes: 400 << 20}, []string{"Options.CacheBytes", "the least is"}},
-		"SQL too large":   {Options{Memory: 512 << 20, SQL: SQLOptions{MaxMemory: 1 << 30}}, []string{"Options.SQL.MaxMemory", "the least is"}},
-		"memtables":       {Options{MemTableBytes: 1000}, []string{"Options.MemTableBytes", "262144"}},
-		"cache of all":    {Options{Memory: 1 << 30, CacheBytes: math.MaxInt64}, []string{"Options.CacheBytes", "the least is"}},
-		"SQL of all":      {Options{Memory: 1 << 30, SQL: SQLOptions{MaxMemory: math.MaxInt64}}, []string{"Options.SQL.MaxMemory", "the least is"}},
-		"two of all":      {Options{Memory: 1 << 30, CacheBytes: math.MaxInt64, MaxAwakeBytes: math.MaxInt64}, []string{"Options.CacheBytes", "the least is"}},
-	} {
-		test.o.Dir = "d"
-		err := test.o.Validate()
-		for _, want := range test.want {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", name, err, want)
-			}
-		}
-	}
-	fits := Options{Dir: "d", Memory: 512 << 20, CacheBytes: 64 << 20}
-	if err := fits.Validate(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -182,11 +153,7 @@ func TestConfigurationTakesSizes(t *testing.T) {
 	if err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, bad := range []string{`"-1MiB"`, `1.5`, `"9223372036854775807KiB"`, `""`} { // the command's tests have more
-		if _, err := configured(t, "memory = "+bad); err == nil || !strings.Contains(err.Error(), "number of bytes") {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
+	// The command's scenarios have what is refused.
 }
 
 func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {

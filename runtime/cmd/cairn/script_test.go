@@ -130,6 +130,8 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		slices.Sort(lines)
 		s.last.stdout = strings.Join(lines, "")
 		return s.show(s.last)
+	case "local": // local cairn ...: a command that is not told where the node is
+		return s.show(runCommand(s.t, stdin, nil, w[2:]...))
 	case "join":
 		return s.show(<-s.jobs[w[1]])
 	case "let": // let NAME REGEXP: its group in what the last command printed

@@ -48,18 +48,6 @@ func TestTheFirstWordSaysWhetherAStatementOnlyReads(t *testing.T) {
 	}
 }
 
-func TestAStatementIsPutOnOneLine(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"SELECT  a, -- the key\n\tb\nFROM t /* x */ WHERE c = 'x  y'": "SELECT a, b FROM t WHERE c = 'x  y'",
-		"SELECT 'a\nb'": "", "  x  ": "x", "-- only": "",
-	} {
-		if got := onOneLine(text); got != want {
-			t.Errorf("%q: %q", text, got)
-		}
-	}
-}
-
 func FuzzStatements(f *testing.F) {
 	for _, s := range []string{"SELECT 'a\n;b';\n-- c;\n/*\n*/ CREATE TRIGGER x BEGIN\n y;\nEND;\nSELECT /*\n;*/ 2\n;\n", "SELECT 1;", "CREATE TRIGGER a BEGIN x; END; y", "'a''b;' -- c\n;/*;*/;[;]", "\"", "EXPLAIN QUERY PLAN CREATE TEMP TRIGGER;END;"} {
 		f.Add(s)
