@@ -214,21 +214,24 @@ func (r *rig) ask(nc *nats.Conn) {
 	must(r.t, nc.PublishRequest(callSubject+"arrive.a", "reply", nil))
 }
 
-func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {
+func TestCloseGivesUpAndCancelsCallsWhenItsContextEnds(t *testing.T) {
 	entered := make(chan struct{})
-	r, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
+	r, nc := serving(t, Options{JetStream: true}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
 		close(entered)
 		<-ctx.Done()
 		return host.Reply{}, ctx.Err()
 	})
+	r.commit(1, 1, 1, true) // without a stream a durable event waits for ever
 	r.ask(nc)
 	<-entered
-	if err := shut(r.Publisher, 20*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+	eventually(t, "connected", r.Connected)
+	if err := shut(r.Publisher, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
 	if got := r.next().Header.Get(micro.ErrorCodeHeader); got != "canceled" {
 		t.Errorf("code %q", got)
 	}
+	r.wantRows(1)
 }
 
 func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {

@@ -1,7 +1,6 @@
 package natspub
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -229,16 +228,6 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 		}
 		eventually(t, "no goroutine is left", func() bool { return ours() <= before })
 	})
-}
-
-func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
-	r := publishing(t, Options{JetStream: true}) // without a stream a durable event waits for ever
-	r.commit(1, 1, 1, true)
-	eventually(t, "connected", r.Connected)
-	if err := shut(r.Publisher, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
-	r.wantRows(1)
 }
 
 func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
