@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,7 +52,9 @@ type sitting struct {
 func sit(t *testing.T, master, device *os.File, url, home string, flags ...string) *sitting {
 	t.Helper()
 	s := &sitting{t: t, master: master, cmd: exec.Command(executable, append([]string{"sql", "cell/acme"}, flags...)...)}
-	s.cmd.Env = []string{"CAIRN_URL=" + url, "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TERM=xterm"}
+	s.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "CAIRN_") || strings.HasPrefix(v, "NO_COLOR=")
+	}), "CAIRN_URL="+url, "HOME="+home, "XDG_CONFIG_HOME="+home, "TERM=xterm")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = device, device, device
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(t, s.cmd.Start())
