@@ -7,7 +7,9 @@ import (
 
 // The scenarios of testdata/scripts/call.txt have addresses that are read and written.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"cell/a%2Fb/~", "cell/~~x/-", "cell", "cell/%", "cell/日本", "cell/~-/~./~..", "", "/", "Order-2_b/%C3%BC%20x"} {
+	for _, s := range []string{
+		"cell/a%2Fb/~", "cell/~~x/-", "cell", "cell/%", "cell/日本", "cell/~-/~./~..", "", "/", "Order-2_b/%C3%BC%20x",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

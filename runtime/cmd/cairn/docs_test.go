@@ -78,7 +78,8 @@ func kept(t *testing.T, command, got, want string) string {
 		return want
 	}
 	if !*update {
-		t.Errorf("%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run 'Page|Scripts' -update)", command, got, want)
+		t.Errorf("%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run 'Page|Scripts' -update)",
+			command, got, want)
 	}
 	return got
 }
