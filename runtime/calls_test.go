@@ -38,16 +38,8 @@ func TestDeadlineAndTraceReachTheCallee(t *testing.T) {
 			})))
 			wantCode(t, err, actor.DeadlineExceeded)
 		})
-		got, err := run.Call(t.Context(), bots.Ref(h, "a"), named(call("c", func(_ *bot, ctx *actor.Context) (string, error) {
-			return ctx.Traceparent(), nil
-		})), actor.Traceparent(trace))
-		errorIf(t, err != nil || !strings.HasPrefix(got, trace[:36]), "%q, %v", got, err)
-	})
-}
-
-func TestCallerWhoGivesUpIsAnsweredAtOnceAndTheTurnSeesIt(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		ctx, cancel := context.WithCancel(t.Context())
+		// A caller that gives up is answered at once, and the turn sees it.
+		ctx, cancel = context.WithCancel(t.Context())
 		seen := make(chan error, 1)
 		go func() { time.Sleep(time.Second); cancel() }()
 		within(t, time.Second, func() {
@@ -58,9 +50,12 @@ func TestCallerWhoGivesUpIsAnsweredAtOnceAndTheTurnSeesIt(t *testing.T) {
 			})))
 			wantCode(t, err, actor.Canceled)
 		})
-		if err := <-seen; err != context.Canceled {
-			t.Fatal(err)
-		}
+		err := <-seen
+		errorIf(t, err != context.Canceled, "the turn sees %v", err)
+		got, err := run.Call(t.Context(), bots.Ref(h, "a"), named(call("c", func(_ *bot, ctx *actor.Context) (string, error) {
+			return ctx.Traceparent(), nil
+		})), actor.Traceparent(trace))
+		errorIf(t, err != nil || !strings.HasPrefix(got, trace[:36]), "%q, %v", got, err)
 	})
 }
 

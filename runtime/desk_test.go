@@ -39,6 +39,7 @@ type bureau struct {
 	papers  *actor.Queue[desk, string, actor.None] // for the run
 	consent *actor.Queue[desk, string, bool]       // requests to the run
 	tidings *actor.Queue[desk, string, actor.None] // for the actor
+	errands *actor.Queue[desk, string, actor.None] // for workers
 	order   *actor.Action[desk, order, string]
 	see     *actor.Query[desk, actor.None, desk]
 
@@ -63,6 +64,7 @@ func newBureau(papers string, options ...workflow.Option) *bureau {
 		typ: typ, run: actor.NewWorkflow[claim, string](typ, "handle"), papers: actor.NewQueue[string](typ, papers, actor.QueueConfig{ByRun: true}),
 		consent: actor.NewRequestQueue[string, bool](typ, "consent", actor.QueueConfig{ByRun: true}),
 		tidings: actor.NewQueue[string](typ, "tidings", actor.QueueConfig{}),
+		errands: actor.NewQueue[string](typ, "errands", actor.QueueConfig{Workers: true}),
 		order:   actor.NewAction[order, string](typ, "order"), see: actor.NewQuery[actor.None, desk](typ, "see"),
 		limits: actor.Limits{TurnTimeout: 10 * time.Second}, idle: time.Second, options: options,
 	}

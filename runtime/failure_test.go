@@ -3,7 +3,6 @@ package runtime_test
 import (
 	"bytes"
 	"fmt"
-	"reflect"
 	gort "runtime"
 	"slices"
 	"strings"
@@ -54,25 +53,6 @@ func TestStateTooNewIsRefusedAndDataUntouched(t *testing.T) {
 	}, botDefinition(actor.Spec[bot]{Version: 2}))
 }
 
-func TestLeastRecentlyUsedSleepFirstUnderPressure(t *testing.T) {
-	with(t, actor.Spec[bot]{IdleTimeout: -1}, func(t *testing.T, h *actortest.Harness) {
-		for i := range 60 {
-			mustDo(t, h, fmt.Sprint(i), add(1))
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(time.Second)
-		awake := 0
-		for i := range 60 {
-			is := h.Status("bot", fmt.Sprint(i)).State == host.Awake
-			errorIf(t, is && i < 40 || !is && i > 55, "actor %d is awake: %t", i, is)
-			if is {
-				awake++
-			}
-		}
-		errorIf(t, awake > 20, "%d actors are awake", awake)
-	}, func(o *runtime.Options) { o.MaxAwake = 20 })
-}
-
 func TestDrainFinishesCallsRefusesNewOnesAndKeepsMessages(t *testing.T) {
 	for _, hook := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sleep hook %v", hook), func(t *testing.T) {
@@ -118,38 +98,6 @@ func TestDrainFinishesCallsRefusesNewOnesAndKeepsMessages(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestWhatWasNeverDurableIsNotShownToOperators reads lists page by page.
-func TestBriefListsAndPagesOfKeys(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		ctx := t.Context()
-		for _, key := range []string{"00", "01"} {
-			must(t, errOf(run.Call(ctx, bots.Ref(h, "eu", key), named(add(1)))))
-		}
-		page, err := h.List(ctx, host.ListQuery{Type: "bot", Prefix: []string{"eu"}, Limit: 1, Brief: true})
-		fatalIf(t, err != nil || len(page.Actors) != 1 || page.Actors[0].ID == "", "brief: %+v, %v", page.Actors, err)
-		brief := host.Status{ID: page.Actors[0].ID, Type: "bot", Key: []string{"eu", "00"}}
-		errorIf(t, !reflect.DeepEqual(page.Actors[0], brief), "brief: %+v", page.Actors)
-		_, err = h.List(ctx, host.ListQuery{Limit: 1001})
-		wantCode(t, err, actor.InvalidArgument)
-		mustDo(t, h, "us", func(b *bot, ctx *actor.Context) (string, error) {
-			for i := range 30 {
-				must(t, things.Put(ctx, fmt.Sprint(i), "x"))
-			}
-			return "", nil
-		})
-		var pages []int
-		for q := (host.InspectQuery{Limit: 7, ValueBytes: 1}); len(pages) == 0 || q.After != nil; {
-			page, err := h.Runtime().Inspect(ctx, botAt("us"), q)
-			must(t, err)
-			for _, k := range page.Keys {
-				errorIf(t, len(k.Value) > 1 || k.Text == "", "%+v", k)
-			}
-			pages, q.After = append(pages, len(page.Keys)), page.Next
-		}
-		errorIf(t, !slices.Equal(pages, []int{7, 7, 7, 7, 3}), "pages of %v keys", pages) // the state and the entries
-	})
 }
 
 func TestIdleActorsTakeNoGoroutineAndCloseLeavesNone(t *testing.T) {

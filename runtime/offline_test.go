@@ -8,14 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
-	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
@@ -54,45 +52,6 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 		out, died := nodeProcess(t, dir, "after a timer and a step", "")
 		fatalIf(t, died || !strings.Contains(out, "paused operator: it kills the node"), "died %v: %s", died, out)
 	}
-}
-
-// A run that is paused offline goes on when it is resumed on a node.
-func TestRunThatIsPausedOfflineGoesOnWhenItIsResumed(t *testing.T) {
-	t.Parallel()
-	var entered atomic.Int32
-	does("enters offline", func(ctx workflow.Context, _ claim) (string, error) {
-		entered.Add(1)
-		m, err := workflow.Receive(ctx, "paper", office.papers)
-		return m.Body, err
-	})
-	dir, ctx := t.TempDir(), t.Context()
-	rt := openDir(t, dir, office.definition())
-	startClaim(t, rt, "a", "enters offline")
-	st := awaitWaiting(t, rt, "a")
-	must(t, rt.Close())
-	offline(t, dir, func(o *runtime.Offline) {
-		for _, c := range []struct {
-			at   host.Address
-			in   host.RunControl
-			want host.Code
-		}{
-			{deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Run: strings.Repeat("0", 32)}, host.FailedPrecondition}, // another run
-			{deskAt("a"), host.RunControl{Verb: host.WorkflowPause, Run: st.ID}, ""},
-			{deskAt("a"), host.RunControl{Verb: host.WorkflowResume}, host.InvalidArgument},
-			{deskAt("nobody"), host.RunControl{Verb: host.WorkflowPause}, host.NotFound},
-			{host.Address{Type: "stranger", Key: []string{"a"}}, host.RunControl{Verb: host.WorkflowPause}, host.NotFound},
-		} {
-			err := o.ControlRun(ctx, c.at, c.in)
-			errorIf(t, host.CodeOf(err) != c.want, "%+v: %v", c, err)
-		}
-	})
-	rt = openDir(t, dir, office.definition())
-	defer rt.Close()
-	must(t, errOf(office.papers.Of(office.typ.Ref(rt, "a")).Send(ctx, "went on")))
-	now := claimStatus(t, rt, "a")
-	fatalIf(t, now.Pause == nil || now.Pause.Reason != wfhost.PausedOperator || entered.Load() != 1, "entered %d times: %+v", entered.Load(), now)
-	must(t, office.at(rt, "a").Resume(ctx))
-	wantResult(t, rt, "a", "went on")
 }
 
 // A run that is terminated offline has ended. Its parent is notified when a node runs again. No
@@ -186,54 +145,4 @@ func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 	errorIf(t, err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil, "%+v, %v", v, err)
 	_, err = runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()})
 	errorIf(t, err == nil, "no data is verified")
-}
-
-// The run of an actor whose code is gone leaves the list with its actor.
-func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
-	does("fails at once", func(workflow.Context, claim) (string, error) { return "", errors.New("no such thing") })
-	does("naps for long", func(ctx workflow.Context, _ claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
-	dir, ctx := t.TempDir(), t.Context()
-	rt := openDir(t, dir, office.definition())
-	startClaim(t, rt, "failed", "fails at once")
-	_, err := office.at(rt, "failed").Result(ctx)
-	fatalIf(t, err == nil, "the run has not failed")
-	startClaim(t, rt, "paused", "naps for long")
-	must(t, office.at(rt, "paused").Pause(ctx, "look at it"))
-	must(t, rt.Close())
-	rt = openDir(t, dir, botDefinition(actor.Spec[bot]{}))
-	defer rt.Close()
-	for want := range 3 {
-		if want > 0 {
-			must(t, rt.Destroy(ctx, deskAt([]string{"failed", "paused"}[want-1])))
-		}
-		counts, err := rt.CountRuns(ctx)
-		errorIf(t, err != nil || len(counts.Counts) != 2-want, "%v, %v", counts, err)
-	}
-}
-
-// The key-value store is read without a node, and cannot be written.
-func TestEntriesAreReadOffline(t *testing.T) {
-	t.Parallel()
-	dir, ctx := t.TempDir(), t.Context()
-	drawers := actor.NewType[struct{}]("drawer")
-	rt := openDir(t, dir, actor.Define(drawers, actor.Spec[struct{}]{OpenKV: true}))
-	_, err := drawers.Ref(rt, "a").KV().Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"k"}, kv.JSON([]byte("1")))}})
-	must(t, err)
-	must(t, rt.Close())
-	offline(t, dir, func(o *runtime.Offline) {
-		for _, c := range []struct{ key, method, input, want string }{
-			{"a", "kv.get", `{"key":["k"]}`, `"value":1`},
-			{"a", "kv.get_many", `{"keys":[["k"],["l"]]}`, `null]`},
-			{"a", "kv.list", `{}`, `"key":["k"]`},
-			{"a", "kv.count", `{"prefix":["k"]}`, `{"count":1}`},
-			{"nobody", "kv.count", `{}`, `{"count":0}`},
-			{"a", "kv.count", `{"prefix":[null]}`, string(host.InvalidArgument)},
-			{"a", "kv.list", `{"limit":0}`, string(host.InvalidArgument)},
-			{"a", "kv.commit", `{}`, string(host.UnknownMethod)},
-		} {
-			reply, err := o.Read(ctx, &host.Request{Address: host.Address{Type: "drawer", Key: []string{c.key}}, Method: c.method, Codec: host.JSON, Input: []byte(c.input)})
-			got := string(reply.Output) + string(host.CodeOf(err))
-			errorIf(t, !strings.Contains(got, c.want), "%+v: %s, %v", c, got, err)
-		}
-	})
 }

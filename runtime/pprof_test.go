@@ -4,75 +4,33 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	gort "runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
 )
 
-func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
-	for address, fault := range map[string]string{
-		"127.0.0.1:0": "", "127.8.0.1:6060": "", "[::1]:6060": "", "localhost:6060": "",
-		":6060": "other machines", "0.0.0.0:6060": "other machines", "[::]:6060": "other machines", "10.0.0.7:6060": "other machines",
-		"[fe80::1]:6060": "other machines", "node.example:80": "other machines",
-		"127.0.0.1": "missing port", "::1": "too many colons",
-	} {
-		for _, token := range []string{"", "secret"} {
-			o := runtime.Options{
-				Dir: "data", Token: token, PprofListen: address,
-				Authorize: func(context.Context, runtime.AuthRequest) error { return nil },
-			}
-			err := o.Validate()
-			if fault != "" {
-				wantTexts(t, fmt.Sprintf("%s with token %q", address, token), err, fault, "Options.PprofListen")
-			} else {
-				errorIf(t, err != nil, "%s: %v", address, err)
-			}
-		}
+// Scenarios of the command have the addresses that are refused.
+func TestProfilesAreServedOnLoopback(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "127.8.0.1:6060", "[::1]:6060", "localhost:6060"} {
+		o := runtime.Options{Dir: "data", PprofListen: address}
+		err := o.Validate()
+		errorIf(t, err != nil, "%s: %v", address, err)
 	}
 }
 
 const goroutines = "/debug/pprof/goroutine?debug=1"
 
-// blocker is an actor type whose handlers wait until they are released.
-type blocker struct {
-	definition actor.Definition
-	begun      chan struct{}
-	release    chan struct{}
-}
-
-func newBlocker() *blocker {
-	b := &blocker{begun: make(chan struct{}, 8), release: make(chan struct{})}
-	block := func() { b.begun <- struct{}{}; <-b.release }
-	typ := actor.NewType[actor.None]("blocker")
-	act := actor.NewAction[string, actor.None](typ, "act")
-	spawn := actor.NewAction[string, actor.None](typ, "spawn")
-	look := actor.NewQuery[string, actor.None](typ, "look")
-	b.definition = actor.Define(typ, actor.Spec[actor.None]{},
-		actor.On(act, func(*actor.None, *actor.Context, string) (actor.None, error) { block(); return actor.None{}, nil }),
-		actor.On(spawn, func(_ *actor.None, ctx *actor.Context, name string) (actor.None, error) {
-			return actor.None{}, ctx.Go(name, func(*actor.Task) error { block(); return nil })
-		}),
-		actor.OnQuery(look, func(actor.None, *actor.ReadContext, string) (actor.None, error) { block(); return actor.None{}, nil }))
-	return b
-}
-
-func openProfiled(t *testing.T, b *blocker, listen string) *runtime.Runtime {
+func openProfiled(t *testing.T, listen string) *runtime.Runtime {
 	t.Helper()
-	return newNode().open(t, func(o *runtime.Options) { o.Actors, o.PprofListen = []actor.Definition{b.definition}, listen })
-}
-
-func call(t *testing.T, rt *runtime.Runtime, key, method, input string) {
-	_, err := invoke(t, rt, host.Request{Address: host.Address{Type: "blocker", Key: []string{key}}, Method: method}, input, nil)
-	errorIf(t, err != nil, "%s: %v", method, err)
+	return newNode().open(t, func(o *runtime.Options) { o.PprofListen = listen })
 }
 
 // fetch reads a page of the profiles. The host name is that of the address, or another one.
@@ -90,9 +48,9 @@ func fetch(t *testing.T, rt *runtime.Runtime, path, host string) (status int, bo
 }
 
 func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
-	b := newBlocker()
-	rt := openProfiled(t, b, "127.0.0.1:0")
+	rt, silent := openProfiled(t, "127.0.0.1:0"), openProfiled(t, "")
 	defer rt.Close()
+	defer silent.Close()
 	for _, c := range []struct {
 		path, host string
 		want       int
@@ -110,25 +68,37 @@ func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 		status, body := fetch(t, rt, c.path, c.host)
 		errorIf(t, status != c.want || !strings.Contains(body, c.text), "%s of %q is %d %s", c.path, c.host, status, body)
 	}
-	call(t, rt, "tasks", "spawn", "unique-task-4711")
-	done := make(chan struct{}, 2)
-	go func() { call(t, rt, "secret-key", "act", ""); done <- struct{}{} }()
-	call(t, rt, "looked-at", "spawn", "other")
-	go func() { call(t, rt, "looked-at", "look", ""); done <- struct{}{} }()
-	for range 4 {
-		<-b.begun
-	}
+	begun, release := make(chan struct{}), make(chan struct{})
+	hold := func() { begun <- struct{}{}; <-release }
+	act := action(func(*bot, *actor.Context) (string, error) { hold(); return "", nil })
+	look := query(func(bot, *actor.ReadContext) (string, error) { hold(); return "", nil })
+	spawn := action(func(_ *bot, ctx *actor.Context) (string, error) {
+		return "", ctx.Go("unique-task-4711", func(*actor.Task) error { hold(); return nil })
+	})
+	var calls sync.WaitGroup
+	// Without an address there are no profiles and no labels. The profiles show the goroutines of the whole process.
+	errorIf(t, silent.PprofAddr() != "", "profiles are served on %s", silent.PprofAddr())
+	calls.Go(func() { mustDo(t, silent, "a", act) })
+	<-begun
 	_, body := fetch(t, rt, goroutines, "")
+	errorIf(t, strings.Contains(body, `"actor_type"`), "goroutines have labels")
+
+	calls.Go(func() { mustDo(t, rt, "secret-key", act) })
+	<-begun
+	mustDo(t, rt, "looked-at", spawn)
+	<-begun
+	calls.Go(func() { must(t, errOf(peek(rt, "looked-at", look))) })
+	<-begun
+	_, body = fetch(t, rt, goroutines, "")
 	for _, want := range []string{
-		`{"actor_type":"blocker", "name":"act", "work":"call"}`,
-		`{"actor_type":"blocker", "name":"look", "work":"query"}`,
-		`{"actor_type":"blocker", "work":"task"}`,
+		`{"actor_type":"bot", "name":"run", "work":"call"}`,
+		`{"actor_type":"bot", "name":"ask", "work":"query"}`,
+		`{"actor_type":"bot", "work":"task"}`,
 	} {
 		errorIf(t, !strings.Contains(body, "# labels: "+want), "no goroutine has the labels %s", want)
 	}
-	close(b.release)
-	<-done
-	<-done
+	close(release)
+	calls.Wait()
 	for line := range strings.Lines(body) {
 		secret := strings.Contains(line, "secret-key") || strings.Contains(line, "4711")
 		errorIf(t, secret && strings.Contains(line, "labels"), "a label has a name of run time: %s", line)
@@ -151,8 +121,11 @@ func waitForGoroutines(t *testing.T, rt *runtime.Runtime, wanted func(text strin
 }
 
 func TestCloseEndsTheServerOfProfiles(t *testing.T) {
-	rt := openProfiled(t, newBlocker(), "127.0.0.1:0")
+	rt := openProfiled(t, "127.0.0.1:0")
 	addr := rt.PprofAddr()
+	o := deskOptions(t.TempDir())
+	o.PprofListen = addr
+	wantTexts(t, "in use", errOf(runtime.Open(t.Context(), o)), "--pprof-listen")
 	ended := make(chan error, 1)
 	go func() { // a profile that is being taken does not hold Close up
 		r, err := http.Get("http://" + addr + "/debug/pprof/profile?seconds=300")
@@ -180,30 +153,6 @@ func TestCloseEndsTheServerOfProfiles(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAddressThereAreNoProfilesAndNoLabels(t *testing.T) {
-	b := newBlocker()
-	rt := openProfiled(t, b, "")
-	defer rt.Close()
-	errorIf(t, rt.PprofAddr() != "", "profiles are served on %s", rt.PprofAddr())
-	other := openProfiled(t, newBlocker(), "127.0.0.1:0") // it sees the goroutines of the whole process
-	defer other.Close()
-	done := make(chan struct{})
-	go func() { call(t, rt, "a", "act", ""); close(done) }()
-	<-b.begun
-	_, body := fetch(t, other, goroutines, "")
-	errorIf(t, strings.Contains(body, `"actor_type"`), "goroutines have labels")
-	close(b.release)
-	<-done
-}
-
-func TestAnAddressOfProfilesInUseIsAClearError(t *testing.T) {
-	first := openProfiled(t, newBlocker(), "127.0.0.1:0")
-	defer first.Close()
-	o := deskOptions(t.TempDir())
-	o.PprofListen = first.PprofAddr()
-	wantTexts(t, "in use", errOf(runtime.Open(t.Context(), o)), "--pprof-listen")
-}
-
 func TestTheProgramTakesTheAddressOfProfiles(t *testing.T) {
 	p := runtime.Program{Name: "node", Actors: []actor.Definition{office.definition()}}
 	var log strings.Builder
@@ -211,7 +160,6 @@ func TestTheProgramTakesTheAddressOfProfiles(t *testing.T) {
 		return p.Run(t.Context(), []string{"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--pprof-listen", listen}, io.Discard, &log)
 	}
 	err := start(":6060")
-	wantTexts(t, "other machines", err, "--pprof-listen")
 	errorIf(t, !errors.Is(err, runtime.ErrUsage), "%v", err)
 	p.Started = func(_ context.Context, rt *runtime.Runtime) error {
 		errorIf(t, rt.PprofAddr() == "", "no profiles are served")

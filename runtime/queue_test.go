@@ -112,49 +112,6 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	})
 }
 
-// A receipt is good as long as its lock. The reply to queue.receive is remembered no longer, with the bodies in it.
-func TestRepeatedReceiveIsAnsweredAgainUntilTheLockEnds(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		must(t, errOf(carry.Of(bots.Ref(h, "a")).SendAll(t.Context(), []string{"1", "2"})))
-		first := ""
-		for _, c := range []struct {
-			after           time.Duration
-			replayed, again bool
-		}{{0, false, false}, {9 * time.Second, true, true}, {2 * time.Second, false, false}} {
-			time.Sleep(c.after)
-			var out host.QueueReceiveOutput
-			r := host.Request{Address: botA, Method: host.QueueReceive, IdempotencyKey: "once"}
-			reply, err := invoke(t, h, r, &host.QueueReceiveInput{Queue: "carry", LockMS: 10_000}, &out)
-			fatalIf(t, err != nil || len(out.Messages) != 1, "%+v, %v", out, err)
-			errorIf(t, reply.Replayed != c.replayed || (out.Messages[0].Receipt == first) != c.again, "%+v: replayed %t, %+v", c, reply.Replayed, out)
-			first = out.Messages[0].Receipt
-		}
-		time.Sleep(2 * time.Hour)
-		for _, k := range h.Inspect("bot", "a") {
-			errorIf(t, strings.Contains(k.Text, "once"), "%s is kept", k.Text)
-		}
-	})
-}
-
-// A poll that brings no message is no answer to remember, but what it finds out about the queue stays.
-func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		carried := carry.Of(bots.Ref(h, "a"))
-		must(t, errOf(carried.Send(t.Context(), "1", actor.MessageTTL(time.Second))))
-		must(t, errOf(invoke(t, h, host.Request{Address: botA, Method: host.ActorPause}, nil, nil))) // its rows of the wake index wait
-		time.Sleep(time.Minute)
-		for messages := range 2 {
-			var out host.QueueReceiveOutput
-			r := host.Request{Address: botA, Method: host.QueueReceive, IdempotencyKey: "key"}
-			_, err := invoke(t, h, r, &host.QueueReceiveInput{Queue: "carry"}, &out)
-			fatalIf(t, err != nil || len(out.Messages) != messages, "%+v, %v", out, err)
-			s := queueStats(t, carried.Stats)
-			fatalIf(t, s.Pending != 0 || s.Dead != 1, "%+v", s)
-			must(t, errOf(carried.Send(t.Context(), "2")))
-		}
-	})
-}
-
 // One call removes up to 10,000 messages and says whether there are more; in Go they are all removed.
 func TestPurgeSaysWhetherItIsDone(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {

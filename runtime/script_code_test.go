@@ -208,6 +208,9 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 		return "", errors.New(l.text())
 	case "refuse": // refuse CODE TEXT
 		return "", fmt.Errorf("10.0.0.7: %w", actor.Errorf(actor.Code(name), "%s", strings.Join(l.words[2:], " ")))
+	case "block": // outside of a step, until the gate is open
+		<-x.gate(name)
+		return "late", nil
 	case "panic":
 		panic(l.text())
 	case "publish":

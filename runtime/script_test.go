@@ -371,6 +371,8 @@ func (s *scene) command(line string) string {
 	case "desk": // the program, from now on
 		s.bureau = s.newBureau(w[1:])
 		s.h.Restart(s.bureau.definition())
+	case "gone": // the program has no desks from now on
+		s.h.Restart(botDefinition(actor.Spec[bot]{}))
 	case "namespace": // of the node, from the next start on
 		s.namespace = key
 	case "start": // start KEY CODE [N] [replace]
@@ -418,23 +420,6 @@ func (s *scene) command(line string) string {
 		return key + " returned " + shorten(out)
 	case "status":
 		return s.status(key, r)
-	case "history":
-		all := []string{}
-		for e, err := range r.History(ctx) {
-			must(s.t, err)
-			errorIf(s.t, len(e.Output) == 0 && e.Kind == workflow.KindStep || e.OutputJSON != nil, "for programs outputs are as the run has them: %+v", e)
-			all = append(all, fmt.Sprintf("%s %s", e.Path, e.Status))
-		}
-		return key + ": " + strings.Join(all, ", ")
-	case "watch": // the entries that change, until the run ends
-		all := []string{}
-		for c, err := range r.Watch(ctx, 0) {
-			must(s.t, err)
-			for _, e := range c.Changed {
-				all = append(all, fmt.Sprintf("%s %s", e.Path, e.Status))
-			}
-		}
-		return key + " changed: " + strings.Join(all, ", ")
 	case "state":
 		var d desk
 		err := s.again(func() (err error) { d, err = s.bureau.see.Call(ctx, ref, actor.None{}, actor.Existing()); return err })
@@ -485,7 +470,7 @@ func (s *scene) command(line string) string {
 		st := queueStats(s.t, s.bureau.papers.Of(ref).Stats)
 		rq := queueStats(s.t, s.bureau.consent.Of(ref).Stats)
 		return fmt.Sprintf("%s has papers %d+%d, %d dead; requests %d, %d dead", key, st.Pending, st.Delayed, st.Dead, rq.Pending, rq.Dead)
-	case "verb": // verb KEY METHOD [JSON] [> NAMES]: a built-in method, and the members of its answer with the names
+	case "verb": // verb KEY METHOD [key=IDEMPOTENCY] [JSON] [> NAMES]: a built-in method, and the members of its answer with the names
 		return s.verb(w)
 	case "http": // http ROLE METHOD PATH [BODY] [> NAMES]
 		return s.http(w)
@@ -499,24 +484,8 @@ func (s *scene) command(line string) string {
 		return result("resume "+key, r.Resume(ctx))
 	case "rewind":
 		return result("rewind "+key, r.Rewind(ctx, s.entry(r, w[2])))
-	case "fork":
-		out, err := r.Fork(ctx, s.bureau.at(s.h, w[2]))
-		return fmt.Sprintf("forked: %t%s", out.Started, result("", err))
-	case "import": // import FROM TO WORKFLOW: a recording of a workflow of another name, of as many letters
-		file, err := r.Export(ctx)
-		must(s.t, err)
-		rec, err := wfhost.DecodeRecording(file)
-		must(s.t, err)
-		for i := range rec.Rows {
-			rec.Rows[i].Value = bytes.ReplaceAll(rec.Rows[i].Value, []byte("handle"), []byte(w[3]))
-		}
-		file, err = rec.Encode()
-		must(s.t, err)
-		return result("import", errOf(s.bureau.at(s.h, w[2]).Import(ctx, file)))
-	case "create":
-		return result("create", ref.Create(ctx))
 	case "destroy":
-		return result("destroy", ref.Destroy(ctx))
+		return result("destroy", s.h.Destroy(ctx, deskAt(key)))
 	case "advance":
 		d, err := time.ParseDuration(w[1])
 		must(s.t, err)
@@ -649,11 +618,19 @@ func body(w []string) string {
 }
 
 func (s *scene) verb(w []string) string {
-	reply, err := s.h.Call(context.Background(), &host.Request{Address: deskAt(w[1]), Method: w[2], Codec: host.JSON, Input: []byte(body(w[3:]))})
+	r := host.Request{Address: deskAt(w[1]), Method: w[2], Codec: host.JSON, Input: []byte(body(w[3:]))}
+	again := ""
+	if len(w) > 3 && strings.HasPrefix(w[3], "key=") {
+		r.IdempotencyKey, r.Input = w[3], []byte(body(w[4:]))
+	}
+	reply, err := s.h.Call(context.Background(), &r)
 	if err != nil {
 		return result(w[2], err)
 	}
-	return strings.TrimSuffix(w[2]+": "+shown(string(reply.Output), w), ": ")
+	if reply.Replayed {
+		again = " again"
+	}
+	return strings.TrimSuffix(w[2]+again+": "+shown(string(reply.Output), w), ": ")
 }
 
 func (s *scene) http(w []string) string {

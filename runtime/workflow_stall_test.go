@@ -10,59 +10,10 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
-	"github.com/cairn-run/cairn/actor/actortest"
-	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
-
-// A function that blocks outside of a step is paused as misuse, with its stack, and does not hold its actor: the start is answered
-// meanwhile, and then the actor goes on. The run is not tried again by itself.
-func TestFunctionThatBlocksIsPausedAndItsActorGoesOn(t *testing.T) {
-	for _, when := range []string{"at once", "after a step"} {
-		t.Run(when, func(t *testing.T) {
-			var release chan struct{} // of the bubble
-			var entered atomic.Int64
-			does("pass", func(workflow.Context, claim) (string, error) { return "", nil })
-			does("block", func(ctx workflow.Context, _ claim) (string, error) {
-				if when == "after a step" {
-					if err := workflow.Do(ctx, "step", func(*workflow.StepCtx) error { return nil }); err != nil {
-						return "", err
-					}
-				}
-				entered.Add(1)
-				<-release
-				return "late", nil
-			})
-			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-				release = make(chan struct{})
-				defer h.Settle()
-				defer close(release)
-				ctx, r := t.Context(), office.at(h, "a")
-				for range 3 { // runs are known to take little time
-					must(t, errOf(r.Start(ctx, claim{How: "pass"}, handle.Replace())))
-					must(t, errOf(r.Result(ctx)))
-				}
-				within(t, 5*time.Second, func() {
-					within(t, 1500*time.Millisecond, func() { must(t, errOf(r.Start(ctx, claim{How: "block"}, handle.Replace()))) })
-					touch(t, h)
-				})
-				time.Sleep(time.Hour) // it is not tried again
-				p := claimStatus(t, h, "a").Pause
-				fatalIf(t, p == nil || p.Reason != wfhost.PausedMisuse || !p.Next.IsZero(), "%+v", p)
-				for _, part := range []string{"without an operation", "belongs into the body of a step", "workflow_stall_test.go:"} {
-					errorIf(t, !strings.Contains(p.Text, part), "the pause does not say %q: %s", part, p.Text)
-				}
-				errorIf(t, entered.Load() != 1, "the function was called %d times", entered.Load())
-				must(t, r.Resume(ctx))
-				must(t, r.Terminate(ctx, "enough"))
-				st := claimStatus(t, h, "a")
-				errorIf(t, st.State != wfhost.StateTerminated, "%+v", st)
-			}, office.definition())
-		})
-	}
-}
 
 // touch calls an action of the desk a.
 func touch(t *testing.T, n actor.Node) {

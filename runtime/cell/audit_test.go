@@ -1,12 +1,9 @@
 package cell_test
 
 import (
-	"context"
 	"errors"
-	"net"
-	"net/http"
+	"net/http/httptest"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -71,45 +68,20 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 	}
 }
 
-// A dialer can cut the connections that it has made.
-type dialer struct {
-	mu   sync.Mutex
-	open []net.Conn
-}
-
-func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.open = append(d.open, conn)
-	}
-	return conn, err
-}
-
-func (d *dialer) cut() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, conn := range d.open {
-		conn.Close()
-	}
-	d.open = nil
-}
-
 func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
-	rt := open(t, runtime.Options{Listen: "127.0.0.1:0"})
-	var d dialer
-	c, err := client.New("http://"+rt.Addr(), client.Options{
-		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: d.dial}}, Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
-	})
+	rt := open(t, runtime.Options{})
+	server := httptest.NewServer(rt.Handler())
+	defer server.Close()
+	c, err := client.New(server.URL, client.Options{Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
 	must(t, err)
 	defer c.Close()
 	verb := func(name string) {
 		t.Helper()
-		_, err := rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: name, Codec: host.JSON})
-		must(t, err)
+		if text := call(t, rt, name, ""); text != "" && text[0] != '{' {
+			t.Fatal(text)
+		}
 	}
-	must(t, errOf(rt.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"a"}}, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)})))
+	call(t, rt, "put", `{"key":[1],"value":1}`)
 	enough := errors.New("enough")
 	records, done := make(chan audit.Record, 1000), make(chan error, 1)
 	go func() {
@@ -124,7 +96,7 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 		verb(host.ActorPause)
 	}
 	for range 5 {
-		d.cut()
+		server.CloseClientConnections()
 		verb(host.ActorResume)
 		verb(host.ActorPause)
 	}

@@ -2,7 +2,6 @@ package cell_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,40 +9,8 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/handle"
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/cell"
 )
-
-func TestDocumentsInCBORAreJSONInBytesOrCBOR(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		var want []string
-		for item, text := range map[string]string{
-			"\x41\x31": "1", "\x43abc": "", "\x41\xff": "",
-			"\x01": "1", "\xa0": "{}", "\xa1\x61a\x82\xf5\x61\x62": `{"a":[true,"b"]}`, "\xfb\x3f\xf8\x00\x00\x00\x00\x00\x00": "1.5", "\x81\x41\xff": `[{"$bytes":"/w=="}]`,
-			"\xf7": "null", "\xd9\xd9\xf7\x41\x32": "2", "\xa2\x01\x00\x61\x31\x00": `{"$cbor":"ogEAYTEA"}`,
-			strings.Repeat("\x81", 450) + "\x01": strings.Repeat("[", 450) + "1" + strings.Repeat("]", 450), strings.Repeat("\x81", 600) + "\x01": "",
-		} {
-			input := "\xa2\x66stream\x63log\x65items\x81" + item
-			_, err := h.Call(t.Context(), &host.Request{
-				Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: host.StreamAppend, Codec: host.CBOR, Input: []byte(input),
-			})
-			if text == "" && host.CodeOf(err) != host.InvalidArgument || text != "" && err != nil {
-				t.Errorf("an item %x: %v", item, err)
-			}
-			if text != "" {
-				want = append(want, text)
-			}
-		}
-		page, err := cell.Streams.Named("log").Of(cell.Type.Ref(h, "c")).Read(t.Context(), handle.Position{}, handle.ReadConfig{})
-		var got []string
-		for _, item := range page.Items {
-			got = append(got, string(item.Value))
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q, %v; want %q", got, err, want)
-		}
-	}, cell.Definition())
-}
 
 func TestJobsInCBORMayNestAsDocumentsDo(t *testing.T) {
 	for depth, fits := range map[int]bool{400: true, 600: false} {

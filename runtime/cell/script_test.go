@@ -87,7 +87,7 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 	return strings.TrimSuffix(now, "\n")
 }
 
-var large = regexp.MustCompile(`\$(long|vast|state|event|deep|checks|deletes)(\d*)`)
+var large = regexp.MustCompile(`\$(long|vast|state|event|deep|nested|checks|deletes)(\d*)`)
 
 var uuid7 = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
@@ -132,11 +132,19 @@ func do(t *testing.T, h *actortest.Harness, command string) string {
 			return strings.Repeat("v", cell.MaxEventValue)
 		case "deep":
 			return strings.Repeat("[", n) + strings.Repeat("]", n)
+		case "nested":
+			return strings.Repeat(`\x81`, n)
 		}
 		return strings.TrimSuffix(strings.Repeat(`{"key":["n"],"version":0},`, n), ",")
 	})
-	r, err := h.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: method, Codec: host.JSON,
-		Input: []byte(input)})
+	request := host.Request{Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: method, Codec: host.JSON, Input: []byte(input)}
+	if method == "cbor" { // a call in CBOR, whose input is quoted as in Go
+		request.Method, input, _ = strings.Cut(input, " ")
+		input, err := strconv.Unquote(input)
+		must(t, err)
+		request.Codec, request.Input = host.CBOR, []byte(input)
+	}
+	r, err := h.Call(t.Context(), &request)
 	e, ok := errors.AsType[*host.Error](err)
 	switch {
 	case ok && e.Code == host.TooLarge && e.Metadata["field"] != "" && (e.Metadata["limit"] == "" || e.Metadata["actual"] == ""):
@@ -145,6 +153,8 @@ func do(t *testing.T, h *actortest.Harness, command string) string {
 		return fmt.Sprintf("%.250v [%s]\n", err, e.Metadata["field"])
 	case err != nil:
 		t.Fatal(err)
+	case method == "cbor":
+		return "done\n"
 	}
 	out := uuid7.ReplaceAllString(traceparent.ReplaceAllString(string(r.Output), ""), "UUID")
 	return life.ReplaceAllString(fmt.Sprintf("%.400s\n", out), `"life":"..."`)

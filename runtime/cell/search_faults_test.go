@@ -2,7 +2,6 @@ package cell_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
-	"github.com/cairn-run/cairn/runtime"
 )
 
 // setIndex makes an index of t below d.
@@ -27,48 +25,18 @@ func commit(t *testing.T, store kv.Store, m ...kv.Mutation) {
 	must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: m})))
 }
 
-// A search of one entry is short, whatever its text and the query.
-func TestSearchOfMuchThatMatchesIsShort(t *testing.T) {
-	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: t.TempDir(), Actors: []actor.Definition{libraryDefinition()}})
-	must(t, err)
-	defer rt.Close()
-	store := libraries.Ref(rt, "one").KV()
-	setIndex(t, store, "")
-	commit(t, store, kv.Put(bookKey(1), book(strings.Repeat("a ", 5_000))))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for _, query := range []string{"a", strings.Repeat("a ", 400), strings.Repeat("(a OR b) a* ", 12)} {
-		page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: query, Snippet: 3})
-		if err != nil || len(page.Hits) != 1 || len(page.Hits[0].Snippet) == 0 {
-			t.Errorf("%.20s: %+v, %v", query, page, err)
+// An entry that has expired, and that a handler deletes before the purge comes to it, leaves nothing in the index.
+func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ref := libraries.Ref(h, "one")
+		setIndex(t, ref.KV(), "")
+		commit(t, ref.KV(), kv.Put(bookKey(1), book("red apple")).For(time.Second))
+		time.Sleep(2 * time.Second)
+		must(t, errOf(shelve.Call(t.Context(), ref, shelving{Delete: []int{1}})))
+		if list, err := ref.KV().Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
+			t.Errorf("%+v, %v", list, err)
 		}
-	}
-}
-
-// An entry that has expired, and is deleted before the purge comes to it, leaves nothing in the index.
-func TestDeletedAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
-	for name, remove := range map[string]func(*testing.T, kv.Store, *actortest.Harness){
-		"delete": func(t *testing.T, store kv.Store, _ *actortest.Harness) { commit(t, store, kv.Delete(bookKey(1))) },
-		"range": func(t *testing.T, store kv.Store, _ *actortest.Harness) {
-			commit(t, store, kv.DeleteRange(kv.Selection{Prefix: kv.Key{"d"}}))
-		},
-		"handler": func(t *testing.T, _ kv.Store, h *actortest.Harness) {
-			must(t, errOf(shelve.Call(t.Context(), libraries.Ref(h, "one"), shelving{Delete: []int{1}})))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-				store := libraries.Ref(h, "one").KV()
-				setIndex(t, store, "")
-				commit(t, store, kv.Put(bookKey(1), book("red apple")).For(time.Second))
-				time.Sleep(2 * time.Second)
-				remove(t, store, h)
-				if list, err := store.Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
-					t.Errorf("%+v, %v", list, err)
-				}
-			}, libraryDefinition())
-		})
-	}
+	}, libraryDefinition())
 }
 
 // What has the name of an index in a database that is imported does not keep the index from being built.

@@ -151,11 +151,7 @@ func sound(t *testing.T, store kv.Store, after string) {
 
 // TestSearchFindsWhatIsThere checks, after random changes, that the indexes have what the entries say, and nothing else.
 func TestSearchFindsWhatIsThere(t *testing.T) {
-	for seed := range uint64(1) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			actortest.Run(t, func(t *testing.T, h *actortest.Harness) { changeAtRandom(t, h, rand.New(rand.NewPCG(seed, 0))) }, libraryDefinition())
-		})
-	}
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) { changeAtRandom(t, h, rand.New(rand.NewPCG(0, 0))) }, libraryDefinition())
 }
 
 // Entries that have expired and are not removed yet neither fill the pages of a search nor end it. The best come first, the older of
@@ -202,40 +198,6 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("pages of %d have %v, not %v", limit, got, want)
-			}
-		}
-	}, libraryDefinition())
-}
-
-func TestOtherSQLCannotUseAnIndex(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		ctx, store := t.Context(), libraries.Ref(h, "one").KV()
-		setIndex(t, store, "")
-		commit(t, store, kv.Put(bookKey(1), book("red apple")))
-		for method, texts := range map[string][]string{
-			host.SQLQuery: {"SELECT * FROM cairn_kv_1", "SELECT key FROM cairn_kv_1_map"},
-			host.SQLExec:  {"DELETE FROM cairn_kv_1", "DROP TABLE cairn_kv_1", "CREATE TABLE cairn_kv_2 (a)"},
-		} {
-			for _, text := range texts {
-				_, err := h.Call(ctx, &host.Request{Address: host.Address{Type: "library", Key: []string{"one"}}, Method: method, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})
-				if host.CodeOf(err) != host.FailedPrecondition || !strings.Contains(fmt.Sprint(err), "cairn_kv_") {
-					t.Errorf("%s: %v", text, err)
-				}
-			}
-		}
-		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
-			t.Error(keys, partial)
-		}
-	}, libraryDefinition())
-}
-
-func TestIndexesAreBounded(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		store := libraries.Ref(h, "one").KV()
-		for i := range 17 {
-			_, err := store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d", int64(i)}, Fields: []kv.Field{{Path: "t"}}})
-			if e, ok := errors.AsType[*host.Error](err); i < 16 && err != nil || i == 16 && (!ok || e.Code != host.TooLarge || e.Metadata["limit"] != "16") {
-				t.Errorf("index %d: %v", i, err)
 			}
 		}
 	}, libraryDefinition())

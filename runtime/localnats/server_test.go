@@ -22,9 +22,7 @@ import (
 func start(t testing.TB, o Options) *Server {
 	t.Helper()
 	s, err := Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -33,44 +31,59 @@ func start(t testing.TB, o Options) *Server {
 func connect(t testing.TB, s *Server, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc, err := s.Connect(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(nc.Close)
 	return nc
 }
 
-func TestZeroOptionsOpenNoPortAndCarryMessages(t *testing.T) {
-	s := start(t, Options{})
-	if url := s.ClientURL(); url != "" {
-		t.Errorf("ClientURL() = %q without Listen", url)
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
 	}
-	if addr := s.nats.Addr(); addr != nil {
-		t.Errorf("the server listens on %v", addr)
+}
+
+// streams returns the JetStream of a connection.
+func streams(t *testing.T, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	must(t, err)
+	return js
+}
+
+func TestZeroOptionsOpenNoPortCarryMessagesAndLogToTheLogger(t *testing.T) {
+	var buf lockedBuffer
+	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if url, addr := s.ClientURL(), s.nats.Addr(); url != "" || addr != nil {
+		t.Errorf("the server listens on %q, %v without Listen", url, addr)
 	}
 	nc := connect(t, s)
 	sub, err := nc.SubscribeSync("a.*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Publish("a.b", []byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	m, err := sub.NextMsg(time.Minute)
-	if err != nil || string(m.Data) != "hello" {
+	must(t, err)
+	must(t, nc.Publish("a.b", []byte("hello")))
+	if m, err := sub.NextMsg(time.Minute); err != nil || string(m.Data) != "hello" {
 		t.Fatalf("got %v, %v", m, err)
 	}
 	if got := nc.MaxPayload(); got != DefaultMaxPayload {
 		t.Errorf("max payload %d", got)
 	}
+	nc.Close()
+	s.Close()
+	if !strings.Contains(buf.String(), "nats server: ") {
+		t.Errorf("nothing was logged: %q", buf.String())
+	}
 }
 
-func TestListenServesClientsFromOutside(t *testing.T) {
-	s := start(t, Options{Listen: "127.0.0.1:0", ServerName: "outer", MaxPayload: 4096})
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
+func TestListenServesClientsFromOutsideThatShowTheirCredentials(t *testing.T) {
+	s := start(t, Options{Listen: "127.0.0.1:0", ServerName: "outer", MaxPayload: 4096, User: "ann", Password: "secret"})
+	connect(t, s) // which shows them by itself
+	if nc, err := nats.Connect(s.ClientURL()); err == nil {
+		nc.Close()
+		t.Error("a client without credentials was let in")
 	}
+	nc, err := nats.Connect(s.ClientURL(), nats.UserInfo("ann", "secret"))
+	must(t, err)
 	defer nc.Close()
 	if nc.ConnectedServerName() != "outer" || nc.MaxPayload() != 4096 {
 		t.Errorf("name %q, max payload %d", nc.ConnectedServerName(), nc.MaxPayload())
@@ -112,28 +125,9 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreDemandedFromOthersAndShownByConnect(t *testing.T) {
-	for name, o := range map[string]Options{
-		"token": {Token: "secret"},
-		"user":  {User: "ann", Password: "secret"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o.Listen = "127.0.0.1:0"
-			s := start(t, o)
-			connect(t, s)
-			if nc, err := nats.Connect(s.ClientURL()); err == nil {
-				nc.Close()
-				t.Error("a client without credentials was let in")
-			}
-		})
-	}
-}
-
 func TestAPortInUseIsAnErrorNotAnExit(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	began := time.Now()
 	s, err := Start(Options{Listen: l.Addr().String()})
@@ -141,11 +135,8 @@ func TestAPortInUseIsAnErrorNotAnExit(t *testing.T) {
 		s.Close()
 		t.Fatal("started on a port in use")
 	}
-	if !strings.Contains(err.Error(), "in use") {
-		t.Errorf("error %v does not say why", err)
-	}
-	if took := time.Since(began); took >= startTimeout {
-		t.Errorf("took %v to notice", took)
+	if took := time.Since(began); !strings.Contains(err.Error(), "in use") || took >= startTimeout {
+		t.Errorf("after %v: %v", took, err)
 	}
 }
 
@@ -154,37 +145,18 @@ func TestJetStreamKeepsMessagesAcrossRestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for round := uint64(1); round <= 2; round++ {
-		s, err := Start(Options{JetStream: true, StoreDir: dir, MaxStoreBytes: 16 << 20, MaxMemoryBytes: 16 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := start(t, Options{JetStream: true, StoreDir: dir, MaxStoreBytes: 16 << 20, MaxMemoryBytes: 16 << 20})
 		nc := connect(t, s)
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
-			t.Fatal(err)
-		}
+		js := streams(t, nc)
+		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+		must(t, err)
 		ack, err := js.Publish(ctx, "s.a", []byte("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if ack.Sequence != round {
 			t.Errorf("round %d stored sequence %d", round, ack.Sequence)
 		}
 		nc.Close()
 		s.Close()
-	}
-}
-
-func TestLogsGoToTheLoggerOnly(t *testing.T) {
-	var buf lockedBuffer
-	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	connect(t, s).Close()
-	s.Close()
-	if !strings.Contains(buf.String(), "nats server: ") {
-		t.Errorf("nothing was logged: %q", buf.String())
 	}
 }
 
@@ -209,15 +181,8 @@ func (l *lockedBuffer) String() string {
 func TestCloseWaitsAndConnectFailsAfterwards(t *testing.T) {
 	before, _ := ours()
 	for range 5 {
-		s, err := Start(Options{Listen: "127.0.0.1:0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		nc, err := s.Connect()
-		if err != nil {
-			t.Fatal(err)
-		}
-		nc.Close()
+		s := start(t, Options{Listen: "127.0.0.1:0"})
+		connect(t, s).Close()
 		s.Close()
 		s.Close()
 		if _, err := s.Connect(); !errors.Is(err, ErrClosed) {
@@ -251,27 +216,17 @@ func ours() (n int, all string) {
 func TestServeDemandsItsTokenAndKeepsStreamsInItsDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "nats")
 	s, err := Serve("127.0.0.1:0", "secret", dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	if nc, err := nats.Connect(s.ClientURL()); err == nil {
 		nc.Close()
 		t.Error("a client without the token is let in")
 	}
 	nc, err := nats.Connect(s.ClientURL(), nats.Token("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "s"}); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Error(err)
-	}
+	_, err = streams(t, nc).CreateStream(t.Context(), jetstream.StreamConfig{Name: "s"})
+	must(t, err)
+	_, err = os.Stat(dir)
+	must(t, err)
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/cairn-run/cairn/actor/host"
 )
 
 // A result is what a run of the command left behind.
@@ -41,6 +39,14 @@ func newCLI(stdin io.Reader, stdout, stderr io.Writer) *cli {
 func at(t *testing.T, url string, args ...string) result {
 	t.Helper()
 	return runCommand(t, "", map[string]string{"CAIRN_URL": url}, args...)
+}
+
+// want checks the status of a run, and what standard output and standard error have.
+func (r result) want(t *testing.T, status int, stdout, stderr string) {
+	t.Helper()
+	if r.status != status || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr) {
+		t.Errorf("%+v, want the status %d with %q and %q", r, status, stdout, stderr)
+	}
 }
 
 // documents decodes one JSON document a line.
@@ -115,9 +121,7 @@ func TestTokenOfTheEnvironmentIsSentAndNotShown(t *testing.T) {
 	s := newScene(t)
 	s.line("@", []string{"token", "secret"}, "")
 	env := map[string]string{"CAIRN_URL": s.server.URL, "CAIRN_TOKEN": "secret"}
-	if r := runCommand(t, "", env, "actors"); r.status != 0 {
-		t.Errorf("%+v", r)
-	}
+	runCommand(t, "", env, "actors").want(t, 0, "", "")
 	if r := runCommand(t, "", env, "help", "status"); strings.Contains(r.stdout, "secret") {
 		t.Error("help shows the token")
 	}
@@ -129,18 +133,6 @@ func TestOnlyYesIsConsent(t *testing.T) {
 		c := &cli{stdin: strings.NewReader(answer), stderr: &asked}
 		if got := c.confirm("Destroy cell/a?"); got != want || asked.String() != "Destroy cell/a? [y/N] " {
 			t.Errorf("%q is consent: %v (%q)", answer, got, asked.String())
-		}
-	}
-}
-
-func TestRemedyIsACommand(t *testing.T) {
-	for _, tc := range []struct{ remedy, detail, value, want string }{
-		{"resume", "", "", "cairn resume cell/acme"}, {"retry", "", "", "cairn retry cell/acme"},
-		{"skip", "target", "ledger/main", "cairn skip cell/acme --to ledger/main"},
-		{"skip", "queue", "jobs", "cairn skip cell/acme --queue jobs"}, {"skip", "", "", "skip"}, {"wait", "", "", "wait"},
-	} {
-		if got := remedy("cell/acme", &host.Explanation{Remedy: tc.remedy, Details: map[string]string{tc.detail: tc.value}}); got != tc.want {
-			t.Errorf("%+v: %s", tc, got)
 		}
 	}
 }
@@ -218,31 +210,7 @@ func TestAnAnswerThatIsNoTableIsRefused(t *testing.T) {
 		io.WriteString(w, `{"columns":[{"name":"a"}],"rows":[[1],[1,2]]}`)
 	}))
 	defer server.Close()
-	if r := at(t, server.URL, "sql", "cell/a", "-c", "SELECT 1"); r.status != 1 || !strings.Contains(r.stderr, "row 2 of the node's answer") {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestCompletionIsThereForEveryShell(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if r := runCommand(t, "", nil, "completion", shell); r.status != 0 || !strings.Contains(r.stdout, "cairn") {
-			t.Errorf("%s: %d %s", shell, r.status, r.stderr)
-		}
-	}
-}
-
-func TestHelpDocumentsEveryCommandWithAnExample(t *testing.T) {
-	c := &cli{getenv: func(string) string { return "" }}
-	for _, cmd := range allCommands(c.root()) {
-		if cmd.Short == "" || cmd.Long == "" || cmd.Name() != "version" && cmd.Example == "" || !strings.Contains(cmd.Long, "--json") && cmd.Name() != "serve" {
-			t.Errorf("%s is not documented", cmd.CommandPath())
-		}
-		for line := range strings.Lines(cmd.Long) {
-			if len(line) > 121 {
-				t.Errorf("%s: a line of the help is too long for a terminal: %s", cmd.CommandPath(), line)
-			}
-		}
-	}
+	at(t, server.URL, "sql", "cell/a", "-c", "SELECT 1").want(t, 1, "", "row 2 of the node's answer")
 }
 
 // allCommands lists the commands below one, except the ones that cobra makes.
@@ -261,7 +229,5 @@ func TestVersionHasAStableShape(t *testing.T) {
 	if r.status != 0 || len(v) != 1 || !strings.HasPrefix(v[0].Go, "go1.") || v[0].StoreFormat == 0 {
 		t.Errorf("%+v", r)
 	}
-	if r := runCommand(t, "", nil, "version"); !strings.Contains(r.stdout, "store format") {
-		t.Errorf("%+v", r)
-	}
+	runCommand(t, "", nil, "version").want(t, 0, "store format", "")
 }

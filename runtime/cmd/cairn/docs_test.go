@@ -33,33 +33,6 @@ func readPage(t *testing.T, file string) string {
 	return string(text)
 }
 
-// A transcript is a console block of a page: commands and what each printed.
-type transcript struct {
-	start, end int // of the block's lines, without the fences
-	commands   []string
-	outputs    []string
-}
-
-func transcripts(lines []string) []transcript {
-	var all []transcript
-	for i := 0; i < len(lines); i++ {
-		if lines[i] != "```console" {
-			continue
-		}
-		b := transcript{start: i + 1}
-		for i++; i < len(lines) && lines[i] != "```"; i++ {
-			if command, ok := strings.CutPrefix(lines[i], "$ "); ok {
-				b.commands, b.outputs = append(b.commands, command), append(b.outputs, "")
-			} else if n := len(b.outputs); n > 0 {
-				b.outputs[n-1] += lines[i] + "\n"
-			}
-		}
-		b.end = i
-		all = append(all, b)
-	}
-	return all
-}
-
 // masks hide what differs from run to run: times, ids, sizes, random keys, addresses and the blanks that align columns.
 var masks = []struct {
 	pattern *regexp.Regexp
@@ -98,93 +71,99 @@ var (
 	plainWord    = regexp.MustCompile(`'[^']*'|[^\s']+`)
 )
 
+// kept returns what stands below a command: want, unless got differs by more than what changes from run to run.
+func kept(t *testing.T, command, got, want string) string {
+	t.Helper()
+	if mask(got) == mask(want) {
+		return want
+	}
+	if !*update {
+		t.Errorf("%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run 'Page|Scripts' -update)",
+			command, got, want)
+	}
+	return got
+}
+
 func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
 	// No actor goes to sleep, and no span is stored, however slow the machine is.
 	d := serve(t, t.TempDir(), "--config", configFile(t, "[actors]\nidle_timeout = \"1h\"\n[traces]\noff = true\n"))
 	file, err := filepath.Abs(cliPage)
 	must(t, err)
-	page := readPage(t, file)
-	lines := strings.Split(page, "\n")
-	blocks := transcripts(lines)
-	if len(blocks) < 10 {
-		t.Fatalf("%d blocks", len(blocks))
-	}
+	lines := strings.SplitAfter(readPage(t, file), "\n")
 	t.Chdir(t.TempDir())
-	getenv := func(name string) string { return map[string]string{"CAIRN_URL": d.url, "NO_COLOR": "1"}[name] }
 	env := append(os.Environ(), "CAIRN_URL="+d.url, "NO_COLOR=1", "PATH="+filepath.Dir(executable)+":"+os.Getenv("PATH"))
 	env = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, "CAIRN_TOKEN=") })
-	var updated []string
-	last := 0
-	for _, b := range blocks {
-		updated = append(updated, lines[last:b.start]...)
-		for i, command := range b.commands {
-			var out bytes.Buffer
-			// The exit status is not checked: the page shows errors too.
-			if args := plainCommand.FindStringSubmatch(command); args != nil { // no process of its own, which costs more than the command
-				words := plainWord.FindAllString(args[1], -1)
-				for i, w := range words {
-					words[i] = strings.Trim(w, "'")
-				}
-				(&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: getenv}).run(t.Context(), words)
-			} else {
-				cmd := exec.Command("sh", "-c", command)
-				cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &out
-				_ = cmd.Run()
+	// The exit status is not checked: the page shows errors too.
+	run := func(command string) string {
+		var out bytes.Buffer
+		if args := plainCommand.FindStringSubmatch(command); args != nil { // no process of its own, which costs more than the command
+			words := plainWord.FindAllString(args[1], -1)
+			for i, w := range words {
+				words[i] = strings.Trim(w, "'")
 			}
-			got := out.String()
-			if got != "" && !strings.HasSuffix(got, "\n") {
-				got += "\n"
-			}
-			switch same := mask(got) == mask(b.outputs[i]); {
-			case same:
-				got = b.outputs[i] // keeps the times of the page
-			case !*update:
-				t.Errorf("line %d: %s prints\n%sand the page shows\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run Page -update)",
-					b.start, command, got, b.outputs[i])
-			}
-			updated = append(updated, "$ "+command)
-			updated = append(updated, strings.Split(strings.TrimSuffix(got, "\n"), "\n")...)
-			if got == "" {
-				updated = updated[:len(updated)-1]
-			}
+			c := newCLI(strings.NewReader(""), &out, &out)
+			c.getenv = func(name string) string { return map[string]string{"CAIRN_URL": d.url, "NO_COLOR": "1"}[name] }
+			c.run(t.Context(), words)
+		} else {
+			cmd := exec.Command("sh", "-c", command)
+			cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &out
+			_ = cmd.Run()
 		}
-		last = b.end
+		if got := out.String(); got == "" || strings.HasSuffix(got, "\n") {
+			return got
+		}
+		return out.String() + "\n"
 	}
-	updated = append(updated, lines[last:]...)
+	now, console, commands := "", false, 0
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		now += line
+		i++
+		command, ok := strings.CutPrefix(line, "$ ")
+		if strings.HasPrefix(line, "```") {
+			console = line == "```console\n"
+		}
+		if !console || !ok {
+			continue
+		}
+		want := ""
+		for ; !strings.HasPrefix(lines[i], "$ ") && lines[i] != "```\n"; i++ {
+			want += lines[i]
+		}
+		now += kept(t, line, run(strings.TrimSuffix(command, "\n")), want)
+		commands++
+	}
+	if commands < 10 {
+		t.Fatalf("%d commands", commands)
+	}
 	if *update {
-		must(t, os.WriteFile(file, []byte(strings.Join(updated, "\n")), 0o644))
+		must(t, os.WriteFile(file, []byte(now), 0o644))
 	}
 }
 
 func TestPageDescribesEveryCommandAndFlag(t *testing.T) {
 	page := readPage(t, cliPage)
-	c := &cli{getenv: func(string) string { return "" }}
-	root := c.root()
-	documented := make(map[string]bool)
+	root := newCLI(nil, nil, nil).root()
+	documented, known := make(map[string]bool), map[string]bool{"--help": true}
 	for _, m := range regexp.MustCompile("--[a-z][a-z-]*").FindAllString(page, -1) {
 		documented[m] = true
 	}
-	known := map[string]bool{"--help": true}
-	check := func(f *pflag.Flag) {
-		known["--"+f.Name] = true
-		if !documented["--"+f.Name] {
-			t.Errorf("--%s is not on the page", f.Name)
-		}
-	}
-	root.PersistentFlags().VisitAll(check)
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" {
-			continue
-		}
-		if !strings.Contains(page, "\n## cairn "+cmd.Name()+"\n") {
-			t.Errorf("cairn %s has no section on the page", cmd.Name())
-		}
-	}
+	add := func(f *pflag.Flag) { known["--"+f.Name] = true }
+	root.PersistentFlags().VisitAll(add)
 	for _, cmd := range allCommands(root) {
-		if !strings.Contains(page, cmd.CommandPath()) {
-			t.Errorf("%s is not on the page", cmd.CommandPath())
+		want := cmd.CommandPath()
+		if cmd.Parent() == root {
+			want = "\n## " + want + "\n"
 		}
-		cmd.LocalNonPersistentFlags().VisitAll(check)
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(add)
+	}
+	for name := range known {
+		if !documented[name] && name != "--help" {
+			t.Errorf("%s is not on the page", name)
+		}
 	}
 	for name := range documented {
 		if !known[name] {
@@ -243,12 +222,8 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0", "127.0.0.1:6060", "127.0.0.1:0").Replace(config)
 	d := serve(t, filepath.Join(dir, "data"), "--config", configFile(t, config))
-	if r := at(t, d.url, "actors"); r.status != 1 || !strings.Contains(r.stderr, "unauthenticated") {
-		t.Errorf("without the token: %+v", r)
-	}
-	if r := at(t, d.url, "actors", "--token=secret"); r.status != 0 {
-		t.Errorf("with the token: %+v", r)
-	}
+	at(t, d.url, "actors").want(t, 1, "", "unauthenticated")
+	at(t, d.url, "actors", "--token=secret").want(t, 0, "", "")
 }
 
 // must ends the test if err is not nil.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,12 @@ func TestGoldenHelp(t *testing.T) {
 		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Long) || !strings.Contains(out.String(), cmd.Example) || !strings.Contains(helpPage, section) {
 			t.Errorf("the help of %s is not that of help.md: %v", cmd.CommandPath(), err)
 		}
+		if cmd != root && (cmd.Name() != "version" && cmd.Example == "" || cmd.Name() != "serve" && !strings.Contains(cmd.Long, "--json")) {
+			t.Errorf("%s is not documented", cmd.CommandPath())
+		}
+		if longest := slices.MaxFunc(strings.Split(cmd.Long, "\n"), shorter); len(longest) > 120 {
+			t.Errorf("%s: a line of the help is too long for a terminal: %s", cmd.CommandPath(), longest)
+		}
 		text := strings.Replace(strings.Replace(out.String(), cmd.Long, "", 1), cmd.Example, "", 1)
 		text, _, _ = strings.Cut(text, "\nGlobal Flags:") // those of the root
 		fmt.Fprintf(&b, "=== %s", cmd.CommandPath())
@@ -59,7 +66,12 @@ func TestGoldenHelp(t *testing.T) {
 	golden(t, "help.txt", b.String())
 }
 
+func shorter(a, b string) int { return len(a) - len(b) }
+
 func TestGoldenCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		runCommand(t, "", nil, "completion", shell).want(t, 0, "cairn", "")
+	}
 	s := newScene(t)
 	for _, args := range []string{"create cell/acme", "queue send cell/acme jobs 1", "stream append cell/acme log 1",
 		"schedule set cell/acme nightly --cron=@daily"} {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"strings"
 	"testing"
 	"time"
 	"unicode"
@@ -42,16 +40,6 @@ func TestValueIsShownInItsReadableForm(t *testing.T) {
 		if got := d.describe([]byte(test.key), []byte(test.value), test.whole); got != test.want {
 			t.Errorf("describe(%q) = %s, want %s", test.value, got, test.want)
 		}
-	}
-}
-
-func TestOnlyATerminalGetsColour(t *testing.T) {
-	c := &cli{getenv: func(string) string { return "" }}
-	null, err := os.Open(os.DevNull)
-	must(t, err)
-	defer null.Close()
-	if c.colour(new(strings.Builder)) || c.colour(null) {
-		t.Error("something that is no terminal gets colour")
 	}
 }
 

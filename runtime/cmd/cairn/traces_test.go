@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -51,68 +50,41 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	d := serve(t, dir)
 	at(t, d.url, "call", "cell/a", "put", `{"key":[1],"value":1}`)
 	r := at(t, d.url, "traces", "cell/a")
-	tree := regexp.MustCompile(`(?m)\A\S+Z  trace [0-9a-f]{32}\n  http POST cell\.put  \S+\n    call cell\.put  \S+\n      mailbox  \S+\n(      .*\n)*      turn put  \S+\n(?:      (?:commit|gate)  \S+\n){2}`)
+	tree := regexp.MustCompile(`(?m)\A\S+Z  trace [0-9a-f]{32}\n  http POST cell\.put  \S+\n    call cell\.put  \S+\n` +
+		`      mailbox  \S+\n(      .*\n)*      turn put  \S+\n(?:      (?:commit|gate)  \S+\n){2}`)
 	if !tree.MatchString(r.stdout) {
-		t.Errorf("the tree is\n%s%s", r.stdout, r.stderr)
-	}
-	if r := at(t, d.url, "traces", "cell/a", "--errors"); r.stdout != "" || !strings.Contains(r.stderr, "cell/a has no such spans") {
-		t.Errorf("errors: %q %q", r.stdout, r.stderr)
-	}
-	if r := at(t, d.url, "traces", "cell/b"); r.status != 1 || !strings.Contains(r.stderr, "not_found") {
-		t.Errorf("an actor that is not there: %d %q", r.status, r.stderr)
+		t.Fatalf("the tree is\n%s%s", r.stdout, r.stderr)
 	}
 	id := regexp.MustCompile(`trace ([0-9a-f]{32})`).FindStringSubmatch(r.stdout)[1]
-	if r := at(t, d.url, "traces", "find", id); !regexp.MustCompile(`trace ` + id + `\n  cell/a  http POST cell\.put  \S+\n    cell/a  call cell`).MatchString(r.stdout) {
-		t.Errorf("the trace is\n%s%s", r.stdout, r.stderr)
-	}
-	if r := at(t, d.url, "traces", "find", strings.Repeat("1", 32)); r.status != 0 || !strings.Contains(r.stderr, "no actor has") {
-		t.Errorf("another trace: %d %q", r.status, r.stderr)
-	}
-	for _, step := range []struct{ args, want string }{
-		{"", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n"},
-		{"--type cell --rate 7 --slow 20ms", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\ncell        7/s    1      20ms\n"},
-		{"--share 0.5", "TYPE        RATE   SHARE  SLOW\nall others  100/s  0.5    100ms\ncell        7/s    1      20ms\n"},
-		{"--json", `{"per_second":100,"share":0.5,"slow_ms":100,"types":{"cell":{"per_second":7,"share":1,"slow_ms":20}}}` + "\n"},
-		{"--reset", "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n"},
+	for _, step := range []struct {
+		args           string
+		status         int
+		stdout, stderr string
+	}{
+		{"cell/a --errors", 0, "", "cell/a has no such spans"},
+		{"cell/b --follow", exitError, "", "not_found"},
+		{"find " + id, 0, "trace " + id + "\n  cell/a  http POST cell.put  ", ""},
+		{"find " + strings.Repeat("1", 32), 0, "", "no actor has"},
+		{"sampling", 0, "TYPE        RATE   SHARE  SLOW\nall others  100/s  1      100ms\n", ""},
+		{"sampling --type cell --rate 7 --slow 20ms", 0, "all others  100/s  1      100ms\ncell        7/s    1      20ms\n", ""},
+		{"sampling --share 0.5", 0, "all others  100/s  0.5    100ms\ncell        7/s    1      20ms\n", ""},
+		{"sampling --json", 0, `{"per_second":100,"share":0.5,"slow_ms":100,"types":{"cell":{"per_second":7,"share":1,"slow_ms":20}}}`, ""},
+		{"sampling --reset --reason enough", 0, "all others  100/s  1      100ms\n", ""},
+		{"sampling --type other --rate 1", exitError, "", "no actor type"},
+		{"push cell/a --endpoint http://127.0.0.1:1", exitError, "", "the collector at http://127.0.0.1:1/v1/traces cannot be reached"},
 	} {
-		if r := at(t, d.url, append([]string{"traces", "sampling"}, strings.Fields(step.args)...)...); r.stdout != step.want {
-			t.Errorf("cairn traces sampling %s: %q %q", step.args, r.stdout, r.stderr)
-		}
+		at(t, d.url, append([]string{"traces"}, strings.Fields(step.args)...)...).want(t, step.status, step.stdout, step.stderr)
 	}
-	for _, args := range []string{"--reset --rate 1", "--type cell", "--type a/b --rate 1", "x"} {
-		if r := at(t, d.url, append([]string{"traces", "sampling"}, strings.Fields(args)...)...); r.status != exitUsage {
-			t.Errorf("cairn traces sampling %s: %d %q", args, r.status, r.stderr)
-		}
-	}
-	if r := at(t, d.url, "traces", "sampling", "--type", "other", "--rate", "1"); r.status != exitError || !strings.Contains(r.stderr, `no actor type`) {
-		t.Errorf("an unknown type: %d %q", r.status, r.stderr)
-	}
-	at(t, d.url, "traces", "sampling", "--rate", "9", "--reason", "much to see")
-	changes := regexp.MustCompile(`(?s)\A(\S+Z  -  trace\.sample  by 127\.0\.0\.1:\d+ over http\n.*){3}\S+Z  -  trace\.sample  by \S+ over http: much to see\n    input   \{"per_second":9\S+\n    before  \{"per_second":100\S+\n    after   \{"per_second":9\S+\n\z`)
-	if r := at(t, d.url, "audit", "--verb", "trace.sample"); !changes.MatchString(r.stdout) {
-		t.Errorf("the audit log is\n%s%s", r.stdout, r.stderr)
-	}
-	for _, args := range []string{"--limit 1", "--since 2027-01-01T00:00:00Z", "--data x"} {
-		if r := at(t, d.url, append([]string{"traces", "cell/a", "--follow"}, strings.Fields(args)...)...); r.status != exitUsage {
-			t.Errorf("--follow %s: %d %q", args, r.status, r.stderr)
-		}
-	}
-	if r := at(t, d.url, "traces", "cell/b", "--follow"); r.status != exitError || !strings.Contains(r.stderr, "not_found") {
-		t.Errorf("following an actor that is not there: %d %q", r.status, r.stderr)
-	}
+	at(t, d.url, "audit", "--verb", "trace.sample").want(t, 0, " over http: enough\n    input   ", "")
 	d.stop(syscall.SIGTERM)
-	want := make(map[string]bool)
-	for line := range strings.Lines(runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
-		var s trace.Span
-		if err := json.Unmarshal([]byte(line), &s); err != nil || s.TraceID == "" || s.End == nil {
-			t.Errorf("%s: %v", line, err)
-		}
-		want[s.SpanID] = true
+
+	want, got := make(map[string]bool), make(map[string]bool)
+	for _, s := range documents[trace.Span](t, runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
+		want[s.SpanID] = s.TraceID != "" && s.End != nil
 	}
 	if len(want) < 5 {
 		t.Errorf("%d spans are stored", len(want))
 	}
-	got := make(map[string]bool)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		groups, err := traces.ParseJSON(body)
@@ -126,26 +98,13 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	defer collector.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-	if r := runCommand(t, "", nil, "traces", "push", "cell/a", "--data", dir, "--endpoint", collector.URL); r.status != 0 || !maps.Equal(got, want) ||
-		r.stdout != fmt.Sprintf("pushed %d spans of cell/a to %s/v1/traces\n", len(got), collector.URL) {
-		t.Errorf("%d %q %q; the collector has %d spans", r.status, r.stdout, r.stderr, len(got))
-	}
-	for args, want := range map[string]string{
-		"cell/a":                               "name the collector with --endpoint",
-		"cell/b --endpoint " + collector.URL:   "not_found",
-		"cell/a --endpoint http://127.0.0.1:1": "the collector at http://127.0.0.1:1/v1/traces cannot be reached",
-		"cell/a --since x --endpoint http://a": "want a time such as",
-		"cell/a --trace x --endpoint http://a": "trace_id",
-		"cell/a --endpoint localhost:4318":     "the endpoint is not the URL of an HTTP server",
-	} {
-		if r := runCommand(t, "", nil, append(strings.Fields("traces push --data "+dir), strings.Fields(args)...)...); r.status == 0 || !strings.Contains(r.stderr, want) {
-			t.Errorf("%s: %d %q", args, r.status, r.stderr)
-		}
+	runCommand(t, "", nil, "traces", "push", "cell/a", "--data", dir, "--endpoint", collector.URL).
+		want(t, 0, fmt.Sprintf("pushed %d spans of cell/a to %s/v1/traces\n", len(want), collector.URL), "")
+	if !maps.Equal(got, want) {
+		t.Errorf("the collector has %v, want %v", got, want)
 	}
 	d = serve(t, dir)
-	if r := at(t, d.url, "traces", "push", "cell/a", "--json", "--endpoint", collector.URL, "--errors"); r.status != 0 || r.stdout != `{"spans":0,"endpoint":"`+collector.URL+`/v1/traces"}`+"\n" {
-		t.Errorf("%d %q %q", r.status, r.stdout, r.stderr)
-	}
+	at(t, d.url, "traces", "push", "cell/a", "--json", "--endpoint", collector.URL, "--errors").want(t, 0, `{"spans":0,"endpoint":"`, "")
 }
 
 // A chain of 10,000 calls stays readable, and has no line that is as long as it is deep.
@@ -173,14 +132,14 @@ func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
 	d := serve(t, t.TempDir())
 	put := strings.Fields(`call cell/a put {"key":[1],"value":1}`)
 	at(t, d.url, put...)
-	for _, args := range []string{"", "--json"} {
+	for args, want := range map[string]string{"": `\A\S+  [0-9a-f]{32} +\S+  turn put\n`, "--json": `\A\{"trace_id":.*"name":"turn put",.*"end":`} {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
-		c := newCLI(strings.NewReader(""), out, errs)
 		done := make(chan int, 1)
 		go func() {
-			done <- c.run(ctx, append(append(strings.Fields("traces cell/a --follow --name"), "turn put"), append([]string{"--url", d.url}, strings.Fields(args)...)...))
+			words := append(strings.Fields("traces cell/a --follow --url "+d.url+" "+args), "--name", "turn put")
+			done <- newCLI(strings.NewReader(""), out, errs).run(ctx, words)
 		}()
 		status := -1
 		for status < 0 { // until the follower has a span
@@ -190,14 +149,7 @@ func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
 			default:
 			}
 		}
-		if args == "" {
-			if line := regexp.MustCompile(`\A\S+  [0-9a-f]{32} +\S+  turn put\n`); status != 0 || errs.Len() > 0 || !line.MatchString(out.String()) {
-				t.Errorf("status %d, %q, %q", status, errs, out)
-			}
-			continue
-		}
-		var span trace.Span
-		if err := json.Unmarshal([]byte(out.String()), &span); err != nil || status != 0 || errs.Len() > 0 || span.Name != "turn put" || span.End == nil {
+		if status != 0 || errs.Len() > 0 || !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("status %d, %q, %q", status, errs, out)
 		}
 	}

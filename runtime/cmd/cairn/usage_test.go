@@ -35,13 +35,9 @@ func TestUsageAndTopShowWhatActorsDid(t *testing.T) {
 	want(`there are more`, "usage", "--limit", "1")
 	want(`\Ano such actors`, "usage", "cell", "--prefix", "x")
 	want(`did not exist then`, "usage", "cell/a/1", "--day", "2001-01-01")
-	if r := at(t, d.url, "usage", "cell/b"); r.status != exitError || !strings.Contains(r.stderr, "not_found") {
-		t.Errorf("an actor that is not there: %d %q", r.status, r.stderr)
-	}
+	at(t, d.url, "usage", "cell/b").want(t, exitError, "", "not_found")
 	d.stop(syscall.SIGTERM)
 	for _, args := range []string{"usage --day x", "usage --limit -1", "usage --prefix a", "usage cell/a --prefix b", "usage --csv --json", "usage 7", "top --limit 0", "top x"} {
-		if r := at(t, d.url, strings.Fields(args)...); r.status != exitUsage {
-			t.Errorf("cairn %s: %d %s%s", args, r.status, r.stdout, r.stderr)
-		}
+		at(t, d.url, strings.Fields(args)...).want(t, exitUsage, "", "")
 	}
 }

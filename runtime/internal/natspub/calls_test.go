@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,33 +53,6 @@ func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (ho
 	return r, r.srv.client()
 }
 
-// A call with a token has its grant, and one with an empty header or two does not go without.
-func TestACallHasTheGrantOfItsToken(t *testing.T) {
-	_, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
-		g := token.Of(ctx)
-		if g == nil {
-			return host.Reply{Output: []byte(`"none"`)}, nil
-		}
-		return host.Reply{Output: []byte(`"` + g.ID + `"`)}, nil
-	})
-	for _, c := range []struct {
-		tokens       []string
-		output, code string
-	}{
-		{nil, `"none"`, ""}, {[]string{"good"}, `"good"`, ""}, {[]string{"bad"}, "", "unauthenticated"}, {[]string{""}, "", "unauthenticated"}, {[]string{"good", "good"}, "", "unauthenticated"},
-	} {
-		name := HeaderToken
-		if len(c.tokens) == 1 && c.tokens[0] == "bad" {
-			name = "cairn-token"
-		}
-		reply, err := nc.RequestMsg(&nats.Msg{Subject: callSubject + "delays.ORD", Header: nats.Header{name: c.tokens}}, patience)
-		must(t, err)
-		if code := reply.Header.Get(micro.ErrorCodeHeader); code != c.code || code == "" && string(reply.Data) != c.output {
-			t.Errorf("%q: %s %s", c.tokens, code, reply.Data)
-		}
-	}
-}
-
 // flush waits until the server knows the service's subscriptions.
 func (r *rig) flush() {
 	r.t.Helper()
@@ -104,103 +76,6 @@ func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 	return reply, reply.Header.Get(micro.ErrorCodeHeader)
 }
 
-func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
-	var got host.Request
-	var left time.Duration
-	_, nc := serving(t, Options{}, func(ctx context.Context, r *host.Request) (host.Reply, error) {
-		got = *r
-		deadline, _ := ctx.Deadline()
-		left = time.Until(deadline)
-		return host.Reply{Output: []byte(`{"ok":true}`), Version: 42, Replayed: true}, nil
-	})
-	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	m, code := request(t, nc, callSubject+"arrive.eu%20west.%.1", `{"delay":3}`, "idempotency-key", "k-1", "Traceparent", trace, HeaderTimeout, "20m")
-	if string(m.Data) != `{"ok":true}` || m.Header.Get(HeaderVersion) != "42" || m.Header.Get(HeaderReplayed) != "true" || code != "" {
-		t.Errorf("reply %q, headers %v", m.Data, m.Header)
-	}
-	if got.Type != "airport" || !slices.Equal(got.Key, []string{"eu west", "", "1"}) || got.Method != "arrive" || got.Codec != host.JSON ||
-		string(got.Input) != `{"delay":3}` || got.IdempotencyKey != "k-1" || got.Traceparent != trace || got.Create || got.Existing {
-		t.Errorf("request %+v", got)
-	}
-	if left <= 0 || left > 20*time.Minute {
-		t.Errorf("deadline in %v", left)
-	}
-	request(t, nc, callSubject+"delays._", "")
-	if got.Method != "delays" || len(got.Key) != 0 || got.IdempotencyKey != "" {
-		t.Errorf("request %+v", got)
-	}
-}
-
-func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
-	full := host.Errorf(host.QuotaExceeded, "no room\nfor this").With("limit", "10").With("odd key:", "\"v\"\n").Retry()
-	_, nc := serving(t, Options{}, func(ctx context.Context, r *host.Request) (host.Reply, error) {
-		switch r.Key[0] {
-		case "full":
-			return host.Reply{}, full
-		case "bare":
-			return host.Reply{}, &host.Error{Code: host.NotFound}
-		case "long":
-			return host.Reply{}, host.Errorf(host.Internal, "%s", strings.Repeat("x", 700<<10))
-		case "large":
-			return host.Reply{Output: make([]byte, 2<<20), Version: 1}, nil
-		case "late":
-			<-ctx.Done()
-			return host.Reply{}, ctx.Err()
-		}
-		return host.Reply{}, errors.New("secret detail")
-	})
-	m, _ := request(t, nc, callSubject+"arrive.full", "")
-	if m.Header.Get(micro.ErrorHeader) != "no room for this" || m.Header.Get(HeaderRetryable) != "true" {
-		t.Errorf("headers %v", m.Header)
-	}
-	var metadata map[string]string
-	if err := json.Unmarshal([]byte(m.Header.Get(HeaderMetadata)), &metadata); err != nil || !maps.Equal(metadata, full.Metadata) {
-		t.Errorf("metadata %v, %v", metadata, err)
-	}
-	var body host.Error
-	if err := json.Unmarshal(m.Data, &body); err != nil || body.Code != full.Code || body.Message != full.Message || !body.Retryable {
-		t.Errorf("body %s, %v", m.Data, err)
-	}
-	for key, want := range map[string]string{
-		"full": "quota_exceeded", "plain": "internal", "bare": "not_found", "late": "deadline_exceeded", "large": "too_large", "long": "internal",
-	} {
-		timeout := map[bool]string{true: "10ms", false: "1m"}[key == "late"]
-		m, code := request(t, nc, callSubject+"arrive."+key, "", HeaderTimeout, timeout)
-		if code != want || m.Header.Get(micro.ErrorHeader) == "" || strings.Contains(string(m.Data), "secret") {
-			t.Errorf("%s: code %q, body %s", key, code, m.Data)
-		}
-		// With the header of the version: what fits without it may not fit with it.
-		if key == "large" && !strings.Contains(m.Header.Get(HeaderMetadata), `"actual":"2097182","limit":"1048576"`) {
-			t.Errorf("headers %v", m.Header)
-		}
-	}
-}
-
-func TestWrongKeysAndHeadersAreInvalidArguments(t *testing.T) {
-	r, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
-		t.Error("the node was called")
-		return host.Reply{}, nil
-	})
-	for _, h := range []nats.Header{
-		{HeaderIdempotencyKey: {""}}, {HeaderIdempotencyKey: {"a", "b"}}, {"idempotency-key": {"a"}, HeaderIdempotencyKey: {"b"}},
-		{HeaderTimeout: {""}}, {HeaderTimeout: {"1s", "2s"}}, {HeaderReason: {""}},
-	} {
-		reply, err := nc.RequestMsg(&nats.Msg{Subject: callSubject + "arrive.a", Header: h}, patience)
-		must(t, err)
-		if code := reply.Header.Get(micro.ErrorCodeHeader); code != "invalid_argument" {
-			t.Errorf("%v: %q", h, code)
-		}
-	}
-	for _, c := range []struct{ key, timeout string }{
-		{"%2", "1m"}, {"%zz", "1m"}, {"a%2e", "1m"}, {"%41", "1m"}, {"_.a", "1m"}, {"a%", "1m"}, {"a", "soon"}, {"a", "-1s"}, {"a", "0s"}, {"a", "5"},
-	} {
-		if _, code := request(t, nc, callSubject+"arrive."+c.key, "", HeaderTimeout, c.timeout); code != "invalid_argument" {
-			t.Errorf("%q: code %q", c, code)
-		}
-	}
-	wantValue(t, r.metrics.calls, "invalid_argument", 16)
-}
-
 // A client chooses the reply subject, and may choose one to which only the node may publish.
 func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
 	r, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
@@ -222,34 +97,6 @@ func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
 	wantValue(t, r.metrics.calls, "invalid_argument", 6)
 	if m, err := events.NextMsg(time.Millisecond); err == nil {
 		t.Errorf("an event is forged: %s %s", m.Subject, m.Data)
-	}
-}
-
-// A call of a method that waits may wait as long as its input can say, if its caller states no time.
-func TestCallsThatWaitHaveTimeToWait(t *testing.T) {
-	var left time.Duration
-	o := Options{CallTimeout: time.Second, Node: fakeNode{call: func(ctx context.Context, r *host.Request) (host.Reply, error) {
-		deadline, _ := ctx.Deadline()
-		left = time.Until(deadline)
-		return host.Reply{Output: []byte(`{}`)}, nil
-	}}, Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: host.KVGet, Kind: host.Query}, {Name: host.KVWatch, Kind: host.Query}}}}}
-	r := publishing(t, o)
-	r.flush()
-	nc := r.srv.client()
-	for name, waits := range map[string]bool{"kv%2Eget": false, "kv%2Ewatch": true} {
-		reply, code := request(t, nc, "cairn.default.call.airport."+name+".a", "{}")
-		if code != "" || (left > time.Second) != waits || left > 2*time.Minute || reply.Header.Get(HeaderVersion) != "" {
-			t.Errorf("%s: %s %s, %v", name, code, left, reply.Header)
-		}
-	}
-}
-
-func TestTypesAndMethodsNotServedHaveNoResponder(t *testing.T) {
-	_, nc := serving(t, Options{}, nil)
-	for _, subject := range []string{callSubject + "open.a", callSubject + "nothing.a", "cairn.default.call.port.arrive.a", "cairn.other.call.airport.arrive.a"} {
-		if _, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
-			t.Errorf("%s: %v", subject, err)
-		}
 	}
 }
 
@@ -367,21 +214,24 @@ func (r *rig) ask(nc *nats.Conn) {
 	must(r.t, nc.PublishRequest(callSubject+"arrive.a", "reply", nil))
 }
 
-func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {
+func TestCloseGivesUpAndCancelsCallsWhenItsContextEnds(t *testing.T) {
 	entered := make(chan struct{})
-	r, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
+	r, nc := serving(t, Options{JetStream: true}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
 		close(entered)
 		<-ctx.Done()
 		return host.Reply{}, ctx.Err()
 	})
+	r.commit(1, 1, 1, true) // without a stream a durable event waits for ever
 	r.ask(nc)
 	<-entered
-	if err := shut(r.Publisher, 20*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+	eventually(t, "connected", r.Connected)
+	if err := shut(r.Publisher, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
 	if got := r.next().Header.Get(micro.ErrorCodeHeader); got != "canceled" {
 		t.Errorf("code %q", got)
 	}
+	r.wantRows(1)
 }
 
 func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
@@ -408,34 +258,4 @@ func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
 	srv.stop()
 	srv.start()
 	served()
-}
-
-// tracedNode is a node that records requests.
-type tracedNode struct{ fakeNode }
-
-// BeginRequest implements host.Tracer.
-func (tracedNode) BeginRequest(_ string, cause host.Span) host.Span {
-	cause.ID[0]++
-	return cause
-}
-
-// EndRequest implements host.Tracer.
-func (tracedNode) EndRequest(host.Address, string, string, host.Span, host.Span, time.Time, error) {}
-
-func TestAnswersNameTheirTrace(t *testing.T) {
-	r := publishing(t, Options{Node: tracedNode{fakeNode{call: func(_ context.Context, r *host.Request) (host.Reply, error) {
-		if string(r.Input) == "1" {
-			return host.Reply{}, host.Errorf(host.FailedPrecondition, "not now")
-		}
-		return host.Reply{Output: []byte(`"` + r.Traceparent + `"`)}, nil
-	}}}, Endpoints: airport})
-	r.flush()
-	const from, want = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b8ad6b7169203331-01"
-	for _, body := range []string{"0", "1", "refused"} {
-		timeout := map[bool]string{true: "soon", false: "1m"}[body == "refused"]
-		reply, code := request(t, r.srv.client(), callSubject+"delays.ORD", body, HeaderTraceparent, from, HeaderTimeout, timeout)
-		if got := reply.Header.Get(HeaderTraceresponse); got != want || code == "" && string(reply.Data) != `"`+want+`"` {
-			t.Errorf("%s: %q, and the call has %s", body, got, reply.Data)
-		}
-	}
 }

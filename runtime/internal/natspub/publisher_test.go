@@ -1,7 +1,6 @@
 package natspub
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -85,37 +84,6 @@ func TestEventsSurviveAPowerCut(t *testing.T) {
 		}
 		r.srv.awaitStored("EVENTS", versions)
 		checkOrder(t, storedIDs(r.srv, "EVENTS"), 1, versions)
-	})
-}
-
-func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
-	bothModes(t, func(t *testing.T, acks bool) {
-		r := publishing(t, Options{JetStream: acks, MemoryRows: 16}, allEvents)
-		const actors, versions, outages = 7, 120, 4
-		published := func() float64 { return value(t, r.metrics.published, familyEvent) }
-		for v := 1; v <= versions; v++ {
-			if v%(versions/outages) == versions/outages/2 {
-				r.srv.stop()
-			}
-			r.commit(actors, v, v, true)
-			if v%(versions/outages) == 0 {
-				eventually(t, "lag", func() bool { return r.Lag() > 0 })
-				before := published()
-				r.srv.start()
-				eventually(t, "publishing goes on", func() bool { return published() > before })
-			}
-		}
-		r.box.awaitEmpty(t)
-		eventually(t, "no lag", func() bool { return r.Lag() == 0 })
-		if ids := storedIDs(r.srv, "EVENTS"); acks {
-			checkOrder(t, ids, actors, versions)
-		} else {
-			checkGrowing(t, ids) // a server that goes away takes along what its streams had not stored yet
-		}
-		// The first outage may begin before there was a connection at all.
-		if got := value(t, r.metrics.connects, ""); got < outages-1 {
-			t.Errorf("%v connections for %d outages", got, outages)
-		}
 	})
 }
 
@@ -260,16 +228,6 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 		}
 		eventually(t, "no goroutine is left", func() bool { return ours() <= before })
 	})
-}
-
-func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
-	r := publishing(t, Options{JetStream: true}) // without a stream a durable event waits for ever
-	r.commit(1, 1, 1, true)
-	eventually(t, "connected", r.Connected)
-	if err := shut(r.Publisher, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
-	r.wantRows(1)
 }
 
 func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {

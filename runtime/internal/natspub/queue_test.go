@@ -84,17 +84,3 @@ func TestAMillionRowsThatWaitAreFewRuns(t *testing.T) {
 		t.Errorf("%d runs, %d in memory", len(q.runs), len(q.mem))
 	}
 }
-
-func TestChangesWithoutARowAreDroppedWhenMemoryIsFull(t *testing.T) {
-	q := queue{maxRows: 2, maxBytes: 1 << 20}
-	set := emitted(0, 1, false, "e")
-	for i, want := range []bool{true, true, false} {
-		if got := q.push(newRecord(0, set)); got != want {
-			t.Errorf("push %d: %v", i, got)
-		}
-	}
-	q.take(nil, 1, 1<<20)
-	if !q.push(newRecord(0, set)) {
-		t.Error("dropped although there is room")
-	}
-}

@@ -1,112 +1,78 @@
 package natspub
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/datadriven"
 )
 
-var tokenTable = []struct{ part, token string }{
-	{"", "%"},
-	{"_", "%5F"},
-	{"__", "__"},
-	{"_a", "_a"},
-	{"a", "a"},
-	{"ORD", "ORD"},
-	{"a.b", "a%2Eb"},
-	{"*", "%2A"},
-	{">", "%3E"},
-	{"%", "%25"},
-	{"%5F", "%255F"},
-	{"a b", "a%20b"},
-	{"\x00", "%00"},
-	{"\t\r\n", "%09%0D%0A"},
-	{"\x1f\x7f", "%1F%7F"},
-	{"Zürich", "Zürich"},
-	{"東京", "東京"},
-	{"a/b:c@d+e=f,g", "a/b:c@d+e=f,g"},
-	{"$SYS", "$SYS"},
-	{"\xff", "\xff"},
-}
-
-func TestTokensAreExactlyAsSpecified(t *testing.T) {
-	for _, c := range tokenTable {
-		if got := Token(c.part); got != c.token {
-			t.Errorf("Token(%q) = %q, want %q", c.part, got, c.token)
-		}
-		if got, err := ParseToken(c.token); err != nil || got != c.part {
-			t.Errorf("ParseToken(%q) = %q, %v, want %q", c.token, got, err, c.part)
-		}
+// TestSubjectScripts makes subjects of the parts of testdata/subjects, and reads them. What is written is read back as it was.
+// `go test -run SubjectScripts -rewrite ./runtime/internal/natspub` writes the results anew.
+func TestSubjectScripts(t *testing.T) {
+	commands := map[string]func(t *testing.T, line string) string{
+		"token": func(t *testing.T, line string) string {
+			part, err := strconv.Unquote(line)
+			must(t, err)
+			if got, err := ParseToken(Token(part)); err != nil || got != part {
+				t.Errorf("%s is read back as %q, %v", line, got, err)
+			}
+			return strconv.Quote(Token(part))
+		},
+		"read-token": func(t *testing.T, line string) string {
+			text, err := strconv.Unquote(line)
+			must(t, err)
+			got, err := ParseToken(text)
+			var bad *TokenError
+			if !errors.As(err, &bad) || bad.Token != text {
+				t.Errorf("%s is read as %q, %v", line, got, err)
+			}
+			return err.Error()
+		},
+		"key": func(t *testing.T, line string) string {
+			var key []string
+			must(t, json.Unmarshal([]byte(line), &key))
+			tokens := string(AppendKey(nil, key))
+			if got, err := ParseKey(tokens); err != nil || !slices.Equal(got, key) {
+				t.Errorf("%s is read back as %q, %v", line, got, err)
+			}
+			return tokens
+		},
+		"read-key": func(_ *testing.T, line string) string {
+			key, err := ParseKey(strings.Trim(line, `"`))
+			return fmt.Sprintf("%q %v", key, err)
+		},
+		"root": func(t *testing.T, line string) string {
+			root, err := strconv.Unquote(line)
+			must(t, err)
+			s, err := NewSubjects(root)
+			if err != nil {
+				return err.Error()
+			}
+			key := []string{"eu west", "1"}
+			return strings.Join([]string{
+				s.Event("default", "airport", "delay-bad", key), s.Change("a.b", "airport", "kv", key), s.Life("default", "airport", "woke", nil),
+				s.Audit("default", "airport", "actor.pause", key), s.Call("default", "airport", "arrive", key), s.Calls("a.b", "airport", "arrive"),
+			}, " ")
+		},
 	}
-}
-
-func TestTokensThatNoKeyHasAreRefused(t *testing.T) {
-	for _, token := range []string{"", "_", "a b", "*", "a.b", ">", "a%", "a%2", "%2", "%2e", "%41", "%5f", "_%", "%%", "%G0", "a%5F", "a\x00", "%20 "} {
-		got, err := ParseToken(token)
-		var bad *TokenError
-		if !errors.As(err, &bad) || bad.Token != token || bad.Error() == "" {
-			t.Errorf("ParseToken(%q) = %q, %v", token, got, err)
+	datadriven.RunTest(t, "testdata/subjects", func(t *testing.T, d *datadriven.TestData) (out string) {
+		for line := range strings.Lines(d.Input) {
+			line = strings.TrimSuffix(line, "\n")
+			out += line + ": " + commands[d.Cmd](t, line) + "\n"
 		}
-	}
-}
-
-func TestKeysKeepTheirParts(t *testing.T) {
-	for _, c := range []struct {
-		key    []string
-		tokens string
-	}{
-		{nil, "_"},
-		{[]string{}, "_"},
-		{[]string{""}, "%"},
-		{[]string{"_"}, "%5F"},
-		{[]string{"", ""}, "%.%"},
-		{[]string{"eu", "room.1"}, "eu.room%2E1"},
-		{[]string{"_", "a"}, "%5F.a"},
-	} {
-		if got := string(AppendKey(nil, c.key)); got != c.tokens {
-			t.Errorf("AppendKey(%q) = %q, want %q", c.key, got, c.tokens)
-		}
-		if got, err := ParseKey(c.tokens); err != nil || !slices.Equal(got, c.key) {
-			t.Errorf("ParseKey(%q) = %q, %v", c.tokens, got, err)
-		}
-	}
-	for _, tokens := range []string{"", ".", "a..b", "a.", "_.a"} {
-		if got, err := ParseKey(tokens); err == nil {
-			t.Errorf("ParseKey(%q) = %q", tokens, got)
-		}
-	}
-}
-
-func TestSubjectsAreExactlyAsSpecified(t *testing.T) {
-	s, err := NewSubjects("cairn")
-	must(t, err)
-	key := []string{"eu west", "1"}
-	for got, want := range map[string]string{
-		s.Event("default", "airport", "delay-bad", key):               "cairn.default.event.airport.delay-bad.eu%20west.1",
-		s.Change("default", "airport", "kv", key):                     "cairn.default.change.airport.kv.eu%20west.1",
-		s.Life("default", "airport", "woke", nil):                     "cairn.default.life.airport.woke._",
-		s.Audit("default", "airport", "actor.pause", []string{"ORD"}): "cairn.default.audit.airport.actor%2Epause.ORD",
-		s.Call("default", "airport", "arrive", []string{"ORD"}):       "cairn.default.call.airport.arrive.ORD",
-		s.Calls("a.b", "airport", "arrive"):                           "cairn.a%2Eb.call.airport.arrive.>",
-	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	if s, err := NewSubjects("acme.actors"); err != nil || s.Event("d", "t", "e", nil) != "acme.actors.d.event.t.e._" {
-		t.Errorf("a root of two tokens: %v", err)
-	}
-	for _, root := range []string{"", ".", "a.", "a..b", "a.*", ">", "a b", "$JS.x", "a\n"} {
-		if _, err := NewSubjects(root); err == nil {
-			t.Errorf("root %q was accepted", root)
-		}
-	}
+		return out
+	})
 }
 
 func FuzzTokenRoundTrip(f *testing.F) {
-	for _, c := range tokenTable {
-		f.Add(c.part)
+	for _, part := range []string{"", "_", "_a", "a.b", ">", "%5F", "a b", "\x00", "\x1f\x7f", "Zürich", "\xff"} {
+		f.Add(part)
 	}
 	f.Fuzz(func(t *testing.T, part string) {
 		token := Token(part)

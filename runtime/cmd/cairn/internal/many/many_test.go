@@ -27,9 +27,7 @@ func TestEachVisitsEveryItemAFewAtATime(t *testing.T) {
 			t.Errorf("visited a sum of %d, %d at a time", sum.Load(), most.Load())
 		}
 	})
-}
 
-func TestEachStopsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	visited := 0
 	Each(ctx, 1, make([]int, 10), func(int) {

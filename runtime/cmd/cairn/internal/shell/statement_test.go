@@ -36,26 +36,6 @@ func TestTextIsCutIntoStatements(t *testing.T) {
 	}
 }
 
-func TestStatementsMayComeInPieces(t *testing.T) {
-	t.Parallel()
-	text := "SELECT 'a\n;b';\n-- c;\nCREATE TRIGGER x AFTER INSERT ON a BEGIN\n SELECT 1;\nEND;\nSELECT /*\n;*/ 2\n;\n"
-	var p splitter
-	var got []string
-	for line := range strings.Lines(text) {
-		p.add(line)
-		for {
-			s, ok := p.next()
-			if !ok {
-				break
-			}
-			got = append(got, s)
-		}
-	}
-	if want := statements(text); !slices.Equal(got, want) || len(want) != 3 || p.rest() != "" {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestTheFirstWordSaysWhetherAStatementOnlyReads(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
@@ -64,18 +44,6 @@ func TestTheFirstWordSaysWhetherAStatementOnlyReads(t *testing.T) {
 	} {
 		if got := reads(text); got != want {
 			t.Errorf("%q: %t", text, got)
-		}
-	}
-}
-
-func TestAStatementIsPutOnOneLine(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"SELECT  a, -- the key\n\tb\nFROM t /* x */ WHERE c = 'x  y'": "SELECT a, b FROM t WHERE c = 'x  y'",
-		"SELECT 'a\nb'": "", "  x  ": "x", "-- only": "",
-	} {
-		if got := onOneLine(text); got != want {
-			t.Errorf("%q: %q", text, got)
 		}
 	}
 }
