@@ -230,27 +230,6 @@ func TestListsKeepTheirLimit(t *testing.T) {
 	}
 }
 
-func TestCutKeepsCharacters(t *testing.T) {
-	for _, s := range []string{"", "a", strings.Repeat("a", 5000), strings.Repeat("é", 3000), strings.Repeat("日", 3000), strings.Repeat("😀", 2000), "a" + strings.Repeat("日", 3000)} {
-		if c := clean(s); !utf8.ValidString(c) || len(c) > MaxString || len(s) > MaxString && len(c) < MaxString-3 {
-			t.Errorf("%.8q becomes %d bytes", s, len(c))
-		}
-	}
-}
-
-func TestIDsAreNew(t *testing.T) {
-	spans, traces := map[SpanID]bool{}, map[TraceID]bool{}
-	for range 1000 {
-		spans[NewSpanID()], traces[NewTraceID()] = true, true
-	}
-	if len(spans) != 1000 || len(traces) != 1000 || spans[SpanID{}] || traces[TraceID{}] {
-		t.Error("ids are equal or zero")
-	}
-	if got := (TraceID{15: 1}).String() + (SpanID{0xAB}).String(); got != "00000000000000000000000000000001ab00000000000000" {
-		t.Error(got)
-	}
-}
-
 // FuzzChunk decodes hostile chunks.
 func FuzzChunk(f *testing.F) {
 	child := made(3, hour0+10, hour0+20)

@@ -71,7 +71,9 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 	charge.SetStatus(codes.Ok, "")
 	charge.SetAttributes(attribute.Int("n", 1), attribute.String("text", strings.Repeat("x", 2*MaxString)), attribute.StringSlice("list", []string{"a", "b"}),
 		attribute.BoolSlice("bools", []bool{true}), attribute.Int64Slice("ints", []int64{1}), attribute.Float64Slice("floats", []float64{1}),
-		attribute.Float64("f", 1.5), attribute.Bool("ok", true))
+		attribute.Float64("f", 1.5), attribute.Bool("ok", true), attribute.KeyValue{Key: "none"}, attribute.ByteSlice("bytes", []byte{1, 2}),
+		attribute.KeyValue{Key: "map", Value: attribute.MapValue(attribute.Int("a", 1))},
+		attribute.KeyValue{Key: "mixed", Value: attribute.SliceValue(attribute.IntValue(1))})
 	charge.End()
 	_, root := tracer.Start(ctx, "root", trace.WithNewRoot())
 	root.End()
@@ -96,7 +98,9 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 		t.Errorf("charge is %+v", s)
 	}
 	want := []Attribute{Int("n", 1), String("text", strings.Repeat("x", MaxString)), List("list", String("", "a").Value, String("", "b").Value),
-		List("bools", Bool("", true).Value), List("ints", Int("", 1).Value), List("floats", Float("", 1).Value), Float("f", 1.5), Bool("ok", true)}
+		List("bools", Bool("", true).Value), List("ints", Int("", 1).Value), List("floats", Float("", 1).Value), Float("f", 1.5), Bool("ok", true),
+		{Key: "none"}, Bytes("bytes", []byte{1, 2}), String("map", attribute.MapValue(attribute.Int("a", 1)).String()),
+		String("mixed", attribute.SliceValue(attribute.IntValue(1)).String())}
 	if !reflect.DeepEqual(s.Attributes, want) {
 		t.Errorf("the attributes are %+v", s.Attributes)
 	}
@@ -217,7 +221,7 @@ func TestSpansOfUsersCauseAFlush(t *testing.T) {
 	}
 }
 
-// TestDroppedSpansCauseNoFlush: a buffer that is closed or full calls Added for nothing.
+// TestDroppedSpansCauseNoFlush: a buffer that is closed or full counts what it drops, and calls Added for nothing.
 func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	calls := 0
 	b := NewBuffer(Options{Incarnation: 1, Added: func(bool) { calls++ }})
@@ -231,41 +235,59 @@ func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	}
 	open := calls - full
 	b.Close()
-	b.Open(SpanID{1}, TraceID{1}, nil)
+	if b.Open(SpanID{1}, TraceID{1}, nil) {
+		t.Error("a closed buffer registers a span")
+	}
 	b.End(Span{End: hour0})
 	b.Add(Span{End: hour0})
 	if full == 0 || open != MaxOpen || calls != full+open {
 		t.Errorf("%d calls up to the limit of bytes, %d with that of open spans, %d in all", full, open, calls)
 	}
+	if d := b.Drops(); d[DropFull] != 2 || d[DropOpen] != 11 || d[DropLate] != 2 {
+		t.Errorf("drops are %v", d)
+	}
 }
 
-// TestAProgramCanUseItsOwnProvider registers the processor with another provider.
+func TestSpansThatUsersNeverEndGoWithTheBuffer(t *testing.T) {
+	c := newTurn(true)
+	tracer := c.p.Tracer("mine")
+	for i := range MaxOpen + 10 {
+		_, left := tracer.Start(c, "left open")
+		if left.IsRecording() != (i < MaxOpen) {
+			t.Fatalf("span %d is recording: %v", i, left.IsRecording())
+		}
+		if i >= MaxOpen {
+			left.End() // it has no room
+		}
+	}
+	if d := c.b.Drops()[DropOpen]; d != 10 {
+		t.Errorf("%d dropped", d)
+	}
+	c.b.Close()
+	_, late := tracer.Start(c, "late")
+	late.End()
+	if n := len(c.b.open); n != 0 || !c.b.Empty() {
+		t.Errorf("%d spans are held", n)
+	}
+}
+
+// TestAProgramCanUseItsOwnProvider registers the processor with another provider. Spans that never end, and spans beyond the
+// limit, cost no memory when the actor sleeps.
 func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 	p := NewProcessor()
 	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(p))
 	c := newTurn(true)
 	ctx := c.p.Begin(c.b, c.s).Context(context.Background())
-	_, s := own.Tracer("own").Start(ctx, "mine")
+	_, mine := own.Tracer("own").Start(ctx, "mine")
 	_, other := own.Tracer("own").Start(context.Background(), "other")
 	other.End()
-	s.End()
-	if err := errors.Join(own.ForceFlush(ctx), own.Shutdown(ctx)); err != nil {
-		t.Error(err)
-	}
+	mine.End()
 	if got := stored(t, c.b); len(got) != 1 || got["mine"].Parent != number(1) {
 		t.Errorf("the actor has %+v", got)
 	}
-}
-
-// TestProcessorsForgetSpans: spans that never end, and spans beyond the limit, cost no memory when the actor sleeps.
-func TestProcessorsForgetSpans(t *testing.T) {
-	p := NewProcessor()
-	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(p))
-	c := newTurn(true)
-	ctx := c.p.Begin(c.b, c.s).Context(context.Background())
 	var spans []trace.Span
 	for range MaxOpen + 5 {
-		_, s := own.Tracer("own").Start(ctx, "mine")
+		_, s := own.Tracer("own").Start(ctx, "left open")
 		spans = append(spans, s)
 	}
 	if len(p.routes) != MaxOpen {
@@ -278,20 +300,7 @@ func TestProcessorsForgetSpans(t *testing.T) {
 	if len(p.routes) != 0 || c.b.Drops()[DropOpen] != 5 {
 		t.Errorf("%d spans are known after the end, drops %v", len(p.routes), c.b.Drops())
 	}
-}
-
-func TestOtherValuesBecomeTexts(t *testing.T) {
-	for _, c := range []struct {
-		v    attribute.Value
-		want Value
-	}{
-		{attribute.Value{}, Value{}},
-		{attribute.ByteSliceValue([]byte{1, 2}), Bytes("", []byte{1, 2}).Value},
-		{attribute.MapValue(attribute.Int("a", 1)), String("", attribute.MapValue(attribute.Int("a", 1)).String()).Value},
-		{attribute.SliceValue(attribute.IntValue(1)), String("", attribute.SliceValue(attribute.IntValue(1)).String()).Value},
-	} {
-		if got := fromAttribute("", c.v).Value; got != c.want {
-			t.Errorf("%v becomes %+v, want %+v", c.v, got, c.want)
-		}
+	if err := errors.Join(own.ForceFlush(ctx), own.Shutdown(ctx)); err != nil {
+		t.Error(err)
 	}
 }

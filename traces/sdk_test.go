@@ -89,6 +89,7 @@ var sdkCases = map[string]func(t *tester){
 			trace.WithAttributes(attribute.String("more", "x")))
 		s.SetAttributes(attribute.String("more", "y"), attribute.Bool("bool", true), attribute.Float64("float", 1.5), attribute.StringSlice("list", []string{"a", "\xff"}),
 			attribute.KeyValue{Key: "none"}, attribute.String("bad \xff", "\xff"), attribute.String("long", strings.Repeat("é", MaxString)), attribute.String("longer", "x"+strings.Repeat("é", MaxString)),
+			attribute.String("cut", "x"+strings.Repeat("日", MaxString)), attribute.String("cut also", "x"+strings.Repeat("😀", MaxString)),
 			attribute.StringSlice("long list", []string{strings.Repeat("x", MaxString-100), "short", strings.Repeat("y", 100)}))
 		s.SetAttributes()
 		s.End()
