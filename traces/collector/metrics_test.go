@@ -222,40 +222,6 @@ func TestValuesBeginWithWhatCountsThem(t *testing.T) {
 	}
 }
 
-func TestVariablesOfMetrics(t *testing.T) {
-	for _, c := range []struct{ name, value, want string }{
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", "off"},
-		{"OTEL_METRICS_EXPORTER", "none", "off"},
-		{"OTEL_METRICS_EXPORTER", "prometheus", "off"},
-		{"OTEL_METRICS_EXPORTER", "prometheus, otlp", ""},
-		{"OTEL_METRICS_EXPORTER", "console", "OTEL_METRICS_EXPORTER is \"console\""},
-		{"OTEL_TRACES_EXPORTER", "none", ""},
-		{"OTEL_SDK_DISABLED", "true", "off"},
-		{"OTEL_METRIC_EXPORT_INTERVAL", "0", "metrics: OTEL_METRIC_EXPORT_INTERVAL"},
-		{"OTEL_METRIC_EXPORT_TIMEOUT", "soon", "metrics: OTEL_METRIC_EXPORT_TIMEOUT"},
-		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "metrics: OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"},
-		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"},
-		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative", ""},
-		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://other/as/is", ""},
-		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "not a URL", ""},
-	} {
-		t.Run(c.name+"="+c.value, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector")
-			t.Setenv(c.name, c.value)
-			e, err := newMetricExporter(nil, nil, quiet)
-			switch {
-			case c.want == "" && (e == nil || err != nil), c.want == "off" && (e != nil || err != nil):
-				t.Errorf("newMetricExporter returned %v, %v", e, err)
-			case c.want != "" && c.want != "off" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("newMetricExporter returned %v", err)
-			}
-			if strings.HasSuffix(c.value, "/as/is") && e.client.url != c.value {
-				t.Errorf("the URL is %s", e.client.url)
-			}
-		})
-	}
-}
-
 func TestMetricsAsJSON(t *testing.T) {
 	r := &replies{list: []*http.Response{reply(200)}}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
