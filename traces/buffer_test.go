@@ -18,9 +18,7 @@ import (
 func read(t testing.TB, r Reader, q Query) Result {
 	t.Helper()
 	got, err := Read(context.Background(), r, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
@@ -122,9 +120,7 @@ func TestAFailedDeleteIsTriedAgain(t *testing.T) {
 			b.Add(made(6, hour0+5*step, hour0+5*step+1))
 			flush(t, b, r, hour0+5*step+1)
 			exact(t, b, r)
-			if !failed || len(r.m) >= before {
-				t.Errorf("failed %v; the rows are %v", failed, r.keys())
-			}
+			errorIf(t, !failed || len(r.m) >= before, "failed %v; the rows are %v", failed, r.keys())
 		})
 	}
 }
@@ -183,9 +179,7 @@ func TestAFailedFlushLosesItsChunkOnly(t *testing.T) {
 		flush(t, b, r, hour0+3*hour1+minute)
 		got := read(t, r, Query{})
 		wantNumbers(t, name, got.Spans, c.left...)
-		if got.Dropped != c.lost {
-			t.Errorf("%s: %d spans are reported as dropped", name, got.Dropped)
-		}
+		errorIf(t, got.Dropped != c.lost, "%s: %d spans are reported as dropped", name, got.Dropped)
 		exact(t, b, r)
 	}
 }
@@ -205,9 +199,7 @@ func TestAFailedCommitLosesItsChunksOnly(t *testing.T) {
 	flush(t, b, r, hour0+minute)
 	wantNumbers(t, "later", read(t, r, Query{}).Spans, 1, 3)
 	exact(t, b, r)
-	if b.Drops()[DropWrite] != 1 {
-		t.Errorf("drops are %v", b.Drops())
-	}
+	errorIf(t, b.Drops()[DropWrite] != 1, "drops are %v", b.Drops())
 }
 
 func TestAFailedRowOfTotalsIsWrittenAgain(t *testing.T) {
@@ -254,9 +246,7 @@ func TestBuffersAreBounded(t *testing.T) {
 	}
 	r := newRows()
 	flush(t, b, r, hour0+minute)
-	if b.held() > MaxChunk {
-		t.Errorf("%d bytes after a flush", b.held())
-	}
+	errorIf(t, b.held() > MaxChunk, "%d bytes after a flush", b.held())
 	if got := read(t, r, Query{}); got.Dropped != b.Drops()[DropFull] {
 		t.Errorf("the reader sees %d dropped spans, the buffer %v", got.Dropped, b.Drops())
 	}
@@ -320,9 +310,7 @@ func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	got := read(t, r, Query{}).Spans
 	want := *live
 	want.Partial, want.End, want.Status, want.Message = true, hour0+hour1, Error, "actor stopped"
-	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
-		t.Errorf("the merged span is\n%+v, want\n%+v", got, want)
-	}
+	errorIf(t, len(got) != 1 || !reflect.DeepEqual(got[0], want), "the merged span is\n%+v, want\n%+v", got, want)
 
 	end := *live
 	end.End = hour0 + hour1 + minute

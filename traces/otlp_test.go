@@ -41,12 +41,8 @@ func TestOTLPDocument(t *testing.T) {
 		}
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the document is\n%s", b.String())
-	}
+	must(t, err)
+	errorIf(t, b.String() != string(want), "the document is\n%s", b.String())
 }
 
 func TestFloatsWithoutANumberAreTexts(t *testing.T) {
@@ -62,9 +58,7 @@ func TestProtobufSaysTheSame(t *testing.T) {
 	const now = hour0 + minute
 	in := groups()
 	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: Protobuf(now, in...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got, want tracepb.TracesData
 	if err := proto.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
@@ -96,9 +90,7 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 	s := made(1, hour0, hour0+1)
 	s.Name = "</script><b>\u2028\u2029&\x00\x7f\"\\\xff日"
 	doc := AppendJSON(nil, Group{Spans: []Span{s}})
-	if bytes.ContainsAny(doc, "<>&\x00\x7f\u2028\u2029") || !json.Valid(doc) {
-		t.Errorf("the document is %s", doc)
-	}
+	errorIf(t, bytes.ContainsAny(doc, "<>&\x00\x7f\u2028\u2029") || !json.Valid(doc), "the document is %s", doc)
 	var out struct {
 		ResourceSpans []struct {
 			ScopeSpans []struct{ Spans []struct{ Name string } }

@@ -101,9 +101,7 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 		List("bools", Bool("", true).Value), List("ints", Int("", 1).Value), List("floats", Float("", 1).Value), Float("f", 1.5), Bool("ok", true),
 		{Key: "none"}, Bytes("bytes", []byte{1, 2}), String("map", attribute.MapValue(attribute.Int("a", 1)).String()),
 		String("mixed", attribute.SliceValue(attribute.IntValue(1)).String())}
-	if !reflect.DeepEqual(s.Attributes, want) {
-		t.Errorf("the attributes are %+v", s.Attributes)
-	}
+	errorIf(t, !reflect.DeepEqual(s.Attributes, want), "the attributes are %+v", s.Attributes)
 	if s := got["root"]; s.TraceID == c.s.TraceID || s.Parent != (SpanID{}) {
 		t.Errorf("root is %+v", s)
 	}
@@ -122,13 +120,9 @@ func TestSpansFollowTheSamplingOfTheirTurn(t *testing.T) {
 	span.RecordError(errors.New("e"))
 	var out Span
 	c.active.Finish(&out)
-	if len(out.Events) != 0 || len(out.Attributes) != 2 || !c.b.Empty() {
-		t.Errorf("it has %+v", out)
-	}
+	errorIf(t, len(out.Events) != 0 || len(out.Attributes) != 2 || !c.b.Empty(), "it has %+v", out)
 	_, s = c.p.Tracer("shop").Start(context.Background(), "elsewhere") // without an actor
-	if s.IsRecording() {
-		t.Error("a span without an actor is recorded")
-	}
+	errorIf(t, s.IsRecording(), "a span without an actor is recorded")
 }
 
 func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
@@ -146,9 +140,7 @@ func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
 	span.SetName("renamed")
 	span.End()
 	span.AddEvent("\xff")
-	if !span.IsRecording() {
-		t.Error("it ended")
-	}
+	errorIf(t, !span.IsRecording(), "it ended")
 	live := c.active.Snapshot()
 	for i := range 200 {
 		span.AddEvent("more")
@@ -176,9 +168,7 @@ func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
 		t.Errorf("the error is %+v", a)
 	}
 	span.SetName("late")
-	if span.IsRecording() || c.active.Snapshot().Name != "renamed" {
-		t.Error("it changes after its end")
-	}
+	errorIf(t, span.IsRecording() || c.active.Snapshot().Name != "renamed", "it changes after its end")
 }
 
 type panics struct{ text string }
@@ -235,9 +225,7 @@ func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	}
 	open := calls - full
 	b.Close()
-	if b.Open(SpanID{1}, TraceID{1}, nil) {
-		t.Error("a closed buffer registers a span")
-	}
+	errorIf(t, b.Open(SpanID{1}, TraceID{1}, nil), "a closed buffer registers a span")
 	b.End(Span{End: hour0})
 	b.Add(Span{End: hour0})
 	if full == 0 || open != MaxOpen || calls != full+open {
@@ -253,9 +241,7 @@ func TestSpansThatUsersNeverEndGoWithTheBuffer(t *testing.T) {
 	tracer := c.p.Tracer("mine")
 	for i := range MaxOpen + 10 {
 		_, left := tracer.Start(c, "left open")
-		if left.IsRecording() != (i < MaxOpen) {
-			t.Fatalf("span %d is recording: %v", i, left.IsRecording())
-		}
+		fatalIf(t, left.IsRecording() != (i < MaxOpen), "span %d is recording: %v", i, left.IsRecording())
 		if i >= MaxOpen {
 			left.End() // it has no room
 		}
@@ -290,9 +276,7 @@ func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 		_, s := own.Tracer("own").Start(ctx, "left open")
 		spans = append(spans, s)
 	}
-	if len(p.routes) != MaxOpen {
-		t.Errorf("%d spans are known", len(p.routes))
-	}
+	errorIf(t, len(p.routes) != MaxOpen, "%d spans are known", len(p.routes))
 	spans[MaxOpen].End() // it had no room
 	spans[0].End()
 	c.b.Close()

@@ -102,9 +102,7 @@ func TestReadingAnHourReadsNoOther(t *testing.T) {
 	}
 	r.scanned, r.got = 0, 0
 	wantNumbers(t, "hour 50", read(t, r, Query{Start: hour0 + 50*hour1, End: hour0 + 51*hour1}).Spans, 501, 502, 503)
-	if r.scanned != 100+3 || r.got != 3 {
-		t.Errorf("the read visited %d keys, and read %d chunks", r.scanned, r.got)
-	}
+	errorIf(t, r.scanned != 100+3 || r.got != 3, "the read visited %d keys, and read %d chunks", r.scanned, r.got)
 }
 
 // TestOpenSpansNeedNoChunkEach is defect 3 of the reference: it loads a whole chunk for each open span.
@@ -134,17 +132,13 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	var all []Span
 	for range 100 {
 		got := read(t, r, q)
-		if len(got.Spans) == 0 || len(got.Spans) > 5 {
-			t.Fatalf("a page has %d spans", len(got.Spans))
-		}
+		fatalIf(t, len(got.Spans) == 0 || len(got.Spans) > 5, "a page has %d spans", len(got.Spans))
 		all = append(all, got.Spans...)
 		if q.Cursor = got.Cursor; q.Cursor == "" {
 			break
 		}
 	}
-	if len(all) != 100 || !slices.IsSorted(numbers(all)) {
-		t.Errorf("the pages have spans %v", numbers(all))
-	}
+	errorIf(t, len(all) != 100 || !slices.IsSorted(numbers(all)), "the pages have spans %v", numbers(all))
 	if got := read(t, r, Query{MaxBytes: 1}); len(got.Spans) != 1 {
 		t.Errorf("a page of 1 byte has %d spans", len(got.Spans))
 	}
@@ -202,9 +196,7 @@ func TestFaultyQueriesNameTheirField(t *testing.T) {
 	} {
 		_, err := Read(context.Background(), r, c.q)
 		fault, ok := errors.AsType[*QueryError](err)
-		if !ok || fault.Field != c.field || !strings.Contains(err.Error(), c.field) {
-			t.Errorf("%s: %v", name, err)
-		}
+		errorIf(t, !ok || fault.Field != c.field || !strings.Contains(err.Error(), c.field), "%s: %v", name, err)
 	}
 	wantNumbers(t, "next page", read(t, r, Query{Limit: 5, Cursor: cursor}).Spans, 2)
 }
@@ -224,9 +216,7 @@ func TestDamagedChunksAreNamed(t *testing.T) {
 	r.m[string(keyspace.TraceBucket.Append(nil, hour0/second))] = nil
 	got = read(t, r, Query{})
 	wantNumbers(t, "with damaged totals", got.Spans, 4)
-	if !slices.Contains(got.Damaged, "trace/1771891200/totals") {
-		t.Errorf("damaged are %q", got.Damaged)
-	}
+	errorIf(t, !slices.Contains(got.Damaged, "trace/1771891200/totals"), "damaged are %q", got.Damaged)
 }
 
 func TestReadReturnsFaultsOfTheStore(t *testing.T) {

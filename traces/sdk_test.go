@@ -293,9 +293,7 @@ func TestSpansAreThoseOfTheSDK(t *testing.T) {
 				if !slices.Equal(said, sdkSaid) {
 					t.Errorf("the API says\n%s\nand that of the SDK\n%s", strings.Join(said, "\n"), strings.Join(sdkSaid, "\n"))
 				}
-				if len(spans) != len(sdkSpans) {
-					t.Fatalf("%d spans, and %d of the SDK", len(spans), len(sdkSpans))
-				}
+				fatalIf(t, len(spans) != len(sdkSpans), "%d spans, and %d of the SDK", len(spans), len(sdkSpans))
 				for i := range spans {
 					if !reflect.DeepEqual(spans[i], sdkSpans[i]) {
 						t.Errorf("the span is\n%.2000s\nand that of the SDK\n%.2000s", fmt.Sprintf("%+v", spans[i]), fmt.Sprintf("%+v", sdkSpans[i]))
