@@ -213,27 +213,6 @@ func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	}
 }
 
-func TestSpansThatUsersNeverEndGoWithTheBuffer(t *testing.T) {
-	c := newTurn(true)
-	tracer := c.p.Tracer("mine")
-	for i := range MaxOpen + 10 {
-		_, left := tracer.Start(c, "left open")
-		fatalIf(t, left.IsRecording() != (i < MaxOpen), "span %d is recording: %v", i, left.IsRecording())
-		if i >= MaxOpen {
-			left.End() // it has no room
-		}
-	}
-	if d := c.b.Drops()[DropOpen]; d != 10 {
-		t.Errorf("%d dropped", d)
-	}
-	c.b.Close()
-	_, late := tracer.Start(c, "late")
-	late.End()
-	if n := len(c.b.open); n != 0 || !c.b.Empty() {
-		t.Errorf("%d spans are held", n)
-	}
-}
-
 // TestAProgramCanUseItsOwnProvider registers the processor with another provider. Spans that never end, and spans beyond the
 // limit, cost no memory when the actor sleeps.
 func TestAProgramCanUseItsOwnProvider(t *testing.T) {

@@ -152,20 +152,6 @@ func TestFaultsOfMetricsAreLoggedOnceUntilTheyEnd(t *testing.T) {
 	}
 }
 
-func TestManyMetricsAreSeveralRequests(t *testing.T) {
-	var list []*metricspb.Metric
-	for range 10 {
-		list = append(list, &metricspb.Metric{Name: strings.Repeat("x", maxRequest/3)})
-	}
-	var sizes []int
-	for _, b := range batches(list) {
-		sizes = append(sizes, len(b))
-	}
-	if !slices.Equal(sizes, []int{2, 2, 2, 2, 2}) || batches(nil) != nil || len(batches([]*metricspb.Metric{{Name: strings.Repeat("x", 2*maxRequest)}})) != 1 {
-		t.Errorf("the requests have %v metrics", sizes)
-	}
-}
-
 func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
 	const points = 7
 	f := &dto.MetricFamily{Name: proto.String("large_total"), Type: dto.MetricType_COUNTER.Enum()}
