@@ -180,7 +180,7 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	}
 }
 
-// TestVariables sets one variable at a time. Those that are wrong are named, and their secrets are not.
+// TestVariables sets one variable at a time. A wrong one is named in the error, and its secret is not.
 func TestVariables(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
