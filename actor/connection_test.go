@@ -48,106 +48,68 @@ func (r *rig) gets(c host.LiveConnection, want ...string) {
 	}
 }
 
-func TestConnectHooksStateIsStoredWhenItReturns(t *testing.T) {
-	onNode(t, func(r *rig) {
-		r.client("ONE")
-		_, two := r.client("TWO")
-		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			c, ok, err := r.clients.Get(ctx, two)
-			if err != nil || !ok || c.State.Nick != "TWO" || c.Transport != "go" || !c.Connected.Equal(time.Now()) || len(c.Events) != 0 || c.Lost != nil {
-				t.Fatalf("%+v, %t, %v", c, ok, err)
-			}
-			if p, err := r.clients.Params(c); err != nil || p.Name != "TWO" {
-				t.Errorf("parameters %v, %v", p, err)
-			}
-			if _, ok, err := r.clients.Get(ctx, "three"); ok || err != nil {
-				t.Errorf("three: %t, %v", ok, err)
-			}
-			c.State.Nick = "Second"
-			return c.Save(ctx)
-		})
-		r.look(func(ctx actor.Reader) error {
-			var nicks []string
-			for c, err := range r.clients.All(ctx) {
-				if err != nil {
-					return err
-				}
-				nicks = append(nicks, c.State.Nick)
-			}
-			if slices.Sort(nicks); !slices.Equal(nicks, []string{"ONE", "Second"}) {
-				t.Errorf("%q", nicks)
-			}
-			return nil
-		})
-	})
-}
-
 func TestAllConnectionsAreListedToTheLast(t *testing.T) {
 	onNode(t, func(r *rig) {
-		var want []string
+		var want, inside, outside []string
 		for i := range 600 { // more than a page
 			_, id := r.client(fmt.Sprint(i))
 			want = append(want, id)
 		}
 		slices.Sort(want)
-		var inside, outside []string
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			for c, err := range r.clients.All(ctx) {
-				if err != nil {
-					return err
-				}
+			for _, c := range all(r, r.clients.All(ctx)) {
 				inside = append(inside, c.ID)
 			}
 			return nil
 		})
-		for c, err := range r.clients.Of(r.ref).List(r.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, c := range all(r, r.clients.Of(r.ref).List(r.Context())) {
 			outside = append(outside, c.ID)
 		}
-		if !slices.Equal(inside, want) || !slices.Equal(outside, want) {
-			t.Errorf("%d inside, %d outside", len(inside), len(outside))
-		}
+		errorIf(r, !slices.Equal(inside, want) || !slices.Equal(outside, want), "%d inside, %d outside", len(inside), len(outside))
 		for _, was := range []bool{true, false} {
-			if got, err := r.clients.Of(r.ref).Close(r.Context(), want[1], "tidying up"); got != was || err != nil {
-				t.Errorf("%t, %v", got, err)
-			}
+			got, err := r.clients.Of(r.ref).Close(r.Context(), want[1], "tidying up")
+			errorIf(r, got != was || err != nil, "close: %t, %v", got, err)
 		}
 	})
 }
 
 func TestConnectHookRefusesAndForgets(t *testing.T) {
 	onNode(t, func(r *rig) {
+		_, plain := r.client("plain")
 		r.join = func(ctx *actor.Context, c *actor.Connection[member], p job) error {
 			if p.Name == "bad" {
 				return actor.Errorf(actor.PermissionDenied, "not you")
 			}
 			own, ok, err := r.clients.Get(ctx, c.ID) // its own connection, not a copy
-			if err != nil || !ok || own != c {
-				t.Errorf("%v, %t, %v", own, ok, err)
-			}
+			errorIf(r, err != nil || !ok || own != c, "%v, %t, %v", own, ok, err)
 			own.State.Nick = "set"
-			if err := own.Save(ctx); err != nil {
-				return err
-			}
+			check(r, own.Save(ctx))
 			own.State.Nick = "set again"
 			return c.ForgetParams()
 		}
-		if _, err := r.connect(`{"name":"bad"}`); actor.CodeOf(err) != actor.PermissionDenied {
-			t.Error(err)
-		}
+		_, err := r.connect(`{"name":"bad"}`)
+		hasCode(r, "bad", err, actor.PermissionDenied)
 		_, good := r.client("good")
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			c, ok, err := r.clients.Get(ctx, good)
-			if err != nil || !ok || c.State.Nick != "set again" {
-				t.Fatalf("%+v, %t, %v", c, ok, err)
+			for id, want := range map[string]string{good: "set again ", plain: "plain plain"} {
+				c, ok, err := r.clients.Get(ctx, id)
+				if err != nil || !ok {
+					return errors.Join(err, errors.New("it is gone"))
+				}
+				p, err := r.clients.Params(c)
+				errorIf(r, err != nil || c.State.Nick+" "+p.Name != want, "%+v, parameters %v, %v", c, p, err)
+				errorIf(r, c.Transport != "go" || !c.Connected.Equal(time.Now()) || len(c.Events) != 0 || c.Lost != nil, "%+v", c)
+				hasCode(r, "forget later", c.ForgetParams(), actor.FailedPrecondition)
+				c.State.Nick += "!"
+				check(r, c.Save(ctx))
 			}
-			if p, err := r.clients.Params(c); p.Name != "" || err != nil {
-				t.Errorf("parameters are kept: %v, %v", p, err)
-			}
-			if err := c.ForgetParams(); actor.CodeOf(err) != actor.FailedPrecondition {
-				t.Errorf("forget later: %v", err)
+			_, ok, err := r.clients.Get(ctx, "none")
+			errorIf(r, ok || err != nil, "none: %t, %v", ok, err)
+			return nil
+		})
+		r.look(func(ctx actor.Reader) error {
+			for _, c := range all(r, r.clients.All(ctx)) {
+				errorIf(r, !strings.HasSuffix(c.State.Nick, "!"), "%+v", c)
 			}
 			return nil
 		})
@@ -160,17 +122,12 @@ func TestDisconnectHookSeesTheLastState(t *testing.T) {
 		_, second := r.client("TWO")
 		leave := r.leave
 		r.leave = func(s *desk, ctx *actor.Context, c *actor.Connection[member]) error {
-			if _, ok, err := r.clients.Get(ctx, second); c.State.Nick == "ONE" && (!ok || err != nil) {
-				t.Errorf("the others are gone: %v", err)
-			}
-			if err := c.Save(ctx); err != nil { // nothing to save it to, and no harm
-				return err
-			}
+			_, ok, err := r.clients.Get(ctx, second)
+			errorIf(r, c.State.Nick == "ONE" && (!ok || err != nil), "the others are gone: %v", err)
+			check(r, c.Save(ctx)) // nothing to save it to, and no harm
 			return leave(s, ctx, c)
 		}
-		if err := one.Close(r.Context(), false); err != nil {
-			t.Error(err)
-		}
+		check(r, one.Close(r.Context(), false))
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
 			c, ok, err := r.clients.Get(ctx, second)
 			if err != nil || !ok {
@@ -178,9 +135,8 @@ func TestDisconnectHookSeesTheLastState(t *testing.T) {
 			}
 			was, err := c.Close(ctx, actor.Errorf(actor.PermissionDenied, "out"))
 			again, err2 := c.Close(ctx, nil)
-			if !was || again || err != nil || err2 != nil || ctx.DisconnectCause() != nil {
-				t.Errorf("close: %t, %t, %v, %v", was, again, err, err2)
-			}
+			check(r, err, err2)
+			errorIf(r, !was || again || ctx.DisconnectCause() != nil, "close: %t, then %t", was, again)
 			return nil
 		})
 		r.logged("leave ONE <nil>", "leave TWO permission_denied: out")
@@ -191,46 +147,47 @@ func TestSubscribeHookIsAskedWithTheConnection(t *testing.T) {
 	onNode(t, func(r *rig) {
 		r.subscribe = func(ctx *actor.Context, info handle.ConnectionInfo) error {
 			c, ok, err := r.clients.Get(ctx, info.ID)
-			if err != nil || !ok || info.Transport != "go" || info.Lost != nil {
-				t.Errorf("%+v, %t, %v", info, ok, err)
-			}
+			errorIf(r, err != nil || !ok || info.Transport != "go" || info.Lost != nil, "%+v, %t, %v", info, ok, err)
 			if c.State.Nick == "MUTE" {
 				return actor.Errorf(actor.PermissionDenied, "not you")
 			}
 			c.State.Nick += "!"
 			return c.Save(ctx)
 		}
-		_, one := r.client("ONE", "said", "nothing")
+		r.client("ONE", "said", "nothing")
 		later, _ := r.client("TWO", "nothing")
-		if err := later.Subscribe(r.Context(), "said"); err != nil {
-			t.Error(err)
-		}
-		if _, err := r.connect(`{"name":"MUTE"}`, "said"); actor.CodeOf(err) != actor.PermissionDenied {
-			t.Error(err)
-		}
-		for id, nick := range map[string]string{one: "ONE!", later.Welcome().Connection: "TWO!"} {
-			r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-				c, ok, err := r.clients.Get(ctx, id)
-				if slices.Sort(c.Events); err != nil || !ok || c.State.Nick != nick || !slices.Equal(c.Events, []string{"nothing", "said"}) {
-					t.Errorf("%+v, %t, %v", c, ok, err)
-				}
-				return nil
-			})
-		}
+		check(r, later.Subscribe(r.Context(), "said"))
+		_, err := r.connect(`{"name":"MUTE"}`, "said")
+		hasCode(r, "mute", err, actor.PermissionDenied)
+		var got []string
+		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
+			for _, c := range all(r, r.clients.All(ctx)) {
+				slices.Sort(c.Events)
+				got = append(got, fmt.Sprint(c.State.Nick, c.Events))
+			}
+			return nil
+		})
+		slices.Sort(got)
+		errorIf(r, !slices.Equal(got, []string{"ONE![nothing said]", "TWO![nothing said]"}), "%q", got)
 	})
 }
 
 func TestEventsGoToSomeConnections(t *testing.T) {
 	onNode(t, func(r *rig) {
-		one, id := r.client("ONE", "said")
+		one, id := r.client("ONE", "said", "nothing")
 		two, _ := r.client("TWO", "said")
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
 			r.said.EmitTo(ctx, id, "to one")
 			r.said.EmitExcept(ctx, "not to one", id)
-			return r.said.EmitExcept(ctx, "to all")
+			r.nothing.Emit(ctx, actor.None{})
+			return r.said.EmitExcept(ctx, "<to all>")
 		})
-		r.gets(one, `said "to one"`, `said "to all"`)
-		r.gets(two, `said "not to one"`, `said "to all"`)
+		r.gets(one, `said "to one"`, `nothing null`, `said "<to all>"`)
+		r.gets(two, `said "not to one"`, `said "<to all>"`)
+		v, err := r.said.Decode([]byte(`"<one>"`))
+		errorIf(r, err != nil || v != "<one>", "%q, %v", v, err)
+		_, err = r.said.Decode([]byte(`1`))
+		hasCode(r, "decode", err, actor.InvalidArgument)
 	})
 }
 
@@ -255,30 +212,18 @@ func TestParametersDecodeStrictlyAndMayBeMissing(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && (actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%q: %v, want %q", c.params, err, c.want)
 		}
-		if err != nil {
-			leaksNoGoTypes(t, err)
-		}
+		leaksNoGoTypes(t, err)
 	}
-	if err := errors.Join(without.Disconnect(&stub{}, &host.ConnectionState{}, nil), plain.Disconnect(&stub{}, nil, nil)); err != nil {
-		t.Errorf("without hooks: %v", err)
-	}
+	check(t, without.Disconnect(&stub{}, &host.ConnectionState{}, nil), plain.Disconnect(&stub{}, nil, nil)) // there are no hooks
 }
 
 func TestStoredStateThatDoesNotDecodeIsAnError(t *testing.T) {
 	d := newDesks("desk")
 	bad := host.ConnectionState{ID: "one", State: []byte("\x01"), Params: []byte("1")}
-	if err := d.act(&stub{connections: []host.ConnectionState{bad}}, func(ctx *actor.Context) error {
-		if _, _, err := d.clients.Get(ctx, "one"); actor.CodeOf(err) != actor.Internal {
-			t.Errorf("get: %v", err)
-		}
-		if err := first(d.clients.All(ctx)); actor.CodeOf(err) != actor.Internal {
-			t.Errorf("all: %v", err)
-		}
+	check(t, d.act(&stub{connections: []host.ConnectionState{bad}}, func(ctx *actor.Context) error {
+		hasCode(t, "get", third(d.clients.Get(ctx, "one")), actor.Internal)
+		hasCode(t, "all", first(d.clients.All(ctx)), actor.Internal)
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	if err := d.definition().Behavior().New().Disconnect(&stub{}, &bad, nil); actor.CodeOf(err) != actor.Internal {
-		t.Errorf("disconnect: %v", err)
-	}
+	}))
+	hasCode(t, "disconnect", d.definition().Behavior().New().Disconnect(&stub{}, &bad, nil), actor.Internal)
 }

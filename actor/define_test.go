@@ -85,9 +85,8 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 		`Spec.Migrate: is never called while Spec.Version is 0`,
 		`Spec.Limits.ValueBytes: is 16777217`,
 	)
-	if strings.Contains(err.Error(), "Skipped") || strings.Contains(err.Error(), `event "unbound"`) {
-		t.Errorf("refused what is allowed:\n%s", err)
-	}
+	allowed := strings.Contains(err.Error(), "Skipped") || strings.Contains(err.Error(), `event "unbound"`)
+	errorIf(t, allowed, "refused what is allowed:\n%s", err)
 }
 
 // hasFaults checks that Validate reports each of these faults of a type.
@@ -98,14 +97,10 @@ func hasFaults(t *testing.T, typ string, def actor.Definition, want ...string) e
 		t.Fatal("the definition was accepted")
 	}
 	for _, want := range want {
-		if !strings.Contains(err.Error()+"\n", want) {
-			t.Errorf("missing: %s", want)
-		}
+		errorIf(t, !strings.Contains(err.Error()+"\n", want), "missing: %s", want)
 	}
-	var fault *actor.ContractError
-	if !errors.As(err, &fault) || fault.Type != typ {
-		t.Errorf("faults are not ContractErrors: %v", err)
-	}
+	fault, is := errors.AsType[*actor.ContractError](err)
+	errorIf(t, !is || fault.Type != typ, "faults are not ContractErrors: %v", err)
 	return err
 }
 
@@ -224,9 +219,7 @@ func TestContractOfANilTypeIsAFaultNotAPanic(t *testing.T) {
 		"action": actor.Define(good, actor.Spec[desk]{}, actor.On(act, func(*desk, *actor.Context, int) (int, error) { return 0, nil })),
 		"queue":  actor.Define(good, actor.Spec[desk]{}, actor.OnMessage(queue, func(*desk, *actor.Context, job) error { return nil })),
 	} {
-		if err := def.Validate(); err == nil {
-			t.Errorf("%s: it was accepted", name)
-		}
+		errorIf(t, def.Validate() == nil, "%s: it was accepted", name)
 	}
 	ref := good.Ref(&replies{}, "a")
 	for name, err := range map[string]error{
@@ -237,9 +230,7 @@ func TestContractOfANilTypeIsAFaultNotAPanic(t *testing.T) {
 		"append": second(stream.Of(ref).Append(t.Context(), 1)),
 		"close":  second(clients.Of(ref).Close(t.Context(), "c", "")),
 	} {
-		if actor.CodeOf(err) != actor.InvalidArgument {
-			t.Errorf("%s: %v", name, err)
-		}
+		hasCode(t, name, err, actor.InvalidArgument)
 	}
 }
 
@@ -312,8 +303,18 @@ func TestOnlyFlatStatesAreShared(t *testing.T) {
 		"pointer": {behaviorOf(t, actor.Spec[struct{ P *int }]{}), false}, "any": {behaviorOf(t, actor.Spec[struct{ V any }]{}), false},
 		"hidden": {behaviorOf(t, actor.Spec[hidden]{}), false},
 	} {
-		if c.SharedState != c.shared {
-			t.Errorf("%s: shared %t", name, c.SharedState)
-		}
+		errorIf(t, c.SharedState != c.shared, "%s: shared %t", name, c.SharedState)
+	}
+	typ := actor.NewType[counter]("counter")
+	grab := actor.NewQuery[actor.None, int](typ, "grab")
+	b := actor.Define(typ, actor.Spec[counter]{}, actor.OnQuery(grab, func(s counter, _ *actor.ReadContext, _ actor.None) (int, error) {
+		s.N++ // of a copy
+		return s.N, nil
+	})).Behavior()
+	state, err := b.Decode(0, nil)
+	check(t, err)
+	for range 2 {
+		out, err := b.Query(&stub{}, 0, state, host.JSON, nil, nil)
+		errorIf(t, err != nil || string(out) != "1", "a query changed the state: %s, %v", out, err)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,6 +218,40 @@ func (r *rig) refusing(err error, methods ...string) {
 		}
 		return nil
 	}
+}
+
+// errorIf fails the test, which goes on, if something is wrong.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
+// check fails the test, which goes on, if there is an error.
+func check(t testing.TB, errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		t.Helper()
+		t.Error(err)
+	}
+}
+
+// hasCode checks the code of an error, and that its text has a part.
+func hasCode(t testing.TB, what string, err error, code actor.Code, part ...string) {
+	if actor.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), strings.Join(part, "")) {
+		t.Helper()
+		t.Errorf("%s: %v, want %s %q", what, err, code, part)
+	}
+}
+
+// all returns what a listing has.
+func all[T any](t testing.TB, listing iter.Seq2[T, error]) (list []T) {
+	t.Helper()
+	for v, err := range listing {
+		check(t, err)
+		list = append(list, v)
+	}
+	return list
 }
 
 // called returns the inputs of the calls of a method.

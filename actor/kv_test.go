@@ -16,8 +16,9 @@ import (
 // A listing has each entry once, in order, also of many pages and with values that are larger than one. Entries stay as they
 // are when the listing goes on.
 func TestListingsOfManyPages(t *testing.T) {
-	const all = 2000
-	value := func(i int) []byte {
+	const n = 2000
+	key := func(i int64) tuple.Tuple { return tuple.Tuple{"u", i, []byte{0, 1}} }
+	value := func(i int64) []byte {
 		switch {
 		case i%7 == 0:
 			return []byte{}
@@ -29,109 +30,112 @@ func TestListingsOfManyPages(t *testing.T) {
 			return fmt.Append(nil, "value ", i)
 		}
 	}
-	walk := func(kv actor.ReadKV) {
-		check := func(what string, e *actor.Entry, i int, keys bool) {
-			key, err := e.Key.Unpack()
-			want := tuple.Tuple{"u", int64(i), []byte{0, 1}}
-			if err != nil || tuple.Compare(key, want) != 0 || keys != (e.Value == nil) || !keys && !bytes.Equal(e.Value, value(i)) || e.Size != len(value(i)) ||
-				e.Version == 0 || e.Created().IsZero() || !e.Updated().Equal(e.Created()) || e.Expire().IsZero() != (i%3 != 0) {
-				t.Errorf("%s: entry %d is %s, %d bytes, %+v, %v", what, i, key, len(e.Value), e.Expire(), err)
-			}
-		}
+	same := func(what string, e *actor.Entry, i int64, keys bool) {
+		got, err := e.Key.Unpack()
+		wrong := err != nil || tuple.Compare(got, key(i)) != 0 || keys != (e.Value == nil) || !keys && !bytes.Equal(e.Value, value(i))
+		wrong = wrong || e.Size != len(value(i)) || e.Version == 0 || e.Created().IsZero() || !e.Updated().Equal(e.Created())
+		errorIf(t, wrong || e.Expire().IsZero() != (i%3 != 0), "%s: entry %d is %s, %d bytes, %+v, %v", what, i, got, len(e.Value), e.KVInfo, err)
+	}
+	walk := func(ctx *actor.Context) {
+		kv := ctx.KV()
 		for _, c := range []struct {
-			list                 iter.Seq2[actor.Entry, error]
-			from, n              int
-			down, keys, borrowed bool
+			list           iter.Seq2[actor.Entry, error]
+			first, last    int64
+			keys, borrowed bool
 		}{
-			{list: kv.List(nil), n: all},
-			{list: kv.List(tuple.Tuple{"u"}), n: all},
-			{list: kv.List(nil, actor.KeysOnly()), n: all, keys: true},
-			{list: kv.List(nil, actor.Reverse()), from: all - 1, n: all, down: true},
-			{list: kv.List(nil, actor.Reverse(), actor.Limit(1500)), from: all - 1, n: 1500, down: true},
-			{list: kv.Range(tuple.Tuple{"u", 300}, tuple.Tuple{"u", 1700}), from: 300, n: 1400},
-			{list: kv.List(nil, actor.Borrowed()), n: all, borrowed: true},
-			{list: kv.List(nil, actor.Borrowed(), actor.KeysOnly()), n: all, keys: true, borrowed: true},
-			{list: kv.List(nil, actor.Limit(1)), n: 1},
-			{list: kv.List(nil, actor.Limit(513)), n: 513},
-			{list: kv.List(nil, actor.Limit(all)), n: all},
-			{list: kv.List(nil, actor.Limit(all+1)), n: all},
+			{list: kv.List(nil), last: n - 1},
+			{list: kv.List(tuple.Tuple{"u"}, actor.KeysOnly()), last: n - 1, keys: true},
+			{list: kv.List(nil, actor.Reverse()), first: n - 1},
+			{list: kv.List(nil, actor.Reverse(), actor.Limit(1500)), first: n - 1, last: n - 1500},
+			{list: kv.Range(tuple.Tuple{"u", 300}, tuple.Tuple{"u", 1700}), first: 300, last: 1699},
+			{list: kv.List(nil, actor.Borrowed()), last: n - 1, borrowed: true},
+			{list: kv.List(nil, actor.Borrowed(), actor.KeysOnly()), last: n - 1, keys: true, borrowed: true},
+			{list: kv.List(nil, actor.Limit(1))},
+			{list: kv.List(nil, actor.Limit(513)), last: 512},
+			{list: kv.List(nil, actor.Limit(n)), last: n - 1},
+			{list: kv.List(nil, actor.Limit(n+1)), last: n - 1},
 		} {
+			step := int64(1)
+			if c.last < c.first {
+				step = -1
+			}
 			for range 2 { // a listing can be ranged over again
 				var kept []actor.Entry
-				step := func(n int) int {
-					if c.down {
-						return c.from - n
-					}
-					return c.from + n
-				}
+				different := map[string]bool{}
 				for e, err := range c.list {
-					if err != nil {
-						t.Error(err)
-					}
-					check("the listing", &e, step(len(kept)), c.keys)
+					check(t, err)
+					same("the listing", &e, c.first+step*int64(len(kept)), c.keys)
 					kept = append(kept, e)
 				}
-				if len(kept) != c.n {
-					t.Errorf("%+v: %d entries", c, len(kept))
-				}
-				if c.borrowed {
-					different := map[string]bool{}
-					for _, e := range kept {
-						different[string(e.Key)] = true
+				for i := range kept {
+					if different[string(kept[i].Key)] = true; !c.borrowed {
+						same("what is kept", &kept[i], c.first+step*int64(i), c.keys)
 					}
-					if len(different) == len(kept) {
-						t.Error("no memory was used again")
-					}
-					continue
 				}
-				for n := range kept {
-					check("what is kept", &kept[n], step(n), c.keys)
-				}
+				errorIf(t, int64(len(kept)-1) != step*(c.last-c.first), "%+v: %d entries", c, len(kept))
+				errorIf(t, c.borrowed && len(different) == len(kept), "no memory was used again")
 			}
 		}
 	}
-	inTurns(t, func(ctx *actor.Context) {
-		for i := range all {
+	inTurns(t, nil, func(ctx *actor.Context) {
+		for i := range int64(n) {
 			var opts []actor.PutOption
 			if i%3 == 0 {
 				opts = append(opts, actor.TTL(time.Hour))
 			}
-			if err := ctx.KV().Put(tuple.Tuple{"u", i, []byte{0, 1}}, value(i), opts...); err != nil {
-				t.Error(err)
-			}
+			check(t, ctx.KV().Put(key(i), value(i), opts...))
 		}
-		walk(ctx.KV().ReadKV)
-	}, func(ctx *actor.Context) { walk(ctx.KV().ReadKV) }, func(ctx *actor.Context) {
-		kv := ctx.KV()
+		walk(ctx)
+	}, walk, func(ctx *actor.Context) {
 		// What the loop removes behind it and before it: each entry is seen at most once.
 		var seen []int64
-		for e, err := range kv.List(nil) {
-			key, kerr := e.Key.Unpack()
-			if err != nil || kerr != nil {
-				t.Error(err, kerr)
-			}
-			seen = append(seen, key[1].(int64))
-			for _, i := range []int64{key[1].(int64), 1999 - key[1].(int64)} {
-				if _, err := kv.Delete(tuple.Tuple{"u", i, []byte{0, 1}}); err != nil {
-					t.Error(err)
-				}
-			}
+		for e, err := range ctx.KV().List(nil) {
+			parts, kerr := e.Key.Unpack()
+			i := parts[1].(int64)
+			seen = append(seen, i)
+			check(t, err, kerr, second(ctx.KV().Delete(key(i))), second(ctx.KV().Delete(key(n-1-i))))
 		}
-		if !slices.IsSorted(seen) || len(slices.Compact(slices.Clone(seen))) != len(seen) || len(seen) < all/2 {
-			t.Errorf("%d entries were seen", len(seen))
-		}
+		once := slices.IsSorted(seen) && len(slices.Compact(slices.Clone(seen))) == len(seen)
+		errorIf(t, !once || len(seen) < n/2, "%d entries were seen", len(seen))
 	})
 }
 
-// inTurns runs functions in turns of one actor, one after the other.
-func inTurns(t *testing.T, turns ...func(*actor.Context)) {
+func TestSelectionsOfTheStore(t *testing.T) {
+	inTurns(t, nil, func(ctx *actor.Context) {
+		kv := ctx.KV()
+		for i := range 300 {
+			check(t, kv.Put(tuple.Tuple{"u", i}, []byte{byte(i)}))
+		}
+		check(t, kv.Put(tuple.Tuple{"v"}, nil))
+		for name, c := range map[string]struct {
+			list iter.Seq2[actor.Entry, error]
+			want int
+		}{
+			"all": {kv.List(nil), 301}, "prefix": {kv.List(tuple.Tuple{"u"}), 300}, "one": {kv.List(tuple.Tuple{"u", 3}), 1},
+			"range": {kv.Range(tuple.Tuple{"u", 1}, tuple.Tuple{"u", 3}), 2}, "to": {kv.Range(nil, tuple.Tuple{"u", 298}, actor.Reverse()), 298},
+			"from": {kv.Range(tuple.Tuple{"u", 299}, nil), 2}, "none": {kv.Range(nil, tuple.Tuple{}), 0},
+		} {
+			got := len(all(t, c.list))
+			errorIf(t, got != c.want, "%s: %d entries, want %d", name, got, c.want)
+		}
+		n, err := kv.DeleteRange(tuple.Tuple{"u", 299}, nil)
+		errorIf(t, n != 2 || err != nil, "%d removed, %v", n, err)
+		wrong := third(kv.Get(tuple.Tuple{"u", struct{}{}}))
+		hasCode(t, "a key", wrong, actor.InvalidArgument, "key part 2: type has no tuple encoding")
+	})
+}
+
+// inTurns runs functions in turns of one actor, one after the other. Its type has the contracts that declare puts on it.
+func inTurns(t *testing.T, declare func(*actor.Type[counter]), turns ...func(*actor.Context)) {
+	t.Helper()
 	typ := actor.NewType[counter]("counter")
+	if declare != nil {
+		declare(typ)
+	}
 	do := actor.NewAction[int, actor.None](typ, "do")
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		for i := range turns {
-			if _, err := do.Call(t.Context(), typ.Ref(h, "a"), i); err != nil {
-				t.Error(err)
-			}
+			check(t, second(do.Call(t.Context(), typ.Ref(h, "a"), i)))
 		}
 	}, actor.Define(typ, actor.Spec[counter]{}, actor.On(do, func(_ *counter, ctx *actor.Context, i int) (none actor.None, err error) {
 		turns[i](ctx)

@@ -19,61 +19,41 @@ func TestMigrationsAreReadInTheOrderOfTheirFiles(t *testing.T) {
 		"schema/README":         {Data: []byte("no migration")},
 		"other/0003.sql":        {Data: []byte("CREATE TABLE other (x)")},
 	}
-	ms, err := actor.ReadMigrations(files, "schema/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []actor.Migration{
-		{Name: "0001_notes", SQL: "CREATE TABLE note (x)"}, {Name: "0002_tags", SQL: "CREATE TABLE tag (x)"}, {Name: "0010_late", SQL: "CREATE TABLE late (x)"},
-	}
-	if !slices.Equal(ms, want) {
-		t.Errorf("%q", ms)
-	}
-	if ms, err = actor.ReadMigrations(files, "*/*.sql"); err != nil || ms[2].Name != "0003" {
-		t.Errorf("of two folders: %q, %v", ms, err)
-	}
-	if _, err := actor.ReadMigrations(files, "nowhere/*.sql"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
-	if _, err := actor.ReadMigrations(files, "[.sql"); err == nil {
-		t.Error("a wrong pattern is accepted")
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("MustReadMigrations did not panic")
-		}
-	}()
+	ms, err := actor.ReadMigrations(files, "*/*.sql")
+	check(t, err)
+	errorIf(t, !slices.Equal(ms, []actor.Migration{
+		{Name: "0001_notes", SQL: "CREATE TABLE note (x)"}, {Name: "0002_tags", SQL: "CREATE TABLE tag (x)"},
+		{Name: "0003", SQL: "CREATE TABLE other (x)"}, {Name: "0010_late", SQL: "CREATE TABLE late (x)"},
+	}), "%q", ms)
+	_, err = actor.ReadMigrations(files, "nowhere/*.sql")
+	errorIf(t, !errors.Is(err, fs.ErrNotExist), "no file: %v", err)
+	_, err = actor.ReadMigrations(files, "[.sql")
+	errorIf(t, err == nil, "a wrong pattern is accepted")
+	defer func() { errorIf(t, recover() == nil, "MustReadMigrations did not panic") }()
 	actor.MustReadMigrations(files, "nowhere/*.sql")
 }
 
 func TestFaultsOfMigrations(t *testing.T) {
 	type empty struct{}
-	for _, c := range []struct {
-		name string
-		ms   []actor.Migration
-		want string // "" if there is nothing wrong
-	}{
-		{"none", nil, ""},
-		{"two", []actor.Migration{{Name: "1", SQL: "SELECT 1"}, {Name: "2", SQL: "SELECT 1"}}, ""},
-		{"no name", []actor.Migration{{SQL: "SELECT 1"}}, "Spec.Migrations[0]: has no name"},
-		{"a long name", []actor.Migration{{Name: strings.Repeat("x", 129), SQL: "SELECT 1"}}, "at most 128"},
-		{"twice", []actor.Migration{{Name: "1", SQL: "SELECT 1"}, {Name: "1", SQL: "SELECT 2"}}, `Spec.Migrations[1]: has the name "1", as Spec.Migrations[0] has`},
-		{"no SQL", []actor.Migration{{Name: "1", SQL: " \n"}}, "has no SQL"},
-		{"long SQL", []actor.Migration{{Name: "1", SQL: strings.Repeat(" ", 1_000_000) + "x"}}, "at most 1000000"},
-		{"no text", []actor.Migration{{Name: "1", SQL: "SELECT '\xff'"}}, "not UTF-8"},
-		{"a zero", []actor.Migration{{Name: "1", SQL: "SELECT '\x00'"}}, "not UTF-8"},
+	define := func(ms []actor.Migration) actor.Definition {
+		return actor.Define(actor.NewType[empty]("migrated"), actor.Spec[empty]{Migrations: ms, OpenSQL: true})
+	}
+	for want, ms := range map[string][]actor.Migration{
+		"Spec.Migrations[0]: has no name": {{SQL: "SELECT 1"}},
+		"at most 128":                     {{Name: strings.Repeat("x", 129), SQL: "SELECT 1"}},
+		`Spec.Migrations[1]: has the name "1", as Spec.Migrations[0] has`: {{Name: "1", SQL: "SELECT 1"}, {Name: "1", SQL: "SELECT 2"}},
+		"has no SQL":                      {{Name: "1", SQL: " \n"}},
+		"at most 1000000":                 {{Name: "1", SQL: strings.Repeat(" ", 1_000_000) + "x"}},
+		"SQL that is not UTF-8":           {{Name: "1", SQL: "SELECT '\xff'"}},
+		`("1") has SQL that is not UTF-8`: {{Name: "1", SQL: "SELECT '\x00'"}},
 	} {
-		typ := actor.NewType[empty]("migrated")
-		err := actor.Define(typ, actor.Spec[empty]{Migrations: c.ms, OpenSQL: true}).Validate()
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		err := define(ms).Validate()
+		errorIf(t, err == nil || !strings.Contains(err.Error(), want), "%v, want %q", err, want)
 	}
-	typ := actor.NewType[empty]("migrated")
-	ms := []actor.Migration{{Name: "1", SQL: "SELECT 1"}}
-	b := actor.Define(typ, actor.Spec[empty]{Migrations: ms, OpenSQL: true}).Behavior()
+	ms := []actor.Migration{{Name: "1", SQL: "SELECT 1"}, {Name: "2", SQL: "SELECT 1"}}
+	d := define(ms)
+	check(t, d.Validate())
 	ms[0].Name = "changed later"
-	if len(b.Migrations) != 1 || b.Migrations[0].Name != "1" || !b.OpenSQL {
-		t.Errorf("%+v", b)
-	}
+	b := d.Behavior()
+	errorIf(t, len(b.Migrations) != 2 || b.Migrations[0].Name != "1" || !b.OpenSQL, "%+v", b)
 }

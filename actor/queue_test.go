@@ -44,18 +44,13 @@ func (r *rig) receive(lock time.Duration) *delivery {
 func (r *rig) mailHolds(want ...string) {
 	r.Helper()
 	var got []string
-	for m, err := range r.mail.Of(r.ref).Peek(r.Context()) {
+	for _, m := range all(r, r.mail.Of(r.ref).Peek(r.Context())) {
 		got = append(got, fmt.Sprintf("%s %s %d", m.Body.Name, m.State, m.Attempts))
-		if err != nil {
-			r.Error(err)
-		}
 	}
-	for m := range r.mail.Of(r.ref).DeadLetters().List(r.Context()) {
+	for _, m := range all(r, r.mail.Of(r.ref).DeadLetters().List(r.Context())) {
 		got = append(got, fmt.Sprintf("%s %s %d %s", m.Body.Name, m.State, m.Attempts, m.Error))
 	}
-	if !slices.Equal(got, want) {
-		r.Errorf("the queue holds %q, want %q", got, want)
-	}
+	errorIf(r, !slices.Equal(got, want), "the queue holds %q, want %q", got, want)
 }
 
 func TestHandlerSeesItsMessage(t *testing.T) {
@@ -63,9 +58,7 @@ func TestHandlerSeesItsMessage(t *testing.T) {
 		var sent time.Time
 		r.handle = func(s *desk, ctx *actor.Context, j job) error {
 			m := ctx.Message()
-			if m.ID == 0 || m.Queue != "jobs" || m.Attempt != 1 || !m.Sent.Equal(sent) || m.WantReply {
-				t.Errorf("message: %+v", m)
-			}
+			errorIf(r, m.ID == 0 || m.Queue != "jobs" || m.Attempt != 1 || !m.Sent.Equal(sent) || m.WantReply, "message: %+v", m)
 			s.logf("%s %d %s", j.Name, m.Priority, m.DedupID)
 			return nil
 		}
@@ -73,22 +66,12 @@ func TestHandlerSeesItsMessage(t *testing.T) {
 			sent = ctx.Now()
 			first, err := r.jobs.Put(ctx, job{Name: "low"}, actor.DedupID("x"))
 			again, err2 := r.jobs.Put(ctx, job{Name: "twice"}, actor.DedupID("x"))
-			if err != nil || err2 != nil || first.ID == 0 || again != (handle.Sent{ID: first.ID, Duplicate: true}) {
-				t.Errorf("put: %v %v %v %v", first, again, err, err2)
-			}
-			if sent, err := r.jobs.PutAll(ctx, []job{{Name: "b"}, {Name: "c"}}, actor.Priority(5)); err != nil || len(sent) != 2 {
-				t.Errorf("put all: %v %v", sent, err)
-			}
-			if none, err := r.jobs.PutAll(ctx, nil); none != nil || err != nil {
-				t.Errorf("put none: %v %v", none, err)
-			}
-			if stats, err := r.jobs.Stats(ctx); err != nil || stats.Pending != 3 {
-				t.Errorf("stats: %+v %v", stats, err)
-			}
-			if m := ctx.Message(); m != (actor.Message{}) {
-				t.Errorf("an action handles %v", m)
-			}
-			return nil
+			errorIf(r, first.ID == 0 || again != (handle.Sent{ID: first.ID, Duplicate: true}), "put: %v %v", first, again)
+			both, err3 := r.jobs.PutAll(ctx, []job{{Name: "b"}, {Name: "c"}}, actor.Priority(5))
+			none, err4 := r.jobs.PutAll(ctx, nil)
+			errorIf(r, len(both) != 2 || none != nil, "put all: %v, %v", both, none)
+			errorIf(r, ctx.Message() != actor.Message{}, "an action handles %v", ctx.Message())
+			return errors.Join(err, err2, err3, err4)
 		})
 		r.logged("b 5 ", "c 5 ", "low 0 x")
 	})
@@ -142,34 +125,23 @@ func TestMessageOptionsReachTheQueueFromAllSides(t *testing.T) {
 			}
 		}
 		nobody := r.jobs.Of(r.typ.Ref(r.node, "nobody"))
-		if _, err := nobody.Send(r.Context(), job{}, actor.Existing()); actor.CodeOf(err) != actor.NotFound {
-			t.Errorf("Existing: %v", err)
-		}
-		if _, err := nobody.Send(r.Context(), job{}, actor.KeysIfUndelivered(tuple.Tuple{"k", []byte("b")})); actor.CodeOf(err) != actor.InvalidArgument ||
-			!strings.Contains(err.Error(), "key part 2 ") {
-			t.Errorf("a key that requests cannot carry: %v", err)
-		}
+		hasCode(r, "Existing", second(nobody.Send(r.Context(), job{}, actor.Existing())), actor.NotFound)
+		key := actor.KeysIfUndelivered(tuple.Tuple{"k", []byte("b")}) // which requests cannot carry
+		hasCode(r, "a key", second(nobody.Send(r.Context(), job{}, key)), actor.InvalidArgument, "key part 2 ")
 	})
 }
 
 func TestSendAllIsOneCall(t *testing.T) {
 	onNode(t, func(r *rig) {
-		jobs := r.jobs.Of(r.ref)
-		sent, err := jobs.SendAll(r.Context(), []job{{Name: "x"}, {Name: "y"}})
-		if err != nil || len(sent) != 2 || sent[0].ID == sent[1].ID {
-			t.Errorf("%v %v", sent, err)
-		}
-		if sent, err := jobs.SendAll(r.Context(), nil); sent != nil || err != nil || len(r.node.Requests()) != 1 {
-			t.Errorf("none: %v %v, %d calls", sent, err, len(r.node.Requests()))
-		}
-		if _, err := jobs.Send(r.Context(), job{Name: strings.Repeat("x", 2000)}); actor.CodeOf(err) != actor.TooLarge {
-			t.Error(err)
-		}
+		ctx, jobs := r.Context(), r.jobs.Of(r.ref)
+		sent, err := jobs.SendAll(ctx, []job{{Name: "x"}, {Name: "y"}})
+		errorIf(r, err != nil || len(sent) != 2 || sent[0].ID == sent[1].ID, "%v %v", sent, err)
+		sent, err = jobs.SendAll(ctx, nil)
+		errorIf(r, sent != nil || err != nil || len(r.node.Requests()) != 1, "none: %v %v", sent, err)
+		hasCode(r, "large", second(jobs.Send(ctx, job{Name: strings.Repeat("x", 2000)})), actor.TooLarge)
 		for about, output := range map[string]string{"no message": "\xa1\x68messages\x80", "nothing": ""} {
 			odd := r.typ.Ref(&replies{Reply: host.Reply{Output: []byte(output)}}, "a")
-			if _, err := r.jobs.Of(odd).Send(r.Context(), job{}); actor.CodeOf(err) != actor.Internal {
-				t.Errorf("an answer about %s: %v", about, err)
-			}
+			hasCode(r, "an answer about "+about, second(r.jobs.Of(odd).Send(ctx, job{})), actor.Internal)
 		}
 	})
 }
@@ -181,66 +153,41 @@ func TestQueueDeclaredAsAnyIsUsedByName(t *testing.T) {
 			"": "1 to 64 characters", "9": "a letter, then", "a b": "a letter, then", "cairn.x": "a letter, then", "*": "a letter, then",
 			strings.Repeat("x", 65): "1 to 64 characters", "jobs": `which is declared by itself`, "price": `queue "price", which is declared by itself`,
 		} {
-			_, err := r.any.Named(name).Of(r.ref).Send(ctx, "x")
-			if actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: %v", name, err)
-			}
+			hasCode(r, name, second(r.any.Named(name).Of(r.ref).Send(ctx, "x")), actor.InvalidArgument, want)
 		}
-		if _, err := r.any.Of(r.ref).Send(ctx, "x"); actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), "Named") {
-			t.Errorf("without a name: %v", err)
-		}
-		if _, err := r.jobs.Named("other").Of(r.ref).Send(ctx, job{}); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Errorf("a declared queue under another name: %v", err)
-		}
-		if _, err := r.jobs.Named("jobs").Of(r.ref).Send(ctx, job{Name: "own"}); err != nil {
-			t.Errorf("a declared queue under its own name: %v", err)
-		}
-		if _, err := r.any.Named("inbox").Of(r.ref).Send(ctx, "hello"); err != nil {
-			t.Error(err)
-		}
+		hasCode(r, "without a name", second(r.any.Of(r.ref).Send(ctx, "x")), actor.InvalidArgument, "Named")
+		hasCode(r, "another name", second(r.jobs.Named("other").Of(r.ref).Send(ctx, job{})), actor.InvalidArgument)
+		check(r, second(r.jobs.Named("jobs").Of(r.ref).Send(ctx, job{Name: "own"})), second(r.any.Named("inbox").Of(r.ref).Send(ctx, "hello")))
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error { return second(r.any.Named("outbox").Put(ctx, "world")) })
 		r.logged("jobs own", "inbox hello", "outbox world")
 	})
 }
 
-func TestReplyOfAnotherTypeIsAnError(t *testing.T) {
-	onNode(t, func(r *rig) {
-		typ := actor.NewType[desk]("desk")
-		texts := actor.NewRequestQueue[string, string](typ, "price", actor.QueueConfig{})
-		if _, err := texts.Of(typ.Ref(r.node, "a")).Ask(r.Context(), "chair"); actor.CodeOf(err) != actor.Internal {
-			t.Error(err)
-		}
-	})
-}
-
 func TestReplyOfAWorkerReachesTheCaller(t *testing.T) {
 	onNode(t, func(r *rig) {
+		quotes := r.quotes.Of(r.ref)
 		for _, cause := range []error{nil, errors.New("sold out")} {
 			done := make(chan error)
 			go func() {
-				got, err := r.quotes.Of(r.ref).Ask(r.Context(), "table")
-				if err == nil && got != 7 {
-					err = fmt.Errorf("the answer is %d", got)
-				}
+				got, err := quotes.Ask(r.Context(), "table")
+				errorIf(r, err == nil && got != 7, "the answer is %d", got)
 				done <- err
 			}()
-			got, err := r.quotes.Of(r.ref).Receive(r.Context(), handle.ReceiveConfig{Wait: time.Minute, Lock: 2 * time.Minute})
+			got, err := quotes.Receive(r.Context(), handle.ReceiveConfig{Wait: time.Minute, Lock: 2 * time.Minute})
 			if err != nil || len(got) != 1 || !got[0].WantReply || got[0].Body != "table" {
 				t.Fatal(got, err)
 			}
 			time.Sleep(time.Minute + time.Second) // so that the caller asks again
 			if cause == nil {
-				err = got[0].Ack(r.Context(), 7)
+				check(r, got[0].Ack(r.Context(), 7), <-done)
 			} else {
-				err = got[0].Nack(r.Context(), cause)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			if err := <-done; (err == nil) != (cause == nil) || err != nil && !strings.Contains(err.Error(), "sold out") {
-				t.Error(err)
+				check(r, got[0].Nack(r.Context(), cause))
+				hasCode(r, "ask", <-done, actor.FailedPrecondition, "sold out")
 			}
 		}
+		typ := actor.NewType[desk]("desk")
+		texts := actor.NewRequestQueue[string, string](typ, "price", actor.QueueConfig{})
+		hasCode(r, "a reply of another type", second(texts.Of(typ.Ref(r.node, "a")).Ask(r.Context(), "chair")), actor.Internal)
 	})
 }
 
@@ -255,29 +202,21 @@ func TestAskSurvivesErrorsThatPass(t *testing.T) {
 			return nil
 		}
 		got, err := r.price.Of(r.ref).Ask(r.Context(), "chair")
-		if sends := called[host.QueueSendInput](r, host.QueueSend); err != nil || got != 5 || len(sends) != 1 || fail != 0 {
-			t.Errorf("%d, %v, %d sends", got, err, len(sends))
-		}
+		sends := called[host.QueueSendInput](r, host.QueueSend)
+		errorIf(r, err != nil || got != 5 || len(sends) != 1 || fail != 0, "%d, %v, %d sends", got, err, len(sends))
 		r.refusing(host.Errorf(host.NotFound, "no reply is kept"), host.QueueResult)
-		if _, err := r.price.Of(r.ref).Ask(r.Context(), "chair"); actor.CodeOf(err) != actor.NotFound {
-			t.Error(err)
-		}
-	})
-}
+		hasCode(r, "no reply", second(r.price.Of(r.ref).Ask(r.Context(), "chair")), actor.NotFound)
+		r.refusing(nil)
 
-func TestAskThatTimesOutLeavesItsMessageInTheQueue(t *testing.T) {
-	onNode(t, func(r *rig) {
 		ctx, cancel := context.WithTimeout(r.Context(), 90*time.Second)
 		defer cancel()
 		start := time.Now()
-		_, err := r.quotes.Of(r.ref).Ask(ctx, "table")
-		var e *actor.Error
-		if !errors.As(err, &e) || e.Code != actor.DeadlineExceeded || e.Metadata["message"] != "1" || time.Since(start) != 90*time.Second {
-			t.Errorf("%v after %s", err, time.Since(start))
-		}
-		if stats, err := r.quotes.Of(r.ref).Stats(r.Context()); err != nil || stats.Pending != 1 {
-			t.Errorf("%+v, %v", stats, err)
-		}
+		_, err = r.quotes.Of(r.ref).Ask(ctx, "table") // which no worker handles
+		hasCode(r, "too long", err, actor.DeadlineExceeded)
+		e, _ := errors.AsType[*actor.Error](err)
+		errorIf(r, e.Metadata["message"] != "3" || time.Since(start) != 90*time.Second, "%v after %s", e.Metadata, time.Since(start))
+		stats, err := r.quotes.Of(r.ref).Stats(r.Context())
+		errorIf(r, err != nil || stats.Pending != 1, "%+v, %v", stats, err)
 	})
 }
 
@@ -288,39 +227,11 @@ func TestAskInATurnIsRefusedBeforeItSends(t *testing.T) {
 				context.Context
 				actor.Node
 			})
-			for _, err := range []error{
-				second(r.price.Of(r.typ.Ref(r.node, "b")).Ask(within, "x")), second(r.price.Of(r.typ.Ref(within, "b")).Ask(r.Context(), "x")),
-			} {
-				if actor.CodeOf(err) != actor.InvalidArgument {
-					t.Error(err)
-				}
-			}
+			hasCode(r, "context", second(r.price.Of(r.typ.Ref(r.node, "b")).Ask(within, "x")), actor.InvalidArgument)
+			hasCode(r, "node", second(r.price.Of(r.typ.Ref(within, "b")).Ask(r.Context(), "x")), actor.InvalidArgument)
 			return nil
 		})
-		if _, err := r.typ.Ref(r.node, "b").Lookup(r.Context()); actor.CodeOf(err) != actor.NotFound {
-			t.Error(err)
-		}
-	})
-}
-
-func TestSettledMessagesAreSettledForGood(t *testing.T) {
-	onNode(t, func(r *rig) {
-		ctx := r.Context()
-		r.send("x", "y")
-		x, y := r.receive(time.Minute), r.receive(time.Minute)
-		if err := errors.Join(x.Ack(ctx, actor.None{}), y.RetryAfter(ctx, time.Hour, errors.New("not now"))); err != nil {
-			t.Error(err)
-		}
-		r.mailHolds("y delayed 1")
-		for name, err := range map[string]error{"ack": x.Ack(ctx, actor.None{}), "nack": x.Nack(ctx, nil), "extend": x.Extend(ctx, time.Minute)} {
-			if actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "settled already") {
-				t.Errorf("%s after ack: %v", name, err)
-			}
-		}
-		time.Sleep(time.Hour)
-		if y := r.receive(time.Minute); y.Attempt != 2 {
-			t.Errorf("%+v", y)
-		}
+		hasCode(r, "lookup", second(r.typ.Ref(r.node, "b").Lookup(r.Context())), actor.NotFound)
 	})
 }
 
@@ -331,18 +242,22 @@ func TestLostLockIsAnError(t *testing.T) {
 			"nack":   func(m *delivery) error { return m.Nack(r.Context(), nil) },
 			"extend": func(m *delivery) error { return m.Extend(r.Context(), time.Minute) },
 		} {
-			r.send(name)
-			m := r.receive(time.Second)
+			r.send(name, "other")
+			lost, settled := r.receive(time.Second), r.receive(time.Minute)
 			time.Sleep(2 * time.Second)
 			for range 2 {
-				if err := use(m); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "lock") {
-					t.Errorf("%s: %v", name, err)
-				}
+				hasCode(r, name, use(lost), actor.FailedPrecondition, "lock")
 			}
-			if n, err := r.mail.Of(r.ref).Purge(r.Context()); n != 1 || err != nil {
-				t.Errorf("%d purged, %v", n, err)
-			}
+			check(r, settled.Ack(r.Context(), actor.None{}))
+			hasCode(r, name+" after ack", use(settled), actor.FailedPrecondition, "settled already")
+			n, err := r.mail.Of(r.ref).Purge(r.Context())
+			errorIf(r, n != 1 || err != nil, "%d purged, %v", n, err)
 		}
+		r.send("later")
+		check(r, r.receive(time.Minute).RetryAfter(r.Context(), time.Hour, errors.New("not now")))
+		r.mailHolds("later delayed 1")
+		time.Sleep(time.Hour)
+		errorIf(r, r.receive(time.Minute).Attempt != 2, "the attempts are miscounted")
 	})
 }
 
@@ -350,13 +265,10 @@ func TestReceiveWaitsAsLongAsItIsAskedTo(t *testing.T) {
 	onNode(t, func(r *rig) {
 		start := time.Now()
 		got, err := r.mail.Of(r.ref).Receive(r.Context(), handle.ReceiveConfig{Wait: 100 * time.Second})
-		if waited := time.Since(start); got != nil || err != nil || waited < 100*time.Second || waited > 101*time.Second {
-			t.Errorf("%v, %v after %s", got, err, waited)
-		}
+		waited := time.Since(start)
+		errorIf(r, got != nil || err != nil || waited < 100*time.Second || waited > 101*time.Second, "%v, %v after %s", got, err, waited)
 		for _, in := range called[host.QueueReceiveInput](r, host.QueueReceive) {
-			if in.WaitMS > 60_000 {
-				t.Errorf("one call waits for %d ms", in.WaitMS)
-			}
+			errorIf(r, in.WaitMS > 60_000, "one call waits for %d ms", in.WaitMS)
 		}
 	})
 }
@@ -372,26 +284,19 @@ func TestMessageThatDoesNotDecodeIsGivenBackAndHidesNoOther(t *testing.T) {
 		ctx := r.Context()
 		typ := actor.NewType[desk]("desk")
 		mail := actor.NewQueue[narrow](typ, "mail", actor.QueueConfig{Workers: true}).Of(typ.Ref(r.node, "a"))
-		if _, err := r.mail.Of(r.ref).SendAll(ctx, []job{{N: 1000}, {Name: "y"}}); err != nil {
-			t.Fatal(err)
-		}
+		check(r, second(r.mail.Of(r.ref).SendAll(ctx, []job{{N: 1000}, {Name: "y"}})))
 		var peeked []string
 		for l, err := range mail.Peek(ctx) {
 			peeked = append(peeked, fmt.Sprintf("%d %s %s", l.ID, l.Body.Name, actor.CodeOf(err)))
 		}
-		if want := []string{"1  internal", "2 y "}; !slices.Equal(peeked, want) {
-			t.Errorf("%q", peeked)
-		}
+		errorIf(r, !slices.Equal(peeked, []string{"1  internal", "2 y "}), "%q", peeked)
 		got, err := mail.Receive(ctx, handle.ReceiveConfig{Max: 2, Lock: time.Minute})
-		if err != nil || len(got) != 1 || got[0].Body.Name != "y" {
-			t.Fatal(got, err)
-		}
-		if nacks := called[host.QueueNackInput](r, host.QueueNack); len(nacks) != 1 || !strings.Contains(nacks[0].Error, "does not decode") {
-			t.Errorf("%+v", nacks)
-		}
-		if got, err := mail.Receive(ctx, handle.ReceiveConfig{Lock: time.Minute}); len(got) != 0 || actor.CodeOf(err) != actor.Internal {
-			t.Errorf("%v, %v", got, err)
-		}
+		errorIf(r, err != nil || len(got) != 1 || got[0].Body.Name != "y", "%v, %v", got, err)
+		nacks := called[host.QueueNackInput](r, host.QueueNack)
+		errorIf(r, len(nacks) != 1 || !strings.Contains(nacks[0].Error, "does not decode"), "%+v", nacks)
+		got, err = mail.Receive(ctx, handle.ReceiveConfig{Lock: time.Minute})
+		hasCode(r, "alone", err, actor.Internal)
+		errorIf(r, len(got) != 0, "received %v", got)
 	})
 }
 
@@ -399,13 +304,10 @@ func TestCauseIsCutBetweenCharacters(t *testing.T) {
 	onNode(t, func(r *rig) {
 		for i, text := range []string{strings.Repeat("x", 1024), strings.Repeat("x", 1023) + "é", strings.Repeat("é", 700), "a\xffb"} {
 			r.send("x")
-			if err := r.receive(time.Minute).GiveUp(r.Context(), errors.New(text)); err != nil {
-				t.Fatal(err)
-			}
+			check(r, r.receive(time.Minute).GiveUp(r.Context(), errors.New(text)))
 			cause := called[host.QueueNackInput](r, host.QueueNack)[i].Error
-			if len(cause) > 1024 || len(cause) < min(len(text), 1023) || !utf8.ValidString(cause) {
-				t.Errorf("%d bytes became %d: %q", len(text), len(cause), cause)
-			}
+			wrong := len(cause) > 1024 || len(cause) < min(len(text), 1023) || !utf8.ValidString(cause)
+			errorIf(r, wrong, "%d bytes became %d: %q", len(text), len(cause), cause)
 		}
 	})
 }
@@ -413,21 +315,15 @@ func TestCauseIsCutBetweenCharacters(t *testing.T) {
 func TestDeadLettersAreListedToTheLast(t *testing.T) {
 	onNode(t, func(r *rig) {
 		price := r.price.Of(r.ref)
-		if _, err := price.SendAll(r.Context(), make([]string, 150), actor.Backoff()); err != nil { // more than a page
-			t.Fatal(err)
-		}
+		check(r, second(price.SendAll(r.Context(), make([]string, 150), actor.Backoff()))) // more than a page
 		r.h.Settle()
-		listed := uint64(0)
-		for l, err := range price.DeadLetters().List(r.Context()) {
-			if listed++; err != nil || l.ID != listed || l.State != "dead" || l.Attempts != 1 || l.Error != "nothing has no price" || l.Died.IsZero() {
-				t.Fatalf("%+v, %v", l, err)
-			}
+		listed := all(r, price.DeadLetters().List(r.Context()))
+		for i, l := range listed {
+			wrong := l.ID != uint64(i+1) || l.State != "dead" || l.Attempts != 1 || l.Error != "nothing has no price" || l.Died.IsZero()
+			errorIf(r, wrong, "%+v", l)
 		}
-		if n, err := price.DeadLetters().Requeue(r.Context()); n != 0 || err != nil || listed != 150 {
-			t.Errorf("%d requeued, %v, %d listed", n, err, listed)
-		}
-		if err := first(r.price.Of(r.typ.Ref(r.node, "nobody")).DeadLetters().List(r.Context())); actor.CodeOf(err) != actor.NotFound {
-			t.Error(err)
-		}
+		n, err := price.DeadLetters().Requeue(r.Context())
+		errorIf(r, n != 0 || err != nil || len(listed) != 150, "%d requeued, %v, %d listed", n, err, len(listed))
+		hasCode(r, "nobody", first(r.price.Of(r.typ.Ref(r.node, "nobody")).DeadLetters().List(r.Context())), actor.NotFound)
 	})
 }

@@ -45,46 +45,33 @@ func TestTextThatIsNotUTF8IsRefusedInOutputsAndEvents(t *testing.T) {
 		return value, nil
 	})).Behavior()
 	const bad = "a\xffb"
-	try := func(as host.Codec) (string, error) {
-		out, err := b.New().Act(&stub{}, 0, as, nil, nil)
-		return string(out), err
-	}
-	for want, v := range map[string]profile{
-		"Name":         {Name: bad},
-		"Tags[1]":      {Tags: []string{"\ufffd", bad}},
-		`Meta["k"]`:    {Meta: map[string]string{"k": bad}},
-		"Meta.key \"a": {Meta: map[string]string{bad: ""}},
-		"Any[0]":       {Any: []any{bad}},
-		"Nick":         {Nick: nickname{bad}},
-		"Next.Name":    {Next: &profile{Name: bad}},
-		"Next.Tags[0]": {Next: &profile{Tags: []string{strings.Repeat("x", 100_000) + bad}}},
+	good := "\ufffd \\ufffd é 世"
+	for _, c := range []struct {
+		path string // "" is accepted
+		v    profile
+	}{
+		{"Name", profile{Name: bad}},
+		{"Tags[1]", profile{Tags: []string{"\ufffd", bad}}},
+		{`Meta["k"]`, profile{Meta: map[string]string{"k": bad}}},
+		{"Meta.key \"a", profile{Meta: map[string]string{bad: ""}}},
+		{"Any[0]", profile{Any: []any{bad}}},
+		{"Nick", profile{Nick: nickname{bad}}},
+		{"Next.Name", profile{Next: &profile{Name: bad}}},
+		{"Next.Tags[0]", profile{Next: &profile{Tags: []string{strings.Repeat("x", 100_000) + bad}}}},
+		// U+FFFD that the value has, its escape, bytes, and JSON that is made elsewhere.
+		{"", profile{Name: good, Tags: []string{good}, Meta: map[string]string{good: good}, Any: map[string]any{"k": good}, Nick: nickname{good}}},
+		{"", profile{Data: []byte(bad), Next: &profile{}}},
+		{"", profile{Raw: json.RawMessage(`"\ufffd"`)}},
 	} {
-		value = v
+		value = c.v
 		for _, as := range []host.Codec{host.JSON, host.CBOR} {
-			if want == "Nick" && as == host.CBOR {
+			if c.path == "Nick" && as == host.CBOR {
 				continue // there it is bytes
 			}
 			for _, emit = range []bool{false, true} {
-				_, err := try(as)
-				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "not valid UTF-8") {
-					t.Errorf("%s as %s, event %v: %v", want, as, emit, err)
-				}
-			}
-		}
-	}
-	// U+FFFD that the value has, its escape, bytes, and JSON that is made elsewhere pass.
-	good := "\ufffd \\ufffd é 世"
-	for _, v := range []profile{
-		{Name: good, Tags: []string{good}, Meta: map[string]string{good: good}, Any: map[string]any{"k": good}, Nick: nickname{good}},
-		{Data: []byte(bad), Next: &profile{}},
-		{Raw: json.RawMessage(`"\ufffd"`)},
-	} {
-		value = v
-		for _, as := range []host.Codec{host.JSON, host.CBOR} {
-			for _, emit = range []bool{false, true} {
-				if _, err := try(as); err != nil {
-					t.Errorf("%+v as %s, event %v: %v", v, as, emit, err)
-				}
+				_, err := b.New().Act(&stub{}, 0, as, nil, nil)
+				refused := err != nil && strings.Contains(err.Error(), c.path) && strings.Contains(err.Error(), "not valid UTF-8")
+				errorIf(t, refused != (c.path != "") || err != nil && !refused, "%s as %s, event %v: %v", c.path, as, emit, err)
 			}
 		}
 	}

@@ -27,34 +27,26 @@ func TestTurnsQueriesAndTasksSeeTheirActor(t *testing.T) {
 			Key() []string
 			ID() string
 			Log() *slog.Logger
-		}) {
-			seen = append(seen, fmt.Sprintf("%s %q %s %t", c.Type(), c.Key(), c.ID(), c.Log() != nil))
+		}, rest ...any) {
+			seen = append(seen, fmt.Sprint(c.Type(), c.Key(), c.ID(), c.Log() != nil, rest))
 		}
 		ref := r.typ.Ref(r.node, "a", "b")
 		r.script = func(s *desk, ctx *actor.Context) error {
 			s.logf("written")
-			if see(ctx); !ctx.Now().Equal(time.Now()) || !strings.HasPrefix(ctx.Traceparent(), trace[:36]) || ctx.Version() != 2 {
-				t.Errorf("now %s, trace %s, version %d", ctx.Now(), ctx.Traceparent(), ctx.Version())
-			}
+			see(ctx, strings.HasPrefix(ctx.Traceparent(), trace[:36]), ctx.Version(), ctx.Now().Equal(time.Now()))
 			return ctx.Go("t", func(task *actor.Task) error { see(task); return nil })
 		}
-		if out, err := r.do.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace)); err != nil || out != "out" {
-			t.Errorf("%q, %v", out, err)
-		}
+		out, err := r.do.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace))
+		errorIf(r, err != nil || out != "out", "%q, %v", out, err)
 		r.h.Settle()
 		r.read = func(ctx *actor.ReadContext) error {
-			if see(ctx); !strings.HasPrefix(ctx.Traceparent(), trace[:36]) || ctx.Version() != 2 {
-				t.Errorf("trace %s, version %d", ctx.Traceparent(), ctx.Version())
-			}
+			see(ctx, strings.HasPrefix(ctx.Traceparent(), trace[:36]), ctx.Version())
 			return nil
 		}
-		if _, err := r.log.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace)); err != nil {
-			t.Error(err)
-		}
-		want := `desk ["a" "b"] ` + r.h.Status("desk", "a", "b").ID + " true"
-		if !slices.Equal(seen, []string{want, want, want}) {
-			t.Errorf("%q, want %s", seen, want)
-		}
+		check(r, second(r.log.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace))))
+		id := r.h.Status("desk", "a", "b").ID
+		want := []string{"desk[a b]" + id + "true [true 2 true]", "desk[a b]" + id + "true []", "desk[a b]" + id + "true [true 2]"}
+		errorIf(r, !slices.Equal(seen, want), "%q, want %q", seen, want)
 	})
 }
 
@@ -68,17 +60,13 @@ func TestContextOfATurnIsAContext(t *testing.T) {
 			<-inner.Done() // as the caller is gone
 			return nil
 		}
-		if _, err := r.do.Call(ctx, r.ref, actor.None{}); err != nil && actor.CodeOf(err) != actor.Canceled {
-			t.Error(err)
+		if _, err := r.do.Call(ctx, r.ref, actor.None{}); err != nil {
+			hasCode(r, "call", err, actor.Canceled)
 		}
-		if err := r.act(&stub{}, func(ctx *actor.Context) error {
-			if v := ctx.Value("the turn's own"); v != "the turn's own" {
-				t.Errorf("value %v", v)
-			}
+		check(r, r.act(&stub{}, func(ctx *actor.Context) error {
+			errorIf(r, ctx.Value("the turn's own") != "the turn's own", "the turn's value is missing")
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		}))
 	})
 }
 
@@ -188,119 +176,70 @@ func TestMistakesAreErrorsAndFailTheTurnEvenIfIgnored(t *testing.T) {
 	}
 }
 
-func TestMessagesOfATurnAreSentIfItSucceeds(t *testing.T) {
-	onNode(t, func(r *rig) {
-		b := r.typ.Ref(r.node, "b")
-		after := errors.New("after all")
-		for _, err := range []error{after, nil} {
-			if got := r.turn(func(_ *desk, ctx *actor.Context) error {
-				r.note.Send(ctx, r.typ.Ref(ctx, "b"), "hello")
-				r.jobs.Put(ctx, job{Name: "own"})
-				r.jobs.Post(ctx, r.typ.Ref(ctx, "b"), job{Name: "posted"})
-				return err
-			}); err != nil && !errors.Is(got, err) || err == nil && got != nil {
-				t.Error(got)
-			}
-			r.h.Settle()
-			if _, err2 := b.Lookup(r.Context()); (err2 == nil) != (err == nil) {
-				t.Errorf("after %v: %v", err, err2)
-			}
-		}
-		r.logged("jobs own")
-		r.ref = b
-		r.logged("hello", "jobs posted")
-	})
-}
-
 func TestAlarmsReplaceCancelAndTellTheirInstance(t *testing.T) {
 	onNode(t, func(r *rig) {
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
 			r.bell.After(ctx, time.Hour, form{Name: "late"})
 			r.bell.After(ctx, time.Minute, form{Name: "soon"})
 			r.bell.Named("x").At(ctx, ctx.Now().Add(time.Minute), form{Name: "named"})
-			r.bell.Named("y").At(ctx, ctx.Now(), form{Name: "never"})
 			armed, err := r.bell.List(ctx)
-			if err != nil || len(armed) != 3 || armed[0].Payload.Name != "soon" || armed[1].Instance != "x" {
-				t.Errorf("armed: %v, %v", armed, err)
-			}
-			was, err := r.bell.Named("y").Cancel(ctx)
-			again, err2 := r.bell.Named("y").Cancel(ctx)
-			if !was || again || err != nil || err2 != nil {
-				t.Errorf("cancel: %t %t %v %v", was, again, err, err2)
-			}
-			if _, ok, err := r.bell.Named("y").Get(ctx); ok || err != nil {
-				t.Errorf("get of a cancelled alarm: %t, %v", ok, err)
-			}
-			one, ok, err := r.bell.Get(ctx)
-			if !ok || err != nil || one.Payload.Name != "soon" || !one.Due.Equal(ctx.Now().Add(time.Minute)) {
-				t.Errorf("get: %v, %v", one, err)
-			}
-			return nil
+			errorIf(r, len(armed) != 2 || armed[0].Payload.Name != "soon" || armed[1].Instance != "x", "%v", armed)
+			was, err2 := r.bell.Named("y").Cancel(ctx)
+			_, ok, err3 := r.bell.Named("y").Get(ctx)
+			errorIf(r, was || ok, "there is an alarm that was not set: %t, %t", was, ok)
+			return errors.Join(err, err2, err3)
 		})
 		time.Sleep(2 * time.Hour)
 		r.logged(`bell "" soon`, `bell "x" named`)
 	})
 }
 
-func TestEventsAreJSON(t *testing.T) {
-	onNode(t, func(r *rig) {
-		client, _ := r.client("x", "said", "nothing")
-		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			r.said.Emit(ctx, "<one>")
-			r.nothing.Emit(ctx, actor.None{})
-			return nil
-		})
-		r.gets(client, `said "<one>"`, `nothing null`)
-		if v, err := r.said.Decode([]byte(`"<one>"`)); err != nil || v != "<one>" {
-			t.Errorf("%q, %v", v, err)
-		}
-		if _, err := r.said.Decode([]byte(`1`)); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Error(err)
-		}
-	})
+// pages is a node whose list has two pages, each of which leaves the same actors out.
+type pages struct{ actor.Node }
+
+func (pages) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
+	page := host.ListPage{Actors: []host.Status{{Key: []string{"page" + q.Cursor}}}}
+	for i := range 12 {
+		page.Uncertain = append(page.Uncertain, host.Address{Type: "desk", Key: []string{fmt.Sprint(i)}})
+	}
+	if q.Cursor == "" {
+		page.Cursor = "2"
+	}
+	return page, nil
 }
 
 func TestAllActorsAreListed(t *testing.T) {
-	onNode(t, func(r *rig) {
-		for i := range 102 { // more than a page
-			if err := r.typ.Ref(r.node, "eu", fmt.Sprintf("%03d", i)).Create(r.Context()); err != nil {
-				t.Fatal(err)
-			}
+	d := newDesks("desk")
+	var keys []string
+	var errs [2]error
+	for s, err := range d.typ.List(t.Context(), pages{}) {
+		keys, errs[0] = append(keys, s.Key...), err
+	}
+	for ref, err := range d.typ.Find(t.Context(), pages{}, handle.FindQuery{}) {
+		if errs[1] = err; err == nil {
+			keys = append(keys, ref.Key()...)
 		}
-		if err := r.typ.Ref(r.node, "us").Create(r.Context()); err != nil {
-			t.Error(err)
-		}
-		listed := 0
-		for s, err := range r.typ.List(r.Context(), r.node, "eu") {
-			if err != nil || s.Type != "desk" || s.Key[1] != fmt.Sprintf("%03d", listed) {
-				t.Fatalf("%+v, %v", s, err)
-			}
-			listed++
-		}
-		if listed != 102 {
-			t.Errorf("%d actors are listed", listed)
-		}
-	})
+	}
+	errorIf(t, !slices.Equal(keys, []string{"page", "page2", "page", "page2"}), "%q", keys)
+	for _, err := range errs {
+		hasCode(t, "the end", err, actor.Unavailable, `: 12 with the keys ["0"]`)
+	}
 }
 
 func TestOptionsOfACallReachTheNode(t *testing.T) {
 	onNode(t, func(r *rig) {
 		ctx := r.Context()
 		key, trace, existing := actor.IdempotencyKey("k"), actor.Traceparent("tp"), actor.Existing()
-		for name, err := range map[string]error{
-			"create": r.ref.Create(ctx, key, trace), "open": r.open.Call(ctx, r.typ.Ref(r.node, "b"), "it", key, trace),
-			"action": second(r.note.Call(ctx, r.ref, "x", actor.IdempotencyKey("l"), trace, existing)),
-			"query":  second(r.log.Call(ctx, r.ref, actor.None{}, trace, existing)),
-		} {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+		check(r, r.ref.Create(ctx, key, trace), r.open.Call(ctx, r.typ.Ref(r.node, "b"), "it", key, trace),
+			second(r.note.Call(ctx, r.ref, "x", actor.IdempotencyKey("l"), trace, existing)),
+			second(r.log.Call(ctx, r.ref, actor.None{}, trace, existing)))
 		for _, q := range r.node.Requests() {
 			creates := q.Method == "" || q.Method == "create"
-			if q.Create != creates || q.Existing == creates || (q.IdempotencyKey == "") != (q.Method == "log") || q.Traceparent != "tp" {
-				t.Errorf("%+v", q)
-			}
+			wrong := q.Create != creates || q.Existing == creates || (q.IdempotencyKey == "") != (q.Method == "log") || q.Traceparent != "tp"
+			errorIf(r, wrong, "%+v", q)
+		}
+		for s, err := range r.typ.List(ctx, r.node, "a") {
+			errorIf(r, err != nil || s.Type != "desk" || s.Key[0] != "a", "%+v, %v", s, err)
 		}
 	})
 }
@@ -310,19 +249,15 @@ func TestRefWithoutANodeIsAnErrorNotAPanic(t *testing.T) {
 	d := newDesks("desk")
 	var zero actor.Ref[desk]
 	for _, ref := range []actor.Ref[desk]{zero, d.typ.Ref(nil, "a")} {
-		for i, err := range []error{
+		for _, err := range []error{
 			second(d.note.Call(ctx, ref, "")), second(d.log.Call(ctx, ref, actor.None{})), second(ref.Lookup(ctx)), ref.Create(ctx), ref.Destroy(ctx),
 			d.open.Call(ctx, ref, ""), second(d.mail.Of(ref).Receive(ctx, handle.ReceiveConfig{})), first(d.clients.Of(ref).List(ctx)),
 			first(d.typ.List(ctx, nil)),
 		} {
-			if actor.CodeOf(err) != actor.InvalidArgument {
-				t.Errorf("%d: %v", i, err)
-			}
+			hasCode(t, "without a node", err, actor.InvalidArgument)
 		}
 	}
-	if zero.Type() != "" || zero.Key() != nil {
-		t.Error("a zero Ref names something")
-	}
+	errorIf(t, zero.Type() != "" || zero.Key() != nil, "a zero Ref names something")
 }
 
 func TestUnknownNumbersAndForeignValuesAreRefused(t *testing.T) {
@@ -330,9 +265,7 @@ func TestUnknownNumbersAndForeignValuesAreRefused(t *testing.T) {
 	b := d.definition().Behavior()
 	i, turn := b.New(), &stub{}
 	state, err := b.Decode(0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const query, workers = 1, 2
 	for _, number := range []int{-1, 99} {
 		for name, err := range map[string]error{
@@ -346,40 +279,16 @@ func TestUnknownNumbersAndForeignValuesAreRefused(t *testing.T) {
 			"no query": second(b.Query(turn, 0, state, host.CBOR, nil, nil)),
 			"workers":  second(i.Message(turn, workers, &host.Received{}, nil)),
 		} {
-			if actor.CodeOf(err) != actor.UnknownMethod {
-				t.Errorf("%s %d: %v", name, number, err)
-			}
+			hasCode(t, name, err, actor.UnknownMethod)
 		}
 	}
 	out, err := i.Message(turn, 0, &host.Received{Body: []byte("\x01")}, []byte("kept"))
-	if string(out) != "kept" {
-		t.Errorf("%q", out)
-	}
+	errorIf(t, string(out) != "kept", "%q", out)
 	for name, err := range map[string]error{
 		"state": second(b.Query(turn, query, 1, host.CBOR, nil, nil)), "body": err,
 		"alarm": i.Alarm(turn, 0, "", []byte("\x61x")), "payload": i.Schedule(turn, 0, &host.Tick{}, []byte("\x61x")),
 	} {
-		if actor.CodeOf(err) != actor.Internal {
-			t.Errorf("%s of another type: %v", name, err)
-		}
-	}
-}
-
-func TestQueryCannotChangeTheState(t *testing.T) {
-	typ := actor.NewType[counter]("counter")
-	grab := actor.NewQuery[actor.None, int](typ, "grab")
-	b := actor.Define(typ, actor.Spec[counter]{}, actor.OnQuery(grab, func(s counter, _ *actor.ReadContext, _ actor.None) (int, error) {
-		s.N++
-		return s.N, nil
-	})).Behavior()
-	state, err := b.Decode(0, nil)
-	if err != nil || !b.SharedState {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if out, err := b.Query(&stub{}, 0, state, host.JSON, nil, nil); err != nil || string(out) != "1" {
-			t.Errorf("%s, %v", out, err)
-		}
+		hasCode(t, name+" of another type", err, actor.Internal)
 	}
 }
 
@@ -389,26 +298,18 @@ func TestTasksEnterTurnsAppendAndCall(t *testing.T) {
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
 			return ctx.Go("import", func(task *actor.Task) error {
 				defer close(done)
-				if _, ok := task.Deadline(); ok || task.Err() != nil || task.Done() == nil || task.Value("k") != nil {
-					t.Error("the task is another context")
+				_, ok := task.Deadline()
+				errorIf(r, ok || task.Err() != nil || task.Done() == nil || task.Value("k") != nil, "the task is another context")
+				last, err := r.tokens.Append(task, "a", "b")
+				errorIf(r, err != nil || last != 2, "append: %d, %v", last, err)
+				b := r.typ.Ref(task, "b")
+				check(r, second(r.jobs.Of(b).Send(task, job{Name: "x"})))
+				for _, s := range all(r, r.typ.List(task, task)) {
+					errorIf(r, s.Type != "desk", "list: %v", s)
 				}
-				if last, err := r.tokens.Append(task, "a", "b"); err != nil || last != 2 {
-					t.Errorf("append: %d, %v", last, err)
-				}
-				if _, err := r.jobs.Of(r.typ.Ref(task, "b")).Send(task, job{Name: "x"}); err != nil {
-					t.Error(err)
-				}
-				for s, err := range r.typ.List(task, task) {
-					if err != nil || s.Type != "desk" {
-						t.Errorf("list: %v, %v", s, err)
-					}
-				}
-				if s, err := r.typ.Ref(task, "b").Lookup(task); err != nil || s.Type != "desk" {
-					t.Errorf("lookup: %v, %v", s, err)
-				}
-				if err := r.typ.Ref(task, "nobody").Destroy(task); actor.CodeOf(err) != actor.NotFound {
-					t.Error(err)
-				}
+				s, err := b.Lookup(task)
+				errorIf(r, err != nil || s.Type != "desk", "lookup: %v, %v", s, err)
+				hasCode(r, "destroy", r.typ.Ref(task, "nobody").Destroy(task), actor.NotFound)
 				return actor.Enter(task, func(s *desk, ctx *actor.Context) error {
 					s.logf("entered")
 					return second(r.jobs.Put(ctx, job{Name: "from the task"}))
@@ -427,26 +328,18 @@ func TestFailedEntryLeavesNothing(t *testing.T) {
 		own := actor.Errorf(actor.NotFound, "not after all")
 		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
 			return ctx.Go("t", func(task *actor.Task) error {
-				for name, c := range map[string]struct {
-					err  error
-					code actor.Code
-				}{
-					"its own error": {actor.Enter(task, func(s *desk, _ *actor.Context) error { s.logf("lost"); return own }), actor.NotFound},
-					"a mistake": {actor.Enter(task, func(s *desk, ctx *actor.Context) error {
-						s.logf("lost")
-						r.said.Emit(ctx, "lost")
-						r.said.EmitTo(ctx, "", "x")
-						return nil
-					}), actor.InvalidArgument},
-					"another state":  {actor.Enter(task, func(*counter, *actor.Context) error { return nil }), actor.Internal},
-					"no function":    {actor.Enter[desk](task, nil), actor.InvalidArgument},
-					"another type":   {second(other.tokens.Append(task, "x")), actor.Internal},
-					"without a name": {second(r.lines.Append(task, job{})), actor.InvalidArgument},
-				} {
-					if actor.CodeOf(c.err) != c.code {
-						t.Errorf("%s: %v", name, c.err)
-					}
-				}
+				lost := func(s *desk, _ *actor.Context) error { s.logf("lost"); return own }
+				hasCode(r, "its own error", actor.Enter(task, lost), actor.NotFound)
+				hasCode(r, "a mistake", actor.Enter(task, func(s *desk, ctx *actor.Context) error {
+					s.logf("lost")
+					r.said.Emit(ctx, "lost")
+					r.said.EmitTo(ctx, "", "x")
+					return nil
+				}), actor.InvalidArgument)
+				hasCode(r, "another state", actor.Enter(task, func(*counter, *actor.Context) error { return nil }), actor.Internal)
+				hasCode(r, "no function", actor.Enter[desk](task, nil), actor.InvalidArgument)
+				hasCode(r, "another type", second(other.tokens.Append(task, "x")), actor.Internal)
+				hasCode(r, "without a name", second(r.lines.Append(task, job{})), actor.InvalidArgument)
 				return nil
 			})
 		})

@@ -29,9 +29,7 @@ func working(t *testing.T, workers int, do func(context.Context, *delivery) erro
 		}()
 		f(r)
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Work: %v", err)
-		}
+		check(t, <-done)
 		for _, f := range then {
 			f(r)
 		}
@@ -46,27 +44,21 @@ func TestWorkersHandleEachMessageOnceAndNeverMoreThanTheyAre(t *testing.T) {
 		defer now.Add(-1)
 		time.Sleep(time.Second)
 		seen <- m.Body.Name
-		if m.Attempt != 1 {
-			t.Errorf("%s was received before a worker was free", m.Body.Name)
-		}
+		errorIf(t, m.Attempt != 1, "%s was received before a worker was free", m.Body.Name)
 		return nil
 	}, func(r *rig) {
-		var want, got []string
 		for i := range 10 {
-			want = append(want, fmt.Sprint(i))
-			r.send(want[i])
+			r.send(fmt.Sprint(i))
 		}
 		time.Sleep(time.Minute)
 		r.mailHolds()
-		if extended := called[host.QueueExtendInput](r, host.QueueExtend); len(extended) > 0 {
-			t.Error("a lock was extended without need")
-		}
+		errorIf(r, len(called[host.QueueExtendInput](r, host.QueueExtend)) > 0, "a lock was extended without need")
+		var got []string
 		for len(seen) > 0 {
 			got = append(got, <-seen)
 		}
-		if slices.Sort(got); !slices.Equal(got, want) || most.Load() != 3 {
-			t.Errorf("%v, up to %d at once", got, most.Load())
-		}
+		slices.Sort(got)
+		errorIf(r, strings.Join(got, "") != "0123456789" || most.Load() != 3, "%v, up to %d at once", got, most.Load())
 	})
 }
 
@@ -79,30 +71,33 @@ func TestLockIsExtendedWhileTheWorkerWorks(t *testing.T) {
 	}, func(r *rig) {
 		r.send("long")
 		time.Sleep(2 * time.Minute)
-		if r.mailHolds(); runs.Load() != 1 {
-			t.Errorf("%d runs", runs.Load())
-		}
+		r.mailHolds()
+		errorIf(r, runs.Load() != 1, "%d runs", runs.Load())
 	})
 }
 
 func TestFailedWorkIsTriedAgainAndBecomesADeadLetter(t *testing.T) {
 	working(t, 1, func(_ context.Context, m *delivery) error {
-		if m.Body.Name == "panics" {
+		switch m.Body.Name {
+		case "ends its goroutine": // which holds nothing
+			if m.Attempt == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		case "panics":
 			var none *job
 			none.N++
 		}
 		return errors.New("no luck")
 	}, func(r *rig) {
-		r.send("fails")
+		r.send("fails", "ends its goroutine")
 		time.Sleep(time.Minute)
 		r.mailHolds("fails dead 3 no luck")
 		r.send("panics")
 		time.Sleep(time.Minute)
-		for l := range r.mail.Of(r.ref).DeadLetters().List(r.Context()) {
-			if l.Body.Name == "panics" && (!strings.Contains(l.Error, "nil pointer") || !strings.Contains(l.Error, "work_test.go:")) {
-				t.Errorf("%+v", l)
-			}
-		}
+		dead := all(r, r.mail.Of(r.ref).DeadLetters().List(r.Context()))
+		text := dead[len(dead)-1].Error
+		errorIf(r, !strings.Contains(text, "nil pointer") || !strings.Contains(text, "work_test.go:"), "%s", text)
 	})
 }
 
@@ -113,9 +108,7 @@ func TestHandlerMaySettleByItself(t *testing.T) {
 				return err
 			}
 			time.Sleep(30 * time.Second)
-			if ctx.Err() != nil {
-				t.Errorf("the context of a message that is settled ended: %v", context.Cause(ctx))
-			}
+			errorIf(t, ctx.Err() != nil, "the context of a message that is settled ended: %v", context.Cause(ctx))
 			return errors.New("after the fact")
 		}
 		return m.GiveUp(ctx, errors.New("hopeless"))
@@ -144,15 +137,13 @@ func TestWorkGoesOnWhileTheNodeIsAway(t *testing.T) {
 		}
 		r.send("x", "y")
 		time.Sleep(time.Minute)
-		if r.mailHolds(); handled.Load() != 2 {
-			t.Errorf("handled %d times", handled.Load())
-		}
+		r.mailHolds()
+		errorIf(r, handled.Load() != 2, "handled %d times", handled.Load())
 		away.Store(true)
 		before := len(r.node.Requests())
 		time.Sleep(10 * time.Minute)
-		if tries := len(r.node.Requests()) - before; tries < 100 || tries > 400 {
-			t.Errorf("%d tries in 10 minutes", tries)
-		}
+		tries := len(r.node.Requests()) - before
+		errorIf(r, tries < 100 || tries > 400, "%d tries in 10 minutes", tries)
 		away.Store(false)
 	})
 }
@@ -172,17 +163,13 @@ func TestLostLockEndsTheHandlersContext(t *testing.T) {
 		r.refusing(host.Errorf(host.Unavailable, "cut off"), host.QueueExtend)
 		r.send("x")
 		time.Sleep(9 * time.Second)
-		if early := cause.Load(); early != nil {
-			t.Errorf("the lock was given up early: %v", early)
-		}
+		errorIf(r, cause.Load() != nil, "the lock was given up early")
 		time.Sleep(time.Minute)
+		r.mailHolds()
 		err, _ := cause.Load().(error)
-		if r.mailHolds(); runs.Load() != 2 || actor.CodeOf(err) != actor.Unavailable {
-			t.Errorf("%d runs, %v", runs.Load(), err)
-		}
-		if given := called[host.QueueNackInput](r, host.QueueNack); len(given) > 0 {
-			t.Error("a message was given back that was lost")
-		}
+		hasCode(r, "the cause", err, actor.Unavailable)
+		errorIf(r, runs.Load() != 2, "%d runs", runs.Load())
+		errorIf(r, len(called[host.QueueNackInput](r, host.QueueNack)) > 0, "a message was given back that was lost")
 	})
 }
 
@@ -212,123 +199,75 @@ func TestWorkThatEndsSettlesWhatRuns(t *testing.T) {
 	}
 }
 
-func TestHandlerThatEndsItsGoroutineHoldsNothing(t *testing.T) {
-	var runs atomic.Int32
-	working(t, 1, func(context.Context, *delivery) error {
-		if runs.Add(1) == 1 {
-			runtime.Goexit()
-		}
-		return nil
-	}, func(r *rig) {
-		r.send("x")
-		time.Sleep(time.Minute)
-		if r.mailHolds(); runs.Load() != 2 {
-			t.Errorf("%d runs", runs.Load())
-		}
-	})
-}
-
 func TestWorkReturnsWhatItCannotWorkAround(t *testing.T) {
+	f := func(context.Context, *delivery) (none actor.None, err error) { return none, nil }
 	for _, methods := range [][]string{{host.QueueReceive}, {host.QueueAck, host.QueueNack}} {
 		onNode(t, func(r *rig) {
 			r.refusing(host.Errorf(host.PermissionDenied, "not you"), methods...)
 			r.send("x")
-			err := r.mail.Of(r.ref).Work(r.Context(), handle.WorkConfig{Workers: 2}, func(context.Context, *delivery) (none actor.None, err error) { return })
-			if actor.CodeOf(err) != actor.PermissionDenied {
-				t.Errorf("%v: %v", methods, err)
-			}
+			err := r.mail.Of(r.ref).Work(r.Context(), handle.WorkConfig{Workers: 2}, f)
+			hasCode(r, fmt.Sprint(methods), err, actor.PermissionDenied)
 		})
 	}
+	d := newDesks("desk")
+	ctx, mail := t.Context(), d.mail.Of(d.typ.Ref(&replies{}, "a"))
+	hasCode(t, "no workers", mail.Work(ctx, handle.WorkConfig{Workers: -1}, f), actor.InvalidArgument)
+	hasCode(t, "no function", mail.Work(ctx, handle.WorkConfig{Workers: 1}, nil), actor.InvalidArgument)
+	hasCode(t, "no lock", mail.Work(ctx, handle.WorkConfig{Workers: 1, Lock: -1}, f), actor.InvalidArgument)
+	hasCode(t, "no actor", d.mail.Of(actor.Ref[desk]{}).Work(ctx, handle.WorkConfig{}, f), actor.InvalidArgument)
 }
 
 func TestReplyThatIsRefusedIsAFailureOfTheHandler(t *testing.T) {
 	onNode(t, func(r *rig) {
-		var fine atomic.Bool
-		r.node.Before = func(_ context.Context, _ string, q *host.Request) error {
-			if q.Method == host.QueueAck && !fine.Load() {
-				return host.Errorf(host.TooLarge, "the reply is too large")
-			}
-			return nil
-		}
+		r.refusing(host.Errorf(host.TooLarge, "the reply is too large"), host.QueueAck)
 		ctx, cancel := context.WithCancel(r.Context())
 		done := make(chan error)
 		quotes := r.quotes.Of(r.ref)
 		go func() {
-			done <- quotes.Work(ctx, handle.WorkConfig{Lock: time.Minute}, func(context.Context, *handle.Delivery[string, int]) (int, error) { return 1, nil })
+			one := func(context.Context, *handle.Delivery[string, int]) (int, error) { return 1, nil }
+			done <- quotes.Work(ctx, handle.WorkConfig{Lock: time.Minute}, one)
 		}()
-		if _, err := quotes.Ask(ctx, "x"); err == nil || !strings.Contains(err.Error(), "the reply is too large") {
-			t.Error(err)
-		}
-		fine.Store(true)
-		if got, err := quotes.Ask(ctx, "x"); err != nil || got != 1 {
-			t.Errorf("%d, %v", got, err)
-		}
+		_, err := quotes.Ask(ctx, "x")
+		errorIf(r, err == nil || !strings.Contains(err.Error(), "the reply is too large"), "%v", err)
+		synctest.Wait()
+		r.refusing(nil)
+		got, err := quotes.Ask(ctx, "x")
+		errorIf(r, err != nil || got != 1, "%d, %v", got, err)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		check(r, <-done)
 	})
-}
-
-func TestWorkRefusesWhatMakesNoSense(t *testing.T) {
-	d := newDesks("desk")
-	ctx, ref := t.Context(), d.typ.Ref(&replies{}, "a")
-	f := func(context.Context, *delivery) (none actor.None, err error) { return none, nil }
-	for name, err := range map[string]error{
-		"no workers":  d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: -1}, f),
-		"no function": d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1}, nil),
-		"no lock":     d.mail.Of(ref).Work(ctx, handle.WorkConfig{Workers: 1, Lock: -1}, f),
-		"no actor":    d.mail.Of(actor.Ref[desk]{}).Work(ctx, handle.WorkConfig{Workers: 1}, f),
-	} {
-		if actor.CodeOf(err) != actor.InvalidArgument {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 func TestWorkEndsWithItsActor(t *testing.T) {
 	for name, takes := range map[string]time.Duration{
 		"while it waits": 0, "when it settles": 2 * time.Second, "when it extends the lock": time.Hour, // of 10 s
 	} {
-		t.Run(name, func(t *testing.T) {
-			onNode(t, func(r *rig) {
-				if takes > 0 {
-					r.send("last")
+		onNode(t, func(r *rig) {
+			if takes > 0 {
+				r.send("last")
+			} else {
+				check(r, r.ref.Create(r.Context()))
+			}
+			done := make(chan error, 1)
+			go func() {
+				handles := func(ctx context.Context, _ *delivery) (none actor.None, err error) {
+					select {
+					case <-time.After(takes):
+					case <-ctx.Done():
+					}
+					return none, nil
 				}
-				done := make(chan error, 1)
-				go func() {
-					done <- r.mail.Of(r.ref).Work(r.Context(), handle.WorkConfig{}, func(ctx context.Context, m *delivery) (none actor.None, err error) {
-						select {
-						case <-time.After(takes):
-						case <-ctx.Done():
-						}
-						return none, nil
-					})
-				}()
-				time.Sleep(time.Second)
-				if err := r.ref.Destroy(r.Context()); takes > 0 && err != nil {
-					t.Fatal(err)
-				} else if takes == 0 { // Work has not created the actor
-					if actor.CodeOf(err) != actor.NotFound {
-						t.Fatal(err)
-					}
-					if err := r.ref.Create(r.Context()); err != nil {
-						t.Fatal(err)
-					}
-					if err := r.ref.Destroy(r.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				time.Sleep(time.Minute)
-				select {
-				case err := <-done:
-					if actor.CodeOf(err) != actor.Destroyed {
-						t.Errorf("Work: %v", err)
-					}
-				default:
-					t.Fatal("Work goes on")
-				}
-			})
+				done <- r.mail.Of(r.ref).Work(r.Context(), handle.WorkConfig{}, handles)
+			}()
+			time.Sleep(time.Second)
+			check(r, r.ref.Destroy(r.Context()))
+			time.Sleep(time.Minute)
+			select {
+			case err := <-done:
+				hasCode(r, name, err, actor.Destroyed)
+			default:
+				r.Fatal("Work goes on")
+			}
 		})
 	}
 }

@@ -114,9 +114,7 @@ func TestAStoredSpanOfAUserCostsWhatOneOfTheSDKDoes(t *testing.T) {
 	tracer := sdkTracer()
 	sdk := testing.AllocsPerRun(1000, func() { charge(context.Background(), tracer) })
 	ours := testing.AllocsPerRun(1000, userTurn(t))
-	if ours > sdk {
-		t.Errorf("a stored span of a user makes %v allocations, and one of the SDK %v", ours, sdk)
-	}
+	errorIf(t, ours > sdk, "a stored span of a user makes %v allocations, and one of the SDK %v", ours, sdk)
 }
 
 type discard struct{}
@@ -214,12 +212,8 @@ func TestSpansAreHalfOfOTLP(t *testing.T) {
 	}
 	flush(t, b, store, hour0+minute)
 	otlp, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: Protobuf(0, Group{Spans: spans})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ours, theirs := float64(store.size())/float64(len(spans)), float64(len(otlp))/float64(len(spans))
 	t.Logf("%.1f bytes a span, OTLP %.1f", ours, theirs)
-	if ours > theirs/2 {
-		t.Errorf("a span has %.1f bytes, and as OTLP %.1f", ours, theirs)
-	}
+	errorIf(t, ours > theirs/2, "a span has %.1f bytes, and as OTLP %.1f", ours, theirs)
 }

@@ -18,9 +18,7 @@ import (
 func read(t testing.TB, r Reader, q Query) Result {
 	t.Helper()
 	got, err := Read(context.Background(), r, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
@@ -49,22 +47,6 @@ func exact(t testing.TB, b *Buffer, r *rows) {
 	}
 }
 
-func TestSpansComeBack(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	for i := range 10 {
-		b.Add(made(i+1, hour0+int64(i)*second, hour0+int64(i)*second+second))
-	}
-	if b.Empty() {
-		t.Error("the buffer is empty")
-	}
-	flush(t, b, r, hour0+minute)
-	if !b.Empty() {
-		t.Error("the buffer is not empty")
-	}
-	wantNumbers(t, "all", read(t, r, Query{}).Spans, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-	exact(t, b, r)
-}
-
 // TestRestartKeepsChunksOfTheHour is defect 1 of the reference: its chunk numbers begin at 0 after a restart and replace
 // chunks.
 func TestRestartKeepsChunksOfTheHour(t *testing.T) {
@@ -80,27 +62,23 @@ func TestRestartKeepsChunksOfTheHour(t *testing.T) {
 
 // TestLostTotalsAreCountedAgain: chunks without their totals are neither replaced nor left out.
 func TestLostTotalsAreCountedAgain(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	b.Add(made(1, hour0, hour0+1))
-	flush(t, b, r, hour0+minute)
 	row := string(keyspace.TraceBucket.Append(nil, hour0/second))
-	old := r.m[row]
-	b.Add(made(2, hour0+2, hour0+3))
-	flush(t, b, r, hour0+minute)
-	for name, damage := range map[string]func(r *rows){
-		"old totals":     func(r *rows) { r.m[row] = old },
-		"no totals":      func(r *rows) { delete(r.m, row) },
-		"damaged totals": func(r *rows) { r.m[row] = []byte("?") },
+	for name, damage := range map[string]func(r *rows, old []byte){
+		"old totals":     func(r *rows, old []byte) { r.m[row] = old },
+		"no totals":      func(r *rows, _ []byte) { delete(r.m, row) },
+		"damaged totals": func(r *rows, _ []byte) { r.m[row] = []byte("?") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := r.clone()
-			damage(r)
-			b := NewBuffer(Options{Incarnation: 2})
-			b.Add(made(3, hour0+4, hour0+5))
-			flush(t, b, r, hour0+minute)
-			wantNumbers(t, name, read(t, r, Query{}).Spans, 1, 2, 3)
-			exact(t, b, r)
-		})
+		r := filled(t, made(1, hour0, hour0+1))
+		old := r.m[row]
+		b := NewBuffer(Options{Incarnation: 2})
+		b.Add(made(2, hour0+2, hour0+3))
+		flush(t, b, r, hour0+minute)
+		damage(r, old)
+		b = NewBuffer(Options{Incarnation: 3})
+		b.Add(made(3, hour0+4, hour0+5))
+		flush(t, b, r, hour0+minute)
+		wantNumbers(t, name, read(t, r, Query{}).Spans, 1, 2, 3)
+		exact(t, b, r)
 	}
 }
 
@@ -142,74 +120,68 @@ func TestAFailedDeleteIsTriedAgain(t *testing.T) {
 			b.Add(made(6, hour0+5*step, hour0+5*step+1))
 			flush(t, b, r, hour0+5*step+1)
 			exact(t, b, r)
-			if !failed || len(r.m) >= before {
-				t.Errorf("failed %v; the rows are %v", failed, r.keys())
-			}
+			errorIf(t, !failed || len(r.m) >= before, "failed %v; the rows are %v", failed, r.keys())
 		})
 	}
 }
 
-func TestOldestHoursGoWhenBytesAreTooMany(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxBytes: 10_000})
-	for i := range 20 {
-		at := hour0 + int64(i)*hour1
-		s := made(i+1, at, at+1)
-		s.Attributes = []Attribute{String("text", strings.Repeat("x", 2000))}
-		b.Add(s)
-		flush(t, b, r, at+minute)
-		exact(t, b, r)
-		if n := b.Bytes(); n > 10_000 {
-			t.Errorf("%d bytes after %d hours", n, i)
+// TestOldestSpansGoWhenBytesAreTooMany removes hours, and chunks of the last hour.
+func TestOldestSpansGoWhenBytesAreTooMany(t *testing.T) {
+	for name, step := range map[string]int64{"hours": hour1, "chunks of an hour": 1} {
+		r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxBytes: 50_000})
+		for i := range 100 {
+			at := hour0 + int64(i)*step
+			s := made(i+1, at, at+1)
+			s.Attributes = []Attribute{String("text", strings.Repeat("x", 2000))}
+			b.Add(s)
+			flush(t, b, r, at+minute)
+			exact(t, b, r)
+			if n := b.Bytes(); n > 50_000 {
+				t.Fatalf("%s: %d bytes after %d", name, n, i)
+			}
 		}
-	}
-	wantNumbers(t, "10,000 bytes", read(t, r, Query{}).Spans, 17, 18, 19, 20)
-}
-
-func TestOldestChunksOfALoadedHourGo(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1, MaxBytes: 100_000})
-	for i := range 200 {
-		s := made(i+1, hour0+int64(i), hour0+int64(i)+1)
-		s.Attributes = []Attribute{String("text", strings.Repeat("x", 2000))}
-		b.Add(s)
-		flush(t, b, r, hour0+minute)
-		exact(t, b, r)
-		if n := b.Bytes(); n > 100_000 {
-			t.Fatalf("%d bytes after %d chunks", n, i)
+		got := numbers(read(t, r, Query{}).Spans)
+		if len(got) < 15 || got[0] != 101-len(got) || got[len(got)-1] != 100 {
+			t.Errorf("%s: spans %v are left", name, got)
 		}
-	}
-	got := numbers(read(t, r, Query{}).Spans)
-	if len(got) < 30 || got[len(got)-1] != 200 {
-		t.Errorf("spans %v are left", got)
 	}
 }
 
-func TestAFailedWriteLosesItsChunkOnly(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	fault := errors.New("full")
-	n := 0
-	r.refuse = func(key []byte) error {
-		if n++; n == 2 {
-			return fault
+// TestAFailedFlushLosesItsChunkOnly: the second of three chunks is not written, or the rows cannot be read.
+func TestAFailedFlushLosesItsChunkOnly(t *testing.T) {
+	fault := errors.New("no disk")
+	puts := 0
+	for name, c := range map[string]struct {
+		r    *rows
+		lost uint64
+		left []int
+	}{
+		"write": {&rows{refuse: func([]byte) error {
+			if puts++; puts == 2 {
+				return fault
+			}
+			return nil
+		}}, 1, []int{1, 3, 4}},
+		"read": {&rows{reading: func() error { return fault }}, 3, []int{4}},
+	} {
+		r, b := c.r, NewBuffer(Options{Incarnation: 1})
+		r.m = map[string][]byte{}
+		for i := range int64(3) { // a chunk of each hour
+			b.Add(made(int(i)+1, hour0+i*hour1, hour0+i*hour1+1))
 		}
-		return nil
+		err := b.Flush(r, r, hour0+3*hour1)
+		b.Committed(nil)
+		if !errors.Is(err, fault) || b.Drops()[DropWrite] != c.lost || b.bytes != 0 {
+			t.Errorf("%s: Flush returned %v, drops %v, %d bytes are left", name, err, b.Drops(), b.bytes)
+		}
+		r.refuse, r.reading = nil, nil
+		b.Add(made(4, hour0+3*hour1, hour0+3*hour1+1))
+		flush(t, b, r, hour0+3*hour1+minute)
+		got := read(t, r, Query{})
+		wantNumbers(t, name, got.Spans, c.left...)
+		errorIf(t, got.Dropped != c.lost, "%s: %d spans are reported as dropped", name, got.Dropped)
+		exact(t, b, r)
 	}
-	for i := range 3 { // three hours, so three chunks in one flush
-		at := hour0 + int64(i)*hour1
-		b.Add(made(i+1, at, at+1))
-	}
-	err := b.Flush(r, r, hour0+3*hour1)
-	b.Committed(nil)
-	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 || b.bytes != 0 {
-		t.Errorf("Flush returned %v, drops %v, %d bytes are left", err, b.Drops(), b.bytes)
-	}
-	b.Add(made(4, hour0+3*hour1, hour0+3*hour1+1))
-	flush(t, b, r, hour0+3*hour1+minute)
-	got := read(t, r, Query{})
-	wantNumbers(t, "the rest", got.Spans, 1, 3, 4)
-	if got.Dropped != 1 {
-		t.Errorf("%d spans are reported as dropped", got.Dropped)
-	}
-	exact(t, b, r)
 }
 
 func TestAFailedCommitLosesItsChunksOnly(t *testing.T) {
@@ -227,26 +199,7 @@ func TestAFailedCommitLosesItsChunksOnly(t *testing.T) {
 	flush(t, b, r, hour0+minute)
 	wantNumbers(t, "later", read(t, r, Query{}).Spans, 1, 3)
 	exact(t, b, r)
-	if b.Drops()[DropWrite] != 1 {
-		t.Errorf("drops are %v", b.Drops())
-	}
-}
-
-func TestAFailedReadLosesNoLaterChunk(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	fault := errors.New("no disk")
-	r.reading = func() error { return fault }
-	b.Add(made(1, hour0, hour0+1))
-	err := b.Flush(r, r, hour0+minute)
-	b.Committed(err)
-	if !errors.Is(err, fault) || b.Drops()[DropWrite] != 1 || b.bytes != 0 {
-		t.Errorf("Flush returned %v, drops %v, %d bytes are left", err, b.Drops(), b.bytes)
-	}
-	r.reading = nil
-	b.Add(made(2, hour0, hour0+1))
-	flush(t, b, r, hour0+minute)
-	wantNumbers(t, "later", read(t, r, Query{}).Spans, 2)
-	exact(t, b, r)
+	errorIf(t, b.Drops()[DropWrite] != 1, "drops are %v", b.Drops())
 }
 
 func TestAFailedRowOfTotalsIsWrittenAgain(t *testing.T) {
@@ -293,9 +246,7 @@ func TestBuffersAreBounded(t *testing.T) {
 	}
 	r := newRows()
 	flush(t, b, r, hour0+minute)
-	if b.held() > MaxChunk {
-		t.Errorf("%d bytes after a flush", b.held())
-	}
+	errorIf(t, b.held() > MaxChunk, "%d bytes after a flush", b.held())
 	if got := read(t, r, Query{}); got.Dropped != b.Drops()[DropFull] {
 		t.Errorf("the reader sees %d dropped spans, the buffer %v", got.Dropped, b.Drops())
 	}
@@ -315,18 +266,6 @@ func TestManyHoursNeedFewChunks(t *testing.T) {
 	exact(t, b, r)
 	if s, _ := Size(r); s.Chunks > 2*maxPending {
 		t.Errorf("%d chunks are stored", s.Chunks)
-	}
-}
-
-func TestOpenSpansAreBounded(t *testing.T) {
-	b := NewBuffer(Options{Incarnation: 1})
-	for i := range MaxOpen + 10 {
-		if ok := b.Open(number(i+1), TraceID{15: 1}, new(made(i+1, hour0, 0))); ok != (i < MaxOpen) {
-			t.Fatalf("span %d: %v", i, ok)
-		}
-	}
-	if d := b.Drops(); d[DropOpen] != 10 {
-		t.Errorf("drops are %v", d)
 	}
 }
 
@@ -371,9 +310,7 @@ func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	got := read(t, r, Query{}).Spans
 	want := *live
 	want.Partial, want.End, want.Status, want.Message = true, hour0+hour1, Error, "actor stopped"
-	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
-		t.Errorf("the merged span is\n%+v, want\n%+v", got, want)
-	}
+	errorIf(t, len(got) != 1 || !reflect.DeepEqual(got[0], want), "the merged span is\n%+v, want\n%+v", got, want)
 
 	end := *live
 	end.End = hour0 + hour1 + minute
@@ -410,37 +347,11 @@ type snapshotFunc struct{ f func() Span }
 
 func (s *snapshotFunc) Snapshot() Span { return s.f() }
 
-func TestClosedBuffersDropAndCount(t *testing.T) {
-	b := NewBuffer(Options{Incarnation: 1})
-	b.Open(number(1), TraceID{15: 1}, new(made(1, hour0, 0)))
-	b.Close()
-	b.End(made(1, hour0, hour0+1))
-	if b.Open(number(2), TraceID{15: 1}, &Span{}) {
-		t.Error("a closed buffer registers a span")
-	}
-	if d := b.Drops(); d[DropLate] != 1 || d[DropOpen] != 1 {
-		t.Errorf("drops are %v", d)
-	}
-}
-
-func TestReasonsHaveNames(t *testing.T) {
-	seen := map[string]bool{}
-	for r := range reasons {
-		if name := r.String(); name == "" || name == "unknown" || seen[name] {
-			t.Errorf("reason %d is %q", r, name)
-		}
-		seen[r.String()] = true
-	}
-	if reasons.String() != "unknown" {
-		t.Error(reasons.String())
-	}
-}
-
 // TestBuffersAreSafeForConcurrentUse adds, opens and ends spans beside flushes and readers.
 func TestBuffersAreSafeForConcurrentUse(t *testing.T) {
 	b, r := NewBuffer(Options{Incarnation: 1}), newRows()
 	var mu sync.Mutex // of r
-	var work sync.WaitGroup
+	var work, beside sync.WaitGroup
 	const each = 500
 	for w := range 4 {
 		work.Go(func() {
@@ -449,47 +360,35 @@ func TestBuffersAreSafeForConcurrentUse(t *testing.T) {
 				s := made(n, hour0+int64(n), 0)
 				b.Open(s.SpanID, s.TraceID, new(s))
 				s.End = s.Start + 10
-				if i%2 == 0 {
-					b.End(s)
-				} else {
-					b.End(s)
+				b.End(s)
+				if i%2 == 1 {
 					b.Add(made(n+100_000, s.Start, s.End))
 				}
 			}
 		})
 	}
 	stop := make(chan struct{})
-	var readers sync.WaitGroup
-	readers.Go(func() {
-		for i := int64(0); ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
+	for _, f := range []func(Pending){
+		func(Pending) { flush(t, b, r, hour0+minute) },
+		func(p Pending) { read(t, r, Query{Live: p, Limit: MaxLimit}) },
+	} {
+		beside.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p := b.Pending()
+				mu.Lock()
+				f(p)
+				mu.Unlock()
 			}
-			mu.Lock()
-			flush(t, b, r, hour0+minute+i)
-			mu.Unlock()
-		}
-	})
-	readers.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			p := b.Pending()
-			mu.Lock()
-			if _, err := Read(context.Background(), r, Query{Live: p, Limit: MaxLimit}); err != nil {
-				t.Error(err)
-			}
-			mu.Unlock()
-		}
-	})
+		})
+	}
 	work.Wait()
 	close(stop)
-	readers.Wait()
+	beside.Wait()
 	flush(t, b, r, hour0+2*minute)
 	got := read(t, r, Query{Limit: MaxLimit})
 	if want := 4*each + 4*each/2; len(got.Spans) != want || got.Damaged != nil || b.Drops() != (Drops{}) {
@@ -502,15 +401,6 @@ func TestBucketsOfTimes(t *testing.T) {
 	for ns, want := range map[int64]int64{0: 0, 1: 0, hour1: 3600, hour1 - 1: 0, -1: -3600, -hour1: -3600, -hour1 - 1: -7200} {
 		if got := bucketOf(ns); got != want {
 			t.Errorf("%d is in %d, want %d", ns, got, want)
-		}
-	}
-}
-
-func TestKeysHoldAllRows(t *testing.T) {
-	start, end := Keys()
-	for _, k := range [][]byte{keyspace.TraceChunk.Append(nil, -1, 0), keyspace.TraceChunk.Append(nil, math.MaxInt64, math.MaxUint64), keyspace.TraceBucket.Append(nil, math.MaxInt64)} {
-		if string(k) < string(start) || string(k) >= string(end) {
-			t.Errorf("%s is outside", keyspace.Format(k))
 		}
 	}
 }

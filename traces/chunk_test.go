@@ -22,9 +22,7 @@ var update = flag.Bool("update", false, "write testdata")
 func decodeChunk(t testing.TB, h header, body string) []Span {
 	t.Helper()
 	list, err := decodeAll(h, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -51,9 +49,7 @@ func encode(t testing.TB, spans ...Span) []byte {
 	var e encoder
 	e.reset(0)
 	for i := range spans {
-		if !shrink(&e, spans[i], 0) {
-			t.Fatalf("span %d has no room", i)
-		}
+		fatalIf(t, !shrink(&e, spans[i], 0), "span %d has no room", i)
 	}
 	c := e.seal()
 	c.stamp(7, hour0+minute, 3)
@@ -92,9 +88,7 @@ func TestSpansRoundTrip(t *testing.T) {
 	want := []Span{child, full, backwards, open, ancient, {TraceID: TraceID{1}, SpanID: SpanID{1}, End: 1}, scoped}
 	b := encode(t, want...)
 	h, err := parseHeader(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := (header{incarnation: 7, written: hour0 + minute, first: math.MinInt64, last: math.MaxInt64, count: 7, partials: 1, dropped: 3, texts: h.texts}); h != want {
 		t.Errorf("the header is %+v, want %+v", h, want)
 	}
@@ -119,16 +113,10 @@ func TestStoredFormatsAreKept(t *testing.T) {
 		}
 	}
 	stored, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(b, stored) {
-		t.Errorf("the chunk is\n%swant\n%s", hex.Dump(b), hex.Dump(stored))
-	}
+	must(t, err)
+	errorIf(t, !bytes.Equal(b, stored), "the chunk is\n%swant\n%s", hex.Dump(b), hex.Dump(stored))
 	h, err := parseHeader(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := decodeChunk(t, h, string(stored[headerBytes:])); !reflect.DeepEqual(got, spans) {
 		t.Errorf("the spans are %+v", got)
 	}
@@ -164,9 +152,7 @@ func TestChunksKeepTheirLimitWithTheirTexts(t *testing.T) {
 		if len(v) == totalsBytes {
 			continue
 		}
-		if len(v) > MaxChunk {
-			t.Errorf("%q has %d bytes", k, len(v))
-		}
+		errorIf(t, len(v) > MaxChunk, "%q has %d bytes", k, len(v))
 		largest = max(largest, len(v))
 		h, _ := parseHeader(v)
 		spans += len(decodeChunk(t, h, string(v[headerBytes:])))
@@ -191,9 +177,7 @@ func TestHostileSpansAreCut(t *testing.T) {
 	}
 	s.Scope.Attributes = s.Attributes
 	b := encode(t, s)
-	if len(b) > MaxChunk {
-		t.Fatalf("the chunk has %d bytes", len(b))
-	}
+	fatalIf(t, len(b) > MaxChunk, "the chunk has %d bytes", len(b))
 	h, _ := parseHeader(b)
 	got := decodeChunk(t, h, string(b[headerBytes:]))[0]
 	if got.Name != "\uFFFDname" || len(got.Message) != MaxString || !utf8.ValidString(got.Message) {
@@ -222,32 +206,9 @@ func TestListsKeepTheirLimit(t *testing.T) {
 		}
 		n++
 	}
-	if n == 0 || n*10 > MaxString {
-		t.Errorf("the list has %d elements", n)
-	}
+	errorIf(t, n == 0 || n*10 > MaxString, "the list has %d elements", n)
 	if v := List("k", List("", Int("", 1).Value).Value, Int("", 2).Value).Value; len(v.text) != 2 {
 		t.Errorf("a list in a list is kept: %q", v.text)
-	}
-}
-
-func TestCutKeepsCharacters(t *testing.T) {
-	for _, s := range []string{"", "a", strings.Repeat("a", 5000), strings.Repeat("é", 3000), strings.Repeat("日", 3000), strings.Repeat("😀", 2000), "a" + strings.Repeat("日", 3000)} {
-		if c := clean(s); !utf8.ValidString(c) || len(c) > MaxString || len(s) > MaxString && len(c) < MaxString-3 {
-			t.Errorf("%.8q becomes %d bytes", s, len(c))
-		}
-	}
-}
-
-func TestIDsAreNew(t *testing.T) {
-	spans, traces := map[SpanID]bool{}, map[TraceID]bool{}
-	for range 1000 {
-		spans[NewSpanID()], traces[NewTraceID()] = true, true
-	}
-	if len(spans) != 1000 || len(traces) != 1000 || spans[SpanID{}] || traces[TraceID{}] {
-		t.Error("ids are equal or zero")
-	}
-	if got := (TraceID{15: 1}).String() + (SpanID{0xAB}).String(); got != "00000000000000000000000000000001ab00000000000000" {
-		t.Error(got)
 	}
 }
 
@@ -264,9 +225,7 @@ func FuzzChunk(f *testing.F) {
 			return
 		}
 		spans, err := decodeAll(h, string(b[headerBytes:]))
-		if len(spans) > len(b) {
-			t.Fatalf("%d spans of %d bytes", len(spans), len(b))
-		}
+		fatalIf(t, len(spans) > len(b), "%d spans of %d bytes", len(spans), len(b))
 		if err != nil || len(spans) == 0 {
 			return
 		}

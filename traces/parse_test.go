@@ -15,9 +15,7 @@ func TestDocumentsAreParsed(t *testing.T) {
 	spans := want[0].Spans
 	spans[1], spans[2] = spans[2], spans[1]
 	got, err := ParseJSON(AppendJSON(nil, want...))
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("the groups are\n%+v, %v, want\n%+v", got, err, want)
-	}
+	errorIf(t, err != nil || !reflect.DeepEqual(got, want), "the groups are\n%+v, %v, want\n%+v", got, err, want)
 }
 
 func TestFaultyDocumentsAreRefused(t *testing.T) {
@@ -68,9 +66,7 @@ func FuzzParseJSON(f *testing.F) {
 		}
 		first := AppendJSON(nil, groups...)
 		again, err := ParseJSON(first)
-		if err != nil {
-			t.Fatalf("%s: %v", first, err)
-		}
+		fatalIf(t, err != nil, "%s: %v", first, err)
 		if second := AppendJSON(nil, again...); !bytes.Equal(first, second) {
 			t.Errorf("the document\n%s becomes\n%s", first, second)
 		}

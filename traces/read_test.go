@@ -3,7 +3,6 @@ package traces
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -25,31 +24,6 @@ func filled(t testing.TB, spans ...Span) *rows {
 		flush(t, b, r, now)
 	}
 	return r
-}
-
-func TestSpansThatOverlapAreSelected(t *testing.T) {
-	r := filled(t, made(1, hour0+10, hour0+20), made(2, hour0+20, hour0+20), made(3, hour0+5, hour0+40), made(4, hour0+30, hour0+25))
-	for _, c := range []struct {
-		start, end int64
-		want       []int
-	}{
-		{0, 0, []int{3, 1, 2, 4}},
-		{10, 11, []int{3, 1}},
-		{20, 21, []int{3, 2}}, // 1 ended before 20
-		{19, 20, []int{3, 1}}, // 2 begins at 20
-		{39, 50, []int{3}},
-		{40, 50, []int{}},
-		{30, 31, []int{3, 4}},
-		{5, 5, []int{}},
-		{0, 5, []int{}},
-		{0, 6, []int{3}},
-	} {
-		q := Query{Start: hour0 + c.start, End: hour0 + c.end}
-		if c.end == 0 {
-			q.End = 0
-		}
-		wantNumbers(t, fmt.Sprintf("[%d,%d)", c.start, c.end), read(t, r, q).Spans, c.want...)
-	}
 }
 
 // TestALongSpanIsInEachWindowThatItCovers: it is stored in the hour in which it ended.
@@ -102,9 +76,7 @@ func TestReadingAnHourReadsNoOther(t *testing.T) {
 	}
 	r.scanned, r.got = 0, 0
 	wantNumbers(t, "hour 50", read(t, r, Query{Start: hour0 + 50*hour1, End: hour0 + 51*hour1}).Spans, 501, 502, 503)
-	if r.scanned != 100+3 || r.got != 3 {
-		t.Errorf("the read visited %d keys, and read %d chunks", r.scanned, r.got)
-	}
+	errorIf(t, r.scanned != 100+3 || r.got != 3, "the read visited %d keys, and read %d chunks", r.scanned, r.got)
 }
 
 // TestOpenSpansNeedNoChunkEach is defect 3 of the reference: it loads a whole chunk for each open span.
@@ -134,29 +106,16 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	var all []Span
 	for range 100 {
 		got := read(t, r, q)
-		if len(got.Spans) == 0 || len(got.Spans) > 5 {
-			t.Fatalf("a page has %d spans", len(got.Spans))
-		}
+		fatalIf(t, len(got.Spans) == 0 || len(got.Spans) > 5, "a page has %d spans", len(got.Spans))
 		all = append(all, got.Spans...)
 		if q.Cursor = got.Cursor; q.Cursor == "" {
 			break
 		}
 	}
-	if len(all) != 100 || !slices.IsSorted(numbers(all)) {
-		t.Errorf("the pages have spans %v", numbers(all))
-	}
+	errorIf(t, len(all) != 100 || !slices.IsSorted(numbers(all)), "the pages have spans %v", numbers(all))
 	if got := read(t, r, Query{MaxBytes: 1}); len(got.Spans) != 1 {
 		t.Errorf("a page of 1 byte has %d spans", len(got.Spans))
 	}
-}
-
-// TestTimesOutOfOrderAreFound is defect 7 of the reference: it takes the last record for the latest one.
-func TestTimesOutOfOrderAreFound(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	b.Add(made(1, hour0+50*minute, hour0+55*minute), made(2, hour0+10*minute, hour0+11*minute))
-	flush(t, b, r, hour0+58*minute)
-	wantNumbers(t, "the first record", read(t, r, Query{Start: hour0 + 52*minute, End: hour0 + 53*minute}).Spans, 1)
-	wantNumbers(t, "the last record", read(t, r, Query{Start: hour0 + 10*minute, End: hour0 + 11*minute}).Spans, 2)
 }
 
 // TestSpansOfACrashEndAtItsLastFlush is defect 9 of the reference: spans that a crash orphans run forever.
@@ -188,20 +147,6 @@ func TestSpansOfACrashEndAtItsLastFlush(t *testing.T) {
 	}
 }
 
-func TestFilters(t *testing.T) {
-	a, b, c := made(1, hour0+1, hour0+2), made(2, hour0+2, hour0+3), made(3, hour0+3, hour0+4)
-	a.Name, b.Status, c.TraceID = "first", Error, TraceID{7}
-	long := made(4, hour0+4, hour0+5)
-	long.Name = strings.Repeat("n", 200)
-	r := filled(t, a, b, c, long)
-	wantNumbers(t, "name", read(t, r, Query{Name: "first"}).Spans, 1)
-	wantNumbers(t, "long name", read(t, r, Query{Name: long.Name}).Spans, 4)
-	wantNumbers(t, "no name", read(t, r, Query{Name: "fir"}).Spans)
-	wantNumbers(t, "errors", read(t, r, Query{Errors: true}).Spans, 2)
-	wantNumbers(t, "trace", read(t, r, Query{TraceID: TraceID{7}}).Spans, 3)
-	wantNumbers(t, "both", read(t, r, Query{TraceID: TraceID{7}, Errors: true}).Spans)
-}
-
 func TestFaultyQueriesNameTheirField(t *testing.T) {
 	r := filled(t, made(1, hour0, hour0+1), made(2, hour0+1, hour0+2))
 	cursor := read(t, r, Query{Limit: 1}).Cursor
@@ -225,9 +170,7 @@ func TestFaultyQueriesNameTheirField(t *testing.T) {
 	} {
 		_, err := Read(context.Background(), r, c.q)
 		fault, ok := errors.AsType[*QueryError](err)
-		if !ok || fault.Field != c.field || !strings.Contains(err.Error(), c.field) {
-			t.Errorf("%s: %v", name, err)
-		}
+		errorIf(t, !ok || fault.Field != c.field || !strings.Contains(err.Error(), c.field), "%s: %v", name, err)
 	}
 	wantNumbers(t, "next page", read(t, r, Query{Limit: 5, Cursor: cursor}).Spans, 2)
 }
@@ -247,9 +190,7 @@ func TestDamagedChunksAreNamed(t *testing.T) {
 	r.m[string(keyspace.TraceBucket.Append(nil, hour0/second))] = nil
 	got = read(t, r, Query{})
 	wantNumbers(t, "with damaged totals", got.Spans, 4)
-	if !slices.Contains(got.Damaged, "trace/1771891200/totals") {
-		t.Errorf("damaged are %q", got.Damaged)
-	}
+	errorIf(t, !slices.Contains(got.Damaged, "trace/1771891200/totals"), "damaged are %q", got.Damaged)
 }
 
 func TestReadReturnsFaultsOfTheStore(t *testing.T) {
@@ -348,11 +289,13 @@ func TestReadEqualsAModel(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		runs = 40
 	}
+	names := []string{"name", "name 1", strings.Repeat("n", 200)}
 	for seed := range runs {
 		random := rand.New(rand.NewPCG(uint64(seed), 5))
 		r := newRows()
 		model := map[identity]Span{}
 		now, n := hour0, 0
+		times := []int64{hour0} // at which spans begin or end
 		var b *Buffer
 		var open map[int]*Span
 		var lastFlush int64
@@ -381,7 +324,8 @@ func TestReadEqualsAModel(t *testing.T) {
 				if random.IntN(4) == 0 {
 					s.Status = Error
 				}
-				s.Name = fmt.Sprint("name ", random.IntN(3))
+				s.Name = names[random.IntN(len(names))]
+				times = append(times, s.Start, s.End)
 				b.Add(s)
 				model[s.identity()] = s
 			case 3:
@@ -418,15 +362,18 @@ func TestReadEqualsAModel(t *testing.T) {
 			}
 		}
 		live := b.Pending()
-		exactRows(t, r)
+		if s, err := Size(r); err != nil || s.Bytes != r.size() {
+			t.Errorf("the totals are %d bytes (%v), the rows %d", s.Bytes, err, r.size())
+		}
 		for range 30 {
 			q := Query{Limit: 1 + random.IntN(40), Live: live}
 			if random.IntN(3) > 0 {
-				q.Start = hour0 + random.Int64N(now-hour0)
-				q.End = q.Start + random.Int64N(3*hour1)
+				// Often a span begins or ends then, or one nanosecond apart.
+				q.Start = times[random.IntN(len(times))] + random.Int64N(3) - 1
+				q.End = max(q.Start, times[random.IntN(len(times))]+random.Int64N(3)-1)
 			}
 			if random.IntN(3) == 0 {
-				q.Name = "name 1"
+				q.Name = names[1+random.IntN(2)]
 			}
 			if random.IntN(3) == 0 {
 				q.TraceID = TraceID{0: 1}
@@ -468,12 +415,5 @@ func TestReadEqualsAModel(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func exactRows(t testing.TB, r *rows) {
-	t.Helper()
-	if s, err := Size(r); err != nil || s.Bytes != r.size() {
-		t.Errorf("the totals are %d bytes (%v), the rows %d", s.Bytes, err, r.size())
 	}
 }

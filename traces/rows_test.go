@@ -119,3 +119,25 @@ func flushFull(t testing.TB, b *Buffer, r *rows, now int64) {
 		flush(t, b, r, now)
 	}
 }
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	fatalIf(t, err != nil, "%v", err)
+}
+
+// fatalIf ends the test if something is wrong.
+func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatalf(format, args...)
+	}
+}
+
+// errorIf is fatalIf for a test that goes on.
+func errorIf(t testing.TB, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}

@@ -89,6 +89,7 @@ var sdkCases = map[string]func(t *tester){
 			trace.WithAttributes(attribute.String("more", "x")))
 		s.SetAttributes(attribute.String("more", "y"), attribute.Bool("bool", true), attribute.Float64("float", 1.5), attribute.StringSlice("list", []string{"a", "\xff"}),
 			attribute.KeyValue{Key: "none"}, attribute.String("bad \xff", "\xff"), attribute.String("long", strings.Repeat("é", MaxString)), attribute.String("longer", "x"+strings.Repeat("é", MaxString)),
+			attribute.String("cut", "x"+strings.Repeat("日", MaxString)), attribute.String("cut also", "x"+strings.Repeat("😀", MaxString)),
 			attribute.StringSlice("long list", []string{strings.Repeat("x", MaxString-100), "short", strings.Repeat("y", 100)}))
 		s.SetAttributes()
 		s.End()
@@ -292,9 +293,7 @@ func TestSpansAreThoseOfTheSDK(t *testing.T) {
 				if !slices.Equal(said, sdkSaid) {
 					t.Errorf("the API says\n%s\nand that of the SDK\n%s", strings.Join(said, "\n"), strings.Join(sdkSaid, "\n"))
 				}
-				if len(spans) != len(sdkSpans) {
-					t.Fatalf("%d spans, and %d of the SDK", len(spans), len(sdkSpans))
-				}
+				fatalIf(t, len(spans) != len(sdkSpans), "%d spans, and %d of the SDK", len(spans), len(sdkSpans))
 				for i := range spans {
 					if !reflect.DeepEqual(spans[i], sdkSpans[i]) {
 						t.Errorf("the span is\n%.2000s\nand that of the SDK\n%.2000s", fmt.Sprintf("%+v", spans[i]), fmt.Sprintf("%+v", sdkSpans[i]))

@@ -11,21 +11,15 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 )
 
-type tally struct {
-	Count int
-	Rings []string
-}
+type tally struct{ Count int }
 
 var (
 	tallies  = actor.NewType[tally]("tally")
 	add      = actor.NewAction[int, int](tallies, "add")
 	fail     = actor.NewAction[int, int](tallies, "fail")
-	remind   = actor.NewAction[string, actor.None](tallies, "remind")
 	forward  = actor.NewAction[string, actor.None](tallies, "forward")
 	count    = actor.NewQuery[actor.None, int](tallies, "count")
-	rings    = actor.NewQuery[actor.None, []string](tallies, "rings")
 	added    = actor.NewEvent[int](tallies, "added", actor.EventConfig{})
-	ring     = actor.NewAlarm[string](tallies, "ring")
 	errWrong = errors.New("wrong")
 )
 
@@ -41,27 +35,16 @@ func (t *tally) fail(ctx *actor.Context, n int) (int, error) {
 	return 0, errWrong
 }
 
-func (t *tally) remind(ctx *actor.Context, text string) (actor.None, error) {
-	return actor.None{}, ring.After(ctx, time.Hour, text)
-}
-
 func (t *tally) forward(ctx *actor.Context, key string) (actor.None, error) {
 	return actor.None{}, add.Send(ctx, tallies.Ref(ctx, key), 1)
 }
 
-func (t *tally) ring(ctx *actor.Context, text string) error {
-	t.Rings = append(t.Rings, text)
-	return nil
-}
-
-func (t tally) count(*actor.ReadContext, actor.None) (int, error)      { return t.Count, nil }
-func (t tally) rings(*actor.ReadContext, actor.None) ([]string, error) { return t.Rings, nil }
+func (t tally) count(*actor.ReadContext, actor.None) (int, error) { return t.Count, nil }
 
 func definition() actor.Definition {
 	return actor.Define(tallies, actor.Spec[tally]{},
-		actor.On(add, (*tally).add), actor.On(fail, (*tally).fail), actor.On(remind, (*tally).remind),
-		actor.On(forward, (*tally).forward), actor.OnQuery(count, tally.count), actor.OnQuery(rings, tally.rings),
-		actor.OnAlarm(ring, (*tally).ring))
+		actor.On(add, (*tally).add), actor.On(fail, (*tally).fail), actor.On(forward, (*tally).forward),
+		actor.OnQuery(count, tally.count))
 }
 
 func must[T any](t *testing.T, want T, got T, err error) {
@@ -72,39 +55,6 @@ func must[T any](t *testing.T, want T, got T, err error) {
 	if any(got) != any(want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
-}
-
-func TestStateSurvivesCrashAndRestart(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		ctx, ref := context.Background(), tallies.Ref(h, "a")
-		got, err := add.Call(ctx, ref, 2)
-		must(t, 2, got, err)
-		h.Crash()
-		got, err = add.Call(ctx, ref, 3)
-		must(t, 5, got, err)
-		h.Restart()
-		got, err = count.Call(ctx, ref, actor.None{})
-		must(t, 5, got, err)
-	}, definition())
-}
-
-func TestAlarmFiresInVirtualTimeAfterACrash(t *testing.T) {
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		ctx, ref := context.Background(), tallies.Ref(h, "a")
-		if _, err := remind.Call(ctx, ref, "tea"); err != nil {
-			t.Fatal(err)
-		}
-		h.Crash()
-		time.Sleep(59 * time.Minute)
-		got, err := rings.Call(ctx, ref, actor.None{})
-		must(t, 0, len(got), err)
-		time.Sleep(2 * time.Minute)
-		got, err = rings.Call(ctx, ref, actor.None{})
-		must(t, 1, len(got), err)
-		if n := h.Status("tally", "a").Alarms; n != 0 {
-			t.Fatalf("%d alarms are left", n)
-		}
-	}, definition())
 }
 
 func TestFailedTurnLeavesNoTrace(t *testing.T) {

@@ -7,46 +7,22 @@ import (
 	"testing"
 )
 
-func TestErrorsMatchByCode(t *testing.T) {
+func TestErrorsHaveTheirCodes(t *testing.T) {
 	err := fmt.Errorf("call: %w", Errorf(NotFound, "no actor %q", "a"))
 	if !errors.Is(err, &Error{Code: NotFound}) || errors.Is(err, &Error{Code: Internal}) {
-		t.Fatalf("%v does not match by its code alone", err)
+		t.Errorf("%v does not match by its code alone", err)
 	}
-}
-
-func TestCodeOfFindsTheCodeThatCrosses(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want Code
 	}{
-		{nil, ""},
-		{Errorf(Cycle, ""), Cycle},
-		{fmt.Errorf("wrapped: %w", Errorf(Overloaded, "")), Overloaded},
-		{context.Canceled, Canceled},
-		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), DeadlineExceeded},
-		{errors.New("secret"), Internal},
+		{nil, ""}, {Errorf(Cycle, ""), Cycle}, {fmt.Errorf("wrapped: %w", Errorf(Overloaded, "")), Overloaded}, {context.Canceled, Canceled},
+		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), DeadlineExceeded}, {errors.New("secret"), Internal},
 	} {
 		if got := CodeOf(c.err); got != c.want {
 			t.Errorf("CodeOf(%v) = %q, want %q", c.err, got, c.want)
 		}
 	}
-}
-
-func TestWithAndRetryLeaveTheirReceiverAlone(t *testing.T) {
-	e := Errorf(Unavailable, "busy")
-	f := e.With("reason", "disk_full").Retry()
-	g := f.With("reason", "other")
-	switch {
-	case e.Metadata != nil || e.Retryable:
-		t.Errorf("the receiver changed: %+v", e)
-	case f.Metadata["reason"] != "disk_full" || !f.Retryable:
-		t.Errorf("got %+v", f)
-	case g.Metadata["reason"] != "other" || !g.Retryable:
-		t.Errorf("got %+v", g)
-	}
-}
-
-func TestCodesAreKnownAndDistinct(t *testing.T) {
 	seen := make(map[Code]bool)
 	for _, c := range Codes() {
 		if !c.Known() || seen[c] {
@@ -56,5 +32,14 @@ func TestCodesAreKnownAndDistinct(t *testing.T) {
 	}
 	if Code("").Known() || Code("made_up").Known() {
 		t.Error("a code that is not listed is known")
+	}
+}
+
+func TestWithAndRetryLeaveTheirReceiverAlone(t *testing.T) {
+	e := Errorf(Unavailable, "busy")
+	f := e.With("reason", "disk_full").Retry()
+	g := f.With("reason", "other")
+	if e.Metadata != nil || e.Retryable || f.Metadata["reason"] != "disk_full" || !f.Retryable || g.Metadata["reason"] != "other" || !g.Retryable {
+		t.Errorf("%+v, %+v, %+v", e, f, g)
 	}
 }

@@ -38,45 +38,31 @@ func TestWhatIsReadFromAPageStaysWhenThePageIsFilledAgain(t *testing.T) {
 	}
 }
 
+// TestAPageUsesItsMemoryAgain fills pages of one size, and pages that grow, where each block is begun for what is left of its page.
 func TestAPageUsesItsMemoryAgain(t *testing.T) {
-	page := KVPage{Reuse: true}
-	fill := func() {
-		page.Clear()
-		for range 100 {
-			page.Add([]byte("a key"), make([]byte, 500), 50_000) // the last pass the end
+	page, value := KVPage{Reuse: true}, make([]byte, 500)
+	most := 4 << 10
+	for name, fill := range map[string]func(){
+		"one size": func() {
+			page.Clear()
+			for range 100 {
+				page.Add([]byte("a key"), value, 50_000) // the last pass the end
+			}
+		},
+		"growing": func() {
+			page.Clear()
+			for room := most; room > 0; room -= 100 {
+				page.Add(nil, value[:100], room)
+			}
+			most = min(4*most, 64<<10)
+		},
+	} {
+		page = KVPage{Reuse: true}
+		for range 5 {
+			fill()
 		}
-	}
-	fill()
-	if n := testing.AllocsPerRun(10, fill); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// The pages of a listing grow, and each block is begun for what is left of its page.
-func TestAPageThatGrowsUsesItsMemoryAgainInTheEnd(t *testing.T) {
-	page, most := KVPage{Reuse: true}, 4<<10
-	value := make([]byte, 100)
-	fill := func() {
-		page.Clear()
-		for room := most; room > 0; room -= len(value) {
-			page.Add(nil, value, room)
+		if n := testing.AllocsPerRun(10, fill); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
 		}
-		most = min(4*most, 64<<10)
-	}
-	for range 5 {
-		fill()
-	}
-	if n := testing.AllocsPerRun(10, fill); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestAnEmptyValueIsNoMissingOne(t *testing.T) {
-	var page KVPage
-	page.Add(nil, []byte{}, 10)
-	page.Add(nil, nil, 10)
-	empty, none := page.Entries[0].Value, page.Entries[1].Value
-	if empty == nil || none != nil {
-		t.Errorf("%#v, %#v", empty, none)
 	}
 }

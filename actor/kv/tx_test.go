@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -28,94 +29,96 @@ func inStore(t *testing.T, f func(t *testing.T, store kv.Store)) {
 
 func document(n int) kv.Value { return kv.JSON(strconv.AppendInt(nil, int64(n), 10)) }
 
-func number(t testing.TB, v kv.Value) int {
-	n, err := strconv.Atoi(string(v.Data))
-	if err != nil {
-		t.Error(err)
-	}
-	return n
-}
-
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return v
 	}
 }
 
-// A bound of a listing need not be a key.
+// check ends the test if there is an error.
+func check(t testing.TB, errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// commits does mutations in one commit.
+func commits(t testing.TB, store kv.Store, m ...kv.Mutation) kv.Result {
+	t.Helper()
+	return must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: m}))
+}
+
+// all returns the entries of a listing.
+func all(t testing.TB, listing iter.Seq2[kv.Entry, error]) (entries []kv.Entry) {
+	t.Helper()
+	for e, err := range listing {
+		check(t, err)
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// holds checks the value of a key. "" is no entry.
+func holds(t testing.TB, store kv.Store, key kv.Key, want string) {
+	t.Helper()
+	e, found, err := store.Get(t.Context(), key)
+	if err != nil || found != (want != "") || string(e.Value.Data) != want {
+		t.Errorf("%v is %q, %v, want %q: %v", key, e.Value.Data, found, want, err)
+	}
+}
+
+// A bound of a listing need not be a key. What a listing and Get give out is not what the transaction is going to write.
 func TestATransactionListsBetweenBytes(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
-		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a", "xy"}, document(1)), kv.Put(kv.Key{"a", "y"}, document(1))}}))
+		commits(t, store, kv.Put(kv.Key{"a", "xy"}, document(1)), kv.Put(kv.Key{"a", "y"}, document(1)))
 		tx := store.Begin()
-		if err := tx.Do(kv.Put(kv.Key{"a", "x"}, document(2)), kv.Put(kv.Key{"a", "z"}, document(2))); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for e, err := range tx.All(t.Context(), kv.ListConfig{Selection: kv.Selection{Start: kv.Key{"a", hostkv.Raw("\x02x")}, End: kv.Key{"a", hostkv.Raw("\x02x\xFF")}}}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, fmt.Sprint(e.Key[1]))
-		}
-		if !slices.Equal(got, []string{"x", "xy"}) {
+		check(t, tx.Do(kv.Put(kv.Key{"a", "x"}, kv.Text("abc")), kv.Put(kv.Key{"a", "z"}, document(2))))
+		between := kv.Selection{Start: kv.Key{"a", hostkv.Raw("\x02x")}, End: kv.Key{"a", hostkv.Raw("\x02x\xFF")}}
+		got := all(t, tx.All(t.Context(), kv.ListConfig{Selection: between}))
+		if len(got) != 2 || got[0].Key[1] != "x" || got[1].Key[1] != "xy" {
 			t.Error(got)
 		}
-	})
-}
-
-// What a transaction gives out is not what it is going to write.
-func TestAnEntryOfATransactionMayBeChanged(t *testing.T) {
-	inStore(t, func(t *testing.T, store kv.Store) {
-		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"seen"}, document(1))}}))
-		tx := store.Begin()
-		if err := tx.Do(kv.Put(kv.Key{"k"}, kv.Text("abc"))); err != nil {
-			t.Fatal(err)
-		}
-		e, _, err := tx.Get(t.Context(), kv.Key{"k"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, _, err := tx.Get(t.Context(), kv.Key{"a", "x"})
+		check(t, err)
 		e.Value.Data[0] = 'X'
-		seen := must[[]*kv.Entry](t)(tx.GetMany(t.Context(), kv.Key{"seen"}))
+		seen := must[[]*kv.Entry](t)(tx.GetMany(t.Context(), kv.Key{"a", "xy"}))
 		seen[0].Version = 0
 		must[kv.Result](t)(tx.Commit(t.Context()))
-		if e, _, err := store.Get(t.Context(), kv.Key{"k"}); err != nil || string(e.Value.Data) != "abc" {
-			t.Errorf("stored %q %v", e.Value.Data, err)
-		}
+		holds(t, store, kv.Key{"a", "x"}, "abc")
 	})
 }
 
-// A loop over a transaction's entries has each as it was when the loop began, whatever the loop does to the next ones.
+// A loop over a transaction's entries has each as it was when the loop began, whatever the loop does to the next ones. A loop
+// that ends early does not move where the next one begins.
 func TestALoopOfATransactionIsNotChangedByItself(t *testing.T) {
 	for name, do := range map[string]kv.Mutation{
-		"put": kv.Put(kv.Key{"b"}, document(9)), "sum": kv.Sum(kv.Key{"b"}, document(9)), "delete": kv.Delete(kv.Key{"b"}), "range": kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
+		"put": kv.Put(kv.Key{"b"}, document(9)), "sum": kv.Sum(kv.Key{"b"}, document(9)), "delete": kv.Delete(kv.Key{"b"}),
+		"range": kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			inStore(t, func(t *testing.T, store kv.Store) {
-				must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1)), kv.Put(kv.Key{"b"}, document(2)), kv.Put(kv.Key{"d"}, document(4))}}))
-				tx := store.Begin()
-				if err := tx.Do(kv.Put(kv.Key{"c"}, document(3)), kv.Delete(kv.Key{"d"})); err != nil {
-					t.Fatal(err)
+		inStore(t, func(t *testing.T, store kv.Store) {
+			commits(t, store, kv.Put(kv.Key{"a"}, document(1)), kv.Put(kv.Key{"b"}, document(2)), kv.Put(kv.Key{"d"}, document(4)))
+			tx := store.Begin()
+			check(t, tx.Do(kv.Put(kv.Key{"c"}, document(3)), kv.Delete(kv.Key{"d"})))
+			pages := tx.All(t.Context(), kv.ListConfig{Limit: 2})
+			n := 0
+			for range pages {
+				if n++; n == 3 { // of the second page
+					break
 				}
-				var got []int
-				for e, err := range tx.All(t.Context(), kv.ListConfig{}) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got = append(got, number(t, e.Value)); len(got) == 1 {
-						if err := tx.Do(do); err != nil {
-							t.Fatal(err)
-						}
-					}
+			}
+			got := ""
+			for e, err := range pages {
+				check(t, err)
+				if got += string(e.Value.Data); got == "1" {
+					check(t, tx.Do(do))
 				}
-				if !slices.Equal(got, []int{1, 2, 3}) {
-					t.Error(got)
-				}
-			})
+			}
+			if got != "123" {
+				t.Errorf("%s: %s", name, got)
+			}
 		})
 	}
 }
@@ -123,16 +126,15 @@ func TestALoopOfATransactionIsNotChangedByItself(t *testing.T) {
 // An empty filter never means that all entries meet it.
 func TestAnEmptyFilterDeletesNothing(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
-		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1))}}))
+		commits(t, store, kv.Put(kv.Key{"a"}, document(1)))
 		for _, filter := range [][]byte{nil, {}} {
-			_, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, filter)}})
+			where := kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, filter)
+			_, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{where}})
 			if e, is := errors.AsType[*actor.Error](err); !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "mutations[0].where" {
 				t.Errorf("%q: %v", filter, err)
 			}
 		}
-		if n := must[int64](t)(store.Count(t.Context(), kv.Selection{Prefix: kv.Key{}})); n != 1 {
-			t.Errorf("%d entries are left", n)
-		}
+		holds(t, store, kv.Key{"a"}, "1")
 	})
 }
 
@@ -141,34 +143,29 @@ func TestB16ATransactionReadsItsOwnWrites(t *testing.T) {
 	for seed := range uint64(30) {
 		inStore(t, func(t *testing.T, store kv.Store) {
 			ctx, rnd := t.Context(), rand.New(rand.NewPCG(seed, 2))
-			key := func() kv.Key { return kv.Key{[]string{"a", "a\x00", "b"}[rnd.IntN(3)], int64(rnd.IntN(4))} }
 			model := make(map[string]string)
+			key := func() kv.Key { return kv.Key{[]string{"a", "a\x00", "b"}[rnd.IntN(3)], int64(rnd.IntN(4))} }
+			put := func() kv.Mutation {
+				k, v := key(), document(rnd.IntN(100))
+				model[fmt.Sprint(k)] = string(v.Data)
+				return kv.Put(k, v)
+			}
 			var before []kv.Mutation
 			for range rnd.IntN(8) {
-				k, n := key(), rnd.IntN(100)
-				before = append(before, kv.Put(k, document(n)))
-				model[fmt.Sprint(k)] = strconv.Itoa(n)
+				before = append(before, put())
 			}
-			must[kv.Result](t)(store.Commit(ctx, kv.Commit{Mutations: before}))
-			_, err := store.Update(ctx, func(tx *kv.Tx) error {
+			commits(t, store, before...)
+			must[kv.Result](t)(store.Update(ctx, func(tx *kv.Tx) error {
 				for range 30 {
 					switch k := key(); rnd.IntN(6) {
 					case 0, 1:
-						n := rnd.IntN(100)
-						model[fmt.Sprint(k)] = strconv.Itoa(n)
-						if err := tx.Do(kv.Put(k, document(n))); err != nil {
-							return err
-						}
+						check(t, tx.Do(put()))
 					case 2:
 						delete(model, fmt.Sprint(k))
-						if err := tx.Do(kv.Delete(k)); err != nil {
-							return err
-						}
+						check(t, tx.Do(kv.Delete(k)))
 					case 3:
 						maps.DeleteFunc(model, func(name, _ string) bool { return strings.HasPrefix(name, fmt.Sprintf("[%s ", k[0])) })
-						if err := tx.Do(kv.DeleteRange(kv.Selection{Prefix: k[:1]})); err != nil {
-							return err
-						}
+						check(t, tx.Do(kv.DeleteRange(kv.Selection{Prefix: k[:1]})))
 					case 4:
 						e, found, err := tx.Get(ctx, k)
 						if want, there := model[fmt.Sprint(k)]; err != nil || found != there || found && string(e.Value.Data) != want {
@@ -179,55 +176,41 @@ func TestB16ATransactionReadsItsOwnWrites(t *testing.T) {
 						if rnd.IntN(2) == 0 {
 							c.Prefix = k[:1]
 						}
-						compare(t, tx, c, model)
+						compare(t, all(t, tx.All(ctx, c)), c, model)
 					}
 				}
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for e, err := range store.All(ctx, kv.ListConfig{}) {
-				if name := fmt.Sprint(e.Key); err != nil || model[name] != string(e.Value.Data) {
-					t.Errorf("%s is %s, want %q: %v", name, e.Value.Data, model[name], err)
-				}
-			}
-			if n, err := store.Count(ctx, kv.Selection{}); err != nil || n != int64(len(model)) {
-				t.Errorf("%d entries, want %d: %v", n, len(model), err)
-			}
+			}))
+			compare(t, all(t, store.All(ctx, kv.ListConfig{})), kv.ListConfig{}, model)
 		})
 	}
 }
 
-func compare(t *testing.T, tx *kv.Tx, c kv.ListConfig, model map[string]string) {
-	var got, want []string
-	var keys []kv.Key
-	for e, err := range tx.All(t.Context(), c) {
-		if err != nil {
-			t.Error(err)
+// compare checks that a listing has the entries of a model, in the order of their keys.
+func compare(t *testing.T, got []kv.Entry, c kv.ListConfig, model map[string]string) {
+	t.Helper()
+	left := maps.Clone(model)
+	maps.DeleteFunc(left, func(name, _ string) bool {
+		return c.Prefix != nil && !strings.HasPrefix(name, fmt.Sprintf("[%s ", c.Prefix[0]))
+	})
+	for _, e := range got {
+		name := fmt.Sprint(e.Key)
+		want, there := left[name]
+		if delete(left, name); c.KeysOnly {
+			want = ""
 		}
-		got, keys = append(got, fmt.Sprint(e.Key)), append(keys, e.Key)
-		if data := string(e.Value.Data); c.KeysOnly && data != "" || !c.KeysOnly && data != model[fmt.Sprint(e.Key)] {
-			t.Errorf("%v is %q, want %q", e.Key, data, model[fmt.Sprint(e.Key)])
+		if !there || string(e.Value.Data) != want {
+			t.Errorf("%+v: %v is %q, want %q, %v", c, e.Key, e.Value.Data, want, there)
 		}
 	}
-	for name := range model {
-		if c.Prefix == nil || strings.HasPrefix(name, fmt.Sprintf("[%s ", c.Prefix[0])) {
-			want = append(want, name)
-		}
+	if c.Reverse {
+		slices.Reverse(got)
 	}
-	if !slices.IsSortedFunc(keys, func(a, b kv.Key) int {
-		if c.Reverse {
-			a, b = b, a
-		}
-		return cmp.Or(strings.Compare(a[0].(string), b[0].(string)), cmp.Compare(a[1].(int64), b[1].(int64)))
-	}) {
-		t.Errorf("%+v: the order is %v", c, keys)
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("%+v: %q, want %q", c, got, want)
+	ordered := slices.IsSortedFunc(got, func(a, b kv.Entry) int {
+		return cmp.Or(strings.Compare(a.Key[0].(string), b.Key[0].(string)), cmp.Compare(a.Key[1].(int64), b.Key[1].(int64)))
+	})
+	if !ordered || len(left) > 0 {
+		t.Errorf("%+v: the order is %v, and %v are missing", c, got, left)
 	}
 }
 
@@ -235,64 +218,36 @@ func compare(t *testing.T, tx *kv.Tx, c kv.ListConfig, model map[string]string) 
 func TestPhantomsConflict(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		var group sync.WaitGroup
+		seats := kv.ListConfig{Selection: kv.Selection{Prefix: kv.Key{"seat"}}, KeysOnly: true}
 		for i := range 8 {
 			group.Go(func() {
 				for j := range 3 {
 					_, err := store.Update(t.Context(), func(tx *kv.Tx) error {
 						n := 0
-						for _, err := range tx.All(t.Context(), kv.ListConfig{Selection: kv.Selection{Prefix: kv.Key{"seat"}}, KeysOnly: true}) {
-							if err != nil {
+						for _, err := range tx.All(t.Context(), seats) {
+							if n++; err != nil {
 								return err
 							}
-							n++
 						}
 						if n >= 5 {
 							return nil
 						}
 						return tx.Do(kv.Put(kv.Key{"seat", i, j}, document(1)))
 					})
-					if conflict := (*kv.ConflictError)(nil); err != nil && !errors.As(err, &conflict) {
+					if _, conflict := errors.AsType[*kv.ConflictError](err); err != nil && !conflict {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		group.Wait()
-		if n, err := store.Count(t.Context(), kv.Selection{}); err != nil || n != 5 {
-			t.Errorf("%d entries: %v", n, err)
+		if n := must[int64](t)(store.Count(t.Context(), kv.Selection{})); n != 5 {
+			t.Errorf("%d entries", n)
 		}
 	})
 }
 
 // D10: a conflict is tried again, 8 times in all.
-// A loop that ended early does not move where the next one begins.
-func TestAListingOfATransactionIsRangedOverTwice(t *testing.T) {
-	inStore(t, func(t *testing.T, store kv.Store) {
-		var puts []kv.Mutation
-		for i := range 5 {
-			puts = append(puts, kv.Put(kv.Key{i}, document(i)))
-		}
-		must[kv.Result](t)(store.Commit(t.Context(), kv.Commit{Mutations: puts}))
-		tx := store.Begin()
-		defer tx.Rollback()
-		all := tx.All(t.Context(), kv.ListConfig{Limit: 2})
-		for _, most := range []int{3, 5} {
-			n := 0
-			for _, err := range all {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n++; n == most {
-					break
-				}
-			}
-			if n != most {
-				t.Errorf("%d entries, not %d", n, most)
-			}
-		}
-	})
-}
-
 func TestConflictsAreTriedAgain(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx, key := t.Context(), kv.Key{"n"}
@@ -300,11 +255,8 @@ func TestConflictsAreTriedAgain(t *testing.T) {
 		for range 4 {
 			group.Go(func() {
 				_, err := store.Update(ctx, func(tx *kv.Tx) error {
-					e, found, err := tx.Get(ctx, key)
-					n := 0
-					if found {
-						n = number(t, e.Value)
-					}
+					e, _, err := tx.Get(ctx, key)
+					n, _ := strconv.Atoi(string(e.Value.Data))
 					return errors.Join(err, tx.Do(kv.Put(key, document(n+1))))
 				})
 				if err != nil {
@@ -313,42 +265,36 @@ func TestConflictsAreTriedAgain(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if e, _, err := store.Get(ctx, key); err != nil || string(e.Value.Data) != "4" {
-			t.Errorf("%s, %v", e.Value.Data, err)
-		}
+		holds(t, store, key, "4")
 		tries := 0
-		_, err := store.Update(ctx, func(tx *kv.Tx) error {
-			tries++
-			_, _, err := tx.Get(ctx, key)
-			for _, err := range tx.All(ctx, kv.ListConfig{Selection: kv.Selection{Prefix: kv.Key{"p"}}}) {
-				if err != nil {
-					return err
+		try := func(ctx context.Context, f func()) error {
+			tries = 0
+			_, err := store.Update(ctx, func(tx *kv.Tx) error {
+				tries++
+				_, _, err := tx.Get(ctx, key)
+				for _, listed := range tx.All(ctx, kv.ListConfig{Selection: kv.Selection{Prefix: kv.Key{"p"}}}) {
+					err = errors.Join(err, listed)
 				}
-			}
-			_, other := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Sum(key, document(1)), kv.Put(kv.Key{"p", tries}, document(1))}})
-			return errors.Join(err, other, tx.Do(kv.Put(kv.Key{"mine"}, document(1))))
-		})
+				commits(t, store, kv.Sum(key, document(1)), kv.Put(kv.Key{"p", tries}, document(1)))
+				f()
+				return errors.Join(err, tx.Do(kv.Put(kv.Key{"mine"}, document(1))))
+			})
+			return err
+		}
+		err := try(ctx, func() {})
 		conflict, ok := errors.AsType[*kv.ConflictError](err)
 		if !ok || tries != 8 || actor.CodeOf(err) != actor.FailedPrecondition || fmt.Sprint(conflict.Keys, conflict.Selections[0].Prefix) != "[[n]] [p]" {
 			t.Errorf("%d tries: %v", tries, err)
 		}
-		if _, found, err := store.Get(ctx, kv.Key{"mine"}); found || err != nil {
-			t.Errorf("the transaction that failed wrote something: %v", err)
-		}
 		canceled, cancel := context.WithCancel(ctx)
-		tries = 0
-		_, err = store.Update(canceled, func(tx *kv.Tx) error {
-			tries++
-			_, _, err := tx.Get(ctx, key)
-			_, other := store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Sum(key, document(1))}})
+		if err := try(canceled, func() {
 			if tries == 2 {
 				cancel()
 			}
-			return errors.Join(err, other, tx.Do(kv.Delete(key)))
-		})
-		if tries != 2 || err == nil {
+		}); tries != 2 || err == nil {
 			t.Errorf("%d tries: %v", tries, err)
 		}
+		holds(t, store, kv.Key{"mine"}, "") // as both transactions failed
 	})
 }
 
@@ -371,42 +317,35 @@ func TestATransactionEnds(t *testing.T) {
 		tx := store.Begin()
 		for range 3 {
 			time.Sleep(30 * time.Second) // in virtual time
-			if err := tx.Do(kv.Sum(key, document(1))); err != nil {
-				t.Fatal(err)
-			}
+			check(t, tx.Do(kv.Sum(key, document(1))))
 		}
 		if r := must[kv.Result](t)(tx.Commit(ctx)); string(r.Results[2].Value.Data) != "3" {
 			t.Errorf("%+v", r)
 		}
 		ended(tx, "committed or rolled back")
 		tx.Rollback()
-		tx = store.Begin()
-		if err := tx.Do(kv.Put(key, document(9))); err != nil {
-			t.Fatal(err)
+		for why, end := range map[string]func(tx *kv.Tx){
+			"rested for more than 30s": func(*kv.Tx) { time.Sleep(30*time.Second + 1) }, "committed or rolled back": (*kv.Tx).Rollback,
+		} {
+			tx = store.Begin()
+			check(t, tx.Do(kv.Put(key, document(9))))
+			end(tx)
+			ended(tx, why)
 		}
-		time.Sleep(30*time.Second + 1)
-		ended(tx, "rested for more than 30s")
-		tx = store.Begin()
-		if err := tx.Do(kv.Put(key, document(9))); err != nil {
-			t.Fatal(err)
-		}
-		tx.Rollback()
-		ended(tx, "committed or rolled back")
-		if e, _, err := store.Get(ctx, key); err != nil || string(e.Value.Data) != "3" {
-			t.Errorf("%s, %v", e.Value.Data, err)
-		}
+		holds(t, store, key, "3")
 	})
 }
 
 func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx, key := t.Context(), kv.Key{"n"}
-		must[kv.Result](t)(store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(key, document(1))}}))
-		for _, m := range []kv.Mutation{kv.Sum(key, document(1)), kv.Append(key, kv.JSON([]byte("[]"))), kv.Touch(key, time.Second), kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, []byte(`{"a":1}`))} {
+		commits(t, store, kv.Put(key, document(1)))
+		for _, m := range []kv.Mutation{
+			kv.Sum(key, document(1)), kv.Append(key, kv.JSON([]byte("[]"))), kv.Touch(key, time.Second),
+			kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, []byte(`{"a":1}`)),
+		} {
 			tx := store.Begin()
-			if err := tx.Do(m); err != nil {
-				t.Fatal(err)
-			}
+			check(t, tx.Do(m))
 			_, _, err := tx.Get(ctx, key)
 			for _, err2 := range tx.All(ctx, kv.ListConfig{}) {
 				err = errors.Join(err, err2)
@@ -416,9 +355,7 @@ func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 			}
 		}
 		tx := store.Begin()
-		if err := tx.Do(kv.Put(key, document(1))); err != nil {
-			t.Fatal(err)
-		}
+		check(t, tx.Do(kv.Put(key, document(1))))
 		for _, c := range []kv.ListConfig{{Where: []byte(`{"a":1}`)}, {Cursor: "x"}, {Selection: kv.Selection{Prefix: kv.Key{nil}}}} {
 			for _, err := range tx.All(ctx, c) {
 				if err == nil {
@@ -426,71 +363,29 @@ func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 				}
 			}
 		}
-		if _, _, err := tx.Get(ctx, kv.Key{}); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Error(err)
-		}
-		if err := tx.Do(kv.Put(kv.Key{}, document(1))); err != nil {
-			t.Error(err)
-		}
-		if _, err := tx.Commit(ctx); actor.CodeOf(err) != actor.InvalidArgument { // the node says what is wrong
-			t.Error(err)
+		_, _, err := tx.Get(ctx, kv.Key{})
+		check(t, tx.Do(kv.Put(kv.Key{}, document(1))))
+		_, err2 := tx.Commit(ctx) // the node says what is wrong
+		if actor.CodeOf(err) != actor.InvalidArgument || actor.CodeOf(err2) != actor.InvalidArgument {
+			t.Errorf("%v, %v", err, err2)
 		}
 	})
 }
 
-// A turn whose Update cannot be undone alone fails, though its handler ignores the error.
+// A turn whose Update cannot be undone alone fails, though its handler ignores the error: what a turn has collected and not
+// written yet, as an event, must not leave for what was undone. What it had collected before does not count.
 func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 	triers := actor.NewType[shop]("trier")
-	rings := actor.NewAlarm[actor.None](triers, "ring")
-	try := actor.NewAction[bool, actor.None](triers, "try")
-	refused := errors.New("refused")
-	definition := actor.Define(triers, actor.Spec[shop]{},
-		actor.OnAlarm(rings, func(*shop, *actor.Context, actor.None) error { return nil }),
-		actor.On(try, func(_ *shop, ctx *actor.Context, more bool) (actor.None, error) {
-			err := ctx.KV().Update(func(tx actor.KV) error {
-				if more {
-					if err := rings.At(ctx, ctx.Now().Add(time.Hour), actor.None{}); err != nil {
-						return err
-					}
-				}
-				_, err := tx.Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1))}})
-				return errors.Join(err, refused)
-			})
-			if !errors.Is(err, refused) {
-				return actor.None{}, err
-			}
-			_, err = ctx.KV().Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"b"}, document(1))}})
-			return actor.None{}, err
-		}))
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
-		ref := triers.Ref(h, "a")
-		must[actor.None](t)(try.Call(t.Context(), ref, false))
-		if _, err := try.Call(t.Context(), ref, true); err == nil {
-			t.Error("the turn goes on")
-		}
-		var keys []string
-		for _, k := range h.Inspect("trier", "a") {
-			if strings.HasPrefix(k.Text, "kv") || strings.HasPrefix(k.Text, "alarm") {
-				keys = append(keys, k.Text)
-			}
-		}
-		if fmt.Sprint(keys) != `[kv("b")]` {
-			t.Error(keys)
-		}
-	}, definition)
-}
-
-// What a turn has collected, and not written yet, counts as much: an event, say, must not be published for what was undone.
-// What it had collected before does not.
-func TestAnUpdateThatCollectedMoreFailsTheTurn(t *testing.T) {
-	triers := actor.NewType[shop]("trier")
 	said := actor.NewEvent[string](triers, "said", actor.EventConfig{})
+	rings := actor.NewAlarm[actor.None](triers, "ring")
 	try := actor.NewAction[string, actor.None](triers, "try")
 	hear := actor.NewAction[actor.None, actor.None](triers, "hear")
 	refused := errors.New("refused")
 	do := func(ctx *actor.Context, what string) error {
 		other := triers.Ref(ctx, "other")
 		switch what {
+		case "alarm":
+			return rings.At(ctx, ctx.Now().Add(time.Hour), actor.None{})
 		case "event":
 			return said.Emit(ctx, "a is put")
 		case "message":
@@ -511,34 +406,40 @@ func TestAnUpdateThatCollectedMoreFailsTheTurn(t *testing.T) {
 		}
 		return nil
 	}
+	put := func(store actor.KV, key string) error {
+		_, err := store.Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{key}, document(1))}})
+		return err
+	}
 	definition := actor.Define(triers, actor.Spec[shop]{},
+		actor.OnAlarm(rings, func(*shop, *actor.Context, actor.None) error { return nil }),
 		actor.On(hear, func(*shop, *actor.Context, actor.None) (actor.None, error) { return actor.None{}, nil }),
-		actor.On(try, func(_ *shop, ctx *actor.Context, what string) (actor.None, error) {
-			for _, before := range []string{"event", "message", "sql"} {
-				if err := do(ctx, before); err != nil {
-					return actor.None{}, err
-				}
+		actor.On(try, func(_ *shop, ctx *actor.Context, what string) (none actor.None, err error) {
+			if err := errors.Join(do(ctx, "event"), do(ctx, "message"), do(ctx, "sql")); err != nil {
+				return none, err
 			}
-			err := ctx.KV().Update(func(tx actor.KV) error {
-				_, err := tx.Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"a"}, document(1))}})
-				return errors.Join(err, do(ctx, what), refused)
-			})
+			err = ctx.KV().Update(func(tx actor.KV) error { return errors.Join(put(tx, "a"), do(ctx, what), refused) })
 			if !errors.Is(err, refused) {
-				return actor.None{}, err
+				return none, err
 			}
-			return actor.None{}, nil
+			return none, put(ctx.KV(), "b")
 		}))
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ref := triers.Ref(h, "a")
 		for what, undone := range map[string]bool{
-			"": true, "read sql": true, "event": false, "message": false, "call": true, "task": false, "sql": false, "destroy": false,
+			"": true, "read sql": true, "alarm": false, "event": false, "message": false, "call": true, "task": false, "sql": false, "destroy": false,
 		} {
 			if _, err := try.Call(t.Context(), ref, what); (err == nil) != undone {
 				t.Errorf("%q: %v", what, err)
 			}
 		}
-		if n := len(h.Events("trier", "a")); n != 3 {
-			t.Errorf("%d events", n)
+		var keys []string
+		for _, k := range h.Inspect("trier", "a") {
+			if strings.HasPrefix(k.Text, "kv") || strings.HasPrefix(k.Text, "alarm") {
+				keys = append(keys, k.Text)
+			}
+		}
+		if n := len(h.Events("trier", "a")); n != 3 || fmt.Sprint(keys) != `[kv("b")]` {
+			t.Errorf("%d events, %v", n, keys)
 		}
 	}, definition)
 }

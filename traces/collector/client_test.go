@@ -105,56 +105,6 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 	})
 }
 
-func TestRejectedSpansAreCounted(t *testing.T) {
-	partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7)
-	partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), "too old")
-	message := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial)
-	c, err := configured(t, map[string]string{"ENDPOINT": "http://collector"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ok := reply(200)
-	ok.Body = io.NopCloser(bytes.NewReader(message))
-	c.http.Transport = &replies{list: []*http.Response{ok}}
-	if n, err := c.upload(t.Context(), 0, groups()); n != 7 || err != nil {
-		t.Errorf("%d rejected, %v", n, err)
-	}
-	for body, want := range map[string]int64{
-		`{"partialSuccess":{"rejectedSpans":"7","errorMessage":"too old"}}`: 7, `{"partialSuccess":{"rejectedDataPoints":8}}`: 8,
-		``: 0, `{}`: 0, `{"partialSuccess":{"rejectedSpans":"many"}}`: 0, `[]`: 0, `{"partialSuccess":null}`: 0,
-	} {
-		if n := rejectedInJSON([]byte(body)); n != want {
-			t.Errorf("%s: %d rejected, want %d", body, n, want)
-		}
-		j, err := configured(t, map[string]string{"ENDPOINT": "http://collector", "PROTOCOL": "http/json"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ok := reply(200)
-		ok.Body = io.NopCloser(strings.NewReader(body))
-		j.http.Transport = &replies{list: []*http.Response{ok}}
-		if n, err := j.upload(t.Context(), 0, groups()); n != want || err != nil {
-			t.Errorf("%s: upload returned %d, %v", body, n, err)
-		}
-	}
-	for _, b := range [][]byte{nil, {0xFF}, {0x0A, 0xFF}, message[:3], {0x08, 1}} {
-		if n := rejectedItems(b); n != 0 {
-			t.Errorf("%x: %d rejected", b, n)
-		}
-	}
-
-	fake := &collector{rejects: 2}
-	e := startExporter(fake, defaultBatching, quiet)
-	s := made(1, hour0, hour0+1)
-	e.Export(nil, &s)
-	if n, err := (&Pusher{client: &collector{rejects: 1}, to: "x"}).Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s, s, s}}); n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3") {
-		t.Errorf("Push returned %d, %v", n, err)
-	}
-	if err := e.Close(t.Context()); err != nil || e.Dropped() != 2 {
-		t.Errorf("dropped %d, %v", e.Dropped(), err)
-	}
-}
-
 func TestFormsOfRequests(t *testing.T) {
 	for _, form := range []string{"http/protobuf", "http/json"} {
 		for _, compression := range []string{"none", "gzip"} {
@@ -193,39 +143,140 @@ func TestFormsOfRequests(t *testing.T) {
 	}
 }
 
-func TestFaultyVariablesAreNamedAndSecretsAreNot(t *testing.T) {
+func TestRejectedSpansAreCounted(t *testing.T) {
+	partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7)
+	partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), "too old")
+	message := string(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial))
+	for form, replied := range map[string]map[string]int64{
+		"http/protobuf": {message: 7, "": 0, "\xFF": 0, "\x0A\xFF": 0, message[:3]: 0, "\x08\x01": 0},
+		"http/json": {
+			`{"partialSuccess":{"rejectedSpans":"7","errorMessage":"too old"}}`: 7, `{"partialSuccess":{"rejectedDataPoints":8}}`: 8,
+			``: 0, `{}`: 0, `{"partialSuccess":{"rejectedSpans":"many"}}`: 0, `[]`: 0, `{"partialSuccess":null}`: 0,
+		},
+	} {
+		c, err := configured(t, map[string]string{"ENDPOINT": "http://collector", "PROTOCOL": form})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for body, want := range replied {
+			ok := reply(200)
+			ok.Body = io.NopCloser(strings.NewReader(body))
+			c.http.Transport = &replies{list: []*http.Response{ok}}
+			if n, err := c.upload(t.Context(), 0, groups()); n != want || err != nil {
+				t.Errorf("%q: upload returned %d, %v", body, n, err)
+			}
+		}
+	}
+	e := startExporter(&collector{rejects: 2}, defaultBatching, quiet)
+	s := made(1, hour0, hour0+1)
+	e.Export(nil, &s)
+	if err := e.Close(t.Context()); err != nil || e.Dropped() != 2 {
+		t.Errorf("dropped %d, %v", e.Dropped(), err)
+	}
+	p := &Pusher{client: &collector{rejects: 1}, to: "x"}
+	n, err := p.Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s, s, s}})
+	if n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3") {
+		t.Errorf("Push returned %d, %v", n, err)
+	}
+}
+
+// TestVariables sets one variable at a time. A wrong one is named in the error, and its secret is not.
+func TestVariables(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{
-		"ENDPOINT": "localhost:4318", "TRACES_ENDPOINT": "ftp://secret@host", "PROTOCOL": "grpc", "TRACES_PROTOCOL": "grpc", "COMPRESSION": "zstd",
-		"HEADERS": "authorization secret", "TRACES_HEADERS": "a=%zzsecret", "TIMEOUT": "soon", "CERTIFICATE": missing, "TRACES_CERTIFICATE": empty, "CLIENT_CERTIFICATE": missing,
+	const on, off, wrong = "on", "off", "wrong"
+	for _, c := range []struct{ name, value, spans, metrics string }{
+		{"EXPORTER_OTLP_ENDPOINT", "", off, off},
+		{"EXPORTER_OTLP_ENDPOINT", "localhost:4318", wrong, wrong},
+		{"EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://secret@host", wrong, on},
+		{"EXPORTER_OTLP_METRICS_ENDPOINT", "http://other/as/is", on, on},
+		{"EXPORTER_OTLP_PROTOCOL", "grpc", wrong, wrong},
+		{"EXPORTER_OTLP_PROTOCOL", "http/json", on, on},
+		{"EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", wrong, on},
+		{"EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", on, wrong},
+		{"EXPORTER_OTLP_COMPRESSION", "zstd", wrong, wrong},
+		{"EXPORTER_OTLP_HEADERS", "authorization secret", wrong, wrong},
+		{"EXPORTER_OTLP_TRACES_HEADERS", "a=%zzsecret", wrong, on},
+		{"EXPORTER_OTLP_TIMEOUT", "soon", wrong, wrong},
+		{"EXPORTER_OTLP_CERTIFICATE", missing, wrong, wrong},
+		{"EXPORTER_OTLP_TRACES_CERTIFICATE", empty, wrong, on},
+		{"EXPORTER_OTLP_CLIENT_CERTIFICATE", missing, wrong, wrong},
+		{"EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", on, wrong},
+		{"EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative", on, on},
+		{"TRACES_EXPORTER", "zipkin", wrong, on},
+		{"TRACES_EXPORTER", "none", off, on},
+		{"METRICS_EXPORTER", "none", on, off},
+		{"METRICS_EXPORTER", "prometheus", on, off},
+		{"METRICS_EXPORTER", "prometheus, otlp", on, on},
+		{"METRICS_EXPORTER", "console", on, wrong},
+		{"SDK_DISABLED", "TRUE", off, off},
+		{"BSP_MAX_QUEUE_SIZE", "-1", wrong, on},
+		{"BSP_MAX_QUEUE_SIZE", "10", on, on},
+		{"BSP_SCHEDULE_DELAY", "soon", wrong, on},
+		{"BSP_EXPORT_TIMEOUT", "99999999999", wrong, on},
+		{"METRIC_EXPORT_INTERVAL", "0", on, wrong},
+		{"METRIC_EXPORT_TIMEOUT", "soon", on, wrong},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector")
-			if _, err := configured(t, map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+name) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error is %v", err)
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+			t.Setenv("OTEL_"+c.name, c.value)
+			e, err := NewExporter(quiet)
+			if e != nil {
+				defer e.Close(context.Background())
+			}
+			m, merr := newMetricExporter(nil, nil, quiet)
+			for want, got := range map[*string]struct {
+				runs bool
+				err  error
+			}{&c.spans: {e != nil, err}, &c.metrics: {m != nil, merr}} {
+				named := got.err != nil && strings.Contains(got.err.Error(), "OTEL_"+c.name) && !strings.Contains(got.err.Error(), "secret")
+				if got.runs != (*want == on) || (got.err != nil) != (*want == wrong) || got.err != nil && !named {
+					t.Errorf("runs %v, %v; want %s", got.runs, got.err, *want)
+				}
+			}
+			if strings.HasSuffix(c.value, "/as/is") && m.client.url != c.value {
+				t.Errorf("the URL is %s", m.client.url)
 			}
 		})
 	}
 }
 
-func TestCollectorsWithTheirOwnCertificate(t *testing.T) {
-	var got string
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") + " " + r.URL.Path }))
+// TestTheEnvironmentConfiguresTheExporter exports to a collector that has a certificate of its own.
+func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
+	got := make(chan string, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m tracepb.TracesData
+		body, err := io.ReadAll(r.Body)
+		if err = errors.Join(err, proto.Unmarshal(body, &m)); err != nil {
+			t.Error(err)
+		}
+		got <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Tenant") + " " + r.URL.Path + " " + m.ResourceSpans[0].ScopeSpans[0].Spans[0].Name
+	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o666); err != nil {
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(file, certificate, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	c, err := configured(t, map[string]string{"ENDPOINT": server.URL + "/base/", "CERTIFICATE": file, "HEADERS": "authorization=Bearer%20x, x-other = y", "TIMEOUT": "60000"})
-	if err != nil {
-		t.Fatal(err)
+	for name, value := range map[string]string{
+		"EXPORTER_OTLP_ENDPOINT": server.URL + "/base/", "EXPORTER_OTLP_CERTIFICATE": file, "EXPORTER_OTLP_TIMEOUT": "60000",
+		"EXPORTER_OTLP_HEADERS": "authorization=Bearer%20x, x-tenant = seven", "BSP_MAX_EXPORT_BATCH_SIZE": "1",
+	} {
+		t.Setenv("OTEL_"+name, value)
 	}
-	defer c.close()
-	if _, err := c.upload(t.Context(), 0, groups()); err != nil || got != "Bearer x /base/v1/traces" {
-		t.Errorf("the server got %q, %v", got, err)
+	e, err := NewExporter(quiet)
+	if err != nil || e == nil {
+		t.Fatal(e, err)
+	}
+	s := made(1, hour0, hour0+1)
+	e.Export(nil, &s)
+	if got := <-got; got != "Bearer x seven /base/v1/traces work" {
+		t.Errorf("the collector got %q", got)
+	}
+	if err := e.Close(t.Context()); err != nil || e.Dropped() != 0 {
+		t.Error(err, e.Dropped())
 	}
 }

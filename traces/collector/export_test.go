@@ -3,19 +3,13 @@ package collector
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/cairn-run/cairn/traces"
 )
@@ -188,72 +182,6 @@ func TestQueuesAreBoundedInBytes(t *testing.T) {
 			t.Errorf("Close returned %v, dropped %d", err, e.Dropped())
 		}
 	})
-}
-
-func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
-	var mu sync.Mutex
-	var got []*tracepb.Span
-	var header string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		var m tracepb.TracesData
-		if err := proto.Unmarshal(body, &m); err != nil || r.URL.Path != "/v1/traces" {
-			t.Errorf("%s: %v", r.URL, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		header = r.Header.Get("X-Tenant")
-		got = append(got, m.ResourceSpans[0].ScopeSpans[0].Spans...)
-	}))
-	defer server.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=seven")
-	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
-	e, err := NewExporter(quiet)
-	if err != nil || e == nil {
-		t.Fatal(e, err)
-	}
-	s := made(1, hour0, hour0+1)
-	s.Name = "charge"
-	e.Export(nil, &s)
-	if err := e.Close(context.Background()); err != nil || e.Dropped() != 0 {
-		t.Fatal(err, e.Dropped())
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if len(got) != 1 || got[0].Name != "charge" || header != "seven" {
-		t.Errorf("the collector got %v, header %q", got, header)
-	}
-}
-
-func TestVariablesThatAreWrongAreNamed(t *testing.T) {
-	for _, c := range []struct{ name, value, want string }{
-		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL"},
-		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "started"},
-		{"OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER"},
-		{"OTEL_TRACES_EXPORTER", "none", ""},
-		{"OTEL_SDK_DISABLED", "TRUE", ""},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", ""},
-		{"OTEL_BSP_MAX_QUEUE_SIZE", "-1", "OTEL_BSP_MAX_QUEUE_SIZE"},
-		{"OTEL_BSP_MAX_QUEUE_SIZE", "10", "started"},
-		{"OTEL_BSP_SCHEDULE_DELAY", "soon", "OTEL_BSP_SCHEDULE_DELAY"},
-		{"OTEL_BSP_EXPORT_TIMEOUT", "99999999999", "OTEL_BSP_EXPORT_TIMEOUT"},
-	} {
-		t.Run(c.name+"="+c.value, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-			t.Setenv(c.name, c.value)
-			e, err := NewExporter(quiet)
-			if e != nil {
-				defer e.Close(context.Background())
-			}
-			switch {
-			case c.want == "" && (e != nil || err != nil), c.want == "started" && (e == nil || err != nil):
-				t.Errorf("NewExporter returned %v, %v", e, err)
-			case c.want != "" && c.want != "started" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("NewExporter returned %v, %v", e, err)
-			}
-		})
-	}
 }
 
 func TestTheEnvironmentHasAttributes(t *testing.T) {

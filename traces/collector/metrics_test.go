@@ -152,20 +152,6 @@ func TestFaultsOfMetricsAreLoggedOnceUntilTheyEnd(t *testing.T) {
 	}
 }
 
-func TestManyMetricsAreSeveralRequests(t *testing.T) {
-	var list []*metricspb.Metric
-	for range 10 {
-		list = append(list, &metricspb.Metric{Name: strings.Repeat("x", maxRequest/3)})
-	}
-	var sizes []int
-	for _, b := range batches(list) {
-		sizes = append(sizes, len(b))
-	}
-	if !slices.Equal(sizes, []int{2, 2, 2, 2, 2}) || batches(nil) != nil || len(batches([]*metricspb.Metric{{Name: strings.Repeat("x", 2*maxRequest)}})) != 1 {
-		t.Errorf("the requests have %v metrics", sizes)
-	}
-}
-
 func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
 	const points = 7
 	f := &dto.MetricFamily{Name: proto.String("large_total"), Type: dto.MetricType_COUNTER.Enum()}
@@ -219,40 +205,6 @@ func TestValuesBeginWithWhatCountsThem(t *testing.T) {
 		Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: proto.Float64(3)}}}})
 	if got, want := starts(), []uint64{5, 7, 3, 3, 7}; !slices.Equal(got, want) {
 		t.Errorf("values begin at %v, want %v", got, want)
-	}
-}
-
-func TestVariablesOfMetrics(t *testing.T) {
-	for _, c := range []struct{ name, value, want string }{
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", "off"},
-		{"OTEL_METRICS_EXPORTER", "none", "off"},
-		{"OTEL_METRICS_EXPORTER", "prometheus", "off"},
-		{"OTEL_METRICS_EXPORTER", "prometheus, otlp", ""},
-		{"OTEL_METRICS_EXPORTER", "console", "OTEL_METRICS_EXPORTER is \"console\""},
-		{"OTEL_TRACES_EXPORTER", "none", ""},
-		{"OTEL_SDK_DISABLED", "true", "off"},
-		{"OTEL_METRIC_EXPORT_INTERVAL", "0", "metrics: OTEL_METRIC_EXPORT_INTERVAL"},
-		{"OTEL_METRIC_EXPORT_TIMEOUT", "soon", "metrics: OTEL_METRIC_EXPORT_TIMEOUT"},
-		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "metrics: OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"},
-		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"},
-		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative", ""},
-		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://other/as/is", ""},
-		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "not a URL", ""},
-	} {
-		t.Run(c.name+"="+c.value, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector")
-			t.Setenv(c.name, c.value)
-			e, err := newMetricExporter(nil, nil, quiet)
-			switch {
-			case c.want == "" && (e == nil || err != nil), c.want == "off" && (e != nil || err != nil):
-				t.Errorf("newMetricExporter returned %v, %v", e, err)
-			case c.want != "" && c.want != "off" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("newMetricExporter returned %v", err)
-			}
-			if strings.HasSuffix(c.value, "/as/is") && e.client.url != c.value {
-				t.Errorf("the URL is %s", e.client.url)
-			}
-		})
 	}
 }
 

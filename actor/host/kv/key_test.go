@@ -67,24 +67,6 @@ func TestKeysAreOrderedByTypeThenValue(t *testing.T) {
 	}
 }
 
-func TestKeyRefusesWhatItCannotKeep(t *testing.T) {
-	huge := `[1` + strings.Repeat("0", 700) + `]`
-	for _, text := range []string{
-		`null`, `{}`, `"a"`, `[null]`, `[[1]]`, `[{}]`, `[1e999]`, huge, `[` + new(big.Int).Lsh(big.NewInt(1), 255*8).String() + `]`,
-		`["\ud800"]`, "[\"\xff\"]", `["\ud800\ufffd"]`, `[{"$bytes":null}]`, `[{"$bytes":"A"}]`, `[{"$bytes":"AB=="}]`, `[{"$bytes":"AA==","x":1}]`, `[{"$byte":"AA=="}]`, `[{"$bytes":1}]`,
-	} {
-		var k Key
-		if err := json.Unmarshal([]byte(text), &k); err == nil {
-			t.Errorf("%.60s became the key %v", text, k)
-		}
-	}
-	for _, k := range []Key{{nil}, {Raw("a")}, {"\xff"}, {(*big.Int)(nil)}, {float32(1)}, {Key{1}}} {
-		if _, err := k.Tuple(); err == nil {
-			t.Errorf("%#v became a tuple", k)
-		}
-	}
-}
-
 func FuzzKey(f *testing.F) {
 	for _, s := range []string{`["a",1,1.5,true]`, `["\ud83d\ude00\\u"]`, `[-0]`, `[1E5]`, `[{"$bytes":"AP8="}]`} {
 		f.Add(s)
@@ -136,67 +118,25 @@ func mustPack(t *testing.T, k Key) string {
 	return string(b)
 }
 
-// A part that only Go code writes is shown, and found again by what is shown.
-func TestPartsOfOtherTypesAreShown(t *testing.T) {
-	for _, part := range []any{tuple.UUID{1, 2}, nil, float32(1.5), tuple.Tuple{"a", int64(1)}, math.Inf(1), "\xff"} {
-		k := Key{"a", part}
-		text, err := json.Marshal(k)
-		if err != nil || !strings.Contains(string(text), `{"$raw":"`) {
-			t.Fatalf("%v is %s, %v", k, text, err)
-		}
-		binary, err := cbor.Marshal(k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var fromText, fromBinary Key
-		if err := errors.Join(json.Unmarshal(text, &fromText), cbor.Unmarshal(binary, &fromBinary)); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(fromText, k) || !reflect.DeepEqual(fromBinary, k) {
-			t.Errorf("%#v is read as %#v and %#v", k, fromText, fromBinary)
-		}
-		if _, err := k.Tuple(); (err == nil) != (part == math.Inf(1)) {
-			t.Errorf("%v: %v", k, err)
-		}
-	}
-	for _, text := range []string{`[{"$raw":1}]`, `[{"$raw":"","$bytes":""}]`} {
+func TestKeyRefusesWhatItCannotKeep(t *testing.T) {
+	huge := `[1` + strings.Repeat("0", 700) + `]`
+	for _, text := range []string{
+		`null`, `{}`, `"a"`, `[null]`, `[[1]]`, `[{}]`, `[1e999]`, huge, `[` + new(big.Int).Lsh(big.NewInt(1), 255*8).String() + `]`,
+		`["\ud800"]`, "[\"\xff\"]", `["\ud800\ufffd"]`, `[{"$bytes":null}]`, `[{"$bytes":"A"}]`, `[{"$bytes":"AB=="}]`,
+		`[{"$bytes":"AA==","x":1}]`, `[{"$byte":"AA=="}]`, `[{"$bytes":1}]`, `[{"$raw":1}]`, `[{"$raw":"","$bytes":""}]`,
+		`[{"$uuidv7":false}]`, `[{"$uuidv7":""}]`, `[{"$uuidv7":"a b"}]`, `[{"$uuidv7":1}]`, `[{"$uuidv7":true,"x":1}]`,
+		`[{"$versionstamp":"a"}]`, `[{"$x":true}]`,
+	} {
 		if err := json.Unmarshal([]byte(text), new(Key)); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%.60s: %v", text, err)
 		}
 	}
-	long := `["` + strings.Repeat("a", maxText) + `"]`
-	if err := json.Unmarshal([]byte(long), new(Key)); host.CodeOf(err) != host.TooLarge {
+	if err := json.Unmarshal([]byte(`["`+strings.Repeat("a", maxText)+`"]`), new(Key)); host.CodeOf(err) != host.TooLarge {
 		t.Errorf("a long key: %v", err)
 	}
-}
-
-// Placeholders keep their names on the way, and no key of an entry has one.
-func TestPlaceholdersAreWrittenBackAsTheyWereRead(t *testing.T) {
-	for text, want := range map[string]Placeholder{
-		`{"$uuidv7":true}`: UUIDv7, `{"$uuidv7":"a-B_9"}`: "uuidv7:a-B_9", `{"$versionstamp":true}`: Versionstamp, `{ "$uuidv7" : "true" }`: "uuidv7:true",
+	for _, m := range []map[string]any{
+		{"$uuidv7": false}, {"$uuidv7": ""}, {"$uuidv7": 1}, {"$versionstamp": "a"}, {"uuidv7": true}, {"$uuidv7": true, "$x": true}, {},
 	} {
-		var k, l Key
-		if err := json.Unmarshal([]byte(`["a",`+text+`]`), &k); err != nil || k[1] != want {
-			t.Errorf("%s: %v, %v", text, k, err)
-		}
-		binary, err := cbor.Marshal(k)
-		if err := errors.Join(err, cbor.Unmarshal(binary, &l)); err != nil || !reflect.DeepEqual(k, l) {
-			t.Errorf("%s: in CBOR %v, %v", text, l, err)
-		}
-		again, err := json.Marshal(k)
-		if err != nil || string(again) != `["a",`+strings.ReplaceAll(text, " ", "")+`]` {
-			t.Errorf("%s: %s, %v", text, again, err)
-		}
-		if _, err := k.Tuple(); host.CodeOf(err) != host.InvalidArgument {
-			t.Error(err)
-		}
-	}
-	for _, text := range []string{`{"$uuidv7":false}`, `{"$uuidv7":""}`, `{"$uuidv7":"a b"}`, `{"$uuidv7":1}`, `{"$uuidv7":true,"x":1}`, `{"$versionstamp":"a"}`, `{"$x":true}`} {
-		if err := json.Unmarshal([]byte(`[`+text+`]`), new(Key)); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-	for _, m := range []map[string]any{{"$uuidv7": false}, {"$uuidv7": ""}, {"$uuidv7": 1}, {"$versionstamp": "a"}, {"uuidv7": true}, {"$uuidv7": true, "$x": true}, {}} {
 		binary, err := cbor.Marshal([]any{m})
 		if err != nil {
 			t.Fatal(err)
@@ -205,8 +145,54 @@ func TestPlaceholdersAreWrittenBackAsTheyWereRead(t *testing.T) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
+	for _, k := range []Key{{nil}, {Raw("a")}, {"\xff"}, {(*big.Int)(nil)}, {float32(1)}, {Key{1}}} {
+		if _, err := k.Tuple(); err == nil {
+			t.Errorf("%#v became a tuple", k)
+		}
+	}
 	if text, err := json.Marshal(Key{Placeholder("uuidv7:a b")}); err == nil {
 		t.Errorf("%s", text)
+	}
+}
+
+// written returns what is read of a key that was written, as JSON and as CBOR, and the JSON.
+func written(t *testing.T, k Key) (fromText, fromBinary Key, text string) {
+	t.Helper()
+	b, err := json.Marshal(k)
+	binary, err2 := cbor.Marshal(k)
+	if err := errors.Join(err, err2, json.Unmarshal(b, &fromText), cbor.Unmarshal(binary, &fromBinary)); err != nil {
+		t.Fatalf("%#v: %v", k, err)
+	}
+	return fromText, fromBinary, string(b)
+}
+
+// A part that only Go code writes is shown, and found again by what is shown.
+func TestPartsOfOtherTypesAreShown(t *testing.T) {
+	for _, part := range []any{tuple.UUID{1, 2}, nil, float32(1.5), tuple.Tuple{"a", int64(1)}, math.Inf(1), "\xff"} {
+		k := Key{"a", part}
+		fromText, fromBinary, text := written(t, k)
+		if !reflect.DeepEqual(fromText, k) || !reflect.DeepEqual(fromBinary, k) || !strings.Contains(text, `{"$raw":"`) {
+			t.Errorf("%s is read as %#v and %#v", text, fromText, fromBinary)
+		}
+		if _, err := k.Tuple(); (err == nil) != (part == math.Inf(1)) {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+}
+
+// Placeholders keep their names on the way, and no key of an entry has one.
+func TestPlaceholdersAreWrittenBackAsTheyWereRead(t *testing.T) {
+	for text, want := range map[string]Placeholder{
+		`{"$uuidv7":true}`: UUIDv7, `{"$uuidv7":"a-B_9"}`: "uuidv7:a-B_9", `{"$versionstamp":true}`: Versionstamp, `{"$uuidv7":"true"}`: "uuidv7:true",
+	} {
+		k := Key{"a", want}
+		fromText, fromBinary, again := written(t, k)
+		if !reflect.DeepEqual(fromText, k) || !reflect.DeepEqual(fromBinary, k) || again != `["a",`+text+`]` {
+			t.Errorf("%s is read as %#v and %#v", again, fromText, fromBinary)
+		}
+		if _, err := k.Tuple(); host.CodeOf(err) != host.InvalidArgument {
+			t.Error(err)
+		}
 	}
 }
 
@@ -214,18 +200,7 @@ func TestPlaceholdersAreWrittenBackAsTheyWereRead(t *testing.T) {
 func TestBoundsMayEndWithAnyBytes(t *testing.T) {
 	for _, raw := range []string{"", "\x00\x00\x00", "\xff", "\x02a", "\x02a\x00\x02b\x00", "a"} {
 		k := Key{"a", Raw(raw)}
-		text, err := json.Marshal(k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		binary, err := cbor.Marshal(k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var fromText, fromBinary Key
-		if err := errors.Join(json.Unmarshal(text, &fromText), cbor.Unmarshal(binary, &fromBinary)); err != nil {
-			t.Fatal(err)
-		}
+		fromText, fromBinary, _ := written(t, k)
 		for _, k := range []Key{k, fromText, fromBinary} {
 			if b, err := k.PackBound(); err != nil || string(b) != "\x02a\x00"+raw {
 				t.Errorf("%#v is the bound %q, %v", k, b, err)
