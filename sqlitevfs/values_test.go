@@ -1,7 +1,6 @@
 package sqlitevfs
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
@@ -147,13 +146,6 @@ func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
 		}
 		errorIf(t, !reflect.DeepEqual(got, want),
 			"got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	})
-}
-
-func TestDriverIsNotOpenedByName(t *testing.T) {
-	newRig(t, Options{}).turn(func(db handle) {
-		wantError(t, errOf(db.Driver().Open("file:x.db")), nil, "opened by its session")
-		check(t, db.PingContext(context.Background()))
 	})
 }
 
