@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -42,38 +40,6 @@ func TestPatchGolden(t *testing.T) {
 	if got.apply(7, was[:]); was != now {
 		t.Fatal("the patch does not make the page")
 	}
-}
-
-func TestRunsLeadFromOnePageToAnother(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	large := 0
-	for range 3000 {
-		var was, now page
-		for i := range was {
-			was[i] = byte(rnd.Uint32())
-		}
-		now = was
-		for range rnd.IntN(12) {
-			at := rnd.IntN(PageSize)
-			for i := at; i < min(at+rnd.IntN(300), PageSize); i++ {
-				now[i] = byte(rnd.Uint32())
-			}
-		}
-		limit := rnd.IntN(PageSize)
-		runs, ok := appendRuns([]byte("before"), &was, &now, limit)
-		fatalIf(t, !strings.HasPrefix(string(runs), "before") || len(runs)-6 > limit,
-			"%d bytes of runs, limit %d", len(runs)-6, limit)
-		if !ok {
-			large++
-			continue
-		}
-		must(t, checkRuns(runs[6:]))
-		p := patch{runs: runs[6:]}
-		if p.apply(was[:]); was != now {
-			t.Fatal("the runs lead elsewhere")
-		}
-	}
-	errorIf(t, large == 0, "no limit was ever reached")
 }
 
 func TestParsePatchesRefuses(t *testing.T) {
@@ -266,27 +232,6 @@ func numberedPages(n uint32) *mapReader {
 	return r
 }
 
-// A reading is a file on such a reader, whose pages are checked.
-type reading struct {
-	*file
-	t *testing.T
-}
-
-func newReading(t *testing.T, r *mapReader) reading {
-	f := &file{stop: new(stopper), buffers: new(buffers)}
-	f.begin(r, nil, Metadata{Pages: uint32(len(r.keys))}, 10)
-	return reading{f, t}
-}
-
-func (f reading) read(n uint32) error {
-	p := make([]byte, PageSize)
-	if _, err := f.ReadAt(p, int64(n)*PageSize); err != nil {
-		return err
-	}
-	same(f.t, binary.BigEndian.Uint32(p), n)
-	return nil
-}
-
 func TestPagesInARowAreReadAhead(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -306,30 +251,19 @@ func TestPagesInARowAreReadAhead(t *testing.T) {
 		}, 900, 60, 50},
 	} {
 		r := numberedPages(1000)
-		f := newReading(t, r)
+		f := &file{stop: new(stopper), buffers: new(buffers)}
+		f.begin(r, nil, Metadata{Pages: 1000}, 10)
+		p := make([]byte, PageSize)
 		for i := range c.count {
-			must(t, f.read(c.next(i)), c.name)
+			n := c.next(i)
+			must(t, errOf(f.ReadAt(p, int64(n)*PageSize)), c.name)
+			same(t, binary.BigEndian.Uint32(p), n)
 		}
 		errorIf(t, r.gets > c.gets || r.scans > c.scans,
 			"%s: %d lookups and %d scans, want at most %d and %d", c.name, r.gets, r.scans, c.gets, c.scans)
-		same(t, f.read(1000), io.EOF)
+		same(t, errOf(f.ReadAt(p, 1000*PageSize)), io.EOF)
 		f.finish()
 		errorIf(t, f.ahead != (readAhead{}), "%s: what was read is kept after the session", c.name)
-	}
-}
-
-func TestReadAheadFindsHoles(t *testing.T) {
-	for hole := uint32(1); hole < 120; hole += 7 {
-		r := numberedPages(150)
-		f := newReading(t, r)
-		delete(r.keys, string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, hole)))
-		for n := range uint32(150) {
-			err := f.read(n)
-			fatalIf(t, (n == hole) != errors.Is(f.fault, ErrCorrupt) || (n == hole) != (err != nil),
-				"page %d, with page %d missing: %v", n, hole, err)
-			f.fault = nil
-		}
-		f.finish()
 	}
 }
 
@@ -517,43 +451,4 @@ func TestMetadataGolden(t *testing.T) {
 		wantErr(t, errOf(parseMetadata(got[:n])), ErrCorrupt, n)
 	}
 	wantErr(t, errOf(parseMetadata(append(got, 0))), ErrCorrupt)
-}
-
-// TestTemporaryFilesBehaveLikeFiles compares with a slice.
-func TestTemporaryFilesBehaveLikeFiles(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	b := &budget{limit: 8 * chunkSize}
-	f, model := &temporary{budget: b}, []byte{}
-	for range 3000 {
-		off := rnd.IntN(3 * chunkSize)
-		p := make([]byte, rnd.IntN(9000))
-		switch rnd.IntN(4) {
-		case 0:
-			n := min(off, len(model))
-			must(t, f.Truncate(int64(n)))
-			model = model[:n]
-		case 1, 2:
-			for i := range p {
-				p[i] = byte(rnd.Uint32())
-			}
-			if n, err := f.WriteAt(p, int64(off)); n != len(p) || err != nil {
-				t.Fatal(n, err)
-			}
-			if len(p) > 0 && off+len(p) > len(model) {
-				model = append(model, make([]byte, off+len(p)-len(model))...)
-			}
-			copy(model[min(off, len(model)):], p)
-		default:
-			n, err := f.ReadAt(p, int64(off))
-			want := model[min(off, len(model)):min(off+len(p), len(model))]
-			fatalIf(t, !bytes.Equal(p[:n], want) || (n < len(p)) != (err == io.EOF),
-				"read %d of %d bytes at %d of %d: %v", n, len(p), off, len(model), err)
-		}
-		size, _ := f.Size()
-		fatalIf(t, size != int64(len(model)), "size %d, want %d", size, len(model))
-	}
-	_, err := f.WriteAt([]byte{1}, b.limit)
-	fatalIf(t, err != sqlite3.FULL, "beyond the budget: %v", err)
-	f.Close()
-	fatalIf(t, b.used != 0, "%d bytes are still taken", b.used)
 }

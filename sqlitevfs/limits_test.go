@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -213,10 +211,7 @@ func TestTemporaryFilesShareABudget(t *testing.T) {
 
 func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
 	r := newRig(t, Options{MaxTemporary: 1 << 20, CacheBytes: 16 * PageSize}, "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(2000) FROM generate_series(1, 700)")
-	small := filepath.Join(t.TempDir(), "small") // some 700 KiB, to be converted
-	inFile(t, small, "PRAGMA page_size=1024", "CREATE TABLE t (v); INSERT INTO t VALUES (randomblob(700000))")
-	converted, err := os.ReadFile(small)
-	must(t, err)
+	small := stock(t, "PRAGMA page_size=1024", "CREATE TABLE t (v); INSERT INTO t VALUES (randomblob(700000))")
 	for name, f := range map[string]func() error{
 		"a sort": func() error {
 			x := r.read()
@@ -230,7 +225,7 @@ func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
 			})
 		},
 		"a file":                   func() error { return errOf(r.load(r.export())) },
-		"a file that is converted": func() error { return errOf(r.load(converted)) },
+		"a file that is converted": func() error { return errOf(r.load(small)) },
 	} {
 		err := f()
 		_, full := errors.AsType[*LimitError](err)

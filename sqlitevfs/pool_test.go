@@ -179,17 +179,13 @@ func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	other, err := p.newInstance(in.write)
 	must(t, err)
 	defer other.close(p.options.Logger)
-	extent := max(in.extent, len(*in.memory))
-	want := append(bytes.ReplaceAll(*other.memory, []byte(other.fs.name), []byte(in.fs.name)), make([]byte, extent-len(*other.memory))...)
-	fatalIf(t, len(*in.memory) != len(*other.memory) || *in.stack != *other.stack,
-		"%s: %d bytes of memory and %d of stack, want %d and %d", what, len(*in.memory), *in.stack, len(*other.memory), *other.stack)
-	if have := (*in.memory)[:extent]; !bytes.Equal(have, want) {
-		n := 0
-		for have[n] == want[n] {
-			n++
-		}
-		t.Fatalf("%s: the memory differs from that of a new instance at %d: %q", what, n, have[n:min(n+40, extent)])
+	have, want := (*in.memory)[:max(in.extent, len(*in.memory))], bytes.ReplaceAll(*other.memory, []byte(other.fs.name), []byte(in.fs.name))
+	for n, b := range have {
+		fatalIf(t, n < len(want) && b != want[n] || n >= len(want) && b != 0,
+			"%s: the memory differs from that of a new instance at %d: %q", what, n, have[n:min(n+40, len(have))])
 	}
+	fatalIf(t, len(*in.memory) != len(want) || *in.stack != *other.stack,
+		"%s: %d bytes of memory and %d of stack, want %d and %d", what, len(*in.memory), *in.stack, len(want), *other.stack)
 	a, b := in.outside, other.outside
 	fatalIf(t, len(*a.handles) != len(*b.handles) || slices.Contains(*a.handles, nil) || *a.deleted != *b.deleted || *a.fault != nil || len(*a.table) != len(*b.table),
 		"%s: outside there are %d handles, %d deleted, %d functions", what, len(*a.handles), *a.deleted, len(*a.table))
