@@ -46,15 +46,6 @@ func TestVacuumShrinksTheDatabase(t *testing.T) {
 		r.exec(manyRows(400, 500))
 		r.sound("SELECT count(*) FROM t", "111")
 	}
-	// What VACUUM has published is for the owner to drop.
-	r := newRig(t, Options{CacheBytes: 16 * PageSize}, faultSchema, manyRows(1, 111))
-	x := r.write()
-	x.run("DELETE FROM t WHERE id > 5")
-	x.run("VACUUM")
-	fatalIf(t, !x.Rollback(), "Rollback says that nothing was put")
-	r.sound("SELECT count(*) FROM t", "111")
-	r.exec("DELETE FROM t WHERE id > 60")
-	r.sound("SELECT count(*) FROM t", "60")
 }
 
 func TestDamagedKeysAreCorruption(t *testing.T) {
