@@ -35,7 +35,7 @@ func must(t testing.TB, err error) {
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// errorIf reports that something is wrong.
+// errorIf makes the test fail if something is wrong.
 func errorIf(t testing.TB, wrong bool, format string, args ...any) {
 	if wrong {
 		t.Helper()
@@ -43,7 +43,7 @@ func errorIf(t testing.TB, wrong bool, format string, args ...any) {
 	}
 }
 
-// wantCode reports an error whose code is another; that of nil is "".
+// wantCode makes the test fail if the code of an error is another; that of nil is "".
 func wantCode(t testing.TB, err error, code host.Code, where ...any) {
 	if host.CodeOf(err) != code {
 		t.Helper()
