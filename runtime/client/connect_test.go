@@ -89,13 +89,13 @@ func TestAConnectionThatIsGoneIsMadeAnew(t *testing.T) {
 		s.emit(1)
 		time.Sleep(time.Hour) // longer than the grace of a connection
 		s.start()
-		back := time.Now()
-		s.expect(cn, 2, 2)
-		took := time.Since(back)
-		errorIf(t, took > 10*time.Second, "it took %v to notice that the node is back", took)
+		time.Sleep(10 * time.Second) // is enough to notice that the node is back
 		lines := s.asked("connect")
 		want := `params={"a":1} events=["said"] token="` + was.Token + `" after=1@`
-		errorIf(t, !strings.Contains(lines[len(lines)-1], want), "%q", lines)
+		if !strings.Contains(lines[len(lines)-1], want) {
+			t.Fatalf("%q", lines)
+		}
+		s.expect(cn, 2, 2)
 		w := cn.Welcome()
 		errorIf(t, w.Resumed || w.Connection == was.Connection, "%+v", w)
 		s.cut()
