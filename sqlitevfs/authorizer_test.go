@@ -112,34 +112,25 @@ func TestSettingsEndWithTheirSession(t *testing.T) {
 	}
 }
 
-func TestPageHasTheTableOfPragmas(t *testing.T) {
-	page, err := os.ReadFile("../docs/sql.md")
+func TestPageHasThePragmasAndTheLimits(t *testing.T) {
+	b, err := os.ReadFile("../docs/sql.md")
 	must(t, err)
-	rules := pragmaRules()
-	want := "| pragma | alone | with a value |\n|---|---|---|\n"
-	for _, name := range slices.Sorted(maps.Keys(rules)) {
-		want += fmt.Sprintf("| `%s` | %s | %s |\n", name, rules[name].get, rules[name].set)
+	has := func(text string) {
+		t.Helper()
+		errorIf(t, !strings.Contains(string(b), text), "docs/sql.md lacks\n%s", text)
 	}
-	errorIf(t, !strings.Contains(string(page), want), "docs/sql.md lacks this table:\n%s", want)
-}
-
-func TestEveryPragmaOfTheLibraryHasARule(t *testing.T) {
-	r := newRig(t, Options{})
-	rules := pragmaRules()
-	r.view(func(db handle) {
-		for name := range strings.SplitSeq(db.ask("PRAGMA pragma_list"), ",") {
-			_, ok := rules[name]
-			errorIf(t, !ok, "PRAGMA %s has no rule", name)
-		}
-	})
-}
-
-func TestPageHasTheLimits(t *testing.T) {
-	page, err := os.ReadFile("../docs/sql.md")
-	must(t, err)
 	x := newRig(t, Options{}).read()
-	errorIf(t, !strings.Contains(string(page), "SQLite "+x.ask("SELECT sqlite_version()")+" "),
-		"docs/sql.md names another version of SQLite")
+	rules := pragmaRules()
+	table := "| pragma | alone | with a value |\n|---|---|---|\n"
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", name, rules[name].get, rules[name].set)
+	}
+	has(table)
+	for name := range strings.SplitSeq(x.ask("PRAGMA pragma_list"), ",") {
+		_, ok := rules[name]
+		errorIf(t, !ok, "PRAGMA %s has no rule", name)
+	}
+	has("SQLite " + x.ask("SELECT sqlite_version()") + " ")
 	for name, id := range map[string]sqlite3.LimitCategory{
 		"columns of a table, index or result": sqlite3.LIMIT_COLUMN, "depth of an expression": sqlite3.LIMIT_EXPR_DEPTH,
 		"terms of a compound SELECT": sqlite3.LIMIT_COMPOUND_SELECT, "arguments of a function": sqlite3.LIMIT_FUNCTION_ARG,
@@ -151,7 +142,6 @@ func TestPageHasTheLimits(t *testing.T) {
 		for i := len(value) - 3; i > 0; i -= 3 {
 			value = value[:i] + "," + value[i:]
 		}
-		row := "| " + name + " | " + value + " |"
-		errorIf(t, !strings.Contains(string(page), row), "docs/sql.md lacks %s", row)
+		has("| " + name + " | " + value + " |")
 	}
 }

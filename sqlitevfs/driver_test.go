@@ -74,16 +74,17 @@ func TestArgumentsFindTheirParameters(t *testing.T) {
 			}
 			errorIf(t, err != nil || got != c.want, "%s: %q, %v; want %q", c.text, got, err, c.want)
 		}
-	})
-}
-
-// TestBindingsAreNotSeenByTheNextRun leaves an argument out after a run that had it.
-func TestBindingsAreNotSeenByTheNextRun(t *testing.T) {
-	newRig(t, Options{}).turn(func(db handle) {
-		for _, n := range []int{10, keptBound + 1, 20} {
+		for _, n := range []int{10, keptBound + 1, 20} { // an argument that is left out is not that of the run before
 			db.want("SELECT length(?), ?", fmt.Sprintf("%d|b", n), strings.Repeat("a", n), "b")
 			db.fails(nil, "parameters", "SELECT length(?), ?", "a")
 		}
+		for level := sql.LevelDefault; level <= sql.LevelLinearizable; level++ { // transactions have any
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			must(t, err, level)
+			must(t, tx.Commit(), level)
+		}
+		wantError(t, errOf(db.Driver().Open("file:x.db")), nil, "opened by its session")
+		must(t, db.PingContext(t.Context()))
 	})
 }
 
@@ -115,16 +116,6 @@ func TestPreparedStatementIsUsedWhileItsOwnRowsAreRead(t *testing.T) {
 		must(t, tx.Commit())
 	})
 	r.sound("SELECT x FROM b", "11,12,13,22,23,33")
-}
-
-func TestTransactionsHaveAnyLevelOfIsolation(t *testing.T) {
-	newRig(t, Options{}).turn(func(db handle) {
-		for level := sql.LevelDefault; level <= sql.LevelLinearizable; level++ {
-			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-			must(t, err, level)
-			must(t, tx.Commit(), level)
-		}
-	})
 }
 
 func TestHandleIsUsedByManyGoroutines(t *testing.T) {
@@ -184,23 +175,6 @@ func TestNothingWorksAfterTheSession(t *testing.T) {
 	}
 }
 
-func TestKeptStatementsFollowTheSchema(t *testing.T) {
-	newRig(t, Options{}, "CREATE TABLE t (a); INSERT INTO t VALUES (1)").turn(func(db handle) {
-		for _, c := range []struct{ change, columns, rows string }{
-			{"SELECT 1", "a", "1"}, {"ALTER TABLE t ADD COLUMN b BOOLEAN DEFAULT 1", "a b", "1|true"}, {"ALTER TABLE t RENAME COLUMN b TO c", "a c", "1|true"},
-			{"DROP TABLE t; CREATE TABLE t (x, y, z); INSERT INTO t VALUES (1, 2, 3)", "x y z", "1|2|3"},
-		} {
-			db.run(c.change)
-			rows, err := db.Query("SELECT * FROM t")
-			must(t, err)
-			columns, _ := rows.Columns()
-			rows.Close()
-			same(t, strings.Join(columns, " "), c.columns, c.change)
-			db.want("SELECT * FROM t", c.rows)
-		}
-	})
-}
-
 func TestRunawayStatementIsInterrupted(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (a)")
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -217,29 +191,37 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 				break
 			}
 		}
+		wantError(t, err, ErrInterrupted, "")
 		return err
 	}
-	t.Run("by the context of the call", func(t *testing.T) {
-		r.turn(func(db handle) {
-			err := late(db, soon, endless+"SELECT count(*) FROM n")
-			wantError(t, err, ErrInterrupted, "")
-			wantError(t, err, cause, "")
-			db.run("INSERT INTO t VALUES (1)") // reading was interrupted: nothing is lost
-		})
+	r.turn(func(db handle) { // by the context of the call
+		wantErr(t, late(db, soon, endless+"SELECT count(*) FROM n"), cause)
+		db.run("INSERT INTO t VALUES (1)") // reading was interrupted: nothing is lost
 	})
-	t.Run("and a write that is takes the turn with it", func(t *testing.T) {
-		err := r.try(context.Background(), func(db handle) error {
-			var err error
-			for after := soon; err == nil && after < time.Minute; after *= 2 { // until one has begun to write
-				wantError(t, late(db, after, endless+"INSERT INTO t SELECT i FROM n"), ErrInterrupted, "")
-				_, err = db.Exec("SELECT 1")
-			}
-			wantError(t, err, ErrInterrupted, "cannot go on")
-			return nil
-		})
-		wantError(t, err, ErrInterrupted, "")
-	})
+	// And a write that is takes the turn with it.
+	wantErr(t, r.try(context.Background(), func(db handle) (err error) {
+		for after := soon; err == nil && after < time.Minute; after *= 2 { // until one has begun to write
+			late(db, after, endless+"INSERT INTO t SELECT i FROM n")
+			err = errOf(db.Exec("SELECT 1"))
+		}
+		wantError(t, err, ErrInterrupted, "cannot go on")
+		return nil
+	}), ErrInterrupted)
 	r.sound("SELECT a FROM t", "1")
+	// By the context of the session. Whether the turn counts is for its owner to say.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	x := r.session(r.db.Write(ctx, r.store.writer()), nil)
+	x.run("CREATE TABLE u (v)")
+	go cancel(cause)
+	for _, text := range []string{endless + "SELECT count(*) FROM n", "SELECT 1"} {
+		err := errOf(x.Exec(text))
+		wantErr(t, err, ErrInterrupted, text)
+		wantErr(t, err, cause, text)
+	}
+	changed, err := x.Session.Commit()
+	fatalIf(t, err != nil || !changed, "Commit = %v, %v", changed, err)
+	x = r.session(r.db.Write(ctx, r.store.writer()), nil)
+	wantErr(t, errOf(x.Migrate(migrationsOf(endless+"SELECT sum(i) FROM n"))), cause)
 }
 
 // wantBound checks that an error is target and names the bound that is passed, and by what.

@@ -15,6 +15,13 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
+// check stands for what a program does about an error.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 // A memoryStore is about the smallest store that a database can live in: a sorted map in memory. A commit replaces the map, so a
 // snapshot is the map that is there. A store on a disk has the same methods, and Update returns when the disk has everything.
 type memoryStore struct {
@@ -88,9 +95,7 @@ var migrations = []sqlitevfs.Migration{
 func Example() {
 	ctx := context.Background()
 	db, err := sqlitevfs.Open(ctx, &memoryStore{}, migrations, sqlitevfs.Options{})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer db.Close()
 
 	err = db.Update(ctx, func(tx *sql.DB) error {
@@ -101,9 +106,8 @@ func Example() {
 
 	// What an update that fails has done vanishes.
 	err = db.Update(ctx, func(tx *sql.DB) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM note`); err != nil {
-			return err
-		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM note`)
+		check(err)
 		return errors.New("second thoughts")
 	})
 	fmt.Println("update:", err)
@@ -132,9 +136,7 @@ func Example() {
 func ExampleDB_Update() {
 	ctx := context.Background()
 	db, err := sqlitevfs.Open(ctx, &memoryStore{}, migrations, sqlitevfs.Options{})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer db.Close()
 
 	err = db.Update(ctx, func(handle *sql.DB) error {
@@ -171,9 +173,7 @@ func ExampleDatabase_Write() {
 	ctx := context.Background()
 	store := &memoryStore{}
 	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{MaxOpen: 100})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer pool.Close()
 	database := pool.Database("account 7")
 	defer database.Close()
@@ -197,9 +197,7 @@ func ExampleDatabase_Write() {
 	}
 
 	snapshot, err := store.Snapshot(ctx)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer snapshot.Close()
 	s := database.Read(ctx, snapshot)
 	defer s.Rollback()
@@ -219,9 +217,7 @@ func ExampleSession_Migrate() {
 	ctx := context.Background()
 	store := &memoryStore{}
 	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer pool.Close()
 	database := pool.Database("notes")
 	defer database.Close()
@@ -235,9 +231,7 @@ func ExampleSession_Migrate() {
 		return s.Migrate(ms)
 	}
 	snapshot, err := store.Snapshot(ctx)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer snapshot.Close()
 	applied, err := try(snapshot, migrations)
 	fmt.Println("trial:", applied, err)
@@ -254,20 +248,14 @@ func ExampleSession_Migrate() {
 		_, err = s.Commit()
 		return err
 	})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 
 	// The metadata tells without a connection what is left to do, here by a program with one more migration.
 	after, err := store.Snapshot(ctx)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer after.Close()
 	m, _, err := sqlitevfs.ReadMetadata(after)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	pending, err := m.Pending(append(migrations[:2:2], sqlitevfs.Migration{Name: "0003_tags", SQL: "CREATE TABLE tag (name TEXT)"}))
 	fmt.Println("pending:", pending, err)
 
@@ -287,17 +275,13 @@ func ExampleSession_Migrate() {
 func ExampleDB_Export() {
 	ctx := context.Background()
 	db, err := sqlitevfs.Open(ctx, &memoryStore{}, migrations, sqlitevfs.Options{})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer db.Close()
 	err = db.Update(ctx, func(tx *sql.DB) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO note (text) VALUES ('exported')`)
 		return err
 	})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	var file bytes.Buffer
 	if _, err := db.Export(ctx, &file); err != nil {
 		panic(err)
@@ -305,14 +289,10 @@ func ExampleDB_Export() {
 	fmt.Printf("%q\n", file.Bytes()[:15])
 
 	other, err := sqlitevfs.Open(ctx, &memoryStore{}, nil, sqlitevfs.Options{})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer other.Close()
 	m, err := other.Import(ctx, &file, 1<<20)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	fmt.Println("of these migrations:", m.Current(migrations))
 	err = other.View(ctx, func(tx *sql.DB) error {
 		var text string
@@ -320,9 +300,7 @@ func ExampleDB_Export() {
 		fmt.Println(text)
 		return err
 	})
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 
 	_, err = other.Import(ctx, strings.NewReader("a letter, perhaps"), 1<<20)
 	var fault *sqlitevfs.ImportError

@@ -11,18 +11,13 @@ import (
 	"testing"
 )
 
-// extensionScripts make and ask something of each extension.
-func extensionScripts() map[string]struct{ setup, query, want string } {
-	return map[string]struct{ setup, query, want string }{
+func TestExtensionsWork(t *testing.T) {
+	for name, s := range map[string]struct{ setup, query, want string }{
 		"fts5": {
 			`CREATE VIRTUAL TABLE doc USING fts5 (title, body);
 			 INSERT INTO doc VALUES ('one', 'the quick brown fox'), ('two', 'a lazy dog'), ('three', 'the fox and the dog')`,
 			`SELECT title, highlight(doc, 1, '[', ']') FROM doc('fox') ORDER BY bm25(doc), title`,
 			"one|the quick brown [fox],three|the [fox] and the dog",
-		},
-		"fts5vocab": {
-			`CREATE VIRTUAL TABLE doc USING fts5 (body); INSERT INTO doc VALUES ('a b a'); CREATE VIRTUAL TABLE word USING fts5vocab (doc, row)`,
-			`SELECT term, cnt FROM word ORDER BY term`, "a|2,b|1",
 		},
 		"fts5 by a trigger": {
 			`CREATE TABLE note (id INTEGER PRIMARY KEY, body); CREATE VIRTUAL TABLE doc USING fts5 (body, content = 'note', content_rowid = 'id');
@@ -42,19 +37,16 @@ func extensionScripts() map[string]struct{ setup, query, want string } {
 			`CREATE TABLE point (id INTEGER PRIMARY KEY, v); INSERT INTO point (v) VALUES (vec1_from_json('[0,0]')), (vec1_from_json('[3,4]')), (vec1_from_json('[1,0]'))`,
 			`SELECT id, vec1_l2_distance(v, vec1_from_json('[3,4]')) AS d FROM point ORDER BY d LIMIT 1`, "2|0",
 		},
-		"json": {
-			`CREATE TABLE j (v); INSERT INTO j VALUES ('{"a": [1, 2, {"b": "c"}]}'), (jsonb('{"a": []}'))`,
-			`SELECT v ->> '$.a[2].b', json_array_length(v, '$.a') FROM j`, "c|3,NULL|0",
+		"functions in a schema": {
+			`CREATE TABLE t (a, b AS (replace(a, 'x', 'y')) STORED, CHECK (instr(a, 'z') = 0)); CREATE INDEX i ON t (trim(a, 'x')); INSERT INTO t (a) VALUES ('xax')`,
+			`SELECT b FROM t INDEXED BY i WHERE trim(a, 'x') = 'a'`, "yay",
 		},
 		"functions": {
 			`CREATE TABLE n (v); INSERT INTO n SELECT value FROM generate_series(1, 4)`,
-			`SELECT sum(sqrt(v * v)), percent_rank() OVER (ORDER BY v), decimal_add('0.1', '0.2'), 'abc' REGEXP '^a.c$' FROM n GROUP BY 1 > 2`, "10|0|0.3|1",
+			`SELECT sum(sqrt(v * v)), percent_rank() OVER (ORDER BY v), decimal_add('0.1', '0.2'), 'abc' REGEXP '^a.c$', jsonb('[7]') ->> 0 FROM n GROUP BY 1 > 2`,
+			"10|0|0.3|1|7",
 		},
-	}
-}
-
-func TestExtensionsWork(t *testing.T) {
-	for name, s := range extensionScripts() {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, Options{})
@@ -134,12 +126,6 @@ func TestFunctionsOfLongArgumentsEnd(t *testing.T) {
 	})
 }
 
-func TestFunctionsMayBeInASchema(t *testing.T) {
-	r := newRig(t, Options{}, `CREATE TABLE t (a, b AS (replace(a, 'x', 'y')) STORED, CHECK (instr(a, 'z') = 0));
-		CREATE INDEX i ON t (trim(a, 'x')); INSERT INTO t (a) VALUES ('xax')`)
-	r.sound("SELECT b FROM t INDEXED BY i WHERE trim(a, 'x') = 'a'", "yay")
-}
-
 func BenchmarkInstr(b *testing.B) {
 	r := newRig(b, Options{})
 	r.view(func(db handle) {
@@ -159,9 +145,14 @@ func nested(n int) string {
 	return b.String()
 }
 
+// newLogged returns a rig and its log, which tells of memory that was lost.
+func newLogged(t *testing.T, texts ...string) (*rig, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	return newRig(t, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, texts...), log
+}
+
 func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
-	var log bytes.Buffer
-	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nested(300))
+	r, log := newLogged(t, nested(300))
 	chain := "WITH c0 AS (SELECT 1 AS a)"
 	for i := range 900 {
 		chain += fmt.Sprintf(", c%d AS (SELECT a + 1 AS a FROM c%d WHERE a > 1)", i+1, i)
@@ -175,11 +166,9 @@ func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
 			tx, err := db.Begin()
 			must(t, err)
 			defer tx.Rollback()
-			_, err = answer(db, text)
+			err = errOf(answer(db, text))
 			wantError(t, err, ErrMemory, "too complex")
 			wantBound(t, err, ErrMemory, "SQL stack", stackBytes, stackBytes+1)
-			_, ok := errors.AsType[*Error](err)
-			fatalIf(t, !ok, "%T is not an *Error", err)
 			db.fails(ErrMemory, "the session cannot go on", "SELECT 1")
 			return nil
 		}), ErrMemory, "too complex")
@@ -188,31 +177,26 @@ func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
 		errorIf(t, s.Open != 0 || s.Bytes != 0, "a broken connection is still counted: %+v", s)
 	}
 	r.sound("SELECT count(*) FROM v0", "0")
-	errorIf(t, log.Len() > 0, "memory was lost: %s", &log)
+	errorIf(t, log.Len() > 0, "memory was lost: %s", log)
 }
 
 func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
-	r := newRig(t, Options{})
 	deep := func(before, inner, after string, n int) string {
 		return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
 	}
-	r.view(func(db handle) {
+	newRig(t, Options{}).view(func(db handle) {
 		for _, text := range []string{
 			deep("SELECT * FROM (", "SELECT 1", ")", 400),
 			deep("SELECT sum(a) OVER () AS a FROM (", "SELECT 1 AS a", ")", 150),
-			deep("SELECT count(*) AS a FROM (", "SELECT 1 AS a", ") GROUP BY a", 300),
 			"SELECT " + deep("NOT ", "random()", "", 600),
-			"SELECT random()" + strings.Repeat("+1", 600),
-			"SELECT random()" + strings.Repeat(" UNION ALL SELECT random()", 300),
 		} {
-			_, err := answer(db, text)
+			err := errOf(answer(db, text))
 			errorIf(t, err == nil || errors.Is(err, ErrMemory), "%.40s: %v", text, err)
 		}
 		for _, text := range []string{ // what the limits leave
 			deep("SELECT * FROM (", "SELECT 1", ")", 60),
 			deep("SELECT sum(a) OVER () AS a FROM (", "SELECT 1 AS a", ")", 60),
 			"SELECT 1 WHERE random()" + strings.Repeat(" AND random()", 480),
-			"SELECT random()" + strings.Repeat("+1", 480),
 			"SELECT random()" + strings.Repeat(" UNION SELECT random() UNION ALL SELECT random()", 74) + " ORDER BY 1",
 		} {
 			db.ask(text)
@@ -221,26 +205,21 @@ func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
 }
 
 func TestLongNamesAreErrors(t *testing.T) {
-	var log bytes.Buffer
-	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r, log := newLogged(t)
 	long := strings.Repeat("n", 1_100_000)
-	try := func(text string, args ...any) error {
-		err := r.tryExec(text, args...)
-		_, ok := errors.AsType[*Error](err)
-		errorIf(t, err != nil && !ok, "%.20s: %.100v", text, err)
-		return err
-	}
 	for _, text := range []string{
 		`SELECT 1 AS "` + long + `"`, `SAVEPOINT "` + long + `"`, `PRAGMA user_version='` + long + `'`, `SELECT :` + long,
 		`CREATE TABLE "` + long + `" (a)`, `CREATE TABLE z (a "` + long + `")`, `SELECT "` + long + `"()`,
 	} {
-		errorIf(t, try(text) == nil, "%.20s: no error", text)
+		err := r.tryExec(text)
+		_, ok := errors.AsType[*Error](err)
+		errorIf(t, !ok, "%.20s: %.100v", text, err)
 	}
 	for _, name := range []string{"table_info", "index_list", "foreign_key_check", "integrity_check"} {
-		try("SELECT * FROM pragma_"+name+"(?)", long)
+		r.tryExec("SELECT * FROM pragma_"+name+"(?)", long) // may be empty, or an error
 	}
-	must(t, try(`SELECT 1 AS "`+long[:999_900]+`"`)) // just short enough
-	errorIf(t, log.Len() > 0, "memory was lost: %.300s", &log)
+	r.exec(`SELECT 1 AS "` + long[:999_900] + `"`) // just short enough
+	errorIf(t, log.Len() > 0, "memory was lost: %.300s", log)
 }
 
 // panicky is a store that panics when its pages are read, or already when the database is opened.

@@ -7,14 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/ncruces/go-sqlite3"
-	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -44,38 +40,6 @@ func TestPatchGolden(t *testing.T) {
 	if got.apply(7, was[:]); was != now {
 		t.Fatal("the patch does not make the page")
 	}
-}
-
-func TestRunsLeadFromOnePageToAnother(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	large := 0
-	for range 3000 {
-		var was, now page
-		for i := range was {
-			was[i] = byte(rnd.Uint32())
-		}
-		now = was
-		for range rnd.IntN(12) {
-			at := rnd.IntN(PageSize)
-			for i := at; i < min(at+rnd.IntN(300), PageSize); i++ {
-				now[i] = byte(rnd.Uint32())
-			}
-		}
-		limit := rnd.IntN(PageSize)
-		runs, ok := appendRuns([]byte("before"), &was, &now, limit)
-		fatalIf(t, !strings.HasPrefix(string(runs), "before") || len(runs)-6 > limit,
-			"%d bytes of runs, limit %d", len(runs)-6, limit)
-		if !ok {
-			large++
-			continue
-		}
-		must(t, checkRuns(runs[6:]))
-		p := patch{runs: runs[6:]}
-		if p.apply(was[:]); was != now {
-			t.Fatal("the runs lead elsewhere")
-		}
-	}
-	errorIf(t, large == 0, "no limit was ever reached")
 }
 
 func TestParsePatchesRefuses(t *testing.T) {
@@ -143,57 +107,6 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// TestPatchesStayInOrder compares a list of patches with a map.
-func TestPatchesStayInOrder(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(5, 6))
-	var l patches
-	want := map[uint32]string{}
-	for range 5000 {
-		n := uint32(rnd.IntN(9))
-		switch k := rnd.IntN(20); {
-		case k < 11:
-			runs := strings.Repeat(string(rune('a'+rnd.IntN(26))), 1+rnd.IntN(40))
-			l.set(n, []byte(runs))
-			want[n] = runs
-		case k < 19:
-			l.remove(n)
-			delete(want, n)
-		default:
-			l.cut(n)
-			for at := range want {
-				if at >= n {
-					delete(want, at)
-				}
-			}
-		}
-		fatalIf(t, len(l) != len(want), "%d patches, want %d", len(l), len(want))
-		for i := range l {
-			fatalIf(t, string(l[i].runs) != want[l[i].page] || i > 0 && l[i-1].page >= l[i].page,
-				"%+v, want %v", l, want)
-		}
-	}
-}
-
-func TestStoredKeepsThePagesUsedLast(t *testing.T) {
-	var s stored
-	var b [keptImages + 2]page
-	for i := range keptImages {
-		gone := s.add(uint32(i), &b[i])
-		fatalIf(t, gone != nil, "a page had to go")
-	}
-	s.find(0)
-	if gone := s.add(100, &b[keptImages]); gone != &b[1] || s.find(1) != nil || s.find(0) != &b[0] {
-		t.Fatal("another page had to go than the one that was used least recently")
-	}
-	s.remove(2, 100, new(buffers))
-	fatalIf(t, s.find(2) != nil || s.find(100) != &b[keptImages] || s.find(0) != &b[0], "other pages were removed")
-	gone := s.add(100, &b[keptImages+1])
-	fatalIf(t, gone != &b[keptImages] || s.find(100) != &b[keptImages+1], "a page is there twice")
-	if gone := s.add(7, &b[1]); gone != nil {
-		t.Fatal("a page had to go although there was room")
-	}
-}
-
 // patches returns the patches that are committed.
 func (r *rig) patches() patches {
 	r.t.Helper()
@@ -254,14 +167,10 @@ func TestAFullActorGetsNoPatches(t *testing.T) {
 		r.exec("INSERT INTO t(body) VALUES('some text')")
 	}
 	fatalIf(t, len(r.patches()) == 0, "there are no patches")
-	for id := range 10 {
-		w := r.store.writer()
-		w.room = 0
-		x := r.writeTo(w)
-		x.run("DELETE FROM t WHERE id = ?", id+1)
-		must(t, x.commit())
-		errorIf(t, len(r.patches()) != 0, "there are %d patches", len(r.patches()))
-	}
+	x := r.in(0)
+	x.run("DELETE FROM t WHERE id < 11")
+	must(t, x.commit())
+	errorIf(t, len(r.patches()) != 0, "there are %d patches", len(r.patches()))
 	r.sound("SELECT count(*) FROM t", "10")
 }
 
@@ -323,16 +232,6 @@ func numberedPages(n uint32) *mapReader {
 	return r
 }
 
-func readNumber(t *testing.T, f *file, n uint32) error {
-	t.Helper()
-	p := make([]byte, PageSize)
-	if _, err := f.ReadAt(p, int64(n)*PageSize); err != nil {
-		return err
-	}
-	same(t, binary.BigEndian.Uint32(p), n)
-	return nil
-}
-
 func TestPagesInARowAreReadAhead(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -351,35 +250,20 @@ func TestPagesInARowAreReadAhead(t *testing.T) {
 			return i - i/50
 		}, 900, 60, 50},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := numberedPages(1000)
-			f := &file{stop: new(stopper), buffers: new(buffers)}
-			f.begin(r, nil, Metadata{Pages: 1000}, 10)
-			for i := range c.count {
-				must(t, readNumber(t, f, c.next(i)))
-			}
-			errorIf(t, r.gets > c.gets || r.scans > c.scans,
-				"%d lookups and %d scans, want at most %d and %d", r.gets, r.scans, c.gets, c.scans)
-			same(t, readNumber(t, f, 1000), io.EOF)
-			f.finish()
-			errorIf(t, f.ahead != (readAhead{}), "what was read is kept after the session")
-		})
-	}
-}
-
-func TestReadAheadFindsHoles(t *testing.T) {
-	for hole := uint32(1); hole < 120; hole += 7 {
-		r := numberedPages(150)
-		delete(r.keys, string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, hole)))
+		r := numberedPages(1000)
 		f := &file{stop: new(stopper), buffers: new(buffers)}
-		f.begin(r, nil, Metadata{Pages: 150}, 10)
-		for n := range uint32(150) {
-			err := readNumber(t, f, n)
-			fatalIf(t, n == hole != errors.Is(f.fault, ErrCorrupt) || n == hole != (err != nil),
-				"page %d, with page %d missing: %v", n, hole, err)
-			f.fault = nil
+		f.begin(r, nil, Metadata{Pages: 1000}, 10)
+		p := make([]byte, PageSize)
+		for i := range c.count {
+			n := c.next(i)
+			must(t, errOf(f.ReadAt(p, int64(n)*PageSize)), c.name)
+			same(t, binary.BigEndian.Uint32(p), n)
 		}
+		errorIf(t, r.gets > c.gets || r.scans > c.scans,
+			"%s: %d lookups and %d scans, want at most %d and %d", c.name, r.gets, r.scans, c.gets, c.scans)
+		same(t, errOf(f.ReadAt(p, 1000*PageSize)), io.EOF)
 		f.finish()
+		errorIf(t, f.ahead != (readAhead{}), "%s: what was read is kept after the session", c.name)
 	}
 }
 
@@ -473,21 +357,11 @@ const beyondLock = lockPage + 2
 
 // madeUp is a database that makes up its pages: each begins with its number.
 type madeUp struct {
-	first, other page
-	without      uint32
+	page    page
+	without uint32
 }
 
-func newMadeUp(without uint32) *madeUp {
-	m := &madeUp{without: without}
-	copy(m.first[:], emptyFile())
-	binary.BigEndian.PutUint32(m.first[headerPages:], beyondLock)
-	return m
-}
-
-func (m *madeUp) Get(dst, key []byte) ([]byte, bool, error) {
-	if string(key) != string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain)) {
-		return dst, false, fmt.Errorf("a lookup of %x", key)
-	}
+func (m *madeUp) Get(dst, _ []byte) ([]byte, bool, error) {
 	return Metadata{Pages: beyondLock, Sequence: 1}.append(dst), true, nil
 }
 
@@ -498,41 +372,35 @@ func (m *madeUp) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	}
 	key := make([]byte, 0, pageKeySize)
 	for n := from; n < to; n++ {
-		b := &m.other
-		binary.BigEndian.PutUint32(b[:], n)
+		m.page = page{}
+		binary.BigEndian.PutUint32(m.page[:], n)
 		if n == 0 {
-			b = &m.first
+			copy(m.page[:], emptyFile())
+			binary.BigEndian.PutUint32(m.page[headerPages:], beyondLock)
 		}
-		if n != m.without && !f(keyspace.SQLiteChunk.Append(key, keyspace.SQLiteMain, n), b[:]) {
+		if n != m.without && !f(keyspace.SQLiteChunk.Append(key, keyspace.SQLiteMain, n), m.page[:]) {
 			break
 		}
 	}
 	return nil
 }
 
-// pageChecker is an io.Writer that takes pages of a madeUp database only.
-type pageChecker struct{ next uint32 }
-
-func (c *pageChecker) Write(p []byte) (int, error) {
-	for b := p; len(b) > 0; b = b[PageSize:] {
-		want := c.next
-		if want == lockPage {
-			want = 0 // zeros
-		}
-		if got := binary.BigEndian.Uint32(b); c.next > 0 && got != want {
-			return 0, fmt.Errorf("page %d begins with %d", c.next, got)
-		}
-		c.next++
-	}
-	return len(p), nil
-}
-
 func TestExportHasAPageOfZerosForTheOneThatSQLiteNeverWrites(t *testing.T) {
 	for _, without := range []uint32{lockPage, beyondLock} { // absent, and there with anything in it
-		var c pageChecker
-		n, err := Export(context.Background(), &c, newMadeUp(without))
-		errorIf(t, err != nil || n != beyondLock*PageSize || c.next != beyondLock,
-			"%d bytes, %d pages: %v", n, c.next, err)
+		next := uint32(0)
+		n, err := Export(context.Background(), writerFunc(func(p []byte) (int, error) {
+			for b := p; len(b) > 0; b = b[PageSize:] {
+				want := next
+				if want == lockPage {
+					want = 0 // zeros
+				}
+				got := binary.BigEndian.Uint32(b)
+				fatalIf(t, next > 0 && got != want, "page %d begins with %d", next, got)
+				next++
+			}
+			return len(p), nil
+		}), &madeUp{without: without})
+		errorIf(t, err != nil || n != beyondLock*PageSize || next != beyondLock, "%d bytes, %d pages: %v", n, next, err)
 	}
 }
 
@@ -556,22 +424,20 @@ func (c *keyCounter) Put(key, _ []byte, _ int) error {
 func (c *keyCounter) DeleteRange(_, _ []byte) error { return nil }
 
 func TestPageThatSQLiteNeverWritesIsNotStored(t *testing.T) {
-	want := fmt.Sprint([]uint32{lockPage - 1, lockPage + 1})
-
 	m := &image{temporary{size: beyondLock * PageSize}}
 	chunk := make([]byte, chunkSize)
 	for range beyondLock*PageSize/chunkSize + 1 {
 		m.chunks = append(m.chunks, chunk)
 	}
 	var c keyCounter
-	if err := putImage(context.Background(), &c, m, Metadata{Pages: beyondLock}); err != nil || c.pages != beyondLock-1 || fmt.Sprint(c.last) != want {
-		t.Errorf("an import put %d pages, the last are %v: %v", c.pages, c.last, err)
-	}
+	must(t, putImage(context.Background(), &c, m, Metadata{Pages: beyondLock}))
+	want := []uint32{lockPage - 1, lockPage + 1}
+	errorIf(t, c.pages != beyondLock-1 || !slices.Equal(c.last, want), "an import put %d pages, the last are %v", c.pages, c.last)
 
 	c = keyCounter{}
 	f := &file{w: &c, buffers: new(buffers)}
-	err := f.fill(lockPage-1, beyondLock)
-	errorIf(t, err != nil || fmt.Sprint(c.last) != want, "a file that grows got the pages %v: %v", c.last, err)
+	must(t, f.fill(lockPage-1, beyondLock))
+	errorIf(t, !slices.Equal(c.last, want), "a file that grows got the pages %v", c.last)
 }
 
 func TestMetadataGolden(t *testing.T) {
@@ -579,69 +445,10 @@ func TestMetadataGolden(t *testing.T) {
 	want := append([]byte{1, 0, 0, 1, 44, 0, 0, 1, 0, 0, 0, 0, 7, 0, 0, 0, 2, 0xaa}, append(make([]byte, 14), 0xbb)...)
 	got := m.append(nil)
 	fatalIf(t, !bytes.Equal(got, want), "encoded %x, want %x", got, want)
-	for _, m := range []Metadata{m, {}, {Pages: math.MaxUint32, Sequence: math.MaxUint64, Migrations: math.MaxUint32}} {
-		b := m.append(nil)
-		errorIf(t, len(b) != metadataSize, "%+v takes %d bytes", m, len(b))
-		got, err := parseMetadata(b)
-		errorIf(t, err != nil || got != m, "%+v came back as %+v, %v", m, got, err)
-		for n := range b {
-			wantErr(t, errOf(parseMetadata(b[:n])), ErrCorrupt, n, len(b))
-		}
-		wantErr(t, errOf(parseMetadata(append(b, 0))), ErrCorrupt)
+	back, err := parseMetadata(got)
+	errorIf(t, err != nil || back != m, "%+v came back as %+v, %v", m, back, err)
+	for n := range got {
+		wantErr(t, errOf(parseMetadata(got[:n])), ErrCorrupt, n)
 	}
-}
-
-// TestTemporaryFilesBehaveLikeFiles compares with a slice.
-func TestTemporaryFilesBehaveLikeFiles(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	b := &budget{limit: 8 * chunkSize}
-	f, model := &temporary{budget: b}, []byte{}
-	for range 3000 {
-		off := rnd.IntN(3 * chunkSize)
-		p := make([]byte, rnd.IntN(9000))
-		switch rnd.IntN(4) {
-		case 0:
-			n := min(off, len(model))
-			must(t, f.Truncate(int64(n)))
-			model = model[:n]
-		case 1, 2:
-			for i := range p {
-				p[i] = byte(rnd.Uint32())
-			}
-			if n, err := f.WriteAt(p, int64(off)); n != len(p) || err != nil {
-				t.Fatal(n, err)
-			}
-			if len(p) > 0 && off+len(p) > len(model) {
-				model = append(model, make([]byte, off+len(p)-len(model))...)
-			}
-			copy(model[min(off, len(model)):], p)
-		default:
-			n, err := f.ReadAt(p, int64(off))
-			want := model[min(off, len(model)):min(off+len(p), len(model))]
-			fatalIf(t, !bytes.Equal(p[:n], want) || (n < len(p)) != (err == io.EOF),
-				"read %d of %d bytes at %d of %d: %v", n, len(p), off, len(model), err)
-		}
-		size, _ := f.Size()
-		fatalIf(t, size != int64(len(model)), "size %d, want %d", size, len(model))
-	}
-	_, err := f.WriteAt([]byte{1}, b.limit)
-	fatalIf(t, err != sqlite3.FULL, "beyond the budget: %v", err)
-	f.Close()
-	fatalIf(t, b.used != 0, "%d bytes are still taken", b.used)
-}
-
-func TestFileSystemOpensItsDatabaseOnce(t *testing.T) {
-	fs := &fileSystem{main: &file{stop: new(stopper), write: true}}
-	_, _, err := fs.Open("/other", vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE)
-	fatalIf(t, err != sqlite3.CANTOPEN, "another name: %v", err)
-	f, flags, err := fs.Open(mainName, vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE)
-	fatalIf(t, err != nil || f != vfs.File(fs.main) || flags&vfs.OPEN_MEMORY != 0, "%v %v %v", f, flags, err)
-	for _, flag := range []vfs.OpenFlag{vfs.OPEN_MAIN_DB, vfs.OPEN_MAIN_JOURNAL, vfs.OPEN_WAL, vfs.OPEN_SUPER_JOURNAL} {
-		_, _, err := fs.Open(mainName, flag|vfs.OPEN_READWRITE|vfs.OPEN_CREATE)
-		fatalIf(t, err != sqlite3.CANTOPEN, "flags %#x: %v", flag, err)
-	}
-	if _, flags, err := (&fileSystem{main: &file{}}).Open(mainName, vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE|vfs.OPEN_CREATE); err != nil ||
-		flags&vfs.OPEN_READONLY == 0 || flags&vfs.OPEN_READWRITE != 0 {
-		t.Fatalf("to read: flags %#x, %v", flags, err)
-	}
+	wantErr(t, errOf(parseMetadata(append(got, 0))), ErrCorrupt)
 }

@@ -2,12 +2,9 @@ package sqlitevfs
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -71,39 +68,39 @@ func TestABlobOfTheDocumentedSizeFitsTheDefaults(t *testing.T) {
 	})
 }
 
+// in begins a write session whose store has room for so many bytes.
+func (r *rig) in(room int64) *turn {
+	w := r.store.writer()
+	w.room = room
+	return r.writeTo(w)
+}
+
 func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 	const row = "INSERT INTO t (v) VALUES (zeroblob(4000))"
 	r := newRig(t, Options{}, "CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB)")
-	in := func(room int64) *turn {
-		w := r.store.writer()
-		w.room = room
-		return r.writeTo(w)
-	}
 	for _, pages := range []int{0, 1, 5, 40, 5} {
-		x, rows := in(int64(pages)*pageCost+metadataSize+pageCost/2), 0
+		x, rows := r.in(int64(pages)*pageCost+metadataSize+pageCost/2), 0
 		err := errOf(x.Exec(row))
 		for ; err == nil; err = errOf(x.Exec(row)) {
 			rows++
 		}
 		fatalIf(t, !errors.Is(err, ErrFull) || x.w.puts != 0, "room for %d pages: %v", pages, err)
-		if rows > pages+1 || rows < pages-1 { // one in the page that is there
-			t.Fatalf("%d rows of a page each fit into %d pages", rows, pages)
-		}
+		fatalIf(t, rows > pages+1 || rows < pages-1, "%d rows of a page each fit into %d pages", rows, pages) // one is in the page that is there
 		x.Rollback()
 	}
 	// What the limit was does not matter to a session that has room.
 	r.exec("INSERT INTO t SELECT value, zeroblob(4000) FROM generate_series(1, 100)")
 	// Without any room, what is there can be read, rewritten and deleted.
-	x := in(0)
+	x := r.in(0)
 	x.run("UPDATE t SET v = zeroblob(3999) WHERE id = 3; DELETE FROM t WHERE id > 50")
 	x.want("SELECT count(*), sum(length(v)) FROM t", "50|199999")
 	x.run("INSERT INTO t VALUES (200, zeroblob(4000))") // into a page that is free now
 	must(t, x.commit())
-	x = in(-5)
+	x = r.in(-5)
 	x.run("DELETE FROM t WHERE id > 40")
 	must(t, x.commit())
 	// A commit that does not fit puts nothing.
-	x = in(1 << 30)
+	x = r.in(1 << 30)
 	x.run("INSERT INTO t VALUES (1000, zeroblob(1000000))")
 	x.w.room = 10 * pageCost // the owner has used it up meanwhile
 	changed, err := x.Session.Commit()
@@ -118,9 +115,7 @@ func TestActorOverItsQuotaCanDelete(t *testing.T) {
 		"INSERT INTO t SELECT value, zeroblob(1000) FROM generate_series(1, 300); INSERT INTO u SELECT v FROM t")
 	over := func(text string) (pages uint32) {
 		t.Helper()
-		w := r.store.writer()
-		w.room = -1_000_000
-		x := r.writeTo(w)
+		x := r.in(-1_000_000)
 		x.run(text)
 		must(t, x.commit(), text)
 		return r.meta().Pages
@@ -134,31 +129,6 @@ func TestActorOverItsQuotaCanDelete(t *testing.T) {
 	got := over("VACUUM")
 	errorIf(t, got >= before-50, "%d pages after VACUUM of %d", got, before-50)
 	r.sound("SELECT count(*) FROM t", "161")
-}
-
-// Setting the limit costs a statement, and the room of a turn is never quite what TurnBytes allows.
-func TestLimitOfPagesIsNotSetInEverySession(t *testing.T) {
-	r := newRig(t, Options{TurnBytes: 64 << 20}, "CREATE TABLE t (v BLOB)")
-	limit := func(room int64) (limit uint32, left int64) {
-		w := r.store.writer()
-		w.room = room
-		x := r.writeTo(w)
-		x.run("INSERT INTO t VALUES (zeroblob(10000))")
-		limit = x.conn.maxPages
-		must(t, x.commit())
-		return limit, w.room
-	}
-	for _, less := range []int64{0, 1000, 1 << 20, 10_000} {
-		got, _ := limit(64<<20 - less)
-		errorIf(t, got != noPageLimit, "the limit is %d pages with room for TurnBytes less %d", got, less)
-	}
-	// Under a quota the limit stays where it is as long as only the database grows.
-	first, room := limit(1 << 20)
-	for range 3 {
-		var got uint32
-		got, room = limit(room)
-		errorIf(t, got != first, "the limit is %d pages, and was %d", got, first)
-	}
 }
 
 func TestTurnBytesBoundWhatASessionChanges(t *testing.T) {
@@ -212,21 +182,6 @@ func TestMemoryOfAllConnectionsIsBounded(t *testing.T) {
 	r.open("alone").read().run(half)
 }
 
-func TestStatementsThatRunAtOnceStayWithinTheMemory(t *testing.T) {
-	r := newRig(t, Options{MaxMemory: 16 << 20, ConnMemory: 16 << 20}, "CREATE TABLE t (v)")
-	const sessions = 12
-	var refused error
-	for i := range sessions {
-		x := r.open(fmt.Sprint(i)).read()
-		x.want("SELECT count(*) FROM t", "0")
-		// Each is small, and grows to all that it may have in one statement.
-		refused = cmp.Or(errOf(x.Exec("SELECT length(hex(zeroblob(2000000)))")), refused)
-		s := r.pool.Stats()
-		fatalIf(t, s.Bytes > 32<<20+sessions*minGrant, "%d sessions: %+v", i+1, s)
-	}
-	fatalIf(t, !errors.Is(refused, ErrBusy) || errors.Is(refused, ErrMemory), "the last refusal was %v", refused)
-}
-
 func TestTemporaryFilesShareABudget(t *testing.T) {
 	r := newRig(t, Options{Temporary: 8 << 20, MaxTemporary: 12 << 20, ConnMemory: 8 << 20})
 	sorting := func(name string) (*turn, error) {
@@ -256,10 +211,7 @@ func TestTemporaryFilesShareABudget(t *testing.T) {
 
 func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
 	r := newRig(t, Options{MaxTemporary: 1 << 20, CacheBytes: 16 * PageSize}, "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(2000) FROM generate_series(1, 700)")
-	small := filepath.Join(t.TempDir(), "small") // some 700 KiB, to be converted
-	inFile(t, small, "PRAGMA page_size=1024", "CREATE TABLE t (v); INSERT INTO t VALUES (randomblob(700000))")
-	converted, err := os.ReadFile(small)
-	must(t, err)
+	small := stock(t, "PRAGMA page_size=1024", "CREATE TABLE t (v); INSERT INTO t VALUES (randomblob(700000))")
 	for name, f := range map[string]func() error{
 		"a sort": func() error {
 			x := r.read()
@@ -273,22 +225,13 @@ func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
 			})
 		},
 		"a file":                   func() error { return errOf(r.load(r.export())) },
-		"a file that is converted": func() error { return errOf(r.load(converted)) },
+		"a file that is converted": func() error { return errOf(r.load(small)) },
 	} {
 		err := f()
 		_, full := errors.AsType[*LimitError](err)
 		errorIf(t, !full || errors.Is(err, ErrBusy), "%s: %v", name, err)
 	}
 	same(t, r.pool.temporary.used.Load(), 0)
-}
-
-func TestLargeOverlayIsNotKept(t *testing.T) {
-	x := newRig(t, Options{}).write()
-	x.run("CREATE TABLE t (a); INSERT INTO t SELECT zeroblob(4000) FROM generate_series(1, 2000)")
-	f := x.conn.file
-	fatalIf(t, len(f.order) < 1000, "only %d pages were written early", len(f.order))
-	x.Rollback()
-	fatalIf(t, f.overlay != nil || f.order != nil, "there is room for %d pages", cap(f.order))
 }
 
 func TestNumbersOfPragmasAreDecimal(t *testing.T) {

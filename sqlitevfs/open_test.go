@@ -86,6 +86,10 @@ func TestViewReadsTheLastCommitAndCannotWrite(t *testing.T) {
 		must(t, db.Update(t.Context(), func(tx *sql.DB) error {
 			must(t, runs(`INSERT INTO a VALUES (2)`)(tx))
 			db.want(`SELECT count(*) FROM a`, "1")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(errPlain)
+			err := db.Update(ctx, runs(``)) // waits for its turn no longer than its context
+			errorIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, errPlain), "a waiting update: %v", err)
 			return nil
 		}))
 		same(t, ask(t, before, `SELECT count(*) FROM a`), "1", "in a view from before the commit")
@@ -119,18 +123,6 @@ func TestUpdatesTakeTurnsBesideViews(t *testing.T) {
 	}
 	wg.Wait()
 	db.want(`SELECT n FROM a`, "100")
-}
-
-func TestUpdateWaitsNoLongerThanItsContext(t *testing.T) {
-	db := newDesk(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("why")
-	check(t, db.Update(t.Context(), func(*sql.DB) error {
-		cancel(why)
-		err := db.Update(ctx, runs(``))
-		errorIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "a waiting update: %v", err)
-		return nil
-	}))
 }
 
 func TestCloseWaitsForWhatRuns(t *testing.T) {

@@ -371,8 +371,15 @@ func (k keys) Get(dst, key []byte) ([]byte, bool, error) {
 }
 
 func (k keys) Scan(start, end []byte, f func(key, value []byte) bool) error {
-	for _, key := range slices.Sorted(maps.Keys(k)) {
-		if key >= string(start) && key < string(end) && !f([]byte(key), k[key]) {
+	var within []string
+	for key := range k {
+		if key >= string(start) && key < string(end) {
+			within = append(within, key)
+		}
+	}
+	slices.Sort(within)
+	for _, key := range within {
+		if !f([]byte(key), k[key]) {
 			break
 		}
 	}

@@ -55,25 +55,30 @@ type script struct {
 	databases map[string]*Database
 }
 
+// kindsOf names the variables of the package that an error is.
+func kindsOf(err error) (kinds string) {
+	for _, x := range []struct {
+		error
+		name string
+	}{
+		{ErrFull, "ErrFull"}, {ErrMemory, "ErrMemory"}, {ErrTooBig, "ErrTooBig"}, {ErrBusy, "ErrBusy"}, {ErrInterrupted, "ErrInterrupted"},
+		{ErrReadOnly, "ErrReadOnly"}, {ErrClosed, "ErrClosed"}, {ErrOpenTransaction, "ErrOpenTransaction"}, {ErrRefused, "ErrRefused"},
+		{ErrConstraint, "ErrConstraint"}, {ErrUnique, "ErrUnique"}, {ErrForeignKey, "ErrForeignKey"}, {ErrCorrupt, "ErrCorrupt"},
+	} {
+		if errors.Is(err, x.error) {
+			kinds += " " + x.name
+		}
+	}
+	return kinds
+}
+
 // call runs a line and returns its result.
 func (s *script) call(line string) string {
 	said := func(result string, err error) string {
 		if err == nil {
 			return result
 		}
-		result = "error"
-		for _, x := range []struct {
-			error
-			name string
-		}{
-			{ErrBusy, "ErrBusy"}, {ErrReadOnly, "ErrReadOnly"}, {ErrClosed, "ErrClosed"}, {ErrOpenTransaction, "ErrOpenTransaction"},
-			{ErrConstraint, "ErrConstraint"}, {ErrUnique, "ErrUnique"}, {ErrForeignKey, "ErrForeignKey"}, {ErrRefused, "ErrRefused"},
-		} {
-			if errors.Is(err, x.error) {
-				result += " " + x.name
-			}
-		}
-		return result + ": " + err.Error()
+		return "error" + kindsOf(err) + ": " + err.Error()
 	}
 	if before, text, ok := strings.Cut(line, ": "); ok {
 		words := strings.Fields(before)

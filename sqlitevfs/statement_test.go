@@ -15,31 +15,36 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-func TestBlankTextIsFound(t *testing.T) {
+func TestBlankTextIsFoundAndZeroBytesAreRefused(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": true, " \t\r\n\f;": true, "-- x": true, "-- x\n;": true, "/* x": true, "/**/": true, "/* -- */ -- /*\n": true,
 		"x": false, "-- x\ny": false, "/* x */ y": false, "-": false, "/": false, "/*/ */": true, "'": false,
 	} {
 		same(t, blank(text), want, text)
 	}
+	x := newRig(t, Options{}, "CREATE TABLE t (a)").write()
+	for _, text := range []string{"\x00", "SELECT 1\x00; DROP TABLE t", "SELECT 1;\x00DROP TABLE t"} {
+		x.fails(nil, "a zero byte", text)
+	}
 }
 
 func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 	x := newRig(t, Options{Statements: 4}).write()
-	kept := func(want ...string) {
+	kept := func(want string) {
 		t.Helper()
 		var texts []string
 		for st := x.conn.cache.newest; st != nil; st = st.older {
 			texts = append(texts, strings.TrimPrefix(st.text, "SELECT "))
 		}
-		fatalIf(t, !slices.Equal(texts, want) || len(x.conn.cache.table) != len(want), "%q are kept, and %d in the table, want %q", texts, len(x.conn.cache.table), want)
+		same(t, strings.Join(texts, ","), want)
+		same(t, len(x.conn.cache.table), len(texts))
 	}
 	for i := range 10 {
 		x.ask(fmt.Sprintf("SELECT %d", i))
 	}
-	kept("9", "8", "7", "6")
+	kept("9,8,7,6")
 	x.ask("SELECT 7")
-	kept("7", "9", "8", "6")
+	kept("7,9,8,6")
 
 	// In use, a statement is not closed; a second use of it is compiled apart and not kept.
 	rows, err := x.Query("SELECT 6")
@@ -48,27 +53,19 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 	for i := range 10 {
 		x.ask(fmt.Sprintf("SELECT 1%d", i))
 	}
-	kept("19", "18", "17", "6")
+	kept("19,18,17,6")
 	errorIf(t, !rows.Next(), "the row is gone")
 	rows.Close()
-	kept("6", "19", "18", "17")
+	kept("6,19,18,17")
 
 	// What is not kept: pragmas, long texts, statements with others.
 	x.ask("PRAGMA user_version")
 	x.ask("SELECT 1 --" + strings.Repeat("x", maxCachedText))
 	x.run("SELECT 1; SELECT 2")
 	x.fails(nil, "", "SELECT nix()")
-	kept(" SELECT 2", "6", "19", "18")
+	kept(" SELECT 2,6,19,18")
 	open := len(slices.Collect(x.conn.db.Stmts()))
 	errorIf(t, open > 4+3, "%d statements are open", open) // BEGIN, and what else the session has of its own
-}
-
-func TestZeroByteInAStatementIsRefused(t *testing.T) {
-	newRig(t, Options{}, "CREATE TABLE t (a)").turn(func(db handle) {
-		for _, text := range []string{"\x00", "SELECT 1\x00; DROP TABLE t", "SELECT 1;\x00DROP TABLE t"} {
-			db.fails(nil, "a zero byte", text)
-		}
-	})
 }
 
 // Whatever the text: nothing panics, the session's transaction is never ended by it, no file appears, and after a rollback
@@ -120,28 +117,19 @@ func FuzzStatements(f *testing.F) {
 }
 
 func TestErrorsAreTheVariablesOfTheirCodes(t *testing.T) {
-	all := []error{ErrFull, ErrMemory, ErrBusy, ErrInterrupted, ErrReadOnly, ErrClosed, ErrOpenTransaction, ErrRefused,
-		ErrConstraint, ErrUnique, ErrForeignKey, ErrCorrupt}
-	for _, c := range []struct {
-		err  error
-		want []error
-	}{
-		{sqlite3.FULL, []error{ErrFull}}, {sqlite3.NOMEM, []error{ErrMemory}}, {sqlite3.TOOBIG, []error{ErrTooBig}},
-		{sqlite3.BUSY, []error{ErrBusy}}, {sqlite3.BUSY_SNAPSHOT, []error{ErrBusy}}, {sqlite3.INTERRUPT, []error{ErrInterrupted}},
-		{sqlite3.READONLY, []error{ErrReadOnly}}, {sqlite3.AUTH, []error{ErrRefused}},
-		{sqlite3.CONSTRAINT, []error{ErrConstraint}}, {sqlite3.CONSTRAINT_CHECK, []error{ErrConstraint}},
-		{sqlite3.CONSTRAINT_UNIQUE, []error{ErrConstraint, ErrUnique}}, {sqlite3.CONSTRAINT_PRIMARYKEY, []error{ErrConstraint, ErrUnique}},
-		{sqlite3.CONSTRAINT_ROWID, []error{ErrConstraint, ErrUnique}}, {sqlite3.CONSTRAINT_FOREIGNKEY, []error{ErrConstraint, ErrForeignKey}},
-		{sqlite3.CORRUPT, []error{ErrCorrupt}}, {sqlite3.NOTADB, []error{ErrCorrupt}}, {sqlite3.IOERR_CORRUPTFS, []error{ErrCorrupt}},
-		{sqlite3.IOERR_READ, nil}, {sqlite3.ERROR, nil},
+	for code, want := range map[error]string{
+		sqlite3.FULL: " ErrFull", sqlite3.NOMEM: " ErrMemory", sqlite3.TOOBIG: " ErrTooBig", sqlite3.BUSY: " ErrBusy",
+		sqlite3.BUSY_SNAPSHOT: " ErrBusy", sqlite3.INTERRUPT: " ErrInterrupted", sqlite3.READONLY: " ErrReadOnly",
+		sqlite3.AUTH: " ErrRefused", sqlite3.CONSTRAINT: " ErrConstraint", sqlite3.CONSTRAINT_CHECK: " ErrConstraint",
+		sqlite3.CONSTRAINT_UNIQUE: " ErrConstraint ErrUnique", sqlite3.CONSTRAINT_PRIMARYKEY: " ErrConstraint ErrUnique",
+		sqlite3.CONSTRAINT_ROWID: " ErrConstraint ErrUnique", sqlite3.CONSTRAINT_FOREIGNKEY: " ErrConstraint ErrForeignKey",
+		sqlite3.CORRUPT: " ErrCorrupt", sqlite3.NOTADB: " ErrCorrupt", sqlite3.IOERR_CORRUPTFS: " ErrCorrupt",
+		sqlite3.IOERR_READ: "", sqlite3.ERROR: "",
 	} {
-		err := wrap(c.err, "SELECT 1")
-		var e *Error
-		fatalIf(t, !errors.As(err, &e) || e.Message == "" || e.SQL != "SELECT 1", "%v became %#v", c.err, err)
-		for _, target := range all {
-			is := slices.Contains(c.want, target)
-			errorIf(t, errors.Is(err, target) != is, "%v is %v: %v", c.err, target, !is)
-		}
+		err := wrap(code, "SELECT 1")
+		e, ok := errors.AsType[*Error](err)
+		fatalIf(t, !ok || e.Message == "" || e.SQL != "SELECT 1", "%v became %#v", code, err)
+		same(t, kindsOf(err), want, code)
 	}
 	errorIf(t, wrap(nil, "") != nil || wrap(io.EOF, "") != io.EOF, "what is not of the library was changed")
 }
@@ -158,30 +146,12 @@ func TestErrorsHaveTheMessageOfSQLite(t *testing.T) {
 		{"SELEC 1", `near "SELEC": syntax error`, "SELEC 1"},
 		{long, "no such column: nowhere", "nowhere"},
 	} {
-		_, err := x.Exec(c.sql)
-		var e *Error
-		errorIf(t, !errors.As(err, &e) || e.Message != c.message || e.SQL != c.at || err.Error() != c.message,
+		err := errOf(x.Exec(c.sql))
+		e, ok := errors.AsType[*Error](err)
+		errorIf(t, !ok || e.Message != c.message || e.SQL != c.at || err.Error() != c.message,
 			"%.40s: %#v", c.sql, err)
 	}
-	err := wrap(sqlite3.ERROR, long)
-	var e *Error
-	errorIf(t, !errors.As(err, &e) || len(e.SQL) > maxErrorSQL || len(e.SQL) < maxErrorSQL-3 || !utf8.ValidString(e.SQL),
+	e, ok := errors.AsType[*Error](wrap(sqlite3.ERROR, long))
+	errorIf(t, !ok || len(e.SQL) > maxErrorSQL || len(e.SQL) < maxErrorSQL-3 || !utf8.ValidString(e.SQL),
 		"%d bytes are quoted", len(e.SQL))
-}
-
-func TestContextThatEndsStopsAStatement(t *testing.T) {
-	why := errors.New("the deadline of the turn")
-	r := newRig(t, Options{})
-	ctx, cancel := context.WithCancelCause(context.Background())
-	s := r.db.Write(ctx, r.store.writer())
-	defer s.Rollback()
-	must(t, runs("CREATE TABLE t (v)")(s.DB()))
-	go cancel(why)
-	for _, text := range []string{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n", "SELECT 1"} {
-		err := runs(text)(s.DB())
-		fatalIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "%s: %v", text, err)
-	}
-	// Whether the turn counts is for its owner to say.
-	changed, err := s.Commit()
-	fatalIf(t, err != nil || !changed, "Commit = %v, %v", changed, err)
 }

@@ -30,52 +30,48 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	needStop(t)
 	r := newRig(t, Options{}, "CREATE TABLE t (v); INSERT INTO t VALUES (1)")
 	hasty(r.pool)
-	soon := func(d time.Duration) context.Context {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), d, errors.New("the turn took too long"))
-		t.Cleanup(cancel)
-		return ctx
+	why := errors.New("the turn took too long")
+	// stopped makes a call whose time is up while it runs. A slow machine begins the call when its time is up: it is then tried with more.
+	stopped := func(what string, call func(ctx context.Context) (began bool, err error)) {
+		t.Helper()
+		for d := 10 * time.Millisecond; ; d *= 2 {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), d, why)
+			began, err := call(ctx)
+			cancel()
+			if began || d > time.Minute {
+				wantErr(t, err, ErrInterrupted, what)
+				return
+			}
+		}
 	}
-	// A slow machine begins the call when its time is up: it is then tried with more.
-	for d := 10 * time.Millisecond; ; d *= 2 { // in a turn
-		began := false
-		err := r.try(soon(d), func(db handle) error {
+	stopped("in a turn", func(ctx context.Context) (began bool, err error) {
+		err = r.try(ctx, func(db handle) error {
 			if err := errOf(db.Exec("INSERT INTO t VALUES (2)")); err != nil {
 				return err
 			}
 			began = true
-			db.fails(ErrInterrupted, "the turn took too long", endless)
+			db.fails(ErrInterrupted, why.Error(), endless)
 			db.fails(nil, "", "SELECT 1") // the instance was stopped
 			return nil
 		})
-		if began && err != nil || d > time.Minute {
-			wantErr(t, err, ErrInterrupted)
-			break
+		if err == nil { // the turn was committed if its time was up between the two
+			r.exec("DELETE FROM t WHERE v = 2")
 		}
-		r.exec("DELETE FROM t WHERE v = 2") // the turn was committed if its time was up between the two
-	}
-	for d := 10 * time.Millisecond; ; d *= 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), d)
-		query := r.session(r.db.Read(ctx, r.store.snapshot()), nil)
-		query.fails(ErrInterrupted, "", endless)
-		cancel()
-		query.Rollback()
-		if query.poisoned == nil && d < time.Minute {
-			continue // the time was up before the query began
-		}
-		errorIf(t, !errors.Is(query.poisoned, context.DeadlineExceeded), "the error does not wrap that of the context: %v", query.poisoned)
-		break
-	}
-	var x *turn
-	for d := 10 * time.Millisecond; ; d *= 2 {
-		x = r.read()
-		err := errOf(x.QueryContext(soon(d), endless))
-		x.Rollback()
-		if err != context.DeadlineExceeded || d > time.Minute {
-			wantErr(t, err, ErrInterrupted, "by the context of a statement")
-			break
-		}
-	}
-	x = r.read()
+		return began && err != nil, err
+	})
+	stopped("in a query", func(ctx context.Context) (bool, error) {
+		x := r.session(r.db.Read(ctx, r.store.snapshot()), nil)
+		defer x.Rollback()
+		err := errOf(x.Exec(endless))
+		return errors.Is(x.poisoned, why), err
+	})
+	stopped("by the context of a statement", func(ctx context.Context) (bool, error) {
+		x := r.read()
+		defer x.Rollback()
+		err := errOf(x.QueryContext(ctx, endless))
+		return err != context.DeadlineExceeded, err
+	})
+	x := r.read()
 	left := make(chan error) // by a handler
 	go func() { left <- errOf(x.Query(endless)) }()
 	for !x.Used() {
@@ -83,11 +79,12 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	}
 	x.Rollback()
 	wantErr(t, <-left, ErrInterrupted, "in a goroutine that the handler left")
-	migration := r.session(r.db.Write(soon(10*time.Millisecond), r.store.writer()), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	migration := r.session(r.db.Write(ctx, r.store.writer()), nil)
 	wantErr(t, errOf(migration.Migrate(migrationsOf(endless))), ErrInterrupted, "in a migration")
 	migration.Rollback()
 	// The next session has another instance, and the database is as it was.
-	r.sound("SELECT v FROM t", "1")
 	r.exec("INSERT INTO t VALUES (3)")
 	r.sound("SELECT v FROM t", "1,3")
 	same(t, r.pool.Stats().InUse, 0)

@@ -29,6 +29,16 @@ func inFile(t *testing.T, file string, text ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// stock returns a file that the sqlite3 program has made with statements.
+func stock(t *testing.T, text ...string) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "stock.sqlite")
+	inFile(t, file, text...)
+	b, err := os.ReadFile(file)
+	must(t, err)
+	return b
+}
+
 func (r *rig) export() []byte {
 	r.t.Helper()
 	var b bytes.Buffer
@@ -62,14 +72,12 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 	r := newRig(t, Options{})
 	for i, step := range []string{
 		``,
-		tableA,
-		fill,
+		tableA + ";" + fill,
 		`UPDATE a SET v = randomblob(3000) WHERE id % 7 = 0`,
 		`CREATE VIRTUAL TABLE f USING fts5 (t); INSERT INTO f VALUES ('some text'); CREATE VIRTUAL TABLE r USING rtree (id, a, b); INSERT INTO r VALUES (1, 2, 3)`,
 		`DELETE FROM a WHERE id % 3 = 0`,
 		`VACUUM`,
-		`DELETE FROM a`,
-		`VACUUM`,
+		`DELETE FROM a; VACUUM`,
 	} {
 		r.exec(step)
 		b := r.export()
@@ -77,13 +85,13 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 		m := r.meta()
 		errorIf(t, int(m.Pages) != pages && i > 0 || len(b)%PageSize != 0, "%q: %d bytes of %d pages", step, len(b), m.Pages)
 		// SQLite believes the length in the header if the version for which it is valid is that of the last change.
-		if header := binary.BigEndian.Uint32(b[28:]); int(header) != pages || !bytes.Equal(b[24:28], b[92:96]) {
-			t.Errorf("%q: the header says %d pages as of change %x, the last change is %x; there are %d", step, header, b[92:96], b[24:28], pages)
-		}
+		header := binary.BigEndian.Uint32(b[28:])
+		errorIf(t, int(header) != pages || !bytes.Equal(b[24:28], b[92:96]),
+			"%q: the header says %d pages as of change %x, the last change is %x; there are %d", step, header, b[92:96], b[24:28], pages)
 		file := filepath.Join(t.TempDir(), "export.sqlite")
 		must(t, os.WriteFile(file, b, 0o600))
 		same(t, inFile(t, file, "PRAGMA integrity_check", "PRAGMA journal_mode"), "ok\ndelete", step)
-		if i == 4 {
+		if i == 3 {
 			same(t, inFile(t, file, "SELECT count(*), (SELECT t FROM f WHERE f MATCH 'text') FROM a"), "1000|some text")
 		}
 		// And what stock SQLite writes into the file is read again after an import.
@@ -147,15 +155,12 @@ func TestImportTakesFilesOfAnyPageSizeAndMode(t *testing.T) {
 			continue
 		}
 		name := fmt.Sprintf("pages of %d, journal %s, %d reserved, auto_vacuum %s", size, mode, reserved, vacuum)
-		file := filepath.Join(t.TempDir(), "import.sqlite")
 		setup := []string{fmt.Sprintf("PRAGMA page_size=%d", size), "PRAGMA auto_vacuum=" + vacuum}
 		if reserved > 0 {
 			setup = append(setup, fmt.Sprintf(".filectrl reserve_bytes %d", reserved))
 		}
-		inFile(t, file, append(setup, "PRAGMA journal_mode="+mode, tableA, "CREATE VIRTUAL TABLE f USING fts5 (t)",
+		b := stock(t, append(setup, "PRAGMA journal_mode="+mode, tableA, "CREATE VIRTUAL TABLE f USING fts5 (t)",
 			"INSERT INTO f VALUES ('some text'); INSERT INTO a (v) SELECT randomblob(100) FROM generate_series(1, 500)", "PRAGMA user_version=7")...)
-		b, err := os.ReadFile(file)
-		must(t, err)
 		same(t, int(b[20]), reserved, name, "the program made a file with other reserved bytes")
 		r := newRig(t, Options{})
 		r.store.keys = keys{"\x01": []byte("state"), "\x09\x00\x01": []byte("a foreign journal")}
@@ -253,9 +258,9 @@ func TestImportIsBounded(t *testing.T) {
 	must(t, load(t.Context(), size+1<<20, bytes.NewReader(file), size))
 	wantErr(t, load(t.Context(), 100_000, bytes.NewReader(file), 4<<20), ErrFull)
 	wantImportError(t, load(t.Context(), 1<<30, bytes.NewReader(file), size-1), fmt.Sprintf("longer than %d bytes", size-1))
-	endless := &counter{r: iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 4<<20)))}
-	wantImportError(t, load(t.Context(), 1<<30, endless, 100_000), "longer")
-	errorIf(t, endless.n > 300_000, "%d bytes of an endless file were read", endless.n)
+	endless := strings.NewReader(strings.Repeat("x", 4<<20))
+	wantImportError(t, load(t.Context(), 1<<30, iotest.OneByteReader(endless), 100_000), "longer")
+	errorIf(t, 4<<20-endless.Len() > 300_000, "%d bytes of an endless file are left", endless.Len())
 	err := load(t.Context(), 1<<30, io.MultiReader(bytes.NewReader(file[:5000]), iotest.ErrReader(why)), 4<<20)
 	_, refused := errors.AsType[*ImportError](err)
 	errorIf(t, !errors.Is(err, why) || refused, "a reader that fails: %v", err)
@@ -264,44 +269,23 @@ func TestImportIsBounded(t *testing.T) {
 	err = load(ctx, 1<<30, bytes.NewReader(file), 4<<20)
 	errorIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, why), "after the context: %v", err)
 	// Many small tables in pages of 512 bytes need eight times the room.
-	tiny := filepath.Join(t.TempDir(), "tiny.sqlite")
 	var text strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&text, "CREATE TABLE t%d (x);", i)
 	}
-	inFile(t, tiny, "PRAGMA page_size=512", text.String())
-	b, err := os.ReadFile(tiny)
-	must(t, err)
+	b := stock(t, "PRAGMA page_size=512", text.String())
 	wantImportError(t, load(t.Context(), 1<<30, bytes.NewReader(b), int64(len(b))), "with pages of 4096 bytes it is longer")
-}
-
-type counter struct {
-	r io.Reader
-	n int
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += n
-	return n, err
 }
 
 func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
 	for _, text := range []string{
-		`CREATE TABLE cairn_migration (something TEXT)`,
 		`CREATE TABLE cairn_migration (position INTEGER PRIMARY KEY, name TEXT, checksum TEXT); INSERT INTO cairn_migration VALUES (5, 'x', 'y')`,
 		`CREATE VIEW cairn_migration AS SELECT 1`,
 	} {
-		file := filepath.Join(t.TempDir(), "x.sqlite")
-		inFile(t, file, text)
-		b, err := os.ReadFile(file)
-		must(t, err)
 		r := newRig(t, Options{})
-		m, err := r.load(b)
+		m, err := r.load(stock(t, text))
 		errorIf(t, err != nil || m.Migrations != 0, "%s: %v, %+v", text, err, m)
-		_, err = r.migrate(migrationsOf(`CREATE TABLE a (x)`))
-		_, ok := errors.AsType[*MigrationError](err)
-		errorIf(t, !ok, "%s: migrate: %v", text, err)
+		wantMigrationError(t, errOf(r.migrate(migrationsOf(`CREATE TABLE a (x)`))), "", text)
 	}
 }
 

@@ -1,7 +1,6 @@
 package sqlitevfs
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
@@ -48,9 +47,8 @@ func TestValuesAreStoredAsTheirKind(t *testing.T) {
 			var kind string
 			var text []byte
 			must(t, db.QueryRow("SELECT typeof(:v), :v", sql.Named("v", c.in)).Scan(&kind, &text), c.in)
-			if text := strings.Replace(string(text), "+Inf", "Inf", 1); kind != c.kind || text != c.text {
-				t.Errorf("%#v is stored as %s %q, want %s %q", c.in, kind, text, c.kind, c.text)
-			}
+			got := strings.Replace(string(text), "+Inf", "Inf", 1)
+			errorIf(t, kind != c.kind || got != c.text, "%#v is stored as %s %q, want %s %q", c.in, kind, got, c.kind, c.text)
 		}
 		for in, says := range map[any]string{uint64(1 << 63): "high bit set", struct{}{}: "unsupported type", weekday(9): "no such day"} {
 			wantError(t, errOf(db.Exec("SELECT ?", in)), nil, says)
@@ -73,57 +71,47 @@ func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 			{"DATETIME", "'2026-03-01 12:30:15.250'", at.Add(250 * time.Millisecond)}, {"DATETIME", "'2026-03-01T12:30:15.000000001Z'", at.Add(1)},
 			{"DATETIME", "'2026-03-01 12:30'", at.Add(-15 * time.Second)}, {"DATE", "'2026-03-01'", day}, {"DATETIME", "'2026-03-01'", day},
 			{"DATETIME", "'2026-03-01 12:30:15+02:00'", at.Add(-2 * time.Hour)}, {"DATETIME", "'2026-03-01 12:30:15 -01:30'", at.Add(90 * time.Minute)},
-			{"DATETIME", "1772368215", at}, {"DATETIME", "-1", time.Unix(-1, 0)}, {"DATETIME", "'soon'", "soon"}, {"TIME", "'12:30:15'", "12:30:15"},
+			{"DATETIME", "1772368215", at}, {"DATETIME", "-1", time.Unix(-1, 0).UTC()}, {"DATETIME", "'soon'", "soon"}, {"TIME", "'12:30:15'", "12:30:15"},
 			{"DATETIME", "'2026-13-01'", "2026-13-01"}, {"DATETIME", "NULL", nil}, {"DATETIME", "2461100.5", 2461100.5}, {"TEXT", "'2026-03-01'", "2026-03-01"},
 		} {
 			db.run(fmt.Sprintf("CREATE TABLE v%d (v %s); INSERT INTO v%d VALUES (%s)", i, c.declared, i, c.literal))
 			var got any
 			must(t, db.QueryRow(fmt.Sprintf("SELECT v FROM v%d", i)).Scan(&got), c.declared, c.literal)
-			if want, ok := c.want.(time.Time); ok {
-				if got, ok := got.(time.Time); !ok || !got.Equal(want) {
-					t.Errorf("%s %s is read as %v, want %v", c.declared, c.literal, got, want)
-				}
-			} else if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("%s %s is read as %#v, want %#v", c.declared, c.literal, got, c.want)
+			if at, ok := got.(time.Time); ok {
+				got = at.UTC()
 			}
+			errorIf(t, !reflect.DeepEqual(got, c.want), "%s %s is read as %#v, want %#v", c.declared, c.literal, got, c.want)
 		}
 	})
 }
 
 func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
 	newRig(t, Options{}, "CREATE TABLE t (at TIMESTAMP)").turn(func(db handle) {
-		for _, offset := range []int{0, 3600, -5400, 14 * 3600} {
+		for _, offset := range []int{0, 3600, -5400} {
 			want := time.Date(2026, 7, 8, 9, 10, 11, 123456789, time.FixedZone("", offset))
-			db.run("DELETE FROM t; INSERT INTO t VALUES (?)", want)
+			db.run("DELETE FROM t; INSERT INTO t VALUES (?), (?)", want, want.Add(2))
 			var got time.Time
 			must(t, db.QueryRow("SELECT at FROM t").Scan(&got))
 			_, have := got.Zone()
 			errorIf(t, !got.Equal(want) || have != offset, "stored %v, read %v", want, got)
-			db.want("SELECT unixepoch(at) FROM t", fmt.Sprint(want.Unix()))
+			db.want("SELECT unixepoch(at) FROM t WHERE at < ?", fmt.Sprint(want.Unix()), want.Add(1)) // those of one offset sort as texts
 		}
-		at := time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)
-		db.run("DELETE FROM t; INSERT INTO t VALUES (?), (?)", at, at.Add(time.Millisecond))
-		db.want("SELECT count(*) FROM t WHERE at < ?", "1", at.Add(time.Microsecond)) // times of one offset sort as texts
 	})
 }
 
 func TestBlobsThatWereReadAreCopies(t *testing.T) {
-	newRig(t, Options{}).turn(func(db handle) {
-		db.run("CREATE TABLE t (b); INSERT INTO t VALUES (x'0101'), (x''), (NULL), (x'0202'), (x'')")
+	newRig(t, Options{}, "CREATE TABLE t (b); INSERT INTO t VALUES (x'0101'), (x''), (NULL), (x'0202')").turn(func(db handle) {
 		rows, err := db.Query("SELECT b FROM t")
 		must(t, err)
-		var got [][]byte
+		var got []sql.RawBytes
 		for rows.Next() {
 			var b sql.RawBytes
 			must(t, rows.Scan(&b))
 			got = append(got, b)
 		}
 		db.run("UPDATE t SET b = x'ffff'")
-		want := [][]byte{{1, 1}, {}, nil, {2, 2}, {}}
-		for i := range want {
-			errorIf(t, string(got[i]) != string(want[i]) || (got[i] == nil) != (want[i] == nil),
-				"row %d: %#v, want %#v", i, got[i], want[i])
-		}
+		want := []sql.RawBytes{{1, 1}, {}, nil, {2, 2}}
+		errorIf(t, !reflect.DeepEqual(got, want), "%#v, want %#v", got, want)
 	})
 }
 
@@ -147,13 +135,6 @@ func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
 		}
 		errorIf(t, !reflect.DeepEqual(got, want),
 			"got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	})
-}
-
-func TestDriverIsNotOpenedByName(t *testing.T) {
-	newRig(t, Options{}).turn(func(db handle) {
-		wantError(t, errOf(db.Driver().Open("file:x.db")), nil, "opened by its session")
-		check(t, db.PingContext(context.Background()))
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,12 +32,17 @@ type databases struct {
 	cut int
 }
 
-func (d *databases) ExportSQL(_ context.Context, a host.Address, w io.Writer) error {
+func (d *databases) begin() error {
 	d.attempts++
-	if d.fail != nil {
-		if err := d.fail(d.attempts); err != nil {
-			return err
-		}
+	if d.fail == nil {
+		return nil
+	}
+	return d.fail(d.attempts)
+}
+
+func (d *databases) ExportSQL(_ context.Context, a host.Address, w io.Writer) error {
+	if err := d.begin(); err != nil {
+		return err
 	}
 	if d.cut > 0 {
 		w.Write(d.file[:d.cut])
@@ -52,28 +56,10 @@ func (d *databases) QueryMany(_ context.Context, in *host.QueryManyInput) (host.
 	return host.QueryManyOutput{Actors: []host.ActorRows{{Key: in.Prefix, Rows: [][]any{{int64(1) << 60, in.SQL, in.Where, in.Args}}}}, Read: in.Limit, Cursor: in.Cursor}, nil
 }
 
-func TestQueriesOverManyDatabasesKeepAllDigits(t *testing.T) {
-	c := serveDatabases(t, &databases{})
-	out, err := c.QueryMany(t.Context(), &host.QueryManyInput{Type: "room", Prefix: []string{"a"}, Where: []string{"size>1"}, SQL: "SELECT ?1", Args: []json.RawMessage{[]byte("1152921504606846977")}, Limit: 7, Cursor: "c"})
-	want := "{[] [{[a] [] [[1152921504606846976 SELECT ?1 [size>1] [1152921504606846977]]] false <nil>}] 7 c}"
-	if got := fmt.Sprint(out); err != nil || got != want {
-		t.Errorf("%v, %v; want %s", got, err, want)
-	}
-	if _, err := c.QueryMany(t.Context(), &host.QueryManyInput{Args: []json.RawMessage{[]byte("{")}}); host.CodeOf(err) != host.InvalidArgument {
-		t.Errorf("an argument that is not JSON: %v", err)
-	}
-}
-
 func (d *databases) ImportSQL(_ context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
-	d.attempts++
 	b, err := io.ReadAll(io.LimitReader(file, 1<<20))
-	if err != nil {
+	if err := errors.Join(err, d.begin()); err != nil {
 		return host.SQLStatusOutput{}, err
-	}
-	if d.fail != nil {
-		if err := d.fail(d.attempts); err != nil {
-			return host.SQLStatusOutput{}, err
-		}
 	}
 	d.file, d.reason = b, fmt.Sprintf("%s %q %s", a.Type, a.Key, reason)
 	return host.SQLStatusOutput{Exists: true, Bytes: int64(len(b)), Sequence: 1 << 60}, nil
@@ -84,14 +70,19 @@ func serveDatabases(t *testing.T, d *databases) *client.Client {
 	t.Helper()
 	f, err := serve.New(serve.Options{})
 	must(t, err)
-	s := httptest.NewServer(gateway.New(f, gateway.Options{Node: &hosttest.Recorder{}, Databases: d}))
-	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
+	return served(t, gateway.New(f, gateway.Options{Node: &hosttest.Recorder{}, Databases: d}).ServeHTTP, client.Options{})
+}
+
+func TestQueriesOverManyDatabasesKeepAllDigits(t *testing.T) {
+	c := serveDatabases(t, &databases{})
+	in := host.QueryManyInput{Type: "room", Prefix: []string{"a"}, Where: []string{"size>1"}, SQL: "SELECT ?1",
+		Args: []json.RawMessage{[]byte("1152921504606846977")}, Limit: 7, Cursor: "c"}
+	out, err := c.QueryMany(t.Context(), &in)
 	must(t, err)
-	t.Cleanup(func() {
-		c.Close()
-		s.Close()
-	})
-	return c
+	const want = "{[] [{[a] [] [[1152921504606846976 SELECT ?1 [size>1] [1152921504606846977]]] false <nil>}] 7 c}"
+	errorIf(t, fmt.Sprint(out) != want, "%v, want %s", out, want)
+	notJSON := host.QueryManyInput{Args: []json.RawMessage{[]byte("{")}}
+	wantCode(t, errOf(c.QueryMany(t.Context(), &notJSON)), host.InvalidArgument)
 }
 
 func TestADatabaseGoesInAndComesOut(t *testing.T) {
@@ -107,88 +98,54 @@ func TestADatabaseGoesInAndComesOut(t *testing.T) {
 	for _, r := range []io.Reader{file, iotest.OneByteReader(bytes.NewReader(want[:1000])), strings.NewReader("")} {
 		d.file = nil
 		out, err := c.ImportSQL(t.Context(), a, r, "a & b")
-		if err != nil || d.reason != `t ["" "é"] a & b` || out.Bytes != int64(len(d.file)) || out.Sequence != 1<<60 || !bytes.HasPrefix(want, d.file) {
-			t.Errorf("%+v %v %q", out, err, d.reason)
-		}
+		must(t, err)
+		errorIf(t, d.reason != `t ["" "é"] a & b` || out.Bytes != int64(len(d.file)) || out.Sequence != 1<<60 || !bytes.HasPrefix(want, d.file),
+			"%+v %q", out, d.reason)
 	}
 	d.file = want
 	var got bytes.Buffer
-	if err := c.ExportSQL(t.Context(), a, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%d bytes, %v", got.Len(), err)
-	}
+	must(t, c.ExportSQL(t.Context(), a, &got))
+	errorIf(t, !bytes.Equal(got.Bytes(), want), "%d bytes", got.Len())
 }
 
 func TestAnImportIsRepeatedIfNothingWasDoneAndTheFileCanBeReadAgain(t *testing.T) {
-	busy := func(attempt int) error {
-		if attempt < 3 {
-			return host.Errorf(host.Overloaded, "not now").Retry()
-		}
-		return nil
-	}
-	d := &databases{fail: busy}
+	d := &databases{fail: first(2, host.Errorf(host.Overloaded, "not now").Retry())}
 	c := serveDatabases(t, d)
 	in := strings.NewReader("xyz")
 	in.ReadByte() // what stands before the position is not the file
-	if _, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, in, "r"); err != nil || string(d.file) != "yz" || d.attempts != 3 {
-		t.Errorf("%v %q %d", err, d.file, d.attempts)
-	}
+	must(t, errOf(c.ImportSQL(t.Context(), room, in, "r")))
+	errorIf(t, string(d.file) != "yz" || d.attempts != 3, "%q, %d attempts", d.file, d.attempts)
 	d.attempts = 0
-	_, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, io.MultiReader(strings.NewReader("xyz")), "r")
-	if host.CodeOf(err) != host.Overloaded || d.attempts != 1 {
-		t.Errorf("%v, %d attempts", err, d.attempts)
-	}
+	wantCode(t, errOf(c.ImportSQL(t.Context(), room, io.MultiReader(strings.NewReader("xyz")), "r")), host.Overloaded)
+	errorIf(t, d.attempts != 1, "%d attempts", d.attempts)
+
+	// A file that cannot be read is not the fault of the node, and what is refused is not sent.
+	d.fail = nil
+	err := errOf(c.ImportSQL(t.Context(), room, iotest.ErrReader(errors.New("disk on fire")), "r"))
+	wantCode(t, err, host.InvalidArgument)
+	errorIf(t, !strings.Contains(fmt.Sprint(err), "disk on fire"), "%v", err)
+	in = strings.NewReader("xyz")
+	err = errOf(c.ImportSQL(t.Context(), room, in, ""))
+	wantCode(t, err, host.InvalidArgument)
+	errorIf(t, !strings.Contains(fmt.Sprint(err), "reason") || in.Len() != 3, "%v", err)
 }
-
-func TestAFileThatCannotBeReadIsNotTheNodesFault(t *testing.T) {
-	c := serveDatabases(t, &databases{})
-	_, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, iotest.ErrReader(errors.New("disk on fire")), "r")
-	if host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), "disk on fire") {
-		t.Error(err)
-	}
-}
-
-func TestAnImportThatIsRefusedIsNotSent(t *testing.T) {
-	c := serveDatabases(t, &databases{})
-	read := 0
-	file := readerFunc(func(b []byte) (int, error) { read++; return len(b), nil })
-	_, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, file, "")
-	if host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), "reason") || read != 0 {
-		t.Errorf("%v, %d reads", err, read)
-	}
-}
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestAnExportThatEndsEarlyIsAnError(t *testing.T) {
 	d := &databases{file: make([]byte, 1<<20), cut: 1 << 19}
 	c := serveDatabases(t, d)
 	var got bytes.Buffer
-	err := c.ExportSQL(t.Context(), host.Address{Type: "t"}, &got)
-	if host.CodeOf(err) != host.Unavailable || d.attempts != 1 {
-		t.Errorf("%v, %d attempts, %d bytes", err, d.attempts, got.Len())
-	}
-	*d = databases{file: []byte("x"), fail: func(attempt int) error {
-		if attempt == 1 {
-			return host.Errorf(host.Unavailable, "starting").Retry()
-		}
-		return nil
-	}}
+	wantCode(t, c.ExportSQL(t.Context(), room, &got), host.Unavailable)
+	errorIf(t, d.attempts != 1, "%d attempts", d.attempts)
+	*d = databases{file: []byte("x"), fail: first(1, host.Errorf(host.Unavailable, "starting").Retry())}
 	got.Reset()
-	if err := c.ExportSQL(t.Context(), host.Address{Type: "t"}, &got); err != nil || got.String() != "x" || d.attempts != 2 {
-		t.Errorf("%v, %q, %d attempts", err, &got, d.attempts)
-	}
-	d.fail = func(int) error { return host.Errorf(host.NotFound, "no database") }
-	if err := c.ExportSQL(t.Context(), host.Address{Type: "t"}, &got); host.CodeOf(err) != host.NotFound {
-		t.Error(err)
-	}
+	must(t, c.ExportSQL(t.Context(), room, &got))
+	errorIf(t, got.String() != "x" || d.attempts != 2, "%q, %d attempts", &got, d.attempts)
+	d.fail = first(9, host.Errorf(host.NotFound, "no database"))
+	wantCode(t, c.ExportSQL(t.Context(), room, &got), host.NotFound)
 	d.fail = nil
 	pipe, w := io.Pipe()
 	pipe.Close()
-	if err := c.ExportSQL(t.Context(), host.Address{Type: "t"}, w); host.CodeOf(err) != host.Canceled {
-		t.Error(err)
-	}
+	wantCode(t, c.ExportSQL(t.Context(), room, w), host.Canceled)
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -2,18 +2,17 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/hosttest"
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
@@ -28,60 +27,67 @@ func TestCallsInFlightAreRepeatedOnlyIfThatIsSafe(t *testing.T) {
 		{name: "a query of every actor", method: host.QueueStatsMethod, input: "{}", sent: 2},
 		{name: "sent once only", method: "add", input: "1", attempts: 1, sent: 1, code: host.Unavailable},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			onStage(t, client.Options{Attempts: tc.attempts}, func(t *testing.T, s *stage, c *client.Client) {
-				s.call("none", "")
-				cn := s.connect(c, host.ConnectRequest{})
-				defer hangUp(t, cn)
-				var sent atomic.Int32
-				s.node.Before = func(_ context.Context, op string, r *host.Request) error {
-					if op == "call" && r.Method == tc.method && sent.Add(1) == 1 {
-						s.mu.Lock()
-						s.lose = true // the answer
-						s.mu.Unlock()
-					}
-					return nil
+		onStage(t, client.Options{Attempts: tc.attempts}, func(t *testing.T, s *stage, c *client.Client) {
+			s.call("none", "")
+			cn := s.connect(c, host.ConnectRequest{})
+			var sent atomic.Int32
+			s.node.Before = func(_ context.Context, op string, r *host.Request) error {
+				if op == "call" && r.Method == tc.method && sent.Add(1) == 1 {
+					s.mu.Lock()
+					s.lose = true // the answer
+					s.mu.Unlock()
 				}
-				reply, err := call(cn, t.Context(), tc.method, tc.input, tc.key)
-				var e *host.Error
-				if errors.As(err, &e); host.CodeOf(err) != tc.code || e != nil && (e.Retryable || !strings.Contains(e.Message, "unknown")) {
-					t.Errorf("%+v", err)
+				return nil
+			}
+			reply, err := call(cn, t.Context(), tc.method, tc.input, tc.key)
+			wantCode(t, err, tc.code, tc.name)
+			e, failed := errors.AsType[*host.Error](err)
+			errorIf(t, failed && (e.Retryable || !strings.Contains(e.Message, "unknown")), "%s: %+v", tc.name, err)
+			total, err := s.node.Call(t.Context(), &host.Request{Address: room, Method: "total", Codec: host.JSON})
+			must(t, err)
+			errorIf(t, tc.method == "add" && (string(total.Output) != "1" || !failed && !reply.Replayed),
+				"%s: the total is %s: %+v", tc.name, total.Output, reply)
+			keys := make(map[string]bool)
+			for _, q := range s.node.Requests() {
+				if q.Method == tc.method {
+					keys[q.IdempotencyKey] = true
 				}
-				total, err2 := s.node.Call(t.Context(), &host.Request{Address: room, Method: "total", Codec: host.JSON})
-				if err2 != nil || tc.method == "add" && (string(total.Output) != "1" || err == nil && !reply.Replayed) {
-					t.Errorf("the total is %s, %v: %+v", total.Output, err2, reply)
-				}
-				keys := make(map[string]bool)
-				for _, q := range s.node.Requests() {
-					if q.Method == tc.method {
-						keys[q.IdempotencyKey] = true
-					}
-				}
-				if int(sent.Load()) != tc.sent || len(keys) != 1 || tc.key != "" && !keys[tc.key] {
-					t.Errorf("it was sent %d times, with the keys %v", sent.Load(), keys)
-				}
-			})
+			}
+			errorIf(t, int(sent.Load()) != tc.sent || len(keys) != 1 || tc.key != "" && !keys[tc.key],
+				"%s: it was sent %d times, with the keys %v", tc.name, sent.Load(), keys)
 		})
 	}
 }
 
-func TestARequestThatBreaksEverySocketIsGivenUp(t *testing.T) {
+func TestCallsThatFailAreGivenUpAndTheRestGoesOn(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
 		cn := s.connect(c, host.ConnectRequest{})
-		defer hangUp(t, cn)
-		var sent atomic.Int32
+		var asked atomic.Int32
 		s.node.Before = func(_ context.Context, op string, r *host.Request) error {
-			if op == "call" && string(r.Input) == `"poison"` {
-				sent.Add(1)
+			switch {
+			case op != "call":
+			case string(r.Input) == `"poison"`:
+				asked.Add(1)
 				s.cut()
+			case string(r.Input) == `"later"` && asked.Add(1) < 3:
+				return host.Errorf(host.Overloaded, "full").Retry()
+			case string(r.Input) == `"odd"`:
+				return &host.Error{Code: "not_yet_invented", Message: "no"}
 			}
 			return nil
 		}
-		if _, err := call(cn, t.Context(), "echo", `"poison"`, ""); host.CodeOf(err) != host.Unavailable || sent.Load() != client.DefaultAttempts {
-			t.Errorf("%v after %d", err, sent.Load())
-		}
-		if _, err := call(cn, t.Context(), "echo", "1", ""); err != nil {
-			t.Error(err)
+		for _, tc := range []struct {
+			input string
+			asked int32
+			code  host.Code
+			says  string
+		}{
+			{`"poison"`, client.DefaultAttempts, host.Unavailable, ""}, {`"later"`, 3, "", ""}, {`"odd"`, 0, host.Internal, "not_yet_invented"},
+		} {
+			asked.Store(0)
+			err := errOf(call(cn, t.Context(), "echo", tc.input, ""))
+			wantCode(t, err, tc.code, tc.input)
+			errorIf(t, asked.Load() != tc.asked || err != nil && !strings.Contains(err.Error(), tc.says), "%d times: %v", asked.Load(), err)
 		}
 	})
 }
@@ -91,43 +97,31 @@ func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
 		s.bodies = 30_000
 		s.restart(0)
 		cn := s.connect(c, host.ConnectRequest{})
-		defer hangUp(t, cn)
 		release := s.holding(`"wait"`)
 		answered := make(chan error)
-		go func() {
-			_, err := call(cn, t.Context(), "echo", `"wait"`, "")
-			answered <- err
-		}()
+		go func() { answered <- errOf(call(cn, t.Context(), "echo", `"wait"`, "")) }()
 		synctest.Wait()
-		_, err := call(cn, t.Context(), "echo", `"`+strings.Repeat("x", 40_000)+`"`, "")
-		if e := (*host.Error)(nil); !errors.As(err, &e) || e.Code != host.TooLarge || e.Metadata["limit"] != "30000" {
-			t.Error(err)
-		}
+		err := errOf(call(cn, t.Context(), "echo", `"`+strings.Repeat("x", 40_000)+`"`, ""))
+		e, ok := errors.AsType[*host.Error](err)
+		errorIf(t, !ok || e.Code != host.TooLarge || e.Metadata["limit"] != "30000", "%v", err)
 		release()
-		err = <-answered
-		if n := len(s.asked("connect")); err != nil || n != 2 && n != 3 { // the third if the close was lost because the client was writing
-			t.Error(err, s.asked("connect"))
-		}
-	})
-}
-
-// The node closes the connection while the client may still write, so its last word may not come whole.
-func TestAMessageThatIsTooLongIsRefusedThoughTheCloseIsLost(t *testing.T) {
-	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
-		s.instead(1, func(_ int, p peer) {
-			bye, err := json.Marshal(host.OverLimit("message", 1, 2))
-			if p.says(welcome); p.reads() && err == nil {
-				p.says(`{"bye":` + string(bye) + `}`)
-				p.CloseNow()
-			}
-		})
-		cn := s.connect(c, host.ConnectRequest{})
-		defer hangUp(t, cn)
-		if _, err := call(cn, t.Context(), "echo", "1", ""); host.CodeOf(err) != host.TooLarge {
-			t.Error(err)
-		}
-		if _, err := call(cn, t.Context(), "echo", "2", ""); err != nil {
-			t.Error(err)
+		must(t, <-answered)
+		n := len(s.asked("connect")) // the third if the close was lost because the client was writing
+		errorIf(t, n != 2 && n != 3, "%q", s.asked("connect"))
+		// The node closes the connection while the client may still write, so its last word may not come whole.
+		for named, code := range map[bool]host.Code{true: host.TooLarge, false: host.InvalidArgument} {
+			s.instead(1, func(_ int, p peer) {
+				p.says(welcome)
+				p.reads()
+				if named {
+					p.bye(host.OverLimit("message", 1, 2))
+					p.CloseNow()
+				}
+				p.Close(websocket.StatusMessageTooBig, "")
+			})
+			cn = s.connect(c, host.ConnectRequest{})
+			wantCode(t, errOf(call(cn, t.Context(), "echo", "1", "")), code)
+			must(t, errOf(call(cn, t.Context(), "echo", "2", "")))
 		}
 	})
 }
@@ -135,105 +129,61 @@ func TestAMessageThatIsTooLongIsRefusedThoughTheCloseIsLost(t *testing.T) {
 func TestCallsWaitForTheNodeToComeBack(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
 		cn := s.connect(c, host.ConnectRequest{})
-		defer hangUp(t, cn)
 		s.stop()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := call(cn, ctx, "echo", `"given up"`, ""); host.CodeOf(err) != host.DeadlineExceeded {
-			t.Error(err)
-		}
+		wantCode(t, errOf(call(cn, ctx, "echo", `"given up"`, "")), host.DeadlineExceeded)
 		time.AfterFunc(time.Minute, s.start)
-		if _, err := call(cn, t.Context(), "echo", "2", ""); err != nil {
-			t.Error(err)
-		}
+		must(t, errOf(call(cn, t.Context(), "echo", "2", "")))
 		synctest.Wait()
-		if sent := s.asked("call"); len(sent) != 1 {
-			t.Errorf("%q: what its caller gave up before it was sent is not sent", sent)
-		}
-	})
-}
-
-func TestCallsThatDidNothingAreRepeated(t *testing.T) {
-	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
-		cn := s.connect(c, host.ConnectRequest{})
-		defer hangUp(t, cn)
-		var asked atomic.Int32
-		s.node.Before = func(_ context.Context, op string, r *host.Request) error {
-			switch {
-			case op == "call" && string(r.Input) == "2":
-				return &host.Error{Code: "not_yet_invented", Message: "no"}
-			case op == "call" && asked.Add(1) < 3:
-				return host.Errorf(host.Overloaded, "full").Retry()
-			}
-			return nil
-		}
-		if _, err := call(cn, t.Context(), "echo", "1", ""); err != nil || asked.Load() != 3 {
-			t.Error(err, asked.Load())
-		}
-		if _, err := call(cn, t.Context(), "echo", "2", ""); host.CodeOf(err) != host.Internal || !strings.Contains(err.Error(), "not_yet_invented") {
-			t.Error(err)
-		}
+		sent := s.asked("call")
+		errorIf(t, len(sent) != 1, "%q: what its caller gave up before it was sent is not sent", sent)
 	})
 }
 
 func TestABadRequestIsNotSent(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		ctx, at := t.Context(), host.Address{Type: "t"}
 		cn := s.connect(c, host.ConnectRequest{})
-		defer hangUp(t, cn)
 		for _, r := range []host.Request{
-			{Codec: host.JSON}, {Method: "m"}, {Method: "m", Codec: host.JSON, Input: []byte("{")}, {Method: "m", Codec: host.JSON, Create: true},
+			{Codec: host.JSON}, {Method: "m"}, {Method: "m", Codec: host.JSON, Input: []byte("{")},
+			{Method: "m", Codec: host.JSON, Create: true},
 		} {
-			if _, err := cn.Call(t.Context(), &r); host.CodeOf(err) != host.InvalidArgument {
-				t.Errorf("%+v: %v", r, err)
-			}
+			wantCode(t, errOf(cn.Call(ctx, &r)), host.InvalidArgument, r)
 		}
-		if err := cn.Subscribe(t.Context(), "a", ""); host.CodeOf(err) != host.InvalidArgument {
-			t.Error(err)
-		}
-		if err := errors.Join(cn.Subscribe(t.Context()), cn.Unsubscribe(t.Context())); err != nil {
-			t.Error(err)
+		for _, r := range []host.Request{
+			{Address: host.Address{Type: ""}, Method: "m", Codec: host.CBOR},
+			{Address: host.Address{Type: "t", Key: []string{"\xff"}}, Method: "m", Codec: host.CBOR},
+			{Address: at, Method: "\xff", Codec: host.CBOR}, {Address: at, Method: "m"}, {Address: at, Codec: host.CBOR},
+			{Address: at, Method: "m", Codec: host.CBOR, IdempotencyKey: "a\nb"},
+			{Address: at, Method: "m", Codec: host.CBOR, IdempotencyKey: " a"},
+		} {
+			wantCode(t, errOf(c.Call(ctx, &r)), host.InvalidArgument, r)
 		}
 		for _, r := range []host.ConnectRequest{{Params: []byte("{")}, {Events: []string{""}}} {
-			if _, err := c.Connect(t.Context(), room, r); host.CodeOf(err) != host.InvalidArgument {
-				t.Errorf("%+v: %v", r, err)
-			}
+			wantCode(t, errOf(c.Connect(ctx, room, r)), host.InvalidArgument, r)
 		}
-		if _, err := c.CallOver(t.Context(), "a\nb", &host.Request{Address: room, Method: "m", Codec: host.JSON}); host.CodeOf(err) != host.InvalidArgument {
-			t.Error(err)
-		}
-		if all := fmt.Sprint(s.asked("call"), s.asked("subscribe"), s.asked("unsubscribe"), len(s.asked("connect"))); all != "[] [] [] 1" {
-			t.Error(all)
-		}
+		over := host.Request{Address: room, Method: "m", Codec: host.JSON}
+		wantCode(t, errOf(c.CallOver(ctx, "a\nb", &over)), host.InvalidArgument)
+		wantCode(t, cn.Subscribe(ctx, "a", ""), host.InvalidArgument)
+		must(t, errors.Join(cn.Subscribe(ctx), cn.Unsubscribe(ctx)))
+		all := fmt.Sprint(s.asked("call"), s.asked("subscribe"), s.asked("unsubscribe"), len(s.asked("connect")))
+		errorIf(t, all != "[] [] [] 1", "%s", all)
 	})
-}
-
-func TestCallsOverATokenCarryIt(t *testing.T) {
-	n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
-	c, _ := connect(t, n, client.Options{})
-	r := host.Request{Address: room, Method: "m", Codec: host.CBOR, Input: []byte{1}, IdempotencyKey: "k"}
-	if _, err := c.CallOver(t.Context(), "the token", &r); host.CodeOf(err) != host.NotFound {
-		t.Error(err)
-	}
-	if r.Connection = "the token"; !reflect.DeepEqual(n.Requests(), []host.Request{r}) {
-		t.Errorf("%+v", n.Requests())
-	}
 }
 
 func TestQueriesOfEveryActorCarryNoKey(t *testing.T) {
 	for method, want := range map[string]bool{
-		host.QueueReceive: true, host.QueueSend: true, host.ActorPause: true, "get": true,
-		host.QueueHeld: false, host.QueueResult: false, host.QueueStatsMethod: false, host.QueuePeek: false, host.QueueDeadList: false,
-		host.ScheduleList: false, host.ScheduleRuns: false, host.AlarmList: false, host.StreamRead: false, host.StreamList: false,
-		host.ConnectionList: false, host.ActorWhy: false,
+		host.QueueReceive: true, host.ActorPause: true, "get": true,
+		host.QueueHeld: false, host.QueuePeek: false, host.ScheduleList: false, host.StreamRead: false, host.ActorWhy: false,
 	} {
-		n := &hosttest.Recorder{Before: refusing(host.Errorf(host.NotFound, "seen"))}
+		n := refusing(errSeen)
 		c, w := connect(t, n, client.Options{Backoff: 1, MaxBackoff: 1})
 		w.after = first(1, errors.New("connection reset"))
-		_, err := c.Call(t.Context(), &host.Request{Address: room, Method: method, Codec: host.JSON, Input: []byte("{}")})
+		r := host.Request{Address: room, Method: method, Codec: host.JSON, Input: []byte("{}")}
+		wantCode(t, errOf(c.Call(t.Context(), &r)), host.NotFound)
 		q := n.Requests()
-		if host.CodeOf(err) != host.NotFound || len(q) != 2 || !reflect.DeepEqual(q[0], q[1]) || (q[0].IdempotencyKey != "") != want {
-			t.Errorf("%s: %+v, %v", method, q, err)
-		}
+		errorIf(t, len(q) != 2 || q[0].IdempotencyKey != q[1].IdempotencyKey || (q[0].IdempotencyKey != "") != want, "%s: %+v", method, q)
 	}
 }

@@ -1,119 +1,88 @@
 package client_test
 
 import (
-	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/actor/kv"
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
+// withToken returns a client with a token of the room, its text, and what revokes it.
+func (s *stage) withToken(operator *client.Client, config kv.TokenConfig) (c *client.Client, text string, revoke func()) {
+	s.t.Helper()
+	all := rooms.Ref(operator, "a").KV()
+	text, made, err := all.CreateToken(s.t.Context(), config)
+	must(s.t, err)
+	errorIf(s.t, made.Inspect != config.Rights.Inspect, "%+v", made)
+	c, err = client.New("http://node.example", client.Options{Token: text, HTTPClient: &http.Client{Transport: s.transport}})
+	must(s.t, err)
+	return c, text, func() {
+		there, err := all.RevokeToken(s.t.Context(), made.ID)
+		errorIf(s.t, err != nil || !there, "%v %v", there, err)
+	}
+}
+
 // A client with a token of the actor does what that allows, and its watch ends for good with the token.
 func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
-	t.Parallel()
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
-		call := func(method, input string, out any) {
-			t.Helper()
-			reply, err := operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: []byte(input)})
-			if err == nil && out != nil {
-				err = json.Unmarshal(reply.Output, out)
-			}
-			must(t, err)
+		s.call("none", "")
+		commit := func(store kv.Store, key kv.Key, n string) error {
+			put := kv.Put(key, kv.JSON([]byte(n)))
+			return errOf(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{put}}))
 		}
-		must(t, errOf(operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{"a"}}, Create: true, Codec: host.JSON})))
-		all := rooms.Ref(operator, "a").KV()
-		must(t, errOf(all.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"in", "x"}, kv.JSON([]byte("1")))}})))
-		var made token.CreateOutput
-		call(host.TokenCreate, `{"rights":["read","write","watch"],"prefix":["in"]}`, &made)
-		c, err := client.New("http://node.example", client.Options{Token: made.Text, HTTPClient: &http.Client{Transport: s.transport}})
-		must(t, err)
-		defer c.Close()
+		must(t, commit(rooms.Ref(operator, "a").KV(), kv.Key{"in", "x"}, "1"))
+		rights := kv.Rights{Read: true, Write: true, Watch: true}
+		c, _, revoke := s.withToken(operator, kv.TokenConfig{Rights: rights, Prefix: kv.Key{"in"}})
 		store := rooms.Ref(c, "a").KV()
-		if e, _, err := store.Get(t.Context(), kv.Key{"in", "x"}); err != nil || string(e.Value.Data) != "1" {
-			t.Errorf("%+v %v", e, err)
-		}
-		if _, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"out"}, kv.JSON([]byte("1")))}}); host.CodeOf(err) != host.PermissionDenied {
-			t.Errorf("outside: %v", err)
-		}
+		e, _, err := store.Get(t.Context(), kv.Key{"in", "x"})
+		errorIf(t, err != nil || string(e.Value.Data) != "1", "%+v %v", e, err)
+		wantCode(t, commit(store, kv.Key{"out"}, "1"), host.PermissionDenied)
 		f := followStore(t, store, kv.WatchConfig{Prefixes: []kv.Key{{"in"}}})
 		synctest.Wait()
-		must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{"in", "x"}, kv.JSON([]byte("2")))}})))
+		must(t, commit(store, kv.Key{"in", "x"}, "2"))
 		synctest.Wait()
-		call(host.TokenRevoke, `{"id":"`+made.ID+`"}`, nil)
+		revoke()
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if !slices.Equal(f.told, []string{"[in x]=2"}) || host.CodeOf(f.err) != host.Unauthenticated {
-			t.Errorf("%q %v", f.told, f.err)
-		}
+		news := f.news()
+		errorIf(t, news != "[in x]=2", "%q", news)
+		wantCode(t, f.err, host.Unauthenticated)
 	})
 }
 
 // A token with the right inspect opens what shows its actor, and nothing that changes it. What it follows ends with the token.
 func TestATokenMayInspectItsActor(t *testing.T) {
-	t.Parallel()
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
-		a := host.Address{Type: "room", Key: []string{"a"}}
-		for _, key := range []string{"a", "b"} {
-			must(t, errOf(operator.Call(t.Context(), &host.Request{Address: host.Address{Type: "room", Key: []string{key}}, Create: true, Codec: host.JSON})))
-		}
-		all := rooms.Ref(operator, "a").KV()
-		text, made, err := all.CreateToken(t.Context(), kv.TokenConfig{Rights: kv.Rights{Read: true, Inspect: true}, Label: "inspector"})
-		if err != nil || !made.Inspect {
-			t.Fatalf("%+v %v", made, err)
-		}
-		c, err := client.New("http://node.example", client.Options{Token: text, HTTPClient: &http.Client{Transport: s.transport}})
-		must(t, err)
-		defer c.Close()
-		if st, err := c.Lookup(t.Context(), a); err != nil || st.Type != "room" {
-			t.Errorf("the status: %+v %v", st, err)
-		}
-		if page, err := c.Inspect(t.Context(), a, host.InspectQuery{}); err != nil || len(page.Keys) == 0 {
-			t.Errorf("the keys: %d %v", len(page.Keys), err)
-		}
-		if _, err := c.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"b"}}); host.CodeOf(err) != host.Unauthenticated {
-			t.Errorf("another actor: %v", err)
-		}
-		if err := c.Destroy(t.Context(), a); host.CodeOf(err) != host.PermissionDenied {
-			t.Errorf("destroy: %v", err)
-		}
-		if _, err := c.List(t.Context(), host.ListQuery{}); host.CodeOf(err) != host.Unauthenticated {
-			t.Errorf("the list: %v", err)
-		}
+		ctx := t.Context()
+		s.call("none", "")
+		rights := kv.Rights{Read: true, Inspect: true}
+		c, text, revoke := s.withToken(operator, kv.TokenConfig{Rights: rights, Label: "inspector"})
+		st, err := c.Lookup(ctx, room)
+		errorIf(t, err != nil || st.Type != "room", "the status: %+v %v", st, err)
+		page, err := c.Inspect(ctx, room, host.InspectQuery{})
+		errorIf(t, err != nil || len(page.Keys) == 0, "the keys: %d %v", len(page.Keys), err)
+		wantCode(t, errOf(c.Lookup(ctx, host.Address{Type: "room", Key: []string{"b"}})), host.Unauthenticated)
+		wantCode(t, c.Destroy(ctx, room), host.PermissionDenied)
+		wantCode(t, errOf(c.List(ctx, host.ListQuery{})), host.Unauthenticated)
 		for _, route := range []string{"PUT ", "GET connect", "GET queues/mail", "GET sqlite"} {
 			method, path, _ := strings.Cut(route, " ")
-			r, err := http.NewRequestWithContext(t.Context(), method, "http://node.example/actors/room/a/-/"+path, nil)
+			r, err := http.NewRequestWithContext(ctx, method, "http://node.example/actors/room/a/-/"+path, nil)
 			must(t, err)
 			r.Header.Set("Authorization", "Bearer "+text)
 			w, err := s.transport.RoundTrip(r)
 			must(t, err)
 			w.Body.Close()
-			if w.StatusCode != http.StatusForbidden {
-				t.Errorf("%s: status %d", route, w.StatusCode)
-			}
+			errorIf(t, w.StatusCode != http.StatusForbidden, "%s: status %d", route, w.StatusCode)
 		}
-		events, err := c.Subscribe(t.Context(), a, host.Subscription{})
-		must(t, err)
-		defer events.Close()
+		events := s.open(c, host.Subscription{})
 		ended := make(chan error, 1)
-		go func() {
-			_, err := events.Next(t.Context())
-			ended <- err
-		}()
+		go func() { ended <- errOf(events.Next(ctx)) }()
 		synctest.Wait()
-		if there, err := all.RevokeToken(t.Context(), made.ID); err != nil || !there {
-			t.Fatal(there, err)
-		}
-		if err := <-ended; host.CodeOf(err) != host.Unauthenticated {
-			t.Errorf("the events of a token that was revoked: %v", err)
-		}
+		revoke()
+		wantCode(t, <-ended, host.Unauthenticated)
 	})
 }

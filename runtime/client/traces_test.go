@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
@@ -17,33 +15,26 @@ import (
 func TestSpansAreFollowedOverConnections(t *testing.T) {
 	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
 	connections := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/actors/room/a/-/traces" || r.URL.RawQuery != "errors=true&name=turn&trace_id=7" || r.Header.Get("Accept") != "text/event-stream" {
-			t.Errorf("asked for %s", r.URL)
-		}
-		if last := r.Header.Get("Last-Event-ID"); (last == life) != (connections > 0) {
-			t.Errorf("connection %d goes on with the life %q", connections+1, last)
-		}
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		const want = "/actors/room/a/-/traces?errors=true&name=turn&trace_id=7"
+		errorIf(t, r.URL.RequestURI() != want || r.Header.Get("Accept") != "text/event-stream", "asked for %s", r.URL)
+		last := r.Header.Get("Last-Event-ID")
+		errorIf(t, (last == life) != (connections > 0), "connection %d goes on with the life %q", connections+1, last)
 		w.Header().Set("Content-Type", "text/event-stream")
 		switch connections++; connections {
 		case 1:
-			fmt.Fprint(w, "retry: 1\nid: "+life+"\n\n:\n\nevent: span\ndata: {\"name\":\"a\",\"attributes\":{\"n\":9007199254740993}}\n\nevent: cairn.gap\ndata: {\"missed\":3}\n\nevent: span\ndata: {\"na")
+			fmt.Fprint(w, "retry: 1\nid: "+life+"\n\n:\n\nevent: span\ndata: {\"name\":\"a\",\"attributes\":{\"n\":9007199254740993}}\n\n"+
+				"event: cairn.gap\ndata: {\"missed\":3}\n\nevent: span\ndata: {\"na")
 		case 2:
 			io.WriteString(w, "\nevent: cairn.bye\ndata: {\"code\":\"unavailable\"}\n\n")
 		case 3:
 			fmt.Fprint(w, "event: other\ndata: 1\n\nevent: span\ndata: {\"name\":\"b\"}\n\nevent: cairn.bye\ndata: {\"code\":\"destroyed\",\"message\":\"gone\"}\n\n")
 		}
-	}))
-	defer s.Close()
-	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
-	must(t, err)
-	defer c.Close()
+	}, client.Options{})
 	tail, err := c.FollowTraces(t.Context(), host.Address{Type: "room", Key: []string{"a"}}, trace.FollowInput{TraceID: "7", Name: "turn", Errors: true})
 	must(t, err)
 	defer tail.Close()
-	if tail.Life() != life {
-		t.Errorf("it follows the life %q", tail.Life())
-	}
+	errorIf(t, tail.Life() != life, "it follows the life %q", tail.Life())
 	var got string
 	for err == nil {
 		var news trace.News
@@ -55,7 +46,6 @@ func TestSpansAreFollowedOverConnections(t *testing.T) {
 		}
 	}
 	const want = "amap[n:9007199254740993] missed 0 lost false;  missed 3 lost false; bmap[] missed 0 lost true; "
-	if got != want || host.CodeOf(err) != host.Destroyed {
-		t.Errorf("%s, %v; want %s", got, err, want)
-	}
+	wantCode(t, err, host.Destroyed)
+	errorIf(t, got != want, "%s; want %s", got, want)
 }

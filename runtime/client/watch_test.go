@@ -3,8 +3,6 @@ package client_test
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,9 +92,8 @@ func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 				if i == 2 {
 					want = rest
 				}
-				if got := f.news(); got != want {
-					t.Errorf("follower %d is told %q, not %q", i, got, want)
-				}
+				got := f.news()
+				errorIf(t, got != want, "follower %d is told %q, not %q", i, got, want)
 			}
 		}
 		same := func(news string) {
@@ -113,9 +110,8 @@ func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 		})
 		time.Sleep(5 * time.Second)
 		for _, f := range followers[1:] {
-			if got := f.news(); got != "[k c]=3, [k b] gone" {
-				t.Errorf("after an outage: %q", got)
-			}
+			got := f.news()
+			errorIf(t, got != "[k c]=3, [k b] gone", "after an outage: %q", got)
 		}
 		s.restart(0) // of the gateway, which says so
 		time.Sleep(5 * time.Second)
@@ -130,12 +126,8 @@ func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 		must(t, rooms.Ref(s.node, "a").Destroy(t.Context()))
 		for i, f := range followers {
 			f.over.Wait()
-			if host.CodeOf(f.err) != host.Destroyed {
-				t.Errorf("follower %d ends with %v", i, f.err)
-			}
-			if left := slices.Sorted(maps.Keys(f.state)); len(left) != 2 {
-				t.Errorf("follower %d knows %v", i, left)
-			}
+			wantCode(t, f.err, host.Destroyed, i)
+			errorIf(t, len(f.state) != 2, "follower %d knows %v", i, f.state)
 		}
 	})
 }
@@ -155,26 +147,20 @@ func TestWatchingEndsWithItsErrorAndItsContext(t *testing.T) {
 			} {
 				n := 0
 				for _, err := range w.ref.KV().Watch(t.Context(), w.c) {
-					if n++; host.CodeOf(err) != w.code {
-						t.Errorf("%v, not %s", err, w.code)
-					}
+					n++
+					wantCode(t, err, w.code)
 				}
-				if n != 1 {
-					t.Errorf("%d errors", n)
-				}
+				errorIf(t, n != 1, "%d errors", n)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			var last error
 			for _, err := range rooms.Ref(node, "a").KV().Watch(ctx, kv.WatchConfig{Keys: []kv.Key{{"a"}}}) {
 				last = err
 			}
-			if cancel(); host.CodeOf(last) != host.DeadlineExceeded {
-				t.Error(last)
-			}
+			cancel()
+			wantCode(t, last, host.DeadlineExceeded)
 			for changes, err := range rooms.Ref(node, "a").KV().Watch(t.Context(), kv.WatchConfig{Keys: []kv.Key{{"a"}}, Initial: true}) {
-				if err != nil || len(changes.Changes) != 1 || changes.Changes[0].Entry != nil || changes.Life != "" {
-					t.Errorf("%+v, %v", changes, err)
-				}
+				errorIf(t, err != nil || len(changes.Changes) != 1 || changes.Changes[0].Entry != nil || changes.Life != "", "%+v, %v", changes, err)
 				break
 			}
 		}
