@@ -217,7 +217,7 @@ func (s *scene) command(line string) string {
 	case "clients":
 		return s.records(w[1])
 	default:
-		s.fatal("no command %q", line)
+		return s.record(line, w, rest)
 	}
 	return ""
 }

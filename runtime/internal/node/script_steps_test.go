@@ -95,7 +95,7 @@ func (x *player) text(w []string) string {
 	}
 	if x.turn != nil && strings.Contains(out, "$") {
 		now := x.turn.Now()
-		out = strings.NewReplacer("$now", since(&now), "$alarm", x.rang).Replace(out)
+		out = strings.NewReplacer("$now", since(&now), "$alarm", x.rang, "$span", x.turn.Traceparent()).Replace(out)
 	}
 	if x.msg != nil {
 		out = strings.NewReplacer("$body", body(x.msg), "$queue", x.msg.Queue, "$attempt", strconv.Itoa(x.msg.Attempt)).Replace(out)

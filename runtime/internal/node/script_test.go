@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -38,6 +39,10 @@ func TestExplanationScripts(t *testing.T) { runScripts(t, "why") }
 func TestLimitScripts(t *testing.T)       { runScripts(t, "limits") }
 func TestSQLScripts(t *testing.T)         { runScripts(t, "sql") }
 func TestChangeScripts(t *testing.T)      { runScripts(t, "changes") }
+func TestAuditScripts(t *testing.T)       { runScripts(t, "audit") }
+func TestTokenScripts(t *testing.T)       { runScripts(t, "tokens") }
+func TestTraceScripts(t *testing.T)       { runScripts(t, "traces") }
+func TestUsageScripts(t *testing.T)       { runScripts(t, "usage") }
 
 func runScripts(t *testing.T, file string) {
 	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) string {
@@ -54,7 +59,8 @@ func runScripts(t *testing.T, file string) {
 
 func newScene(t *testing.T, at string) *scene {
 	return &scene{t: t, at: at, flags: make(map[string]bool), gates: make(map[string]chan struct{}), jobs: make(map[string]chan string),
-		clients: make(map[string]host.LiveConnection), once: make(map[string][]byte), files: make(map[string][]byte)}
+		clients: make(map[string]host.LiveConnection), once: make(map[string][]byte), files: make(map[string][]byte),
+		tokens: make(map[string]token.CreateOutput), ids: make(map[string]string)}
 }
 
 // play runs the commands of a scenario and returns what they print.
@@ -87,6 +93,10 @@ type scene struct {
 	log   bytes.Buffer      // of the node
 	files map[string][]byte // that were exported
 
+	tokens map[string]token.CreateOutput
+	ids    map[string]string // numbers of the ids of traces and spans
+	from   string            // the traceparent of calls, if any
+
 	// The idempotency key of calls, if any, and the last request that had one.
 	key, last, input string
 
@@ -98,7 +108,7 @@ type scene struct {
 }
 
 // unstable is what differs from run to run: ids, and the size of an input, which is the number of a closure.
-var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes`)
+var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes|cairn_[0-9a-z]{30,}|"id":"[a-z2-7]{16}"`)
 
 // longText is how scenarios write a text of so many bytes, and longX such a text.
 var longText, longX = regexp.MustCompile(`x\*[0-9]+`), regexp.MustCompile(`x{100,}`)
@@ -111,7 +121,7 @@ func (s *scene) print(result string) {
 	slices.Sort(s.said)
 	for _, line := range append(s.said, result) {
 		line = longX.ReplaceAllStringFunc(line, func(text string) string { return fmt.Sprint("x*", len(text)) })
-		if line = unstable.ReplaceAllString(line, "ID"); line != "" {
+		if line = unstable.ReplaceAllString(s.numbered(line), "ID"); line != "" {
 			s.out.WriteString(line + "\n")
 		}
 	}
@@ -183,6 +193,8 @@ func (s *scene) fill(v any, fields []string) {
 		case f.CanFloat():
 			x, _ := strconv.ParseFloat(text, 64)
 			f.SetFloat(x)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(text == "true")
 		default:
 			s.fatal("%s cannot be set", path)
 		}
@@ -288,7 +300,7 @@ func (s *scene) stage() *stage {
 }
 
 func (s *scene) call(a host.Address, method, input string) (string, error) {
-	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key})
+	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key, Traceparent: s.from})
 	return string(r.Output), err
 }
 
