@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -97,7 +98,8 @@ func (s *scene) usage(key string) string {
 	}
 	var all []string
 	for _, d := range out.Days {
-		all = append(all, fmt.Sprintf("%s: %d calls, %d turns, %d us, %d bytes are stored, %d sent", d.Day, d.Calls, d.Turns, d.HandlerUS, d.BytesStored, d.BytesSent))
+		all = append(all, fmt.Sprintf("%s: %d calls, %d turns, %d us, %d bytes are stored, %d sent",
+			d.Day, d.Calls, d.Turns, d.HandlerUS, d.BytesStored, d.BytesSent))
 	}
 	return strings.Join(all, "\n")
 }
@@ -116,7 +118,8 @@ func (s *scene) spans(key string, names []string) string {
 		if c := a.Start.Compare(b.Start); c != 0 {
 			return c
 		}
-		return strings.Compare(a.Name, b.Name)
+		version := func(x trace.Span) float64 { v, _ := x.Attributes["cairn.version"].(float64); return v }
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(version(a), version(b)))
 	})
 	within := make(map[string]bool)
 	for _, x := range all {
