@@ -165,6 +165,9 @@ func (s *scene) span(x trace.Span, within map[string]bool) string {
 	if x.Status != "" {
 		text += ", " + x.Status + " " + x.Message
 	}
+	if x.Attributes["cairn.work"] != nil { // how many turns come before depends on how they are scheduled
+		delete(x.Attributes, "cairn.version")
+	}
 	for _, name := range slices.Sorted(maps.Keys(x.Attributes)) {
 		text += fmt.Sprintf(" %s=%v", name, x.Attributes[name])
 	}

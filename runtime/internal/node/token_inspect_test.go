@@ -2,13 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
@@ -20,7 +19,7 @@ import (
 func TestATokenThatInspectsMayReadAll(t *testing.T) {
 	t.Parallel()
 	g := openTokens(t)
-	made := g.newToken(token.CreateInput{Rights: []string{"read", "watch", "inspect"}})
+	made := g.newToken(rights("read,watch,inspect"))
 	for _, row := range method.All() {
 		_, err := g.as(made.Text, row.Name, `{}`)
 		denied := host.CodeOf(err) == host.PermissionDenied
@@ -38,8 +37,8 @@ func TestATokenThatInspectsMayReadAll(t *testing.T) {
 		}
 	}
 	for field, in := range map[string]token.CreateInput{
-		"rights": {Rights: []string{"inspect"}},
-		"prefix": {Rights: []string{"read", "inspect"}, Prefix: kv.Key{"in"}},
+		"rights": rights("inspect"),
+		"prefix": rights("read,inspect", "in"),
 	} {
 		err := g.verb("a", host.TokenCreate, in, nil)
 		if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
@@ -48,124 +47,71 @@ func TestATokenThatInspectsMayReadAll(t *testing.T) {
 	}
 }
 
-// TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03, beside tokens with other rights.
+// TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03. An older version kept them among the others, and several of
+// them. What is there in the keyspace of another system is no token.
 func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, inspectors)
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		inspects := rights("read,inspect")
+		reader, first := g.newToken(rights("read")), g.newToken(inspects)
+		err := g.grant(first.Text).During(t.Context(), func(ctx context.Context) error {
+			g.newToken(inspects)
+			<-ctx.Done() // what the first one follows ends
+			return ctx.Err()
+		})
+		wantCode(t, err, host.Unauthenticated)
+
+		olds := []token.CreateOutput{g.newToken(rights("read")), g.newToken(rights("read"))}
+		g.rewrite(func(rows *engine.WriteSet) (err error) {
+			for _, old := range olds {
+				key := keyspace.Token.Append(nil, old.ID)
+				e, _, gerr := rows.Get(key)
+				var row []any
+				err = errors.Join(err, gerr, record.Decode(e.Value, &row))
+				row[1] = token.Read | token.Inspect
+				value, eerr := record.Encode(row)
+				err = errors.Join(err, eerr, rows.Put(key, value, engine.PutOptions{}))
+			}
+			return err
+		})
+		g.grant(olds[0].Text)
+		g.grant(olds[1].Text)
+		if n := g.revoke(olds[0].ID); n != 1 {
+			t.Errorf("%d are revoked", n)
+		}
+		wantCode(t, g.checkToken(olds[0].Text), host.Unauthenticated)
+		third := g.newToken(inspects)
+		wantCode(t, g.checkToken(olds[1].Text), host.Unauthenticated)
+		g.grant(third.Text)
+		page, err := g.Inspect(t.Context(), pAddr("a"), host.InspectQuery{})
+		if err != nil || !slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return k.Text == "inspector-token" }) {
+			t.Error(page, err)
+		}
+		g.revoke(third.ID)
+
+		g.rewrite(func(rows *engine.WriteSet) error {
+			return rows.Put(keyspace.InspectorToken.Append(nil), []byte("0123456789abcdef"), engine.PutOptions{})
+		})
+		if ids, n := g.tokenIDs(), g.revoke(third.ID); len(ids) != 1 || ids[0] != reader.ID || n != 0 {
+			t.Errorf("there are %v, and %d are revoked", ids, n)
+		}
+		g.grant(g.newToken(inspects).Text)
+	})
 }
 
-func inspectors(t *testing.T) {
-	g := openTokens(t)
-	works := func(made token.CreateOutput, want bool) {
-		t.Helper()
-		_, err := g.as(made.Text, host.KVGet, `{"key":["out"]}`)
-		if want && err != nil || !want && host.CodeOf(err) != host.Unauthenticated {
-			t.Errorf("%s with %v: %v", made.ID, made.Rights, err)
-		}
-	}
-	shown := func(want ...token.CreateOutput) {
-		t.Helper()
-		var out token.ListOutput
-		g.mustVerb("a", host.TokenList, nil, &out)
-		var ids, wanted []string
-		for _, one := range out.Tokens {
-			ids = append(ids, one.ID)
-		}
-		for _, one := range want {
-			wanted = append(wanted, one.ID)
-		}
-		slices.Sort(ids)
-		slices.Sort(wanted)
-		if !slices.Equal(ids, wanted) {
-			t.Errorf("there are %v, want %v", ids, wanted)
-		}
-	}
-	revoke := func(id string, want int64) {
-		t.Helper()
-		var out host.CountOutput
-		g.mustVerb("a", host.TokenRevoke, token.RevokeInput{ID: id}, &out)
-		if out.Count != want {
-			t.Errorf("revoked %d, want %d", out.Count, want)
-		}
-	}
-	inspects := token.CreateInput{Rights: []string{"read", "inspect"}}
-	reader := g.newToken(token.CreateInput{Rights: []string{"read"}})
-	first := g.newToken(inspects)
-	grant, err := g.CheckToken(t.Context(), pAddr("a"), first.Text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = grant.During(t.Context(), func(ctx context.Context) error {
-		second := g.newToken(inspects)
-		works(second, true)
-		shown(reader, second)
-		revoke(first.ID, 0)
-		works(second, true)
-		<-ctx.Done() // what the first one follows ends
-		return ctx.Err()
-	})
-	if host.CodeOf(err) != host.Unauthenticated {
-		t.Error(err)
-	}
-	works(first, false)
-
-	// An older version kept them among the others, and several of them.
-	olds := []token.CreateOutput{g.newToken(token.CreateInput{Rights: []string{"read"}}), g.newToken(token.CreateInput{Rights: []string{"read"}})}
+// rewrite restarts the node, and changes rows of actor "a" in between.
+func (g *stage) rewrite(change func(rows *engine.WriteSet) error) {
+	g.t.Helper()
 	g.stop()
 	g.behind("a", func(space *engine.Space) error {
 		rows := space.Writes()
 		rows.Advance(1)
-		for i := range olds {
-			key := keyspace.Token.Append(nil, olds[i].ID)
-			e, _, err := rows.Get(key)
-			if err != nil {
-				return err
-			}
-			var row []any
-			if err := record.Decode(e.Value, &row); err != nil {
-				return err
-			}
-			row[1] = token.Read | token.Inspect
-			value, err := record.Encode(row)
-			if err != nil {
-				return err
-			}
-			if err := rows.Put(key, value, engine.PutOptions{}); err != nil {
-				return err
-			}
-		}
-		_, err := space.Commit(func(error) {})
-		return err
-	})
-	g.start()
-	works(olds[0], true)
-	works(olds[1], true)
-	revoke(olds[0].ID, 1)
-	works(olds[0], false)
-	third := g.newToken(inspects)
-	works(third, true)
-	shown(reader, third)
-	g.restart()
-	works(third, true)
-	if page, err := g.Inspect(t.Context(), pAddr("a"), host.InspectQuery{}); err != nil || !slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return k.Text == "inspector-token" }) {
-		t.Error(page, err)
-	}
-	revoke(third.ID, 1)
-	shown(reader)
-
-	// What is there in the keyspace of another system is no token.
-	g.stop()
-	g.behind("a", func(space *engine.Space) error {
-		rows := space.Writes()
-		rows.Advance(1)
-		if err := rows.Put(keyspace.InspectorToken.Append(nil), []byte("0123456789abcdef"), engine.PutOptions{}); err != nil {
+		if err := change(rows); err != nil {
 			return err
 		}
 		_, err := space.Commit(func(error) {})
 		return err
 	})
 	g.start()
-	shown(reader)
-	revoke(third.ID, 0)
-	works(g.newToken(inspects), true)
 }

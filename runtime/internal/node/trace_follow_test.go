@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
+	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
 // tail follows the spans of an actor.
@@ -41,8 +42,7 @@ func drain(t trace.Tail) (all trace.News, err error) {
 // TestTailsSendEachSpanOnce is defect 10 of the reference: its live view reads the whole window each second. The tail neither wakes the
 // actor nor keeps it awake, goes on when it wakes, and ends with it.
 func TestTailsSendEachSpanOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := traced(t)
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		g.restart()
 		tail := g.tail("a", trace.FollowInput{})
@@ -79,9 +79,7 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 		if all, _ := drain(one); len(all.Spans) == 0 || all.Spans[0].TraceID != parentTrace || all.Spans[0].Status != "error" {
 			t.Errorf("the errors of a trace are %q", spanNames(all.Spans))
 		}
-		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
-			t.Fatal(err)
-		}
+		g.destroy("a")
 		g.must("a", add(1))
 		for range 2 {
 			_, err := drain(tail)
@@ -99,9 +97,7 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 		} else {
 			again.Close()
 		}
-		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
-			t.Fatal(err)
-		}
+		g.destroy("a")
 		_, err = g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{Life: again.Life()})
 		wantCode(t, err, host.Destroyed)
 		if all, _ := drain(turns); strings.Contains(strings.Join(spanNames(all.Spans), ","), "turn do") {
@@ -113,17 +109,11 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 // A tail that is opened while a destroy waits for the disk is that of the successor: the end of the actor before does not end it, and
 // it has none of its spans.
 func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := traced(t)
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		old := g.tail("a", trace.FollowInput{})
 		defer old.Close()
-		g.disk.Fail(func(op, _ string) error {
-			if op == "sync" {
-				time.Sleep(20 * time.Millisecond)
-			}
-			return nil
-		})
+		g.slowSyncs()
 		errs := make(chan error, 2)
 		go func() {
 			errs <- g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
@@ -164,8 +154,7 @@ func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 
 // A reader that takes nothing holds little, delays no turn, and is told how much it missed.
 func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := traced(t)
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		slow, fast := g.tail("a", trace.FollowInput{Name: "sql SELECT"}), g.tail("a", trace.FollowInput{Name: "sql SELECT"})
 		defer slow.Close()
@@ -205,8 +194,7 @@ func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
 }
 
 func TestTailsAreRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := traced(t)
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		follow := func(key string, in trace.FollowInput) error {
 			tail, err := g.FollowTraces(context.Background(), pAddr(key), in)
 			if err == nil {
@@ -216,11 +204,10 @@ func TestTailsAreRefused(t *testing.T) {
 		}
 		wantCode(t, follow("a", trace.FollowInput{}), host.NotFound)
 		g.must("a", add(1))
-		if e := wantCode(t, follow("a", trace.FollowInput{TraceID: "x"}), host.InvalidArgument); e.Metadata["field"] != "trace_id" {
-			t.Error(e)
-		}
-		if e := wantCode(t, follow("a", trace.FollowInput{Life: "x"}), host.InvalidArgument); e.Metadata["field"] != "life" {
-			t.Error(e)
+		for field, in := range map[string]trace.FollowInput{"trace_id": {TraceID: "x"}, "life": {Life: "x"}} {
+			if e := wantCode(t, follow("a", in), host.InvalidArgument); e.Metadata["field"] != field {
+				t.Error(e)
+			}
 		}
 		for range trace.MaxFollowers {
 			if err := follow("a", trace.FollowInput{}); err != nil {
@@ -229,8 +216,7 @@ func TestTailsAreRefused(t *testing.T) {
 		}
 		wantCode(t, follow("a", trace.FollowInput{}), host.Overloaded)
 	})
-	synctest.Test(t, func(t *testing.T) {
-		g := newStage(t, nil)
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		_, err := g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{})
 		wantCode(t, err, host.FailedPrecondition)
@@ -239,8 +225,7 @@ func TestTailsAreRefused(t *testing.T) {
 
 // The tails of a node that shuts down say so.
 func TestTailsEndWithTheirNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := traced(t)
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		tail := g.tail("a", trace.FollowInput{})
 		defer tail.Close()
