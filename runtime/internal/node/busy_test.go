@@ -16,29 +16,21 @@ import (
 // A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its actor.
 type lodger struct{ busy atomic.Bool }
 
-func newLodger() *lodger { return new(lodger) }
-
-// Busy implements kernel.Resident.
 func (l *lodger) Busy() bool { return l.busy.Load() }
+func (*lodger) Leave() bool  { return true }
 
-// Leave implements kernel.Resident.
-func (*lodger) Leave() bool { return true }
-
-// lodge attaches a busy resident to an actor, which is in memory.
+// lodge wakes an actor and attaches a busy resident to it.
 func (g *stage) lodge(key string) (*kernel.Actor, *lodger) {
 	g.t.Helper()
+	g.must(key, add(1))
 	a := g.Find(pAddr(key))
-	if a == nil {
-		g.t.Fatalf("%s is not in memory", key)
-	}
-	l := attach.Make(&a.Attached, newLodger)
+	l := attach.Make(&a.Attached, func() *lodger { return new(lodger) })
 	l.busy.Store(true)
 	return a, l
 }
 
 func TestActorWithABusyResidentDoesNotFallAsleep(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
 		a, l := g.lodge("a")
 		time.Sleep(10 * time.Minute)
 		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 1 {
@@ -65,7 +57,6 @@ func TestActorWithABusyResidentStaysThoughMemoryIsShort(t *testing.T) {
 				t.Errorf("%d actors are awake", n)
 			}
 		}
-		g.must("a", add(1))
 		a, l := g.lodge("a")
 		wakeOthers()
 		if g.Find(pAddr("a")) != a {
@@ -81,7 +72,6 @@ func TestActorWithABusyResidentStaysThoughMemoryIsShort(t *testing.T) {
 
 func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
 		a, l := g.lodge("a")
 		stuck := make(chan struct{})
 		defer close(stuck)

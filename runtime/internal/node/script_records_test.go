@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -16,6 +17,18 @@ import (
 	"github.com/cairn-run/cairn/actor/host/trace"
 	"github.com/cairn-run/cairn/actor/host/usage"
 )
+
+func TestAuditScripts(t *testing.T) { runScripts(t, "audit") }
+func TestTokenScripts(t *testing.T) { runScripts(t, "tokens") }
+func TestTraceScripts(t *testing.T) { runScripts(t, "traces") }
+func TestUsageScripts(t *testing.T) { runScripts(t, "usage") }
+
+// A ledger is what a scenario remembers for the commands below.
+type ledger struct {
+	tokens map[string]token.CreateOutput
+	ids    map[string]string // numbers of the ids of traces and spans
+	from   string            // the traceparent of calls, if any
+}
 
 // record runs a command about what is recorded of actors: the audit log, tokens, traces and usage.
 func (s *scene) record(line string, w []string, rest func(n int) string) string {
@@ -33,7 +46,7 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 		var out token.CreateOutput
 		if err == nil {
 			err = json.Unmarshal(reply.Output, &out)
-			s.tokens[w[1]] = out
+			s.tokens = with(s.tokens, w[1], out)
 		}
 		return result("token", err)
 	case "revoke":
@@ -66,8 +79,16 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 	case "usage":
 		return s.usage(w[1])
 	}
-	s.fatal("no command %q", line)
 	return ""
+}
+
+// with puts a value into a map, which it makes if there is none.
+func with[V any](m map[string]V, key string, v V) map[string]V {
+	if m == nil {
+		m = make(map[string]V)
+	}
+	m[key] = v
+	return m
 }
 
 func (s *scene) audit(key string) string {
@@ -180,7 +201,7 @@ func (s *scene) nameOf(id string) string {
 		return "caller"
 	}
 	if s.ids[id] == "" {
-		s.ids[id] = fmt.Sprintf("%c%d", map[int]byte{16: 's', 32: 't'}[len(id)], len(s.ids)+1)
+		s.ids = with(s.ids, id, fmt.Sprintf("%c%d", map[int]byte{16: 's', 32: 't'}[len(id)], len(s.ids)+1))
 	}
 	return s.ids[id]
 }

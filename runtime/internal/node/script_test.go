@@ -18,7 +18,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -39,10 +38,6 @@ func TestExplanationScripts(t *testing.T) { runScripts(t, "why") }
 func TestLimitScripts(t *testing.T)       { runScripts(t, "limits") }
 func TestSQLScripts(t *testing.T)         { runScripts(t, "sql") }
 func TestChangeScripts(t *testing.T)      { runScripts(t, "changes") }
-func TestAuditScripts(t *testing.T)       { runScripts(t, "audit") }
-func TestTokenScripts(t *testing.T)       { runScripts(t, "tokens") }
-func TestTraceScripts(t *testing.T)       { runScripts(t, "traces") }
-func TestUsageScripts(t *testing.T)       { runScripts(t, "usage") }
 
 func runScripts(t *testing.T, file string) {
 	datadriven.RunTest(t, "testdata/"+file, func(t *testing.T, d *datadriven.TestData) string {
@@ -59,8 +54,7 @@ func runScripts(t *testing.T, file string) {
 
 func newScene(t *testing.T, at string) *scene {
 	return &scene{t: t, at: at, flags: make(map[string]bool), gates: make(map[string]chan struct{}), jobs: make(map[string]chan string),
-		clients: make(map[string]host.LiveConnection), once: make(map[string][]byte), files: make(map[string][]byte),
-		tokens: make(map[string]token.CreateOutput), ids: make(map[string]string)}
+		clients: make(map[string]host.LiveConnection), once: make(map[string][]byte), files: make(map[string][]byte)}
 }
 
 // play runs the commands of a scenario and returns what they print.
@@ -86,16 +80,13 @@ type scene struct {
 	fields  []string // of the options
 	changes *changeLog
 	out     strings.Builder
+	ledger
 	clients map[string]host.LiveConnection
 	life    keyspace.ActorID
 	once    map[string][]byte // inputs of calls with an idempotency key, by their lines
 
 	log   bytes.Buffer      // of the node
 	files map[string][]byte // that were exported
-
-	tokens map[string]token.CreateOutput
-	ids    map[string]string // numbers of the ids of traces and spans
-	from   string            // the traceparent of calls, if any
 
 	// The idempotency key of calls, if any, and the last request that had one.
 	key, last, input string
