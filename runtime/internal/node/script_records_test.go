@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/token"
@@ -80,6 +84,25 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 		return s.usage(w[1])
 	}
 	return ""
+}
+
+// observe is a step that writes a line to the log, or begins spans in the current one and gives that an attribute.
+func (s *scene) observe(x *player, w []string) {
+	if w[0] == "tell" {
+		x.read.Logger().Info(w[1])
+		return
+	}
+	ctx := context.Context(x.task)
+	if x.read != nil {
+		ctx = x.read
+	}
+	span := oteltrace.SpanFromContext(ctx)
+	span.SetAttributes(attribute.String("plan", w[1]))
+	shop := span.TracerProvider().Tracer("shop")
+	own, outer := shop.Start(ctx, "outer")
+	_, inner := shop.Start(own, "inner")
+	inner.End()
+	outer.End()
 }
 
 // with puts a value into a map, which it makes if there is none.
@@ -171,6 +194,9 @@ func (s *scene) span(x trace.Span, within map[string]bool) string {
 		if x.ParentID != "" {
 			text += " from " + s.nameOf(x.ParentID)
 		}
+	}
+	if x.Scope != "" {
+		text += " in " + x.Scope
 	}
 	if x.Remote {
 		text += ", remote"

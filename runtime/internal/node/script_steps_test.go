@@ -125,6 +125,8 @@ func (s *scene) step(x *player, w, body []string) error {
 		x.state.Log = append(x.state.Log, x.text(w[1:]))
 	case "say": // prints
 		s.say("%s", x.text(w[1:]))
+	case "tell", "plan":
+		s.observe(x, w)
 	case "try":
 		if err := s.run(x, body); err != nil {
 			s.say("%s: %s", x.text(w[1:]), describe(err))

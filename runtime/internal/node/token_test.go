@@ -22,6 +22,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/token"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // newToken makes a token of actor a.
@@ -498,4 +499,163 @@ func TestTheScopeOfAMapThatIsGoneIsNotExtended(t *testing.T) {
 			t.Errorf("%+v", sc)
 		}
 	}
+}
+
+// TestATokenThatInspectsMayReadAll calls each built-in method with an inspecting token: it may call the ones that read, and no others.
+func TestATokenThatInspectsMayReadAll(t *testing.T) {
+	t.Parallel()
+	g := openTokens(t)
+	made := g.newToken(rights("read,watch,inspect"))
+	for _, row := range method.All() {
+		_, err := g.as(made.Text, row.Name, `{}`)
+		denied := host.CodeOf(err) == host.PermissionDenied
+		reads := row.Kind == host.Query
+		if !reads && strings.HasPrefix(row.Name, "kv.") {
+			continue // the rights read and write decide on those
+		}
+		if reads == denied {
+			t.Errorf("%s, which reads: %t: %v", row.Name, reads, err)
+		}
+	}
+	for _, own := range []string{"do", "", "no.such"} {
+		if _, err := g.as(made.Text, own, `{}`); host.CodeOf(err) != host.PermissionDenied {
+			t.Errorf("%q: %v", own, err)
+		}
+	}
+	for field, in := range map[string]token.CreateInput{
+		"rights": rights("inspect"),
+		"prefix": rights("read,inspect", "in"),
+	} {
+		err := g.verb("a", host.TokenCreate, in, nil)
+		if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
+			t.Errorf("%v names %q, not %q", e, e.Metadata["field"], field)
+		}
+	}
+}
+
+// TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03. An older version kept them among the others, and several of
+// them. What is there in the keyspace of another system is no token.
+func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
+	t.Parallel()
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		inspects := rights("read,inspect")
+		reader, first := g.newToken(rights("read")), g.newToken(inspects)
+		err := g.grant(first.Text).During(t.Context(), func(ctx context.Context) error {
+			g.newToken(inspects)
+			<-ctx.Done() // what the first one follows ends
+			return ctx.Err()
+		})
+		wantCode(t, err, host.Unauthenticated)
+
+		olds := []token.CreateOutput{g.newToken(rights("read")), g.newToken(rights("read"))}
+		g.rewrite(func(rows *engine.WriteSet) (err error) {
+			for _, old := range olds {
+				key := keyspace.Token.Append(nil, old.ID)
+				e, _, gerr := rows.Get(key)
+				var row []any
+				err = errors.Join(err, gerr, record.Decode(e.Value, &row))
+				row[1] = token.Read | token.Inspect
+				value, eerr := record.Encode(row)
+				err = errors.Join(err, eerr, rows.Put(key, value, engine.PutOptions{}))
+			}
+			return err
+		})
+		g.grant(olds[0].Text)
+		g.grant(olds[1].Text)
+		if n := g.revoke(olds[0].ID); n != 1 {
+			t.Errorf("%d are revoked", n)
+		}
+		wantCode(t, g.checkToken(olds[0].Text), host.Unauthenticated)
+		third := g.newToken(inspects)
+		wantCode(t, g.checkToken(olds[1].Text), host.Unauthenticated)
+		g.grant(third.Text)
+		page, err := g.Inspect(t.Context(), pAddr("a"), host.InspectQuery{})
+		if err != nil || !slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return k.Text == "inspector-token" }) {
+			t.Error(page, err)
+		}
+		g.revoke(third.ID)
+
+		g.rewrite(func(rows *engine.WriteSet) error {
+			return rows.Put(keyspace.InspectorToken.Append(nil), []byte("0123456789abcdef"), engine.PutOptions{})
+		})
+		if ids, n := g.tokenIDs(), g.revoke(third.ID); len(ids) != 1 || ids[0] != reader.ID || n != 0 {
+			t.Errorf("there are %v, and %d are revoked", ids, n)
+		}
+		g.grant(g.newToken(inspects).Text)
+	})
+}
+
+// rewrite restarts the node, and changes rows of actor "a" in between.
+func (g *stage) rewrite(change func(rows *engine.WriteSet) error) {
+	g.t.Helper()
+	g.stop()
+	g.behind("a", func(space *engine.Space) error {
+		rows := space.Writes()
+		rows.Advance(1)
+		if err := change(rows); err != nil {
+			return err
+		}
+		_, err := space.Commit(func(error) {})
+		return err
+	})
+	g.start()
+}
+
+// TestTooManyTokensThatAreNotValidAreRefused shows an actor very many of them. Valid ones are never refused.
+func TestTooManyTokensThatAreNotValidAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newStage(t, nil, &puppetType{name: "p"})
+		g.must("a", add(1))
+		g.must("b", add(1))
+		made := g.newToken(rights("read"))
+		inspects := g.newToken(rights("read,inspect")) // it has a key of its own
+		short := g.newToken(token.CreateInput{Rights: []string{"read"}, TTLMS: 500})
+		flood := func(a host.Address) (refused int) {
+			t.Helper()
+			for range 300 {
+				text, _, _ := token.New()
+				_, err := g.CheckToken(t.Context(), a, text)
+				if errors.Is(err, token.ErrInvalid) {
+					continue
+				}
+				if at := retryAt(t, err); time.Until(at) < time.Second/2 {
+					t.Fatalf("it may come back in %s", time.Until(at))
+				}
+				refused++
+			}
+			return refused
+		}
+		refused := func(text string) {
+			t.Helper()
+			wantCode(t, g.checkToken(text), host.Overloaded)
+		}
+		for _, key := range []string{"absent", "a"} {
+			if n := flood(pAddr(key)); n != 200 {
+				t.Errorf("%d of 300 are refused of %s, want 200", n, key)
+			}
+		}
+		g.grant(made.Text)
+		g.grant(inspects.Text)
+		g.grant(short.Text)
+		other, _, _ := token.New()
+		wrong := made.Text[:len(token.Prefix)+token.IDChars] + other[len(token.Prefix)+token.IDChars:]
+		refused(wrong) // it has another secret
+
+		// The list of the tokens is older than this one, so it was not read again.
+		later := g.newToken(rights("read"))
+		refused(later.Text)
+		time.Sleep(time.Second)
+		flood(pAddr("a"))
+		g.grant(later.Text)
+		refused(short.Text) // it has expired
+
+		// A token that was revoked is still in the list, so its row is read.
+		g.revoke(later.ID)
+		refused(later.Text)
+		time.Sleep(time.Minute)
+		if err := g.checkToken(wrong); !errors.Is(err, token.ErrInvalid) {
+			t.Errorf("after a minute: %v", err)
+		}
+	})
 }

@@ -1,12 +1,10 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -92,11 +90,6 @@ func tracing(t *testing.T, o parttrace.Options, f func(t *testing.T, g *stage), 
 func (g *stage) request(key, name string) {
 	client := host.ParseSpan(sampledFrom)
 	g.EndRequest(pAddr(key), "http", name, g.BeginRequest("p", client), client, time.Now(), nil)
-}
-
-// shop is a tracer of the application.
-func shop(ctx context.Context) oteltrace.Tracer {
-	return oteltrace.SpanFromContext(ctx).TracerProvider().Tracer("shop")
 }
 
 // A turn that is cut off, by the abandonment of its core, a stop or a crash, is shown all the same, and once.
@@ -406,44 +399,17 @@ func (g *stage) slowSyncs() {
 	})
 }
 
-func TestManySpansOfUsersInOneTurnAreStored(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	registerer := prometheus.Registerer(metrics)
-	bubble(t, func(o *Options) { o.Traces, o.Registerer = parttrace.Options{}, registerer }, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		if n := g.status("a").TraceBytes; n != 0 {
-			t.Errorf("%d bytes before anything is stored", n)
-		}
-		const spans, size = 2000, 1000
-		if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
-			for i := range spans {
-				_, s := shop(h).Start(h, fmt.Sprintf("%0*d", size, i))
-				s.End()
-				time.Sleep(time.Microsecond) // the turn goes on when the flush is over
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(6 * time.Second)
-		kept := g.status("a").TraceBytes
-		if n := dropped(t, metrics); n != 0 || kept < spans*size {
-			t.Errorf("%v spans were dropped, %d bytes are stored", n, kept)
-		}
-		registerer = prometheus.NewRegistry()
-		g.restart()
-		if after := g.status("a").TraceBytes; after != kept {
-			t.Errorf("%d bytes after a restart, %d before", after, kept)
-		}
-	})
-}
-
-// A flush that is stuck in the store, or that can write nothing, is one goroutine, however many spans end meanwhile.
+// A flush that is stuck in the store, or that can write nothing, is one goroutine, however many spans end meanwhile. The spans are
+// stored afterwards, and the status says what they take.
 func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
+	const spans, size = 2000, 1000
 	for stuck, want := range map[bool]int{true: 1, false: 0} {
 		tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 			if stuck {
 				g.must("a", add(1))
+				if n := g.status("a").TraceBytes; n != 0 {
+					t.Errorf("%d bytes before anything is stored", n)
+				}
 			}
 			begun, end := 0, make(chan struct{})
 			if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
@@ -454,108 +420,33 @@ func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 					}
 					return nil
 				})
-				for i := range 300 {
-					_, s := shop(h).Start(h, fmt.Sprintf("%0*d", 1000, i))
+				shop := oteltrace.SpanFromContext(h).TracerProvider().Tracer("shop")
+				for i := range spans {
+					if i == 300 {
+						stacks := make([]byte, 4<<20)
+						begun = strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*journal).flush(")
+						close(end)
+					}
+					_, s := shop.Start(h, fmt.Sprintf("%0*d", size, i))
 					s.End()
-					time.Sleep(time.Nanosecond)
+					time.Sleep(time.Microsecond) // the turn goes on when the flush is over
 				}
-				stacks := make([]byte, 4<<20)
-				begun = strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*journal).flush(")
-				close(end)
 				return nil
 			}); err != nil {
 				t.Fatal(err)
 			}
 			g.must("a", add(1))
 			time.Sleep(6 * time.Second)
-			if kept := g.status("a").TraceBytes; begun != want || kept < 300*1000 {
+			kept := g.status("a").TraceBytes
+			if begun != want || kept < spans*size {
 				t.Errorf("%d goroutines flush, want %d; %d bytes are stored", begun, want, kept)
+			}
+			g.restart()
+			if after := g.status("a").TraceBytes; after != kept {
+				t.Errorf("%d bytes after a restart, %d before", after, kept)
 			}
 		})
 	}
-}
-
-func TestLinesOfTheLogNameTheSpanThatTheyAreWrittenIn(t *testing.T) {
-	var log bytes.Buffer
-	bubble(t, func(o *Options) {
-		o.Traces, o.Logger = parttrace.Options{}, slog.New(slog.NewTextHandler(&log, nil))
-	}, nil, func(t *testing.T, g *stage) {
-		var turns []string
-		for _, how := range []string{"info", "panic", "error"} {
-			f := func(r host.Reader) error {
-				turns = append(turns, r.Traceparent())
-				switch how {
-				case "info":
-					r.Logger().Info("told")
-				case "panic":
-					panic("p")
-				case "error":
-					return errors.New("secret")
-				}
-				return nil
-			}
-			g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { return f(h) })
-			g.lookAs("a", sampledFrom, f)
-		}
-		synctest.Wait()
-		at := 0
-		for line := range strings.Lines(log.String()) {
-			_, span, ok := strings.Cut(line, "trace_id="+parentTrace+" span_id=")
-			if !ok {
-				continue
-			}
-			if at < len(turns) && at != 4 && !strings.Contains(turns[at], span[:16]) { // an error is logged with the span of the call
-				t.Errorf("line %d names the span %s, the handler ran in %s", at, span[:16], turns[at])
-			}
-			at++
-		}
-		if at != 6 || len(turns) != 6 {
-			t.Fatalf("%d lines for %d handlers: %s", at, len(turns), &log)
-		}
-		log.Reset()
-		g.doFrom("a", unsampledFrom, func(_ *puppet, h host.Turn) error { h.Logger().Info("told"); return nil })
-		if text := log.String(); !strings.Contains(text, "told") || !strings.Contains(text, "trace_id="+parentTrace) {
-			t.Errorf("a turn whose trace is not recorded: %s", text)
-		}
-	})
-}
-
-func TestAttributesAndSpansInTheCurrentSpanAreKept(t *testing.T) {
-	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
-		mark := func(ctx context.Context, what string) {
-			oteltrace.SpanFromContext(ctx).SetAttributes(attribute.String("plan", what))
-			own, outer := shop(ctx).Start(ctx, "outer "+what)
-			_, inner := shop(ctx).Start(own, "inner "+what)
-			inner.End()
-			outer.End()
-		}
-		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
-			mark(h, "turn")
-			return h.Go("later", func(k host.Task) error {
-				oteltrace.SpanFromContext(k).SetAttributes(attribute.String("plan", "begun"))
-				time.Sleep(time.Second)
-				mark(k, "task")
-				return nil
-			})
-		})
-		time.Sleep(2 * time.Second)
-		for _, from := range []string{sampledFrom, unsampledFrom} {
-			if err := g.lookAs("a", from, func(r host.Reader) error { mark(r.(context.Context), "query"); return nil }); err != nil {
-				t.Fatal(err)
-			}
-		}
-		spans := g.ofParent("a")
-		for name, want := range map[string]string{"turn do": "turn", "task later": "task", "query look": "query"} {
-			s, outer, inner := named(t, spans, name), named(t, spans, "outer "+want), named(t, spans, "inner "+want)
-			if s.Attributes["plan"] != want || s.End == nil || outer.ParentID != s.SpanID || outer.Scope != "shop" ||
-				inner.ParentID != outer.SpanID || inner.End == nil {
-				t.Errorf("%s is %+v; the spans in it are %+v and %+v", name, s, outer, inner)
-			}
-		}
-		if call, query := named(t, spans, "call p.look"), named(t, spans, "query look"); query.ParentID != call.SpanID {
-			t.Errorf("the query is %+v, its call %+v", query, call)
-		}
-	})
 }
 
 // lookAs is a query of a caller with a trace.

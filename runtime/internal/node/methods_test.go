@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -319,4 +320,65 @@ func names(n int) string {
 		fmt.Fprintf(&b, `,{"$uuidv7":"n%d"}`, i)
 	}
 	return b.String()[1:]
+}
+
+// TestLookingAtAnActorDoesNotWakeIt calls each built-in method that reads on an actor that sleeps. The ones of workers and senders
+// wake it, and so do statements in SQL, which may need the migrations of a wake.
+func TestLookingAtAnActorDoesNotWakeIt(t *testing.T) {
+	t.Parallel()
+	wakes := map[string]bool{host.QueueHeld: true, host.QueueResult: true, host.SQLQuery: true}
+	inputs := map[string]string{
+		host.QueuePeek: `{"queue":"jobs"}`, host.QueueDeadList: `{"queue":"jobs"}`, host.ScheduleRuns: `{"name":"tick"}`, host.StreamRead: `{"stream":"out"}`,
+		host.AlarmList: "", host.ActorWhy: "", host.TokenList: "", host.SQLStatus: "", host.WorkflowStatus: "", host.WorkflowExport: "",
+	}
+	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}})
+	g.kv("in.x=1")
+	for _, row := range method.All() {
+		if row.Kind != host.Query || wakes[row.Name] {
+			continue
+		}
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		input, set := inputs[row.Name]
+		if !set {
+			input = `{}`
+		}
+		_, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: row.Name, Codec: host.JSON, Input: []byte(input), Existing: true})
+		st, lookup := g.Lookup(t.Context(), pAddr("a"))
+		if lookup != nil || st.State != host.Asleep {
+			t.Errorf("after %s the actor is %s, %v: %v", row.Name, st.State, lookup, err)
+		}
+	}
+}
+
+// unwell is a type of puppets that do not wake while broken is set.
+func unwell(broken *atomic.Bool) *puppetType {
+	return &puppetType{name: "p", alarm: add(1), queues: []host.Queue{{Name: "jobs"}}, wake: func(*puppet, host.Turn) error {
+		if broken.Load() {
+			return errors.New("does not wake")
+		}
+		return nil
+	}}
+}
+
+// TestOperatorsVerbsWorkOnAFailedActor calls every built-in method of an actor that does not wake.
+func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
+	wakes := map[string]bool{host.ActorWake: true, host.SQLMigrate: true} // to be woken is what they ask for
+	var broken atomic.Bool
+	bubble(t, nil, []*puppetType{unwell(&broken)}, func(t *testing.T, g *stage) {
+		for _, r := range method.All() {
+			g.must(r.Name, add(1))
+		}
+		broken.Store(true)
+		g.restart()
+		for _, r := range method.All() {
+			name := r.Name
+			err := g.verb(name, name, nil, nil)
+			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if code := host.CodeOf(err); code == host.Internal || code == host.Crashed {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
