@@ -229,9 +229,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		"state":  func() error { _, err := g.Runs(t.Context(), host.RunQuery{State: "x"}); return err },
 		"reason": func() error { _, err := g.Runs(t.Context(), host.RunQuery{Reason: "x"}); return err },
 	} {
-		if e := wantCode(t, list(), host.InvalidArgument); e.Metadata["field"] != field {
-			t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
-		}
+		wantField(t, list(), field)
 	}
 	// A number is shown as it was given, however large it is.
 	for in, method := range map[string]string{
@@ -252,9 +250,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	for method, in := range map[string]map[string]any{
 		host.QueueReceive: {"queue": "jobs", "limit": 0}, host.StreamRead: {"stream": "log", "limit": 0}, host.SQLQuery: {"sql": "SELECT 1", "limit": 0},
 	} {
-		if e := wantCode(t, g.cbor("a", method, in, nil), host.InvalidArgument); e.Metadata["field"] != "limit" {
-			t.Errorf("%s: %v", method, e)
-		}
+		wantField(t, g.cbor("a", method, in, nil), "limit")
 		in["limit"] = nil
 		if err := errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)); err != nil {
 			t.Errorf("%s: %v", method, err)
@@ -274,6 +270,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 
 // repeated returns n items of a list.
 func repeated(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+
+// wantField wants an error of an input that is wrong in a field.
+func wantField(t testing.TB, err error, field string) {
+	t.Helper()
+	if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
+		t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
+	}
+}
 
 // raw calls a method of actor "a".
 func (g *stage) raw(method string, codec host.Codec, in []byte) error {

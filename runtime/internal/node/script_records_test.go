@@ -78,6 +78,9 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 		s.from = map[string]string{"traced": sampledFrom, "untraced": unsampledFrom}[w[0]]
 		defer func() { s.from = "" }()
 		return s.command(rest(1))
+	case "request": // request ACTOR NAME: one over HTTP ends, whose caller has a trace that is recorded
+		client := host.ParseSpan(sampledFrom)
+		s.stage().EndRequest(addr(w[1]), "http", w[2], s.g.BeginRequest("p", client), client, time.Now(), nil)
 	case "spans": // spans ACTOR NAMES: the ones whose names begin so, each below its parent
 		return s.spans(w[1], w[2:])
 	case "usage":

@@ -527,9 +527,7 @@ func TestATokenThatInspectsMayReadAll(t *testing.T) {
 		"prefix": rights("read,inspect", "in"),
 	} {
 		err := g.verb("a", host.TokenCreate, in, nil)
-		if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
-			t.Errorf("%v names %q, not %q", e, e.Metadata["field"], field)
-		}
+		wantField(t, err, field)
 	}
 }
 

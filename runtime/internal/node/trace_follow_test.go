@@ -21,6 +21,7 @@ func (g *stage) tail(key string, in trace.FollowInput) trace.Tail {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	g.t.Cleanup(t.Close)
 	return t
 }
 
@@ -46,11 +47,8 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 		g.must("a", add(1))
 		g.restart()
 		tail := g.tail("a", trace.FollowInput{})
-		defer tail.Close()
 		turns := g.tail("a", trace.FollowInput{Name: "turn do"})
-		defer turns.Close()
 		one := g.tail("a", trace.FollowInput{TraceID: parentTrace, Errors: true})
-		defer one.Close()
 		if all, err := drain(tail); len(all.Spans) != 0 || host.CodeOf(err) != host.DeadlineExceeded || g.Memory.Awake.Load() != 0 {
 			t.Fatalf("before the first call it has %q, %v; %d actors are awake", spanNames(all.Spans), err, g.Memory.Awake.Load())
 		}
@@ -91,12 +89,7 @@ func TestTailsSendEachSpanOnce(t *testing.T) {
 		if again.Life() == tail.Life() {
 			t.Error("the successor has the life of the actor before")
 		}
-		again.Close()
-		if again, err = g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{Life: again.Life()}); err != nil {
-			t.Error(err)
-		} else {
-			again.Close()
-		}
+		g.tail("a", trace.FollowInput{Life: again.Life()})
 		g.destroy("a")
 		_, err = g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{Life: again.Life()})
 		wantCode(t, err, host.Destroyed)
@@ -112,11 +105,10 @@ func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		old := g.tail("a", trace.FollowInput{})
-		defer old.Close()
 		g.slowSyncs()
 		errs := make(chan error, 2)
 		go func() {
-			errs <- g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil })
+			errs <- g.doFrom("a", sampledFrom, destroySelf)
 		}()
 		time.Sleep(10 * time.Millisecond)
 		go func() { errs <- g.do("a", add(1)) }()
@@ -157,8 +149,6 @@ func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		slow, fast := g.tail("a", trace.FollowInput{Name: "sql SELECT"}), g.tail("a", trace.FollowInput{Name: "sql SELECT"})
-		defer slow.Close()
-		defer fast.Close()
 		text := "SELECT 1 -- " + strings.Repeat("x", 4000)
 		const rounds, each = 10, 50
 		n, size := 0, 0
@@ -205,9 +195,7 @@ func TestTailsAreRefused(t *testing.T) {
 		wantCode(t, follow("a", trace.FollowInput{}), host.NotFound)
 		g.must("a", add(1))
 		for field, in := range map[string]trace.FollowInput{"trace_id": {TraceID: "x"}, "life": {Life: "x"}} {
-			if e := wantCode(t, follow("a", in), host.InvalidArgument); e.Metadata["field"] != field {
-				t.Error(e)
-			}
+			wantField(t, follow("a", in), field)
 		}
 		for range trace.MaxFollowers {
 			if err := follow("a", trace.FollowInput{}); err != nil {
@@ -228,7 +216,6 @@ func TestTailsEndWithTheirNode(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		tail := g.tail("a", trace.FollowInput{})
-		defer tail.Close()
 		ended := make(chan error)
 		go func() {
 			for {

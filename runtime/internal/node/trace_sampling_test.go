@@ -67,9 +67,7 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 			"slow_ms":       {Rule: trace.Rule{SlowMS: new(int64(0))}},
 		} {
 			_, err := g.SetSampling(t.Context(), s)
-			if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
-				t.Errorf("the field of %v is %q", e, e.Metadata["field"])
-			}
+			wantField(t, err, field)
 		}
 	}, &puppetType{name: "p"}, &puppetType{name: "q"})
 }

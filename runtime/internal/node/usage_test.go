@@ -162,14 +162,10 @@ func TestUsageOfManyActorsIsPagedAndWakesNone(t *testing.T) {
 		for field, q := range map[string]usage.Query{"day": {Day: "tomorrow"}, "prefix": {Prefix: []string{"x"}}, "limit": {Limit: 1001},
 			"cursor": {Type: "p", Day: date(-1), Cursor: cursor}} {
 			_, err := g.Usage(context.Background(), q)
-			if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
-				t.Errorf("the field of %v is %q", e, e.Metadata["field"])
-			}
+			wantField(t, err, field)
 		}
 		err := g.verb("k3", host.UsageGet, usage.GetInput{To: date(1)}, nil)
-		if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != "to" {
-			t.Errorf("the field of %v is %q", e, e.Metadata["field"])
-		}
+		wantField(t, err, "to")
 	})
 }
 
@@ -207,9 +203,7 @@ func TestTopHasTheActorsThatDidMostInTheLastMinute(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		top(usage.ByTurns, 0)
 		_, err := g.Top(usage.TopQuery{By: "x"})
-		if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != "by" {
-			t.Errorf("the field is %q", e.Metadata["field"])
-		}
+		wantField(t, err, "by")
 	})
 }
 

@@ -9,20 +9,30 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// TestVerbsAndWorkFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
+// TestActorsAreUsedFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
 // every pause is lifted, and what was sent has been handled or moved aside.
-func TestVerbsAndWorkFromManyGoroutines(t *testing.T) {
+func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
 	d := &puppetType{name: "p", alarm: add(1), wake: goes("steady", untilTold)}
 	bubble(t, func(o *Options) { o.IdleTimeout = 2 * time.Millisecond }, []*puppetType{d}, everythingAtOnce)
 }
 
 func everythingAtOnce(t *testing.T, g *stage) {
 	key := func(i int) string { return fmt.Sprint("k", i%4) }
+	steps := []func(to string) deed{
+		func(string) deed { return add(1) },
+		func(string) deed { return add(1) },
+		func(to string) deed { return sends(to, 2, add(1)) },
+		func(string) deed { return rings("", time.Millisecond) },
+		func(string) deed { return goes("x", func(task host.Task) error { return task.Turn(task, adds(1)) }) },
+		func(string) deed { return failing },
+		func(string) deed { return func(*puppet, host.Turn) error { panic("told to") } },
+		func(string) deed { return destroySelf },
+	}
+	verbs := []string{host.ActorPause, host.ActorResume, host.ActorSleep, host.ActorWake, host.ActorWhy, host.SendSkip, "look"}
 	var wg sync.WaitGroup
 	for w := range 8 {
 		random := rand.New(rand.NewPCG(1, uint64(w)))
@@ -30,45 +40,28 @@ func everythingAtOnce(t *testing.T, g *stage) {
 			for range 120 {
 				time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
 				a, b := key(random.IntN(4)), key(random.IntN(4))
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-				call := func(method string, input []byte) error {
-					_, err := g.Call(ctx, &host.Request{Address: pAddr(a), Method: method, Codec: host.JSON, Input: input})
-					return err
+				limit := 5 * time.Second
+				if random.IntN(8) == 0 {
+					limit = time.Duration(random.IntN(1000)) * time.Microsecond
 				}
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				var err error
-				switch random.IntN(14) {
-				case 0, 1, 2:
-					err = call("do", remember(add(1)))
-				case 3:
-					err = call("do", remember(sends(b, 2, add(1))))
-				case 4:
-					err = call("do", remember(rings("", time.Millisecond)))
-				case 5:
-					err = call("do", remember(goes("x", func(task host.Task) error { return task.Turn(task, adds(1)) })))
-				case 6:
-					err = call("look", nil)
-				case 7:
-					err = call(host.ActorPause, nil)
-				case 8:
-					err = call(host.ActorResume, nil)
-				case 9:
-					err = call(host.ActorSleep, nil)
-				case 10:
-					err = call(host.ActorWake, nil)
-				case 11:
-					err = call(host.SendSkip, fmt.Appendf(nil, `{"type":"p","key":[%q]}`, b))
-				case 12:
-					err = call(host.ActorWhy, nil)
-				case 13:
-					if random.IntN(4) == 0 {
-						err = g.Destroy(ctx, pAddr(a))
-					} else {
-						err = call("do", remember(deed(func(*puppet, host.Turn) error { panic("told to") })))
+				switch n := random.IntN(16); {
+				case n < len(steps):
+					_, err = g.Call(ctx, jsonCall(a, "do", string(remember(steps[n](b)))))
+				case n < len(steps)+len(verbs):
+					input := ""
+					if verbs[n-len(steps)] == host.SendSkip {
+						input = fmt.Sprintf(`{"type":"p","key":[%q]}`, b)
 					}
+					_, err = g.Call(ctx, jsonCall(a, verbs[n-len(steps)], input))
+				case random.IntN(4) == 0:
+					err = g.Destroy(ctx, pAddr(a))
 				}
 				cancel()
 				switch host.CodeOf(err) {
-				case "", host.NotFound, host.ActorPaused, host.FailedPrecondition, host.Crashed, host.ActorFailed, host.Unavailable:
+				case "", host.NotFound, host.ActorPaused, host.FailedPrecondition, host.Crashed, host.ActorFailed, host.Unavailable,
+					host.Internal, host.DeadlineExceeded:
 				default:
 					t.Errorf("%v", err)
 				}
@@ -90,11 +83,8 @@ func everythingAtOnce(t *testing.T, g *stage) {
 			t.Errorf("%+v", g.whyOf(key(i)))
 		}
 	}
-	if n := g.Waits.Len(); n != 0 {
-		t.Errorf("%d wait edges are left", n)
-	}
-	if n := g.Pauses.Len(); n != 0 {
-		t.Errorf("%d actors are still paused", n)
+	if w, p := g.Waits.Len(), g.Pauses.Len(); w != 0 || p != 0 {
+		t.Errorf("%d wait edges are left, and %d actors are still paused", w, p)
 	}
 }
 
@@ -158,56 +148,25 @@ func series(all ...deed) deed {
 	}
 }
 
-type unit struct{ N int }
-
-var (
-	units = actor.NewType[unit]("unit")
-	step  = actor.NewAction[string, int](units, "step")
-	value = actor.NewQuery[actor.None, int](units, "value")
-)
-
-// step does what it is told to.
-func (u *unit) step(ctx *actor.Context, what string) (int, error) {
-	u.N++
-	switch what {
-	case "fail":
-		return 0, actor.Errorf(actor.FailedPrecondition, "told to")
-	case "panic":
-		panic("told to")
-	case "destroy":
-		ctx.DestroySelf()
-		return 0, step.Send(ctx, units.Ref(ctx, "sink"), "")
-	}
-	return u.N, nil
-}
-
-func (u unit) value(*actor.ReadContext, actor.None) (int, error) { return u.N, nil }
-
-// newUnits starts a node of units.
-func newUnits(t *testing.T) *stage {
-	def := actor.Define(units, actor.Spec[unit]{}, actor.On(step, (*unit).step), actor.OnQuery(value, unit.value))
-	return newStage(t, func(o *Options) { o.Behaviors = append(o.Behaviors, def.Behavior()) })
-}
-
 func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, ctx := newUnits(t), context.Background()
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		panics := func(*puppet, host.Turn) error { panic("told to") }
 		for i := range 100 {
-			ref := units.Ref(s, fmt.Sprint(i))
-			step.Call(ctx, ref, "fail")  // leaves nothing
-			step.Call(ctx, ref, "panic") // leaves nothing
-			value.Call(ctx, ref, actor.None{}, actor.Existing())
-			step.Call(ctx, ref, "")
-			step.Call(ctx, ref, "panic")
+			key := fmt.Sprint(i)
+			g.do(key, failing) // leaves nothing
+			g.do(key, panics)  // leaves nothing
+			g.look(key, func(*puppetState, host.Reader) error { return nil })
+			g.must(key, add(1))
+			g.do(key, panics)
 			if i%2 == 0 {
-				step.Call(ctx, ref, "destroy")
-			} else if err := ref.Destroy(ctx); err != nil {
-				t.Fatal(err)
+				g.destroy(key)
+			} else {
+				g.do(key, series(destroySelf, sends("sink", 1, add(1))))
 			}
 		}
 		synctest.Wait()
 		left := 0
-		s.Each(func(a *kernel.Actor) {
+		g.Each(func(a *kernel.Actor) {
 			if a.Address.Key[0] != "sink" {
 				left++
 			}
@@ -215,55 +174,20 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 		if left != 0 {
 			t.Errorf("%d activations are left", left)
 		}
-		if n := s.Remains.Len(); n != 0 {
+		if n := g.Remains.Len(); n != 0 {
 			t.Errorf("the remains of %d actors are left", n)
 		}
-		if n := s.Waits.Len(); n != 0 {
+		if n := g.Waits.Len(); n != 0 {
 			t.Errorf("%d wait edges are left", n)
 		}
 		time.Sleep(time.Hour)
-		if n, b := s.Memory.Awake.Load(), s.Memory.Bytes.Load(); n != 0 || b != 0 {
+		if n, b := g.Memory.Awake.Load(), g.Memory.Bytes.Load(); n != 0 || b != 0 {
 			t.Errorf("%d actors of %d bytes count as awake", n, b)
 		}
-		if n := s.Failures.Known(); n != 0 {
+		if n := g.Failures.Known(); n != 0 {
 			t.Errorf("%d failures of actors that are gone are remembered", n)
 		}
 	})
 }
 
-// TestActorsAreUsedFromManyGoroutines is for the race detector: real time, few keys, everything at once.
-func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
-	s := newUnits(t)
-	ctx := t.Context()
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 150 {
-				ref := units.Ref(s, fmt.Sprint((g+i)%4))
-				var err error
-				switch i % 8 {
-				case 0, 1, 2:
-					_, err = step.Call(ctx, ref, "")
-				case 3:
-					_, err = value.Call(ctx, ref, actor.None{})
-				case 4:
-					_, err = step.Call(ctx, ref, "fail")
-				case 5:
-					_, err = step.Call(ctx, ref, "destroy")
-				case 6:
-					err = ref.Destroy(ctx)
-				case 7:
-					short, cancel := context.WithTimeout(ctx, time.Duration(i)*time.Microsecond)
-					_, err = step.Call(short, ref, "")
-					cancel()
-				}
-				switch actor.CodeOf(err) {
-				case "", actor.FailedPrecondition, actor.NotFound, actor.Canceled, actor.DeadlineExceeded:
-				default:
-					t.Errorf("call %d of goroutine %d: %v", i, g, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
+func destroySelf(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil }
