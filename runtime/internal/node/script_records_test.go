@@ -32,6 +32,7 @@ type ledger struct {
 	tokens map[string]token.CreateOutput
 	ids    map[string]string // numbers of the ids of traces and spans
 	from   string            // the traceparent of calls, if any
+	tails  map[string]trace.Tail
 }
 
 // record runs a command about what is recorded of actors: the audit log, tokens, traces and usage.
@@ -83,6 +84,34 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 		s.stage().EndRequest(addr(w[1]), "http", w[2], s.g.BeginRequest("p", client), client, time.Now(), nil)
 	case "spans": // spans ACTOR NAMES: the ones whose names begin so, each below its parent
 		return s.spans(w[1], w[2:])
+	case "tail": // tail NAME ACTOR INPUT: follows the spans of an actor
+		var in trace.FollowInput
+		if err := json.Unmarshal([]byte(rest(3)), &in); err != nil {
+			s.fatal("%v", err)
+		}
+		if last := s.tails[w[1]]; in.Life == "again" { // the life of the tail before
+			in.Life = last.Life()
+		}
+		tail, err := s.stage().FollowTraces(s.t.Context(), addr(w[2]), in)
+		if err != nil {
+			return result("tail", err)
+		}
+		s.t.Cleanup(tail.Close)
+		s.tails = with(s.tails, w[1], tail)
+	case "drain": // what a tail has by now, and why it has nothing else
+		news, err := drain(s.tails[w[1]])
+		if host.CodeOf(err) == host.DeadlineExceeded {
+			err = nil
+		}
+		return fmt.Sprintf("%s has %q, missed %d%s", w[1], spanNames(news.Spans), news.Missed, result(", then", err))
+	case "top": // top BY LIMIT
+		synctest.Wait()
+		out, err := s.stage().Top(usage.TopQuery{By: usage.Measure(w[1]), Limit: s.number(w[2])})
+		var keys []string
+		for _, a := range out.Actors {
+			keys = append(keys, a.Key...)
+		}
+		return fmt.Sprintf("top by %s: %v%s", w[1], keys, result(", then", err))
 	case "usage":
 		return s.usage(w[1])
 	}

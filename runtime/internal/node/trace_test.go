@@ -390,7 +390,7 @@ func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 			g.must("a", add(1))
 			time.Sleep(6 * time.Second)
 			kept := g.status("a").TraceBytes
-			if begun != want || kept < spans*size {
+			if begun != want || int(kept) < spans*size {
 				t.Errorf("%d goroutines flush, want %d; %d bytes are stored", begun, want, kept)
 			}
 			g.restart()

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -166,44 +165,6 @@ func TestUsageOfManyActorsIsPagedAndWakesNone(t *testing.T) {
 		}
 		err := g.verb("k3", host.UsageGet, usage.GetInput{To: date(1)}, nil)
 		wantField(t, err, "to")
-	})
-}
-
-func TestTopHasTheActorsThatDidMostInTheLastMinute(t *testing.T) {
-	bubble(t, counting, nil, func(t *testing.T, g *stage) {
-		top := func(by usage.Measure, limit int, want ...string) {
-			t.Helper()
-			synctest.Wait()
-			out, err := g.Top(usage.TopQuery{By: by, Limit: limit})
-			var keys []string
-			for _, a := range out.Actors {
-				keys = append(keys, a.Key...)
-			}
-			if err != nil || !slices.Equal(keys, want) {
-				t.Errorf("by %s: %v, want %v; %v", by, keys, want, err)
-			}
-		}
-		for i, key := range []string{"a", "b", "c", "d"} {
-			for range i + 1 {
-				g.must(key, func(p *puppet, h host.Turn) error {
-					time.Sleep(time.Duration(4-i) * 10 * time.Millisecond)
-					return add(1)(p, h)
-				})
-			}
-		}
-		g.must("a", func(p *puppet, h host.Turn) error { p.s.Log = slices.Repeat([]string{"more"}, 100); return nil })
-		top(usage.ByTurns, 2, "d", "c")
-		top(usage.ByBytes, 2, "a", "d")
-		top(usage.ByTime, 2, "b", "c")
-		top(usage.BySize, 1, "a")
-		time.Sleep(50 * time.Second) // of which the actors sleep after a minute without work
-		g.must("a", add(1))
-		time.Sleep(50 * time.Second)
-		top(usage.ByTurns, 0, "a")
-		time.Sleep(5 * time.Minute)
-		top(usage.ByTurns, 0)
-		_, err := g.Top(usage.TopQuery{By: "x"})
-		wantField(t, err, "by")
 	})
 }
 
