@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/trace"
-	"github.com/cairn-run/cairn/keyspace"
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
@@ -425,73 +422,4 @@ func dropped(t *testing.T, metrics *prometheus.Registry) (n float64) {
 		}
 	}
 	return n
-}
-
-func TestManyTracedActorsUnderStress(t *testing.T) {
-	g := newStage(t, func(o *Options) {
-		o.Traces = parttrace.Options{PerSecond: 1 << 40, MaxBytes: 64 << 10}
-		o.IdleTimeout, o.TurnGrace = 2*time.Millisecond, 2*time.Minute // Close waits that long for what a busy machine has not run yet
-		o.MaxAwake = 8
-	}, &puppetType{name: "p", wake: func(*puppet, host.Turn) error { return nil }})
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var dead sync.Map // ids of destroyed actors
-	for i := range 8 {
-		r := rand.New(rand.NewPCG(uint64(i), 1))
-		wg.Go(func() {
-			for n := 0; n < 60 && ctx.Err() == nil; n++ {
-				key := string(rune('a' + r.IntN(16)))
-				from := []string{"", sampledFrom, unsampledFrom}[r.IntN(3)]
-				switch r.IntN(9) {
-				case 0:
-					g.doFrom(key, from, func(*puppet, host.Turn) error { panic("p") })
-				case 1:
-					id, ok, err := g.store.Lookup(g.Identity(pAddr(key)))
-					if err == nil && ok && g.Destroy(ctx, pAddr(key)) == nil {
-						dead.Store(id, true) // it, or one that was there before its successor
-					}
-				case 2:
-					g.look(key, func(*puppetState, host.Reader) error { return nil })
-				case 3:
-					g.doFrom(key, from, destroySelf)
-				case 4:
-					hold := make(chan struct{})
-					wg.Go(func() { time.Sleep(time.Millisecond); g.timeIsUp(); close(hold) }) // before the node closes
-					g.doFrom(key, from, func(*puppet, host.Turn) error { <-hold; return nil })
-				case 5:
-					g.verb(key, host.TraceRead, nil, nil)
-				case 6:
-					to := string(rune('a' + r.IntN(16)))
-					g.doFrom(key, from, func(_ *puppet, h host.Turn) error {
-						return h.Send(&host.Message{Type: "p", Key: []string{to}, Method: "do", Input: remember(add(1))})
-					})
-				default:
-					g.doFrom(key, from, add(1))
-				}
-			}
-		})
-	}
-	wg.Wait()
-	cancel()
-	left := func() {
-		start, end := keyspace.KindTraces.Range()
-		dead.Range(func(id, _ any) bool {
-			snap := g.store.Snapshot(id.(keyspace.ActorID))
-			defer snap.Close()
-			if err := snap.Scan(start, end, func(key, _ []byte) bool { t.Errorf("%v has %x", id, key); return false }); err != nil {
-				t.Error(err)
-			}
-			return true
-		})
-	}
-	left()
-	g.restart()
-	left()
-	g.cut(1, 0)
-	left()
-	for c := 'a'; c < 'a'+16; c++ {
-		if err := g.verb(string(c), host.TraceRead, nil, nil); err != nil && host.CodeOf(err) != host.NotFound {
-			t.Error(err)
-		}
-	}
 }

@@ -10,14 +10,19 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
 // TestActorsAreUsedFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
-// every pause is lifted, and what was sent has been handled or moved aside.
+// every pause is lifted, what was sent has been handled or moved aside, and nothing is stored of actors that were destroyed.
 func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
 	d := &puppetType{name: "p", alarm: add(1), wake: goes("steady", untilTold)}
-	bubble(t, func(o *Options) { o.IdleTimeout = 2 * time.Millisecond }, []*puppetType{d}, everythingAtOnce)
+	bubble(t, func(o *Options) {
+		o.IdleTimeout, o.UsageOff = 2*time.Millisecond, false
+		o.Traces = parttrace.Options{PerSecond: 1 << 40, MaxBytes: 64 << 10}
+	}, []*puppetType{d}, everythingAtOnce)
 }
 
 func everythingAtOnce(t *testing.T, g *stage) {
@@ -31,8 +36,12 @@ func everythingAtOnce(t *testing.T, g *stage) {
 		func(string) deed { return failing },
 		func(string) deed { return func(*puppet, host.Turn) error { panic("told to") } },
 		func(string) deed { return destroySelf },
+		func(string) deed {
+			return func(*puppet, host.Turn) error { g.timeIsUp(); return nil } // the turn is abandoned
+		},
 	}
-	verbs := []string{host.ActorPause, host.ActorResume, host.ActorSleep, host.ActorWake, host.ActorWhy, host.SendSkip, "look"}
+	verbs := []string{host.ActorPause, host.ActorResume, host.ActorSleep, host.ActorWake, host.ActorWhy, host.TraceRead, host.SendSkip, "look"}
+	var dead sync.Map // ids of destroyed actors
 	var wg sync.WaitGroup
 	for w := range 8 {
 		random := rand.New(rand.NewPCG(1, uint64(w)))
@@ -45,18 +54,23 @@ func everythingAtOnce(t *testing.T, g *stage) {
 					limit = time.Duration(random.IntN(1000)) * time.Microsecond
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				r := jsonCall(a, "do", "")
+				r.Traceparent = []string{"", sampledFrom, unsampledFrom}[random.IntN(3)]
 				var err error
-				switch n := random.IntN(16); {
+				switch n := random.IntN(len(steps) + len(verbs) + 1); {
 				case n < len(steps):
-					_, err = g.Call(ctx, jsonCall(a, "do", string(remember(steps[n](b)))))
+					r.Input = remember(steps[n](b))
+					_, err = g.Call(ctx, r)
 				case n < len(steps)+len(verbs):
-					input := ""
-					if verbs[n-len(steps)] == host.SendSkip {
-						input = fmt.Sprintf(`{"type":"p","key":[%q]}`, b)
+					if r.Method = verbs[n-len(steps)]; r.Method == host.SendSkip {
+						r.Input = fmt.Appendf(nil, `{"type":"p","key":[%q]}`, b)
 					}
-					_, err = g.Call(ctx, jsonCall(a, verbs[n-len(steps)], input))
-				case random.IntN(4) == 0:
-					err = g.Destroy(ctx, pAddr(a))
+					_, err = g.Call(ctx, r)
+				default:
+					id, ok, lerr := g.store.Lookup(g.Identity(pAddr(a)))
+					if err = g.Destroy(ctx, pAddr(a)); err == nil && ok && lerr == nil {
+						dead.Store(id, true) // it, or one that was there before its successor
+					}
 				}
 				cancel()
 				switch host.CodeOf(err) {
@@ -85,6 +99,17 @@ func everythingAtOnce(t *testing.T, g *stage) {
 	}
 	if w, p := g.Waits.Len(), g.Pauses.Len(); w != 0 || p != 0 {
 		t.Errorf("%d wait edges are left, and %d actors are still paused", w, p)
+	}
+	for range 2 {
+		dead.Range(func(id, _ any) bool {
+			snap := g.store.Snapshot(id.(keyspace.ActorID))
+			defer snap.Close()
+			if err := snap.Scan(nil, nil, func(key, _ []byte) bool { t.Errorf("%v has %x", id, key); return false }); err != nil {
+				t.Error(err)
+			}
+			return true
+		})
+		g.crash()
 	}
 }
 
