@@ -28,7 +28,8 @@ func TestCommitsWithoutEncodingCountAgainstTheBytesOfTheMailbox(t *testing.T) {
 			go func() {
 				m := kv.Mutation{Op: "put", Key: kv.Key{"k"}, Value: kv.ByteString(make([]byte, 50_000)), Encoding: "bytes"}
 				in := &kv.CommitInput{Mutations: []kv.Mutation{m}}
-				_, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: host.KVCommit, Codec: host.CBOR, Value: in})
+				r := &host.Request{Address: pAddr("a"), Method: host.KVCommit, Codec: host.CBOR, Value: in}
+				_, err := g.Call(context.Background(), r)
 				done <- err
 			}()
 		}
@@ -56,7 +57,9 @@ func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 		call := func(method string, input []byte, value any) (host.Reply, error) {
 			return g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: method, Codec: host.CBOR, Input: input, Value: value})
 		}
-		for _, key := range []kv.Key{{"k"}, {kv.Raw(mustPack(t, kv.Key{"k"}))}, {int8(1)}, {uint64(1)}, {float32(1)}, {"\xff"}, {nil}, {kv.Raw("x")}, {}, nil} {
+		for _, key := range []kv.Key{
+			{"k"}, {kv.Raw(mustPack(t, kv.Key{"k"}))}, {int8(1)}, {uint64(1)}, {float32(1)}, {"\xff"}, {nil}, {kv.Raw("x")}, {}, nil,
+		} {
 			in := kv.GetInput{Key: key}
 			var encoded, local string
 			input, err := wire.Output.Marshal(in)

@@ -77,7 +77,7 @@ func (g *stage) ofParent(key string) []trace.Span {
 	return g.spans(key, trace.ReadInput{TraceID: parentTrace, Limit: 10_000, MaxBytes: 64 << 20})
 }
 
-// tracing is traced in a bubble.
+// tracing runs a test on a node that records traces.
 func tracing(t *testing.T, o parttrace.Options, f func(t *testing.T, g *stage), types ...*puppetType) {
 	t.Helper()
 	bubble(t, func(all *Options) { all.Traces = o }, types, f)
@@ -105,19 +105,14 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 		"crash": {sampledFrom, true, func(g *stage, letGo func()) {
 			time.Sleep(6 * time.Second) // a flush
 			g.must("b", add(1))         // which makes it durable
-			g.Halt()
-			left := g.disk.Crash(1, 0)
+			g.crash()
 			letGo()
-			g.Kill()
-			g.store.Close()
-			g.disk = left
-			g.start()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 				g.must("a", add(1))
-				g.restart()
+				g.restart() // so that the spans before are stored
 				begun, hold := make(chan struct{}), make(chan struct{})
 				go g.doFrom("a", c.from, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
 				<-begun
