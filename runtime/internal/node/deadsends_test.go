@@ -16,47 +16,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
-func (g *stage) deadSends(in host.SendListInput) (out host.SendListOutput) {
-	g.t.Helper()
-	if err := g.cbor("a", host.SendDeadList, in, &out); err != nil {
-		g.t.Fatal(err)
-	}
-	return out
-}
-
-func TestMessagesThatExpiredTakeNoRoomOfNewOnes(t *testing.T) {
-	types := []*puppetType{{name: "p", idle: -1, limits: host.Limits{SendAttempts: 1}}}
-	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		drop(t, g, errors.New("no"), 0, 0)
-		g.must("a", func(_ *puppet, h host.Turn) error {
-			mail.Post(kernelTurn(h).Core).Dead.Value = mail.MaxDeadSends // the other ones have expired since they were counted
-			return nil
-		})
-		drop(t, g, errors.New("no"), 0)
-	})
-}
-
-// drop gives up messages of the actor "a" to "shut" whose inputs have these sizes.
-func drop(t *testing.T, g *stage, cause error, sizes ...int) {
-	t.Helper()
-	before := 0
-	if st, err := g.Lookup(t.Context(), pAddr("a")); err == nil {
-		before = st.FailedSends
-	}
-	for _, n := range sizes {
-		input := append(remember(nil), make([]byte, n)...)
-		deeds.Store(string(input), deed(func(*puppet, host.Turn) error { return cause }))
-		t.Cleanup(func() { deeds.Delete(string(input)) })
-		g.must("a", func(_ *puppet, h host.Turn) error {
-			return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input})
-		})
-	}
-	time.Sleep(time.Minute)
-	if st := g.status("a"); st.FailedSends != before+len(sizes) || st.PendingSends != 0 {
-		t.Fatalf("%+v", st)
-	}
-}
-
 // giveUp keeps messages of the actor "a" that were given up, from a number on.
 func giveUp(g *stage, first uint64, n int, message mail.MessageRecord, reason string) {
 	g.t.Helper()
@@ -75,61 +34,6 @@ func giveUp(g *stage, first uint64, n int, message mail.MessageRecord, reason st
 		}
 		return nil
 	})
-}
-
-func TestAMessageIsGivenUpWhateverItsSizeAndItsError(t *testing.T) {
-	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
-	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		long := strings.Repeat("long ", 1<<16)
-		drop(t, g, errors.New(long), 0, 1<<17)
-		letters := kernel.PartOf[*mail.Part](g.Kernel)
-		for name, c := range map[string]prometheus.Counter{"sent": letters.Sent, "failed": letters.Failures, "given up": letters.Failed} {
-			var m dto.Metric
-			if err := c.Write(&m); err != nil || m.Counter.GetValue() != 2 {
-				t.Errorf("%v messages %s", m.Counter.GetValue(), name)
-			}
-		}
-		for _, m := range g.deadSends(host.SendListInput{Limit: 1}).Messages {
-			if len(m.Error) != mail.MaxDeadReason {
-				t.Errorf("%d bytes of the error are kept", len(m.Error))
-			}
-		}
-		// The largest one is not sent: each copy of it takes its time under the race detector.
-		giveUp(g, 1000, 1, mail.MessageRecord{Input: make([]byte, mail.MaxMessageBytes-100)}, long)
-	})
-}
-
-func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
-	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		giveUp(g, 1, mail.MaxDeadSends, mail.MessageRecord{}, "")
-		if list := g.deadSends(host.SendListInput{Limit: 1}); list.Messages[0].ID != 1 {
-			t.Fatalf("the oldest is %d", list.Messages[0].ID)
-		}
-		g.restart()
-		giveUp(g, 1+mail.MaxDeadSends, 5, mail.MessageRecord{}, "")
-		if list := g.deadSends(host.SendListInput{Limit: 1}); list.Messages[0].ID != 6 {
-			t.Fatalf("the oldest is %d", list.Messages[0].ID)
-		}
-		var count host.CountOutput
-		if err := g.cbor("a", host.SendDeadDelete, host.SendSelectInput{All: true}, &count); err != nil || count.Count != mail.MaxDeadSends || count.More {
-			t.Fatalf("%+v, %v", count, err)
-		}
-	})
-}
-
-func TestAMessageThatWasGivenUpShowsItsInputAsJSON(t *testing.T) {
-	input, err := wire.Output.Marshal(map[string]any{"to": "ada", "n": 7, "raw": []byte{1, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(mail.JsonOf(input)); got != `{"n":7,"raw":"AQI=","to":"ada"}` {
-		t.Error(got)
-	}
-	for _, bad := range []string{"", "\xff", "\xa1\x01\x02"} { // a map whose keys are numbers has no form in JSON
-		if got := mail.JsonOf([]byte(bad)); got != nil {
-			t.Errorf("%q is shown as %q", bad, got)
-		}
-	}
 }
 
 const secretCause = "dial tcp 10.0.0.7:25: no route to host"
@@ -179,6 +83,69 @@ func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
 		}
 		if result.Error == nil || result.Error.Code != host.Internal || strings.Contains(result.Error.Error(), "10.0.0.7") {
 			t.Errorf("the sender reads %+v", result.Error)
+		}
+	})
+}
+
+// Messages are given up whatever their size and their error. The oldest go first, and ones that have expired take no room.
+func TestMessagesThatWereGivenUpAreBounded(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		long := strings.Repeat("long ", 1<<16)
+		drop := func(sizes ...int) {
+			t.Helper()
+			for _, n := range sizes {
+				input := append(remember(nil), make([]byte, n)...)
+				deeds.Store(string(input), deed(func(*puppet, host.Turn) error { return errors.New(long) }))
+				g.must("a", func(_ *puppet, h host.Turn) error {
+					return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input})
+				})
+				defer deeds.Delete(string(input))
+			}
+			time.Sleep(time.Minute)
+		}
+		oldest := func() host.DeadLetter {
+			t.Helper()
+			var out host.SendListOutput
+			if err := g.cbor("a", host.SendDeadList, host.SendListInput{Limit: 1}, &out); err != nil {
+				t.Fatal(err)
+			}
+			return out.Messages[0]
+		}
+		drop(0, 1<<17)
+		letters := kernel.PartOf[*mail.Part](g.Kernel)
+		for name, c := range map[string]prometheus.Counter{"sent": letters.Sent, "failed": letters.Failures, "given up": letters.Failed} {
+			var m dto.Metric
+			if err := c.Write(&m); err != nil || m.Counter.GetValue() != 2 {
+				t.Errorf("%v messages %s", m.Counter.GetValue(), name)
+			}
+		}
+		if m := oldest(); len(m.Error) != mail.MaxDeadReason {
+			t.Errorf("%d bytes of the error are kept", len(m.Error))
+		}
+		// The largest one is not sent: each copy of it takes its time under the race detector.
+		giveUp(g, 1, 1, mail.MessageRecord{Input: make([]byte, mail.MaxMessageBytes-100)}, long)
+		giveUp(g, 2, mail.MaxDeadSends-3, mail.MessageRecord{}, "")
+		if id := oldest().ID; id != 1 {
+			t.Errorf("the oldest is %d", id)
+		}
+		g.restart()
+		giveUp(g, 1<<40, 5, mail.MessageRecord{}, "")
+		if id := oldest().ID; id != 6 {
+			t.Errorf("after five more the oldest is %d", id)
+		}
+		var count host.CountOutput
+		err := g.cbor("a", host.SendDeadDelete, host.SendSelectInput{All: true}, &count)
+		if err != nil || count.Count != mail.MaxDeadSends || count.More {
+			t.Fatalf("%+v, %v", count, err)
+		}
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			mail.Post(kernelTurn(h).Core).Dead.Value = mail.MaxDeadSends // the other ones have expired since they were counted
+			return nil
+		})
+		drop(0)
+		if st := g.status("a"); st.PendingSends != 0 {
+			t.Errorf("%+v", st)
 		}
 	})
 }

@@ -2,13 +2,18 @@ package node
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
@@ -71,6 +76,151 @@ func TestMessageThatADestroyerIsTheFirstToSendIsOfTheRemains(t *testing.T) {
 		}
 		if n := g.n("b"); n != 1 {
 			t.Errorf("%d messages were handled", n)
+		}
+	})
+}
+
+func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	g := newStage(t, nil)
+	reply := make(chan error, 1)
+	go func() {
+		reply <- g.do("a", func(p *puppet, _ host.Turn) error {
+			p.s.N++
+			entered <- struct{}{}
+			<-release
+			return nil
+		})
+	}()
+	<-entered
+	a := g.Find(pAddr("a"))
+	// Abandon the turn as abandonTurn does, but let the handler return in the middle of it.
+	a.Mu.Lock()
+	turn := a.Turn.Swap(nil)
+	close(release)
+	select {
+	case err := <-reply:
+		a.Mu.Unlock()
+		t.Fatal("the turn was committed, and its caller was told", err)
+	case <-time.After(50 * time.Millisecond): // it waits for the abandonment
+	}
+	a.Epoch.Add(1)
+	a.Core, a.Running = nil, false
+	a.Mailbox.Revoke()
+	a.Kernel.Busy.Add(-1)
+	a.Weight.Sleep(&a.Kernel.Memory)
+	a.Mu.Unlock()
+	turn.Work.Fail(host.Errorf(host.DeadlineExceeded, "nothing of the turn was kept"))
+	// The goroutine that runs the actor may be the first to tell, too.
+	if code := host.CodeOf(<-reply); code != host.DeadlineExceeded && code != host.Unavailable {
+		t.Fatal("the caller was told", code)
+	}
+	if n := a.Applied.Load(); n != 0 {
+		t.Fatalf("%d commits of a turn whose caller was told that nothing was kept", n)
+	}
+}
+
+// A stopper is a facet that holds up the end of its core.
+type stopper struct{ goOn chan struct{} }
+
+func (*stopper) Forget(*kernel.Core, engine.Version) {}
+func (s *stopper) Close(*kernel.Core)                { <-s.goOn }
+func (s *stopper) Abandon(*kernel.Core)              {}
+
+func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		a, before := g.Find(pAddr("a")), g.Destroys.Load()
+		// The goroutine that runs the actor stops between the commit that ends the actor and the end of its core.
+		stop := &stopper{goOn: make(chan struct{})}
+		attach.Make(&a.Core.Attached, func() *stopper { return stop })
+		err := g.Destroy(t.Context(), a.Address)
+		v, after := a.AcquireView(), g.Destroys.Load()
+		close(stop.goOn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v != nil {
+			t.Error("a query would be answered with the state of an actor whose end was acknowledged")
+		}
+		if after == before {
+			t.Error("a message would be bound to an actor whose end was acknowledged")
+		}
+	})
+}
+
+// A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its actor.
+type lodger struct{ busy atomic.Bool }
+
+func (l *lodger) Busy() bool { return l.busy.Load() }
+func (*lodger) Leave() bool  { return true }
+
+// lodge wakes an actor and attaches a busy resident to it.
+func (g *stage) lodge(key string) (*kernel.Actor, *lodger) {
+	g.t.Helper()
+	g.must(key, add(1))
+	a := g.Find(pAddr(key))
+	l := attach.Make(&a.Attached, func() *lodger { return new(lodger) })
+	l.busy.Store(true)
+	return a, l
+}
+
+func TestActorWithABusyResidentDoesNotFallAsleep(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		a, l := g.lodge("a")
+		time.Sleep(10 * time.Minute)
+		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 1 {
+			t.Error("it fell asleep")
+		}
+		l.busy.Store(false)
+		time.Sleep(10 * time.Minute)
+		if g.Find(pAddr("a")) != nil {
+			t.Error("it stays awake though its resident is not busy")
+		}
+	})
+}
+
+func TestActorWithABusyResidentStaysThoughMemoryIsShort(t *testing.T) {
+	const most = 2
+	bubble(t, func(o *Options) { o.MaxAwake = most }, nil, func(t *testing.T, g *stage) {
+		wakeOthers := func() {
+			time.Sleep(time.Second)
+			for i := range 10 {
+				g.must(fmt.Sprint("other", i), add(1))
+			}
+			time.Sleep(5 * time.Second) // less than the idle time
+			if n := g.Memory.Awake.Load(); n > most {
+				t.Errorf("%d actors are awake", n)
+			}
+		}
+		a, l := g.lodge("a")
+		wakeOthers()
+		if g.Find(pAddr("a")) != a {
+			t.Error("it was put to sleep")
+		}
+		l.busy.Store(false)
+		wakeOthers()
+		if g.Find(pAddr("a")) != nil {
+			t.Error("it is not the first to sleep though it was used least recently and its resident is not busy")
+		}
+	})
+}
+
+func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
+		a, l := g.lodge("a")
+		stuck := make(chan struct{})
+		defer close(stuck)
+		wantCode(t, g.do("a", func(*puppet, host.Turn) error { <-stuck; return nil }), host.DeadlineExceeded)
+		time.Sleep(options.DefaultTurnGrace + time.Second) // the turn is abandoned
+		synctest.Wait()
+		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 0 {
+			t.Errorf("it left memory, or its core is not lost: %d are awake", g.Memory.Awake.Load())
+		}
+		l.busy.Store(false)
+		a.Vacate()
+		if g.Find(pAddr("a")) != nil {
+			t.Error("it stays in memory though its resident is not busy")
 		}
 	})
 }

@@ -365,6 +365,13 @@ func (g *stage) mustVerb(key, name string, in, out any) {
 	g.ok(g.verb(key, name, in, out))
 }
 
+func (g *stage) destroy(key string) {
+	g.t.Helper()
+	if err := g.Destroy(context.Background(), pAddr(key)); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 func (g *stage) whyOf(key string) (x host.Explanation) {
 	g.t.Helper()
 	g.mustVerb(key, host.ActorWhy, nil, &x)

@@ -42,9 +42,7 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 			g.crash()
 		case 2:
 			clear(model)
-			if err := g.Destroy(t.Context(), pAddr("a")); err != nil {
-				t.Fatal(err)
-			}
+			g.destroy("a")
 			g.must("a", add(1))
 		case 3, 4, 5, 6, 7, 8, 9, 10:
 			delete(model, name)

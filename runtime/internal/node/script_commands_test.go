@@ -38,6 +38,9 @@ func (s *scene) command(line string) string {
 		s.types = append(s.types, s.puppets(w[1], w[2:]))
 	case "types": // the program has only these from the next start on
 		s.g.types = slices.DeleteFunc(slices.Clone(s.types), func(d *puppetType) bool { return !slices.Contains(w[1:], d.name) })
+	case "operate", "audit", "token", "revoke", "tokens", "as", "traced", "untraced", "request", "spans", "tail",
+		"drain", "top", "usage":
+		return s.record(line, w, rest)
 	case "node":
 		s.fields = w[1:]
 	case "migrations": // migrations COUNT NAME SQL: of the type p, from the next start on

@@ -106,7 +106,7 @@ func (x *player) text(w []string) string {
 	}
 	if x.turn != nil && strings.Contains(out, "$") {
 		now := x.turn.Now()
-		out = strings.NewReplacer("$now", since(&now), "$alarm", x.rang).Replace(out)
+		out = strings.NewReplacer("$now", since(&now), "$alarm", x.rang, "$span", x.turn.Traceparent()).Replace(out)
 	}
 	if x.msg != nil {
 		out = strings.NewReplacer("$body", body(x.msg), "$queue", x.msg.Queue, "$attempt", strconv.Itoa(x.msg.Attempt)).Replace(out)
@@ -140,6 +140,8 @@ func (s *scene) step(x *player, w, body []string) error {
 		x.state.Log = append(x.state.Log, x.text(w[1:]))
 	case "say": // prints
 		s.say("%s", x.text(w[1:]))
+	case "tell", "plan":
+		s.observe(x, w)
 	case "try":
 		if err := s.run(x, body); err != nil {
 			s.say("%s: %s", x.text(w[1:]), describe(err))

@@ -88,6 +88,7 @@ type scene struct {
 	fields  []string // of the options
 	changes *changeLog
 	out     strings.Builder
+	ledger
 	clients map[string]host.LiveConnection
 
 	watchers  map[string]*watcher // of entries
@@ -110,7 +111,7 @@ type scene struct {
 }
 
 // unstable is what differs from run to run: ids, and the size of an input, which is the number of a closure.
-var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes`)
+var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes|cairn_[0-9a-z]{30,}|"id":"[a-z2-7]{16}"`)
 
 // longText is how scenarios write a text of so many bytes, and longX such a text.
 var longText, longX = regexp.MustCompile(`x\*[0-9]+`), regexp.MustCompile(`x{100,}`)
@@ -123,7 +124,7 @@ func (s *scene) print(result string) {
 	slices.Sort(s.said)
 	for _, line := range append(s.said, result) {
 		line = longX.ReplaceAllStringFunc(line, func(text string) string { return fmt.Sprint("x*", len(text)) })
-		if line = unstable.ReplaceAllString(line, "ID"); line != "" {
+		if line = unstable.ReplaceAllString(s.numbered(line), "ID"); line != "" {
 			s.out.WriteString(line + "\n")
 		}
 	}
@@ -195,6 +196,8 @@ func (s *scene) fill(v any, fields []string) {
 		case f.CanFloat():
 			x, _ := strconv.ParseFloat(text, 64)
 			f.SetFloat(x)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(text == "true")
 		default:
 			s.fatal("%s cannot be set", path)
 		}
@@ -300,7 +303,7 @@ func (s *scene) stage() *stage {
 }
 
 func (s *scene) call(a host.Address, method, input string) (string, error) {
-	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key})
+	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key, Traceparent: s.from})
 	return string(r.Output), err
 }
 

@@ -10,24 +10,15 @@ import (
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
+var quickLook = jsonCall("a", "look", string(remember(glance(func(*puppetState, host.Reader) error { return nil }))))
+
 // BenchmarkTraced compares calls of a node that records nothing with those of one whose callers are not traced, or all are.
 func BenchmarkTraced(b *testing.B) {
-	look := remember(glance(func(*puppetState, host.Reader) error { return nil }))
-	for _, mode := range []struct {
-		name, from string
-		o          parttrace.Options
-	}{
-		{"off", "", parttrace.Options{Off: true}},
-		{"rate spent", "", parttrace.Options{PerSecond: 1}},
-		{"all", "", parttrace.Options{PerSecond: 1 << 40}},
-	} {
-		g := newStage(b, func(o *Options) { o.Traces = mode.o })
+	for mode, o := range map[string]parttrace.Options{"off": {Off: true}, "rate spent": {PerSecond: 1}, "all": {PerSecond: 1 << 40}} {
+		g := newStage(b, func(all *Options) { all.Traces = o })
 		g.must("a", add(1))
-		for name, q := range map[string]*host.Request{
-			"query": {Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: look},
-			"call":  request(add(0)),
-		} {
-			b.Run(name+" "+mode.name, func(b *testing.B) {
+		for name, q := range map[string]*host.Request{"query": quickLook, "call": request(add(0))} {
+			b.Run(name+" "+mode, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := g.Call(context.Background(), q); err != nil {
@@ -42,16 +33,12 @@ func BenchmarkTraced(b *testing.B) {
 // BenchmarkQueryTracedPair compares queries of a node that records nothing with those of one whose rate is spent, in pairs of short
 // turns, so that what else the machine does hits both. It reports how many of these come in the time of one of those.
 func BenchmarkQueryTracedPair(b *testing.B) {
-	q := &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(glance(func(*puppetState, host.Reader) error { return nil }))}
 	var nodes [2]*stage
 	for i, o := range []parttrace.Options{{Off: true}, {PerSecond: 1}} {
 		nodes[i] = newStage(b, func(all *Options) { all.Traces = o })
 		nodes[i].must("a", add(1))
 	}
-	pairs(b, nodes, 50, func(g *stage) error {
-		_, err := g.Call(context.Background(), q)
-		return err
-	})
+	pairs(b, nodes, 50, func(g *stage) error { _, err := g.Call(context.Background(), quickLook); return err })
 }
 
 // pairs compares two nodes in pairs of short turns of so many calls.
@@ -81,9 +68,8 @@ func pairs(b *testing.B, nodes [2]*stage, calls int, do func(*stage) error) {
 // BenchmarkCountedPair compares a node that does not count what actors do with one that does: queries, calls, and calls that wake the
 // actor and put it to sleep.
 func BenchmarkCountedPair(b *testing.B) {
-	q := &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(glance(func(*puppetState, host.Reader) error { return nil }))}
 	for name, do := range map[string]func(g *stage) error{
-		"query": func(g *stage) error { _, err := g.Call(context.Background(), q); return err },
+		"query": func(g *stage) error { _, err := g.Call(context.Background(), quickLook); return err },
 		"call":  func(g *stage) error { return g.do("a", add(1)) },
 		"wake": func(g *stage) error {
 			if err := g.do("a", add(1)); err != nil {

@@ -3,7 +3,6 @@ package node
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -13,54 +12,53 @@ import (
 )
 
 func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newStage(t, func(o *Options) {
-			o.Traces = parttrace.Options{PerSecond: 5, Slow: time.Second, Types: map[string]trace.Rule{"q": {Share: new(0.0)}}}
-		}, &puppetType{name: "p"}, &puppetType{name: "q"})
-		recorded := func(typ string, calls int, f deed) (n int) {
+	o := parttrace.Options{PerSecond: 5, Slow: time.Second, Types: map[string]trace.Rule{"q": {Share: new(0.0)}}}
+	tracing(t, o, func(t *testing.T, g *stage) {
+		recorded := func(typ string, calls int, takes time.Duration) int {
 			t.Helper()
 			a := host.Address{Type: typ, Key: []string{"a"}}
 			count := func() int {
 				var out trace.ReadOutput
-				if err := g.verbAt(a, host.TraceRead, trace.ReadInput{Name: "turn do"}, &out); err != nil && host.CodeOf(err) != host.NotFound {
+				err := g.verbAt(a, host.TraceRead, trace.ReadInput{Name: "turn do"}, &out)
+				if err != nil && host.CodeOf(err) != host.NotFound {
 					t.Fatal(err)
 				}
 				return len(out.Spans)
 			}
 			before := count()
 			for range calls {
-				r := request(f)
-				r.Address = a
-				if _, err := g.Call(t.Context(), r); err != nil {
+				if err := g.doAt(a, func(*puppet, host.Turn) error { time.Sleep(takes); return nil }); err != nil {
 					t.Fatal(err)
 				}
 			}
-			n = count() - before
-			time.Sleep(10 * time.Second)
-			return n
+			defer time.Sleep(10 * time.Second)
+			return count() - before
 		}
-		nap := func(d time.Duration) deed { return func(*puppet, host.Turn) error { time.Sleep(d); return nil } }
 		want := func(what string, p, q, slow int) {
 			t.Helper()
-			if n := recorded("p", 20, add(1)); n != p {
-				t.Errorf("%s: %d traces of p, want %d", what, n, p)
+			got := [3]int{recorded("p", 20, 0), recorded("q", 20, 0), recorded("q", 1, 500*time.Millisecond)}
+			if want := [3]int{p, q, slow}; got != want {
+				t.Errorf("%s: traces of p, of q and of slow turns of q are %d, want %d", what, got, want)
 			}
-			if n := recorded("q", 20, add(1)); n != q {
-				t.Errorf("%s: %d traces of q, want %d", what, n, q)
+		}
+		set := func(s trace.Sampling) trace.Sampling {
+			t.Helper()
+			out, err := g.SetSampling(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if n := recorded("q", 1, nap(500*time.Millisecond)); n != slow {
-				t.Errorf("%s: %d slow turns of q, want %d", what, n, slow)
-			}
+			return out
 		}
 		want("as configured", 5, 0, 0)
-		s, err := g.SetSampling(t.Context(), trace.Sampling{Rule: trace.Rule{PerSecond: new(int64(0))}, Types: map[string]trace.Rule{"q": {PerSecond: new(int64(3)), SlowMS: new(int64(100))}}})
-		if err != nil || *s.Types["q"].Share != 1 || *s.Share != 1 || *s.SlowMS != 1000 || *g.Sampling().PerSecond != 0 {
-			t.Fatalf("%+v, %v", s, err)
+		s := set(trace.Sampling{
+			Rule:  trace.Rule{PerSecond: new(int64(0))},
+			Types: map[string]trace.Rule{"q": {PerSecond: new(int64(3)), SlowMS: new(int64(100))}},
+		})
+		if *s.Types["q"].Share != 1 || *s.Share != 1 || *s.SlowMS != 1000 || *g.Sampling().PerSecond != 0 {
+			t.Fatalf("%+v", s)
 		}
 		want("changed", 0, 3, 1)
-		if _, err := g.SetSampling(t.Context(), trace.Sampling{}); err != nil {
-			t.Fatal(err)
-		}
+		set(trace.Sampling{})
 		want("reset", 5, 0, 0)
 		for field, s := range map[string]trace.Sampling{
 			"per_second":    {Rule: trace.Rule{PerSecond: new(int64(-1))}},
@@ -69,17 +67,14 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 			"slow_ms":       {Rule: trace.Rule{SlowMS: new(int64(0))}},
 		} {
 			_, err := g.SetSampling(t.Context(), s)
-			if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
-				t.Errorf("the field of %v is %q", e, e.Metadata["field"])
-			}
+			wantField(t, err, field)
 		}
-	})
+	}, &puppetType{name: "p"}, &puppetType{name: "q"})
 }
 
 // New rules are about the node and not about an actor. They leave a record all the same, or do not hold.
 func TestRulesOfSamplingLeaveARecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newStage(t, func(o *Options) { o.Traces = parttrace.Options{} })
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		o := operator
 		ctx := audit.With(t.Context(), &o)
 		set := func(rate int64) error {

@@ -10,17 +10,40 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
-// TestVerbsAndWorkFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
-// every pause is lifted, and what was sent has been handled or moved aside.
-func TestVerbsAndWorkFromManyGoroutines(t *testing.T) {
+// TestActorsAreUsedFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
+// every pause is lifted, what was sent has been handled or moved aside, and nothing is stored of actors that were destroyed.
+func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
 	d := &puppetType{name: "p", alarm: add(1), wake: goes("steady", untilTold)}
-	bubble(t, func(o *Options) { o.IdleTimeout = 2 * time.Millisecond }, []*puppetType{d}, everythingAtOnce)
+	bubble(t, func(o *Options) {
+		o.IdleTimeout, o.UsageOff = 2*time.Millisecond, false
+		o.Traces = parttrace.Options{PerSecond: 1 << 40, MaxBytes: 64 << 10}
+	}, []*puppetType{d}, everythingAtOnce)
 }
 
 func everythingAtOnce(t *testing.T, g *stage) {
 	key := func(i int) string { return fmt.Sprint("k", i%4) }
+	steps := []func(to string) deed{
+		func(string) deed { return add(1) },
+		func(string) deed { return add(1) },
+		func(to string) deed { return sends(to, 2, add(1)) },
+		func(string) deed { return rings("", time.Millisecond) },
+		func(string) deed { return goes("x", func(task host.Task) error { return task.Turn(task, adds(1)) }) },
+		func(string) deed { return failing },
+		func(string) deed { return func(*puppet, host.Turn) error { panic("told to") } },
+		func(string) deed { return destroySelf },
+		func(string) deed {
+			return func(*puppet, host.Turn) error { g.timeIsUp(); return nil } // the turn is abandoned
+		},
+	}
+	verbs := []string{
+		host.ActorPause, host.ActorResume, host.ActorSleep, host.ActorWake, host.ActorWhy, host.TraceRead, host.SendSkip, "look",
+	}
+	var dead sync.Map // ids of destroyed actors
 	var wg sync.WaitGroup
 	for w := range 8 {
 		random := rand.New(rand.NewPCG(1, uint64(w)))
@@ -28,45 +51,33 @@ func everythingAtOnce(t *testing.T, g *stage) {
 			for range 120 {
 				time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
 				a, b := key(random.IntN(4)), key(random.IntN(4))
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-				call := func(method string, input []byte) error {
-					_, err := g.Call(ctx, &host.Request{Address: pAddr(a), Method: method, Codec: host.JSON, Input: input})
-					return err
+				limit := 5 * time.Second
+				if random.IntN(8) == 0 {
+					limit = time.Duration(random.IntN(1000)) * time.Microsecond
 				}
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				r := jsonCall(a, "do", "")
+				r.Traceparent = []string{"", sampledFrom, unsampledFrom}[random.IntN(3)]
 				var err error
-				switch random.IntN(14) {
-				case 0, 1, 2:
-					err = call("do", remember(add(1)))
-				case 3:
-					err = call("do", remember(sends(b, 2, add(1))))
-				case 4:
-					err = call("do", remember(rings("", time.Millisecond)))
-				case 5:
-					err = call("do", remember(goes("x", func(task host.Task) error { return task.Turn(task, adds(1)) })))
-				case 6:
-					err = call("look", nil)
-				case 7:
-					err = call(host.ActorPause, nil)
-				case 8:
-					err = call(host.ActorResume, nil)
-				case 9:
-					err = call(host.ActorSleep, nil)
-				case 10:
-					err = call(host.ActorWake, nil)
-				case 11:
-					err = call(host.SendSkip, fmt.Appendf(nil, `{"type":"p","key":[%q]}`, b))
-				case 12:
-					err = call(host.ActorWhy, nil)
-				case 13:
-					if random.IntN(4) == 0 {
-						err = g.Destroy(ctx, pAddr(a))
-					} else {
-						err = call("do", remember(deed(func(*puppet, host.Turn) error { panic("told to") })))
+				switch n := random.IntN(len(steps) + len(verbs) + 1); {
+				case n < len(steps):
+					r.Input = remember(steps[n](b))
+					_, err = g.Call(ctx, r)
+				case n < len(steps)+len(verbs):
+					if r.Method = verbs[n-len(steps)]; r.Method == host.SendSkip {
+						r.Input = fmt.Appendf(nil, `{"type":"p","key":[%q]}`, b)
+					}
+					_, err = g.Call(ctx, r)
+				default:
+					id, ok, lerr := g.store.Lookup(g.Identity(pAddr(a)))
+					if err = g.Destroy(ctx, pAddr(a)); err == nil && ok && lerr == nil {
+						dead.Store(id, true) // it, or one that was there before its successor
 					}
 				}
 				cancel()
 				switch host.CodeOf(err) {
-				case "", host.NotFound, host.ActorPaused, host.FailedPrecondition, host.Crashed, host.ActorFailed, host.Unavailable:
+				case "", host.NotFound, host.ActorPaused, host.FailedPrecondition, host.Crashed, host.ActorFailed, host.Unavailable,
+					host.Internal, host.DeadlineExceeded:
 				default:
 					t.Errorf("%v", err)
 				}
@@ -88,11 +99,20 @@ func everythingAtOnce(t *testing.T, g *stage) {
 			t.Errorf("%+v", g.whyOf(key(i)))
 		}
 	}
-	if n := g.Waits.Len(); n != 0 {
-		t.Errorf("%d wait edges are left", n)
+	if w, p := g.Waits.Len(), g.Pauses.Len(); w != 0 || p != 0 {
+		t.Errorf("%d wait edges are left, and %d actors are still paused", w, p)
 	}
-	if n := g.Pauses.Len(); n != 0 {
-		t.Errorf("%d actors are still paused", n)
+	for range 2 {
+		dead.Range(func(id, _ any) bool {
+			snap := g.store.Snapshot(id.(keyspace.ActorID))
+			defer snap.Close()
+			left := 0
+			if err := snap.Scan(nil, nil, func(_, _ []byte) bool { left++; return true }); err != nil || left > 0 {
+				t.Errorf("%d rows of %v are left, %v", left, id, err)
+			}
+			return true
+		})
+		g.crash()
 	}
 }
 
@@ -155,3 +175,47 @@ func series(all ...deed) deed {
 		return nil
 	}
 }
+
+func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		panics := func(*puppet, host.Turn) error { panic("told to") }
+		for i := range 100 {
+			key := fmt.Sprint(i)
+			g.do(key, failing) // leaves nothing
+			g.do(key, panics)  // leaves nothing
+			g.look(key, func(*puppetState, host.Reader) error { return nil })
+			g.must(key, add(1))
+			g.do(key, panics)
+			if i%2 == 0 {
+				g.destroy(key)
+			} else {
+				g.do(key, series(destroySelf, sends("sink", 1, add(1))))
+			}
+		}
+		synctest.Wait()
+		left := 0
+		g.Each(func(a *kernel.Actor) {
+			if a.Address.Key[0] != "sink" {
+				left++
+			}
+		})
+		if left != 0 {
+			t.Errorf("%d activations are left", left)
+		}
+		if n := g.Remains.Len(); n != 0 {
+			t.Errorf("the remains of %d actors are left", n)
+		}
+		if n := g.Waits.Len(); n != 0 {
+			t.Errorf("%d wait edges are left", n)
+		}
+		time.Sleep(time.Hour)
+		if n, b := g.Memory.Awake.Load(), g.Memory.Bytes.Load(); n != 0 || b != 0 {
+			t.Errorf("%d actors of %d bytes count as awake", n, b)
+		}
+		if n := g.Failures.Known(); n != 0 {
+			t.Errorf("%d failures of actors that are gone are remembered", n)
+		}
+	})
+}
+
+func destroySelf(_ *puppet, h host.Turn) error { h.DestroySelf(); return nil }

@@ -135,18 +135,17 @@ func (unreadable) Name() string { return "unreadable" }
 func (unreadable) Explain(*survey.Inquiry, *engine.Snapshot) error { return io.ErrUnexpectedEOF }
 
 func TestWhyOfMessagesInQueues(t *testing.T) {
-	d := &puppetType{name: "p", outside: true, queues: []host.Queue{{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"}}}
+	d := &puppetType{name: "p", outside: true, queues: []host.Queue{
+		{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"},
+	}}
 	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
+		old := time.Now().Add(-time.Minute).UTC()
 		with := func(stats ...host.QueueStats) host.Explanation {
-			q, err := admin.Inquire(g.Kernel, t.Context(), g.Kernel.Types["p"], pAddr("a"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := g.inquire()
 			queue.ExplainQueues(q.Inquiry, stats)
 			return q.Explain()
 		}
-		old, soon := time.Now().Add(-time.Minute).UTC(), time.Now().Add(time.Minute).UTC()
 		x := with(host.QueueStats{Queue: "mail", Pending: 2, Oldest: &old}, host.QueueStats{Queue: "jobs", Pending: 1, Oldest: &old})
 		explained(t, x, host.WhyQueue, "1 message waits in its queue jobs", "skip", "queue", "jobs", "pending", "1")
 		if x.Since == nil || !x.Since.Equal(old) {
@@ -154,21 +153,19 @@ func TestWhyOfMessagesInQueues(t *testing.T) {
 		}
 		x = with(host.QueueStats{Queue: "dynamic", Pending: 3})
 		explained(t, x, host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
-		x = with(host.QueueStats{Queue: "mail", Pending: 2, Processing: 1, Oldest: &old})
-		explained(t, x, host.WhyWorkers, "2 messages wait for workers in its queue mail", "", "queue", "mail")
-		x = with(host.QueueStats{Queue: "mail", Processing: 1, NextDue: &soon})
-		explained(t, x, host.WhyLocked, "hold 1 message of its queue mail", "", "queue", "mail", "processing", "1")
-		if x.Until == nil || !x.Until.Equal(soon) {
-			t.Errorf("until %v", x.Until)
-		}
-		x = with(host.QueueStats{Queue: "jobs", Delayed: 1, NextDue: &soon})
-		explained(t, x, host.WhyAlarm, "a delayed message of queue jobs", "", "queue", "jobs")
-
-		g.mustVerb("a", host.QueueSend, host.QueueSendInput{Queue: "mail", Messages: []host.QueueMessageInput{{Body: host.Raw("1")}}}, nil)
-		explained(t, g.whyOf("a"), host.WhyWorkers, "1 message waits for workers in its queue mail", "", "queue", "mail", "pending", "1")
 		g.Kernel.Parts = append(g.Kernel.Parts, unreadable{})
 		wantCode(t, g.verb("a", host.ActorWhy, nil, nil), host.Internal)
 	})
+}
+
+// inquire asks why actor "a" waits, so that a test may add causes.
+func (g *stage) inquire() admin.Question {
+	g.t.Helper()
+	q, err := admin.Inquire(g.Kernel, g.t.Context(), g.Kernel.Types["p"], pAddr("a"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return q
 }
 
 // The order is that in which package host lists the answers. Only a run has two places in it.
@@ -203,10 +200,7 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 			{host.WhyFailed, "has failed", func(q *survey.Inquiry) { q.Status.Failure = &host.Failure{Since: now} }},
 		}
 		for i, want := range steps {
-			q, err := admin.Inquire(g.Kernel, t.Context(), g.Kernel.Types["p"], pAddr("a"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := g.inquire()
 			for _, s := range steps[:i+1] {
 				s.add(q.Inquiry)
 			}
@@ -256,7 +250,7 @@ func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
 func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
-		q := admin.Question{Inquiry: &survey.Inquiry{S: g.Kernel, Typ: g.Kernel.Types["p"], Addr: pAddr("a"), Status: g.status("a")}}
+		q := g.inquire()
 		status := &wfhost.RunStatus{Workflow: "checkout", Waiting: []wfhost.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
 		run.ExplainRun(q.Inquiry, status)
 		explained(t, q.Explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")

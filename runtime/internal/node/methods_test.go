@@ -2,20 +2,17 @@ package node
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
-
-	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A method without an entry takes no
@@ -32,16 +29,16 @@ var faultyInputs = map[string]map[string]string{
 	},
 	host.QueueReceive: {
 		`{"queue":""}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":1001}`: "limit", `{"queue":"jobs","lock_ms":0}`: "lock_ms",
-		`{"queue":"jobs","lock_ms":-1}`: "lock_ms", `{"queue":"jobs","wait_ms":60001}`: "wait_ms", `{"queue":"jobs","wait_ms":-1}`: "wait_ms",
+		`{"queue":"jobs","lock_ms":2592000001}`: "lock_ms", `{"queue":"jobs","wait_ms":60001}`: "wait_ms", `{"queue":"jobs","wait_ms":-1}`: "wait_ms",
 		`{"queue":"jobs","l\u0069mit":0}`: "limit",
 	},
 	host.QueueAck:         {`{"queue":"a b"}`: "queue"},
 	host.QueueNack:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","receipts":["x"],"delay_ms":-1}`: "delay_ms"},
-	host.QueueExtend:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","lock_ms":0}`: "lock_ms"},
+	host.QueueExtend:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","lock_ms":2592000001}`: "lock_ms"},
 	host.QueueHeld:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","wait_ms":-1}`: "wait_ms"},
 	host.QueueResult:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","wait_ms":-1}`: "wait_ms"},
 	host.QueueStatsMethod: {`{"queue":"a b"}`: "queue"},
-	host.QueuePeek:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":-1}`: "limit"},
+	host.QueuePeek:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":1001}`: "limit"},
 	host.QueueDeadList:    {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit"},
 	host.QueueDelete:      {`{"queue":"jobs"}`: "ids"},
 	host.QueueReplace: {
@@ -139,11 +136,14 @@ var faultyInputs = map[string]map[string]string{
 	host.QueueSkip:       {`{}`: "queue"},
 	host.ConnectionClose: {`{}`: "connection"},
 	host.SendSkip:        {`{}`: "type", `{"type":"p","key":["a",7]}`: "key[1]"},
-	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
-	host.TraceRead:       {`{"cursor":"x"}`: "cursor", `{"trace_id":"x"}`: "trace_id", `{"limit":10001}`: "limit", `{"max_bytes":1000000000}`: "max_bytes", `{"start":"yesterday"}`: "start", `{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end"},
-	host.UsageGet:        {`{"from":"x"}`: "from", `{"to":"2026-13-01"}`: "to", `{"from":"1999-12-02","to":"1999-12-01"}`: "to"},
-	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
-	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
+	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":1001}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
+	host.TraceRead: {
+		`{"cursor":"x"}`: "cursor", `{"trace_id":"x"}`: "trace_id", `{"limit":10001}`: "limit", `{"max_bytes":1000000000}`: "max_bytes",
+		`{"start":"yesterday"}`: "start", `{"start":"9999-12-31T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end",
+	},
+	host.UsageGet:       {`{"from":"x"}`: "from", `{"to":"2026-13-01"}`: "to", `{"from":"1999-12-02","to":"1999-12-01"}`: "to"},
+	host.StreamList:     {`{"stream":"a.b"}`: "stream"},
+	host.ConnectionList: {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.LimitsSet: {
 		`{"storage_bytes":0}`: "storage_bytes", `{"value_bytes":1000000000}`: "value_bytes", `{"write_set_bytes":1}`: "write_set_bytes", `{"call_rate":-1}`: "call_rate",
 		`{"mailbox_count":-1}`: "mailbox_count", `{"call_rate":0.000001,"call_burst":1000000000}`: "call_burst", `{"value_bytes":"x"}`: "value_bytes",
@@ -156,8 +156,8 @@ var faultyInputs = map[string]map[string]string{
 	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]", `{"sql":"SELEC"}`: "sql", `{"sql":"SELECT ?"}`: "args", `{"sql":"SELECT 1","args":[1]}`: "args"},
 	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit", `{"sql":"SELEC","reason":"r"}`: "sql"},
 	host.WorkflowHistory: {`{"limit":0}`: "limit"},
-	host.WorkflowResult:  {`{"wait_ms":-1}`: "wait_ms"},
-	host.WorkflowWatch:   {`{"wait_ms":-1}`: "wait_ms"},
+	host.WorkflowResult:  {`{"wait_ms":60001}`: "wait_ms"},
+	host.WorkflowWatch:   {`{"wait_ms":60001}`: "wait_ms"},
 	host.WorkflowImport:  {`{"recording":"eA=="}`: "recording"},
 }
 
@@ -172,9 +172,9 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
 	g.must("a", add(1))
-	for method := range kernel.PartOf[*call.Router](g.Kernel).Methods {
-		if faultyInputs[method] == nil && !slices.Contains(faultless, method) {
-			t.Errorf("%s has no faulty input here", method)
+	for name := range kernel.PartOf[*call.Router](g.Kernel).Methods {
+		if faultyInputs[name] == nil && !slices.Contains(faultless, name) {
+			t.Errorf("%s has no faulty input here", name)
 		}
 	}
 	for method, inputs := range faultyInputs {
@@ -229,9 +229,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		"state":  func() error { _, err := g.Runs(t.Context(), host.RunQuery{State: "x"}); return err },
 		"reason": func() error { _, err := g.Runs(t.Context(), host.RunQuery{Reason: "x"}); return err },
 	} {
-		if e := wantCode(t, list(), host.InvalidArgument); e.Metadata["field"] != field {
-			t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
-		}
+		wantField(t, list(), field)
 	}
 	// A number is shown as it was given, however large it is.
 	for in, method := range map[string]string{
@@ -248,36 +246,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
 		t.Errorf("%+v", e)
 	}
-	// In CBOR the same are refused.
-	for method, in := range map[string]any{
-		host.QueueReceive: map[string]any{"queue": "jobs", "limit": 0}, host.StreamRead: map[string]any{"stream": "log", "limit": 0},
-		host.SQLQuery: map[string]any{"sql": "SELECT 1", "limit": 0},
+	// In CBOR the same are refused. A null is no value, as everywhere in an input.
+	for method, in := range map[string]map[string]any{
+		host.QueueReceive: {"queue": "jobs", "limit": 0}, host.StreamRead: {"stream": "log", "limit": 0}, host.SQLQuery: {"sql": "SELECT 1", "limit": 0},
 	} {
-		text, err := cbor.Marshal(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e := wantCode(t, g.raw(method, host.CBOR, text), host.InvalidArgument); e.Metadata["field"] != "limit" {
-			t.Errorf("%s: %v", method, e)
-		}
-	}
-	// A null is no value, as everywhere in an input.
-	for method, in := range map[string]string{
-		host.QueueReceive: `{"queue":"jobs","limit":null,"lock_ms":null,"wait_ms":null}`, host.ConnectionList: `{"limit":null}`,
-	} {
-		if err := g.raw(method, host.JSON, []byte(in)); err != nil {
-			t.Errorf("%s %s: %v", method, in, err)
-		}
-		var v any
-		if err := json.Unmarshal([]byte(in), &v); err != nil {
-			t.Fatal(err)
-		}
-		text, err := cbor.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.raw(method, host.CBOR, text); err != nil {
-			t.Errorf("%s %s in CBOR: %v", method, in, err)
+		wantField(t, g.cbor("a", method, in, nil), "limit")
+		in["limit"] = nil
+		if err := errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)); err != nil {
+			t.Errorf("%s: %v", method, err)
 		}
 	}
 	// Go callers' zeros are left out, and mean the defaults.
@@ -295,73 +271,48 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 // repeated returns n items of a list.
 func repeated(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 
+// wantField wants an error of an input that is wrong in a field.
+func wantField(t testing.TB, err error, field string) {
+	t.Helper()
+	if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
+		t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
+	}
+}
+
 // raw calls a method of actor "a".
 func (g *stage) raw(method string, codec host.Codec, in []byte) error {
 	_, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: method, Codec: codec, Input: in})
 	return err
 }
 
-func TestRangesAreThoseOfTheLimits(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		v    any
-		name string
-		max  int64
-	}{
-		{host.QueueReceiveInput{}, "limit", host.MaxQueueBatch}, {host.QueueReceiveInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
-		{host.QueueReceiveInput{}, "wait_ms", method.MaxWait.Milliseconds()}, {host.QueueExtendInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
-		{host.QueueListInput{}, "limit", host.MaxQueueBatch}, {host.SendListInput{}, "limit", host.MaxQueueBatch},
-		{host.StreamReadInput{}, "limit", host.MaxStreamBatch}, {host.StreamReadInput{}, "wait_ms", method.MaxWait.Milliseconds()},
-		{host.WorkflowResultInput{}, "wait_ms", method.MaxWait.Milliseconds()}, {host.WorkflowWatchInput{}, "wait_ms", method.MaxWait.Milliseconds()},
-	} {
-		found := false
-		for _, r := range wire.RangesOf(reflect.TypeOf(c.v)) {
-			found = found || r.Name == c.name && r.Max == c.max
-		}
-		if !found {
-			t.Errorf("%T has no range of %s up to %d", c.v, c.name, c.max)
-		}
-	}
-}
-
-// A part that binds a method without a row keeps the node from starting, or does not compile.
-func TestEachRowOfTheTableIsBound(t *testing.T) {
+// A part that binds a method without a row keeps the node from starting, or does not compile. Clients over NATS read the kinds, and
+// repeat queries.
+func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"})
+	router := kernel.PartOf[*call.Router](g.Kernel)
 	for _, r := range method.All() {
-		if kernel.PartOf[*call.Router](g.Kernel).Methods[r.Name] == nil {
+		if router.Methods[r.Name] == nil {
 			t.Errorf("no part has the built-in method %s", r.Name)
 		}
 	}
-}
-
-func TestAStoreWithoutANodeHasTheOfflineMethods(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p"})
-	kernel.PartOf[*call.Router](g.Kernel).GoOffline()
-	for _, r := range method.All() {
-		if (kernel.PartOf[*call.Router](g.Kernel).Methods[r.Name] != nil) != r.Offline {
-			t.Errorf("%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
-		}
-	}
-}
-
-// TestMethodsHaveTheirKind: clients over NATS read the kinds, and repeat queries.
-func TestMethodsHaveTheirKind(t *testing.T) {
-	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p"})
 	kinds := make(map[string]host.MethodKind)
 	for _, m := range g.Methods(&host.Behavior{Methods: []host.Method{{Name: "open", Kind: host.Creation}}}) {
 		kinds[m.Name] = m.Kind
 	}
 	for name, kind := range map[string]host.MethodKind{
-		"open": host.Creation, host.QueueSend: host.Action, host.QueuePeek: host.Query, host.ActorWhy: host.Query, host.WorkflowStatus: host.Query,
+		"open": host.Creation, host.QueueSend: host.Action, host.QueuePeek: host.Query, host.ActorWhy: host.Query, host.SQLStatus: host.Query,
 		// What runs beside the actor changes something all the same.
-		host.ActorWake: host.Action, host.ActorSleep: host.Action, host.ActorRetry: host.Action, host.SendSkip: host.Action,
-		host.SQLMigrate: host.Action, host.SQLStatus: host.Query,
+		host.ActorWake: host.Action, host.ActorRetry: host.Action, host.SendSkip: host.Action, host.SQLMigrate: host.Action,
 	} {
 		if kinds[name] != kind {
 			t.Errorf("%s is a %s, want %s", name, kinds[name], kind)
+		}
+	}
+	router.GoOffline()
+	for _, r := range method.All() {
+		if (router.Methods[r.Name] != nil) != r.Offline {
+			t.Errorf("%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
 		}
 	}
 }
@@ -373,4 +324,65 @@ func names(n int) string {
 		fmt.Fprintf(&b, `,{"$uuidv7":"n%d"}`, i)
 	}
 	return b.String()[1:]
+}
+
+// TestLookingAtAnActorDoesNotWakeIt calls each built-in method that reads on an actor that sleeps. The ones of workers and senders
+// wake it, and so do statements in SQL, which may need the migrations of a wake.
+func TestLookingAtAnActorDoesNotWakeIt(t *testing.T) {
+	t.Parallel()
+	wakes := map[string]bool{host.QueueHeld: true, host.QueueResult: true, host.SQLQuery: true}
+	inputs := map[string]string{
+		host.QueuePeek: `{"queue":"jobs"}`, host.QueueDeadList: `{"queue":"jobs"}`, host.ScheduleRuns: `{"name":"tick"}`, host.StreamRead: `{"stream":"out"}`,
+		host.AlarmList: "", host.ActorWhy: "", host.TokenList: "", host.SQLStatus: "", host.WorkflowStatus: "", host.WorkflowExport: "",
+	}
+	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}})
+	g.kv("in.x=1")
+	for _, row := range method.All() {
+		if row.Kind != host.Query || wakes[row.Name] {
+			continue
+		}
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		input, set := inputs[row.Name]
+		if !set {
+			input = `{}`
+		}
+		_, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: row.Name, Codec: host.JSON, Input: []byte(input), Existing: true})
+		st, lookup := g.Lookup(t.Context(), pAddr("a"))
+		if lookup != nil || st.State != host.Asleep {
+			t.Errorf("after %s the actor is %s, %v: %v", row.Name, st.State, lookup, err)
+		}
+	}
+}
+
+// unwell is a type of puppets that do not wake while broken is set.
+func unwell(broken *atomic.Bool) *puppetType {
+	return &puppetType{name: "p", alarm: add(1), queues: []host.Queue{{Name: "jobs"}}, wake: func(*puppet, host.Turn) error {
+		if broken.Load() {
+			return errors.New("does not wake")
+		}
+		return nil
+	}}
+}
+
+// TestOperatorsVerbsWorkOnAFailedActor calls every built-in method of an actor that does not wake.
+func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
+	wakes := map[string]bool{host.ActorWake: true, host.SQLMigrate: true} // to be woken is what they ask for
+	var broken atomic.Bool
+	bubble(t, nil, []*puppetType{unwell(&broken)}, func(t *testing.T, g *stage) {
+		for _, r := range method.All() {
+			g.must(r.Name, add(1))
+		}
+		broken.Store(true)
+		g.restart()
+		for _, r := range method.All() {
+			name := r.Name
+			err := g.verb(name, name, nil, nil)
+			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if code := host.CodeOf(err); code == host.Internal || code == host.Crashed {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
