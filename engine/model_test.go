@@ -230,17 +230,20 @@ func (w *walker) step() {
 		}
 		w.put(w.randomKey(), w.randomValue(), expire)
 	case op < 50:
-		key := w.randomKey()
+		key, old := w.randomKey(), -1
+		was, ok := m.entries[string(key)]
+		if ok {
+			old = len(was.value)
+		}
 		want := m.delete(key)
-		if got, err := set.Delete(key); err != nil || got != want {
-			w.t.Fatalf("delete %x: %v, error %v, want %v", key, got, err, want)
+		if was.expire != 0 || w.rnd.IntN(3) > 0 {
+			returns(w.t, want, "delete", key)(set.Delete(key))
+		} else {
+			returns(w.t, want, "delete known", key)(set.DeleteKnown(key, old))
 		}
 	case op < 55:
 		start, end := w.randomRange()
-		want := m.deleteRange(start, end)
-		if got, err := set.DeleteRange(start, end); err != nil || got != want {
-			w.t.Fatalf("delete range %x %x: %d, error %v, want %d", start, end, got, err, want)
-		}
+		returns(w.t, m.deleteRange(start, end), "delete range", start, end)(set.DeleteRange(start, end))
 	case op < 57:
 		w.fill()
 	case op < 75:
