@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -88,7 +89,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for n := range crashActors {
-		w := newWalker(t, openSpace(t, s, n), seed, uint64(n))
+		w, of := newWalker(t, openSpace(t, s, n), seed, uint64(n)), Identity{"ns", "t", []string{fmt.Sprint(n)}}
 		h := &history{states: map[Version]*model{0: w.model.clone()}}
 		histories[n] = h
 		wg.Go(func() {
@@ -101,8 +102,9 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 				}
 				w.advance()
 				if i == 0 {
-					check(t, w.space.Writes().Create(Identity{"ns", "t", []string{fmt.Sprint(n)}}))
+					check(t, w.space.Writes().Create(of))
 				}
+				check(t, w.space.Writes().Audit(of, fmt.Append(nil, w.model.version)))
 				for range w.rnd.IntN(4) {
 					key, value := w.randomKey(), w.randomValue()
 					if isAttribute(key) {
@@ -152,7 +154,10 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 		c := mustOpen(t, after)
 		checkRows(t, c)
 		for n, h := range histories {
-			putCommit(t, h.check(t, c, n, acked[n], "cut", cut), []byte{1}, "life goes on")
+			sp := h.check(t, c, n, acked[n], "cut", cut)
+			records := auditOf(t, c, AuditQuery{Of: &Identity{"ns", "t", []string{fmt.Sprint(n)}}})
+			same(t, len(records), int(sp.Head().Version), "records of as many commits")
+			putCommit(t, sp, []byte{1}, "life goes on")
 		}
 		must(t, c.Close())
 	}
@@ -167,9 +172,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 	var mu sync.Mutex
 	left, hit := n, false
 	o.Disk.Fail(func(op, path string) error {
-		switch op {
-		case "write", "sync", "create", "remove", "rename", "open dir":
-		default:
+		if !slices.Contains([]string{"write", "sync", "create", "remove", "rename", "open dir"}, op) {
 			return nil
 		}
 		mu.Lock()
