@@ -250,7 +250,7 @@ func TestCompactDropsWhatWasOverwritten(t *testing.T) {
 			put(t, r.w, kv(fmt.Sprint("key-", k)), fmt.Sprint(i, strings.Repeat(fmt.Sprint(i, k), 100)))
 		}
 		r.commit()
-		if i%25 == 24 { // several tables
+		if i%25 == 20 { // several tables
 			must(t, r.db.Flush())
 		}
 	}

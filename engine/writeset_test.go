@@ -157,53 +157,6 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	fatalIf(t, err != nil || len(page.Entries) != 1, "%d entries in the index: %v", len(page.Entries), err)
 }
 
-type scanner interface {
-	Scan(start, end []byte, f func(key, value []byte) bool) error
-}
-
-type appender interface {
-	AppendValue(dst, key []byte) ([]byte, bool, error)
-}
-
-// checkAppend compares what AppendValue says with the model; the time does not
-// count.
-func (w *walker) checkAppend(a appender, key []byte) {
-	want, exists := w.model.entries[string(key)]
-	dst := make([]byte, 3, 3+w.rnd.IntN(200))
-	got, ok, err := a.AppendValue(dst, key)
-	fatalIf(w.t, err != nil || ok != exists || string(got) != "\x00\x00\x00"+want.value,
-		"append %x: %d bytes, found %v, error %v; want %d bytes, %v", key, len(got), ok, err, 3+len(want.value), exists)
-}
-
-// checkScan reads a range, or the beginning of one.
-func (w *walker) checkScan(s scanner) {
-	start, end := w.randomRange()
-	w.checkScanOf(s, start, end, w.rnd.IntN(4)*(1+w.rnd.IntN(20)))
-}
-
-// checkScanOf reads up to limit keys of a range; 0 is all.
-func (w *walker) checkScanOf(s scanner, start, end []byte, limit int) {
-	want := w.model.all(start, end)
-	if 0 < limit && limit <= len(want) {
-		want = want[:limit]
-	} else {
-		want = append(want, "") // the end
-	}
-	err := s.Scan(start, end, func(key, value []byte) bool {
-		if key[0] == byte(keyspace.Expiry.Kind) {
-			return true // the index is the engine's business
-		}
-		fatalIf(w.t, len(want) == 0 || string(key) != want[0] || string(value) != w.model.entries[want[0]].value,
-			"scan %x %x: key %x with %d bytes, want the rest to be %x", start, end, key, len(value), want)
-		want = want[1:]
-		return len(want) > 0
-	})
-	if len(want) > 0 && want[0] == "" {
-		want = want[1:]
-	}
-	fatalIf(w.t, err != nil || len(want) > 0, "scan %x %x misses %x, error %v", start, end, want, err)
-}
-
 func TestScanAllocatesNothingForAnEntry(t *testing.T) {
 	const entries = 500
 	r := newRig(t, Options{})
