@@ -358,7 +358,7 @@ func (w *walker) checkEntry(e *Entry, want modelEntry, keyOnly bool) {
 }
 
 // checkAppend compares what AppendValue says with the model; the time does not count.
-func (w *walker) checkAppend(a reader, key []byte) {
+func (w *walker) checkAppend(a readable, key []byte) {
 	want, exists := w.model.entries[string(key)]
 	dst := make([]byte, 3, 3+w.rnd.IntN(200))
 	got, ok, err := a.AppendValue(dst, key)
@@ -366,8 +366,8 @@ func (w *walker) checkAppend(a reader, key []byte) {
 		"append %x: %d bytes, found %v, error %v; want %d bytes, %v", key, len(got), ok, err, 3+len(want.value), exists)
 }
 
-// A reader is a write set or a snapshot.
-type reader interface {
+// A readable is a write set or a snapshot.
+type readable interface {
 	getter
 	AppendValue(dst, key []byte) ([]byte, bool, error)
 	List(ListQuery) (Page, error)
@@ -396,7 +396,7 @@ func (r *reading) next(key []byte) (want modelEntry, counts bool) {
 func (r *reading) end() { fatalIf(r.t, len(r.keys) > 0, "%+v misses %x", r.what, r.keys) }
 
 // checkList reads a range page by page.
-func (w *walker) checkList(l reader) {
+func (w *walker) checkList(l readable) {
 	start, end := w.randomRange()
 	q := ListQuery{Start: start, End: end, Reverse: w.rnd.IntN(2) == 0, KeysOnly: w.rnd.IntN(4) == 0}
 	if w.rnd.IntN(3) == 0 {
@@ -414,7 +414,7 @@ func (w *walker) checkList(l reader) {
 }
 
 // checkEach visits a range in parts, or only the first of them. Other visits come between them.
-func (w *walker) checkEach(l reader, q ListQuery, start, end []byte) {
+func (w *walker) checkEach(l readable, q ListQuery, start, end []byte) {
 	rest := reading{w, w.model.list(start, end, q.Reverse), q}
 	for stopped := true; stopped; {
 		most := 1 + w.rnd.IntN(40)
@@ -450,7 +450,7 @@ func (w *walker) checkEach(l reader, q ListQuery, start, end []byte) {
 }
 
 // checkListOf reads all pages of a query, which is for the range from start to end.
-func (w *walker) checkListOf(l reader, q ListQuery, start, end []byte) {
+func (w *walker) checkListOf(l readable, q ListQuery, start, end []byte) {
 	rest := reading{w, w.model.list(start, end, q.Reverse), q}
 	for more := true; more; more = q.After != nil {
 		page, err := l.List(q)
@@ -471,13 +471,13 @@ func (w *walker) checkListOf(l reader, q ListQuery, start, end []byte) {
 }
 
 // checkScan reads a range, or the beginning of one.
-func (w *walker) checkScan(s reader) {
+func (w *walker) checkScan(s readable) {
 	start, end := w.randomRange()
 	w.checkScanOf(s, start, end, w.rnd.IntN(4)*(1+w.rnd.IntN(20)))
 }
 
 // checkScanOf reads up to limit keys of a range; 0 is all.
-func (w *walker) checkScanOf(s reader, start, end []byte, limit int) {
+func (w *walker) checkScanOf(s readable, start, end []byte, limit int) {
 	all := w.model.all(start, end)
 	stops := 0 < limit && limit <= len(all)
 	if stops {
@@ -531,7 +531,7 @@ func (w *walker) checkExpired() {
 }
 
 // checkAll compares everything.
-func (w *walker) checkAll(r reader) {
+func (w *walker) checkAll(r readable) {
 	w.checkScanOf(r, nil, nil, 0)
 	w.checkListOf(r, ListQuery{Limit: 1 << 20, MaxBytes: 1 << 30}, nil, nil)
 }
