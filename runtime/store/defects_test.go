@@ -90,17 +90,8 @@ func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
 		same(t, []store.KeyValue{{"0", "v"}})(r.GetPage("g", 0, 1))
 		same(t, []store.KeyValue{})(r.GetPage("g", 5, 10))
 		same(t, []store.KeyValue{})(r.GetPage("g", 0, 0))
-		for _, c := range []struct {
-			offset, limit int
-			code          actor.Code
-		}{{-1, 1, actor.InvalidArgument}, {0, -1, actor.InvalidArgument}, {store.MaxOffset + 1, 1, actor.TooLarge}} {
-			if _, err := r.GetPage("g", c.offset, c.limit); actor.CodeOf(err) != c.code {
-				t.Errorf("%+v: %v", c, err)
-			}
-		}
-		if _, err := r.GetPageAfter("g", "", -1); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Error(err)
-		}
+		refusedAs(t, actor.InvalidArgument, second(r.GetPage("g", -1, 1)), second(r.GetPage("g", 0, -1)), second(r.GetPageAfter("g", "", -1)))
+		refusedAs(t, actor.TooLarge, second(r.GetPage("g", store.MaxOffset+1, 1)))
 	})
 }
 
@@ -341,10 +332,9 @@ func TestC12TheLifeOfAStore(t *testing.T) {
 
 // refuses calls every method of a store that is closed.
 func refuses(t *testing.T, st *store.Store) {
-	count := func(_ int, err error) error { return err }
 	for i, err := range []error{
 		st.Set("g", "k", "v"), st.SetWithTTL("g", "k", "v", time.Hour), st.Delete("g", "k"), st.DeleteGroup("g"), st.DeletePrefix(""),
-		count(st.Count("g")), count(st.CountAll("")), st.Sync(context.Background()), st.Transaction(func(*store.Store) error { return nil }),
+		second(st.Count("g")), second(st.CountAll("")), st.Sync(context.Background()), st.Transaction(func(*store.Store) error { return nil }),
 		second(st.Get("g", "k")), second(st.Exists("g", "k")), second(st.GroupExists("g")), second(st.GetAll("g")), second(st.Groups("")),
 		second(st.GetPage("g", 0, 0)), second(st.GetPageAfter("g", "", 1)), second(st.GetSplit("g", "k", ",")), second(st.GetFields("g", "k")),
 		second(st.Render("", "g")), second(st.RenderStrict("", "g")), second(st.Begin()), second(store.NewScoped(st, "a")),
