@@ -81,8 +81,7 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 		q.Type, q.Prefix = "room", []string{"a"}
 		same(t, list(q), `["room/a" "room/a/1" "room/a/2"]`, q)
 	}
-	_, err := s.Actors(ActorsQuery{Namespace: "ns", Cursor: "nonsense!"})
-	errorIf(t, err == nil, "a foreign cursor was taken")
+	errorIf(t, errOf(s.Actors(ActorsQuery{Namespace: "ns", Cursor: "nonsense!"})) == nil, "a foreign cursor was taken")
 	page, err := s.Actors(ActorsQuery{Namespace: "n"})
 	errorIf(t, err != nil || len(page.Actors) != 0, "another namespace: %v %v", page, err)
 }

@@ -99,6 +99,7 @@ func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
 // removed at once, and is counted.
 func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
+		same(t, int64(0))(r.PurgeExpired()) // of nothing
 		for range 20 {
 			ok(t, r.SetWithTTL("g", "k", "old", 10*time.Millisecond))
 			time.Sleep(10 * time.Millisecond)
