@@ -45,7 +45,9 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		r.refused([]byte{1}, strings.Repeat("x", 20_001), ErrDiskFull)
 		must(t, r.Close())
 		r.o.Disk.SetFree(4096) // Open fails as well, and does not wait
+		began := time.Now()
 		wantErr(t, errOf(Open(t.Context(), r.o)), ErrDiskFull)
+		same(t, time.Since(began), 0)
 		r.o.Disk.SetFree(1 << 30)
 		r.start()
 	})
