@@ -202,8 +202,7 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no
-// sstable can be written, until a commit waits inside Pebble, and closes.
+// TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no table can be written, until a commit waits, and closes.
 func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MemTableBytes: 64 << 10})
