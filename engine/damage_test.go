@@ -456,26 +456,20 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 				kept, ok := contents(t, disk, "damaged-1/"+name)
 				errorIf(t, !ok || !bytes.Equal(before, kept), "%s is not kept as it was", name)
 			}
-			check := func(s *Store) {
-				t.Helper()
+			for range 2 { // from then on it is a store like any other
+				checkRows(t, s)
 				sp := openSpace(t, s, 1)
 				want := m.past[sp.Head().Version]
 				fatalIf(t, c.all && len(want) != len(m.want), "version %d, and nothing was lost", sp.Head().Version)
 				for key := range m.want {
 					got, ok, err := sp.Writes().Get(kv(key))
-					if value, had := want[key]; err != nil || ok != had || string(got.Value) != value {
-						t.Fatalf("version %d, key %s: %v, %v", sp.Head().Version, key, ok, err)
-					}
+					value, had := want[key]
+					fatalIf(t, err != nil || ok != had || string(got.Value) != value, "key %s: %v, %v", key, ok, err)
 				}
+				must(t, s.Close())
+				s = openTest(t, Options{Disk: disk})
 			}
-			check(s)
-			checkRows(t, s)
-			must(t, s.Close())
-			// From then on it is a store like any other.
-			s = openTest(t, Options{Disk: disk})
-			check(s)
-			sp := openSpace(t, s, 1)
-			putCommit(t, sp, kv("more"), "x")
+			putCommit(t, openSpace(t, s, 1), kv("more"), "x")
 		})
 	}
 }

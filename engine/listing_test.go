@@ -66,19 +66,18 @@ func TestActorsAreFoundInTheOrderOfAField(t *testing.T) {
 		same(t, find(t, s, c.q), c.want, c.q)
 	}
 	var pages []string // each goes on where the one before ended
-	for q := (FindQuery{Namespace: "ns", Type: "t", Field: n}); len(pages) < 20; {
-		var last []byte
+	q := FindQuery{Namespace: "ns", Type: "t", Field: n}
+	for more := true; more && len(pages) < 20; {
+		more = false
 		must(t, s.Find(q, func(f *Found) (bool, error) {
 			head, err := f.Head()
 			must(t, err)
 			value, ok, err := f.Get(kv("value"))
 			fatalIf(t, err != nil || !ok || head.Bytes < int64(len(value)), "%v: %d bytes, %v %v", f.Key, head.Bytes, ok, err)
-			pages, last = append(pages, f.Key[0]), clone(f.Row)
-			return len(pages)%5 != 0, nil
+			pages, q.After = append(pages, f.Key[0]), clone(f.Row)
+			more = len(pages)%5 == 0
+			return !more, nil
 		}))
-		if q.After = last; last == nil {
-			break
-		}
 	}
 	same(t, strings.Join(pages, " "), find(t, s, FindQuery{}))
 	wantErr(t, s.Find(FindQuery{Namespace: "ns", Type: "t", Field: n, After: []byte("x")}, nil), ErrCursor)
@@ -287,18 +286,14 @@ func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put(kv("a"), "x")
 	must(t, r.db.Flush())
-	names := func() (tables []string) {
-		all, err := r.o.Disk.mem.List("store")
-		must(t, err)
-		return slices.DeleteFunc(all, func(name string) bool { return !isTable(name) })
-	}
-	before := names()
+	m := &image{disk: r.o.Disk}
+	before := m.names(t)
 	must(t, r.AppendAudit(audited("a"), []byte("lost")))
 	must(t, r.db.Flush())
-	added := slices.DeleteFunc(names(), func(name string) bool { return slices.Contains(before, name) })
+	added := slices.DeleteFunc(m.names(t), func(name string) bool { return !isTable(name) || slices.Contains(before, name) })
 	same(t, len(added), 1)
 	must(t, r.Close())
-	must(t, r.o.Disk.mem.Remove("store/"+added[0]))
+	m.remove(t, added[0])
 	r.o.AcceptDataLoss = true
 	r.start()
 	r.want(kv("a"), "x")
@@ -317,15 +312,13 @@ func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
 		sp := openSpace(t, s, i)
 		w := sp.Writes()
 		w.Advance(int64(i) * 60_000)
-		must(t, w.Create(of(i)))
 		must(t, w.Audit(of(i), []byte("made")))
-		commit(t, sp)
+		create(t, sp, "t", fmt.Sprint(i))
 		putAside(t, sp, trace("1"), "1")
 		putAside(t, sp, keyspace.Usage.Append(nil, 7), "x")
 		w.Advance(int64(i+40) * 60_000)
-		must(t, w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, int64(i)), PutOptions{}))
 		must(t, w.Audit(of(i), []byte("set")))
-		commit(t, sp)
+		putCommit(t, sp, keyspace.Attribute.Append(nil, "n"), string(tuple.AppendInt(nil, int64(i))))
 		sp.Close()
 	}
 	whole := &image{disk: o.Disk.Crash(1, 100)}

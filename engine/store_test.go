@@ -296,22 +296,20 @@ func TestFilesOfAStoreArePrivate(t *testing.T) {
 	must(t, r.db.Flush())
 	must(t, r.Close())
 	files := 0
-	err := filepath.Walk(above, func(path string, info os.FileInfo, err error) error {
-		if err != nil {
-			return err
-		}
-		want := fileMode
-		if info.IsDir() {
-			want = dirMode
-		} else {
+	must(t, filepath.Walk(above, func(path string, info os.FileInfo, err error) error {
+		must(t, err)
+		want := dirMode
+		if !info.IsDir() {
+			want = fileMode
 			files++
 		}
-		errorIf(t, info.Mode().Perm() != want, "%s has mode %v", path, info.Mode())
+		same(t, info.Mode().Perm(), want, path)
 		return nil
-	})
-	errorIf(t, err != nil || files < 6, "%d files, %v", files, err)
-	errorIf(t, strings.Contains(log.String(), "chmod -R go= "+o.Dir), "logged: %s", &log)
+	}))
+	errorIf(t, files < 6, "%d files", files)
+	told := func() bool { return strings.Contains(log.String(), "chmod -R go= "+o.Dir) }
+	errorIf(t, told(), "logged: %s", &log)
 	must(t, os.Chmod(o.Dir, 0o755))
 	openTest(t, o)
-	errorIf(t, !strings.Contains(log.String(), "chmod -R go= "+o.Dir), "a directory that is open to others is not told of: %s", &log)
+	errorIf(t, !told(), "a directory that is open to others is not told of: %s", &log)
 }
