@@ -41,9 +41,7 @@ func TestWhatIsWrittenAsideCountsForNothing(t *testing.T) {
 		return nil
 	}))
 
-	n, err := r.w.DeleteRange([]byte{0}, nil)
-	must(t, err)
-	same(t, n, 1)
+	returns(t, int64(1))(r.w.DeleteRange([]byte{0}, nil))
 	same(t, r.commit(), version+1)
 	same(t, r.sp.Head().Keys, 0)
 	r.put(kv("b"), "2")
@@ -53,9 +51,7 @@ func TestWhatIsWrittenAsideCountsForNothing(t *testing.T) {
 	must(t, r.sp.Aside(func(a *Aside) error { return a.Put(keyspace.Usage.Append(nil, 1), []byte("u")) }))
 	start, end := keyspace.KindTraces.Range()
 	must(t, r.sp.Aside(func(a *Aside) error { return a.DeleteRange(start, end) }))
-	n, err = r.w.DeleteRange([]byte{0}, nil)
-	must(t, err)
-	same(t, n, 1)
+	returns(t, int64(1))(r.w.DeleteRange([]byte{0}, nil))
 	r.put(kv("b"), "2")
 	r.want(keyspace.Usage.Append(nil, 1), "u")
 	wantAbsent(t, r.w, trace("long"))
@@ -85,25 +81,19 @@ func TestOnlyTracesAreWrittenAside(t *testing.T) {
 	wantErr(t, sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrFenced)
 }
 
-func TestPowerCutTakesBackWhatWasWrittenAsideAfterTheLastCommit(t *testing.T) {
-	r := newRig(t, Options{})
-	r.put(kv("a"), "1")
-	putAside(t, r.sp, trace("1"), "1")
-	r.put(kv("a"), "2")
-	putAside(t, r.sp, trace("2"), "2")
-	c := r.crashed(1, 0)
-	c.want(kv("a"), "2")
-	c.want(trace("1"), "1")
-	wantAbsent(t, c.w, trace("2"))
-}
-
-// TestWhatWasWrittenAsideIsSyncedSoon waits, and cuts the power without another commit.
+// A power cut takes back what was written aside after the last commit, until it is synced: a little later, or by Close.
 func TestWhatWasWrittenAsideIsSyncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.put(kv("a"), "1")
-		for _, name := range []string{"1", "2"} {
+		putAside(t, r.sp, trace("1"), "1")
+		r.put(kv("a"), "2")
+		for _, name := range []string{"2", "3"} {
 			putAside(t, r.sp, trace(name), name)
+			c := r.crashed(1, 0)
+			c.want(kv("a"), "2")
+			c.want(trace("1"), "1")
+			wantAbsent(t, c.w, trace(name))
 			time.Sleep(asideDelay)
 			synctest.Wait()
 			r.crashed(1, 0).want(trace(name), name)
@@ -117,41 +107,38 @@ func TestWhatWasWrittenAsideIsSyncedSoon(t *testing.T) {
 		})
 		time.Sleep(10 * asideDelay)
 		same(t, syncs, 0, "of a store that nothing is written to")
-		putAside(t, r.sp, trace("3"), "3")
+		putAside(t, r.sp, trace("4"), "4")
 		r.again() // before the sync
 		time.Sleep(2 * asideDelay)
-		r.want(trace("3"), "3")
+		r.want(trace("4"), "4")
 	})
 }
 
 func TestDestroyRemovesWhatWasWrittenAside(t *testing.T) {
-	for name, keys := range map[string]int{"few keys": 1, "many keys": 2 * pointDeletes} {
-		t.Run(name, func(t *testing.T) {
-			for _, fresh := range []bool{false, true} { // in the life that wrote aside, and in a later one
-				r := newRig(t, Options{})
-				for i := range keys {
-					put(t, r.w, kv(string(rune('a'+i))), "1")
-				}
-				r.commit()
-				for i := range 2 * pointDeletes {
-					putAside(t, r.sp, trace(string(rune('a'+i))), strings.Repeat("x", ChunkSize+1))
-					putAside(t, r.sp, keyspace.Usage.Append(nil, uint64(i)), "x")
-				}
-				if fresh {
-					r.open()
-				}
-				must(t, r.w.Destroy())
-				if !fresh {
-					putAside(t, r.sp, trace("late"), "1") // after the plan of the destruction, before its commit
-				}
-				r.commit()
-				wantErr(t, r.sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrDestroyed)
-				it, err := newCursor(r.db, r.sp.id, nil, nil, false)
-				must(t, err)
-				errorIf(t, it.valid, "the key %x is left", it.key)
-				must(t, it.close())
-			}
-		})
+	for keys := range 4 { // one, or many
+		keys, fresh := 1+(2*pointDeletes-1)*(keys%2), keys >= 2 // in the life that wrote aside, or in a later one
+		r := newRig(t, Options{})
+		for i := range keys {
+			put(t, r.w, kv(string(rune('a'+i))), "1")
+		}
+		r.commit()
+		for i := range 2 * pointDeletes {
+			putAside(t, r.sp, trace(string(rune('a'+i))), strings.Repeat("x", ChunkSize+1))
+			putAside(t, r.sp, keyspace.Usage.Append(nil, uint64(i)), "x")
+		}
+		if fresh {
+			r.open()
+		}
+		must(t, r.w.Destroy())
+		if !fresh {
+			putAside(t, r.sp, trace("late"), "1") // after the plan of the destruction, before its commit
+		}
+		r.commit()
+		wantErr(t, r.sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrDestroyed)
+		it, err := newCursor(r.db, r.sp.id, nil, nil, false)
+		must(t, err)
+		errorIf(t, it.valid, "the key %x is left", it.key)
+		must(t, it.close())
 	}
 }
 
@@ -173,12 +160,13 @@ func TestWritingAsideBesideCommits(t *testing.T) {
 	same(t, r.sp.Head().Keys, 1)
 }
 
-// TestAsideOfWritesForActorsThatAreNotOpen has one that sleeps, one that is open, one that is destroyed, one that never was, and one
-// without a head that can be read.
+// TestAsideOfWritesForActorsThatAreNotOpen has one that sleeps, one that is open, one that is destroyed, one that never was, one
+// without a head that can be read, and one with another row that cannot be read.
 func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
-	s := listingStore(t, 5)
+	s := listingStore(t, 6)
+	key := keyspace.Usage.Append(nil, 7)
 	var ids []keyspace.ActorID
-	for i := range 5 {
+	for i := range 6 {
 		sp := openSpace(t, s, i)
 		ids = append(ids, sp.ID())
 		if i == 2 {
@@ -191,28 +179,33 @@ func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
 	}
 	ids[3] = testID(99)
 	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[4], stateKey()), []byte{rootFormat}, pebble.Sync))
-	key := keyspace.Usage.Append(nil, 7)
+	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[5], key), []byte{0xff}, pebble.Sync))
 	var written []int
+	late, refused := false, error(nil)
 	put := func(i int, a *Aside) error {
-		written = append(written, i)
 		bytes, created := a.Size()
 		fatalIf(t, bytes == 0 || created != int64(i)*60_000, "%d bytes, created at %d", bytes, created)
-		return a.Put(key, []byte("u"))
+		if late {
+			must(t, a.Put(trace("a"), []byte("half")))
+		}
+		if _, _, err := a.AppendValue(nil, key); err != nil {
+			return err
+		}
+		written = append(written, i)
+		must(t, a.Put(key, fmt.Append(nil, "u", refused)))
+		return refused
 	}
 	open, err := s.AsideOf(ids, put)
 	must(t, err)
-	same(t, fmt.Sprint(open), "[1]")
-	same(t, fmt.Sprint(written), "[0]")
-	refused := errors.New("refused")
-	open, err = s.AsideOf(ids[:2], func(_ int, a *Aside) error {
-		must(t, a.Put(key, []byte("v")))
-		return refused
-	})
+	same(t, fmt.Sprint(open, written), "[1] [0]")
+	late = true // what is written of an actor before the row that is damaged is not taken back
+	wantErr(t, errOf(s.AsideOf(ids, put)), &CorruptError{})
+	refused = errors.New("refused")
+	open, err = s.AsideOf(ids[:2], put)
 	wantErr(t, err, refused)
 	same(t, fmt.Sprint(open), "[1]")
 	sp := openSpace(t, s, 0) // nothing fences it
-	got, ok, err := sp.Writes().AppendValue(nil, key)
-	same(t, string(got), "u", ok, err)
+	wantValue(t, sp.Writes(), key, "u<nil>")
 	putCommit(t, sp, kv("a"), "1")
 	same(t, s.Metrics().Spaces, 2)
 }
@@ -234,41 +227,8 @@ func TestAnActorIsNotOpenedWhileSomethingIsWrittenAside(t *testing.T) {
 	})
 	must(t, err)
 	next := <-opened
-	got, ok, err := next.Writes().AppendValue(nil, key)
-	same(t, string(got), "u", ok, err)
+	wantValue(t, next.Writes(), key, "u")
 	must(t, next.Writes().Destroy())
 	commit(t, next)
-	_, ok, err = s.Snapshot(sp.ID()).Get(key)
-	fatalIf(t, ok || err != nil, "the row outlives the actor: %v", err)
-}
-
-// TestADamagedActorDoesNotKeepOthersFromAsideOf damages a row that is read before anything is written.
-func TestADamagedActorDoesNotKeepOthersFromAsideOf(t *testing.T) {
-	s := listingStore(t, 3)
-	key := keyspace.Usage.Append(nil, 7)
-	var ids []keyspace.ActorID
-	for i := range 3 {
-		sp := openSpace(t, s, i)
-		ids = append(ids, sp.ID())
-		sp.Close()
-	}
-	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[1], key), []byte{0xff}, pebble.Sync))
-	late := false
-	put := func(_ int, a *Aside) error {
-		if late {
-			must(t, a.Put(trace("a"), []byte("half")))
-		}
-		if _, _, err := a.AppendValue(nil, key); err != nil {
-			return err
-		}
-		return a.Put(key, []byte("u"))
-	}
-	open, err := s.AsideOf(ids, put)
-	fatalIf(t, err != nil || len(open) > 0, "%v, %v", open, err)
-	for _, i := range []int{0, 2} {
-		e, ok, err := s.Snapshot(ids[i]).Get(key)
-		same(t, string(e.Value), "u", ok, err)
-	}
-	late = true // what is written of an actor before that is not taken back
-	wantErr(t, errOf(s.AsideOf(ids, put)), &CorruptError{})
+	wantAbsent(t, s.Snapshot(sp.ID()), key)
 }

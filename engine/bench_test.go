@@ -337,61 +337,58 @@ func benchPages(b *testing.B, where string) *Space {
 	return sp
 }
 
-func BenchmarkPageRead(b *testing.B) {
+// eachPlace runs a benchmark with pages in a memtable, and in tables.
+func eachPlace(b *testing.B, bench func(where string, sp *Space)) {
 	for _, where := range []string{"memtable", "tables"} {
-		sp := benchPages(b, where)
-		order, keys := rand.New(rand.NewPCG(1, 1)).Perm(pages), make([][]byte, pages)
-		for i := range keys {
-			keys[i] = pageKey(order[i])
+		bench(where, benchPages(b, where))
+	}
+}
+
+func BenchmarkPageRead(b *testing.B) {
+	eachPlace(b, func(where string, sp *Space) {
+		var keys, rows [][]byte
+		for _, n := range rand.New(rand.NewPCG(1, 1)).Perm(pages) {
+			keys = append(keys, pageKey(n))
+			rows = append(rows, keyspace.AppendMetadataRow(nil, sp.id, pageKey(n)))
 		}
 		w, sn := sp.Writes(), sp.Snapshot()
 		defer sn.Close()
 		var page []byte
-		var rows [][]byte
-		for _, key := range keys {
-			rows = append(rows, keyspace.AppendMetadataRow(nil, sp.id, key))
-		}
-		for _, way := range []struct {
-			name string
-			read func(i int) bool
-		}{
-			{"get", func(i int) bool {
-				e, ok, err := w.Get(keys[i])
-				return err == nil && ok && len(e.Value) == pageSize
-			}},
-			{"append", func(i int) (ok bool) {
-				var err error
-				page, ok, err = w.AppendValue(page[:0], keys[i])
-				return err == nil && ok && len(page) == pageSize
-			}},
-			{"append snapshot", func(i int) (ok bool) {
-				var err error
-				page, ok, err = sn.AppendValue(page[:0], keys[i])
-				return err == nil && ok && len(page) == pageSize
-			}},
-			{"raw", func(i int) bool {
+		for name, read := range map[string]func(i int) (int, error){
+			"get": func(i int) (int, error) {
+				e, _, err := w.Get(keys[i])
+				return len(e.Value), err
+			},
+			"append": func(i int) (n int, err error) {
+				page, _, err = w.AppendValue(page[:0], keys[i])
+				return len(page), err
+			},
+			"append snapshot": func(i int) (n int, err error) {
+				page, _, err = sn.AppendValue(page[:0], keys[i])
+				return len(page), err
+			},
+			"raw": func(i int) (int, error) {
 				v, closer, err := sp.store.db.Get(rows[i])
-				if err == nil {
-					page = append(page[:0], v[max(0, len(v)-pageSize):]...) // behind the metadata
-					closer.Close()
-				}
-				return err == nil && len(page) == pageSize
-			}},
+				must(b, err)
+				page = append(page[:0], v[max(0, len(v)-pageSize):]...) // behind the metadata
+				return len(page), closer.Close()
+			},
 		} {
-			b.Run(where+"/"+way.name, func(b *testing.B) {
+			b.Run(where+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				for i := range b.N {
-					fatalIf(b, !way.read(i%pages), "no page")
+					n, err := read(i % pages)
+					must(b, err)
+					same(b, n, pageSize)
 				}
 			})
 		}
-	}
+	})
 }
 
 // BenchmarkPageScan reads all pages in order; its figure is per page.
 func BenchmarkPageScan(b *testing.B) {
-	for _, where := range []string{"memtable", "tables"} {
-		sp := benchPages(b, where)
+	eachPlace(b, func(where string, sp *Space) {
 		start, end := pageKey(0), pageKey(pages)
 		lower, upper := rowRange(sp.id, start, end)
 		for name, scan := range map[string]func(each func(key, value []byte) bool) error{
@@ -423,13 +420,12 @@ func BenchmarkPageScan(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed())/float64(b.N)/pages, "ns/page")
 			})
 		}
-	}
+	})
 }
 
 // BenchmarkPagePut writes two pages that are there, in turns that are undone.
 func BenchmarkPagePut(b *testing.B) {
-	for _, where := range []string{"memtable", "tables"} {
-		sp := benchPages(b, where)
+	eachPlace(b, func(where string, sp *Space) {
 		w, page := sp.Writes(), pageOf(0)
 		for name, o := range map[string]PutOptions{"known": {Known: true, Old: pageSize}, "unknown": {}} {
 			b.Run(where+"/"+name, func(b *testing.B) {
@@ -440,7 +436,7 @@ func BenchmarkPagePut(b *testing.B) {
 				})
 			})
 		}
-	}
+	})
 }
 
 // BenchmarkPageEncode makes the batch of a write set with pages.
@@ -465,17 +461,17 @@ func BenchmarkPageEncode(b *testing.B) {
 
 // BenchmarkPageTruncate deletes the last pages, in turns that are undone.
 func BenchmarkPageTruncate(b *testing.B) {
-	for _, where := range []string{"memtable", "tables"} {
-		w := benchPages(b, where).Writes()
+	eachPlace(b, func(where string, sp *Space) {
 		for _, n := range []int{1, 1000} {
 			b.Run(fmt.Sprintf("%s/%d pages", where, n), func(b *testing.B) {
-				undone(b, w, func(int) {
-					got, err := w.DeleteRange(pageKey(pages-n), pageKey(pages))
-					fatalIf(b, err != nil || got != int64(n), "%v %v", got, err)
+				undone(b, sp.Writes(), func(int) {
+					got, err := sp.Writes().DeleteRange(pageKey(pages-n), pageKey(pages))
+					must(b, err)
+					same(b, got, int64(n))
 				})
 			})
 		}
-	}
+	})
 }
 
 // BenchmarkPageCommit commits turns that write pages which are there. Its

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
-// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed,
-// cuts the power of the memory disk at random moments with random amounts of
-// unsynced data kept, and compares what each cut leaves with the histories.
+// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed, cuts the power of the memory disk at random
+// moments with random amounts of unsynced data kept, and compares what each cut leaves with the histories.
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -22,9 +23,8 @@ func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	}
 }
 
-// TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail,
-// for n after n (see stride) until a run comes through, and looks at what is on disk
-// afterwards.
+// TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail, for n after n (see stride) until a run comes
+// through, and looks at what is on disk afterwards.
 func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +67,21 @@ type history struct {
 	acked  Version
 }
 
+// keep notes a state that is about to be committed.
+func (h *history) keep(m *model) Version {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.states[m.version] = m.clone()
+	return m.version
+}
+
+// told notes that a version is durable.
+func (h *history) told(v Version) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.acked = v
+}
+
 // check compares what a store has of an actor with the history, and returns the actor's space.
 func (h *history) check(t *testing.T, s *Store, n int, acked Version, where ...any) *Space {
 	t.Helper()
@@ -85,51 +100,44 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 	s := mustOpen(t, o)
 	defer s.Close()
 	histories := make([]*history, crashActors)
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for n := range crashActors {
-		w := newWalker(t, openSpace(t, s, n), seed, uint64(n))
+		w, of := newWalker(t, openSpace(t, s, n), seed, uint64(n)), Identity{"ns", "t", []string{fmt.Sprint(n)}}
 		h := &history{states: map[Version]*model{0: w.model.clone()}}
 		histories[n] = h
 		wg.Go(func() {
 			slots := make(chan struct{}, 16) // commits in flight
 			for i := 0; i < 400; i++ {
-				select {
-				case <-stop:
+				if stop.Load() {
 					return
-				default:
 				}
 				w.advance()
 				if i == 0 {
-					check(t, w.space.Writes().Create(Identity{"ns", "t", []string{fmt.Sprint(n)}}))
+					check(t, w.space.Writes().Create(of))
 				}
+				check(t, w.space.Writes().Audit(of, fmt.Append(nil, w.model.version)))
 				for range w.rnd.IntN(4) {
 					key, value := w.randomKey(), w.randomValue()
 					if isAttribute(key) {
 						value = w.randomAttribute()
 					}
-					if w.rnd.IntN(4) == 0 {
-						w.model.delete(key)
-						check(t, errOf(w.space.Writes().Delete(key)))
+					if w.rnd.IntN(4) > 0 {
+						w.model.put(key, value, 0, false)
+						check(t, w.space.Writes().Put(key, value, PutOptions{Encoding: encodingOf(key, len(value))}))
 						continue
 					}
-					w.model.put(key, value, 0, false)
-					check(t, w.space.Writes().Put(key, value, PutOptions{Encoding: encodingOf(key, len(value))}))
+					w.model.delete(key)
+					check(t, errOf(w.space.Writes().Delete(key)))
 				}
-				state := w.model.clone()
-				h.mu.Lock()
-				h.states[state.version] = state
-				h.mu.Unlock()
+				version := h.keep(w.model)
 				slots <- struct{}{}
 				_, err := w.space.Commit(func(err error) {
 					check(t, err)
-					h.mu.Lock()
-					h.acked = state.version
-					h.mu.Unlock()
+					h.told(version)
 					<-slots
 				})
-				if err != nil {
-					t.Error(err)
+				if check(t, err); err != nil {
 					return
 				}
 			}
@@ -152,11 +160,14 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 		c := mustOpen(t, after)
 		checkRows(t, c)
 		for n, h := range histories {
-			putCommit(t, h.check(t, c, n, acked[n], "cut", cut), []byte{1}, "life goes on")
+			sp := h.check(t, c, n, acked[n], "cut", cut)
+			records := auditOf(t, c, AuditQuery{Of: &Identity{"ns", "t", []string{fmt.Sprint(n)}}})
+			same(t, len(records), int(sp.Head().Version), "records of as many commits")
+			putCommit(t, sp, []byte{1}, "life goes on")
 		}
 		must(t, c.Close())
 	}
-	close(stop)
+	stop.Store(true)
 	wg.Wait()
 }
 
@@ -167,9 +178,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 	var mu sync.Mutex
 	left, hit := n, false
 	o.Disk.Fail(func(op, path string) error {
-		switch op {
-		case "write", "sync", "create", "remove", "rename", "open dir":
-		default:
+		if !slices.Contains([]string{"write", "sync", "create", "remove", "rename", "open dir"}, op) {
 			return nil
 		}
 		mu.Lock()
@@ -191,11 +200,10 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 		for range 3 {
 			w.put(w.randomKey(), append(w.randomValue(), make([]byte, 4000)...), 0)
 		}
-		state := w.model.clone()
-		h.states[state.version] = state
+		version := h.keep(w.model)
 		_, err := commitWait(sp)
 		if err == nil {
-			h.acked = state.version
+			h.told(version)
 			continue
 		}
 		fatalIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil,
@@ -213,8 +221,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 	for _, percent := range []int{0, 100} {
 		after := o
 		after.Disk = o.Disk.Crash(uint64(n), percent)
-		c, err := Open(t.Context(), small(after))
-		fatalIf(t, err != nil, "fault %d: open: %v", n, err)
+		c := mustOpen(t, after)
 		checkRows(t, c)
 		h.check(t, c, 1, h.acked, "fault", n)
 		must(t, c.Close())

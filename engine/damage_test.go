@@ -73,8 +73,6 @@ func flip(at int, bits byte) func([]byte) []byte {
 	return func(b []byte) []byte { b[at] ^= bits; return b }
 }
 
-func cut(at int) func([]byte) []byte { return func(b []byte) []byte { return b[:at] } }
-
 // mark writes a mark of what was synced.
 func (m *image) mark(log uint64, synced int64) {
 	var mark durableMark
@@ -224,8 +222,7 @@ func eachChange(disk *Disk, f func(n int)) {
 	var mu sync.Mutex
 	operations := 0
 	disk.Fail(func(op, _ string) error {
-		switch op {
-		case "write", "sync", "create", "remove", "rename":
+		if slices.Contains([]string{"write", "sync", "create", "remove", "rename"}, op) {
 			mu.Lock()
 			defer mu.Unlock()
 			operations++
@@ -243,21 +240,6 @@ func (m *image) removeMarkers(t testing.TB, kind string) {
 			m.remove(t, name)
 		}
 	}
-}
-
-// forgedImage returns a store without marks whose log ends with a value that a tenant has made up, and that log.
-func forgedImage(t testing.TB, value func(log uint64) string) (m *image, log string, content []byte) {
-	t.Helper()
-	r := newRig(t, Options{})
-	r.put(kv("small"), "1")
-	log = logsOf(t, r.o.Disk)[0]
-	_, num := kindOf(log)
-	r.put(kv("a"), value(num))
-	content, _ = contents(t, r.o.Disk, log)
-	m = &image{disk: r.o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
-	must(t, r.Close())
-	m.remove(t, markName)
-	return m, log, content
 }
 
 // seal writes the checksum of a record, which has its place in the first four bytes.
@@ -293,7 +275,6 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 	same(t, whole.outcome(t, Options{}), (outcome{}))
 	names := whole.names(t)
 	kinds = map[string]int{}
-	ways := map[string]int{}
 	logs := logsOf(t, whole.disk)
 	slices.Sort(logs)
 	newest := logs[len(logs)-1]
@@ -302,35 +283,31 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 	check := func(name, how string, m *image, changed int) {
 		t.Helper()
 		out := m.outcome(t, Options{})
-		stem := name
+		stem, gone := name, how == "removed" || how == "emptied"
 		if strings.HasPrefix(name, "marker.") {
 			stem = strings.Join(strings.SplitN(name, ".", 3)[:2], ".")
 		}
+		unknown := !marked && (name == newest && (changed < 0 || int64(changed) > lastCommit) || name == logs[0] && gone)
 		switch {
 		case out.refused != nil:
-			ways["refused"]++
-			if !marked && isLog(name) && (how == "removed" || how == "emptied") {
+			refused++
+			if !marked && isLog(name) && gone {
 				stem = ".log" // the one after the gap
 			}
-			errorIf(t, !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), stem),
-				"%s %s: refused with %v", name, how, out.refused)
+			named := func(err error) bool { return errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), stem) }
+			errorIf(t, !named(out.refused), "%s %s: refused with %v", name, how, out.refused)
 			out := m.outcome(t, Options{AcceptDataLoss: true})
 			if isLog(name) {
 				errorIf(t, out.refused != nil || out.read != nil, "%s %s, accepted: %+v", name, how, out)
 			} else { // the whole store depends on some tables, and on the manifest
-				errorIf(t, out.refused != nil && (!errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), stem)), "%s %s, accepted: %+v", name, how, out)
+				errorIf(t, out.refused != nil && !named(out.refused), "%s %s, accepted: %+v", name, how, out)
 				errorIf(t, how == "removed" && !strings.Contains(m.log.String(), "accepted"), "%s %s: logged %s", name, how, m.log)
 			}
 		case out.read != nil:
-			ways["read"]++
 			errorIf(t, !strings.Contains(out.read.Error(), strings.TrimSuffix(stem, ".sst")),
 				"%s %s: a read fails with %v", name, how, out.read)
-		case !marked && name == newest && (changed < 0 || int64(changed) > lastCommit), !marked && name == logs[0] && (how == "removed" || how == "emptied"):
-			ways["not known"]++
-		case out.lost > 0:
-			t.Errorf("%s %s: %d of %d keys are lost without a word", name, how, out.lost, len(m.want))
 		default:
-			ways["no effect"]++
+			errorIf(t, !unknown && out.lost > 0, "%s %s: %d of %d keys are lost without a word", name, how, out.lost, len(m.want))
 		}
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -356,7 +333,7 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 			change("emptied", nil, -1)
 			change("zeroed", make([]byte, len(content)), -1)
 		}
-		rounds := 1
+		rounds := map[string]int{"MANIFEST": 4}[kind] + 1
 		if long() && kind != "sst" { // for the same reason
 			rounds = 12
 		}
@@ -379,7 +356,8 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 			}
 		}
 		for _, other := range names[i+1:] {
-			if k, _ := kindOf(name); k == otherFile || !sameKind(name, other) || !marked || stride(2) > 1 {
+			k, _ := kindOf(name)
+			if to, _ := kindOf(other); k == otherFile || k != to || !marked || stride(2) > 1 {
 				continue
 			}
 			b, _ := contents(t, whole.disk, other)
@@ -393,8 +371,7 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 			}
 		}
 	}
-	t.Log(kinds, ways)
-	return kinds, ways["refused"]
+	return kinds, refused
 }
 
 // lastRecord returns where the last record of a log begins, and where it ends.
@@ -410,12 +387,6 @@ func lastRecord(t testing.TB, disk *Disk, name string) (last, end int64) {
 	})
 	must(t, err)
 	return last, end
-}
-
-func sameKind(a, b string) bool {
-	ka, _ := kindOf(a)
-	kb, _ := kindOf(b)
-	return ka == kb
 }
 
 // TestNewestLogSaysWhatOfItWasSynced flips bits of the newest log where a power cut left no mark beside it: each commit
@@ -445,19 +416,8 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 	logs := logsOf(t, whole.disk)
 	slices.Sort(logs)
 	flip := func(name string) func(*image) {
-		return func(m *image) {
-			b, _ := contents(t, m.disk, name)
-			end := len(bytes.TrimRight(b, "\x00"))
-			_, num := kindOf(name)
-			marks, _ := readMarks(m.disk.mem, "store/"+markName)
-			for _, e := range marks {
-				if e.kind == logFile && e.num == num {
-					end = min(end, int(e.synced)) // behind it stands what a log that is used again held before
-				}
-			}
-			b[end/2] ^= 1
-			m.set(t, name, b)
-		}
+		last, _ := lastRecord(t, whole.disk, name)
+		return func(m *image) { *m = *m.with(t, name, flip(int(last/2), 1)) }
 	}
 	marker := func(kind string) func(*image) {
 		return func(m *image) { m.removeMarkers(t, kind) }
@@ -477,6 +437,10 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 		{"marker of the format removed", marker("format-version"), true},
 		{"both markers removed", marker(""), true},
 		{"options damaged", func(m *image) { m.set(t, "OPTIONS-000003", []byte("x")) }, true},
+		{"a manifest begun, and its marker removed", func(m *image) {
+			m.set(t, "MANIFEST-000900", []byte{1, 2, 3})
+			m.removeMarkers(t, "manifest")
+		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := whole.copy()
@@ -492,44 +456,22 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 				kept, ok := contents(t, disk, "damaged-1/"+name)
 				errorIf(t, !ok || !bytes.Equal(before, kept), "%s is not kept as it was", name)
 			}
-			check := func(s *Store) {
-				t.Helper()
+			for range 2 { // from then on it is a store like any other
+				checkRows(t, s)
 				sp := openSpace(t, s, 1)
 				want := m.past[sp.Head().Version]
 				fatalIf(t, c.all && len(want) != len(m.want), "version %d, and nothing was lost", sp.Head().Version)
 				for key := range m.want {
 					got, ok, err := sp.Writes().Get(kv(key))
-					if value, had := want[key]; err != nil || ok != had || string(got.Value) != value {
-						t.Fatalf("version %d, key %s: %v, %v", sp.Head().Version, key, ok, err)
-					}
+					value, had := want[key]
+					fatalIf(t, err != nil || ok != had || string(got.Value) != value, "key %s: %v, %v", key, ok, err)
 				}
+				must(t, s.Close())
+				s = openTest(t, Options{Disk: disk})
 			}
-			check(s)
-			checkRows(t, s)
-			must(t, s.Close())
-			// From then on it is a store like any other.
-			s = openTest(t, Options{Disk: disk})
-			check(s)
-			sp := openSpace(t, s, 1)
-			putCommit(t, sp, kv("more"), "x")
+			putCommit(t, openSpace(t, s, 1), kv("more"), "x")
 		})
 	}
-}
-
-// Damage of a manifest that leaves nothing to open is refused by the name of the manifest, although data loss is accepted.
-func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
-	whole := newImage(t, true)
-	name := current(t, whole)
-	content, _ := contents(t, whole.disk, name)
-	refused := 0
-	for at := 0; at < len(content); at += int(stride(96)) {
-		out := whole.with(t, name, flip(at, 1)).outcome(t, Options{AcceptDataLoss: true})
-		if out.refused != nil {
-			refused++
-			wantDamage(t, out.refused, name, math.MaxInt, at)
-		}
-	}
-	errorIf(t, refused == 0, "all were opened")
 }
 
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
@@ -593,20 +535,51 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 	}
 }
 
-// A tenant may store what looks like a commit that says how far the log is synced: it does not make a torn commit damage.
-func TestForgedMarkInAValueIsNoDamage(t *testing.T) {
-	for _, marked := range []bool{true, false} {
-		m, log, content := forgedImage(t, func(num uint64) string { return forgedMark(num) + strings.Repeat("x", 3000) })
+// TestWhatATenantForgesIsNoDamage has a value and a key that a tenant has made up, so that a part of it looks like the log or
+// the manifest, with marks beside them, which are older after a power cut, or without.
+func TestWhatATenantForgesIsNoDamage(t *testing.T) {
+	header := make([]byte, 19) // of a record, too often to try each
+	binary.LittleEndian.PutUint16(header[4:], 25000)
+	header[6] = 9
+	for name, c := range map[string]struct {
+		value func(log uint64) string
+		spoil func(log []byte)
+	}{
+		"a commit that says how far the log is synced, in one that is torn": {
+			func(log uint64) string { return forgedMark(log) + strings.Repeat("x", 3000) },
+			func(log []byte) { clear(log[len(bytes.TrimRight(log, "\x00"))-300:]) },
+		},
+		"beginnings of records": {
+			func(log uint64) string {
+				binary.LittleEndian.PutUint32(header[7:], uint32(log))
+				return strings.Repeat(string(header), 6000)
+			},
+			func(log []byte) { log[bytes.Index(log, header)+20] ^= 1 },
+		},
+	} {
+		r := newRig(t, Options{})
+		r.put(kv("small"), "1")
+		log := logsOf(t, r.o.Disk)[0]
 		_, num := kindOf(log)
-		torn := bytes.Clone(content)
-		clear(torn[len(bytes.TrimRight(torn, "\x00"))-300:])
-		m.set(t, log, torn)
-		if marked { // as after a power cut, by which the mark is older
-			m.mark(num, 0)
-		}
-		out := m.outcome(t, Options{})
-		errorIf(t, out.refused != nil || out.read != nil || out.lost > 0, "with a mark %t: %+v", marked, out)
+		r.put(kv("a"), c.value(num))
+		m := &image{disk: r.o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
+		must(t, r.Close())
+		m.remove(t, markName)
+		m = m.with(t, log, func(b []byte) []byte { c.spoil(b); return b })
+		same(t, m.outcome(t, Options{}), (outcome{}), name)
+		m.mark(num, 0)
+		same(t, m.outcome(t, Options{}), (outcome{}), name, "with a mark")
 	}
+	edit := []byte{3, 100, 4, 100} // next file number, last sequence number
+	record := binary.LittleEndian.AppendUint16(make([]byte, 4), uint16(len(edit)))
+	record = seal(append(append(record, 1), edit...)) // a whole record
+	m := newImage(t, false)
+	m = m.with(t, current(t, m), func(b []byte) []byte { // the first page of the edit did not reach the disk
+		return slices.Concat(b, make([]byte, 500), record, make([]byte, 100))
+	})
+	same(t, m.outcome(t, Options{}), (outcome{}), "an edit")
+	m.remove(t, markName)
+	same(t, m.outcome(t, Options{}), (outcome{}), "an edit, without a mark")
 }
 
 // forgedMark returns the bytes of a record of a log, with a commit that says that a lot of the log is synced.
@@ -631,14 +604,54 @@ func forgedMark(num uint64) string {
 // TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each way to read a value that was
 // there fails with a DamageError, in which and in the log the table and what Pebble says are on one line, as slog writes it.
 func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
-	for _, size := range []int{1500, 3 * ChunkSize / 2, 6 * ChunkSize} { // Pebble keeps all but the first chunk in blocks of values
-		t.Run(fmt.Sprint(size), func(t *testing.T) { readDamagedTable(t, size) })
+	all := ListQuery{Limit: 100, MaxBytes: 16 << 20}
+	back := all
+	back.Reverse = true
+	for _, length := range []int{1500, 3 * ChunkSize / 2, 6 * ChunkSize} { // Pebble keeps all but the first chunk in blocks of values
+		m, table, keys := damagedTable(t, length)
+		each := func(get func(key []byte) error) (err error) {
+			for i := 0; err == nil && i < keys; i++ {
+				err = get(kv(fmt.Sprint(100 + i)))
+			}
+			return err
+		}
+		for name, read := range map[string]func(*Space, *Snapshot) error{
+			"Get": func(sp *Space, _ *Snapshot) error {
+				return each(func(key []byte) error { return errOf3(sp.Writes().Get(key)) })
+			},
+			"AppendValue": func(_ *Space, sn *Snapshot) error {
+				return each(func(key []byte) error { return errOf3(sn.AppendValue(nil, key)) })
+			},
+			"List":            func(sp *Space, _ *Snapshot) error { return errOf(sp.Writes().List(all)) },
+			"List in reverse": func(_ *Space, sn *Snapshot) error { return errOf(sn.List(back)) },
+			"Scan":            func(_ *Space, sn *Snapshot) error { return sn.Scan(nil, nil, func(_, _ []byte) bool { return true }) },
+		} {
+			s, _, err := m.open(t, Options{})
+			must(t, err)
+			sp := openSpace(t, s, 1)
+			sn := sp.Snapshot()
+			err = read(sp, sn)
+			wantDamage(t, err, table, math.MaxInt, name)
+			texts := []string{fmt.Sprintf("%+v", err), fmt.Sprintf("%+v", s.Err())}
+			for line := range strings.SplitSeq(strings.TrimSpace(m.log.String()), "\n") {
+				if strings.Contains(line, "ERROR") {
+					texts = append(texts, strings.ReplaceAll(line, `\n`, "\n"))
+				}
+			}
+			for _, text := range texts {
+				one := strings.Count(text, table) == 1 && !strings.Contains(text, "\n")
+				errorIf(t, !one || strings.Contains(text, "carrier") || !strings.Contains(text, "mismatch"), "%s: %s", name, text)
+			}
+			must(t, sn.Close())
+			s.Close()
+		}
 	}
 }
 
-func readDamagedTable(t *testing.T, length int) {
+// damagedTable returns a store with a damaged table that holds so many values of a length.
+func damagedTable(t *testing.T, length int) (m *image, table string, keys int) {
 	r := newRig(t, Options{})
-	keys := max(12, 60_000/length)
+	keys = max(12, 60_000/length)
 	for i := range keys {
 		value := make([]byte, length)
 		for j := range value {
@@ -649,56 +662,14 @@ func readDamagedTable(t *testing.T, length int) {
 	r.commit()
 	r.again() // which makes a table of the log
 	must(t, r.Close())
-	m := &image{disk: r.o.Disk.Crash(1, 100)}
-	table, size := "", 0
+	m = &image{disk: r.o.Disk.Crash(1, 100)}
+	size := 0
 	for _, name := range m.names(t) {
 		if b, _ := contents(t, m.disk, name); isTable(name) && len(b) > size {
 			table, size = name, len(b)
 		}
 	}
-	m = m.with(t, table, flip(size*3/4, 0xff))
-
-	each := func(get func(key []byte) (any, bool, error)) (err error) {
-		for i := 0; err == nil && i < keys; i++ {
-			_, _, err = get(kv(fmt.Sprint(100 + i)))
-		}
-		return err
-	}
-	all := ListQuery{Limit: 100, MaxBytes: 16 << 20}
-	back := all
-	back.Reverse = true
-	for name, read := range map[string]func(*Space, *Snapshot) error{
-		"Get": func(sp *Space, _ *Snapshot) error {
-			return each(func(key []byte) (any, bool, error) { return sp.Writes().Get(key) })
-		},
-		"AppendValue": func(_ *Space, sn *Snapshot) error {
-			return each(func(key []byte) (any, bool, error) { return sn.AppendValue(nil, key) })
-		},
-		"List":            func(sp *Space, _ *Snapshot) error { return errOf(sp.Writes().List(all)) },
-		"List in reverse": func(_ *Space, sn *Snapshot) error { return errOf(sn.List(back)) },
-		"Scan":            func(_ *Space, sn *Snapshot) error { return sn.Scan(nil, nil, func(_, _ []byte) bool { return true }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, _, err := m.open(t, Options{})
-			must(t, err)
-			defer s.Close()
-			sp := openSpace(t, s, 1)
-			defer sp.Close()
-			sn := sp.Snapshot()
-			defer sn.Close()
-			err = read(sp, sn)
-			wantDamage(t, err, table, math.MaxInt)
-			texts := map[string]string{"the error": fmt.Sprintf("%+v", err), "the store's": fmt.Sprintf("%+v", s.Err())}
-			for i, line := range strings.Split(strings.TrimSpace(m.log.String()), "\n") {
-				if strings.Contains(line, "ERROR") {
-					texts[fmt.Sprint("line ", i, " of the log")] = strings.ReplaceAll(line, `\n`, "\n")
-				}
-			}
-			for what, text := range texts {
-				errorIf(t, strings.Contains(text, "\n") || strings.Contains(text, "carrier") || strings.Count(text, table) != 1 || !strings.Contains(text, "mismatch"), "%s: %s", what, text)
-			}
-		})
-	}
+	return m.with(t, table, flip(size*3/4, 0xff)), table, keys
 }
 
 // TestBatchMarkReadsAnyBytes: damage and what a power cut leaves can look like the beginning of a commit that ends early.
@@ -745,6 +716,7 @@ func powerCuts(t *testing.T, seed uint64) {
 		})
 		s, err := Open(t.Context(), o)
 		fatalIf(t, err != nil, "seed %d, session %d: %v", seed, session, err)
+		checkRows(t, s)
 		sp := openSpace(t, s, 1)
 		v := uint64(sp.Head().Version)
 		fatalIf(t, o.Durability == Sync && v < acked.Load(), "seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
@@ -774,69 +746,11 @@ func powerCuts(t *testing.T, seed uint64) {
 	}
 }
 
-// A tenant may name a key so that a part of it looks like an edit of the manifest. It does not make the torn edit that holds
-// the key a damage, with marks or without.
-func TestForgedEditInAKeyIsNoDamage(t *testing.T) {
-	edit := []byte{3, 100, 4, 100} // next file number, last sequence number
-	record := binary.LittleEndian.AppendUint16(make([]byte, 4), uint16(len(edit)))
-	record = seal(append(append(record, 1), edit...)) // a whole record
-	for _, marked := range []bool{true, false} {
-		m := newImage(t, false)
-		name := current(t, m)
-		content, _ := contents(t, m.disk, name)
-		torn := append(make([]byte, 500), record...) // the first page of the edit did not reach the disk
-		m.set(t, name, append(append(content, torn...), make([]byte, 100)...))
-		if !marked {
-			m.remove(t, markName)
-		}
-		same(t, m.outcome(t, Options{}), (outcome{}), marked)
-	}
-}
-
 func current(t testing.TB, m *image) string {
 	t.Helper()
 	name, err := atomicfs.ReadMarker(m.disk.mem, "store", "manifest")
 	must(t, err)
 	return name
-}
-
-// TestCommitsSayWhatOfTheManifestWasSynced damages the manifest of a store that has no mark beside it.
-func TestCommitsSayWhatOfTheManifestWasSynced(t *testing.T) {
-	whole := newImage(t, false)
-	whole.remove(t, markName)
-	name := current(t, whole)
-	content, _ := contents(t, whole.disk, name)
-	for at := 0; at < len(content); at += int(stride(96)) {
-		for how, change := range map[string]func([]byte) []byte{"flipped": flip(at, 4), "cut": cut(at)} {
-			out := whole.with(t, name, change).outcome(t, Options{})
-			errorIf(t, !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name), "%s at %d of %d: %+v", how, at, len(content), out)
-		}
-	}
-}
-
-// TestManifestThatWasBegunIsNotUsedWithoutMarker loses the marker of the manifest after a power cut in the middle of a
-// change from one manifest to the next.
-func TestManifestThatWasBegunIsNotUsedWithoutMarker(t *testing.T) {
-	m := newImage(t, false)
-	m.set(t, "MANIFEST-000900", []byte{1, 2, 3})
-	m.removeMarkers(t, "manifest")
-	out := m.outcome(t, Options{})
-	errorIf(t, !errors.Is(out.refused, ErrDamaged) || strings.Contains(out.refused.Error(), "MANIFEST"), "%+v", out)
-	same(t, m.outcome(t, Options{AcceptDataLoss: true}), (outcome{}))
-}
-
-// A value may hold what looks like the beginnings of records of the log, too many to try each.
-func TestForgedBeginningsOfRecordsCostNoTime(t *testing.T) {
-	header := make([]byte, 19)
-	m, log, content := forgedImage(t, func(num uint64) string {
-		binary.LittleEndian.PutUint16(header[4:], 25000)
-		header[6] = 9
-		binary.LittleEndian.PutUint32(header[7:], uint32(num))
-		return strings.Repeat(string(header), 6000)
-	})
-	content[bytes.Index(content, header)+20] ^= 1
-	m.set(t, log, content)
-	same(t, m.outcome(t, Options{}), (outcome{}))
 }
 
 // A directory may have a number as its name: a file that is missing in it is no damaged table.

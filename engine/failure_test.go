@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -44,6 +43,13 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		r.put([]byte{1}, strings.Repeat("x", 20_000)) // after which it looks before its time
 		r.o.Disk.SetFree(99_999)
 		r.refused([]byte{1}, strings.Repeat("x", 20_001), ErrDiskFull)
+		must(t, r.Close())
+		r.o.Disk.SetFree(4096) // Open fails as well, and does not wait
+		began := time.Now()
+		wantErr(t, errOf(Open(t.Context(), r.o)), ErrDiskFull)
+		same(t, time.Since(began), 0)
+		r.o.Disk.SetFree(1 << 30)
+		r.start()
 	})
 }
 
@@ -60,8 +66,7 @@ func TestNearlyFullDiskLetsThroughWhatMakesSpace(t *testing.T) {
 		}
 		remove := func(name string) {
 			t.Helper()
-			ok, err := r.w.Delete(kv(name))
-			fatalIf(t, !ok || err != nil, "%v %v", ok, err)
+			returns(t, true)(r.w.Delete(kv(name)))
 		}
 		free(99_999)
 		remove("a")
@@ -77,17 +82,6 @@ func TestNearlyFullDiskLetsThroughWhatMakesSpace(t *testing.T) {
 		must(t, r.w.Destroy())
 		r.commit()
 	})
-}
-
-func TestOpenOnAFullDiskIsAnErrorAndNotAWait(t *testing.T) {
-	r := newRig(t, Options{})
-	r.put([]byte{1}, "kept")
-	must(t, r.Close())
-	r.o.Disk.SetFree(4096)
-	wantErr(t, errOf(Open(t.Context(), r.o)), ErrDiskFull)
-	r.o.Disk.SetFree(1 << 30)
-	r.start()
-	r.want([]byte{1}, "kept")
 }
 
 func TestWatermarkHasADefaultOnAnyDisk(t *testing.T) {
@@ -125,11 +119,12 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 				told := make(chan int, 10)
 				for i := range 10 {
 					put(t, r.w, kv(fmt.Sprint(i)), "x")
-					if _, err := r.sp.Commit(func(err error) {
+					_, err := r.sp.Commit(func(err error) {
 						errorIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault), "commit %d was told %v", i, err)
 						told <- i
-					}); err != nil {
-						fatalIf(t, i == 0 || !errors.Is(err, ErrReadOnly), "commit %d: %v", i, err)
+					})
+					fatalIf(t, err != nil && (i == 0 || !errors.Is(err, ErrReadOnly)), "commit %d: %v", i, err)
+					if err != nil {
 						break
 					}
 				}
@@ -144,28 +139,6 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 				wantAbsent(t, after.w, kv("0"))
 			})
 		}
-	}
-}
-
-// TestLogThatCannotBeRotatedDoesNotEndTheProcess fails the file operations of
-// Pebble when a memtable is full. Pebble panics if one returns an error.
-func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
-	for _, op := range []string{"create", "sync", "write"} {
-		r := newRig(t, Options{MemTableBytes: 64 << 10})
-		r.put([]byte{1}, "first")
-		failOn(r.o.Disk, op, func(path string) bool { return !isTable(path) }, errFault)
-		for i := 0; r.Err() == nil && i < 100; i++ {
-			put(t, r.w, []byte{1}, strings.Repeat("x", 50_000))
-			_, err := r.sp.Commit(nil)
-			fatalIf(t, err != nil && !errors.Is(err, errFault), "%s: %v", op, err)
-		}
-		wantErr(t, r.Err(), errFault, op)
-		_, ok, err := r.w.Get([]byte{1})
-		fatalIf(t, !ok || err != nil, "%s: reads do not go on: %v", op, err)
-		r.Close()
-		r.o.Disk.Fail(nil)
-		r.start()
-		checkRows(t, r.Store)
 	}
 }
 
@@ -229,8 +202,7 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no
-// sstable can be written, until a commit waits inside Pebble, and closes.
+// TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no table can be written, until a commit waits, and closes.
 func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MemTableBytes: 64 << 10})
@@ -272,15 +244,12 @@ func TestFatalOfPebbleDoesNotEndTheProcess(t *testing.T) {
 	_, err := r.sp.Commit(nil)
 	fatalIf(t, !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "invariant 7"), "%v", err)
 	r.want([]byte{1}, "a")
-}
 
-func TestPanicOfPebbleDuringACommitIsAnError(t *testing.T) {
-	r := newRig(t, Options{})
+	r = newRig(t, Options{})
 	batch := r.db.NewBatch()
 	batch.Set([]byte("x"), nil, nil)
 	must(t, r.db.Apply(batch, pebble.NoSync))
-	// Pebble panics on a batch that was applied before.
-	err := r.apply(batch)
+	err = r.apply(batch) // Pebble panics on a batch that was applied before
 	fatalIf(t, err == nil || !r.broken.Load(), "no panic")
 	r.fail(err)
 	r.refused([]byte{1}, "a", ErrReadOnly)
@@ -289,7 +258,7 @@ func TestPanicOfPebbleDuringACommitIsAnError(t *testing.T) {
 }
 
 func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
-	for n := 0; n < 200; n += int(stride(3)) {
+	for n := int64(0); n < 200; n += stride(3) {
 		o := small(Options{})
 		left := n
 		o.Disk.Fail(func(op, path string) error {
@@ -301,17 +270,14 @@ func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
 			}
 			return nil
 		})
-		s, err := Open(t.Context(), o)
-		if err == nil {
+		if s, err := Open(t.Context(), o); err == nil {
 			s.Close()
 			continue
+		} else {
+			wantErr(t, err, errFault, n)
 		}
-		fatalIf(t, !errors.Is(err, errFault), "fault %d: %v", n, err)
 		o.Disk.Fail(nil)
-		if s, err = Open(t.Context(), o); err != nil {
-			t.Fatalf("open after fault %d: %v", n, err)
-		}
-		s.Close()
+		mustOpen(t, o).Close()
 	}
 }
 
@@ -324,17 +290,17 @@ func TestCorruptRowsAreReported(t *testing.T) {
 	all := func(_, _ []byte) bool { return true }
 	it, err := r.db.NewIter(nil)
 	must(t, err)
-	rows := map[string]string{}
+	rows, parts := map[string]string{}, map[string]keyspace.Row{}
 	for ok := it.First(); ok; ok = it.Next() {
-		if row, err := keyspace.ParseRow(it.Key()); err == nil && len(row.Key) > 1 && (row.Type == keyspace.RowData || row.Type == keyspace.RowMetadata) {
-			rows[string(it.Key())] = string(it.Value())
+		row, err := keyspace.ParseRow(it.Key())
+		if err == nil && len(row.Key) > 1 && (row.Type == keyspace.RowData || row.Type == keyspace.RowMetadata) {
+			rows[string(it.Key())], parts[string(it.Key())] = string(it.Value()), row
 		}
 	}
 	it.Close()
 	same(t, len(rows), 8)
 	for row, value := range rows {
-		parsed, err := keyspace.ParseRow([]byte(row))
-		must(t, err)
+		parsed := parts[row]
 		for _, broken := range []string{"", "nonsense"} {
 			r.db.Set([]byte(row), []byte(broken), pebble.NoSync)
 			if broken == "" {
@@ -356,27 +322,6 @@ func TestCorruptRowsAreReported(t *testing.T) {
 			}
 			r.db.Set([]byte(row), []byte(value), pebble.NoSync)
 		}
-	}
-}
-
-func TestStoreLeavesNothingRunningInABubble(t *testing.T) {
-	for name, o := range modes() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, o)
-				start := time.Now()
-				for i := range 50 {
-					r.put([]byte{1}, fmt.Sprint(i))
-				}
-				errorIf(t, time.Since(start) != 0, "commits took %v of virtual time", time.Since(start))
-				check(t, r.db.Flush())
-				after := r.crashed(1, 0)
-				check(t, r.Close())
-				if o.Durability == Sync {
-					after.want([]byte{1}, "49")
-				}
-			})
-		})
 	}
 }
 
@@ -452,62 +397,6 @@ func TestFirstLogIsASpareAndTheNextIsMadeWhenItIsInUse(t *testing.T) {
 	r.put([]byte{1}, strings.Repeat("x", 100_000))
 	_, ok := contents(t, r.o.Disk, spareName)
 	errorIf(t, ok || r.guard.spare != nil, "a store without sync has a spare")
-}
-
-// TestPowerCutAtEveryStepOfTheSpare takes what a cut would leave before each
-// operation on a spare or a log, while a store fills memtables and uses logs
-// again, and opens it twice, with another cut between.
-func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
-	o := small(Options{MemTableBytes: 64 << 10})
-	var acked atomic.Int64
-	type cut struct {
-		disk  *Disk
-		acked int64
-		step  string
-	}
-	var mu sync.Mutex
-	var cuts []cut
-	var steps int
-	o.Disk.Fail(func(op, path string) error {
-		spare := isSpare(path)
-		if !spare && !isLog(path) || op == "stat" || op == "read" || op == "preallocate" {
-			return nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if steps++; !spare && op != "create" && op != "rename" && steps%64 > 0 {
-			return nil
-		}
-		at := acked.Load()
-		cuts = append(cuts, cut{o.Disk.Crash(uint64(steps), []int{0, 50, 100}[steps%3]), at, op + " " + path})
-		return nil
-	})
-	r := newRig(t, o)
-	for n := 1; n <= 120; n++ {
-		r.put([]byte{1}, fmt.Sprint(n, strings.Repeat("x", 3000)))
-		acked.Store(int64(n))
-		if n%40 == 0 {
-			must(t, r.db.Flush()) // logs can be used again
-		}
-	}
-	must(t, r.Close())
-	o.Disk.Fail(nil)
-	fatalIf(t, len(cuts) < 20, "only %d cuts", len(cuts))
-	for _, c := range cuts {
-		for range 2 {
-			r := newRig(t, Options{MemTableBytes: o.MemTableBytes, Disk: c.disk})
-			checkRows(t, r.Store)
-			e, ok, err := r.w.Get([]byte{1})
-			must(t, err)
-			var n int64
-			if ok {
-				fmt.Sscan(strings.TrimRight(string(e.Value), "x"), &n)
-			}
-			fatalIf(t, n < c.acked, "cut before %s: %d of %d that were acknowledged", c.step, n, c.acked)
-			c.disk = c.disk.Crash(uint64(n), int(n%2*100))
-			must(t, r.Close())
-		}
-	}
 }
 
 func TestFileInThePlaceOfTheSpare(t *testing.T) {
@@ -610,6 +499,39 @@ func TestSpareTakesNoRoomThatIsShort(t *testing.T) {
 // growsFrom is the size of the spare before it grows in more than one step.
 const growsFrom = memoryFullSpare / 2
 
+// The log changes while the spare grows: zeros that are written late must not be written over records. Close ends the growth,
+// and waits for it.
+func TestSpareThatGrowsIsNoLogAndIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		release := r.stopSpare()
+		must(t, r.db.Flush()) // another log begins
+		for range memoryFullSpare/1000 + 1 {
+			r.fill(1000)
+		}
+		r.fill(999)
+		close(release)
+		synctest.Wait()
+		r.o.Disk.Fail(nil)
+		after := r.crashed(1, 0)
+		checkRows(t, after.Store)
+		after.want([]byte{1}, fmt.Sprint(999, strings.Repeat("x", 999)))
+
+		r = newRig(t, Options{})
+		release = r.stopSpare()
+		closed := make(chan error, 1)
+		go func(s *Store) { closed <- s.Close() }(r.Store)
+		synctest.Wait()
+		errorIf(t, len(closed) > 0, "closed while the spare is written")
+		close(release)
+		check(t, <-closed)
+		r.o.Disk.Fail(nil)
+		same(t, len(r.spare()), growsFrom+memorySpareStep, "one step more")
+		r.start()
+		checkRows(t, r.Store)
+	})
+}
+
 // stopSpare fills the store until the spare would grow beyond growsFrom, and holds its writes up until the channel is closed.
 func (r *rig) stopSpare() (release chan struct{}) {
 	r.t.Helper()
@@ -627,96 +549,4 @@ func (r *rig) stopSpare() (release chan struct{}) {
 	}
 	same(r.t, writes.Load(), most)
 	return release
-}
-
-func TestCloseEndsTheWorkOnTheSpareAndWaitsForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		release := r.stopSpare()
-		closed := make(chan error, 1)
-		go func(s *Store) { closed <- s.Close() }(r.Store)
-		synctest.Wait()
-		errorIf(t, len(closed) > 0, "closed while the spare is written")
-		close(release)
-		check(t, <-closed)
-		r.o.Disk.Fail(nil)
-		same(t, len(r.spare()), growsFrom+memorySpareStep, "one step more")
-		r.start()
-		checkRows(t, r.Store)
-	})
-}
-
-// TestSpareThatGrowsIsNoLog changes the log while the spare grows: zeros that are
-// written late must not be written over records.
-func TestSpareThatGrowsIsNoLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		release := r.stopSpare()
-		must(t, r.db.Flush()) // another log begins
-		for range memoryFullSpare/1000 + 1 {
-			r.fill(1000)
-		}
-		r.fill(999)
-		close(release)
-		synctest.Wait()
-		r.o.Disk.Fail(nil)
-		after := r.crashed(1, 0)
-		checkRows(t, after.Store)
-		after.want([]byte{1}, fmt.Sprint(999, strings.Repeat("x", 999)))
-	})
-}
-
-// TestLogsThatAreUsedAgainGiveWayToALargerSpare counts which files become logs.
-func TestLogsThatAreUsedAgainGiveWayToALargerSpare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{MemTableBytes: 64 << 10})
-		var spares, logs atomic.Int64
-		var mu sync.Mutex
-		var looked string // at this log, to see whether the spare is larger
-		var replaced []string
-		o.Disk.Fail(func(op, path string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case op == "stat" && isLog(path):
-				looked = path
-			case op == "rename" && isSpare(path):
-				if spares.Add(1); looked != "" { // and no new log
-					replaced = append(replaced, looked)
-				}
-				looked = ""
-			case op == "rename" && isLog(path):
-				logs.Add(1)
-				looked = ""
-			}
-			return nil
-		})
-		r := newRig(t, o)
-		last := 0
-		for logs.Load() < 5 {
-			last++
-			fatalIf(t, last > 5000, "%d spares and %d old logs became logs", spares.Load(), logs.Load())
-			r.fill(1000 + last)
-			if last%20 == 0 {
-				must(t, r.db.Flush())
-			}
-		}
-		errorIf(t, spares.Load() < 3 || len(replaced) == 0, "%d spares and %d old logs became logs, in the place of %q", spares.Load(), logs.Load(), replaced)
-		o.Disk.Fail(nil)
-		for _, path := range replaced {
-			_, err := o.Disk.mem.Stat(path)
-			errorIf(t, err == nil, "%s is there, in whose place a spare was taken", path)
-		}
-		after := r.crashed(1, 0)
-		checkRows(t, after.Store)
-		after.want([]byte{1}, fmt.Sprint(1000+last, strings.Repeat("x", 1000+last)))
-	})
-}
-
-func TestSpareOfARealDirectory(t *testing.T) {
-	o := Options{Dir: t.TempDir(), MemTableBytes: 1 << 20}
-	fillAndCheck(t, o)
-	b, err := os.ReadFile(filepath.Join(o.Dir, spareName))
-	fatalIf(t, err == nil && (!zero(b) || int64(len(b)) > 1<<20) || err != nil && !os.IsNotExist(err),
-		"a spare of %d bytes, zero is %v, %v", len(b), zero(b), err)
 }

@@ -7,25 +7,23 @@ import (
 
 func TestLatencyCountsBelowEachBound(t *testing.T) {
 	var l latency
-	all := []time.Duration{-1, 0, 16383, 16384, 40 * time.Microsecond, time.Millisecond, time.Hour}
-	var sum time.Duration
+	all := []time.Duration{0, 16383, 16384, 40 * time.Microsecond, time.Millisecond, time.Hour}
+	sum := time.Duration(0)
 	for _, d := range all {
 		l.observe(d)
-		sum += max(0, d)
+		sum += d
 	}
+	l.observe(-1) // as if it were 0
 	got := l.read()
-	if got.Count != uint64(len(all)) || got.Sum != sum {
-		t.Fatalf("%d durations of %v, want %d of %v", got.Count, got.Sum, len(all), sum)
-	}
+	same(t, got.Count, uint64(len(all)+1))
+	same(t, got.Sum, sum)
 	for _, b := range got.Buckets {
-		want := uint64(0)
+		want := uint64(1)
 		for _, d := range all {
 			if d < b.Below {
 				want++
 			}
 		}
-		if b.Count != want {
-			t.Errorf("%d are below %v, want %d", b.Count, b.Below, want)
-		}
+		same(t, b.Count, want, b.Below)
 	}
 }

@@ -230,17 +230,20 @@ func (w *walker) step() {
 		}
 		w.put(w.randomKey(), w.randomValue(), expire)
 	case op < 50:
-		key := w.randomKey()
+		key, old := w.randomKey(), -1
+		was, ok := m.entries[string(key)]
+		if ok {
+			old = len(was.value)
+		}
 		want := m.delete(key)
-		if got, err := set.Delete(key); err != nil || got != want {
-			w.t.Fatalf("delete %x: %v, error %v, want %v", key, got, err, want)
+		if was.expire != 0 || w.rnd.IntN(3) > 0 {
+			returns(w.t, want, "delete", key)(set.Delete(key))
+		} else {
+			returns(w.t, want, "delete known", key)(set.DeleteKnown(key, old))
 		}
 	case op < 55:
 		start, end := w.randomRange()
-		want := m.deleteRange(start, end)
-		if got, err := set.DeleteRange(start, end); err != nil || got != want {
-			w.t.Fatalf("delete range %x %x: %d, error %v, want %d", start, end, got, err, want)
-		}
+		returns(w.t, m.deleteRange(start, end), "delete range", start, end)(set.DeleteRange(start, end))
 	case op < 57:
 		w.fill()
 	case op < 75:
@@ -331,7 +334,7 @@ func (w *walker) checkGet(g getter, key []byte) {
 	exists = exists && !want.gone(w.model.now)
 	fatalIf(w.t, err != nil || ok != exists, "get %x: found %v, error %v, want %v", key, ok, err, exists)
 	if ok {
-		w.checkEntry(e, want)
+		w.checkEntry(&e, want, false)
 	}
 }
 
@@ -343,19 +346,57 @@ func encodingOf(key []byte, size int) uint8 {
 	return uint8(size % 3)
 }
 
-func (w *walker) checkEntry(e Entry, want modelEntry) {
-	fatalIf(w.t, e.Encoding != encodingOf(e.Key, e.Size), "entry %x: encoding %d", e.Key, e.Encoding)
+func (w *walker) checkEntry(e *Entry, want modelEntry, keyOnly bool) {
+	w.t.Helper()
+	if keyOnly {
+		fatalIf(w.t, e.Value != nil, "a list of keys has values")
+		return
+	}
+	same(w.t, e.Encoding, encodingOf(e.Key, e.Size))
 	fatalIf(w.t, string(e.Value) != want.value || e.Version != want.version || e.Created != want.created || e.Expire != want.expire || e.Size != len(want.value),
 		"entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
 }
 
-type lister interface {
-	List(ListQuery) (Page, error)
-	Each(ListQuery, func(*Entry) bool) error
+// checkAppend compares what AppendValue says with the model; the time does not count.
+func (w *walker) checkAppend(a readable, key []byte) {
+	want, exists := w.model.entries[string(key)]
+	dst := make([]byte, 3, 3+w.rnd.IntN(200))
+	got, ok, err := a.AppendValue(dst, key)
+	fatalIf(w.t, err != nil || ok != exists || string(got) != "\x00\x00\x00"+want.value,
+		"append %x: %d bytes, found %v, error %v; want %d bytes, %v", key, len(got), ok, err, 3+len(want.value), exists)
 }
 
+// A readable is a write set or a snapshot.
+type readable interface {
+	getter
+	AppendValue(dst, key []byte) ([]byte, bool, error)
+	List(ListQuery) (Page, error)
+	Each(ListQuery, func(*Entry) bool) error
+	Scan(start, end []byte, f func(key, value []byte) bool) error
+}
+
+// A reading is what a read has yet to return.
+type reading struct {
+	*walker
+	keys []string
+	what any
+}
+
+// next compares a key that the read returns. It says nothing of the index of what expires, which is the engine's business.
+func (r *reading) next(key []byte) (want modelEntry, counts bool) {
+	if key[0] == byte(keyspace.Expiry.Kind) {
+		return want, false
+	}
+	fatalIf(r.t, len(r.keys) == 0 || string(key) != r.keys[0], "%+v: key %x, want the rest to be %x", r.what, key, r.keys)
+	want = r.model.entries[r.keys[0]]
+	r.keys = r.keys[1:]
+	return want, true
+}
+
+func (r *reading) end() { fatalIf(r.t, len(r.keys) > 0, "%+v misses %x", r.what, r.keys) }
+
 // checkList reads a range page by page.
-func (w *walker) checkList(l lister) {
+func (w *walker) checkList(l readable) {
 	start, end := w.randomRange()
 	q := ListQuery{Start: start, End: end, Reverse: w.rnd.IntN(2) == 0, KeysOnly: w.rnd.IntN(4) == 0}
 	if w.rnd.IntN(3) == 0 {
@@ -373,43 +414,35 @@ func (w *walker) checkList(l lister) {
 }
 
 // checkEach visits a range in parts, or only the first of them. Other visits come between them.
-func (w *walker) checkEach(l lister, q ListQuery, start, end []byte) {
-	want := w.model.list(start, end, q.Reverse)
+func (w *walker) checkEach(l readable, q ListQuery, start, end []byte) {
+	rest := reading{w, w.model.list(start, end, q.Reverse), q}
 	for stopped := true; stopped; {
 		most := 1 + w.rnd.IntN(40)
 		stopped = false
-		err := l.Each(q, func(e *Entry) bool {
-			if e.Key[0] == byte(keyspace.Expiry.Kind) {
-				return true // the index is the engine's business
+		must(w.t, l.Each(q, func(e *Entry) bool {
+			if want, counts := rest.next(e.Key); counts {
+				w.checkEntry(e, want, q.KeysOnly)
+				most--
 			}
-			fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0], "each %+v: key %x, want the rest to be %x", q, e.Key, want)
-			if fatalIf(w.t, q.KeysOnly != (e.Value == nil), "each %+v: value %x", q, e.Value); !q.KeysOnly {
-				w.checkEntry(*e, w.model.entries[want[0]])
-			}
-			want = want[1:]
-			most--
 			if stopped = most == 0; stopped {
 				q.After = clone(e.Key)
 			}
 			return !stopped
-		})
-		fatalIf(w.t, err != nil || !stopped && len(want) > 0, "each %+v: %v, and misses %x", q, err, want)
+		}), q)
+		if !stopped {
+			rest.end()
+		}
 		switch w.rnd.IntN(6) {
 		case 0:
 			return
 		case 1: // the rest of another range, from the same key
 			other := ListQuery{Start: start, End: w.randomKey(), After: q.After}
-			left := w.model.list(start, other.End, false)
-			must(w.t, l.Each(other, func(e *Entry) bool {
-				for len(left) > 0 && q.After != nil && left[0] <= string(q.After) {
-					left = left[1:]
-				}
-				if e.Key[0] != byte(keyspace.Expiry.Kind) {
-					fatalIf(w.t, len(left) == 0 || string(e.Key) != left[0], "each %+v: key %x, want the rest to be %x", other, e.Key, left)
-					left = left[1:]
-				}
-				return w.rnd.IntN(20) != 0
-			}))
+			from := start
+			if q.After != nil {
+				from = append(clone(q.After), 0)
+			}
+			left := reading{w, w.model.list(from, other.End, false), other}
+			must(w.t, l.Each(other, func(e *Entry) bool { left.next(e.Key); return w.rnd.IntN(20) != 0 }))
 		case 2:
 			must(w.t, l.Each(ListQuery{}, func(*Entry) bool { return w.rnd.IntN(5) != 0 }))
 		}
@@ -417,35 +450,46 @@ func (w *walker) checkEach(l lister, q ListQuery, start, end []byte) {
 }
 
 // checkListOf reads all pages of a query, which is for the range from start to end.
-func (w *walker) checkListOf(l lister, q ListQuery, start, end []byte) {
-	want := w.model.list(start, end, q.Reverse)
-	for {
+func (w *walker) checkListOf(l readable, q ListQuery, start, end []byte) {
+	rest := reading{w, w.model.list(start, end, q.Reverse), q}
+	for more := true; more; more = q.After != nil {
 		page, err := l.List(q)
-		fatalIf(w.t, err != nil, "list %+v: %v", q, err)
+		must(w.t, err, q)
 		size := 0
 		for i, e := range page.Entries {
-			if e.Key[0] == byte(keyspace.Expiry.Kind) {
-				continue // the index is the engine's business
+			if want, counts := rest.next(e.Key); counts {
+				w.checkEntry(&e, want, q.KeysOnly)
+				size += len(e.Key) + len(e.Value)
+				fatalIf(w.t, q.MaxBytes > 0 && i > 0 && size > q.MaxBytes, "list %+v: %d bytes", q, size)
 			}
-			fatalIf(w.t, len(want) == 0 || string(e.Key) != want[0],
-				"list %+v: key %x, want the rest to be %x", q, e.Key, want)
-			size += len(e.Key) + len(e.Value)
-			fatalIf(w.t, q.MaxBytes > 0 && i > 0 && size > q.MaxBytes, "list %+v: %d bytes", q, size)
-			if !q.KeysOnly {
-				w.checkEntry(e, w.model.entries[want[0]])
-			} else if e.Value != nil {
-				w.t.Fatal("list of keys has values")
-			}
-			want = want[1:]
 		}
-		fatalIf(w.t, q.Limit > 0 && len(page.Entries) > q.Limit, "list %+v: %d entries", q, len(page.Entries))
-		if page.Next == nil {
-			break
-		}
-		fatalIf(w.t, len(page.Entries) == 0, "list %+v: an empty page that goes on", q)
+		n := len(page.Entries)
+		fatalIf(w.t, q.Limit > 0 && n > q.Limit || page.Next != nil && n == 0, "list %+v: %d entries on a page", q, n)
 		q.After = page.Next
 	}
-	fatalIf(w.t, len(want) > 0, "list %+v misses %x", q, want)
+	rest.end()
+}
+
+// checkScan reads a range, or the beginning of one.
+func (w *walker) checkScan(s readable) {
+	start, end := w.randomRange()
+	w.checkScanOf(s, start, end, w.rnd.IntN(4)*(1+w.rnd.IntN(20)))
+}
+
+// checkScanOf reads up to limit keys of a range; 0 is all.
+func (w *walker) checkScanOf(s readable, start, end []byte, limit int) {
+	all := w.model.all(start, end)
+	stops := 0 < limit && limit <= len(all)
+	if stops {
+		all = all[:limit]
+	}
+	rest := reading{w, all, [2][]byte{start, end}}
+	must(w.t, s.Scan(start, end, func(key, value []byte) bool {
+		want, counts := rest.next(key)
+		fatalIf(w.t, counts && string(value) != want.value, "scan: key %x with %d bytes, want %d", key, len(value), len(want.value))
+		return !stops || len(rest.keys) > 0
+	}))
+	rest.end()
 }
 
 func (w *walker) checkExpired() {
@@ -487,11 +531,7 @@ func (w *walker) checkExpired() {
 }
 
 // checkAll compares everything.
-func (w *walker) checkAll(r interface {
-	getter
-	lister
-	scanner
-}) {
+func (w *walker) checkAll(r readable) {
 	w.checkScanOf(r, nil, nil, 0)
 	w.checkListOf(r, ListQuery{Limit: 1 << 20, MaxBytes: 1 << 30}, nil, nil)
 }

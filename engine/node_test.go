@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -21,8 +22,7 @@ func TestRaceForANameHasOneWinner(t *testing.T) {
 	s := openTest(t, Options{})
 	for round := range 30 {
 		var wg sync.WaitGroup
-		var mu sync.Mutex
-		won := 0
+		var won atomic.Int64
 		for n := range 8 {
 			sp := openSpace(t, s, round*8+n)
 			wg.Go(func() {
@@ -31,46 +31,39 @@ func TestRaceForANameHasOneWinner(t *testing.T) {
 					_, err = commitWait(sp)
 				}
 				if err == nil {
-					mu.Lock()
-					won++
-					mu.Unlock()
-				} else if !errors.Is(err, ErrExists) {
-					t.Error(err)
+					won.Add(1)
 				}
+				errorIf(t, err != nil && !errors.Is(err, ErrExists), "%v", err)
 			})
 		}
 		wg.Wait()
-		fatalIf(t, won != 1, "%d actors have one name", won)
+		same(t, won.Load(), 1, "actors have one name")
 	}
 }
 
 func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 	s := openTest(t, Options{})
-	n := 0
+	all := []Identity{{"n", "room", []string{"a"}}} // which is not there
 	add := func(typ string, key ...string) {
-		n++
-		create(t, openSpace(t, s, n), typ, key...)
+		create(t, openSpace(t, s, len(all)), typ, key...)
+		all = append(all, Identity{"ns", typ, key})
 	}
-	all := []Identity{{"ns", "room", []string{"a"}}, {"ns", "room", []string{"a", "1"}}, {"ns", "room", []string{"a", "2"}}, {"n", "room", []string{"a"}}}
 	add("room", "a")
 	add("room", "a", "1")
 	add("room", "a", "2")
 	add("room", "a\x00b")
 	add("room", "ab")
 	add("tenant")
-	list := func(q ActorsQuery) (names []string) {
+	list := func(q ActorsQuery) string {
 		q.Namespace = "ns"
+		var names []string
 		for {
 			page, err := s.Actors(q)
 			must(t, err)
 			for _, a := range page.Actors {
-				want := map[bool]Version{false: 1}[q.Brief]
-				fatalIf(t, a.Head.Version != want, "head %+v", a.Head)
+				same(t, a.Head.Version, map[bool]Version{false: 1}[q.Brief])
 				id, ok, err := s.Lookup(a.Identity)
 				fatalIf(t, err != nil || !ok || id != a.ID, "%v has the id %v, the list says %v (%v)", a.Identity, id, a.ID, err)
-				if !slices.ContainsFunc(all, func(i Identity) bool { return reflect.DeepEqual(i, a.Identity) }) {
-					all = append(all, a.Identity)
-				}
 				names = append(names, a.Identity.Type+"/"+strings.Join(a.Identity.Key, "/"))
 			}
 			for _, i := range all {
@@ -78,17 +71,17 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 				errorIf(t, q.Covers(page.Cursor, i) != want, "%+v up to %q covers %v: %t", q, page.Cursor, i, !want)
 			}
 			if q.Cursor = page.Cursor; q.Cursor == "" {
-				return names
+				return fmt.Sprintf("%q", names)
 			}
 		}
 	}
 	for i := range 8 {
-		limit, brief := i%4, i >= 4
-		same(t, fmt.Sprintf("%q", list(ActorsQuery{Limit: limit, Brief: brief})), `["room/a" "room/a/1" "room/a/2" "room/a\x00b" "room/ab" "tenant/"]`, limit)
-		same(t, fmt.Sprintf("%q", list(ActorsQuery{Type: "room", Prefix: []string{"a"}, Limit: limit, Brief: brief})), `["room/a" "room/a/1" "room/a/2"]`, limit)
+		q := ActorsQuery{Limit: i % 4, Brief: i >= 4}
+		same(t, list(q), `["room/a" "room/a/1" "room/a/2" "room/a\x00b" "room/ab" "tenant/"]`, q)
+		q.Type, q.Prefix = "room", []string{"a"}
+		same(t, list(q), `["room/a" "room/a/1" "room/a/2"]`, q)
 	}
-	_, err := s.Actors(ActorsQuery{Namespace: "ns", Cursor: "nonsense!"})
-	errorIf(t, err == nil, "a foreign cursor was taken")
+	errorIf(t, errOf(s.Actors(ActorsQuery{Namespace: "ns", Cursor: "nonsense!"})) == nil, "a foreign cursor was taken")
 	page, err := s.Actors(ActorsQuery{Namespace: "n"})
 	errorIf(t, err != nil || len(page.Actors) != 0, "another namespace: %v %v", page, err)
 }

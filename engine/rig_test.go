@@ -232,3 +232,15 @@ func wantErr(t testing.TB, err, target error, where ...any) {
 		t.Fatalf("the error is %v, want %v %v", err, target, where)
 	}
 }
+
+// returns ends the test unless a call returns want and no error: returns(t, 3)(f()).
+func returns[T comparable](t testing.TB, want T, where ...any) func(T, error) {
+	return func(got T, err error) {
+		t.Helper()
+		must(t, err, where...)
+		same(t, got, want, where...)
+	}
+}
+
+// errOf3 returns the error of a call that also returns two values.
+func errOf3[A, B any](_ A, _ B, err error) error { return err }

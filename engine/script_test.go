@@ -75,6 +75,8 @@ func (s *script) call(f []string) string {
 		return []byte(text(i))
 	}
 	n := func(i int) int64 { return s.number(f[i]) }
+	result := func(v any, err error) string { return fmt.Sprint(v, " ", failed(err)) }
+	var words []string
 	actor := 0
 	if len(f) > 1 {
 		actor, _ = strconv.Atoi(f[1])
@@ -127,11 +129,9 @@ func (s *script) call(f []string) string {
 		errorIf(s.t, e.Value == nil, "%q reads as nil", e.Key)
 		return fmt.Sprintf("%.20s, %d bytes, version %d, created %s, expires %d", e.Value, e.Size, e.Version, when(e.Created), e.Expire)
 	case "delete":
-		ok, err := w.Delete(key(2))
-		return fmt.Sprint(ok, " ", failed(err))
+		return result(w.Delete(key(2)))
 	case "range":
-		n, err := w.DeleteRange(key(2), key(3))
-		return fmt.Sprint(n, " ", failed(err))
+		return result(w.DeleteRange(key(2), key(3)))
 	case "destroy":
 		var kept []keyspace.Kind
 		for i := range f[2:] {
@@ -148,12 +148,11 @@ func (s *script) call(f []string) string {
 		since := s.saved[f[2]]
 		return fmt.Sprint(w.Changed(&since), ", next wake ", w.NextWake())
 	case "commit":
-		_, err := commitWait(sp)
-		return failed(err)
+		return failed(errOf(commitWait(sp)))
 	case "split":
 		kept, split, err := sp.CommitBefore(s.saved[f[2]], nil)
 		s.saved[f[2]] = kept
-		return fmt.Sprint(split, " ", failed(err))
+		return result(split, err)
 	case "head":
 		h := sp.Head()
 		return fmt.Sprintf("generation %d, version %d, %d keys, %d bytes, created %s, updated %s, destroyed %v",
@@ -166,11 +165,10 @@ func (s *script) call(f []string) string {
 	case "list":
 		page, err := w.List(ListQuery{Prefix: key(2)})
 		must(s.t, err)
-		var keys []string
 		for _, e := range page.Entries {
-			keys = append(keys, fmt.Sprintf("%q", e.Key))
+			words = append(words, fmt.Sprintf("%q", e.Key))
 		}
-		return strings.Join(keys, " ")
+		return strings.Join(words, " ")
 	case "rows":
 		prefix := keyspace.AppendActorPrefix(nil, testID(actor))
 		return fmt.Sprint(countRows(s.t, s.store, prefix, keyspace.Successor(prefix)))
@@ -181,7 +179,7 @@ func (s *script) call(f []string) string {
 				return fmt.Sprint("actor ", i)
 			}
 		}
-		return fmt.Sprint(ok, " ", failed(err))
+		return result(ok, err)
 	case "tombstone":
 		tomb, ok, err := s.store.Tombstone(testID(actor))
 		return fmt.Sprintf("%v of version %d at %s %v %s", tomb.Identity.Key, tomb.Version, when(tomb.Destroyed), ok, failed(err))
@@ -194,22 +192,20 @@ func (s *script) call(f []string) string {
 	case "wakes":
 		all, err := s.store.Wakes(nil, n(1), int(n(2)))
 		must(s.t, err)
-		var names []string
 		for _, a := range all {
-			names = append(names, fmt.Sprint(a.Due, " ", a.Name))
+			words = append(words, fmt.Sprint(a.Due, " ", a.Name))
 		}
-		return strings.Join(names, ", ")
+		return strings.Join(words, ", ")
 	case "record":
 		return failed(w.Outbox([]byte(text(2)), nil))
 	case "outbox":
 		rows, err := s.store.Outbox(uint64(n(1)), int(n(2)))
 		must(s.t, err)
-		var records []string
 		for _, r := range rows {
-			records = append(records, fmt.Sprintf("%d %s", r.Seq, r.Record))
+			words = append(words, fmt.Sprintf("%d %s", r.Seq, r.Record))
 		}
 		count, bytes := s.store.OutboxSize()
-		return fmt.Sprintf("%s; %d rows of %d bytes", strings.Join(records, ", "), count, bytes)
+		return fmt.Sprintf("%s; %d rows of %d bytes", strings.Join(words, ", "), count, bytes)
 	case "ack":
 		var seqs []uint64
 		for i := range f[1:] {
@@ -218,11 +214,10 @@ func (s *script) call(f []string) string {
 		return failed(s.store.AckOutbox(seqs))
 	case "expired":
 		due, _, err := w.Expired(n(2), 10)
-		keys := make([][]byte, len(due))
 		for i := range due {
-			keys[i] = due[i].Key
+			words = append(words, string(due[i].Key))
 		}
-		return fmt.Sprintf("%q %s", keys, failed(err))
+		return fmt.Sprintf("%q %s", words, failed(err))
 	}
 	s.t.Fatalf("no call %q", f[0])
 	return ""

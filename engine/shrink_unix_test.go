@@ -84,25 +84,23 @@ func TestRemovalsKeepUp(t *testing.T) {
 // A crash in the middle of a removal leaves a file that is shorter than it was. The next Open removes it.
 func TestFilesThatWereMadeShorterAreNoDamage(t *testing.T) {
 	t.Parallel()
-	o := Options{Dir: t.TempDir()}
+	r := newRig(t, Options{Dir: t.TempDir()})
 	for i := range 2 {
-		s := mustOpen(t, o)
-		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
-		commit(t, sp)
-		must(t, s.db.Flush())
-		must(t, s.Close())
+		r.put(kv(fmt.Sprint(i)), "x")
+		must(t, r.db.Flush())
+		r.again()
 	}
+	must(t, r.Close())
 	var left []string
 	for i, name := range []string{"000001.sst", "000002.sst", "000001.log"} {
-		left = append(left, filepath.Join(o.Dir, name))
+		left = append(left, filepath.Join(r.o.Dir, name))
 		must(t, os.WriteFile(left[i], bytes.Repeat([]byte{7}, 1000*i), 0o600))
 	}
-	s := mustOpen(t, o)
+	r.start()
 	for i := range 2 {
-		wantValue(t, openSpace(t, s, 1).Writes(), kv(fmt.Sprint(i)), "x")
+		r.want(kv(fmt.Sprint(i)), "x")
 	}
-	must(t, s.Close())
+	must(t, r.Close())
 	for _, path := range left {
 		_, err := os.Lstat(path)
 		errorIf(t, !os.IsNotExist(err), "%s is there: %v", path, err)

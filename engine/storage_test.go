@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -62,18 +60,6 @@ func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
 	none, err := s.Storage("other")
 	must(t, err)
 	same(t, len(none), 0)
-}
-
-func TestStorageNeedsTheIndex(t *testing.T) {
-	s := listingStore(t, 3)
-	must(t, s.db.Set(keyspace.AppendMetaRow(nil, listingRow), []byte{listingPart}, nil))
-	_, err := s.Storage("ns")
-	errorIf(t, !errors.Is(err, ErrListing), "%v", err)
-	_, _, err = s.BuildListing(context.Background())
-	must(t, err)
-	all, err := s.Storage("ns")
-	must(t, err)
-	same(t, all[0].Actors, int64(3))
 }
 
 // A place of a sample has each actor as often as its weight says.

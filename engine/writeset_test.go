@@ -22,8 +22,7 @@ func TestOverwritingALongValueRemovesItsChunks(t *testing.T) {
 		r.want([]byte{9, 0, 0}, value)
 		checkRows(t, r.Store)
 	}
-	ok, err := r.w.Delete([]byte{9, 0, 0})
-	fatalIf(t, !ok || err != nil, "%v %v", ok, err)
+	returns(t, true)(r.w.Delete([]byte{9, 0, 0}))
 	r.commit()
 	checkRows(t, r.Store)
 	h := r.sp.Head()
@@ -92,24 +91,6 @@ func TestCommitOfAStateReadsNothing(t *testing.T) {
 	wantErr(t, r.w.Put(kv("other"), nil, PutOptions{}), ErrClosed)
 }
 
-func TestManyKeysAreDeletedAsARange(t *testing.T) {
-	r := newRig(t, Options{})
-	const n = 5000
-	for i := range n {
-		put(t, r.w, fmt.Appendf([]byte{5}, "%05d", i), "message")
-	}
-	r.put(kv("stays"), "x")
-	got, err := r.w.DeleteRange([]byte{5}, []byte{6})
-	fatalIf(t, err != nil || got != n || r.w.Bytes() > 100, "deleted %d, %d bytes held: %v", got, r.w.Bytes(), err)
-	put(t, r.w, []byte("\x0500007"), "again")
-	got, err = r.w.DeleteRange([]byte{5}, []byte{6})
-	fatalIf(t, err != nil || got != 1, "deleted %d: %v", got, err)
-	r.put([]byte("\x0500008"), "again")
-	page, err := r.w.List(ListQuery{})
-	fatalIf(t, err != nil || len(page.Entries) != 2, "%d entries: %v", len(page.Entries), err)
-	checkRows(t, r.Store)
-}
-
 // Expired keys are found though they are put, or come back, before what was found last.
 func TestExpiredKeysAreFoundBeforeThoseOfLastTime(t *testing.T) {
 	t.Parallel()
@@ -123,19 +104,14 @@ func TestExpiredKeysAreFoundBeforeThoseOfLastTime(t *testing.T) {
 		for i := range due {
 			got += string(due[i].Key)
 		}
-		if got != want {
-			t.Errorf("%q have expired, not %q", got, want)
-		}
-		if at, err := r.w.NextExpiry(); err != nil || at != int64(want[1]-'a')*10+10 {
-			t.Errorf("the next expires at %d, %v", at, err)
-		}
+		same(t, got, want)
+		returns(t, int64(want[1]-'a')*10+10)(r.w.NextExpiry())
 	}
 	put := func(key string) { must(t, r.w.Put(kv(key), nil, PutOptions{ExpireAt: int64(key[0]-'a')*10 + 10})) }
 	put("b")
 	put("c")
 	before := r.w.Savepoint()
-	_, err := r.w.Delete(kv("b"))
-	must(t, err)
+	returns(t, true)(r.w.Delete(kv("b")))
 	expired("\x04c")
 	r.w.Rollback(before)
 	expired("\x04b\x04c")
@@ -162,8 +138,7 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	}
 	r.commit()
 	r.w.Advance(2)
-	n, err := r.w.DeleteRange([]byte{4}, []byte{5})
-	fatalIf(t, n != 200 || err != nil, "%v %v", n, err)
+	returns(t, int64(200))(r.w.DeleteRange([]byte{4}, []byte{5}))
 	must(t, r.w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}))
 	r.commit()
 	due, more, err := r.w.Expired(10, 10) // what is out of date counts as read
@@ -180,103 +155,6 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	r.commit()
 	page, err := r.w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
 	fatalIf(t, err != nil || len(page.Entries) != 1, "%d entries in the index: %v", len(page.Entries), err)
-}
-
-func TestEachKindOfWriteIsAChange(t *testing.T) {
-	for name, write := range map[string]func(w *WriteSet) error{
-		"put":          func(w *WriteSet) error { return w.Put(kv("new"), nil, PutOptions{}) },
-		"put again":    func(w *WriteSet) error { return w.Put(kv("there"), []byte("x"), PutOptions{}) },
-		"delete":       func(w *WriteSet) error { _, err := w.Delete(kv("there")); return err },
-		"delete range": func(w *WriteSet) error { _, err := w.DeleteRange(kv("a"), kv("z")); return err },
-		"set wake":     func(w *WriteSet) error { w.SetWake(0, keyspace.WakeSends, "", ""); return nil },
-		"clear wake":   func(w *WriteSet) error { w.ClearWake(0, keyspace.WakeSends, "", ""); return nil },
-		"outbox":       func(w *WriteSet) error { return w.Outbox(nil, nil) },
-		"create":       func(w *WriteSet) error { return w.Create(Identity{"ns", "t", []string{"k"}}) },
-		"destroy":      func(w *WriteSet) error { return w.Destroy() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Options{})
-			w := r.w
-			for i := range 3 * pointDeletes {
-				put(t, w, kv("m"+strings.Repeat("x", i)), "")
-			}
-			r.put(kv("there"), "x")
-			w.Advance(10)
-			before := w.Savepoint()
-			w.Advance(20)
-			must(t, errOf(w.Delete(kv("absent"))))
-			fatalIf(t, w.Changed(&before), "nothing was written, and the set says that it changed")
-			must(t, write(w))
-			fatalIf(t, !w.Changed(&before), "the set does not know that it changed")
-			w.Rollback(before)
-			fatalIf(t, w.Changed(&before), "the set says that it changed after a rollback")
-		})
-	}
-}
-
-func TestDeletingAKnownKeyCountsWithoutReading(t *testing.T) {
-	r := newRig(t, Options{})
-	long := strings.Repeat("x", 3*ChunkSize)
-	put(t, r.w, kv("a"), long)
-	put(t, r.w, kv("b"), "short")
-	r.put(kv("c"), "stays")
-	for key, old := range map[string]int{"a": len(long), "b": 5, "none": -1} {
-		for _, there := range []bool{old >= 0, false} {
-			ok, err := r.w.DeleteKnown(kv(key), old)
-			fatalIf(t, ok != there || err != nil, "%v %v %v", key, ok, err)
-		}
-	}
-	r.commit()
-	checkRows(t, r.Store)
-	h := r.sp.Head()
-	fatalIf(t, h.Keys != 1 || h.Bytes != int64(len(kv("c"))+5), "%+v", h)
-}
-
-type scanner interface {
-	Scan(start, end []byte, f func(key, value []byte) bool) error
-}
-
-type appender interface {
-	AppendValue(dst, key []byte) ([]byte, bool, error)
-}
-
-// checkAppend compares what AppendValue says with the model; the time does not
-// count.
-func (w *walker) checkAppend(a appender, key []byte) {
-	want, exists := w.model.entries[string(key)]
-	dst := make([]byte, 3, 3+w.rnd.IntN(200))
-	got, ok, err := a.AppendValue(dst, key)
-	fatalIf(w.t, err != nil || ok != exists || string(got) != "\x00\x00\x00"+want.value,
-		"append %x: %d bytes, found %v, error %v; want %d bytes, %v", key, len(got), ok, err, 3+len(want.value), exists)
-}
-
-// checkScan reads a range, or the beginning of one.
-func (w *walker) checkScan(s scanner) {
-	start, end := w.randomRange()
-	w.checkScanOf(s, start, end, w.rnd.IntN(4)*(1+w.rnd.IntN(20)))
-}
-
-// checkScanOf reads up to limit keys of a range; 0 is all.
-func (w *walker) checkScanOf(s scanner, start, end []byte, limit int) {
-	want := w.model.all(start, end)
-	if 0 < limit && limit <= len(want) {
-		want = want[:limit]
-	} else {
-		want = append(want, "") // the end
-	}
-	err := s.Scan(start, end, func(key, value []byte) bool {
-		if key[0] == byte(keyspace.Expiry.Kind) {
-			return true // the index is the engine's business
-		}
-		fatalIf(w.t, len(want) == 0 || string(key) != want[0] || string(value) != w.model.entries[want[0]].value,
-			"scan %x %x: key %x with %d bytes, want the rest to be %x", start, end, key, len(value), want)
-		want = want[1:]
-		return len(want) > 0
-	})
-	if len(want) > 0 && want[0] == "" {
-		want = want[1:]
-	}
-	fatalIf(w.t, err != nil || len(want) > 0, "scan %x %x misses %x, error %v", start, end, want, err)
 }
 
 func TestScanAllocatesNothingForAnEntry(t *testing.T) {
@@ -389,19 +267,14 @@ func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
 		put(t, w, fmt.Appendf([]byte{7}, "%03d", i), "x")
 	}
 	r.commit()
+	nothing := func() error { return nil }
 	for name, turns := range map[string][2]func() error{
 		"both hide ranges": {
-			func() error { _, err := w.DeleteRange([]byte{5}, []byte{6}); return err },
-			func() error { _, err := w.DeleteRange([]byte{7}, []byte{8}); return err },
+			func() error { return errOf(w.DeleteRange([]byte{5}, []byte{6})) },
+			func() error { return errOf(w.DeleteRange([]byte{7}, []byte{8})) },
 		},
-		"open turn creates": {
-			func() error { return nil },
-			func() error { return w.Create(Identity{"ns", "t", nil}) },
-		},
-		"open turn destroys": {
-			func() error { return nil },
-			func() error { return w.Destroy() },
-		},
+		"open turn creates":  {nothing, func() error { return w.Create(Identity{"ns", "t", nil}) }},
+		"open turn destroys": {nothing, func() error { return w.Destroy() }},
 	} {
 		before := w.Savepoint()
 		w.Advance(1)
@@ -416,8 +289,9 @@ func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
 	}
 }
 
-// Only tells a part whether a rollback undoes its own keys alone.
-func TestOnlyFindsChangesOfOtherKinds(t *testing.T) {
+// Changed tells whether there is anything to commit since a savepoint, and Only tells a part whether a rollback undoes its own
+// keys alone.
+func TestEachKindOfWriteIsAChange(t *testing.T) {
 	r := newRig(t, Options{})
 	w := r.w
 	for i := range 400 { // a range of so many is hidden as a range
@@ -425,33 +299,39 @@ func TestOnlyFindsChangesOfOtherKinds(t *testing.T) {
 		put(t, w, fmt.Appendf([]byte{5}, "%03d", i), "x")
 	}
 	r.commit()
+	w.Advance(10)
 	put(t, w, []byte{5, 'b'}, "before")
+	held := w.Bytes()
 	start := w.Savepoint()
+	w.Advance(20)
 	for name, c := range map[string]struct {
 		only bool
 		f    func() error
 	}{
-		"nothing":          {true, func() error { return nil }},
+		"nothing":          {true, func() error { return errOf(w.Delete(kv("absent"))) }},
 		"a put":            {true, func() error { return w.Put([]byte{4, 'a'}, nil, PutOptions{ExpireAt: 1 << 50}) }},
 		"a wake of expiry": {true, func() error { w.SetWake(5, keyspace.WakeExpiry, "", ""); return nil }},
-		"a delete":         {true, func() error { _, err := w.Delete([]byte("\x04000")); return err }},
-		"a range":          {true, func() error { _, err := w.DeleteRange([]byte{4}, []byte{5}); return err }},
+		"a delete":         {true, func() error { return errOf(w.Delete([]byte("\x04000"))) }},
+		"a range":          {true, func() error { return errOf(w.DeleteRange([]byte{4}, []byte{5})) }},
 		"another put":      {false, func() error { return w.Put([]byte{5, 'a'}, nil, PutOptions{}) }},
 		"put again":        {false, func() error { return w.Put([]byte{5, 'b'}, nil, PutOptions{}) }},
-		"another range":    {false, func() error { _, err := w.DeleteRange([]byte{5}, []byte{6}); return err }},
+		"another range":    {false, func() error { return errOf(w.DeleteRange([]byte{5}, []byte{6})) }},
 		"both ranges": {false, func() error {
-			_, err := w.DeleteRange([]byte{4}, []byte{5})
-			_, err2 := w.DeleteRange([]byte{5}, []byte{6})
-			return errors.Join(err, err2)
+			return errors.Join(errOf(w.DeleteRange([]byte{4}, []byte{5})), errOf(w.DeleteRange([]byte{5}, []byte{6})))
 		}},
-		"a wake":   {false, func() error { w.SetWake(5, keyspace.WakeAlarm, "a", "b"); return nil }},
-		"a record": {false, func() error { return w.Outbox([]byte("x"), new(uint64)) }},
-		"the end":  {false, func() error { return w.Destroy() }},
+		"a wake":     {false, func() error { w.SetWake(5, keyspace.WakeAlarm, "a", "b"); return nil }},
+		"no wake":    {false, func() error { w.ClearWake(5, keyspace.WakeAlarm, "a", "b"); return nil }},
+		"a record":   {false, func() error { return w.Outbox([]byte("x"), new(uint64)) }},
+		"a creation": {false, func() error { return w.Create(Identity{"ns", "t", []string{"k"}}) }},
+		"the end":    {false, func() error { return w.Destroy() }},
 	} {
 		must(t, c.f())
-		errorIf(t, w.Only(&start, 4) != c.only, "%s: %v", name, !c.only)
+		errorIf(t, w.Changed(&start) != (name != "nothing"), "%s: changed %v", name, name == "nothing")
+		errorIf(t, w.Only(&start, 4) != c.only, "%s: only %v", name, !c.only)
+		errorIf(t, strings.Contains(name, "range") && w.Bytes() > held+100, "%s: %d bytes are held", name, w.Bytes())
 		w.Rollback(start)
-		errorIf(t, !w.Only(&start, 4), "%s: not undone", name)
+		errorIf(t, w.Changed(&start) || !w.Only(&start, 4), "%s: not undone", name)
+		w.Advance(20)
 	}
 	r.commit()
 	errorIf(t, w.Only(&start, 4), "a savepoint outlives a commit")
@@ -464,8 +344,7 @@ func TestOrphanedWakeRowsCanBeDropped(t *testing.T) {
 	s.commit()
 	wakes, err := s.Wakes(nil, 100, 10)
 	fatalIf(t, err != nil || len(wakes) != 2, "%v %v", wakes, err)
-	err = s.DropWakes([][]byte{[]byte("not a wake row")})
-	fatalIf(t, err == nil, "a row of another space was dropped")
+	fatalIf(t, s.DropWakes([][]byte{[]byte("not a wake row")}) == nil, "a row of another space was dropped")
 	must(t, s.DropWakes([][]byte{wakes[0].Row}))
 	left, err := s.Wakes(nil, 100, 10)
 	fatalIf(t, err != nil || len(left) != 1 || left[0].Due != 5, "%v %v", left, err)

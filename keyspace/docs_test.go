@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,31 +12,22 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// docTable is a table of docs/keyspace.md: its heading, its column names, and
-// its cells without the backquotes.
-type docTable struct {
-	section string
-	columns []string
-	rows    []map[string]string
-}
-
-// docTables reads all tables of the page.
-func docTables(t *testing.T) []docTable {
+// docRows returns the rows of the table of docs/keyspace.md under a heading that has a column: their cells without backquotes.
+func docRows(t *testing.T, section, column string) (rows []map[string]string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/keyspace.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tables []docTable
-	var section string
-	inside := false
+	var heading string
+	var columns []string // of the table that the line is in
 	for line := range strings.Lines(string(page)) {
 		line = strings.TrimSpace(line)
-		if heading := strings.TrimLeft(line, "#"); heading != line {
-			section = strings.TrimSpace(heading)
+		if title := strings.TrimLeft(line, "#"); title != line {
+			heading = strings.TrimSpace(title)
 		}
 		if !strings.HasPrefix(line, "|") {
-			inside = false
+			columns = nil
 			continue
 		}
 		cells := strings.Split(strings.ReplaceAll(strings.Trim(line, "|"), `\|`, "\x00"), "|")
@@ -43,40 +35,24 @@ func docTables(t *testing.T) []docTable {
 			cells[i] = strings.ReplaceAll(strings.Trim(strings.TrimSpace(cell), "`"), "\x00", "|")
 		}
 		switch {
-		case !inside:
-			tables = append(tables, docTable{section: section, columns: cells})
-			inside = true
-		case strings.HasPrefix(cells[0], "---"):
+		case columns == nil:
+			columns = cells
+		case strings.HasPrefix(cells[0], "---") || heading != section || !slices.Contains(columns, column):
 		default:
-			last := &tables[len(tables)-1]
-			if len(cells) != len(last.columns) {
-				t.Fatalf("%s: %d cells, want %d: %s", section, len(cells), len(last.columns), line)
+			if len(cells) != len(columns) {
+				t.Fatalf("%s: %d cells, want %d: %s", section, len(cells), len(columns), line)
 			}
 			row := map[string]string{}
 			for i, cell := range cells {
-				row[last.columns[i]] = cell
+				row[columns[i]] = cell
 			}
-			last.rows = append(last.rows, row)
+			rows = append(rows, row)
 		}
 	}
-	return tables
-}
-
-// docRows returns the rows of the table of a section that has a column.
-func docRows(t *testing.T, section, column string) []map[string]string {
-	t.Helper()
-	for _, table := range docTables(t) {
-		if table.section != section {
-			continue
-		}
-		for _, name := range table.columns {
-			if name == column {
-				return table.rows
-			}
-		}
+	if len(rows) == 0 {
+		t.Fatalf("docs/keyspace.md has no table with a column %q under %q", column, section)
 	}
-	t.Fatalf("docs/keyspace.md has no table with a column %q under %q", column, section)
-	return nil
+	return rows
 }
 
 // docForm returns the bytes of a layout after its kind, in the notation of the page.

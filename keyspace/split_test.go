@@ -39,28 +39,6 @@ func splitCases() [][]byte {
 	return append(out, append(append(appendSpace(nil, spaceTombstones), 0x30), whole[6:]...))
 }
 
-func TestSplitRowIsTheEndOfTheWrapper(t *testing.T) {
-	for _, key := range words(3) {
-		want := len(appendKeyPrefix(nil, testID, key))
-		for _, row := range [][]byte{
-			AppendDataRow(nil, testID, key, 0), AppendDataRow(nil, testID, key, 1677), AppendMetadataRow(nil, testID, key), appendKeyPrefix(nil, testID, key),
-		} {
-			if got := SplitRow(row); got != want {
-				t.Fatalf("%x splits at %d, want %d", row, got, want)
-			}
-		}
-		if bound := AppendScanPrefix(nil, testID, key); SplitRow(bound) != len(bound) {
-			t.Fatalf("the bound %x splits at %d", bound, SplitRow(bound))
-		}
-	}
-	for _, v := range rowVectors {
-		row := appendRow(nil, v.row)
-		if wrapped := v.row.Type == RowData || v.row.Type == RowMetadata; !wrapped && SplitRow(row) != len(row) {
-			t.Errorf("%s splits at %d of %d", v.prints, SplitRow(row), len(row))
-		}
-	}
-}
-
 // checkSplit verifies for two byte strings what Pebble asks of a split.
 func checkSplit(t *testing.T, a, b []byte) {
 	t.Helper()
@@ -82,48 +60,67 @@ func checkSplit(t *testing.T, a, b []byte) {
 	}
 }
 
+// checkSuccessor verifies that no prefix is between one and its successor.
+func checkSuccessor(t *testing.T, a, b []byte) {
+	t.Helper()
+	prefix, other := a[:SplitRow(a)], b[:SplitRow(b)]
+	next := AppendSplitSuccessor(nil, prefix)
+	if SplitRow(next) != len(next) || bytes.Compare(prefix, next) >= 0 {
+		t.Fatalf("the successor of %x is %x", prefix, next)
+	}
+	if bytes.Compare(prefix, other) < 0 && bytes.Compare(other, next) < 0 {
+		t.Fatalf("%x lies between %x and its successor %x", other, prefix, next)
+	}
+}
+
 func TestSplitKeepsWhatPebbleRequires(t *testing.T) {
 	cases := splitCases()
+	for _, c := range slices.Clone(cases) {
+		cases = append(cases, AppendSplitSuccessor(nil, c[:SplitRow(c)]))
+	}
 	for _, a := range cases {
 		for _, b := range cases {
 			checkSplit(t, a, b)
+			checkSuccessor(t, a, b)
 		}
 	}
 }
 
-func TestSplitSuccessorIsTheNextPrefix(t *testing.T) {
-	var prefixes [][]byte
-	for _, c := range splitCases() {
-		prefixes = append(prefixes, c[:SplitRow(c)])
+// checkRows verifies that rows made from any key come back whole, and that they order as the keys do: those of a key together,
+// the data before the metadata.
+func checkRows(t *testing.T, a, b []byte) {
+	t.Helper()
+	row, metadata, rowB := AppendDataRow(nil, testID, a, 1677), AppendMetadataRow(nil, testID, a), AppendDataRow(nil, testID, b, 7)
+	if bytes.Compare(row, metadata) >= 0 {
+		t.Fatalf("of %x the metadata comes before the data", a)
 	}
-	for _, prefix := range prefixes {
-		next := AppendSplitSuccessor(nil, prefix)
-		if SplitRow(next) != len(next) || bytes.Compare(prefix, next) >= 0 {
-			t.Fatalf("the successor of %x is %x", prefix, next)
+	prefix := appendKeyPrefix(nil, testID, a)
+	start, end := AppendScanPrefix(nil, testID, b), Successor(AppendScanPrefix(nil, testID, b))
+	for _, r := range [][]byte{row, metadata} {
+		if got, err := ParseRow(r); err != nil || !bytes.Equal(got.Key, a) || got.ID != testID {
+			t.Fatalf("%x came back as %+v (%v)", a, got, err)
 		}
-		for _, other := range prefixes {
-			if bytes.Compare(prefix, other) < 0 && bytes.Compare(other, next) < 0 {
-				t.Fatalf("%x lies between %x and its successor %x", other, prefix, next)
-			}
+		if order := bytes.Compare(a, b); order != 0 && bytes.Compare(r, rowB) != order {
+			t.Fatalf("%x and %x change order", a, b)
 		}
-		prefixes = append(prefixes[:len(prefixes):len(prefixes)], next)
+		if in(r, start, end) != bytes.HasPrefix(a, b) || (bytes.Compare(r, start) >= 0) != (bytes.Compare(a, b) >= 0) {
+			t.Fatalf("%x in a scan of %x: %v", a, b, !bytes.HasPrefix(a, b))
+		}
+		if split := SplitRow(r); split != len(prefix) || !bytes.HasPrefix(r, prefix) {
+			t.Fatalf("%x splits at %d, want %d", r, split, len(prefix))
+		}
 	}
+	if SplitRow(start) != len(start) {
+		t.Fatalf("the bound %x splits at %d", start, SplitRow(start))
+	}
+	checkSplit(t, row, rowB)
 }
 
-func TestWrappersAreOrderedAndPrefixFree(t *testing.T) {
-	keys := words(4)
-	slices.SortFunc(keys, bytes.Compare)
-	wrappers := make([][]byte, len(keys))
-	for i, key := range keys {
-		wrappers[i] = appendWrapper(nil, key)
-	}
-	for i := 1; i < len(wrappers); i++ {
-		if bytes.Compare(wrappers[i-1], wrappers[i]) >= 0 {
-			t.Fatalf("the wrappers of %x and %x are out of order", keys[i-1], keys[i])
-		}
-		// In sorted order, a string that is a prefix of any other is one of the next.
-		if bytes.HasPrefix(wrappers[i], wrappers[i-1]) {
-			t.Fatalf("the wrapper of %x is a prefix of that of %x", keys[i-1], keys[i])
+func TestRowsOrderAsTheirKeys(t *testing.T) {
+	all := words(3)
+	for _, a := range all {
+		for _, b := range all {
+			checkRows(t, a, b)
 		}
 	}
 }

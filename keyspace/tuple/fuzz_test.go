@@ -12,8 +12,14 @@ func FuzzUnpack(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, v.hex))
 	}
-	f.Add([]byte{0x02, 0x61, 0x00, 0xFF})
 	f.Add(bytes.Repeat([]byte{0x05}, 200))
+	whole := mustPack(f, Tuple{
+		nil, []byte("a\x00b"), "c\x00d", Tuple{nil, Tuple{1, "x"}}, 1 << 40, -1 << 40, power(100, 0), negated(power(100, 0)),
+		float32(1), 2.0, true, UUID{1}, Versionstamp{User: 1},
+	})
+	for n := range whole {
+		f.Add(whole[:n:n])
+	}
 	f.Fuzz(func(t *testing.T, packed []byte) {
 		before := bytes.Clone(packed)
 		got, err := Unpack(packed)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 )
@@ -83,35 +82,17 @@ func officialCases() map[string]Tuple {
 	return cases
 }
 
-func TestPackMatchesOfficialGoldenVectors(t *testing.T) {
+func TestOfficialGoldenVectorsPackAndUnpack(t *testing.T) {
 	golden, cases := officialGolden(t), officialCases()
 	if len(golden) == 0 || len(golden) != len(cases) {
 		t.Fatalf("the golden file has %d cases, this test %d", len(golden), len(cases))
 	}
 	for name, want := range golden {
-		got, err := cases[name].Pack()
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: packed %x (%v), want %x", name, got, err, want)
+		if packed, err := cases[name].Pack(); err != nil || !bytes.Equal(packed, want) {
+			t.Errorf("%s: packed %x (%v), want %x", name, packed, err, want)
 		}
-	}
-}
-
-func TestUnpackInvertsOfficialGoldenVectors(t *testing.T) {
-	cases := officialCases()
-	for name, packed := range officialGolden(t) {
-		got, err := Unpack(packed)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if Compare(got, cases[name]) != 0 {
-			t.Errorf("%s: unpacked %v, want %v", name, got, cases[name])
-		}
-		if again, err := got.Pack(); err != nil || !bytes.Equal(again, packed) {
-			t.Errorf("%s: packed again %x (%v), want %x", name, again, err, packed)
-		}
-		if name == "Nested" && !reflect.DeepEqual(got[1].(Tuple), cases[name][1].(Tuple)) {
-			t.Errorf("nested integers %v, want %v", got[1], cases[name][1])
+		if got, err := Unpack(want); err != nil || Compare(got, cases[name]) != 0 {
+			t.Errorf("%s: unpacked %v (%v), want %v", name, got, err, cases[name])
 		}
 	}
 }

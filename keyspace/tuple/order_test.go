@@ -29,14 +29,7 @@ func randomTuples(n int) []Tuple {
 // checkOrder compares two tuples and their packed forms.
 func checkOrder(t *testing.T, a, b Tuple) {
 	t.Helper()
-	pa, err := a.Pack()
-	if err != nil {
-		t.Fatalf("%v: %v", a, err)
-	}
-	pb, err := b.Pack()
-	if err != nil {
-		t.Fatalf("%v: %v", b, err)
-	}
+	pa, pb := mustPack(t, a), mustPack(t, b)
 	if got, want := Compare(a, b), bytes.Compare(pa, pb); got != want {
 		t.Fatalf("Compare(%v, %v) = %d, but the packed forms %x and %x compare %d", a, b, got, pa, pb, want)
 	}
@@ -61,70 +54,19 @@ func TestCompareIsTheOrderOfThePackedForms(t *testing.T) {
 func TestElementsOrderByTypeThenValue(t *testing.T) {
 	nan := math.Float64frombits
 	ordered := []Tuple{
-		{},
-		{nil},
-		{nil, nil},
-		{nil, 1},
-		{[]byte{}},
-		{[]byte{0}},
-		{[]byte{0, 0}},
-		{[]byte{0, 1}},
-		{[]byte{1}},
-		{[]byte{0xFF}},
-		{""},
-		{"", nil},
-		{"", 9},
-		{"\x00"},
-		{"a"},
-		{"a", "z"},
-		{"a\x00"},
-		{"a\x00", 1},
-		{"ab"},
-		{Tuple{}},
-		{Tuple{}, 1},
-		{Tuple{nil}},
-		{Tuple{nil, nil}},
-		{Tuple{1}},
-		{Tuple{1}, nil},
-		{Tuple{1, nil}},
-		{Tuple{2}},
-		{negated(power(2040, -1))},
-		{negated(power(72, 0))},
-		{negated(power(64, 0))},
-		{negated(power(64, -1))},
-		{math.MinInt64},
-		{math.MinInt64 + 1},
-		{-65536},
-		{-256},
-		{-255},
-		{-1},
-		{0},
-		{1},
-		{255},
-		{256},
-		{math.MaxInt64},
-		{uint64(math.MaxUint64)},
-		{power(64, 0)},
-		{power(72, 0)},
-		{power(2040, -1)},
-		{float32(math.Inf(-1))},
-		{float32(1e30)},
-		{nan(0xFFF8000000000001)},
-		{math.Inf(-1)},
-		{-1.5},
-		{math.Copysign(0, -1)},
-		{0.0},
-		{math.SmallestNonzeroFloat64},
-		{1.5},
-		{math.Inf(1)},
-		{nan(0x7FF8000000000001)},
-		{false},
-		{true},
-		{UUID{}},
-		{UUID{0, 1}},
-		{Versionstamp{User: 1}},
-		{Versionstamp{User: 2}},
-		{Versionstamp{Transaction: [10]byte{1}}},
+		{}, {nil}, {nil, nil}, {nil, 1},
+		{[]byte{}}, {[]byte{0}}, {[]byte{0, 0}}, {[]byte{0, 1}}, {[]byte{1}}, {[]byte{0xFF}},
+		{""}, {"", nil}, {"", 9}, {"\x00"}, {"a"}, {"a", "z"}, {"a\x00"}, {"a\x00", 1}, {"ab"},
+		{Tuple{}}, {Tuple{}, 1}, {Tuple{nil}}, {Tuple{nil, nil}}, {Tuple{1}}, {Tuple{1}, nil}, {Tuple{1, nil}}, {Tuple{2}},
+		{negated(power(2040, -1))}, {negated(power(72, 0))}, {negated(power(64, 0))}, {negated(power(64, -1))},
+		{math.MinInt64}, {math.MinInt64 + 1}, {-65536}, {-256}, {-255}, {-1}, {0}, {1}, {255}, {256}, {math.MaxInt64},
+		{uint64(math.MaxUint64)}, {power(64, 0)}, {power(72, 0)}, {power(2040, -1)},
+		{float32(math.Inf(-1))}, {float32(1e30)},
+		{nan(0xFFF8000000000001)}, {math.Inf(-1)}, {-1.5}, {math.Copysign(0, -1)},
+		{0.0}, {math.SmallestNonzeroFloat64}, {1.5}, {math.Inf(1)}, {nan(0x7FF8000000000001)},
+		{false}, {true},
+		{UUID{}}, {UUID{0, 1}},
+		{Versionstamp{User: 1}}, {Versionstamp{User: 2}}, {Versionstamp{Transaction: [10]byte{1}}},
 	}
 	for i, a := range ordered {
 		for j, b := range ordered {
@@ -149,18 +91,12 @@ func TestCompareOrdersWhatHasNoEncodingLast(t *testing.T) {
 // Escaping must keep the order of byte strings and of their prefixes, or range
 // scans over keys would miss some.
 func TestEscapingKeepsOrderAndPrefixes(t *testing.T) {
-	var words [][]byte
-	letters := []byte{0x00, 0x01, 0xFE, 0xFF}
-	var grow func(word []byte, n int)
-	grow = func(word []byte, n int) {
-		words = append(words, bytes.Clone(word))
-		if n > 0 {
-			for _, c := range letters {
-				grow(append(word, c), n-1)
-			}
+	words := [][]byte{{}}
+	for i := 0; len(words[i]) < 4; i++ {
+		for _, c := range []byte{0x00, 0x01, 0xFE, 0xFF} {
+			words = append(words, append(bytes.Clone(words[i]), c))
 		}
 	}
-	grow(nil, 4)
 	for _, a := range words {
 		for _, b := range words {
 			ea, eb := AppendEscaped(nil, a), AppendEscaped(nil, b)

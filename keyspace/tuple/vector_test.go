@@ -26,6 +26,24 @@ func power(exp uint, add int64) *big.Int {
 
 func negated(v *big.Int) *big.Int { return new(big.Int).Neg(v) }
 
+func mustPack(t testing.TB, tuple Tuple) []byte {
+	t.Helper()
+	packed, err := tuple.Pack()
+	if err != nil {
+		t.Fatalf("%v: %v", tuple, err)
+	}
+	return packed
+}
+
+// nested returns an element inside of n tuples.
+func nested(n int, e any) Tuple {
+	t := Tuple{e}
+	for range n - 1 {
+		t = Tuple{t}
+	}
+	return t
+}
+
 // vectors pairs packed forms with the elements that Unpack returns for them.
 var vectors = []struct {
 	hex   string
@@ -36,6 +54,7 @@ var vectors = []struct {
 	{"05 00", Tuple{Tuple{}}},
 	{"05 00 FF 00", Tuple{Tuple{nil}}},
 	{"05 05 00 00", Tuple{Tuple{Tuple{}}}},
+	{strings.Repeat("05", MaxDepth) + "02 78 00" + strings.Repeat("00", MaxDepth), nested(MaxDepth+1, "x")},
 	{"00 05 00 FF 15 01 00 00", Tuple{nil, Tuple{nil, int64(1)}, nil}},
 	{"01 00", Tuple{[]byte{}}},
 	{"01 66 6F 6F 00 FF 62 61 72 00", Tuple{[]byte("foo\x00bar")}},
@@ -100,25 +119,10 @@ func TestVectorsPackAndUnpack(t *testing.T) {
 			t.Errorf("%x: %v", want, err)
 			continue
 		}
-		if Compare(got, v.tuple) != 0 || !sameTypes(got, v.tuple) {
+		if Compare(got, v.tuple) != 0 || !reflect.DeepEqual(got, v.tuple) {
 			t.Errorf("%x unpacks to %#v, want %#v", want, got, v.tuple)
 		}
 	}
-}
-
-func sameTypes(a, b Tuple) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if reflect.TypeOf(a[i]) != reflect.TypeOf(b[i]) {
-			return false
-		}
-		if inner, ok := a[i].(Tuple); ok && !sameTypes(inner, b[i].(Tuple)) {
-			return false
-		}
-	}
-	return true
 }
 
 func TestAllGoIntegersShareOneLine(t *testing.T) {

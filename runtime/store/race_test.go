@@ -11,9 +11,7 @@ import (
 func TestWatchesMayBeginWhileTheStoreIsClosed(t *testing.T) {
 	for range 20 {
 		st, err := store.New(":memory:")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		var wg sync.WaitGroup
 		watching := make(chan struct{}, 4)
 		for range 4 {
@@ -32,9 +30,7 @@ func TestWatchesMayBeginWhileTheStoreIsClosed(t *testing.T) {
 			})
 		}
 		<-watching
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, st.Close())
 		wg.Wait()
 	}
 }
@@ -42,14 +38,10 @@ func TestWatchesMayBeginWhileTheStoreIsClosed(t *testing.T) {
 // A namespace may have the name of a group, which is deleted meanwhile.
 func TestDeleteGroupTakesNothingOfANamespace(t *testing.T) {
 	st, err := store.New(":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer st.Close()
 	scoped, err := store.NewScoped(st, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -64,17 +56,11 @@ func TestDeleteGroupTakesNothingOfANamespace(t *testing.T) {
 		}
 	})
 	for range 300 {
-		if err := scoped.Set("g", "k", "v"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, scoped.Set("g", "k", "v"))
 		for range 3 {
-			if there, err := scoped.Exists("g", "k"); !there || err != nil {
-				t.Fatal(there, err)
-			}
+			same(t, true)(scoped.Exists("g", "k"))
 		}
-		if err := scoped.Delete("g", "k"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, scoped.Delete("g", "k"))
 	}
 	close(stop)
 	wg.Wait()

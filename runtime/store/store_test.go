@@ -68,6 +68,24 @@ func ok(t testing.TB, errs ...error) {
 	}
 }
 
+// check is ok for goroutines of a test, which goes on.
+func check(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
+	}
+}
+
+// refusedAs fails the test unless the error of a call has a code.
+func refusedAs(t testing.TB, code actor.Code, errs ...error) {
+	t.Helper()
+	for i, err := range errs {
+		if actor.CodeOf(err) != code {
+			t.Errorf("call %d: %v, want %v", i, err, code)
+		}
+	}
+}
+
 // list writes what a loop yields.
 func list[T any](seq func(func(T, error) bool)) string {
 	var all []string
@@ -82,8 +100,7 @@ func list[T any](seq func(func(T, error) bool)) string {
 
 func TestVerbs(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
-		_, err := r.Get("g", "k")
-		is(t, err, store.ErrNotFound)
+		is(t, second(r.Get("g", "k")), store.ErrNotFound)
 		same(t, false)(r.Exists("g", "k"))
 		same(t, false)(r.GroupExists("g"))
 		same(t, map[string]string{})(r.GetAll("g"))
@@ -115,10 +132,8 @@ func TestVerbs(t *testing.T) {
 		same(t, []string{"one", "two", "three"})(slices.Collect(fields), err)
 		parts, err := r.GetSplit("g2", "a,b", ",")
 		same(t, []string{"x", "y", "", "z"})(slices.Collect(parts), err)
-		_, err = r.GetSplit("g", "none", ",")
-		is(t, err, store.ErrNotFound)
-		_, err = r.GetFields("g", "none")
-		is(t, err, store.ErrNotFound)
+		is(t, second(r.GetSplit("g", "none", ",")), store.ErrNotFound)
+		is(t, second(r.GetFields("g", "none")), store.ErrNotFound)
 
 		// An upsert never makes a second key.
 		ok(t, r.Set("g", "b", "3"), r.SetWithTTL("g", "b", "4", time.Hour), r.Set("g", "b", "5"))
@@ -143,8 +158,7 @@ func TestExpiredKeysAreGoneForEveryVerb(t *testing.T) {
 		time.Sleep(49 * time.Millisecond)
 		same(t, "v")(r.Get("g", "k"))
 		time.Sleep(time.Millisecond)
-		_, err := r.Get("g", "k")
-		is(t, err, store.ErrNotFound)
+		is(t, second(r.Get("g", "k")), store.ErrNotFound)
 		same(t, false)(r.Exists("g", "k"))
 		same(t, false)(r.GroupExists("g"))
 		same(t, 0)(r.Count("g"))
@@ -154,9 +168,7 @@ func TestExpiredKeysAreGoneForEveryVerb(t *testing.T) {
 		same(t, []store.KeyValue{})(r.GetPage("g", 0, 10))
 		same(t, "<no value>")(r.Render("{{.k}}", "g"))
 		for _, ttl := range []time.Duration{0, -1, time.Millisecond - 1} {
-			if err := r.SetWithTTL("g", "k", "v", ttl); actor.CodeOf(err) != actor.InvalidArgument {
-				t.Errorf("%s: %v", ttl, err)
-			}
+			refusedAs(t, actor.InvalidArgument, r.SetWithTTL("g", "k", "v", ttl))
 		}
 		same(t, false)(r.Exists("g", "k"))
 	})
@@ -195,15 +207,9 @@ func TestScopes(t *testing.T) {
 		inner, err := store.NewScoped(b, "x")
 		ok(t, err, inner.Set("g", "k", "v"), inner.Close())
 		same(t, "v")(r.Get("B:x:g", "k"))
-		if _, err := store.NewScopedWithQuota(b, "x", store.QuotaConfig{}); actor.CodeOf(err) != actor.FailedPrecondition {
-			t.Error(err)
-		}
-		if _, err := store.NewScopedWithQuota(r.Store, "x", store.QuotaConfig{MaxKeys: -1}); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Error(err)
-		}
-		if _, err := store.NewScopedWithQuota(r.Store, "x y", store.QuotaConfig{}); actor.CodeOf(err) != actor.InvalidArgument {
-			t.Error(err)
-		}
+		refusedAs(t, actor.FailedPrecondition, second(store.NewScopedWithQuota(b, "x", store.QuotaConfig{})))
+		refusedAs(t, actor.InvalidArgument, second(store.NewScopedWithQuota(r.Store, "x", store.QuotaConfig{MaxKeys: -1})),
+			second(store.NewScopedWithQuota(r.Store, "x y", store.QuotaConfig{})))
 	})
 }
 
@@ -249,16 +255,8 @@ func TestValuesOfOtherInterfaces(t *testing.T) {
 			t.Error(entries, err)
 		}
 		same(t, "\xff")(r.Get("g", "raw"))
-		for _, err := range []error{r.Set("\xff", "k", "v"), r.Set("g", "\xff", "v")} {
-			if actor.CodeOf(err) != actor.InvalidArgument {
-				t.Error(err)
-			}
-		}
-		for _, err := range []error{r.Set("g", "k", strings.Repeat("v", 1<<20+1)), r.Set("g", strings.Repeat("k", 2048), "v")} {
-			if actor.CodeOf(err) != actor.TooLarge {
-				t.Error(err)
-			}
-		}
+		refusedAs(t, actor.InvalidArgument, r.Set("\xff", "k", "v"), r.Set("g", "\xff", "v"))
+		refusedAs(t, actor.TooLarge, r.Set("g", "k", strings.Repeat("v", 1<<20+1)), r.Set("g", strings.Repeat("k", 2048), "v"))
 	})
 }
 
@@ -271,8 +269,7 @@ func TestTransactions(t *testing.T) {
 			ok(t, tx.Set("g", "new", "2"), tx.SetWithTTL("g", "short", "3", time.Minute), tx.Delete("g", "old"), tx.DeleteGroup("h"), tx.Set("i", "k", "v"))
 			same(t, map[string]string{"new": "2", "short": "3"})(tx.GetAll("g"))
 			same(t, "2")(tx.Get("g", "new"))
-			_, err := tx.Get("g", "old")
-			is(t, err, store.ErrNotFound)
+			is(t, second(tx.Get("g", "old")), store.ErrNotFound)
 			same(t, 2)(tx.Count("g"))
 			same(t, []string{"g", "i", "ns:g"})(tx.Groups(""))
 			same(t, []string{"i"})(tx.Groups("i"))
@@ -282,15 +279,8 @@ func TestTransactions(t *testing.T) {
 			inner, err := store.NewScoped(tx, "ns")
 			ok(t, err, inner.Set("g", "k", "2"), inner.DeletePrefix("none"))
 			same(t, 1)(inner.CountAll(""))
-			if _, err := tx.Render("", "g"); actor.CodeOf(err) != actor.FailedPrecondition {
-				t.Error(err)
-			}
-			if err := tx.Transaction(func(*store.Store) error { return nil }); actor.CodeOf(err) != actor.FailedPrecondition {
-				t.Error(err)
-			}
-			if _, err := tx.Begin(); actor.CodeOf(err) != actor.FailedPrecondition {
-				t.Error(err)
-			}
+			refusedAs(t, actor.FailedPrecondition, second(tx.Render("", "g")), second(tx.Begin()),
+				tx.Transaction(func(*store.Store) error { return nil }))
 			return nil
 		}
 		is(t, r.Transaction(func(tx *store.Store) error { ok(t, change(tx)); return boom }), boom)
