@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -549,4 +550,96 @@ func (r *rig) stopSpare() (release chan struct{}) {
 	}
 	same(r.t, writes.Load(), most)
 	return release
+}
+
+// TestPowerCutAtEveryStepOfTheSpare takes what a cut would leave before each
+// operation on a spare or a log, while a store fills memtables and uses logs
+// again, and opens it twice, with another cut between.
+func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
+	o := small(Options{MemTableBytes: 64 << 10})
+	var acked atomic.Int64
+	type cut struct {
+		disk  *Disk
+		acked int64
+		step  string
+	}
+	var mu sync.Mutex
+	var cuts []cut
+	var steps int
+	o.Disk.Fail(func(op, path string) error {
+		spare := isSpare(path)
+		if !spare && !isLog(path) || op == "stat" || op == "read" || op == "preallocate" {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if steps++; !spare && op != "create" && op != "rename" && steps%64 > 0 {
+			return nil
+		}
+		at := acked.Load()
+		cuts = append(cuts, cut{o.Disk.Crash(uint64(steps), []int{0, 50, 100}[steps%3]), at, op + " " + path})
+		return nil
+	})
+	r := newRig(t, o)
+	for n := 1; n <= 120; n++ {
+		r.put([]byte{1}, fmt.Sprint(n, strings.Repeat("x", 3000)))
+		acked.Store(int64(n))
+		if n%40 == 0 {
+			must(t, r.db.Flush()) // logs can be used again
+		}
+	}
+	must(t, r.Close())
+	o.Disk.Fail(nil)
+	fatalIf(t, len(cuts) < 20, "only %d cuts", len(cuts))
+	for _, c := range cuts {
+		for range 2 {
+			r := newRig(t, Options{MemTableBytes: o.MemTableBytes, Disk: c.disk})
+			checkRows(t, r.Store)
+			e, ok, err := r.w.Get([]byte{1})
+			must(t, err)
+			var n int64
+			if ok {
+				fmt.Sscan(strings.TrimRight(string(e.Value), "x"), &n)
+			}
+			fatalIf(t, n < c.acked, "cut before %s: %d of %d that were acknowledged", c.step, n, c.acked)
+			c.disk = c.disk.Crash(uint64(n), int(n%2*100))
+			must(t, r.Close())
+		}
+	}
+}
+
+// TestLogThatCannotBeRotatedDoesNotEndTheProcess fails the file operations of
+// Pebble when a memtable is full. Pebble panics if one returns an error.
+func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
+	for _, op := range []string{"create", "sync", "write"} {
+		r := newRig(t, Options{MemTableBytes: 64 << 10})
+		r.put([]byte{1}, "first")
+		failOn(r.o.Disk, op, func(path string) bool { return !isTable(path) }, errFault)
+		for i := 0; r.Err() == nil && i < 100; i++ {
+			put(t, r.w, []byte{1}, strings.Repeat("x", 50_000))
+			_, err := r.sp.Commit(nil)
+			fatalIf(t, err != nil && !errors.Is(err, errFault), "%s: %v", op, err)
+		}
+		wantErr(t, r.Err(), errFault, op)
+		_, ok, err := r.w.Get([]byte{1})
+		fatalIf(t, !ok || err != nil, "%s: reads do not go on: %v", op, err)
+		r.Close()
+		r.o.Disk.Fail(nil)
+		r.start()
+		checkRows(t, r.Store)
+	}
+}
+
+func TestPanicOfPebbleDuringACommitIsAnError(t *testing.T) {
+	r := newRig(t, Options{})
+	batch := r.db.NewBatch()
+	batch.Set([]byte("x"), nil, nil)
+	must(t, r.db.Apply(batch, pebble.NoSync))
+	// Pebble panics on a batch that was applied before.
+	err := r.apply(batch)
+	fatalIf(t, err == nil || !r.broken.Load(), "no panic")
+	r.fail(err)
+	r.refused([]byte{1}, "a", ErrReadOnly)
+	fatalIf(t, r.Close() == nil, "close of a broken store returned nil")
+	r.db.Close() // here it is known to be whole; leaves nothing running
 }

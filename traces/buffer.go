@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/cairn-run/cairn/keyspace"
 )
 
 // Defaults and limits of a Buffer.
@@ -483,10 +481,3 @@ func bucketOf(ns int64) int64 {
 
 // bucketEnd returns the end of an hour in Unix nanoseconds.
 func bucketEnd(bucket int64) int64 { return (bucket + bucketSeconds) * 1e9 }
-
-// Keys returns the range of all keys that the package writes.
-func Keys() (start, end []byte) {
-	start, _ = keyspace.TraceChunk.Range()
-	_, end = keyspace.TraceBucket.Range()
-	return start, end
-}

@@ -114,6 +114,7 @@ func TestWhyOfAPublisherThatIsBehind(t *testing.T) {
 func TestWhyOfAnActorAboutToRun(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
+		synctest.Wait() // the worker has left the actor, and does not see what comes
 		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about to be.
 		a := g.Find(pAddr("a"))
 		a.Mu.Lock()

@@ -85,7 +85,7 @@ func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 				err = f.each(r, under, after, func(e HistoryEntry) bool { return yield(e, nil) })
 			}
 		}
-		if err != nil && err != errStop {
+		if err != nil && !errors.Is(err, errStop) {
 			yield(HistoryEntry{}, err)
 		}
 	}
@@ -176,10 +176,10 @@ func (w *walk) entries(under, after journal.Location) iter.Seq2[*walked, error] 
 			}
 			return nil
 		})
-		if err == errForm1 {
+		if errors.Is(err, errForm1) {
 			err = w.adopted(under, last, yield)
 		}
-		if err != nil && err != errStop {
+		if err != nil && !errors.Is(err, errStop) {
 			yield(nil, err)
 		}
 	}

@@ -217,3 +217,25 @@ func TestChangedRows(t *testing.T) {
 	d, err = Changed(r, keys[:1])
 	errorIf(t, err != nil || d.Status || d.Entries != nil, "%+v, %v", d, err)
 }
+
+// Kinds and statuses come back from the words that JSON and CBOR have for them.
+func TestWordsOfKindsAndStatuses(t *testing.T) {
+	type words struct {
+		K Kind
+		S EntryStatus
+	}
+	for _, form := range []struct {
+		encode func(any) ([]byte, error)
+		decode func([]byte, any) error
+	}{{json.Marshal, json.Unmarshal}, {cbor.Marshal, cbor.Unmarshal}} {
+		for _, want := range []words{{KindSleep, Pending}, {KindStep, Failed}} {
+			data, err := form.encode(want)
+			var got words
+			must(t, errors.Join(err, form.decode(data, &got)))
+			errorIf(t, got != want || !bytes.Contains(data, []byte(want.K.String())), "%+v of %q", got, data)
+		}
+		data, err := form.encode(map[string]string{"K": "dance"})
+		must(t, err)
+		errorIf(t, form.decode(data, new(words)) == nil, "%q is accepted", data)
+	}
+}
