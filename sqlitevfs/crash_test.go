@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,77 +23,175 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are fewer, because Pebble tries every
-// bit of a record whose checksum is wrong, which is most of the time that the test takes.
-var crashKeeps = []int{0, 100, 0, 100, 50, 0, 100, 0, 100, 0}
+// The tests here cut the power of a memory disk under Pebble, in which a few databases live, at random operations on files
+// and with 0, 50 or 100 % of what was not synced kept, and look at what is left.
 
-// A cut is what a loss of power leaves, and the least and the most that each database may have on it.
-type cut struct {
-	disk         *vfs.MemFS
-	acked, begun [2]uint64
-}
-
-// The test cuts the power of a memory disk under Pebble, in which two databases live, at random operations on files and with 0, 50 or
-// 100 % of what was not synced kept. Of each cut it demands that SQLite finds the databases sound, that the rows, the index on them,
-// the counts in a second table and a key outside the database agree, and that nothing is missing that was acknowledged.
+// TestPowerLossLosesNothingAcknowledgedAndTearsNothing demands of each cut that SQLite finds the databases sound, that the
+// rows, the index on them, the counts in a second table and a key outside the database agree, and that nothing is missing
+// that was acknowledged.
 func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	rounds, cuts := 2, 40
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		rounds = 200
 	}
-	did := map[string]int{}
+	var total outcome
 	var disk *vfs.MemFS
 	for seed := range rounds {
-		if seed%3 == 0 { // from nothing; the others go on from what the last cut of the round before left
-			disk = vfs.NewCrashableMem()
+		if seed%3 == 0 {
+			disk = nil // from nothing; the others go on from what the last cut of the round before left
 		}
-		p := &power{disk: disk, rnd: rand.New(rand.NewPCG(uint64(seed), 99))}
-		db, err := openPebble(errorfs.Wrap(disk, p), false)
-		must(t, err)
-		for i := range p.walkers {
-			p.walkers[i] = &walker{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i))), did: did}
-			p.walkers[i].open(&pebbleStore{db: db, prefix: byte(i)})
-		}
-		sound := map[[sha256.Size]byte]crashHead{}
-		p.left.Store(1)
-		for i, taken := 0, 0; taken < cuts; i++ {
-			p.walkers[i%2].step()
-			for _, c := range p.take() {
-				checkCut(t, sound, c, did)
-				taken++
-				disk = c.disk
+		var o outcome
+		o, disk = crashRound(t, disk, crashMode{seed: uint64(seed), cuts: cuts})
+		total.add(o)
+	}
+	errorIf(t, len(total.faults) > 0, "%d faults, the first: %s", len(total.faults), fmt.Sprint(total.faults[:min(1, len(total.faults))]))
+	for _, what := range []string{"VACUUM", "rollback", "large commit", "database alive after a cut"} {
+		errorIf(t, total.did["cut"] < rounds*cuts || total.did[what] == 0, "the test did too little: %v", total.did)
+	}
+	t.Log(total.did)
+}
+
+// TestPowerLossTestSeesFaults is the negative control: stores that acknowledge what they have not synced, and that commit the key
+// beside the database later.
+func TestPowerLossTestSeesFaults(t *testing.T) {
+	for _, c := range []struct {
+		mode         crashMode
+		sees, misses string
+	}{
+		{crashMode{seed: 1, cuts: 40, noSync: true}, "lost", "unsound torn"}, // the log keeps the order of batches
+		{crashMode{seed: 2, cuts: 60, apart: true}, "torn", "unsound"},
+	} {
+		o, _ := crashRound(t, nil, c.mode)
+		seen := 0
+		for _, f := range o.faults {
+			kind, _, _ := strings.Cut(f, ":")
+			errorIf(t, strings.Contains(c.misses, kind), "%+v: %s", c.mode, f)
+			if kind == c.sees {
+				seen++
 			}
 		}
-		p.left.Store(0)
-		must(t, errors.Join(p.walkers[0].db.Close(), p.walkers[1].db.Close(), db.Close()))
+		errorIf(t, seen == 0, "%+v: nothing was %s in %d cuts: %v", c.mode, c.sees, o.did["cut"], o.faults)
 	}
-	for _, what := range []string{"VACUUM", "rollback", "large commit", "database alive after a cut"} {
-		errorIf(t, did["cut"] < rounds*cuts || did[what] == 0, "the test did too little: %v", did)
+}
+
+const crashDatabases = 2
+
+// crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are fewer, because Pebble tries every
+// bit of a record whose checksum is wrong, which is most of the time that the test takes.
+var crashKeeps = []int{0, 100, 0, 100, 50, 0, 100, 0, 100, 0}
+
+type crashMode struct {
+	seed   uint64
+	cuts   int
+	noSync bool // the store does not wait for the disk
+	apart  bool // the store commits the key in a second batch
+}
+
+type outcome struct {
+	did    map[string]int
+	faults []string // each begins with its kind
+}
+
+func (o *outcome) add(p outcome) {
+	for what, n := range p.did {
+		o.count(what, n)
 	}
-	t.Log(did)
+	o.faults = append(o.faults, p.faults...)
+}
+
+func (o *outcome) count(what string, n int) {
+	if o.did == nil {
+		o.did = map[string]int{}
+	}
+	o.did[what] += n
+}
+
+// A cut is what a loss of power leaves, and the least and the most that each database may have on it.
+type cut struct {
+	disk         *vfs.MemFS
+	acked, begun [crashDatabases]uint64
+}
+
+// crashRound runs a walker for each database at full speed until enough cuts were taken, and returns the last disk.
+func crashRound(t *testing.T, disk *vfs.MemFS, mode crashMode) (outcome, *vfs.MemFS) {
+	t.Helper()
+	if disk == nil {
+		disk = vfs.NewCrashableMem()
+	}
+	walkers := make([]*walker, crashDatabases)
+	for i := range walkers {
+		walkers[i] = &walker{rnd: rand.New(rand.NewPCG(mode.seed, uint64(i)))}
+	}
+	p := &power{disk: disk, walkers: walkers, rnd: rand.New(rand.NewPCG(mode.seed, 99)), cuts: make(chan cut), mode: mode}
+	db, err := openPebble(errorfs.Wrap(disk, p), false)
+	must(t, err)
+	for i, w := range walkers {
+		w.store = &pebbleStore{db: db, prefix: byte(i)}
+		w.open(t)
+		w.store.mode = mode
+	}
+
+	var mu sync.Mutex
+	var total outcome
+	var last *vfs.MemFS
+	var sound sync.Map
+	var checkers, working sync.WaitGroup
+	for range 2 {
+		checkers.Go(func() {
+			for c := range p.cuts {
+				o := checkCut(t, &sound, c)
+				mu.Lock()
+				total.add(o)
+				last = c.disk
+				mu.Unlock()
+			}
+		})
+	}
+	p.on.Store(true)
+	for _, w := range walkers {
+		working.Go(func() {
+			for p.on.Load() {
+				w.step(t)
+			}
+		})
+	}
+	working.Wait()
+	close(p.cuts)
+	checkers.Wait()
+	for _, w := range walkers {
+		total.add(w.did)
+		check(t, w.db.Close())
+	}
+	check(t, db.Close())
+	return total, last
 }
 
 // power takes a cut before some of the operations that change a file. It is an [errorfs.Injector] that never fails.
 type power struct {
 	disk    *vfs.MemFS
-	walkers [2]*walker
-	left    atomic.Int64 // operations until the next cut; 0 for none
+	walkers []*walker
+	mode    crashMode
+	cuts    chan cut
+	on      atomic.Bool
 
 	mu    sync.Mutex
 	rnd   *rand.Rand
-	cuts  []cut
+	left  int // operations until the next cut
 	taken int
 }
 
 func (p *power) String() string { return "power" }
 
 func (p *power) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || p.left.Load() == 0 || p.left.Add(-1) > 0 {
+	if !p.on.Load() || op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left.Store(1 + p.rnd.Int64N(24))
+	if p.left--; p.left > 0 || p.taken >= p.mode.cuts {
+		return nil
+	}
+	p.left = 1 + p.rnd.IntN(24)
 	var c cut
 	for i, w := range p.walkers {
 		c.acked[i] = w.acked.Load()
@@ -101,53 +200,50 @@ func (p *power) MaybeError(op errorfs.Op) error {
 	for i, w := range p.walkers {
 		c.begun[i] = w.begun.Load()
 	}
-	p.cuts = append(p.cuts, c)
-	p.taken++
+	p.cuts <- c // the disk stands still while it waits, so that the walkers do not run ahead of the checkers
+	if p.taken++; p.taken == p.mode.cuts {
+		p.on.Store(false)
+	}
 	return nil
-}
-
-// take returns the cuts since it was last asked.
-func (p *power) take() []cut {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	cuts := p.cuts
-	p.cuts = nil
-	return cuts
 }
 
 // A walker makes random transactions on one database.
 type walker struct {
-	t            *testing.T
 	rnd          *rand.Rand
 	store        *pebbleStore
 	db           *DB
 	sequence     uint64 // of the last commit
 	rows         uint64 // after it
 	begun, acked atomic.Uint64
-	did          map[string]int
+	did          outcome
 }
 
-var crashSchema = migrationsOf(`
+var crashSchema = []Migration{{Name: "1", SQL: `
 	CREATE TABLE item (id INTEGER PRIMARY KEY, v BLOB NOT NULL);
 	CREATE INDEX item_v ON item (v);
 	CREATE TABLE head (sequence INTEGER NOT NULL, count INTEGER NOT NULL);
-	INSERT INTO head VALUES (0, 0);`)
+	INSERT INTO head VALUES (0, 0);`}}
 
-// open opens a database with the smallest cache. Large transactions make do with five pages, so that they write pages before they
-// commit.
-func (w *walker) open(store *pebbleStore) {
-	db, err := Open(w.t.Context(), store, crashSchema, Options{CacheBytes: 64 << 10})
-	must(w.t, err)
-	w.store, w.db = store, db
-	must(w.t, db.View(w.t.Context(), func(tx *sql.DB) error {
+// crashOptions have the smallest cache, and large transactions make do with five pages, so that they write pages before they commit.
+func crashOptions() Options { return Options{CacheBytes: 64 << 10} }
+
+func (w *walker) open(t *testing.T) {
+	db, err := Open(t.Context(), w.store, crashSchema, crashOptions())
+	must(t, err)
+	w.db = db
+	err = db.View(t.Context(), func(tx *sql.DB) error {
 		return tx.QueryRow(`SELECT sequence, count FROM head`).Scan(&w.sequence, &w.rows)
-	}))
+	})
+	must(t, err)
 	w.begun.Store(w.sequence)
 	w.acked.Store(w.sequence)
 }
 
-func (w *walker) step() {
+var errSecondThoughts = errors.New("second thoughts")
+
+func (w *walker) step(t *testing.T) {
 	next, rows := w.sequence+1, w.rows
+	var fails, vacuums bool
 	kind := "small commit"
 	var script []func(tx *sql.DB) error
 	insert := func(n int) {
@@ -165,7 +261,7 @@ func (w *walker) step() {
 	case k < 80: // all of it is rolled back, after some was written
 		exec(`PRAGMA cache_size = 5`)
 		insert(1 + w.rnd.IntN(200))
-		kind = "rollback"
+		fails = true
 	case k < 86: // a part of it is rolled back
 		script = append(script, func(tx *sql.DB) error {
 			part, err := tx.Begin()
@@ -179,38 +275,41 @@ func (w *walker) step() {
 		exec(`UPDATE item SET v = randomblob(120) WHERE id % 3 = 0`)
 	default:
 		exec(`DELETE FROM item`)
-		rows = 0
-		if w.rnd.IntN(2) == 0 {
-			kind = "VACUUM"
-		}
+		rows, vacuums = 0, w.rnd.IntN(2) == 0
 	}
 	exec(`UPDATE head SET sequence = ?, count = ?`, next, rows)
-	switch kind {
-	case "VACUUM":
+	if vacuums {
 		exec(`VACUUM`)
-	case "rollback":
-		script = append(script, func(*sql.DB) error { return errPlain })
 	}
-	if kind != "rollback" {
+	if !fails {
 		w.begun.Store(next)
 	}
 	w.store.state = state(next, rows)
-	err := w.db.Update(w.t.Context(), func(tx *sql.DB) error {
+	err := w.db.Update(t.Context(), func(tx *sql.DB) error {
 		for _, f := range script {
 			if err := f(tx); err != nil {
 				return err
 			}
 		}
+		if fails {
+			return errSecondThoughts
+		}
 		return nil
 	})
-	w.did[kind]++
-	if kind == "rollback" {
-		wantErr(w.t, err, errPlain)
+	switch {
+	case fails && errors.Is(err, errSecondThoughts):
+		w.did.count("rollback", 1)
+		return
+	case err != nil:
+		t.Error(err)
 		return
 	}
-	must(w.t, err)
 	w.sequence, w.rows = next, rows
 	w.acked.Store(next)
+	w.did.count(kind, 1)
+	if vacuums {
+		w.did.count("VACUUM", 1)
+	}
 }
 
 func insertItems(tx asker, n int) error {
@@ -223,25 +322,31 @@ func state(sequence, rows uint64) []byte {
 
 // checkCut starts a store from what a cut left, as after a restart of the machine. What is in it is checked in a copy of the
 // keys, because Pebble is slow at single reads when it is built for the race detector, and mostly read-only for the same reason.
-func checkCut(t *testing.T, sound map[[sha256.Size]byte]crashHead, c cut, did map[string]int) {
-	did["cut"]++
+func checkCut(t *testing.T, sound *sync.Map, c cut) outcome {
+	o := outcome{did: map[string]int{"cut": 1}}
 	alive := (c.acked[0]+c.acked[1])%16 == 0
 	db, err := openPebble(c.disk, !alive)
-	must(t, err, "Pebble is not sound")
-	defer func() { must(t, db.Close()) }()
-	for i, acked := range c.acked {
+	if err != nil {
+		o.faults = append(o.faults, "unsound: Pebble: "+err.Error())
+		return o
+	}
+	defer db.Close()
+	for i := range crashDatabases {
 		found, err := checkDatabase(t, sound, db, i)
-		must(t, err, "database", i)
-		fatalIf(t, found.sequence < acked || found.sequence > c.begun[i],
-			"lost: commit %d of database %d, want %d to %d", found.sequence, i, acked, c.begun[i])
-		if alive { // life goes on
-			w := &walker{t: t, rnd: rand.New(rand.NewPCG(found.sequence, found.rows)), did: did}
-			w.open(&pebbleStore{db: db, prefix: byte(i)})
-			w.step()
-			must(t, w.db.Close())
-			did["database alive after a cut"]++
+		switch {
+		case err != nil:
+			o.faults = append(o.faults, fmt.Sprintf("%v, database %d", err, i))
+		case found.sequence < c.acked[i] || found.sequence > c.begun[i]:
+			o.faults = append(o.faults, fmt.Sprintf("lost: commit %d of database %d, want %d to %d", found.sequence, i, c.acked[i], c.begun[i]))
+		case alive: // life goes on
+			w := &walker{rnd: rand.New(rand.NewPCG(found.sequence, found.rows)), store: &pebbleStore{db: db, prefix: byte(i)}}
+			w.open(t)
+			w.step(t)
+			check(t, w.db.Close())
+			o.count("database alive after a cut", 1)
 		}
 	}
+	return o
 }
 
 type crashHead struct{ sequence, rows uint64 }
@@ -256,21 +361,29 @@ func (k keys) sum() (s [sha256.Size]byte) {
 	return s
 }
 
-// checkDatabase returns what a database says of itself. sound are the heads of databases that were found sound, by the sum of all
-// keys: consecutive cuts often leave the same.
-func checkDatabase(t *testing.T, sound map[[sha256.Size]byte]crashHead, db *pebble.DB, i int) (h crashHead, err error) {
+// checkDatabase returns what a database says of itself. The text of the error begins with the kind of the fault. sound are the
+// heads of databases that were found sound, by the sum of all keys: consecutive cuts often leave the same.
+func checkDatabase(t *testing.T, sound *sync.Map, db *pebble.DB, i int) (h crashHead, err error) {
 	k := keys{}
-	must(t, pebbleKeys{db, byte(i)}.Scan(nil, []byte{0xff}, func(key, value []byte) bool {
+	err = pebbleKeys{db, byte(i)}.Scan(nil, []byte{0xff}, func(key, value []byte) bool {
 		k[string(key)] = bytes.Clone(value)
 		return true
-	}))
-	sum := k.sum()
-	if h, ok := sound[sum]; ok {
-		return h, nil
+	})
+	if err != nil {
+		return h, fmt.Errorf("unsound: Pebble: %w", err)
 	}
+	sum := k.sum()
+	if known, ok := sound.Load(sum); ok {
+		return known.(crashHead), nil
+	}
+	defer func() {
+		if err == nil {
+			sound.Store(sum, h)
+		}
+	}()
 	s, err := Open(t.Context(), &mapStore{keys: k}, nil, Options{})
 	if err != nil {
-		return h, err
+		return h, fmt.Errorf("unsound: open: %w", err)
 	}
 	defer s.Close()
 	var verdict string
@@ -278,8 +391,8 @@ func checkDatabase(t *testing.T, sound map[[sha256.Size]byte]crashHead, db *pebb
 	err = s.View(t.Context(), func(tx *sql.DB) error {
 		return errors.Join(
 			tx.QueryRow(`PRAGMA integrity_check`).Scan(&verdict),
-			tx.QueryRow(`SELECT sequence, count, (SELECT count(*) FROM item NOT INDEXED),
-				(SELECT count(v) FROM item INDEXED BY item_v WHERE v >= x'') FROM head`).Scan(&h.sequence, &h.rows, &rows, &indexed))
+			tx.QueryRow(`SELECT sequence, count, (SELECT count(*) FROM item NOT INDEXED), (SELECT count(v) FROM item INDEXED BY item_v WHERE v >= x'') FROM head`).
+				Scan(&h.sequence, &h.rows, &rows, &indexed))
 	})
 	switch key := k[string(crashStateKey)]; {
 	case err != nil || verdict != "ok":
@@ -289,7 +402,6 @@ func checkDatabase(t *testing.T, sound map[[sha256.Size]byte]crashHead, db *pebb
 	case h.sequence > 0 && !bytes.Equal(key, state(h.sequence, h.rows)):
 		return h, fmt.Errorf("torn: the key is %x, of the database %x", key, state(h.sequence, h.rows))
 	}
-	sound[sum] = h
 	return h, nil
 }
 
@@ -322,6 +434,7 @@ func (quiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) 
 type pebbleStore struct {
 	db     *pebble.DB
 	prefix byte
+	mode   crashMode
 	state  []byte
 }
 
@@ -345,8 +458,15 @@ func (s *pebbleStore) Update(_ context.Context, f func(Writer) error) error {
 	if err := f(pebbleWriter{pebbleKeys{b, s.prefix}, b}); err != nil {
 		return err
 	}
+	wait := pebble.Sync
+	if s.mode.noSync {
+		wait = pebble.NoSync
+	}
 	key := append([]byte{s.prefix}, crashStateKey...)
-	return errors.Join(b.Set(key, s.state, nil), b.Commit(pebble.Sync))
+	if s.mode.apart {
+		return errors.Join(b.Commit(wait), s.db.Set(key, s.state, wait))
+	}
+	return errors.Join(b.Set(key, s.state, nil), b.Commit(wait))
 }
 
 type pebbleKeys struct {
