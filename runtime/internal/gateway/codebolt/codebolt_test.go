@@ -151,18 +151,25 @@ func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 // Names are what no two instances have, however many clients make them at once.
 func TestNamesAreUnique(t *testing.T) {
 	s := open(t)
-	var wait sync.WaitGroup
-	for i := range 8 {
-		wait.Go(func() {
-			s.send("POST", "kv", fmt.Sprintf(`{"instanceId":"shared","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, i))
-		})
+	const rounds = 20 // so that clients meet in some
+	for round := range rounds {
+		var wait sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range 8 {
+			wait.Go(func() {
+				<-begin
+				s.send("POST", "kv", fmt.Sprintf(`{"instanceId":"shared%d","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, round, i))
+			})
+		}
+		close(begin)
+		wait.Wait()
 	}
-	wait.Wait()
-	list := s.want(200, `"recordCount":8`, "GET", "instances", "")
-	same(t, strings.Count(list, `"id"`), 1, list)
+	list := s.want(200, "", "GET", "instances", "")
+	same(t, strings.Count(list, `"id"`), rounds, list)
+	same(t, strings.Count(list, `"recordCount":8`), rounds, list)
 	scopes := s.call("kv.scopes", `{}`)
-	errorIf(t, strings.Count(scopes, `"prefix"`) != 1, "%v", scopes)
-	id := uuids.FindString(list)
+	errorIf(t, strings.Count(scopes, `"prefix"`) != rounds, "%v", scopes)
+	id := s.instance("shared")
 	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"name":"renamed"`, "PUT", "instances/"+id, `{"name":"renamed"}`)
 	s.instance("shared") // is free again
