@@ -61,20 +61,13 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
 		causes := make(chan error, 100)
-		begin := func(name string, attempts int32) {
-			for i := range 8 {
-				key := fmt.Sprint(name, i)
-				g.must(key, goes("x", func(task host.Task) error {
-					r := run.RunOf(g.Find(pAddr(key)))
-					r.Attempts.Add(attempts)
-					<-task.Done()
-					r.Attempts.Add(-attempts)
-					causes <- context.Cause(task)
-					return task.Turn(task, adds(1))
-				}))
-			}
+		for i := range 8 {
+			g.must(fmt.Sprint("task", i), goes("x", func(task host.Task) error {
+				<-task.Done()
+				causes <- context.Cause(task)
+				return task.Turn(task, adds(1))
+			}))
 		}
-		begin("task", 0)
 		for i := range 20 {
 			g.must(fmt.Sprint("idle", i), add(1))
 		}
@@ -82,17 +75,41 @@ func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 		if n := len(causes); n != 0 {
 			t.Fatalf("%d tasks were stopped though other actors could sleep", n)
 		}
-		for _, attempts := range []int32{0, 1, 1} {
-			begin(fmt.Sprint("more", attempts, len(causes)), attempts)
-			time.Sleep(10 * time.Second)
-			if n := g.Memory.Awake.Load(); n > 10 {
-				t.Errorf("%d actors are awake", n)
-			}
+		for i := range 8 {
+			g.must(fmt.Sprint("more", i), goes("x", untilTold))
 		}
-		for range 16 {
-			if e := wantCode(t, <-causes, host.Unavailable); !strings.Contains(e.Message, "memory") {
-				t.Error(e)
-			}
+		time.Sleep(10 * time.Second)
+		if n := g.Memory.Awake.Load(); n > 10 {
+			t.Errorf("%d actors are awake", n)
+		}
+		if len(causes) == 0 {
+			t.Error("no task was stopped")
+		} else if e := wantCode(t, <-causes, host.Unavailable); !strings.Contains(e.Message, "memory") {
+			t.Error(e)
+		}
+	})
+}
+
+func TestMemoryPressureStopsAttemptsOfSteps(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
+		causes := make(chan error, 100)
+		for i := range 20 {
+			key := fmt.Sprint("task", i)
+			g.must(key, goes("x", func(task host.Task) error {
+				r := run.RunOf(g.Find(pAddr(key)))
+				r.Attempts.Add(1)
+				<-task.Done()
+				r.Attempts.Add(-1)
+				causes <- context.Cause(task)
+				return nil
+			}))
+		}
+		time.Sleep(10 * time.Second)
+		if n := g.Memory.Awake.Load(); n > 10 {
+			t.Errorf("%d actors are awake", n)
+		}
+		if len(causes) == 0 {
+			t.Error("no task was stopped")
 		}
 	})
 }
