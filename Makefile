@@ -126,7 +126,7 @@ calls: go ## count the functions that an HTTP action runs through, and list them
 	$(GO) run ./runtime/internal/policy/calls
 
 .PHONY: breaks
-breaks: go ## break the code on purpose, one place at a time, and show that the tests find each (ARGS='-only name,name'; takes about twenty minutes)
+breaks: go ## break the code on purpose, one place at a time, and show that the tests find each (ARGS='-only name,name'; takes an hour or more)
 	$(GO) run ./runtime/internal/policy/breaks $(ARGS)
 
 .PHONY: conformance

@@ -214,7 +214,7 @@ func TestANodeThatFallsSilentIsNotWaitedForForEver(t *testing.T) {
 		s.expect(cn, 1, 1)
 		took = time.Since(start)
 		errorIf(t, took > 31*time.Second, "it connects again after %v", took)
-		time.Sleep(time.Hour) // one that only has nothing to say stays
+		time.Sleep(time.Hour) // a quiet client stays
 		errorIf(t, s.tries != 3, "%d sockets", s.tries)
 		s.instead(1000, func(_ int, p peer) { p.reads() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -275,8 +275,8 @@ func (s *Store) pinned(key []byte, version, newer engine.Version) bool {
 	return false
 }
 
-// forget removes a version that has been kept for long enough, and those before down to one that a reader may read. What was
-// before the next newer one is no longer known.
+// forget removes a version whose time is over, and older ones down to the first that a reader may read. What an entry was
+// before the next newer version is unknown from then on.
 func (s *Store) forget(l *ledger, row []byte) error {
 	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
@@ -317,8 +317,9 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	return err
 }
 
-// forgettable returns where the versions of a key end that can be removed with one, which is not needed itself: where a version is
-// that a reader may read, or the one that says when that ended. It is nil if this turn has removed the row.
+// forgettable returns the end of the rows that can be removed with row. Versions are stored from the newest to the oldest; the end
+// is the first version that a reader may read, or the row before it if only that says when the version ended. It is row itself if
+// that is the case for row, and nil if this turn has removed row.
 func (s *Store) forgettable(key, row, end []byte) ([]byte, error) {
 	var newer engine.Version
 	var last []byte // the version before, which is newer
