@@ -19,7 +19,7 @@ import (
 // commit was durable.
 type Aside struct {
 	space *Space
-	batch *pebble.Batch
+	batch any // *pebble.Batch
 	kinds asides
 	err   error
 }
@@ -67,17 +67,18 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	if err := s.free.check(); err != nil {
 		return err
 	}
-	a := &Aside{space: sp, batch: s.db.NewBatch()}
-	defer a.batch.Close()
+	batch := databaseOf(s).NewBatch()
+	defer batch.Close()
+	a := &Aside{space: sp, batch: batch}
 	if err := write(a); err != nil {
 		return err
 	}
-	if a.err != nil || a.batch.Empty() {
+	if a.err != nil || batch.Empty() {
 		return a.err
 	}
 	sp.asides.join(a.kinds)
-	s.free.wrote(a.batch.Len())
-	if err := s.applyUnsynced(a.batch); err != nil {
+	s.free.wrote(batch.Len())
+	if err := applyUnsynced(s, batch); err != nil {
 		return err
 	}
 	s.syncLater()
@@ -110,10 +111,10 @@ func (s *Store) syncAside() {
 	if s.readOnly() != nil {
 		return
 	}
-	b := s.db.NewBatch()
+	b := databaseOf(s).NewBatch()
 	err := b.LogData(nil, nil)
 	if err == nil {
-		err = s.apply(b)
+		err = apply(s, b)
 	}
 	if err != nil {
 		s.fail(err)
@@ -165,14 +166,14 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 			}
 		}
 	}()
-	batch := s.db.NewBatch()
+	batch := databaseOf(s).NewBatch()
 	defer batch.Close()
 	for i := range spaces {
 		sp := &spaces[i]
 		if sp.store == nil {
 			continue
 		}
-		root, ok, err := readRoot(s.db, sp.id, false)
+		root, ok, err := readRoot(databaseOf(s), sp.id, false)
 		if spoiled(err) {
 			continue
 		} else if err != nil {
@@ -193,7 +194,7 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 		return open, nil
 	}
 	s.free.wrote(batch.Len())
-	if err := s.applyUnsynced(batch); err != nil {
+	if err := applyUnsynced(s, batch); err != nil {
 		return open, err
 	}
 	s.syncLater()
@@ -202,12 +203,12 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 
 // AppendValue is [WriteSet.AppendValue] as of before the batch.
 func (a *Aside) AppendValue(dst, key []byte) ([]byte, bool, error) {
-	return appendStored(dst, a.space.store.db, a.space.id, key)
+	return appendStored(dst, databaseOf(a.space.store), a.space.id, key)
 }
 
 // Scan is [WriteSet.Scan] as of before the batch. f may put keys.
 func (a *Aside) Scan(start, end []byte, f func(key, value []byte) bool) error {
-	return view{store: a.space.store.db, id: a.space.id}.scan(start, end, f)
+	return view{store: databaseOf(a.space.store), id: a.space.id}.scan(start, end, f)
 }
 
 // Size returns how many bytes the actor's keys and values take, and when it was created, in Unix milliseconds.
@@ -241,7 +242,7 @@ func (a *Aside) Put(key, value []byte) error {
 
 func (a *Aside) set(row, value []byte) {
 	if a.err == nil {
-		a.err = a.batch.Set(row, value, nil)
+		a.err = a.batch.(*pebble.Batch).Set(row, value, nil)
 	}
 }
 
@@ -255,7 +256,7 @@ func (a *Aside) DeleteRange(start, end []byte) error {
 	}
 	lower, upper := rowRange(a.space.id, start, end)
 	if a.err == nil {
-		a.err = a.batch.DeleteRange(lower, upper, nil)
+		a.err = a.batch.(*pebble.Batch).DeleteRange(lower, upper, nil)
 	}
 	return a.err
 }

@@ -135,7 +135,7 @@ func TestDestroyRemovesWhatWasWrittenAside(t *testing.T) {
 		}
 		r.commit()
 		wantErr(t, r.sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrDestroyed)
-		it, err := newCursor(r.db, r.sp.id, nil, nil, false)
+		it, err := newCursor(databaseOf(r.Store), r.sp.id, nil, nil, false)
 		must(t, err)
 		errorIf(t, it.valid, "the key %x is left", it.key)
 		must(t, it.close())
@@ -178,8 +178,8 @@ func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
 		}
 	}
 	ids[3] = testID(99)
-	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[4], stateKey()), []byte{rootFormat}, pebble.Sync))
-	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, ids[5], key), []byte{0xff}, pebble.Sync))
+	must(t, databaseOf(s).Set(keyspace.AppendMetadataRow(nil, ids[4], stateKey()), []byte{rootFormat}, pebble.Sync))
+	must(t, databaseOf(s).Set(keyspace.AppendMetadataRow(nil, ids[5], key), []byte{0xff}, pebble.Sync))
 	var written []int
 	late, refused := false, error(nil)
 	put := func(i int, a *Aside) error {

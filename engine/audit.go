@@ -38,7 +38,8 @@ const (
 )
 
 // load finds the last number of a store that is being opened.
-func (l *auditLog) load(db *pebble.DB) error {
+func (l *auditLog) load(s *Store) error {
+	db := databaseOf(s)
 	_, err := get(db, keyspace.AppendMetaRow(nil, auditRow), func(b []byte) error {
 		d := decoder{b: b}
 		l.next, l.slip.upTo, l.slip.at = d.uvarint(), d.uvarint(), d.uvarint()
@@ -168,12 +169,12 @@ func (s *Store) appendAudit(i Identity, record []byte, notify func(error)) error
 	if err := errors.Join(s.readOnly(), s.free.check()); err != nil {
 		return err
 	}
-	b := s.db.NewBatch()
+	b := databaseOf(s).NewBatch()
 	span := s.audit.begin(1)
 	var err error
 	s.audit.encode(span.first, append(i.append(nil), record...), func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
 	if err == nil {
-		err = s.apply(b)
+		err = apply(s, b)
 	}
 	if err != nil {
 		s.fail(err)
@@ -223,7 +224,7 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 		}
 		bounds, parse = &pebble.IterOptions{LowerBound: row(q.After + 1), UpperBound: row(q.Before)}, keyspace.ParseAuditActorRow
 	}
-	it, err := newIter(s.db, bounds)
+	it, err := newIter(databaseOf(s), bounds)
 	if err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 			return nil
 		}
 		if q.Of != nil {
-			_, err = get(s.db, keyspace.AppendAuditRow(nil, seq), show)
+			_, err = get(databaseOf(s), keyspace.AppendAuditRow(nil, seq), show)
 		} else if data, ferr := it.ValueAndErr(); ferr != nil {
 			err = ferr
 		} else {
@@ -301,7 +302,7 @@ func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
 	if len(rows) == 0 && slip.upTo == 0 {
 		return nil
 	}
-	batch := s.db.NewBatch()
+	batch := databaseOf(s).NewBatch()
 	defer batch.Close()
 	if err := batch.Set(keyspace.AppendMetaRow(nil, auditRow), state, nil); err != nil {
 		return err
@@ -315,5 +316,5 @@ func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
 	if err := batch.DeleteRange(bounds.LowerBound, bounds.UpperBound, nil); err != nil {
 		return err
 	}
-	return s.applyUnsynced(batch)
+	return applyUnsynced(s, batch)
 }

@@ -170,7 +170,7 @@ func TestDamagedAuditRecordIsNamed(t *testing.T) {
 	}
 	var seqs []uint64
 	must(t, r.Store.Audit(AuditQuery{}, func(r *AuditRecord) bool { seqs = append(seqs, r.Seq); return true }))
-	must(t, r.Store.db.Set(keyspace.AppendAuditRow(nil, seqs[1]), []byte{0xFF}, nil))
+	must(t, databaseOf(r.Store).Set(keyspace.AppendAuditRow(nil, seqs[1]), []byte{0xFF}, nil))
 	a := audited("a")
 	for _, q := range []AuditQuery{{}, {Of: &a}, {Of: &a, Newest: true}} {
 		damaged := 0

@@ -176,7 +176,7 @@ func fillActors(b *testing.B, s *Store, n int) {
 		must(b, errOf(sp.Commit(nil)))
 		sp.Close()
 	}
-	must(b, s.db.Flush())
+	must(b, databaseOf(s).Flush())
 }
 
 func BenchmarkWake(b *testing.B) {
@@ -205,7 +205,7 @@ func benchKeys(b *testing.B, n int) *Space {
 		sp.Writes().Put(fmt.Appendf([]byte{4}, "key %06d", i), make([]byte, 100), PutOptions{New: true})
 	}
 	commit(b, sp)
-	must(b, s.db.Flush())
+	must(b, databaseOf(s).Flush())
 	return sp
 }
 
@@ -330,9 +330,9 @@ func benchPages(b *testing.B, where string) *Space {
 	}
 	commit(b, sp)
 	if where == "tables" {
-		must(b, s.db.Flush())
+		must(b, databaseOf(s).Flush())
 		start, end := rowRange(sp.id, nil, nil)
-		must(b, s.db.Compact(b.Context(), start, end, false))
+		must(b, databaseOf(s).Compact(b.Context(), start, end, false))
 	}
 	return sp
 }
@@ -368,7 +368,7 @@ func BenchmarkPageRead(b *testing.B) {
 				return len(page), err
 			},
 			"raw": func(i int) (int, error) {
-				v, closer, err := sp.store.db.Get(rows[i])
+				v, closer, err := databaseOf(sp.store).Get(rows[i])
 				must(b, err)
 				page = append(page[:0], v[max(0, len(v)-pageSize):]...) // behind the metadata
 				return len(page), closer.Close()
@@ -399,7 +399,7 @@ func BenchmarkPageScan(b *testing.B) {
 				return sn.Scan(start, end, each)
 			},
 			"raw": func(each func(key, value []byte) bool) error {
-				it, err := sp.store.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+				it, err := databaseOf(sp.store).NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 				must(b, err)
 				for ok := it.First(); ok; ok = it.Next() {
 					if v := it.Value(); len(v) >= pageSize { // behind the metadata
@@ -451,8 +451,8 @@ func BenchmarkPageEncode(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for range b.N {
-				next, batch := w.nextHead(), sp.store.newBatch(w)
-				must(b, errOf(w.encode(batch, &next, numbers{}, numbers{}, nil)))
+				next, batch := w.nextHead(), newBatch(sp.store, w)
+				must(b, errOf(encode(w, batch, &next, numbers{}, numbers{}, nil)))
 				batch.Close()
 			}
 		})

@@ -174,8 +174,8 @@ func FuzzCursor(f *testing.F) {
 		row = append(row[:keyspace.SplitRow(row)], suffix...)
 		whole := keyspace.AppendMetadataRow(nil, id, stateKey())
 		h := head{Head: Head{Version: 1, Keys: 1}}
-		s.db.Set(row, value, pebble.NoSync)
-		s.db.Set(whole, h.appendRoot(nil, &stateCache{}), pebble.NoSync)
+		databaseOf(s).Set(row, value, pebble.NoSync)
+		databaseOf(s).Set(whole, h.appendRoot(nil, &stateCache{}), pebble.NoSync)
 		sp := openSpace(t, s, 1)
 		for _, q := range []ListQuery{{}, {Reverse: true}, {KeysOnly: true}, {KeysOnly: true, Reverse: true}} {
 			_, err := sp.Writes().List(q)
@@ -186,7 +186,7 @@ func FuzzCursor(f *testing.F) {
 		_, err = sp.Writes().DeleteRange(nil, nil)
 		fatalIf(t, err != nil && !errors.Is(err, &CorruptError{}), "%v", err)
 		sp.Close()
-		s.db.Delete(row, pebble.NoSync)
+		databaseOf(s).Delete(row, pebble.NoSync)
 	})
 }
 
@@ -212,11 +212,11 @@ func TestBloomFilterCoversChunksAndMetadata(t *testing.T) {
 		put(t, r.w, kv(string(rune('a'+i))), "x")
 	}
 	r.commit()
-	must(t, r.db.Flush())
-	before := r.db.Metrics().Filter.Hits
+	must(t, databaseOf(r.Store).Flush())
+	before := databaseOf(r.Store).Metrics().Filter.Hits
 	for i := range 200 {
 		wantAbsent(t, r.w, kv("absent"+string(rune(i))))
 	}
-	hits := r.db.Metrics().Filter.Hits - before
+	hits := databaseOf(r.Store).Metrics().Filter.Hits - before
 	fatalIf(t, hits < 180, "the filter answered %d of 200", hits)
 }

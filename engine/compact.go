@@ -20,7 +20,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	if err := s.db.Compact(ctx, nil, afterAllRows, true); err != nil {
+	if err := databaseOf(s).Compact(ctx, nil, afterAllRows, true); err != nil {
 		return fmt.Errorf("engine: compact: %w", damaged(err))
 	}
 	return nil

@@ -119,7 +119,7 @@ func newImage(t testing.TB, killed bool) *image {
 	}
 	for range 3 {
 		write(40)
-		must(t, r.db.Flush())
+		must(t, databaseOf(r.Store).Flush())
 	}
 	newest := func() string { return slices.Max(logsOf(t, o.Disk)) }
 	oldest := newest() // Pebble removes those before it in its own time
@@ -733,7 +733,7 @@ func powerCuts(t *testing.T, seed uint64) {
 				<-told
 			}
 			if flushes > 0 && rnd.IntN(20) == 0 {
-				must(t, s.db.Flush())
+				must(t, databaseOf(s).Flush())
 			}
 		}
 		must(t, s.Close())

@@ -38,7 +38,7 @@ func (s *Store) Lookup(i Identity) (keyspace.ActorID, bool, error) {
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendDirectoryRow(row.b[:0], i.Namespace, i.Type, i.Key)
-	return directoryEntry(s.db, row.b)
+	return directoryEntry(databaseOf(s), row.b)
 }
 
 func directoryEntry(r reader, row []byte) (id keyspace.ActorID, ok bool, err error) {
@@ -60,7 +60,7 @@ func (s *Store) Identity(id keyspace.ActorID) (i Identity, created int64, ok boo
 }
 
 func (s *Store) identity(id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
-	return identityOf(s.db, id)
+	return identityOf(databaseOf(s), id)
 }
 
 func identityOf(r reader, id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
@@ -88,7 +88,7 @@ func (s *Store) tombstone(id keyspace.ActorID) (t Tombstone, ok bool, err error)
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendTombstoneRow(row.b[:0], id)
-	ok, err = get(s.db, row.b, func(value []byte) (err error) {
+	ok, err = get(databaseOf(s), row.b, func(value []byte) (err error) {
 		t, err = parseTombstone(value)
 		return err
 	})
@@ -159,9 +159,9 @@ func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string
 		}
 		start = append(after, 0)
 	}
-	r := reader(s.db)
+	r := reader(databaseOf(s))
 	if !q.Brief { // else the iterator is all that is read
-		snapshot := s.db.NewSnapshot()
+		snapshot := databaseOf(s).NewSnapshot()
 		defer snapshot.Close()
 		r = snapshot
 	}
@@ -182,7 +182,7 @@ func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string
 				cursor = base64.RawURLEncoding.EncodeToString(last)
 				return nil
 			}
-			err := q.entry(&e, &it, known)
+			err := fillEntry(&q, &e, &it, known)
 			if err == nil && !q.Brief {
 				e.Head, err = readHead(r, e.ID)
 			}
@@ -235,7 +235,7 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	}
 	defer s.leave()
 	start := keyspace.AppendDirectoryPrefix(nil, namespace, "", nil)
-	it, err := newIter(s.db, &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
+	it, err := newIter(databaseOf(s), &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
 	if err != nil {
 		return nil, err
 	}
@@ -251,8 +251,8 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	return types, errors.Join(it.Error(), it.Close())
 }
 
-// entry reads a directory row into e, without the head. All rows begin with the same known bytes if the query has a type.
-func (q *ActorsQuery) entry(e *ActorEntry, it *iterator, known int) (err error) {
+// fillEntry reads a directory row into e, without the head. All rows begin with the same known bytes if the query has a type.
+func fillEntry(q *ActorsQuery, e *ActorEntry, it *iterator, known int) (err error) {
 	i := &e.Identity
 	if known > 0 {
 		i.Namespace, i.Type = q.Namespace, q.Type
@@ -330,7 +330,7 @@ func (s *Store) takeName(w *WriteSet) (release func(), err error) {
 		delete(s.names.taken, name)
 		s.names.mu.Unlock()
 	}
-	_, taken, err = directoryEntry(s.db, row)
+	_, taken, err = directoryEntry(databaseOf(s), row)
 	if err == nil && taken {
 		err = ErrExists
 	}

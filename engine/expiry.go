@@ -59,7 +59,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err 
 		return nil, false, err
 	}
 	defer s.leave()
-	m, err := w.expiries(keyspace.Expiry.Prefix(nil, nowMS+1))
+	m, err := expiries(w, keyspace.Expiry.Prefix(nil, nowMS+1))
 	if err != nil {
 		return nil, false, err
 	}
@@ -113,7 +113,7 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 	}
 	defer s.leave()
 	_, end := keyspace.Expiry.Range()
-	m, err := w.expiries(end)
+	m, err := expiries(w, end)
 	if err != nil {
 		return 0, err
 	}
@@ -128,12 +128,12 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 // expiries reads the index up to an end. It begins where the index began last,
 // because Pebble keeps what was removed from its beginning for a while.
 // REQUIRES: store.life.
-func (w *WriteSet) expiries(end []byte) (*merged, error) {
+func expiries(w *WriteSet, end []byte) (*merged, error) {
 	start := []byte(w.expiring)
 	if len(start) == 0 {
 		start, _ = keyspace.Expiry.Range()
 	}
-	return w.view().merge(start, end, false)
+	return viewOf(w).merge(start, end, false)
 }
 
 func (w *WriteSet) parseExpiry(row []byte) (at int64, key []byte, err error) {

@@ -147,7 +147,7 @@ func TestManifestFaultFreezesTheDisk(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put([]byte{1}, "durable")
 	failOn(r.o.Disk, "sync", func(path string) bool { return strings.Contains(path, "MANIFEST") }, errFault)
-	r.db.Flush()
+	databaseOf(r.Store).Flush()
 	wantErr(t, r.Err(), errFault)
 	r.want([]byte{1}, "durable")
 	r.o.Disk.Fail(nil)
@@ -176,7 +176,7 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 				}
 				return nil
 			})
-			done, err := r.db.AsyncFlush()
+			done, err := databaseOf(r.Store).AsyncFlush()
 			must(t, err)
 			retries := int64(10)
 			if fault != errFault {
@@ -247,15 +247,15 @@ func TestFatalOfPebbleDoesNotEndTheProcess(t *testing.T) {
 	r.want([]byte{1}, "a")
 
 	r = newRig(t, Options{})
-	batch := r.db.NewBatch()
+	batch := databaseOf(r.Store).NewBatch()
 	batch.Set([]byte("x"), nil, nil)
-	must(t, r.db.Apply(batch, pebble.NoSync))
-	err = r.apply(batch) // Pebble panics on a batch that was applied before
+	must(t, databaseOf(r.Store).Apply(batch, pebble.NoSync))
+	err = apply(r.Store, batch) // Pebble panics on a batch that was applied before
 	fatalIf(t, err == nil || !r.broken.Load(), "no panic")
 	r.fail(err)
 	r.refused([]byte{1}, "a", ErrReadOnly)
 	fatalIf(t, r.Close() == nil, "close of a broken store returned nil")
-	r.db.Close() // here it is known to be whole; leaves nothing running
+	databaseOf(r.Store).Close() // here it is known to be whole; leaves nothing running
 }
 
 func TestOpenReturnsErrorsOfTheDisk(t *testing.T) {
@@ -289,7 +289,7 @@ func TestCorruptRowsAreReported(t *testing.T) {
 	put(t, r.w, kv("b"), strings.Repeat("v", ChunkSize+1))
 	r.put(kv("c"), "c")
 	all := func(_, _ []byte) bool { return true }
-	it, err := r.db.NewIter(nil)
+	it, err := databaseOf(r.Store).NewIter(nil)
 	must(t, err)
 	rows, parts := map[string]string{}, map[string]keyspace.Row{}
 	for ok := it.First(); ok; ok = it.Next() {
@@ -303,12 +303,12 @@ func TestCorruptRowsAreReported(t *testing.T) {
 	for row, value := range rows {
 		parsed := parts[row]
 		for _, broken := range []string{"", "nonsense"} {
-			r.db.Set([]byte(row), []byte(broken), pebble.NoSync)
+			databaseOf(r.Store).Set([]byte(row), []byte(broken), pebble.NoSync)
 			if broken == "" {
 				if parsed.Key[1] == 'c' { // of a value that lies in one row nothing is left to see
 					continue
 				}
-				r.db.Delete([]byte(row), pebble.NoSync)
+				databaseOf(r.Store).Delete([]byte(row), pebble.NoSync)
 			}
 			where := fmt.Sprint(keyspace.FormatRow([]byte(row)), " ", broken)
 			for _, q := range []ListQuery{{}, {Reverse: true}} {
@@ -321,7 +321,7 @@ func TestCorruptRowsAreReported(t *testing.T) {
 				v, ok, err := r.w.AppendValue([]byte("x"), parsed.Key)
 				errorIf(t, ok || !errors.Is(err, &CorruptError{}) || string(v) != "x", "append, %s: %q, %v, %v", where, v, ok, err)
 			}
-			r.db.Set([]byte(row), []byte(value), pebble.NoSync)
+			databaseOf(r.Store).Set([]byte(row), []byte(value), pebble.NoSync)
 		}
 	}
 }
@@ -506,7 +506,7 @@ func TestSpareThatGrowsIsNoLogAndIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		release := r.stopSpare()
-		must(t, r.db.Flush()) // another log begins
+		must(t, databaseOf(r.Store).Flush()) // another log begins
 		for range memoryFullSpare/1000 + 1 {
 			r.fill(1000)
 		}
@@ -585,7 +585,7 @@ func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 		r.put([]byte{1}, fmt.Sprint(n, strings.Repeat("x", 3000)))
 		acked.Store(int64(n))
 		if n%40 == 0 {
-			must(t, r.db.Flush()) // logs can be used again
+			must(t, databaseOf(r.Store).Flush()) // logs can be used again
 		}
 	}
 	must(t, r.Close())
@@ -632,14 +632,14 @@ func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
 
 func TestPanicOfPebbleDuringACommitIsAnError(t *testing.T) {
 	r := newRig(t, Options{})
-	batch := r.db.NewBatch()
+	batch := databaseOf(r.Store).NewBatch()
 	batch.Set([]byte("x"), nil, nil)
-	must(t, r.db.Apply(batch, pebble.NoSync))
+	must(t, databaseOf(r.Store).Apply(batch, pebble.NoSync))
 	// Pebble panics on a batch that was applied before.
-	err := r.apply(batch)
+	err := apply(r.Store, batch)
 	fatalIf(t, err == nil || !r.broken.Load(), "no panic")
 	r.fail(err)
 	r.refused([]byte{1}, "a", ErrReadOnly)
 	fatalIf(t, r.Close() == nil, "close of a broken store returned nil")
-	r.db.Close() // here it is known to be whole; leaves nothing running
+	databaseOf(r.Store).Close() // here it is known to be whole; leaves nothing running
 }

@@ -54,14 +54,16 @@ type Found struct {
 	Key   []string // stays valid
 	Value []byte   // of the field
 	Row   []byte
-	read  reader
+	read  any // reader
 }
 
 // Head reads the head of the actor; the zero Head if it has none.
-func (f *Found) Head() (Head, error) { return readHead(f.read, f.ID) }
+func (f *Found) Head() (Head, error) { return readHead(f.read.(reader), f.ID) }
 
 // Get reads a key of the actor, whatever its expiry.
-func (f *Found) Get(key []byte) ([]byte, bool, error) { return appendStored(nil, f.read, f.ID, key) }
+func (f *Found) Get(key []byte) ([]byte, bool, error) {
+	return appendStored(nil, f.read.(reader), f.ID, key)
+}
 
 // Find visits the actors of a query in their order, until visit returns false. All that it reads is of one state of the store. visit
 // must not call the store, which cannot be closed while it runs. The error is ErrListing if there is a Field and no index.
@@ -94,7 +96,7 @@ func (s *Store) FindMerged(queries []FindQuery, after []byte, visit func(int, *F
 			return err
 		}
 	}
-	snapshot := s.db.NewSnapshot()
+	snapshot := databaseOf(s).NewSnapshot()
 	defer snapshot.Close()
 	defer func() {
 		for i := range walks {

@@ -54,7 +54,7 @@ func writeFixture(t *testing.T, dir string) {
 		w.Outbox((&ChangeSet{ID: sp.ID(), Version: 1, Changes: []Change{{Kind: ChangeEvent, Name: "added"}}}).Append(nil), nil)
 		commit(t, sp)
 	}
-	must(t, s.db.Flush()) // some rows in a sstable, some in the log
+	must(t, databaseOf(s).Flush()) // some rows in a sstable, some in the log
 	w := gone.Writes()
 	w.Advance(1_700_000_000_500)
 	put(t, w, []byte{byte(keyspace.Outgoing.Kind), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
@@ -122,8 +122,8 @@ func older(t *testing.T) Options {
 	t.Helper()
 	r := newRig(t, Options{})
 	r.put(kv("a"), "value")
-	must(t, errors.Join(r.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync),
-		r.db.Delete(keyspace.AppendMetaRow(nil, firstFormatRow), pebble.Sync), r.Close()))
+	must(t, errors.Join(databaseOf(r.Store).Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync),
+		databaseOf(r.Store).Delete(keyspace.AppendMetaRow(nil, firstFormatRow), pebble.Sync), r.Close()))
 	return r.o
 }
 
@@ -132,11 +132,11 @@ func TestAStoreThatBeganWithFormat1IsOneOfThemForGood(t *testing.T) {
 	for first, chunked := range map[byte]bool{0: true, 1: true, 2: false} { // 0: the row is absent
 		r := newRig(t, Options{})
 		row := keyspace.AppendMetaRow(nil, firstFormatRow)
-		must(t, r.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{2}, pebble.Sync))
+		must(t, databaseOf(r.Store).Set(keyspace.AppendMetaRow(nil, formatRow), []byte{2}, pebble.Sync))
 		if first > 0 {
-			must(t, r.db.Set(row, []byte{first}, pebble.Sync))
+			must(t, databaseOf(r.Store).Set(row, []byte{first}, pebble.Sync))
 		} else {
-			must(t, r.db.Delete(row, pebble.Sync))
+			must(t, databaseOf(r.Store).Delete(row, pebble.Sync))
 		}
 		for range 2 {
 			r.again()
@@ -202,9 +202,9 @@ func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
 // age rewrites rows of the store that pick chooses, or all, as format 1 has them.
 func age(t *testing.T, s *Store, pick func() bool) {
 	t.Helper()
-	b := s.db.NewBatch()
+	b := databaseOf(s).NewBatch()
 	defer b.Close()
-	it, err := s.db.NewIter(nil)
+	it, err := databaseOf(s).NewIter(nil)
 	must(t, err)
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
@@ -251,9 +251,9 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 		if old {
 			age(t, s, nil)
 			lost = keyspace.AppendHeadRow(nil, testID(1))
-			must(t, s.db.Delete(keyspace.AppendIdentityRow(nil, testID(1)), pebble.Sync)) // the state alone tells
+			must(t, databaseOf(s).Delete(keyspace.AppendIdentityRow(nil, testID(1)), pebble.Sync)) // the state alone tells
 		}
-		must(t, s.db.Delete(lost, pebble.Sync))
+		must(t, databaseOf(s).Delete(lost, pebble.Sync))
 		must(t, s.ResetListing()) // as accepted damage does: of an actor that lost its name, too, it has rows
 		wantErr(t, errOf(s.OpenSpace(testID(1))), &CorruptError{}, old)
 		page, err := s.Actors(ActorsQuery{})

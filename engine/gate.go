@@ -39,9 +39,9 @@ type gate struct {
 
 // ticket is one commit that waits.
 type ticket struct {
-	batch  *pebble.Batch // nil if there was nothing to write
-	space  *Space        // nil if it is no commit of an actor
-	notify func(error)   // nil if nobody asked
+	batch  any         // *pebble.Batch; nil if there was nothing to write
+	space  *Space      // nil if it is no commit of an actor
+	notify func(error) // nil if nobody asked
 	upTo   Version
 	outbox numbers
 	audit  numbers
@@ -94,7 +94,7 @@ func (g *gate) run(s *Store) {
 			g.room.Broadcast()
 		}
 		began := time.Now()
-		synced := s.guarded(s.commits.settle)
+		synced := s.guarded(databaseOf(s).settle)
 		if synced != nil {
 			s.fail(synced)
 		}
@@ -128,12 +128,12 @@ func (g *gate) close() {
 // told.
 func (s *Store) await(t *ticket, synced error) error {
 	err := synced
-	if t.batch != nil {
-		if waitErr := s.commits.wait(t.batch); waitErr != nil {
+	if b, ok := t.batch.(*pebble.Batch); ok {
+		if waitErr := databaseOf(s).wait(b); waitErr != nil {
 			s.fail(waitErr)
 			err = waitErr
 		}
-		t.batch.Close()
+		b.Close()
 	}
 	if failure := s.readOnly(); failure != nil {
 		err = failure

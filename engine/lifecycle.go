@@ -139,7 +139,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 
 // storedIn returns what the store has in some ranges under keys that have no slot.
 func (w *WriteSet) storedIn(ranges []span) ([]found, error) {
-	v := w.view()
+	v := viewOf(w)
 	v.overlay = nil
 	var all []found
 	for _, r := range ranges {

@@ -57,9 +57,9 @@ type view struct {
 	place   *place // may be nil
 }
 
-func (w *WriteSet) view() view {
+func viewOf(w *WriteSet) view {
 	sp := w.space
-	return view{store: sp.store.db, id: sp.id, empty: sp.head.Keys == 0 && sp.head.Version == 0, overlay: w.overlay, ranges: w.ranges}
+	return view{store: databaseOf(sp.store), id: sp.id, empty: sp.head.Keys == 0 && sp.head.Version == 0, overlay: w.overlay, ranges: w.ranges}
 }
 
 // merged walks over the keys of a view in order.
@@ -92,7 +92,7 @@ func (v view) merge(start, end []byte, reverse bool) (*merged, error) {
 	if !v.empty {
 		var err error
 		if v.place != nil && !reverse {
-			if m.c, err = v.place.take(start, end); m.c != nil || err != nil {
+			if m.c, err = takePlace(v.place, start, end); m.c != nil || err != nil {
 				return m, err
 			}
 		}
@@ -220,7 +220,7 @@ func (w *WriteSet) List(q ListQuery) (Page, error) {
 		return Page{}, err
 	}
 	defer s.leave()
-	return w.view().list(q, w.clock(), w.space.limits)
+	return viewOf(w).list(q, w.clock(), w.space.limits)
 }
 
 // Each calls visit for the entries of a query in the order of their keys, this
@@ -235,7 +235,7 @@ func (w *WriteSet) Each(q ListQuery, visit func(*Entry) bool) error {
 		return err
 	}
 	defer s.leave()
-	return w.view().entries(&q, w.clock(), visit)
+	return viewOf(w).entries(&q, w.clock(), visit)
 }
 
 // entries visits the entries of a query in a view as of now.
@@ -253,7 +253,7 @@ func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err err
 		} else if alone {
 			done, err := m.c.plain(&e, q, now, visit)
 			if done && v.place != nil && q.After != nil {
-				v.place.keep(m.c, end)
+				keepPlace(v.place, m.c, end)
 				m.c = nil
 			}
 			if done || err != nil {
@@ -332,7 +332,7 @@ func (w *WriteSet) eachStored(start, end []byte, visit func(key []byte, m *metad
 		return err
 	}
 	defer s.leave()
-	v := w.view()
+	v := viewOf(w)
 	v.overlay = nil
 	return v.each(start, end, visit)
 }
@@ -360,7 +360,7 @@ func (v view) each(start, end []byte, visit func(key []byte, m *metadata) error)
 
 // measure counts the keys of a range as they count for the actor.
 func (w *WriteSet) measure(start, end []byte) (keys, bytes int64, err error) {
-	err = w.view().each(start, end, func(key []byte, m *metadata) error {
+	err = viewOf(w).each(start, end, func(key []byte, m *metadata) error {
 		if keyspace.Kind(key[0]) != keyspace.Expiry.Kind {
 			keys++
 			bytes += int64(len(key)) + int64(m.size)

@@ -111,7 +111,7 @@ func (s *Store) ListingBuilt() (bool, error) {
 
 // listingProgress returns the row of the directory up to which the index is built: nil if nothing is.
 func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
-	_, err = get(s.db, keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
+	_, err = get(databaseOf(s), keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
 		d := decoder{b: b}
 		if built = d.byte() == listingBuilt; !built {
 			upTo = clone(d.rest())
@@ -173,7 +173,7 @@ type builder struct {
 
 // clear removes rows that may be wrong.
 func (b *builder) clear() error {
-	batch := b.s.db.NewBatch()
+	batch := databaseOf(b.s).NewBatch()
 	defer batch.Close()
 	from, to := keyspace.Listing()
 	if err := batch.DeleteRange(from, to, nil); err != nil {
@@ -184,12 +184,12 @@ func (b *builder) clear() error {
 
 // slice builds the rows of the next actors, and returns where it goes on.
 func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
-	it, err := newIter(b.s.db, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	it, err := newIter(databaseOf(b.s), &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	batch := b.s.db.NewBatch()
+	batch := databaseOf(b.s).NewBatch()
 	defer batch.Close()
 	n := 0
 	for ok := it.First(); ok && n < listingSlice; ok = it.Next() {
@@ -197,7 +197,7 @@ func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		rows, id, err := listingRows(b.s.db, it.Key(), value)
+		rows, id, err := listingRows(databaseOf(b.s), it.Key(), value)
 		b.read++
 		switch {
 		case spoiled(err):
@@ -240,7 +240,7 @@ func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error 
 	if last && b.s.opts.Durability == Sync {
 		sync = pebble.Sync
 	}
-	if err := b.s.guarded(func() error { return b.s.db.Apply(batch, sync) }); err != nil {
+	if err := b.s.guarded(func() error { return databaseOf(b.s).Apply(batch, sync) }); err != nil {
 		b.s.fail(err)
 		return err
 	}
@@ -290,7 +290,7 @@ func (s *Store) ResetListing() error {
 }
 
 func (s *Store) resetListing() error {
-	return s.guarded(func() error { return s.db.Delete(keyspace.AppendMetaRow(nil, listingRow), pebble.Sync) })
+	return s.guarded(func() error { return databaseOf(s).Delete(keyspace.AppendMetaRow(nil, listingRow), pebble.Sync) })
 }
 
 // CheckListing compares the listing index with the rows of all actors, and calls fault for each row that is missing or that
@@ -305,7 +305,7 @@ func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing
 	if _, built, err := s.listingProgress(); err != nil || !built {
 		return 0, err
 	}
-	snapshot := s.db.NewSnapshot()
+	snapshot := databaseOf(s).NewSnapshot()
 	defer snapshot.Close()
 	start, end := keyspace.Directory()
 	it, err := newIter(snapshot, &pebble.IterOptions{LowerBound: start, UpperBound: end})
@@ -348,12 +348,12 @@ func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing
 	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
 		return 0, err
 	}
-	rows, err = s.checkSurplus(snapshot, want, fault)
+	rows, err = checkSurplus(s, snapshot, want, fault)
 	return rows, errors.Join(err, unread)
 }
 
 // checkSurplus finds the rows of the index that no actor has, if there are more rows than wanted.
-func (s *Store) checkSurplus(r reader, want int, fault func(row string, missing bool)) (rows int, err error) {
+func checkSurplus(s *Store, r reader, want int, fault func(row string, missing bool)) (rows int, err error) {
 	start, end := keyspace.Listing()
 	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {

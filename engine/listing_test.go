@@ -143,7 +143,7 @@ func TestADestroyedActorIsFoundNoMore(t *testing.T) {
 	putCommit(t, sp, keyspace.Attribute.Append(nil, "plan"), "\x02free\x00")
 	same(t, checkListing(t, s), rows-4)
 
-	must(t, s.db.Delete(keyspace.AppendMetadataRow(nil, testID(1), stateKey()), pebble.Sync)) // its head
+	must(t, databaseOf(s).Delete(keyspace.AppendMetadataRow(nil, testID(1), stateKey()), pebble.Sync)) // its head
 	damaged, err := s.NewSpace(testID(1))
 	must(t, err)
 	must(t, damaged.Writes().Destroy())
@@ -165,7 +165,7 @@ func TestTheIndexIsBuiltInSlices(t *testing.T) {
 	wantErr(t, s.Find(FindQuery{Namespace: "ns", Type: "t", Field: []byte{0x15, 1}}, nil), ErrListing)
 	wantErr(t, errOf(s.Storage("ns")), ErrListing)
 	start, end := keyspace.Listing()
-	must(t, s.db.Set(append(clone(start), "a row that is wrong"...), nil, pebble.Sync))
+	must(t, databaseOf(s).Set(append(clone(start), "a row that is wrong"...), nil, pebble.Sync))
 	builds, actors := 0, 0
 	for built := false; !built; builds++ {
 		ctx := &endsAfter{Context: t.Context(), left: 1}
@@ -205,8 +205,8 @@ func TestCheckFindsRowsThatAreMissingOrWrong(t *testing.T) {
 	row := func(value, key string) []byte {
 		return keyspace.AppendListingKey(tuple.AppendString(clone(field), value), []string{key})
 	}
-	must(t, s.db.Delete(row("pro", "000"), pebble.Sync))
-	must(t, s.db.Set(row("pro", "001"), appendDirectory(nil, testID(1)), pebble.Sync))
+	must(t, databaseOf(s).Delete(row("pro", "000"), pebble.Sync))
+	must(t, databaseOf(s).Set(row("pro", "001"), appendDirectory(nil, testID(1)), pebble.Sync))
 	faults := func() (string, error) {
 		var all []string
 		_, err := s.CheckListing(t.Context(), func(row string, missing bool) { all = append(all, fmt.Sprint(row, missing)) })
@@ -216,7 +216,7 @@ func TestCheckFindsRowsThatAreMissingOrWrong(t *testing.T) {
 	const wrong = `listing("ns", "t", "plan", "pro", "001")false`
 	returns(t, `[listing("ns", "t", "plan", "pro", "000")true `+wrong+`]`)(faults())
 	// An actor whose head cannot be read hides no fault of the others.
-	must(t, s.db.Set(keyspace.AppendMetadataRow(nil, testID(0), stateKey()), []byte{0xff}, pebble.Sync))
+	must(t, databaseOf(s).Set(keyspace.AppendMetadataRow(nil, testID(0), stateKey()), []byte{0xff}, pebble.Sync))
 	found, err := faults()
 	wantErr(t, err, &CorruptError{})
 	same(t, found, "["+wrong+"]")
@@ -256,14 +256,14 @@ func TestACreationThatFailedLeavesNoName(t *testing.T) {
 	must(t, r.w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, 1), PutOptions{}))
 	r.commit()
 	row := keyspace.AppendMetadataRow(nil, testID(1), keyspace.Attribute.Append(nil, "n"))
-	sound, closer, err := r.db.Get(row)
+	sound, closer, err := databaseOf(r.Store).Get(row)
 	must(t, err)
-	must(t, r.db.Set(row, []byte{0xff}, pebble.Sync))
+	must(t, databaseOf(r.Store).Set(row, []byte{0xff}, pebble.Sync))
 	before := r.w.Savepoint()
 	must(t, r.w.Create(Identity{"ns", "t", []string{"a"}}))
 	wantErr(t, errOf(r.sp.Commit(nil)), &CorruptError{})
 	r.w.Rollback(before)
-	must(t, errors.Join(r.db.Set(row, sound, pebble.Sync), closer.Close()))
+	must(t, errors.Join(databaseOf(r.Store).Set(row, sound, pebble.Sync), closer.Close()))
 	r.put(kv("more"), strings.Repeat("x", 1000))
 	same(t, checkListing(t, r.Store), 0)
 }
@@ -285,11 +285,11 @@ func TestTheIndexIsNotBuiltIntoTheLastOfADisk(t *testing.T) {
 func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put(kv("a"), "x")
-	must(t, r.db.Flush())
+	must(t, databaseOf(r.Store).Flush())
 	m := &image{disk: r.o.Disk}
 	before := m.names(t)
 	must(t, r.AppendAudit(audited("a"), []byte("lost")))
-	must(t, r.db.Flush())
+	must(t, databaseOf(r.Store).Flush())
 	added := slices.DeleteFunc(m.names(t), func(name string) bool { return !isTable(name) || slices.Contains(before, name) })
 	same(t, len(added), 1)
 	must(t, r.Close())

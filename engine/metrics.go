@@ -57,7 +57,7 @@ func (s *Store) Metrics() Metrics {
 		return Metrics{}
 	}
 	defer s.leave()
-	p := s.db.Metrics()
+	p := databaseOf(s).Metrics()
 	m := Metrics{
 		Commits:       s.metrics.commits.Load(),
 		CommitBytes:   s.metrics.commitBytes.Load(),

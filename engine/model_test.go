@@ -579,7 +579,7 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 					w.space.Close()
 					w.space = openSpace(t, s, 1)
 				case n == 1:
-					must(t, s.db.Flush())
+					must(t, databaseOf(s).Flush())
 				case seed%2 == 1 && n < 6:
 					w.space.Close()
 					age(t, s, func() bool { return w.rnd.IntN(2) == 0 })
@@ -605,7 +605,7 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 // from an older value, and each head counts exactly what is there.
 func checkRows(t testing.TB, s *Store) {
 	t.Helper()
-	it, err := s.db.NewIter(nil)
+	it, err := databaseOf(s).NewIter(nil)
 	must(t, err)
 	defer it.Close()
 	var keys, bytes int64

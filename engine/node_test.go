@@ -88,7 +88,7 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 
 func countRows(t testing.TB, s *Store, lower, upper []byte) int {
 	t.Helper()
-	it, err := s.db.NewIter(nil)
+	it, err := databaseOf(s).NewIter(nil)
 	must(t, err)
 	defer it.Close()
 	n := 0

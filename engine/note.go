@@ -18,7 +18,7 @@ func (s *Store) Note(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer s.leave()
-	value, closer, err := s.db.Get(keyspace.AppendMetaRow(nil, notePrefix+name))
+	value, closer, err := databaseOf(s).Get(keyspace.AppendMetaRow(nil, notePrefix+name))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
@@ -36,5 +36,5 @@ func (s *Store) SetNote(name string, value []byte) error {
 	}
 	defer s.leave()
 	row := keyspace.AppendMetaRow(nil, notePrefix+name)
-	return s.mark(func(o *pebble.WriteOptions) error { return s.db.Set(row, value, o) })
+	return s.mark(func(o *pebble.WriteOptions) error { return databaseOf(s).Set(row, value, o) })
 }

@@ -79,7 +79,8 @@ func (q *sequence) readable() uint64 {
 }
 
 // load counts the rows of a store that is being opened.
-func (o *outbox) load(db *pebble.DB) error {
+func (o *outbox) load(s *Store) error {
+	db := databaseOf(s)
 	o.next = 1
 	it, err := outboxIter(db, 0)
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *Store) Outbox(after uint64, limit int) ([]OutboxRow, error) {
 	}
 	defer s.leave()
 	before := s.outbox.readable()
-	it, err := outboxIter(s.db, after)
+	it, err := outboxIter(databaseOf(s), after)
 	if err != nil {
 		return nil, err
 	}
@@ -192,16 +193,16 @@ func (s *Store) AckOutbox(seqs []uint64) error {
 	if !slices.IsSorted(seqs) {
 		seqs = slices.Sorted(slices.Values(seqs))
 	}
-	batch := s.db.NewBatch()
+	batch := databaseOf(s).NewBatch()
 	defer batch.Close()
-	rows, bytes, err := s.deleteOutbox(batch, seqs)
+	rows, bytes, err := deleteOutbox(s, batch, seqs)
 	if err != nil {
 		return err
 	}
 	if rows == 0 {
 		return nil
 	}
-	if err := s.applyUnsynced(batch); err != nil {
+	if err := applyUnsynced(s, batch); err != nil {
 		return err
 	}
 	s.outbox.rows.Add(-rows)
@@ -217,14 +218,14 @@ const outboxStride = 16
 // counts them and the bytes of their records. Rows are mostly acknowledged in
 // the order in which they stand, so that one iterator goes from one to the next,
 // at a small part of the price of looking each of them up. seqs is sorted.
-func (s *Store) deleteOutbox(batch *pebble.Batch, seqs []uint64) (rows, bytes int64, err error) {
+func deleteOutbox(s *Store, batch *pebble.Batch, seqs []uint64) (rows, bytes int64, err error) {
 	if len(seqs) == 0 {
 		return 0, 0, nil
 	}
 	row := rowBuffer()
 	defer row.free()
 	row.b = append(keyspace.AppendOutboxRow(row.b[:0], seqs[len(seqs)-1]), 0)
-	it, err := newIter(s.db, &pebble.IterOptions{UpperBound: row.b})
+	it, err := newIter(databaseOf(s), &pebble.IterOptions{UpperBound: row.b})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -9,30 +9,35 @@ import (
 // iterator.
 type place struct {
 	mu     sync.Mutex
-	c      *cursor // forward, on the last key that was visited, which is one row; nil if there is no place
+	c      any // *cursor, which is one of Pebble's: forward, on the last key that was visited, which is one row; nil if there is no place
 	end    []byte
 	closed bool
 }
 
-// keep takes a cursor that goes up to end, and closes the one before it.
-func (p *place) keep(c *cursor, end []byte) {
+// keepPlace takes a cursor that goes up to end, and closes the one before it.
+func keepPlace(p *place, c *cursor, end []byte) {
 	c.value = nil // it may be large
+	var old any = c
 	p.mu.Lock()
 	if !p.closed {
-		p.c, c = c, p.c
+		p.c, old = c, p.c
 		p.end = append(p.end[:0], end...)
 	}
 	p.mu.Unlock()
-	if c != nil {
-		c.close() // which stood on a key, and so read without a fault
+	closeCursor(old) // which stood on a key, and so read without a fault
+}
+
+func closeCursor(c any) {
+	if c, ok := c.(*cursor); ok {
+		c.close()
 	}
 }
 
-// take returns the cursor, moved on, if that is where a range begins, and else nil.
-func (p *place) take(start, end []byte) (*cursor, error) {
+// takePlace returns the cursor, moved on, if that is where a range begins, and else nil.
+func takePlace(p *place, start, end []byte) (*cursor, error) {
 	p.mu.Lock()
-	c := p.c
-	if c == nil || len(start) != len(c.key)+1 || start[len(c.key)] != 0 || !bytes.HasPrefix(start, c.key) || !bytes.Equal(end, p.end) {
+	c, ok := p.c.(*cursor)
+	if !ok || len(start) != len(c.key)+1 || start[len(c.key)] != 0 || !bytes.HasPrefix(start, c.key) || !bytes.Equal(end, p.end) {
 		p.mu.Unlock()
 		return nil, nil
 	}
@@ -51,9 +56,7 @@ func (p *place) drop() {
 	c := p.c
 	p.c = nil
 	p.mu.Unlock()
-	if c != nil {
-		c.close()
-	}
+	closeCursor(c)
 }
 
 func (p *place) close() {

@@ -20,14 +20,14 @@ func (s *Store) MarkRunning() (unclean bool, err error) {
 	}
 	defer s.leave()
 	row := keyspace.AppendMetaRow(nil, runningName)
-	_, closer, err := s.db.Get(row)
+	_, closer, err := databaseOf(s).Get(row)
 	if err == nil {
 		return true, damaged(closer.Close())
 	}
 	if !errors.Is(err, pebble.ErrNotFound) {
 		return false, damaged(err)
 	}
-	return false, s.mark(func(o *pebble.WriteOptions) error { return s.db.Set(row, []byte{1}, o) })
+	return false, s.mark(func(o *pebble.WriteOptions) error { return databaseOf(s).Set(row, []byte{1}, o) })
 }
 
 // MarkStopped records durably that the node stops in order.
@@ -37,7 +37,7 @@ func (s *Store) MarkStopped() error {
 	}
 	defer s.leave()
 	row := keyspace.AppendMetaRow(nil, runningName)
-	return s.mark(func(o *pebble.WriteOptions) error { return s.db.Delete(row, o) })
+	return s.mark(func(o *pebble.WriteOptions) error { return databaseOf(s).Delete(row, o) })
 }
 
 // mark writes the mark as durably as the store's commits are.

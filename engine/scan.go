@@ -41,7 +41,7 @@ func (w *WriteSet) AppendValue(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, err
 	}
 	defer sp.store.leave()
-	return appendStored(dst, sp.store.db, sp.id, key)
+	return appendStored(dst, databaseOf(sp.store), sp.id, key)
 }
 
 // AppendValue is [WriteSet.AppendValue] as of the snapshot. It does not look at
@@ -51,7 +51,7 @@ func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, err
 	}
 	defer sn.store.leave()
-	return appendStored(dst, sn.snap, sn.id, key)
+	return appendStored(dst, snapOf(sn.opened), sn.id, key)
 }
 
 // Scan calls f for the keys in start <= key < end in their order, this set's
@@ -72,7 +72,7 @@ func (w *WriteSet) Scan(start, end []byte, f func(key, value []byte) bool) error
 		return err
 	}
 	defer s.leave()
-	return w.view().scan(start, end, f)
+	return viewOf(w).scan(start, end, f)
 }
 
 // Scan is [WriteSet.Scan] as of the snapshot. It does not look at the time either.
@@ -81,7 +81,7 @@ func (sn *Snapshot) Scan(start, end []byte, f func(key, value []byte) bool) erro
 		return err
 	}
 	defer sn.store.leave()
-	return view{store: sn.snap, id: sn.id}.scan(start, end, f)
+	return view{store: snapOf(sn.opened), id: sn.id}.scan(start, end, f)
 }
 
 // scan visits the keys of a range with their values.

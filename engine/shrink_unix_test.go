@@ -87,7 +87,7 @@ func TestFilesThatWereMadeShorterAreNoDamage(t *testing.T) {
 	r := newRig(t, Options{Dir: t.TempDir()})
 	for i := range 2 {
 		r.put(kv(fmt.Sprint(i)), "x")
-		must(t, r.db.Flush())
+		must(t, databaseOf(r.Store).Flush())
 		r.again()
 	}
 	must(t, r.Close())

@@ -25,13 +25,15 @@ type Snapshot struct {
 type opened struct {
 	store *Store
 	id    keyspace.ActorID
-	snap  *pebble.Snapshot
+	snap  any   // *pebble.Snapshot: see databaseOf
 	err   error // why there is no snapshot
 	done  atomic.Bool
 	place place
 
 	prev, next *opened // in the store's list
 }
+
+func snapOf(o *opened) *pebble.Snapshot { return o.snap.(*pebble.Snapshot) }
 
 // Snapshot returns the state of the actor as of its last applied commit. What
 // has expired by now reads as absent. It may be called by any goroutine.
@@ -46,7 +48,7 @@ func (sp *Space) SnapshotAt(nowMS int64) *Snapshot {
 		return sn
 	}
 	defer s.leave()
-	sn.snap = s.db.NewSnapshot()
+	sn.snap = databaseOf(s).NewSnapshot()
 	s.snapshots.mu.Lock()
 	if sn.next = s.snapshots.open; sn.next != nil {
 		sn.next.prev = sn.opened
@@ -76,7 +78,7 @@ func (sn *Snapshot) Head() (Head, error) {
 		return Head{}, err
 	}
 	defer sn.store.leave()
-	return readHead(sn.snap, sn.id)
+	return readHead(snapOf(sn.opened), sn.id)
 }
 
 // Get returns the entry of a key, and false if it is absent or has expired.
@@ -86,7 +88,7 @@ func (sn *Snapshot) Get(key []byte) (Entry, bool, error) {
 		return Entry{}, false, err
 	}
 	defer sn.store.leave()
-	return readEntry(sn.snap, sn.id, key, sn.now)
+	return readEntry(snapOf(sn.opened), sn.id, key, sn.now)
 }
 
 // GetMany returns the entries of the keys, in their order; Found tells which
@@ -101,7 +103,7 @@ func (sn *Snapshot) List(q ListQuery) (Page, error) {
 		return Page{}, err
 	}
 	defer sn.store.leave()
-	return view{store: sn.snap, id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
+	return view{store: snapOf(sn.opened), id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
 }
 
 // Each is [WriteSet.Each] as of the snapshot. A visit with After that visit stops is expected to go on with After: an iterator stays open
@@ -111,7 +113,7 @@ func (sn *Snapshot) Each(q ListQuery, visit func(*Entry) bool) error {
 		return err
 	}
 	defer sn.store.leave()
-	return view{store: sn.snap, id: sn.id, place: &sn.place}.entries(&q, sn.now, visit)
+	return view{store: snapOf(sn.opened), id: sn.id, place: &sn.place}.entries(&q, sn.now, visit)
 }
 
 // DropPlace says that no visit that was stopped goes on.
@@ -150,7 +152,7 @@ func (sn *Snapshot) Close() error {
 
 func (o *opened) close() error {
 	o.place.close()
-	return o.snap.Close()
+	return snapOf(o).Close()
 }
 
 // closeSnapshots closes all snapshots. REQUIRES: the store is closed.

@@ -43,7 +43,7 @@ func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 	if _, built, err := s.listingProgress(); err != nil || !built {
 		return nil, errors.Join(err, ErrListing)
 	}
-	snapshot := s.db.NewSnapshot()
+	snapshot := databaseOf(s).NewSnapshot()
 	defer snapshot.Close()
 	start := keyspace.AppendListingNamespace(nil, namespace)
 	it, err := newIter(snapshot, &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
@@ -81,7 +81,7 @@ func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 				sample.take(id)
 			}
 		}
-		if err := s.addKinds(snapshot, &sample, t.Kinds); err != nil {
+		if err := addKinds(s, snapshot, &sample, t.Kinds); err != nil {
 			return nil, err
 		}
 		all = append(all, t)
@@ -123,7 +123,7 @@ func (s *sample) take(id keyspace.ActorID) {
 }
 
 // addKinds adds what the kinds of all actors take up.
-func (s *Store) addKinds(r reader, sample *sample, kinds map[keyspace.Kind]int64) error {
+func addKinds(s *Store, r reader, sample *sample, kinds map[keyspace.Kind]int64) error {
 	if sample.sum == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s *Store) addKinds(r reader, sample *sample, kinds map[keyspace.Kind]int64
 		own := read[p.id]
 		if own == nil {
 			var err error
-			if own, err = s.actorKinds(r, p.id); err != nil {
+			if own, err = actorKinds(s, r, p.id); err != nil {
 				return err
 			}
 			read[p.id] = own
@@ -150,7 +150,7 @@ func (s *Store) addKinds(r reader, sample *sample, kinds map[keyspace.Kind]int64
 }
 
 // actorKinds returns what the kinds of an actor take up.
-func (s *Store) actorKinds(r reader, id keyspace.ActorID) (kinds map[keyspace.Kind]int64, err error) {
+func actorKinds(s *Store, r reader, id keyspace.ActorID) (kinds map[keyspace.Kind]int64, err error) {
 	start := keyspace.AppendScanPrefix(nil, id, nil)
 	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.Successor(start)})
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Store) actorKinds(r reader, id keyspace.ActorID) (kinds map[keyspace.Ki
 		}
 		from := keyspace.AppendScanPrefix(nil, id, []byte{byte(kind)})
 		to := keyspace.Successor(from)
-		files, err := s.db.EstimateDiskUsage(from, to)
+		files, err := databaseOf(s).EstimateDiskUsage(from, to)
 		if err != nil {
 			return nil, damaged(err)
 		}

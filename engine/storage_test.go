@@ -35,7 +35,7 @@ func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
 		must(t, err)
 		put(actors, "large", kv(fmt.Sprint(i)), noise)
 	}
-	must(t, s.db.Flush())
+	must(t, databaseOf(s).Flush())
 	put(actors, "large", queue, make([]byte, 1_000))
 
 	all, err := s.Storage("ns")

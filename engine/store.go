@@ -38,11 +38,10 @@ import (
 // A Store may be used by several goroutines.
 type Store struct {
 	opts      Options
-	db        *pebble.DB
+	db        any // *database: see databaseOf
 	guard     *guardFS
 	lock      *pebble.Lock
 	dirLock   io.Closer // nil on a memory disk
-	commits   committer
 	gate      gate
 	free      freeSpace
 	outbox    outbox
@@ -215,20 +214,21 @@ func (s *Store) open() (err error) {
 	}
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
-	s.db, err = openPebble(dir, options)
+	db, err := openPebble(dir, options)
 	var table *DamageError
 	if err != nil && s.opts.AcceptDataLoss && errors.As(damaged(err), &table) {
 		s.opts.Logger.Error("tables that are missing or have another size are accepted; what they held cannot be read", "dir", dir, "error", err)
 		options = pebbleOptions(s.opts, s.guard, s)
 		options.Lock, options.DisableConsistencyCheck = s.lock, true
-		s.db, err = openPebble(dir, options)
+		db, err = openPebble(dir, options)
 	}
 	if err != nil {
 		return err
 	}
+	s.db = &database{DB: db}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.db.Close())
+			err = errors.Join(err, db.Close())
 		}
 	}()
 	older, err := s.checkFormat()
@@ -236,12 +236,12 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.tableless = options.DisableConsistencyCheck
-	if err := s.outbox.load(s.db); err != nil {
+	if err := s.outbox.load(s); err != nil {
 		return err
 	}
 	if s.tableless { // to read what is missing would make the store read-only; the numbers go on with the time
 		s.audit.next = uint64(max(1, time.Now().UnixMicro()))
-	} else if err := s.audit.load(s.db); err != nil {
+	} else if err := s.audit.load(s); err != nil {
 		return err
 	}
 	if _, err := s.guard.Stat(s.guard.PathJoin(dir, salvagedName)); err == nil || s.tableless {
@@ -257,12 +257,11 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.older.Store(older)
-	s.commits.db = s.db
 	switch {
 	case s.opts.Durability == NoSync:
-		s.commits.how = commitUnsynced
+		databaseOf(s).how = commitUnsynced
 	case s.opts.PlainCommit:
-		s.commits.how = commitPlain
+		databaseOf(s).how = commitPlain
 	}
 	s.guard.mark.keep(s.guard.FS, s.guard.PathJoin(dir, markName)) // not before: a refused Open changes nothing
 	s.guard.armed.Store(true)
@@ -337,7 +336,7 @@ func (s *Store) checkFormat() (older uint64, err error) {
 
 // initFormat writes the format row of a store that has no rows yet.
 func (s *Store) initFormat(row []byte) error {
-	it, err := newIter(s.db, nil)
+	it, err := newIter(databaseOf(s), nil)
 	if err != nil {
 		return err
 	}
@@ -348,7 +347,7 @@ func (s *Store) initFormat(row []byte) error {
 	if used {
 		return &CorruptError{Row: row, Reason: "no format in a store that has rows"}
 	}
-	b := s.db.NewBatch()
+	b := databaseOf(s).NewBatch()
 	defer b.Close()
 	now := binary.AppendUvarint(nil, StoreFormat)
 	return errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), now, nil), b.Set(row, now, nil),
@@ -357,7 +356,7 @@ func (s *Store) initFormat(row []byte) error {
 
 // number reads a row that holds a number.
 func (s *Store) number(row []byte) (n uint64, ok bool, err error) {
-	ok, err = get(s.db, row, func(b []byte) error {
+	ok, err = get(databaseOf(s), row, func(b []byte) error {
 		d := decoder{b: b}
 		n = d.uvarint()
 		return d.end()
@@ -392,7 +391,7 @@ func (s *Store) Close() error {
 		return s.Err()
 	}
 	err := s.closeSnapshots()
-	err = errors.Join(err, s.db.Close())
+	err = errors.Join(err, databaseOf(s).Close())
 	s.guard.mark.stop()
 	err = errors.Join(err, s.unlock())
 	if failure := s.Err(); failure != nil {

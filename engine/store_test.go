@@ -99,7 +99,7 @@ func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
 			end := kv("e")
 			visit(ListQuery{After: kv("0"), End: end}, 1)
 			end[1] = 'd' // the caller may use it again
-			same(t, string(sn.place.c.key), string(kv("a")), "an iterator is where the visit was stopped")
+			same(t, string(sn.place.c.(*cursor).key), string(kv("a")), "an iterator is where the visit was stopped")
 		}
 		same(t, visit(ListQuery{}, 1), "0")
 		errorIf(t, sn.place.c != nil, "the first page left an iterator")
@@ -116,7 +116,7 @@ func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
 		}
 		stop()
 		same(t, visit(ListQuery{After: kv("a"), End: kv("e")}, 2), "a\x00b c")
-		same(t, string(sn.place.c.key), string(kv("c")))
+		same(t, string(sn.place.c.(*cursor).key), string(kv("c")))
 		same(t, visit(ListQuery{After: kv("c"), End: kv("e")}, 9), "d")
 		stop()
 		switch end {
@@ -160,8 +160,8 @@ func TestClosedStoreRefusesEverything(t *testing.T) {
 func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	format := keyspace.AppendMetaRow(nil, "format")
 	for want, damage := range map[error]func(*Store) error{
-		ErrFormat:       func(s *Store) error { return s.db.Set(format, []byte{StoreFormat + 1}, pebble.Sync) },
-		&CorruptError{}: func(s *Store) error { return s.db.Delete(format, pebble.Sync) }, // there are rows
+		ErrFormat:       func(s *Store) error { return databaseOf(s).Set(format, []byte{StoreFormat + 1}, pebble.Sync) },
+		&CorruptError{}: func(s *Store) error { return databaseOf(s).Delete(format, pebble.Sync) }, // there are rows
 	} {
 		r := newRig(t, Options{})
 		r.put([]byte{1}, "a")
@@ -250,12 +250,12 @@ func TestCompactDropsWhatWasOverwritten(t *testing.T) {
 		}
 		sp.Close()
 		if n%5 == 4 { // several tables
-			must(t, s.db.Flush())
+			must(t, databaseOf(s).Flush())
 		}
 	}
-	before := s.db.Metrics().Total().TablesSize
+	before := databaseOf(s).Metrics().Total().TablesSize
 	must(t, s.Compact(t.Context()))
-	if m := s.db.Metrics(); m.Total().TablesSize > before || m.ReadAmp() != 1 { // it may have compacted itself meanwhile
+	if m := databaseOf(s).Metrics(); m.Total().TablesSize > before || m.ReadAmp() != 1 { // it may have compacted itself meanwhile
 		t.Errorf("%d bytes before and %d after, in %d runs", before, m.Total().TablesSize, m.ReadAmp())
 	}
 	for n := range actors {
@@ -312,7 +312,7 @@ func TestFilesOfAStoreArePrivate(t *testing.T) {
 	for range 4 {
 		r.put([]byte{1}, strings.Repeat("x", 30_000))
 	}
-	must(t, r.db.Flush())
+	must(t, databaseOf(r.Store).Flush())
 	must(t, r.Close())
 	files := 0
 	must(t, filepath.Walk(above, func(path string, info os.FileInfo, err error) error {

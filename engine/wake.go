@@ -45,7 +45,7 @@ func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow
 	if after != nil {
 		start = append(clone(after), 0)
 	}
-	it, err := newIter(s.db, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	it, err := newIter(databaseOf(s), &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Store) DropWakes(rows [][]byte) error {
 	if err := s.readOnly(); err != nil {
 		return err
 	}
-	batch := s.db.NewBatch()
+	batch := databaseOf(s).NewBatch()
 	defer batch.Close()
 	for _, row := range rows {
 		if _, err := keyspace.ParseWakeRow(row); err != nil {
@@ -117,5 +117,5 @@ func (s *Store) DropWakes(rows [][]byte) error {
 			return err
 		}
 	}
-	return s.applyUnsynced(batch)
+	return applyUnsynced(s, batch)
 }

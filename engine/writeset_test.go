@@ -179,7 +179,7 @@ func TestScanAllocatesNothingForAnEntry(t *testing.T) {
 	}
 	lower, upper := rowRange(r.sp.id, kv(""), kv("~"))
 	bare := testing.AllocsPerRun(5, func() { // Pebble allocates where the race detector is on
-		it, err := sn.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+		it, err := snapOf(sn.opened).NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 		must(t, err)
 		for ok := it.First(); ok; ok = it.Next() {
 		}

@@ -25,7 +25,7 @@ func checkWritten(t testing.TB, sp *Space) (keys int) {
 			continue
 		}
 		keys++
-		m, there, err := readMetadata(sp.store.db, sp.id, k.key)
+		m, there, err := readMetadata(databaseOf(sp.store), sp.id, k.key)
 		must(t, err)
 		fatalIf(t, !there || m != k.meta, "%x is %+v, %v; %+v was written", k.key, m, there, k.meta)
 	}
@@ -61,7 +61,7 @@ func TestAKeyThatIsWrittenAgainIsNotLookedUp(t *testing.T) {
 		}
 	}
 	// A row that is gone without the space's doing is not missed, so the row is not read.
-	must(t, r.db.Delete(keyspace.AppendMetadataRow(nil, r.sp.id, userKey(of)), nil))
+	must(t, databaseOf(r.Store).Delete(keyspace.AppendMetadataRow(nil, r.sp.id, userKey(of)), nil))
 	e, there, err := r.w.Stat(userKey(of))
 	must(t, err)
 	same(t, there && e.Size == len("before"), true)
