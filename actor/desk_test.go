@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // A desk is the actor of these tests. It has contracts of every kind.
@@ -220,13 +221,7 @@ func (r *rig) refusing(err error, methods ...string) {
 	}
 }
 
-// errorIf fails the test, which goes on, if something is wrong.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var errorIf = testutil.ErrorIf
 
 // check fails the test, which goes on, if there is an error.
 func check(t testing.TB, errs ...error) {

@@ -190,7 +190,9 @@ func BenchmarkWake(b *testing.B) {
 		sp, err := s.OpenSpace(testID(i * 7 % actors))
 		must(b, err)
 		_, ok, err := sp.Writes().Get([]byte{1})
-		fatalIf(b, !ok || err != nil, "%v %v", ok, err)
+		if !ok || err != nil {
+			b.Fatal(ok, err)
+		}
 		sp.Close()
 		times.add(from)
 	}
@@ -228,7 +230,9 @@ func BenchmarkGet(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				_, ok, err := get(keys[i%len(keys)])
-				fatalIf(b, ok != (name != "absent") || err != nil, "%v %v", ok, err)
+				if ok != (name != "absent") || err != nil {
+					b.Fatal(ok, err)
+				}
 			}
 		})
 	}
@@ -247,7 +251,9 @@ func BenchmarkGetThenPut(b *testing.B) {
 			undone(b, w, func(i int) {
 				key := keys[i%len(keys)]
 				_, ok, err := w.Get(key)
-				fatalIf(b, err != nil || ok != (name == "present"), "%v %v", ok, err)
+				if err != nil || ok != (name == "present") {
+					b.Fatal(ok, err)
+				}
 				must(b, w.Put(key, value, PutOptions{}))
 			})
 		})
@@ -278,7 +284,9 @@ func BenchmarkList(b *testing.B) {
 				b.ReportAllocs()
 				for range b.N {
 					page, err := sp.Writes().List(ListQuery{Prefix: []byte{4}, Limit: 100, Reverse: reverse, KeysOnly: keysOnly})
-					fatalIf(b, err != nil || len(page.Entries) != 100, "%v %v", len(page.Entries), err)
+					if err != nil || len(page.Entries) != 100 {
+						b.Fatal(len(page.Entries), err)
+					}
 				}
 			})
 		}

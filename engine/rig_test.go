@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -182,37 +183,7 @@ func wantAbsent(t testing.TB, g getter, key []byte) {
 	fatalIf(t, err != nil || ok, "get %x: %q (error %v), want it absent", key, e.Value, err)
 }
 
-// must ends the test if err is not nil. Like the others, it says where it is.
-func must(t testing.TB, err error, where ...any) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(append(where, err)...)
-	}
-}
-
-// check is must for goroutines of a test, which goes on.
-func check(t testing.TB, err error, where ...any) {
-	if err != nil {
-		t.Helper()
-		t.Error(append(where, err)...)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is fatalIf for a test that goes on.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
 
 // same ends the test unless got is want.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

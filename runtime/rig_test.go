@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime"
 )
 
@@ -196,32 +197,10 @@ func within(t *testing.T, d time.Duration, f func()) {
 	fatalIf(t, took > d, "took %s, want at most %s", took, d)
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is fatalIf for a test that goes on.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
 
 // A node is what it takes to open a runtime that hosts bots without a harness.
 type node struct{ disk *engine.Disk }

@@ -148,7 +148,9 @@ func BenchmarkScan(b *testing.B) {
 						var k, body string
 						must(b, all.Scan(&id, &k, &v, &body))
 					}
-					fatalIf(b, all.Err() != nil || n != rows, "%d rows, %v", n, all.Err())
+					if all.Err() != nil || n != rows {
+						b.Fatal(n, all.Err())
+					}
 				})
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")

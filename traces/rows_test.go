@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -126,18 +127,4 @@ func must(t testing.TB, err error) {
 	fatalIf(t, err != nil, "%v", err)
 }
 
-// fatalIf ends the test if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is fatalIf for a test that goes on.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/localnats"
@@ -119,13 +120,7 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 	}
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must = testutil.Must
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }

@@ -18,30 +18,17 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must, errorIf = testutil.Must, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
-
-// errorIf makes the test fail if something is wrong.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
 
 // wantCode makes the test fail if the code of an error is another; that of nil is "".
 func wantCode(t testing.TB, err error, code host.Code, where ...any) {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // start runs a server that ends with the test.
@@ -36,13 +38,7 @@ func connect(t testing.TB, s *Server, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must = testutil.Must
 
 // streams returns the JetStream of a connection.
 func streams(t *testing.T, nc *nats.Conn) jetstream.JetStream {

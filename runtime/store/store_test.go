@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/store"
 )
 
@@ -68,13 +69,7 @@ func ok(t testing.TB, errs ...error) {
 	}
 }
 
-// check is ok for goroutines of a test, which goes on.
-func check(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Error(err)
-	}
-}
+var check = testutil.Check
 
 // refusedAs fails the test unless the error of a call has a code.
 func refusedAs(t testing.TB, code actor.Code, errs ...error) {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // A fake is a test that is to fail: it keeps what it was told.
@@ -55,26 +57,4 @@ func wantText(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is fatalIf for a test that goes on.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/docs/examples/flights/data"
 	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // firstFlights returns the first n flights, and all airports.
@@ -116,10 +117,4 @@ func TestRetryableErrorsAreWaitedOut(t *testing.T) {
 	})
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must = testutil.Must

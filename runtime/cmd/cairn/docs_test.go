@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 var update = flag.Bool("update", false, "write what the commands print and the node exports into the pages")
@@ -226,13 +228,7 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	at(t, d.url, "actors", "--token=secret").want(t, 0, "", "")
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must = testutil.Must
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }

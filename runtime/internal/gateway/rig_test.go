@@ -17,6 +17,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
@@ -186,32 +187,10 @@ func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
 	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is a message if something is wrong.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

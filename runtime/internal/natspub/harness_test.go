@@ -20,6 +20,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
@@ -433,13 +434,7 @@ func ours() (n int) {
 	return n
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must = testutil.Must
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
@@ -16,29 +17,7 @@ import (
 
 // This file has what tests need of the implementation. Those on a host are package replay_test, because the host imports this one.
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is fatalIf for a test that goes on.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // The same for package replay_test.
 var Must, FatalIf, ErrorIf = must, fatalIf, errorIf

@@ -50,8 +50,8 @@ func TestEveryRoute(t *testing.T) {
 	}
 	s.want(404, "no instance", "PUT", "instances/"+id, `{"name":"x"}`)
 	s.exactly("[]", "GET", "instances", "")
-	same(t, s.call("kv.list", `{}`), `{"entries":[]}`)
-	same(t, s.call("kv.scopes", `{}`), `{"scopes":[]}`)
+	same(t, s.Call("kv.list", `{}`), `{"entries":[]}`)
+	same(t, s.Call("kv.scopes", `{}`), `{"scopes":[]}`)
 }
 
 func TestAnActorThatIsNotThere(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.exactly(`{"deleted":false}`, "DELETE", "kv/I/n/k", "")
 	s.exactly(`{"deletedCount":0}`, "DELETE", "namespace/I/n", "")
 	s.exactly(`{"records":[],"hasMore":false,"cursor":null}`, "POST", "query", `{"instance":"I","namespace":"n"}`)
-	_, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
+	_, err := s.Node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
 	errorIf(t, host.CodeOf(err) != host.NotFound, "the actor was made: %v", err)
 }
 
@@ -77,7 +77,7 @@ func TestFaultyRequests(t *testing.T) {
 	record := func(members string) string { return `{"instanceId":"` + id + `",` + members + `}` }
 	query := func(members string) string { return `{"instance":"` + id + `","namespace":"n",` + members + `}` }
 	where := func(filter string) string { return query(`"where":[` + filter + `]`) }
-	before := s.call("kv.list", `{}`)
+	before := s.Call("kv.list", `{}`)
 	s.bodies(400, "POST", "instances", `{`, "not JSON", `null`, "not an object", `{"name":""}`, "name is missing",
 		`{"name":"a","id":"b"}`, "id", `{"name":"\ud800"}`, "name")
 	s.want(409, "already", "POST", "instances", `{"name":"one"}`)
@@ -116,13 +116,13 @@ func TestFaultyRequests(t *testing.T) {
 		where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value",
 		where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: ",
 		where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: ")
-	if w := s.send("POST", "query", `{}`, "Content-Type: text/plain"); w.Code != 415 {
+	if w := s.Send("POST", "query", `{}`, "Content-Type: text/plain"); w.Code != 415 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if w := s.send("PATCH", "instances", ``); w.Header().Get("Allow") != "POST, GET, OPTIONS" {
+	if w := s.Send("PATCH", "instances", ``); w.Header().Get("Allow") != "POST, GET, OPTIONS" {
 		t.Error(w.Header())
 	}
-	same(t, s.call("kv.list", `{}`), before)
+	same(t, s.Call("kv.list", `{}`), before)
 }
 
 // The hook is asked about each method, and about all before the first is called: an instance is not deleted if its caller must not
@@ -144,7 +144,7 @@ func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 		s.want(403, "not you", "POST", "instances", `{"name":"two"}`)
 	}
 	s.want(200, `"name":"one"`, "GET", "instances/"+id, "")
-	s.typ = "closed"
+	s.Actor = "closed/a"
 	s.want(403, `{"error":"not you"}`, "GET", "instances", "")
 }
 
@@ -158,7 +158,7 @@ func TestNamesAreUnique(t *testing.T) {
 		for i := range 8 {
 			wait.Go(func() {
 				<-begin
-				s.send("POST", "kv", fmt.Sprintf(`{"instanceId":"shared%d","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, round, i))
+				s.Send("POST", "kv", fmt.Sprintf(`{"instanceId":"shared%d","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, round, i))
 			})
 		}
 		close(begin)
@@ -167,7 +167,7 @@ func TestNamesAreUnique(t *testing.T) {
 	list := s.want(200, "", "GET", "instances", "")
 	same(t, strings.Count(list, `"id"`), rounds, list)
 	same(t, strings.Count(list, `"recordCount":8`), rounds, list)
-	scopes := s.call("kv.scopes", `{}`)
+	scopes := s.Call("kv.scopes", `{}`)
 	errorIf(t, strings.Count(scopes, `"prefix"`) != rounds, "%v", scopes)
 	id := s.instance("shared")
 	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
@@ -178,7 +178,7 @@ func TestNamesAreUnique(t *testing.T) {
 		s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv", `{"instanceId":"`+name+`","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
 	}
 	// An instance, its name and its first record are one commit.
-	methods := s.methods(func() {
+	methods := s.Methods(func() {
 		s.want(200, "", "POST", "kv", `{"instanceId":"two","namespace":"n","key":"k","value":1,"autoCreateInstance":true}`)
 	})
 	errorIf(t, methods != "kv.commit kv.list kv.set_scope kv.commit", "%v", methods)
@@ -187,7 +187,7 @@ func TestNamesAreUnique(t *testing.T) {
 // Files of Codebolt are imported as these entries; a scope is not.
 func TestImportedInstances(t *testing.T) {
 	s := open(t)
-	s.call("kv.commit", `{"mutations":[
+	s.Call("kv.commit", `{"mutations":[
 		{"op":"put","key":["cb","I"],"value":{"id":"I","name":"old","createdAt":1700000000000,"extra":[1]}},
 		{"op":"put","key":["cb",true,"old","I"],"value":null},
 		{"op":"put","key":["cb","J"],"value":{"id":"J","name":"old","createdAt":"2026-01-01T00:00:00Z"}},
@@ -197,19 +197,19 @@ func TestImportedInstances(t *testing.T) {
 		`{"id":"I","name":"old","recordCount":1,"namespaces":["config"],"createdAt":1700000000000}]`, "GET", "instances", "")
 	s.want(200, `"instanceId":"I"`, "POST", "kv", `{"instanceId":"old","namespace":"config","key":"size","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"recordCount":2`, "PUT", "instances/I", `{"name":"new"}`)
-	stored := s.call("kv.get", `{"key":["cb","I"]}`)
+	stored := s.Call("kv.get", `{"key":["cb","I"]}`)
 	errorIf(t, !strings.Contains(stored, `"extra":[1]`), "%v", stored)
 	s.want(409, "already", "POST", "instances", `{"name":"old"}`)
 	s.exactly(`{"deleted":true}`, "DELETE", "instances/I", "")
 	s.exactly(`{"deleted":true}`, "DELETE", "instances/J", "")
-	same(t, s.call("kv.list", `{}`), `{"entries":[]}`)
+	same(t, s.Call("kv.list", `{}`), `{"entries":[]}`)
 }
 
 // A policy that an operator has set stays.
 func TestAScopeKeepsItsPolicy(t *testing.T) {
 	s := open(t)
 	id := s.instance("one")
-	s.call("kv.set_scope", `{"prefix":["cb","`+id+`"],"max_keys":3}`)
+	s.Call("kv.set_scope", `{"prefix":["cb","`+id+`"],"max_keys":3}`)
 	s.want(200, `"recordCount":0`, "GET", "instances/"+id, "")
 	s.set(id, "n", "a", "1")
 	s.set(id, "n", "b", "1")
@@ -222,16 +222,16 @@ func TestAnInstanceIsDeletedForAClientThatHasLeft(t *testing.T) {
 	s := open(t)
 	id := s.instance("one")
 	ctx, leave := context.WithCancel(t.Context())
-	s.node.Before = func(_ context.Context, _ string, r *host.Request) error {
+	s.Node.Before = func(_ context.Context, _ string, r *host.Request) error {
 		if r != nil && r.Method == host.KVRemoveScope {
 			leave()
 		}
 		return nil
 	}
 	r := httptest.NewRequestWithContext(ctx, "DELETE", "/actors/room/a/-/kvstore/instances/"+id, http.NoBody)
-	s.gateway.ServeHTTP(httptest.NewRecorder(), r)
+	s.Gateway.ServeHTTP(httptest.NewRecorder(), r)
 	errorIf(t, ctx.Err() == nil, "the client has not left")
-	same(t, s.call("kv.scopes", `{}`), `{"scopes":[]}`)
+	same(t, s.Call("kv.scopes", `{}`), `{"scopes":[]}`)
 }
 
 func TestCountsAreNotScanned(t *testing.T) {
@@ -241,10 +241,10 @@ func TestCountsAreNotScanned(t *testing.T) {
 		s.set(id, fmt.Sprintf("n%d", i%3), fmt.Sprint(i), `1`)
 	}
 	for path, want := range map[string]string{"instances/" + id: "kv.get kv.groups", "instances": "kv.list kv.get_many kv.groups"} {
-		methods := s.methods(func() { s.want(200, `"recordCount":50,"namespaces":["n0","n1","n2"]`, "GET", path, "") })
+		methods := s.Methods(func() { s.want(200, `"recordCount":50,"namespaces":["n0","n1","n2"]`, "GET", path, "") })
 		errorIf(t, methods != want, "%s calls %s", path, methods)
 	}
-	methods := s.methods(func() {
+	methods := s.Methods(func() {
 		s.want(200, `"total":17`, "POST", "query", `{"instance":"`+id+`","namespace":"n0","limit":1,"total":true}`)
 	})
 	errorIf(t, methods != "kv.list kv.groups", "%v", methods)

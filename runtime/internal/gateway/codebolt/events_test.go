@@ -14,14 +14,14 @@ import (
 // follow reads the events behind a position in answers of up to limit events of the log, up to the end of the log. Only events
 // of Codebolt count.
 func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []string) {
-	s.t.Helper()
+	s.T.Helper()
 	var events codebolt.Events
 	for next := after; ; {
 		var out kv.FeedOutput
-		must(s.t, json.Unmarshal([]byte(s.call("kv.feed", fmt.Sprintf(`{"prefixes":[["cb"]],"after":%d,"limit":%d}`, next, limit))), &out))
+		must(s.T, json.Unmarshal([]byte(s.Call("kv.feed", fmt.Sprintf(`{"prefixes":[["cb"]],"after":%d,"limit":%d}`, next, limit))), &out))
 		for _, m := range events.Read(&out) {
 			text, err := json.Marshal(m.Payload)
-			must(s.t, err)
+			must(s.T, err)
 			if m.Type != "kvStore:position" {
 				sequences, texts = append(sequences, m.Sequence), append(texts, m.Type+" "+string(text))
 			}
@@ -36,14 +36,14 @@ func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []str
 // A namespace of many records, and an instance of many namespaces, are one event each, however the log is read and from wherever.
 func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	s := open(t)
-	s.call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
+	s.Call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
 	id := s.instance("one")
 	s.set(id, "m", "k", `"v"`)
 	var b strings.Builder
 	for i := range 250 {
 		fmt.Fprintf(&b, `,{"op":"put","key":["cb",%q,"n","k%03d"],"value":%d}`, id, i, i)
 	}
-	s.call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
+	s.Call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	s.exactly(`{"deletedCount":250}`, "DELETE", "namespace/"+id+"/n", "")
 	s.want(200, "", "PUT", "instances/"+id, `{"description":"d"}`) // in the same millisecond, maybe
 	s.want(200, "", "PUT", "instances/"+id, `{"name":"two"}`)
@@ -90,14 +90,14 @@ func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 // What removes the keys below one record, or a range of them, is told record by record.
 func TestARangeOfRecordsIsNoNamespace(t *testing.T) {
 	s := open(t)
-	s.call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
+	s.Call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
 	id := s.instance("one")
 	for _, key := range []string{"a", "b", "c"} {
 		s.set(id, "n", key, `1`)
 	}
 	sequences, _ := s.follow(0, 100)
-	s.call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"delete_range","prefix":["cb",%q,"n","a"]}]}`, id))
-	s.call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"delete_range","start":["cb",%q,"n","b"],"end":["cb",%q,"o"]}]}`, id, id))
+	s.Call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"delete_range","prefix":["cb",%q,"n","a"]}]}`, id))
+	s.Call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"delete_range","start":["cb",%q,"n","b"],"end":["cb",%q,"o"]}]}`, id, id))
 	_, texts := s.follow(sequences[len(sequences)-1], 100)
 	var want []string
 	for _, key := range []string{"a", "b", "c"} {

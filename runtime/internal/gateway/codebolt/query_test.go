@@ -33,10 +33,10 @@ func (a *answer) keys() string {
 
 // query runs a query of a namespace with further members.
 func (s *store) query(instance, members string) answer {
-	s.t.Helper()
+	s.T.Helper()
 	var a answer
 	text := s.want(200, "", "POST", "query", fmt.Sprintf(`{"instance":%q,"namespace":"n"%s}`, instance, members))
-	must(s.t, json.Unmarshal([]byte(text), &a))
+	must(s.T, json.Unmarshal([]byte(text), &a))
 	return a
 }
 
@@ -99,7 +99,7 @@ func TestPages(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// Entries that are no records of Codebolt.
-		s.call("kv.commit", `{"mutations":[{"op":"put","key":["cb","`+id+`","n"],"value":1},{"op":"put","key":["cb","`+id+`","n",7],"value":1},{"op":"put","key":["cb","`+id+`","n","k03","x"],"value":1}]}`)
+		s.Call("kv.commit", `{"mutations":[{"op":"put","key":["cb","`+id+`","n"],"value":1},{"op":"put","key":["cb","`+id+`","n",7],"value":1},{"op":"put","key":["cb","`+id+`","n","k03","x"],"value":1}]}`)
 		for _, order := range []string{"key asc", "key desc", "updated_at asc", "updated_at desc"} {
 			field, direction, _ := strings.Cut(order, " ")
 			want := keys
@@ -139,7 +139,7 @@ func TestLargeRecordsArePaged(t *testing.T) {
 	id := s.instance("one")
 	large := `"` + strings.Repeat("x", 1<<19) + `"`
 	for i := range 9 { // one more than a page has
-		s.call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"put","key":["cb",%q,"n","k%02d"],"value":%s}]}`, id, i, large))
+		s.Call("kv.commit", fmt.Sprintf(`{"mutations":[{"op":"put","key":["cb",%q,"n","k%02d"],"value":%s}]}`, id, i, large))
 	}
 	for _, field := range []string{"key", "updated_at"} {
 		members, n, pages := `,"order":{"field":"`+field+`"}`, 0, 0
@@ -164,7 +164,7 @@ func TestTheBudgetOfAQuery(t *testing.T) {
 		for j := range 6_667 {
 			fmt.Fprintf(&b, `,{"op":"put","key":["cb",%q,"n","k%05d"],"value":1}`, id, i+j)
 		}
-		s.call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
+		s.Call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	}
 	s.want(413, "limit of 20000", "POST", "query", `{"instance":"`+id+`","namespace":"n","order":{"field":"updated_at"}}`)
 	if got := s.query(id, `,"where":[{"field":"key","operator":"starts_with","value":"k199"}],"order":{"field":"updated_at","direction":"desc"},"limit":1,"total":true`); len(got.Records) != 1 || *got.Total != 100 {
@@ -195,8 +195,8 @@ func FuzzQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		s := open(t)
-		s.call("kv.commit", `{"mutations":[{"op":"put","key":["cb","I","n","k"],"value":{"a":1}}]}`)
-		w := s.send("POST", "query", body)
+		s.Call("kv.commit", `{"mutations":[{"op":"put","key":["cb","I","n","k"],"value":{"a":1}}]}`)
+		w := s.Send("POST", "query", body)
 		fatalIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 	})
 }

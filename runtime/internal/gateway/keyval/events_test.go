@@ -16,10 +16,10 @@ import (
 
 // follow returns what a stream says in a second of virtual time.
 func (s *store) follow(path string) string {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(s.T.Context(), time.Second)
 	defer cancel()
 	w := httptest.NewRecorder()
-	s.gateway.ServeHTTP(w, request("GET", path, "").WithContext(ctx))
+	s.Gateway.ServeHTTP(w, s.Request("GET", path, "").WithContext(ctx))
 	return w.Body.String()
 }
 

@@ -36,7 +36,7 @@ func TestExamples(t *testing.T) {
 	s.put("tasks/b", `null`)
 	stamp := s.stamp("tasks/b")
 	version, err := strconv.ParseUint(stamp[:16], 16, 64)
-	if native := s.call("kv.get", `{"key":["tasks","b"]}`); err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)) {
+	if native := s.Call("kv.get", `{"key":["tasks","b"]}`); err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)) {
 		t.Errorf("%s follows %s, and is %s", stamp, last, native)
 	}
 	s.exactly(`{"key":["tasks","b"],"value":null,"versionstamp":"STAMP"}`, "GET", "keys/tasks/b", "")
@@ -68,9 +68,9 @@ func TestDelete(t *testing.T) {
 		s.want(400, "", "DELETE", "keys/a", body)
 	}
 	s.want(400, "keys[1]", "POST", "keys/delete-batch", `{"keys":[["c"],[null]]}`)
-	before := len(s.node.Requests())
+	before := len(s.Node.Requests())
 	s.exactly(`{"deletedCount":2}`, "POST", "keys/delete-batch", `{"keys":[["a"],["b",1]],"exact":false}`)
-	if calls := s.node.Requests()[before:]; len(calls) != 1 || calls[0].Method != "kv.commit" { // a batch is one commit
+	if calls := s.Node.Requests()[before:]; len(calls) != 1 || calls[0].Method != "kv.commit" { // a batch is one commit
 		t.Error(calls)
 	}
 	s.exactly(`{"count":1}`, "GET", "keys/count", "")
@@ -132,7 +132,7 @@ func TestAListOfWhatFewMeet(t *testing.T) {
 		for j := range 1_000 {
 			fmt.Fprintf(&b, `,{"op":"put","key":["n",%d.0],"value":{"n":%d}}`, i+j, i+j)
 		}
-		s.call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
+		s.Call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	}
 	s.exactly(`[{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":10999}}`)
 	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`,
@@ -156,7 +156,7 @@ func TestKeys(t *testing.T) {
 		"a%2Fb/c%20d/%C3%A9/~-/-": `["a/b","c d","é","~-","-"]`,
 	} {
 		s.put(path, `1`)
-		if got := s.call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":1`) {
+		if got := s.Call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":1`) {
 			t.Errorf("%s is not %s", path, want)
 		}
 		s.want(200, `"value":1`, "GET", "keys/"+path, "")
@@ -174,7 +174,7 @@ func TestKeys(t *testing.T) {
 		`["k",1e+21]`:                                                `["k",1e21]`,
 	} {
 		s.commit(`{"type":"set","key":` + key + `,"value":2}`)
-		if got := s.call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":2`) {
+		if got := s.Call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":2`) {
 			t.Errorf("%s is not %s", key, want)
 		}
 		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as it was written
@@ -217,7 +217,7 @@ func TestMutations(t *testing.T) {
 		{``, `{"type":"append","key":["k"],"value":[2,3]}`, `[2,3]`},
 		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`}, {`1`, ``, `1`},
 	} {
-		s.send("DELETE", "keys/k", "")
+		s.Send("DELETE", "keys/k", "")
 		if c.before != "" {
 			s.put("k", c.before)
 		}
@@ -228,7 +228,7 @@ func TestMutations(t *testing.T) {
 		}
 		s.exactly(`{"key":["k"],"value":`+c.after+`,"versionstamp":"STAMP"}`, "GET", "keys/k", "")
 	}
-	s.send("DELETE", "keys/k", "")
+	s.Send("DELETE", "keys/k", "")
 	create := `{"checks":[{"key":["k"],"versionstamp":null}],"mutations":[{"type":"set","key":["k"],"value":1}]}`
 	s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", create)
 	s.exactly(`{"ok":false}`, "POST", "atomic", create)
@@ -305,7 +305,7 @@ func TestFiltersMeanWhatTheySay(t *testing.T) {
 func TestFaultyRequests(t *testing.T) {
 	s := open(t)
 	s.put("a/1", `{"n":1}`, "text", `"abc"`)
-	before := s.call("kv.list", `{}`)
+	before := s.Call("kv.list", `{}`)
 	long, deep := strings.Repeat("x", 1025), strings.TrimSuffix(strings.Repeat("x/", 21), "/")
 	many := `[` + strings.TrimSuffix(strings.Repeat(`["a"],`, 1001), ",") + `]`
 	mutate := func(members string) string { return `{"mutations":[{"key":["m"],` + members + `}]}` }
@@ -353,9 +353,9 @@ func TestFaultyRequests(t *testing.T) {
 		`{"mutations":[`+strings.Repeat(`{},`, 1000)+`{}]}`, "the limit is 1000",
 		`{"mutations":[{"type":"set","key":["m"],"value":1},{"type":"sum","key":["text"],"value":1}]}`, "mutations[1]",
 		`{"mutations":[{"type":"append","key":["text"],"value":[1]}]}`, "mutations[0]")
-	w := s.send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain")
+	w := s.Send("DELETE", "keys/a", `{"exact":true}`, "Content-Type: text/plain")
 	errorIf(t, w.Code != 415, "%d %s", w.Code, w.Body)
-	same(t, s.call("kv.list", `{}`), before)
+	same(t, s.Call("kv.list", `{}`), before)
 }
 
 func FuzzBodies(f *testing.F) {
@@ -378,7 +378,7 @@ func FuzzBodies(f *testing.F) {
 		}
 		s := open(t)
 		s.put("a/1", `{"n":12345678901234567890,"a":[1e400,"\"5"]}`)
-		for _, w := range []*httptest.ResponseRecorder{s.send("POST", path, body), s.send("GET", "keys", "")} {
+		for _, w := range []*httptest.ResponseRecorder{s.Send("POST", path, body), s.Send("GET", "keys", "")} {
 			errorIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 		}
 	})

@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		`"queue_poll":{"count":2,"errors":0,"avgLatencyMs":MS},"set":{"count":3,"errors":1,"avgLatencyMs":MS}},"totals":{"operations":12,"errors":2}},` +
 		`"queue":{"pending":1,"processing":0,"dlq":1,"total":2},"storage":{"entries":2}}`
 	same(t, took(strings.TrimSpace(s.want(200, "", "GET", "metrics", ""))), operations)
-	w := s.send("GET", "metrics/prometheus", "")
+	w := s.Send("GET", "metrics/prometheus", "")
 	if kind := w.Header().Get("Content-Type"); w.Code != 200 || kind != "text/plain; version=0.0.4" {
 		t.Errorf("%d %s", w.Code, kind)
 	}
@@ -74,17 +74,17 @@ func TestMetrics(t *testing.T) {
 // Metrics are of one actor. Reading them writes nothing, and does not scan what is stored.
 func TestMetricsCostLittle(t *testing.T) {
 	s := open(t)
-	s.call("kv.set_scope", `{"prefix":[]}`)
+	s.Call("kv.set_scope", `{"prefix":[]}`)
 	s.put("a/1", `1`, "b/1", `"xyz"`)
-	before := len(s.node.Requests())
+	before := len(s.Node.Requests())
 	s.want(200, `"set":{"count":2,`, "GET", "metrics", "")
 	s.want(200, `"storage":{"entries":2,"sizeBytes":`, "GET", "metrics", "")
-	text := s.send("GET", "metrics/prometheus", "").Body.String()
+	text := s.Send("GET", "metrics/prometheus", "").Body.String()
 	errorIf(t, !strings.Contains(text, "\nkeyval_storage_bytes "), "%v", text)
-	for _, r := range s.node.Requests()[before:] {
+	for _, r := range s.Node.Requests()[before:] {
 		errorIf(t, r.Method != "kv.scopes" && r.Method != "queue.stats", "it calls %s", r.Method)
 	}
 	w := httptest.NewRecorder()
-	s.gateway.ServeHTTP(w, httptest.NewRequest("GET", "/actors/room/b/-/keyval/api/metrics", nil))
+	s.Gateway.ServeHTTP(w, httptest.NewRequest("GET", "/actors/room/b/-/keyval/api/metrics", nil))
 	errorIf(t, strings.Contains(w.Body.String(), `"set"`), "another actor: %s", w.Body)
 }

@@ -57,7 +57,7 @@ func TestSearch(t *testing.T) {
 	if got := s.want(200, "", "POST", "search", `{"prefix":[],"query":"case","options":{"where":{}}}`); strings.Count(got, `"key"`) != 1 {
 		t.Error(got)
 	}
-	if got := s.call("kv.indexes", `{}`); !strings.Contains(got, `"prefix":["products",3.0]`) {
+	if got := s.Call("kv.indexes", `{}`); !strings.Contains(got, `"prefix":["products",3.0]`) {
 		t.Error(got)
 	}
 	s.exactly(ok, "DELETE", "indexes?prefix=products%2F3", "")

@@ -32,7 +32,7 @@ func TestInterfacesShareOneStore(t *testing.T) {
 		return access{name, func() { via(verb, path, body) }, func() string { return via(readVerb, readPath, readBody) }, want}
 	}
 	via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
-	goStore := store.Of(actor.NewType[struct{}]("room").Ref(d.node, "a").KV())
+	goStore := store.Of(actor.NewType[struct{}]("room").Ref(d.Node, "a").KV())
 	for _, c := range []struct {
 		native string // the key, in JSON
 		key    []byte // for clients of Deno KV

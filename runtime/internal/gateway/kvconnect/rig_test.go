@@ -2,7 +2,6 @@ package kvconnect_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -15,40 +14,24 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/hosttest"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace/tuple"
-	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/gatewaytest"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
-	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
 // A database is what a client of Deno KV has opened.
 type database struct {
-	t       *testing.T
-	gateway http.Handler
-	front   *serve.Front
-	node    *hosttest.Recorder
-	base    *url.URL // of the data path
-	header  http.Header
+	*gatewaytest.Store
+	base   *url.URL // of the data path
+	header http.Header
 }
 
-// open opens the store of a room, with the types of the node as open says.
+// open opens the store of a room.
 func open(t *testing.T, o serve.Options) *database {
 	t.Helper()
-	room := hosttest.Room()
-	room.OpenKV, room.Queues = true, []host.Queue{{Name: "kv"}}
-	cell := hosttest.Room()
-	cell.Type, cell.OpenKV = "cell", true
-	closed := hosttest.Room()
-	closed.Type = "closed"
-	o.Behaviors = []*host.Behavior{room, cell, closed}
-	node := nodetest.Open(t, o.Behaviors...)
-	f, err := serve.New(o)
-	must(t, err)
-	t.Cleanup(func() { f.Close() })
-	d := &database{t: t, gateway: gateway.New(f, gateway.Options{Node: node}), front: f, node: node}
+	d := &database{Store: gatewaytest.Open(t, "kv", o)}
 	if o.Token == "" {
 		d.open("/actors/room/a/-/kv")
 	}
@@ -59,7 +42,7 @@ func open(t *testing.T, o serve.Options) *database {
 func (d *database) exchange(verb, path, body string, header http.Header) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(verb, path, strings.NewReader(body)), httptest.NewRecorder()
 	r.Header = header
-	d.gateway.ServeHTTP(w, r)
+	d.Gateway.ServeHTTP(w, r)
 	return w
 }
 
@@ -75,7 +58,7 @@ func (d *database) ask(path, body string, headers ...string) *httptest.ResponseR
 
 // open exchanges metadata.
 func (d *database) open(path string, headers ...string) {
-	d.t.Helper()
+	d.T.Helper()
 	w := d.ask(path, `{"supportedVersions":[1,2,3]}`, headers...)
 	var m struct {
 		Version           int
@@ -83,13 +66,13 @@ func (d *database) open(path string, headers ...string) {
 		Endpoints         []struct{ URL, Consistency string }
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &m); w.Code != http.StatusOK || err != nil {
-		d.t.Fatal(w.Code, w.Body, err)
+		d.T.Fatal(w.Code, w.Body, err)
 	}
 	base, err := url.Parse("http://node" + path)
 	if err == nil {
 		d.base, err = base.Parse(m.Endpoints[0].URL)
 	}
-	must(d.t, err)
+	must(d.T, err)
 	d.header = http.Header{"Authorization": {"Bearer " + m.Token}, "X-Denokv-Version": {fmt.Sprint(m.Version)}, "X-Denokv-Database-Id": {m.DatabaseID}}
 }
 
@@ -139,27 +122,27 @@ func mutate(kind int, key []byte, encoding int, value []byte, more ...any) []byt
 
 // commit does an AtomicWrite, and returns its versionstamp, or the checks that failed as text.
 func (d *database) commit(parts ...[]byte) string {
-	d.t.Helper()
+	d.T.Helper()
 	w := d.send("atomic_write", bytes.Join(parts, nil))
 	if stamp, ok := strings.CutPrefix(w.Body.String(), "\x08\x01\x12\x0a"); ok && len(stamp) == 10 {
 		return stamp
 	}
 	failed, ok := bytes.CutPrefix(w.Body.Bytes(), []byte("\x08\x02\x22"))
-	fatalIf(d.t, !ok, "%d %q is no answer", w.Code, w.Body)
+	fatalIf(d.T, !ok, "%d %q is no answer", w.Code, w.Body)
 	return fmt.Sprint("failed ", failed[1:])
 }
 
 // refuse wants an AtomicWrite to be refused with a text.
 func (d *database) refuse(status int, text string, parts ...[]byte) {
-	d.t.Helper()
+	d.T.Helper()
 	d.refused(d.send("atomic_write", bytes.Join(parts, nil)), status, text)
 }
 
 // refused wants a request to have been refused with a text.
 func (d *database) refused(w *httptest.ResponseRecorder, status int, text string) {
-	d.t.Helper()
+	d.T.Helper()
 	plain := w.Header().Get("Content-Type") == "text/plain; charset=utf-8"
-	errorIf(d.t, w.Code != status || !strings.Contains(w.Body.String(), text) || plain == (status == http.StatusUnauthorized),
+	errorIf(d.T, w.Code != status || !strings.Contains(w.Body.String(), text) || plain == (status == http.StatusUnauthorized),
 		"%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
 }
 
@@ -170,18 +153,18 @@ func bounds(start, end []byte, limit int, reverse int) []byte {
 
 // read reads ranges, and returns of each the keys in hex with the encoding and value.
 func (d *database) read(ranges ...[]byte) [][]string {
-	d.t.Helper()
+	d.T.Helper()
 	w := d.send("snapshot_read", bytes.Join(ranges, nil))
-	fatalIf(d.t, w.Code != http.StatusOK, "%v %v", w.Code, w.Body)
+	fatalIf(d.T, w.Code != http.StatusOK, "%v %v", w.Code, w.Body)
 	body := w.Body.Bytes()
 	body, ok := bytes.CutSuffix(body, []byte("\x20\x01\x40\x01"))
-	fatalIf(d.t, !ok, "%x is not said to be consistent", body)
+	fatalIf(d.T, !ok, "%x is not said to be consistent", body)
 	pages := [][]string{}
 	for _, page := range repeated(body) {
 		entries := []string{}
 		for _, e := range repeated(page) {
 			fields := repeated(e)
-			fatalIf(d.t, len(fields) != 4 || len(fields[3]) != 10, "%x is no entry", e)
+			fatalIf(d.T, len(fields) != 4 || len(fields[3]) != 10, "%x is no entry", e)
 			entries = append(entries, fmt.Sprintf("%x %x %x", fields[0], fields[2], fields[1]))
 		}
 		pages = append(pages, entries)
@@ -206,7 +189,7 @@ func repeated(b []byte) (all [][]byte) {
 
 // get returns the encoding and value of a key, "" if there is none.
 func (d *database) get(key []byte) string {
-	d.t.Helper()
+	d.T.Helper()
 	found := d.read(bounds(key, append(key[:len(key):len(key)], 0), 1, 0))[0]
 	if len(found) == 0 {
 		return ""
@@ -215,42 +198,10 @@ func (d *database) get(key []byte) string {
 	return rest
 }
 
-// call calls a method of the actor in JSON.
-func (d *database) call(method, input string) string {
-	d.t.Helper()
-	r, err := d.node.Call(context.Background(), &host.Request{
-		Address: host.Address{Type: "room", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: []byte(input),
-	})
-	must(d.t, err)
-	return string(r.Output)
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is a message if something is wrong.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

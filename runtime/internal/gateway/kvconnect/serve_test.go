@@ -164,10 +164,10 @@ func TestPagesAreFilled(t *testing.T) {
 	}
 	got := d.read(bounds(nil, []byte{0xFF}, 108, 0))
 	errorIf(t, len(got[0]) != 108, "a page of %d entries", len(got[0]))
-	d.front.Memory.Add(250 << 20) // what other clients wait for
+	d.Front.Memory.Add(250 << 20) // what other clients wait for
 	d.refused(d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)), 503, "")
-	d.front.Memory.Add(-250 << 20)
-	same(t, d.front.Memory.Used(), 0)
+	d.Front.Memory.Add(-250 << 20)
+	same(t, d.Front.Memory.Used(), 0)
 }
 
 // What other interfaces have written is read as values of JavaScript.
@@ -185,14 +185,14 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 		{"bytes", `{"$bytes":"AP8="}`, "03 00ff"}, {"u64", `258`, "02 0201000000000000"},
 		{"v8", `{"$v8":"/w9UVA=="}`, "01 ff0f5454"}, {"cbor", `{"$cbor":"gQE="}`, "01 ff0f410149022400" + "01"},
 	} {
-		if out := d.call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
+		if out := d.Call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
 			t.Error(out)
 		}
 		same(t, d.get(key("a")), c.want, c.encoding, c.value)
 	}
 	// And back.
 	d.commit(mutate(set, key("u", 7.0, 7), isV8, bigint(5)))
-	if out := d.call(host.KVGet, `{"key":["u",7.0,7]}`); !strings.Contains(out, `"value":5,"encoding":"v8"`) {
+	if out := d.Call(host.KVGet, `{"key":["u",7.0,7]}`); !strings.Contains(out, `"value":5,"encoding":"v8"`) {
 		t.Error(out)
 	}
 }
@@ -207,7 +207,7 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 		{io.ErrUnexpectedEOF, 500, 500}, {host.Errorf(host.Overloaded, "busy").Retry(), 503, 503}, {host.Errorf(host.ActorPaused, "paused"), 503, 503},
 		{host.Errorf(host.DeadlineExceeded, "late"), 504, 408}, {host.Errorf(host.QuotaExceeded, "full"), 413, 413},
 	} {
-		d.node.Before = func(context.Context, string, *host.Request) error { return c.err }
+		d.Node.Before = func(context.Context, string, *host.Request) error { return c.err }
 		read := d.send("snapshot_read", bounds(nil, []byte{0xFF}, 1, 0))
 		write := d.send("atomic_write", nil)
 		errorIf(t, read.Code != c.read || write.Code != c.write || strings.Contains(read.Body.String(), "EOF"),
@@ -219,7 +219,7 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 	d := open(t, serve.Options{})
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = d.front.Server(d.gateway)
+	server.Config = d.Front.Server(d.Gateway)
 	server.Start()
 	defer server.Close()
 	for _, c := range []struct{ version, size, want int }{{2, 100, 0}, {2, 1000, 1}, {1, 1000, 0}} {

@@ -21,9 +21,9 @@ import (
 
 // newToken makes a token, and returns it with its id.
 func (d *database) newToken(input string) (text, id string) {
-	d.t.Helper()
+	d.T.Helper()
 	var out struct{ Token, ID string }
-	must(d.t, json.Unmarshal([]byte(d.call(host.TokenCreate, input)), &out))
+	must(d.T, json.Unmarshal([]byte(d.Call(host.TokenCreate, input)), &out))
 	return out.Token, out.ID
 }
 
@@ -36,38 +36,38 @@ type holder struct {
 
 // socket opens a WebSocket with the token in a header, or in a subprotocol as browsers do.
 func (h *holder) socket(ctx context.Context, verb, path string) *websocket.Conn {
-	h.t.Helper()
+	h.T.Helper()
 	o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
 	if verb == "WS-TOKEN" {
 		o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
 	}
 	ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
-	must(h.t, err)
+	must(h.T, err)
 	return ws
 }
 
 // send sends a request.
 func (h *holder) send(ctx context.Context, verb, path, body string) *http.Response {
-	h.t.Helper()
+	h.T.Helper()
 	r, err := http.NewRequestWithContext(ctx, verb, h.server.URL+"/actors/room/a/-/"+path, strings.NewReader(body))
-	must(h.t, err)
+	must(h.T, err)
 	r.Header = h.header.Clone() // for requests of Deno KV
 	r.Header.Set("Authorization", "Bearer "+h.token)
 	res, err := http.DefaultClient.Do(r)
-	must(h.t, err)
+	must(h.T, err)
 	return res
 }
 
 // does makes a request and returns its status, and that of a WebSocket by its first message: 200 if it goes on.
 func (h *holder) does(verb, path, body string) (int, string) {
-	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
+	h.T.Helper()
+	ctx, cancel := context.WithTimeout(h.T.Context(), 2*time.Minute)
 	defer cancel()
 	if strings.HasPrefix(verb, "WS") {
 		ws := h.socket(ctx, verb, path)
 		defer ws.CloseNow()
 		_, first, err := ws.Read(ctx)
-		must(h.t, err)
+		must(h.T, err)
 		switch text := string(first); {
 		case strings.Contains(text, "does not allow"):
 			return http.StatusForbidden, text
@@ -82,19 +82,19 @@ func (h *holder) does(verb, path, body string) (int, string) {
 		return res.StatusCode, ""
 	}
 	text, err := io.ReadAll(res.Body)
-	must(h.t, err)
+	must(h.T, err)
 	return res.StatusCode, string(text)
 }
 
 // Each interface refuses what the rights of a token and its prefix do not have, and a token that is not valid.
 func TestTokensHoldThroughEachInterface(t *testing.T) {
 	d := open(t, serve.Options{})
-	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","in"],"value":{"id":"in","name":"in"}},{"op":"put","key":["cb","out"],"value":{"id":"out","name":"out"}}]}`)
-	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
+	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","in"],"value":{"id":"in","name":"in"}},{"op":"put","key":["cb","out"],"value":{"id":"out","name":"out"}}]}`)
+	d.Call(host.KVSetScope, `{"prefix":[],"log":true}`)
 	for _, id := range []string{"in", "out"} {
-		d.call(host.KVSetScope, `{"prefix":["cb","`+id+`"],"count_groups":true}`)
-		d.call(host.KVSetIndex, `{"prefix":["cb","`+id+`"],"fields":[{"path":"name"}]}`)
-		d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","`+id+`","n","k"],"value":"secret of `+id+`"}]}`)
+		d.Call(host.KVSetScope, `{"prefix":["cb","`+id+`"],"count_groups":true}`)
+		d.Call(host.KVSetIndex, `{"prefix":["cb","`+id+`"],"fields":[{"path":"name"}]}`)
+		d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","`+id+`","n","k"],"value":"secret of `+id+`"}]}`)
 	}
 	const read, write, watch, never = "read", "write", "watch", "never" // with a prefix
 	h := &holder{database: d, server: d.listen()}
@@ -171,7 +171,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 			}
 		}
 		text, id := d.newToken(`{"rights":["read","write","watch"]}`)
-		d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
+		d.Call(host.TokenRevoke, `{"id":"`+id+`"}`)
 		h.token = text
 		if status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", "in"), ""); status != http.StatusUnauthorized || !strings.Contains(text, "the token is not valid for this actor") {
 			t.Errorf("revoked: %s %s: %d %s", c.verb, c.path, status, text)
@@ -182,7 +182,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 // What is not the key-value store is not for tokens, with whatever rights.
 func TestTokensLeadNowhereElse(t *testing.T) {
 	d := open(t, serve.Options{})
-	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
+	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
 	h := &holder{database: d, server: d.listen()}
 	h.token, _ = d.newToken(`{"rights":["read","write","watch"]}`)
 	for _, c := range [][3]string{
@@ -209,7 +209,7 @@ func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 	for _, k := range []string{`["a"]`, `["in"]`, `["in","x"]`, `["out"]`} {
 		list = append(list, `{"op":"put","key":`+k+`,"value":{"$bytes":""},"encoding":"bytes"}`)
 	}
-	d.call(host.KVCommit, `{"mutations":[`+strings.Join(list, ",")+`]}`)
+	d.Call(host.KVCommit, `{"mutations":[`+strings.Join(list, ",")+`]}`)
 	text, _ := d.newToken(`{"rights":["read"],"prefix":["in"]}`)
 	d.open("/actors/room/a/-/kv", "Authorization: Bearer "+text)
 	in, x := "02696e00 3 ", "02696e00027800 3 "
@@ -244,7 +244,7 @@ func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 		}
 		return nil
 	}})
-	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
+	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
 	text, id := d.newToken(`{"rights":["read"]}`)
 	for _, c := range []struct {
 		credential, path string
@@ -264,8 +264,8 @@ func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 // What follows changes over HTTP ends when its token is revoked.
 func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 	d := open(t, serve.Options{})
-	d.call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
-	d.call(host.KVSetScope, `{"prefix":[],"log":true}`)
+	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
+	d.Call(host.KVSetScope, `{"prefix":[],"log":true}`)
 	h := &holder{database: d, server: d.listen()}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -281,7 +281,7 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 			ws := h.socket(ctx, verb, path)
 			_, b, err := ws.Read(ctx)
 			must(t, err)
-			for d.call(host.TokenRevoke, `{"id":"`+id+`"}`); err == nil; _, b, err = ws.Read(ctx) {
+			for d.Call(host.TokenRevoke, `{"id":"`+id+`"}`); err == nil; _, b, err = ws.Read(ctx) {
 				last = string(b)
 			}
 			ws.CloseNow()
@@ -291,7 +291,7 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 				body = string(watched(key("x")))
 			}
 			res := h.send(ctx, verb, path, body)
-			d.call(host.TokenRevoke, `{"id":"`+id+`"}`)
+			d.Call(host.TokenRevoke, `{"id":"`+id+`"}`)
 			all, _ := io.ReadAll(res.Body)
 			res.Body.Close()
 			last = string(all)

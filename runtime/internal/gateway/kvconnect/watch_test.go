@@ -28,21 +28,21 @@ func watched(keys ...[]byte) (b []byte) {
 
 // listen serves the gateway over a network until the answers are closed at the end of the test.
 func (d *database) listen() *httptest.Server {
-	server := httptest.NewServer(d.gateway)
-	d.t.Cleanup(server.Close)
+	server := httptest.NewServer(d.Gateway)
+	d.T.Cleanup(server.Close)
 	return server
 }
 
 // frames opens a watch over a network, and returns the answer.
 func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Response {
-	d.t.Helper()
-	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, server.URL+d.base.Path+"/watch", bytes.NewReader(watched(keys...)))
-	must(d.t, err)
+	d.T.Helper()
+	r, err := http.NewRequestWithContext(d.T.Context(), http.MethodPost, server.URL+d.base.Path+"/watch", bytes.NewReader(watched(keys...)))
+	must(d.T, err)
 	r.Header = d.header.Clone()
 	w, err := server.Client().Do(r)
-	must(d.t, err)
-	d.t.Cleanup(func() { w.Body.Close() })
-	fatalIf(d.t, w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream",
+	must(d.T, err)
+	d.T.Cleanup(func() { w.Body.Close() })
+	fatalIf(d.T, w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream",
 		"%v %v", w.StatusCode, w.Header)
 	return w
 }
@@ -100,12 +100,12 @@ func TestWatchTellsTheStatesOfKeys(t *testing.T) {
 	want(w, "gone, gone, gone")
 	late := d.frames(server, b, c, a, a, a, a, a, a, a, a) // as many keys as it may have
 	want(late, "gone, 03 01"+strings.Repeat(", gone", 8))
-	must(t, d.node.Destroy(context.Background(), host.Address{Type: "room", Key: []string{"a"}}))
+	must(t, d.Node.Destroy(context.Background(), host.Address{Type: "room", Key: []string{"a"}}))
 	io.Copy(io.Discard, late.Body) // it ends, and the client comes back
 	want(d.frames(server, b, c), "gone, gone")
-	d.front.Drain()
-	if err := d.front.Close(); err != nil || d.front.Open() != 0 {
-		t.Error(err, d.front.Open())
+	d.Front.Drain()
+	if err := d.Front.Close(); err != nil || d.Front.Open() != 0 {
+		t.Error(err, d.Front.Open())
 	}
 }
 

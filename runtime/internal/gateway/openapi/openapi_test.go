@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // described are behaviors that have everything that a document can describe, and one that has nothing.
@@ -400,21 +401,7 @@ func fill(v reflect.Value, full bool) {
 	}
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
-
-// errorIf is a message if something is wrong.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var must, errorIf = testutil.Must, testutil.ErrorIf
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestBodiesOfAllRequestsShareAMemory(t *testing.T) {
@@ -68,29 +69,7 @@ func TestWhatWaitsForWebSocketsSharesAMemory(t *testing.T) {
 	same(t, f.Memory.Used(), 0)
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
-
-// fatalIf ends the test with a message if something is wrong.
-func fatalIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-}
-
-// errorIf is a message if something is wrong.
-func errorIf(t testing.TB, wrong bool, format string, args ...any) {
-	if wrong {
-		t.Helper()
-		t.Errorf(format, args...)
-	}
-}
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

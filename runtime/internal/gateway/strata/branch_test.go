@@ -117,7 +117,7 @@ func TestATransactionOnABranch(t *testing.T) {
 	tx.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"key":"a"}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":3}}`)
 	s.ok(`{"KvPut":{"branch":"feature","key":"a","value":4}}`)
-	methods := s.methods(func() { tx.fails(409, "TransactionConflict", "key [default a]", `"TxnCommit"`) })
+	methods := s.Methods(func() { tx.fails(409, "TransactionConflict", "key [default a]", `"TxnCommit"`) })
 	errorIf(t, strings.Count(methods, "kv.commit") != 1, "a transaction with a conflict is run again: %s", methods)
 	tx.want(`{"Bool":false}`, `"TxnIsActive"`)
 	s.want(`{"Maybe":{"Int":4}}`, `{"KvGet":{"branch":"feature","key":"a"}}`)

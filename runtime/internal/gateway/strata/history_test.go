@@ -68,14 +68,14 @@ func TestATimeIsThatOfAVersion(t *testing.T) {
 // A policy that is there already stays, and so does one for all.
 func TestHistoryOfOperatorsGoesFirst(t *testing.T) {
 	s := open(t)
-	s.call("kv.set_scope", `{"prefix":["default"],"max_keys":2}`)
+	s.Call("kv.set_scope", `{"prefix":["default"],"max_keys":2}`)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
 	s.want(`{"Version":4}`, `{"KvPut":{"key":"b","value":1}}`)
 	s.fails(413, "CapacityExceeded", "room for 2 keys", `{"KvPut":{"key":"c","value":1}}`)
 	s.fails(409, "HistoryTrimmed", "not known", `{"KvGet":{"key":"a","at_version":2}}`)
 	all := s.of("room/b")
-	all.call("kv.set_scope", `{"prefix":[],"keep_versions":50}`)
+	all.Call("kv.set_scope", `{"prefix":[],"keep_versions":50}`)
 	all.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
-	got := all.call("kv.scopes", `{}`)
+	got := all.Call("kv.scopes", `{}`)
 	errorIf(t, strings.Count(got, `"prefix"`) != 1, "%v", got)
 }

@@ -92,7 +92,7 @@ func TestNoCommandBypassesATransaction(t *testing.T) {
 	tx.ok(`"TxnCommit"`)
 	s.want(`{"Maybe":{"Int":2}}`, `{"KvGet":{"space":"two","key":"a"}}`)
 	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a"}}`)
-	got := s.call("kv.scopes", `{}`)
+	got := s.Call("kv.scopes", `{}`)
 	errorIf(t, strings.Count(got, `"keep_versions":16,"keep_for_ms":86400000`) != 2, "%v", got)
 }
 
@@ -307,7 +307,7 @@ func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
 	tx.want(`{"Version":null}`, `{"KvPut":{"space":"new","key":"k","value":1}}`)
 	tx.ok(`"TxnCommit"`)
 	// Each write over kv.commit would keep nothing by itself.
-	s.call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
+	s.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
 	_, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`)
 	errorIf(t, strings.Count(got, `"op":"set"`) != 2, "%v", got)
 }

@@ -57,7 +57,7 @@ func TestListsHaveLimitsAndCursors(t *testing.T) {
 	}
 	s.want(`{"Keys":["k1000"]}`, `{"KvList":{"cursor":"k0999"}}`)
 	s.want(`{"Keys":["k0000","k0001"],"cursor":"k0001"}`, `{"KvList":{"limit":2}}`)
-	if all := s.node.Requests(); all[len(all)-1].Method != host.KVList || !strings.Contains(string(all[len(all)-1].Input), "limit\x03") {
+	if all := s.Node.Requests(); all[len(all)-1].Method != host.KVList || !strings.Contains(string(all[len(all)-1].Input), "limit\x03") {
 		t.Errorf("a list reads more than its limit: %q", all[len(all)-1].Input)
 	}
 	s.want(`{"Keys":["k0010"],"cursor":"k0010"}`, `{"KvList":{"limit":1,"prefix":"k001","cursor":"k001"}}`)
@@ -81,7 +81,7 @@ func TestPrefixesAreOfLetters(t *testing.T) {
 	for _, key := range []string{"a", "ab", "ab/c", "b", "é", "éa"} {
 		s.ok(`{"KvPut":{"key":"` + key + `","value":1}}`)
 	}
-	s.call("kv.commit", `{"mutations":[{"op":"put","key":["default"],"value":1},{"op":"put","key":["default","ab","x"],"value":1},{"op":"put","key":["default",7],"value":1},{"op":"put","key":["defaults","ab"],"value":1}]}`)
+	s.Call("kv.commit", `{"mutations":[{"op":"put","key":["default"],"value":1},{"op":"put","key":["default","ab","x"],"value":1},{"op":"put","key":["default",7],"value":1},{"op":"put","key":["defaults","ab"],"value":1}]}`)
 	s.want(`{"Keys":["ab","ab/c"]}`, `{"KvList":{"prefix":"ab"}}`)
 	s.want(`{"Keys":["a","ab","ab/c","b","é","éa"]}`, `{"KvList":{"prefix":""}}`)
 	s.want(`{"Keys":["é","éa"]}`, `{"KvList":{"prefix":"é"}}`)
@@ -98,7 +98,7 @@ func TestKeyRules(t *testing.T) {
 	for _, key := range []string{"_strata", "_stratax/", "a/b c\\n", " "} {
 		s.ok(`{"KvPut":{"key":"` + key + `","value":1}}`)
 	}
-	before := s.call("kv.list", `{}`)
+	before := s.Call("kv.list", `{}`)
 	for key, text := range map[string]string{
 		`""`: "must not be empty", `"a\u0000b"`: "must not contain NUL bytes", `"_strata/x"`: `must not start with \"_strata/\"`,
 		`"_strata/"`: "must not start with", `"` + long + `k"`: "has 1025 bytes; it must not have more than 1024", `"é` + long[1:] + `"`: "has 1025 bytes",
@@ -115,13 +115,13 @@ func TestKeyRules(t *testing.T) {
 		_, got := s.do(`{"KvBatchPut":{"entries":[{"key":` + key + `,"value":1}]}}`)
 		errorIf(t, !strings.Contains(got, `{"version":null,"error":"key `+text), "%v", got)
 	}
-	same(t, s.call("kv.list", `{}`), before)
+	same(t, s.Call("kv.list", `{}`), before)
 }
 
 func TestFaultyRequests(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":1}}`)
-	before := s.call("kv.list", `{}`)
+	before := s.Call("kv.list", `{}`)
 	many := strings.Repeat(`"a",`, 1000) + `"a"`
 	s.bodies(400, "InvalidInput", ``, "not JSON", `{"command":{"KvPut":{"key":"k","value":NaN}}}`, "not JSON",
 		`null`, "not an object", ` "KvList"`, "an object is expected", `{}`, "command is missing",
@@ -169,8 +169,8 @@ func TestFaultyRequests(t *testing.T) {
 	if code, got := s.request("POST", "execute", `{"command":{"KvList":{}}}`, "Content-Type: text/plain"); code != 415 || !errorForm.MatchString(got) {
 		t.Error(code, got)
 	}
-	same(t, s.call("kv.list", `{}`), before)
-	scopes := s.call("kv.scopes", `{}`)
+	same(t, s.Call("kv.list", `{}`), before)
+	scopes := s.Call("kv.scopes", `{}`)
 	errorIf(t, strings.Count(scopes, `"prefix"`) != 1, "%v", scopes)
 }
 
@@ -195,7 +195,7 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.want(`{"Bool":true}`, `{"BranchExists":{"branch":"default"}}`)
 	s.want(`{"Bool":false}`, `{"BranchExists":{"branch":"x"}}`)
 	s.in("s").want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-	_, err := s.node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
+	_, err := s.Node.Lookup(t.Context(), host.Address{Type: "room", Key: []string{"a"}})
 	errorIf(t, host.CodeOf(err) != host.NotFound, "the actor was made: %v", err)
 }
 
