@@ -99,7 +99,7 @@ type None struct{}
 
 // By returns the callers that may use the method, given what the type opens to its callers. It is
 // never OpenSQL or OpenKV.
-func (r Row) By(open host.Open) Caller {
+func (r *Row) By(open host.Open) Caller {
 	need, opens := r.opened()
 	switch {
 	case !opens:
@@ -111,14 +111,14 @@ func (r Row) By(open host.Open) Caller {
 }
 
 // Openable reports whether a type can open the method to its callers.
-func (r Row) Openable() bool {
+func (r *Row) Openable() bool {
 	_, opens := r.opened()
 	return opens
 }
 
 // opened returns what a type must open so that any caller may use the method; false means that the
 // type has no say in it.
-func (r Row) opened() (host.Open, bool) {
+func (r *Row) opened() (host.Open, bool) {
 	switch r.Caller {
 	case OpenSQL:
 		return host.SQLOpen, true
@@ -129,14 +129,14 @@ func (r Row) opened() (host.Open, bool) {
 }
 
 // Creating reports whether a call of the method creates an actor of a type.
-func (r Row) Creating(open host.Open) bool {
+func (r *Row) Creating(open host.Open) bool {
 	need, opens := r.opened()
 	return r.Creates && (!opens || open&need != 0)
 }
 
 // Counted reports whether calls from outside count against the rate of an actor. Those of operators
 // do not, because operators must work while callers keep the actor busy.
-func (r Row) Counted(open host.Open) bool { return !r.Free && r.By(open) != Operators }
+func (r *Row) Counted(open host.Open) bool { return !r.Free && r.By(open) != Operators }
 
 // BuiltIn reports whether a name is that of a built-in method, in the table or not: names of types'
 // methods have no dot.

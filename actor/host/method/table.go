@@ -30,19 +30,22 @@ const (
 
 // row makes a row of the table.
 func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) Typed[In, Out] {
-	r := Row{
-		Name: name, Kind: kind, Input: shown[In](), Output: shown[Out](), Subject: about, Caller: by, Summary: summary,
+	return Typed[In, Out]{newRow(name, kind, shown(reflect.TypeFor[In]()), shown(reflect.TypeFor[Out]()), about, by, f, summary)}
+}
+
+func newRow(name string, kind host.MethodKind, in, out reflect.Type, about Subject, by Caller, f facts, summary string) Row {
+	return Row{
+		Name: name, Kind: kind, Input: in, Output: out, Subject: about, Caller: by, Summary: summary,
 		Creates: f&creates != 0, Waits: f&waits != 0, Free: f&free != 0, Offline: f&offline != 0, Reasoned: f&reasoned != 0,
 	}
-	return Typed[In, Out]{r}
 }
 
 // shown is a type as rows have it.
-func shown[T any]() reflect.Type {
-	if t := reflect.TypeFor[T](); t != reflect.TypeFor[None]() {
-		return t
+func shown(t reflect.Type) reflect.Type {
+	if t == reflect.TypeFor[None]() {
+		return nil
 	}
-	return nil
+	return t
 }
 
 // The names of the types that stand in many rows.
