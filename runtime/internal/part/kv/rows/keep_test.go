@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,9 +74,7 @@ func TestModelWithPolicies(t *testing.T) {
 				g.turn()
 				g.points("after the turn")
 				g.s.Advance(g.now)
-				for _, b := range g.branches {
-					b.was[g.s.Version()] = maps.Clone(b.state)
-				}
+				g.remember()
 				g.check()
 				switch g.rnd.IntN(25) {
 				case 0:
@@ -88,37 +87,11 @@ func TestModelWithPolicies(t *testing.T) {
 					g.s.Advance(g.now)
 					must(t, g.s.RemoveScope([][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)]))
 				case 2:
-					g.now++
-					g.s.Advance(g.now)
-					d := int64(1 + g.rnd.IntN(60))
-					v, err := g.s.Pin(time.Duration(d) * time.Millisecond)
-					must(t, err)
-					p := &pinned{v, g.now + d, map[string]state{}}
-					for name, b := range g.branches {
-						p.was[name] = b.living(g.now)
-					}
-					pins = append(pins, p)
+					pins = append(pins, g.pin())
 				}
-				for _, b := range g.branches {
-					b.was[g.s.Version()] = maps.Clone(b.state)
-				}
+				g.remember()
 				if len(pins) > 0 {
-					p := pins[g.rnd.IntN(len(pins))]
-					name := g.name()
-					want, had := p.was[name]
-					if had && g.now < p.until {
-						v, err := Look(g.s, name, p.version, g.s.Version(), g.now)
-						must(t, err)
-						from, to := keyspace.UserKV.Range()
-						got := state{}
-						for f, err := range v.All(from, to, false) {
-							must(t, err)
-							got[string(f.Key)] = held{string(f.Value), f.Expire}
-						}
-						if !maps.Equal(got, want) {
-							t.Fatalf("pin %d of %q is %v, want %v", p.version, name, got, want)
-						}
-					}
+					g.reads(pins[g.rnd.IntN(len(pins))], g.name())
 				}
 			}
 			// Forks as they began are there, or trimmed.
@@ -139,6 +112,169 @@ func TestModelWithPolicies(t *testing.T) {
 		})
 		if !ok {
 			return
+		}
+	}
+}
+
+// remember notes what the branches are at this version.
+func (g *gardener) remember() {
+	for _, b := range g.branches {
+		b.was[g.s.Version()] = maps.Clone(b.state)
+	}
+}
+
+// pin pins the present for a while.
+func (g *gardener) pin() *pinned {
+	g.now++
+	g.s.Advance(g.now)
+	d := int64(1 + g.rnd.IntN(60))
+	v, err := g.s.Pin(time.Duration(d) * time.Millisecond)
+	must(g.t, err)
+	p := &pinned{v, g.now + d, map[string]state{}}
+	for name, b := range g.branches {
+		p.was[name] = b.living(g.now)
+	}
+	return p
+}
+
+// reads checks what a pin shows of a branch.
+func (g *gardener) reads(p *pinned, name string) {
+	g.t.Helper()
+	want, had := p.was[name]
+	if !had || g.now >= p.until {
+		return
+	}
+	v, err := Look(g.s, name, p.version, g.s.Version(), g.now)
+	must(g.t, err)
+	from, to := keyspace.UserKV.Range()
+	got := state{}
+	for f, err := range v.All(from, to, false) {
+		must(g.t, err)
+		got[string(f.Key)] = held{string(f.Value), f.Expire}
+	}
+	if !maps.Equal(got, want) {
+		g.t.Fatalf("pin %d of %q is %v, want %v", p.version, name, got, want)
+	}
+}
+
+// Beside tags and pins a history of a time or a number of versions leaves what these may read, and once it is over nothing else.
+func TestReadersKeepWhatTheyMayReadAndNoMore(t *testing.T) {
+	for seed := range seeds(6, 150) {
+		g := newGardener(t, seed, 991)
+		must(t, g.space.SetLimits(&engine.Limits{ListEntries: 12}))
+		for _, scope := range [][]byte{nil, pack("a")}[:1+seed%2] {
+			must(t, errOf(g.s.SetScope(scope, Policy{KeepVersions: int64(g.rnd.IntN(3)), KeepFor: int64(1 + g.rnd.IntN(60))})))
+		}
+		for range 3 {
+			var pins []*pinned
+			for range 60 {
+				if g.rnd.IntN(12) == 0 {
+					g.mess()
+				}
+				g.turn()
+				g.s.Advance(g.now)
+				g.remember()
+				g.points("after the turn")
+				g.check()
+				if len(pins) < 9 && g.rnd.IntN(12) == 0 {
+					pins = append(pins, g.pin())
+					g.remember()
+				}
+				if n := len(pins); n > 0 && g.rnd.IntN(40) == 0 {
+					g.now++
+					g.s.Advance(g.now)
+					must(t, errOf(g.s.Unpin(pins[n-1].version)))
+					pins = pins[:n-1]
+					g.remember()
+				}
+				for _, p := range pins {
+					for name := range g.branches {
+						g.reads(p, name)
+					}
+				}
+			}
+			g.rest()
+			g.points("at rest")
+			g.idle()
+		}
+		g.clear(true)
+		g.rest()
+		if g.clear(false); t.Failed() {
+			t.Fatal("seed", seed)
+		}
+	}
+}
+
+// rest lets the purges happen as they are armed, until there is none.
+func (g *gardener) rest() {
+	for range 20_000 {
+		g.s.scopes.Reset()
+		must(g.t, g.s.loadPurge())
+		at := g.s.scopes.purge
+		if at == 0 {
+			return
+		}
+		g.now = max(g.now, at)
+		g.s.Advance(g.now)
+		must(g.t, errOf(g.s.Purge(1+g.rnd.IntN(20))))
+		g.remember()
+	}
+	g.t.Fatal("the purge never ends")
+}
+
+// idle looks for versions that no reader may read.
+func (g *gardener) idle() {
+	g.t.Helper()
+	must(g.t, g.s.load())
+	start, end := keyspace.KVVersion.Range()
+	each(g.s, engine.ListQuery{Start: start, End: end, Expired: true}, func(e *engine.Entry, err error) bool {
+		must(g.t, err)
+		v, err := parseVersion(e)
+		must(g.t, err)
+		key, _, _ := keyspace.KVVersion.Parse(e.Key)
+		if v.Ended == 0 || g.s.readUntil(key, v.Version, v.Ended) == notKept {
+			g.t.Errorf("%s is left: %+v", keyspace.Format(e.Key), v)
+		}
+		return true
+	})
+}
+
+// A purge of more than a turn may write ends, also after a turn that was undone.
+func TestLongHistoriesArePurgedInSteps(t *testing.T) {
+	space, rows := openRows(t)
+	must(t, space.SetLimits(&engine.Limits{MaxWriteSet: 10 << 20}))
+	for _, branch := range []string{"b", ""} {
+		r := &rig{t: t, s: Of(rows, new(Scopes)), now: 1_000_000}
+		r.turn()
+		must(t, errOf(r.s.SetScope(nil, Policy{KeepFor: 1 << 40})))
+		if branch != "" {
+			r.fork(branch, "")
+		}
+		long := strings.Repeat("k", 2000)
+		for i := range 2800 {
+			r.put(branch, long, "v")
+			if i%1000 == 0 {
+				must(t, errOf(space.Commit(nil)))
+			}
+		}
+		must(t, errOf(space.Commit(nil)))
+		r.turn()
+		must(t, errOf(r.s.SetScope(nil, Policy{})))
+		for more := true; more; {
+			must(t, errOf(space.Commit(nil)))
+			r.now += 100_000
+			before, version := r.s.Savepoint(), r.s.Version()
+			r.turn()
+			must(t, errOf(r.s.Purge(1)))
+			r.s.Rollback(before)
+			r.s.scopes.Forget(version)
+			r.turn()
+			var err error
+			more, err = r.s.Purge(64)
+			must(t, err)
+		}
+		if n := r.count(&keyspace.KVVersion); n > 0 {
+			t.Errorf("%d versions of %q are left", n, branch)
 		}
 	}
 }

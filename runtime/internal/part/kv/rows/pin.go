@@ -31,22 +31,21 @@ type pinRecord struct {
 }
 
 // timedPins lists the pins that expire, and have not, in the order of their versions.
-func timedPins(rows engine.Reader) ([]pin, error) {
-	start, end := keyspace.KVPin.Range()
-	page, err := rows.List(engine.ListQuery{Start: start, End: end})
-	var pins []pin
-	for i := range page.Entries {
-		e := &page.Entries[i]
-		n, perr := keyspace.KVPin.Parse(e.Key)
-		p := pin{version: engine.Version(n)}
-		if perr == nil {
-			perr = record.Decode(e.Value, &p.pinRecord)
+func timedPins(rows engine.Reader) (pins []pin, err error) {
+	var q engine.ListQuery
+	q.Start, q.End = keyspace.KVPin.Range()
+	each(rows, q, func(e *engine.Entry, eerr error) bool {
+		var n uint64
+		if err = eerr; err == nil {
+			n, err = keyspace.KVPin.Parse(e.Key)
 		}
-		if perr != nil {
-			return nil, perr
+		p := pin{version: engine.Version(n)}
+		if err == nil {
+			err = record.Decode(e.Value, &p.pinRecord)
 		}
 		pins = append(pins, p)
-	}
+		return err == nil
+	})
 	return pins, err
 }
 
@@ -55,17 +54,20 @@ func (s *Store) Pin(d time.Duration) (engine.Version, error) {
 	if err := s.load(); err != nil {
 		return 0, err
 	}
-	n := 1
+	n, until := 1, s.Now()+d.Milliseconds()
 	for i := range s.scopes.pins {
-		if !s.scopes.pins[i].forever {
+		if p := &s.scopes.pins[i]; !p.forever {
 			n++
+			if p.version == s.Version() { // pinned twice in one turn
+				until = max(until, p.Until)
+			}
 		}
 	}
 	if n > hostkv.MaxPins {
 		return 0, host.OverLimit("pins", hostkv.MaxPins, int64(n))
 	}
 	s.Mark()
-	p := pin{version: s.Version(), pinRecord: pinRecord{Time: s.Now(), Until: s.Now() + d.Milliseconds()}}
+	p := pin{version: s.Version(), pinRecord: pinRecord{Time: s.Now(), Until: until}}
 	text, err := record.Encode(&p.pinRecord)
 	if err != nil {
 		return 0, err

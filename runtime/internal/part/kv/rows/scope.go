@@ -435,6 +435,8 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	}
 	before, now := there && was.history() != nil, sc.history() != nil
 	switch {
+	case before && now && (was.KeepVersions != p.KeepVersions || was.KeepFor != p.KeepFor):
+		err = s.sweepAll()
 	case now && !before:
 		err = s.beginHistory(sc)
 	case before && !now:
@@ -466,6 +468,23 @@ func (s *Store) beginHistory(sc *Scope) error {
 		return err
 	}
 	return s.raise(sc, floor{s.Version(), s.Time()})
+}
+
+// sweepAll has the versions of all branches searched for such that nothing keeps any longer.
+func (s *Store) sweepAll() error {
+	_, branches, err := readPins(s.WriteSet)
+	if err != nil {
+		return err
+	}
+	if main := (&Scopes{branches: branches}).branch(mainBranch); !slices.Contains(branches, main) {
+		branches = append(branches, main)
+	}
+	for _, b := range branches {
+		if err := s.sweepFrom(b, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errDeclared refuses to change a scope that the type declares.
@@ -533,13 +552,13 @@ func (s *Store) unkeep(prefix []byte, from floor) error {
 			return err
 		}
 	}
-	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, known: true}}
+	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, branches: branches, known: true}}
 	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
 		return s.raise(h, from)
 	}
 	start := keyspace.UserKV.Append(nil, prefix)
 	p := newPuller(s.WriteSet, engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true})
-	for {
+	for began := s.Bytes(); ; {
 		e, err := p.peek()
 		if err != nil || e == nil {
 			return err
@@ -557,6 +576,9 @@ func (s *Store) unkeep(prefix []byte, from floor) error {
 		}
 		if err := now.reduce(key, rows); err != nil {
 			return err
+		}
+		if s.Bytes()-began >= purgeBytes { // the rest is for the purge
+			return s.sweepFrom(now.scopes.branch(mainBranch), 0)
 		}
 	}
 }

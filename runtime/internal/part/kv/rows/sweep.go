@@ -2,6 +2,7 @@ package kvrows
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
@@ -61,19 +62,18 @@ func (s *Store) deleteRows(b *Branch, start, end []byte, most int) (int, error) 
 
 // sweepVersions goes over up to most versions of a branch.
 func (s *Store) sweepVersions(b *Branch, most int) error {
-	start := b.Swept
+	next := *b
 	first, last := keyspace.UserKV.Range()
 	first, last = rowsOf(b.ID, first, last)
-	if start == nil {
-		start = versionStart(first)
+	if next.Swept == nil {
+		next.Swept = versionStart(first)
 	}
-	p := newPuller(s.WriteSet, engine.ListQuery{Start: start, End: versionStart(last), KeysOnly: true, Expired: true, Limit: most})
+	p := newPuller(s.WriteSet, engine.ListQuery{Start: next.Swept, End: versionStart(last), KeysOnly: true, Expired: true, Limit: most})
 	for n, began := 0, s.Bytes(); n < most && s.Bytes()-began < purgeBytes; {
 		e, err := p.peek()
 		if err != nil {
 			return err
 		}
-		next := *b
 		if e == nil {
 			next.Sweeping, next.Again, next.Swept = b.Again, false, nil
 			if !b.Again && b.ID == mainBranch && len(b.Merged)+len(b.Parts) == 0 {
@@ -81,7 +81,7 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 				s.scopes.forget(s.Version())
 				return err
 			}
-			return s.writeBranch(&next)
+			break
 		}
 		key, _, err := keyspace.KVVersion.Parse(e.Key)
 		if err != nil {
@@ -98,9 +98,8 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 			break // the rest of this key is for the next turn
 		}
 		n += len(group)
-		b.Swept = keyspace.TupleEnd(keyspace.KVVersion.Prefix(nil, key))
+		next.Swept = keyspace.TupleEnd(keyspace.KVVersion.Prefix(nil, key))
 	}
-	next := *b
 	return s.writeBranch(&next)
 }
 
@@ -110,16 +109,19 @@ func (s *Store) sweepKey(key []byte, group []*engine.Entry) error {
 	if h == nil {
 		return s.reduce(key, group)
 	}
-	if err := s.trim(h, key); err != nil || h.KeepFor == 0 {
+	if err := s.trim(h, key, len(group)); err != nil || h.KeepFor == 0 {
 		return err
 	}
-	needed, err := s.needed(key, group)
+	read, err := s.readUntils(key, group, false)
 	if err != nil {
 		return err
 	}
 	for i, began := 0, s.Bytes(); i < len(group) && s.Bytes()-began < purgeBytes; i++ {
-		if !needed[i] && group[i].Expire == 0 { // its time begins now
-			if err := s.keepUntil(group[i].Key, s.Now()+h.KeepFor); err != nil {
+		if group[i].Expire != 0 {
+			continue
+		}
+		if until := later(read[i], h.keptUntil(s.Now())); until != forever { // its time begins now
+			if err := s.keepUntil(group[i].Key, until); err != nil {
 				return err
 			}
 		}
@@ -127,17 +129,17 @@ func (s *Store) sweepKey(key []byte, group []*engine.Entry) error {
 	return nil
 }
 
-// reduce removes the versions of a key, the newest first, that no reader may read.
+// reduce removes the versions of a key, the newest first, that no reader may read. It may leave some.
 func (s *Store) reduce(key []byte, group []*engine.Entry) error {
-	needed, err := s.needed(key, group)
+	read, err := s.readUntils(key, group, true)
 	if err != nil {
 		return err
 	}
-	for i, row := range group {
-		if needed[i] {
-			err = s.postpone(row.Key, key)
+	for i, began := 0, s.Bytes(); i < len(group) && s.Bytes()-began < purgeBytes; i++ {
+		if row := group[i].Key; read[i] != notKept {
+			err = s.keepUntil(row, read[i])
 		} else {
-			_, err = s.WriteSet.Delete(row.Key)
+			_, err = s.WriteSet.Delete(row)
 		}
 		if err != nil {
 			return err
@@ -146,23 +148,27 @@ func (s *Store) reduce(key []byte, group []*engine.Entry) error {
 	return nil
 }
 
-// needed says which versions of a key, the newest first, readers may read, or need in order to know when another one ended.
-func (s *Store) needed(key []byte, group []*engine.Entry) ([]bool, error) {
+// readUntils says until when readers may read each version of a key, the newest first, or need it in order to know when another one
+// ended. Those that end at a time are left out unless timed.
+func (s *Store) readUntils(key []byte, group []*engine.Entry, timed bool) ([]int64, error) {
 	head, there, err := s.Stat(key)
 	if err != nil {
 		return nil, err
 	}
-	needed := make([]bool, len(group))
+	until := slices.Repeat([]int64{notKept}, len(group))
 	for i := len(group) - 1; i >= 0; i-- {
 		row := group[i]
-		if Kind(row.Encoding) == trimmed || row.Expire != 0 && row.Expire <= s.Now() {
+		if Kind(row.Encoding) == trimmed || row.Expire != 0 && !timed {
 			continue
 		}
-		e, err := raw(s.WriteSet, row.Key)
-		if err != nil || e == nil {
-			return needed, err
+		stored, err := raw(s.WriteSet, row.Key)
+		if err != nil {
+			return nil, err
 		}
-		v, err := parseVersion(e)
+		if stored == nil { // it was trimmed in this turn
+			continue
+		}
+		v, err := parseVersion(stored)
 		if err != nil {
 			return nil, err
 		}
@@ -182,12 +188,11 @@ func (s *Store) needed(key []byte, group []*engine.Entry) ([]bool, error) {
 		default:
 			ended = s.Version()
 		}
-		if !s.pinned(key, v.Version, ended) {
-			continue
-		}
-		if needed[i] = true; v.Ended == 0 && i > 0 {
-			needed[i-1] = true
+		read := s.readUntil(key, v.Version, ended)
+		until[i] = later(until[i], read)
+		if v.Ended == 0 && i > 0 {
+			until[i-1] = later(until[i-1], read)
 		}
 	}
-	return needed, nil
+	return until, nil
 }

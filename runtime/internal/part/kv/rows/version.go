@@ -156,7 +156,7 @@ func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 		return err
 	}
 	until := s.keptUntil(h, key, was.Version)
-	if until < 0 {
+	if until == notKept {
 		return nil
 	}
 	v := head(was)
@@ -164,28 +164,56 @@ func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	if err := s.putVersion(key, &v, until, removal); err != nil {
 		return err
 	}
-	return s.trim(h, key)
+	return s.trim(h, key, 16) // the next changes trim the rest
 }
 
-// keptUntil returns until when a version of a key is kept that ceases to be the last: 0 is for ever, and a negative number is
-// not at all.
-func (s *Store) keptUntil(h *Scope, key []byte, version engine.Version) int64 {
-	until, branch := int64(-1), branchOf(key)
-	if h != nil {
-		if h.KeepFor == 0 {
-			return 0
-		}
-		until = s.Now() + h.KeepFor
+// Times until when something is kept, in Unix milliseconds.
+const (
+	forever int64 = 0
+	notKept int64 = -1
+)
+
+// later returns the later of two such times.
+func later(a, b int64) int64 {
+	if a == forever || b == forever {
+		return forever
 	}
+	return max(a, b)
+}
+
+// keptUntil returns until when a scope keeps a version that ceases to be the last now.
+func (sc *Scope) keptUntil(now int64) int64 {
+	switch {
+	case sc == nil:
+		return notKept
+	case sc.KeepFor == 0:
+		return forever
+	}
+	return now + sc.KeepFor
+}
+
+// readUntil returns until when readers may read a version of a key, which ended with another one.
+func (s *Store) readUntil(key []byte, version, ended engine.Version) int64 {
+	until, branch := notKept, branchOf(key)
 	for i := range s.scopes.pins {
-		if p := &s.scopes.pins[i]; p.version >= version && p.of(branch, s.Now()) {
-			if p.forever {
-				return 0
-			}
+		p := &s.scopes.pins[i]
+		switch {
+		case p.version < version || p.version >= ended || !p.of(branch, s.Now()):
+		case p.forever:
+			return forever
+		default:
 			until = max(until, p.Until)
 		}
 	}
 	return until
+}
+
+// open is the end of a version that has none.
+const open = ^engine.Version(0)
+
+// keptUntil returns until when a version of a key is kept that ceases to be the last.
+func (s *Store) keptUntil(h *Scope, key []byte, version engine.Version) int64 {
+	return later(h.keptUntil(s.Now()), s.readUntil(key, version, open))
 }
 
 // putVersion stores a version until a time. removal: it goes with a change that makes a full actor emptier.
@@ -202,21 +230,23 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 		return err
 	}
 	h := sc.history()
-	until := s.keptUntil(h, key, 0)
-	if until < 0 {
-		return nil
-	}
+	until := h.keptUntil(s.Now())
 	if h == nil || was.Version == s.Version() {
-		// If nothing is known of before, or that says when it ended, there is nothing to end.
-		page, err := s.WriteSet.List(versions(key, 1, h != nil))
+		// If nothing is known of before, there is nothing to end.
+		page, err := s.WriteSet.List(versions(key, 1, false))
 		if err != nil || len(page.Entries) == 0 {
 			return err
 		}
-		if h == nil {
-			if before, err := parseVersion(&page.Entries[0]); err != nil || before.Ended != 0 {
-				return err
-			}
+		before, err := parseVersion(&page.Entries[0])
+		if err != nil {
+			return err
 		}
+		if before.Kind == Set && before.Ended == 0 { // its readers learn here when it ended
+			until = later(until, s.readUntil(key, 0, open))
+		}
+	}
+	if until == notKept {
+		return nil
 	}
 	v := Version{Version: s.Version(), Kind: kind, Time: s.Time()}
 	return s.putVersion(key, &v, until, true)
@@ -228,51 +258,47 @@ func versions(key []byte, limit int, keysOnly bool) engine.ListQuery {
 	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit, KeysOnly: keysOnly, Expired: true}
 }
 
-// trim removes versions of an entry if there are too many. The newest of them leaves a row without a value.
-func (s *Store) trim(h *Scope, key []byte) error {
+// trim removes versions of an entry, up to most of them, if there are too many. The newest of them leaves a row without a value.
+func (s *Store) trim(h *Scope, key []byte, most int) error {
 	if h == nil || h.KeepVersions == 0 {
 		return nil
 	}
-	q := versions(key, int(h.KeepVersions)+16, true) // more than that are taken by the next changes
-	page, err := s.WriteSet.List(q)
+	page, err := s.WriteSet.List(versions(key, int(h.KeepVersions)+most, true))
 	if err != nil || int64(len(page.Entries)) <= h.KeepVersions {
 		return err
 	}
 	newer, marked := s.Version(), false
-	for i := range page.Entries {
+	for i, began := 0, s.Bytes(); i < len(page.Entries) && s.Bytes()-began < purgeBytes; i++ {
 		e := &page.Entries[i]
 		_, n, err := keyspace.KVVersion.Parse(e.Key)
 		if err != nil {
 			return err
 		}
 		version := engine.Version(-n)
-		switch {
-		case int64(i) < h.KeepVersions || s.pinned(key, version, newer):
-		case !marked:
+		switch until := s.readUntil(key, version, newer); {
+		case int64(i) < h.KeepVersions:
+		case until != notKept: // by its readers only
+			if e.Expire == 0 && until != forever {
+				if err := s.keepUntil(e.Key, until); err != nil {
+					return err
+				}
+			}
+		case marked:
+			if _, err := s.WriteSet.Delete(e.Key); err != nil {
+				return err
+			}
+		case Kind(e.Encoding) == trimmed:
+			marked = true
+		default:
 			marked = true
 			v := Version{Version: version, Kind: trimmed, Time: e.Updated} // when it ended: nothing is known before
 			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire, Encoding: uint8(trimmed), Exempt: true}); err != nil {
-				return err
-			}
-		default:
-			if _, err := s.WriteSet.Delete(e.Key); err != nil {
 				return err
 			}
 		}
 		newer = version
 	}
 	return nil
-}
-
-// pinned reports whether a reader may read a version of a key, which ended with the next newer one.
-func (s *Store) pinned(key []byte, version, newer engine.Version) bool {
-	branch := branchOf(key)
-	for i := range s.scopes.pins {
-		if p := &s.scopes.pins[i]; version <= p.version && p.version < newer && p.of(branch, s.Now()) {
-			return true
-		}
-	}
-	return false
 }
 
 // forget removes a version whose time is over, and older ones down to the first that a reader may read. What an entry was
@@ -283,28 +309,34 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		return err
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
-	end, err := s.forgettable(key, row, keyspace.TupleEnd(prefix))
-	if err != nil || end == nil {
-		return err
-	}
-	if bytes.Equal(end, row) {
-		return s.postpone(row, key) // it says when the one before ended
-	}
-	var from floor
-	at := row // the row of what the scope knows from now on, unless that is the present
 	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
 	if err != nil {
 		return err
 	}
+	from := floor{} // what the scope knows from now on: from the next newer version, or else from the present
 	if len(page.Entries) == 1 {
-		at = page.Entries[0].Key
-	} else if now, there, err := s.WriteSet.Stat(key); err != nil {
-		return err
-	} else if there {
-		at, from = nil, floor{now.Version, now.Updated}
+		from, err = s.floorAt(page.Entries[0].Key)
+	} else if now, there, serr := s.WriteSet.Stat(key); there || serr != nil {
+		from, err = floor{now.Version, now.Updated}, serr
 	}
-	if at != nil {
-		if from, err = s.floorAt(at); err != nil {
+	if err != nil {
+		return err
+	}
+	ended := from.version
+	if ended == 0 {
+		ended = s.Version()
+	}
+	end, until, err := s.forgettable(key, row, keyspace.TupleEnd(prefix), ended)
+	switch {
+	case err != nil:
+		return err
+	case until != notKept:
+		return s.keepUntil(row, until)
+	case end == nil:
+		return nil
+	}
+	if from.version == 0 {
+		if from, err = s.floorAt(row); err != nil {
 			return err
 		}
 	}
@@ -317,45 +349,52 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	return err
 }
 
-// forgettable returns the end of the rows that can be removed with row. Versions are stored from the newest to the oldest; the end
-// is the first version that a reader may read, or the row before it if only that says when the version ended. It is row itself if
-// that is the case for row, and nil if this turn has removed row.
-func (s *Store) forgettable(key, row, end []byte) ([]byte, error) {
-	var newer engine.Version
-	var last []byte // the version before, which is newer
+// forgettable returns the end of the rows that can be removed with row, whose version ended with another one. Versions are stored from
+// the newest to the oldest; the end is the first version that a reader may read, or the row before it if only that says when the
+// version ended. If either is row itself, it is kept until a time. The end is nil if this turn has removed row.
+func (s *Store) forgettable(key, row, end []byte, ended engine.Version) (rest []byte, until int64, err error) {
+	var last []byte // the row before, whose version is newer
 	for start := row; ; start = append(last[:len(last):len(last)], 0) {
 		page, err := s.WriteSet.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true, Limit: 100})
 		if err != nil || last == nil && (len(page.Entries) == 0 || !bytes.Equal(page.Entries[0].Key, row)) {
-			return nil, err
+			return nil, notKept, err
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			_, n, err := keyspace.KVVersion.Parse(e.Key)
 			if err != nil {
-				return nil, err
+				return nil, notKept, err
 			}
 			version := engine.Version(-n)
-			if last != nil && (e.Expire == 0 || e.Expire > s.Now()) && s.pinned(key, version, newer) {
-				kept, err := raw(s.WriteSet, e.Key)
-				if err != nil || kept == nil {
-					return nil, err
+			if s.readUntil(key, version, ended) != notKept {
+				e, err := raw(s.WriteSet, e.Key)
+				if err != nil || e == nil {
+					return nil, notKept, err
 				}
-				if v, err := parseVersion(kept); err != nil || v.Ended != 0 {
-					return e.Key, err
+				v, err := parseVersion(e)
+				if err != nil {
+					return nil, notKept, err
 				}
-				return last, nil
+				if v.Ended != 0 {
+					ended = v.Ended
+				}
+				// One that is no value and has no end says only when the one before ended.
+				if read := s.readUntil(key, version, ended); read != notKept && (v.Ended != 0 || v.Kind == Set) {
+					switch {
+					case last == nil || v.Ended == 0 && bytes.Equal(last, row):
+						return nil, read, nil
+					case v.Ended != 0:
+						return e.Key, notKept, nil
+					}
+					return last, notKept, nil
+				}
 			}
-			newer, last = version, e.Key
+			ended, last = version, e.Key
 		}
 		if page.Next == nil {
-			return end, nil
+			return end, notKept, nil
 		}
 	}
-}
-
-// postpone keeps a version of a key until no reader may read it, or one before it.
-func (s *Store) postpone(row, key []byte) error {
-	return s.keepUntil(row, s.keptUntil(nil, key, 0))
 }
 
 // keepUntil keeps a version until a time; 0 is for ever.
