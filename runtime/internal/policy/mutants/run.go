@@ -116,7 +116,7 @@ func (c *checkout) build(ctx context.Context, texts map[string]string, all []*mu
 		for _, at := range complaint.FindAllSubmatch(out, -1) {
 			line, _ := strconv.Atoi(string(at[2]))
 			for _, m := range all {
-				if m.line == line && !m.dropped && strings.HasSuffix(filepath.Join(c.root, string(at[1])), "/"+m.file) {
+				if m.line == line && !m.dropped && filepath.Base(string(at[1])) == filepath.Base(texts[m.file]) {
 					m.dropped, again = true, true
 				}
 			}
