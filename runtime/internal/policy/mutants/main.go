@@ -6,7 +6,7 @@
 //
 // A change, a mutant, negates a condition or a part of one, moves the boundary of a comparison, leaves out a statement, or returns nil for an
 // error. All mutants of the packages are compiled into one test binary, which is started with the number of the one that it switches on,
-// and only with tests that reach it. Nothing is written in the module: `go test -overlay` compiles the changed text.
+// and only with tests that reach it: that come to a place where it makes a difference. Nothing is written in the module: `go test -overlay` compiles the changed text.
 //
 // With -base the command compares the tests with those of another checkout, which run on the same mutants: what only those find is
 // lost. With -matrix it runs each test alone, and looks for the shortest tests that find as much as all.
@@ -60,7 +60,7 @@ func main() {
 		err = measure(ctx)
 		_ = os.RemoveAll(temp)
 	}
-	if err = cmp.Or(ctx.Err(), err); err != nil {
+	if err = cmp.Or(context.Cause(ctx), err); err != nil {
 		log.Fatal(err)
 	}
 	stop()
@@ -131,7 +131,7 @@ func measure(ctx context.Context) error {
 		}
 	}
 	each(ctx, chosen, func(m *mutant) {
-		if other := both[len(both)-1]; (here.verdicts[m.id].by == "") != (other.verdicts[m.id].by == "") {
+		if other := both[len(both)-1]; here.verdicts[m.id].found != other.verdicts[m.id].found {
 			for range 2 { // it may be chance
 				here.try(ctx, m)
 				other.try(ctx, m)
@@ -219,25 +219,25 @@ func choose(all []*mutant) []*mutant {
 	return chosen
 }
 
-// summary prints how many mutants the tests of each package reach and find.
+// summary prints how many mutants the tests of each package reach, and find before another package does; and then those of all packages.
 func (c *checkout) summary(chosen []*mutant) {
-	for _, f := range append(c.folders, nil) { // nil for all
+	print := func(name string, of func(*test) bool) {
 		reached, found := 0, 0
 		for _, m := range chosen {
-			if slices.ContainsFunc(c.reaching(m), func(t *test) bool { return f == nil || t.folder == f }) {
+			if slices.ContainsFunc(c.reaching(m), of) {
 				reached++
 			}
-			if v := c.verdicts[m.id]; v.by != "" && (f == nil || v.test.folder == f) {
+			if v := c.verdicts[m.id]; v.found > 0 && of(v.test) {
 				found++
 			}
 		}
-		name := "all"
-		if f != nil {
-			name = f.Dir
-		}
-		if f != nil || len(c.folders) > 1 {
-			fmt.Printf("%s: %d mutants, %d reached, %d found, %d reached and not found\n", name, len(chosen), reached, found, reached-found)
-		}
+		fmt.Printf("%s: %d mutants, %d reached, %d found, %d reached and not found\n", name, len(chosen), reached, found, reached-found)
+	}
+	for _, f := range c.folders {
+		print(f.Dir, func(t *test) bool { return t.folder == f })
+	}
+	if len(c.folders) > 1 {
+		print(c.root, func(*test) bool { return true })
 	}
 }
 
@@ -258,7 +258,7 @@ func compare(here, base *checkout, chosen []*mutant) {
 	}
 }
 
-// write writes what became of each mutant.
+// write lists what found each mutant.
 func (c *checkout) write(file string, chosen []*mutant) error {
 	var out bytes.Buffer
 	for _, m := range chosen {
@@ -273,48 +273,41 @@ func (c *checkout) write(file string, chosen []*mutant) error {
 
 // enough prints what each test finds, and then few lines of tests that find as much as all.
 func (c *checkout) enough(chosen []*mutant) {
-	finders := func(id int) int { return count(c.tests, func(t *test) bool { return t.finds[id] == 1 }) }
-	fmt.Println("lines seconds finds only it  test")
-	for _, t := range c.tests {
-		finds := count(chosen, func(m *mutant) bool { return t.finds[m.id] == 1 })
-		only := count(chosen, func(m *mutant) bool { return t.finds[m.id] == 1 && finders(m.id) == 1 })
-		fmt.Printf("%5d %7.2f %5d %7d  %s\n", t.lines, t.cost.Seconds(), finds, only, t.name)
-	}
-	var set []*test
-	left := slices.Clone(chosen)
-	for {
-		var best *test
-		most := 0
-		for _, t := range c.tests {
-			n := count(left, func(m *mutant) bool { return t.finds[m.id] == 1 })
-			if n > 0 && (best == nil || n*best.lines > most*t.lines) {
-				best, most = t, n
+	found := func(tests ...*test) (n int) {
+		for _, m := range chosen {
+			if slices.ContainsFunc(tests, func(t *test) bool { return t.finds[m.id] == 1 }) {
+				n++
 			}
 		}
-		if best == nil {
-			break
+		return n
+	}
+	without := func(tests []*test, t *test) []*test {
+		return slices.DeleteFunc(slices.Clone(tests), func(other *test) bool { return other == t })
+	}
+	all := found(c.tests...)
+	fmt.Println("lines seconds finds alone  test")
+	for _, t := range c.tests {
+		fmt.Printf("%5d %7.2f %5d %5d  %s\n", t.lines, t.cost.Seconds(), found(t), all-found(without(c.tests, t)...), t.name)
+	}
+	var set []*test // grows by what finds the most per line
+	for has := 0; has < all; has = found(set...) {
+		gain := func(t *test) float64 { return float64(found(append(slices.Clip(set), t)...)-has) / float64(t.lines) }
+		set = append(set, slices.MaxFunc(c.tests, func(a, b *test) int { return cmp.Compare(gain(a), gain(b)) }))
+	}
+	for _, t := range slices.SortedFunc(slices.Values(set), func(a, b *test) int { return b.lines - a.lines }) {
+		if rest := without(set, t); found(rest...) == all {
+			set = rest
 		}
-		set = append(set, best)
-		left = slices.DeleteFunc(left, func(m *mutant) bool { return best.finds[m.id] == 1 })
 	}
 	for _, in := range []bool{true, false} {
-		total := 0
-		fmt.Println(map[bool]string{true: "enough:", false: "not needed for it:"}[in])
+		lines := 0
+		fmt.Println(map[bool]string{true: "enough:", false: "find nothing else:"}[in])
 		for _, t := range c.tests {
 			if slices.Contains(set, t) == in {
-				fmt.Printf("%5d %s\n", t.lines, t.name)
-				total += t.lines
+				fmt.Printf("%5d  %s\n", t.lines, t.name)
+				lines += t.lines
 			}
 		}
-		fmt.Printf("%5d lines\n", total)
+		fmt.Printf("%5d  lines together\n", lines)
 	}
-}
-
-func count[T any](all []T, is func(T) bool) (n int) {
-	for _, x := range all {
-		if is(x) {
-			n++
-		}
-	}
-	return n
 }

@@ -50,7 +50,7 @@ type test struct {
 
 // A verdict is what the tests find about a mutant.
 type verdict struct {
-	test        *test  // one that finds it, or one of those that ran when it was found
+	test        *test  // it finds the mutant, or ran with the test that does
 	by          string // the name of a test, or "panic", "fatal error", "hang", "memory" or "exit"; empty if it is not found
 	found, runs int
 }
@@ -128,7 +128,7 @@ func (c *checkout) build(ctx context.Context, texts map[string]string, all []*mu
 	return again, nil
 }
 
-// learn lists the tests, and runs each alone without a mutant. Those that fail are left out.
+// learn lists the tests, and runs each alone without a mutant. A test that fails is left out.
 func (c *checkout) learn(ctx context.Context, ids int) error {
 	c.verdicts = make([]verdict, ids)
 	for _, f := range c.folders {
