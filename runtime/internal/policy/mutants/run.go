@@ -171,6 +171,12 @@ func (c *checkout) learn(ctx context.Context, ids int) error {
 		})
 		tests = slices.DeleteFunc(tests, func(t *test) bool { return t.reaches == nil })
 		slices.SortStableFunc(tests, func(a, b *test) int { return cmp.Compare(a.cost, b.cost) })
+		if len(tests) == 0 {
+			continue
+		}
+		if by, out := run(ctx, tests, none, 10*time.Minute); by != "" && ctx.Err() == nil {
+			return fmt.Errorf("the tests of %s pass alone, but fail together without a mutant (%s)\n%s", f.Dir, by, out)
+		}
 		c.tests = append(c.tests, tests...)
 	}
 	return ctx.Err()
@@ -235,7 +241,10 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-const maxMemory = 3 << 30 // of a process
+const (
+	maxMemory = 3 << 30 // of a process
+	none      = -1      // the id of no mutant
+)
 
 var (
 	failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)|^(panic|fatal error): `)
@@ -243,7 +252,7 @@ var (
 )
 
 // run runs tests of one package in a process of their own. It returns what failed, in the words of a verdict, and what was printed.
-// With the id 0 there is no mutant, and the first test is told what it reaches.
+// With the id 0 there is no mutant either, and the first test is told what it reaches.
 func run(ctx context.Context, tests []*test, id int, most time.Duration) (by string, out tail) {
 	dir, err := os.MkdirTemp(temp, "run")
 	if err != nil {
@@ -262,7 +271,7 @@ func run(ctx context.Context, tests []*test, id int, most time.Duration) (by str
 	if id == 0 {
 		cmd.Env = append(cmd.Env, "MUTANT_REACHED="+marks)
 		err = os.WriteFile(marks, make([]byte, len(tests[0].finds)), 0o600)
-	} else {
+	} else if id != none {
 		started.Add(1)
 	}
 	if err == nil {
