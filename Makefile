@@ -10,6 +10,9 @@ LISTEN      ?= 127.0.0.1:6420
 ONCE        ?=
 ARGS        ?=
 
+# The packages that `make mutants` changes.
+PKG         ?= ./keyspace
+
 # How long `make fuzz` spends on each fuzz test, and how often `make crash` and `make chaos` kill a process.
 FUZZTIME    ?= 30s
 KILLS       ?= 100
@@ -128,6 +131,10 @@ calls: go ## count the functions that an HTTP action runs through, and list them
 .PHONY: breaks
 breaks: go ## break the code on purpose, one place at a time, and show that the tests find each (ARGS='-only name,name'; takes an hour or more)
 	$(GO) run ./runtime/internal/policy/breaks $(ARGS)
+
+.PHONY: mutants
+mutants: go ## count the small changes of a package that its tests find (PKG=./keyspace ARGS='-sample 100'; -help lists the flags)
+	$(GO) run ./runtime/internal/policy/mutants $(ARGS) $(PKG)
 
 .PHONY: conformance
 conformance: go cc ## the conformance suite on all parts, with a crash at every sync

@@ -166,6 +166,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/policy/calls", why: "a program about the sources: standard library only"},
 	{pkg: "runtime/internal/policy/calls/probe", uses: []string{"actor", "runtime"}, why: "a program that is measured"},
 	{pkg: "runtime/internal/policy/breaks", why: "a program about the sources: standard library only"},
+	{pkg: "runtime/internal/policy/mutants", why: "a program about the sources: standard library only"},
 	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "traces", "workflow", "runtime/internal", "runtime/dashboard"}, libs: []string{nats, prometheus, uuid, "github.com/BurntSushi/toml"}, never: []string{nats + "/nats-server"}, why: "wires the floors below; a program hands it a NATS server"},
 	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime", "workflow"}, why: "the runtime on a memory disk in virtual time"},
 	{pkg: "runtime/cmd/cairn/internal/table", never: []string{"net", "os"}, why: "prints for people: standard library only"},
