@@ -243,39 +243,34 @@ func (g *gardener) idle() {
 func TestLongHistoriesArePurgedInSteps(t *testing.T) {
 	space, rows := openRows(t)
 	must(t, space.SetLimits(&engine.Limits{MaxWriteSet: 10 << 20}))
-	for _, branch := range []string{"b", ""} {
-		r := &rig{t: t, s: Of(rows, new(Scopes)), now: 1_000_000}
-		r.turn()
-		must(t, errOf(r.s.SetScope(nil, Policy{KeepFor: 1 << 40})))
-		if branch != "" {
-			r.fork(branch, "")
-		}
-		long := strings.Repeat("k", 2000)
-		for i := range 2800 {
-			r.put(branch, long, "v")
-			if i%1000 == 0 {
-				must(t, errOf(space.Commit(nil)))
-			}
-		}
-		must(t, errOf(space.Commit(nil)))
-		r.turn()
-		must(t, errOf(r.s.SetScope(nil, Policy{})))
-		for more := true; more; {
+	r := &rig{t: t, s: Of(rows, new(Scopes)), now: 1_000_000}
+	r.turn()
+	must(t, errOf(r.s.SetScope(nil, Policy{KeepFor: 1 << 40})))
+	long := strings.Repeat("k", 2000)
+	for i := range 2800 {
+		r.put("", long, "v")
+		if i%1000 == 0 {
 			must(t, errOf(space.Commit(nil)))
-			r.now += 100_000
-			before, version := r.s.Savepoint(), r.s.Version()
-			r.turn()
-			must(t, errOf(r.s.Purge(1)))
-			r.s.Rollback(before)
-			r.s.scopes.Forget(version)
-			r.turn()
-			var err error
-			more, err = r.s.Purge(64)
-			must(t, err)
 		}
-		if n := r.count(&keyspace.KVVersion); n > 0 {
-			t.Errorf("%d versions of %q are left", n, branch)
-		}
+	}
+	must(t, errOf(space.Commit(nil)))
+	r.turn()
+	must(t, errOf(r.s.SetScope(nil, Policy{})))
+	for more := true; more; {
+		must(t, errOf(space.Commit(nil)))
+		r.now += 100_000
+		before, version := r.s.Savepoint(), r.s.Version()
+		r.turn()
+		must(t, errOf(r.s.Purge(1)))
+		r.s.Rollback(before)
+		r.s.scopes.Forget(version)
+		r.turn()
+		var err error
+		more, err = r.s.Purge(64)
+		must(t, err)
+	}
+	if n := r.count(&keyspace.KVVersion); n > 0 {
+		t.Errorf("%d versions are left", n)
 	}
 }
 
