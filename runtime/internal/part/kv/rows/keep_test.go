@@ -159,7 +159,7 @@ func (g *gardener) reads(p *pinned, name string) {
 
 // Beside tags and pins a history of a time or a number of versions leaves what these may read, and once it is over nothing else.
 func TestReadersKeepWhatTheyMayReadAndNoMore(t *testing.T) {
-	for seed := range seeds(6, 150) {
+	for seed := range seeds(3, 150) {
 		g := newGardener(t, seed, 991)
 		must(t, g.space.SetLimits(&engine.Limits{ListEntries: 12}))
 		for _, scope := range [][]byte{nil, pack("a")}[:1+seed%2] {
