@@ -130,9 +130,7 @@ func FuzzMetadataIsReadAlike(f *testing.F) {
 			row := append(m.append(nil), value...)
 			var quick metadata
 			got, ok := quick.inline(row)
-			if !ok || quick != m || string(got) != value {
-				f.Errorf("%+v is read as %+v, %q, %v", m, quick, got, ok)
-			}
+			errorIf(f, !ok || quick != m || string(got) != value, "%+v is read as %+v, %q, %v", m, quick, got, ok)
 			f.Add(row)
 		}
 	}

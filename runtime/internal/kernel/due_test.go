@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
@@ -14,33 +15,24 @@ import (
 func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer store.Close()
 		k, err := New(options.Options{Store: store, Behaviors: []*host.Behavior{{Type: "p"}}}, Composition{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		addr := host.Address{Type: "p", Key: []string{"a"}}
 		space, err := store.OpenSpace(k.NewID(addr))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer space.Close()
 		space.Writes().Advance(1)
-		if err := space.Writes().Create(k.Identity(addr)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, space.Writes().Create(k.Identity(addr)))
 		if _, err := space.Commit(func(error) {}); err != nil {
 			t.Fatal(err)
 		}
 		id, ok, err := store.Lookup(k.Identity(addr))
-		if err != nil || !ok {
-			t.Fatal(ok, err)
-		}
-		if posted, paused, err := k.fire(&clock.Firing{Row: engine.Wake{ID: id, Due: 1, Kind: keyspace.WakePaused}}); posted || paused != nil || err == nil {
-			t.Error(posted, paused, err)
-		}
+		fatalIf(t, err != nil || !ok, "%v %v", ok, err)
+		posted, paused, err := k.fire(&clock.Firing{Row: engine.Wake{ID: id, Due: 1, Kind: keyspace.WakePaused}})
+		errorIf(t, posted || paused != nil || err == nil, "%v %v %v", posted, paused, err)
 	})
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

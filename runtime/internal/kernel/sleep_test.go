@@ -19,8 +19,7 @@ func TestOneSleepEndsOneWaking(t *testing.T) {
 		{"one that was lost, of an actor that sleeps", nil, Sleeping{Force: true, Waking: lost}, true},
 	} {
 		w := &Work{Done: make(chan struct{}, 1)}
-		if away := c.job.TurnedAway(c.core, w); away != c.away || w.Err != nil {
-			t.Errorf("%s: turned away: %v, with %v", c.what, away, w.Err)
-		}
+		away := c.job.TurnedAway(c.core, w)
+		errorIf(t, away != c.away || w.Err != nil, "%s: turned away: %v, with %v", c.what, away, w.Err)
 	}
 }

@@ -16,9 +16,7 @@ func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 	cursor := func(q host.ListQuery, after []byte) error {
 		t.Helper()
 		s, err := newSearch(source{}, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), after...))
 		_, err = newSearch(source{}, q)
 		return err
@@ -32,9 +30,7 @@ func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 			t.Errorf("%x: %v", after, err)
 		}
 	}
-	if err := cursor(failed, row(keyspace.FailedRunsDue)); err != nil {
-		t.Error(err)
-	}
+	check(t, cursor(failed, row(keyspace.FailedRunsDue)))
 	if err := cursor(host.ListQuery{Type: "t", Where: []string{"state=awake"}}, nil); err != nil {
 		t.Error(err) // after the actor whose key has no parts
 	}
@@ -43,9 +39,7 @@ func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 // Without any type an order is refused as it is with one.
 func TestAnOrderIsCheckedWithoutTypes(t *testing.T) {
 	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	src := source{store: store, namespace: "ns", known: func(string) []host.Attribute { return nil }}
 	for sort, code := range map[string]host.Code{"bogus": host.InvalidArgument, "run": host.InvalidArgument, "-": host.InvalidArgument, "created": host.InvalidArgument, "size": "", "-updated": ""} {
@@ -67,7 +61,6 @@ func TestTheTextOfARefusedConditionIsShort(t *testing.T) {
 	}
 	unknown := func(string) (host.AttributeKind, bool, error) { return 0, false, nil }
 	_, err := parseCondition(strings.Repeat("n", 1000)+"=1", unknown)
-	if e := (*host.Error)(nil); !errors.As(err, &e) || len(e.Metadata["attribute"]) != 100 {
-		t.Errorf("the name of an unknown attribute: %v", err)
-	}
+	e := (*host.Error)(nil)
+	errorIf(t, !errors.As(err, &e) || len(e.Metadata["attribute"]) != 100, "the name of an unknown attribute: %v", err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
@@ -20,17 +21,13 @@ import (
 // pagesSource is a store of 20 actors of type t that are all awake, with keys of none to two parts.
 func pagesSource(t *testing.T) source {
 	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	var keys [][]string
 	for i := range 20 {
 		key := []string{fmt.Sprint(i % 7), fmt.Sprint(i, "\x00")}[:min(i, 1+i/7, 2)]
 		sp, err := store.NewSpace(store.NewActorID(engine.Identity{Key: key}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w := sp.Writes()
 		err = w.Create(engine.Identity{Namespace: "ns", Type: "t", Key: key})
 		n := int64(i-10) << (i * 2)
@@ -45,9 +42,7 @@ func pagesSource(t *testing.T) source {
 		if err == nil {
 			_, err = sp.Commit(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sp.Close()
 		keys = append(keys, key)
 	}
@@ -83,9 +78,7 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 		t.Helper()
 		for more := true; more; more = q.Cursor != "" {
 			page, err := find(src, q)
-			if err != nil {
-				t.Fatalf("%+v: %v", q, err)
-			}
+			fatalIf(t, err != nil, "%+v: %v", q, err)
 			for _, st := range page.Actors {
 				all += fmt.Sprintf("%q,", st.Key)
 			}
@@ -97,15 +90,11 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 	add := func(typ string, key ...string) {
 		t.Helper()
 		sp, err := src.store.NewSpace(src.store.NewActorID(engine.Identity{Type: typ, Key: key}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err = sp.Writes().Create(engine.Identity{Namespace: "ns", Type: typ, Key: key}); err == nil {
 			_, err = sp.Commit(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sp.Close()
 	}
 	for _, key := range []string{"a", "b", "c"} { // no actor of these has an attribute
@@ -121,9 +110,7 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 			q.Prefix = []string{pick("1", "6", "zz", "\x00")}
 		}
 		s, err := newSearch(src, q)
-		if err != nil {
-			t.Fatalf("%+v: %v", q, err)
-		}
+		fatalIf(t, err != nil, "%+v: %v", q, err)
 		if s.refused != nil {
 			if _, err := find(src, q); host.CodeOf(err) != host.InvalidArgument {
 				t.Fatalf("%+v: %v", q, err)
@@ -147,15 +134,12 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 			t.Fatalf("%+v: %s, one page %s, by key %s", q, got, want, keys(byKey))
 		}
 	}
-	if sound < 60 {
-		t.Errorf("%d sound queries", sound)
-	}
+	errorIf(t, sound < 60, "%d sound queries", sound)
 	for range 60 { // over all types
 		q := host.ListQuery{Where: []string{condition()}, Limit: 1 + rnd.IntN(6), Brief: true}
 		if _, err := find(src, q); err != nil {
-			if e := (*host.Error)(nil); !errors.As(err, &e) || e.Metadata["field"] != "where" {
-				t.Fatalf("%+v: %v", q, err)
-			}
+			e := (*host.Error)(nil)
+			fatalIf(t, !errors.As(err, &e) || e.Metadata["field"] != "where", "%+v: %v", q, err)
 			continue
 		}
 		var want string
@@ -165,9 +149,8 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 				want += keys(part)
 			}
 		}
-		if got := keys(q); got != want {
-			t.Fatalf("%+v: %s, want %s", q, got, want)
-		}
+		got := keys(q)
+		fatalIf(t, got != want, "%+v: %s, want %s", q, got, want)
 	}
 	for cursor, code := range map[string]host.Code{".": host.InvalidArgument, "x.t": host.InvalidArgument, ".t.t": "", "x": host.InvalidArgument} {
 		if _, err := find(src, host.ListQuery{Where: []string{"size>=0"}, Cursor: cursor}); host.CodeOf(err) != code {
@@ -189,9 +172,7 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 // TestAnOrderOverAllTypes compares pages of actors of three types with a sort of all of them. One type has no attribute.
 func TestAnOrderOverAllTypes(t *testing.T) {
 	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	states := map[string]host.State{}
 	var last *engine.Space
@@ -201,9 +182,7 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 			who.Type = "d"
 		}
 		sp, err := store.NewSpace(store.NewActorID(who))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w := sp.Writes()
 		w.Advance(int64(i*i%7) * 60_000)
 		err = w.Create(who)
@@ -216,9 +195,7 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 		if err == nil {
 			_, err = sp.Commit(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if last = sp; i < 29 {
 			sp.Close()
 		}
@@ -250,9 +227,7 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 		t.Helper()
 		for more := true; more; more = q.Cursor != "" {
 			page, err := find(src, q)
-			if err != nil {
-				t.Fatalf("%+v: %v", q, err)
-			}
+			fatalIf(t, err != nil, "%+v: %v", q, err)
 			all, q.Cursor = append(all, page.Actors...), page.Cursor
 		}
 		return all
@@ -287,9 +262,8 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 		}
 	}
 	one := text(list(host.ListQuery{Type: "a", Sort: "state", Limit: 3}))
-	if two := text(list(host.ListQuery{Type: "a", Sort: "state"})); one != two || strings.Count(one, "a") != 10 {
-		t.Errorf("actors of one type by their states: %s, in one page %s", one, two)
-	}
+	two := text(list(host.ListQuery{Type: "a", Sort: "state"}))
+	errorIf(t, one != two || strings.Count(one, "a") != 10, "actors of one type by their states: %s, in one page %s", one, two)
 	for _, sort := range []string{"key", "-key", "state", "-state", "size", "-n"} {
 		q := host.ListQuery{Type: "a", Sort: sort, Limit: 100}
 		src.after = make(map[string]string)
@@ -314,9 +288,7 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 		rest := &host.ListQuery{Sort: sort, Where: []string{"n<=1"}}
 		rest.Limit = 1 + slices.IndexFunc(list(*rest), func(st host.Status) bool { return st.Type == "d" })
 		end, err := find(src, *rest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rest.Cursor = end.Cursor
 		rests[rest] = text(list(*rest))
 	}
@@ -325,9 +297,7 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 		_, err = last.Commit(nil)
 	}
 	last.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, declared := range []bool{true, false} { // a type that is not has no attribute now
 		if !declared {
 			src.known = func(string) []host.Attribute { return nil }
@@ -385,29 +355,21 @@ func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
 	}
 	src.after = make(map[string]string)
 	page, err := find(src, host.ListQuery{Type: "t", Where: []string{"state!=asleep"}, Sort: "n", Limit: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(page.Actors) != 1 || asked < 21 || len(src.after) != 1 {
-		t.Errorf("%d asked, %d cursors, %+v", asked, len(src.after), page.Actors)
-	}
+	must(t, err)
+	errorIf(t, len(page.Actors) != 1 || asked < 21 || len(src.after) != 1, "%d asked, %d cursors, %+v", asked, len(src.after), page.Actors)
 }
 
 // TestTheRestOfAPageWithoutItsAttributeIsEmpty destroys the only actors that have an attribute between two pages. The first page of
 // such a query is refused, and what follows an earlier page is empty.
 func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	var going []*engine.Space
 	for i := range 8 {
 		who := engine.Identity{Namespace: "ns", Type: "abcc"[i/2 : i/2+1], Key: []string{strconv.Itoa(i)}} // those of type c have no attribute
 		sp, err := store.NewSpace(store.NewActorID(who))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w := sp.Writes()
 		err = w.Create(who)
 		if err == nil && who.Type != "c" {
@@ -417,9 +379,7 @@ func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 		if err == nil {
 			_, err = sp.Commit(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer sp.Close()
 	}
 	src := source{
@@ -441,9 +401,7 @@ func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 		} {
 			q.Type, q.Limit = typ, 1
 			page, err := find(src, q)
-			if err != nil || len(page.Actors) != 1 || page.Cursor == "" {
-				t.Fatalf("%+v: %+v, %v", q, page, err)
-			}
+			fatalIf(t, err != nil || len(page.Actors) != 1 || page.Cursor == "", "%+v: %+v, %v", q, page, err)
 			q.Cursor = page.Cursor
 			all = append(all, q)
 		}
@@ -452,22 +410,19 @@ func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 		if err = sp.Writes().Destroy(); err == nil {
 			_, err = sp.Commit(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for _, q := range all {
-		if page, err := find(src, q); err != nil || page.Actors == nil || len(page.Actors) > 0 || page.Cursor != "" {
-			t.Errorf("the rest of %+v: %+v, %v", q, page, err)
-		}
+		page, err := find(src, q)
+		errorIf(t, err != nil || page.Actors == nil || len(page.Actors) > 0 || page.Cursor != "", "the rest of %+v: %+v, %v", q, page, err)
 		first, other := q, q
 		first.Cursor = ""
 		other.Cursor = "AAAAAAAAAAAA" + q.Cursor[12:] // of another selection
 		for _, q := range []host.ListQuery{first, other} {
 			_, err := find(src, q)
-			if host.CodeOf(err) != host.InvalidArgument || q.Cursor == "" && !strings.Contains(err.Error(), `"n"`) {
-				t.Errorf("%+v: %v", q, err)
-			}
+			errorIf(t, host.CodeOf(err) != host.InvalidArgument || q.Cursor == "" && !strings.Contains(err.Error(), `"n"`), "%+v: %v", q, err)
 		}
 	}
 }
+
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf

@@ -19,12 +19,8 @@ func (s *sink) Refuse() error                            { return nil }
 func (s *sink) said(t *testing.T) (m map[string]any) {
 	t.Helper()
 	last := s.sets[len(s.sets)-1]
-	if len(last.Changes) != 1 {
-		t.Fatalf("%d changes", len(last.Changes))
-	}
-	if err := json.Unmarshal(last.Changes[0].Data, &m); err != nil {
-		t.Fatal(err)
-	}
+	fatalIf(t, len(last.Changes) != 1, "%d changes", len(last.Changes))
+	must(t, json.Unmarshal(last.Changes[0].Data, &m))
 	return m
 }
 
@@ -34,9 +30,8 @@ func TestChangeCarriesItsVersionAndKind(t *testing.T) {
 	f.Add(&list, engine.ChangeKV, "k", 7, func() any { return map[string]any{"op": "put"} })
 	f.Add(&list, engine.ChangeQueue, "q", 8, func() any { return 5 })
 	for i, want := range []string{`{"kind":"kv","op":"put","version":7}`, `{"data":5,"kind":"queue","version":8}`} {
-		if got := string(list[i].Data); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		got := string(list[i].Data)
+		errorIf(t, got != want, "%s, want %s", got, want)
 	}
 }
 
@@ -47,9 +42,7 @@ func TestNothingIsMadeThatNobodyWants(t *testing.T) {
 	f.Life(engine.ChangeSet{}, "woke", "")
 	f.Failed(keyspace.ActorID{}, engine.Identity{}, new(host.Failure))
 	f.Committed([]*Pending{{}})
-	if len(list) > 0 {
-		t.Errorf("%v", list)
-	}
+	errorIf(t, len(list) > 0, "%v", list)
 }
 
 func TestTransitionsWithoutACommitSayWhatHappened(t *testing.T) {
@@ -60,9 +53,8 @@ func TestTransitionsWithoutACommitSayWhatHappened(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	f.Life(engine.ChangeSet{}, "slept", "")
-	if _, ok := s.said(t)["reason"]; ok {
-		t.Error("a reason that nobody gave")
-	}
+	_, ok := s.said(t)["reason"]
+	errorIf(t, ok, "a reason that nobody gave")
 	f.Failed(keyspace.ActorID{7}, engine.Identity{Type: "room"}, &host.Failure{Reason: "the cause", Public: "error 12"})
 	if m := s.said(t); m["transition"] != "failed" || m["reason"] != "error 12" || s.sets[2].Identity.Type != "room" || s.sets[2].ID != (keyspace.ActorID{7}) {
 		t.Errorf("%v", m)

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/changes"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // tell publishes an event of an actor.
@@ -24,9 +25,7 @@ func tell(f *Feed, typ, key, name, data string) {
 func TestFollowersAreToldWhatTheySelect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Feed
-		if f.Wanted() {
-			t.Error("changes are wanted by nobody")
-		}
+		errorIf(t, f.Wanted(), "changes are wanted by nobody")
 		var told []string
 		ctx, cancel := context.WithCancel(t.Context())
 		follow := func(q changes.Query) {
@@ -45,14 +44,10 @@ func TestFollowersAreToldWhatTheySelect(t *testing.T) {
 		}
 		synctest.Wait()
 		want := []string{"[event] t/a/x event e1 1 0", "[event] t/a/x event e4  4098", "[event] t/a/x event e5  1"}
-		if !slices.Equal(told, want) {
-			t.Errorf("%q", told)
-		}
+		errorIf(t, !slices.Equal(told, want), "%q", told)
 		cancel()
 		synctest.Wait()
-		if f.Wanted() {
-			t.Error("changes are wanted after the last follower has left")
-		}
+		errorIf(t, f.Wanted(), "changes are wanted after the last follower has left")
 	})
 }
 
@@ -82,14 +77,10 @@ func TestSlowFollowerIsToldOfAGapAndHoldsNothingUp(t *testing.T) {
 		synctest.Wait()
 		close(goOn)
 		synctest.Wait()
-		if records+missed != all || missed == 0 || records < 1000 {
-			t.Errorf("%d records and %d missed of %d", records, missed, all)
-		}
+		errorIf(t, records+missed != all || missed == 0 || records < 1000, "%d records and %d missed of %d", records, missed, all)
 		tell(&f, "t", "a", "e", `1`)
 		synctest.Wait()
-		if records+missed != all+1 {
-			t.Error("nothing comes after a gap")
-		}
+		errorIf(t, records+missed != all+1, "nothing comes after a gap")
 		close(stop)
 		if err := <-ended; host.CodeOf(err) != host.Unavailable {
 			t.Error(err)
@@ -122,9 +113,7 @@ func TestTheGapStandsWhereRecordsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Feed
 		begun, err := f.Live.Begin(changes.Query{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range [][2]string{{"first", `1`}, {"large", strings.Repeat(" ", maxHeldBytes) + `1`}, {"small", `1`}} {
 			tell(&f, "t", "a", e[0], e[1])
 		}
@@ -139,11 +128,10 @@ func TestTheGapStandsWhereRecordsAreMissing(t *testing.T) {
 			told = append(told, r.Changes[0].Name)
 			return nil
 		})
-		if want := []string{"first", "2 missing"}; !slices.Equal(told, want) {
-			t.Errorf("%q, want %q", told, want)
-		}
-		if f.Wanted() {
-			t.Error("changes are wanted after the follower has left")
-		}
+		want := []string{"first", "2 missing"}
+		errorIf(t, !slices.Equal(told, want), "%q, want %q", told, want)
+		errorIf(t, f.Wanted(), "changes are wanted after the follower has left")
 	})
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

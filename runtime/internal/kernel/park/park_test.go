@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
@@ -38,22 +39,17 @@ func TestAPausedActorRefusesCallsAndKeepsWhatIsParked(t *testing.T) {
 			e.Metadata["since"] != since.Format(time.RFC3339Nano) {
 			t.Errorf("%+v", e)
 		}
-		if lot.Park(other, "x", count("never")) {
-			t.Error("something was parked for an actor that is not paused")
-		}
+		errorIf(t, lot.Park(other, "x", count("never")), "something was parked for an actor that is not paused")
 		if !lot.Park(addr, "x", count("replaced")) || !lot.Park(addr, "x", count("x")) || !lot.Park(addr, "y", count("y")) {
 			t.Error("nothing was parked for an actor that is paused")
 		}
-		if n := lot.Parked()[key]; n != 2 {
-			t.Errorf("%d functions are parked", n)
-		}
+		n := lot.Parked()[key]
+		errorIf(t, n != 2, "%d functions are parked", n)
 		time.Sleep(time.Minute)
 		for _, f := range lot.Resume(key) {
 			f()
 		}
-		if len(ran) != 2 || ran["x"] != 1 || ran["y"] != 1 {
-			t.Errorf("%v ran", ran)
-		}
+		errorIf(t, len(ran) != 2 || ran["x"] != 1 || ran["y"] != 1, "%v ran", ran)
 		if lot.Len() != 0 || lot.Refuse(addr) != nil || len(lot.Resume(key)) != 0 || !lot.ResumedAt(key).Equal(time.Now()) {
 			t.Error("the actor is still paused, or the lot has forgotten that it was resumed")
 		}
@@ -71,14 +67,12 @@ func TestTheTimeOfAResumeIsKeptForAWhileAndOnlyIfSomethingWasParked(t *testing.T
 				lot.Park(a, "x", func() {})
 			}
 			lot.Resume(k)
-			if at := lot.ResumedAt(k); at.IsZero() == (i%2 == 0) {
-				t.Fatalf("%d was resumed at %v", i, at)
-			}
+			at := lot.ResumedAt(k)
+			fatalIf(t, at.IsZero() == (i%2 == 0), "%d was resumed at %v", i, at)
 			time.Sleep(resumedFor / 10)
 		}
-		if n := len(lot.resumed); n > 10 {
-			t.Errorf("the times of %d actors are kept", n)
-		}
+		n := len(lot.resumed)
+		errorIf(t, n > 10, "the times of %d actors are kept", n)
 	})
 }
 
@@ -112,3 +106,5 @@ func TestNothingThatIsParkedIsLost(t *testing.T) {
 		t.Errorf("%d of %d ran, and %d actors are paused", ran.Load(), parked.Load(), lot.Len())
 	}
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

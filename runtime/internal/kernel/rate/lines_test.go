@@ -22,14 +22,10 @@ func TestOneLogLineOfACausePassesInASecond(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		if passed["full"] != 3 || passed["read-only"] != 3 || left != 4*99 {
-			t.Errorf("passed %v, %d told as left out", passed, left)
-		}
+		errorIf(t, passed["full"] != 3 || passed["read-only"] != 3 || left != 4*99, "passed %v, %d told as left out", passed, left)
 		for i := range 10 * maxCauses {
 			q.Pass(strconv.Itoa(i))
 		}
-		if len(q.causes) > maxCauses {
-			t.Errorf("%d causes are kept", len(q.causes))
-		}
+		errorIf(t, len(q.causes) > maxCauses, "%d causes are kept", len(q.causes))
 	})
 }

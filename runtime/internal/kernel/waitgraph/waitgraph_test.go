@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // TestGraphFollowsItsModel enters and leaves edges at random, and compares the refusals with reachability in a plain list.
@@ -68,9 +70,7 @@ func TestGraphFollowsItsModel(t *testing.T) {
 			t.Fatalf("%d nodes wait for nothing", g.Len())
 		}
 	}
-	if refused < 100 {
-		t.Errorf("only %d waits were refused", refused)
-	}
+	errorIf(t, refused < 100, "only %d waits were refused", refused)
 }
 
 func TestOfTwoWaitsThatAreADeadlockOneIsRefused(t *testing.T) {
@@ -81,22 +81,19 @@ func TestOfTwoWaitsThatAreADeadlockOneIsRefused(t *testing.T) {
 		wg.Go(func() { cycles[0] = g.Enter("a", "b", 1) })
 		wg.Go(func() { cycles[1] = g.Enter("b", "a", 2) })
 		wg.Wait()
-		if (cycles[0] == nil) == (cycles[1] == nil) {
-			t.Fatal(cycles)
-		}
+		fatalIf(t, (cycles[0] == nil) == (cycles[1] == nil), "%v", cycles)
 	}
 }
 
 func TestChainFollowsTheLeastOfSeveralEdges(t *testing.T) {
 	var g Graph[string, int]
 	for i, e := range [][2]string{{"a", "c"}, {"a", "b"}, {"a", "d"}, {"b", "f"}, {"b", "e"}, {"c", "g"}} {
-		if cycle := g.Enter(e[0], e[1], i); cycle != nil {
-			t.Fatal(cycle)
-		}
+		errorIf(t, g.Enter(e[0], e[1], i) != nil, "%v closes a circle", e)
 	}
 	for from, want := range map[string][]string{"a": {"a", "b", "e"}, "c": {"c", "g"}, "g": {"g"}} {
-		if got := g.Chain(from, cmp.Less[string]); !slices.Equal(got, want) {
-			t.Errorf("from %s: %v, want %v", from, got, want)
-		}
+		got := g.Chain(from, cmp.Less[string])
+		errorIf(t, !slices.Equal(got, want), "from %s: %v, want %v", from, got, want)
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -49,13 +49,10 @@ func TestCursorsStayInTheirSelection(t *testing.T) {
 func TestRangesWithAnEmptyEndAreRefused(t *testing.T) {
 	for _, text := range []string{`{"end":[]}`, `{"start":["a"],"end":[]}`} {
 		var s kv.Selection
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &s))
 		_, _, err := bounds(&s)
-		if e, ok := err.(*host.Error); !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != "end" {
-			t.Errorf("%s: %v", text, err)
-		}
+		e, ok := err.(*host.Error)
+		errorIf(t, !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != "end", "%s: %v", text, err)
 	}
 }
 
@@ -80,16 +77,11 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 	} {
 		for range 20 {
 			var in kv.Mutation
-			if err := json.Unmarshal([]byte(c.text), &in); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(c.text), &in))
 			err := parseMutation(new(kvrows.Mutation), host.JSON, &in, &resolver{now: time.Now()})
-			if host.CodeOf(err) != c.code {
-				t.Fatalf("%s: %v", c.text, err)
-			}
-			if e, ok := err.(*host.Error); ok && e.Metadata["field"] != c.field {
-				t.Fatalf("%s: field %q, want %q", c.text, e.Metadata["field"], c.field)
-			}
+			fatalIf(t, host.CodeOf(err) != c.code, "%s: %v", c.text, err)
+			e, ok := err.(*host.Error)
+			fatalIf(t, ok && e.Metadata["field"] != c.field, "%s: %+v, want the field %q", c.text, e, c.field)
 		}
 	}
 }
@@ -172,13 +164,9 @@ func TestASampleHoldsNoRows(t *testing.T) {
 	}
 	r := reader{rows: rows, codec: host.JSON}
 	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)
-	if err != nil || len(out.Entries) != 5 || out.Count != 20 {
-		t.Errorf("%+v, %v", out, err)
-	}
+	errorIf(t, err != nil || len(out.Entries) != 5 || out.Count != 20, "%+v, %v", out, err)
 	for _, e := range out.Entries {
-		if e.Key[0] != "a" {
-			t.Errorf("the key is %v", e.Key)
-		}
+		errorIf(t, e.Key[0] != "a", "the key is %v", e.Key)
 	}
 }
 
@@ -198,23 +186,17 @@ func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !reflect.DeepEqual(twice[0], twice[1]) || len(twice[0].Entries) != 5 || twice[0].Count != 20 {
-			t.Fatalf("%+v", twice)
-		}
+		fatalIf(t, !reflect.DeepEqual(twice[0], twice[1]) || len(twice[0].Entries) != 5 || twice[0].Count != 20, "%+v", twice)
 		last := int64(-1)
 		for _, e := range twice[0].Entries {
 			n := e.Key[1].(int64)
-			if n <= last {
-				t.Fatalf("%+v is not in order", twice[0])
-			}
+			fatalIf(t, n <= last, "%+v is not in order", twice[0])
 			last = n
 			counts[n]++
 		}
 	}
 	for i, n := range counts { // 500 are expected
-		if n < 400 || n > 600 {
-			t.Errorf("entry %d was chosen %d times", i, n)
-		}
+		errorIf(t, n < 400 || n > 600, "entry %d was chosen %d times", i, n)
 	}
 }
 

@@ -19,9 +19,7 @@ func TestPublishIsShort(t *testing.T) {
 		for p := range kv.MaxWatchedPrefixes {
 			w.prefixes = append(w.prefixes, fmt.Sprintf("%s%02d%d", strings.Repeat("p", size+p*60+n%60), p, n))
 		}
-		if err := h.join(w); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.join(w))
 	}
 	keys, ranges := &touched{version: 1}, &touched{version: 2}
 	for i := range maxTouched {
@@ -37,9 +35,7 @@ func TestPublishIsShort(t *testing.T) {
 			h.publish("a", what)
 			best = min(best, time.Since(began))
 		}
-		if best > 10*time.Millisecond {
-			t.Errorf("to publish %s takes %s", name, best)
-		}
+		errorIf(t, best > 10*time.Millisecond, "to publish %s takes %s", name, best)
 	}
 }
 
@@ -47,9 +43,7 @@ func TestPublishIsShort(t *testing.T) {
 func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
 	h := new(hub)
 	w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1), keys: []string{"b"}, prefixes: []string{"k"}}
-	if err := h.join(w); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.join(w))
 	what := &touched{version: 5, keys: []string{"a", "b", "k1", "k\xff"}, ranges: []span{
 		{"", "b"}, {"", "c"}, {"k", "k\xff"}, {"k7", ""}, {"k\xff", ""}, {"j", "k"}, {"j", "k0"}, {"l", "m"},
 	}}
@@ -65,9 +59,8 @@ func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
 		if handed {
 			want["k1"] = 6
 		}
-		if got := fmt.Sprint(d.keys); got != fmt.Sprint(want) || len(d.ranges) != 4 || d.all {
-			t.Errorf("handed %v: marked %v %v", handed, got, d.ranges)
-		}
+		got := fmt.Sprint(d.keys)
+		errorIf(t, got != fmt.Sprint(want) || len(d.ranges) != 4 || d.all, "handed %v: marked %v %v", handed, got, d.ranges)
 	}
 	w.dirty = dirt{}
 	many := &touched{version: 7}
@@ -76,11 +69,7 @@ func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
 	}
 	for n, all := range []bool{false, false, true} {
 		w.hand(many)
-		if w.dirty.all != all {
-			t.Errorf("%d keys: all %v", (n+1)*maxTouched, w.dirty.all)
-		}
+		errorIf(t, w.dirty.all != all, "%d keys: all %v", (n+1)*maxTouched, w.dirty.all)
 	}
-	if len(w.handed) != 0 {
-		t.Error("they are kept")
-	}
+	errorIf(t, len(w.handed) != 0, "they are kept")
 }

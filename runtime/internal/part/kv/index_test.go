@@ -33,13 +33,9 @@ func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
 	} {
 		var got []string
 		for _, ix := range c.x.late(list, c.damaged, false, 9-indexPause.Milliseconds()) {
-			if !ix.Behind {
-				t.Errorf("%d is not behind", ix.ID)
-			}
+			errorIf(t, !ix.Behind, "%d is not behind", ix.ID)
 			got = append(got, state(ix))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%+v: %q, want %q", c.x, got, c.want)
-		}
+		errorIf(t, !slices.Equal(got, c.want), "%+v: %q, want %q", c.x, got, c.want)
 	}
 }

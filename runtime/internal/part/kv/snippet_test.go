@@ -42,21 +42,18 @@ func TestExcerpt(t *testing.T) {
 		{"[red apple] pie", 1, "[red]…"},
 		{strings.Repeat("字", 40) + "[字]" + strings.Repeat("字", 40), 1, "…" + strings.Repeat("字", 8) + "[字]" + strings.Repeat("字", 23) + "…"},
 	} {
-		if got := shown(marks.Replace(c.text), c.most); got != c.want {
-			t.Errorf("%s: %q, want %q", c.text, got, c.want)
-		}
+		got := shown(marks.Replace(c.text), c.most)
+		errorIf(t, got != c.want, "%s: %q, want %q", c.text, got, c.want)
 	}
 }
 
 // The time of a snippet grows with its text alone.
 func TestExcerptOfMuchThatMatches(t *testing.T) {
 	begin := time.Now()
-	if got := shown(strings.Repeat(matchOpen+"a"+matchClose+" ", 100_000), 3); got != "[a] [a] [a]…" {
-		t.Error(got)
-	}
-	if d := time.Since(begin); d > 30*time.Second {
-		t.Errorf("it took %s", d)
-	}
+	got := shown(strings.Repeat(matchOpen+"a"+matchClose+" ", 100_000), 3)
+	errorIf(t, got != "[a] [a] [a]…", "%v", got)
+	d := time.Since(begin)
+	errorIf(t, d > 30*time.Second, "it took %s", d)
 }
 
 func FuzzExcerpt(f *testing.F) {
@@ -72,8 +69,7 @@ func FuzzExcerpt(f *testing.F) {
 		for _, p := range parts {
 			b.WriteString(p.Text)
 		}
-		if got := strings.TrimSuffix(strings.TrimPrefix(b.String(), "…"), "…"); !strings.Contains(text, got) || (score == 0) != (len(parts) == 0) {
-			t.Errorf("%q is not of %q, %d", got, text, score)
-		}
+		got := strings.TrimSuffix(strings.TrimPrefix(b.String(), "…"), "…")
+		errorIf(t, !strings.Contains(text, got) || (score == 0) != (len(parts) == 0), "%q is not of %q, %d", got, text, score)
 	})
 }

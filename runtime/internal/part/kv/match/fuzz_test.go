@@ -19,15 +19,11 @@ var tokenizers = []string{"unicode61 remove_diacritics 2", "porter unicode61 rem
 // tables returns a database with a table for each tokenizer.
 func tables(t testing.TB) *sql.DB {
 	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := pool.Database("test").Write(context.Background(), sqlitevfs.Scratch(nothing{}, 64<<20))
 	t.Cleanup(func() {
 		s.Rollback()
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, pool.Close())
 	})
 	for i, name := range tokenizers {
 		for _, text := range []string{
@@ -83,9 +79,7 @@ func TestMatches(t *testing.T) {
 	} {
 		query, err := Compile(c.text, []string{"title", "a.b"}, short[c.of])
 		if err != nil {
-			if c.want != 0 {
-				t.Error(c.text, err)
-			}
+			errorIf(t, c.want != 0, "%v %v", c.text, err)
 			continue
 		}
 		var n int

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 var fields = []string{"title", "a.b", "a.b:c"}
@@ -39,9 +41,7 @@ func TestCompile(t *testing.T) {
 		{"a\x00b", `("a" AND "b")`},
 	} {
 		got, err := Compile(c.text, fields, "unicode61")
-		if err != nil || got != c.want {
-			t.Errorf("%s: %s, %v; want %s", c.text, got, err, c.want)
-		}
+		errorIf(t, err != nil || got != c.want, "%s: %s, %v; want %s", c.text, got, err, c.want)
 	}
 }
 
@@ -56,9 +56,8 @@ func TestCompileRefuses(t *testing.T) {
 		`name:x`: `names the field "name", which the index does not have; put in quotes what is none`, `title:`: "has a field without a word",
 		`((((((((((((((((((a))))))))))))))))))`: "has more than 16 parentheses around each other",
 	} {
-		if got, err := Compile(text, fields, "unicode61"); err == nil || err.Error() != want {
-			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
-		}
+		got, err := Compile(text, fields, "unicode61")
+		errorIf(t, err == nil || err.Error() != want, "%s: %s, %v; want %s", text, got, err, want)
 	}
 	if _, err := Compile("ab", fields, "trigram"); err == nil || err.Error() != "has no word of 3 characters, which trigram needs" {
 		t.Error(err)
@@ -77,8 +76,9 @@ func TestCompileBoundsPhrases(t *testing.T) {
 		t.Error(err)
 	}
 	for _, more := range []string{"b", `"b c"`, "NEAR(b c)", "title:b"} {
-		if got, err := Compile(b.String()+more, fields, "unicode61"); err == nil || err.Error() != "has more than 32 words and phrases" {
-			t.Error(got, err)
-		}
+		got, err := Compile(b.String()+more, fields, "unicode61")
+		errorIf(t, err == nil || err.Error() != "has more than 32 words and phrases", "%v %v", got, err)
 	}
 }
+
+var must, check, errorIf = testutil.Must, testutil.Check, testutil.ErrorIf

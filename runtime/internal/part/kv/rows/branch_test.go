@@ -125,9 +125,7 @@ func (g *gardener) write() {
 			_, there := before[string(key)]
 			gone, err := w.Delete(key)
 			must(g.t, err)
-			if gone != there {
-				g.t.Fatalf("Delete reports %v of an entry of %q, want %v", gone, name, there)
-			}
+			fatalIf(g.t, gone != there, "Delete reports %v of an entry of %q, want %v", gone, name, there)
 			delete(b.state, string(key))
 		case 3:
 			from, to := g.bounds()
@@ -135,9 +133,7 @@ func (g *gardener) write() {
 			maps.DeleteFunc(in, func(k string, _ held) bool { return k < string(from) || k >= string(to) })
 			n, err := w.DeleteRange(from, to)
 			must(g.t, err)
-			if int(n) != len(in) {
-				g.t.Fatalf("DeleteRange reports %d entries of %q, want %d", n, name, len(in))
-			}
+			fatalIf(g.t, int(n) != len(in), "DeleteRange reports %d entries of %q, want %d", n, name, len(in))
 			maps.DeleteFunc(b.state, func(k string, _ held) bool { return k >= string(from) && k < string(to) })
 		default:
 			h := held{value: fmt.Sprint(g.rnd.IntN(4))}
@@ -153,9 +149,7 @@ func (g *gardener) write() {
 
 func (g *gardener) refused(err error) {
 	g.t.Helper()
-	if host.CodeOf(err) != host.FailedPrecondition {
-		g.t.Fatalf("a change of a branch that is read-only: %v", err)
-	}
+	fatalIf(g.t, host.CodeOf(err) != host.FailedPrecondition, "a change of a branch that is read-only: %v", err)
 }
 
 func (g *gardener) bounds() (from, to []byte) {
@@ -390,9 +384,7 @@ func (g *gardener) check() {
 		}
 		i++
 	}
-	if i != len(keys) {
-		g.t.Fatalf("%d entries of %q at version %d, want %q", i, name, version, keys)
-	}
+	fatalIf(g.t, i != len(keys), "%d entries of %q at version %d, want %q", i, name, version, keys)
 	key := g.key()
 	if string(key) < string(from) || string(key) >= string(to) {
 		return
@@ -483,9 +475,8 @@ func TestForkNamesItsLimits(t *testing.T) {
 	if err := fork("0", ""); host.CodeOf(err) != host.AlreadyExists {
 		t.Errorf("a name that is taken: %v", err)
 	}
-	if _, is := errors.AsType[*BranchError](fork("x", "none")); !is {
-		t.Error("a fork of a branch that is not there")
-	}
+	_, is := errors.AsType[*BranchError](fork("x", "none"))
+	errorIf(t, !is, "a fork of a branch that is not there")
 	for i := range 92 {
 		must(t, fork(fmt.Sprint("more ", i), ""))
 	}

@@ -24,14 +24,10 @@ var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
 func openRows(t testing.TB) (*engine.Space, *engine.WriteSet) {
 	t.Helper()
 	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), CacheBytes: 8 << 20, MemTableBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	space, err := store.OpenSpace(actorID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return space, space.Writes()
 }
 
@@ -229,15 +225,11 @@ func (p *player) commit() {
 	var fault *MutationError
 	switch {
 	case failed != nil:
-		if err != nil || !slices.Equal(refused, failed) {
-			p.t.Fatalf("checks %v failed, want %v: %v", refused, failed, err)
-		}
+		fatalIf(p.t, err != nil || !slices.Equal(refused, failed), "checks %v failed, want %v: %v", refused, failed, err)
 	case fails >= 0:
 		p.model = before
 		var mismatch *value.MismatchError
-		if !errors.As(err, &fault) || fault.Index != fails || !errors.As(err, &mismatch) {
-			p.t.Fatalf("mutation %d should fail: %v", fails, err)
-		}
+		fatalIf(p.t, !errors.As(err, &fault) || fault.Index != fails || !errors.As(err, &mismatch), "mutation %d should fail: %v", fails, err)
 		p.rows.Rollback(undo)
 		p.rows.scopes.Forget(p.rows.Version())
 	case err != nil:
@@ -265,9 +257,7 @@ func (p *player) commit() {
 func (p *player) compare() {
 	from, to := Bounds(nil, nil)
 	page, err := p.rows.List(engine.ListQuery{Start: from, End: to})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	n := 0
 	for _, e := range page.Entries {
 		want, there := p.there(e.Key[1:])
@@ -281,9 +271,7 @@ func (p *player) compare() {
 			n--
 		}
 	}
-	if n != 0 {
-		p.t.Fatalf("%d entries more than the model has", n)
-	}
+	fatalIf(p.t, n != 0, "%d entries more than the model has", n)
 }
 
 func TestCommitsAgreeWithAMap(t *testing.T) {

@@ -44,9 +44,7 @@ func TestChecksDoNotReadValues(t *testing.T) {
 	failed, err := Apply(withoutValues{rows, t}, &Commit{Checks: []Check{
 		{Key: pack("a"), Want: Exists}, {Key: pack("a"), Want: Absent}, {Key: pack("a"), Want: AtVersion, Version: uint64(rows.Version())}, {Key: pack("b"), Want: Exists},
 	}})
-	if err != nil || len(failed) != 2 || failed[0] != 1 || failed[1] != 3 {
-		t.Error(failed, err)
-	}
+	errorIf(t, err != nil || len(failed) != 2 || failed[0] != 1 || failed[1] != 3, "%v %v", failed, err)
 }
 
 // A small commit must not copy a large value thousands of times.
@@ -78,7 +76,5 @@ func TestMutationsSeeThoseBefore(t *testing.T) {
 		t.Errorf("%+v %v", m, err)
 	}
 	e, there, err := rows.Get(keyspace.UserKV.Append(nil, pack("a", 1)))
-	if err != nil || !there || string(e.Value) != "1" || e.Expire != 0 {
-		t.Errorf("%+v %v", e, err)
-	}
+	errorIf(t, err != nil || !there || string(e.Value) != "1" || e.Expire != 0, "%+v %v", e, err)
 }

@@ -115,9 +115,7 @@ func TestModelWithPolicies(t *testing.T) {
 							must(t, err)
 							got[string(f.Key)] = held{string(f.Value), f.Expire}
 						}
-						if !maps.Equal(got, want) {
-							t.Fatalf("pin %d of %q is %v, want %v", p.version, name, got, want)
-						}
+						fatalIf(t, !maps.Equal(got, want), "pin %d of %q is %v, want %v", p.version, name, got, want)
 					}
 				}
 			}
@@ -190,11 +188,9 @@ func TestSweepsOfLargeValuesAreBounded(t *testing.T) {
 		r.turn()
 		before := r.s.Bytes()
 		more, err = r.s.Purge(250)
-		if n := r.s.Bytes() - before; n > 16<<20 || err != nil {
-			t.Fatalf("a purge writes %d bytes: %v", n, err)
-		}
+		n := r.s.Bytes() - before
+		fatalIf(t, n > 16<<20 || err != nil, "a purge writes %d bytes: %v", n, err)
 	}
-	if e, err := raw(r.s, short); err != nil || e != nil {
-		t.Errorf("an entry that has expired is not purged (%v)", err)
-	}
+	e, err := raw(r.s, short)
+	errorIf(t, err != nil || e != nil, "an entry that has expired is not purged (%v)", err)
 }

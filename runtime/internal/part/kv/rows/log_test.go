@@ -87,9 +87,7 @@ func replay(t testing.TB, rows engine.Reader) int {
 			t.Fatalf("%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
 		}
 	}
-	if len(page.Entries) != len(made) {
-		t.Fatalf("%d entries are stored, and the log makes %d", len(page.Entries), len(made))
-	}
+	fatalIf(t, len(page.Entries) != len(made), "%d entries are stored, and the log makes %d", len(page.Entries), len(made))
 	return len(log)
 }
 
@@ -113,9 +111,7 @@ func TestTheLogReplaysToTheEntries(t *testing.T) {
 			logged = max(logged, replay(t, p.rows))
 		}
 	}
-	if logged < 100 {
-		t.Errorf("the longest log has %d events", logged)
-	}
+	errorIf(t, logged < 100, "the longest log has %d events", logged)
 }
 
 // What is undone leaves no event, and neither does what happens outside of scopes with a log.
@@ -167,34 +163,27 @@ func TestWhatIsLogged(t *testing.T) {
 	got := events(t, rows)
 	for i, e := range got {
 		e.Version = 0
-		if i >= len(want) {
-			t.Fatalf("%d events, want %d", len(got), len(want))
-		}
+		fatalIf(t, i >= len(want), "%d events, want %d", len(got), len(want))
 		if w := &want[i]; e.Cause != w.Cause || !bytes.Equal(e.Key, w.Key) || !bytes.Equal(e.Value, w.Value) || e.Encoding != w.Encoding || e.Expire != w.Expire ||
 			e.Prefix != w.Prefix || !bytes.Equal(e.Start, w.Start) || !bytes.Equal(e.End, w.End) {
 			t.Errorf("event %d is %+v, want %+v", i, e, w)
 		}
 	}
-	if !s.TakeLogged() || s.TakeLogged() {
-		t.Error("it is not said once that the log was written")
-	}
+	errorIf(t, !s.TakeLogged() || s.TakeLogged(), "it is not said once that the log was written")
 	must(t, s.RemoveScope(pack("a")))
-	if all := events(t, rows); len(all) != 0 {
-		t.Errorf("%d events are left without a scope that logs", len(all))
-	}
+	all := events(t, rows)
+	errorIf(t, len(all) != 0, "%d events are left without a scope that logs", len(all))
 }
 
 func TestTheMostGenerousBoundsHold(t *testing.T) {
 	s := Scopes{list: []*Scope{
 		{Policy: Policy{Log: true, LogEvents: 10, LogBytes: 100, LogFor: 1000}}, {Policy: Policy{LogEvents: 1 << 30}}, {Policy: Policy{Log: true, LogEvents: 20, LogBytes: 50, LogFor: 1}},
 	}}
-	if k := s.logKept(); k.Items != 20 || k.Bytes != 100 || k.Age.Milliseconds() != 1000 {
-		t.Errorf("%+v", k)
-	}
+	k := s.logKept()
+	errorIf(t, k.Items != 20 || k.Bytes != 100 || k.Age.Milliseconds() != 1000, "%+v", k)
 	s = Scopes{list: append(s.list, &Scope{Policy: Policy{Log: true}})}
-	if k := s.logKept(); k.Items != host.DefaultStreamItems || k.Bytes != host.DefaultStreamBytes || k.Age != 0 {
-		t.Errorf("%+v", k)
-	}
+	k = s.logKept()
+	errorIf(t, k.Items != host.DefaultStreamItems || k.Bytes != host.DefaultStreamBytes || k.Age != 0, "%+v", k)
 }
 
 func TestPutsWithoutALogAllocateNothingMore(t *testing.T) {

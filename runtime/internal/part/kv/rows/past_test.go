@@ -72,9 +72,7 @@ func (h *historian) turn() {
 		d := int64(1 + h.rnd.IntN(30))
 		v, err := h.s.Pin(time.Duration(d) * time.Millisecond)
 		must(h.t, err)
-		if v != h.s.Version() {
-			h.t.Fatal(v)
-		}
+		fatalIf(h.t, v != h.s.Version(), "%v", v)
 		pinned = h.now + d
 	}
 	from, to := keyspace.UserKV.Range()
@@ -191,9 +189,7 @@ func (h *historian) checkTime() {
 	got, there, err := v.Get(key)
 	e, was := want[string(key)]
 	if trimmed, unknown := errors.AsType[*TrimmedError](err); unknown {
-		if trimmed.Time != at || trimmed.Requested != 0 {
-			h.t.Fatalf("%+v at %d, version %d", trimmed, at, m.version)
-		}
+		fatalIf(h.t, trimmed.Time != at || trimmed.Requested != 0, "%+v at %d, version %d", trimmed, at, m.version)
 		return
 	}
 	if err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time) {
@@ -214,9 +210,7 @@ func (h *historian) checkTime() {
 		}
 		n++
 	}
-	if n != len(want) {
-		h.t.Fatalf("%d entries at %d, want %d", n, at, len(want))
-	}
+	fatalIf(h.t, n != len(want), "%d entries at %d, want %d", n, at, len(want))
 }
 
 // A clock that is set back reorders nothing: what was written later has a later time, or the same.
@@ -242,16 +236,12 @@ func TestTheClockDoesNotReorderThePast(t *testing.T) {
 			must(t, err)
 			n++
 		}
-		if n != want {
-			t.Errorf("at %d there were %d, not %d", at, n, want)
-		}
+		errorIf(t, n != want, "at %d there were %d, not %d", at, n, want)
 	}
 	if v, err := LookBack(s, "", 999, s.Version(), 9000); err == nil {
 		_, _, err = v.Get(keyspace.UserKV.Append(nil, pack("a", 1)))
 		trimmed, is := errors.AsType[*TrimmedError](err)
-		if !is || trimmed.Time != 999 || trimmed.Earliest == 0 {
-			t.Errorf("%+v", err)
-		}
+		errorIf(t, !is || trimmed.Time != 999 || trimmed.Earliest == 0, "%+v", err)
 	}
 }
 
@@ -276,7 +266,5 @@ func TestThePastIsWhatItWasOrUnknown(t *testing.T) {
 		known += h.known
 		timed += h.timed
 	}
-	if known < 250 || timed < 125 {
-		t.Errorf("only %d answers, and %d about times", known, timed)
-	}
+	errorIf(t, known < 250 || timed < 125, "only %d answers, and %d about times", known, timed)
 }

@@ -6,15 +6,9 @@ import (
 
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // seeds is how many seeds a model has.
 func seeds(short, long uint64) uint64 {
@@ -146,3 +140,5 @@ func (r *rig) count(l interface{ Range() (a, b []byte) }) int {
 	})
 	return n
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

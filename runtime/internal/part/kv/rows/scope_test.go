@@ -80,9 +80,7 @@ func (p *player) recount() {
 			some, more, err = Groups(p.rows, sc.Prefix, after, 2, p.now)
 			must(p.t, err)
 			for _, g := range some {
-				if g.Count != live[string(g.Part)] {
-					p.t.Fatalf("the group %x shows %+v, and has %+v", g.Part, g.Count, live[string(g.Part)])
-				}
+				fatalIf(p.t, g.Count != live[string(g.Part)], "the group %x shows %+v, and has %+v", g.Part, g.Count, live[string(g.Part)])
 				after = g.Part
 				parts = append(parts, string(g.Part))
 			}
@@ -115,13 +113,9 @@ func TestManyEntriesOfManyGroupsAreDeletedAtOnce(t *testing.T) {
 	from, to := keyspace.UserKV.Range()
 	n, err := s.DeleteRange(from, to)
 	c, _, cerr := Counted(s, nil, 1000)
-	if n != 2000 || err != nil || cerr != nil || c != (Count{Expiry: never}) {
-		t.Error(n, err, c, cerr)
-	}
+	errorIf(t, n != 2000 || err != nil || cerr != nil || c != (Count{Expiry: never}), "%v %v %v %v", n, err, c, cerr)
 	groups, more, err := Groups(s, nil, nil, 10, 1000)
-	if len(groups) != 0 || more || err != nil {
-		t.Error(groups, more, err)
-	}
+	errorIf(t, len(groups) != 0 || more || err != nil, "%v %v %v", groups, more, err)
 }
 
 func FuzzCount(f *testing.F) {
@@ -134,9 +128,8 @@ func FuzzCount(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parseCount(&engine.Entry{Value: c.encode()}); err != nil || again != c {
-			t.Fatal(again, c, err)
-		}
+		again, err := parseCount(&engine.Entry{Value: c.encode()})
+		fatalIf(t, err != nil || again != c, "%v %v %v", again, c, err)
 	})
 }
 
@@ -200,9 +193,8 @@ func TestAFullActorWithVersionsCanBeEmptied(t *testing.T) {
 		must(t, err)
 		s.Advance(3000)
 	}
-	if c, _, err := Counted(s, nil, 3000); turns < 2 || err != nil || c.Keys != 0 {
-		t.Error(turns, c, err)
-	}
+	c, _, err := Counted(s, nil, 3000)
+	errorIf(t, turns < 2 || err != nil || c.Keys != 0, "%v %v %v", turns, c, err)
 }
 
 // The type's scopes are its own from the first change of a store on.
@@ -232,9 +224,8 @@ func TestACountKnowsBeforeWhenNothingExpires(t *testing.T) {
 	key := keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, pack("a")))
 	check := func(want int64) {
 		t.Helper()
-		if c, err := readCount(s, key); err != nil || c.Expiry != want {
-			t.Fatalf("nothing expires before %d, want %d: %v", c.Expiry, want, err)
-		}
+		c, err := readCount(s, key)
+		fatalIf(t, err != nil || c.Expiry != want, "nothing expires before %d, want %d: %v", c.Expiry, want, err)
 	}
 	check(never)
 	must(t, put(s, 0, "1", "a", 1))

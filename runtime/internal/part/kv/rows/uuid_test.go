@@ -20,33 +20,25 @@ func TestUUIDsGrow(t *testing.T) {
 		var s Stamps
 		for range 5 {
 			text, err := s.UUID(rows, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			id, err := uuid.Parse(text)
 			if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
 				t.Errorf("%s: version %d, variant %s, %v", text, id.Version(), id.Variant(), err)
 			}
-			if text <= last {
-				t.Errorf("step %d: %s is not after %s", i, text, last)
-			}
+			errorIf(t, text <= last, "step %d: %s is not after %s", i, text, last)
 			if sec, nsec := id.Time().UnixTime(); step > 0 && time.Unix(sec, nsec).Sub(now).Abs() > time.Millisecond && i != 6 {
 				t.Errorf("step %d: the time of %s is %s and not %s", i, text, time.Unix(sec, nsec).UTC(), now)
 			}
 			last = text
 		}
-		if err := s.Keep(rows); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Keep(rows))
 		if i%2 == 0 {
 			if _, err := space.Commit(nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := rows.Put(keyspace.UUID.Append(nil), []byte("damaged"), engine.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Put(keyspace.UUID.Append(nil), []byte("damaged"), engine.PutOptions{}))
 	if _, err := new(Stamps).UUID(rows, now); err != nil {
 		t.Error(err)
 	}

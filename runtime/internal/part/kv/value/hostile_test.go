@@ -59,9 +59,7 @@ func TestGapsOfAnArrayAreBounded(t *testing.T) {
 	}
 	data = append(data, '$', 0, 200, 78)
 	text, err := Value{host.EncodedV8, data}.AppendJSON(nil)
-	if err != nil || len(text) > 16*5*len(data)+6<<10 {
-		t.Errorf("%d bytes become %d %v", len(data), len(text), err)
-	}
+	errorIf(t, err != nil || len(text) > 16*5*len(data)+6<<10, "%d bytes become %d %v", len(data), len(text), err)
 }
 
 func TestMembersOfCBORHaveOneOrder(t *testing.T) {
@@ -76,9 +74,8 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 		"\xc1\x80":                             `{"$cbor":"wYA="}`,
 		"\xa1\x3b\xff\xff\xff\xff\xff\xff\xff\xff\xd8\x30\x82\x01\xc2\x41\x05": `{"-18446744073709551616":[1,5]}`,
 	} {
-		if got, err := (Value{host.EncodedCBOR, []byte(cbor)}).AppendJSON(nil); err != nil || string(got) != want {
-			t.Errorf("%x: %s %v, want %s", cbor, got, err, want)
-		}
+		got, err := (Value{host.EncodedCBOR, []byte(cbor)}).AppendJSON(nil)
+		errorIf(t, err != nil || string(got) != want, "%x: %s %v, want %s", cbor, got, err, want)
 	}
 }
 
@@ -90,9 +87,8 @@ func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	text, err := Value{host.EncodedCBOR, []byte(data)}.AppendJSON(nil)
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; err != nil || !json.Valid(text) || n > 128*size {
-		t.Errorf("%.40s %v, with %d bytes for %d", text, err, n, len(data))
-	}
+	n := after.TotalAlloc - before.TotalAlloc
+	errorIf(t, err != nil || !json.Valid(text) || n > 128*size, "%.40s %v, with %d bytes for %d", text, err, n, len(data))
 }
 
 func TestMutationsOfNumbersOfTwoTypes(t *testing.T) {
@@ -132,9 +128,8 @@ func TestMutationsOfNumbersOfTwoTypes(t *testing.T) {
 
 func TestTextsMustBeUnicode(t *testing.T) {
 	for _, text := range []string{`"\ud800"`, `"a\udc00b"`} {
-		if v, err := FromJSON(host.EncodedText, []byte(text)); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s is stored as %q %v", text, v.Data, err)
-		}
+		v, err := FromJSON(host.EncodedText, []byte(text))
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s is stored as %q %v", text, v.Data, err)
 	}
 	if v, err := FromJSON(host.EncodedText, []byte(`"\ufffd\ud83d\ude00"`)); err != nil || string(v.Data) != "\uFFFD😀" {
 		t.Errorf("%q %v", v.Data, err)
@@ -143,17 +138,14 @@ func TestTextsMustBeUnicode(t *testing.T) {
 
 func TestBytesOfV8ThatAreNoneAreRefused(t *testing.T) {
 	for _, text := range []string{`{"$v8":"?"}`, `{"$v8":"AAAA"}`, `{"$v8":1}`} {
-		if v, err := FromJSON(host.EncodedV8, []byte(text)); err == nil {
-			t.Errorf("%s is stored as %q", text, v.Data)
-		}
+		v, err := FromJSON(host.EncodedV8, []byte(text))
+		errorIf(t, err == nil, "%s is stored as %q", text, v.Data)
 	}
 }
 
 func TestUnencodedBytesAreShownAsUTF8(t *testing.T) {
 	got, err := Value{host.Unencoded, []byte("\"\xff\"")}.AppendJSON(nil)
-	if err != nil || string(got) != `{"$bytes":"Iv8i"}` {
-		t.Errorf("%q %v", got, err)
-	}
+	errorIf(t, err != nil || string(got) != `{"$bytes":"Iv8i"}`, "%q %v", got, err)
 }
 
 func BenchmarkSumOfTheLongest(b *testing.B) {

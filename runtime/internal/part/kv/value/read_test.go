@@ -42,9 +42,8 @@ func TestValuesAreReadFromJSON(t *testing.T) {
 	} {
 		e, _ := host.ParseEncoding(encoding)
 		for _, text := range texts {
-			if got, err := FromJSON(e, []byte(text)); host.CodeOf(err) != host.InvalidArgument {
-				t.Errorf("%s %s: %q %v", encoding, text, got.Data, err)
-			}
+			got, err := FromJSON(e, []byte(text))
+			errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s %s: %q %v", encoding, text, got.Data, err)
 		}
 	}
 	for _, damaged := range []Value{{host.EncodedJSON, []byte("{")}, {host.EncodedText, []byte{0xFF}}, {host.EncodedU64, []byte{1}}, {host.EncodedInteger, nil}, {host.EncodedCBOR, []byte{0xFF}}, {host.EncodedV8, nil}} {

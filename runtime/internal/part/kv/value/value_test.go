@@ -12,24 +12,21 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
 func document(t testing.TB, text string) Value {
 	t.Helper()
 	v, err := JSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
 func v8JSON(t testing.TB, text string) Value {
 	t.Helper()
 	b, err := v8.FromJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Value{host.EncodedV8, b}
 }
 
@@ -38,9 +35,7 @@ func bigint(n int64) Value { return Value{host.EncodedV8, v8.FromInteger(big.New
 func cborOf(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := cbor.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -76,9 +71,8 @@ func TestEveryEncodingHasAFormInJSON(t *testing.T) {
 	}
 	for _, damaged := range []Value{{host.EncodedU64, nil}, {host.EncodedInteger, nil}, {host.EncodedInteger, []byte{1}}, {host.EncodedInteger, []byte{0, 0, 1}},
 		{host.EncodedInteger, []byte{2, 1}}, {host.EncodedCBOR, []byte{0xFF}}} {
-		if got, err := damaged.AppendJSON(nil); err == nil {
-			t.Errorf("%v %x: %s", damaged.Encoding, damaged.Data, got)
-		}
+		got, err := damaged.AppendJSON(nil)
+		errorIf(t, err == nil, "%v %x: %s", damaged.Encoding, damaged.Data, got)
 	}
 }
 
@@ -206,9 +200,7 @@ func FuzzCombinationsMakeDocuments(f *testing.F) {
 			for _, stored := range []*Value{&old, nil} {
 				was := bytes.Clone(old.Data)
 				result, err := op.Combine(stored, operand, Bounds{})
-				if !bytes.Equal(was, old.Data) {
-					t.Fatalf("%s changed its argument", op)
-				}
+				fatalIf(t, !bytes.Equal(was, old.Data), "%s changed its argument", op)
 				if err != nil {
 					continue
 				}
@@ -234,9 +226,7 @@ func FuzzStoredValuesAreShown(f *testing.F) {
 			return // was checked when it was stored
 		}
 		got, err := Value{host.Encoding(encoding), data}.AppendJSON(nil)
-		if err == nil && !json.Valid(got) {
-			t.Fatalf("%s", got)
-		}
+		fatalIf(t, err == nil && !json.Valid(got), "%s", got)
 	})
 }
 
@@ -255,9 +245,8 @@ func TestTrimKeepsTheEndThatGrows(t *testing.T) {
 		{`{"a":[1,2]}`, 1, `{"a":[1,2]}`, `{"a":[1,2]}`},
 	} {
 		for op, want := range map[Op]string{Append: c.append, Prepend: c.prepend} {
-			if got := op.Trim(Value{host.EncodedJSON, []byte(c.text)}, c.most); string(got.Data) != want {
-				t.Errorf("%s of %s to %d: %s, not %s", op, c.text, c.most, got.Data, want)
-			}
+			got := op.Trim(Value{host.EncodedJSON, []byte(c.text)}, c.most)
+			errorIf(t, string(got.Data) != want, "%s of %s to %d: %s, not %s", op, c.text, c.most, got.Data, want)
 		}
 	}
 }
@@ -303,9 +292,7 @@ func TestNumbersOfTwoTypesLoseNothing(t *testing.T) {
 		var bad *MismatchError
 		switch {
 		case c.want == "":
-			if !errors.As(err, &bad) || bad.Operand {
-				t.Errorf("%s of %s and %s: %s, %v", c.op, c.old.Data, c.operand.Data, got.Data, err)
-			}
+			errorIf(t, !errors.As(err, &bad) || bad.Operand, "%s of %s and %s: %s, %v", c.op, c.old.Data, c.operand.Data, got.Data, err)
 		case err != nil:
 			t.Errorf("%s of %s and %s: %v", c.op, c.old.Data, c.operand.Data, err)
 		default:
@@ -315,3 +302,5 @@ func TestNumbersOfTwoTypesLoseNothing(t *testing.T) {
 		}
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

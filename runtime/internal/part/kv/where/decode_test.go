@@ -17,9 +17,7 @@ func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
 		`"\uE000"`: "\uE000", "\"\uE000\"": "\uE000",
 	} {
 		v, err := Decode([]byte(text))
-		if err != nil || v != want {
-			t.Errorf("%s: %q, %v", text, v, err)
-		}
+		errorIf(t, err != nil || v != want, "%s: %q, %v", text, v, err)
 	}
 	v, err := Decode([]byte(`[{"\ud800":[1,"\ud801"],"\ud801":null}]`))
 	if want := []any{map[string]any{"\xED\xA0\x80": []any{json.Number("1"), "\xED\xA0\x81"}, "\xED\xA0\x81": nil}}; err != nil || !reflect.DeepEqual(v, want) {
@@ -38,13 +36,9 @@ func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
 		{`{"\ud800":1}`, `{"\ufffd":1}`, false},
 	} {
 		f, err := Compile([]byte(c.filter), now)
-		if err != nil {
-			t.Fatal(c.filter, err)
-		}
+		must(t, err, c.filter)
 		v, err := Decode([]byte(c.value))
-		if err != nil || f.Meets(&Entry{Value: v}) != c.meets {
-			t.Errorf("%s of %s: %v, %v", c.filter, c.value, !c.meets, err)
-		}
+		errorIf(t, err != nil || f.Meets(&Entry{Value: v}) != c.meets, "%s of %s: %v, %v", c.filter, c.value, !c.meets, err)
 	}
 }
 
@@ -56,9 +50,7 @@ func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
 	}
 	start := time.Now()
 	v, err := Decode([]byte(`"\ud800` + want.String() + `"`))
-	if err != nil || v != "\xED\xA0\x80"+want.String() {
-		t.Errorf("%.20q, %v", v, err)
-	}
+	errorIf(t, err != nil || v != "\xED\xA0\x80"+want.String(), "%.20q, %v", v, err)
 	if took := time.Since(start); took > 8*time.Second { // one pass for each character takes twice as long on a fast machine
 		t.Error(took)
 	}
@@ -75,12 +67,9 @@ func FuzzDecode(f *testing.F) {
 		d.UseNumber()
 		bad := d.Decode(&want)
 		got, err := Decode([]byte(text))
-		if (err == nil) != (bad == nil) {
-			t.Fatalf("%q: %v, and encoding/json says %v", text, err, bad)
-		}
-		if _, changed := markSurrogates([]byte(text)); !changed && err == nil && !reflect.DeepEqual(got, want) {
-			t.Fatalf("%q is %v, not %v", text, got, want)
-		}
+		fatalIf(t, (err == nil) != (bad == nil), "%q: %v, and encoding/json says %v", text, err, bad)
+		_, changed := markSurrogates([]byte(text))
+		fatalIf(t, !changed && err == nil && !reflect.DeepEqual(got, want), "%q is %v, not %v", text, got, want)
 		if s, is := got.(string); is && utf8.ValidString(text) {
 			if w, _ := want.(string); strings.ToValidUTF8(s, "") != strings.ReplaceAll(w, "\uFFFD", "") && !strings.Contains(w, "\uFFFD") {
 				t.Fatalf("%q is %q, not %q", text, s, w)

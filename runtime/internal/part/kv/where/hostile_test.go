@@ -27,9 +27,7 @@ func TestErrorsOfFiltersAreShort(t *testing.T) {
 	for _, filter := range []string{`{"` + long + `":{}}`, `{"a":{"` + long + `":1}}`, `{"a":{"$eq":{"$` + long + `":1}}}`, `{"a":{"$regex":"` + long + `"}}`, `{"` + long + `":1,"` + long + `":1}`} {
 		_, err := Compile([]byte(filter), now)
 		e, ok := errors.AsType[*host.Error](err)
-		if !ok || len(e.Message) > 1000 || len(e.Metadata["field"]) > 500 {
-			t.Errorf("%.40s: %.200v", filter, err)
-		}
+		errorIf(t, !ok || len(e.Message) > 1000 || len(e.Metadata["field"]) > 500, "%.40s: %.200v", filter, err)
 	}
 }
 
@@ -43,14 +41,10 @@ func TestFiltersAreBounded(t *testing.T) {
 	}
 	list := "[0" + strings.Repeat(",1", 999) + "]"
 	filter, err := Compile(fmt.Appendf(nil, `{"$or":[{"a":{"$in":%s}}%s]}`, list, strings.Repeat(`,{"a":{"$in":`+list+`}}`, 60)), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := &Entry{Value: map[string]any{"a": json.Number("1" + strings.Repeat("0", 1<<20-1) + ".5e7")}}
 	start := time.Now()
-	if filter.Meets(e) {
-		t.Error("a number of a million digits is 0 or 1")
-	}
+	errorIf(t, filter.Meets(e), "a number of a million digits is 0 or 1")
 	if took := time.Since(start); took > time.Minute { // all comparisons take hours
 		t.Error(took)
 	}

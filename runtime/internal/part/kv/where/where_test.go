@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func decode(t testing.TB, text string) any {
@@ -69,9 +70,8 @@ func TestConditionsMeetWhatTheySay(t *testing.T) {
 			t.Errorf("%s: %v", filter, err)
 			continue
 		}
-		if got := f.Meets(e); got != want {
-			t.Errorf("%s: %v", filter, got)
-		}
+		got := f.Meets(e)
+		errorIf(t, got != want, "%s: %v", filter, got)
 		// What is not met is met by the complement.
 		if f, err = Compile([]byte(`{"$not":`+filter+`}`), now); err != nil || f.Meets(e) == want {
 			t.Errorf("the complement of %s: %v", filter, err)
@@ -116,15 +116,12 @@ func FuzzNumbers(f *testing.F) {
 			return
 		}
 		got := compareNumbers(string(a), string(b))
-		if got != -compareNumbers(string(b), string(a)) {
-			t.Fatalf("%s and %s are not compared alike both ways", a, b)
-		}
+		fatalIf(t, got != -compareNumbers(string(b), string(a)), "%s and %s are not compared alike both ways", a, b)
 		if small(string(a)) && small(string(b)) {
 			r, _ := new(big.Rat).SetString(string(a))
 			s, _ := new(big.Rat).SetString(string(b))
-			if want := r.Cmp(s); got != want {
-				t.Fatalf("%s and %s: %d, want %d", a, b, got, want)
-			}
+			want := r.Cmp(s)
+			fatalIf(t, got != want, "%s and %s: %d, want %d", a, b, got, want)
 		}
 	})
 }
@@ -149,9 +146,8 @@ func FuzzCompile(f *testing.F) {
 		e := &Entry{Key: []any{"user"}, Value: v}
 		c, err := Compile([]byte(filter), now)
 		if err != nil {
-			if code := host.CodeOf(err); code != host.InvalidArgument && code != host.TooLarge {
-				t.Fatal(err)
-			}
+			code := host.CodeOf(err)
+			fatalIf(t, code != host.InvalidArgument && code != host.TooLarge, "%v", err)
 			return
 		}
 		meets := c.Meets(e)
@@ -162,8 +158,8 @@ func FuzzCompile(f *testing.F) {
 		if host.CodeOf(err) == host.TooLarge {
 			return
 		}
-		if err != nil || opposite.Meets(e) == meets {
-			t.Fatalf("%s of %s: %v, and so is its complement: %v", filter, value, meets, err)
-		}
+		fatalIf(t, err != nil || opposite.Meets(e) == meets, "%s of %s: %v, and so is its complement: %v", filter, value, meets, err)
 	})
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

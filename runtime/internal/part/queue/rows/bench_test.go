@@ -28,9 +28,7 @@ func (w *world) benchTurn(f func(s *Set) error) {
 	if err == nil {
 		_, err = w.space.Commit(nil)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 }
 
 var benchBody = make([]byte, 64)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -115,17 +116,13 @@ func (w *world) sync() {
 	if _, err := w.space.Commit(func(err error) { done <- err }); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, <-done)
 }
 
 // must runs f in a turn that has to succeed.
 func (w *world) must(f func(s *Set) error) {
 	w.t.Helper()
-	if err := w.turn(f); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.turn(f))
 }
 
 func (w *world) send(queue string, messages ...host.Enqueue) []host.Sent {
@@ -164,9 +161,7 @@ func (w *world) fail(queue, cause string) *host.Received {
 func (w *world) stats(queue string) host.QueueStats {
 	w.t.Helper()
 	st, err := Stats(w.space.Writes(), queue)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return st
 }
 
@@ -174,17 +169,14 @@ func (w *world) stats(queue string) host.QueueStats {
 func (w *world) wakes() map[string]int64 {
 	w.t.Helper()
 	rows, err := w.store.Wakes(nil, 1<<60, 1_000)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	m := map[string]int64{}
 	for _, r := range rows {
 		if r.Kind != keyspace.WakeQueue {
 			continue
 		}
-		if _, twice := m[r.Name]; twice {
-			w.t.Fatalf("queue %q has two wake rows", r.Name)
-		}
+		_, twice := m[r.Name]
+		fatalIf(w.t, twice, "queue %q has two wake rows", r.Name)
 		m[r.Name] = r.Due
 	}
 	return m
@@ -193,18 +185,14 @@ func (w *world) wakes() map[string]int64 {
 func (w *world) dead(queue string) []host.ListedMessage {
 	w.t.Helper()
 	l, _, err := DeadList(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return l
 }
 
 func (w *world) peek(queue string) []host.ListedMessage {
 	w.t.Helper()
 	l, _, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return l
 }
 
@@ -221,9 +209,7 @@ func bodies(messages []host.Received) (all []string) {
 func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	t.Helper()
 	var e *host.Error
-	if !errors.As(err, &e) || e.Code != code {
-		t.Fatalf("error %v, want code %s", err, code)
-	}
+	fatalIf(t, !errors.As(err, &e) || e.Code != code, "error %v, want code %s", err, code)
 	return e
 }
 
@@ -234,9 +220,7 @@ func (w *world) verify() {
 	all := func(kind keyspace.Kind) []engine.Entry {
 		from, to := kind.Range()
 		page, err := rows.List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		return page.Entries
 	}
 	type counted struct {
@@ -267,9 +251,7 @@ func (w *world) verify() {
 		if err == nil {
 			err = m.decode(id, e.Value)
 		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		q := string(m.queue)
 		count(q).bytes += int64(len(m.body))
 		switch m.state {
@@ -292,39 +274,27 @@ func (w *world) verify() {
 		if err == nil {
 			err = m.decodeDead(id, e.Value)
 		}
-		if err != nil || queue != string(m.queue) {
-			w.t.Fatalf("dead letter %d of %q: %v", id, queue, err)
-		}
+		fatalIf(w.t, err != nil || queue != string(m.queue), "dead letter %d of %q: %v", id, queue, err)
 		entry(queue, deadIndex, m.place())
 	}
 	for _, kind := range []keyspace.Kind{keyspace.QueueReady.Kind, keyspace.QueueDelayed.Kind} {
 		for _, e := range all(kind) {
-			if !entries[string(e.Key)] {
-				w.t.Fatalf("leaked index entry %x", e.Key)
-			}
+			fatalIf(w.t, !entries[string(e.Key)], "leaked index entry %x", e.Key)
 			delete(entries, string(e.Key))
 		}
 	}
-	if len(entries) > 0 {
-		w.t.Fatalf("%d index entries are missing", len(entries))
-	}
+	fatalIf(w.t, len(entries) > 0, "%d index entries are missing", len(entries))
 	wakes := w.wakes()
 	for _, e := range all(keyspace.QueueStats.Kind) {
 		queue, err := keyspace.QueueStats.Parse(e.Key)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		var c counts
-		if err := c.decode(queue, e.Value); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, c.decode(queue, e.Value))
 		want := count(queue)
 		wake := int64(0)
 		for ix := range indexes {
 			f := &c.fronts[ix]
-			if f.n != want.n[ix] {
-				w.t.Fatalf("queue %q index %d: counted %d, has %d", queue, ix, f.n, want.n[ix])
-			}
+			fatalIf(w.t, f.n != want.n[ix], "queue %q index %d: counted %d, has %d", queue, ix, f.n, want.n[ix])
 			if f.n > 0 && want.first[ix].before(f.runs[0].from) {
 				w.t.Fatalf("queue %q index %d begins at %+v, counts say %+v", queue, ix, want.first[ix], f.runs[0].from)
 			}
@@ -335,18 +305,14 @@ func (w *world) verify() {
 				wake = at
 			}
 		}
-		if c.bytes != want.bytes {
-			w.t.Fatalf("queue %q: counted %d bytes, has %d", queue, c.bytes, want.bytes)
-		}
+		fatalIf(w.t, c.bytes != want.bytes, "queue %q: counted %d bytes, has %d", queue, c.bytes, want.bytes)
 		if c.wake != wake || wakes[queue] != wake {
 			w.t.Fatalf("queue %q: wake row at %d, counts say %d, first due %d", queue, wakes[queue], c.wake, wake)
 		}
 		delete(wakes, queue)
 		delete(queues, queue)
 	}
-	if len(queues) > 0 || len(wakes) > 0 {
-		w.t.Fatalf("queues without counts: %v, wakes %v", queues, wakes)
-	}
+	fatalIf(w.t, len(queues) > 0 || len(wakes) > 0, "queues without counts: %v, wakes %v", queues, wakes)
 	if meta := all(keyspace.QueueMetadata.Kind); len(meta) > 0 {
 		var m metadata
 		if err := m.decode(meta[0].Value); err != nil || m.count != int64(len(messages)) {
@@ -354,3 +320,5 @@ func (w *world) verify() {
 		}
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -16,22 +16,15 @@ func TestAMessageTriedAgainDoesNotMoveTheFrontBack(t *testing.T) {
 	}
 	for id := uint64(1); id <= 100; id += 7 {
 		f.add(place{0, id})
-		if !f.runs[0].exact || f.runs[0].from.id != id {
-			t.Fatalf("runs %+v", f.runs)
-		}
+		fatalIf(t, !f.runs[0].exact || f.runs[0].from.id != id, "runs %+v", f.runs)
 		f.remove(place{0, id})
-		if len(f.runs) != 1 || f.runs[0].from.id != 501 {
-			t.Fatalf("runs %+v", f.runs)
-		}
+		fatalIf(t, len(f.runs) != 1 || f.runs[0].from.id != 501, "runs %+v", f.runs)
 	}
 	for id := uint64(500); id <= 1_000; id++ {
-		if got := f.remove(place{0, id}); got != (id > 500) {
-			t.Fatalf("remove %d: %v", id, got)
-		}
+		got := f.remove(place{0, id})
+		fatalIf(t, got != (id > 500), "remove %d: %v", id, got)
 	}
-	if len(f.runs) != 0 || f.n != 0 {
-		t.Fatalf("left %+v", f)
-	}
+	fatalIf(t, len(f.runs) != 0 || f.n != 0, "left %+v", f)
 }
 
 // TestAFrontCountsAndBounds compares fronts with the places themselves.
@@ -46,9 +39,7 @@ func TestAFrontCountsAndBounds(t *testing.T) {
 				f.add(p)
 				in = append(in, p)
 			} else if i >= 0 {
-				if !f.remove(p) {
-					t.Fatalf("seed %d: %+v is not in %+v", seed, p, f)
-				}
+				fatalIf(t, !f.remove(p), "seed %d: %+v is not in %+v", seed, p, f)
 				in = slices.Delete(in, i, i+1)
 			}
 			var again front
@@ -70,14 +61,10 @@ func TestAFrontCountsAndBounds(t *testing.T) {
 						}
 					}
 				}
-				if n != r.n || r.exact && first != r.from {
-					t.Fatalf("seed %d: run %d of %+v has %d, first %+v", seed, i, f, n, first)
-				}
+				fatalIf(t, n != r.n || r.exact && first != r.from, "seed %d: run %d of %+v has %d, first %+v", seed, i, f, n, first)
 				covered += int(n)
 			}
-			if covered != len(in) {
-				t.Fatalf("seed %d: runs %+v cover %d of %d", seed, f.runs, covered, len(in))
-			}
+			fatalIf(t, covered != len(in), "seed %d: runs %+v cover %d of %d", seed, f.runs, covered, len(in))
 		}
 	}
 }

@@ -30,9 +30,8 @@ func FuzzMessage(f *testing.F) {
 			t.Fatalf("%x is decoded as %+v, that is encoded as %x: %v", b, m, again, err)
 		}
 		for m.attempts = range 4 {
-			if ms, ok := m.pause([]time.Duration{time.Second}); ok && (ms < 0 || ms > host.MaxQueueDelay.Milliseconds()) {
-				t.Fatalf("pause %d", ms)
-			}
+			ms, ok := m.pause([]time.Duration{time.Second})
+			fatalIf(t, ok && (ms < 0 || ms > host.MaxQueueDelay.Milliseconds()), "pause %d", ms)
 		}
 		m.eachKey(func([]byte) error { return nil })
 		m.listed()
@@ -80,9 +79,8 @@ func FuzzRecords(f *testing.F) {
 			}
 		}
 		if id, err := decodeDedup(b); err == nil {
-			if again, err := decodeDedup(appendDedup(nil, id)); err != nil || again != id {
-				t.Fatalf("dedup %x: %v", b, err)
-			}
+			again, err := decodeDedup(appendDedup(nil, id))
+			fatalIf(t, err != nil || again != id, "dedup %x: %v", b, err)
 		}
 		for _, kind := range []index{readyIndex, deadIndex} {
 			prefix := appendIndex(nil, kind, "q")
@@ -107,12 +105,9 @@ func TestReceiptsRoundTripAndNoncesDiffer(t *testing.T) {
 	nonce := uint64(0)
 	for i := range 5_000 {
 		nonce = nextNonce(nonce, int64(1_800_000_000_000-i/100)) // a clock that even steps back
-		if seen[nonce] {
-			t.Fatalf("nonce %d again", nonce)
-		}
+		fatalIf(t, seen[nonce], "nonce %d again", nonce)
 		seen[nonce] = true
-		if id, n, ok := parseReceipt(receipt(uint64(i)+1, nonce)); !ok || id != uint64(i)+1 || n != nonce {
-			t.Fatalf("%d %d %v", id, n, ok)
-		}
+		id, n, ok := parseReceipt(receipt(uint64(i)+1, nonce))
+		fatalIf(t, !ok || id != uint64(i)+1 || n != nonce, "%d %d %v", id, n, ok)
 	}
 }

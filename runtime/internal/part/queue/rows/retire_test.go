@@ -44,21 +44,16 @@ func TestRetiredMessagesBecomeDeadLettersAndLaterOnesDoNot(t *testing.T) {
 	asked := w.send("jobs", host.Enqueue{Body: []byte("may I?"), WantReply: true})[0].ID
 	w.must(func(s *Set) error { return s.Retire("jobs") })
 	w.send("jobs", host.Enqueue{Body: []byte("urgent"), Priority: 5}, host.Enqueue{Body: []byte("soon"), Delay: time.Minute})
-	if m := w.taken("jobs"); m != nil {
-		t.Fatalf("took %+v before the retired messages are gone", m)
-	}
-	if n, turns := w.bury("jobs"); n != 41 || turns < 3 {
-		t.Errorf("buried %d in %d turns", n, turns)
-	}
-	if st := w.stats("jobs"); st.Pending != 1 || st.Delayed != 1 || st.Dead != 41 {
-		t.Errorf("%+v", st)
-	}
-	if r, known, err := ResultOf(w.space.Writes(), "jobs", asked, w.now); err != nil || !known || r.Err == nil || r.Err.Code != host.FailedPrecondition {
-		t.Errorf("the sender finds %+v, %v, %v", r, known, err)
-	}
-	if m := w.taken("jobs"); m == nil || string(m.Body) != "urgent" {
-		t.Errorf("took %+v", m)
-	}
+	m := w.taken("jobs")
+	fatalIf(t, m != nil, "took %+v before the retired messages are gone", m)
+	n, turns := w.bury("jobs")
+	errorIf(t, n != 41 || turns < 3, "buried %d in %d turns", n, turns)
+	st := w.stats("jobs")
+	errorIf(t, st.Pending != 1 || st.Delayed != 1 || st.Dead != 41, "%+v", st)
+	r, known, err := ResultOf(w.space.Writes(), "jobs", asked, w.now)
+	errorIf(t, err != nil || !known || r.Err == nil || r.Err.Code != host.FailedPrecondition, "the sender finds %+v, %v, %v", r, known, err)
+	m = w.taken("jobs")
+	errorIf(t, m == nil || string(m.Body) != "urgent", "took %+v", m)
 }
 
 func TestReadmittedMessagesAreTakenAgain(t *testing.T) {
@@ -66,10 +61,8 @@ func TestReadmittedMessagesAreTakenAgain(t *testing.T) {
 	w.send("jobs", host.Enqueue{Body: []byte("a")})
 	w.must(func(s *Set) error { return s.Retire("jobs") })
 	w.must(func(s *Set) error { return s.Readmit("jobs") })
-	if n, _ := w.bury("jobs"); n != 0 {
-		t.Errorf("buried %d", n)
-	}
-	if m := w.taken("jobs"); m == nil || string(m.Body) != "a" {
-		t.Errorf("took %+v", m)
-	}
+	n, _ := w.bury("jobs")
+	errorIf(t, n != 0, "buried %d", n)
+	m := w.taken("jobs")
+	errorIf(t, m == nil || string(m.Body) != "a", "took %+v", m)
 }

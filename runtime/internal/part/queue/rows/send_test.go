@@ -18,9 +18,8 @@ func TestMessagesAreReceivedByPriorityAndThenInTheOrderOfSending(t *testing.T) {
 	w.send("jobs", body("c"), host.Enqueue{Body: []byte("highest"), Priority: host.MaxQueuePriority})
 	w.verify()
 	got := append(bodies(w.receive("jobs", 3)), bodies(w.receive("jobs", 10))...)
-	if want := []string{"highest", "high", "a", "b", "c", "low"}; !slices.Equal(got, want) {
-		t.Fatalf("received %q, want %q", got, want)
-	}
+	want := []string{"highest", "high", "a", "b", "c", "low"}
+	fatalIf(t, !slices.Equal(got, want), "received %q, want %q", got, want)
 	w.verify()
 }
 
@@ -92,9 +91,8 @@ func TestCallsThatAreRefusedSayWhyAndDoNothing(t *testing.T) {
 				return nil // the turn goes on
 			})
 			w.verify()
-			if st := w.stats("jobs"); st.Pending != 1 || st.Bytes != 2 || st.Sent != 1 {
-				t.Fatalf("stats %+v", st)
-			}
+			st := w.stats("jobs")
+			fatalIf(t, st.Pending != 1 || st.Bytes != 2 || st.Sent != 1, "stats %+v", st)
 		})
 	}
 }
@@ -111,12 +109,9 @@ func TestABatchBeyondTheWriteSetFailsTheTurn(t *testing.T) {
 		}
 		return nil // the handler does not mind
 	})
-	if !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}) {
-		t.Fatalf("flush: %v", err)
-	}
+	fatalIf(t, !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}), "flush: %v", err)
 	w.send("jobs", body("x"))
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != 1 || st.Sent != 1 {
-		t.Fatalf("stats %+v", st)
-	}
+	st := w.stats("jobs")
+	fatalIf(t, st.Pending != 1 || st.Sent != 1, "stats %+v", st)
 }

@@ -24,9 +24,8 @@ func TestReceiptsAreGoodForOneLockInOneQueue(t *testing.T) {
 			func() (int, []string, error) { return s.Nack("jobs", bad, nil, "", true) },
 			func() (int, []string, error) { _, lost, err := s.Extend("jobs", bad, 0); return 0, lost, err },
 		} {
-			if n, lost, err := f(); n != 0 || !slices.Equal(lost, bad) || err != nil {
-				t.Fatalf("%d %q %v", n, lost, err)
-			}
+			n, lost, err := f()
+			fatalIf(t, n != 0 || !slices.Equal(lost, bad) || err != nil, "%d %q %v", n, lost, err)
 		}
 		if n, lost, err := s.Ack("other", []string{r}, nil); n != 0 || len(lost) != 1 || err != nil {
 			t.Fatalf("another queue: %d %q %v", n, lost, err)
@@ -74,9 +73,7 @@ func TestRepliesAreKeptForThoseWhoWantThem(t *testing.T) {
 		} else if res.Err != nil {
 			got = string(res.Err.Code)
 		}
-		if got != want || err != nil {
-			t.Errorf("message %d: %q %v, want %q", i, got, err, want)
-		}
+		errorIf(t, got != want || err != nil, "message %d: %q %v, want %q", i, got, err, want)
 	}
 	if _, known, _ := ResultOf(rows, "other", sent[0].ID, w.now); known {
 		t.Error("another queue knows the reply")
@@ -97,17 +94,14 @@ func TestManyDueMessagesAreDoneInParts(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.due("jobs")
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != maxDue || w.next == 0 || w.next > w.now.UnixMilli() {
-		t.Fatalf("%+v, wake %d", st, w.next)
-	}
+	st := w.stats("jobs")
+	fatalIf(t, st.Pending != maxDue || w.next == 0 || w.next > w.now.UnixMilli(), "%+v, wake %d", st, w.next)
 	w.due("jobs")
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != 1_800 || w.next != 0 {
-		t.Fatalf("%+v, wake %d", st, w.next)
-	}
-	if got := w.receive("jobs", 1_000); len(got) != 1_000 || got[999].ID != 1_000 {
-		t.Fatalf("received %d", len(got))
-	}
+	st = w.stats("jobs")
+	fatalIf(t, st.Pending != 1_800 || w.next != 0, "%+v, wake %d", st, w.next)
+	got := w.receive("jobs", 1_000)
+	fatalIf(t, len(got) != 1_000 || got[999].ID != 1_000, "received %d", len(got))
 	w.verify()
 }
 
@@ -123,9 +117,7 @@ func TestDueRemovesAWakeRowThatIsOutOfDate(t *testing.T) {
 		t.Fatalf("wakes %v", w.wakes())
 	}
 	w.must(func(s *Set) error { return s.Due("jobs", w.now.Add(time.Hour).UnixMilli()) })
-	if w.next != w.now.Add(time.Hour).UnixMilli() {
-		t.Fatal("whoever took the row up does not learn of it")
-	}
+	fatalIf(t, w.next != w.now.Add(time.Hour).UnixMilli(), "whoever took the row up does not learn of it")
 	w.verify()
 }
 
@@ -156,9 +148,7 @@ func TestTheFailureThatASenderReadsHasItsMetadata(t *testing.T) {
 	w.verify()
 	for i, want := range []map[string]string{large.Metadata, {"b": "kept"}, large.Metadata} {
 		res, _, err := ResultOf(w.space.Writes(), "jobs", sent[i].ID, w.now)
-		if err != nil || res.Err == nil || !maps.Equal(res.Err.Metadata, want) {
-			t.Errorf("message %d: %+v %v, want metadata %v", i, res.Err, err, want)
-		}
+		errorIf(t, err != nil || res.Err == nil || !maps.Equal(res.Err.Metadata, want), "message %d: %+v %v, want metadata %v", i, res.Err, err, want)
 	}
 	// Releases before this one kept none.
 	old := appendText(appendText(appendText([]byte{format, 1}, "jobs"), "too_large"), "rows: 11")

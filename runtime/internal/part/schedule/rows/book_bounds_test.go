@@ -15,9 +15,8 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	n.now = begin.Add(5 * minute)
 	b := n.book()
 	for range 2 {
-		if s, err := b.Trigger("s", ""); err != nil || !s.Next.Equal(begin.Add(10*minute)) {
-			t.Fatal(s, err)
-		}
+		s, err := b.Trigger("s", "")
+		fatalIf(t, err != nil || !s.Next.Equal(begin.Add(10*minute)), "%v %v", s, err)
 	}
 	n.commit()
 	fail := true
@@ -30,9 +29,8 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	}
 	n.until(begin.Add(15 * minute))
 	n.want("00:05:00#1.1+0", "00:05:00#2.1+0", "00:10:00#3.1+0")
-	if runs := n.runs("s"); len(runs) != 3 || runs[2].Result != "error" {
-		t.Fatalf("%+v", runs)
-	}
+	runs := n.runs("s")
+	fatalIf(t, len(runs) != 3 || runs[2].Result != "error", "%+v", runs)
 	if _, err := n.book().Trigger("none", ""); host.CodeOf(err) != host.NotFound {
 		t.Fatal(err)
 	}
@@ -69,26 +67,20 @@ func TestHistoryKeepsTheLastRuns(t *testing.T) {
 			t.Fatalf("keep %d: %d runs, %d keys", keep, len(runs), n.rows.Keys())
 		}
 		for i, r := range runs {
-			if r.Run != uint64(ticks-i) || r.Result != "ok" {
-				t.Fatalf("%+v", r)
-			}
+			fatalIf(t, r.Run != uint64(ticks-i) || r.Result != "ok", "%+v", r)
 		}
 	}
 	n := newNode(t)
 	n.set(host.Schedule{Name: "s", Every: 1000, KeepRuns: 1000})
 	n.until(begin.Add(500 * time.Second))
 	n.set(host.Schedule{Name: "s", Every: 1000, KeepRuns: 10})
-	if len(n.runs("s")) != 10 {
-		t.Fatal("a lower limit is in force at once")
-	}
+	fatalIf(t, len(n.runs("s")) != 10, "a lower limit is in force at once")
 	n.until(begin.Add(501 * time.Second))
-	if keys := n.rows.Keys(); keys != 501+2-trimMost {
-		t.Fatal(keys, "keys are left after one more run")
-	}
+	keys := n.rows.Keys()
+	fatalIf(t, keys != 501+2-trimMost, "%v keys are left after one more run", keys)
 	n.until(begin.Add(520 * time.Second))
-	if keys := n.rows.Keys(); keys != 10+2 {
-		t.Fatal(keys)
-	}
+	keys = n.rows.Keys()
+	fatalIf(t, keys != 10+2, "%v", keys)
 }
 
 func TestLongDowntimesAreCountedInBoundedTime(t *testing.T) {
@@ -103,28 +95,19 @@ func TestLongDowntimesAreCountedInBoundedTime(t *testing.T) {
 	began := time.Now()
 	for _, w := range n.wakes() {
 		f, err := Due(n.rows, w.Name, "", w.Due, n.now, n.started)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		late := n.now.Sub(f.Tick.Due)
 		switch w.Name {
 		case "once", "every":
-			if late != 0 || f.Tick.Missed < countMost-1 {
-				t.Errorf("%+v", f.Tick)
-			}
+			errorIf(t, late != 0 || f.Tick.Missed < countMost-1, "%+v", f.Tick)
 		case "all":
-			if late != 2*time.Second || f.skipped != countMost-3 {
-				t.Errorf("%+v", f)
-			}
+			errorIf(t, late != 2*time.Second || f.skipped != countMost-3, "%+v", f)
 		case "none":
-			if late != 0 || f.Tick.Missed != countMost {
-				t.Errorf("%+v", f)
-			}
+			errorIf(t, late != 0 || f.Tick.Missed != countMost, "%+v", f)
 		}
 	}
-	if took := time.Since(began); took > 5*time.Minute {
-		t.Error("it took", took)
-	}
+	took := time.Since(began)
+	errorIf(t, took > 5*time.Minute, "it took %v", took)
 }
 
 func TestLeftoverRowsOfTheWakeIndexMeanNothing(t *testing.T) {
@@ -134,9 +117,8 @@ func TestLeftoverRowsOfTheWakeIndexMeanNothing(t *testing.T) {
 		name string
 		due  int64
 	}{{"s", s.Next.UnixMilli() + 1}, {"none", 5}} {
-		if f, err := Due(n.rows, c.name, "", c.due, n.now, n.started); f != nil || err != nil {
-			t.Error(f, err)
-		}
+		f, err := Due(n.rows, c.name, "", c.due, n.now, n.started)
+		errorIf(t, f != nil || err != nil, "%v %v", f, err)
 	}
 }
 
@@ -169,14 +151,11 @@ func TestSchedulesThatAreRefusedSayWhy(t *testing.T) {
 		{host.Schedule{Name: "s", Every: 1000, Payload: make([]byte, maxPayload+1)}, "payload"},
 	} {
 		_, _, err := n.book().Set(c.s)
-		if code := host.CodeOf(err); (code != host.InvalidArgument && code != host.TooLarge) || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%+v: %v", c.s, err)
-		}
+		code := host.CodeOf(err)
+		errorIf(t, (code != host.InvalidArgument && code != host.TooLarge) || !strings.Contains(err.Error(), c.text), "%+v: %v", c.s, err)
 	}
 	n.commit()
-	if n.rows.Keys() != 0 || len(n.wakes()) != 0 {
-		t.Error("something was written")
-	}
+	errorIf(t, n.rows.Keys() != 0 || len(n.wakes()) != 0, "something was written")
 }
 
 func TestSchedulesOfAnActorAreBounded(t *testing.T) {
@@ -195,17 +174,13 @@ func TestSchedulesOfAnActorAreBounded(t *testing.T) {
 	if _, _, err := b.Set(host.Schedule{Name: "s", Instance: "7", Every: 2000}); err != nil {
 		t.Fatal("a schedule that is there cannot be changed", err)
 	}
-	if ok, err := b.Cancel("s", "8"); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := b.Cancel("s", "8")
+	fatalIf(t, !ok || err != nil, "%v %v", ok, err)
 	if _, _, err := b.Set(host.Schedule{Name: "s", Every: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	n.commit()
-	if all, err := List(n.rows, "s"); err != nil || len(all) != host.MaxSchedules {
-		t.Fatal(len(all), err)
-	}
-	if len(n.wakes()) != host.MaxSchedules {
-		t.Fatal("rows in the wake index")
-	}
+	all, err := List(n.rows, "s")
+	fatalIf(t, err != nil || len(all) != host.MaxSchedules, "%v %v", len(all), err)
+	fatalIf(t, len(n.wakes()) != host.MaxSchedules, "rows in the wake index")
 }

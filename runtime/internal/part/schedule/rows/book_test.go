@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -35,14 +36,10 @@ type node struct {
 func newNode(t testing.TB) *node {
 	t.Helper()
 	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	space, err := store.OpenSpace(actorID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &node{t: t, store: store, space: space, rows: space.Writes(), now: begin, started: begin}
 }
 
@@ -57,17 +54,13 @@ func (n *node) commit() {
 	if _, err := n.space.Commit(func(err error) { done <- err }); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, <-done)
 }
 
 func (n *node) set(s host.Schedule) host.Schedule {
 	n.t.Helper()
 	out, _, err := n.book().Set(s)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.commit()
 	return out
 }
@@ -75,18 +68,14 @@ func (n *node) set(s host.Schedule) host.Schedule {
 func (n *node) get(name string) host.Schedule {
 	n.t.Helper()
 	s, _, err := Get(n.rows, name, "")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return s
 }
 
 func (n *node) runs(name string) []host.ScheduleRun {
 	n.t.Helper()
 	runs, err := Runs(n.rows, name, "")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return runs
 }
 
@@ -94,13 +83,9 @@ func (n *node) runs(name string) []host.ScheduleRun {
 func (n *node) wakes() []engine.Wake {
 	n.t.Helper()
 	rows, err := n.store.Wakes(nil, 1<<60, 10_000)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	want, err := Wakes(n.rows)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	texts := func(wakes []engine.Wake) (all []string) {
 		for _, w := range wakes {
 			all = append(all, fmt.Sprint(w.Due, w.Kind, w.Name, w.Instance))
@@ -139,21 +124,15 @@ func maxOf(a, b time.Time) time.Time {
 func (n *node) fire(w engine.Wake) {
 	n.t.Helper()
 	f, err := Due(n.rows, w.Name, w.Instance, w.Due, n.now, n.started)
-	if err != nil || f == nil {
-		n.t.Fatal(w, f, err)
-	}
+	fatalIf(n.t, err != nil || f == nil, "%v %v %v", w, f, err)
 	if f.Skip {
-		if err := n.book().Skip(f); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, n.book().Skip(f))
 		return
 	}
 	at, started := n.rows.Savepoint(), n.now
 	b := n.book()
 	n.ticks = append(n.ticks, fmt.Sprintf("%s#%d.%d+%d", f.Tick.Due.Format("15:04:05"), f.Tick.Run, f.Tick.Attempt, f.Tick.Missed))
-	if err := b.Begin(f); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, b.Begin(f))
 	if n.run != nil {
 		err = n.run(f.Tick, string(f.Payload), b)
 	}
@@ -164,9 +143,7 @@ func (n *node) fire(w engine.Wake) {
 		n.rows.Rollback(at)
 		err = n.book().Failed(f, host.Errorf(host.FailedPrecondition, "%v", err), "", started, n.now)
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 }
 
 // down lets the node be down for a while.
@@ -177,9 +154,7 @@ func (n *node) down(d time.Duration) {
 
 func (n *node) want(ticks ...string) {
 	n.t.Helper()
-	if !slices.Equal(n.ticks, ticks) {
-		n.t.Errorf("the handler ran for %q, want %q", n.ticks, ticks)
-	}
+	errorIf(n.t, !slices.Equal(n.ticks, ticks), "the handler ran for %q, want %q", n.ticks, ticks)
 	n.ticks = nil
 }
 
@@ -261,17 +236,12 @@ func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testi
 	n.until(begin.Add(minute + 8*time.Second))
 	n.want("00:01:00#1.1+0", "00:01:00#1.2+0", "00:01:00#1.3+0", "00:01:00#1.4+0") // at 60, 61, 63, 67 s
 	s := n.get("s")
-	if s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || s.LastError != "failed_precondition: boom" || !s.Next.Equal(at) {
-		t.Fatalf("%+v", s)
-	}
-	if runs := n.runs("s"); len(runs) != 1 || runs[0].Attempt != 4 {
-		t.Fatalf("%+v", runs)
-	}
+	fatalIf(t, s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || s.LastError != "failed_precondition: boom" || !s.Next.Equal(at), "%+v", s)
+	runs := n.runs("s")
+	fatalIf(t, len(runs) != 1 || runs[0].Attempt != 4, "%+v", runs)
 	// The payload can be changed meanwhile.
 	n.set(host.Schedule{Name: "s", At: &at, Payload: host.Raw("new")})
-	if n.get("s").Attempts != 4 {
-		t.Fatal("a new payload changed the attempts")
-	}
+	fatalIf(t, n.get("s").Attempts != 4, "a new payload changed the attempts")
 	n.down(hour)
 	fail = false
 	n.until(n.now.Add(hour))
@@ -289,9 +259,7 @@ func TestOneShotMissedInADowntime(t *testing.T) {
 		n.down(hour)
 		n.until(n.now.Add(hour))
 		n.want(want...)
-		if len(n.wakes()) != 0 || n.get("s").Name != "" {
-			t.Error("it is still there")
-		}
+		errorIf(t, len(n.wakes()) != 0 || n.get("s").Name != "", "it is still there")
 	}
 	n := newNode(t)
 	past := begin.Add(-hour)
@@ -305,23 +273,18 @@ func TestSameRuleKeepsTheNextTickAndTheCounts(t *testing.T) {
 	n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")})
 	n.until(begin.Add(25 * minute))
 	before := n.get("s")
-	if _, changed, err := n.book().Set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")}); changed || err != nil {
-		t.Fatal("setting what is so writes something", err)
-	}
+	_, changed, err := n.book().Set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")})
+	fatalIf(t, changed || err != nil, "setting what is so writes something %v", err)
 	s := n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("b"), Missed: host.MissedAll, KeepRuns: 1})
 	if !s.Next.Equal(*before.Next) || s.Runs != 2 || string(s.Payload) != "b" || s.CatchUp != host.DefaultScheduleCatchUp || len(n.runs("s")) != 1 {
 		t.Fatalf("%+v of %+v", s, before)
 	}
 	s = n.set(host.Schedule{Name: "s", Every: 900_000, Payload: host.Raw("b")})
-	if !s.Next.Equal(begin.Add(40*minute)) || s.Runs != 2 {
-		t.Fatalf("%+v", s)
-	}
+	fatalIf(t, !s.Next.Equal(begin.Add(40*minute)) || s.Runs != 2, "%+v", s)
 	var payload string
 	n.run = func(_ host.Tick, p string, _ *Book) error { payload = p; return nil }
 	n.until(begin.Add(hour))
-	if payload != "b" {
-		t.Fatal(payload)
-	}
+	fatalIf(t, payload != "b", "%v", payload)
 	n.want("00:10:00#1.1+0", "00:20:00#2.1+0", "00:40:00#3.1+0", "00:55:00#4.1+0")
 }
 
@@ -378,7 +341,7 @@ func TestOneShotMaySetItselfAnew(t *testing.T) {
 	}
 	n.until(begin.Add(hour))
 	n.want("00:01:00#1.1+0", "00:01:00#2.1+0", "00:01:00#3.1+0")
-	if n.get("s").Name != "" || len(n.wakes()) != 0 {
-		t.Fatal("it is still there")
-	}
+	fatalIf(t, n.get("s").Name != "" || len(n.wakes()) != 0, "it is still there")
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

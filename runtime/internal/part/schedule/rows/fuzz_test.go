@@ -29,9 +29,7 @@ func FuzzRecord(f *testing.F) {
 		{Cron: "*/5 * * * *", Zone: "UTC", Missed: host.MissedAll, CatchUp: 3, Next: 300_000, Wake: 300_000, Triggers: []int64{5, 6}},
 	} {
 		value, err := record.Encode(&r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(value, int64(400_000), int64(100))
 	}
 	f.Fuzz(func(t *testing.T, value []byte, now, able int64) {
@@ -40,9 +38,8 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if all, err := List(rows, ""); err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
+		all, err := List(rows, "")
+		fatalIf(t, err != nil || len(all) != 1, "%v %v", all, err)
 		now %= 1e8 // days, so that missed ticks take no time to count
 		for _, w := range wakes {
 			Due(rows, "s", "", w.Due, time.UnixMilli(now), time.UnixMilli(able%1e8))

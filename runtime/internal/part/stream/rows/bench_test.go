@@ -49,8 +49,7 @@ func BenchmarkRead(b *testing.B) {
 	defer snap.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, err := Read(snap, begin, cfg, "s", 500, 100, 0); err != nil || len(p.Items) != 100 {
-			b.Fatal(err)
-		}
+		p, err := Read(snap, begin, cfg, "s", 500, 100, 0)
+		fatalIf(b, err != nil || len(p.Items) != 100, "%v", err)
 	}
 }

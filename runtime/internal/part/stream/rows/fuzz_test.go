@@ -19,9 +19,7 @@ func FuzzItem(f *testing.F) {
 			return
 		}
 		again, err := parseItem(appendItem(nil, &it))
-		if err != nil || again.time != it.time || again.before != it.before || !bytes.Equal(again.data, it.data) {
-			t.Fatal(again, it, err)
-		}
+		fatalIf(t, err != nil || again.time != it.time || again.before != it.before || !bytes.Equal(again.data, it.data), "%v %v %v", again, it, err)
 	})
 }
 
@@ -42,16 +40,13 @@ func FuzzMeta(f *testing.F) {
 	m := fresh()
 	for _, m.Next = range []uint64{1, 7} {
 		value, err := record.Encode(&m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(value, uint64(3))
 	}
 	cfg := config(host.Stream{Age: 1})
 	f.Fuzz(func(t *testing.T, value []byte, after uint64) {
-		if p, err := Read(metaRows{value}, begin, cfg, "s", after, 0, 0); err == nil && len(p.Items) > 0 {
-			t.Fatal(p)
-		}
+		p, err := Read(metaRows{value}, begin, cfg, "s", after, 0, 0)
+		fatalIf(t, err == nil && len(p.Items) > 0, "%v", p)
 		Info(metaRows{value}, begin, cfg, "s")
 	})
 }

@@ -16,18 +16,14 @@ import (
 func mustAppend(t testing.TB, l *Log, cfg *host.Stream, values ...string) uint64 {
 	t.Helper()
 	last, err := l.Append(cfg, "s", items(values...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return last
 }
 
 func mustRead(t testing.TB, s *actorStore, now time.Time, cfg *host.Stream, after uint64) host.StreamPage {
 	t.Helper()
 	p, err := Read(s.rows, now, cfg, "s", after, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -40,22 +36,16 @@ func TestLoweredLimitIsInForceAtOnceAndRowsGoABitAtATime(t *testing.T) {
 	}
 	mustAppend(t, s.log(begin), narrow, "y")
 	s.commit()
-	if i, err := Info(s.rows, begin, narrow, "s"); err != nil || i.Last-i.First != 9 || i.Bytes != 10 {
-		t.Fatalf("%+v, %v", i, err)
-	}
-	if n := s.stored(); n != 15_001-removeMost-1 {
-		t.Fatal(n, "rows are left")
-	}
+	i, err := Info(s.rows, begin, narrow, "s")
+	fatalIf(t, err != nil || i.Last-i.First != 9 || i.Bytes != 10, "%+v, %v", i, err)
+	n := s.stored()
+	fatalIf(t, n != 15_001-removeMost-1, "%v rows are left", n)
 	turns := 0
 	for ; len(s.wakes()) > 0; turns++ {
 		w := s.wakes()
-		if len(w) != 1 {
-			t.Fatalf("%+v", w)
-		}
+		fatalIf(t, len(w) != 1, "%+v", w)
 		before := s.stored()
-		if err := s.log(begin).Purge(narrow, "s", w[0].Due); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.log(begin).Purge(narrow, "s", w[0].Due))
 		s.commit()
 		if before-s.stored() > purgeMost {
 			t.Fatal("one turn removed", before-s.stored())
@@ -74,23 +64,18 @@ func TestRowOfTheWakeIndexThatIsOutOfDateIsRemoved(t *testing.T) {
 	s.rows.SetWake(5, keyspace.WakeExpiry, "none", "")
 	s.commit()
 	for _, name := range []string{"s", "none"} {
-		if err := s.log(begin).Purge(nil, name, 5); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.log(begin).Purge(nil, name, 5))
 	}
 	s.commit()
-	if w := s.wakes(); len(w) != 0 || s.stored() != 1 {
-		t.Fatalf("%+v", w)
-	}
+	w := s.wakes()
+	fatalIf(t, len(w) != 0 || s.stored() != 1, "%+v", w)
 }
 
 func TestStreamThatTheTypeNoLongerDeclaresIsListed(t *testing.T) {
 	s := newStore(t)
 	mustAppend(t, s.log(begin), config(host.Stream{Age: time.Minute}), "a")
 	all, err := List(s.rows, begin.Add(time.Hour), func(string) *host.Stream { return nil })
-	if err != nil || len(all) != 1 || all[0].Bytes != 1 {
-		t.Fatalf("%+v, %v", all, err)
-	}
+	fatalIf(t, err != nil || len(all) != 1 || all[0].Bytes != 1, "%+v, %v", all, err)
 }
 
 func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
@@ -105,9 +90,7 @@ func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
 		{make([][]byte, host.MaxStreamBatch+1), host.TooLarge, "limit of 1000"},
 	} {
 		_, err := l.Append(config(host.Stream{ItemBytes: 4, Bytes: 3}), "s", c.items)
-		if host.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
-			t.Error(err)
-		}
+		errorIf(t, host.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text), "%v", err)
 	}
 }
 
@@ -116,9 +99,7 @@ func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 	s := newStore(t)
 	limits := &engine.Limits{MaxWriteSet: 4096}
 	limits.EnsureDefaults()
-	if err := s.space.SetLimits(limits); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.space.SetLimits(limits))
 	cfg := config(host.Stream{Items: 3, Age: time.Hour})
 	mustAppend(t, s.log(begin), cfg, "a", "b")
 	s.commit()
@@ -131,23 +112,19 @@ func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 			continue
 		}
 		failed++
-		if full := (*engine.LimitError)(nil); !errors.As(err, &full) {
-			t.Fatal(err)
-		}
+		full := (*engine.LimitError)(nil)
+		fatalIf(t, !errors.As(err, &full), "%v", err)
 		after := mustRead(t, s, begin, cfg, 0)
 		if fmt.Sprint(after) != fmt.Sprint(before) || s.rows.Keys() != keys || s.rows.Size() != size {
 			t.Fatalf("an append that failed left %+v of %+v, keys %d of %d, bytes %d of %d", after, before, s.rows.Keys(), keys, s.rows.Size(), size)
 		}
 	}
-	if failed == 0 {
-		t.Fatal("the write set was never full")
-	}
+	fatalIf(t, failed == 0, "the write set was never full")
 	s.commit()
 	mustAppend(t, s.log(begin), cfg, "c")
 	s.commit()
-	if n := s.stored(); n != 3 {
-		t.Fatal(n, "rows are stored")
-	}
+	n := s.stored()
+	fatalIf(t, n != 3, "%v rows are stored", n)
 }
 
 func TestDamagedRowsAreErrorsAndNotLoops(t *testing.T) {
@@ -160,9 +137,7 @@ func TestDamagedRowsAreErrorsAndNotLoops(t *testing.T) {
 	}
 	bad := fresh()
 	bad.First = 9
-	if err := l.write("s", &bad); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.write("s", &bad))
 	if _, err := l.Append(cfg, "s", items("c")); !errors.Is(err, &engine.CorruptError{}) {
 		t.Error(err)
 	}
