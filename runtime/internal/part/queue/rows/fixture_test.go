@@ -182,18 +182,18 @@ func (w *world) wakes() map[string]int64 {
 	return m
 }
 
-func (w *world) dead(queue string) []host.ListedMessage {
+// list reads all messages of a queue with Peek or DeadList, a page at a time.
+func (w *world) list(read func(engine.Reader, *host.QueueListInput) ([]host.ListedMessage, bool, error), queue string) (all []host.ListedMessage) {
 	w.t.Helper()
-	l, _, err := DeadList(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
-	must(w.t, err)
-	return l
-}
-
-func (w *world) peek(queue string) []host.ListedMessage {
-	w.t.Helper()
-	l, _, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
-	must(w.t, err)
-	return l
+	in := &host.QueueListInput{Queue: queue, Limit: 7}
+	for more := true; more; {
+		page, left, err := read(w.space.Writes(), in)
+		must(w.t, err)
+		if all, more = append(all, page...), left; more {
+			in.After = page[len(page)-1].ID
+		}
+	}
+	return all
 }
 
 func body(text string) host.Enqueue { return host.Enqueue{Body: []byte(text)} }

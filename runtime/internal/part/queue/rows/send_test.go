@@ -11,18 +11,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-func TestMessagesAreReceivedByPriorityAndThenInTheOrderOfSending(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs"})
-	w.send("jobs", body("a"), body("b"))
-	w.send("jobs", host.Enqueue{Body: []byte("low"), Priority: -1}, host.Enqueue{Body: []byte("high"), Priority: 1})
-	w.send("jobs", body("c"), host.Enqueue{Body: []byte("highest"), Priority: host.MaxQueuePriority})
-	w.verify()
-	got := append(bodies(w.receive("jobs", 3)), bodies(w.receive("jobs", 10))...)
-	want := []string{"highest", "high", "a", "b", "c", "low"}
-	fatalIf(t, !slices.Equal(got, want), "received %q, want %q", got, want)
-	w.verify()
-}
-
 func TestCallsThatAreRefusedSayWhyAndDoNothing(t *testing.T) {
 	const month = 31 * 24 * time.Hour
 	ok, negative := body("ok"), -time.Second

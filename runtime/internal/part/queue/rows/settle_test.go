@@ -2,7 +2,6 @@ package queuerows
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,76 +10,20 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-func TestReceiptsAreGoodForOneLockInOneQueue(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs"}, host.Queue{Name: "other"})
-	w.send("jobs", body("x"))
-	r := w.receive("jobs", 1)[0].Receipt
-	bad := []string{
-		"", "x", "!!", r + "A", r[:len(r)-1], r + "\n", strings.Repeat("A", 99), receipt(1, 0), receipt(2, 0),
-	}
+func TestAReplyIsCheckedAndGivenOnce(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", MessageBytes: 8})
+	sent := w.send("jobs", host.Enqueue{Body: []byte("x"), WantReply: true})
 	w.must(func(s *Set) error {
-		for _, f := range []func() (int, []string, error){
-			func() (int, []string, error) { return s.Ack("jobs", bad, nil) },
-			func() (int, []string, error) { return s.Nack("jobs", bad, nil, "", true) },
-			func() (int, []string, error) { _, lost, err := s.Extend("jobs", bad, 0); return 0, lost, err },
-		} {
-			n, lost, err := f()
-			fatalIf(t, n != 0 || !slices.Equal(lost, bad) || err != nil, "%d %q %v", n, lost, err)
-		}
-		if n, lost, err := s.Ack("other", []string{r}, nil); n != 0 || len(lost) != 1 || err != nil {
-			t.Fatalf("another queue: %d %q %v", n, lost, err)
-		}
-		if n, lost, err := s.Ack("jobs", []string{r, r}, nil); n != 1 || len(lost) != 1 || err != nil {
-			t.Fatalf("twice: %d %q %v", n, lost, err)
-		}
-		return nil
+		m, _, err := s.Next("jobs")
+		must(t, err)
+		wantCode(t, s.Done(m, make([]byte, 9)), host.TooLarge)
+		must(t, s.Done(m, []byte("r")))
+		wantCode(t, s.Done(m, nil), host.FailedPrecondition)
+		return s.Fail(m, nil, "")
 	})
 	w.verify()
-}
-
-func TestRepliesAreKeptForThoseWhoWantThem(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs", ReplyFor: time.Minute, MessageBytes: 8}, host.Queue{Name: "other"})
-	asked := host.Enqueue{Body: []byte("x"), WantReply: true}
-	sent := w.send("jobs", asked, asked, body("y"), asked)
-	w.must(func(s *Set) error {
-		for range 3 {
-			m, _, err := s.Next("jobs")
-			if err != nil {
-				return err
-			}
-			wantCode(t, s.Done(m, make([]byte, 9)), host.TooLarge)
-			if err := s.Done(m, []byte("r")); err != nil {
-				return err
-			}
-			wantCode(t, s.Done(m, nil), host.FailedPrecondition)
-			if err := s.Fail(m, nil, ""); err != nil {
-				return err
-			}
-		}
-		_, err := s.Skip("jobs")
-		return err
-	})
-	w.verify()
-	if want := []uint64{sent[0].ID, sent[1].ID, sent[3].ID}; !slices.Equal(w.last.Replied, want) {
-		t.Fatalf("replied %v, want %v", w.last.Replied, want)
-	}
-	rows := w.space.Writes()
-	for i, want := range []string{"r", "r", "unknown", "canceled"} {
-		res, known, err := ResultOf(rows, "jobs", sent[i].ID, w.now)
-		got := string(res.Reply)
-		if !known {
-			got = "unknown"
-		} else if res.Err != nil {
-			got = string(res.Err.Code)
-		}
-		errorIf(t, got != want || err != nil, "message %d: %q %v, want %q", i, got, err, want)
-	}
-	if _, known, _ := ResultOf(rows, "other", sent[0].ID, w.now); known {
-		t.Error("another queue knows the reply")
-	}
-	if _, known, _ := ResultOf(rows, "jobs", sent[0].ID, w.now.Add(time.Minute)); known {
-		t.Error("the reply is kept too long")
-	}
+	res, known, err := ResultOf(w.space.Writes(), "jobs", sent[0].ID, w.now)
+	fatalIf(t, !known || string(res.Reply) != "r" || res.Err != nil || err != nil, "%+v %v %v", res, known, err)
 }
 
 func TestManyDueMessagesAreDoneInParts(t *testing.T) {
@@ -156,4 +99,64 @@ func TestTheFailureThatASenderReadsHasItsMetadata(t *testing.T) {
 	if err := r.decode(1, old); err != nil || r.failure.Code != host.TooLarge || r.failure.Metadata != nil {
 		t.Errorf("%+v %v", r.failure, err)
 	}
+}
+
+// taken takes the next message of a queue.
+func (w *world) taken(queue string) *host.Received {
+	w.t.Helper()
+	var m *host.Received
+	w.must(func(s *Set) error {
+		r, ok, err := s.Take(queue)
+		if err == nil && ok {
+			m = r
+		}
+		return err
+	})
+	return m
+}
+
+// bury calls BuryRetired until nothing is left, and returns how many messages and turns that took.
+func (w *world) bury(queue string) (messages, turns int) {
+	w.t.Helper()
+	for more := true; more; turns++ {
+		w.must(func(s *Set) error {
+			s.Room = 64 << 10
+			n, m, err := s.BuryRetired(queue)
+			messages, more = messages+n, m
+			return err
+		})
+		w.verify()
+	}
+	return messages, turns
+}
+
+func TestRetiredMessagesBecomeDeadLettersAndLaterOnesDoNot(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", ReplyFor: time.Minute})
+	for range 20 {
+		w.send("jobs", host.Enqueue{Body: make([]byte, 3000)}, host.Enqueue{Body: make([]byte, 3000), Delay: time.Hour})
+	}
+	asked := w.send("jobs", host.Enqueue{Body: []byte("may I?"), WantReply: true})[0].ID
+	w.must(func(s *Set) error { return s.Retire("jobs") })
+	w.send("jobs", host.Enqueue{Body: []byte("urgent"), Priority: 5}, host.Enqueue{Body: []byte("soon"), Delay: time.Minute})
+	m := w.taken("jobs")
+	fatalIf(t, m != nil, "took %+v before the retired messages are gone", m)
+	n, turns := w.bury("jobs")
+	errorIf(t, n != 41 || turns < 3, "buried %d in %d turns", n, turns)
+	st := w.stats("jobs")
+	errorIf(t, st.Pending != 1 || st.Delayed != 1 || st.Dead != 41, "%+v", st)
+	r, known, err := ResultOf(w.space.Writes(), "jobs", asked, w.now)
+	errorIf(t, err != nil || !known || r.Err == nil || r.Err.Code != host.FailedPrecondition, "the sender finds %+v, %v, %v", r, known, err)
+	m = w.taken("jobs")
+	errorIf(t, m == nil || string(m.Body) != "urgent", "took %+v", m)
+}
+
+func TestReadmittedMessagesAreTakenAgain(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"})
+	w.send("jobs", host.Enqueue{Body: []byte("a")})
+	w.must(func(s *Set) error { return s.Retire("jobs") })
+	w.must(func(s *Set) error { return s.Readmit("jobs") })
+	n, _ := w.bury("jobs")
+	errorIf(t, n != 0, "buried %d", n)
+	m := w.taken("jobs")
+	errorIf(t, m == nil || string(m.Body) != "a", "took %+v", m)
 }
