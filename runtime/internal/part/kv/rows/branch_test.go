@@ -67,6 +67,7 @@ type gardener struct {
 	merges   int
 	past     int
 	next     int
+	pins     []pinned
 }
 
 func newGardener(t *testing.T, seed, stream uint64) *gardener {
@@ -91,6 +92,14 @@ func (g *gardener) name() string {
 }
 
 func (g *gardener) turn() {
+	g.step()
+	if g.rnd.IntN(3) == 0 {
+		_, err := g.space.Commit(nil)
+		must(g.t, err)
+	}
+}
+
+func (g *gardener) step() {
 	g.now += int64(g.rnd.IntN(4))
 	g.s.Advance(g.now)
 	if g.rnd.IntN(8) == 0 {
@@ -98,12 +107,12 @@ func (g *gardener) turn() {
 	} else {
 		g.write()
 	}
+	g.remember()
+}
+
+func (g *gardener) remember() {
 	for _, b := range g.branches {
 		b.was[g.s.Version()] = maps.Clone(b.state)
-	}
-	if g.rnd.IntN(3) == 0 {
-		_, err := g.space.Commit(nil)
-		must(g.t, err)
 	}
 }
 
@@ -399,26 +408,29 @@ func (g *gardener) check() {
 	}
 }
 
+// Some gardens have no policy, some keep everything, and in wild ones policies, scopes and pins come and go and turns are undone.
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
-	for seed := range seeds(6, 40) {
+	for seed := range seeds(8, 64) {
 		g := newGardener(t, seed, 3)
-		kept := Policy{}
-		if seed%4 == 1 {
+		turns, wild, kept := 300, seed%8 >= 6, Policy{}
+		if wild {
+			turns = 150
+		} else if seed%4 == 1 {
 			kept.KeepFor = 1 << 40
 		}
-		_, err := g.s.SetScope(nil, kept)
-		must(t, err)
-		for range 300 {
+		must(t, errOf(g.s.SetScope(nil, kept)))
+		for range turns {
+			if wild {
+				g.wild()
+			}
 			g.turn()
 			g.check()
 		}
 		conflicts, merges, past = conflicts+g.conflict, merges+g.merges, past+g.past
-		g.clear(kept.KeepFor != 0)
+		g.clear(wild || kept.KeepFor != 0)
 	}
-	if conflicts < 15 || merges < 20 || past < 150 {
-		t.Errorf("%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
-	}
+	errorIf(t, conflicts < 15 || merges < 20 || past < 150, "%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
 }
 
 // clear removes all branches, and looks for what they leave behind.

@@ -1,9 +1,9 @@
 package kvrows
 
 import (
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,44 +11,60 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
+// pinned is a version that is kept until a time, and what the branches had.
 type pinned struct {
 	version engine.Version
 	until   int64
 	was     map[string]state
 }
 
-// mess does something to the store that the model does not have, and undoes it.
-func (g *gardener) mess() {
-	before := g.s.Savepoint()
-	version := g.s.Version()
-	g.s.Advance(g.now + 1)
-	for range 1 + g.rnd.IntN(3) {
-		name := g.name()
-		if g.branches[name].fixed {
+// wild undoes turns, changes what is kept, and looks for what has to be kept.
+func (g *gardener) wild() {
+	g.s.Advance(g.now) // after a commit, reads would use the machine's clock
+	g.remember()
+	if g.rnd.IntN(10) == 0 {
+		g.undone()
+	}
+	g.points()
+	if g.rnd.IntN(8) == 0 {
+		g.rule()
+	}
+	name := g.name()
+	for _, p := range g.pins {
+		want, had := p.was[name]
+		if !had || g.now >= p.until {
 			continue
 		}
-		n := g.rnd.IntN(6)
-		switch n {
+		v, err := Look(g.s, name, p.version, g.s.Version(), g.now)
+		must(g.t, err)
+		got := g.all(v)
+		fatalIf(g.t, !maps.Equal(got, want), "pin %d of %q is %v, want %v", p.version, name, got, want)
+	}
+}
+
+// undone does some turns, and rolls them back.
+func (g *gardener) undone() {
+	before, version, pins, branches := g.s.Savepoint(), g.s.Version(), g.pins, g.branches
+	g.branches, g.pins = map[string]*modelBranch{}, slices.Clone(pins)
+	for name, b := range branches {
+		c := *b
+		c.state, c.merge, c.parts, c.was = maps.Clone(b.state), maps.Clone(b.merge), maps.Clone(b.parts), maps.Clone(b.was)
+		g.branches[name] = &c
+	}
+	for range 1 + g.rnd.IntN(3) {
+		switch g.rnd.IntN(4) {
 		case 0:
-			g.s.Fork(fmt.Sprint("mess", g.rnd.IntN(100)), name, false)
+			g.rule()
 		case 1:
-			g.s.RemoveBranch(name)
-		case 2:
-			g.s.Purge(3)
-		case 3:
-			g.s.SetScope(nil, Policy{KeepVersions: 1})
+			g.now++
+			g.s.Advance(g.now)
+			g.operate()
+			g.remember()
 		default:
-			w, err := g.s.Writer(name)
-			if err != nil {
-				continue
-			}
-			if g.rnd.IntN(2) == 0 {
-				w.Put(g.key(), []byte("mess"), engine.PutOptions{ExpireAt: g.now + 2})
-			} else {
-				w.Delete(g.key())
-			}
+			g.step()
 		}
 	}
+	g.pins, g.branches = pins, branches // the clock stays
 	g.s.Rollback(before)
 	g.s.TakePurged()
 	g.s.scopes.Forget(version)
@@ -57,92 +73,44 @@ func (g *gardener) mess() {
 	}
 }
 
-func TestModelWithPolicies(t *testing.T) {
-	for seed := range seeds(2, 40) {
-		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			g := newGardener(t, seed, 77)
-			var pins []*pinned
-			policy := func() Policy {
-				return []Policy{{}, {KeepVersions: 1}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 2, KeepFor: 30}, {MaxKeys: 1000}}[g.rnd.IntN(6)]
-			}
-			for range 150 {
-				if g.rnd.IntN(10) == 0 {
-					g.mess()
-				}
-				g.points("after the mess")
-				g.turn()
-				g.points("after the turn")
-				g.s.Advance(g.now)
-				for _, b := range g.branches {
-					b.was[g.s.Version()] = maps.Clone(b.state)
-				}
-				g.check()
-				switch g.rnd.IntN(25) {
-				case 0:
-					g.now++
-					g.s.Advance(g.now)
-					_, err := g.s.SetScope([][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)], policy())
-					must(t, err)
-				case 1:
-					g.now++
-					g.s.Advance(g.now)
-					must(t, g.s.RemoveScope([][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)]))
-				case 2:
-					g.now++
-					g.s.Advance(g.now)
-					d := int64(1 + g.rnd.IntN(60))
-					v, err := g.s.Pin(time.Duration(d) * time.Millisecond)
-					must(t, err)
-					p := &pinned{v, g.now + d, map[string]state{}}
-					for name, b := range g.branches {
-						p.was[name] = b.living(g.now)
-					}
-					pins = append(pins, p)
-				}
-				for _, b := range g.branches {
-					b.was[g.s.Version()] = maps.Clone(b.state)
-				}
-				if len(pins) > 0 {
-					p := pins[g.rnd.IntN(len(pins))]
-					name := g.name()
-					want, had := p.was[name]
-					if had && g.now < p.until {
-						v, err := Look(g.s, name, p.version, g.s.Version(), g.now)
-						must(t, err)
-						from, to := keyspace.UserKV.Range()
-						got := state{}
-						for f, err := range v.All(from, to, false) {
-							must(t, err)
-							got[string(f.Key)] = held{string(f.Value), f.Expire}
-						}
-						fatalIf(t, !maps.Equal(got, want), "pin %d of %q is %v, want %v", p.version, name, got, want)
-					}
-				}
-			}
-			// Forks as they began are there, or trimmed.
-			for name, b := range g.branches {
-				if name == "" {
-					continue
-				}
-				v, err := Look(g.s, name, b.at, g.s.Version(), g.now)
-				must(t, err)
-				from, to := keyspace.UserKV.Range()
-				for _, err := range v.All(from, to, false) {
-					if _, is := errors.AsType[*TrimmedError](err); is {
-						return
-					}
-					must(t, err)
-				}
-			}
-		})
-		if !ok {
-			return
+// rule changes what is kept of some keys, or pins what there is.
+func (g *gardener) rule() {
+	g.now++
+	g.s.Advance(g.now)
+	prefix := [][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)]
+	switch g.rnd.IntN(3) {
+	case 0:
+		policies := []Policy{{}, {KeepVersions: 1}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 2, KeepFor: 30}, {MaxKeys: 1000}}
+		must(g.t, errOf(g.s.SetScope(prefix, policies[g.rnd.IntN(len(policies))])))
+	case 1:
+		must(g.t, g.s.RemoveScope(prefix))
+	default:
+		d := int64(1 + g.rnd.IntN(60))
+		v, err := g.s.Pin(time.Duration(d) * time.Millisecond)
+		must(g.t, err)
+		p := pinned{v, g.now + d, map[string]state{}}
+		for name, b := range g.branches {
+			p.was[name] = b.living(g.now)
 		}
+		g.pins = append(g.pins, p)
 	}
+	g.remember()
+}
+
+// all reads a view.
+func (g *gardener) all(v *View) state {
+	g.t.Helper()
+	got := state{}
+	from, to := keyspace.UserKV.Range()
+	for f, err := range v.All(from, to, false) {
+		must(g.t, err)
+		got[string(f.Key)] = held{string(f.Value), f.Expire}
+	}
+	return got
 }
 
 // points checks what each branch was when another was forked from it.
-func (g *gardener) points(when string) {
+func (g *gardener) points() {
 	g.t.Helper()
 	known, err := survey(g.s)
 	must(g.t, err)
@@ -153,14 +121,9 @@ func (g *gardener) points(when string) {
 		of, err := known.named(b.from)
 		must(g.t, err)
 		want := g.branches[b.from].was[b.at].living(g.now)
-		got := state{}
-		from, to := keyspace.UserKV.Range()
-		for f, err := range look(g.s, known, of, b.at, g.s.Version(), g.now).Without(g.now).All(from, to, false) {
-			must(g.t, err)
-			got[string(f.Key)] = held{string(f.Value), f.Expire}
-		}
+		got := g.all(look(g.s, known, of, b.at, g.s.Version(), g.now).Without(g.now))
 		if !maps.Equal(got, want) {
-			g.t.Fatalf("%s: %q (%d) at %d, where %q was forked, is %v, want %v; version %d", when, b.from, of.ID, b.at, name, got, want, g.s.Version())
+			g.t.Fatalf("%q (%d) at %d, where %q was forked, is %v, want %v; version %d", b.from, of.ID, b.at, name, got, want, g.s.Version())
 		}
 	}
 }

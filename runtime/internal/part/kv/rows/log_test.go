@@ -114,67 +114,6 @@ func TestTheLogReplaysToTheEntries(t *testing.T) {
 	errorIf(t, logged < 100, "the longest log has %d events", logged)
 }
 
-// What is undone leaves no event, and neither does what happens outside of scopes with a log.
-func TestWhatIsLogged(t *testing.T) {
-	_, rows := openRows(t)
-	rows.Advance(1000)
-	s := Of(rows, &Scopes{Log: plainLog{}})
-	put := func(key []byte, o engine.PutOptions) {
-		t.Helper()
-		must(t, s.Put(keyspace.UserKV.Append(nil, key), []byte("1"), o))
-	}
-	put(pack("a", 1), engine.PutOptions{})
-	_, err := s.SetScope(pack("a"), Policy{Log: true})
-	must(t, err)
-	_, err = s.SetScope(pack("a", 1), Policy{CountGroups: true})
-	must(t, err)
-	put(pack("a", 1), engine.PutOptions{Encoding: uint8(host.EncodedText)}) // the scope around it logs
-	put(pack("a", 2), engine.PutOptions{ExpireAt: 1500})
-	put(pack("b"), engine.PutOptions{})
-	undo := rows.Savepoint()
-	put(pack("a", 3), engine.PutOptions{})
-	rows.Rollback(undo)
-	rows.Advance(2000)
-	put(pack("a", 2), engine.PutOptions{})
-	put(pack("a", 4), engine.PutOptions{ExpireAt: 2500})
-	put(pack("a", 5), engine.PutOptions{})
-	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 5)))
-	must(t, err)
-	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 5)))
-	must(t, err)
-	rows.Advance(3000)
-	_, err = s.DeleteRange(Bounds(pack("a", 1), pack("a", 2)))
-	must(t, err)
-	_, err = s.DeleteRange(Bounds(pack("a"), keyspace.TupleEnd(pack("a"))))
-	must(t, err)
-	put(pack("a", 6), engine.PutOptions{})
-	_, err = s.DeleteRange(Bounds(nil, nil))
-	must(t, err)
-	want := []Event{
-		{Cause: CauseSet, Key: pack("a", 1), Value: []byte("1"), Encoding: host.EncodedText},
-		{Cause: CauseSet, Key: pack("a", 2), Value: []byte("1"), Expire: 1500},
-		{Cause: CauseExpired, Key: pack("a", 2)}, {Cause: CauseSet, Key: pack("a", 2), Value: []byte("1")},
-		{Cause: CauseSet, Key: pack("a", 4), Value: []byte("1"), Expire: 2500},
-		{Cause: CauseSet, Key: pack("a", 5), Value: []byte("1")}, {Cause: CauseDelete, Key: pack("a", 5)},
-		{Cause: CauseDeleteRange, Key: pack("a", 1), Prefix: -1, Start: pack("a", 1), End: pack("a", 2)},
-		{Cause: CauseDeleteRange, Key: pack("a", 2), Prefix: len(pack("a"))}, {Cause: CauseExpired, Key: pack("a", 4)},
-		{Cause: CauseSet, Key: pack("a", 6), Value: []byte("1")}, {Cause: CauseDeleteRange, Key: pack("a", 6)},
-	}
-	got := events(t, rows)
-	for i, e := range got {
-		e.Version = 0
-		fatalIf(t, i >= len(want), "%d events, want %d", len(got), len(want))
-		if w := &want[i]; e.Cause != w.Cause || !bytes.Equal(e.Key, w.Key) || !bytes.Equal(e.Value, w.Value) || e.Encoding != w.Encoding || e.Expire != w.Expire ||
-			e.Prefix != w.Prefix || !bytes.Equal(e.Start, w.Start) || !bytes.Equal(e.End, w.End) {
-			t.Errorf("event %d is %+v, want %+v", i, e, w)
-		}
-	}
-	errorIf(t, !s.TakeLogged() || s.TakeLogged(), "it is not said once that the log was written")
-	must(t, s.RemoveScope(pack("a")))
-	all := events(t, rows)
-	errorIf(t, len(all) != 0, "%d events are left without a scope that logs", len(all))
-}
-
 func TestTheMostGenerousBoundsHold(t *testing.T) {
 	s := Scopes{list: []*Scope{
 		{Policy: Policy{Log: true, LogEvents: 10, LogBytes: 100, LogFor: 1000}}, {Policy: Policy{LogEvents: 1 << 30}}, {Policy: Policy{Log: true, LogEvents: 20, LogBytes: 50, LogFor: 1}},

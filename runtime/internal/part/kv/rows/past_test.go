@@ -85,23 +85,6 @@ func (h *historian) turn() {
 	h.moments = append(h.moments, m)
 }
 
-// tell logs all that there is to know about a key.
-func (h *historian) tell(p *Past, key []byte) {
-	h.t.Helper()
-	for _, sc := range p.scopes.list {
-		c, err := readCount(h.s, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix)))
-		h.t.Logf("scope %s keeps %d for %d: %+v %v", sc.Name(), sc.KeepVersions, sc.KeepFor, c, err)
-	}
-	each(h.s, versions(key, 0, false), func(e *engine.Entry, err error) bool {
-		must(h.t, err)
-		v, err := parseVersion(e)
-		h.t.Logf("%+v until %d: %v", v, e.Expire, err)
-		return true
-	})
-	now, err := raw(h.s, key)
-	h.t.Logf("%s is %+v at version %d, time %d, pins %+v, and was at version %d: %v", keyspace.Format(key), now, h.s.Version(), h.now, p.scopes.pins, p.version, err)
-}
-
 // check asks for what was at some versions.
 func (h *historian) check() {
 	for range 3 {
@@ -130,7 +113,6 @@ func (h *historian) check() {
 			h.t.Fatalf("%v, at %d of %d", err, m.version, h.s.Version())
 		case unknown:
 		case err != nil || there != was:
-			h.tell(p, key)
 			h.t.Fatalf("%s at version %d: %v %v, want %v", keyspace.Format(key), m.version, there, err, was)
 		case there:
 			same(key, &v)
@@ -153,23 +135,13 @@ func (h *historian) check() {
 			if _, unknown = errors.AsType[*TrimmedError](err); unknown && !pinned {
 				break
 			}
-			if err != nil {
-				h.tell(p, f.Key)
-				h.t.Fatal(err)
-			}
-			if i == len(keys) || string(f.Key) != keys[i] {
-				h.tell(p, f.Key)
-				h.t.Fatalf("entry %d at version %d is %s, want %q", i, m.version, keyspace.Format(f.Key), keys[i:])
-			}
+			must(h.t, err)
+			wrong := i == len(keys) || string(f.Key) != keys[i]
+			fatalIf(h.t, wrong, "entry %d at version %d is %s, want %q", i, m.version, keyspace.Format(f.Key), keys)
 			same(f.Key, &f.Version)
 			i++
 		}
-		if !unknown && i != len(keys) {
-			for _, k := range keys[i:] {
-				h.tell(p, []byte(k))
-			}
-			h.t.Fatalf("%d entries at version %d, want %d", i, m.version, len(keys))
-		}
+		fatalIf(h.t, !unknown && i != len(keys), "%d entries at version %d, want %d", i, m.version, len(keys))
 	}
 }
 
@@ -193,7 +165,6 @@ func (h *historian) checkTime() {
 		return
 	}
 	if err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time) {
-		h.tell(v.lines[0], key)
 		h.t.Fatalf("%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
 	}
 	h.timed++
@@ -205,7 +176,6 @@ func (h *historian) checkTime() {
 		}
 		must(h.t, err)
 		if e, was := want[string(f.Key)]; !was || e.Version != f.Version.Version {
-			h.tell(v.lines[0], f.Key)
 			h.t.Fatalf("%s at %d: %+v, want %+v %v", keyspace.Format(f.Key), at, f, e, was)
 		}
 		n++
