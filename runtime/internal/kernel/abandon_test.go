@@ -22,8 +22,6 @@ func TestAnswerDoesNotWaitForACommitThatIsDeclined(t *testing.T) {
 			return nil, false
 		})
 		synctest.Wait()
-		if !w.settled.Load() || !errors.Is(w.Err, want) {
-			t.Errorf("w is settled: %v, with %v", w.settled.Load(), w.Err)
-		}
+		errorIf(t, !w.settled.Load() || !errors.Is(w.Err, want), "w is settled: %v, with %v", w.settled.Load(), w.Err)
 	})
 }

@@ -25,9 +25,8 @@ func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
 		defer space.Close()
 		space.Writes().Advance(1)
 		must(t, space.Writes().Create(k.Identity(addr)))
-		if _, err := space.Commit(func(error) {}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = space.Commit(func(error) {})
+		must(t, err)
 		id, ok, err := store.Lookup(k.Identity(addr))
 		fatalIf(t, err != nil || !ok, "%v %v", ok, err)
 		posted, paused, err := k.fire(&clock.Firing{Row: engine.Wake{ID: id, Due: 1, Kind: keyspace.WakePaused}})

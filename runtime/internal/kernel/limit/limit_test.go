@@ -81,13 +81,9 @@ func TestOverridesGoBeforeTheLimitsOfTheType(t *testing.T) {
 	o.Put("a", s)
 	o.Put("b", s)
 	o.Put("b", nil)
-	if o.Of([]byte("a")) != s || o.Of([]byte("b")) != nil || o.Len() != 1 {
-		t.Errorf("%d actors have limits of their own", o.Len())
-	}
+	errorIf(t, o.Of([]byte("a")) != s || o.Of([]byte("b")) != nil || o.Len() != 1, "%d actors have limits of their own", o.Len())
 	o.Put("a", nil)
-	if o.Of([]byte("a")) != nil || o.Len() != 0 {
-		t.Errorf("%d actors have limits of their own", o.Len())
-	}
+	errorIf(t, o.Of([]byte("a")) != nil || o.Len() != 0, "%d actors have limits of their own", o.Len())
 }
 
 var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -60,15 +60,11 @@ func TestGraphFollowsItsModel(t *testing.T) {
 		for _, e := range edges {
 			waiting[e.from] = true
 		}
-		if g.Len() != len(waiting) {
-			t.Fatalf("%d nodes wait, want %d", g.Len(), len(waiting))
-		}
+		fatalIf(t, g.Len() != len(waiting), "%d nodes wait, want %d", g.Len(), len(waiting))
 		for _, e := range edges {
 			g.Leave(e.from, e.id)
 		}
-		if g.Len() != 0 {
-			t.Fatalf("%d nodes wait for nothing", g.Len())
-		}
+		fatalIf(t, g.Len() != 0, "%d nodes wait for nothing", g.Len())
 	}
 	errorIf(t, refused < 100, "only %d waits were refused", refused)
 }

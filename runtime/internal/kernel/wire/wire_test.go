@@ -66,9 +66,8 @@ func TestBothEncodingsCarryTheSame(t *testing.T) {
 		data, err := Encode(codec, &want)
 		must(t, err)
 		var got input
-		if err := Decode("list", codec, data, &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%v: %+v, %v", codec, got, err)
-		}
+		err = Decode("list", codec, data, &got)
+		errorIf(t, err != nil || !reflect.DeepEqual(got, want), "%v: %+v, %v", codec, got, err)
 		read := Read[input](codec, data)
 		errorIf(t, !reflect.DeepEqual(read, want), "%v: %+v is read", codec, read)
 		none, err := Encode(codec, &struct{}{})
@@ -80,9 +79,8 @@ func TestBothEncodingsCarryTheSame(t *testing.T) {
 	} {
 		data, err := Output.Marshal(v)
 		must(t, err)
-		if err := Decode("list", host.CBOR, data, new(input)); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s: %v", what, err)
-		}
+		err = Decode("list", host.CBOR, data, new(input))
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s: %v", what, err)
 	}
 	data, err := Output.Marshal(map[string]any{"name": "a", "limit": nil})
 	must(t, err)
@@ -130,15 +128,12 @@ func TestValuesAreConvertedByTheirType(t *testing.T) {
 	}}
 	out, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body")
 	errorIf(t, err != nil || string(out) != "v"+string(rune('0'+int(host.CBOR))), "%q, %v", out, err)
-	if _, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("own"), host.CBOR, "body"); err != error(own) {
-		t.Error(err)
-	}
-	if _, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("other"), host.CBOR, "body"); host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), "body: does not fit") {
-		t.Error(err)
-	}
-	if _, err := Convert(&host.Behavior{Type: "p"}, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body"); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
+	_, err = Convert(b, host.QueueBody, 0, host.JSON, []byte("own"), host.CBOR, "body")
+	errorIf(t, err != error(own), "%v", err)
+	_, err = Convert(b, host.QueueBody, 0, host.JSON, []byte("other"), host.CBOR, "body")
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), "body: does not fit"), "%v", err)
+	_, err = Convert(&host.Behavior{Type: "p"}, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body")
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 	out, err = Present(b, host.QueueBody, 0, []byte("v"), host.CBOR)
 	errorIf(t, err != nil || string(out) != "v", "%q, %v", out, err)
 	out, err = Present(b, host.QueueBody, 0, []byte("v"), host.JSON)

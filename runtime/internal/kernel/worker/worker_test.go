@@ -26,9 +26,7 @@ func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
 				p.Run(time.Second)
 			}
 			synctest.Wait()
-			if running.Load() != int64(n) || group.Len() != n {
-				t.Fatalf("%d of %d jobs run, on %d workers", running.Load(), n, group.Len())
-			}
+			fatalIf(t, running.Load() != int64(n) || group.Len() != n, "%d of %d jobs run, on %d workers", running.Load(), n, group.Len())
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if group.Len() != spares || p.Free() != spares {
@@ -40,9 +38,7 @@ func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
 		p.Close()
 		p.Close()
 		synctest.Wait()
-		if group.Len() != 1 || ran.Load() != int64(5*n) {
-			t.Errorf("%d workers are left, %d jobs ran", group.Len(), ran.Load())
-		}
+		errorIf(t, group.Len() != 1 || ran.Load() != int64(5*n), "%d workers are left, %d jobs ran", group.Len(), ran.Load())
 		left := group.Close(2 * time.Hour)
 		errorIf(t, left != 0, "%d workers are left", left)
 		p.Run(time.Hour)

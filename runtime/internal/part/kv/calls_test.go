@@ -33,16 +33,13 @@ func TestCursorsStayInTheirSelection(t *testing.T) {
 		last []byte
 		ok   bool
 	}{{pack("b"), true}, {pack("b", 1), true}, {pack("a"), false}, {pack("c"), false}, {nil, false}, {end, false}} {
-		if _, err := after(cursorOf(7, c.last), 7, start, end); (err == nil) != c.ok {
-			t.Errorf("%x: %v", c.last, err)
-		}
+		_, err := after(cursorOf(7, c.last), 7, start, end)
+		errorIf(t, (err == nil) != c.ok, "%x: %v", c.last, err)
 	}
-	if _, err := after(cursorOf(7, pack("z")), 7, nil, nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := after(cursorOf(7, pack("b")), 8, start, end); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
+	_, err := after(cursorOf(7, pack("z")), 7, nil, nil)
+	errorIf(t, err != nil, "%v", err)
+	_, err = after(cursorOf(7, pack("b")), 8, start, end)
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }
 
 // Nothing is below the empty key; a range that ends there must not reach the end of the store.
@@ -151,9 +148,8 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 		}
 	}
 	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"b"}}, Cursor: cursorOf(listingOf(pack("a"), append(pack("a"), 0xFF)), pack("a", 1))}
-	if _, err := r.count(&in, 1); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
+	_, err := r.count(&in, 1)
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }
 
 // A sample keeps no memory of the rows that it visits.
@@ -208,8 +204,7 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 	mark.Write(prefix)
 	for _, last := range [][]byte{{4, 0xFE}, keyspace.UserKV.Append(nil, prefix), keyspace.UserKV.Append(nil, pack("q")), {0xFF}} {
 		in := kv.GroupsInput{Prefix: kv.Key{"p"}, Cursor: cursorOf(mark.Sum64(), last)}
-		if _, err := groups(&reader{rows: nothing{}}, &in); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%x: %v", last, err)
-		}
+		_, err := groups(&reader{rows: nothing{}}, &in)
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%x: %v", last, err)
 	}
 }

@@ -175,9 +175,8 @@ func TestKeysOfOneSlotAreRemembered(t *testing.T) {
 		there, keep := ask(c.key)
 		errorIf(t, there != c.there || keep != c.keep, "%s is remembered: %v, to be kept: %v", c.key, there, keep)
 	}
-	if want := int64(fewSlots)*int64(unsafe.Sizeof(slot{})) + sizeOf(entry(keys[1], "one", 1)) + sizeOf(entry(keys[2], "one", 1)); r.held.Load() != want {
-		t.Errorf("%d bytes are held and not %d", r.held.Load(), want)
-	}
+	want := int64(fewSlots)*int64(unsafe.Sizeof(slot{})) + sizeOf(entry(keys[1], "one", 1)) + sizeOf(entry(keys[2], "one", 1))
+	errorIf(t, r.held.Load() != want, "%d bytes are held and not %d", r.held.Load(), want)
 }
 
 // A key that is put again stays at its place, and a mark forgets both keys of a slot.
@@ -188,17 +187,13 @@ func TestAKeyIsAtOnePlaceOfItsSlot(t *testing.T) {
 	for _, key := range []string{b, a, b} {
 		r.keep(entry(key, "one", 1), 1)
 	}
-	if r.held.Load() != before {
-		t.Errorf("%d bytes are held of two keys, and %d after each was read again", before, r.held.Load())
-	}
+	errorIf(t, r.held.Load() != before, "%d bytes are held of two keys, and %d after each was read again", before, r.held.Load())
 	r.mark([]byte(a), 2)
 	for _, key := range []string{a, b} {
 		_, there, _ := r.get([]byte("\x04"+key), 2)
 		errorIf(t, there, "%s is remembered", key)
 	}
-	if r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)) {
-		t.Errorf("%d bytes are held of no key", r.held.Load())
-	}
+	errorIf(t, r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)), "%d bytes are held of no key", r.held.Load())
 }
 
 // In the last memory of the node a key that is missed twice takes the place of one that is not read.

@@ -129,17 +129,15 @@ func TestTemplatesNestSixteenDeep(t *testing.T) {
 	if text, err := renderWith(nothing{}, nest(kv.MaxTemplates)+nest(kv.MaxTemplates)[len(nest(kv.MaxTemplates))-len(`{{template "t1"}}`):]); text != "endend" || err != nil {
 		t.Errorf("%q %v", text, err)
 	}
-	if _, err := renderWith(nothing{}, nest(kv.MaxTemplates+1)); host.CodeOf(err) != host.TooLarge {
-		t.Error(err)
-	}
+	_, err := renderWith(nothing{}, nest(kv.MaxTemplates+1))
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
 }
 
 // A fault of the store is none of the template's, and its text is not for callers.
 func TestTemplatesDoNotTellFaultsOfTheStore(t *testing.T) {
 	broken := errors.New("the disk is broken")
-	if _, err := renderWith(listed{fault: broken}, `{{get "a"}}`); err != broken {
-		t.Error(err)
-	}
+	_, err := renderWith(listed{fault: broken}, `{{get "a"}}`)
+	errorIf(t, err != broken, "%v", err)
 }
 
 func FuzzRender(f *testing.F) {

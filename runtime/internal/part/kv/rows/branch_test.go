@@ -472,29 +472,25 @@ func TestForkNamesItsLimits(t *testing.T) {
 	s := Of(rows, new(Scopes))
 	fork := func(name, from string) error { _, err := s.Fork(name, from, false); return err }
 	for _, name := range []string{"", "\xff", string(bytes.Repeat([]byte("x"), 256))} {
-		if err := fork(name, ""); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("the name %q: %v", name, err)
-		}
+		err := fork(name, "")
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "the name %q: %v", name, err)
 	}
 	from := ""
 	for i := range 8 {
 		must(t, fork(fmt.Sprint(i), from))
 		from = fmt.Sprint(i)
 	}
-	if err := fork("deep", from); host.CodeOf(err) != host.TooLarge {
-		t.Errorf("a ninth branch of branches: %v", err)
-	}
-	if err := fork("0", ""); host.CodeOf(err) != host.AlreadyExists {
-		t.Errorf("a name that is taken: %v", err)
-	}
+	err := fork("deep", from)
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "a ninth branch of branches: %v", err)
+	err = fork("0", "")
+	errorIf(t, host.CodeOf(err) != host.AlreadyExists, "a name that is taken: %v", err)
 	_, is := errors.AsType[*BranchError](fork("x", "none"))
 	errorIf(t, !is, "a fork of a branch that is not there")
 	for i := range 92 {
 		must(t, fork(fmt.Sprint("more ", i), ""))
 	}
-	if err := fork("x", ""); host.CodeOf(err) != host.TooLarge {
-		t.Errorf("the 101st branch: %v", err)
-	}
+	err = fork("x", "")
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "the 101st branch: %v", err)
 	must(t, s.RemoveBranch("more 0"))
 	must(t, fork("x", ""))
 }

@@ -246,9 +246,8 @@ func (p *player) commit() {
 		p.changeScopes()
 	}
 	if p.rnd.IntN(3) == 0 {
-		if _, err := p.space.Commit(nil); err != nil {
-			p.t.Fatal(err)
-		}
+		_, err := p.space.Commit(nil)
+		must(p.t, err)
 		p.rows.Advance(p.now) // or reads would take the machine's clock
 	}
 }

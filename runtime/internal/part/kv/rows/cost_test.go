@@ -46,7 +46,6 @@ func TestTheWorkOfACommitIsBounded(t *testing.T) {
 	for range 1000 {
 		c.Mutations = append(c.Mutations, Mutation{Op: Combine, Key: pack("a"), Combine: value.Append, Value: document("[]")})
 	}
-	if _, err := Apply(rows, c); host.CodeOf(err) != host.TooLarge {
-		t.Error(err)
-	}
+	_, err := Apply(rows, c)
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
 }

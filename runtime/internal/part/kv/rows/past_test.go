@@ -175,9 +175,8 @@ func (h *historian) checkTime() {
 			return
 		}
 		must(h.t, err)
-		if e, was := want[string(f.Key)]; !was || e.Version != f.Version.Version {
-			h.t.Fatalf("%s at %d: %+v, want %+v %v", keyspace.Format(f.Key), at, f, e, was)
-		}
+		e, was := want[string(f.Key)]
+		fatalIf(h.t, !was || e.Version != f.Version.Version, "%s at %d: %+v, want %+v %v", keyspace.Format(f.Key), at, f, e, was)
 		n++
 	}
 	fatalIf(h.t, n != len(want), "%d entries at %d, want %d", n, at, len(want))

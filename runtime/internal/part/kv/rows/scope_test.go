@@ -68,9 +68,7 @@ func (p *player) recount() {
 			p.t.Fatalf("nothing in the scope %s expires before %d, it says, but something does at %d", sc.Name(), got.Expiry, first)
 		}
 		stored.Expiry, seen.Expiry = got.Expiry, got.Expiry
-		if err != nil || got != stored {
-			p.t.Fatalf("the scope %s counts %+v, and has %+v: %v", sc.Name(), got, stored, err)
-		}
+		fatalIf(p.t, err != nil || got != stored, "the scope %s counts %+v, and has %+v: %v", sc.Name(), got, stored, err)
 		if got, _, err = Counted(p.rows, sc.Prefix, p.now); err != nil || got != seen {
 			p.t.Fatalf("the scope %s shows %+v, and has %+v: %v", sc.Name(), got, seen, err)
 		}
@@ -85,9 +83,8 @@ func (p *player) recount() {
 				parts = append(parts, string(g.Part))
 			}
 		}
-		if want := slices.Sorted(maps.Keys(live)); !slices.Equal(parts, want) {
-			p.t.Fatalf("the scope %s shows the groups %q, and has %q", sc.Name(), parts, want)
-		}
+		want := slices.Sorted(maps.Keys(live))
+		fatalIf(p.t, !slices.Equal(parts, want), "the scope %s shows the groups %q, and has %q", sc.Name(), parts, want)
 	}
 }
 
@@ -199,13 +196,11 @@ func TestAScopeOfTheTypeIsNotChanged(t *testing.T) {
 		before := rows.Savepoint()
 		s := Of(rows, &Scopes{Declared: []Scope{declared}})
 		s.Advance(1000)
-		if err := first(s); host.CodeOf(err) != host.FailedPrecondition {
-			t.Error(err)
-		}
+		err := first(s)
+		errorIf(t, host.CodeOf(err) != host.FailedPrecondition, "%v", err)
 		must(t, put(s, 0, "1", "m", 1))
-		if err := put(s, 0, "1", "m", 2); err == nil {
-			t.Error("the bound of the type does not hold")
-		}
+		err = put(s, 0, "1", "m", 2)
+		errorIf(t, err == nil, "the bound of the type does not hold")
 		rows.Rollback(before)
 	}
 }

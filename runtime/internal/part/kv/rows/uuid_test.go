@@ -33,15 +33,13 @@ func TestUUIDsGrow(t *testing.T) {
 		}
 		must(t, s.Keep(rows))
 		if i%2 == 0 {
-			if _, err := space.Commit(nil); err != nil {
-				t.Fatal(err)
-			}
+			_, err := space.Commit(nil)
+			must(t, err)
 		}
 	}
 	must(t, rows.Put(keyspace.UUID.Append(nil), []byte("damaged"), engine.PutOptions{}))
-	if _, err := new(Stamps).UUID(rows, now); err != nil {
-		t.Error(err)
-	}
+	_, err := new(Stamps).UUID(rows, now)
+	errorIf(t, err != nil, "%v", err)
 }
 
 func TestVersionstampsAreOrderedAsVersions(t *testing.T) {

@@ -47,14 +47,12 @@ func TestValuesAreReadFromJSON(t *testing.T) {
 		}
 	}
 	for _, damaged := range []Value{{host.EncodedJSON, []byte("{")}, {host.EncodedText, []byte{0xFF}}, {host.EncodedU64, []byte{1}}, {host.EncodedInteger, nil}, {host.EncodedCBOR, []byte{0xFF}}, {host.EncodedV8, nil}} {
-		if _, err := Stored(damaged.Encoding, damaged.Data); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%v %q: %v", damaged.Encoding, damaged.Data, err)
-		}
+		_, err := Stored(damaged.Encoding, damaged.Data)
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v %q: %v", damaged.Encoding, damaged.Data, err)
 	}
 	if _, ok := host.ParseEncoding(""); ok {
 		t.Error("no word is an encoding")
 	}
-	if _, err := FromJSON(host.Encoding(99), []byte("1")); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
+	_, err := FromJSON(host.Encoding(99), []byte("1"))
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }

@@ -81,9 +81,8 @@ func TestDocumentsAreCheckedAndCompact(t *testing.T) {
 		"": host.InvalidArgument, "{": host.InvalidArgument, "\"\xff\"": host.InvalidArgument, "1 2": host.InvalidArgument,
 		strings.Repeat("[", 501) + strings.Repeat("]", 501): host.TooLarge, `["[[["]`: "", strings.Repeat("[", 500) + strings.Repeat("]", 500): "",
 	} {
-		if _, err := JSON([]byte(text)); host.CodeOf(err) != want {
-			t.Errorf("%.20s: %v", text, err)
-		}
+		_, err := JSON([]byte(text))
+		errorIf(t, host.CodeOf(err) != want, "%.20s: %v", text, err)
 	}
 }
 

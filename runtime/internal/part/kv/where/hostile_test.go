@@ -16,9 +16,8 @@ func TestFiltersThatADecoderWouldChangeAreRefused(t *testing.T) {
 	for _, filter := range []string{
 		`{"a":1,"a":2}`, `{"a":{"$gt":1,"$gt":2}}`, `{"$or":[{"a":1},{"b":{"$eq":{"c":1,"c":2}}}]}`, "{\"a\":\"\xff\"}",
 	} {
-		if _, err := Compile([]byte(filter), now); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s: %v", filter, err)
-		}
+		_, err := Compile([]byte(filter), now)
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s: %v", filter, err)
 	}
 }
 
@@ -33,12 +32,10 @@ func TestErrorsOfFiltersAreShort(t *testing.T) {
 
 // The work for one entry is bounded, whatever the filter.
 func TestFiltersAreBounded(t *testing.T) {
-	if _, err := Compile([]byte(`{"a":"`+strings.Repeat("x", MaxBytes)+`"}`), now); host.CodeOf(err) != host.TooLarge {
-		t.Error(err)
-	}
-	if _, err := Compile([]byte(`{"a":{"$regex":"(x{1,30}y{1,30}){1,16}$"}}`), now); host.CodeOf(err) != host.TooLarge {
-		t.Error(err)
-	}
+	_, err := Compile([]byte(`{"a":"`+strings.Repeat("x", MaxBytes)+`"}`), now)
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
+	_, err = Compile([]byte(`{"a":{"$regex":"(x{1,30}y{1,30}){1,16}$"}}`), now)
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
 	list := "[0" + strings.Repeat(",1", 999) + "]"
 	filter, err := Compile(fmt.Appendf(nil, `{"$or":[{"a":{"$in":%s}}%s]}`, list, strings.Repeat(`,{"a":{"$in":`+list+`}}`, 60)), now)
 	must(t, err)

@@ -19,9 +19,8 @@ func decode(t testing.TB, text string) any {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	err := d.Decode(&v)
+	fatalIf(t, err != nil, "%s: %v", text, err)
 	return v
 }
 
@@ -99,9 +98,8 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 		}
 	}
 	for _, filter := range []string{deep, wide, `{"a":{"$regex":"` + strings.Repeat("a", 257) + `"}}`, `{"a":{"$in":[1` + strings.Repeat(",1", 1000) + `]}}`} {
-		if _, err := Compile([]byte(filter), now); host.CodeOf(err) != host.TooLarge {
-			t.Errorf("%.40s: %v", filter, err)
-		}
+		_, err := Compile([]byte(filter), now)
+		errorIf(t, host.CodeOf(err) != host.TooLarge, "%.40s: %v", filter, err)
 	}
 }
 

@@ -53,9 +53,8 @@ func (w *world) open(o engine.Options) {
 
 func (w *world) close() {
 	w.space.Close()
-	if err := w.store.Close(); err != nil {
-		w.t.Errorf("close: %v", err)
-	}
+	err := w.store.Close()
+	errorIf(w.t, err != nil, "close: %v", err)
 }
 
 func (w *world) config(name string) (host.Queue, bool) {
@@ -104,18 +103,16 @@ func (w *world) turn(f func(s *Set) error) error {
 
 func (w *world) commit() {
 	w.t.Helper()
-	if _, err := w.space.Commit(nil); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.space.Commit(nil)
+	must(w.t, err)
 }
 
 // sync waits until everything that was committed is durable.
 func (w *world) sync() {
 	w.t.Helper()
 	done := make(chan error, 1)
-	if _, err := w.space.Commit(func(err error) { done <- err }); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.space.Commit(func(err error) { done <- err })
+	must(w.t, err)
 	must(w.t, <-done)
 }
 
@@ -315,9 +312,8 @@ func (w *world) verify() {
 	fatalIf(w.t, len(queues) > 0 || len(wakes) > 0, "queues without counts: %v, wakes %v", queues, wakes)
 	if meta := all(keyspace.QueueMetadata.Kind); len(meta) > 0 {
 		var m metadata
-		if err := m.decode(meta[0].Value); err != nil || m.count != int64(len(messages)) {
-			w.t.Fatalf("metadata %+v %v, there are %d messages", m, err, len(messages))
-		}
+		err := m.decode(meta[0].Value)
+		fatalIf(w.t, err != nil || m.count != int64(len(messages)), "metadata %+v %v, there are %d messages", m, err, len(messages))
 	}
 }
 

@@ -26,9 +26,8 @@ func FuzzMessage(f *testing.F) {
 		}
 		again := m.append(nil)
 		var n message
-		if err := n.decode(7, again); err != nil || !bytes.Equal(n.append(nil), again) {
-			t.Fatalf("%x is decoded as %+v, that is encoded as %x: %v", b, m, again, err)
-		}
+		err := n.decode(7, again)
+		fatalIf(t, err != nil || !bytes.Equal(n.append(nil), again), "%x is decoded as %+v, that is encoded as %x: %v", b, m, again, err)
 		for m.attempts = range 4 {
 			ms, ok := m.pause([]time.Duration{time.Second})
 			fatalIf(t, ok && (ms < 0 || ms > host.MaxQueueDelay.Milliseconds()), "pause %d", ms)
@@ -55,9 +54,8 @@ func FuzzRecords(f *testing.F) {
 		var c, c2 counts
 		if c.decode("q", b) == nil {
 			again := c.append(nil)
-			if err := c2.decode("q", again); err != nil || !bytes.Equal(c2.append(nil), again) {
-				t.Fatalf("counts %x: %v", b, err)
-			}
+			err := c2.decode("q", again)
+			fatalIf(t, err != nil || !bytes.Equal(c2.append(nil), again), "counts %x: %v", b, err)
 			for i := range c.fronts {
 				fr := &c.fronts[i]
 				fr.add(place{3, 3})
@@ -67,16 +65,14 @@ func FuzzRecords(f *testing.F) {
 		}
 		var m, m2 metadata
 		if m.decode(b) == nil {
-			if err := m2.decode(m.append(nil)); err != nil || m != m2 {
-				t.Fatalf("metadata %x: %v", b, err)
-			}
+			err := m2.decode(m.append(nil))
+			fatalIf(t, err != nil || m != m2, "metadata %x: %v", b, err)
 		}
 		var r, r2 reply
 		if r.decode(1, b) == nil {
 			again := r.append(nil)
-			if err := r2.decode(1, again); err != nil || !bytes.Equal(r2.append(nil), again) {
-				t.Fatalf("reply %x: %v", b, err)
-			}
+			err := r2.decode(1, again)
+			fatalIf(t, err != nil || !bytes.Equal(r2.append(nil), again), "reply %x: %v", b, err)
 		}
 		if id, err := decodeDedup(b); err == nil {
 			again, err := decodeDedup(appendDedup(nil, id))

@@ -105,9 +105,7 @@ func (p *player) step(s *Set, q string) {
 			msg.attempts++
 			msg.state, msg.due, msg.receipt = locked, now+lock.Milliseconds(), got[i].Receipt
 			fatalIf(p.t, got[i].LockedUntil.UnixMilli() != msg.due, "received %+v, want %+v", got[i], msg)
-			if slices.Contains(p.receipts, msg.receipt) {
-				p.t.Fatalf("receipt %q was given before", msg.receipt)
-			}
+			fatalIf(p.t, slices.Contains(p.receipts, msg.receipt), "receipt %q was given before", msg.receipt)
 			m.put(msg)
 			p.receipts = append(p.receipts, msg.receipt)
 		}
@@ -122,11 +120,6 @@ func (p *player) step(s *Set, q string) {
 	default:
 		p.stepOperate(s, q, cfg, now)
 	}
-}
-
-func (p *player) check(err error) {
-	p.t.Helper()
-	fatalIf(p.t, err != nil, "%v", err)
 }
 
 // stepTake takes messages in the manner of a workflow run, and returns or answers them.

@@ -89,12 +89,10 @@ func TestABatchBeyondTheWriteSetFailsTheTurn(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs"})
 	batch := slices.Repeat([]host.Enqueue{{Body: make([]byte, 1<<20)}}, host.MaxQueueBatch)
 	err := w.turn(func(s *Set) error {
-		if _, err := s.Send("jobs", batch); !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}) {
-			t.Errorf("send: %v", err)
-		}
-		if _, err := s.Send("jobs", batch[:1]); err == nil {
-			t.Error("the turn went on")
-		}
+		_, err := s.Send("jobs", batch)
+		errorIf(t, !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}), "send: %v", err)
+		_, err = s.Send("jobs", batch[:1])
+		errorIf(t, err == nil, "the turn went on")
 		return nil // the handler does not mind
 	})
 	fatalIf(t, !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}), "flush: %v", err)

@@ -19,9 +19,8 @@ func BenchmarkArm10000(b *testing.B) {
 				for i := range host.MaxSchedules {
 					s := rule
 					s.Name, s.Instance = "s", fmt.Sprint(i)
-					if _, _, err := n.book().Set(s); err != nil {
-						b.Fatal(err)
-					}
+					_, _, err := n.book().Set(s)
+					must(b, err)
 					if i%100 == 99 {
 						n.commit()
 					}

@@ -38,13 +38,11 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	n.set(host.Schedule{Name: "once", At: &at})
 	b = n.book()
 	for range maxTriggers {
-		if _, err := b.Trigger("once", ""); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.Trigger("once", "")
+		must(t, err)
 	}
-	if _, err := b.Trigger("once", ""); host.CodeOf(err) != host.Overloaded {
-		t.Fatal(err)
-	}
+	_, err := b.Trigger("once", "")
+	fatalIf(t, host.CodeOf(err) != host.Overloaded, "%v", err)
 	n.commit()
 	n.until(begin.Add(30 * minute))
 	if s := n.get("once"); s.Runs != maxTriggers || s.LastResult != "ok" || !s.Next.Equal(at) {
@@ -63,9 +61,7 @@ func TestHistoryKeepsTheLastRuns(t *testing.T) {
 		ticks := want + 10
 		n.until(begin.Add(time.Duration(ticks) * time.Second))
 		runs := n.runs("s")
-		if len(runs) != want || int(n.rows.Keys()) != want+2 {
-			t.Fatalf("keep %d: %d runs, %d keys", keep, len(runs), n.rows.Keys())
-		}
+		fatalIf(t, len(runs) != want || int(n.rows.Keys()) != want+2, "keep %d: %d runs, %d keys", keep, len(runs), n.rows.Keys())
 		for i, r := range runs {
 			fatalIf(t, r.Run != uint64(ticks-i) || r.Result != "ok", "%+v", r)
 		}
@@ -162,23 +158,19 @@ func TestSchedulesOfAnActorAreBounded(t *testing.T) {
 	n := newNode(t)
 	b := n.book()
 	for i := range host.MaxSchedules {
-		if _, _, err := b.Set(host.Schedule{Name: "s", Instance: fmt.Sprint(i), Every: 1000}); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := b.Set(host.Schedule{Name: "s", Instance: fmt.Sprint(i), Every: 1000})
+		must(t, err)
 	}
 	n.commit()
 	b = n.book()
-	if _, _, err := b.Set(host.Schedule{Name: "s", Every: 1000}); host.CodeOf(err) != host.QuotaExceeded {
-		t.Fatal(err)
-	}
-	if _, _, err := b.Set(host.Schedule{Name: "s", Instance: "7", Every: 2000}); err != nil {
-		t.Fatal("a schedule that is there cannot be changed", err)
-	}
+	_, _, err := b.Set(host.Schedule{Name: "s", Every: 1000})
+	fatalIf(t, host.CodeOf(err) != host.QuotaExceeded, "%v", err)
+	_, _, err = b.Set(host.Schedule{Name: "s", Instance: "7", Every: 2000})
+	fatalIf(t, err != nil, "a schedule that is there cannot be changed %v", err)
 	ok, err := b.Cancel("s", "8")
 	fatalIf(t, !ok || err != nil, "%v %v", ok, err)
-	if _, _, err := b.Set(host.Schedule{Name: "s", Every: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err = b.Set(host.Schedule{Name: "s", Every: 1000})
+	must(t, err)
 	n.commit()
 	all, err := List(n.rows, "s")
 	fatalIf(t, err != nil || len(all) != host.MaxSchedules, "%v %v", len(all), err)

@@ -51,9 +51,8 @@ func (n *node) book() *Book {
 func (n *node) commit() {
 	n.t.Helper()
 	done := make(chan error, 1)
-	if _, err := n.space.Commit(func(err error) { done <- err }); err != nil {
-		n.t.Fatal(err)
-	}
+	_, err := n.space.Commit(func(err error) { done <- err })
+	must(n.t, err)
 	must(n.t, <-done)
 }
 
@@ -318,9 +317,7 @@ func TestHandlerMayChangeAndCancelItsOwnSchedule(t *testing.T) {
 			s := n.get("s")
 			switch {
 			case c.next == nil:
-				if s.Name != "" || n.rows.Keys() != 1 {
-					t.Fatalf("%+v, %d keys", s, n.rows.Keys())
-				}
+				fatalIf(t, s.Name != "" || n.rows.Keys() != 1, "%+v, %d keys", s, n.rows.Keys())
 			case s.Next == nil || !s.Next.Equal(*c.next) || s.Runs != c.runs || uint64(len(n.runs("s"))) != c.runs:
 				t.Fatalf("%+v with %d runs in the history, want %v and %d", s, len(n.runs("s")), c.next, c.runs)
 			}

@@ -17,17 +17,15 @@ func BenchmarkAppend(b *testing.B) {
 			}
 			data := [][]byte{make([]byte, 100)}
 			for range 1000 {
-				if _, err := s.log(begin).Append(cfg, "s", data); err != nil {
-					b.Fatal(err)
-				}
+				_, err := s.log(begin).Append(cfg, "s", data)
+				must(b, err)
 			}
 			s.commit()
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				if _, err := s.log(begin).Append(cfg, "s", data); err != nil {
-					b.Fatal(err)
-				}
+				_, err := s.log(begin).Append(cfg, "s", data)
+				must(b, err)
 				if i%100 == 99 {
 					s.commit()
 				}
@@ -40,9 +38,8 @@ func BenchmarkAppend(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	s, cfg := newStore(b), config(host.Stream{})
 	for range 1000 {
-		if _, err := s.log(begin).Append(cfg, "s", [][]byte{make([]byte, 100)}); err != nil {
-			b.Fatal(err)
-		}
+		_, err := s.log(begin).Append(cfg, "s", [][]byte{make([]byte, 100)})
+		must(b, err)
 	}
 	s.commit()
 	snap := s.store.Snapshot(actorID)

@@ -46,9 +46,8 @@ func newStore(t testing.TB) *actorStore {
 func (s *actorStore) commit() {
 	s.t.Helper()
 	done := make(chan error, 1)
-	if _, err := s.space.Commit(func(err error) { done <- err }); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.space.Commit(func(err error) { done <- err })
+	must(s.t, err)
 	must(s.t, <-done)
 }
 

@@ -47,13 +47,9 @@ func TestLoweredLimitIsInForceAtOnceAndRowsGoABitAtATime(t *testing.T) {
 		before := s.stored()
 		must(t, s.log(begin).Purge(narrow, "s", w[0].Due))
 		s.commit()
-		if before-s.stored() > purgeMost {
-			t.Fatal("one turn removed", before-s.stored())
-		}
+		fatalIf(t, before-s.stored() > purgeMost, "one turn removed %v", before-s.stored())
 	}
-	if turns != 2 || s.stored() != 10 {
-		t.Fatal(turns, s.stored())
-	}
+	fatalIf(t, turns != 2 || s.stored() != 10, "%v %v", turns, s.stored())
 }
 
 func TestRowOfTheWakeIndexThatIsOutOfDateIsRemoved(t *testing.T) {
@@ -132,13 +128,11 @@ func TestDamagedRowsAreErrorsAndNotLoops(t *testing.T) {
 	l := s.log(begin)
 	mustAppend(t, l, cfg, "a", "b")
 	s.rows.Delete(keyspace.StreamItem.Append(nil, "s", 1))
-	if _, err := Read(s.rows, begin, cfg, "s", 0, 0, 0); !errors.Is(err, &engine.CorruptError{}) {
-		t.Error(err)
-	}
+	_, err := Read(s.rows, begin, cfg, "s", 0, 0, 0)
+	errorIf(t, !errors.Is(err, &engine.CorruptError{}), "%v", err)
 	bad := fresh()
 	bad.First = 9
 	must(t, l.write("s", &bad))
-	if _, err := l.Append(cfg, "s", items("c")); !errors.Is(err, &engine.CorruptError{}) {
-		t.Error(err)
-	}
+	_, err = l.Append(cfg, "s", items("c"))
+	errorIf(t, !errors.Is(err, &engine.CorruptError{}), "%v", err)
 }
