@@ -142,9 +142,8 @@ func FuzzMetadataIsReadAlike(f *testing.F) {
 			return
 		}
 		m, value, err := parseMetadata(row)
-		if err != nil || m != quick || !bytes.Equal(got, value) {
-			t.Errorf("%x is read as %+v, %x; otherwise as %+v, %x, %v", row, quick, got, m, value, err)
-		}
+		errorIf(t, err != nil || m != quick || !bytes.Equal(got, value),
+			"%x is read as %+v, %x; otherwise as %+v, %x, %v", row, quick, got, m, value, err)
 	})
 }
 

@@ -160,9 +160,8 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 			after[i] = byte(rnd.Uint32())
 		}
 		hostile.Cursor = base64.RawURLEncoding.EncodeToString(append(s.digest(), after...))
-		if _, err := find(src, hostile); err != nil && host.CodeOf(err) != host.InvalidArgument {
-			t.Fatalf("%+v: %v", hostile, err)
-		}
+		_, err = find(src, hostile)
+		fatalIf(t, err != nil && host.CodeOf(err) != host.InvalidArgument, "%+v: %v", hostile, err)
 		whole, byKey := q, q
 		whole.Limit, byKey.Limit, byKey.Sort = 1000, 1000, "key"
 		got, want := keys(q), keys(whole)
@@ -414,9 +413,8 @@ func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 	for _, after := range [][]byte{
 		nil, {0}, {0xff}, keyspace.AppendWakeTime(nil, keyspace.FailedRunsDue), row(keyspace.PausedRunsDue), row(0), append(row(keyspace.FailedRunsDue), 0),
 	} {
-		if err := cursor(failed, after); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%x: %v", after, err)
-		}
+		err := cursor(failed, after)
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%x: %v", after, err)
 	}
 	check(t, cursor(failed, row(keyspace.FailedRunsDue)))
 	if err := cursor(host.ListQuery{Type: "t", Where: []string{"state=awake"}}, nil); err != nil {
@@ -442,9 +440,7 @@ func TestTheTextOfARefusedConditionIsShort(t *testing.T) {
 	name, bytes := strings.Repeat("n", 1000), strings.Repeat("\xff", 1000)
 	for _, text := range []string{name + "=" + bytes, bytes, name + "!"} {
 		_, err := find(none, host.ListQuery{Type: "t", Where: []string{text}})
-		if host.CodeOf(err) != host.InvalidArgument || len(err.Error()) > 1200 {
-			t.Errorf("%d bytes: %v", len(err.Error()), err)
-		}
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument || len(err.Error()) > 1200, "%d bytes: %v", len(err.Error()), err)
 	}
 	unknown := func(string) (host.AttributeKind, bool, error) { return 0, false, nil }
 	_, err := parseCondition(strings.Repeat("n", 1000)+"=1", unknown)

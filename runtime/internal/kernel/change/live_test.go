@@ -82,9 +82,8 @@ func TestSlowFollowerIsToldOfAGapAndHoldsNothingUp(t *testing.T) {
 		synctest.Wait()
 		errorIf(t, records+missed != all+1, "nothing comes after a gap")
 		close(stop)
-		if err := <-ended; host.CodeOf(err) != host.Unavailable {
-			t.Error(err)
-		}
+		err := <-ended
+		errorIf(t, host.CodeOf(err) != host.Unavailable, "%v", err)
 	})
 }
 
@@ -102,9 +101,8 @@ func TestFollowEndsWithTheErrorOfTheFollower(t *testing.T) {
 			t.Error(err)
 		}
 		for _, q := range []changes.Query{{Kinds: []string{"nonsense"}}, {Prefix: []string{"a"}}} {
-			if err := f.Live.Follow(t.Context(), q, nil, nil); host.CodeOf(err) != host.InvalidArgument {
-				t.Errorf("%+v: %v", q, err)
-			}
+			err := f.Live.Follow(t.Context(), q, nil, nil)
+			errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%+v: %v", q, err)
 		}
 	})
 }

@@ -13,9 +13,8 @@ func TestAValueIsMadeOnceAndFound(t *testing.T) {
 	fatalIf(t, d.Find([]byte("a")) != nil || d.Len() != 0, "an empty directory has a value")
 	own := func(key string) *string { return &key }
 	a := d.FindOrMake([]byte("a"), own)
-	if *a != "a" || d.FindOrMake([]byte("a"), own) != a || d.Find([]byte("a")) != a || d.Len() != 1 {
-		t.Fatal("the value that was made is not the one found")
-	}
+	fatalIf(t, *a != "a" || d.FindOrMake([]byte("a"), own) != a || d.Find([]byte("a")) != a || d.Len() != 1,
+		"the value that was made is not the one found")
 	d.Remove([]byte("a"), new(string))
 	fatalIf(t, d.Find([]byte("a")) != a, "removing another value removed this one")
 	d.Remove([]byte("a"), a)
@@ -41,9 +40,7 @@ func TestEachVisitsEveryValueAndHoldsNoLock(t *testing.T) {
 		sum += i
 		d.Remove([]byte(strconv.Itoa(i)), i) // would block if Each held the lock
 	})
-	if sum != 200*201/2 || d.Len() != 0 {
-		t.Fatalf("Each visited a sum of %d, and %d values are left", sum, d.Len())
-	}
+	fatalIf(t, sum != 200*201/2 || d.Len() != 0, "Each visited a sum of %d, and %d values are left", sum, d.Len())
 }
 
 func TestConcurrentMakersGetOneValuePerKey(t *testing.T) {

@@ -44,9 +44,8 @@ func TestPublicErrorsSayWhatACallerCanDo(t *testing.T) {
 		{&host.Error{Code: "made_up", Message: "hunter2"}, host.Internal, true},
 	} {
 		e, id := Public(fmt.Errorf("wrapped: %w", c.err), nil)
-		if e.Code != c.code || (id != "") != c.hidden || strings.Contains(e.Message, "hunter2") {
-			t.Errorf("%v: %v with id %q, want %s", c.err, e, id, c.code)
-		}
+		errorIf(t, e.Code != c.code || (id != "") != c.hidden || strings.Contains(e.Message, "hunter2"),
+			"%v: %v with id %q, want %s", c.err, e, id, c.code)
 		errorIf(t, c.hidden && !strings.Contains(e.Message, id), "%v: the message %q does not name the id %s", c.err, e.Message, id)
 	}
 	if e, id := Public(nil, nil); e != nil || id != "" {
@@ -74,13 +73,11 @@ func TestCauseOfATurnsErrorIsLoggedUnderTheIDThatCallersSee(t *testing.T) {
 	r, log := reporter()
 	e, reason := r.TurnError(at, "call", "say", errors.New("hunter2"))
 	id := e.Metadata["error_id"]
-	if id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "hunter2") || reason != "hunter2 (error "+id+")" {
-		t.Errorf("%v, reason %q, log %s", e, reason, log)
-	}
+	errorIf(t, id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "hunter2") || reason != "hunter2 (error "+id+")",
+		"%v, reason %q, log %s", e, reason, log)
 	log.Reset()
-	if e, reason = r.TurnError(at, "call", "say", NotFound(at)); reason != e.Message || log.Len() > 0 {
-		t.Errorf("%v, reason %q, log %s", e, reason, log)
-	}
+	e, reason = r.TurnError(at, "call", "say", NotFound(at))
+	errorIf(t, reason != e.Message || log.Len() > 0, "%v, reason %q, log %s", e, reason, log)
 	if e := r.QueryError(at, "say", errors.New("hunter2")); !strings.Contains(log.String(), e.Metadata["error_id"]) {
 		t.Errorf("%v, log %s", e, log)
 	}

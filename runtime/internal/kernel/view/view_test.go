@@ -22,9 +22,8 @@ func newSubject(t *testing.T) *subject {
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	x := &subject{t: t, store: s, id: s.NewActorID(engine.Identity{Namespace: "n", Type: "t", Key: []string{"k"}})}
-	if x.space, err = s.OpenSpace(x.id); err != nil {
-		t.Fatal(err)
-	}
+	x.space, err = s.OpenSpace(x.id)
+	must(t, err)
 	t.Cleanup(x.space.Close)
 	return x
 }
@@ -79,9 +78,7 @@ func TestCommitThatIsNotMadeChangesNothing(t *testing.T) {
 	before := x.AcquireView()
 	x.put("two", false)
 	after := x.AcquireView()
-	if before != after || x.Last() != 1 || x.read(after) != "one" {
-		t.Errorf("commit %d, %q", x.Last(), x.read(after))
-	}
+	errorIf(t, before != after || x.Last() != 1 || x.read(after) != "one", "commit %d, %q", x.Last(), x.read(after))
 	x.ReleaseView(before)
 	x.ReleaseView(after)
 	x.Apply(false, func(n uint64) (*View, bool) { return nil, true })
@@ -94,9 +91,8 @@ func TestActorThatIsGivenUpHasNoView(t *testing.T) {
 	x.DropView()
 	errorIf(t, x.AcquireView() != nil, "it has one")
 	lost := &View{ID: x.id, Store: x.store}
-	if _, err := x.SnapshotOf(lost); err == nil {
-		t.Error("a view that is not current has got a snapshot of what is")
-	}
+	_, err := x.SnapshotOf(lost)
+	errorIf(t, err == nil, "a view that is not current has got a snapshot of what is")
 	x.EnsureView(lost)
 	v := x.AcquireView()
 	errorIf(t, v != lost || v.Commit != 1 || x.read(v) != "one", "%+v", v)

@@ -47,13 +47,11 @@ func TestGraphFollowsItsModel(t *testing.T) {
 				continue
 			}
 			refused++
-			if cycle[0] != e.from || cycle[1] != e.to || cycle[len(cycle)-1] != e.from {
-				t.Fatalf("%v: the wait %v closes the cycle %v", edges, e, cycle)
-			}
+			fatalIf(t, cycle[0] != e.from || cycle[1] != e.to || cycle[len(cycle)-1] != e.from,
+				"%v: the wait %v closes the cycle %v", edges, e, cycle)
 			for i, from := range cycle[1 : len(cycle)-1] {
-				if !slices.ContainsFunc(edges, func(x edge) bool { return x.from == from && x.to == cycle[i+2] }) {
-					t.Fatalf("%v: the cycle %v has an edge that does not stand", edges, cycle)
-				}
+				fatalIf(t, !slices.ContainsFunc(edges, func(x edge) bool { return x.from == from && x.to == cycle[i+2] }),
+					"%v: the cycle %v has an edge that does not stand", edges, cycle)
 			}
 		}
 		waiting := make(map[int]bool)

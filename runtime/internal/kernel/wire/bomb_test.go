@@ -112,9 +112,7 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 			continue
 		}
 		lists(row.Input, nil, func(path []string, max string) {
-			if max == "" {
-				t.Errorf("%s: the list %s has no tag max", row.Name, strings.Join(path, "."))
-			}
+			errorIf(t, max == "", "%s: the list %s has no tag max", row.Name, strings.Join(path, "."))
 			tests = append(tests, struct {
 				row  method.Row
 				path []string
@@ -130,9 +128,8 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 				var err error
 				n := allocated(func() { err = wire.Decode(test.row.Name, codec, input, reflect.New(test.row.Input).Interface()) })
 				e, is := err.(*host.Error)
-				if !is || e.Code != host.TooLarge || e.Metadata["field"] != field || e.Metadata["limit"] == "" {
-					t.Errorf("%s, %.40q: %v", test.row.Name, input, err)
-				}
+				errorIf(t, !is || e.Code != host.TooLarge || e.Metadata["field"] != field || e.Metadata["limit"] == "",
+					"%s, %.40q: %v", test.row.Name, input, err)
 				errorIf(t, n > listBytes, "%s, %.40q: %d bytes are allocated", test.row.Name, input, n)
 			}
 		}

@@ -54,9 +54,8 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	} {
 		var v input
 		err := Decode("list", host.JSON, []byte(in), &v)
-		if want == "" && err != nil || want != "" && (host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", in, err, want)
-		}
+		errorIf(t, want == "" && err != nil || want != "" && (host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want)),
+			"%s: %v, want %q", in, err, want)
 	}
 }
 

@@ -143,9 +143,8 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 			}
 			sampled.Cursor = part.Cursor
 		}
-		if n != 25 || calls > 25/most+1 || most <= 5 && len(chosen) != 25 {
-			t.Errorf("%d at a time: counted %d in %d calls, %d were chosen", most, n, calls, len(chosen))
-		}
+		errorIf(t, n != 25 || calls > 25/most+1 || most <= 5 && len(chosen) != 25,
+			"%d at a time: counted %d in %d calls, %d were chosen", most, n, calls, len(chosen))
 	}
 	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"b"}}, Cursor: cursorOf(listingOf(pack("a"), append(pack("a"), 0xFF)), pack("a", 1))}
 	_, err := r.count(&in, 1)
@@ -178,9 +177,8 @@ func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 		var twice [2]kv.SampleOutput
 		for i := range twice {
 			var err error
-			if twice[i], err = r.sample(&kv.SampleInput{N: 5, Seed: seed}, 1000); err != nil {
-				t.Fatal(err)
-			}
+			twice[i], err = r.sample(&kv.SampleInput{N: 5, Seed: seed}, 1000)
+			must(t, err)
 		}
 		fatalIf(t, !reflect.DeepEqual(twice[0], twice[1]) || len(twice[0].Entries) != 5 || twice[0].Count != 20, "%+v", twice)
 		last := int64(-1)

@@ -321,9 +321,8 @@ func (g *gardener) merge(source, target string, strategy Strategy) {
 	must(g.t, err)
 	plan, err := Plan(common.rows, rowsIn{v}, writer, common.Differing(v, first, last, hostkv.MaxMergeReads), strategy)
 	must(g.t, err)
-	if int(plan.Conflicted) != conflicts {
-		g.t.Fatalf("merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)
-	}
+	fatalIf(g.t, int(plan.Conflicted) != conflicts,
+		"merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)
 	g.conflict += conflicts
 	if strategy == Strict && conflicts > 0 {
 		return
@@ -521,9 +520,8 @@ func TestAFirstScopeKeepsTheSlicesOfARemovedBranch(t *testing.T) {
 		before := r.s.scopes.purge
 		must(t, scope(r))
 		must(t, r.s.loadPurge())
-		if !more || before == 0 || r.s.scopes.purge != before {
-			t.Errorf("%s: more %v, the purge was armed for %d and is for %d", name, more, before, r.s.scopes.purge)
-		}
+		errorIf(t, !more || before == 0 || r.s.scopes.purge != before,
+			"%s: more %v, the purge was armed for %d and is for %d", name, more, before, r.s.scopes.purge)
 	}
 }
 

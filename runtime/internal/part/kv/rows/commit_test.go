@@ -260,9 +260,8 @@ func (p *player) compare() {
 	n := 0
 	for _, e := range page.Entries {
 		want, there := p.there(e.Key[1:])
-		if !there || !bytes.Equal(e.Value, want.value.Data) || encoding(&e) != want.value.Encoding || e.Expire != want.expires {
-			p.t.Fatalf("%x is %s, want %+v", e.Key, e.Value, want)
-		}
+		fatalIf(p.t, !there || !bytes.Equal(e.Value, want.value.Data) || encoding(&e) != want.value.Encoding || e.Expire != want.expires,
+			"%x is %s, want %+v", e.Key, e.Value, want)
 		n++
 	}
 	for k := range p.model {

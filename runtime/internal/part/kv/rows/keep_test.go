@@ -122,9 +122,8 @@ func (g *gardener) points() {
 		must(g.t, err)
 		want := g.branches[b.from].was[b.at].living(g.now)
 		got := g.all(look(g.s, known, of, b.at, g.s.Version(), g.now).Without(g.now))
-		if !maps.Equal(got, want) {
-			g.t.Fatalf("%q (%d) at %d, where %q was forked, is %v, want %v; version %d", b.from, of.ID, b.at, name, got, want, g.s.Version())
-		}
+		fatalIf(g.t, !maps.Equal(got, want),
+			"%q (%d) at %d, where %q was forked, is %v, want %v; version %d", b.from, of.ID, b.at, name, got, want, g.s.Version())
 	}
 }
 

@@ -83,9 +83,8 @@ func replay(t testing.TB, rows engine.Reader) int {
 	for i := range page.Entries {
 		e := &page.Entries[i]
 		m := made[string(e.Key[1:])]
-		if m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire || m.Version != e.Version {
-			t.Fatalf("%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
-		}
+		fatalIf(t, m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire || m.Version != e.Version,
+			"%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
 	}
 	fatalIf(t, len(page.Entries) != len(made), "%d entries are stored, and the log makes %d", len(page.Entries), len(made))
 	return len(log)

@@ -164,9 +164,8 @@ func (h *historian) checkTime() {
 		fatalIf(h.t, trimmed.Time != at || trimmed.Requested != 0, "%+v at %d, version %d", trimmed, at, m.version)
 		return
 	}
-	if err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time) {
-		h.t.Fatalf("%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
-	}
+	fatalIf(h.t, err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time),
+		"%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
 	h.timed++
 	from, to := keyspace.UserKV.Range()
 	n := 0

@@ -64,14 +64,12 @@ func (p *player) recount() {
 			}
 		}
 		got, err := readCount(p.rows, keyspace.KVCount.Append(nil, start))
-		if got.Expiry == 0 || first != 0 && (got.Expiry == never || got.Expiry > first) {
-			p.t.Fatalf("nothing in the scope %s expires before %d, it says, but something does at %d", sc.Name(), got.Expiry, first)
-		}
+		fatalIf(p.t, got.Expiry == 0 || first != 0 && (got.Expiry == never || got.Expiry > first),
+			"nothing in the scope %s expires before %d, it says, but something does at %d", sc.Name(), got.Expiry, first)
 		stored.Expiry, seen.Expiry = got.Expiry, got.Expiry
 		fatalIf(p.t, err != nil || got != stored, "the scope %s counts %+v, and has %+v: %v", sc.Name(), got, stored, err)
-		if got, _, err = Counted(p.rows, sc.Prefix, p.now); err != nil || got != seen {
-			p.t.Fatalf("the scope %s shows %+v, and has %+v: %v", sc.Name(), got, seen, err)
-		}
+		got, _, err = Counted(p.rows, sc.Prefix, p.now)
+		fatalIf(p.t, err != nil || got != seen, "the scope %s shows %+v, and has %+v: %v", sc.Name(), got, seen, err)
 		var parts []string
 		for after, more := []byte(nil), true; more; {
 			var some []Group

@@ -22,9 +22,8 @@ func TestUUIDsGrow(t *testing.T) {
 			text, err := s.UUID(rows, now)
 			must(t, err)
 			id, err := uuid.Parse(text)
-			if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
-				t.Errorf("%s: version %d, variant %s, %v", text, id.Version(), id.Variant(), err)
-			}
+			errorIf(t, err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122,
+				"%s: version %d, variant %s, %v", text, id.Version(), id.Variant(), err)
 			errorIf(t, text <= last, "step %d: %s is not after %s", i, text, last)
 			if sec, nsec := id.Time().UnixTime(); step > 0 && time.Unix(sec, nsec).Sub(now).Abs() > time.Millisecond && i != 6 {
 				t.Errorf("step %d: the time of %s is %s and not %s", i, text, time.Unix(sec, nsec).UTC(), now)

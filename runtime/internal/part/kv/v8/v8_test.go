@@ -80,9 +80,8 @@ func TestValuesHaveTheFormThatV8Gives(t *testing.T) {
 				t.Errorf("%s: the first %d bytes are %s %v", v.value, n, got, err)
 			}
 		}
-		if _, err := AppendJSON(nil, append(data, '0')); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s and more: %v", v.value, err)
-		}
+		_, err = AppendJSON(nil, append(data, '0'))
+		errorIf(t, !errors.Is(err, ErrMalformed), "%s and more: %v", v.value, err)
 	}
 }
 
@@ -170,9 +169,8 @@ func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 		got, err := AppendJSON(nil, data)
 		errorIf(t, !errors.Is(err, ErrOpaque), "%s: %.40s %v", name, got, err)
 	}
-	if _, err := AppendJSON(nil, maps(250)); err != nil {
-		t.Error(err)
-	}
+	_, err := AppendJSON(nil, maps(250))
+	errorIf(t, err != nil, "%v", err)
 }
 
 // Nothing that a client sends makes the reader fail in another way than with its errors, and JSON comes back as it went.

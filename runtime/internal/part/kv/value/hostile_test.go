@@ -41,9 +41,8 @@ func TestAcceptedValuesAreShownAndReadBack(t *testing.T) {
 		if took := time.Since(start); took > time.Minute { // the square of a megabyte
 			t.Errorf("%s: %v", name, took)
 		}
-		if _, err = JSON(text); err != nil {
-			t.Errorf("%s: %.80s %v", name, text, err)
-		}
+		_, err = JSON(text)
+		errorIf(t, err != nil, "%s: %.80s %v", name, text, err)
 	}
 	_, err := Stored(host.EncodedInteger, append([]byte{0, 1}, make([]byte, 1<<20)...))
 	errorIf(t, err == nil, "an integer of 1 MB is accepted")
@@ -119,9 +118,8 @@ func TestMutationsOfNumbersOfTwoTypes(t *testing.T) {
 		if err == nil {
 			shown, err = got.AppendJSON(nil)
 		}
-		if !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as) {
-			t.Errorf("%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
-		}
+		errorIf(t, !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as),
+			"%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
 	}
 }
 

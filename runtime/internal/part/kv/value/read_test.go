@@ -28,13 +28,11 @@ func TestValuesAreReadFromJSON(t *testing.T) {
 	} {
 		encoding, ok := host.ParseEncoding(c.encoding)
 		got, err := FromJSON(encoding, []byte(c.text))
-		if !ok || err != nil || got.Encoding != c.want.Encoding || !bytes.Equal(got.Data, c.want.Data) {
-			t.Errorf("%s %s: %v %q %v", c.encoding, c.text, got.Encoding, got.Data, err)
-		}
+		errorIf(t, !ok || err != nil || got.Encoding != c.want.Encoding || !bytes.Equal(got.Data, c.want.Data),
+			"%s %s: %v %q %v", c.encoding, c.text, got.Encoding, got.Data, err)
 		stored, err := Stored(encoding, got.Data)
-		if err != nil || stored.Encoding != got.Encoding || !bytes.Equal(stored.Data, got.Data) {
-			t.Errorf("%s %q as it is stored: %v", c.encoding, got.Data, err)
-		}
+		errorIf(t, err != nil || stored.Encoding != got.Encoding || !bytes.Equal(stored.Data, got.Data),
+			"%s %q as it is stored: %v", c.encoding, got.Data, err)
 	}
 	for encoding, texts := range map[string][]string{
 		"json": {"", "{"}, "text": {"1", "null"}, "bytes": {`"AA=="`, `{"$bytes":1}`, `{"$bytes":"A"}`, `{"$bytes":"AB=="}`, `{"$bytes":"AA==","b":1}`, `{}`}, "u64": {"-1", "18446744073709551616", "1.0", `"1"`},

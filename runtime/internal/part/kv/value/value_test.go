@@ -65,9 +65,8 @@ func TestEveryEncodingHasAFormInJSON(t *testing.T) {
 		{Value{200, []byte{1}}, `{"$bytes":"AQ=="}`},
 	} {
 		got, err := c.value.AppendJSON([]byte("x"))
-		if err != nil || string(got) != "x"+c.want || !json.Valid(got[1:]) {
-			t.Errorf("%v %x: %s %v, want %s", c.value.Encoding, c.value.Data, got, err, c.want)
-		}
+		errorIf(t, err != nil || string(got) != "x"+c.want || !json.Valid(got[1:]),
+			"%v %x: %s %v, want %s", c.value.Encoding, c.value.Data, got, err, c.want)
 	}
 	for _, damaged := range []Value{{host.EncodedU64, nil}, {host.EncodedInteger, nil}, {host.EncodedInteger, []byte{1}}, {host.EncodedInteger, []byte{0, 0, 1}},
 		{host.EncodedInteger, []byte{2, 1}}, {host.EncodedCBOR, []byte{0xFF}}} {
@@ -171,9 +170,8 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 		if err == nil {
 			shown, err = got.AppendJSON(nil)
 		}
-		if !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as) || !bytes.Equal(before, c.old.Data) {
-			t.Errorf("%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
-		}
+		errorIf(t, !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as) || !bytes.Equal(before, c.old.Data),
+			"%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
 	}
 }
 
@@ -207,9 +205,8 @@ func FuzzCombinationsMakeDocuments(f *testing.F) {
 					t.Fatalf("%s of %s and %s is %s", op, old.Data, operand.Data, result.Data)
 				}
 				var joined []json.RawMessage
-				if stored != nil && arrays && (json.Unmarshal(result.Data, &joined) != nil || len(joined) != len(first)+len(second)) {
-					t.Fatalf("%s of %s and %s is %s", op, old.Data, operand.Data, result.Data)
-				}
+				fatalIf(t, stored != nil && arrays && (json.Unmarshal(result.Data, &joined) != nil || len(joined) != len(first)+len(second)),
+					"%s of %s and %s is %s", op, old.Data, operand.Data, result.Data)
 			}
 		}
 	})

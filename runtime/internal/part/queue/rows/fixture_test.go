@@ -40,15 +40,13 @@ func newWorld(t testing.TB, queues ...host.Queue) *world {
 func (w *world) open(o engine.Options) {
 	w.t.Helper()
 	var err error
-	if w.store, err = engine.Open(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	w.store, err = engine.Open(w.t.Context(), o)
+	must(w.t, err)
 	if w.id == (keyspace.ActorID{}) {
 		w.id = w.store.NewActorID(engine.Identity{Namespace: "ns", Type: "t", Key: []string{"k"}})
 	}
-	if w.space, err = w.store.OpenSpace(w.id); err != nil {
-		w.t.Fatal(err)
-	}
+	w.space, err = w.store.OpenSpace(w.id)
+	must(w.t, err)
 }
 
 func (w *world) close() {
@@ -292,20 +290,18 @@ func (w *world) verify() {
 		for ix := range indexes {
 			f := &c.fronts[ix]
 			fatalIf(w.t, f.n != want.n[ix], "queue %q index %d: counted %d, has %d", queue, ix, f.n, want.n[ix])
-			if f.n > 0 && want.first[ix].before(f.runs[0].from) {
-				w.t.Fatalf("queue %q index %d begins at %+v, counts say %+v", queue, ix, want.first[ix], f.runs[0].from)
+			if f.n == 0 {
+				continue
 			}
-			if f.n > 0 && f.runs[0].exact && want.first[ix] != f.runs[0].from {
-				w.t.Fatalf("queue %q index %d begins at %+v, counts say exactly %+v", queue, ix, want.first[ix], f.runs[0].from)
-			}
-			if at := want.first[ix].at; ix != readyIndex && f.n > 0 && (wake == 0 || at < wake) {
-				wake = at
+			first, run := want.first[ix], f.runs[0]
+			fatalIf(w.t, first.before(run.from) || run.exact && first != run.from, "queue %q index %d begins at %+v, counts say %+v", queue, ix, first, run)
+			if ix != readyIndex && (wake == 0 || first.at < wake) {
+				wake = first.at
 			}
 		}
 		fatalIf(w.t, c.bytes != want.bytes, "queue %q: counted %d bytes, has %d", queue, c.bytes, want.bytes)
-		if c.wake != wake || wakes[queue] != wake {
-			w.t.Fatalf("queue %q: wake row at %d, counts say %d, first due %d", queue, wakes[queue], c.wake, wake)
-		}
+		fatalIf(w.t, c.wake != wake || wakes[queue] != wake,
+			"queue %q: wake row at %d, counts say %d, first due %d", queue, wakes[queue], c.wake, wake)
 		delete(wakes, queue)
 		delete(queues, queue)
 	}

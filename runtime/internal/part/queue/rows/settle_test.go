@@ -56,9 +56,8 @@ func TestDueRemovesAWakeRowThatIsOutOfDate(t *testing.T) {
 		return nil
 	})
 	w.must(func(s *Set) error { return s.Due("jobs-not", 7) }) // a queue that the type has no more
-	if want := map[string]int64{"jobs": w.now.Add(time.Hour).UnixMilli()}; !maps.Equal(w.wakes(), want) {
-		t.Fatalf("wakes %v", w.wakes())
-	}
+	want := map[string]int64{"jobs": w.now.Add(time.Hour).UnixMilli()}
+	fatalIf(t, !maps.Equal(w.wakes(), want), "wakes %v", w.wakes())
 	w.must(func(s *Set) error { return s.Due("jobs", w.now.Add(time.Hour).UnixMilli()) })
 	fatalIf(t, w.next != w.now.Add(time.Hour).UnixMilli(), "whoever took the row up does not learn of it")
 	w.verify()

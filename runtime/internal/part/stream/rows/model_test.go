@@ -97,9 +97,8 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 	info, err := Info(rows, now, cfg, "s")
 	fatalIf(t, err != nil || info != want, "%+v, %v, the model says %+v", info, err, want)
 	infos, err := List(rows, now, func(string) *host.Stream { return cfg })
-	if err != nil || (len(infos) > 0) != m.listed || m.listed && infos[0] != want {
-		t.Fatalf("listed are %+v, %v, the model says %v, %+v", infos, err, m.listed, want)
-	}
+	fatalIf(t, err != nil || (len(infos) > 0) != m.listed || m.listed && infos[0] != want,
+		"listed are %+v, %v, the model says %v, %+v", infos, err, m.listed, want)
 	near := func(after, edge uint64) bool { return after+1 >= edge && after <= edge+1 }
 	pages := []struct{ limit, bytes int }{{}, {limit: 3}, {bytes: 1}} // one byte is one item: a page is never empty
 	for after := range m.next + 3 {
@@ -129,9 +128,8 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 			same := slices.EqualFunc(p.Items, want, func(a host.StreamItem, b modelItem) bool {
 				return a.Sequence == b.seq && string(a.Data) == b.data && a.Time.Equal(b.time)
 			})
-			if !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) || p.Reset != (after >= m.next) {
-				t.Fatalf("after %d, %+v: %+v, the model says %v, missed %d, next %d", after, page, p, want, missed, next)
-			}
+			fatalIf(t, !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) || p.Reset != (after >= m.next),
+				"after %d, %+v: %+v, the model says %v, missed %d, next %d", after, page, p, want, missed, next)
 		}
 	}
 }
@@ -209,9 +207,8 @@ func modelRun(t *testing.T, seed uint64) {
 			s.commit()
 			durable = m.clone()
 			w := s.wakes()
-			if (len(w) > 0) != (m.wake != 0) || len(w) > 0 && (w[0].Due != m.wake || w[0].Name != "s" || len(w) > 1) {
-				t.Fatalf("%+v, the model says %d", w, m.wake)
-			}
+			fatalIf(t, (len(w) > 0) != (m.wake != 0) || len(w) > 0 && (w[0].Due != m.wake || w[0].Name != "s" || len(w) > 1),
+				"%+v, the model says %d", w, m.wake)
 		default:
 			var values []string
 			for range 1 + r.IntN(5) {

@@ -111,9 +111,8 @@ func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 		full := (*engine.LimitError)(nil)
 		fatalIf(t, !errors.As(err, &full), "%v", err)
 		after := mustRead(t, s, begin, cfg, 0)
-		if fmt.Sprint(after) != fmt.Sprint(before) || s.rows.Keys() != keys || s.rows.Size() != size {
-			t.Fatalf("an append that failed left %+v of %+v, keys %d of %d, bytes %d of %d", after, before, s.rows.Keys(), keys, s.rows.Size(), size)
-		}
+		fatalIf(t, fmt.Sprint(after) != fmt.Sprint(before) || s.rows.Keys() != keys || s.rows.Size() != size,
+			"an append that failed left %+v of %+v, keys %d of %d, bytes %d of %d", after, before, s.rows.Keys(), keys, s.rows.Size(), size)
 	}
 	fatalIf(t, failed == 0, "the write set was never full")
 	s.commit()
