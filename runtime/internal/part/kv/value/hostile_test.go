@@ -3,7 +3,6 @@ package value
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"math/big"
 	"runtime"
 	"strings"
@@ -87,40 +86,6 @@ func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	n := after.TotalAlloc - before.TotalAlloc
 	errorIf(t, err != nil || !json.Valid(text) || n > 128*size, "%.40s %v, with %d bytes for %d", text, err, n, len(data))
-}
-
-func TestMutationsOfNumbersOfTwoTypes(t *testing.T) {
-	whole := func(n int64) Value { return Integer(big.NewInt(n)) }
-	for _, c := range []struct {
-		op           Op
-		old, operand Value
-		want         string
-		as           host.Encoding
-		err          error
-	}{
-		{Sum, whole(1), document(t, "1.5"), "", 0, ErrMismatch}, // an integer of its encoding stays one
-		{Max, whole(1), document(t, "1.5"), "", 0, ErrMismatch},
-		{Sum, whole(1), v8JSON(t, "1.5"), "", 0, ErrMismatch},
-		{Max, document(t, "9007199254740993"), document(t, "0.5"), "9007199254740993", host.EncodedJSON, nil}, // exactly one of the two
-		{Min, document(t, "0.5"), document(t, "-9007199254740993"), "-9007199254740993", host.EncodedJSON, nil},
-		{Max, document(t, "9007199254740993"), document(t, "9007199254740992.0"), "9007199254740993", host.EncodedJSON, nil},
-		{Max, document(t, "1"+strings.Repeat("0", 400)), document(t, "1e300"), "1" + strings.Repeat("0", 400), host.EncodedJSON, nil},
-		{Max, document(t, "3"), document(t, "3.0"), "3", host.EncodedJSON, nil},
-		{Append, Value{host.Unencoded, []byte(`[ ]`)}, document(t, "[1]"), "[1]", host.EncodedJSON, nil},
-		{Append, Value{host.Unencoded, []byte("[1, 2]\n")}, document(t, "[3]"), "[1,2,3]", host.EncodedJSON, nil},
-		{Append, Value{host.Unencoded, []byte("[abc]")}, document(t, "[1]"), "", 0, ErrMismatch},
-		{Append, Value{host.Unencoded, []byte("[\"\xff\"]")}, document(t, "[1]"), "", 0, ErrMismatch},
-		{Sum, Value{host.Unencoded, []byte(" 5\n")}, document(t, "1"), "6", host.EncodedJSON, nil},
-		{Sum, Value{host.Unencoded, []byte("0x1.8p1")}, document(t, "1"), "", 0, ErrMismatch},
-	} {
-		got, err := c.op.Combine(&c.old, c.operand, Bounds{})
-		var shown []byte
-		if err == nil {
-			shown, err = got.AppendJSON(nil)
-		}
-		errorIf(t, !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as),
-			"%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
-	}
 }
 
 func TestTextsMustBeUnicode(t *testing.T) {
