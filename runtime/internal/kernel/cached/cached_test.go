@@ -36,16 +36,13 @@ func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {
 	v.Set(rows, 5)
 	errorIf(t, get() != 5, "not what was set")
 	rows.Rollback(before)
-	if v.Forget(at); get() != 20 {
-		t.Error("what was rolled back is remembered")
-	}
-	if v.Forget(rows.Version()); get() != 20 {
-		t.Error("what still holds was forgotten")
-	}
+	v.Forget(at)
+	errorIf(t, get() != 20, "what was rolled back is remembered")
+	v.Forget(rows.Version())
+	errorIf(t, get() != 20, "what still holds was forgotten")
 	var none Value[int]
-	if _, err := none.Get(rows, func() (int, error) { return 0, errors.New("no") }); err == nil || none.Known {
-		t.Error("a failed read is remembered")
-	}
+	_, err = none.Get(rows, func() (int, error) { return 0, errors.New("no") })
+	errorIf(t, err == nil || none.Known, "a failed read is remembered")
 }
 
 var must, errorIf = testutil.Must, testutil.ErrorIf

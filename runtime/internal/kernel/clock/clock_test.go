@@ -223,9 +223,8 @@ func TestARowThatStandsIsTriedAgain(t *testing.T) {
 				x.add(1, "a")
 				k.Poke(1)
 				after(time.Hour, func() {
-					if len(times) != 3 || times[1].Sub(times[0]) != c.wait || times[2].Sub(times[1]) != c.wait {
-						t.Errorf("%s, posted %v: tried at %v", name, posted, times)
-					}
+					errorIf(t, len(times) != 3 || times[1].Sub(times[0]) != c.wait || times[2].Sub(times[1]) != c.wait,
+						"%s, posted %v: tried at %v", name, posted, times)
 				})
 			})
 		}

@@ -57,9 +57,8 @@ func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 			early.done()
 			time.Sleep(time.Second / 2)
 			early.close()
-			if <-early.done(); early.err() != context.Canceled {
-				t.Errorf("a context that was canceled has ended with %v", early.err())
-			}
+			<-early.done()
+			errorIf(t, early.err() != context.Canceled, "a context that was canceled has ended with %v", early.err())
 
 			late := begin(orphan, 2*time.Second, &timer)
 			late.done()
@@ -83,9 +82,8 @@ func TestTimerThatFiresLate(t *testing.T) {
 		now.done()
 		timer.fire()
 		fatalIf(t, now.err() != nil, "the context was ended before its deadline with %v", now.err())
-		if <-now.done(); !time.Now().Equal(now.Latest()) {
-			t.Errorf("it ended at %v, its deadline is %v", time.Now(), now.Latest())
-		}
+		<-now.done()
+		errorIf(t, !time.Now().Equal(now.Latest()), "it ended at %v, its deadline is %v", time.Now(), now.Latest())
 		timer.fire() // nothing waits
 	})
 }
@@ -102,9 +100,8 @@ func TestContextEndsWithItsParent(t *testing.T) {
 		_, first = waiting.wait()
 		errorIf(t, first, "the second who asks is the first")
 		leave()
-		if <-waiting.done(); waiting.err() != context.Canceled {
-			t.Errorf("it ended with %v", waiting.err())
-		}
+		<-waiting.done()
+		errorIf(t, waiting.err() != context.Canceled, "it ended with %v", waiting.err())
 		gone := begin(parent, time.Hour, &timer)
 		_, first = gone.wait()
 		errorIf(t, first || gone.err() != context.Canceled, "with a parent that had ended it ended with %v", gone.err())
@@ -113,18 +110,16 @@ func TestContextEndsWithItsParent(t *testing.T) {
 		errorIf(t, first || passed.err() != context.DeadlineExceeded, "after its deadline it ended with %v", passed.err())
 		closed := begin(orphan, time.Hour, &timer)
 		closed.close()
-		if <-closed.done(); closed.err() != context.Canceled {
-			t.Errorf("after its end it ended with %v", closed.err())
-		}
+		<-closed.done()
+		errorIf(t, closed.err() != context.Canceled, "after its end it ended with %v", closed.err())
 		soon, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("why"))
 		defer cancel()
 		short := begin(soon, time.Hour, &timer)
 		if d := short.Latest(); !d.Equal(time.Now().Add(time.Minute)) {
 			t.Errorf("its deadline is %v, that of its parent %v", d, time.Now().Add(time.Minute))
 		}
-		if <-short.done(); short.err() != context.DeadlineExceeded {
-			t.Errorf("with a parent whose time was over it ended with %v", short.err())
-		}
+		<-short.done()
+		errorIf(t, short.err() != context.DeadlineExceeded, "with a parent whose time was over it ended with %v", short.err())
 	})
 }
 

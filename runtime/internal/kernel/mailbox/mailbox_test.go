@@ -58,9 +58,8 @@ func TestBoxActsLikeASlice(t *testing.T) {
 			for _, item := range model {
 				sum += int64(item)
 			}
-			if b.Count() != int64(len(model)) || b.Bytes() != sum || all.Load() != sum || b.Empty() != (len(model) == inBatch) {
-				t.Fatalf("seed %d: the box counts %d items of %d bytes, the model %d of %d", seed, b.Count(), b.Bytes(), len(model), sum)
-			}
+			fatalIf(t, b.Count() != int64(len(model)) || b.Bytes() != sum || all.Load() != sum || b.Empty() != (len(model) == inBatch),
+				"seed %d: the box counts %d items of %d bytes, the model %d of %d", seed, b.Count(), b.Bytes(), len(model), sum)
 		}
 		fatalIf(t, given == 0, "seed %d gave out nothing", seed)
 	}
@@ -96,9 +95,8 @@ func TestRevokeWhileTheOwnerTakes(t *testing.T) {
 		})
 		wg.Wait()
 		got := append(first, second...)
-		if !slices.IsSorted(got) || len(got) != items+1 || b.Count() != 0 || all.Load() != 0 {
-			t.Fatalf("the owners got %v and then %v; %d items and %d bytes are left", first, second, b.Count(), all.Load())
-		}
+		fatalIf(t, !slices.IsSorted(got) || len(got) != items+1 || b.Count() != 0 || all.Load() != 0,
+			"the owners got %v and then %v; %d items and %d bytes are left", first, second, b.Count(), all.Load())
 	}
 }
 
@@ -146,9 +144,8 @@ func TestOneItemInSixtyFourIsObserved(t *testing.T) {
 	for _, each := range []int{1, 64, 1000} {
 		items, observed := 0, 0
 		waits := &Waits{Observe: func(s float64) {
-			if observed++; s < 0 || s > 60 {
-				t.Errorf("an item waited %v s", s)
-			}
+			observed++
+			errorIf(t, s < 0 || s > 60, "an item waited %v s", s)
 		}}
 		for items < 64_000 {
 			b := Box[int]{All: &all, Waits: waits}

@@ -120,9 +120,8 @@ func TestPatrolLingersWhenItFindsNothing(t *testing.T) {
 				p.Start()
 				synctest.Wait()
 			}
-			if started.Load() != 1 || looks.Load() != 1 {
-				t.Errorf("100 starts began %d goroutines, which looked %d times", started.Load(), looks.Load())
-			}
+			errorIf(t, started.Load() != 1 || looks.Load() != 1,
+				"100 starts began %d goroutines, which looked %d times", started.Load(), looks.Load())
 			time.Sleep(time.Minute)
 			n := looks.Load()
 			errorIf(t, n != 5, "it looked %d times: once, 3 times more, and once to end", n)

@@ -130,14 +130,12 @@ func TestWhatWorksIsRetiredOnlyIfNothingElseCanSleep(t *testing.T) {
 		h.wake("second", State{Works: true})
 		idle := h.wake("idle", State{})
 		idle.restive = true
-		if h.look(); h.retired != nil || len(h.slept) != 0 {
-			t.Fatal(h.retired, h.slept)
-		}
+		h.look()
+		fatalIf(t, h.retired != nil || len(h.slept) != 0, "%v %v", h.retired, h.slept)
 		idle.restive = false
 		time.Sleep(time.Second)
-		if h.look(); h.retired != nil || !slices.Equal(h.slept, []string{"idle"}) {
-			t.Fatal(h.retired, h.slept)
-		}
+		h.look()
+		fatalIf(t, h.retired != nil || !slices.Equal(h.slept, []string{"idle"}), "%v %v", h.retired, h.slept)
 		first.used += 10
 		time.Sleep(time.Second)
 		_, _, more := h.look()

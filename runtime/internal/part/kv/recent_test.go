@@ -52,9 +52,8 @@ func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	errorIf(t, held.Load() == 0, "nothing is held")
 	r.clear()
 	r.keep(entry("a", "ten", 10), 12)
-	if is(12, ""); held.Load() != 0 {
-		t.Errorf("%d bytes are held of what is closed", held.Load())
-	}
+	is(12, "")
+	errorIf(t, held.Load() != 0, "%d bytes are held of what is closed", held.Load())
 }
 
 // What a turn has marked that was undone keeps nobody from remembering, and what was marked before it holds.

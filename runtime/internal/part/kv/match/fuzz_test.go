@@ -30,9 +30,8 @@ func tables(t testing.TB) *sql.DB {
 			"CREATE VIRTUAL TABLE t" + Column(i) + " USING fts5 (c0, c1, key UNINDEXED, tokenize='" + name + "')",
 			"INSERT INTO t" + Column(i) + " VALUES ('The red apple', 'a dark green leaf', 'apple'), ('Émile', 'x-ray 12:30', 'red')",
 		} {
-			if _, err := s.DB().Exec(text); err != nil {
-				t.Fatal(err)
-			}
+			_, err := s.DB().Exec(text)
+			must(t, err)
 		}
 	}
 	return s.DB()
@@ -59,9 +58,8 @@ func FuzzCompile(f *testing.F) {
 				continue
 			}
 			var n int
-			if err := db.QueryRow("SELECT count(*) FROM t"+Column(i)+" WHERE t"+Column(i)+" MATCH ?", query).Scan(&n); err != nil {
-				t.Errorf("%q becomes %s for %s: %v", text, query, name, err)
-			}
+			err = db.QueryRow("SELECT count(*) FROM t"+Column(i)+" WHERE t"+Column(i)+" MATCH ?", query).Scan(&n)
+			errorIf(t, err != nil, "%q becomes %s for %s: %v", text, query, name, err)
 		}
 	})
 }
@@ -83,8 +81,7 @@ func TestMatches(t *testing.T) {
 			continue
 		}
 		var n int
-		if err := db.QueryRow("SELECT count(*) FROM t"+Column(c.of)+" WHERE t"+Column(c.of)+" MATCH ?", query).Scan(&n); err != nil || n != c.want {
-			t.Errorf("%s: %d, %v; want %d", c.text, n, err, c.want)
-		}
+		err = db.QueryRow("SELECT count(*) FROM t"+Column(c.of)+" WHERE t"+Column(c.of)+" MATCH ?", query).Scan(&n)
+		errorIf(t, err != nil || n != c.want, "%s: %d, %v; want %d", c.text, n, err, c.want)
 	}
 }

@@ -59,9 +59,8 @@ func TestCompileRefuses(t *testing.T) {
 		got, err := Compile(text, fields, "unicode61")
 		errorIf(t, err == nil || err.Error() != want, "%s: %s, %v; want %s", text, got, err, want)
 	}
-	if _, err := Compile("ab", fields, "trigram"); err == nil || err.Error() != "has no word of 3 characters, which trigram needs" {
-		t.Error(err)
-	}
+	_, err := Compile("ab", fields, "trigram")
+	errorIf(t, err == nil || err.Error() != "has no word of 3 characters, which trigram needs", "%v", err)
 	if got, err := Compile("é€", fields, "ascii"); err != nil || got != `"é€"` {
 		t.Error(got, err)
 	}

@@ -99,9 +99,8 @@ func TestRemovalsOfABranchAreCharged(t *testing.T) {
 		t.Errorf("%d entries of the store are hidden, for which there is no room", n)
 	}
 	must(t, space.SetLimits(&engine.Limits{Quota: rows.Size()}))
-	if removed("of the store ", 0); r.get("b", "of the store 0") != "-" {
-		t.Error("what the branch has cannot be removed")
-	}
+	removed("of the store ", 0)
+	errorIf(t, r.get("b", "of the store 0") != "-", "what the branch has cannot be removed")
 	if n := removed("of the branch ", 0); n != 50 {
 		t.Errorf("%d entries of the branch are removed", n)
 	}

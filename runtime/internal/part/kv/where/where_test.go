@@ -72,9 +72,8 @@ func TestConditionsMeetWhatTheySay(t *testing.T) {
 		got := f.Meets(e)
 		errorIf(t, got != want, "%s: %v", filter, got)
 		// What is not met is met by the complement.
-		if f, err = Compile([]byte(`{"$not":`+filter+`}`), now); err != nil || f.Meets(e) == want {
-			t.Errorf("the complement of %s: %v", filter, err)
-		}
+		f, err = Compile([]byte(`{"$not":`+filter+`}`), now)
+		errorIf(t, err != nil || f.Meets(e) == want, "the complement of %s: %v", filter, err)
 	}
 }
 

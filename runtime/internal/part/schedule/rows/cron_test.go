@@ -59,9 +59,8 @@ func TestTicksOfExpressions(t *testing.T) {
 			clock := mustClock(t, c.expr, c.zone)
 			for _, want := range c.want {
 				at = clock.next(at)
-				if w, err := time.Parse(layout, want); err != nil || !at.Equal(w) {
-					t.Fatalf("%v, want %s (%v)", at.In(clock.zone), want, err)
-				}
+				w, err := time.Parse(layout, want)
+				fatalIf(t, err != nil || !at.Equal(w), "%v, want %s (%v)", at.In(clock.zone), want, err)
 			}
 		})
 	}
