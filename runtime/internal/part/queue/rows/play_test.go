@@ -304,15 +304,26 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 
 func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	m := p.model
+	want := int64(0)
 	some := func(st ...state) (ids []uint64) {
 		for _, id := range slices.Sorted(maps.Keys(m.messages)) {
-			if slices.Contains(st, m.messages[id].state) && p.chance(30) { // messages of other queues must stay
-				ids = append(ids, uint64(id))
+			msg := m.messages[id]
+			if !slices.Contains(st, msg.state) || !p.chance(30) {
+				continue
+			}
+			if ids = append(ids, uint64(id)); msg.queue == q { // messages of other queues must stay
+				m.drop(msg)
+				want++
 			}
 		}
 		return append(ids, 1<<40)
 	}
-	want := int64(0)
+	drop := func(all []modelMessage) {
+		for _, msg := range all {
+			m.drop(msg)
+			want++
+		}
+	}
 	var got int64
 	var err error
 	switch k := p.rng.IntN(12); {
@@ -328,34 +339,14 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 		}
 		got, err = s.Skip(q)
 	case k < 3:
-		for _, msg := range slices.Concat(m.in(q, pending, byDue), m.in(q, delayed, byDue)) {
-			m.drop(msg)
-			want++
-		}
+		drop(slices.Concat(m.in(q, pending, byDue), m.in(q, delayed, byDue)))
 		got, err = s.Purge(q)
 	case k < 5:
-		ids := some(pending, delayed, locked)
-		for _, id := range ids {
-			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
-				m.drop(msg)
-				want++
-			}
-		}
-		got, err = s.Delete(q, ids)
+		got, err = s.Delete(q, some(pending, delayed, locked))
 	case k < 8:
-		ids := some(dead)
-		for _, id := range ids {
-			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
-				m.drop(msg)
-				want++
-			}
-		}
-		got, err = s.DeleteDead(q, ids, false)
+		got, err = s.DeleteDead(q, some(dead), false)
 	case k < 9:
-		for _, msg := range m.in(q, dead, byDue) {
-			delete(m.messages, msg.id)
-			want++
-		}
+		drop(m.in(q, dead, byDue))
 		got, err = s.DeleteDead(q, nil, true)
 	default:
 		for _, msg := range m.in(q, dead, func(m modelMessage) int64 { return 0 }) {
