@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,66 +160,59 @@ func (n *node) want(ticks ...string) {
 
 const minute, hour = time.Minute, time.Hour
 
-// TestTicksMissedInADowntime has a schedule every ten minutes, and the node down from 00:15 to 01:05.
-func TestTicksMissedInADowntime(t *testing.T) {
+// TestTicksThatAreLateOrMissed has an actor that is busy for a while, a handler that takes a time, and a node that is up, then down and up
+// again. Schedules every ten minutes are tried as expressions, too.
+func TestTicksThatAreLateOrMissed(t *testing.T) {
+	const tenMinutes, tenSeconds = 600_000, 10_000
+	at, past := begin.Add(10*minute), begin.Add(-hour)
 	for _, c := range []struct {
-		name    string
-		s       host.Schedule
-		want    []string
-		skipped uint64
+		s                          host.Schedule
+		busy, took, up, down, then time.Duration
+		want                       string
+		skipped                    uint64
 	}{
-		{"once", host.Schedule{Missed: host.MissedOnce}, []string{"01:00:00#2.1+4", "01:10:00#3.1+0"}, 0},
-		{"the default is once", host.Schedule{}, []string{"01:00:00#2.1+4", "01:10:00#3.1+0"}, 0},
-		{"all", host.Schedule{Missed: host.MissedAll}, []string{"00:20:00#2.1+0", "00:30:00#3.1+0", "00:40:00#4.1+0", "00:50:00#5.1+0", "01:00:00#6.1+0", "01:10:00#7.1+0"}, 0},
-		{"all, but two", host.Schedule{Missed: host.MissedAll, CatchUp: 2}, []string{"00:50:00#2.1+3", "01:00:00#3.1+0", "01:10:00#4.1+0"}, 3},
-		{"none", host.Schedule{Missed: host.MissedNone}, []string{"01:10:00#2.1+5"}, 5},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedOnce}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 01:00:00#2.1+4 01:10:00#3.1+0"},
+		{s: host.Schedule{Every: tenMinutes}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 01:00:00#2.1+4 01:10:00#3.1+0"},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedAll}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 00:20:00#2.1+0 00:30:00#3.1+0 00:40:00#4.1+0 00:50:00#5.1+0 01:00:00#6.1+0 01:10:00#7.1+0"},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedAll, CatchUp: 2}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 00:50:00#2.1+3 01:00:00#3.1+0 01:10:00#4.1+0", skipped: 3},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedNone}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 01:10:00#2.1+5", skipped: 5},
+
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedOnce}, took: 35 * time.Second, up: minute, want: "00:00:10#1.1+0 00:00:40#2.1+2 00:01:20#3.1+3"},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedAll}, took: 35 * time.Second, up: minute / 2, want: "00:00:10#1.1+0 00:00:20#2.1+0 00:00:30#3.1+0"},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, took: 35 * time.Second, up: 95 * time.Second,
+			want: "00:00:10#1.1+0 00:00:50#2.1+3 00:01:30#3.1+3", skipped: 9},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, busy: 25 * time.Second, want: "00:00:20#1.1+1", skipped: 1}, // late, and not missed
+
+		{s: host.Schedule{At: &at, Missed: host.MissedOnce}, down: hour, then: hour, want: "00:10:00#1.1+0"},
+		{s: host.Schedule{At: &at, Missed: host.MissedAll}, down: hour, then: hour, want: "00:10:00#1.1+0"},
+		{s: host.Schedule{At: &at, Missed: host.MissedNone}, down: hour, then: hour, want: ""},
+		{s: host.Schedule{At: &past, Missed: host.MissedNone}, want: "23:00:00#1.1+0"}, // set for the past: nothing was missed
 	} {
-		for _, rule := range []host.Schedule{{Every: 600_000}, {Cron: "*/10 * * * *", Zone: "Europe/Zurich"}} {
-			t.Run(c.name+rule.Cron, func(t *testing.T) {
-				n := newNode(t)
-				c.s.Name, c.s.Every, c.s.Cron, c.s.Zone = "s", rule.Every, rule.Cron, rule.Zone
-				n.set(c.s)
-				n.until(begin.Add(15 * minute))
-				n.want("00:10:00#1.1+0")
-				n.down(50 * minute)
-				n.until(begin.Add(75 * minute))
-				n.want(c.want...)
-				if s := n.get("s"); s.Skipped != c.skipped {
-					t.Errorf("%d ticks count as skipped, want %d", s.Skipped, c.skipped)
-				}
-			})
+		run := func(s host.Schedule) {
+			n := newNode(t)
+			s.Name, n.took = "s", c.took
+			n.set(s)
+			n.now = n.now.Add(c.busy)
+			n.until(n.now.Add(c.up))
+			if c.down > 0 {
+				n.down(c.down)
+				n.until(n.now.Add(c.then))
+			}
+			left, got := n.get("s"), strings.Join(n.ticks, " ")
+			errorIf(t, got != c.want || left.Skipped != c.skipped, "%+v: %q, and %d skipped", s, got, left.Skipped)
+			errorIf(t, s.At != nil && (len(n.wakes()) != 0 || left.Name != ""), "%+v: it is still there", s)
+		}
+		run(c.s)
+		if c.s.Every == tenMinutes {
+			c.s.Every, c.s.Cron, c.s.Zone = 0, "*/10 * * * *", "Europe/Zurich"
+			run(c.s)
 		}
 	}
-}
-
-// TestTicksThatComeDuringARun has a handler that takes 35 seconds and a schedule every ten.
-func TestTicksThatComeDuringARun(t *testing.T) {
-	for missed, want := range map[host.Missed][]string{
-		host.MissedOnce: {"00:00:10#1.1+0", "00:00:40#2.1+2", "00:01:20#3.1+3"},
-		host.MissedAll:  {"00:00:10#1.1+0", "00:00:20#2.1+0", "00:00:30#3.1+0"},
-		host.MissedNone: {"00:00:10#1.1+0", "00:00:50#2.1+3", "00:01:30#3.1+3"},
-	} {
-		t.Run(string(missed), func(t *testing.T) {
-			n := newNode(t)
-			n.took = 35 * time.Second
-			n.set(host.Schedule{Name: "s", Every: 10_000, Missed: missed})
-			for range 3 {
-				n.until(time.UnixMilli(n.wakes()[0].Due))
-				if len(n.ticks) == 3 {
-					break
-				}
-			}
-			n.want(want...)
-		})
-	}
-}
-
-func TestTickThatIsLateBecauseTheActorWasBusyIsNotMissed(t *testing.T) {
-	n := newNode(t)
-	n.set(host.Schedule{Name: "s", Every: 10_000, Missed: host.MissedNone})
-	n.now = begin.Add(25 * time.Second) // the node runs; the actor did something else
-	n.until(n.now)
-	n.want("00:00:20#1.1+1")
 }
 
 func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testing.T) {
@@ -248,23 +242,6 @@ func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testi
 	if keys := n.rows.Keys(); keys != 1 || len(n.wakes()) != 0 { // the count
 		t.Fatal(keys, "keys are left")
 	}
-}
-
-func TestOneShotMissedInADowntime(t *testing.T) {
-	for missed, want := range map[host.Missed][]string{host.MissedOnce: {"00:10:00#1.1+0"}, host.MissedAll: {"00:10:00#1.1+0"}, host.MissedNone: nil} {
-		n := newNode(t)
-		at := begin.Add(10 * minute)
-		n.set(host.Schedule{Name: "s", At: &at, Missed: missed})
-		n.down(hour)
-		n.until(n.now.Add(hour))
-		n.want(want...)
-		errorIf(t, len(n.wakes()) != 0 || n.get("s").Name != "", "it is still there")
-	}
-	n := newNode(t)
-	past := begin.Add(-hour)
-	n.set(host.Schedule{Name: "s", At: &past, Missed: host.MissedNone}) // set for the past: nothing was missed
-	n.until(begin)
-	n.want("23:00:00#1.1+0")
 }
 
 func TestSameRuleKeepsTheNextTickAndTheCounts(t *testing.T) {
