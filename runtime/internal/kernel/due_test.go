@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
 func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
@@ -32,6 +35,45 @@ func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
 		posted, paused, err := k.fire(&clock.Firing{Row: engine.Wake{ID: id, Due: 1, Kind: keyspace.WakePaused}})
 		errorIf(t, posted || paused != nil || err == nil, "%v %v %v", posted, paused, err)
 	})
+}
+
+func TestAnswerDoesNotWaitForACommitThatIsDeclined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Actor{Kernel: &Kernel{Life: t.Context()}}
+		w := &Work{Done: make(chan struct{}, 1)}
+		want := errors.New("what w is told")
+		a.Apply(true, func(uint64) (*view.View, bool) {
+			go a.tell(w, want)
+			for range 1000 {
+				runtime.Gosched() // until it would have seen the number of this commit; it waits for a mutex now
+			}
+			return nil, false
+		})
+		synctest.Wait()
+		errorIf(t, !w.settled.Load() || !errors.Is(w.Err, want), "w is settled: %v, with %v", w.settled.Load(), w.Err)
+	})
+}
+
+func TestOneSleepEndsOneWaking(t *testing.T) {
+	now, slept, lost := new(Core), new(Core), new(Core)
+	slept.asleep.Store(true)
+	for _, c := range []struct {
+		what string
+		core *Core
+		job  Sleeping
+		away bool
+	}{
+		{"any waking", now, Sleeping{Force: true}, false},
+		{"this waking", now, Sleeping{Force: true, Waking: now}, false},
+		{"one that has ended in sleep", now, Sleeping{Force: true, Waking: slept}, true},
+		{"one that was lost in a crash", now, Sleeping{Force: true, Waking: lost}, false},
+		{"any, of an actor that sleeps", nil, Sleeping{Force: true}, true},
+		{"one that was lost, of an actor that sleeps", nil, Sleeping{Force: true, Waking: lost}, true},
+	} {
+		w := &Work{Done: make(chan struct{}, 1)}
+		away := c.job.TurnedAway(c.core, w)
+		errorIf(t, away != c.away || w.Err != nil, "%s: turned away: %v, with %v", c.what, away, w.Err)
+	}
 }
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

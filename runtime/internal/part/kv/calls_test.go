@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -205,4 +208,167 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 		_, err := groups(&reader{rows: nothing{}}, &in)
 		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%x: %v", last, err)
 	}
+}
+
+// An index that SQLite refuses to change falls behind from the least key of the turn on, and one with a damaged table is made anew.
+func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
+	list := []*kvrows.Index{
+		{Prefix: []byte("a"), IndexState: kvrows.IndexState{ID: 1}},
+		{Prefix: []byte("b"), IndexState: kvrows.IndexState{ID: 2, Behind: true, After: []byte("bm"), Due: 3}},
+		{Prefix: []byte("c"), IndexState: kvrows.IndexState{ID: 3, Behind: true, After: []byte("cm"), Due: 3}},
+	}
+	state := func(ix kvrows.Index) string {
+		return fmt.Sprintf("%d after %q at %d %t", ix.ID, ix.After, ix.Due, ix.Fresh)
+	}
+	for _, c := range []struct {
+		x       indexing
+		damaged bool
+		want    []string
+	}{
+		{x: indexing{keys: map[string]bool{"ax": true, "by": true}}, want: []string{`1 after "a" at 9 false`, `2 after "" at 3 false`}},
+		{x: indexing{keys: map[string]bool{"by": true}}, want: []string{`2 after "b" at 3 false`}},
+		{x: indexing{ranges: []span{{"bz", ""}}}, want: []string{`2 after "b" at 3 false`, `3 after "" at 3 false`}},
+		{x: indexing{all: true, from: "bz"}, want: []string{`2 after "b" at 3 false`, `3 after "" at 3 false`}},
+		{x: indexing{build: 3}, want: []string{`3 after "cm" at 9 false`}},
+		{x: indexing{build: 3}, damaged: true, want: []string{`3 after "" at 9 true`}},
+		{x: indexing{keys: map[string]bool{"ax": true}}, damaged: true, want: []string{`1 after "" at 9 true`}},
+	} {
+		var got []string
+		for _, ix := range c.x.late(list, c.damaged, false, 9-indexPause.Milliseconds()) {
+			errorIf(t, !ix.Behind, "%d is not behind", ix.ID)
+			got = append(got, state(ix))
+		}
+		errorIf(t, !slices.Equal(got, c.want), "%+v: %q, want %q", c.x, got, c.want)
+	}
+}
+
+// All replies of a store wait for publish, however much is watched.
+func TestPublishIsShort(t *testing.T) {
+	const size = 1000
+	h := new(hub)
+	for n := range kv.MaxWatchers {
+		w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1)}
+		for p := range kv.MaxWatchedPrefixes {
+			w.prefixes = append(w.prefixes, fmt.Sprintf("%s%02d%d", strings.Repeat("p", size+p*60+n%60), p, n))
+		}
+		must(t, h.join(w))
+	}
+	keys, ranges := &touched{version: 1}, &touched{version: 2}
+	for i := range maxTouched {
+		keys.keys = append(keys.keys, fmt.Sprint(strings.Repeat("p", 2000), i))
+	}
+	for i := range maxRanges {
+		ranges.ranges = append(ranges.ranges, span{fmt.Sprintf("q%d", i), fmt.Sprintf("q%d~", i)})
+	}
+	for name, what := range map[string]*touched{"keys": keys, "ranges": ranges} {
+		best := time.Hour
+		for n := 0; n < 1000 && best > 10*time.Millisecond; n++ { // a loaded machine lets few end undisturbed
+			began := time.Now()
+			h.publish("a", what)
+			best = min(best, time.Since(began))
+		}
+		errorIf(t, best > 10*time.Millisecond, "to publish %s takes %s", name, best)
+	}
+}
+
+// What publish leaves to a reader is marked as publish marks it, and too much of it marks everything.
+func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
+	h := new(hub)
+	w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1), keys: []string{"b"}, prefixes: []string{"k"}}
+	must(t, h.join(w))
+	what := &touched{version: 5, keys: []string{"a", "b", "k1", "k\xff"}, ranges: []span{
+		{"", "b"}, {"", "c"}, {"k", "k\xff"}, {"k7", ""}, {"k\xff", ""}, {"j", "k"}, {"j", "k0"}, {"l", "m"},
+	}}
+	for _, handed := range []bool{false, true} {
+		if w.dirty = (dirt{}); handed {
+			w.hand(what)
+			w.touch("k1", 6) // a later one, marked before
+		} else {
+			h.publish("a", what)
+		}
+		d := w.take(0)
+		want := map[string]engine.Version{"b": 5, "k1": 5}
+		if handed {
+			want["k1"] = 6
+		}
+		got := fmt.Sprint(d.keys)
+		errorIf(t, got != fmt.Sprint(want) || len(d.ranges) != 4 || d.all, "handed %v: marked %v %v", handed, got, d.ranges)
+	}
+	w.dirty = dirt{}
+	many := &touched{version: 7}
+	for i := range maxTouched {
+		many.keys = append(many.keys, fmt.Sprint("other", i))
+	}
+	for n, all := range []bool{false, false, true} {
+		w.hand(many)
+		errorIf(t, w.dirty.all != all, "%d keys: all %v", (n+1)*maxTouched, w.dirty.all)
+	}
+	errorIf(t, len(w.handed) != 0, "they are kept")
+}
+
+// shown writes the pieces of a snippet as text, with brackets around matches.
+func shown(marked string, most int) string {
+	parts, _ := excerpt(marked, most)
+	var b strings.Builder
+	for _, p := range parts {
+		if p.Match {
+			b.WriteString("[" + p.Text + "]")
+		} else {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+var marks = strings.NewReplacer("[", matchOpen, "]", matchClose)
+
+func TestExcerpt(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"no match", 5, ""},
+		{"", 5, ""},
+		{"a [red] apple", 5, "a [red] apple"},
+		{"(a [red] apple)!", 3, "(a [red] apple)!"},
+		{"one two three four [five] six seven eight", 3, "…four [five] six…"},
+		{"one [two] three four five", 3, "one [two] three…"},
+		{"one two three [four]", 2, "…three [four]"},
+		{"[one] two three [four] [five] six", 2, "…[four] [five]…"},
+		{"[a] [a] [a] x [a] [b]", 3, "…x [a] [b]"},
+		{"a p[pl]e tree", 1, "…p[pl]e…"},
+		{"[red apple] pie", 1, "[red]…"},
+		{strings.Repeat("字", 40) + "[字]" + strings.Repeat("字", 40), 1, "…" + strings.Repeat("字", 8) + "[字]" + strings.Repeat("字", 23) + "…"},
+	} {
+		got := shown(marks.Replace(c.text), c.most)
+		errorIf(t, got != c.want, "%s: %q, want %q", c.text, got, c.want)
+	}
+}
+
+// The time of a snippet grows with its text alone.
+func TestExcerptOfMuchThatMatches(t *testing.T) {
+	begin := time.Now()
+	got := shown(strings.Repeat(matchOpen+"a"+matchClose+" ", 100_000), 3)
+	errorIf(t, got != "[a] [a] [a]…", "%v", got)
+	d := time.Since(begin)
+	errorIf(t, d > 30*time.Second, "it took %s", d)
+}
+
+func FuzzExcerpt(f *testing.F) {
+	f.Add("a "+matchOpen+"b"+matchClose+" c", 2)
+	f.Add(matchClose+matchOpen+"é", 1)
+	f.Fuzz(func(t *testing.T, marked string, most int) {
+		if most < 1 || most > 64 || !utf8.ValidString(marked) {
+			return
+		}
+		text, _ := unmark(marked)
+		parts, score := excerpt(marked, most)
+		var b strings.Builder
+		for _, p := range parts {
+			b.WriteString(p.Text)
+		}
+		got := strings.TrimSuffix(strings.TrimPrefix(b.String(), "…"), "…")
+		errorIf(t, !strings.Contains(text, got) || (score == 0) != (len(parts) == 0), "%q is not of %q, %d", got, text, score)
+	})
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
@@ -176,3 +179,79 @@ func TestSchedulesOfAnActorAreBounded(t *testing.T) {
 	fatalIf(t, err != nil || len(all) != host.MaxSchedules, "%v %v", len(all), err)
 	fatalIf(t, len(n.wakes()) != host.MaxSchedules, "rows in the wake index")
 }
+
+// BenchmarkArm arms schedules, 10,000 per actor, a hundred a commit: ten operations of it are 100,000.
+func BenchmarkArm10000(b *testing.B) {
+	for _, rule := range []host.Schedule{{Every: 60_000}, {Cron: "0 3 * * *", Zone: "Europe/Zurich"}} {
+		b.Run(rule.Cron, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				b.StopTimer()
+				n := newNode(b)
+				b.StartTimer()
+				for i := range host.MaxSchedules {
+					s := rule
+					s.Name, s.Instance = "s", fmt.Sprint(i)
+					_, _, err := n.book().Set(s)
+					must(b, err)
+					if i%100 == 99 {
+						n.commit()
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFire runs one tick: what is due, the run, the next tick.
+func BenchmarkFire(b *testing.B) {
+	n := newNode(b)
+	n.set(host.Schedule{Name: "s", Cron: "*/5 * * * *", Zone: "Europe/Zurich"})
+	b.ReportAllocs()
+	for range b.N {
+		rows := n.wakes()
+		n.now = *timeOf(rows[0].Due)
+		n.fire(rows[0])
+		n.commit()
+		n.ticks = nil
+	}
+}
+
+// oneRow is an actor with nothing but one schedule.
+type oneRow struct{ value []byte }
+
+func (r oneRow) Get(key []byte) (engine.Entry, bool, error) {
+	return engine.Entry{Key: key, Value: r.value}, keyspace.Kind(key[0]) == keyspace.Schedule.Kind, nil
+}
+
+func (r oneRow) List(engine.ListQuery) (engine.Page, error) {
+	return engine.Page{Entries: []engine.Entry{{Key: keyspace.Schedule.Append(nil, "s", ""), Value: r.value}}}, nil
+}
+
+// FuzzRecord reads and fires schedules that were never set.
+func FuzzRecord(f *testing.F) {
+	for _, r := range []scheduleRecord{
+		{Every: 1000, Missed: host.MissedNone, KeepRuns: 100, Next: 5000, Wake: 5000, Runs: 3},
+		{At: 5000, Missed: host.MissedOnce, Next: 5000, Retry: 7000, Wake: 7000, Attempts: 2, Failed: true, Error: "e"},
+		{Cron: "*/5 * * * *", Zone: "UTC", Missed: host.MissedAll, CatchUp: 3, Next: 300_000, Wake: 300_000, Triggers: []int64{5, 6}},
+	} {
+		value, err := record.Encode(&r)
+		must(f, err)
+		f.Add(value, int64(400_000), int64(100))
+	}
+	f.Fuzz(func(t *testing.T, value []byte, now, able int64) {
+		rows := oneRow{value}
+		wakes, err := Wakes(rows)
+		if err != nil {
+			return
+		}
+		all, err := List(rows, "")
+		fatalIf(t, err != nil || len(all) != 1, "%v %v", all, err)
+		now %= 1e8 // days, so that missed ticks take no time to count
+		for _, w := range wakes {
+			Due(rows, "s", "", w.Due, time.UnixMilli(now), time.UnixMilli(able%1e8))
+		}
+	})
+}
+
+func (oneRow) Each(engine.ListQuery, func(*engine.Entry) bool) error { return nil }
