@@ -94,8 +94,7 @@ func (g *gardener) name() string {
 func (g *gardener) turn() {
 	g.step()
 	if g.rnd.IntN(3) == 0 {
-		_, err := g.space.Commit(nil)
-		must(g.t, err)
+		must(g.t, errOf(g.space.Commit(nil)))
 	}
 }
 
@@ -212,8 +211,7 @@ func (g *gardener) operate() {
 		}
 		g.merge(name, target, Strategy(g.rnd.IntN(3)))
 	default:
-		_, err := g.s.Purge(1 + g.rnd.IntN(5))
-		must(g.t, err)
+		must(g.t, errOf(g.s.Purge(1+g.rnd.IntN(5))))
 	}
 }
 
@@ -327,8 +325,7 @@ func (g *gardener) merge(source, target string, strategy Strategy) {
 	if strategy == Strict && conflicts > 0 {
 		return
 	}
-	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
-	must(g.t, err)
+	must(g.t, errOf(Apply(writer, &Commit{Mutations: plan.Mutations})))
 	to.state = want
 	g.merges++
 	done := base{maps.Clone(from.state), g.s.Version()}

@@ -103,8 +103,7 @@ func TestTheLogReplaysToTheEntries(t *testing.T) {
 		for range 100 {
 			p.commit()
 			if p.rnd.IntN(4) == 0 {
-				_, err := p.rows.Purge(1 + p.rnd.IntN(3))
-				must(t, err)
+				must(t, errOf(p.rows.Purge(1+p.rnd.IntN(3))))
 			}
 			p.compare()
 			logged = max(logged, replay(t, p.rows))

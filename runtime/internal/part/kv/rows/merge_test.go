@@ -79,8 +79,7 @@ func TestRemovalsOfABranchAreCharged(t *testing.T) {
 		r.put("b", fmt.Sprint("of the branch ", i), "x")
 	}
 	r.put("b", "of the store 0", "")
-	_, err := space.Commit(nil)
-	must(t, err)
+	must(t, errOf(space.Commit(nil)))
 	must(t, space.SetLimits(&engine.Limits{Quota: space.Head().Bytes + 100}))
 	removed := func(name string, from int) (n int) {
 		w, err := r.s.Writer("b")

@@ -43,23 +43,20 @@ func (h *historian) turn() {
 	for range 1 + h.rnd.IntN(3) {
 		switch h.rnd.IntN(16) {
 		case 0:
-			_, err := h.s.SetScope([][]byte{nil, pack("a"), pack("b"), pack("b", "c")}[h.rnd.IntN(4)], []Policy{{}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 3, KeepFor: 40}}[h.rnd.IntN(4)])
-			must(h.t, err)
+			policy := []Policy{{}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 3, KeepFor: 40}}[h.rnd.IntN(4)]
+			must(h.t, errOf(h.s.SetScope([][]byte{nil, pack("a"), pack("b"), pack("b", "c")}[h.rnd.IntN(4)], policy)))
 		case 1:
 			must(h.t, h.s.RemoveScope([][]byte{pack("a"), pack("b")}[h.rnd.IntN(2)]))
 		case 2:
-			_, err := h.s.Purge(1 + h.rnd.IntN(4))
-			must(h.t, err)
+			must(h.t, errOf(h.s.Purge(1+h.rnd.IntN(4))))
 		case 3:
 			from, to := h.key(), h.key()
 			if bytes.Compare(from, to) > 0 {
 				from, to = to, from
 			}
-			_, err := h.s.DeleteRange(from, to)
-			must(h.t, err)
+			must(h.t, errOf(h.s.DeleteRange(from, to)))
 		case 4, 5, 6:
-			_, err := h.s.Delete(h.key())
-			must(h.t, err)
+			must(h.t, errOf(h.s.Delete(h.key())))
 		default:
 			o := engine.PutOptions{Encoding: uint8(h.rnd.IntN(3))}
 			if h.rnd.IntN(4) == 0 {
@@ -186,14 +183,12 @@ func TestTheClockDoesNotReorderThePast(t *testing.T) {
 	_, rows := openRows(t)
 	s := Of(rows, new(Scopes))
 	s.Advance(1000)
-	_, err := s.SetScope(nil, Policy{KeepVersions: 10})
-	must(t, err)
+	must(t, errOf(s.SetScope(nil, Policy{KeepVersions: 10})))
 	for i, clock := range []int64{2000, 500, 700, 2100, 100} {
 		s.Advance(clock)
 		must(t, s.Put(keyspace.UserKV.Append(nil, pack("a", i)), nil, engine.PutOptions{}))
 		if i == 3 {
-			_, err := s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))
-			must(t, err)
+			must(t, errOf(s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))))
 		}
 	}
 	for at, want := range map[int64]int{1000: 0, 1999: 0, 2000: 3, 2099: 3, 2100: 4, 3000: 4} { // what the clock said meanwhile is not asked
@@ -223,8 +218,7 @@ func TestThePastIsWhatItWasOrUnknown(t *testing.T) {
 			h.check()
 			h.checkTime()
 			if h.rnd.IntN(3) == 0 {
-				_, err := space.Commit(nil)
-				must(t, err)
+				must(t, errOf(space.Commit(nil)))
 				h.s.Advance(h.now)
 				h.moments = append(h.moments, h.moments[len(h.moments)-1])
 				m := &h.moments[len(h.moments)-1]

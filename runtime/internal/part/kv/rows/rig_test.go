@@ -48,8 +48,7 @@ func (r *rig) put(branch, key, value string) engine.Version {
 func (r *rig) fork(name, from string) engine.Version {
 	r.t.Helper()
 	r.turn()
-	_, err := r.s.Fork(name, from, false)
-	must(r.t, err)
+	must(r.t, errOf(r.s.Fork(name, from, false)))
 	return r.s.Version()
 }
 
@@ -121,8 +120,7 @@ func (r *rig) mergeOf(source string, at engine.Version, target string, strategy 
 		return plan
 	}
 	r.s.Mark()
-	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
-	must(r.t, err)
+	must(r.t, errOf(Apply(writer, &Commit{Mutations: plan.Mutations})))
 	if at == 0 {
 		must(r.t, r.s.NoteMerge(source, target, r.s.Version(), parts))
 	}

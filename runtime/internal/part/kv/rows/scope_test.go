@@ -21,13 +21,11 @@ func (p *player) prefix() []byte {
 func (p *player) changeScopes() {
 	switch p.rnd.IntN(8) {
 	case 0, 1:
-		_, err := p.rows.SetScope(p.prefix(), Policy{CountGroups: p.rnd.IntN(2) == 0})
-		must(p.t, err)
+		must(p.t, errOf(p.rows.SetScope(p.prefix(), Policy{CountGroups: p.rnd.IntN(2) == 0})))
 	case 2:
 		must(p.t, p.rows.RemoveScope(p.prefix()))
 	case 3:
-		_, err := p.rows.Purge(1 + p.rnd.IntN(3))
-		must(p.t, err)
+		must(p.t, errOf(p.rows.Purge(1+p.rnd.IntN(3))))
 	}
 }
 
@@ -90,8 +88,7 @@ func scoped(t *testing.T, prefix []byte, p Policy) *Store {
 	_, rows := openRows(t)
 	rows.Advance(1000)
 	s := Of(rows, new(Scopes))
-	_, err := s.SetScope(prefix, p)
-	must(t, err)
+	must(t, errOf(s.SetScope(prefix, p)))
 	return s
 }
 
@@ -134,8 +131,7 @@ func TestAScopeIsForgottenWithItsTurn(t *testing.T) {
 	s.Advance(1000)
 	before := s.Savepoint()
 	s.Advance(1001)
-	_, err := s.SetScope(nil, Policy{MaxKeys: 1})
-	must(t, err)
+	must(t, errOf(s.SetScope(nil, Policy{MaxKeys: 1})))
 	must(t, put(s, 0, "1", "a"))
 	s.Rollback(before)
 	s.scopes.Forget(s.Version())
@@ -159,24 +155,20 @@ func TestAFullActorWithVersionsCanBeEmptied(t *testing.T) {
 	space, rows := openRows(t)
 	s := Of(rows, new(Scopes))
 	s.Advance(1000)
-	_, err := s.SetScope(nil, Policy{KeepFor: 1000})
-	must(t, err)
+	must(t, errOf(s.SetScope(nil, Policy{KeepFor: 1000})))
 	for i := range 9 { // more than one purge removes
 		must(t, put(s, 2000, strings.Repeat("v", 1<<10), i))
 	}
 	must(t, put(s, 0, "1", "a"))
-	_, err = space.Commit(nil)
-	must(t, err)
+	must(t, errOf(space.Commit(nil)))
 	must(t, space.SetLimits(&engine.Limits{Quota: space.Head().Bytes}))
 	s.Advance(3000)
-	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a")))
-	must(t, err)
-	turns := 0
+	must(t, errOf(s.Delete(keyspace.UserKV.Append(nil, pack("a")))))
+	turns, err := 0, error(nil)
 	for more := true; more; turns++ {
 		more, err = s.Purge(5)
 		must(t, err)
-		_, err = space.Commit(nil)
-		must(t, err)
+		must(t, errOf(space.Commit(nil)))
 		s.Advance(3000)
 	}
 	c, _, err := Counted(s, nil, 3000)
