@@ -90,4 +90,4 @@ func TestChainFollowsTheLeastOfSeveralEdges(t *testing.T) {
 	}
 }
 
-var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -204,7 +204,8 @@ func (s *script) call(f []string) (string, error) {
 	case "log": // whether it was written since it was last asked for, and its events
 		text := fmt.Sprintf("written %v", s.s.TakeLogged())
 		for _, e := range events(s.t, s.s) {
-			text += fmt.Sprintf("\n  %s %s", [...]string{"", "set", "delete", "delete range", "expired"}[e.Cause], keyspace.Format(keyspace.UserKV.Append(nil, e.Key)))
+			cause := [...]string{"", "set", "delete", "delete range", "expired"}[e.Cause]
+			text += fmt.Sprintf("\n  %s %s", cause, keyspace.Format(keyspace.UserKV.Append(nil, e.Key)))
 			switch {
 			case e.Cause == CauseSet:
 				text += fmt.Sprintf("=%s (%d) expire=%s", e.Value, e.Encoding, s.since(e.Expire))

@@ -193,13 +193,6 @@ func (w *world) list(read func(engine.Reader, *host.QueueListInput) ([]host.List
 
 func body(text string) host.Enqueue { return host.Enqueue{Body: []byte(text)} }
 
-func bodies(messages []host.Received) (all []string) {
-	for _, m := range messages {
-		all = append(all, string(m.Body))
-	}
-	return all
-}
-
 // wantCode checks the code of an error.
 func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	t.Helper()
@@ -211,10 +204,9 @@ func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 // verify checks that index entries, counts, metadata and wake rows are what the messages say.
 func (w *world) verify() {
 	w.t.Helper()
-	rows := w.space.Writes()
 	all := func(kind keyspace.Kind) []engine.Entry {
 		from, to := kind.Range()
-		page, err := rows.List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
+		page, err := w.space.Writes().List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
 		must(w.t, err)
 		return page.Entries
 	}
@@ -224,20 +216,19 @@ func (w *world) verify() {
 		first [indexes]place
 	}
 	queues := map[string]*counted{}
-	count := func(q string) *counted {
-		if queues[q] == nil {
-			queues[q] = &counted{}
-		}
-		return queues[q]
-	}
 	entries := map[string]bool{}
-	entry := func(q string, ix index, p place) {
+	entry := func(q string, ix index, p place) *counted {
 		entries[string(appendPlace(appendIndex(nil, ix, q), nil, p))] = true
-		c := count(q)
+		c := queues[q]
+		if c == nil {
+			c = new(counted)
+			queues[q] = c
+		}
 		if c.n[ix] == 0 || p.before(c.first[ix]) {
 			c.first[ix] = p
 		}
 		c.n[ix]++
+		return c
 	}
 	messages := all(keyspace.QueueMessage.Kind)
 	for _, e := range messages {
@@ -247,20 +238,11 @@ func (w *world) verify() {
 			err = m.decode(id, e.Value)
 		}
 		must(w.t, err)
-		q := string(m.queue)
-		count(q).bytes += int64(len(m.body))
-		switch m.state {
-		case pending:
-			entry(q, readyIndex, m.place())
-			if m.expires != 0 {
-				entry(q, ttlIndex, place{m.expires, id})
-			}
-		case delayed:
-			entry(q, delayedIndex, m.place())
-		case locked:
-			entry(q, lockedIndex, m.place())
-		default:
-			w.t.Fatalf("message %d is %v", id, m.state)
+		ix, lists := map[state]index{pending: readyIndex, delayed: delayedIndex, locked: lockedIndex}[m.state]
+		fatalIf(w.t, !lists, "message %d is %v", id, m.state)
+		entry(string(m.queue), ix, m.place()).bytes += int64(len(m.body))
+		if m.state == pending && m.expires != 0 {
+			entry(string(m.queue), ttlIndex, place{m.expires, id})
 		}
 	}
 	for _, e := range all(keyspace.DeadLetter.Kind) {
@@ -285,7 +267,10 @@ func (w *world) verify() {
 		must(w.t, err)
 		var c counts
 		must(w.t, c.decode(queue, e.Value))
-		want := count(queue)
+		want := queues[queue]
+		if want == nil {
+			want = new(counted)
+		}
 		wake := int64(0)
 		for ix := range indexes {
 			f := &c.fronts[ix]

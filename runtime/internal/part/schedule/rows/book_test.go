@@ -182,8 +182,10 @@ func TestTicksThatAreLateOrMissed(t *testing.T) {
 		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedNone}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
 			want: "00:10:00#1.1+0 01:10:00#2.1+5", skipped: 5},
 
-		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedOnce}, took: 35 * time.Second, up: minute, want: "00:00:10#1.1+0 00:00:40#2.1+2 00:01:20#3.1+3"},
-		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedAll}, took: 35 * time.Second, up: minute / 2, want: "00:00:10#1.1+0 00:00:20#2.1+0 00:00:30#3.1+0"},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedOnce}, took: 35 * time.Second, up: minute,
+			want: "00:00:10#1.1+0 00:00:40#2.1+2 00:01:20#3.1+3"},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedAll}, took: 35 * time.Second, up: minute / 2,
+			want: "00:00:10#1.1+0 00:00:20#2.1+0 00:00:30#3.1+0"},
 		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, took: 35 * time.Second, up: 95 * time.Second,
 			want: "00:00:10#1.1+0 00:00:50#2.1+3 00:01:30#3.1+3", skipped: 9},
 		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, busy: 25 * time.Second, want: "00:00:20#1.1+1", skipped: 1}, // late, and not missed
