@@ -121,13 +121,18 @@ func (r rowsOf) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
 	return nil
 }
 
-// A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
-func TestCountsGoOnAtTheirCursor(t *testing.T) {
+// numbered reads rows with the keys a/0, a/1 and so on.
+func numbered(n int) *reader {
 	var rows rowsOf
-	for i := range 25 {
+	for i := range n {
 		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
-	r := reader{rows: rows, codec: host.JSON}
+	return &reader{rows: rows, codec: host.JSON}
+}
+
+// A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
+func TestCountsGoOnAtTheirCursor(t *testing.T) {
+	r := numbered(25)
 	for most := 1; most < 30; most++ {
 		in, sampled := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}}, kv.SampleInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}, N: 5}
 		n, calls, chosen := int64(0), 0, map[string]bool{}
@@ -156,11 +161,7 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 
 // A sample keeps no memory of the rows that it visits.
 func TestASampleHoldsNoRows(t *testing.T) {
-	var rows rowsOf
-	for i := range 20 {
-		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
-	}
-	r := reader{rows: rows, codec: host.JSON}
+	r := numbered(20)
 	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)
 	errorIf(t, err != nil || len(out.Entries) != 5 || out.Count != 20, "%+v, %v", out, err)
 	for _, e := range out.Entries {
@@ -170,11 +171,7 @@ func TestASampleHoldsNoRows(t *testing.T) {
 
 // Each entry is chosen as often as any other, and a seed chooses always the same ones.
 func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
-	var rows rowsOf
-	for i := range 20 {
-		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
-	}
-	r := reader{rows: rows, codec: host.JSON}
+	r := numbered(20)
 	counts := make([]int, 20)
 	for seed := range uint64(2000) {
 		var twice [2]kv.SampleOutput

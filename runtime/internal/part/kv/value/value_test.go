@@ -63,6 +63,7 @@ func TestEveryEncodingHasAFormInJSON(t *testing.T) {
 		{Value{host.Unencoded, cborOf(t, []byte(`{"a":1}`))}, `{"a":1}`},
 		{Value{host.Unencoded, cborOf(t, struct{ A []byte }{[]byte("x")})}, `{"A":{"$bytes":"eA=="}}`},
 		{Value{host.Unencoded, []byte{0xFF}}, `{"$bytes":"/w=="}`},
+		{Value{host.Unencoded, []byte("\"\xff\"")}, `{"$bytes":"Iv8i"}`},
 		{Value{200, []byte{1}}, `{"$bytes":"AQ=="}`},
 	} {
 		got, err := c.value.AppendJSON([]byte("x"))
