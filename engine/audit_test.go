@@ -19,9 +19,7 @@ func auditOf(t testing.TB, s *Store, q AuditQuery) (all []string) {
 	t.Helper()
 	last := uint64(0)
 	must(t, s.Audit(q, func(r *AuditRecord) bool {
-		if last != 0 && (r.Seq > last) == q.Newest {
-			t.Errorf("record %d comes after %d", r.Seq, last)
-		}
+		errorIf(t, last != 0 && (r.Seq > last) == q.Newest, "record %d comes after %d", r.Seq, last)
 		last = r.Seq
 		all = append(all, strings.Join(r.Of.Key, "/")+" "+string(r.Record))
 		return true

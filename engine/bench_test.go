@@ -190,9 +190,7 @@ func BenchmarkWake(b *testing.B) {
 		sp, err := s.OpenSpace(testID(i * 7 % actors))
 		must(b, err)
 		_, ok, err := sp.Writes().Get([]byte{1})
-		if !ok || err != nil {
-			b.Fatal(ok, err)
-		}
+		fatalIf(b, !ok || err != nil, "%v %v", ok, err)
 		sp.Close()
 		times.add(from)
 	}
@@ -230,9 +228,7 @@ func BenchmarkGet(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				_, ok, err := get(keys[i%len(keys)])
-				if ok != (name != "absent") || err != nil {
-					b.Fatal(ok, err)
-				}
+				fatalIf(b, ok != (name != "absent") || err != nil, "%v %v", ok, err)
 			}
 		})
 	}
@@ -251,9 +247,7 @@ func BenchmarkGetThenPut(b *testing.B) {
 			undone(b, w, func(i int) {
 				key := keys[i%len(keys)]
 				_, ok, err := w.Get(key)
-				if err != nil || ok != (name == "present") {
-					b.Fatal(ok, err)
-				}
+				fatalIf(b, err != nil || ok != (name == "present"), "%v %v", ok, err)
 				must(b, w.Put(key, value, PutOptions{}))
 			})
 		})
@@ -284,9 +278,7 @@ func BenchmarkList(b *testing.B) {
 				b.ReportAllocs()
 				for range b.N {
 					page, err := sp.Writes().List(ListQuery{Prefix: []byte{4}, Limit: 100, Reverse: reverse, KeysOnly: keysOnly})
-					if err != nil || len(page.Entries) != 100 {
-						b.Fatal(len(page.Entries), err)
-					}
+					fatalIf(b, err != nil || len(page.Entries) != 100, "%v %v", len(page.Entries), err)
 				}
 			})
 		}

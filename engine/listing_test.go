@@ -345,25 +345,3 @@ func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
 	}
 	fatalIf(t, cuts < 3, "%d cuts lost something", cuts)
 }
-
-// TestACrashOfAcceptedDamageLeavesNoIndex cuts the power before every change of the Open that accepts damage, and opens what is left.
-func TestACrashOfAcceptedDamageLeavesNoIndex(t *testing.T) {
-	r := newRig(t, Options{})
-	must(t, r.w.Create(Identity{"ns", "t", []string{"a"}}))
-	r.commit()
-	must(t, r.Store.Close())
-	o := Options{Disk: r.o.Disk.Crash(1, 100), AcceptDataLoss: true}
-	(&image{disk: o.Disk}).set(t, "OPTIONS-000003", []byte("x"))
-	var cuts []*Disk
-	eachChange(o.Disk, func(int) { cuts = append(cuts, o.Disk.Crash(1, 100)) })
-	s := openTest(t, o)
-	o.Disk.Fail(nil)
-	fatalIf(t, len(cuts) < 10, "%d cuts", len(cuts))
-	must(t, s.Close())
-	for i, disk := range cuts {
-		s := mustOpen(t, Options{Disk: disk, AcceptDataLoss: true})
-		built, err := s.ListingBuilt()
-		errorIf(t, built || err != nil, "cut %d of %d: the index is taken for whole, %v", i, len(cuts), err)
-		must(t, s.Close())
-	}
-}

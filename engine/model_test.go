@@ -316,9 +316,8 @@ func (w *walker) advance() {
 
 func (w *walker) checkCounts() {
 	keys, bytes := w.model.size()
-	if set := w.space.Writes(); set.Keys() != keys || set.Size() != bytes {
-		w.t.Fatalf("%d keys of %d bytes, want %d of %d", set.Keys(), set.Size(), keys, bytes)
-	}
+	set := w.space.Writes()
+	fatalIf(w.t, set.Keys() != keys || set.Size() != bytes, "%d keys of %d bytes, want %d of %d", set.Keys(), set.Size(), keys, bytes)
 }
 
 // checkHeld checks that a read added nothing to the write set.
@@ -649,9 +648,8 @@ func checkRows(t testing.TB, s *Store) {
 			}
 			size = 0
 		case keyspace.RowHead:
-			if want, err = parseHead(it.Value()); err != nil {
-				t.Fatal(err)
-			}
+			want, err = parseHead(it.Value())
+			must(t, err)
 			heads++
 		}
 	}

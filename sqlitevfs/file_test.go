@@ -37,9 +37,8 @@ func TestPatchGolden(t *testing.T) {
 	got, err := parsePatches(nil, b[metadataSize:], m.Pages)
 	fatalIf(t, err != nil || len(got) != 1 || got[0].page != 7 || !bytes.Equal(got[0].runs, runs) || got.size() != len(b)-metadataSize,
 		"%+v, %v", got, err)
-	if got.apply(7, was[:]); was != now {
-		t.Fatal("the patch does not make the page")
-	}
+	got.apply(7, was[:])
+	fatalIf(t, was != now, "the patch does not make the page")
 }
 
 func TestParsePatchesRefuses(t *testing.T) {

@@ -206,9 +206,7 @@ type asker interface {
 func ask(t testing.TB, db asker, text string, args ...any) string {
 	t.Helper()
 	got, err := answer(db, text, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	fatalIf(t, err != nil, "%s: %v", text, err)
 	return got
 }
 
@@ -268,9 +266,8 @@ func rowText(values []any, verb string) string {
 // wantError fails unless err is target and contains text.
 func wantError(t testing.TB, err, target error, text string) {
 	t.Helper()
-	if err == nil || target != nil && !errors.Is(err, target) || !strings.Contains(err.Error(), text) {
-		t.Fatalf("the error is %v; want one that is %v and says %q", err, target, text)
-	}
+	fatalIf(t, err == nil || target != nil && !errors.Is(err, target) || !strings.Contains(err.Error(), text),
+		"the error is %v; want one that is %v and says %q", err, target, text)
 }
 
 var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestCheckRefusesKeysThatCannotNameAnActor(t *testing.T) {
@@ -23,9 +24,8 @@ func TestCheckRefusesKeysThatCannotNameAnActor(t *testing.T) {
 		{"a byte too many", []string{strings.Repeat("x", MaxBytes), "y"}, host.TooLarge},
 		{"text that is not UTF-8", []string{"a", "\xff"}, host.InvalidArgument},
 	} {
-		if err := Check(c.key); err == nil && c.code != "" || err != nil && host.CodeOf(err) != c.code {
-			t.Errorf("%s: %v, want code %q", c.name, err, c.code)
-		}
+		err := Check(c.key)
+		errorIf(t, err == nil && c.code != "" || err != nil && host.CodeOf(err) != c.code, "%s: %v, want code %q", c.name, err, c.code)
 	}
 }
 
@@ -37,9 +37,8 @@ func TestAddressesThatDifferHaveDifferentForms(t *testing.T) {
 		{Type: "a", Key: []string{"bc"}}, {Type: "a", Key: []string{"\x01b"}}, {Type: "a", Key: []string{strings.Repeat("b", 300)}},
 	} {
 		form := string(Append([]byte("x"), a))
-		if other, ok := seen[form]; ok || !strings.HasPrefix(form, "x") {
-			t.Errorf("%v and %v have the form %q", a, other, form)
-		}
+		other, ok := seen[form]
+		errorIf(t, ok || !strings.HasPrefix(form, "x"), "%v and %v have the form %q", a, other, form)
 		seen[form] = a
 	}
 }
@@ -52,17 +51,16 @@ func TestFormatQuotesPartsAsInAPath(t *testing.T) {
 		"room/a%2Fb%20c%25%7F": {Type: "room", Key: []string{"a/b c%\x7f"}},
 		"room/Zürich%0A":       {Type: "room", Key: []string{"Zürich\n"}},
 	} {
-		if got := Format(a); got != want {
-			t.Errorf("%v is written %q, want %q", a, got, want)
-		}
+		got := Format(a)
+		errorIf(t, got != want, "%v is written %q, want %q", a, got, want)
 	}
 }
 
 func TestParseReadsWhatAppendWrites(t *testing.T) {
 	for _, a := range []host.Address{{Type: "room"}, {Type: "room", Key: []string{""}}, {Type: "r", Key: []string{"a/b", strings.Repeat("x", 300), "\x00"}}} {
 		got := Parse(string(Append(nil, a)))
-		if got.Type != a.Type || !slices.Equal(got.Key, a.Key) {
-			t.Errorf("%+v, want %+v", got, a)
-		}
+		errorIf(t, got.Type != a.Type || !slices.Equal(got.Key, a.Key), "%+v, want %+v", got, a)
 	}
 }
+
+var errorIf = testutil.ErrorIf

@@ -3,6 +3,8 @@ package attach
 import (
 	"sync"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 type (
@@ -15,22 +17,15 @@ func (b *blue) Name() string { return b.name }
 
 func TestValuesAreFoundByType(t *testing.T) {
 	var l List
-	if Get[*red](&l) != nil {
-		t.Fatal("an empty list has a value")
-	}
+	fatalIf(t, Get[*red](&l) != nil, "an empty list has a value")
 	r := Make(&l, func() *red { return &red{"r"} })
 	b := Make(&l, func() *blue { return &blue{"b"} })
-	if again := Make(&l, func() *red { t.Fatal("made again"); return nil }); again != r {
-		t.Fatalf("got %v, want %v", again, r)
-	}
-	if Get[*red](&l) != r || Get[*blue](&l) != b {
-		t.Fatal("a value is not found by its type")
-	}
+	again := Make(&l, func() *red { t.Fatal("made again"); return nil })
+	fatalIf(t, again != r, "got %v, want %v", again, r)
+	fatalIf(t, Get[*red](&l) != r || Get[*blue](&l) != b, "a value is not found by its type")
 	names := ""
 	Each(&l, func(n interface{ Name() string }) { names += n.Name() })
-	if names != "br" {
-		t.Fatalf("Each visited %q, want the last attached first", names)
-	}
+	fatalIf(t, names != "br", "Each visited %q, want the last attached first", names)
 	Each(&l, func(*List) { t.Fatal("visited a value of another type") })
 }
 
@@ -46,13 +41,11 @@ func TestConcurrentMakersGetOneValue(t *testing.T) {
 	}
 	wg.Wait()
 	for _, r := range got {
-		if r != got[0] {
-			t.Fatal("two makers got different values")
-		}
+		fatalIf(t, r != got[0], "two makers got different values")
 	}
 	n := 0
 	Each(&l, func(*red) { n++ })
-	if n != 1 {
-		t.Fatalf("%d values of one type are attached, want 1", n)
-	}
+	fatalIf(t, n != 1, "%d values of one type are attached, want 1", n)
 }
+
+var fatalIf = testutil.FatalIf

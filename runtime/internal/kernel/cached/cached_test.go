@@ -5,20 +5,17 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
 func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {
 	s, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	id := s.NewActorID(engine.Identity{Namespace: "n", Type: "t", Key: []string{"k"}})
 	space, err := s.OpenSpace(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer space.Close()
 	rows := space.Writes()
 	var v Value[int]
@@ -26,35 +23,26 @@ func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {
 	get := func() int {
 		t.Helper()
 		n, err := v.Get(rows, func() (int, error) { reads++; return 10 * reads, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return n
 	}
 	for range 2 {
-		if get() != 10 {
-			t.Error("read again")
-		}
+		errorIf(t, get() != 10, "read again")
 	}
 	before := rows.Savepoint()
 	at := rows.Version()
 	rows.Advance(1)
-	if err := rows.Put(keyspace.Persisted.Append(nil), []byte("x"), engine.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Put(keyspace.Persisted.Append(nil), []byte("x"), engine.PutOptions{}))
 	v.Set(rows, 5)
-	if get() != 5 {
-		t.Error("not what was set")
-	}
+	errorIf(t, get() != 5, "not what was set")
 	rows.Rollback(before)
-	if v.Forget(at); get() != 20 {
-		t.Error("what was rolled back is remembered")
-	}
-	if v.Forget(rows.Version()); get() != 20 {
-		t.Error("what still holds was forgotten")
-	}
+	v.Forget(at)
+	errorIf(t, get() != 20, "what was rolled back is remembered")
+	v.Forget(rows.Version())
+	errorIf(t, get() != 20, "what still holds was forgotten")
 	var none Value[int]
-	if _, err := none.Get(rows, func() (int, error) { return 0, errors.New("no") }); err == nil || none.Known {
-		t.Error("a failed read is remembered")
-	}
+	_, err = none.Get(rows, func() (int, error) { return 0, errors.New("no") })
+	errorIf(t, err == nil || none.Known, "a failed read is remembered")
 }
+
+var must, errorIf = testutil.Must, testutil.ErrorIf

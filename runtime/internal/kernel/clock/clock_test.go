@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
@@ -119,9 +120,8 @@ func TestRowsFireOnceWhenTheyAreDue(t *testing.T) {
 		if !x.stands(f.Row) {
 			return false, nil, nil
 		}
-		if _, twice := fired[f.Row.Name]; twice {
-			t.Errorf("%s fires twice", f.Row.Name)
-		}
+		_, twice := fired[f.Row.Name]
+		errorIf(t, twice, "%s fires twice", f.Row.Name)
 		fired[f.Row.Name] = time.Now()
 		running++
 		most = max(most, running)
@@ -150,22 +150,15 @@ func TestRowsFireOnceWhenTheyAreDue(t *testing.T) {
 		looks := 0
 		after(time.Minute, func() {
 			for name, at := range due {
-				if got := fired[name]; !got.Equal(at) {
-					t.Errorf("%s is due at %v and fires at %v", name, at, got)
-				}
+				got := fired[name]
+				errorIf(t, !got.Equal(at), "%s is due at %v and fires at %v", name, at, got)
 			}
-			if len(fired) != len(due) || most < 2 {
-				t.Errorf("%d rows fired, %d at once", len(fired), most)
-			}
-			if len(k.inFlight) != 0 || k.running != 0 {
-				t.Errorf("%d rows are in flight, %d run", len(k.inFlight), k.running)
-			}
+			errorIf(t, len(fired) != len(due) || most < 2, "%d rows fired, %d at once", len(fired), most)
+			errorIf(t, len(k.inFlight) != 0 || k.running != 0, "%d rows are in flight, %d run", len(k.inFlight), k.running)
 			looks = x.looks
 		})
 		after(time.Hour, func() {
-			if x.looks != looks {
-				t.Errorf("a clock with nothing to do has looked %d times", x.looks-looks)
-			}
+			errorIf(t, x.looks != looks, "a clock with nothing to do has looked %d times", x.looks-looks)
 		})
 	})
 }
@@ -195,9 +188,7 @@ func TestRowsInFlightAreBounded(t *testing.T) {
 		}
 		k.Poke(1)
 		after(200*time.Second+1, func() {
-			if fired != 600 || most != 3 {
-				t.Errorf("%d rows fired, %d at once", fired, most)
-			}
+			errorIf(t, fired != 600 || most != 3, "%d rows fired, %d at once", fired, most)
 		})
 	})
 }
@@ -232,9 +223,8 @@ func TestARowThatStandsIsTriedAgain(t *testing.T) {
 				x.add(1, "a")
 				k.Poke(1)
 				after(time.Hour, func() {
-					if len(times) != 3 || times[1].Sub(times[0]) != c.wait || times[2].Sub(times[1]) != c.wait {
-						t.Errorf("%s, posted %v: tried at %v", name, posted, times)
-					}
+					errorIf(t, len(times) != 3 || times[1].Sub(times[0]) != c.wait || times[2].Sub(times[1]) != c.wait,
+						"%s, posted %v: tried at %v", name, posted, times)
 				})
 			})
 		}
@@ -266,9 +256,7 @@ func TestRowsOfAPausedActorWaitForItsEnd(t *testing.T) {
 			k.Poke(1)
 			tried := func(want int) func() {
 				return func() {
-					if tries != want {
-						t.Fatalf("posted %v: tried %d times, want %d", posted, tries, want)
-					}
+					fatalIf(t, tries != want, "posted %v: tried %d times, want %d", posted, tries, want)
 				}
 			}
 			after(pausedRow-time.Minute, tried(1))
@@ -277,9 +265,7 @@ func TestRowsOfAPausedActorWaitForItsEnd(t *testing.T) {
 				f()
 			}
 			after(0, tried(3))
-			if len(x.rows) != 0 {
-				t.Errorf("posted %v: %d rows stand", posted, len(x.rows))
-			}
+			errorIf(t, len(x.rows) != 0, "posted %v: %d rows stand", posted, len(x.rows))
 		})
 	}
 }
@@ -297,9 +283,7 @@ func TestARowWhoseActorIsResumedWhileItIsPutOffIsTriedAtOnce(t *testing.T) {
 		x.add(1, "a")
 		k.Poke(1)
 		after(0, func() {
-			if tries != 2 {
-				t.Errorf("tried %d times", tries)
-			}
+			errorIf(t, tries != 2, "tried %d times", tries)
 		})
 	})
 }
@@ -317,9 +301,7 @@ func TestRetryIsForTheRowsOfOneActor(t *testing.T) {
 		synctest.Wait()
 		k.Retry(a.ID)
 		after(0, func() {
-			if tries["a"] != 2 || tries["bb"] != 1 {
-				t.Error(tries)
-			}
+			errorIf(t, tries["a"] != 2 || tries["bb"] != 1, "%v", tries)
 		})
 	})
 }
@@ -334,14 +316,12 @@ func TestAnIndexThatCannotBeReadIsReadAgain(t *testing.T) {
 	}}, func(k *Clock) {
 		x.add(1, "a")
 		after(time.Second-1, func() {
-			if fired != 0 {
-				t.Error("the row fired at once")
-			}
+			errorIf(t, fired != 0, "the row fired at once")
 		})
 		after(1, func() {
-			if fired != 1 {
-				t.Errorf("the row fired %d times", fired)
-			}
+			errorIf(t, fired != 1, "the row fired %d times", fired)
 		})
 	})
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // An owner keeps what a Context does not, as a turn does.
@@ -55,24 +57,18 @@ func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 			early.done()
 			time.Sleep(time.Second / 2)
 			early.close()
-			if <-early.done(); early.err() != context.Canceled {
-				t.Errorf("a context that was canceled has ended with %v", early.err())
-			}
+			<-early.done()
+			errorIf(t, early.err() != context.Canceled, "a context that was canceled has ended with %v", early.err())
 
 			late := begin(orphan, 2*time.Second, &timer)
 			late.done()
 			time.Sleep(2*time.Second - 1)
-			if late.err() != nil {
-				t.Errorf("the context ended before its deadline with %v", late.err())
-			}
+			errorIf(t, late.err() != nil, "the context ended before its deadline with %v", late.err())
 			<-late.done()
-			if !time.Now().Equal(late.Latest()) || late.err() != context.DeadlineExceeded {
-				t.Errorf("it ended at %v with %v, its deadline is %v", time.Now(), late.err(), late.Latest())
-			}
+			errorIf(t, !time.Now().Equal(late.Latest()) || late.err() != context.DeadlineExceeded,
+				"it ended at %v with %v, its deadline is %v", time.Now(), late.err(), late.Latest())
 			late.close()
-			if late.err() != context.DeadlineExceeded {
-				t.Errorf("its error has become %v", late.err())
-			}
+			errorIf(t, late.err() != context.DeadlineExceeded, "its error has become %v", late.err())
 		}
 	})
 }
@@ -85,12 +81,9 @@ func TestTimerThatFiresLate(t *testing.T) {
 		now := begin(orphan, time.Minute, &timer)
 		now.done()
 		timer.fire()
-		if now.err() != nil {
-			t.Fatalf("the context was ended before its deadline with %v", now.err())
-		}
-		if <-now.done(); !time.Now().Equal(now.Latest()) {
-			t.Errorf("it ended at %v, its deadline is %v", time.Now(), now.Latest())
-		}
+		fatalIf(t, now.err() != nil, "the context was ended before its deadline with %v", now.err())
+		<-now.done()
+		errorIf(t, !time.Now().Equal(now.Latest()), "it ended at %v, its deadline is %v", time.Now(), now.Latest())
 		timer.fire() // nothing waits
 	})
 }
@@ -102,49 +95,40 @@ func TestContextEndsWithItsParent(t *testing.T) {
 		var timer Timer
 		parent, leave := context.WithCancel(context.Background())
 		waiting := begin(parent, time.Hour, &timer)
-		if _, first := waiting.wait(); !first {
-			t.Error("the first who asks is not the first")
-		}
-		if _, first := waiting.wait(); first {
-			t.Error("the second who asks is the first")
-		}
+		_, first := waiting.wait()
+		errorIf(t, !first, "the first who asks is not the first")
+		_, first = waiting.wait()
+		errorIf(t, first, "the second who asks is the first")
 		leave()
-		if <-waiting.done(); waiting.err() != context.Canceled {
-			t.Errorf("it ended with %v", waiting.err())
-		}
+		<-waiting.done()
+		errorIf(t, waiting.err() != context.Canceled, "it ended with %v", waiting.err())
 		gone := begin(parent, time.Hour, &timer)
-		if _, first := gone.wait(); first || gone.err() != context.Canceled {
-			t.Errorf("with a parent that had ended it ended with %v", gone.err())
-		}
+		_, first = gone.wait()
+		errorIf(t, first || gone.err() != context.Canceled, "with a parent that had ended it ended with %v", gone.err())
 		passed := begin(orphan, 0, &timer)
-		if _, first := passed.wait(); first || passed.err() != context.DeadlineExceeded {
-			t.Errorf("after its deadline it ended with %v", passed.err())
-		}
+		_, first = passed.wait()
+		errorIf(t, first || passed.err() != context.DeadlineExceeded, "after its deadline it ended with %v", passed.err())
 		closed := begin(orphan, time.Hour, &timer)
 		closed.close()
-		if <-closed.done(); closed.err() != context.Canceled {
-			t.Errorf("after its end it ended with %v", closed.err())
-		}
+		<-closed.done()
+		errorIf(t, closed.err() != context.Canceled, "after its end it ended with %v", closed.err())
 		soon, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("why"))
 		defer cancel()
 		short := begin(soon, time.Hour, &timer)
 		if d := short.Latest(); !d.Equal(time.Now().Add(time.Minute)) {
 			t.Errorf("its deadline is %v, that of its parent %v", d, time.Now().Add(time.Minute))
 		}
-		if <-short.done(); short.err() != context.DeadlineExceeded {
-			t.Errorf("with a parent whose time was over it ended with %v", short.err())
-		}
+		<-short.done()
+		errorIf(t, short.err() != context.DeadlineExceeded, "with a parent whose time was over it ended with %v", short.err())
 	})
 }
 
 func TestContextThatNobodyWaitsForSetsNoTimer(t *testing.T) {
 	var timer Timer
 	c := begin(context.Background(), time.Hour, &timer)
-	if c.err() != nil || timer.timer != nil {
-		t.Error("asking for the error has set a timer")
-	}
+	errorIf(t, c.err() != nil || timer.timer != nil, "asking for the error has set a timer")
 	c.close()
-	if timer.timer != nil || c.Context.done != nil {
-		t.Error("the end of a context that nobody waited for has made a channel or a timer")
-	}
+	errorIf(t, timer.timer != nil || c.Context.done != nil, "the end of a context that nobody waited for has made a channel or a timer")
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

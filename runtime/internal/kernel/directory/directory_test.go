@@ -4,26 +4,21 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestAValueIsMadeOnceAndFound(t *testing.T) {
 	d := New[*string]()
-	if d.Find([]byte("a")) != nil || d.Len() != 0 {
-		t.Fatal("an empty directory has a value")
-	}
+	fatalIf(t, d.Find([]byte("a")) != nil || d.Len() != 0, "an empty directory has a value")
 	own := func(key string) *string { return &key }
 	a := d.FindOrMake([]byte("a"), own)
-	if *a != "a" || d.FindOrMake([]byte("a"), own) != a || d.Find([]byte("a")) != a || d.Len() != 1 {
-		t.Fatal("the value that was made is not the one found")
-	}
+	fatalIf(t, *a != "a" || d.FindOrMake([]byte("a"), own) != a || d.Find([]byte("a")) != a || d.Len() != 1,
+		"the value that was made is not the one found")
 	d.Remove([]byte("a"), new(string))
-	if d.Find([]byte("a")) != a {
-		t.Fatal("removing another value removed this one")
-	}
+	fatalIf(t, d.Find([]byte("a")) != a, "removing another value removed this one")
 	d.Remove([]byte("a"), a)
-	if d.Find([]byte("a")) != nil || d.Len() != 0 {
-		t.Fatal("a removed value is found")
-	}
+	fatalIf(t, d.Find([]byte("a")) != nil || d.Len() != 0, "a removed value is found")
 }
 
 func TestAClosedDirectoryTakesNoNewValue(t *testing.T) {
@@ -31,12 +26,8 @@ func TestAClosedDirectoryTakesNoNewValue(t *testing.T) {
 	own := func(key string) *string { return &key }
 	a := d.FindOrMake([]byte("a"), own)
 	d.Close()
-	if d.FindOrMake([]byte("b"), own) != nil || d.Find([]byte("b")) != nil {
-		t.Fatal("a closed directory took a value")
-	}
-	if d.FindOrMake([]byte("a"), own) != a {
-		t.Fatal("a closed directory lost a value")
-	}
+	fatalIf(t, d.FindOrMake([]byte("b"), own) != nil || d.Find([]byte("b")) != nil, "a closed directory took a value")
+	fatalIf(t, d.FindOrMake([]byte("a"), own) != a, "a closed directory lost a value")
 }
 
 func TestEachVisitsEveryValueAndHoldsNoLock(t *testing.T) {
@@ -49,9 +40,7 @@ func TestEachVisitsEveryValueAndHoldsNoLock(t *testing.T) {
 		sum += i
 		d.Remove([]byte(strconv.Itoa(i)), i) // would block if Each held the lock
 	})
-	if sum != 200*201/2 || d.Len() != 0 {
-		t.Fatalf("Each visited a sum of %d, and %d values are left", sum, d.Len())
-	}
+	fatalIf(t, sum != 200*201/2 || d.Len() != 0, "Each visited a sum of %d, and %d values are left", sum, d.Len())
 }
 
 func TestConcurrentMakersGetOneValuePerKey(t *testing.T) {
@@ -68,9 +57,7 @@ func TestConcurrentMakersGetOneValuePerKey(t *testing.T) {
 				if got[key] == nil {
 					got[key] = v
 				}
-				if got[key] != v {
-					t.Errorf("two makers of key %s got different values", key)
-				}
+				errorIf(t, got[key] != v, "two makers of key %s got different values", key)
 				mu.Unlock()
 			}
 		})
@@ -83,10 +70,10 @@ func TestFindDoesNotAllocate(t *testing.T) {
 	d.FindOrMake([]byte("a"), func(string) *int { return new(int) })
 	if n := testing.AllocsPerRun(100, func() {
 		var buf [8]byte
-		if d.Find(append(buf[:0], 'a')) == nil {
-			t.Fatal("not found")
-		}
+		fatalIf(t, d.Find(append(buf[:0], 'a')) == nil, "not found")
 	}); n != 0 {
 		t.Fatalf("Find allocates %v times", n)
 	}
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 var at = host.Address{Type: "room", Key: []string{"a"}}
@@ -43,12 +44,9 @@ func TestPublicErrorsSayWhatACallerCanDo(t *testing.T) {
 		{&host.Error{Code: "made_up", Message: "hunter2"}, host.Internal, true},
 	} {
 		e, id := Public(fmt.Errorf("wrapped: %w", c.err), nil)
-		if e.Code != c.code || (id != "") != c.hidden || strings.Contains(e.Message, "hunter2") {
-			t.Errorf("%v: %v with id %q, want %s", c.err, e, id, c.code)
-		}
-		if c.hidden && !strings.Contains(e.Message, id) {
-			t.Errorf("%v: the message %q does not name the id %s", c.err, e.Message, id)
-		}
+		errorIf(t, e.Code != c.code || (id != "") != c.hidden || strings.Contains(e.Message, "hunter2"),
+			"%v: %v with id %q, want %s", c.err, e, id, c.code)
+		errorIf(t, c.hidden && !strings.Contains(e.Message, id), "%v: the message %q does not name the id %s", c.err, e.Message, id)
 	}
 	if e, id := Public(nil, nil); e != nil || id != "" {
 		t.Errorf("nil became %v", e)
@@ -67,22 +65,19 @@ func (t translator) Translate(err error) (*host.Error, string) {
 func TestErrorOfAPartIsTranslatedByIt(t *testing.T) {
 	mine := errors.New("mine")
 	r, _ := reporter(translator{errors.New("other")}, translator{mine})
-	if e, _ := r.PublicError(mine); e.Code != host.FailedPrecondition {
-		t.Errorf("%v", e)
-	}
+	e, _ := r.PublicError(mine)
+	errorIf(t, e.Code != host.FailedPrecondition, "%v", e)
 }
 
 func TestCauseOfATurnsErrorIsLoggedUnderTheIDThatCallersSee(t *testing.T) {
 	r, log := reporter()
 	e, reason := r.TurnError(at, "call", "say", errors.New("hunter2"))
 	id := e.Metadata["error_id"]
-	if id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "hunter2") || reason != "hunter2 (error "+id+")" {
-		t.Errorf("%v, reason %q, log %s", e, reason, log)
-	}
+	errorIf(t, id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "hunter2") || reason != "hunter2 (error "+id+")",
+		"%v, reason %q, log %s", e, reason, log)
 	log.Reset()
-	if e, reason = r.TurnError(at, "call", "say", NotFound(at)); reason != e.Message || log.Len() > 0 {
-		t.Errorf("%v, reason %q, log %s", e, reason, log)
-	}
+	e, reason = r.TurnError(at, "call", "say", NotFound(at))
+	errorIf(t, reason != e.Message || log.Len() > 0, "%v, reason %q, log %s", e, reason, log)
 	if e := r.QueryError(at, "say", errors.New("hunter2")); !strings.Contains(log.String(), e.Metadata["error_id"]) {
 		t.Errorf("%v, log %s", e, log)
 	}
@@ -96,21 +91,18 @@ func TestFullDiskLogsOneLineOfACauseInASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := reporter()
 		for range 100 {
-			if e := r.CommitError(at, engine.ErrDiskFull); e.Code != host.Unavailable {
-				t.Fatal(e)
-			}
+			e := r.CommitError(at, engine.ErrDiskFull)
+			fatalIf(t, e.Code != host.Unavailable, "%v", e)
 		}
-		if n := strings.Count(log.String(), "commit failed"); n != 1 {
-			t.Errorf("%d lines", n)
-		}
+		n := strings.Count(log.String(), "commit failed")
+		errorIf(t, n != 1, "%d lines", n)
 		log.Reset()
 		if e := r.CommitError(at, errors.New("hunter2")); e.Code != host.Unavailable || strings.Contains(e.Message, "hunter2") {
 			t.Errorf("%v", e)
 		}
 		r.CommitError(at, engine.ErrClosed)
-		if n := strings.Count(log.String(), "commit failed"); n != 1 {
-			t.Errorf("%d lines of another cause", n)
-		}
+		n = strings.Count(log.String(), "commit failed")
+		errorIf(t, n != 1, "%d lines of another cause", n)
 	})
 }
 
@@ -130,9 +122,7 @@ func TestPanicOfAPartBecomesAnErrorWithItsStackInTheLog(t *testing.T) {
 func TestOnlyAFullNodeIsFull(t *testing.T) {
 	r, _ := reporter()
 	for err, want := range map[error]bool{engine.ErrBusy: true, engine.ErrDiskFull: false, Overloaded(1, 0, "the mailbox"): false} {
-		if r.Full(err) != want {
-			t.Errorf("%v: %t", err, !want)
-		}
+		errorIf(t, r.Full(err) != want, "%v: %t", err, !want)
 	}
 }
 
@@ -140,3 +130,5 @@ func as(err error) *host.Error {
 	e, _ := errors.AsType[*host.Error](err)
 	return e
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

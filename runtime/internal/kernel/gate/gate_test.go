@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestReadersPassInTheOrderOfTheirCommits(t *testing.T) {
@@ -19,9 +21,7 @@ func TestReadersPassInTheOrderOfTheirCommits(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			for i := range done {
-				if done[i] != (i <= n) || passed[i] != nil {
-					t.Errorf("%s: reader %d has passed: %v, %v", what, i, done[i], passed[i])
-				}
+				errorIf(t, done[i] != (i <= n) || passed[i] != nil, "%s: reader %d has passed: %v, %v", what, i, done[i], passed[i])
 			}
 		}
 		want("at first", 0)
@@ -31,9 +31,8 @@ func TestReadersPassInTheOrderOfTheirCommits(t *testing.T) {
 		want("after commit 1, which came late", 2)
 		g.Advance(3)
 		want("after commit 3", 3)
-		if err := g.Pass(t.Context(), 3); err != nil {
-			t.Errorf("a late reader: %v", err)
-		}
+		err := g.Pass(t.Context(), 3)
+		errorIf(t, err != nil, "a late reader: %v", err)
 	})
 }
 
@@ -46,15 +45,12 @@ func TestFailureEndsEveryWait(t *testing.T) {
 		go func() { waiting <- g.Pass(t.Context(), 2) }()
 		synctest.Wait()
 		g.Fail(lost)
-		if err := <-waiting; err != lost {
-			t.Errorf("a reader that waits: %v", err)
-		}
-		if err := g.Pass(t.Context(), 2); err != lost {
-			t.Errorf("a later reader: %v", err)
-		}
-		if err := g.Pass(t.Context(), 1); err != nil {
-			t.Errorf("a reader of a commit that is durable: %v", err)
-		}
+		err := <-waiting
+		errorIf(t, err != lost, "a reader that waits: %v", err)
+		err = g.Pass(t.Context(), 2)
+		errorIf(t, err != lost, "a later reader: %v", err)
+		err = g.Pass(t.Context(), 1)
+		errorIf(t, err != nil, "a reader of a commit that is durable: %v", err)
 	})
 }
 
@@ -66,9 +62,10 @@ func TestReaderThatGivesUp(t *testing.T) {
 		go func() { waiting <- g.Pass(ctx, 1) }()
 		synctest.Wait()
 		cancel()
-		if err := <-waiting; err != context.Canceled {
-			t.Errorf("it has ended with %v", err)
-		}
+		err := <-waiting
+		errorIf(t, err != context.Canceled, "it has ended with %v", err)
 		g.Advance(1) // nobody takes it, and nothing blocks
 	})
 }
+
+var errorIf = testutil.ErrorIf

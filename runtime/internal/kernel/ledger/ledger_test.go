@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestResultsKeepTheirOrderThroughACommitThatIsNotMade(t *testing.T) {
@@ -11,16 +13,12 @@ func TestResultsKeepTheirOrderThroughACommitThatIsNotMade(t *testing.T) {
 	l.Add(1)
 	l.Add(2)
 	taken := l.Take()
-	if !l.Empty() {
-		t.Error("what was taken is held")
-	}
+	errorIf(t, !l.Empty(), "what was taken is held")
 	l.Add(3)
-	if why := l.Give(taken); why != "" {
-		t.Error(why)
-	}
-	if got := l.Take(); !slices.Equal(got, []int{1, 2, 3}) {
-		t.Errorf("%v", got)
-	}
+	why := l.Give(taken)
+	errorIf(t, why != "", "%v", why)
+	got := l.Take()
+	errorIf(t, !slices.Equal(got, []int{1, 2, 3}), "%v", got)
 }
 
 func TestAbandonedLedgerHoldsNothing(t *testing.T) {
@@ -28,12 +26,9 @@ func TestAbandonedLedgerHoldsNothing(t *testing.T) {
 	l.Add(1)
 	taken := l.Take()
 	l.Add(2)
-	if got := l.Abandon("gone"); !slices.Equal(got, []int{2}) {
-		t.Errorf("%v", got)
-	}
-	if l.Give(taken) != "gone" || l.Add(3) != "gone" || !l.Empty() {
-		t.Error("a result is held that nobody will answer")
-	}
+	got := l.Abandon("gone")
+	errorIf(t, !slices.Equal(got, []int{2}), "%v", got)
+	errorIf(t, l.Give(taken) != "gone" || l.Add(3) != "gone" || !l.Empty(), "a result is held that nobody will answer")
 }
 
 // TestEachResultIsAnsweredOnce abandons a ledger while results come: each is held or refused, and none is both.
@@ -51,11 +46,9 @@ func TestEachResultIsAnsweredOnce(t *testing.T) {
 	held := l.Abandon("gone")
 	g.Wait()
 	for i, r := range append(held, refused...) {
-		if r != i {
-			t.Fatalf("result %d is %d", i, r)
-		}
+		fatalIf(t, r != i, "result %d is %d", i, r)
 	}
-	if len(held)+len(refused) != 1000 {
-		t.Errorf("%d held and %d refused", len(held), len(refused))
-	}
+	errorIf(t, len(held)+len(refused) != 1000, "%d held and %d refused", len(held), len(refused))
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // refuses is a part that refuses a value.
@@ -40,23 +41,18 @@ func TestLimitsThatAreNotPossibleAreNamed(t *testing.T) {
 		"sql_value_bytes":  {SQLValueBytes: 13},
 	} {
 		s, err := New(l, []refuses{13})
-		if e, ok := err.(*Error); name != "" && (!ok || e.Name != name) || name == "" && (err != nil || s.Limits != l) {
-			t.Errorf("%s: %v", name, err)
-		}
+		e, ok := err.(*Error)
+		errorIf(t, name != "" && (!ok || e.Name != name) || name == "" && (err != nil || s.Limits != l), "%s: %v", name, err)
 	}
 	for _, l := range []host.Limits{{CallRate: -1}, {CallRate: math.Inf(1)}, {CallBurst: -1}, {CallRate: math.SmallestNonzeroFloat64}} {
-		if CheckRate(l) == nil {
-			t.Errorf("%+v is taken", l)
-		}
+		errorIf(t, CheckRate(l) == nil, "%+v is taken", l)
 	}
 }
 
 func TestOperatorsWriteSetsAreNotMadeSmall(t *testing.T) {
 	for _, c := range []struct{ set, want int }{{4096, engine.DefaultMaxWriteSet}, {2 * engine.DefaultMaxWriteSet, 2 * engine.DefaultMaxWriteSet}} {
 		s, err := New[refuses](host.Limits{WriteSetBytes: c.set}, nil)
-		if err != nil || int(s.Storage.MaxWriteSet) != c.set || int(s.Roomy.MaxWriteSet) != c.want {
-			t.Errorf("%+v, %v, want %+v", s, err, c)
-		}
+		errorIf(t, err != nil || int(s.Storage.MaxWriteSet) != c.set || int(s.Roomy.MaxWriteSet) != c.want, "%+v, %v, want %+v", s, err, c)
 	}
 }
 
@@ -64,9 +60,7 @@ func TestResolveTakesWhatIsNotSet(t *testing.T) {
 	got := Resolve(host.Limits{TurnTimeout: time.Hour, CallRate: 2}, Resolve(host.Limits{TurnTimeout: time.Minute, SQLValueBytes: 9}, Defaults()))
 	want := Defaults()
 	want.TurnTimeout, want.CallRate, want.SQLValueBytes = time.Hour, 2, 9
-	if got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	errorIf(t, got != want, "%+v, want %+v", got, want)
 }
 
 func TestOverridesGoBeforeTheLimitsOfTheType(t *testing.T) {
@@ -76,9 +70,7 @@ func TestOverridesGoBeforeTheLimitsOfTheType(t *testing.T) {
 		t.Fatal(s, err)
 	}
 	s, err := Override[refuses](Defaults(), host.ActorLimits{MailboxCount: &count, CallRate: &perSecond}, nil)
-	if err != nil || s.MailboxCount != 3 || s.Rate == nil || s.Rate.Burst != 2 || s.MailboxBytes != DefaultMailboxBytes {
-		t.Fatalf("%+v, %v", s, err)
-	}
+	fatalIf(t, err != nil || s.MailboxCount != 3 || s.Rate == nil || s.Rate.Burst != 2 || s.MailboxBytes != DefaultMailboxBytes, "%+v, %v", s, err)
 	for field, over := range map[string]host.ActorLimits{"sql_value_bytes": {SQLValueBytes: &sql}, "mailbox_count": {MailboxCount: &zero}} {
 		_, err := Override(Defaults(), over, []refuses{13})
 		if e, ok := err.(*host.Error); !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != field ||
@@ -89,11 +81,9 @@ func TestOverridesGoBeforeTheLimitsOfTheType(t *testing.T) {
 	o.Put("a", s)
 	o.Put("b", s)
 	o.Put("b", nil)
-	if o.Of([]byte("a")) != s || o.Of([]byte("b")) != nil || o.Len() != 1 {
-		t.Errorf("%d actors have limits of their own", o.Len())
-	}
+	errorIf(t, o.Of([]byte("a")) != s || o.Of([]byte("b")) != nil || o.Len() != 1, "%d actors have limits of their own", o.Len())
 	o.Put("a", nil)
-	if o.Of([]byte("a")) != nil || o.Len() != 0 {
-		t.Errorf("%d actors have limits of their own", o.Len())
-	}
+	errorIf(t, o.Of([]byte("a")) != nil || o.Len() != 0, "%d actors have limits of their own", o.Len())
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // TestBoxActsLikeASlice compares a box with a slice over random steps, with revocations in the middle of batches.
@@ -27,36 +29,28 @@ func TestBoxActsLikeASlice(t *testing.T) {
 				if batch != nil {
 					item, ok = batch.Next()
 				}
-				if ok != (inBatch > 0) {
-					t.Fatalf("seed %d: Next gave out %v, the model has %d in the batch", seed, ok, inBatch)
-				}
+				fatalIf(t, ok != (inBatch > 0), "seed %d: Next gave out %v, the model has %d in the batch", seed, ok, inBatch)
 				if ok {
-					if item != model[0] {
-						t.Fatalf("seed %d: got %d, want %d", seed, item, model[0])
-					}
+					fatalIf(t, item != model[0], "seed %d: got %d, want %d", seed, item, model[0])
 					model, inBatch, given = model[1:], inBatch-1, given+1
 				}
 			case 6:
 				if inBatch == 0 {
 					batch = b.Take()
 					inBatch = len(model)
-					if (batch == nil) != (len(model) == 0) {
-						t.Fatalf("seed %d: Take returned %v of %d items", seed, batch, len(model))
-					}
+					fatalIf(t, (batch == nil) != (len(model) == 0), "seed %d: Take returned %v of %d items", seed, batch, len(model))
 				}
 			case 7:
 				old := batch
 				b.Revoke()
 				batch, inBatch = nil, 0
 				if old != nil {
-					if _, ok := old.Next(); ok {
-						t.Fatalf("seed %d: a revoked batch gave an item out", seed)
-					}
+					_, ok := old.Next()
+					fatalIf(t, ok, "seed %d: a revoked batch gave an item out", seed)
 				}
 				if r.IntN(4) == 0 {
-					if got := b.Drain(); !slices.Equal(got, model) {
-						t.Fatalf("seed %d: Drain returned %v, want %v", seed, got, model)
-					}
+					got := b.Drain()
+					fatalIf(t, !slices.Equal(got, model), "seed %d: Drain returned %v, want %v", seed, got, model)
 					model = nil
 				}
 			}
@@ -64,13 +58,10 @@ func TestBoxActsLikeASlice(t *testing.T) {
 			for _, item := range model {
 				sum += int64(item)
 			}
-			if b.Count() != int64(len(model)) || b.Bytes() != sum || all.Load() != sum || b.Empty() != (len(model) == inBatch) {
-				t.Fatalf("seed %d: the box counts %d items of %d bytes, the model %d of %d", seed, b.Count(), b.Bytes(), len(model), sum)
-			}
+			fatalIf(t, b.Count() != int64(len(model)) || b.Bytes() != sum || all.Load() != sum || b.Empty() != (len(model) == inBatch),
+				"seed %d: the box counts %d items of %d bytes, the model %d of %d", seed, b.Count(), b.Bytes(), len(model), sum)
 		}
-		if given == 0 {
-			t.Fatalf("seed %d gave out nothing", seed)
-		}
+		fatalIf(t, given == 0, "seed %d gave out nothing", seed)
 	}
 }
 
@@ -104,9 +95,8 @@ func TestRevokeWhileTheOwnerTakes(t *testing.T) {
 		})
 		wg.Wait()
 		got := append(first, second...)
-		if !slices.IsSorted(got) || len(got) != items+1 || b.Count() != 0 || all.Load() != 0 {
-			t.Fatalf("the owners got %v and then %v; %d items and %d bytes are left", first, second, b.Count(), all.Load())
-		}
+		fatalIf(t, !slices.IsSorted(got) || len(got) != items+1 || b.Count() != 0 || all.Load() != 0,
+			"the owners got %v and then %v; %d items and %d bytes are left", first, second, b.Count(), all.Load())
 	}
 }
 
@@ -116,9 +106,8 @@ func TestCheckNamesTheLimitThatIsExceeded(t *testing.T) {
 	l := Limits{Count: 2, Bytes: 10, All: 15}
 	check := func(b *Box[int], bytes int64, want Fullness) {
 		t.Helper()
-		if got := b.Check(bytes, l); got != want {
-			t.Fatalf("Check(%d) = %d, want %d", bytes, got, want)
-		}
+		got := b.Check(bytes, l)
+		fatalIf(t, got != want, "Check(%d) = %d, want %d", bytes, got, want)
 	}
 	check(&mine, 100, Room) // one item may be larger than any limit
 	mine.Put(1, 8)
@@ -155,9 +144,8 @@ func TestOneItemInSixtyFourIsObserved(t *testing.T) {
 	for _, each := range []int{1, 64, 1000} {
 		items, observed := 0, 0
 		waits := &Waits{Observe: func(s float64) {
-			if observed++; s < 0 || s > 60 {
-				t.Errorf("an item waited %v s", s)
-			}
+			observed++
+			errorIf(t, s < 0 || s > 60, "an item waited %v s", s)
 		}}
 		for items < 64_000 {
 			b := Box[int]{All: &all, Waits: waits}
@@ -168,8 +156,9 @@ func TestOneItemInSixtyFourIsObserved(t *testing.T) {
 				items++
 			}
 		}
-		if want := items / WaitSample; observed < want/2 || observed > want*2 {
-			t.Errorf("%d items a box: %d of %d were observed, want about %d", each, observed, items, want)
-		}
+		want := items / WaitSample
+		errorIf(t, observed < want/2 || observed > want*2, "%d items a box: %d of %d were observed, want about %d", each, observed, items, want)
 	}
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

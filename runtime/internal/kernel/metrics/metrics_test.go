@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
@@ -25,14 +26,10 @@ func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
 	hall.Mailbox.Observe(1)
 	r := prometheus.NewPedanticRegistry()
 	for _, c := range m.Collectors() {
-		if err := r.Register(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Register(c))
 	}
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := make(map[string]float64)
 	for _, f := range families {
 		for _, s := range f.GetMetric() {
@@ -44,8 +41,9 @@ func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
 		"cairn_wake_seconds": 1, "cairn_wake_failures_total": 1, "cairn_mailbox_seconds": 1, "cairn_wakes_total": 0,
 		"cairn_actors_awake": 1, "cairn_actors_awake_bytes": 2, "cairn_actors_paused": 3, "cairn_actors_running": 4,
 	} {
-		if v, ok := got[name]; !ok || v != want {
-			t.Errorf("%s is %v, want %v", name, v, want)
-		}
+		v, ok := got[name]
+		errorIf(t, !ok || v != want, "%s is %v, want %v", name, v, want)
 	}
 }
+
+var must, errorIf = testutil.Must, testutil.ErrorIf

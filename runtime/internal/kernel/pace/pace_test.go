@@ -3,35 +3,27 @@ package pace
 import (
 	"testing"
 	"time"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestWhatHasNeverRunIsNotQuick(t *testing.T) {
 	var p Average
-	if p.Quick(1) {
-		t.Error("quick")
-	}
+	errorIf(t, p.Quick(1), "quick")
 	p.Add(0) // it took less than the clock can tell
-	if !p.Quick(1) {
-		t.Error("not quick")
-	}
+	errorIf(t, !p.Quick(1), "not quick")
 }
 
 func TestAverageFollowsWhatRuns(t *testing.T) {
 	var p Average
 	p.Add(QuickTurn / 10)
-	if !p.Quick(9) || p.Quick(10) {
-		t.Error("ten runs of a tenth take all of the time")
-	}
+	errorIf(t, !p.Quick(9) || p.Quick(10), "ten runs of a tenth take all of the time")
 	for range 50 {
 		p.Add(10 * QuickTurn)
 	}
-	if p.Quick(1) {
-		t.Error("quick, though it takes long for some time")
-	}
+	errorIf(t, p.Quick(1), "quick, though it takes long for some time")
 	p.Add(1)
-	if p.Quick(1) {
-		t.Error("quick after one quick run")
-	}
+	errorIf(t, p.Quick(1), "quick after one quick run")
 }
 
 func TestDrainIsHalfOfTheMailboxWithinItsBounds(t *testing.T) {
@@ -46,8 +38,9 @@ func TestDrainIsHalfOfTheMailboxWithinItsBounds(t *testing.T) {
 		n    int64
 		want time.Duration
 	}{{nil, 100, 150 * time.Millisecond}, {&all[2], 100, 150 * time.Millisecond}, {&all[0], 100, 100 * time.Millisecond}, {&all[0], 2, MinDrain}, {&all[0], 1 << 20, MaxDrain}} {
-		if d := Drain(c.next, all, c.n); d != c.want {
-			t.Errorf("%d calls: %v, want %v", c.n, d, c.want)
-		}
+		d := Drain(c.next, all, c.n)
+		errorIf(t, d != c.want, "%d calls: %v, want %v", c.n, d, c.want)
 	}
 }
+
+var errorIf = testutil.ErrorIf

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
@@ -23,40 +24,31 @@ func TestAPausedActorRefusesCallsAndKeepsWhatIsParked(t *testing.T) {
 		var lot Lot
 		ran := make(map[string]int)
 		count := func(name string) func() { return func() { ran[name]++ } }
-		if lot.Park(addr, "x", count("never")) || lot.Refuse(addr) != nil || lot.Resume(key) != nil {
-			t.Fatal("an actor that is not paused is treated as one that is")
-		}
+		fatalIf(t, lot.Park(addr, "x", count("never")) || lot.Refuse(addr) != nil || lot.Resume(key) != nil,
+			"an actor that is not paused is treated as one that is")
 		since := time.Now()
 		lot.Pause(key, host.Pause{Since: since})
 		lot.Pause(key, host.Pause{Since: since, Reason: "r"})
-		if lot.Len() != 1 || lot.At(addr) == nil || lot.Of(key).Reason != "r" || lot.At(other) != nil || lot.Refuse(other) != nil {
-			t.Fatalf("%d actors are paused, %+v", lot.Len(), lot.At(addr))
-		}
+		fatalIf(t, lot.Len() != 1 || lot.At(addr) == nil || lot.Of(key).Reason != "r" || lot.At(other) != nil || lot.Refuse(other) != nil,
+			"%d actors are paused, %+v", lot.Len(), lot.At(addr))
 		lot.Of(key).Reason = "changed by the caller"
 		e, ok := lot.Refuse(addr).(*host.Error)
 		if !ok || e.Code != host.ActorPaused || !e.Retryable || e.Message != "actor p/a is paused: r" || e.Metadata["reason"] != "r" ||
 			e.Metadata["since"] != since.Format(time.RFC3339Nano) {
 			t.Errorf("%+v", e)
 		}
-		if lot.Park(other, "x", count("never")) {
-			t.Error("something was parked for an actor that is not paused")
-		}
-		if !lot.Park(addr, "x", count("replaced")) || !lot.Park(addr, "x", count("x")) || !lot.Park(addr, "y", count("y")) {
-			t.Error("nothing was parked for an actor that is paused")
-		}
-		if n := lot.Parked()[key]; n != 2 {
-			t.Errorf("%d functions are parked", n)
-		}
+		errorIf(t, lot.Park(other, "x", count("never")), "something was parked for an actor that is not paused")
+		errorIf(t, !lot.Park(addr, "x", count("replaced")) || !lot.Park(addr, "x", count("x")) || !lot.Park(addr, "y", count("y")),
+			"nothing was parked for an actor that is paused")
+		n := lot.Parked()[key]
+		errorIf(t, n != 2, "%d functions are parked", n)
 		time.Sleep(time.Minute)
 		for _, f := range lot.Resume(key) {
 			f()
 		}
-		if len(ran) != 2 || ran["x"] != 1 || ran["y"] != 1 {
-			t.Errorf("%v ran", ran)
-		}
-		if lot.Len() != 0 || lot.Refuse(addr) != nil || len(lot.Resume(key)) != 0 || !lot.ResumedAt(key).Equal(time.Now()) {
-			t.Error("the actor is still paused, or the lot has forgotten that it was resumed")
-		}
+		errorIf(t, len(ran) != 2 || ran["x"] != 1 || ran["y"] != 1, "%v ran", ran)
+		errorIf(t, lot.Len() != 0 || lot.Refuse(addr) != nil || len(lot.Resume(key)) != 0 || !lot.ResumedAt(key).Equal(time.Now()),
+			"the actor is still paused, or the lot has forgotten that it was resumed")
 	})
 }
 
@@ -71,14 +63,12 @@ func TestTheTimeOfAResumeIsKeptForAWhileAndOnlyIfSomethingWasParked(t *testing.T
 				lot.Park(a, "x", func() {})
 			}
 			lot.Resume(k)
-			if at := lot.ResumedAt(k); at.IsZero() == (i%2 == 0) {
-				t.Fatalf("%d was resumed at %v", i, at)
-			}
+			at := lot.ResumedAt(k)
+			fatalIf(t, at.IsZero() == (i%2 == 0), "%d was resumed at %v", i, at)
 			time.Sleep(resumedFor / 10)
 		}
-		if n := len(lot.resumed); n > 10 {
-			t.Errorf("the times of %d actors are kept", n)
-		}
+		n := len(lot.resumed)
+		errorIf(t, n > 10, "the times of %d actors are kept", n)
 	})
 }
 
@@ -108,7 +98,7 @@ func TestNothingThatIsParkedIsLost(t *testing.T) {
 	for _, f := range lot.Resume(key) {
 		f()
 	}
-	if parked.Load() != ran.Load() || lot.Len() != 0 {
-		t.Errorf("%d of %d ran, and %d actors are paused", ran.Load(), parked.Load(), lot.Len())
-	}
+	errorIf(t, parked.Load() != ran.Load() || lot.Len() != 0, "%d of %d ran, and %d actors are paused", ran.Load(), parked.Load(), lot.Len())
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestPatrolRunsOnlyWhileThereIsSomethingToLookAt(t *testing.T) {
@@ -23,27 +25,22 @@ func TestPatrolRunsOnlyWhileThereIsSomethingToLookAt(t *testing.T) {
 		p.Start()
 		p.Start()
 		synctest.Wait()
-		if n := goroutines.Load(); n != 1 {
-			t.Errorf("%d goroutines look", n)
-		}
+		n := goroutines.Load()
+		errorIf(t, n != 1, "%d goroutines look", n)
 		time.Sleep(time.Minute)
-		if n := goroutines.Load(); n != 0 {
-			t.Errorf("%d goroutines are left though there is nothing to look at", n)
-		}
-		if n := looks.Load(); n != 5 {
-			t.Errorf("it looked %d times: 3 with something there, and twice to end", n)
-		}
+		n = goroutines.Load()
+		errorIf(t, n != 0, "%d goroutines are left though there is nothing to look at", n)
+		n = looks.Load()
+		errorIf(t, n != 5, "it looked %d times: 3 with something there, and twice to end", n)
 		left.Store(1)
 		p.Start()
 		synctest.Wait()
-		if n := goroutines.Load(); n != 1 {
-			t.Errorf("%d goroutines look when there is something again", n)
-		}
+		n = goroutines.Load()
+		errorIf(t, n != 1, "%d goroutines look when there is something again", n)
 		p.Stop()
 		synctest.Wait()
-		if n := goroutines.Load(); n != 0 {
-			t.Errorf("%d goroutines are left after Stop", n)
-		}
+		n = goroutines.Load()
+		errorIf(t, n != 0, "%d goroutines are left after Stop", n)
 	})
 }
 
@@ -58,9 +55,8 @@ func TestPokeMakesAPatrolLookAtOnce(t *testing.T) {
 		synctest.Wait()
 		p.Poke()
 		synctest.Wait()
-		if n := looks.Load(); n != 2 {
-			t.Errorf("it looked %d times", n)
-		}
+		n := looks.Load()
+		errorIf(t, n != 2, "it looked %d times", n)
 		p.Stop()
 	})
 }
@@ -102,9 +98,7 @@ func TestPatrolThatMayNotStartDoesNotCountAsRunning(t *testing.T) {
 	may = true
 	p.Start()
 	wg.Wait()
-	if !looked {
-		t.Error("the second Start started nothing")
-	}
+	errorIf(t, !looked, "the second Start started nothing")
 }
 
 // What is over before the first look must not cost a goroutine each time.
@@ -126,13 +120,13 @@ func TestPatrolLingersWhenItFindsNothing(t *testing.T) {
 				p.Start()
 				synctest.Wait()
 			}
-			if started.Load() != 1 || looks.Load() != 1 {
-				t.Errorf("100 starts began %d goroutines, which looked %d times", started.Load(), looks.Load())
-			}
+			errorIf(t, started.Load() != 1 || looks.Load() != 1,
+				"100 starts began %d goroutines, which looked %d times", started.Load(), looks.Load())
 			time.Sleep(time.Minute)
-			if n := looks.Load(); n != 5 {
-				t.Errorf("it looked %d times: once, 3 times more, and once to end", n)
-			}
+			n := looks.Load()
+			errorIf(t, n != 5, "it looked %d times: once, 3 times more, and once to end", n)
 		}
 	})
 }
+
+var errorIf = testutil.ErrorIf

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // labels returns the label lines of all goroutines that run a function of this package.
 func labels(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pprof.Lookup("goroutine").WriteTo(&b, 1))
 	var all []string
 	for _, stack := range strings.Split(b.String(), "\n\n") {
 		if !strings.Contains(stack, "kernel/profile") {
@@ -43,13 +43,11 @@ func TestAGoroutineHasTheLabelsOfItsWork(t *testing.T) {
 		{"call", "buy", true, `{"actor_type":"shop", "name":"buy", "work":"call"}`},
 	} {
 		l.Enter(test.kind, test.name, test.declared)
-		if got := labels(t); got != test.want {
-			t.Errorf("%d: labels %s, want %s", i, got, test.want)
-		}
+		got := labels(t)
+		errorIf(t, got != test.want, "%d: labels %s, want %s", i, got, test.want)
 	}
-	if n := len(*l.sets.Load()); n != 3 {
-		t.Errorf("%d label sets were made, want 3", n)
-	}
+	n := len(*l.sets.Load())
+	errorIf(t, n != 3, "%d label sets were made, want 3", n)
 	l.Leave()
 	if got := labels(t); got != "" {
 		t.Errorf("labels %s after the work", got)
@@ -62,9 +60,8 @@ func TestNamesThatAreNotDeclaredMakeNoLabelSets(t *testing.T) {
 	for i := range 1000 {
 		l.Enter("alarm", fmt.Sprint("order-", i), false)
 	}
-	if n := len(*l.sets.Load()); n != 1 {
-		t.Errorf("%d label sets were made, want 1", n)
-	}
+	n := len(*l.sets.Load())
+	errorIf(t, n != 1, "%d label sets were made, want 1", n)
 }
 
 func TestLabelSetsAreMadeByManyAtOnce(t *testing.T) {
@@ -79,9 +76,8 @@ func TestLabelSetsAreMadeByManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := len(*l.sets.Load()); n != 100 {
-		t.Errorf("%d label sets were made, want 100", n)
-	}
+	n := len(*l.sets.Load())
+	errorIf(t, n != 100, "%d label sets were made, want 100", n)
 }
 
 func TestGoroutinesOfTheRuntimeHaveNoLabels(t *testing.T) {
@@ -130,3 +126,5 @@ func BenchmarkEnter(b *testing.B) {
 		})
 	}
 }
+
+var must, errorIf = testutil.Must, testutil.ErrorIf

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // TestLimitFollowsItsModel compares a limit with a bucket that is filled bit by bit.
@@ -34,14 +36,11 @@ func TestLimitFollowsItsModel(t *testing.T) {
 					tokens--
 					taken++
 				default:
-					if later := tokens + float64(wait)/float64(r.Every); later < 1-1e-6 || later > 1+1e-6 {
-						t.Fatalf("%+v: after %s there are %v tokens", l, wait, later)
-					}
+					later := tokens + float64(wait)/float64(r.Every)
+					fatalIf(t, later < 1-1e-6 || later > 1+1e-6, "%+v: after %s there are %v tokens", l, wait, later)
 				}
 			}
-			if taken == 0 {
-				t.Errorf("%+v: nothing was ever taken", l)
-			}
+			errorIf(t, taken == 0, "%+v: nothing was ever taken", l)
 		})
 	}
 }
@@ -51,9 +50,8 @@ func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 		r := New(1, 2)
 		for _, key := range []string{"a", "b"} {
 			for range 2 {
-				if wait, ok := r.Take([]byte(key)); !ok {
-					t.Fatalf("%s waits %s", key, wait)
-				}
+				wait, ok := r.Take([]byte(key))
+				fatalIf(t, !ok, "%s waits %s", key, wait)
 			}
 			if wait, ok := r.Take([]byte(key)); ok || wait != time.Second {
 				t.Errorf("%s: %v, in %s", key, ok, wait)
@@ -66,9 +64,8 @@ func TestLimitForgetsKeysThatAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(10, 10)
 		for i := range 100_000 {
-			if wait, ok := r.Take(strconv.AppendInt(nil, int64(i), 10)); !ok {
-				t.Fatal(wait)
-			}
+			wait, ok := r.Take(strconv.AppendInt(nil, int64(i), 10))
+			fatalIf(t, !ok, "%v", wait)
 			time.Sleep(100 * time.Microsecond)
 			if r.Len() > 3*minBuckets+2000 { // 1,000 are within the time that one call takes to be forgotten
 				t.Fatalf("%d buckets", r.Len())
@@ -79,8 +76,32 @@ func TestLimitForgetsKeysThatAreLeftAlone(t *testing.T) {
 
 func TestRateIsWrittenForPeople(t *testing.T) {
 	for want, perSecond := range map[string]float64{"2": 2, "0.1": 0.1, "333.3": 1000.0 / 3, "1e+09": 1e12} {
-		if got := New(perSecond, 1).PerSecond(); got != want {
-			t.Errorf("%v is written %q, want %q", perSecond, got, want)
-		}
+		got := New(perSecond, 1).PerSecond()
+		errorIf(t, got != want, "%v is written %q, want %q", perSecond, got, want)
 	}
 }
+
+func TestOneLogLineOfACausePassesInASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Lines
+		passed, left := map[string]int{}, 0
+		for i := range 300 {
+			for _, cause := range []string{"full", "read-only"} {
+				if n, ok := q.Pass(cause); ok {
+					passed[cause]++
+					left += n
+				}
+			}
+			if i%100 == 99 {
+				time.Sleep(time.Second)
+			}
+		}
+		errorIf(t, passed["full"] != 3 || passed["read-only"] != 3 || left != 4*99, "passed %v, %d told as left out", passed, left)
+		for i := range 10 * maxCauses {
+			q.Pass(strconv.Itoa(i))
+		}
+		errorIf(t, len(q.causes) > maxCauses, "%d causes are kept", len(q.causes))
+	})
+}
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

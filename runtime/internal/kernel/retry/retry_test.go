@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // A name is that of an actor.
@@ -19,9 +20,8 @@ func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 		-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 30: 5 * time.Minute,
 		31: 5 * time.Minute, 1 << 40: 5 * time.Minute,
 	} {
-		if got := Backoff(n, time.Second, 5*time.Minute); got != want {
-			t.Errorf("after %d attempts: %s, want %s", n, got, want)
-		}
+		got := Backoff(n, time.Second, 5*time.Minute)
+		errorIf(t, got != want, "after %d attempts: %s, want %s", n, got, want)
 	}
 }
 
@@ -38,9 +38,8 @@ func TestAnErrorMayNameTheTimeOfTheNextTry(t *testing.T) {
 			{host.Errorf(host.Overloaded, "full").With("retry_at", "soon"), time.Hour},
 			{in(time.Second), time.Second}, {in(-time.Second), time.Millisecond}, {in(24 * time.Hour), maxRest},
 		} {
-			if got := In(c.err, time.Hour); got != c.want {
-				t.Errorf("%v: %s, want %s", c.err, got, c.want)
-			}
+			got := In(c.err, time.Hour)
+			errorIf(t, got != c.want, "%v: %s, want %s", c.err, got, c.want)
 		}
 	})
 }
@@ -56,29 +55,19 @@ func TestAFailedActorIsBlockedForLongerAfterEachFailure(t *testing.T) {
 				x.Code != host.Internal || x.ErrorID != "e1" {
 				t.Fatalf("%d: %+v", n, x)
 			}
-			if got := f.Of([]byte("a")); got == nil || *got != x {
-				t.Fatalf("%+v, want %+v", got, x)
-			}
+			got := f.Of([]byte("a"))
+			fatalIf(t, got == nil || *got != x, "%+v, want %+v", got, x)
 			e, ok := f.Blocked("a", name("p/a")).(*host.Error)
-			if at, named := At(e); !ok || e.Code != host.ActorFailed || !e.Retryable || !named || !at.Equal(x.RetryAt) {
-				t.Fatalf("%+v", e)
-			}
+			at, named := At(e)
+			fatalIf(t, !ok || e.Code != host.ActorFailed || !e.Retryable || !named || !at.Equal(x.RetryAt), "%+v", e)
 			time.Sleep(wait - 1)
-			if f.Blocked("a", name("p/a")) == nil {
-				t.Fatal("the actor is tried before its time")
-			}
+			fatalIf(t, f.Blocked("a", name("p/a")) == nil, "the actor is tried before its time")
 			time.Sleep(time.Nanosecond)
-			if err := f.Blocked("a", name("p/a")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.Blocked("a", name("p/a")))
 			wait = min(2*wait, maxRest)
 		}
-		if f.Len() != 1 || f.Of([]byte("b")) != nil || f.Blocked("b", name("p/b")) != nil {
-			t.Error("another actor has failed")
-		}
-		if !f.Forget("a") || f.Forget("a") || f.Len() != 0 || f.Of([]byte("a")) != nil {
-			t.Error("the failure is not forgotten")
-		}
+		errorIf(t, f.Len() != 1 || f.Of([]byte("b")) != nil || f.Blocked("b", name("p/b")) != nil, "another actor has failed")
+		errorIf(t, !f.Forget("a") || f.Forget("a") || f.Len() != 0 || f.Of([]byte("a")) != nil, "the failure is not forgotten")
 		f.Add("a", public, errors.New("damage"), true)
 		if e := f.Blocked("a", name("p/a")).(*host.Error); e.Retryable || e.Metadata["reason"] != host.ReasonDamaged || e.Metadata["error_id"] != "e1" {
 			t.Errorf("%+v", e)
@@ -89,11 +78,10 @@ func TestAFailedActorIsBlockedForLongerAfterEachFailure(t *testing.T) {
 func TestCrashesAreCountedUntilTheyAreForgotten(t *testing.T) {
 	var f Failures
 	for n := range CrashesToFail {
-		if got := f.Crash("a"); got != n+1 || f.Known() != 1 || f.Crashes("a") != got || f.Crashes("b") != 0 {
-			t.Errorf("%d crashes", got)
-		}
+		got := f.Crash("a")
+		errorIf(t, got != n+1 || f.Known() != 1 || f.Crashes("a") != got || f.Crashes("b") != 0, "%d crashes", got)
 	}
-	if f.Forget("a") || f.Crashes("a") != 0 || f.Known() != 0 {
-		t.Error("crashes count as a failure, or are not forgotten")
-	}
+	errorIf(t, f.Forget("a") || f.Crashes("a") != 0 || f.Known() != 0, "crashes count as a failure, or are not forgotten")
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

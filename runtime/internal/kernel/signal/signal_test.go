@@ -3,6 +3,8 @@ package signal
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // woken takes the signal of a subscription, if it has one.
@@ -19,46 +21,31 @@ func TestASignalReachesTheWaitersForItsTopic(t *testing.T) {
 	var topics Topics
 	topics.Notify("a", "queue") // nobody waits
 	queue, other, neighbour := topics.Subscribe("a", "queue"), topics.Subscribe("a", "stream"), topics.Subscribe("b", "queue")
-	if woken(queue) {
-		t.Error("a signal from before the wait woke it")
-	}
+	errorIf(t, woken(queue), "a signal from before the wait woke it")
 	for range 3 {
 		topics.Notify("a", "queue")
 	}
-	if !woken(queue) || woken(queue) {
-		t.Error("several signals did not become one")
-	}
-	if woken(other) || woken(neighbour) {
-		t.Error("a signal for another topic or actor woke a waiter")
-	}
+	errorIf(t, !woken(queue) || woken(queue), "several signals did not become one")
+	errorIf(t, woken(other) || woken(neighbour), "a signal for another topic or actor woke a waiter")
 	queue.Close()
 	topics.Notify("a", "queue")
-	if woken(queue) {
-		t.Error("a wait that is over was woken")
-	}
-	if n := topics.Len(); n != 2 {
-		t.Errorf("%d actors have subscriptions", n)
-	}
+	errorIf(t, woken(queue), "a wait that is over was woken")
+	n := topics.Len()
+	errorIf(t, n != 2, "%d actors have subscriptions", n)
 	other.Close()
 	neighbour.Close()
-	if n := topics.Len(); n != 0 {
-		t.Errorf("subscriptions of %d actors are left", n)
-	}
+	n = topics.Len()
+	errorIf(t, n != 0, "subscriptions of %d actors are left", n)
 }
 
 func TestDestructionEndsTheWaitsForTheActor(t *testing.T) {
 	var topics Topics
 	own, neighbour := topics.Subscribe("a", "run"), topics.Subscribe("b", "run")
 	topics.End("a")
-	if !woken(own) || !own.Destroyed() {
-		t.Error("the wait did not end")
-	}
-	if woken(neighbour) || neighbour.Destroyed() {
-		t.Error("a wait for another actor ended")
-	}
-	if next := topics.Subscribe("a", "run"); next.Destroyed() {
-		t.Error("a wait that began after the destruction has ended")
-	}
+	errorIf(t, !woken(own) || !own.Destroyed(), "the wait did not end")
+	errorIf(t, woken(neighbour) || neighbour.Destroyed(), "a wait for another actor ended")
+	next := topics.Subscribe("a", "run")
+	errorIf(t, next.Destroyed(), "a wait that began after the destruction has ended")
 }
 
 func TestNoSignalIsLostBetweenTwoLooks(t *testing.T) {
@@ -84,3 +71,5 @@ func TestNoSignalIsLostBetweenTwoLooks(t *testing.T) {
 		}
 	})
 }
+
+var errorIf = testutil.ErrorIf

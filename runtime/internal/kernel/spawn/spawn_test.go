@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestCloseWaitsUpToItsGrace(t *testing.T) {
@@ -16,26 +18,20 @@ func TestCloseWaitsUpToItsGrace(t *testing.T) {
 			var g Group
 			if c.runs > 0 {
 				for range 3 {
-					if !g.Go(func() { time.Sleep(c.runs) }) {
-						t.Fatal("an open group refuses a goroutine")
-					}
+					fatalIf(t, !g.Go(func() { time.Sleep(c.runs) }), "an open group refuses a goroutine")
 				}
 			}
 			begun, want := time.Now(), 0
 			if c.took == c.grace {
 				want = 3
 			}
-			if left := g.Close(c.grace); left != want || g.Len() != want || time.Since(begun) != c.took {
-				t.Errorf("%+v: %d are left after %s", c, left, time.Since(begun))
-			}
-			if g.Begin() || g.Go(func() { t.Error("a closed group runs a goroutine") }) {
-				t.Error("a closed group takes a goroutine")
-			}
+			left := g.Close(c.grace)
+			errorIf(t, left != want || g.Len() != want || time.Since(begun) != c.took, "%+v: %d are left after %s", c, left, time.Since(begun))
+			errorIf(t, g.Begin() || g.Go(func() { t.Error("a closed group runs a goroutine") }), "a closed group takes a goroutine")
 			time.Sleep(c.runs)
 			synctest.Wait()
-			if n := g.Len(); n != 0 {
-				t.Errorf("%d goroutines count though they are done", n)
-			}
+			n := g.Len()
+			errorIf(t, n != 0, "%d goroutines count though they are done", n)
 		})
 	}
 }
@@ -52,12 +48,11 @@ func TestNoGoroutineRunsAfterClose(t *testing.T) {
 				}
 			})
 		}
-		if left := g.Close(time.Minute); left != 0 || running.Load() != 0 {
-			t.Fatalf("%d goroutines are left, %d run", left, running.Load())
-		}
+		left := g.Close(time.Minute)
+		fatalIf(t, left != 0 || running.Load() != 0, "%d goroutines are left, %d run", left, running.Load())
 		wg.Wait()
-		if running.Load() != 0 || g.Len() != 0 {
-			t.Fatalf("%d goroutines began after the end", g.Len())
-		}
+		fatalIf(t, running.Load() != 0 || g.Len() != 0, "%d goroutines began after the end", g.Len())
 	}
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // A sleeper is awake until it is put to sleep.
@@ -90,9 +92,8 @@ func TestLeastRecentlyUsedSleepFirstAndOneWalkServesManyLooks(t *testing.T) {
 		h.all[1].used = time.Now().UnixMilli() + 1
 		want := func(names ...string) {
 			t.Helper()
-			if slept, _, more := h.look(); !slices.Equal(slept, names) || !more {
-				t.Fatalf("%v fell asleep, want %v; more %v", slept, names, more)
-			}
+			slept, _, more := h.look()
+			fatalIf(t, !slices.Equal(slept, names) || !more, "%v fell asleep, want %v; more %v", slept, names, more)
 		}
 		want("a", "c", "d")
 		want()
@@ -102,14 +103,10 @@ func TestLeastRecentlyUsedSleepFirstAndOneWalkServesManyLooks(t *testing.T) {
 		want()
 		add("j")
 		want("f", "g", "b")
-		if h.walks != 1 {
-			t.Fatalf("%d walks", h.walks)
-		}
+		fatalIf(t, h.walks != 1, "%d walks", h.walks)
 		add("k", "l", "m") // of what the walk found nothing is left
 		want("h", "i", "e")
-		if h.walks != 2 {
-			t.Fatalf("%d walks", h.walks)
-		}
+		fatalIf(t, h.walks != 2, "%d walks", h.walks)
 	})
 }
 
@@ -121,9 +118,8 @@ func TestValueWithAShortIdleTimeDoesNotWaitForOneWithALongTime(t *testing.T) {
 		_, wait, _ := h.look()
 		h.wake("short", State{Idle: time.Second})
 		time.Sleep(wait)
-		if slept, _, _ := h.look(); !slices.Equal(slept, []string{"short"}) {
-			t.Fatalf("after %v %v fell asleep", wait, slept)
-		}
+		slept, _, _ := h.look()
+		fatalIf(t, !slices.Equal(slept, []string{"short"}), "after %v %v fell asleep", wait, slept)
 	})
 }
 
@@ -134,19 +130,16 @@ func TestWhatWorksIsRetiredOnlyIfNothingElseCanSleep(t *testing.T) {
 		h.wake("second", State{Works: true})
 		idle := h.wake("idle", State{})
 		idle.restive = true
-		if h.look(); h.retired != nil || len(h.slept) != 0 {
-			t.Fatal(h.retired, h.slept)
-		}
+		h.look()
+		fatalIf(t, h.retired != nil || len(h.slept) != 0, "%v %v", h.retired, h.slept)
 		idle.restive = false
 		time.Sleep(time.Second)
-		if h.look(); h.retired != nil || !slices.Equal(h.slept, []string{"idle"}) {
-			t.Fatal(h.retired, h.slept)
-		}
+		h.look()
+		fatalIf(t, h.retired != nil || !slices.Equal(h.slept, []string{"idle"}), "%v %v", h.retired, h.slept)
 		first.used += 10
 		time.Sleep(time.Second)
-		if _, _, more := h.look(); !slices.Equal(h.retired, []string{"second"}) || more {
-			t.Fatal(h.retired, more)
-		}
+		_, _, more := h.look()
+		fatalIf(t, !slices.Equal(h.retired, []string{"second"}) || more, "%v %v", h.retired, more)
 	})
 }
 
@@ -161,14 +154,11 @@ func TestLooksThatFindNothingDoNotWalkAgainAndAgain(t *testing.T) {
 			each(f)
 		}
 		for range 100 {
-			if _, _, more := h.look(); !more {
-				t.Fatal("it gave up")
-			}
+			_, _, more := h.look()
+			fatalIf(t, !more, "it gave up")
 			time.Sleep(time.Millisecond)
 		}
-		if h.walks != 1 {
-			t.Fatalf("%d walks of 10 ms in a tenth of a second", h.walks)
-		}
+		fatalIf(t, h.walks != 1, "%d walks of 10 ms in a tenth of a second", h.walks)
 	})
 }
 
@@ -184,20 +174,14 @@ func TestAValueThatMustStayAwakeForHoursIsAskedSeldom(t *testing.T) {
 			}
 		}
 		looks(time.Hour)
-		if h.walks < 360 || h.walks > 380 {
-			t.Errorf("%d walks in an hour", h.walks)
-		}
+		errorIf(t, h.walks < 360 || h.walks > 380, "%d walks in an hour", h.walks)
 		stays.restive = false
 		looks(maxAgain)
-		if !slices.Equal(h.slept, []string{"stays"}) {
-			t.Errorf("%v fell asleep", h.slept)
-		}
+		errorIf(t, !slices.Equal(h.slept, []string{"stays"}), "%v fell asleep", h.slept)
 		h.walks = 0
 		h.wake("again", State{Idle: time.Second}).restive = true
 		looks(2 * time.Second)
-		if h.walks < 4 {
-			t.Errorf("%d walks in two seconds, after another one", h.walks)
-		}
+		errorIf(t, h.walks < 4, "%d walks in two seconds, after another one", h.walks)
 	})
 }
 
@@ -214,9 +198,8 @@ func TestMemoryThatBecomesShortAfterAWalkIsRelievedAtOnce(t *testing.T) {
 		h.look()
 		h.wake("b", State{Idle: time.Hour})
 		h.wake("c", State{Idle: time.Hour})
-		if slept, _, _ := h.look(); !slices.Equal(slept, []string{"a", "b"}) {
-			t.Fatalf("%v fell asleep", slept)
-		}
+		slept, _, _ := h.look()
+		fatalIf(t, !slices.Equal(slept, []string{"a", "b"}), "%v fell asleep", slept)
 	})
 }
 
@@ -228,9 +211,7 @@ func TestCandidatesOfValuesThatNeverSleepByThemselvesAreKeptForAWhile(t *testing
 			time.Sleep(time.Second)
 		}
 		slept, wait, more := h.look()
-		if !slices.Equal(slept, []string{"a", "b"}) || !more {
-			t.Fatalf("%v fell asleep, more %v", slept, more)
-		}
+		fatalIf(t, !slices.Equal(slept, []string{"a", "b"}) || !more, "%v fell asleep, more %v", slept, more)
 		h.wake("f", State{})
 		h.wake("g", State{})
 		if slept, _, _ := h.look(); !slices.Equal(slept, []string{"c", "d"}) || h.walks != 1 {
@@ -242,3 +223,5 @@ func TestCandidatesOfValuesThatNeverSleepByThemselvesAreKeptForAWhile(t *testing
 		}
 	})
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

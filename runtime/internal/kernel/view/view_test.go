@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -18,14 +19,11 @@ type subject struct {
 
 func newSubject(t *testing.T) *subject {
 	s, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	x := &subject{t: t, store: s, id: s.NewActorID(engine.Identity{Namespace: "n", Type: "t", Key: []string{"k"}})}
-	if x.space, err = s.OpenSpace(x.id); err != nil {
-		t.Fatal(err)
-	}
+	x.space, err = s.OpenSpace(x.id)
+	must(t, err)
 	t.Cleanup(x.space.Close)
 	return x
 }
@@ -41,13 +39,9 @@ func (x *subject) put(value string, made bool) {
 		}
 		rows := x.space.Writes()
 		rows.Advance(1)
-		if err := rows.Put(key, []byte(value), engine.PutOptions{}); err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, rows.Put(key, []byte(value), engine.PutOptions{}))
 		version, err := x.space.Commit(func(error) {})
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, err)
 		return &View{Version: version, Commit: n, ID: x.id, Store: x.store}, true
 	})
 }
@@ -56,13 +50,9 @@ func (x *subject) put(value string, made bool) {
 func (x *subject) read(v *View) string {
 	x.t.Helper()
 	snap, err := x.SnapshotOf(v)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	e, _, err := snap.Get(key)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	return string(e.Value)
 }
 
@@ -71,18 +61,14 @@ func TestQueryReadsItsVersionThoughTheActorHasGoneOn(t *testing.T) {
 	x.put("one", true)
 	v := x.AcquireView()
 	x.put("two", true)
-	if got := x.read(v); got != "one" {
-		t.Errorf("a query of the first commit reads %q", got)
-	}
+	got := x.read(v)
+	errorIf(t, got != "one", "a query of the first commit reads %q", got)
 	x.ReleaseView(v)
-	if v.snapshot != nil {
-		t.Error("a view that nobody holds keeps its snapshot")
-	}
+	errorIf(t, v.snapshot != nil, "a view that nobody holds keeps its snapshot")
 	w := x.AcquireView()
 	x.DropView()
-	if got := x.read(w); got != "two" {
-		t.Errorf("after the actor was given up, a query of the second commit reads %q", got)
-	}
+	got = x.read(w)
+	errorIf(t, got != "two", "after the actor was given up, a query of the second commit reads %q", got)
 	x.ReleaseView(w)
 }
 
@@ -92,36 +78,28 @@ func TestCommitThatIsNotMadeChangesNothing(t *testing.T) {
 	before := x.AcquireView()
 	x.put("two", false)
 	after := x.AcquireView()
-	if before != after || x.Last() != 1 || x.read(after) != "one" {
-		t.Errorf("commit %d, %q", x.Last(), x.read(after))
-	}
+	errorIf(t, before != after || x.Last() != 1 || x.read(after) != "one", "commit %d, %q", x.Last(), x.read(after))
 	x.ReleaseView(before)
 	x.ReleaseView(after)
 	x.Apply(false, func(n uint64) (*View, bool) { return nil, true })
-	if x.AcquireView() != before || x.Last() != 1 {
-		t.Error("a commit without changes has replaced the view")
-	}
+	errorIf(t, x.AcquireView() != before || x.Last() != 1, "a commit without changes has replaced the view")
 }
 
 func TestActorThatIsGivenUpHasNoView(t *testing.T) {
 	x := newSubject(t)
 	x.put("one", true)
 	x.DropView()
-	if x.AcquireView() != nil {
-		t.Error("it has one")
-	}
+	errorIf(t, x.AcquireView() != nil, "it has one")
 	lost := &View{ID: x.id, Store: x.store}
-	if _, err := x.SnapshotOf(lost); err == nil {
-		t.Error("a view that is not current has got a snapshot of what is")
-	}
+	_, err := x.SnapshotOf(lost)
+	errorIf(t, err == nil, "a view that is not current has got a snapshot of what is")
 	x.EnsureView(lost)
-	if v := x.AcquireView(); v != lost || v.Commit != 1 || x.read(v) != "one" {
-		t.Errorf("%+v", v)
-	}
+	v := x.AcquireView()
+	errorIf(t, v != lost || v.Commit != 1 || x.read(v) != "one", "%+v", v)
 	x.EnsureView(&View{})
-	if x.AcquireView() != lost {
-		t.Error("a view that is there was replaced")
-	}
+	errorIf(t, x.AcquireView() != lost, "a view that is there was replaced")
 	x.ReleaseView(lost)
 	x.ReleaseView(lost)
 }
+
+var must, errorIf = testutil.Must, testutil.ErrorIf

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // TestGraphFollowsItsModel enters and leaves edges at random, and compares the refusals with reachability in a plain list.
@@ -45,32 +47,24 @@ func TestGraphFollowsItsModel(t *testing.T) {
 				continue
 			}
 			refused++
-			if cycle[0] != e.from || cycle[1] != e.to || cycle[len(cycle)-1] != e.from {
-				t.Fatalf("%v: the wait %v closes the cycle %v", edges, e, cycle)
-			}
+			fatalIf(t, cycle[0] != e.from || cycle[1] != e.to || cycle[len(cycle)-1] != e.from,
+				"%v: the wait %v closes the cycle %v", edges, e, cycle)
 			for i, from := range cycle[1 : len(cycle)-1] {
-				if !slices.ContainsFunc(edges, func(x edge) bool { return x.from == from && x.to == cycle[i+2] }) {
-					t.Fatalf("%v: the cycle %v has an edge that does not stand", edges, cycle)
-				}
+				fatalIf(t, !slices.ContainsFunc(edges, func(x edge) bool { return x.from == from && x.to == cycle[i+2] }),
+					"%v: the cycle %v has an edge that does not stand", edges, cycle)
 			}
 		}
 		waiting := make(map[int]bool)
 		for _, e := range edges {
 			waiting[e.from] = true
 		}
-		if g.Len() != len(waiting) {
-			t.Fatalf("%d nodes wait, want %d", g.Len(), len(waiting))
-		}
+		fatalIf(t, g.Len() != len(waiting), "%d nodes wait, want %d", g.Len(), len(waiting))
 		for _, e := range edges {
 			g.Leave(e.from, e.id)
 		}
-		if g.Len() != 0 {
-			t.Fatalf("%d nodes wait for nothing", g.Len())
-		}
+		fatalIf(t, g.Len() != 0, "%d nodes wait for nothing", g.Len())
 	}
-	if refused < 100 {
-		t.Errorf("only %d waits were refused", refused)
-	}
+	errorIf(t, refused < 100, "only %d waits were refused", refused)
 }
 
 func TestOfTwoWaitsThatAreADeadlockOneIsRefused(t *testing.T) {
@@ -81,22 +75,19 @@ func TestOfTwoWaitsThatAreADeadlockOneIsRefused(t *testing.T) {
 		wg.Go(func() { cycles[0] = g.Enter("a", "b", 1) })
 		wg.Go(func() { cycles[1] = g.Enter("b", "a", 2) })
 		wg.Wait()
-		if (cycles[0] == nil) == (cycles[1] == nil) {
-			t.Fatal(cycles)
-		}
+		fatalIf(t, (cycles[0] == nil) == (cycles[1] == nil), "%v", cycles)
 	}
 }
 
 func TestChainFollowsTheLeastOfSeveralEdges(t *testing.T) {
 	var g Graph[string, int]
 	for i, e := range [][2]string{{"a", "c"}, {"a", "b"}, {"a", "d"}, {"b", "f"}, {"b", "e"}, {"c", "g"}} {
-		if cycle := g.Enter(e[0], e[1], i); cycle != nil {
-			t.Fatal(cycle)
-		}
+		errorIf(t, g.Enter(e[0], e[1], i) != nil, "%v closes a circle", e)
 	}
 	for from, want := range map[string][]string{"a": {"a", "b", "e"}, "c": {"c", "g"}, "g": {"g"}} {
-		if got := g.Chain(from, cmp.Less[string]); !slices.Equal(got, want) {
-			t.Errorf("from %s: %v, want %v", from, got, want)
-		}
+		got := g.Chain(from, cmp.Less[string])
+		errorIf(t, !slices.Equal(got, want), "from %s: %v, want %v", from, got, want)
 	}
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
@@ -111,18 +112,14 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 			continue
 		}
 		lists(row.Input, nil, func(path []string, max string) {
-			if max == "" {
-				t.Errorf("%s: the list %s has no tag max", row.Name, strings.Join(path, "."))
-			}
+			errorIf(t, max == "", "%s: the list %s has no tag max", row.Name, strings.Join(path, "."))
 			tests = append(tests, struct {
 				row  method.Row
 				path []string
 			}{row, path})
 		})
 	}
-	if len(tests) < 20 {
-		t.Fatalf("only %d lists are found", len(tests))
-	}
+	fatalIf(t, len(tests) < 20, "only %d lists are found", len(tests))
 	for _, codec := range []host.Codec{host.JSON, host.CBOR} {
 		for _, bomb := range bombs(codec) {
 			for _, test := range tests {
@@ -131,12 +128,9 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 				var err error
 				n := allocated(func() { err = wire.Decode(test.row.Name, codec, input, reflect.New(test.row.Input).Interface()) })
 				e, is := err.(*host.Error)
-				if !is || e.Code != host.TooLarge || e.Metadata["field"] != field || e.Metadata["limit"] == "" {
-					t.Errorf("%s, %.40q: %v", test.row.Name, input, err)
-				}
-				if n > listBytes {
-					t.Errorf("%s, %.40q: %d bytes are allocated", test.row.Name, input, n)
-				}
+				errorIf(t, !is || e.Code != host.TooLarge || e.Metadata["field"] != field || e.Metadata["limit"] == "",
+					"%s, %.40q: %v", test.row.Name, input, err)
+				errorIf(t, n > listBytes, "%s, %.40q: %d bytes are allocated", test.row.Name, input, n)
 			}
 		}
 	}
@@ -174,19 +168,13 @@ func TestLongInputsTakeBoundedMemory(t *testing.T) {
 		{host.KVCommit, host.CBOR, in("mutations", cbor(625, "\xa1\x65value"+cbor(1_500, "\x80"))), true},
 		{host.SQLExec, host.CBOR, in("args", cbor(1, cbor(6_250, "\xa0"))), false},
 	} {
-		if test.fits && len(test.input) > bombBytes {
-			t.Errorf("%s, %.60q: the input has %d bytes", test.method, test.input, len(test.input))
-		}
+		errorIf(t, test.fits && len(test.input) > bombBytes, "%s, %.60q: the input has %d bytes", test.method, test.input, len(test.input))
 		row, _ := method.Find(test.method)
 		var err error
 		input := []byte(test.input)
 		n := allocated(func() { err = wire.Decode(test.method, test.codec, input, reflect.New(row.Input).Interface()) })
-		if n > bombLimit {
-			t.Errorf("%s, %.60q: %d bytes are allocated", test.method, test.input, n)
-		}
-		if (err == nil) != test.fits {
-			t.Errorf("%s, %.60q: %v", test.method, test.input, err)
-		}
+		errorIf(t, n > bombLimit, "%s, %.60q: %d bytes are allocated", test.method, test.input, n)
+		errorIf(t, (err == nil) != test.fits, "%s, %.60q: %v", test.method, test.input, err)
 	}
 }
 
@@ -198,9 +186,7 @@ func TestUnknownMembersTakeBoundedMemory(t *testing.T) {
 	} {
 		var err error
 		n := allocated(func() { err = wire.Decode(host.KVGetMany, host.JSON, []byte(input), new(kv.GetManyInput)) })
-		if err == nil || n > 32<<20 {
-			t.Errorf("%.40s: %d bytes are allocated; %v", input, n, err)
-		}
+		errorIf(t, err == nil || n > 32<<20, "%.40s: %d bytes are allocated; %v", input, n, err)
 	}
 }
 
@@ -223,8 +209,8 @@ func TestErrorsDoNotRepeatLongInputs(t *testing.T) {
 	} {
 		err := wire.Decode(host.SQLExec, codec, []byte(input), new(host.SQLInput))
 		e, is := err.(*host.Error)
-		if !is || len(e.Message) > 600 || len(e.Metadata["field"]) > 300 {
-			t.Errorf("%.40q: %.200v", input, err)
-		}
+		errorIf(t, !is || len(e.Message) > 600 || len(e.Metadata["field"]) > 300, "%.40q: %.200v", input, err)
 	}
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 type input struct {
@@ -53,9 +54,8 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	} {
 		var v input
 		err := Decode("list", host.JSON, []byte(in), &v)
-		if want == "" && err != nil || want != "" && (host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", in, err, want)
-		}
+		errorIf(t, want == "" && err != nil || want != "" && (host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want)),
+			"%s: %v, want %q", in, err, want)
 	}
 }
 
@@ -63,39 +63,27 @@ func TestBothEncodingsCarryTheSame(t *testing.T) {
 	want := input{Name: "a", Limit: 7, Wait: 60_000, At: time.Unix(5, 6).UTC(), Tags: []string{"x", "y"}}
 	for _, codec := range []host.Codec{host.JSON, host.CBOR} {
 		data, err := Encode(codec, &want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got input
-		if err := Decode("list", codec, data, &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%v: %+v, %v", codec, got, err)
-		}
-		if read := Read[input](codec, data); !reflect.DeepEqual(read, want) {
-			t.Errorf("%v: %+v is read", codec, read)
-		}
-		if none, err := Encode(codec, &struct{}{}); none != nil || err != nil {
-			t.Errorf("%v: an output without fields is %q, %v", codec, none, err)
-		}
+		err = Decode("list", codec, data, &got)
+		errorIf(t, err != nil || !reflect.DeepEqual(got, want), "%v: %+v, %v", codec, got, err)
+		read := Read[input](codec, data)
+		errorIf(t, !reflect.DeepEqual(read, want), "%v: %+v is read", codec, read)
+		none, err := Encode(codec, &struct{}{})
+		errorIf(t, none != nil || err != nil, "%v: an output without fields is %q, %v", codec, none, err)
 	}
 	for what, v := range map[string]any{
 		"an unknown member": map[string]any{"name": "a", "nmae": "b"}, "a member in other letters": map[string]any{"NAME": "a"},
 		"a 0": map[string]any{"name": "a", "limit": 0},
 	} {
 		data, err := Output.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Decode("list", host.CBOR, data, new(input)); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s: %v", what, err)
-		}
+		must(t, err)
+		err = Decode("list", host.CBOR, data, new(input))
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s: %v", what, err)
 	}
 	data, err := Output.Marshal(map[string]any{"name": "a", "limit": nil})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Decode("list", host.CBOR, data, new(input)); err != nil {
-		t.Error("a null counts as a value:", err)
-	}
+	must(t, err)
+	check(t, Decode("list", host.CBOR, data, new(input)), "a null counts as a value:")
 }
 
 func TestANameBelongsToTheContractThatDeclaresIt(t *testing.T) {
@@ -109,9 +97,8 @@ func TestANameBelongsToTheContractThatDeclaresIt(t *testing.T) {
 		{[]string{host.AnyName}, strings.Repeat("n", 64), 0}, {[]string{host.AnyName}, strings.Repeat("n", 65), -1},
 		{[]string{host.AnyName}, "a-b_1", 0}, {[]string{host.AnyName}, "1a", -1}, {[]string{host.AnyName}, "ä", -1},
 	} {
-		if got := Named(len(c.names), func(i int) string { return c.names[i] }, c.name); got != c.want {
-			t.Errorf("%q of %q: %d, want %d", c.name, c.names, got, c.want)
-		}
+		got := Named(len(c.names), func(i int) string { return c.names[i] }, c.name)
+		errorIf(t, got != c.want, "%q of %q: %d, want %d", c.name, c.names, got, c.want)
 	}
 	for _, c := range []struct {
 		code              host.Code
@@ -123,9 +110,7 @@ func TestANameBelongsToTheContractThatDeclaresIt(t *testing.T) {
 		{host.InvalidArgument, "stream", "log", "stream", host.InvalidArgument},
 	} {
 		e, ok := UnknownName(&host.Behavior{Type: "p"}, c.code, c.kind, c.name).(*host.Error)
-		if !ok || e.Code != c.want || e.Metadata["field"] != c.field {
-			t.Errorf("%+v: %+v", c, e)
-		}
+		errorIf(t, !ok || e.Code != c.want || e.Metadata["field"] != c.field, "%+v: %+v", c, e)
 	}
 }
 
@@ -140,22 +125,18 @@ func TestValuesAreConvertedByTheirType(t *testing.T) {
 		}
 		return append(append(dst, value...), byte('0'+int(to))), nil
 	}}
-	if out, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body"); err != nil || string(out) != "v"+string(rune('0'+int(host.CBOR))) {
-		t.Errorf("%q, %v", out, err)
-	}
-	if _, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("own"), host.CBOR, "body"); err != error(own) {
-		t.Error(err)
-	}
-	if _, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("other"), host.CBOR, "body"); host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), "body: does not fit") {
-		t.Error(err)
-	}
-	if _, err := Convert(&host.Behavior{Type: "p"}, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body"); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
-	if out, err := Present(b, host.QueueBody, 0, []byte("v"), host.CBOR); err != nil || string(out) != "v" {
-		t.Errorf("%q, %v", out, err)
-	}
-	if out, err := Present(b, host.QueueBody, 0, []byte("v"), host.JSON); err != nil || string(out) != "v"+string(rune('0'+int(host.JSON))) {
-		t.Errorf("%q, %v", out, err)
-	}
+	out, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body")
+	errorIf(t, err != nil || string(out) != "v"+string(rune('0'+int(host.CBOR))), "%q, %v", out, err)
+	_, err = Convert(b, host.QueueBody, 0, host.JSON, []byte("own"), host.CBOR, "body")
+	errorIf(t, err != error(own), "%v", err)
+	_, err = Convert(b, host.QueueBody, 0, host.JSON, []byte("other"), host.CBOR, "body")
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), "body: does not fit"), "%v", err)
+	_, err = Convert(&host.Behavior{Type: "p"}, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body")
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
+	out, err = Present(b, host.QueueBody, 0, []byte("v"), host.CBOR)
+	errorIf(t, err != nil || string(out) != "v", "%q, %v", out, err)
+	out, err = Present(b, host.QueueBody, 0, []byte("v"), host.JSON)
+	errorIf(t, err != nil || string(out) != "v"+string(rune('0'+int(host.JSON))), "%q, %v", out, err)
 }
+
+var must, check, errorIf = testutil.Must, testutil.Check, testutil.ErrorIf

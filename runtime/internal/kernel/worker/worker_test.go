@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
 )
 
@@ -25,31 +26,22 @@ func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
 				p.Run(time.Second)
 			}
 			synctest.Wait()
-			if running.Load() != int64(n) || group.Len() != n {
-				t.Fatalf("%d of %d jobs run, on %d workers", running.Load(), n, group.Len())
-			}
+			fatalIf(t, running.Load() != int64(n) || group.Len() != n, "%d of %d jobs run, on %d workers", running.Load(), n, group.Len())
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if group.Len() != spares || p.Free() != spares {
-				t.Fatalf("%d workers stay, %d of them free, want %d", group.Len(), p.Free(), spares)
-			}
+			fatalIf(t, group.Len() != spares || p.Free() != spares, "%d workers stay, %d of them free, want %d", group.Len(), p.Free(), spares)
 		}
 		p.Run(time.Hour)
 		synctest.Wait()
 		p.Close()
 		p.Close()
 		synctest.Wait()
-		if group.Len() != 1 || ran.Load() != int64(5*n) {
-			t.Errorf("%d workers are left, %d jobs ran", group.Len(), ran.Load())
-		}
-		if left := group.Close(2 * time.Hour); left != 0 {
-			t.Errorf("%d workers are left", left)
-		}
+		errorIf(t, group.Len() != 1 || ran.Load() != int64(5*n), "%d workers are left, %d jobs ran", group.Len(), ran.Load())
+		left := group.Close(2 * time.Hour)
+		errorIf(t, left != 0, "%d workers are left", left)
 		p.Run(time.Hour)
 		synctest.Wait()
-		if running.Load() != 0 {
-			t.Error("a job runs after the end")
-		}
+		errorIf(t, running.Load() != 0, "a job runs after the end")
 	})
 }
 
@@ -64,9 +56,8 @@ func (e errand) Run() (next int, ok bool) {
 	before := e.group.Len()
 	time.Sleep(time.Second)
 	e.group.Done() // it counts by itself
-	if n := e.group.Len(); n != before-1 {
-		e.t.Errorf("%d goroutines count while an errand runs, before %d", n, before)
-	}
+	n := e.group.Len()
+	errorIf(e.t, n != before-1, "%d goroutines count while an errand runs, before %d", n, before)
 	return e.next, e.next > 0
 }
 
@@ -79,28 +70,23 @@ func TestAnErrandEndsWithAJob(t *testing.T) {
 			group.Begin()
 			p.Send(errand{t, &group, next})
 			synctest.Wait()
-			if n := group.Len(); n != 1 {
-				t.Fatalf("%d: %d goroutines count", i, n)
-			}
+			n := group.Len()
+			fatalIf(t, n != 1, "%d: %d goroutines count", i, n)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if n := group.Len(); n != 1 {
-				t.Fatalf("%d: %d goroutines count when the worker is free", i, n)
-			}
+			n = group.Len()
+			fatalIf(t, n != 1, "%d: %d goroutines count when the worker is free", i, n)
 		}
-		if len(got) != 2 || <-got != 7 || <-got != 8 {
-			t.Error("the jobs that errands end with did not run")
-		}
+		errorIf(t, len(got) != 2 || <-got != 7 || <-got != 8, "the jobs that errands end with did not run")
 		group.Begin()
 		p.Send(errand{t, &group, 9})
 		synctest.Wait()
 		p.Close()
-		if left := group.Close(time.Minute); left != 0 {
-			t.Errorf("%d goroutines are left", left)
-		}
+		left := group.Close(time.Minute)
+		errorIf(t, left != 0, "%d goroutines are left", left)
 		synctest.Wait()
-		if len(got) != 0 {
-			t.Error("a job runs after the end")
-		}
+		errorIf(t, len(got) != 0, "a job runs after the end")
 	})
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -33,29 +36,23 @@ func TestCursorsStayInTheirSelection(t *testing.T) {
 		last []byte
 		ok   bool
 	}{{pack("b"), true}, {pack("b", 1), true}, {pack("a"), false}, {pack("c"), false}, {nil, false}, {end, false}} {
-		if _, err := after(cursorOf(7, c.last), 7, start, end); (err == nil) != c.ok {
-			t.Errorf("%x: %v", c.last, err)
-		}
+		_, err := after(cursorOf(7, c.last), 7, start, end)
+		errorIf(t, (err == nil) != c.ok, "%x: %v", c.last, err)
 	}
-	if _, err := after(cursorOf(7, pack("z")), 7, nil, nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := after(cursorOf(7, pack("b")), 8, start, end); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
+	_, err := after(cursorOf(7, pack("z")), 7, nil, nil)
+	errorIf(t, err != nil, "%v", err)
+	_, err = after(cursorOf(7, pack("b")), 8, start, end)
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }
 
 // Nothing is below the empty key; a range that ends there must not reach the end of the store.
 func TestRangesWithAnEmptyEndAreRefused(t *testing.T) {
 	for _, text := range []string{`{"end":[]}`, `{"start":["a"],"end":[]}`} {
 		var s kv.Selection
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &s))
 		_, _, err := bounds(&s)
-		if e, ok := err.(*host.Error); !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != "end" {
-			t.Errorf("%s: %v", text, err)
-		}
+		e, ok := err.(*host.Error)
+		errorIf(t, !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != "end", "%s: %v", text, err)
 	}
 }
 
@@ -80,16 +77,11 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 	} {
 		for range 20 {
 			var in kv.Mutation
-			if err := json.Unmarshal([]byte(c.text), &in); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(c.text), &in))
 			err := parseMutation(new(kvrows.Mutation), host.JSON, &in, &resolver{now: time.Now()})
-			if host.CodeOf(err) != c.code {
-				t.Fatalf("%s: %v", c.text, err)
-			}
-			if e, ok := err.(*host.Error); ok && e.Metadata["field"] != c.field {
-				t.Fatalf("%s: field %q, want %q", c.text, e.Metadata["field"], c.field)
-			}
+			fatalIf(t, host.CodeOf(err) != c.code, "%s: %v", c.text, err)
+			e, ok := err.(*host.Error)
+			fatalIf(t, ok && e.Metadata["field"] != c.field, "%s: %+v, want the field %q", c.text, e, c.field)
 		}
 	}
 }
@@ -129,13 +121,18 @@ func (r rowsOf) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error {
 	return nil
 }
 
-// A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
-func TestCountsGoOnAtTheirCursor(t *testing.T) {
+// numbered reads rows with the keys a/0, a/1 and so on.
+func numbered(n int) *reader {
 	var rows rowsOf
-	for i := range 25 {
+	for i := range n {
 		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
 	}
-	r := reader{rows: rows, codec: host.JSON}
+	return &reader{rows: rows, codec: host.JSON}
+}
+
+// A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
+func TestCountsGoOnAtTheirCursor(t *testing.T) {
+	r := numbered(25)
 	for most := 1; most < 30; most++ {
 		in, sampled := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}}, kv.SampleInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}, N: 5}
 		n, calls, chosen := int64(0), 0, map[string]bool{}
@@ -154,67 +151,46 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 			}
 			sampled.Cursor = part.Cursor
 		}
-		if n != 25 || calls > 25/most+1 || most <= 5 && len(chosen) != 25 {
-			t.Errorf("%d at a time: counted %d in %d calls, %d were chosen", most, n, calls, len(chosen))
-		}
+		errorIf(t, n != 25 || calls > 25/most+1 || most <= 5 && len(chosen) != 25,
+			"%d at a time: counted %d in %d calls, %d were chosen", most, n, calls, len(chosen))
 	}
 	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"b"}}, Cursor: cursorOf(listingOf(pack("a"), append(pack("a"), 0xFF)), pack("a", 1))}
-	if _, err := r.count(&in, 1); host.CodeOf(err) != host.InvalidArgument {
-		t.Error(err)
-	}
+	_, err := r.count(&in, 1)
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }
 
 // A sample keeps no memory of the rows that it visits.
 func TestASampleHoldsNoRows(t *testing.T) {
-	var rows rowsOf
-	for i := range 20 {
-		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
-	}
-	r := reader{rows: rows, codec: host.JSON}
+	r := numbered(20)
 	out, err := r.sample(&kv.SampleInput{N: 5, KeysOnly: true}, 1000)
-	if err != nil || len(out.Entries) != 5 || out.Count != 20 {
-		t.Errorf("%+v, %v", out, err)
-	}
+	errorIf(t, err != nil || len(out.Entries) != 5 || out.Count != 20, "%+v, %v", out, err)
 	for _, e := range out.Entries {
-		if e.Key[0] != "a" {
-			t.Errorf("the key is %v", e.Key)
-		}
+		errorIf(t, e.Key[0] != "a", "the key is %v", e.Key)
 	}
 }
 
 // Each entry is chosen as often as any other, and a seed chooses always the same ones.
 func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
-	var rows rowsOf
-	for i := range 20 {
-		rows = append(rows, keyspace.UserKV.Append(nil, pack("a", i)))
-	}
-	r := reader{rows: rows, codec: host.JSON}
+	r := numbered(20)
 	counts := make([]int, 20)
 	for seed := range uint64(2000) {
 		var twice [2]kv.SampleOutput
 		for i := range twice {
 			var err error
-			if twice[i], err = r.sample(&kv.SampleInput{N: 5, Seed: seed}, 1000); err != nil {
-				t.Fatal(err)
-			}
+			twice[i], err = r.sample(&kv.SampleInput{N: 5, Seed: seed}, 1000)
+			must(t, err)
 		}
-		if !reflect.DeepEqual(twice[0], twice[1]) || len(twice[0].Entries) != 5 || twice[0].Count != 20 {
-			t.Fatalf("%+v", twice)
-		}
+		fatalIf(t, !reflect.DeepEqual(twice[0], twice[1]) || len(twice[0].Entries) != 5 || twice[0].Count != 20, "%+v", twice)
 		last := int64(-1)
 		for _, e := range twice[0].Entries {
 			n := e.Key[1].(int64)
-			if n <= last {
-				t.Fatalf("%+v is not in order", twice[0])
-			}
+			fatalIf(t, n <= last, "%+v is not in order", twice[0])
 			last = n
 			counts[n]++
 		}
 	}
 	for i, n := range counts { // 500 are expected
-		if n < 400 || n > 600 {
-			t.Errorf("entry %d was chosen %d times", i, n)
-		}
+		errorIf(t, n < 400 || n > 600, "entry %d was chosen %d times", i, n)
 	}
 }
 
@@ -226,8 +202,170 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 	mark.Write(prefix)
 	for _, last := range [][]byte{{4, 0xFE}, keyspace.UserKV.Append(nil, prefix), keyspace.UserKV.Append(nil, pack("q")), {0xFF}} {
 		in := kv.GroupsInput{Prefix: kv.Key{"p"}, Cursor: cursorOf(mark.Sum64(), last)}
-		if _, err := groups(&reader{rows: nothing{}}, &in); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%x: %v", last, err)
+		_, err := groups(&reader{rows: nothing{}}, &in)
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%x: %v", last, err)
+	}
+}
+
+// An index that SQLite refuses to change falls behind from the least key of the turn on, and one with a damaged table is made anew.
+func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
+	list := []*kvrows.Index{
+		{Prefix: []byte("a"), IndexState: kvrows.IndexState{ID: 1}},
+		{Prefix: []byte("b"), IndexState: kvrows.IndexState{ID: 2, Behind: true, After: []byte("bm"), Due: 3}},
+		{Prefix: []byte("c"), IndexState: kvrows.IndexState{ID: 3, Behind: true, After: []byte("cm"), Due: 3}},
+	}
+	state := func(ix kvrows.Index) string {
+		return fmt.Sprintf("%d after %q at %d %t", ix.ID, ix.After, ix.Due, ix.Fresh)
+	}
+	for _, c := range []struct {
+		x       indexing
+		damaged bool
+		want    []string
+	}{
+		{x: indexing{keys: map[string]bool{"ax": true, "by": true}}, want: []string{`1 after "a" at 9 false`, `2 after "" at 3 false`}},
+		{x: indexing{keys: map[string]bool{"by": true}}, want: []string{`2 after "b" at 3 false`}},
+		{x: indexing{ranges: []span{{"bz", ""}}}, want: []string{`2 after "b" at 3 false`, `3 after "" at 3 false`}},
+		{x: indexing{all: true, from: "bz"}, want: []string{`2 after "b" at 3 false`, `3 after "" at 3 false`}},
+		{x: indexing{build: 3}, want: []string{`3 after "cm" at 9 false`}},
+		{x: indexing{build: 3}, damaged: true, want: []string{`3 after "" at 9 true`}},
+		{x: indexing{keys: map[string]bool{"ax": true}}, damaged: true, want: []string{`1 after "" at 9 true`}},
+	} {
+		var got []string
+		for _, ix := range c.x.late(list, c.damaged, false, 9-indexPause.Milliseconds()) {
+			errorIf(t, !ix.Behind, "%d is not behind", ix.ID)
+			got = append(got, state(ix))
+		}
+		errorIf(t, !slices.Equal(got, c.want), "%+v: %q, want %q", c.x, got, c.want)
+	}
+}
+
+// All replies of a store wait for publish, however much is watched.
+func TestPublishIsShort(t *testing.T) {
+	const size = 1000
+	h := new(hub)
+	for n := range kv.MaxWatchers {
+		w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1)}
+		for p := range kv.MaxWatchedPrefixes {
+			w.prefixes = append(w.prefixes, fmt.Sprintf("%s%02d%d", strings.Repeat("p", size+p*60+n%60), p, n))
+		}
+		must(t, h.join(w))
+	}
+	keys, ranges := &touched{version: 1}, &touched{version: 2}
+	for i := range maxTouched {
+		keys.keys = append(keys.keys, fmt.Sprint(strings.Repeat("p", 2000), i))
+	}
+	for i := range maxRanges {
+		ranges.ranges = append(ranges.ranges, span{fmt.Sprintf("q%d", i), fmt.Sprintf("q%d~", i)})
+	}
+	for name, what := range map[string]*touched{"keys": keys, "ranges": ranges} {
+		best := time.Hour
+		for n := 0; n < 1000 && best > 10*time.Millisecond; n++ { // a loaded machine lets few end undisturbed
+			began := time.Now()
+			h.publish("a", what)
+			best = min(best, time.Since(began))
+		}
+		errorIf(t, best > 10*time.Millisecond, "to publish %s takes %s", name, best)
+	}
+}
+
+// What publish leaves to a reader is marked as publish marks it, and too much of it marks everything.
+func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
+	h := new(hub)
+	w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1), keys: []string{"b"}, prefixes: []string{"k"}}
+	must(t, h.join(w))
+	what := &touched{version: 5, keys: []string{"a", "b", "k1", "k\xff"}, ranges: []span{
+		{"", "b"}, {"", "c"}, {"k", "k\xff"}, {"k7", ""}, {"k\xff", ""}, {"j", "k"}, {"j", "k0"}, {"l", "m"},
+	}}
+	for _, handed := range []bool{false, true} {
+		if w.dirty = (dirt{}); handed {
+			w.hand(what)
+			w.touch("k1", 6) // a later one, marked before
+		} else {
+			h.publish("a", what)
+		}
+		d := w.take(0)
+		want := map[string]engine.Version{"b": 5, "k1": 5}
+		if handed {
+			want["k1"] = 6
+		}
+		got := fmt.Sprint(d.keys)
+		errorIf(t, got != fmt.Sprint(want) || len(d.ranges) != 4 || d.all, "handed %v: marked %v %v", handed, got, d.ranges)
+	}
+	w.dirty = dirt{}
+	many := &touched{version: 7}
+	for i := range maxTouched {
+		many.keys = append(many.keys, fmt.Sprint("other", i))
+	}
+	for n, all := range []bool{false, false, true} {
+		w.hand(many)
+		errorIf(t, w.dirty.all != all, "%d keys: all %v", (n+1)*maxTouched, w.dirty.all)
+	}
+	errorIf(t, len(w.handed) != 0, "they are kept")
+}
+
+// shown writes the pieces of a snippet as text, with brackets around matches.
+func shown(marked string, most int) string {
+	parts, _ := excerpt(marked, most)
+	var b strings.Builder
+	for _, p := range parts {
+		if p.Match {
+			b.WriteString("[" + p.Text + "]")
+		} else {
+			b.WriteString(p.Text)
 		}
 	}
+	return b.String()
+}
+
+var marks = strings.NewReplacer("[", matchOpen, "]", matchClose)
+
+func TestExcerpt(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"no match", 5, ""},
+		{"", 5, ""},
+		{"a [red] apple", 5, "a [red] apple"},
+		{"(a [red] apple)!", 3, "(a [red] apple)!"},
+		{"one two three four [five] six seven eight", 3, "…four [five] six…"},
+		{"one [two] three four five", 3, "one [two] three…"},
+		{"one two three [four]", 2, "…three [four]"},
+		{"[one] two three [four] [five] six", 2, "…[four] [five]…"},
+		{"[a] [a] [a] x [a] [b]", 3, "…x [a] [b]"},
+		{"a p[pl]e tree", 1, "…p[pl]e…"},
+		{"[red apple] pie", 1, "[red]…"},
+		{strings.Repeat("字", 40) + "[字]" + strings.Repeat("字", 40), 1, "…" + strings.Repeat("字", 8) + "[字]" + strings.Repeat("字", 23) + "…"},
+	} {
+		got := shown(marks.Replace(c.text), c.most)
+		errorIf(t, got != c.want, "%s: %q, want %q", c.text, got, c.want)
+	}
+}
+
+// The time of a snippet grows with its text alone.
+func TestExcerptOfMuchThatMatches(t *testing.T) {
+	begin := time.Now()
+	got := shown(strings.Repeat(matchOpen+"a"+matchClose+" ", 100_000), 3)
+	errorIf(t, got != "[a] [a] [a]…", "%v", got)
+	d := time.Since(begin)
+	errorIf(t, d > 30*time.Second, "it took %s", d)
+}
+
+func FuzzExcerpt(f *testing.F) {
+	f.Add("a "+matchOpen+"b"+matchClose+" c", 2)
+	f.Add(matchClose+matchOpen+"é", 1)
+	f.Fuzz(func(t *testing.T, marked string, most int) {
+		if most < 1 || most > 64 || !utf8.ValidString(marked) {
+			return
+		}
+		text, _ := unmark(marked)
+		parts, score := excerpt(marked, most)
+		var b strings.Builder
+		for _, p := range parts {
+			b.WriteString(p.Text)
+		}
+		got := strings.TrimSuffix(strings.TrimPrefix(b.String(), "…"), "…")
+		errorIf(t, !strings.Contains(text, got) || (score == 0) != (len(parts) == 0), "%q is not of %q, %d", got, text, score)
+	})
 }

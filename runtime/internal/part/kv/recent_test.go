@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func entry(key, value string, version engine.Version) *engine.Entry {
@@ -27,9 +28,8 @@ func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	r := &recent{held: &held}
 	is := func(version engine.Version, want string) {
 		t.Helper()
-		if e, _, _ := r.get([]byte("\x04a"), version); string(e.Value) != want {
-			t.Errorf("as of %d it is %q and not %q", version, e.Value, want)
-		}
+		e, _, _ := r.get([]byte("\x04a"), version)
+		errorIf(t, string(e.Value) != want, "as of %d it is %q and not %q", version, e.Value, want)
 	}
 	r.mark([]byte("a"), 3)
 	is(3, "")
@@ -49,14 +49,11 @@ func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	is(11, "")
 	r.keep(entry("a", strings.Repeat("x", recentValue+1), 12), 12)
 	is(12, "")
-	if held.Load() == 0 {
-		t.Error("nothing is held")
-	}
+	errorIf(t, held.Load() == 0, "nothing is held")
 	r.clear()
 	r.keep(entry("a", "ten", 10), 12)
-	if is(12, ""); held.Load() != 0 {
-		t.Errorf("%d bytes are held of what is closed", held.Load())
-	}
+	is(12, "")
+	errorIf(t, held.Load() != 0, "%d bytes are held of what is closed", held.Load())
 }
 
 // What a turn has marked that was undone keeps nobody from remembering, and what was marked before it holds.
@@ -73,17 +70,14 @@ func TestMarksOfATurnThatWasUndoneCountNoLonger(t *testing.T) {
 			r.mark(key, 9)
 			r.unmark(8)
 			r.keep(entry("a", "old", 1), 6)
-			if _, there, _ := r.get([]byte("\x04a"), 8); there {
-				t.Errorf("%q, table %v: what was read before the change of 7 is remembered", key, table)
-			}
+			_, there, _ := r.get([]byte("\x04a"), 8)
+			errorIf(t, there, "%q, table %v: what was read before the change of 7 is remembered", key, table)
 			r.keep(entry("a", "new", 7), 8)
-			if e, _, _ := r.get([]byte("\x04a"), 8); string(e.Value) != "new" {
-				t.Errorf("%q, table %v: after turn 9 was undone %q is remembered", key, table, e.Value)
-			}
+			e, _, _ := r.get([]byte("\x04a"), 8)
+			errorIf(t, string(e.Value) != "new", "%q, table %v: after turn 9 was undone %q is remembered", key, table, e.Value)
 			r.mark(key, 9) // another turn
-			if _, there, _ := r.get([]byte("\x04a"), 9); there {
-				t.Errorf("%q, table %v: what turn 9 has changed is remembered", key, table)
-			}
+			_, there, _ = r.get([]byte("\x04a"), 9)
+			errorIf(t, there, "%q, table %v: what turn 9 has changed is remembered", key, table)
 		}
 	}
 }
@@ -101,9 +95,8 @@ func TestRememberingMoreForgetsNoChange(t *testing.T) {
 		}
 	}
 	r.keep(entry("a", "one", 1), 1)
-	if e, there, _ := r.get([]byte("\x04a"), 2); there {
-		t.Errorf("%s is of before the change", e.Value)
-	}
+	e, there, _ := r.get([]byte("\x04a"), 2)
+	errorIf(t, there, "%s is of before the change", e.Value)
 }
 
 func TestAnEntryThatExpiresIsForgotten(t *testing.T) {
@@ -114,9 +107,8 @@ func TestAnEntryThatExpiresIsForgotten(t *testing.T) {
 		e.Expire = time.Now().Add(time.Second).UnixMilli()
 		r.keep(e, 1)
 		for _, want := range []bool{true, false} {
-			if _, there, _ := r.get(e.Key, 1); there != want {
-				t.Error(there)
-			}
+			_, there, _ := r.get(e.Key, 1)
+			errorIf(t, there != want, "%v", there)
 			time.Sleep(time.Second)
 		}
 	})
@@ -143,15 +135,12 @@ func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
 	for i := range 40 {
 		r.mark([]byte(fmt.Sprint(i)), engine.Version(2+i))
 	}
-	if held.Load() == recentBytes {
-		t.Error("entries that no query can get are held")
-	}
+	errorIf(t, held.Load() == recentBytes, "entries that no query can get are held")
 	for i := range 40 {
 		r.keep(entry(fmt.Sprint(i), "two", engine.Version(2+i)), 100)
 	}
-	if after := hits(100); after < before {
-		t.Errorf("%d entries are remembered, %d after each was changed and read again", before, after)
-	}
+	after := hits(100)
+	errorIf(t, after < before, "%d entries are remembered, %d after each was changed and read again", before, after)
 }
 
 // Two keys of one slot are both remembered. A third one that is missed twice takes the place of the older one.
@@ -182,13 +171,11 @@ func TestKeysOfOneSlotAreRemembered(t *testing.T) {
 		{keys[2], false, false}, {keys[0], true, false}, {keys[1], true, false},
 		{keys[2], false, true}, {keys[2], true, false}, {keys[1], true, false}, {keys[0], false, false},
 	} {
-		if there, keep := ask(c.key); there != c.there || keep != c.keep {
-			t.Errorf("%s is remembered: %v, to be kept: %v", c.key, there, keep)
-		}
+		there, keep := ask(c.key)
+		errorIf(t, there != c.there || keep != c.keep, "%s is remembered: %v, to be kept: %v", c.key, there, keep)
 	}
-	if want := int64(fewSlots)*int64(unsafe.Sizeof(slot{})) + sizeOf(entry(keys[1], "one", 1)) + sizeOf(entry(keys[2], "one", 1)); r.held.Load() != want {
-		t.Errorf("%d bytes are held and not %d", r.held.Load(), want)
-	}
+	want := int64(fewSlots)*int64(unsafe.Sizeof(slot{})) + sizeOf(entry(keys[1], "one", 1)) + sizeOf(entry(keys[2], "one", 1))
+	errorIf(t, r.held.Load() != want, "%d bytes are held and not %d", r.held.Load(), want)
 }
 
 // A key that is put again stays at its place, and a mark forgets both keys of a slot.
@@ -199,18 +186,13 @@ func TestAKeyIsAtOnePlaceOfItsSlot(t *testing.T) {
 	for _, key := range []string{b, a, b} {
 		r.keep(entry(key, "one", 1), 1)
 	}
-	if r.held.Load() != before {
-		t.Errorf("%d bytes are held of two keys, and %d after each was read again", before, r.held.Load())
-	}
+	errorIf(t, r.held.Load() != before, "%d bytes are held of two keys, and %d after each was read again", before, r.held.Load())
 	r.mark([]byte(a), 2)
 	for _, key := range []string{a, b} {
-		if _, there, _ := r.get([]byte("\x04"+key), 2); there {
-			t.Errorf("%s is remembered", key)
-		}
+		_, there, _ := r.get([]byte("\x04"+key), 2)
+		errorIf(t, there, "%s is remembered", key)
 	}
-	if r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)) {
-		t.Errorf("%d bytes are held of no key", r.held.Load())
-	}
+	errorIf(t, r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)), "%d bytes are held of no key", r.held.Load())
 }
 
 // In the last memory of the node a key that is missed twice takes the place of one that is not read.
@@ -221,18 +203,15 @@ func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
 	r.keep(entry(a, "one", 1), 2)
 	r.held.Add(recentBytes - r.held.Load())
 	for i, want := range []bool{false, true} {
-		if _, _, keep := r.get([]byte("\x04"+b), 2); keep != want {
-			t.Errorf("missed %d times it is to be kept: %v", i+1, keep)
-		}
+		_, _, keep := r.get([]byte("\x04"+b), 2)
+		errorIf(t, keep != want, "missed %d times it is to be kept: %v", i+1, keep)
 	}
 	r.keep(entry(b, "one", 1), 2)
-	if _, there, _ := r.get([]byte("\x04"+b), 2); !there {
-		t.Error("it is not remembered")
-	}
+	_, there, _ := r.get([]byte("\x04"+b), 2)
+	errorIf(t, !there, "it is not remembered")
 	r.keep(entry(b, "old", 1), 1) // read by a query that began before the mark
-	if e, _, _ := r.get([]byte("\x04"+b), 2); string(e.Value) != "one" {
-		t.Errorf("%q is remembered", e.Value)
-	}
+	e, _, _ := r.get([]byte("\x04"+b), 2)
+	errorIf(t, string(e.Value) != "one", "%q is remembered", e.Value)
 }
 
 // Readers beside a writer, and several keys of each slot: each reads what its version has. A version v writes v to one key, or
@@ -290,9 +269,7 @@ func TestReadersBesideAWriterReadTheirVersion(t *testing.T) {
 		runtime.Gosched()
 	}
 	readers.Wait()
-	if hits.Load() == 0 {
-		t.Error("nothing was remembered")
-	}
+	errorIf(t, hits.Load() == 0, "nothing was remembered")
 }
 
 // crowdedSlot returns two keys of one slot, which are remembered.
@@ -311,3 +288,5 @@ func crowdedSlot(t *testing.T) (r *recent, a, b string) {
 		}
 	}
 }
+
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf

@@ -77,16 +77,13 @@ func TestC5HostileTemplatesEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			_, err := renderWith(c.rows, c.text)
-			if took := time.Since(start); took > time.Minute {
-				t.Errorf("it took %s", took)
-			}
+			took := time.Since(start)
+			errorIf(t, took > time.Minute, "it took %s", took)
 			e, _ := errors.AsType[*host.Error](err)
 			switch {
 			case e != nil && strings.HasPrefix(e.Metadata["what"], "milliseconds"): // on a slow machine any of them
 			case c.what == "ok":
-				if err != nil {
-					t.Error(err)
-				}
+				check(t, err)
 			case e == nil:
 				t.Fatalf("it was rendered: %v", err)
 			case c.what == "time" && strings.HasPrefix(e.Metadata["what"], "steps"):
@@ -112,14 +109,12 @@ func (s slow) List(q engine.ListQuery) (engine.Page, error) {
 func TestTheTimeOfATemplateBeginsWithItsValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := slow{listed: listed{values: []string{`1`}}, took: kv.MaxRenderTime}
-		if text, err := renderWith(rows, `{{.k0}}`); text != "1" || err != nil {
-			t.Errorf("in time: %q %v", text, err)
-		}
+		text, err := renderWith(rows, `{{.k0}}`)
+		errorIf(t, text != "1" || err != nil, "in time: %q %v", text, err)
 		rows.took++
-		_, err := renderWith(rows, ``)
-		if e, is := err.(*host.Error); !is || e.Metadata["what"] != "milliseconds of a template" || e.Metadata["field"] != "prefix" {
-			t.Errorf("late: %v", err)
-		}
+		_, err = renderWith(rows, ``)
+		e, is := err.(*host.Error)
+		errorIf(t, !is || e.Metadata["what"] != "milliseconds of a template" || e.Metadata["field"] != "prefix", "late: %v", err)
 	})
 }
 
@@ -134,17 +129,15 @@ func TestTemplatesNestSixteenDeep(t *testing.T) {
 	if text, err := renderWith(nothing{}, nest(kv.MaxTemplates)+nest(kv.MaxTemplates)[len(nest(kv.MaxTemplates))-len(`{{template "t1"}}`):]); text != "endend" || err != nil {
 		t.Errorf("%q %v", text, err)
 	}
-	if _, err := renderWith(nothing{}, nest(kv.MaxTemplates+1)); host.CodeOf(err) != host.TooLarge {
-		t.Error(err)
-	}
+	_, err := renderWith(nothing{}, nest(kv.MaxTemplates+1))
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
 }
 
 // A fault of the store is none of the template's, and its text is not for callers.
 func TestTemplatesDoNotTellFaultsOfTheStore(t *testing.T) {
 	broken := errors.New("the disk is broken")
-	if _, err := renderWith(listed{fault: broken}, `{{get "a"}}`); err != broken {
-		t.Error(err)
-	}
+	_, err := renderWith(listed{fault: broken}, `{{get "a"}}`)
+	errorIf(t, err != broken, "%v", err)
 }
 
 func FuzzRender(f *testing.F) {
@@ -157,12 +150,9 @@ func FuzzRender(f *testing.F) {
 	rows := listed{values: []string{`1`, `{"a":{"b":[1,2.5,"x",null,true]}}`}}
 	f.Fuzz(func(t *testing.T, text string) {
 		out, err := renderWith(rows, text)
-		if len(out) > kv.MaxRendered {
-			t.Error("too long")
-		}
-		if _, public := errors.AsType[*host.Error](err); err != nil && !public {
-			t.Errorf("%v", err)
-		}
+		errorIf(t, len(out) > kv.MaxRendered, "too long")
+		_, public := errors.AsType[*host.Error](err)
+		errorIf(t, err != nil && !public, "%v", err)
 	})
 }
 

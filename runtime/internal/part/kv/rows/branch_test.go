@@ -67,6 +67,7 @@ type gardener struct {
 	merges   int
 	past     int
 	next     int
+	pins     []pinned
 }
 
 func newGardener(t *testing.T, seed, stream uint64) *gardener {
@@ -91,6 +92,13 @@ func (g *gardener) name() string {
 }
 
 func (g *gardener) turn() {
+	g.step()
+	if g.rnd.IntN(3) == 0 {
+		must(g.t, errOf(g.space.Commit(nil)))
+	}
+}
+
+func (g *gardener) step() {
 	g.now += int64(g.rnd.IntN(4))
 	g.s.Advance(g.now)
 	if g.rnd.IntN(8) == 0 {
@@ -98,12 +106,12 @@ func (g *gardener) turn() {
 	} else {
 		g.write()
 	}
+	g.remember()
+}
+
+func (g *gardener) remember() {
 	for _, b := range g.branches {
 		b.was[g.s.Version()] = maps.Clone(b.state)
-	}
-	if g.rnd.IntN(3) == 0 {
-		_, err := g.space.Commit(nil)
-		must(g.t, err)
 	}
 }
 
@@ -125,9 +133,7 @@ func (g *gardener) write() {
 			_, there := before[string(key)]
 			gone, err := w.Delete(key)
 			must(g.t, err)
-			if gone != there {
-				g.t.Fatalf("Delete reports %v of an entry of %q, want %v", gone, name, there)
-			}
+			fatalIf(g.t, gone != there, "Delete reports %v of an entry of %q, want %v", gone, name, there)
 			delete(b.state, string(key))
 		case 3:
 			from, to := g.bounds()
@@ -135,9 +141,7 @@ func (g *gardener) write() {
 			maps.DeleteFunc(in, func(k string, _ held) bool { return k < string(from) || k >= string(to) })
 			n, err := w.DeleteRange(from, to)
 			must(g.t, err)
-			if int(n) != len(in) {
-				g.t.Fatalf("DeleteRange reports %d entries of %q, want %d", n, name, len(in))
-			}
+			fatalIf(g.t, int(n) != len(in), "DeleteRange reports %d entries of %q, want %d", n, name, len(in))
 			maps.DeleteFunc(b.state, func(k string, _ held) bool { return k >= string(from) && k < string(to) })
 		default:
 			h := held{value: fmt.Sprint(g.rnd.IntN(4))}
@@ -153,9 +157,7 @@ func (g *gardener) write() {
 
 func (g *gardener) refused(err error) {
 	g.t.Helper()
-	if host.CodeOf(err) != host.FailedPrecondition {
-		g.t.Fatalf("a change of a branch that is read-only: %v", err)
-	}
+	fatalIf(g.t, host.CodeOf(err) != host.FailedPrecondition, "a change of a branch that is read-only: %v", err)
 }
 
 func (g *gardener) bounds() (from, to []byte) {
@@ -209,8 +211,7 @@ func (g *gardener) operate() {
 		}
 		g.merge(name, target, Strategy(g.rnd.IntN(3)))
 	default:
-		_, err := g.s.Purge(1 + g.rnd.IntN(5))
-		must(g.t, err)
+		must(g.t, errOf(g.s.Purge(1+g.rnd.IntN(5))))
 	}
 }
 
@@ -318,15 +319,13 @@ func (g *gardener) merge(source, target string, strategy Strategy) {
 	must(g.t, err)
 	plan, err := Plan(common.rows, rowsIn{v}, writer, common.Differing(v, first, last, hostkv.MaxMergeReads), strategy)
 	must(g.t, err)
-	if int(plan.Conflicted) != conflicts {
-		g.t.Fatalf("merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)
-	}
+	fatalIf(g.t, int(plan.Conflicted) != conflicts,
+		"merge of %q into %q has %d conflicts, want %d: %+v", source, target, plan.Conflicted, conflicts, plan)
 	g.conflict += conflicts
 	if strategy == Strict && conflicts > 0 {
 		return
 	}
-	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
-	must(g.t, err)
+	must(g.t, errOf(Apply(writer, &Commit{Mutations: plan.Mutations})))
 	to.state = want
 	g.merges++
 	done := base{maps.Clone(from.state), g.s.Version()}
@@ -390,9 +389,7 @@ func (g *gardener) check() {
 		}
 		i++
 	}
-	if i != len(keys) {
-		g.t.Fatalf("%d entries of %q at version %d, want %q", i, name, version, keys)
-	}
+	fatalIf(g.t, i != len(keys), "%d entries of %q at version %d, want %q", i, name, version, keys)
 	key := g.key()
 	if string(key) < string(from) || string(key) >= string(to) {
 		return
@@ -407,26 +404,29 @@ func (g *gardener) check() {
 	}
 }
 
+// Some gardens have no policy, some keep everything, and in wild ones policies, scopes and pins come and go and turns are undone.
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
-	for seed := range seeds(6, 40) {
+	for seed := range seeds(8, 64) {
 		g := newGardener(t, seed, 3)
-		kept := Policy{}
-		if seed%4 == 1 {
+		turns, wild, kept := 300, seed%8 >= 6, Policy{}
+		if wild {
+			turns = 150
+		} else if seed%4 == 1 {
 			kept.KeepFor = 1 << 40
 		}
-		_, err := g.s.SetScope(nil, kept)
-		must(t, err)
-		for range 300 {
+		must(t, errOf(g.s.SetScope(nil, kept)))
+		for range turns {
+			if wild {
+				g.wild()
+			}
 			g.turn()
 			g.check()
 		}
 		conflicts, merges, past = conflicts+g.conflict, merges+g.merges, past+g.past
-		g.clear(kept.KeepFor != 0)
+		g.clear(wild || kept.KeepFor != 0)
 	}
-	if conflicts < 15 || merges < 20 || past < 150 {
-		t.Errorf("%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
-	}
+	errorIf(t, conflicts < 15 || merges < 20 || past < 150, "%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
 }
 
 // clear removes all branches, and looks for what they leave behind.
@@ -468,30 +468,25 @@ func TestForkNamesItsLimits(t *testing.T) {
 	s := Of(rows, new(Scopes))
 	fork := func(name, from string) error { _, err := s.Fork(name, from, false); return err }
 	for _, name := range []string{"", "\xff", string(bytes.Repeat([]byte("x"), 256))} {
-		if err := fork(name, ""); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("the name %q: %v", name, err)
-		}
+		err := fork(name, "")
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "the name %q: %v", name, err)
 	}
 	from := ""
 	for i := range 8 {
 		must(t, fork(fmt.Sprint(i), from))
 		from = fmt.Sprint(i)
 	}
-	if err := fork("deep", from); host.CodeOf(err) != host.TooLarge {
-		t.Errorf("a ninth branch of branches: %v", err)
-	}
-	if err := fork("0", ""); host.CodeOf(err) != host.AlreadyExists {
-		t.Errorf("a name that is taken: %v", err)
-	}
-	if _, is := errors.AsType[*BranchError](fork("x", "none")); !is {
-		t.Error("a fork of a branch that is not there")
-	}
+	err := fork("deep", from)
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "a ninth branch of branches: %v", err)
+	err = fork("0", "")
+	errorIf(t, host.CodeOf(err) != host.AlreadyExists, "a name that is taken: %v", err)
+	_, is := errors.AsType[*BranchError](fork("x", "none"))
+	errorIf(t, !is, "a fork of a branch that is not there")
 	for i := range 92 {
 		must(t, fork(fmt.Sprint("more ", i), ""))
 	}
-	if err := fork("x", ""); host.CodeOf(err) != host.TooLarge {
-		t.Errorf("the 101st branch: %v", err)
-	}
+	err = fork("x", "")
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "the 101st branch: %v", err)
 	must(t, s.RemoveBranch("more 0"))
 	must(t, fork("x", ""))
 }
@@ -522,9 +517,8 @@ func TestAFirstScopeKeepsTheSlicesOfARemovedBranch(t *testing.T) {
 		before := r.s.scopes.purge
 		must(t, scope(r))
 		must(t, r.s.loadPurge())
-		if !more || before == 0 || r.s.scopes.purge != before {
-			t.Errorf("%s: more %v, the purge was armed for %d and is for %d", name, more, before, r.s.scopes.purge)
-		}
+		errorIf(t, !more || before == 0 || r.s.scopes.purge != before,
+			"%s: more %v, the purge was armed for %d and is for %d", name, more, before, r.s.scopes.purge)
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -24,14 +27,10 @@ var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
 func openRows(t testing.TB) (*engine.Space, *engine.WriteSet) {
 	t.Helper()
 	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), CacheBytes: 8 << 20, MemTableBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	space, err := store.OpenSpace(actorID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return space, space.Writes()
 }
 
@@ -229,15 +228,11 @@ func (p *player) commit() {
 	var fault *MutationError
 	switch {
 	case failed != nil:
-		if err != nil || !slices.Equal(refused, failed) {
-			p.t.Fatalf("checks %v failed, want %v: %v", refused, failed, err)
-		}
+		fatalIf(p.t, err != nil || !slices.Equal(refused, failed), "checks %v failed, want %v: %v", refused, failed, err)
 	case fails >= 0:
 		p.model = before
 		var mismatch *value.MismatchError
-		if !errors.As(err, &fault) || fault.Index != fails || !errors.As(err, &mismatch) {
-			p.t.Fatalf("mutation %d should fail: %v", fails, err)
-		}
+		fatalIf(p.t, !errors.As(err, &fault) || fault.Index != fails || !errors.As(err, &mismatch), "mutation %d should fail: %v", fails, err)
 		p.rows.Rollback(undo)
 		p.rows.scopes.Forget(p.rows.Version())
 	case err != nil:
@@ -254,9 +249,7 @@ func (p *player) commit() {
 		p.changeScopes()
 	}
 	if p.rnd.IntN(3) == 0 {
-		if _, err := p.space.Commit(nil); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, errOf(p.space.Commit(nil)))
 		p.rows.Advance(p.now) // or reads would take the machine's clock
 	}
 }
@@ -265,15 +258,12 @@ func (p *player) commit() {
 func (p *player) compare() {
 	from, to := Bounds(nil, nil)
 	page, err := p.rows.List(engine.ListQuery{Start: from, End: to})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	n := 0
 	for _, e := range page.Entries {
 		want, there := p.there(e.Key[1:])
-		if !there || !bytes.Equal(e.Value, want.value.Data) || encoding(&e) != want.value.Encoding || e.Expire != want.expires {
-			p.t.Fatalf("%x is %s, want %+v", e.Key, e.Value, want)
-		}
+		fatalIf(p.t, !there || !bytes.Equal(e.Value, want.value.Data) || encoding(&e) != want.value.Encoding || e.Expire != want.expires,
+			"%x is %s, want %+v", e.Key, e.Value, want)
 		n++
 	}
 	for k := range p.model {
@@ -281,9 +271,7 @@ func (p *player) compare() {
 			n--
 		}
 	}
-	if n != 0 {
-		p.t.Fatalf("%d entries more than the model has", n)
-	}
+	fatalIf(p.t, n != 0, "%d entries more than the model has", n)
 }
 
 func TestCommitsAgreeWithAMap(t *testing.T) {
@@ -296,4 +284,81 @@ func TestCommitsAgreeWithAMap(t *testing.T) {
 			p.recount()
 		}
 	}
+}
+
+// B15: UUIDs of an actor grow, whatever its clock does, across commits that keep them.
+func TestUUIDsGrow(t *testing.T) {
+	space, rows := openRows(t)
+	last := ""
+	now := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.UTC)
+	for i, step := range []time.Duration{0, 0, time.Microsecond, time.Second, -time.Hour, 0, time.Millisecond, 2 * time.Hour} {
+		now = now.Add(step)
+		var s Stamps
+		for range 5 {
+			text, err := s.UUID(rows, now)
+			must(t, err)
+			id, err := uuid.Parse(text)
+			errorIf(t, err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122,
+				"%s: version %d, variant %s, %v", text, id.Version(), id.Variant(), err)
+			errorIf(t, text <= last, "step %d: %s is not after %s", i, text, last)
+			if sec, nsec := id.Time().UnixTime(); step > 0 && time.Unix(sec, nsec).Sub(now).Abs() > time.Millisecond && i != 6 {
+				t.Errorf("step %d: the time of %s is %s and not %s", i, text, time.Unix(sec, nsec).UTC(), now)
+			}
+			last = text
+		}
+		must(t, s.Keep(rows))
+		if i%2 == 0 {
+			must(t, errOf(space.Commit(nil)))
+		}
+	}
+	must(t, rows.Put(keyspace.UUID.Append(nil), []byte("damaged"), engine.PutOptions{}))
+	_, err := new(Stamps).UUID(rows, now)
+	errorIf(t, err != nil, "%v", err)
+}
+
+func TestVersionstampsAreOrderedAsVersions(t *testing.T) {
+	if a, b := Versionstamp(255), Versionstamp(256); a != "00000000000000ff0000" || a >= b {
+		t.Error(a, b)
+	}
+}
+
+func document(text string) value.Value {
+	return value.Value{Encoding: host.EncodedJSON, Data: []byte(text)}
+}
+
+// withoutValues fails a test when a value is read.
+type withoutValues struct {
+	*engine.WriteSet
+	t *testing.T
+}
+
+func (w withoutValues) Get([]byte) (engine.Entry, bool, error) {
+	w.t.Error("the value is read")
+	return engine.Entry{}, false, nil
+}
+
+func TestPutsAndChecksDoNotReadValues(t *testing.T) {
+	_, rows := openRows(t)
+	rows.Advance(1000)
+	blind := withoutValues{rows, t}
+	for range 2 {
+		must(t, errOf(Apply(blind, &Commit{Mutations: []Mutation{{Key: pack("a"), Value: document("1")}, {Key: pack("a", 1), Value: document("1")}}})))
+	}
+	failed, err := Apply(blind, &Commit{Checks: []Check{
+		{Key: pack("a"), Want: Exists}, {Key: pack("a"), Want: Absent}, {Key: pack("a"), Want: AtVersion, Version: uint64(rows.Version())}, {Key: pack("b"), Want: Exists},
+	}})
+	errorIf(t, err != nil || len(failed) != 2 || failed[0] != 1 || failed[1] != 3, "%v %v", failed, err)
+}
+
+// A small commit must not copy a large value thousands of times.
+func TestTheWorkOfACommitIsBounded(t *testing.T) {
+	_, rows := openRows(t)
+	rows.Advance(1000)
+	large := document(`["` + string(bytes.Repeat([]byte("x"), 100<<10)) + `"]`)
+	c := &Commit{Mutations: []Mutation{{Key: pack("a"), Value: large}}}
+	for range 1000 {
+		c.Mutations = append(c.Mutations, Mutation{Op: Combine, Key: pack("a"), Combine: value.Append, Value: document("[]")})
+	}
+	_, err := Apply(rows, c)
+	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
 }

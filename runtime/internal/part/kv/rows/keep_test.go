@@ -1,9 +1,9 @@
 package kvrows
 
 import (
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,44 +12,66 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
+// pinned is a version that is kept until a time, and what the branches had.
 type pinned struct {
 	version engine.Version
 	until   int64
 	was     map[string]state
 }
 
-// mess does something to the store that the model does not have, and undoes it.
-func (g *gardener) mess() {
-	before := g.s.Savepoint()
-	version := g.s.Version()
-	g.s.Advance(g.now + 1)
+// wild undoes turns, changes what is kept, and looks for what has to be kept.
+func (g *gardener) wild() {
+	g.s.Advance(g.now) // after a commit, reads would use the machine's clock
+	g.remember()
+	if g.rnd.IntN(10) == 0 {
+		g.undone()
+	}
+	g.points()
+	if g.rnd.IntN(8) == 0 {
+		g.rule()
+	}
+	name := g.name()
+	for _, p := range g.pins {
+		g.reads(p, name)
+	}
+}
+
+// reads checks what a pin shows of a branch.
+func (g *gardener) reads(p pinned, name string) {
+	g.t.Helper()
+	want, had := p.was[name]
+	if !had || g.now >= p.until {
+		return
+	}
+	v, err := Look(g.s, name, p.version, g.s.Version(), g.now)
+	must(g.t, err)
+	got := g.all(v)
+	fatalIf(g.t, !maps.Equal(got, want), "pin %d of %q is %v, want %v", p.version, name, got, want)
+}
+
+// undone does some turns, and rolls them back.
+func (g *gardener) undone() {
+	before, version, pins, branches := g.s.Savepoint(), g.s.Version(), g.pins, g.branches
+	g.branches, g.pins = map[string]*modelBranch{}, slices.Clone(pins)
+	for name, b := range branches {
+		c := *b
+		c.state, c.merge, c.parts, c.was = maps.Clone(b.state), maps.Clone(b.merge), maps.Clone(b.parts), maps.Clone(b.was)
+		g.branches[name] = &c
+	}
 	for range 1 + g.rnd.IntN(3) {
-		name := g.name()
-		if g.branches[name].fixed {
-			continue
-		}
-		n := g.rnd.IntN(6)
-		switch n {
+		switch g.rnd.IntN(4) {
 		case 0:
-			g.s.Fork(fmt.Sprint("mess", g.rnd.IntN(100)), name, false)
+			g.rule()
 		case 1:
-			g.s.RemoveBranch(name)
-		case 2:
-			g.s.Purge(3)
-		case 3:
-			g.s.SetScope(nil, Policy{KeepVersions: 1})
+			g.now++
+			g.s.Advance(g.now)
+			g.operate()
+			g.remember()
 		default:
-			w, err := g.s.Writer(name)
-			if err != nil {
-				continue
-			}
-			if g.rnd.IntN(2) == 0 {
-				w.Put(g.key(), []byte("mess"), engine.PutOptions{ExpireAt: g.now + 2})
-			} else {
-				w.Delete(g.key())
-			}
+			g.step()
 		}
 	}
+	g.pins, g.branches = pins, branches // the clock stays
 	g.s.Rollback(before)
 	g.s.TakePurged()
 	g.s.scopes.Forget(version)
@@ -58,103 +80,45 @@ func (g *gardener) mess() {
 	}
 }
 
-func TestModelWithPolicies(t *testing.T) {
-	for seed := range seeds(2, 40) {
-		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			g := newGardener(t, seed, 77)
-			var pins []*pinned
-			policy := func() Policy {
-				return []Policy{{}, {KeepVersions: 1}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 2, KeepFor: 30}, {MaxKeys: 1000}}[g.rnd.IntN(6)]
-			}
-			for range 150 {
-				if g.rnd.IntN(10) == 0 {
-					g.mess()
-				}
-				g.points("after the mess")
-				g.turn()
-				g.points("after the turn")
-				g.s.Advance(g.now)
-				g.remember()
-				g.check()
-				switch g.rnd.IntN(25) {
-				case 0:
-					g.now++
-					g.s.Advance(g.now)
-					_, err := g.s.SetScope([][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)], policy())
-					must(t, err)
-				case 1:
-					g.now++
-					g.s.Advance(g.now)
-					must(t, g.s.RemoveScope([][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)]))
-				case 2:
-					pins = append(pins, g.pin())
-				}
-				g.remember()
-				if len(pins) > 0 {
-					g.reads(pins[g.rnd.IntN(len(pins))], g.name())
-				}
-			}
-			// Forks as they began are there, or trimmed.
-			for name, b := range g.branches {
-				if name == "" {
-					continue
-				}
-				v, err := Look(g.s, name, b.at, g.s.Version(), g.now)
-				must(t, err)
-				from, to := keyspace.UserKV.Range()
-				for _, err := range v.All(from, to, false) {
-					if _, is := errors.AsType[*TrimmedError](err); is {
-						return
-					}
-					must(t, err)
-				}
-			}
-		})
-		if !ok {
-			return
-		}
+// rule changes what is kept of some keys, or pins what there is.
+func (g *gardener) rule() {
+	g.now++
+	g.s.Advance(g.now)
+	prefix := [][]byte{nil, pack("a"), pack("b")}[g.rnd.IntN(3)]
+	switch g.rnd.IntN(3) {
+	case 0:
+		policies := []Policy{{}, {KeepVersions: 1}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 2, KeepFor: 30}, {MaxKeys: 1000}}
+		must(g.t, errOf(g.s.SetScope(prefix, policies[g.rnd.IntN(len(policies))])))
+	case 1:
+		must(g.t, g.s.RemoveScope(prefix))
+	default:
+		g.pin()
 	}
-}
-
-// remember notes what the branches are at this version.
-func (g *gardener) remember() {
-	for _, b := range g.branches {
-		b.was[g.s.Version()] = maps.Clone(b.state)
-	}
+	g.remember()
 }
 
 // pin pins the present for a while.
-func (g *gardener) pin() *pinned {
-	g.now++
-	g.s.Advance(g.now)
+func (g *gardener) pin() {
 	d := int64(1 + g.rnd.IntN(60))
 	v, err := g.s.Pin(time.Duration(d) * time.Millisecond)
 	must(g.t, err)
-	p := &pinned{v, g.now + d, map[string]state{}}
+	p := pinned{v, g.now + d, map[string]state{}}
 	for name, b := range g.branches {
 		p.was[name] = b.living(g.now)
 	}
-	return p
+	g.pins = append(g.pins, p)
 }
 
-// reads checks what a pin shows of a branch.
-func (g *gardener) reads(p *pinned, name string) {
+// all reads a view.
+func (g *gardener) all(v *View) state {
 	g.t.Helper()
-	want, had := p.was[name]
-	if !had || g.now >= p.until {
-		return
-	}
-	v, err := Look(g.s, name, p.version, g.s.Version(), g.now)
-	must(g.t, err)
-	from, to := keyspace.UserKV.Range()
 	got := state{}
+	from, to := keyspace.UserKV.Range()
 	for f, err := range v.All(from, to, false) {
 		must(g.t, err)
 		got[string(f.Key)] = held{string(f.Value), f.Expire}
 	}
-	if !maps.Equal(got, want) {
-		g.t.Fatalf("pin %d of %q is %v, want %v", p.version, name, got, want)
-	}
+	return got
 }
 
 // Beside tags and pins a history of a time or a number of versions leaves what these may read, and once it is over nothing else.
@@ -166,35 +130,32 @@ func TestReadersKeepWhatTheyMayReadAndNoMore(t *testing.T) {
 			must(t, errOf(g.s.SetScope(scope, Policy{KeepVersions: int64(g.rnd.IntN(3)), KeepFor: int64(1 + g.rnd.IntN(60))})))
 		}
 		for range 3 {
-			var pins []*pinned
 			for range 60 {
-				if g.rnd.IntN(12) == 0 {
-					g.mess()
+				if g.rnd.IntN(6) == 0 {
+					g.now++
+					g.s.Advance(g.now)
+					if n := len(g.pins); n < 9 && g.rnd.IntN(3) > 0 {
+						g.pin()
+					} else if n > 0 {
+						must(t, errOf(g.s.Unpin(g.pins[n-1].version)))
+						g.pins = g.pins[:n-1]
+					}
+					g.remember()
 				}
 				g.turn()
 				g.s.Advance(g.now)
 				g.remember()
-				g.points("after the turn")
+				g.points()
 				g.check()
-				if len(pins) < 9 && g.rnd.IntN(12) == 0 {
-					pins = append(pins, g.pin())
-					g.remember()
-				}
-				if n := len(pins); n > 0 && g.rnd.IntN(40) == 0 {
-					g.now++
-					g.s.Advance(g.now)
-					must(t, errOf(g.s.Unpin(pins[n-1].version)))
-					pins = pins[:n-1]
-					g.remember()
-				}
-				for _, p := range pins {
+				for _, p := range g.pins {
 					for name := range g.branches {
 						g.reads(p, name)
 					}
 				}
 			}
+			g.pins = nil
 			g.rest()
-			g.points("at rest")
+			g.points()
 			g.idle()
 		}
 		g.clear(true)
@@ -275,7 +236,7 @@ func TestLongHistoriesArePurgedInSteps(t *testing.T) {
 }
 
 // points checks what each branch was when another was forked from it.
-func (g *gardener) points(when string) {
+func (g *gardener) points() {
 	g.t.Helper()
 	known, err := survey(g.s)
 	must(g.t, err)
@@ -286,15 +247,9 @@ func (g *gardener) points(when string) {
 		of, err := known.named(b.from)
 		must(g.t, err)
 		want := g.branches[b.from].was[b.at].living(g.now)
-		got := state{}
-		from, to := keyspace.UserKV.Range()
-		for f, err := range look(g.s, known, of, b.at, g.s.Version(), g.now).Without(g.now).All(from, to, false) {
-			must(g.t, err)
-			got[string(f.Key)] = held{string(f.Value), f.Expire}
-		}
-		if !maps.Equal(got, want) {
-			g.t.Fatalf("%s: %q (%d) at %d, where %q was forked, is %v, want %v; version %d", when, b.from, of.ID, b.at, name, got, want, g.s.Version())
-		}
+		got := g.all(look(g.s, known, of, b.at, g.s.Version(), g.now).Without(g.now))
+		fatalIf(g.t, !maps.Equal(got, want),
+			"%q (%d) at %d, where %q was forked, is %v, want %v; version %d", b.from, of.ID, b.at, name, got, want, g.s.Version())
 	}
 }
 
@@ -321,11 +276,9 @@ func TestSweepsOfLargeValuesAreBounded(t *testing.T) {
 		r.turn()
 		before := r.s.Bytes()
 		more, err = r.s.Purge(250)
-		if n := r.s.Bytes() - before; n > 16<<20 || err != nil {
-			t.Fatalf("a purge writes %d bytes: %v", n, err)
-		}
+		n := r.s.Bytes() - before
+		fatalIf(t, n > 16<<20 || err != nil, "a purge writes %d bytes: %v", n, err)
 	}
-	if e, err := raw(r.s, short); err != nil || e != nil {
-		t.Errorf("an entry that has expired is not purged (%v)", err)
-	}
+	e, err := raw(r.s, short)
+	errorIf(t, err != nil || e != nil, "an entry that has expired is not purged (%v)", err)
 }

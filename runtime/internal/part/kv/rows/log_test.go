@@ -83,13 +83,10 @@ func replay(t testing.TB, rows engine.Reader) int {
 	for i := range page.Entries {
 		e := &page.Entries[i]
 		m := made[string(e.Key[1:])]
-		if m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire || m.Version != e.Version {
-			t.Fatalf("%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
-		}
+		fatalIf(t, m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire || m.Version != e.Version,
+			"%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
 	}
-	if len(page.Entries) != len(made) {
-		t.Fatalf("%d entries are stored, and the log makes %d", len(page.Entries), len(made))
-	}
+	fatalIf(t, len(page.Entries) != len(made), "%d entries are stored, and the log makes %d", len(page.Entries), len(made))
 	return len(log)
 }
 
@@ -106,95 +103,24 @@ func TestTheLogReplaysToTheEntries(t *testing.T) {
 		for range 100 {
 			p.commit()
 			if p.rnd.IntN(4) == 0 {
-				_, err := p.rows.Purge(1 + p.rnd.IntN(3))
-				must(t, err)
+				must(t, errOf(p.rows.Purge(1+p.rnd.IntN(3))))
 			}
 			p.compare()
 			logged = max(logged, replay(t, p.rows))
 		}
 	}
-	if logged < 100 {
-		t.Errorf("the longest log has %d events", logged)
-	}
-}
-
-// What is undone leaves no event, and neither does what happens outside of scopes with a log.
-func TestWhatIsLogged(t *testing.T) {
-	_, rows := openRows(t)
-	rows.Advance(1000)
-	s := Of(rows, &Scopes{Log: plainLog{}})
-	put := func(key []byte, o engine.PutOptions) {
-		t.Helper()
-		must(t, s.Put(keyspace.UserKV.Append(nil, key), []byte("1"), o))
-	}
-	put(pack("a", 1), engine.PutOptions{})
-	_, err := s.SetScope(pack("a"), Policy{Log: true})
-	must(t, err)
-	_, err = s.SetScope(pack("a", 1), Policy{CountGroups: true})
-	must(t, err)
-	put(pack("a", 1), engine.PutOptions{Encoding: uint8(host.EncodedText)}) // the scope around it logs
-	put(pack("a", 2), engine.PutOptions{ExpireAt: 1500})
-	put(pack("b"), engine.PutOptions{})
-	undo := rows.Savepoint()
-	put(pack("a", 3), engine.PutOptions{})
-	rows.Rollback(undo)
-	rows.Advance(2000)
-	put(pack("a", 2), engine.PutOptions{})
-	put(pack("a", 4), engine.PutOptions{ExpireAt: 2500})
-	put(pack("a", 5), engine.PutOptions{})
-	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 5)))
-	must(t, err)
-	_, err = s.Delete(keyspace.UserKV.Append(nil, pack("a", 5)))
-	must(t, err)
-	rows.Advance(3000)
-	_, err = s.DeleteRange(Bounds(pack("a", 1), pack("a", 2)))
-	must(t, err)
-	_, err = s.DeleteRange(Bounds(pack("a"), keyspace.TupleEnd(pack("a"))))
-	must(t, err)
-	put(pack("a", 6), engine.PutOptions{})
-	_, err = s.DeleteRange(Bounds(nil, nil))
-	must(t, err)
-	want := []Event{
-		{Cause: CauseSet, Key: pack("a", 1), Value: []byte("1"), Encoding: host.EncodedText},
-		{Cause: CauseSet, Key: pack("a", 2), Value: []byte("1"), Expire: 1500},
-		{Cause: CauseExpired, Key: pack("a", 2)}, {Cause: CauseSet, Key: pack("a", 2), Value: []byte("1")},
-		{Cause: CauseSet, Key: pack("a", 4), Value: []byte("1"), Expire: 2500},
-		{Cause: CauseSet, Key: pack("a", 5), Value: []byte("1")}, {Cause: CauseDelete, Key: pack("a", 5)},
-		{Cause: CauseDeleteRange, Key: pack("a", 1), Prefix: -1, Start: pack("a", 1), End: pack("a", 2)},
-		{Cause: CauseDeleteRange, Key: pack("a", 2), Prefix: len(pack("a"))}, {Cause: CauseExpired, Key: pack("a", 4)},
-		{Cause: CauseSet, Key: pack("a", 6), Value: []byte("1")}, {Cause: CauseDeleteRange, Key: pack("a", 6)},
-	}
-	got := events(t, rows)
-	for i, e := range got {
-		e.Version = 0
-		if i >= len(want) {
-			t.Fatalf("%d events, want %d", len(got), len(want))
-		}
-		if w := &want[i]; e.Cause != w.Cause || !bytes.Equal(e.Key, w.Key) || !bytes.Equal(e.Value, w.Value) || e.Encoding != w.Encoding || e.Expire != w.Expire ||
-			e.Prefix != w.Prefix || !bytes.Equal(e.Start, w.Start) || !bytes.Equal(e.End, w.End) {
-			t.Errorf("event %d is %+v, want %+v", i, e, w)
-		}
-	}
-	if !s.TakeLogged() || s.TakeLogged() {
-		t.Error("it is not said once that the log was written")
-	}
-	must(t, s.RemoveScope(pack("a")))
-	if all := events(t, rows); len(all) != 0 {
-		t.Errorf("%d events are left without a scope that logs", len(all))
-	}
+	errorIf(t, logged < 100, "the longest log has %d events", logged)
 }
 
 func TestTheMostGenerousBoundsHold(t *testing.T) {
 	s := Scopes{list: []*Scope{
 		{Policy: Policy{Log: true, LogEvents: 10, LogBytes: 100, LogFor: 1000}}, {Policy: Policy{LogEvents: 1 << 30}}, {Policy: Policy{Log: true, LogEvents: 20, LogBytes: 50, LogFor: 1}},
 	}}
-	if k := s.logKept(); k.Items != 20 || k.Bytes != 100 || k.Age.Milliseconds() != 1000 {
-		t.Errorf("%+v", k)
-	}
+	k := s.logKept()
+	errorIf(t, k.Items != 20 || k.Bytes != 100 || k.Age.Milliseconds() != 1000, "%+v", k)
 	s = Scopes{list: append(s.list, &Scope{Policy: Policy{Log: true}})}
-	if k := s.logKept(); k.Items != host.DefaultStreamItems || k.Bytes != host.DefaultStreamBytes || k.Age != 0 {
-		t.Errorf("%+v", k)
-	}
+	k = s.logKept()
+	errorIf(t, k.Items != host.DefaultStreamItems || k.Bytes != host.DefaultStreamBytes || k.Age != 0, "%+v", k)
 }
 
 func TestPutsWithoutALogAllocateNothingMore(t *testing.T) {

@@ -40,12 +40,10 @@ func TestKnownPartsAreBounded(t *testing.T) {
 			r.mergeKey("b", "", key, Strict)
 		}
 	}
-	if n := len(r.branch("b").Parts); n != hostkv.MaxParts {
-		t.Errorf("%d parts are known", n)
-	}
-	if n := len(r.s.scopes.pins); n > hostkv.MaxParts+1 {
-		t.Errorf("%d versions are kept", n)
-	}
+	n := len(r.branch("b").Parts)
+	errorIf(t, n != hostkv.MaxParts, "%d parts are known", n)
+	n = len(r.s.scopes.pins)
+	errorIf(t, n > hostkv.MaxParts+1, "%d versions are kept", n)
 	r.purge()
 	if at, b := r.s.scopes.purge, r.branch("b"); !b.Sweeping || at < b.SweepAt || at > b.SweepAt+time.Hour.Milliseconds() {
 		t.Errorf("the next purge is at %d, and what they needed is to be removed at %d", at, b.SweepAt)
@@ -57,18 +55,16 @@ func TestKnownPartsAreBounded(t *testing.T) {
 	}
 	r.now += time.Hour.Milliseconds()
 	r.purge()
-	if n := r.count(&keyspace.KVVersion); n > 1 {
-		t.Errorf("%d versions are left, which nothing reads", n)
-	}
+	n = r.count(&keyspace.KVVersion)
+	errorIf(t, n > 1, "%d versions are left, which nothing reads", n)
 	r.put("b", "x", "1")
 	var many []Range
 	for i := range hostkv.MaxParts {
 		many = append(many, Range{pack(fmt.Sprint(i)), pack(fmt.Sprint(i), 0)})
 	}
 	r.mergeIn("b", "", Strict, many)
-	if n := len(r.s.scopes.pins); n > 3 {
-		t.Errorf("%d versions are kept for one merge", n)
-	}
+	n = len(r.s.scopes.pins)
+	errorIf(t, n > 3, "%d versions are kept for one merge", n)
 }
 
 // What a branch does not have takes room of the quota like an entry. What it has can always be removed.
@@ -83,8 +79,7 @@ func TestRemovalsOfABranchAreCharged(t *testing.T) {
 		r.put("b", fmt.Sprint("of the branch ", i), "x")
 	}
 	r.put("b", "of the store 0", "")
-	_, err := space.Commit(nil)
-	must(t, err)
+	must(t, errOf(space.Commit(nil)))
 	must(t, space.SetLimits(&engine.Limits{Quota: space.Head().Bytes + 100}))
 	removed := func(name string, from int) (n int) {
 		w, err := r.s.Writer("b")
@@ -103,9 +98,8 @@ func TestRemovalsOfABranchAreCharged(t *testing.T) {
 		t.Errorf("%d entries of the store are hidden, for which there is no room", n)
 	}
 	must(t, space.SetLimits(&engine.Limits{Quota: rows.Size()}))
-	if removed("of the store ", 0); r.get("b", "of the store 0") != "-" {
-		t.Error("what the branch has cannot be removed")
-	}
+	removed("of the store ", 0)
+	errorIf(t, r.get("b", "of the store 0") != "-", "what the branch has cannot be removed")
 	if n := removed("of the branch ", 0); n != 50 {
 		t.Errorf("%d entries of the branch are removed", n)
 	}
@@ -130,9 +124,7 @@ func TestDifferingShowsWhereItIs(t *testing.T) {
 			must(t, err)
 			n++
 		}
-		if n != want {
-			t.Errorf("with steps of %d it hands out %d keys, not %d", step, n, want)
-		}
+		errorIf(t, n != want, "with steps of %d it hands out %d keys, not %d", step, n, want)
 	}
 }
 

@@ -43,23 +43,20 @@ func (h *historian) turn() {
 	for range 1 + h.rnd.IntN(3) {
 		switch h.rnd.IntN(16) {
 		case 0:
-			_, err := h.s.SetScope([][]byte{nil, pack("a"), pack("b"), pack("b", "c")}[h.rnd.IntN(4)], []Policy{{}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 3, KeepFor: 40}}[h.rnd.IntN(4)])
-			must(h.t, err)
+			policy := []Policy{{}, {KeepVersions: 2}, {KeepFor: 20}, {KeepVersions: 3, KeepFor: 40}}[h.rnd.IntN(4)]
+			must(h.t, errOf(h.s.SetScope([][]byte{nil, pack("a"), pack("b"), pack("b", "c")}[h.rnd.IntN(4)], policy)))
 		case 1:
 			must(h.t, h.s.RemoveScope([][]byte{pack("a"), pack("b")}[h.rnd.IntN(2)]))
 		case 2:
-			_, err := h.s.Purge(1 + h.rnd.IntN(4))
-			must(h.t, err)
+			must(h.t, errOf(h.s.Purge(1+h.rnd.IntN(4))))
 		case 3:
 			from, to := h.key(), h.key()
 			if bytes.Compare(from, to) > 0 {
 				from, to = to, from
 			}
-			_, err := h.s.DeleteRange(from, to)
-			must(h.t, err)
+			must(h.t, errOf(h.s.DeleteRange(from, to)))
 		case 4, 5, 6:
-			_, err := h.s.Delete(h.key())
-			must(h.t, err)
+			must(h.t, errOf(h.s.Delete(h.key())))
 		default:
 			o := engine.PutOptions{Encoding: uint8(h.rnd.IntN(3))}
 			if h.rnd.IntN(4) == 0 {
@@ -72,9 +69,7 @@ func (h *historian) turn() {
 		d := int64(1 + h.rnd.IntN(30))
 		v, err := h.s.Pin(time.Duration(d) * time.Millisecond)
 		must(h.t, err)
-		if v != h.s.Version() {
-			h.t.Fatal(v)
-		}
+		fatalIf(h.t, v != h.s.Version(), "%v", v)
 		pinned = h.now + d
 	}
 	from, to := keyspace.UserKV.Range()
@@ -85,23 +80,6 @@ func (h *historian) turn() {
 		m.raw[string(e.Key)] = e
 	}
 	h.moments = append(h.moments, m)
-}
-
-// tell logs all that there is to know about a key.
-func (h *historian) tell(p *Past, key []byte) {
-	h.t.Helper()
-	for _, sc := range p.scopes.list {
-		c, err := readCount(h.s, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix)))
-		h.t.Logf("scope %s keeps %d for %d: %+v %v", sc.Name(), sc.KeepVersions, sc.KeepFor, c, err)
-	}
-	each(h.s, versions(key, 0, false), func(e *engine.Entry, err error) bool {
-		must(h.t, err)
-		v, err := parseVersion(e)
-		h.t.Logf("%+v until %d: %v", v, e.Expire, err)
-		return true
-	})
-	now, err := raw(h.s, key)
-	h.t.Logf("%s is %+v at version %d, time %d, pins %+v, and was at version %d: %v", keyspace.Format(key), now, h.s.Version(), h.now, p.scopes.pins, p.version, err)
 }
 
 // check asks for what was at some versions.
@@ -132,7 +110,6 @@ func (h *historian) check() {
 			h.t.Fatalf("%v, at %d of %d", err, m.version, h.s.Version())
 		case unknown:
 		case err != nil || there != was:
-			h.tell(p, key)
 			h.t.Fatalf("%s at version %d: %v %v, want %v", keyspace.Format(key), m.version, there, err, was)
 		case there:
 			same(key, &v)
@@ -155,23 +132,13 @@ func (h *historian) check() {
 			if _, unknown = errors.AsType[*TrimmedError](err); unknown && !pinned {
 				break
 			}
-			if err != nil {
-				h.tell(p, f.Key)
-				h.t.Fatal(err)
-			}
-			if i == len(keys) || string(f.Key) != keys[i] {
-				h.tell(p, f.Key)
-				h.t.Fatalf("entry %d at version %d is %s, want %q", i, m.version, keyspace.Format(f.Key), keys[i:])
-			}
+			must(h.t, err)
+			wrong := i == len(keys) || string(f.Key) != keys[i]
+			fatalIf(h.t, wrong, "entry %d at version %d is %s, want %q", i, m.version, keyspace.Format(f.Key), keys)
 			same(f.Key, &f.Version)
 			i++
 		}
-		if !unknown && i != len(keys) {
-			for _, k := range keys[i:] {
-				h.tell(p, []byte(k))
-			}
-			h.t.Fatalf("%d entries at version %d, want %d", i, m.version, len(keys))
-		}
+		fatalIf(h.t, !unknown && i != len(keys), "%d entries at version %d, want %d", i, m.version, len(keys))
 	}
 }
 
@@ -191,15 +158,11 @@ func (h *historian) checkTime() {
 	got, there, err := v.Get(key)
 	e, was := want[string(key)]
 	if trimmed, unknown := errors.AsType[*TrimmedError](err); unknown {
-		if trimmed.Time != at || trimmed.Requested != 0 {
-			h.t.Fatalf("%+v at %d, version %d", trimmed, at, m.version)
-		}
+		fatalIf(h.t, trimmed.Time != at || trimmed.Requested != 0, "%+v at %d, version %d", trimmed, at, m.version)
 		return
 	}
-	if err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time) {
-		h.tell(v.lines[0], key)
-		h.t.Fatalf("%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
-	}
+	fatalIf(h.t, err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time),
+		"%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
 	h.timed++
 	from, to := keyspace.UserKV.Range()
 	n := 0
@@ -208,15 +171,11 @@ func (h *historian) checkTime() {
 			return
 		}
 		must(h.t, err)
-		if e, was := want[string(f.Key)]; !was || e.Version != f.Version.Version {
-			h.tell(v.lines[0], f.Key)
-			h.t.Fatalf("%s at %d: %+v, want %+v %v", keyspace.Format(f.Key), at, f, e, was)
-		}
+		e, was := want[string(f.Key)]
+		fatalIf(h.t, !was || e.Version != f.Version.Version, "%s at %d: %+v, want %+v %v", keyspace.Format(f.Key), at, f, e, was)
 		n++
 	}
-	if n != len(want) {
-		h.t.Fatalf("%d entries at %d, want %d", n, at, len(want))
-	}
+	fatalIf(h.t, n != len(want), "%d entries at %d, want %d", n, at, len(want))
 }
 
 // A clock that is set back reorders nothing: what was written later has a later time, or the same.
@@ -224,14 +183,12 @@ func TestTheClockDoesNotReorderThePast(t *testing.T) {
 	_, rows := openRows(t)
 	s := Of(rows, new(Scopes))
 	s.Advance(1000)
-	_, err := s.SetScope(nil, Policy{KeepVersions: 10})
-	must(t, err)
+	must(t, errOf(s.SetScope(nil, Policy{KeepVersions: 10})))
 	for i, clock := range []int64{2000, 500, 700, 2100, 100} {
 		s.Advance(clock)
 		must(t, s.Put(keyspace.UserKV.Append(nil, pack("a", i)), nil, engine.PutOptions{}))
 		if i == 3 {
-			_, err := s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))
-			must(t, err)
+			must(t, errOf(s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))))
 		}
 	}
 	for at, want := range map[int64]int{1000: 0, 1999: 0, 2000: 3, 2099: 3, 2100: 4, 3000: 4} { // what the clock said meanwhile is not asked
@@ -242,16 +199,12 @@ func TestTheClockDoesNotReorderThePast(t *testing.T) {
 			must(t, err)
 			n++
 		}
-		if n != want {
-			t.Errorf("at %d there were %d, not %d", at, n, want)
-		}
+		errorIf(t, n != want, "at %d there were %d, not %d", at, n, want)
 	}
 	if v, err := LookBack(s, "", 999, s.Version(), 9000); err == nil {
 		_, _, err = v.Get(keyspace.UserKV.Append(nil, pack("a", 1)))
 		trimmed, is := errors.AsType[*TrimmedError](err)
-		if !is || trimmed.Time != 999 || trimmed.Earliest == 0 {
-			t.Errorf("%+v", err)
-		}
+		errorIf(t, !is || trimmed.Time != 999 || trimmed.Earliest == 0, "%+v", err)
 	}
 }
 
@@ -265,8 +218,7 @@ func TestThePastIsWhatItWasOrUnknown(t *testing.T) {
 			h.check()
 			h.checkTime()
 			if h.rnd.IntN(3) == 0 {
-				_, err := space.Commit(nil)
-				must(t, err)
+				must(t, errOf(space.Commit(nil)))
 				h.s.Advance(h.now)
 				h.moments = append(h.moments, h.moments[len(h.moments)-1])
 				m := &h.moments[len(h.moments)-1]
@@ -276,7 +228,5 @@ func TestThePastIsWhatItWasOrUnknown(t *testing.T) {
 		known += h.known
 		timed += h.timed
 	}
-	if known < 250 || timed < 125 {
-		t.Errorf("only %d answers, and %d about times", known, timed)
-	}
+	errorIf(t, known < 250 || timed < 125, "only %d answers, and %d about times", known, timed)
 }

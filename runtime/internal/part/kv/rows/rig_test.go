@@ -6,15 +6,9 @@ import (
 
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // seeds is how many seeds a model has.
 func seeds(short, long uint64) uint64 {
@@ -54,8 +48,7 @@ func (r *rig) put(branch, key, value string) engine.Version {
 func (r *rig) fork(name, from string) engine.Version {
 	r.t.Helper()
 	r.turn()
-	_, err := r.s.Fork(name, from, false)
-	must(r.t, err)
+	must(r.t, errOf(r.s.Fork(name, from, false)))
 	return r.s.Version()
 }
 
@@ -127,8 +120,7 @@ func (r *rig) mergeOf(source string, at engine.Version, target string, strategy 
 		return plan
 	}
 	r.s.Mark()
-	_, err = Apply(writer, &Commit{Mutations: plan.Mutations})
-	must(r.t, err)
+	must(r.t, errOf(Apply(writer, &Commit{Mutations: plan.Mutations})))
 	if at == 0 {
 		must(r.t, r.s.NoteMerge(source, target, r.s.Version(), parts))
 	}
@@ -146,3 +138,5 @@ func (r *rig) count(l interface{ Range() (a, b []byte) }) int {
 	})
 	return n
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

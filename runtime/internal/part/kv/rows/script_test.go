@@ -23,6 +23,7 @@ func TestKVStoreScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s := &script{rig: newRig(t), saved: map[string]engine.Version{}}
+			s.s.scopes.Log = plainLog{}
 			s.block(strings.Split(d.Input, "\n"))
 			return s.out.String()
 		})
@@ -114,7 +115,7 @@ func (s *script) call(f []string) (string, error) {
 	case "scope":
 		_, err := s.s.SetScope(key(args[0]), Policy{
 			KeepVersions: number("keep"), KeepFor: number("for"), MaxKeys: number("keys"), MaxBytes: number("bytes"),
-			MaxGroups: number("groups"), CountGroups: options["groups"] == "0", ReadOnly: options["read"] == "only",
+			MaxGroups: number("groups"), CountGroups: options["groups"] == "0", ReadOnly: options["read"] == "only", Log: options["log"] == "on",
 		})
 		return "", err
 	case "unscope":
@@ -150,11 +151,11 @@ func (s *script) call(f []string) (string, error) {
 		}
 		return "", err
 	case "clear":
-		from, to := keyspace.UserKV.Range()
-		if args[0] != "-" {
-			from, to = Bounds(key(args[0]), keyspace.TupleEnd(key(args[0])))
+		part := Range{key(args[0]), keyspace.TupleEnd(key(args[0]))}
+		if strings.Contains(args[0], "..") || args[0] == "-" {
+			part = span(args[0])
 		}
-		n, err := s.s.DeleteRange(from, to)
+		n, err := s.s.DeleteRange(Bounds(part.Start, part.End))
 		return fmt.Sprint(n), err
 	case "fork":
 		_, err := s.s.Fork(args[0], branch(args[1]), options["read"] == "only")
@@ -164,15 +165,7 @@ func (s *script) call(f []string) (string, error) {
 	case "merge":
 		var parts []Range
 		for _, part := range args[2:] {
-			from, to, is := strings.Cut(part, "..")
-			switch {
-			case !is:
-				parts = append(parts, Range{key(part), append(bytes.Clone(key(part)), 0)})
-			case to == "":
-				parts = append(parts, Range{key(from), nil})
-			default:
-				parts = append(parts, Range{key(from), key(to)})
-			}
+			parts = append(parts, span(part))
 		}
 		strategy := map[string]Strategy{"": Strict, "ours": Ours, "theirs": Theirs}[options["take"]]
 		m := s.mergeOf(branch(args[0]), s.saved[options["at"]], branch(args[1]), strategy, parts)
@@ -208,6 +201,19 @@ func (s *script) call(f []string) (string, error) {
 		s.s.scopes.Reset()
 		err := s.s.loadPurge()
 		return s.since(s.s.scopes.purge), err
+	case "log": // whether it was written since it was last asked for, and its events
+		text := fmt.Sprintf("written %v", s.s.TakeLogged())
+		for _, e := range events(s.t, s.s) {
+			cause := [...]string{"", "set", "delete", "delete range", "expired"}[e.Cause]
+			text += fmt.Sprintf("\n  %s %s", cause, keyspace.Format(keyspace.UserKV.Append(nil, e.Key)))
+			switch {
+			case e.Cause == CauseSet:
+				text += fmt.Sprintf("=%s (%d) expire=%s", e.Value, e.Encoding, s.since(e.Expire))
+			case e.Cause == CauseDeleteRange:
+				text += fmt.Sprintf(" prefix=%d %x..%x", e.Prefix, e.Start, e.End)
+			}
+		}
+		return text, nil
 	default:
 		s.t.Fatalf("there is no %s", f[0])
 	}
@@ -222,6 +228,20 @@ func (s *script) since(at int64) string {
 		return "never"
 	}
 	return fmt.Sprint(at - began)
+}
+
+// span returns the keys that are meant by a key, by a..b and by a.. and, with "-", all.
+func span(text string) Range {
+	from, to, is := strings.Cut(text, "..")
+	switch {
+	case text == "-":
+		return Range{}
+	case !is:
+		return Range{key(text), append(bytes.Clone(key(text)), 0)}
+	case to == "":
+		return Range{key(from), nil}
+	}
+	return Range{key(from), key(to)}
 }
 
 func branch(name string) string { return strings.TrimPrefix(name, "-") }

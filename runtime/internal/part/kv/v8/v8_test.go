@@ -8,14 +8,14 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -70,22 +70,18 @@ func TestValuesHaveTheFormThatV8Gives(t *testing.T) {
 	for _, v := range vectors {
 		data := unhex(t, "ff0f"+v.hex)
 		got, err := AppendJSON([]byte("x"), data)
-		if err != nil || string(got) != "x"+v.json {
-			t.Errorf("%s: %s %v, want %s", v.value, got, err, v.json)
-		}
+		errorIf(t, err != nil || string(got) != "x"+v.json, "%s: %s %v, want %s", v.value, got, err, v.json)
 		if v.back {
-			if back, err := FromJSON([]byte(v.json)); err != nil || !bytes.Equal(back, data) {
-				t.Errorf("%s: written as %x %v, want %x", v.json, back, err, data)
-			}
+			back, err := FromJSON([]byte(v.json))
+			errorIf(t, err != nil || !bytes.Equal(back, data), "%s: written as %x %v, want %x", v.json, back, err, data)
 		}
 		for n := range data { // cut short anywhere
 			if got, err := AppendJSON(nil, data[:n]); (err == nil || got != nil) && data[2] != tagBuffer { // which is a value without its view
 				t.Errorf("%s: the first %d bytes are %s %v", v.value, n, got, err)
 			}
 		}
-		if _, err := AppendJSON(nil, append(data, '0')); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s and more: %v", v.value, err)
-		}
+		_, err = AppendJSON(nil, append(data, '0'))
+		errorIf(t, !errors.Is(err, ErrMalformed), "%s and more: %v", v.value, err)
 	}
 }
 
@@ -96,9 +92,8 @@ func TestWhatIsNoPlainDataIsOpaque(t *testing.T) {
 		"floats": "ff0f42080000000000000000" + "5666000800", "an array of 2000 gaps": "ff0f61d00f4000d00f",
 		"501 arrays": "ff0f" + strings.Repeat("4101", 501) + "30" + strings.Repeat("240001", 501),
 	} {
-		if got, err := AppendJSON(nil, unhex(t, h)); !errors.Is(err, ErrOpaque) {
-			t.Errorf("%s: %s %v", value, got, err)
-		}
+		got, err := AppendJSON(nil, unhex(t, h))
+		errorIf(t, !errors.Is(err, ErrOpaque), "%s: %s %v", value, got, err)
 	}
 	deep := "ff0f" + strings.Repeat("4101", 499) + "30" + strings.Repeat("240001", 499)
 	if _, err := AppendJSON(nil, unhex(t, deep)); err != nil {
@@ -109,9 +104,8 @@ func TestWhatIsNoPlainDataIsOpaque(t *testing.T) {
 		"33 bits": "ff0f55ffffffff7f", "elements out of order": "ff0f6102" + "4902" + "30" + "4900" + "30" + "400202", "a view outside": "ff0f420201025642010200",
 		"a name that is a list": "ff0f6f4100240000" + "307b01",
 	} {
-		if got, err := AppendJSON(nil, unhex(t, h)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %s %v", value, got, err)
-		}
+		got, err := AppendJSON(nil, unhex(t, h))
+		errorIf(t, !errors.Is(err, ErrMalformed), "%s: %s %v", value, got, err)
 	}
 }
 
@@ -135,22 +129,17 @@ func TestNumbersAreIntegersOrDoubles(t *testing.T) {
 		if integer != nil {
 			text = integer.String()
 		}
-		if !errors.Is(err, c.err) || err == nil && (text != c.integer || double != c.double) {
-			t.Errorf("%x: %s %v %v", c.data, text, double, err)
-		}
+		errorIf(t, !errors.Is(err, c.err) || err == nil && (text != c.integer || double != c.double), "%x: %s %v %v", c.data, text, double, err)
 	}
 }
 
 func TestJSONThatCannotBeSerialized(t *testing.T) {
 	for _, text := range []string{"", "[1", "1 2", "1e400", strings.Repeat("[", 501) + strings.Repeat("]", 501), "1" + strings.Repeat("0", 100_000)} {
-		if got, err := FromJSON([]byte(text)); err == nil {
-			t.Errorf("%.20s: %x", text, got)
-		}
+		got, err := FromJSON([]byte(text))
+		errorIf(t, err == nil, "%.20s: %x", text, got)
 	}
 	got, err := FromJSON([]byte(`{"b":1,"a":2,"b":3,"10":0,"9":0}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if text, err := AppendJSON(nil, got); err != nil || string(text) != `{"9":0,"10":0,"b":3,"a":2}` {
 		t.Errorf("%s %v", text, err)
 	}
@@ -167,9 +156,8 @@ func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 			t.Errorf("%.20s: %v", text, err)
 			continue
 		}
-		if got, err := AppendJSON(nil, data); err != nil || string(got) != text {
-			t.Errorf("%.20s becomes %.20s %v", text, got, err)
-		}
+		got, err := AppendJSON(nil, data)
+		errorIf(t, err != nil || string(got) != text, "%.20s becomes %.20s %v", text, got, err)
 	}
 	long, _ := new(big.Int).SetString(digits(MaxDigits+1), 10)
 	maps := func(n int) []byte {
@@ -178,13 +166,11 @@ func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"too many digits": FromInteger(long), "251 Maps": maps(251), "many counts": append([]byte{0xFF, 15}, strings.Repeat("?\x01", 1<<20)...),
 	} {
-		if got, err := AppendJSON(nil, data); !errors.Is(err, ErrOpaque) {
-			t.Errorf("%s: %.40s %v", name, got, err)
-		}
+		got, err := AppendJSON(nil, data)
+		errorIf(t, !errors.Is(err, ErrOpaque), "%s: %.40s %v", name, got, err)
 	}
-	if _, err := AppendJSON(nil, maps(250)); err != nil {
-		t.Error(err)
-	}
+	_, err := AppendJSON(nil, maps(250))
+	errorIf(t, err != nil, "%v", err)
 }
 
 // Nothing that a client sends makes the reader fail in another way than with its errors, and JSON comes back as it went.
@@ -195,25 +181,19 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		text, err := AppendJSON(nil, data)
 		if err != nil {
-			if !errors.Is(err, ErrOpaque) && !errors.Is(err, ErrMalformed) {
-				t.Error(err)
-			}
+			errorIf(t, !errors.Is(err, ErrOpaque) && !errors.Is(err, ErrMalformed), "%v", err)
 			return
 		}
-		if !json.Valid(text) {
-			t.Fatalf("not JSON: %s", text)
-		}
+		fatalIf(t, !json.Valid(text), "not JSON: %s", text)
 		again, err := FromJSON(text)
 		if err != nil {
 			return // deeper, or an integer with too many digits
 		}
 		back, err := AppendJSON(nil, again)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		fatalIf(t, err != nil, "%s: %v", text, err)
 		twice, err := FromJSON(back)
-		if err != nil || !bytes.Equal(twice, again) {
-			t.Fatalf("%s becomes %s", text, back)
-		}
+		fatalIf(t, err != nil || !bytes.Equal(twice, again), "%s becomes %s", text, back)
 	})
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -1,9 +1,9 @@
 package value
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"math/big"
 	"runtime"
 	"strings"
@@ -41,13 +41,11 @@ func TestAcceptedValuesAreShownAndReadBack(t *testing.T) {
 		if took := time.Since(start); took > time.Minute { // the square of a megabyte
 			t.Errorf("%s: %v", name, took)
 		}
-		if _, err = JSON(text); err != nil {
-			t.Errorf("%s: %.80s %v", name, text, err)
-		}
+		_, err = JSON(text)
+		errorIf(t, err != nil, "%s: %.80s %v", name, text, err)
 	}
-	if _, err := Stored(host.EncodedInteger, append([]byte{0, 1}, make([]byte, 1<<20)...)); err == nil {
-		t.Error("an integer of 1 MB is accepted")
-	}
+	_, err := Stored(host.EncodedInteger, append([]byte{0, 1}, make([]byte, 1<<20)...))
+	errorIf(t, err == nil, "an integer of 1 MB is accepted")
 }
 
 // Gaps cost a client nothing, and a reader memory.
@@ -59,9 +57,7 @@ func TestGapsOfAnArrayAreBounded(t *testing.T) {
 	}
 	data = append(data, '$', 0, 200, 78)
 	text, err := Value{host.EncodedV8, data}.AppendJSON(nil)
-	if err != nil || len(text) > 16*5*len(data)+6<<10 {
-		t.Errorf("%d bytes become %d %v", len(data), len(text), err)
-	}
+	errorIf(t, err != nil || len(text) > 16*5*len(data)+6<<10, "%d bytes become %d %v", len(data), len(text), err)
 }
 
 func TestMembersOfCBORHaveOneOrder(t *testing.T) {
@@ -76,9 +72,8 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 		"\xc1\x80":                             `{"$cbor":"wYA="}`,
 		"\xa1\x3b\xff\xff\xff\xff\xff\xff\xff\xff\xd8\x30\x82\x01\xc2\x41\x05": `{"-18446744073709551616":[1,5]}`,
 	} {
-		if got, err := (Value{host.EncodedCBOR, []byte(cbor)}).AppendJSON(nil); err != nil || string(got) != want {
-			t.Errorf("%x: %s %v, want %s", cbor, got, err, want)
-		}
+		got, err := (Value{host.EncodedCBOR, []byte(cbor)}).AppendJSON(nil)
+		errorIf(t, err != nil || string(got) != want, "%x: %s %v, want %s", cbor, got, err, want)
 	}
 }
 
@@ -90,77 +85,62 @@ func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	text, err := Value{host.EncodedCBOR, []byte(data)}.AppendJSON(nil)
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; err != nil || !json.Valid(text) || n > 128*size {
-		t.Errorf("%.40s %v, with %d bytes for %d", text, err, n, len(data))
-	}
-}
-
-func TestMutationsOfNumbersOfTwoTypes(t *testing.T) {
-	whole := func(n int64) Value { return Integer(big.NewInt(n)) }
-	for _, c := range []struct {
-		op           Op
-		old, operand Value
-		want         string
-		as           host.Encoding
-		err          error
-	}{
-		{Sum, whole(1), document(t, "1.5"), "", 0, ErrMismatch}, // an integer of its encoding stays one
-		{Max, whole(1), document(t, "1.5"), "", 0, ErrMismatch},
-		{Sum, whole(1), v8JSON(t, "1.5"), "", 0, ErrMismatch},
-		{Max, document(t, "9007199254740993"), document(t, "0.5"), "9007199254740993", host.EncodedJSON, nil}, // exactly one of the two
-		{Min, document(t, "0.5"), document(t, "-9007199254740993"), "-9007199254740993", host.EncodedJSON, nil},
-		{Max, document(t, "9007199254740993"), document(t, "9007199254740992.0"), "9007199254740993", host.EncodedJSON, nil},
-		{Max, document(t, "1"+strings.Repeat("0", 400)), document(t, "1e300"), "1" + strings.Repeat("0", 400), host.EncodedJSON, nil},
-		{Max, document(t, "3"), document(t, "3.0"), "3", host.EncodedJSON, nil},
-		{Append, Value{host.Unencoded, []byte(`[ ]`)}, document(t, "[1]"), "[1]", host.EncodedJSON, nil},
-		{Append, Value{host.Unencoded, []byte("[1, 2]\n")}, document(t, "[3]"), "[1,2,3]", host.EncodedJSON, nil},
-		{Append, Value{host.Unencoded, []byte("[abc]")}, document(t, "[1]"), "", 0, ErrMismatch},
-		{Append, Value{host.Unencoded, []byte("[\"\xff\"]")}, document(t, "[1]"), "", 0, ErrMismatch},
-		{Sum, Value{host.Unencoded, []byte(" 5\n")}, document(t, "1"), "6", host.EncodedJSON, nil},
-		{Sum, Value{host.Unencoded, []byte("0x1.8p1")}, document(t, "1"), "", 0, ErrMismatch},
-	} {
-		got, err := c.op.Combine(&c.old, c.operand, Bounds{})
-		var shown []byte
-		if err == nil {
-			shown, err = got.AppendJSON(nil)
-		}
-		if !errors.Is(err, c.err) || err == nil && (string(shown) != c.want || got.Encoding != c.as) {
-			t.Errorf("%s of %.40q and %.40q: %.60s %v %v, want %.60s", c.op, c.old.Data, c.operand.Data, shown, got.Encoding, err, c.want)
-		}
-	}
-}
-
-func TestTextsMustBeUnicode(t *testing.T) {
-	for _, text := range []string{`"\ud800"`, `"a\udc00b"`} {
-		if v, err := FromJSON(host.EncodedText, []byte(text)); host.CodeOf(err) != host.InvalidArgument {
-			t.Errorf("%s is stored as %q %v", text, v.Data, err)
-		}
-	}
-	if v, err := FromJSON(host.EncodedText, []byte(`"\ufffd\ud83d\ude00"`)); err != nil || string(v.Data) != "\uFFFD😀" {
-		t.Errorf("%q %v", v.Data, err)
-	}
-}
-
-func TestBytesOfV8ThatAreNoneAreRefused(t *testing.T) {
-	for _, text := range []string{`{"$v8":"?"}`, `{"$v8":"AAAA"}`, `{"$v8":1}`} {
-		if v, err := FromJSON(host.EncodedV8, []byte(text)); err == nil {
-			t.Errorf("%s is stored as %q", text, v.Data)
-		}
-	}
-}
-
-func TestUnencodedBytesAreShownAsUTF8(t *testing.T) {
-	got, err := Value{host.Unencoded, []byte("\"\xff\"")}.AppendJSON(nil)
-	if err != nil || string(got) != `{"$bytes":"Iv8i"}` {
-		t.Errorf("%q %v", got, err)
-	}
+	n := after.TotalAlloc - before.TotalAlloc
+	errorIf(t, err != nil || !json.Valid(text) || n > 128*size, "%.40s %v, with %d bytes for %d", text, err, n, len(data))
 }
 
 func BenchmarkSumOfTheLongest(b *testing.B) {
 	old := Value{host.EncodedJSON, []byte(strings.Repeat("9", MaxDigits-1) + "0")}
 	for b.Loop() {
-		if _, err := Sum.Combine(&old, Value{host.EncodedJSON, []byte("1")}, Bounds{}); err != nil {
-			b.Fatal(err)
+		_, err := Sum.Combine(&old, Value{host.EncodedJSON, []byte("1")}, Bounds{})
+		must(b, err)
+	}
+}
+
+// What a caller gives in JSON, and what is stored then.
+func TestValuesAreReadFromJSON(t *testing.T) {
+	for _, c := range []struct {
+		encoding string
+		text     string
+		want     Value
+	}{
+		{"json", `{ "a": 1.0 }`, Value{host.EncodedJSON, []byte(`{"a":1.0}`)}},
+		{"text", `"é"`, Value{host.EncodedText, []byte("é")}},
+		{"text", `""`, Value{host.EncodedText, nil}},
+		{"text", `"\ufffd\ud83d\ude00"`, Value{host.EncodedText, []byte("\uFFFD😀")}},
+		{"bytes", `{"$bytes":"AP8="}`, Value{host.EncodedBytes, []byte{0, 255}}},
+		{"u64", "18446744073709551615", U64(1<<64 - 1)},
+		{"integer", "-300", Integer(big.NewInt(-300))},
+		{"v8", `[1]`, v8JSON(t, "[1]")},
+		{"v8", `{"$v8":"/w9UAA=="}`, Value{host.EncodedV8, []byte("\xff\x0fT\x00")}},
+		{"cbor", `{"$cbor":"AQ=="}`, Value{host.EncodedCBOR, []byte{1}}},
+		{"typed", `{"$cbor":"AQ=="}`, Value{host.EncodedTyped, []byte{1}}},
+	} {
+		encoding, ok := host.ParseEncoding(c.encoding)
+		got, err := FromJSON(encoding, []byte(c.text))
+		errorIf(t, !ok || err != nil || got.Encoding != c.want.Encoding || !bytes.Equal(got.Data, c.want.Data),
+			"%s %s: %v %q %v", c.encoding, c.text, got.Encoding, got.Data, err)
+		stored, err := Stored(encoding, got.Data)
+		errorIf(t, err != nil || stored.Encoding != got.Encoding || !bytes.Equal(stored.Data, got.Data),
+			"%s %q as it is stored: %v", c.encoding, got.Data, err)
+	}
+	for encoding, texts := range map[string][]string{
+		"json": {"", "{"}, "text": {"1", "null", `"\ud800"`, `"a\udc00b"`}, "bytes": {`"AA=="`, `{"$bytes":1}`, `{"$bytes":"A"}`, `{"$bytes":"AB=="}`, `{"$bytes":"AA==","b":1}`, `{}`}, "u64": {"-1", "18446744073709551616", "1.0", `"1"`},
+		"integer": {"1.5", "1e3", "null"}, "cbor": {"1", `{"$cbor":"/w=="}`}, "typed": {`{"$bytes":"AQ=="}`}, "v8": {"1e400", `{"$v8":"?"}`, `{"$v8":"AAAA"}`, `{"$v8":1}`},
+	} {
+		e, _ := host.ParseEncoding(encoding)
+		for _, text := range texts {
+			got, err := FromJSON(e, []byte(text))
+			errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s %s: %q %v", encoding, text, got.Data, err)
 		}
 	}
+	for _, damaged := range []Value{{host.EncodedJSON, []byte("{")}, {host.EncodedText, []byte{0xFF}}, {host.EncodedU64, []byte{1}}, {host.EncodedInteger, nil}, {host.EncodedCBOR, []byte{0xFF}}, {host.EncodedV8, nil}} {
+		_, err := Stored(damaged.Encoding, damaged.Data)
+		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v %q: %v", damaged.Encoding, damaged.Data, err)
+	}
+	if _, ok := host.ParseEncoding(""); ok {
+		t.Error("no word is an encoding")
+	}
+	_, err := FromJSON(host.Encoding(99), []byte("1"))
+	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func decode(t testing.TB, text string) any {
@@ -18,9 +21,8 @@ func decode(t testing.TB, text string) any {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	err := d.Decode(&v)
+	fatalIf(t, err != nil, "%s: %v", text, err)
 	return v
 }
 
@@ -69,13 +71,11 @@ func TestConditionsMeetWhatTheySay(t *testing.T) {
 			t.Errorf("%s: %v", filter, err)
 			continue
 		}
-		if got := f.Meets(e); got != want {
-			t.Errorf("%s: %v", filter, got)
-		}
+		got := f.Meets(e)
+		errorIf(t, got != want, "%s: %v", filter, got)
 		// What is not met is met by the complement.
-		if f, err = Compile([]byte(`{"$not":`+filter+`}`), now); err != nil || f.Meets(e) == want {
-			t.Errorf("the complement of %s: %v", filter, err)
-		}
+		f, err = Compile([]byte(`{"$not":`+filter+`}`), now)
+		errorIf(t, err != nil || f.Meets(e) == want, "the complement of %s: %v", filter, err)
 	}
 }
 
@@ -91,6 +91,8 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 		`{"a":{"$gt":{"$now":true,"$offset":1.5}}}`: "a.$gt.$offset", `{"a":{"$gt":{"$now":true,"x":1}}}`: "a.$gt.x", `{"a":{"$gt":{"$now":true,"$offset":1e300}}}`: "a.$gt.$offset",
 		`{"a..b":1}`: "a..b", `{".a":1}`: ".a", `{"a.":1}`: "a.", `{"":1}`: "", `{"a[x]":1}`: "a[x]", `{"a[01]":1}`: "a[01]", `{"a[0":1}`: "a[0", `{"a[0]b":1}`: "a[0]b", `{"a]":1}`: "a]",
 		`{"a\\":1}`: `a\`, `{"$key":1}`: "$key", `{"$key[a]":1}`: "$key[a]", `{"a[99999999999]":1}`: "a[99999999999]", `{"$and":[{"a":{"$x":1}}]}`: "$and[0].a.$x",
+		// A decoder would drop the first condition, or put U+FFFD for what is not Unicode: then more entries meet the filter.
+		`{"a":1,"a":2}`: "a", `{"a":{"$gt":1,"$gt":2}}`: "a.$gt", `{"$or":[{"a":1},{"b":{"$eq":{"c":1,"c":2}}}]}`: "$or[1].b.$eq.c", "{\"a\":\"\xff\"}": "",
 	} {
 		_, err := Compile([]byte(filter), now)
 		e, ok := errors.AsType[*host.Error](err)
@@ -98,10 +100,10 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, field %q, want %q", filter, err, e.Metadata["field"], field)
 		}
 	}
-	for _, filter := range []string{deep, wide, `{"a":{"$regex":"` + strings.Repeat("a", 257) + `"}}`, `{"a":{"$in":[1` + strings.Repeat(",1", 1000) + `]}}`} {
-		if _, err := Compile([]byte(filter), now); host.CodeOf(err) != host.TooLarge {
-			t.Errorf("%.40s: %v", filter, err)
-		}
+	for _, filter := range []string{deep, wide, `{"a":{"$regex":"` + strings.Repeat("a", 257) + `"}}`, `{"a":{"$in":[1` + strings.Repeat(",1", 1000) + `]}}`,
+		`{"a":"` + strings.Repeat("x", MaxBytes) + `"}`, `{"a":{"$regex":"(x{1,30}y{1,30}){1,16}$"}}`} {
+		_, err := Compile([]byte(filter), now)
+		errorIf(t, host.CodeOf(err) != host.TooLarge, "%.40s: %v", filter, err)
 	}
 }
 
@@ -116,15 +118,12 @@ func FuzzNumbers(f *testing.F) {
 			return
 		}
 		got := compareNumbers(string(a), string(b))
-		if got != -compareNumbers(string(b), string(a)) {
-			t.Fatalf("%s and %s are not compared alike both ways", a, b)
-		}
+		fatalIf(t, got != -compareNumbers(string(b), string(a)), "%s and %s are not compared alike both ways", a, b)
 		if small(string(a)) && small(string(b)) {
 			r, _ := new(big.Rat).SetString(string(a))
 			s, _ := new(big.Rat).SetString(string(b))
-			if want := r.Cmp(s); got != want {
-				t.Fatalf("%s and %s: %d, want %d", a, b, got, want)
-			}
+			want := r.Cmp(s)
+			fatalIf(t, got != want, "%s and %s: %d, want %d", a, b, got, want)
 		}
 	})
 }
@@ -149,9 +148,8 @@ func FuzzCompile(f *testing.F) {
 		e := &Entry{Key: []any{"user"}, Value: v}
 		c, err := Compile([]byte(filter), now)
 		if err != nil {
-			if code := host.CodeOf(err); code != host.InvalidArgument && code != host.TooLarge {
-				t.Fatal(err)
-			}
+			code := host.CodeOf(err)
+			fatalIf(t, code != host.InvalidArgument && code != host.TooLarge, "%v", err)
 			return
 		}
 		meets := c.Meets(e)
@@ -162,8 +160,99 @@ func FuzzCompile(f *testing.F) {
 		if host.CodeOf(err) == host.TooLarge {
 			return
 		}
-		if err != nil || opposite.Meets(e) == meets {
-			t.Fatalf("%s of %s: %v, and so is its complement: %v", filter, value, meets, err)
+		fatalIf(t, err != nil || opposite.Meets(e) == meets, "%s of %s: %v, and so is its complement: %v", filter, value, meets, err)
+	})
+}
+
+func TestErrorsOfFiltersAreShort(t *testing.T) {
+	long := strings.Repeat("é", 10_000)
+	for _, filter := range []string{`{"` + long + `":{}}`, `{"a":{"` + long + `":1}}`, `{"a":{"$eq":{"$` + long + `":1}}}`, `{"a":{"$regex":"` + long + `"}}`, `{"` + long + `":1,"` + long + `":1}`} {
+		_, err := Compile([]byte(filter), now)
+		e, ok := errors.AsType[*host.Error](err)
+		errorIf(t, !ok || len(e.Message) > 1000 || len(e.Metadata["field"]) > 500, "%.40s: %.200v", filter, err)
+	}
+}
+
+// The work for one entry is bounded, whatever the filter.
+func TestFiltersAreBounded(t *testing.T) {
+	list := "[0" + strings.Repeat(",1", 999) + "]"
+	filter, err := Compile(fmt.Appendf(nil, `{"$or":[{"a":{"$in":%s}}%s]}`, list, strings.Repeat(`,{"a":{"$in":`+list+`}}`, 60)), now)
+	must(t, err)
+	e := &Entry{Value: map[string]any{"a": json.Number("1" + strings.Repeat("0", 1<<20-1) + ".5e7")}}
+	start := time.Now()
+	errorIf(t, filter.Meets(e), "a number of a million digits is 0 or 1")
+	if took := time.Since(start); took > time.Minute { // all comparisons take hours
+		t.Error(took)
+	}
+}
+
+func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
+	for text, want := range map[string]string{
+		`"\ud800"`: "\xED\xA0\x80", `"a\uDFFFb"`: "a\xED\xBF\xBFb", `"\ud83d\ude00"`: "😀", `"\ud83d\ud83d\ude00"`: "\xED\xA0\xBD😀",
+		`"\ude00\ud83d"`: "\xED\xB8\x80\xED\xA0\xBD", `"\\ud800"`: `\ud800`, `"\ufffd"`: "\uFFFD", `"\ud800\ue000"`: "\xED\xA0\x80",
+		`"\ud800\ud800\n"`: "\xED\xA0\x80\xED\xA0\x80\n", "\"\\ud800\uE000e000\uE001\"": "\xED\xA0\x80\uE000e000\uE001",
+		`"\uE000"`: "\uE000", "\"\uE000\"": "\uE000",
+	} {
+		v, err := Decode([]byte(text))
+		errorIf(t, err != nil || v != want, "%s: %q, %v", text, v, err)
+	}
+	v, err := Decode([]byte(`[{"\ud800":[1,"\ud801"],"\ud801":null}]`))
+	if want := []any{map[string]any{"\xED\xA0\x80": []any{json.Number("1"), "\xED\xA0\x81"}, "\xED\xA0\x81": nil}}; err != nil || !reflect.DeepEqual(v, want) {
+		t.Errorf("%q, %v", v, err)
+	}
+	for _, c := range []struct {
+		filter, value string
+		meets         bool
+	}{
+		{`{"a":"\ud800"}`, `{"a":"\ud800"}`, true},
+		{`{"a":"\ud800"}`, `{"a":"\uFFFD"}`, false},
+		{`{"a":"\ufffd"}`, `{"a":"\ud800"}`, false},
+		{`{"a":"\ud800"}`, `{"a":"\ud801"}`, false},
+		{`{"a":{"$gt":"\ud800"}}`, `{"a":"\ud801"}`, true},
+		{`{"\ud800":1}`, `{"\ud800":1}`, true},
+		{`{"\ud800":1}`, `{"\ufffd":1}`, false},
+	} {
+		f, err := Compile([]byte(c.filter), now)
+		must(t, err, c.filter)
+		v, err := Decode([]byte(c.value))
+		errorIf(t, err != nil || f.Meets(&Entry{Value: v}) != c.meets, "%s of %s: %v, %v", c.filter, c.value, !c.meets, err)
+	}
+}
+
+// The time does not grow with the characters of private use, among which the mark is.
+func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
+	var want strings.Builder
+	for r := rune(0xE000); r < 0xE000+200_000; r++ {
+		want.WriteRune(r)
+	}
+	start := time.Now()
+	v, err := Decode([]byte(`"\ud800` + want.String() + `"`))
+	errorIf(t, err != nil || v != "\xED\xA0\x80"+want.String(), "%.20q, %v", v, err)
+	if took := time.Since(start); took > 8*time.Second { // one pass for each character takes twice as long on a fast machine
+		t.Error(took)
+	}
+}
+
+// What has no lone surrogate is what encoding/json makes of it.
+func FuzzDecode(f *testing.F) {
+	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`, "\"\uE000\\ud800\"", `"\uE000\ud83d\ue000"`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var want any
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		bad := d.Decode(&want)
+		got, err := Decode([]byte(text))
+		fatalIf(t, (err == nil) != (bad == nil), "%q: %v, and encoding/json says %v", text, err, bad)
+		_, changed := markSurrogates([]byte(text))
+		fatalIf(t, !changed && err == nil && !reflect.DeepEqual(got, want), "%q is %v, not %v", text, got, want)
+		if s, is := got.(string); is && utf8.ValidString(text) {
+			if w, _ := want.(string); strings.ToValidUTF8(s, "") != strings.ReplaceAll(w, "\uFFFD", "") && !strings.Contains(w, "\uFFFD") {
+				t.Fatalf("%q is %q, not %q", text, s, w)
+			}
 		}
 	})
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

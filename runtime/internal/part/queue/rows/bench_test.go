@@ -19,20 +19,6 @@ func benchWorld(b *testing.B) *world {
 	return w
 }
 
-func (w *world) benchTurn(f func(s *Set) error) {
-	s := w.set()
-	err := f(s)
-	if err == nil {
-		err = s.Flush()
-	}
-	if err == nil {
-		_, err = w.space.Commit(nil)
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 var benchBody = make([]byte, 64)
 
 func BenchmarkSend(b *testing.B) {
@@ -40,7 +26,7 @@ func BenchmarkSend(b *testing.B) {
 	one := []host.Enqueue{{Body: benchBody}}
 	b.ReportAllocs()
 	for b.Loop() {
-		w.benchTurn(func(s *Set) error { _, err := s.Send("jobs", one); return err })
+		w.must(func(s *Set) error { _, err := s.Send("jobs", one); return err })
 	}
 }
 
@@ -50,8 +36,8 @@ func BenchmarkSendAndHandle(b *testing.B) {
 	one := []host.Enqueue{{Body: benchBody}}
 	b.ReportAllocs()
 	for b.Loop() {
-		w.benchTurn(func(s *Set) error { _, err := s.Send("jobs", one); return err })
-		w.benchTurn(func(s *Set) error {
+		w.must(func(s *Set) error { _, err := s.Send("jobs", one); return err })
+		w.must(func(s *Set) error {
 			m, ok, err := s.Next("jobs")
 			if !ok || err != nil {
 				return fmt.Errorf("%v %w", ok, err)
@@ -76,7 +62,7 @@ func (w *world) fill(n int) {
 		batch[i].Body = benchBody
 	}
 	for ; n > 0; n -= len(batch) {
-		w.benchTurn(func(s *Set) error { _, err := s.Send("jobs", batch); return err })
+		w.must(func(s *Set) error { _, err := s.Send("jobs", batch); return err })
 	}
 	// The compactions that this causes are not what is measured.
 	tick := time.NewTicker(time.Second)
@@ -105,7 +91,7 @@ func BenchmarkReceiveAck(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					w.now = w.now.Add(time.Millisecond)
-					w.benchTurn(func(s *Set) error {
+					w.must(func(s *Set) error {
 						got, err := s.Receive("jobs", batch, 0)
 						if len(got) != batch {
 							return fmt.Errorf("%d messages, %w", len(got), err)
@@ -115,7 +101,7 @@ func BenchmarkReceiveAck(b *testing.B) {
 						}
 						return err
 					})
-					w.benchTurn(func(s *Set) error {
+					w.must(func(s *Set) error {
 						if _, lost, err := s.Ack("jobs", receipts, nil); len(lost) > 0 || err != nil {
 							return fmt.Errorf("lost %v, %w", lost, err)
 						}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -39,22 +40,19 @@ func newWorld(t testing.TB, queues ...host.Queue) *world {
 func (w *world) open(o engine.Options) {
 	w.t.Helper()
 	var err error
-	if w.store, err = engine.Open(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	w.store, err = engine.Open(w.t.Context(), o)
+	must(w.t, err)
 	if w.id == (keyspace.ActorID{}) {
 		w.id = w.store.NewActorID(engine.Identity{Namespace: "ns", Type: "t", Key: []string{"k"}})
 	}
-	if w.space, err = w.store.OpenSpace(w.id); err != nil {
-		w.t.Fatal(err)
-	}
+	w.space, err = w.store.OpenSpace(w.id)
+	must(w.t, err)
 }
 
 func (w *world) close() {
 	w.space.Close()
-	if err := w.store.Close(); err != nil {
-		w.t.Errorf("close: %v", err)
-	}
+	err := w.store.Close()
+	errorIf(w.t, err != nil, "close: %v", err)
 }
 
 func (w *world) config(name string) (host.Queue, bool) {
@@ -103,29 +101,23 @@ func (w *world) turn(f func(s *Set) error) error {
 
 func (w *world) commit() {
 	w.t.Helper()
-	if _, err := w.space.Commit(nil); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.space.Commit(nil)
+	must(w.t, err)
 }
 
 // sync waits until everything that was committed is durable.
 func (w *world) sync() {
 	w.t.Helper()
 	done := make(chan error, 1)
-	if _, err := w.space.Commit(func(err error) { done <- err }); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.space.Commit(func(err error) { done <- err })
+	must(w.t, err)
+	must(w.t, <-done)
 }
 
 // must runs f in a turn that has to succeed.
 func (w *world) must(f func(s *Set) error) {
 	w.t.Helper()
-	if err := w.turn(f); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.turn(f))
 }
 
 func (w *world) send(queue string, messages ...host.Enqueue) []host.Sent {
@@ -164,9 +156,7 @@ func (w *world) fail(queue, cause string) *host.Received {
 func (w *world) stats(queue string) host.QueueStats {
 	w.t.Helper()
 	st, err := Stats(w.space.Writes(), queue)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return st
 }
 
@@ -174,69 +164,50 @@ func (w *world) stats(queue string) host.QueueStats {
 func (w *world) wakes() map[string]int64 {
 	w.t.Helper()
 	rows, err := w.store.Wakes(nil, 1<<60, 1_000)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	m := map[string]int64{}
 	for _, r := range rows {
 		if r.Kind != keyspace.WakeQueue {
 			continue
 		}
-		if _, twice := m[r.Name]; twice {
-			w.t.Fatalf("queue %q has two wake rows", r.Name)
-		}
+		_, twice := m[r.Name]
+		fatalIf(w.t, twice, "queue %q has two wake rows", r.Name)
 		m[r.Name] = r.Due
 	}
 	return m
 }
 
-func (w *world) dead(queue string) []host.ListedMessage {
+// list reads all messages of a queue with Peek or DeadList, a page at a time.
+func (w *world) list(read func(engine.Reader, *host.QueueListInput) ([]host.ListedMessage, bool, error), queue string) (all []host.ListedMessage) {
 	w.t.Helper()
-	l, _, err := DeadList(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return l
-}
-
-func (w *world) peek(queue string) []host.ListedMessage {
-	w.t.Helper()
-	l, _, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return l
-}
-
-func body(text string) host.Enqueue { return host.Enqueue{Body: []byte(text)} }
-
-func bodies(messages []host.Received) (all []string) {
-	for _, m := range messages {
-		all = append(all, string(m.Body))
+	in := &host.QueueListInput{Queue: queue, Limit: 7}
+	for more := true; more; {
+		page, left, err := read(w.space.Writes(), in)
+		must(w.t, err)
+		if all, more = append(all, page...), left; more {
+			in.After = page[len(page)-1].ID
+		}
 	}
 	return all
 }
+
+func body(text string) host.Enqueue { return host.Enqueue{Body: []byte(text)} }
 
 // wantCode checks the code of an error.
 func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	t.Helper()
 	var e *host.Error
-	if !errors.As(err, &e) || e.Code != code {
-		t.Fatalf("error %v, want code %s", err, code)
-	}
+	fatalIf(t, !errors.As(err, &e) || e.Code != code, "error %v, want code %s", err, code)
 	return e
 }
 
 // verify checks that index entries, counts, metadata and wake rows are what the messages say.
 func (w *world) verify() {
 	w.t.Helper()
-	rows := w.space.Writes()
 	all := func(kind keyspace.Kind) []engine.Entry {
 		from, to := kind.Range()
-		page, err := rows.List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		page, err := w.space.Writes().List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
+		must(w.t, err)
 		return page.Entries
 	}
 	type counted struct {
@@ -245,20 +216,19 @@ func (w *world) verify() {
 		first [indexes]place
 	}
 	queues := map[string]*counted{}
-	count := func(q string) *counted {
-		if queues[q] == nil {
-			queues[q] = &counted{}
-		}
-		return queues[q]
-	}
 	entries := map[string]bool{}
-	entry := func(q string, ix index, p place) {
+	entry := func(q string, ix index, p place) *counted {
 		entries[string(appendPlace(appendIndex(nil, ix, q), nil, p))] = true
-		c := count(q)
+		c := queues[q]
+		if c == nil {
+			c = new(counted)
+			queues[q] = c
+		}
 		if c.n[ix] == 0 || p.before(c.first[ix]) {
 			c.first[ix] = p
 		}
 		c.n[ix]++
+		return c
 	}
 	messages := all(keyspace.QueueMessage.Kind)
 	for _, e := range messages {
@@ -267,23 +237,12 @@ func (w *world) verify() {
 		if err == nil {
 			err = m.decode(id, e.Value)
 		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		q := string(m.queue)
-		count(q).bytes += int64(len(m.body))
-		switch m.state {
-		case pending:
-			entry(q, readyIndex, m.place())
-			if m.expires != 0 {
-				entry(q, ttlIndex, place{m.expires, id})
-			}
-		case delayed:
-			entry(q, delayedIndex, m.place())
-		case locked:
-			entry(q, lockedIndex, m.place())
-		default:
-			w.t.Fatalf("message %d is %v", id, m.state)
+		must(w.t, err)
+		ix, lists := map[state]index{pending: readyIndex, delayed: delayedIndex, locked: lockedIndex}[m.state]
+		fatalIf(w.t, !lists, "message %d is %v", id, m.state)
+		entry(string(m.queue), ix, m.place()).bytes += int64(len(m.body))
+		if m.state == pending && m.expires != 0 {
+			entry(string(m.queue), ttlIndex, place{m.expires, id})
 		}
 	}
 	for _, e := range all(keyspace.DeadLetter.Kind) {
@@ -292,65 +251,51 @@ func (w *world) verify() {
 		if err == nil {
 			err = m.decodeDead(id, e.Value)
 		}
-		if err != nil || queue != string(m.queue) {
-			w.t.Fatalf("dead letter %d of %q: %v", id, queue, err)
-		}
+		fatalIf(w.t, err != nil || queue != string(m.queue), "dead letter %d of %q: %v", id, queue, err)
 		entry(queue, deadIndex, m.place())
 	}
 	for _, kind := range []keyspace.Kind{keyspace.QueueReady.Kind, keyspace.QueueDelayed.Kind} {
 		for _, e := range all(kind) {
-			if !entries[string(e.Key)] {
-				w.t.Fatalf("leaked index entry %x", e.Key)
-			}
+			fatalIf(w.t, !entries[string(e.Key)], "leaked index entry %x", e.Key)
 			delete(entries, string(e.Key))
 		}
 	}
-	if len(entries) > 0 {
-		w.t.Fatalf("%d index entries are missing", len(entries))
-	}
+	fatalIf(w.t, len(entries) > 0, "%d index entries are missing", len(entries))
 	wakes := w.wakes()
 	for _, e := range all(keyspace.QueueStats.Kind) {
 		queue, err := keyspace.QueueStats.Parse(e.Key)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		var c counts
-		if err := c.decode(queue, e.Value); err != nil {
-			w.t.Fatal(err)
+		must(w.t, c.decode(queue, e.Value))
+		want := queues[queue]
+		if want == nil {
+			want = new(counted)
 		}
-		want := count(queue)
 		wake := int64(0)
 		for ix := range indexes {
 			f := &c.fronts[ix]
-			if f.n != want.n[ix] {
-				w.t.Fatalf("queue %q index %d: counted %d, has %d", queue, ix, f.n, want.n[ix])
+			fatalIf(w.t, f.n != want.n[ix], "queue %q index %d: counted %d, has %d", queue, ix, f.n, want.n[ix])
+			if f.n == 0 {
+				continue
 			}
-			if f.n > 0 && want.first[ix].before(f.runs[0].from) {
-				w.t.Fatalf("queue %q index %d begins at %+v, counts say %+v", queue, ix, want.first[ix], f.runs[0].from)
-			}
-			if f.n > 0 && f.runs[0].exact && want.first[ix] != f.runs[0].from {
-				w.t.Fatalf("queue %q index %d begins at %+v, counts say exactly %+v", queue, ix, want.first[ix], f.runs[0].from)
-			}
-			if at := want.first[ix].at; ix != readyIndex && f.n > 0 && (wake == 0 || at < wake) {
-				wake = at
+			first, run := want.first[ix], f.runs[0]
+			fatalIf(w.t, first.before(run.from) || run.exact && first != run.from, "queue %q index %d begins at %+v, counts say %+v", queue, ix, first, run)
+			if ix != readyIndex && (wake == 0 || first.at < wake) {
+				wake = first.at
 			}
 		}
-		if c.bytes != want.bytes {
-			w.t.Fatalf("queue %q: counted %d bytes, has %d", queue, c.bytes, want.bytes)
-		}
-		if c.wake != wake || wakes[queue] != wake {
-			w.t.Fatalf("queue %q: wake row at %d, counts say %d, first due %d", queue, wakes[queue], c.wake, wake)
-		}
+		fatalIf(w.t, c.bytes != want.bytes, "queue %q: counted %d bytes, has %d", queue, c.bytes, want.bytes)
+		fatalIf(w.t, c.wake != wake || wakes[queue] != wake,
+			"queue %q: wake row at %d, counts say %d, first due %d", queue, wakes[queue], c.wake, wake)
 		delete(wakes, queue)
 		delete(queues, queue)
 	}
-	if len(queues) > 0 || len(wakes) > 0 {
-		w.t.Fatalf("queues without counts: %v, wakes %v", queues, wakes)
-	}
+	fatalIf(w.t, len(queues) > 0 || len(wakes) > 0, "queues without counts: %v, wakes %v", queues, wakes)
 	if meta := all(keyspace.QueueMetadata.Kind); len(meta) > 0 {
 		var m metadata
-		if err := m.decode(meta[0].Value); err != nil || m.count != int64(len(messages)) {
-			w.t.Fatalf("metadata %+v %v, there are %d messages", m, err, len(messages))
-		}
+		err := m.decode(meta[0].Value)
+		fatalIf(w.t, err != nil || m.count != int64(len(messages)), "metadata %+v %v, there are %d messages", m, err, len(messages))
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

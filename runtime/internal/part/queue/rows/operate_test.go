@@ -20,24 +20,20 @@ func TestABodyThatNoKeyTakesIsStillADeadLetter(t *testing.T) {
 		w.send("jobs", host.Enqueue{Body: make([]byte, engine.DefaultMaxValue+1), KeysIfUndelivered: [][]byte{key}})
 		w.fail("jobs", cause)
 		w.verify()
-		text := w.dead("jobs")[i].Error
-		if said, ok := strings.CutSuffix(text, "; a key of keys_if_undelivered does not take its body"); !ok || !strings.HasPrefix(cause, said) || len(text) > maxCause {
-			t.Errorf("dead letter says %q", text)
-		}
+		text := w.list(DeadList, "jobs")[i].Error
+		said, ok := strings.CutSuffix(text, "; a key of keys_if_undelivered does not take its body")
+		errorIf(t, !ok || !strings.HasPrefix(cause, said) || len(text) > maxCause, "dead letter says %q", text)
 	}
 }
 
 func TestAnActorWithoutQuotaCanGiveUpItsMessages(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
 	w.send("jobs", body("x"))
-	if err := w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes + 24}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes + 24}))
 	w.fail("jobs", strings.Repeat("long", 50))
 	w.verify()
-	if d := w.dead("jobs"); len(d) != 1 || d[0].Error != "" {
-		t.Fatalf("dead %+v", d)
-	}
+	d := w.list(DeadList, "jobs")
+	fatalIf(t, len(d) != 1 || d[0].Error != "", "dead %+v", d)
 }
 
 func TestPurgeOfAllMessagesThatAnActorHasTellsTheirSenders(t *testing.T) {
@@ -46,78 +42,50 @@ func TestPurgeOfAllMessagesThatAnActorHasTellsTheirSenders(t *testing.T) {
 	for _, want := range []int64{3, 0} {
 		w.must(func(s *Set) error {
 			n, err := s.Purge("jobs")
-			if n != want {
-				t.Fatalf("purged %d, want %d", n, want)
-			}
+			fatalIf(t, n != want, "purged %d, want %d", n, want)
 			return err
 		})
 		w.verify()
-		if want > 0 && !slices.Equal(w.last.Replied, []uint64{sent[1].ID}) {
-			t.Fatalf("replied %v", w.last.Replied)
-		}
+		fatalIf(t, want > 0 && !slices.Equal(w.last.Replied, []uint64{sent[1].ID}), "replied %v", w.last.Replied)
 	}
 }
 
-func TestListsArePaged(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}}, host.Queue{Name: "other"})
+func TestListsAreOfOneQueueAndRefuseWhatTheyCannotDo(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"}, host.Queue{Name: "other"})
 	for range 5 {
-		w.send("jobs", body("x"), body("dies"))
+		w.send("jobs", body("x"), body("x"))
 		w.send("other", body("y"))
 	}
 	rows := w.space.Writes()
-	var ids []uint64
-	for after, more := uint64(0), true; more; {
-		var page []host.ListedMessage
-		var err error
-		page, more, err = Peek(rows, &host.QueueListInput{Queue: "jobs", After: after, Limit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range page {
-			ids = append(ids, m.ID)
-		}
-		after = ids[len(ids)-1]
-	}
-	if want := []uint64{1, 2, 4, 5, 7, 8, 10, 11, 13, 14}; !slices.Equal(ids, want) {
-		t.Fatalf("ids %v", ids)
-	}
 	l, more, err := Peek(rows, &host.QueueListInput{Queue: "jobs", IDs: []uint64{5, 2, 3, 5, 99}})
-	if err != nil || more || len(l) != 2 || l[0].ID != 2 {
-		t.Fatalf("%+v %v %v", l, more, err)
-	}
-	if l, more, err := Peek(rows, &host.QueueListInput{Queue: "jobs", After: 1<<64 - 1}); len(l) > 0 || more || err != nil {
-		t.Fatalf("%+v %v %v", l, more, err)
-	}
-	for _, in := range []host.QueueListInput{
-		{Queue: ""}, {Queue: "a/b"}, {Queue: "jobs", Limit: 1_001}, {Queue: "jobs", Limit: -1},
-		{Queue: "jobs", IDs: make([]uint64, 1_001)},
+	fatalIf(t, err != nil || more || len(l) != 2 || l[0].ID != 2, "%+v %v %v", l, more, err)
+	l, more, err = Peek(rows, &host.QueueListInput{Queue: "jobs", After: 1<<64 - 1})
+	fatalIf(t, len(l) > 0 || more || err != nil, "%+v %v %v", l, more, err)
+	for code, refused := range map[host.Code][]host.QueueListInput{
+		host.NotFound:        {{Queue: ""}, {Queue: "a/b"}},
+		host.InvalidArgument: {{Queue: "jobs", Limit: 1_001}, {Queue: "jobs", Limit: -1}},
+		host.TooLarge:        {{Queue: "jobs", IDs: make([]uint64, 1_001)}},
 	} {
-		if _, _, err := Peek(rows, &in); host.CodeOf(err) != host.InvalidArgument && host.CodeOf(err) != host.NotFound && host.CodeOf(err) != host.TooLarge {
-			t.Errorf("%+v: %v", in.Queue, err)
-		}
-		if _, _, err := DeadList(rows, &in); err == nil {
-			t.Errorf("%+v is fine", in.Queue)
+		for _, in := range refused {
+			_, _, err := Peek(rows, &in)
+			_, _, derr := DeadList(rows, &in)
+			errorIf(t, host.CodeOf(err) != code || derr == nil, "%+v: %v, %v, want %s", in, err, derr, code)
 		}
 	}
 	all, err := AllStats(rows)
-	if err != nil || len(all) != 2 || all[0].Queue != "jobs" || all[0].Pending != 10 || all[1].Pending != 5 {
-		t.Fatalf("%+v %v", all, err)
-	}
+	fatalIf(t, err != nil || len(all) != 2 || all[0].Queue != "jobs" || all[0].Pending != 10 || all[1].Pending != 5, "%+v %v", all, err)
 }
 
 func TestAPageOfLargeBodiesIsShort(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs"})
 	large := host.Enqueue{Body: make([]byte, 1<<20)}
 	w.send("jobs", large, large, large, large, large, large)
-	if l, more, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: "jobs"}); len(l) != 4 || !more || err != nil {
-		t.Fatalf("%d %v %v", len(l), more, err)
-	}
-	if n := len(w.receive("jobs", 10)); n != 4 {
-		t.Fatalf("received %d", n)
-	}
-	if n := len(w.receive("jobs", 10)); n != 2 {
-		t.Fatalf("received %d", n)
-	}
+	l, more, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: "jobs"})
+	fatalIf(t, len(l) != 4 || !more || err != nil, "%d %v %v", len(l), more, err)
+	n := len(w.receive("jobs", 10))
+	fatalIf(t, n != 4, "received %d", n)
+	n = len(w.receive("jobs", 10))
+	fatalIf(t, n != 2, "received %d", n)
 	w.verify()
 }
 
@@ -145,9 +113,7 @@ func TestCorruptRowsAreErrors(t *testing.T) {
 				}
 				return s.Done(m, nil)
 			})
-			if !errors.Is(err, errCorrupt) || host.CodeOf(err) != host.Internal {
-				t.Fatalf("error %v", err)
-			}
+			fatalIf(t, !errors.Is(err, errCorrupt) || host.CodeOf(err) != host.Internal, "error %v", err)
 		})
 	}
 }
@@ -160,9 +126,7 @@ func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 		for range 8 {
 			w.send("jobs", host.Enqueue{Body: []byte("some body"), WantReply: true, TTL: 20 * time.Minute})
 		}
-		if err := w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes - over}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes - over}))
 		if err := w.turn(func(s *Set) error { _, err := s.Send("jobs", []host.Enqueue{body("x")}); return err }); err == nil {
 			t.Fatal("a full actor takes a message")
 		}
@@ -190,9 +154,7 @@ func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
 	const room = 64 << 10
-	if err := w.space.SetLimits(&engine.Limits{MaxWriteSet: room}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.space.SetLimits(&engine.Limits{MaxWriteSet: room}))
 	for range 20 {
 		w.send("jobs", host.Enqueue{Body: make([]byte, 8<<10), Delay: time.Second})
 	}
@@ -213,8 +175,7 @@ func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 			w.must(func(s *Set) error { s.Room = room; return step.do(s) })
 			w.verify()
 		}
-		if st := w.stats("jobs"); step.n(st) != 20 {
-			t.Fatalf("%s: %+v", step.does, st)
-		}
+		st := w.stats("jobs")
+		fatalIf(t, step.n(st) != 20, "%s: %+v", step.does, st)
 	}
 }

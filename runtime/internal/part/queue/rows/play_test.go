@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func (p *player) span(ms int) time.Duration {
 func (p *player) message() host.Enqueue {
 	e := host.Enqueue{Body: bytes.Repeat([]byte{byte('a' + p.rng.IntN(26))}, p.rng.IntN(40)), WantReply: p.chance(40)}
 	if p.chance(20) {
-		e.Priority = p.rng.IntN(7) - 3
+		e.Priority = (p.rng.IntN(7) - 3) * (host.MaxQueuePriority / 3)
 	}
 	if p.chance(20) {
 		e.Delay = p.span(3_000)
@@ -61,11 +62,6 @@ func (p *player) message() host.Enqueue {
 	return e
 }
 
-func (p *player) fatal(format string, args ...any) {
-	p.t.Helper()
-	p.t.Fatalf(format, args...)
-}
-
 // step does one random thing in a Set.
 func (p *player) step(s *Set, q string) {
 	m, now := p.model, p.now.UnixMilli()
@@ -77,21 +73,19 @@ func (p *player) step(s *Set, q string) {
 	case k < 45:
 		m.catchUp(q, cfg, now)
 		got, ok, err := s.Next(q)
-		p.check(err)
+		must(p.t, err)
 		want := m.in(q, pending, byPriority)
-		if ok != (len(want) > 0) {
-			p.fatal("next of %s: %v, model has %d", q, ok, len(want))
-		}
+		fatalIf(p.t, ok != (len(want) > 0), "next of %s: %v, model has %d", q, ok, len(want))
 		if !ok {
 			return
 		}
 		first := want[0]
 		p.same(got, first)
 		if p.chance(60) {
-			p.check(s.Done(got, []byte("reply")))
+			must(p.t, s.Done(got, []byte("reply")))
 			m.done(first, cfg, now, "reply")
 		} else if p.chance(80) {
-			p.check(s.Fail(got, host.Errorf(host.FailedPrecondition, "no"), ""))
+			must(p.t, s.Fail(got, host.Errorf(host.FailedPrecondition, "no"), ""))
 			first.attempts++
 			m.fail(first, cfg, now, host.FailedPrecondition, "no", nil, false)
 		}
@@ -99,12 +93,10 @@ func (p *player) step(s *Set, q string) {
 		m.catchUp(q, cfg, now)
 		limit, lock := 1+p.rng.IntN(6), p.span(3_000)
 		got, err := s.Receive(q, limit, lock)
-		p.check(err)
+		must(p.t, err)
 		want := m.in(q, pending, byPriority)
 		want = want[:min(limit, len(want))]
-		if len(got) != len(want) {
-			p.fatal("received %d of %s, want %d", len(got), q, len(want))
-		}
+		fatalIf(p.t, len(got) != len(want), "received %d of %s, want %d", len(got), q, len(want))
 		if lock == 0 {
 			lock = cfg.Lock
 		}
@@ -112,12 +104,8 @@ func (p *player) step(s *Set, q string) {
 			p.same(&got[i], msg)
 			msg.attempts++
 			msg.state, msg.due, msg.receipt = locked, now+lock.Milliseconds(), got[i].Receipt
-			if got[i].LockedUntil.UnixMilli() != msg.due {
-				p.fatal("received %+v, want %+v", got[i], msg)
-			}
-			if slices.Contains(p.receipts, msg.receipt) {
-				p.fatal("receipt %q was given before", msg.receipt)
-			}
+			fatalIf(p.t, got[i].LockedUntil.UnixMilli() != msg.due, "received %+v, want %+v", got[i], msg)
+			fatalIf(p.t, slices.Contains(p.receipts, msg.receipt), "receipt %q was given before", msg.receipt)
 			m.put(msg)
 			p.receipts = append(p.receipts, msg.receipt)
 		}
@@ -128,16 +116,9 @@ func (p *player) step(s *Set, q string) {
 	case k < 90:
 		m.catchUp(q, cfg, now)
 		m.trim(q, cfg, maxDue)
-		p.check(s.Due(q, 0))
+		must(p.t, s.Due(q, 0))
 	default:
 		p.stepOperate(s, q, cfg, now)
-	}
-}
-
-func (p *player) check(err error) {
-	p.t.Helper()
-	if err != nil {
-		p.fatal("%v", err)
 	}
 }
 
@@ -151,7 +132,7 @@ func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
 			answer, failure, code = nil, host.Errorf(host.NotFound, "none"), host.NotFound
 		}
 		id := p.taken[k].ID
-		p.check(s.Answer(q, id, answer, failure))
+		must(p.t, s.Answer(q, id, answer, failure))
 		if w := m.replies[int64(id)]; w.open && w.queue == q {
 			m.reply(modelMessage{id: int64(id), queue: q, wantReply: true}, cfg, now, code, string(answer))
 		}
@@ -164,7 +145,7 @@ func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
 	want := m.in(q, pending, byPriority)
 	if k < len(p.taken) {
 		r := p.taken[k]
-		p.check(s.Return(r))
+		must(p.t, s.Return(r))
 		back := modelMessage{id: int64(r.ID), sent: r.Sent.UnixMilli(), queue: q, body: string(r.Body), dedup: r.DedupID, state: pending, attempts: r.Attempt - 1}
 		if len(want) > 0 {
 			back.priority = max(0, want[0].priority)
@@ -179,10 +160,8 @@ func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
 		return
 	}
 	got, ok, err := s.Take(q)
-	p.check(err)
-	if ok != (len(want) > 0) {
-		p.fatal("take of %s: %v, model has %d", q, ok, len(want))
-	}
+	must(p.t, err)
+	fatalIf(p.t, ok != (len(want) > 0), "take of %s: %v, model has %d", q, ok, len(want))
 	if !ok {
 		return
 	}
@@ -202,7 +181,7 @@ func (p *player) same(got *host.Received, want modelMessage) {
 	p.t.Helper()
 	if int64(got.ID) != want.id || got.Queue != want.queue || string(got.Body) != want.body || got.Attempt != want.attempts+1 || got.Priority != want.priority ||
 		got.Sent.UnixMilli() != want.sent || got.DedupID != want.dedup || got.WantReply != want.wantReply {
-		p.fatal("got %+v, want %+v", got, want)
+		p.t.Fatalf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -255,16 +234,12 @@ func (p *player) stepSend(s *Set, q string, cfg host.Queue, now int64) {
 	sent, err := s.Send(q, messages)
 	if tooMany || tooLarge {
 		e := wantCode(p.t, err, host.Overloaded)
-		if !e.Retryable || e.Metadata["what"] == "" {
-			p.fatal("%+v", e)
-		}
+		fatalIf(p.t, !e.Retryable || e.Metadata["what"] == "", "%+v", e)
 		p.model = before
 		return
 	}
-	p.check(err)
-	if !slices.Equal(sent, want) {
-		p.fatal("sent %v, want %v", sent, want)
-	}
+	must(p.t, err)
+	fatalIf(p.t, !slices.Equal(sent, want), "sent %v, want %v", sent, want)
 }
 
 func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
@@ -279,7 +254,9 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 		receipts = append(receipts, p.receipts[p.rng.IntN(len(p.receipts))])
 	}
 	if p.chance(10) {
-		receipts = append(receipts, "nonsense")
+		good := receipt(1, 1)
+		bad := []string{"", "x", "!!", good + "A", good[:len(good)-1], good + "\n", strings.Repeat("A", 99), receipt(1, 0), receipt(2, 0)}
+		receipts = append(receipts, bad[p.rng.IntN(len(bad))])
 	}
 	kind := p.rng.IntN(3)
 	var delay *time.Duration
@@ -321,23 +298,32 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 	default:
 		_, lost, err = s.Extend(q, receipts, lock)
 	}
-	p.check(err)
-	if n != settled || !slices.Equal(lost, wantLost) {
-		p.fatal("kind %d: settled %d lost %v, want %d and %v", kind, n, lost, settled, wantLost)
-	}
+	must(p.t, err)
+	fatalIf(p.t, n != settled || !slices.Equal(lost, wantLost), "kind %d: settled %d lost %v, want %d and %v", kind, n, lost, settled, wantLost)
 }
 
 func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 	m := p.model
+	want := int64(0)
 	some := func(st ...state) (ids []uint64) {
 		for _, id := range slices.Sorted(maps.Keys(m.messages)) {
-			if slices.Contains(st, m.messages[id].state) && p.chance(30) { // messages of other queues must stay
-				ids = append(ids, uint64(id))
+			msg := m.messages[id]
+			if !slices.Contains(st, msg.state) || !p.chance(30) {
+				continue
+			}
+			if ids = append(ids, uint64(id)); msg.queue == q { // messages of other queues must stay
+				m.drop(msg)
+				want++
 			}
 		}
 		return append(ids, 1<<40)
 	}
-	want := int64(0)
+	drop := func(all []modelMessage) {
+		for _, msg := range all {
+			m.drop(msg)
+			want++
+		}
+	}
 	var got int64
 	var err error
 	switch k := p.rng.IntN(12); {
@@ -353,34 +339,14 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 		}
 		got, err = s.Skip(q)
 	case k < 3:
-		for _, msg := range slices.Concat(m.in(q, pending, byDue), m.in(q, delayed, byDue)) {
-			m.drop(msg)
-			want++
-		}
+		drop(slices.Concat(m.in(q, pending, byDue), m.in(q, delayed, byDue)))
 		got, err = s.Purge(q)
 	case k < 5:
-		ids := some(pending, delayed, locked)
-		for _, id := range ids {
-			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
-				m.drop(msg)
-				want++
-			}
-		}
-		got, err = s.Delete(q, ids)
+		got, err = s.Delete(q, some(pending, delayed, locked))
 	case k < 8:
-		ids := some(dead)
-		for _, id := range ids {
-			if msg, ok := m.messages[int64(id)]; ok && msg.queue == q {
-				m.drop(msg)
-				want++
-			}
-		}
-		got, err = s.DeleteDead(q, ids, false)
+		got, err = s.DeleteDead(q, some(dead), false)
 	case k < 9:
-		for _, msg := range m.in(q, dead, byDue) {
-			delete(m.messages, msg.id)
-			want++
-		}
+		drop(m.in(q, dead, byDue))
 		got, err = s.DeleteDead(q, nil, true)
 	default:
 		for _, msg := range m.in(q, dead, func(m modelMessage) int64 { return 0 }) {
@@ -405,10 +371,8 @@ func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
 		}
 		got, err = s.RequeueDead(q, nil, true)
 	}
-	p.check(err)
-	if got != want {
-		p.fatal("operated on %d messages, want %d", got, want)
-	}
+	must(p.t, err)
+	fatalIf(p.t, got != want, "operated on %d messages, want %d", got, want)
 }
 
 func (p *player) modelStats(q string) host.QueueStats {
@@ -457,12 +421,10 @@ func (p *player) compareTold(s *Set, before *model) {
 	for q, st := range p.model.stats {
 		died += int(st.Failed - before.stats[q].Failed)
 	}
-	if !slices.Equal(slices.Sorted(slices.Values(s.Expires)), slices.Sorted(maps.Values(p.model.expires))) {
-		p.fatal("the turn told that rows expire at %v, want %v", s.Expires, p.model.expires)
-	}
-	if !maps.Equal(told, p.model.told) || s.Dead != died {
-		p.fatal("the turn told %v and %d deaths, want %v and %d", told, s.Dead, p.model.told, died)
-	}
+	expire, want := slices.Sorted(slices.Values(s.Expires)), slices.Sorted(maps.Values(p.model.expires))
+	fatalIf(p.t, !slices.Equal(expire, want), "the turn told that rows expire at %v, want %v", expire, want)
+	wrong := !maps.Equal(told, p.model.told) || s.Dead != died
+	fatalIf(p.t, wrong, "the turn told %v and %d deaths, want %v and %d", told, s.Dead, p.model.told, died)
 }
 
 // compare compares everything that can be read.
@@ -482,14 +444,14 @@ func (p *player) compare() {
 		if l := p.model.in(q, delayed, byUntil); len(l) > 0 && (next == 0 || byUntil(l[0]) < next) {
 			next = byUntil(l[0])
 		}
-		if at(got.Oldest) != oldest || at(got.NextDue) != next {
-			p.fatal("stats %+v, want the oldest from %d and the next due at %d", got, oldest, next)
-		}
+		fatalIf(p.t, at(got.Oldest) != oldest || at(got.NextDue) != next, "stats %+v, want the oldest from %d and the next due at %d", got, oldest, next)
 		got.Oldest, got.NextDue = nil, nil
 		if want := p.modelStats(q); got != want {
-			p.fatal("stats of %s\n got %+v\nwant %+v", q, got, want)
+			p.t.Fatalf("stats of %s\n got %+v\nwant %+v", q, got, want)
 		}
-		for _, l := range slices.Concat(p.peek(q), p.world.dead(q)) {
+		listed := slices.Concat(p.list(Peek, q), p.list(DeadList, q))
+		fatalIf(p.t, int64(len(listed)) != got.Pending+got.Delayed+got.Processing+got.Dead, "%s lists %+v, and counts %+v", q, listed, got)
+		for _, l := range listed {
 			msg, ok := p.model.messages[int64(l.ID)]
 			due := int64(0)
 			if msg.state == delayed || msg.state == locked {
@@ -498,7 +460,7 @@ func (p *player) compare() {
 			if !ok || msg.queue != q || msg.state.String() != l.State || msg.attempts != l.Attempts || msg.body != string(l.Body) ||
 				l.Sent.UnixMilli() != msg.sent || l.DedupID != msg.dedup || l.Priority != msg.priority || l.Error != msg.cause ||
 				at(l.Due) != due || at(l.Expires) != msg.expires || at(l.Tried) != msg.tried || at(l.Died) != msg.died {
-				p.fatal("%s has\n     %+v\nwant %+v", q, l, msg)
+				p.t.Fatalf("%s has\n     %+v\nwant %+v", q, l, msg)
 			}
 		}
 		var held, want []string
@@ -506,12 +468,10 @@ func (p *player) compare() {
 			want = append(want, msg.receipt)
 		}
 		held, err := Held(rows, q, p.receipts[max(0, len(p.receipts)-1_000):])
-		p.check(err)
+		must(p.t, err)
 		slices.Sort(held)
 		slices.Sort(want)
-		if !slices.Equal(held, want) {
-			p.fatal("held %v, want %v", held, want)
-		}
+		fatalIf(p.t, !slices.Equal(held, want), "held %v, want %v", held, want)
 	}
 	for range 20 {
 		id, q := 1+p.rng.Int64N(p.model.next), p.queues[p.rng.IntN(3)]
@@ -519,7 +479,7 @@ func (p *player) compare() {
 			q = msg.queue
 		}
 		res, known, err := ResultOf(rows, q, uint64(id), p.now)
-		p.check(err)
+		must(p.t, err)
 		msg, waits := p.model.messages[id]
 		waits = waits && msg.queue == q && msg.wantReply && msg.state != dead
 		r, kept := p.model.replies[id]
@@ -530,15 +490,12 @@ func (p *player) compare() {
 		if res.Err != nil {
 			code = res.Err.Code
 		}
-		if known != (waits || done) || res.Done != done || done && (string(res.Reply) != r.value || string(code) != r.code) {
-			p.fatal("result of %d: %+v %v, model %+v %v", id, res, known, r, waits)
-		}
+		wrong := known != (waits || done) || res.Done != done || done && (string(res.Reply) != r.value || string(code) != r.code)
+		fatalIf(p.t, wrong, "result of %d: %+v %v, model %+v %v", id, res, known, r, waits)
 	}
 	for key, value := range p.model.kv {
 		e, ok, err := rows.Get(append([]byte{byte(keyspace.UserKV.Kind)}, key...))
-		if err != nil || !ok || string(e.Value) != value {
-			p.fatal("key %q: %q %v %v, want %q", key, e.Value, ok, err, value)
-		}
+		fatalIf(p.t, err != nil || !ok || string(e.Value) != value, "key %q: %q %v %v, want %q", key, e.Value, ok, err, value)
 	}
 }
 
@@ -579,7 +536,7 @@ func play(t *testing.T, seed uint64, steps int) {
 			for range 1 + p.rng.IntN(4) {
 				p.step(s, p.queues[p.rng.IntN(3)])
 				if p.chance(10) {
-					p.check(s.Flush())
+					must(p.t, s.Flush())
 				}
 			}
 			if !keep {
@@ -590,7 +547,7 @@ func play(t *testing.T, seed uint64, steps int) {
 		if !keep {
 			p.model, p.receipts, p.taken = before, p.receipts[:given], taken
 		} else {
-			p.check(err)
+			must(p.t, err)
 			p.compareTold(p.last, before)
 		}
 		if p.chance(3) {

@@ -11,19 +11,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-func TestMessagesAreReceivedByPriorityAndThenInTheOrderOfSending(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs"})
-	w.send("jobs", body("a"), body("b"))
-	w.send("jobs", host.Enqueue{Body: []byte("low"), Priority: -1}, host.Enqueue{Body: []byte("high"), Priority: 1})
-	w.send("jobs", body("c"), host.Enqueue{Body: []byte("highest"), Priority: host.MaxQueuePriority})
-	w.verify()
-	got := append(bodies(w.receive("jobs", 3)), bodies(w.receive("jobs", 10))...)
-	if want := []string{"highest", "high", "a", "b", "c", "low"}; !slices.Equal(got, want) {
-		t.Fatalf("received %q, want %q", got, want)
-	}
-	w.verify()
-}
-
 func TestCallsThatAreRefusedSayWhyAndDoNothing(t *testing.T) {
 	const month = 31 * 24 * time.Hour
 	ok, negative := body("ok"), -time.Second
@@ -92,9 +79,8 @@ func TestCallsThatAreRefusedSayWhyAndDoNothing(t *testing.T) {
 				return nil // the turn goes on
 			})
 			w.verify()
-			if st := w.stats("jobs"); st.Pending != 1 || st.Bytes != 2 || st.Sent != 1 {
-				t.Fatalf("stats %+v", st)
-			}
+			st := w.stats("jobs")
+			fatalIf(t, st.Pending != 1 || st.Bytes != 2 || st.Sent != 1, "stats %+v", st)
 		})
 	}
 }
@@ -103,20 +89,15 @@ func TestABatchBeyondTheWriteSetFailsTheTurn(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs"})
 	batch := slices.Repeat([]host.Enqueue{{Body: make([]byte, 1<<20)}}, host.MaxQueueBatch)
 	err := w.turn(func(s *Set) error {
-		if _, err := s.Send("jobs", batch); !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}) {
-			t.Errorf("send: %v", err)
-		}
-		if _, err := s.Send("jobs", batch[:1]); err == nil {
-			t.Error("the turn went on")
-		}
+		_, err := s.Send("jobs", batch)
+		errorIf(t, !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}), "send: %v", err)
+		_, err = s.Send("jobs", batch[:1])
+		errorIf(t, err == nil, "the turn went on")
 		return nil // the handler does not mind
 	})
-	if !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}) {
-		t.Fatalf("flush: %v", err)
-	}
+	fatalIf(t, !errors.Is(err, &engine.LimitError{What: engine.LimitWriteSet}), "flush: %v", err)
 	w.send("jobs", body("x"))
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != 1 || st.Sent != 1 {
-		t.Fatalf("stats %+v", st)
-	}
+	st := w.stats("jobs")
+	fatalIf(t, st.Pending != 1 || st.Sent != 1, "stats %+v", st)
 }

@@ -2,7 +2,6 @@ package queuerows
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,79 +10,20 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-func TestReceiptsAreGoodForOneLockInOneQueue(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs"}, host.Queue{Name: "other"})
-	w.send("jobs", body("x"))
-	r := w.receive("jobs", 1)[0].Receipt
-	bad := []string{
-		"", "x", "!!", r + "A", r[:len(r)-1], r + "\n", strings.Repeat("A", 99), receipt(1, 0), receipt(2, 0),
-	}
+func TestAReplyIsCheckedAndGivenOnce(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", MessageBytes: 8})
+	sent := w.send("jobs", host.Enqueue{Body: []byte("x"), WantReply: true})
 	w.must(func(s *Set) error {
-		for _, f := range []func() (int, []string, error){
-			func() (int, []string, error) { return s.Ack("jobs", bad, nil) },
-			func() (int, []string, error) { return s.Nack("jobs", bad, nil, "", true) },
-			func() (int, []string, error) { _, lost, err := s.Extend("jobs", bad, 0); return 0, lost, err },
-		} {
-			if n, lost, err := f(); n != 0 || !slices.Equal(lost, bad) || err != nil {
-				t.Fatalf("%d %q %v", n, lost, err)
-			}
-		}
-		if n, lost, err := s.Ack("other", []string{r}, nil); n != 0 || len(lost) != 1 || err != nil {
-			t.Fatalf("another queue: %d %q %v", n, lost, err)
-		}
-		if n, lost, err := s.Ack("jobs", []string{r, r}, nil); n != 1 || len(lost) != 1 || err != nil {
-			t.Fatalf("twice: %d %q %v", n, lost, err)
-		}
-		return nil
+		m, _, err := s.Next("jobs")
+		must(t, err)
+		wantCode(t, s.Done(m, make([]byte, 9)), host.TooLarge)
+		must(t, s.Done(m, []byte("r")))
+		wantCode(t, s.Done(m, nil), host.FailedPrecondition)
+		return s.Fail(m, nil, "")
 	})
 	w.verify()
-}
-
-func TestRepliesAreKeptForThoseWhoWantThem(t *testing.T) {
-	w := newWorld(t, host.Queue{Name: "jobs", ReplyFor: time.Minute, MessageBytes: 8}, host.Queue{Name: "other"})
-	asked := host.Enqueue{Body: []byte("x"), WantReply: true}
-	sent := w.send("jobs", asked, asked, body("y"), asked)
-	w.must(func(s *Set) error {
-		for range 3 {
-			m, _, err := s.Next("jobs")
-			if err != nil {
-				return err
-			}
-			wantCode(t, s.Done(m, make([]byte, 9)), host.TooLarge)
-			if err := s.Done(m, []byte("r")); err != nil {
-				return err
-			}
-			wantCode(t, s.Done(m, nil), host.FailedPrecondition)
-			if err := s.Fail(m, nil, ""); err != nil {
-				return err
-			}
-		}
-		_, err := s.Skip("jobs")
-		return err
-	})
-	w.verify()
-	if want := []uint64{sent[0].ID, sent[1].ID, sent[3].ID}; !slices.Equal(w.last.Replied, want) {
-		t.Fatalf("replied %v, want %v", w.last.Replied, want)
-	}
-	rows := w.space.Writes()
-	for i, want := range []string{"r", "r", "unknown", "canceled"} {
-		res, known, err := ResultOf(rows, "jobs", sent[i].ID, w.now)
-		got := string(res.Reply)
-		if !known {
-			got = "unknown"
-		} else if res.Err != nil {
-			got = string(res.Err.Code)
-		}
-		if got != want || err != nil {
-			t.Errorf("message %d: %q %v, want %q", i, got, err, want)
-		}
-	}
-	if _, known, _ := ResultOf(rows, "other", sent[0].ID, w.now); known {
-		t.Error("another queue knows the reply")
-	}
-	if _, known, _ := ResultOf(rows, "jobs", sent[0].ID, w.now.Add(time.Minute)); known {
-		t.Error("the reply is kept too long")
-	}
+	res, known, err := ResultOf(w.space.Writes(), "jobs", sent[0].ID, w.now)
+	fatalIf(t, !known || string(res.Reply) != "r" || res.Err != nil || err != nil, "%+v %v %v", res, known, err)
 }
 
 func TestManyDueMessagesAreDoneInParts(t *testing.T) {
@@ -97,17 +37,14 @@ func TestManyDueMessagesAreDoneInParts(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.due("jobs")
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != maxDue || w.next == 0 || w.next > w.now.UnixMilli() {
-		t.Fatalf("%+v, wake %d", st, w.next)
-	}
+	st := w.stats("jobs")
+	fatalIf(t, st.Pending != maxDue || w.next == 0 || w.next > w.now.UnixMilli(), "%+v, wake %d", st, w.next)
 	w.due("jobs")
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != 1_800 || w.next != 0 {
-		t.Fatalf("%+v, wake %d", st, w.next)
-	}
-	if got := w.receive("jobs", 1_000); len(got) != 1_000 || got[999].ID != 1_000 {
-		t.Fatalf("received %d", len(got))
-	}
+	st = w.stats("jobs")
+	fatalIf(t, st.Pending != 1_800 || w.next != 0, "%+v, wake %d", st, w.next)
+	got := w.receive("jobs", 1_000)
+	fatalIf(t, len(got) != 1_000 || got[999].ID != 1_000, "received %d", len(got))
 	w.verify()
 }
 
@@ -119,13 +56,10 @@ func TestDueRemovesAWakeRowThatIsOutOfDate(t *testing.T) {
 		return nil
 	})
 	w.must(func(s *Set) error { return s.Due("jobs-not", 7) }) // a queue that the type has no more
-	if want := map[string]int64{"jobs": w.now.Add(time.Hour).UnixMilli()}; !maps.Equal(w.wakes(), want) {
-		t.Fatalf("wakes %v", w.wakes())
-	}
+	want := map[string]int64{"jobs": w.now.Add(time.Hour).UnixMilli()}
+	fatalIf(t, !maps.Equal(w.wakes(), want), "wakes %v", w.wakes())
 	w.must(func(s *Set) error { return s.Due("jobs", w.now.Add(time.Hour).UnixMilli()) })
-	if w.next != w.now.Add(time.Hour).UnixMilli() {
-		t.Fatal("whoever took the row up does not learn of it")
-	}
+	fatalIf(t, w.next != w.now.Add(time.Hour).UnixMilli(), "whoever took the row up does not learn of it")
 	w.verify()
 }
 
@@ -156,9 +90,7 @@ func TestTheFailureThatASenderReadsHasItsMetadata(t *testing.T) {
 	w.verify()
 	for i, want := range []map[string]string{large.Metadata, {"b": "kept"}, large.Metadata} {
 		res, _, err := ResultOf(w.space.Writes(), "jobs", sent[i].ID, w.now)
-		if err != nil || res.Err == nil || !maps.Equal(res.Err.Metadata, want) {
-			t.Errorf("message %d: %+v %v, want metadata %v", i, res.Err, err, want)
-		}
+		errorIf(t, err != nil || res.Err == nil || !maps.Equal(res.Err.Metadata, want), "message %d: %+v %v, want metadata %v", i, res.Err, err, want)
 	}
 	// Releases before this one kept none.
 	old := appendText(appendText(appendText([]byte{format, 1}, "jobs"), "too_large"), "rows: 11")
@@ -166,4 +98,64 @@ func TestTheFailureThatASenderReadsHasItsMetadata(t *testing.T) {
 	if err := r.decode(1, old); err != nil || r.failure.Code != host.TooLarge || r.failure.Metadata != nil {
 		t.Errorf("%+v %v", r.failure, err)
 	}
+}
+
+// taken takes the next message of a queue.
+func (w *world) taken(queue string) *host.Received {
+	w.t.Helper()
+	var m *host.Received
+	w.must(func(s *Set) error {
+		r, ok, err := s.Take(queue)
+		if err == nil && ok {
+			m = r
+		}
+		return err
+	})
+	return m
+}
+
+// bury calls BuryRetired until nothing is left, and returns how many messages and turns that took.
+func (w *world) bury(queue string) (messages, turns int) {
+	w.t.Helper()
+	for more := true; more; turns++ {
+		w.must(func(s *Set) error {
+			s.Room = 64 << 10
+			n, m, err := s.BuryRetired(queue)
+			messages, more = messages+n, m
+			return err
+		})
+		w.verify()
+	}
+	return messages, turns
+}
+
+func TestRetiredMessagesBecomeDeadLettersAndLaterOnesDoNot(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", ReplyFor: time.Minute})
+	for range 20 {
+		w.send("jobs", host.Enqueue{Body: make([]byte, 3000)}, host.Enqueue{Body: make([]byte, 3000), Delay: time.Hour})
+	}
+	asked := w.send("jobs", host.Enqueue{Body: []byte("may I?"), WantReply: true})[0].ID
+	w.must(func(s *Set) error { return s.Retire("jobs") })
+	w.send("jobs", host.Enqueue{Body: []byte("urgent"), Priority: 5}, host.Enqueue{Body: []byte("soon"), Delay: time.Minute})
+	m := w.taken("jobs")
+	fatalIf(t, m != nil, "took %+v before the retired messages are gone", m)
+	n, turns := w.bury("jobs")
+	errorIf(t, n != 41 || turns < 3, "buried %d in %d turns", n, turns)
+	st := w.stats("jobs")
+	errorIf(t, st.Pending != 1 || st.Delayed != 1 || st.Dead != 41, "%+v", st)
+	r, known, err := ResultOf(w.space.Writes(), "jobs", asked, w.now)
+	errorIf(t, err != nil || !known || r.Err == nil || r.Err.Code != host.FailedPrecondition, "the sender finds %+v, %v, %v", r, known, err)
+	m = w.taken("jobs")
+	errorIf(t, m == nil || string(m.Body) != "urgent", "took %+v", m)
+}
+
+func TestReadmittedMessagesAreTakenAgain(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"})
+	w.send("jobs", host.Enqueue{Body: []byte("a")})
+	w.must(func(s *Set) error { return s.Retire("jobs") })
+	w.must(func(s *Set) error { return s.Readmit("jobs") })
+	n, _ := w.bury("jobs")
+	errorIf(t, n != 0, "buried %d", n)
+	m := w.taken("jobs")
+	errorIf(t, m == nil || string(m.Body) != "a", "took %+v", m)
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
@@ -15,9 +18,8 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	n.now = begin.Add(5 * minute)
 	b := n.book()
 	for range 2 {
-		if s, err := b.Trigger("s", ""); err != nil || !s.Next.Equal(begin.Add(10*minute)) {
-			t.Fatal(s, err)
-		}
+		s, err := b.Trigger("s", "")
+		fatalIf(t, err != nil || !s.Next.Equal(begin.Add(10*minute)), "%v %v", s, err)
 	}
 	n.commit()
 	fail := true
@@ -30,9 +32,8 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	}
 	n.until(begin.Add(15 * minute))
 	n.want("00:05:00#1.1+0", "00:05:00#2.1+0", "00:10:00#3.1+0")
-	if runs := n.runs("s"); len(runs) != 3 || runs[2].Result != "error" {
-		t.Fatalf("%+v", runs)
-	}
+	runs := n.runs("s")
+	fatalIf(t, len(runs) != 3 || runs[2].Result != "error", "%+v", runs)
 	if _, err := n.book().Trigger("none", ""); host.CodeOf(err) != host.NotFound {
 		t.Fatal(err)
 	}
@@ -40,13 +41,11 @@ func TestTriggeredRunsComeBesidesTheTicks(t *testing.T) {
 	n.set(host.Schedule{Name: "once", At: &at})
 	b = n.book()
 	for range maxTriggers {
-		if _, err := b.Trigger("once", ""); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.Trigger("once", "")
+		must(t, err)
 	}
-	if _, err := b.Trigger("once", ""); host.CodeOf(err) != host.Overloaded {
-		t.Fatal(err)
-	}
+	_, err := b.Trigger("once", "")
+	fatalIf(t, host.CodeOf(err) != host.Overloaded, "%v", err)
 	n.commit()
 	n.until(begin.Add(30 * minute))
 	if s := n.get("once"); s.Runs != maxTriggers || s.LastResult != "ok" || !s.Next.Equal(at) {
@@ -65,30 +64,22 @@ func TestHistoryKeepsTheLastRuns(t *testing.T) {
 		ticks := want + 10
 		n.until(begin.Add(time.Duration(ticks) * time.Second))
 		runs := n.runs("s")
-		if len(runs) != want || int(n.rows.Keys()) != want+2 {
-			t.Fatalf("keep %d: %d runs, %d keys", keep, len(runs), n.rows.Keys())
-		}
+		fatalIf(t, len(runs) != want || int(n.rows.Keys()) != want+2, "keep %d: %d runs, %d keys", keep, len(runs), n.rows.Keys())
 		for i, r := range runs {
-			if r.Run != uint64(ticks-i) || r.Result != "ok" {
-				t.Fatalf("%+v", r)
-			}
+			fatalIf(t, r.Run != uint64(ticks-i) || r.Result != "ok", "%+v", r)
 		}
 	}
 	n := newNode(t)
 	n.set(host.Schedule{Name: "s", Every: 1000, KeepRuns: 1000})
 	n.until(begin.Add(500 * time.Second))
 	n.set(host.Schedule{Name: "s", Every: 1000, KeepRuns: 10})
-	if len(n.runs("s")) != 10 {
-		t.Fatal("a lower limit is in force at once")
-	}
+	fatalIf(t, len(n.runs("s")) != 10, "a lower limit is in force at once")
 	n.until(begin.Add(501 * time.Second))
-	if keys := n.rows.Keys(); keys != 501+2-trimMost {
-		t.Fatal(keys, "keys are left after one more run")
-	}
+	keys := n.rows.Keys()
+	fatalIf(t, keys != 501+2-trimMost, "%v keys are left after one more run", keys)
 	n.until(begin.Add(520 * time.Second))
-	if keys := n.rows.Keys(); keys != 10+2 {
-		t.Fatal(keys)
-	}
+	keys = n.rows.Keys()
+	fatalIf(t, keys != 10+2, "%v", keys)
 }
 
 func TestLongDowntimesAreCountedInBoundedTime(t *testing.T) {
@@ -103,28 +94,19 @@ func TestLongDowntimesAreCountedInBoundedTime(t *testing.T) {
 	began := time.Now()
 	for _, w := range n.wakes() {
 		f, err := Due(n.rows, w.Name, "", w.Due, n.now, n.started)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		late := n.now.Sub(f.Tick.Due)
 		switch w.Name {
 		case "once", "every":
-			if late != 0 || f.Tick.Missed < countMost-1 {
-				t.Errorf("%+v", f.Tick)
-			}
+			errorIf(t, late != 0 || f.Tick.Missed < countMost-1, "%+v", f.Tick)
 		case "all":
-			if late != 2*time.Second || f.skipped != countMost-3 {
-				t.Errorf("%+v", f)
-			}
+			errorIf(t, late != 2*time.Second || f.skipped != countMost-3, "%+v", f)
 		case "none":
-			if late != 0 || f.Tick.Missed != countMost {
-				t.Errorf("%+v", f)
-			}
+			errorIf(t, late != 0 || f.Tick.Missed != countMost, "%+v", f)
 		}
 	}
-	if took := time.Since(began); took > 5*time.Minute {
-		t.Error("it took", took)
-	}
+	took := time.Since(began)
+	errorIf(t, took > 5*time.Minute, "it took %v", took)
 }
 
 func TestLeftoverRowsOfTheWakeIndexMeanNothing(t *testing.T) {
@@ -134,9 +116,8 @@ func TestLeftoverRowsOfTheWakeIndexMeanNothing(t *testing.T) {
 		name string
 		due  int64
 	}{{"s", s.Next.UnixMilli() + 1}, {"none", 5}} {
-		if f, err := Due(n.rows, c.name, "", c.due, n.now, n.started); f != nil || err != nil {
-			t.Error(f, err)
-		}
+		f, err := Due(n.rows, c.name, "", c.due, n.now, n.started)
+		errorIf(t, f != nil || err != nil, "%v %v", f, err)
 	}
 }
 
@@ -169,43 +150,108 @@ func TestSchedulesThatAreRefusedSayWhy(t *testing.T) {
 		{host.Schedule{Name: "s", Every: 1000, Payload: make([]byte, maxPayload+1)}, "payload"},
 	} {
 		_, _, err := n.book().Set(c.s)
-		if code := host.CodeOf(err); (code != host.InvalidArgument && code != host.TooLarge) || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%+v: %v", c.s, err)
-		}
+		code := host.CodeOf(err)
+		errorIf(t, (code != host.InvalidArgument && code != host.TooLarge) || !strings.Contains(err.Error(), c.text), "%+v: %v", c.s, err)
 	}
 	n.commit()
-	if n.rows.Keys() != 0 || len(n.wakes()) != 0 {
-		t.Error("something was written")
-	}
+	errorIf(t, n.rows.Keys() != 0 || len(n.wakes()) != 0, "something was written")
 }
 
 func TestSchedulesOfAnActorAreBounded(t *testing.T) {
 	n := newNode(t)
 	b := n.book()
 	for i := range host.MaxSchedules {
-		if _, _, err := b.Set(host.Schedule{Name: "s", Instance: fmt.Sprint(i), Every: 1000}); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := b.Set(host.Schedule{Name: "s", Instance: fmt.Sprint(i), Every: 1000})
+		must(t, err)
 	}
 	n.commit()
 	b = n.book()
-	if _, _, err := b.Set(host.Schedule{Name: "s", Every: 1000}); host.CodeOf(err) != host.QuotaExceeded {
-		t.Fatal(err)
-	}
-	if _, _, err := b.Set(host.Schedule{Name: "s", Instance: "7", Every: 2000}); err != nil {
-		t.Fatal("a schedule that is there cannot be changed", err)
-	}
-	if ok, err := b.Cancel("s", "8"); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	if _, _, err := b.Set(host.Schedule{Name: "s", Every: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := b.Set(host.Schedule{Name: "s", Every: 1000})
+	fatalIf(t, host.CodeOf(err) != host.QuotaExceeded, "%v", err)
+	_, _, err = b.Set(host.Schedule{Name: "s", Instance: "7", Every: 2000})
+	fatalIf(t, err != nil, "a schedule that is there cannot be changed %v", err)
+	ok, err := b.Cancel("s", "8")
+	fatalIf(t, !ok || err != nil, "%v %v", ok, err)
+	_, _, err = b.Set(host.Schedule{Name: "s", Every: 1000})
+	must(t, err)
 	n.commit()
-	if all, err := List(n.rows, "s"); err != nil || len(all) != host.MaxSchedules {
-		t.Fatal(len(all), err)
-	}
-	if len(n.wakes()) != host.MaxSchedules {
-		t.Fatal("rows in the wake index")
+	all, err := List(n.rows, "s")
+	fatalIf(t, err != nil || len(all) != host.MaxSchedules, "%v %v", len(all), err)
+	fatalIf(t, len(n.wakes()) != host.MaxSchedules, "rows in the wake index")
+}
+
+// BenchmarkArm arms schedules, 10,000 per actor, a hundred a commit: ten operations of it are 100,000.
+func BenchmarkArm10000(b *testing.B) {
+	for _, rule := range []host.Schedule{{Every: 60_000}, {Cron: "0 3 * * *", Zone: "Europe/Zurich"}} {
+		b.Run(rule.Cron, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				b.StopTimer()
+				n := newNode(b)
+				b.StartTimer()
+				for i := range host.MaxSchedules {
+					s := rule
+					s.Name, s.Instance = "s", fmt.Sprint(i)
+					_, _, err := n.book().Set(s)
+					must(b, err)
+					if i%100 == 99 {
+						n.commit()
+					}
+				}
+			}
+		})
 	}
 }
+
+// BenchmarkFire runs one tick: what is due, the run, the next tick.
+func BenchmarkFire(b *testing.B) {
+	n := newNode(b)
+	n.set(host.Schedule{Name: "s", Cron: "*/5 * * * *", Zone: "Europe/Zurich"})
+	b.ReportAllocs()
+	for range b.N {
+		rows := n.wakes()
+		n.now = *timeOf(rows[0].Due)
+		n.fire(rows[0])
+		n.commit()
+		n.ticks = nil
+	}
+}
+
+// oneRow is an actor with nothing but one schedule.
+type oneRow struct{ value []byte }
+
+func (r oneRow) Get(key []byte) (engine.Entry, bool, error) {
+	return engine.Entry{Key: key, Value: r.value}, keyspace.Kind(key[0]) == keyspace.Schedule.Kind, nil
+}
+
+func (r oneRow) List(engine.ListQuery) (engine.Page, error) {
+	return engine.Page{Entries: []engine.Entry{{Key: keyspace.Schedule.Append(nil, "s", ""), Value: r.value}}}, nil
+}
+
+// FuzzRecord reads and fires schedules that were never set.
+func FuzzRecord(f *testing.F) {
+	for _, r := range []scheduleRecord{
+		{Every: 1000, Missed: host.MissedNone, KeepRuns: 100, Next: 5000, Wake: 5000, Runs: 3},
+		{At: 5000, Missed: host.MissedOnce, Next: 5000, Retry: 7000, Wake: 7000, Attempts: 2, Failed: true, Error: "e"},
+		{Cron: "*/5 * * * *", Zone: "UTC", Missed: host.MissedAll, CatchUp: 3, Next: 300_000, Wake: 300_000, Triggers: []int64{5, 6}},
+	} {
+		value, err := record.Encode(&r)
+		must(f, err)
+		f.Add(value, int64(400_000), int64(100))
+	}
+	f.Fuzz(func(t *testing.T, value []byte, now, able int64) {
+		rows := oneRow{value}
+		wakes, err := Wakes(rows)
+		if err != nil {
+			return
+		}
+		all, err := List(rows, "")
+		fatalIf(t, err != nil || len(all) != 1, "%v %v", all, err)
+		now %= 1e8 // days, so that missed ticks take no time to count
+		for _, w := range wakes {
+			Due(rows, "s", "", w.Due, time.UnixMilli(now), time.UnixMilli(able%1e8))
+		}
+	})
+}
+
+func (oneRow) Each(engine.ListQuery, func(*engine.Entry) bool) error { return nil }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -35,14 +37,10 @@ type node struct {
 func newNode(t testing.TB) *node {
 	t.Helper()
 	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	space, err := store.OpenSpace(actorID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &node{t: t, store: store, space: space, rows: space.Writes(), now: begin, started: begin}
 }
 
@@ -54,20 +52,15 @@ func (n *node) book() *Book {
 func (n *node) commit() {
 	n.t.Helper()
 	done := make(chan error, 1)
-	if _, err := n.space.Commit(func(err error) { done <- err }); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		n.t.Fatal(err)
-	}
+	_, err := n.space.Commit(func(err error) { done <- err })
+	must(n.t, err)
+	must(n.t, <-done)
 }
 
 func (n *node) set(s host.Schedule) host.Schedule {
 	n.t.Helper()
 	out, _, err := n.book().Set(s)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.commit()
 	return out
 }
@@ -75,18 +68,14 @@ func (n *node) set(s host.Schedule) host.Schedule {
 func (n *node) get(name string) host.Schedule {
 	n.t.Helper()
 	s, _, err := Get(n.rows, name, "")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return s
 }
 
 func (n *node) runs(name string) []host.ScheduleRun {
 	n.t.Helper()
 	runs, err := Runs(n.rows, name, "")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return runs
 }
 
@@ -94,13 +83,9 @@ func (n *node) runs(name string) []host.ScheduleRun {
 func (n *node) wakes() []engine.Wake {
 	n.t.Helper()
 	rows, err := n.store.Wakes(nil, 1<<60, 10_000)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	want, err := Wakes(n.rows)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	texts := func(wakes []engine.Wake) (all []string) {
 		for _, w := range wakes {
 			all = append(all, fmt.Sprint(w.Due, w.Kind, w.Name, w.Instance))
@@ -139,21 +124,15 @@ func maxOf(a, b time.Time) time.Time {
 func (n *node) fire(w engine.Wake) {
 	n.t.Helper()
 	f, err := Due(n.rows, w.Name, w.Instance, w.Due, n.now, n.started)
-	if err != nil || f == nil {
-		n.t.Fatal(w, f, err)
-	}
+	fatalIf(n.t, err != nil || f == nil, "%v %v %v", w, f, err)
 	if f.Skip {
-		if err := n.book().Skip(f); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, n.book().Skip(f))
 		return
 	}
 	at, started := n.rows.Savepoint(), n.now
 	b := n.book()
 	n.ticks = append(n.ticks, fmt.Sprintf("%s#%d.%d+%d", f.Tick.Due.Format("15:04:05"), f.Tick.Run, f.Tick.Attempt, f.Tick.Missed))
-	if err := b.Begin(f); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, b.Begin(f))
 	if n.run != nil {
 		err = n.run(f.Tick, string(f.Payload), b)
 	}
@@ -164,9 +143,7 @@ func (n *node) fire(w engine.Wake) {
 		n.rows.Rollback(at)
 		err = n.book().Failed(f, host.Errorf(host.FailedPrecondition, "%v", err), "", started, n.now)
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 }
 
 // down lets the node be down for a while.
@@ -177,74 +154,67 @@ func (n *node) down(d time.Duration) {
 
 func (n *node) want(ticks ...string) {
 	n.t.Helper()
-	if !slices.Equal(n.ticks, ticks) {
-		n.t.Errorf("the handler ran for %q, want %q", n.ticks, ticks)
-	}
+	errorIf(n.t, !slices.Equal(n.ticks, ticks), "the handler ran for %q, want %q", n.ticks, ticks)
 	n.ticks = nil
 }
 
 const minute, hour = time.Minute, time.Hour
 
-// TestTicksMissedInADowntime has a schedule every ten minutes, and the node down from 00:15 to 01:05.
-func TestTicksMissedInADowntime(t *testing.T) {
+// TestTicksThatAreLateOrMissed has an actor that is busy for a while, a handler that takes a time, and a node that is up, then down and up
+// again. Schedules every ten minutes are tried as expressions, too.
+func TestTicksThatAreLateOrMissed(t *testing.T) {
+	const tenMinutes, tenSeconds = 600_000, 10_000
+	at, past := begin.Add(10*minute), begin.Add(-hour)
 	for _, c := range []struct {
-		name    string
-		s       host.Schedule
-		want    []string
-		skipped uint64
+		s                          host.Schedule
+		busy, took, up, down, then time.Duration
+		want                       string
+		skipped                    uint64
 	}{
-		{"once", host.Schedule{Missed: host.MissedOnce}, []string{"01:00:00#2.1+4", "01:10:00#3.1+0"}, 0},
-		{"the default is once", host.Schedule{}, []string{"01:00:00#2.1+4", "01:10:00#3.1+0"}, 0},
-		{"all", host.Schedule{Missed: host.MissedAll}, []string{"00:20:00#2.1+0", "00:30:00#3.1+0", "00:40:00#4.1+0", "00:50:00#5.1+0", "01:00:00#6.1+0", "01:10:00#7.1+0"}, 0},
-		{"all, but two", host.Schedule{Missed: host.MissedAll, CatchUp: 2}, []string{"00:50:00#2.1+3", "01:00:00#3.1+0", "01:10:00#4.1+0"}, 3},
-		{"none", host.Schedule{Missed: host.MissedNone}, []string{"01:10:00#2.1+5"}, 5},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedOnce}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 01:00:00#2.1+4 01:10:00#3.1+0"},
+		{s: host.Schedule{Every: tenMinutes}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 01:00:00#2.1+4 01:10:00#3.1+0"},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedAll}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 00:20:00#2.1+0 00:30:00#3.1+0 00:40:00#4.1+0 00:50:00#5.1+0 01:00:00#6.1+0 01:10:00#7.1+0"},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedAll, CatchUp: 2}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 00:50:00#2.1+3 01:00:00#3.1+0 01:10:00#4.1+0", skipped: 3},
+		{s: host.Schedule{Every: tenMinutes, Missed: host.MissedNone}, up: 15 * minute, down: 50 * minute, then: 10 * minute,
+			want: "00:10:00#1.1+0 01:10:00#2.1+5", skipped: 5},
+
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedOnce}, took: 35 * time.Second, up: minute,
+			want: "00:00:10#1.1+0 00:00:40#2.1+2 00:01:20#3.1+3"},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedAll}, took: 35 * time.Second, up: minute / 2,
+			want: "00:00:10#1.1+0 00:00:20#2.1+0 00:00:30#3.1+0"},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, took: 35 * time.Second, up: 95 * time.Second,
+			want: "00:00:10#1.1+0 00:00:50#2.1+3 00:01:30#3.1+3", skipped: 9},
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, busy: 25 * time.Second, want: "00:00:20#1.1+1", skipped: 1}, // late, and not missed
+
+		{s: host.Schedule{At: &at, Missed: host.MissedOnce}, down: hour, then: hour, want: "00:10:00#1.1+0"},
+		{s: host.Schedule{At: &at, Missed: host.MissedAll}, down: hour, then: hour, want: "00:10:00#1.1+0"},
+		{s: host.Schedule{At: &at, Missed: host.MissedNone}, down: hour, then: hour, want: ""},
+		{s: host.Schedule{At: &past, Missed: host.MissedNone}, want: "23:00:00#1.1+0"}, // set for the past: nothing was missed
 	} {
-		for _, rule := range []host.Schedule{{Every: 600_000}, {Cron: "*/10 * * * *", Zone: "Europe/Zurich"}} {
-			t.Run(c.name+rule.Cron, func(t *testing.T) {
-				n := newNode(t)
-				c.s.Name, c.s.Every, c.s.Cron, c.s.Zone = "s", rule.Every, rule.Cron, rule.Zone
-				n.set(c.s)
-				n.until(begin.Add(15 * minute))
-				n.want("00:10:00#1.1+0")
-				n.down(50 * minute)
-				n.until(begin.Add(75 * minute))
-				n.want(c.want...)
-				if s := n.get("s"); s.Skipped != c.skipped {
-					t.Errorf("%d ticks count as skipped, want %d", s.Skipped, c.skipped)
-				}
-			})
+		run := func(s host.Schedule) {
+			n := newNode(t)
+			s.Name, n.took = "s", c.took
+			n.set(s)
+			n.now = n.now.Add(c.busy)
+			n.until(n.now.Add(c.up))
+			if c.down > 0 {
+				n.down(c.down)
+				n.until(n.now.Add(c.then))
+			}
+			left, got := n.get("s"), strings.Join(n.ticks, " ")
+			errorIf(t, got != c.want || left.Skipped != c.skipped, "%+v: %q, and %d skipped", s, got, left.Skipped)
+			errorIf(t, s.At != nil && (len(n.wakes()) != 0 || left.Name != ""), "%+v: it is still there", s)
+		}
+		run(c.s)
+		if c.s.Every == tenMinutes {
+			c.s.Every, c.s.Cron, c.s.Zone = 0, "*/10 * * * *", "Europe/Zurich"
+			run(c.s)
 		}
 	}
-}
-
-// TestTicksThatComeDuringARun has a handler that takes 35 seconds and a schedule every ten.
-func TestTicksThatComeDuringARun(t *testing.T) {
-	for missed, want := range map[host.Missed][]string{
-		host.MissedOnce: {"00:00:10#1.1+0", "00:00:40#2.1+2", "00:01:20#3.1+3"},
-		host.MissedAll:  {"00:00:10#1.1+0", "00:00:20#2.1+0", "00:00:30#3.1+0"},
-		host.MissedNone: {"00:00:10#1.1+0", "00:00:50#2.1+3", "00:01:30#3.1+3"},
-	} {
-		t.Run(string(missed), func(t *testing.T) {
-			n := newNode(t)
-			n.took = 35 * time.Second
-			n.set(host.Schedule{Name: "s", Every: 10_000, Missed: missed})
-			for range 3 {
-				n.until(time.UnixMilli(n.wakes()[0].Due))
-				if len(n.ticks) == 3 {
-					break
-				}
-			}
-			n.want(want...)
-		})
-	}
-}
-
-func TestTickThatIsLateBecauseTheActorWasBusyIsNotMissed(t *testing.T) {
-	n := newNode(t)
-	n.set(host.Schedule{Name: "s", Every: 10_000, Missed: host.MissedNone})
-	n.now = begin.Add(25 * time.Second) // the node runs; the actor did something else
-	n.until(n.now)
-	n.want("00:00:20#1.1+1")
 }
 
 func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testing.T) {
@@ -261,17 +231,12 @@ func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testi
 	n.until(begin.Add(minute + 8*time.Second))
 	n.want("00:01:00#1.1+0", "00:01:00#1.2+0", "00:01:00#1.3+0", "00:01:00#1.4+0") // at 60, 61, 63, 67 s
 	s := n.get("s")
-	if s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || s.LastError != "failed_precondition: boom" || !s.Next.Equal(at) {
-		t.Fatalf("%+v", s)
-	}
-	if runs := n.runs("s"); len(runs) != 1 || runs[0].Attempt != 4 {
-		t.Fatalf("%+v", runs)
-	}
+	fatalIf(t, s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || s.LastError != "failed_precondition: boom" || !s.Next.Equal(at), "%+v", s)
+	runs := n.runs("s")
+	fatalIf(t, len(runs) != 1 || runs[0].Attempt != 4, "%+v", runs)
 	// The payload can be changed meanwhile.
 	n.set(host.Schedule{Name: "s", At: &at, Payload: host.Raw("new")})
-	if n.get("s").Attempts != 4 {
-		t.Fatal("a new payload changed the attempts")
-	}
+	fatalIf(t, n.get("s").Attempts != 4, "a new payload changed the attempts")
 	n.down(hour)
 	fail = false
 	n.until(n.now.Add(hour))
@@ -281,47 +246,23 @@ func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testi
 	}
 }
 
-func TestOneShotMissedInADowntime(t *testing.T) {
-	for missed, want := range map[host.Missed][]string{host.MissedOnce: {"00:10:00#1.1+0"}, host.MissedAll: {"00:10:00#1.1+0"}, host.MissedNone: nil} {
-		n := newNode(t)
-		at := begin.Add(10 * minute)
-		n.set(host.Schedule{Name: "s", At: &at, Missed: missed})
-		n.down(hour)
-		n.until(n.now.Add(hour))
-		n.want(want...)
-		if len(n.wakes()) != 0 || n.get("s").Name != "" {
-			t.Error("it is still there")
-		}
-	}
-	n := newNode(t)
-	past := begin.Add(-hour)
-	n.set(host.Schedule{Name: "s", At: &past, Missed: host.MissedNone}) // set for the past: nothing was missed
-	n.until(begin)
-	n.want("23:00:00#1.1+0")
-}
-
 func TestSameRuleKeepsTheNextTickAndTheCounts(t *testing.T) {
 	n := newNode(t)
 	n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")})
 	n.until(begin.Add(25 * minute))
 	before := n.get("s")
-	if _, changed, err := n.book().Set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")}); changed || err != nil {
-		t.Fatal("setting what is so writes something", err)
-	}
+	_, changed, err := n.book().Set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")})
+	fatalIf(t, changed || err != nil, "setting what is so writes something %v", err)
 	s := n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("b"), Missed: host.MissedAll, KeepRuns: 1})
 	if !s.Next.Equal(*before.Next) || s.Runs != 2 || string(s.Payload) != "b" || s.CatchUp != host.DefaultScheduleCatchUp || len(n.runs("s")) != 1 {
 		t.Fatalf("%+v of %+v", s, before)
 	}
 	s = n.set(host.Schedule{Name: "s", Every: 900_000, Payload: host.Raw("b")})
-	if !s.Next.Equal(begin.Add(40*minute)) || s.Runs != 2 {
-		t.Fatalf("%+v", s)
-	}
+	fatalIf(t, !s.Next.Equal(begin.Add(40*minute)) || s.Runs != 2, "%+v", s)
 	var payload string
 	n.run = func(_ host.Tick, p string, _ *Book) error { payload = p; return nil }
 	n.until(begin.Add(hour))
-	if payload != "b" {
-		t.Fatal(payload)
-	}
+	fatalIf(t, payload != "b", "%v", payload)
 	n.want("00:10:00#1.1+0", "00:20:00#2.1+0", "00:40:00#3.1+0", "00:55:00#4.1+0")
 }
 
@@ -355,9 +296,7 @@ func TestHandlerMayChangeAndCancelItsOwnSchedule(t *testing.T) {
 			s := n.get("s")
 			switch {
 			case c.next == nil:
-				if s.Name != "" || n.rows.Keys() != 1 {
-					t.Fatalf("%+v, %d keys", s, n.rows.Keys())
-				}
+				fatalIf(t, s.Name != "" || n.rows.Keys() != 1, "%+v, %d keys", s, n.rows.Keys())
 			case s.Next == nil || !s.Next.Equal(*c.next) || s.Runs != c.runs || uint64(len(n.runs("s"))) != c.runs:
 				t.Fatalf("%+v with %d runs in the history, want %v and %d", s, len(n.runs("s")), c.next, c.runs)
 			}
@@ -378,7 +317,7 @@ func TestOneShotMaySetItselfAnew(t *testing.T) {
 	}
 	n.until(begin.Add(hour))
 	n.want("00:01:00#1.1+0", "00:01:00#2.1+0", "00:01:00#3.1+0")
-	if n.get("s").Name != "" || len(n.wakes()) != 0 {
-		t.Fatal("it is still there")
-	}
+	fatalIf(t, n.get("s").Name != "" || len(n.wakes()) != 0, "it is still there")
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

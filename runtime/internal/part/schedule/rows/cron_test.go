@@ -14,9 +14,7 @@ import (
 func mustClock(t testing.TB, expr, zone string) *clock {
 	t.Helper()
 	c, err := parseClock(expr, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -57,15 +55,12 @@ func TestTicksOfExpressions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at, err := time.Parse(layout, c.from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			clock := mustClock(t, c.expr, c.zone)
 			for _, want := range c.want {
 				at = clock.next(at)
-				if w, err := time.Parse(layout, want); err != nil || !at.Equal(w) {
-					t.Fatalf("%v, want %s (%v)", at.In(clock.zone), want, err)
-				}
+				w, err := time.Parse(layout, want)
+				fatalIf(t, err != nil || !at.Equal(w), "%v, want %s (%v)", at.In(clock.zone), want, err)
 			}
 		})
 	}
@@ -111,9 +106,7 @@ func TestTicksAgreeWithTheirDefinitionMinuteByMinute(t *testing.T) {
 		"Pacific/Apia": "2011-12-30", "America/Sao_Paulo": "2017-10-15", "Asia/Kathmandu": "2026-01-01", "UTC": "2026-02-28", "Africa/Casablanca": "2026-02-15",
 	} {
 		first, err := time.Parse(time.DateOnly, day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		first = first.Add(-36 * time.Hour)
 		for range 15 {
 			expr := field(0, 59) + " " + []string{"*", "2", "0-3", "*/2", field(0, 23)}[r.IntN(5)] + " " + []string{"*", field(1, 28)}[r.IntN(2)] + " * " + []string{"*", field(0, 6)}[r.IntN(2)]
@@ -193,13 +186,9 @@ func TestTheParserTakesWhatTheCheckOfFieldsTakes(t *testing.T) {
 		if err == nil {
 			taken++
 		}
-		if err == nil && parsed != nil {
-			t.Fatalf("%q: the check says %v, the parser %v", expr, err, parsed)
-		}
+		fatalIf(t, err == nil && parsed != nil, "%q: the check says %v, the parser %v", expr, err, parsed)
 	}
-	if taken < 300 {
-		t.Errorf("only %d of 6,000 expressions were taken", taken)
-	}
+	errorIf(t, taken < 300, "only %d of 6,000 expressions were taken", taken)
 }
 
 func FuzzCron(f *testing.F) {
@@ -209,9 +198,7 @@ func FuzzCron(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expr, zone string, ms int64) {
 		c, err := parseClock(expr, zone)
 		if err != nil {
-			if host.CodeOf(err) != host.InvalidArgument && host.CodeOf(err) != host.TooLarge {
-				t.Fatal(err)
-			}
+			fatalIf(t, host.CodeOf(err) != host.InvalidArgument && host.CodeOf(err) != host.TooLarge, "%v", err)
 			return
 		}
 		r := rule{clock: c}
@@ -223,14 +210,11 @@ func FuzzCron(f *testing.F) {
 			if next == 0 {
 				break
 			}
-			if next <= last || next%1000 != 0 || bits.OnesCount64(c.spec.Minute) == 0 {
-				t.Fatalf("%q: %d after %d", expr, next, last)
-			}
+			fatalIf(t, next <= last || next%1000 != 0 || bits.OnesCount64(c.spec.Minute) == 0, "%q: %d after %d", expr, next, last)
 			last = next
 		}
-		if took := time.Since(began); took > time.Minute {
-			t.Fatalf("%q took %v", expr, took)
-		}
+		took := time.Since(began)
+		fatalIf(t, took > time.Minute, "%q took %v", expr, took)
 	})
 }
 

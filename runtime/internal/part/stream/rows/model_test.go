@@ -94,13 +94,11 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 		first = live.items[0].seq
 	}
 	want := host.StreamInfo{Stream: "s", First: first, Last: m.next - 1, Bytes: live.bytes(), Closed: m.closed, Updated: m.updated}
-	if info, err := Info(rows, now, cfg, "s"); err != nil || info != want {
-		t.Fatalf("%+v, %v, the model says %+v", info, err, want)
-	}
+	info, err := Info(rows, now, cfg, "s")
+	fatalIf(t, err != nil || info != want, "%+v, %v, the model says %+v", info, err, want)
 	infos, err := List(rows, now, func(string) *host.Stream { return cfg })
-	if err != nil || (len(infos) > 0) != m.listed || m.listed && infos[0] != want {
-		t.Fatalf("listed are %+v, %v, the model says %v, %+v", infos, err, m.listed, want)
-	}
+	fatalIf(t, err != nil || (len(infos) > 0) != m.listed || m.listed && infos[0] != want,
+		"listed are %+v, %v, the model says %v, %+v", infos, err, m.listed, want)
 	near := func(after, edge uint64) bool { return after+1 >= edge && after <= edge+1 }
 	pages := []struct{ limit, bytes int }{{}, {limit: 3}, {bytes: 1}} // one byte is one item: a page is never empty
 	for after := range m.next + 3 {
@@ -115,9 +113,7 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 				continue
 			}
 			p, err := Read(rows, now, cfg, "s", after, page.limit, page.bytes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			at := after
 			if at >= m.next {
 				at = 0
@@ -132,9 +128,8 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 			same := slices.EqualFunc(p.Items, want, func(a host.StreamItem, b modelItem) bool {
 				return a.Sequence == b.seq && string(a.Data) == b.data && a.Time.Equal(b.time)
 			})
-			if !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) || p.Reset != (after >= m.next) {
-				t.Fatalf("after %d, %+v: %+v, the model says %v, missed %d, next %d", after, page, p, want, missed, next)
-			}
+			fatalIf(t, !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) || p.Reset != (after >= m.next),
+				"after %d, %+v: %+v, the model says %v, missed %d, next %d", after, page, p, want, missed, next)
 		}
 	}
 }
@@ -187,9 +182,7 @@ func modelRun(t *testing.T, seed uint64) {
 		case 6:
 			if r.IntN(4) == 0 {
 				ok, err := s.log(now).Close("s")
-				if err != nil || ok == m.closed {
-					t.Fatal(ok, err)
-				}
+				fatalIf(t, err != nil || ok == m.closed, "%v %v", ok, err)
 				if !m.closed {
 					m.closed, m.listed, m.updated = true, true, now
 				}
@@ -197,9 +190,7 @@ func modelRun(t *testing.T, seed uint64) {
 		case 7:
 			if r.IntN(4) == 0 {
 				n, err := s.log(now).Delete("s")
-				if err != nil || n != int64(len(m.items)) {
-					t.Fatal(n, len(m.items), err)
-				}
+				fatalIf(t, err != nil || n != int64(len(m.items)), "%v %v %v", n, len(m.items), err)
 				if m.items, m.closed = nil, false; m.listed {
 					m.listed, m.updated = false, now
 				}
@@ -208,9 +199,7 @@ func modelRun(t *testing.T, seed uint64) {
 			s.commit()
 			for _, w := range s.wakes() {
 				if w.Due <= now.UnixMilli() {
-					if err := s.log(now).Purge(cfg, w.Name, w.Due); err != nil {
-						t.Fatal(err)
-					}
+					must(t, s.log(now).Purge(cfg, w.Name, w.Due))
 					m.cut(cfg, now)
 					m.arm(cfg)
 				}
@@ -218,9 +207,8 @@ func modelRun(t *testing.T, seed uint64) {
 			s.commit()
 			durable = m.clone()
 			w := s.wakes()
-			if (len(w) > 0) != (m.wake != 0) || len(w) > 0 && (w[0].Due != m.wake || w[0].Name != "s" || len(w) > 1) {
-				t.Fatalf("%+v, the model says %d", w, m.wake)
-			}
+			fatalIf(t, (len(w) > 0) != (m.wake != 0) || len(w) > 0 && (w[0].Due != m.wake || w[0].Name != "s" || len(w) > 1),
+				"%+v, the model says %d", w, m.wake)
 		default:
 			var values []string
 			for range 1 + r.IntN(5) {
@@ -228,15 +216,11 @@ func modelRun(t *testing.T, seed uint64) {
 			}
 			last, err := s.log(now).Append(cfg, "s", items(values...))
 			if m.closed {
-				if host.CodeOf(err) != host.FailedPrecondition {
-					t.Fatal(err)
-				}
+				fatalIf(t, host.CodeOf(err) != host.FailedPrecondition, "%v", err)
 				continue
 			}
 			m.append(cfg, now, values)
-			if err != nil || last != m.next-1 {
-				t.Fatal(last, err)
-			}
+			fatalIf(t, err != nil || last != m.next-1, "%v %v", last, err)
 		}
 		m.check(t, s.rows, now, cfg, sample, long)
 		if n := s.stored(); n != len(m.items) {

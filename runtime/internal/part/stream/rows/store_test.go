@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -28,13 +29,9 @@ type actorStore struct {
 func open(t testing.TB, disk *engine.Disk) *actorStore {
 	t.Helper()
 	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	space, err := store.OpenSpace(actorID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &actorStore{t: t, disk: disk, store: store, space: space, rows: space.Writes()}
 }
 
@@ -49,12 +46,9 @@ func newStore(t testing.TB) *actorStore {
 func (s *actorStore) commit() {
 	s.t.Helper()
 	done := make(chan error, 1)
-	if _, err := s.space.Commit(func(err error) { done <- err }); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.space.Commit(func(err error) { done <- err })
+	must(s.t, err)
+	must(s.t, <-done)
 }
 
 // log begins a turn.
@@ -67,9 +61,7 @@ func (s *actorStore) log(now time.Time) *Log {
 func (s *actorStore) wakes() []engine.Wake {
 	s.t.Helper()
 	rows, err := s.store.Wakes(nil, 1<<60, 1000)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return rows
 }
 
@@ -78,12 +70,8 @@ func (s *actorStore) stored() int {
 	s.t.Helper()
 	start, end := keyspace.StreamItem.Range()
 	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if page.Next != nil {
-		s.t.Fatal("more items than one listing")
-	}
+	must(s.t, err)
+	fatalIf(s.t, page.Next != nil, "more items than one listing")
 	return len(page.Entries)
 }
 
@@ -99,3 +87,5 @@ func items(values ...string) [][]byte {
 	}
 	return out
 }
+
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
