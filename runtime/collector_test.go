@@ -38,9 +38,7 @@ func TestANodeSendsItsMetricsToACollector(t *testing.T) {
 			return
 		}
 		var m metricspb.MetricsData
-		if err != nil || proto.Unmarshal(body, &m) != nil {
-			t.Errorf("the body of %d bytes is not metrics, %v", len(body), err)
-		}
+		errorIf(t, err != nil || proto.Unmarshal(body, &m) != nil, "the body of %d bytes is not metrics, %v", len(body), err)
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range m.ResourceMetrics[0].Resource.Attributes {

@@ -15,14 +15,13 @@ import (
 	"testing/fstest"
 
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestPartsOfTheMemoryFitIntoIt(t *testing.T) {
 	for _, budget := range []int64{MinMemory, 200 << 20, 512 << 20, 1 << 30, 4 << 30, 64 << 30} {
 		o := Options{Dir: "d", Memory: budget}
-		if err := o.Validate(); err != nil {
-			t.Fatalf("%d: %v", budget, err)
-		}
+		must(t, o.Validate(), budget)
 		o.divideMemory(budget)
 		sum := int64(0)
 		for _, p := range memoryParts() {
@@ -32,9 +31,7 @@ func TestPartsOfTheMemoryFitIntoIt(t *testing.T) {
 			}
 			sum += n
 		}
-		if sum > budget/4*3 {
-			t.Errorf("of %d bytes the parts take %d", budget, sum)
-		}
+		errorIf(t, sum > budget/4*3, "of %d bytes the parts take %d", budget, sum)
 		if o.SQL.ConnMemory < 1<<20 || o.SQL.ConnMemory > o.SQL.MaxMemory || o.SQL.Temporary > o.SQL.MaxTemporary ||
 			int64(o.Limits.WriteSetBytes) > o.MaxWriteBytes || o.SQL.TurnBytes > o.MaxWriteBytes {
 			t.Errorf("%d: one may take more than all: %+v", budget, o)
@@ -80,13 +77,10 @@ func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
 	rt, err := Open(context.Background(), Options{
 		Disk: engine.NewDisk(), Memory: 256 << 20, CacheBytes: 10 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rt.Close()
-	if got := debug.SetMemoryLimit(-1); got != limit {
-		t.Errorf("opening a node changes the process's memory limit from %d to %d", limit, got)
-	}
+	got := debug.SetMemoryLimit(-1)
+	errorIf(t, got != limit, "opening a node changes the process's memory limit from %d to %d", limit, got)
 	for _, want := range []string{"memory is divided", "budget=256MiB", `by="the configuration"`, "cache=10MiB", "memtables=24MiB", "sql=48MiB", "actors=24MiB"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s: %s", want, log.String())
@@ -95,9 +89,7 @@ func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
 	w := httptest.NewRecorder()
 	rt.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/metrics", nil))
 	for _, want := range []string{`cairn_memory_budget_bytes{part="all"} 2.68435456e+08`, `cairn_memory_budget_bytes{part="cache"} 1.048576e+07`} {
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("the metrics lack %s", want)
-		}
+		errorIf(t, !strings.Contains(w.Body.String(), want), "the metrics lack %s", want)
 	}
 }
 
@@ -140,9 +132,7 @@ func TestProgramSetsTheLimitsOfGoUnlessTheUserDid(t *testing.T) {
 func configured(t *testing.T, text string) (o Options, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cairn.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	c, err := readConfig(path)
 	c.apply(&o)
 	return o, err
@@ -150,17 +140,14 @@ func configured(t *testing.T, text string) (o Options, err error) {
 
 func TestConfigurationTakesSizes(t *testing.T) {
 	o, err := configured(t, "memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
-	if err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30 {
-		t.Errorf("%+v, %v", o, err)
-	}
+	errorIf(t, err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30,
+		"%+v, %v", o, err)
 	// The command's scenarios have what is refused.
 }
 
 func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 	page, err := os.ReadFile("../docs/operate/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, keys := "[limits.room]\n", reflect.TypeFor[typeLimits]()
 	for i := range keys.NumField() {
 		key, value := keys.Field(i).Tag.Get("toml"), "2000000"
@@ -168,14 +155,10 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 			value = `"7s"`
 		}
 		text += key + " = " + value + "\n"
-		if !strings.Contains(string(page), "\n| `"+key+"` |") {
-			t.Errorf("docs/operate/limits.md does not list %s", key)
-		}
+		errorIf(t, !strings.Contains(string(page), "\n| `"+key+"` |"), "docs/operate/limits.md does not list %s", key)
 	}
 	o, err := configured(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limits := reflect.ValueOf(o.TypeLimits["room"])
 	for i := range limits.NumField() {
 		if limits.Field(i).IsZero() {
@@ -183,3 +166,5 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 		}
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

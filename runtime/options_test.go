@@ -18,25 +18,18 @@ func TestNATSListenWithoutAServerSaysWhatToSet(t *testing.T) {
 
 func TestEveryOperationThatAuthorizeIsAskedAboutHasAConstant(t *testing.T) {
 	sources, err := filepath.Glob(filepath.Join("internal", "gateway", "serve", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var asked, options string
 	for _, path := range append(sources, "options.go") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		asked, options = asked+options, string(text)
 	}
 	names := regexp.MustCompile(`(?m)^\s*(?:const )?(\w+) +Operation += "`).FindAllStringSubmatch(asked, -1)
-	if len(names) < 14 {
-		t.Fatalf("only %d operations were read: %v", len(names), names)
-	}
+	fatalIf(t, len(names) < 14, "only %d operations were read: %v", len(names), names)
 	for _, name := range names {
-		if !regexp.MustCompile(`\bOp` + name[1] + ` += serve\.` + name[1] + `\b`).MatchString(options) {
-			t.Errorf("package runtime has no Op%s", name[1])
-		}
+		errorIf(t, !regexp.MustCompile(`\bOp`+name[1]+` += serve\.`+name[1]+`\b`).MatchString(options),
+			"package runtime has no Op%s", name[1])
 	}
 }
 
@@ -45,8 +38,7 @@ func TestURLsInLogsHaveNoPasswords(t *testing.T) {
 		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "localhost:4222": "localhost:4222", "nats://node:p@a:1,tls://s3cret@b:2": "nats://node:xxxxx@a:1,tls://xxxxx@b:2",
 		"node:p@a:1": "xxxxx",
 	} {
-		if got := withoutPasswords(urls); got != want {
-			t.Errorf("%s: %s, not %s", urls, got, want)
-		}
+		got := withoutPasswords(urls)
+		errorIf(t, got != want, "%s: %s, not %s", urls, got, want)
 	}
 }

@@ -107,9 +107,8 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 			for {
 				out, died := nodeProcess(t, dir, how, "")
 				if !died {
-					if !strings.Contains(out, "paused crashing: the process has ended 4 times in a row while the workflow function ran") {
-						t.Errorf("after %d deaths: %s", deaths, out)
-					}
+					errorIf(t, !strings.Contains(out, "paused crashing: the process has ended 4 times in a row while the workflow function ran"),
+						"after %d deaths: %s", deaths, out)
 					break
 				}
 				// The first is not counted: the run had just begun. The step did not end the process, so its attempts are not used up.

@@ -50,22 +50,17 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 	if r, err := nc.RequestMsg(m, time.Minute); err != nil || r.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := published.NextMsg(time.Minute); err != nil {
-		t.Errorf("the record is not published: %v", err)
-	}
+	check(t, errOf(published.NextMsg(time.Minute)), "the record is not published")
 
 	page, err := c.Audit(t.Context(), audit.Query{Type: "cell", Prefix: a.Key, Exact: true})
-	if err != nil || len(page.Records) != 3 {
-		t.Fatalf("%+v, %v", page, err)
-	}
+	fatalIf(t, err != nil || len(page.Records) != 3, "%+v, %v", page, err)
 	for i, want := range []audit.Record{
 		{Verb: host.ActorSleep, Channel: "nats", Reason: "50% über"}, {Verb: host.ActorResume, Channel: "http", Reason: "für alle"},
 		{Verb: host.ActorPause, Channel: "websocket", Reason: "50 % über"},
 	} {
 		r := page.Records[i]
-		if r.Verb != want.Verb || r.Channel != want.Channel || r.Reason != want.Reason || (r.Remote == "") != (want.Channel == "nats") {
-			t.Errorf("%+v, want %+v", r, want)
-		}
+		errorIf(t, r.Verb != want.Verb || r.Channel != want.Channel || r.Reason != want.Reason || (r.Remote == "") != (want.Channel == "nats"),
+			"%+v, want %+v", r, want)
 	}
 }
 
@@ -78,9 +73,8 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 	defer c.Close()
 	verb := func(name string) {
 		t.Helper()
-		if text := call(t, rt, name, ""); text != "" && text[0] != '{' {
-			t.Fatal(text)
-		}
+		text := call(t, rt, name, "")
+		fatalIf(t, text != "" && text[0] != '{', "%v", text)
 	}
 	call(t, rt, "put", `{"key":[1],"value":1}`)
 	enough := errors.New("enough")
@@ -115,12 +109,10 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 	for _, r := range slices.Backward(page.Records) {
 		all = append(all, r.ID)
 	}
-	if len(all) < 11 || !slices.Equal(followed, all) {
-		t.Errorf("%d records are followed, of %d", len(followed), len(all))
-	}
+	errorIf(t, len(all) < 11 || !slices.Equal(followed, all), "%d records are followed, of %d", len(followed), len(all))
 }
 
-var must = testutil.Must
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }

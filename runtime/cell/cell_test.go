@@ -25,9 +25,7 @@ func open(t *testing.T, o runtime.Options) *runtime.Runtime {
 	rt, err := runtime.Open(t.Context(), o)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, rt.Close())
 	})
 	return rt
 }
@@ -55,15 +53,12 @@ func entries(t *testing.T, n host.Node, prefix string, reverse bool, limit int) 
 			Cursor  string
 		}
 		output := call(t, n, "list", fmt.Sprintf(`{"prefix":%s,"reverse":%t,"limit":%d,"cursor":%q}`, prefix, reverse, limit, cursor))
-		if err := json.Unmarshal([]byte(output), &page); err != nil {
-			t.Fatalf("list %s: %s", prefix, output)
-		}
+		must(t, json.Unmarshal([]byte(output), &page), "list", prefix, output)
 		for _, e := range page.Entries {
 			all = append(all, string(e.Key)+string(e.Value))
 		}
-		if len(page.Entries) > limit || page.Cursor != "" && len(page.Entries) == 0 {
-			t.Fatalf("a page of %d entries, limit %d", len(page.Entries), limit)
-		}
+		fatalIf(t, len(page.Entries) > limit || page.Cursor != "" && len(page.Entries) == 0,
+			"a page of %d entries, limit %d", len(page.Entries), limit)
 		if cursor = page.Cursor; cursor == "" {
 			return all
 		}
@@ -75,12 +70,10 @@ func TestPageIsBoundedByBytes(t *testing.T) {
 	for i := range 12 {
 		call(t, n, "put", fmt.Sprintf(`{"key":[%d],"value":"%s"}`, i, strings.Repeat("v", 120_000)))
 	}
-	if page := call(t, n, "list", `{}`); len(page) > cell.PageBytes+200_000 || !strings.Contains(page, `"cursor":"`) {
-		t.Errorf("a page of %d bytes", len(page))
-	}
-	if got := entries(t, n, `[]`, false, 1000); len(got) != 12 {
-		t.Errorf("%d entries of 12", len(got))
-	}
+	page := call(t, n, "list", `{}`)
+	errorIf(t, len(page) > cell.PageBytes+200_000 || !strings.Contains(page, `"cursor":"`), "a page of %d bytes", len(page))
+	got := entries(t, n, `[]`, false, 1000)
+	errorIf(t, len(got) != 12, "%d entries of 12", len(got))
 }
 
 func TestGoCallersUseTheTypedContract(t *testing.T) {
@@ -89,23 +82,14 @@ func TestGoCallersUseTheTypedContract(t *testing.T) {
 	big1 := new(big.Int).Lsh(big.NewInt(1), 100)
 	key := cell.Key{"k", 7, int64(-1), uint8(3), 1.0, true, big1}
 	put, err := cell.Put.Call(ctx, ref, cell.Entry{Key: key, Value: json.RawMessage(`{"big": 1e999}`)})
-	if err != nil || !put.Created {
-		t.Fatal(put, err)
-	}
+	fatalIf(t, err != nil || !put.Created, "%v %v", put, err)
 	got, err := cell.Get.Call(ctx, ref, cell.KeyInput{Key: key})
-	if err != nil || string(got.Value) != `{"big":1e999}` {
-		t.Fatal(got, err)
-	}
+	fatalIf(t, err != nil || string(got.Value) != `{"big":1e999}`, "%v %v", got, err)
 	page, err := cell.List.Call(ctx, ref, cell.ListInput{Prefix: cell.Key{"k"}})
-	if err != nil || len(page.Entries) != 1 {
-		t.Fatal(page, err)
-	}
-	if tuple.Compare(tuple.Tuple(page.Entries[0].Key), tuple.Tuple(key)) != 0 {
-		t.Errorf("key is %v", page.Entries[0].Key)
-	}
-	if text, err := json.Marshal(page.Entries[0].Key); err != nil || string(text) != `["k",7,-1,3,1.0,true,1267650600228229401496703205376]` {
-		t.Errorf("key is %s, %v", text, err)
-	}
+	fatalIf(t, err != nil || len(page.Entries) != 1, "%v %v", page, err)
+	errorIf(t, tuple.Compare(tuple.Tuple(page.Entries[0].Key), tuple.Tuple(key)) != 0, "key is %v", page.Entries[0].Key)
+	text, err := json.Marshal(page.Entries[0].Key)
+	errorIf(t, err != nil || string(text) != `["k",7,-1,3,1.0,true,1267650600228229401496703205376]`, "key is %s, %v", text, err)
 	for _, faulty := range []cell.Entry{
 		{Key: cell.Key{nil}, Value: json.RawMessage("1")}, {Key: cell.Key{"\xff"}, Value: json.RawMessage("1")},
 		{Key: cell.Key{struct{}{}}, Value: json.RawMessage("1")}, {Key: cell.Key{"k"}, Value: json.RawMessage("{")},

@@ -34,15 +34,11 @@ func TestNodesDescribeCells(t *testing.T) {
 	for name, schema := range doc.(map[string]any)["components"].(map[string]any)["schemas"].(map[string]any) {
 		all, _ := schema.(map[string]any)["examples"].([]any)
 		for _, example := range all {
-			if err := compile("/components/schemas/" + name).Validate(example); err != nil {
-				t.Errorf("the example of %s: %v", name, err)
-			}
+			check(t, compile("/components/schemas/"+name).Validate(example), "the example of", name)
 			examples++
 		}
 	}
-	if examples < 3 {
-		t.Errorf("cells have %d examples", examples)
-	}
+	errorIf(t, examples < 3, "cells have %d examples", examples)
 	paths := doc.(map[string]any)["paths"].(map[string]any)
 	for method, input := range map[string]string{
 		"put":           `{"key":["a",1,true],"value":{"any":["thing"]},"ttl_ms":5}`,
@@ -60,13 +56,9 @@ func TestNodesDescribeCells(t *testing.T) {
 		value, err := jsonschema.UnmarshalJSON(strings.NewReader(input))
 		must(t, err)
 		pointer := "/paths/" + strings.ReplaceAll(base+method, "/", "~1") + "/post/requestBody/content/application~1json/schema"
-		if err := compile(pointer).Validate(value); err != nil {
-			t.Errorf("%s %s: %v", method, input, err)
-		}
+		check(t, compile(pointer).Validate(value), method, input)
 	}
 	for _, what := range []string{"", "events", "connect", "keys", "queues/{name}", "streams/{name}"} {
-		if paths["/actors/cell/{key}/-/"+what] == nil {
-			t.Errorf("the document lacks %q", what)
-		}
+		errorIf(t, paths["/actors/cell/{key}/-/"+what] == nil, "the document lacks %q", what)
 	}
 }

@@ -33,9 +33,8 @@ func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 		commit(t, ref.KV(), kv.Put(bookKey(1), book("red apple")).For(time.Second))
 		time.Sleep(2 * time.Second)
 		must(t, errOf(shelve.Call(t.Context(), ref, shelving{Delete: []int{1}})))
-		if list, err := ref.KV().Indexes(t.Context()); err != nil || list[0].Documents != 0 || list[0].Building {
-			t.Errorf("%+v, %v", list, err)
-		}
+		list, err := ref.KV().Indexes(t.Context())
+		errorIf(t, err != nil || list[0].Documents != 0 || list[0].Building, "%+v, %v", list, err)
 	}, libraryDefinition())
 }
 
@@ -56,9 +55,8 @@ func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 		file := bytes.ReplaceAll(b.Bytes(), []byte("cairn_xx_"), []byte("cairn_kv_"))
 		must(t, errOf(h.Runtime().ImportSQL(t.Context(), addr, bytes.NewReader(file), "test")))
 		time.Sleep(time.Minute)
-		if list, err := store.Indexes(t.Context()); err != nil || list[0].Building {
-			t.Errorf("after a minute: %+v, %v", list, err)
-		}
+		list, err := store.Indexes(t.Context())
+		errorIf(t, err != nil || list[0].Building, "after a minute: %+v, %v", list, err)
 		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
 			t.Errorf("it finds %v, partial: %t", keys, partial)
 		}
@@ -84,9 +82,8 @@ func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
 			time.Sleep(30 * time.Minute)
 			list, err := store.Indexes(t.Context())
 			keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"})
-			if err != nil || list[0].Building || len(keys) != want || partial {
-				t.Errorf("%s: it finds %v, partial: %t, %+v, %v", when, keys, partial, list, err)
-			}
+			errorIf(t, err != nil || list[0].Building || len(keys) != want || partial,
+				"%s: it finds %v, partial: %t, %+v, %v", when, keys, partial, list, err)
 		}
 		setIndex(t, store, "trigram")
 		ready("built", 3)

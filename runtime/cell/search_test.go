@@ -131,9 +131,7 @@ func wanted(t *testing.T, store kv.Store, prefix kv.Key) map[string][]string {
 func sound(t *testing.T, store kv.Store, after string) {
 	t.Helper()
 	list, err := store.Indexes(t.Context())
-	if err != nil {
-		t.Fatal(after, err)
-	}
+	must(t, err, after)
 	for _, ix := range list {
 		want := wanted(t, store, ix.Prefix)
 		for _, word := range words {
@@ -186,9 +184,7 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 			var got []int64
 			for s := (kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple", Limit: limit}); ; {
 				page, err := store.Search(ctx, s)
-				if err != nil || len(page.Hits) > limit {
-					t.Fatal(len(page.Hits), err)
-				}
+				fatalIf(t, err != nil || len(page.Hits) > limit, "%v %v", len(page.Hits), err)
 				for _, hit := range page.Hits {
 					got = append(got, hit.Key[1].(int64))
 				}
@@ -196,9 +192,7 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 					break
 				}
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("pages of %d have %v, not %v", limit, got, want)
-			}
+			errorIf(t, !slices.Equal(got, want), "pages of %d have %v, not %v", limit, got, want)
 		}
 	}, libraryDefinition())
 }
@@ -219,9 +213,8 @@ func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 		setIndex(t, store, "")
 		time.Sleep(time.Minute)
 		list, err := store.Indexes(ctx)
-		if err != nil || !list[0].Building || list[0].Documents == 0 || list[0].Documents == 1000 {
-			t.Fatalf("an index for which there is no room: %+v, %v", list, err)
-		}
+		fatalIf(t, err != nil || !list[0].Building || list[0].Documents == 0 || list[0].Documents == 1000,
+			"an index for which there is no room: %+v, %v", list, err)
 		sound(t, store, "without room")
 		for from := 0; from < 900; from += some {
 			var deletes []kv.Mutation
@@ -230,14 +223,11 @@ func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 			}
 			commit(t, store, deletes...)
 		}
-		if page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "red"}); err != nil || !page.Partial {
-			t.Errorf("%+v, %v", page, err)
-		}
+		page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "red"})
+		errorIf(t, err != nil || !page.Partial, "%+v, %v", page, err)
 		time.Sleep(5 * time.Minute)
 		list, err = store.Indexes(ctx)
-		if err != nil || list[0].Building || list[0].Documents != 100 {
-			t.Fatalf("the index when there is room: %+v, %v", list, err)
-		}
+		fatalIf(t, err != nil || list[0].Building || list[0].Documents != 100, "the index when there is room: %+v, %v", list, err)
 		sound(t, store, "with room")
 	}, actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{StorageBytes: 1 << 20, WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve)))
 }
@@ -329,9 +319,7 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 		case n == 18:
 			what = "an export"
 			var b bytes.Buffer
-			if err := h.Runtime().ExportSQL(ctx, host.Address{Type: "library", Key: []string{"one"}}, &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.Runtime().ExportSQL(ctx, host.Address{Type: "library", Key: []string{"one"}}, &b))
 			file = b.Bytes()
 		case file != nil:
 			what = "an import"
@@ -341,9 +329,8 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 		if rnd.IntN(3) > 0 {
 			time.Sleep(time.Second) // what is built is ready
 			list, err := ref.KV().Indexes(ctx)
-			if err != nil || slices.ContainsFunc(list, func(ix kv.Index) bool { return ix.Building }) {
-				t.Fatalf("step %d, %s: %+v, %v", step, what, list, err)
-			}
+			fatalIf(t, err != nil || slices.ContainsFunc(list, func(ix kv.Index) bool { return ix.Building }),
+				"step %d, %s: %+v, %v", step, what, list, err)
 		}
 		sound(t, ref.KV(), fmt.Sprintf("step %d, %s", step, what))
 	}

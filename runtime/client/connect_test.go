@@ -92,9 +92,7 @@ func TestAConnectionThatIsGoneIsMadeAnew(t *testing.T) {
 		time.Sleep(10 * time.Second) // is enough to notice that the node is back
 		lines := s.asked("connect")
 		want := `params={"a":1} events=["said"] token="` + was.Token + `" after=1@`
-		if !strings.Contains(lines[len(lines)-1], want) {
-			t.Fatalf("%q", lines)
-		}
+		fatalIf(t, !strings.Contains(lines[len(lines)-1], want), "%q", lines)
 		s.expect(cn, 2, 2)
 		w := cn.Welcome()
 		errorIf(t, w.Resumed || w.Connection == was.Connection, "%+v", w)

@@ -109,9 +109,8 @@ func TestEventsOfOneCommit(t *testing.T) {
 			t.Errorf("it gets\n%s\nand not\n%s", got, want)
 		}
 		ok(t, r.Sync(ctx))
-		if n := len(slices.Compact(versions)); n != 2 {
-			t.Errorf("two commits have %d versions", n)
-		}
+		n := len(slices.Compact(versions))
+		errorIf(t, n != 2, "two commits have %d versions", n)
 		_, err := r.kv.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
 			kv.Put(kv.Key{"a", "b", "k"}, kv.Text("1")), kv.Put(kv.Key{"a", "k"}, kv.JSON([]byte(`{"n":1}`))), kv.Put(kv.Key{"a", "z"}, kv.Text("2")), kv.Put(kv.Key{"other"}, kv.Text("")),
 			kv.DeleteRange(kv.Selection{Prefix: kv.Key{"a"}}), kv.Put(kv.Key{"a", "k"}, kv.Text("3")), kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
@@ -128,9 +127,7 @@ func TestEventsOfOneCommit(t *testing.T) {
 func TestWatchersThatAreFarBehindAreToldOfTheGap(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("*", "*")
-		if _, err := r.kv.SetScope(ctx, kv.Key{}, kv.Policy{Log: true, LogEvents: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(r.kv.SetScope(ctx, kv.Key{}, kv.Policy{Log: true, LogEvents: 10})))
 		for i := range 500 {
 			ok(t, r.Set("g", "k", strconv.Itoa(i)))
 		}
@@ -147,9 +144,7 @@ func TestWatchersThatAreFarBehindAreToldOfTheGap(t *testing.T) {
 				done = true
 			}
 		}
-		if missed == 0 || uint64(got)+missed != 500 || last != "499" {
-			t.Errorf("%d events, %d missed, the last is %s", got, missed, last)
-		}
+		errorIf(t, missed == 0 || uint64(got)+missed != 500 || last != "499", "%d events, %d missed, the last is %s", got, missed, last)
 	})
 }
 

@@ -44,9 +44,8 @@ func at(t *testing.T, url string, args ...string) result {
 // want checks the status of a run, and what standard output and standard error have.
 func (r result) want(t *testing.T, status int, stdout, stderr string) {
 	t.Helper()
-	if r.status != status || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr) {
-		t.Errorf("%+v, want the status %d with %q and %q", r, status, stdout, stderr)
-	}
+	errorIf(t, r.status != status || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr),
+		"%+v, want the status %d with %q and %q", r, status, stdout, stderr)
 }
 
 // documents decodes one JSON document a line.
@@ -57,9 +56,7 @@ func documents[T any](t *testing.T, text string) []T {
 		var v T
 		d := json.NewDecoder(strings.NewReader(line))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&v); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		must(t, d.Decode(&v), line)
 		all = append(all, v)
 	}
 	return all
@@ -95,9 +92,8 @@ func TestFaultsOfTheCommandLineExitWithTwo(t *testing.T) {
 	must(t, err)
 	for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
 		r := at(t, server.URL, strings.Fields(line)...)
-		if r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, "error: ") || !strings.Contains(r.stderr, "--help") {
-			t.Errorf("%s: %+v", line, r)
-		}
+		errorIf(t, r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, "error: ") || !strings.Contains(r.stderr, "--help"),
+			"%s: %+v", line, r)
 		r = at(t, server.URL, append([]string{"--json"}, strings.Fields(line)...)...)
 		if r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, `{"error":{"code":"usage","message":"`) || strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%s: %+v", line, r)
@@ -122,9 +118,8 @@ func TestTokenOfTheEnvironmentIsSentAndNotShown(t *testing.T) {
 	s.line("@", []string{"token", "secret"}, "")
 	env := map[string]string{"CAIRN_URL": s.server.URL, "CAIRN_TOKEN": "secret"}
 	runCommand(t, "", env, "actors").want(t, 0, "", "")
-	if r := runCommand(t, "", env, "help", "status"); strings.Contains(r.stdout, "secret") {
-		t.Error("help shows the token")
-	}
+	r := runCommand(t, "", env, "help", "status")
+	errorIf(t, strings.Contains(r.stdout, "secret"), "help shows the token")
 }
 
 func TestOnlyYesIsConsent(t *testing.T) {
@@ -180,9 +175,8 @@ func TestFollowersEndQuietlyWhenInterrupted(t *testing.T) {
 		defer cancel()
 		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
 		c := newCLI(strings.NewReader(""), out, errs)
-		if status := c.run(ctx, append(strings.Fields(args), "--url", s.server.URL)); status != 0 || errs.String() != stderr || out.Len() == 0 {
-			t.Errorf("%s: status %d, %s, %s", args, status, errs, out)
-		}
+		status := c.run(ctx, append(strings.Fields(args), "--url", s.server.URL))
+		errorIf(t, status != 0 || errs.String() != stderr || out.Len() == 0, "%s: status %d, %s, %s", args, status, errs, out)
 	}
 }
 
@@ -198,9 +192,7 @@ func TestConnectionEndsWhileStandardInputGoesOn(t *testing.T) {
 	s.run(strings.Fields("stream follow room/a door --count=1"), "")
 	s.run(strings.Fields(`call room/a kick "out"`), "")
 	status := <-done
-	if status != 1 || !strings.Contains(stderr.String(), "failed_precondition: out") {
-		t.Errorf("status %d, %s", status, &stderr)
-	}
+	errorIf(t, status != 1 || !strings.Contains(stderr.String(), "failed_precondition: out"), "status %d, %s", status, &stderr)
 }
 
 func TestAnAnswerThatIsNoTableIsRefused(t *testing.T) {
@@ -226,8 +218,6 @@ func allCommands(cmd *cobra.Command) (all []*cobra.Command) {
 func TestVersionHasAStableShape(t *testing.T) {
 	r := runCommand(t, "", nil, "version", "--json")
 	v := documents[release](t, r.stdout)
-	if r.status != 0 || len(v) != 1 || !strings.HasPrefix(v[0].Go, "go1.") || v[0].StoreFormat == 0 {
-		t.Errorf("%+v", r)
-	}
+	errorIf(t, r.status != 0 || len(v) != 1 || !strings.HasPrefix(v[0].Go, "go1.") || v[0].StoreFormat == 0, "%+v", r)
 	runCommand(t, "", nil, "version").want(t, 0, "store format", "")
 }

@@ -18,7 +18,6 @@ func TestDashboardOpensABrowser(t *testing.T) {
 	must(t, os.WriteFile(browser, []byte("#!/bin/sh\necho \"$1\" >"+seen+"\n"), 0o700))
 	r := runCommand(t, "", map[string]string{"BROWSER": browser}, "dashboard", "cell/acme")
 	text, err := os.ReadFile(seen)
-	if err != nil || r.status != exitOK || strings.TrimSpace(string(text)) != "http://127.0.0.1:6420/dashboard/#/actor/cell/acme/-/" {
-		t.Errorf("%+v: the browser got %q, %v", r, text, err)
-	}
+	errorIf(t, err != nil || r.status != exitOK || strings.TrimSpace(string(text)) != "http://127.0.0.1:6420/dashboard/#/actor/cell/acme/-/",
+		"%+v: the browser got %q, %v", r, text, err)
 }

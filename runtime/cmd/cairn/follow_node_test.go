@@ -57,9 +57,7 @@ func (r *running) end(more func(text string)) {
 	for r.lines.Scan() {
 		more(r.lines.Text())
 	}
-	if err := r.cmd.Wait(); err != nil {
-		r.t.Error(err)
-	}
+	check(r.t, r.cmd.Wait())
 }
 
 // restart kills the node and starts it again at the same address.
@@ -119,9 +117,8 @@ func TestFollowersMissNothingWhenTheNodeIsKilled(t *testing.T) {
 		next(4)
 		if !f.sequence { // it is still the same connection, and its calls go through
 			all := documents[host.ConnectionInfo](t, run("connections list cell/a --json").stdout)
-			if len(all) != 1 || all[0].ID != welcome.Connection || all[0].Lost != nil || !slices.Equal(all[0].Events, []string{"changed"}) {
-				t.Errorf("%+v", all)
-			}
+			errorIf(t, len(all) != 1 || all[0].ID != welcome.Connection || all[0].Lost != nil || !slices.Equal(all[0].Events, []string{"changed"}),
+				"%+v", all)
 			fmt.Fprintln(follower.stdin, `get {"key":[1]}`)
 			var reply struct {
 				Call   string
@@ -142,9 +139,8 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	d := serve(t, dir, "--listen", reserve(t))
 	const messages = 40
-	if r := runCommand(t, strings.Repeat("1\n", messages), nil, "queue", "send", "--url", d.url, "cell/a", "mail", "--lines"); r.status != 0 {
-		t.Fatalf("%+v", r)
-	}
+	r := runCommand(t, strings.Repeat("1\n", messages), nil, "queue", "send", "--url", d.url, "cell/a", "mail", "--lines")
+	fatalIf(t, r.status != 0, "%+v", r)
 	w := start(t, "queue", "work", "cell/a", "mail", "--workers=4", "--lock=2s", "--json", "--url", d.url, "--", "true")
 	// If the node commits an acknowledgement and dies before it answers, the worker asks again, and is told that its lock is lost.
 	settled, restarted := make(map[uint64]bool), false
@@ -167,9 +163,7 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 		if len(all) == 1 && all[0].Pending+all[0].Processing+all[0].Delayed > 0 {
 			continue // a worker has it again
 		}
-		if len(all) != 1 || all[0].Done != messages || all[0].Dead != 0 {
-			t.Errorf("%+v", all)
-		}
+		errorIf(t, len(all) != 1 || all[0].Done != messages || all[0].Dead != 0, "%+v", all)
 		break
 	}
 	w.end(func(string) {})
@@ -181,9 +175,7 @@ func TestConnectPrintsTheEventsOfItsOwnCalls(t *testing.T) {
 		put := fmt.Sprintf("put {\"key\":[\"a\"],\"value\":%d}\n", i)
 		r := s.run(strings.Fields("connect cell/shop --event changed --json"), put+put)
 		events, replies := strings.Count(r.stdout, `"name":"changed"`), strings.Count(r.stdout, `{"call":"put","output":`)
-		if r.status != 0 || r.stderr != "" || events != 2 || replies != 2 {
-			t.Fatalf("in round %d: %+v", i, r)
-		}
+		fatalIf(t, r.status != 0 || r.stderr != "" || events != 2 || replies != 2, "in round %d: %+v", i, r)
 	}
 }
 
@@ -206,8 +198,6 @@ func TestChangesAreFollowed(t *testing.T) {
 	follower.next(&r)
 	close(told)
 	<-writer
-	if r.Type != "cell" || !slices.Equal(r.Key, []string{"a"}) || len(r.Changes) != 1 || r.Changes[0].Kind != "kv" {
-		t.Errorf("%+v", r)
-	}
+	errorIf(t, r.Type != "cell" || !slices.Equal(r.Key, []string{"a"}) || len(r.Changes) != 1 || r.Changes[0].Kind != "kv", "%+v", r)
 	follower.end(func(string) {})
 }

@@ -23,13 +23,10 @@ func golden(t *testing.T, name, text string) {
 	must(t, err)
 	wants := strings.Split(string(want), "\n")
 	for i, line := range strings.Split(text, "\n") {
-		if i >= len(wants) || line != wants[i] {
-			t.Fatalf("line %d of %s is %q (after changes that are meant: go test ./runtime/cmd/cairn -run Golden -update)", i+1, file, line)
-		}
+		fatalIf(t, i >= len(wants) || line != wants[i],
+			"line %d of %s is %q (after changes that are meant: go test ./runtime/cmd/cairn -run Golden -update)", i+1, file, line)
 	}
-	if text != string(want) {
-		t.Fatalf("%s goes on", file)
-	}
+	fatalIf(t, text != string(want), "%s goes on", file)
 }
 
 // TestGoldenHelp holds the usage and the flags of all commands. The texts are those of help.md.

@@ -21,9 +21,8 @@ func TestStreamedEntriesTakeLittleMemory(t *testing.T) {
 	less, more := streamed(t, few, size), streamed(t, many, size)
 	for i, verb := range []string{"import", "export", "export to SQLite"} {
 		t.Logf("%s: %d MiB for %d entries, %d MiB for %d", verb, less[i]>>20, few, more[i]>>20, many)
-		if more[i] > less[i]+(many-few)*size*2/3 {
-			t.Errorf("%s: %d MiB of memory for %d entries, %d MiB for %d", verb, less[i]>>20, few, more[i]>>20, many)
-		}
+		errorIf(t, more[i] > less[i]+(many-few)*size*2/3,
+			"%s: %d MiB of memory for %d entries, %d MiB for %d", verb, less[i]>>20, few, more[i]>>20, many)
 	}
 }
 
@@ -46,9 +45,7 @@ func streamed(t *testing.T, entries, size int) (peaks []int64) {
 			cmd.Stdin = in
 		}
 		text, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", args, err, text)
-		}
+		must(t, err, args, "\n", text)
 		peaks = append(peaks, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
 		if info, err := os.Stat(file); args[0] == "export" && (err != nil || info.Size() < int64(entries*size)) {
 			t.Errorf("%s: %v, %v", args, info, err)

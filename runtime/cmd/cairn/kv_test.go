@@ -76,9 +76,8 @@ func TestEntriesAreStreamed(t *testing.T) {
 	run := func(stdin io.Reader, stdout io.Writer, args ...string) {
 		t.Helper()
 		var stderr strings.Builder
-		if status := newCLI(stdin, stdout, &stderr).run(t.Context(), append([]string{"--url=" + s.server.URL, "kv"}, args...)); status != 0 || asked < 3 {
-			t.Errorf("%s: %d calls, status %d, %s", args, asked, status, &stderr)
-		}
+		status := newCLI(stdin, stdout, &stderr).run(t.Context(), append([]string{"--url=" + s.server.URL, "kv"}, args...))
+		errorIf(t, status != 0 || asked < 3, "%s: %d calls, status %d, %s", args, asked, status, &stderr)
 	}
 
 	s.node.watch = check("import", host.KVCommit)
@@ -125,9 +124,7 @@ func sizeOf(t *testing.T, dir string) (n int64) {
 		}
 		n += info.Size()
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	check(t, err)
 	return n
 }
 
@@ -142,9 +139,7 @@ func TestImportsCommitSlices(t *testing.T) {
 		`{"imported":4,"expired":0,"line":4}`+"\n"+`{"imported":5,"expired":0,"line":5}`+"\n" {
 		t.Errorf("%+v", r)
 	}
-	if n := s.node.counts["kv.commit"]; n != 3 {
-		t.Errorf("%d commits", n)
-	}
+	same(t, s.node.counts["kv.commit"], 3, "commits")
 }
 
 // The node refuses what only it can know, and the error names the line.

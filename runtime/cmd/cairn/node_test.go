@@ -164,9 +164,7 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 	check := func(r result, target string) {
 		t.Helper()
 		runs := documents[benchRun](t, r.stdout)
-		if r.status != 0 || len(runs) != 4 {
-			t.Fatalf("%+v", r)
-		}
+		fatalIf(t, r.status != 0 || len(runs) != 4, "%+v", r)
 		for _, run := range runs {
 			if run.Target != target || run.Calls < 1 || run.Rate <= 0 || run.P50 <= 0 || run.P99 < run.P50 || run.Max < run.P99 || run.Value != 100 {
 				t.Errorf("%+v", run)
@@ -175,9 +173,8 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 	}
 	dir := t.TempDir()
 	check(runCommand(t, "", nil, append(args, "--dir", dir)...), "this process")
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("the benchmark left %v, %v", left, err)
-	}
+	left, err := os.ReadDir(dir)
+	errorIf(t, err != nil || len(left) > 0, "the benchmark left %v, %v", left, err)
 	d := serve(t, t.TempDir())
 	check(runCommand(t, "", nil, append(args, "--url", d.url)...), d.url)
 	if r := at(t, d.url, "actors", "--json"); r.stdout != "" {

@@ -57,13 +57,9 @@ func FuzzPreviewFitsOneLine(f *testing.F) {
 			k.Size++
 		}
 		line := d.preview(&k, 40)
-		if utf8.RuneCountInString(line) > 40 {
-			t.Fatalf("%q is longer than 40 characters", line)
-		}
+		fatalIf(t, utf8.RuneCountInString(line) > 40, "%q is longer than 40 characters", line)
 		for _, r := range line {
-			if !unicode.IsPrint(r) {
-				t.Fatalf("%q has the character %U", line, r)
-			}
+			fatalIf(t, !unicode.IsPrint(r), "%q has the character %U", line, r)
 		}
 	})
 }

@@ -31,9 +31,7 @@ import (
 // `go test -run Scripts ./runtime/cmd/cairn -update` writes the results anew.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
+	fatalIf(t, err != nil || len(files) == 0, "%v %v", files, err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -141,9 +139,7 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		}
 		s.vars = append([]string{"$" + w[1], found[1]}, s.vars...)
 	case "file": // file NAME, with the lines of the standard input
-		if err := os.WriteFile(w[1], []byte(stdin), 0o600); err != nil {
-			s.t.Error(err)
-		}
+		check(s.t, os.WriteFile(w[1], []byte(stdin), 0o600))
 	case "files":
 		return s.files()
 	case "stop":
@@ -191,9 +187,7 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 
 func (s *scene) number(text string) int {
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		s.t.Error(err)
-	}
+	check(s.t, err)
 	return n
 }
 
@@ -228,9 +222,7 @@ func (s *scene) files() string {
 		info, _ := e.Info()
 		fmt.Fprintln(&out, e.Name(), info.Mode())
 	}
-	if err != nil {
-		s.t.Error(err)
-	}
+	check(s.t, err)
 	return out.String()
 }
 
@@ -257,9 +249,7 @@ func (s *scene) stop() {
 	}
 	s.server.CloseClientConnections()
 	s.server.Close()
-	if err := s.node.Close(); err != nil {
-		s.t.Error(err)
-	}
+	check(s.t, s.node.Close())
 	s.node = nil
 }
 

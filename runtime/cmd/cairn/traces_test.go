@@ -26,9 +26,7 @@ func TestSpansThatAreEachOthersParentsArePrintedOnce(t *testing.T) {
 	}
 	out.Spans = append(out.Spans, trace.Span{TraceID: "u", SpanID: "f", Name: "f", Start: out.Spans[6].Start, End: out.Spans[6].End})
 	var b strings.Builder
-	if err := (&cli{stdout: &b}).printTraces(out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (&cli{stdout: &b}).printTraces(out))
 	const want = `1970-01-01T00:00:00Z  trace t
   a  0s
     b  0s
@@ -82,15 +80,11 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	for _, s := range documents[trace.Span](t, runCommand(t, "", nil, "traces", "cell/a", "--data", dir, "--json").stdout) {
 		want[s.SpanID] = s.TraceID != "" && s.End != nil
 	}
-	if len(want) < 5 {
-		t.Errorf("%d spans are stored", len(want))
-	}
+	errorIf(t, len(want) < 5, "%d spans are stored", len(want))
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		groups, err := traces.ParseJSON(body)
-		if err != nil || len(groups) != 1 {
-			t.Errorf("%s: %v", body, err)
-		}
+		errorIf(t, err != nil || len(groups) != 1, "%s: %v", body, err)
 		for _, s := range groups[0].Spans {
 			got[s.SpanID.String()] = true
 		}
@@ -100,9 +94,7 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 	runCommand(t, "", nil, "traces", "push", "cell/a", "--data", dir, "--endpoint", collector.URL).
 		want(t, 0, fmt.Sprintf("pushed %d spans of cell/a to %s/v1/traces\n", len(want), collector.URL), "")
-	if !maps.Equal(got, want) {
-		t.Errorf("the collector has %v, want %v", got, want)
-	}
+	errorIf(t, !maps.Equal(got, want), "the collector has %v, want %v", got, want)
 	d = serve(t, dir)
 	at(t, d.url, "traces", "push", "cell/a", "--json", "--endpoint", collector.URL, "--errors").want(t, 0, `{"spans":0,"endpoint":"`, "")
 }
@@ -116,15 +108,11 @@ func TestDeepTracesAreIndentedUpToABound(t *testing.T) {
 		spans[i] = trace.Span{TraceID: "7", SpanID: fmt.Sprint(i + 1), ParentID: fmt.Sprint(i), Name: "turn", Start: now, End: &now}
 	}
 	out := new(strings.Builder)
-	if err := newCLI(strings.NewReader(""), out, io.Discard).printTraces(&trace.ReadOutput{Spans: spans, Now: now}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newCLI(strings.NewReader(""), out, io.Discard).printTraces(&trace.ReadOutput{Spans: spans, Now: now}))
 	lines := strings.Split(out.String(), "\n")
 	deepest := strings.Repeat("  ", maxIndent+1)
 	for i, want := range map[int]string{1: "  turn  0s", maxIndent + 1: deepest + "turn  0s", maxIndent + 2: deepest + "21: turn  0s", depth: deepest + "9999: turn  0s"} {
-		if lines[i] != want {
-			t.Errorf("line %d is %q, want %q", i, lines[i], want)
-		}
+		errorIf(t, lines[i] != want, "line %d is %q, want %q", i, lines[i], want)
 	}
 }
 
@@ -149,8 +137,7 @@ func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
 			default:
 			}
 		}
-		if status != 0 || errs.Len() > 0 || !regexp.MustCompile(want).MatchString(out.String()) {
-			t.Errorf("status %d, %q, %q", status, errs, out)
-		}
+		errorIf(t, status != 0 || errs.Len() > 0 || !regexp.MustCompile(want).MatchString(out.String()),
+			"status %d, %q, %q", status, errs, out)
 	}
 }

@@ -19,9 +19,9 @@ func TestUsageAndTopShowWhatActorsDid(t *testing.T) {
 	at(t, d.url, "call", "cell/~-", "put", `{"key":[1],"value":1}`)
 	want := func(pattern string, args ...string) {
 		t.Helper()
-		if r := at(t, d.url, args...); r.status != 0 || !regexp.MustCompile(pattern).MatchString(r.stdout+r.stderr) {
-			t.Errorf("cairn %s: %d %s%s", strings.Join(args, " "), r.status, r.stdout, r.stderr)
-		}
+		r := at(t, d.url, args...)
+		errorIf(t, r.status != 0 || !regexp.MustCompile(pattern).MatchString(r.stdout+r.stderr),
+			"cairn %s: %d %s%s", strings.Join(args, " "), r.status, r.stdout, r.stderr)
 	}
 	want(`\AACTOR.*\ncell/a/1 +2 +3 .*\ncell/~- +1 +2 .*\n\z`, "top", "--by", "turns")
 	want(`\A\{"type":"cell","key":\["a","1"\],"calls":2,"turns":3,.*\}\n\z`, "top", "--by", "turns", "--limit", "1", "--json")

@@ -41,9 +41,7 @@ func TestARegistryIsSharedByNoTwoFronts(t *testing.T) {
 		t.Error("two fronts share one registry")
 	}
 	g.front.Close()
-	if _, err := serve.New(serve.Options{Registerer: r}); err != nil {
-		t.Errorf("Close did not unregister: %v", err)
-	}
+	check(t, errOf(serve.New(serve.Options{Registerer: r})), "Close did not unregister")
 }
 
 // Bodies without a length are limited too, and long replies arrive whole.

@@ -122,9 +122,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		defer ws.CloseNow()
 		ws.SetReadLimit(-1)
 		say := func(text string) {
-			if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
-				t.Error(err)
-			}
+			check(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
 		}
 		say(`{"connect":{}}`)
 		_, welcome, err := ws.Read(t.Context())
@@ -156,9 +154,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 	}
 	for n := range clients {
 		all.Go(func() {
-			if err := client(n); err != nil {
-				t.Error(err)
-			}
+			check(t, client(n))
 		})
 	}
 	connected.Wait()

@@ -46,23 +46,16 @@ func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 		set.TimeMS = time.Now().UnixMilli()
 		box.commit(p, set)
 		time.Sleep(time.Minute) // virtual
-		if lag := p.Lag(); lag < 59*time.Second || lag > 61*time.Second {
-			t.Errorf("lag %v after a minute away", lag)
-		}
-		if n := attempts.Load(); n < 20 || n > 200 {
-			t.Errorf("%d attempts to connect in a minute", n)
-		}
+		lag := p.Lag()
+		errorIf(t, lag < 59*time.Second || lag > 61*time.Second, "lag %v after a minute away", lag)
+		n := attempts.Load()
+		errorIf(t, n < 20 || n > 200, "%d attempts to connect in a minute", n)
 		away.Store(false)
 		m := <-got
-		if took := time.Since(began); took < time.Minute || took > time.Minute+maxConnectPause+time.Second {
-			t.Errorf("published after %v", took)
-		}
-		if m.Subject != "cairn.default.event.airport.moved.A0" {
-			t.Errorf("subject %q", m.Subject)
-		}
-		if err := p.Close(t.Context()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		took := time.Since(began)
+		errorIf(t, took < time.Minute || took > time.Minute+maxConnectPause+time.Second, "published after %v", took)
+		errorIf(t, m.Subject != "cairn.default.event.airport.moved.A0", "subject %q", m.Subject)
+		check(t, p.Close(t.Context()), "Close")
 		if rows, _ := box.OutboxSize(); rows != 0 {
 			t.Errorf("%d rows", rows)
 		}

@@ -25,9 +25,7 @@ func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
 	s.Start()
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
+	fatalIf(t, !s.ReadyForConnections(patience), "the server does not start")
 	admin, err := nats.Connect(s.ClientURL(), nats.UserInfo("admin", "a"))
 	must(t, err)
 	defer admin.Close()
@@ -50,10 +48,7 @@ func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
 	box.awaitEmpty(t)
 	stream, err := js.Stream(ctx, allEvents.Name)
 	must(t, err)
-	if info, err := stream.Info(ctx); err != nil || info.State.Msgs != 1 {
-		t.Errorf("%+v %v", info, err)
-	}
-	if n := value(t, p.metrics.errors, ""); n != 0 {
-		t.Errorf("the server reports %v errors", n)
-	}
+	info, err := stream.Info(ctx)
+	errorIf(t, err != nil || info.State.Msgs != 1, "%+v %v", info, err)
+	same(t, value(t, p.metrics.errors, ""), 0, "the server reports ... errors")
 }

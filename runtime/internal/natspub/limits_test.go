@@ -28,9 +28,7 @@ func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
 			wantValue(t, r.metrics.dropped, dropOutboxFull, 0)
 			r.change(0, 96, 100)
 			r.box.await(t, "nothing dropped", func(rows int) bool { return rows < 90 })
-			if err := r.Refuse(); err != nil {
-				t.Errorf("refused although rows could be dropped: %v", err)
-			}
+			check(t, r.Refuse(), "refused although rows could be dropped")
 			eventually(t, "counted", func() bool { return value(t, r.metrics.dropped, dropOutboxFull) == 11 })
 			r.srv.start()
 			r.box.awaitEmpty(t)
@@ -38,9 +36,7 @@ func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
 			// Versions 1 to 12 are gone, except for the durable event of version 10.
 			ids := storedIDs(r.srv, "ALL")
 			for i, want := range map[int]string{0: "/10/0/", 1: "/13/0/", 88: "/100/0/"} {
-				if len(ids) != 89 || !strings.Contains(ids[i], want) {
-					t.Errorf("published %d: %d is %s", len(ids), i, ids[i])
-				}
+				errorIf(t, len(ids) != 89 || !strings.Contains(ids[i], want), "published %d: %d is %s", len(ids), i, ids[i])
 			}
 		})
 	}
@@ -50,28 +46,22 @@ func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
 	r := publishing(t, Options{MaxOutboxRows: 20})
 	r.srv.stop()
 	for v := 1; v <= 20; v++ {
-		if err := r.Refuse(); err != nil {
-			t.Fatalf("version %d refused: %v", v, err)
-		}
+		must(t, r.Refuse(), "version", v, "refused")
 		r.commit(1, v, v, true)
 	}
 	eventually(t, "refused", func() bool { return r.Refuse() != nil })
 	err := r.Refuse()
 	var e *host.Error
-	if !errors.As(err, &e) || e.Code != host.Unavailable || !e.Retryable || e.Metadata["outbox_rows"] != "20" {
-		t.Errorf("Refuse() = %#v", err)
-	}
-	if got := value(t, r.metrics.refused, ""); got < 2 {
-		t.Errorf("counted %v", got)
-	}
+	errorIf(t, !errors.As(err, &e) || e.Code != host.Unavailable || !e.Retryable || e.Metadata["outbox_rows"] != "20",
+		"Refuse() = %#v", err)
+	got := value(t, r.metrics.refused, "")
+	errorIf(t, got < 2, "counted %v", got)
 	// Best-effort changes go on meanwhile and take turns in what room there is.
 	r.change(1, 1, 1)
 	r.box.await(t, "not dropped", func(rows int) bool { return rows == 20 })
 	r.srv.start()
 	r.box.awaitEmpty(t)
-	if err := r.Refuse(); err != nil {
-		t.Errorf("still refused: %v", err)
-	}
+	check(t, r.Refuse(), "still refused")
 }
 
 // stalled is an outbox whose deletions hang until released.
@@ -95,15 +85,11 @@ func TestTheLimitHoldsEvenIfDroppingLagsBehind(t *testing.T) {
 	r.change(0, 1, 20)
 	<-s.entered // the loop is dropping, and slow
 	for v := 21; v <= 24; v++ {
-		if err := r.Refuse(); err != nil {
-			t.Fatalf("refused at %d rows, although the loop is at work: %v", v-1, err)
-		}
+		must(t, r.Refuse(), "refused at", v-1, "rows, although the loop is at work")
 		r.commit(1, v, v, true)
 	}
 	r.commit(1, 25, 25, true)
-	if r.Refuse() == nil {
-		t.Error("not refused a quarter over the limit")
-	}
+	errorIf(t, r.Refuse() == nil, "not refused a quarter over the limit")
 	close(s.release)
 	r.box.await(t, "not dropped", func(rows int) bool { return rows < 20 })
 }
@@ -117,9 +103,8 @@ func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
 	r.commit(1, 3, 3, false)
 	r.next()
 	m := r.next()
-	if len(m.Data) != 0 || m.Header.Get(HeaderOmitted) != "too_large" || m.Header.Get(HeaderSize) != fmt.Sprint(1<<20+2) {
-		t.Errorf("%d bytes, headers %v", len(m.Data), m.Header)
-	}
+	errorIf(t, len(m.Data) != 0 || m.Header.Get(HeaderOmitted) != "too_large" || m.Header.Get(HeaderSize) != fmt.Sprint(1<<20+2),
+		"%d bytes, headers %v", len(m.Data), m.Header)
 	if m := r.next(); m.Header.Get(HeaderOmitted) != "" || string(m.Data) != `{"v":3}` {
 		t.Errorf("the message after it: %q, headers %v", m.Data, m.Header)
 	}
@@ -133,9 +118,7 @@ func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
 	must(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(patience) {
-		t.Fatal("not ready")
-	}
+	fatalIf(t, !ns.ReadyForConnections(patience), "not ready")
 	for _, c := range []struct {
 		part string
 		dial Dial
@@ -151,9 +134,8 @@ func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
 		long.Identity.Key = []string{c.part}
 		r.box.commit(r.Publisher, long)
 		r.commit(1, 2, 2, false)
-		if m := r.next(); m.Subject != "cairn.default.event.airport.moved.A0" {
-			t.Errorf("got %q", m.Subject)
-		}
+		m := r.next()
+		errorIf(t, m.Subject != "cairn.default.event.airport.moved.A0", "got %q", m.Subject)
 		r.box.awaitEmpty(t)
 		wantValue(t, r.metrics.dropped, dropSubject, 1)
 	}

@@ -115,9 +115,8 @@ func versionOf(t testing.TB, m *nats.Msg) (v int) {
 func (r *rig) wantVersions(first, last int) {
 	r.t.Helper()
 	for want := first; want <= last; want++ {
-		if v := versionOf(r.t, r.next()); v != want {
-			r.t.Fatalf("version %d where %d was due", v, want)
-		}
+		v := versionOf(r.t, r.next())
+		fatalIf(r.t, v != want, "version %d where %d was due", v, want)
 	}
 }
 
@@ -158,9 +157,8 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			}
 			box.awaitEmpty(t)
 			eventually(t, "counted", func() bool { return value(t, r.metrics.published, familyEvent) == versions })
-			if got := value(t, r.metrics.repeated, ""); got < batchRows || got > maxBatches*batchRows {
-				t.Errorf("repeated %v", got)
-			}
+			got := value(t, r.metrics.repeated, "")
+			errorIf(t, got < batchRows || got > maxBatches*batchRows, "repeated %v", got)
 		})
 	}
 }

@@ -103,9 +103,8 @@ func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 		r.box.awaitEmpty(t)
 		srv.awaitStored("EVENTS", actors*versions)
 		checkOrder(t, storedIDs(srv, "EVENTS"), actors, versions)
-		if got := value(t, r.metrics.connects, ""); got < 4 {
-			t.Errorf("only %v connections", got)
-		}
+		got := value(t, r.metrics.connects, "")
+		errorIf(t, got < 4, "only %v connections", got)
 	})
 }
 
@@ -141,9 +140,8 @@ func TestAConnectionGivenIsThePatternForOthers(t *testing.T) {
 	r := publishing(t, Options{Conn: nc, Root: "acme.actors"})
 	r.sub = subscribe(t, nc, "acme.actors.>")
 	r.commit(1, 1, 1, false)
-	if m := r.next(); m.Subject != "acme.actors.default.event.airport.moved.A0" {
-		t.Errorf("subject %q", m.Subject)
-	}
+	m := r.next()
+	errorIf(t, m.Subject != "acme.actors.default.event.airport.moved.A0", "subject %q", m.Subject)
 }
 
 func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
@@ -155,9 +153,8 @@ func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
 	two, three := box.insert(second), box.insert(third)
 	r.Committed(one, first)
 	r.Committed(three, third) // the commit of row 2 is not durable yet
-	if m := r.next(); !strings.HasSuffix(m.Subject, "A0") {
-		t.Fatalf("got %q", m.Subject)
-	}
+	m := r.next()
+	fatalIf(t, !strings.HasSuffix(m.Subject, "A0"), "got %q", m.Subject)
 	box.last.Store(0)
 	r.Committed(two, second)
 	if a, b := r.next().Subject, r.next().Subject; !strings.HasSuffix(a, "A2") || !strings.HasSuffix(b, "A1") {
@@ -194,9 +191,7 @@ func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 	if rows, _ := box.OutboxSize(); rows != 1000 {
 		t.Errorf("%d rows", rows)
 	}
-	if value(t, p.metrics.dropped, dropMemoryFull) == 0 {
-		t.Error("no life change was dropped, although the memory was full")
-	}
+	errorIf(t, value(t, p.metrics.dropped, dropMemoryFull) == 0, "no life change was dropped, although the memory was full")
 }
 
 func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
@@ -204,9 +199,7 @@ func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
 	box.insertRecord(emitted(0, 1, false, "moved"), []byte{0xFF, 1, 2, 3})
 	box.insert(emitted(0, 2, false, "moved"))
 	r := publishing(t, Options{Outbox: box})
-	if v := versionOf(t, r.next()); v != 2 {
-		t.Errorf("got version %d", v)
-	}
+	same(t, versionOf(t, r.next()), 2, "got version")
 	box.await(t, "not kept", func(rows int) bool { return rows == 1 })
 	wantValue(t, r.metrics.dropped, dropInvalid, 1)
 }
@@ -223,9 +216,8 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 		end(t, r.Publisher)
 		r.wantRows(0)
 		end(t, r.Publisher) // again
-		if families, err := registry.Gather(); err != nil || len(families) != 0 {
-			t.Errorf("metrics still registered: %v, %v", families, err)
-		}
+		families, err := registry.Gather()
+		errorIf(t, err != nil || len(families) != 0, "metrics still registered: %v, %v", families, err)
 		eventually(t, "no goroutine is left", func() bool { return ours() <= before })
 	})
 }
@@ -244,20 +236,14 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		took = time.Since(began)
 		r.wantRows(1)
 	}
-	if took >= flushTimeout {
-		t.Errorf("took %v", took)
-	}
+	errorIf(t, took >= flushTimeout, "took %v", took)
 }
 
 func TestOptionsAreValidated(t *testing.T) {
 	_, err := Start(t.Context(), Options{Root: "a..b", MaxCalls: -1})
-	if err == nil {
-		t.Fatal("no error")
-	}
+	fatalIf(t, err == nil, "no error")
 	for _, part := range []string{"Outbox", "Conn", "root", "MaxCalls"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q is not in %v", part, err)
-		}
+		errorIf(t, !strings.Contains(err.Error(), part), "%q is not in %v", part, err)
 	}
 	registry := prometheus.NewRegistry()
 	begin(t, Options{Outbox: newOutbox(t), Dial: away, Registerer: registry})
@@ -274,12 +260,8 @@ func TestLastRowIsFoundInFewReads(t *testing.T) {
 		if len(seqs) > 0 {
 			want = slices.Max(seqs)
 		}
-		if err != nil || got != want {
-			t.Errorf("%v: last row %d, %v", seqs, got, err)
-		}
-		if reads.n > 200 {
-			t.Errorf("%v: %d reads", seqs, reads.n)
-		}
+		errorIf(t, err != nil || got != want, "%v: last row %d, %v", seqs, got, err)
+		errorIf(t, reads.n > 200, "%v: %d reads", seqs, reads.n)
 	}
 }
 

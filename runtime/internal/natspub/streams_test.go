@@ -36,18 +36,16 @@ func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
 	r.box.await(t, "an actor waits for another", func(rows int) bool { return rows == 2 })
 	r.srv.stream(jetstream.StreamConfig{Name: "LATE", Subjects: []string{"cairn.>"}})
 	r.box.awaitEmpty(t)
-	if ids := storedIDs(r.srv, "LATE"); len(ids) == 0 || ids[0] != actorID(1).String()+"/1/0/986000000123" {
-		t.Errorf("stored %v", ids)
-	}
+	ids := storedIDs(r.srv, "LATE")
+	errorIf(t, len(ids) == 0 || ids[0] != actorID(1).String()+"/1/0/986000000123", "stored %v", ids)
 }
 
 func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
 	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
 	r.commit(2, 1, 5, false)
 	r.box.awaitEmpty(t)
-	if ids := storedIDs(r.srv, "ONE"); len(ids) != 5 {
-		t.Errorf("stored %v", ids)
-	}
+	ids := storedIDs(r.srv, "ONE")
+	errorIf(t, len(ids) != 5, "stored %v", ids)
 	wantValue(t, r.metrics.unstored, "", 5)
 }
 
@@ -74,9 +72,8 @@ func TestAStreamsOwnSizeLimitLeavesThePayloadOut(t *testing.T) {
 	r.commit(1, 3, 3, true)
 	r.box.awaitEmpty(t)
 	all := r.srv.stored("SMALL")
-	if len(all) != 3 || all[0].Header.Get(HeaderOmitted) == "" || len(all[0].Data) != 0 || all[1].Header.Get(HeaderOmitted) != "" {
-		t.Fatalf("stored %d", len(all))
-	}
+	fatalIf(t, len(all) != 3 || all[0].Header.Get(HeaderOmitted) == "" || len(all[0].Data) != 0 || all[1].Header.Get(HeaderOmitted) != "",
+		"stored %d", len(all))
 	wantValue(t, r.metrics.dropped, dropTooLarge, 1)
 }
 
@@ -120,7 +117,6 @@ func TestVersionsAfterARestoreAreOtherMessages(t *testing.T) {
 		r.box.commit(r.Publisher, set)
 		r.box.awaitEmpty(t)
 	}
-	if ids := storedIDs(r.srv, "EVENTS"); len(ids) != 2 || ids[0] == ids[1] {
-		t.Errorf("stored %v", ids)
-	}
+	ids := storedIDs(r.srv, "EVENTS")
+	errorIf(t, len(ids) != 2 || ids[0] == ids[1], "stored %v", ids)
 }

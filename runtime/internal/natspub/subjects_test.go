@@ -19,9 +19,7 @@ func TestSubjectScripts(t *testing.T) {
 		"token": func(t *testing.T, line string) string {
 			part, err := strconv.Unquote(line)
 			must(t, err)
-			if got, err := ParseToken(Token(part)); err != nil || got != part {
-				t.Errorf("%s is read back as %q, %v", line, got, err)
-			}
+			gives(t, part, line, "is read back as")(ParseToken(Token(part)))
 			return strconv.Quote(Token(part))
 		},
 		"read-token": func(t *testing.T, line string) string {
@@ -29,9 +27,7 @@ func TestSubjectScripts(t *testing.T) {
 			must(t, err)
 			got, err := ParseToken(text)
 			var bad *TokenError
-			if !errors.As(err, &bad) || bad.Token != text {
-				t.Errorf("%s is read as %q, %v", line, got, err)
-			}
+			errorIf(t, !errors.As(err, &bad) || bad.Token != text, "%s is read as %q, %v", line, got, err)
 			return err.Error()
 		},
 		"key": func(t *testing.T, line string) string {
@@ -76,12 +72,9 @@ func FuzzTokenRoundTrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, part string) {
 		token := Token(part)
-		if token == "" || token == "_" || strings.ContainsAny(token, ".*> \t\r\n\x00\x7f") {
-			t.Fatalf("%q became %q", part, token)
-		}
-		if got, err := ParseToken(token); err != nil || got != part {
-			t.Fatalf("%q became %q became %q, %v", part, token, got, err)
-		}
+		fatalIf(t, token == "" || token == "_" || strings.ContainsAny(token, ".*> \t\r\n\x00\x7f"), "%q became %q", part, token)
+		got, err := ParseToken(token)
+		fatalIf(t, err != nil || got != part, "%q became %q became %q, %v", part, token, got, err)
 	})
 }
 

@@ -43,9 +43,7 @@ func TestCommitsWithoutEncodingCountAgainstTheBytesOfTheMailbox(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if refused == 0 {
-			t.Error("10 commits of 50 kB wait in 100 kB")
-		}
+		errorIf(t, refused == 0, "10 commits of 50 kB wait in 100 kB")
 	})
 }
 
@@ -73,9 +71,8 @@ func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 			if lerr == nil {
 				local = fmt.Sprint(reply.Value.(*kv.GetOutput).Entry != nil)
 			}
-			if local != encoded || fmt.Sprint(lerr) != fmt.Sprint(err) {
-				t.Errorf("%#v: without encoding %s, %v, with it %s, %v", key, local, lerr, encoded, err)
-			}
+			errorIf(t, local != encoded || fmt.Sprint(lerr) != fmt.Sprint(err),
+				"%#v: without encoding %s, %v, with it %s, %v", key, local, lerr, encoded, err)
 		}
 		in := kv.GroupsInput{Prefix: kv.Key{"k"}} // which are not found
 		input, _ := wire.Output.Marshal(in)
@@ -84,9 +81,7 @@ func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 			t.Errorf("%v, and encoded %v", local, encoded)
 		}
 		_, err := call(host.KVWatch, nil, &kv.WatchInput{Keys: []kv.WatchedKey{{Key: kv.Key{"k"}}}})
-		if err == nil || !strings.Contains(err.Error(), "as a value") {
-			t.Errorf("kv.watch: %v", err)
-		}
+		errorIf(t, err == nil || !strings.Contains(err.Error(), "as a value"), "kv.watch: %v", err)
 		if _, err = call("look", nil, &kv.GetInput{Key: kv.Key{"k"}}); err == nil {
 			t.Error("look takes a value")
 		}
@@ -109,9 +104,8 @@ func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 				time.Sleep(work)
 				return nil
 			}))})
-			if took := time.Since(start); took != min(limit, work) && parent.Err() == nil {
-				t.Errorf("a call of %v with a limit of %v took %v", work, limit, took)
-			}
+			took := time.Since(start)
+			errorIf(t, took != min(limit, work) && parent.Err() == nil, "a call of %v with a limit of %v took %v", work, limit, took)
 			<-over
 			synctest.Wait()
 			return err
@@ -120,9 +114,7 @@ func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 			for range 20 {
 				wantCode(t, call(t.Context(), time.Second, 2*time.Second, asks), host.DeadlineExceeded)
 				for range 3 {
-					if err := call(t.Context(), 2*time.Second, time.Second, asks); err != nil {
-						t.Error(err)
-					}
+					check(t, call(t.Context(), 2*time.Second, time.Second, asks))
 				}
 				parent, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Second, cancel)
@@ -164,9 +156,9 @@ func TestQueryHasItsPlaceWhenTheTurnsBeforeItHaveRunAndNotWhenItIsAnswered(t *te
 			if _, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(look), Order: o}); err != nil {
 				t.Fatal(err)
 			}
-			if n := g.n("a"); seen != n || at != "reads placed " {
-				t.Errorf("awake %t: the query saw %d of %d turns, and had %q when its handler ran", awake, seen, n, at)
-			}
+			n := g.n("a")
+			errorIf(t, seen != n || at != "reads placed ",
+				"awake %t: the query saw %d of %d turns, and had %q when its handler ran", awake, seen, n, at)
 		})
 	}
 }

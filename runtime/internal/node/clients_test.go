@@ -51,9 +51,7 @@ var listening = host.ConnectRequest{Events: []string{"said"}}
 func (g *stage) client(key string, r host.ConnectRequest) host.LiveConnection {
 	g.t.Helper()
 	l, err := g.Connect(context.Background(), pAddr(key), r)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	return l
 }
 
@@ -66,9 +64,8 @@ func (h *hotel) connect(r host.ConnectRequest) host.LiveConnection {
 func (h *hotel) back(w host.Welcome, after uint64) host.LiveConnection {
 	h.t.Helper()
 	l := h.connect(host.ConnectRequest{Token: w.Token, After: after, HasAfter: true, Events: []string{"said"}})
-	if got := l.Welcome(); !got.Resumed || got.Connection != w.Connection {
-		h.t.Fatalf("resumed %q: %+v", w.Connection, got)
-	}
+	got := l.Welcome()
+	fatalIf(h.t, !got.Resumed || got.Connection != w.Connection, "resumed %q: %+v", w.Connection, got)
 	return l
 }
 
@@ -90,9 +87,7 @@ func (h *hotel) records() (list []host.ConnectionState) {
 func (h *hotel) wakes() int {
 	h.t.Helper()
 	rows, err := h.store.Wakes(nil, 1<<60, 1<<20)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	return len(rows)
 }
 
@@ -123,7 +118,5 @@ func heard(l host.LiveConnection) (texts []string, last, missed uint64, err erro
 func expect(t testing.TB, l host.LiveConnection, want ...string) {
 	t.Helper()
 	got, _, missed, err := heard(l)
-	if !slices.Equal(got, want) || missed != 0 || err != nil {
-		t.Errorf("heard %q, missed %d, %v; want %q", got, missed, err, want)
-	}
+	errorIf(t, !slices.Equal(got, want) || missed != 0 || err != nil, "heard %q, missed %d, %v; want %q", got, missed, err, want)
 }

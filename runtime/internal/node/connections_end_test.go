@@ -39,13 +39,9 @@ func TestLongHistoryIsReadInPages(t *testing.T) {
 		emit(1000)
 		for l = h.back(l.Welcome(), 0); heard < emitted; {
 			d, err := l.Next(t.Context())
-			if err != nil || d.Missed > 0 {
-				t.Fatalf("after %d: missed %d, %v", heard, d.Missed, err)
-			}
+			fatalIf(t, err != nil || d.Missed > 0, "after %d: missed %d, %v", heard, d.Missed, err)
 			for _, e := range d.Events {
-				if string(e.Data) != fmt.Sprintf("%q", fmt.Sprint(heard)) {
-					t.Fatalf("event %d is %s", heard, e.Data)
-				}
+				fatalIf(t, string(e.Data) != fmt.Sprintf("%q", fmt.Sprint(heard)), "event %d is %s", heard, e.Data)
 				heard++
 			}
 			if emitted < 1500 { // what is emitted meanwhile does not cut the client off
@@ -86,9 +82,8 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 		h.ok(h.Disconnect(ctx, pAddr("a"), w.Token))
 		_, _, _, err := heard(l)
 		wantCode(t, err, host.FailedPrecondition)
-		if log := h.log(); !slices.Equal(log, []string{"left"}) {
-			t.Errorf("%q", log)
-		}
+		log := h.log()
+		errorIf(t, !slices.Equal(log, []string{"left"}), "%q", log)
 		wantCode(t, over(w.Token), host.Unauthenticated)
 		wantCode(t, h.Disconnect(ctx, pAddr("none"), w.Token), host.Unauthenticated)
 	})
@@ -120,9 +115,8 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 			if n := len(event.HubOf(h.Kernel).Audiences); n != 0 || len(h.records()) != 0 || h.wakes() != 0 || h.held() != 0 {
 				t.Errorf("%d audiences, %d connections, %d wake rows, %d bytes of events are left", n, len(h.records()), h.wakes(), h.held())
 			}
-			if log := h.log(); len(log) > 1 || len(log) == 1 && log[0] != "the client gave up" {
-				t.Errorf("%q", log)
-			}
+			log := h.log()
+			errorIf(t, len(log) > 1 || len(log) == 1 && log[0] != "the client gave up", "%q", log)
 		})
 	}
 }

@@ -24,9 +24,7 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	for g := range emitters {
 		emitting.Go(func() {
 			for i := range emissions {
-				if err := h.do("a", says(fmt.Sprint(g, i), "again")); err != nil {
-					t.Error(err)
-				}
+				check(t, h.do("a", says(fmt.Sprint(g, i), "again")))
 			}
 		})
 	}
@@ -41,9 +39,7 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 					return
 				}
 				w := l.Welcome()
-				if w.Resumed == first {
-					t.Errorf("welcome %+v", w)
-				}
+				errorIf(t, w.Resumed == first, "welcome %+v", w)
 				at := w.Cursor
 				if !first && at != r.After {
 					t.Errorf("resumed after %d, want %d", at, r.After)
@@ -62,16 +58,12 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 					}
 				}
 				if at >= last {
-					if err := l.Close(ctx, false); err != nil {
-						t.Error(err)
-					}
+					check(t, l.Close(ctx, false))
 					return
 				}
 				r.Token, r.After, r.HasAfter = w.Token, at, true
 				if g%2 == 0 { // the others take their own connection over
-					if err := l.Close(ctx, true); err != nil {
-						t.Error(err)
-					}
+					check(t, l.Close(ctx, true))
 				}
 			}
 		})

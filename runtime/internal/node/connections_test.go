@@ -32,13 +32,9 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 	}}
 	in(t, d, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{Params: []byte(params), Transport: "sse"})
-		if saw != params {
-			t.Errorf("the hook saw %s", saw)
-		}
+		errorIf(t, saw != params, "the hook saw %s", saw)
 		w := l.Welcome()
-		if w.Resumed || w.Cursor != 0 || !strings.HasPrefix(w.Token, w.Connection+".") {
-			t.Errorf("welcome %+v", w)
-		}
+		errorIf(t, w.Resumed || w.Cursor != 0 || !strings.HasPrefix(w.Token, w.Connection+"."), "welcome %+v", w)
 		c := h.records()[0]
 		if c.ID != w.Connection || string(c.Params) != `{"deep":[{"n":12345678901234567890}],"name":"ann"}` ||
 			!bytes.Equal(c.State, []byte{0x01}) || c.Transport != "sse" || c.Connected.IsZero() || !c.Lost.IsZero() {
@@ -56,9 +52,7 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 		h.ok(l.Close(t.Context(), false))
 		keeps = true
 		h.connect(host.ConnectRequest{Params: []byte(params)})
-		if got := string(h.records()[0].Params); got != params {
-			t.Errorf("stored %s", got)
-		}
+		same(t, string(h.records()[0].Params), params, "stored")
 	})
 }
 

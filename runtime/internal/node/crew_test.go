@@ -36,21 +36,16 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 			defer cancel()
 			begin := time.Now()
 			err := g.Close(ctx)
-			if took := time.Since(begin); took < c.least || took > c.most {
-				t.Errorf("the shutdown took %s", took)
-			}
-			if err == nil || !strings.Contains(err.Error(), "1 tasks did not return") {
-				t.Errorf("Close returned %v", err)
-			}
+			took := time.Since(begin)
+			errorIf(t, took < c.least || took > c.most, "the shutdown took %s", took)
+			errorIf(t, err == nil || !strings.Contains(err.Error(), "1 tasks did not return"), "Close returned %v", err)
 			if !strings.Contains(log.String(), "task=stubborn") || !strings.Contains(log.String(), "crew_test.go") {
 				t.Errorf("the log does not name the task and where it hangs: %s", log.String())
 			}
 			close(stop)
 			wantCode(t, <-late, host.Unavailable)
 			synctest.Wait()
-			if n := kernel.PartOf[*task.Part](g.Kernel).Left.Load(); n != 0 {
-				t.Errorf("%d tasks count as left behind", n)
-			}
+			same(t, kernel.PartOf[*task.Part](g.Kernel).Left.Load(), 0, "tasks count as left behind")
 			g.store.Close()
 			g.Node = nil
 		})
@@ -105,12 +100,9 @@ func TestMemoryPressureStopsAttemptsOfSteps(t *testing.T) {
 			}))
 		}
 		time.Sleep(10 * time.Second)
-		if n := g.Memory.Awake.Load(); n > 10 {
-			t.Errorf("%d actors are awake", n)
-		}
-		if len(causes) == 0 {
-			t.Error("no task was stopped")
-		}
+		n := g.Memory.Awake.Load()
+		errorIf(t, n > 10, "%d actors are awake", n)
+		errorIf(t, len(causes) == 0, "no task was stopped")
 	})
 }
 
@@ -135,8 +127,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := running(); n > before {
-			t.Errorf("%d goroutines run, before the tasks it were %d", n, before)
-		}
+		n := running()
+		errorIf(t, n > before, "%d goroutines run, before the tasks it were %d", n, before)
 	})
 }

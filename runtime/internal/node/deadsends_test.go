@@ -45,14 +45,10 @@ func failing(*puppet, host.Turn) error { return errors.New(secretCause) }
 func (g *stage) cbor(key, name string, in, out any) error {
 	g.t.Helper()
 	input, err := wire.Output.Marshal(in)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.CBOR, Input: input})
 	if err == nil && out != nil {
-		if err := wire.Input.Unmarshal(reply.Output, out); err != nil {
-			g.t.Fatal(err)
-		}
+		must(g.t, wire.Input.Unmarshal(reply.Output, out))
 	}
 	return err
 }
@@ -69,21 +65,15 @@ func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
 		for _, method := range []string{host.QueuePeek, host.QueueDeadList} {
 			time.Sleep(time.Minute)
 			var list host.QueueListOutput
-			if err := g.cbor("a", method, host.QueueListInput{Queue: "mail"}, &list); err != nil {
-				t.Fatal(err)
-			}
-			if len(list.Messages) != 1 || !strings.HasPrefix(list.Messages[0].Error, secretCause+" (error ") {
-				t.Errorf("%s shows %+v", method, list.Messages)
-			}
+			must(t, g.cbor("a", method, host.QueueListInput{Queue: "mail"}, &list))
+			errorIf(t, len(list.Messages) != 1 || !strings.HasPrefix(list.Messages[0].Error, secretCause+" (error "),
+				"%s shows %+v", method, list.Messages)
 			time.Sleep(time.Hour) // the second attempt is the last
 		}
 		var result host.QueueResultOutput
-		if err := g.cbor("a", host.QueueResult, host.QueueResultInput{Queue: "mail", ID: id}, &result); err != nil {
-			t.Fatal(err)
-		}
-		if result.Error == nil || result.Error.Code != host.Internal || strings.Contains(result.Error.Error(), "10.0.0.7") {
-			t.Errorf("the sender reads %+v", result.Error)
-		}
+		must(t, g.cbor("a", host.QueueResult, host.QueueResultInput{Queue: "mail", ID: id}, &result))
+		errorIf(t, result.Error == nil || result.Error.Code != host.Internal || strings.Contains(result.Error.Error(), "10.0.0.7"),
+			"the sender reads %+v", result.Error)
 	})
 }
 
@@ -107,9 +97,7 @@ func TestMessagesThatWereGivenUpAreBounded(t *testing.T) {
 		oldest := func() host.DeadLetter {
 			t.Helper()
 			var out host.SendListOutput
-			if err := g.cbor("a", host.SendDeadList, host.SendListInput{Limit: 1}, &out); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.cbor("a", host.SendDeadList, host.SendListInput{Limit: 1}, &out))
 			return out.Messages[0]
 		}
 		drop(0, 1<<17)
@@ -126,26 +114,19 @@ func TestMessagesThatWereGivenUpAreBounded(t *testing.T) {
 		// The largest one is not sent: each copy of it takes its time under the race detector.
 		giveUp(g, 1, 1, mail.MessageRecord{Input: make([]byte, mail.MaxMessageBytes-100)}, long)
 		giveUp(g, 2, mail.MaxDeadSends-3, mail.MessageRecord{}, "")
-		if id := oldest().ID; id != 1 {
-			t.Errorf("the oldest is %d", id)
-		}
+		same(t, oldest().ID, 1, "the oldest")
 		g.restart()
 		giveUp(g, 1<<40, 5, mail.MessageRecord{}, "")
-		if id := oldest().ID; id != 6 {
-			t.Errorf("after five more the oldest is %d", id)
-		}
+		same(t, oldest().ID, 6, "the oldest after five more")
 		var count host.CountOutput
 		err := g.cbor("a", host.SendDeadDelete, host.SendSelectInput{All: true}, &count)
-		if err != nil || count.Count != mail.MaxDeadSends || count.More {
-			t.Fatalf("%+v, %v", count, err)
-		}
+		fatalIf(t, err != nil || count.Count != mail.MaxDeadSends || count.More, "%+v, %v", count, err)
 		g.must("a", func(_ *puppet, h host.Turn) error {
 			mail.Post(kernelTurn(h).Core).Dead.Value = mail.MaxDeadSends // the other ones have expired since they were counted
 			return nil
 		})
 		drop(0)
-		if st := g.status("a"); st.PendingSends != 0 {
-			t.Errorf("%+v", st)
-		}
+		st := g.status("a")
+		errorIf(t, st.PendingSends != 0, "%+v", st)
 	})
 }

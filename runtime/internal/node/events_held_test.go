@@ -38,9 +38,7 @@ func (g *stage) follow(key string) host.EventStream { return g.followFrom(key, h
 func (g *stage) followFrom(key string, from host.Subscription) host.EventStream {
 	g.t.Helper()
 	s, err := g.Subscribe(context.Background(), pAddr(key), from)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	return s
 }
 
@@ -59,19 +57,13 @@ func gets(t *testing.T, s interface {
 		if ctx.Err() != nil {
 			break
 		}
-		if err != nil || d.Missed > 0 {
-			t.Fatalf("missed %d, %v", d.Missed, err)
-		}
+		fatalIf(t, err != nil || d.Missed > 0, "missed %d, %v", d.Missed, err)
 		for _, e := range d.Events {
-			if e.Sequence != first {
-				t.Fatalf("got event %d in the place of %d", e.Sequence, first)
-			}
+			fatalIf(t, e.Sequence != first, "got event %d in the place of %d", e.Sequence, first)
 			first++
 		}
 	}
-	if first != last+1 {
-		t.Fatalf("event %d does not come", first)
-	}
+	fatalIf(t, first != last+1, "event %d does not come", first)
 }
 
 func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
@@ -92,9 +84,7 @@ func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 		quick := g.follow("quick") // gets small events at once though the node is full
 		g.must("quick", emits(1, 100))
 		quick.(*event.Subscription).Mu.Lock()
-		if n := quick.(*event.Subscription).Count; n != 1 {
-			t.Errorf("the buffer of a new stream has %d events", n)
-		}
+		same(t, quick.(*event.Subscription).Count, 1, "events in the buffer of a new stream")
 		quick.(*event.Subscription).Mu.Unlock()
 		for _, s := range slow {
 			gets(t, s, 1, events)
@@ -102,9 +92,7 @@ func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 		for _, s := range append(slow, quick) {
 			s.Close()
 		}
-		if held := g.held(); held != 0 {
-			t.Errorf("%d bytes are held by nobody", held)
-		}
+		same(t, g.held(), 0, "bytes are held by nobody")
 	})
 }
 
@@ -121,9 +109,7 @@ func TestEventOfManyFollowersCountsOnce(t *testing.T) {
 			t.Errorf("held are %d bytes, want %d", got, want)
 		}
 		for i, s := range all {
-			if _, err := s.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(s.Next(t.Context())))
 			if got := g.held(); got < once { // until the reader comes back, the event is in its hands
 				t.Fatalf("after reader %d, %d bytes are held", i, got)
 			}
@@ -135,9 +121,7 @@ func TestEventOfManyFollowersCountsOnce(t *testing.T) {
 			t.Errorf("one reader holds %d bytes, want %d", got, want)
 		}
 		all[0].Close()
-		if got := g.held(); got != 0 {
-			t.Errorf("nobody holds %d bytes", got)
-		}
+		same(t, g.held(), 0, "bytes are held by nobody")
 	})
 }
 
@@ -200,9 +184,7 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 				if n%40 == 39 {
 					f = series(func(_ *puppet, t host.Turn) error { t.DestroySelf(); return nil }, emits(1, 300))
 				}
-				if err := g.do(keys[(i+n)%3], f); err != nil {
-					t.Error(err)
-				}
+				check(t, g.do(keys[(i+n)%3], f))
 			}
 		})
 	}
@@ -254,9 +236,8 @@ func TestASubscriptionKnowsWhereItBegins(t *testing.T) {
 		g.must("a", emits(3, 10))
 		s := g.follow("a")
 		at, known := begins(s)
-		if want := (host.Position{Sequence: 3, Life: g.status("a").ID}); !known || at != want {
-			t.Errorf("it begins at %v, %t, want %v", at, known, want)
-		}
+		want := (host.Position{Sequence: 3, Life: g.status("a").ID})
+		errorIf(t, !known || at != want, "it begins at %v, %t, want %v", at, known, want)
 		g.must("a", emits(2, 10))
 		again := g.followFrom("a", host.Subscription{Resume: true, After: at.Sequence, Life: at.Life})
 		gets(t, s, 4, 5)

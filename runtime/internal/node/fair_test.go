@@ -37,12 +37,9 @@ func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
 		for range cap(waits) - 2 {
 			<-waits
 		}
-		if w > pace.QuickTurn+kernel.MaxGroupTime+pace.QuickTurn {
-			t.Fatalf("the second reply came after %s; the turns take %s each", w, each)
-		}
-		if n := g.Find(pAddr("a")).Applied.Load(); n > 20+1+200*uint64(each)/uint64(kernel.MaxGroupTime)+2 {
-			t.Fatalf("they took %d commits", n)
-		}
+		fatalIf(t, w > pace.QuickTurn+kernel.MaxGroupTime+pace.QuickTurn, "the second reply came after %s; the turns take %s each", w, each)
+		n := g.Find(pAddr("a")).Applied.Load()
+		fatalIf(t, n > 20+1+200*uint64(each)/uint64(kernel.MaxGroupTime)+2, "they took %d commits", n)
 	})
 }
 
@@ -75,9 +72,8 @@ func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
 	wg.Wait()
 	slices.Sort(overtaken)
 	t.Logf("turns that overtake a call: median %d, 90 of 100 %d, most %d", overtaken[150], overtaken[270], overtaken[299])
-	if n := overtaken[270]; n > 10*64 {
-		t.Errorf("%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
-	}
+	n := overtaken[270]
+	errorIf(t, n > 10*64, "%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
 }
 
 // On one processor, callers that are ready at once call one after the other, each before the actor runs.
@@ -103,9 +99,8 @@ func TestCallsThatComeWhileASyncRunsShareACommit(t *testing.T) {
 		before := g.Find(pAddr("a")).Applied.Load()
 		close(begin)
 		synctest.Wait()
-		if n := g.Find(pAddr("a")).Applied.Load() - before; n == 0 || n > calls/4 {
-			t.Errorf("%d calls took %d commits", calls, n)
-		}
+		n := g.Find(pAddr("a")).Applied.Load() - before
+		errorIf(t, n == 0 || n > calls/4, "%d calls took %d commits", calls, n)
 		close(thaw)
 		wg.Wait()
 	})

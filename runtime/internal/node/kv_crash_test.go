@@ -58,9 +58,8 @@ func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 			}
 			reader.Wait()
 		}, func(m *stage, told uint64) {
-			if is := m.stored("n")["n"].Version; is < told {
-				t.Errorf("version %d is stored, and a watcher was told %d", is, told)
-			}
+			is := m.stored("n")["n"].Version
+			errorIf(t, is < told, "version %d is stored, and a watcher was told %d", is, told)
 		})
 	})
 }
@@ -137,9 +136,7 @@ func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 			time.Sleep(time.Second)
 			var log []string
 			m.must("a", func(p *puppet, _ host.Turn) error { log = slices.Clone(p.s.Log); return nil })
-			if !slices.Equal(log, want) {
-				t.Errorf("handled are the changes %q", log)
-			}
+			errorIf(t, !slices.Equal(log, want), "handled are the changes %q", log)
 		})
 	})
 }
@@ -175,22 +172,17 @@ func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
 			}
 			var scopes kv.ScopesOutput
 			m.mustVerb("a", host.KVScopes, kv.ScopesInput{Prefix: prefix}, &scopes)
-			if len(scopes.Scopes) != 1 || scopes.Scopes[0].Keys != int64(len(want)) || len(want) > most {
-				t.Errorf("the scope has %+v, and there is %s", scopes.Scopes, want)
-			}
+			errorIf(t, len(scopes.Scopes) != 1 || scopes.Scopes[0].Keys != int64(len(want)) || len(want) > most,
+				"the scope has %+v, and there is %s", scopes.Scopes, want)
 			var found kv.SearchOutput
 			m.mustVerb("a", host.KVSearch, kv.SearchInput{Prefix: prefix, Query: "apple"}, &found)
 			hits := map[string]string{}
 			for _, e := range found.Entries {
 				hits[keyText(e.Key)] = string(e.Value)
 			}
-			if !maps.Equal(hits, want) || found.Partial {
-				t.Errorf("the index finds %s of %s", hits, want)
-			}
+			errorIf(t, !maps.Equal(hits, want) || found.Partial, "the index finds %s of %s", hits, want)
 		})
-		if refused != 4 || len(states) < 3 {
-			t.Errorf("%d commits were refused, the cuts left %d states", refused, len(states))
-		}
+		errorIf(t, refused != 4 || len(states) < 3, "%d commits were refused, the cuts left %d states", refused, len(states))
 	})
 }
 
@@ -216,9 +208,7 @@ func TestManyEntriesExpireInSlices(t *testing.T) {
 		slices, left := 0, keys()
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			rows, err := g.store.Wakes(nil, 1<<60, 10)
-			if err != nil || len(rows) > 1 {
-				t.Fatalf("%d wake-ups stand: %v", len(rows), err)
-			}
+			fatalIf(t, err != nil || len(rows) > 1, "%d wake-ups stand: %v", len(rows), err)
 			now := keys()
 			if now == left {
 				continue

@@ -97,9 +97,7 @@ func TestWatchersEndWithWhatIsStored(t *testing.T) {
 				for key, e := range w.known {
 					got[key] = e.Version
 				}
-				if !maps.Equal(got, want) {
-					t.Errorf("seed %d, watcher %d knows %v, and %v is stored", seed, i, got, want)
-				}
+				errorIf(t, !maps.Equal(got, want), "seed %d, watcher %d knows %v, and %v is stored", seed, i, got, want)
 			}
 		})
 	}
@@ -118,9 +116,7 @@ func TestReadsBesideSleepAndDestructionAreWhole(t *testing.T) {
 				case 1, 2:
 					_ = g.verb("a", host.ActorSleep, nil, nil)
 				case 4:
-					if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
-						t.Error(err)
-					}
+					check(t, g.Destroy(context.Background(), pAddr("a")))
 				}
 				time.Sleep(time.Millisecond)
 			}
@@ -173,9 +169,7 @@ func TestFollowersKnowWhatIsStored(t *testing.T) {
 				case n < 19:
 					g.cut(seed, r.IntN(100))
 				default:
-					if err := followers[r.IntN(len(followers))].read(g, 0); err != nil {
-						t.Error(err)
-					}
+					check(t, followers[r.IntN(len(followers))].read(g, 0))
 				}
 			}
 			time.Sleep(time.Hour) // everything that expires has

@@ -47,9 +47,7 @@ func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 		}
 	}
 	many := inCBOR[kv.GetManyOutput](g, host.KVGetMany, kv.GetManyInput{Keys: []kv.Key{{"no"}, {int64(0), []byte{0, 1}, "k", 2.0, true}}})
-	if len(many.Entries) != 2 || many.Entries[0] != nil || many.Entries[1] == nil {
-		t.Errorf("many: %+v", many)
-	}
+	errorIf(t, len(many.Entries) != 2 || many.Entries[0] != nil || many.Entries[1] == nil, "many: %+v", many)
 }
 
 // Pages of any size, together, are what one page has.
@@ -70,9 +68,7 @@ func TestPagesOfAListingAreTheListing(t *testing.T) {
 			for _, e := range page.Entries {
 				all = append(all, fmt.Sprint(e.Key, " ", string(e.Value)))
 			}
-			if len(page.Entries) > list.Limit {
-				t.Fatalf("a page of %d entries, not %d", len(page.Entries), list.Limit)
-			}
+			fatalIf(t, len(page.Entries) > list.Limit, "a page of %d entries, not %d", len(page.Entries), list.Limit)
 			if list.Cursor = page.Cursor; list.Cursor == "" {
 				return all
 			}
@@ -88,9 +84,7 @@ func TestPagesOfAListingAreTheListing(t *testing.T) {
 					if list.Reverse {
 						slices.Reverse(got)
 					}
-					if !slices.Equal(got, whole) {
-						t.Errorf("%+v: %v, not %v", list, got, whole)
-					}
+					errorIf(t, !slices.Equal(got, whole), "%+v: %v, not %v", list, got, whole)
 				}
 			}
 			var n host.CountOutput
@@ -114,12 +108,10 @@ func TestCommitsBoundWhatTheyWrite(t *testing.T) {
 	over := in
 	over.Mutations = append(slices.Clip(in.Mutations), kv.Mutation{Op: "delete", Key: kv.Key{"z"}})
 	e := wantCode(t, g.cbor("a", host.KVCommit, over, nil), host.TooLarge)
-	if e.Metadata["field"] != "mutations" || e.Metadata["limit"] != "8388608" || e.Metadata["actual"] != "8388611" {
-		t.Errorf("%v %v", e, e.Metadata)
-	}
-	if out := inCBOR[kv.CommitOutput](g, host.KVCommit, in); out.OK || len(out.Failed) != 1 {
-		t.Errorf("a commit of the largest size: %+v", out)
-	}
+	errorIf(t, e.Metadata["field"] != "mutations" || e.Metadata["limit"] != "8388608" || e.Metadata["actual"] != "8388611",
+		"%v %v", e, e.Metadata)
+	out := inCBOR[kv.CommitOutput](g, host.KVCommit, in)
+	errorIf(t, out.OK || len(out.Failed) != 1, "a commit of the largest size: %+v", out)
 }
 
 // A commit reads so much for its filters and checks, and says so if that is not enough. Then nothing is done.
@@ -134,9 +126,8 @@ func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	}
 	refused := func(in kv.CommitInput, field string, actual int) {
 		t.Helper()
-		if e := wantCode(t, g.verb("a", host.KVCommit, in, nil), host.TooLarge); e.Metadata["field"] != field || e.Metadata["actual"] != fmt.Sprint(actual) {
-			t.Errorf("%v %v", e, e.Metadata)
-		}
+		e := wantCode(t, g.verb("a", host.KVCommit, in, nil), host.TooLarge)
+		errorIf(t, e.Metadata["field"] != field || e.Metadata["actual"] != fmt.Sprint(actual), "%v %v", e, e.Metadata)
 	}
 	var fill kv.CommitInput
 	for n := range int64(kv.MaxFiltered) {

@@ -42,9 +42,7 @@ func TestL4IdleWatchersDoNothing(t *testing.T) {
 		}
 		g.kv("k.7=1", "other=1") // one of the thousand is woken
 		synctest.Wait()
-		if n := woken.Load(); n != 1 {
-			t.Errorf("%d watchers were woken", n)
-		}
+		same(t, woken.Load(), 1, "watchers were woken")
 		stop()
 		readers.Wait()
 	})
@@ -71,9 +69,8 @@ func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 			{kv.Watching{Prefixes: many[:kv.MaxWatchedPrefixes+1]}, host.TooLarge, "prefixes"},
 		} {
 			_, err := g.WatchKV(t.Context(), pAddr("a"), c.w)
-			if e := wantCode(t, err, c.code); e.Metadata["field"] != c.field {
-				t.Errorf("%v names the field %q, not %q", e, e.Metadata["field"], c.field)
-			}
+			e := wantCode(t, err, c.code)
+			errorIf(t, e.Metadata["field"] != c.field, "%v names the field %q, not %q", e, e.Metadata["field"], c.field)
 		}
 		_, err := g.WatchKV(t.Context(), host.Address{Type: "unknown"}, kv.Watching{Prefixes: []kv.Key{{}}})
 		wantCode(t, err, host.UnknownType)
@@ -123,17 +120,13 @@ func TestEventsOfWatchersAreBoundedAsJSON(t *testing.T) {
 		defer w.Close()
 		for more := true; more; {
 			out, err := w.next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, err := json.Marshal(out)
 			if more = out.More; err != nil || len(text) > 40<<20/smaller || more && len(text) < 30<<20/smaller {
 				t.Errorf("an event of %d bytes, %v", len(text), err)
 			}
 		}
-		if len(w.known) != keys+values {
-			t.Errorf("%d entries", len(w.known))
-		}
+		errorIf(t, len(w.known) != keys+values, "%d entries", len(w.known))
 	})
 }
 
@@ -152,9 +145,7 @@ func TestManyWatchersOfALargeCommit(t *testing.T) {
 			defer watches[i].Close()
 		}
 		told := func(i int, want string) {
-			if got := watches[i].told(time.Millisecond); got != want {
-				t.Errorf("watcher %d is told %s", i, got)
-			}
+			same(t, watches[i].told(time.Millisecond), want, "watcher", i, "is told")
 		}
 		in := []string{"-k.1/"}
 		for i := range 200 {

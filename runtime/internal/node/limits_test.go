@@ -27,9 +27,7 @@ func retryAt(t *testing.T, err error) time.Time {
 	t.Helper()
 	e := wantCode(t, err, host.Overloaded)
 	at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"])
-	if perr != nil || !e.Retryable || e.Metadata["limit"] == "" {
-		t.Fatalf("%+v: %v", e, perr)
-	}
+	fatalIf(t, perr != nil || !e.Retryable || e.Metadata["limit"] == "", "%+v: %v", e, perr)
 	return at
 }
 
@@ -65,16 +63,12 @@ func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T
 				key := name // each has a bucket of its own
 				g.must(key, add(1))
 				err := g.verb(key, name, nil, nil)
-				if host.CodeOf(err) == host.Overloaded != counted[name] {
-					t.Errorf("%s with open SQL %v: %v", name, open, err)
-				}
+				errorIf(t, host.CodeOf(err) == host.Overloaded != counted[name], "%s with open SQL %v: %v", name, open, err)
 				if !counted[name] {
 					continue
 				}
 				_, err = g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Continues: true})
-				if host.CodeOf(err) == host.Overloaded {
-					t.Errorf("%s that goes on with a request: %v", name, err)
-				}
+				errorIf(t, host.CodeOf(err) == host.Overloaded, "%s that goes on with a request: %v", name, err)
 				time.Sleep(time.Until(retryAt(t, g.verb(key, name, nil, nil))))
 				if err := g.verb(key, name, nil, nil); host.CodeOf(err) == host.Overloaded {
 					t.Errorf("%s after the time that the error names: %v", name, err)
@@ -98,9 +92,7 @@ func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(2 * time.Minute)
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-got)
 	})
 }
 
@@ -119,9 +111,8 @@ func TestDeclarationsAndTheNodeAgreeOnTheBoundsOfLimits(t *testing.T) {
 			reflect.ValueOf(&l).Elem().FieldByName(field).SetInt(v)
 			declared := actor.Define(actor.NewType[struct{}]("x"), actor.Spec[struct{}]{Limits: l}).Validate()
 			_, opened := limit.New(l, []*sqlite.Part{{}})
-			if (declared == nil) != (opened == nil) || declared != nil && !strings.Contains(declared.Error(), "Spec.Limits."+field) {
-				t.Errorf("%s %d: the declaration says %v, the node %v", field, v, declared, opened)
-			}
+			errorIf(t, (declared == nil) != (opened == nil) || declared != nil && !strings.Contains(declared.Error(), "Spec.Limits."+field),
+				"%s %d: the declaration says %v, the node %v", field, v, declared, opened)
 		}
 	}
 }
@@ -136,9 +127,7 @@ func TestLimitsByTypeGoBeforeThoseOfTheCode(t *testing.T) {
 				return h.KVPut([]byte("v"), make([]byte, n), host.EncodedBytes, time.Time{})
 			})
 		}
-		if err := store(40_000); err != nil {
-			t.Error(err)
-		}
+		check(t, store(40_000))
 		wantCode(t, store(60_000), host.QuotaExceeded)
 	})
 }
@@ -152,9 +141,7 @@ func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
 			return err
 		}
 		// A call that is larger than all of them together gets through when nothing waits.
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, call())
 		let, done := make(chan struct{}), make(chan error)
 		for range 2 {
 			go func() { done <- g.do("a", func(p *puppet, _ host.Turn) error { <-let; return nil }) }()

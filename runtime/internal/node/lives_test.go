@@ -34,16 +34,13 @@ func TestRowOfTheWakeIndexWithoutARecordIsRemovedWhenItIsDue(t *testing.T) {
 				})
 				rows := func() int {
 					all, err := g.store.Wakes(nil, due, 100)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return len(all)
 				}
 				before := rows()
 				time.Sleep(2 * time.Minute)
-				if after := rows(); before != 1 || after != 0 {
-					t.Errorf("%d rows stood before it was due, and %d after", before, after)
-				}
+				after := rows()
+				errorIf(t, before != 1 || after != 0, "%d rows stood before it was due, and %d after", before, after)
 			})
 		})
 	}
@@ -63,20 +60,14 @@ func TestMessageThatADestroyerIsTheFirstToSendIsOfTheRemains(t *testing.T) {
 		g.must("b", add(0))
 		g.must("a", add(1))
 		a := g.Find(pAddr("a"))
-		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Destroy(context.Background(), pAddr("a")))
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		if s := mail.Mail(a); s.Part != nil && !s.Closed {
 			t.Errorf("the sender of the destroyed actor still sends; %d messages are pending", s.Pending)
 		}
-		if g.Find(pAddr("a")) != nil {
-			t.Error("the destroyed actor is still in memory")
-		}
-		if n := g.n("b"); n != 1 {
-			t.Errorf("%d messages were handled", n)
-		}
+		errorIf(t, g.Find(pAddr("a")) != nil, "the destroyed actor is still in memory")
+		same(t, g.n("b"), 1, "messages were handled")
 	})
 }
 
@@ -112,12 +103,10 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	a.Mu.Unlock()
 	turn.Work.Fail(host.Errorf(host.DeadlineExceeded, "nothing of the turn was kept"))
 	// The goroutine that runs the actor may be the first to tell, too.
-	if code := host.CodeOf(<-reply); code != host.DeadlineExceeded && code != host.Unavailable {
-		t.Fatal("the caller was told", code)
-	}
-	if n := a.Applied.Load(); n != 0 {
-		t.Fatalf("%d commits of a turn whose caller was told that nothing was kept", n)
-	}
+	code := host.CodeOf(<-reply)
+	fatalIf(t, code != host.DeadlineExceeded && code != host.Unavailable, "the caller was told %v", code)
+	n := a.Applied.Load()
+	fatalIf(t, n != 0, "%d commits of a turn whose caller was told that nothing was kept", n)
 }
 
 // A stopper is a facet that holds up the end of its core.
@@ -137,15 +126,9 @@ func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
 		err := g.Destroy(t.Context(), a.Address)
 		v, after := a.AcquireView(), g.Destroys.Load()
 		close(stop.goOn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v != nil {
-			t.Error("a query would be answered with the state of an actor whose end was acknowledged")
-		}
-		if after == before {
-			t.Error("a message would be bound to an actor whose end was acknowledged")
-		}
+		must(t, err)
+		errorIf(t, v != nil, "a query would be answered with the state of an actor whose end was acknowledged")
+		errorIf(t, after == before, "a message would be bound to an actor whose end was acknowledged")
 	})
 }
 
@@ -169,14 +152,10 @@ func TestActorWithABusyResidentDoesNotFallAsleep(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		a, l := g.lodge("a")
 		time.Sleep(10 * time.Minute)
-		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 1 {
-			t.Error("it fell asleep")
-		}
+		errorIf(t, g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 1, "it fell asleep")
 		l.busy.Store(false)
 		time.Sleep(10 * time.Minute)
-		if g.Find(pAddr("a")) != nil {
-			t.Error("it stays awake though its resident is not busy")
-		}
+		errorIf(t, g.Find(pAddr("a")) != nil, "it stays awake though its resident is not busy")
 	})
 }
 
@@ -189,20 +168,15 @@ func TestActorWithABusyResidentStaysThoughMemoryIsShort(t *testing.T) {
 				g.must(fmt.Sprint("other", i), add(1))
 			}
 			time.Sleep(5 * time.Second) // less than the idle time
-			if n := g.Memory.Awake.Load(); n > most {
-				t.Errorf("%d actors are awake", n)
-			}
+			n := g.Memory.Awake.Load()
+			errorIf(t, n > most, "%d actors are awake", n)
 		}
 		a, l := g.lodge("a")
 		wakeOthers()
-		if g.Find(pAddr("a")) != a {
-			t.Error("it was put to sleep")
-		}
+		errorIf(t, g.Find(pAddr("a")) != a, "it was put to sleep")
 		l.busy.Store(false)
 		wakeOthers()
-		if g.Find(pAddr("a")) != nil {
-			t.Error("it is not the first to sleep though it was used least recently and its resident is not busy")
-		}
+		errorIf(t, g.Find(pAddr("a")) != nil, "it is not the first to sleep though it was used least recently and its resident is not busy")
 	})
 }
 
@@ -219,8 +193,6 @@ func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 		}
 		l.busy.Store(false)
 		a.Vacate()
-		if g.Find(pAddr("a")) != nil {
-			t.Error("it stays in memory though its resident is not busy")
-		}
+		errorIf(t, g.Find(pAddr("a")) != nil, "it stays in memory though its resident is not busy")
 	})
 }

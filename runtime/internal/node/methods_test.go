@@ -173,17 +173,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
 	g.must("a", add(1))
 	for name := range kernel.PartOf[*call.Router](g.Kernel).Methods {
-		if faultyInputs[name] == nil && !slices.Contains(faultless, name) {
-			t.Errorf("%s has no faulty input here", name)
-		}
+		errorIf(t, faultyInputs[name] == nil && !slices.Contains(faultless, name), "%s has no faulty input here", name)
 	}
 	for method, inputs := range faultyInputs {
 		for in, field := range inputs {
 			_, err := g.operate("a", method, in)
 			e := wantCode(t, err, host.InvalidArgument)
-			if e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": ") {
-				t.Errorf("%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
-			}
+			errorIf(t, e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": "),
+				"%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
 		}
 	}
 	// What is too large says by how much besides.
@@ -252,9 +249,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	} {
 		wantField(t, g.cbor("a", method, in, nil), "limit")
 		in["limit"] = nil
-		if err := errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)); err != nil {
-			t.Errorf("%s: %v", method, err)
-		}
+		check(t, errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)), method)
 	}
 	// Go callers' zeros are left out, and mean the defaults.
 	for method, in := range map[string]any{
@@ -262,9 +257,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		host.QueuePeek: host.QueueListInput{Queue: "jobs"}, host.ConnectionList: host.ConnectionListInput{}, host.SendDeadList: host.SendListInput{},
 		host.ScheduleSet: host.Schedule{Name: "tick", Every: 1000},
 	} {
-		if err := g.verb("a", method, in, nil); err != nil {
-			t.Errorf("%s: %v", method, err)
-		}
+		check(t, g.verb("a", method, in, nil), method)
 	}
 }
 
@@ -274,9 +267,8 @@ func repeated(item string, n int) string { return strings.TrimSuffix(strings.Rep
 // wantField wants an error of an input that is wrong in a field.
 func wantField(t testing.TB, err error, field string) {
 	t.Helper()
-	if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
-		t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
-	}
+	e := wantCode(t, err, host.InvalidArgument)
+	errorIf(t, e.Metadata["field"] != field, "%v names the field %q, want %q", e, e.Metadata["field"], field)
 }
 
 // raw calls a method of actor "a".
@@ -292,9 +284,7 @@ func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 	g := newStage(t, nil, &puppetType{name: "p"})
 	router := kernel.PartOf[*call.Router](g.Kernel)
 	for _, r := range method.All() {
-		if router.Methods[r.Name] == nil {
-			t.Errorf("no part has the built-in method %s", r.Name)
-		}
+		errorIf(t, router.Methods[r.Name] == nil, "no part has the built-in method %s", r.Name)
 	}
 	kinds := make(map[string]host.MethodKind)
 	for _, m := range g.Methods(&host.Behavior{Methods: []host.Method{{Name: "open", Kind: host.Creation}}}) {
@@ -305,15 +295,12 @@ func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 		// What runs beside the actor changes something all the same.
 		host.ActorWake: host.Action, host.ActorRetry: host.Action, host.SendSkip: host.Action, host.SQLMigrate: host.Action,
 	} {
-		if kinds[name] != kind {
-			t.Errorf("%s is a %s, want %s", name, kinds[name], kind)
-		}
+		errorIf(t, kinds[name] != kind, "%s is a %s, want %s", name, kinds[name], kind)
 	}
 	router.GoOffline()
 	for _, r := range method.All() {
-		if (router.Methods[r.Name] != nil) != r.Offline {
-			t.Errorf("%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
-		}
+		errorIf(t, (router.Methods[r.Name] != nil) != r.Offline,
+			"%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
 	}
 }
 
@@ -377,12 +364,10 @@ func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
 		for _, r := range method.All() {
 			name := r.Name
 			err := g.verb(name, name, nil, nil)
-			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators) {
-				t.Errorf("%s: %v", name, err)
-			}
-			if code := host.CodeOf(err); code == host.Internal || code == host.Crashed {
-				t.Errorf("%s: %v", name, err)
-			}
+			refused := host.CodeOf(err) == host.ActorFailed
+			errorIf(t, refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators), "%s: %v", name, err)
+			code := host.CodeOf(err)
+			errorIf(t, code == host.Internal || code == host.Crashed, "%s: %v", name, err)
 		}
 	})
 }

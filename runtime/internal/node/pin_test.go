@@ -75,9 +75,7 @@ func TestMoreMessagesThanATurnMayWriteAreBoundToTheirTarget(t *testing.T) {
 		g.restart()
 		time.Sleep(time.Minute)
 		p.check(t, 30)
-		if n := g.status("sender").PendingSends; n != 0 {
-			t.Errorf("%d messages wait", n)
-		}
+		same(t, g.status("sender").PendingSends, 0, "messages wait")
 	})
 }
 
@@ -118,16 +116,12 @@ func TestMessagesAreHandledOnceInOrderThoughTheirBindingIsCutOff(t *testing.T) {
 			m := &stage{t: t, disk: c, types: g.types}
 			m.start()
 			time.Sleep(time.Minute)
-			if n := m.status("sender").PendingSends; n != 0 {
-				t.Errorf("crash %d: %d messages wait", i, n)
-			}
+			same(t, m.status("sender").PendingSends, 0, "crash", i, "messages wait")
 			m.stop()
 			p.check(t, messages)
 		}
 		t.Logf("%d crashes, %d of them while some messages were bound", crashes, parts)
-		if parts == 0 {
-			t.Error("no crash came while some messages were bound and others not")
-		}
+		errorIf(t, parts == 0, "no crash came while some messages were bound and others not")
 	})
 }
 
@@ -199,9 +193,7 @@ func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 		if n := len(slices.Compact(p.came)); n != mail.MaxPinned+10 || len(p.lives) != 1 || g.status("sender").PendingSends != 0 {
 			t.Errorf("%d messages arrived at %v", n, p.lives)
 		}
-		if unbound > 0 {
-			t.Errorf("%d rows named no target when messages were handled", unbound)
-		}
+		errorIf(t, unbound > 0, "%d rows named no target when messages were handled", unbound)
 	})
 }
 
@@ -209,22 +201,16 @@ func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 func count(t *testing.T, store *engine.Store) (bound, unbound int) {
 	t.Helper()
 	id, ok, err := store.Lookup(engine.Identity{Namespace: "default", Type: "p", Key: []string{"sender"}})
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
+	fatalIf(t, err != nil || !ok, "%v %v", ok, err)
 	snap := store.Snapshot(id)
 	defer snap.Close()
 	var q engine.ListQuery
 	q.Start, q.End = keyspace.Outgoing.Range()
 	for {
 		page, err := snap.List(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found, err := mail.AppendOutgoing(nil, page.Entries)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range found {
 			if m.Record.Pinned().IsZero() {
 				unbound++
@@ -242,9 +228,7 @@ func count(t *testing.T, store *engine.Store) (bound, unbound int) {
 func boundOn(t *testing.T, disk *engine.Disk) int {
 	t.Helper()
 	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	bound, _ := count(t, store)
 	return bound

@@ -64,9 +64,7 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 			if out.Entry != nil {
 				got = string(out.Entry.Value)
 			}
-			if got != model[name] {
-				t.Fatalf("step %d: %s is %q and not %q", step, name, got, model[name])
-			}
+			fatalIf(t, got != model[name], "step %d: %s is %q and not %q", step, name, got, model[name])
 		}
 	}
 }
@@ -106,12 +104,8 @@ func TestATurnThatWasUndoneKeepsNothingFromBeingRemembered(t *testing.T) {
 	want := read()
 	for name, d := range undone(mustPack(t, key)) {
 		_ = g.do("a", d)
-		if remembered.Load() >= want {
-			t.Errorf("%s: the entry is remembered though the turn may change it", name)
-		}
-		if got := read(); got != want {
-			t.Errorf("%s: after it %d bytes are remembered and not %d", name, got, want)
-		}
+		errorIf(t, remembered.Load() >= want, "%s: the entry is remembered though the turn may change it", name)
+		same(t, read(), want, name, "bytes are remembered after it")
 	}
 }
 
@@ -136,9 +130,7 @@ func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 				if out.Entry != nil {
 					n, _ = strconv.ParseInt(string(out.Entry.Value), 10, 64)
 				}
-				if n < at {
-					t.Errorf("read %d after the commit of %d", n, at)
-				}
+				errorIf(t, n < at, "read %d after the commit of %d", n, at)
 			}
 		})
 	}
@@ -212,13 +204,9 @@ func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if n := list(); n != 1 {
-			t.Errorf("%d entries before one expires", n)
-		}
+		same(t, list(), 1, "entries before one expires")
 		time.Sleep(time.Second)
-		if n := list(); n != 0 {
-			t.Errorf("%d entries after it has expired", n)
-		}
+		same(t, list(), 0, "entries after it has expired")
 		wg.Wait()
 	})
 }
@@ -240,9 +228,7 @@ func TestAListingThatHasEndedKeepsNoFiles(t *testing.T) {
 			return nil
 		})
 		files := func() uint64 {
-			if err := g.store.Compact(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.store.Compact(t.Context()))
 			time.Sleep(time.Second) // in which replaced files are removed
 			return g.store.Metrics().DiskBytes
 		}
@@ -274,8 +260,6 @@ func TestAListingThatHasEndedKeepsNoFiles(t *testing.T) {
 			t.Errorf("%d bytes of files, %d before", after, before)
 		}
 		close(end)
-		if err := <-other; err != nil {
-			t.Error(err)
-		}
+		check(t, <-other)
 	})
 }

@@ -40,24 +40,18 @@ func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 			if time.Since(begin)%time.Second == 0 {
 				ticks = int(s.Runs) // the last tick is being run at this very moment
 			}
-			if err != nil || int(s.Runs) != ticks || len(runs) != min(ticks, 1000) || s.Skipped != 0 {
-				t.Fatalf("%d runs, %d in the history, %d skipped, after %d ticks; %v", s.Runs, len(runs), s.Skipped, ticks, err)
-			}
+			fatalIf(t, err != nil || int(s.Runs) != ticks || len(runs) != min(ticks, 1000) || s.Skipped != 0,
+				"%d runs, %d in the history, %d skipped, after %d ticks; %v", s.Runs, len(runs), s.Skipped, ticks, err)
 			for j := range ticks {
 				due, run := begin.Add(time.Duration(j+1)*time.Second).UTC(), runs[len(runs)-1-j]
-				if !run.Due.Equal(due) || run.Run != uint64(j+1) || (run.Result == "error") != fails(due) {
-					t.Fatalf("run %d is %+v", j+1, run)
-				}
+				fatalIf(t, !run.Due.Equal(due) || run.Run != uint64(j+1) || (run.Result == "error") != fails(due),
+					"run %d is %+v", j+1, run)
 				if !fails(due) {
 					want = append(want, due.Format("15:04:05"))
 				}
 			}
-			if !slices.Equal(notes, want) {
-				t.Fatalf("the handler noted %v", notes)
-			}
+			fatalIf(t, !slices.Equal(notes, want), "the handler noted %v", notes)
 		})
-		if cuts < 12 {
-			t.Errorf("there were only %d cuts", cuts)
-		}
+		errorIf(t, cuts < 12, "there were only %d cuts", cuts)
 	})
 }

@@ -21,9 +21,7 @@ import (
 func (g *stage) kv(mutations ...string) kv.CommitOutput {
 	g.t.Helper()
 	out, err := g.commit("a", mutations)
-	if err != nil {
-		g.t.Error(err)
-	}
+	check(g.t, err)
 	return out
 }
 
@@ -85,13 +83,9 @@ func keyText(k kv.Key) string {
 func mustPack(t testing.TB, k kv.Key) []byte {
 	t.Helper()
 	b, err := k.Entry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	packed, err := b.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return packed
 }
 
@@ -123,15 +117,12 @@ func (w *watcher) next(ctx context.Context) (kv.Changes, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Version < w.version {
-		w.t.Errorf("version %d after %d", out.Version, w.version)
-	}
+	errorIf(w.t, out.Version < w.version, "version %d after %d", out.Version, w.version)
 	w.version = out.Version
 	for i, c := range out.Changes {
 		key := keyText(c.Key)
-		if i > 0 && string(mustPack(w.t, out.Changes[i-1].Key)) >= string(mustPack(w.t, c.Key)) {
-			w.t.Errorf("%s is out of order, or told twice", key)
-		}
+		errorIf(w.t, i > 0 && string(mustPack(w.t, out.Changes[i-1].Key)) >= string(mustPack(w.t, c.Key)),
+			"%s is out of order, or told twice", key)
 		before, known := w.known[key]
 		if delete(w.known, key); c.Entry == nil {
 			continue
@@ -214,17 +205,13 @@ func (f *follower) read(g *stage, wait time.Duration) error {
 		at = max(at, out.Gap.First-1)
 	}
 	for _, e := range out.Events {
-		if e.Sequence <= at || len(f.in.Prefixes) == 0 && e.Sequence != at+1 {
-			g.t.Errorf("event %d after %d", e.Sequence, at)
-		}
+		errorIf(g.t, e.Sequence <= at || len(f.in.Prefixes) == 0 && e.Sequence != at+1, "event %d after %d", e.Sequence, at)
 		at = e.Sequence
 		if delete(f.made, keyText(e.Key)); e.Op == kv.OpPut {
 			f.made[keyText(e.Key)] = string(e.Value)
 		}
 	}
-	if out.Next < at {
-		g.t.Errorf("the position is %d after event %d", out.Next, at)
-	}
+	errorIf(g.t, out.Next < at, "the position is %d after event %d", out.Next, at)
 	f.seen = append(f.seen, out.Events...)
 	*f.in.After, f.in.Life = out.Next, out.Life
 	return nil

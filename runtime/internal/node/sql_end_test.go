@@ -85,9 +85,7 @@ func TestATransactionThatIsRolledBackAfterTheHandlerCountsAsOpen(t *testing.T) {
 		tx.Rollback()
 		return nil
 	}), host.FailedPrecondition)
-	if n := g.n("a"); n != 0 {
-		t.Errorf("the state was kept without the rows: %d", n)
-	}
+	same(t, g.n("a"), 0, "the state was kept without the rows")
 	g.wantNotes("a", "one")
 	g.check("a")
 }
@@ -119,9 +117,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 		b.Close(nil)
 		for range 4 {
 			s := <-last
-			if _, err := s.DB().Exec("SELECT 1"); err != nil {
-				t.Error(err)
-			}
+			check(t, errOf(s.DB().Exec("SELECT 1")))
 			s.Rollback()
 		}
 	}

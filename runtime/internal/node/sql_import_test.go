@@ -54,9 +54,7 @@ func (g *stage) slowly(key string, begin []byte) (rest *io.PipeWriter, ended cha
 	slow, rest := io.Pipe()
 	ended = make(chan error, 1)
 	go func() { ended <- g.imports(key, slow) }()
-	if _, err := rest.Write(begin); err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, errOf(rest.Write(begin)))
 	return rest, ended
 }
 
@@ -80,12 +78,9 @@ func TestImportsShareTheirMemory(t *testing.T) {
 	// The first import has read all but the end of its file.
 	most, last := file[:len(file)-1], file[len(file)-1:]
 	rest, ended := g.slowly("b", most)
-	if e := wantCode(t, g.imports("c", bytes.NewReader(file)), host.Overloaded); !e.Retryable {
-		t.Error("it is not retryable")
-	}
-	if _, err := rest.Write(last); err != nil {
-		t.Fatal(err)
-	}
+	e := wantCode(t, g.imports("c", bytes.NewReader(file)), host.Overloaded)
+	errorIf(t, !e.Retryable, "it is not retryable")
+	must(t, errOf(rest.Write(last)))
 	rest.Close()
 	g.ok(<-ended)
 	wantLimit(t, g.imports("c", io.LimitReader(zeros{}, 2<<20)), "the file", "1048576") // no other attempt can succeed
@@ -110,15 +105,12 @@ func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
 	g.restart()
 	rest, ended := g.slowly("b", make([]byte, 16200<<10)) // takes nearly all of the shared memory
 	var out host.SQLMigrateOutput
-	if e := wantCode(t, g.verb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out), host.Overloaded); !e.Retryable {
-		t.Error("it is not retryable")
-	}
+	e := wantCode(t, g.verb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out), host.Overloaded)
+	errorIf(t, !e.Retryable, "it is not retryable")
 	rest.Close()
 	<-ended
 	g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out)
-	if out.Error != "" || len(out.Applied) != 1 {
-		t.Errorf("%+v", out)
-	}
+	errorIf(t, out.Error != "" || len(out.Applied) != 1, "%+v", out)
 }
 
 func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.T) {
@@ -152,9 +144,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 		runtime.Gosched()
 	}
 	v := a.AcquireView()
-	if sqlite.DatabaseOf(v.Of).Get(a) != nil {
-		t.Error("they use the connections of the core that imported it")
-	}
+	errorIf(t, sqlite.DatabaseOf(v.Of).Get(a) != nil, "they use the connections of the core that imported it")
 	a.ReleaseView(v)
 	a.Mu.Unlock()
 	for range 3 {

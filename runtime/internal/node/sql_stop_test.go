@@ -35,9 +35,7 @@ func TestADeadlineInterruptsAStatement(t *testing.T) {
 	}
 	for name, wait := range waits {
 		err := g.look("a", func(_ *puppetState, r host.Reader) error { return wait(r) })
-		if host.CodeOf(err) != host.DeadlineExceeded {
-			t.Errorf("%s in a query: %v", name, err)
-		}
+		errorIf(t, host.CodeOf(err) != host.DeadlineExceeded, "%s in a query: %v", name, err)
 		if strings.Contains(name, "without") {
 			continue
 		}
@@ -64,9 +62,7 @@ func TestADryRunTakesNoLongerThanATurn(t *testing.T) {
 	g.restart()
 	var out host.SQLMigrateOutput
 	g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out)
-	if out.Migration != "2" || out.Error != "it takes longer than a turn of the type may, 1s" || len(out.Applied) != 0 {
-		t.Errorf("%+v", out)
-	}
+	errorIf(t, out.Migration != "2" || out.Error != "it takes longer than a turn of the type may, 1s" || len(out.Applied) != 0, "%+v", out)
 }
 
 // untilDeadline waits for the deadline of a context without Done.
@@ -89,9 +85,7 @@ func TestAQueryEndsAtItsLimitOrThatOfItsCaller(t *testing.T) {
 			_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON,
 				Input: remember(glance(func(_ *puppetState, r host.Reader) error { <-r.Done(); return r.Err() }))})
 			wantCode(t, err, host.DeadlineExceeded)
-			if took := time.Since(begun); took != want {
-				t.Errorf("a caller with %s is answered after %s", given, took)
-			}
+			same(t, time.Since(begun), want, "a caller with", given, "is answered after")
 		}
 	})
 }

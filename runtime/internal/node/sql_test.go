@@ -77,9 +77,8 @@ func (g *stage) notes(key string) (all []string) {
 
 func (g *stage) wantNotes(key string, want ...string) {
 	g.t.Helper()
-	if got := g.notes(key); !slices.Equal(got, want) {
-		g.t.Fatalf("notes of %s: %q, want %q", key, got, want)
-	}
+	got := g.notes(key)
+	fatalIf(g.t, !slices.Equal(got, want), "notes of %s: %q, want %q", key, got, want)
 }
 
 // check runs SQLite's own check of an actor's database.
@@ -105,9 +104,7 @@ func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	g.must("a", add(1))
 	args := []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}
 	out := inCBOR[host.SQLOutput](g, host.SQLQuery, host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: args})
-	if s := fmt.Sprint(out.Rows); s != "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]" {
-		t.Errorf("rows in CBOR: %s", s)
-	}
+	same(t, fmt.Sprint(out.Rows), "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]", "rows in CBOR")
 	const series = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5000) SELECT x FROM n"
 	for _, c := range []struct {
 		method    string
@@ -133,18 +130,16 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 	g := newStage(t, nil)
 	g.must("a", add(1))
 	g.ok(g.look("a", func(*puppetState, host.Reader) error { return nil }))
-	if s := g.sqlPool().Stats(); s.Opened != 0 || attach.Get[*sqlite.Database](&g.Find(pAddr("a")).Core.Attached) != nil {
-		t.Errorf("a database was made: %+v", s)
-	}
+	s := g.sqlPool().Stats()
+	errorIf(t, s.Opened != 0 || attach.Get[*sqlite.Database](&g.Find(pAddr("a")).Core.Attached) != nil, "a database was made: %+v", s)
 }
 
 // wantLimit checks that an error is TooLarge and names the bound.
 func wantLimit(t *testing.T, err error, what, limit string) {
 	t.Helper()
 	e := wantCode(t, err, host.TooLarge)
-	if e.Metadata["what"] != what || e.Metadata["limit"] != limit || e.Metadata["actual"] == "" {
-		t.Errorf("%v %v, want what %q and limit %s", e, e.Metadata, what, limit)
-	}
+	errorIf(t, e.Metadata["what"] != what || e.Metadata["limit"] != limit || e.Metadata["actual"] == "",
+		"%v %v, want what %q and limit %s", e, e.Metadata, what, limit)
 }
 
 func TestEveryErrorOfABoundNamesIt(t *testing.T) {
@@ -157,8 +152,6 @@ func TestEveryErrorOfABoundNamesIt(t *testing.T) {
 	} {
 		e, id := fault.Public(fmt.Errorf("wrapped: %w", err), []fault.Translator{(*sqlite.Part)(nil), (*run.Part)(nil)})
 		wantLimit(t, e, "thing", "10")
-		if id != "" || e.Metadata["actual"] != "11" {
-			t.Errorf("%T: %v %v", err, id, e.Metadata)
-		}
+		errorIf(t, id != "" || e.Metadata["actual"] != "11", "%T: %v %v", err, id, e.Metadata)
 	}
 }

@@ -23,9 +23,8 @@ func TestItemsAreReadInTheEncodingOfTheRequest(t *testing.T) {
 	bubble(t, nil, []*puppetType{{name: "p", outside: true}}, func(t *testing.T, g *stage) {
 		g.mustVerb("a", host.StreamAppend, host.StreamAppendInput{Stream: "log", Items: []host.Raw{host.Raw(`{"a":1}`)}}, nil)
 		out := inCBOR[host.StreamReadOutput](g, host.StreamRead, host.StreamReadInput{Stream: "log", WaitMS: 1000})
-		if v, err := convertAny(0, 0, host.CBOR, out.Items[0].Value, host.JSON, nil); err != nil || string(v) != `{"a":1}` {
-			t.Fatal(string(v), err)
-		}
+		v, err := convertAny(0, 0, host.CBOR, out.Items[0].Value, host.JSON, nil)
+		fatalIf(t, err != nil || string(v) != `{"a":1}`, "%v %v", string(v), err)
 	})
 }
 
@@ -43,9 +42,8 @@ func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 			var out host.StreamReadOutput
 			g.mustVerb("a", host.StreamRead, host.StreamReadInput{Stream: "log", After: uint64(*seen), WaitMS: 1000}, &out)
 			for _, it := range out.Items {
-				if string(it.Value) != fmt.Sprint(*seen) || int(it.Sequence) != *seen+1 {
-					g.t.Errorf("item %d is %s, after %d", it.Sequence, it.Value, *seen)
-				}
+				errorIf(g.t, string(it.Value) != fmt.Sprint(*seen) || int(it.Sequence) != *seen+1,
+					"item %d is %s, after %d", it.Sequence, it.Value, *seen)
 				*seen++
 			}
 			if out.Closed || out.Missed > 0 || g.t.Failed() {
@@ -66,9 +64,7 @@ func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 			var list host.StreamListOutput
 			m.mustVerb("a", host.StreamList, nil, &list)
 			last := int(list.Streams[0].Last)
-			if last < again {
-				t.Errorf("a reader has seen %d items, %d are left", again, last)
-			}
+			errorIf(t, last < again, "a reader has seen %d items, %d are left", again, last)
 			appends(m, last)
 			if read(m, &again); again != items+1 {
 				t.Errorf("the reader saw %d items", again)

@@ -39,9 +39,7 @@ func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
 		wantCode(t, task.Turn(context.Background(), adds(1)), host.FailedPrecondition)
 		_, err := task.Call(context.Background(), &host.Request{Address: pAddr("b"), Method: "do", Input: remember(add(1))})
 		wantCode(t, err, host.FailedPrecondition)
-		if task.Err() == nil {
-			t.Error("its context goes on")
-		}
+		errorIf(t, task.Err() == nil, "its context goes on")
 	})
 }
 
@@ -76,16 +74,12 @@ func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
 				return nil
 			}))
 			r.Traceparent = c.trace
-			if _, err := g.Call(t.Context(), r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(g.Call(t.Context(), r)))
 			if err := <-done; host.CodeOf(err) != c.want {
 				t.Errorf("%+v: %v", c, err)
 			}
 		}
-		if n := g.n("a"); n != 6 {
-			t.Error(n)
-		}
+		same(t, g.n("a"), 6)
 	})
 }
 
@@ -97,9 +91,7 @@ func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 		errs := make(chan error, 100)
 		g.must("a", goes("hang", func(task host.Task) error {
 			err := task.Turn(context.Background(), func(any, host.Turn) error { <-stuck; return nil })
-			if host.CodeOf(err) != host.DeadlineExceeded {
-				t.Errorf("the turn ended with %v", err)
-			}
+			errorIf(t, host.CodeOf(err) != host.DeadlineExceeded, "the turn ended with %v", err)
 			for i := range cap(errs) {
 				go func() {
 					errs <- g.do(fmt.Sprint("b", i), func(*puppet, host.Turn) error { <-going; return nil })

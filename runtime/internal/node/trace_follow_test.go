@@ -17,9 +17,7 @@ import (
 func (g *stage) tail(key string, in trace.FollowInput) trace.Tail {
 	g.t.Helper()
 	t, err := g.FollowTraces(context.Background(), pAddr(key), in)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	g.t.Cleanup(t.Close)
 	return t
 }
@@ -63,9 +61,7 @@ func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 			defer tail.Close()
 			next = tail
 		}
-		if err := errors.Join(<-errs, <-errs); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(<-errs, <-errs))
 		g.must("a", add(1))
 		all, err := drain(next)
 		wantCode(t, err, host.DeadlineExceeded)
@@ -73,9 +69,7 @@ func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 		for _, s := range all.Spans {
 			if s.Name == "turn do" {
 				turns++
-				if s.TraceID == parentTrace {
-					t.Errorf("it has a turn of the actor before: %+v", s)
-				}
+				errorIf(t, s.TraceID == parentTrace, "it has a turn of the actor before: %+v", s)
 			}
 		}
 		if turns == 0 {
@@ -110,9 +104,8 @@ func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
 		for i := range all.Spans {
 			size += len(all.Spans[i].Attributes["db.query.text"].(string))
 		}
-		if n != rounds*each || len(all.Spans)+int(all.Missed) != n || all.Missed == 0 || size > 1<<20 || size < 1<<19 {
-			t.Errorf("the fast reader has %d spans, the slow one %d of %d bytes and missed %d", n, len(all.Spans), size, all.Missed)
-		}
+		errorIf(t, n != rounds*each || len(all.Spans)+int(all.Missed) != n || all.Missed == 0 || size > 1<<20 || size < 1<<19,
+			"the fast reader has %d spans, the slow one %d of %d bytes and missed %d", n, len(all.Spans), size, all.Missed)
 		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
 			_, err := h.SQL().ExecContext(h, text)
 			return err

@@ -20,16 +20,12 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 			count := func() int {
 				var out trace.ReadOutput
 				err := g.verbAt(a, host.TraceRead, trace.ReadInput{Name: "turn do"}, &out)
-				if err != nil && host.CodeOf(err) != host.NotFound {
-					t.Fatal(err)
-				}
+				fatalIf(t, err != nil && host.CodeOf(err) != host.NotFound, "%v", err)
 				return len(out.Spans)
 			}
 			before := count()
 			for range calls {
-				if err := g.doAt(a, func(*puppet, host.Turn) error { time.Sleep(takes); return nil }); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.doAt(a, func(*puppet, host.Turn) error { time.Sleep(takes); return nil }))
 			}
 			defer time.Sleep(10 * time.Second)
 			return count() - before
@@ -44,9 +40,7 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 		set := func(s trace.Sampling) trace.Sampling {
 			t.Helper()
 			out, err := g.SetSampling(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return out
 		}
 		want("as configured", 5, 0, 0)
@@ -54,9 +48,7 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 			Rule:  trace.Rule{PerSecond: new(int64(0))},
 			Types: map[string]trace.Rule{"q": {PerSecond: new(int64(3)), SlowMS: new(int64(100))}},
 		})
-		if *s.Types["q"].Share != 1 || *s.Share != 1 || *s.SlowMS != 1000 || *g.Sampling().PerSecond != 0 {
-			t.Fatalf("%+v", s)
-		}
+		fatalIf(t, *s.Types["q"].Share != 1 || *s.Share != 1 || *s.SlowMS != 1000 || *g.Sampling().PerSecond != 0, "%+v", s)
 		want("changed", 0, 3, 1)
 		set(trace.Sampling{})
 		want("reset", 5, 0, 0)
@@ -81,20 +73,15 @@ func TestRulesOfSamplingLeaveARecord(t *testing.T) {
 			_, err := g.SetSampling(ctx, trace.Sampling{Rule: trace.Rule{PerSecond: &rate}})
 			return err
 		}
-		if err := set(7); err != nil {
-			t.Fatal(err)
-		}
+		must(t, set(7))
 		wantCode(t, set(-1), host.InvalidArgument)
 		g.disk.SetFree(0)
 		time.Sleep(2 * time.Second)
 		wantCode(t, set(8), host.Unavailable)
-		if now := g.Sampling(); *now.PerSecond != 7 {
-			t.Errorf("%d traces a second", *now.PerSecond)
-		}
+		now := g.Sampling()
+		errorIf(t, *now.PerSecond != 7, "%d traces a second", *now.PerSecond)
 		page, err := g.Audit(t.Context(), audit.Query{})
-		if err != nil || len(page.Records) != 1 {
-			t.Fatalf("%+v, %v", page, err)
-		}
+		fatalIf(t, err != nil || len(page.Records) != 1, "%+v, %v", page, err)
 		r := page.Records[0]
 		if r.Verb != "trace.sample" || r.Type != "" || len(r.Key) > 0 || r.Principal != "ada" || r.Reason != "to see" || string(r.Input) != `{"per_second":7}` ||
 			!strings.Contains(string(r.Before), `"per_second":100`) || !strings.Contains(string(r.After), `"per_second":7`) {

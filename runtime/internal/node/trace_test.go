@@ -34,9 +34,7 @@ func (g *stage) spans(key string, in trace.ReadInput) []trace.Span {
 	g.t.Helper()
 	var out trace.ReadOutput
 	g.mustVerb(key, host.TraceRead, in, &out)
-	if len(out.Damaged) > 0 {
-		g.t.Fatalf("damaged: %v", out.Damaged)
-	}
+	fatalIf(g.t, len(out.Damaged) > 0, "damaged: %v", out.Damaged)
 	return out.Spans
 }
 
@@ -95,9 +93,7 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 		"stop": {sampledFrom, false, func(g *stage, letGo func()) {
 			ctx, cancel := context.WithTimeout(g.t.Context(), time.Second)
 			defer cancel()
-			if g.Close(ctx) == nil {
-				g.t.Error("it closed")
-			}
+			errorIf(g.t, g.Close(ctx) == nil, "it closed")
 			letGo()
 			g.store.Close()
 			g.start()
@@ -123,9 +119,7 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 				}
 				c.cut(g, func() { close(hold); synctest.Wait() })
 				s := named(t, g.ofParent("a"), "turn do")
-				if s.End == nil || s.Status != "error" || (s.Message == "actor stopped") != c.stopped {
-					t.Errorf("the turn is %+v", s)
-				}
+				errorIf(t, s.End == nil || s.Status != "error" || (s.Message == "actor stopped") != c.stopped, "the turn is %+v", s)
 			})
 		})
 	}
@@ -148,25 +142,19 @@ func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 		}
 		g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), host.Errorf(host.PermissionDenied, "no"))
 		time.Sleep(6 * time.Second)
-		if n := len(g.ofParent("a")); n != kept {
-			t.Errorf("%d spans are stored of %d", n, kept)
-		}
+		same(t, len(g.ofParent("a")), kept, "spans are stored")
 		before := dropped(t, metrics)
 		g.must("b", add(1))
 		g.disk.SetFree(0)
 		time.Sleep(6 * time.Second)
-		if err := g.lookAs("b", sampledFrom, func(host.Reader) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.lookAs("b", sampledFrom, func(host.Reader) error { return nil }))
 		time.Sleep(10 * time.Second)
 		if s := g.ofParent("b"); len(s) != 0 || dropped(t, metrics) == before {
 			t.Errorf("%q are held", spanNames(s))
 		}
 		g.disk.SetFree(1 << 40)
 		time.Sleep(10 * time.Second)
-		if err := g.doFrom("b", sampledFrom, add(1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.doFrom("b", sampledFrom, add(1)))
 		registerer = prometheus.NewRegistry()
 		g.restart()
 		named(t, g.ofParent("b"), "turn do")
@@ -189,9 +177,8 @@ func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 				g.must("a", add(1))
 			}
 			n := len(g.spans("a", trace.ReadInput{Name: "call p.do"}))
-			if want := 10 * (round + 1); n != want || wanted() != 100 {
-				t.Errorf("%d traces in round %d, want %d; or not 100 requests", n, round, want)
-			}
+			want := 10 * (round + 1)
+			errorIf(t, n != want || wanted() != 100, "%d traces in round %d, want %d; or not 100 requests", n, round, want)
 			if s := g.BeginRequest("p", host.ParseSpan(sampledFrom)); s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace) {
 				t.Errorf("a request too many has %v", s)
 			}
@@ -231,9 +218,7 @@ func TestRangesAndCursorsOfTraces(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		all := len(g.spans("a", trace.ReadInput{}))
-		if seen > all || seen < 20 {
-			t.Errorf("the pages have %d spans, one reading %d", seen, all)
-		}
+		errorIf(t, seen > all || seen < 20, "the pages have %d spans, one reading %d", seen, all)
 		for in, want := range map[string]int{
 			`{"start":"0001-01-01T00:00:00Z","end":"9999-12-31T00:00:00Z"}`: all,
 			`{"end":"2300-01-01T00:00:00Z"}`:                                all,
@@ -244,9 +229,7 @@ func TestRangesAndCursorsOfTraces(t *testing.T) {
 		} {
 			var out trace.ReadOutput
 			g.mustVerb("a", host.TraceRead, json.RawMessage(in), &out)
-			if len(out.Spans) != want {
-				t.Errorf("%s: %d spans, want %d", in, len(out.Spans), want)
-			}
+			errorIf(t, len(out.Spans) != want, "%s: %d spans, want %d", in, len(out.Spans), want)
 		}
 	})
 }
@@ -291,9 +274,8 @@ func TestAPageOfATraceIsBounded(t *testing.T) {
 				}
 			}
 		}
-		if len(seen) != want || actors != 3 || pages < 2 {
-			t.Errorf("%d spans of %d actors on %d pages; there are %d", len(seen), actors, pages, want)
-		}
+		errorIf(t, len(seen) != want || actors != 3 || pages < 2,
+			"%d spans of %d actors on %d pages; there are %d", len(seen), actors, pages, want)
 		if page, err := find(strings.Repeat("1", 32), ""); err != nil || len(page.Spans) != 0 {
 			t.Errorf("another trace has %+v, %v", page, err)
 		}
@@ -319,15 +301,12 @@ func TestSuccessorHasNoSpansOfItsPredecessor(t *testing.T) {
 			})
 		}()
 		time.Sleep(10 * time.Millisecond)
-		if err := errors.Join(g.doFrom("a", sampledFrom, add(1)), <-done); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(g.doFrom("a", sampledFrom, add(1)), <-done))
 		// The call and the request are over after the successor has begun.
 		g.EndRequest(pAddr("a"), "http", "POST p.do", late, host.ParseSpan(mine), began, nil)
 		g.EndRequest(pAddr("a"), "http", "POST p.more", late, host.ParseSpan(mine), time.Now(), nil)
-		if s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)})); len(s) != 1 || s[0] != "http POST p.more" {
-			t.Errorf("a successor shows %q", s)
-		}
+		s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)}))
+		errorIf(t, len(s) != 1 || s[0] != "http POST p.more", "a successor shows %q", s)
 		named(t, g.ofParent("a"), "turn do")
 	})
 }
@@ -351,9 +330,7 @@ func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 		tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 			if stuck {
 				g.must("a", add(1))
-				if n := g.status("a").TraceBytes; n != 0 {
-					t.Errorf("%d bytes before anything is stored", n)
-				}
+				same(t, g.status("a").TraceBytes, 0, "bytes before anything is stored")
 			}
 			begun, end := 0, make(chan struct{})
 			if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
@@ -382,13 +359,9 @@ func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 			g.must("a", add(1))
 			time.Sleep(6 * time.Second)
 			kept := g.status("a").TraceBytes
-			if begun != want || int(kept) < spans*size {
-				t.Errorf("%d goroutines flush, want %d; %d bytes are stored", begun, want, kept)
-			}
+			errorIf(t, begun != want || int(kept) < spans*size, "%d goroutines flush, want %d; %d bytes are stored", begun, want, kept)
 			g.restart()
-			if after := g.status("a").TraceBytes; after != kept {
-				t.Errorf("%d bytes after a restart, %d before", after, kept)
-			}
+			same(t, g.status("a").TraceBytes, kept, "bytes after a restart")
 		})
 	}
 }
@@ -406,9 +379,7 @@ func (g *stage) lookAs(key, traceparent string, f func(host.Reader) error) error
 func dropped(t *testing.T, metrics *prometheus.Registry) (n float64) {
 	t.Helper()
 	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "cairn_trace_spans_dropped_total" {

@@ -142,9 +142,7 @@ func TestSleepUnderLoadEndsAndNothingIsLost(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for range 100 {
-					if err := g.do("a", add(1)); err != nil {
-						t.Error(err)
-					}
+					check(t, g.do("a", add(1)))
 				}
 			})
 		}
@@ -154,13 +152,11 @@ func TestSleepUnderLoadEndsAndNothingIsLost(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if n := g.n("a"); n != 800 {
-			t.Fatal(n)
-		}
+		n := g.n("a")
+		fatalIf(t, n != 800, "%v", n)
 		synctest.Wait()
-		if st := g.status("a"); st.Tasks != 1 {
-			t.Fatalf("an awake actor has %d tasks", st.Tasks)
-		}
+		st := g.status("a")
+		fatalIf(t, st.Tasks != 1, "an awake actor has %d tasks", st.Tasks)
 	})
 }
 
@@ -199,22 +195,14 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 				left++
 			}
 		})
-		if left != 0 {
-			t.Errorf("%d activations are left", left)
-		}
-		if n := g.Remains.Len(); n != 0 {
-			t.Errorf("the remains of %d actors are left", n)
-		}
-		if n := g.Waits.Len(); n != 0 {
-			t.Errorf("%d wait edges are left", n)
-		}
+		errorIf(t, left != 0, "%d activations are left", left)
+		same(t, g.Remains.Len(), 0, "actors have remains")
+		same(t, g.Waits.Len(), 0, "wait edges are left")
 		time.Sleep(time.Hour)
 		if n, b := g.Memory.Awake.Load(), g.Memory.Bytes.Load(); n != 0 || b != 0 {
 			t.Errorf("%d actors of %d bytes count as awake", n, b)
 		}
-		if n := g.Failures.Known(); n != 0 {
-			t.Errorf("%d failures of actors that are gone are remembered", n)
-		}
+		same(t, g.Failures.Known(), 0, "failures of actors that are gone are remembered")
 	})
 }
 

@@ -36,9 +36,9 @@ func TestExamples(t *testing.T) {
 	s.put("tasks/b", `null`)
 	stamp := s.stamp("tasks/b")
 	version, err := strconv.ParseUint(stamp[:16], 16, 64)
-	if native := s.Call("kv.get", `{"key":["tasks","b"]}`); err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)) {
-		t.Errorf("%s follows %s, and is %s", stamp, last, native)
-	}
+	native := s.Call("kv.get", `{"key":["tasks","b"]}`)
+	errorIf(t, err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)),
+		"%s follows %s, and is %s", stamp, last, native)
 	s.exactly(`{"key":["tasks","b"],"value":null,"versionstamp":"STAMP"}`, "GET", "keys/tasks/b", "")
 }
 

@@ -315,9 +315,8 @@ func TestEqualNodesHaveEqualDocuments(t *testing.T) {
 	first, err := Document(n)
 	must(t, err)
 	for range 5 {
-		if again, err := Document(n); err != nil || !bytes.Equal(first, again) {
-			t.Fatal("the document changes", err)
-		}
+		again, err := Document(n)
+		fatalIf(t, err != nil || !bytes.Equal(first, again), "the document changes %v", err)
 	}
 }
 
@@ -401,7 +400,7 @@ func fill(v reflect.Value, full bool) {
 	}
 }
 
-var must, errorIf = testutil.Must, testutil.ErrorIf
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

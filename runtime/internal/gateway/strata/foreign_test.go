@@ -20,9 +20,7 @@ func TestOneActorDoesNotTakeAllTheRoom(t *testing.T) {
 			code, refused = tx.do(many)
 		}
 	}
-	if !strings.Contains(refused, "the transactions of this caller take") {
-		t.Errorf("the actor has room for %s", refused)
-	}
+	errorIf(t, !strings.Contains(refused, "the transactions of this caller take"), "the actor has room for %s", refused)
 	b := s.of("room/b").in("y")
 	b.want(`{"Session":"y"}`, `{"TxnBegin":{}}`)
 	for range 3 {

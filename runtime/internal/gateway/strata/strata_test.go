@@ -57,9 +57,9 @@ func TestListsHaveLimitsAndCursors(t *testing.T) {
 	}
 	s.want(`{"Keys":["k1000"]}`, `{"KvList":{"cursor":"k0999"}}`)
 	s.want(`{"Keys":["k0000","k0001"],"cursor":"k0001"}`, `{"KvList":{"limit":2}}`)
-	if all := s.Node.Requests(); all[len(all)-1].Method != host.KVList || !strings.Contains(string(all[len(all)-1].Input), "limit\x03") {
-		t.Errorf("a list reads more than its limit: %q", all[len(all)-1].Input)
-	}
+	all := s.Node.Requests()
+	errorIf(t, all[len(all)-1].Method != host.KVList || !strings.Contains(string(all[len(all)-1].Input), "limit\x03"),
+		"a list reads more than its limit: %q", all[len(all)-1].Input)
 	s.want(`{"Keys":["k0010"],"cursor":"k0010"}`, `{"KvList":{"limit":1,"prefix":"k001","cursor":"k001"}}`)
 	s.want(`{"Keys":["k0018","k0019"]}`, `{"KvList":{"limit":2,"prefix":"k001","cursor":"k0017"}}`)
 	s.want(`{"Keys":[]}`, `{"KvList":{"cursor":"z"}}`)

@@ -14,15 +14,14 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // shows returns a value as clients see it.
 func shows(t testing.TB, v kv.Value) string {
 	t.Helper()
 	text, err := appendValue(nil, v)
-	if err != nil || !json.Valid(text) {
-		t.Fatalf("%s: %v", text, err)
-	}
+	fatalIf(t, err != nil || !json.Valid(text), "%s: %v", text, err)
 	return string(text)
 }
 
@@ -51,28 +50,23 @@ func TestValuesKeepTheirTypes(t *testing.T) {
 			t.Errorf("%s: %v", in, err)
 			continue
 		}
-		if got := shows(t, v); got != want {
-			t.Errorf("%s is %s, not %s", in, got, want)
-		}
+		got := shows(t, v)
+		errorIf(t, got != want, "%s is %s, not %s", in, got, want)
 		if err := cbor.Wellformed(v.Data); err != nil {
 			t.Errorf("%s: %x is no CBOR: %v", in, v.Data, err)
 		}
-		again, err := parseValue([]byte(shows(t, v)), "value")
-		if err != nil || !bytes.Equal(again.Data, v.Data) {
-			t.Errorf("%s: %x became %x, %v", in, v.Data, again.Data, err)
-		}
+		again, err := parseValue([]byte(got), "value")
+		errorIf(t, err != nil || !bytes.Equal(again.Data, v.Data), "%s: %x became %x, %v", in, v.Data, again.Data, err)
 	}
 }
 
 func TestWrongValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 128) + strings.Repeat("]", 128)
-	if _, err := parseValue([]byte(deep), "value"); err != nil {
-		t.Error(err)
-	}
 	tagged := strings.Repeat(`{"Array":[`, 128) + strings.Repeat("]}", 128)
-	if _, err := parseValue([]byte(tagged), "value"); err != nil {
-		t.Error(err)
+	for _, in := range []string{deep, tagged} {
+		_, err := parseValue([]byte(in), "value")
+		check(t, err)
 	}
 	for in, want := range map[string]string{
 		``: "value is missing", `{"Int":1.5}`: "value.Int is not an integer", `{"Int":"1"}`: "value.Int is not an integer", `{"Int":[1]}`: "value.Int is not an integer",
@@ -87,9 +81,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	} {
 		_, err := parseValue([]byte(in), "value")
 		e, is := errors.AsType[*host.Error](err)
-		if !is || e.Code != host.InvalidArgument || !strings.Contains(e.Message, want) || e.Metadata["field"] != "value" {
-			t.Errorf("%.60s: %v, not %s", in, err, want)
-		}
+		errorIf(t, !is || e.Code != host.InvalidArgument || !strings.Contains(e.Message, want) || e.Metadata["field"] != "value",
+			"%.60s: %v, not %s", in, err, want)
 	}
 	for _, in := range []string{`"` + strings.Repeat("x", 1<<20) + `"`, "[" + strings.Repeat("1,", 1<<20) + "1]", "[" + strings.Repeat(`{"Int":1},`, 1<<20) + "1]"} {
 		if _, err := parseValue([]byte(in), "value"); host.CodeOf(err) != host.TooLarge {
@@ -103,19 +96,13 @@ func TestForeignValuesAreShown(t *testing.T) {
 	t.Parallel()
 	encoded := func(v any) []byte {
 		b, err := cbor.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	short, err := cbor.EncOptions{ShortestFloat: cbor.ShortestFloat16, Sort: cbor.SortCanonical}.EncMode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	floats, err := short.Marshal([]any{1.0, -2.5, 0.0, 6e-8, 65504.0, 1e10, math.Inf(-1), math.NaN()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		v    kv.Value
 		want string
@@ -159,9 +146,7 @@ func FuzzValues(f *testing.F) {
 		}
 		text := shows(t, v)
 		again, err := parseValue([]byte(text), "value")
-		if err != nil || !bytes.Equal(again.Data, v.Data) {
-			t.Fatalf("%s: %s: %x became %x, %v", in, text, v.Data, again.Data, err)
-		}
+		fatalIf(t, err != nil || !bytes.Equal(again.Data, v.Data), "%s: %s: %x became %x, %v", in, text, v.Data, again.Data, err)
 	})
 }
 
@@ -172,9 +157,7 @@ func FuzzStoredValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		text, err := appendValue(nil, kv.Value{Encoding: host.EncodedTyped, Data: in})
-		if err == nil && !json.Valid(text) {
-			t.Fatalf("%x: %s", in, text)
-		}
+		fatalIf(t, err == nil && !json.Valid(text), "%x: %s", in, text)
 	})
 }
 
@@ -185,9 +168,7 @@ func FuzzCommands(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, cmd, err := parse(body)
-		if (cmd == nil) != (err != nil) {
-			t.Fatal(cmd, err)
-		}
+		fatalIf(t, (cmd == nil) != (err != nil), "%v %v", cmd, err)
 		if e, is := errors.AsType[*host.Error](err); err != nil && (!is || e.Code != host.InvalidArgument || e.Message == "") {
 			t.Fatal(err)
 		}
@@ -210,8 +191,10 @@ func TestErrorsShowPartsOfLongNames(t *testing.T) {
 		if put, is := cmd.(*kvPut); is {
 			_, err = parseValue(put.Value, "value")
 		}
-		if text := fmt.Sprint(err); err == nil || len(text) > 700 || !utf8.ValidString(text) || !strings.Contains(text, want) {
-			t.Errorf("%d bytes: %.900s", len(text), text)
-		}
+		text := fmt.Sprint(err)
+		errorIf(t, err == nil || len(text) > 700 || !utf8.ValidString(text) || !strings.Contains(text, want),
+			"%d bytes: %.900s", len(text), text)
 	}
 }
+
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
