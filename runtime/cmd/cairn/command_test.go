@@ -18,6 +18,7 @@ import (
 type result struct {
 	status         int
 	stdout, stderr string
+	args           []string
 }
 
 // runCommand runs the command in this process.
@@ -27,7 +28,7 @@ func runCommand(t *testing.T, stdin string, env map[string]string, args ...strin
 	c := newCLI(strings.NewReader(stdin), &stdout, &stderr)
 	c.getenv = func(name string) string { return env[name] }
 	status := c.run(t.Context(), args)
-	return result{status, stdout.String(), stderr.String()}
+	return result{status, stdout.String(), stderr.String(), args}
 }
 
 // newCLI makes a command whose environment is empty.

@@ -130,6 +130,11 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		return s.show(s.last)
 	case "local": // local cairn ...: a command that is not told where the node is
 		return s.show(runCommand(s.t, stdin, nil, w[2:]...))
+	case "configured": // configured KEY = VALUE: a node with this configuration, or that of the standard input
+		dir := s.vars[len(s.vars)-1]
+		file := filepath.Join(dir, "cairn.toml")
+		check(s.t, os.WriteFile(file, []byte(stdin+strings.Join(w[1:], " ")), 0o600))
+		return s.show(runCommand(s.t, "", nil, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--config", file))
 	case "join":
 		return s.show(<-s.jobs[w[1]])
 	case "let": // let NAME REGEXP: its group in what the last command printed
@@ -205,7 +210,7 @@ func (s *scene) show(r result) string {
 	if out != "" && !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
-	for line := range strings.Lines(r.stderr) {
+	for line := range strings.Lines(withoutEnd(r)) {
 		out += "! " + line
 	}
 	if r.status != 0 {
@@ -213,6 +218,34 @@ func (s *scene) show(r result) string {
 	}
 	out = strings.ReplaceAll(out, "\n\n", "\n.\n") // an empty line ends a result
 	return strings.NewReplacer(s.data, "$DATA", s.vars[len(s.vars)-1], "$DIR").Replace(out)
+}
+
+// errorCode is how an error of the node begins, errorPage how it ends, and directive what completion says of its last line.
+var (
+	errorCode = regexp.MustCompile(`(?m)^error: ([a-z_]+): `)
+	errorPage = regexp.MustCompile(`  see docs/errors/(\w+)\.md\n$`)
+	directive = regexp.MustCompile(`Completion ended with directive: .*\n`)
+)
+
+// withoutEnd returns the standard error without what each error ends with: the usage and the help of its command, and the page of its
+// code. It says so if one of them is missing.
+func withoutEnd(r result) string {
+	text, end := directive.ReplaceAllString(r.stderr, ""), ""
+	code := errorCode.FindStringSubmatch(text)
+	if page := errorPage.FindStringSubmatch(text); page != nil && strings.Contains(text, page[1]+": ") {
+		text = strings.TrimSuffix(text, page[0])
+	} else if code != nil && host.Code(code[1]).Known() {
+		text += "without its page\n"
+	}
+	if r.status == exitUsage && !strings.HasPrefix(text, "{") {
+		cmd, _, _ := newCLI(nil, nil, nil).root().Find(r.args)
+		end = fmt.Sprintf("usage: %s\nhelp:  %s --help\n", cmd.UseLine(), cmd.CommandPath())
+	}
+	rest, ok := strings.CutSuffix(text, end)
+	if !ok {
+		rest += "without its usage\n"
+	}
+	return rest
 }
 
 func (s *scene) files() string {
