@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/internal/testutil"
@@ -165,6 +168,101 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 			t.Errorf("the configuration cannot set %s", limits.Type().Field(i).Name)
 		}
 	}
+}
+
+func TestMemoryOfTheMachineIsReadFromItsFiles(t *testing.T) {
+	const meminfo = "MemTotal:        8388608 kB\nMemFree:         123 kB\n" // 8 GiB
+	const noLimit = "9223372036854771712\n"
+	for name, test := range map[string]struct {
+		files  map[string]string
+		want   int64
+		source string
+	}{
+		"nothing is known":   {nil, 0, ""},
+		"no cgroups":         {map[string]string{"proc/meminfo": meminfo}, 8 << 30, "the machine"},
+		"faulty meminfo":     {map[string]string{"proc/meminfo": "MemTotal: much kB\n"}, 0, ""},
+		"version 2":          {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app.slice/cairn.service\n", "sys/fs/cgroup/app.slice/cairn.service/memory.max": "536870912\n"}, 512 << 20, "the cgroup"},
+		"version 2, no max":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app\n", "sys/fs/cgroup/app/memory.max": "max\n"}, 8 << 30, "the machine"},
+		"version 2, above":   {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1073741824\n", "sys/fs/cgroup/a/b/memory.max": "2147483648\n"}, 1 << 30, "the cgroup"},
+		"version 2, as root": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
+		"version 2, hidden":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/../../kubepods/x\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
+		"version 1":          {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/docker/1\n", "sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes": "536870912\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 512 << 20, "the cgroup"},
+		"version 1, hidden":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "134217728\n"}, 128 << 20, "the cgroup"},
+		"version 1, none":    {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n0::/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 8 << 30, "the machine"},
+		"larger than it is":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "17179869184\n"}, 8 << 30, "the machine"},
+		"faulty files":       {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "memory\n4:memory\n0::/a\n", "sys/fs/cgroup/a/memory.max": "-5\n"}, 8 << 30, "the machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := make(fstest.MapFS)
+			for path, text := range test.files {
+				root[path] = &fstest.MapFile{Data: []byte(text)}
+			}
+			if got, source := machineMemory(root); got != test.want || source != test.source {
+				t.Errorf("%d bytes by %q, want %d by %q", got, source, test.want, test.source)
+			}
+		})
+	}
+}
+
+func TestNATSListenWithoutAServerSaysWhatToSet(t *testing.T) {
+	o := Options{Dir: t.TempDir(), NATSListen: "127.0.0.1:0"}
+	o.EnsureDefaults()
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "set it to localnats.Serve") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestEveryOperationThatAuthorizeIsAskedAboutHasAConstant(t *testing.T) {
+	sources, err := filepath.Glob(filepath.Join("internal", "gateway", "serve", "*.go"))
+	must(t, err)
+	var asked, options string
+	for _, path := range append(sources, "options.go") {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		asked, options = asked+options, string(text)
+	}
+	names := regexp.MustCompile(`(?m)^\s*(?:const )?(\w+) +Operation += "`).FindAllStringSubmatch(asked, -1)
+	fatalIf(t, len(names) < 14, "only %d operations were read: %v", len(names), names)
+	for _, name := range names {
+		errorIf(t, !regexp.MustCompile(`\bOp`+name[1]+` += serve\.`+name[1]+`\b`).MatchString(options),
+			"package runtime has no Op%s", name[1])
+	}
+}
+
+func TestURLsInLogsHaveNoPasswords(t *testing.T) {
+	for urls, want := range map[string]string{
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "localhost:4222": "localhost:4222", "nats://node:p@a:1,tls://s3cret@b:2": "nats://node:xxxxx@a:1,tls://xxxxx@b:2",
+		"node:p@a:1": "xxxxx",
+	} {
+		got := withoutPasswords(urls)
+		errorIf(t, got != want, "%s: %s, not %s", urls, got, want)
+	}
+}
+
+func TestMetricsOfStorageLeaveOutTypesThatAreNoText(t *testing.T) {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: t.TempDir()})
+	must(t, err)
+	defer store.Close()
+	for _, typ := range []string{"cart", "\xff"} { // no node makes the second
+		identity := engine.Identity{Namespace: "ns", Type: typ, Key: []string{"a"}}
+		sp, err := store.NewSpace(store.NewActorID(identity))
+		must(t, err)
+		if err = sp.Writes().Create(identity); err == nil {
+			_, err = sp.Commit(nil)
+		}
+		must(t, err)
+		sp.Close()
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(newStorageMetrics(store, "ns"))
+	families, err := r.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == "cairn_type_actors" && len(f.GetMetric()) == 1 && f.GetMetric()[0].GetLabel()[0].GetValue() == "cart" {
+			return
+		}
+	}
+	t.Errorf("the metrics have not the type cart alone: %v", families)
 }
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 )
@@ -129,5 +130,104 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 		synctest.Wait()
 		n := running()
 		errorIf(t, n > before, "%d goroutines run, before the tasks it were %d", n, before)
+	})
+}
+
+// goes is a deed that starts a task.
+func goes(name string, f func(host.Task) error) deed {
+	return func(_ *puppet, t host.Turn) error { return t.Go(name, f) }
+}
+
+// untilTold is a task that returns when its context ends.
+func untilTold(t host.Task) error { <-t.Done(); return t.Err() }
+
+// adds is what a task does in a turn.
+func adds(n int) func(any, host.Turn) error {
+	return func(state any, _ host.Turn) error { state.(*puppetState).N += n; return nil }
+}
+
+// bubble runs a test with a node in a synctest bubble, which fails if a goroutine is left at its end.
+func bubble(t *testing.T, options func(*Options), types []*puppetType, f func(t *testing.T, g *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newStage(t, options, types...)) })
+}
+
+func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		tasks := make(chan host.Task, 1)
+		g.must("a", goes("x", func(task host.Task) error { tasks <- task; return nil }))
+		task := <-tasks
+		synctest.Wait()
+		wantCode(t, task.Turn(context.Background(), adds(1)), host.FailedPrecondition)
+		_, err := task.Call(context.Background(), &host.Request{Address: pAddr("b"), Method: "do", Input: remember(add(1))})
+		wantCode(t, err, host.FailedPrecondition)
+		errorIf(t, task.Err() == nil, "its context goes on")
+	})
+}
+
+// The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task. What it calls has the trace of the
+// turn that started it, whether it calls by itself or by its context.
+func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		call := func(key string, f deed) *host.Request {
+			return &host.Request{Address: pAddr(key), Method: "do", Codec: host.JSON, Input: remember(f)}
+		}
+		back := func(_ *puppet, h host.Turn) error {
+			if h.Traceparent() != trace {
+				return host.Errorf(host.NotFound, "traceparent %q", h.Traceparent())
+			}
+			_, err := h.Call(h, call("a", add(3)))
+			return err
+		}
+		for _, c := range []struct {
+			trace     string
+			byContext bool
+			want      host.Code
+		}{{"", false, host.NotFound}, {trace, false, ""}, {trace, true, ""}} {
+			done := make(chan error, 1)
+			r := call("a", goes("x", func(task host.Task) (err error) {
+				if c.byContext {
+					_, err = g.Call(task, call("b", back))
+				} else {
+					_, err = task.Call(context.Background(), call("b", back))
+				}
+				done <- err
+				return nil
+			}))
+			r.Traceparent = c.trace
+			must(t, errOf(g.Call(t.Context(), r)))
+			if err := <-done; host.CodeOf(err) != c.want {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		same(t, g.n("a"), 6)
+	})
+}
+
+// The goroutine of a handler that was abandoned still holds the item of the mailbox, which must not
+// be used again: its late answer would reach the caller of another.
+func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
+		stuck, going := make(chan struct{}), make(chan struct{})
+		errs := make(chan error, 100)
+		g.must("a", goes("hang", func(task host.Task) error {
+			err := task.Turn(context.Background(), func(any, host.Turn) error { <-stuck; return nil })
+			errorIf(t, host.CodeOf(err) != host.DeadlineExceeded, "the turn ended with %v", err)
+			for i := range cap(errs) {
+				go func() {
+					errs <- g.do(fmt.Sprint("b", i), func(*puppet, host.Turn) error { <-going; return nil })
+				}()
+			}
+			return nil
+		}))
+		time.Sleep(options.DefaultTurnGrace + 1500*time.Millisecond)
+		synctest.Wait()
+		close(stuck)
+		synctest.Wait()
+		close(going)
+		for range cap(errs) {
+			g.ok(<-errs)
+		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
@@ -388,4 +389,189 @@ func dropped(t *testing.T, metrics *prometheus.Registry) (n float64) {
 		}
 	}
 	return n
+}
+
+// tail follows the spans of an actor.
+func (g *stage) tail(key string, in trace.FollowInput) trace.Tail {
+	g.t.Helper()
+	t, err := g.FollowTraces(context.Background(), pAddr(key), in)
+	must(g.t, err)
+	g.t.Cleanup(t.Close)
+	return t
+}
+
+// drain returns the spans that a tail has by now, and why it has nothing else.
+func drain(t trace.Tail) (all trace.News, err error) {
+	synctest.Wait()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
+		news, err := t.Next(ctx)
+		cancel()
+		if err != nil {
+			return all, err
+		}
+		all.Spans = append(all.Spans, news.Spans...)
+		all.Missed += news.Missed
+	}
+}
+
+// A tail that is opened while a destroy waits for the disk is that of the successor: the end of the actor before does not end it, and
+// it has none of its spans.
+func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		old := g.tail("a", trace.FollowInput{})
+		g.slowSyncs()
+		errs := make(chan error, 2)
+		go func() {
+			errs <- g.doFrom("a", sampledFrom, destroySelf)
+		}()
+		time.Sleep(10 * time.Millisecond)
+		go func() { errs <- g.do("a", add(1)) }()
+		next := old
+		for next.Life() == old.Life() {
+			time.Sleep(time.Millisecond)
+			tail, err := g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{})
+			if err != nil {
+				wantCode(t, err, host.NotFound)
+				continue
+			}
+			defer tail.Close()
+			next = tail
+		}
+		must(t, errors.Join(<-errs, <-errs))
+		g.must("a", add(1))
+		all, err := drain(next)
+		wantCode(t, err, host.DeadlineExceeded)
+		turns := 0
+		for _, s := range all.Spans {
+			if s.Name == "turn do" {
+				turns++
+				errorIf(t, s.TraceID == parentTrace, "it has a turn of the actor before: %+v", s)
+			}
+		}
+		if turns == 0 {
+			t.Errorf("it has %q, and not the last turn", spanNames(all.Spans))
+		}
+	})
+}
+
+// A reader that takes nothing holds little, delays no turn, and is told how much it missed.
+func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		slow, fast := g.tail("a", trace.FollowInput{Name: "sql SELECT"}), g.tail("a", trace.FollowInput{Name: "sql SELECT"})
+		text := "SELECT 1 -- " + strings.Repeat("x", 4000)
+		const rounds, each = 10, 50
+		n, size := 0, 0
+		for range rounds {
+			if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+				for range each {
+					if _, err := h.SQL().ExecContext(h, text); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			all, _ := drain(fast)
+			n += len(all.Spans)
+		}
+		all, _ := drain(slow)
+		for i := range all.Spans {
+			size += len(all.Spans[i].Attributes["db.query.text"].(string))
+		}
+		errorIf(t, n != rounds*each || len(all.Spans)+int(all.Missed) != n || all.Missed == 0 || size > 1<<20 || size < 1<<19,
+			"the fast reader has %d spans, the slow one %d of %d bytes and missed %d", n, len(all.Spans), size, all.Missed)
+		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+			_, err := h.SQL().ExecContext(h, text)
+			return err
+		})
+		if all, _ := drain(slow); len(all.Spans) != 1 || all.Missed != 0 {
+			t.Errorf("afterwards it has %d spans and missed %d", len(all.Spans), all.Missed)
+		}
+	})
+}
+
+func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
+	o := parttrace.Options{PerSecond: 5, Slow: time.Second, Types: map[string]trace.Rule{"q": {Share: new(0.0)}}}
+	tracing(t, o, func(t *testing.T, g *stage) {
+		recorded := func(typ string, calls int, takes time.Duration) int {
+			t.Helper()
+			a := host.Address{Type: typ, Key: []string{"a"}}
+			count := func() int {
+				var out trace.ReadOutput
+				err := g.verbAt(a, host.TraceRead, trace.ReadInput{Name: "turn do"}, &out)
+				fatalIf(t, err != nil && host.CodeOf(err) != host.NotFound, "%v", err)
+				return len(out.Spans)
+			}
+			before := count()
+			for range calls {
+				must(t, g.doAt(a, func(*puppet, host.Turn) error { time.Sleep(takes); return nil }))
+			}
+			defer time.Sleep(10 * time.Second)
+			return count() - before
+		}
+		want := func(what string, p, q, slow int) {
+			t.Helper()
+			got := [3]int{recorded("p", 20, 0), recorded("q", 20, 0), recorded("q", 1, 500*time.Millisecond)}
+			if want := [3]int{p, q, slow}; got != want {
+				t.Errorf("%s: traces of p, of q and of slow turns of q are %d, want %d", what, got, want)
+			}
+		}
+		set := func(s trace.Sampling) trace.Sampling {
+			t.Helper()
+			out, err := g.SetSampling(t.Context(), s)
+			must(t, err)
+			return out
+		}
+		want("as configured", 5, 0, 0)
+		s := set(trace.Sampling{
+			Rule:  trace.Rule{PerSecond: new(int64(0))},
+			Types: map[string]trace.Rule{"q": {PerSecond: new(int64(3)), SlowMS: new(int64(100))}},
+		})
+		fatalIf(t, *s.Types["q"].Share != 1 || *s.Share != 1 || *s.SlowMS != 1000 || *g.Sampling().PerSecond != 0, "%+v", s)
+		want("changed", 0, 3, 1)
+		set(trace.Sampling{})
+		want("reset", 5, 0, 0)
+		for field, s := range map[string]trace.Sampling{
+			"per_second":    {Rule: trace.Rule{PerSecond: new(int64(-1))}},
+			"types.q.share": {Types: map[string]trace.Rule{"q": {Share: new(1.5)}}},
+			"types.x":       {Types: map[string]trace.Rule{"x": {}}},
+			"slow_ms":       {Rule: trace.Rule{SlowMS: new(int64(0))}},
+		} {
+			_, err := g.SetSampling(t.Context(), s)
+			wantField(t, err, field)
+		}
+	}, &puppetType{name: "p"}, &puppetType{name: "q"})
+}
+
+// New rules are about the node and not about an actor. They leave a record all the same, or do not hold.
+func TestRulesOfSamplingLeaveARecord(t *testing.T) {
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
+		o := operator
+		ctx := audit.With(t.Context(), &o)
+		set := func(rate int64) error {
+			_, err := g.SetSampling(ctx, trace.Sampling{Rule: trace.Rule{PerSecond: &rate}})
+			return err
+		}
+		must(t, set(7))
+		wantCode(t, set(-1), host.InvalidArgument)
+		g.disk.SetFree(0)
+		time.Sleep(2 * time.Second)
+		wantCode(t, set(8), host.Unavailable)
+		now := g.Sampling()
+		errorIf(t, *now.PerSecond != 7, "%d traces a second", *now.PerSecond)
+		page, err := g.Audit(t.Context(), audit.Query{})
+		fatalIf(t, err != nil || len(page.Records) != 1, "%+v, %v", page, err)
+		r := page.Records[0]
+		if r.Verb != "trace.sample" || r.Type != "" || len(r.Key) > 0 || r.Principal != "ada" || r.Reason != "to see" || string(r.Input) != `{"per_second":7}` ||
+			!strings.Contains(string(r.Before), `"per_second":100`) || !strings.Contains(string(r.After), `"per_second":7`) {
+			t.Errorf("%+v", r)
+		}
+		if page, err := g.Audit(t.Context(), audit.Query{Type: "p"}); err != nil || len(page.Records) > 0 {
+			t.Errorf("%+v, %v", page, err)
+		}
+	})
 }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
@@ -195,6 +198,79 @@ func TestErrorsShowPartsOfLongNames(t *testing.T) {
 		errorIf(t, err == nil || len(text) > 700 || !utf8.ValidString(text) || !strings.Contains(text, want),
 			"%d bytes: %.900s", len(text), text)
 	}
+}
+
+// TestLongCommandsTakeBoundedMemory parses commands whose lists and objects have more elements than any that is done.
+func TestLongCommandsTakeBoundedMemory(t *testing.T) {
+	const size = 256 << 10
+	many := func(one string) string { return strings.Repeat(one+",", size/(len(one)+1)-100) + one }
+	var members strings.Builder
+	for i := range 25_000 {
+		fmt.Fprintf(&members, `"%x":0,`, i)
+	}
+	members.WriteString(`"x":0`)
+	for body, want := range map[string]string{
+		`{"command":{"KvBatchPut":{"entries":[` + many("{}") + `]}}}`:          "command.KvBatchPut.entries",
+		`{"command":{"KvBatchGet":{"keys":[` + many(`""`) + `]}}}`:             "command.KvBatchGet.keys",
+		`{"command":{"KvBatchDelete":{"keys":[` + many(`[]`) + `]}}}`:          "command.KvBatchDelete.keys",
+		`{"command":{` + members.String() + `}}`:                               "command",
+		`{"command":{"KvPut":{"key":"a","value":{` + members.String() + `}}}}`: "",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := parse([]byte(body))
+		runtime.ReadMemStats(&after)
+		field := ""
+		if e, is := err.(*host.Error); is {
+			field = e.Metadata["field"]
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16*size || field != want {
+			t.Errorf("%.60s of %d bytes: %d bytes are allocated; %v", body, len(body), n, err)
+		}
+	}
+}
+
+// A transaction does not end as idle while a request uses it, however long the request takes.
+func TestATransactionInUseIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
+		used, idles := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "used"}}, &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "idle"}}
+		for _, s := range []*session{used, idles} {
+			s.tx, s.link = new(kv.Tx), new(link)
+			must(t, r.begin(s))
+		}
+		r.leave(idles)
+		time.Sleep(2 * idle)
+		r.mu.Lock()
+		r.sweep(time.Now())
+		r.mu.Unlock()
+		errorIf(t, used.lapsed || used.tx == nil || !idles.lapsed, "the one in use has ended: %v; the other: %v", used.lapsed, idles.lapsed)
+		r.leave(used)
+	})
+}
+
+// Transactions that ended by themselves, or because they read too much, leave their room to others of their actor.
+func TestTheRoomOfTransactionsThatEnded(t *testing.T) {
+	r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
+	began := func(name string) *session {
+		t.Helper()
+		s := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: name}, tx: new(kv.Tx), link: new(link)}
+		must(t, r.begin(s))
+		return s
+	}
+	stays := began("stays")
+	for i := range 5 {
+		s := began("other")
+		must(t, r.grow(s, maxBytes), i)
+		if err := (reads{s: s, r: r}).grow(1); err == nil || s.tx != nil || r.open[s.key] != nil {
+			t.Errorf("%d: a transaction that has read too much goes on: %v", i, err)
+		}
+	}
+	for _, k := range stays.key.takers() {
+		errorIf(t, r.taken[k] != (usage{transactions: 1}), "%+v has taken %+v", k, r.taken[k])
+	}
+	r.end(stays)
+	errorIf(t, len(r.taken) != 0, "after the last, %+v is taken", r.taken)
 }
 
 var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
