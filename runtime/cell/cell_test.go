@@ -42,9 +42,7 @@ func open(t *testing.T, o runtime.Options) *runtime.Runtime {
 	o.Dir, o.Actors = t.TempDir(), []actor.Definition{cell.Definition()}
 	rt, err := runtime.Open(t.Context(), o)
 	must(t, err)
-	t.Cleanup(func() {
-		check(t, rt.Close())
-	})
+	t.Cleanup(func() { check(t, rt.Close()) })
 	return rt
 }
 

@@ -344,8 +344,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	for r := range everyRoute {
 		errorIf(t, !routes[r], "route %d is not described", r)
 	}
-	errorIf(t, paths(t, setup{})["/actors/tenant/{key}/-/sqlite"] != nil,
-		"the document of a node without databases has their path")
+	errorIf(t, paths(t, setup{})["/actors/tenant/{key}/-/sqlite"] != nil, "the document of a node without databases has their path")
 }
 
 // The page says which operation a built-in method is, by its name or by its family.

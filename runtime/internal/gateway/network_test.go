@@ -122,9 +122,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		}
 		defer ws.CloseNow()
 		ws.SetReadLimit(-1)
-		say := func(text string) {
-			check(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
-		}
+		say := func(text string) { check(t, ws.Write(t.Context(), websocket.MessageText, []byte(text))) }
 		say(`{"connect":{}}`)
 		_, welcome, err := ws.Read(t.Context())
 		errorIf(t, err != nil || !strings.HasPrefix(string(welcome), `{"welcome":`), "%s %v", welcome, err)
@@ -154,9 +152,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		return ws.Close(websocket.StatusNormalClosure, "")
 	}
 	for n := range clients {
-		all.Go(func() {
-			check(t, client(n))
-		})
+		all.Go(func() { check(t, client(n)) })
 	}
 	connected.Wait()
 	for n := range uint64(events) {

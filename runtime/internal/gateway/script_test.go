@@ -427,9 +427,7 @@ func (s *scene) command(line string) string {
 		fatalIf(s.t, err != nil, "%v %v", s.at, err)
 		time.Sleep(d)
 	case w[0] == "shutdown":
-		go func() {
-			s.note(fmt.Sprint("shut down: ", s.g.front.Close()))
-		}()
+		go func() { s.note(fmt.Sprint("shut down: ", s.g.front.Close())) }()
 	case w[0] == "open": // responses that last, and memory in use
 		return fmt.Sprintf("%d open, %d bytes", s.g.front.Open(), s.g.front.Memory.Used())
 	case w[0] == "metrics":

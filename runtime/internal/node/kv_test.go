@@ -301,9 +301,7 @@ func TestManyWatchersOfALargeCommit(t *testing.T) {
 			watches = append(watches, g.watch(at))
 			defer watches[i].Close()
 		}
-		told := func(i int, want string) {
-			same(t, watches[i].told(time.Millisecond), want, "watcher", i, "is told")
-		}
+		told := func(i int, want string) { same(t, watches[i].told(time.Millisecond), want, "watcher", i, "is told") }
 		in := []string{"-k.1/"}
 		for i := range 200 {
 			in = append(in, fmt.Sprintf("k.%d=%d", i+100, i))

@@ -423,9 +423,7 @@ func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 		old := g.tail("a", trace.FollowInput{})
 		g.slowSyncs()
 		errs := make(chan error, 2)
-		go func() {
-			errs <- g.doFrom("a", sampledFrom, destroySelf)
-		}()
+		go func() { errs <- g.doFrom("a", sampledFrom, destroySelf) }()
 		time.Sleep(10 * time.Millisecond)
 		go func() { errs <- g.do("a", add(1)) }()
 		next := old

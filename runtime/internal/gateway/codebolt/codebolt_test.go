@@ -335,8 +335,7 @@ func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 		`kvStore:record-set {"o","key":"b","value":1}`,
 		`kvStore:instance-deleted "ID"`,
 	}
-	errorIf(t, !slices.Equal(short, want) || len(texts) != len(want)+1+250,
-		"%d events, %s", len(texts), strings.Join(short, "\n"))
+	errorIf(t, !slices.Equal(short, want) || len(texts) != len(want)+1+250, "%d events, %s", len(texts), strings.Join(short, "\n"))
 	for _, limit := range []int{1, 7, 100, 249, 250, 251} {
 		if got, same := s.follow(0, limit); !slices.Equal(got, sequences) || !slices.Equal(same, texts) {
 			t.Errorf("limit %d: %d events, not %d", limit, len(got), len(sequences))

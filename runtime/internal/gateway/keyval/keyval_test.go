@@ -317,8 +317,7 @@ func TestFaultyRequests(t *testing.T) {
 	s.want(405, "POST", "POST", "keys", `{}`)
 	s.want(405, "PATCH", "PATCH", "keys/a", ``)
 	s.paths(400, "DELETE", ``, "keys/a/", "empty segment", "keys//a", "empty segment")
-	s.paths(400, "GET", ``, "keys/"+deep, "the limit is 20", "keys/"+long, "the limit is 1024",
-		"keys/a?x=1", "x")
+	s.paths(400, "GET", ``, "keys/"+deep, "the limit is 20", "keys/"+long, "the limit is 1024", "keys/a?x=1", "x")
 	s.want(400, "the body is missing", "PUT", "keys/a", ``)
 	s.bodies(400, "PUT", "keys/a", `{`, "not JSON", `{"a":1,"a":2}`, "twice")
 	s.want(413, "value: ", "PUT", "keys/a", `"`+strings.Repeat("x", 1<<20)+`"`)

@@ -430,8 +430,7 @@ func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	}
 	got, err := os.ReadFile("text.go")
 	must(t, err)
-	errorIf(t, !bytes.Equal(got, want),
-		"text.go is out of date: run go test -run Descriptions -update in this directory")
+	errorIf(t, !bytes.Equal(got, want), "text.go is out of date: run go test -run Descriptions -update in this directory")
 }
 
 // hostComments is what the source of package host says.

@@ -33,8 +33,7 @@ func TestBodiesOfAllRequestsShareAMemory(t *testing.T) {
 	first, b, err := read(200 << 10)
 	fatalIf(t, err != nil || len(b) != 200<<10, "%d bytes, %v", len(b), err)
 	second, _, err := read(200 << 10)
-	fatalIf(t, err == nil || err.Code != host.Overloaded || !err.Retryable || err.Metadata["limit"] != "307200",
-		"%v", err)
+	fatalIf(t, err == nil || err.Code != host.Overloaded || !err.Retryable || err.Metadata["limit"] != "307200", "%v", err)
 	second.FreeBody()
 	first.FreeBody()
 	third, b, err := read(200 << 10)
