@@ -122,6 +122,18 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		job, args := make(chan result, 1), w[3:]
 		s.jobs[w[1]] = job
 		go func() { job <- s.run(args, stdin) }()
+	case "ok": // ok cairn ...: a command that succeeds
+		if r := s.run(w[2:], stdin); r.status != 0 {
+			return s.show(r)
+		}
+	case "create": // create ADDRESS ...: actors
+		for _, address := range w[1:] {
+			args := []string{"create", address}
+			if strings.HasPrefix(address, "room/") {
+				args = append(args, "create", "1")
+			}
+			s.run(args, "").want(s.t, 0, "", "created "+address)
+		}
 	case "sorted": // sorted cairn ...: a command that prints lines in any order
 		s.last = s.run(w[2:], stdin)
 		lines := strings.SplitAfter(s.last.stdout, "\n")
@@ -210,30 +222,42 @@ func (s *scene) show(r result) string {
 	if out != "" && !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
-	for line := range strings.Lines(withoutEnd(r)) {
-		out += "! " + line
+	mark, status := "! ", 0
+	if failed.MatchString(r.stderr) {
+		status = 1
 	}
-	if r.status != 0 {
+	if r.status == exitUsage && status > 0 {
+		mark, status = "? ", exitUsage
+	}
+	for line := range strings.Lines(withoutEnd(r)) {
+		out += mark + line
+	}
+	if r.status != status {
 		out += fmt.Sprintf("exit %d\n", r.status)
 	}
 	out = strings.ReplaceAll(out, "\n\n", "\n.\n") // an empty line ends a result
 	return strings.NewReplacer(s.data, "$DATA", s.vars[len(s.vars)-1], "$DIR").Replace(out)
 }
 
-// errorCode is how an error of the node begins, errorPage how it ends, and directive what completion says of its last line.
+// failed is how an error begins, errorCode one of the node, errorPage how that ends, and directive what completion says of its last line.
 var (
+	failed    = regexp.MustCompile(`(?m)^(error: |{"error":)`)
 	errorCode = regexp.MustCompile(`(?m)^error: ([a-z_]+): `)
 	errorPage = regexp.MustCompile(`  see docs/errors/(\w+)\.md\n$`)
 	directive = regexp.MustCompile(`Completion ended with directive: .*\n`)
 )
 
 // withoutEnd returns the standard error without what each error ends with: the usage and the help of its command, and the page of its
-// code. It says so if one of them is missing.
+// code, and without an actor that is named twice. It says so if one of them is missing.
 func withoutEnd(r result) string {
 	text, end := directive.ReplaceAllString(r.stderr, ""), ""
 	code := errorCode.FindStringSubmatch(text)
 	if page := errorPage.FindStringSubmatch(text); page != nil && strings.Contains(text, page[1]+": ") {
 		text = strings.TrimSuffix(text, page[0])
+		if _, actor, ok := strings.Cut(text, "there is no actor "); ok {
+			name, _, _ := strings.Cut(actor, "\n")
+			text = strings.Replace(text, "\n  actor: "+name+"\n", "\n", 1)
+		}
 	} else if code != nil && host.Code(code[1]).Known() {
 		text += "without its page\n"
 	}
