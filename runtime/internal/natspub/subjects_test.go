@@ -1,6 +1,7 @@
 package natspub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
@@ -211,8 +213,34 @@ func shown(ctx context.Context, r *host.Request) (host.Reply, error) {
 	return host.Reply{Output: []byte(text)}, nil
 }
 
-// TestCallScripts sends the requests of testdata/calls: the end of a subject and a body, and below them headers. It prints the headers
-// and the body of the answer. `go test -run CallScripts -rewrite ./runtime/internal/natspub` writes the answers anew.
+// withoutError takes away the headers that say what an error in the body says, and returns the ones that say something else.
+func withoutError(m *nats.Msg) (others []string) {
+	var e host.Error
+	if json.Unmarshal(m.Data, &e) != nil || e.Code == "" {
+		return nil
+	}
+	want := map[string]string{
+		micro.ErrorCodeHeader: string(e.Code), micro.ErrorHeader: strings.ReplaceAll(cmp.Or(e.Message, string(e.Code)), "\n", " "),
+	}
+	if e.Retryable {
+		want[HeaderRetryable] = "true"
+	}
+	if len(e.Metadata) > 0 {
+		text, _ := json.Marshal(e.Metadata)
+		want[HeaderMetadata] = string(text)
+	}
+	for _, name := range []string{micro.ErrorCodeHeader, micro.ErrorHeader, HeaderMetadata, HeaderRetryable} {
+		if got := strings.Join(m.Header[name], " | "); got != want[name] {
+			others = append(others, fmt.Sprintf("%s: %.100s", name, got))
+		}
+		delete(m.Header, name)
+	}
+	return others
+}
+
+// TestCallScripts sends the requests of testdata/calls, one a line: the end of a subject, a body, and headers. It prints the headers and
+// the body of each answer, without headers that say what an error in the body says.
+// `go test -run CallScripts -rewrite ./runtime/internal/natspub` writes the answers anew.
 func TestCallScripts(t *testing.T) {
 	r := publishing(t, Options{
 		CallTimeout: time.Second, Node: tracedNode{fakeNode{call: shown}},
@@ -226,24 +254,29 @@ func TestCallScripts(t *testing.T) {
 		if d.Cmd == "counted" {
 			return fmt.Sprintln(value(t, r.metrics.calls, d.CmdArgs[0].Key))
 		}
-		first, headers, _ := strings.Cut(d.Input, "\n")
-		subject, body, _ := strings.Cut(first, " ")
-		if !strings.HasPrefix(subject, "cairn.") {
-			subject = callSubject + subject
+		var all strings.Builder
+		for line := range strings.Lines(d.Input) {
+			parts := strings.Split(strings.TrimSuffix(line, "\n"), " ;; ")
+			subject, body, _ := strings.Cut(parts[0], " ")
+			if !strings.HasPrefix(subject, "cairn.") {
+				subject = callSubject + subject
+			}
+			m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
+			for _, header := range parts[1:] {
+				name, value, _ := strings.Cut(header, ":")
+				m.Header[name] = append(m.Header[name], strings.TrimSpace(value))
+			}
+			reply, err := nc.RequestMsg(m, patience)
+			if err != nil {
+				fmt.Fprintln(&all, err)
+				continue
+			}
+			out := withoutError(reply)
+			for _, name := range slices.Sorted(maps.Keys(reply.Header)) {
+				out = append(out, fmt.Sprintf("%s: %.100s", name, strings.Join(reply.Header[name], " | ")))
+			}
+			fmt.Fprintln(&all, strings.Join(append(out, fmt.Sprintf("%.300s", reply.Data)), " ;; "))
 		}
-		m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
-		for line := range strings.Lines(headers) {
-			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
-			m.Header[name] = append(m.Header[name], strings.TrimSpace(value))
-		}
-		reply, err := nc.RequestMsg(m, patience)
-		if err != nil {
-			return err.Error() + "\n"
-		}
-		out := ""
-		for _, name := range slices.Sorted(maps.Keys(reply.Header)) {
-			out += fmt.Sprintf("%s: %.100s\n", name, strings.Join(reply.Header[name], " | "))
-		}
-		return out + fmt.Sprintf("%.300s\n", reply.Data)
+		return all.String()
 	})
 }
