@@ -96,7 +96,7 @@ func (s *store) paths(status int, verb, body string, paths ...string) {
 	}
 }
 
-var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
+var must, errorIf = testutil.Must, testutil.ErrorIf
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {

@@ -451,7 +451,7 @@ func readHost(t *testing.T) hostComments {
 	}
 	for dir, prefix := range packages {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", filepath.FromSlash(dir), "*.go"))
-		errorIf(t, err != nil || len(files) == 0, "%v %v", "no source of package host: ", err)
+		errorIf(t, err != nil || len(files) == 0, "no source of package host: %v", err)
 		c.files(t, prefix, files)
 	}
 	return c

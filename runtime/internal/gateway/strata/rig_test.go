@@ -122,7 +122,7 @@ func (s *store) bodies(status int, name string, bodies ...string) {
 	}
 }
 
-var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
+var must, errorIf = testutil.Must, testutil.ErrorIf
 
 // same is an error unless got is want. where says of what.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
